@@ -1,0 +1,94 @@
+# make && make install       build and install (PG_CONFIG=… for another than the first in the PATH)
+# make installcheck          test a running server whose shared_preload_libraries has queue_jobs
+# make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
+# make demo                  see it work, on a server that is thrown away afterwards
+# make dist                  the PGXN archive of HEAD
+
+EXTENSION  = queue_jobs
+# The version stands once, in the control file.
+EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(EXTENSION).control)
+MODULE_big = $(EXTENSION)
+OBJS = \
+	src/queue_jobs.o \
+	src/settings.o \
+	src/arguments.o \
+	src/job.o \
+	src/retry.o \
+	src/catalog.o \
+	src/run_as.o \
+	src/registry.o \
+	src/lane.o \
+	src/store.o \
+	src/history.o \
+	src/location.o \
+	src/outcome.o \
+	src/enqueue.o \
+	src/claim.o \
+	src/steer.o \
+	src/job_row.o \
+	src/current_job.o \
+	src/shared.o \
+	src/wakeup.o \
+	src/process.o \
+	src/launcher.o \
+	src/scheduler.o \
+	src/executor.o \
+	src/execute.o \
+	src/call.o \
+	src/session.o \
+	src/run_log.o \
+	src/crash_ledger.o
+
+PG_CPPFLAGS = -I$(srcdir)/src -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
+# The exceptions are what the server's own headers trip over. `make test` adds -Werror (COPT): here a newer compiler's
+# new warning would only keep people from installing.
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
+# No bitcode: nothing here is worth inlining into a query, and building would need clang.
+override with_llvm := no
+
+# The parts of the install script, in this order.
+SQL_PARTS = \
+	src/sql/00_guard.sql \
+	src/sql/10_schema.sql \
+	src/sql/20_tables.sql \
+	src/sql/30_views.sql \
+	src/sql/40_functions.sql \
+	src/sql/50_privileges.sql
+DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
+DATA       = $(wildcard src/sql/$(EXTENSION)--*--*.sql)
+
+REGRESS        = setup
+ISOLATION      = claim_claim
+ISOLATION_OPTS = --inputdir=test/isolation
+TAP_TESTS      = 1
+PROVE_TESTS    = test/t/*.pl
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifneq ($(wildcard $(PGXS)),)
+include $(PGXS)
+else
+# `make test` and `make demo` install what is missing, so this file must work without PGXS, too.
+all install installcheck clean:
+	@echo "No PGXS: install the server's development files, or name its pg_config: make PG_CONFIG=…" >&2; exit 1
+endif
+override PROVE_FLAGS += -I test/lib
+
+$(OBJS): $(wildcard src/*.h)
+
+$(DATA_built): $(SQL_PARTS) $(EXTENSION).control Makefile
+	cat $(SQL_PARTS) > $@
+
+test:
+	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/lib/run_tests.sh
+
+demo:
+	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/demo/demo.sh
+
+# The archive's META.json is the only place that needs the version in it: it is put in here.
+dist: release = $(EXTENSION)-$(EXTVERSION)
+dist:
+	git archive --format=zip --output=$(release).zip --prefix=$(release)/ \
+		--add-virtual-file=$(release)/META.json:"$$(sed 's/@EXTVERSION@/$(EXTVERSION)/' META.json)" HEAD . ':(exclude)META.json'
+
+.PHONY: test demo dist

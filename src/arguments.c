@@ -1,0 +1,79 @@
+/*
+ * arguments.c
+ *		Checks of the arguments of SQL functions: bad input is refused before anything is written.
+ */
+#include "postgres.h"
+
+#include "arguments.h"
+#include "job.h"
+#include "utils/builtins.h"
+
+void
+check_name(const char *kind, const char *name)
+{
+	size_t		length = strlen(name);
+
+	if (length == 0 || length > MAX_NAME_LENGTH || strchr(name, '*') != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid %s name \"%s\"", kind, name),
+				 length > MAX_NAME_LENGTH
+				 ? errdetail("The name has %zu bytes; at most %d are allowed.", length, MAX_NAME_LENGTH)
+				 : errdetail("A name has at least one character, and no \"*\"."),
+				 errhint("Choose another name.")));
+}
+
+char *
+text_argument(FunctionCallInfo fcinfo, int arg)
+{
+	return PG_ARGISNULL(arg) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(arg));
+}
+
+void
+refuse_null(FunctionCallInfo fcinfo, int arg, const char *name)
+{
+	if (PG_ARGISNULL(arg))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", name),
+				 errhint("Leave the parameter out for its default.")));
+}
+
+/* A count that must not be negative. */
+int
+count_argument(FunctionCallInfo fcinfo, int arg, const char *name)
+{
+	refuse_null(fcinfo, arg, name);
+	if (PG_GETARG_INT32(arg) < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not be negative", name),
+				 errdetail("The value is %d.", PG_GETARG_INT32(arg)),
+				 errhint("Give 0 or more.")));
+	return PG_GETARG_INT32(arg);
+}
+
+/* An interval between minimum and maximum, all in microseconds. */
+Interval *
+interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum, const char *hint)
+{
+	int64		days = (int64) interval->day + (int64) interval->month * 30;
+	bool		fits = days > -PG_INT32_MAX && days < 100000000 && interval->time < PG_INT64_MAX / 2 &&
+		interval->time > PG_INT64_MIN / 2;
+
+	if (!fits || interval_microseconds(interval) < minimum || interval_microseconds(interval) > maximum)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is out of range", name),
+				 errdetail("The value is %s.",
+						   DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(interval)))),
+				 errhint("%s", hint)));
+	return interval;
+}
+
+/* An interval as microseconds, a month taken for 30 days. */
+int64
+interval_microseconds(const Interval *interval)
+{
+	return interval->time + ((int64) interval->day + (int64) interval->month * 30) * USECS_PER_DAY;
+}

@@ -1,0 +1,39 @@
+/*
+ * call.h
+ *		Calls of handlers: parameters out of args, plans, results. Rights are checked by the server as for any SQL call.
+ */
+#ifndef QUEUE_JOBS_CALL_H
+#define QUEUE_JOBS_CALL_H
+
+#include "executor/spi.h"
+#include "registry.h"
+#include "utils/jsonb.h"
+
+#define MAX_PLANS 4				/* of a handler with defaults: for so many sets of given parameters a plan is kept */
+
+typedef struct HandlerPlan
+{
+	SPIPlanPtr	plan;
+	uint64		given[2];		/* bit n: parameter n comes from the args */
+} HandlerPlan;
+
+/* A handler with the plans to call it, for as long as its definition holds. */
+typedef struct CallTarget
+{
+	Handler    *handler;
+	HandlerPlan plans[MAX_PLANS];
+	int			nplans;
+} CallTarget;
+
+/* Calls a function within the current transaction; its result as jsonb in the current memory context, or NULL. */
+extern Jsonb *call_function(CallTarget *target, Jsonb *args);
+
+/*
+ * Calls a procedure at the top level, where it may COMMIT. There must be a transaction without an active snapshot; on
+ * return there is one, perhaps not the same.
+ */
+extern Jsonb *call_procedure(CallTarget *target, Jsonb *args);
+
+extern void call_target_free(CallTarget *target);
+
+#endif

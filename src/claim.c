@@ -1,0 +1,745 @@
+/*
+ * claim.c
+ *		Jobs for applications: claim(), complete(), fail(), snooze(), heartbeat(), wait_for_jobs().
+ *
+ * A claim writes a lease to the job's row. If the claimant completes the job in the same transaction, nobody else ever
+ * sees the lease, and a rollback undoes the claim together with the work: exactly once. If it commits its claim first,
+ * the lease protects the job until it runs out; the number of the attempt then tells a late claimant from the one that
+ * has the job now.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "compat.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "history.h"
+#include "job_row.h"
+#include "lane.h"
+#include "location.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "outcome.h"
+#include "pgstat.h"
+#include "run_as.h"
+#include "shared.h"
+#include "storage/latch.h"
+#include "store.h"
+#include "tcop/pquery.h"
+#include "storage/ipc.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_claim);
+PG_FUNCTION_INFO_V1(queue_jobs_complete);
+PG_FUNCTION_INFO_V1(queue_jobs_complete_many);
+PG_FUNCTION_INFO_V1(queue_jobs_fail);
+PG_FUNCTION_INFO_V1(queue_jobs_fail_many);
+PG_FUNCTION_INFO_V1(queue_jobs_snooze);
+PG_FUNCTION_INFO_V1(queue_jobs_snooze_many);
+PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
+PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
+PG_FUNCTION_INFO_V1(queue_jobs_wait_for_jobs);
+
+#define MAX_CLAIM 10000
+#define PROMOTE_AT_ONCE 1000
+#define LEASE_HINT "Give an interval from 1 millisecond to 365 days."
+#define LONGEST_LEASE (365 * USECS_PER_DAY)
+#define POLL_WITHOUT_SHARED_MEMORY 200	/* milliseconds */
+
+/* ---- which lanes ---- */
+
+/* Whether a queue is meant by a pattern: its name, "namespace:*", or "*". */
+static bool
+pattern_matches(const char *pattern, const char *queue)
+{
+	size_t		length = strlen(pattern);
+
+	if (strcmp(pattern, "*") == 0)
+		return true;
+	if (length >= 2 && strcmp(pattern + length - 2, ":*") == 0)
+		return strncmp(pattern, queue, length - 1) == 0;
+	return strcmp(pattern, queue) == 0;
+}
+
+/* The patterns of a text[], checked. */
+static List *
+queue_patterns(FunctionCallInfo fcinfo, int arg)
+{
+	List	   *patterns = NIL;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			count;
+
+	refuse_null(fcinfo, arg, "queues");
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	for (int i = 0; i < count; i++)
+	{
+		char	   *pattern = nulls[i] ? NULL : TextDatumGetCString(elements[i]);
+		char	   *star = pattern ? strchr(pattern, '*') : NULL;
+
+		if (pattern == NULL || pattern[0] == '\0' || (star && (star[1] != '\0' || (star != pattern && star[-1] != ':'))))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid queue pattern \"%s\"", pattern ? pattern : "NULL"),
+					 errhint("Give the name of a queue, \"namespace:*\", or \"*\".")));
+		patterns = lappend(patterns, pattern);
+	}
+	return patterns;
+}
+
+/* Whether the current user may claim the lane's jobs, which the patterns mean, now. */
+static bool
+lane_claimable(const Lane *lane, const Worker *worker, List *patterns)
+{
+	ListCell   *cell;
+	bool		meant = false;
+
+	foreach(cell, patterns)
+		meant = meant || pattern_matches(lfirst(cell), lane->queue);
+	return meant && worker != NULL && worker->handler == NULL && lane_owner_is_mine(lane_role(lane, worker)) &&
+		lane_blocked(lane, worker) == NULL;
+}
+
+/* ---- claim ---- */
+
+typedef struct LaneHead
+{
+	const Lane *lane;
+	Worker	   *worker;
+	LaneHint   *hint;
+	LaneWindow	window;
+	LaneScan	scan;
+	bool		more;			/* job is the next one to claim */
+	Job			job;
+	LaneKey		passed;
+	bool		any_passed;
+} LaneHead;
+
+typedef struct Claim
+{
+	FunctionCallInfo fcinfo;
+	char	   *claimant;
+	int64		lease;
+	int			max_jobs;
+	TimestampTz now;
+	XLogRecPtr	wal_lsn;
+	TupleDesc	descriptor;
+	LiveTable	table;
+} Claim;
+
+/* Moves jobs that have fallen due; the scheduler does so too, where there is one. */
+static void
+promote_due(LiveTable *table, TimestampTz now)
+{
+	DatabaseSlot *slot = database_slot(MyDatabaseId, false);
+	TimestampTz next = slot ? slot->next_due : DT_NOBEGIN;
+
+	if (next <= now && live_promote(table, now, PROMOTE_AT_ONCE, &next) > 0)
+		CommandCounterIncrement();
+}
+
+static List *
+claimable_heads(List *patterns, TimestampTz now)
+{
+	List	   *heads = NIL;
+	ListCell   *cell;
+
+	foreach(cell, list_copy(lane_all()))
+	{
+		const Lane *lane = lfirst(cell);
+		Worker	   *worker = registry_worker_copy(lane->worker);
+		LaneHead   *head;
+
+		if (!lane_claimable(lane, worker, patterns) || !lane_hint_ready(lane_hint(lane->id, true), now))
+			continue;
+		head = palloc0(sizeof(LaneHead));
+		head->lane = lane;
+		head->worker = worker;
+		head->hint = lane_hint(lane->id, true);
+		head->window = lane_hint_open(head->hint, now);
+		heads = lappend(heads, head);
+	}
+	return heads;
+}
+
+static LaneHead *
+first_head(List *heads)
+{
+	LaneHead   *first = NULL;
+	ListCell   *cell;
+
+	foreach(cell, heads)
+	{
+		LaneHead   *head = lfirst(cell);
+		LaneKey		a,
+					b;
+
+		if (!head->more)
+			continue;
+		if (first != NULL)
+		{
+			a = job_key(&head->job);
+			b = job_key(&first->job);
+			if (lane_key_compare(&a, &b) >= 0)
+				continue;
+		}
+		first = head;
+	}
+	return first;
+}
+
+/* Ends a job that is not to be started any more: too late, or its last attempt's lease ran out. True if it was. */
+static bool
+end_unstarted(Claim *claim, LaneHead *head)
+{
+	Job		   *job = &head->job;
+	bool		expired = job->attempt == 0 && job->expires_at != NO_TIME && job->expires_at <= claim->now;
+	bool		exhausted = job->started_at != NO_TIME && job_failures(job) > head->worker->max_retries;
+
+	if (!expired && !exhausted)
+		return false;
+	if (live_try_delete(&claim->table, head->scan.slot))
+		history_insert(job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
+	return true;
+}
+
+static bool
+take(Claim *claim, LaneHead *head)
+{
+	Job		   *job = &head->job;
+	ReturnSetInfo *result = (ReturnSetInfo *) claim->fcinfo->resultinfo;
+
+	if (job->started_at != NO_TIME)
+		job_add_error(job, job->started_at, claim->now, "QJ001",
+					  job->claimant ? psprintf("lease of claimant \"%s\" ran out", job->claimant) : "executor was lost",
+					  NULL, NULL);
+	if (end_unstarted(claim, head))
+		return false;
+	job->attempt++;
+	job->started_at = claim->now;
+	job->lease = claim->lease;
+	job->claimant = claim->claimant;
+	job->wal_lsn = claim->wal_lsn;
+	if (!live_try_update(&claim->table, head->scan.slot, job))
+		return false;
+	wakeup_taken(job->lane, InvalidOid, job_key(job));
+	lane_hint_revisit(head->hint, claim->now + claim->lease);
+	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, head->lane, head->worker, 0));
+	return true;
+}
+
+static void
+settle(LaneHead *head)
+{
+	if (!head->more)
+		lane_hint_settle(head->hint, &head->window, NULL, !head->any_passed);
+	else if (head->any_passed)
+		lane_hint_settle(head->hint, &head->window, &head->passed, false);
+	if (head->scan.revisit_at != NO_TIME)
+		lane_hint_revisit(head->hint, head->scan.revisit_at);
+	lane_scan_end(&head->scan);
+}
+
+/* Takes jobs from the heads of all lanes in turn, so that their order holds across lanes. */
+static void
+claim_jobs(Claim *claim, List *heads)
+{
+	Snapshot	snapshot = engine_snapshot();
+	ListCell   *cell;
+	LaneHead   *head;
+	int			claimed = 0;
+
+	claim->wal_lsn = location_after_snapshot();
+	foreach(cell, heads)
+	{
+		head = lfirst(cell);
+		lane_scan_begin(&head->scan, &claim->table, head->lane->id, head->window.start, snapshot, claim->now);
+		head->more = lane_scan_next(&head->scan, &head->job);
+	}
+	while (claimed < claim->max_jobs && (head = first_head(heads)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		head->passed = job_key(&head->job);
+		head->any_passed = true;
+		if (take(claim, head))
+			claimed++;
+		head->more = lane_scan_next(&head->scan, &head->job);
+	}
+	foreach(cell, heads)
+		settle(lfirst(cell));
+	engine_snapshot_end(snapshot);
+}
+
+static char *
+claimant_argument(FunctionCallInfo fcinfo, int arg)
+{
+	char	   *claimant;
+
+	refuse_null(fcinfo, arg, "claimant");
+	claimant = text_argument(fcinfo, arg);
+	check_name("claimant", claimant);
+	return claimant;
+}
+
+/* claim(claimant, queues, max_jobs, lease) */
+Datum
+queue_jobs_claim(PG_FUNCTION_ARGS)
+{
+	Claim		claim = {.fcinfo = fcinfo,.now = GetCurrentTimestamp()};
+	List	   *patterns;
+
+	PreventCommandIfReadOnly("queue_jobs.claim()");
+	PreventCommandIfParallelMode("queue_jobs.claim()");
+	claim.claimant = claimant_argument(fcinfo, 0);
+	patterns = queue_patterns(fcinfo, 1);
+	refuse_null(fcinfo, 2, "max_jobs");
+	claim.max_jobs = PG_GETARG_INT32(2);
+	if (claim.max_jobs < 1 || claim.max_jobs > MAX_CLAIM)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("max_jobs is out of range"),
+				 errdetail("The value is %d.", claim.max_jobs),
+				 errhint("Give a number from 1 to %d.", MAX_CLAIM)));
+	refuse_null(fcinfo, 3, "lease");
+	claim.lease = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(3), "lease", 1000, LONGEST_LEASE, LEASE_HINT));
+
+	InitMaterializedSRF(fcinfo, 0);
+	claim.descriptor = job_row_descriptor();
+	live_open(&claim.table);
+	CommandCounterIncrement();
+	promote_due(&claim.table, claim.now);
+	claim_jobs(&claim, claimable_heads(patterns, claim.now));
+	live_close(&claim.table);
+	return (Datum) 0;
+}
+
+/* ---- what a claimant says of its job ---- */
+
+typedef struct Claimed
+{
+	LiveTable	table;
+	TupleTableSlot *slot;
+	Job			job;
+	const Lane *lane;
+	Worker	   *worker;
+	Oid			role;
+} Claimed;
+
+static void
+refuse_stale(int64 id, int32 attempt, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("job " INT64_FORMAT " is not claimed by attempt %d", id, attempt),
+			 errdetail_internal("%s", detail),
+			 errhint("Undo what was done for it: the job may have been given to another claimant.")));
+}
+
+/* Locks the job of that attempt, or refuses: this is the fence. */
+static void
+claimed_begin(Claimed *claimed, int64 id, int32 attempt, const char *function)
+{
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+	claimed->slot = NULL;
+	live_open(&claimed->table);
+	if (live_find(&claimed->table, id, true, &claimed->slot, &claimed->job) == FIND_NONE)
+		refuse_stale(id, attempt, "It has been finished, cancelled or removed, or never was.");
+	if (claimed->job.started_at == NO_TIME)
+		refuse_stale(id, attempt, "Nobody has claimed it.");
+	if (claimed->job.lease == 0)
+		refuse_stale(id, attempt, "An executor is running it.");
+	if (claimed->job.attempt != attempt)
+		refuse_stale(id, attempt, psprintf("Attempt %d has it.", claimed->job.attempt));
+	claimed->lane = lane_get(claimed->job.lane);
+	claimed->worker = claimed->lane ? registry_worker_copy(claimed->lane->worker) : NULL;
+	if (claimed->worker == NULL)
+		refuse_stale(id, attempt, "Its worker is not defined.");
+	claimed->role = lane_role(claimed->lane, claimed->worker);
+	if (!lane_owner_is_mine(claimed->role))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for job " INT64_FORMAT, id),
+				 errdetail("It is of role \"%s\".", GetUserNameFromId(claimed->role, true)),
+				 errhint("Become a member of that role.")));
+}
+
+static void
+claimed_end(Claimed *claimed)
+{
+	ExecDropSingleTupleTableSlot(claimed->slot);
+	live_close(&claimed->table);
+}
+
+static void
+complete_one(int64 id, int32 attempt, Jsonb *result)
+{
+	Claimed		claimed;
+
+	claimed_begin(&claimed, id, attempt, "queue_jobs.complete()");
+	outcome_finished(&claimed.table, claimed.slot, &claimed.job, claimed.worker, JOB_COMPLETED, result);
+	claimed_end(&claimed);
+}
+
+static void
+fail_one(int64 id, int32 attempt, const char *message)
+{
+	Claimed		claimed;
+	RunError	error = {.message = message};
+
+	claimed_begin(&claimed, id, attempt, "queue_jobs.fail()");
+	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, &error, -1);
+	claimed_end(&claimed);
+}
+
+static void
+snooze_one(int64 id, int32 attempt, int64 delay)
+{
+	Claimed		claimed;
+
+	claimed_begin(&claimed, id, attempt, "queue_jobs.snooze()");
+	claimed.job.uncharged++;
+	outcome_put_back(&claimed.table, claimed.slot, &claimed.job, InvalidOid, delay);
+	claimed_end(&claimed);
+}
+
+/* The lease now ends after "lease" microseconds from now. */
+static void
+heartbeat_one(int64 id, int32 attempt, int64 lease)
+{
+	Claimed		claimed;
+
+	claimed_begin(&claimed, id, attempt, "queue_jobs.heartbeat()");
+	claimed.job.lease = GetCurrentTimestamp() + lease - claimed.job.started_at;
+	if (!live_try_update(&claimed.table, claimed.slot, &claimed.job))
+		elog(ERROR, "a locked job was changed");
+	claimed_end(&claimed);
+}
+
+static void
+refuse_null_job(FunctionCallInfo fcinfo)
+{
+	refuse_null(fcinfo, 0, "id");
+	refuse_null(fcinfo, 1, "attempt");
+}
+
+static int64
+delay_argument(FunctionCallInfo fcinfo, int arg)
+{
+	refuse_null(fcinfo, arg, "interval");
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "interval", 0, LONGEST_LEASE,
+												   "Give an interval from 0 to 365 days."));
+}
+
+/* complete(id, attempt, result) */
+Datum
+queue_jobs_complete(PG_FUNCTION_ARGS)
+{
+	refuse_null_job(fcinfo);
+	complete_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), PG_ARGISNULL(2) ? NULL : PG_GETARG_JSONB_P(2));
+	PG_RETURN_VOID();
+}
+
+/* fail(id, attempt, error) */
+Datum
+queue_jobs_fail(PG_FUNCTION_ARGS)
+{
+	refuse_null_job(fcinfo);
+	refuse_null(fcinfo, 2, "error");
+	fail_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), text_argument(fcinfo, 2));
+	PG_RETURN_VOID();
+}
+
+/* snooze(id, attempt, interval) */
+Datum
+queue_jobs_snooze(PG_FUNCTION_ARGS)
+{
+	refuse_null_job(fcinfo);
+	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2));
+	PG_RETURN_VOID();
+}
+
+/* ---- the same for arrays ---- */
+
+typedef struct JobArrays
+{
+	int			count;
+	Datum	   *ids;
+	Datum	   *attempts;
+	Datum	   *values;			/* of the third argument, or NULL */
+	bool	   *value_nulls;
+} JobArrays;
+
+static Datum *
+array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int16 length, bool byval, char align, int *count,
+			   bool **nulls)
+{
+	Datum	   *elements;
+
+	refuse_null(fcinfo, arg, name);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), type, length, byval, align, &elements, nulls, count);
+	return elements;
+}
+
+static void
+refuse_null_elements(const char *name, const bool *nulls, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("%s must not contain null", name),
+					 errdetail("Element %d is null.", i + 1)));
+}
+
+static void
+refuse_lengths(const char *name, int count, int expected)
+{
+	if (count != expected)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must have as many elements as ids", name),
+				 errdetail("There are %d ids and %d %s.", expected, count, name)));
+}
+
+/*
+ * Jobs are locked in the order given: in arrays of different order two claimants could wait for each other, but no
+ * two have the same job.
+ */
+static JobArrays
+job_arrays(FunctionCallInfo fcinfo, const char *value_name, Oid value_type)
+{
+	JobArrays	arrays = {0};
+	bool	   *nulls;
+	int			count;
+
+	arrays.ids = array_argument(fcinfo, 0, "ids", INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &arrays.count, &nulls);
+	refuse_null_elements("ids", nulls, arrays.count);
+	arrays.attempts = array_argument(fcinfo, 1, "attempts", INT4OID, 4, true, TYPALIGN_INT, &count, &nulls);
+	refuse_null_elements("attempts", nulls, count);
+	refuse_lengths("attempts", count, arrays.count);
+	if (value_name != NULL && !PG_ARGISNULL(2) && get_fn_expr_argtype(fcinfo->flinfo, 2) == get_array_type(value_type))
+	{
+		arrays.values = array_argument(fcinfo, 2, value_name, value_type, -1, false, TYPALIGN_INT, &count, &arrays.value_nulls);
+		refuse_lengths(value_name, count, arrays.count);
+	}
+	return arrays;
+}
+
+/* complete(ids, attempts, results) */
+Datum
+queue_jobs_complete_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays = job_arrays(fcinfo, "results", JSONBOID);
+
+	for (int i = 0; i < arrays.count; i++)
+		complete_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]),
+					 arrays.values == NULL || arrays.value_nulls[i] ? NULL : DatumGetJsonbP(arrays.values[i]));
+	PG_RETURN_VOID();
+}
+
+/* fail(ids, attempts, error or errors) */
+Datum
+queue_jobs_fail_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays;
+
+	refuse_null(fcinfo, 2, "error");
+	arrays = job_arrays(fcinfo, "errors", TEXTOID);
+	if (arrays.values != NULL)
+		refuse_null_elements("errors", arrays.value_nulls, arrays.count);
+	for (int i = 0; i < arrays.count; i++)
+		fail_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]),
+				 arrays.values ? TextDatumGetCString(arrays.values[i]) : text_argument(fcinfo, 2));
+	PG_RETURN_VOID();
+}
+
+/* snooze(ids, attempts, interval) */
+Datum
+queue_jobs_snooze_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays = job_arrays(fcinfo, NULL, InvalidOid);
+	int64		delay = delay_argument(fcinfo, 2);
+
+	for (int i = 0; i < arrays.count; i++)
+		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay);
+	PG_RETURN_VOID();
+}
+
+/* heartbeat(ids, attempts, lease) */
+Datum
+queue_jobs_heartbeat_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays = job_arrays(fcinfo, NULL, InvalidOid);
+	int64		lease;
+
+	refuse_null(fcinfo, 2, "lease");
+	lease = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(2), "lease", 1000, LONGEST_LEASE, LEASE_HINT));
+	for (int i = 0; i < arrays.count; i++)
+		heartbeat_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), lease);
+	PG_RETURN_VOID();
+}
+
+/*
+ * heartbeat(claimant): every lease of that claimant now counts from now. One row is written, however many jobs it has.
+ */
+Datum
+queue_jobs_heartbeat(PG_FUNCTION_ARGS)
+{
+	char	   *claimant = claimant_argument(fcinfo, 0);
+	Oid			types[] = {TEXTOID, REGROLEOID};
+	Datum		values[] = {CStringGetTextDatum(claimant), ObjectIdGetDatum(GetUserId())};
+	RunAs		saved;
+	uint64		written;
+
+	PreventCommandIfReadOnly("queue_jobs.heartbeat()");
+	engine_begin(&saved);
+	written = engine_execute("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
+							 " VALUES ($1, $2, clock_timestamp())"
+							 " ON CONFLICT (name) DO UPDATE SET last_heartbeat = EXCLUDED.last_heartbeat, owner = EXCLUDED.owner"
+							 " WHERE c.owner = EXCLUDED.owner"
+							 " OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = c.owner)"
+							 " OR pg_has_role(EXCLUDED.owner, c.owner, 'USAGE')",
+							 SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	if (written == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("claimant name \"%s\" is another role's", claimant),
+				 errhint("Choose a name of your own.")));
+	PG_RETURN_VOID();
+}
+
+/* ---- wait_for_jobs ---- */
+
+/* Whether a lane that the patterns mean may have a job to claim, and when that is to be asked again. */
+static bool
+may_have_jobs(List *patterns, TimestampTz *next)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	DatabaseSlot *database = database_slot(MyDatabaseId, false);
+	LiveTable	table;
+	Snapshot	snapshot;
+	ListCell   *cell;
+	bool		found = false;
+
+	live_open(&table);
+	*next = database ? database->next_due : DT_NOBEGIN;
+	if (*next <= now && live_promote(&table, now, PROMOTE_AT_ONCE, next) > 0)
+		CommandCounterIncrement();
+	foreach(cell, claimable_heads(patterns, now))
+	{
+		LaneHead   *head = lfirst(cell);
+
+		snapshot = engine_snapshot();
+		lane_scan_begin(&head->scan, &table, head->lane->id, head->window.start, snapshot, now);
+		head->more = lane_scan_next(&head->scan, &head->job);
+		found = found || head->more;
+		if (head->scan.revisit_at != NO_TIME)
+			*next = Min(*next, head->scan.revisit_at);
+		settle(head);
+		engine_snapshot_end(snapshot);
+	}
+	live_close(&table);
+	foreach(cell, lane_all())
+	{
+		TimestampTz revisit = lane_hint_revisit_at(lane_hint(((Lane *) lfirst(cell))->id, false));
+
+		if (revisit != NO_TIME)
+			*next = Min(*next, revisit);
+	}
+	return found;
+}
+
+static void
+wait_for_latch(TimestampTz until)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	long		milliseconds = Max(TimestampDifferenceMilliseconds(now, until), 0);
+
+	if (!shared_present())
+		milliseconds = Min(milliseconds, POLL_WITHOUT_SHARED_MEMORY);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min(milliseconds + 1, 60000L), PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * Ends the transaction, waits, and begins a new one. Called by CALL, nothing of a transaction is left meanwhile; from
+ * within a procedure SPI begins the next one at once, but it has no snapshot and no transaction ID.
+ */
+static void
+wait_outside_transaction(TimestampTz until)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (SPI_inside_nonatomic_context())
+	{
+		SPI_connect_ext(SPI_OPT_NONATOMIC);
+		SPI_commit();
+		wait_for_latch(until);
+		SPI_finish();
+		return;
+	}
+	ForgetPortalSnapshots();
+	CommitTransactionCommand();
+	pgstat_report_wait_start(PG_WAIT_EXTENSION);
+	wait_for_latch(until);
+	StartTransactionCommand();
+	MemoryContextSwitchTo(context);
+}
+
+static void
+unregister_waiter(int code, Datum slot)
+{
+	waiter_unregister((DatabaseSlot *) DatumGetPointer(slot));
+}
+
+/* wait_for_jobs(queues, timeout); the patterns live in the call's own context, which outlives transactions */
+Datum
+queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
+{
+	TimestampTz deadline;
+	TimestampTz next;
+	List	   *patterns;
+	DatabaseSlot *slot;
+
+	if (!(fcinfo->context && IsA(fcinfo->context, CallContext)) || ((CallContext *) fcinfo->context)->atomic)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+				 errmsg("queue_jobs.wait_for_jobs() cannot be called within a transaction"),
+				 errdetail("It holds no transaction while it waits."),
+				 errhint("CALL it on its own, outside of a transaction block.")));
+	patterns = queue_patterns(fcinfo, 0);
+	refuse_null(fcinfo, 1, "timeout");
+	deadline = GetCurrentTimestamp() +
+		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_LEASE,
+												"Give an interval from 0 to 365 days."));
+	slot = database_slot(MyDatabaseId, true);
+	if (slot == NULL)
+	{
+		while (!may_have_jobs(patterns, &next) && GetCurrentTimestamp() < deadline)
+			wait_outside_transaction(Min(next, deadline));
+		PG_RETURN_VOID();
+	}
+
+	/* Registered before the first look, so that what is committed after it sets our latch. */
+	waiter_register(slot);
+	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
+	{
+		while (!may_have_jobs(patterns, &next) && GetCurrentTimestamp() < deadline)
+			wait_outside_transaction(Min(next, deadline));
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
+	waiter_unregister(slot);
+	PG_RETURN_VOID();
+}

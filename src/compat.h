@@ -1,0 +1,53 @@
+/*
+ * compat.h
+ *		Differences between PostgreSQL 15, 17 and 18, and nothing else: the rest of the code is written for the
+ *		newest interface.
+ */
+#ifndef QUEUE_JOBS_COMPAT_H
+#define QUEUE_JOBS_COMPAT_H
+
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "executor/executor.h"
+#include "storage/proc.h"
+#include "utils/acl.h"
+#include "utils/wait_event.h"
+
+#if PG_VERSION_NUM < 150000
+#error "queue_jobs needs PostgreSQL 15 or later"
+#endif
+
+#if PG_VERSION_NUM < 160000
+typedef bool TU_UpdateIndexes;
+
+#define TU_None false
+#define QjInsertIndexTuples(rri, slot, estate, update, onlySummarizing) \
+	((void) (onlySummarizing), ExecInsertIndexTuples((rri), (slot), (estate), (update), false, NULL, NIL))
+#define QjFunctionAclCheck(oid, role, mode) pg_proc_aclcheck((oid), (role), (mode))
+#define QjDatabaseAclCheck(oid, role, mode) pg_database_aclcheck((oid), (role), (mode))
+#else
+#define QjInsertIndexTuples(rri, slot, estate, update, onlySummarizing) \
+	ExecInsertIndexTuples((rri), (slot), (estate), (update), false, NULL, NIL, (onlySummarizing))
+#define QjFunctionAclCheck(oid, role, mode) object_aclcheck(ProcedureRelationId, (oid), (role), (mode))
+#define QjDatabaseAclCheck(oid, role, mode) object_aclcheck(DatabaseRelationId, (oid), (role), (mode))
+#endif
+
+#if PG_VERSION_NUM < 160000
+#define QjOnlySummarizing(update_indexes) false
+#else
+#define QjOnlySummarizing(update_indexes) ((update_indexes) == TU_Summarizing)
+#endif
+
+#if PG_VERSION_NUM < 170000
+#define QjMyProcNumber (MyProc->pgprocno)
+#else
+#define QjMyProcNumber MyProcNumber
+#endif
+
+#if PG_VERSION_NUM < 180000
+#define QjBeginIndexScan(heap, index, snapshot, nkeys) index_beginscan((heap), (index), (snapshot), (nkeys), 0)
+#else
+#define QjBeginIndexScan(heap, index, snapshot, nkeys) index_beginscan((heap), (index), (snapshot), NULL, (nkeys), 0)
+#endif
+
+#endif

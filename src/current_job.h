@@ -1,0 +1,23 @@
+/*
+ * current_job.h
+ *		The job that this process is running, for the functions that a handler calls: current_job(), retry_in(),
+ *		snooze_me().
+ */
+#ifndef QUEUE_JOBS_CURRENT_JOB_H
+#define QUEUE_JOBS_CURRENT_JOB_H
+
+#include "lane.h"
+#include "job.h"
+
+typedef struct CurrentJob
+{
+	Job		   *job;			/* NULL: none is running. Its attempt is that of this run */
+	const Lane *lane;
+	const Worker *worker;
+	int64		retry_in;		/* microseconds; -1: as usual */
+	int64		snooze;			/* microseconds; -1: no */
+} CurrentJob;
+
+extern CurrentJob current_job;
+
+#endif

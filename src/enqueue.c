@@ -1,0 +1,404 @@
+/*
+ * enqueue.c
+ *		enqueue(), try_enqueue(), enqueue_many(). All of it belongs to the caller's transaction.
+ */
+#include "postgres.h"
+
+#include "access/toast_internals.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "common/pg_prng.h"
+#include "compat.h"
+#include "funcapi.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "settings.h"
+#include "store.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/tuplestore.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_enqueue);
+PG_FUNCTION_INFO_V1(queue_jobs_try_enqueue);
+PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
+
+#define COMPRESS_ARGS_OVER (100 * 1024)
+#define MAX_ARGS_SIZE (5 * 1024 * 1024)
+#define INTERVAL_HINT "Give an interval that is not negative and not longer than 1000 years."
+#define LONGEST_INTERVAL (INT64CONST(365000) * USECS_PER_DAY)
+
+/* Arguments of enqueue(), in order. */
+enum
+{
+	ARG_WORKER, ARG_ARGS, ARG_RUN_AT, ARG_DELAY, ARG_PRIORITY, ARG_QUEUE, ARG_DEDUP_KEY, ARG_CONTEXT, ARG_EXPIRES_IN,
+	ARG_JITTER
+};
+
+/* Arguments of enqueue_many(), in order. */
+enum
+{
+	MANY_WORKER, MANY_ARGS, MANY_CONTEXTS, MANY_RUN_AT, MANY_DELAY, MANY_PRIORITY, MANY_BATCH_SIZE, MANY_BATCH_INTERVAL
+};
+
+/* What all jobs of one call have in common. */
+typedef struct Batch
+{
+	int32		lane;
+	Oid			role;			/* whose executors run them, or InvalidOid */
+	Job			job;			/* a template */
+} Batch;
+
+static TimestampTz
+add_interval(TimestampTz time, Interval *interval)
+{
+	return DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(time),
+												   IntervalPGetDatum(interval)));
+}
+
+static Interval *
+future_interval(FunctionCallInfo fcinfo, int arg, const char *name)
+{
+	return interval_argument(PG_GETARG_INTERVAL_P(arg), name, 0, LONGEST_INTERVAL, INTERVAL_HINT);
+}
+
+/* When the job is due, of run_at and delay. */
+static TimestampTz
+run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
+{
+	TimestampTz run_at;
+
+	if (!PG_ARGISNULL(run_at_arg) && !PG_ARGISNULL(delay_arg))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("run_at and delay cannot both be given"),
+				 errhint("Give the time when the job is due, or how long from now.")));
+	if (!PG_ARGISNULL(delay_arg))
+		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"));
+	if (PG_ARGISNULL(run_at_arg))
+		return now;
+	run_at = PG_GETARG_TIMESTAMPTZ(run_at_arg);
+	if (TIMESTAMP_NOT_FINITE(run_at))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("run_at must be finite"),
+				 errdetail("The value is %s.", timestamptz_to_str(run_at)),
+				 errhint("Leave it out for a job that is due at once.")));
+	return run_at;
+}
+
+/* The args as they are stored: compressed if they are large, refused if they are still too large then. */
+static Jsonb *
+storable_args(Jsonb *args)
+{
+	Size		size = VARSIZE(args);
+	Datum		compressed;
+
+	if (size <= COMPRESS_ARGS_OVER)
+		return args;
+	compressed = toast_compress_datum(JsonbPGetDatum(args), InvalidCompressionMethod);
+	if (DatumGetPointer(compressed) != NULL)
+		size = VARSIZE(DatumGetPointer(compressed));
+	if (size > MAX_ARGS_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("args of the job are too large"),
+				 errdetail("They have %zu bytes after compression; the limit is %d bytes (5 MB).", size, MAX_ARGS_SIZE),
+				 errhint("Store the data in a table and pass its key.")));
+	return DatumGetPointer(compressed) != NULL ? (Jsonb *) DatumGetPointer(compressed) : args;
+}
+
+static void
+setting_context_callback(void *arg)
+{
+	errcontext("setting \"queue_jobs.context\"");
+}
+
+/* The context that is set for the session, or NULL. */
+static Jsonb *
+current_context(void)
+{
+	ErrorContextCallback callback = {.callback = setting_context_callback,.previous = error_context_stack};
+	Jsonb	   *context;
+
+	if (queue_jobs_context == NULL || queue_jobs_context[0] == '\0')
+		return NULL;
+	error_context_stack = &callback;
+	context = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(queue_jobs_context)));
+	error_context_stack = callback.previous;
+	return context;
+}
+
+static Worker *
+require_worker(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+	Worker	   *worker;
+
+	refuse_null(fcinfo, ARG_WORKER, "worker");
+	name = text_argument(fcinfo, ARG_WORKER);
+	worker = registry_worker(name);
+	if (worker == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("worker \"%s\" is not defined", name),
+				 errhint("Define it with queue_jobs.define_worker(); see the view queue_jobs.worker.")));
+	return worker;
+}
+
+/* A worker that runs as its definer does so for those only who might call its handler themselves. */
+static void
+check_handler_right(const Worker *worker)
+{
+	Handler    *handler;
+	char	   *why;
+
+	if (!worker->run_as_definer || worker->handler == NULL || has_privs_of_role(GetUserId(), worker->definer))
+		return;
+	handler = registry_handler(worker->handler, &why);
+	if (handler != NULL && QjFunctionAclCheck(handler->oid, GetUserId(), ACL_EXECUTE) != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for worker \"%s\"", worker->name),
+				 errdetail("It runs as its definer, and you may not execute its handler \"%s\".", worker->handler),
+				 errhint("GRANT EXECUTE on the handler to whoever may enqueue its jobs.")));
+}
+
+static void
+refuse_where_nothing_can_be_written(const char *function)
+{
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+}
+
+/* Fills in what is the same for all jobs of a call; the worker may be gone from the cache afterwards. */
+static void
+begin_batch(Batch *batch, Worker *worker, const char *queue, TimestampTz now, int priority)
+{
+	Oid			role = worker->run_as_definer ? worker->definer : GetUserId();
+	bool		has_handler = worker->handler != NULL;
+
+	memset(batch, 0, sizeof(*batch));
+	batch->job.version = worker->version;
+	batch->job.created_at = now;
+	batch->job.priority = priority;
+	batch->job.expires_at = NO_TIME;
+	batch->job.started_at = NO_TIME;
+	batch->job.lane = lane_for(worker, queue, GetUserId());
+	batch->role = has_handler ? role : InvalidOid;
+}
+
+static int64
+add_job(Batch *batch, LiveTable *table)
+{
+	Job		   *job = &batch->job;
+
+	job->id = nextval_internal(catalog_relation(REL_JOB_ID), false);
+	job->due = job->run_at <= job->created_at;
+	live_insert(table, job);
+	if (job->due)
+		wakeup_job(job->lane, batch->role, job_key(job));
+	else
+		wakeup_due(job->run_at);
+	return job->id;
+}
+
+/* The queue that was asked for, or the worker's own. */
+static const char *
+queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
+{
+	char	   *queue = text_argument(fcinfo, ARG_QUEUE);
+
+	if (queue == NULL)
+		return worker->queue;
+	check_name("queue", queue);
+	return queue;
+}
+
+/* Returns the id, or 0 if there is none: the worker is disabled. */
+static int64
+enqueue(FunctionCallInfo fcinfo, const char *function)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Worker	   *worker;
+	Batch		batch;
+	LiveTable	table;
+	TimestampTz run_at;
+	int64		id;
+
+	refuse_where_nothing_can_be_written(function);
+	worker = require_worker(fcinfo);
+	refuse_null(fcinfo, ARG_ARGS, "args");
+	refuse_null(fcinfo, ARG_PRIORITY, "priority");
+	if (!PG_ARGISNULL(ARG_DEDUP_KEY))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("dedup_key is not supported yet")));
+	check_handler_right(worker);
+	run_at = run_at_argument(fcinfo, ARG_RUN_AT, ARG_DELAY, now);
+	if (!PG_ARGISNULL(ARG_JITTER))
+	{
+		int64		jitter = interval_microseconds(future_interval(fcinfo, ARG_JITTER, "jitter"));
+
+		if (jitter > 0)
+			run_at += (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, jitter - 1);
+		if (!IS_VALID_TIMESTAMP(run_at))
+			ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range")));
+	}
+	if (registry_worker_disabled(worker->name))
+		return 0;
+
+	worker = require_worker(fcinfo);
+	begin_batch(&batch, worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
+	batch.job.run_at = run_at;
+	batch.job.args = storable_args(PG_GETARG_JSONB_P(ARG_ARGS));
+	batch.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
+	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
+		batch.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"));
+	live_open(&table);
+	id = add_job(&batch, &table);
+	live_close(&table);
+	return id;
+}
+
+/* enqueue(): the id of the job that will do this work; NULL if the worker is disabled. */
+Datum
+queue_jobs_enqueue(PG_FUNCTION_ARGS)
+{
+	int64		id = enqueue(fcinfo, "queue_jobs.enqueue()");
+
+	if (id == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(id);
+}
+
+/* try_enqueue(): the id of the new job; NULL if there is none. */
+Datum
+queue_jobs_try_enqueue(PG_FUNCTION_ARGS)
+{
+	int64		id = enqueue(fcinfo, "queue_jobs.try_enqueue()");
+
+	if (id == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(id);
+}
+
+/* The elements of a jsonb[]. */
+static Datum *
+jsonb_elements(ArrayType *array, bool **nulls, int *count)
+{
+	Datum	   *elements;
+
+	deconstruct_array(array, JSONBOID, -1, false, TYPALIGN_INT, &elements, nulls, count);
+	return elements;
+}
+
+typedef struct BatchTimes
+{
+	int			size;			/* jobs a batch, 0: all in one */
+	Interval   *interval;
+} BatchTimes;
+
+static BatchTimes
+batch_arguments(FunctionCallInfo fcinfo)
+{
+	BatchTimes	times = {0};
+
+	if (PG_ARGISNULL(MANY_BATCH_SIZE) != PG_ARGISNULL(MANY_BATCH_INTERVAL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_size and batch_interval go together"),
+				 errhint("Give both, or none.")));
+	if (PG_ARGISNULL(MANY_BATCH_SIZE))
+		return times;
+	times.size = PG_GETARG_INT32(MANY_BATCH_SIZE);
+	if (times.size <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_size must be positive"),
+				 errdetail("The value is %d.", times.size),
+				 errhint("Give the number of jobs that are due at once.")));
+	times.interval = future_interval(fcinfo, MANY_BATCH_INTERVAL, "batch_interval");
+	return times;
+}
+
+/* enqueue_many(): the ids in the order of the args; none if the worker is disabled. */
+Datum
+queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	TimestampTz now = GetCurrentTimestamp();
+	Worker	   *worker;
+	Batch		batch;
+	BatchTimes	times;
+	LiveTable	table;
+	Datum	   *args;
+	Datum	   *contexts = NULL;
+	bool	   *args_nulls;
+	bool	   *contexts_nulls = NULL;
+	int			count;
+	MemoryContext each;
+	MemoryContext old;
+
+	refuse_where_nothing_can_be_written("queue_jobs.enqueue_many()");
+	worker = require_worker(fcinfo);
+	refuse_null(fcinfo, MANY_ARGS, "args");
+	refuse_null(fcinfo, MANY_PRIORITY, "priority");
+	check_handler_right(worker);
+	times = batch_arguments(fcinfo);
+	args = jsonb_elements(PG_GETARG_ARRAYTYPE_P(MANY_ARGS), &args_nulls, &count);
+	for (int i = 0; i < count; i++)
+		if (args_nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("args must not be null"),
+					 errdetail("Element %d of the array is null.", i + 1),
+					 errhint("Use '{}' for a job without args.")));
+	if (!PG_ARGISNULL(MANY_CONTEXTS))
+	{
+		int			contexts_count;
+
+		contexts = jsonb_elements(PG_GETARG_ARRAYTYPE_P(MANY_CONTEXTS), &contexts_nulls, &contexts_count);
+		if (contexts_count != count)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("contexts must have one element for each of args"),
+					 errdetail("There are %d args and %d contexts.", count, contexts_count),
+					 errhint("Use NULL for a job without context.")));
+	}
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	worker = require_worker(fcinfo);
+	if (count == 0 || registry_worker_disabled(worker->name))
+		return (Datum) 0;
+	worker = require_worker(fcinfo);
+	begin_batch(&batch, worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
+	batch.job.run_at = run_at_argument(fcinfo, MANY_RUN_AT, MANY_DELAY, now);
+	if (contexts == NULL)
+		batch.job.context = current_context();
+
+	live_open(&table);
+	each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs enqueue_many", ALLOCSET_DEFAULT_SIZES);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		id;
+		bool		isnull = false;
+
+		CHECK_FOR_INTERRUPTS();
+		old = MemoryContextSwitchTo(each);
+		if (times.size > 0 && i > 0 && i % times.size == 0)
+			batch.job.run_at = add_interval(batch.job.run_at, times.interval);
+		batch.job.args = storable_args(DatumGetJsonbP(args[i]));
+		if (contexts != NULL)
+			batch.job.context = contexts_nulls[i] ? NULL : DatumGetJsonbP(contexts[i]);
+		id = Int64GetDatum(add_job(&batch, &table));
+		tuplestore_putvalues(result->setResult, result->setDesc, &id, &isnull);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(each);
+	}
+	live_close(&table);
+	return (Datum) 0;
+}

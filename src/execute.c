@@ -1,0 +1,613 @@
+/*
+ * execute.c
+ *		One job, from the claim to its end, in an executor.
+ *
+ * A handler that is a function: one transaction deletes the job's row, which is the lock and the claim; runs the handler
+ * in a subtransaction; and writes the history. If the handler fails, its subtransaction is rolled back, and the row is
+ * written again with its next attempt. Whatever else ends the transaction, a crash, a signal, a failover, the job is as
+ * it was. The handler's snapshot is taken after the claim.
+ *
+ * A handler that is a procedure may COMMIT, so that no row lock lasts: a lease is written and committed first, one
+ * without an end, which holds as long as this process has the hold on the job (store.h). It runs at least once.
+ *
+ * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The three are told apart: a timeout
+ * is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an interruption, after which the job is as it
+ * was.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "call.h"
+#include "catalog.h"
+#include "commands/trigger.h"
+#include "crash_ledger.h"
+#include "current_job.h"
+#include "executor.h"
+#include "history.h"
+#include "lane.h"
+#include "location.h"
+#include "miscadmin.h"
+#include "outcome.h"
+#include "pgstat.h"
+#include "process.h"
+#include "run_log.h"
+#include "settings.h"
+#include "storage/lmgr.h"
+#include "store.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/timeout.h"
+#include "wakeup.h"
+
+#define ANSWER_TO_TIMEOUT 1000	/* milliseconds between the signals to a run that does not stop */
+#define TIMEOUTS_BEFORE_END 5	/* so many times a handler may catch its cancellation; then its process ends */
+
+/* What the executor knows of one of its lanes; rebuilt when anything was announced. */
+typedef struct Task
+{
+	Lane		lane;
+	Worker	   *worker;
+	LaneHint   *hint;
+	CallTarget	target;
+} Task;
+
+typedef enum RunEnd
+{
+	RUN_SUCCEEDED,
+	RUN_FAILED,
+	RUN_INTERRUPTED,
+	RUN_ENDED,					/* by cancel() or discard() */
+} RunEnd;
+
+/* The run under way. */
+typedef struct Run
+{
+	Task	   *task;
+	ExecutorSlot *slot;
+	Job			job;			/* its attempt is that of this run */
+	LiveTable	table;
+	TimestampTz started_at;
+	Jsonb	   *result;
+	ErrorData  *error;
+} Run;
+
+static Oid	own_role;
+static MemoryContext tasks_context = NULL;
+static MemoryContext run_context = NULL;
+static List *tasks = NIL;
+static int	next_task = 0;		/* lanes are looked at in turn */
+static uint64 tasks_generation = 0;
+static uint64 tasks_handler_generation = 0;
+
+static TimeoutId job_timeout;
+static volatile sig_atomic_t timeouts_fired = 0;
+
+/* ---- timeout ---- */
+
+/* In a signal handler. A handler that catches every cancellation is stopped with its process. */
+static void
+job_timeout_handler(void)
+{
+	timeouts_fired = timeouts_fired + 1;
+	kill(MyProcPid, timeouts_fired > TIMEOUTS_BEFORE_END ? SIGTERM : SIGINT);
+}
+
+bool
+execute_ran_away(void)
+{
+	return timeouts_fired > TIMEOUTS_BEFORE_END;
+}
+
+static void
+arm_timeout(const Worker *worker)
+{
+	EnableTimeoutParams params = {
+		.id = job_timeout,.type = TMPARAM_EVERY,.delay_ms = ANSWER_TO_TIMEOUT
+	};
+
+	timeouts_fired = 0;
+	if (worker->timeout == 0)
+		return;
+	params.fin_time = GetCurrentTimestamp() + worker->timeout;
+	enable_timeouts(&params, 1);
+}
+
+static void
+disarm_timeout(const Worker *worker)
+{
+	if (worker->timeout != 0)
+		disable_timeout(job_timeout, false);
+}
+
+/* ---- lanes ---- */
+
+static void
+forget_tasks(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, tasks)
+		call_target_free(&((Task *) lfirst(cell))->target);
+	tasks = NIL;
+	next_task = 0;
+	MemoryContextReset(tasks_context);
+}
+
+static void
+add_task(const Lane *lane, Worker *worker)
+{
+	Task	   *task;
+
+	if (worker == NULL || worker->handler == NULL || lane_role(lane, worker) != own_role ||
+		lane_blocked(lane, worker) != NULL)
+		return;
+	task = palloc0(sizeof(Task));
+	task->lane = *lane;
+	task->lane.worker = pstrdup(lane->worker);
+	task->lane.queue = pstrdup(lane->queue);
+	task->worker = worker;
+	task->hint = lane_hint(lane->id, true);
+	task->target.handler = registry_handler(worker->handler, NULL);
+	tasks = lappend(tasks, task);
+}
+
+static void
+refresh_tasks(void)
+{
+	MemoryContext old;
+	ListCell   *cell;
+
+	AcceptInvalidationMessages();
+	if (tasks_generation == catalog_generation() && tasks_handler_generation == catalog_handler_generation())
+		return;
+	tasks_generation = 0;
+	forget_tasks();
+	tasks_handler_generation = catalog_handler_generation();
+	old = MemoryContextSwitchTo(tasks_context);
+	foreach(cell, list_copy(lane_all()))
+	{
+		const Lane *lane = lfirst(cell);
+
+		add_task(lane, registry_worker_copy(lane->worker));
+	}
+	MemoryContextSwitchTo(old);
+	tasks_generation = catalog_generation();
+}
+
+/* ---- claim ---- */
+
+static void
+show_running(Run *run, bool running)
+{
+	ExecutorSlot *slot = run->slot;
+
+	SpinLockAcquire(&slot->mutex);
+	slot->job = running ? run->job.id : 0;
+	slot->attempt = run->job.attempt;
+	slot->started_at = run->started_at;
+	slot->wal_lsn = run->job.wal_lsn;
+	slot->end_as = -1;
+	SpinLockRelease(&slot->mutex);
+}
+
+/* Takes the job that the scan shows: for good, or by a lease if the handler commits. */
+static bool
+take(Run *run, LaneScan *scan)
+{
+	bool		lost_procedure = run->job.started_at != NO_TIME;
+	bool		taken;
+
+	/* Seen as running before it is: who finds its row locked then knows by whom. */
+	run->job.wal_lsn = location_after_snapshot();
+	run->started_at = GetCurrentTimestamp();
+	show_running(run, true);
+	if (!run->task->target.handler->is_procedure && !lost_procedure)
+		taken = live_try_delete(&run->table, scan->slot);
+	else if (!job_hold_try(run->job.id))
+		taken = false;
+	else
+	{
+		run->job.started_at = run->started_at;
+		run->job.lease = 0;
+		run->job.claimant = NULL;
+		taken = live_try_update(&run->table, scan->slot, &run->job);
+		if (!taken)
+			job_hold_release(run->job.id);
+	}
+	if (taken)
+		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
+	else
+		show_running(run, false);
+	return taken;
+}
+
+/* There is more in the lane than we can do alone. */
+static void
+call_for_help(void)
+{
+	if (!executor_wake_idle(MyDatabaseId, own_role))
+		database_call_attention(database_slot(MyDatabaseId, false));
+}
+
+static bool
+claim_from(Run *run, Task *task)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	LaneWindow	window = lane_hint_open(task->hint, now);
+	Snapshot	snapshot = engine_snapshot();
+	LaneScan	scan;
+	bool		taken = false;
+	bool		skipped = false;
+	LaneKey		key;
+
+	run->task = task;
+	lane_scan_begin(&scan, &run->table, task->lane.id, window.start, snapshot, now);
+	while (!taken && lane_scan_next(&scan, &run->job))
+	{
+		taken = take(run, &scan);
+		skipped = skipped || !taken;
+	}
+	if (taken)
+	{
+		Job			next;
+
+		key = job_key(&run->job);
+		lane_hint_settle(task->hint, &window, &key, false);
+		if (!database_slot(MyDatabaseId, true)->attention && lane_scan_next(&scan, &next))
+			call_for_help();
+	}
+	else
+		lane_hint_settle(task->hint, &window, NULL, !skipped);
+	if (scan.revisit_at != NO_TIME)
+		lane_hint_revisit(task->hint, scan.revisit_at);
+	lane_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+	return taken;
+}
+
+/* Looks at the lanes in turn, so that none waits for another to be empty. */
+static bool
+claim(Run *run)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int			count = list_length(tasks);
+
+	for (int i = 0; i < count; i++)
+	{
+		Task	   *task = list_nth(tasks, (next_task + i) % count);
+
+		if (!lane_hint_ready(task->hint, now))
+			continue;
+		if (claim_from(run, task))
+		{
+			next_task = (next_task + i + 1) % count;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- the run ---- */
+
+/* Settings of the run; those of a procedure must survive its commits, and are reset with the session. */
+static void
+set_for_run(const Run *run, GucAction action)
+{
+	char		milliseconds[32];
+
+	snprintf(milliseconds, sizeof(milliseconds), "%d", run->task->worker->lock_timeout);
+	(void) set_config_option("lock_timeout", milliseconds, PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
+	if (run->job.context != NULL)
+		(void) set_config_option("queue_jobs.context", JsonbToCString(NULL, &run->job.context->root, VARSIZE(run->job.context)),
+								 PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
+}
+
+static void
+begin_run(Run *run)
+{
+	char		activity[MAX_NAME_LENGTH + 64];
+
+	run->job.attempt++;
+	current_job = (CurrentJob)
+	{
+		.job = &run->job,.lane = &run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
+	};
+	run->job.started_at = run->started_at;
+	show_running(run, true);
+	ledger_write(run->job.id, run->job.attempt - 1);
+	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
+	pgstat_report_activity(STATE_RUNNING, activity);
+}
+
+/* What an error of the handler means. The error state is cleared. */
+static RunEnd
+judge_error(Run *run)
+{
+	int			end_as;
+
+	SpinLockAcquire(&run->slot->mutex);
+	end_as = run->slot->end_as;
+	SpinLockRelease(&run->slot->mutex);
+	if (run->error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		return RUN_FAILED;
+	if (timeouts_fired > 0)
+	{
+		run->error->message = psprintf("job ran longer than its timeout of " INT64_FORMAT " ms",
+									   run->task->worker->timeout / 1000);
+		return RUN_FAILED;
+	}
+	return end_as >= 0 ? RUN_ENDED : RUN_INTERRUPTED;
+}
+
+static void
+capture_error(Run *run)
+{
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(run_context);
+	run->error = CopyErrorData();
+	FlushErrorState();
+}
+
+/* Deferred constraints are checked while the handler's failure can still be told from ours. */
+static void
+check_deferred_constraints(void)
+{
+	ConstraintsSetStmt *statement = makeNode(ConstraintsSetStmt);
+
+	AfterTriggerSetState(statement);
+}
+
+static RunEnd
+run_function(Run *run)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile RunEnd end = RUN_SUCCEEDED;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(run_context);
+	PG_TRY();
+	{
+		set_for_run(run, GUC_ACTION_LOCAL);
+		arm_timeout(run->task->worker);
+		PushActiveSnapshot(GetTransactionSnapshot());
+		run->result = call_function(&run->task->target, run->job.args);
+		PopActiveSnapshot();
+		check_deferred_constraints();
+		disarm_timeout(run->task->worker);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		disarm_timeout(run->task->worker);
+		capture_error(run);
+		RollbackAndReleaseCurrentSubTransaction();
+		end = judge_error(run);
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(run_context);
+	CurrentResourceOwner = owner;
+	QueryCancelPending = false;
+	return end;
+}
+
+/* The job and its lease are committed when this begins; on return there is a transaction without a snapshot. */
+static RunEnd
+run_procedure(Run *run)
+{
+	volatile RunEnd end = RUN_SUCCEEDED;
+
+	PG_TRY();
+	{
+		set_for_run(run, GUC_ACTION_SET);
+		arm_timeout(run->task->worker);
+		run->result = call_procedure(&run->task->target, run->job.args);
+		disarm_timeout(run->task->worker);
+	}
+	PG_CATCH();
+	{
+		disarm_timeout(run->task->worker);
+		capture_error(run);
+		AbortOutOfAnyTransaction();
+		end = judge_error(run);
+		RESUME_INTERRUPTS();
+		StartTransactionCommand();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(run_context);
+	QueryCancelPending = false;
+	return end;
+}
+
+static RunError
+run_error(const ErrorData *error)
+{
+	return (RunError)
+	{
+		.sqlstate = unpack_sql_state(error->sqlerrcode),
+			.message = error->message ? error->message : "unknown error",
+			.detail = error->detail,
+			.context = error->context,
+	};
+}
+
+/* Writes what has become of the job; slot is NULL if its row was deleted. */
+static JobState
+finish(Run *run, RunEnd end, TupleTableSlot *slot)
+{
+	const Worker *worker = run->task->worker;
+	RunError	error;
+	int			end_as;
+
+	switch (end)
+	{
+		case RUN_SUCCEEDED:
+			if (current_job.snooze >= 0)
+			{
+				run->job.attempt--;
+				outcome_put_back(&run->table, slot, &run->job, own_role, current_job.snooze);
+				return JOB_SCHEDULED;
+			}
+			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result);
+			return JOB_COMPLETED;
+		case RUN_FAILED:
+			error = run_error(run->error);
+			return outcome_failed(&run->table, slot, &run->job, worker, own_role, &error, current_job.retry_in);
+		case RUN_ENDED:
+			SpinLockAcquire(&run->slot->mutex);
+			end_as = run->slot->end_as;
+			SpinLockRelease(&run->slot->mutex);
+			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL);
+			return (JobState) end_as;
+		case RUN_INTERRUPTED:
+			run->job.attempt--;
+			outcome_put_back(&run->table, slot, &run->job, own_role, 0);
+			return JOB_AVAILABLE;
+	}
+	pg_unreachable();
+}
+
+/* Not to be started any more. Its row is deleted. */
+static bool
+expired(const Run *run)
+{
+	return run->job.attempt == 0 && run->job.expires_at != NO_TIME && run->job.expires_at <= run->started_at;
+}
+
+static void
+execute_function(Run *run)
+{
+	RunEnd		end;
+	JobState	state;
+
+	begin_run(run);
+	end = run_function(run);
+	state = finish(run, end, NULL);
+	live_close(&run->table);
+	unit_end();
+	run_log(run->task->worker, &run->task->lane, &run->job, run->started_at, state, run->error);
+}
+
+/* Writes the end of a procedure's run to the row with the lease, unless the job was taken away meanwhile. */
+static void
+execute_procedure(Run *run)
+{
+	TupleTableSlot *slot = NULL;
+	Job			stored;
+	RunEnd		end;
+	JobState	state = JOB_CANCELLED;
+
+	live_close(&run->table);
+	unit_end();
+	StartTransactionCommand();
+	MemoryContextSwitchTo(run_context);
+	begin_run(run);
+	end = run_procedure(run);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	live_open(&run->table);
+	if (live_find(&run->table, run->job.id, true, &slot, &stored) == FIND_FOUND)
+		state = finish(run, end, slot);
+	ExecDropSingleTupleTableSlot(slot);
+	live_close(&run->table);
+	unit_end();
+	job_hold_release(run->job.id);
+	run_log(run->task->worker, &run->task->lane, &run->job, run->started_at, state, run->error);
+}
+
+bool
+execute_next(ExecutorSlot *slot)
+{
+	Run			run = {.slot = slot};
+	bool		is_procedure;
+
+	MemoryContextReset(run_context);
+	unit_begin();
+	MemoryContextSwitchTo(run_context);
+	if (catalog_status() != EXTENSION_PRESENT)
+	{
+		unit_end();
+		return false;
+	}
+	refresh_tasks();
+	live_open(&run.table);
+	if (!claim(&run))
+	{
+		live_close(&run.table);
+		unit_end();
+		return false;
+	}
+	is_procedure = run.job.started_at != NO_TIME;
+	if (expired(&run))
+	{
+		TupleTableSlot *row = NULL;
+		Job			stored;
+
+		if (is_procedure)
+			(void) live_find(&run.table, run.job.id, true, &row, &stored);
+		outcome_finished(&run.table, row, &run.job, run.task->worker, JOB_CANCELLED, NULL);
+		if (row)
+			ExecDropSingleTupleTableSlot(row);
+		live_close(&run.table);
+		unit_end();
+	}
+	else if (is_procedure)
+		execute_procedure(&run);
+	else
+		execute_function(&run);
+	current_job.job = NULL;
+	show_running(&run, false);
+	return true;
+}
+
+/*
+ * The transaction that ran a job could not be committed, or the engine itself failed: all of it was undone. The attempt
+ * is charged, so that a job that can never be committed does not run for ever.
+ */
+void
+execute_recover(ExecutorSlot *slot, const ErrorData *edata)
+{
+	int64		id = slot->job;
+	int32		attempt = current_job.job ? slot->attempt - 1 : -1;
+	LiveTable	table;
+	TupleTableSlot *row = NULL;
+	Job			job;
+
+	current_job.job = NULL;
+	if (id != 0 && attempt >= 0)
+	{
+		unit_begin();
+		MemoryContextSwitchTo(run_context);
+		live_open(&table);
+		if (live_find(&table, id, false, &row, &job) == FIND_FOUND && job.attempt == attempt)
+		{
+			const Lane *lane = lane_get(job.lane);
+			Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
+			RunError	error = run_error(edata);
+
+			job.attempt++;
+			if (worker != NULL)
+				(void) outcome_failed(&table, row, &job, worker, own_role, &error, -1);
+		}
+		ExecDropSingleTupleTableSlot(row);
+		live_close(&table);
+		unit_end();
+	}
+	SpinLockAcquire(&slot->mutex);
+	slot->job = 0;
+	SpinLockRelease(&slot->mutex);
+}
+
+void
+execute_init(Oid role)
+{
+	own_role = role;
+	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
+	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
+	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);
+}

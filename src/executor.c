@@ -1,0 +1,162 @@
+/*
+ * executor.c
+ *		The process that runs jobs of one database, connected as the role whose jobs they are: what a handler does to
+ *		get other rights, RESET ROLE or the like, gains it nothing.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "crash_ledger.h"
+#include "executor.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "process.h"
+#include "session.h"
+#include "settings.h"
+#include "storage/ipc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#define SERVE_AT_LEAST (100 * INT64CONST(1000))	/* microseconds before an executor makes room for another role's */
+#define PAUSE_AFTER_ERROR USECS_PER_SEC
+
+static ProcessArguments arguments;
+static ExecutorSlot *own_slot = NULL;
+
+/*
+ * The job of a function is free again by the rollback; that of a procedure has its lease without end, which now nobody
+ * holds. The scheduler looks at what is to be done, and charges the job if it is to be blamed.
+ */
+static void
+detach(int code, Datum argument)
+{
+	if (!execute_ran_away())
+		ledger_wipe();
+	executor_release(arguments.slot, arguments.generation);
+	if (own_slot->job != 0)
+		database_sweep(arguments.database);
+	database_call_attention(database_slot(arguments.database, true));
+}
+
+static void
+run_next(void *ran)
+{
+	*(bool *) ran = execute_next(own_slot);
+}
+
+static void
+recover(void *error)
+{
+	execute_recover(own_slot, error);
+}
+
+/* One job, if there is one. An ERROR that comes out of it is the engine's, or the commit's. */
+static bool
+work(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool ran = false;
+	ErrorData  *volatile error = NULL;
+
+	PG_TRY();
+	{
+		run_next((void *) &ran);
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		AbortOutOfAnyTransaction();
+		FlushErrorState();
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	if (error == NULL)
+		return ran;
+	QueryCancelPending = false;
+	if (error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+	{
+		(void) process_protect(recover, error);
+		process_wait(GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
+	}
+	FreeErrorData(error);
+	return true;
+}
+
+static void
+set_idle(bool idle)
+{
+	SpinLockAcquire(&own_slot->mutex);
+	own_slot->idle = idle;
+	SpinLockRelease(&own_slot->mutex);
+}
+
+/*
+ * Idle is said before the last look, so that whoever commits after it wakes us. False if nothing came in time.
+ */
+static bool
+wait_for_work(TimestampTz until)
+{
+	bool		ran;
+
+	set_idle(true);
+	ran = work();
+	if (!ran)
+	{
+		pgstat_report_stat(true);
+		pgstat_report_activity(STATE_IDLE, NULL);
+		ledger_wipe();
+		process_wait(until);
+	}
+	set_idle(false);
+	return ran || GetCurrentTimestamp() < until;
+}
+
+static void
+connect_session(void)
+{
+	own_slot = executor_attach(arguments.slot, arguments.generation);
+	if (own_slot == NULL)
+		proc_exit(0);
+	before_shmem_exit(detach, (Datum) 0);
+	BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, 0);
+	process_settings();
+	SetConfigOption("synchronous_commit", queue_jobs_synchronous_commit ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);
+	pgstat_report_appname("queue_jobs executor");
+	ledger_attach(arguments.slot);
+	execute_init(arguments.role);
+}
+
+void
+executor_main(Datum argument)
+{
+	TimestampTz start;
+	TimestampTz last_work;
+
+	process_begin(&arguments);
+	connect_session();
+	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "queue_jobs executor", ALLOCSET_DEFAULT_SIZES));
+	start = last_work = GetCurrentTimestamp();
+	for (;;)
+	{
+		TimestampTz until = last_work + (int64) queue_jobs_idle_timeout * 1000;
+
+		CHECK_FOR_INTERRUPTS();
+		if (own_slot->leave && GetCurrentTimestamp() - start > SERVE_AT_LEAST)
+			break;
+		if (work())
+		{
+			last_work = GetCurrentTimestamp();
+			pgstat_report_stat(false);
+			if (!session_reset(arguments.role))
+				break;
+		}
+		else if (!wait_for_work(until))
+			break;
+	}
+	proc_exit(0);
+}

@@ -1,0 +1,25 @@
+/*
+ * executor.h
+ *		Runs jobs of one database as one role, one transaction each.
+ */
+#ifndef QUEUE_JOBS_EXECUTOR_H
+#define QUEUE_JOBS_EXECUTOR_H
+
+#include "shared.h"
+
+/*
+ * Claims one job of any lane that the executor serves and runs it. False if there was nothing to do. The transaction is
+ * begun and ended inside.
+ */
+extern bool execute_next(ExecutorSlot *slot);
+
+/* After an ERROR that came out of execute_next(): the job that was being run when it happened, if any, has failed. */
+extern void execute_recover(ExecutorSlot *slot, const ErrorData *error);
+
+/* Whether the run under way did not stop at its timeout, however often it was told. */
+extern bool execute_ran_away(void);
+
+/* To be called once, before the first job. */
+extern void execute_init(Oid role);
+
+#endif

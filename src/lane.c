@@ -1,0 +1,272 @@
+/*
+ * lane.c
+ *		Lanes; see src/sql/20_tables.sql for why they have no unique constraint.
+ *
+ * Lanes are only ever added. The cache of them may lack some, never show wrong ones, but for lanes that a transaction
+ * of our own added and then rolled back: it is thrown away then.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "common/hashfn.h"
+#include "compat.h"
+#include "executor/spi.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "run_as.h"
+#include "store.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+static MemoryContext cache_context = NULL;
+static List *lanes = NIL;		/* of Lane, ordered by queue */
+static HTAB *lanes_by_id = NULL;	/* int32 -> Lane * */
+static uint64 cached_generation = 0;
+static bool added_here = false; /* this transaction added a lane */
+
+typedef struct LaneEntry
+{
+	int32		id;
+	Lane	   *lane;
+} LaneEntry;
+
+static void
+forget(void)
+{
+	if (cache_context != NULL)
+		MemoryContextDelete(cache_context);
+	cache_context = NULL;
+	lanes = NIL;
+	lanes_by_id = NULL;
+	cached_generation = 0;
+}
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_ABORT && added_here)
+		forget();
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
+		added_here = false;
+}
+
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB && added_here)
+		forget();
+}
+
+void
+lane_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
+}
+
+static int
+by_queue(const ListCell *a, const ListCell *b)
+{
+	const Lane *x = lfirst(a);
+	const Lane *y = lfirst(b);
+	int			order = strcmp(x->queue, y->queue);
+
+	return order != 0 ? order : (x->id > y->id) - (x->id < y->id);
+}
+
+static void
+remember(int32 id, const char *worker, const char *queue, Oid owner)
+{
+	LaneEntry  *entry;
+	Lane	   *lane = palloc(sizeof(Lane));
+
+	lane->id = id;
+	lane->worker = pstrdup(worker);
+	lane->queue = pstrdup(queue);
+	lane->owner = owner;
+	lanes = lappend(lanes, lane);
+	entry = hash_search(lanes_by_id, &id, HASH_ENTER, NULL);
+	entry->lane = lane;
+}
+
+static void
+rebuild(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)};
+	uint64		generation = catalog_generation();
+	MemoryContext old;
+	Relation	rel;
+	Snapshot	snapshot;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+
+	forget();
+	cache_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs lanes", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(cache_context);
+	ctl.hcxt = cache_context;
+	lanes_by_id = hash_create("queue_jobs lanes", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	rel = table_open(catalog_relation(REL_LANE), AccessShareLock);
+	snapshot = engine_snapshot();
+	scan = table_beginscan(rel, snapshot, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Datum		v[4];
+		bool		n[4];
+
+		heap_deform_tuple(tuple, RelationGetDescr(rel), v, n);
+		remember(DatumGetInt32(v[0]), TextDatumGetCString(v[1]), TextDatumGetCString(v[2]), DatumGetObjectId(v[3]));
+	}
+	table_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	list_sort(lanes, by_queue);
+	MemoryContextSwitchTo(old);
+	cached_generation = generation;
+}
+
+static bool
+fresh(void)
+{
+	AcceptInvalidationMessages();
+	return cached_generation == catalog_generation();
+}
+
+List *
+lane_all(void)
+{
+	if (!fresh())
+		rebuild();
+	return lanes;
+}
+
+const Lane *
+lane_get(int32 id)
+{
+	LaneEntry  *entry = lanes_by_id ? hash_search(lanes_by_id, &id, HASH_FIND, NULL) : NULL;
+
+	if (entry == NULL && !fresh())
+	{
+		rebuild();
+		entry = hash_search(lanes_by_id, &id, HASH_FIND, NULL);
+	}
+	return entry ? entry->lane : NULL;
+}
+
+static int32
+search(const char *worker, const char *queue, Oid owner)
+{
+	ListCell   *cell;
+
+	foreach(cell, lanes)
+	{
+		const Lane *lane = lfirst(cell);
+
+		if (lane->owner == owner && strcmp(lane->worker, worker) == 0 && strcmp(lane->queue, queue) == 0)
+			return lane->id;
+	}
+	return 0;
+}
+
+static int32
+add(const char *worker, const char *queue, Oid owner)
+{
+	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID};
+	int32		id = (int32) nextval_internal(catalog_relation(REL_LANE_ID_SEQ), false);
+	Datum		values[] = {Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute("INSERT INTO queue_jobs.lane (id, worker, queue, owner) VALUES ($1, $2, $3, $4)",
+				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	added_here = true;
+	catalog_announce_change();
+	return id;
+}
+
+int32
+lane_for(Worker *worker, const char *queue, Oid owner)
+{
+	bool		usual = strcmp(queue, worker->queue) == 0;
+	char	   *name = worker->name;
+	int32		id;
+
+	if (usual && worker->lane_owner == owner && lane_get(worker->lane) != NULL)
+		return worker->lane;
+	id = search(name, queue, owner);
+	if (id == 0 && !fresh())
+	{
+		rebuild();
+		id = search(name, queue, owner);
+	}
+	if (id == 0)
+		return add(pstrdup(name), pstrdup(queue), owner);	/* the worker's cache entry goes with the announcement */
+	if (usual)
+	{
+		worker->lane_owner = owner;
+		worker->lane = id;
+	}
+	return id;
+}
+
+Oid
+lane_role(const Lane *lane, const Worker *worker)
+{
+	return worker && worker->run_as_definer ? worker->definer : lane->owner;
+}
+
+bool
+lane_owner_is_mine(Oid owner)
+{
+	return owner == GetUserId() || has_privs_of_role(GetUserId(), owner);
+}
+
+/* Why a role cannot run jobs, or NULL. */
+static char *
+role_blocked(Oid role)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
+	char	   *why = NULL;
+
+	if (!HeapTupleIsValid(tuple))
+		return psprintf("role with OID %u does not exist", role);
+	if (!((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin)
+		why = psprintf("role \"%s\" is not permitted to log in", NameStr(((Form_pg_authid) GETSTRUCT(tuple))->rolname));
+	else if (QjDatabaseAclCheck(MyDatabaseId, role, ACL_CONNECT) != ACLCHECK_OK)
+		why = psprintf("role \"%s\" is not permitted to connect to this database",
+					   NameStr(((Form_pg_authid) GETSTRUCT(tuple))->rolname));
+	ReleaseSysCache(tuple);
+	return why;
+}
+
+char *
+lane_blocked(const Lane *lane, const Worker *worker)
+{
+	char	   *why = NULL;
+
+	if (worker == NULL)
+		return psprintf("worker \"%s\" is not defined", lane->worker);
+	if (registry_worker_disabled(lane->worker))
+		return psprintf("worker \"%s\" is disabled", lane->worker);
+	if (registry_queue_paused(lane->queue))
+		return psprintf("queue \"%s\" is paused", lane->queue);
+	if (worker->handler == NULL)
+		return NULL;
+	if (registry_handler(worker->handler, &why) == NULL)
+		return psprintf("handler \"%s\": %s", worker->handler, why);
+	return role_blocked(lane_role(lane, worker));
+}

@@ -1,0 +1,39 @@
+/*
+ * lane.h
+ *		Lanes: what jobs of one worker, queue and owner wait in.
+ */
+#ifndef QUEUE_JOBS_LANE_H
+#define QUEUE_JOBS_LANE_H
+
+#include "registry.h"
+
+typedef struct Lane
+{
+	int32		id;
+	char	   *worker;
+	char	   *queue;
+	Oid			owner;			/* who enqueued */
+} Lane;
+
+/* The lane of a worker's jobs, made if there is none yet. */
+extern int32 lane_for(Worker *worker, const char *queue, Oid owner);
+
+/* NULL if there is none of that id. */
+extern const Lane *lane_get(int32 id);
+
+/* All lanes, as "const Lane *", ordered by queue; valid until the next call here. */
+extern List *lane_all(void);
+
+/* As whom a lane's jobs run: its owner, or the worker's definer. */
+extern Oid	lane_role(const Lane *lane, const Worker *worker);
+
+/* Whether the current user may see and steer jobs of that owner. */
+extern bool lane_owner_is_mine(Oid owner);
+
+/* Why no job of the lane can start, or NULL: paused, disabled, or something that it needs is missing. */
+extern char *lane_blocked(const Lane *lane, const Worker *worker);
+
+/* The cursor hints of lanes read from the table are not to be trusted when someone else wrote it: see wakeup_all(). */
+extern void lane_init(void);
+
+#endif

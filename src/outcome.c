@@ -1,0 +1,143 @@
+/*
+ * outcome.c
+ *		How a run of a job ends.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "history.h"
+#include "outcome.h"
+#include "retry.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "wakeup.h"
+
+/* Calls the function by a statement, so that rights are checked as for anybody's call. */
+static int64
+call_backoff(Oid function, int failures)
+{
+	Oid			types[] = {INT4OID};
+	Datum		values[] = {Int32GetDatum(failures)};
+	char	   *sql = psprintf("SELECT %s($1)",
+							   quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function)));
+	int64		delay = -1;
+	bool		isnull;
+	Datum		value;
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute_with_args(sql, 1, types, values, NULL, true, 1) == SPI_OK_SELECT && SPI_processed == 1)
+	{
+		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+		if (!isnull)
+			delay = Max(interval_microseconds(DatumGetIntervalP(value)), 0);
+	}
+	SPI_finish();
+	return delay;
+}
+
+/* An error in the function must not keep the failure from being recorded. */
+int64
+outcome_retry_delay(const Worker *worker, int failures)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile int64 delay = -1;
+	Oid			function;
+
+	if (worker->retry_backoff == NULL || !OidIsValid(function = registry_backoff(worker->retry_backoff)))
+		return retry_default_delay(failures - 1);
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		delay = call_backoff(function, failures);
+		PopActiveSnapshot();
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		EmitErrorReport();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		delay = -1;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return delay >= 0 ? delay : retry_default_delay(failures - 1);
+}
+
+static void
+remove_row(LiveTable *table, TupleTableSlot *slot)
+{
+	if (slot != NULL && !live_try_delete(table, slot))
+		elog(ERROR, "a locked job was changed");
+}
+
+static void
+write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
+{
+	if (slot == NULL)
+		live_insert(table, job);
+	else if (!live_try_update(table, slot, job))
+		elog(ERROR, "a locked job was changed");
+}
+
+void
+outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result)
+{
+	remove_row(table, slot);
+	history_insert(job, worker, state, GetCurrentTimestamp(), result);
+}
+
+/* Writes the job as one that nobody has, due after the delay. */
+static void
+wait_again(LiveTable *table, TupleTableSlot *slot, Job *job, Oid role, int64 delay)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	job->started_at = NO_TIME;
+	job->lease = 0;
+	job->claimant = NULL;
+	job->wal_lsn = InvalidXLogRecPtr;
+	job->run_at = retry_at(now, delay);
+	job->due = delay <= 0;
+	write_row(table, slot, job);
+	if (job->due)
+		wakeup_job(job->lane, role, job_key(job));
+	else
+		wakeup_due(job->run_at);
+}
+
+JobState
+outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
+			   const RunError *error, int64 delay)
+{
+	int			failures = job_failures(job);
+
+	job_add_error(job, job->started_at, GetCurrentTimestamp(), error->sqlstate, error->message, error->detail, error->context);
+	if (failures > worker->max_retries || job->crashes >= MAX_JOB_CRASHES)
+	{
+		outcome_finished(table, slot, job, worker, JOB_DEAD, NULL);
+		return JOB_DEAD;
+	}
+	if (delay < 0)
+		delay = outcome_retry_delay(worker, failures);
+	wait_again(table, slot, job, role, delay);
+	return JOB_RETRYABLE;
+}
+
+void
+outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, Oid role, int64 delay)
+{
+	wait_again(table, slot, job, role, delay);
+}

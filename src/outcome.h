@@ -1,0 +1,41 @@
+/*
+ * outcome.h
+ *		How a run of a job ends: what becomes of the job is decided here, for executors and claimants alike.
+ *
+ * An executor has deleted the job's row when it took it; a claimant's complete(), fail() and snooze() have it locked, in
+ * a slot. "slot" is NULL for the former.
+ */
+#ifndef QUEUE_JOBS_OUTCOME_H
+#define QUEUE_JOBS_OUTCOME_H
+
+#include "store.h"
+#include "registry.h"
+
+typedef struct RunError
+{
+	const char *sqlstate;		/* or NULL */
+	const char *message;
+	const char *detail;			/* or NULL */
+	const char *context;		/* or NULL */
+} RunError;
+
+/* The job has ended in that state, and is kept as long as it is to be. */
+extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result);
+
+/*
+ * The attempt, counted in job->attempt already, failed: the job is tried again after "delay" microseconds (-1: as the
+ * worker's retry_backoff or Sidekiq's formula says), or is dead. Returns the state it has now.
+ */
+extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
+							   const RunError *error, int64 delay);
+
+/* The job is put back, due after "delay" microseconds, as if it had not been started. */
+extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, Oid role, int64 delay);
+
+/*
+ * The delay after an attempt, by the worker's retry_backoff function, which runs as the current user; by Sidekiq's
+ * formula if there is none, or it fails.
+ */
+extern int64 outcome_retry_delay(const Worker *worker, int failures);
+
+#endif

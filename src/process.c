@@ -1,0 +1,195 @@
+/*
+ * process.c
+ *		What the background processes share.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "process.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+
+StaticAssertDecl(sizeof(ProcessArguments) <= BGW_EXTRALEN, "arguments must fit bgw_extra");
+
+PGDLLEXPORT void queue_jobs_launcher_main(Datum argument);
+PGDLLEXPORT void queue_jobs_scheduler_main(Datum argument);
+PGDLLEXPORT void queue_jobs_executor_main(Datum argument);
+
+static void
+describe(BackgroundWorker *worker, const char *type, const char *function)
+{
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;	/* a standby runs nothing; promoted, it goes on */
+	worker->bgw_restart_time = BGW_NEVER_RESTART;
+	snprintf(worker->bgw_library_name, BGW_MAXLEN, "queue_jobs");
+	snprintf(worker->bgw_function_name, BGW_MAXLEN, "%s", function);
+	snprintf(worker->bgw_name, BGW_MAXLEN, "%s", type);
+	snprintf(worker->bgw_type, BGW_MAXLEN, "%s", type);
+}
+
+void
+process_register_launcher(void)
+{
+	BackgroundWorker worker;
+
+	describe(&worker, "queue_jobs launcher", "queue_jobs_launcher_main");
+	worker.bgw_restart_time = 5;
+	RegisterBackgroundWorker(&worker);
+}
+
+static bool
+start(BackgroundWorker *worker, const ProcessArguments *arguments)
+{
+	BackgroundWorkerHandle *handle;
+
+	memcpy(worker->bgw_extra, arguments, sizeof(*arguments));
+	worker->bgw_notify_pid = MyProcPid;
+	return RegisterDynamicBackgroundWorker(worker, &handle);
+}
+
+bool
+process_start_scheduler(const ProcessArguments *arguments)
+{
+	BackgroundWorker worker;
+
+	describe(&worker, "queue_jobs scheduler", "queue_jobs_scheduler_main");
+	return start(&worker, arguments);
+}
+
+bool
+process_start_executor(const ProcessArguments *arguments)
+{
+	BackgroundWorker worker;
+
+	describe(&worker, "queue_jobs executor", "queue_jobs_executor_main");
+	return start(&worker, arguments);
+}
+
+/* What the server calls by name. */
+void
+queue_jobs_launcher_main(Datum argument)
+{
+	launcher_main(argument);
+}
+
+void
+queue_jobs_scheduler_main(Datum argument)
+{
+	scheduler_main(argument);
+}
+
+void
+queue_jobs_executor_main(Datum argument)
+{
+	executor_main(argument);
+}
+
+/*
+ * SIGTERM is die(): interrupts are then seen wherever the server looks for them. SIGINT stays as the server has set
+ * it, for pg_cancel_backend and timeouts; SIGUSR1 too.
+ */
+void
+process_begin(ProcessArguments *arguments)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	if (arguments != NULL)
+		memcpy(arguments, MyBgworkerEntry->bgw_extra, sizeof(*arguments));
+}
+
+static void
+force(const char *name, const char *value)
+{
+	SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/* As autovacuum does; a role's or database's own values of these would hit the engine's transactions. */
+void
+process_settings(void)
+{
+	force("statement_timeout", "0");
+	force("lock_timeout", "0");
+	force("idle_in_transaction_session_timeout", "0");
+	force("idle_session_timeout", "0");
+#if PG_VERSION_NUM >= 170000
+	force("transaction_timeout", "0");
+#endif
+	force("default_transaction_isolation", "read committed");
+	force("default_transaction_read_only", "off");
+	force("default_transaction_deferrable", "off");
+}
+
+void
+unit_begin(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+void
+unit_end(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+bool
+process_protect(void (*function) (void *), void *argument)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool succeeded = true;
+
+	PG_TRY();
+	{
+		function(argument);
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(context);
+		EmitErrorReport();
+		AbortOutOfAnyTransaction();
+		FlushErrorState();
+		RESUME_INTERRUPTS();
+		succeeded = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	return succeeded;
+}
+
+void
+process_wait(TimestampTz until)
+{
+	long		milliseconds = -1;
+	int			events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
+
+	if (until != DT_NOEND)
+	{
+		/* rounded up, or we would wake too soon and turn round without rest */
+		milliseconds = Max(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until), 0);
+		milliseconds = Min(milliseconds, 24L * 3600 * 1000);
+		events |= WL_TIMEOUT;
+	}
+	(void) WaitLatch(MyLatch, events, milliseconds, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}

@@ -1,0 +1,48 @@
+/*
+ * process.h
+ *		What the background processes share: registration, prologue, unit of work, waiting. The only file that registers
+ *		background workers.
+ */
+#ifndef QUEUE_JOBS_PROCESS_H
+#define QUEUE_JOBS_PROCESS_H
+
+#include "utils/timestamp.h"
+
+/* What a process gets to know when it is started; passed in bgw_extra. */
+typedef struct ProcessArguments
+{
+	Oid			database;
+	Oid			role;
+	int			slot;
+	uint32		generation;
+} ProcessArguments;
+
+extern void process_register_launcher(void);
+
+/* False if max_worker_processes are in use. The caller's latch is set when the process starts and when it ends. */
+extern bool process_start_scheduler(const ProcessArguments *arguments);
+extern bool process_start_executor(const ProcessArguments *arguments);
+
+/* Signals; to be called first. */
+extern void process_begin(ProcessArguments *arguments);
+
+/* Settings that the engine forces on its own sessions; to be called once connected. */
+extern void process_settings(void);
+
+/* A transaction with its surroundings. */
+extern void unit_begin(void);
+extern void unit_end(void);
+
+/*
+ * Calls a function; an ERROR in it is reported to the log, its transaction rolled back, and false returned.
+ */
+extern bool process_protect(void (*function) (void *), void *argument);
+
+/* Sleeps until the time, or the latch is set; then reloads the configuration if asked to. */
+extern void process_wait(TimestampTz until);
+
+extern void launcher_main(Datum argument);
+extern void scheduler_main(Datum argument);
+extern void executor_main(Datum argument);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * queue_jobs.c
+ *		What happens when the library is loaded.
+ *
+ * By shared_preload_libraries: shared memory and the launcher, which runs jobs. By the first call of a function
+ * otherwise: the SQL functions alone.
+ */
+#include "postgres.h"
+
+#include "catalog.h"
+#include "fmgr.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "process.h"
+#include "settings.h"
+#include "shared.h"
+#include "wakeup.h"
+
+PG_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+
+void
+_PG_init(void)
+{
+	settings_define();
+	catalog_init();
+	lane_init();
+	wakeup_init();
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	shared_init();
+
+	/* pg_upgrade's server must not touch the tables that it moves */
+	if (!IsBinaryUpgrade)
+		process_register_launcher();
+}

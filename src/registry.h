@@ -1,0 +1,67 @@
+/*
+ * registry.h
+ *		Workers and their handlers: definition, and a cache of the definitions that is fresh at every call.
+ */
+#ifndef QUEUE_JOBS_REGISTRY_H
+#define QUEUE_JOBS_REGISTRY_H
+
+#include "nodes/pg_list.h"
+
+typedef struct Worker
+{
+	char	   *name;
+	Oid			definer;
+	char	   *handler;		/* as it was named, qualified; NULL: its jobs are claimed by applications */
+	char	   *queue;			/* with its namespace */
+	int			version;
+	int			max_retries;
+	char	   *retry_backoff;	/* or NULL: Sidekiq's formula */
+	int64		timeout;		/* microseconds; 0: none */
+	int			lock_timeout;	/* milliseconds */
+	bool		run_as_definer;
+	int64		keep_completed; /* microseconds */
+
+	/* the lane that was used last: mostly one role enqueues */
+	Oid			lane_owner;
+	int32		lane;
+} Worker;
+
+/* What one parameter of a handler is filled from. */
+typedef struct HandlerParameter
+{
+	char	   *name;
+	Oid			type;
+	bool		has_default;
+	bool		out;			/* of a procedure: NULL is passed, the value becomes part of the result */
+} HandlerParameter;
+
+typedef struct Handler
+{
+	Oid			oid;
+	char	   *call_name;		/* quoted and qualified */
+	bool		is_procedure;
+	bool		takes_args;		/* the one parameter is the args */
+	bool		returns_void;
+	bool		returns_jsonb;
+	int			nparameters;
+	HandlerParameter *parameters;
+} Handler;
+
+/* The definition, NULL if there is none; valid until the next call of a function of the registry. */
+extern Worker *registry_worker(const char *name);
+
+/* The same, for keeping: in the current memory context. */
+extern Worker *registry_worker_copy(const char *name);
+extern bool registry_worker_disabled(const char *name);
+extern bool registry_queue_paused(const char *queue);
+
+/*
+ * Finds the handler by its name as of now, in the current memory context. On failure NULL, with the reason in *why, or
+ * an ERROR if why is NULL.
+ */
+extern Handler *registry_handler(const char *handler, char **why);
+
+/* The OID of a retry_backoff function; InvalidOid if it is gone. */
+extern Oid	registry_backoff(const char *function);
+
+#endif

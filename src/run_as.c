@@ -1,0 +1,65 @@
+/*
+ * run_as.c
+ *		The only place that switches users.
+ */
+#include "postgres.h"
+
+#include "catalog.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "run_as.h"
+#include "utils/guc.h"
+
+static void
+begin(RunAs *saved, Oid role, int security_context, const char *search_path)
+{
+	GetUserIdAndSecContext(&saved->user, &saved->security_context);
+	SetUserIdAndSecContext(role, saved->security_context | security_context);
+	saved->guc_nest_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+}
+
+static void
+end(RunAs *saved)
+{
+	if (SPI_finish() != SPI_OK_FINISH)
+		elog(ERROR, "SPI_finish failed");
+	AtEOXact_GUC(true, saved->guc_nest_level);
+	SetUserIdAndSecContext(saved->user, saved->security_context);
+}
+
+void
+engine_begin(RunAs *saved)
+{
+	begin(saved, catalog_owner(), SECURITY_LOCAL_USERID_CHANGE, "pg_catalog, pg_temp");
+}
+
+void
+engine_end(RunAs *saved)
+{
+	end(saved);
+}
+
+void
+restricted_begin(RunAs *saved, Oid role)
+{
+	begin(saved, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION, "pg_catalog, pg_temp");
+}
+
+void
+restricted_end(RunAs *saved)
+{
+	end(saved);
+}
+
+uint64
+engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	int			result = SPI_execute_with_args(sql, nargs, types, values, nulls, false, 0);
+
+	if (result != expected)
+		elog(ERROR, "unexpected outcome %s of: %s", SPI_result_code_string(result), sql);
+	return SPI_processed;
+}

@@ -1,0 +1,30 @@
+/*
+ * run_as.h
+ *		The only place that switches users. Two kinds of switch, both undone by an abort of the (sub)transaction:
+ *		to the extension's owner for the engine's own SQL, and to a job's role for that role's code in a process
+ *		that is not that role's own.
+ */
+#ifndef QUEUE_JOBS_RUN_AS_H
+#define QUEUE_JOBS_RUN_AS_H
+
+typedef struct RunAs
+{
+	Oid			user;
+	int			security_context;
+	int			guc_nest_level;
+} RunAs;
+
+/* Connects SPI as the extension's owner, with a search_path that nobody can meddle with. */
+extern void engine_begin(RunAs *saved);
+extern void engine_end(RunAs *saved);
+
+/*
+ * Connects SPI as a role, security-restricted: no SET ROLE, no temporary tables, no way back to the caller's rights.
+ */
+extern void restricted_begin(RunAs *saved, Oid role);
+extern void restricted_end(RunAs *saved);
+
+/* Runs a statement of the engine's own and checks its outcome; parameters are passed, never pasted. */
+extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * settings.c
+ *		Every setting of queue_jobs.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "miscadmin.h"
+#include "settings.h"
+#include "utils/guc.h"
+
+/* jsonb object that enqueue stores with the job; the run of a job restores it, so that it flows on */
+char	   *queue_jobs_context = NULL;
+
+/* executors at once in the whole cluster; with the launcher and a scheduler they fit max_worker_processes = 8 */
+int			queue_jobs_max_executors = 4;
+
+/* executors at once in one database */
+int			queue_jobs_max_executors_per_database = 4;
+
+/* databases with jobs that the launcher can look after */
+int			queue_jobs_max_databases = 64;
+
+/* lanes with a hint in shared memory; jobs of lanes beyond are found by looking */
+int			queue_jobs_max_lanes = 8192;
+
+/* milliseconds without work after which an executor, and then its scheduler, leaves */
+int			queue_jobs_idle_timeout = 10000;
+
+/* whether executors wait for the WAL of a finished job to be on disk */
+bool		queue_jobs_synchronous_commit = false;
+
+/* which runs are written to the server's log */
+int			queue_jobs_log_jobs = LOG_JOBS_NONE;
+
+static const struct config_enum_entry log_jobs_options[] = {
+	{"none", LOG_JOBS_NONE, false},
+	{"failures", LOG_JOBS_FAILURES, false},
+	{"all", LOG_JOBS_ALL, false},
+	{NULL, 0, false},
+};
+
+void
+settings_define(void)
+{
+	DefineCustomStringVariable("queue_jobs.context",
+							   "JSON object stored with each job that is enqueued and restored when it runs.",
+							   NULL, &queue_jobs_context, "", PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_executors",
+							"Number of processes that run jobs, in all databases together.",
+							"Each takes one of max_worker_processes; so do the launcher and one scheduler a database at work.",
+							&queue_jobs_max_executors, 4, 0, 1000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_executors_per_database",
+							"Number of processes that run jobs in one database.",
+							NULL, &queue_jobs_max_executors_per_database, 4, 0, 1000, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_databases",
+							"Number of databases whose jobs are run.",
+							NULL, &queue_jobs_max_databases, 64, 1, 10000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_lanes",
+							"Number of lanes (worker, queue and owner) for which shared memory has a hint where to look.",
+							"Jobs of lanes beyond this number run all the same, but finding them costs more.",
+							&queue_jobs_max_lanes, 8192, 64, 1000000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.idle_timeout",
+							"Time without work after which a process of queue_jobs leaves.",
+							NULL, &queue_jobs_idle_timeout, 10000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomBoolVariable("queue_jobs.synchronous_commit",
+							 "Makes executors wait until a finished job is safely on disk.",
+							 "Off, a power cut can undo the latest jobs together with all that they wrote, and they run again. "
+							 "Turn it on (for a role or a database, if you like) where handlers have effects outside of the database.",
+							 &queue_jobs_synchronous_commit, false, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("queue_jobs.log_jobs",
+							 "Which runs of jobs are written to the server's log, one line of JSON each.",
+							 NULL, &queue_jobs_log_jobs, LOG_JOBS_NONE, log_jobs_options, PGC_SUSET, 0, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("queue_jobs");
+}

@@ -1,0 +1,723 @@
+/*
+ * shared.c
+ *		Shared memory; see shared.h for what it promises.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "common/hashfn.h"
+#include "compat.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#define NO_PROC (-1)
+
+static const LaneKey lowest_key = {PG_INT32_MIN, PG_INT64_MIN};
+static const LaneKey highest_key = {PG_INT32_MAX, PG_INT64_MAX};
+
+typedef struct Waiter
+{
+	Oid			database;		/* InvalidOid: not waiting. Written by its own process only */
+} Waiter;
+
+typedef struct Shared
+{
+	LWLock	   *lock;
+	pg_atomic_uint32 launcher_proc; /* process number + 1, or 0 */
+	DatabaseSlot *databases;
+	ExecutorSlot *executors;
+	LaneHint   *lanes;			/* open addressing by database and lane; never freed one by one */
+	Waiter	   *waiters;		/* by process number */
+} Shared;
+
+static Shared *shared = NULL;
+static int	waiter_count = 0;
+
+static shmem_request_hook_type previous_shmem_request_hook = NULL;
+static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
+
+/*
+ * All that can have a latch. Auxiliary processes come after MaxBackends, and never wait here.
+ */
+static Size
+waiters_size(void)
+{
+	return mul_size(MaxBackends, sizeof(Waiter));
+}
+
+static Size
+shared_size(void)
+{
+	Size		size = MAXALIGN(sizeof(Shared));
+
+	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot))));
+	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))));
+	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_lanes, sizeof(LaneHint))));
+	return add_size(size, waiters_size());
+}
+
+static void
+shmem_request(void)
+{
+	if (previous_shmem_request_hook)
+		previous_shmem_request_hook();
+	RequestAddinShmemSpace(shared_size());
+	RequestNamedLWLockTranche("queue_jobs", 1);
+}
+
+static void
+shmem_startup(void)
+{
+	bool		found;
+	char	   *next;
+
+	if (previous_shmem_startup_hook)
+		previous_shmem_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("queue_jobs", shared_size(), &found);
+	waiter_count = MaxBackends;
+	if (!found)
+	{
+		memset(shared, 0, shared_size());
+		next = (char *) shared + MAXALIGN(sizeof(Shared));
+		shared->databases = (DatabaseSlot *) next;
+		next += MAXALIGN(mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot)));
+		shared->executors = (ExecutorSlot *) next;
+		next += MAXALIGN(mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot)));
+		shared->lanes = (LaneHint *) next;
+		next += MAXALIGN(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)));
+		shared->waiters = (Waiter *) next;
+		shared->lock = &GetNamedLWLockTranche("queue_jobs")->lock;
+		pg_atomic_init_u32(&shared->launcher_proc, 0);
+		for (int i = 0; i < queue_jobs_max_databases; i++)
+			SpinLockInit(&shared->databases[i].mutex);
+		for (int i = 0; i < queue_jobs_max_executors; i++)
+			SpinLockInit(&shared->executors[i].mutex);
+		for (int i = 0; i < queue_jobs_max_lanes; i++)
+			SpinLockInit(&shared->lanes[i].mutex);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* Called by _PG_init; does nothing unless the library is being preloaded. */
+void
+shared_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	previous_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = shmem_request;
+	previous_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = shmem_startup;
+}
+
+bool
+shared_present(void)
+{
+	return shared != NULL;
+}
+
+void
+shared_require(const char *what)
+{
+	if (shared == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s needs queue_jobs to be loaded when the server starts", what),
+				 errhint("Add queue_jobs to \"shared_preload_libraries\" and restart the server.")));
+}
+
+static void
+wake_process(int proc)
+{
+	if (proc != NO_PROC)
+		SetLatch(&ProcGlobal->allProcs[proc].procLatch);
+}
+
+/* ---- lanes ---- */
+
+/*
+ * The hint of a lane of this database; NULL if there is none, or no room for one: then the lane has to be looked
+ * at from its start.
+ */
+LaneHint *
+lane_hint(int32 lane, bool create)
+{
+	uint32		start;
+	LaneHint   *free_hint = NULL;
+
+	if (shared == NULL)
+		return NULL;
+	start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32(lane)) % queue_jobs_max_lanes;
+	for (int tries = 0; tries < 64; tries++)
+	{
+		LaneHint   *hint = &shared->lanes[(start + tries) % queue_jobs_max_lanes];
+
+		if (hint->database == MyDatabaseId && hint->lane == lane)
+			return hint;
+		if (!OidIsValid(hint->database))
+		{
+			free_hint = hint;
+			break;
+		}
+	}
+	if (!create || free_hint == NULL)
+		return NULL;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (OidIsValid(free_hint->database))
+	{
+		/* somebody was quicker: look again */
+		LWLockRelease(shared->lock);
+		return lane_hint(lane, create);
+	}
+	free_hint->lane = lane;
+	free_hint->cursor = lowest_key;
+	free_hint->ready = true;	/* nobody has looked yet */
+	free_hint->revisit_at = NO_TIME;
+	free_hint->published = 0;
+	pg_write_barrier();
+	free_hint->database = MyDatabaseId;
+	LWLockRelease(shared->lock);
+	return free_hint;
+}
+
+bool
+lane_hint_ready(LaneHint *hint, TimestampTz now)
+{
+	bool		ready;
+
+	if (hint == NULL)
+		return true;
+	SpinLockAcquire(&hint->mutex);
+	ready = hint->ready || (hint->revisit_at != NO_TIME && hint->revisit_at <= now);
+	SpinLockRelease(&hint->mutex);
+	return ready;
+}
+
+static void
+publish_locked(LaneHint *hint, LaneKey key)
+{
+	hint->recent[hint->published % RECENT_PUBLISHED] = key;
+	hint->published++;
+	hint->ready = true;
+	if (lane_key_compare(&key, &hint->cursor) < 0)
+		hint->cursor = key;
+}
+
+/* Where a claim begins. To be called before the claim takes its snapshot. */
+LaneWindow
+lane_hint_open(LaneHint *hint, TimestampTz now)
+{
+	LaneWindow	window = {lowest_key, 0};
+
+	if (hint == NULL)
+		return window;
+	SpinLockAcquire(&hint->mutex);
+	if (hint->revisit_at != NO_TIME && hint->revisit_at <= now)
+	{
+		hint->revisit_at = NO_TIME;
+		publish_locked(hint, lowest_key);
+	}
+	window.start = hint->cursor;
+	window.published = hint->published;
+	SpinLockRelease(&hint->mutex);
+	return window;
+}
+
+/*
+ * What a claim has found out: every claimable job up to *passed (NULL: all of them) is in somebody's hands, who will
+ * publish it when letting go of it; with "empty" there was nothing to claim at all. Jobs committed after the claim's
+ * snapshot were published after its window was opened, and are allowed for.
+ */
+void
+lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty)
+{
+	LaneKey		cursor = passed ? *passed : highest_key;
+	uint32		since;
+
+	if (hint == NULL)
+		return;
+	if (passed && cursor.id < PG_INT64_MAX)
+		cursor.id++;
+	SpinLockAcquire(&hint->mutex);
+	since = hint->published - window->published;
+	if (since <= RECENT_PUBLISHED)
+	{
+		for (uint32 i = 1; i <= since; i++)
+		{
+			LaneKey    *key = &hint->recent[(hint->published - i) % RECENT_PUBLISHED];
+
+			if (lane_key_compare(key, &cursor) < 0)
+				cursor = *key;
+		}
+		if (lane_key_compare(&cursor, &hint->cursor) > 0)
+			hint->cursor = cursor;
+		if (empty && since == 0)
+			hint->ready = false;
+	}
+	SpinLockRelease(&hint->mutex);
+}
+
+/* A job has become claimable, or may have: it was committed, or let go. */
+void
+lane_hint_publish(LaneHint *hint, LaneKey key)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	publish_locked(hint, key);
+	SpinLockRelease(&hint->mutex);
+}
+
+/* A lease before the cursor runs out at that time. */
+void
+lane_hint_revisit(LaneHint *hint, TimestampTz at)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	if (hint->revisit_at == NO_TIME || at < hint->revisit_at)
+		hint->revisit_at = at;
+	SpinLockRelease(&hint->mutex);
+}
+
+TimestampTz
+lane_hint_revisit_at(LaneHint *hint)
+{
+	TimestampTz at;
+
+	if (hint == NULL)
+		return NO_TIME;
+	SpinLockAcquire(&hint->mutex);
+	at = hint->revisit_at;
+	SpinLockRelease(&hint->mutex);
+	return at;
+}
+
+/* ---- databases ---- */
+
+int
+database_slots(void)
+{
+	return shared == NULL ? 0 : queue_jobs_max_databases;
+}
+
+DatabaseSlot *
+database_slot_at(int index)
+{
+	return &shared->databases[index];
+}
+
+DatabaseSlot *
+database_slot(Oid database, bool create)
+{
+	static DatabaseSlot *cached = NULL;
+	static bool warned = false;
+	DatabaseSlot *result = NULL;
+
+	if (shared == NULL)
+		return NULL;
+	if (cached != NULL && cached->database == database)
+		return cached;
+	LWLockAcquire(shared->lock, create ? LW_EXCLUSIVE : LW_SHARED);
+	for (int i = 0; i < queue_jobs_max_databases && result == NULL; i++)
+		if (shared->databases[i].database == database)
+			result = &shared->databases[i];
+	for (int i = 0; i < queue_jobs_max_databases && result == NULL && create; i++)
+	{
+		DatabaseSlot *slot = &shared->databases[i];
+
+		if (OidIsValid(slot->database))
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		slot->database = database;
+		slot->scheduler = SCHEDULER_NONE;
+		slot->scheduler_proc = NO_PROC;
+		slot->attention = false;
+		slot->blocked_lanes = false;
+		slot->next_due = DT_NOBEGIN;	/* nobody has looked yet */
+		slot->due_published = 0;
+		slot->wake_at = NO_TIME;
+		slot->not_before = NO_TIME;
+		slot->failures = 0;
+		slot->waiters = 0;
+		SpinLockRelease(&slot->mutex);
+		result = slot;
+	}
+	LWLockRelease(shared->lock);
+	if (result != NULL)
+		cached = result;
+	else if (create && !warned)
+	{
+		warned = true;
+		ereport(LOG,
+				(errmsg("queue_jobs cannot look after one more database"),
+				 errdetail("Jobs of database %u wait.", database),
+				 errhint("You may need to increase \"queue_jobs.max_databases\".")));
+	}
+	return result;
+}
+
+/* For a database that has no jobs of ours, or is gone. Kept if anyone is at work or waits there. */
+void
+database_slot_free(DatabaseSlot *slot)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->scheduler == SCHEDULER_NONE && slot->waiters == 0 && !slot->attention)
+		slot->database = InvalidOid;
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(shared->lock);
+}
+
+void
+launcher_attach(void)
+{
+	pg_atomic_write_u32(&shared->launcher_proc, QjMyProcNumber + 1);
+}
+
+void
+launcher_wake(void)
+{
+	uint32		proc = shared == NULL ? 0 : pg_atomic_read_u32(&shared->launcher_proc);
+
+	if (proc != 0)
+		wake_process((int) proc - 1);
+}
+
+/*
+ * There may be more to do than those at work can do: wakes the scheduler, or the launcher if there is none, unless
+ * that has been done since it last looked.
+ */
+void
+database_call_attention(DatabaseSlot *slot)
+{
+	bool		called;
+	int			proc;
+
+	if (slot == NULL)
+		return;
+	SpinLockAcquire(&slot->mutex);
+	called = slot->attention;
+	slot->attention = true;
+	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
+	SpinLockRelease(&slot->mutex);
+	if (called)
+		return;
+	if (proc != NO_PROC)
+		wake_process(proc);
+	else
+		launcher_wake();
+}
+
+/* A job is due at that time, or may be. */
+void
+database_publish_due(DatabaseSlot *slot, TimestampTz due)
+{
+	bool		sooner;
+	int			proc;
+
+	if (slot == NULL)
+		return;
+	SpinLockAcquire(&slot->mutex);
+	sooner = due < slot->next_due || slot->due_published == 0;
+	if (slot->due_published++ == 0 || due < slot->due_low)
+		slot->due_low = due;
+	if (due < slot->next_due)
+		slot->next_due = due;
+	if (slot->wake_at == NO_TIME || due < slot->wake_at)
+		slot->wake_at = due;
+	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
+	SpinLockRelease(&slot->mutex);
+	if (!sooner)
+		return;
+	if (proc != NO_PROC)
+		wake_process(proc);
+	else
+		launcher_wake();
+}
+
+/* All hints of a database are void: anything may have become claimable. */
+void
+database_sweep(Oid database)
+{
+	if (shared == NULL)
+		return;
+	for (int i = 0; i < queue_jobs_max_lanes; i++)
+		if (shared->lanes[i].database == database)
+			lane_hint_publish(&shared->lanes[i], lowest_key);
+}
+
+/* The scheduler of a database takes its slot; false if it has one already. */
+bool
+scheduler_attach(DatabaseSlot *slot)
+{
+	bool		taken;
+
+	SpinLockAcquire(&slot->mutex);
+	taken = slot->scheduler == SCHEDULER_RUNNING;
+	if (!taken)
+	{
+		slot->scheduler = SCHEDULER_RUNNING;
+		slot->scheduler_proc = QjMyProcNumber;
+		slot->scheduler_pid = MyProcPid;
+	}
+	SpinLockRelease(&slot->mutex);
+	return !taken;
+}
+
+/*
+ * The scheduler leaves. What was published since it last looked makes the launcher start another one at once.
+ */
+void
+scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool failed)
+{
+	SpinLockAcquire(&slot->mutex);
+	slot->scheduler = SCHEDULER_NONE;
+	slot->scheduler_proc = NO_PROC;
+	slot->scheduler_pid = 0;
+	if (slot->wake_at == NO_TIME || (wake_at != NO_TIME && wake_at < slot->wake_at))
+		slot->wake_at = wake_at;
+	slot->failures = failed ? slot->failures + 1 : 0;
+	slot->not_before = NO_TIME;
+	if (failed)
+	{
+		slot->not_before = GetCurrentTimestamp() + Min(1 << Min(slot->failures, 6), 60) * USECS_PER_SEC;
+		slot->attention = true;
+	}
+	SpinLockRelease(&slot->mutex);
+	launcher_wake();
+}
+
+/* ---- executors ---- */
+
+int
+executor_slots(void)
+{
+	return shared == NULL ? 0 : queue_jobs_max_executors;
+}
+
+ExecutorSlot *
+executor_slot_at(int index)
+{
+	return &shared->executors[index];
+}
+
+/* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
+int
+executor_reserve(Oid database, Oid role, uint32 *generation)
+{
+	int			index = -1;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &shared->executors[i];
+
+		if (slot->state != EXECUTOR_NONE)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		slot->state = EXECUTOR_STARTING;
+		slot->generation++;
+		slot->database = database;
+		slot->role = role;
+		slot->starting_since = GetCurrentTimestamp();
+		slot->pid = 0;
+		slot->proc = NO_PROC;
+		slot->idle = false;
+		slot->leave = false;
+		slot->job = 0;
+		slot->end_as = -1;
+		SpinLockRelease(&slot->mutex);
+		*generation = slot->generation;
+		index = i;
+		break;
+	}
+	LWLockRelease(shared->lock);
+	return index;
+}
+
+/* Frees a slot, by the executor that has it or by a scheduler for one that never came up. */
+void
+executor_release(int index, uint32 generation)
+{
+	ExecutorSlot *slot = &shared->executors[index];
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->generation == generation)
+	{
+		slot->state = EXECUTOR_NONE;
+		slot->job = 0;
+		slot->idle = false;
+		slot->pid = 0;
+		slot->proc = NO_PROC;
+	}
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(shared->lock);
+}
+
+/* The executor's process takes the slot that was reserved for it; NULL if it comes too late. */
+ExecutorSlot *
+executor_attach(int index, uint32 generation)
+{
+	ExecutorSlot *slot = &shared->executors[index];
+	bool		taken = false;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->state == EXECUTOR_STARTING && slot->generation == generation)
+	{
+		slot->state = EXECUTOR_RUNNING;
+		slot->pid = MyProcPid;
+		slot->proc = QjMyProcNumber;
+		taken = true;
+	}
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(shared->lock);
+	return taken ? slot : NULL;
+}
+
+/* Wakes an executor of that database and role that has nothing to do; false if there is none. */
+bool
+executor_wake_idle(Oid database, Oid role)
+{
+	for (int i = 0; shared != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &shared->executors[i];
+		int			proc = NO_PROC;
+
+		if (!slot->idle || slot->database != database || slot->role != role)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		if (slot->idle && slot->database == database && slot->role == role && slot->state == EXECUTOR_RUNNING)
+		{
+			slot->idle = false;
+			proc = slot->proc;
+		}
+		SpinLockRelease(&slot->mutex);
+		if (proc != NO_PROC)
+		{
+			wake_process(proc);
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Interrupts the executor that runs a job, to end the job as cancelled or dead; false if none runs it. The signal can
+ * come too late and hit the next job there: an interrupted job is put back as it was.
+ */
+bool
+executor_request_end(int64 job, JobState end_as)
+{
+	for (int i = 0; shared != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &shared->executors[i];
+		pid_t		pid = 0;
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->job == job && slot->database == MyDatabaseId)
+		{
+			slot->end_as = end_as;
+			pid = slot->pid;
+		}
+		SpinLockRelease(&slot->mutex);
+		if (pid != 0)
+		{
+			kill(pid, SIGINT);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What the executors of this database are doing. */
+int
+executor_running(RunningJob *result, int size)
+{
+	int			count = 0;
+
+	for (int i = 0; shared != NULL && i < queue_jobs_max_executors && count < size; i++)
+	{
+		ExecutorSlot *slot = &shared->executors[i];
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->job != 0 && slot->database == MyDatabaseId)
+			result[count++] = (RunningJob)
+		{
+			.job = slot->job,
+				.attempt = slot->attempt,
+				.pid = slot->pid,
+				.started_at = slot->started_at,
+				.wal_lsn = slot->wal_lsn,
+		};
+		SpinLockRelease(&slot->mutex);
+	}
+	return count;
+}
+
+bool
+executor_runs(int64 job)
+{
+	for (int i = 0; shared != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &shared->executors[i];
+		bool		runs;
+
+		SpinLockAcquire(&slot->mutex);
+		runs = slot->job == job && slot->database == MyDatabaseId;
+		SpinLockRelease(&slot->mutex);
+		if (runs)
+			return true;
+	}
+	return false;
+}
+
+/* ---- waiting sessions ---- */
+
+void
+waiter_register(DatabaseSlot *slot)
+{
+	shared->waiters[QjMyProcNumber].database = MyDatabaseId;
+	SpinLockAcquire(&slot->mutex);
+	slot->waiters++;
+	SpinLockRelease(&slot->mutex);
+}
+
+void
+waiter_unregister(DatabaseSlot *slot)
+{
+	shared->waiters[QjMyProcNumber].database = InvalidOid;
+	SpinLockAcquire(&slot->mutex);
+	slot->waiters--;
+	SpinLockRelease(&slot->mutex);
+}
+
+void
+waiters_wake(DatabaseSlot *slot)
+{
+	int			waiters;
+
+	if (slot == NULL)
+		return;
+	SpinLockAcquire(&slot->mutex);
+	waiters = slot->waiters;
+	SpinLockRelease(&slot->mutex);
+	for (int i = 0; waiters > 0 && i < waiter_count; i++)
+	{
+		if (shared->waiters[i].database != slot->database)
+			continue;
+		wake_process(i);
+		waiters--;
+	}
+}

@@ -1,0 +1,1 @@
+\echo Use "CREATE EXTENSION queue_jobs" to load this file. \quit

@@ -1,0 +1,133 @@
+-- Views, and the functions that they need.
+
+CREATE FUNCTION queue_jobs.running_jobs(OUT job_id bigint, OUT attempt integer, OUT pid integer, OUT started_at timestamptz,
+                                        OUT wal_lsn pg_lsn)
+RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 8
+AS 'MODULE_PATHNAME', 'queue_jobs_running_jobs';
+COMMENT ON FUNCTION queue_jobs.running_jobs() IS
+'What the executors of this database are doing: the id of the job, its attempt, the process, since when, and the WAL position up to which a replica must have replayed to see all that its enqueuer committed.';
+
+CREATE FUNCTION queue_jobs.waits_for(lane integer) RETURNS text
+LANGUAGE C STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_waits_for';
+COMMENT ON FUNCTION queue_jobs.waits_for(integer) IS
+'Why no job of that lane can start now (queue paused, worker disabled or not defined, handler or role missing), or NULL.';
+
+-- Rights: a job is seen by its owner, by members of that role, and by superusers. security_barrier keeps functions of
+-- the query from being shown other rows. Joins are by lane, a small table; "WHERE id =" goes down to the indexes.
+CREATE VIEW queue_jobs.job WITH (security_barrier) AS
+SELECT j.id,
+       l.worker,
+       l.queue,
+       CASE WHEN r.job_id IS NOT NULL
+              OR (j.lease IS NOT NULL
+                  AND GREATEST(j.started_at, c.last_heartbeat) + j.lease > pg_catalog.clock_timestamp()) THEN 'executing'
+            WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
+            WHEN j.attempt > j.uncharged THEN 'retryable'
+            ELSE 'scheduled' END AS state,
+       j.priority,
+       j.args,
+       j.context,
+       j.version,
+       COALESCE(r.attempt, j.attempt) AS attempt,
+       COALESCE(w.max_retries, 0) + 1 + j.uncharged AS max_attempts,
+       j.created_at,
+       j.run_at,
+       COALESCE(r.started_at, j.started_at) AS started_at,
+       NULL::pg_catalog.timestamptz AS finished_at,
+       j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message' AS last_error,
+       NULL::pg_catalog.jsonb AS result,
+       NULL::pg_catalog.text AS dedup_key,
+       COALESCE(r.wal_lsn, j.wal_lsn) AS wal_lsn,
+       pg_catalog.pg_get_userbyid(l.owner) AS owner,
+       r.pid AS executor_pid,
+       j.claimant,
+       j.expires_at,
+       j.errors,
+       CASE WHEN r.job_id IS NULL AND j.started_at IS NULL AND (j.due OR j.run_at <= pg_catalog.clock_timestamp())
+            THEN queue_jobs.waits_for(j.lane) END AS waits_for,
+       'always'::pg_catalog.text AS data_consistency
+  FROM queue_jobs.live_job j
+  JOIN queue_jobs.lane l ON l.id = j.lane
+  LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
+  LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
+  LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant
+ WHERE pg_catalog.pg_has_role(l.owner, 'USAGE')
+UNION ALL
+SELECT f.id,
+       l.worker,
+       l.queue,
+       f.state,
+       f.priority,
+       f.args,
+       f.context,
+       f.version,
+       f.attempt,
+       f.max_attempts,
+       f.created_at,
+       f.run_at,
+       f.started_at,
+       f.finished_at,
+       f.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message',
+       f.result,
+       NULL,
+       f.wal_lsn,
+       pg_catalog.pg_get_userbyid(l.owner),
+       NULL,
+       f.claimant,
+       f.expires_at,
+       f.errors,
+       NULL,
+       'always'
+  FROM queue_jobs.finished_job f
+  JOIN queue_jobs.lane l ON l.id = f.lane
+ WHERE pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
+COMMENT ON VIEW queue_jobs.job IS
+'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has each failed attempt''s times, SQLSTATE, message, detail and context.';
+
+CREATE VIEW queue_jobs.worker AS
+SELECT w.name,
+       w.handler,
+       w.queue,
+       w.version,
+       w.max_retries,
+       w.retry_backoff,
+       w.timeout,
+       w.lock_timeout,
+       CASE WHEN w.run_as_definer THEN 'definer' ELSE 'invoker' END AS run_as,
+       pg_catalog.pg_get_userbyid(w.definer) AS definer,
+       w.keep_completed,
+       NOT EXISTS (SELECT FROM queue_jobs.disabled_worker d WHERE d.name = w.name) AS enabled
+  FROM queue_jobs.defined_worker w;
+COMMENT ON VIEW queue_jobs.worker IS 'Every worker that is defined, with its attributes.';
+
+CREATE VIEW queue_jobs.queue AS
+SELECT q.queue,
+       EXISTS (SELECT FROM queue_jobs.paused_queue p WHERE p.queue = q.queue) AS paused,
+       COALESCE(n.scheduled, 0) AS scheduled,
+       COALESCE(n.available, 0) AS available,
+       COALESCE(n.executing, 0) AS executing,
+       COALESCE(n.retryable, 0) AS retryable,
+       n.oldest_available
+  FROM (SELECT queue FROM queue_jobs.defined_worker
+        UNION SELECT queue FROM queue_jobs.lane
+        UNION SELECT queue FROM queue_jobs.paused_queue) q
+  LEFT JOIN (SELECT l.queue,
+                    pg_catalog.count(*) FILTER (WHERE s.state = 'scheduled') AS scheduled,
+                    pg_catalog.count(*) FILTER (WHERE s.state = 'available') AS available,
+                    pg_catalog.count(*) FILTER (WHERE s.state = 'executing') AS executing,
+                    pg_catalog.count(*) FILTER (WHERE s.state = 'retryable') AS retryable,
+                    pg_catalog.min(s.run_at) FILTER (WHERE s.state = 'available') AS oldest_available
+               FROM (SELECT j.lane, j.run_at,
+                            CASE WHEN r.job_id IS NOT NULL
+                                   OR (j.lease IS NOT NULL
+                                       AND GREATEST(j.started_at, c.last_heartbeat) + j.lease > pg_catalog.clock_timestamp())
+                                 THEN 'executing'
+                                 WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
+                                 WHEN j.attempt > j.uncharged THEN 'retryable'
+                                 ELSE 'scheduled' END AS state
+                       FROM queue_jobs.live_job j
+                       LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
+                       LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant) s
+               JOIN queue_jobs.lane l ON l.id = s.lane
+              GROUP BY l.queue) n ON n.queue = q.queue;
+COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that could start has been due.';

@@ -1,0 +1,185 @@
+-- The SQL API. Defaults stand here; src/registry.c and the others check what is given.
+
+CREATE FUNCTION queue_jobs.define_worker(
+    name text,
+    handler text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    namespace text DEFAULT NULL,
+    version integer DEFAULT 0,
+    max_retries integer DEFAULT 25,
+    retry_backoff text DEFAULT NULL,
+    timeout interval DEFAULT NULL,
+    lock_timeout interval DEFAULT '10 s',
+    run_as text DEFAULT 'invoker',
+    keep_completed interval DEFAULT '24 hours')
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_worker';
+COMMENT ON FUNCTION queue_jobs.define_worker IS
+'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed job stays readable. Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s.';
+
+CREATE FUNCTION queue_jobs.drop_worker(name text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_drop_worker';
+COMMENT ON FUNCTION queue_jobs.drop_worker(text) IS
+'Drops a worker''s definition. Its jobs wait, unharmed, until a worker of that name is defined again. Errors: 42704 not defined, 42501 another role''s.';
+
+CREATE FUNCTION queue_jobs.disable_worker(name text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_disable_worker';
+COMMENT ON FUNCTION queue_jobs.disable_worker(text) IS
+'Kill switch: from the next call on, enqueues for the worker return NULL and leave nothing; its waiting jobs are held. (PlanetScale''s feature flag on their Sidekiq client.)';
+
+CREATE FUNCTION queue_jobs.enable_worker(name text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enable_worker';
+COMMENT ON FUNCTION queue_jobs.enable_worker(text) IS 'Undoes disable_worker(): its jobs go on.';
+
+CREATE FUNCTION queue_jobs.enqueue(
+    worker text,
+    args jsonb DEFAULT '{}',
+    run_at timestamptz DEFAULT NULL,
+    delay interval DEFAULT NULL,
+    priority integer DEFAULT 0,
+    queue text DEFAULT NULL,
+    dedup_key text DEFAULT NULL,
+    context jsonb DEFAULT NULL,
+    expires_in interval DEFAULT NULL,
+    jitter interval DEFAULT NULL)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue';
+COMMENT ON FUNCTION queue_jobs.enqueue IS
+'Enqueues a job within the caller''s transaction, and returns its id; NULL if the worker is disabled. run_at or delay: when it is due (default: now; a past time is now). priority: lower runs first. queue: instead of the worker''s. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, 54000 args too large, 22023 or 22008 a value out of range, 25006 read-only transaction.';
+
+CREATE FUNCTION queue_jobs.try_enqueue(
+    worker text,
+    args jsonb DEFAULT '{}',
+    run_at timestamptz DEFAULT NULL,
+    delay interval DEFAULT NULL,
+    priority integer DEFAULT 0,
+    queue text DEFAULT NULL,
+    dedup_key text DEFAULT NULL,
+    context jsonb DEFAULT NULL,
+    expires_in interval DEFAULT NULL,
+    jitter interval DEFAULT NULL)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_try_enqueue';
+COMMENT ON FUNCTION queue_jobs.try_enqueue IS 'As enqueue(), but NULL where enqueue() returns the id of a job that stands already.';
+
+CREATE FUNCTION queue_jobs.enqueue_many(
+    worker text,
+    args jsonb[],
+    contexts jsonb[] DEFAULT NULL,
+    run_at timestamptz DEFAULT NULL,
+    delay interval DEFAULT NULL,
+    priority integer DEFAULT 0,
+    batch_size integer DEFAULT NULL,
+    batch_interval interval DEFAULT NULL)
+RETURNS SETOF bigint LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1000 AS 'MODULE_PATHNAME', 'queue_jobs_enqueue_many';
+COMMENT ON FUNCTION queue_jobs.enqueue_many IS
+'Enqueues a job for each element of args, in that order, and returns their ids. contexts: one for each, in place of the setting. With batch_size, each next batch of so many is due batch_interval later (GitLab''s bulk_perform_in). Errors as enqueue().';
+
+CREATE FUNCTION queue_jobs.current_job() RETURNS queue_jobs.job
+LANGUAGE C STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_current_job';
+COMMENT ON FUNCTION queue_jobs.current_job() IS 'Inside a handler that an executor runs: the job. NULL elsewhere.';
+
+CREATE FUNCTION queue_jobs.retry_in("interval" interval) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry_in';
+COMMENT ON FUNCTION queue_jobs.retry_in(interval) IS
+'Inside a handler, before an error: the next attempt is due after that interval, whatever the worker''s backoff says (Sidekiq''s sidekiq_retry_in).';
+
+CREATE FUNCTION queue_jobs.snooze_me("interval" interval) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_snooze_me';
+COMMENT ON FUNCTION queue_jobs.snooze_me(interval) IS
+'Inside a handler: when it returns, what it wrote is kept, and the job is put back to run again after that interval, no attempt charged.';
+
+CREATE FUNCTION queue_jobs.claim(claimant text, queues text[] DEFAULT '{*}', max_jobs integer DEFAULT 1, lease interval DEFAULT '5 min')
+RETURNS SETOF queue_jobs.job LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'queue_jobs_claim';
+COMMENT ON FUNCTION queue_jobs.claim IS
+'Takes up to max_jobs jobs of workers without a handler for an application, lowest priority number and oldest first. queues: names, "namespace:*", or "*". The claim holds for the lease, from now or the claimant''s last heartbeat(); after it the job can be claimed anew, with the next attempt number. Claim, work and complete() in one transaction is exactly once. Jobs of roles that the caller is a member of can be claimed.';
+
+CREATE FUNCTION queue_jobs.complete(id bigint, attempt integer, result jsonb DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_complete';
+COMMENT ON FUNCTION queue_jobs.complete(bigint, integer, jsonb) IS
+'The claimed job is done. ERROR 55000 if that attempt does not have the job any more: roll back what was done for it.';
+
+CREATE FUNCTION queue_jobs.complete(ids bigint[], attempts integer[], results jsonb[] DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_complete_many';
+COMMENT ON FUNCTION queue_jobs.complete(bigint[], integer[], jsonb[]) IS 'complete() for several jobs: all, or an ERROR and none.';
+
+CREATE FUNCTION queue_jobs.fail(id bigint, attempt integer, error text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_fail';
+COMMENT ON FUNCTION queue_jobs.fail(bigint, integer, text) IS
+'The attempt at the claimed job failed: it is tried again as the worker''s retries and backoff say, or is dead. ERROR 55000 as for complete().';
+
+CREATE FUNCTION queue_jobs.fail(ids bigint[], attempts integer[], error text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_fail_many';
+COMMENT ON FUNCTION queue_jobs.fail(bigint[], integer[], text) IS 'fail() for several jobs, for the same reason.';
+
+CREATE FUNCTION queue_jobs.fail(ids bigint[], attempts integer[], errors text[]) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_fail_many';
+COMMENT ON FUNCTION queue_jobs.fail(bigint[], integer[], text[]) IS 'fail() for several jobs, each for its own reason.';
+
+CREATE FUNCTION queue_jobs.snooze(id bigint, attempt integer, "interval" interval) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_snooze';
+COMMENT ON FUNCTION queue_jobs.snooze(bigint, integer, interval) IS
+'Puts the claimed job back, due after that interval; the attempt does not count. ERROR 55000 as for complete().';
+
+CREATE FUNCTION queue_jobs.snooze(ids bigint[], attempts integer[], "interval" interval) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_snooze_many';
+COMMENT ON FUNCTION queue_jobs.snooze(bigint[], integer[], interval) IS 'snooze() for several jobs.';
+
+CREATE FUNCTION queue_jobs.heartbeat(claimant text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_heartbeat';
+COMMENT ON FUNCTION queue_jobs.heartbeat(text) IS
+'All leases of that claimant count from now. Writes one row, however many jobs it has. Give each process a name of its own: a name used again after a crash keeps the dead one''s jobs.';
+
+CREATE FUNCTION queue_jobs.heartbeat(ids bigint[], attempts integer[], lease interval DEFAULT '5 min') RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_heartbeat_many';
+COMMENT ON FUNCTION queue_jobs.heartbeat(bigint[], integer[], interval) IS
+'The leases of these jobs now end after that interval. ERROR 55000 as for complete().';
+
+CREATE PROCEDURE queue_jobs.wait_for_jobs(queues text[] DEFAULT '{*}', timeout interval DEFAULT '1 min')
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_wait_for_jobs';
+COMMENT ON PROCEDURE queue_jobs.wait_for_jobs(text[], interval) IS
+'Returns as soon as there may be something to claim in these queues, or after the timeout. Holds no snapshot and no transaction while it waits; to be CALLed outside of a transaction block. Without shared_preload_libraries it looks five times a second.';
+
+CREATE FUNCTION queue_jobs.cancel(id bigint) RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel';
+COMMENT ON FUNCTION queue_jobs.cancel(bigint) IS
+'Cancels a job that is not finished; one that an executor runs is interrupted when the caller commits, and what it wrote is rolled back. True if there was something to cancel. Error 42501: another role''s job.';
+
+CREATE FUNCTION queue_jobs.discard(id bigint) RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_discard';
+COMMENT ON FUNCTION queue_jobs.discard(bigint) IS 'As cancel(), but the job is dead.';
+
+CREATE FUNCTION queue_jobs.retry(id bigint) RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry';
+COMMENT ON FUNCTION queue_jobs.retry(bigint) IS
+'Makes a dead, cancelled, retryable or scheduled job available now; a dead one has at least one more attempt. True if it did. Error 42501: another role''s job.';
+
+CREATE FUNCTION queue_jobs.remove_jobs(worker text) RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_remove_jobs';
+COMMENT ON FUNCTION queue_jobs.remove_jobs(text) IS
+'Deletes all jobs of a worker that are not running, those of roles that the caller is a member of, without a trace; returns how many (GitLab''s sidekiq_remove_jobs).';
+
+CREATE FUNCTION queue_jobs.pause(queue text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_pause';
+COMMENT ON FUNCTION queue_jobs.pause(text) IS 'No job of that queue starts until resume(); those that run go on, and enqueuing too.';
+
+CREATE FUNCTION queue_jobs.resume(queue text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_resume';
+COMMENT ON FUNCTION queue_jobs.resume(text) IS 'Undoes pause().';
+
+CREATE FUNCTION queue_jobs.transitions(OUT from_state text, OUT to_state text) RETURNS SETOF record
+LANGUAGE C IMMUTABLE PARALLEL SAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_transitions';
+COMMENT ON FUNCTION queue_jobs.transitions() IS 'The states of a job, and which can follow which.';
+
+-- Whoever writes the tables by SQL, as pg_restore does, has told nobody what there is to do.
+CREATE FUNCTION queue_jobs.table_written() RETURNS trigger
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_table_written';
+COMMENT ON FUNCTION queue_jobs.table_written() IS 'Has everything looked at anew after somebody wrote a table of the extension by SQL.';
+
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.live_job
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.lane
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_worker
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.disabled_worker
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.paused_queue
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();

@@ -1,0 +1,327 @@
+/*
+ * steer.c
+ *		Jobs steered by hand: cancel(), discard(), retry(), remove_jobs(), pause(), resume(); and running_jobs(),
+ *		waits_for() for the views.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "history.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "run_as.h"
+#include "settings.h"
+#include "shared.h"
+#include "store.h"
+#include "utils/builtins.h"
+#include "utils/pg_lsn.h"
+#include "utils/tuplestore.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_cancel);
+PG_FUNCTION_INFO_V1(queue_jobs_discard);
+PG_FUNCTION_INFO_V1(queue_jobs_retry);
+PG_FUNCTION_INFO_V1(queue_jobs_remove_jobs);
+PG_FUNCTION_INFO_V1(queue_jobs_pause);
+PG_FUNCTION_INFO_V1(queue_jobs_resume);
+PG_FUNCTION_INFO_V1(queue_jobs_running_jobs);
+PG_FUNCTION_INFO_V1(queue_jobs_waits_for);
+PG_FUNCTION_INFO_V1(queue_jobs_table_written);
+PG_FUNCTION_INFO_V1(queue_jobs_transitions);
+
+static void
+check_owner(int64 id, const Lane *lane)
+{
+	if (lane == NULL || !lane_owner_is_mine(lane->owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for job " INT64_FORMAT, id),
+				 errdetail("It is another role's."),
+				 errhint("Only its owner, members of that role and superusers may steer a job.")));
+}
+
+static Oid
+role_of(const Lane *lane)
+{
+	return lane_role(lane, registry_worker(lane->worker));
+}
+
+static int64
+id_argument(FunctionCallInfo fcinfo, const char *function)
+{
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+	refuse_null(fcinfo, 0, "id");
+	return PG_GETARG_INT64(0);
+}
+
+/*
+ * Ends a job that is not finished. One that an executor runs is interrupted when we commit; one whose row somebody else
+ * has locked for another reason is waited for. False if there is nothing to end.
+ */
+static bool
+end_job(int64 id, JobState end_as)
+{
+	LiveTable	table;
+	TupleTableSlot *slot = NULL;
+	Job			job;
+	FindResult	found;
+	const Lane *lane = NULL;
+
+	live_open(&table);
+	while ((found = live_find(&table, id, false, &slot, &job)) == FIND_LOCKED)
+	{
+		if (executor_runs(id))
+		{
+			live_read(slot, &job);
+			check_owner(id, lane_get(job.lane));
+			wakeup_end_running(id, end_as);
+			break;
+		}
+		if ((found = live_find(&table, id, true, &slot, &job)) != FIND_LOCKED)
+			break;
+	}
+	if (found == FIND_FOUND)
+	{
+		lane = lane_get(job.lane);
+		check_owner(id, lane);
+		if (executor_runs(id))
+			wakeup_end_running(id, end_as); /* a procedure that has committed: its row is not locked */
+		else
+		{
+			if (!live_try_delete(&table, slot))
+				elog(ERROR, "a locked job was changed");
+			history_insert(&job, registry_worker(lane->worker), end_as, GetCurrentTimestamp(), NULL);
+		}
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	live_close(&table);
+	return found != FIND_NONE;
+}
+
+/* cancel(id): true if the job was not finished; a running one ends as soon as it can be interrupted. */
+Datum
+queue_jobs_cancel(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(end_job(id_argument(fcinfo, "queue_jobs.cancel()"), JOB_CANCELLED));
+}
+
+/* discard(id): the same, but it is dead, and kept as such. */
+Datum
+queue_jobs_discard(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(end_job(id_argument(fcinfo, "queue_jobs.discard()"), JOB_DEAD));
+}
+
+static void
+make_available(Job *job)
+{
+	job->due = true;
+	job->run_at = Min(job->run_at, GetCurrentTimestamp());
+	job->started_at = NO_TIME;
+	job->lease = 0;
+	job->claimant = NULL;
+	job->wal_lsn = InvalidXLogRecPtr;
+}
+
+/* A live job that waits for its time is available now. */
+static bool
+retry_live(LiveTable *table, int64 id)
+{
+	TupleTableSlot *slot = NULL;
+	Job			job;
+	bool		found = live_find(table, id, true, &slot, &job) == FIND_FOUND;
+	bool		changed = false;
+
+	if (found)
+	{
+		const Lane *lane = lane_get(job.lane);
+
+		check_owner(id, lane);
+		if (!job.due)
+		{
+			make_available(&job);
+			if (!live_try_update(table, slot, &job))
+				elog(ERROR, "a locked job was changed");
+			wakeup_job(job.lane, role_of(lane), job_key(&job));
+			changed = true;
+		}
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return changed;
+}
+
+/*
+ * retry(id): true if the job is available again. A dead job gets one more attempt at least, as a job retried from
+ * Sidekiq's dead set does.
+ */
+Datum
+queue_jobs_retry(PG_FUNCTION_ARGS)
+{
+	int64		id = id_argument(fcinfo, "queue_jobs.retry()");
+	LiveTable	table;
+	FinishedJob finished;
+	bool		retried;
+
+	live_open(&table);
+	retried = retry_live(&table, id);
+	if (!retried && history_take(id, &finished))
+	{
+		Job		   *job = &finished.job;
+		const Lane *lane = lane_get(job->lane);
+
+		check_owner(id, lane);
+		make_available(job);
+		job->crashes = 0;
+		job->expires_at = NO_TIME;
+		if (job_failures(job) > 0 && job_failures(job) >= finished.max_attempts - job->uncharged)
+			job->uncharged++;
+		live_insert(&table, job);
+		wakeup_job(job->lane, role_of(lane), job_key(job));
+		retried = true;
+	}
+	live_close(&table);
+	PG_RETURN_BOOL(retried);
+}
+
+/* remove_jobs(worker): how many of its jobs that nobody is running were deleted, without a trace. */
+Datum
+queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
+{
+	Oid			types[] = {TEXTOID, OIDOID};
+	Datum		values[2];
+	RunAs		saved;
+	uint64		removed;
+
+	PreventCommandIfReadOnly("queue_jobs.remove_jobs()");
+	refuse_null(fcinfo, 0, "worker");
+	values[0] = CStringGetTextDatum(text_argument(fcinfo, 0));
+	values[1] = ObjectIdGetDatum(GetUserId());
+	engine_begin(&saved);
+	removed = engine_execute("DELETE FROM queue_jobs.live_job WHERE id IN ("
+							 " SELECT j.id FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane"
+							 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND j.started_at IS NULL"
+							 " FOR UPDATE OF j SKIP LOCKED)",
+							 SPI_OK_DELETE, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	PG_RETURN_INT64(removed);
+}
+
+static void
+change_queue(FunctionCallInfo fcinfo, const char *sql, int expected)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[1];
+	RunAs		saved;
+	char	   *queue;
+
+	refuse_null(fcinfo, 0, "queue");
+	queue = text_argument(fcinfo, 0);
+	check_name("queue", queue);
+	values[0] = CStringGetTextDatum(queue);
+	engine_begin(&saved);
+	engine_execute(sql, expected, 1, types, values, NULL);
+	engine_end(&saved);
+	catalog_announce_change();
+	wakeup_all();
+}
+
+/* pause(queue): none of its jobs is started until resume(queue); those that run go on. */
+Datum
+queue_jobs_pause(PG_FUNCTION_ARGS)
+{
+	change_queue(fcinfo, "INSERT INTO queue_jobs.paused_queue (queue) VALUES ($1) ON CONFLICT DO NOTHING", SPI_OK_INSERT);
+	PG_RETURN_VOID();
+}
+
+Datum
+queue_jobs_resume(PG_FUNCTION_ARGS)
+{
+	change_queue(fcinfo, "DELETE FROM queue_jobs.paused_queue WHERE queue = $1", SPI_OK_DELETE);
+	PG_RETURN_VOID();
+}
+
+/* running_jobs(): what the executors of this database are doing. */
+Datum
+queue_jobs_running_jobs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			size = Max(executor_slots(), 1);
+	RunningJob *running = palloc(sizeof(RunningJob) * size);
+	int			count = executor_running(running, size);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		values[5];
+		bool		nulls[5] = {0};
+
+		values[0] = Int64GetDatum(running[i].job);
+		values[1] = Int32GetDatum(running[i].attempt);
+		values[2] = Int32GetDatum(running[i].pid);
+		values[3] = TimestampTzGetDatum(running[i].started_at);
+		values[4] = LSNGetDatum(running[i].wal_lsn);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* waits_for(lane): why no job of the lane can start, or NULL. */
+Datum
+queue_jobs_waits_for(PG_FUNCTION_ARGS)
+{
+	const Lane *lane = PG_ARGISNULL(0) ? NULL : lane_get(PG_GETARG_INT32(0));
+	Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
+	char	   *why;
+
+	if (lane == NULL)
+		PG_RETURN_NULL();
+	why = lane_blocked(lane, worker);
+	if (why == NULL && worker->handler != NULL && !shared_present())
+		why = "queue_jobs is not in \"shared_preload_libraries\"";
+	else if (why == NULL && worker->handler != NULL && queue_jobs_max_executors == 0)
+		why = "\"queue_jobs.max_executors\" is 0";
+	if (why == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(why));
+}
+
+/*
+ * Statement trigger of our tables: somebody writes them by SQL, as pg_restore does, and nobody published what there is
+ * to do now. The engine's own writes do not fire it.
+ */
+Datum
+queue_jobs_table_written(PG_FUNCTION_ARGS)
+{
+	catalog_announce_change();
+	wakeup_all();
+	return PointerGetDatum(NULL);
+}
+
+/* transitions(): the table of states in job.c, for its test. */
+Datum
+queue_jobs_transitions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (JobState from = JOB_SCHEDULED; from <= JOB_DEAD; from++)
+		for (JobEvent event = EVENT_FALLS_DUE; event <= EVENT_IS_RETRIED; event++)
+		{
+			JobState	to;
+			Datum		values[2];
+			bool		nulls[2] = {0};
+
+			if (!job_transition(from, event, &to))
+				continue;
+			values[0] = CStringGetTextDatum(job_state_name(from));
+			values[1] = CStringGetTextDatum(job_state_name(to));
+			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		}
+	return (Datum) 0;
+}

@@ -1,0 +1,501 @@
+/*
+ * store.c
+ *		All access to the table of live jobs; see store.h.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "catalog/pg_collation.h"
+#include "compat.h"
+#include "executor/executor.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "store.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/pg_lsn.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "wakeup.h"
+
+/* Columns of live_job. */
+enum
+{
+	ATT_ID = 1, ATT_CREATED_AT, ATT_RUN_AT, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_CRASHES,
+	ATT_DUE, ATT_EXPIRES_AT, ATT_STARTED_AT, ATT_LEASE, ATT_WAL_LSN, ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS,
+	LIVE_JOB_ATTRIBUTES = ATT_ERRORS
+};
+
+/* Advisory locks of our own kind, which pg_advisory_lock() cannot take: its kinds are 1 and 2. */
+#define HOLD_LOCK_KIND 0x716a
+
+Snapshot
+engine_snapshot(void)
+{
+	if (IsolationIsSerializable())
+		return SnapshotSelf;
+	return RegisterSnapshot(GetLatestSnapshot());
+}
+
+void
+engine_snapshot_end(Snapshot snapshot)
+{
+	if (snapshot != SnapshotSelf)
+		UnregisterSnapshot(snapshot);
+}
+
+void
+live_open(LiveTable *table)
+{
+	table->rel = table_open(catalog_relation(REL_LIVE_JOB), RowExclusiveLock);
+	table->estate = CreateExecutorState();
+	table->result = makeNode(ResultRelInfo);
+	InitResultRelInfo(table->result, table->rel, 0, NULL, 0);
+	ExecOpenIndices(table->result, false);
+	table->slot = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsHeapTuple);
+}
+
+/* The lock on the table is kept to the end of the transaction, as for any write. */
+void
+live_close(LiveTable *table)
+{
+	ExecDropSingleTupleTableSlot(table->slot);
+	ExecCloseIndices(table->result);
+	FreeExecutorState(table->estate);
+	table_close(table->rel, NoLock);
+}
+
+static void
+set_time(Datum *values, bool *nulls, int attribute, TimestampTz time)
+{
+	values[attribute - 1] = TimestampTzGetDatum(time);
+	nulls[attribute - 1] = time == NO_TIME;
+}
+
+static void
+set_jsonb(Datum *values, bool *nulls, int attribute, Jsonb *value)
+{
+	values[attribute - 1] = value ? JsonbPGetDatum(value) : (Datum) 0;
+	nulls[attribute - 1] = value == NULL;
+}
+
+/* Puts the row of a job into table->slot. */
+static void
+form_row(LiveTable *table, const Job *job)
+{
+	Datum		values[LIVE_JOB_ATTRIBUTES] = {0};
+	bool		nulls[LIVE_JOB_ATTRIBUTES] = {0};
+	Interval	lease = {.time = job->lease};
+
+	values[ATT_ID - 1] = Int64GetDatum(job->id);
+	values[ATT_CREATED_AT - 1] = TimestampTzGetDatum(job->created_at);
+	values[ATT_RUN_AT - 1] = TimestampTzGetDatum(job->run_at);
+	values[ATT_LANE - 1] = Int32GetDatum(job->lane);
+	values[ATT_PRIORITY - 1] = Int32GetDatum(job->priority);
+	values[ATT_VERSION - 1] = Int32GetDatum(job->version);
+	values[ATT_ATTEMPT - 1] = Int32GetDatum(job->attempt);
+	values[ATT_UNCHARGED - 1] = Int32GetDatum(job->uncharged);
+	values[ATT_CRASHES - 1] = Int16GetDatum(job->crashes);
+	values[ATT_DUE - 1] = BoolGetDatum(job->due);
+	set_time(values, nulls, ATT_EXPIRES_AT, job->expires_at);
+	set_time(values, nulls, ATT_STARTED_AT, job->started_at);
+	values[ATT_LEASE - 1] = IntervalPGetDatum(&lease);
+	nulls[ATT_LEASE - 1] = job->lease == 0;
+	values[ATT_WAL_LSN - 1] = LSNGetDatum(job->wal_lsn);
+	nulls[ATT_WAL_LSN - 1] = job->wal_lsn == InvalidXLogRecPtr;
+	values[ATT_CLAIMANT - 1] = job->claimant ? CStringGetTextDatum(job->claimant) : (Datum) 0;
+	nulls[ATT_CLAIMANT - 1] = job->claimant == NULL;
+	set_jsonb(values, nulls, ATT_ARGS, job->args);
+	set_jsonb(values, nulls, ATT_CONTEXT, job->context);
+	set_jsonb(values, nulls, ATT_ERRORS, job->errors);
+	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(table->rel), values, nulls), table->slot, true);
+}
+
+void
+live_insert(LiveTable *table, const Job *job)
+{
+	form_row(table, job);
+	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
+	list_free(QjInsertIndexTuples(table->result, table->slot, table->estate, false, false));
+	ResetPerTupleExprContext(table->estate);
+}
+
+static TimestampTz
+get_time(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, attribute, &isnull);
+
+	return isnull ? NO_TIME : DatumGetTimestampTz(value);
+}
+
+static Jsonb *
+get_jsonb(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, attribute, &isnull);
+
+	return isnull ? NULL : DatumGetJsonbPCopy(value);
+}
+
+void
+live_read(TupleTableSlot *slot, Job *job)
+{
+	bool		isnull;
+	Datum		value;
+
+	job->id = DatumGetInt64(slot_getattr(slot, ATT_ID, &isnull));
+	job->created_at = get_time(slot, ATT_CREATED_AT);
+	job->run_at = get_time(slot, ATT_RUN_AT);
+	job->lane = DatumGetInt32(slot_getattr(slot, ATT_LANE, &isnull));
+	job->priority = DatumGetInt32(slot_getattr(slot, ATT_PRIORITY, &isnull));
+	job->version = DatumGetInt32(slot_getattr(slot, ATT_VERSION, &isnull));
+	job->attempt = DatumGetInt32(slot_getattr(slot, ATT_ATTEMPT, &isnull));
+	job->uncharged = DatumGetInt32(slot_getattr(slot, ATT_UNCHARGED, &isnull));
+	job->crashes = DatumGetInt16(slot_getattr(slot, ATT_CRASHES, &isnull));
+	job->due = DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull));
+	job->expires_at = get_time(slot, ATT_EXPIRES_AT);
+	job->started_at = get_time(slot, ATT_STARTED_AT);
+	value = slot_getattr(slot, ATT_LEASE, &isnull);
+	job->lease = isnull ? 0 : DatumGetIntervalP(value)->time;
+	value = slot_getattr(slot, ATT_WAL_LSN, &isnull);
+	job->wal_lsn = isnull ? InvalidXLogRecPtr : DatumGetLSN(value);
+	value = slot_getattr(slot, ATT_CLAIMANT, &isnull);
+	job->claimant = isnull ? NULL : TextDatumGetCString(value);
+	job->args = get_jsonb(slot, ATT_ARGS);
+	job->context = get_jsonb(slot, ATT_CONTEXT);
+	job->errors = get_jsonb(slot, ATT_ERRORS);
+}
+
+/* ---- leases ---- */
+
+bool
+job_hold_try(int64 id)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (id >> 32), (uint32) id, HOLD_LOCK_KIND);
+	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+job_hold_release(int64 id)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (id >> 32), (uint32) id, HOLD_LOCK_KIND);
+	LockRelease(&tag, ExclusiveLock, true);
+}
+
+/* The latest sign of life of a claimant, or NO_TIME. */
+static TimestampTz
+last_heartbeat(const char *claimant)
+{
+	Relation	rel = table_open(catalog_relation(REL_CLAIMANT), AccessShareLock);
+	Oid			index = RelationGetPrimaryKeyIndex(rel
+#if PG_VERSION_NUM >= 180000
+												   ,false
+#endif
+		);
+	Snapshot	snapshot = engine_snapshot();
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	TimestampTz result = NO_TIME;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(claimant));
+	key.sk_collation = C_COLLATION_OID;
+	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		isnull;
+
+		result = DatumGetTimestampTz(heap_getattr(tuple, 3, RelationGetDescr(rel), &isnull));
+	}
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
+bool
+lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
+{
+	*until = NO_TIME;
+	if (job->started_at == NO_TIME)
+		return false;
+	if (job->lease == 0)
+	{
+		/* An executor's: held while that process lives. Should it be dead, the hold is ours, and is let go again. */
+		if (!job_hold_try(job->id))
+			return true;
+		job_hold_release(job->id);
+		return false;
+	}
+	*until = job->started_at + job->lease;
+	if (*until > now)
+		return true;
+	if (job->claimant != NULL)
+	{
+		TimestampTz heartbeat = last_heartbeat(job->claimant);
+
+		if (heartbeat != NO_TIME && heartbeat + job->lease > *until)
+			*until = heartbeat + job->lease;
+	}
+	return *until > now;
+}
+
+/* ---- scans ---- */
+
+static void
+lane_rescan(LaneScan *scan)
+{
+	ScanKeyData keys[3];
+	int			nkeys = 2;
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->lane));
+	if (scan->later_priorities)
+		ScanKeyInit(&keys[1], 2, BTGreaterStrategyNumber, F_INT4GT, Int32GetDatum(scan->start.priority));
+	else
+	{
+		ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->start.priority));
+		ScanKeyInit(&keys[2], 3, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(scan->start.id));
+		nkeys = 3;
+	}
+	if (scan->scan != NULL)
+		index_endscan(scan->scan);
+	scan->scan = NULL;
+	scan->scan = QjBeginIndexScan(scan->table->rel, scan->index, scan->table->estate->es_snapshot, nkeys);
+	index_rescan(scan->scan, keys, nkeys, NULL, 0);
+}
+
+/* The snapshot must live until lane_scan_end(). */
+void
+lane_scan_begin(LaneScan *scan, LiveTable *table, int32 lane, LaneKey start, Snapshot snapshot, TimestampTz now)
+{
+	*scan = (LaneScan)
+	{
+		.table = table,.lane = lane,.start = start,.now = now,.revisit_at = NO_TIME
+	};
+	table->estate->es_snapshot = snapshot;
+	scan->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
+	scan->slot = table_slot_create(table->rel, NULL);
+
+	/* a scan from the lane's very start needs but one part */
+	scan->later_priorities = start.priority == PG_INT32_MIN && start.id == PG_INT64_MIN;
+	if (scan->later_priorities)
+	{
+		ScanKeyData key;
+
+		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(lane));
+		scan->scan = QjBeginIndexScan(table->rel, scan->index, snapshot, 1);
+		index_rescan(scan->scan, &key, 1, NULL, 0);
+	}
+	else
+		lane_rescan(scan);
+}
+
+static bool
+lane_scan_row(LaneScan *scan)
+{
+	for (;;)
+	{
+		if (index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
+			return true;
+		if (scan->later_priorities)
+			return false;
+		scan->later_priorities = true;
+		lane_rescan(scan);
+	}
+}
+
+bool
+lane_scan_next(LaneScan *scan, Job *job)
+{
+	while (lane_scan_row(scan))
+	{
+		bool		isnull;
+		TimestampTz until;
+
+		/* A row that is being moved from one index to the other can show up in a state that is not the index's. */
+		if (!DatumGetBool(slot_getattr(scan->slot, ATT_DUE, &isnull)))
+			continue;
+		live_read(scan->slot, job);
+		if (!lease_holds(job, scan->now, &until))
+			return true;
+		if (until != NO_TIME && (scan->revisit_at == NO_TIME || until < scan->revisit_at))
+			scan->revisit_at = until;
+	}
+	return false;
+}
+
+void
+lane_scan_end(LaneScan *scan)
+{
+	if (scan->scan)
+		index_endscan(scan->scan);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, AccessShareLock);
+}
+
+/* ---- changes of a row ---- */
+
+static void
+refuse_unexpected(TM_Result result)
+{
+	if (result == TM_SelfModified)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+				 errmsg("job was already changed by the current command")));
+	elog(ERROR, "unexpected state %d of a job's row", (int) result);
+}
+
+bool
+live_try_delete(LiveTable *table, TupleTableSlot *slot)
+{
+	TM_FailureData failure;
+	TM_Result	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
+											table->estate->es_snapshot, InvalidSnapshot, false, &failure, false);
+
+	if (result == TM_Invisible || result == TM_SelfModified)
+		refuse_unexpected(result);
+	return result == TM_Ok;
+}
+
+bool
+live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job)
+{
+	TM_FailureData failure;
+	LockTupleMode mode;
+	TU_UpdateIndexes update_indexes;
+	TM_Result	result;
+
+	form_row(table, job);
+	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
+								table->estate->es_snapshot, InvalidSnapshot, false, &failure, &mode, &update_indexes);
+	if (result == TM_Invisible || result == TM_SelfModified)
+		refuse_unexpected(result);
+	if (result != TM_Ok)
+		return false;
+	if (update_indexes != TU_None)
+	{
+		list_free(QjInsertIndexTuples(table->result, table->slot, table->estate, true, QjOnlySummarizing(update_indexes)));
+		ResetPerTupleExprContext(table->estate);
+	}
+	return true;
+}
+
+/* The row of a job by its id, as this snapshot sees it. */
+static bool
+fetch_by_id(LiveTable *table, int64 id, Snapshot snapshot, TupleTableSlot *slot)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_ID), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	ScanKeyData key;
+	bool		found;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	index_rescan(scan, &key, 1, NULL, 0);
+	found = index_getnext_slot(scan, ForwardScanDirection, slot);
+	if (found)
+		ExecMaterializeSlot(slot);
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+	return found;
+}
+
+/*
+ * A row that is updated or put back while we wait for it has a new version, perhaps one that our snapshot cannot see:
+ * look again with a new one, until we have the lock of a version that is the latest.
+ */
+FindResult
+live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job)
+{
+	if (*slot == NULL)
+		*slot = table_slot_create(table->rel, NULL);
+	CommandCounterIncrement();
+	for (;;)
+	{
+		Snapshot	snapshot = engine_snapshot();
+		TM_FailureData failure;
+		TM_Result	result;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!fetch_by_id(table, id, snapshot, *slot))
+		{
+			engine_snapshot_end(snapshot);
+			return FIND_NONE;
+		}
+		result = table_tuple_lock(table->rel, &(*slot)->tts_tid, snapshot, *slot, GetCurrentCommandId(true),
+								  LockTupleExclusive, wait ? LockWaitBlock : LockWaitSkip, 0, &failure);
+		engine_snapshot_end(snapshot);
+		table->estate->es_snapshot = InvalidSnapshot;
+		switch (result)
+		{
+			case TM_Ok:
+				live_read(*slot, job);
+				return FIND_FOUND;
+			case TM_WouldBlock:
+				return FIND_LOCKED;
+			case TM_Updated:
+			case TM_Deleted:
+				break;
+			default:
+				refuse_unexpected(result);
+		}
+	}
+}
+
+/* ---- falling due ---- */
+
+int
+live_promote(LiveTable *table, TimestampTz now, int limit, TimestampTz *next_due)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_FUTURE), AccessShareLock);
+	Snapshot	snapshot = engine_snapshot();
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	ScanKeyData key;
+	int			promoted = 0;
+
+	/* from where no due job can stand before, so that a scan does not walk over the dead entries of those gone */
+	ScanKeyInit(&key, 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE, TimestampTzGetDatum(*next_due));
+	index_rescan(scan, &key, 1, NULL, 0);
+	table->estate->es_snapshot = snapshot;
+	*next_due = DT_NOEND;
+	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		Job			job;
+		const Lane *lane;
+		bool		isnull;
+
+		if (DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull)))
+			continue;
+		live_read(slot, &job);
+		if (job.run_at > now || promoted >= limit)
+		{
+			*next_due = job.run_at;
+			break;
+		}
+		job.due = true;
+		if (!live_try_update(table, slot, &job))
+			continue;			/* somebody has it, who publishes what becomes of it */
+		lane = lane_get(job.lane);
+		wakeup_job(job.lane, lane ? lane_role(lane, registry_worker(lane->worker)) : InvalidOid, job_key(&job));
+		promoted++;
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	engine_snapshot_end(snapshot);
+	index_close(index, AccessShareLock);
+	return promoted;
+}

@@ -1,0 +1,87 @@
+/*
+ * store.h
+ *		All access to the table of live jobs, by the table and index access methods: no planner, no privileges to
+ *		borrow, and SKIP LOCKED also for a delete.
+ *
+ * Whoever takes a job deletes or updates its row without waiting; who comes second sees that somebody has it, and goes
+ * on to the next. The row is the lock: when the transaction ends by any death, the job is as it was.
+ */
+#ifndef QUEUE_JOBS_STORE_H
+#define QUEUE_JOBS_STORE_H
+
+#include "executor/tuptable.h"
+#include "job.h"
+#include "nodes/execnodes.h"
+#include "nodes/lockoptions.h"
+#include "access/genam.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+typedef struct LiveTable
+{
+	Relation	rel;
+	EState	   *estate;
+	ResultRelInfo *result;
+	TupleTableSlot *slot;		/* for rows to be written */
+} LiveTable;
+
+/* Walks over the jobs of one lane that may be claimed, in order. */
+typedef struct LaneScan
+{
+	LiveTable  *table;
+	int32		lane;
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;		/* the row that was returned last */
+	LaneKey		start;
+	bool		later_priorities;
+	TimestampTz now;
+	TimestampTz revisit_at;		/* earliest end of a lease that was passed by, or NO_TIME */
+} LaneScan;
+
+/*
+ * A snapshot of what is committed now, and written by this transaction so far; not the caller's, which may be old in
+ * REPEATABLE READ. In SERIALIZABLE it takes no predicate locks: what the engine reads is no business of theirs.
+ */
+extern Snapshot engine_snapshot(void);
+extern void engine_snapshot_end(Snapshot snapshot);
+
+extern void live_open(LiveTable *table);
+extern void live_close(LiveTable *table);
+extern void live_insert(LiveTable *table, const Job *job);
+
+/* The job in a slot; strings and JSON are copied to the current memory context. */
+extern void live_read(TupleTableSlot *slot, Job *job);
+
+extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 lane, LaneKey start, Snapshot snapshot, TimestampTz now);
+extern bool lane_scan_next(LaneScan *scan, Job *job);
+extern void lane_scan_end(LaneScan *scan);
+
+/* Takes the job that the slot shows, if nobody else has it. */
+extern bool live_try_delete(LiveTable *table, TupleTableSlot *slot);
+extern bool live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job);
+
+typedef enum FindResult
+{
+	FIND_NONE,					/* no live job of that id */
+	FIND_LOCKED,				/* somebody else has it (only without "wait") */
+	FIND_FOUND,
+} FindResult;
+
+/* Finds a job by id and locks its row; slot and job then show its latest state. */
+extern FindResult live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job);
+
+/*
+ * Moves jobs that are due by now to the index of those that can be claimed, no more than limit. Returns how many; the
+ * time of the next one goes to *next_due (DT_NOEND: none), counting from *next_due on.
+ */
+extern int	live_promote(LiveTable *table, TimestampTz now, int limit, TimestampTz *next_due);
+
+/* A lease that is written to the row and has not run out. */
+extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
+
+/* The lock by which an executor holds a job whose handler commits; dies with the process. Try only. */
+extern bool job_hold_try(int64 id);
+extern void job_hold_release(int64 id);
+
+#endif

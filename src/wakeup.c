@@ -1,0 +1,220 @@
+/*
+ * wakeup.c
+ *		What a transaction has to tell others when it ends; see wakeup.h.
+ *
+ * The callback runs after the transaction has ended, and must not fail: all memory it needs is there before.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "shared.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+#include "wakeup.h"
+
+typedef struct TouchedLane
+{
+	int32		lane;
+	Oid			role;
+	LaneKey		key;			/* lowest that was touched */
+	int			jobs;			/* new ones, published at commit */
+	int			taken_at;		/* nesting level at which one was taken, 0: none; published at rollback */
+} TouchedLane;
+
+typedef struct EndRequest
+{
+	int64		job;
+	JobState	end_as;
+} EndRequest;
+
+static TouchedLane *touched = NULL;
+static int	touched_count = 0;
+static int	touched_size = 0;
+static EndRequest *requests = NULL;
+static int	request_count = 0;
+static int	request_size = 0;
+static TimestampTz first_due = DT_NOEND;
+static bool look_at_all = false;
+
+static ProcessUtility_hook_type previous_utility_hook = NULL;
+
+static void *
+grow(void *array, int *size, Size element)
+{
+	*size = Max(*size * 2, 16);
+	if (array == NULL)
+		return MemoryContextAllocHuge(TopMemoryContext, *size * element);
+	return repalloc_huge(array, *size * element);
+}
+
+static TouchedLane *
+touch(int32 lane, Oid role, LaneKey key)
+{
+	/* mostly the lane touched last; a search back is short but in transactions that use very many lanes */
+	for (int i = touched_count - 1; i >= 0 && i >= touched_count - 64; i--)
+	{
+		if (touched[i].lane != lane)
+			continue;
+		if (lane_key_compare(&key, &touched[i].key) < 0)
+			touched[i].key = key;
+		return &touched[i];
+	}
+	if (touched_count == touched_size)
+		touched = grow(touched, &touched_size, sizeof(TouchedLane));
+	touched[touched_count] = (TouchedLane)
+	{
+		.lane = lane,.role = role,.key = key
+	};
+	return &touched[touched_count++];
+}
+
+void
+wakeup_job(int32 lane, Oid role, LaneKey key)
+{
+	if (shared_present())
+		touch(lane, role, key)->jobs++;
+}
+
+void
+wakeup_taken(int32 lane, Oid role, LaneKey key)
+{
+	if (shared_present())
+		touch(lane, role, key)->taken_at = GetCurrentTransactionNestLevel();
+}
+
+void
+wakeup_due(TimestampTz due)
+{
+	first_due = Min(first_due, due);
+}
+
+void
+wakeup_all(void)
+{
+	look_at_all = true;
+}
+
+void
+wakeup_end_running(int64 job, JobState end_as)
+{
+	if (request_count == request_size)
+		requests = grow(requests, &request_size, sizeof(EndRequest));
+	requests[request_count++] = (EndRequest)
+	{
+		.job = job,.end_as = end_as
+	};
+}
+
+static void
+forget(void)
+{
+	touched_count = 0;
+	request_count = 0;
+	first_due = DT_NOEND;
+	look_at_all = false;
+}
+
+static void
+publish_lane(DatabaseSlot *slot, const TouchedLane *lane)
+{
+	LaneHint   *hint = lane_hint(lane->lane, true);
+	int			wanted = Max(lane->jobs, 1);
+
+	lane_hint_publish(hint, lane->key);
+	if (!OidIsValid(lane->role))
+		return;
+	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role))
+		wanted--;
+	if (wanted > 0)
+		database_call_attention(slot);
+}
+
+static void
+publish(bool committed)
+{
+	DatabaseSlot *slot;
+
+	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all)
+		return;
+	slot = database_slot(MyDatabaseId, true);
+	if (committed && look_at_all)
+	{
+		database_sweep(MyDatabaseId);
+		database_publish_due(slot, DT_NOBEGIN);
+		database_call_attention(slot);
+	}
+	for (int i = 0; i < touched_count; i++)
+		if (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0)
+			publish_lane(slot, &touched[i]);
+	if (committed && first_due != DT_NOEND)
+		database_publish_due(slot, first_due);
+	for (int i = 0; committed && i < request_count; i++)
+		(void) executor_request_end(requests[i].job, requests[i].end_as);
+	waiters_wake(slot);
+}
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+			publish(true);
+			forget();
+			break;
+		case XACT_EVENT_ABORT:
+			publish(false);
+			forget();
+			break;
+		case XACT_EVENT_PREPARE:
+			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
+			break;
+		default:
+			break;
+	}
+}
+
+/* A savepoint's end lets go of the jobs taken in it: no need to wait for the whole transaction. */
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+{
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	for (int i = 0; i < touched_count; i++)
+		if (touched[i].taken_at >= GetCurrentTransactionNestLevel())
+			publish_lane(database_slot(MyDatabaseId, true), &touched[i]);
+}
+
+static void
+utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
+			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+{
+	bool		ends_prepared = false;
+
+	if (IsA(statement->utilityStmt, TransactionStmt))
+	{
+		TransactionStmtKind kind = ((TransactionStmt *) statement->utilityStmt)->kind;
+
+		ends_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
+	}
+	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+		(statement, query, read_only_tree, context, params, environment, destination, completion);
+
+	/* The prepared transaction has ended by now; ours, which commits next, publishes. */
+	if (ends_prepared)
+		wakeup_all();
+}
+
+void
+wakeup_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
+	if (shared_present() || process_shared_preload_libraries_in_progress)
+	{
+		previous_utility_hook = ProcessUtility_hook;
+		ProcessUtility_hook = utility_hook;
+	}
+}

@@ -1,0 +1,35 @@
+/*
+ * wakeup.h
+ *		What a transaction has to tell others when it ends.
+ *
+ * Functions that change jobs note here what they touched. When the transaction has committed, and its changes can be
+ * seen, one callback publishes it: it lowers the cursors of the lanes, sets the latch of an idle executor of the lane,
+ * of the scheduler, or of sessions in wait_for_jobs(). At rollback only jobs that had been taken are published, for they
+ * are free again. All of it is a hint: what a rolled back savepoint touched is published too, and does no harm.
+ *
+ * COMMIT PREPARED is carried out by a session that does not know what was touched: everything in that database is
+ * looked at again.
+ */
+#ifndef QUEUE_JOBS_WAKEUP_H
+#define QUEUE_JOBS_WAKEUP_H
+
+#include "job.h"
+
+extern void wakeup_init(void);
+
+/* A job of the lane can be claimed after commit; role is whose executors run it, or InvalidOid for claimants. */
+extern void wakeup_job(int32 lane, Oid role, LaneKey key);
+
+/* A job was taken: if the transaction does not commit, or the savepoint is rolled back, it can be claimed again. */
+extern void wakeup_taken(int32 lane, Oid role, LaneKey key);
+
+/* A job is due at that time. */
+extern void wakeup_due(TimestampTz due);
+
+/* Anything may have become claimable, in any lane. */
+extern void wakeup_all(void);
+
+/* The running job is to be interrupted, if this transaction commits. */
+extern void wakeup_end_running(int64 job, JobState end_as);
+
+#endif

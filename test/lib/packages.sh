@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Installs, by apt, what building and testing need and this machine lacks. Prints the pg_config to use. Where nothing
+# is missing it calls neither apt nor sudo, and needs no network.
+#
+#   PG_CONFIG   the installation to use; default: the first in the PATH, else the distribution's
+set -euo pipefail
+
+# Is $1 the pg_config of a whole installation: server, client, headers and test drivers?
+whole() {
+    local pgxs bin
+    pgxs=$("$1" --pgxs 2>/dev/null) && bin=$("$1" --bindir) || return 1
+    [ -f "$pgxs" ] && [ -x "${pgxs%/makefiles/*}/test/isolation/isolationtester" ] &&
+        [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ] && [ -x "$bin/psql" ]
+}
+
+apt() {
+    local sudo=sudo
+    [ "$(id -u)" -ne 0 ] || sudo=
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$@" </dev/null >&2
+}
+
+# The server's major version to install: the one asked for by path, else the one at hand, else the distribution's.
+major() {
+    local path
+    case ${PG_CONFIG:-} in
+        /usr/lib/postgresql/*/bin/pg_config) path=$PG_CONFIG ;;
+        *) path=$(printf '%s\n' /usr/lib/postgresql/*/bin/postgres | sort -V | tail -n 1) ;;
+    esac
+    path=${path#/usr/lib/postgresql/}
+    path=${path%%/*}
+    [ "$path" != '*' ] || path=$(apt-cache depends postgresql | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p' | head -n 1)
+    echo "$path"
+}
+
+fail() { echo "$1" >&2; exit 1; }
+
+pg_config=${PG_CONFIG:-pg_config}
+missing=()
+if ! whole "$pg_config"; then
+    # Of the others we do not know how to install them; and to test another PostgreSQL than the one named would be a lie.
+    case $pg_config in
+        pg_config | /usr/lib/postgresql/*/bin/pg_config) missing+=(server) ;;
+        *) fail "$pg_config is not the pg_config of a whole PostgreSQL: server, client, development files" ;;
+    esac
+fi
+command -v make >/dev/null || missing+=(make)
+command -v gcc >/dev/null || command -v cc >/dev/null || missing+=(gcc libc6-dev)
+command -v prove >/dev/null || missing+=(perl)
+perl -MIPC::Run -e 1 2>/dev/null || missing+=(libipc-run-perl)
+
+if [ ${#missing[@]} -gt 0 ]; then
+    command -v apt-get >/dev/null ||
+        fail "Missing: ${missing[*]} (server: a PostgreSQL with its development files, named by PG_CONFIG)"
+    apt-cache show libipc-run-perl >/dev/null 2>&1 || apt update
+    if [ "${missing[0]}" = server ]; then
+        version=$(major)
+        missing=("postgresql-$version" "postgresql-server-dev-$version" "${missing[@]:1}")
+    fi
+    echo "Installing ${missing[*]}" >&2
+    # A second try with fresh lists: old ones name versions that the mirror has dropped.
+    apt install -y --no-install-recommends "${missing[@]}" ||
+        { apt update && apt install -y --no-install-recommends "${missing[@]}"; }
+fi
+
+whole "$pg_config" || pg_config=/usr/lib/postgresql/$(major)/bin/pg_config
+whole "$pg_config" || fail "$pg_config is still not the pg_config of a whole PostgreSQL; name one by PG_CONFIG"
+command -v "$pg_config"

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# All tests, within the sandbox: regression, isolation, TAP. The last line is `N passed, N failed` (a TAP file counts
+# with each of its tests), the exit status 1 if anything failed or nothing ran.
+#
+#   REGRESS, ISOLATION   names of the tests, from the Makefile
+#   TESTS                the kinds to run; default: regress isolation tap
+#   TAP                  the TAP files to run, as t/001_x.pl; default: all
+#   JOBS                 TAP files at a time; default: 2
+set -uo pipefail
+
+passed=0
+failed=0
+
+count() {
+    passed=$((passed + $1))
+    failed=$((failed + $2))
+}
+
+# Prints the ends of the files given, those that exist.
+tails() {
+    local file
+    for file in "$@"; do
+        [ ! -s "$file" ] || { echo "--- end of $file"; tail -n 40 "$file"; }
+    done
+}
+
+# run_driver DRIVER OUTPUTDIR OPTIONS… -- TESTS…: pg_regress or its isolation twin, with a server of its own.
+run_driver() {
+    local driver=$1 out=$2 options=() ok status
+    shift 2
+    while [ "$1" != -- ]; do options+=("$1"); shift; done
+    shift
+    [ $# -gt 0 ] || return 0
+
+    echo "=== $(basename "$driver"): $*"
+    mkdir -p "$out"
+    # --bindir= means: programs from the PATH
+    "$driver" --bindir= --outputdir="$out" --temp-instance="$out/server" --temp-config=test/queue_jobs.conf \
+        "${options[@]}" "$@" 2>&1 | tee "$out/summary"
+    status=$?
+
+    # "test NAME ... ok" up to PostgreSQL 15, "ok 1 - NAME" since. What was not reported ok has failed, also when the
+    # server never came up.
+    ok=$(grep -cE '^(test )? *[^ ]+ +\.\.\. ok|^ok [0-9]+ ' "$out/summary")
+    if [ "$ok" -eq $# ] && [ "$status" -ne 0 ]; then ok=$((ok - 1)); fi
+    count "$ok" $(($# - ok))
+    if [ "$status" -ne 0 ]; then
+        if [ -s "$out/regression.diffs" ]; then
+            echo "--- $out/regression.diffs"
+            cat "$out/regression.diffs"
+        else
+            tails "$out/log/initdb.log"
+        fi
+        tails "$out/log/postmaster.log"
+    fi
+}
+
+run_tap() {
+    local files=() file status tests bad
+    for file in ${TAP:-test/t/*.pl}; do
+        [ -e "$file" ] || [ ! -e "test/$file" ] || file=test/$file
+        [ ! -e "$file" ] && [ -z "${TAP:-}" ] || files+=("$file")
+    done
+    [ ${#files[@]} -gt 0 ] || return 0
+
+    echo "=== prove: ${files[*]}"
+    mkdir -p tmp_check
+    TESTDIR=$PWD PG_REGRESS=$PGXS_DIR/test/regress/pg_regress PG_TEST_PORT_DIR=$PWD/tmp_check/ports \
+        prove --jobs "${JOBS:-2}" --timer -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee tmp_check/summary
+    status=$?
+
+    # The summary has a line for each file that failed: "FILE (Wstat: 256 Tests: 3 Failed: 1)". Failed: 0 is one that
+    # died or ended early: one failure more.
+    tests=$(sed -n 's/^Files=[0-9]*, Tests=\([0-9]*\),.*/\1/p' tmp_check/summary)
+    bad=$(sed -n 's/.*(Wstat: .* Failed: \([0-9]*\))$/\1/p' tmp_check/summary)
+    if [ -z "$tests" ]; then
+        count 0 ${#files[@]}
+    else
+        # shellcheck disable=SC2086   # a number each
+        set -- $bad
+        local not_ok=0 broken=0 n
+        for n in "$@"; do
+            not_ok=$((not_ok + n))
+            [ "$n" -gt 0 ] || broken=$((broken + 1))
+        done
+        if [ $# -eq 0 ] && [ "$status" -ne 0 ]; then broken=1; fi
+        count $((tests - not_ok)) $((not_ok + broken))
+    fi
+    sed -n 's|^.*/\([^ ]*\)\.pl *(Wstat: .*|\1|p' tmp_check/summary | while read -r file; do
+        tails tmp_check/log/regress_log_"$file" tmp_check/log/"$file"_*.log
+    done
+}
+
+# The names come as one word from the Makefile, and are split here.
+# shellcheck disable=SC2086
+for kind in ${TESTS:-regress isolation tap}; do
+    case $kind in
+        regress) run_driver "$PGXS_DIR/test/regress/pg_regress" tmp_regress \
+            --dbname=contrib_regression -- $REGRESS ;;
+        isolation) run_driver "$PGXS_DIR/test/isolation/pg_isolation_regress" tmp_isolation \
+            --inputdir=test/isolation --dbname=isolation_regression -- $ISOLATION ;;
+        tap) run_tap ;;
+        *) echo "TESTS: no such kind: $kind (regress, isolation, tap)" >&2; exit 2 ;;
+    esac
+done
+
+[ "$failed" -eq 0 ] || echo "(make test KEEP=1 keeps the results and logs)"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
