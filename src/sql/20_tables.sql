@@ -137,7 +137,14 @@ CREATE TABLE queue_jobs.claimant (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE queue_jobs.claimant IS 'last heartbeat of each claimant that sends them';
 
-SELECT pg_catalog.pg_extension_config_dump(name::pg_catalog.regclass, '')
-  FROM pg_catalog.unnest(ARRAY['queue_jobs.defined_worker', 'queue_jobs.disabled_worker', 'queue_jobs.paused_queue',
-                               'queue_jobs.lane', 'queue_jobs.lane_id_seq', 'queue_jobs.job_id', 'queue_jobs.live_job',
-                               'queue_jobs.finished_job', 'queue_jobs.dead_job', 'queue_jobs.claimant']) AS name;
+-- A dump carries all of them. A call each: two in one statement would change the same row of pg_extension.
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.disabled_worker', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.paused_queue', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.job_id', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.live_job', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.finished_job', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', '');
