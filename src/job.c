@@ -4,10 +4,12 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "job.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
+#include "utils/json.h"
 
 static const char *const state_names[] = {
 	[JOB_SCHEDULED] = "scheduled",
@@ -120,6 +122,14 @@ push_string(JsonbParseState **state, const char *key, const char *value)
 	pushJsonbValue(state, WJB_VALUE, &jb);
 }
 
+/* ISO 8601, as JSON has it. */
+static void
+push_time(JsonbParseState **state, const char *key, TimestampTz time)
+{
+	if (time != NO_TIME)
+		push_string(state, key, JsonEncodeDateTime(NULL, TimestampTzGetDatum(time), TIMESTAMPTZOID, NULL));
+}
+
 static void
 push_integer(JsonbParseState **state, const char *key, int32 value)
 {
@@ -158,9 +168,8 @@ job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 	}
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 	push_integer(&state, "attempt", job->attempt);
-	if (started_at != NO_TIME)
-		push_string(&state, "started_at", timestamptz_to_str(started_at));
-	push_string(&state, "failed_at", timestamptz_to_str(failed_at));
+	push_time(&state, "started_at", started_at);
+	push_time(&state, "failed_at", failed_at);
 	push_string(&state, "sqlstate", sqlstate);
 	push_string(&state, "message", message);
 	push_string(&state, "detail", detail);

@@ -77,25 +77,19 @@ outcome_retry_delay(const Worker *worker, int failures)
 }
 
 static void
-remove_row(LiveTable *table, TupleTableSlot *slot)
-{
-	if (slot != NULL && !live_try_delete(table, slot))
-		elog(ERROR, "a locked job was changed");
-}
-
-static void
 write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 {
 	if (slot == NULL)
 		live_insert(table, job);
-	else if (!live_try_update(table, slot, job))
-		elog(ERROR, "a locked job was changed");
+	else
+		live_update(table, slot, job);
 }
 
 void
 outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result)
 {
-	remove_row(table, slot);
+	if (slot != NULL)
+		live_delete(table, slot);
 	history_insert(job, worker, state, GetCurrentTimestamp(), result);
 }
 

@@ -94,8 +94,7 @@ end_job(int64 id, JobState end_as)
 			wakeup_end_running(id, end_as); /* a procedure that has committed: its row is not locked */
 		else
 		{
-			if (!live_try_delete(&table, slot))
-				elog(ERROR, "a locked job was changed");
+			live_delete(&table, slot);
 			history_insert(&job, registry_worker(lane->worker), end_as, GetCurrentTimestamp(), NULL);
 		}
 	}
@@ -146,8 +145,7 @@ retry_live(LiveTable *table, int64 id)
 		if (!job.due)
 		{
 			make_available(&job);
-			if (!live_try_update(table, slot, &job))
-				elog(ERROR, "a locked job was changed");
+			live_update(table, slot, &job);
 			wakeup_job(job.lane, role_of(lane), job_key(&job));
 			changed = true;
 		}

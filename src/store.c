@@ -126,6 +126,7 @@ live_insert(LiveTable *table, const Job *job)
 	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
 	list_free(QjInsertIndexTuples(table->result, table->slot, table->estate, false, false));
 	ResetPerTupleExprContext(table->estate);
+	ExecClearTuple(table->slot);	/* the caller's memory context may be reset before the slot is used again */
 }
 
 static TimestampTz
@@ -359,20 +360,24 @@ refuse_unexpected(TM_Result result)
 	elog(ERROR, "unexpected state %d of a job's row", (int) result);
 }
 
-bool
-live_try_delete(LiveTable *table, TupleTableSlot *slot)
+/*
+ * Without "wait" a row that anyone has locked is left alone, even if that is ourselves: rows found by live_find() are
+ * changed with it, and it does not wait, for the lock is ours.
+ */
+static bool
+delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 {
 	TM_FailureData failure;
 	TM_Result	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
-											table->estate->es_snapshot, InvalidSnapshot, false, &failure, false);
+											table->estate->es_snapshot, InvalidSnapshot, wait, &failure, false);
 
 	if (result == TM_Invisible || result == TM_SelfModified)
 		refuse_unexpected(result);
 	return result == TM_Ok;
 }
 
-bool
-live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job)
+static bool
+update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 {
 	TM_FailureData failure;
 	LockTupleMode mode;
@@ -381,17 +386,47 @@ live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job)
 
 	form_row(table, job);
 	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
-								table->estate->es_snapshot, InvalidSnapshot, false, &failure, &mode, &update_indexes);
+								table->estate->es_snapshot, InvalidSnapshot, wait, &failure, &mode, &update_indexes);
 	if (result == TM_Invisible || result == TM_SelfModified)
 		refuse_unexpected(result);
 	if (result != TM_Ok)
+	{
+		ExecClearTuple(table->slot);
 		return false;
+	}
 	if (update_indexes != TU_None)
 	{
 		list_free(QjInsertIndexTuples(table->result, table->slot, table->estate, true, QjOnlySummarizing(update_indexes)));
 		ResetPerTupleExprContext(table->estate);
 	}
+	ExecClearTuple(table->slot);
 	return true;
+}
+
+bool
+live_try_delete(LiveTable *table, TupleTableSlot *slot)
+{
+	return delete_row(table, slot, false);
+}
+
+bool
+live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job)
+{
+	return update_row(table, slot, job, false);
+}
+
+void
+live_delete(LiveTable *table, TupleTableSlot *slot)
+{
+	if (!delete_row(table, slot, true))
+		elog(ERROR, "a locked job was changed");
+}
+
+void
+live_update(LiveTable *table, TupleTableSlot *slot, const Job *job)
+{
+	if (!update_row(table, slot, job, true))
+		elog(ERROR, "a locked job was changed");
 }
 
 /* The row of a job by its id, as this snapshot sees it. */

@@ -61,6 +61,10 @@ extern void lane_scan_end(LaneScan *scan);
 extern bool live_try_delete(LiveTable *table, TupleTableSlot *slot);
 extern bool live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job);
 
+/* The same for a job that live_find() has locked. */
+extern void live_delete(LiveTable *table, TupleTableSlot *slot);
+extern void live_update(LiveTable *table, TupleTableSlot *slot, const Job *job);
+
 typedef enum FindResult
 {
 	FIND_NONE,					/* no live job of that id */
