@@ -85,7 +85,8 @@ static int	next_task = 0;		/* lanes are looked at in turn */
 static uint64 tasks_generation = 0;
 static uint64 tasks_handler_generation = 0;
 
-static TimeoutId job_timeout;
+static TimeoutId job_timeout;	/* fires when the run's time is over */
+static TimeoutId job_timeout_again; /* ticks while it lasts, and fires again if the run goes on */
 static volatile sig_atomic_t timeouts_fired = 0;
 
 /* ---- timeout ---- */
@@ -98,6 +99,13 @@ job_timeout_handler(void)
 	kill(MyProcPid, timeouts_fired > TIMEOUTS_BEFORE_END ? SIGTERM : SIGINT);
 }
 
+static void
+job_timeout_again_handler(void)
+{
+	if (timeouts_fired > 0)
+		job_timeout_handler();
+}
+
 bool
 execute_ran_away(void)
 {
@@ -107,22 +115,24 @@ execute_ran_away(void)
 static void
 arm_timeout(const Worker *worker)
 {
-	EnableTimeoutParams params = {
-		.id = job_timeout,.type = TMPARAM_EVERY,.delay_ms = ANSWER_TO_TIMEOUT
+	EnableTimeoutParams params[] = {
+		{.id = job_timeout,.type = TMPARAM_AFTER,.delay_ms = worker->timeout / 1000},
+		{.id = job_timeout_again,.type = TMPARAM_EVERY,.delay_ms = ANSWER_TO_TIMEOUT},
 	};
 
 	timeouts_fired = 0;
 	if (worker->timeout == 0)
 		return;
-	params.fin_time = GetCurrentTimestamp() + worker->timeout;
-	enable_timeouts(&params, 1);
+	enable_timeouts(params, lengthof(params));
 }
 
 static void
 disarm_timeout(const Worker *worker)
 {
+	DisableTimeoutParams params[] = {{.id = job_timeout}, {.id = job_timeout_again}};
+
 	if (worker->timeout != 0)
-		disable_timeout(job_timeout, false);
+		disable_timeouts(params, lengthof(params));
 }
 
 /* ---- lanes ---- */
@@ -610,4 +620,5 @@ execute_init(Oid role)
 	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
 	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);
+	job_timeout_again = RegisterTimeout(USER_TIMEOUT, job_timeout_again_handler);
 }
