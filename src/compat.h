@@ -8,6 +8,8 @@
 
 #include "access/genam.h"
 #include "access/tableam.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_proc.h"
 #include "executor/executor.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
