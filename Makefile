@@ -16,6 +16,8 @@ OBJS = \
 	src/retry.o \
 	src/catalog.o \
 	src/run_as.o \
+	src/hold.o \
+	src/dedup.o \
 	src/registry.o \
 	src/lane.o \
 	src/store.o \
@@ -57,8 +59,8 @@ SQL_PARTS = \
 DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 DATA       = $(wildcard src/sql/$(EXTENSION)--*--*.sql)
 
-REGRESS        = setup
-ISOLATION      = claim_claim
+REGRESS        = setup registry enqueue two_phase enqueue_many execute
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered
 ISOLATION_OPTS = --inputdir=test/isolation
 TAP_TESTS      = 1
 PROVE_TESTS    = test/t/*.pl
@@ -92,3 +94,15 @@ dist:
 		--add-virtual-file=$(release)/META.json:"$$(sed 's/@EXTVERSION@/$(EXTVERSION)/' META.json)" HEAD . ':(exclude)META.json'
 
 .PHONY: test demo dist
+
+# Measurements, each on a server that is thrown away: test/bench says what is measured.
+#   make bench-latency [LATENCY_JOBS=500]
+#   make bench-exactly-once [NOOPS=100000] [UPDATES=10000] [CLAIMANTS=8] [BATCH=10]
+bench-latency:
+	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/bench/run.sh latency --jobs=$(LATENCY_JOBS)
+
+bench-exactly-once:
+	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/bench/run.sh exactly_once \
+		--noops=$(NOOPS) --updates=$(UPDATES) --claimants=$(CLAIMANTS) --batch=$(BATCH)
+
+.PHONY: bench-latency bench-exactly-once

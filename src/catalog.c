@@ -35,6 +35,7 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_LIVE_JOB_ID] = "live_job_id",
 	[REL_LIVE_JOB_READY] = "live_job_ready",
 	[REL_LIVE_JOB_FUTURE] = "live_job_future",
+	[REL_LIVE_JOB_KEY] = "live_job_key",
 	[REL_FINISHED_JOB] = "finished_job",
 	[REL_DEAD_JOB] = "dead_job",
 	[REL_CLAIMANT] = "claimant",

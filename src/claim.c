@@ -14,6 +14,7 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
+#include "dedup.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "history.h"
@@ -212,6 +213,24 @@ end_unstarted(Claim *claim, LaneHead *head)
 	return true;
 }
 
+/* Others of the job's key go with it; what they bring is written to its row. */
+static void
+merge_duplicates(Claim *claim, LaneHead *head)
+{
+	Job		   *job = &head->job;
+	int			merged = job->merged;
+	TupleTableSlot *slot = NULL;
+	Job			stored;
+
+	dedup_collapse(&claim->table, job, head->worker);
+	if (job->merged == merged)
+		return;
+	if (live_find(&claim->table, job->id, false, &slot, &stored) != FIND_FOUND)
+		elog(ERROR, "a claimed job was lost");
+	live_update(&claim->table, slot, job);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
 static bool
 take(Claim *claim, LaneHead *head)
 {
@@ -229,9 +248,15 @@ take(Claim *claim, LaneHead *head)
 	job->lease = claim->lease;
 	job->claimant = claim->claimant;
 	job->wal_lsn = claim->wal_lsn;
-	if (!live_try_update(&claim->table, head->scan.slot, job))
+	if (!dedup_claim_begin(&claim->table, job, head->worker, false))
 		return false;
+	if (!live_try_update(&claim->table, head->scan.slot, job))
+	{
+		dedup_claim_undo(job, head->worker, false);
+		return false;
+	}
 	wakeup_taken(job->lane, InvalidOid, job_key(job));
+	merge_duplicates(claim, head);
 	lane_hint_revisit(head->hint, claim->now + claim->lease);
 	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, head->lane, head->worker, 0));
 	return true;
@@ -361,9 +386,11 @@ claimed_begin(Claimed *claimed, int64 id, int32 attempt, const char *function)
 	if (claimed->job.attempt != attempt)
 		refuse_stale(id, attempt, psprintf("Attempt %d has it.", claimed->job.attempt));
 	claimed->lane = lane_get(claimed->job.lane);
-	claimed->worker = claimed->lane ? registry_worker_copy(claimed->lane->worker) : NULL;
+	if (claimed->lane == NULL)
+		elog(ERROR, "lane %d is missing", claimed->job.lane);
+	claimed->worker = registry_worker_copy(claimed->lane->worker);
 	if (claimed->worker == NULL)
-		refuse_stale(id, attempt, "Its worker is not defined.");
+		claimed->worker = registry_default_worker(claimed->lane->worker, claimed->lane->queue);
 	claimed->role = lane_role(claimed->lane, claimed->worker);
 	if (!lane_owner_is_mine(claimed->role))
 		ereport(ERROR,
@@ -408,7 +435,7 @@ snooze_one(int64 id, int32 attempt, int64 delay)
 
 	claimed_begin(&claimed, id, attempt, "queue_jobs.snooze()");
 	claimed.job.uncharged++;
-	outcome_put_back(&claimed.table, claimed.slot, &claimed.job, InvalidOid, delay);
+	outcome_put_back(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, delay);
 	claimed_end(&claimed);
 }
 

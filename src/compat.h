@@ -52,4 +52,10 @@ typedef bool TU_UpdateIndexes;
 #define QjBeginIndexScan(heap, index, snapshot, nkeys) index_beginscan((heap), (index), (snapshot), NULL, (nkeys), 0)
 #endif
 
+#if PG_VERSION_NUM < 170000
+#define QjLockHeldByMe(tag, mode) LockHeldByMe((tag), (mode))
+#else
+#define QjLockHeldByMe(tag, mode) LockHeldByMe((tag), (mode), false)
+#endif
+
 #endif

@@ -11,6 +11,7 @@
 #include "commands/sequence.h"
 #include "common/pg_prng.h"
 #include "compat.h"
+#include "dedup.h"
 #include "funcapi.h"
 #include "lane.h"
 #include "miscadmin.h"
@@ -48,8 +49,9 @@ enum
 /* What all jobs of one call have in common. */
 typedef struct Batch
 {
-	int32		lane;
-	Oid			role;			/* whose executors run them, or InvalidOid */
+	Worker	   *worker;
+	const char *queue;
+	Oid			role;			/* as whom they run */
 	Job			job;			/* a template */
 } Batch;
 
@@ -141,7 +143,7 @@ require_worker(FunctionCallInfo fcinfo)
 
 	refuse_null(fcinfo, ARG_WORKER, "worker");
 	name = text_argument(fcinfo, ARG_WORKER);
-	worker = registry_worker(name);
+	worker = registry_worker_copy(name);	/* the cache may be rebuilt by the next look at it */
 	if (worker == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -175,36 +177,56 @@ refuse_where_nothing_can_be_written(const char *function)
 	PreventCommandIfParallelMode(function);
 }
 
-/* Fills in what is the same for all jobs of a call; the worker may be gone from the cache afterwards. */
+/* Fills in what is the same for all jobs of a call. */
 static void
 begin_batch(Batch *batch, Worker *worker, const char *queue, TimestampTz now, int priority)
 {
-	Oid			role = worker->run_as_definer ? worker->definer : GetUserId();
-	bool		has_handler = worker->handler != NULL;
+	Worker	   *cached = registry_worker(worker->name);
 
 	memset(batch, 0, sizeof(*batch));
+	batch->worker = worker;
+	batch->queue = queue;
+	batch->role = worker->run_as_definer ? worker->definer : GetUserId();
 	batch->job.version = worker->version;
 	batch->job.created_at = now;
 	batch->job.priority = priority;
 	batch->job.expires_at = NO_TIME;
 	batch->job.started_at = NO_TIME;
-	batch->job.lane = lane_for(worker, queue, GetUserId());
-	batch->role = has_handler ? role : InvalidOid;
+	batch->job.lane = lane_for(cached ? cached : worker, queue, GetUserId());
 }
 
 static int64
-add_job(Batch *batch, LiveTable *table)
+insert_job(Batch *batch, LiveTable *table)
 {
 	Job		   *job = &batch->job;
 
 	job->id = nextval_internal(catalog_relation(REL_JOB_ID), false);
-	job->due = job->run_at <= job->created_at;
 	live_insert(table, job);
 	if (job->due)
-		wakeup_job(job->lane, batch->role, job_key(job));
+		wakeup_job(job->lane, batch->worker->handler ? batch->role : InvalidOid, job_key(job));
 	else
 		wakeup_due(job->run_at);
 	return job->id;
+}
+
+/* Enqueues one job, or finds the one that stands for it. */
+static int64
+add_job(Batch *batch, LiveTable *table, Jsonb *args, const char *token, bool *duplicate)
+{
+	Job		   *job = &batch->job;
+	Jsonb	   *stored = storable_args(args);
+	int64		standing = 0;
+	Standing	found;
+
+	job->args = args;
+	job->due = job->run_at <= job->created_at;
+	dedup_set_key(job, batch->worker, batch->queue, batch->role, args, token);
+	found = dedup_find_standing(table, job, batch->worker, batch->worker->handler ? batch->role : InvalidOid, &standing);
+	*duplicate = found != STANDING_NONE;
+	if (found == STANDING_DROP)
+		return standing;
+	job->args = stored;
+	return insert_job(batch, table);
 }
 
 /* The queue that was asked for, or the worker's own. */
@@ -219,9 +241,9 @@ queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
 	return queue;
 }
 
-/* Returns the id, or 0 if there is none: the worker is disabled. */
+/* Returns the id of the job that will do the work, or 0 if there is none: the worker is disabled. */
 static int64
-enqueue(FunctionCallInfo fcinfo, const char *function)
+enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	Worker	   *worker;
@@ -234,10 +256,6 @@ enqueue(FunctionCallInfo fcinfo, const char *function)
 	worker = require_worker(fcinfo);
 	refuse_null(fcinfo, ARG_ARGS, "args");
 	refuse_null(fcinfo, ARG_PRIORITY, "priority");
-	if (!PG_ARGISNULL(ARG_DEDUP_KEY))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("dedup_key is not supported yet")));
 	check_handler_right(worker);
 	run_at = run_at_argument(fcinfo, ARG_RUN_AT, ARG_DELAY, now);
 	if (!PG_ARGISNULL(ARG_JITTER))
@@ -252,15 +270,13 @@ enqueue(FunctionCallInfo fcinfo, const char *function)
 	if (registry_worker_disabled(worker->name))
 		return 0;
 
-	worker = require_worker(fcinfo);
 	begin_batch(&batch, worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
 	batch.job.run_at = run_at;
-	batch.job.args = storable_args(PG_GETARG_JSONB_P(ARG_ARGS));
 	batch.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
 	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
 		batch.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"));
 	live_open(&table);
-	id = add_job(&batch, &table);
+	id = add_job(&batch, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
 	live_close(&table);
 	return id;
 }
@@ -269,20 +285,22 @@ enqueue(FunctionCallInfo fcinfo, const char *function)
 Datum
 queue_jobs_enqueue(PG_FUNCTION_ARGS)
 {
-	int64		id = enqueue(fcinfo, "queue_jobs.enqueue()");
+	bool		duplicate = false;
+	int64		id = enqueue(fcinfo, "queue_jobs.enqueue()", &duplicate);
 
 	if (id == 0)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(id);
 }
 
-/* try_enqueue(): the id of the new job; NULL if there is none. */
+/* try_enqueue(): the id of the new job; NULL for a duplicate, also one that makes the job run once more. */
 Datum
 queue_jobs_try_enqueue(PG_FUNCTION_ARGS)
 {
-	int64		id = enqueue(fcinfo, "queue_jobs.try_enqueue()");
+	bool		duplicate = false;
+	int64		id = enqueue(fcinfo, "queue_jobs.try_enqueue()", &duplicate);
 
-	if (id == 0)
+	if (id == 0 || duplicate)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(id);
 }
@@ -371,10 +389,8 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 					 errhint("Use NULL for a job without context.")));
 	}
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	worker = require_worker(fcinfo);
 	if (count == 0 || registry_worker_disabled(worker->name))
 		return (Datum) 0;
-	worker = require_worker(fcinfo);
 	begin_batch(&batch, worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
 	batch.job.run_at = run_at_argument(fcinfo, MANY_RUN_AT, MANY_DELAY, now);
 	if (contexts == NULL)
@@ -386,15 +402,15 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	{
 		Datum		id;
 		bool		isnull = false;
+		bool		duplicate;
 
 		CHECK_FOR_INTERRUPTS();
 		old = MemoryContextSwitchTo(each);
 		if (times.size > 0 && i > 0 && i % times.size == 0)
 			batch.job.run_at = add_interval(batch.job.run_at, times.interval);
-		batch.job.args = storable_args(DatumGetJsonbP(args[i]));
 		if (contexts != NULL)
 			batch.job.context = contexts_nulls[i] ? NULL : DatumGetJsonbP(contexts[i]);
-		id = Int64GetDatum(add_job(&batch, &table));
+		id = Int64GetDatum(add_job(&batch, &table, DatumGetJsonbP(args[i]), NULL, &duplicate));
 		tuplestore_putvalues(result->setResult, result->setDesc, &id, &isnull);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(each);

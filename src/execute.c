@@ -24,6 +24,7 @@
 #include "commands/trigger.h"
 #include "crash_ledger.h"
 #include "current_job.h"
+#include "dedup.h"
 #include "executor.h"
 #include "history.h"
 #include "lane.h"
@@ -210,30 +211,38 @@ show_running(Run *run, bool running)
 static bool
 take(Run *run, LaneScan *scan)
 {
-	bool		lost_procedure = run->job.started_at != NO_TIME;
+	const Worker *worker = run->task->worker;
+	bool		by_lease = run->task->target.handler->is_procedure || run->job.started_at != NO_TIME;
 	bool		taken;
 
 	/* Seen as running before it is: who finds its row locked then knows by whom. */
 	run->job.wal_lsn = location_after_snapshot();
 	run->started_at = GetCurrentTimestamp();
 	show_running(run, true);
-	if (!run->task->target.handler->is_procedure && !lost_procedure)
-		taken = live_try_delete(&run->table, scan->slot);
-	else if (!job_hold_try(run->job.id))
-		taken = false;
-	else
+	if (!dedup_claim_begin(&run->table, &run->job, worker, by_lease))
+	{
+		show_running(run, false);
+		return false;
+	}
+	if (by_lease)
 	{
 		run->job.started_at = run->started_at;
 		run->job.lease = 0;
 		run->job.claimant = NULL;
 		taken = live_try_update(&run->table, scan->slot, &run->job);
-		if (!taken)
-			job_hold_release(run->job.id);
 	}
-	if (taken)
-		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
 	else
+		taken = live_try_delete(&run->table, scan->slot);
+	if (taken)
+	{
+		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
+		dedup_collapse(&run->table, &run->job, worker);
+	}
+	else
+	{
+		dedup_claim_undo(&run->job, worker, by_lease);
 		show_running(run, false);
+	}
 	return taken;
 }
 
@@ -461,7 +470,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			if (current_job.snooze >= 0)
 			{
 				run->job.attempt--;
-				outcome_put_back(&run->table, slot, &run->job, own_role, current_job.snooze);
+				outcome_put_back(&run->table, slot, &run->job, worker, own_role, current_job.snooze);
 				return JOB_SCHEDULED;
 			}
 			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result);
@@ -477,7 +486,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:
 			run->job.attempt--;
-			outcome_put_back(&run->table, slot, &run->job, own_role, 0);
+			outcome_put_back(&run->table, slot, &run->job, worker, own_role, 0);
 			return JOB_AVAILABLE;
 	}
 	pg_unreachable();
@@ -504,6 +513,21 @@ execute_function(Run *run)
 	run_log(run->task->worker, &run->task->lane, &run->job, run->started_at, state, run->error);
 }
 
+/* Only now can others of the key start, who have been told too soon by the transaction before. */
+static void
+end_hold(Run *run)
+{
+	dedup_claim_end(&run->job, run->task->worker);
+	if (run->job.dedup_hash == 0)
+		return;
+	unit_begin();
+	MemoryContextSwitchTo(run_context);
+	live_open(&run->table);
+	dedup_publish_key(&run->table, &run->job, run->task->worker);
+	live_close(&run->table);
+	unit_end();
+}
+
 /* Writes the end of a procedure's run to the row with the lease, unless the job was taken away meanwhile. */
 static void
 execute_procedure(Run *run)
@@ -526,7 +550,7 @@ execute_procedure(Run *run)
 	ExecDropSingleTupleTableSlot(slot);
 	live_close(&run->table);
 	unit_end();
-	job_hold_release(run->job.id);
+	end_hold(run);
 	run_log(run->task->worker, &run->task->lane, &run->job, run->started_at, state, run->error);
 }
 

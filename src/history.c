@@ -50,6 +50,7 @@ static const int64 widths[LEVELS] = {
 enum
 {
 	ATT_SLICE = 1, ATT_ID, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_MAX_ATTEMPTS, ATT_CRASHES,
+	ATT_MERGED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
 	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
 	ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, FINISHED_JOB_ATTRIBUTES = ATT_RESULT
 };
@@ -113,6 +114,11 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	values[ATT_UNCHARGED - 1] = Int32GetDatum(job->uncharged);
 	values[ATT_MAX_ATTEMPTS - 1] = Int32GetDatum(finished->max_attempts);
 	values[ATT_CRASHES - 1] = Int16GetDatum(job->crashes);
+	values[ATT_MERGED - 1] = Int32GetDatum(job->merged);
+	values[ATT_DEDUP_HASH - 1] = Int64GetDatum(job->dedup_hash);
+	nulls[ATT_DEDUP_HASH - 1] = job->dedup_hash == 0;
+	values[ATT_DEDUP_KEY - 1] = job->dedup_key ? CStringGetTextDatum(job->dedup_key) : (Datum) 0;
+	nulls[ATT_DEDUP_KEY - 1] = job->dedup_key == NULL;
 	values[ATT_STATE - 1] = CStringGetTextDatum(job_state_name(finished->state));
 	values[ATT_CREATED_AT - 1] = TimestampTzGetDatum(job->created_at);
 	values[ATT_RUN_AT - 1] = TimestampTzGetDatum(job->run_at);
@@ -202,6 +208,7 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	bool		isnull;
 	Datum		state = slot_getattr(slot, ATT_STATE, &isnull);
 	char	   *name = TextDatumGetCString(state);
+	Datum		key;
 
 	memset(finished, 0, sizeof(*finished));
 	for (JobState s = JOB_COMPLETED; s <= JOB_DEAD; s++)
@@ -214,6 +221,11 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	job->attempt = get_integer(slot, ATT_ATTEMPT);
 	job->uncharged = get_integer(slot, ATT_UNCHARGED);
 	job->crashes = DatumGetInt16(slot_getattr(slot, ATT_CRASHES, &isnull));
+	job->merged = get_integer(slot, ATT_MERGED);
+	key = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
+	job->dedup_hash = isnull ? 0 : DatumGetInt64(key);
+	key = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);
+	job->dedup_key = isnull ? NULL : TextDatumGetCString(key);
 	job->created_at = get_time(slot, ATT_CREATED_AT);
 	job->run_at = get_time(slot, ATT_RUN_AT);
 	job->started_at = NO_TIME;

@@ -66,6 +66,9 @@ typedef struct Job
 	int32		attempt;		/* starts so far */
 	int32		uncharged;		/* starts that count as no attempt */
 	int16		crashes;
+	int32		merged;			/* duplicates that this one stands for */
+	int64		dedup_hash;		/* of its deduplication key; 0: none */
+	char	   *dedup_key;		/* the token, if the key has one, or NULL */
 	bool		due;
 	TimestampTz expires_at;		/* or NO_TIME */
 	TimestampTz started_at;		/* NO_TIME unless a lease is written */

@@ -7,6 +7,7 @@
 #include "access/xact.h"
 #include "arguments.h"
 #include "catalog/pg_type.h"
+#include "dedup.h"
 #include "executor/spi.h"
 #include "history.h"
 #include "outcome.h"
@@ -91,11 +92,12 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	if (slot != NULL)
 		live_delete(table, slot);
 	history_insert(job, worker, state, GetCurrentTimestamp(), result);
+	dedup_publish_key(table, job, worker);
 }
 
 /* Writes the job as one that nobody has, due after the delay. */
 static void
-wait_again(LiveTable *table, TupleTableSlot *slot, Job *job, Oid role, int64 delay)
+wait_again(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
@@ -110,6 +112,7 @@ wait_again(LiveTable *table, TupleTableSlot *slot, Job *job, Oid role, int64 del
 		wakeup_job(job->lane, role, job_key(job));
 	else
 		wakeup_due(job->run_at);
+	dedup_publish_key(table, job, worker);
 }
 
 JobState
@@ -126,12 +129,12 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	}
 	if (delay < 0)
 		delay = outcome_retry_delay(worker, failures);
-	wait_again(table, slot, job, role, delay);
+	wait_again(table, slot, job, worker, role, delay);
 	return JOB_RETRYABLE;
 }
 
 void
-outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, Oid role, int64 delay)
+outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay)
 {
-	wait_again(table, slot, job, role, delay);
+	wait_again(table, slot, job, worker, role, delay);
 }

@@ -30,7 +30,7 @@ extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job,
 							   const RunError *error, int64 delay);
 
 /* The job is put back, due after "delay" microseconds, as if it had not been started. */
-extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, Oid role, int64 delay);
+extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay);
 
 /*
  * The delay after an attempt, by the worker's retry_backoff function, which runs as the current user; by Sidekiq's

@@ -49,17 +49,21 @@ PG_FUNCTION_INFO_V1(queue_jobs_drop_worker);
 PG_FUNCTION_INFO_V1(queue_jobs_disable_worker);
 PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 
+#define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
+
 enum
 {
 	ATT_NAME = 1, ATT_DEFINER, ATT_HANDLER, ATT_QUEUE, ATT_VERSION, ATT_MAX_RETRIES, ATT_RETRY_BACKOFF, ATT_TIMEOUT,
-	ATT_LOCK_TIMEOUT, ATT_RUN_AS_DEFINER, ATT_KEEP_COMPLETED, DEFINED_WORKER_ATTRIBUTES = ATT_KEEP_COMPLETED
+	ATT_LOCK_TIMEOUT, ATT_RUN_AS_DEFINER, ATT_KEEP_COMPLETED, ATT_IDEMPOTENT, ATT_DEDUPLICATE, ATT_RESCHEDULE_ONCE,
+	ATT_INCLUDING_SCHEDULED, ATT_DEDUP_TTL, DEFINED_WORKER_ATTRIBUTES = ATT_DEDUP_TTL
 };
 
 /* Arguments of define_worker(), in order. */
 enum
 {
 	ARG_NAME, ARG_HANDLER, ARG_QUEUE, ARG_NAMESPACE, ARG_VERSION, ARG_MAX_RETRIES, ARG_RETRY_BACKOFF, ARG_TIMEOUT,
-	ARG_LOCK_TIMEOUT, ARG_RUN_AS, ARG_KEEP_COMPLETED
+	ARG_LOCK_TIMEOUT, ARG_RUN_AS, ARG_KEEP_COMPLETED, ARG_IDEMPOTENT, ARG_DEDUPLICATE, ARG_IF_DEDUPLICATED,
+	ARG_INCLUDING_SCHEDULED, ARG_DEDUP_TTL
 };
 
 static MemoryContext cache_context = NULL;
@@ -96,6 +100,22 @@ text_or_null(Datum value, bool isnull)
 	return isnull ? NULL : TextDatumGetCString(value);
 }
 
+static const char *const strategy_names[] = {
+	[DEDUP_NONE] = "none",
+	[DEDUP_UNTIL_EXECUTING] = "until_executing",
+	[DEDUP_UNTIL_EXECUTED] = "until_executed",
+};
+
+/* -1 if there is none of that name */
+static int
+strategy_named(const char *name)
+{
+	for (int i = 0; i < lengthof(strategy_names); i++)
+		if (strcmp(name, strategy_names[i]) == 0)
+			return i;
+	return -1;
+}
+
 static void
 read_worker(HeapTuple tuple, TupleDesc desc)
 {
@@ -121,6 +141,11 @@ read_worker(HeapTuple tuple, TupleDesc desc)
 			.lock_timeout = interval_microseconds(DatumGetIntervalP(v[ATT_LOCK_TIMEOUT - 1])) / 1000,
 			.run_as_definer = DatumGetBool(v[ATT_RUN_AS_DEFINER - 1]),
 			.keep_completed = interval_microseconds(DatumGetIntervalP(v[ATT_KEEP_COMPLETED - 1])),
+			.idempotent = DatumGetBool(v[ATT_IDEMPOTENT - 1]),
+			.deduplicate = strategy_named(TextDatumGetCString(v[ATT_DEDUPLICATE - 1])),
+			.reschedule_once = DatumGetBool(v[ATT_RESCHEDULE_ONCE - 1]),
+			.including_scheduled = DatumGetBool(v[ATT_INCLUDING_SCHEDULED - 1]),
+			.dedup_ttl = interval_microseconds(DatumGetIntervalP(v[ATT_DEDUP_TTL - 1])),
 	};
 }
 
@@ -227,6 +252,18 @@ registry_worker_copy(const char *name)
 	copy->handler = worker->handler ? pstrdup(worker->handler) : NULL;
 	copy->retry_backoff = worker->retry_backoff ? pstrdup(worker->retry_backoff) : NULL;
 	return copy;
+}
+
+Worker *
+registry_default_worker(char *name, char *queue)
+{
+	Worker	   *worker = palloc0(sizeof(Worker));
+
+	worker->name = name;
+	worker->queue = queue;
+	worker->max_retries = 25;
+	worker->keep_completed = USECS_PER_DAY;
+	return worker;
 }
 
 bool
@@ -475,6 +512,49 @@ handler_argument(FunctionCallInfo fcinfo, bool run_as_definer)
 	return qualified_function_name(handler->oid, has_argument_types(name));
 }
 
+static DedupStrategy
+deduplicate_argument(FunctionCallInfo fcinfo, bool idempotent)
+{
+	char	   *name = text_argument(fcinfo, ARG_DEDUPLICATE);
+	int			strategy;
+
+	if (name == NULL)
+		return idempotent ? DEDUP_UNTIL_EXECUTING : DEDUP_NONE;
+	strategy = strategy_named(name);
+	if (strategy < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for deduplicate: \"%s\"", name),
+				 errdetail("The key of a job is free before its handler starts, or when the job has ended."),
+				 errhint("Give \"until_executing\", \"until_executed\" or \"none\".")));
+	return strategy;
+}
+
+/* Whether if_deduplicated says so; it makes sense only while the key of a running job is taken. */
+static bool
+reschedule_once_argument(FunctionCallInfo fcinfo, DedupStrategy strategy)
+{
+	char	   *name;
+
+	refuse_null(fcinfo, ARG_IF_DEDUPLICATED, "if_deduplicated");
+	name = text_argument(fcinfo, ARG_IF_DEDUPLICATED);
+	if (strcmp(name, "drop") == 0)
+		return false;
+	if (strcmp(name, "reschedule_once") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for if_deduplicated: \"%s\"", name),
+				 errdetail("A duplicate is dropped, or makes a running job run once more."),
+				 errhint("Give \"drop\" or \"reschedule_once\".")));
+	if (strategy != DEDUP_UNTIL_EXECUTED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("if_deduplicated => \"reschedule_once\" needs deduplicate => \"until_executed\""),
+				 errdetail("Under \"%s\" nothing is dropped while a job runs.", strategy_names[strategy]),
+				 errhint("Leave if_deduplicated out, or give deduplicate => \"until_executed\".")));
+	return true;
+}
+
 static char *
 backoff_argument(FunctionCallInfo fcinfo)
 {
@@ -545,10 +625,12 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	bool		run_as_definer;
 	char	   *handler;
 	char	   *backoff;
+	DedupStrategy strategy;
 	Datum		values[DEFINED_WORKER_ATTRIBUTES];
 	char		nulls[DEFINED_WORKER_ATTRIBUTES + 1];
 	Oid			types[DEFINED_WORKER_ATTRIBUTES] = {
-		TEXTOID, REGROLEOID, TEXTOID, TEXTOID, INT4OID, INT4OID, TEXTOID, INTERVALOID, INTERVALOID, BOOLOID, INTERVALOID
+		TEXTOID, REGROLEOID, TEXTOID, TEXTOID, INT4OID, INT4OID, TEXTOID, INTERVALOID, INTERVALOID, BOOLOID, INTERVALOID,
+		BOOLOID, TEXTOID, BOOLOID, BOOLOID, INTERVALOID
 	};
 	RunAs		saved;
 
@@ -583,19 +665,33 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	values[ATT_KEEP_COMPLETED - 1] =
 		IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(ARG_KEEP_COMPLETED), "keep_completed", 0, HISTORY_LONGEST,
 											"Give an interval from 0 (not kept) to 540 days."));
+	refuse_null(fcinfo, ARG_IDEMPOTENT, "idempotent");
+	refuse_null(fcinfo, ARG_INCLUDING_SCHEDULED, "including_scheduled");
+	refuse_null(fcinfo, ARG_DEDUP_TTL, "dedup_ttl");
+	strategy = deduplicate_argument(fcinfo, PG_GETARG_BOOL(ARG_IDEMPOTENT));
+	values[ATT_IDEMPOTENT - 1] = BoolGetDatum(PG_GETARG_BOOL(ARG_IDEMPOTENT));
+	values[ATT_DEDUPLICATE - 1] = CStringGetTextDatum(strategy_names[strategy]);
+	values[ATT_RESCHEDULE_ONCE - 1] = BoolGetDatum(reschedule_once_argument(fcinfo, strategy));
+	values[ATT_INCLUDING_SCHEDULED - 1] = BoolGetDatum(PG_GETARG_BOOL(ARG_INCLUDING_SCHEDULED));
+	values[ATT_DEDUP_TTL - 1] =
+		IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(ARG_DEDUP_TTL), "dedup_ttl", 0, LONGEST_TTL,
+											"Give an interval from 0 to 10 years."));
 	existing = registry_worker(name);
 	if (existing != NULL)
 		check_definer(existing);
 
 	engine_begin(&saved);
 	engine_execute("INSERT INTO queue_jobs.defined_worker (name, definer, handler, queue, version, max_retries, retry_backoff,"
-				   " timeout, lock_timeout, run_as_definer, keep_completed)"
-				   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+				   " timeout, lock_timeout, run_as_definer, keep_completed, idempotent, deduplicate, reschedule_once,"
+				   " including_scheduled, dedup_ttl)"
+				   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
 				   " ON CONFLICT (name) DO UPDATE SET definer = EXCLUDED.definer, handler = EXCLUDED.handler,"
 				   " queue = EXCLUDED.queue, version = EXCLUDED.version, max_retries = EXCLUDED.max_retries,"
 				   " retry_backoff = EXCLUDED.retry_backoff, timeout = EXCLUDED.timeout,"
 				   " lock_timeout = EXCLUDED.lock_timeout, run_as_definer = EXCLUDED.run_as_definer,"
-				   " keep_completed = EXCLUDED.keep_completed",
+				   " keep_completed = EXCLUDED.keep_completed, idempotent = EXCLUDED.idempotent,"
+				   " deduplicate = EXCLUDED.deduplicate, reschedule_once = EXCLUDED.reschedule_once,"
+				   " including_scheduled = EXCLUDED.including_scheduled, dedup_ttl = EXCLUDED.dedup_ttl",
 				   SPI_OK_INSERT, DEFINED_WORKER_ATTRIBUTES, types, values, nulls);
 	engine_end(&saved);
 	catalog_announce_change();

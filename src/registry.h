@@ -7,6 +7,13 @@
 
 #include "nodes/pg_list.h"
 
+typedef enum DedupStrategy
+{
+	DEDUP_NONE,
+	DEDUP_UNTIL_EXECUTING,		/* the key is free before the handler starts */
+	DEDUP_UNTIL_EXECUTED,		/* the key is free when the job has ended */
+} DedupStrategy;
+
 typedef struct Worker
 {
 	char	   *name;
@@ -20,6 +27,11 @@ typedef struct Worker
 	int			lock_timeout;	/* milliseconds */
 	bool		run_as_definer;
 	int64		keep_completed; /* microseconds */
+	bool		idempotent;
+	DedupStrategy deduplicate;
+	bool		reschedule_once;
+	bool		including_scheduled;
+	int64		dedup_ttl;		/* microseconds */
 
 	/* the lane that was used last: mostly one role enqueues */
 	Oid			lane_owner;
@@ -52,6 +64,10 @@ extern Worker *registry_worker(const char *name);
 
 /* The same, for keeping: in the current memory context. */
 extern Worker *registry_worker_copy(const char *name);
+
+/* What counts for a job under way whose worker has been dropped: define_worker()'s defaults. */
+extern Worker *registry_default_worker(char *name, char *queue);
+
 extern bool registry_worker_disabled(const char *name);
 extern bool registry_queue_paused(const char *queue);
 

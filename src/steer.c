@@ -9,9 +9,11 @@
 #include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "dedup.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "history.h"
+#include "hold.h"
 #include "lane.h"
 #include "miscadmin.h"
 #include "run_as.h"
@@ -72,6 +74,7 @@ end_job(int64 id, JobState end_as)
 	Job			job;
 	FindResult	found;
 	const Lane *lane = NULL;
+	Worker	   *worker;
 
 	live_open(&table);
 	while ((found = live_find(&table, id, false, &slot, &job)) == FIND_LOCKED)
@@ -94,8 +97,12 @@ end_job(int64 id, JobState end_as)
 			wakeup_end_running(id, end_as); /* a procedure that has committed: its row is not locked */
 		else
 		{
+			if (job.dedup_hash != 0)
+				hold_wait_to_end(id);	/* what was dropped in its favour goes with it; what comes now does not */
 			live_delete(&table, slot);
-			history_insert(&job, registry_worker(lane->worker), end_as, GetCurrentTimestamp(), NULL);
+			worker = registry_worker_copy(lane->worker);
+			history_insert(&job, worker, end_as, GetCurrentTimestamp(), NULL);
+			dedup_publish_key(&table, &job, worker);
 		}
 	}
 	ExecDropSingleTupleTableSlot(slot);

@@ -13,6 +13,7 @@
 #include "catalog/pg_collation.h"
 #include "compat.h"
 #include "executor/executor.h"
+#include "hold.h"
 #include "lane.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -30,12 +31,9 @@
 enum
 {
 	ATT_ID = 1, ATT_CREATED_AT, ATT_RUN_AT, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_CRASHES,
-	ATT_DUE, ATT_EXPIRES_AT, ATT_STARTED_AT, ATT_LEASE, ATT_WAL_LSN, ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS,
+	ATT_DUE, ATT_MERGED, ATT_DEDUP_HASH, ATT_DEDUP_KEY, ATT_EXPIRES_AT, ATT_STARTED_AT, ATT_LEASE, ATT_WAL_LSN, ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS,
 	LIVE_JOB_ATTRIBUTES = ATT_ERRORS
 };
-
-/* Advisory locks of our own kind, which pg_advisory_lock() cannot take: its kinds are 1 and 2. */
-#define HOLD_LOCK_KIND 0x716a
 
 Snapshot
 engine_snapshot(void)
@@ -105,6 +103,11 @@ form_row(LiveTable *table, const Job *job)
 	values[ATT_UNCHARGED - 1] = Int32GetDatum(job->uncharged);
 	values[ATT_CRASHES - 1] = Int16GetDatum(job->crashes);
 	values[ATT_DUE - 1] = BoolGetDatum(job->due);
+	values[ATT_MERGED - 1] = Int32GetDatum(job->merged);
+	values[ATT_DEDUP_HASH - 1] = Int64GetDatum(job->dedup_hash);
+	nulls[ATT_DEDUP_HASH - 1] = job->dedup_hash == 0;
+	values[ATT_DEDUP_KEY - 1] = job->dedup_key ? CStringGetTextDatum(job->dedup_key) : (Datum) 0;
+	nulls[ATT_DEDUP_KEY - 1] = job->dedup_key == NULL;
 	set_time(values, nulls, ATT_EXPIRES_AT, job->expires_at);
 	set_time(values, nulls, ATT_STARTED_AT, job->started_at);
 	values[ATT_LEASE - 1] = IntervalPGetDatum(&lease);
@@ -163,6 +166,11 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->uncharged = DatumGetInt32(slot_getattr(slot, ATT_UNCHARGED, &isnull));
 	job->crashes = DatumGetInt16(slot_getattr(slot, ATT_CRASHES, &isnull));
 	job->due = DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull));
+	job->merged = DatumGetInt32(slot_getattr(slot, ATT_MERGED, &isnull));
+	value = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
+	job->dedup_hash = isnull ? 0 : DatumGetInt64(value);
+	value = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);
+	job->dedup_key = isnull ? NULL : TextDatumGetCString(value);
 	job->expires_at = get_time(slot, ATT_EXPIRES_AT);
 	job->started_at = get_time(slot, ATT_STARTED_AT);
 	value = slot_getattr(slot, ATT_LEASE, &isnull);
@@ -177,24 +185,6 @@ live_read(TupleTableSlot *slot, Job *job)
 }
 
 /* ---- leases ---- */
-
-bool
-job_hold_try(int64 id)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (id >> 32), (uint32) id, HOLD_LOCK_KIND);
-	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
-}
-
-void
-job_hold_release(int64 id)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (id >> 32), (uint32) id, HOLD_LOCK_KIND);
-	LockRelease(&tag, ExclusiveLock, true);
-}
 
 /* The latest sign of life of a claimant, or NO_TIME. */
 static TimestampTz
@@ -237,9 +227,9 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 	if (job->lease == 0)
 	{
 		/* An executor's: held while that process lives. Should it be dead, the hold is ours, and is let go again. */
-		if (!job_hold_try(job->id))
+		if (!hold_try(job->id, HOLD_RUN, true))
 			return true;
-		job_hold_release(job->id);
+		hold_release(job->id, HOLD_RUN, true);
 		return false;
 	}
 	*until = job->started_at + job->lease;
@@ -275,7 +265,7 @@ lane_rescan(LaneScan *scan)
 	if (scan->scan != NULL)
 		index_endscan(scan->scan);
 	scan->scan = NULL;
-	scan->scan = QjBeginIndexScan(scan->table->rel, scan->index, scan->table->estate->es_snapshot, nkeys);
+	scan->scan = QjBeginIndexScan(scan->table->rel, scan->index, scan->snapshot, nkeys);
 	index_rescan(scan->scan, keys, nkeys, NULL, 0);
 }
 
@@ -285,9 +275,8 @@ lane_scan_begin(LaneScan *scan, LiveTable *table, int32 lane, LaneKey start, Sna
 {
 	*scan = (LaneScan)
 	{
-		.table = table,.lane = lane,.start = start,.now = now,.revisit_at = NO_TIME
+		.table = table,.lane = lane,.start = start,.snapshot = snapshot,.now = now,.revisit_at = NO_TIME
 	};
-	table->estate->es_snapshot = snapshot;
 	scan->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
 	scan->slot = table_slot_create(table->rel, NULL);
 
@@ -353,10 +342,6 @@ lane_scan_end(LaneScan *scan)
 static void
 refuse_unexpected(TM_Result result)
 {
-	if (result == TM_SelfModified)
-		ereport(ERROR,
-				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-				 errmsg("job was already changed by the current command")));
 	elog(ERROR, "unexpected state %d of a job's row", (int) result);
 }
 
@@ -369,10 +354,8 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 {
 	TM_FailureData failure;
 	TM_Result	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
-											table->estate->es_snapshot, InvalidSnapshot, wait, &failure, false);
+											InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
 
-	if (result == TM_Invisible || result == TM_SelfModified)
-		refuse_unexpected(result);
 	return result == TM_Ok;
 }
 
@@ -386,9 +369,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 
 	form_row(table, job);
 	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
-								table->estate->es_snapshot, InvalidSnapshot, wait, &failure, &mode, &update_indexes);
-	if (result == TM_Invisible || result == TM_SelfModified)
-		refuse_unexpected(result);
+								InvalidSnapshot, InvalidSnapshot, wait, &failure, &mode, &update_indexes);
 	if (result != TM_Ok)
 	{
 		ExecClearTuple(table->slot);
@@ -448,6 +429,44 @@ fetch_by_id(LiveTable *table, int64 id, Snapshot snapshot, TupleTableSlot *slot)
 	return found;
 }
 
+bool
+live_look_up(LiveTable *table, int64 id, Job *job)
+{
+	Snapshot	snapshot = engine_snapshot();
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	bool		found = fetch_by_id(table, id, snapshot, slot);
+
+	if (found)
+		live_read(slot, job);
+	ExecDropSingleTupleTableSlot(slot);
+	engine_snapshot_end(snapshot);
+	return found;
+}
+
+ShareResult
+live_try_share(LiveTable *table, TupleTableSlot *slot)
+{
+	TupleTableSlot *locked = table_slot_create(table->rel, NULL);
+	TM_FailureData failure;
+	TM_Result	result = table_tuple_lock(table->rel, &slot->tts_tid, SnapshotSelf, locked, GetCurrentCommandId(true),
+										  LockTupleShare, LockWaitSkip, 0, &failure);
+
+	ExecDropSingleTupleTableSlot(locked);
+	switch (result)
+	{
+		case TM_Ok:
+			return SHARE_LOCKED;
+		case TM_WouldBlock:
+			return SHARE_REFUSED;
+		case TM_Updated:
+		case TM_Deleted:
+			return SHARE_CHANGED;
+		default:
+			refuse_unexpected(result);
+			pg_unreachable();
+	}
+}
+
 /*
  * A row that is updated or put back while we wait for it has a new version, perhaps one that our snapshot cannot see:
  * look again with a new one, until we have the lock of a version that is the latest.
@@ -473,7 +492,6 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 		result = table_tuple_lock(table->rel, &(*slot)->tts_tid, snapshot, *slot, GetCurrentCommandId(true),
 								  LockTupleExclusive, wait ? LockWaitBlock : LockWaitSkip, 0, &failure);
 		engine_snapshot_end(snapshot);
-		table->estate->es_snapshot = InvalidSnapshot;
 		switch (result)
 		{
 			case TM_Ok:
@@ -488,6 +506,38 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 				refuse_unexpected(result);
 		}
 	}
+}
+
+/* ---- jobs of one key ---- */
+
+void
+key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash, Snapshot snapshot)
+{
+	ScanKeyData key;
+
+	scan->table = table;
+	scan->index = index_open(catalog_relation(REL_LIVE_JOB_KEY), AccessShareLock);
+	scan->slot = table_slot_create(table->rel, NULL);
+	scan->scan = QjBeginIndexScan(table->rel, scan->index, snapshot, 1);
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(hash));
+	index_rescan(scan->scan, &key, 1, NULL, 0);
+}
+
+bool
+key_scan_next(KeyScan *scan, Job *job)
+{
+	if (!index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
+		return false;
+	live_read(scan->slot, job);
+	return true;
+}
+
+void
+key_scan_end(KeyScan *scan)
+{
+	index_endscan(scan->scan);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, AccessShareLock);
 }
 
 /* ---- falling due ---- */
@@ -505,7 +555,6 @@ live_promote(LiveTable *table, TimestampTz now, int limit, TimestampTz *next_due
 	/* from where no due job can stand before, so that a scan does not walk over the dead entries of those gone */
 	ScanKeyInit(&key, 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE, TimestampTzGetDatum(*next_due));
 	index_rescan(scan, &key, 1, NULL, 0);
-	table->estate->es_snapshot = snapshot;
 	*next_due = DT_NOEND;
 	while (index_getnext_slot(scan, ForwardScanDirection, slot))
 	{

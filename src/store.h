@@ -31,6 +31,7 @@ typedef struct LaneScan
 	LiveTable  *table;
 	int32		lane;
 	Relation	index;
+	Snapshot	snapshot;
 	IndexScanDesc scan;
 	TupleTableSlot *slot;		/* the row that was returned last */
 	LaneKey		start;
@@ -84,8 +85,30 @@ extern int	live_promote(LiveTable *table, TimestampTz now, int limit, TimestampT
 /* A lease that is written to the row and has not run out. */
 extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
 
-/* The lock by which an executor holds a job whose handler commits; dies with the process. Try only. */
-extern bool job_hold_try(int64 id);
-extern void job_hold_release(int64 id);
+/* Walks over the live jobs with a deduplication hash, oldest first. */
+typedef struct KeyScan
+{
+	LiveTable  *table;
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+} KeyScan;
+
+extern void key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash, Snapshot snapshot);
+extern bool key_scan_next(KeyScan *scan, Job *job);
+extern void key_scan_end(KeyScan *scan);
+
+/* The job as it is now, unlocked; false if there is none. */
+extern bool live_look_up(LiveTable *table, int64 id, Job *job);
+
+typedef enum ShareResult
+{
+	SHARE_LOCKED,
+	SHARE_REFUSED,				/* somebody is changing or deleting it */
+	SHARE_CHANGED,				/* somebody has */
+} ShareResult;
+
+/* Locks the row that the slot shows FOR SHARE, without waiting. (KEY SHARE would not keep a claim's update out.) */
+extern ShareResult live_try_share(LiveTable *table, TupleTableSlot *slot);
 
 #endif

@@ -7,6 +7,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "hold.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "shared.h"
@@ -20,6 +21,7 @@ typedef struct TouchedLane
 	Oid			role;
 	LaneKey		key;			/* lowest that was touched */
 	int			jobs;			/* new ones, published at commit */
+	bool		released;		/* one was relied on; published in any case */
 	int			taken_at;		/* nesting level at which one was taken, 0: none; published at rollback */
 } TouchedLane;
 
@@ -85,6 +87,13 @@ wakeup_taken(int32 lane, Oid role, LaneKey key)
 }
 
 void
+wakeup_released(int32 lane, Oid role, LaneKey key)
+{
+	if (shared_present())
+		touch(lane, role, key)->released = true;
+}
+
+void
 wakeup_due(TimestampTz due)
 {
 	first_due = Min(first_due, due);
@@ -146,9 +155,9 @@ publish(bool committed)
 		database_call_attention(slot);
 	}
 	for (int i = 0; i < touched_count; i++)
-		if (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0)
+		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
 			publish_lane(slot, &touched[i]);
-	if (committed && first_due != DT_NOEND)
+	if (first_due != DT_NOEND)
 		database_publish_due(slot, first_due);
 	for (int i = 0; committed && i < request_count; i++)
 		(void) executor_request_end(requests[i].job, requests[i].end_as);
@@ -161,14 +170,17 @@ transaction_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_COMMIT:
+			hold_end_transaction();
 			publish(true);
 			forget();
 			break;
 		case XACT_EVENT_ABORT:
+			hold_end_transaction();
 			publish(false);
 			forget();
 			break;
 		case XACT_EVENT_PREPARE:
+			hold_forget_transaction();
 			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 			break;
 		default:

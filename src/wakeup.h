@@ -23,6 +23,9 @@ extern void wakeup_job(int32 lane, Oid role, LaneKey key);
 /* A job was taken: if the transaction does not commit, or the savepoint is rolled back, it can be claimed again. */
 extern void wakeup_taken(int32 lane, Oid role, LaneKey key);
 
+/* This transaction relied on a job, which could not start; however it ends, the job can be claimed then. */
+extern void wakeup_released(int32 lane, Oid role, LaneKey key);
+
 /* A job is due at that time. */
 extern void wakeup_due(TimestampTz due);
 

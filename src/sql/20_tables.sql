@@ -13,7 +13,12 @@ CREATE TABLE queue_jobs.defined_worker (
     timeout interval,
     lock_timeout interval NOT NULL,
     run_as_definer boolean NOT NULL,
-    keep_completed interval NOT NULL
+    keep_completed interval NOT NULL,
+    idempotent boolean NOT NULL,
+    deduplicate text COLLATE "C" NOT NULL,
+    reschedule_once boolean NOT NULL,
+    including_scheduled boolean NOT NULL,
+    dedup_ttl interval NOT NULL
 );
 COMMENT ON TABLE queue_jobs.defined_worker IS 'one row a worker, as define_worker() left it; see the view worker';
 
@@ -57,6 +62,9 @@ CREATE TABLE queue_jobs.live_job (
     uncharged integer NOT NULL,
     crashes smallint NOT NULL,
     due boolean NOT NULL,
+    merged integer NOT NULL,
+    dedup_hash bigint,
+    dedup_key text,
     expires_at timestamptz,
     started_at timestamptz,
     lease interval,
@@ -70,11 +78,15 @@ CREATE TABLE queue_jobs.live_job (
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 CREATE INDEX live_job_ready ON queue_jobs.live_job (lane, priority, id) WHERE due;
 CREATE INDEX live_job_future ON queue_jobs.live_job (run_at) WHERE NOT due;
+CREATE INDEX live_job_key ON queue_jobs.live_job (dedup_hash, id) WHERE dedup_hash IS NOT NULL;
 COMMENT ON TABLE queue_jobs.live_job IS 'jobs that are not finished; see the view job';
 COMMENT ON COLUMN queue_jobs.live_job.attempt IS 'starts so far, by which a claimant''s stale attempt is known';
 COMMENT ON COLUMN queue_jobs.live_job.uncharged IS 'starts that count as no attempt: snoozed, or allowed again by retry()';
 COMMENT ON COLUMN queue_jobs.live_job.crashes IS 'runs that took their executor process down';
 COMMENT ON COLUMN queue_jobs.live_job.due IS 'false until run_at has come: the job is then in live_job_future, else in live_job_ready';
+COMMENT ON COLUMN queue_jobs.live_job.merged IS 'duplicates that were merged into it when it was claimed';
+COMMENT ON COLUMN queue_jobs.live_job.dedup_hash IS 'hash of worker, queue, role and args or token; NULL: no deduplication';
+COMMENT ON COLUMN queue_jobs.live_job.dedup_key IS 'the token that takes the place of the args in the key';
 COMMENT ON COLUMN queue_jobs.live_job.started_at IS 'when it was claimed; NULL unless a lease is written';
 COMMENT ON COLUMN queue_jobs.live_job.lease IS 'how long the claim holds from started_at or the claimant''s last heartbeat; NULL: as long as its executor lives';
 
@@ -91,6 +103,9 @@ CREATE TABLE queue_jobs.finished_job (
     uncharged integer NOT NULL,
     max_attempts integer NOT NULL,
     crashes smallint NOT NULL,
+    merged integer NOT NULL,
+    dedup_hash bigint,
+    dedup_key text,
     state text COLLATE "C" NOT NULL,
     created_at timestamptz NOT NULL,
     run_at timestamptz NOT NULL,

@@ -36,7 +36,7 @@ SELECT j.id,
        NULL::pg_catalog.timestamptz AS finished_at,
        j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message' AS last_error,
        NULL::pg_catalog.jsonb AS result,
-       NULL::pg_catalog.text AS dedup_key,
+       COALESCE(j.dedup_key, pg_catalog.to_hex(j.dedup_hash)) AS dedup_key,
        COALESCE(r.wal_lsn, j.wal_lsn) AS wal_lsn,
        pg_catalog.pg_get_userbyid(l.owner) AS owner,
        r.pid AS executor_pid,
@@ -45,7 +45,8 @@ SELECT j.id,
        j.errors,
        CASE WHEN r.job_id IS NULL AND j.started_at IS NULL AND (j.due OR j.run_at <= pg_catalog.clock_timestamp())
             THEN queue_jobs.waits_for(j.lane) END AS waits_for,
-       'always'::pg_catalog.text AS data_consistency
+       'always'::pg_catalog.text AS data_consistency,
+       j.merged
   FROM queue_jobs.live_job j
   JOIN queue_jobs.lane l ON l.id = j.lane
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
@@ -69,7 +70,7 @@ SELECT f.id,
        f.finished_at,
        f.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message',
        f.result,
-       NULL,
+       COALESCE(f.dedup_key, pg_catalog.to_hex(f.dedup_hash)),
        f.wal_lsn,
        pg_catalog.pg_get_userbyid(l.owner),
        NULL,
@@ -77,7 +78,8 @@ SELECT f.id,
        f.expires_at,
        f.errors,
        NULL,
-       'always'
+       'always',
+       f.merged
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
@@ -96,6 +98,11 @@ SELECT w.name,
        CASE WHEN w.run_as_definer THEN 'definer' ELSE 'invoker' END AS run_as,
        pg_catalog.pg_get_userbyid(w.definer) AS definer,
        w.keep_completed,
+       w.idempotent,
+       w.deduplicate,
+       CASE WHEN w.reschedule_once THEN 'reschedule_once' ELSE 'drop' END AS if_deduplicated,
+       w.including_scheduled,
+       w.dedup_ttl,
        NOT EXISTS (SELECT FROM queue_jobs.disabled_worker d WHERE d.name = w.name) AS enabled
   FROM queue_jobs.defined_worker w;
 COMMENT ON VIEW queue_jobs.worker IS 'Every worker that is defined, with its attributes.';

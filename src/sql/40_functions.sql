@@ -11,10 +11,15 @@ CREATE FUNCTION queue_jobs.define_worker(
     timeout interval DEFAULT NULL,
     lock_timeout interval DEFAULT '10 s',
     run_as text DEFAULT 'invoker',
-    keep_completed interval DEFAULT '24 hours')
+    keep_completed interval DEFAULT '24 hours',
+    idempotent boolean DEFAULT false,
+    deduplicate text DEFAULT NULL,
+    if_deduplicated text DEFAULT 'drop',
+    including_scheduled boolean DEFAULT false,
+    dedup_ttl interval DEFAULT '6 hours')
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_worker';
 COMMENT ON FUNCTION queue_jobs.define_worker IS
-'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed job stays readable. Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s.';
+'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed job stays readable. idempotent: safe to run more than once; only then duplicates are dropped. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks nobody. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s.';
 
 CREATE FUNCTION queue_jobs.drop_worker(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_drop_worker';

@@ -1,0 +1,357 @@
+/*
+ * dedup.c
+ *		Deduplication.
+ *
+ * There is no unique index on the key: enqueuers would wait for each other's commit, and deadlock on keys taken in
+ * different orders. Instead an enqueue looks, with a snapshot of its own making, for a job of its key that has not
+ * started, and gets a hold on it (hold.h) until its own transaction ends. A second look, now that nobody can start the
+ * job, finds it still there: the job stands for the new one, which is dropped. Its run starts after we have committed,
+ * and sees what we wrote; if we roll back, nothing has happened; no one waited.
+ *
+ * Two transactions that enqueue the same key at once do not see each other, and both insert. Whoever claims one of the
+ * jobs merges the others into its run.
+ *
+ * If the hold is refused, the job is being run. Under until_executing it has freed its key: we look for another one, or
+ * insert. Under until_executed the new job is dropped ("drop": the one case in which the run that stands may not see what
+ * we wrote), or a follow-up is to stand ("reschedule_once"), which is an ordinary job of the key: one that is there is
+ * held, else ours is inserted. That no two of a key run at once is seen to at the claim, by a lock on the key, and by
+ * looking for leases.
+ *
+ * A transaction that has very many duplicates would fill the server's lock table with holds: beyond some dozens it
+ * locks the rows FOR SHARE instead, which a claim's delete or update respects as well.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "common/hashfn.h"
+#include "dedup.h"
+#include "history.h"
+#include "hold.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/numeric.h"
+#include "wakeup.h"
+
+#define MAX_HOLDS 32			/* in a transaction; beyond them rows are locked */
+
+typedef enum RelyResult
+{
+	RELY_DONE,					/* the job stands, and cannot start before our transaction ends */
+	RELY_RUNS,					/* somebody runs it */
+	RELY_ENDS,					/* somebody takes it away */
+	RELY_CHANGED,				/* it is not what it was: look again */
+} RelyResult;
+
+/* ---- keys ---- */
+
+static DedupStrategy
+strategy(const Job *job, const Worker *worker)
+{
+	if (job->dedup_hash == 0 || worker == NULL)
+		return DEDUP_NONE;
+	if (job->dedup_key != NULL)
+		return worker->deduplicate == DEDUP_NONE ? DEDUP_UNTIL_EXECUTING : worker->deduplicate;
+	return worker->idempotent ? worker->deduplicate : DEDUP_NONE;
+}
+
+static uint64
+hash_string(const char *string)
+{
+	return hash_bytes_extended((const unsigned char *) string, strlen(string), 0);
+}
+
+/* jsonb's own hash: equal for all that jsonb takes for equal. */
+void
+dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid role, Jsonb *args, const char *token)
+{
+	uint64		hash;
+
+	job->dedup_hash = 0;
+	job->dedup_key = NULL;
+	if (token == NULL && (!worker->idempotent || worker->deduplicate == DEDUP_NONE))
+		return;
+	hash = hash_combine64(hash_string(worker->name), hash_string(queue));
+	hash = hash_combine64(hash, (uint64) role);
+	if (token != NULL)
+		hash = hash_combine64(hash, hash_string(token) + 1);
+	else
+		hash = hash_combine64(hash, DatumGetUInt64(DirectFunctionCall2(jsonb_hash_extended, JsonbPGetDatum(args),
+																	   Int64GetDatum(0))));
+	job->dedup_hash = hash == 0 ? 1 : (int64) hash;
+	job->dedup_key = token == NULL ? NULL : pstrdup(token);
+}
+
+static bool
+same_key(const Job *a, const Job *b)
+{
+	const Lane *x = lane_get(a->lane);
+	const Lane *y = lane_get(b->lane);
+	Worker	   *worker;
+
+	if (x == NULL || y == NULL || strcmp(x->worker, y->worker) != 0 || strcmp(x->queue, y->queue) != 0)
+		return false;
+	worker = registry_worker(x->worker);
+	if (lane_role(x, worker) != lane_role(y, worker))
+		return false;
+	if (a->dedup_key != NULL || b->dedup_key != NULL)
+		return a->dedup_key != NULL && b->dedup_key != NULL && strcmp(a->dedup_key, b->dedup_key) == 0;
+	return compareJsonbContainers(&a->args->root, &b->args->root) == 0;
+}
+
+/* Since when the job has been waiting to be run. */
+static TimestampTz
+waiting_since(const Job *job)
+{
+	return job->attempt > job->uncharged ? job->created_at : Max(job->created_at, job->run_at);
+}
+
+/* Whether a job that is not running takes part in deduplication now. */
+static bool
+takes_part(const Job *job, const Worker *worker, TimestampTz now)
+{
+	if (job->due || job->run_at <= now)
+		return true;
+	if (job_failures(job) > 0)
+		return strategy(job, worker) == DEDUP_UNTIL_EXECUTED;	/* a retry holds the key, or has freed it */
+	return worker->including_scheduled;
+}
+
+/* ---- enqueue ---- */
+
+static bool
+still_stands(LiveTable *table, int64 id, const Worker *worker, TimestampTz now)
+{
+	Job			job;
+	TimestampTz until;
+
+	return live_look_up(table, id, &job) && !lease_holds(&job, now, &until) && takes_part(&job, worker, now);
+}
+
+/* By the row's lock. It tells a job that is run from one whose runner has the hold, but not yet the row. */
+static RelyResult
+rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *worker, TimestampTz now)
+{
+	switch (live_try_share(table, slot))
+	{
+		case SHARE_LOCKED:
+			return still_stands(table, job->id, worker, now) ? RELY_DONE : RELY_CHANGED;
+		case SHARE_REFUSED:
+			return hold_is_run(job->id) ? RELY_RUNS : RELY_ENDS;
+		default:
+			return RELY_CHANGED;
+	}
+}
+
+static RelyResult
+rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *worker, TimestampTz now)
+{
+	if (hold_count() >= MAX_HOLDS || !hold_try(job->id, HOLD_RELY, false))
+		return rely_by_row(table, slot, job, worker, now);
+	if (still_stands(table, job->id, worker, now))
+		return RELY_DONE;
+	hold_release(job->id, HOLD_RELY, false);
+	return RELY_CHANGED;
+}
+
+/*
+ * One look at the jobs of the key. True if it came to a result; otherwise something changed meanwhile, which means that
+ * another session got on with its work.
+ */
+static bool
+look(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now, Standing *result, int64 *standing)
+{
+	bool		until_executed = strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
+	Snapshot	snapshot = engine_snapshot();
+	KeyScan		scan;
+	Job			other;
+	bool		settled = true;
+
+	*result = STANDING_NONE;
+	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	while (settled && key_scan_next(&scan, &other))
+	{
+		TimestampTz until;
+		RelyResult	rely;
+
+		if (!same_key(job, &other) || waiting_since(&other) + worker->dedup_ttl < now)
+			continue;
+		if (lease_holds(&other, now, &until))
+			rely = RELY_RUNS;
+		else if (!takes_part(&other, worker, now))
+			continue;
+		else
+			rely = rely_on(table, scan.slot, &other, worker, now);
+
+		if (rely == RELY_CHANGED)
+			settled = false;
+		else if (rely == RELY_RUNS && until_executed)
+			*result = worker->reschedule_once ? STANDING_FOLLOW_UP : STANDING_DROP;
+		else if (rely == RELY_DONE)
+		{
+			*result = STANDING_DROP;
+			wakeup_released(other.lane, role, job_key(&other));
+			if (!other.due)
+				wakeup_due(other.run_at);
+		}
+		*standing = other.id;
+		if (*result == STANDING_DROP)
+			break;
+	}
+	key_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+	return settled;
+}
+
+Standing
+dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing)
+{
+	TimestampTz now = job->created_at;
+	Standing	result = STANDING_NONE;
+
+	if (strategy(job, worker) == DEDUP_NONE || (job->run_at > now && !worker->including_scheduled))
+		return STANDING_NONE;
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		CommandCounterIncrement();	/* our own jobs take part */
+	} while (!look(table, job, worker, role, now, &result, standing));
+	return result;
+}
+
+/* ---- claim ---- */
+
+/* Whether a job of the key is being run by way of a lease. Others are kept out by the lock on the key. */
+static bool
+key_is_leased(LiveTable *table, const Job *job)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Snapshot	snapshot;
+	KeyScan		scan;
+	Job			other;
+	bool		leased = false;
+
+	CommandCounterIncrement();
+	snapshot = engine_snapshot();
+	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	while (!leased && key_scan_next(&scan, &other))
+	{
+		TimestampTz until;
+
+		leased = other.id != job->id && same_key(job, &other) && lease_holds(&other, now, &until);
+	}
+	key_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+	return leased;
+}
+
+bool
+dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool session)
+{
+	bool		one_at_a_time = strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
+
+	if (job->dedup_hash == 0 && !session)
+		return true;
+	if (one_at_a_time && !key_lock_try(job->dedup_hash, session))
+		return false;
+	if (!(one_at_a_time && key_is_leased(table, job)) && hold_try(job->id, HOLD_RUN, session))
+		return true;
+	if (one_at_a_time)
+		key_lock_release(job->dedup_hash, session);
+	return false;
+}
+
+void
+dedup_claim_undo(const Job *job, const Worker *worker, bool session)
+{
+	if (job->dedup_hash == 0 && !session)
+		return;
+	hold_release(job->id, HOLD_RUN, session);
+	if (strategy(job, worker) == DEDUP_UNTIL_EXECUTED)
+		key_lock_release(job->dedup_hash, session);
+}
+
+void
+dedup_claim_end(const Job *job, const Worker *worker)
+{
+	dedup_claim_undo(job, worker, true);
+}
+
+static Jsonb *
+merged_into(int64 id)
+{
+	char	   *json = psprintf("{\"merged_into\": " INT64_FORMAT "}", id);
+
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+}
+
+/* Takes another job of the key for the run of *job. */
+static bool
+absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worker *worker, TimestampTz now)
+{
+	if (!hold_try(other->id, HOLD_RUN, false))
+		return false;
+	if (!live_try_delete(table, slot))
+	{
+		hold_release(other->id, HOLD_RUN, false);
+		return false;
+	}
+	wakeup_taken(other->lane, InvalidOid, job_key(other));
+	job->merged += 1 + other->merged;
+
+	/* a fresh twin brings fresh attempts with it */
+	if (job_failures(other) < job_failures(job))
+		job->uncharged = job->attempt - job_failures(other);
+	history_insert(other, worker, JOB_CANCELLED, now, merged_into(job->id));
+	return true;
+}
+
+void
+dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Snapshot	snapshot;
+	KeyScan		scan;
+	Job			other;
+
+	if (strategy(job, worker) == DEDUP_NONE)
+		return;
+	CommandCounterIncrement();
+	snapshot = engine_snapshot();
+	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	while (key_scan_next(&scan, &other))
+	{
+		TimestampTz until;
+
+		if (other.id == job->id || !same_key(job, &other) || lease_holds(&other, now, &until))
+			continue;
+		if ((!other.due && other.run_at > now && !(worker->including_scheduled && job_failures(&other) == 0)) ||
+			Abs(waiting_since(&other) - waiting_since(job)) > worker->dedup_ttl)
+			continue;
+		(void) absorb(table, scan.slot, &other, job, worker, now);
+	}
+	key_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+}
+
+void
+dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
+{
+	Snapshot	snapshot;
+	KeyScan		scan;
+	Job			other;
+
+	if (strategy(job, worker) != DEDUP_UNTIL_EXECUTED)
+		return;					/* of no use to others of the key, who were not kept waiting by it */
+	CommandCounterIncrement();
+	snapshot = engine_snapshot();
+	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	while (key_scan_next(&scan, &other))
+	{
+		const Lane *lane = lane_get(other.lane);
+
+		if (other.id != job->id && other.due && lane != NULL)
+			wakeup_job(other.lane, worker->handler ? lane_role(lane, worker) : InvalidOid, job_key(&other));
+	}
+	key_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+}

@@ -1,0 +1,51 @@
+/*
+ * dedup.h
+ *		Deduplication: no lost update, no wait, no deadlock. dedup.c tells how.
+ */
+#ifndef QUEUE_JOBS_DEDUP_H
+#define QUEUE_JOBS_DEDUP_H
+
+#include "lane.h"
+#include "store.h"
+
+typedef enum Standing
+{
+	STANDING_NONE,				/* insert the job */
+	STANDING_DROP,				/* it is a duplicate of the one returned */
+	STANDING_FOLLOW_UP,			/* it is a duplicate, and is inserted to run once more */
+} Standing;
+
+/*
+ * Gives the job its key: the token, or worker, queue, role and args. None if the worker does not deduplicate. "role" is
+ * as whom it will run: another role's job must never stand for it.
+ */
+extern void dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid role, Jsonb *args, const char *token);
+
+/*
+ * Whether a job of that key stands already for the one about to be enqueued. The job that stands is held until the end
+ * of the transaction.
+ */
+extern Standing dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing);
+
+/*
+ * To be called before a job is taken: gets the hold (and the key, under until_executed) without waiting. False if the
+ * job cannot start now. Holds last to the end of the transaction, or of the session.
+ */
+extern bool dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool session);
+
+/* The job could not be taken after all. */
+extern void dedup_claim_undo(const Job *job, const Worker *worker, bool session);
+
+/* The run of a session that was begun with "session" is over. */
+extern void dedup_claim_end(const Job *job, const Worker *worker);
+
+/*
+ * A job has been taken: merges all others of its key that wait, and that nobody relies on in an open transaction, into
+ * its run. If one of them has fewer failures, its attempts count from now on: *job becomes that one.
+ */
+extern void dedup_collapse(LiveTable *table, Job *job, const Worker *worker);
+
+/* A run under until_executed has ended: what waited for its key can start. */
+extern void dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker);
+
+#endif

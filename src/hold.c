@@ -1,0 +1,150 @@
+/*
+ * hold.c
+ *		Locks on a job beside its row's; see hold.h.
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "hold.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "utils/memutils.h"
+
+/* Advisory locks of our own kinds, which pg_advisory_lock() cannot take: its kinds are 1 and 2. */
+#define JOB_LOCK_KIND 0x716a
+#define KEY_LOCK_KIND 0x716b
+
+/* HOLD_RELY conflicts with the two others; AccessShareLock with HOLD_END alone, by which they are told apart. */
+static const LOCKMODE lock_modes[] = {
+	[HOLD_RELY] = ShareLock,
+	[HOLD_RUN] = ExclusiveLock,
+	[HOLD_END] = AccessExclusiveLock,
+};
+
+static LOCKTAG
+lock_tag(int64 id, uint16 kind)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (id >> 32), (uint32) id, kind);
+	return tag;
+}
+
+/*
+ * The transaction's holds, to be let go before it publishes what it did: those whom that wakes must find them gone, and
+ * the server itself releases locks later than that.
+ */
+typedef struct Held
+{
+	LOCKTAG		tag;
+	LOCKMODE	mode;
+} Held;
+
+static Held *held = NULL;
+static int	held_count = 0;
+static int	held_size = 0;
+
+static void
+remember(const LOCKTAG *tag, LOCKMODE mode)
+{
+	if (held_count == held_size)
+	{
+		held_size = Max(held_size * 2, 64);
+		held = held ? repalloc_huge(held, held_size * sizeof(Held))
+			: MemoryContextAllocHuge(TopMemoryContext, held_size * sizeof(Held));
+	}
+	held[held_count++] = (Held)
+	{
+		.tag = *tag,.mode = mode
+	};
+}
+
+int
+hold_count(void)
+{
+	return held_count;
+}
+
+/* A savepoint that was rolled back may have let go of some already. */
+void
+hold_end_transaction(void)
+{
+	for (int i = 0; i < held_count; i++)
+		if (QjLockHeldByMe(&held[i].tag, held[i].mode))
+			LockRelease(&held[i].tag, held[i].mode, false);
+	held_count = 0;
+}
+
+void
+hold_forget_transaction(void)
+{
+	held_count = 0;
+}
+
+static bool
+try(int64 id, uint16 kind, LOCKMODE mode, bool session)
+{
+	LOCKTAG		tag = lock_tag(id, kind);
+
+	if (LockAcquire(&tag, mode, session, true) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	if (!session)
+		remember(&tag, mode);
+	return true;
+}
+
+static void
+release(int64 id, uint16 kind, LOCKMODE mode, bool session)
+{
+	LOCKTAG		tag = lock_tag(id, kind);
+
+	LockRelease(&tag, mode, session);
+	if (!session && held_count > 0 && memcmp(&held[held_count - 1].tag, &tag, sizeof(tag)) == 0 &&
+		held[held_count - 1].mode == mode)
+		held_count--;
+}
+
+bool
+hold_try(int64 job, HoldMode mode, bool session)
+{
+	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
+
+	if (mode == HOLD_RUN && QjLockHeldByMe(&tag, ExclusiveLock))
+		return false;
+	return try(job, JOB_LOCK_KIND, lock_modes[mode], session);
+}
+
+void
+hold_release(int64 job, HoldMode mode, bool session)
+{
+	release(job, JOB_LOCK_KIND, lock_modes[mode], session);
+}
+
+void
+hold_wait_to_end(int64 job)
+{
+	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
+
+	(void) LockAcquire(&tag, lock_modes[HOLD_END], false, false);
+}
+
+bool
+hold_is_run(int64 job)
+{
+	if (!try(job, JOB_LOCK_KIND, AccessShareLock, false))
+		return false;
+	release(job, JOB_LOCK_KIND, AccessShareLock, false);
+	return true;
+}
+
+bool
+key_lock_try(int64 key, bool session)
+{
+	return try(key, KEY_LOCK_KIND, ExclusiveLock, session);
+}
+
+void
+key_lock_release(int64 key, bool session)
+{
+	release(key, KEY_LOCK_KIND, ExclusiveLock, session);
+}

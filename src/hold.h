@@ -1,0 +1,45 @@
+/*
+ * hold.h
+ *		Locks on a job beside its row's: who runs it, who relies on it, whose key is running.
+ *
+ * Whoever runs a job holds it exclusively until its transaction ends; whoever was told "duplicate" holds the job that
+ * stands shared until its own transaction ends. Both only ever try. So a job cannot start before all who rely on it have
+ * committed, and its run sees what they wrote. A hold is an advisory lock: no row version, no transaction ID, no WAL.
+ *
+ * Lock order: the key, then the job. Only cancel() and its like wait, for the job alone.
+ */
+#ifndef QUEUE_JOBS_HOLD_H
+#define QUEUE_JOBS_HOLD_H
+
+typedef enum HoldMode
+{
+	HOLD_RELY,					/* I was told that this job stands for mine */
+	HOLD_RUN,
+	HOLD_END,					/* I take it away: cancel(), discard() */
+} HoldMode;
+
+/*
+ * HOLD_RUN is refused, too, if this session has it already: nobody runs a job twice. The others add up.
+ * "session": until released or the process ends, through commits; otherwise until the (sub)transaction ends.
+ */
+extern bool hold_try(int64 job, HoldMode mode, bool session);
+extern void hold_release(int64 job, HoldMode mode, bool session);
+
+/* How many holds the transaction has. */
+extern int	hold_count(void);
+
+/* At the transaction's end, before it publishes; and when it is prepared, which takes the locks over. */
+extern void hold_end_transaction(void);
+extern void hold_forget_transaction(void);
+
+/* Waits for those who rely on the job to end their transactions. */
+extern void hold_wait_to_end(int64 job);
+
+/* Why HOLD_RELY was refused: true if the job is being run, false if it is being taken away. */
+extern bool hold_is_run(int64 job);
+
+/* At most one job of a key runs (until_executed). */
+extern bool key_lock_try(int64 key, bool session);
+extern void key_lock_release(int64 key, bool session);
+
+#endif
