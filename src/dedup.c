@@ -325,7 +325,7 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 		if (other.id == job->id || !same_key(job, &other) || lease_holds(&other, now, &until))
 			continue;
 		if ((!other.due && other.run_at > now && !(worker->including_scheduled && job_failures(&other) == 0)) ||
-			Abs(waiting_since(&other) - waiting_since(job)) > worker->dedup_ttl)
+			Max(waiting_since(&other), waiting_since(job)) - Min(waiting_since(&other), waiting_since(job)) > worker->dedup_ttl)
 			continue;
 		(void) absorb(table, scan.slot, &other, job, worker, now);
 	}

@@ -35,6 +35,7 @@
 static MemoryContext cache_context = NULL;
 static List *lanes = NIL;		/* of Lane, ordered by queue */
 static HTAB *lanes_by_id = NULL;	/* int32 -> Lane * */
+static HTAB *known_lanes = NULL;	/* the same, but never emptied: it owns the Lanes, whose addresses stay good */
 static uint64 cached_generation = 0;
 static bool added_here = false; /* this transaction added a lane */
 
@@ -88,19 +89,40 @@ by_queue(const ListCell *a, const ListCell *b)
 	return order != 0 ? order : (x->id > y->id) - (x->id < y->id);
 }
 
+/* The one Lane of that content; a lane of an extension that was dropped and made again may have its id. */
+static Lane *
+intern(int32 id, const char *worker, const char *queue, Oid owner)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	LaneEntry  *entry;
+	bool		found;
+
+	if (known_lanes == NULL)
+		known_lanes = hash_create("queue_jobs known lanes", 256,
+								  &(HASHCTL) {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)},
+								  HASH_ELEM | HASH_BLOBS);
+	entry = hash_search(known_lanes, &id, HASH_ENTER, &found);
+	if (!found || entry->lane->owner != owner || strcmp(entry->lane->worker, worker) != 0 ||
+		strcmp(entry->lane->queue, queue) != 0)
+	{
+		entry->lane = palloc(sizeof(Lane));
+		entry->lane->id = id;
+		entry->lane->worker = pstrdup(worker);
+		entry->lane->queue = pstrdup(queue);
+		entry->lane->owner = owner;
+	}
+	MemoryContextSwitchTo(old);
+	return entry->lane;
+}
+
 static void
 remember(int32 id, const char *worker, const char *queue, Oid owner)
 {
-	LaneEntry  *entry;
-	Lane	   *lane = palloc(sizeof(Lane));
+	Lane	   *lane = intern(id, worker, queue, owner);
+	LaneEntry  *entry = hash_search(lanes_by_id, &id, HASH_ENTER, NULL);
 
-	lane->id = id;
-	lane->worker = pstrdup(worker);
-	lane->queue = pstrdup(queue);
-	lane->owner = owner;
-	lanes = lappend(lanes, lane);
-	entry = hash_search(lanes_by_id, &id, HASH_ENTER, NULL);
 	entry->lane = lane;
+	lanes = lappend(lanes, lane);
 }
 
 static void

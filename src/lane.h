@@ -18,10 +18,10 @@ typedef struct Lane
 /* The lane of a worker's jobs, made if there is none yet. */
 extern int32 lane_for(Worker *worker, const char *queue, Oid owner);
 
-/* NULL if there is none of that id. */
+/* NULL if there is none of that id. A Lane stays where it is for good. */
 extern const Lane *lane_get(int32 id);
 
-/* All lanes, as "const Lane *", ordered by queue; valid until the next call here. */
+/* All lanes, as "const Lane *", ordered by queue; the list is valid until the next call here. */
 extern List *lane_all(void);
 
 /* As whom a lane's jobs run: its owner, or the worker's definer. */
