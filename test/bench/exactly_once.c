@@ -123,7 +123,7 @@ claimant(const Load *load, int number)
 	run(conn, wait);			/* for resume() */
 	while (claim_and_work(conn, load, name, &ids, &length) > 0)
 		;
-	PQclear(query(conn, "COPY claimed FROM STDIN"));
+	PQclear(PQexec(conn, "COPY claimed FROM STDIN"));
 	if ((length > 0 && PQputCopyData(conn, ids, length) != 1) || PQputCopyEnd(conn, NULL) != 1)
 		exit(1);
 	PQclear(check(conn, PQgetResult(conn), "COPY claimed"));

@@ -6,11 +6,12 @@ use warnings;
 
 use Carp;
 use Exporter 'import';
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(new_node wait_until wait_for_job executor_pids);
+our @EXPORT = qw(new_node wait_until wait_for_job executor_pids wait_for_no_processes define_gated in_background log_count);
 
 # Starts a server that has the extension in its database postgres.
 #   conf       lines for postgresql.conf, after (and so stronger than) ours
@@ -72,6 +73,154 @@ sub executor_pids
 		  . (defined $db ? " AND datname = '$db'" : '')
 		  . ' ORDER BY pid');
 	return split /\n/, $pids;
+}
+
+# Waits until no scheduler and no executor is connected to the database.
+sub wait_for_no_processes
+{
+	my ($node, $db) = @_;
+
+	return wait_until($node,
+		"SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = '$db' AND backend_type LIKE 'queue_jobs %'",
+		db => $db eq 'postgres' ? 'template1' : 'postgres');
+}
+
+# Defines workers whose jobs run for as long as a test wants. 'gated' ({"n": …}) leaves a row in ran and waits until its
+# n is in the table gate; 'quick' leaves a row and is done. Each row tells who ran the job, and with which attempt.
+sub define_gated
+{
+	my ($node, %opts) = @_;
+
+	$node->safe_psql($opts{db} // 'postgres', <<'SQL');
+CREATE TABLE ran (n int, attempt int, role name DEFAULT session_user, pid int DEFAULT pg_backend_pid());
+CREATE TABLE gate (n int);
+GRANT ALL ON ran, gate TO PUBLIC;
+CREATE FUNCTION quick(n int) RETURNS void LANGUAGE sql AS $$
+	INSERT INTO ran (n, attempt) SELECT quick.n, attempt FROM queue_jobs.current_job();
+$$;
+CREATE FUNCTION gated(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO ran (n, attempt) SELECT gated.n, attempt FROM queue_jobs.current_job();
+	WHILE NOT EXISTS (SELECT FROM gate WHERE gate.n = gated.n) LOOP
+		PERFORM pg_sleep(0.02);
+	END LOOP;
+END
+$$;
+SELECT queue_jobs.define_worker('quick', 'public.quick');
+SELECT queue_jobs.define_worker('gated', 'public.gated');
+SQL
+	return;
+}
+
+# A session of its own, beside the test: see QueueJobs::Session below.
+sub in_background
+{
+	my ($node, %opts) = @_;
+
+	return QueueJobs::Session->new($node, %opts);
+}
+
+# How often the server has logged it.
+sub log_count
+{
+	my ($node, $pattern) = @_;
+
+	my @found = slurp_file($node->logfile) =~ /$pattern/g;
+	return scalar @found;
+}
+
+# A psql that stays connected, for what a test does while something else goes on. (PostgreSQL::Test::Cluster has one,
+# too, but another in each major version.)
+package QueueJobs::Session;
+
+use Carp;
+use PostgreSQL::Test::Utils;
+
+my $mark = '--- that was all ---';
+
+# Connects.
+#   db    default: postgres
+#   user  default: the superuser
+sub new
+{
+	my ($class, $node, %opts) = @_;
+
+	my $connstr = $opts{connstr} // $node->connstr($opts{db} // 'postgres');
+	$connstr .= " user='$opts{user}'" if defined $opts{user};
+	my $self = bless { in => '', out => '', err => '' }, $class;
+	$self->{timeout} = IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);
+	$self->{psql} = IPC::Run::start(
+		[ $node->installed_command('psql'), '-XAtq', '-v', 'VERBOSITY=verbose', '-f', '-', '-d', $connstr ],
+		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err}, $self->{timeout});
+	return $self;
+}
+
+# Starts a statement, without waiting for its end.
+sub send
+{
+	my ($self, $sql) = @_;
+
+	$self->{out} = $self->{err} = '';
+	$self->{in} .= "$sql\n;\n\\echo $mark\n";
+	$self->{psql}->pump_nb;
+	return;
+}
+
+# Waits for the end of what was sent; returns what it printed, rows as psql -At has them.
+sub result
+{
+	my ($self) = @_;
+
+	$self->{timeout}->start($PostgreSQL::Test::Utils::timeout_default);
+	while ($self->{out} !~ /^\Q$mark\E$/m)
+	{
+		croak "session ended: $self->{err}" unless $self->{psql}->pumpable;
+		$self->{psql}->pump;
+	}
+	my ($rows) = $self->{out} =~ /^(.*?)\n?^\Q$mark\E$/ms;
+	return $rows;
+}
+
+# Whether that end has come.
+sub ended
+{
+	my ($self) = @_;
+
+	$self->{psql}->pump_nb;
+	return $self->{out} =~ /^\Q$mark\E$/m ? 1 : 0;
+}
+
+sub query
+{
+	my ($self, $sql) = @_;
+
+	$self->send($sql);
+	return $self->result;
+}
+
+# What the last statement printed to stderr.
+sub error
+{
+	my ($self) = @_;
+
+	return $self->{err};
+}
+
+sub pid
+{
+	my ($self) = @_;
+
+	return $self->query('SELECT pg_backend_pid()');
+}
+
+# Disconnects; an open transaction is rolled back. A session that lost its server is cleaned up likewise.
+sub quit
+{
+	my ($self) = @_;
+
+	$self->{in} .= "\\q\n";
+	eval { $self->{psql}->finish } or $self->{psql}->kill_kill;
+	return;
 }
 
 1;

@@ -1,0 +1,347 @@
+# Runs every example of README.md and docs/*.md, in the order in which they stand, on one server, in a database "shop".
+#
+# Fenced blocks are examples by their language: sql (through psql), python and js (programs that run until they have done
+# what they should), sh and console (lines with make: is there such a target? with "run": executed), ini (settings). A text block
+# directly after another is what that prints; "…" stands for anything. What a block needs besides is said in a comment before it,
+# which no reader sees:
+#
+#   <!-- test
+#   role: app             from here on, psql and programs connect as that role (superuser: the server's)
+#   as: web               this block only
+#   retry: yes            run again until it prints what it should
+#   error: 55000          fails with that SQLSTATE
+#   run: yes              a sh block that is executed
+#   before: SQL           as that role, before a program starts
+#   then: SQL             …while it runs
+#   until: SQL            waits until it returns true
+#   -->
+#
+# Python needs psycopg2 (Debian: python3-psycopg2), Node pg (npm install pg, found by NODE_PATH; Debian: node-pg). What
+# is not there is skipped, and nothing is installed.
+use strict;
+use warnings;
+
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $root = $ENV{TESTDIR} // '.';
+my $db = 'shop';
+my @documents = ("$root/README.md", sort glob("$root/docs/*.md"));
+my ($node, $role, %programs);
+
+# ---- reading ----
+
+# The blocks of a document: { file, line, language, text, expected, steps, and the comment's keys }.
+sub blocks
+{
+	my ($file) = @_;
+	my $name = $file =~ s/^\Q$root\E\///r;
+	my (@blocks, $block, $comment, $after);
+
+	open my $in, '<:encoding(UTF-8)', $file or die "$file: $!";
+	while (my $line = <$in>)
+	{
+		chomp $line;
+		if ($block)
+		{
+			if ($line =~ /^```$/)
+			{
+				if ($block->{language} eq 'text' && $after)
+				{
+					$after->{expected} = $block->{text};
+				}
+				else
+				{
+					push @blocks, $block;
+				}
+				$after = $block->{language} eq 'text' ? undef : $block;
+				undef $block;
+			}
+			else
+			{
+				$block->{text} .= "$line\n";
+			}
+		}
+		elsif ($line =~ /^```(\w*)$/)
+		{
+			$block = { %{ $comment // {} }, file => $name, line => $., language => $1, text => '' };
+			undef $comment;
+		}
+		elsif ($line eq '<!-- test')
+		{
+			$comment = { steps => [] };
+			while (defined($line = <$in>) && $line !~ /^-->/)
+			{
+				my ($key, $value) = $line =~ /^(\w+): (.*\S)\s*$/ or die "$file, line $.: not \"key: value\"";
+				if ($key =~ /^(?:before|then|until)$/) { push @{ $comment->{steps} }, [ $key, $value ] }
+				else { $comment->{$key} = $value }
+			}
+		}
+		elsif ($line ne '')
+		{
+			undef $after;
+		}
+	}
+	die "$file: a block does not end" if $block;
+	return @blocks;
+}
+
+# Whether an output is as expected: "…" stands for anything, and spaces at the end of lines are not seen.
+sub matches
+{
+	my ($got, $expected) = @_;
+
+	$_ = join("\n", grep { $_ ne '' } map { s/\s+$//r } split /\n/) for $got, $expected;
+	my $pattern = join '.*?', map { quotemeta } split /…/, $expected, -1;
+	return $got =~ /^$pattern$/s;
+}
+
+# ---- running ----
+
+sub connection
+{
+	my ($as) = @_;
+
+	return (PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => $db, PGUSER => $as,
+		PGCLIENTENCODING => 'UTF8', PYTHONIOENCODING => 'UTF-8');
+}
+
+# Runs a command with an input; returns its exit status and what it printed, errors included.
+sub run_program
+{
+	my ($as, $input, @command) = @_;
+	my ($stdin, $output) = ($input, '');
+
+	utf8::encode($stdin);
+	local %ENV = (%ENV, connection($as));
+	IPC::Run::run(\@command, '<', \$stdin, '>', \$output, '2>', \$output);
+	my $status = $? >> 8;
+	utf8::decode($output);
+	return ($status, $output);
+}
+
+sub run_sql
+{
+	my ($block, $as) = @_;
+
+	return run_program($as, $block->{text}, 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1') unless $block->{error};
+
+	my (undef, $output) = run_program($as, "$block->{text}\n\\echo :LAST_ERROR_SQLSTATE\n", 'psql', '-Xq');
+	my $status = $output =~ s/^\Q$block->{error}\E\n\z//m ? 0 : 1;
+	return ($status, $output);
+}
+
+sub test_sql
+{
+	my ($block, $as, $name) = @_;
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+
+	while (1)
+	{
+		my ($status, $output) = run_sql($block, $as);
+		my $good = $status == 0 && (!defined $block->{expected} || matches($output, $block->{expected}));
+
+		if (!$good && $block->{retry} && time < $deadline)
+		{
+			sleep 1;
+			next;
+		}
+		ok($good, $name)
+		  or diag("status $status, printed:\n$output", defined $block->{expected} ? "expected:\n$block->{expected}" : '');
+		last;
+	}
+}
+
+# The program that runs a language with its driver, or why there is none.
+sub find_program
+{
+	my ($language) = @_;
+
+	if ($language eq 'python')
+	{
+		for my $python ('python3', '/usr/bin/python3')
+		{
+			return { command => [$python] } if run_quietly($python, '-c', 'import psycopg2');
+		}
+		return { missing => 'no Python with psycopg2 (Debian: python3-psycopg2)' };
+	}
+	my @paths = grep { defined && $_ ne '' } ($ENV{NODE_PATH}, '/usr/share/nodejs', '/usr/lib/node_modules', '/usr/local/lib/node_modules');
+	for my $js ('node', 'nodejs')
+	{
+		local $ENV{NODE_PATH} = join ':', @paths;
+		return { command => [$js], path => $ENV{NODE_PATH} } if run_quietly($js, '-e', "require('pg')");
+	}
+	return { missing => 'no Node with pg (npm install pg and NODE_PATH; Debian: node-pg)' };
+}
+
+sub run_quietly
+{
+	my $output;
+	return eval { IPC::Run::run(\@_, '>', \$output, '2>', \$output) };
+}
+
+# Starts the program, goes through the steps, and stops it.
+sub test_program
+{
+	my ($block, $as, $name) = @_;
+	my $program = $programs{ $block->{language} } //= find_program($block->{language});
+	my @steps = @{ $block->{steps} // [] };
+	my ($harness, $output) = (undef, '');
+
+  SKIP:
+	{
+		skip "$name: $program->{missing}", 1 if $program->{missing};
+
+		my $file = PostgreSQL::Test::Utils::tempdir() . "/example.$block->{language}";
+		my $text = $block->{text};
+		utf8::encode($text);
+		PostgreSQL::Test::Utils::append_to_file($file, $text);
+
+		my $done = 1;
+		for my $step (@steps, [ 'end', '' ])
+		{
+			my ($what, $sql) = @$step;
+
+			if ($what ne 'before' && !$harness)
+			{
+				local %ENV = (%ENV, connection($as), defined $program->{path} ? (NODE_PATH => $program->{path}) : ());
+				$harness = IPC::Run::start([ @{ $program->{command} }, $file ], '>', \$output, '2>', \$output);
+			}
+			if ($what eq 'until')
+			{
+				$done = $node->poll_query_until($db, $sql) or last;
+			}
+			elsif ($what ne 'end')
+			{
+				my ($status, $printed) = run_program($as, $sql, 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1');
+				$done = $status == 0 or $output .= $printed, last;
+			}
+		}
+		my $alive = $harness && $harness->pumpable;
+		$harness->kill_kill if $harness;
+		ok($done && $alive && @steps > 0, $name) or diag(@steps ? "printed:\n$output" : 'no steps are given for it');
+	}
+}
+
+# Lines that call make must name targets that there are; a block to be run is given to bash.
+sub test_shell
+{
+	my ($block, $as, $name) = @_;
+
+	if ($block->{run})
+	{
+		my ($status, $output) = run_program($as, $block->{text}, 'bash', '-e');
+		is($status, 0, $name) or diag($output);
+		return;
+	}
+	for my $line (split /\n/, $block->{text})
+	{
+		next unless $line =~ /^(?:\$ )?(make\b[^#]*)/;
+		for my $make (split /&&/, $1)
+		{
+			my ($status, $output) = run_program($as, '', 'bash', '-c', "cd '$root' && exec $make -n");
+			is($status, 0, "$name: $make") or diag($output);
+		}
+	}
+}
+
+sub test_block
+{
+	my ($block) = @_;
+	my $name = "$block->{file}:$block->{line} ($block->{language})";
+	my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
+
+	$role = $block->{role} if $block->{role};
+	my $as = $block->{as} // $role;
+	$as = $superuser if $as eq 'superuser';
+
+	if ($block->{language} eq 'sql') { test_sql($block, $as, $name) }
+	elsif ($block->{language} =~ /^(?:python|js)$/) { test_program($block, $as, $name) }
+	elsif ($block->{language} =~ /^(?:sh|console)$/) { test_shell($block, $as, $name) }
+	elsif ($block->{language} !~ /^(?:text|ini)$/) { fail("$name: what language is that?") }
+}
+
+# ---- the tables in the README ----
+
+# First cells of the rows of a table, from the first "| " after a heading.
+sub first_cells
+{
+	my ($readme, $heading) = @_;
+	my ($table) = $readme =~ /\Q$heading\E.*?\n\|[-|]+\|\n((?:\|[^\n]*\n)+)/s or return;
+
+	return map { my ($cell) = /^\|\s*(.*?)\s*\|/; $cell } split /\n/, $table;
+}
+
+sub words
+{
+	return map { /`(\w[\w.]*)/g } @_;
+}
+
+sub test_tables
+{
+	my $readme = PostgreSQL::Test::Utils::slurp_file("$root/README.md");
+	my ($rows) = $readme =~ /\n## Settings\n.*?\n\|[-|]+\|\n((?:\|[^\n]*\n)+)/s;
+	my %set_in = ('server start' => 'postmaster', configuration => 'sighup', session => 'user', superuser => 'superuser');
+	my @documented;
+
+	for (split /\n/, $rows)
+	{
+		my (undef, $name, $default, $context) = split /\s*\|\s*/;
+		push @documented, join '|', $name =~ s/`//gr, $default, $set_in{$context} // $context;
+	}
+	is(join("\n", sort @documented), $node->safe_psql($db, <<'SQL'), 'settings are documented as they are');
+SELECT string_agg(name || '|' || CASE WHEN unit = 'ms' THEN boot_val::int / 1000 || 's' ELSE coalesce(boot_val, '') END
+                       || '|' || context, E'\n' ORDER BY name COLLATE "C")
+FROM pg_settings WHERE name LIKE 'queue_jobs.%'
+SQL
+
+	my %functions = map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL');
+SELECT DISTINCT proname FROM pg_proc
+WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'table_written')
+SQL
+	my ($reference) = $readme =~ /\n## Reference\n(.*?)\n## /s;
+	my %mentioned = map { $_ => 1 } map { /(\w+)\(/g } grep { /^\|/ } split /\n/, $reference;
+	is(join(' ', grep { !$mentioned{$_} } sort keys %functions), '', 'every function is in the reference');
+
+	is(join(' ', sort(words(first_cells($readme, '| option of')), 'name')),
+		$node->safe_psql($db, "SELECT string_agg(n, ' ' ORDER BY n COLLATE \"C\") FROM pg_proc, unnest(proargnames) AS n
+		                        WHERE oid = 'queue_jobs.define_worker'::regproc"),
+		'every option of define_worker() is in its table');
+
+	for my $view ('job', 'worker', 'queue')
+	{
+		like($reference, qr/^\| `$view` \|/m, "the view $view is in the reference");
+	}
+	my ($job) = $reference =~ /^\| `job` \|(.*)$/m;
+	is(join(' ', words($job)),
+		$node->safe_psql($db, "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute
+		                        WHERE attrelid = 'queue_jobs.job'::regclass AND attnum > 0"),
+		'so are the columns of job');
+
+	# Whatever is called queue_jobs.something must be there.
+	my %exists = (%functions, map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL'));
+SELECT relname FROM pg_class WHERE relnamespace = 'queue_jobs'::regnamespace
+UNION SELECT split_part(name, '.', 2) FROM pg_settings WHERE name LIKE 'queue_jobs.%'
+SQL
+	for my $file (@documents)
+	{
+		my $text = PostgreSQL::Test::Utils::slurp_file($file);
+		my %unknown = map { $_ => 1 } grep { !$exists{$_} } $text =~ /\bqueue_jobs\.(\w+)/g;
+		is(join(' ', sort keys %unknown), '', "what $file names is there");
+
+		my $folder = $file =~ s/[^\/]*$//r;
+		my @broken = grep { !/^https?:/ && !-e $folder . s/#.*//r } $text =~ /\]\(([^)#][^)]*)\)/g;
+		is("@broken", '', "the links of $file lead somewhere");
+	}
+}
+
+# ---- all of it ----
+
+my @blocks = map { blocks($_) } @documents;
+$node = new_node('readme', extension => 0, conf => join('', map { $_->{text} } grep { $_->{language} eq 'ini' } @blocks));
+$node->safe_psql('postgres', "CREATE DATABASE $db");
+test_block($_) for @blocks;
+test_tables();
+done_testing();
