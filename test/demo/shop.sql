@@ -41,7 +41,7 @@ $$;
 CREATE FUNCTION app.soon(attempt int) RETURNS interval LANGUAGE sql AS $$ SELECT interval '50 ms' $$;
 
 -- The workers: which function does which kind of job, and how.
-SELECT queue_jobs.define_worker('charge_order', 'app.charge_order', urgency => 'high') \g /dev/null
+SELECT queue_jobs.define_worker('charge_order', 'app.charge_order') \g /dev/null
 SELECT queue_jobs.define_worker('send_mail', 'app.send_mail') \g /dev/null
 SELECT queue_jobs.define_worker('sync_crm', 'app.sync_crm', max_retries => 2, retry_backoff => 'app.soon') \g /dev/null
 
