@@ -22,7 +22,9 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "shared.h"
 #include "utils/syscache.h"
+#include "wakeup.h"
 
 static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_DEFINED_WORKER] = "defined_worker",
@@ -39,6 +41,8 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_FINISHED_JOB] = "finished_job",
 	[REL_DEAD_JOB] = "dead_job",
 	[REL_CLAIMANT] = "claimant",
+	[REL_TOKEN] = "token",
+	[REL_TOKEN_KEY] = "token_key",
 	[REL_JOB_VIEW] = "job",
 };
 
@@ -180,13 +184,14 @@ void
 catalog_announce_change(void)
 {
 	CacheInvalidateRelcacheByRelid(catalog_relation(REL_DEFINED_WORKER));
+	wakeup_announce();
 	CommandCounterIncrement();
 }
 
 uint64
 catalog_generation(void)
 {
-	return generation;
+	return generation + shared_generation();
 }
 
 uint64

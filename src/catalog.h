@@ -21,6 +21,8 @@ typedef enum CatalogRelation
 	REL_FINISHED_JOB,
 	REL_DEAD_JOB,
 	REL_CLAIMANT,
+	REL_TOKEN,
+	REL_TOKEN_KEY,
 	REL_JOB_VIEW,
 	CATALOG_RELATIONS
 } CatalogRelation;

@@ -19,6 +19,7 @@
 #include "funcapi.h"
 #include "history.h"
 #include "job_row.h"
+#include "libpq/libpq-be.h"
 #include "lane.h"
 #include "location.h"
 #include "miscadmin.h"
@@ -687,24 +688,31 @@ may_have_jobs(List *patterns, TimestampTz *next)
 }
 
 static void
-wait_for_latch(TimestampTz until)
+wait_for_latch(TimestampTz until, bool waited_for)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	long		milliseconds = Max(TimestampDifferenceMilliseconds(now, until), 0);
+	int			events = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH;
 
-	if (!shared_present())
+	if (!waited_for)
 		milliseconds = Min(milliseconds, POLL_WITHOUT_SHARED_MEMORY);
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min(milliseconds + 1, 60000L), PG_WAIT_EXTENSION);
+	if (MyProcPort != NULL && WaitEventSetCanReportClosed())
+		events |= WL_SOCKET_CLOSED;
+	events = WaitLatchOrSocket(MyLatch, events, MyProcPort ? MyProcPort->sock : PGINVALID_SOCKET, Min(milliseconds + 1, 60000L),
+							   PG_WAIT_EXTENSION);
+	if (events & WL_SOCKET_CLOSED)
+		ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("connection to client lost")));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
 
 /*
  * Ends the transaction, waits, and begins a new one. Called by CALL, nothing of a transaction is left meanwhile; from
- * within a procedure SPI begins the next one at once, but it has no snapshot and no transaction ID.
+ * within a procedure SPI begins the next one at once, but it has no snapshot and no transaction ID. "waited_for": others
+ * know that we wait, and wake us.
  */
 static void
-wait_outside_transaction(TimestampTz until)
+wait_outside_transaction(TimestampTz until, bool waited_for)
 {
 	MemoryContext context = CurrentMemoryContext;
 
@@ -712,14 +720,14 @@ wait_outside_transaction(TimestampTz until)
 	{
 		SPI_connect_ext(SPI_OPT_NONATOMIC);
 		SPI_commit();
-		wait_for_latch(until);
+		wait_for_latch(until, waited_for);
 		SPI_finish();
 		return;
 	}
 	ForgetPortalSnapshots();
 	CommitTransactionCommand();
 	pgstat_report_wait_start(PG_WAIT_EXTENSION);
-	wait_for_latch(until);
+	wait_for_latch(until, waited_for);
 	StartTransactionCommand();
 	MemoryContextSwitchTo(context);
 }
@@ -750,20 +758,18 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	deadline = GetCurrentTimestamp() +
 		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_LEASE,
 												"Give an interval from 0 to 365 days."));
-	slot = database_slot(MyDatabaseId, true);
+	/* Registered before the first look, so that what is committed after it sets our latch. */
+	slot = waiter_register();
 	if (slot == NULL)
 	{
 		while (!may_have_jobs(patterns, &next) && GetCurrentTimestamp() < deadline)
-			wait_outside_transaction(Min(next, deadline));
+			wait_outside_transaction(Min(next, deadline), false);
 		PG_RETURN_VOID();
 	}
-
-	/* Registered before the first look, so that what is committed after it sets our latch. */
-	waiter_register(slot);
 	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
 	{
 		while (!may_have_jobs(patterns, &next) && GetCurrentTimestamp() < deadline)
-			wait_outside_transaction(Min(next, deadline));
+			wait_outside_transaction(Min(next, deadline), true);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
 	waiter_unregister(slot);

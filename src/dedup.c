@@ -28,6 +28,7 @@
 #include "history.h"
 #include "hold.h"
 #include "miscadmin.h"
+#include "record.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 #include "wakeup.h"
@@ -61,6 +62,12 @@ hash_string(const char *string)
 }
 
 /* jsonb's own hash: equal for all that jsonb takes for equal. */
+static uint64
+hash_args(Jsonb *args)
+{
+	return DatumGetUInt64(DirectFunctionCall2(jsonb_hash_extended, JsonbPGetDatum(args), Int64GetDatum(0)));
+}
+
 void
 dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid role, Jsonb *args, const char *token)
 {
@@ -75,8 +82,7 @@ dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid role, Jsonb
 	if (token != NULL)
 		hash = hash_combine64(hash, hash_string(token) + 1);
 	else
-		hash = hash_combine64(hash, DatumGetUInt64(DirectFunctionCall2(jsonb_hash_extended, JsonbPGetDatum(args),
-																	   Int64GetDatum(0))));
+		hash = hash_combine64(hash, hash_args(record_key_args(worker, args)));
 	job->dedup_hash = hash == 0 ? 1 : (int64) hash;
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
@@ -90,12 +96,14 @@ same_key(const Job *a, const Job *b)
 
 	if (x == NULL || y == NULL || strcmp(x->worker, y->worker) != 0 || strcmp(x->queue, y->queue) != 0)
 		return false;
-	worker = registry_worker(x->worker);
+	worker = registry_worker_copy(x->worker);
+	if (worker == NULL)
+		return false;
 	if (lane_role(x, worker) != lane_role(y, worker))
 		return false;
 	if (a->dedup_key != NULL || b->dedup_key != NULL)
 		return a->dedup_key != NULL && b->dedup_key != NULL && strcmp(a->dedup_key, b->dedup_key) == 0;
-	return compareJsonbContainers(&a->args->root, &b->args->root) == 0;
+	return compareJsonbContainers(&record_key_args(worker, a->args)->root, &record_key_args(worker, b->args)->root) == 0;
 }
 
 /* Since when the job has been waiting to be run. */
@@ -216,6 +224,24 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 		CommandCounterIncrement();	/* our own jobs take part */
 	} while (!look(table, job, worker, role, now, &result, standing));
 	return result;
+}
+
+bool
+dedup_any_live(LiveTable *table, const Job *job)
+{
+	Snapshot	snapshot;
+	KeyScan		scan;
+	Job			other;
+	bool		found = false;
+
+	CommandCounterIncrement();
+	snapshot = engine_snapshot();
+	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	while (!found && key_scan_next(&scan, &other))
+		found = same_key(job, &other);
+	key_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+	return found;
 }
 
 /* ---- claim ---- */

@@ -27,6 +27,9 @@ extern void dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid
  */
 extern Standing dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing);
 
+/* Whether any live job of that key is there, in whatever state. */
+extern bool dedup_any_live(LiveTable *table, const Job *job);
+
 /*
  * To be called before a job is taken: gets the hold (and the key, under until_executed) without waiting. False if the
  * job cannot start now. Holds last to the end of the transaction, or of the session.

@@ -12,6 +12,7 @@
 #include "common/pg_prng.h"
 #include "compat.h"
 #include "dedup.h"
+#include "enqueue.h"
 #include "funcapi.h"
 #include "lane.h"
 #include "miscadmin.h"
@@ -227,6 +228,27 @@ add_job(Batch *batch, LiveTable *table, Jsonb *args, const char *token, bool *du
 		return standing;
 	job->args = stored;
 	return insert_job(batch, table);
+}
+
+bool
+enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
+{
+	Batch		batch;
+	Job		   *job = &batch.job;
+	LiveTable	table;
+	bool		none;
+
+	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	job->run_at = run_at;
+	job->due = run_at <= job->created_at;
+	job->args = args;
+	dedup_set_key(job, worker, worker->queue, batch.role, args, NULL);
+	live_open(&table);
+	none = !dedup_any_live(&table, job);
+	if (none)
+		(void) insert_job(&batch, &table);
+	live_close(&table);
+	return none;
 }
 
 /* The queue that was asked for, or the worker's own. */

@@ -33,6 +33,7 @@
 #include "outcome.h"
 #include "pgstat.h"
 #include "process.h"
+#include "record.h"
 #include "run_log.h"
 #include "settings.h"
 #include "storage/lmgr.h"
@@ -56,6 +57,7 @@ typedef struct Task
 	Worker	   *worker;
 	LaneHint   *hint;
 	CallTarget	target;
+	RecordPlans record;
 } Task;
 
 typedef enum RunEnd
@@ -144,7 +146,10 @@ forget_tasks(void)
 	ListCell   *cell;
 
 	foreach(cell, tasks)
+	{
 		call_target_free(&((Task *) lfirst(cell))->target);
+		record_plans_free(&((Task *) lfirst(cell))->record);
+	}
 	tasks = NIL;
 	next_task = 0;
 	MemoryContextReset(tasks_context);
@@ -251,7 +256,7 @@ static void
 call_for_help(void)
 {
 	if (!executor_wake_idle(MyDatabaseId, own_role))
-		database_call_attention(database_slot(MyDatabaseId, false));
+		database_call_attention(MyDatabaseId);
 }
 
 static bool
@@ -382,6 +387,21 @@ check_deferred_constraints(void)
 	AfterTriggerSetState(statement);
 }
 
+/* The first two of the three layers on a record. */
+static bool
+has_work(Run *run)
+{
+	const Worker *worker = run->task->worker;
+
+	if (worker->record == NULL)
+		return true;
+	if (record_pending(&run->task->record, worker, run->job.args, false) &&
+		record_pending(&run->task->record, worker, run->job.args, true))
+		return true;
+	run->result = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("\"skipped\"")));
+	return false;
+}
+
 static RunEnd
 run_function(Run *run)
 {
@@ -395,7 +415,8 @@ run_function(Run *run)
 		set_for_run(run, GUC_ACTION_LOCAL);
 		arm_timeout(run->task->worker);
 		PushActiveSnapshot(GetTransactionSnapshot());
-		run->result = call_function(&run->task->target, run->job.args);
+		if (has_work(run))
+			run->result = call_function(&run->task->target, run->job.args);
 		PopActiveSnapshot();
 		check_deferred_constraints();
 		disarm_timeout(run->task->worker);
@@ -421,12 +442,17 @@ static RunEnd
 run_procedure(Run *run)
 {
 	volatile RunEnd end = RUN_SUCCEEDED;
+	bool		work;
 
 	PG_TRY();
 	{
 		set_for_run(run, GUC_ACTION_SET);
 		arm_timeout(run->task->worker);
-		run->result = call_procedure(&run->task->target, run->job.args);
+		PushActiveSnapshot(GetTransactionSnapshot());
+		work = has_work(run);
+		PopActiveSnapshot();
+		if (work)
+			run->result = call_procedure(&run->task->target, run->job.args);
 		disarm_timeout(run->task->worker);
 	}
 	PG_CATCH();

@@ -36,7 +36,7 @@ detach(int code, Datum argument)
 	executor_release(arguments.slot, arguments.generation);
 	if (own_slot->job != 0)
 		database_sweep(arguments.database);
-	database_call_attention(database_slot(arguments.database, true));
+	database_call_attention(arguments.database);
 }
 
 static void

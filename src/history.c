@@ -316,6 +316,16 @@ truncate_slice(int slice)
 }
 
 static void
+trim_tokens(void)
+{
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute("DELETE FROM queue_jobs.token WHERE expires_at <= clock_timestamp()", SPI_OK_DELETE, 0, NULL, NULL, NULL);
+	engine_end(&saved);
+}
+
+static void
 trim_dead(void)
 {
 	RunAs		saved;
@@ -353,5 +363,6 @@ history_maintain(TimestampTz now)
 		}
 	}
 	trim_dead();
+	trim_tokens();
 	return next;
 }

@@ -13,6 +13,7 @@
 /* Advisory locks of our own kinds, which pg_advisory_lock() cannot take: its kinds are 1 and 2. */
 #define JOB_LOCK_KIND 0x716a
 #define KEY_LOCK_KIND 0x716b
+#define TOKEN_LOCK_KIND 0x716c
 
 /* HOLD_RELY conflicts with the two others; AccessShareLock with HOLD_END alone, by which they are told apart. */
 static const LOCKMODE lock_modes[] = {
@@ -135,6 +136,14 @@ hold_is_run(int64 job)
 		return false;
 	release(job, JOB_LOCK_KIND, AccessShareLock, false);
 	return true;
+}
+
+void
+token_lock_wait(int64 token)
+{
+	LOCKTAG		tag = lock_tag(token, TOKEN_LOCK_KIND);
+
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 }
 
 bool

@@ -38,6 +38,9 @@ extern void hold_wait_to_end(int64 job);
 /* Why HOLD_RELY was refused: true if the job is being run, false if it is being taken away. */
 extern bool hold_is_run(int64 job);
 
+/* One transaction at a time has the token of run_once(); waits for it. */
+extern void token_lock_wait(int64 token);
+
 /* At most one job of a key runs (until_executed). */
 extern bool key_lock_try(int64 key, bool session);
 extern void key_lock_release(int64 key, bool session);

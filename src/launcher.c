@@ -24,6 +24,7 @@
 
 #define START_AHEAD INT64CONST(50000)	/* microseconds; so that the scheduler is there when a job falls due */
 #define STARTING_LIMIT (30 * USECS_PER_SEC)	/* a process that has not come up by then never will */
+#define LOOK_INTERVAL INT64CONST(100000)	/* microseconds between databases at the start; less if one is done sooner */
 #define RETRY_AFTER (5 * USECS_PER_SEC)	/* when no worker slot was free */
 
 static List *unknown_databases = NIL;	/* not looked into since the server started */
@@ -62,15 +63,10 @@ list_databases(void)
 static void
 look_into_next_database(void)
 {
-	DatabaseSlot *slot;
-
-	if (unknown_databases == NIL)
+	if (unknown_databases == NIL || database_slot(linitial_oid(unknown_databases), true) == NULL)
 		return;
-	slot = database_slot(linitial_oid(unknown_databases), true);
-	if (slot == NULL)
-		return;
+	database_call_attention(linitial_oid(unknown_databases));
 	unknown_databases = list_delete_first(unknown_databases);
-	database_call_attention(slot);
 }
 
 static bool
@@ -164,6 +160,7 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 	{
 		SpinLockAcquire(&slot->mutex);
 		slot->attention = false;
+		slot->wake_at = NO_TIME;
 		SpinLockRelease(&slot->mutex);
 		database_slot_free(slot);
 		return DT_NOEND;
@@ -192,7 +189,7 @@ launcher_main(Datum argument)
 		for (int i = 0; i < database_slots(); i++)
 			next = Min(next, look_after(database_slot_at(i), now));
 		if (unknown_databases != NIL)
-			next = Min(next, now + USECS_PER_SEC);
+			next = Min(next, now + LOOK_INTERVAL);
 		process_wait(next);
 	}
 }

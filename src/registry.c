@@ -28,6 +28,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parse_func.h"
+#include "record.h"
 #include "registry.h"
 #include "run_as.h"
 #include "store.h"
@@ -55,7 +56,8 @@ enum
 {
 	ATT_NAME = 1, ATT_DEFINER, ATT_HANDLER, ATT_QUEUE, ATT_VERSION, ATT_MAX_RETRIES, ATT_RETRY_BACKOFF, ATT_TIMEOUT,
 	ATT_LOCK_TIMEOUT, ATT_RUN_AS_DEFINER, ATT_KEEP_COMPLETED, ATT_IDEMPOTENT, ATT_DEDUPLICATE, ATT_RESCHEDULE_ONCE,
-	ATT_INCLUDING_SCHEDULED, ATT_DEDUP_TTL, DEFINED_WORKER_ATTRIBUTES = ATT_DEDUP_TTL
+	ATT_INCLUDING_SCHEDULED, ATT_DEDUP_TTL, ATT_RECORD, ATT_RECORD_KEY, ATT_PENDING,
+	ATT_HEAL_EVERY, ATT_HEAL_AFTER, DEFINED_WORKER_ATTRIBUTES = ATT_HEAL_AFTER
 };
 
 /* Arguments of define_worker(), in order. */
@@ -63,7 +65,8 @@ enum
 {
 	ARG_NAME, ARG_HANDLER, ARG_QUEUE, ARG_NAMESPACE, ARG_VERSION, ARG_MAX_RETRIES, ARG_RETRY_BACKOFF, ARG_TIMEOUT,
 	ARG_LOCK_TIMEOUT, ARG_RUN_AS, ARG_KEEP_COMPLETED, ARG_IDEMPOTENT, ARG_DEDUPLICATE, ARG_IF_DEDUPLICATED,
-	ARG_INCLUDING_SCHEDULED, ARG_DEDUP_TTL
+	ARG_INCLUDING_SCHEDULED, ARG_DEDUP_TTL, ARG_RECORD, ARG_RECORD_KEY, ARG_PENDING,
+	ARG_HEAL_EVERY, ARG_HEAL_AFTER
 };
 
 static MemoryContext cache_context = NULL;
@@ -146,6 +149,11 @@ read_worker(HeapTuple tuple, TupleDesc desc)
 			.reschedule_once = DatumGetBool(v[ATT_RESCHEDULE_ONCE - 1]),
 			.including_scheduled = DatumGetBool(v[ATT_INCLUDING_SCHEDULED - 1]),
 			.dedup_ttl = interval_microseconds(DatumGetIntervalP(v[ATT_DEDUP_TTL - 1])),
+			.record = text_or_null(v[ATT_RECORD - 1], n[ATT_RECORD - 1]),
+			.record_key = text_or_null(v[ATT_RECORD_KEY - 1], n[ATT_RECORD_KEY - 1]),
+			.pending = text_or_null(v[ATT_PENDING - 1], n[ATT_PENDING - 1]),
+			.heal_every = n[ATT_HEAL_EVERY - 1] ? 0 : interval_microseconds(DatumGetIntervalP(v[ATT_HEAL_EVERY - 1])),
+			.heal_after = n[ATT_HEAL_AFTER - 1] ? 0 : interval_microseconds(DatumGetIntervalP(v[ATT_HEAL_AFTER - 1])),
 	};
 }
 
@@ -251,6 +259,9 @@ registry_worker_copy(const char *name)
 	copy->queue = pstrdup(worker->queue);
 	copy->handler = worker->handler ? pstrdup(worker->handler) : NULL;
 	copy->retry_backoff = worker->retry_backoff ? pstrdup(worker->retry_backoff) : NULL;
+	copy->record = worker->record ? pstrdup(worker->record) : NULL;
+	copy->record_key = worker->record_key ? pstrdup(worker->record_key) : NULL;
+	copy->pending = worker->pending ? pstrdup(worker->pending) : NULL;
 	return copy;
 }
 
@@ -555,6 +566,57 @@ reschedule_once_argument(FunctionCallInfo fcinfo, DedupStrategy strategy)
 	return true;
 }
 
+/* record, record_key and pending, which go together; record becomes qualified. */
+static void
+record_arguments(FunctionCallInfo fcinfo, Worker *worker)
+{
+	char	   *record = text_argument(fcinfo, ARG_RECORD);
+	Oid			table;
+
+	worker->record_key = text_argument(fcinfo, ARG_RECORD_KEY);
+	worker->pending = text_argument(fcinfo, ARG_PENDING);
+	if (record == NULL && worker->record_key == NULL && worker->pending == NULL)
+		return;
+	if (record == NULL || worker->record_key == NULL || worker->pending == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("record, record_key and pending go together"),
+				 errhint("Give the table, the args key that holds its primary key, and the condition under which there is work to do.")));
+	table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(record)));
+	worker->record = quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table));
+	record_check_definition(worker);
+}
+
+/* heal_every and heal_after: what is healed must be deduplicated, or healing would multiply it. */
+static void
+heal_arguments(FunctionCallInfo fcinfo, const Worker *record, DedupStrategy strategy, bool idempotent, Datum *values, char *nulls)
+{
+	nulls[ATT_HEAL_EVERY - 1] = PG_ARGISNULL(ARG_HEAL_EVERY) ? 'n' : ' ';
+	nulls[ATT_HEAL_AFTER - 1] = PG_ARGISNULL(ARG_HEAL_AFTER) ? 'n' : ' ';
+	values[ATT_HEAL_EVERY - 1] = values[ATT_HEAL_AFTER - 1] = (Datum) 0;
+	if (PG_ARGISNULL(ARG_HEAL_EVERY))
+	{
+		if (!PG_ARGISNULL(ARG_HEAL_AFTER))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("heal_after needs heal_every"),
+					 errhint("Give heal_every: how often pending records are looked for.")));
+		return;
+	}
+	if (record->record == NULL || strategy == DEDUP_NONE || !idempotent)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("heal_every needs a record, and deduplication"),
+				 errhint("Give record, record_key and pending, and leave idempotent and deduplicate out.")));
+	values[ATT_HEAL_EVERY - 1] =
+		IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(ARG_HEAL_EVERY), "heal_every", USECS_PER_SEC,
+											365 * USECS_PER_DAY, "Give an interval from 1 second to 365 days."));
+	if (!PG_ARGISNULL(ARG_HEAL_AFTER))
+		values[ATT_HEAL_AFTER - 1] =
+			IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(ARG_HEAL_AFTER), "heal_after", 0,
+												365 * USECS_PER_DAY, "Give an interval from 0 to 365 days."));
+}
+
 static char *
 backoff_argument(FunctionCallInfo fcinfo)
 {
@@ -626,11 +688,14 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	char	   *handler;
 	char	   *backoff;
 	DedupStrategy strategy;
+	bool		idempotent;
+	Worker		record = {0};
 	Datum		values[DEFINED_WORKER_ATTRIBUTES];
 	char		nulls[DEFINED_WORKER_ATTRIBUTES + 1];
 	Oid			types[DEFINED_WORKER_ATTRIBUTES] = {
 		TEXTOID, REGROLEOID, TEXTOID, TEXTOID, INT4OID, INT4OID, TEXTOID, INTERVALOID, INTERVALOID, BOOLOID, INTERVALOID,
-		BOOLOID, TEXTOID, BOOLOID, BOOLOID, INTERVALOID
+		BOOLOID, TEXTOID, BOOLOID, BOOLOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID,
+		INTERVALOID, INTERVALOID
 	};
 	RunAs		saved;
 
@@ -665,17 +730,23 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	values[ATT_KEEP_COMPLETED - 1] =
 		IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(ARG_KEEP_COMPLETED), "keep_completed", 0, HISTORY_LONGEST,
 											"Give an interval from 0 (not kept) to 540 days."));
-	refuse_null(fcinfo, ARG_IDEMPOTENT, "idempotent");
+	record_arguments(fcinfo, &record);
+	idempotent = PG_ARGISNULL(ARG_IDEMPOTENT) ? record.record != NULL : PG_GETARG_BOOL(ARG_IDEMPOTENT);
 	refuse_null(fcinfo, ARG_INCLUDING_SCHEDULED, "including_scheduled");
 	refuse_null(fcinfo, ARG_DEDUP_TTL, "dedup_ttl");
-	strategy = deduplicate_argument(fcinfo, PG_GETARG_BOOL(ARG_IDEMPOTENT));
-	values[ATT_IDEMPOTENT - 1] = BoolGetDatum(PG_GETARG_BOOL(ARG_IDEMPOTENT));
+	strategy = deduplicate_argument(fcinfo, idempotent);
+	values[ATT_IDEMPOTENT - 1] = BoolGetDatum(idempotent);
 	values[ATT_DEDUPLICATE - 1] = CStringGetTextDatum(strategy_names[strategy]);
 	values[ATT_RESCHEDULE_ONCE - 1] = BoolGetDatum(reschedule_once_argument(fcinfo, strategy));
 	values[ATT_INCLUDING_SCHEDULED - 1] = BoolGetDatum(PG_GETARG_BOOL(ARG_INCLUDING_SCHEDULED));
 	values[ATT_DEDUP_TTL - 1] =
 		IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(ARG_DEDUP_TTL), "dedup_ttl", 0, LONGEST_TTL,
 											"Give an interval from 0 to 10 years."));
+	values[ATT_RECORD - 1] = text_or_null_datum(record.record);
+	values[ATT_RECORD_KEY - 1] = text_or_null_datum(record.record_key);
+	values[ATT_PENDING - 1] = text_or_null_datum(record.pending);
+	memset(&nulls[ATT_RECORD - 1], record.record ? ' ' : 'n', 3);
+	heal_arguments(fcinfo, &record, strategy, idempotent, values, nulls);
 	existing = registry_worker(name);
 	if (existing != NULL)
 		check_definer(existing);
@@ -683,15 +754,17 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	engine_begin(&saved);
 	engine_execute("INSERT INTO queue_jobs.defined_worker (name, definer, handler, queue, version, max_retries, retry_backoff,"
 				   " timeout, lock_timeout, run_as_definer, keep_completed, idempotent, deduplicate, reschedule_once,"
-				   " including_scheduled, dedup_ttl)"
-				   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+				   " including_scheduled, dedup_ttl, record, record_key, pending, heal_every, heal_after)"
+				   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)"
 				   " ON CONFLICT (name) DO UPDATE SET definer = EXCLUDED.definer, handler = EXCLUDED.handler,"
 				   " queue = EXCLUDED.queue, version = EXCLUDED.version, max_retries = EXCLUDED.max_retries,"
 				   " retry_backoff = EXCLUDED.retry_backoff, timeout = EXCLUDED.timeout,"
 				   " lock_timeout = EXCLUDED.lock_timeout, run_as_definer = EXCLUDED.run_as_definer,"
 				   " keep_completed = EXCLUDED.keep_completed, idempotent = EXCLUDED.idempotent,"
 				   " deduplicate = EXCLUDED.deduplicate, reschedule_once = EXCLUDED.reschedule_once,"
-				   " including_scheduled = EXCLUDED.including_scheduled, dedup_ttl = EXCLUDED.dedup_ttl",
+				   " including_scheduled = EXCLUDED.including_scheduled, dedup_ttl = EXCLUDED.dedup_ttl,"
+				   " record = EXCLUDED.record, record_key = EXCLUDED.record_key, pending = EXCLUDED.pending,"
+				   " heal_every = EXCLUDED.heal_every, heal_after = EXCLUDED.heal_after",
 				   SPI_OK_INSERT, DEFINED_WORKER_ATTRIBUTES, types, values, nulls);
 	engine_end(&saved);
 	catalog_announce_change();

@@ -32,6 +32,11 @@ typedef struct Worker
 	bool		reschedule_once;
 	bool		including_scheduled;
 	int64		dedup_ttl;		/* microseconds */
+	char	   *record;			/* table, qualified; or NULL, with the next two */
+	char	   *record_key;		/* args keys */
+	char	   *pending;		/* SQL condition */
+	int64		heal_every;		/* microseconds; 0: no healing */
+	int64		heal_after;		/* microseconds */
 
 	/* the lane that was used last: mostly one role enqueues */
 	Oid			lane_owner;

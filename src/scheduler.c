@@ -11,6 +11,7 @@
 #include "access/xact.h"
 #include "catalog.h"
 #include "crash_ledger.h"
+#include "heal.h"
 #include "history.h"
 #include "lane.h"
 #include "miscadmin.h"
@@ -45,8 +46,11 @@ static bool version_warned = false;
 static TimestampTz next_turn;
 static TimestampTz next_history = DT_NOBEGIN;
 static TimestampTz next_due;
+static TimestampTz next_heal = DT_NOBEGIN;
+static uint64 heal_generation = 0;	/* definitions that next_heal was reckoned from */
 static bool blocked;			/* lanes have jobs that cannot start */
 static bool busy;				/* there is work, or somebody doing it */
+static bool attended;			/* there are executors, if idle ones */
 
 static void
 need_turn_at(TimestampTz at)
@@ -63,6 +67,7 @@ detach(int code, Datum argument)
 	if (!extension_gone)
 	{
 		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
+		wake_at = Min(wake_at, next_heal);
 		if (blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
@@ -83,6 +88,7 @@ open_due(void)
 	from = own_slot->next_due;
 	own_slot->due_published = 0;
 	own_slot->due_low = DT_NOEND;
+	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned anew when we leave */
 	SpinLockRelease(&own_slot->mutex);
 	return from;
 }
@@ -235,6 +241,7 @@ typedef struct ExecutorCounts
 	int			total;			/* of all databases */
 	int			database;
 	int			role;
+	bool		working;		/* one in this database is not idle */
 	bool		starting;		/* one of that role has not come up yet */
 	ExecutorSlot *to_leave;		/* one that might make room: of a role or database that has several, or any other */
 } ExecutorCounts;
@@ -255,7 +262,10 @@ count_executors(Oid role, TimestampTz now)
 			continue;
 		counts.total++;
 		if (slot->database == MyDatabaseId)
+		{
 			counts.database++;
+			counts.working = counts.working || !slot->idle;
+		}
 		if (slot->database == MyDatabaseId && slot->role == role)
 		{
 			counts.role++;
@@ -266,6 +276,26 @@ count_executors(Oid role, TimestampTz now)
 			counts.to_leave = slot;
 	}
 	return counts;
+}
+
+/* After the limit was lowered. */
+static void
+dismiss_surplus(void)
+{
+	int			count = 0;
+
+	for (int i = 0; i < executor_slots(); i++)
+	{
+		ExecutorSlot *slot = executor_slot_at(i);
+
+		if (slot->state == EXECUTOR_NONE || slot->database != MyDatabaseId || ++count <= queue_jobs_max_executors_per_database)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		slot->leave = true;
+		SpinLockRelease(&slot->mutex);
+		if (slot->proc >= 0)
+			SetLatch(&ProcGlobal->allProcs[slot->proc].procLatch);
+	}
 }
 
 /* Starts one executor; false if there is no room for it. */
@@ -336,11 +366,13 @@ provide_executors(TimestampTz now)
 	List	   *roles;
 	ListCell   *cell;
 	bool		enough = true;
+	ExecutorCounts counts;
 
 	SpinLockAcquire(&own_slot->mutex);
 	own_slot->attention = false;
 	SpinLockRelease(&own_slot->mutex);
 	blocked = false;
+	dismiss_surplus();
 	roles = roles_with_jobs(now);
 	foreach(cell, roles)
 		enough = provide_executor(lfirst_oid(cell), now) && enough;
@@ -351,7 +383,9 @@ provide_executors(TimestampTz now)
 	SpinLockRelease(&own_slot->mutex);
 	if (blocked)
 		need_turn_at(now + LOOK_AGAIN_AT_BLOCKED);
-	busy = roles != NIL || count_executors(InvalidOid, now).database > 0;
+	counts = count_executors(InvalidOid, now);
+	busy = roles != NIL || counts.working;
+	attended = counts.database > 0;
 }
 
 /* ---- turns ---- */
@@ -389,10 +423,17 @@ turn(void *present)
 	{
 		SpinLockAcquire(&own_slot->mutex);
 		own_slot->attention = false;
+		own_slot->wake_at = NO_TIME;
 		SpinLockRelease(&own_slot->mutex);
 		return;
 	}
 	charge_crashes();
+	if (next_heal <= now || heal_generation != catalog_generation())
+	{
+		heal_generation = catalog_generation();
+		next_heal = heal_due(now);
+	}
+	need_turn_at(next_heal);
 	promote_due_jobs();
 	unit_begin();
 	provide_executors(now);
@@ -415,7 +456,7 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 {
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
-	return !busy && now - last_busy >= idle && next_due - now > idle;
+	return !busy && !attended && now - last_busy >= idle && Min(next_due, next_heal) - now > idle;
 }
 
 void

@@ -25,8 +25,8 @@ int			queue_jobs_max_databases = 64;
 /* lanes with a hint in shared memory; jobs of lanes beyond are found by looking */
 int			queue_jobs_max_lanes = 8192;
 
-/* milliseconds without work after which an executor, and then its scheduler, leaves */
-int			queue_jobs_idle_timeout = 10000;
+/* milliseconds without work after which an executor, and with the last its scheduler, leaves; DROP DATABASE waits 5 s */
+int			queue_jobs_idle_timeout = 4000;
 
 /* whether executors wait for the WAL of a finished job to be on disk */
 bool		queue_jobs_synchronous_commit = false;
@@ -44,26 +44,29 @@ static const struct config_enum_entry log_jobs_options[] = {
 void
 settings_define(void)
 {
+	/* A library that comes later can only say what would hold: there is no shared memory for them to size. */
+	GucContext	at_start = process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP;
+
 	DefineCustomStringVariable("queue_jobs.context",
 							   "JSON object stored with each job that is enqueued and restored when it runs.",
 							   NULL, &queue_jobs_context, "", PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_executors",
 							"Number of processes that run jobs, in all databases together.",
 							"Each takes one of max_worker_processes; so do the launcher and one scheduler a database at work.",
-							&queue_jobs_max_executors, 4, 0, 1000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+							&queue_jobs_max_executors, 4, 0, 1000, at_start, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_executors_per_database",
 							"Number of processes that run jobs in one database.",
 							NULL, &queue_jobs_max_executors_per_database, 4, 0, 1000, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_databases",
 							"Number of databases whose jobs are run.",
-							NULL, &queue_jobs_max_databases, 64, 1, 10000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+							NULL, &queue_jobs_max_databases, 64, 1, 10000, at_start, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_lanes",
 							"Number of lanes (worker, queue and owner) for which shared memory has a hint where to look.",
 							"Jobs of lanes beyond this number run all the same, but finding them costs more.",
-							&queue_jobs_max_lanes, 8192, 64, 1000000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+							&queue_jobs_max_lanes, 8192, 64, 1000000, at_start, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.idle_timeout",
 							"Time without work after which a process of queue_jobs leaves.",
-							NULL, &queue_jobs_idle_timeout, 10000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+							NULL, &queue_jobs_idle_timeout, 4000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomBoolVariable("queue_jobs.synchronous_commit",
 							 "Makes executors wait until a finished job is safely on disk.",
 							 "Off, a power cut can undo the latest jobs together with all that they wrote, and they run again. "

@@ -31,6 +31,7 @@ typedef struct Shared
 {
 	LWLock	   *lock;
 	pg_atomic_uint32 launcher_proc; /* process number + 1, or 0 */
+	pg_atomic_uint64 generation;	/* see shared_generation() */
 	DatabaseSlot *databases;
 	ExecutorSlot *executors;
 	LaneHint   *lanes;			/* open addressing by database and lane; never freed one by one */
@@ -96,6 +97,7 @@ shmem_startup(void)
 		shared->waiters = (Waiter *) next;
 		shared->lock = &GetNamedLWLockTranche("queue_jobs")->lock;
 		pg_atomic_init_u32(&shared->launcher_proc, 0);
+		pg_atomic_init_u64(&shared->generation, 0);
 		for (int i = 0; i < queue_jobs_max_databases; i++)
 			SpinLockInit(&shared->databases[i].mutex);
 		for (int i = 0; i < queue_jobs_max_executors; i++)
@@ -132,6 +134,19 @@ shared_require(const char *what)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s needs queue_jobs to be loaded when the server starts", what),
 				 errhint("Add queue_jobs to \"shared_preload_libraries\" and restart the server.")));
+}
+
+uint64
+shared_generation(void)
+{
+	return shared == NULL ? 0 : pg_atomic_read_u64(&shared->generation);
+}
+
+void
+shared_bump_generation(void)
+{
+	if (shared != NULL)
+		pg_atomic_fetch_add_u64(&shared->generation, 1);
 }
 
 static void
@@ -372,7 +387,7 @@ database_slot_free(DatabaseSlot *slot)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	SpinLockAcquire(&slot->mutex);
-	if (slot->scheduler == SCHEDULER_NONE && slot->waiters == 0 && !slot->attention)
+	if (slot->scheduler == SCHEDULER_NONE && slot->waiters == 0 && !slot->attention && slot->wake_at == NO_TIME)
 		slot->database = InvalidOid;
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared->lock);
@@ -394,18 +409,37 @@ launcher_wake(void)
 }
 
 /*
+ * The slot of a database with its mutex held. The launcher may free a slot that nobody needs between our finding it and
+ * our locking it: then there is a new one.
+ */
+static DatabaseSlot *
+lock_database_slot(Oid database)
+{
+	DatabaseSlot *slot;
+
+	while ((slot = database_slot(database, true)) != NULL)
+	{
+		SpinLockAcquire(&slot->mutex);
+		if (slot->database == database)
+			break;
+		SpinLockRelease(&slot->mutex);
+	}
+	return slot;
+}
+
+/*
  * There may be more to do than those at work can do: wakes the scheduler, or the launcher if there is none, unless
  * that has been done since it last looked.
  */
 void
-database_call_attention(DatabaseSlot *slot)
+database_call_attention(Oid database)
 {
+	DatabaseSlot *slot = lock_database_slot(database);
 	bool		called;
 	int			proc;
 
 	if (slot == NULL)
 		return;
-	SpinLockAcquire(&slot->mutex);
 	called = slot->attention;
 	slot->attention = true;
 	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
@@ -420,21 +454,21 @@ database_call_attention(DatabaseSlot *slot)
 
 /* A job is due at that time, or may be. */
 void
-database_publish_due(DatabaseSlot *slot, TimestampTz due)
+database_publish_due(Oid database, TimestampTz due)
 {
+	DatabaseSlot *slot = lock_database_slot(database);
 	bool		sooner;
 	int			proc;
 
 	if (slot == NULL)
 		return;
-	SpinLockAcquire(&slot->mutex);
 	sooner = due < slot->next_due || slot->due_published == 0;
 	if (slot->due_published++ == 0 || due < slot->due_low)
 		slot->due_low = due;
 	if (due < slot->next_due)
 		slot->next_due = due;
 	if (slot->wake_at == NO_TIME || due < slot->wake_at)
-		slot->wake_at = due;
+		slot->wake_at = Max(due, NO_TIME + 1);
 	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
 	SpinLockRelease(&slot->mutex);
 	if (!sooner)
@@ -685,13 +719,18 @@ executor_runs(int64 job)
 
 /* ---- waiting sessions ---- */
 
-void
-waiter_register(DatabaseSlot *slot)
+/* NULL if nobody would wake us. */
+DatabaseSlot *
+waiter_register(void)
 {
-	shared->waiters[QjMyProcNumber].database = MyDatabaseId;
-	SpinLockAcquire(&slot->mutex);
+	DatabaseSlot *slot = lock_database_slot(MyDatabaseId);
+
+	if (slot == NULL)
+		return NULL;
 	slot->waiters++;
 	SpinLockRelease(&slot->mutex);
+	shared->waiters[QjMyProcNumber].database = MyDatabaseId;
+	return slot;
 }
 
 void

@@ -107,6 +107,13 @@ typedef struct RunningJob
 extern void shared_init(void);
 extern bool shared_present(void);
 
+/*
+ * Counts announced changes of workers, queues and lanes, all databases together. The server's invalidation messages go
+ * out only after a transaction's callbacks, that is after we have woken those who are to see the change.
+ */
+extern uint64 shared_generation(void);
+extern void shared_bump_generation(void);
+
 /* ERROR with the hint what to set, for what can't do without */
 extern void shared_require(const char *what);
 
@@ -124,8 +131,8 @@ extern DatabaseSlot *database_slot(Oid database, bool create);
 extern int	database_slots(void);
 extern DatabaseSlot *database_slot_at(int index);
 extern void database_slot_free(DatabaseSlot *slot);
-extern void database_call_attention(DatabaseSlot *slot);
-extern void database_publish_due(DatabaseSlot *slot, TimestampTz due);
+extern void database_call_attention(Oid database);
+extern void database_publish_due(Oid database, TimestampTz due);
 extern void database_sweep(Oid database);
 extern bool scheduler_attach(DatabaseSlot *slot);
 extern void scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool failed);
@@ -144,7 +151,7 @@ extern int	executor_running(RunningJob *result, int size);
 extern bool executor_runs(int64 job);
 
 /* sessions in wait_for_jobs() */
-extern void waiter_register(DatabaseSlot *slot);
+extern DatabaseSlot *waiter_register(void);
 extern void waiter_unregister(DatabaseSlot *slot);
 extern void waiters_wake(DatabaseSlot *slot);
 

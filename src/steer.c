@@ -291,6 +291,8 @@ queue_jobs_waits_for(PG_FUNCTION_ARGS)
 		why = "queue_jobs is not in \"shared_preload_libraries\"";
 	else if (why == NULL && worker->handler != NULL && queue_jobs_max_executors == 0)
 		why = "\"queue_jobs.max_executors\" is 0";
+	else if (why == NULL && worker->handler != NULL && queue_jobs_max_executors_per_database == 0)
+		why = "\"queue_jobs.max_executors_per_database\" is 0";
 	if (why == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(why));

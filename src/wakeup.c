@@ -39,6 +39,7 @@ static int	request_count = 0;
 static int	request_size = 0;
 static TimestampTz first_due = DT_NOEND;
 static bool look_at_all = false;
+static bool announced = false;
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
 
@@ -106,6 +107,12 @@ wakeup_all(void)
 }
 
 void
+wakeup_announce(void)
+{
+	announced = true;
+}
+
+void
 wakeup_end_running(int64 job, JobState end_as)
 {
 	if (request_count == request_size)
@@ -123,10 +130,11 @@ forget(void)
 	request_count = 0;
 	first_due = DT_NOEND;
 	look_at_all = false;
+	announced = false;
 }
 
 static void
-publish_lane(DatabaseSlot *slot, const TouchedLane *lane)
+publish_lane(const TouchedLane *lane)
 {
 	LaneHint   *hint = lane_hint(lane->lane, true);
 	int			wanted = Max(lane->jobs, 1);
@@ -137,31 +145,30 @@ publish_lane(DatabaseSlot *slot, const TouchedLane *lane)
 	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role))
 		wanted--;
 	if (wanted > 0)
-		database_call_attention(slot);
+		database_call_attention(MyDatabaseId);
 }
 
 static void
 publish(bool committed)
 {
-	DatabaseSlot *slot;
-
+	if (committed && announced)
+		shared_bump_generation();
 	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all)
 		return;
-	slot = database_slot(MyDatabaseId, true);
 	if (committed && look_at_all)
 	{
 		database_sweep(MyDatabaseId);
-		database_publish_due(slot, DT_NOBEGIN);
-		database_call_attention(slot);
+		database_call_attention(MyDatabaseId);
+		database_publish_due(MyDatabaseId, DT_NOBEGIN);
 	}
 	for (int i = 0; i < touched_count; i++)
 		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
-			publish_lane(slot, &touched[i]);
+			publish_lane(&touched[i]);
 	if (first_due != DT_NOEND)
-		database_publish_due(slot, first_due);
+		database_publish_due(MyDatabaseId, first_due);
 	for (int i = 0; committed && i < request_count; i++)
 		(void) executor_request_end(requests[i].job, requests[i].end_as);
-	waiters_wake(slot);
+	waiters_wake(database_slot(MyDatabaseId, true));
 }
 
 static void
@@ -196,7 +203,7 @@ subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionI
 		return;
 	for (int i = 0; i < touched_count; i++)
 		if (touched[i].taken_at >= GetCurrentTransactionNestLevel())
-			publish_lane(database_slot(MyDatabaseId, true), &touched[i]);
+			publish_lane(&touched[i]);
 }
 
 static void

@@ -32,6 +32,9 @@ extern void wakeup_due(TimestampTz due);
 /* Anything may have become claimable, in any lane. */
 extern void wakeup_all(void);
 
+/* Workers, queues or lanes have changed: others are to read them anew. */
+extern void wakeup_announce(void);
+
 /* The running job is to be interrupted, if this transaction commits. */
 extern void wakeup_end_running(int64 job, JobState end_as);
 

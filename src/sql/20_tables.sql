@@ -18,7 +18,12 @@ CREATE TABLE queue_jobs.defined_worker (
     deduplicate text COLLATE "C" NOT NULL,
     reschedule_once boolean NOT NULL,
     including_scheduled boolean NOT NULL,
-    dedup_ttl interval NOT NULL
+    dedup_ttl interval NOT NULL,
+    record text COLLATE "C",
+    record_key text COLLATE "C",
+    pending text COLLATE "C",
+    heal_every interval,
+    heal_after interval
 );
 COMMENT ON TABLE queue_jobs.defined_worker IS 'one row a worker, as define_worker() left it; see the view worker';
 
@@ -152,6 +157,26 @@ CREATE TABLE queue_jobs.claimant (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE queue_jobs.claimant IS 'last heartbeat of each claimant that sends them';
 
+-- When each worker's records were healed, and which was the oldest transaction still running: what was written before it
+-- has not changed since then (src/heal.c).
+CREATE TABLE queue_jobs.heal_tick (
+    worker text COLLATE "C",
+    at timestamptz,
+    oldest_xid xid8 NOT NULL,
+    PRIMARY KEY (worker, at)
+);
+COMMENT ON TABLE queue_jobs.heal_tick IS 'latest healings of each worker''s records';
+
+-- Results of run_once(), each role's own.
+CREATE TABLE queue_jobs.token (
+    owner regrole NOT NULL,
+    token text COLLATE "C" NOT NULL,
+    result jsonb,
+    expires_at timestamptz NOT NULL,
+    CONSTRAINT token_key PRIMARY KEY (owner, token)
+);
+COMMENT ON TABLE queue_jobs.token IS 'results of run_once(), until they expire';
+
 -- A dump carries all of them. A call each: two in one statement would change the same row of pg_extension.
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.disabled_worker', '');
@@ -163,3 +188,5 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.live_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.finished_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', '');
+-- Not heal_tick: transaction IDs of another cluster mean nothing.

@@ -103,6 +103,11 @@ SELECT w.name,
        CASE WHEN w.reschedule_once THEN 'reschedule_once' ELSE 'drop' END AS if_deduplicated,
        w.including_scheduled,
        w.dedup_ttl,
+       w.record,
+       w.record_key,
+       w.pending,
+       w.heal_every,
+       w.heal_after,
        NOT EXISTS (SELECT FROM queue_jobs.disabled_worker d WHERE d.name = w.name) AS enabled
   FROM queue_jobs.defined_worker w;
 COMMENT ON VIEW queue_jobs.worker IS 'Every worker that is defined, with its attributes.';

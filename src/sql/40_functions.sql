@@ -12,14 +12,19 @@ CREATE FUNCTION queue_jobs.define_worker(
     lock_timeout interval DEFAULT '10 s',
     run_as text DEFAULT 'invoker',
     keep_completed interval DEFAULT '24 hours',
-    idempotent boolean DEFAULT false,
+    idempotent boolean DEFAULT NULL,
     deduplicate text DEFAULT NULL,
     if_deduplicated text DEFAULT 'drop',
     including_scheduled boolean DEFAULT false,
-    dedup_ttl interval DEFAULT '6 hours')
+    dedup_ttl interval DEFAULT '6 hours',
+    record text DEFAULT NULL,
+    record_key text DEFAULT NULL,
+    pending text DEFAULT NULL,
+    heal_every interval DEFAULT NULL,
+    heal_after interval DEFAULT NULL)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_worker';
 COMMENT ON FUNCTION queue_jobs.define_worker IS
-'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed job stays readable. idempotent: safe to run more than once; only then duplicates are dropped. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks nobody. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s.';
+'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed job stays readable. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks nobody. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s.';
 
 CREATE FUNCTION queue_jobs.drop_worker(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_drop_worker';
@@ -90,6 +95,20 @@ CREATE FUNCTION queue_jobs.snooze_me("interval" interval) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_snooze_me';
 COMMENT ON FUNCTION queue_jobs.snooze_me(interval) IS
 'Inside a handler: when it returns, what it wrote is kept, and the job is put back to run again after that interval, no attempt charged.';
+
+CREATE FUNCTION queue_jobs.lock_record_if("table" regclass, key anyelement, condition text) RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_lock_record_if';
+COMMENT ON FUNCTION queue_jobs.lock_record_if(regclass, anyelement, text) IS
+'Locks the row of that primary key (a JSON object of its columns if it has several) and checks the condition, in which the row is called record: true if it is there and the condition holds, now and until the end of the transaction. Waits no longer than lock_timeout, 10 seconds if there is none. Runs with the caller''s rights. Errors: 42P16 no primary key, 55P03 lock not got in time, and what the condition raises.';
+
+CREATE FUNCTION queue_jobs.lock_record_if("table" regclass, key text, condition text) RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_lock_record_if';
+COMMENT ON FUNCTION queue_jobs.lock_record_if(regclass, text, text) IS 'The same for a key given as text.';
+
+CREATE FUNCTION queue_jobs.run_once(token text, command text, args jsonb DEFAULT '{}', ttl interval DEFAULT '24 hours') RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_run_once';
+COMMENT ON FUNCTION queue_jobs.run_once(text, text, jsonb, interval) IS
+'Runs the SQL command, whose $1 is args, once for that token of the calling role, in the caller''s transaction; returns its first row as jsonb (the value, if it has one column). Every other call of the token waits for that transaction and gets the stored result, until ttl has passed. An error is not stored. The command runs with the caller''s rights.';
 
 CREATE FUNCTION queue_jobs.claim(claimant text, queues text[] DEFAULT '{*}', max_jobs integer DEFAULT 1, lease interval DEFAULT '5 min')
 RETURNS SETOF queue_jobs.job LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'queue_jobs_claim';

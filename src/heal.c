@@ -1,0 +1,228 @@
+/*
+ * heal.c
+ *		Self-healing (PlanetScale's paired scheduler): the records hold the state, and a job that was lost, or never
+ *		enqueued, is made again from them.
+ *
+ * For how long a record has been pending is told by its row's transaction ID: at each tick the oldest transaction still
+ * running is noted, and a row written before that of a tick heal_after ago has not changed since then. No column is
+ * needed. A row that is changed for another reason counts from that change.
+ *
+ * Records are read in the order of their primary key, a batch a transaction. Who has a live job of any state is passed
+ * over, so that a restart in the middle, or a tick too many, adds no duplicates.
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "common/pg_prng.h"
+#include "enqueue.h"
+#include "executor/spi.h"
+#include "heal.h"
+#include "miscadmin.h"
+#include "process.h"
+#include "record.h"
+#include "registry.h"
+#include "run_as.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#define BATCH 1000
+#define SPREAD_PER_RECORD 1000	/* microseconds: healed jobs fall due about a thousand a second */
+
+/* One worker's healing under way. */
+typedef struct Healing
+{
+	char	   *worker;
+	TimestampTz now;
+	int32		min_age;		/* in transactions; 0: any */
+	Jsonb	   *last;			/* key of the last record looked at, or NULL */
+	int64		healed;
+	bool		more;
+} Healing;
+
+/*
+ * Notes this tick, forgets those no longer needed, and finds how old a row must be. False if no tick is old enough yet.
+ */
+static bool
+tick(Healing *healing, const Worker *worker)
+{
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
+	Datum		this_tick[] = {CStringGetTextDatum(worker->name), TimestampTzGetDatum(healing->now)};
+	Datum		old_enough[] = {this_tick[0], TimestampTzGetDatum(healing->now - worker->heal_after)};
+	RunAs		saved;
+	bool		found;
+
+	engine_begin(&saved);
+	engine_execute("INSERT INTO queue_jobs.heal_tick (worker, at, oldest_xid)"
+				   " VALUES ($1, $2, pg_snapshot_xmin(pg_current_snapshot()))"
+				   " ON CONFLICT (worker, at) DO NOTHING", SPI_OK_INSERT, 2, types, this_tick, NULL);
+	engine_execute("DELETE FROM queue_jobs.heal_tick WHERE worker = $1 AND at <"
+				   " (SELECT max(at) FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2)",
+				   SPI_OK_DELETE, 2, types, old_enough, NULL);
+	found = engine_execute("SELECT least(pg_snapshot_xmax(pg_current_snapshot())::text::numeric - oldest_xid::text::numeric,"
+						   " 2147483647)::integer FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2"
+						   " ORDER BY at DESC LIMIT 1", SPI_OK_SELECT, 2, types, old_enough, NULL) > 0;
+	if (found && worker->heal_after > 0)
+	{
+		bool		isnull;
+
+		healing->min_age = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	engine_end(&saved);
+	return found;
+}
+
+/* Reads a batch of records' keys, with the definer's rights, into the caller's memory context. */
+static List *
+pending_keys(const Healing *healing, const Worker *worker)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {JSONBOID, INT4OID};
+	Datum		values[] = {healing->last ? JsonbPGetDatum(healing->last) : (Datum) 0, Int32GetDatum(healing->min_age)};
+	char		nulls[] = {healing->last ? ' ' : 'n', ' ', '\0'};
+	List	   *keys = NIL;
+
+	if (SPI_execute_with_args(record_pending_sql(worker, healing->last != NULL, BATCH), 2, types, values, nulls, true, 0) !=
+		SPI_OK_SELECT)
+		elog(ERROR, "could not read pending records");
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		bool		isnull;
+		Datum		value = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
+		MemoryContext spi = MemoryContextSwitchTo(context);
+
+		keys = lappend(keys, DatumGetJsonbPCopy(value));
+		MemoryContextSwitchTo(spi);
+	}
+	return keys;
+}
+
+/* One batch, in a transaction of its own. */
+static void
+heal_batch(Healing *healing)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Worker	   *worker;
+	List	   *keys = NIL;
+	ListCell   *cell;
+	RunAs		saved;
+
+	healing->more = false;
+	unit_begin();
+	worker = registry_worker_copy(healing->worker);
+	if (worker != NULL && worker->heal_every > 0 && !registry_worker_disabled(worker->name))
+	{
+		MemoryContext old;
+
+		restricted_begin(&saved, worker->definer);
+		keys = pending_keys(healing, worker);
+		foreach(cell, keys)
+		{
+			int64		spread = (healing->healed + 1) * SPREAD_PER_RECORD;
+			TimestampTz run_at = healing->now + (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, spread);
+
+			CHECK_FOR_INTERRUPTS();
+			if (enqueue_if_none(worker, lfirst(cell), run_at))
+				healing->healed++;
+		}
+		old = MemoryContextSwitchTo(context);
+		if (keys != NIL)
+			healing->last = DatumGetJsonbPCopy(JsonbPGetDatum((Jsonb *) llast(keys)));
+		healing->more = list_length(keys) == BATCH;
+		MemoryContextSwitchTo(old);
+		restricted_end(&saved);
+	}
+	unit_end();
+	MemoryContextSwitchTo(context);
+}
+
+static void
+heal(void *argument)
+{
+	Healing    *healing = argument;
+	MemoryContext context = CurrentMemoryContext;
+	Worker	   *worker;
+	bool		ready = false;
+
+	unit_begin();
+	worker = registry_worker_copy(healing->worker);
+	if (worker != NULL && worker->heal_every > 0)
+		ready = tick(healing, worker);
+	unit_end();
+	MemoryContextSwitchTo(context);
+	if (!ready)
+		return;
+	do
+	{
+		heal_batch(healing);
+	} while (healing->more);
+}
+
+/* Workers that heal, with the time of their last tick. */
+typedef struct Due
+{
+	char	   *worker;
+	TimestampTz at;
+} Due;
+
+static List *
+list_due(TimestampTz now)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *result = NIL;
+	RunAs		saved;
+
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+	{
+		engine_begin(&saved);
+		engine_execute("SELECT w.name, max(t.at) + w.heal_every FROM queue_jobs.defined_worker w"
+					   " LEFT JOIN queue_jobs.heal_tick t ON t.worker = w.name WHERE w.heal_every IS NOT NULL"
+					   " GROUP BY w.name, w.heal_every", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+		for (uint64 i = 0; i < SPI_processed; i++)
+		{
+			bool		isnull;
+			Datum		at = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull);
+			MemoryContext spi = MemoryContextSwitchTo(context);
+			Due		   *due = palloc(sizeof(Due));
+
+			due->at = isnull ? now : DatumGetTimestampTz(at);
+			due->worker = pstrdup(SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
+			result = lappend(result, due);
+			MemoryContextSwitchTo(spi);
+		}
+		engine_end(&saved);
+	}
+	unit_end();
+	MemoryContextSwitchTo(context);
+	return result;
+}
+
+/* An error in one worker's condition, or rights that are lacking, keep no other worker from being healed. */
+TimestampTz
+heal_due(TimestampTz now)
+{
+	TimestampTz next = DT_NOEND;
+	ListCell   *cell;
+
+	foreach(cell, list_due(now))
+	{
+		Due		   *due = lfirst(cell);
+		Healing		healing = {.worker = due->worker,.now = now};
+
+		if (due->at <= now)
+			(void) process_protect(heal, &healing);
+	}
+	foreach(cell, list_due(now))
+	{
+		Due		   *due = lfirst(cell);
+
+		/* one that failed before it could note its tick is tried again later, not at once */
+		next = Min(next, due->at <= now ? now + USECS_PER_MINUTE : due->at);
+	}
+	return next;
+}

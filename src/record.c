@@ -1,0 +1,363 @@
+/*
+ * record.c
+ *		The application's own row; and lock_record_if(), the same for handlers that want it around a part only.
+ *
+ * The statements are built from the table's primary key each time a plan is made, so that the table can be changed; the
+ * key's values are parameters.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "arguments.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "record.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/varlena.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_lock_record_if);
+
+typedef struct KeyColumn
+{
+	char	   *name;
+	Oid			type;
+	int32		typmod;
+} KeyColumn;
+
+/* "a, b" as a list of names */
+static List *
+record_key_names(const char *record_key)
+{
+	List	   *names = NIL;
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	if (!SplitGUCList(pstrdup(record_key), ',', &names) || names == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid record_key \"%s\"", record_key),
+				 errhint("Give the args keys that hold the record's primary key, separated by commas.")));
+	foreach(cell, names)
+		result = lappend(result, pstrdup(lfirst(cell)));
+	return result;
+}
+
+/* The columns of a table's primary key, in its order. */
+static List *
+primary_key(Oid table)
+{
+	Relation	rel = relation_open(table, AccessShareLock);
+	Oid			index_oid;
+	Relation	index;
+	List	   *columns = NIL;
+
+	(void) RelationGetIndexList(rel);
+	index_oid = rel->rd_pkindex;
+	if (!OidIsValid(index_oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
+				 errmsg("table \"%s\" has no primary key", RelationGetRelationName(rel)),
+				 errhint("A record is found by its primary key.")));
+	index = index_open(index_oid, AccessShareLock);
+	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(rel), index->rd_index->indkey.values[i] - 1);
+		KeyColumn  *column = palloc(sizeof(KeyColumn));
+
+		column->name = pstrdup(NameStr(attribute->attname));
+		column->type = attribute->atttypid;
+		column->typmod = attribute->atttypmod;
+		columns = lappend(columns, column);
+	}
+	index_close(index, AccessShareLock);
+	relation_close(rel, AccessShareLock);
+	return columns;
+}
+
+static void
+append_type(StringInfo sql, const KeyColumn *column)
+{
+	appendStringInfoString(sql, format_type_extended(column->type, column->typmod,
+													 FORMAT_TYPE_FORCE_QUALIFY | FORMAT_TYPE_TYPEMOD_GIVEN));
+}
+
+/* "record.a = ($1 ->> 'a')::integer AND …" */
+static void
+append_key_condition(StringInfo sql, List *columns, List *names)
+{
+	ListCell   *column_cell;
+	ListCell   *name_cell;
+	const char *separator = "";
+
+	forboth(column_cell, columns, name_cell, names)
+	{
+		const KeyColumn *column = lfirst(column_cell);
+
+		appendStringInfo(sql, "%srecord.%s = ($1 OPERATOR(pg_catalog.->>) %s)::", separator, quote_identifier(column->name),
+						 quote_literal_cstr(lfirst(name_cell)));
+		append_type(sql, column);
+		separator = " AND ";
+	}
+}
+
+static Oid
+record_table(const char *name)
+{
+	List	   *names = stringToQualifiedNameList(name
+#if PG_VERSION_NUM >= 160000
+												  ,NULL
+#endif
+		);
+
+	return RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, false);
+}
+
+static char *
+record_sql(const Worker *worker, bool lock)
+{
+	StringInfoData sql;
+	List	   *columns = primary_key(record_table(worker->record));
+	List	   *names = record_key_names(worker->record_key);
+
+	if (list_length(columns) != list_length(names))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("record_key \"%s\" does not match the primary key of %s", worker->record_key, worker->record),
+				 errdetail("The primary key has %d columns; %d keys are given.", list_length(columns), list_length(names)),
+				 errhint("Name one args key for each column of the primary key, in its order.")));
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "SELECT true FROM %s AS record WHERE ", worker->record);
+	append_key_condition(&sql, columns, names);
+	/* on lines of its own, for a comment in it must not swallow what follows */
+	appendStringInfo(&sql, " AND (\n%s\n)%s", worker->pending, lock ? " FOR UPDATE OF record" : "");
+	return sql.data;
+}
+
+/* "record.a, record.b" */
+static void
+append_key_columns(StringInfo sql, List *columns)
+{
+	ListCell   *cell;
+
+	foreach(cell, columns)
+		appendStringInfo(sql, "%srecord.%s", foreach_current_index(cell) > 0 ? ", " : "",
+						 quote_identifier(((KeyColumn *) lfirst(cell))->name));
+}
+
+char *
+record_pending_sql(const Worker *worker, bool after, int limit)
+{
+	StringInfoData sql;
+	List	   *columns = primary_key(record_table(worker->record));
+	List	   *names = record_key_names(worker->record_key);
+	ListCell   *column_cell;
+	ListCell   *name_cell;
+	const char *separator = "";
+
+	initStringInfo(&sql);
+	appendStringInfoString(&sql, "SELECT pg_catalog.jsonb_build_object(");
+	forboth(column_cell, columns, name_cell, names)
+	{
+		appendStringInfo(&sql, "%s%s, record.%s", separator, quote_literal_cstr(lfirst(name_cell)),
+						 quote_identifier(((KeyColumn *) lfirst(column_cell))->name));
+		separator = ", ";
+	}
+	appendStringInfo(&sql, ") FROM %s AS record WHERE (\n%s\n) AND pg_catalog.age(record.xmin) >= $2", worker->record,
+					 worker->pending);
+	if (after)
+	{
+		appendStringInfoString(&sql, " AND (");
+		append_key_columns(&sql, columns);
+		appendStringInfoString(&sql, ") > (");
+		separator = "";
+		forboth(column_cell, columns, name_cell, names)
+		{
+			appendStringInfo(&sql, "%s($1 OPERATOR(pg_catalog.->>) %s)::", separator, quote_literal_cstr(lfirst(name_cell)));
+			append_type(&sql, lfirst(column_cell));
+			separator = ", ";
+		}
+		appendStringInfoChar(&sql, ')');
+	}
+	appendStringInfoString(&sql, " ORDER BY ");
+	append_key_columns(&sql, columns);
+	appendStringInfo(&sql, " LIMIT %d", limit);
+	return sql.data;
+}
+
+static SPIPlanPtr
+prepare(const Worker *worker, bool lock)
+{
+	Oid			types[] = {JSONBOID};
+	SPIPlanPtr	plan = SPI_prepare(record_sql(worker, lock), 1, types);
+
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+	return plan;
+}
+
+static void
+spi_begin(void)
+{
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+}
+
+bool
+record_pending(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock)
+{
+	SPIPlanPtr *plan = lock ? &plans->lock : &plans->check;
+	Datum		values[] = {JsonbPGetDatum(args)};
+	bool		pending;
+
+	spi_begin();
+	if (*plan == NULL)
+	{
+		SPIPlanPtr	made = prepare(worker, lock);
+
+		SPI_keepplan(made);
+		*plan = made;
+	}
+	if (SPI_execute_plan(*plan, values, NULL, false, 1) != SPI_OK_SELECT)
+		elog(ERROR, "unexpected outcome of a record's check");
+	pending = SPI_processed > 0;
+	SPI_finish();
+	return pending;
+}
+
+void
+record_plans_free(RecordPlans *plans)
+{
+	if (plans->check)
+		SPI_freeplan(plans->check);
+	if (plans->lock)
+		SPI_freeplan(plans->lock);
+	plans->check = plans->lock = NULL;
+}
+
+void
+record_check_definition(const Worker *worker)
+{
+	spi_begin();
+	(void) prepare(worker, true);
+	SPI_finish();
+}
+
+Jsonb *
+record_key_args(const Worker *worker, Jsonb *args)
+{
+	JsonbParseState *state = NULL;
+	ListCell   *cell;
+
+	if (worker->record == NULL)
+		return args;
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	foreach(cell, record_key_names(worker->record_key))
+	{
+		char	   *name = lfirst(cell);
+		JsonbValue	key = {.type = jbvString};
+		JsonbValue *value = NULL;
+
+		key.val.string.val = name;
+		key.val.string.len = strlen(name);
+		if (JB_ROOT_IS_OBJECT(args))
+			value = findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key);
+		if (value == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("args have no key \"%s\"", name),
+					 errdetail("It names the record of a job of worker \"%s\".", worker->name),
+					 errhint("Enqueue with that key.")));
+		pushJsonbValue(&state, WJB_KEY, &key);
+		pushJsonbValue(&state, WJB_VALUE, value);
+	}
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}
+
+/* ---- lock_record_if ---- */
+
+/* The condition on the primary key, whose value is $1: a scalar for one column, a JSON object for several. */
+static void
+append_value_condition(StringInfo sql, List *columns, Oid key_type)
+{
+	const KeyColumn *column = linitial(columns);
+
+	if (key_type == JSONBOID && list_length(columns) > 1)
+	{
+		List	   *names = NIL;
+		ListCell   *cell;
+
+		foreach(cell, columns)
+			names = lappend(names, ((KeyColumn *) lfirst(cell))->name);
+		append_key_condition(sql, columns, names);
+		return;
+	}
+	if (list_length(columns) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the table's primary key has %d columns", list_length(columns)),
+				 errhint("Give the key as a JSON object of its columns.")));
+	appendStringInfo(sql, "record.%s = ", quote_identifier(column->name));
+	if (key_type == JSONBOID)
+		appendStringInfoString(sql, "($1 OPERATOR(pg_catalog.#>>) '{}')::");
+	else
+		appendStringInfoString(sql, "$1::");
+	append_type(sql, column);
+}
+
+/*
+ * lock_record_if(table, key, condition): true if the row is there and the condition holds, both once its lock is ours;
+ * the lock lasts to the end of the transaction. Runs with the caller's rights. The wait is limited by lock_timeout, for
+ * a job its worker's; 10 seconds if the session has none.
+ */
+Datum
+queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
+{
+	Oid			types[1];
+	Datum		values[1];
+	Oid			table;
+	char	   *condition;
+	StringInfoData sql;
+	bool		locked;
+	int			nest_level;
+
+	PreventCommandIfReadOnly("queue_jobs.lock_record_if()");
+	refuse_null(fcinfo, 0, "table");
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	table = PG_GETARG_OID(0);
+	types[0] = get_fn_expr_argtype(fcinfo->flinfo, 1);
+	values[0] = PG_GETARG_DATUM(1);
+	condition = text_argument(fcinfo, 2);
+	if (get_rel_name(table) == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", table)));
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "SELECT true FROM %s AS record WHERE ",
+					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table)));
+	append_value_condition(&sql, primary_key(table), types[0]);
+	appendStringInfo(&sql, " AND (\n%s\n) FOR UPDATE OF record", condition ? condition : "true");
+
+	nest_level = NewGUCNestLevel();
+	if (strcmp(GetConfigOption("lock_timeout", false, false), "0") == 0)
+		(void) set_config_option("lock_timeout", "10s", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	spi_begin();
+	if (SPI_execute_with_args(sql.data, 1, types, values, NULL, false, 1) != SPI_OK_SELECT)
+		elog(ERROR, "unexpected outcome of lock_record_if()");
+	locked = SPI_processed > 0;
+	SPI_finish();
+	AtEOXact_GUC(true, nest_level);
+	PG_RETURN_BOOL(locked);
+}

@@ -1,0 +1,40 @@
+/*
+ * record.h
+ *		The application's own row that a job brings from one state to another: checked before anything is locked, locked
+ *		and checked again around the handler, and part of the job's deduplication key. All of it runs with the rights,
+ *		and under the row-level security, of the job's role.
+ */
+#ifndef QUEUE_JOBS_RECORD_H
+#define QUEUE_JOBS_RECORD_H
+
+#include "executor/spi.h"
+#include "registry.h"
+#include "utils/jsonb.h"
+
+/* Plans for one worker's record; all zero at first. */
+typedef struct RecordPlans
+{
+	SPIPlanPtr	check;
+	SPIPlanPtr	lock;
+} RecordPlans;
+
+/*
+ * Whether the record is there and pending: as it is now, or (lock) under a row lock that lasts to the end of the
+ * transaction. A record that is gone is not pending.
+ */
+extern bool record_pending(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock);
+extern void record_plans_free(RecordPlans *plans);
+
+/* The part of the args that is the job's key: all of them, or those that name the record. */
+extern Jsonb *record_key_args(const Worker *worker, Jsonb *args);
+
+/* ERROR unless the table has a primary key of that many columns and the condition can be evaluated. */
+extern void record_check_definition(const Worker *worker);
+
+/*
+ * A query for the keys of pending records, as args, in the order of the primary key: those after $1 (if "after"), whose
+ * rows were written at least $2 transactions ago.
+ */
+extern char *record_pending_sql(const Worker *worker, bool after, int limit);
+
+#endif
