@@ -1,6 +1,7 @@
 -- enqueue() and try_enqueue(). The jobs here are for claimants, so that they stay where they are.
 SET ROLE regress_app;
 SET search_path = app, helper;
+SET timezone = 'UTC';
 SELECT queue_jobs.define_worker('note', version => 5);
 
 -- The defaults.

@@ -1,6 +1,7 @@
 -- enqueue_many(): order, contexts, batches, errors.
 SET ROLE regress_app;
 SET search_path = app, helper;
+SET timezone = 'UTC';
 SELECT queue_jobs.define_worker('bulk');
 
 -- The ids come in the order of the args.

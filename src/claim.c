@@ -160,14 +160,21 @@ claimable_heads(List *patterns, TimestampTz now)
 		const Lane *lane = lfirst(cell);
 		Worker	   *worker = registry_worker_copy(lane->worker);
 		LaneHead   *head;
+		LaneKey		first;
+		bool		own;
 
-		if (!lane_claimable(lane, worker, patterns) || !lane_hint_ready(lane_hint(lane->id, true), now))
+		if (!lane_claimable(lane, worker, patterns))
+			continue;
+		own = wakeup_touched(lane->id, &first);
+		if (!own && !lane_hint_ready(lane_hint(lane->id, true), now))
 			continue;
 		head = palloc0(sizeof(LaneHead));
 		head->lane = lane;
 		head->worker = worker;
 		head->hint = lane_hint(lane->id, true);
 		head->window = lane_hint_open(head->hint, now);
+		if (own && lane_key_compare(&first, &head->window.start) < 0)
+			head->window.start = first;
 		heads = lappend(heads, head);
 	}
 	return heads;
@@ -448,6 +455,7 @@ heartbeat_one(int64 id, int32 attempt, int64 lease)
 
 	claimed_begin(&claimed, id, attempt, "queue_jobs.heartbeat()");
 	claimed.job.lease = GetCurrentTimestamp() + lease - claimed.job.started_at;
+	lane_hint_revisit(lane_hint(claimed.job.lane, false), claimed.job.started_at + claimed.job.lease);
 	live_update(&claimed.table, claimed.slot, &claimed.job);
 	claimed_end(&claimed);
 }

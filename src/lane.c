@@ -2,8 +2,8 @@
  * lane.c
  *		Lanes; see src/sql/20_tables.sql for why they have no unique constraint.
  *
- * Lanes are only ever added. The cache of them may lack some, never show wrong ones, but for lanes that a transaction
- * of our own added and then rolled back: it is thrown away then.
+ * The cache of all of them is rebuilt when anything was announced, and thrown away when a transaction of ours that added
+ * a lane is rolled back.
  */
 #include "postgres.h"
 
@@ -160,31 +160,28 @@ rebuild(void)
 	cached_generation = generation;
 }
 
-static bool
-fresh(void)
+static void
+refresh(void)
 {
 	AcceptInvalidationMessages();
-	return cached_generation == catalog_generation();
+	if (cached_generation != catalog_generation())
+		rebuild();
 }
 
 List *
 lane_all(void)
 {
-	if (!fresh())
-		rebuild();
+	refresh();
 	return lanes;
 }
 
 const Lane *
 lane_get(int32 id)
 {
-	LaneEntry  *entry = lanes_by_id ? hash_search(lanes_by_id, &id, HASH_FIND, NULL) : NULL;
+	LaneEntry  *entry;
 
-	if (entry == NULL && !fresh())
-	{
-		rebuild();
-		entry = hash_search(lanes_by_id, &id, HASH_FIND, NULL);
-	}
+	refresh();
+	entry = hash_search(lanes_by_id, &id, HASH_FIND, NULL);
 	return entry ? entry->lane : NULL;
 }
 
@@ -229,12 +226,8 @@ lane_for(Worker *worker, const char *queue, Oid owner)
 
 	if (usual && worker->lane_owner == owner && lane_get(worker->lane) != NULL)
 		return worker->lane;
+	refresh();
 	id = search(name, queue, owner);
-	if (id == 0 && !fresh())
-	{
-		rebuild();
-		id = search(name, queue, owner);
-	}
 	if (id == 0)
 		return add(pstrdup(name), pstrdup(queue), owner);	/* the worker's cache entry goes with the announcement */
 	if (usual)

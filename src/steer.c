@@ -149,6 +149,7 @@ retry_live(LiveTable *table, int64 id)
 		const Lane *lane = lane_get(job.lane);
 
 		check_owner(id, lane);
+		wakeup_released(job.lane, role_of(lane), job_key(&job));
 		if (!job.due)
 		{
 			make_available(&job);
@@ -210,7 +211,9 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 	engine_begin(&saved);
 	removed = engine_execute("DELETE FROM queue_jobs.live_job WHERE id IN ("
 							 " SELECT j.id FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane"
-							 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND j.started_at IS NULL"
+							 " LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant"
+							 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND (j.started_at IS NULL"
+							 " OR greatest(j.started_at, c.last_heartbeat) + j.lease <= clock_timestamp())"
 							 " FOR UPDATE OF j SKIP LOCKED)",
 							 SPI_OK_DELETE, lengthof(types), types, values, NULL);
 	engine_end(&saved);

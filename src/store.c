@@ -467,6 +467,16 @@ live_try_share(LiveTable *table, TupleTableSlot *slot)
 	}
 }
 
+/* Whose executors run the lane's jobs; InvalidOid if claimants do. */
+static Oid
+executor_role(int32 id)
+{
+	const Lane *lane = lane_get(id);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	return worker && worker->handler ? lane_role(lane, worker) : InvalidOid;
+}
+
 /*
  * A row that is updated or put back while we wait for it has a new version, perhaps one that our snapshot cannot see:
  * look again with a new one, until we have the lock of a version that is the latest.
@@ -496,6 +506,7 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 		{
 			case TM_Ok:
 				live_read(*slot, job);
+				wakeup_taken(job->lane, executor_role(job->lane), job_key(job));
 				return FIND_FOUND;
 			case TM_WouldBlock:
 				return FIND_LOCKED;
@@ -559,7 +570,6 @@ live_promote(LiveTable *table, TimestampTz now, int limit, TimestampTz *next_due
 	while (index_getnext_slot(scan, ForwardScanDirection, slot))
 	{
 		Job			job;
-		const Lane *lane;
 		bool		isnull;
 
 		if (DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull)))
@@ -573,8 +583,7 @@ live_promote(LiveTable *table, TimestampTz now, int limit, TimestampTz *next_due
 		job.due = true;
 		if (!live_try_update(table, slot, &job))
 			continue;			/* somebody has it, who publishes what becomes of it */
-		lane = lane_get(job.lane);
-		wakeup_job(job.lane, lane ? lane_role(lane, registry_worker(lane->worker)) : InvalidOid, job_key(&job));
+		wakeup_job(job.lane, executor_role(job.lane), job_key(&job));
 		promoted++;
 	}
 	index_endscan(scan);

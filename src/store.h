@@ -73,7 +73,10 @@ typedef enum FindResult
 	FIND_FOUND,
 } FindResult;
 
-/* Finds a job by id and locks its row; slot and job then show its latest state. */
+/*
+ * Finds a job by id and locks its row; slot and job then show its latest state. Others who claim pass it by: at rollback
+ * it is published again, and a caller that leaves the row as it is must see to that at commit (wakeup_released).
+ */
 extern FindResult live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job);
 
 /*

@@ -94,6 +94,21 @@ wakeup_released(int32 lane, Oid role, LaneKey key)
 		touch(lane, role, key)->released = true;
 }
 
+bool
+wakeup_touched(int32 lane, LaneKey *first)
+{
+	bool		found = false;
+
+	for (int i = 0; i < touched_count; i++)
+	{
+		if (touched[i].lane != lane || (found && lane_key_compare(&touched[i].key, first) >= 0))
+			continue;
+		*first = touched[i].key;
+		found = true;
+	}
+	return found;
+}
+
 void
 wakeup_due(TimestampTz due)
 {
@@ -155,7 +170,7 @@ publish(bool committed)
 		shared_bump_generation();
 	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all)
 		return;
-	if (committed && look_at_all)
+	if (look_at_all)
 	{
 		database_sweep(MyDatabaseId);
 		database_call_attention(MyDatabaseId);

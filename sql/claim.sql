@@ -1,0 +1,334 @@
+-- Claimants: applications that claim jobs by SQL.
+SET ROLE regress_app;
+SET search_path = app, helper;
+SELECT queue_jobs.define_worker('mail', max_retries => 2);
+SELECT queue_jobs.define_worker('sms');
+SELECT queue_jobs.define_worker('daily', namespace => 'cron');
+SELECT queue_jobs.define_worker('hourly', queue => 'shared', namespace => 'cron');
+CREATE FUNCTION later(attempt integer) RETURNS interval LANGUAGE sql AS $$SELECT attempt * '1 hour'::interval$$;
+
+-- Claim, and complete.
+SELECT queue_jobs.enqueue('mail', '{"to": "a"}', context => '{"c": 1}') AS job \gset
+\x on
+SELECT id = :job AS id, worker, queue, state, priority, args, context, version, attempt, max_attempts, started_at >= created_at AS started,
+       finished_at, last_error, result, owner, executor_pid, claimant, wal_lsn > '0/0' AS wal_lsn, data_consistency
+  FROM queue_jobs.claim('me');
+SELECT state, attempt, claimant, executor_pid, wal_lsn > '0/0' AS wal_lsn FROM queue_jobs.job WHERE id = :job;
+\x off
+SELECT count(*) FROM queue_jobs.claim('me');
+SELECT queue_jobs.complete(:job, 1, '{"sent": true}');
+SELECT state, attempt, claimant, result, finished_at >= started_at AS finished FROM queue_jobs.job WHERE id = :job;
+
+-- All in one transaction, also in one statement; undone, it is as if nothing had been claimed.
+SELECT queue_jobs.enqueue('mail', '{"to": "b"}') AS job \gset
+BEGIN;
+SELECT id = :job AS id, attempt FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.complete(:job, 1);
+SELECT state FROM queue_jobs.job WHERE id = :job;
+ROLLBACK;
+SELECT state, attempt, claimant FROM queue_jobs.job WHERE id = :job;
+BEGIN;
+SAVEPOINT a;
+SELECT id = :job AS id, attempt FROM queue_jobs.claim('me', '{mail}');
+ROLLBACK TO a;
+SELECT id = :job AS id, attempt FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.complete(:job, 1);
+COMMIT;
+SELECT state, attempt FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.enqueue('mail', '{"to": "c"}') AS job \gset
+SELECT queue_jobs.complete(id, attempt, args) FROM queue_jobs.claim('me', '{mail}', 10);
+SELECT state, result FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.enqueue('mail', '{"to": "d"}') AS job \gset
+DO $$
+DECLARE
+    job queue_jobs.job;
+BEGIN
+    FOR job IN SELECT * FROM queue_jobs.claim('me', '{mail}') LOOP
+        PERFORM queue_jobs.complete(job.id, job.attempt, '"by a block"');
+    END LOOP;
+END $$;
+SELECT state, result FROM queue_jobs.job WHERE id = :job;
+
+-- What a transaction enqueued itself it may claim.
+BEGIN;
+SELECT queue_jobs.enqueue('mail', '{"to": "e"}') AS job \gset
+SELECT id = :job AS id FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.complete(:job, 1);
+COMMIT;
+SELECT state FROM queue_jobs.job WHERE id = :job;
+
+-- The same in other isolation levels.
+SELECT queue_jobs.enqueue('mail', '{"to": "f"}') AS job \gset
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT args FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.complete(:job, 1);
+COMMIT;
+SELECT state FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.enqueue('mail', '{"to": "g"}') AS job \gset
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT args FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.complete(:job, 1);
+COMMIT;
+SELECT state FROM queue_jobs.job WHERE id = :job;
+
+-- Order: by priority, then age, across all lanes.
+SELECT count(queue_jobs.enqueue(worker, args, priority => priority))
+  FROM (VALUES ('mail', '1', 5), ('sms', '2', 1), ('mail', '3', 1), ('hourly', '4', -1), ('sms', '5', 5), ('mail', '6', -2147483648),
+               ('daily', '7', 2147483647), ('sms', '8', 1)) v (worker, args, priority), LATERAL (SELECT to_jsonb(args::integer) AS args) a;
+SELECT worker, priority, args FROM queue_jobs.claim('me', '{*}', 3);
+SELECT worker, priority, args FROM queue_jobs.claim('me', '{*}', 100);
+SELECT queue_jobs.complete(array_agg(id ORDER BY id), array_agg(attempt ORDER BY id)) FROM queue_jobs.job WHERE claimant = 'me' AND state = 'executing';
+SELECT count(*) FROM queue_jobs.job WHERE state = 'executing';
+
+-- Queues: by name, by namespace, all; several; none.
+SELECT count(queue_jobs.enqueue(worker)) FROM unnest('{mail,sms,daily,hourly}'::text[]) worker;
+SELECT queue_jobs.enqueue('mail', queue => 'cron') IS NOT NULL AS enqueued;
+BEGIN;
+SELECT count(*) FROM queue_jobs.claim('me', '{}', 10);
+SELECT count(*) FROM queue_jobs.claim('me', '{no such queue,nowhere:*}', 10);
+SELECT queue FROM queue_jobs.claim('me', '{cron:*}', 10) ORDER BY queue;
+ROLLBACK;
+BEGIN;
+SELECT queue FROM queue_jobs.claim('me', '{cron:daily,sms}', 10) ORDER BY queue;
+SELECT queue FROM queue_jobs.claim('me', '{*}', 10) ORDER BY queue;
+ROLLBACK;
+BEGIN;
+SELECT queue FROM queue_jobs.claim('me', '{cron}', 10) ORDER BY queue;
+ROLLBACK;
+-- A worker with a handler has executors: its jobs are not for claimants.
+CREATE FUNCTION handles() RETURNS void LANGUAGE sql AS '';
+SELECT queue_jobs.define_worker('mail', 'app.handles');
+SELECT queue_jobs.pause('mail');
+SELECT queue_jobs.pause('cron');
+SELECT queue FROM queue_jobs.claim('me', '{*}', 10) ORDER BY queue;
+SELECT queue_jobs.define_worker('mail', max_retries => 2);
+SELECT count(*) FROM queue_jobs.claim('me', '{*}', 10);
+SELECT queue_jobs.resume('mail');
+SELECT queue_jobs.resume('cron');
+SELECT queue FROM queue_jobs.claim('me', '{*}', 10) ORDER BY queue;
+SELECT queue_jobs.complete(array_agg(id), array_agg(attempt)) FROM queue_jobs.job WHERE state = 'executing';
+
+-- Future jobs are claimed when they are due.
+SELECT queue_jobs.enqueue('mail', '{"due": 1}', delay => '1 hour') AS job \gset
+SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
+CALL move_due_back(:job, '1 hour');
+SELECT state FROM queue_jobs.job WHERE id = :job;
+SELECT args FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.complete(:job, 1);
+
+-- One that expired is not given out any more.
+SELECT queue_jobs.enqueue('mail', run_at => '2001-01-01', expires_in => '1 s') AS job \gset
+SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
+SELECT state, attempt FROM queue_jobs.job WHERE id = :job;
+
+-- fail(): tried again as the worker says, in the end dead.
+SELECT queue_jobs.define_worker('mail', max_retries => 2, retry_backoff => 'app.later');
+SELECT queue_jobs.enqueue('mail', '{"fail": 1}') AS job \gset
+SELECT attempt FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.fail(:job, 1, 'no connection');
+SELECT state, attempt, max_attempts, last_error, claimant, started_at, run_at - now() BETWEEN '59 min' AND '1 hour' AS in_an_hour FROM queue_jobs.job WHERE id = :job;
+SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
+CALL move_due_back(:job, '1 hour');
+SELECT attempt, last_error FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.fail(:job, 2, 'still no connection');
+SELECT state, run_at - now() BETWEEN '119 min' AND '2 hours' AS in_two_hours FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.retry(:job);
+SELECT attempt FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.fail(:job, 3, '');
+SELECT state, attempt, last_error, jsonb_array_length(errors) AS errors FROM queue_jobs.job WHERE id = :job;
+SELECT e - 'failed_at' - 'started_at' AS error FROM queue_jobs.job, jsonb_array_elements(errors) e WHERE id = :job;
+
+-- snooze(): put back, no attempt charged; the number of the attempt still tells who is meant.
+SELECT queue_jobs.define_worker('mail', max_retries => 0);
+SELECT queue_jobs.enqueue('mail', '{"snooze": 1}') AS job \gset
+SELECT attempt, max_attempts FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.snooze(:job, 1, '1 hour');
+SELECT state, attempt, max_attempts, claimant, run_at - now() BETWEEN '59 min' AND '1 hour' AS in_an_hour FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.retry(:job);
+SELECT attempt, max_attempts FROM queue_jobs.claim('me', '{mail}');
+SELECT error_of(format('SELECT queue_jobs.complete(%s, 1)', :job));
+SELECT queue_jobs.snooze(:job, 2, '0');
+SELECT state FROM queue_jobs.job WHERE id = :job;
+SELECT attempt, max_attempts FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.fail(:job, 3, 'failed at last');
+SELECT state, attempt FROM queue_jobs.job WHERE id = :job;
+
+-- A lease that ran out: the job goes to the next one, the late claimant is refused, and so is everybody with a wrong number.
+SELECT queue_jobs.define_worker('mail', max_retries => 2);
+SELECT queue_jobs.enqueue('mail', '{"lease": 1}') AS job \gset
+SELECT attempt FROM queue_jobs.claim('slow', '{mail}', lease => '1 ms');
+SELECT pg_sleep(0.01);
+SELECT state, attempt FROM queue_jobs.job WHERE id = :job;
+SELECT attempt, claimant, last_error FROM queue_jobs.claim('quick', '{mail}', lease => '1 hour');
+SELECT errors -> 0 ->> 'sqlstate' AS sqlstate, errors -> 0 ->> 'attempt' AS attempt FROM queue_jobs.job WHERE id = :job;
+SELECT error_of(format('SELECT queue_jobs.complete(%s, 1)', :job));
+SELECT error_of(format('SELECT queue_jobs.fail(%s, 1, %L)', :job, 'x'));
+SELECT error_of(format('SELECT queue_jobs.snooze(%s, 1, %L)', :job, '1 s'));
+SELECT error_of(format('SELECT queue_jobs.heartbeat(ARRAY[%s]::bigint[], ARRAY[1])', :job));
+SELECT error_of(format('SELECT queue_jobs.complete(%s, 3)', :job));
+SELECT error_of(format('SELECT queue_jobs.complete(%s, -1)', :job));
+SELECT error_of('SELECT queue_jobs.complete(9223372036854775807, 1)');
+SELECT error_of('SELECT queue_jobs.complete(-1, 1)');
+SELECT queue_jobs.complete(:job, 2);
+SELECT error_of(format('SELECT queue_jobs.complete(%s, 2)', :job));
+SELECT queue_jobs.enqueue('mail') AS job \gset
+SELECT error_of(format('SELECT queue_jobs.complete(%s, 0)', :job));
+SELECT error_of(format('SELECT queue_jobs.fail(%s, 0, %L)', :job, 'x'));
+SELECT queue_jobs.remove_jobs('mail');
+
+-- A lease may have run out and the job be complete()d all the same, as long as nobody else has got it.
+SELECT queue_jobs.enqueue('mail', '{"late": 1}') AS job \gset
+SELECT attempt FROM queue_jobs.claim('slow', '{mail}', lease => '1 ms');
+SELECT pg_sleep(0.01);
+SELECT queue_jobs.complete(:job, 1);
+SELECT state, claimant FROM queue_jobs.job WHERE id = :job;
+
+-- The last attempt's lease ran out: dead.
+SELECT queue_jobs.define_worker('mail', max_retries => 0);
+SELECT queue_jobs.enqueue('mail', '{"last": 1}') AS job \gset
+SELECT attempt FROM queue_jobs.claim('slow', '{mail}', lease => '1 ms');
+SELECT pg_sleep(0.01);
+SELECT count(*) FROM queue_jobs.claim('quick', '{mail}');
+SELECT state, attempt, last_error, errors -> 0 ->> 'sqlstate' AS sqlstate FROM queue_jobs.job WHERE id = :job;
+
+-- heartbeat(claimant): all its leases count from now. (Time is moved for one of the jobs instead of waited for.)
+SELECT queue_jobs.define_worker('mail');
+SELECT queue_jobs.enqueue('mail', '{"beat": 1}') AS job1 \gset
+SELECT queue_jobs.enqueue('mail', '{"beat": 2}') AS job2 \gset
+SELECT args FROM queue_jobs.claim('beats', '{mail}', 2, '30 min');
+CALL move_lease_back(:job1, '1 hour');
+SELECT id = :job1 AS first, state FROM queue_jobs.job WHERE id IN (:job1, :job2) ORDER BY id;
+SELECT queue_jobs.heartbeat('beats');
+SELECT id = :job1 AS first, state FROM queue_jobs.job WHERE id IN (:job1, :job2) ORDER BY id;
+SELECT count(*) FROM queue_jobs.claim('vulture', '{mail}', 2);
+SELECT queue_jobs.heartbeat('beats');
+SELECT queue_jobs.heartbeat('one without jobs');
+-- heartbeat(ids, attempts, lease): the leases of these now end after that.
+SELECT queue_jobs.heartbeat(ARRAY[:job2]::bigint[], ARRAY[1], '3 hours');
+CALL move_lease_back(:job2, '2 hours');
+SELECT count(*) FROM queue_jobs.claim('vulture', '{mail}', 2);
+SELECT queue_jobs.complete(ARRAY[:job1, :job2]::bigint[], ARRAY[1, 1]);
+SELECT queue_jobs.enqueue('mail', '{"beat": 3}') AS job \gset
+SELECT args FROM queue_jobs.claim('never beats', '{mail}', 1, '30 min');
+SELECT queue_jobs.heartbeat(ARRAY[:job]::bigint[], ARRAY[1], '1 ms');
+SELECT pg_sleep(0.01);
+SELECT args, attempt FROM queue_jobs.claim('vulture', '{mail}', 2);
+SELECT queue_jobs.complete(:job, 2);
+
+-- Arrays: all, or an ERROR and none.
+CREATE TEMPORARY TABLE jobs AS SELECT id, 1 AS attempt, row_number() OVER (ORDER BY id) AS n
+  FROM queue_jobs.enqueue_many('mail', ARRAY(SELECT to_jsonb(n) FROM generate_series(1, 9) n)) id;
+SELECT count(*) FROM queue_jobs.claim('many', '{mail}', 100);
+SELECT queue_jobs.complete(array_agg(id ORDER BY n), array_agg(attempt), array_agg(to_jsonb('result ' || n) ORDER BY n)) FROM jobs WHERE n <= 2;
+SELECT queue_jobs.fail(array_agg(id ORDER BY n), array_agg(attempt), 'one reason') FROM jobs WHERE n IN (3, 4);
+SELECT queue_jobs.fail(array_agg(id ORDER BY n), array_agg(attempt), array_agg('reason ' || n ORDER BY n)) FROM jobs WHERE n IN (5, 6);
+SELECT queue_jobs.snooze(array_agg(id ORDER BY n), array_agg(attempt), '1 day') FROM jobs WHERE n IN (7, 8);
+SELECT n, state, result, last_error FROM queue_jobs.job JOIN jobs USING (id) ORDER BY n;
+SELECT queue_jobs.complete('{}'::bigint[], '{}');
+SELECT error_of('SELECT queue_jobs.complete(array_agg(id ORDER BY n DESC), array_agg(attempt)) FROM pg_temp.jobs WHERE n IN (1, 9)');
+SELECT n, state FROM queue_jobs.job JOIN jobs USING (id) WHERE n = 9;
+SELECT error_of('SELECT queue_jobs.complete(ARRAY[id, id], ARRAY[1, 1]) FROM pg_temp.jobs WHERE n = 9');
+SELECT error_of('SELECT queue_jobs.complete(NULL::bigint[], NULL)');
+SELECT error_of('SELECT queue_jobs.complete(ARRAY[1, NULL]::bigint[], ARRAY[1, 1])');
+SELECT error_of('SELECT queue_jobs.complete(ARRAY[1, 2]::bigint[], ARRAY[1, NULL])');
+SELECT error_of('SELECT queue_jobs.complete(ARRAY[1, 2]::bigint[], ARRAY[1])');
+SELECT error_of($$SELECT queue_jobs.complete(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '{"1"}')$$);
+SELECT error_of($$SELECT queue_jobs.fail(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL::text)$$);
+SELECT error_of($$SELECT queue_jobs.fail(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL::text[])$$);
+SELECT error_of($$SELECT queue_jobs.fail(ARRAY[1, 2]::bigint[], ARRAY[1, 1], ARRAY['a'])$$);
+SELECT error_of($$SELECT queue_jobs.fail(ARRAY[1, 2]::bigint[], ARRAY[1, 1], ARRAY['a', NULL])$$);
+SELECT error_of($$SELECT queue_jobs.snooze(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL)$$);
+SELECT error_of($$SELECT queue_jobs.snooze(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '-1 s')$$);
+SELECT error_of($$SELECT queue_jobs.snooze(ARRAY[1, 2]::bigint[], ARRAY[1], '1 s')$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '0')$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL)$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat(ARRAY[1, 2]::bigint[], ARRAY[1])$$);
+-- called with parameters of a prepared statement, as drivers do
+PREPARE fail_many(bigint[], integer[], text[]) AS SELECT queue_jobs.fail($1, $2, $3);
+PREPARE id_of(integer) AS SELECT id FROM jobs WHERE n = $1;
+EXECUTE id_of(9) \gset
+EXECUTE fail_many(ARRAY[:id], '{1}', '{prepared}');
+SELECT state, last_error FROM queue_jobs.job WHERE id = :id;
+CALL clean_up();
+
+-- wait_for_jobs(): returns when there may be something to claim, or after the timeout.
+SELECT queue_jobs.define_worker('mail');
+CALL queue_jobs.wait_for_jobs('{mail}', '0');
+CALL queue_jobs.wait_for_jobs(timeout => '10 ms');
+SELECT queue_jobs.enqueue('mail') AS job \gset
+CALL queue_jobs.wait_for_jobs('{mail}', '1 hour');
+CALL queue_jobs.wait_for_jobs(timeout => '1 hour');
+SELECT count(*) FROM queue_jobs.claim('me', '{mail}', lease => '20 ms');
+CALL queue_jobs.wait_for_jobs('{mail}', '1 hour');
+SELECT attempt FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.complete(:job, 2);
+SELECT queue_jobs.enqueue('mail', delay => '20 ms') AS job \gset
+CALL queue_jobs.wait_for_jobs('{mail}', '1 hour');
+SELECT id = :job AS id FROM queue_jobs.claim('me', '{mail}');
+-- within a procedure too
+CREATE PROCEDURE serve(INOUT served integer) LANGUAGE plpgsql AS $$
+BEGIN
+    served := 0;
+    FOR i IN 1..3 LOOP
+        CALL queue_jobs.wait_for_jobs('{mail}', '1 hour');
+        served := served + (SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('server', '{mail}'));
+        COMMIT;
+    END LOOP;
+END $$;
+SELECT count(*) FROM queue_jobs.enqueue_many('mail', '{"1", "2", "3"}');
+CALL serve(0);
+BEGIN;
+CALL queue_jobs.wait_for_jobs('{mail}', '1 s');
+ROLLBACK;
+DO $$BEGIN CALL queue_jobs.wait_for_jobs('{mail}', '0'); END$$;
+CALL queue_jobs.wait_for_jobs(NULL, '1 s');
+CALL queue_jobs.wait_for_jobs('{a*b}', '1 s');
+CALL queue_jobs.wait_for_jobs('{mail}', NULL);
+CALL queue_jobs.wait_for_jobs('{mail}', '-1 s');
+CALL queue_jobs.wait_for_jobs('{mail}', '10 years');
+
+-- Bad arguments of claim() and the others.
+SELECT error_of($$SELECT * FROM queue_jobs.claim(NULL)$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('a*')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', NULL)$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', '{mail,NULL}')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', '{""}')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', '{a*}')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', '{*:a}')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', '{**}')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', max_jobs => 0)$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', max_jobs => -5)$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', max_jobs => 10001)$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', max_jobs => NULL)$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', lease => '0')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', lease => '-1 s')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', lease => '366 days')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me', lease => NULL)$$);
+SELECT error_of($$SELECT queue_jobs.complete(NULL::bigint, 1)$$);
+SELECT error_of($$SELECT queue_jobs.complete(1, NULL)$$);
+SELECT error_of($$SELECT queue_jobs.fail(NULL::bigint, 1, 'x')$$);
+SELECT error_of($$SELECT queue_jobs.fail(1, 1, NULL)$$);
+SELECT error_of($$SELECT queue_jobs.snooze(NULL::bigint, 1, '1 s')$$);
+SELECT error_of($$SELECT queue_jobs.snooze(1, 1, NULL)$$);
+SELECT error_of($$SELECT queue_jobs.snooze(1, 1, '-1 s')$$);
+SELECT error_of($$SELECT queue_jobs.snooze(1, 1, '366 days')$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat(NULL)$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat('')$$);
+BEGIN READ ONLY;
+SELECT error_of($$SELECT * FROM queue_jobs.claim('me')$$);
+SELECT error_of($$SELECT queue_jobs.complete(1, 1)$$);
+SELECT error_of($$SELECT queue_jobs.fail(1, 1, 'x')$$);
+SELECT error_of($$SELECT queue_jobs.snooze(1, 1, '1 s')$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat('me')$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat('{1}'::bigint[], '{1}')$$);
+COMMIT;
+
+-- A job whose worker is gone meanwhile can still be ended by its claimant, for it is done.
+SELECT queue_jobs.enqueue('mail', '{"orphan": 1}') AS job \gset
+SELECT args FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.drop_worker('mail');
+SELECT error_of(format('SELECT queue_jobs.complete(%s, 1)', :job));
+SELECT state FROM queue_jobs.job WHERE id = :job;
+
+CALL clean_up();

@@ -1,0 +1,155 @@
+# Interruptions of running jobs: by pg_terminate_backend() and pg_cancel_backend(), which charge nothing; by cancel()
+# and discard(), which end the job; by its timeout, which is a failure.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $node = new_node('terminate');
+define_gated($node);
+
+my $n = 0;
+
+# Starts a job of that worker that goes on until its gate is opened; returns its id.
+sub start_job
+{
+	my ($worker) = @_;
+
+	$n++;
+	my $id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker', jsonb_build_object('n', $n))");
+	wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity JOIN queue_jobs.job ON executor_pid = pid WHERE id = $id AND wait_event = 'PgSleep'");
+	return $id;
+}
+
+sub pid_of
+{
+	my ($id) = @_;
+
+	return $node->safe_psql('postgres', "SELECT executor_pid FROM queue_jobs.job WHERE id = $id");
+}
+
+sub open_gate
+{
+	$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
+	return;
+}
+
+# Interrupted, it runs again at once, as if nothing had been.
+my $id = start_job('gated');
+my $bystander = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('gated', '{"n": 1000}')});
+wait_for_job($node, $bystander, 'executing');
+for my $how (qw(pg_terminate_backend pg_cancel_backend pg_cancel_backend pg_terminate_backend))
+{
+	my $started = $node->safe_psql('postgres', "SELECT started_at FROM queue_jobs.job WHERE id = $id");
+	is($node->safe_psql('postgres', "SELECT $how(" . pid_of($id) . ')'), 't', $how);
+	wait_until($node, "SELECT state = 'executing' AND started_at > '$started' FROM queue_jobs.job WHERE id = $id");
+}
+open_gate();
+wait_for_job($node, $id, 'completed');
+is($node->safe_psql('postgres', "SELECT attempt, errors IS NULL FROM queue_jobs.job WHERE id = $id"), '1|t', 'an interruption charges nothing');
+is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '1', 'and its writes are there once');
+
+# cancel() and discard() of a running job; what it wrote goes.
+for my $how (qw(cancel discard))
+{
+	$id = start_job('gated');
+	is($node->safe_psql('postgres', "SELECT queue_jobs.$how($id)"), 't', "$how() of a running job");
+	my $state = $how eq 'cancel' ? 'cancelled' : 'dead';
+	wait_for_job($node, $id, $state);
+	is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', '… undoes what it did');
+	is($node->safe_psql('postgres', "SELECT finished_at > started_at, attempt, last_error FROM queue_jobs.job WHERE id = $id"),
+		't|1|', '… and it has not failed');
+	is($node->safe_psql('postgres', "SELECT queue_jobs.$how($id)"), 'f', '… once');
+	open_gate();
+	is($node->safe_psql('postgres', "SELECT queue_jobs.retry($id)"), 't', '… and it can be retried');
+	wait_for_job($node, $id, 'completed');
+}
+
+# In a transaction: when it commits, not before, and not at all if it is rolled back.
+$id = start_job('gated');
+my $session = in_background($node);
+is($session->query("BEGIN; SELECT queue_jobs.cancel($id)"), 't', 'cancel() in a transaction');
+$session->query('ROLLBACK');
+is($session->query("BEGIN; SAVEPOINT s; SELECT queue_jobs.cancel($id)"), 't', 'cancel() in a savepoint');
+$session->query('ROLLBACK TO s; COMMIT');
+is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $id"), 'executing', '… rolled back');
+is($session->query("BEGIN; SELECT queue_jobs.cancel($id)"), 't', 'cancel()');
+is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $id"), 'executing', '… not committed');
+open_gate();
+wait_for_job($node, $id, 'completed');
+$session->query('COMMIT');
+is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $id"), 'completed', '… committed too late');
+
+# A job that a rolled back cancel() held, when executors passed it by, runs.
+$node->safe_psql('postgres', q{SELECT queue_jobs.pause('quick')});
+my ($first, $second) = split /\n/, $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 2000}') FROM generate_series(1, 2)});
+$session->query("BEGIN; SELECT queue_jobs.cancel($first)");
+$node->safe_psql('postgres', q{SELECT queue_jobs.resume('quick')});
+wait_for_job($node, $second, 'completed');
+$session->query('ROLLBACK');
+wait_for_job($node, $first, 'completed');
+pass('a job passed by while a cancel() had it, which was rolled back, runs');
+
+# Timeouts.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION stubborn(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO ran (n, attempt) SELECT stubborn.n, attempt FROM queue_jobs.current_job();
+	LOOP
+		BEGIN
+			PERFORM pg_sleep(60);
+		EXCEPTION WHEN query_canceled THEN
+			INSERT INTO ran (n, attempt) SELECT stubborn.n, attempt FROM queue_jobs.current_job();
+		END;
+	END LOOP;
+END
+$$;
+SELECT queue_jobs.define_worker('slow', 'public.gated', timeout => '200 ms', max_retries => 0);
+SELECT queue_jobs.define_worker('stubborn', 'public.stubborn', timeout => '200 ms', max_retries => 0);
+SQL
+$id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('slow', '{"n": 3000}')});
+wait_for_job($node, $id, 'dead');
+is( $node->safe_psql('postgres', "SELECT attempt, last_error ~ 'timeout', finished_at - started_at BETWEEN '200 ms' AND '2 s' FROM queue_jobs.job WHERE id = $id"),
+	'1|t|t', 'a run longer than its timeout has failed');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM ran WHERE n = 3000'), '0', '… and left nothing');
+
+$id = start_job('stubborn');
+my $pid = pid_of($id);
+wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
+wait_for_job($node, $id, 'dead');
+is($node->safe_psql('postgres', "SELECT attempt FROM queue_jobs.job WHERE id = $id"), '1', 'one that catches its cancellation is stopped, with its process');
+is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', '… and left nothing');
+isnt($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $bystander"), 'retryable', 'nobody else is charged');
+
+# Catches a cancel() likewise: ended at the next one, or at its timeout.
+$id = start_job('stubborn');
+$node->safe_psql('postgres', "SELECT queue_jobs.cancel($id)");
+wait_until($node, "SELECT state IN ('cancelled', 'dead') FROM queue_jobs.job WHERE id = $id");
+pass('one that catches cancel() ends');
+
+# A timeout does not hit the next job in the same executor.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('brief', 'public.quick', timeout => '50 ms', max_retries => 0)});
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('brief', '{"n": 4000}') FROM generate_series(1, 500)});
+wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE worker = 'brief' AND state NOT IN ('completed', 'dead')});
+is($node->safe_psql('postgres', q{SELECT state, count(*) FROM queue_jobs.job WHERE worker = 'brief' GROUP BY 1}), 'completed|500', 'quick jobs with a timeout');
+
+# The other processes may be terminated, too.
+wait_for_job($node, $bystander, 'executing');
+for my $process ('launcher', 'scheduler')
+{
+	$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 5000}', delay => '1 hour')});
+	wait_until($node, "SELECT bool_and(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'queue_jobs $process'");
+	$id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 5000}', delay => '200 ms')});
+	wait_for_job($node, $id, 'completed');
+	pass("$process terminated: a future job runs");
+}
+$node->safe_psql('postgres', 'INSERT INTO gate VALUES (1000)');
+wait_for_job($node, $bystander, 'completed');
+is($node->safe_psql('postgres', "SELECT attempt FROM queue_jobs.job WHERE id = $bystander"), '1', 'the job that ran all the while was not disturbed');
+
+$session->quit;
+$node->stop;
+done_testing();

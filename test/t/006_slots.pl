@@ -1,0 +1,85 @@
+# Too few worker slots or executors: jobs wait, nobody spins, the log says once what to increase; and when there are
+# only few executors, all roles and databases get their turn.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+# Launcher, one scheduler, one executor: that is all.
+my $node = new_node('slots', extension => 0, conf => <<'CONF');
+max_worker_processes = 3
+max_logical_replication_workers = 0
+max_parallel_workers = 0
+queue_jobs.idle_timeout = '300ms'
+CONF
+for my $db (qw(one two))
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $db");
+	$node->safe_psql($db, 'CREATE EXTENSION queue_jobs');
+	define_gated($node, db => $db);
+	wait_for_no_processes($node, $db);
+}
+
+my $id = $node->safe_psql('one', q{SELECT queue_jobs.enqueue('gated', '{"n": 1}')});
+wait_for_job($node, $id, 'executing', db => 'one');
+$node->safe_psql('one', q{SELECT queue_jobs.enqueue('quick', jsonb_build_object('n', n)) FROM generate_series(11, 15) n});
+for my $n (21 .. 25)
+{
+	$node->safe_psql('two', "SELECT queue_jobs.enqueue('quick', '{\"n\": $n}')");
+	$node->safe_psql('one', "SELECT queue_jobs.enqueue('quick', '{\"n\": $n}')");
+}
+wait_until($node, 'SELECT true') until log_count($node, 'no free background worker slot for an executor')
+  && log_count($node, 'no free background worker slot for a scheduler');
+is( $node->safe_psql($_, q{SELECT state, count(*) FROM queue_jobs.job WHERE worker = 'quick' GROUP BY 1}),
+	'available|' . ($_ eq 'one' ? 10 : 5), "no slot is free: jobs of database $_ wait")
+  foreach qw(one two);
+is(log_count($node, 'HINT:  You may need to increase "max_worker_processes"'), 2, 'the log says so once for either, with the hint');
+
+$node->safe_psql('one', 'INSERT INTO gate VALUES (1)');
+wait_until($node, 'SELECT count(*) = 11 FROM ran', db => 'one');
+wait_until($node, 'SELECT count(*) = 5 FROM ran', db => 'two');
+pass('when slots are free, all run');
+$node->stop;
+
+# One executor, and three roles, each with a backlog that does not end by itself.
+$node = new_node('turns', conf => "queue_jobs.max_executors = 1\nqueue_jobs.idle_timeout = '1h'");
+define_gated($node);
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE r1 LOGIN; CREATE ROLE r2 LOGIN; CREATE ROLE r3 LOGIN;
+GRANT USAGE ON SCHEMA queue_jobs TO r1, r2, r3;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA queue_jobs TO r1, r2, r3;
+CREATE FUNCTION again() RETURNS void LANGUAGE sql AS $$
+	INSERT INTO ran (attempt) VALUES (1);
+	SELECT queue_jobs.enqueue('again') WHERE NOT EXISTS (SELECT FROM gate);
+	SELECT pg_sleep(0.001);
+$$;
+SELECT queue_jobs.define_worker('again', 'public.again');
+SQL
+$node->psql('postgres', "SET SESSION AUTHORIZATION $_; SELECT queue_jobs.enqueue('again') FROM generate_series(1, 3)") foreach qw(r1 r2 r3);
+wait_until($node, 'SELECT count(*) = 3 FROM (SELECT FROM ran GROUP BY role HAVING count(*) >= 20) r');
+cmp_ok($node->safe_psql('postgres', 'SELECT count(DISTINCT pid) FROM ran'), '>=', 3, 'three roles take turns at the one executor');
+is(scalar(executor_pids($node)) <= 1, 1, 'which is one');
+
+# And another database.
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'CREATE EXTENSION queue_jobs');
+define_gated($node, db => 'other');
+$id = $node->safe_psql('other', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}')});
+wait_for_job($node, $id, 'completed', db => 'other');
+pass('another database has its turn, too');
+$node->safe_psql('postgres', 'INSERT INTO gate VALUES (1)');
+wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE state <> 'completed'});
+pass('and the roles go on to their end');
+
+# An idle executor of one role does not keep its place from another.
+$id = $node->safe_psql('other', q{SELECT queue_jobs.enqueue('quick', '{"n": 2}')});
+wait_for_job($node, $id, 'completed', db => 'other');
+$id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 2}')});
+wait_for_job($node, $id, 'completed');
+pass('an idle executor makes room');
+$node->stop;
+
+done_testing();

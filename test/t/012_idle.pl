@@ -1,0 +1,87 @@
+# Nothing polls: where there is nothing to do nobody runs a query, or even wakes up.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $node = new_node('idle', extension => 0, conf => <<'CONF');
+queue_jobs.idle_timeout = '300ms'
+autovacuum = off
+CONF
+$node->safe_psql('postgres', 'CREATE DATABASE idle');
+$node->safe_psql('idle', 'CREATE EXTENSION queue_jobs');
+define_gated($node, db => 'idle');
+$node->safe_psql('idle', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}', delay => '1 hour')});
+$node->safe_psql('idle', q{SELECT queue_jobs.enqueue('quick', '{"n": 2}', delay => '1 s')});
+my $id = $node->safe_psql('idle', q{SELECT queue_jobs.enqueue('quick', '{"n": 3}')});
+wait_until($node, 'SELECT count(*) = 2 FROM ran', db => 'idle');
+wait_for_no_processes($node, 'idle');
+
+sub launcher
+{
+	return $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs launcher'});
+}
+
+# How often these processes have gone to sleep, as Linux knows.
+sub sleeps
+{
+	my $sum = 0;
+
+	foreach my $pid (@_)
+	{
+		my ($count) = slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m;
+		$sum += $count;
+	}
+	return $sum;
+}
+
+sub commits
+{
+	return $node->safe_psql('postgres', q{SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'idle'});
+}
+
+# The statistics of what has been come late.
+my $before = -1;
+while ((my $now = commits()) != $before)
+{
+	$before = $now;
+	sleep 1;
+}
+my $linux = -r '/proc/self/status';
+my $sleeps = $linux ? sleeps(launcher()) : 0;
+sleep 4;
+is(commits(), $before, 'an idle database has no transaction');
+SKIP:
+{
+	skip 'no /proc', 1 unless $linux;
+	is(sleeps(launcher()), $sleeps, 'and the launcher sleeps');
+}
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'idle'}), '0', 'nobody is connected to it');
+
+# Those that stay, because they are told to, sleep too: executors and scheduler with a long idle time, and a claimant.
+$node->append_conf('postgresql.conf', q{queue_jobs.idle_timeout = '1h'});
+$node->reload;
+$node->safe_psql('idle', q{SELECT queue_jobs.enqueue('quick', jsonb_build_object('n', n)) FROM generate_series(10, 500) n});
+wait_until($node, 'SELECT count(*) = 493 FROM ran', db => 'idle');
+my $waiter = in_background($node, db => 'idle');
+my $waiter_pid = $waiter->pid;
+$waiter->send(q{CALL queue_jobs.wait_for_jobs(timeout => '1 hour')});
+wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiter_pid");
+SKIP:
+{
+	skip 'no /proc', 2 unless $linux;
+	my @pids = split /\n/, $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^queue_jobs'});
+	cmp_ok(scalar @pids, '>=', 3, 'launcher, scheduler and executors are up');
+	push @pids, $waiter_pid;
+	sleep 2;
+	$sleeps = sleeps(@pids);
+	sleep 4;
+	is(sleeps(@pids), $sleeps, 'and sleep');
+}
+
+$waiter->quit;
+$node->stop;
+done_testing();
