@@ -506,7 +506,10 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 		{
 			case TM_Ok:
 				live_read(*slot, job);
-				wakeup_taken(job->lane, executor_role(job->lane), job_key(job));
+				if (job->due)
+					wakeup_taken(job->lane, executor_role(job->lane), job_key(job));
+				else
+					wakeup_due(job->run_at);	/* whoever looks for due jobs passes it by, too */
 				return FIND_FOUND;
 			case TM_WouldBlock:
 				return FIND_LOCKED;

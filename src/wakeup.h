@@ -29,7 +29,7 @@ extern void wakeup_released(int32 lane, Oid role, LaneKey key);
 /* Whether this transaction has noted jobs of the lane, which no hint knows yet, and the first of them. */
 extern bool wakeup_touched(int32 lane, LaneKey *first);
 
-/* A job is due at that time. */
+/* A job is due at that time; published however the transaction ends. */
 extern void wakeup_due(TimestampTz due);
 
 /* Anything may have become claimable, in any lane. */
