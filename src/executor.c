@@ -31,10 +31,12 @@ static ExecutorSlot *own_slot = NULL;
 static void
 detach(int code, Datum argument)
 {
+	bool		interrupted = own_slot->job != 0;
+
 	if (!execute_ran_away())
 		ledger_wipe();
 	executor_release(arguments.slot, arguments.generation);
-	if (own_slot->job != 0)
+	if (interrupted)
 		database_sweep(arguments.database);
 	database_call_attention(arguments.database);
 }

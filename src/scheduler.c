@@ -88,7 +88,6 @@ open_due(void)
 	from = own_slot->next_due;
 	own_slot->due_published = 0;
 	own_slot->due_low = DT_NOEND;
-	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned anew when we leave */
 	SpinLockRelease(&own_slot->mutex);
 	return from;
 }
@@ -172,8 +171,10 @@ charge_crashes(void)
 
 		if (executor_slot_at(i)->state != EXECUTOR_NONE || !ledger_read(i, &entry))
 			continue;
+		/* On disk before the entry is wiped: the job's next crash may come before the WAL writer. */
 		unit_begin();
 		charge(&entry);
+		ForceSyncCommit();
 		unit_end();
 		ledger_wipe_slot(i);
 	}
@@ -368,9 +369,6 @@ provide_executors(TimestampTz now)
 	bool		enough = true;
 	ExecutorCounts counts;
 
-	SpinLockAcquire(&own_slot->mutex);
-	own_slot->attention = false;
-	SpinLockRelease(&own_slot->mutex);
 	blocked = false;
 	dismiss_surplus();
 	roles = roles_with_jobs(now);
@@ -415,18 +413,18 @@ turn(void *present)
 	bool		here;
 
 	next_turn = DT_NOEND;
+
+	/* Before anything is looked at: who calls us from now on finds us looking again. */
+	SpinLockAcquire(&own_slot->mutex);
+	own_slot->attention = false;
+	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned anew when we leave */
+	SpinLockRelease(&own_slot->mutex);
 	unit_begin();
 	here = check_extension();
 	unit_end();
 	*(bool *) present = here;
 	if (!here)
-	{
-		SpinLockAcquire(&own_slot->mutex);
-		own_slot->attention = false;
-		own_slot->wake_at = NO_TIME;
-		SpinLockRelease(&own_slot->mutex);
 		return;
-	}
 	charge_crashes();
 	if (next_heal <= now || heal_generation != catalog_generation())
 	{

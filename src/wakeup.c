@@ -29,6 +29,7 @@ typedef struct EndRequest
 {
 	int64		job;
 	JobState	end_as;
+	int			nest_level;
 } EndRequest;
 
 static TouchedLane *touched = NULL;
@@ -134,7 +135,7 @@ wakeup_end_running(int64 job, JobState end_as)
 		requests = grow(requests, &request_size, sizeof(EndRequest));
 	requests[request_count++] = (EndRequest)
 	{
-		.job = job,.end_as = end_as
+		.job = job,.end_as = end_as,.nest_level = GetCurrentTransactionNestLevel()
 	};
 }
 
@@ -210,15 +211,45 @@ transaction_callback(XactEvent event, void *arg)
 	}
 }
 
-/* A savepoint's end lets go of the jobs taken in it: no need to wait for the whole transaction. */
+/* What was noted in a savepoint that is released belongs to the level above. */
+static void
+move_up(int nest_level)
+{
+	for (int i = 0; i < touched_count; i++)
+		touched[i].taken_at = Min(touched[i].taken_at, nest_level - 1);
+	for (int i = 0; i < request_count; i++)
+		requests[i].nest_level = Min(requests[i].nest_level, nest_level - 1);
+}
+
+/* A savepoint's rollback lets go of the jobs taken in it: no need to wait for the whole transaction. */
+static void
+undo(int nest_level)
+{
+	int			kept = 0;
+	bool		published = false;
+
+	for (int i = 0; i < touched_count; i++)
+	{
+		if (touched[i].taken_at < nest_level)
+			continue;
+		publish_lane(&touched[i]);
+		published = true;
+	}
+	if (published)
+		waiters_wake(database_slot(MyDatabaseId, true));
+	for (int i = 0; i < request_count; i++)
+		if (requests[i].nest_level < nest_level)
+			requests[kept++] = requests[i];
+	request_count = kept;
+}
+
 static void
 subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
 {
-	if (event != SUBXACT_EVENT_ABORT_SUB)
-		return;
-	for (int i = 0; i < touched_count; i++)
-		if (touched[i].taken_at >= GetCurrentTransactionNestLevel())
-			publish_lane(&touched[i]);
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		move_up(GetCurrentTransactionNestLevel());
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+		undo(GetCurrentTransactionNestLevel());
 }
 
 static void
