@@ -49,14 +49,6 @@ BEGIN
 END $$;
 SELECT state, result FROM queue_jobs.job WHERE id = :job;
 
--- What a transaction enqueued itself it may claim.
-BEGIN;
-SELECT queue_jobs.enqueue('mail', '{"to": "e"}') AS job \gset
-SELECT id = :job AS id FROM queue_jobs.claim('me', '{mail}');
-SELECT queue_jobs.complete(:job, 1);
-COMMIT;
-SELECT state FROM queue_jobs.job WHERE id = :job;
-
 -- The same in other isolation levels.
 SELECT queue_jobs.enqueue('mail', '{"to": "f"}') AS job \gset
 BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -72,9 +64,9 @@ COMMIT;
 SELECT state FROM queue_jobs.job WHERE id = :job;
 
 -- Order: by priority, then age, across all lanes.
-SELECT count(queue_jobs.enqueue(worker, args, priority => priority))
-  FROM (VALUES ('mail', '1', 5), ('sms', '2', 1), ('mail', '3', 1), ('hourly', '4', -1), ('sms', '5', 5), ('mail', '6', -2147483648),
-               ('daily', '7', 2147483647), ('sms', '8', 1)) v (worker, args, priority), LATERAL (SELECT to_jsonb(args::integer) AS args) a;
+SELECT queue_jobs.enqueue(worker, to_jsonb(n), priority => priority) IS NOT NULL AS enqueued
+  FROM (VALUES (1, 'mail', 5), (2, 'sms', 1), (3, 'mail', 1), (4, 'hourly', -1), (5, 'sms', 5), (6, 'mail', -2147483648),
+               (7, 'daily', 2147483647), (8, 'sms', 1)) v (n, worker, priority) ORDER BY n;
 SELECT worker, priority, args FROM queue_jobs.claim('me', '{*}', 3);
 SELECT worker, priority, args FROM queue_jobs.claim('me', '{*}', 100);
 SELECT queue_jobs.complete(array_agg(id ORDER BY id), array_agg(attempt ORDER BY id)) FROM queue_jobs.job WHERE claimant = 'me' AND state = 'executing';

@@ -184,12 +184,12 @@ SELECT queue_jobs.enqueue('interrupted') AS job \gset
 CALL wait_for_state(:job, 'executing');
 INSERT INTO attempts VALUES ('interrupted', 0, 'no more sleep');
 RESET ROLE;
-CREATE PROCEDURE helper.cancel_until_done(job bigint) LANGUAGE plpgsql AS $$
+CREATE PROCEDURE helper.cancel_until_done(interrupted bigint) LANGUAGE plpgsql AS $$
 BEGIN
     -- a signal can come too soon, before the handler, and is then for nobody
     FOR i IN 1..600 LOOP
-        EXIT WHEN EXISTS (SELECT FROM queue_jobs.job WHERE id = job AND state = 'completed');
-        PERFORM pg_cancel_backend(executor_pid) FROM queue_jobs.job WHERE id = job AND executor_pid IS NOT NULL;
+        EXIT WHEN EXISTS (SELECT FROM queue_jobs.job WHERE id = interrupted AND state = 'completed');
+        PERFORM pg_cancel_backend(executor_pid) FROM queue_jobs.job WHERE id = interrupted AND executor_pid IS NOT NULL;
         COMMIT;
         PERFORM pg_sleep(0.1);
     END LOOP;
@@ -242,7 +242,6 @@ BEGIN
         WHEN 'quotes' THEN RAISE '%', E'it''s "quoted" \\ \n next line';
         WHEN 'assert' THEN ASSERT false, 'assertion';
         WHEN 'stack' THEN PERFORM app.fails_oddly('stack');
-        WHEN 'exit' THEN RAISE query_canceled USING MESSAGE = 'a cancellation of its own';
     END CASE;
 END $$;
 SELECT queue_jobs.define_worker('odd errors', 'app.fails_oddly', max_retries => 0);
@@ -301,8 +300,10 @@ SELECT queue_jobs.define_worker('vanishing schema', 'vanishes.plain', max_retrie
 SELECT queue_jobs.define_worker('vanishing schema with types', 'vanishes.of_type(vanishes.kind)', max_retries => 0);
 SELECT queue_jobs.define_worker('vanishing type', 'app.of_vanishing_type(app.vanishing_kind)', max_retries => 0);
 SELECT queue_jobs.define_worker('misfit', 'app.misfits', max_retries => 0);
+SET client_min_messages = warning;
 DROP SCHEMA vanishes CASCADE;
 DROP TYPE vanishing_kind CASCADE;
+RESET client_min_messages;
 DROP PROCEDURE misfits();
 CREATE FUNCTION misfits() RETURNS SETOF integer LANGUAGE sql AS 'SELECT 1';
 SELECT count(queue_jobs.enqueue(worker)) FROM unnest('{vanishing schema,vanishing schema with types,vanishing type,misfit}'::text[]) worker;

@@ -55,7 +55,7 @@ BEGIN
             RAISE EXCEPTION 'waited in vain for: %', condition USING DETAIL = (
                 SELECT string_agg(line, E'\n')
                   FROM (SELECT format('job %s of worker %s: %s, attempt %s of %s, waits for: %s, last error: %s',
-                                      id, worker, state, attempt, max_attempts, waits_for, last_error) AS line
+                                      id, worker, state, attempt, max_attempts, waits_for, left(last_error, 100)) AS line
                           FROM queue_jobs.job ORDER BY finished_at DESC NULLS FIRST, id LIMIT 20) j);
         END IF;
         COMMIT;

@@ -39,6 +39,7 @@ detach(int code, Datum argument)
 	if (interrupted)
 		database_sweep(arguments.database);
 	database_call_attention(arguments.database);
+	databases_wake_wanting();
 }
 
 static void

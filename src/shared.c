@@ -452,6 +452,22 @@ database_call_attention(Oid database)
 		launcher_wake();
 }
 
+void
+databases_wake_wanting(void)
+{
+	for (int i = 0; i < queue_jobs_max_databases; i++)
+	{
+		DatabaseSlot *slot = &shared->databases[i];
+		int			proc = NO_PROC;
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->attention && slot->scheduler == SCHEDULER_RUNNING)
+			proc = slot->scheduler_proc;
+		SpinLockRelease(&slot->mutex);
+		wake_process(proc);
+	}
+}
+
 /* A job is due at that time, or may be. */
 void
 database_publish_due(Oid database, TimestampTz due)

@@ -132,6 +132,9 @@ extern int	database_slots(void);
 extern DatabaseSlot *database_slot_at(int index);
 extern void database_slot_free(DatabaseSlot *slot);
 extern void database_call_attention(Oid database);
+
+/* An executor's slot has become free: schedulers that could not start one look again. */
+extern void databases_wake_wanting(void);
 extern void database_publish_due(Oid database, TimestampTz due);
 extern void database_sweep(Oid database);
 extern bool scheduler_attach(DatabaseSlot *slot);

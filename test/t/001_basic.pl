@@ -67,9 +67,9 @@ wait_for_no_processes($node, 'one');
 $node->safe_psql('one', q{SELECT queue_jobs.enqueue('quick', '{"n": 202}', delay => '1 s')});
 $node->safe_psql('one', q{SELECT queue_jobs.enqueue('quick', '{"n": 201}', delay => '500 ms')});
 wait_until($node, 'SELECT count(*) = 3 FROM ran WHERE n > 200', db => 'one');
-is( $node->safe_psql('one', "SELECT string_agg(args->>'n', ' ' ORDER BY started_at), max(started_at - run_at) < '1 s'
+is( $node->safe_psql('one', "SELECT string_agg(args->>'n', ' ' ORDER BY started_at) = string_agg(args->>'n', ' ' ORDER BY run_at), max(started_at - run_at) < '1 s'
 		FROM queue_jobs.job WHERE (args->>'n')::int > 200"),
-	'201 202 203|t', 'future jobs start in the order of their times');
+	't|t', 'future jobs start in the order of their times');
 
 # DROP EXTENSION beside running processes, and a new one in the same database, used by the same session.
 my $session = in_background($node, db => 'one');

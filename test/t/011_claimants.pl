@@ -83,8 +83,9 @@ for my $end ('ROLLBACK', 'ROLLBACK TO s', 'quit', 'kill')
 	$waiter->send(q{CALL queue_jobs.wait_for_jobs('{outside}', '1 hour')});
 	wait_until_it_waits();
 	$end eq 'quit' ? $other->quit : $end eq 'kill' ? $node->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $other->pid . ')') : $other->query($end);
+	my $since = time;
 	$waiter->result;
-	pass('… ends it');
+	cmp_ok(time - $since, '<=', 5, '… ends it');
 	if ($end eq 'quit') { $other = in_background($node) }
 	elsif ($end eq 'kill') { $other->quit; $other = in_background($node) }
 	else { $other->query('ROLLBACK') }

@@ -40,17 +40,27 @@ CONF
 	return $node;
 }
 
-# Waits until the query returns true (or what is expected instead); gives up with the query and the jobs as they stand.
+# Waits until the query returns true (or what is expected instead), through restarts and crashes of the server; gives up
+# with the query and the jobs as they stand.
 sub wait_until
 {
 	my ($node, $query, %opts) = @_;
 	my $db = $opts{db} // 'postgres';
+	my $expected = $opts{expected} // 't';
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my ($status, $out, $err);
 
-	return 1 if $node->poll_query_until($db, $query, $opts{expected} // 't');
+	while (time <= $end)
+	{
+		# psql() dies when the server closes the connection under it.
+		eval { ($status, $out, $err) = $node->psql($db, $query) };
+		return 1 if !$@ && $status == 0 && $out eq $expected;
+		select undef, undef, undef, 0.05;
+	}
 
-	my ($status, $jobs) = $node->psql($db,
-		'SELECT id, worker, state, attempt, run_at, last_error FROM queue_jobs.job ORDER BY id DESC LIMIT 20');
-	croak "gave up waiting for: $query\nlast jobs:\n" . ($jobs || '(none)');
+	my $jobs = eval { $node->safe_psql($db,
+		'SELECT id, worker, state, attempt, run_at, last_error FROM queue_jobs.job ORDER BY id DESC LIMIT 20') };
+	croak "gave up waiting for: $query\nlast result: " . ($out // '') . ($err // '') . "\nlast jobs:\n" . ($jobs // '(none)');
 }
 
 # Waits until the job is in the state.
@@ -161,6 +171,7 @@ sub send
 	my ($self, $sql) = @_;
 
 	$self->{out} = $self->{err} = '';
+	$self->{busy} = 1;
 	$self->{in} .= "$sql\n;\n\\echo $mark\n";
 	$self->{psql}->pump_nb;
 	return;
@@ -177,6 +188,7 @@ sub result
 		croak "session ended: $self->{err}" unless $self->{psql}->pumpable;
 		$self->{psql}->pump;
 	}
+	$self->{busy} = 0;
 	my ($rows) = $self->{out} =~ /^(.*?)\n?^\Q$mark\E$/ms;
 	return $rows;
 }
@@ -213,13 +225,13 @@ sub pid
 	return $self->query('SELECT pg_backend_pid()');
 }
 
-# Disconnects; an open transaction is rolled back. A session that lost its server is cleaned up likewise.
+# Disconnects; an open transaction is rolled back, a statement under way is left to the server.
 sub quit
 {
 	my ($self) = @_;
 
 	$self->{in} .= "\\q\n";
-	eval { $self->{psql}->finish } or $self->{psql}->kill_kill;
+	($self->{busy} && !$self->ended) || !eval { $self->{psql}->finish } and $self->{psql}->kill_kill;
 	return;
 }
 
