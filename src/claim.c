@@ -138,14 +138,30 @@ typedef struct Claim
 	LiveTable	table;
 } Claim;
 
-/* Moves jobs that have fallen due; the scheduler does so too, where there is one. */
+/*
+ * Moves jobs that have fallen due in lanes that the claim is for, if it needs them; the scheduler does so too, where there
+ * is one.
+ */
 static void
-promote_due(LiveTable *table, TimestampTz now)
+promote_due(LiveTable *table, List *patterns, int limit, TimestampTz now, TimestampTz *next)
 {
 	DatabaseSlot *slot = database_slot(MyDatabaseId, false);
-	TimestampTz next = slot ? slot->next_due : DT_NOBEGIN;
+	List	   *lanes = NIL;
+	ListCell   *cell;
 
-	if (next <= now && live_promote(table, now, PROMOTE_AT_ONCE, &next) > 0)
+	*next = slot ? slot->next_due : DT_NOBEGIN;
+	if (*next > now)
+		return;
+	foreach(cell, list_copy(lane_all()))
+	{
+		const Lane *lane = lfirst(cell);
+
+		if (lane_claimable(lane, registry_worker_copy(lane->worker), patterns))
+			lanes = lappend_int(lanes, lane->id);
+	}
+	if (lanes == NIL)
+		*next = DT_NOEND;
+	else if (live_promote(table, now, limit, lanes, next) > 0)
 		CommandCounterIncrement();
 }
 
@@ -329,6 +345,7 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 {
 	Claim		claim = {.fcinfo = fcinfo,.now = GetCurrentTimestamp()};
 	List	   *patterns;
+	TimestampTz next;
 
 	PreventCommandIfReadOnly("queue_jobs.claim()");
 	PreventCommandIfParallelMode("queue_jobs.claim()");
@@ -349,7 +366,7 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	claim.descriptor = job_row_descriptor();
 	live_open(&claim.table);
 	CommandCounterIncrement();
-	promote_due(&claim.table, claim.now);
+	promote_due(&claim.table, patterns, claim.max_jobs, claim.now, &next);
 	claim_jobs(&claim, claimable_heads(patterns, claim.now));
 	live_close(&claim.table);
 	return (Datum) 0;
@@ -661,16 +678,13 @@ static bool
 may_have_jobs(List *patterns, TimestampTz *next)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	DatabaseSlot *database = database_slot(MyDatabaseId, false);
 	LiveTable	table;
 	Snapshot	snapshot;
 	ListCell   *cell;
 	bool		found = false;
 
 	live_open(&table);
-	*next = database ? database->next_due : DT_NOBEGIN;
-	if (*next <= now && live_promote(&table, now, PROMOTE_AT_ONCE, next) > 0)
-		CommandCounterIncrement();
+	promote_due(&table, patterns, PROMOTE_AT_ONCE, now, next);
 	foreach(cell, claimable_heads(patterns, now))
 	{
 		LaneHead   *head = lfirst(cell);

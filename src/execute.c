@@ -544,6 +544,7 @@ static void
 end_hold(Run *run)
 {
 	dedup_claim_end(&run->job, run->task->worker);
+	lane_hint_publish(run->task->hint, job_key(&run->job)); /* put back, it was published too soon as well */
 	if (run->job.dedup_hash == 0)
 		return;
 	unit_begin();

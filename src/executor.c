@@ -158,7 +158,7 @@ executor_main(Datum argument)
 			if (!session_reset(arguments.role))
 				break;
 		}
-		else if (!wait_for_work(until))
+		else if (own_slot->leave || !wait_for_work(until))
 			break;
 	}
 	proc_exit(0);

@@ -10,6 +10,7 @@
 
 #include "access/xact.h"
 #include "catalog.h"
+#include "commands/dbcommands.h"
 #include "crash_ledger.h"
 #include "heal.h"
 #include "history.h"
@@ -19,6 +20,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
+#include "run_as.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -33,6 +35,7 @@
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
 #define STARTING_LIMIT (30 * USECS_PER_SEC)
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case nobody tells that a handler or role is back */
+#define LOOK_AGAIN_AT_WANT INT64CONST(200000)	/* microseconds, while there are fewer executors than wanted */
 #define RETRY_AFTER (5 * USECS_PER_SEC)	/* when no worker slot was free */
 #define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
 
@@ -41,6 +44,7 @@ static bool extension_gone = false;
 static bool leaving = false;
 static bool out_of_slots_logged = false;
 static bool version_warned = false;
+static Oid	last_started = InvalidOid;	/* role of the executor started last: the others come first next time */
 
 /* When the duties of one turn say that the next is needed. */
 static TimestampTz next_turn;
@@ -125,7 +129,7 @@ promote_due_jobs(void)
 		}
 		unit_begin();
 		live_open(&table);
-		promoted = live_promote(&table, now, PROMOTE_AT_ONCE, &next);
+		promoted = live_promote(&table, now, PROMOTE_AT_ONCE, NIL, &next);
 		live_close(&table);
 		unit_end();
 		next_due = settle_due(next);
@@ -134,6 +138,21 @@ promote_due_jobs(void)
 }
 
 /* ---- crashes ---- */
+
+/* By the worker's own function, with the rights of the job's role. */
+static int64
+crash_delay(const Lane *lane, const Worker *worker, const Job *job)
+{
+	RunAs		saved;
+	int64		delay;
+
+	if (worker->retry_backoff == NULL || lane_blocked(lane, worker) != NULL)
+		return -1;
+	restricted_begin(&saved, lane_role(lane, worker));
+	delay = outcome_retry_delay(worker, job_failures(job));
+	restricted_end(&saved);
+	return delay;
+}
 
 static void
 charge(const LedgerEntry *entry)
@@ -154,8 +173,7 @@ charge(const LedgerEntry *entry)
 		job.attempt++;
 		job.crashes++;
 		if (worker != NULL)
-			(void) outcome_failed(&table, row, &job, worker, lane_role(lane, worker), &error,
-								  worker->retry_backoff ? 0 : -1);
+			(void) outcome_failed(&table, row, &job, worker, lane_role(lane, worker), &error, crash_delay(lane, worker, &job));
 	}
 	ExecDropSingleTupleTableSlot(row);
 	live_close(&table);
@@ -310,6 +328,7 @@ start_executor(Oid role)
 		return false;
 	if (process_start_executor(&arguments))
 	{
+		last_started = role;
 		out_of_slots_logged = false;
 		return true;
 	}
@@ -372,6 +391,11 @@ provide_executors(TimestampTz now)
 	blocked = false;
 	dismiss_surplus();
 	roles = roles_with_jobs(now);
+	if (list_member_oid(roles, last_started))
+	{
+		roles = list_delete_oid(roles, last_started);
+		roles = lappend_oid(roles, last_started);
+	}
 	foreach(cell, roles)
 		enough = provide_executor(lfirst_oid(cell), now) && enough;
 	SpinLockAcquire(&own_slot->mutex);
@@ -379,6 +403,8 @@ provide_executors(TimestampTz now)
 	if (!enough)
 		own_slot->attention = true;
 	SpinLockRelease(&own_slot->mutex);
+	if (!enough)
+		need_turn_at(now + LOOK_AGAIN_AT_WANT); /* another role may have got jobs, and nobody calls meanwhile */
 	if (blocked)
 		need_turn_at(now + LOOK_AGAIN_AT_BLOCKED);
 	counts = count_executors(InvalidOid, now);
@@ -399,7 +425,7 @@ check_extension(void)
 	{
 		version_warned = true;
 		ereport(WARNING,
-				(errmsg("extension \"queue_jobs\" in database \"%s\" is not of the library's version", MyBgworkerEntry->bgw_name),
+				(errmsg("extension \"queue_jobs\" in database \"%s\" is not of the library's version", get_database_name(MyDatabaseId)),
 				 errdetail("Its jobs wait. The library is of version %s.", QUEUE_JOBS_VERSION),
 				 errhint("Run ALTER EXTENSION queue_jobs UPDATE in that database.")));
 	}

@@ -557,7 +557,7 @@ key_scan_end(KeyScan *scan)
 /* ---- falling due ---- */
 
 int
-live_promote(LiveTable *table, TimestampTz now, int limit, TimestampTz *next_due)
+live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, TimestampTz *next_due)
 {
 	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_FUTURE), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();
@@ -583,6 +583,8 @@ live_promote(LiveTable *table, TimestampTz now, int limit, TimestampTz *next_due
 			*next_due = job.run_at;
 			break;
 		}
+		if (lanes != NIL && !list_member_int(lanes, job.lane))
+			continue;
 		job.due = true;
 		if (!live_try_update(table, slot, &job))
 			continue;			/* somebody has it, who publishes what becomes of it */

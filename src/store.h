@@ -80,10 +80,11 @@ typedef enum FindResult
 extern FindResult live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job);
 
 /*
- * Moves jobs that are due by now to the index of those that can be claimed, no more than limit. Returns how many; the
- * time of the next one goes to *next_due (DT_NOEND: none), counting from *next_due on.
+ * Moves jobs that are due by now to the index of those that can be claimed, no more than limit, and only those of the
+ * lanes in the list of ids (NIL: all). Returns how many; the time of the next one goes to *next_due (DT_NOEND: none),
+ * counting from *next_due on. They are ours until the transaction ends: a claimant must not take more than it needs.
  */
-extern int	live_promote(LiveTable *table, TimestampTz now, int limit, TimestampTz *next_due);
+extern int	live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, TimestampTz *next_due);
 
 /* A lease that is written to the row and has not run out. */
 extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);

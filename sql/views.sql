@@ -1,0 +1,90 @@
+-- What the views show, and to whom.
+SET ROLE regress_app;
+SET search_path = app, helper;
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'queue_jobs.job'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'queue_jobs.worker'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'queue_jobs.queue'::regclass AND attnum > 0 ORDER BY attnum;
+-- of the same row type is what claim() and current_job() return
+SELECT proname, prorettype::regtype FROM pg_proc WHERE pronamespace = 'queue_jobs'::regnamespace AND proname IN ('claim', 'current_job') ORDER BY proname;
+
+-- queue: every queue that a worker, a job or a pause has made known, and what waits and runs in it.
+SELECT queue_jobs.define_worker('view', queue => 'view', namespace => 'test');
+SELECT queue, paused, scheduled, available, executing, retryable, oldest_available FROM queue_jobs.queue WHERE queue = 'test:view';
+SELECT count(queue_jobs.enqueue('view')) FROM generate_series(1, 5);
+SELECT count(queue_jobs.enqueue('view', delay => '1 day')) FROM generate_series(1, 3);
+SELECT count(*) FROM queue_jobs.claim('me', '{test:view}', 3);
+SELECT count(queue_jobs.fail(id, attempt, 'x')) FROM (SELECT id, attempt FROM queue_jobs.job WHERE worker = 'view' AND state = 'executing' ORDER BY id LIMIT 1) j;
+SET ROLE regress_other;
+SELECT queue_jobs.enqueue('view', '"other''s"', run_at => '2000-01-01 00:00:00Z') IS NOT NULL AS enqueued;
+SET ROLE regress_app;
+SELECT queue, paused, scheduled, available, executing, retryable, oldest_available = '2000-01-01 00:00:00Z' AS oldest_available
+  FROM queue_jobs.queue WHERE queue = 'test:view';
+SELECT queue_jobs.enqueue('view', queue => 'test:made by a job') IS NOT NULL AS enqueued;
+SELECT queue_jobs.pause('test:made by a pause');
+SELECT queue, paused, available FROM queue_jobs.queue WHERE queue LIKE 'test:%' ORDER BY queue;
+SELECT queue_jobs.resume('test:made by a pause');
+
+-- job: to the owner, to members of that role, and to superusers; in state, order, limit and by id.
+SELECT count(*), count(DISTINCT owner) FROM queue_jobs.job WHERE worker = 'view';
+SET ROLE regress_other;
+SELECT count(*), count(DISTINCT owner) FROM queue_jobs.job WHERE worker = 'view';
+SELECT args, owner FROM queue_jobs.job WHERE worker = 'view';
+RESET ROLE;
+SELECT count(*), count(DISTINCT owner) FROM queue_jobs.job WHERE worker = 'view';
+GRANT USAGE ON SCHEMA queue_jobs TO regress_boss;
+GRANT SELECT ON queue_jobs.job TO regress_boss;
+SET ROLE regress_boss;
+SELECT count(*), count(DISTINCT owner) FROM queue_jobs.job WHERE worker = 'view';
+RESET ROLE;
+REVOKE ALL ON queue_jobs.job FROM regress_boss;
+REVOKE ALL ON SCHEMA queue_jobs FROM regress_boss;
+
+-- A function in the query is not shown other rows than those that one may see, however cheap it claims to be.
+SET ROLE regress_other;
+CREATE FUNCTION pg_temp.peep(args jsonb) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS $$BEGIN RAISE NOTICE 'seen: %', left(args::text, 40); RETURN true; END$$;
+SELECT args FROM queue_jobs.job WHERE pg_temp.peep(args) AND worker = 'view';
+-- nor does an error of an operator tell
+SELECT args FROM queue_jobs.job WHERE worker = 'view' AND 1 / (CASE WHEN args = '{}' THEN 0 ELSE 1 END) = 1;
+
+-- Workers are no secret, their jobs are.
+SELECT name, definer FROM queue_jobs.worker WHERE name = 'view';
+SET ROLE regress_app;
+
+-- By id the index is used, for live and for finished jobs.
+SET enable_seqscan = off;
+CREATE FUNCTION plan_of(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY EXECUTE 'EXPLAIN (COSTS off) ' || query;
+END $$;
+RESET ROLE;
+SELECT count(*) > 0 AS by_index FROM app.plan_of('SELECT state FROM queue_jobs.job WHERE id = 42') plan (line) WHERE line LIKE '%live_job_id%';
+SELECT count(*) > 0 AS by_index FROM app.plan_of('SELECT state FROM queue_jobs.job WHERE id = 42') plan (line) WHERE line LIKE '%Index Scan%finished_job%' OR line LIKE '%Bitmap Index Scan on finished_job%' OR line LIKE '%_id_idx%';
+RESET enable_seqscan;
+
+-- The views are not to be written.
+SET ROLE regress_app;
+SELECT sqlstate_of($$DELETE FROM queue_jobs.job$$);
+SELECT sqlstate_of($$UPDATE queue_jobs.worker SET handler = 'x'$$);
+SELECT sqlstate_of($$INSERT INTO queue_jobs.queue VALUES ('x')$$);
+
+-- What runs: the process, and nothing of other databases. What executors show in pg_stat_activity is the worker and the job's id.
+CREATE FUNCTION rests() RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(600)';
+SELECT queue_jobs.define_worker('rests', 'app.rests');
+SELECT queue_jobs.enqueue('rests', '{"secret": "s3cr3t"}') AS job \gset
+CALL wait_for_state(:job, 'executing');
+SELECT state, job.attempt, job.started_at IS NOT NULL AS started, executor_pid = r.pid AS pid, job.wal_lsn = r.wal_lsn AS lsn, r.attempt AS running_attempt
+  FROM queue_jobs.job, queue_jobs.running_jobs() r WHERE id = :job AND job_id = :job;
+SELECT executing FROM queue_jobs.queue WHERE queue = 'rests';
+RESET ROLE;
+SELECT backend_type, usename, state, query = 'rests job ' || :job AS query, application_name FROM pg_stat_activity
+ WHERE pid = (SELECT executor_pid FROM queue_jobs.job WHERE id = :job);
+SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%s3cr3t%';
+SET ROLE regress_app;
+SELECT queue_jobs.cancel(:job);
+CALL wait_for_state(:job, 'cancelled');
+SELECT queue_jobs.waits_for(NULL) IS NULL AS nothing, queue_jobs.waits_for(-1) IS NULL AS nothing;
+
+SET ROLE regress_other;
+SELECT queue_jobs.remove_jobs('view');
+SET ROLE regress_app;
+CALL clean_up();
