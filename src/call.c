@@ -12,6 +12,7 @@
 #include "access/xact.h"
 #include "call.h"
 #include "catalog/pg_type.h"
+#include "compat.h"
 #include "executor/executor.h"
 #include "executor/tstoreReceiver.h"
 #include "funcapi.h"
@@ -308,11 +309,7 @@ call_procedure(CallTarget *target, Jsonb *args)
 	}
 	else
 		receiver = CreateDestReceiver(DestNone);
-#if PG_VERSION_NUM >= 180000
-	(void) PortalRun(portal, FETCH_ALL, true, receiver, receiver, &completion);
-#else
-	(void) PortalRun(portal, FETCH_ALL, true, true, receiver, receiver, &completion);
-#endif
+	(void) QjPortalRun(portal, receiver, &completion);
 	receiver->rDestroy(receiver);
 	PortalDrop(portal, false);
 	MemoryContextSwitchTo(context);

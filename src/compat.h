@@ -58,4 +58,22 @@ typedef bool TU_UpdateIndexes;
 #define QjLockHeldByMe(tag, mode) LockHeldByMe((tag), (mode), false)
 #endif
 
+#if PG_VERSION_NUM < 160000
+#define QjQualifiedNameList(string) stringToQualifiedNameList(string)
+#else
+#define QjQualifiedNameList(string) stringToQualifiedNameList((string), NULL)
+#endif
+
+#if PG_VERSION_NUM < 180000
+#define QjPrimaryKeyIndex(rel) RelationGetPrimaryKeyIndex(rel)
+#define QjPortalRun(portal, receiver, completion) \
+	PortalRun((portal), FETCH_ALL, true, true, (receiver), (receiver), (completion))
+#else
+#define QjPrimaryKeyIndex(rel) RelationGetPrimaryKeyIndex((rel), false)
+#define QjPortalRun(portal, receiver, completion) \
+	PortalRun((portal), FETCH_ALL, true, (receiver), (receiver), (completion))
+#endif
+
+#define QjHasTransactionTimeout (PG_VERSION_NUM >= 170000)
+
 #endif

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "compat.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -123,9 +124,8 @@ process_settings(void)
 	force("lock_timeout", "0");
 	force("idle_in_transaction_session_timeout", "0");
 	force("idle_session_timeout", "0");
-#if PG_VERSION_NUM >= 170000
-	force("transaction_timeout", "0");
-#endif
+	if (QjHasTransactionTimeout)
+		force("transaction_timeout", "0");
 	force("default_transaction_isolation", "read committed");
 	force("default_transaction_read_only", "off");
 	force("default_transaction_deferrable", "off");

@@ -14,6 +14,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_type.h"
+#include "compat.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -116,11 +117,7 @@ append_key_condition(StringInfo sql, List *columns, List *names)
 static Oid
 record_table(const char *name)
 {
-	List	   *names = stringToQualifiedNameList(name
-#if PG_VERSION_NUM >= 160000
-												  ,NULL
-#endif
-		);
+	List	   *names = QjQualifiedNameList(name);
 
 	return RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, false);
 }

@@ -40,6 +40,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/regproc.h"
+#include "utils/resowner.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -301,6 +302,43 @@ has_argument_types(const char *function)
 }
 
 /*
+ * Finds a function by "schema.name(types)". A schema or type that is gone is an ERROR to the server's parser of such
+ * names, and must be none to us: the worker's jobs wait, and no others are kept from running.
+ */
+static Oid
+find_function_with_types(const char *function, char **why)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile Oid oid = InvalidOid;
+
+	*why = psprintf("function %s does not exist", function);
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		oid = DatumGetObjectId(DirectFunctionCall1(regprocedurein, CStringGetDatum(function)));
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY)
+			ReThrowError(error);
+		*why = error->message;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return oid;
+}
+
+/*
  * Finds a function by "schema.name" or "schema.name(types)". Without types the name must be unique in its schema. Names
  * without a schema are looked up along the search_path, and only when a worker is defined.
  */
@@ -311,21 +349,9 @@ find_function(const char *function, char **why)
 	List	   *names;
 
 	if (has_argument_types(function))
-	{
-		Oid			oid = DatumGetObjectId(DirectFunctionCall1(to_regprocedure, CStringGetTextDatum(function)));
-
-		if (!OidIsValid(oid))
-			*why = psprintf("function %s does not exist", function);
-		return oid;
-	}
-	names = stringToQualifiedNameList(function
-#if PG_VERSION_NUM >= 160000
-									  ,NULL
-#endif
-		);
-#if PG_VERSION_NUM >= 140000
+		return find_function_with_types(function, why);
+	names = QjQualifiedNameList(function);
 	found = FuncnameGetCandidates(names, -1, NIL, false, false, false, true);
-#endif
 	if (found == NULL)
 	{
 		*why = psprintf("function %s does not exist", function);

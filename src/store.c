@@ -191,11 +191,7 @@ static TimestampTz
 last_heartbeat(const char *claimant)
 {
 	Relation	rel = table_open(catalog_relation(REL_CLAIMANT), AccessShareLock);
-	Oid			index = RelationGetPrimaryKeyIndex(rel
-#if PG_VERSION_NUM >= 180000
-												   ,false
-#endif
-		);
+	Oid			index = QjPrimaryKeyIndex(rel);
 	Snapshot	snapshot = engine_snapshot();
 	ScanKeyData key;
 	SysScanDesc scan;

@@ -8,7 +8,7 @@ COMMENT ON FUNCTION queue_jobs.running_jobs() IS
 'What the executors of this database are doing: the id of the job, its attempt, the process, since when, and the WAL position up to which a replica must have replayed to see all that its enqueuer committed.';
 
 CREATE FUNCTION queue_jobs.waits_for(lane integer) RETURNS text
-LANGUAGE C STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_waits_for';
+LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_waits_for';
 COMMENT ON FUNCTION queue_jobs.waits_for(integer) IS
 'Why no job of that lane can start now (queue paused, worker disabled or not defined, handler or role missing), or NULL.';
 
