@@ -37,6 +37,7 @@
 #include "run_log.h"
 #include "settings.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "store.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -659,6 +660,11 @@ execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 		live_close(&table);
 		unit_end();
 	}
+
+	/* A procedure's hold outlived its transaction; only without it can the job start again. */
+	LockReleaseAll(USER_LOCKMETHOD, true);
+	if (id != 0)
+		database_sweep(MyDatabaseId);
 	SpinLockAcquire(&slot->mutex);
 	slot->job = 0;
 	SpinLockRelease(&slot->mutex);
