@@ -89,9 +89,9 @@ SELECT queue FROM queue_jobs.claim('me', '{cron}', 10) ORDER BY queue;
 ROLLBACK;
 -- A worker with a handler has executors: its jobs are not for claimants.
 CREATE FUNCTION handles() RETURNS void LANGUAGE sql AS '';
-SELECT queue_jobs.define_worker('mail', 'app.handles');
 SELECT queue_jobs.pause('mail');
 SELECT queue_jobs.pause('cron');
+SELECT queue_jobs.define_worker('mail', 'app.handles');
 SELECT queue FROM queue_jobs.claim('me', '{*}', 10) ORDER BY queue;
 SELECT queue_jobs.define_worker('mail', max_retries => 2);
 SELECT count(*) FROM queue_jobs.claim('me', '{*}', 10);

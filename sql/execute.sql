@@ -9,7 +9,7 @@ SELECT queue_jobs.define_worker('whole', 'app.whole');
 SELECT count(*) FROM queue_jobs.enqueue_many('whole', ARRAY['{"a": 1}', '{}', '[1, "x"]', '7', 'null']::jsonb[]);
 CALL wait_for_worker('whole');
 \x on
-SELECT id IS NOT NULL AS id, worker, queue, state, priority, args, context, version, attempt, max_attempts,
+SELECT worker, queue, state, priority, args, context, version, attempt, max_attempts,
        created_at <= started_at AND started_at <= finished_at AS in_order, last_error, errors, result,
        owner, executor_pid, claimant, waits_for
   FROM mine WHERE worker = 'whole' ORDER BY id LIMIT 1;

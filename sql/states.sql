@@ -51,6 +51,10 @@ SELECT queue_jobs.enqueue('states', delay => '1 day') AS job \gset
 CALL steps(:job, 'retry', 'claim', 'fail', 'cancel');
 SELECT queue_jobs.enqueue('states') AS job \gset
 CALL steps(:job, 'claim', 'fail', 'discard');
+SELECT queue_jobs.enqueue('states') AS job \gset
+CALL steps(:job, 'claim', 'snooze', 'cancel');
+SELECT queue_jobs.enqueue('states', delay => '1 day') AS job \gset
+CALL steps(:job, 'discard');
 SELECT queue_jobs.define_worker('states', max_retries => 0);
 SELECT queue_jobs.enqueue('states') AS job \gset
 CALL steps(:job, 'claim', 'lease', 'claim');

@@ -85,7 +85,8 @@ append_record(StringInfo sql, const Handler *handler, const uint64 given[2])
 		if (!is_given(given, i))
 			continue;
 		appendStringInfo(sql, "%s%s %s", separator, quote_identifier(handler->parameters[i].name),
-						 format_type_extended(handler->parameters[i].type, -1, FORMAT_TYPE_FORCE_QUALIFY));
+						 format_type_extended(handler->parameters[i].type, -1,
+											  FORMAT_TYPE_FORCE_QUALIFY | FORMAT_TYPE_TYPEMOD_GIVEN));
 		separator = ", ";
 	}
 	if (separator[0] == ',')

@@ -294,11 +294,20 @@ registry_queue_paused(const char *queue)
 
 /* ---- handlers ---- */
 
-/* Whether a text names a function with its argument types. */
+/* Whether a text names a function with its argument types: it has a parenthesis outside of quoted names. */
 static bool
 has_argument_types(const char *function)
 {
-	return strchr(function, '(') != NULL;
+	bool		quoted = false;
+
+	for (const char *c = function; *c != '\0'; c++)
+	{
+		if (*c == '"')
+			quoted = !quoted;
+		else if (*c == '(' && !quoted)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -377,6 +386,8 @@ handler_misfit(Form_pg_proc proc)
 		return "it cannot be called by SQL";
 	if (OidIsValid(proc->provariadic))
 		return "it is variadic";
+	if (isAnyTempNamespace(proc->pronamespace))
+		return "it is temporary, and no executor can see it";
 	return NULL;
 }
 

@@ -13,8 +13,8 @@ COMMENT ON FUNCTION queue_jobs.waits_for(integer) IS
 'Why no job of that lane can start now (queue paused, worker disabled or not defined, handler or role missing), or NULL.';
 
 -- Rights: a job is seen by its owner, by members of that role, and by superusers. security_barrier keeps functions of
--- the query from being shown other rows. Joins are by lane, a small table; "WHERE id =" goes down to the indexes.
-CREATE VIEW queue_jobs.job WITH (security_barrier) AS
+-- the query from being shown other rows; the planner heeds it only where it stands below the UNION. Joins are by lane, a small table; "WHERE id =" goes down to the indexes.
+CREATE VIEW queue_jobs.job_alive WITH (security_barrier) AS
 SELECT j.id,
        l.worker,
        l.queue,
@@ -52,8 +52,11 @@ SELECT j.id,
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
   LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
   LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant
- WHERE pg_catalog.pg_has_role(l.owner, 'USAGE')
-UNION ALL
+ WHERE pg_catalog.pg_has_role(l.owner, 'USAGE');
+COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
+
+CREATE VIEW queue_jobs.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
+                                      finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged) WITH (security_barrier) AS
 SELECT f.id,
        l.worker,
        l.queue,
@@ -73,16 +76,22 @@ SELECT f.id,
        COALESCE(f.dedup_key, pg_catalog.to_hex(f.dedup_hash)),
        f.wal_lsn,
        pg_catalog.pg_get_userbyid(l.owner),
-       NULL,
+       NULL::pg_catalog.int4,
        f.claimant,
        f.expires_at,
        f.errors,
-       NULL,
-       'always',
+       NULL::pg_catalog.text,
+       'always'::pg_catalog.text,
        f.merged
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
+COMMENT ON VIEW queue_jobs.job_finished IS 'The part of the view job that is finished.';
+
+CREATE VIEW queue_jobs.job WITH (security_barrier) AS
+SELECT * FROM queue_jobs.job_alive
+UNION ALL
+SELECT * FROM queue_jobs.job_finished;
 COMMENT ON VIEW queue_jobs.job IS
 'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has each failed attempt''s times, SQLSTATE, message, detail and context.';
 
