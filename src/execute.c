@@ -175,17 +175,12 @@ add_task(const Lane *lane, Worker *worker)
 }
 
 static void
-refresh_tasks(void)
+build_tasks(void)
 {
 	MemoryContext old;
 	ListCell   *cell;
 
-	AcceptInvalidationMessages();
-	if (tasks_generation == catalog_generation() && tasks_handler_generation == catalog_handler_generation())
-		return;
-	tasks_generation = 0;
 	forget_tasks();
-	tasks_handler_generation = catalog_handler_generation();
 	old = MemoryContextSwitchTo(tasks_context);
 	foreach(cell, list_copy(lane_all()))
 	{
@@ -194,7 +189,32 @@ refresh_tasks(void)
 		add_task(lane, registry_worker_copy(lane->worker));
 	}
 	MemoryContextSwitchTo(old);
-	tasks_generation = catalog_generation();
+}
+
+/* All of one state of the definitions: if that changed while we read, we read again. */
+static void
+refresh_tasks(void)
+{
+	uint64		generation;
+	uint64		handler_generation;
+
+	AcceptInvalidationMessages();
+	generation = catalog_generation();
+	handler_generation = catalog_handler_generation();
+	if (tasks_generation == generation && tasks_handler_generation == handler_generation)
+		return;
+	for (;;)
+	{
+		tasks_generation = 0;
+		build_tasks();
+		if (catalog_generation() == generation && catalog_handler_generation() == handler_generation)
+			break;
+		CHECK_FOR_INTERRUPTS();
+		generation = catalog_generation();
+		handler_generation = catalog_handler_generation();
+	}
+	tasks_generation = generation;
+	tasks_handler_generation = handler_generation;
 }
 
 /* ---- claim ---- */

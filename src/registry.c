@@ -160,11 +160,10 @@ read_worker(HeapTuple tuple, TupleDesc desc)
 
 /* The first column of every row of a small table, as strings. */
 static List *
-read_names(CatalogRelation which)
+read_names(CatalogRelation which, Snapshot snapshot)
 {
 	List	   *names = NIL;
 	Relation	rel = table_open(catalog_relation(which), AccessShareLock);
-	Snapshot	snapshot = engine_snapshot();
 	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
 	HeapTuple	tuple;
 
@@ -175,7 +174,6 @@ read_names(CatalogRelation which)
 		names = lappend(names, TextDatumGetCString(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull)));
 	}
 	table_endscan(scan);
-	engine_snapshot_end(snapshot);
 	table_close(rel, AccessShareLock);
 	return names;
 }
@@ -208,11 +206,12 @@ rebuild(void)
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 		read_worker(tuple, RelationGetDescr(rel));
 	table_endscan(scan);
-	engine_snapshot_end(snapshot);
 	table_close(rel, AccessShareLock);
 
-	disabled_workers = read_names(REL_DISABLED_WORKER);
-	paused_queues = read_names(REL_PAUSED_QUEUE);
+	/* Of one moment with the workers: a queue may be resumed because its worker has been changed. */
+	disabled_workers = read_names(REL_DISABLED_WORKER, snapshot);
+	paused_queues = read_names(REL_PAUSED_QUEUE, snapshot);
+	engine_snapshot_end(snapshot);
 	MemoryContextSwitchTo(old);
 	cached_generation = generation;
 }
