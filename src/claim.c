@@ -19,7 +19,7 @@
 #include "funcapi.h"
 #include "history.h"
 #include "job_row.h"
-#include "libpq/libpq-be.h"
+#include "libpq/libpq.h"
 #include "lane.h"
 #include "location.h"
 #include "miscadmin.h"
@@ -56,6 +56,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_wait_for_jobs);
 #define LEASE_HINT "Give an interval from 1 millisecond to 365 days."
 #define LONGEST_LEASE (365 * USECS_PER_DAY)
 #define POLL_WITHOUT_SHARED_MEMORY 200	/* milliseconds */
+#define CHECK_CLIENT_EVERY 10000	/* milliseconds */
 
 /* ---- which lanes ---- */
 
@@ -709,29 +710,30 @@ may_have_jobs(List *patterns, TimestampTz *next)
 	return found;
 }
 
+/* "waited_for": others know that we wait, and wake us. A client that is gone is noticed before long. */
 static void
 wait_for_latch(TimestampTz until, bool waited_for)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	long		milliseconds = Max(TimestampDifferenceMilliseconds(now, until), 0);
-	int			events = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH;
+	bool		woken = false;
 
-	if (!waited_for)
-		milliseconds = Min(milliseconds, POLL_WITHOUT_SHARED_MEMORY);
-	if (MyProcPort != NULL && WaitEventSetCanReportClosed())
-		events |= WL_SOCKET_CLOSED;
-	events = WaitLatchOrSocket(MyLatch, events, MyProcPort ? MyProcPort->sock : PGINVALID_SOCKET, Min(milliseconds + 1, 60000L),
-							   PG_WAIT_EXTENSION);
-	if (events & WL_SOCKET_CLOSED)
-		ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("connection to client lost")));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	while (!woken)
+	{
+		long		milliseconds = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until) + 1;
+		int			events;
+
+		milliseconds = Min(milliseconds, waited_for ? CHECK_CLIENT_EVERY : POLL_WITHOUT_SHARED_MEMORY);
+		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (MyProcPort != NULL && !pq_check_connection())
+			ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("connection to client lost")));
+		woken = !waited_for || (events & WL_LATCH_SET) || GetCurrentTimestamp() >= until;
+	}
 }
 
 /*
  * Ends the transaction, waits, and begins a new one. Called by CALL, nothing of a transaction is left meanwhile; from
- * within a procedure SPI begins the next one at once, but it has no snapshot and no transaction ID. "waited_for": others
- * know that we wait, and wake us.
+ * within a procedure SPI begins the next one at once, but it has no snapshot and no transaction ID.
  */
 static void
 wait_outside_transaction(TimestampTz until, bool waited_for)
