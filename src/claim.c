@@ -19,7 +19,6 @@
 #include "funcapi.h"
 #include "history.h"
 #include "job_row.h"
-#include "libpq/libpq.h"
 #include "lane.h"
 #include "location.h"
 #include "miscadmin.h"
@@ -50,6 +49,9 @@ PG_FUNCTION_INFO_V1(queue_jobs_snooze_many);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
 PG_FUNCTION_INFO_V1(queue_jobs_wait_for_jobs);
+
+/* of libpq/libpq.h, which needs GSSAPI's headers, and those are not everywhere */
+extern bool pq_check_connection(void);
 
 #define MAX_CLAIM 10000
 #define PROMOTE_AT_ONCE 1000
