@@ -175,24 +175,6 @@ history_insert(const Job *job, const Worker *worker, JobState state, TimestampTz
 
 /* ---- taking one back ---- */
 
-static TimestampTz
-get_time(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? NO_TIME : DatumGetTimestampTz(value);
-}
-
-static Jsonb *
-get_jsonb(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? NULL : DatumGetJsonbPCopy(value);
-}
-
 static int32
 get_integer(TupleTableSlot *slot, int attribute)
 {
@@ -226,16 +208,16 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	job->dedup_hash = isnull ? 0 : DatumGetInt64(key);
 	key = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);
 	job->dedup_key = isnull ? NULL : TextDatumGetCString(key);
-	job->created_at = get_time(slot, ATT_CREATED_AT);
-	job->run_at = get_time(slot, ATT_RUN_AT);
+	job->created_at = slot_get_time(slot, ATT_CREATED_AT);
+	job->run_at = slot_get_time(slot, ATT_RUN_AT);
 	job->started_at = NO_TIME;
-	job->expires_at = get_time(slot, ATT_EXPIRES_AT);
-	job->args = get_jsonb(slot, ATT_ARGS);
-	job->context = get_jsonb(slot, ATT_CONTEXT);
-	job->errors = get_jsonb(slot, ATT_ERRORS);
+	job->expires_at = slot_get_time(slot, ATT_EXPIRES_AT);
+	job->args = slot_get_jsonb(slot, ATT_ARGS);
+	job->context = slot_get_jsonb(slot, ATT_CONTEXT);
+	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
 	finished->max_attempts = get_integer(slot, ATT_MAX_ATTEMPTS);
-	finished->finished_at = get_time(slot, ATT_FINISHED_AT);
-	finished->keep_until = get_time(slot, ATT_KEEP_UNTIL);
+	finished->finished_at = slot_get_time(slot, ATT_FINISHED_AT);
+	finished->keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
 }
 
 /* The index on id of one partition. */

@@ -132,8 +132,8 @@ live_insert(LiveTable *table, const Job *job)
 	ExecClearTuple(table->slot);	/* the caller's memory context may be reset before the slot is used again */
 }
 
-static TimestampTz
-get_time(TupleTableSlot *slot, int attribute)
+TimestampTz
+slot_get_time(TupleTableSlot *slot, int attribute)
 {
 	bool		isnull;
 	Datum		value = slot_getattr(slot, attribute, &isnull);
@@ -141,8 +141,8 @@ get_time(TupleTableSlot *slot, int attribute)
 	return isnull ? NO_TIME : DatumGetTimestampTz(value);
 }
 
-static Jsonb *
-get_jsonb(TupleTableSlot *slot, int attribute)
+Jsonb *
+slot_get_jsonb(TupleTableSlot *slot, int attribute)
 {
 	bool		isnull;
 	Datum		value = slot_getattr(slot, attribute, &isnull);
@@ -157,8 +157,8 @@ live_read(TupleTableSlot *slot, Job *job)
 	Datum		value;
 
 	job->id = DatumGetInt64(slot_getattr(slot, ATT_ID, &isnull));
-	job->created_at = get_time(slot, ATT_CREATED_AT);
-	job->run_at = get_time(slot, ATT_RUN_AT);
+	job->created_at = slot_get_time(slot, ATT_CREATED_AT);
+	job->run_at = slot_get_time(slot, ATT_RUN_AT);
 	job->lane = DatumGetInt32(slot_getattr(slot, ATT_LANE, &isnull));
 	job->priority = DatumGetInt32(slot_getattr(slot, ATT_PRIORITY, &isnull));
 	job->version = DatumGetInt32(slot_getattr(slot, ATT_VERSION, &isnull));
@@ -171,17 +171,17 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->dedup_hash = isnull ? 0 : DatumGetInt64(value);
 	value = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);
 	job->dedup_key = isnull ? NULL : TextDatumGetCString(value);
-	job->expires_at = get_time(slot, ATT_EXPIRES_AT);
-	job->started_at = get_time(slot, ATT_STARTED_AT);
+	job->expires_at = slot_get_time(slot, ATT_EXPIRES_AT);
+	job->started_at = slot_get_time(slot, ATT_STARTED_AT);
 	value = slot_getattr(slot, ATT_LEASE, &isnull);
 	job->lease = isnull ? 0 : DatumGetIntervalP(value)->time;
 	value = slot_getattr(slot, ATT_WAL_LSN, &isnull);
 	job->wal_lsn = isnull ? InvalidXLogRecPtr : DatumGetLSN(value);
 	value = slot_getattr(slot, ATT_CLAIMANT, &isnull);
 	job->claimant = isnull ? NULL : TextDatumGetCString(value);
-	job->args = get_jsonb(slot, ATT_ARGS);
-	job->context = get_jsonb(slot, ATT_CONTEXT);
-	job->errors = get_jsonb(slot, ATT_ERRORS);
+	job->args = slot_get_jsonb(slot, ATT_ARGS);
+	job->context = slot_get_jsonb(slot, ATT_CONTEXT);
+	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
 }
 
 /* ---- leases ---- */

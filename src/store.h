@@ -51,6 +51,10 @@ extern void live_open(LiveTable *table);
 extern void live_close(LiveTable *table);
 extern void live_insert(LiveTable *table, const Job *job);
 
+/* A value in a slot, NO_TIME or NULL if it is null; JSON is copied to the current memory context. */
+extern TimestampTz slot_get_time(TupleTableSlot *slot, int attribute);
+extern Jsonb *slot_get_jsonb(TupleTableSlot *slot, int attribute);
+
 /* The job in a slot; strings and JSON are copied to the current memory context. */
 extern void live_read(TupleTableSlot *slot, Job *job);
 
