@@ -105,7 +105,7 @@ CREATE TABLE healed (id integer PRIMARY KEY, status text DEFAULT 'pending');
 INSERT INTO healed SELECT n, CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'done' END FROM generate_series(1, 3000) n;
 SELECT queue_jobs.define_worker('heals', record => 'healed', record_key => 'id', pending => $$status = 'pending'$$, heal_every => '1 s');
 CALL wait_for($$SELECT count(*) = 1500 FROM queue_jobs.job WHERE worker = 'heals'$$);
-SELECT queue_jobs.remove_jobs('heals');
+SELECT queue_jobs.remove_jobs('heals') > 0 AS lost;
 CALL wait_for($$SELECT count(*) = 1500 FROM queue_jobs.job WHERE worker = 'heals'$$);
 SELECT count(*), count(DISTINCT args), bool_and((args->>'id')::integer % 2 = 0) FROM mine WHERE worker = 'heals';
 SELECT queue_jobs.drop_worker('heals');

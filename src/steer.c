@@ -203,21 +203,28 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 	Datum		values[2];
 	RunAs		saved;
 	uint64		removed;
+	uint64		total = 0;
 
 	PreventCommandIfReadOnly("queue_jobs.remove_jobs()");
 	refuse_null(fcinfo, 0, "worker");
 	values[0] = CStringGetTextDatum(text_argument(fcinfo, 0));
 	values[1] = ObjectIdGetDatum(GetUserId());
 	engine_begin(&saved);
-	removed = engine_execute("DELETE FROM queue_jobs.live_job WHERE id IN ("
-							 " SELECT j.id FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane"
-							 " LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant"
-							 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND (j.started_at IS NULL"
-							 " OR greatest(j.started_at, c.last_heartbeat) + j.lease <= clock_timestamp())"
-							 " FOR UPDATE OF j SKIP LOCKED)",
-							 SPI_OK_DELETE, lengthof(types), types, values, NULL);
+
+	/* Again while there are any: a job that the scheduler is just making available is locked for a moment. */
+	do
+	{
+		removed = engine_execute("DELETE FROM queue_jobs.live_job WHERE id IN ("
+								 " SELECT j.id FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane"
+								 " LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant"
+								 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND (j.started_at IS NULL"
+								 " OR greatest(j.started_at, c.last_heartbeat) + j.lease <= clock_timestamp())"
+								 " FOR UPDATE OF j SKIP LOCKED)",
+								 SPI_OK_DELETE, lengthof(types), types, values, NULL);
+		total += removed;
+	} while (removed > 0);
 	engine_end(&saved);
-	PG_RETURN_INT64(removed);
+	PG_RETURN_INT64(total);
 }
 
 static void
