@@ -7,7 +7,7 @@ SELECT queue_jobs.enqueue('last one') AS job \gset
 CALL wait_for_state(:job, 'executing');
 SELECT queue_jobs.cancel(:job);
 CALL wait_for_state(:job, 'cancelled');
-DROP VIEW mine, enqueuing;
+DROP VIEW IF EXISTS mine, enqueuing;
 CREATE FUNCTION uses_view() RETURNS queue_jobs.job LANGUAGE sql AS 'SELECT NULL::queue_jobs.job';
 RESET ROLE;
 RESET search_path;
@@ -16,7 +16,7 @@ DROP FUNCTION app.uses_view();
 DROP EXTENSION queue_jobs;
 SELECT count(*) FROM pg_namespace WHERE nspname = 'queue_jobs';
 -- Calls from a session that knew it are refused.
-SELECT queue_jobs.enqueue('last one');
+SELECT queue_jobs.enqueue('no such worker');
 -- It can come back, empty.
 CREATE EXTENSION queue_jobs;
 SELECT count(*) FROM queue_jobs.job;
