@@ -6,6 +6,7 @@
 
 #include "arguments.h"
 #include "job.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
 void
@@ -21,6 +22,13 @@ check_name(const char *kind, const char *name)
 				 ? errdetail("The name has %zu bytes; at most %d are allowed.", length, MAX_NAME_LENGTH)
 				 : errdetail("A name has at least one character, and no \"*\"."),
 				 errhint("Choose another name.")));
+}
+
+void
+refuse_where_nothing_can_be_written(const char *function)
+{
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
 }
 
 char *

@@ -11,6 +11,9 @@
 /* ERROR unless the name is fit for a worker, queue or claimant. */
 extern void check_name(const char *kind, const char *name);
 
+/* ERROR in a read-only transaction, on a standby, and in a parallel query. */
+extern void refuse_where_nothing_can_be_written(const char *function);
+
 extern void refuse_null(FunctionCallInfo fcinfo, int arg, const char *name);
 extern char *text_argument(FunctionCallInfo fcinfo, int arg);
 

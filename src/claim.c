@@ -350,8 +350,7 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	List	   *patterns;
 	TimestampTz next;
 
-	PreventCommandIfReadOnly("queue_jobs.claim()");
-	PreventCommandIfParallelMode("queue_jobs.claim()");
+	refuse_where_nothing_can_be_written("queue_jobs.claim()");
 	claim.claimant = claimant_argument(fcinfo, 0);
 	patterns = queue_patterns(fcinfo, 1);
 	refuse_null(fcinfo, 2, "max_jobs");
@@ -401,8 +400,7 @@ refuse_stale(int64 id, int32 attempt, const char *detail)
 static void
 claimed_begin(Claimed *claimed, int64 id, int32 attempt, const char *function)
 {
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
+	refuse_where_nothing_can_be_written(function);
 	claimed->slot = NULL;
 	live_open(&claimed->table);
 	if (live_find(&claimed->table, id, true, &claimed->slot, &claimed->job) == FIND_NONE)

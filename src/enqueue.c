@@ -171,13 +171,6 @@ check_handler_right(const Worker *worker)
 				 errhint("GRANT EXECUTE on the handler to whoever may enqueue its jobs.")));
 }
 
-static void
-refuse_where_nothing_can_be_written(const char *function)
-{
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
-}
-
 /* Fills in what is the same for all jobs of a call. */
 static void
 begin_batch(Batch *batch, Worker *worker, const char *queue, TimestampTz now, int priority)

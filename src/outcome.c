@@ -95,9 +95,8 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	dedup_publish_key(table, job, worker);
 }
 
-/* Writes the job as one that nobody has, due after the delay. */
-static void
-wait_again(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay)
+void
+outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
@@ -129,12 +128,6 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	}
 	if (delay < 0)
 		delay = outcome_retry_delay(worker, failures);
-	wait_again(table, slot, job, worker, role, delay);
+	outcome_put_back(table, slot, job, worker, role, delay);
 	return JOB_RETRYABLE;
-}
-
-void
-outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay)
-{
-	wait_again(table, slot, job, worker, role, delay);
 }

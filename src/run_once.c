@@ -148,8 +148,7 @@ queue_jobs_run_once(PG_FUNCTION_ARGS)
 	Jsonb	   *result = NULL;
 	int64		ttl;
 
-	PreventCommandIfReadOnly("queue_jobs.run_once()");
-	PreventCommandIfParallelMode("queue_jobs.run_once()");
+	refuse_where_nothing_can_be_written("queue_jobs.run_once()");
 	refuse_null(fcinfo, 0, "token");
 	refuse_null(fcinfo, 1, "command");
 	refuse_null(fcinfo, 2, "args");

@@ -200,7 +200,6 @@ charge_crashes(void)
 
 /* ---- executors ---- */
 
-
 /* Whether a lane has a job to claim, looked up in the table; what is found is settled in its hint. */
 static bool
 lane_has_job(LaneHint *hint, int32 lane, TimestampTz now)
@@ -297,6 +296,17 @@ count_executors(Oid role, TimestampTz now)
 	return counts;
 }
 
+/* It leaves when its job is done; at once, if it has none. */
+static void
+ask_to_leave(ExecutorSlot *slot)
+{
+	SpinLockAcquire(&slot->mutex);
+	slot->leave = true;
+	SpinLockRelease(&slot->mutex);
+	if (slot->proc >= 0)
+		SetLatch(&ProcGlobal->allProcs[slot->proc].procLatch);
+}
+
 /* After the limit was lowered. */
 static void
 dismiss_surplus(void)
@@ -309,11 +319,7 @@ dismiss_surplus(void)
 
 		if (slot->state == EXECUTOR_NONE || slot->database != MyDatabaseId || ++count <= queue_jobs_max_executors_per_database)
 			continue;
-		SpinLockAcquire(&slot->mutex);
-		slot->leave = true;
-		SpinLockRelease(&slot->mutex);
-		if (slot->proc >= 0)
-			SetLatch(&ProcGlobal->allProcs[slot->proc].procLatch);
+		ask_to_leave(slot);
 	}
 }
 
@@ -347,12 +353,8 @@ start_executor(Oid role)
 static void
 make_room(const ExecutorCounts *counts)
 {
-	if (counts->role > 0 || counts->to_leave == NULL)
-		return;
-	SpinLockAcquire(&counts->to_leave->mutex);
-	counts->to_leave->leave = true;
-	SpinLockRelease(&counts->to_leave->mutex);
-	SetLatch(&ProcGlobal->allProcs[counts->to_leave->proc].procLatch);
+	if (counts->role == 0 && counts->to_leave != NULL)
+		ask_to_leave(counts->to_leave);
 }
 
 /* Sees to an executor for a role that has jobs; false if it would need more than it may have. */

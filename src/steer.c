@@ -9,13 +9,13 @@
 #include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
-#include "dedup.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "history.h"
 #include "hold.h"
 #include "lane.h"
 #include "miscadmin.h"
+#include "outcome.h"
 #include "run_as.h"
 #include "settings.h"
 #include "shared.h"
@@ -56,8 +56,7 @@ role_of(const Lane *lane)
 static int64
 id_argument(FunctionCallInfo fcinfo, const char *function)
 {
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
+	refuse_where_nothing_can_be_written(function);
 	refuse_null(fcinfo, 0, "id");
 	return PG_GETARG_INT64(0);
 }
@@ -74,7 +73,6 @@ end_job(int64 id, JobState end_as)
 	Job			job;
 	FindResult	found;
 	const Lane *lane = NULL;
-	Worker	   *worker;
 
 	live_open(&table);
 	while ((found = live_find(&table, id, false, &slot, &job)) == FIND_LOCKED)
@@ -99,10 +97,7 @@ end_job(int64 id, JobState end_as)
 		{
 			if (job.dedup_hash != 0)
 				hold_wait_to_end(id);	/* what was dropped in its favour goes with it; what comes now does not */
-			live_delete(&table, slot);
-			worker = registry_worker_copy(lane->worker);
-			history_insert(&job, worker, end_as, GetCurrentTimestamp(), NULL);
-			dedup_publish_key(&table, &job, worker);
+			outcome_finished(&table, slot, &job, registry_worker_copy(lane->worker), end_as, NULL);
 		}
 	}
 	ExecDropSingleTupleTableSlot(slot);
