@@ -21,7 +21,9 @@ OBJS = \
 	src/record.o \
 	src/heal.o \
 	src/run_once.o \
+	src/handler.o \
 	src/registry.o \
+	src/define_worker.o \
 	src/lane.o \
 	src/store.o \
 	src/history.o \

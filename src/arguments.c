@@ -4,10 +4,13 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "arguments.h"
+#include "catalog/pg_proc.h"
 #include "job.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/syscache.h"
 
 void
 check_name(const char *kind, const char *name)
@@ -37,6 +40,23 @@ text_argument(FunctionCallInfo fcinfo, int arg)
 	return PG_ARGISNULL(arg) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(arg));
 }
 
+/* Whether the function that was called has a default for a parameter. */
+static bool
+has_default(FunctionCallInfo fcinfo, int arg)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(fcinfo->flinfo->fn_oid));
+	bool		result = false;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_proc proc = (Form_pg_proc) GETSTRUCT(tuple);
+
+		result = arg >= proc->pronargs - proc->pronargdefaults;
+		ReleaseSysCache(tuple);
+	}
+	return result;
+}
+
 void
 refuse_null(FunctionCallInfo fcinfo, int arg, const char *name)
 {
@@ -44,7 +64,17 @@ refuse_null(FunctionCallInfo fcinfo, int arg, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s must not be null", name),
-				 errhint("Leave the parameter out for its default.")));
+				 has_default(fcinfo, arg) ? errhint("Leave the parameter out for its default.")
+				 : errhint("Give a value: the parameter has no default.")));
+}
+
+char *
+as_sentence(const char *message)
+{
+	char	   *sentence = psprintf("%s.", message);
+
+	sentence[0] = pg_toupper((unsigned char) sentence[0]);
+	return sentence;
 }
 
 /* A count that must not be negative. */

@@ -17,6 +17,9 @@ extern void refuse_where_nothing_can_be_written(const char *function);
 extern void refuse_null(FunctionCallInfo fcinfo, int arg, const char *name);
 extern char *text_argument(FunctionCallInfo fcinfo, int arg);
 
+/* A message, such as the server's own are, as the sentence that a DETAIL is. */
+extern char *as_sentence(const char *message);
+
 /* A number that must not be negative or null. */
 extern int	count_argument(FunctionCallInfo fcinfo, int arg, const char *name);
 

@@ -6,7 +6,7 @@
 #define QUEUE_JOBS_CALL_H
 
 #include "executor/spi.h"
-#include "registry.h"
+#include "handler.h"
 #include "utils/jsonb.h"
 
 #define MAX_PLANS 4				/* of a handler with defaults: for so many sets of given parameters a plan is kept */

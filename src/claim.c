@@ -159,7 +159,7 @@ promote_due(LiveTable *table, List *patterns, int limit, TimestampTz now, Timest
 	{
 		const Lane *lane = lfirst(cell);
 
-		if (lane_claimable(lane, registry_worker_copy(lane->worker), patterns))
+		if (lane_claimable(lane, registry_worker(lane->worker), patterns))
 			lanes = lappend_int(lanes, lane->id);
 	}
 	if (lanes == NIL)
@@ -177,7 +177,7 @@ claimable_heads(List *patterns, TimestampTz now)
 	foreach(cell, list_copy(lane_all()))
 	{
 		const Lane *lane = lfirst(cell);
-		Worker	   *worker = registry_worker_copy(lane->worker);
+		Worker	   *worker = registry_worker(lane->worker);
 		LaneHead   *head;
 		LaneKey		first;
 		bool		own;
@@ -414,7 +414,7 @@ claimed_begin(Claimed *claimed, int64 id, int32 attempt, const char *function)
 	claimed->lane = lane_get(claimed->job.lane);
 	if (claimed->lane == NULL)
 		elog(ERROR, "lane %d is missing", claimed->job.lane);
-	claimed->worker = registry_worker_copy(claimed->lane->worker);
+	claimed->worker = registry_worker(claimed->lane->worker);
 	if (claimed->worker == NULL)
 		claimed->worker = registry_default_worker(claimed->lane->worker, claimed->lane->queue);
 	claimed->role = lane_role(claimed->lane, claimed->worker);

@@ -96,7 +96,7 @@ same_key(const Job *a, const Job *b)
 
 	if (x == NULL || y == NULL || strcmp(x->worker, y->worker) != 0 || strcmp(x->queue, y->queue) != 0)
 		return false;
-	worker = registry_worker_copy(x->worker);
+	worker = registry_worker(x->worker);
 	if (worker == NULL)
 		return false;
 	if (lane_role(x, worker) != lane_role(y, worker))

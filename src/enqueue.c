@@ -14,6 +14,7 @@
 #include "dedup.h"
 #include "enqueue.h"
 #include "funcapi.h"
+#include "handler.h"
 #include "lane.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
@@ -144,7 +145,7 @@ require_worker(FunctionCallInfo fcinfo)
 
 	refuse_null(fcinfo, ARG_WORKER, "worker");
 	name = text_argument(fcinfo, ARG_WORKER);
-	worker = registry_worker_copy(name);	/* the cache may be rebuilt by the next look at it */
+	worker = registry_worker(name);	/* the cache may be rebuilt by the next look at it */
 	if (worker == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -162,7 +163,7 @@ check_handler_right(const Worker *worker)
 
 	if (!worker->run_as_definer || worker->handler == NULL || has_privs_of_role(GetUserId(), worker->definer))
 		return;
-	handler = registry_handler(worker->handler, &why);
+	handler = handler_find(worker->handler, &why);
 	if (handler != NULL && QjFunctionAclCheck(handler->oid, GetUserId(), ACL_EXECUTE) != ACLCHECK_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

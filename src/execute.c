@@ -26,6 +26,7 @@
 #include "current_job.h"
 #include "dedup.h"
 #include "executor.h"
+#include "handler.h"
 #include "history.h"
 #include "lane.h"
 #include "location.h"
@@ -170,7 +171,7 @@ add_task(const Lane *lane, Worker *worker)
 	task->lane.queue = pstrdup(lane->queue);
 	task->worker = worker;
 	task->hint = lane_hint(lane->id, true);
-	task->target.handler = registry_handler(worker->handler, NULL);
+	task->target.handler = handler_find(worker->handler, NULL);
 	tasks = lappend(tasks, task);
 }
 

@@ -19,6 +19,7 @@
 #include "common/hashfn.h"
 #include "compat.h"
 #include "executor/spi.h"
+#include "handler.h"
 #include "lane.h"
 #include "miscadmin.h"
 #include "run_as.h"
@@ -281,7 +282,7 @@ lane_blocked(const Lane *lane, const Worker *worker)
 		return psprintf("queue \"%s\" is paused", lane->queue);
 	if (worker->handler == NULL)
 		return NULL;
-	if (registry_handler(worker->handler, &why) == NULL)
+	if (handler_find(worker->handler, &why) == NULL)
 		return psprintf("handler \"%s\": %s", worker->handler, why);
 	return role_blocked(lane_role(lane, worker));
 }

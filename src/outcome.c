@@ -9,6 +9,7 @@
 #include "catalog/pg_type.h"
 #include "dedup.h"
 #include "executor/spi.h"
+#include "handler.h"
 #include "history.h"
 #include "outcome.h"
 #include "retry.h"
@@ -52,7 +53,7 @@ outcome_retry_delay(const Worker *worker, int failures)
 	volatile int64 delay = -1;
 	Oid			function;
 
-	if (worker->retry_backoff == NULL || !OidIsValid(function = registry_backoff(worker->retry_backoff)))
+	if (worker->retry_backoff == NULL || !OidIsValid(function = handler_backoff(worker->retry_backoff)))
 		return retry_default_delay(failures - 1);
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);

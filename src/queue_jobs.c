@@ -12,6 +12,7 @@
 #include "lane.h"
 #include "miscadmin.h"
 #include "process.h"
+#include "registry.h"
 #include "settings.h"
 #include "shared.h"
 #include "wakeup.h"
@@ -25,6 +26,7 @@ _PG_init(void)
 {
 	settings_define();
 	catalog_init();
+	registry_init();
 	lane_init();
 	wakeup_init();
 	if (!process_shared_preload_libraries_in_progress)

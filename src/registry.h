@@ -14,6 +14,56 @@ typedef enum DedupStrategy
 	DEDUP_UNTIL_EXECUTED,		/* the key is free when the job has ended */
 } DedupStrategy;
 
+typedef enum Urgency
+{
+	URGENCY_HIGH,
+	URGENCY_LOW,
+	URGENCY_THROTTLED,
+} Urgency;
+
+typedef enum ResourceBoundary
+{
+	BOUNDARY_UNKNOWN,
+	BOUNDARY_CPU,
+	BOUNDARY_MEMORY,
+} ResourceBoundary;
+
+typedef enum DataConsistency
+{
+	CONSISTENCY_ALWAYS,			/* what the job reads comes from the primary */
+	CONSISTENCY_STICKY,			/* from a replica that has caught up, else from the primary */
+	CONSISTENCY_DELAYED,		/* the same, but put back once before it turns to the primary */
+} DataConsistency;
+
+/* Columns of defined_worker. */
+typedef enum WorkerAttribute
+{
+	WORKER_NAME, WORKER_DEFINER, WORKER_HANDLER, WORKER_QUEUE, WORKER_VERSION, WORKER_IDEMPOTENT, WORKER_DEDUPLICATE,
+	WORKER_RESCHEDULE_ONCE, WORKER_INCLUDING_SCHEDULED, WORKER_DEDUP_TTL, WORKER_MAX_RETRIES, WORKER_RETRY_BACKOFF,
+	WORKER_URGENCY, WORKER_EXTERNAL_DEPENDENCIES, WORKER_RESOURCE_BOUNDARY, WORKER_FEATURE_CATEGORY, WORKER_WEIGHT,
+	WORKER_MAX_RUNNING_JOBS, WORKER_CONCURRENCY_KEY, WORKER_CONCURRENCY_LIMIT, WORKER_RATE_LIMIT, WORKER_RATE_PERIOD,
+	WORKER_TAGS, WORKER_REMAINING_WORK, WORKER_TIMEOUT, WORKER_LOCK_TIMEOUT, WORKER_DATA_CONSISTENCY,
+	WORKER_READ_HANDLER, WORKER_FEATURE_FLAG, WORKER_RECORD, WORKER_RECORD_KEY, WORKER_PENDING, WORKER_HEAL_EVERY,
+	WORKER_HEAL_AFTER, WORKER_RUN_AS_DEFINER, WORKER_LOGGABLE_ARGS, WORKER_KEEP_COMPLETED, WORKER_ATTRIBUTES
+} WorkerAttribute;
+
+typedef struct WorkerColumn
+{
+	const char *name;
+	Oid			type;
+} WorkerColumn;
+
+extern const WorkerColumn worker_columns[WORKER_ATTRIBUTES];
+
+/* The names of the values of options, ending with NULL. */
+extern const char *const strategy_names[];
+extern const char *const urgency_names[];
+extern const char *const boundary_names[];
+extern const char *const consistency_names[];
+
+/* Which of them a name is; -1 if none. */
+extern int	option_value(const char *const *names, const char *name);
+
 typedef struct Worker
 {
 	char	   *name;
@@ -21,53 +71,48 @@ typedef struct Worker
 	char	   *handler;		/* as it was named, qualified; NULL: its jobs are claimed by applications */
 	char	   *queue;			/* with its namespace */
 	int			version;
-	int			max_retries;
-	char	   *retry_backoff;	/* or NULL: Sidekiq's formula */
-	int64		timeout;		/* microseconds; 0: none */
-	int			lock_timeout;	/* milliseconds */
-	bool		run_as_definer;
-	int64		keep_completed; /* microseconds */
 	bool		idempotent;
 	DedupStrategy deduplicate;
 	bool		reschedule_once;
 	bool		including_scheduled;
 	int64		dedup_ttl;		/* microseconds */
+	int			max_retries;
+	char	   *retry_backoff;	/* or NULL: Sidekiq's formula */
+	Urgency		urgency;
+	bool		external_dependencies;
+	ResourceBoundary resource_boundary;
+	char	   *feature_category;	/* or NULL */
+	int			weight;
+	int			max_running_jobs;	/* 0: no limit */
+	char	   *concurrency_key;	/* args key, or NULL */
+	int			concurrency_limit;	/* jobs of one value of that key; 0: no limit */
+	int			rate_limit;		/* starts in any rate_period; 0: no limit */
+	int64		rate_period;	/* microseconds */
+	List	   *tags;			/* of char * */
+	char	   *remaining_work; /* query, or NULL */
+	int64		timeout;		/* microseconds; 0: none */
+	int			lock_timeout;	/* milliseconds */
+	DataConsistency data_consistency;
+	char	   *read_handler;	/* or NULL */
+	char	   *feature_flag;	/* or NULL */
 	char	   *record;			/* table, qualified; or NULL, with the next two */
 	char	   *record_key;		/* args keys */
 	char	   *pending;		/* SQL condition */
 	int64		heal_every;		/* microseconds; 0: no healing */
 	int64		heal_after;		/* microseconds */
+	bool		run_as_definer;
+	List	   *loggable_args;	/* of char * */
+	int64		keep_completed; /* microseconds */
 
 	/* the lane that was used last: mostly one role enqueues */
 	Oid			lane_owner;
 	int32		lane;
 } Worker;
 
-/* What one parameter of a handler is filled from. */
-typedef struct HandlerParameter
-{
-	char	   *name;
-	Oid			type;
-	bool		has_default;
-	bool		out;			/* of a procedure: NULL is passed, the value becomes part of the result */
-} HandlerParameter;
-
-typedef struct Handler
-{
-	Oid			oid;
-	char	   *call_name;		/* quoted and qualified */
-	bool		is_procedure;
-	bool		takes_args;		/* the one parameter is the args */
-	bool		returns_void;
-	bool		returns_jsonb;
-	int			nparameters;
-	HandlerParameter *parameters;
-} Handler;
-
-/* The definition, NULL if there is none; valid until the next call of a function of the registry. */
+/* The definition, NULL if there is none; good until the end of the transaction. */
 extern Worker *registry_worker(const char *name);
 
-/* The same, for keeping: in the current memory context. */
+/* The same, for keeping longer: in the current memory context. */
 extern Worker *registry_worker_copy(const char *name);
 
 /* What counts for a job under way whose worker has been dropped: define_worker()'s defaults. */
@@ -76,13 +121,6 @@ extern Worker *registry_default_worker(char *name, char *queue);
 extern bool registry_worker_disabled(const char *name);
 extern bool registry_queue_paused(const char *queue);
 
-/*
- * Finds the handler by its name as of now, in the current memory context. On failure NULL, with the reason in *why, or
- * an ERROR if why is NULL.
- */
-extern Handler *registry_handler(const char *handler, char **why);
-
-/* The OID of a retry_backoff function; InvalidOid if it is gone. */
-extern Oid	registry_backoff(const char *function);
+extern void registry_init(void);
 
 #endif

@@ -165,7 +165,7 @@ charge(const LedgerEntry *entry)
 	if (live_find(&table, entry->job, false, &row, &job) == FIND_FOUND && job.attempt == entry->attempt)
 	{
 		const Lane *lane = lane_get(job.lane);
-		Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
+		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
 		RunError	error = {
 			.sqlstate = "57P02",.message = "executor process crashed or had to be stopped while it ran the job"
 		};
@@ -234,7 +234,7 @@ roles_with_jobs(TimestampTz now)
 	foreach(cell, list_copy(lane_all()))
 	{
 		const Lane *lane = lfirst(cell);
-		Worker	   *worker = registry_worker_copy(lane->worker);
+		Worker	   *worker = registry_worker(lane->worker);
 		LaneHint   *hint = lane_hint(lane->id, true);
 		Oid			role = lane_role(lane, worker);
 		TimestampTz revisit;

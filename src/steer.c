@@ -97,7 +97,7 @@ end_job(int64 id, JobState end_as)
 		{
 			if (job.dedup_hash != 0)
 				hold_wait_to_end(id);	/* what was dropped in its favour goes with it; what comes now does not */
-			outcome_finished(&table, slot, &job, registry_worker_copy(lane->worker), end_as, NULL);
+			outcome_finished(&table, slot, &job, registry_worker(lane->worker), end_as, NULL);
 		}
 	}
 	ExecDropSingleTupleTableSlot(slot);
@@ -286,7 +286,7 @@ Datum
 queue_jobs_waits_for(PG_FUNCTION_ARGS)
 {
 	const Lane *lane = PG_ARGISNULL(0) ? NULL : lane_get(PG_GETARG_INT32(0));
-	Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
 	char	   *why;
 
 	if (lane == NULL)

@@ -1,0 +1,44 @@
+/*
+ * handler.h
+ *		Handlers: the functions and procedures that workers name.
+ */
+#ifndef QUEUE_JOBS_HANDLER_H
+#define QUEUE_JOBS_HANDLER_H
+
+/* What one parameter of a handler is filled from. */
+typedef struct HandlerParameter
+{
+	char	   *name;
+	Oid			type;
+	bool		has_default;
+	bool		out;			/* of a procedure: NULL is passed, the value becomes part of the result */
+} HandlerParameter;
+
+typedef struct Handler
+{
+	Oid			oid;
+	char	   *call_name;		/* quoted and qualified */
+	bool		is_procedure;
+	bool		takes_args;		/* the one parameter is the args */
+	bool		returns_void;
+	bool		returns_jsonb;
+	int			nparameters;
+	HandlerParameter *parameters;
+} Handler;
+
+/*
+ * Finds the handler by its name as of now, in the current memory context. On failure NULL, with the reason in *why, or
+ * an ERROR if why is NULL.
+ */
+extern Handler *handler_find(const char *name, char **why);
+
+/* Finds any function by such a name; InvalidOid, with the reason in *why, if there is none. */
+extern Oid	handler_function(const char *function, char **why);
+
+/* The name under which a function is kept, qualified. "given" is how it was named when it was found. */
+extern char *handler_qualified_name(Oid oid, const char *given);
+
+/* The OID of a retry_backoff function; InvalidOid if it is gone. */
+extern Oid	handler_backoff(const char *function);
+
+#endif
