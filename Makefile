@@ -43,6 +43,8 @@ OBJS = \
 	src/execute.o \
 	src/call.o \
 	src/session.o \
+	src/table_changes.o \
+	src/assert_idempotent.o \
 	src/run_log.o \
 	src/crash_ledger.o
 
@@ -64,7 +66,7 @@ SQL_PARTS = \
 DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 DATA       = $(wildcard src/sql/$(EXTENSION)--*--*.sql)
 
-REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup teardown
+REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup idempotent teardown
 ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered
 ISOLATION_OPTS = --inputdir=test/isolation
 TAP_TESTS      = 1

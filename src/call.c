@@ -12,6 +12,7 @@
 #include "access/xact.h"
 #include "call.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "compat.h"
 #include "executor/executor.h"
 #include "executor/tstoreReceiver.h"
@@ -322,6 +323,34 @@ call_procedure(CallTarget *target, Jsonb *args)
 		PopActiveSnapshot();
 	}
 	return result;
+}
+
+void
+call_in_transaction(CallTarget *target, Jsonb *args)
+{
+	SPIExecuteOptions options = {0};
+	uint64		given[2];
+	int			code;
+
+	if (!target->handler->is_procedure)
+	{
+		(void) call_function(target, args);
+		return;
+	}
+	given_parameters(target->handler, args, given);
+	options.params = procedure_values(target->handler, args, given);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	code = SPI_execute_extended(procedure_sql(target->handler, given), &options);
+	if (code < 0)
+		elog(ERROR, "unexpected outcome %s of a handler's call", SPI_result_code_string(code));
+	SPI_finish();
+}
+
+void
+call_check_deferred_constraints(void)
+{
+	AfterTriggerSetState(makeNode(ConstraintsSetStmt));
 }
 
 void

@@ -34,6 +34,12 @@ extern Jsonb *call_function(CallTarget *target, Jsonb *args);
  */
 extern Jsonb *call_procedure(CallTarget *target, Jsonb *args);
 
+/* Calls either within the current transaction, which a procedure then cannot COMMIT; the result is not asked for. */
+extern void call_in_transaction(CallTarget *target, Jsonb *args);
+
+/* Checks deferred constraints now, while a handler's failure can still be told from a commit's. */
+extern void call_check_deferred_constraints(void);
+
 extern void call_target_free(CallTarget *target);
 
 #endif

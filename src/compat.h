@@ -7,6 +7,7 @@
 #define QUEUE_JOBS_COMPAT_H
 
 #include "access/genam.h"
+#include "access/parallel.h"
 #include "access/tableam.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_proc.h"
@@ -73,6 +74,20 @@ typedef bool TU_UpdateIndexes;
 #define QjPortalRun(portal, receiver, completion) \
 	PortalRun((portal), FETCH_ALL, true, (receiver), (receiver), (completion))
 #endif
+
+/*
+ * What now() says for the rest of the transaction. The server has a function for it, which is asserted to be called by
+ * parallel workers only, as that is what it was made for.
+ */
+static inline void
+QjSetTransactionStart(TimestampTz now)
+{
+	int			saved = ParallelWorkerNumber;
+
+	ParallelWorkerNumber = 0;
+	SetParallelStartTimestamps(now, now);
+	ParallelWorkerNumber = saved;
+}
 
 #define QjHasTransactionTimeout (PG_VERSION_NUM >= 170000)
 

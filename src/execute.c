@@ -21,7 +21,6 @@
 #include "access/xact.h"
 #include "call.h"
 #include "catalog.h"
-#include "commands/trigger.h"
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
@@ -400,15 +399,6 @@ capture_error(Run *run)
 	FlushErrorState();
 }
 
-/* Deferred constraints are checked while the handler's failure can still be told from ours. */
-static void
-check_deferred_constraints(void)
-{
-	ConstraintsSetStmt *statement = makeNode(ConstraintsSetStmt);
-
-	AfterTriggerSetState(statement);
-}
-
 /* The first two of the three layers on a record. */
 static bool
 has_work(Run *run)
@@ -440,7 +430,7 @@ run_function(Run *run)
 		if (has_work(run))
 			run->result = call_function(&run->task->target, run->job.args);
 		PopActiveSnapshot();
-		check_deferred_constraints();
+		call_check_deferred_constraints();
 		disarm_timeout(run->task->worker);
 		ReleaseCurrentSubTransaction();
 	}

@@ -1,0 +1,99 @@
+-- assert_idempotent(): what it finds, what it lets pass, and that nothing is left of it.
+SET ROLE regress_app;
+SET search_path = app, helper;
+SET datestyle = 'ISO';
+CREATE TABLE app.account (id integer PRIMARY KEY, n integer, at timestamptz, note text);
+INSERT INTO app.account SELECT g, 0 FROM generate_series(1, 5) g;
+CREATE TABLE app.entry (id serial, what text);
+CREATE TABLE app.part (id integer, v integer) PARTITION BY RANGE (id);
+CREATE TABLE app.part_1 PARTITION OF app.part FOR VALUES FROM (0) TO (100);
+
+CREATE FUNCTION app.sets(args jsonb) RETURNS void LANGUAGE sql AS $$UPDATE app.account SET n = 1 WHERE id = (args->>'id')::int$$;
+CREATE FUNCTION app.inserts(args jsonb) RETURNS void LANGUAGE sql AS $$INSERT INTO app.entry (what) VALUES ('x')$$;
+CREATE FUNCTION app.counts(args jsonb) RETURNS void LANGUAGE sql AS $$UPDATE app.account SET n = n + 1 WHERE id = 1$$;
+CREATE FUNCTION app.deletes(args jsonb) RETURNS void LANGUAGE sql AS $$DELETE FROM app.account WHERE id = (SELECT min(id) FROM app.account)$$;
+CREATE FUNCTION app.stamps(args jsonb) RETURNS void LANGUAGE sql AS $$UPDATE app.account SET at = now() WHERE id = 1$$;
+CREATE FUNCTION app.stamps_once(args jsonb) RETURNS void LANGUAGE sql AS $$UPDATE app.account SET at = coalesce(at, now()) WHERE id = 1$$;
+CREATE FUNCTION app.numbers(args jsonb) RETURNS void LANGUAGE sql AS $$UPDATE app.account SET n = nextval('app.entry_id_seq') WHERE id = 1$$;
+CREATE FUNCTION app.draws(args jsonb) RETURNS void LANGUAGE sql AS $$INSERT INTO app.account VALUES (77, nextval('app.entry_id_seq')) ON CONFLICT DO NOTHING$$;
+CREATE FUNCTION app.replaces(args jsonb) RETURNS void LANGUAGE plpgsql AS $$BEGIN TRUNCATE app.entry; INSERT INTO app.entry VALUES (1, 'a'); END$$;
+CREATE FUNCTION app.empties(args jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT count(*) > 0 FROM app.entry) THEN TRUNCATE app.entry; ELSE INSERT INTO app.entry VALUES (1, 'a'); END IF;
+END$$;
+CREATE FUNCTION app.collides(args jsonb) RETURNS void LANGUAGE sql AS $$INSERT INTO app.account VALUES (99)$$;
+CREATE FUNCTION app.enqueues(args jsonb) RETURNS void LANGUAGE sql AS $$SELECT queue_jobs.enqueue('counts')$$;
+CREATE FUNCTION app.enqueues_one(args jsonb) RETURNS void LANGUAGE sql AS $$SELECT queue_jobs.enqueue('sets', '{"id": 1}')$$;
+CREATE FUNCTION app.partitioned(args jsonb) RETURNS void LANGUAGE sql AS $$INSERT INTO app.part VALUES (1, 1)$$;
+CREATE FUNCTION app.makes(args jsonb) RETURNS void LANGUAGE plpgsql AS $$BEGIN EXECUTE 'DROP TABLE IF EXISTS app.made'; CREATE TABLE app.made (a int); END$$;
+CREATE FUNCTION app.third_time(args jsonb) RETURNS void LANGUAGE sql AS $$UPDATE app.account SET n = CASE WHEN nextval('app.entry_id_seq') < 3 THEN 1 ELSE 2 END WHERE id = 1$$;
+CREATE FUNCTION app.reads_job(args jsonb) RETURNS void LANGUAGE sql AS $$UPDATE app.account SET note = (queue_jobs.current_job()).worker WHERE id = 1$$;
+CREATE FUNCTION app.breaks(args jsonb) RETURNS void LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'at once'; END$$;
+CREATE PROCEDURE app.procedure_sets(args jsonb) LANGUAGE sql AS $$UPDATE app.account SET n = 4$$;
+CREATE PROCEDURE app.procedure_counts(args jsonb) LANGUAGE sql AS $$UPDATE app.account SET n = n + 1 WHERE id = 1$$;
+CREATE PROCEDURE app.procedure_commits(args jsonb) LANGUAGE plpgsql AS $$BEGIN UPDATE app.account SET n = 4; COMMIT; END$$;
+CREATE FUNCTION app.settles(id integer) RETURNS void LANGUAGE sql AS $$UPDATE app.account SET note = 'done', n = n + 1 WHERE account.id = settles.id$$;
+SELECT queue_jobs.define_worker(name, 'app.' || name, idempotent => name = 'sets') FROM unnest('{sets,inserts,counts,deletes,stamps,stamps_once,numbers,draws,
+    replaces,empties,collides,enqueues,enqueues_one,partitioned,makes,third_time,reads_job,breaks,procedure_sets,procedure_counts,
+    procedure_commits}'::text[]) name;
+SELECT queue_jobs.define_worker('settles', 'app.settles', record => 'app.account', record_key => 'id', pending => 'note IS NULL');
+SELECT queue_jobs.define_worker('claimed');
+
+-- Good ones pass.
+SELECT queue_jobs.assert_idempotent('sets', '{"id": 1}');
+SELECT queue_jobs.assert_idempotent('sets', '{"id": 1}', times => 10);
+SELECT queue_jobs.assert_idempotent(name) FROM unnest('{stamps_once,draws,replaces,enqueues_one,reads_job,procedure_sets}'::text[]) name;
+-- The record makes of a handler that counts one that is safe.
+SELECT queue_jobs.assert_idempotent('settles', '{"id": 2}', 3);
+
+-- The others are found, and what they change is named.
+CREATE FUNCTION verdict(worker text, times integer DEFAULT 2) RETURNS SETOF text LANGUAGE sql AS $$
+    SELECT regexp_replace(e, '"\d{4}-[^"]*"', 'TIME', 'g')
+      FROM error_of(format('SELECT queue_jobs.assert_idempotent(%L, ''{}'', %s)', worker, times)) e WHERE e !~ '^HINT: Let the'
+$$;
+SELECT verdict('inserts');
+SELECT verdict('counts');
+SELECT verdict('deletes');
+SELECT verdict('stamps');
+SELECT verdict('numbers');
+SELECT verdict('empties');
+SELECT verdict('collides');
+SELECT verdict('partitioned');
+SELECT verdict('makes');
+SELECT verdict('third_time', 5);
+SELECT verdict('procedure_counts');
+SELECT split_part(v, '(', 1) FROM verdict('enqueues') v;
+-- Rows of tables that the caller may not read are only counted.
+CREATE FUNCTION app.keeps_a_secret(args jsonb) RETURNS void LANGUAGE sql SECURITY DEFINER AS $$INSERT INTO app.entry (what) VALUES ('secret')$$;
+SELECT queue_jobs.define_worker('secret', 'app.keeps_a_secret');
+SET ROLE regress_other;
+SET search_path = helper;
+SELECT error_of($$SELECT queue_jobs.assert_idempotent('secret')$$);
+SET ROLE regress_app;
+SET search_path = app, helper;
+
+-- Refused, and failing at the first run.
+SELECT verdict('breaks');
+SELECT verdict('procedure_commits');
+SELECT verdict('claimed');
+SELECT verdict('no such worker');
+SELECT verdict('sets', 1);
+SELECT error_of($$SELECT queue_jobs.assert_idempotent(NULL)$$);
+
+-- Nothing is left: no rows, no jobs, no lanes, no numbers drawn, no other time.
+SELECT * FROM app.account ORDER BY id;
+SELECT (SELECT count(*) FROM app.entry) AS entries, (SELECT is_called FROM app.entry_id_seq) AS drawn, to_regclass('app.made') AS made,
+       (SELECT count(*) FROM mine WHERE worker IN ('sets', 'counts')) AS jobs, (queue_jobs.current_job()).id AS job;
+BEGIN;
+SELECT now() AS began \gset
+SELECT queue_jobs.assert_idempotent('sets', '{"id": 1}');
+SELECT now() = :'began' AS same_time;
+SELECT verdict('stamps');
+SELECT now() = :'began' AS same_time;
+ROLLBACK;
+-- Another's numbers are not drawn again.
+SELECT nextval('app.entry_id_seq');
+SELECT queue_jobs.assert_idempotent('draws');
+SELECT nextval('app.entry_id_seq');
+DROP FUNCTION verdict(text, integer);
+CALL clean_up();

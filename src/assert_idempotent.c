@@ -1,0 +1,362 @@
+/*
+ * assert_idempotent.c
+ *		assert_idempotent(): the proof that a handler can run again.
+ *
+ * The handler really runs, several times, within a subtransaction that is rolled back. What a later run makes different
+ * from what the first had left is a failure, wherever it is: table_changes.h finds it. Each run has a time of its own, so
+ * that a row that is stamped with now() differs, too. A number drawn from a sequence is no difference by itself, but a row
+ * that holds it is; sequences are put back afterwards, unless somebody else drew from them.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "arguments.h"
+#include "call.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "commands/sequence.h"
+#include "compat.h"
+#include "current_job.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "record.h"
+#include "registry.h"
+#include "run_as.h"
+#include "storage/lmgr.h"
+#include "table_changes.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_assert_idempotent);
+
+#define MAX_TIMES 1000
+
+typedef struct Trial
+{
+	const Worker *worker;
+	Jsonb	   *args;
+	int			times;
+	CallTarget	target;
+	RecordPlans record;
+	List	   *rewritten;		/* tables whose content must be copied before later runs */
+	StringInfoData report;		/* what the first later run that changed anything changed; empty: nothing */
+} Trial;
+
+/* ---- sequences ---- */
+
+typedef struct SequenceState
+{
+	Oid			oid;
+	int64		last_value;
+	bool		is_called;
+} SequenceState;
+
+static void
+read_sequence(SequenceState *state)
+{
+	Relation	rel = table_open(state->oid, AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TableScanDesc scan = table_beginscan(rel, SnapshotSelf, 0, NULL);
+	bool		isnull;
+
+	if (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		state->last_value = DatumGetInt64(slot_getattr(slot, 1, &isnull));
+		state->is_called = DatumGetBool(slot_getattr(slot, 3, &isnull));
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, AccessShareLock);
+}
+
+static List *
+read_sequences(void)
+{
+	List	   *states = NIL;
+	Relation	rel = table_open(RelationRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_class class = (Form_pg_class) GETSTRUCT(tuple);
+		SequenceState *state;
+
+		if (class->relkind != RELKIND_SEQUENCE || isOtherTempNamespace(class->relnamespace))
+			continue;
+		state = palloc0(sizeof(SequenceState));
+		state->oid = class->oid;
+		read_sequence(state);
+		states = lappend(states, state);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return states;
+}
+
+/*
+ * Puts a sequence back from where the runs left it. Under a lock that nobody has who drew a number in an open transaction;
+ * and only if it still is where we left it, for else others have drawn since, whose numbers must not come again.
+ */
+static void
+restore_sequence(const SequenceState *before, const SequenceState *left)
+{
+	SequenceState now = *left;
+
+	if (before->last_value == left->last_value && before->is_called == left->is_called)
+		return;
+	if (!ConditionalLockRelationOid(before->oid, ShareRowExclusiveLock))
+		return;
+	read_sequence(&now);
+	if (now.last_value == left->last_value && now.is_called == left->is_called)
+		DirectFunctionCall3(setval3_oid, ObjectIdGetDatum(before->oid), Int64GetDatum(before->last_value),
+							BoolGetDatum(before->is_called));
+	UnlockRelationOid(before->oid, ShareRowExclusiveLock);
+}
+
+static void
+restore_sequences(List *before, List *left)
+{
+	ListCell   *before_cell;
+	ListCell   *left_cell;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	foreach(before_cell, before)
+		foreach(left_cell, left)
+		{
+			SequenceState *a = lfirst(before_cell);
+			SequenceState *b = lfirst(left_cell);
+
+			if (a->oid == b->oid && pg_class_aclcheck(a->oid, GetUserId(), ACL_UPDATE) == ACLCHECK_OK)
+				restore_sequence(a, b);
+		}
+	engine_end(&saved);
+}
+
+/* ---- runs ---- */
+
+/* One run, as an executor would do it, but within the caller's transaction. */
+static void
+run_handler(Trial *trial)
+{
+	int			nest_level = NewGUCNestLevel();
+	char		milliseconds[32];
+
+	snprintf(milliseconds, sizeof(milliseconds), "%d", trial->worker->lock_timeout);
+	(void) set_config_option("lock_timeout", milliseconds, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	if (trial->worker->record == NULL || (record_pending(&trial->record, trial->worker, trial->args, false) &&
+										  record_pending(&trial->record, trial->worker, trial->args, true)))
+		call_in_transaction(&trial->target, trial->args);
+	PopActiveSnapshot();
+	call_check_deferred_constraints();
+	AtEOXact_GUC(true, nest_level);
+}
+
+/* A later run, whose failure is a difference as well. */
+static void
+run_again(Trial *trial, int run)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		run_handler(trial);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY)
+			ReThrowError(error);
+		appendStringInfo(&trial->report, "Run %d failed: %s.", run, error->message);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
+/* The handler sees a later time in each run, and a current_job() that was never enqueued. */
+static void
+begin_run(Trial *trial, Job *job, const Lane *lane, int run)
+{
+	static TimestampTz last = 0;
+
+	last = Max(GetCurrentTimestamp(), last + 1);
+	QjSetTransactionStart(last);
+	job->attempt = run;
+	job->started_at = last;
+	current_job = (CurrentJob)
+	{
+		.job = job,.lane = lane,.worker = trial->worker,.retry_in = -1,.snooze = -1
+	};
+}
+
+/* All runs, to the first that changes anything. Returns tables that have to be copied before it can be told. */
+static List *
+try_runs(Trial *trial)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Job			job = {.created_at = now,.run_at = now,.due = true,.expires_at = NO_TIME,.args = trial->args};
+	Lane		lane = {.worker = trial->worker->name,.queue = trial->worker->queue,.owner = GetUserId()};
+	List	   *rewritten = NIL;
+
+	job.version = trial->worker->version;
+	begin_run(trial, &job, &lane, 1);
+	run_handler(trial);
+	for (int run = 2; run <= trial->times && trial->report.len == 0 && rewritten == NIL; run++)
+	{
+		ChangesPoint *point = changes_begin(trial->rewritten);
+		StringInfoData changes;
+
+		begin_run(trial, &job, &lane, run);
+		run_again(trial, run);
+		initStringInfo(&changes);
+		rewritten = changes_since(point, &changes);
+		if (trial->report.len == 0 && changes.len > 0)
+			appendStringInfo(&trial->report, "Run %d changed what was settled.\n%s", run, changes.data);
+		changes_end(point);
+	}
+	return rewritten;
+}
+
+/* All runs within a subtransaction that is rolled back, also by an error. Returns as try_runs() does. */
+static List *
+try_in_subtransaction(Trial *trial)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	List	   *volatile rewritten = NIL;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		rewritten = try_runs(trial);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	if (error == NULL)
+		return rewritten;
+	if (error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION && error->hint == NULL)
+		error->hint = "What a procedure commits could not be rolled back: test the functions that it calls.";
+	ReThrowError(error);
+	pg_unreachable();
+}
+
+/* Tried again when the runs rewrote tables that had not been copied before. */
+static void
+try_and_undo(Trial *trial)
+{
+	List	   *rewritten;
+
+	do
+	{
+		resetStringInfo(&trial->report);
+		rewritten = try_in_subtransaction(trial);
+		trial->rewritten = list_concat_unique_oid(trial->rewritten, rewritten);
+	} while (rewritten != NIL);
+}
+
+/* ---- SQL ---- */
+
+static const Worker *
+testable_worker(const char *name)
+{
+	const Worker *worker = registry_worker(name);
+
+	if (worker == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("worker \"%s\" is not defined", name),
+				 errhint("Define it with queue_jobs.define_worker(); see the view queue_jobs.worker.")));
+	if (worker->handler == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("worker \"%s\" has no handler", name),
+				 errdetail("Its jobs are claimed by applications."),
+				 errhint("What an application does can only be tested there.")));
+	if (worker->run_as_definer && !has_privs_of_role(GetUserId(), worker->definer))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for worker \"%s\"", name),
+				 errdetail("It runs as its definer, role \"%s\".", GetUserNameFromId(worker->definer, true)),
+				 errhint("Test it as that role, or as a member of it.")));
+	return worker;
+}
+
+/*
+ * assert_idempotent(worker, args, times): runs the handler so often, as the calling role; ERROR QJ002 if a later run
+ * changed anything that the first had settled, or failed. Leaves nothing behind.
+ */
+Datum
+queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
+{
+	Trial		trial = {0};
+	TimestampTz now = GetCurrentTransactionStartTimestamp();
+	CurrentJob	outer = current_job;
+	List	   *sequences;
+
+	refuse_where_nothing_can_be_written("queue_jobs.assert_idempotent()");
+	refuse_null(fcinfo, 0, "worker");
+	refuse_null(fcinfo, 1, "args");
+	refuse_null(fcinfo, 2, "times");
+	trial.times = PG_GETARG_INT32(2);
+	if (trial.times < 2 || trial.times > MAX_TIMES)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("times is out of range"),
+				 errdetail("The value is %d.", trial.times),
+				 errhint("Give a number from 2 to %d.", MAX_TIMES)));
+	trial.worker = testable_worker(text_argument(fcinfo, 0));
+	trial.args = PG_GETARG_JSONB_P(1);
+	trial.target.handler = handler_find(trial.worker->handler, NULL);
+	initStringInfo(&trial.report);
+	sequences = read_sequences();
+	PG_TRY();
+	{
+		try_and_undo(&trial);
+	}
+	PG_FINALLY();
+	{
+		QjSetTransactionStart(now);
+		current_job = outer;
+		call_target_free(&trial.target);
+		record_plans_free(&trial.record);
+	}
+	PG_END_TRY();
+	restore_sequences(sequences, read_sequences());
+	if (trial.report.len > 0)
+		ereport(ERROR,
+				(errcode(MAKE_SQLSTATE('Q', 'J', '0', '0', '2')),
+				 errmsg("worker \"%s\" is not idempotent", trial.worker->name),
+				 errdetail_internal("%s", trial.report.data),
+				 errhint("Let the handler check the state before it changes it, for instance by record and pending.")));
+	PG_RETURN_VOID();
+}
