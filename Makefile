@@ -18,6 +18,7 @@ OBJS = \
 	src/run_as.o \
 	src/hold.o \
 	src/dedup.o \
+	src/duplicates.o \
 	src/record.o \
 	src/heal.o \
 	src/run_once.o \
@@ -66,7 +67,7 @@ SQL_PARTS = \
 DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 DATA       = $(wildcard src/sql/$(EXTENSION)--*--*.sql)
 
-REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup idempotent teardown
+REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup duplicates idempotent teardown
 ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered
 ISOLATION_OPTS = --inputdir=test/isolation
 TAP_TESTS      = 1

@@ -25,6 +25,7 @@
 #include "access/xact.h"
 #include "common/hashfn.h"
 #include "dedup.h"
+#include "duplicates.h"
 #include "history.h"
 #include "hold.h"
 #include "miscadmin.h"
@@ -203,7 +204,10 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		}
 		*standing = other.id;
 		if (*result == STANDING_DROP)
+		{
+			duplicates_note_dropped(other.lane, other.id);
 			break;
+		}
 	}
 	key_scan_end(&scan);
 	engine_snapshot_end(snapshot);
@@ -322,11 +326,13 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 		return false;
 	}
 	wakeup_taken(other->lane, InvalidOid, job_key(other));
+	duplicates_note_merged(other->lane);
 	job->merged += 1 + other->merged;
 
 	/* a fresh twin brings fresh attempts with it */
 	if (job_failures(other) < job_failures(job))
 		job->uncharged = job->attempt - job_failures(other);
+	other->dropped = duplicates_dropped(other->id);
 	history_insert(other, worker, JOB_CANCELLED, now, merged_into(job->id));
 	return true;
 }

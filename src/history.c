@@ -50,7 +50,7 @@ static const int64 widths[LEVELS] = {
 enum
 {
 	ATT_SLICE = 1, ATT_ID, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_MAX_ATTEMPTS, ATT_CRASHES,
-	ATT_MERGED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
+	ATT_MERGED, ATT_DROPPED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
 	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
 	ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, FINISHED_JOB_ATTRIBUTES = ATT_RESULT
 };
@@ -115,6 +115,7 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	values[ATT_MAX_ATTEMPTS - 1] = Int32GetDatum(finished->max_attempts);
 	values[ATT_CRASHES - 1] = Int16GetDatum(job->crashes);
 	values[ATT_MERGED - 1] = Int32GetDatum(job->merged);
+	values[ATT_DROPPED - 1] = Int32GetDatum(job->dropped);
 	values[ATT_DEDUP_HASH - 1] = Int64GetDatum(job->dedup_hash);
 	nulls[ATT_DEDUP_HASH - 1] = job->dedup_hash == 0;
 	values[ATT_DEDUP_KEY - 1] = job->dedup_key ? CStringGetTextDatum(job->dedup_key) : (Datum) 0;
@@ -204,6 +205,7 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	job->uncharged = get_integer(slot, ATT_UNCHARGED);
 	job->crashes = DatumGetInt16(slot_getattr(slot, ATT_CRASHES, &isnull));
 	job->merged = get_integer(slot, ATT_MERGED);
+	job->dropped = get_integer(slot, ATT_DROPPED);
 	key = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
 	job->dedup_hash = isnull ? 0 : DatumGetInt64(key);
 	key = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);

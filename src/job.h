@@ -66,7 +66,8 @@ typedef struct Job
 	int32		attempt;		/* starts so far */
 	int32		uncharged;		/* starts that count as no attempt */
 	int16		crashes;
-	int32		merged;			/* duplicates that this one stands for */
+	int32		merged;			/* duplicates that were merged into it when it was claimed */
+	int32		dropped;		/* duplicates that were dropped in its favour; of finished jobs only */
 	int64		dedup_hash;		/* of its deduplication key; 0: none */
 	char	   *dedup_key;		/* the token, if the key has one, or NULL */
 	bool		due;

@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "catalog/pg_type.h"
 #include "dedup.h"
+#include "duplicates.h"
 #include "executor/spi.h"
 #include "handler.h"
 #include "history.h"
@@ -92,6 +93,8 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 {
 	if (slot != NULL)
 		live_delete(table, slot);
+	if (job->dedup_hash != 0)
+		job->dropped = duplicates_dropped(job->id);
 	history_insert(job, worker, state, GetCurrentTimestamp(), result);
 	dedup_publish_key(table, job, worker);
 }

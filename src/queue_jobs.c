@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "catalog.h"
+#include "duplicates.h"
 #include "fmgr.h"
 #include "lane.h"
 #include "miscadmin.h"
@@ -31,6 +32,7 @@ _PG_init(void)
 	wakeup_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
+	duplicates_init();
 	shared_init();
 
 	/* pg_upgrade's server must not touch the tables that it moves */

@@ -38,7 +38,19 @@ typedef struct Shared
 	Waiter	   *waiters;		/* by process number */
 } Shared;
 
+/* Parts of other modules, behind ours. */
+typedef struct Area
+{
+	Size		size;
+	void	  **pointer;
+	void		(*initialize) (void *area);
+} Area;
+
+#define MAX_AREAS 8
+
 static Shared *shared = NULL;
+static Area areas[MAX_AREAS];
+static int	area_count = 0;
 static int	waiter_count = 0;
 
 static shmem_request_hook_type previous_shmem_request_hook = NULL;
@@ -61,7 +73,33 @@ shared_size(void)
 	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot))));
 	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))));
 	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_lanes, sizeof(LaneHint))));
-	return add_size(size, waiters_size());
+	size = add_size(size, MAXALIGN(waiters_size()));
+	for (int i = 0; i < area_count; i++)
+		size = add_size(size, MAXALIGN(areas[i].size));
+	return size;
+}
+
+void
+shared_add_area(Size size, void **area, void (*initialize) (void *area))
+{
+	Assert(area_count < MAX_AREAS);
+	areas[area_count++] = (Area)
+	{
+		.size = size,.pointer = area,.initialize = initialize
+	};
+}
+
+/* Behind our own part; in every process. */
+static void
+set_up_areas(char *next, bool first)
+{
+	for (int i = 0; i < area_count; i++)
+	{
+		*areas[i].pointer = next;
+		if (first)
+			areas[i].initialize(next);
+		next += MAXALIGN(areas[i].size);
+	}
 }
 
 static void
@@ -105,6 +143,7 @@ shmem_startup(void)
 		for (int i = 0; i < queue_jobs_max_lanes; i++)
 			SpinLockInit(&shared->lanes[i].mutex);
 	}
+	set_up_areas((char *) shared->waiters + MAXALIGN(waiters_size()), !found);
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -198,6 +237,8 @@ lane_hint(int32 lane, bool create)
 	free_hint->ready = true;	/* nobody has looked yet */
 	free_hint->revisit_at = NO_TIME;
 	free_hint->published = 0;
+	free_hint->dropped = 0;
+	free_hint->merged = 0;
 	pg_write_barrier();
 	free_hint->database = MyDatabaseId;
 	LWLockRelease(shared->lock);
@@ -315,6 +356,29 @@ lane_hint_revisit_at(LaneHint *hint)
 	at = hint->revisit_at;
 	SpinLockRelease(&hint->mutex);
 	return at;
+}
+
+void
+lane_hint_count(LaneHint *hint, int dropped, int merged)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->dropped += dropped;
+	hint->merged += merged;
+	SpinLockRelease(&hint->mutex);
+}
+
+void
+lane_hint_counts(LaneHint *hint, uint64 *dropped, uint64 *merged)
+{
+	*dropped = *merged = 0;
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	*dropped = hint->dropped;
+	*merged = hint->merged;
+	SpinLockRelease(&hint->mutex);
 }
 
 /* ---- databases ---- */

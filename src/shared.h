@@ -31,6 +31,8 @@ typedef struct LaneHint
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		published;		/* how often a key was published here */
 	LaneKey		recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
+	uint64		dropped;		/* duplicates since the server started */
+	uint64		merged;
 } LaneHint;
 
 /* What a claim knew of the hint when it began, to tell at its end what was published meanwhile. */
@@ -105,6 +107,12 @@ typedef struct RunningJob
 } RunningJob;
 
 extern void shared_init(void);
+
+/*
+ * For a module that has a part of shared memory to itself: to be called while the library is being preloaded. *area is
+ * set in every process; "initialize" is called once, for memory that is all zero.
+ */
+extern void shared_add_area(Size size, void **area, void (*initialize) (void *area));
 extern bool shared_present(void);
 
 /*
@@ -125,6 +133,9 @@ extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const Lan
 extern void lane_hint_publish(LaneHint *hint, LaneKey key);
 extern void lane_hint_revisit(LaneHint *hint, TimestampTz at);
 extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
+
+extern void lane_hint_count(LaneHint *hint, int dropped, int merged);
+extern void lane_hint_counts(LaneHint *hint, uint64 *dropped, uint64 *merged);
 
 /* databases; database_slot() is NULL without shared memory or when all slots are taken */
 extern DatabaseSlot *database_slot(Oid database, bool create);

@@ -167,6 +167,7 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->crashes = DatumGetInt16(slot_getattr(slot, ATT_CRASHES, &isnull));
 	job->due = DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull));
 	job->merged = DatumGetInt32(slot_getattr(slot, ATT_MERGED, &isnull));
+	job->dropped = 0;
 	value = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
 	job->dedup_hash = isnull ? 0 : DatumGetInt64(value);
 	value = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);

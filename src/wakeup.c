@@ -7,6 +7,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "duplicates.h"
 #include "hold.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -193,16 +194,19 @@ transaction_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_COMMIT:
+			duplicates_end_transaction(true);
 			hold_end_transaction();
 			publish(true);
 			forget();
 			break;
 		case XACT_EVENT_ABORT:
+			duplicates_end_transaction(false);
 			hold_end_transaction();
 			publish(false);
 			forget();
 			break;
 		case XACT_EVENT_PREPARE:
+			duplicates_end_transaction(true);	/* it will not be heard of again here, and mostly commits */
 			hold_forget_transaction();
 			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 			break;

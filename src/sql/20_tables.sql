@@ -125,6 +125,7 @@ CREATE TABLE queue_jobs.finished_job (
     max_attempts integer NOT NULL,
     crashes smallint NOT NULL,
     merged integer NOT NULL,
+    dropped integer NOT NULL,
     dedup_hash bigint,
     dedup_key text,
     state text COLLATE "C" NOT NULL,

@@ -12,6 +12,17 @@ LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_waits_for';
 COMMENT ON FUNCTION queue_jobs.waits_for(integer) IS
 'Why no job of that lane can start now (queue paused, worker disabled or not defined, handler or role missing), or NULL.';
 
+CREATE FUNCTION queue_jobs.dropped_duplicates(job bigint) RETURNS integer
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_dropped_duplicates';
+COMMENT ON FUNCTION queue_jobs.dropped_duplicates(bigint) IS
+'How many duplicates were dropped in favour of a job that has not ended, as far as shared memory remembers.';
+
+CREATE FUNCTION queue_jobs.lane_duplicates(OUT lane integer, OUT dropped bigint, OUT merged bigint)
+RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'queue_jobs_lane_duplicates';
+COMMENT ON FUNCTION queue_jobs.lane_duplicates() IS
+'How many duplicates of each lane''s jobs were dropped, and merged, since the server started.';
+
 -- Rights: a job is seen by its owner, by members of that role, and by superusers. security_barrier keeps functions of
 -- the query from being shown other rows; the planner heeds it only where it stands below the UNION. Joins are by lane, a small table; "WHERE id =" goes down to the indexes.
 CREATE VIEW queue_jobs.job_alive WITH (security_barrier) AS
@@ -46,7 +57,8 @@ SELECT j.id,
        CASE WHEN r.job_id IS NULL AND j.started_at IS NULL AND (j.due OR j.run_at <= pg_catalog.clock_timestamp())
             THEN queue_jobs.waits_for(j.lane) END AS waits_for,
        'always'::pg_catalog.text AS data_consistency,
-       j.merged
+       j.merged,
+       CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END AS dropped
   FROM queue_jobs.live_job j
   JOIN queue_jobs.lane l ON l.id = j.lane
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
@@ -56,7 +68,7 @@ SELECT j.id,
 COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
 
 CREATE VIEW queue_jobs.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
-                                      finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged) WITH (security_barrier) AS
+                                      finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped) WITH (security_barrier) AS
 SELECT f.id,
        l.worker,
        l.queue,
@@ -82,7 +94,8 @@ SELECT f.id,
        f.errors,
        NULL::pg_catalog.text,
        'always'::pg_catalog.text,
-       f.merged
+       f.merged,
+       f.dropped
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
@@ -133,9 +146,15 @@ SELECT w.name,
        pg_catalog.pg_get_userbyid(w.definer) AS definer,
        w.loggable_args,
        w.keep_completed,
-       NOT EXISTS (SELECT FROM queue_jobs.disabled_worker d WHERE d.name = w.name) AS enabled
-  FROM queue_jobs.defined_worker w;
-COMMENT ON VIEW queue_jobs.worker IS 'Every worker that is defined, with its attributes.';
+       NOT EXISTS (SELECT FROM queue_jobs.disabled_worker d WHERE d.name = w.name) AS enabled,
+       COALESCE(n.dropped, 0) AS dropped_duplicates,
+       COALESCE(n.merged, 0) AS merged_duplicates
+  FROM queue_jobs.defined_worker w
+  LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
+               FROM queue_jobs.lane_duplicates() d
+               JOIN queue_jobs.lane l ON l.id = d.lane
+              GROUP BY l.worker) n ON n.worker = w.name;
+COMMENT ON VIEW queue_jobs.worker IS 'Every worker that is defined, with its attributes, and how many duplicates of its jobs were dropped, and merged, since the server started.';
 
 CREATE VIEW queue_jobs.queue AS
 SELECT q.queue,
