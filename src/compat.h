@@ -10,6 +10,7 @@
 #include "access/parallel.h"
 #include "access/tableam.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "executor/executor.h"
 #include "storage/proc.h"
@@ -28,11 +29,13 @@ typedef bool TU_UpdateIndexes;
 	((void) (onlySummarizing), ExecInsertIndexTuples((rri), (slot), (estate), (update), false, NULL, NIL))
 #define QjFunctionAclCheck(oid, role, mode) pg_proc_aclcheck((oid), (role), (mode))
 #define QjDatabaseAclCheck(oid, role, mode) pg_database_aclcheck((oid), (role), (mode))
+#define QjSchemaAclCheck(oid, role, mode) pg_namespace_aclcheck((oid), (role), (mode))
 #else
 #define QjInsertIndexTuples(rri, slot, estate, update, onlySummarizing) \
 	ExecInsertIndexTuples((rri), (slot), (estate), (update), false, NULL, NIL, (onlySummarizing))
 #define QjFunctionAclCheck(oid, role, mode) object_aclcheck(ProcedureRelationId, (oid), (role), (mode))
 #define QjDatabaseAclCheck(oid, role, mode) object_aclcheck(DatabaseRelationId, (oid), (role), (mode))
+#define QjSchemaAclCheck(oid, role, mode) object_aclcheck(NamespaceRelationId, (oid), (role), (mode))
 #endif
 
 #if PG_VERSION_NUM < 160000

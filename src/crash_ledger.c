@@ -1,107 +1,114 @@
 /*
  * crash_ledger.c
  *		Which job took its executor down.
+ *
+ * The file is mapped into memory: an entry costs a few stores, and is there for others when the process is gone.
  */
 #include "postgres.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/file_perm.h"
 #include "crash_ledger.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
+#include "settings.h"
 #include "storage/fd.h"
 
 #define LEDGER_FILE "pg_stat/queue_jobs.ledger"
 
-static int	own_file = -1;
-static off_t own_place;
+static LedgerEntry *ledger = NULL;	/* one entry a slot */
+static LedgerEntry *own_entry = NULL;
 
-/* A file descriptor of our own, not of fd.c: the signal handler must find it open. */
-static int
-ledger_open(void)
+/* All of the file is written once, so that no store meets a full disk. */
+static bool
+fill(int file, Size size)
 {
-	int			file = open(LEDGER_FILE, O_RDWR | O_CREAT | PG_BINARY, pg_file_create_mode);
+	char	   *zeros = palloc0(size);
+	bool		filled = lseek(file, 0, SEEK_END) >= (off_t) size || pwrite(file, zeros, size, 0) == (ssize_t) size;
 
-	if (file < 0)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not open file \"%s\": %m", LEDGER_FILE),
-				 errdetail("Jobs that crash their executor cannot be told.")));
-	return file;
+	pfree(zeros);
+	return filled;
 }
 
-static off_t
-place_of(int slot)
+static void
+map(void)
 {
-	return (off_t) slot * sizeof(LedgerEntry);
+	Size		size = queue_jobs_max_executors * sizeof(LedgerEntry);
+	int			file;
+	void	   *address = MAP_FAILED;
+
+	if (ledger != NULL)
+		return;
+	file = OpenTransientFilePerm(LEDGER_FILE, O_RDWR | O_CREAT | PG_BINARY, pg_file_create_mode);
+	if (file >= 0 && fill(file, size))
+		address = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (address != MAP_FAILED)
+		ledger = address;
+	else
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not map file \"%s\": %m", LEDGER_FILE),
+				 errdetail("Jobs that crash their executor cannot be told.")));
+	if (file >= 0)
+		CloseTransientFile(file);
 }
 
 /* Only what a signal handler may do. */
 static void
 wipe_and_exit(SIGNAL_ARGS)
 {
-	LedgerEntry none = {0};
-
-	if (own_file >= 0 && pwrite(own_file, &none, sizeof(none), own_place) < 0)
-		_exit(2);
+	ledger_wipe();
 	_exit(2);
 }
 
 void
 ledger_attach(int slot)
 {
-	own_file = ledger_open();
-	own_place = place_of(slot);
+	map();
+	own_entry = ledger ? &ledger[slot] : NULL;
 	pqsignal(SIGQUIT, wipe_and_exit);
 }
 
-static void
-write_entry(int file, off_t place, const LedgerEntry *entry)
-{
-	if (file >= 0 && pwrite(file, entry, sizeof(*entry), place) != sizeof(*entry))
-		ereport(LOG, (errcode_for_file_access(), errmsg("could not write file \"%s\": %m", LEDGER_FILE)));
-}
-
+/* Valid from its last store on. */
 void
 ledger_write(int64 job, int32 attempt)
 {
-	LedgerEntry entry = {.database = MyDatabaseId,.attempt = attempt,.job = job,.server_start = PgStartTime};
-
-	write_entry(own_file, own_place, &entry);
+	if (own_entry == NULL)
+		return;
+	ledger_wipe();
+	own_entry->database = MyDatabaseId;
+	own_entry->attempt = attempt;
+	own_entry->server_start = PgStartTime;
+	pg_write_barrier();
+	own_entry->job = job;
 }
 
 void
 ledger_wipe(void)
 {
-	LedgerEntry none = {0};
-
-	write_entry(own_file, own_place, &none);
+	if (own_entry != NULL)
+		own_entry->job = 0;
+	pg_write_barrier();
 }
 
 bool
 ledger_read(int slot, LedgerEntry *entry)
 {
-	int			file = ledger_open();
-	bool		found;
-
-	if (file < 0)
+	map();
+	if (ledger == NULL)
 		return false;
-	found = pread(file, entry, sizeof(*entry), place_of(slot)) == sizeof(*entry) &&
-		entry->job != 0 && entry->database == MyDatabaseId && entry->server_start == PgStartTime;
-	close(file);
-	return found;
+	*entry = ledger[slot];
+	return entry->job != 0 && entry->database == MyDatabaseId && entry->server_start == PgStartTime;
 }
 
 void
 ledger_wipe_slot(int slot)
 {
-	LedgerEntry none = {0};
-	int			file = ledger_open();
-
-	write_entry(file, place_of(slot), &none);
-	if (file >= 0)
-		close(file);
+	if (ledger != NULL)
+		ledger[slot].job = 0;
 }

@@ -38,6 +38,7 @@
 #include "settings.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "storage/proc.h"
 #include "store.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -340,14 +341,15 @@ claim(Run *run)
 
 /* ---- the run ---- */
 
-/* Settings of the run; those of a procedure must survive its commits, and are reset with the session. */
+/*
+ * Settings of the run; those of a procedure must survive its commits, and are reset with the session. lock_timeout is
+ * written to its variable: a SET would have the server go through all its settings at the end of the transaction. The
+ * engine itself waits for locks as long as it takes, before and after the handler.
+ */
 static void
 set_for_run(const Run *run, GucAction action)
 {
-	char		milliseconds[32];
-
-	snprintf(milliseconds, sizeof(milliseconds), "%d", run->task->worker->lock_timeout);
-	(void) set_config_option("lock_timeout", milliseconds, PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
+	LockTimeout = run->task->worker->lock_timeout;
 	if (run->job.context != NULL)
 		(void) set_config_option("queue_jobs.context", JsonbToCString(NULL, &run->job.context->root, VARSIZE(run->job.context)),
 								 PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
@@ -443,6 +445,7 @@ run_function(Run *run)
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
+	LockTimeout = 0;
 	MemoryContextSwitchTo(run_context);
 	CurrentResourceOwner = owner;
 	QueryCancelPending = false;
@@ -477,6 +480,7 @@ run_procedure(Run *run)
 		StartTransactionCommand();
 	}
 	PG_END_TRY();
+	LockTimeout = 0;
 	MemoryContextSwitchTo(run_context);
 	QueryCancelPending = false;
 	return end;

@@ -8,6 +8,7 @@
 #include "access/xact.h"
 #include "arguments.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
@@ -179,6 +180,8 @@ read_handler(Oid oid, char **why)
 	schema = get_namespace_name(proc->pronamespace);
 	handler->oid = oid;
 	handler->call_name = quote_qualified_identifier(schema ? schema : "", NameStr(proc->proname));
+	handler->schema = proc->pronamespace;
+	handler->is_sql = proc->prolang == SQLlanguageId;
 	handler->is_procedure = proc->prokind == PROKIND_PROCEDURE;
 	handler->returns_void = proc->prorettype == VOIDOID;
 	handler->returns_jsonb = proc->prorettype == JSONBOID;

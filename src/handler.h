@@ -18,7 +18,9 @@ typedef struct Handler
 {
 	Oid			oid;
 	char	   *call_name;		/* quoted and qualified */
+	Oid			schema;
 	bool		is_procedure;
+	bool		is_sql;
 	bool		takes_args;		/* the one parameter is the args */
 	bool		returns_void;
 	bool		returns_jsonb;

@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 
 /* Advisory locks of our own kinds, which pg_advisory_lock() cannot take: its kinds are 1 and 2. */
 #define JOB_LOCK_KIND 0x716a
@@ -60,6 +61,32 @@ remember(const LOCKTAG *tag, LOCKMODE mode)
 	};
 }
 
+/*
+ * A transaction's holds belong to the transaction, or savepoint, and not to the statement: a portal, such as a
+ * parameterised statement has, keeps its locks for itself until after the transaction's callbacks.
+ */
+static LockAcquireResult
+acquire(const LOCKTAG *tag, LOCKMODE mode, bool session, bool only_try)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	LockAcquireResult result;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	result = LockAcquire(tag, mode, session, only_try);
+	CurrentResourceOwner = owner;
+	return result;
+}
+
+static void
+let_go(const LOCKTAG *tag, LOCKMODE mode, bool session, ResourceOwner of)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	CurrentResourceOwner = of;
+	LockRelease(tag, mode, session);
+	CurrentResourceOwner = owner;
+}
+
 int
 hold_count(void)
 {
@@ -72,7 +99,7 @@ hold_end_transaction(void)
 {
 	for (int i = 0; i < held_count; i++)
 		if (QjLockHeldByMe(&held[i].tag, held[i].mode))
-			LockRelease(&held[i].tag, held[i].mode, false);
+			let_go(&held[i].tag, held[i].mode, false, TopTransactionResourceOwner);
 	held_count = 0;
 }
 
@@ -87,7 +114,7 @@ try(int64 id, uint16 kind, LOCKMODE mode, bool session)
 {
 	LOCKTAG		tag = lock_tag(id, kind);
 
-	if (LockAcquire(&tag, mode, session, true) == LOCKACQUIRE_NOT_AVAIL)
+	if (acquire(&tag, mode, session, true) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
 	if (!session)
 		remember(&tag, mode);
@@ -99,7 +126,7 @@ release(int64 id, uint16 kind, LOCKMODE mode, bool session)
 {
 	LOCKTAG		tag = lock_tag(id, kind);
 
-	LockRelease(&tag, mode, session);
+	let_go(&tag, mode, session, CurTransactionResourceOwner);
 	if (!session && held_count > 0 && memcmp(&held[held_count - 1].tag, &tag, sizeof(tag)) == 0 &&
 		held[held_count - 1].mode == mode)
 		held_count--;
@@ -126,7 +153,7 @@ hold_wait_to_end(int64 job)
 {
 	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
 
-	(void) LockAcquire(&tag, lock_modes[HOLD_END], false, false);
+	(void) acquire(&tag, lock_modes[HOLD_END], false, false);
 }
 
 bool
@@ -143,7 +170,7 @@ token_lock_wait(int64 token)
 {
 	LOCKTAG		tag = lock_tag(token, TOKEN_LOCK_KIND);
 
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	(void) acquire(&tag, ExclusiveLock, false, false);
 }
 
 bool

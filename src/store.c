@@ -27,6 +27,8 @@
 #include "utils/syscache.h"
 #include "wakeup.h"
 
+#define NEAR_IDS 32
+
 /* Columns of live_job. */
 enum
 {
@@ -54,11 +56,26 @@ void
 live_open(LiveTable *table)
 {
 	table->rel = table_open(catalog_relation(REL_LIVE_JOB), RowExclusiveLock);
+	table->context = CurrentMemoryContext;
+	table->estate = NULL;
+	table->result = NULL;
+	table->slot = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsHeapTuple);
+}
+
+/* Not before a row is written: a delete needs no index. */
+static void
+open_indexes(LiveTable *table)
+{
+	MemoryContext old;
+
+	if (table->result != NULL)
+		return;
+	old = MemoryContextSwitchTo(table->context);
 	table->estate = CreateExecutorState();
 	table->result = makeNode(ResultRelInfo);
 	InitResultRelInfo(table->result, table->rel, 0, NULL, 0);
 	ExecOpenIndices(table->result, false);
-	table->slot = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsHeapTuple);
+	MemoryContextSwitchTo(old);
 }
 
 /* The lock on the table is kept to the end of the transaction, as for any write. */
@@ -66,8 +83,11 @@ void
 live_close(LiveTable *table)
 {
 	ExecDropSingleTupleTableSlot(table->slot);
-	ExecCloseIndices(table->result);
-	FreeExecutorState(table->estate);
+	if (table->result != NULL)
+	{
+		ExecCloseIndices(table->result);
+		FreeExecutorState(table->estate);
+	}
 	table_close(table->rel, NoLock);
 }
 
@@ -126,6 +146,7 @@ void
 live_insert(LiveTable *table, const Job *job)
 {
 	form_row(table, job);
+	open_indexes(table);
 	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
 	list_free(QjInsertIndexTuples(table->result, table->slot, table->estate, false, false));
 	ResetPerTupleExprContext(table->estate);
@@ -244,29 +265,41 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 
 /* ---- scans ---- */
 
+/* Starts the part that the scan is at. */
 static void
 lane_rescan(LaneScan *scan)
 {
-	ScanKeyData keys[3];
-	int			nkeys = 2;
+	ScanKeyData keys[4];
+	LaneKey		from = {scan->start.priority, PG_INT64_MIN};
+	int64		before = PG_INT64_MAX;
+	StrategyNumber strategy = BTEqualStrategyNumber;
+	RegProcedure compare = F_INT4EQ;
 
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->lane));
-	if (scan->later_priorities)
-		ScanKeyInit(&keys[1], 2, BTGreaterStrategyNumber, F_INT4GT, Int32GetDatum(scan->start.priority));
+	if (scan->part == LANE_NEAR)
+	{
+		from.id = scan->start.id;
+		before = scan->start.id + NEAR_IDS;
+	}
+	else if (scan->part == LANE_REST)
+		from.id = scan->start.id + NEAR_IDS;
 	else
 	{
-		ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->start.priority));
-		ScanKeyInit(&keys[2], 3, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(scan->start.id));
-		nkeys = 3;
+		bool		first = scan->start.id == PG_INT64_MIN; /* nothing of the start's priority was walked over */
+
+		strategy = first ? BTGreaterEqualStrategyNumber : BTGreaterStrategyNumber;
+		compare = first ? F_INT4GE : F_INT4GT;
 	}
-	if (scan->scan != NULL)
-		index_endscan(scan->scan);
-	scan->scan = NULL;
-	scan->scan = QjBeginIndexScan(scan->table->rel, scan->index, scan->snapshot, nkeys);
-	index_rescan(scan->scan, keys, nkeys, NULL, 0);
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->lane));
+	ScanKeyInit(&keys[1], 2, strategy, compare, Int32GetDatum(from.priority));
+	ScanKeyInit(&keys[2], 3, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from.id));
+	ScanKeyInit(&keys[3], 3, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(before));
+	index_rescan(scan->scan, keys, lengthof(keys), NULL, 0);
 }
 
-/* The snapshot must live until lane_scan_end(). */
+/*
+ * The snapshot must live until lane_scan_end(). The ids next to the start come first by themselves: the index reads all of
+ * a page that the scan's bounds include, though mostly one job is wanted.
+ */
 void
 lane_scan_begin(LaneScan *scan, LiveTable *table, int32 lane, LaneKey start, Snapshot snapshot, TimestampTz now)
 {
@@ -276,33 +309,24 @@ lane_scan_begin(LaneScan *scan, LiveTable *table, int32 lane, LaneKey start, Sna
 	};
 	scan->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
 	scan->slot = table_slot_create(table->rel, NULL);
-
-	/* a scan from the lane's very start needs but one part */
-	scan->later_priorities = start.priority == PG_INT32_MIN && start.id == PG_INT64_MIN;
-	if (scan->later_priorities)
-	{
-		ScanKeyData key;
-
-		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(lane));
-		scan->scan = QjBeginIndexScan(table->rel, scan->index, snapshot, 1);
-		index_rescan(scan->scan, &key, 1, NULL, 0);
-	}
-	else
-		lane_rescan(scan);
+	scan->part = LANE_LATER;	/* from the lane's very start, if nothing is known of it */
+	if (start.id > PG_INT64_MIN && start.id < PG_INT64_MAX - NEAR_IDS)
+		scan->part = LANE_NEAR;
+	scan->scan = QjBeginIndexScan(table->rel, scan->index, snapshot, 4);
+	lane_rescan(scan);
 }
 
 static bool
 lane_scan_row(LaneScan *scan)
 {
-	for (;;)
+	while (!index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
 	{
-		if (index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
-			return true;
-		if (scan->later_priorities)
+		if (scan->part == LANE_LATER)
 			return false;
-		scan->later_priorities = true;
+		scan->part++;
 		lane_rescan(scan);
 	}
+	return true;
 }
 
 bool
@@ -374,6 +398,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	}
 	if (update_indexes != TU_None)
 	{
+		open_indexes(table);
 		list_free(QjInsertIndexTuples(table->result, table->slot, table->estate, true, QjOnlySummarizing(update_indexes)));
 		ResetPerTupleExprContext(table->estate);
 	}

@@ -20,10 +20,19 @@
 typedef struct LiveTable
 {
 	Relation	rel;
-	EState	   *estate;
+	MemoryContext context;		/* of live_open(), in which all of it lives */
+	EState	   *estate;			/* this and the next only once a row was inserted or updated */
 	ResultRelInfo *result;
 	TupleTableSlot *slot;		/* for rows to be written */
 } LiveTable;
+
+/* Where a walk over a lane is. */
+typedef enum LanePart
+{
+	LANE_NEAR,					/* ids next to the start, of its priority */
+	LANE_REST,					/* later ids, of its priority */
+	LANE_LATER,					/* priorities after it */
+} LanePart;
 
 /* Walks over the jobs of one lane that may be claimed, in order. */
 typedef struct LaneScan
@@ -35,7 +44,7 @@ typedef struct LaneScan
 	IndexScanDesc scan;
 	TupleTableSlot *slot;		/* the row that was returned last */
 	LaneKey		start;
-	bool		later_priorities;
+	LanePart	part;
 	TimestampTz now;
 	TimestampTz revisit_at;		/* earliest end of a lease that was passed by, or NO_TIME */
 } LaneScan;
