@@ -26,6 +26,7 @@ OBJS = \
 	src/registry.o \
 	src/define_worker.o \
 	src/lane.o \
+	src/index_writer.o \
 	src/store.o \
 	src/history.o \
 	src/location.o \

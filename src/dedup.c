@@ -69,6 +69,12 @@ hash_args(Jsonb *args)
 	return DatumGetUInt64(DirectFunctionCall2(jsonb_hash_extended, JsonbPGetDatum(args), Int64GetDatum(0)));
 }
 
+bool
+dedup_takes_part(const Worker *worker)
+{
+	return worker->idempotent && worker->deduplicate != DEDUP_NONE;
+}
+
 void
 dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid role, Jsonb *args, const char *token)
 {
@@ -76,7 +82,7 @@ dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid role, Jsonb
 
 	job->dedup_hash = 0;
 	job->dedup_key = NULL;
-	if (token == NULL && (!worker->idempotent || worker->deduplicate == DEDUP_NONE))
+	if (token == NULL && !dedup_takes_part(worker))
 		return;
 	hash = hash_combine64(hash_string(worker->name), hash_string(queue));
 	hash = hash_combine64(hash, (uint64) role);

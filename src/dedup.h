@@ -15,6 +15,9 @@ typedef enum Standing
 	STANDING_FOLLOW_UP,			/* it is a duplicate, and is inserted to run once more */
 } Standing;
 
+/* Whether the worker's jobs have a key without a token. */
+extern bool dedup_takes_part(const Worker *worker);
+
 /*
  * Gives the job its key: the token, or worker, queue, role and args. None if the worker does not deduplicate. "role" is
  * as whom it will run: another role's job must never stand for it.

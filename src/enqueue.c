@@ -190,6 +190,16 @@ begin_batch(Batch *batch, Worker *worker, const char *queue, TimestampTz now, in
 	batch->job.lane = lane_for(cached ? cached : worker, queue, GetUserId());
 }
 
+/* A job has been inserted: says so at commit. */
+static void
+announce(const Batch *batch, const Job *job)
+{
+	if (job->due)
+		wakeup_job(job->lane, batch->worker->handler ? batch->role : InvalidOid, job_key(job));
+	else
+		wakeup_due(job->run_at);
+}
+
 static int64
 insert_job(Batch *batch, LiveTable *table)
 {
@@ -197,10 +207,7 @@ insert_job(Batch *batch, LiveTable *table)
 
 	job->id = nextval_internal(catalog_relation(REL_JOB_ID), false);
 	live_insert(table, job);
-	if (job->due)
-		wakeup_job(job->lane, batch->worker->handler ? batch->role : InvalidOid, job_key(job));
-	else
-		wakeup_due(job->run_at);
+	announce(batch, job);
 	return job->id;
 }
 
@@ -360,6 +367,64 @@ batch_arguments(FunctionCallInfo fcinfo)
 	return times;
 }
 
+/* Jobs that are inserted together. */
+typedef struct Jobs
+{
+	MemoryContext context;		/* of what they refer to; emptied when they have been inserted */
+	int			count;
+	Job			jobs[LIVE_INSERT_MANY];
+} Jobs;
+
+static void
+return_id(ReturnSetInfo *result, int64 id)
+{
+	Datum		value = Int64GetDatum(id);
+	bool		isnull = false;
+
+	tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
+}
+
+static void
+flush_many(Batch *batch, LiveTable *table, Jobs *jobs, ReturnSetInfo *result)
+{
+	MemoryContext old = MemoryContextSwitchTo(jobs->context);
+
+	if (jobs->count > 0)
+		live_insert_many(table, jobs->jobs, jobs->count);
+	for (int i = 0; i < jobs->count; i++)
+	{
+		announce(batch, &jobs->jobs[i]);
+		return_id(result, jobs->jobs[i].id);
+	}
+	jobs->count = 0;
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(jobs->context);
+}
+
+/* Those that are deduplicated go one by one, for they must see each other. */
+static void
+add_to_many(Batch *batch, LiveTable *table, Jobs *jobs, Datum args, ReturnSetInfo *result)
+{
+	Job		   *job = &batch->job;
+	MemoryContext old = MemoryContextSwitchTo(jobs->context);
+	bool		duplicate;
+
+	if (dedup_takes_part(batch->worker))
+	{
+		return_id(result, add_job(batch, table, DatumGetJsonbP(args), NULL, &duplicate));
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(jobs->context);
+		return;
+	}
+	job->args = storable_args(DatumGetJsonbP(args));
+	job->due = job->run_at <= job->created_at;
+	job->id = nextval_internal(catalog_relation(REL_JOB_ID), false);
+	jobs->jobs[jobs->count++] = *job;
+	MemoryContextSwitchTo(old);
+	if (jobs->count == LIVE_INSERT_MANY)
+		flush_many(batch, table, jobs, result);
+}
+
 /* enqueue_many(): the ids in the order of the args; none if the worker is disabled. */
 Datum
 queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
@@ -375,8 +440,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	bool	   *args_nulls;
 	bool	   *contexts_nulls = NULL;
 	int			count;
-	MemoryContext each;
-	MemoryContext old;
+	Jobs	   *jobs;
 
 	refuse_where_nothing_can_be_written("queue_jobs.enqueue_many()");
 	worker = require_worker(fcinfo);
@@ -413,24 +477,18 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 		batch.job.context = current_context();
 
 	live_open(&table);
-	each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs enqueue_many", ALLOCSET_DEFAULT_SIZES);
+	jobs = palloc0(sizeof(Jobs));
+	jobs->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs enqueue_many", ALLOCSET_DEFAULT_SIZES);
 	for (int i = 0; i < count; i++)
 	{
-		Datum		id;
-		bool		isnull = false;
-		bool		duplicate;
-
 		CHECK_FOR_INTERRUPTS();
-		old = MemoryContextSwitchTo(each);
 		if (times.size > 0 && i > 0 && i % times.size == 0)
 			batch.job.run_at = add_interval(batch.job.run_at, times.interval);
 		if (contexts != NULL)
 			batch.job.context = contexts_nulls[i] ? NULL : DatumGetJsonbP(contexts[i]);
-		id = Int64GetDatum(add_job(&batch, &table, DatumGetJsonbP(args[i]), NULL, &duplicate));
-		tuplestore_putvalues(result->setResult, result->setDesc, &id, &isnull);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(each);
+		add_to_many(&batch, &table, jobs, args[i], result);
 	}
+	flush_many(&batch, &table, jobs, result);
 	live_close(&table);
 	return (Datum) 0;
 }

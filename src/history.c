@@ -19,9 +19,9 @@
 #include "catalog.h"
 #include "catalog/namespace.h"
 #include "compat.h"
-#include "executor/executor.h"
 #include "executor/spi.h"
 #include "history.h"
+#include "index_writer.h"
 #include "nodes/makefuncs.h"
 #include "run_as.h"
 #include "storage/bufmgr.h"
@@ -142,18 +142,15 @@ static void
 insert_row(int slice, const FinishedJob *finished)
 {
 	Relation	rel = table_open(slice_relation(slice), RowExclusiveLock);
-	EState	   *estate = CreateExecutorState();
-	ResultRelInfo *result = makeNode(ResultRelInfo);
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+	IndexWriter writer;
 
-	InitResultRelInfo(result, rel, 0, NULL, 0);
-	ExecOpenIndices(result, false);
+	index_writer_open(&writer, rel, NULL);
 	ExecStoreHeapTuple(form_row(rel, slice, finished), slot, true);
 	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
-	list_free(QjInsertIndexTuples(result, slot, estate, false, false));
+	index_writer_insert(&writer, slot, false, false);
+	index_writer_close(&writer);
 	ExecDropSingleTupleTableSlot(slot);
-	ExecCloseIndices(result);
-	FreeExecutorState(estate);
 	table_close(rel, NoLock);
 }
 

@@ -57,24 +57,38 @@ live_open(LiveTable *table)
 {
 	table->rel = table_open(catalog_relation(REL_LIVE_JOB), RowExclusiveLock);
 	table->context = CurrentMemoryContext;
-	table->estate = NULL;
-	table->result = NULL;
+	table->writes = false;
+	table->many = NULL;
 	table->slot = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsHeapTuple);
+}
+
+/* Which of the partial indexes a row belongs to. */
+static Membership
+membership(Oid index, TupleTableSlot *slot)
+{
+	bool		isnull = false;
+	bool		due = slot != NULL && DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull));
+
+	if (index == catalog_relation(REL_LIVE_JOB_READY))
+		return due ? MEMBER_YES : MEMBER_NO;
+	if (index == catalog_relation(REL_LIVE_JOB_FUTURE))
+		return due ? MEMBER_NO : MEMBER_YES;
+	if (index != catalog_relation(REL_LIVE_JOB_KEY))
+		return MEMBER_UNKNOWN;
+	if (slot != NULL)
+		(void) slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
+	return isnull ? MEMBER_NO : MEMBER_YES;
 }
 
 /* Not before a row is written: a delete needs no index. */
 static void
 open_indexes(LiveTable *table)
 {
-	MemoryContext old;
+	MemoryContext old = MemoryContextSwitchTo(table->context);
 
-	if (table->result != NULL)
-		return;
-	old = MemoryContextSwitchTo(table->context);
-	table->estate = CreateExecutorState();
-	table->result = makeNode(ResultRelInfo);
-	InitResultRelInfo(table->result, table->rel, 0, NULL, 0);
-	ExecOpenIndices(table->result, false);
+	if (!table->writes)
+		index_writer_open(&table->writer, table->rel, membership);
+	table->writes = true;
 	MemoryContextSwitchTo(old);
 }
 
@@ -83,11 +97,10 @@ void
 live_close(LiveTable *table)
 {
 	ExecDropSingleTupleTableSlot(table->slot);
-	if (table->result != NULL)
-	{
-		ExecCloseIndices(table->result);
-		FreeExecutorState(table->estate);
-	}
+	for (int i = 0; table->many != NULL && i < LIVE_INSERT_MANY; i++)
+		ExecDropSingleTupleTableSlot(table->many[i]);
+	if (table->writes)
+		index_writer_close(&table->writer);
 	table_close(table->rel, NoLock);
 }
 
@@ -107,7 +120,7 @@ set_jsonb(Datum *values, bool *nulls, int attribute, Jsonb *value)
 
 /* Puts the row of a job into table->slot. */
 static void
-form_row(LiveTable *table, const Job *job)
+form_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 {
 	Datum		values[LIVE_JOB_ATTRIBUTES] = {0};
 	bool		nulls[LIVE_JOB_ATTRIBUTES] = {0};
@@ -139,18 +152,44 @@ form_row(LiveTable *table, const Job *job)
 	set_jsonb(values, nulls, ATT_ARGS, job->args);
 	set_jsonb(values, nulls, ATT_CONTEXT, job->context);
 	set_jsonb(values, nulls, ATT_ERRORS, job->errors);
-	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(table->rel), values, nulls), table->slot, true);
+	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(table->rel), values, nulls), slot, true);
 }
 
 void
 live_insert(LiveTable *table, const Job *job)
 {
-	form_row(table, job);
+	form_row(table, table->slot, job);
 	open_indexes(table);
 	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
-	list_free(QjInsertIndexTuples(table->result, table->slot, table->estate, false, false));
-	ResetPerTupleExprContext(table->estate);
+	index_writer_insert(&table->writer, table->slot, false, false);
 	ExecClearTuple(table->slot);	/* the caller's memory context may be reset before the slot is used again */
+}
+
+static void
+make_slots(LiveTable *table)
+{
+	MemoryContext old = MemoryContextSwitchTo(table->context);
+
+	table->many = palloc(sizeof(TupleTableSlot *) * LIVE_INSERT_MANY);
+	for (int i = 0; i < LIVE_INSERT_MANY; i++)
+		table->many[i] = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsHeapTuple);
+	MemoryContextSwitchTo(old);
+}
+
+void
+live_insert_many(LiveTable *table, const Job *jobs, int count)
+{
+	open_indexes(table);
+	if (table->many == NULL)
+		make_slots(table);
+	for (int i = 0; i < count; i++)
+		form_row(table, table->many[i], &jobs[i]);
+	table_multi_insert(table->rel, table->many, count, GetCurrentCommandId(true), 0, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		index_writer_insert(&table->writer, table->many[i], false, false);
+		ExecClearTuple(table->many[i]);
+	}
 }
 
 TimestampTz
@@ -388,7 +427,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	TU_UpdateIndexes update_indexes;
 	TM_Result	result;
 
-	form_row(table, job);
+	form_row(table, table->slot, job);
 	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
 								InvalidSnapshot, InvalidSnapshot, wait, &failure, &mode, &update_indexes);
 	if (result != TM_Ok)
@@ -399,8 +438,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	if (update_indexes != TU_None)
 	{
 		open_indexes(table);
-		list_free(QjInsertIndexTuples(table->result, table->slot, table->estate, true, QjOnlySummarizing(update_indexes)));
-		ResetPerTupleExprContext(table->estate);
+		index_writer_insert(&table->writer, table->slot, true, QjOnlySummarizing(update_indexes));
 	}
 	ExecClearTuple(table->slot);
 	return true;

@@ -10,8 +10,8 @@
 #define QUEUE_JOBS_STORE_H
 
 #include "executor/tuptable.h"
+#include "index_writer.h"
 #include "job.h"
-#include "nodes/execnodes.h"
 #include "nodes/lockoptions.h"
 #include "access/genam.h"
 #include "utils/relcache.h"
@@ -21,9 +21,10 @@ typedef struct LiveTable
 {
 	Relation	rel;
 	MemoryContext context;		/* of live_open(), in which all of it lives */
-	EState	   *estate;			/* this and the next only once a row was inserted or updated */
-	ResultRelInfo *result;
+	bool		writes;			/* writer is open */
+	IndexWriter writer;
 	TupleTableSlot *slot;		/* for rows to be written */
+	TupleTableSlot **many;		/* for several at once, or NULL */
 } LiveTable;
 
 /* Where a walk over a lane is. */
@@ -59,6 +60,10 @@ extern void engine_snapshot_end(Snapshot snapshot);
 extern void live_open(LiveTable *table);
 extern void live_close(LiveTable *table);
 extern void live_insert(LiveTable *table, const Job *job);
+
+/* Inserts up to LIVE_INSERT_MANY jobs, for less than one by one. */
+#define LIVE_INSERT_MANY 500
+extern void live_insert_many(LiveTable *table, const Job *jobs, int count);
 
 /* A value in a slot, NO_TIME or NULL if it is null; JSON is copied to the current memory context. */
 extern TimestampTz slot_get_time(TupleTableSlot *slot, int attribute);

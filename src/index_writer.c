@@ -1,0 +1,117 @@
+/*
+ * index_writer.c
+ *		Index entries of rows that the engine writes; see index_writer.h.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_index.h"
+#include "compat.h"
+#include "index_writer.h"
+#include "utils/rel.h"
+
+/* Whether entries of the index can be made without evaluating anything. */
+static bool
+is_direct(const IndexWriter *writer, Relation index)
+{
+	if (index->rd_rel->relam != BTREE_AM_OID || !index->rd_index->indisready || index->rd_index->indisexclusion ||
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL))
+		return false;
+	if (heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
+		return index->rd_index->indimmediate;
+	return writer->membership != NULL && !index->rd_index->indisunique &&
+		writer->membership(RelationGetRelid(index), NULL) != MEMBER_UNKNOWN;
+}
+
+static void
+close_indexes(IndexWriter *writer)
+{
+	for (int i = 0; i < writer->count; i++)
+		index_close(writer->indexes[i], NoLock);
+	writer->count = 0;
+}
+
+/* False if there are indexes of other kinds. */
+static bool
+open_direct(IndexWriter *writer)
+{
+	List	   *oids = RelationGetIndexList(writer->rel);
+	ListCell   *cell;
+	bool		direct = list_length(oids) <= MAX_DIRECT_INDEXES;
+
+	foreach(cell, oids)
+	{
+		if (!direct)
+			break;
+		writer->indexes[writer->count] = index_open(lfirst_oid(cell), RowExclusiveLock);
+		direct = is_direct(writer, writer->indexes[writer->count++]);
+	}
+	list_free(oids);
+	if (!direct)
+		close_indexes(writer);
+	return direct;
+}
+
+void
+index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership)
+{
+	writer->rel = rel;
+	writer->membership = membership;
+	writer->context = CurrentMemoryContext;
+	writer->count = 0;
+	writer->estate = NULL;
+	writer->result = NULL;
+	if (open_direct(writer))
+		return;
+	writer->estate = CreateExecutorState();
+	writer->result = makeNode(ResultRelInfo);
+	InitResultRelInfo(writer->result, rel, 0, NULL, 0);
+	ExecOpenIndices(writer->result, false);
+}
+
+static void
+insert_entry(IndexWriter *writer, Relation index, TupleTableSlot *slot, bool update)
+{
+	Datum		values[INDEX_MAX_KEYS];
+	bool		nulls[INDEX_MAX_KEYS];
+	Form_pg_index form = index->rd_index;
+
+	for (int i = 0; i < form->indnatts; i++)
+		values[i] = slot_getattr(slot, form->indkey.values[i], &nulls[i]);
+	(void) index_insert(index, values, nulls, &slot->tts_tid, writer->rel,
+						form->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, update, NULL);
+}
+
+void
+index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing)
+{
+	if (writer->estate != NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(writer->context);
+
+		list_free(QjInsertIndexTuples(writer->result, slot, writer->estate, update, only_summarizing));
+		ResetPerTupleExprContext(writer->estate);
+		MemoryContextSwitchTo(old);
+		return;
+	}
+	for (int i = 0; i < writer->count && !only_summarizing; i++)
+	{
+		Relation	index = writer->indexes[i];
+
+		if (heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) ||
+			writer->membership(RelationGetRelid(index), slot) == MEMBER_YES)
+			insert_entry(writer, index, slot, update);
+	}
+}
+
+void
+index_writer_close(IndexWriter *writer)
+{
+	close_indexes(writer);
+	if (writer->estate == NULL)
+		return;
+	ExecCloseIndices(writer->result);
+	FreeExecutorState(writer->estate);
+}
