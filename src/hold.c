@@ -15,7 +15,10 @@
 #define KEY_LOCK_KIND 0x716b
 #define TOKEN_LOCK_KIND 0x716c
 
-/* HOLD_RELY conflicts with the two others; AccessShareLock with HOLD_END alone, by which they are told apart. */
+/*
+ * HOLD_RELY conflicts with the two others. They are told apart by two more modes: RowShareLock conflicts with both, and
+ * AccessShareLock with HOLD_END alone.
+ */
 static const LOCKMODE lock_modes[] = {
 	[HOLD_RELY] = ShareLock,
 	[HOLD_RUN] = ExclusiveLock,
@@ -66,13 +69,18 @@ hold_count(void)
 	return held_count;
 }
 
-/* A savepoint that was rolled back may have let go of some already. */
+/*
+ * A savepoint that was rolled back may have let go of some already. At a rollback some may still belong to the statement
+ * that failed, from whom LockRelease() would not take them; there all advisory locks go, as they would in a moment.
+ */
 void
-hold_end_transaction(void)
+hold_end_transaction(bool committed)
 {
-	for (int i = 0; i < held_count; i++)
+	for (int i = 0; committed && i < held_count; i++)
 		if (QjLockHeldByMe(&held[i].tag, held[i].mode))
 			LockRelease(&held[i].tag, held[i].mode, false);
+	if (!committed && held_count > 0)
+		LockReleaseAll(USER_LOCKMETHOD, false);
 	held_count = 0;
 }
 
@@ -129,13 +137,21 @@ hold_wait_to_end(int64 job)
 	(void) LockAcquire(&tag, lock_modes[HOLD_END], false, false);
 }
 
+/* Whether somebody else has a lock on the job that conflicts with the mode; nothing is locked to find out. */
+static bool
+conflicts(int64 job, LOCKMODE mode)
+{
+	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
+	int			count;
+
+	pfree(GetLockConflicts(&tag, mode, &count));
+	return count > 0;
+}
+
 bool
 hold_is_run(int64 job)
 {
-	if (!try(job, JOB_LOCK_KIND, AccessShareLock, false))
-		return false;
-	release(job, JOB_LOCK_KIND, AccessShareLock, false);
-	return true;
+	return conflicts(job, RowShareLock) && !conflicts(job, AccessShareLock);
 }
 
 void

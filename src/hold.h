@@ -29,13 +29,13 @@ extern void hold_release(int64 job, HoldMode mode, bool session);
 extern int	hold_count(void);
 
 /* At the transaction's end, before it publishes; and when it is prepared, which takes the locks over. */
-extern void hold_end_transaction(void);
+extern void hold_end_transaction(bool committed);
 extern void hold_forget_transaction(void);
 
 /* Waits for those who rely on the job to end their transactions. */
 extern void hold_wait_to_end(int64 job);
 
-/* Why HOLD_RELY was refused: true if the job is being run, false if it is being taken away. */
+/* Whether somebody else runs the job: not that it is being taken away, or its row changed for another reason. */
 extern bool hold_is_run(int64 job);
 
 /* One transaction at a time has the token of run_once(); waits for it. */

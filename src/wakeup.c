@@ -193,12 +193,12 @@ transaction_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_COMMIT:
-			hold_end_transaction();
+			hold_end_transaction(true);
 			publish(true);
 			forget();
 			break;
 		case XACT_EVENT_ABORT:
-			hold_end_transaction();
+			hold_end_transaction(false);
 			publish(false);
 			forget();
 			break;
