@@ -38,6 +38,61 @@ SELECT count(*) FROM queue_jobs.claim('c', '{again}');
 SELECT queue_jobs.complete(:again, 1);
 SELECT count(*) FROM queue_jobs.claim('c', '{again}', 10);
 
+-- A handler that enqueues the key of its own job: under until_executing a new job, under until_executed a duplicate of
+-- the one that runs; with reschedule_once one more run follows.
+CREATE TABLE own (worker text, job bigint, same boolean, dropped boolean);
+CREATE FUNCTION enqueues_itself(n integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    job queue_jobs.job := queue_jobs.current_job();
+BEGIN
+    IF (SELECT count(*) < 2 FROM app.own WHERE worker = job.worker) THEN
+        INSERT INTO app.own SELECT job.worker, job.id, queue_jobs.enqueue(job.worker, job.args) = job.id,
+                                   queue_jobs.try_enqueue(job.worker, job.args) IS NULL;
+    END IF;
+END $$;
+SELECT queue_jobs.define_worker('own_executing', 'app.enqueues_itself', idempotent => true);
+SELECT queue_jobs.define_worker('own_executed', 'app.enqueues_itself', idempotent => true, deduplicate => 'until_executed');
+SELECT queue_jobs.define_worker('own_again', 'app.enqueues_itself', idempotent => true, deduplicate => 'until_executed', if_deduplicated => 'reschedule_once');
+SELECT count(queue_jobs.enqueue(worker, '{"n": 1}')) FROM unnest('{own_executing,own_executed,own_again}'::text[]) worker;
+CALL wait_for_worker('own_executing');
+CALL wait_for_worker('own_executed');
+CALL wait_for_worker('own_again');
+SELECT worker, same, dropped FROM own ORDER BY worker, job;
+SELECT worker, state, count(*) FROM mine WHERE worker LIKE 'own%' GROUP BY 1, 2 ORDER BY 1, 2;
+
+-- Paused, it stands. A retry has freed its key under until_executing: the new job and the retry are merged when it falls
+-- due. Cancelled, discarded or dead, it stands no more; brought back beside a new one, they are merged.
+SELECT queue_jobs.define_worker('steered', idempotent => true, max_retries => 1);
+SELECT queue_jobs.pause('steered');
+SELECT queue_jobs.enqueue('steered') AS job \gset
+SELECT queue_jobs.enqueue('steered') = :job AS stands, count(*) AS claimed FROM queue_jobs.claim('c', '{steered}');
+SELECT queue_jobs.resume('steered');
+SELECT id = :job AS claimed FROM queue_jobs.claim('c', '{steered}', 10);
+SELECT queue_jobs.fail(:job, 1, 'no');
+SELECT queue_jobs.enqueue('steered') <> :job AS new;
+SELECT queue_jobs.retry(:job);
+SELECT id = :job AS the_retry, attempt, max_attempts, merged FROM queue_jobs.claim('c', '{steered}', 10);
+SELECT queue_jobs.fail(:job, 2, 'no');
+SELECT state, attempt, max_attempts FROM mine WHERE id = :job;      -- a fresh twin brought fresh attempts
+SELECT queue_jobs.discard(:job);
+SELECT queue_jobs.enqueue('steered') AS next \gset
+SELECT :next <> :job AS new, queue_jobs.retry(:job), queue_jobs.enqueue('steered') IN (:job, :next) AS stands;
+SELECT id = :job AS first, merged FROM queue_jobs.claim('c', '{steered}', 10);
+SELECT queue_jobs.fail(:job, 3, 'no');
+SELECT queue_jobs.cancel(:job);
+SELECT state, result ->> 'merged_into' = :'job' AS merged_into FROM mine WHERE id = :next;
+SELECT queue_jobs.enqueue('steered') NOT IN (:job, :next) AS new;
+-- A token under retry is as the args are.
+SELECT queue_jobs.enqueue('once', '{"t": 1}', dedup_key => 'token') AS job \gset
+SELECT id = :job AS claimed, queue_jobs.fail(id, attempt, 'no') FROM queue_jobs.claim('c', '{once}', 10) WHERE dedup_key = 'token';
+SELECT queue_jobs.enqueue('once', '{"t": 2}', dedup_key => 'token') = :job AS held, queue_jobs.enqueue('once', '{"t": 1}') <> :job AS other_key;
+
+-- An error after a job was held: no hold is left, and nothing is said about locks.
+\set VERBOSITY terse
+SELECT queue_jobs.try_enqueue('steered') IS NULL, pg_backend_pid() / (random() * 0)::integer;
+\set VERBOSITY default
+SELECT count(*) AS locks FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
+
 -- Future jobs take no part, unless they are to. After dedup_ttl a duplicate is let in.
 SELECT queue_jobs.enqueue('executing', '{"f": 1}', delay => '1 h') <> queue_jobs.enqueue('executing', '{"f": 1}') AS two,
        queue_jobs.enqueue('future', '{"f": 1}', delay => '1 h') = queue_jobs.enqueue('future', '{"f": 1}') AS one,

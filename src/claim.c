@@ -249,7 +249,9 @@ merge_duplicates(Claim *claim, LaneHead *head)
 	TupleTableSlot *slot = NULL;
 	Job			stored;
 
+	job->attempt--;				/* compared by what was before this attempt */
 	dedup_collapse(&claim->table, job, head->worker);
+	job->attempt++;
 	if (job->merged == merged)
 		return;
 	if (live_find(&claim->table, job->id, false, &slot, &stored) != FIND_FOUND)

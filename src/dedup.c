@@ -24,6 +24,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "current_job.h"
 #include "dedup.h"
 #include "duplicates.h"
 #include "history.h"
@@ -40,7 +41,7 @@ typedef enum RelyResult
 {
 	RELY_DONE,					/* the job stands, and cannot start before our transaction ends */
 	RELY_RUNS,					/* somebody runs it */
-	RELY_ENDS,					/* somebody takes it away */
+	RELY_ENDS,					/* somebody takes it away, or changes it */
 	RELY_CHANGED,				/* it is not what it was: look again */
 } RelyResult;
 
@@ -133,13 +134,22 @@ takes_part(const Job *job, const Worker *worker, TimestampTz now)
 
 /* ---- enqueue ---- */
 
-static bool
-still_stands(LiveTable *table, int64 id, const Worker *worker, TimestampTz now)
+/* Now that the job cannot start: is it still such as the first look saw it? */
+static RelyResult
+look_again(LiveTable *table, int64 id, const Worker *worker, TimestampTz now)
 {
 	Job			job;
 	TimestampTz until;
 
-	return live_look_up(table, id, &job) && !lease_holds(&job, now, &until) && takes_part(&job, worker, now);
+	switch (live_look_up(table, id, &job))
+	{
+		case LOOK_GOING:
+			return RELY_ENDS;
+		case LOOK_THERE:
+			return !lease_holds(&job, now, &until) && takes_part(&job, worker, now) ? RELY_DONE : RELY_CHANGED;
+		default:
+			return RELY_CHANGED;
+	}
 }
 
 /* By the row's lock. It tells a job that is run from one whose runner has the hold, but not yet the row. */
@@ -149,7 +159,7 @@ rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker
 	switch (live_try_share(table, slot))
 	{
 		case SHARE_LOCKED:
-			return still_stands(table, job->id, worker, now) ? RELY_DONE : RELY_CHANGED;
+			return look_again(table, job->id, worker, now);
 		case SHARE_REFUSED:
 			return hold_is_run(job->id) ? RELY_RUNS : RELY_ENDS;
 		default:
@@ -160,12 +170,28 @@ rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker
 static RelyResult
 rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *worker, TimestampTz now)
 {
+	RelyResult	result;
+
 	if (hold_count() >= MAX_HOLDS || !hold_try(job->id, HOLD_RELY, false))
 		return rely_by_row(table, slot, job, worker, now);
-	if (still_stands(table, job->id, worker, now))
-		return RELY_DONE;
-	hold_release(job->id, HOLD_RELY, false);
-	return RELY_CHANGED;
+	result = look_again(table, job->id, worker, now);
+	if (result != RELY_DONE)
+		hold_release(job->id, HOLD_RELY, false);
+	return result;
+}
+
+/* A handler enqueues the key of its own job, whose row it has deleted: no other session would take it for unstarted. */
+static bool
+runs_here(const Job *job)
+{
+	return current_job.job != NULL && current_job.job->dedup_hash == job->dedup_hash && same_key(job, current_job.job);
+}
+
+/* What becomes of a duplicate of a job that runs, under until_executed. */
+static Standing
+beside_run(const Worker *worker)
+{
+	return worker->reschedule_once ? STANDING_FOLLOW_UP : STANDING_DROP;
 }
 
 /*
@@ -182,8 +208,13 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 	bool		settled = true;
 
 	*result = STANDING_NONE;
+	if (until_executed && runs_here(job))
+	{
+		*result = beside_run(worker);
+		*standing = current_job.job->id;
+	}
 	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
-	while (settled && key_scan_next(&scan, &other))
+	while (settled && *result != STANDING_DROP && key_scan_next(&scan, &other))
 	{
 		TimestampTz until;
 		RelyResult	rely;
@@ -200,7 +231,7 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		if (rely == RELY_CHANGED)
 			settled = false;
 		else if (rely == RELY_RUNS && until_executed)
-			*result = worker->reschedule_once ? STANDING_FOLLOW_UP : STANDING_DROP;
+			*result = beside_run(worker);
 		else if (rely == RELY_DONE)
 		{
 			*result = STANDING_DROP;
@@ -209,11 +240,6 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 				wakeup_due(other.run_at);
 		}
 		*standing = other.id;
-		if (*result == STANDING_DROP)
-		{
-			duplicates_note_dropped(other.lane, other.id);
-			break;
-		}
 	}
 	key_scan_end(&scan);
 	engine_snapshot_end(snapshot);
@@ -233,6 +259,8 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 		CHECK_FOR_INTERRUPTS();
 		CommandCounterIncrement();	/* our own jobs take part */
 	} while (!look(table, job, worker, role, now, &result, standing));
+	if (result == STANDING_DROP)
+		duplicates_note_dropped(job->lane, *standing);
 	return result;
 }
 
@@ -320,17 +348,21 @@ merged_into(int64 id)
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
 }
 
-/* Takes another job of the key for the run of *job. */
+/*
+ * Takes another job of the key for the run of *job, unless somebody relies on it. The hold need not last: who gets one
+ * from now on sees that the row is going. (There may be more of them than the lock table can take.)
+ */
 static bool
 absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worker *worker, TimestampTz now)
 {
+	bool		taken;
+
 	if (!hold_try(other->id, HOLD_RUN, false))
 		return false;
-	if (!live_try_delete(table, slot))
-	{
-		hold_release(other->id, HOLD_RUN, false);
+	taken = live_try_delete(table, slot);
+	hold_release(other->id, HOLD_RUN, false);
+	if (!taken)
 		return false;
-	}
 	wakeup_taken(other->lane, InvalidOid, job_key(other));
 	duplicates_note_merged(other->lane);
 	job->merged += 1 + other->merged;
@@ -362,7 +394,7 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 
 		if (other.id == job->id || !same_key(job, &other) || lease_holds(&other, now, &until))
 			continue;
-		if ((!other.due && other.run_at > now && !(worker->including_scheduled && job_failures(&other) == 0)) ||
+		if (!takes_part(&other, worker, now) ||
 			Max(waiting_since(&other), waiting_since(job)) - Min(waiting_since(&other), waiting_since(job)) > worker->dedup_ttl)
 			continue;
 		(void) absorb(table, scan.slot, &other, job, worker, now);

@@ -16,7 +16,10 @@
 #define KEY_LOCK_KIND 0x716b
 #define TOKEN_LOCK_KIND 0x716c
 
-/* HOLD_RELY conflicts with the two others; AccessShareLock with HOLD_END alone, by which they are told apart. */
+/*
+ * HOLD_RELY conflicts with the two others. They are told apart by two more modes: RowShareLock conflicts with both, and
+ * AccessShareLock with HOLD_END alone.
+ */
 static const LOCKMODE lock_modes[] = {
 	[HOLD_RELY] = ShareLock,
 	[HOLD_RUN] = ExclusiveLock,
@@ -156,13 +159,21 @@ hold_wait_to_end(int64 job)
 	(void) acquire(&tag, lock_modes[HOLD_END], false, false);
 }
 
+/* Whether somebody else has a lock on the job that conflicts with the mode; nothing is locked to find out. */
+static bool
+conflicts(int64 job, LOCKMODE mode)
+{
+	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
+	int			count;
+
+	pfree(GetLockConflicts(&tag, mode, &count));
+	return count > 0;
+}
+
 bool
 hold_is_run(int64 job)
 {
-	if (!try(job, JOB_LOCK_KIND, AccessShareLock, false))
-		return false;
-	release(job, JOB_LOCK_KIND, AccessShareLock, false);
-	return true;
+	return conflicts(job, RowShareLock) && !conflicts(job, AccessShareLock);
 }
 
 void

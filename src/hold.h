@@ -35,7 +35,7 @@ extern void hold_forget_transaction(void);
 /* Waits for those who rely on the job to end their transactions. */
 extern void hold_wait_to_end(int64 job);
 
-/* Why HOLD_RELY was refused: true if the job is being run, false if it is being taken away. */
+/* Whether somebody else runs the job: not that it is being taken away, or its row changed for another reason. */
 extern bool hold_is_run(int64 job);
 
 /* One transaction at a time has the token of run_once(); waits for it. */

@@ -98,6 +98,8 @@ end_job(int64 id, JobState end_as)
 			if (job.dedup_hash != 0)
 				hold_wait_to_end(id);	/* what was dropped in its favour goes with it; what comes now does not */
 			outcome_finished(&table, slot, &job, registry_worker(lane->worker), end_as, NULL);
+			if (job.dedup_hash != 0)
+				hold_release(id, HOLD_END, false);	/* its row tells; there may be very many */
 		}
 	}
 	ExecDropSingleTupleTableSlot(slot);

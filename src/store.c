@@ -368,6 +368,16 @@ lane_scan_row(LaneScan *scan)
 	return true;
 }
 
+/* Since the scan's snapshot was taken: merged into the run of another job that we took. */
+static bool
+deleted_by_us(TupleTableSlot *slot)
+{
+	HeapTupleHeader tuple = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+
+	return (tuple->t_infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple));
+}
+
 bool
 lane_scan_next(LaneScan *scan, Job *job)
 {
@@ -377,7 +387,7 @@ lane_scan_next(LaneScan *scan, Job *job)
 		TimestampTz until;
 
 		/* A row that is being moved from one index to the other can show up in a state that is not the index's. */
-		if (!DatumGetBool(slot_getattr(scan->slot, ATT_DUE, &isnull)))
+		if (!DatumGetBool(slot_getattr(scan->slot, ATT_DUE, &isnull)) || deleted_by_us(scan->slot))
 			continue;
 		live_read(scan->slot, job);
 		if (!lease_holds(job, scan->now, &until))
@@ -489,18 +499,30 @@ fetch_by_id(LiveTable *table, int64 id, Snapshot snapshot, TupleTableSlot *slot)
 	return found;
 }
 
-bool
+/* A tuple that is being updated points to its new version, one that is being deleted to itself. */
+static bool
+is_deleted(TupleTableSlot *slot)
+{
+	HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, NULL);
+
+	return ItemPointerEquals(&tuple->t_data->t_ctid, &slot->tts_tid);
+}
+
+LookResult
 live_look_up(LiveTable *table, int64 id, Job *job)
 {
-	Snapshot	snapshot = engine_snapshot();
 	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
-	bool		found = fetch_by_id(table, id, snapshot, slot);
+	LookResult	result = LOOK_NONE;
+	SnapshotData dirty;
 
-	if (found)
+	InitDirtySnapshot(dirty);
+	if (fetch_by_id(table, id, &dirty, slot))
+	{
 		live_read(slot, job);
+		result = TransactionIdIsValid(dirty.xmax) && is_deleted(slot) ? LOOK_GOING : LOOK_THERE;
+	}
 	ExecDropSingleTupleTableSlot(slot);
-	engine_snapshot_end(snapshot);
-	return found;
+	return result;
 }
 
 ShareResult

@@ -120,8 +120,15 @@ extern void key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash, Snapshot
 extern bool key_scan_next(KeyScan *scan, Job *job);
 extern void key_scan_end(KeyScan *scan);
 
-/* The job as it is now, unlocked; false if there is none. */
-extern bool live_look_up(LiveTable *table, int64 id, Job *job);
+typedef enum LookResult
+{
+	LOOK_NONE,
+	LOOK_THERE,
+	LOOK_GOING,					/* somebody deletes it, and has not committed that yet */
+} LookResult;
+
+/* The job as it is now, unlocked. */
+extern LookResult live_look_up(LiveTable *table, int64 id, Job *job);
 
 typedef enum ShareResult
 {

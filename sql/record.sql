@@ -1,0 +1,99 @@
+-- Records: whose rights and row-level security count, and what keys and tables there can be. The locks are in
+-- test/isolation/specs/record_layers.spec, lock_record.spec.
+SET ROLE regress_app;
+SET search_path = app, helper;
+
+-- The policies of the job's role, not of the worker's definer: a row that it may not see is none; one that it may see
+-- but not update is none to lock.
+CREATE TABLE tenant (id integer PRIMARY KEY, reader name, writer name, status text DEFAULT 'pending', by name);
+ALTER TABLE tenant ENABLE ROW LEVEL SECURITY;
+CREATE POLICY sees ON tenant FOR SELECT USING (reader = current_user);
+CREATE POLICY changes ON tenant FOR UPDATE USING (writer = current_user) WITH CHECK (true);
+GRANT SELECT, UPDATE ON tenant TO regress_other;
+INSERT INTO tenant VALUES (1, 'regress_other', 'regress_other'), (2, 'regress_app', 'regress_app'), (3, 'regress_other', 'regress_app');
+CREATE FUNCTION bring_up(id integer) RETURNS text LANGUAGE sql AS
+    $$UPDATE app.tenant SET status = 'up', by = current_user WHERE id = bring_up.id RETURNING 'brought up'$$;
+SELECT queue_jobs.define_worker('bring_up', 'app.bring_up', max_retries => 0, record => 'tenant', record_key => 'id', pending => $$status = 'pending'$$);
+RESET ROLE;
+SET ROLE regress_other;
+SELECT queue_jobs.lock_record_if('app.tenant', 1, 'true') AS mine, queue_jobs.lock_record_if('app.tenant', 2, 'true') AS hidden,
+       queue_jobs.lock_record_if('app.tenant', 3, 'true') AS read_only;
+SELECT count(queue_jobs.enqueue('bring_up', jsonb_build_object('id', id))) FROM generate_series(1, 3) id;
+CALL wait_for_worker('bring_up');
+SELECT args, state, result, last_error FROM queue_jobs.job WHERE worker = 'bring_up' ORDER BY id;
+-- Without any right on the table: an error, and nothing of the row is told.
+RESET ROLE;
+SET ROLE regress_app;
+REVOKE UPDATE ON tenant FROM regress_other;
+RESET ROLE;
+SET ROLE regress_other;
+SELECT queue_jobs.enqueue('bring_up', '{"id": 3}') AS job \gset
+CALL wait_for_state(:job, 'dead');
+SELECT last_error FROM queue_jobs.job WHERE id = :job;
+SELECT error_of($$SELECT queue_jobs.lock_record_if('app.tenant', 3, 'true')$$);
+RESET ROLE;
+SELECT id, status, by FROM tenant ORDER BY id;
+SET ROLE regress_app;
+SET search_path = app, helper;
+
+-- One role's job never stands for another's.
+SELECT queue_jobs.pause('bring_up');
+SELECT queue_jobs.enqueue('bring_up', '{"id": 2}') AS job \gset
+RESET ROLE;
+SET ROLE regress_other;
+SELECT queue_jobs.enqueue('bring_up', '{"id": 2}') <> :job AS another;
+RESET ROLE;
+SET ROLE regress_app;
+SELECT queue_jobs.remove_jobs('bring_up');
+SELECT queue_jobs.resume('bring_up');
+
+-- Keys of all kinds, names that need quotes, a partitioned table whose partitions differ in their columns: healing finds
+-- each record, its job finds it again.
+CREATE TABLE "Big Table" ("a key" text, "at" timestamptz, "no" numeric, "on" date, uid uuid, yes boolean, status text DEFAULT 'pending',
+                          PRIMARY KEY ("a key", "at", "no", "on", uid, yes)) PARTITION BY LIST ("a key");
+CREATE TABLE "Part 1" (status text DEFAULT 'pending', gone integer, yes boolean NOT NULL, uid uuid NOT NULL, "on" date NOT NULL, "no" numeric NOT NULL,
+                       "at" timestamptz NOT NULL, "a key" text NOT NULL);
+ALTER TABLE "Part 1" DROP COLUMN gone;
+ALTER TABLE "Big Table" ATTACH PARTITION "Part 1" FOR VALUES IN ('it''s "1"');
+CREATE TABLE "Part 2" PARTITION OF "Big Table" DEFAULT;
+INSERT INTO "Big Table" SELECT k, '2026-01-01 00:00:00.000001+01', n, '1999-12-31 BC', '00000000-0000-0000-0000-00000000000a', true
+  FROM unnest(ARRAY['it''s "1"', 'ä', '']) k, unnest('{1.50,NaN,-0.000000000000000001}'::numeric[]) n;
+CREATE FUNCTION settle(args jsonb) RETURNS text LANGUAGE sql AS
+    $$UPDATE app."Big Table" SET status = 'done' WHERE "a key" = args ->> 'a' AND "no" = (args ->> 'n')::numeric RETURNING 'done'$$;
+SET DateStyle = 'SQL, DMY';
+SELECT queue_jobs.define_worker('settle', 'app.settle', max_retries => 0, record => 'app."Big Table"', record_key => '"a", "T", "n", "on", uid, yes',
+                                pending => $$status = 'pending' AND "a key" IS NOT NULL$$, heal_every => '1 s');
+CALL wait_for($$SELECT count(*) = 9 FROM app."Big Table" WHERE status = 'done'$$);
+CALL wait_for_worker('settle');
+SELECT result, state, count(*), count(DISTINCT args), min(last_error) FROM mine WHERE worker = 'settle' GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT queue_jobs.enqueue('settle', '{"a": "ä", "T": "2026-01-01 00:00:00.000001+01", "n": 1.5, "on": "1999-12-31 BC", "uid": "00000000-0000-0000-0000-00000000000A", "yes": true}') AS job \gset
+CALL wait_for_state(:job, 'completed');
+SELECT result FROM mine WHERE id = :job;
+SELECT queue_jobs.drop_worker('settle');
+RESET DateStyle;
+
+-- A key that does not fit its type, a table that is gone: the job fails and says why, and nothing else happens.
+CREATE TABLE short_lived (id integer PRIMARY KEY, status text DEFAULT 'pending');
+INSERT INTO short_lived VALUES (1);
+CREATE FUNCTION fine(id integer) RETURNS text LANGUAGE sql AS 'SELECT ''fine''';
+SELECT queue_jobs.define_worker('short_lived', 'app.fine', max_retries => 0, record => 'short_lived', record_key => 'id', pending => $$status = 'pending'$$);
+SELECT queue_jobs.enqueue('short_lived', '{"id": "one"}') AS misfit, queue_jobs.enqueue('short_lived', '{"id": null}') AS null,
+       queue_jobs.enqueue('short_lived', '{"id": 1}') AS good \gset
+CALL wait_for_worker('short_lived');
+DROP TABLE short_lived;
+SELECT queue_jobs.enqueue('short_lived', '{"id": 1}') AS gone \gset
+CALL wait_for_worker('short_lived');
+CREATE TABLE short_lived (status text DEFAULT 'pending', note text, id bigint PRIMARY KEY);
+INSERT INTO short_lived VALUES ('pending', '', 1);
+SELECT queue_jobs.enqueue('short_lived', '{"id": 1}') AS back \gset
+CALL wait_for_worker('short_lived');
+SELECT args, state, result, last_error FROM mine WHERE id IN (:misfit, :null, :good, :gone, :back) ORDER BY id;
+
+-- A worker whose condition fails heals nothing, and keeps no other from it.
+CREATE TABLE other_record (id integer PRIMARY KEY);
+INSERT INTO other_record VALUES (0), (1);
+SELECT queue_jobs.define_worker('broken', record => 'other_record', record_key => 'id', pending => '1 / id > 0', heal_every => '1 s');
+SELECT queue_jobs.define_worker('sound', record => 'other_record', record_key => 'id', pending => 'id > 0', heal_every => '1 s');
+CALL wait_for($$SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'sound'$$);
+SELECT worker, args FROM mine WHERE worker IN ('broken', 'sound');
+SELECT queue_jobs.drop_worker('broken'), queue_jobs.drop_worker('sound');
