@@ -158,6 +158,24 @@ read_worker(HeapTuple tuple, TupleDesc desc)
 	};
 }
 
+/* Its jobs are enqueued by schedules alone, and say what is to be done. No lock_timeout: CREATE INDEX CONCURRENTLY waits. */
+static void
+add_command_worker(void)
+{
+	static char *const name = COMMAND_WORKER;
+	WorkerEntry *entry = hash_search(workers, &name, HASH_ENTER, NULL);
+
+	entry->worker = (Worker)
+	{
+		.name = name,
+			.definer = catalog_owner(),
+			.handler = name,
+			.queue = name,
+			.keep_completed = USECS_PER_DAY,
+			.runs_command = true,
+	};
+}
+
 /* The first column of every row of a small table, as strings. */
 static List *
 read_names(CatalogRelation which, Snapshot snapshot)
@@ -207,6 +225,7 @@ rebuild(void)
 		read_worker(tuple, RelationGetDescr(rel));
 	table_endscan(scan);
 	table_close(rel, AccessShareLock);
+	add_command_worker();
 
 	/* Of one moment with the workers: a queue may be resumed because its worker has been changed. */
 	disabled_workers = read_names(REL_DISABLED_WORKER, snapshot);
@@ -485,6 +504,19 @@ registry_handler(const char *name, char **why)
 	return handler;
 }
 
+Handler *
+registry_worker_handler(const Worker *worker, char **why)
+{
+	Handler    *handler;
+
+	if (!worker->runs_command)
+		return registry_handler(worker->handler, why);
+	handler = palloc0(sizeof(Handler));
+	handler->call_name = pstrdup(worker->name);
+	handler->is_procedure = true;
+	return handler;
+}
+
 Oid
 registry_backoff(const char *function)
 {
@@ -693,6 +725,18 @@ check_definer(const Worker *worker)
 				 errhint("Become a member of that role, or choose another name.")));
 }
 
+/* The built-in worker can be disabled by the extension's owner, and nothing else. */
+static void
+refuse_reserved_name(const char *name)
+{
+	if (strcmp(name, COMMAND_WORKER) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("worker name \"%s\" is reserved", name),
+				 errdetail("That worker runs the commands of schedules."),
+				 errhint("Choose another name.")));
+}
+
 static Worker *
 require_worker(const char *name)
 {
@@ -738,6 +782,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, ARG_NAME, "name");
 	name = text_argument(fcinfo, ARG_NAME);
 	check_name("worker", name);
+	refuse_reserved_name(name);
 	memset(nulls, ' ', DEFINED_WORKER_ATTRIBUTES);
 	run_as_definer = run_as_argument(fcinfo, ARG_RUN_AS);
 	handler = handler_argument(fcinfo, run_as_definer);
@@ -832,6 +877,8 @@ change_worker(FunctionCallInfo fcinfo, const char *sql, int expected)
 Datum
 queue_jobs_drop_worker(PG_FUNCTION_ARGS)
 {
+	if (!PG_ARGISNULL(0))
+		refuse_reserved_name(text_argument(fcinfo, 0));
 	change_worker(fcinfo, "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE);
 	PG_RETURN_VOID();
 }

@@ -26,6 +26,7 @@ typedef struct Worker
 	int64		timeout;		/* microseconds; 0: none */
 	int			lock_timeout;	/* milliseconds */
 	bool		run_as_definer;
+	bool		runs_command;	/* the one built-in worker: its jobs are SQL commands of schedules */
 	int64		keep_completed; /* microseconds */
 	bool		idempotent;
 	DedupStrategy deduplicate;
@@ -43,6 +44,9 @@ typedef struct Worker
 	int32		lane;
 } Worker;
 
+/* The built-in worker's name, which no other can have. */
+#define COMMAND_WORKER "queue_jobs.command"
+
 /* What one parameter of a handler is filled from. */
 typedef struct HandlerParameter
 {
@@ -54,9 +58,9 @@ typedef struct HandlerParameter
 
 typedef struct Handler
 {
-	Oid			oid;
+	Oid			oid;			/* invalid for a command */
 	char	   *call_name;		/* quoted and qualified */
-	bool		is_procedure;
+	bool		is_procedure;	/* may commit, and so may a command */
 	bool		takes_args;		/* the one parameter is the args */
 	bool		returns_void;
 	bool		returns_jsonb;
@@ -81,6 +85,9 @@ extern bool registry_queue_paused(const char *queue);
  * an ERROR if why is NULL.
  */
 extern Handler *registry_handler(const char *handler, char **why);
+
+/* The same for a worker, which must have one, or run commands. */
+extern Handler *registry_worker_handler(const Worker *worker, char **why);
 
 /* The OID of a retry_backoff function; InvalidOid if it is gone. */
 extern Oid	registry_backoff(const char *function);
