@@ -353,7 +353,7 @@ cron_parse(const char *expression, Cron *cron, CronError *error)
 		count = split(pstrdup(expression), words, MAX_FIELDS);
 	}
 	if (count != MAX_FIELDS && count != MAX_FIELDS - 1)
-		return fail(error, psprintf("It has %d fields.", count),
+		return fail(error, psprintf(count == 1 ? "It has %d field." : "It has %d fields.", count),
 					"Give five: minute, hour, day of month, month, day of week; or six, with the second before them; or a name as \"@daily\"; or \"every 90 seconds\".");
 	return parse_fields(words, count, cron, error);
 }
