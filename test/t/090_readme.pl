@@ -321,8 +321,8 @@ SQL
 		                        WHERE attrelid = 'queue_jobs.job'::regclass AND attnum > 0"),
 		'so are the columns of job');
 
-	# Whatever is called queue_jobs.something must be there.
-	my %exists = (%functions, map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL'));
+	# Whatever is called queue_jobs.something must be there. (The worker of schedules' commands is in no catalog.)
+	my %exists = (%functions, command => 1, map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL'));
 SELECT relname FROM pg_class WHERE relnamespace = 'queue_jobs'::regnamespace
 UNION SELECT split_part(name, '.', 2) FROM pg_settings WHERE name LIKE 'queue_jobs.%'
 SQL
