@@ -21,6 +21,10 @@ OBJS = \
 	src/duplicates.o \
 	src/record.o \
 	src/heal.o \
+	src/cron.o \
+	src/command.o \
+	src/schedule.o \
+	src/pg_cron.o \
 	src/run_once.o \
 	src/handler.o \
 	src/registry.o \
@@ -68,7 +72,7 @@ SQL_PARTS = \
 DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 DATA       = $(wildcard src/sql/$(EXTENSION)--*--*.sql)
 
-REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup duplicates idempotent record teardown
+REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup duplicates idempotent record cron schedule teardown
 ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered dedup_many run_once lock_record record_layers
 ISOLATION_OPTS = --inputdir=test/isolation
 TAP_TESTS      = 1

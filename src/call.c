@@ -372,7 +372,7 @@ call_procedure(CallTarget *target, Jsonb *args)
 	}
 	else
 		receiver = CreateDestReceiver(DestNone);
-	(void) QjPortalRun(portal, receiver, &completion);
+	(void) QjPortalRun(portal, true, receiver, &completion);
 	receiver->rDestroy(receiver);
 	PortalDrop(portal, false);
 	MemoryContextSwitchTo(context);

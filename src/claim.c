@@ -236,7 +236,11 @@ end_unstarted(Claim *claim, LaneHead *head)
 	if (!expired && !exhausted)
 		return false;
 	if (live_try_delete(&claim->table, head->scan.slot))
+	{
 		history_insert(job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
+		if (job->schedule != NULL)
+			wakeup_schedules();
+	}
 	return true;
 }
 

@@ -70,12 +70,12 @@ typedef bool TU_UpdateIndexes;
 
 #if PG_VERSION_NUM < 180000
 #define QjPrimaryKeyIndex(rel) RelationGetPrimaryKeyIndex(rel)
-#define QjPortalRun(portal, receiver, completion) \
-	PortalRun((portal), FETCH_ALL, true, true, (receiver), (receiver), (completion))
+#define QjPortalRun(portal, top_level, receiver, completion) \
+	PortalRun((portal), FETCH_ALL, (top_level), true, (receiver), (receiver), (completion))
 #else
 #define QjPrimaryKeyIndex(rel) RelationGetPrimaryKeyIndex((rel), false)
-#define QjPortalRun(portal, receiver, completion) \
-	PortalRun((portal), FETCH_ALL, true, (receiver), (receiver), (completion))
+#define QjPortalRun(portal, top_level, receiver, completion) \
+	PortalRun((portal), FETCH_ALL, (top_level), (receiver), (receiver), (completion))
 #endif
 
 /*

@@ -462,6 +462,18 @@ check_definer(const Worker *worker)
 				 errhint("Become a member of that role, or choose another name.")));
 }
 
+/* The built-in worker can be disabled by the extension's owner, and nothing else. */
+static void
+refuse_reserved_name(const char *name)
+{
+	if (strcmp(name, COMMAND_WORKER) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("worker name \"%s\" is reserved", name),
+				 errdetail("That worker runs the commands of schedules."),
+				 errhint("Choose another name.")));
+}
+
 static void
 store(Definition *definition)
 {
@@ -509,6 +521,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, ARG_NAME, "name");
 	name = text_argument(fcinfo, ARG_NAME);
 	check_name("worker", name);
+	refuse_reserved_name(name);
 	memset(definition.nulls, 'n', WORKER_ATTRIBUTES);
 	run_as_definer = value_argument(fcinfo, ARG_RUN_AS, "run_as", run_as_names,
 									"Jobs run as whoever enqueued them, or as whoever defined the worker.") == 1;
@@ -573,6 +586,8 @@ change_worker(FunctionCallInfo fcinfo, const char *sql, int expected)
 Datum
 queue_jobs_drop_worker(PG_FUNCTION_ARGS)
 {
+	if (!PG_ARGISNULL(0))
+		refuse_reserved_name(text_argument(fcinfo, 0));
 	change_worker(fcinfo, "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE);
 	PG_RETURN_VOID();
 }

@@ -151,6 +151,12 @@ require_worker(FunctionCallInfo fcinfo)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("worker \"%s\" is not defined", name),
 				 errhint("Define it with queue_jobs.define_worker(); see the view queue_jobs.worker.")));
+	if (worker->runs_command)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("jobs of worker \"%s\" cannot be enqueued by hand", name),
+				 errdetail("They are commands of schedules."),
+				 errhint("Use queue_jobs.schedule() and queue_jobs.run_now(), or define a worker with a handler.")));
 	return worker;
 }
 
@@ -250,6 +256,36 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 		(void) insert_job(&batch, &table);
 	live_close(&table);
 	return none;
+}
+
+int64
+enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule)
+{
+	Batch		batch;
+	LiveTable	table;
+	bool		duplicate;
+	int64		id;
+
+	check_handler_right(worker);
+	if (registry_worker_disabled(worker->name))
+		return 0;
+	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	batch.job.run_at = run_at;
+	batch.job.schedule = pstrdup(schedule);
+	live_open(&table);
+	id = add_job(&batch, &table, args, NULL, &duplicate);
+	live_close(&table);
+	return id;
+}
+
+void
+enqueue_check(const Worker *worker, Jsonb *args)
+{
+	Job			job = {0};
+
+	check_handler_right(worker);
+	(void) storable_args(args);
+	dedup_set_key(&job, worker, worker->queue, GetUserId(), args, NULL);
 }
 
 /* The queue that was asked for, or the worker's own. */

@@ -12,4 +12,13 @@
 /* As the current user, without context. False if any live job has its key, also one that is running or to be retried. */
 extern bool enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at);
 
+/*
+ * A tick of a schedule: as the current user, without context. The id of the job that will do the work; 0 if the worker is
+ * disabled.
+ */
+extern int64 enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule);
+
+/* ERROR if the current user could not enqueue a job with such args. */
+extern void enqueue_check(const Worker *worker, Jsonb *args);
+
 #endif

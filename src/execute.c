@@ -9,6 +9,7 @@
  *
  * A handler that is a procedure may COMMIT, so that no row lock lasts: a lease is written and committed first, one
  * without an end, which holds as long as this process has the hold on the job (store.h). It runs at least once.
+ * An SQL command of a schedule is run in the same way (command.h).
  *
  * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The three are told apart: a timeout
  * is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an interruption, after which the job is as it
@@ -21,6 +22,7 @@
 #include "access/xact.h"
 #include "call.h"
 #include "catalog.h"
+#include "command.h"
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
@@ -171,7 +173,7 @@ add_task(const Lane *lane, Worker *worker)
 	task->lane.queue = pstrdup(lane->queue);
 	task->worker = worker;
 	task->hint = lane_hint(lane->id, true);
-	task->target.handler = handler_find(worker->handler, NULL);
+	task->target.handler = registry_worker_handler(worker, NULL);
 	tasks = lappend(tasks, task);
 }
 
@@ -452,22 +454,33 @@ run_function(Run *run)
 	return end;
 }
 
+static void
+call_if_work(Run *run)
+{
+	bool		work;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	work = has_work(run);
+	PopActiveSnapshot();
+	if (work)
+		run->result = call_procedure(&run->task->target, run->job.args);
+}
+
 /* The job and its lease are committed when this begins; on return there is a transaction without a snapshot. */
 static RunEnd
 run_procedure(Run *run)
 {
 	volatile RunEnd end = RUN_SUCCEEDED;
-	bool		work;
 
 	PG_TRY();
 	{
 		set_for_run(run, GUC_ACTION_SET);
 		arm_timeout(run->task->worker);
-		PushActiveSnapshot(GetTransactionSnapshot());
-		work = has_work(run);
-		PopActiveSnapshot();
-		if (work)
-			run->result = call_procedure(&run->task->target, run->job.args);
+		if (run->task->worker->runs_command)
+			run->result = command_run(run->job.args);
+		else
+			call_if_work(run);
+		call_check_deferred_constraints();
 		disarm_timeout(run->task->worker);
 	}
 	PG_CATCH();
@@ -539,6 +552,17 @@ static bool
 expired(const Run *run)
 {
 	return run->job.attempt == 0 && run->job.expires_at != NO_TIME && run->job.expires_at <= run->started_at;
+}
+
+/* The task of a command: its job has the attributes that others have from their worker. */
+static Task *
+command_task(const Task *task, const Job *job)
+{
+	Task	   *copy = palloc(sizeof(Task));
+
+	*copy = *task;
+	copy->worker = unconstify(Worker *, command_attributes(task->worker, job));
+	return copy;
 }
 
 static void
@@ -620,6 +644,8 @@ execute_next(ExecutorSlot *slot)
 		return false;
 	}
 	is_procedure = run.job.started_at != NO_TIME;
+	if (run.task->worker->runs_command)
+		run.task = command_task(run.task, &run.job);
 	if (expired(&run))
 	{
 		TupleTableSlot *row = NULL;

@@ -16,10 +16,10 @@ typedef struct HandlerParameter
 
 typedef struct Handler
 {
-	Oid			oid;
+	Oid			oid;			/* invalid for a command */
 	char	   *call_name;		/* quoted and qualified */
 	Oid			schema;
-	bool		is_procedure;
+	bool		is_procedure;	/* may commit, and so may a command */
 	bool		is_sql;
 	bool		takes_args;		/* the one parameter is the args */
 	bool		returns_void;

@@ -52,7 +52,8 @@ enum
 	ATT_SLICE = 1, ATT_ID, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_MAX_ATTEMPTS, ATT_CRASHES,
 	ATT_MERGED, ATT_DROPPED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
 	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
-	ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, FINISHED_JOB_ATTRIBUTES = ATT_RESULT
+	ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, ATT_SCHEDULE,
+	FINISHED_JOB_ATTRIBUTES = ATT_SCHEDULE
 };
 
 static char *
@@ -135,6 +136,8 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	values[ATT_CONTEXT - 1] = jsonb_datum(job->context, &nulls[ATT_CONTEXT - 1]);
 	values[ATT_ERRORS - 1] = jsonb_datum(job->errors, &nulls[ATT_ERRORS - 1]);
 	values[ATT_RESULT - 1] = jsonb_datum(finished->result, &nulls[ATT_RESULT - 1]);
+	values[ATT_SCHEDULE - 1] = job->schedule ? CStringGetTextDatum(job->schedule) : (Datum) 0;
+	nulls[ATT_SCHEDULE - 1] = job->schedule == NULL;
 	return heap_form_tuple(RelationGetDescr(rel), values, nulls);
 }
 
@@ -188,7 +191,7 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	bool		isnull;
 	Datum		state = slot_getattr(slot, ATT_STATE, &isnull);
 	char	   *name = TextDatumGetCString(state);
-	Datum		key;
+	Datum		value;
 
 	memset(finished, 0, sizeof(*finished));
 	for (JobState s = JOB_COMPLETED; s <= JOB_DEAD; s++)
@@ -203,10 +206,10 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	job->crashes = DatumGetInt16(slot_getattr(slot, ATT_CRASHES, &isnull));
 	job->merged = get_integer(slot, ATT_MERGED);
 	job->dropped = get_integer(slot, ATT_DROPPED);
-	key = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
-	job->dedup_hash = isnull ? 0 : DatumGetInt64(key);
-	key = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);
-	job->dedup_key = isnull ? NULL : TextDatumGetCString(key);
+	value = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
+	job->dedup_hash = isnull ? 0 : DatumGetInt64(value);
+	value = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);
+	job->dedup_key = isnull ? NULL : TextDatumGetCString(value);
 	job->created_at = slot_get_time(slot, ATT_CREATED_AT);
 	job->run_at = slot_get_time(slot, ATT_RUN_AT);
 	job->started_at = NO_TIME;
@@ -214,6 +217,8 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	job->args = slot_get_jsonb(slot, ATT_ARGS);
 	job->context = slot_get_jsonb(slot, ATT_CONTEXT);
 	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
+	value = slot_getattr(slot, ATT_SCHEDULE, &isnull);
+	job->schedule = isnull ? NULL : TextDatumGetCString(value);
 	finished->max_attempts = get_integer(slot, ATT_MAX_ATTEMPTS);
 	finished->finished_at = slot_get_time(slot, ATT_FINISHED_AT);
 	finished->keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);

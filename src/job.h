@@ -76,6 +76,7 @@ typedef struct Job
 	int64		lease;			/* microseconds; 0 with started_at: an executor's */
 	XLogRecPtr	wal_lsn;
 	char	   *claimant;		/* or NULL */
+	char	   *schedule;		/* whose tick it is, or NULL */
 	Jsonb	   *args;
 	Jsonb	   *context;		/* or NULL */
 	Jsonb	   *errors;			/* array of objects, or NULL */

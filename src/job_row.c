@@ -22,7 +22,7 @@ enum
 	COL_ID, COL_WORKER, COL_QUEUE, COL_STATE, COL_PRIORITY, COL_ARGS, COL_CONTEXT, COL_VERSION, COL_ATTEMPT,
 	COL_MAX_ATTEMPTS, COL_CREATED_AT, COL_RUN_AT, COL_STARTED_AT, COL_FINISHED_AT, COL_LAST_ERROR, COL_RESULT,
 	COL_DEDUP_KEY, COL_WAL_LSN, COL_OWNER, COL_EXECUTOR_PID, COL_CLAIMANT, COL_EXPIRES_AT, COL_ERRORS, COL_WAITS_FOR,
-	COL_DATA_CONSISTENCY, COL_MERGED, COL_DROPPED, JOB_COLUMNS
+	COL_DATA_CONSISTENCY, COL_MERGED, COL_DROPPED, COL_SCHEDULE, JOB_COLUMNS
 };
 
 TupleDesc
@@ -67,6 +67,8 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 		SET(COL_DEDUP_KEY, CStringGetTextDatum(psprintf("%llx", (unsigned long long) job->dedup_hash)));
 	SET(COL_MERGED, Int32GetDatum(job->merged));
 	SET(COL_DROPPED, Int32GetDatum(job->dedup_hash != 0 ? duplicates_dropped(job->id) : 0));
+	if (job->schedule != NULL)
+		SET(COL_SCHEDULE, CStringGetTextDatum(job->schedule));
 	if (job->wal_lsn != InvalidXLogRecPtr)
 		SET(COL_WAL_LSN, LSNGetDatum(job->wal_lsn));
 	if (owner)

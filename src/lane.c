@@ -282,7 +282,7 @@ lane_blocked(const Lane *lane, const Worker *worker)
 		return psprintf("queue \"%s\" is paused", lane->queue);
 	if (worker->handler == NULL)
 		return NULL;
-	if (handler_find(worker->handler, &why) == NULL)
+	if (registry_worker_handler(worker, &why) == NULL)
 		return psprintf("handler \"%s\": %s", worker->handler, why);
 	return role_blocked(lane_role(lane, worker));
 }

@@ -7,6 +7,7 @@
 #include "access/xact.h"
 #include "arguments.h"
 #include "catalog/pg_type.h"
+#include "command.h"
 #include "dedup.h"
 #include "duplicates.h"
 #include "executor/spi.h"
@@ -91,10 +92,13 @@ write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 void
 outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result)
 {
+	worker = command_attributes(worker, job);
 	if (slot != NULL)
 		live_delete(table, slot);
 	if (job->dedup_hash != 0)
 		job->dropped = duplicates_dropped(job->id);
+	if (job->schedule != NULL)
+		wakeup_schedules();		/* a tick may wait for it */
 	history_insert(job, worker, state, GetCurrentTimestamp(), result);
 	dedup_publish_key(table, job, worker);
 }
@@ -124,6 +128,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 {
 	int			failures = job_failures(job);
 
+	worker = command_attributes(worker, job);
 	job_add_error(job, job->started_at, GetCurrentTimestamp(), error->sqlstate, error->message, error->detail, error->context);
 	if (failures > worker->max_retries || job->crashes >= MAX_JOB_CRASHES)
 	{

@@ -16,6 +16,7 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
+#include "handler.h"
 #include "registry.h"
 #include "store.h"
 #include "utils/array.h"
@@ -206,6 +207,26 @@ read_worker(HeapTuple tuple, TupleDesc desc)
 #undef VALUE
 }
 
+/* Its jobs are enqueued by schedules alone, and say what is to be done. No lock_timeout: CREATE INDEX CONCURRENTLY waits. */
+static void
+add_command_worker(void)
+{
+	static char *const name = COMMAND_WORKER;
+	WorkerEntry *entry = hash_search(workers, &name, HASH_ENTER, NULL);
+
+	entry->worker = (Worker)
+	{
+		.name = name,
+			.definer = catalog_owner(),
+			.handler = name,
+			.queue = name,
+			.urgency = URGENCY_LOW,
+			.weight = 1,
+			.keep_completed = USECS_PER_DAY,
+			.runs_command = true,
+	};
+}
+
 /* The first column of every row of a small table, as strings. */
 static List *
 read_names(CatalogRelation which, Snapshot snapshot)
@@ -285,6 +306,7 @@ rebuild(void)
 		read_worker(tuple, RelationGetDescr(rel));
 	table_endscan(scan);
 	table_close(rel, AccessShareLock);
+	add_command_worker();
 
 	/* Of one moment with the workers: a queue may be resumed because its worker has been changed. */
 	disabled_workers = read_names(REL_DISABLED_WORKER, snapshot);
@@ -393,4 +415,17 @@ registry_queue_paused(const char *queue)
 {
 	refresh();
 	return list_has_name(paused_queues, queue);
+}
+
+Handler *
+registry_worker_handler(const Worker *worker, char **why)
+{
+	Handler    *handler;
+
+	if (!worker->runs_command)
+		return handler_find(worker->handler, why);
+	handler = palloc0(sizeof(Handler));
+	handler->call_name = pstrdup(worker->name);
+	handler->is_procedure = true;
+	return handler;
 }

@@ -5,6 +5,7 @@
 #ifndef QUEUE_JOBS_REGISTRY_H
 #define QUEUE_JOBS_REGISTRY_H
 
+#include "handler.h"
 #include "nodes/pg_list.h"
 
 typedef enum DedupStrategy
@@ -101,6 +102,7 @@ typedef struct Worker
 	int64		heal_every;		/* microseconds; 0: no healing */
 	int64		heal_after;		/* microseconds */
 	bool		run_as_definer;
+	bool		runs_command;	/* the one built-in worker: its jobs are SQL commands of schedules */
 	List	   *loggable_args;	/* of char * */
 	int64		keep_completed; /* microseconds */
 
@@ -108,6 +110,9 @@ typedef struct Worker
 	Oid			lane_owner;
 	int32		lane;
 } Worker;
+
+/* The built-in worker's name, which no other can have. */
+#define COMMAND_WORKER "queue_jobs.command"
 
 /* The definition, NULL if there is none; good until the end of the transaction. */
 extern Worker *registry_worker(const char *name);
@@ -120,6 +125,9 @@ extern Worker *registry_default_worker(char *name, char *queue);
 
 extern bool registry_worker_disabled(const char *name);
 extern bool registry_queue_paused(const char *queue);
+
+/* The worker's handler as handler_find() has it; it must have one, or run commands. */
+extern Handler *registry_worker_handler(const Worker *worker, char **why);
 
 extern void registry_init(void);
 

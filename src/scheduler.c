@@ -21,6 +21,7 @@
 #include "postmaster/bgworker.h"
 #include "process.h"
 #include "run_as.h"
+#include "schedule.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -51,6 +52,7 @@ static TimestampTz next_turn;
 static TimestampTz next_history = DT_NOBEGIN;
 static TimestampTz next_due;
 static TimestampTz next_heal = DT_NOBEGIN;
+static TimestampTz next_schedule = DT_NOBEGIN;
 static uint64 heal_generation = 0;	/* definitions that next_heal was reckoned from */
 static bool blocked;			/* lanes have jobs that cannot start */
 static bool busy;				/* there is work, or somebody doing it */
@@ -71,7 +73,7 @@ detach(int code, Datum argument)
 	if (!extension_gone)
 	{
 		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
-		wake_at = Min(wake_at, next_heal);
+		wake_at = Min(wake_at, Min(next_heal, next_schedule));
 		if (blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
@@ -445,6 +447,9 @@ turn(void *present)
 	/* Before anything is looked at: who calls us from now on finds us looking again. */
 	SpinLockAcquire(&own_slot->mutex);
 	own_slot->attention = false;
+	if (own_slot->schedules_touched)
+		next_schedule = DT_NOBEGIN;
+	own_slot->schedules_touched = false;
 	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned anew when we leave */
 	SpinLockRelease(&own_slot->mutex);
 	unit_begin();
@@ -460,6 +465,9 @@ turn(void *present)
 		next_heal = heal_due(now);
 	}
 	need_turn_at(next_heal);
+	if (next_schedule <= now)
+		next_schedule = schedule_due(now);
+	need_turn_at(next_schedule);
 	promote_due_jobs();
 	unit_begin();
 	provide_executors(now);
@@ -482,7 +490,7 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 {
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
-	return !busy && !attended && now - last_busy >= idle && Min(next_due, next_heal) - now > idle;
+	return !busy && !attended && now - last_busy >= idle && Min(Min(next_due, next_heal), next_schedule) - now > idle;
 }
 
 void

@@ -32,6 +32,7 @@ typedef struct Shared
 	LWLock	   *lock;
 	pg_atomic_uint32 launcher_proc; /* process number + 1, or 0 */
 	pg_atomic_uint64 generation;	/* see shared_generation() */
+	pg_atomic_uint64 up_since;	/* when the first launcher came up; 0: not yet */
 	DatabaseSlot *databases;
 	ExecutorSlot *executors;
 	LaneHint   *lanes;			/* open addressing by database and lane; never freed one by one */
@@ -136,6 +137,7 @@ shmem_startup(void)
 		shared->lock = &GetNamedLWLockTranche("queue_jobs")->lock;
 		pg_atomic_init_u32(&shared->launcher_proc, 0);
 		pg_atomic_init_u64(&shared->generation, 0);
+		pg_atomic_init_u64(&shared->up_since, 0);
 		for (int i = 0; i < queue_jobs_max_databases; i++)
 			SpinLockInit(&shared->databases[i].mutex);
 		for (int i = 0; i < queue_jobs_max_executors; i++)
@@ -460,7 +462,16 @@ database_slot_free(DatabaseSlot *slot)
 void
 launcher_attach(void)
 {
+	uint64		not_yet = 0;
+
 	pg_atomic_write_u32(&shared->launcher_proc, QjMyProcNumber + 1);
+	(void) pg_atomic_compare_exchange_u64(&shared->up_since, &not_yet, (uint64) GetCurrentTimestamp());
+}
+
+TimestampTz
+shared_up_since(void)
+{
+	return (TimestampTz) pg_atomic_read_u64(&shared->up_since);
 }
 
 void
@@ -530,6 +541,25 @@ databases_wake_wanting(void)
 		SpinLockRelease(&slot->mutex);
 		wake_process(proc);
 	}
+}
+
+/* A scheduler that is about to leave does not look any more: "attention" has the launcher start another one. */
+void
+database_look_at_schedules(Oid database)
+{
+	DatabaseSlot *slot = lock_database_slot(database);
+	int			proc;
+
+	if (slot == NULL)
+		return;
+	slot->schedules_touched = true;
+	slot->attention = true;
+	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
+	SpinLockRelease(&slot->mutex);
+	if (proc != NO_PROC)
+		wake_process(proc);
+	else
+		launcher_wake();
 }
 
 /* A job is due at that time, or may be. */

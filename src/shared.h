@@ -58,6 +58,7 @@ typedef struct DatabaseSlot
 	int			scheduler_proc; /* process number, if running */
 	pid_t		scheduler_pid;
 	bool		attention;		/* the scheduler, or the launcher in its place, has been woken to look at lanes */
+	bool		schedules_touched;	/* the scheduler has been called to look at schedules */
 	bool		blocked_lanes;	/* jobs wait for a handler, worker or role to come back */
 	TimestampTz next_due;		/* no job in live_job_future has a run_at before this, but for those published since */
 	uint32		due_published;	/* how often a due time was published */
@@ -146,12 +147,18 @@ extern void database_call_attention(Oid database);
 
 /* An executor's slot has become free: schedulers that could not start one look again. */
 extern void databases_wake_wanting(void);
+
+/* Schedules, or jobs that they wait for, have changed. */
+extern void database_look_at_schedules(Oid database);
 extern void database_publish_due(Oid database, TimestampTz due);
 extern void database_sweep(Oid database);
 extern bool scheduler_attach(DatabaseSlot *slot);
 extern void scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool failed);
 extern void launcher_attach(void);
 extern void launcher_wake(void);
+
+/* Since when jobs have been run: what fell due before was missed while the server was down, or a standby. */
+extern TimestampTz shared_up_since(void);
 
 /* executors */
 extern int	executor_reserve(Oid database, Oid role, uint32 *generation);

@@ -221,6 +221,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 		total += removed;
 	} while (removed > 0);
 	engine_end(&saved);
+	wakeup_schedules();			/* a tick may wait for one of them */
 	PG_RETURN_INT64(total);
 }
 

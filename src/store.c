@@ -34,7 +34,7 @@ enum
 {
 	ATT_ID = 1, ATT_CREATED_AT, ATT_RUN_AT, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_CRASHES,
 	ATT_DUE, ATT_MERGED, ATT_DEDUP_HASH, ATT_DEDUP_KEY, ATT_EXPIRES_AT, ATT_STARTED_AT, ATT_LEASE, ATT_WAL_LSN, ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS,
-	LIVE_JOB_ATTRIBUTES = ATT_ERRORS
+	ATT_SCHEDULE, LIVE_JOB_ATTRIBUTES = ATT_SCHEDULE
 };
 
 Snapshot
@@ -152,6 +152,8 @@ form_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 	set_jsonb(values, nulls, ATT_ARGS, job->args);
 	set_jsonb(values, nulls, ATT_CONTEXT, job->context);
 	set_jsonb(values, nulls, ATT_ERRORS, job->errors);
+	values[ATT_SCHEDULE - 1] = job->schedule ? CStringGetTextDatum(job->schedule) : (Datum) 0;
+	nulls[ATT_SCHEDULE - 1] = job->schedule == NULL;
 	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(table->rel), values, nulls), slot, true);
 }
 
@@ -243,6 +245,8 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->args = slot_get_jsonb(slot, ATT_ARGS);
 	job->context = slot_get_jsonb(slot, ATT_CONTEXT);
 	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
+	value = slot_getattr(slot, ATT_SCHEDULE, &isnull);
+	job->schedule = isnull ? NULL : TextDatumGetCString(value);
 }
 
 /* ---- leases ---- */

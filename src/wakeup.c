@@ -41,6 +41,7 @@ static int	request_count = 0;
 static int	request_size = 0;
 static TimestampTz first_due = DT_NOEND;
 static bool look_at_all = false;
+static bool look_at_schedules = false;
 static bool announced = false;
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
@@ -118,6 +119,12 @@ wakeup_due(TimestampTz due)
 }
 
 void
+wakeup_schedules(void)
+{
+	look_at_schedules = true;
+}
+
+void
 wakeup_all(void)
 {
 	look_at_all = true;
@@ -147,6 +154,7 @@ forget(void)
 	request_count = 0;
 	first_due = DT_NOEND;
 	look_at_all = false;
+	look_at_schedules = false;
 	announced = false;
 }
 
@@ -170,7 +178,7 @@ publish(bool committed)
 {
 	if (committed && announced)
 		shared_bump_generation();
-	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all)
+	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !look_at_schedules)
 		return;
 	if (look_at_all)
 	{
@@ -178,6 +186,8 @@ publish(bool committed)
 		database_call_attention(MyDatabaseId);
 		database_publish_due(MyDatabaseId, DT_NOBEGIN);
 	}
+	if (look_at_all || look_at_schedules)
+		database_look_at_schedules(MyDatabaseId);
 	for (int i = 0; i < touched_count; i++)
 		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
 			publish_lane(&touched[i]);

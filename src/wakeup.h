@@ -32,6 +32,9 @@ extern bool wakeup_touched(int32 lane, LaneKey *first);
 /* A job is due at that time; published however the transaction ends. */
 extern void wakeup_due(TimestampTz due);
 
+/* Schedules, or jobs that they wait for, have changed; published however the transaction ends. */
+extern void wakeup_schedules(void);
+
 /* Anything may have become claimable, in any lane. */
 extern void wakeup_all(void);
 

@@ -94,6 +94,7 @@ CREATE TABLE queue_jobs.live_job (
     args jsonb NOT NULL,
     context jsonb,
     errors jsonb,
+    schedule text,
     CONSTRAINT live_job_id PRIMARY KEY (id)
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
@@ -109,6 +110,7 @@ COMMENT ON COLUMN queue_jobs.live_job.merged IS 'duplicates that were merged int
 COMMENT ON COLUMN queue_jobs.live_job.dedup_hash IS 'hash of worker, queue, role and args or token; NULL: no deduplication';
 COMMENT ON COLUMN queue_jobs.live_job.dedup_key IS 'the token that takes the place of the args in the key';
 COMMENT ON COLUMN queue_jobs.live_job.started_at IS 'when it was claimed; NULL unless a lease is written';
+COMMENT ON COLUMN queue_jobs.live_job.schedule IS 'the schedule whose tick enqueued it';
 COMMENT ON COLUMN queue_jobs.live_job.lease IS 'how long the claim holds from started_at or the claimant''s last heartbeat; NULL: as long as its executor lives';
 
 -- Finished jobs, by the time until which they are kept: partition "level_slot" holds those whose keep_until is in
@@ -140,7 +142,8 @@ CREATE TABLE queue_jobs.finished_job (
     args jsonb NOT NULL,
     context jsonb,
     errors jsonb,
-    result jsonb
+    result jsonb,
+    schedule text
 ) PARTITION BY LIST (slice);
 CREATE INDEX finished_job_id ON queue_jobs.finished_job (id);
 COMMENT ON TABLE queue_jobs.finished_job IS 'jobs that are completed, cancelled or dead; see the view job';
@@ -194,6 +197,29 @@ CREATE TABLE queue_jobs.token (
 );
 COMMENT ON TABLE queue_jobs.token IS 'results of run_once(), until they expire';
 
+-- Schedules, each with what is next and what became of its last tick: a tick enqueues its job and moves next_run on in one
+-- transaction, which has the row locked. So each tick is there once, whatever crashes or fails over.
+CREATE TABLE queue_jobs.defined_schedule (
+    name text COLLATE "C" PRIMARY KEY,
+    owner regrole NOT NULL,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    worker text COLLATE "C" NOT NULL,
+    args jsonb NOT NULL,
+    if_running text COLLATE "C" NOT NULL,
+    catch_up text COLLATE "C" NOT NULL,
+    next_run timestamptz NOT NULL,
+    last_run timestamptz,
+    last_job bigint,
+    skipped bigint NOT NULL DEFAULT 0,
+    error text
+) WITH (fillfactor = 50);
+COMMENT ON TABLE queue_jobs.defined_schedule IS 'one row a schedule; see the view schedule';
+COMMENT ON COLUMN queue_jobs.defined_schedule.owner IS 'whoever called schedule(): its jobs are that role''s';
+COMMENT ON COLUMN queue_jobs.defined_schedule.worker IS '"queue_jobs.command" if it is for an SQL command, which then is in the args';
+COMMENT ON COLUMN queue_jobs.defined_schedule.next_run IS 'the next tick; in the past while it waits for a job to end; infinity if the schedule is broken';
+COMMENT ON COLUMN queue_jobs.defined_schedule.error IS 'why the last tick made no job';
+
 -- A dump carries all of them. A call each: two in one statement would change the same row of pg_extension.
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.disabled_worker', '');
@@ -206,4 +232,5 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.finished_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_schedule', '');
 -- Not heal_tick: transaction IDs of another cluster mean nothing.

@@ -40,7 +40,8 @@ SELECT j.id,
        j.context,
        j.version,
        COALESCE(r.attempt, j.attempt) AS attempt,
-       COALESCE(w.max_retries, 0) + 1 + j.uncharged AS max_attempts,
+       COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)
+         + 1 + j.uncharged AS max_attempts,
        j.created_at,
        j.run_at,
        COALESCE(r.started_at, j.started_at) AS started_at,
@@ -58,7 +59,8 @@ SELECT j.id,
             THEN queue_jobs.waits_for(j.lane) END AS waits_for,
        'always'::pg_catalog.text AS data_consistency,
        j.merged,
-       CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END AS dropped
+       CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END AS dropped,
+       j.schedule
   FROM queue_jobs.live_job j
   JOIN queue_jobs.lane l ON l.id = j.lane
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
@@ -68,7 +70,7 @@ SELECT j.id,
 COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
 
 CREATE VIEW queue_jobs.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
-                                      finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped) WITH (security_barrier) AS
+                                      finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule) WITH (security_barrier) AS
 SELECT f.id,
        l.worker,
        l.queue,
@@ -95,7 +97,8 @@ SELECT f.id,
        NULL::pg_catalog.text,
        'always'::pg_catalog.text,
        f.merged,
-       f.dropped
+       f.dropped,
+       f.schedule
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
@@ -187,3 +190,27 @@ SELECT q.queue,
                JOIN queue_jobs.lane l ON l.id = s.lane
               GROUP BY l.queue) n ON n.queue = q.queue;
 COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that could start has been due.';
+
+CREATE VIEW queue_jobs.schedule WITH (security_barrier) AS
+SELECT s.name,
+       s.cron,
+       s.timezone,
+       CASE WHEN c.command IS NULL THEN s.worker END AS worker,
+       CASE WHEN c.command IS NULL THEN s.args END AS args,
+       c.command,
+       s.if_running,
+       s.catch_up,
+       CASE WHEN c.command IS NOT NULL THEN (s.args OPERATOR(pg_catalog.->>) 'timeout_ms')::pg_catalog.float8 * '1 ms'::pg_catalog.interval END AS timeout,
+       CASE WHEN c.command IS NOT NULL THEN (s.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END AS max_retries,
+       pg_catalog.pg_get_userbyid(s.owner) AS owner,
+       s.next_run,
+       s.last_run,
+       s.last_job,
+       (SELECT j.state FROM queue_jobs.job j WHERE j.id = s.last_job) AS last_state,
+       s.skipped,
+       s.error
+  FROM queue_jobs.defined_schedule s,
+       LATERAL (SELECT CASE s.worker WHEN 'queue_jobs.command' THEN s.args OPERATOR(pg_catalog.->>) 'command' END AS command) c
+ WHERE pg_catalog.pg_has_role(s.owner, 'USAGE');
+COMMENT ON VIEW queue_jobs.schedule IS
+'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, infinity if the schedule is broken. last_run, last_job, last_state: the last tick that made a job. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise.';

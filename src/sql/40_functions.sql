@@ -213,6 +213,41 @@ CREATE FUNCTION queue_jobs.transitions(OUT from_state text, OUT to_state text) R
 LANGUAGE C IMMUTABLE PARALLEL SAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_transitions';
 COMMENT ON FUNCTION queue_jobs.transitions() IS 'The states of a job, and which can follow which.';
 
+CREATE FUNCTION queue_jobs.schedule(
+    name text,
+    cron text,
+    worker text DEFAULT NULL,
+    args jsonb DEFAULT '{}',
+    timezone text DEFAULT 'UTC',
+    if_running text DEFAULT 'skip',
+    catch_up text DEFAULT 'once',
+    command text DEFAULT NULL,
+    timeout interval DEFAULT NULL,
+    max_retries integer DEFAULT NULL)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_schedule';
+COMMENT ON FUNCTION queue_jobs.schedule IS
+'Defines a schedule, or replaces its whole definition: at the times that cron names it enqueues a job of the worker with args, or runs the SQL command, as the role that called schedule(), without context. cron: minute, hour, day of month, month, day of week; or with seconds before them; or @hourly and the like; or "every 90 seconds". Day of month L (or $) is the last one; if both days are restricted either will do (Vixie cron). timezone: fixed local times that a clock change leaves out come right after it, those that come twice count once, the first time; if hour or minute begin with * elapsed time counts. if_running, while the last job has not ended: "skip" the tick, "queue" (at most one waits), or "allow". catch_up, for ticks missed while the server was down: "skip", "once" for all of them, or "all" (one after another unless if_running is "allow"). command: one statement, VACUUM, CREATE INDEX CONCURRENTLY and CALL included, or several in one transaction; timeout (default: none) and max_retries (default: 0) are for it. Defined again with the same times, it goes on where it was. Errors: 22023 or 22004 a bad value, 42601 the command is no SQL, 0A000 not fit for a schedule, 42704 no such worker, 42501 the schedule is another role''s, or the worker may not be used.';
+
+CREATE FUNCTION queue_jobs.unschedule(name text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_unschedule';
+COMMENT ON FUNCTION queue_jobs.unschedule(text) IS
+'Drops a schedule. A job of it that waits or runs is left alone: see cancel(). Errors: 42704 no such schedule, 42501 another role''s.';
+
+CREATE FUNCTION queue_jobs.run_now(name text) RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_run_now';
+COMMENT ON FUNCTION queue_jobs.run_now(text) IS
+'Enqueues a job of a schedule now, as its owner, and returns the id; its times stay as they are. NULL if the last job has not ended and if_running is "skip", or "queue" (then it runs after that one), or if the worker is disabled. Errors: 42704 no such schedule, 42501 another role''s.';
+
+CREATE FUNCTION queue_jobs.next_runs(cron text, timezone text DEFAULT 'UTC', after timestamptz DEFAULT pg_catalog.now(), count integer DEFAULT 5)
+RETURNS SETOF timestamptz LANGUAGE C STABLE PARALLEL SAFE ROWS 5 AS 'MODULE_PATHNAME', 'queue_jobs_next_runs';
+COMMENT ON FUNCTION queue_jobs.next_runs(text, text, timestamptz, integer) IS
+'The first count times after "after" at which a schedule of that cron expression and time zone ticks. Error 22023: not understood, with the field and the term.';
+
+CREATE FUNCTION queue_jobs.import_pg_cron(OUT jobid bigint, OUT name text, OUT problem text)
+RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_import_pg_cron';
+COMMENT ON FUNCTION queue_jobs.import_pg_cron() IS
+'Makes a schedule of each active job of pg_cron''s table cron.job that is for this database, owned by the job''s role, and makes it inactive there. Returns each job with the name of its schedule, or with the problem because of which it was left as it is. Errors: 42P01 no table cron.job, 42501 it belongs to a role that is not trusted.';
+
 -- Whoever writes the tables by SQL, as pg_restore does, has told nobody what there is to do.
 CREATE FUNCTION queue_jobs.table_written() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_table_written';
@@ -228,3 +263,10 @@ CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON que
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.paused_queue
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+
+CREATE FUNCTION queue_jobs.schedule_written() RETURNS trigger
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_schedule_written';
+COMMENT ON FUNCTION queue_jobs.schedule_written() IS 'Has the schedules looked at after somebody wrote them.';
+
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_schedule
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.schedule_written();

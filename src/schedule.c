@@ -1,0 +1,730 @@
+/*
+ * schedule.c
+ *		Schedules: schedule(), unschedule(), run_now(), next_runs(), and the ticks.
+ *
+ * A schedule's row says when its next tick is. The scheduler locks the row, enqueues the tick's job as the schedule's
+ * owner, and moves the row on to the tick after that, in one transaction: each tick is there once, whatever crashes or
+ * fails over, and two schedulers would not double it. A row that somebody else has locked is left for later; its lock's
+ * end calls the scheduler (table trigger schedule_written, wakeup_schedules).
+ *
+ * A tick that may not start before the last job has ended just stays the next one, and with it those that fall due
+ * meanwhile. The end of any job of a schedule calls the scheduler.
+ *
+ * What is wrong with one schedule is noted in its row, and harms no other: its ticks pass without a job.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "command.h"
+#include "cron.h"
+#include "enqueue.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "process.h"
+#include "registry.h"
+#include "run_as.h"
+#include "schedule.h"
+#include "shared.h"
+#include "store.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/tuplestore.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_schedule);
+PG_FUNCTION_INFO_V1(queue_jobs_unschedule);
+PG_FUNCTION_INFO_V1(queue_jobs_run_now);
+PG_FUNCTION_INFO_V1(queue_jobs_next_runs);
+PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
+
+#define TICKS_AT_ONCE 100		/* of one schedule, before the scheduler looks after other things */
+#define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE	/* in case nobody tells that a lock or a job has ended */
+#define MAX_NEXT_RUNS 100000
+
+/* Arguments of schedule(), in order. */
+enum
+{
+	ARG_NAME, ARG_CRON, ARG_WORKER, ARG_ARGS, ARG_TIMEZONE, ARG_IF_RUNNING, ARG_CATCH_UP, ARG_COMMAND, ARG_TIMEOUT,
+	ARG_MAX_RETRIES
+};
+
+/* Arguments of next_runs(), in order. */
+enum
+{
+	RUNS_CRON, RUNS_TIMEZONE, RUNS_AFTER, RUNS_COUNT
+};
+
+/* A row, as far as a tick needs it. */
+typedef struct Schedule
+{
+	char	   *name;
+	Oid			owner;
+	char	   *cron;
+	char	   *timezone;
+	char	   *worker;
+	Jsonb	   *args;
+	IfRunning	if_running;
+	CatchUp		catch_up;
+	TimestampTz next_run;
+	int64		last_job;		/* or 0 */
+	char	   *error;			/* or NULL */
+} Schedule;
+
+#define SCHEDULE_COLUMNS "name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error"
+
+static bool in_scheduler = false;
+
+static const char *const if_running_names[] = {
+	[IF_RUNNING_SKIP] = "skip",
+	[IF_RUNNING_QUEUE] = "queue",
+	[IF_RUNNING_ALLOW] = "allow",
+};
+
+static const char *const catch_up_names[] = {
+	[CATCH_UP_SKIP] = "skip",
+	[CATCH_UP_ONCE] = "once",
+	[CATCH_UP_ALL] = "all",
+};
+
+/* ---- times ---- */
+
+static void
+parse_cron(const char *expression, Cron *cron)
+{
+	CronError	error;
+
+	if (!cron_parse(expression, cron, &error))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid cron expression \"%s\"", expression),
+				 errdetail_internal("%s", error.detail),
+				 errhint("%s", error.hint)));
+}
+
+static const pg_tz *
+parse_timezone(const char *name)
+{
+	pg_tz	   *timezone = pg_tzset(name);
+
+	if (timezone == NULL || !pg_tz_acceptable(timezone))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time zone \"%s\" is not recognized", name),
+				 errhint("See SELECT name FROM pg_timezone_names.")));
+	return timezone;
+}
+
+/* ---- definitions ---- */
+
+/* Connected as the engine; the row is in the memory context that was current before. */
+static Schedule *
+read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
+{
+	MemoryContext spi = MemoryContextSwitchTo(context);
+	Schedule   *schedule = palloc0(sizeof(Schedule));
+	bool		isnull;
+	Datum		value;
+
+	schedule->name = SPI_getvalue(tuple, desc, 1);
+	schedule->owner = DatumGetObjectId(SPI_getbinval(tuple, desc, 2, &isnull));
+	schedule->cron = SPI_getvalue(tuple, desc, 3);
+	schedule->timezone = SPI_getvalue(tuple, desc, 4);
+	schedule->worker = SPI_getvalue(tuple, desc, 5);
+	schedule->args = DatumGetJsonbPCopy(SPI_getbinval(tuple, desc, 6, &isnull));
+	for (int i = 0; i < lengthof(if_running_names); i++)
+		if (strcmp(SPI_getvalue(tuple, desc, 7), if_running_names[i]) == 0)
+			schedule->if_running = i;
+	for (int i = 0; i < lengthof(catch_up_names); i++)
+		if (strcmp(SPI_getvalue(tuple, desc, 8), catch_up_names[i]) == 0)
+			schedule->catch_up = i;
+	schedule->next_run = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 9, &isnull));
+	value = SPI_getbinval(tuple, desc, 10, &isnull);
+	schedule->last_job = isnull ? 0 : DatumGetInt64(value);
+	schedule->error = SPI_getvalue(tuple, desc, 11);
+	MemoryContextSwitchTo(spi);
+	return schedule;
+}
+
+/* The schedule of that name, its row locked; NULL if there is none. */
+static Schedule *
+lock_schedule(const char *name)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(name)};
+	Schedule   *schedule = NULL;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule WHERE name = $1 FOR UPDATE",
+					   SPI_OK_SELECT, 1, types, values, NULL) > 0)
+		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
+	engine_end(&saved);
+	return schedule;
+}
+
+static void
+refuse_other_roles(const char *name, Oid owner)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for schedule \"%s\"", name),
+			 OidIsValid(owner) ? errdetail("It is role \"%s\"'s.", GetUserNameFromId(owner, true)) : 0,
+			 errhint("Become a member of that role, or choose another name.")));
+}
+
+/* The schedule that a function is to steer, its row locked. */
+static Schedule *
+require_schedule(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+	Schedule   *schedule;
+
+	refuse_null(fcinfo, ARG_NAME, "name");
+	name = text_argument(fcinfo, ARG_NAME);
+	schedule = lock_schedule(name);
+	if (schedule == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("schedule \"%s\" does not exist", name),
+				 errhint("See SELECT name FROM queue_jobs.schedule.")));
+	if (!has_privs_of_role(GetUserId(), schedule->owner))
+		refuse_other_roles(name, schedule->owner);
+	return schedule;
+}
+
+static Worker *
+require_worker(const char *name)
+{
+	Worker	   *worker = registry_worker_copy(name);
+
+	if (worker == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("worker \"%s\" is not defined", name),
+				 errhint("Define it with queue_jobs.define_worker(), or give SQL as command => '…'.")));
+	return worker;
+}
+
+/* The first tick of a definition: of the one that it replaces, if its times are the same. */
+static TimestampTz
+first_tick(const ScheduleDefinition *definition, const char *timezone, const Schedule *existing)
+{
+	Cron		cron;
+	TimestampTz next;
+
+	parse_cron(definition->cron, &cron);
+	if (existing != NULL && strcmp(existing->cron, definition->cron) == 0 && strcmp(existing->timezone, timezone) == 0 &&
+		!TIMESTAMP_NOT_FINITE(existing->next_run))
+		return existing->next_run;
+	next = cron_next(&cron, parse_timezone(timezone), GetCurrentTimestamp());
+	if (TIMESTAMP_NOT_FINITE(next))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("cron expression \"%s\" never comes true", definition->cron),
+				 errhint("See queue_jobs.next_runs().")));
+	return next;
+}
+
+static void
+write_schedule(const ScheduleDefinition *definition, const char *timezone, TimestampTz next)
+{
+	Oid			types[] = {TEXTOID, REGROLEOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID};
+	Datum		values[] = {
+		CStringGetTextDatum(definition->name), ObjectIdGetDatum(GetUserId()), CStringGetTextDatum(definition->cron),
+		CStringGetTextDatum(timezone), CStringGetTextDatum(definition->worker), JsonbPGetDatum(definition->args),
+		CStringGetTextDatum(if_running_names[definition->if_running]),
+		CStringGetTextDatum(catch_up_names[definition->catch_up]), TimestampTzGetDatum(next)
+	};
+	RunAs		saved;
+	uint64		written;
+
+	/* The owner again: another session may have defined that name since we looked. */
+	engine_begin(&saved);
+	written = engine_execute("INSERT INTO queue_jobs.defined_schedule AS s"
+							 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run)"
+							 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+							 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
+							 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
+							 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
+							 " next_run = EXCLUDED.next_run, error = NULL"
+							 " WHERE pg_has_role($2::oid, s.owner, 'USAGE')",
+							 SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	if (written == 0)
+		refuse_other_roles(definition->name, InvalidOid);
+}
+
+void
+schedule_define(const ScheduleDefinition *definition)
+{
+	const char *timezone = pg_get_timezone_name(unconstify(pg_tz *, parse_timezone(definition->timezone)));
+	Schedule   *existing;
+	TimestampTz next;
+
+	check_name("schedule", definition->name);
+	enqueue_check(require_worker(definition->worker), definition->args);
+	existing = lock_schedule(definition->name);
+	if (existing != NULL && !has_privs_of_role(GetUserId(), existing->owner))
+		refuse_other_roles(definition->name, existing->owner);
+	next = first_tick(definition, timezone, existing);
+	write_schedule(definition, timezone, next);
+	if (!shared_present())
+		ereport(WARNING,
+				(errmsg("nothing is run by schedule \"%s\" yet", definition->name),
+				 errdetail("queue_jobs is not in \"shared_preload_libraries\"."),
+				 errhint("Add it there and restart the server.")));
+}
+
+/* ---- arguments ---- */
+
+/* Which of the names an argument is. */
+static int
+choice_argument(FunctionCallInfo fcinfo, int arg, const char *name, const char *const *names, int count)
+{
+	char	   *value;
+	StringInfoData all;
+
+	refuse_null(fcinfo, arg, name);
+	value = text_argument(fcinfo, arg);
+	initStringInfo(&all);
+	for (int i = 0; i < count; i++)
+	{
+		if (strcmp(value, names[i]) == 0)
+			return i;
+		appendStringInfo(&all, "%s\"%s\"", i == 0 ? "" : i == count - 1 ? " or " : ", ", names[i]);
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value for %s: \"%s\"", name, value),
+			 errhint("Give %s.", all.data)));
+}
+
+static bool
+empty_object(Jsonb *args)
+{
+	return JB_ROOT_IS_OBJECT(args) && JB_ROOT_COUNT(args) == 0;
+}
+
+/* worker and args, or command with timeout and max_retries. */
+static void
+work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
+{
+	char	   *command = text_argument(fcinfo, ARG_COMMAND);
+	int64		timeout = 0;
+
+	refuse_null(fcinfo, ARG_ARGS, "args");
+	definition->worker = text_argument(fcinfo, ARG_WORKER);
+	definition->args = PG_GETARG_JSONB_P(ARG_ARGS);
+	if ((command == NULL) == (definition->worker == NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a schedule needs either a worker or a command"),
+				 errhint("Give the worker whose jobs it enqueues, or SQL as command => '…'.")));
+	if (command == NULL ? !PG_ARGISNULL(ARG_TIMEOUT) || !PG_ARGISNULL(ARG_MAX_RETRIES) : !empty_object(definition->args))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 command ? errmsg("args and command cannot both be given")
+				 : errmsg("timeout and max_retries are for a command"),
+				 command ? errhint("Write the values into the command.")
+				 : errhint("A worker has its own: see define_worker().")));
+	if (command == NULL && strcmp(definition->worker, COMMAND_WORKER) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("jobs of worker \"%s\" cannot be enqueued by hand", definition->worker),
+				 errhint("Give the SQL as command => '…'.")));
+	if (command == NULL)
+		return;
+	command_check(command);
+	if (!PG_ARGISNULL(ARG_TIMEOUT))
+		timeout = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(ARG_TIMEOUT), "timeout", 1000, 24 * USECS_PER_DAY,
+														  "Give an interval from 1 millisecond to 24 days, or NULL for none."));
+	definition->worker = COMMAND_WORKER;
+	definition->args = command_args(command, timeout,
+									PG_ARGISNULL(ARG_MAX_RETRIES) ? 0 : count_argument(fcinfo, ARG_MAX_RETRIES, "max_retries"));
+}
+
+/*
+ * schedule(name, cron, worker or command, …): defines a schedule, or replaces its whole definition. Whoever calls it owns
+ * it: its jobs are enqueued, and run, as that role's.
+ */
+Datum
+queue_jobs_schedule(PG_FUNCTION_ARGS)
+{
+	ScheduleDefinition definition = {0};
+
+	refuse_where_nothing_can_be_written("queue_jobs.schedule()");
+	refuse_null(fcinfo, ARG_NAME, "name");
+	refuse_null(fcinfo, ARG_CRON, "cron");
+	refuse_null(fcinfo, ARG_TIMEZONE, "timezone");
+	definition.name = text_argument(fcinfo, ARG_NAME);
+	definition.cron = text_argument(fcinfo, ARG_CRON);
+	definition.timezone = text_argument(fcinfo, ARG_TIMEZONE);
+	definition.if_running = choice_argument(fcinfo, ARG_IF_RUNNING, "if_running", if_running_names, lengthof(if_running_names));
+	definition.catch_up = choice_argument(fcinfo, ARG_CATCH_UP, "catch_up", catch_up_names, lengthof(catch_up_names));
+	work_arguments(fcinfo, &definition);
+	schedule_define(&definition);
+	PG_RETURN_VOID();
+}
+
+/* unschedule(name): no more ticks; a job of it that waits or runs is left alone. */
+Datum
+queue_jobs_unschedule(PG_FUNCTION_ARGS)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[1];
+	RunAs		saved;
+
+	refuse_where_nothing_can_be_written("queue_jobs.unschedule()");
+	values[0] = CStringGetTextDatum(require_schedule(fcinfo)->name);
+	engine_begin(&saved);
+	engine_execute("DELETE FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_DELETE, 1, types, values, NULL);
+	engine_end(&saved);
+	PG_RETURN_VOID();
+}
+
+/* ---- ticks ---- */
+
+static bool
+last_job_live(const Schedule *schedule)
+{
+	LiveTable	table;
+	Job			job;
+	bool		live;
+
+	if (schedule->last_job == 0)
+		return false;
+	live_open(&table);
+	live = live_look_up(&table, schedule->last_job, &job);
+	live_close(&table);
+	return live;
+}
+
+/* What a tick has come to. */
+typedef struct Outcome
+{
+	TimestampTz next_run;
+	TimestampTz tick;			/* the one whose job was enqueued, or NO_TIME */
+	int64		job;			/* 0: none */
+	bool		skipped;
+	const char *error;			/* or NULL */
+} Outcome;
+
+static void
+write_outcome(const char *name, const Outcome *outcome)
+{
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, TEXTOID};
+	Datum		values[] = {
+		CStringGetTextDatum(name), TimestampTzGetDatum(outcome->next_run), TimestampTzGetDatum(outcome->tick),
+		Int64GetDatum(outcome->job), Int64GetDatum(outcome->skipped ? 1 : 0),
+		outcome->error ? CStringGetTextDatum(outcome->error) : (Datum) 0
+	};
+	char		nulls[] = "      ";
+	RunAs		saved;
+
+	if (outcome->job == 0)
+		nulls[2] = nulls[3] = 'n';
+	if (outcome->error == NULL)
+		nulls[5] = 'n';
+	engine_begin(&saved);
+	engine_execute("UPDATE queue_jobs.defined_schedule SET next_run = $2, last_run = coalesce($3, last_run),"
+				   " last_job = coalesce($4, last_job), skipped = skipped + $5, error = $6 WHERE name = $1",
+				   SPI_OK_UPDATE, lengthof(types), types, values, nulls);
+	engine_end(&saved);
+}
+
+/* Enqueues as the owner, with the owner's rights; 0 if the worker is disabled. */
+static int64
+enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
+{
+	RunAs		saved;
+	int64		job;
+
+	if (GetUserNameFromId(schedule->owner, true) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role with OID %u does not exist", schedule->owner),
+				 errhint("Another role can take the schedule over by schedule().")));
+	restricted_begin(&saved, schedule->owner);
+	job = enqueue_tick(require_worker(schedule->worker), schedule->args, tick, schedule->name);
+	restricted_end(&saved);
+	return job;
+}
+
+/* The ticks that are due are decided on. False: they wait for the last job to end. */
+static bool
+decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
+{
+	const pg_tz *timezone = parse_timezone(schedule->timezone);
+	TimestampTz tick = schedule->next_run;
+	TimestampTz up_since = shared_up_since();
+	Cron		cron;
+	bool		missed;
+
+	parse_cron(schedule->cron, &cron);
+	outcome->next_run = cron_next_of_series(&cron, timezone, tick, now);
+	if (tick < up_since && schedule->catch_up == CATCH_UP_SKIP)
+	{
+		tick = cron_next_of_series(&cron, timezone, tick, up_since - 1);
+		if (tick > now)
+			return true;
+	}
+	missed = tick < up_since;
+	if (schedule->if_running != IF_RUNNING_ALLOW && last_job_live(schedule))
+	{
+		if (schedule->if_running == IF_RUNNING_QUEUE || (missed && schedule->catch_up == CATCH_UP_ALL))
+			return false;
+		outcome->skipped = true;
+		return true;
+	}
+	if (schedule->catch_up == CATCH_UP_ALL && (missed || schedule->if_running == IF_RUNNING_ALLOW))
+		outcome->next_run = cron_next_of_series(&cron, timezone, tick, tick);
+	outcome->tick = tick;
+	outcome->job = enqueue_as_owner(schedule, tick);
+	return true;
+}
+
+/* An error is the schedule's own; its row's next tick stays in the transaction. */
+static bool
+try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool decided = true;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		decided = decide(schedule, now, outcome);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		if (schedule->error == NULL || strcmp(schedule->error, error->message) != 0)
+			EmitErrorReport();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		outcome->tick = NO_TIME;
+		outcome->job = 0;
+		outcome->error = error->message;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return decided;
+}
+
+/* One schedule under way. */
+typedef struct Ticking
+{
+	char	   *name;
+	TimestampTz now;
+	bool		again;			/* another tick is due */
+} Ticking;
+
+/* The schedule, if it is due and nobody else has it. */
+static Schedule *
+lock_due(const Ticking *ticking)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
+	Datum		values[] = {CStringGetTextDatum(ticking->name), TimestampTzGetDatum(ticking->now)};
+	Schedule   *schedule = NULL;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule WHERE name = $1 AND next_run <= $2"
+					   " FOR UPDATE SKIP LOCKED", SPI_OK_SELECT, 2, types, values, NULL) > 0)
+		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
+	engine_end(&saved);
+	return schedule;
+}
+
+static void
+tick(void *argument)
+{
+	Ticking    *ticking = argument;
+	MemoryContext context = CurrentMemoryContext;
+	Schedule   *schedule;
+
+	ticking->again = false;
+	unit_begin();
+	schedule = lock_due(ticking);
+	if (schedule != NULL)
+	{
+		Outcome		outcome = {.next_run = DT_NOEND,.tick = NO_TIME};	/* what it stays if its times are broken */
+
+		if (try_to_decide(schedule, ticking->now, &outcome))
+		{
+			write_outcome(schedule->name, &outcome);
+			ticking->again = outcome.next_run <= ticking->now;
+		}
+	}
+	unit_end();
+	MemoryContextSwitchTo(context);
+}
+
+/* Names of the schedules that are due; the next tick of the others goes to *next. */
+static List *
+list_due(TimestampTz now, TimestampTz *next)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *result = NIL;
+	RunAs		saved;
+
+	*next = DT_NOEND;
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+	{
+		engine_begin(&saved);
+		engine_execute("SELECT name, next_run FROM queue_jobs.defined_schedule ORDER BY next_run, name",
+					   SPI_OK_SELECT, 0, NULL, NULL, NULL);
+		for (uint64 i = 0; i < SPI_processed; i++)
+		{
+			bool		isnull;
+			TimestampTz at = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull));
+			MemoryContext spi;
+
+			if (at > now)
+			{
+				*next = at;
+				break;
+			}
+			spi = MemoryContextSwitchTo(context);
+			result = lappend(result, SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
+			MemoryContextSwitchTo(spi);
+		}
+		engine_end(&saved);
+	}
+	unit_end();
+	MemoryContextSwitchTo(context);
+	return result;
+}
+
+TimestampTz
+schedule_due(TimestampTz now)
+{
+	TimestampTz next;
+	ListCell   *cell;
+	bool		again = false;
+
+	in_scheduler = true;
+	foreach(cell, list_due(now, &next))
+	{
+		Ticking		ticking = {.name = lfirst(cell),.now = now};
+
+		for (int i = 0; i < TICKS_AT_ONCE; i++)
+			if (!process_protect(tick, &ticking) || !ticking.again)
+				break;
+		again = again || ticking.again;
+	}
+	if (list_due(now, &next) != NIL)
+		next = Min(next, again ? now : now + LOOK_AGAIN_AT_OVERDUE);
+	return next;
+}
+
+/*
+ * Statement trigger of the table, for whoever writes it: schedule() and its like, or pg_restore. The scheduler knows
+ * what it has written.
+ */
+Datum
+queue_jobs_schedule_written(PG_FUNCTION_ARGS)
+{
+	if (!in_scheduler)
+		wakeup_schedules();
+	return PointerGetDatum(NULL);
+}
+
+/* ---- by hand ---- */
+
+/* A run by hand is to follow the one under way: a tick is due now. */
+static void
+tick_now(const Schedule *schedule)
+{
+	Outcome		outcome = {.next_run = Min(schedule->next_run, GetCurrentTimestamp()),.tick = NO_TIME};
+
+	write_outcome(schedule->name, &outcome);
+}
+
+/*
+ * run_now(name): enqueues a job of the schedule at once, as its owner; its times stay as they are. Returns the job's id;
+ * NULL if none was made now: the worker is disabled, or if_running says no.
+ */
+Datum
+queue_jobs_run_now(PG_FUNCTION_ARGS)
+{
+	Schedule   *schedule;
+	Outcome		outcome = {0};
+
+	refuse_where_nothing_can_be_written("queue_jobs.run_now()");
+	schedule = require_schedule(fcinfo);
+	if (schedule->if_running != IF_RUNNING_ALLOW && last_job_live(schedule))
+	{
+		if (schedule->if_running == IF_RUNNING_QUEUE)
+			tick_now(schedule);
+		ereport(NOTICE,
+				(errmsg(schedule->if_running == IF_RUNNING_QUEUE ? "schedule \"%s\" runs again when its job has ended"
+						: "schedule \"%s\" has a job that has not ended", schedule->name),
+				 errdetail("Job " INT64_FORMAT ".", schedule->last_job)));
+		PG_RETURN_NULL();
+	}
+	outcome.next_run = schedule->next_run;
+	outcome.tick = GetCurrentTimestamp();
+	outcome.job = enqueue_as_owner(schedule, outcome.tick);
+	if (outcome.job == 0)
+		PG_RETURN_NULL();
+	write_outcome(schedule->name, &outcome);
+	PG_RETURN_INT64(outcome.job);
+}
+
+/* next_runs(cron, timezone, after, count): the ticks of such a schedule after a time. */
+Datum
+queue_jobs_next_runs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Cron		cron;
+	const pg_tz *timezone;
+	TimestampTz at;
+	int			count;
+
+	refuse_null(fcinfo, RUNS_CRON, "cron");
+	refuse_null(fcinfo, RUNS_TIMEZONE, "timezone");
+	refuse_null(fcinfo, RUNS_AFTER, "after");
+	count = count_argument(fcinfo, RUNS_COUNT, "count");
+	if (count > MAX_NEXT_RUNS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("count is out of range"),
+				 errdetail("The value is %d.", count),
+				 errhint("Give a number up to %d.", MAX_NEXT_RUNS)));
+	parse_cron(text_argument(fcinfo, RUNS_CRON), &cron);
+	timezone = parse_timezone(text_argument(fcinfo, RUNS_TIMEZONE));
+	at = PG_GETARG_TIMESTAMPTZ(RUNS_AFTER);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		value;
+		bool		isnull = false;
+
+		CHECK_FOR_INTERRUPTS();
+		at = cron_next(&cron, timezone, at);
+		if (TIMESTAMP_NOT_FINITE(at))
+			break;
+		value = TimestampTzGetDatum(at);
+		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
+	}
+	return (Datum) 0;
+}
