@@ -25,6 +25,8 @@ OBJS = \
 	src/registry.o \
 	src/define_worker.o \
 	src/lane.o \
+	src/limit.o \
+	src/rate.o \
 	src/store.o \
 	src/history.o \
 	src/location.o \

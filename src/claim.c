@@ -20,6 +20,7 @@
 #include "history.h"
 #include "job_row.h"
 #include "lane.h"
+#include "limit.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -127,6 +128,7 @@ typedef struct LaneHead
 	Job			job;
 	LaneKey		passed;
 	bool		any_passed;
+	Refusals	refusals;
 } LaneHead;
 
 typedef struct Claim
@@ -258,33 +260,52 @@ merge_duplicates(Claim *claim, LaneHead *head)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/* Writes the lease to the job's row, if nobody else has it. */
 static bool
-take(Claim *claim, LaneHead *head)
+take_row(Claim *claim, LaneHead *head)
+{
+	Job		   *job = &head->job;
+
+	if (!dedup_claim_begin(&claim->table, job, head->worker, false))
+		return false;
+	if (live_try_update(&claim->table, head->scan.slot, job))
+		return true;
+	dedup_claim_undo(job, head->worker, false);
+	return false;
+}
+
+/* Takes the job if its worker's limits let it start. */
+static bool
+take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 {
 	Job		   *job = &head->job;
 	ReturnSetInfo *result = (ReturnSetInfo *) claim->fcinfo->resultinfo;
+	LimitHold	limits;
 
+	*verdict = LIMIT_FREE;
 	if (job->started_at != NO_TIME)
 		job_add_error(job, job->started_at, claim->now, "QJ001",
 					  job->claimant ? psprintf("lease of claimant \"%s\" ran out", job->claimant) : "executor was lost",
 					  NULL, NULL);
 	if (end_unstarted(claim, head))
 		return false;
+	*verdict = limit_begin(&claim->table, job, head->worker, head->hint, false, &head->refusals, &limits);
+	if (*verdict != LIMIT_FREE)
+		return false;
 	job->attempt++;
-	job->started_at = claim->now;
+	job->started_at = Max(claim->now, limits.rate.at);
 	job->lease = claim->lease;
 	job->claimant = claim->claimant;
 	job->wal_lsn = claim->wal_lsn;
-	if (!dedup_claim_begin(&claim->table, job, head->worker, false))
-		return false;
-	if (!live_try_update(&claim->table, head->scan.slot, job))
+	if (!take_row(claim, head))
 	{
-		dedup_claim_undo(job, head->worker, false);
+		limit_undo(&limits, head->worker, false, &head->refusals);
 		return false;
 	}
 	wakeup_taken(job->lane, InvalidOid, job_key(job));
+	limit_write_claim(&limits, job);
 	merge_duplicates(claim, head);
-	lane_hint_revisit(head->hint, claim->now + claim->lease);
+	lane_hint_revisit(head->hint, job->started_at + claim->lease);
 	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, head->lane, head->worker, 0));
 	return true;
 }
@@ -292,10 +313,13 @@ take(Claim *claim, LaneHead *head)
 static void
 settle(LaneHead *head)
 {
-	if (!head->more)
-		lane_hint_settle(head->hint, &head->window, NULL, !head->any_passed);
-	else if (head->any_passed)
-		lane_hint_settle(head->hint, &head->window, &head->passed, false);
+	if (!limit_settle(head->hint, &head->window, &head->refusals, head->more ? &head->passed : NULL))
+	{
+		if (head->any_passed)
+			lane_hint_settle(head->hint, &head->window, &head->passed, false);
+		else if (!head->more)
+			lane_hint_settle(head->hint, &head->window, NULL, true);
+	}
 	if (head->scan.revisit_at != NO_TIME)
 		lane_hint_revisit(head->hint, head->scan.revisit_at);
 	lane_scan_end(&head->scan);
@@ -308,6 +332,7 @@ claim_jobs(Claim *claim, List *heads)
 	Snapshot	snapshot = engine_snapshot();
 	ListCell   *cell;
 	LaneHead   *head;
+	LimitVerdict verdict;
 	int			claimed = 0;
 
 	claim->wal_lsn = location_after_snapshot();
@@ -322,9 +347,9 @@ claim_jobs(Claim *claim, List *heads)
 		CHECK_FOR_INTERRUPTS();
 		head->passed = job_key(&head->job);
 		head->any_passed = true;
-		if (take(claim, head))
+		if (take(claim, head, &verdict))
 			claimed++;
-		head->more = lane_scan_next(&head->scan, &head->job);
+		head->more = verdict != LIMIT_WORKER && lane_scan_next(&head->scan, &head->job);
 	}
 	foreach(cell, heads)
 		settle(lfirst(cell));
@@ -674,6 +699,26 @@ queue_jobs_heartbeat(PG_FUNCTION_ARGS)
 
 /* ---- wait_for_jobs ---- */
 
+/* Whether the lane has a job that its worker's limits let start. */
+static bool
+any_may_start(LiveTable *table, LaneHead *head)
+{
+	while (head->more)
+	{
+		LimitHold	limits;
+		LimitVerdict verdict = limit_begin(table, &head->job, head->worker, head->hint, false, &head->refusals, &limits);
+
+		CHECK_FOR_INTERRUPTS();
+		if (verdict == LIMIT_FREE)
+		{
+			limit_undo(&limits, head->worker, false, &head->refusals);
+			return true;
+		}
+		head->more = verdict != LIMIT_WORKER && lane_scan_next(&head->scan, &head->job);
+	}
+	return false;
+}
+
 /* Whether a lane that the patterns mean may have a job to claim, and when that is to be asked again. */
 static bool
 may_have_jobs(List *patterns, TimestampTz *next)
@@ -693,7 +738,9 @@ may_have_jobs(List *patterns, TimestampTz *next)
 		snapshot = engine_snapshot();
 		lane_scan_begin(&head->scan, &table, head->lane->id, head->window.start, snapshot, now);
 		head->more = lane_scan_next(&head->scan, &head->job);
-		found = found || head->more;
+		found = found || any_may_start(&table, head);
+		if (head->refusals.any)
+			*next = Min(*next, head->refusals.retry_at);
 		if (head->scan.revisit_at != NO_TIME)
 			*next = Min(*next, head->scan.revisit_at);
 		settle(head);

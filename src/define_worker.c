@@ -18,6 +18,7 @@
 #include "handler.h"
 #include "history.h"
 #include "job.h"
+#include "limit.h"
 #include "miscadmin.h"
 #include "record.h"
 #include "registry.h"
@@ -380,6 +381,10 @@ set_limits(Definition *definition)
 	if (!limited && !rated && !PG_ARGISNULL(ARG_CONCURRENCY_KEY))
 		refuse_combination("concurrency_key needs concurrency_limit or rate_limit", NULL,
 						   "Give how many jobs of one value may run at once, or start in a rate_period.");
+	if (!PG_ARGISNULL(ARG_CONCURRENCY_KEY))
+		limit_check_key(text_argument(fcinfo, ARG_CONCURRENCY_KEY));
+	if (rated)
+		shared_require("rate_limit");
 	if (rated != !PG_ARGISNULL(ARG_RATE_PERIOD))
 		refuse_combination("rate_limit and rate_period go together", NULL,
 						   "Give how many jobs may start, and in which interval.");

@@ -29,6 +29,7 @@
 #include "handler.h"
 #include "history.h"
 #include "lane.h"
+#include "limit.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "outcome.h"
@@ -77,6 +78,7 @@ typedef struct Run
 	ExecutorSlot *slot;
 	Job			job;			/* its attempt is that of this run */
 	LiveTable	table;
+	LimitHold	limits;
 	TimestampTz started_at;
 	Jsonb	   *result;
 	ErrorData  *error;
@@ -234,17 +236,22 @@ show_running(Run *run, bool running)
 	SpinLockRelease(&slot->mutex);
 }
 
+/* Not to be started any more. */
+static bool
+expired(const Run *run)
+{
+	return run->job.attempt == 0 && run->job.expires_at != NO_TIME && run->job.expires_at <= run->started_at;
+}
+
 /* Takes the job that the scan shows: for good, or by a lease if the handler commits. */
 static bool
-take(Run *run, LaneScan *scan)
+take_row(Run *run, LaneScan *scan, bool by_lease)
 {
 	const Worker *worker = run->task->worker;
-	bool		by_lease = run->task->target.handler->is_procedure || run->job.started_at != NO_TIME;
 	bool		taken;
 
 	/* Seen as running before it is: who finds its row locked then knows by whom. */
 	run->job.wal_lsn = location_after_snapshot();
-	run->started_at = GetCurrentTimestamp();
 	show_running(run, true);
 	if (!dedup_claim_begin(&run->table, &run->job, worker, by_lease))
 	{
@@ -273,6 +280,27 @@ take(Run *run, LaneScan *scan)
 	return taken;
 }
 
+/* Takes it if its worker's limits let it start. */
+static bool
+take(Run *run, LaneScan *scan, Refusals *refusals, LimitVerdict *verdict)
+{
+	Task	   *task = run->task;
+	bool		by_lease = task->target.handler->is_procedure || run->job.started_at != NO_TIME;
+
+	*verdict = LIMIT_FREE;
+	run->limits = (LimitHold) {0};
+	run->started_at = GetCurrentTimestamp();
+	if (!expired(run))
+		*verdict = limit_begin(&run->table, &run->job, task->worker, task->hint, by_lease, refusals, &run->limits);
+	if (*verdict != LIMIT_FREE)
+		return false;
+	run->started_at = Max(run->started_at, run->limits.rate.at);
+	if (take_row(run, scan, by_lease))
+		return true;
+	limit_undo(&run->limits, task->worker, by_lease, refusals);
+	return false;
+}
+
 /* There is more in the lane than we can do alone. */
 static void
 call_for_help(void)
@@ -288,15 +316,18 @@ claim_from(Run *run, Task *task)
 	LaneWindow	window = lane_hint_open(task->hint, now);
 	Snapshot	snapshot = engine_snapshot();
 	LaneScan	scan;
+	Refusals	refusals = {0};
+	LimitVerdict verdict = LIMIT_FREE;
 	bool		taken = false;
 	bool		skipped = false;
 	LaneKey		key;
 
 	run->task = task;
 	lane_scan_begin(&scan, &run->table, task->lane.id, window.start, snapshot, now);
-	while (!taken && lane_scan_next(&scan, &run->job))
+	while (!taken && verdict != LIMIT_WORKER && lane_scan_next(&scan, &run->job))
 	{
-		taken = take(run, &scan);
+		CHECK_FOR_INTERRUPTS();
+		taken = take(run, &scan, &refusals, &verdict);
 		skipped = skipped || !taken;
 	}
 	if (taken)
@@ -304,11 +335,12 @@ claim_from(Run *run, Task *task)
 		Job			next;
 
 		key = job_key(&run->job);
-		lane_hint_settle(task->hint, &window, &key, false);
+		if (!limit_settle(task->hint, &window, &refusals, &key))
+			lane_hint_settle(task->hint, &window, &key, false);
 		if (!database_slot(MyDatabaseId, true)->attention && lane_scan_next(&scan, &next))
 			call_for_help();
 	}
-	else
+	else if (!limit_settle(task->hint, &window, &refusals, NULL))
 		lane_hint_settle(task->hint, &window, NULL, !skipped);
 	if (scan.revisit_at != NO_TIME)
 		lane_hint_revisit(task->hint, scan.revisit_at);
@@ -339,6 +371,22 @@ claim(Run *run)
 	return false;
 }
 
+TimestampTz
+execute_next_look(void)
+{
+	TimestampTz next = DT_NOEND;
+	ListCell   *cell;
+
+	foreach(cell, tasks)
+	{
+		TimestampTz at = lane_hint_revisit_at(((Task *) lfirst(cell))->hint);
+
+		if (at != NO_TIME)
+			next = Min(next, at);
+	}
+	return next;
+}
+
 /* ---- the run ---- */
 
 /* Settings of the run; those of a procedure must survive its commits, and are reset with the session. */
@@ -365,6 +413,7 @@ begin_run(Run *run)
 		.job = &run->job,.lane = &run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
 	};
 	run->job.started_at = run->started_at;
+	rate_started(&run->limits.rate);
 	show_running(run, true);
 	ledger_write(run->job.id, run->job.attempt - 1);
 	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
@@ -540,13 +589,6 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 	pg_unreachable();
 }
 
-/* Not to be started any more. Its row is deleted. */
-static bool
-expired(const Run *run)
-{
-	return run->job.attempt == 0 && run->job.expires_at != NO_TIME && run->job.expires_at <= run->started_at;
-}
-
 static void
 execute_function(Run *run)
 {
@@ -566,14 +608,17 @@ static void
 end_hold(Run *run)
 {
 	dedup_claim_end(&run->job, run->task->worker);
+	limit_end(&run->limits, true);
 	lane_hint_publish(run->task->hint, job_key(&run->job)); /* put back, it was published too soon as well */
-	if (run->job.dedup_hash == 0)
-		return;
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
-	live_open(&run->table);
-	dedup_publish_key(&run->table, &run->job, run->task->worker);
-	live_close(&run->table);
+	if (run->job.dedup_hash != 0)
+	{
+		live_open(&run->table);
+		dedup_publish_key(&run->table, &run->job, run->task->worker);
+		live_close(&run->table);
+	}
+	limit_job_ended(&run->job, run->task->worker);
 	unit_end();
 }
 

@@ -14,6 +14,7 @@
 #define JOB_LOCK_KIND 0x716a
 #define KEY_LOCK_KIND 0x716b
 #define TOKEN_LOCK_KIND 0x716c
+#define SLOT_LOCK_KIND 0x716d
 
 /* HOLD_RELY conflicts with the two others; AccessShareLock with HOLD_END alone, by which they are told apart. */
 static const LOCKMODE lock_modes[] = {
@@ -156,4 +157,18 @@ void
 key_lock_release(int64 key, bool session)
 {
 	release(key, KEY_LOCK_KIND, ExclusiveLock, session);
+}
+
+bool
+slot_lock_try(int64 slot, bool session)
+{
+	LOCKTAG		tag = lock_tag(slot, SLOT_LOCK_KIND);
+
+	return !QjLockHeldByMe(&tag, ExclusiveLock) && try(slot, SLOT_LOCK_KIND, ExclusiveLock, session);
+}
+
+void
+slot_lock_release(int64 slot, bool session)
+{
+	release(slot, SLOT_LOCK_KIND, ExclusiveLock, session);
 }

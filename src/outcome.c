@@ -11,6 +11,7 @@
 #include "executor/spi.h"
 #include "handler.h"
 #include "history.h"
+#include "limit.h"
 #include "outcome.h"
 #include "retry.h"
 #include "utils/builtins.h"
@@ -93,6 +94,7 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	if (slot != NULL)
 		live_delete(table, slot);
 	history_insert(job, worker, state, GetCurrentTimestamp(), result);
+	limit_job_ended(job, worker);
 	dedup_publish_key(table, job, worker);
 }
 
@@ -101,6 +103,7 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 {
 	TimestampTz now = GetCurrentTimestamp();
 
+	limit_job_ended(job, worker);
 	job->started_at = NO_TIME;
 	job->lease = 0;
 	job->claimant = NULL;

@@ -107,6 +107,8 @@ typedef struct Worker
 	/* the lane that was used last: mostly one role enqueues */
 	Oid			lane_owner;
 	int32		lane;
+
+	int			slot;			/* of max_running_jobs, that this process had last */
 } Worker;
 
 /* The definition, NULL if there is none; good until the end of the transaction. */

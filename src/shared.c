@@ -10,6 +10,7 @@
 #include "compat.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "rate.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -69,19 +70,25 @@ shmem_request(void)
 {
 	if (previous_shmem_request_hook)
 		previous_shmem_request_hook();
-	RequestAddinShmemSpace(shared_size());
-	RequestNamedLWLockTranche("queue_jobs", 1);
+	RequestAddinShmemSpace(add_size(shared_size(), rate_shared_size()));
+	RequestNamedLWLockTranche("queue_jobs", 2);
 }
 
 static void
 shmem_startup(void)
 {
 	bool		found;
+	bool		rates_found;
+	void	   *rates;
 	char	   *next;
 
 	if (previous_shmem_startup_hook)
 		previous_shmem_startup_hook();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	rates = ShmemInitStruct("queue_jobs rates", rate_shared_size(), &rates_found);
+	if (!rates_found)
+		memset(rates, 0, rate_shared_size());
+	rate_shared_init(rates, rates_found, &GetNamedLWLockTranche("queue_jobs")[1].lock);
 	shared = ShmemInitStruct("queue_jobs", shared_size(), &found);
 	waiter_count = MaxBackends;
 	if (!found)
@@ -198,6 +205,7 @@ lane_hint(int32 lane, bool create)
 	free_hint->ready = true;	/* nobody has looked yet */
 	free_hint->revisit_at = NO_TIME;
 	free_hint->published = 0;
+	free_hint->refused = false;
 	pg_write_barrier();
 	free_hint->database = MyDatabaseId;
 	LWLockRelease(shared->lock);
@@ -248,9 +256,9 @@ lane_hint_open(LaneHint *hint, TimestampTz now)
 }
 
 /*
- * What a claim has found out: every claimable job up to *passed (NULL: all of them) is in somebody's hands, who will
- * publish it when letting go of it; with "empty" there was nothing to claim at all. Jobs committed after the claim's
- * snapshot were published after its window was opened, and are allowed for.
+ * What a claim has found out: every claimable job up to *passed (NULL: all of them if "empty", else unknown) is in
+ * somebody's hands, who will publish it when letting go of it; with "empty" there was nothing to claim at all. Jobs
+ * committed after the claim's snapshot were published after its window was opened, and are allowed for.
  */
 void
 lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty)
@@ -258,7 +266,7 @@ lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed
 	LaneKey		cursor = passed ? *passed : highest_key;
 	uint32		since;
 
-	if (hint == NULL)
+	if (hint == NULL || (passed == NULL && !empty))
 		return;
 	if (passed && cursor.id < PG_INT64_MAX)
 		cursor.id++;
@@ -292,7 +300,46 @@ lane_hint_publish(LaneHint *hint, LaneKey key)
 	SpinLockRelease(&hint->mutex);
 }
 
-/* A lease before the cursor runs out at that time. */
+/* A claim in the lane was refused by a limit. True if none was before, since a slot was last let go. */
+bool
+lane_hint_refuse(LaneHint *hint)
+{
+	bool		first;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	first = !hint->refused;
+	hint->refused = true;
+	SpinLockRelease(&hint->mutex);
+	return first;
+}
+
+/* A slot was let go: if a claim was refused, it can be tried again. */
+bool
+lane_hint_allow(LaneHint *hint)
+{
+	bool		refused;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	refused = hint->refused;
+	hint->refused = false;
+	if (refused)
+		publish_locked(hint, highest_key);	/* the cursor stands before all that was refused */
+	SpinLockRelease(&hint->mutex);
+	return refused;
+}
+
+/* Whether the lane is not ready because of a limit. */
+bool
+lane_hint_refused(LaneHint *hint)
+{
+	return hint != NULL && hint->refused && !hint->ready;
+}
+
+/* A lease before the cursor runs out, or a rate limit lets one more job start, at that time. */
 void
 lane_hint_revisit(LaneHint *hint, TimestampTz at)
 {
@@ -397,6 +444,7 @@ void
 launcher_attach(void)
 {
 	pg_atomic_write_u32(&shared->launcher_proc, QjMyProcNumber + 1);
+	rate_forget();
 }
 
 void

@@ -27,6 +27,7 @@ typedef struct LaneHint
 
 	slock_t		mutex;			/* guards all below */
 	bool		ready;			/* there may be a job to claim */
+	bool		refused;		/* a claim met a limit: whoever lets go of a slot is to publish the lane */
 	LaneKey		cursor;			/* no claimable job stands before this, but for those published since */
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		published;		/* how often a key was published here */
@@ -123,6 +124,9 @@ extern bool lane_hint_ready(LaneHint *hint, TimestampTz now);
 extern LaneWindow lane_hint_open(LaneHint *hint, TimestampTz now);
 extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty);
 extern void lane_hint_publish(LaneHint *hint, LaneKey key);
+extern bool lane_hint_refuse(LaneHint *hint);
+extern bool lane_hint_allow(LaneHint *hint);
+extern bool lane_hint_refused(LaneHint *hint);
 extern void lane_hint_revisit(LaneHint *hint, TimestampTz at);
 extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
 

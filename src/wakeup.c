@@ -23,6 +23,7 @@ typedef struct TouchedLane
 	int			jobs;			/* new ones, published at commit */
 	bool		released;		/* one was relied on; published in any case */
 	int			taken_at;		/* nesting level at which one was taken, 0: none; published at rollback */
+	int			limited_at;		/* nesting level at which a slot of its worker was taken, 0: none */
 } TouchedLane;
 
 typedef struct EndRequest
@@ -95,6 +96,15 @@ wakeup_released(int32 lane, Oid role, LaneKey key)
 		touch(lane, role, key)->released = true;
 }
 
+void
+wakeup_limited(int32 lane, Oid role)
+{
+	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
+
+	if (shared_present())
+		touch(lane, role, none)->limited_at = GetCurrentTransactionNestLevel();
+}
+
 bool
 wakeup_touched(int32 lane, LaneKey *first)
 {
@@ -102,7 +112,9 @@ wakeup_touched(int32 lane, LaneKey *first)
 
 	for (int i = 0; i < touched_count; i++)
 	{
-		if (touched[i].lane != lane || (found && lane_key_compare(&touched[i].key, first) >= 0))
+		bool		job = touched[i].jobs > 0 || touched[i].released || touched[i].taken_at > 0;
+
+		if (touched[i].lane != lane || !job || (found && lane_key_compare(&touched[i].key, first) >= 0))
 			continue;
 		*first = touched[i].key;
 		found = true;
@@ -150,18 +162,31 @@ forget(void)
 }
 
 static void
-publish_lane(const TouchedLane *lane)
+wake_executors(const TouchedLane *lane)
 {
-	LaneHint   *hint = lane_hint(lane->lane, true);
 	int			wanted = Max(lane->jobs, 1);
 
-	lane_hint_publish(hint, lane->key);
 	if (!OidIsValid(lane->role))
 		return;
 	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role))
 		wanted--;
 	if (wanted > 0)
 		database_call_attention(MyDatabaseId);
+}
+
+static void
+publish_lane(const TouchedLane *lane)
+{
+	lane_hint_publish(lane_hint(lane->lane, true), lane->key);
+	wake_executors(lane);
+}
+
+/* Only if somebody was refused: otherwise a job's end is of no use to others. */
+static void
+publish_limited(const TouchedLane *lane)
+{
+	if (lane_hint_allow(lane_hint(lane->lane, false)))
+		wake_executors(lane);
 }
 
 static void
@@ -180,6 +205,8 @@ publish(bool committed)
 	for (int i = 0; i < touched_count; i++)
 		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
 			publish_lane(&touched[i]);
+		else if (touched[i].limited_at > 0)
+			publish_limited(&touched[i]);
 	if (first_due != DT_NOEND)
 		database_publish_due(MyDatabaseId, first_due);
 	for (int i = 0; committed && i < request_count; i++)
@@ -216,7 +243,10 @@ static void
 move_up(int nest_level)
 {
 	for (int i = 0; i < touched_count; i++)
+	{
 		touched[i].taken_at = Min(touched[i].taken_at, nest_level - 1);
+		touched[i].limited_at = Min(touched[i].limited_at, nest_level - 1);
+	}
 	for (int i = 0; i < request_count; i++)
 		requests[i].nest_level = Min(requests[i].nest_level, nest_level - 1);
 }

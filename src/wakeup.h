@@ -26,6 +26,9 @@ extern void wakeup_taken(int32 lane, Oid role, LaneKey key);
 /* This transaction relied on a job, which could not start; however it ends, the job can be claimed then. */
 extern void wakeup_released(int32 lane, Oid role, LaneKey key);
 
+/* The lane's worker has limits: if a claim in it was refused, it can be tried again however this transaction ends. */
+extern void wakeup_limited(int32 lane, Oid role);
+
 /* Whether this transaction has noted jobs of the lane, which no hint knows yet, and the first of them. */
 extern bool wakeup_touched(int32 lane, LaneKey *first);
 

@@ -173,6 +173,16 @@ CREATE TABLE queue_jobs.claimant (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE queue_jobs.claimant IS 'last heartbeat of each claimant that sends them';
 
+-- Slots of limits that claimants' leases have (src/limit.c). A row is void when its job is gone, or at another attempt.
+CREATE TABLE queue_jobs.claimed_slot (
+    slot bigint NOT NULL,
+    job bigint NOT NULL,
+    attempt integer NOT NULL
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+CREATE INDEX claimed_slot_slot ON queue_jobs.claimed_slot (slot);
+CREATE INDEX claimed_slot_job ON queue_jobs.claimed_slot (job);
+COMMENT ON TABLE queue_jobs.claimed_slot IS 'which slot of its worker''s or key''s limit a claimed job has';
+
 -- When each worker's records were healed, and which was the oldest transaction still running: what was written before it
 -- has not changed since then (src/heal.c).
 CREATE TABLE queue_jobs.heal_tick (
@@ -204,5 +214,6 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.live_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.finished_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimed_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', '');
 -- Not heal_tick: transaction IDs of another cluster mean nothing.
