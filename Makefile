@@ -27,6 +27,8 @@ OBJS = \
 	src/lane.o \
 	src/limit.o \
 	src/rate.o \
+	src/capacity.o \
+	src/order.o \
 	src/store.o \
 	src/history.o \
 	src/location.o \

@@ -24,6 +24,7 @@
 #include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "order.h"
 #include "outcome.h"
 #include "pgstat.h"
 #include "run_as.h"
@@ -122,6 +123,7 @@ typedef struct LaneHead
 	const Lane *lane;
 	Worker	   *worker;
 	LaneHint   *hint;
+	QueueTurns *turns;
 	LaneWindow	window;
 	LaneScan	scan;
 	bool		more;			/* job is the next one to claim */
@@ -193,6 +195,7 @@ claimable_heads(List *patterns, TimestampTz now)
 		head->lane = lane;
 		head->worker = worker;
 		head->hint = lane_hint(lane->id, true);
+		head->turns = order_turns(lane->queue, worker->urgency);
 		head->window = lane_hint_open(head->hint, now);
 		if (own && lane_key_compare(&first, &head->window.start) < 0)
 			head->window.start = first;
@@ -201,28 +204,64 @@ claimable_heads(List *patterns, TimestampTz now)
 	return heads;
 }
 
-static LaneHead *
-first_head(List *heads)
+/* Whether workers of that urgency which have jobs have different weights: only then are there shares to be given. */
+static bool
+weights_differ(List *heads, Urgency urgency)
 {
+	int			weight = 0;
+	ListCell   *cell;
+
+	foreach(cell, heads)
+	{
+		LaneHead   *head = lfirst(cell);
+
+		if (!head->more || head->worker->urgency != urgency)
+			continue;
+		if (weight != 0 && weight != head->worker->weight)
+			return true;
+		weight = head->worker->weight;
+	}
+	return false;
+}
+
+static bool
+goes_before(const LaneHead *a, const LaneHead *b, bool by_weight)
+{
+	int			order = by_weight ? order_compare(a->turns, b->turns) : 0;
+	LaneKey		x = job_key(&a->job);
+	LaneKey		y = job_key(&b->job);
+
+	return order != 0 ? order < 0 : lane_key_compare(&x, &y) < 0;
+}
+
+/* By urgency, by the queues' shares if they are not all the same, by priority and age. */
+static LaneHead *
+first_head(List *heads, TimestampTz now)
+{
+	bool		has_work[URGENCIES] = {false};
+	bool		any = false;
+	bool		by_weight;
+	Urgency		urgency;
 	LaneHead   *first = NULL;
 	ListCell   *cell;
 
 	foreach(cell, heads)
 	{
 		LaneHead   *head = lfirst(cell);
-		LaneKey		a,
-					b;
 
-		if (!head->more)
-			continue;
-		if (first != NULL)
-		{
-			a = job_key(&head->job);
-			b = job_key(&first->job);
-			if (lane_key_compare(&a, &b) >= 0)
-				continue;
-		}
-		first = head;
+		has_work[head->worker->urgency] |= head->more;
+		any = any || head->more;
+	}
+	if (!any)
+		return NULL;
+	urgency = order_urgency(has_work, now);
+	by_weight = weights_differ(heads, urgency);
+	foreach(cell, heads)
+	{
+		LaneHead   *head = lfirst(cell);
+
+		if (head->more && head->worker->urgency == urgency && (first == NULL || goes_before(head, first, by_weight)))
+			first = head;
 	}
 	return first;
 }
@@ -342,13 +381,16 @@ claim_jobs(Claim *claim, List *heads)
 		lane_scan_begin(&head->scan, &claim->table, head->lane->id, head->window.start, snapshot, claim->now);
 		head->more = lane_scan_next(&head->scan, &head->job);
 	}
-	while (claimed < claim->max_jobs && (head = first_head(heads)) != NULL)
+	while (claimed < claim->max_jobs && (head = first_head(heads, claim->now)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
 		head->passed = job_key(&head->job);
 		head->any_passed = true;
 		if (take(claim, head, &verdict))
+		{
+			order_charge(head->turns, head->worker->weight);
 			claimed++;
+		}
 		head->more = verdict != LIMIT_WORKER && lane_scan_next(&head->scan, &head->job);
 	}
 	foreach(cell, heads)

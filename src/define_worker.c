@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "arguments.h"
+#include "capacity.h"
 #include "catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
@@ -405,6 +406,8 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 		refuse_combination("remaining_work and deduplication exclude each other",
 						   "Each of its jobs takes a piece of the work that is left.",
 						   "Leave idempotent, deduplicate and record out.");
+	shared_require("remaining_work");
+	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK));
 	set_text(definition, WORKER_REMAINING_WORK, text_argument(fcinfo, ARG_REMAINING_WORK));
 	return true;
 }
@@ -536,6 +539,8 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	if (existing != NULL)
 		check_definer(existing);
 	store(&definition);
+	if (!PG_ARGISNULL(ARG_REMAINING_WORK))
+		capacity_forget(name);
 	PG_RETURN_VOID();
 }
 

@@ -245,6 +245,20 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 	return none;
 }
 
+void
+enqueue_one(Worker *worker, Jsonb *args)
+{
+	Batch		batch;
+	LiveTable	table;
+	bool		duplicate;
+
+	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	batch.job.run_at = batch.job.created_at;
+	live_open(&table);
+	(void) add_job(&batch, &table, args, NULL, &duplicate);
+	live_close(&table);
+}
+
 /* The queue that was asked for, or the worker's own. */
 static const char *
 queue_argument(FunctionCallInfo fcinfo, const Worker *worker)

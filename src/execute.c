@@ -32,6 +32,7 @@
 #include "limit.h"
 #include "location.h"
 #include "miscadmin.h"
+#include "order.h"
 #include "outcome.h"
 #include "pgstat.h"
 #include "process.h"
@@ -59,6 +60,11 @@ typedef struct Task
 	Lane		lane;
 	Worker	   *worker;
 	LaneHint   *hint;
+	QueueTurns *turns;
+	bool		ready;			/* to be tried in this turn */
+	LaneWindow	looked;			/* the hint when "first" was looked up */
+	bool		has_first;
+	LaneKey		first;			/* its first job */
 	CallTarget	target;
 	RecordPlans record;
 } Task;
@@ -88,7 +94,6 @@ static Oid	own_role;
 static MemoryContext tasks_context = NULL;
 static MemoryContext run_context = NULL;
 static List *tasks = NIL;
-static int	next_task = 0;		/* lanes are looked at in turn */
 static uint64 tasks_generation = 0;
 static uint64 tasks_handler_generation = 0;
 
@@ -155,7 +160,6 @@ forget_tasks(void)
 		record_plans_free(&((Task *) lfirst(cell))->record);
 	}
 	tasks = NIL;
-	next_task = 0;
 	MemoryContextReset(tasks_context);
 }
 
@@ -173,6 +177,8 @@ add_task(const Lane *lane, Worker *worker)
 	task->lane.queue = pstrdup(lane->queue);
 	task->worker = worker;
 	task->hint = lane_hint(lane->id, true);
+	task->turns = order_turns(lane->queue, worker->urgency);
+	task->looked.start = (LaneKey) {PG_INT32_MAX, PG_INT64_MAX};
 	task->target.handler = handler_find(worker->handler, NULL);
 	tasks = lappend(tasks, task);
 }
@@ -349,25 +355,99 @@ claim_from(Run *run, Task *task)
 	return taken;
 }
 
-/* Looks at the lanes in turn, so that none waits for another to be empty. */
+/* The first job of a lane, as far as its hint has not changed since it was looked up. */
+static bool
+first_job(Run *run, Task *task, LaneKey *first)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	LaneWindow	window = lane_hint_open(task->hint, now);
+	Snapshot	snapshot;
+	LaneScan	scan;
+	Job			job;
+
+	if (task->hint == NULL || window.published != task->looked.published ||
+		lane_key_compare(&window.start, &task->looked.start) != 0)
+	{
+		snapshot = engine_snapshot();
+		lane_scan_begin(&scan, &run->table, task->lane.id, window.start, snapshot, now);
+		task->has_first = lane_scan_next(&scan, &job);
+		if (task->has_first)
+			task->first = job_key(&job);
+		lane_scan_end(&scan);
+		engine_snapshot_end(snapshot);
+		task->looked = window;
+	}
+	*first = task->first;
+	return task->has_first;
+}
+
+/* Of two lanes of one queue, the one whose first job has the better priority, or is older, goes first. */
+static bool
+goes_before(Run *run, Task *a, Task *b)
+{
+	LaneKey		x;
+	LaneKey		y;
+	int			order = order_compare(a->turns, b->turns);
+
+	if (order != 0 || a->turns != b->turns)
+		return order < 0;
+	if (!first_job(run, a, &x))
+		return false;
+	return !first_job(run, b, &y) || lane_key_compare(&x, &y) < 0;
+}
+
+/* Tries the ready lanes of one urgency, each once. */
+static bool
+claim_urgency(Run *run, Urgency urgency)
+{
+	for (;;)
+	{
+		Task	   *best = NULL;
+		ListCell   *cell;
+
+		foreach(cell, tasks)
+		{
+			Task	   *task = lfirst(cell);
+
+			if (task->ready && task->worker->urgency == urgency && (best == NULL || goes_before(run, task, best)))
+				best = task;
+		}
+		if (best == NULL)
+			return false;
+		best->ready = false;
+		if (claim_from(run, best))
+		{
+			order_charge(best->turns, best->worker->weight);
+			return true;
+		}
+	}
+}
+
 static bool
 claim(Run *run)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	int			count = list_length(tasks);
+	bool		has_work[URGENCIES] = {false};
+	bool		any = false;
+	Urgency		first;
+	ListCell   *cell;
 
-	for (int i = 0; i < count; i++)
+	foreach(cell, tasks)
 	{
-		Task	   *task = list_nth(tasks, (next_task + i) % count);
+		Task	   *task = lfirst(cell);
 
-		if (!lane_hint_ready(task->hint, now))
-			continue;
-		if (claim_from(run, task))
-		{
-			next_task = (next_task + i + 1) % count;
-			return true;
-		}
+		task->ready = lane_hint_ready(task->hint, now);
+		any = any || task->ready;
+		has_work[task->worker->urgency] |= task->ready;
 	}
+	if (!any)
+		return false;
+	first = order_urgency(has_work, now);
+	if (claim_urgency(run, first))
+		return true;
+	for (Urgency urgency = URGENCY_HIGH; urgency < URGENCIES; urgency++)
+		if (has_work[urgency] && urgency != first && claim_urgency(run, urgency))
+			return true;
 	return false;
 }
 

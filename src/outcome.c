@@ -6,6 +6,7 @@
 
 #include "access/xact.h"
 #include "arguments.h"
+#include "capacity.h"
 #include "catalog/pg_type.h"
 #include "dedup.h"
 #include "executor/spi.h"
@@ -95,6 +96,8 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		live_delete(table, slot);
 	history_insert(job, worker, state, GetCurrentTimestamp(), result);
 	limit_job_ended(job, worker);
+	if (state == JOB_COMPLETED)
+		capacity_job_succeeded(job->lane, worker);
 	dedup_publish_key(table, job, worker);
 }
 

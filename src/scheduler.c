@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "capacity.h"
 #include "catalog.h"
 #include "commands/dbcommands.h"
 #include "crash_ledger.h"
@@ -51,7 +52,8 @@ static TimestampTz next_turn;
 static TimestampTz next_history = DT_NOBEGIN;
 static TimestampTz next_due;
 static TimestampTz next_heal = DT_NOBEGIN;
-static uint64 heal_generation = 0;	/* definitions that next_heal was reckoned from */
+static TimestampTz next_fill = DT_NOBEGIN;
+static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
 static bool blocked;			/* lanes have jobs that cannot start */
 static bool busy;				/* there is work, or somebody doing it */
 static bool attended;			/* there are executors, if idle ones */
@@ -71,7 +73,7 @@ detach(int code, Datum argument)
 	if (!extension_gone)
 	{
 		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
-		wake_at = Min(wake_at, next_heal);
+		wake_at = Min(wake_at, Min(next_heal, next_fill));
 		if (blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
@@ -439,12 +441,16 @@ turn(void *present)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	bool		here;
+	bool		redefined;
+	bool		succeeded;
 
 	next_turn = DT_NOEND;
 
 	/* Before anything is looked at: who calls us from now on finds us looking again. */
 	SpinLockAcquire(&own_slot->mutex);
 	own_slot->attention = false;
+	succeeded = own_slot->succeeded;
+	own_slot->succeeded = false;
 	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned anew when we leave */
 	SpinLockRelease(&own_slot->mutex);
 	unit_begin();
@@ -454,12 +460,13 @@ turn(void *present)
 	if (!here)
 		return;
 	charge_crashes();
-	if (next_heal <= now || heal_generation != catalog_generation())
-	{
-		heal_generation = catalog_generation();
+	redefined = heal_generation != catalog_generation();
+	heal_generation = catalog_generation();
+	if (next_heal <= now || redefined)
 		next_heal = heal_due(now);
-	}
-	need_turn_at(next_heal);
+	if (next_fill <= now || redefined || succeeded)
+		next_fill = capacity_fill_due(now);
+	need_turn_at(Min(next_heal, next_fill));
 	promote_due_jobs();
 	unit_begin();
 	provide_executors(now);
@@ -482,7 +489,7 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 {
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
-	return !busy && !attended && now - last_busy >= idle && Min(next_due, next_heal) - now > idle;
+	return !busy && !attended && now - last_busy >= idle && Min(next_due, Min(next_heal, next_fill)) - now > idle;
 }
 
 void

@@ -206,6 +206,7 @@ lane_hint(int32 lane, bool create)
 	free_hint->revisit_at = NO_TIME;
 	free_hint->published = 0;
 	free_hint->refused = false;
+	free_hint->successes = 0;
 	pg_write_barrier();
 	free_hint->database = MyDatabaseId;
 	LWLockRelease(shared->lock);
@@ -339,6 +340,31 @@ lane_hint_refused(LaneHint *hint)
 	return hint != NULL && hint->refused && !hint->ready;
 }
 
+void
+lane_hint_add_successes(LaneHint *hint, int count)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->successes += count;
+	SpinLockRelease(&hint->mutex);
+}
+
+/* How many there were since the last call. */
+int
+lane_hint_take_successes(LaneHint *hint)
+{
+	int			successes;
+
+	if (hint == NULL)
+		return 0;
+	SpinLockAcquire(&hint->mutex);
+	successes = hint->successes;
+	hint->successes = 0;
+	SpinLockRelease(&hint->mutex);
+	return successes;
+}
+
 /* A lease before the cursor runs out, or a rate limit lets one more job start, at that time. */
 void
 lane_hint_revisit(LaneHint *hint, TimestampTz at)
@@ -404,6 +430,7 @@ database_slot(Oid database, bool create)
 		slot->scheduler = SCHEDULER_NONE;
 		slot->scheduler_proc = NO_PROC;
 		slot->attention = false;
+		slot->succeeded = false;
 		slot->blocked_lanes = false;
 		slot->next_due = DT_NOBEGIN;	/* nobody has looked yet */
 		slot->due_published = 0;
@@ -514,6 +541,26 @@ databases_wake_wanting(void)
 		SpinLockRelease(&slot->mutex);
 		wake_process(proc);
 	}
+}
+
+/* A job of a limited-capacity worker is to be replaced. */
+void
+database_publish_success(Oid database)
+{
+	DatabaseSlot *slot = lock_database_slot(database);
+	bool		called;
+	int			proc;
+
+	if (slot == NULL)
+		return;
+	called = slot->succeeded;
+	slot->succeeded = true;
+	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
+	SpinLockRelease(&slot->mutex);
+	if (proc == NO_PROC)
+		database_call_attention(database);
+	else if (!called)
+		wake_process(proc);
 }
 
 /* A job is due at that time, or may be. */

@@ -29,6 +29,7 @@ typedef struct LaneHint
 	bool		ready;			/* there may be a job to claim */
 	bool		refused;		/* a claim met a limit: whoever lets go of a slot is to publish the lane */
 	LaneKey		cursor;			/* no claimable job stands before this, but for those published since */
+	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced yet */
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		published;		/* how often a key was published here */
 	LaneKey		recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
@@ -57,6 +58,7 @@ typedef struct DatabaseSlot
 	int			scheduler_proc; /* process number, if running */
 	pid_t		scheduler_pid;
 	bool		attention;		/* the scheduler, or the launcher in its place, has been woken to look at lanes */
+	bool		succeeded;		/* jobs of limited-capacity workers have, since the scheduler last looked */
 	bool		blocked_lanes;	/* jobs wait for a handler, worker or role to come back */
 	TimestampTz next_due;		/* no job in live_job_future has a run_at before this, but for those published since */
 	uint32		due_published;	/* how often a due time was published */
@@ -127,6 +129,8 @@ extern void lane_hint_publish(LaneHint *hint, LaneKey key);
 extern bool lane_hint_refuse(LaneHint *hint);
 extern bool lane_hint_allow(LaneHint *hint);
 extern bool lane_hint_refused(LaneHint *hint);
+extern void lane_hint_add_successes(LaneHint *hint, int count);
+extern int	lane_hint_take_successes(LaneHint *hint);
 extern void lane_hint_revisit(LaneHint *hint, TimestampTz at);
 extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
 
@@ -139,6 +143,7 @@ extern void database_call_attention(Oid database);
 
 /* An executor's slot has become free: schedulers that could not start one look again. */
 extern void databases_wake_wanting(void);
+extern void database_publish_success(Oid database);
 extern void database_publish_due(Oid database, TimestampTz due);
 extern void database_sweep(Oid database);
 extern bool scheduler_attach(DatabaseSlot *slot);

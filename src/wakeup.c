@@ -23,6 +23,7 @@ typedef struct TouchedLane
 	int			jobs;			/* new ones, published at commit */
 	bool		released;		/* one was relied on; published in any case */
 	int			taken_at;		/* nesting level at which one was taken, 0: none; published at rollback */
+	int			succeeded;		/* jobs of a limited-capacity worker */
 	int			limited_at;		/* nesting level at which a slot of its worker was taken, 0: none */
 } TouchedLane;
 
@@ -103,6 +104,15 @@ wakeup_limited(int32 lane, Oid role)
 
 	if (shared_present())
 		touch(lane, role, none)->limited_at = GetCurrentTransactionNestLevel();
+}
+
+void
+wakeup_succeeded(int32 lane)
+{
+	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
+
+	if (shared_present())
+		touch(lane, InvalidOid, none)->succeeded++;
 }
 
 bool
@@ -190,6 +200,13 @@ publish_limited(const TouchedLane *lane)
 }
 
 static void
+publish_success(const TouchedLane *lane)
+{
+	lane_hint_add_successes(lane_hint(lane->lane, true), lane->succeeded);
+	database_publish_success(MyDatabaseId);
+}
+
+static void
 publish(bool committed)
 {
 	if (committed && announced)
@@ -203,10 +220,14 @@ publish(bool committed)
 		database_publish_due(MyDatabaseId, DT_NOBEGIN);
 	}
 	for (int i = 0; i < touched_count; i++)
+	{
 		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
 			publish_lane(&touched[i]);
 		else if (touched[i].limited_at > 0)
 			publish_limited(&touched[i]);
+		if (committed && touched[i].succeeded > 0)
+			publish_success(&touched[i]);
+	}
 	if (first_due != DT_NOEND)
 		database_publish_due(MyDatabaseId, first_due);
 	for (int i = 0; committed && i < request_count; i++)

@@ -29,6 +29,9 @@ extern void wakeup_released(int32 lane, Oid role, LaneKey key);
 /* The lane's worker has limits: if a claim in it was refused, it can be tried again however this transaction ends. */
 extern void wakeup_limited(int32 lane, Oid role);
 
+/* A job of a limited-capacity worker has succeeded, if this transaction commits. */
+extern void wakeup_succeeded(int32 lane);
+
 /* Whether this transaction has noted jobs of the lane, which no hint knows yet, and the first of them. */
 extern bool wakeup_touched(int32 lane, LaneKey *first);
 

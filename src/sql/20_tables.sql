@@ -183,6 +183,14 @@ CREATE INDEX claimed_slot_slot ON queue_jobs.claimed_slot (slot);
 CREATE INDEX claimed_slot_job ON queue_jobs.claimed_slot (job);
 COMMENT ON TABLE queue_jobs.claimed_slot IS 'which slot of its worker''s or key''s limit a claimed job has';
 
+-- When the jobs of limited-capacity workers were last made (src/capacity.c).
+CREATE TABLE queue_jobs.capacity_fill (
+    worker text COLLATE "C" PRIMARY KEY,
+    filled_at timestamptz NOT NULL,
+    remaining bigint NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON TABLE queue_jobs.capacity_fill IS 'latest filling of each limited-capacity worker, and the work that its query returned since';
+
 -- When each worker's records were healed, and which was the oldest transaction still running: what was written before it
 -- has not changed since then (src/heal.c).
 CREATE TABLE queue_jobs.heal_tick (
@@ -215,5 +223,6 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.finished_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimed_slot', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.capacity_fill', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', '');
 -- Not heal_tick: transaction IDs of another cluster mean nothing.

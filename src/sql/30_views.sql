@@ -168,3 +168,21 @@ SELECT q.queue,
                JOIN queue_jobs.lane l ON l.id = s.lane
               GROUP BY l.queue) n ON n.queue = q.queue;
 COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that could start has been due.';
+
+CREATE VIEW queue_jobs.capacity AS
+SELECT w.name AS worker,
+       (SELECT pg_catalog.count(*)
+          FROM queue_jobs.live_job j
+          JOIN queue_jobs.lane l ON l.id = j.lane
+          LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
+          LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant
+         WHERE l.worker = w.name AND j.due
+           AND (r.job_id IS NOT NULL
+                OR GREATEST(j.started_at, c.last_heartbeat) + j.lease > pg_catalog.clock_timestamp())) AS running,
+       w.max_running_jobs AS maximum,
+       f.remaining,
+       f.filled_at
+  FROM queue_jobs.defined_worker w
+  LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name
+ WHERE w.max_running_jobs IS NOT NULL;
+COMMENT ON VIEW queue_jobs.capacity IS 'Every worker with max_running_jobs: how many of its jobs run, and may run at most; of a limited-capacity worker, how much work its query returned when it was last asked, and when it was last filled.';
