@@ -26,6 +26,7 @@ OBJS = \
 	src/define_worker.o \
 	src/lane.o \
 	src/limit.o \
+	src/park.o \
 	src/rate.o \
 	src/capacity.o \
 	src/order.o \

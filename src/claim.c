@@ -26,6 +26,7 @@
 #include "nodes/parsenodes.h"
 #include "order.h"
 #include "outcome.h"
+#include "park.h"
 #include "pgstat.h"
 #include "run_as.h"
 #include "shared.h"
@@ -197,6 +198,7 @@ claimable_heads(List *patterns, TimestampTz now)
 		head->hint = lane_hint(lane->id, true);
 		head->turns = order_turns(lane->queue, worker->urgency);
 		head->window = lane_hint_open(head->hint, now);
+		head->refusals.window = head->window;
 		if (own && lane_key_compare(&first, &head->window.start) < 0)
 			head->window.start = first;
 		heads = lappend(heads, head);
@@ -277,7 +279,10 @@ end_unstarted(Claim *claim, LaneHead *head)
 	if (!expired && !exhausted)
 		return false;
 	if (live_try_delete(&claim->table, head->scan.slot))
+	{
 		history_insert(job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
+		limit_job_ended(&claim->table, job, head->worker);
+	}
 	return true;
 }
 
@@ -352,7 +357,7 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 static void
 settle(LaneHead *head)
 {
-	if (!limit_settle(head->hint, &head->window, &head->refusals, head->more ? &head->passed : NULL))
+	if (!limit_settle(head->hint, &head->refusals, head->more ? &head->passed : NULL))
 	{
 		if (head->any_passed)
 			lane_hint_settle(head->hint, &head->window, &head->passed, false);
@@ -436,6 +441,8 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	live_open(&claim.table);
 	CommandCounterIncrement();
 	promote_due(&claim.table, patterns, claim.max_jobs, claim.now, &next);
+	if (!shared_present())
+		(void) park_sweep();	/* there is no scheduler that would */
 	claim_jobs(&claim, claimable_heads(patterns, claim.now));
 	live_close(&claim.table);
 	return (Datum) 0;

@@ -322,7 +322,7 @@ claim_from(Run *run, Task *task)
 	LaneWindow	window = lane_hint_open(task->hint, now);
 	Snapshot	snapshot = engine_snapshot();
 	LaneScan	scan;
-	Refusals	refusals = {0};
+	Refusals	refusals = {.window = window};
 	LimitVerdict verdict = LIMIT_FREE;
 	bool		taken = false;
 	bool		skipped = false;
@@ -341,12 +341,12 @@ claim_from(Run *run, Task *task)
 		Job			next;
 
 		key = job_key(&run->job);
-		if (!limit_settle(task->hint, &window, &refusals, &key))
+		if (!limit_settle(task->hint, &refusals, &key))
 			lane_hint_settle(task->hint, &window, &key, false);
 		if (!database_slot(MyDatabaseId, true)->attention && lane_scan_next(&scan, &next))
 			call_for_help();
 	}
-	else if (!limit_settle(task->hint, &window, &refusals, NULL))
+	else if (!limit_settle(task->hint, &refusals, NULL))
 		lane_hint_settle(task->hint, &window, NULL, !skipped);
 	if (scan.revisit_at != NO_TIME)
 		lane_hint_revisit(task->hint, scan.revisit_at);
@@ -692,13 +692,10 @@ end_hold(Run *run)
 	lane_hint_publish(run->task->hint, job_key(&run->job)); /* put back, it was published too soon as well */
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
-	if (run->job.dedup_hash != 0)
-	{
-		live_open(&run->table);
-		dedup_publish_key(&run->table, &run->job, run->task->worker);
-		live_close(&run->table);
-	}
-	limit_job_ended(&run->job, run->task->worker);
+	live_open(&run->table);
+	dedup_publish_key(&run->table, &run->job, run->task->worker);
+	limit_job_ended(&run->table, &run->job, run->task->worker);
+	live_close(&run->table);
 	unit_end();
 }
 

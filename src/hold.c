@@ -15,6 +15,7 @@
 #define KEY_LOCK_KIND 0x716b
 #define TOKEN_LOCK_KIND 0x716c
 #define SLOT_LOCK_KIND 0x716d
+#define PARK_LOCK_KIND 0x716e
 
 /* HOLD_RELY conflicts with the two others; AccessShareLock with HOLD_END alone, by which they are told apart. */
 static const LOCKMODE lock_modes[] = {
@@ -171,4 +172,13 @@ void
 slot_lock_release(int64 slot, bool session)
 {
 	release(slot, SLOT_LOCK_KIND, ExclusiveLock, session);
+}
+
+bool
+park_lock_try(uint64 key, bool exclusive)
+{
+	LOCKTAG		tag = lock_tag((int64) key, PARK_LOCK_KIND);
+
+	return (!exclusive && QjLockHeldByMe(&tag, ShareLock)) ||
+		try((int64) key, PARK_LOCK_KIND, exclusive ? ExclusiveLock : ShareLock, false);
 }

@@ -52,4 +52,7 @@ extern void key_lock_release(int64 key, bool session);
 extern bool slot_lock_try(int64 slot, bool session);
 extern void slot_lock_release(int64 slot, bool session);
 
+/* Parking jobs of a concurrency key, exclusively, or sending them back (park.c); until the end of the transaction. */
+extern bool park_lock_try(uint64 key, bool exclusive);
+
 #endif

@@ -34,6 +34,7 @@
 #include "limit.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "park.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
@@ -42,6 +43,8 @@
 #include "wakeup.h"
 
 #define MAX_SLOTS 256			/* that a transaction may have: the server's lock table is small */
+#define CROWD 16				/* refused jobs in front of a lane that are worth being put aside */
+#define WALK 1000				/* refused jobs that a claim walks over, where they are put aside */
 #define LOOK_AGAIN (10 * USECS_PER_SEC)
 
 /* Columns of claimed_slot. */
@@ -71,8 +74,9 @@ limit_check_key(const char *concurrency_key)
 	list_free(key_names(concurrency_key));
 }
 
-Jsonb *
-limit_key(const Worker *worker, Jsonb *args)
+/* The values of the args by which a worker's jobs are counted, as one; NULL: the job is counted under none. */
+static Jsonb *
+key_values(const Worker *worker, Jsonb *args)
 {
 	JsonbParseState *state = NULL;
 	ListCell   *cell;
@@ -102,11 +106,10 @@ worker_scope(const Worker *worker)
 	return hash_bytes_extended((const unsigned char *) worker->name, strlen(worker->name), 0);
 }
 
-/* 0 if the job is counted under no value. */
-static uint64
-key_scope(const Worker *worker, Jsonb *args)
+uint64
+limit_key_hash(const Worker *worker, Jsonb *args)
 {
-	Jsonb	   *key = limit_key(worker, args);
+	Jsonb	   *key = key_values(worker, args);
 	uint64		hash;
 
 	if (key == NULL)
@@ -264,6 +267,26 @@ take_slot(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, 
 	return 0;
 }
 
+int
+limit_free_slots(LiveTable *table, const Job *job, const Worker *worker, uint64 key)
+{
+	int			free_slots = 0;
+
+	for (int number = 0; number < worker->concurrency_limit; number++)
+	{
+		int64		slot = slot_id(key, number);
+
+		if (!slot_lock_try(slot, false))
+			continue;
+		if (!slot_is_claimed(table, slot, job, worker))
+			free_slots++;
+		slot_lock_release(slot, false);
+	}
+	if (free_slots > 0)
+		limit_publish(worker);
+	return free_slots;
+}
+
 /* When this transaction ends, lanes of the worker that were refused can be claimed from. */
 void
 limit_publish(const Worker *worker)
@@ -321,9 +344,25 @@ begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 	return true;
 }
 
+/*
+ * Of a key with a limit of one, jobs start in order: one that came back to the lane after our look at it, or is parked
+ * still, goes first.
+ */
+static bool
+overtakes(LiveTable *table, const Job *job, const Worker *worker, LaneHint *hint, const Refusals *refusals, uint64 key)
+{
+	if (lane_hint_published_before(hint, &refusals->window, job_key(job)))
+		return true;
+	if (!park_goes_before(table, worker, key, job_key(job)))
+		return false;
+	wakeup_sweep();				/* in case nobody is about to send it back */
+	return true;
+}
+
 /* Slots first, for they can be let go without a trace. */
 static LimitVerdict
-begin(LiveTable *table, const Job *job, Worker *worker, bool session, LimitHold *hold, TimestampTz *retry_at)
+begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bool session, const Refusals *refusals,
+	  LimitHold *hold, TimestampTz *retry_at)
 {
 	int			anywhere = MyProcPid;
 
@@ -342,6 +381,11 @@ begin(LiveTable *table, const Job *job, Worker *worker, bool session, LimitHold 
 			limit_end(hold, session);
 			return LIMIT_KEY;
 		}
+	}
+	if (hold->key_slot != 0 && worker->concurrency_limit == 1 && overtakes(table, job, worker, hint, refusals, hold->key))
+	{
+		limit_end(hold, session);
+		return LIMIT_KEY;
 	}
 	if (begin_rate(worker, hold, retry_at))
 		return LIMIT_FREE;
@@ -363,6 +407,19 @@ refuse(Refusals *refusals, const Job *job, TimestampTz retry_at)
 		refusals->retry_at = Min(refusals->retry_at, retry_at);
 }
 
+/*
+ * A lane with very many refused jobs in front is not walked through: the scheduler puts them aside, and publishes the
+ * lane. (Of workers with a rate limit as well they are not put aside, and walked over.)
+ */
+static LimitVerdict
+refused_key_verdict(Refusals *refusals, LaneHint *hint)
+{
+	refusals->crowd++;
+	if (refusals->crowd == CROWD && hint != NULL)
+		lane_hint_crowd(hint);
+	return refusals->crowd < WALK || hint == NULL ? LIMIT_KEY : LIMIT_WORKER;
+}
+
 LimitVerdict
 limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bool session, Refusals *refusals,
 			LimitHold *hold)
@@ -374,18 +431,23 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bo
 	if (!limited(worker))
 		return LIMIT_FREE;
 	if (worker->concurrency_key != NULL)
-		hold->key = key_scope(worker, job->args);
+		hold->key = limit_key_hash(worker, job->args);
 	if (key_refused(refusals, hold->key))
-		return LIMIT_KEY;
-	verdict = begin(table, job, worker, session, hold, &retry_at);
+	{
+		refuse(refusals, job, NO_TIME);
+		return refused_key_verdict(refusals, hint);
+	}
+	verdict = begin(table, job, worker, hint, session, refusals, hold, &retry_at);
 	if (verdict != LIMIT_FREE && lane_hint_refuse(hint) && retry_at == NO_TIME)
-		verdict = begin(table, job, worker, session, hold, &retry_at);
+		verdict = begin(table, job, worker, hint, session, refusals, hold, &retry_at);
 	if (verdict == LIMIT_FREE)
 		limit_publish(worker);
 	else
 		refuse(refusals, job, retry_at);
 	if (verdict == LIMIT_KEY)
 		refuse_key(refusals, hold->key);
+	if (verdict == LIMIT_KEY && worker->rate_limit == 0)
+		return refused_key_verdict(refusals, hint);
 	return verdict;
 }
 
@@ -400,7 +462,7 @@ limit_undo(const LimitHold *hold, const Worker *worker, bool session, Refusals *
 }
 
 bool
-limit_settle(LaneHint *hint, const LaneWindow *window, const Refusals *refusals, const LaneKey *taken)
+limit_settle(LaneHint *hint, const Refusals *refusals, const LaneKey *taken)
 {
 	LaneKey		passed = {refusals->first.priority, refusals->first.id - 1};
 
@@ -408,7 +470,7 @@ limit_settle(LaneHint *hint, const LaneWindow *window, const Refusals *refusals,
 		return false;
 	if (taken != NULL && lane_key_compare(taken, &passed) < 0)
 		passed = *taken;
-	lane_hint_settle(hint, window, &passed, taken == NULL);
+	lane_hint_settle(hint, &refusals->window, &passed, taken == NULL);
 	lane_hint_revisit(hint, refusals->retry_at);
 	return true;
 }
@@ -440,11 +502,15 @@ limit_end(const LimitHold *hold, bool session)
 }
 
 void
-limit_job_ended(const Job *job, const Worker *worker)
+limit_job_ended(LiveTable *table, const Job *job, const Worker *worker)
 {
+	uint64		key;
+
 	if (worker == NULL || !limited(worker))
 		return;
 	if (job->started_at != NO_TIME && job->lease != 0)
 		forget_claims(job);
+	if (worker->concurrency_limit > 0 && job->place == 0 && (key = limit_key_hash(worker, job->args)) != 0)
+		park_release(table, worker, key);
 	limit_publish(worker);
 }

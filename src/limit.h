@@ -31,18 +31,17 @@ typedef struct LimitHold
 
 #define MAX_REFUSED_KEYS 128
 
-/* What a walk over a lane has met of limits; all zero at first. */
+/* What a walk over a lane has met of limits; all else is zero at first. */
 typedef struct Refusals
 {
+	LaneWindow	window;			/* of the lane's hint, when it began; to be set */
 	bool		any;
 	LaneKey		first;			/* the first job that was refused: the lane's cursor must not pass it */
 	TimestampTz retry_at;		/* when that may be another thing */
+	int			crowd;			/* jobs refused for their key's limit */
 	int			nkeys;			/* others of these keys are refused as well, so that they do not overtake */
 	uint64		keys[MAX_REFUSED_KEYS];
 } Refusals;
-
-/* The values of the args by which a worker's jobs are counted, as one; NULL: the job is counted under none. */
-extern Jsonb *limit_key(const Worker *worker, Jsonb *args);
 
 /* ERROR unless concurrency_key names args keys. */
 extern void limit_check_key(const char *concurrency_key);
@@ -61,7 +60,13 @@ extern void limit_undo(const LimitHold *hold, const Worker *worker, bool session
  * Settles the hint of a lane in which a claim was refused; "taken" is the key of the last job that it took, or NULL. False
  * if nothing was refused.
  */
-extern bool limit_settle(LaneHint *hint, const LaneWindow *window, const Refusals *refusals, const LaneKey *taken);
+extern bool limit_settle(LaneHint *hint, const Refusals *refusals, const LaneKey *taken);
+
+/* The hash of a worker and the key of args, by which jobs are counted; 0: under none. */
+extern uint64 limit_key_hash(const Worker *worker, Jsonb *args);
+
+/* How many more jobs of a key could start now. They may have been refused while we looked, and are published. */
+extern int	limit_free_slots(LiveTable *table, const Job *job, const Worker *worker, uint64 key);
 
 /* The run is over; without "session" the end of the transaction does the same. */
 extern void limit_end(const LimitHold *hold, bool session);
@@ -76,6 +81,6 @@ extern void limit_publish(const Worker *worker);
 extern void limit_write_claim(const LimitHold *hold, const Job *job);
 
 /* A job has ended, or was put back; "job" still shows its lease, if it had one. */
-extern void limit_job_ended(const Job *job, const Worker *worker);
+extern void limit_job_ended(LiveTable *table, const Job *job, const Worker *worker);
 
 #endif

@@ -95,7 +95,7 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	if (slot != NULL)
 		live_delete(table, slot);
 	history_insert(job, worker, state, GetCurrentTimestamp(), result);
-	limit_job_ended(job, worker);
+	limit_job_ended(table, job, worker);
 	if (state == JOB_COMPLETED)
 		capacity_job_succeeded(job->lane, worker);
 	dedup_publish_key(table, job, worker);
@@ -106,13 +106,14 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	limit_job_ended(job, worker);
+	limit_job_ended(table, job, worker);
 	job->started_at = NO_TIME;
 	job->lease = 0;
 	job->claimant = NULL;
 	job->wal_lsn = InvalidXLogRecPtr;
 	job->run_at = retry_at(now, delay);
 	job->due = delay <= 0;
+	job->place = 0;
 	write_row(table, slot, job);
 	if (job->due)
 		wakeup_job(job->lane, role, job_key(job));

@@ -18,6 +18,7 @@
 #include "lane.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "park.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
@@ -38,6 +39,7 @@
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case nobody tells that a handler or role is back */
 #define LOOK_AGAIN_AT_WANT INT64CONST(200000)	/* microseconds, while there are fewer executors than wanted */
 #define RETRY_AFTER (5 * USECS_PER_SEC)	/* when no worker slot was free */
+#define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
 
 static DatabaseSlot *own_slot = NULL;
@@ -53,6 +55,7 @@ static TimestampTz next_history = DT_NOBEGIN;
 static TimestampTz next_due;
 static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_fill = DT_NOBEGIN;
+static TimestampTz next_sweep = DT_NOBEGIN;
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
 static bool blocked;			/* lanes have jobs that cannot start */
 static bool busy;				/* there is work, or somebody doing it */
@@ -73,7 +76,7 @@ detach(int code, Datum argument)
 	if (!extension_gone)
 	{
 		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
-		wake_at = Min(wake_at, Min(next_heal, next_fill));
+		wake_at = Min(wake_at, Min(next_sweep, Min(next_heal, next_fill)));
 		if (blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
@@ -418,6 +421,18 @@ provide_executors(TimestampTz now)
 
 /* ---- turns ---- */
 
+/* Parked jobs that nobody sends back to their lanes. */
+static void
+sweep_parked(TimestampTz now)
+{
+	bool		any;
+
+	unit_begin();
+	any = park_sweep();
+	unit_end();
+	next_sweep = any ? now + SWEEP_EVERY : DT_NOEND;
+}
+
 /* False if the extension is not there, or not such as this library knows. */
 static bool
 check_extension(void)
@@ -443,6 +458,8 @@ turn(void *present)
 	bool		here;
 	bool		redefined;
 	bool		succeeded;
+	bool		crowded;
+	bool		sweep;
 
 	next_turn = DT_NOEND;
 
@@ -451,6 +468,10 @@ turn(void *present)
 	own_slot->attention = false;
 	succeeded = own_slot->succeeded;
 	own_slot->succeeded = false;
+	crowded = own_slot->crowded;
+	own_slot->crowded = false;
+	sweep = own_slot->sweep_parked;
+	own_slot->sweep_parked = false;
 	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned anew when we leave */
 	SpinLockRelease(&own_slot->mutex);
 	unit_begin();
@@ -468,6 +489,11 @@ turn(void *present)
 		next_fill = capacity_fill_due(now);
 	need_turn_at(Min(next_heal, next_fill));
 	promote_due_jobs();
+	if (crowded)
+		park_crowded_lanes();
+	if (crowded || sweep || next_sweep <= now)
+		sweep_parked(now);
+	need_turn_at(next_sweep);
 	unit_begin();
 	provide_executors(now);
 	unit_end();

@@ -206,6 +206,7 @@ lane_hint(int32 lane, bool create)
 	free_hint->revisit_at = NO_TIME;
 	free_hint->published = 0;
 	free_hint->refused = false;
+	free_hint->crowded = false;
 	free_hint->successes = 0;
 	pg_write_barrier();
 	free_hint->database = MyDatabaseId;
@@ -430,6 +431,8 @@ database_slot(Oid database, bool create)
 		slot->scheduler = SCHEDULER_NONE;
 		slot->scheduler_proc = NO_PROC;
 		slot->attention = false;
+		slot->crowded = false;
+		slot->sweep_parked = true;	/* nobody has looked yet */
 		slot->succeeded = false;
 		slot->blocked_lanes = false;
 		slot->next_due = DT_NOBEGIN;	/* nobody has looked yet */
@@ -543,24 +546,83 @@ databases_wake_wanting(void)
 	}
 }
 
-/* A job of a limited-capacity worker is to be replaced. */
-void
-database_publish_success(Oid database)
+/* Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set already. */
+static void
+call_for_duty(Oid database, size_t flag_offset)
 {
 	DatabaseSlot *slot = lock_database_slot(database);
+	bool	   *flag;
 	bool		called;
 	int			proc;
 
 	if (slot == NULL)
 		return;
-	called = slot->succeeded;
-	slot->succeeded = true;
+	flag = (bool *) ((char *) slot + flag_offset);
+	called = *flag;
+	*flag = true;
 	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
 	SpinLockRelease(&slot->mutex);
 	if (proc == NO_PROC)
 		database_call_attention(database);
 	else if (!called)
 		wake_process(proc);
+}
+
+/* A job of a limited-capacity worker is to be replaced. */
+void
+database_publish_success(Oid database)
+{
+	call_for_duty(database, offsetof(DatabaseSlot, succeeded));
+}
+
+void
+database_sweep_parked(Oid database)
+{
+	call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
+}
+
+/* Whether a job before that key was published since the window was opened, or may have been. */
+bool
+lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key)
+{
+	bool		found;
+	uint32		since;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	since = hint->published - window->published;
+	found = since > RECENT_PUBLISHED;
+	for (uint32 i = 1; !found && i <= since; i++)
+		found = lane_key_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &key) < 0;
+	SpinLockRelease(&hint->mutex);
+	return found;
+}
+
+/* The scheduler is to put aside jobs of keys that are at their limit. */
+void
+lane_hint_crowd(LaneHint *hint)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->crowded = true;
+	SpinLockRelease(&hint->mutex);
+	call_for_duty(hint->database, offsetof(DatabaseSlot, crowded));
+}
+
+bool
+lane_hint_take_crowded(LaneHint *hint)
+{
+	bool		crowded;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	crowded = hint->crowded;
+	hint->crowded = false;
+	SpinLockRelease(&hint->mutex);
+	return crowded;
 }
 
 /* A job is due at that time, or may be. */
@@ -599,6 +661,7 @@ database_sweep(Oid database)
 	for (int i = 0; i < queue_jobs_max_lanes; i++)
 		if (shared->lanes[i].database == database)
 			lane_hint_publish(&shared->lanes[i], lowest_key);
+	database_sweep_parked(database);
 }
 
 /* The scheduler of a database takes its slot; false if it has one already. */

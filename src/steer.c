@@ -124,6 +124,7 @@ static void
 make_available(Job *job)
 {
 	job->due = true;
+	job->place = 0;
 	job->run_at = Min(job->run_at, GetCurrentTimestamp());
 	job->started_at = NO_TIME;
 	job->lease = 0;
@@ -220,6 +221,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 		total += removed;
 	} while (removed > 0);
 	engine_end(&saved);
+	wakeup_sweep();				/* one of them may have been the next of its concurrency key */
 	PG_RETURN_INT64(total);
 }
 

@@ -42,6 +42,7 @@ static int	request_count = 0;
 static int	request_size = 0;
 static TimestampTz first_due = DT_NOEND;
 static bool look_at_all = false;
+static bool sweep_parked = false;
 static bool announced = false;
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
@@ -139,6 +140,12 @@ wakeup_due(TimestampTz due)
 }
 
 void
+wakeup_sweep(void)
+{
+	sweep_parked = true;
+}
+
+void
 wakeup_all(void)
 {
 	look_at_all = true;
@@ -168,6 +175,7 @@ forget(void)
 	request_count = 0;
 	first_due = DT_NOEND;
 	look_at_all = false;
+	sweep_parked = false;
 	announced = false;
 }
 
@@ -211,7 +219,7 @@ publish(bool committed)
 {
 	if (committed && announced)
 		shared_bump_generation();
-	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all)
+	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !sweep_parked)
 		return;
 	if (look_at_all)
 	{
@@ -228,11 +236,29 @@ publish(bool committed)
 		if (committed && touched[i].succeeded > 0)
 			publish_success(&touched[i]);
 	}
+	if (sweep_parked)
+		database_sweep_parked(MyDatabaseId);
 	if (first_due != DT_NOEND)
 		database_publish_due(MyDatabaseId, first_due);
 	for (int i = 0; committed && i < request_count; i++)
 		(void) executor_request_end(requests[i].job, requests[i].end_as);
 	waiters_wake(database_slot(MyDatabaseId, true));
+}
+
+/*
+ * Whoever gets a slot of a limit that we let go must see what became claimable with it, or a later job of its key could
+ * overtake. It is published once more afterwards, for those who looked in between and were refused.
+ */
+static void
+publish_before_release(bool committed)
+{
+	bool		limited = false;
+
+	for (int i = 0; i < touched_count && !limited; i++)
+		limited = touched[i].limited_at > 0;
+	for (int i = 0; i < touched_count && limited; i++)
+		if (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0)
+			lane_hint_publish(lane_hint(touched[i].lane, true), touched[i].key);
 }
 
 static void
@@ -241,11 +267,13 @@ transaction_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_COMMIT:
+			publish_before_release(true);
 			hold_end_transaction();
 			publish(true);
 			forget();
 			break;
 		case XACT_EVENT_ABORT:
+			publish_before_release(false);
 			hold_end_transaction();
 			publish(false);
 			forget();

@@ -38,6 +38,9 @@ extern bool wakeup_touched(int32 lane, LaneKey *first);
 /* A job is due at that time; published however the transaction ends. */
 extern void wakeup_due(TimestampTz due);
 
+/* Parked jobs may have been forgotten. */
+extern void wakeup_sweep(void);
+
 /* Anything may have become claimable, in any lane. */
 extern void wakeup_all(void);
 

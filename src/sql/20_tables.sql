@@ -77,6 +77,7 @@ CREATE TABLE queue_jobs.live_job (
     created_at timestamptz NOT NULL,
     run_at timestamptz NOT NULL,
     lane integer NOT NULL,
+    place integer NOT NULL,
     priority integer NOT NULL,
     version integer NOT NULL,
     attempt integer NOT NULL,
@@ -97,10 +98,11 @@ CREATE TABLE queue_jobs.live_job (
     CONSTRAINT live_job_id PRIMARY KEY (id)
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
-CREATE INDEX live_job_ready ON queue_jobs.live_job (lane, priority, id) WHERE due;
+CREATE INDEX live_job_ready ON queue_jobs.live_job (place, priority, id) WHERE due;
 CREATE INDEX live_job_future ON queue_jobs.live_job (run_at) WHERE NOT due;
 CREATE INDEX live_job_key ON queue_jobs.live_job (dedup_hash, id) WHERE dedup_hash IS NOT NULL;
 COMMENT ON TABLE queue_jobs.live_job IS 'jobs that are not finished; see the view job';
+COMMENT ON COLUMN queue_jobs.live_job.place IS 'where it waits: its lane; or below zero, a place of its concurrency key, which is at its limit';
 COMMENT ON COLUMN queue_jobs.live_job.attempt IS 'starts so far, by which a claimant''s stale attempt is known';
 COMMENT ON COLUMN queue_jobs.live_job.uncharged IS 'starts that count as no attempt: snoozed, or allowed again by retry()';
 COMMENT ON COLUMN queue_jobs.live_job.crashes IS 'runs that took their executor process down';

@@ -44,7 +44,8 @@ SELECT j.id,
        j.expires_at,
        j.errors,
        CASE WHEN r.job_id IS NULL AND j.started_at IS NULL AND (j.due OR j.run_at <= pg_catalog.clock_timestamp())
-            THEN queue_jobs.waits_for(j.lane) END AS waits_for,
+            THEN COALESCE(queue_jobs.waits_for(j.lane),
+                          CASE WHEN j.place <> j.lane THEN 'jobs of its concurrency_key are at their limit' END) END AS waits_for,
        'always'::pg_catalog.text AS data_consistency,
        j.merged
   FROM queue_jobs.live_job j
