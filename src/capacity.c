@@ -27,7 +27,6 @@
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
-#include "utils/plancache.h"
 #include "wakeup.h"
 
 #define FILL_EVERY USECS_PER_MINUTE
@@ -47,23 +46,22 @@ work_sql(const char *what, const char *query)
 	return psprintf("SELECT %s FROM (\n%s\n) AS work(args)", what, query);
 }
 
+/* Runs it without a row, for what is checked at the start of a query only: rights. */
 void
 capacity_check_query(const char *query)
 {
 	RunAs		saved;
-	SPIPlanPtr	plan;
-	TupleDesc	descriptor;
+	Oid			type;
 
 	restricted_begin(&saved, GetUserId());
-	plan = SPI_prepare(work_sql("work.args", query), 0, NULL);
-	if (plan == NULL)
-		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-	descriptor = ((CachedPlanSource *) linitial(SPI_plan_get_plan_sources(plan)))->resultDesc;
-	if (TupleDescAttr(descriptor, 0)->atttypid != JSONBOID)
+	if (SPI_execute(psprintf("%s LIMIT 0", work_sql("work.args", query)), true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not check remaining_work");
+	type = TupleDescAttr(SPI_tuptable->tupdesc, 0)->atttypid;
+	if (type != JSONBOID)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("remaining_work must return jsonb"),
-				 errdetail("Its first column is of type %s.", format_type_be(TupleDescAttr(descriptor, 0)->atttypid)),
+				 errdetail("Its first column is of type %s.", format_type_be(type)),
 				 errhint("Return the args of each piece of work, as jsonb_build_object() makes them.")));
 	restricted_end(&saved);
 }

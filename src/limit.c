@@ -44,7 +44,7 @@
 
 #define MAX_SLOTS 256			/* that a transaction may have: the server's lock table is small */
 #define CROWD 16				/* refused jobs in front of a lane that are worth being put aside */
-#define WALK 1000				/* refused jobs that a claim walks over, where they are put aside */
+#define WALK 5000				/* refused jobs that a claim walks over, where they are put aside */
 #define LOOK_AGAIN (10 * USECS_PER_SEC)
 
 /* Columns of claimed_slot. */
@@ -248,8 +248,6 @@ slot_id(uint64 scope, int number)
 static int64
 take_slot(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit, bool session, int *first)
 {
-	if (hold_count() >= MAX_SLOTS)
-		return 0;
 	for (int i = 0; i < limit; i++)
 	{
 		int			number = (int) (((int64) *first + i) % limit);
@@ -353,7 +351,7 @@ overtakes(LiveTable *table, const Job *job, const Worker *worker, LaneHint *hint
 {
 	if (lane_hint_published_before(hint, &refusals->window, job_key(job)))
 		return true;
-	if (!park_goes_before(table, worker, key, job_key(job)))
+	if (!park_goes_before(table, worker, key, job))
 		return false;
 	wakeup_sweep();				/* in case nobody is about to send it back */
 	return true;
@@ -430,6 +428,12 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bo
 	*hold = (LimitHold) {0};
 	if (!limited(worker))
 		return LIMIT_FREE;
+	if (!session && hold_count() >= MAX_SLOTS)
+	{
+		refuse(refusals, job, NO_TIME);
+		refusals->hands_full = true;
+		return LIMIT_WORKER;
+	}
 	if (worker->concurrency_key != NULL)
 		hold->key = limit_key_hash(worker, job->args);
 	if (key_refused(refusals, hold->key))
@@ -470,8 +474,9 @@ limit_settle(LaneHint *hint, const Refusals *refusals, const LaneKey *taken)
 		return false;
 	if (taken != NULL && lane_key_compare(taken, &passed) < 0)
 		passed = *taken;
-	lane_hint_settle(hint, &refusals->window, &passed, taken == NULL);
-	lane_hint_revisit(hint, refusals->retry_at);
+	lane_hint_settle(hint, &refusals->window, &passed, taken == NULL && !refusals->hands_full);
+	if (!refusals->hands_full)
+		lane_hint_revisit(hint, refusals->retry_at);
 	return true;
 }
 

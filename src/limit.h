@@ -38,6 +38,7 @@ typedef struct Refusals
 	bool		any;
 	LaneKey		first;			/* the first job that was refused: the lane's cursor must not pass it */
 	TimestampTz retry_at;		/* when that may be another thing */
+	bool		hands_full;		/* this transaction can take no more, but others can */
 	int			crowd;			/* jobs refused for their key's limit */
 	int			nkeys;			/* others of these keys are refused as well, so that they do not overtake */
 	uint64		keys[MAX_REFUSED_KEYS];

@@ -93,7 +93,7 @@ park_release(LiveTable *table, const Worker *worker, uint64 key)
 }
 
 bool
-park_goes_before(LiveTable *table, const Worker *worker, uint64 key, LaneKey job)
+park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *job)
 {
 	Snapshot	snapshot = engine_snapshot();
 	LaneKey		start = {PG_INT32_MIN, PG_INT64_MIN};
@@ -104,11 +104,12 @@ park_goes_before(LiveTable *table, const Worker *worker, uint64 key, LaneKey job
 	lane_scan_begin(&scan, table, place_of(key), start, snapshot, GetCurrentTimestamp());
 	while (!found && lane_scan_next(&scan, &parked))
 	{
-		LaneKey		other = job_key(&parked);
+		LaneKey		a = job_key(&parked);
+		LaneKey		b = job_key(job);
 
-		if (lane_key_compare(&other, &job) >= 0)
+		if (lane_key_compare(&a, &b) >= 0)
 			break;
-		found = limit_key_hash(worker, parked.args) == key;
+		found = parked.lane == job->lane && limit_key_hash(worker, parked.args) == key;
 	}
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);

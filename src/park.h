@@ -11,8 +11,8 @@
 /* A job of the key has ended: the next one of it goes back to its lane, in this transaction. */
 extern void park_release(LiveTable *table, const Worker *worker, uint64 key);
 
-/* Whether a job of the key that is parked goes before this one. */
-extern bool park_goes_before(LiveTable *table, const Worker *worker, uint64 key, LaneKey job);
+/* Whether a job of the key and the lane that is parked goes before this one. */
+extern bool park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *job);
 
 /* Parks what stands in the way in lanes of which a claim said so. For the scheduler, outside of a transaction. */
 extern void park_crowded_lanes(void);
