@@ -423,8 +423,20 @@ claim_urgency(Run *run, Urgency urgency)
 	}
 }
 
+/* Whether a lane that was not tried yet has work. */
 static bool
-claim(Run *run)
+others_ready(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, tasks)
+		if (((Task *) lfirst(cell))->ready)
+			return true;
+	return false;
+}
+
+static bool
+claim_any(Run *run)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	bool		has_work[URGENCIES] = {false};
@@ -449,6 +461,16 @@ claim(Run *run)
 		if (has_work[urgency] && urgency != first && claim_urgency(run, urgency))
 			return true;
 	return false;
+}
+
+static bool
+claim(Run *run)
+{
+	if (!claim_any(run))
+		return false;
+	if (others_ready() && !database_slot(MyDatabaseId, true)->attention)
+		call_for_help();
+	return true;
 }
 
 TimestampTz
@@ -818,6 +840,7 @@ void
 execute_init(Oid role)
 {
 	own_role = role;
+	wakeup_serve(role);
 	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
 	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);

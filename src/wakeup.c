@@ -25,6 +25,7 @@ typedef struct TouchedLane
 	int			taken_at;		/* nesting level at which one was taken, 0: none; published at rollback */
 	int			succeeded;		/* jobs of a limited-capacity worker */
 	int			limited_at;		/* nesting level at which a slot of its worker was taken, 0: none */
+	bool		wake;			/* published; somebody is to look */
 } TouchedLane;
 
 typedef struct EndRequest
@@ -44,6 +45,7 @@ static TimestampTz first_due = DT_NOEND;
 static bool look_at_all = false;
 static bool sweep_parked = false;
 static bool announced = false;
+static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
 
@@ -140,6 +142,12 @@ wakeup_due(TimestampTz due)
 }
 
 void
+wakeup_serve(Oid role)
+{
+	served_role = role;
+}
+
+void
 wakeup_sweep(void)
 {
 	sweep_parked = true;
@@ -193,18 +201,20 @@ wake_executors(const TouchedLane *lane)
 }
 
 static void
-publish_lane(const TouchedLane *lane)
+publish_lane(TouchedLane *lane)
 {
 	lane_hint_publish(lane_hint(lane->lane, true), lane->key);
-	wake_executors(lane);
+	lane->wake = true;
 }
 
-/* Only if somebody was refused: otherwise a job's end is of no use to others. */
+/*
+ * Only if somebody was refused: otherwise a job's end is of no use to others. An executor of the same role looks itself
+ * what is to be done next.
+ */
 static void
-publish_limited(const TouchedLane *lane)
+publish_limited(TouchedLane *lane)
 {
-	if (lane_hint_allow(lane_hint(lane->lane, false)))
-		wake_executors(lane);
+	lane->wake = lane_hint_allow(lane_hint(lane->lane, false)) && lane->role != served_role;
 }
 
 static void
@@ -236,6 +246,11 @@ publish(bool committed)
 		if (committed && touched[i].succeeded > 0)
 			publish_success(&touched[i]);
 	}
+
+	/* only now, so that who is woken sees all that there is, and takes the most urgent */
+	for (int i = 0; i < touched_count; i++)
+		if (touched[i].wake)
+			wake_executors(&touched[i]);
 	if (sweep_parked)
 		database_sweep_parked(MyDatabaseId);
 	if (first_due != DT_NOEND)
@@ -312,6 +327,7 @@ undo(int nest_level)
 		if (touched[i].taken_at < nest_level)
 			continue;
 		publish_lane(&touched[i]);
+		wake_executors(&touched[i]);
 		published = true;
 	}
 	if (published)
