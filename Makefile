@@ -31,6 +31,11 @@ OBJS = \
 	src/define_worker.o \
 	src/lane.o \
 	src/index_writer.o \
+	src/limit.o \
+	src/park.o \
+	src/rate.o \
+	src/capacity.o \
+	src/order.o \
 	src/store.o \
 	src/history.o \
 	src/location.o \
@@ -72,8 +77,8 @@ SQL_PARTS = \
 DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 DATA       = $(wildcard src/sql/$(EXTENSION)--*--*.sql)
 
-REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup duplicates idempotent record cron schedule teardown
-ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered dedup_many run_once lock_record record_layers
+REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup duplicates idempotent record cron schedule limits teardown
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered dedup_many run_once lock_record record_layers limit_slots
 ISOLATION_OPTS = --inputdir=test/isolation
 TAP_TESTS      = 1
 PROVE_TESTS    = test/t/*.pl

@@ -1,4 +1,5 @@
 -- Schedules: their ticks, what they do while a job runs and after they were missed, SQL commands, rights.
+\set VERBOSITY terse
 GRANT SELECT ON queue_jobs.schedule TO regress_app, regress_other;
 SET search_path = helper;
 SET timezone = 'UTC';

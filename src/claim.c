@@ -20,10 +20,13 @@
 #include "history.h"
 #include "job_row.h"
 #include "lane.h"
+#include "limit.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "order.h"
 #include "outcome.h"
+#include "park.h"
 #include "pgstat.h"
 #include "run_as.h"
 #include "shared.h"
@@ -121,12 +124,14 @@ typedef struct LaneHead
 	const Lane *lane;
 	Worker	   *worker;
 	LaneHint   *hint;
+	QueueTurns *turns;
 	LaneWindow	window;
 	LaneScan	scan;
 	bool		more;			/* job is the next one to claim */
 	Job			job;
 	LaneKey		passed;
 	bool		any_passed;
+	Refusals	refusals;
 } LaneHead;
 
 typedef struct Claim
@@ -191,7 +196,9 @@ claimable_heads(List *patterns, TimestampTz now)
 		head->lane = lane;
 		head->worker = worker;
 		head->hint = lane_hint(lane->id, true);
+		head->turns = order_turns(lane->queue, worker->urgency);
 		head->window = lane_hint_open(head->hint, now);
+		head->refusals.window = head->window;
 		if (own && lane_key_compare(&first, &head->window.start) < 0)
 			head->window.start = first;
 		heads = lappend(heads, head);
@@ -199,28 +206,64 @@ claimable_heads(List *patterns, TimestampTz now)
 	return heads;
 }
 
-static LaneHead *
-first_head(List *heads)
+/* Whether workers of that urgency which have jobs have different weights: only then are there shares to be given. */
+static bool
+weights_differ(List *heads, Urgency urgency)
 {
+	int			weight = 0;
+	ListCell   *cell;
+
+	foreach(cell, heads)
+	{
+		LaneHead   *head = lfirst(cell);
+
+		if (!head->more || head->worker->urgency != urgency)
+			continue;
+		if (weight != 0 && weight != head->worker->weight)
+			return true;
+		weight = head->worker->weight;
+	}
+	return false;
+}
+
+static bool
+goes_before(const LaneHead *a, const LaneHead *b, bool by_weight)
+{
+	int			order = by_weight ? order_compare(a->turns, b->turns) : 0;
+	LaneKey		x = job_key(&a->job);
+	LaneKey		y = job_key(&b->job);
+
+	return order != 0 ? order < 0 : lane_key_compare(&x, &y) < 0;
+}
+
+/* By urgency, by the queues' shares if they are not all the same, by priority and age. */
+static LaneHead *
+first_head(List *heads, TimestampTz now)
+{
+	bool		has_work[URGENCIES] = {false};
+	bool		any = false;
+	bool		by_weight;
+	Urgency		urgency;
 	LaneHead   *first = NULL;
 	ListCell   *cell;
 
 	foreach(cell, heads)
 	{
 		LaneHead   *head = lfirst(cell);
-		LaneKey		a,
-					b;
 
-		if (!head->more)
-			continue;
-		if (first != NULL)
-		{
-			a = job_key(&head->job);
-			b = job_key(&first->job);
-			if (lane_key_compare(&a, &b) >= 0)
-				continue;
-		}
-		first = head;
+		has_work[head->worker->urgency] |= head->more;
+		any = any || head->more;
+	}
+	if (!any)
+		return NULL;
+	urgency = order_urgency(has_work, now);
+	by_weight = weights_differ(heads, urgency);
+	foreach(cell, heads)
+	{
+		LaneHead   *head = lfirst(cell);
+
+		if (head->more && head->worker->urgency == urgency && (first == NULL || goes_before(head, first, by_weight)))
+			first = head;
 	}
 	return first;
 }
@@ -240,6 +283,7 @@ end_unstarted(Claim *claim, LaneHead *head)
 		history_insert(job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
 		if (job->schedule != NULL)
 			wakeup_schedules();
+		limit_job_ended(&claim->table, job, head->worker);
 	}
 	return true;
 }
@@ -264,33 +308,52 @@ merge_duplicates(Claim *claim, LaneHead *head)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/* Writes the lease to the job's row, if nobody else has it. */
 static bool
-take(Claim *claim, LaneHead *head)
+take_row(Claim *claim, LaneHead *head)
+{
+	Job		   *job = &head->job;
+
+	if (!dedup_claim_begin(&claim->table, job, head->worker, false))
+		return false;
+	if (live_try_update(&claim->table, head->scan.slot, job))
+		return true;
+	dedup_claim_undo(job, head->worker, false);
+	return false;
+}
+
+/* Takes the job if its worker's limits let it start. */
+static bool
+take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 {
 	Job		   *job = &head->job;
 	ReturnSetInfo *result = (ReturnSetInfo *) claim->fcinfo->resultinfo;
+	LimitHold	limits;
 
+	*verdict = LIMIT_FREE;
 	if (job->started_at != NO_TIME)
 		job_add_error(job, job->started_at, claim->now, "QJ001",
 					  job->claimant ? psprintf("lease of claimant \"%s\" ran out", job->claimant) : "executor was lost",
 					  NULL, NULL);
 	if (end_unstarted(claim, head))
 		return false;
+	*verdict = limit_begin(&claim->table, job, head->worker, head->hint, false, &head->refusals, &limits);
+	if (*verdict != LIMIT_FREE)
+		return false;
 	job->attempt++;
-	job->started_at = claim->now;
+	job->started_at = Max(claim->now, limits.rate.at);
 	job->lease = claim->lease;
 	job->claimant = claim->claimant;
 	job->wal_lsn = claim->wal_lsn;
-	if (!dedup_claim_begin(&claim->table, job, head->worker, false))
-		return false;
-	if (!live_try_update(&claim->table, head->scan.slot, job))
+	if (!take_row(claim, head))
 	{
-		dedup_claim_undo(job, head->worker, false);
+		limit_undo(&limits, head->worker, false, &head->refusals);
 		return false;
 	}
 	wakeup_taken(job->lane, InvalidOid, job_key(job));
+	limit_write_claim(&limits, job);
 	merge_duplicates(claim, head);
-	lane_hint_revisit(head->hint, claim->now + claim->lease);
+	lane_hint_revisit(head->hint, job->started_at + claim->lease);
 	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, head->lane, head->worker, 0));
 	return true;
 }
@@ -298,10 +361,13 @@ take(Claim *claim, LaneHead *head)
 static void
 settle(LaneHead *head)
 {
-	if (!head->more)
-		lane_hint_settle(head->hint, &head->window, NULL, !head->any_passed);
-	else if (head->any_passed)
-		lane_hint_settle(head->hint, &head->window, &head->passed, false);
+	if (!limit_settle(head->hint, &head->refusals, head->more ? &head->passed : NULL))
+	{
+		if (head->any_passed)
+			lane_hint_settle(head->hint, &head->window, &head->passed, false);
+		else if (!head->more)
+			lane_hint_settle(head->hint, &head->window, NULL, true);
+	}
 	if (head->scan.revisit_at != NO_TIME)
 		lane_hint_revisit(head->hint, head->scan.revisit_at);
 	lane_scan_end(&head->scan);
@@ -314,6 +380,7 @@ claim_jobs(Claim *claim, List *heads)
 	Snapshot	snapshot = engine_snapshot();
 	ListCell   *cell;
 	LaneHead   *head;
+	LimitVerdict verdict;
 	int			claimed = 0;
 
 	claim->wal_lsn = location_after_snapshot();
@@ -323,14 +390,17 @@ claim_jobs(Claim *claim, List *heads)
 		lane_scan_begin(&head->scan, &claim->table, head->lane->id, head->window.start, snapshot, claim->now);
 		head->more = lane_scan_next(&head->scan, &head->job);
 	}
-	while (claimed < claim->max_jobs && (head = first_head(heads)) != NULL)
+	while (claimed < claim->max_jobs && (head = first_head(heads, claim->now)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
 		head->passed = job_key(&head->job);
 		head->any_passed = true;
-		if (take(claim, head))
+		if (take(claim, head, &verdict))
+		{
+			order_charge(head->turns, head->worker->weight);
 			claimed++;
-		head->more = lane_scan_next(&head->scan, &head->job);
+		}
+		head->more = verdict != LIMIT_WORKER && lane_scan_next(&head->scan, &head->job);
 	}
 	foreach(cell, heads)
 		settle(lfirst(cell));
@@ -375,6 +445,8 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	live_open(&claim.table);
 	CommandCounterIncrement();
 	promote_due(&claim.table, patterns, claim.max_jobs, claim.now, &next);
+	if (!shared_present())
+		(void) park_sweep();	/* there is no scheduler that would */
 	claim_jobs(&claim, claimable_heads(patterns, claim.now));
 	live_close(&claim.table);
 	return (Datum) 0;
@@ -680,6 +752,26 @@ queue_jobs_heartbeat(PG_FUNCTION_ARGS)
 
 /* ---- wait_for_jobs ---- */
 
+/* Whether the lane has a job that its worker's limits let start. */
+static bool
+any_may_start(LiveTable *table, LaneHead *head)
+{
+	while (head->more)
+	{
+		LimitHold	limits;
+		LimitVerdict verdict = limit_begin(table, &head->job, head->worker, head->hint, false, &head->refusals, &limits);
+
+		CHECK_FOR_INTERRUPTS();
+		if (verdict == LIMIT_FREE)
+		{
+			limit_undo(&limits, head->worker, false, &head->refusals);
+			return true;
+		}
+		head->more = verdict != LIMIT_WORKER && lane_scan_next(&head->scan, &head->job);
+	}
+	return false;
+}
+
 /* Whether a lane that the patterns mean may have a job to claim, and when that is to be asked again. */
 static bool
 may_have_jobs(List *patterns, TimestampTz *next)
@@ -699,7 +791,9 @@ may_have_jobs(List *patterns, TimestampTz *next)
 		snapshot = engine_snapshot();
 		lane_scan_begin(&head->scan, &table, head->lane->id, head->window.start, snapshot, now);
 		head->more = lane_scan_next(&head->scan, &head->job);
-		found = found || head->more;
+		found = found || any_may_start(&table, head);
+		if (head->refusals.any)
+			*next = Min(*next, head->refusals.retry_at);
 		if (head->scan.revisit_at != NO_TIME)
 			*next = Min(*next, head->scan.revisit_at);
 		settle(head);

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "arguments.h"
+#include "capacity.h"
 #include "catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
@@ -18,6 +19,7 @@
 #include "handler.h"
 #include "history.h"
 #include "job.h"
+#include "limit.h"
 #include "miscadmin.h"
 #include "record.h"
 #include "registry.h"
@@ -380,6 +382,10 @@ set_limits(Definition *definition)
 	if (!limited && !rated && !PG_ARGISNULL(ARG_CONCURRENCY_KEY))
 		refuse_combination("concurrency_key needs concurrency_limit or rate_limit", NULL,
 						   "Give how many jobs of one value may run at once, or start in a rate_period.");
+	if (!PG_ARGISNULL(ARG_CONCURRENCY_KEY))
+		limit_check_key(text_argument(fcinfo, ARG_CONCURRENCY_KEY));
+	if (rated)
+		shared_require("rate_limit");
 	if (rated != !PG_ARGISNULL(ARG_RATE_PERIOD))
 		refuse_combination("rate_limit and rate_period go together", NULL,
 						   "Give how many jobs may start, and in which interval.");
@@ -400,6 +406,8 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 		refuse_combination("remaining_work and deduplication exclude each other",
 						   "Each of its jobs takes a piece of the work that is left.",
 						   "Leave idempotent, deduplicate and record out.");
+	shared_require("remaining_work");
+	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK));
 	set_text(definition, WORKER_REMAINING_WORK, text_argument(fcinfo, ARG_REMAINING_WORK));
 	return true;
 }
@@ -544,6 +552,8 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	if (existing != NULL)
 		check_definer(existing);
 	store(&definition);
+	if (!PG_ARGISNULL(ARG_REMAINING_WORK))
+		capacity_forget(name);
 	PG_RETURN_VOID();
 }
 

@@ -271,7 +271,7 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 		return 0;
 	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
 	batch.job.run_at = run_at;
-	batch.job.schedule = pstrdup(schedule);
+	batch.job.schedule = schedule ? pstrdup(schedule) : NULL;
 	live_open(&table);
 	id = add_job(&batch, &table, args, NULL, &duplicate);
 	live_close(&table);
@@ -286,6 +286,20 @@ enqueue_check(const Worker *worker, Jsonb *args)
 	check_handler_right(worker);
 	(void) storable_args(args);
 	dedup_set_key(&job, worker, worker->queue, GetUserId(), args, NULL);
+}
+
+void
+enqueue_one(Worker *worker, Jsonb *args)
+{
+	Batch		batch;
+	LiveTable	table;
+	bool		duplicate;
+
+	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	batch.job.run_at = batch.job.created_at;
+	live_open(&table);
+	(void) add_job(&batch, &table, args, NULL, &duplicate);
+	live_close(&table);
 }
 
 /* The queue that was asked for, or the worker's own. */

@@ -30,8 +30,10 @@
 #include "handler.h"
 #include "history.h"
 #include "lane.h"
+#include "limit.h"
 #include "location.h"
 #include "miscadmin.h"
+#include "order.h"
 #include "outcome.h"
 #include "pgstat.h"
 #include "process.h"
@@ -60,6 +62,11 @@ typedef struct Task
 	Lane		lane;
 	Worker	   *worker;
 	LaneHint   *hint;
+	QueueTurns *turns;
+	bool		ready;			/* to be tried in this turn */
+	LaneWindow	looked;			/* the hint when "first" was looked up */
+	bool		has_first;
+	LaneKey		first;			/* its first job */
 	CallTarget	target;
 	RecordPlans record;
 } Task;
@@ -79,6 +86,7 @@ typedef struct Run
 	ExecutorSlot *slot;
 	Job			job;			/* its attempt is that of this run */
 	LiveTable	table;
+	LimitHold	limits;
 	TimestampTz started_at;
 	Jsonb	   *result;
 	ErrorData  *error;
@@ -88,7 +96,6 @@ static Oid	own_role;
 static MemoryContext tasks_context = NULL;
 static MemoryContext run_context = NULL;
 static List *tasks = NIL;
-static int	next_task = 0;		/* lanes are looked at in turn */
 static uint64 tasks_generation = 0;
 static uint64 tasks_handler_generation = 0;
 
@@ -155,7 +162,6 @@ forget_tasks(void)
 		record_plans_free(&((Task *) lfirst(cell))->record);
 	}
 	tasks = NIL;
-	next_task = 0;
 	MemoryContextReset(tasks_context);
 }
 
@@ -173,6 +179,8 @@ add_task(const Lane *lane, Worker *worker)
 	task->lane.queue = pstrdup(lane->queue);
 	task->worker = worker;
 	task->hint = lane_hint(lane->id, true);
+	task->turns = order_turns(lane->queue, worker->urgency);
+	task->looked.start = (LaneKey) {PG_INT32_MAX, PG_INT64_MAX};
 	task->target.handler = registry_worker_handler(worker, NULL);
 	tasks = lappend(tasks, task);
 }
@@ -236,17 +244,22 @@ show_running(Run *run, bool running)
 	SpinLockRelease(&slot->mutex);
 }
 
+/* Not to be started any more. */
+static bool
+expired(const Run *run)
+{
+	return run->job.attempt == 0 && run->job.expires_at != NO_TIME && run->job.expires_at <= run->started_at;
+}
+
 /* Takes the job that the scan shows: for good, or by a lease if the handler commits. */
 static bool
-take(Run *run, LaneScan *scan)
+take_row(Run *run, LaneScan *scan, bool by_lease)
 {
 	const Worker *worker = run->task->worker;
-	bool		by_lease = run->task->target.handler->is_procedure || run->job.started_at != NO_TIME;
 	bool		taken;
 
 	/* Seen as running before it is: who finds its row locked then knows by whom. */
 	run->job.wal_lsn = location_after_snapshot();
-	run->started_at = GetCurrentTimestamp();
 	show_running(run, true);
 	if (!dedup_claim_begin(&run->table, &run->job, worker, by_lease))
 	{
@@ -275,6 +288,27 @@ take(Run *run, LaneScan *scan)
 	return taken;
 }
 
+/* Takes it if its worker's limits let it start. */
+static bool
+take(Run *run, LaneScan *scan, Refusals *refusals, LimitVerdict *verdict)
+{
+	Task	   *task = run->task;
+	bool		by_lease = task->target.handler->is_procedure || run->job.started_at != NO_TIME;
+
+	*verdict = LIMIT_FREE;
+	run->limits = (LimitHold) {0};
+	run->started_at = GetCurrentTimestamp();
+	if (!expired(run))
+		*verdict = limit_begin(&run->table, &run->job, task->worker, task->hint, by_lease, refusals, &run->limits);
+	if (*verdict != LIMIT_FREE)
+		return false;
+	run->started_at = Max(run->started_at, run->limits.rate.at);
+	if (take_row(run, scan, by_lease))
+		return true;
+	limit_undo(&run->limits, task->worker, by_lease, refusals);
+	return false;
+}
+
 /* There is more in the lane than we can do alone. */
 static void
 call_for_help(void)
@@ -290,15 +324,18 @@ claim_from(Run *run, Task *task)
 	LaneWindow	window = lane_hint_open(task->hint, now);
 	Snapshot	snapshot = engine_snapshot();
 	LaneScan	scan;
+	Refusals	refusals = {.window = window};
+	LimitVerdict verdict = LIMIT_FREE;
 	bool		taken = false;
 	bool		skipped = false;
 	LaneKey		key;
 
 	run->task = task;
 	lane_scan_begin(&scan, &run->table, task->lane.id, window.start, snapshot, now);
-	while (!taken && lane_scan_next(&scan, &run->job))
+	while (!taken && verdict != LIMIT_WORKER && lane_scan_next(&scan, &run->job))
 	{
-		taken = take(run, &scan);
+		CHECK_FOR_INTERRUPTS();
+		taken = take(run, &scan, &refusals, &verdict);
 		skipped = skipped || !taken;
 	}
 	if (taken)
@@ -306,11 +343,12 @@ claim_from(Run *run, Task *task)
 		Job			next;
 
 		key = job_key(&run->job);
-		lane_hint_settle(task->hint, &window, &key, false);
+		if (!limit_settle(task->hint, &refusals, &key))
+			lane_hint_settle(task->hint, &window, &key, false);
 		if (!database_slot(MyDatabaseId, true)->attention && lane_scan_next(&scan, &next))
 			call_for_help();
 	}
-	else
+	else if (!limit_settle(task->hint, &refusals, NULL))
 		lane_hint_settle(task->hint, &window, NULL, !skipped);
 	if (scan.revisit_at != NO_TIME)
 		lane_hint_revisit(task->hint, scan.revisit_at);
@@ -319,26 +357,138 @@ claim_from(Run *run, Task *task)
 	return taken;
 }
 
-/* Looks at the lanes in turn, so that none waits for another to be empty. */
+/* The first job of a lane, as far as its hint has not changed since it was looked up. */
 static bool
-claim(Run *run)
+first_job(Run *run, Task *task, LaneKey *first)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	int			count = list_length(tasks);
+	LaneWindow	window = lane_hint_open(task->hint, now);
+	Snapshot	snapshot;
+	LaneScan	scan;
+	Job			job;
 
-	for (int i = 0; i < count; i++)
+	if (task->hint == NULL || window.published != task->looked.published ||
+		lane_key_compare(&window.start, &task->looked.start) != 0)
 	{
-		Task	   *task = list_nth(tasks, (next_task + i) % count);
+		snapshot = engine_snapshot();
+		lane_scan_begin(&scan, &run->table, task->lane.id, window.start, snapshot, now);
+		task->has_first = lane_scan_next(&scan, &job);
+		if (task->has_first)
+			task->first = job_key(&job);
+		lane_scan_end(&scan);
+		engine_snapshot_end(snapshot);
+		task->looked = window;
+	}
+	*first = task->first;
+	return task->has_first;
+}
 
-		if (!lane_hint_ready(task->hint, now))
-			continue;
-		if (claim_from(run, task))
+/* Of two lanes of one queue, the one whose first job has the better priority, or is older, goes first. */
+static bool
+goes_before(Run *run, Task *a, Task *b)
+{
+	LaneKey		x;
+	LaneKey		y;
+	int			order = order_compare(a->turns, b->turns);
+
+	if (order != 0 || a->turns != b->turns)
+		return order < 0;
+	if (!first_job(run, a, &x))
+		return false;
+	return !first_job(run, b, &y) || lane_key_compare(&x, &y) < 0;
+}
+
+/* Tries the ready lanes of one urgency, each once. */
+static bool
+claim_urgency(Run *run, Urgency urgency)
+{
+	for (;;)
+	{
+		Task	   *best = NULL;
+		ListCell   *cell;
+
+		foreach(cell, tasks)
 		{
-			next_task = (next_task + i + 1) % count;
+			Task	   *task = lfirst(cell);
+
+			if (task->ready && task->worker->urgency == urgency && (best == NULL || goes_before(run, task, best)))
+				best = task;
+		}
+		if (best == NULL)
+			return false;
+		best->ready = false;
+		if (claim_from(run, best))
+		{
+			order_charge(best->turns, best->worker->weight);
 			return true;
 		}
 	}
+}
+
+/* Whether a lane that was not tried yet has work. */
+static bool
+others_ready(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, tasks)
+		if (((Task *) lfirst(cell))->ready)
+			return true;
 	return false;
+}
+
+static bool
+claim_any(Run *run)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		has_work[URGENCIES] = {false};
+	bool		any = false;
+	Urgency		first;
+	ListCell   *cell;
+
+	foreach(cell, tasks)
+	{
+		Task	   *task = lfirst(cell);
+
+		task->ready = lane_hint_ready(task->hint, now);
+		any = any || task->ready;
+		has_work[task->worker->urgency] |= task->ready;
+	}
+	if (!any)
+		return false;
+	first = order_urgency(has_work, now);
+	if (claim_urgency(run, first))
+		return true;
+	for (Urgency urgency = URGENCY_HIGH; urgency < URGENCIES; urgency++)
+		if (has_work[urgency] && urgency != first && claim_urgency(run, urgency))
+			return true;
+	return false;
+}
+
+static bool
+claim(Run *run)
+{
+	if (!claim_any(run))
+		return false;
+	if (others_ready() && !database_slot(MyDatabaseId, true)->attention)
+		call_for_help();
+	return true;
+}
+
+TimestampTz
+execute_next_look(void)
+{
+	TimestampTz next = DT_NOEND;
+	ListCell   *cell;
+
+	foreach(cell, tasks)
+	{
+		TimestampTz at = lane_hint_revisit_at(((Task *) lfirst(cell))->hint);
+
+		if (at != NO_TIME)
+			next = Min(next, at);
+	}
+	return next;
 }
 
 /* ---- the run ---- */
@@ -368,6 +518,7 @@ begin_run(Run *run)
 		.job = &run->job,.lane = &run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
 	};
 	run->job.started_at = run->started_at;
+	rate_started(&run->limits.rate);
 	show_running(run, true);
 	ledger_write(run->job.id, run->job.attempt - 1);
 	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
@@ -547,13 +698,6 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 	pg_unreachable();
 }
 
-/* Not to be started any more. Its row is deleted. */
-static bool
-expired(const Run *run)
-{
-	return run->job.attempt == 0 && run->job.expires_at != NO_TIME && run->job.expires_at <= run->started_at;
-}
-
 /* The task of a command: its job has the attributes that others have from their worker. */
 static Task *
 command_task(const Task *task, const Job *job)
@@ -584,13 +728,13 @@ static void
 end_hold(Run *run)
 {
 	dedup_claim_end(&run->job, run->task->worker);
+	limit_end(&run->limits, true);
 	lane_hint_publish(run->task->hint, job_key(&run->job)); /* put back, it was published too soon as well */
-	if (run->job.dedup_hash == 0)
-		return;
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
 	live_open(&run->table);
 	dedup_publish_key(&run->table, &run->job, run->task->worker);
+	limit_job_ended(&run->table, &run->job, run->task->worker);
 	live_close(&run->table);
 	unit_end();
 }
@@ -716,6 +860,7 @@ void
 execute_init(Oid role)
 {
 	own_role = role;
+	wakeup_serve(role);
 	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
 	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);

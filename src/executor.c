@@ -113,7 +113,7 @@ wait_for_work(TimestampTz until)
 		pgstat_report_stat(true);
 		pgstat_report_activity(STATE_IDLE, NULL);
 		ledger_wipe();
-		process_wait(until);
+		process_wait(Min(until, execute_next_look()));
 	}
 	set_idle(false);
 	return ran || GetCurrentTimestamp() < until;

@@ -13,6 +13,9 @@
  */
 extern bool execute_next(ExecutorSlot *slot);
 
+/* When it is to be tried again though nothing happens, or DT_NOEND. */
+extern TimestampTz execute_next_look(void);
+
 /* After an ERROR that came out of execute_next(): the job that was being run when it happened, if any, has failed. */
 extern void execute_recover(ExecutorSlot *slot, const ErrorData *error);
 

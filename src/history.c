@@ -311,6 +311,20 @@ trim_tokens(void)
 	engine_end(&saved);
 }
 
+/* Most are removed when their job ends. */
+static void
+trim_claimed_slots(void)
+{
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute("DELETE FROM queue_jobs.claimed_slot WHERE ctid IN ("
+				   " SELECT s.ctid FROM queue_jobs.claimed_slot s WHERE NOT EXISTS ("
+				   " SELECT FROM queue_jobs.live_job j WHERE j.id = s.job AND j.attempt = s.attempt)"
+				   " FOR UPDATE SKIP LOCKED)", SPI_OK_DELETE, 0, NULL, NULL, NULL);
+	engine_end(&saved);
+}
+
 static void
 trim_dead(void)
 {
@@ -350,5 +364,6 @@ history_maintain(TimestampTz now)
 	}
 	trim_dead();
 	trim_tokens();
+	trim_claimed_slots();
 	return next;
 }

@@ -15,6 +15,8 @@
 #define JOB_LOCK_KIND 0x716a
 #define KEY_LOCK_KIND 0x716b
 #define TOKEN_LOCK_KIND 0x716c
+#define SLOT_LOCK_KIND 0x716d
+#define PARK_LOCK_KIND 0x716e
 
 /*
  * HOLD_RELY conflicts with the two others. They are told apart by two more modes: RowShareLock conflicts with both, and
@@ -194,4 +196,27 @@ void
 key_lock_release(int64 key, bool session)
 {
 	release(key, KEY_LOCK_KIND, ExclusiveLock, session);
+}
+
+bool
+slot_lock_try(int64 slot, bool session)
+{
+	LOCKTAG		tag = lock_tag(slot, SLOT_LOCK_KIND);
+
+	return !QjLockHeldByMe(&tag, ExclusiveLock) && try(slot, SLOT_LOCK_KIND, ExclusiveLock, session);
+}
+
+void
+slot_lock_release(int64 slot, bool session)
+{
+	release(slot, SLOT_LOCK_KIND, ExclusiveLock, session);
+}
+
+bool
+park_lock_try(uint64 key, bool exclusive)
+{
+	LOCKTAG		tag = lock_tag((int64) key, PARK_LOCK_KIND);
+
+	return (!exclusive && QjLockHeldByMe(&tag, ShareLock)) ||
+		try((int64) key, PARK_LOCK_KIND, exclusive ? ExclusiveLock : ShareLock, false);
 }

@@ -45,4 +45,14 @@ extern void token_lock_wait(int64 token);
 extern bool key_lock_try(int64 key, bool session);
 extern void key_lock_release(int64 key, bool session);
 
+/*
+ * A slot of a limit (limit.c): who has it may run one more job. Refused also if this session has it already. "session" as
+ * for hold_try().
+ */
+extern bool slot_lock_try(int64 slot, bool session);
+extern void slot_lock_release(int64 slot, bool session);
+
+/* Parking jobs of a concurrency key, exclusively, or sending them back (park.c); until the end of the transaction. */
+extern bool park_lock_try(uint64 key, bool exclusive);
+
 #endif

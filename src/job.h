@@ -61,6 +61,7 @@ typedef struct Job
 	TimestampTz created_at;
 	TimestampTz run_at;
 	int32		lane;
+	int32		place;			/* where it waits, if parked (park.c); 0: in its lane */
 	int32		priority;
 	int32		version;
 	int32		attempt;		/* starts so far */

@@ -6,6 +6,7 @@
 
 #include "access/xact.h"
 #include "arguments.h"
+#include "capacity.h"
 #include "catalog/pg_type.h"
 #include "command.h"
 #include "dedup.h"
@@ -13,6 +14,7 @@
 #include "executor/spi.h"
 #include "handler.h"
 #include "history.h"
+#include "limit.h"
 #include "outcome.h"
 #include "retry.h"
 #include "utils/builtins.h"
@@ -100,6 +102,9 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	if (job->schedule != NULL)
 		wakeup_schedules();		/* a tick may wait for it */
 	history_insert(job, worker, state, GetCurrentTimestamp(), result);
+	limit_job_ended(table, job, worker);
+	if (state == JOB_COMPLETED)
+		capacity_job_succeeded(job->lane, worker);
 	dedup_publish_key(table, job, worker);
 }
 
@@ -108,12 +113,14 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 {
 	TimestampTz now = GetCurrentTimestamp();
 
+	limit_job_ended(table, job, worker);
 	job->started_at = NO_TIME;
 	job->lease = 0;
 	job->claimant = NULL;
 	job->wal_lsn = InvalidXLogRecPtr;
 	job->run_at = retry_at(now, delay);
 	job->due = delay <= 0;
+	job->place = 0;
 	write_row(table, slot, job);
 	if (job->due)
 		wakeup_job(job->lane, role, job_key(job));

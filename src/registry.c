@@ -17,6 +17,7 @@
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "handler.h"
+#include "miscadmin.h"
 #include "registry.h"
 #include "store.h"
 #include "utils/array.h"
@@ -200,6 +201,7 @@ read_worker(HeapTuple tuple, TupleDesc desc)
 			.run_as_definer = DatumGetBool(v[WORKER_RUN_AS_DEFINER]),
 			.loggable_args = text_list(v[WORKER_LOGGABLE_ARGS]),
 			.keep_completed = MICROSECONDS(WORKER_KEEP_COMPLETED),
+			.slot = MyProcPid,
 	};
 #undef TEXT
 #undef MICROSECONDS

@@ -109,6 +109,8 @@ typedef struct Worker
 	/* the lane that was used last: mostly one role enqueues */
 	Oid			lane_owner;
 	int32		lane;
+
+	int			slot;			/* of max_running_jobs, that this process had last */
 } Worker;
 
 /* The built-in worker's name, which no other can have. */

@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "capacity.h"
 #include "catalog.h"
 #include "commands/dbcommands.h"
 #include "crash_ledger.h"
@@ -17,6 +18,7 @@
 #include "lane.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "park.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
@@ -38,6 +40,7 @@
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case nobody tells that a handler or role is back */
 #define LOOK_AGAIN_AT_WANT INT64CONST(200000)	/* microseconds, while there are fewer executors than wanted */
 #define RETRY_AFTER (5 * USECS_PER_SEC)	/* when no worker slot was free */
+#define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
 
 static DatabaseSlot *own_slot = NULL;
@@ -53,7 +56,9 @@ static TimestampTz next_history = DT_NOBEGIN;
 static TimestampTz next_due;
 static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
-static uint64 heal_generation = 0;	/* definitions that next_heal was reckoned from */
+static TimestampTz next_fill = DT_NOBEGIN;
+static TimestampTz next_sweep = DT_NOBEGIN;
+static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
 static bool blocked;			/* lanes have jobs that cannot start */
 static bool busy;				/* there is work, or somebody doing it */
 static bool attended;			/* there are executors, if idle ones */
@@ -73,7 +78,7 @@ detach(int code, Datum argument)
 	if (!extension_gone)
 	{
 		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
-		wake_at = Min(wake_at, Min(next_heal, next_schedule));
+		wake_at = Min(wake_at, Min(Min(next_sweep, next_schedule), Min(next_heal, next_fill)));
 		if (blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
@@ -418,6 +423,18 @@ provide_executors(TimestampTz now)
 
 /* ---- turns ---- */
 
+/* Parked jobs that nobody sends back to their lanes. */
+static void
+sweep_parked(TimestampTz now)
+{
+	bool		any;
+
+	unit_begin();
+	any = park_sweep();
+	unit_end();
+	next_sweep = any ? now + SWEEP_EVERY : DT_NOEND;
+}
+
 /* False if the extension is not there, or not such as this library knows. */
 static bool
 check_extension(void)
@@ -441,6 +458,10 @@ turn(void *present)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	bool		here;
+	bool		redefined;
+	bool		succeeded;
+	bool		crowded;
+	bool		sweep;
 
 	next_turn = DT_NOEND;
 
@@ -450,6 +471,12 @@ turn(void *present)
 	if (own_slot->schedules_touched)
 		next_schedule = DT_NOBEGIN;
 	own_slot->schedules_touched = false;
+	succeeded = own_slot->succeeded;
+	own_slot->succeeded = false;
+	crowded = own_slot->crowded;
+	own_slot->crowded = false;
+	sweep = own_slot->sweep_parked;
+	own_slot->sweep_parked = false;
 	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned anew when we leave */
 	SpinLockRelease(&own_slot->mutex);
 	unit_begin();
@@ -459,16 +486,21 @@ turn(void *present)
 	if (!here)
 		return;
 	charge_crashes();
-	if (next_heal <= now || heal_generation != catalog_generation())
-	{
-		heal_generation = catalog_generation();
+	redefined = heal_generation != catalog_generation();
+	heal_generation = catalog_generation();
+	if (next_heal <= now || redefined)
 		next_heal = heal_due(now);
-	}
-	need_turn_at(next_heal);
 	if (next_schedule <= now)
 		next_schedule = schedule_due(now);
-	need_turn_at(next_schedule);
+	if (next_fill <= now || redefined || succeeded)
+		next_fill = capacity_fill_due(now);
+	need_turn_at(Min(next_schedule, Min(next_heal, next_fill)));
 	promote_due_jobs();
+	if (crowded)
+		park_crowded_lanes();
+	if (crowded || sweep || next_sweep <= now)
+		sweep_parked(now);
+	need_turn_at(next_sweep);
 	unit_begin();
 	provide_executors(now);
 	unit_end();
@@ -490,7 +522,17 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 {
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
-	return !busy && !attended && now - last_busy >= idle && Min(Min(next_due, next_heal), next_schedule) - now > idle;
+	return !busy && !attended && now - last_busy >= idle &&
+		Min(Min(next_due, next_schedule), Min(next_heal, next_fill)) - now > idle;
+}
+
+/* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */
+static TimestampTz
+next_look(TimestampTz now, TimestampTz last_busy)
+{
+	TimestampTz leave_at = last_busy + (int64) queue_jobs_idle_timeout * 1000;
+
+	return busy || leave_at <= now ? next_turn : Min(next_turn, leave_at);
 }
 
 void
@@ -532,7 +574,7 @@ scheduler_main(Datum argument)
 			last_busy = now;
 		if (may_leave(now, last_busy))
 			break;
-		process_wait(busy ? next_turn : Min(next_turn, last_busy + (int64) queue_jobs_idle_timeout * 1000));
+		process_wait(next_look(now, last_busy));
 	}
 	leaving = true;
 	proc_exit(0);

@@ -10,6 +10,7 @@
 #include "compat.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "rate.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -108,19 +109,25 @@ shmem_request(void)
 {
 	if (previous_shmem_request_hook)
 		previous_shmem_request_hook();
-	RequestAddinShmemSpace(shared_size());
-	RequestNamedLWLockTranche("queue_jobs", 1);
+	RequestAddinShmemSpace(add_size(shared_size(), rate_shared_size()));
+	RequestNamedLWLockTranche("queue_jobs", 2);
 }
 
 static void
 shmem_startup(void)
 {
 	bool		found;
+	bool		rates_found;
+	void	   *rates;
 	char	   *next;
 
 	if (previous_shmem_startup_hook)
 		previous_shmem_startup_hook();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	rates = ShmemInitStruct("queue_jobs rates", rate_shared_size(), &rates_found);
+	if (!rates_found)
+		memset(rates, 0, rate_shared_size());
+	rate_shared_init(rates, rates_found, &GetNamedLWLockTranche("queue_jobs")[1].lock);
 	shared = ShmemInitStruct("queue_jobs", shared_size(), &found);
 	waiter_count = MaxBackends;
 	if (!found)
@@ -241,6 +248,9 @@ lane_hint(int32 lane, bool create)
 	free_hint->published = 0;
 	free_hint->dropped = 0;
 	free_hint->merged = 0;
+	free_hint->refused = false;
+	free_hint->crowded = false;
+	free_hint->successes = 0;
 	pg_write_barrier();
 	free_hint->database = MyDatabaseId;
 	LWLockRelease(shared->lock);
@@ -291,9 +301,9 @@ lane_hint_open(LaneHint *hint, TimestampTz now)
 }
 
 /*
- * What a claim has found out: every claimable job up to *passed (NULL: all of them) is in somebody's hands, who will
- * publish it when letting go of it; with "empty" there was nothing to claim at all. Jobs committed after the claim's
- * snapshot were published after its window was opened, and are allowed for.
+ * What a claim has found out: every claimable job up to *passed (NULL: all of them if "empty", else unknown) is in
+ * somebody's hands, who will publish it when letting go of it; with "empty" there was nothing to claim at all. Jobs
+ * committed after the claim's snapshot were published after its window was opened, and are allowed for.
  */
 void
 lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty)
@@ -301,7 +311,7 @@ lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed
 	LaneKey		cursor = passed ? *passed : highest_key;
 	uint32		since;
 
-	if (hint == NULL)
+	if (hint == NULL || (passed == NULL && !empty))
 		return;
 	if (passed && cursor.id < PG_INT64_MAX)
 		cursor.id++;
@@ -335,7 +345,71 @@ lane_hint_publish(LaneHint *hint, LaneKey key)
 	SpinLockRelease(&hint->mutex);
 }
 
-/* A lease before the cursor runs out at that time. */
+/* A claim in the lane was refused by a limit. True if none was before, since a slot was last let go. */
+bool
+lane_hint_refuse(LaneHint *hint)
+{
+	bool		first;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	first = !hint->refused;
+	hint->refused = true;
+	SpinLockRelease(&hint->mutex);
+	return first;
+}
+
+/* A slot was let go: if a claim was refused, it can be tried again. */
+bool
+lane_hint_allow(LaneHint *hint)
+{
+	bool		refused;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	refused = hint->refused;
+	hint->refused = false;
+	if (refused)
+		publish_locked(hint, highest_key);	/* the cursor stands before all that was refused */
+	SpinLockRelease(&hint->mutex);
+	return refused;
+}
+
+/* Whether the lane is not ready because of a limit. */
+bool
+lane_hint_refused(LaneHint *hint)
+{
+	return hint != NULL && hint->refused && !hint->ready;
+}
+
+void
+lane_hint_add_successes(LaneHint *hint, int count)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->successes += count;
+	SpinLockRelease(&hint->mutex);
+}
+
+/* How many there were since the last call. */
+int
+lane_hint_take_successes(LaneHint *hint)
+{
+	int			successes;
+
+	if (hint == NULL)
+		return 0;
+	SpinLockAcquire(&hint->mutex);
+	successes = hint->successes;
+	hint->successes = 0;
+	SpinLockRelease(&hint->mutex);
+	return successes;
+}
+
+/* A lease before the cursor runs out, or a rate limit lets one more job start, at that time. */
 void
 lane_hint_revisit(LaneHint *hint, TimestampTz at)
 {
@@ -423,6 +497,9 @@ database_slot(Oid database, bool create)
 		slot->scheduler = SCHEDULER_NONE;
 		slot->scheduler_proc = NO_PROC;
 		slot->attention = false;
+		slot->crowded = false;
+		slot->sweep_parked = true;	/* nobody has looked yet */
+		slot->succeeded = false;
 		slot->blocked_lanes = false;
 		slot->next_due = DT_NOBEGIN;	/* nobody has looked yet */
 		slot->due_published = 0;
@@ -466,6 +543,7 @@ launcher_attach(void)
 
 	pg_atomic_write_u32(&shared->launcher_proc, QjMyProcNumber + 1);
 	(void) pg_atomic_compare_exchange_u64(&shared->up_since, &not_yet, (uint64) GetCurrentTimestamp());
+	rate_forget();
 }
 
 TimestampTz
@@ -562,6 +640,85 @@ database_look_at_schedules(Oid database)
 		launcher_wake();
 }
 
+/* Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set already. */
+static void
+call_for_duty(Oid database, size_t flag_offset)
+{
+	DatabaseSlot *slot = lock_database_slot(database);
+	bool	   *flag;
+	bool		called;
+	int			proc;
+
+	if (slot == NULL)
+		return;
+	flag = (bool *) ((char *) slot + flag_offset);
+	called = *flag;
+	*flag = true;
+	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
+	SpinLockRelease(&slot->mutex);
+	if (proc == NO_PROC)
+		database_call_attention(database);
+	else if (!called)
+		wake_process(proc);
+}
+
+/* A job of a limited-capacity worker is to be replaced. */
+void
+database_publish_success(Oid database)
+{
+	call_for_duty(database, offsetof(DatabaseSlot, succeeded));
+}
+
+void
+database_sweep_parked(Oid database)
+{
+	call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
+}
+
+/* Whether a job before that key was published since the window was opened, or may have been. */
+bool
+lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key)
+{
+	bool		found;
+	uint32		since;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	since = hint->published - window->published;
+	found = since > RECENT_PUBLISHED;
+	for (uint32 i = 1; !found && i <= since; i++)
+		found = lane_key_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &key) < 0;
+	SpinLockRelease(&hint->mutex);
+	return found;
+}
+
+/* The scheduler is to put aside jobs of keys that are at their limit. */
+void
+lane_hint_crowd(LaneHint *hint)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->crowded = true;
+	SpinLockRelease(&hint->mutex);
+	call_for_duty(hint->database, offsetof(DatabaseSlot, crowded));
+}
+
+bool
+lane_hint_take_crowded(LaneHint *hint)
+{
+	bool		crowded;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	crowded = hint->crowded;
+	hint->crowded = false;
+	SpinLockRelease(&hint->mutex);
+	return crowded;
+}
+
 /* A job is due at that time, or may be. */
 void
 database_publish_due(Oid database, TimestampTz due)
@@ -598,6 +755,7 @@ database_sweep(Oid database)
 	for (int i = 0; i < queue_jobs_max_lanes; i++)
 		if (shared->lanes[i].database == database)
 			lane_hint_publish(&shared->lanes[i], lowest_key);
+	database_sweep_parked(database);
 }
 
 /* The scheduler of a database takes its slot; false if it has one already. */

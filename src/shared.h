@@ -27,7 +27,10 @@ typedef struct LaneHint
 
 	slock_t		mutex;			/* guards all below */
 	bool		ready;			/* there may be a job to claim */
+	bool		refused;		/* a claim met a limit: whoever lets go of a slot is to publish the lane */
 	LaneKey		cursor;			/* no claimable job stands before this, but for those published since */
+	bool		crowded;		/* claims met many jobs of keys that are at their limit */
+	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced yet */
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		published;		/* how often a key was published here */
 	LaneKey		recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
@@ -59,6 +62,9 @@ typedef struct DatabaseSlot
 	pid_t		scheduler_pid;
 	bool		attention;		/* the scheduler, or the launcher in its place, has been woken to look at lanes */
 	bool		schedules_touched;	/* the scheduler has been called to look at schedules */
+	bool		crowded;		/* lanes are, since the scheduler last looked */
+	bool		sweep_parked;	/* parked jobs may have been forgotten */
+	bool		succeeded;		/* jobs of limited-capacity workers have, since the scheduler last looked */
 	bool		blocked_lanes;	/* jobs wait for a handler, worker or role to come back */
 	TimestampTz next_due;		/* no job in live_job_future has a run_at before this, but for those published since */
 	uint32		due_published;	/* how often a due time was published */
@@ -132,6 +138,14 @@ extern bool lane_hint_ready(LaneHint *hint, TimestampTz now);
 extern LaneWindow lane_hint_open(LaneHint *hint, TimestampTz now);
 extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty);
 extern void lane_hint_publish(LaneHint *hint, LaneKey key);
+extern bool lane_hint_refuse(LaneHint *hint);
+extern bool lane_hint_allow(LaneHint *hint);
+extern bool lane_hint_refused(LaneHint *hint);
+extern bool lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key);
+extern void lane_hint_crowd(LaneHint *hint);
+extern bool lane_hint_take_crowded(LaneHint *hint);
+extern void lane_hint_add_successes(LaneHint *hint, int count);
+extern int	lane_hint_take_successes(LaneHint *hint);
 extern void lane_hint_revisit(LaneHint *hint, TimestampTz at);
 extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
 
@@ -150,6 +164,8 @@ extern void databases_wake_wanting(void);
 
 /* Schedules, or jobs that they wait for, have changed. */
 extern void database_look_at_schedules(Oid database);
+extern void database_publish_success(Oid database);
+extern void database_sweep_parked(Oid database);
 extern void database_publish_due(Oid database, TimestampTz due);
 extern void database_sweep(Oid database);
 extern bool scheduler_attach(DatabaseSlot *slot);

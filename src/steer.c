@@ -14,6 +14,7 @@
 #include "history.h"
 #include "hold.h"
 #include "lane.h"
+#include "limit.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "run_as.h"
@@ -125,6 +126,7 @@ static void
 make_available(Job *job)
 {
 	job->due = true;
+	job->place = 0;
 	job->run_at = Min(job->run_at, GetCurrentTimestamp());
 	job->started_at = NO_TIME;
 	job->lease = 0;
@@ -222,6 +224,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 	} while (removed > 0);
 	engine_end(&saved);
 	wakeup_schedules();			/* a tick may wait for one of them */
+	wakeup_sweep();				/* one of them may have been the next of its concurrency key */
 	PG_RETURN_INT64(total);
 }
 
@@ -295,12 +298,14 @@ queue_jobs_waits_for(PG_FUNCTION_ARGS)
 	if (lane == NULL)
 		PG_RETURN_NULL();
 	why = lane_blocked(lane, worker);
-	if (why == NULL && worker->handler != NULL && !shared_present())
+	if (why == NULL && (worker->handler != NULL || worker->rate_limit > 0) && !shared_present())
 		why = "queue_jobs is not in \"shared_preload_libraries\"";
 	else if (why == NULL && worker->handler != NULL && queue_jobs_max_executors == 0)
 		why = "\"queue_jobs.max_executors\" is 0";
 	else if (why == NULL && worker->handler != NULL && queue_jobs_max_executors_per_database == 0)
 		why = "\"queue_jobs.max_executors_per_database\" is 0";
+	else if (why == NULL && lane_hint_refused(lane_hint(lane->id, false)))
+		why = limit_describe(worker);
 	if (why == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(why));

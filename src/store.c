@@ -32,7 +32,7 @@
 /* Columns of live_job. */
 enum
 {
-	ATT_ID = 1, ATT_CREATED_AT, ATT_RUN_AT, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_CRASHES,
+	ATT_ID = 1, ATT_CREATED_AT, ATT_RUN_AT, ATT_LANE, ATT_PLACE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_CRASHES,
 	ATT_DUE, ATT_MERGED, ATT_DEDUP_HASH, ATT_DEDUP_KEY, ATT_EXPIRES_AT, ATT_STARTED_AT, ATT_LEASE, ATT_WAL_LSN, ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS,
 	ATT_SCHEDULE, LIVE_JOB_ATTRIBUTES = ATT_SCHEDULE
 };
@@ -130,6 +130,7 @@ form_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 	values[ATT_CREATED_AT - 1] = TimestampTzGetDatum(job->created_at);
 	values[ATT_RUN_AT - 1] = TimestampTzGetDatum(job->run_at);
 	values[ATT_LANE - 1] = Int32GetDatum(job->lane);
+	values[ATT_PLACE - 1] = Int32GetDatum(job->place != 0 ? job->place : job->lane);
 	values[ATT_PRIORITY - 1] = Int32GetDatum(job->priority);
 	values[ATT_VERSION - 1] = Int32GetDatum(job->version);
 	values[ATT_ATTEMPT - 1] = Int32GetDatum(job->attempt);
@@ -222,6 +223,9 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->created_at = slot_get_time(slot, ATT_CREATED_AT);
 	job->run_at = slot_get_time(slot, ATT_RUN_AT);
 	job->lane = DatumGetInt32(slot_getattr(slot, ATT_LANE, &isnull));
+	job->place = DatumGetInt32(slot_getattr(slot, ATT_PLACE, &isnull));
+	if (job->place == job->lane)
+		job->place = 0;
 	job->priority = DatumGetInt32(slot_getattr(slot, ATT_PRIORITY, &isnull));
 	job->version = DatumGetInt32(slot_getattr(slot, ATT_VERSION, &isnull));
 	job->attempt = DatumGetInt32(slot_getattr(slot, ATT_ATTEMPT, &isnull));
@@ -332,7 +336,7 @@ lane_rescan(LaneScan *scan)
 		strategy = first ? BTGreaterEqualStrategyNumber : BTGreaterStrategyNumber;
 		compare = first ? F_INT4GE : F_INT4GT;
 	}
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->lane));
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->place));
 	ScanKeyInit(&keys[1], 2, strategy, compare, Int32GetDatum(from.priority));
 	ScanKeyInit(&keys[2], 3, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from.id));
 	ScanKeyInit(&keys[3], 3, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(before));
@@ -344,11 +348,11 @@ lane_rescan(LaneScan *scan)
  * a page that the scan's bounds include, though mostly one job is wanted.
  */
 void
-lane_scan_begin(LaneScan *scan, LiveTable *table, int32 lane, LaneKey start, Snapshot snapshot, TimestampTz now)
+lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Snapshot snapshot, TimestampTz now)
 {
 	*scan = (LaneScan)
 	{
-		.table = table,.lane = lane,.start = start,.snapshot = snapshot,.now = now,.revisit_at = NO_TIME
+		.table = table,.place = place,.start = start,.snapshot = snapshot,.now = now,.revisit_at = NO_TIME
 	};
 	scan->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
 	scan->slot = table_slot_create(table->rel, NULL);
@@ -391,7 +395,8 @@ lane_scan_next(LaneScan *scan, Job *job)
 		TimestampTz until;
 
 		/* A row that is being moved from one index to the other can show up in a state that is not the index's. */
-		if (!DatumGetBool(slot_getattr(scan->slot, ATT_DUE, &isnull)) || deleted_by_us(scan->slot))
+		if (!DatumGetBool(slot_getattr(scan->slot, ATT_DUE, &isnull)) ||
+			DatumGetInt32(slot_getattr(scan->slot, ATT_PLACE, &isnull)) != scan->place || deleted_by_us(scan->slot))
 			continue;
 		live_read(scan->slot, job);
 		if (!lease_holds(job, scan->now, &until))

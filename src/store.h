@@ -35,11 +35,11 @@ typedef enum LanePart
 	LANE_LATER,					/* priorities after it */
 } LanePart;
 
-/* Walks over the jobs of one lane that may be claimed, in order. */
+/* Walks over the jobs that wait at one place, a lane or (park.c) of one key, and may be claimed, in order. */
 typedef struct LaneScan
 {
 	LiveTable  *table;
-	int32		lane;
+	int32		place;
 	Relation	index;
 	Snapshot	snapshot;
 	IndexScanDesc scan;
@@ -72,7 +72,7 @@ extern Jsonb *slot_get_jsonb(TupleTableSlot *slot, int attribute);
 /* The job in a slot; strings and JSON are copied to the current memory context. */
 extern void live_read(TupleTableSlot *slot, Job *job);
 
-extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 lane, LaneKey start, Snapshot snapshot, TimestampTz now);
+extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Snapshot snapshot, TimestampTz now);
 extern bool lane_scan_next(LaneScan *scan, Job *job);
 extern void lane_scan_end(LaneScan *scan);
 

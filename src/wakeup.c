@@ -24,6 +24,9 @@ typedef struct TouchedLane
 	int			jobs;			/* new ones, published at commit */
 	bool		released;		/* one was relied on; published in any case */
 	int			taken_at;		/* nesting level at which one was taken, 0: none; published at rollback */
+	int			succeeded;		/* jobs of a limited-capacity worker */
+	int			limited_at;		/* nesting level at which a slot of its worker was taken, 0: none */
+	bool		wake;			/* published; somebody is to look */
 } TouchedLane;
 
 typedef struct EndRequest
@@ -42,7 +45,9 @@ static int	request_size = 0;
 static TimestampTz first_due = DT_NOEND;
 static bool look_at_all = false;
 static bool look_at_schedules = false;
+static bool sweep_parked = false;
 static bool announced = false;
+static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
 
@@ -97,6 +102,24 @@ wakeup_released(int32 lane, Oid role, LaneKey key)
 		touch(lane, role, key)->released = true;
 }
 
+void
+wakeup_limited(int32 lane, Oid role)
+{
+	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
+
+	if (shared_present())
+		touch(lane, role, none)->limited_at = GetCurrentTransactionNestLevel();
+}
+
+void
+wakeup_succeeded(int32 lane)
+{
+	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
+
+	if (shared_present())
+		touch(lane, InvalidOid, none)->succeeded++;
+}
+
 bool
 wakeup_touched(int32 lane, LaneKey *first)
 {
@@ -104,7 +127,9 @@ wakeup_touched(int32 lane, LaneKey *first)
 
 	for (int i = 0; i < touched_count; i++)
 	{
-		if (touched[i].lane != lane || (found && lane_key_compare(&touched[i].key, first) >= 0))
+		bool		job = touched[i].jobs > 0 || touched[i].released || touched[i].taken_at > 0;
+
+		if (touched[i].lane != lane || !job || (found && lane_key_compare(&touched[i].key, first) >= 0))
 			continue;
 		*first = touched[i].key;
 		found = true;
@@ -122,6 +147,18 @@ void
 wakeup_schedules(void)
 {
 	look_at_schedules = true;
+}
+
+void
+wakeup_serve(Oid role)
+{
+	served_role = role;
+}
+
+void
+wakeup_sweep(void)
+{
+	sweep_parked = true;
 }
 
 void
@@ -155,16 +192,15 @@ forget(void)
 	first_due = DT_NOEND;
 	look_at_all = false;
 	look_at_schedules = false;
+	sweep_parked = false;
 	announced = false;
 }
 
 static void
-publish_lane(const TouchedLane *lane)
+wake_executors(const TouchedLane *lane)
 {
-	LaneHint   *hint = lane_hint(lane->lane, true);
 	int			wanted = Max(lane->jobs, 1);
 
-	lane_hint_publish(hint, lane->key);
 	if (!OidIsValid(lane->role))
 		return;
 	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role))
@@ -174,11 +210,35 @@ publish_lane(const TouchedLane *lane)
 }
 
 static void
+publish_lane(TouchedLane *lane)
+{
+	lane_hint_publish(lane_hint(lane->lane, true), lane->key);
+	lane->wake = true;
+}
+
+/*
+ * Only if somebody was refused: otherwise a job's end is of no use to others. An executor of the same role looks itself
+ * what is to be done next.
+ */
+static void
+publish_limited(TouchedLane *lane)
+{
+	lane->wake = lane_hint_allow(lane_hint(lane->lane, false)) && lane->role != served_role;
+}
+
+static void
+publish_success(const TouchedLane *lane)
+{
+	lane_hint_add_successes(lane_hint(lane->lane, true), lane->succeeded);
+	database_publish_success(MyDatabaseId);
+}
+
+static void
 publish(bool committed)
 {
 	if (committed && announced)
 		shared_bump_generation();
-	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !look_at_schedules)
+	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !look_at_schedules && !sweep_parked)
 		return;
 	if (look_at_all)
 	{
@@ -189,13 +249,42 @@ publish(bool committed)
 	if (look_at_all || look_at_schedules)
 		database_look_at_schedules(MyDatabaseId);
 	for (int i = 0; i < touched_count; i++)
+	{
 		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
 			publish_lane(&touched[i]);
+		else if (touched[i].limited_at > 0)
+			publish_limited(&touched[i]);
+		if (committed && touched[i].succeeded > 0)
+			publish_success(&touched[i]);
+	}
+
+	/* only now, so that who is woken sees all that there is, and takes the most urgent */
+	for (int i = 0; i < touched_count; i++)
+		if (touched[i].wake)
+			wake_executors(&touched[i]);
+	if (sweep_parked)
+		database_sweep_parked(MyDatabaseId);
 	if (first_due != DT_NOEND)
 		database_publish_due(MyDatabaseId, first_due);
 	for (int i = 0; committed && i < request_count; i++)
 		(void) executor_request_end(requests[i].job, requests[i].end_as);
 	waiters_wake(database_slot(MyDatabaseId, true));
+}
+
+/*
+ * Whoever gets a slot of a limit that we let go must see what became claimable with it, or a later job of its key could
+ * overtake. It is published once more afterwards, for those who looked in between and were refused.
+ */
+static void
+publish_before_release(bool committed)
+{
+	bool		limited = false;
+
+	for (int i = 0; i < touched_count && !limited; i++)
+		limited = touched[i].limited_at > 0;
+	for (int i = 0; i < touched_count && limited; i++)
+		if (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0)
+			lane_hint_publish(lane_hint(touched[i].lane, true), touched[i].key);
 }
 
 static void
@@ -205,12 +294,14 @@ transaction_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_COMMIT:
 			duplicates_end_transaction(true);
+			publish_before_release(true);
 			hold_end_transaction();
 			publish(true);
 			forget();
 			break;
 		case XACT_EVENT_ABORT:
 			duplicates_end_transaction(false);
+			publish_before_release(false);
 			hold_end_transaction();
 			publish(false);
 			forget();
@@ -230,7 +321,10 @@ static void
 move_up(int nest_level)
 {
 	for (int i = 0; i < touched_count; i++)
+	{
 		touched[i].taken_at = Min(touched[i].taken_at, nest_level - 1);
+		touched[i].limited_at = Min(touched[i].limited_at, nest_level - 1);
+	}
 	for (int i = 0; i < request_count; i++)
 		requests[i].nest_level = Min(requests[i].nest_level, nest_level - 1);
 }
@@ -247,6 +341,7 @@ undo(int nest_level)
 		if (touched[i].taken_at < nest_level)
 			continue;
 		publish_lane(&touched[i]);
+		wake_executors(&touched[i]);
 		published = true;
 	}
 	if (published)

@@ -17,6 +17,9 @@
 
 extern void wakeup_init(void);
 
+/* This process runs jobs of that role, one after the other: nobody else need be woken for what it can do itself. */
+extern void wakeup_serve(Oid role);
+
 /* A job of the lane can be claimed after commit; role is whose executors run it, or InvalidOid for claimants. */
 extern void wakeup_job(int32 lane, Oid role, LaneKey key);
 
@@ -26,6 +29,12 @@ extern void wakeup_taken(int32 lane, Oid role, LaneKey key);
 /* This transaction relied on a job, which could not start; however it ends, the job can be claimed then. */
 extern void wakeup_released(int32 lane, Oid role, LaneKey key);
 
+/* The lane's worker has limits: if a claim in it was refused, it can be tried again however this transaction ends. */
+extern void wakeup_limited(int32 lane, Oid role);
+
+/* A job of a limited-capacity worker has succeeded, if this transaction commits. */
+extern void wakeup_succeeded(int32 lane);
+
 /* Whether this transaction has noted jobs of the lane, which no hint knows yet, and the first of them. */
 extern bool wakeup_touched(int32 lane, LaneKey *first);
 
@@ -34,6 +43,8 @@ extern void wakeup_due(TimestampTz due);
 
 /* Schedules, or jobs that they wait for, have changed; published however the transaction ends. */
 extern void wakeup_schedules(void);
+/* Parked jobs may have been forgotten. */
+extern void wakeup_sweep(void);
 
 /* Anything may have become claimable, in any lane. */
 extern void wakeup_all(void);

@@ -77,6 +77,7 @@ CREATE TABLE queue_jobs.live_job (
     created_at timestamptz NOT NULL,
     run_at timestamptz NOT NULL,
     lane integer NOT NULL,
+    place integer NOT NULL,
     priority integer NOT NULL,
     version integer NOT NULL,
     attempt integer NOT NULL,
@@ -98,10 +99,11 @@ CREATE TABLE queue_jobs.live_job (
     CONSTRAINT live_job_id PRIMARY KEY (id)
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
-CREATE INDEX live_job_ready ON queue_jobs.live_job (lane, priority, id) WHERE due;
+CREATE INDEX live_job_ready ON queue_jobs.live_job (place, priority, id) WHERE due;
 CREATE INDEX live_job_future ON queue_jobs.live_job (run_at) WHERE NOT due;
 CREATE INDEX live_job_key ON queue_jobs.live_job (dedup_hash, id) WHERE dedup_hash IS NOT NULL;
 COMMENT ON TABLE queue_jobs.live_job IS 'jobs that are not finished; see the view job';
+COMMENT ON COLUMN queue_jobs.live_job.place IS 'where it waits: its lane; or below zero, a place of its concurrency key, which is at its limit';
 COMMENT ON COLUMN queue_jobs.live_job.attempt IS 'starts so far, by which a claimant''s stale attempt is known';
 COMMENT ON COLUMN queue_jobs.live_job.uncharged IS 'starts that count as no attempt: snoozed, or allowed again by retry()';
 COMMENT ON COLUMN queue_jobs.live_job.crashes IS 'runs that took their executor process down';
@@ -177,6 +179,24 @@ CREATE TABLE queue_jobs.claimant (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE queue_jobs.claimant IS 'last heartbeat of each claimant that sends them';
 
+-- Slots of limits that claimants' leases have (src/limit.c). A row is void when its job is gone, or at another attempt.
+CREATE TABLE queue_jobs.claimed_slot (
+    slot bigint NOT NULL,
+    job bigint NOT NULL,
+    attempt integer NOT NULL
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+CREATE INDEX claimed_slot_slot ON queue_jobs.claimed_slot (slot);
+CREATE INDEX claimed_slot_job ON queue_jobs.claimed_slot (job);
+COMMENT ON TABLE queue_jobs.claimed_slot IS 'which slot of its worker''s or key''s limit a claimed job has';
+
+-- When the jobs of limited-capacity workers were last made (src/capacity.c).
+CREATE TABLE queue_jobs.capacity_fill (
+    worker text COLLATE "C" PRIMARY KEY,
+    filled_at timestamptz NOT NULL,
+    remaining bigint NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON TABLE queue_jobs.capacity_fill IS 'latest filling of each limited-capacity worker, and the work that its query returned since';
+
 -- When each worker's records were healed, and which was the oldest transaction still running: what was written before it
 -- has not changed since then (src/heal.c).
 CREATE TABLE queue_jobs.heal_tick (
@@ -231,6 +251,8 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.live_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.finished_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimed_slot', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.capacity_fill', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_schedule', '');
 -- Not heal_tick: transaction IDs of another cluster mean nothing.

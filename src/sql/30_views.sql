@@ -56,7 +56,8 @@ SELECT j.id,
        j.expires_at,
        j.errors,
        CASE WHEN r.job_id IS NULL AND j.started_at IS NULL AND (j.due OR j.run_at <= pg_catalog.clock_timestamp())
-            THEN queue_jobs.waits_for(j.lane) END AS waits_for,
+            THEN COALESCE(queue_jobs.waits_for(j.lane),
+                          CASE WHEN j.place <> j.lane THEN 'jobs of its concurrency_key are at their limit' END) END AS waits_for,
        'always'::pg_catalog.text AS data_consistency,
        j.merged,
        CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END AS dropped,
@@ -214,3 +215,21 @@ SELECT s.name,
  WHERE pg_catalog.pg_has_role(s.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.schedule IS
 'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, infinity if the schedule is broken. last_run, last_job, last_state: the last tick that made a job. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise.';
+
+CREATE VIEW queue_jobs.capacity AS
+SELECT w.name AS worker,
+       (SELECT pg_catalog.count(*)
+          FROM queue_jobs.live_job j
+          JOIN queue_jobs.lane l ON l.id = j.lane
+          LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
+          LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant
+         WHERE l.worker = w.name AND j.due
+           AND (r.job_id IS NOT NULL
+                OR GREATEST(j.started_at, c.last_heartbeat) + j.lease > pg_catalog.clock_timestamp())) AS running,
+       w.max_running_jobs AS maximum,
+       f.remaining,
+       f.filled_at
+  FROM queue_jobs.defined_worker w
+  LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name
+ WHERE w.max_running_jobs IS NOT NULL;
+COMMENT ON VIEW queue_jobs.capacity IS 'Every worker with max_running_jobs: how many of its jobs run, and may run at most; of a limited-capacity worker, how much work its query returned when it was last asked, and when it was last filled.';

@@ -61,6 +61,34 @@ SKIP:
 }
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'idle'}), '0', 'nobody is connected to it');
 
+# A scheduler that has something to do more often than it might leave does not turn round without rest meanwhile.
+sub processor_time
+{
+	my ($pid) = @_;
+	my @fields = split / /, slurp_file("/proc/$pid/stat") =~ s/^.*\) //sr;
+	return $fields[11] + $fields[12];
+}
+
+$node->append_conf('postgresql.conf', q{queue_jobs.idle_timeout = '2s'});
+$node->reload;
+$node->safe_psql('idle', q{
+	CREATE TABLE record (id int PRIMARY KEY, done bool);
+	SELECT queue_jobs.define_worker('healed', record => 'record', record_key => 'id', pending => 'NOT done', heal_every => '1 s');
+});
+SKIP:
+{
+	skip 'no /proc', 1 unless $linux;
+	my $ticks = q{SELECT max(at) > (SELECT finish_at FROM wanted) FROM queue_jobs.heal_tick};
+	$node->safe_psql('idle', q{CREATE TABLE wanted AS SELECT now() + interval '4 s' AS finish_at});
+	wait_until($node, $ticks, db => 'idle');
+	my $scheduler = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler'});
+	my ($spent, $start) = (processor_time($scheduler), time);
+	$node->safe_psql('idle', q{UPDATE wanted SET finish_at = now() + interval '3 s'});
+	wait_until($node, $ticks, db => 'idle');
+	cmp_ok((processor_time($scheduler) - $spent) / 100, '<', (time - $start) / 4, 'a scheduler that may not leave sleeps');
+}
+$node->safe_psql('idle', q{SELECT queue_jobs.drop_worker('healed')});
+
 # Those that stay, because they are told to, sleep too: executors and scheduler with a long idle time, and a claimant.
 $node->append_conf('postgresql.conf', q{queue_jobs.idle_timeout = '1h'});
 $node->reload;

@@ -1,0 +1,318 @@
+/*
+ * capacity.c
+ *		Limited-capacity workers; see capacity.h.
+ *
+ * Only the scheduler fills, and there is one: so there are never more jobs than max_running_jobs, whatever happens at
+ * once. Each minute it makes as many as are missing; in between, as many as have succeeded since. A job that failed is
+ * missing until the minute is over, so that work which cannot be done does not turn into a loop.
+ *
+ * The query does not know of the jobs that are there already. Their args are taken off from what it returns, one by one:
+ * a query whose rows are all the same, because each job looks for a piece of work by itself, will do as well as one
+ * that names the pieces.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "capacity.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "enqueue.h"
+#include "executor/spi.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "process.h"
+#include "run_as.h"
+#include "shared.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/memutils.h"
+#include "wakeup.h"
+
+#define FILL_EVERY USECS_PER_MINUTE
+#define ROWS_AT_ONCE 100
+
+/* One worker's filling under way. */
+typedef struct Filling
+{
+	char	   *worker;
+	TimestampTz now;
+	int			most;			/* jobs to be made; -1: as many as are missing */
+} Filling;
+
+static char *
+work_sql(const char *what, const char *query)
+{
+	return psprintf("SELECT %s FROM (\n%s\n) AS work(args)", what, query);
+}
+
+/* Runs it without a row, for what is checked at the start of a query only: rights. */
+void
+capacity_check_query(const char *query)
+{
+	RunAs		saved;
+	Oid			type;
+
+	restricted_begin(&saved, GetUserId());
+	if (SPI_execute(psprintf("%s LIMIT 0", work_sql("work.args", query)), true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not check remaining_work");
+	type = TupleDescAttr(SPI_tuptable->tupdesc, 0)->atttypid;
+	if (type != JSONBOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("remaining_work must return jsonb"),
+				 errdetail("Its first column is of type %s.", format_type_be(type)),
+				 errhint("Return the args of each piece of work, as jsonb_build_object() makes them.")));
+	restricted_end(&saved);
+}
+
+void
+capacity_forget(const char *worker)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(worker)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute("DELETE FROM queue_jobs.capacity_fill WHERE worker = $1", SPI_OK_DELETE, 1, types, values, NULL);
+	engine_end(&saved);
+}
+
+void
+capacity_job_succeeded(int32 lane, const Worker *worker)
+{
+	if (worker->remaining_work != NULL)
+		wakeup_succeeded(lane);
+}
+
+/* ---- what is there ---- */
+
+static Datum
+lanes_of(const char *worker)
+{
+	List	   *ids = NIL;
+	ListCell   *cell;
+	Datum	   *elements;
+	int			count = 0;
+
+	foreach(cell, lane_all())
+		if (strcmp(((Lane *) lfirst(cell))->worker, worker) == 0)
+			ids = lappend_int(ids, ((Lane *) lfirst(cell))->id);
+	elements = palloc(sizeof(Datum) * Max(list_length(ids), 1));
+	foreach(cell, ids)
+		elements[count++] = Int32GetDatum(lfirst_int(cell));
+	return PointerGetDatum(construct_array(elements, count, INT4OID, sizeof(int32), true, TYPALIGN_INT));
+}
+
+/* The args of the worker's jobs that wait or run, as far as they count, in the current memory context. */
+static List *
+live_args(const Worker *worker)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {INT4ARRAYOID, INT8OID};
+	Datum		values[] = {lanes_of(worker->name), Int64GetDatum(worker->max_running_jobs)};
+	RunAs		saved;
+	List	   *args = NIL;
+
+	engine_begin(&saved);
+	engine_execute("SELECT args FROM queue_jobs.live_job WHERE due AND lane = ANY ($1) LIMIT $2",
+				   SPI_OK_SELECT, 2, types, values, NULL);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		bool		isnull;
+		Datum		value = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
+		MemoryContext spi = MemoryContextSwitchTo(context);
+
+		args = lappend(args, DatumGetJsonbPCopy(value));
+		MemoryContextSwitchTo(spi);
+	}
+	engine_end(&saved);
+	return args;
+}
+
+/* Whether a piece of work has a job already, which then stands for no other. */
+static bool
+strike_out(List **live, Jsonb *args)
+{
+	ListCell   *cell;
+
+	foreach(cell, *live)
+	{
+		if (compareJsonbContainers(&((Jsonb *) lfirst(cell))->root, &args->root) != 0)
+			continue;
+		*live = foreach_delete_current(*live, cell);
+		return true;
+	}
+	return false;
+}
+
+/* ---- filling ---- */
+
+static int64
+count_work(const Worker *worker)
+{
+	bool		isnull;
+
+	if (SPI_execute(work_sql("pg_catalog.count(*)", worker->remaining_work), true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not count remaining work");
+	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+}
+
+/* Makes jobs of the next pieces of work. Runs as the worker's definer. */
+static void
+enqueue_work(Worker *worker, List *live, int most)
+{
+	SPIPlanPtr	plan = SPI_prepare(work_sql("work.args", worker->remaining_work), 0, NULL);
+	Portal		portal;
+
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+	portal = SPI_cursor_open(NULL, plan, NULL, NULL, true);
+	while (most > 0)
+	{
+		SPITupleTable *rows;
+		uint64		count;
+
+		SPI_cursor_fetch(portal, true, ROWS_AT_ONCE);
+		rows = SPI_tuptable;
+		count = SPI_processed;
+		for (uint64 i = 0; i < count && most > 0; i++)
+		{
+			bool		isnull;
+			Datum		args = SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &isnull);
+
+			CHECK_FOR_INTERRUPTS();
+			if (isnull || strike_out(&live, DatumGetJsonbP(args)))
+				continue;
+			enqueue_one(worker, DatumGetJsonbP(args));
+			most--;
+		}
+		SPI_freetuptable(rows);
+		if (count == 0)
+			break;
+	}
+	SPI_cursor_close(portal);
+}
+
+static void
+note_filling(const Filling *filling, int64 remaining)
+{
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, INT8OID};
+	Datum		values[] = {CStringGetTextDatum(filling->worker), TimestampTzGetDatum(filling->now), Int64GetDatum(remaining)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute(filling->most < 0 ?
+				   "INSERT INTO queue_jobs.capacity_fill (worker, filled_at, remaining) VALUES ($1, $2, $3)"
+				   " ON CONFLICT (worker) DO UPDATE SET filled_at = EXCLUDED.filled_at, remaining = EXCLUDED.remaining" :
+				   "INSERT INTO queue_jobs.capacity_fill (worker, filled_at, remaining) VALUES ($1, $2, $3)"
+				   " ON CONFLICT (worker) DO UPDATE SET remaining = EXCLUDED.remaining",
+				   SPI_OK_INSERT, 3, types, values, NULL);
+	engine_end(&saved);
+}
+
+static void
+fill(void *argument)
+{
+	Filling    *filling = argument;
+	Worker	   *worker;
+	int64		remaining;
+
+	unit_begin();
+	worker = registry_worker_copy(filling->worker);
+	if (worker != NULL && worker->remaining_work != NULL && !registry_worker_disabled(worker->name))
+	{
+		List	   *live = live_args(worker);
+		int			missing = worker->max_running_jobs - list_length(live);
+		RunAs		saved;
+
+		restricted_begin(&saved, worker->definer);
+		remaining = count_work(worker);
+		enqueue_work(worker, live, filling->most < 0 ? missing : Min(missing, filling->most));
+		restricted_end(&saved);
+		note_filling(filling, remaining);
+	}
+	unit_end();
+}
+
+/* Limited-capacity workers, with the time when they are to be filled next. */
+typedef struct Due
+{
+	char	   *worker;
+	TimestampTz at;
+} Due;
+
+static List *
+list_due(TimestampTz now)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *result = NIL;
+	RunAs		saved;
+
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+	{
+		engine_begin(&saved);
+		engine_execute("SELECT w.name, f.filled_at FROM queue_jobs.defined_worker w"
+					   " LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name WHERE w.remaining_work IS NOT NULL",
+					   SPI_OK_SELECT, 0, NULL, NULL, NULL);
+		for (uint64 i = 0; i < SPI_processed; i++)
+		{
+			bool		isnull;
+			Datum		at = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull);
+			MemoryContext spi = MemoryContextSwitchTo(context);
+			Due		   *due = palloc(sizeof(Due));
+
+			due->at = isnull ? now : DatumGetTimestampTz(at) + FILL_EVERY;
+			due->worker = pstrdup(SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
+			result = lappend(result, due);
+			MemoryContextSwitchTo(spi);
+		}
+		engine_end(&saved);
+	}
+	unit_end();
+	MemoryContextSwitchTo(context);
+	return result;
+}
+
+/* How many jobs of the worker have succeeded since this was asked last. */
+static int
+take_successes(const char *worker)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ListCell   *cell;
+	int			successes = 0;
+
+	unit_begin();
+	foreach(cell, lane_all())
+	{
+		const Lane *lane = lfirst(cell);
+
+		if (strcmp(lane->worker, worker) == 0)
+			successes += lane_hint_take_successes(lane_hint(lane->id, false));
+	}
+	unit_end();
+	MemoryContextSwitchTo(context);
+	return successes;
+}
+
+/* An error in one worker's query keeps no other worker from being filled. */
+TimestampTz
+capacity_fill_due(TimestampTz now)
+{
+	TimestampTz next = DT_NOEND;
+	ListCell   *cell;
+
+	foreach(cell, list_due(now))
+	{
+		Due		   *due = lfirst(cell);
+		Filling		filling = {.worker = due->worker,.now = now,.most = take_successes(due->worker)};
+
+		if (due->at <= now)
+			filling.most = -1;
+		if (filling.most != 0)
+			(void) process_protect(fill, &filling);
+		next = Min(next, due->at <= now ? now + FILL_EVERY : due->at);
+	}
+	return next;
+}

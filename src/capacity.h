@@ -1,0 +1,27 @@
+/*
+ * capacity.h
+ *		Limited-capacity workers (GitLab's): they have no queue of work, but a query that says what is left to do. Their
+ *		jobs are made from it, never more than max_running_jobs at a time.
+ */
+#ifndef QUEUE_JOBS_CAPACITY_H
+#define QUEUE_JOBS_CAPACITY_H
+
+#include "registry.h"
+#include "utils/timestamp.h"
+
+/* ERROR unless the current user can run the query, and it returns jsonb. */
+extern void capacity_check_query(const char *query);
+
+/* The worker has been defined anew: it is filled at once. */
+extern void capacity_forget(const char *worker);
+
+/* A job of the worker has succeeded: if this transaction commits, it is replaced. */
+extern void capacity_job_succeeded(int32 lane, const Worker *worker);
+
+/*
+ * Fills workers whose minute is over, and replaces jobs that have succeeded; returns when the next is to be filled, or
+ * DT_NOEND. For the scheduler, outside of a transaction.
+ */
+extern TimestampTz capacity_fill_due(TimestampTz now);
+
+#endif

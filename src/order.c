@@ -1,0 +1,121 @@
+/*
+ * order.c
+ *		Which lane's job goes next; see order.h.
+ *
+ * Stride scheduling: a queue's clock advances by STRIDE / weight with each of its jobs, and the queue whose clock is
+ * behind all others goes next. The clock of the last to go is the time of its urgency: a queue that comes back after it
+ * had nothing to do starts from there, and has saved up no turns.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "job.h"
+#include "order.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#define STRIDE INT64CONST(5045040)	/* many numbers divide it */
+#define PATIENCE (3 * USECS_PER_SEC)
+#define LATE_TURNS 8			/* one in so many goes to an urgency that was passed over */
+
+typedef struct QueueKey
+{
+	uint64		queue;			/* hash of its name */
+	int64		urgency;
+} QueueKey;
+
+struct QueueTurns
+{
+	QueueKey	key;
+	int64		clock;
+};
+
+static HTAB *all_turns = NULL;
+static int64 times[URGENCIES];
+static TimestampTz passed_over_since[URGENCIES];	/* 0: is not */
+static uint32 turns_taken = 0;
+
+QueueTurns *
+order_turns(const char *queue, Urgency urgency)
+{
+	QueueKey	key = {hash_bytes_extended((const unsigned char *) queue, strlen(queue), 0), urgency};
+	QueueTurns *turns;
+	bool		found;
+
+	if (all_turns == NULL)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(QueueKey),.entrysize = sizeof(QueueTurns)};
+
+		all_turns = hash_create("queue_jobs turns", 64, &ctl, HASH_ELEM | HASH_BLOBS);
+	}
+	turns = hash_search(all_turns, &key, HASH_ENTER, &found);
+	if (!found)
+		turns->clock = times[urgency];
+	return turns;
+}
+
+/* Of several that were passed over for too long, the lower ones get every eighth of the turns of those above. */
+static bool
+late_turn(const bool late[URGENCIES], Urgency *urgency)
+{
+	uint32		every = LATE_TURNS;
+	bool		found = false;
+
+	for (int i = 0; i < URGENCIES; i++)
+	{
+		if (!late[i])
+			continue;
+		if (turns_taken % every == 0)
+		{
+			*urgency = i;
+			found = true;
+		}
+		every *= LATE_TURNS;
+	}
+	return found;
+}
+
+Urgency
+order_urgency(const bool has_work[URGENCIES], TimestampTz now)
+{
+	bool		late[URGENCIES] = {false};
+	Urgency		urgency = URGENCIES;
+
+	for (int i = 0; i < URGENCIES; i++)
+	{
+		if (!has_work[i] || urgency == URGENCIES)
+			passed_over_since[i] = 0;
+		else if (passed_over_since[i] == 0)
+			passed_over_since[i] = now;
+		else
+			late[i] = now - passed_over_since[i] > PATIENCE;
+		if (has_work[i] && urgency == URGENCIES)
+			urgency = i;
+	}
+	turns_taken++;
+	(void) late_turn(late, &urgency);
+	return urgency;
+}
+
+static int64
+clock_of(QueueTurns *turns)
+{
+	turns->clock = Max(turns->clock, times[turns->key.urgency]);
+	return turns->clock;
+}
+
+int
+order_compare(QueueTurns *a, QueueTurns *b)
+{
+	int64		x = clock_of(a);
+	int64		y = clock_of(b);
+
+	return x < y ? -1 : x > y;
+}
+
+void
+order_charge(QueueTurns *turns, int weight)
+{
+	times[turns->key.urgency] = clock_of(turns);
+	turns->clock += STRIDE / weight;
+}

@@ -1,0 +1,31 @@
+/*
+ * order.h
+ *		Which lane's job goes next: by urgency first, then by the queues' shares, then by priority and age.
+ *
+ * Urgency high goes before low, low before throttled. So that nothing starves, an urgency that has been passed over for
+ * PATIENCE gets every eighth turn from then on, as long as it has work. Queues of one urgency take turns in the
+ * proportion of their workers' weights (stride scheduling). It all is local to the process that takes jobs.
+ */
+#ifndef QUEUE_JOBS_ORDER_H
+#define QUEUE_JOBS_ORDER_H
+
+#include "registry.h"
+#include "utils/timestamp.h"
+
+#define URGENCIES (URGENCY_THROTTLED + 1)
+
+/* The turns that a queue has had, of one urgency. Never freed. */
+typedef struct QueueTurns QueueTurns;
+
+extern QueueTurns *order_turns(const char *queue, Urgency urgency);
+
+/* The urgency whose turn it is, of those that have work: at least one has. */
+extern Urgency order_urgency(const bool has_work[URGENCIES], TimestampTz now);
+
+/* Below zero if queue a goes before queue b, 0 if they are equal. Both are of the same urgency, and have work. */
+extern int	order_compare(QueueTurns *a, QueueTurns *b);
+
+/* The queue has had a turn: one job of a worker of that weight. */
+extern void order_charge(QueueTurns *turns, int weight);
+
+#endif

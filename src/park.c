@@ -1,0 +1,328 @@
+/*
+ * park.c
+ *		Jobs whose concurrency key is at its limit, put aside.
+ *
+ * A job waits at a place: its lane, or, parked, a place that belongs to its key (a negative number: a hash). The index
+ * of jobs that can be claimed is ordered by place, so that a parked job is in nobody's way, and the first one of its key
+ * is found at once. Otherwise it is like any available job: it can be cancelled, and stands for its duplicates.
+ *
+ * The scheduler parks, when a claim has met many refused jobs in a lane. Whoever lets go of a slot of the key sends the
+ * first parked job of it back to its lane, in the transaction that frees the slot. No job may be parked between that
+ * look and the end of the transaction, or nobody would send it back: the parker has a lock on the key exclusively, and
+ * looks for free slots after it got that; those who end jobs have it shared until their transaction ends. Both only
+ * try. If the latter cannot get it, the scheduler is told to sweep when they have ended.
+ *
+ * A transaction that is rolled back sends nobody back, but its job can be claimed again, and will. Whatever else may
+ * happen (a job that was sent back is removed before it runs, a limit is changed), the sweep finds keys with parked jobs
+ * and free slots. It is made when something of that kind was done, and every SWEEP_EVERY while any job is parked.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "catalog.h"
+#include "compat.h"
+#include "hold.h"
+#include "limit.h"
+#include "miscadmin.h"
+#include "park.h"
+#include "process.h"
+#include "shared.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "wakeup.h"
+
+#define PARK_AT_ONCE 1000		/* jobs in one transaction */
+#define KEYS_AT_ONCE 64			/* of as many keys: each is a lock */
+
+static int32
+place_of(uint64 key)
+{
+	return -1 - (int32) (key & PG_INT32_MAX);
+}
+
+static Oid
+role_of(const Lane *lane, const Worker *worker)
+{
+	return worker->handler ? lane_role(lane, worker) : InvalidOid;
+}
+
+/* ---- back to the lane ---- */
+
+static bool
+send_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Lane *lane, const Worker *worker)
+{
+	job->place = 0;
+	if (!live_try_update(table, slot, job))
+		return false;			/* somebody is taking it away */
+	wakeup_job(job->lane, role_of(lane, worker), job_key(job));
+	return true;
+}
+
+/* Sends the first parked jobs of a key back, that can start then; returns how many. */
+static int
+send_back_first(LiveTable *table, const Worker *worker, uint64 key, int most)
+{
+	Snapshot	snapshot = engine_snapshot();
+	LaneKey		start = {PG_INT32_MIN, PG_INT64_MIN};
+	LaneScan	scan;
+	Job			job;
+	int			sent = 0;
+
+	lane_scan_begin(&scan, table, place_of(key), start, snapshot, GetCurrentTimestamp());
+	while (sent < most && lane_scan_next(&scan, &job))
+	{
+		const Lane *lane = lane_get(job.lane);
+
+		CHECK_FOR_INTERRUPTS();
+		if (lane != NULL && limit_key_hash(worker, job.args) == key && strcmp(lane->worker, worker->name) == 0 &&
+			lane_blocked(lane, worker) == NULL && send_back(table, scan.slot, &job, lane, worker))
+			sent++;
+	}
+	lane_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+	return sent;
+}
+
+void
+park_release(LiveTable *table, const Worker *worker, uint64 key)
+{
+	if (park_lock_try(key, false))
+		(void) send_back_first(table, worker, key, 1);
+	else
+		wakeup_sweep();
+}
+
+bool
+park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *job)
+{
+	Snapshot	snapshot = engine_snapshot();
+	LaneKey		start = {PG_INT32_MIN, PG_INT64_MIN};
+	LaneScan	scan;
+	Job			parked;
+	bool		found = false;
+
+	lane_scan_begin(&scan, table, place_of(key), start, snapshot, GetCurrentTimestamp());
+	while (!found && lane_scan_next(&scan, &parked))
+	{
+		LaneKey		a = job_key(&parked);
+		LaneKey		b = job_key(job);
+
+		if (lane_key_compare(&a, &b) >= 0)
+			break;
+		found = parked.lane == job->lane && limit_key_hash(worker, parked.args) == key;
+	}
+	lane_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+	return found;
+}
+
+/* ---- parking ---- */
+
+/* What is known of the keys in this transaction. */
+typedef struct KeyState
+{
+	uint64		key;
+	bool		full;
+} KeyState;
+
+typedef struct Parking
+{
+	LiveTable	table;
+	const Lane *lane;
+	Worker	   *worker;
+	LaneKey		start;			/* from there on, in the next transaction */
+	bool		more;
+	int			parked;
+	int			nkeys;
+	KeyState	keys[KEYS_AT_ONCE];
+} Parking;
+
+/* Whether jobs of the key are to be parked: none can start, and nobody is about to send one back. */
+static bool
+key_is_full(Parking *parking, const Job *job)
+{
+	uint64		key = limit_key_hash(parking->worker, job->args);
+	KeyState   *state;
+
+	if (key == 0)
+		return false;
+	for (int i = 0; i < parking->nkeys; i++)
+		if (parking->keys[i].key == key)
+			return parking->keys[i].full;
+	if (parking->nkeys == KEYS_AT_ONCE)
+		return false;
+	state = &parking->keys[parking->nkeys++];
+	state->key = key;
+	state->full = park_lock_try(key, true) && limit_free_slots(&parking->table, job, parking->worker, key) == 0;
+	return state->full;
+}
+
+/* Parks a batch, in a transaction of its own. */
+static void
+park_batch(Parking *parking, int32 id)
+{
+	Snapshot	snapshot;
+	LaneScan	scan;
+	Job			job;
+	int			seen = 0;
+
+	parking->more = false;
+	parking->nkeys = 0;
+	unit_begin();
+	parking->lane = lane_get(id);
+	parking->worker = parking->lane ? registry_worker(parking->lane->worker) : NULL;
+	if (parking->worker != NULL && parking->worker->concurrency_limit > 0)
+	{
+		live_open(&parking->table);
+		snapshot = engine_snapshot();
+		lane_scan_begin(&scan, &parking->table, id, parking->start, snapshot, GetCurrentTimestamp());
+		while (seen < PARK_AT_ONCE && lane_scan_next(&scan, &job))
+		{
+			CHECK_FOR_INTERRUPTS();
+			parking->start = job_key(&job);
+			parking->start.id++;
+			seen++;
+			if (!key_is_full(parking, &job))
+				continue;
+			job.place = place_of(limit_key_hash(parking->worker, job.args));
+			(void) live_try_update(&parking->table, scan.slot, &job);
+		}
+		parking->more = seen == PARK_AT_ONCE;
+		lane_scan_end(&scan);
+		engine_snapshot_end(snapshot);
+		live_close(&parking->table);
+
+		/* those behind can be claimed */
+		wakeup_released(id, role_of(parking->lane, parking->worker), parking->start);
+	}
+	unit_end();
+}
+
+static void
+park_lane(void *lane)
+{
+	Parking		parking = {.start = {PG_INT32_MIN, PG_INT64_MIN}};
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs parking", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	do
+	{
+		park_batch(&parking, *(int32 *) lane);
+		MemoryContextSwitchTo(context);
+		MemoryContextReset(context);
+	} while (parking.more);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+void
+park_crowded_lanes(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *crowded = NIL;
+	ListCell   *cell;
+
+	unit_begin();
+	foreach(cell, lane_all())
+	{
+		const Lane *lane = lfirst(cell);
+		MemoryContext unit;
+
+		if (!lane_hint_take_crowded(lane_hint(lane->id, false)))
+			continue;
+		unit = MemoryContextSwitchTo(context);
+		crowded = lappend_int(crowded, lane->id);
+		MemoryContextSwitchTo(unit);
+	}
+	unit_end();
+	MemoryContextSwitchTo(context);
+	foreach(cell, crowded)
+	{
+		int32		lane = lfirst_int(cell);
+
+		(void) process_protect(park_lane, &lane);
+	}
+}
+
+/* ---- sweep ---- */
+
+/* The first parked job at a place after that one. */
+static bool
+next_place(LiveTable *table, int32 after, TupleTableSlot *row, Job *job)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
+	Snapshot	snapshot = engine_snapshot();
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 2);
+	ScanKeyData keys[2];
+	bool		found;
+
+	ScanKeyInit(&keys[0], 1, BTGreaterStrategyNumber, F_INT4GT, Int32GetDatum(after));
+	ScanKeyInit(&keys[1], 1, BTLessStrategyNumber, F_INT4LT, Int32GetDatum(0));
+	index_rescan(scan, keys, 2, NULL, 0);
+	do
+	{
+		found = index_getnext_slot(scan, ForwardScanDirection, row);
+		if (found)
+			live_read(row, job);
+	} while (found && (!job->due || job->place == 0));
+	if (found)
+		ExecMaterializeSlot(row);
+	index_endscan(scan);
+	engine_snapshot_end(snapshot);
+	index_close(index, AccessShareLock);
+	return found;
+}
+
+/* All at a place go back: they wait for no key any more. */
+static void
+empty_place(LiveTable *table, int32 place)
+{
+	Snapshot	snapshot = engine_snapshot();
+	LaneKey		start = {PG_INT32_MIN, PG_INT64_MIN};
+	LaneScan	scan;
+	Job			job;
+
+	lane_scan_begin(&scan, table, place, start, snapshot, GetCurrentTimestamp());
+	while (lane_scan_next(&scan, &job))
+	{
+		const Lane *lane = lane_get(job.lane);
+		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+		CHECK_FOR_INTERRUPTS();
+		job.place = 0;
+		if (live_try_update(table, scan.slot, &job))
+			wakeup_job(job.lane, worker ? role_of(lane, worker) : InvalidOid, job_key(&job));
+	}
+	lane_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+}
+
+bool
+park_sweep(void)
+{
+	LiveTable	table;
+	TupleTableSlot *row;
+	int32		place = PG_INT32_MIN;
+	Job			job;
+	bool		any = false;
+
+	live_open(&table);
+	row = table_slot_create(table.rel, NULL);
+	while (next_place(&table, place, row, &job))
+	{
+		const Lane *lane = lane_get(job.lane);
+		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+		uint64		key = worker && worker->concurrency_limit > 0 ? limit_key_hash(worker, job.args) : 0;
+
+		CHECK_FOR_INTERRUPTS();
+		any = true;
+		place = job.place;
+		if (key == 0 || place_of(key) != place)
+			empty_place(&table, place);
+		else
+			(void) send_back_first(&table, worker, key, limit_free_slots(&table, &job, worker, key));
+	}
+	ExecDropSingleTupleTableSlot(row);
+	live_close(&table);
+	return any;
+}

@@ -1,0 +1,38 @@
+/*
+ * rate.h
+ *		Starts in a time: windows in shared memory that know when the latest jobs of a worker, or of one value of its
+ *		concurrency_key, were started. Never more than the limit start in any interval of the length of the period.
+ */
+#ifndef QUEUE_JOBS_RATE_H
+#define QUEUE_JOBS_RATE_H
+
+#include "storage/lwlock.h"
+#include "utils/timestamp.h"
+
+/* A start that was reserved. */
+typedef struct RateHold
+{
+	int64		scope;			/* 0: none */
+	TimestampTz at;
+} RateHold;
+
+/*
+ * Reserves a start at *at, which is set to the present. False if it would be one too many: *at is then when the next one
+ * is possible. "scope" tells what is counted together in this database.
+ */
+extern bool rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at);
+
+/* Gives the start back: no job came of it. */
+extern void rate_give_back(const RateHold *hold);
+
+/* The job starts only now. */
+extern void rate_started(const RateHold *hold);
+
+/* Jobs may have been started that no window knows of: for a while nothing starts. */
+extern void rate_forget(void);
+
+/* For shared.c: the part of shared memory that is described in rate.c. */
+extern Size rate_shared_size(void);
+extern void rate_shared_init(void *memory, bool found, LWLock *lock);
+
+#endif

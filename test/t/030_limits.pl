@@ -1,0 +1,143 @@
+# Limits under load and kills: 16 sessions that claim, executors of functions and of procedures, some of them killed.
+# What runs at once is counted outside of the queue, and not by samples: every run leaves the times between which it was
+# certainly running, and no moment may be in more of these spans than the limit allows. Claimants, which nobody
+# interrupts, take a seat as well: an advisory lock of the test's own, of which there are as many as the limit allows.
+# QUEUE_JOBS_STRESS_SECONDS makes it longer than ten seconds.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $seconds = $ENV{QUEUE_JOBS_STRESS_SECONDS} // 10;
+my $node = new_node('limits', conf => <<'CONF');
+max_connections = 100
+synchronous_commit = off
+queue_jobs.max_executors = 6
+queue_jobs.max_executors_per_database = 6
+CONF
+
+# Sequences tell of a seat that was missing however the transaction ends.
+$node->safe_psql('postgres', <<'SQL');
+CREATE SEQUENCE too_many;
+CREATE TABLE ran (job bigint, worker text, tenant int, began timestamptz, ended timestamptz);
+CREATE FUNCTION sit(class int, seats int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	FOR seat IN 1 .. seats LOOP
+		IF pg_try_advisory_lock(class, seat) THEN
+			RETURN seat;
+		END IF;
+	END LOOP;
+	RETURN - nextval('too_many');
+END
+$$;
+CREATE FUNCTION rise(class int, seat int) RETURNS void LANGUAGE sql AS $$
+	SELECT pg_advisory_unlock(class, seat) WHERE seat > 0;
+$$;
+CREATE FUNCTION runs(tenant int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	job queue_jobs.job := queue_jobs.current_job();
+	began timestamptz := clock_timestamp();
+BEGIN
+	PERFORM pg_sleep(random() * 0.01);
+	INSERT INTO ran VALUES (job.id, job.worker, tenant, began, clock_timestamp());
+END
+$$;
+CREATE PROCEDURE proceeds(tenant int) LANGUAGE plpgsql AS $$
+DECLARE
+	job queue_jobs.job := queue_jobs.current_job();
+	began timestamptz := clock_timestamp();
+BEGIN
+	COMMIT;
+	PERFORM pg_sleep(random() * 0.01);
+	INSERT INTO ran VALUES (job.id, job.worker, tenant, began, clock_timestamp());
+END
+$$;
+-- The most spans of a worker (and tenant) that have a moment in common.
+CREATE FUNCTION most_at_once(worker text, tenant int DEFAULT NULL) RETURNS bigint LANGUAGE sql AS $$
+	SELECT max(running) FROM (
+		SELECT sum(change) OVER (ORDER BY at, change) AS running
+		  FROM ran r, LATERAL (VALUES (r.began, 1), (r.ended, -1)) e (at, change)
+		 WHERE r.worker = most_at_once.worker AND (most_at_once.tenant IS NULL OR r.tenant = most_at_once.tenant)) s;
+$$;
+SELECT queue_jobs.define_worker('function', 'public.runs', max_running_jobs => 3);
+SELECT queue_jobs.define_worker('procedure', 'public.proceeds', max_running_jobs => 2);
+SELECT queue_jobs.define_worker('tenant', 'public.runs', concurrency_key => 'tenant', concurrency_limit => 1);
+SELECT queue_jobs.define_worker('claimed', max_running_jobs => 5, concurrency_key => 'tenant', concurrency_limit => 2);
+SELECT queue_jobs.define_worker('rated', 'public.runs', rate_limit => 20, rate_period => '500 ms');
+SQL
+
+# Claimants claim, and then complete in the same transaction, roll back, or commit and complete later. A claim's seat is
+# given up before the claim is.
+my $script = $node->basedir . '/claimants.sql';
+append_to_file($script, <<'SQL');
+\set how random(1, 10)
+\set tenant random(1, 4)
+SELECT count(queue_jobs.enqueue(worker, jsonb_build_object('tenant', :tenant)))
+  FROM unnest(ARRAY['function', 'procedure', 'tenant', 'claimed']) worker;
+BEGIN;
+SELECT coalesce(max(id), 0) AS id, coalesce(max(attempt), 0) AS attempt, coalesce(max(args ->> 'tenant')::int, 0) AS t
+  FROM queue_jobs.claim('pgbench ' || :client_id, '{claimed}', lease => '10 min') \gset
+\if :id > 0
+SELECT sit(20, 5) AS seat, sit(30 + :t, 2) AS tenant_seat \gset
+\if :how > 5
+COMMIT;
+\sleep 3 ms
+BEGIN;
+\endif
+SELECT rise(20, :seat), rise(30 + :t, :tenant_seat);
+\if :how = 5
+ROLLBACK;
+\else
+SELECT queue_jobs.complete(:id, :attempt);
+\endif
+\endif
+COMMIT;
+SQL
+
+my ($out, $err) = ('', '');
+my $load = IPC::Run::start(
+	[ $node->installed_command('pgbench'), '-n', '-M', 'simple', '-c', 16, '-j', 2, '-T', $seconds,
+		'-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
+	'>', \$out, '2>', \$err);
+$node->safe_psql('postgres', q{SELECT count(queue_jobs.enqueue('rated', '{"tenant": 0}')) FROM generate_series(1, 150)});
+
+# Meanwhile executors are told to go, or interrupted, in the middle of what they do.
+my $end = time + $seconds - 2;
+while (time < $end)
+{
+	my @pids = executor_pids($node, 'postgres');
+	next unless @pids;
+	my $pid = $pids[ int(rand(@pids)) ];
+	my $how = rand() < 0.7 ? 'pg_terminate_backend' : 'pg_cancel_backend';
+	$node->safe_psql('postgres', "SELECT $how($pid), pg_sleep(0.1)");
+}
+$load->finish;
+is($err =~ /ERROR|FATAL/ ? $err : '', '', 'no transaction failed');
+wait_until($node, q{SELECT NOT EXISTS (SELECT FROM queue_jobs.job WHERE worker <> 'claimed' AND state IN ('available', 'executing', 'retryable', 'scheduled'))});
+is($node->safe_psql('postgres', 'SELECT NOT is_called FROM too_many'), 't', 'every claimant had a seat');
+is($node->safe_psql('postgres', q{SELECT most_at_once('function')}), 3, 'as many functions ran at once as may, and no more');
+is($node->safe_psql('postgres', q{SELECT most_at_once('procedure')}), 2, 'likewise procedures');
+is($node->safe_psql('postgres', q{SELECT max(most_at_once('tenant', t)) FROM generate_series(1, 4) t}), 1, 'one at a time of each key');
+cmp_ok($node->safe_psql('postgres', q{SELECT most_at_once('tenant')}), '>', 1, 'while other keys ran');
+cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'claimed' AND state = 'completed'}), '>', 100,
+	'many were claimed');
+is( $node->safe_psql('postgres', q{
+	SELECT a.job FROM ran a WHERE worker = 'rated'
+	   AND (SELECT count(*) FROM ran b WHERE b.worker = 'rated' AND b.began >= a.began AND b.began < a.began + '500 ms') > 20}),
+	'', 'no more starts in any period than the rate limit');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM ran WHERE worker = 'rated'}), 150, 'all of the rated jobs ran');
+is( $node->safe_psql('postgres', q{
+	SELECT tenant, before, r.job FROM (SELECT *, lag(job) OVER (PARTITION BY tenant ORDER BY began) AS before FROM ran WHERE worker = 'tenant') r
+	 WHERE r.job < before AND r.began > (SELECT created_at FROM queue_jobs.job j WHERE j.id = r.job) + interval '1 s'}),
+	'', 'and in order');
+is(log_count($node, 'PANIC|terminated by signal|deadlock detected'), 0, 'no crash and no deadlock');
+is( $node->safe_psql('postgres', q{
+	SELECT count(*) FROM queue_jobs.claimed_slot s
+	 WHERE NOT EXISTS (SELECT FROM queue_jobs.live_job j WHERE j.id = s.job AND j.attempt = s.attempt)}),
+	0, 'no claim is left of jobs that are gone');
+note($node->safe_psql('postgres', 'SELECT worker, count(*) FROM ran GROUP BY 1 ORDER BY 1'));
+$node->stop;
+done_testing();

@@ -1,0 +1,83 @@
+# Who goes first, where there is more to do than can be done: shares by weight, urgency without starvation, and a queue
+# that one of a hundred tenants has flooded.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $node = new_node('fairness', conf => <<'CONF');
+synchronous_commit = off
+queue_jobs.max_executors_per_database = 3
+CONF
+
+# In which order jobs start: the sequence counts across all executors.
+$node->safe_psql('postgres', <<'SQL');
+CREATE SEQUENCE start;
+CREATE TABLE ran (n bigint, worker text, tenant int);
+CREATE FUNCTION notes(tenant int DEFAULT 0, pause float8 DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	n bigint := nextval('start');
+BEGIN
+	PERFORM pg_sleep(pause) WHERE pause > 0;
+	INSERT INTO ran SELECT n, worker, tenant FROM queue_jobs.current_job();
+END
+$$;
+SELECT queue_jobs.define_worker('weight ' || w, 'public.notes', weight => w) FROM unnest(ARRAY[1, 2, 4]) w;
+SELECT queue_jobs.define_worker('tenants', 'public.notes', concurrency_key => 'tenant', concurrency_limit => 1);
+SELECT queue_jobs.define_worker(u, 'public.notes', urgency => u) FROM unnest(ARRAY['high', 'low', 'throttled']) u;
+SELECT queue_jobs.define_worker('same ' || n, 'public.notes', queue => 'same') FROM generate_series(1, 3) n;
+SQL
+
+# Enqueues in one transaction, so that all is there at once, and waits until none of it is left.
+sub run_all
+{
+	my (@enqueues) = @_;
+
+	$node->safe_psql('postgres', join(";\n", 'BEGIN', 'TRUNCATE ran', q{SELECT setval('start', 1, false)}, @enqueues, 'COMMIT'));
+	wait_until($node, q{SELECT NOT EXISTS (SELECT FROM queue_jobs.job WHERE state IN ('available', 'executing', 'retryable', 'scheduled'))});
+	return;
+}
+
+# Weights.
+run_all(map { "SELECT count(*) FROM queue_jobs.enqueue_many('weight $_', array_fill('{}'::jsonb, ARRAY[3000]))" } 1, 2, 4);
+my %share = map { split /\|/ } split /\n/,
+  $node->safe_psql('postgres', 'SELECT worker, count(*) FROM ran WHERE n <= 3500 GROUP BY 1');
+foreach my $weight (1, 2, 4)
+{
+	my $due = 500 * $weight;
+	cmp_ok(abs($share{"weight $weight"} - $due), '<', $due / 10, "weight $weight has its share within 10 %: " . $share{"weight $weight"} . " of $due");
+}
+
+# A flood of one tenant, before all others.
+run_all(
+	q{SELECT count(*) FROM queue_jobs.enqueue_many('tenants', array_fill('{"tenant": 0, "pause": 0.001}'::jsonb, ARRAY[4000]))},
+	q{SELECT count(*) FROM queue_jobs.enqueue_many('tenants', ARRAY(SELECT jsonb_build_object('tenant', t, 'pause', 0.001)
+	    FROM generate_series(1, 5) n, generate_series(1, 99) t))});
+cmp_ok($node->safe_psql('postgres', 'SELECT max(n) FROM ran WHERE tenant > 0'), '<', 2500,
+	'99 tenants do not wait for the flood of another');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM ran'), 4495, 'which is worked off as well');
+
+# Urgency, while there is no reason to fear for the others.
+run_all(map { "SELECT count(*) FROM queue_jobs.enqueue_many('$_', array_fill('{}'::jsonb, ARRAY[200]))" } qw(throttled low high));
+is( $node->safe_psql('postgres', 'SELECT worker FROM ran GROUP BY worker ORDER BY avg(n)'),
+	"high\nlow\nthrottled", 'high before low before throttled');
+cmp_ok($node->safe_psql('postgres', q{SELECT max(n) FROM ran WHERE worker = 'high'}), '<=', 210, 'strictly, but for what runs side by side');
+
+# And when there is: long after all that waits should have had a turn, there is still a flood of what goes first.
+run_all(
+	(map { "SELECT count(*) FROM queue_jobs.enqueue_many('$_', array_fill('{}'::jsonb, ARRAY[20]))" } qw(throttled low)),
+	q{SELECT count(*) FROM queue_jobs.enqueue_many('high', array_fill('{"pause": 0.005}'::jsonb, ARRAY[3600]))});
+my $last_high = $node->safe_psql('postgres', q{SELECT max(n) FROM ran WHERE worker = 'high'});
+cmp_ok($node->safe_psql('postgres', "SELECT max(n) FROM ran WHERE worker = '$_'"), '<', $last_high, "$_ does not starve")
+  foreach qw(low throttled);
+cmp_ok($node->safe_psql('postgres', q{SELECT min(n) FROM ran WHERE worker <> 'high'}), '>', 300, 'but waits for its turn');
+
+# One queue of several workers: by priority, then by age.
+run_all(q{SELECT count(queue_jobs.enqueue('same ' || 1 + n % 3, jsonb_build_object('tenant', (n * 7) % 10 * 1000 + n), priority => (n * 7) % 10)) FROM generate_series(1, 300) n});
+cmp_ok($node->safe_psql('postgres', 'SELECT max(abs(n - due)) FROM (SELECT n, row_number() OVER (ORDER BY tenant) AS due FROM ran) r'),
+	'<=', 6, 'priority and age count across the workers of a queue, but for what runs side by side');
+$node->stop;
+done_testing();
