@@ -23,6 +23,8 @@ OBJS = \
 	src/run_once.o \
 	src/handler.o \
 	src/registry.o \
+	src/selector.o \
+	src/routing.o \
 	src/define_worker.o \
 	src/lane.o \
 	src/store.o \
@@ -32,6 +34,7 @@ OBJS = \
 	src/enqueue.o \
 	src/claim.o \
 	src/steer.o \
+	src/migrate.o \
 	src/job_row.o \
 	src/current_job.o \
 	src/shared.o \
@@ -43,6 +46,8 @@ OBJS = \
 	src/execute.o \
 	src/call.o \
 	src/session.o \
+	src/statistics.o \
+	src/advice.o \
 	src/run_log.o \
 	src/crash_ledger.o
 
@@ -64,8 +69,8 @@ SQL_PARTS = \
 DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 DATA       = $(wildcard src/sql/$(EXTENSION)--*--*.sql)
 
-REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup teardown
-ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered
+REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history selectors migrate statistics dedup teardown
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered migrate
 ISOLATION_OPTS = --inputdir=test/isolation
 TAP_TESTS      = 1
 PROVE_TESTS    = test/t/*.pl

@@ -37,6 +37,7 @@
 #include "record.h"
 #include "run_log.h"
 #include "settings.h"
+#include "statistics.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "store.h"
@@ -78,6 +79,7 @@ typedef struct Run
 	Job			job;			/* its attempt is that of this run */
 	LiveTable	table;
 	TimestampTz started_at;
+	RunMeasure	measure;
 	Jsonb	   *result;
 	ErrorData  *error;
 } Run;
@@ -262,8 +264,11 @@ take(Run *run, LaneScan *scan)
 		taken = live_try_delete(&run->table, scan->slot);
 	if (taken)
 	{
+		int			merged = run->job.merged;
+
 		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
 		dedup_collapse(&run->table, &run->job, worker);
+		run->measure.merged = run->job.merged - merged;
 	}
 	else
 	{
@@ -360,6 +365,7 @@ begin_run(Run *run)
 	char		activity[MAX_NAME_LENGTH + 64];
 
 	run->job.attempt++;
+	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
 	current_job = (CurrentJob)
 	{
 		.job = &run->job,.lane = &run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
@@ -369,6 +375,18 @@ begin_run(Run *run)
 	ledger_write(run->job.id, run->job.attempt - 1);
 	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
 	pgstat_report_activity(STATE_RUNNING, activity);
+	run->measure.cpu = statistics_cpu_time();
+}
+
+/* The handler has returned or failed: an interruption is no run. */
+static void
+measure_run(Run *run, RunEnd end)
+{
+	run->measure.cpu = statistics_cpu_time() - run->measure.cpu;
+	run->measure.running = GetCurrentTimestamp() - run->started_at;
+	run->measure.failed = end == RUN_FAILED;
+	if (end != RUN_INTERRUPTED)
+		statistics_add_run(run->task->worker, &run->measure);
 }
 
 /* What an error of the handler means. The error state is cleared. */
@@ -555,10 +573,11 @@ execute_function(Run *run)
 
 	begin_run(run);
 	end = run_function(run);
+	measure_run(run, end);
 	state = finish(run, end, NULL);
 	live_close(&run->table);
 	unit_end();
-	run_log(run->task->worker, &run->task->lane, &run->job, run->started_at, state, run->error);
+	run_log(run->task->worker, &run->task->lane, &run->job, &run->measure, state, run->error);
 }
 
 /* Only now can others of the key start, who have been told too soon by the transaction before. */
@@ -592,6 +611,7 @@ execute_procedure(Run *run)
 	MemoryContextSwitchTo(run_context);
 	begin_run(run);
 	end = run_procedure(run);
+	measure_run(run, end);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	live_open(&run->table);
 	if (live_find(&run->table, run->job.id, true, &slot, &stored) == FIND_FOUND)
@@ -600,7 +620,7 @@ execute_procedure(Run *run)
 	live_close(&run->table);
 	unit_end();
 	end_hold(run);
-	run_log(run->task->worker, &run->task->lane, &run->job, run->started_at, state, run->error);
+	run_log(run->task->worker, &run->task->lane, &run->job, &run->measure, state, run->error);
 }
 
 bool
@@ -673,8 +693,14 @@ execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 			const Lane *lane = lane_get(job.lane);
 			Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
 			RunError	error = run_error(edata);
+			RunMeasure	measure = {
+				.queueing = statistics_queueing_time(&job, slot->started_at),
+				.running = GetCurrentTimestamp() - slot->started_at,.cpu = -1,.failed = true
+			};
 
 			job.attempt++;
+			if (worker != NULL)
+				statistics_add_run(worker, &measure);
 			if (worker != NULL)
 				(void) outcome_failed(&table, row, &job, worker, own_role, &error, -1);
 		}

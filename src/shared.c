@@ -36,6 +36,7 @@ typedef struct Shared
 	ExecutorSlot *executors;
 	LaneHint   *lanes;			/* open addressing by database and lane; never freed one by one */
 	Waiter	   *waiters;		/* by process number */
+	WorkerCounters *counters;	/* open addressing by database and hash of the worker's name */
 } Shared;
 
 static Shared *shared = NULL;
@@ -53,6 +54,13 @@ waiters_size(void)
 	return mul_size(MaxBackends, sizeof(Waiter));
 }
 
+/* Of so many workers statistics are kept: each has a lane at least. */
+static int
+counters_size(void)
+{
+	return queue_jobs_max_lanes / 8;
+}
+
 static Size
 shared_size(void)
 {
@@ -61,7 +69,8 @@ shared_size(void)
 	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot))));
 	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))));
 	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_lanes, sizeof(LaneHint))));
-	return add_size(size, waiters_size());
+	size = add_size(size, MAXALIGN(waiters_size()));
+	return add_size(size, mul_size(counters_size(), sizeof(WorkerCounters)));
 }
 
 static void
@@ -95,6 +104,8 @@ shmem_startup(void)
 		shared->lanes = (LaneHint *) next;
 		next += MAXALIGN(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)));
 		shared->waiters = (Waiter *) next;
+		next += MAXALIGN(waiters_size());
+		shared->counters = (WorkerCounters *) next;
 		shared->lock = &GetNamedLWLockTranche("queue_jobs")->lock;
 		pg_atomic_init_u32(&shared->launcher_proc, 0);
 		pg_atomic_init_u64(&shared->generation, 0);
@@ -104,6 +115,8 @@ shmem_startup(void)
 			SpinLockInit(&shared->executors[i].mutex);
 		for (int i = 0; i < queue_jobs_max_lanes; i++)
 			SpinLockInit(&shared->lanes[i].mutex);
+		for (int i = 0; i < counters_size(); i++)
+			SpinLockInit(&shared->counters[i].mutex);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -198,6 +211,7 @@ lane_hint(int32 lane, bool create)
 	free_hint->ready = true;	/* nobody has looked yet */
 	free_hint->revisit_at = NO_TIME;
 	free_hint->published = 0;
+	free_hint->moved_to = 0;
 	pg_write_barrier();
 	free_hint->database = MyDatabaseId;
 	LWLockRelease(shared->lock);
@@ -302,6 +316,43 @@ lane_hint_revisit(LaneHint *hint, TimestampTz at)
 	if (hint->revisit_at == NO_TIME || at < hint->revisit_at)
 		hint->revisit_at = at;
 	SpinLockRelease(&hint->mutex);
+}
+
+/*
+ * Jobs of one lane were moved to another. Whoever relies on one of them knows the lane where it was, and publishes that
+ * when he lets go: then those are to be published, too, to which it may have been moved. They are a chain, perhaps a ring.
+ */
+void
+lane_hint_moved(int32 from, int32 to)
+{
+	for (int depth = 0; depth < LONGEST_CHAIN && to != 0; depth++)
+	{
+		LaneHint   *hint = lane_hint(from, true);
+		int32		before;
+
+		if (hint == NULL)
+			return;
+		SpinLockAcquire(&hint->mutex);
+		before = hint->moved_to;
+		hint->moved_to = to;
+		SpinLockRelease(&hint->mutex);
+		from = to;
+		to = before == to ? 0 : before;
+	}
+}
+
+/* Of such lanes the next one; 0: none. */
+int32
+lane_hint_moved_to(LaneHint *hint)
+{
+	int32		lane;
+
+	if (hint == NULL)
+		return 0;
+	SpinLockAcquire(&hint->mutex);
+	lane = hint->moved_to;
+	SpinLockRelease(&hint->mutex);
+	return lane;
 }
 
 TimestampTz
@@ -731,6 +782,20 @@ executor_runs(int64 job)
 			return true;
 	}
 	return false;
+}
+
+/* ---- statistics ---- */
+
+WorkerCounters *
+worker_counters_at(uint64 index)
+{
+	return shared == NULL ? NULL : &shared->counters[index % counters_size()];
+}
+
+int
+worker_counters_size(void)
+{
+	return shared == NULL ? 0 : counters_size();
 }
 
 /* ---- waiting sessions ---- */

@@ -17,6 +17,7 @@
 #include "storage/spin.h"
 
 #define RECENT_PUBLISHED 8
+#define LONGEST_CHAIN 16		/* of lanes that are followed to where a job may have been moved */
 
 /* Where in its lane the first job may stand that can be claimed. */
 typedef struct LaneHint
@@ -31,6 +32,7 @@ typedef struct LaneHint
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		published;		/* how often a key was published here */
 	LaneKey		recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
+	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
 } LaneHint;
 
 /* What a claim knew of the hint when it began, to tell at its end what was published meanwhile. */
@@ -94,6 +96,29 @@ typedef struct ExecutorSlot
 	int			end_as;			/* JobState that cancel() or discard() wants, or -1 */
 } ExecutorSlot;
 
+#define TIME_BUCKETS 168		/* of a histogram: up to some three weeks, in microseconds; see statistics.c */
+
+/* The runs of one worker. */
+typedef struct WorkerCounters
+{
+	slock_t		mutex;			/* guards all below */
+	Oid			database;		/* InvalidOid: free */
+	uint64		worker;			/* hash of its name */
+	TimestampTz since;
+	TimestampTz last_used;
+	uint64		runs;
+	uint64		failures;
+	uint64		merged;
+	uint64		run_time;		/* sums, in microseconds */
+	uint64		queueing_time;
+	uint64		cpu_time;
+	uint64		cpu_run_time;	/* of the runs whose CPU time was measured */
+	uint64		started_in_target;
+	uint64		ran_in_target;
+	uint64		run_times[TIME_BUCKETS];
+	uint64		queueing_times[TIME_BUCKETS];
+} WorkerCounters;
+
 /* What one executor is doing, as running_jobs() shows it. */
 typedef struct RunningJob
 {
@@ -124,6 +149,8 @@ extern LaneWindow lane_hint_open(LaneHint *hint, TimestampTz now);
 extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty);
 extern void lane_hint_publish(LaneHint *hint, LaneKey key);
 extern void lane_hint_revisit(LaneHint *hint, TimestampTz at);
+extern void lane_hint_moved(int32 from, int32 to);
+extern int32 lane_hint_moved_to(LaneHint *hint);
 extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
 
 /* databases; database_slot() is NULL without shared memory or when all slots are taken */
@@ -152,6 +179,10 @@ extern bool executor_wake_idle(Oid database, Oid role);
 extern bool executor_request_end(int64 job, JobState end_as);
 extern int	executor_running(RunningJob *result, int size);
 extern bool executor_runs(int64 job);
+
+/* the counters of workers, of which statistics.c knows whose they are */
+extern WorkerCounters *worker_counters_at(uint64 index);	/* modulo the size; NULL without shared memory */
+extern int	worker_counters_size(void);
 
 /* sessions in wait_for_jobs() */
 extern DatabaseSlot *waiter_register(void);

@@ -123,7 +123,7 @@ static void
 make_available(Job *job)
 {
 	job->due = true;
-	job->run_at = Min(job->run_at, GetCurrentTimestamp());
+	job->run_at = GetCurrentTimestamp();
 	job->started_at = NO_TIME;
 	job->lease = 0;
 	job->claimant = NULL;

@@ -164,6 +164,22 @@ publish_lane(const TouchedLane *lane)
 		database_call_attention(MyDatabaseId);
 }
 
+/* A job that was relied on may have been moved to other lanes meanwhile. */
+static void
+publish_released(const TouchedLane *lane)
+{
+	TouchedLane moved = *lane;
+
+	moved.jobs = 1;
+	for (int depth = 0; depth < LONGEST_CHAIN; depth++)
+	{
+		moved.lane = lane_hint_moved_to(lane_hint(moved.lane, false));
+		if (moved.lane == 0 || moved.lane == lane->lane)
+			break;
+		publish_lane(&moved);
+	}
+}
+
 static void
 publish(bool committed)
 {
@@ -178,8 +194,12 @@ publish(bool committed)
 		database_publish_due(MyDatabaseId, DT_NOBEGIN);
 	}
 	for (int i = 0; i < touched_count; i++)
+	{
 		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
 			publish_lane(&touched[i]);
+		if (touched[i].released)
+			publish_released(&touched[i]);
+	}
 	if (first_due != DT_NOEND)
 		database_publish_due(MyDatabaseId, first_due);
 	for (int i = 0; committed && i < request_count; i++)
