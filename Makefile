@@ -25,6 +25,7 @@ OBJS = \
 	src/registry.o \
 	src/selector.o \
 	src/routing.o \
+	src/pools.o \
 	src/define_worker.o \
 	src/lane.o \
 	src/store.o \

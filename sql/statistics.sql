@@ -57,18 +57,18 @@ SELECT queue_jobs.complete(array_agg(id), array_agg(attempt)) FROM queue_jobs.cl
 -- The executor may still be about to count its last run.
 CALL wait_for($$SELECT sum(runs) = 11 FROM queue_jobs.worker_statistics$$);
 SELECT worker, feature_category, urgency, runs, failures, merged,
-       run_time_mean BETWEEN 0.04 AND 5 AS mean, run_time_p50 BETWEEN 0.04 AND 5 AS p50, run_time_p99 BETWEEN 0.04 AND 5 AS p99,
-       cpu_share < 0.9 AS idle, started_in_target > 0 AS in_time, ran_in_target, cpu_bound, too_slow
+       worker = 'outside' OR run_time_mean BETWEEN 0.04 AND 5 AS mean, worker = 'outside' OR run_time_p50 BETWEEN 0.04 AND 5 AS p50,
+       worker = 'outside' OR run_time_p99 BETWEEN 0.04 AND 5 AS p99, cpu_share < 0.9 AS idle, started_in_target > 0 AS in_time, ran_in_target, cpu_bound, too_slow
   FROM queue_jobs.worker_statistics WHERE worker IN ('sleeper', 'pieces', 'outside') ORDER BY worker;
--- Where others want the processors too, a job that computes may get little of them: it is tried again.
+-- Where others want the processors too, a job that computes may get little of them: many short ones, and again if need be.
 CREATE PROCEDURE burn() LANGUAGE plpgsql AS $$
 BEGIN
     FOR try IN 1..100 LOOP
         PERFORM queue_jobs.reset_statistics('burner');
-        PERFORM queue_jobs.enqueue('burner', '{"burn": 0.3}');
+        PERFORM queue_jobs.enqueue('burner', jsonb_build_object('burn', 0.002, 'n', n)) FROM generate_series(1, 80) n;
         COMMIT;
         CALL helper.wait_for_worker('burner');
-        CALL helper.wait_for($sql$SELECT runs = 1 FROM queue_jobs.worker_statistics WHERE worker = 'burner'$sql$);
+        CALL helper.wait_for($sql$SELECT runs = 80 FROM queue_jobs.worker_statistics WHERE worker = 'burner'$sql$);
         EXIT WHEN (SELECT cpu_bound FROM queue_jobs.worker_statistics WHERE worker = 'burner');
     END LOOP;
 END $$;

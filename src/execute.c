@@ -33,6 +33,7 @@
 #include "miscadmin.h"
 #include "outcome.h"
 #include "pgstat.h"
+#include "pools.h"
 #include "process.h"
 #include "record.h"
 #include "run_log.h"
@@ -61,6 +62,9 @@ typedef struct Task
 	LaneHint   *hint;
 	CallTarget	target;
 	RecordPlans record;
+	uint32		pools;			/* that serve the lane */
+	int			unmeasured;		/* short runs since the last whose CPU time was measured */
+	bool		short_runs;		/* the last one was short */
 } Task;
 
 typedef enum RunEnd
@@ -85,6 +89,7 @@ typedef struct Run
 } Run;
 
 static Oid	own_role;
+static int	own_pool;
 static MemoryContext tasks_context = NULL;
 static MemoryContext run_context = NULL;
 static List *tasks = NIL;
@@ -163,11 +168,15 @@ static void
 add_task(const Lane *lane, Worker *worker)
 {
 	Task	   *task;
+	uint32		pools;
 
-	if (worker == NULL || worker->handler == NULL || lane_role(lane, worker) != own_role ||
-		lane_blocked(lane, worker) != NULL)
+	if (worker == NULL || worker->handler == NULL || lane_role(lane, worker) != own_role)
+		return;
+	pools = pools_serving(lane, worker);
+	if ((pools & ((uint32) 1 << own_pool)) == 0 || lane_blocked(lane, worker) != NULL)
 		return;
 	task = palloc0(sizeof(Task));
+	task->pools = pools;
 	task->lane = *lane;
 	task->lane.worker = pstrdup(lane->worker);
 	task->lane.queue = pstrdup(lane->queue);
@@ -280,9 +289,9 @@ take(Run *run, LaneScan *scan)
 
 /* There is more in the lane than we can do alone. */
 static void
-call_for_help(void)
+call_for_help(const Task *task)
 {
-	if (!executor_wake_idle(MyDatabaseId, own_role))
+	if (!executor_wake_idle(MyDatabaseId, own_role, task->pools))
 		database_call_attention(MyDatabaseId);
 }
 
@@ -311,7 +320,7 @@ claim_from(Run *run, Task *task)
 		key = job_key(&run->job);
 		lane_hint_settle(task->hint, &window, &key, false);
 		if (!database_slot(MyDatabaseId, true)->attention && lane_scan_next(&scan, &next))
-			call_for_help();
+			call_for_help(task);
 	}
 	else
 		lane_hint_settle(task->hint, &window, NULL, !skipped);
@@ -375,15 +384,23 @@ begin_run(Run *run)
 	ledger_write(run->job.id, run->job.attempt - 1);
 	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
 	pgstat_report_activity(STATE_RUNNING, activity);
-	run->measure.cpu = statistics_cpu_time();
+	run->measure.by_executor = true;
+	run->measure.cpu = -1;
+	if (!run->task->short_runs || ++run->task->unmeasured >= MEASURE_SHORT_RUNS || queue_jobs_log_jobs != LOG_JOBS_NONE)
+		run->measure.cpu = statistics_cpu_time();
 }
 
 /* The handler has returned or failed: an interruption is no run. */
 static void
 measure_run(Run *run, RunEnd end)
 {
-	run->measure.cpu = statistics_cpu_time() - run->measure.cpu;
 	run->measure.running = GetCurrentTimestamp() - run->started_at;
+	run->task->short_runs = run->measure.running < SHORT_RUN;
+	if (run->measure.cpu >= 0)
+	{
+		run->measure.cpu = statistics_cpu_time() - run->measure.cpu;
+		run->task->unmeasured = 0;
+	}
 	run->measure.failed = end == RUN_FAILED;
 	if (end != RUN_INTERRUPTED)
 		statistics_add_run(run->task->worker, &run->measure);
@@ -719,9 +736,10 @@ execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 }
 
 void
-execute_init(Oid role)
+execute_init(Oid role, int pool)
 {
 	own_role = role;
+	own_pool = pool;
 	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
 	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);

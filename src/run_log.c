@@ -74,9 +74,10 @@ run_log(const Worker *worker, const Lane *lane, const Job *job, const RunMeasure
 	add_string(&line, "queue", lane->queue);
 	appendStringInfo(&line, ", \"id\": " INT64_FORMAT ", \"attempt\": %d", job->id, job->attempt);
 	add_string(&line, "status", job_state_name(state));
-	appendStringInfo(&line, ", \"queueing_s\": %.6f, \"run_s\": %.6f, \"cpu_s\": %.6f",
-					 (double) measure->queueing / USECS_PER_SEC, (double) measure->running / USECS_PER_SEC,
-					 (double) measure->cpu / USECS_PER_SEC);
+	appendStringInfo(&line, ", \"queueing_s\": %.6f, \"run_s\": %.6f",
+					 (double) measure->queueing / USECS_PER_SEC, (double) measure->running / USECS_PER_SEC);
+	if (measure->cpu >= 0)		/* as it always is, unless log_jobs was set while the job ran */
+		appendStringInfo(&line, ", \"cpu_s\": %.6f", (double) measure->cpu / USECS_PER_SEC);
 	if (job->context != NULL)
 		add_jsonb(&line, "context", job->context);
 	if (JB_ROOT_IS_OBJECT(job->args))

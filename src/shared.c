@@ -212,6 +212,7 @@ lane_hint(int32 lane, bool create)
 	free_hint->revisit_at = NO_TIME;
 	free_hint->published = 0;
 	free_hint->moved_to = 0;
+	free_hint->pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0;
 	pg_write_barrier();
 	free_hint->database = MyDatabaseId;
 	LWLockRelease(shared->lock);
@@ -316,6 +317,24 @@ lane_hint_revisit(LaneHint *hint, TimestampTz at)
 	if (hint->revisit_at == NO_TIME || at < hint->revisit_at)
 		hint->revisit_at = at;
 	SpinLockRelease(&hint->mutex);
+}
+
+/* The scheduler has found out which pools serve the lane. */
+void
+lane_hint_set_pools(LaneHint *hint, uint32 pools)
+{
+	if (hint == NULL || hint->pools == pools)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->pools = pools;
+	SpinLockRelease(&hint->mutex);
+}
+
+/* Without a hint it is for the scheduler to say. */
+uint32
+lane_hint_pools(LaneHint *hint)
+{
+	return hint == NULL ? 0 : hint->pools;
 }
 
 /*
@@ -614,7 +633,7 @@ executor_slot_at(int index)
 
 /* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
 int
-executor_reserve(Oid database, Oid role, uint32 *generation)
+executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation)
 {
 	int			index = -1;
 
@@ -630,6 +649,8 @@ executor_reserve(Oid database, Oid role, uint32 *generation)
 		slot->generation++;
 		slot->database = database;
 		slot->role = role;
+		slot->pool = pool;
+		slot->pools = pools;
 		slot->starting_since = GetCurrentTimestamp();
 		slot->pid = 0;
 		slot->proc = NO_PROC;
@@ -687,19 +708,26 @@ executor_attach(int index, uint32 generation)
 	return taken ? slot : NULL;
 }
 
-/* Wakes an executor of that database and role that has nothing to do; false if there is none. */
+/* Whether an executor is one of that database and role, and of one of these pools. */
+static bool
+executor_is(const ExecutorSlot *slot, Oid database, Oid role, uint32 pools)
+{
+	return slot->database == database && slot->role == role && (pools & ((uint32) 1 << slot->pool)) != 0;
+}
+
+/* Wakes such an executor that has nothing to do; false if there is none. */
 bool
-executor_wake_idle(Oid database, Oid role)
+executor_wake_idle(Oid database, Oid role, uint32 pools)
 {
 	for (int i = 0; shared != NULL && i < queue_jobs_max_executors; i++)
 	{
 		ExecutorSlot *slot = &shared->executors[i];
 		int			proc = NO_PROC;
 
-		if (!slot->idle || slot->database != database || slot->role != role)
+		if (!slot->idle || !executor_is(slot, database, role, pools))
 			continue;
 		SpinLockAcquire(&slot->mutex);
-		if (slot->idle && slot->database == database && slot->role == role && slot->state == EXECUTOR_RUNNING)
+		if (slot->idle && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
 		{
 			slot->idle = false;
 			proc = slot->proc;

@@ -32,6 +32,7 @@ typedef struct LaneHint
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		published;		/* how often a key was published here */
 	LaneKey		recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
+	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
 	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
 } LaneHint;
 
@@ -82,6 +83,8 @@ typedef struct ExecutorSlot
 	uint32		generation;		/* counts the slot's uses, so that a late process finds out that it is too late */
 	Oid			database;
 	Oid			role;
+	int			pool;
+	uint32		pools;			/* version of the setting that the pool is of */
 	TimestampTz starting_since;
 
 	slock_t		mutex;			/* guards all below */
@@ -113,6 +116,7 @@ typedef struct WorkerCounters
 	uint64		queueing_time;
 	uint64		cpu_time;
 	uint64		cpu_run_time;	/* of the runs whose CPU time was measured */
+	uint64		executor_run_time;	/* of all that executors ran */
 	uint64		started_in_target;
 	uint64		ran_in_target;
 	uint64		run_times[TIME_BUCKETS];
@@ -149,6 +153,8 @@ extern LaneWindow lane_hint_open(LaneHint *hint, TimestampTz now);
 extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty);
 extern void lane_hint_publish(LaneHint *hint, LaneKey key);
 extern void lane_hint_revisit(LaneHint *hint, TimestampTz at);
+extern void lane_hint_set_pools(LaneHint *hint, uint32 pools);
+extern uint32 lane_hint_pools(LaneHint *hint);
 extern void lane_hint_moved(int32 from, int32 to);
 extern int32 lane_hint_moved_to(LaneHint *hint);
 extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
@@ -170,12 +176,12 @@ extern void launcher_attach(void);
 extern void launcher_wake(void);
 
 /* executors */
-extern int	executor_reserve(Oid database, Oid role, uint32 *generation);
+extern int	executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation);
 extern void executor_release(int index, uint32 generation);
 extern ExecutorSlot *executor_attach(int index, uint32 generation);
 extern ExecutorSlot *executor_slot_at(int index);
 extern int	executor_slots(void);
-extern bool executor_wake_idle(Oid database, Oid role);
+extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
 extern bool executor_request_end(int64 job, JobState end_as);
 extern int	executor_running(RunningJob *result, int size);
 extern bool executor_runs(int64 job);

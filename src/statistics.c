@@ -206,6 +206,8 @@ count_run(const NotedRun *run)
 		counters->cpu_time += measure->cpu;
 		counters->cpu_run_time += measure->running;
 	}
+	if (measure->by_executor)
+		counters->executor_run_time += measure->running;
 	counters->started_in_target += measure->queueing <= targets[run->urgency].queueing;
 	counters->ran_in_target += measure->running <= targets[run->urgency].running;
 	counters->run_times[running]++;
@@ -292,6 +294,7 @@ statistics_get(const Worker *worker, WorkerStatistics *statistics)
 {
 	WorkerCounters *counters = lock_counters(worker_hash(worker->name), false);
 	WorkerCounters now;
+	double		cpu_share;
 
 	if (counters == NULL)
 		return false;
@@ -299,14 +302,15 @@ statistics_get(const Worker *worker, WorkerStatistics *statistics)
 	SpinLockRelease(&counters->mutex);
 	if (now.runs == 0)
 		return false;
+	cpu_share = now.cpu_run_time > 0 ? (double) now.cpu_time / now.cpu_run_time : -1;
 	*statistics = (WorkerStatistics)
 	{
 		.since = now.since,
 			.runs = now.runs,
 			.failures = now.failures,
 			.merged = now.merged,
-			.cpu_seconds = (double) now.cpu_time / USECS_PER_SEC,
-			.cpu_share = now.cpu_run_time > 0 ? (double) now.cpu_time / now.cpu_run_time : -1,
+			.cpu_seconds = cpu_share < 0 ? -1 : cpu_share * now.executor_run_time / USECS_PER_SEC,
+			.cpu_share = cpu_share,
 			.run_time_mean = (double) now.run_time / now.runs / USECS_PER_SEC,
 			.run_time_p50 = percentile(now.run_times, now.runs, 0.5),
 			.run_time_p99 = percentile(now.run_times, now.runs, 0.99),
@@ -317,7 +321,7 @@ statistics_get(const Worker *worker, WorkerStatistics *statistics)
 			.ran_in_target = (double) now.ran_in_target / now.runs,
 	};
 	statistics->cpu_bound = worker->resource_boundary != BOUNDARY_CPU && statistics->cpu_share > CPU_BOUND_SHARE &&
-		(double) now.cpu_run_time / USECS_PER_SEC >= ENOUGH_RUN_TIME;
+		(double) now.executor_run_time / USECS_PER_SEC >= ENOUGH_RUN_TIME;
 	statistics->too_slow = is_too_slow(worker, statistics);
 	return true;
 }
@@ -358,7 +362,6 @@ queue_jobs_worker_counters(PG_FUNCTION_ARGS)
 
 		for (size_t i = 0; i < lengthof(numbers); i++)
 			set_number(values, nulls, 4 + i, numbers[i]);
-		nulls[4] = s.cpu_share < 0;
 	}
 	values[14] = BoolGetDatum(s.cpu_bound);
 	values[15] = BoolGetDatum(s.too_slow);

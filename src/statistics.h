@@ -13,7 +13,8 @@ typedef struct RunMeasure
 {
 	int64		queueing;		/* from when the job was due to its start */
 	int64		running;
-	int64		cpu;			/* -1: not measured, for an application ran it */
+	int64		cpu;			/* -1: not measured */
+	bool		by_executor;
 	int			merged;			/* duplicates that were merged into it */
 	bool		failed;
 } RunMeasure;
@@ -25,7 +26,7 @@ typedef struct WorkerStatistics
 	int64		runs;
 	int64		failures;
 	int64		merged;
-	double		cpu_seconds;
+	double		cpu_seconds;	/* of runs by executors; -1: not measured */
 	double		cpu_share;		/* of the run time; -1: not measured */
 	double		run_time_mean;
 	double		run_time_p50;
@@ -42,8 +43,14 @@ typedef struct WorkerStatistics
 /* How long a job had waited when it was started. To be called before its times are changed. */
 extern int64 statistics_queueing_time(const Job *job, TimestampTz started_at);
 
-/* CPU time of this process so far, in microseconds. */
+/*
+ * CPU time of this process so far, in microseconds. Asking for it is a system call: of a worker whose runs are short, that
+ * is done for some only, and the others are taken to be like them.
+ */
 extern int64 statistics_cpu_time(void);
+
+#define SHORT_RUN 1000			/* microseconds */
+#define MEASURE_SHORT_RUNS 32	/* one in so many */
 
 /* The run is counted if the current (sub)transaction commits. */
 extern void statistics_add_run(const Worker *worker, const RunMeasure *measure);

@@ -16,6 +16,7 @@
 #include "lane.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "pools.h"
 #include "run_as.h"
 #include "settings.h"
 #include "shared.h"
@@ -298,6 +299,8 @@ queue_jobs_waits_for(PG_FUNCTION_ARGS)
 		why = "\"queue_jobs.max_executors\" is 0";
 	else if (why == NULL && worker->handler != NULL && queue_jobs_max_executors_per_database == 0)
 		why = "\"queue_jobs.max_executors_per_database\" is 0";
+	else if (why == NULL && worker->handler != NULL && pools_serving(lane, worker) == 0)
+		why = "no pool of \"queue_jobs.pools\" serves it";
 	if (why == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(why));

@@ -158,7 +158,7 @@ publish_lane(const TouchedLane *lane)
 	lane_hint_publish(hint, lane->key);
 	if (!OidIsValid(lane->role))
 		return;
-	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role))
+	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role, lane_hint_pools(hint)))
 		wanted--;
 	if (wanted > 0)
 		database_call_attention(MyDatabaseId);

@@ -224,6 +224,11 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reset_stat
 COMMENT ON FUNCTION queue_jobs.reset_statistics(text) IS
 'Has the view worker_statistics count anew, for one worker or (NULL) for all of this database. Error 55000 without shared_preload_libraries.';
 
+CREATE FUNCTION queue_jobs.capacity_impact(queue text, pool text DEFAULT NULL) RETURNS double precision
+LANGUAGE C VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_capacity_impact';
+COMMENT ON FUNCTION queue_jobs.capacity_impact(text, text) IS
+'What a queue takes of a pool of executors, or would take of it: jobs a second times their mean run time, as a share of the pool''s executors (1: all of them, all the time); of queue_jobs.max_executors_per_database without a pool. By the view worker_statistics, of all workers whose jobs are enqueued there. (GitLab''s estimate.) Error 42704: no such pool.';
+
 CREATE FUNCTION queue_jobs.transitions(OUT from_state text, OUT to_state text) RETURNS SETOF record
 LANGUAGE C IMMUTABLE PARALLEL SAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_transitions';
 COMMENT ON FUNCTION queue_jobs.transitions() IS 'The states of a job, and which can follow which.';
