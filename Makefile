@@ -28,6 +28,9 @@ OBJS = \
 	src/run_once.o \
 	src/handler.o \
 	src/registry.o \
+	src/selector.o \
+	src/routing.o \
+	src/pools.o \
 	src/define_worker.o \
 	src/lane.o \
 	src/index_writer.o \
@@ -43,6 +46,7 @@ OBJS = \
 	src/enqueue.o \
 	src/claim.o \
 	src/steer.o \
+	src/migrate.o \
 	src/job_row.o \
 	src/current_job.o \
 	src/shared.o \
@@ -56,6 +60,8 @@ OBJS = \
 	src/session.o \
 	src/table_changes.o \
 	src/assert_idempotent.o \
+	src/statistics.o \
+	src/advice.o \
 	src/run_log.o \
 	src/crash_ledger.o
 
@@ -77,8 +83,8 @@ SQL_PARTS = \
 DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 DATA       = $(wildcard src/sql/$(EXTENSION)--*--*.sql)
 
-REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup duplicates idempotent record cron schedule limits teardown
-ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered dedup_many run_once lock_record record_layers limit_slots
+REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges history dedup duplicates idempotent record cron schedule limits selectors migrate statistics teardown
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered dedup_many run_once lock_record record_layers limit_slots migrate
 ISOLATION_OPTS = --inputdir=test/isolation
 TAP_TESTS      = 1
 PROVE_TESTS    = test/t/*.pl

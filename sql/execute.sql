@@ -96,6 +96,20 @@ SELECT queue_jobs.enqueue('two integers', '{"a": 1, "b": 1}') IS NOT NULL AS enq
 CALL wait_for($$SELECT count(*) = 5 FROM app.mine WHERE worker IN ('one integer', 'one text', 'two integers', 'args') AND finished_at IS NOT NULL$$);
 SELECT worker, args, state, result, last_error FROM mine WHERE worker IN ('one integer', 'one text', 'two integers', 'args') ORDER BY id;
 
+-- The function that the definition names is called also where SQL could not tell which is meant; procedures likewise.
+CREATE PROCEDURE overdone(a integer, INOUT b text DEFAULT 'b', INOUT c integer DEFAULT 7) LANGUAGE plpgsql AS $$
+BEGIN
+    COMMIT;
+    b := b || a;
+    c := c + 1;
+END $$;
+CREATE PROCEDURE overdone(a integer, OUT d integer) LANGUAGE plpgsql AS $$BEGIN d := a + 1; END$$;
+SELECT queue_jobs.define_worker('two inouts', 'app.overdone(int, text, int)', max_retries => 0);
+SELECT queue_jobs.define_worker('one out', 'app.overdone(int)', max_retries => 0);
+SELECT queue_jobs.enqueue(worker, '{"a": 1, "c": 5}') IS NOT NULL AS enqueued FROM unnest('{two inouts,one out}'::text[]) worker;
+CALL wait_for($$SELECT count(*) = 2 FROM app.mine WHERE worker IN ('two inouts', 'one out') AND finished_at IS NOT NULL$$);
+SELECT worker, state, result, last_error FROM mine WHERE worker IN ('two inouts', 'one out') ORDER BY id;
+
 -- Results of all kinds become jsonb.
 CREATE FUNCTION gives_void() RETURNS void LANGUAGE sql AS '';
 CREATE FUNCTION gives_null() RETURNS text LANGUAGE sql AS 'SELECT NULL::text';

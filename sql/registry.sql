@@ -173,9 +173,33 @@ SELECT * FROM queue_jobs.worker WHERE name = 'plain';
 SET ROLE regress_other;
 SELECT error_of($$SELECT queue_jobs.define_worker('plain', version => 9)$$);
 SELECT error_of($$SELECT queue_jobs.drop_worker('plain')$$);
+-- It stays its definer's when somebody else who may replaces it, as a function does; so does as whom its jobs run.
 SET ROLE regress_boss;
 SELECT queue_jobs.define_worker('plain', version => 2);
 SELECT definer, version FROM queue_jobs.worker WHERE name = 'plain';
+RESET ROLE;
+SELECT queue_jobs.define_worker('plain', 'app.take_args', version => 3, run_as => 'definer');
+SELECT definer, version, run_as FROM queue_jobs.worker WHERE name = 'plain';
+CREATE FUNCTION app.superusers_own() RETURNS void LANGUAGE sql AS '';
+REVOKE EXECUTE ON FUNCTION app.superusers_own() FROM PUBLIC;
+SELECT sqlstate_of($$SELECT queue_jobs.define_worker('plain', 'app.superusers_own', run_as => 'definer')$$);
+DROP FUNCTION app.superusers_own();
+-- Where the definer is gone, whoever defines it anew succeeds him.
+CREATE ROLE regress_leaver;
+GRANT USAGE ON SCHEMA queue_jobs TO regress_leaver;
+GRANT EXECUTE ON FUNCTION queue_jobs.define_worker TO regress_leaver;
+SET ROLE regress_leaver;
+SELECT queue_jobs.define_worker('left behind');
+RESET ROLE;
+DROP OWNED BY regress_leaver;
+DROP ROLE regress_leaver;
+SET ROLE regress_app;
+SELECT regexp_replace(error_of, '".*"$|"[0-9]+"', '…') FROM error_of($$SELECT queue_jobs.define_worker('left behind')$$) LIMIT 1;
+RESET ROLE;
+SELECT queue_jobs.define_worker('left behind');
+SELECT definer = current_user AS mine FROM queue_jobs.worker WHERE name = 'left behind';
+SELECT queue_jobs.drop_worker('left behind');
+SET ROLE regress_boss;
 SELECT queue_jobs.drop_worker('plain');
 
 -- Nobody can have a handler run as himself that he may not call.

@@ -34,7 +34,8 @@ CREATE ROLE regress_nobody LOGIN;
 GRANT regress_app TO regress_boss;
 GRANT USAGE ON SCHEMA queue_jobs TO regress_app, regress_other;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA queue_jobs TO regress_app, regress_other;
-GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.capacity TO regress_app, regress_other;
+GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.worker_statistics, queue_jobs.misdeclared_worker,
+                queue_jobs.routing_rule, queue_jobs.capacity TO regress_app, regress_other;
 CREATE SCHEMA app AUTHORIZATION regress_app;
 GRANT USAGE ON SCHEMA app TO regress_other;
 

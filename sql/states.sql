@@ -59,7 +59,7 @@ SELECT queue_jobs.define_worker('states', max_retries => 0);
 SELECT queue_jobs.enqueue('states') AS job \gset
 CALL steps(:job, 'claim', 'lease', 'claim');
 
--- and compared: what was seen and is no transition of the table (a lease that runs out makes a job available again, without anybody's doing),
+-- and compared: what was seen and is no transition of the table,
 CREATE VIEW seen_transitions AS
     SELECT DISTINCT from_state, to_state
       FROM (SELECT lag(state) OVER (PARTITION BY job ORDER BY n) AS from_state, state AS to_state FROM seen) s

@@ -6,6 +6,9 @@
  * PostgreSQL itself has it: SELECT app.f(a => r.a) FROM jsonb_to_record($1) AS r(a integer). Keys that no parameter
  * has are ignored, a parameter without a key takes its default: handlers can gain and lose parameters while jobs wait.
  * Args are passed as a parameter, so that they show in no log and no pg_stat_activity.
+ *
+ * The call is made by the handler's OID, not by its name: of f(integer) and f(integer, integer DEFAULT 2) no SQL text
+ * can call the first.
  */
 #include "postgres.h"
 
@@ -22,8 +25,13 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "parser/analyze.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_relation.h"
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
+#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
@@ -32,6 +40,7 @@
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 
 #define MAX_PARAMETERS 128
@@ -97,26 +106,79 @@ append_record(StringInfo sql, const Handler *handler, const uint64 given[2])
 		appendStringInfoChar(sql, ')');
 }
 
+/* One argument of the call: by its parameter's name, for those with defaults may be missing. */
+static Node *
+named_argument(const HandlerParameter *parameter, int number, Node *value)
+{
+	NamedArgExpr *argument = makeNode(NamedArgExpr);
+
+	argument->arg = (Expr *) value;
+	argument->name = parameter->name;
+	argument->argnumber = number;
+	argument->location = -1;
+	return (Node *) argument;
+}
+
+static FuncExpr *
+handler_call(const Handler *handler, List *arguments)
+{
+	return makeFuncExpr(handler->oid, get_func_rettype(handler->oid), arguments, InvalidOid, InvalidOid,
+						COERCE_EXPLICIT_CALL);
+}
+
+static Param *
+parameter_node(int number, Oid type)
+{
+	Param	   *param = makeNode(Param);
+
+	param->paramkind = PARAM_EXTERN;
+	param->paramid = number;
+	param->paramtype = type;
+	param->paramtypmod = -1;
+	param->paramcollid = get_typcollation(type);
+	param->location = -1;
+	return param;
+}
+
+/* What $1 and $2 are in a function's statement: the args, and the call, whose arguments are columns of r. */
+static Node *
+resolve_parameter(ParseState *pstate, ParamRef *reference)
+{
+	const HandlerPlan *plan = pstate->p_ref_hook_state;
+	const Handler *handler = plan->handler;
+	List	   *arguments = NIL;
+
+	if (reference->number == 1)
+		return (Node *) parameter_node(1, JSONBOID);
+	if (handler->takes_args)
+		arguments = list_make1(parameter_node(1, JSONBOID));
+	for (int i = 0; i < handler->nparameters; i++)
+	{
+		HandlerParameter *parameter = &handler->parameters[i];
+
+		if (is_given(plan->given, i))
+			arguments = lappend(arguments,
+								named_argument(parameter, i, colNameToVar(pstate, parameter->name, false, -1)));
+	}
+	return (Node *) handler_call(handler, arguments);
+}
+
+static void
+set_up_parser(ParseState *pstate, void *plan)
+{
+	pstate->p_ref_hook_state = plan;
+	pstate->p_paramref_hook = resolve_parameter;
+}
+
+/* $2 stands for the call; the column is named after it for those who read an error's context. */
 static char *
 function_sql(const Handler *handler, const uint64 given[2])
 {
 	StringInfoData sql;
-	const char *separator = "";
 	bool		wrap = !handler->returns_void && !handler->returns_jsonb;
 
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT %s%s(", wrap ? "pg_catalog.to_jsonb(" : "", handler->call_name);
-	if (handler->takes_args)
-		appendStringInfoString(&sql, "$1");
-	for (int i = 0; i < handler->nparameters && !handler->takes_args; i++)
-	{
-		if (!is_given(given, i))
-			continue;
-		appendStringInfo(&sql, "%s%s => r.%s", separator, quote_identifier(handler->parameters[i].name),
-						 quote_identifier(handler->parameters[i].name));
-		separator = ", ";
-	}
-	appendStringInfo(&sql, ")%s", wrap ? ")" : "");
+	appendStringInfo(&sql, "SELECT %s AS %s", wrap ? "pg_catalog.to_jsonb($2)" : "$2", quote_identifier(handler->call_name));
 	append_record(&sql, handler, given);
 	return sql.data;
 }
@@ -124,23 +186,24 @@ function_sql(const Handler *handler, const uint64 given[2])
 static SPIPlanPtr
 function_plan(CallTarget *target, const uint64 given[2])
 {
-	Oid			types[] = {JSONBOID};
+	bool		keep = target->nplans < MAX_PLANS;
 	HandlerPlan *slot;
-	SPIPlanPtr	plan;
 
 	for (int i = 0; i < target->nplans; i++)
 		if (memcmp(target->plans[i].given, given, sizeof(uint64) * 2) == 0)
 			return target->plans[i].plan;
-	plan = SPI_prepare(function_sql(target->handler, given), 1, types);
-	if (plan == NULL)
-		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-	if (target->nplans == MAX_PLANS)
-		return plan;
-	SPI_keepplan(plan);
-	slot = &target->plans[target->nplans++];
-	slot->plan = plan;
+	slot = keep ? &target->plans[target->nplans] : palloc(sizeof(HandlerPlan));
 	memcpy(slot->given, given, sizeof(slot->given));
-	return plan;
+	slot->handler = target->handler;
+	slot->plan = SPI_prepare_params(function_sql(target->handler, given), set_up_parser, slot, 0);
+	if (slot->plan == NULL)
+		elog(ERROR, "SPI_prepare_params failed: %s", SPI_result_code_string(SPI_result));
+	if (keep)
+	{
+		SPI_keepplan(slot->plan);
+		target->nplans++;
+	}
+	return slot->plan;
 }
 
 /*
@@ -204,16 +267,20 @@ call_function(CallTarget *target, Jsonb *args)
 {
 	MemoryContext context = CurrentMemoryContext;
 	uint64		given[2];
-	Datum		values[] = {JsonbPGetDatum(args)};
+	ParamListInfo params = makeParamList(1);
 	Jsonb	   *result = NULL;
 	int			code;
 
 	if (callable_directly(target->handler))
 		return call_directly(target->handler, args);
+	params->params[0] = (ParamExternData)
+	{
+		.value = JsonbPGetDatum(args),.ptype = JSONBOID,.pflags = PARAM_FLAG_CONST
+	};
 	given_parameters(target->handler, args, given);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	code = SPI_execute_plan(function_plan(target, given), values, NULL, false, 0);
+	code = SPI_execute_plan_with_paramlist(function_plan(target, given), params, false, 0);
 	if (code != SPI_OK_SELECT)
 		elog(ERROR, "unexpected outcome %s of a handler's call", SPI_result_code_string(code));
 	if (SPI_processed > 0 && !target->handler->returns_void)
@@ -290,26 +357,49 @@ procedure_values(const Handler *handler, Jsonb *args, const uint64 given[2])
 	return params;
 }
 
-static char *
-procedure_sql(const Handler *handler, const uint64 given[2])
+/*
+ * CALL of the procedure, analyzed. Its arguments are the parameters by their numbers, or defaults; those for output
+ * are apart.
+ */
+static Query *
+procedure_query(const Handler *handler, const uint64 given[2])
 {
-	StringInfoData sql;
-	const char *separator = "";
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(handler->oid));
+	CallStmt   *call = makeNode(CallStmt);
+	Query	   *query = makeNode(Query);
+	List	   *arguments = NIL;
+	List	   *inputs = NIL;
+	ListCell   *cell;
 
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "CALL %s(", handler->call_name);
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", handler->oid);
 	for (int i = 0; i < handler->nparameters; i++)
 	{
+		HandlerParameter *parameter = &handler->parameters[i];
+		Node	   *value = (Node *) parameter_node(i + 1, parameter->type);
+
 		if (handler->takes_args)
-			appendStringInfoString(&sql, "$1");
-		else if (is_given(given, i) || handler->parameters[i].out)
-			appendStringInfo(&sql, "%s%s => $%d", separator, quote_identifier(handler->parameters[i].name), i + 1);
-		else
-			continue;
-		separator = ", ";
+			arguments = lappend(arguments, value);
+		else if (is_given(given, i) || parameter->out)
+			arguments = lappend(arguments, named_argument(parameter, i, value));
 	}
-	appendStringInfoChar(&sql, ')');
-	return sql.data;
+	arguments = expand_function_arguments(arguments, true, get_func_rettype(handler->oid), tuple);
+	ReleaseSysCache(tuple);
+	foreach(cell, arguments)
+	{
+		const HandlerParameter *parameter = &handler->parameters[foreach_current_index(cell)];
+
+		if (!parameter->out)
+			inputs = lappend(inputs, lfirst(cell));
+		if (parameter->out || parameter->in_out)
+			call->outargs = lappend(call->outargs, copyObject(lfirst(cell)));
+	}
+	call->funcexpr = handler_call(handler, inputs);
+	assign_expr_collations(NULL, (Node *) call->funcexpr);
+	query->commandType = CMD_UTILITY;
+	query->canSetTag = true;
+	query->utilityStmt = (Node *) call;
+	return query;
 }
 
 /* The row of a procedure's output parameters as jsonb. */
@@ -336,10 +426,8 @@ call_procedure(CallTarget *target, Jsonb *args)
 	const Handler *handler = target->handler;
 	MemoryContext context = CurrentMemoryContext;
 	ParamListInfo params;
-	Oid		   *types = palloc(sizeof(Oid) * Max(handler->nparameters, 1));
 	uint64		given[2];
-	char	   *sql;
-	RawStmt    *raw;
+	char	   *sql = psprintf("CALL %s", handler->call_name);
 	List	   *plans;
 	Portal		portal;
 	Tuplestorestate *store = NULL;
@@ -350,13 +438,8 @@ call_procedure(CallTarget *target, Jsonb *args)
 
 	given_parameters(handler, args, given);
 	params = procedure_values(handler, args, given);
-	sql = procedure_sql(handler, given);
-	for (int i = 0; i < handler->nparameters; i++)
-		types[i] = handler->parameters[i].type;
-
 	PushActiveSnapshot(GetTransactionSnapshot());
-	raw = linitial_node(RawStmt, pg_parse_query(sql));
-	plans = pg_plan_queries(pg_analyze_and_rewrite_fixedparams(raw, sql, types, handler->nparameters, NULL), sql, 0, NULL);
+	plans = pg_plan_queries(list_make1(procedure_query(handler, given)), sql, 0, NULL);
 	PopActiveSnapshot();
 
 	portal = CreatePortal("", true, true);
@@ -389,23 +472,23 @@ call_procedure(CallTarget *target, Jsonb *args)
 void
 call_in_transaction(CallTarget *target, Jsonb *args)
 {
-	SPIExecuteOptions options = {0};
+	const Handler *handler = target->handler;
 	uint64		given[2];
-	int			code;
+	ParamListInfo params;
+	char	   *sql;
+	List	   *plans;
 
-	if (!target->handler->is_procedure)
+	if (!handler->is_procedure)
 	{
 		(void) call_function(target, args);
 		return;
 	}
-	given_parameters(target->handler, args, given);
-	options.params = procedure_values(target->handler, args, given);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	code = SPI_execute_extended(procedure_sql(target->handler, given), &options);
-	if (code < 0)
-		elog(ERROR, "unexpected outcome %s of a handler's call", SPI_result_code_string(code));
-	SPI_finish();
+	given_parameters(handler, args, given);
+	params = procedure_values(handler, args, given);
+	sql = psprintf("CALL %s", handler->call_name);
+	plans = pg_plan_queries(list_make1(procedure_query(handler, given)), sql, 0, NULL);
+	ProcessUtility(linitial_node(PlannedStmt, plans), sql, false, PROCESS_UTILITY_QUERY, params, NULL, None_Receiver, NULL);
+	CommandCounterIncrement();
 }
 
 void

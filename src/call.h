@@ -14,6 +14,7 @@
 typedef struct HandlerPlan
 {
 	SPIPlanPtr	plan;
+	const Handler *handler;
 	uint64		given[2];		/* bit n: parameter n comes from the args */
 } HandlerPlan;
 

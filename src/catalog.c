@@ -30,6 +30,7 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_DEFINED_WORKER] = "defined_worker",
 	[REL_DISABLED_WORKER] = "disabled_worker",
 	[REL_PAUSED_QUEUE] = "paused_queue",
+	[REL_ROUTING] = "routing",
 	[REL_LANE] = "lane",
 	[REL_LANE_ID_SEQ] = "lane_id_seq",
 	[REL_JOB_ID] = "job_id",

@@ -29,7 +29,9 @@
 #include "park.h"
 #include "pgstat.h"
 #include "run_as.h"
+#include "selector.h"
 #include "shared.h"
+#include "statistics.h"
 #include "storage/latch.h"
 #include "store.h"
 #include "tcop/pquery.h"
@@ -65,20 +67,7 @@ extern bool pq_check_connection(void);
 
 /* ---- which lanes ---- */
 
-/* Whether a queue is meant by a pattern: its name, "namespace:*", or "*". */
-static bool
-pattern_matches(const char *pattern, const char *queue)
-{
-	size_t		length = strlen(pattern);
-
-	if (strcmp(pattern, "*") == 0)
-		return true;
-	if (length >= 2 && strcmp(pattern + length - 2, ":*") == 0)
-		return strncmp(pattern, queue, length - 1) == 0;
-	return strcmp(pattern, queue) == 0;
-}
-
-/* The patterns of a text[], checked. */
+/* The selectors of a text[]. */
 static List *
 queue_patterns(FunctionCallInfo fcinfo, int arg)
 {
@@ -91,20 +80,17 @@ queue_patterns(FunctionCallInfo fcinfo, int arg)
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
 	for (int i = 0; i < count; i++)
 	{
-		char	   *pattern = nulls[i] ? NULL : TextDatumGetCString(elements[i]);
-		char	   *star = pattern ? strchr(pattern, '*') : NULL;
-
-		if (pattern == NULL || pattern[0] == '\0' || (star && (star[1] != '\0' || (star != pattern && star[-1] != ':'))))
+		if (nulls[i])
 			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("invalid queue pattern \"%s\"", pattern ? pattern : "NULL"),
-					 errhint("Give the name of a queue, \"namespace:*\", or \"*\".")));
-		patterns = lappend(patterns, pattern);
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("queues must not contain null"),
+					 errdetail("Element %d is null.", i + 1)));
+		patterns = lappend(patterns, selector_of_queues(TextDatumGetCString(elements[i])));
 	}
 	return patterns;
 }
 
-/* Whether the current user may claim the lane's jobs, which the patterns mean, now. */
+/* Whether the current user may claim the lane's jobs, which the selectors mean, now. */
 static bool
 lane_claimable(const Lane *lane, const Worker *worker, List *patterns)
 {
@@ -112,7 +98,7 @@ lane_claimable(const Lane *lane, const Worker *worker, List *patterns)
 	bool		meant = false;
 
 	foreach(cell, patterns)
-		meant = meant || pattern_matches(lfirst(cell), lane->queue);
+		meant = meant || selector_matches(lfirst(cell), worker, lane->queue);
 	return meant && worker != NULL && worker->handler == NULL && lane_owner_is_mine(lane_role(lane, worker)) &&
 		lane_blocked(lane, worker) == NULL;
 }
@@ -511,12 +497,26 @@ claimed_end(Claimed *claimed)
 	live_close(&claimed->table);
 }
 
+/* The run that a claimant has come to the end of is counted. */
+static void
+add_run(const Claimed *claimed, bool failed)
+{
+	const Job  *job = &claimed->job;
+	RunMeasure	measure = {
+		.queueing = statistics_queueing_time(job, job->started_at),
+		.running = GetCurrentTimestamp() - job->started_at,.cpu = -1,.merged = job->merged,.failed = failed
+	};
+
+	statistics_add_run(claimed->worker, &measure);
+}
+
 static void
 complete_one(int64 id, int32 attempt, Jsonb *result)
 {
 	Claimed		claimed;
 
 	claimed_begin(&claimed, id, attempt, "queue_jobs.complete()");
+	add_run(&claimed, false);
 	outcome_finished(&claimed.table, claimed.slot, &claimed.job, claimed.worker, JOB_COMPLETED, result);
 	claimed_end(&claimed);
 }
@@ -528,6 +528,7 @@ fail_one(int64 id, int32 attempt, const char *message)
 	RunError	error = {.message = message};
 
 	claimed_begin(&claimed, id, attempt, "queue_jobs.fail()");
+	add_run(&claimed, true);
 	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, &error, -1);
 	claimed_end(&claimed);
 }

@@ -76,23 +76,39 @@ dedup_takes_part(const Worker *worker)
 	return worker->idempotent && worker->deduplicate != DEDUP_NONE;
 }
 
+/* The hash of a key; never 0. */
+static int64
+hash_key(const Worker *worker, const char *queue, Oid role, Jsonb *args, const char *token)
+{
+	uint64		hash = hash_combine64(hash_string(worker->name), hash_string(queue));
+
+	hash = hash_combine64(hash, (uint64) role);
+	hash = hash_combine64(hash, token != NULL ? hash_string(token) + 1 : hash_args(args));
+	return hash == 0 ? 1 : (int64) hash;
+}
+
 void
 dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid role, Jsonb *args, const char *token)
 {
-	uint64		hash;
-
 	job->dedup_hash = 0;
 	job->dedup_key = NULL;
 	if (token == NULL && !dedup_takes_part(worker))
 		return;
-	hash = hash_combine64(hash_string(worker->name), hash_string(queue));
-	hash = hash_combine64(hash, (uint64) role);
-	if (token != NULL)
-		hash = hash_combine64(hash, hash_string(token) + 1);
-	else
-		hash = hash_combine64(hash, hash_args(record_key_args(worker, args)));
-	job->dedup_hash = hash == 0 ? 1 : (int64) hash;
+	job->dedup_hash = hash_key(worker, queue, role, token == NULL ? record_key_args(worker, args) : args, token);
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
+}
+
+void
+dedup_move_key(Job *job, const Worker *worker, const char *queue, Oid role)
+{
+	Jsonb	   *args = job->args;
+
+	if (job->dedup_hash == 0)
+		return;
+	/* Whose args lack the record's key was enqueued before the worker got its record: nothing is like it any more. */
+	if (job->dedup_key == NULL && record_has_key(worker, args))
+		args = record_key_args(worker, args);
+	job->dedup_hash = hash_key(worker, queue, role, args, job->dedup_key);
 }
 
 static bool
@@ -424,4 +440,44 @@ dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 	}
 	key_scan_end(&scan);
 	engine_snapshot_end(snapshot);
+}
+
+/* ---- other queues ---- */
+
+bool
+dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **ids)
+{
+	Snapshot	snapshot;
+	KeyScan		scan;
+	Job			other;
+
+	if (strategy(job, worker) != DEDUP_UNTIL_EXECUTED)
+		return true;
+	if (!key_lock_try(job->dedup_hash, false))
+		return false;
+	if (key_is_leased(table, job))
+	{
+		key_lock_release(job->dedup_hash, false);
+		return false;
+	}
+	snapshot = engine_snapshot();
+	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	while (key_scan_next(&scan, &other))
+	{
+		int64	   *id = palloc(sizeof(int64));
+
+		*id = other.id;
+		if (other.id != job->id && same_key(job, &other))
+			*ids = lappend(*ids, id);
+	}
+	key_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+	return true;
+}
+
+void
+dedup_move_end(const Job *job, const Worker *worker)
+{
+	if (strategy(job, worker) == DEDUP_UNTIL_EXECUTED)
+		key_lock_release(job->dedup_hash, false);
 }

@@ -51,6 +51,16 @@ extern void dedup_claim_end(const Job *job, const Worker *worker);
  */
 extern void dedup_collapse(LiveTable *table, Job *job, const Worker *worker);
 
+/* The job, which waits, goes to another queue: gives it the key that it has there. */
+extern void dedup_move_key(Job *job, const Worker *worker, const char *queue, Oid role);
+
+/*
+ * Before that, under until_executed: false if one of its key is being run, and it must stay. Otherwise none is started
+ * until dedup_move_end(), by when those that are added to the list of ids (int64 *) are to be moved, too.
+ */
+extern bool dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **ids);
+extern void dedup_move_end(const Job *job, const Worker *worker);
+
 /* A run under until_executed has ended: what waited for its key can start. */
 extern void dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker);
 

@@ -3,7 +3,7 @@
  *		define_worker(), drop_worker(), disable_worker(), enable_worker().
  *
  * Everything is checked before the one row is written. Who may change a worker: its definer, whoever has that role's
- * rights, and superusers.
+ * rights, and superusers. It stays its definer's.
  */
 #include "postgres.h"
 
@@ -28,6 +28,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "wakeup.h"
 
@@ -218,7 +219,7 @@ set_queue(Definition *definition, const char *worker)
 }
 
 static void
-set_handler(Definition *definition, bool run_as_definer)
+set_handler(Definition *definition, bool run_as_definer, Oid definer)
 {
 	char	   *name = text_argument(definition->fcinfo, ARG_HANDLER);
 	Handler    *handler;
@@ -228,7 +229,7 @@ set_handler(Definition *definition, bool run_as_definer)
 	handler = handler_find(name, NULL);
 
 	/* What a definer's worker does, its definer must be allowed to do. Checked again when the job runs. */
-	if (run_as_definer && QjFunctionAclCheck(handler->oid, GetUserId(), ACL_EXECUTE) != ACLCHECK_OK)
+	if (run_as_definer && QjFunctionAclCheck(handler->oid, definer, ACL_EXECUTE) != ACLCHECK_OK)
 		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
 	set_text(definition, WORKER_HANDLER, handler_qualified_name(handler->oid, name));
 }
@@ -482,6 +483,15 @@ refuse_reserved_name(const char *name)
 				 errhint("Choose another name.")));
 }
 
+/* As CREATE OR REPLACE keeps a function's owner; a role that is gone is succeeded by whoever defines the worker anew. */
+static Oid
+definer_for(const Worker *existing)
+{
+	if (existing != NULL && SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(existing->definer)))
+		return existing->definer;
+	return GetUserId();
+}
+
 static void
 store(Definition *definition)
 {
@@ -490,11 +500,12 @@ store(Definition *definition)
 	StringInfoData updates;
 	Oid			types[WORKER_ATTRIBUTES];
 	RunAs		saved;
+	uint64		written;
 
 	initStringInfo(&sql);
 	initStringInfo(&parameters);
 	initStringInfo(&updates);
-	appendStringInfoString(&sql, "INSERT INTO queue_jobs.defined_worker (");
+	appendStringInfoString(&sql, "INSERT INTO queue_jobs.defined_worker AS w (");
 	for (int i = 0; i < WORKER_ATTRIBUTES; i++)
 	{
 		const char *name = worker_columns[i].name;
@@ -504,10 +515,17 @@ store(Definition *definition)
 		appendStringInfo(&parameters, "%s$%d", i ? ", " : "", i + 1);
 		appendStringInfo(&updates, "%s%s = EXCLUDED.%s", i ? ", " : "", name, name);
 	}
-	appendStringInfo(&sql, ") VALUES (%s) ON CONFLICT (name) DO UPDATE SET %s", parameters.data, updates.data);
+	appendStringInfo(&sql, ") VALUES (%s) ON CONFLICT (name) DO UPDATE SET %s"
+					 " WHERE w.definer = EXCLUDED.definer OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = w.definer)",
+					 parameters.data, updates.data);
 	engine_begin(&saved);
-	engine_execute(sql.data, SPI_OK_INSERT, WORKER_ATTRIBUTES, types, definition->values, definition->nulls);
+	written = engine_execute(sql.data, SPI_OK_INSERT, WORKER_ATTRIBUTES, types, definition->values, definition->nulls);
 	engine_end(&saved);
+	if (written == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("worker \"%s\" was defined by another role meanwhile", TextDatumGetCString(definition->values[WORKER_NAME])),
+				 errhint("Look at it in the view queue_jobs.worker, and try again.")));
 	catalog_announce_change();
 	wakeup_all();
 }
@@ -522,6 +540,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	Definition	definition = {.fcinfo = fcinfo};
 	char	   *name;
 	Worker	   *existing;
+	Oid			definer;
 	bool		run_as_definer;
 	bool		has_record;
 	DedupStrategy strategy;
@@ -533,10 +552,14 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	memset(definition.nulls, 'n', WORKER_ATTRIBUTES);
 	run_as_definer = value_argument(fcinfo, ARG_RUN_AS, "run_as", run_as_names,
 									"Jobs run as whoever enqueued them, or as whoever defined the worker.") == 1;
+	existing = registry_worker(name);
+	if (existing != NULL)
+		check_definer(existing);
+	definer = definer_for(existing);
 	set_text(&definition, WORKER_NAME, name);
-	set(&definition, WORKER_DEFINER, ObjectIdGetDatum(GetUserId()));
+	set(&definition, WORKER_DEFINER, ObjectIdGetDatum(definer));
 	set(&definition, WORKER_RUN_AS_DEFINER, BoolGetDatum(run_as_definer));
-	set_handler(&definition, run_as_definer);
+	set_handler(&definition, run_as_definer, definer);
 	set_queue(&definition, name);
 	refuse_null(fcinfo, ARG_VERSION, "version");
 	set(&definition, WORKER_VERSION, PG_GETARG_DATUM(ARG_VERSION));
@@ -548,9 +571,6 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	set_limits(&definition);
 	set_retries(&definition, set_remaining_work(&definition, strategy));
 	set_consistency(&definition);
-	existing = registry_worker(name);
-	if (existing != NULL)
-		check_definer(existing);
 	store(&definition);
 	if (!PG_ARGISNULL(ARG_REMAINING_WORK))
 		capacity_forget(name);

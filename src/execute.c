@@ -36,10 +36,12 @@
 #include "order.h"
 #include "outcome.h"
 #include "pgstat.h"
+#include "pools.h"
 #include "process.h"
 #include "record.h"
 #include "run_log.h"
 #include "settings.h"
+#include "statistics.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -69,6 +71,9 @@ typedef struct Task
 	LaneKey		first;			/* its first job */
 	CallTarget	target;
 	RecordPlans record;
+	uint32		pools;			/* that serve the lane */
+	int			unmeasured;		/* short runs since the last whose CPU time was measured */
+	bool		short_runs;		/* the last one was short */
 } Task;
 
 typedef enum RunEnd
@@ -88,11 +93,13 @@ typedef struct Run
 	LiveTable	table;
 	LimitHold	limits;
 	TimestampTz started_at;
+	RunMeasure	measure;
 	Jsonb	   *result;
 	ErrorData  *error;
 } Run;
 
 static Oid	own_role;
+static int	own_pool;
 static MemoryContext tasks_context = NULL;
 static MemoryContext run_context = NULL;
 static List *tasks = NIL;
@@ -169,11 +176,15 @@ static void
 add_task(const Lane *lane, Worker *worker)
 {
 	Task	   *task;
+	uint32		pools;
 
-	if (worker == NULL || worker->handler == NULL || lane_role(lane, worker) != own_role ||
-		lane_blocked(lane, worker) != NULL)
+	if (worker == NULL || worker->handler == NULL || lane_role(lane, worker) != own_role)
+		return;
+	pools = pools_serving(lane, worker);
+	if ((pools & ((uint32) 1 << own_pool)) == 0 || lane_blocked(lane, worker) != NULL)
 		return;
 	task = palloc0(sizeof(Task));
+	task->pools = pools;
 	task->lane = *lane;
 	task->lane.worker = pstrdup(lane->worker);
 	task->lane.queue = pstrdup(lane->queue);
@@ -277,8 +288,11 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 		taken = live_try_delete(&run->table, scan->slot);
 	if (taken)
 	{
+		int			merged = run->job.merged;
+
 		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
 		dedup_collapse(&run->table, &run->job, worker);
+		run->measure.merged = run->job.merged - merged;
 	}
 	else
 	{
@@ -311,9 +325,9 @@ take(Run *run, LaneScan *scan, Refusals *refusals, LimitVerdict *verdict)
 
 /* There is more in the lane than we can do alone. */
 static void
-call_for_help(void)
+call_for_help(const Task *task)
 {
-	if (!executor_wake_idle(MyDatabaseId, own_role))
+	if (!executor_wake_idle(MyDatabaseId, own_role, task->pools))
 		database_call_attention(MyDatabaseId);
 }
 
@@ -346,7 +360,7 @@ claim_from(Run *run, Task *task)
 		if (!limit_settle(task->hint, &refusals, &key))
 			lane_hint_settle(task->hint, &window, &key, false);
 		if (!database_slot(MyDatabaseId, true)->attention && lane_scan_next(&scan, &next))
-			call_for_help();
+			call_for_help(task);
 	}
 	else if (!limit_settle(task->hint, &refusals, NULL))
 		lane_hint_settle(task->hint, &window, NULL, !skipped);
@@ -426,15 +440,15 @@ claim_urgency(Run *run, Urgency urgency)
 }
 
 /* Whether a lane that was not tried yet has work. */
-static bool
-others_ready(void)
+static Task *
+other_ready(void)
 {
 	ListCell   *cell;
 
 	foreach(cell, tasks)
 		if (((Task *) lfirst(cell))->ready)
-			return true;
-	return false;
+			return lfirst(cell);
+	return NULL;
 }
 
 static bool
@@ -468,10 +482,13 @@ claim_any(Run *run)
 static bool
 claim(Run *run)
 {
+	Task	   *other;
+
 	if (!claim_any(run))
 		return false;
-	if (others_ready() && !database_slot(MyDatabaseId, true)->attention)
-		call_for_help();
+	other = other_ready();
+	if (other != NULL && !database_slot(MyDatabaseId, true)->attention)
+		call_for_help(other);
 	return true;
 }
 
@@ -513,6 +530,7 @@ begin_run(Run *run)
 	char		activity[MAX_NAME_LENGTH + 64];
 
 	run->job.attempt++;
+	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
 	current_job = (CurrentJob)
 	{
 		.job = &run->job,.lane = &run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
@@ -523,6 +541,26 @@ begin_run(Run *run)
 	ledger_write(run->job.id, run->job.attempt - 1);
 	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
 	pgstat_report_activity(STATE_RUNNING, activity);
+	run->measure.by_executor = true;
+	run->measure.cpu = -1;
+	if (!run->task->short_runs || ++run->task->unmeasured >= MEASURE_SHORT_RUNS || queue_jobs_log_jobs != LOG_JOBS_NONE)
+		run->measure.cpu = statistics_cpu_time();
+}
+
+/* The handler has returned or failed: an interruption is no run. */
+static void
+measure_run(Run *run, RunEnd end)
+{
+	run->measure.running = GetCurrentTimestamp() - run->started_at;
+	run->task->short_runs = run->measure.running < SHORT_RUN;
+	if (run->measure.cpu >= 0)
+	{
+		run->measure.cpu = statistics_cpu_time() - run->measure.cpu;
+		run->task->unmeasured = 0;
+	}
+	run->measure.failed = end == RUN_FAILED;
+	if (end != RUN_INTERRUPTED)
+		statistics_add_run(run->task->worker, &run->measure);
 }
 
 /* What an error of the handler means. The error state is cleared. */
@@ -717,10 +755,11 @@ execute_function(Run *run)
 
 	begin_run(run);
 	end = run_function(run);
+	measure_run(run, end);
 	state = finish(run, end, NULL);
 	live_close(&run->table);
 	unit_end();
-	run_log(run->task->worker, &run->task->lane, &run->job, run->started_at, state, run->error);
+	run_log(run->task->worker, &run->task->lane, &run->job, &run->measure, state, run->error);
 }
 
 /* Only now can others of the key start, who have been told too soon by the transaction before. */
@@ -754,6 +793,7 @@ execute_procedure(Run *run)
 	MemoryContextSwitchTo(run_context);
 	begin_run(run);
 	end = run_procedure(run);
+	measure_run(run, end);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	live_open(&run->table);
 	if (live_find(&run->table, run->job.id, true, &slot, &stored) == FIND_FOUND)
@@ -762,7 +802,7 @@ execute_procedure(Run *run)
 	live_close(&run->table);
 	unit_end();
 	end_hold(run);
-	run_log(run->task->worker, &run->task->lane, &run->job, run->started_at, state, run->error);
+	run_log(run->task->worker, &run->task->lane, &run->job, &run->measure, state, run->error);
 }
 
 bool
@@ -837,8 +877,14 @@ execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 			const Lane *lane = lane_get(job.lane);
 			Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
 			RunError	error = run_error(edata);
+			RunMeasure	measure = {
+				.queueing = statistics_queueing_time(&job, slot->started_at),
+				.running = GetCurrentTimestamp() - slot->started_at,.cpu = -1,.failed = true
+			};
 
 			job.attempt++;
+			if (worker != NULL)
+				statistics_add_run(worker, &measure);
 			if (worker != NULL)
 				(void) outcome_failed(&table, row, &job, worker, own_role, &error, -1);
 		}
@@ -857,10 +903,11 @@ execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 }
 
 void
-execute_init(Oid role)
+execute_init(Oid role, int pool)
 {
 	own_role = role;
 	wakeup_serve(role);
+	own_pool = pool;
 	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
 	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);

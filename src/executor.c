@@ -10,6 +10,7 @@
 #include "executor.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "pools.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
 #include "session.h"
@@ -131,7 +132,7 @@ connect_session(void)
 	SetConfigOption("synchronous_commit", queue_jobs_synchronous_commit ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);
 	pgstat_report_appname("queue_jobs executor");
 	ledger_attach(arguments.slot);
-	execute_init(arguments.role);
+	execute_init(arguments.role, arguments.pool);
 }
 
 void
@@ -149,7 +150,7 @@ executor_main(Datum argument)
 		TimestampTz until = last_work + (int64) queue_jobs_idle_timeout * 1000;
 
 		CHECK_FOR_INTERRUPTS();
-		if (own_slot->leave && GetCurrentTimestamp() - start > SERVE_AT_LEAST)
+		if (arguments.pools != pools_version() || (own_slot->leave && GetCurrentTimestamp() - start > SERVE_AT_LEAST))
 			break;
 		if (work())
 		{

@@ -23,6 +23,6 @@ extern void execute_recover(ExecutorSlot *slot, const ErrorData *error);
 extern bool execute_ran_away(void);
 
 /* To be called once, before the first job. */
-extern void execute_init(Oid role);
+extern void execute_init(Oid role, int pool);
 
 #endif

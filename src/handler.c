@@ -147,6 +147,7 @@ read_parameters(HeapTuple tuple, Handler *handler)
 		parameter->name = names == NULL || names[i] == NULL ? "" : names[i];
 		parameter->type = types[i];
 		parameter->out = !input;
+		parameter->in_out = handler->is_procedure && modes != NULL && modes[i] == PROARGMODE_INOUT;
 		if (input)
 			parameter->has_default = ++seen > inputs - proc->pronargdefaults;
 		handler->nparameters++;

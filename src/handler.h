@@ -12,6 +12,7 @@ typedef struct HandlerParameter
 	Oid			type;
 	bool		has_default;
 	bool		out;			/* of a procedure: NULL is passed, the value becomes part of the result */
+	bool		in_out;			/* of a procedure: the value afterwards becomes part of the result, too */
 } HandlerParameter;
 
 typedef struct Handler

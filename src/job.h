@@ -42,7 +42,8 @@ typedef enum JobEvent
 	EVENT_SUCCEEDS,
 	EVENT_FAILS,
 	EVENT_FAILS_FINALLY,
-	EVENT_IS_PUT_BACK,			/* snoozed or interrupted */
+	EVENT_IS_PUT_BACK,			/* snoozed */
+	EVENT_IS_INTERRUPTED,		/* its executor was stopped, or its lease ran out: free again at once */
 	EVENT_IS_CANCELLED,			/* cancel(), or its expires_in has passed */
 	EVENT_IS_DISCARDED,
 	EVENT_IS_RETRIED,			/* retry() */

@@ -251,9 +251,8 @@ lane_owner_is_mine(Oid owner)
 	return owner == GetUserId() || has_privs_of_role(GetUserId(), owner);
 }
 
-/* Why a role cannot run jobs, or NULL. */
-static char *
-role_blocked(Oid role)
+char *
+lane_role_blocked(Oid role)
 {
 	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
 	char	   *why = NULL;
@@ -284,5 +283,5 @@ lane_blocked(const Lane *lane, const Worker *worker)
 		return NULL;
 	if (registry_worker_handler(worker, &why) == NULL)
 		return psprintf("handler \"%s\": %s", worker->handler, why);
-	return role_blocked(lane_role(lane, worker));
+	return lane_role_blocked(lane_role(lane, worker));
 }

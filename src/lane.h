@@ -27,6 +27,9 @@ extern List *lane_all(void);
 /* As whom a lane's jobs run: its owner, or the worker's definer. */
 extern Oid	lane_role(const Lane *lane, const Worker *worker);
 
+/* Why a role cannot run jobs, or NULL. */
+extern char *lane_role_blocked(Oid role);
+
 /* Whether the current user may see and steer jobs of that owner. */
 extern bool lane_owner_is_mine(Oid owner);
 

@@ -15,6 +15,8 @@ typedef struct ProcessArguments
 	Oid			role;
 	int			slot;
 	uint32		generation;
+	int			pool;			/* of an executor: see pools.h */
+	uint32		pools;			/* version of the setting that it is of */
 } ProcessArguments;
 
 extern void process_register_launcher(void);

@@ -16,6 +16,7 @@
 #include "registry.h"
 #include "settings.h"
 #include "shared.h"
+#include "statistics.h"
 #include "wakeup.h"
 
 PG_MODULE_MAGIC;
@@ -30,6 +31,7 @@ _PG_init(void)
 	registry_init();
 	lane_init();
 	wakeup_init();
+	statistics_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	duplicates_init();

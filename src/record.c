@@ -252,6 +252,33 @@ record_check_definition(const Worker *worker)
 	SPI_finish();
 }
 
+/* The value of a key of the args, or NULL. */
+static JsonbValue *
+key_value(Jsonb *args, JsonbValue *key, char *name)
+{
+	*key = (JsonbValue)
+	{
+		.type = jbvString
+	};
+	key->val.string.val = name;
+	key->val.string.len = strlen(name);
+	return JB_ROOT_IS_OBJECT(args) ? findJsonbValueFromContainer(&args->root, JB_FOBJECT, key) : NULL;
+}
+
+bool
+record_has_key(const Worker *worker, Jsonb *args)
+{
+	ListCell   *cell;
+	JsonbValue	key;
+
+	if (worker->record == NULL)
+		return true;
+	foreach(cell, record_key_names(worker->record_key))
+		if (key_value(args, &key, lfirst(cell)) == NULL)
+			return false;
+	return true;
+}
+
 Jsonb *
 record_key_args(const Worker *worker, Jsonb *args)
 {
@@ -264,13 +291,9 @@ record_key_args(const Worker *worker, Jsonb *args)
 	foreach(cell, record_key_names(worker->record_key))
 	{
 		char	   *name = lfirst(cell);
-		JsonbValue	key = {.type = jbvString};
-		JsonbValue *value = NULL;
+		JsonbValue	key;
+		JsonbValue *value = key_value(args, &key, name);
 
-		key.val.string.val = name;
-		key.val.string.len = strlen(name);
-		if (JB_ROOT_IS_OBJECT(args))
-			value = findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key);
 		if (value == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

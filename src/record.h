@@ -28,6 +28,9 @@ extern void record_plans_free(RecordPlans *plans);
 /* The part of the args that is the job's key: all of them, or those that name the record. */
 extern Jsonb *record_key_args(const Worker *worker, Jsonb *args);
 
+/* Whether the args have the keys that name the record, or the worker has none. */
+extern bool record_has_key(const Worker *worker, Jsonb *args);
+
 /* ERROR unless the table has a primary key of that many columns and the condition can be evaluated. */
 extern void record_check_definition(const Worker *worker);
 

@@ -19,6 +19,7 @@
 #include "handler.h"
 #include "miscadmin.h"
 #include "registry.h"
+#include "routing.h"
 #include "store.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -229,6 +230,21 @@ add_command_worker(void)
 	};
 }
 
+/* Sends the jobs of each worker where the routing rules say. */
+static void
+route_workers(Snapshot snapshot)
+{
+	List	   *rules = routing_read(snapshot);
+	HASH_SEQ_STATUS status;
+	WorkerEntry *entry;
+
+	if (rules == NIL)
+		return;
+	hash_seq_init(&status, workers);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		entry->worker.queue = routing_queue(rules, &entry->worker);
+}
+
 /* The first column of every row of a small table, as strings. */
 static List *
 read_names(CatalogRelation which, Snapshot snapshot)
@@ -313,6 +329,7 @@ rebuild(void)
 	/* Of one moment with the workers: a queue may be resumed because its worker has been changed. */
 	disabled_workers = read_names(REL_DISABLED_WORKER, snapshot);
 	paused_queues = read_names(REL_PAUSED_QUEUE, snapshot);
+	route_workers(snapshot);
 	engine_snapshot_end(snapshot);
 	MemoryContextSwitchTo(old);
 	cached_generation = generation;
@@ -345,6 +362,27 @@ registry_worker(const char *name)
 	refresh();
 	entry = hash_search(workers, &name, HASH_FIND, NULL);
 	return entry ? &entry->worker : NULL;
+}
+
+static int
+by_name(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
+}
+
+List *
+registry_worker_names(void)
+{
+	HASH_SEQ_STATUS status;
+	WorkerEntry *entry;
+	List	   *names = NIL;
+
+	refresh();
+	hash_seq_init(&status, workers);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		names = lappend(names, pstrdup(entry->name));
+	list_sort(names, by_name);
+	return names;
 }
 
 static char *

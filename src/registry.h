@@ -70,7 +70,7 @@ typedef struct Worker
 	char	   *name;
 	Oid			definer;
 	char	   *handler;		/* as it was named, qualified; NULL: its jobs are claimed by applications */
-	char	   *queue;			/* with its namespace */
+	char	   *queue;			/* where its jobs wait: its own, with its namespace, or as routed */
 	int			version;
 	bool		idempotent;
 	DedupStrategy deduplicate;
@@ -121,6 +121,9 @@ extern Worker *registry_worker(const char *name);
 
 /* The same, for keeping longer: in the current memory context. */
 extern Worker *registry_worker_copy(const char *name);
+
+/* The names of all workers, in their order, in the current memory context. */
+extern List *registry_worker_names(void);
 
 /* What counts for a job under way whose worker has been dropped: define_worker()'s defaults. */
 extern Worker *registry_default_worker(char *name, char *queue);

@@ -7,9 +7,13 @@
 
 #include "job.h"
 #include "lane.h"
+#include "statistics.h"
 
-/* state: what became of the job; error: NULL unless the run failed. No args are logged. */
-extern void run_log(const Worker *worker, const Lane *lane, const Job *job, TimestampTz started_at, JobState state,
+/*
+ * state: what became of the job; error: NULL unless the run failed. Of the args only numbers are logged, and what the
+ * worker calls loggable.
+ */
+extern void run_log(const Worker *worker, const Lane *lane, const Job *job, const RunMeasure *measure, JobState state,
 					const ErrorData *error);
 
 #endif

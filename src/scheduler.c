@@ -20,6 +20,7 @@
 #include "outcome.h"
 #include "park.h"
 #include "pgstat.h"
+#include "pools.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
 #include "run_as.h"
@@ -48,7 +49,15 @@ static bool extension_gone = false;
 static bool leaving = false;
 static bool out_of_slots_logged = false;
 static bool version_warned = false;
-static Oid	last_started = InvalidOid;	/* role of the executor started last: the others come first next time */
+
+/* Jobs that can run wait for executors of that role, and of one of these pools. */
+typedef struct Demand
+{
+	Oid			role;
+	uint32		pools;
+} Demand;
+
+static Oid	last_started = InvalidOid;	/* role of the executor started last */
 
 /* When the duties of one turn say that the next is needed. */
 static TimestampTz next_turn;
@@ -231,11 +240,48 @@ lane_has_job(LaneHint *hint, int32 lane, TimestampTz now)
 	return found;
 }
 
-/* The roles that have jobs to run, in the current memory context. */
-static List *
-roles_with_jobs(TimestampTz now)
+static bool
+is_demanded(List *demands, Oid role, uint32 pools)
 {
-	List	   *roles = NIL;
+	ListCell   *cell;
+
+	foreach(cell, demands)
+	{
+		const Demand *demand = lfirst(cell);
+
+		if (demand->role == role && demand->pools == pools)
+			return true;
+	}
+	return false;
+}
+
+static List *
+add_demand(List *demands, Oid role, uint32 pools)
+{
+	Demand	   *demand = palloc(sizeof(Demand));
+
+	demand->role = role;
+	demand->pools = pools;
+	return lappend(demands, demand);
+}
+
+/* Roles take turns: first those after the one that an executor was started for last. */
+static int
+by_turn(const ListCell *a, const ListCell *b)
+{
+	Oid			x = ((const Demand *) lfirst(a))->role;
+	Oid			y = ((const Demand *) lfirst(b))->role;
+
+	if ((x > last_started) != (y > last_started))
+		return x > last_started ? -1 : 1;
+	return (x > y) - (x < y);
+}
+
+/* The executors that are needed, as Demand *, in the current memory context. Lanes are told which pools serve them. */
+static List *
+demands_of_jobs(TimestampTz now)
+{
+	List	   *demands = NIL;
 	ListCell   *cell;
 
 	foreach(cell, list_copy(lane_all()))
@@ -244,36 +290,46 @@ roles_with_jobs(TimestampTz now)
 		Worker	   *worker = registry_worker(lane->worker);
 		LaneHint   *hint = lane_hint(lane->id, true);
 		Oid			role = lane_role(lane, worker);
+		uint32		pools;
 		TimestampTz revisit;
 
 		if (worker != NULL && worker->handler == NULL)
 			continue;
+		pools = pools_serving(lane, worker);
+		lane_hint_set_pools(hint, pools);
 		revisit = lane_hint_revisit_at(hint);
 		if (revisit != NO_TIME && revisit > now)
 			need_turn_at(revisit);
-		if (!lane_hint_ready(hint, now) || list_member_oid(roles, role) || !lane_has_job(hint, lane->id, now))
+		if (!lane_hint_ready(hint, now) || is_demanded(demands, role, pools) || !lane_has_job(hint, lane->id, now))
 			continue;
-		if (lane_blocked(lane, worker) != NULL)
+		if (pools == 0 || lane_blocked(lane, worker) != NULL)
 			blocked = true;
 		else
-			roles = lappend_oid(roles, role);
+			demands = add_demand(demands, role, pools);
 	}
-	return roles;
+	return demands;
 }
 
 typedef struct ExecutorCounts
 {
 	int			total;			/* of all databases */
 	int			database;
-	int			role;
+	int			pools[MAX_POOLS];	/* in this database */
+	int			wanted;			/* as demanded */
 	bool		working;		/* one in this database is not idle */
-	bool		starting;		/* one of that role has not come up yet */
-	ExecutorSlot *to_leave;		/* one that might make room: of a role or database that has several, or any other */
+	bool		starting;		/* one as demanded has not come up yet */
 } ExecutorCounts;
+
+static bool
+is_as_demanded(const ExecutorSlot *slot, const Demand *demand)
+{
+	return slot->database == MyDatabaseId && slot->role == demand->role &&
+		(demand->pools & ((uint32) 1 << slot->pool)) != 0;
+}
 
 /* Frees slots whose process never came up, and counts the others. */
 static ExecutorCounts
-count_executors(Oid role, TimestampTz now)
+count_executors(const Demand *demand, TimestampTz now)
 {
 	ExecutorCounts counts = {0};
 
@@ -289,16 +345,14 @@ count_executors(Oid role, TimestampTz now)
 		if (slot->database == MyDatabaseId)
 		{
 			counts.database++;
+			counts.pools[slot->pool]++;
 			counts.working = counts.working || !slot->idle;
 		}
-		if (slot->database == MyDatabaseId && slot->role == role)
+		if (is_as_demanded(slot, demand))
 		{
-			counts.role++;
+			counts.wanted++;
 			counts.starting = counts.starting || slot->state == EXECUTOR_STARTING;
 		}
-		else if (slot->state == EXECUTOR_RUNNING && !slot->leave &&
-				 (counts.to_leave == NULL || slot->database != MyDatabaseId))
-			counts.to_leave = slot;
 	}
 	return counts;
 }
@@ -332,11 +386,11 @@ dismiss_surplus(void)
 
 /* Starts one executor; false if there is no room for it. */
 static bool
-start_executor(Oid role)
+start_executor(Oid role, int pool)
 {
-	ProcessArguments arguments = {.database = MyDatabaseId,.role = role};
+	ProcessArguments arguments = {.database = MyDatabaseId,.role = role,.pool = pool,.pools = pools_version()};
 
-	arguments.slot = executor_reserve(MyDatabaseId, role, &arguments.generation);
+	arguments.slot = executor_reserve(MyDatabaseId, role, pool, arguments.pools, &arguments.generation);
 	if (arguments.slot < 0)
 		return false;
 	if (process_start_executor(&arguments))
@@ -356,32 +410,62 @@ start_executor(Oid role)
 	return false;
 }
 
-/* A role with jobs and no executor, where there is no room for one, has one of another role leave after its job. */
+/*
+ * Jobs without any executor for them, where there is no room for one, have another leave after its job: one of their own
+ * pools if those are full, otherwise rather one of another database.
+ */
 static void
-make_room(const ExecutorCounts *counts)
+make_room(const Demand *demand, bool pools_full)
 {
-	if (counts->role == 0 && counts->to_leave != NULL)
-		ask_to_leave(counts->to_leave);
+	ExecutorSlot *to_leave = NULL;
+
+	for (int i = 0; i < executor_slots(); i++)
+	{
+		ExecutorSlot *slot = executor_slot_at(i);
+		bool		here = slot->database == MyDatabaseId;
+
+		if (slot->state != EXECUTOR_RUNNING || slot->leave || is_as_demanded(slot, demand))
+			continue;
+		if (pools_full && !(here && (demand->pools & ((uint32) 1 << slot->pool)) != 0))
+			continue;
+		if (to_leave == NULL || !here)
+			to_leave = slot;
+	}
+	if (to_leave != NULL)
+		ask_to_leave(to_leave);
 }
 
-/* Sees to an executor for a role that has jobs; false if it would need more than it may have. */
+/* The first of the demanded pools that has room for one more executor; -1 if none has. */
+static int
+pool_with_room(const Demand *demand, const ExecutorCounts *counts)
+{
+	for (int i = 0; i < pools_count(); i++)
+		if ((demand->pools & ((uint32) 1 << i)) != 0 && counts->pools[i] < pool_at(i)->executors)
+			return i;
+	return -1;
+}
+
+/* Sees to an executor for jobs that can run; false if they would need more than there may be. */
 static bool
-provide_executor(Oid role, TimestampTz now)
+provide_executor(const Demand *demand, TimestampTz now)
 {
 	ExecutorCounts counts;
+	int			pool;
 
-	if (executor_wake_idle(MyDatabaseId, role))
+	if (executor_wake_idle(MyDatabaseId, demand->role, demand->pools))
 		return true;
-	counts = count_executors(role, now);
+	counts = count_executors(demand, now);
+	pool = pool_with_room(demand, &counts);
 	if (counts.starting)
 	{
 		need_turn_at(now + STARTING_LIMIT);
 		return true;
 	}
 	if (counts.total < queue_jobs_max_executors && counts.database < queue_jobs_max_executors_per_database &&
-		start_executor(role))
+		pool >= 0 && start_executor(demand->role, pool))
 		return true;
-	make_room(&counts);
+	if (counts.wanted == 0)
+		make_room(demand, pool < 0);
 	return false;
 }
 
@@ -392,21 +476,18 @@ provide_executor(Oid role, TimestampTz now)
 static void
 provide_executors(TimestampTz now)
 {
-	List	   *roles;
+	static const Demand nobody = {InvalidOid, 0};
+	List	   *demands;
 	ListCell   *cell;
 	bool		enough = true;
 	ExecutorCounts counts;
 
 	blocked = false;
 	dismiss_surplus();
-	roles = roles_with_jobs(now);
-	if (list_member_oid(roles, last_started))
-	{
-		roles = list_delete_oid(roles, last_started);
-		roles = lappend_oid(roles, last_started);
-	}
-	foreach(cell, roles)
-		enough = provide_executor(lfirst_oid(cell), now) && enough;
+	demands = demands_of_jobs(now);
+	list_sort(demands, by_turn);
+	foreach(cell, demands)
+		enough = provide_executor(lfirst(cell), now) && enough;
 	SpinLockAcquire(&own_slot->mutex);
 	own_slot->blocked_lanes = blocked;
 	if (!enough)
@@ -416,8 +497,8 @@ provide_executors(TimestampTz now)
 		need_turn_at(now + LOOK_AGAIN_AT_WANT); /* another role may have got jobs, and nobody calls meanwhile */
 	if (blocked)
 		need_turn_at(now + LOOK_AGAIN_AT_BLOCKED);
-	counts = count_executors(InvalidOid, now);
-	busy = roles != NIL || counts.working;
+	counts = count_executors(&nobody, now);
+	busy = demands != NIL || counts.working;
 	attended = counts.database > 0;
 }
 

@@ -7,6 +7,7 @@
 #include <limits.h>
 
 #include "miscadmin.h"
+#include "pools.h"
 #include "settings.h"
 #include "utils/guc.h"
 
@@ -18,6 +19,9 @@ int			queue_jobs_max_executors = 4;
 
 /* executors at once in one database */
 int			queue_jobs_max_executors_per_database = 4;
+
+/* pools of executors: see pools.h */
+char	   *queue_jobs_pools = NULL;
 
 /* databases with jobs that the launcher can look after */
 int			queue_jobs_max_databases = 64;
@@ -57,6 +61,10 @@ settings_define(void)
 	DefineCustomIntVariable("queue_jobs.max_executors_per_database",
 							"Number of processes that run jobs in one database.",
 							NULL, &queue_jobs_max_executors_per_database, 4, 0, 1000, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("queue_jobs.pools",
+							   "Pools of executors: name, number in each database and selector of each, separated by semicolons.",
+							   "An executor runs jobs of those workers and queues only that its pool's selector chooses. Empty: one pool for everything.",
+							   &queue_jobs_pools, "", PGC_SIGHUP, 0, pools_check, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_databases",
 							"Number of databases whose jobs are run.",
 							NULL, &queue_jobs_max_databases, 64, 1, 10000, at_start, 0, NULL, NULL, NULL);

@@ -15,6 +15,7 @@ typedef enum LogJobs
 extern char *queue_jobs_context;
 extern int	queue_jobs_max_executors;
 extern int	queue_jobs_max_executors_per_database;
+extern char *queue_jobs_pools;
 extern int	queue_jobs_max_databases;
 extern int	queue_jobs_max_lanes;
 extern int	queue_jobs_idle_timeout;

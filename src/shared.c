@@ -38,6 +38,7 @@ typedef struct Shared
 	ExecutorSlot *executors;
 	LaneHint   *lanes;			/* open addressing by database and lane; never freed one by one */
 	Waiter	   *waiters;		/* by process number */
+	WorkerCounters *counters;	/* open addressing by database and hash of the worker's name */
 } Shared;
 
 /* Parts of other modules, behind ours. */
@@ -67,6 +68,13 @@ waiters_size(void)
 	return mul_size(MaxBackends, sizeof(Waiter));
 }
 
+/* Of so many workers statistics are kept: each has a lane at least. */
+static int
+counters_size(void)
+{
+	return queue_jobs_max_lanes / 8;
+}
+
 static Size
 shared_size(void)
 {
@@ -76,6 +84,7 @@ shared_size(void)
 	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))));
 	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_lanes, sizeof(LaneHint))));
 	size = add_size(size, MAXALIGN(waiters_size()));
+	size = add_size(size, MAXALIGN(mul_size(counters_size(), sizeof(WorkerCounters))));
 	for (int i = 0; i < area_count; i++)
 		size = add_size(size, MAXALIGN(areas[i].size));
 	return size;
@@ -141,6 +150,8 @@ shmem_startup(void)
 		shared->lanes = (LaneHint *) next;
 		next += MAXALIGN(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)));
 		shared->waiters = (Waiter *) next;
+		next += MAXALIGN(waiters_size());
+		shared->counters = (WorkerCounters *) next;
 		shared->lock = &GetNamedLWLockTranche("queue_jobs")->lock;
 		pg_atomic_init_u32(&shared->launcher_proc, 0);
 		pg_atomic_init_u64(&shared->generation, 0);
@@ -151,8 +162,10 @@ shmem_startup(void)
 			SpinLockInit(&shared->executors[i].mutex);
 		for (int i = 0; i < queue_jobs_max_lanes; i++)
 			SpinLockInit(&shared->lanes[i].mutex);
+		for (int i = 0; i < counters_size(); i++)
+			SpinLockInit(&shared->counters[i].mutex);
 	}
-	set_up_areas((char *) shared->waiters + MAXALIGN(waiters_size()), !found);
+	set_up_areas((char *) shared->counters + MAXALIGN(mul_size(counters_size(), sizeof(WorkerCounters))), !found);
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -251,6 +264,8 @@ lane_hint(int32 lane, bool create)
 	free_hint->refused = false;
 	free_hint->crowded = false;
 	free_hint->successes = 0;
+	free_hint->moved_to = 0;
+	free_hint->pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0;
 	pg_write_barrier();
 	free_hint->database = MyDatabaseId;
 	LWLockRelease(shared->lock);
@@ -419,6 +434,61 @@ lane_hint_revisit(LaneHint *hint, TimestampTz at)
 	if (hint->revisit_at == NO_TIME || at < hint->revisit_at)
 		hint->revisit_at = at;
 	SpinLockRelease(&hint->mutex);
+}
+
+/* The scheduler has found out which pools serve the lane. */
+void
+lane_hint_set_pools(LaneHint *hint, uint32 pools)
+{
+	if (hint == NULL || hint->pools == pools)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->pools = pools;
+	SpinLockRelease(&hint->mutex);
+}
+
+/* Without a hint it is for the scheduler to say. */
+uint32
+lane_hint_pools(LaneHint *hint)
+{
+	return hint == NULL ? 0 : hint->pools;
+}
+
+/*
+ * Jobs of one lane were moved to another. Whoever relies on one of them knows the lane where it was, and publishes that
+ * when he lets go: then those are to be published, too, to which it may have been moved. They are a chain, perhaps a ring.
+ */
+void
+lane_hint_moved(int32 from, int32 to)
+{
+	for (int depth = 0; depth < LONGEST_CHAIN && to != 0; depth++)
+	{
+		LaneHint   *hint = lane_hint(from, true);
+		int32		before;
+
+		if (hint == NULL)
+			return;
+		SpinLockAcquire(&hint->mutex);
+		before = hint->moved_to;
+		hint->moved_to = to;
+		SpinLockRelease(&hint->mutex);
+		from = to;
+		to = before == to ? 0 : before;
+	}
+}
+
+/* Of such lanes the next one; 0: none. */
+int32
+lane_hint_moved_to(LaneHint *hint)
+{
+	int32		lane;
+
+	if (hint == NULL)
+		return 0;
+	SpinLockAcquire(&hint->mutex);
+	lane = hint->moved_to;
+	SpinLockRelease(&hint->mutex);
+	return lane;
 }
 
 TimestampTz
@@ -815,7 +885,7 @@ executor_slot_at(int index)
 
 /* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
 int
-executor_reserve(Oid database, Oid role, uint32 *generation)
+executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation)
 {
 	int			index = -1;
 
@@ -831,6 +901,8 @@ executor_reserve(Oid database, Oid role, uint32 *generation)
 		slot->generation++;
 		slot->database = database;
 		slot->role = role;
+		slot->pool = pool;
+		slot->pools = pools;
 		slot->starting_since = GetCurrentTimestamp();
 		slot->pid = 0;
 		slot->proc = NO_PROC;
@@ -888,19 +960,26 @@ executor_attach(int index, uint32 generation)
 	return taken ? slot : NULL;
 }
 
-/* Wakes an executor of that database and role that has nothing to do; false if there is none. */
+/* Whether an executor is one of that database and role, and of one of these pools. */
+static bool
+executor_is(const ExecutorSlot *slot, Oid database, Oid role, uint32 pools)
+{
+	return slot->database == database && slot->role == role && (pools & ((uint32) 1 << slot->pool)) != 0;
+}
+
+/* Wakes such an executor that has nothing to do; false if there is none. */
 bool
-executor_wake_idle(Oid database, Oid role)
+executor_wake_idle(Oid database, Oid role, uint32 pools)
 {
 	for (int i = 0; shared != NULL && i < queue_jobs_max_executors; i++)
 	{
 		ExecutorSlot *slot = &shared->executors[i];
 		int			proc = NO_PROC;
 
-		if (!slot->idle || slot->database != database || slot->role != role)
+		if (!slot->idle || !executor_is(slot, database, role, pools))
 			continue;
 		SpinLockAcquire(&slot->mutex);
-		if (slot->idle && slot->database == database && slot->role == role && slot->state == EXECUTOR_RUNNING)
+		if (slot->idle && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
 		{
 			slot->idle = false;
 			proc = slot->proc;
@@ -983,6 +1062,20 @@ executor_runs(int64 job)
 			return true;
 	}
 	return false;
+}
+
+/* ---- statistics ---- */
+
+WorkerCounters *
+worker_counters_at(uint64 index)
+{
+	return shared == NULL ? NULL : &shared->counters[index % counters_size()];
+}
+
+int
+worker_counters_size(void)
+{
+	return shared == NULL ? 0 : counters_size();
 }
 
 /* ---- waiting sessions ---- */

@@ -17,6 +17,7 @@
 #include "storage/spin.h"
 
 #define RECENT_PUBLISHED 8
+#define LONGEST_CHAIN 16		/* of lanes that are followed to where a job may have been moved */
 
 /* Where in its lane the first job may stand that can be claimed. */
 typedef struct LaneHint
@@ -36,6 +37,8 @@ typedef struct LaneHint
 	LaneKey		recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
 	uint64		dropped;		/* duplicates since the server started */
 	uint64		merged;
+	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
+	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
 } LaneHint;
 
 /* What a claim knew of the hint when it began, to tell at its end what was published meanwhile. */
@@ -89,6 +92,8 @@ typedef struct ExecutorSlot
 	uint32		generation;		/* counts the slot's uses, so that a late process finds out that it is too late */
 	Oid			database;
 	Oid			role;
+	int			pool;
+	uint32		pools;			/* version of the setting that the pool is of */
 	TimestampTz starting_since;
 
 	slock_t		mutex;			/* guards all below */
@@ -102,6 +107,30 @@ typedef struct ExecutorSlot
 	XLogRecPtr	wal_lsn;
 	int			end_as;			/* JobState that cancel() or discard() wants, or -1 */
 } ExecutorSlot;
+
+#define TIME_BUCKETS 168		/* of a histogram: up to some three weeks, in microseconds; see statistics.c */
+
+/* The runs of one worker. */
+typedef struct WorkerCounters
+{
+	slock_t		mutex;			/* guards all below */
+	Oid			database;		/* InvalidOid: free */
+	uint64		worker;			/* hash of its name */
+	TimestampTz since;
+	TimestampTz last_used;
+	uint64		runs;
+	uint64		failures;
+	uint64		merged;
+	uint64		run_time;		/* sums, in microseconds */
+	uint64		queueing_time;
+	uint64		cpu_time;
+	uint64		cpu_run_time;	/* of the runs whose CPU time was measured */
+	uint64		executor_run_time;	/* of all that executors ran */
+	uint64		started_in_target;
+	uint64		ran_in_target;
+	uint64		run_times[TIME_BUCKETS];
+	uint64		queueing_times[TIME_BUCKETS];
+} WorkerCounters;
 
 /* What one executor is doing, as running_jobs() shows it. */
 typedef struct RunningJob
@@ -147,6 +176,10 @@ extern bool lane_hint_take_crowded(LaneHint *hint);
 extern void lane_hint_add_successes(LaneHint *hint, int count);
 extern int	lane_hint_take_successes(LaneHint *hint);
 extern void lane_hint_revisit(LaneHint *hint, TimestampTz at);
+extern void lane_hint_set_pools(LaneHint *hint, uint32 pools);
+extern uint32 lane_hint_pools(LaneHint *hint);
+extern void lane_hint_moved(int32 from, int32 to);
+extern int32 lane_hint_moved_to(LaneHint *hint);
 extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
 
 extern void lane_hint_count(LaneHint *hint, int dropped, int merged);
@@ -177,15 +210,19 @@ extern void launcher_wake(void);
 extern TimestampTz shared_up_since(void);
 
 /* executors */
-extern int	executor_reserve(Oid database, Oid role, uint32 *generation);
+extern int	executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation);
 extern void executor_release(int index, uint32 generation);
 extern ExecutorSlot *executor_attach(int index, uint32 generation);
 extern ExecutorSlot *executor_slot_at(int index);
 extern int	executor_slots(void);
-extern bool executor_wake_idle(Oid database, Oid role);
+extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
 extern bool executor_request_end(int64 job, JobState end_as);
 extern int	executor_running(RunningJob *result, int size);
 extern bool executor_runs(int64 job);
+
+/* the counters of workers, of which statistics.c knows whose they are */
+extern WorkerCounters *worker_counters_at(uint64 index);	/* modulo the size; NULL without shared memory */
+extern int	worker_counters_size(void);
 
 /* sessions in wait_for_jobs() */
 extern DatabaseSlot *waiter_register(void);

@@ -17,6 +17,7 @@
 #include "limit.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "pools.h"
 #include "run_as.h"
 #include "settings.h"
 #include "shared.h"
@@ -127,7 +128,7 @@ make_available(Job *job)
 {
 	job->due = true;
 	job->place = 0;
-	job->run_at = Min(job->run_at, GetCurrentTimestamp());
+	job->run_at = GetCurrentTimestamp();
 	job->started_at = NO_TIME;
 	job->lease = 0;
 	job->claimant = NULL;
@@ -306,6 +307,8 @@ queue_jobs_waits_for(PG_FUNCTION_ARGS)
 		why = "\"queue_jobs.max_executors_per_database\" is 0";
 	else if (why == NULL && lane_hint_refused(lane_hint(lane->id, false)))
 		why = limit_describe(worker);
+	else if (why == NULL && worker->handler != NULL && pools_serving(lane, worker) == 0)
+		why = "no pool of \"queue_jobs.pools\" serves it";
 	if (why == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(why));

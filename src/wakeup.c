@@ -200,10 +200,12 @@ static void
 wake_executors(const TouchedLane *lane)
 {
 	int			wanted = Max(lane->jobs, 1);
+	uint32		pools;
 
 	if (!OidIsValid(lane->role))
 		return;
-	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role))
+	pools = lane_hint_pools(lane_hint(lane->lane, true));
+	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role, pools))
 		wanted--;
 	if (wanted > 0)
 		database_call_attention(MyDatabaseId);
@@ -214,6 +216,23 @@ publish_lane(TouchedLane *lane)
 {
 	lane_hint_publish(lane_hint(lane->lane, true), lane->key);
 	lane->wake = true;
+}
+
+/* A job that was relied on may have been moved to other lanes meanwhile. */
+static void
+publish_released(const TouchedLane *lane)
+{
+	TouchedLane moved = *lane;
+
+	moved.jobs = 1;
+	for (int depth = 0; depth < LONGEST_CHAIN; depth++)
+	{
+		moved.lane = lane_hint_moved_to(lane_hint(moved.lane, false));
+		if (moved.lane == 0 || moved.lane == lane->lane)
+			break;
+		publish_lane(&moved);
+		wake_executors(&moved);
+	}
 }
 
 /*
@@ -256,6 +275,8 @@ publish(bool committed)
 			publish_limited(&touched[i]);
 		if (committed && touched[i].succeeded > 0)
 			publish_success(&touched[i]);
+		if (touched[i].released)
+			publish_released(&touched[i]);
 	}
 
 	/* only now, so that who is woken sees all that there is, and takes the most urgent */

@@ -56,6 +56,12 @@ CREATE TABLE queue_jobs.paused_queue (
 );
 COMMENT ON TABLE queue_jobs.paused_queue IS 'queues that pause() stopped';
 
+CREATE TABLE queue_jobs.routing (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    rules jsonb NOT NULL
+);
+COMMENT ON TABLE queue_jobs.routing IS 'the rules of set_routing(), in one row; see the view routing_rule';
+
 -- A lane is what jobs of one worker, queue and owner wait in. Rows are only ever added, and without a unique
 -- constraint: two transactions that add the same lane at once must not wait for each other, and two lanes of
 -- the same attributes do no harm.
@@ -244,6 +250,7 @@ COMMENT ON COLUMN queue_jobs.defined_schedule.error IS 'why the last tick made n
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.disabled_worker', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.paused_queue', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.routing', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.job_id', '');

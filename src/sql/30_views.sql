@@ -160,6 +160,62 @@ SELECT w.name,
               GROUP BY l.worker) n ON n.worker = w.name;
 COMMENT ON VIEW queue_jobs.worker IS 'Every worker that is defined, with its attributes, and how many duplicates of its jobs were dropped, and merged, since the server started.';
 
+CREATE FUNCTION queue_jobs.worker_counters(worker text, OUT since timestamptz, OUT runs bigint, OUT failures bigint, OUT merged bigint,
+                                           OUT cpu_seconds double precision, OUT cpu_share double precision,
+                                           OUT run_time_mean double precision, OUT run_time_p50 double precision, OUT run_time_p99 double precision,
+                                           OUT queueing_time_mean double precision, OUT queueing_time_p50 double precision,
+                                           OUT queueing_time_p99 double precision, OUT started_in_target double precision,
+                                           OUT ran_in_target double precision, OUT cpu_bound boolean, OUT too_slow boolean)
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_worker_counters';
+COMMENT ON FUNCTION queue_jobs.worker_counters(text) IS 'What the runs of a worker took; see the view worker_statistics.';
+
+CREATE VIEW queue_jobs.worker_statistics AS
+SELECT w.name AS worker,
+       w.feature_category,
+       w.urgency,
+       w.resource_boundary,
+       c.since,
+       c.runs,
+       c.failures,
+       c.merged,
+       c.cpu_seconds,
+       c.cpu_share,
+       c.run_time_mean,
+       c.run_time_p50,
+       c.run_time_p99,
+       c.queueing_time_mean,
+       c.queueing_time_p50,
+       c.queueing_time_p99,
+       c.started_in_target,
+       c.ran_in_target,
+       c.cpu_bound,
+       c.too_slow
+  FROM queue_jobs.defined_worker w, queue_jobs.worker_counters(w.name) c;
+COMMENT ON VIEW queue_jobs.worker_statistics IS
+'What the runs of each worker took, since the first that was counted after the server''s start or reset_statistics(). Times are in seconds, percentiles within an eighth. queueing_time: from when a job was due to its start. started_in_target, ran_in_target: the share of the runs that started, and ended, as the worker''s urgency promises: high within 10 s and 10 s, low 1 min and 5 min, throttled (no promise, so NULL) and 5 min. cpu_seconds, cpu_share: of the runs by executors. cpu_bound: over a third of the run time, and not declared resource_boundary cpu. too_slow: over one in a hundred beyond the urgency''s run time, or for high half of them over 1 s. merged: duplicates that their runs stood for.';
+
+CREATE VIEW queue_jobs.misdeclared_worker AS
+SELECT s.worker,
+       s.cpu_bound,
+       s.too_slow,
+       s.urgency,
+       s.resource_boundary,
+       s.runs,
+       s.cpu_share,
+       s.run_time_p50,
+       s.run_time_p99,
+       s.ran_in_target
+  FROM queue_jobs.worker_statistics s
+ WHERE s.cpu_bound OR s.too_slow;
+COMMENT ON VIEW queue_jobs.misdeclared_worker IS 'Workers whose runs are not what their definition says: CPU-bound without resource_boundary cpu, or beyond the run time of their urgency; see worker_statistics.';
+
+CREATE VIEW queue_jobs.routing_rule AS
+SELECT r.n AS position,
+       r.rule OPERATOR(pg_catalog.->>) 0 AS selector,
+       NULLIF(r.rule OPERATOR(pg_catalog.->>) 1, '') AS queue
+  FROM queue_jobs.routing, pg_catalog.jsonb_array_elements(rules) WITH ORDINALITY AS r (rule, n);
+COMMENT ON VIEW queue_jobs.routing_rule IS 'The rules of set_routing(), of which the first that matches a worker decides; queue NULL: the worker''s own.';
+
 CREATE VIEW queue_jobs.queue AS
 SELECT q.queue,
        EXISTS (SELECT FROM queue_jobs.paused_queue p WHERE p.queue = q.queue) AS paused,

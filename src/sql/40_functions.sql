@@ -134,7 +134,7 @@ COMMENT ON FUNCTION queue_jobs.assert_idempotent(text, jsonb, integer) IS
 CREATE FUNCTION queue_jobs.claim(claimant text, queues text[] DEFAULT '{*}', max_jobs integer DEFAULT 1, lease interval DEFAULT '5 min')
 RETURNS SETOF queue_jobs.job LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'queue_jobs_claim';
 COMMENT ON FUNCTION queue_jobs.claim IS
-'Takes up to max_jobs jobs of workers without a handler for an application, lowest priority number and oldest first. queues: names, "namespace:*", or "*". The claim holds for the lease, from now or the claimant''s last heartbeat(); after it the job can be claimed anew, with the next attempt number. Claim, work and complete() in one transaction is exactly once. Jobs of roles that the caller is a member of can be claimed.';
+'Takes up to max_jobs jobs of workers without a handler for an application, lowest priority number and oldest first. queues: names, "namespace:*", "*", or selectors such as "urgency=high&tags!=slow|name=mail". The claim holds for the lease, from now or the claimant''s last heartbeat(); after it the job can be claimed anew, with the next attempt number. Claim, work and complete() in one transaction is exactly once. Jobs of roles that the caller is a member of can be claimed.';
 
 CREATE FUNCTION queue_jobs.complete(id bigint, attempt integer, result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_complete';
@@ -209,6 +209,31 @@ CREATE FUNCTION queue_jobs.resume(queue text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_resume';
 COMMENT ON FUNCTION queue_jobs.resume(text) IS 'Undoes pause().';
 
+CREATE FUNCTION queue_jobs.set_routing(rules jsonb) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_set_routing';
+COMMENT ON FUNCTION queue_jobs.set_routing(jsonb) IS
+'Replaces the routing rules, an array of pairs of selector and queue: [["urgency=high", "fast"], ["*", ""]]. A job that is enqueued without a queue goes to that of the first rule whose selector matches its worker; "" or null, and no match, mean the worker''s own. In a selector, name and queue_namespace are of the worker''s own queue. Jobs that wait stay where they are: see migrate_queue(). (GitLab''s routing rules.) Errors: 22023 a rule or term that is none, named in the message.';
+
+CREATE FUNCTION queue_jobs.migrate_queue("from" text, "to" text) RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_migrate_queue';
+COMMENT ON FUNCTION queue_jobs.migrate_queue(text, text) IS
+'Moves all jobs that wait in one queue, future and retryable ones too, to another; ids, order and deduplication are kept. Only jobs of roles that the caller is a member of. Those that are being run or claimed stay, and a NOTICE says how many; nothing is waited for. Returns how many were moved. Other sessions see them there when the caller commits. (GitLab''s sidekiq:migrate_jobs.)';
+
+CREATE FUNCTION queue_jobs.check_workers(OUT worker text, OUT finding text, OUT advice text)
+RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_check_workers';
+COMMENT ON FUNCTION queue_jobs.check_workers() IS
+'Advice on each worker, a row for each finding: not marked idempotent; CPU-bound but not declared; slower than its urgency allows, or started later than it promises; handler missing, or of no fit; a role that may not run its jobs; external dependencies without a timeout; a record''s table that is missing, or has no index of pending rows to be healed. What it says of runs is by the view worker_statistics.';
+
+CREATE FUNCTION queue_jobs.reset_statistics(worker text DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reset_statistics';
+COMMENT ON FUNCTION queue_jobs.reset_statistics(text) IS
+'Has the view worker_statistics count anew, for one worker or (NULL) for all of this database. Error 55000 without shared_preload_libraries.';
+
+CREATE FUNCTION queue_jobs.capacity_impact(queue text, pool text DEFAULT NULL) RETURNS double precision
+LANGUAGE C VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_capacity_impact';
+COMMENT ON FUNCTION queue_jobs.capacity_impact(text, text) IS
+'What a queue takes of a pool of executors, or would take of it: jobs a second times their mean run time, as a share of the pool''s executors (1: all of them, all the time); of queue_jobs.max_executors_per_database without a pool. By the view worker_statistics, of all workers whose jobs are enqueued there. (GitLab''s estimate.) Error 42704: no such pool.';
+
 CREATE FUNCTION queue_jobs.transitions(OUT from_state text, OUT to_state text) RETURNS SETOF record
 LANGUAGE C IMMUTABLE PARALLEL SAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_transitions';
 COMMENT ON FUNCTION queue_jobs.transitions() IS 'The states of a job, and which can follow which.';
@@ -270,3 +295,6 @@ COMMENT ON FUNCTION queue_jobs.schedule_written() IS 'Has the schedules looked a
 
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_schedule
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.schedule_written();
+
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.routing
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();

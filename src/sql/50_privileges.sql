@@ -5,8 +5,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA queue_jobs FROM PUBLIC;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA queue_jobs FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs FROM PUBLIC;
 
--- What the view job calls, with the rights of whoever reads it. They tell nothing of a job but its id.
+-- What the views call, with the rights of whoever reads them. They tell nothing of a job but its id, and of a worker what it takes.
 GRANT EXECUTE ON FUNCTION queue_jobs.running_jobs(), queue_jobs.waits_for(integer), queue_jobs.transitions(),
-    queue_jobs.dropped_duplicates(bigint), queue_jobs.lane_duplicates() TO PUBLIC;
+    queue_jobs.dropped_duplicates(bigint), queue_jobs.lane_duplicates(), queue_jobs.worker_counters(text) TO PUBLIC;
 -- Of use within a run only, about the run's own job.
 GRANT EXECUTE ON FUNCTION queue_jobs.current_job(), queue_jobs.retry_in(interval), queue_jobs.snooze_me(interval) TO PUBLIC;

@@ -300,7 +300,7 @@ SQL
 
 	my %functions = map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL');
 SELECT DISTINCT proname FROM pg_proc
-WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'table_written', 'schedule_written')
+WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'table_written', 'schedule_written', 'worker_counters')
 SQL
 	my ($reference) = $readme =~ /\n## Reference\n(.*?)\n## /s;
 	my %mentioned = map { $_ => 1 } map { /(\w+)\(/g } grep { /^\|/ } split /\n/, $reference;

@@ -1,0 +1,167 @@
+/*
+ * routing.c
+ *		Routing: set_routing(), and the queue that its rules give a worker.
+ *
+ * The registry asks once for every definition that it reads: whatever enqueues, deduplicates or heals finds the routed
+ * queue in the Worker, and no rule is evaluated when a job is enqueued.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "job.h"
+#include "routing.h"
+#include "run_as.h"
+#include "selector.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/rel.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_set_routing);
+
+#define ATT_RULES 2
+
+typedef struct RoutingRule
+{
+	Selector   *selector;
+	char	   *queue;			/* NULL: the worker's own */
+} RoutingRule;
+
+/* The element of a JSON array as a string; NULL if it is none, with *null telling whether it is null. */
+static char *
+string_element(JsonbContainer *array, int i, bool *null)
+{
+	JsonbValue *value = getIthJsonbValueFromContainer(array, i);
+
+	*null = value != NULL && value->type == jbvNull;
+	if (value == NULL || value->type != jbvString)
+		return NULL;
+	return pnstrdup(value->val.string.val, value->val.string.len);
+}
+
+/* The two parts of a rule, unchecked; false if it is not made of two. */
+static bool
+rule_parts(JsonbValue *rule, char **selector, char **queue)
+{
+	JsonbContainer *array;
+	bool		no_selector;
+	bool		no_queue;
+
+	if (rule->type != jbvBinary || !JsonContainerIsArray(rule->val.binary.data))
+		return false;
+	array = rule->val.binary.data;
+	if (JsonContainerSize(array) != 2)
+		return false;
+	*selector = string_element(array, 0, &no_selector);
+	*queue = string_element(array, 1, &no_queue);
+	if (*selector == NULL || (*queue == NULL && !no_queue))
+		return false;
+	if (*queue != NULL && (*queue)[0] == '\0')
+		*queue = NULL;
+	return true;
+}
+
+/* What set_routing() let in is good; a rule that somebody wrote past it is passed over, and does not stop the queue. */
+static List *
+read_rules(Jsonb *rules)
+{
+	List	   *list = NIL;
+
+	for (uint32 i = 0; i < JsonContainerSize(&rules->root); i++)
+	{
+		RoutingRule *rule = palloc(sizeof(RoutingRule));
+		SelectorError error;
+		char	   *selector;
+
+		if (rule_parts(getIthJsonbValueFromContainer(&rules->root, i), &selector, &rule->queue) &&
+			(rule->selector = selector_parse(selector, &error)) != NULL)
+			list = lappend(list, rule);
+	}
+	return list;
+}
+
+List *
+routing_read(Snapshot snapshot)
+{
+	Relation	rel = table_open(catalog_relation(REL_ROUTING), AccessShareLock);
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	HeapTuple	tuple = heap_getnext(scan, ForwardScanDirection);
+	List	   *rules = NIL;
+
+	if (tuple != NULL)
+	{
+		bool		isnull;
+		Jsonb	   *stored = DatumGetJsonbP(heap_getattr(tuple, ATT_RULES, RelationGetDescr(rel), &isnull));
+
+		if (JB_ROOT_IS_ARRAY(stored) && !JB_ROOT_IS_SCALAR(stored))
+			rules = read_rules(stored);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return rules;
+}
+
+char *
+routing_queue(List *rules, Worker *worker)
+{
+	ListCell   *cell;
+
+	foreach(cell, rules)
+	{
+		const RoutingRule *rule = lfirst(cell);
+
+		if (selector_matches(rule->selector, worker, worker->queue))
+			return rule->queue ? rule->queue : worker->queue;
+	}
+	return worker->queue;
+}
+
+static void
+check_rules(Jsonb *rules)
+{
+	if (!JB_ROOT_IS_ARRAY(rules) || JB_ROOT_IS_SCALAR(rules))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("routing rules must be a JSON array"),
+				 errhint("Give an array such as [[\"urgency=high\", \"fast\"], [\"*\", \"\"]].")));
+	for (uint32 i = 0; i < JsonContainerSize(&rules->root); i++)
+	{
+		char	   *selector;
+		char	   *queue;
+
+		if (!rule_parts(getIthJsonbValueFromContainer(&rules->root, i), &selector, &queue))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("routing rule %u is malformed", i + 1),
+					 errdetail("A rule is an array of two: a selector, and the name of a queue."),
+					 errhint("Write it as [\"urgency=high\", \"fast\"]; \"\" or null keeps the worker's own queue.")));
+		(void) selector_require(selector, psprintf("routing rule %u", i + 1));
+		if (queue != NULL)
+			check_name("queue", queue);
+	}
+}
+
+/* set_routing(rules): they hold for jobs enqueued from now on; those that wait stay where they are. */
+Datum
+queue_jobs_set_routing(PG_FUNCTION_ARGS)
+{
+	Oid			types[] = {JSONBOID};
+	Datum		values[1];
+	RunAs		saved;
+
+	refuse_where_nothing_can_be_written("queue_jobs.set_routing()");
+	refuse_null(fcinfo, 0, "rules");
+	check_rules(PG_GETARG_JSONB_P(0));
+	values[0] = PG_GETARG_DATUM(0);
+	engine_begin(&saved);
+	engine_execute("INSERT INTO queue_jobs.routing (rules) VALUES ($1) ON CONFLICT (one) DO UPDATE SET rules = EXCLUDED.rules",
+				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	catalog_announce_change();
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,170 @@
+# Pools of executors: each serves what its selector chooses, with so many executors as it may have.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $node = new_node('pools', conf => <<'CONF');
+queue_jobs.pools = ' fast 1 urgency=high & tags!=odd ; rest 2 urgency!=high;'
+queue_jobs.max_executors = 8
+queue_jobs.max_executors_per_database = 8
+CONF
+define_gated($node);
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.define_worker('high', 'public.gated', urgency => 'high');
+SELECT queue_jobs.define_worker('low', 'public.gated');
+SELECT queue_jobs.define_worker('odd', 'public.quick', urgency => 'high', tags => '{odd}');
+SELECT queue_jobs.define_worker('quick high', 'public.quick', urgency => 'high');
+CREATE VIEW running AS SELECT worker, count(*) AS jobs FROM queue_jobs.job WHERE state = 'executing' GROUP BY worker;
+SQL
+
+sub set_pools
+{
+	my ($pools) = @_;
+
+	$node->append_conf('postgresql.conf', "queue_jobs.pools = '$pools'");
+	$node->reload;
+	wait_until($node, "SELECT current_setting('queue_jobs.pools') = '$pools'");
+	return;
+}
+
+sub enqueue
+{
+	my ($worker, @n) = @_;
+
+	$node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker', '{\"n\": $_}')") foreach @n;
+	return;
+}
+
+sub open_gates
+{
+	$node->safe_psql('postgres', 'INSERT INTO gate VALUES (' . join('), (', @_) . ')');
+	return;
+}
+
+# ---- each its own ----
+
+enqueue('low', 1 .. 5);
+wait_until($node, q{SELECT jobs = 2 FROM running WHERE worker = 'low'});
+enqueue('high', 11 .. 13);
+wait_until($node, q{SELECT jobs = 1 FROM running WHERE worker = 'high'});
+pass('a pool whose neighbour is busy starts its jobs');
+enqueue('odd', 21);
+wait_until($node, q{SELECT waits_for LIKE 'no pool of%' FROM queue_jobs.job WHERE worker = 'odd'});
+pass('what no pool serves waits, and says so');
+is($node->safe_psql('postgres', 'SELECT worker, jobs FROM running ORDER BY worker'), "high|1\nlow|2", 'no pool has more executors than it may');
+
+# One job after the other, by the one executor.
+open_gates(11, 12);
+wait_until($node, q{SELECT count(*) = 2 FROM queue_jobs.job WHERE worker = 'high' AND state = 'completed'});
+wait_until($node, q{SELECT jobs = 1 FROM running WHERE worker = 'high'});
+is($node->safe_psql('postgres', 'SELECT count(DISTINCT pid) FROM ran WHERE n IN (11, 12, 13)'), '1', 'its executor goes on with its jobs');
+open_gates(13);
+wait_until($node, q{SELECT count(*) = 3 FROM queue_jobs.job WHERE worker = 'high' AND state = 'completed'});
+
+# Woken at commit, while the other pool is idle and while it is busy: no turn of the scheduler is waited for.
+enqueue('quick high', $_) foreach 101 .. 120;
+wait_until($node, q{SELECT count(*) = 20 FROM queue_jobs.job WHERE worker = 'quick high' AND state = 'completed'});
+is($node->safe_psql('postgres', 'SELECT count(DISTINCT pid) FROM ran WHERE n > 100'), '1', 'idle executors of a pool are woken for its jobs');
+
+# ---- other pools, while jobs run ----
+
+set_pools('all 4 *');
+open_gates(1 .. 5);
+wait_until($node, q{SELECT count(*) = 5 FROM queue_jobs.job WHERE worker = 'low' AND state = 'completed'});
+wait_until($node, q{SELECT state = 'completed' FROM queue_jobs.job WHERE worker = 'odd'});
+pass('new pools take over when the jobs that run have ended');
+
+enqueue('low', 31 .. 36);
+wait_until($node, q{SELECT jobs = 4 FROM running WHERE worker = 'low'});
+is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'low' AND state = 'available'}), '2', 'with their own limit');
+open_gates(31 .. 36);
+wait_until($node, q{SELECT count(*) = 11 FROM queue_jobs.job WHERE worker = 'low' AND state = 'completed'});
+
+# Pools that overlap.
+set_pools('fast 1 urgency=high; rest 1 *');
+enqueue('high', 41 .. 43);
+wait_until($node, q{SELECT jobs = 2 FROM running WHERE worker = 'high'});
+pass('where several pools serve a job, all of them do');
+open_gates(41 .. 43);
+wait_until($node, q{SELECT count(*) = 6 FROM queue_jobs.job WHERE worker = 'high' AND state = 'completed'});
+
+# A definition that changes is of another pool from then on.
+set_pools('fast 1 urgency=high; rest 1 urgency=low');
+enqueue('low', 51 .. 52);
+wait_until($node, q{SELECT jobs = 1 FROM running WHERE worker = 'low'});
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('low', 'public.gated', urgency => 'high')});
+wait_until($node, q{SELECT jobs = 2 FROM running WHERE worker = 'low'});
+pass('a worker that is defined anew goes to another pool');
+open_gates(51 .. 52);
+wait_until($node, q{SELECT count(*) = 13 FROM queue_jobs.job WHERE worker = 'low' AND state = 'completed'});
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('low', 'public.gated')});
+
+# ---- too few for all ----
+
+# Fewer executors than the pools' sum: one with a backlog makes room for another that has none.
+$node->append_conf('postgresql.conf', 'queue_jobs.max_executors_per_database = 2');
+set_pools('back 2 urgency=low; front 1 urgency=high');
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION short_nap() RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(0.02)';
+SELECT queue_jobs.define_worker('backlog', 'public.short_nap');
+SELECT count(*) FROM queue_jobs.enqueue_many('backlog', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 3000)));
+SQL
+wait_until($node, q{SELECT jobs = 2 FROM running WHERE worker = 'backlog'});
+enqueue('quick high', 201);
+wait_until($node, q{SELECT count(*) = 1 FROM ran WHERE n = 201});
+cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'backlog' AND state = 'available'}), '>', 0,
+	'a pool without an executor gets one while another has a backlog');
+$node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('backlog')});
+
+# Roles share a pool in turn.
+set_pools('one 1 *');
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE app_a LOGIN;
+CREATE ROLE app_b LOGIN;
+GRANT USAGE ON SCHEMA queue_jobs TO app_a, app_b;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA queue_jobs TO app_a, app_b;
+SET ROLE app_a;
+SELECT count(*) FROM queue_jobs.enqueue_many('backlog', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 3000)));
+SET ROLE app_b;
+SELECT queue_jobs.enqueue('quick', '{"n": 301}');
+SQL
+wait_until($node, q{SELECT count(*) = 1 FROM ran WHERE n = 301});
+cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'backlog' AND state = 'available'}), '>', 0,
+	'a full pool makes room for another role');
+$node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('backlog')});
+
+# ---- the setting ----
+
+my ($status, $out, $err);
+for my $bad (['fast', '"" where a number'], ['fast x *', '"x" where a number'], ['fast 0 *', '"0" where'], ['fast 2', 'Invalid term ""'],
+	['fast 2 urgency=soon', 'Invalid term "urgency=soon" in the selector of pool "fast"'], ['a 1 *; a 2 *', 'two pools "a"'],
+	[join(';', map { "p$_ 1 *" } 1 .. 33), 'more than 32 pools'])
+{
+	($status, $out, $err) = $node->psql('postgres', "ALTER SYSTEM SET queue_jobs.pools = '$bad->[0]'");
+	like($err, qr/invalid value for parameter "queue_jobs.pools".*DETAIL.*\Q$bad->[1]\E.*HINT/s, "refused: " . substr($bad->[0], 0, 20));
+}
+
+# ---- capacity ----
+
+is($node->safe_psql('postgres', q{SELECT queue_jobs.capacity_impact('nothing', 'one')}), '0', 'a queue in which nothing ran takes nothing');
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.reset_statistics();
+CREATE FUNCTION nap(seconds float) RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(seconds)';
+SELECT queue_jobs.define_worker('nap', 'public.nap', queue => 'naps');
+SELECT queue_jobs.enqueue('nap', '{"seconds": 0.5}') FROM generate_series(1, 4);
+SQL
+set_pools('one 1 *; four 4 *');
+wait_until($node, q{SELECT runs = 4 AND clock_timestamp() - since > '2 s' FROM queue_jobs.worker_statistics WHERE worker = 'nap'});
+my $impact = $node->safe_psql('postgres', q{SELECT queue_jobs.capacity_impact('naps', 'one')
+	/ (2.0 / extract(epoch FROM clock_timestamp() - since)) BETWEEN 0.9 AND 1.5, queue_jobs.capacity_impact('naps', 'one') > 0,
+	round(queue_jobs.capacity_impact('naps', 'one')::numeric / queue_jobs.capacity_impact('naps')::numeric) FROM queue_jobs.worker_statistics WHERE worker = 'nap'});
+is($impact, 't|t|2', 'jobs a second times mean run time, as a share of the executors');
+($status, $out, $err) = $node->psql('postgres', q{\set VERBOSITY verbose} . "\n" . q{SELECT queue_jobs.capacity_impact('naps', 'none')});
+like($err, qr/42704: there is no pool "none"/, 'a pool that is not there is an error');
+
+$node->stop;
+done_testing();
