@@ -38,7 +38,7 @@ typedef struct Healing
 {
 	char	   *worker;
 	TimestampTz now;
-	int32		min_age;		/* in transactions; 0: any */
+	TransactionId written_before;	/* or InvalidTransactionId: at any time */
 	Jsonb	   *last;			/* key of the last record looked at, or NULL */
 	int64		healed;
 	bool		more;
@@ -63,14 +63,13 @@ tick(Healing *healing, const Worker *worker)
 	engine_execute("DELETE FROM queue_jobs.heal_tick WHERE worker = $1 AND at <"
 				   " (SELECT max(at) FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2)",
 				   SPI_OK_DELETE, 2, types, old_enough, NULL);
-	found = engine_execute("SELECT least(pg_snapshot_xmax(pg_current_snapshot())::text::numeric - oldest_xid::text::numeric,"
-						   " 2147483647)::integer FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2"
+	found = engine_execute("SELECT oldest_xid::xid FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2"
 						   " ORDER BY at DESC LIMIT 1", SPI_OK_SELECT, 2, types, old_enough, NULL) > 0;
 	if (found && worker->heal_after > 0)
 	{
 		bool		isnull;
 
-		healing->min_age = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+		healing->written_before = DatumGetTransactionId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
 	}
 	engine_end(&saved);
 	return found;
@@ -81,9 +80,9 @@ static List *
 pending_keys(const Healing *healing, const Worker *worker)
 {
 	MemoryContext context = CurrentMemoryContext;
-	Oid			types[] = {JSONBOID, INT4OID};
-	Datum		values[] = {healing->last ? JsonbPGetDatum(healing->last) : (Datum) 0, Int32GetDatum(healing->min_age)};
-	char		nulls[] = {healing->last ? ' ' : 'n', ' ', '\0'};
+	Oid			types[] = {JSONBOID, XIDOID};
+	Datum		values[] = {healing->last ? JsonbPGetDatum(healing->last) : (Datum) 0, TransactionIdGetDatum(healing->written_before)};
+	char		nulls[] = {healing->last ? ' ' : 'n', TransactionIdIsValid(healing->written_before) ? ' ' : 'n', '\0'};
 	List	   *keys = NIL;
 
 	if (SPI_execute_with_args(record_pending_sql(worker, healing->last != NULL, BATCH), 2, types, values, nulls, true, 0) !=

@@ -172,7 +172,9 @@ record_pending_sql(const Worker *worker, bool after, int limit)
 						 quote_identifier(((KeyColumn *) lfirst(column_cell))->name));
 		separator = ", ";
 	}
-	appendStringInfo(&sql, ") FROM %s AS record WHERE (\n%s\n) AND pg_catalog.age(record.xmin) >= $2", worker->record,
+	/* the xmin of a frozen row may be so old that its age is negative */
+	appendStringInfo(&sql, ") FROM %s AS record WHERE (\n%s\n)"
+					 " AND ($2 IS NULL OR pg_catalog.age(record.xmin) NOT BETWEEN 0 AND pg_catalog.age($2))", worker->record,
 					 worker->pending);
 	if (after)
 	{

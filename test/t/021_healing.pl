@@ -1,0 +1,140 @@
+# Self-healing at size: every job is lost, and each pending record has one again, and one only; in batches, each a small
+# transaction of its own; with the scheduler killed, and the server stopped, in the middle. QUEUE_JOBS_HEAL_RECORDS makes
+# it a million pending records instead of 20,000.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $records = $ENV{QUEUE_JOBS_HEAL_RECORDS} // 20_000;    # pending ones; there are as many others
+my $node = new_node('healing', conf => "restart_after_crash = on\nautovacuum = off\nmax_wal_size = 4GB\ncheckpoint_timeout = 1h");
+
+$node->safe_psql('postgres', <<"SQL");
+CREATE TABLE record (id int PRIMARY KEY, status text NOT NULL);
+INSERT INTO record SELECT n, CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'done' END FROM generate_series(1, 2 * $records) n;
+-- Nobody claims them, so that they can be counted.
+CREATE PROCEDURE define(heal_every interval) LANGUAGE sql AS \$\$
+	SELECT queue_jobs.define_worker('heals', record => 'record', record_key => 'id', pending => \$c\$status = 'pending'\$c\$,
+		heal_every => define.heal_every);
+\$\$;
+SQL
+
+sub healed
+{
+	return $node->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.live_job');
+}
+
+# That each pending record has one job, and that no transaction made, or moved, more than a batch of them.
+sub check
+{
+	my ($name) = @_;
+
+	wait_until($node, "SELECT count(*) >= $records FROM queue_jobs.live_job");
+	is( $node->safe_psql('postgres', q{
+		SELECT count(*), count(DISTINCT (args->>'id')::int), bool_and((args->>'id')::int % 2 = 0) FROM queue_jobs.live_job}),
+		"$records|$records|t", "$name: each pending record has one job, no other has any");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT FROM queue_jobs.live_job GROUP BY xmin::text HAVING count(*) > 1000) t'),
+		'0', "$name: in batches of a thousand at most");
+	return;
+}
+
+# A tick later than the last one there is has looked at all records. (None but it writes heal_tick.)
+sub wait_for_two_ticks
+{
+	for (1 .. 2)
+	{
+		my $last = $node->safe_psql('postgres', 'SELECT max(at) FROM queue_jobs.heal_tick');
+		wait_until($node, "SELECT max(at) > '$last' FROM queue_jobs.heal_tick");
+	}
+	return;
+}
+
+sub scheduler_pid
+{
+	wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'});
+	return $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'});
+}
+
+# Loses all jobs, and waits until so many records have theirs again: somewhere in the middle.
+sub lose_all
+{
+	my ($until) = @_;
+
+	$node->safe_psql('postgres', 'TRUNCATE queue_jobs.live_job');
+	wait_until($node, "SELECT count(*) BETWEEN $until AND $records - 1 FROM queue_jobs.live_job") if $until;
+	return;
+}
+
+# Never enqueued at all; a second tick adds nothing.
+$node->safe_psql('postgres', q{CALL define('1 s')});
+my $start = time;
+check('never enqueued');
+note(time - $start . " s for $records records");
+is($node->safe_psql('postgres', 'SELECT count(DISTINCT xmin::text) >= ' . $records / 1000 . ' FROM queue_jobs.live_job'), 't',
+	'as many transactions as batches, at least');
+wait_for_two_ticks();
+check('after two more ticks');
+
+# All are lost.
+lose_all(0);
+check('TRUNCATE by hand');
+
+# The scheduler dies in the middle of it, which makes the server start anew. What it had done last may be undone.
+lose_all(1);
+my $before = healed();
+my $pid = scheduler_pid();
+kill 'KILL', $pid;
+wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres' AND pid <> $pid");
+cmp_ok($before, '<', $records, "the scheduler was killed in the middle ($before)");
+check('kill -9 of the scheduler');
+
+lose_all(1);
+$before = healed();
+$node->stop('immediate');
+$node->start;
+cmp_ok($before, '<', $records, "the server was stopped in the middle ($before)");
+check('immediate stop');
+wait_for_two_ticks();
+check('immediate stop, two ticks later');
+
+# Some have a job of some other state; somebody enqueues at the same time.
+$node->safe_psql('postgres', q{CALL define('1 h'); TRUNCATE queue_jobs.live_job});
+is( $node->safe_psql('postgres', q{
+	SELECT count(queue_jobs.enqueue('heals', '{"id": 2}', delay => '1 h')), count(queue_jobs.enqueue('heals', '{"id": 4}'));
+	SELECT count(queue_jobs.fail(id, attempt, 'no')) FROM queue_jobs.claim('c') c;
+	SELECT count(queue_jobs.enqueue('heals', '{"id": 6}'));
+	SELECT count(*) FROM queue_jobs.claim('c')}),
+	"1|1\n1\n1\n1", 'one job is scheduled, one retryable, one executing');
+my $session = in_background($node);
+$session->query(q{BEGIN; SELECT queue_jobs.enqueue('heals', '{"id": 8}')});
+$node->safe_psql('postgres', q{CALL define('1 s')});
+wait_until($node, "SELECT count(*) >= $records FROM queue_jobs.live_job");
+$session->query('COMMIT');
+wait_for_two_ticks();
+is( $node->safe_psql('postgres', q{SELECT args->>'id', count(*) FROM queue_jobs.live_job GROUP BY args HAVING count(*) > 1}),
+	'8|2', 'only he who had not committed yet has a twin');
+is(healed(), $records + 1, 'all others have one job');
+
+# heal_after: none before its time, however many are healed before it at the same tick, each of which takes a transaction ID.
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.drop_worker('heals');
+TRUNCATE queue_jobs.live_job;
+TRUNCATE record;
+ALTER TABLE record ADD changed_at timestamptz DEFAULT clock_timestamp();
+INSERT INTO record SELECT n, 'pending' FROM generate_series(1, 3000) n;
+SELECT queue_jobs.define_worker('patient', record => 'record', record_key => 'id', pending => $c$status = 'pending'$c$,
+	heal_every => '1 s', heal_after => '1 s');
+SQL
+wait_until($node, q{SELECT count(*) = 3000 AND bool_and(state = 'available') FROM queue_jobs.job WHERE worker = 'patient'});
+wait_until($node, q{SELECT clock_timestamp() BETWEEN max(at) + '600 ms' AND max(at) + '900 ms' FROM queue_jobs.heal_tick WHERE worker = 'patient'});
+$node->safe_psql('postgres', q{INSERT INTO record VALUES (3001, 'pending'); TRUNCATE queue_jobs.live_job});
+wait_until($node, q{SELECT count(*) = 3001 FROM queue_jobs.job WHERE worker = 'patient'});
+cmp_ok($node->safe_psql('postgres', q{SELECT extract(epoch FROM created_at - changed_at) FROM queue_jobs.job, record WHERE record.id = 3001 AND args = '{"id": 3001}'}),
+	'>=', 1, 'heal_after');
+
+is(log_count($node, 'ERROR'), 0, 'no error');
+$node->stop;
+done_testing();
