@@ -32,14 +32,24 @@
 
 #define MAX_PARAMETERS 128
 
-/* Which parameters the args fill; ERROR if one without a default is missing. */
+/* Whether parameters are filled from keys of the args, of which there may be none. */
+static bool
+takes_keys(const Handler *handler)
+{
+	for (int i = 0; i < handler->nparameters; i++)
+		if (handler->parameters[i].source == PARAMETER_ARGS)
+			return false;
+	return true;
+}
+
+/* Which parameters are filled; ERROR if one without a default is missing in the args. */
 static void
 given_parameters(const Handler *handler, Jsonb *args, uint64 given[2])
 {
 	given[0] = given[1] = 0;
 	if (handler->takes_args)
 		return;
-	if (!JB_ROOT_IS_OBJECT(args))
+	if (takes_keys(handler) && !JB_ROOT_IS_OBJECT(args))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("args must be a JSON object for a handler with named parameters"),
@@ -55,6 +65,11 @@ given_parameters(const Handler *handler, Jsonb *args, uint64 given[2])
 
 		if (parameter->out)
 			continue;
+		if (parameter->source != PARAMETER_KEY)
+		{
+			given[i / 64] |= UINT64CONST(1) << (i % 64);
+			continue;
+		}
 		key.val.string.val = parameter->name;
 		key.val.string.len = strlen(parameter->name);
 		if (findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key) != NULL)
@@ -82,7 +97,7 @@ append_record(StringInfo sql, const Handler *handler, const uint64 given[2])
 
 	for (int i = 0; i < handler->nparameters; i++)
 	{
-		if (!is_given(given, i))
+		if (!is_given(given, i) || handler->parameters[i].source != PARAMETER_KEY)
 			continue;
 		appendStringInfo(sql, "%s%s %s", separator, quote_identifier(handler->parameters[i].name),
 						 format_type_extended(handler->parameters[i].type, -1,
@@ -106,10 +121,14 @@ function_sql(const Handler *handler, const uint64 given[2])
 		appendStringInfoString(&sql, "$1");
 	for (int i = 0; i < handler->nparameters && !handler->takes_args; i++)
 	{
+		const char *name = quote_identifier(handler->parameters[i].name);
+
 		if (!is_given(given, i))
 			continue;
-		appendStringInfo(&sql, "%s%s => r.%s", separator, quote_identifier(handler->parameters[i].name),
-						 quote_identifier(handler->parameters[i].name));
+		if (handler->parameters[i].source == PARAMETER_KEY)
+			appendStringInfo(&sql, "%s%s => r.%s", separator, name, name);
+		else
+			appendStringInfo(&sql, "%s%s => $%d", separator, name, handler->parameters[i].source == PARAMETER_READ ? 2 : 1);
 		separator = ", ";
 	}
 	appendStringInfo(&sql, ")%s", wrap ? ")" : "");
@@ -120,14 +139,14 @@ function_sql(const Handler *handler, const uint64 given[2])
 static SPIPlanPtr
 function_plan(CallTarget *target, const uint64 given[2])
 {
-	Oid			types[] = {JSONBOID};
+	Oid			types[] = {JSONBOID, JSONBOID};
 	HandlerPlan *slot;
 	SPIPlanPtr	plan;
 
 	for (int i = 0; i < target->nplans; i++)
 		if (memcmp(target->plans[i].given, given, sizeof(uint64) * 2) == 0)
 			return target->plans[i].plan;
-	plan = SPI_prepare(function_sql(target->handler, given), 1, types);
+	plan = SPI_prepare(function_sql(target->handler, given), lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
 	if (target->nplans == MAX_PLANS)
@@ -140,18 +159,19 @@ function_plan(CallTarget *target, const uint64 given[2])
 }
 
 Jsonb *
-call_function(CallTarget *target, Jsonb *args)
+call_function(CallTarget *target, Jsonb *args, Jsonb *read)
 {
 	MemoryContext context = CurrentMemoryContext;
 	uint64		given[2];
-	Datum		values[] = {JsonbPGetDatum(args)};
+	Datum		values[] = {JsonbPGetDatum(args), read ? JsonbPGetDatum(read) : (Datum) 0};
+	char		nulls[] = {' ', read ? ' ' : 'n', '\0'};
 	Jsonb	   *result = NULL;
 	int			code;
 
 	given_parameters(target->handler, args, given);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	code = SPI_execute_plan(function_plan(target, given), values, NULL, false, 0);
+	code = SPI_execute_plan(function_plan(target, given), values, nulls, false, 0);
 	if (code != SPI_OK_SELECT)
 		elog(ERROR, "unexpected outcome %s of a handler's call", SPI_result_code_string(code));
 	if (SPI_processed > 0 && !target->handler->returns_void)
@@ -175,7 +195,7 @@ call_function(CallTarget *target, Jsonb *args)
 
 /* The values of the given parameters, in the current memory context. */
 static ParamListInfo
-procedure_values(const Handler *handler, Jsonb *args, const uint64 given[2])
+procedure_values(const Handler *handler, Jsonb *args, Jsonb *read, const uint64 given[2])
 {
 	MemoryContext context = CurrentMemoryContext;
 	ParamListInfo params = makeParamList(Max(handler->nparameters, 1));
@@ -185,25 +205,24 @@ procedure_values(const Handler *handler, Jsonb *args, const uint64 given[2])
 	int			column = 0;
 
 	for (int i = 0; i < handler->nparameters; i++)
+	{
+		Jsonb	   *whole = handler->takes_args || handler->parameters[i].source == PARAMETER_ARGS ? args :
+			handler->parameters[i].source == PARAMETER_READ ? read : NULL;
+
 		params->params[i] = (ParamExternData)
-	{
-		.ptype = handler->parameters[i].type,.isnull = true,.pflags = PARAM_FLAG_CONST
-	};
-	if (handler->takes_args)
-	{
-		params->params[0].value = values[0];
-		params->params[0].isnull = false;
-		return params;
+		{
+			.ptype = handler->parameters[i].type,.pflags = PARAM_FLAG_CONST,
+				.isnull = whole == NULL,.value = whole ? JsonbPGetDatum(whole) : (Datum) 0
+		};
 	}
 	initStringInfo(&sql);
-	appendStringInfoString(&sql, "SELECT r.*");
 	append_record(&sql, handler, given);
-	if (given[0] == 0 && given[1] == 0)
+	if (sql.len == 0)
 		return params;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute_with_args(sql.data, 1, types, values, NULL, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+	if (SPI_execute_with_args(psprintf("SELECT r.*%s", sql.data), 1, types, values, NULL, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
 		elog(ERROR, "could not read the args of a procedure");
 	for (int i = 0; i < handler->nparameters; i++)
 	{
@@ -211,7 +230,7 @@ procedure_values(const Handler *handler, Jsonb *args, const uint64 given[2])
 		int16		length;
 		bool		byval;
 
-		if (!is_given(given, i))
+		if (!is_given(given, i) || handler->parameters[i].source != PARAMETER_KEY)
 			continue;
 		param->value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, ++column, &param->isnull);
 		get_typlenbyval(param->ptype, &length, &byval);
@@ -269,7 +288,7 @@ output_row(Tuplestorestate *store, TupleDesc descriptor)
 
 /* Through a portal, as a client's CALL comes: that is what lets it COMMIT. */
 Jsonb *
-call_procedure(CallTarget *target, Jsonb *args)
+call_procedure(CallTarget *target, Jsonb *args, Jsonb *read)
 {
 	const Handler *handler = target->handler;
 	MemoryContext context = CurrentMemoryContext;
@@ -287,7 +306,7 @@ call_procedure(CallTarget *target, Jsonb *args)
 	Jsonb	   *result = NULL;
 
 	given_parameters(handler, args, given);
-	params = procedure_values(handler, args, given);
+	params = procedure_values(handler, args, read, given);
 	sql = procedure_sql(handler, given);
 	for (int i = 0; i < handler->nparameters; i++)
 		types[i] = handler->parameters[i].type;

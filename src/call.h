@@ -25,14 +25,17 @@ typedef struct CallTarget
 	int			nplans;
 } CallTarget;
 
-/* Calls a function within the current transaction; its result as jsonb in the current memory context, or NULL. */
-extern Jsonb *call_function(CallTarget *target, Jsonb *args);
+/*
+ * Calls a function within the current transaction; read (or NULL) is for a parameter that takes it (handler.h). Its result as jsonb in the
+ * current memory context, or NULL.
+ */
+extern Jsonb *call_function(CallTarget *target, Jsonb *args, Jsonb *read);
 
 /*
  * Calls a procedure at the top level, where it may COMMIT. There must be a transaction without an active snapshot; on
  * return there is one, perhaps not the same.
  */
-extern Jsonb *call_procedure(CallTarget *target, Jsonb *args);
+extern Jsonb *call_procedure(CallTarget *target, Jsonb *args, Jsonb *read);
 
 extern void call_target_free(CallTarget *target);
 

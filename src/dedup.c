@@ -27,6 +27,7 @@
 #include "dedup.h"
 #include "history.h"
 #include "hold.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "record.h"
 #include "utils/builtins.h"
@@ -113,11 +114,19 @@ waiting_since(const Job *job)
 	return job->attempt > job->uncharged ? job->created_at : Max(job->created_at, job->run_at);
 }
 
+/* Enqueued for now, and due in a moment: a replica is given time to catch up. That makes it no future job. */
+static bool
+waits_for_replicas(const Job *job, const Worker *worker)
+{
+	return worker->data_consistency != CONSISTENCY_ALWAYS && job->attempt == 0 &&
+		job->run_at <= job->created_at + CONSISTENCY_START_DELAY;
+}
+
 /* Whether a job that is not running takes part in deduplication now. */
 static bool
 takes_part(const Job *job, const Worker *worker, TimestampTz now)
 {
-	if (job->due || job->run_at <= now)
+	if (job->due || job->run_at <= now || waits_for_replicas(job, worker))
 		return true;
 	if (job_failures(job) > 0)
 		return strategy(job, worker) == DEDUP_UNTIL_EXECUTED;	/* a retry holds the key, or has freed it */
@@ -142,6 +151,7 @@ rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker
 	switch (live_try_share(table, slot))
 	{
 		case SHARE_LOCKED:
+			location_unknown(); /* the server lets go of the row before we can say where our commit is */
 			return still_stands(table, job->id, worker, now) ? RELY_DONE : RELY_CHANGED;
 		case SHARE_REFUSED:
 			return hold_is_run(job->id) ? RELY_RUNS : RELY_ENDS;
@@ -197,6 +207,7 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		else if (rely == RELY_DONE)
 		{
 			*result = STANDING_DROP;
+			location_relied_on(&other);
 			wakeup_released(other.lane, role, job_key(&other));
 			if (!other.due)
 				wakeup_due(other.run_at);
@@ -323,6 +334,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	}
 	wakeup_taken(other->lane, InvalidOid, job_key(other));
 	job->merged += 1 + other->merged;
+	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
 
 	/* a fresh twin brings fresh attempts with it */
 	if (job_failures(other) < job_failures(job))
@@ -350,7 +362,8 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 
 		if (other.id == job->id || !same_key(job, &other) || lease_holds(&other, now, &until))
 			continue;
-		if ((!other.due && other.run_at > now && !(worker->including_scheduled && job_failures(&other) == 0)) ||
+		if ((!other.due && other.run_at > now && !waits_for_replicas(&other, worker) &&
+			 !(worker->including_scheduled && job_failures(&other) == 0)) ||
 			Max(waiting_since(&other), waiting_since(job)) - Min(waiting_since(&other), waiting_since(job)) > worker->dedup_ttl)
 			continue;
 		(void) absorb(table, scan.slot, &other, job, worker, now);

@@ -13,9 +13,11 @@
 #include "compat.h"
 #include "dedup.h"
 #include "enqueue.h"
+#include "feature_flag.h"
 #include "funcapi.h"
 #include "handler.h"
 #include "lane.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "settings.h"
@@ -190,18 +192,36 @@ begin_batch(Batch *batch, Worker *worker, const char *queue, TimestampTz now, in
 	batch->job.lane = lane_for(cached ? cached : worker, queue, GetUserId());
 }
 
+/* A job that may read from a replica gives it time to catch up. */
+static void
+delay_start(Job *job, const Worker *worker)
+{
+	TimestampTz earliest = job->created_at + CONSISTENCY_START_DELAY;
+
+	if (job->run_at >= earliest || job_consistency(worker, job->id) == CONSISTENCY_ALWAYS)
+		return;
+	if (job->expires_at != NO_TIME)
+		job->expires_at += earliest - Max(job->run_at, job->created_at);
+	job->run_at = earliest;
+	job->due = false;
+}
+
 static int64
 insert_job(Batch *batch, LiveTable *table)
 {
-	Job		   *job = &batch->job;
+	const Worker *worker = batch->worker;
+	Job			job = batch->job;
 
-	job->id = nextval_internal(catalog_relation(REL_JOB_ID), false);
-	live_insert(table, job);
-	if (job->due)
-		wakeup_job(job->lane, batch->worker->handler ? batch->role : InvalidOid, job_key(job));
+	job.id = nextval_internal(catalog_relation(REL_JOB_ID), false);
+	delay_start(&job, worker);
+	live_insert(table, &job);
+	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
+		location_enqueued(&job);
+	if (job.due)
+		wakeup_job(job.lane, worker->handler ? batch->role : InvalidOid, job_key(&job));
 	else
-		wakeup_due(job->run_at);
-	return job->id;
+		wakeup_due(job.run_at);
+	return job.id;
 }
 
 /* Enqueues one job, or finds the one that stands for it. */

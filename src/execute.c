@@ -34,7 +34,9 @@
 #include "outcome.h"
 #include "pgstat.h"
 #include "process.h"
+#include "read.h"
 #include "record.h"
+#include "replica_connection.h"
 #include "run_log.h"
 #include "settings.h"
 #include "storage/lmgr.h"
@@ -59,6 +61,7 @@ typedef struct Task
 	Worker	   *worker;
 	LaneHint   *hint;
 	CallTarget	target;
+	CallTarget	reader;			/* its handler is NULL if the worker has no read handler */
 	RecordPlans record;
 } Task;
 
@@ -68,6 +71,7 @@ typedef enum RunEnd
 	RUN_FAILED,
 	RUN_INTERRUPTED,
 	RUN_ENDED,					/* by cancel() or discard() */
+	RUN_TOO_EARLY,				/* no replica has caught up: the handler was not called */
 } RunEnd;
 
 /* The run under way. */
@@ -76,6 +80,7 @@ typedef struct Run
 	Task	   *task;
 	ExecutorSlot *slot;
 	Job			job;			/* its attempt is that of this run */
+	LoadBalancingStrategy stored_strategy;	/* what its row says of earlier choices */
 	LiveTable	table;
 	TimestampTz started_at;
 	Jsonb	   *result;
@@ -150,6 +155,7 @@ forget_tasks(void)
 	foreach(cell, tasks)
 	{
 		call_target_free(&((Task *) lfirst(cell))->target);
+		call_target_free(&((Task *) lfirst(cell))->reader);
 		record_plans_free(&((Task *) lfirst(cell))->record);
 	}
 	tasks = NIL;
@@ -172,6 +178,11 @@ add_task(const Lane *lane, Worker *worker)
 	task->worker = worker;
 	task->hint = lane_hint(lane->id, true);
 	task->target.handler = handler_find(worker->handler, NULL);
+	if (worker->read_handler != NULL)
+	{
+		handler_take_read(task->target.handler);
+		task->reader.handler = handler_find(worker->read_handler, NULL);
+	}
 	tasks = lappend(tasks, task);
 }
 
@@ -243,7 +254,6 @@ take(Run *run, LaneScan *scan)
 	bool		taken;
 
 	/* Seen as running before it is: who finds its row locked then knows by whom. */
-	run->job.wal_lsn = location_after_snapshot();
 	run->started_at = GetCurrentTimestamp();
 	show_running(run, true);
 	if (!dedup_claim_begin(&run->table, &run->job, worker, by_lease))
@@ -251,6 +261,7 @@ take(Run *run, LaneScan *scan)
 		show_running(run, false);
 		return false;
 	}
+	run->job.wal_lsn = location_of_job(&run->job);
 	if (by_lease)
 	{
 		run->job.started_at = run->started_at;
@@ -360,6 +371,7 @@ begin_run(Run *run)
 	char		activity[MAX_NAME_LENGTH + 64];
 
 	run->job.attempt++;
+	run->stored_strategy = run->job.strategy;
 	current_job = (CurrentJob)
 	{
 		.job = &run->job,.lane = &run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
@@ -409,19 +421,30 @@ check_deferred_constraints(void)
 	AfterTriggerSetState(statement);
 }
 
-/* The first two of the three layers on a record. */
+/* One of the first two of the three layers on a record; the job's result, if it has nothing to do. */
 static bool
-has_work(Run *run)
+has_work(Run *run, bool lock)
 {
 	const Worker *worker = run->task->worker;
 
-	if (worker->record == NULL)
-		return true;
-	if (record_pending(&run->task->record, worker, run->job.args, false) &&
-		record_pending(&run->task->record, worker, run->job.args, true))
+	if (worker->record == NULL || record_pending(&run->task->record, worker, run->job.args, lock))
 		return true;
 	run->result = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("\"skipped\"")));
 	return false;
+}
+
+/* What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a replica is read. */
+static bool
+prepare(Run *run, volatile RunEnd *end)
+{
+	if (!has_work(run, false))
+		return false;
+	if (!read_for_job(&run->task->reader, run->task->worker, &run->job))
+	{
+		*end = RUN_TOO_EARLY;
+		return false;
+	}
+	return has_work(run, true);
 }
 
 static RunEnd
@@ -437,8 +460,8 @@ run_function(Run *run)
 		set_for_run(run, GUC_ACTION_LOCAL);
 		arm_timeout(run->task->worker);
 		PushActiveSnapshot(GetTransactionSnapshot());
-		if (has_work(run))
-			run->result = call_function(&run->task->target, run->job.args);
+		if (prepare(run, &end))
+			run->result = call_function(&run->task->target, run->job.args, run->job.read);
 		PopActiveSnapshot();
 		check_deferred_constraints();
 		disarm_timeout(run->task->worker);
@@ -471,10 +494,10 @@ run_procedure(Run *run)
 		set_for_run(run, GUC_ACTION_SET);
 		arm_timeout(run->task->worker);
 		PushActiveSnapshot(GetTransactionSnapshot());
-		work = has_work(run);
+		work = prepare(run, &end);
 		PopActiveSnapshot();
 		if (work)
-			run->result = call_procedure(&run->task->target, run->job.args);
+			run->result = call_procedure(&run->task->target, run->job.args, run->job.read);
 		disarm_timeout(run->task->worker);
 	}
 	PG_CATCH();
@@ -504,6 +527,16 @@ run_error(const ErrorData *error)
 	};
 }
 
+/* The start counts for nothing, nor does the choice where to read; that it was put back for a replica once does. */
+static void
+put_back(Run *run, TupleTableSlot *slot, int64 delay)
+{
+	run->job.attempt--;
+	if (run->job.strategy != STRATEGY_RETRY)
+		run->job.strategy = run->stored_strategy == STRATEGY_RETRY ? STRATEGY_RETRY : STRATEGY_NONE;
+	outcome_put_back(&run->table, slot, &run->job, run->task->worker, own_role, delay);
+}
+
 /* Writes what has become of the job; slot is NULL if its row was deleted. */
 static JobState
 finish(Run *run, RunEnd end, TupleTableSlot *slot)
@@ -517,8 +550,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 		case RUN_SUCCEEDED:
 			if (current_job.snooze >= 0)
 			{
-				run->job.attempt--;
-				outcome_put_back(&run->table, slot, &run->job, worker, own_role, current_job.snooze);
+				put_back(run, slot, current_job.snooze);
 				return JOB_SCHEDULED;
 			}
 			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result);
@@ -533,9 +565,11 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL);
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:
-			run->job.attempt--;
-			outcome_put_back(&run->table, slot, &run->job, worker, own_role, 0);
+			put_back(run, slot, 0);
 			return JOB_AVAILABLE;
+		case RUN_TOO_EARLY:
+			put_back(run, slot, CONSISTENCY_RETRY_DELAY);
+			return JOB_SCHEDULED;
 	}
 	pg_unreachable();
 }
@@ -696,6 +730,7 @@ void
 execute_init(Oid role)
 {
 	own_role = role;
+	replica_connect_as(role);
 	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
 	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);

@@ -284,5 +284,7 @@ lane_blocked(const Lane *lane, const Worker *worker)
 		return NULL;
 	if (handler_find(worker->handler, &why) == NULL)
 		return psprintf("handler \"%s\": %s", worker->handler, why);
+	if (worker->read_handler != NULL && handler_find(worker->read_handler, &why) == NULL)
+		return psprintf("read_handler \"%s\": %s", worker->read_handler, why);
 	return role_blocked(lane_role(lane, worker));
 }

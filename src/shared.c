@@ -8,8 +8,10 @@
 
 #include "common/hashfn.h"
 #include "compat.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "replica.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -69,8 +71,9 @@ shmem_request(void)
 {
 	if (previous_shmem_request_hook)
 		previous_shmem_request_hook();
-	RequestAddinShmemSpace(shared_size());
+	RequestAddinShmemSpace(add_size(shared_size(), add_size(location_shared_size(), replica_shared_size())));
 	RequestNamedLWLockTranche("queue_jobs", 1);
+	replica_shared_request();
 }
 
 static void
@@ -105,6 +108,8 @@ shmem_startup(void)
 		for (int i = 0; i < queue_jobs_max_lanes; i++)
 			SpinLockInit(&shared->lanes[i].mutex);
 	}
+	location_shared_init(ShmemInitStruct("queue_jobs locations", location_shared_size(), &found), found);
+	replica_shared_init(ShmemInitStruct("queue_jobs replicas", replica_shared_size(), &found), found);
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -315,6 +320,27 @@ lane_hint_revisit_at(LaneHint *hint)
 	at = hint->revisit_at;
 	SpinLockRelease(&hint->mutex);
 	return at;
+}
+
+void
+lane_hint_count(LaneHint *hint, LoadBalancingStrategy strategy)
+{
+	if (hint == NULL || strategy == STRATEGY_NONE)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->chosen[strategy]++;
+	SpinLockRelease(&hint->mutex);
+}
+
+int64
+lane_hint_counted(LaneHint *hint, LoadBalancingStrategy strategy)
+{
+	int64		count;
+
+	SpinLockAcquire(&hint->mutex);
+	count = hint->chosen[strategy];
+	SpinLockRelease(&hint->mutex);
+	return count;
 }
 
 /* ---- databases ---- */

@@ -12,6 +12,7 @@
 #ifndef QUEUE_JOBS_SHARED_H
 #define QUEUE_JOBS_SHARED_H
 
+#include "consistency.h"
 #include "job.h"
 #include "storage/s_lock.h"
 #include "storage/spin.h"
@@ -31,6 +32,7 @@ typedef struct LaneHint
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		published;		/* how often a key was published here */
 	LaneKey		recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
+	int64		chosen[LOAD_BALANCING_STRATEGIES];	/* where its jobs have read from */
 } LaneHint;
 
 /* What a claim knew of the hint when it began, to tell at its end what was published meanwhile. */
@@ -125,6 +127,8 @@ extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const Lan
 extern void lane_hint_publish(LaneHint *hint, LaneKey key);
 extern void lane_hint_revisit(LaneHint *hint, TimestampTz at);
 extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
+extern void lane_hint_count(LaneHint *hint, LoadBalancingStrategy strategy);
+extern int64 lane_hint_counted(LaneHint *hint, LoadBalancingStrategy strategy);
 
 /* databases; database_slot() is NULL without shared memory or when all slots are taken */
 extern DatabaseSlot *database_slot(Oid database, bool create);

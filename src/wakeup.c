@@ -8,6 +8,7 @@
 
 #include "access/xact.h"
 #include "hold.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "shared.h"
@@ -193,16 +194,19 @@ transaction_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_COMMIT:
+			location_end_transaction(true);
 			hold_end_transaction();
 			publish(true);
 			forget();
 			break;
 		case XACT_EVENT_ABORT:
+			location_end_transaction(false);
 			hold_end_transaction();
 			publish(false);
 			forget();
 			break;
 		case XACT_EVENT_PREPARE:
+			location_end_transaction(false);
 			hold_forget_transaction();
 			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 			break;
@@ -264,12 +268,26 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 
 		ends_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
 	}
-	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
-		(statement, query, read_only_tree, context, params, environment, destination, completion);
+	if (!ends_prepared)
+	{
+		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+			(statement, query, read_only_tree, context, params, environment, destination, completion);
+		return;
+	}
+	location_begin_doubt();
+	PG_TRY();
+	{
+		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+			(statement, query, read_only_tree, context, params, environment, destination, completion);
+	}
+	PG_FINALLY();
+	{
+		location_end_doubt();
+	}
+	PG_END_TRY();
 
 	/* The prepared transaction has ended by now; ours, which commits next, publishes. */
-	if (ends_prepared)
-		wakeup_all();
+	wakeup_all();
 }
 
 void

@@ -6,6 +6,9 @@ REVOKE ALL ON ALL SEQUENCES IN SCHEMA queue_jobs FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs FROM PUBLIC;
 
 -- What the view job calls, with the rights of whoever reads it. They tell nothing of a job but its id.
-GRANT EXECUTE ON FUNCTION queue_jobs.running_jobs(), queue_jobs.waits_for(integer), queue_jobs.transitions() TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.running_jobs(), queue_jobs.waits_for(integer), queue_jobs.transitions(), queue_jobs.data_consistency(text, bigint) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.load_balancing_counts(), queue_jobs.replica_states() TO PUBLIC;
+-- Where a server stands in its WAL is no secret, and every job's role asks replicas for it.
+GRANT EXECUTE ON FUNCTION queue_jobs.replay_position() TO PUBLIC;
 -- Of use within a run only, about the run's own job.
 GRANT EXECUTE ON FUNCTION queue_jobs.current_job(), queue_jobs.retry_in(interval), queue_jobs.snooze_me(interval) TO PUBLIC;
