@@ -140,7 +140,10 @@ choose_for_claim(const Worker *worker, Job *job)
 	{
 		replica = replica_caught_up(job->wal_lsn);
 		if (replica == NULL)
-			replica_request_news();
+		{
+			replica_await_news();
+			replica = replica_caught_up(job->wal_lsn);
+		}
 	}
 	choose(job, consistency_choose(consistency, location_known(job), replica != NULL, retried), replica);
 	if (replica != NULL)

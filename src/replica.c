@@ -24,6 +24,7 @@
 #include "replica_connection.h"
 #include "run_as.h"
 #include "shared.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "store.h"
 #include "utils/acl.h"
@@ -33,6 +34,7 @@
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
 #include "utils/tuplestore.h"
+#include "utils/wait_event.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_add_replica);
 PG_FUNCTION_INFO_V1(queue_jobs_drop_replica);
@@ -44,6 +46,9 @@ PG_FUNCTION_INFO_V1(queue_jobs_replica_states);
 #define ERROR_LENGTH 256
 #define LONGEST_REST 60			/* seconds for which a replica that failed is left alone */
 #define NEWS_LAST (10 * USECS_PER_SEC)	/* so long a claimant is sent to a replica without anybody asking it again */
+#define NEWS_FRESH INT64CONST(20000)	/* microseconds for which nobody asks for newer ones */
+#define NEWS_AWAITED INT64CONST(200000) /* microseconds at most that a claimant waits for them */
+#define NEWS_POLL 2				/* milliseconds */
 #define TRANCHE "queue_jobs replicas"
 
 static const char *const state_names[] = {
@@ -374,6 +379,47 @@ replica_request_news(void)
 	}
 	if (requested)
 		database_call_attention(MyDatabaseId);
+}
+
+/* Whether nothing was heard of a replica that might answer, since that time. */
+static bool
+news_missing(TimestampTz since)
+{
+	ListCell   *cell;
+	bool		missing = false;
+
+	foreach(cell, replica_list())
+	{
+		ReplicaSlot *slot = lock(((Replica *) lfirst(cell))->name);
+
+		if (slot == NULL)
+			continue;
+		missing = missing || (slot->seen_at < since && (slot->error_at == NO_TIME || slot->error_at < since) &&
+							  (slot->not_before == NO_TIME || slot->not_before < since));
+		unlock(slot);
+	}
+	return missing;
+}
+
+/* If nobody answers us, there may be no scheduler, nor room for one: then we don't ask again at once. */
+void
+replica_await_news(void)
+{
+	static TimestampTz not_before = DT_NOBEGIN;
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz until = now + NEWS_AWAITED;
+
+	if (slots == NULL || now < not_before || !news_missing(now - NEWS_FRESH))
+		return;
+	replica_request_news();
+	while (news_missing(now) && GetCurrentTimestamp() < until)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, NEWS_POLL, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (news_missing(now))
+		not_before = GetCurrentTimestamp() + USECS_PER_SEC;
 }
 
 bool

@@ -59,6 +59,9 @@ extern char *replica_caught_up(XLogRecPtr location);
 
 /* Asks the scheduler to find out how far the replicas have got; and whether it was asked to. */
 extern void replica_request_news(void);
+
+/* The same, and waits a moment for it; a few milliseconds, if all is well. */
+extern void replica_await_news(void);
 extern bool replica_news_requested(void);
 
 /* shared memory, for shared.c */
