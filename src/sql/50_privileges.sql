@@ -7,7 +7,7 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs FROM PUBLIC;
 
 -- What the view job calls, with the rights of whoever reads it. They tell nothing of a job but its id.
 GRANT EXECUTE ON FUNCTION queue_jobs.running_jobs(), queue_jobs.waits_for(integer), queue_jobs.transitions(), queue_jobs.data_consistency(text, bigint) TO PUBLIC;
-GRANT EXECUTE ON FUNCTION queue_jobs.load_balancing_counts(), queue_jobs.replica_states() TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.load_balancing_counts() TO PUBLIC;
 -- Where a server stands in its WAL is no secret, and every job's role asks replicas for it.
 GRANT EXECUTE ON FUNCTION queue_jobs.replay_position() TO PUBLIC;
 -- Of use within a run only, about the run's own job.
