@@ -107,9 +107,10 @@ WITH RECURSIVE merged AS (
 	UNION
 	SELECT c.id, m.into_id FROM chain c JOIN merged m ON m.id = c.into_id)
 SELECT * FROM chain;
+INSERT INTO stands_for SELECT DISTINCT job, job FROM promised;
 CREATE VIEW outcome AS
 SELECT p.job, p.v AS wrote, min(s.id) AS counter, max(s.v) AS saw, max(s.strategy) AS strategy, bool_or(s.standby) AS standby
-  FROM promised p LEFT JOIN seen s ON s.job = p.job OR s.job IN (SELECT into_id FROM stands_for f WHERE f.id = p.job)
+  FROM promised p JOIN stands_for f ON f.id = p.job LEFT JOIN seen s ON s.job = f.into_id
  GROUP BY p.job, p.v;
 SQL
 is($primary->safe_psql('postgres', 'SELECT count(*) FROM promised'), int($jobs / $clients) * $clients, 'all was enqueued');
