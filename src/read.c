@@ -36,6 +36,8 @@ location_known(const Job *job)
 static void
 choose(Job *job, LoadBalancingStrategy strategy, char *replica)
 {
+	if (strategy == STRATEGY_RETRY && job->expires_at != NO_TIME)
+		job->expires_at += CONSISTENCY_RETRY_DELAY; /* it was to start now */
 	job->strategy = strategy;
 	job->read_from = strategy == STRATEGY_RETRY ? NULL : replica != NULL ? replica : pstrdup(READ_FROM_PRIMARY);
 	lane_hint_count(lane_hint(job->lane, true), strategy);

@@ -243,6 +243,19 @@ free_slot(const char *name)
 	LWLockRelease(slots_lock);
 }
 
+/* It may be tried at once. */
+static void
+forgive(const char *name)
+{
+	ReplicaSlot *slot = lock(name);
+
+	if (slot == NULL)
+		return;
+	slot->failures = 0;
+	slot->not_before = NO_TIME;
+	unlock(slot);
+}
+
 bool
 replica_left_alone(const char *name, TimestampTz now)
 {
@@ -543,7 +556,7 @@ queue_jobs_resume_replica(PG_FUNCTION_ARGS)
 	Datum		values[] = {CStringGetTextDatum(name)};
 
 	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = false WHERE name = $1", SPI_OK_UPDATE, 1, values));
-	free_slot(name);
+	forgive(name);
 	PG_RETURN_VOID();
 }
 

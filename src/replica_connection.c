@@ -30,9 +30,8 @@
 #include "utils/pg_lsn.h"
 #include "utils/wait_event.h"
 
-/* What each connection is given, besides what the operator said: a lost server is noticed, and ours is a reader. */
-#define SESSION_OPTIONS "-c default_transaction_read_only=on -c client_connection_check_interval=1s" \
-	" -c idle_in_transaction_session_timeout=0"
+/* Should the replica be promoted while we read. A read that we no longer wait for ends by its statement_timeout. */
+#define SESSION_OPTIONS "-c default_transaction_read_only=on"
 #define LONGEST_REST 60			/* seconds for which we don't try a replica that refused us */
 #define SPARE_TIME 1000			/* milliseconds that a statement's own timeout has to take effect */
 

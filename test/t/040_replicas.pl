@@ -318,6 +318,24 @@ $primary->safe_psql('postgres', "CALL queue_jobs.wait_for_replay('$lsn', '1 min'
 like(error_of($primary, "CALL queue_jobs.wait_for_replay('FFFF/0', '1 min')"), qr/55000/, 'a primary has all that was ever written, or never will');
 is($primary->safe_psql('postgres', "SELECT queue_jobs.replayed('$lsn'), queue_jobs.replayed('FFFF/0')"), 't|f', '… and says so');
 
+# A position that ends a page, or a segment, is one that an idle standby gets to; the server's own insert position is not.
+my $superuser = in_background($primary);
+for my $fill ('page', 'segment')
+{
+	my $emit = $fill eq 'segment' ? 'PERFORM pg_switch_wal();' : <<'SQL';
+	FOR try IN 1..20 LOOP
+		room := 8192 - mod(pg_current_wal_insert_lsn() - '0/0', 8192);
+		PERFORM pg_logical_emit_message(false, 'x', repeat('y', CASE WHEN room < 1000 THEN 1000 ELSE room - 55 END::int));
+		EXIT WHEN mod(pg_current_wal_insert_lsn() - '0/0', 8192) = 24;
+	END LOOP;
+SQL
+	my ($insert, $position) = split /\|/, $superuser->query("DO \$\$ DECLARE room numeric; BEGIN $emit END \$\$;"
+		  . 'SELECT pg_current_wal_insert_lsn(), replayed FROM queue_jobs.replay_position()');
+	is($primary->safe_psql('postgres', "SELECT '$insert'::pg_lsn - '$position', mod('$position'::pg_lsn - '0/0', 8192)"),
+		$fill eq 'segment' ? '40|0' : '24|0', "the end of a $fill");
+	is(error_of($one, "CALL queue_jobs.wait_for_replay('$position', '1 min')"), '', '… is replayed');
+}
+
 # ---- down, cascaded, promoted ----
 
 $one->stop('immediate');
@@ -343,7 +361,7 @@ $two->stop('immediate');
 # Failover: "one" becomes the primary, "three" follows it to the new timeline.
 my $unsent = enqueue('sticky', more => q{, delay => '3 s'});
 $primary->wait_for_catchup($one, 'replay');
-$session->quit;
+$_->quit for $session, $superuser;
 $primary->stop('immediate');
 $one->promote;
 $one->safe_psql('postgres', q{SELECT queue_jobs.resume_replica('three')});
