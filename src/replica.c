@@ -467,7 +467,8 @@ begin_change(FunctionCallInfo fcinfo, const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for %s", function),
-				 errdetail("Replicas are a matter of the extension's owner, \"%s\".", GetUserNameFromId(catalog_owner(), true)),
+				 errdetail("Replicas are a matter of the extension's owner, \"%s\".",
+						   GetUserNameFromId(catalog_owner(), true)),
 				 errhint("Ask a superuser.")));
 	refuse_null(fcinfo, 0, "name");
 	name = text_argument(fcinfo, 0);
@@ -544,7 +545,8 @@ queue_jobs_pause_replica(PG_FUNCTION_ARGS)
 	char	   *name = begin_change(fcinfo, "queue_jobs.pause_replica()");
 	Datum		values[] = {CStringGetTextDatum(name)};
 
-	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = true WHERE name = $1", SPI_OK_UPDATE, 1, values));
+	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = true WHERE name = $1",
+								 SPI_OK_UPDATE, 1, values));
 	PG_RETURN_VOID();
 }
 
@@ -555,7 +557,8 @@ queue_jobs_resume_replica(PG_FUNCTION_ARGS)
 	char	   *name = begin_change(fcinfo, "queue_jobs.resume_replica()");
 	Datum		values[] = {CStringGetTextDatum(name)};
 
-	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = false WHERE name = $1", SPI_OK_UPDATE, 1, values));
+	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = false WHERE name = $1",
+								 SPI_OK_UPDATE, 1, values));
 	forgive(name);
 	PG_RETURN_VOID();
 }

@@ -135,7 +135,7 @@ replica_check_conninfo(const char *conninfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("connection parameter \"%s\" is not allowed here", refused),
-				 errdetail("Executors leave out user and password of the connection string, and connect as the role whose jobs they run."),
+				 errdetail("Executors connect as the role whose jobs they run, and leave out the string's user and password."),
 				 errhint("Write host, port and the like into it.")));
 	return shown.data;
 }
