@@ -42,6 +42,13 @@ OBJS = \
 	src/store.o \
 	src/history.o \
 	src/location.o \
+	src/consistency.o \
+	src/feature_flag.o \
+	src/replica.o \
+	src/replica_connection.o \
+	src/read.o \
+	src/standby.o \
+	src/wait.o \
 	src/outcome.o \
 	src/enqueue.o \
 	src/claim.o \
@@ -65,7 +72,8 @@ OBJS = \
 	src/run_log.o \
 	src/crash_ledger.o
 
-PG_CPPFLAGS = -I$(srcdir)/src -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
+PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
+SHLIB_LINK = $(libpq)
 # The exceptions are what the server's own headers trip over. `make test` adds -Werror (COPT): here a newer compiler's
 # new warning would only keep people from installing.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers

@@ -45,6 +45,7 @@ typedef struct Trial
 	int			times;
 	CallTarget	target;
 	RecordPlans record;
+	CallTarget	reader;			/* the worker's read handler, if it has one */
 	List	   *rewritten;		/* tables whose content must be copied before later runs */
 	StringInfoData report;		/* what the first later run that changed anything changed; empty: nothing */
 } Trial;
@@ -156,7 +157,11 @@ run_handler(Trial *trial)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (trial->worker->record == NULL || (record_pending(&trial->record, trial->worker, trial->args, false) &&
 										  record_pending(&trial->record, trial->worker, trial->args, true)))
-		call_in_transaction(&trial->target, trial->args);
+	{
+		Jsonb	   *read = trial->reader.handler ? call_function(&trial->reader, trial->args, NULL) : NULL;
+
+		call_in_transaction(&trial->target, trial->args, read);
+	}
 	PopActiveSnapshot();
 	call_check_deferred_constraints();
 	AtEOXact_GUC(true, nest_level);
@@ -337,6 +342,11 @@ queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
 	trial.worker = testable_worker(text_argument(fcinfo, 0));
 	trial.args = PG_GETARG_JSONB_P(1);
 	trial.target.handler = handler_find(trial.worker->handler, NULL);
+	if (trial.worker->read_handler != NULL)
+	{
+		handler_take_read(trial.target.handler);
+		trial.reader.handler = handler_find(trial.worker->read_handler, NULL);
+	}
 	initStringInfo(&trial.report);
 	sequences = read_sequences();
 	PG_TRY();
@@ -348,6 +358,7 @@ queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
 		QjSetTransactionStart(now);
 		current_job = outer;
 		call_target_free(&trial.target);
+		call_target_free(&trial.reader);
 		record_plans_free(&trial.record);
 	}
 	PG_END_TRY();

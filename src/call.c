@@ -45,14 +45,24 @@
 
 #define MAX_PARAMETERS 128
 
-/* Which parameters the args fill; ERROR if one without a default is missing. */
+/* Whether parameters are filled from keys of the args, of which there may be none. */
+static bool
+takes_keys(const Handler *handler)
+{
+	for (int i = 0; i < handler->nparameters; i++)
+		if (handler->parameters[i].source == PARAMETER_ARGS)
+			return false;
+	return true;
+}
+
+/* Which parameters are filled; ERROR if one without a default is missing in the args. */
 static void
 given_parameters(const Handler *handler, Jsonb *args, uint64 given[2])
 {
 	given[0] = given[1] = 0;
 	if (handler->takes_args)
 		return;
-	if (!JB_ROOT_IS_OBJECT(args))
+	if (takes_keys(handler) && !JB_ROOT_IS_OBJECT(args))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("args must be a JSON object for a handler with named parameters"),
@@ -68,6 +78,11 @@ given_parameters(const Handler *handler, Jsonb *args, uint64 given[2])
 
 		if (parameter->out)
 			continue;
+		if (parameter->source != PARAMETER_KEY)
+		{
+			given[i / 64] |= UINT64CONST(1) << (i % 64);
+			continue;
+		}
 		key.val.string.val = parameter->name;
 		key.val.string.len = strlen(parameter->name);
 		if (findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key) != NULL)
@@ -95,7 +110,7 @@ append_record(StringInfo sql, const Handler *handler, const uint64 given[2])
 
 	for (int i = 0; i < handler->nparameters; i++)
 	{
-		if (!is_given(given, i))
+		if (!is_given(given, i) || handler->parameters[i].source != PARAMETER_KEY)
 			continue;
 		appendStringInfo(sql, "%s%s %s", separator, quote_identifier(handler->parameters[i].name),
 						 format_type_extended(handler->parameters[i].type, -1,
@@ -140,7 +155,10 @@ parameter_node(int number, Oid type)
 	return param;
 }
 
-/* What $1 and $2 are in a function's statement: the args, and the call, whose arguments are columns of r. */
+/*
+ * What $1 and $2 are in a function's statement: the args, and the call, whose arguments are columns of r, the args or, as
+ * the third parameter, what was read.
+ */
 static Node *
 resolve_parameter(ParseState *pstate, ParamRef *reference)
 {
@@ -156,9 +174,15 @@ resolve_parameter(ParseState *pstate, ParamRef *reference)
 	{
 		HandlerParameter *parameter = &handler->parameters[i];
 
-		if (is_given(plan->given, i))
-			arguments = lappend(arguments,
-								named_argument(parameter, i, colNameToVar(pstate, parameter->name, false, -1)));
+		Node	   *value;
+
+		if (!is_given(plan->given, i))
+			continue;
+		if (parameter->source == PARAMETER_KEY)
+			value = colNameToVar(pstate, parameter->name, false, -1);
+		else
+			value = (Node *) parameter_node(parameter->source == PARAMETER_READ ? 3 : 1, JSONBOID);
+		arguments = lappend(arguments, named_argument(parameter, i, value));
 	}
 	return (Node *) handler_call(handler, arguments);
 }
@@ -263,11 +287,11 @@ call_directly(const Handler *handler, Jsonb *args)
 }
 
 Jsonb *
-call_function(CallTarget *target, Jsonb *args)
+call_function(CallTarget *target, Jsonb *args, Jsonb *read)
 {
 	MemoryContext context = CurrentMemoryContext;
 	uint64		given[2];
-	ParamListInfo params = makeParamList(1);
+	ParamListInfo params = makeParamList(3);
 	Jsonb	   *result = NULL;
 	int			code;
 
@@ -276,6 +300,10 @@ call_function(CallTarget *target, Jsonb *args)
 	params->params[0] = (ParamExternData)
 	{
 		.value = JsonbPGetDatum(args),.ptype = JSONBOID,.pflags = PARAM_FLAG_CONST
+	};
+	params->params[2] = (ParamExternData)
+	{
+		.value = JsonbPGetDatum(read),.isnull = read == NULL,.ptype = JSONBOID,.pflags = PARAM_FLAG_CONST
 	};
 	given_parameters(target->handler, args, given);
 	if (SPI_connect() != SPI_OK_CONNECT)
@@ -304,7 +332,7 @@ call_function(CallTarget *target, Jsonb *args)
 
 /* The values of the given parameters, in the current memory context. */
 static ParamListInfo
-procedure_values(const Handler *handler, Jsonb *args, const uint64 given[2])
+procedure_values(const Handler *handler, Jsonb *args, Jsonb *read, const uint64 given[2])
 {
 	MemoryContext context = CurrentMemoryContext;
 	ParamListInfo params = makeParamList(Max(handler->nparameters, 1));
@@ -314,25 +342,24 @@ procedure_values(const Handler *handler, Jsonb *args, const uint64 given[2])
 	int			column = 0;
 
 	for (int i = 0; i < handler->nparameters; i++)
+	{
+		Jsonb	   *whole = handler->takes_args || handler->parameters[i].source == PARAMETER_ARGS ? args :
+			handler->parameters[i].source == PARAMETER_READ ? read : NULL;
+
 		params->params[i] = (ParamExternData)
-	{
-		.ptype = handler->parameters[i].type,.isnull = true,.pflags = PARAM_FLAG_CONST
-	};
-	if (handler->takes_args)
-	{
-		params->params[0].value = values[0];
-		params->params[0].isnull = false;
-		return params;
+		{
+			.ptype = handler->parameters[i].type,.pflags = PARAM_FLAG_CONST,
+				.isnull = whole == NULL,.value = whole ? JsonbPGetDatum(whole) : (Datum) 0
+		};
 	}
 	initStringInfo(&sql);
-	appendStringInfoString(&sql, "SELECT r.*");
 	append_record(&sql, handler, given);
-	if (given[0] == 0 && given[1] == 0)
+	if (sql.len == 0)
 		return params;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute_with_args(sql.data, 1, types, values, NULL, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+	if (SPI_execute_with_args(psprintf("SELECT r.*%s", sql.data), 1, types, values, NULL, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
 		elog(ERROR, "could not read the args of a procedure");
 	for (int i = 0; i < handler->nparameters; i++)
 	{
@@ -340,7 +367,7 @@ procedure_values(const Handler *handler, Jsonb *args, const uint64 given[2])
 		int16		length;
 		bool		byval;
 
-		if (!is_given(given, i))
+		if (!is_given(given, i) || handler->parameters[i].source != PARAMETER_KEY)
 			continue;
 		param->value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, ++column, &param->isnull);
 		get_typlenbyval(param->ptype, &length, &byval);
@@ -421,7 +448,7 @@ output_row(Tuplestorestate *store, TupleDesc descriptor)
 
 /* Through a portal, as a client's CALL comes: that is what lets it COMMIT. */
 Jsonb *
-call_procedure(CallTarget *target, Jsonb *args)
+call_procedure(CallTarget *target, Jsonb *args, Jsonb *read)
 {
 	const Handler *handler = target->handler;
 	MemoryContext context = CurrentMemoryContext;
@@ -437,7 +464,7 @@ call_procedure(CallTarget *target, Jsonb *args)
 	Jsonb	   *result = NULL;
 
 	given_parameters(handler, args, given);
-	params = procedure_values(handler, args, given);
+	params = procedure_values(handler, args, read, given);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	plans = pg_plan_queries(list_make1(procedure_query(handler, given)), sql, 0, NULL);
 	PopActiveSnapshot();
@@ -470,7 +497,7 @@ call_procedure(CallTarget *target, Jsonb *args)
 }
 
 void
-call_in_transaction(CallTarget *target, Jsonb *args)
+call_in_transaction(CallTarget *target, Jsonb *args, Jsonb *read)
 {
 	const Handler *handler = target->handler;
 	uint64		given[2];
@@ -480,11 +507,11 @@ call_in_transaction(CallTarget *target, Jsonb *args)
 
 	if (!handler->is_procedure)
 	{
-		(void) call_function(target, args);
+		(void) call_function(target, args, read);
 		return;
 	}
 	given_parameters(handler, args, given);
-	params = procedure_values(handler, args, given);
+	params = procedure_values(handler, args, read, given);
 	sql = psprintf("CALL %s", handler->call_name);
 	plans = pg_plan_queries(list_make1(procedure_query(handler, given)), sql, 0, NULL);
 	ProcessUtility(linitial_node(PlannedStmt, plans), sql, false, PROCESS_UTILITY_QUERY, params, NULL, None_Receiver, NULL);

@@ -26,17 +26,20 @@ typedef struct CallTarget
 	int			nplans;
 } CallTarget;
 
-/* Calls a function within the current transaction; its result as jsonb in the current memory context, or NULL. */
-extern Jsonb *call_function(CallTarget *target, Jsonb *args);
+/*
+ * Calls a function within the current transaction; read (or NULL) is for a parameter that takes it (handler.h). Its result as jsonb in the
+ * current memory context, or NULL.
+ */
+extern Jsonb *call_function(CallTarget *target, Jsonb *args, Jsonb *read);
 
 /*
  * Calls a procedure at the top level, where it may COMMIT. There must be a transaction without an active snapshot; on
  * return there is one, perhaps not the same.
  */
-extern Jsonb *call_procedure(CallTarget *target, Jsonb *args);
+extern Jsonb *call_procedure(CallTarget *target, Jsonb *args, Jsonb *read);
 
 /* Calls either within the current transaction, which a procedure then cannot COMMIT; the result is not asked for. */
-extern void call_in_transaction(CallTarget *target, Jsonb *args);
+extern void call_in_transaction(CallTarget *target, Jsonb *args, Jsonb *read);
 
 /* Checks deferred constraints now, while a handler's failure can still be told from a commit's. */
 extern void call_check_deferred_constraints(void);

@@ -47,6 +47,8 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_CLAIMED_SLOT_JOB] = "claimed_slot_job",
 	[REL_TOKEN] = "token",
 	[REL_TOKEN_KEY] = "token_key",
+	[REL_FEATURE_FLAG] = "feature_flag",
+	[REL_DEFINED_REPLICA] = "defined_replica",
 	[REL_JOB_VIEW] = "job",
 };
 

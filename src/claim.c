@@ -9,7 +9,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
@@ -23,18 +22,15 @@
 #include "limit.h"
 #include "location.h"
 #include "miscadmin.h"
-#include "nodes/parsenodes.h"
 #include "order.h"
 #include "outcome.h"
 #include "park.h"
-#include "pgstat.h"
+#include "read.h"
 #include "run_as.h"
 #include "selector.h"
 #include "shared.h"
 #include "statistics.h"
-#include "storage/latch.h"
 #include "store.h"
-#include "tcop/pquery.h"
 #include "storage/ipc.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
@@ -42,6 +38,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
+#include "wait.h"
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_claim);
@@ -55,15 +52,11 @@ PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
 PG_FUNCTION_INFO_V1(queue_jobs_wait_for_jobs);
 
-/* of libpq/libpq.h, which needs GSSAPI's headers, and those are not everywhere */
-extern bool pq_check_connection(void);
-
 #define MAX_CLAIM 10000
 #define PROMOTE_AT_ONCE 1000
 #define LEASE_HINT "Give an interval from 1 millisecond to 365 days."
 #define LONGEST_LEASE (365 * USECS_PER_DAY)
 #define POLL_WITHOUT_SHARED_MEMORY 200	/* milliseconds */
-#define CHECK_CLIENT_EVERY 10000	/* milliseconds */
 
 /* ---- which lanes ---- */
 
@@ -127,7 +120,6 @@ typedef struct Claim
 	int64		lease;
 	int			max_jobs;
 	TimestampTz now;
-	XLogRecPtr	wal_lsn;
 	TupleDesc	descriptor;
 	LiveTable	table;
 } Claim;
@@ -294,14 +286,40 @@ merge_duplicates(Claim *claim, LaneHead *head)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/* A "delayed" job waits once more, as if nobody had come by, for a replica to catch up. */
+static void
+put_back_for_replica(Claim *claim, LaneHead *head)
+{
+	Job		   *job = &head->job;
+
+	job->due = false;
+	job->run_at = claim->now + CONSISTENCY_RETRY_DELAY;
+	if (live_try_update(&claim->table, head->scan.slot, job))
+	{
+		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		wakeup_due(job->run_at);
+	}
+	dedup_claim_undo(job, head->worker, false);
+}
+
 /* Writes the lease to the job's row, if nobody else has it. */
 static bool
-take_row(Claim *claim, LaneHead *head)
+take_row(Claim *claim, LaneHead *head, const LimitHold *limits)
 {
 	Job		   *job = &head->job;
 
 	if (!dedup_claim_begin(&claim->table, job, head->worker, false))
 		return false;
+	job->wal_lsn = location_of_job(job);
+	if (!choose_for_claim(head->worker, job))
+	{
+		put_back_for_replica(claim, head);
+		return false;
+	}
+	job->attempt++;
+	job->started_at = Max(claim->now, limits->rate.at);
+	job->lease = claim->lease;
+	job->claimant = claim->claimant;
 	if (live_try_update(&claim->table, head->scan.slot, job))
 		return true;
 	dedup_claim_undo(job, head->worker, false);
@@ -326,12 +344,7 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 	*verdict = limit_begin(&claim->table, job, head->worker, head->hint, false, &head->refusals, &limits);
 	if (*verdict != LIMIT_FREE)
 		return false;
-	job->attempt++;
-	job->started_at = Max(claim->now, limits.rate.at);
-	job->lease = claim->lease;
-	job->claimant = claim->claimant;
-	job->wal_lsn = claim->wal_lsn;
-	if (!take_row(claim, head))
+	if (!take_row(claim, head, &limits))
 	{
 		limit_undo(&limits, head->worker, false, &head->refusals);
 		return false;
@@ -369,7 +382,6 @@ claim_jobs(Claim *claim, List *heads)
 	LimitVerdict verdict;
 	int			claimed = 0;
 
-	claim->wal_lsn = location_after_snapshot();
 	foreach(cell, heads)
 	{
 		head = lfirst(cell);
@@ -811,52 +823,6 @@ may_have_jobs(List *patterns, TimestampTz *next)
 	return found;
 }
 
-/* "waited_for": others know that we wait, and wake us. A client that is gone is noticed before long. */
-static void
-wait_for_latch(TimestampTz until, bool waited_for)
-{
-	bool		woken = false;
-
-	while (!woken)
-	{
-		long		milliseconds = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until) + 1;
-		int			events;
-
-		milliseconds = Min(milliseconds, waited_for ? CHECK_CLIENT_EVERY : POLL_WITHOUT_SHARED_MEMORY);
-		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-		if (MyProcPort != NULL && !pq_check_connection())
-			ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("connection to client lost")));
-		woken = !waited_for || (events & WL_LATCH_SET) || GetCurrentTimestamp() >= until;
-	}
-}
-
-/*
- * Ends the transaction, waits, and begins a new one. Called by CALL, nothing of a transaction is left meanwhile; from
- * within a procedure SPI begins the next one at once, but it has no snapshot and no transaction ID.
- */
-static void
-wait_outside_transaction(TimestampTz until, bool waited_for)
-{
-	MemoryContext context = CurrentMemoryContext;
-
-	if (SPI_inside_nonatomic_context())
-	{
-		SPI_connect_ext(SPI_OPT_NONATOMIC);
-		SPI_commit();
-		wait_for_latch(until, waited_for);
-		SPI_finish();
-		return;
-	}
-	ForgetPortalSnapshots();
-	CommitTransactionCommand();
-	pgstat_report_wait_start(PG_WAIT_EXTENSION);
-	wait_for_latch(until, waited_for);
-	StartTransactionCommand();
-	MemoryContextSwitchTo(context);
-}
-
 static void
 unregister_waiter(int code, Datum slot)
 {
@@ -872,12 +838,7 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	List	   *patterns;
 	DatabaseSlot *slot;
 
-	if (!(fcinfo->context && IsA(fcinfo->context, CallContext)) || ((CallContext *) fcinfo->context)->atomic)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("queue_jobs.wait_for_jobs() cannot be called within a transaction"),
-				 errdetail("It holds no transaction while it waits."),
-				 errhint("CALL it on its own, outside of a transaction block.")));
+	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
 	patterns = queue_patterns(fcinfo, 0);
 	refuse_null(fcinfo, 1, "timeout");
 	deadline = GetCurrentTimestamp() +
@@ -888,13 +849,13 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	if (slot == NULL)
 	{
 		while (!may_have_jobs(patterns, &next) && GetCurrentTimestamp() < deadline)
-			wait_outside_transaction(Min(next, deadline), false);
+			wait_outside_transaction(Min(next, deadline), POLL_WITHOUT_SHARED_MEMORY, NULL, NULL);
 		PG_RETURN_VOID();
 	}
 	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
 	{
 		while (!may_have_jobs(patterns, &next) && GetCurrentTimestamp() < deadline)
-			wait_outside_transaction(Min(next, deadline), true);
+			wait_outside_transaction(Min(next, deadline), 0, NULL, NULL);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
 	waiter_unregister(slot);

@@ -29,6 +29,7 @@
 #include "duplicates.h"
 #include "history.h"
 #include "hold.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "record.h"
 #include "utils/builtins.h"
@@ -137,11 +138,19 @@ waiting_since(const Job *job)
 	return job->attempt > job->uncharged ? job->created_at : Max(job->created_at, job->run_at);
 }
 
+/* Enqueued for now, and due in a moment: a replica is given time to catch up. That makes it no future job. */
+static bool
+waits_for_replicas(const Job *job, const Worker *worker)
+{
+	return worker->data_consistency != CONSISTENCY_ALWAYS && job->attempt == 0 &&
+		job->run_at <= job->created_at + CONSISTENCY_START_DELAY;
+}
+
 /* Whether a job that is not running takes part in deduplication now. */
 static bool
 takes_part(const Job *job, const Worker *worker, TimestampTz now)
 {
-	if (job->due || job->run_at <= now)
+	if (job->due || job->run_at <= now || waits_for_replicas(job, worker))
 		return true;
 	if (job_failures(job) > 0)
 		return strategy(job, worker) == DEDUP_UNTIL_EXECUTED;	/* a retry holds the key, or has freed it */
@@ -175,6 +184,7 @@ rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker
 	switch (live_try_share(table, slot))
 	{
 		case SHARE_LOCKED:
+			location_unknown(); /* the server lets go of the row before we can say where our commit is */
 			return look_again(table, job->id, worker, now);
 		case SHARE_REFUSED:
 			return hold_is_run(job->id) ? RELY_RUNS : RELY_ENDS;
@@ -251,6 +261,7 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		else if (rely == RELY_DONE)
 		{
 			*result = STANDING_DROP;
+			location_relied_on(&other);
 			wakeup_released(other.lane, role, job_key(&other));
 			if (!other.due)
 				wakeup_due(other.run_at);
@@ -382,6 +393,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	wakeup_taken(other->lane, InvalidOid, job_key(other));
 	duplicates_note_merged(other->lane);
 	job->merged += 1 + other->merged;
+	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
 
 	/* a fresh twin brings fresh attempts with it */
 	if (job_failures(other) < job_failures(job))

@@ -440,6 +440,21 @@ set_times(Definition *definition)
 				 "Give an interval from 0 (not kept) to 540 days.");
 }
 
+/* What is read is handed to a parameter of that name: one of another type must have been meant for something else. */
+static void
+check_read_parameter(const char *name)
+{
+	Handler    *handler = handler_find(name, NULL);
+
+	for (int i = 0; i < handler->nparameters; i++)
+		if (strcmp(handler->parameters[i].name, "read") == 0 && handler->parameters[i].type != JSONBOID)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+					 errmsg("parameter \"read\" of handler %s must be of type jsonb", handler->call_name),
+					 errdetail("It is of type %s.", format_type_be(handler->parameters[i].type)),
+					 errhint("It takes what the read_handler returns. Give another parameter another name.")));
+}
+
 /* Where the job's data may be read. */
 static void
 set_consistency(Definition *definition)
@@ -454,6 +469,8 @@ set_consistency(Definition *definition)
 	if (!PG_ARGISNULL(ARG_READ_HANDLER) && PG_ARGISNULL(ARG_HANDLER))
 		refuse_combination("read_handler needs a handler", "Its result is handed to the handler.",
 						   "Leave read_handler out for a worker whose jobs are claimed by applications.");
+	if (!PG_ARGISNULL(ARG_READ_HANDLER))
+		check_read_parameter(text_argument(fcinfo, ARG_HANDLER));
 	set_text(definition, WORKER_FEATURE_FLAG, text_argument(fcinfo, ARG_FEATURE_FLAG));
 }
 

@@ -13,9 +13,11 @@
 #include "compat.h"
 #include "dedup.h"
 #include "enqueue.h"
+#include "feature_flag.h"
 #include "funcapi.h"
 #include "handler.h"
 #include "lane.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "settings.h"
@@ -196,12 +198,41 @@ begin_batch(Batch *batch, Worker *worker, const char *queue, TimestampTz now, in
 	batch->job.lane = lane_for(cached ? cached : worker, queue, GetUserId());
 }
 
+/* A job that may read from a replica gives it time to catch up. */
+static void
+delay_start(Job *job, const Worker *worker)
+{
+	TimestampTz earliest = job->created_at + CONSISTENCY_START_DELAY;
+
+	if (job->run_at >= earliest || job_consistency(worker, job->id) == CONSISTENCY_ALWAYS)
+		return;
+	if (job->expires_at != NO_TIME)
+		job->expires_at += earliest - Max(job->run_at, job->created_at);
+	job->run_at = earliest;
+	job->due = false;
+}
+
+/* A job of the call, about to be inserted. */
+static Job
+next_job(const Batch *batch)
+{
+	Job			job = batch->job;
+
+	job.id = nextval_internal(catalog_relation(REL_JOB_ID), false);
+	delay_start(&job, batch->worker);
+	return job;
+}
+
 /* A job has been inserted: says so at commit. */
 static void
 announce(const Batch *batch, const Job *job)
 {
+	const Worker *worker = batch->worker;
+
+	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
+		location_enqueued(job);
 	if (job->due)
-		wakeup_job(job->lane, batch->worker->handler ? batch->role : InvalidOid, job_key(job));
+		wakeup_job(job->lane, worker->handler ? batch->role : InvalidOid, job_key(job));
 	else
 		wakeup_due(job->run_at);
 }
@@ -209,12 +240,11 @@ announce(const Batch *batch, const Job *job)
 static int64
 insert_job(Batch *batch, LiveTable *table)
 {
-	Job		   *job = &batch->job;
+	Job			job = next_job(batch);
 
-	job->id = nextval_internal(catalog_relation(REL_JOB_ID), false);
-	live_insert(table, job);
-	announce(batch, job);
-	return job->id;
+	live_insert(table, &job);
+	announce(batch, &job);
+	return job.id;
 }
 
 /* Enqueues one job, or finds the one that stands for it. */
@@ -468,8 +498,7 @@ add_to_many(Batch *batch, LiveTable *table, Jobs *jobs, Datum args, ReturnSetInf
 	}
 	job->args = storable_args(DatumGetJsonbP(args));
 	job->due = job->run_at <= job->created_at;
-	job->id = nextval_internal(catalog_relation(REL_JOB_ID), false);
-	jobs->jobs[jobs->count++] = *job;
+	jobs->jobs[jobs->count++] = next_job(batch);
 	MemoryContextSwitchTo(old);
 	if (jobs->count == LIVE_INSERT_MANY)
 		flush_many(batch, table, jobs, result);

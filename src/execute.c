@@ -38,7 +38,9 @@
 #include "pgstat.h"
 #include "pools.h"
 #include "process.h"
+#include "read.h"
 #include "record.h"
+#include "replica_connection.h"
 #include "run_log.h"
 #include "settings.h"
 #include "statistics.h"
@@ -70,6 +72,7 @@ typedef struct Task
 	bool		has_first;
 	LaneKey		first;			/* its first job */
 	CallTarget	target;
+	CallTarget	reader;			/* its handler is NULL if the worker has no read handler */
 	RecordPlans record;
 	uint32		pools;			/* that serve the lane */
 	int			unmeasured;		/* short runs since the last whose CPU time was measured */
@@ -82,6 +85,7 @@ typedef enum RunEnd
 	RUN_FAILED,
 	RUN_INTERRUPTED,
 	RUN_ENDED,					/* by cancel() or discard() */
+	RUN_TOO_EARLY,				/* no replica has caught up: the handler was not called */
 } RunEnd;
 
 /* The run under way. */
@@ -90,6 +94,7 @@ typedef struct Run
 	Task	   *task;
 	ExecutorSlot *slot;
 	Job			job;			/* its attempt is that of this run */
+	LoadBalancingStrategy stored_strategy;	/* what its row says of earlier choices */
 	LiveTable	table;
 	LimitHold	limits;
 	TimestampTz started_at;
@@ -166,6 +171,7 @@ forget_tasks(void)
 	foreach(cell, tasks)
 	{
 		call_target_free(&((Task *) lfirst(cell))->target);
+		call_target_free(&((Task *) lfirst(cell))->reader);
 		record_plans_free(&((Task *) lfirst(cell))->record);
 	}
 	tasks = NIL;
@@ -193,6 +199,11 @@ add_task(const Lane *lane, Worker *worker)
 	task->turns = order_turns(lane->queue, worker->urgency);
 	task->looked.start = (LaneKey) {PG_INT32_MAX, PG_INT64_MAX};
 	task->target.handler = registry_worker_handler(worker, NULL);
+	if (worker->read_handler != NULL)
+	{
+		handler_take_read(task->target.handler);
+		task->reader.handler = handler_find(worker->read_handler, NULL);
+	}
 	tasks = lappend(tasks, task);
 }
 
@@ -270,13 +281,13 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	bool		taken;
 
 	/* Seen as running before it is: who finds its row locked then knows by whom. */
-	run->job.wal_lsn = location_after_snapshot();
 	show_running(run, true);
 	if (!dedup_claim_begin(&run->table, &run->job, worker, by_lease))
 	{
 		show_running(run, false);
 		return false;
 	}
+	run->job.wal_lsn = location_of_job(&run->job);
 	if (by_lease)
 	{
 		run->job.started_at = run->started_at;
@@ -531,6 +542,7 @@ begin_run(Run *run)
 
 	run->job.attempt++;
 	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
+	run->stored_strategy = run->job.strategy;
 	current_job = (CurrentJob)
 	{
 		.job = &run->job,.lane = &run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
@@ -559,7 +571,7 @@ measure_run(Run *run, RunEnd end)
 		run->task->unmeasured = 0;
 	}
 	run->measure.failed = end == RUN_FAILED;
-	if (end != RUN_INTERRUPTED)
+	if (end != RUN_INTERRUPTED && end != RUN_TOO_EARLY)
 		statistics_add_run(run->task->worker, &run->measure);
 }
 
@@ -592,19 +604,30 @@ capture_error(Run *run)
 	FlushErrorState();
 }
 
-/* The first two of the three layers on a record. */
+/* One of the first two of the three layers on a record; the job's result, if it has nothing to do. */
 static bool
-has_work(Run *run)
+has_work(Run *run, bool lock)
 {
 	const Worker *worker = run->task->worker;
 
-	if (worker->record == NULL)
-		return true;
-	if (record_pending(&run->task->record, worker, run->job.args, false) &&
-		record_pending(&run->task->record, worker, run->job.args, true))
+	if (worker->record == NULL || record_pending(&run->task->record, worker, run->job.args, lock))
 		return true;
 	run->result = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("\"skipped\"")));
 	return false;
+}
+
+/* What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a replica is read. */
+static bool
+prepare(Run *run, volatile RunEnd *end)
+{
+	if (!has_work(run, false))
+		return false;
+	if (!read_for_job(&run->task->reader, run->task->worker, &run->job))
+	{
+		*end = RUN_TOO_EARLY;
+		return false;
+	}
+	return has_work(run, true);
 }
 
 static RunEnd
@@ -620,8 +643,8 @@ run_function(Run *run)
 		set_for_run(run, GUC_ACTION_LOCAL);
 		arm_timeout(run->task->worker);
 		PushActiveSnapshot(GetTransactionSnapshot());
-		if (has_work(run))
-			run->result = call_function(&run->task->target, run->job.args);
+		if (prepare(run, &end))
+			run->result = call_function(&run->task->target, run->job.args, run->job.read);
 		PopActiveSnapshot();
 		call_check_deferred_constraints();
 		disarm_timeout(run->task->worker);
@@ -644,15 +667,15 @@ run_function(Run *run)
 }
 
 static void
-call_if_work(Run *run)
+call_if_work(Run *run, volatile RunEnd *end)
 {
 	bool		work;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	work = has_work(run);
+	work = prepare(run, end);
 	PopActiveSnapshot();
 	if (work)
-		run->result = call_procedure(&run->task->target, run->job.args);
+		run->result = call_procedure(&run->task->target, run->job.args, run->job.read);
 }
 
 /* The job and its lease are committed when this begins; on return there is a transaction without a snapshot. */
@@ -668,7 +691,7 @@ run_procedure(Run *run)
 		if (run->task->worker->runs_command)
 			run->result = command_run(run->job.args);
 		else
-			call_if_work(run);
+			call_if_work(run, &end);
 		call_check_deferred_constraints();
 		disarm_timeout(run->task->worker);
 	}
@@ -700,6 +723,16 @@ run_error(const ErrorData *error)
 	};
 }
 
+/* The start counts for nothing, nor does the choice where to read; that it was put back for a replica once does. */
+static void
+put_back(Run *run, TupleTableSlot *slot, int64 delay)
+{
+	run->job.attempt--;
+	if (run->job.strategy != STRATEGY_RETRY)
+		run->job.strategy = run->stored_strategy == STRATEGY_RETRY ? STRATEGY_RETRY : STRATEGY_NONE;
+	outcome_put_back(&run->table, slot, &run->job, run->task->worker, own_role, delay);
+}
+
 /* Writes what has become of the job; slot is NULL if its row was deleted. */
 static JobState
 finish(Run *run, RunEnd end, TupleTableSlot *slot)
@@ -713,8 +746,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 		case RUN_SUCCEEDED:
 			if (current_job.snooze >= 0)
 			{
-				run->job.attempt--;
-				outcome_put_back(&run->table, slot, &run->job, worker, own_role, current_job.snooze);
+				put_back(run, slot, current_job.snooze);
 				return JOB_SCHEDULED;
 			}
 			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result);
@@ -729,9 +761,11 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL);
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:
-			run->job.attempt--;
-			outcome_put_back(&run->table, slot, &run->job, worker, own_role, 0);
+			put_back(run, slot, 0);
 			return JOB_AVAILABLE;
+		case RUN_TOO_EARLY:
+			put_back(run, slot, CONSISTENCY_RETRY_DELAY);
+			return JOB_SCHEDULED;
 	}
 	pg_unreachable();
 }
@@ -908,6 +942,7 @@ execute_init(Oid role, int pool)
 	own_role = role;
 	wakeup_serve(role);
 	own_pool = pool;
+	replica_connect_as(role);
 	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
 	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);

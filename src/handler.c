@@ -219,6 +219,33 @@ handler_find(const char *name, char **why)
 	return handler;
 }
 
+static bool
+is_parameter(const HandlerParameter *parameter, const char *name)
+{
+	return !parameter->out && parameter->type == JSONBOID && strcmp(parameter->name, name) == 0;
+}
+
+void
+handler_take_read(Handler *handler)
+{
+	HandlerParameter *read = NULL;
+	HandlerParameter *other = NULL;
+
+	for (int i = 0; i < handler->nparameters; i++)
+	{
+		if (is_parameter(&handler->parameters[i], "read"))
+			read = &handler->parameters[i];
+		else
+			other = &handler->parameters[i];
+	}
+	if (read == NULL)
+		return;
+	handler->takes_args = false;
+	read->source = PARAMETER_READ;
+	if (handler->nparameters == 2 && is_parameter(other, "args"))
+		other->source = PARAMETER_ARGS;
+}
+
 Oid
 handler_backoff(const char *function)
 {

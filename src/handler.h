@@ -5,9 +5,17 @@
 #ifndef QUEUE_JOBS_HANDLER_H
 #define QUEUE_JOBS_HANDLER_H
 
+typedef enum ParameterSource
+{
+	PARAMETER_KEY,				/* the args' key of its name */
+	PARAMETER_ARGS,				/* the args as a whole, beside what was read */
+	PARAMETER_READ,				/* what the worker's read handler returned */
+} ParameterSource;
+
 /* What one parameter of a handler is filled from. */
 typedef struct HandlerParameter
 {
+	ParameterSource source;
 	char	   *name;
 	Oid			type;
 	bool		has_default;
@@ -34,6 +42,12 @@ typedef struct Handler
  * an ERROR if why is NULL.
  */
 extern Handler *handler_find(const char *name, char **why);
+
+/*
+ * The handler is one of a worker with a read handler: its parameter "read jsonb" takes what that returned, a parameter
+ * "args jsonb" that is the only other one takes the args.
+ */
+extern void handler_take_read(Handler *handler);
 
 /* Finds any function by such a name; InvalidOid, with the reason in *why, if there is none. */
 extern Oid	handler_function(const char *function, char **why);

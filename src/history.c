@@ -52,7 +52,7 @@ enum
 	ATT_SLICE = 1, ATT_ID, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_MAX_ATTEMPTS, ATT_CRASHES,
 	ATT_MERGED, ATT_DROPPED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
 	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
-	ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, ATT_SCHEDULE,
+	ATT_CLAIMANT, ATT_STRATEGY, ATT_READ_FROM, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, ATT_SCHEDULE,
 	FINISHED_JOB_ATTRIBUTES = ATT_SCHEDULE
 };
 
@@ -132,6 +132,10 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	nulls[ATT_WAL_LSN - 1] = job->wal_lsn == InvalidXLogRecPtr;
 	values[ATT_CLAIMANT - 1] = job->claimant ? CStringGetTextDatum(job->claimant) : (Datum) 0;
 	nulls[ATT_CLAIMANT - 1] = job->claimant == NULL;
+	values[ATT_STRATEGY - 1] = job->strategy ? CStringGetTextDatum(load_balancing_name(job->strategy)) : (Datum) 0;
+	nulls[ATT_STRATEGY - 1] = job->strategy == STRATEGY_NONE;
+	values[ATT_READ_FROM - 1] = job->strategy && job->read_from ? CStringGetTextDatum(job->read_from) : (Datum) 0;
+	nulls[ATT_READ_FROM - 1] = job->strategy == STRATEGY_NONE || job->read_from == NULL;
 	values[ATT_ARGS - 1] = JsonbPGetDatum(job->args);
 	values[ATT_CONTEXT - 1] = jsonb_datum(job->context, &nulls[ATT_CONTEXT - 1]);
 	values[ATT_ERRORS - 1] = jsonb_datum(job->errors, &nulls[ATT_ERRORS - 1]);

@@ -14,6 +14,7 @@
 #define QUEUE_JOBS_JOB_H
 
 #include "access/xlogdefs.h"
+#include "consistency.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
@@ -76,9 +77,12 @@ typedef struct Job
 	TimestampTz expires_at;		/* or NO_TIME */
 	TimestampTz started_at;		/* NO_TIME unless a lease is written */
 	int64		lease;			/* microseconds; 0 with started_at: an executor's */
-	XLogRecPtr	wal_lsn;
+	XLogRecPtr	wal_lsn;		/* its location (location.h); of one that waits: found when it fell due or was put back */
 	char	   *claimant;		/* or NULL */
 	char	   *schedule;		/* whose tick it is, or NULL */
+	LoadBalancingStrategy strategy; /* STRATEGY_NONE: nothing was chosen */
+	char	   *read_from;		/* replica, or READ_FROM_PRIMARY; NULL: not chosen */
+	Jsonb	   *read;			/* what its read handler returned, while it runs */
 	Jsonb	   *args;
 	Jsonb	   *context;		/* or NULL */
 	Jsonb	   *errors;			/* array of objects, or NULL */

@@ -8,6 +8,7 @@
 #include "catalog.h"
 #include "duplicates.h"
 #include "executor/tuptable.h"
+#include "feature_flag.h"
 #include "funcapi.h"
 #include "job_row.h"
 #include "miscadmin.h"
@@ -22,7 +23,7 @@ enum
 	COL_ID, COL_WORKER, COL_QUEUE, COL_STATE, COL_PRIORITY, COL_ARGS, COL_CONTEXT, COL_VERSION, COL_ATTEMPT,
 	COL_MAX_ATTEMPTS, COL_CREATED_AT, COL_RUN_AT, COL_STARTED_AT, COL_FINISHED_AT, COL_LAST_ERROR, COL_RESULT,
 	COL_DEDUP_KEY, COL_WAL_LSN, COL_OWNER, COL_EXECUTOR_PID, COL_CLAIMANT, COL_EXPIRES_AT, COL_ERRORS, COL_WAITS_FOR,
-	COL_DATA_CONSISTENCY, COL_MERGED, COL_DROPPED, COL_SCHEDULE, JOB_COLUMNS
+	COL_DATA_CONSISTENCY, COL_MERGED, COL_DROPPED, COL_SCHEDULE, COL_LOAD_BALANCING_STRATEGY, COL_READ_FROM, JOB_COLUMNS
 };
 
 TupleDesc
@@ -81,7 +82,11 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 		SET(COL_EXPIRES_AT, TimestampTzGetDatum(job->expires_at));
 	if (job->errors)
 		SET(COL_ERRORS, JsonbPGetDatum(job->errors));
-	SET(COL_DATA_CONSISTENCY, CStringGetTextDatum("always"));
+	if (job->read)
+		SET(COL_RESULT, JsonbPGetDatum(job->read));
+	SET(COL_DATA_CONSISTENCY, CStringGetTextDatum(consistency_names[job_consistency(worker, job->id)]));
+	SET(COL_LOAD_BALANCING_STRATEGY, CStringGetTextDatum(load_balancing_name(job->strategy ? job->strategy : STRATEGY_PRIMARY)));
+	SET(COL_READ_FROM, CStringGetTextDatum(job->read_from ? job->read_from : READ_FROM_PRIMARY));
 #undef SET
 	return heap_form_tuple(descriptor, values, nulls);
 }

@@ -283,5 +283,7 @@ lane_blocked(const Lane *lane, const Worker *worker)
 		return NULL;
 	if (registry_worker_handler(worker, &why) == NULL)
 		return psprintf("handler \"%s\": %s", worker->handler, why);
+	if (worker->read_handler != NULL && handler_find(worker->read_handler, &why) == NULL)
+		return psprintf("read_handler \"%s\": %s", worker->read_handler, why);
 	return lane_role_blocked(lane_role(lane, worker));
 }

@@ -117,7 +117,8 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	job->started_at = NO_TIME;
 	job->lease = 0;
 	job->claimant = NULL;
-	job->wal_lsn = InvalidXLogRecPtr;
+	if (job->strategy != STRATEGY_RETRY)
+		job->wal_lsn = InvalidXLogRecPtr;
 	job->run_at = retry_at(now, delay);
 	job->due = delay <= 0;
 	job->place = 0;

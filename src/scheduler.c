@@ -23,6 +23,7 @@
 #include "pools.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
+#include "replica_connection.h"
 #include "run_as.h"
 #include "schedule.h"
 #include "settings.h"
@@ -151,6 +152,37 @@ promote_due_jobs(void)
 		next_due = settle_due(next);
 	} while (promoted == PROMOTE_AT_ONCE || next_due <= now);
 	need_turn_at(next_due);
+}
+
+/* ---- replicas ---- */
+
+/* Whether applications claim jobs that may read from a replica: they are told which, and cannot ask it themselves. */
+static bool
+claimants_read_elsewhere(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, list_copy(lane_all()))
+	{
+		Worker	   *worker = registry_worker(((Lane *) lfirst(cell))->worker);
+
+		if (worker != NULL && worker->handler == NULL && worker->data_consistency != CONSISTENCY_ALWAYS)
+			return true;
+	}
+	return false;
+}
+
+/* Asks the replicas how far they have got: if somebody wants to know, and before jobs fall due that claimants want to know it for. */
+static void
+ask_replicas(TimestampTz now)
+{
+	ReplicaPosition position;
+	ListCell   *cell;
+
+	if (replica_list() == NIL || (!replica_news_requested() && (own_slot->next_due > now || !claimants_read_elsewhere())))
+		return;
+	foreach(cell, replica_list())
+		(void) replica_ask(lfirst(cell), NULL, &position);
 }
 
 /* ---- crashes ---- */
@@ -562,6 +594,8 @@ turn(void *present)
 	SpinLockRelease(&own_slot->mutex);
 	unit_begin();
 	here = check_extension();
+	if (here)
+		ask_replicas(now);
 	unit_end();
 	*(bool *) present = here;
 	if (!here)

@@ -38,6 +38,12 @@ bool		queue_jobs_synchronous_commit = false;
 /* which runs are written to the server's log */
 int			queue_jobs_log_jobs = LOG_JOBS_NONE;
 
+/* milliseconds for connecting to a replica and asking how far it has got; after that it is left alone for a while */
+int			queue_jobs_replica_timeout = 1000;
+
+/* milliseconds for a read handler on a replica; after that the primary does it */
+int			queue_jobs_replica_read_timeout = 30000;
+
 static const struct config_enum_entry log_jobs_options[] = {
 	{"none", LOG_JOBS_NONE, false},
 	{"failures", LOG_JOBS_FAILURES, false},
@@ -83,5 +89,13 @@ settings_define(void)
 	DefineCustomEnumVariable("queue_jobs.log_jobs",
 							 "Which runs of jobs are written to the server's log, one line of JSON each.",
 							 NULL, &queue_jobs_log_jobs, LOG_JOBS_NONE, log_jobs_options, PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.replica_timeout",
+							"Time for connecting to a replica and asking how far it has got.",
+							"A replica that takes longer is left alone for a while, and the primary is read from.",
+							&queue_jobs_replica_timeout, 1000, 1, 60000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.replica_read_timeout",
+							"Time for a read handler on a replica.",
+							"One that takes longer is stopped there, and run on the primary.",
+							&queue_jobs_replica_read_timeout, 30000, 1, INT_MAX / 2, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("queue_jobs");
 }

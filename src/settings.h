@@ -21,6 +21,8 @@ extern int	queue_jobs_max_lanes;
 extern int	queue_jobs_idle_timeout;
 extern bool queue_jobs_synchronous_commit;
 extern int	queue_jobs_log_jobs;
+extern int	queue_jobs_replica_timeout;
+extern int	queue_jobs_replica_read_timeout;
 
 extern void settings_define(void);
 

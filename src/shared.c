@@ -8,9 +8,11 @@
 
 #include "common/hashfn.h"
 #include "compat.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "rate.h"
+#include "replica.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -118,8 +120,12 @@ shmem_request(void)
 {
 	if (previous_shmem_request_hook)
 		previous_shmem_request_hook();
-	RequestAddinShmemSpace(add_size(shared_size(), rate_shared_size()));
+	RequestAddinShmemSpace(shared_size());
+	RequestAddinShmemSpace(rate_shared_size());
+	RequestAddinShmemSpace(location_shared_size());
+	RequestAddinShmemSpace(replica_shared_size());
 	RequestNamedLWLockTranche("queue_jobs", 2);
+	replica_shared_request();
 }
 
 static void
@@ -166,6 +172,8 @@ shmem_startup(void)
 			SpinLockInit(&shared->counters[i].mutex);
 	}
 	set_up_areas((char *) shared->counters + MAXALIGN(mul_size(counters_size(), sizeof(WorkerCounters))), !found);
+	location_shared_init(ShmemInitStruct("queue_jobs locations", location_shared_size(), &found), found);
+	replica_shared_init(ShmemInitStruct("queue_jobs replicas", replica_shared_size(), &found), found);
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -525,6 +533,27 @@ lane_hint_counts(LaneHint *hint, uint64 *dropped, uint64 *merged)
 	*dropped = hint->dropped;
 	*merged = hint->merged;
 	SpinLockRelease(&hint->mutex);
+}
+
+void
+lane_hint_count_strategy(LaneHint *hint, LoadBalancingStrategy strategy)
+{
+	if (hint == NULL || strategy == STRATEGY_NONE)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->chosen[strategy]++;
+	SpinLockRelease(&hint->mutex);
+}
+
+int64
+lane_hint_counted(LaneHint *hint, LoadBalancingStrategy strategy)
+{
+	int64		count;
+
+	SpinLockAcquire(&hint->mutex);
+	count = hint->chosen[strategy];
+	SpinLockRelease(&hint->mutex);
+	return count;
 }
 
 /* ---- databases ---- */

@@ -12,6 +12,7 @@
 #ifndef QUEUE_JOBS_SHARED_H
 #define QUEUE_JOBS_SHARED_H
 
+#include "consistency.h"
 #include "job.h"
 #include "storage/s_lock.h"
 #include "storage/spin.h"
@@ -39,6 +40,7 @@ typedef struct LaneHint
 	uint64		merged;
 	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
 	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
+	int64		chosen[LOAD_BALANCING_STRATEGIES];	/* where its jobs have read from */
 } LaneHint;
 
 /* What a claim knew of the hint when it began, to tell at its end what was published meanwhile. */
@@ -181,6 +183,8 @@ extern uint32 lane_hint_pools(LaneHint *hint);
 extern void lane_hint_moved(int32 from, int32 to);
 extern int32 lane_hint_moved_to(LaneHint *hint);
 extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
+extern void lane_hint_count_strategy(LaneHint *hint, LoadBalancingStrategy strategy);
+extern int64 lane_hint_counted(LaneHint *hint, LoadBalancingStrategy strategy);
 
 extern void lane_hint_count(LaneHint *hint, int dropped, int merged);
 extern void lane_hint_counts(LaneHint *hint, uint64 *dropped, uint64 *merged);

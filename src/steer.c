@@ -9,12 +9,14 @@
 #include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "history.h"
 #include "hold.h"
 #include "lane.h"
 #include "limit.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "pools.h"
@@ -24,6 +26,7 @@
 #include "store.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
+#include "utils/rel.h"
 #include "utils/tuplestore.h"
 #include "wakeup.h"
 
@@ -132,6 +135,8 @@ make_available(Job *job)
 	job->started_at = NO_TIME;
 	job->lease = 0;
 	job->claimant = NULL;
+	job->strategy = STRATEGY_NONE;
+	job->read_from = NULL;
 	job->wal_lsn = InvalidXLogRecPtr;
 }
 
@@ -321,7 +326,11 @@ queue_jobs_waits_for(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_table_written(PG_FUNCTION_ARGS)
 {
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
 	catalog_announce_change();
+	if (RelationGetRelid(trigger->tg_relation) == catalog_relation(REL_LIVE_JOB))
+		location_unknown();
 	wakeup_all();
 	return PointerGetDatum(NULL);
 }

@@ -15,6 +15,7 @@
 #include "executor/executor.h"
 #include "hold.h"
 #include "lane.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -33,8 +34,8 @@
 enum
 {
 	ATT_ID = 1, ATT_CREATED_AT, ATT_RUN_AT, ATT_LANE, ATT_PLACE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_CRASHES,
-	ATT_DUE, ATT_MERGED, ATT_DEDUP_HASH, ATT_DEDUP_KEY, ATT_EXPIRES_AT, ATT_STARTED_AT, ATT_LEASE, ATT_WAL_LSN, ATT_CLAIMANT, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS,
-	ATT_SCHEDULE, LIVE_JOB_ATTRIBUTES = ATT_SCHEDULE
+	ATT_DUE, ATT_MERGED, ATT_DEDUP_HASH, ATT_DEDUP_KEY, ATT_EXPIRES_AT, ATT_STARTED_AT, ATT_LEASE, ATT_WAL_LSN, ATT_CLAIMANT,
+	ATT_STRATEGY, ATT_READ_FROM, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_SCHEDULE, LIVE_JOB_ATTRIBUTES = ATT_SCHEDULE
 };
 
 Snapshot
@@ -150,6 +151,10 @@ form_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 	nulls[ATT_WAL_LSN - 1] = job->wal_lsn == InvalidXLogRecPtr;
 	values[ATT_CLAIMANT - 1] = job->claimant ? CStringGetTextDatum(job->claimant) : (Datum) 0;
 	nulls[ATT_CLAIMANT - 1] = job->claimant == NULL;
+	values[ATT_STRATEGY - 1] = job->strategy ? CStringGetTextDatum(load_balancing_name(job->strategy)) : (Datum) 0;
+	nulls[ATT_STRATEGY - 1] = job->strategy == STRATEGY_NONE;
+	values[ATT_READ_FROM - 1] = job->strategy && job->read_from ? CStringGetTextDatum(job->read_from) : (Datum) 0;
+	nulls[ATT_READ_FROM - 1] = job->strategy == STRATEGY_NONE || job->read_from == NULL;
 	set_jsonb(values, nulls, ATT_ARGS, job->args);
 	set_jsonb(values, nulls, ATT_CONTEXT, job->context);
 	set_jsonb(values, nulls, ATT_ERRORS, job->errors);
@@ -246,6 +251,11 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->wal_lsn = isnull ? InvalidXLogRecPtr : DatumGetLSN(value);
 	value = slot_getattr(slot, ATT_CLAIMANT, &isnull);
 	job->claimant = isnull ? NULL : TextDatumGetCString(value);
+	value = slot_getattr(slot, ATT_STRATEGY, &isnull);
+	job->strategy = isnull ? STRATEGY_NONE : load_balancing_strategy(TextDatumGetCString(value));
+	value = slot_getattr(slot, ATT_READ_FROM, &isnull);
+	job->read_from = isnull ? NULL : TextDatumGetCString(value);
+	job->read = NULL;
 	job->args = slot_get_jsonb(slot, ATT_ARGS);
 	job->context = slot_get_jsonb(slot, ATT_CONTEXT);
 	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
@@ -647,6 +657,16 @@ key_scan_end(KeyScan *scan)
 
 /* ---- falling due ---- */
 
+/* Whether jobs of the lane may read from a replica: then their location is kept with them, should it be forgotten. */
+static bool
+reads_elsewhere(int32 id)
+{
+	const Lane *lane = lane_get(id);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	return worker && worker->data_consistency != CONSISTENCY_ALWAYS;
+}
+
 int
 live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, TimestampTz *next_due)
 {
@@ -677,6 +697,7 @@ live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, Timestam
 		if (lanes != NIL && !list_member_int(lanes, job.lane))
 			continue;
 		job.due = true;
+		job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;
 		if (!live_try_update(table, slot, &job))
 			continue;			/* somebody has it, who publishes what becomes of it */
 		wakeup_job(job.lane, executor_role(job.lane), job_key(&job));

@@ -9,6 +9,7 @@
 #include "access/xact.h"
 #include "duplicates.h"
 #include "hold.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "shared.h"
@@ -314,6 +315,7 @@ transaction_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_COMMIT:
+			location_end_transaction(true);
 			duplicates_end_transaction(true);
 			publish_before_release(true);
 			hold_end_transaction();
@@ -321,6 +323,7 @@ transaction_callback(XactEvent event, void *arg)
 			forget();
 			break;
 		case XACT_EVENT_ABORT:
+			location_end_transaction(false);
 			duplicates_end_transaction(false);
 			publish_before_release(false);
 			hold_end_transaction();
@@ -328,6 +331,7 @@ transaction_callback(XactEvent event, void *arg)
 			forget();
 			break;
 		case XACT_EVENT_PREPARE:
+			location_end_transaction(false);
 			duplicates_end_transaction(true);	/* it will not be heard of again here, and mostly commits */
 			hold_forget_transaction();
 			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
@@ -394,12 +398,26 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 
 		ends_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
 	}
-	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
-		(statement, query, read_only_tree, context, params, environment, destination, completion);
+	if (!ends_prepared)
+	{
+		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+			(statement, query, read_only_tree, context, params, environment, destination, completion);
+		return;
+	}
+	location_begin_doubt();
+	PG_TRY();
+	{
+		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+			(statement, query, read_only_tree, context, params, environment, destination, completion);
+	}
+	PG_FINALLY();
+	{
+		location_end_doubt();
+	}
+	PG_END_TRY();
 
 	/* The prepared transaction has ended by now; ours, which commits next, publishes. */
-	if (ends_prepared)
-		wakeup_all();
+	wakeup_all();
 }
 
 void

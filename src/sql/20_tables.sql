@@ -98,6 +98,8 @@ CREATE TABLE queue_jobs.live_job (
     lease interval,
     wal_lsn pg_lsn,
     claimant text,
+    strategy text COLLATE "C",
+    read_from text COLLATE "C",
     args jsonb NOT NULL,
     context jsonb,
     errors jsonb,
@@ -119,6 +121,8 @@ COMMENT ON COLUMN queue_jobs.live_job.dedup_hash IS 'hash of worker, queue, role
 COMMENT ON COLUMN queue_jobs.live_job.dedup_key IS 'the token that takes the place of the args in the key';
 COMMENT ON COLUMN queue_jobs.live_job.started_at IS 'when it was claimed; NULL unless a lease is written';
 COMMENT ON COLUMN queue_jobs.live_job.schedule IS 'the schedule whose tick enqueued it';
+COMMENT ON COLUMN queue_jobs.live_job.wal_lsn IS 'what a replica must have replayed to see all that the job relies on; of a job that waits: reckoned when it fell due or was put back';
+COMMENT ON COLUMN queue_jobs.live_job.strategy IS 'GitLab''s load_balancing_strategy; NULL: data_consistency always, or not chosen yet';
 COMMENT ON COLUMN queue_jobs.live_job.lease IS 'how long the claim holds from started_at or the claimant''s last heartbeat; NULL: as long as its executor lives';
 
 -- Finished jobs, by the time until which they are kept: partition "level_slot" holds those whose keep_until is in
@@ -147,6 +151,8 @@ CREATE TABLE queue_jobs.finished_job (
     expires_at timestamptz,
     wal_lsn pg_lsn,
     claimant text,
+    strategy text COLLATE "C",
+    read_from text COLLATE "C",
     args jsonb NOT NULL,
     context jsonb,
     errors jsonb,
@@ -246,6 +252,23 @@ COMMENT ON COLUMN queue_jobs.defined_schedule.worker IS '"queue_jobs.command" if
 COMMENT ON COLUMN queue_jobs.defined_schedule.next_run IS 'the next tick; in the past while it waits for a job to end; infinity if the schedule is broken';
 COMMENT ON COLUMN queue_jobs.defined_schedule.error IS 'why the last tick made no job';
 
+-- What set_flag() said. A flag that is not here is off.
+CREATE TABLE queue_jobs.feature_flag (
+    name text COLLATE "C" PRIMARY KEY,
+    percent integer NOT NULL CHECK (percent BETWEEN 0 AND 100)
+);
+COMMENT ON TABLE queue_jobs.feature_flag IS 'feature flags, and for how many percent of the jobs they are on';
+
+-- Replicas. The connection string may have a password in it: it is for the extension's owner alone.
+CREATE TABLE queue_jobs.defined_replica (
+    name text COLLATE "C" PRIMARY KEY,
+    conninfo text NOT NULL,
+    shown_conninfo text NOT NULL,
+    paused boolean NOT NULL DEFAULT false
+);
+COMMENT ON TABLE queue_jobs.defined_replica IS 'replicas that jobs may read from; see the view replica';
+COMMENT ON COLUMN queue_jobs.defined_replica.shown_conninfo IS 'the same without passwords';
+
 -- A dump carries all of them. A call each: two in one statement would change the same row of pg_extension.
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.disabled_worker', '');
@@ -262,4 +285,6 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimed_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.capacity_fill', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_schedule', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.feature_flag', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_replica', '');
 -- Not heal_tick: transaction IDs of another cluster mean nothing.

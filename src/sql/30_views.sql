@@ -23,6 +23,22 @@ AS 'MODULE_PATHNAME', 'queue_jobs_lane_duplicates';
 COMMENT ON FUNCTION queue_jobs.lane_duplicates() IS
 'How many duplicates of each lane''s jobs were dropped, and merged, since the server started.';
 
+CREATE FUNCTION queue_jobs.data_consistency(worker text, id bigint) RETURNS text
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_data_consistency';
+COMMENT ON FUNCTION queue_jobs.data_consistency(text, bigint) IS
+'The worker''s data_consistency for the job of that id: "always" if its feature flag is off for the job. NULL if there is no such worker.';
+
+CREATE FUNCTION queue_jobs.load_balancing_counts(OUT lane integer, OUT strategy text, OUT jobs bigint)
+RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 16
+AS 'MODULE_PATHNAME', 'queue_jobs_load_balancing_counts';
+COMMENT ON FUNCTION queue_jobs.load_balancing_counts() IS 'How often each choice where to read was made for jobs of each lane, since the server was started.';
+
+CREATE FUNCTION queue_jobs.replica_states(OUT name text, OUT state text, OUT replayed pg_lsn, OUT lag interval, OUT seen_at timestamptz,
+                                          OUT error text, OUT error_at timestamptz, OUT retry_at timestamptz, OUT served bigint)
+RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 4
+AS 'MODULE_PATHNAME', 'queue_jobs_replica_states';
+COMMENT ON FUNCTION queue_jobs.replica_states() IS 'What the server''s processes know of the replicas of this database; has them asked again.';
+
 -- Rights: a job is seen by its owner, by members of that role, and by superusers. security_barrier keeps functions of
 -- the query from being shown other rows; the planner heeds it only where it stands below the UNION. Joins are by lane, a small table; "WHERE id =" goes down to the indexes.
 CREATE VIEW queue_jobs.job_alive WITH (security_barrier) AS
@@ -58,10 +74,12 @@ SELECT j.id,
        CASE WHEN r.job_id IS NULL AND j.started_at IS NULL AND (j.due OR j.run_at <= pg_catalog.clock_timestamp())
             THEN COALESCE(queue_jobs.waits_for(j.lane),
                           CASE WHEN j.place <> j.lane THEN 'jobs of its concurrency_key are at their limit' END) END AS waits_for,
-       'always'::pg_catalog.text AS data_consistency,
+       queue_jobs.data_consistency(l.worker, j.id) AS data_consistency,
        j.merged,
        CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END AS dropped,
-       j.schedule
+       j.schedule,
+       CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END AS load_balancing_strategy,
+       CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END AS read_from
   FROM queue_jobs.live_job j
   JOIN queue_jobs.lane l ON l.id = j.lane
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
@@ -71,7 +89,8 @@ SELECT j.id,
 COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
 
 CREATE VIEW queue_jobs.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
-                                      finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule) WITH (security_barrier) AS
+                                      finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule,
+                                      load_balancing_strategy, read_from) WITH (security_barrier) AS
 SELECT f.id,
        l.worker,
        l.queue,
@@ -96,10 +115,12 @@ SELECT f.id,
        f.expires_at,
        f.errors,
        NULL::pg_catalog.text,
-       'always'::pg_catalog.text,
+       queue_jobs.data_consistency(l.worker, f.id),
        f.merged,
        f.dropped,
-       f.schedule
+       f.schedule,
+       CASE WHEN f.started_at IS NULL THEN f.strategy ELSE COALESCE(f.strategy, 'primary') END,
+       CASE WHEN f.started_at IS NULL THEN f.read_from ELSE COALESCE(f.read_from, 'primary') END
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
@@ -289,3 +310,29 @@ SELECT w.name AS worker,
   LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name
  WHERE w.max_running_jobs IS NOT NULL;
 COMMENT ON VIEW queue_jobs.capacity IS 'Every worker with max_running_jobs: how many of its jobs run, and may run at most; of a limited-capacity worker, how much work its query returned when it was last asked, and when it was last filled.';
+
+CREATE VIEW queue_jobs.replica AS
+SELECT r.name,
+       CASE WHEN r.paused THEN 'paused' ELSE COALESCE(s.state, 'unknown') END AS state,
+       s.replayed AS replayed_lsn,
+       CASE WHEN NOT pg_catalog.pg_is_in_recovery()
+            THEN GREATEST(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), s.replayed), 0)::pg_catalog.int8 END AS lag_bytes,
+       s.lag,
+       s.seen_at AS last_seen,
+       s.error AS last_error,
+       s.error_at AS last_error_at,
+       s.retry_at,
+       COALESCE(s.served, 0) AS served,
+       r.shown_conninfo AS conninfo
+  FROM queue_jobs.defined_replica r
+  LEFT JOIN queue_jobs.replica_states() s ON s.name = r.name;
+COMMENT ON VIEW queue_jobs.replica IS
+'Every replica as it was when it last answered (last_seen); reading this view has them asked again, for the next look. state: ready, paused, unknown (not asked yet), unreachable, refused (it would not have us), not a standby (promoted), foreign (of another server or database), other timeline (it has not followed a failover). retry_at: one that failed is left alone until then. served: jobs that read from it, or were sent to it, since the server was started. conninfo is without passwords.';
+
+CREATE VIEW queue_jobs.load_balancing AS
+SELECT l.worker, c.strategy, pg_catalog.sum(c.jobs)::pg_catalog.int8 AS jobs
+  FROM queue_jobs.load_balancing_counts() c
+  JOIN queue_jobs.lane l ON l.id = c.lane
+ GROUP BY l.worker, c.strategy;
+COMMENT ON VIEW queue_jobs.load_balancing IS
+'How often each choice was made for the jobs of each worker with a data_consistency other than always, since the server was started: replica, replica_retried, primary (none had caught up), retry (put back once for that reason), primary_no_wal. (GitLab''s load_balancing_strategy.)';

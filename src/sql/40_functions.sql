@@ -234,6 +234,51 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_capaci
 COMMENT ON FUNCTION queue_jobs.capacity_impact(text, text) IS
 'What a queue takes of a pool of executors, or would take of it: jobs a second times their mean run time, as a share of the pool''s executors (1: all of them, all the time); of queue_jobs.max_executors_per_database without a pool. By the view worker_statistics, of all workers whose jobs are enqueued there. (GitLab''s estimate.) Error 42704: no such pool.';
 
+CREATE FUNCTION queue_jobs.set_flag(name text, percent integer) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_set_flag';
+COMMENT ON FUNCTION queue_jobs.set_flag(text, integer) IS
+'Sets a feature flag: on for so many percent of the jobs, always the same ones; 0 is off, as is a flag that was never set. For jobs for which it is off, data_consistency is "always". Error 22023: percent is not from 0 to 100.';
+
+CREATE FUNCTION queue_jobs.add_replica(name text, conninfo text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_add_replica';
+COMMENT ON FUNCTION queue_jobs.add_replica(text, text) IS
+'Adds a physical replica that jobs may read from, or changes its connection string. For the extension''s owner and superusers. Executors connect as the role whose jobs they run, without the string''s user and password; the scheduler, which asks how far the replica has got, as the string says. Nothing connects yet. Errors: 22023 no valid string, or a service in it; 42501.';
+
+CREATE FUNCTION queue_jobs.drop_replica(name text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_drop_replica';
+COMMENT ON FUNCTION queue_jobs.drop_replica(text) IS 'No job reads from that replica any more. Errors: 42704 no such replica, 42501.';
+
+CREATE FUNCTION queue_jobs.pause_replica(name text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_pause_replica';
+COMMENT ON FUNCTION queue_jobs.pause_replica(text) IS
+'No job reads from that replica until resume_replica(); its replay is not touched. Errors as drop_replica().';
+
+CREATE FUNCTION queue_jobs.resume_replica(name text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_resume_replica';
+COMMENT ON FUNCTION queue_jobs.resume_replica(text) IS
+'Undoes pause_replica(). Also has a replica that failed, and is being left alone, tried again at once. Errors as drop_replica().';
+
+CREATE FUNCTION queue_jobs.last_commit_lsn() RETURNS pg_lsn
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_last_commit_lsn';
+COMMENT ON FUNCTION queue_jobs.last_commit_lsn() IS
+'Where in the WAL the commit of this session''s latest transaction that wrote anything ends: a replica that has replayed it sees what was written. NULL if there is none. To be called after the COMMIT, in the same session (a pooler in transaction mode may give you another).';
+
+CREATE FUNCTION queue_jobs.replayed(lsn pg_lsn) RETURNS boolean
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_replayed';
+COMMENT ON FUNCTION queue_jobs.replayed(pg_lsn) IS
+'On a standby: whether it has replayed that position, so that a statement that begins now sees what was committed up to there. On a primary: whether it has written that far.';
+
+CREATE PROCEDURE queue_jobs.wait_for_replay(lsn pg_lsn, timeout interval)
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_wait_for_replay';
+COMMENT ON PROCEDURE queue_jobs.wait_for_replay(pg_lsn, interval) IS
+'On a standby: returns when it has replayed that position. Holds no snapshot and no transaction while it waits; to be CALLed outside of a transaction block. On a primary it returns at once. Errors: 57014 not replayed within the timeout; 55000 not in recovery, and the position was never written: it was lost in a failover.';
+
+CREATE FUNCTION queue_jobs.replay_position(OUT replayed pg_lsn, OUT timeline bigint, OUT in_recovery boolean, OUT system bigint,
+                                           OUT database oid, OUT lag interval)
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_replay_position';
+COMMENT ON FUNCTION queue_jobs.replay_position() IS
+'What a replica tells those who think of reading from it: how far it has replayed, on which timeline, whether it is in recovery, of which system and database it is a replica, and how far it is behind with what it has received.';
+
 CREATE FUNCTION queue_jobs.transitions(OUT from_state text, OUT to_state text) RETURNS SETOF record
 LANGUAGE C IMMUTABLE PARALLEL SAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_transitions';
 COMMENT ON FUNCTION queue_jobs.transitions() IS 'The states of a job, and which can follow which.';
@@ -297,4 +342,8 @@ CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON que
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.schedule_written();
 
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.routing
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.feature_flag
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_replica
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();

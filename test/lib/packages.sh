@@ -5,12 +5,12 @@
 #   PG_CONFIG   the installation to use; default: the first in the PATH, else the distribution's
 set -euo pipefail
 
-# Is $1 the pg_config of a whole installation: server, client, headers and test drivers?
+# Is $1 the pg_config of a whole installation: server, client, headers (libpq's, too) and test drivers?
 whole() {
     local pgxs bin
     pgxs=$("$1" --pgxs 2>/dev/null) && bin=$("$1" --bindir) || return 1
     [ -f "$pgxs" ] && [ -x "${pgxs%/makefiles/*}/test/isolation/isolationtester" ] &&
-        [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ] && [ -x "$bin/psql" ]
+        [ -f "$("$1" --includedir)/libpq-fe.h" ] && [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ] && [ -x "$bin/psql" ]
 }
 
 apt() {
@@ -54,7 +54,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     apt-cache show libipc-run-perl >/dev/null 2>&1 || apt update
     if [ "${missing[0]}" = server ]; then
         version=$(major)
-        missing=("postgresql-$version" "postgresql-server-dev-$version" "${missing[@]:1}")
+        missing=("postgresql-$version" "postgresql-server-dev-$version" libpq-dev "${missing[@]:1}")
     fi
     echo "Installing ${missing[*]}" >&2
     # A second try with fresh lists: old ones name versions that the mirror has dropped.

@@ -300,7 +300,8 @@ SQL
 
 	my %functions = map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL');
 SELECT DISTINCT proname FROM pg_proc
-WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'table_written', 'schedule_written', 'worker_counters')
+WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'table_written', 'schedule_written', 'worker_counters', 'data_consistency',
+      'load_balancing_counts', 'replica_states', 'replay_position')
 SQL
 	my ($reference) = $readme =~ /\n## Reference\n(.*?)\n## /s;
 	my %mentioned = map { $_ => 1 } map { /(\w+)\(/g } grep { /^\|/ } split /\n/, $reference;
@@ -311,7 +312,7 @@ SQL
 		                        WHERE oid = 'queue_jobs.define_worker'::regproc"),
 		'every option of define_worker() is in its table');
 
-	for my $view ('job', 'worker', 'queue', 'schedule')
+	for my $view ('job', 'worker', 'queue', 'schedule', 'replica', 'load_balancing')
 	{
 		like($reference, qr/^\| `$view` \|/m, "the view $view is in the reference");
 	}
@@ -342,7 +343,7 @@ SQL
 # ---- all of it ----
 
 my @blocks = map { blocks($_) } @documents;
-$node = new_node('readme', extension => 0, conf => join('', map { $_->{text} } grep { $_->{language} eq 'ini' } @blocks));
+$node = new_node('readme', extension => 0, init => [ allows_streaming => 1 ], conf => join('', map { $_->{text} } grep { $_->{language} eq 'ini' } @blocks));
 $node->safe_psql('postgres', "CREATE DATABASE $db");
 test_block($_) for @blocks;
 test_tables();

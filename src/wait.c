@@ -1,0 +1,78 @@
+/*
+ * wait.c
+ *		How a procedure waits.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "tcop/pquery.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+#include "wait.h"
+
+/* of libpq/libpq.h, which needs GSSAPI's headers, and those are not everywhere */
+extern bool pq_check_connection(void);
+
+#define CHECK_CLIENT_EVERY 10000	/* milliseconds */
+
+void
+refuse_within_transaction(FunctionCallInfo fcinfo, const char *function)
+{
+	if (!(fcinfo->context && IsA(fcinfo->context, CallContext)) || ((CallContext *) fcinfo->context)->atomic)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+				 errmsg("%s cannot be called within a transaction", function),
+				 errdetail("It holds no transaction while it waits."),
+				 errhint("CALL it on its own, outside of a transaction block.")));
+}
+
+static void
+wait_for_latch(TimestampTz until, long poll, bool (*done) (void *), void *argument)
+{
+	bool		over = false;
+
+	while (!over && !(done && done(argument)))
+	{
+		TimestampTz now = GetCurrentTimestamp();
+		long		milliseconds = TimestampDifferenceMilliseconds(now, until) + 1;
+		int			events;
+
+		milliseconds = Min(milliseconds, poll > 0 ? poll : CHECK_CLIENT_EVERY);
+		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (MyProcPort != NULL && !pq_check_connection())
+			ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("connection to client lost")));
+		over = GetCurrentTimestamp() >= until || (!done && (poll > 0 || (events & WL_LATCH_SET)));
+	}
+}
+
+/*
+ * Called by CALL, nothing of a transaction is left meanwhile; from within a procedure SPI begins the next one at once, but
+ * it has no snapshot and no transaction ID.
+ */
+void
+wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), void *argument)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (SPI_inside_nonatomic_context())
+	{
+		SPI_connect_ext(SPI_OPT_NONATOMIC);
+		SPI_commit();
+		wait_for_latch(until, poll, done, argument);
+		SPI_finish();
+		return;
+	}
+	ForgetPortalSnapshots();
+	CommitTransactionCommand();
+	pgstat_report_wait_start(PG_WAIT_EXTENSION);
+	wait_for_latch(until, poll, done, argument);
+	StartTransactionCommand();
+	MemoryContextSwitchTo(context);
+}

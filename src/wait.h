@@ -1,0 +1,22 @@
+/*
+ * wait.h
+ *		How a procedure waits: without a transaction, and so without a snapshot that would keep the server from cleaning
+ *		up, or a standby from replaying.
+ */
+#ifndef QUEUE_JOBS_WAIT_H
+#define QUEUE_JOBS_WAIT_H
+
+#include "fmgr.h"
+#include "utils/timestamp.h"
+
+/* ERROR unless the procedure was CALLed outside of a transaction block. "function" is its name. */
+extern void refuse_within_transaction(FunctionCallInfo fcinfo, const char *function);
+
+/*
+ * Ends the transaction, waits for the time, or for less, and begins a new one. With "done" until that returns true, which
+ * is asked every "poll" milliseconds, without a transaction; without it until the latch is set, or for no more than
+ * "poll" milliseconds if that is not 0. A client that is gone is noticed before long.
+ */
+extern void wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), void *argument);
+
+#endif
