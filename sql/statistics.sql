@@ -60,20 +60,18 @@ SELECT worker, feature_category, urgency, runs, failures, merged,
        worker = 'outside' OR run_time_mean BETWEEN 0.04 AND 5 AS mean, worker = 'outside' OR run_time_p50 BETWEEN 0.04 AND 5 AS p50,
        worker = 'outside' OR run_time_p99 BETWEEN 0.04 AND 5 AS p99, cpu_share < 0.9 AS idle, started_in_target > 0 AS in_time, ran_in_target, cpu_bound, too_slow
   FROM queue_jobs.worker_statistics WHERE worker IN ('sleeper', 'pieces', 'outside') ORDER BY worker;
--- Where others want the processors too, a job that computes may get little of them: many short ones, and again if need be.
+-- Where others want the processors too, a job that computes may get little of them: so many short ones, each from an idle executor.
 CREATE PROCEDURE burn() LANGUAGE plpgsql AS $$
 BEGIN
-    FOR try IN 1..100 LOOP
-        PERFORM queue_jobs.reset_statistics('burner');
-        PERFORM queue_jobs.enqueue('burner', jsonb_build_object('burn', 0.002, 'n', n)) FROM generate_series(1, 80) n;
+    FOR i IN 1..3000 LOOP
+        PERFORM queue_jobs.enqueue('burner', jsonb_build_object('burn', 0.002, 'n', i));
         COMMIT;
         CALL helper.wait_for_worker('burner');
-        CALL helper.wait_for($sql$SELECT runs = 80 FROM queue_jobs.worker_statistics WHERE worker = 'burner'$sql$);
         EXIT WHEN (SELECT cpu_bound FROM queue_jobs.worker_statistics WHERE worker = 'burner');
     END LOOP;
 END $$;
 CALL burn();
-SELECT worker, runs, failures, cpu_seconds BETWEEN 0.01 AND 5 AS burnt, cpu_share BETWEEN 0.01 AND 1.1 AS share, cpu_bound, too_slow
+SELECT worker, failures, cpu_seconds > 0.01 AS burnt, cpu_share BETWEEN 0.01 AND 1.1 AS share, cpu_bound, too_slow
   FROM queue_jobs.worker_statistics WHERE worker IN ('burner', 'declared') ORDER BY worker;
 SELECT worker, runs, run_time_p50 > 1 AS slow, cpu_share < 0.3 AS idle, ran_in_target, cpu_bound, too_slow FROM queue_jobs.worker_statistics WHERE worker = 'hasty';
 SELECT worker, cpu_bound, too_slow, urgency, resource_boundary FROM queue_jobs.misdeclared_worker ORDER BY worker;

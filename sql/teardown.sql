@@ -33,9 +33,11 @@ BEGIN
     FOR i IN 1..6000 LOOP
         EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type LIKE 'queue\_jobs %' AND datname = current_database());
         PERFORM pg_sleep(0.01), pg_stat_clear_snapshot();
+        IF i = 6000 THEN
+            RAISE EXCEPTION 'processes of queue_jobs do not leave';
+        END IF;
     END LOOP;
 END $$;
-SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'queue\_jobs %' AND datname = current_database();
 SET client_min_messages = warning;
 DROP SCHEMA app, helper CASCADE;
 DROP OWNED BY regress_app, regress_boss, regress_other, regress_nobody;

@@ -49,7 +49,6 @@ typedef struct NotedRun
 	uint64		worker;
 	Urgency		urgency;
 	RunMeasure	measure;
-	TimestampTz ended_at;
 	int			nest_level;
 } NotedRun;
 
@@ -195,7 +194,7 @@ count_run(const NotedRun *run)
 
 	if (counters == NULL)
 		return;
-	counters->last_used = run->ended_at;
+	counters->last_used = GetCurrentTransactionStartTimestamp();
 	counters->runs++;
 	counters->failures += measure->failed;
 	counters->merged += measure->merged;
@@ -230,7 +229,7 @@ statistics_add_run(const Worker *worker, const RunMeasure *measure)
 	noted[noted_count++] = (NotedRun)
 	{
 		.worker = worker_hash(worker->name),.urgency = worker->urgency,.measure = *measure,
-			.ended_at = GetCurrentTimestamp(),.nest_level = GetCurrentTransactionNestLevel()
+			.nest_level = GetCurrentTransactionNestLevel()
 	};
 }
 
