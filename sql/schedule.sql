@@ -106,6 +106,7 @@ SELECT count(*) = extract(year FROM now() - interval '2 months') - 2018 AS all, 
 RESET queue_jobs.context;
 
 -- While a job has not ended: skip.
+\set VERBOSITY terse
 SELECT queue_jobs.schedule('held', 'every 1000 days', 'outside');
 CALL move_next_run('held', now());
 CALL wait_for_jobs_of('held', 1, 'available');
@@ -161,6 +162,7 @@ CALL complete_held(4);
 CALL wait_for_tick('held');
 SELECT count(*) FROM queue_jobs.job WHERE schedule = 'held' AND state NOT IN ('completed', 'cancelled');
 -- Allow.
+\set VERBOSITY default
 SELECT queue_jobs.schedule('held', 'every 1000 days', 'outside', if_running => 'allow');
 CALL move_next_run('held', now());
 CALL wait_for_jobs_of('held', 1, 'available');
@@ -393,6 +395,7 @@ RESET cron.timezone;
 -- The end: nothing ticks any more.
 SELECT count(queue_jobs.unschedule(name)) > 10 AS many FROM queue_jobs.schedule;
 SELECT count(*) FROM queue_jobs.schedule;
+REVOKE SELECT ON queue_jobs.schedule FROM regress_app, regress_other;
 REVOKE ALL ON SCHEMA queue_jobs FROM regress_boss;
 REVOKE ALL ON FUNCTION queue_jobs.run_now FROM regress_boss;
 REVOKE ALL ON queue_jobs.job FROM regress_boss;

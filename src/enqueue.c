@@ -309,13 +309,14 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 }
 
 void
-enqueue_check(const Worker *worker, Jsonb *args)
+enqueue_prepare(Worker *worker, Jsonb *args)
 {
-	Job			job = {0};
+	Batch		batch;
 
 	check_handler_right(worker);
 	(void) storable_args(args);
-	dedup_set_key(&job, worker, worker->queue, GetUserId(), args, NULL);
+	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	dedup_set_key(&batch.job, worker, worker->queue, batch.role, args, NULL);
 }
 
 void

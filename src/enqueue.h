@@ -18,8 +18,9 @@ extern bool enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at);
  */
 extern int64 enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule);
 
-/* ERROR if the current user could not enqueue a job with such args. */
-extern void enqueue_check(const Worker *worker, Jsonb *args);
+/* ERROR if the current user could not enqueue a job with such args; makes the lane for it. */
+extern void enqueue_prepare(Worker *worker, Jsonb *args);
+
 /* Enqueues a job in the worker's own queue, due now, for the current user; whatever else is there. */
 extern void enqueue_one(Worker *worker, Jsonb *args);
 

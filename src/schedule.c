@@ -7,6 +7,10 @@
  * fails over, and two schedulers would not double it. A row that somebody else has locked is left for later; its lock's
  * end calls the scheduler (table trigger schedule_written, wakeup_schedules).
  *
+ * pg_restore may load the schedules before the lanes, jobs and sequences. A schedule's last_job tells: until the sequence
+ * of the jobs' ids has come so far, which is restored after all tables, there is no tick. So even a new schedule has an
+ * id there, and its lane.
+ *
  * A tick that may not start before the last job has ended just stays the next one, and with it those that fall due
  * meanwhile. The end of any job of a schedule calls the scheduler.
  *
@@ -19,6 +23,7 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "command.h"
+#include "commands/sequence.h"
 #include "cron.h"
 #include "enqueue.h"
 #include "executor/spi.h"
@@ -44,7 +49,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_next_runs);
 PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
 
 #define TICKS_AT_ONCE 100		/* of one schedule, before the scheduler looks after other things */
-#define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE	/* in case nobody tells that a lock or a job has ended */
+#define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE	/* in case nobody tells that a lock, a job or a restore has ended */
 #define MAX_NEXT_RUNS 100000
 
 /* Arguments of schedule(), in order. */
@@ -72,7 +77,7 @@ typedef struct Schedule
 	IfRunning	if_running;
 	CatchUp		catch_up;
 	TimestampTz next_run;
-	int64		last_job;		/* or 0 */
+	int64		last_job;
 	char	   *error;			/* or NULL */
 } Schedule;
 
@@ -129,7 +134,6 @@ read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
 	MemoryContext spi = MemoryContextSwitchTo(context);
 	Schedule   *schedule = palloc0(sizeof(Schedule));
 	bool		isnull;
-	Datum		value;
 
 	schedule->name = SPI_getvalue(tuple, desc, 1);
 	schedule->owner = DatumGetObjectId(SPI_getbinval(tuple, desc, 2, &isnull));
@@ -144,8 +148,7 @@ read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
 		if (strcmp(SPI_getvalue(tuple, desc, 8), catch_up_names[i]) == 0)
 			schedule->catch_up = i;
 	schedule->next_run = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 9, &isnull));
-	value = SPI_getbinval(tuple, desc, 10, &isnull);
-	schedule->last_job = isnull ? 0 : DatumGetInt64(value);
+	schedule->last_job = DatumGetInt64(SPI_getbinval(tuple, desc, 10, &isnull));
 	schedule->error = SPI_getvalue(tuple, desc, 11);
 	MemoryContextSwitchTo(spi);
 	return schedule;
@@ -235,12 +238,14 @@ first_tick(const ScheduleDefinition *definition, const char *timezone, const Sch
 static void
 write_schedule(const ScheduleDefinition *definition, const char *timezone, TimestampTz next)
 {
-	Oid			types[] = {TEXTOID, REGROLEOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID};
+	Oid			types[] = {TEXTOID, REGROLEOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID,
+	INT8OID};
 	Datum		values[] = {
 		CStringGetTextDatum(definition->name), ObjectIdGetDatum(GetUserId()), CStringGetTextDatum(definition->cron),
 		CStringGetTextDatum(timezone), CStringGetTextDatum(definition->worker), JsonbPGetDatum(definition->args),
 		CStringGetTextDatum(if_running_names[definition->if_running]),
-		CStringGetTextDatum(catch_up_names[definition->catch_up]), TimestampTzGetDatum(next)
+		CStringGetTextDatum(catch_up_names[definition->catch_up]), TimestampTzGetDatum(next),
+		Int64GetDatum(nextval_internal(catalog_relation(REL_JOB_ID), false))
 	};
 	RunAs		saved;
 	uint64		written;
@@ -248,8 +253,8 @@ write_schedule(const ScheduleDefinition *definition, const char *timezone, Times
 	/* The owner again: another session may have defined that name since we looked. */
 	engine_begin(&saved);
 	written = engine_execute("INSERT INTO queue_jobs.defined_schedule AS s"
-							 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run)"
-							 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+							 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job)"
+							 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 							 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
 							 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
 							 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
@@ -269,7 +274,7 @@ schedule_define(const ScheduleDefinition *definition)
 	TimestampTz next;
 
 	check_name("schedule", definition->name);
-	enqueue_check(require_worker(definition->worker), definition->args);
+	enqueue_prepare(require_worker(definition->worker), definition->args);
 	existing = lock_schedule(definition->name);
 	if (existing != NULL && !has_privs_of_role(GetUserId(), existing->owner))
 		refuse_other_roles(definition->name, existing->owner);
@@ -398,8 +403,6 @@ last_job_live(const Schedule *schedule)
 	Job			job;
 	bool		live;
 
-	if (schedule->last_job == 0)
-		return false;
 	live_open(&table);
 	live = live_look_up(&table, schedule->last_job, &job);
 	live_close(&table);
@@ -490,6 +493,12 @@ decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 	return true;
 }
 
+static void
+schedule_callback(void *name)
+{
+	errcontext("schedule \"%s\"", (char *) name);
+}
+
 /* An error is the schedule's own; its row's next tick stays in the transaction. */
 static bool
 try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
@@ -497,12 +506,17 @@ try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	volatile bool decided = true;
+	ErrorContextCallback callback = {
+		.callback = schedule_callback,.arg = schedule->name,.previous = error_context_stack
+	};
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
+		error_context_stack = &callback;
 		decided = decide(schedule, now, outcome);
+		error_context_stack = callback.previous;
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
@@ -535,7 +549,7 @@ typedef struct Ticking
 	bool		again;			/* another tick is due */
 } Ticking;
 
-/* The schedule, if it is due and nobody else has it. */
+/* The schedule, if it is due, nobody else has it, and all that belongs to it has been restored. */
 static Schedule *
 lock_due(const Ticking *ticking)
 {
@@ -547,7 +561,7 @@ lock_due(const Ticking *ticking)
 
 	engine_begin(&saved);
 	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule WHERE name = $1 AND next_run <= $2"
-					   " FOR UPDATE SKIP LOCKED", SPI_OK_SELECT, 2, types, values, NULL) > 0)
+					   " AND last_job <= (SELECT last_value FROM queue_jobs.job_id) FOR UPDATE SKIP LOCKED", SPI_OK_SELECT, 2, types, values, NULL) > 0)
 		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
 	engine_end(&saved);
 	return schedule;

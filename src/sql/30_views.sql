@@ -283,7 +283,7 @@ SELECT s.name,
        pg_catalog.pg_get_userbyid(s.owner) AS owner,
        s.next_run,
        s.last_run,
-       s.last_job,
+       CASE WHEN s.last_run IS NOT NULL THEN s.last_job END AS last_job,
        (SELECT j.state FROM queue_jobs.job j WHERE j.id = s.last_job) AS last_state,
        s.skipped,
        s.error
