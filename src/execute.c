@@ -13,7 +13,7 @@
  *
  * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The three are told apart: a timeout
  * is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an interruption, after which the job is as it
- * was.
+ * was. So is the drop of the handler between our look at it and the call: the job waits for another, or goes to it.
  */
 #include "postgres.h"
 
@@ -54,6 +54,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timeout.h"
 #include "wakeup.h"
 
@@ -575,15 +576,40 @@ measure_run(Run *run, RunEnd end)
 		statistics_add_run(run->task->worker, &run->measure);
 }
 
-/* What an error of the handler means. The error state is cleared. */
+/*
+ * Whether the handler could not be called because it was dropped after we looked it up: the server says that something
+ * is not there, and the handler is not. Another error is the handler's own, even if it was dropped while it ran.
+ */
+static bool
+handler_dropped(const Run *run)
+{
+	Oid			handler = run->task->target.handler->oid;
+
+	switch (run->error->sqlerrcode)
+	{
+		case ERRCODE_INTERNAL_ERROR:	/* cache lookup failed */
+		case ERRCODE_UNDEFINED_FUNCTION:
+		case ERRCODE_UNDEFINED_OBJECT:
+		case ERRCODE_UNDEFINED_SCHEMA:
+			AcceptInvalidationMessages();
+			return OidIsValid(handler) && !SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(handler));
+		default:
+			return false;
+	}
+}
+
+/* What an error of the handler means, in a transaction that has not failed. The error state is cleared. */
 static RunEnd
 judge_error(Run *run)
 {
 	int			end_as;
 
+	MemoryContextSwitchTo(run_context); /* the log wants the message after the transaction's end */
 	SpinLockAcquire(&run->slot->mutex);
 	end_as = run->slot->end_as;
 	SpinLockRelease(&run->slot->mutex);
+	if (handler_dropped(run))
+		return end_as >= 0 ? RUN_ENDED : RUN_INTERRUPTED;
 	if (run->error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		return RUN_FAILED;
 	if (timeouts_fired > 0)
@@ -700,9 +726,9 @@ run_procedure(Run *run)
 		disarm_timeout(run->task->worker);
 		capture_error(run);
 		AbortOutOfAnyTransaction();
+		StartTransactionCommand();
 		end = judge_error(run);
 		RESUME_INTERRUPTS();
-		StartTransactionCommand();
 	}
 	PG_END_TRY();
 	LockTimeout = 0;

@@ -108,6 +108,37 @@ wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE worker = 'rele
 is($node->safe_psql('postgres', q{SELECT state, count(*) FROM queue_jobs.job WHERE worker = 'release' GROUP BY state}),
 	'completed|3002', 'a handler can be replaced while its jobs run');
 
+# Between an executor's look at the handler and the call, which a lock on the record holds up until another has replaced
+# it: nothing is charged, and the new one is called. Gone for good, the job waits.
+$node->safe_psql('postgres', 'CREATE TABLE held (id int PRIMARY KEY); INSERT INTO held VALUES (1)');
+my $session = in_background($node);
+foreach my $kind ('function', 'procedure')
+{
+	my $returns = $kind eq 'function' ? 'RETURNS void' : '';
+	my $create = "CREATE $kind hold(id int, number int DEFAULT 1) $returns LANGUAGE sql AS 'INSERT INTO called VALUES (number)'";
+
+	foreach my $then ($create, '')
+	{
+		$node->safe_psql('postgres', "TRUNCATE called;
+			CREATE $kind hold(id int) $returns LANGUAGE sql AS 'INSERT INTO called VALUES (0)';
+			SELECT queue_jobs.define_worker('hold', 'public.hold', record => 'held', record_key => 'id', pending => 'true')");
+		$session->query('BEGIN; LOCK held');
+		my $job = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('hold', '{"id": 1}')});
+		wait_until($node, q{SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'held'::regclass AND NOT granted)});
+		$session->query("DROP $kind hold; $then; COMMIT");
+		if (!$then)
+		{
+			wait_until($node, "SELECT state = 'available' AND waits_for ~ 'hold' FROM queue_jobs.job WHERE id = $job");
+			$node->safe_psql('postgres', $create);
+		}
+		wait_until($node, "SELECT state NOT IN ('available', 'executing') FROM queue_jobs.job WHERE id = $job");
+		is($node->safe_psql('postgres', "SELECT state, attempt, errors, (SELECT array_agg(release) FROM called) FROM queue_jobs.job WHERE id = $job"),
+			'completed|1||{1}', "a $kind is " . ($then ? 'replaced' : 'dropped') . ' just before its call');
+		$node->safe_psql('postgres', "DROP $kind hold");
+	}
+}
+$session->quit;
+
 # A worker of a later release: its jobs wait for it. (Enqueued by another server, or before it was dropped.)
 $node->safe_psql('postgres', <<'SQL');
 SELECT queue_jobs.define_worker('later', version => 7);
