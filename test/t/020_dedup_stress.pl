@@ -1,4 +1,5 @@
-# Deduplication under load: 32 sessions, 100 keys, random commits and rollbacks, executors at work, some of them killed.
+# Deduplication under load: 32 sessions in all isolation levels, 100 keys, random commits and rollbacks, executors at work,
+# some of them killed, and some sessions as well.
 # Afterwards every committed change has been seen by a run that started after its commit, and no two runs of an
 # until_executed key overlapped. QUEUE_JOBS_STRESS_SECONDS makes it longer than ten seconds.
 use strict;
@@ -29,7 +30,9 @@ DECLARE
 	began timestamptz := clock_timestamp();
 BEGIN
 	UPDATE change c SET seen_by = job.id WHERE c.worker = job.worker AND c.key = refresh.key AND c.seen_by IS NULL;
-	PERFORM pg_sleep(random() * 0.004);
+	IF random() < 0.3 THEN
+		PERFORM pg_sleep(random() * 0.01);
+	END IF;
 	INSERT INTO run VALUES (job.worker, refresh.key, job.id, began, clock_timestamp());
 END
 $$;
@@ -41,23 +44,32 @@ SELECT queue_jobs.define_worker('once', 'public.refresh', idempotent => true, re
 	deduplicate => 'until_executed');
 SQL
 
-# Two keys a transaction, in any order; a third of the transactions are rolled back, some only to a savepoint.
+# Two keys a transaction, in any order; a third of the transactions are rolled back, some only to a savepoint. There are
+# 100 keys at a time, and others every half second: a change that is lost must not be seen by a later run of its key.
 my $script = $node->basedir . '/stress.sql';
 append_to_file($script, <<'SQL');
 \set a random(1, 100)
 \set b random(1, 100)
 \set how random(1, 9)
 \set which random(1, 3)
+\set level random(1, 3)
+\if :level = 1
 BEGIN;
-SELECT CASE :which WHEN 1 THEN 'executing' WHEN 2 THEN 'again' ELSE 'once' END AS worker \gset
-INSERT INTO change (worker, key) VALUES (:'worker', :a), (:'worker', :b);
-SELECT queue_jobs.enqueue(:'worker', jsonb_build_object('key', :a));
+\elif :level = 2
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+\else
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+\endif
+SELECT CASE :which WHEN 1 THEN 'executing' WHEN 2 THEN 'again' ELSE 'once' END AS worker,
+	(extract(epoch FROM clock_timestamp()) * 2)::bigint % 1000000 * 100 AS first \gset
+INSERT INTO change (worker, key) VALUES (:'worker', :first + :a), (:'worker', :first + :b);
+SELECT queue_jobs.enqueue(:'worker', jsonb_build_object('key', :first + :a));
 \if :how = 1
 SAVEPOINT s;
-SELECT queue_jobs.enqueue(:'worker', jsonb_build_object('key', :b));
+SELECT queue_jobs.enqueue(:'worker', jsonb_build_object('key', :first + :b));
 ROLLBACK TO s;
 \endif
-SELECT queue_jobs.enqueue(:'worker', jsonb_build_object('key', :b));
+SELECT queue_jobs.enqueue(:'worker', jsonb_build_object('key', :first + :b));
 \if :how >= 7
 ROLLBACK;
 \else
@@ -75,10 +87,17 @@ my $load = IPC::Run::start(
 		'-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
 	'>', \$out, '2>', \$err);
 
-# Meanwhile executors are told to go, or interrupted, in the middle of what they do.
+# Meanwhile executors are told to go, or interrupted, in the middle of what they do; sessions end in the middle of a transaction.
 my $end = time + $seconds - 2;
 while (time < $end)
 {
+	my $session = in_background($node);
+	my $ended = $session->pid;
+	$session->query(q{BEGIN; INSERT INTO change (worker, key) SELECT 'again', key FROM generate_series(1, 100, 7) key;
+		SELECT count(queue_jobs.enqueue('again', jsonb_build_object('key', key))) FROM generate_series(1, 100, 7) key});
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($ended, 10000)");
+	$session->quit;
+
 	my @pids = executor_pids($node, 'postgres');
 	next unless @pids;
 	my $pid = $pids[ int(rand(@pids)) ];
