@@ -59,6 +59,14 @@ SELECT queue_jobs.define_worker('limited');
 SELECT args -> 'n' AS n FROM queue_jobs.claim('five', '{limited}', 2);
 SELECT queue_jobs.cancel(id) IS NOT NULL AS cancelled FROM queue_jobs.job WHERE worker = 'limited' AND state NOT IN ('completed', 'cancelled', 'dead') GROUP BY id;
 
+-- An error in the very statement that claims lets go of its place at once, and says nothing else.
+SELECT queue_jobs.define_worker('limited', max_running_jobs => 1);
+SELECT queue_jobs.enqueue('limited', '{"n": 10}') IS NOT NULL AS enqueued;
+SELECT sqlstate_of($$SELECT id / 0 FROM queue_jobs.claim('one', '{limited}')$$);
+SELECT id / 0 FROM queue_jobs.claim('one', '{limited}');
+SELECT args -> 'n' AS n FROM queue_jobs.claim('two', '{limited}');
+SELECT queue_jobs.cancel(of_n(10));
+
 -- concurrency_key: numbers that are equal are one value; jobs without the key are counted under none.
 SELECT queue_jobs.define_worker('keyed', concurrency_key => 'tenant', concurrency_limit => 1);
 SELECT count(queue_jobs.enqueue('keyed', args::jsonb))

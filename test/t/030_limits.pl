@@ -139,5 +139,26 @@ is( $node->safe_psql('postgres', q{
 	 WHERE NOT EXISTS (SELECT FROM queue_jobs.live_job j WHERE j.id = s.job AND j.attempt = s.attempt)}),
 	0, 'no claim is left of jobs that are gone');
 note($node->safe_psql('postgres', 'SELECT worker, count(*) FROM ran GROUP BY 1 ORDER BY 1'));
+
+# Without shared memory claimants have the same limits. What was put aside by then is found again.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('apart', max_running_jobs => 3, concurrency_key => 'k', concurrency_limit => 1);
+	SELECT count(queue_jobs.enqueue('apart', jsonb_build_object('k', n / 100, 'n', n))) FROM generate_series(0, 199) n});
+is($node->safe_psql('postgres', q{SELECT args ->> 'n' FROM queue_jobs.claim('me', '{apart}', 10)}), "0\n100", 'one of each key');
+wait_until($node, q{SELECT count(*) = 198 FROM queue_jobs.job WHERE worker = 'apart' AND waits_for LIKE '%concurrency_key%'});
+$node->append_conf('postgresql.conf', q{shared_preload_libraries = ''});
+$node->restart;
+is($node->safe_psql('postgres', q{SELECT args ->> 'n' FROM queue_jobs.claim('me', '{apart}', 10)}), '', 'a restart does not free what is claimed');
+$node->safe_psql('postgres', q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'apart' AND args -> 'n' = '100'});
+is($node->safe_psql('postgres', q{SELECT args ->> 'n' FROM queue_jobs.claim('me', '{apart}', 10)}), '101', 'the next of the key');
+my $waiting = in_background($node);
+$waiting->send(q{CALL queue_jobs.wait_for_jobs('{apart}', '1 min')});
+$node->safe_psql('postgres', 'SELECT pg_sleep(0.5)');
+is($waiting->ended, 0, 'wait_for_jobs() does not return for jobs that cannot start');
+$node->safe_psql('postgres', q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'apart' AND args -> 'n' = '0'});
+$waiting->result;
+is($node->safe_psql('postgres', q{SELECT args ->> 'n' FROM queue_jobs.claim('me', '{apart}', 10)}), '1', 'but for one that can');
+$waiting->quit;
+my ($status, $stdout, $stderr) = $node->psql('postgres', q{SELECT queue_jobs.define_worker('rated', rate_limit => 1, rate_period => '1 s')});
+like($stderr, qr/rate_limit needs queue_jobs to be loaded when the server starts/, 'a rate limit needs shared memory');
 $node->stop;
 done_testing();

@@ -64,7 +64,9 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM ran'), 4495, 'which is wor
 run_all(map { "SELECT count(*) FROM queue_jobs.enqueue_many('$_', array_fill('{}'::jsonb, ARRAY[200]))" } qw(throttled low high));
 is( $node->safe_psql('postgres', 'SELECT worker FROM ran GROUP BY worker ORDER BY avg(n)'),
 	"high\nlow\nthrottled", 'high before low before throttled');
-cmp_ok($node->safe_psql('postgres', q{SELECT max(n) FROM ran WHERE worker = 'high'}), '<=', 210, 'strictly, but for what runs side by side');
+# (The last few may be held up in processes that have taken them, while others go on.)
+cmp_ok($node->safe_psql('postgres', q{SELECT percentile_disc(0.9) WITHIN GROUP (ORDER BY n) FROM ran WHERE worker = 'high'}),
+	'<=', 185, 'strictly, but for what runs side by side');
 
 # And when there is: long after all that waits should have had a turn, there is still a flood of what goes first.
 run_all(
