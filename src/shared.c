@@ -739,8 +739,11 @@ database_look_at_schedules(Oid database)
 		launcher_wake();
 }
 
-/* Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set already. */
-static void
+/*
+ * Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set already; false if
+ * there is none at work.
+ */
+static bool
 call_for_duty(Oid database, size_t flag_offset)
 {
 	DatabaseSlot *slot = lock_database_slot(database);
@@ -749,7 +752,7 @@ call_for_duty(Oid database, size_t flag_offset)
 	int			proc;
 
 	if (slot == NULL)
-		return;
+		return false;
 	flag = (bool *) ((char *) slot + flag_offset);
 	called = *flag;
 	*flag = true;
@@ -759,19 +762,20 @@ call_for_duty(Oid database, size_t flag_offset)
 		database_call_attention(database);
 	else if (!called)
 		wake_process(proc);
+	return proc != NO_PROC;
 }
 
 /* A job of a limited-capacity worker is to be replaced. */
 void
 database_publish_success(Oid database)
 {
-	call_for_duty(database, offsetof(DatabaseSlot, succeeded));
+	(void) call_for_duty(database, offsetof(DatabaseSlot, succeeded));
 }
 
 void
 database_sweep_parked(Oid database)
 {
-	call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
+	(void) call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
 }
 
 /* Whether a job before that key was published since the window was opened, or may have been. */
@@ -792,16 +796,16 @@ lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key
 	return found;
 }
 
-/* The scheduler is to put aside jobs of keys that are at their limit. */
-void
+/* The scheduler is to put aside jobs of keys that are at their limit; false if there is none at work. */
+bool
 lane_hint_crowd(LaneHint *hint)
 {
 	if (hint == NULL)
-		return;
+		return false;
 	SpinLockAcquire(&hint->mutex);
 	hint->crowded = true;
 	SpinLockRelease(&hint->mutex);
-	call_for_duty(hint->database, offsetof(DatabaseSlot, crowded));
+	return call_for_duty(hint->database, offsetof(DatabaseSlot, crowded));
 }
 
 bool
