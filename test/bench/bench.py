@@ -34,6 +34,7 @@ WORKLOADS = {
     "steady": flat.steady,
 }
 
+MINUTES = ("idle", "held", "steady")                     # workloads that take minutes have rounds of their own
 YARDSTICKS = ("raw", "on conflict", "queue_jobs")      # always there
 
 
@@ -52,6 +53,7 @@ class Bench:
         self.full = full
         self.duration = number("DURATION", 1, 5)
         self.rounds = int(number("ROUNDS", 3, 3))
+        self.held_rounds = number("HELD_ROUNDS", 1, 1)
         self.hold = number("HOLD", 20, 180)
         self.steady_seconds = number("STEADY", 30, 600)
         self.scale = number("SCALE", 0.04, 1)
@@ -109,7 +111,8 @@ def measure(bench, workload):
     """All rounds of a workload; every other round backwards, so that what drifts hits each competitor alike."""
     results = {}
     steps = list(WORKLOADS[workload](bench))
-    for turn in range(getattr(WORKLOADS[workload], "rounds", None) or bench.rounds):
+    rounds = bench.held_rounds if workload in MINUTES else bench.rounds
+    for turn in range(rounds):
         for case, competitor, function in steps if turn % 2 == 0 else reversed(steps):
             for unit, value in function().items():
                 sample = results.setdefault((case, competitor, unit), [])
@@ -135,7 +138,7 @@ def main():
         sections[workload] = {
             "results": measure(bench, workload),
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "parameters": {"rounds": bench.rounds, "duration": bench.duration, "clients": bench.clients, "hold": bench.hold,
+            "parameters": {"rounds": bench.held_rounds if workload in MINUTES else bench.rounds, "duration": bench.duration, "clients": bench.clients, "hold": bench.hold,
                            "steady": bench.steady_seconds, "scale": bench.scale if not bench.full else 1},
             "seconds": round(time.monotonic() - begin, 1),
         }

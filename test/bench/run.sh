@@ -21,7 +21,11 @@ if [ "$program" = bench ]; then compile latency; else compile "$program"; fi
 
 initdb -D "$data" -U postgres -A trust >initdb.log || { cat initdb.log; exit 1; }
 tr ';' '\n' >>"$data/postgresql.conf" <<<"${SETTINGS:-}"
-trap 'pg_ctl -s -D "$data" -m fast stop || true' EXIT
+finish() {
+    pg_ctl -s -D "$data" -m fast stop || true
+    [ ! -e bench.json ] || cat bench.json >&3      # as far as it came
+}
+trap finish EXIT
 pg_ctl -s -w -D "$data" -l server.log \
     -o "-c shared_preload_libraries=queue_jobs -c listen_addresses= -k '$PWD'" start >/dev/null || { cat server.log; exit 1; }
 psql -X -q -h "$PWD" -U postgres -d postgres -c 'CREATE ROLE app LOGIN' -c 'CREATE DATABASE bench'
@@ -34,4 +38,3 @@ else
     set -- "./$program" "host=$PWD user=postgres dbname=bench" "$@"
 fi
 "$@" || { tail -n 20 server.log; exit 1; }
-[ "$program" != bench ] || cat bench.json >&3

@@ -12,7 +12,7 @@ class NodePeer:
 
     def __init__(self, bench):
         self.bench = bench
-        install(self.package)
+        install(self.package, self.major)
         version = json.loads((HERE / "node_modules" / self.package / "package.json").read_text())["version"]
         bench.notes.append(f"{self.name} {version}")
         bench.server.sql(f"GRANT CREATE ON DATABASE {bench.server.database} TO app")
@@ -39,9 +39,9 @@ class NodePeer:
         return {"jobs/s": jobs / took, "server CPU s per 100,000 jobs": cpu * 100000 / jobs}
 
 
-def install(package):
+def install(package, major):
     if not (HERE / "node_modules" / package).exists():
-        done = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", HERE, package],
+        done = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", HERE, f"{package}@{major}"],
                               capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError("npm: " + (done.stderr or done.stdout))
@@ -49,7 +49,7 @@ def install(package):
 
 class GraphileWorker(NodePeer):
     name = "graphile_worker"
-    package = "graphile-worker"
+    package, major = "graphile-worker", "0.17"
     program = "graphile_worker.mjs"
     # As its documentation's page on performance has it; that page recommends more than one process, too.
     settings = ("1 process", "2 processes")
@@ -64,7 +64,7 @@ class GraphileWorker(NodePeer):
 
 class PgBoss(NodePeer):
     name = "pg_boss"
-    package = "pg-boss"
+    package, major = "pg-boss", "10"
     program = "pg_boss.mjs"
     settings = ("8 loops, batches of 500",)
 

@@ -1,12 +1,11 @@
-"""PgQ, from Debian's package: batches of a log of events that are read by one consumer, rather than jobs that are taken one by one."""
-import time
+"""PgQ, from Debian's package: a log of events that one consumer reads in batches, rather than jobs that are taken one by one."""
 
 
 class PgQ:
     name = "pgq"
     settings = ("one consumer",)
     tasks = ("noop",)
-    TICK = 10000        # events
+    BATCH = 10000        # events between two ticks
 
     def __init__(self, bench):
         self.bench = bench
@@ -14,12 +13,23 @@ class PgQ:
         bench.notes.append("pgq " + bench.server.sql("SELECT pgq.version()"))
 
     def reset(self):
-        """Reads what is there."""
-        self.bench.server.sql("SELECT pgq.ticker()", "app")
+        self.bench.server.file("pgq/reset.sql")
 
     def enqueue_many(self, task, jobs):
-        for start in range(0, jobs, self.TICK):
-            self.bench.server.sql("SELECT count(pgq.insert_event('bench', '%s', '{\"n\": 1}')) FROM generate_series(1, %d)"
-                                  % (task, min(self.TICK, jobs - start)), "app")
+        for _ in range(jobs // self.BATCH):
+            self.bench.server.sql(f"SELECT count(pgq.insert_event('bench', '{task}', '{{\"n\": 1}}')) FROM generate_series(1, {self.BATCH})", "app")
             self.bench.server.sql("SELECT pgq.force_tick('bench')", "app")
             self.bench.server.sql("SELECT pgq.ticker('bench')", "app")
+
+    def drain(self, task, setting, seconds):
+        server = self.bench.server
+        batches = int(max(10, 10 * seconds))
+        self.bench.reset()
+        self.enqueue_many(task, batches * self.BATCH)
+        server.checkpoint()
+        cpu = server.cpu_seconds()
+        rate, _ = server.pgbench("pgq/drain.sql", 1, "-t", batches)
+        cpu = server.cpu_seconds() - cpu
+        if server.sql("SELECT pgq.next_batch('bench', 'bench')", "app"):
+            raise RuntimeError("events are left")
+        return {"jobs/s": rate * self.BATCH, "server CPU s per 100,000 jobs": cpu * 100000 / (batches * self.BATCH)}

@@ -183,6 +183,3 @@ def held(bench):
 def steady(bench):
     for competitor, load in {**loads(bench), "queue_jobs, one key": OneKey(bench)}.items():
         yield f"{bench.steady_seconds:g} s", competitor, lambda l=load: over_time(bench, l, bench.steady_seconds, False)
-
-
-held.rounds = steady.rounds = 1
