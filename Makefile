@@ -130,7 +130,7 @@ bench:
 		WISHED='node:nodejs npm:npm /usr/share/postgresql/@/extension/pgq.control:postgresql-@-pgq3' \
 		SETTINGS='shared_buffers = 2GB;max_wal_size = 8GB;$(SETTINGS)' COMMIT="$$(git describe --always --dirty 2>/dev/null)" \
 		$(foreach name,$(BENCH_PARAMETERS),$(name)='$($(name))') test/lib/sandbox.sh test/bench/run.sh bench 3>"$$json" && \
-		python3 test/bench/report.py "$$json" docs/benchmark
+		python3 -B test/bench/report.py "$$json" docs/benchmark
 
 bench-latency:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/bench/run.sh latency --jobs=$(LATENCY_JOBS)

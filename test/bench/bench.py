@@ -64,9 +64,6 @@ class Bench:
         self.notes = []
         self.peers = {}
 
-    def jobs(self, number):
-        return int(number * self.scale) if not self.full and number > 100000 else number
-
     def having(self, competitors):
         """Those of the competitors that take part: asked for, and installed."""
         wanted = self.competitors.split(",") if self.competitors else None

@@ -37,8 +37,7 @@ def number(value):
 def goal_table(document):
     lines = ["| goal | measured | rounds | wanted | held |", "|---|---|---|---|---|"]
     for o in outcomes(document):
-        ours = "textbook" not in o.what.split(", ")[-1]
-        held = ("yes" if o.held else "**no**") if ours else "(a peer)"
+        held = "(a peer)" if o.peer else "yes" if o.held else "**no**"
         low, high = o.spread
         lines.append(f"| {o.what}{f' ({o.remark})' if o.remark else ''} | {number(o.value)} | {number(low)} to {number(high)} |"
                      f" {'≥' if o.at_least else '≤'} {number(o.goal)} | {held} |")

@@ -11,6 +11,13 @@ ENQUEUERS = {
     "graphile_worker": ("graphile_worker/enqueue.sql", {}),
     "pgq": ("pgq/enqueue.sql", {}),
 }
+BULK = 100000
+BULK_ENQUEUERS = {
+    "raw": ("raw/insert_many.sql", {}),
+    "queue_jobs": ("queue_jobs/enqueue_many.sql", {"worker": "claimed_kept"}),
+    "textbook": ("textbook/enqueue_many.sql", {}),
+    "graphile_worker": ("graphile_worker/enqueue_many.sql", {}),
+}
 
 
 def one_a_transaction(bench):
@@ -30,19 +37,13 @@ def case_of(clients, synchronous):
 
 
 def bulk(bench):
-    jobs = bench.jobs(100000)
-
-    def step(script, **variables):
+    def step(script, variables):
         bench.reset()
-        rate, _ = bench.server.pgbench(script, 1, "-t", 3, jobs=jobs, **variables)
-        return {"jobs/s": rate * jobs}
+        rate, _ = bench.server.pgbench(script, 1, "-t", 3, jobs=BULK, **variables)
+        return {"jobs/s": rate * BULK}
 
-    case = f"{jobs} jobs a statement"
-    yield case, "raw", lambda: step("raw/insert_many.sql")
-    yield case, "queue_jobs", lambda: step("queue_jobs/enqueue_many.sql", worker="claimed_kept")
-    for peer in bench.having(bench.peers):
-        if hasattr(bench.peers[peer], "enqueue_many"):
-            yield case, peer, lambda p=peer: bench.bulk_peer(p, jobs)
+    for competitor in bench.having(BULK_ENQUEUERS):
+        yield f"{BULK} jobs a statement", competitor, lambda s=BULK_ENQUEUERS[competitor]: step(*s)
 
 
 def duplicates(bench):
