@@ -79,7 +79,7 @@ def idle(bench):
         bench.backlog("chain", 1000, ", delay => '1 day'")
         bench.warm_executors()
         server.checkpoint()
-        time.sleep(8)                # queue_jobs.idle_timeout is 4 s
+        time.sleep(20)               # queue_jobs.idle_timeout is 4 s; after 15 s the server itself has logged its last word
         watcher = server.session(database="postgres")
         ours = [int(pid) for pid in watcher.sql("SELECT string_agg(pid::text, ' ') FROM pg_stat_activity"
                                                 " WHERE backend_type LIKE 'queue_jobs %'").split()]

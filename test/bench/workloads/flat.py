@@ -16,12 +16,10 @@ class Chain:
 
     def prepare(self):
         self.bench.server.sql("SELECT queue_jobs.pause('chain')", "app")
-        sql = ("SELECT count(*) FROM queue_jobs.enqueue_many('chain', ARRAY(SELECT '{\"q\": \"chain\"}'::jsonb FROM generate_series(1, %d)))"
-               if self.queues == 1 else
-               "SELECT count(queue_jobs.enqueue('chain', jsonb_build_object('q', 'q' || i %% 1000), queue => 'q' || i %% 1000))"
-               " FROM generate_series(1, %d) AS i")
+        queue = f"'q' || i % {self.queues}" if self.queues > 1 else "'chain'"
         for start in range(0, self.jobs, 200000):
-            self.bench.server.sql(sql % min(200000, self.jobs - start), "app")
+            self.bench.server.sql(f"SELECT count(queue_jobs.enqueue('chain', jsonb_build_object('q', {queue}), queue => {queue}))"
+                                  f" FROM generate_series(1, {min(200000, self.jobs - start)}) AS i", "app")
 
     def run(self, seconds):
         """Runs a second, for each second."""
@@ -39,11 +37,14 @@ class Chain:
 class Cycle:
     """Eight clients that each enqueue a job, claim one and complete it, three transactions."""
 
-    def __init__(self, bench, script, worker=None, jobs=64):
-        self.bench, self.script, self.worker, self.jobs = bench, script, worker, jobs
+    def __init__(self, bench, script, worker=None, jobs=64, queues=1):
+        self.bench, self.script, self.worker, self.jobs, self.queues = bench, script, worker, jobs, queues
 
     def prepare(self):
-        if self.worker:
+        if self.queues > 1:
+            self.bench.server.sql(f"SELECT count(queue_jobs.enqueue('{self.worker}', queue => 'q' || i % {self.queues}))"
+                                  f" FROM generate_series(1, {self.jobs}) AS i", "app")
+        elif self.worker:
             self.bench.backlog(self.worker, self.jobs)
         else:
             self.bench.server.sql(f"INSERT INTO textbook.job (args) SELECT jsonb_build_object('n', i) FROM generate_series(1, {self.jobs}) AS i")
@@ -96,10 +97,10 @@ def mean(rates):
 
 def loads(bench, jobs=64, queues=1):
     found = {"queue_jobs, executors": Chain(bench, jobs, queues)}
-    if queues == 1:
-        found["queue_jobs, claimants"] = Cycle(bench, "queue_jobs/cycle.sql", "claimed_gone", jobs)
-        if bench.having(["textbook"]):
-            found["textbook"] = Cycle(bench, "textbook/cycle.sql", None, jobs)
+    script = "queue_jobs/cycle.sql" if queues == 1 else "queue_jobs/cycle_queues.sql"
+    found["queue_jobs, claimants"] = Cycle(bench, script, "claimed_gone", jobs, queues)
+    if queues == 1 and bench.having(["textbook"]):
+        found["textbook"] = Cycle(bench, "textbook/cycle.sql", None, jobs)
     return found
 
 
