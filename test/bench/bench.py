@@ -139,7 +139,8 @@ def main():
                            "steady": bench.steady_seconds, "scale": bench.scale if not bench.full else 1},
             "seconds": round(time.monotonic() - begin, 1),
         }
-        Path(output).write_text(json.dumps({"machine": machine(server), "notes": bench.notes, "workloads": sections}, indent=1))
+        notes = bench.notes + sorted(server.warnings)
+        Path(output).write_text(json.dumps({"machine": machine(server), "notes": notes, "workloads": sections}, indent=1))
 
 
 if __name__ == "__main__":

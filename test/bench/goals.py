@@ -41,8 +41,11 @@ class Results:
 
 def ratio(ours, theirs):
     """Ratio of the medians; smallest and largest ratio of the rounds."""
-    rounds = [a / b for a, b in zip(ours, theirs)]
-    return median(ours) / median(theirs), (min(rounds), max(rounds))
+    def divide(a, b):
+        return a / b if b else 0.0      # nothing at all was done: no comparison is to be won by that
+
+    rounds = [divide(a, b) for a, b in zip(ours, theirs)]
+    return divide(median(ours), median(theirs)), (min(rounds), max(rounds))
 
 
 def compare(what, goal, pairs, at_least=True, peer=False):

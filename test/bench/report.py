@@ -67,10 +67,10 @@ def plot(directory, name, title, settings, blocks, command):
         return
     data = "\n\n\n".join("\n".join(" ".join(str(v) for v in row) for row in rows) for _, rows in blocks)
     script = "\n".join([
-        "set terminal svg size 900,420 dynamic background rgb 'white' font 'Helvetica,13'",
+        "set terminal svg size 900,500 dynamic background rgb 'white' font 'Helvetica,13'",
         f"set output '{directory / (name + '.svg')}'", f"set title \"{title}\"", "set grid ytics lc rgb '#dddddd'",
-        "set key outside right top", "set yrange [0:*]", "set format y '%.0s%c'", settings, f"$data << EOD\n{data}\nEOD",
-        "plot " + ", ".join(f"$data index {i} {command} lc rgb '{COLOURS[i % len(COLOURS)]}' lw 2 title \"{label.replace('_', ' ')}\""
+        "set key below noenhanced", "set yrange [0:*]", "set format y '%.0s%c'", settings, f"$data << EOD\n{data}\nEOD",
+        "plot " + ", ".join(f"$data index {i} {command} lc rgb '{COLOURS[i % len(COLOURS)]}' lw 2 title \"{label}\""
                             for i, (label, _) in enumerate(blocks)), ""])
     subprocess.run(["gnuplot"], input=script, text=True, check=True)
 

@@ -2,6 +2,7 @@
 import os
 import re
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class Server:
         self.directory = directory
         self.data = data
         self.database = database
+        self.warnings = set()        # that clients have seen: there should be none
 
     def conninfo(self, user):
         return f"host={self.directory} dbname={self.database} user={user}"
@@ -79,16 +81,26 @@ class Server:
         for name, value in variables.items():
             command += ["-D", f"{name}={value}"]
         environment = dict(os.environ, PGOPTIONS=f"-c synchronous_commit={'on' if synchronous else 'off'}")
-        return subprocess.Popen(command + [self.database], env=environment, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        output = tempfile.TemporaryFile("w+")      # not a pipe, which may be full before anybody reads it
+        process = subprocess.Popen(command + [self.database], env=environment, stdout=output, stderr=subprocess.STDOUT)
+        return process, output
+
+    def finish_pgbench(self, started):
+        """What it printed: progress and result."""
+        process, output = started
+        status = process.wait()
+        output.seek(0)
+        printed = output.read()
+        output.close()
+        if status != 0:
+            raise RuntimeError(f"{process.args}: {printed[-2000:]}")
+        self.warnings.update(re.findall(r"^WARNING: .*", printed, re.M))
+        return printed
 
     def pgbench(self, script, clients, *options, **more):
         """Transactions a second, and seconds. options: -T seconds or -t transactions."""
-        process = self.start_pgbench(script, clients, *options, **more)
-        out, err = process.communicate()
+        out = self.finish_pgbench(self.start_pgbench(script, clients, *options, **more))
         match = re.search(r"tps = ([0-9.]+) \(without", out)
-        if process.returncode != 0 or not match:
-            raise RuntimeError(f"{script}: {out}{err}")
         done = int(re.search(r"actually processed: (\d+)", out).group(1))
         return float(match.group(1)), done / float(match.group(1))
 

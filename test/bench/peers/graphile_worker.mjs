@@ -23,16 +23,14 @@ async function setup() {
   await utils.release();
 }
 
-// One process: works until it is told to stop; tells when it began its first job.
+// One process: works until it is told to stop; prints every 20 ms how many jobs it has begun.
 async function work() {
-  let started = false;
-  const first = (handler) => async (payload, helpers) => {
-    if (!started) {
-      started = true;
-      console.log("started");
-    }
+  let begun = 0;
+  const count = (handler) => (payload, helpers) => {
+    begun++;
     return handler(payload, helpers);
   };
+  setInterval(() => console.log(begun), 20);
   const runner = await run({
     preset: {
       worker: {
@@ -44,9 +42,8 @@ async function work() {
         failJobBatchDelay: 0,
       },
     },
-    taskList: { [task]: first(taskList[task]) },
+    taskList: { [task]: count(taskList[task]) },
     noHandleSignals: true,
-    logger: undefined,
   });
   process.stdin.on("end", async () => {
     await runner.stop();
@@ -55,18 +52,23 @@ async function work() {
   process.stdin.resume();
 }
 
-// Starts the processes; the clock runs from the first job to an empty table.
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// Starts the processes; the clock runs from the first job to an empty table, which is not looked at before all jobs have begun.
 async function drain() {
+  const begun = new Map();
   let begin = null;
   const workers = Array.from({ length: parseInt(setting) }, () => {
     const worker = spawn(process.execPath, [fileURLToPath(import.meta.url), conninfo, "work", task], { stdio: ["pipe", "pipe", "ignore"] });
     worker.stdout.on("data", (text) => {
-      if (begin === null && String(text).includes("started")) begin = performance.now();
+      const number = Number(String(text).trim().split("\n").pop()) || 0;
+      begun.set(worker, number);
+      if (begin === null && number > 0) begin = performance.now() - 10; // half of the 20 ms
     });
     return worker;
   });
-  const left = "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs) AS any";
-  while ((await pool.query(left)).rows[0].any) await new Promise((resolve) => setTimeout(resolve, 20));
+  while ([...begun.values()].reduce((a, b) => a + b, 0) < Number(jobs)) await sleep(5);
+  while ((await pool.query("SELECT EXISTS (SELECT FROM graphile_worker._private_jobs) AS any")).rows[0].any) await sleep(5);
   const seconds = (performance.now() - begin) / 1000;
   await Promise.all(workers.map((worker) => new Promise((resolve) => { worker.on("exit", resolve); worker.stdin.end(); })));
   console.log(JSON.stringify({ jobs, seconds }));

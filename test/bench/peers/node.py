@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 
 
 class NodePeer:
-    tasks = ("noop", "update")
+    tasks = {"noop": "no-op, nothing kept", "update": "one-row UPDATE"}      # and the case that each is
 
     def __init__(self, bench):
         self.bench = bench

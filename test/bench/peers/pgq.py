@@ -4,7 +4,7 @@
 class PgQ:
     name = "pgq"
     settings = ("one consumer",)
-    tasks = ("noop",)
+    tasks = {"noop": "events of a log, in batches of 10000"}
     BATCH = 10000        # events between two ticks
 
     def __init__(self, bench):

@@ -47,14 +47,13 @@ def executors(bench):
         return {"jobs/s": bench.server.pgbench("raw/update.sql", 8, "-T", bench.duration, synchronous=False)[0]}
 
     yield "yardstick", "raw UPDATE, 8 clients, synchronous_commit off", update
-    for case, worker in (("no-op", "noop_kept"), ("no-op, nothing kept", "noop_gone"), ("one-row UPDATE", "update_kept")):
+    for case, worker in (("no-op", "noop_kept"), ("no-op, nothing kept", "noop_gone"), ("one-row UPDATE", "update_kept"),
+                         ("one-row UPDATE, plpgsql", "update_plpgsql")):
         yield case, "queue_jobs", lambda w=worker: drain_by_executors(bench, w, bench.duration)
     for name in bench.having(bench.peers):
         peer = bench.peers[name]
-        for setting in peer.settings:
-            yield "no-op, nothing kept", f"{name}, {setting}", lambda p=peer, s=setting: p.drain("noop", s, bench.duration)
-            if "update" in peer.tasks:
-                yield "one-row UPDATE", f"{name}, {setting}", lambda p=peer, s=setting: p.drain("update", s, bench.duration)
+        for (task, case), setting in product(peer.tasks.items(), peer.settings):
+            yield case, f"{name}, {setting}", lambda p=peer, t=task, s=setting: p.drain(t, s, bench.duration)
 
 
 def claimants(bench):

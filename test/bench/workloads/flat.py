@@ -51,11 +51,9 @@ class Cycle:
 
     def run(self, seconds):
         variables = {"worker": self.worker} if self.worker else {}
-        process = self.bench.server.start_pgbench(self.script, 8, "-T", seconds, "-P", 1, synchronous=False, batch=1, **variables)
-        _, progress = process.communicate()
-        if process.returncode != 0:
-            raise RuntimeError(progress)
-        return [float(rate) for rate in re.findall(r"^progress: .*? s, ([\d.]+) tps", progress, re.M)]
+        server = self.bench.server
+        started = server.start_pgbench(self.script, 8, "-T", seconds, "-P", 1, synchronous=False, batch=1, **variables)
+        return progress_rates(server.finish_pgbench(started))
 
 
 class OneKey:
@@ -70,12 +68,11 @@ class OneKey:
 
     def run(self, seconds):
         server = self.bench.server
-        process = server.start_pgbench("queue_jobs/enqueue_one_key.sql", 4, "-T", seconds + 2, "-P", 1, synchronous=False)
+        started = server.start_pgbench("queue_jobs/enqueue_one_key.sql", 4, "-T", seconds + 2, "-P", 1, synchronous=False)
         session = server.session()
         rates = sample_rates(seconds, lambda: int(session.sql("SELECT last_value FROM bench.runs")))
         session.close()
-        _, progress = process.communicate()
-        self.enqueued = [float(rate) for rate in re.findall(r"^progress: .*? s, ([\d.]+) tps", progress, re.M)][:int(seconds)]
+        self.enqueued = progress_rates(server.finish_pgbench(started))[:int(seconds)]
         return rates
 
 
@@ -89,6 +86,11 @@ def sample_rates(seconds, read):
         rates.append((value - last) / (now - last_time))
         last_time, last = now, value
     return rates
+
+
+def progress_rates(printed):
+    """pgbench's transactions a second, for each second."""
+    return [float(rate) for rate in re.findall(r"^progress: .*? s, ([\d.]+) tps", printed, re.M)]
 
 
 def mean(rates):

@@ -7,6 +7,8 @@ GRANT ALL ON SEQUENCE bench.runs TO app;
 CREATE FUNCTION bench.no_op(args jsonb) RETURNS void LANGUAGE sql AS '';
 CREATE FUNCTION bench.update_row(id int) RETURNS void LANGUAGE sql AS
 $$ UPDATE raw.counter SET n = n + 1 WHERE id = $1 $$;
+CREATE FUNCTION bench.update_row_plpgsql(id int) RETURNS void LANGUAGE plpgsql AS
+$$ BEGIN UPDATE raw.counter c SET n = c.n + 1 WHERE c.id = $1; END $$;
 CREATE FUNCTION bench.count_run(args jsonb) RETURNS void LANGUAGE sql AS $$ SELECT nextval('bench.runs') $$;
 
 -- A run enqueues its successor, in its own queue: as many jobs are live at the end as at the beginning.
@@ -23,6 +25,7 @@ SELECT queue_jobs.define_worker('warm', 'bench.no_op', keep_completed => '0'),
        queue_jobs.define_worker('noop_kept', 'bench.no_op'),
        queue_jobs.define_worker('noop_gone', 'bench.no_op', keep_completed => '0'),
        queue_jobs.define_worker('update_kept', 'bench.update_row'),
+       queue_jobs.define_worker('update_plpgsql', 'bench.update_row_plpgsql'),
        queue_jobs.define_worker('chain', 'bench.chain'),
        queue_jobs.define_worker('one_key', 'bench.count_run', idempotent => true),
        queue_jobs.define_worker('unique', idempotent => true),
