@@ -49,26 +49,28 @@ class Bench:
             value = float(environment.get(name) or (otherwise if full else quick))
             return int(value) if value.is_integer() else value
 
+        def words(name, quick, otherwise):
+            return environment[name].split(",") if environment.get(name) else otherwise if full else quick
+
         self.server = server
         self.full = full
         self.duration = number("DURATION", 1, 5)
         self.rounds = int(number("ROUNDS", 3, 3))
         self.held_rounds = number("HELD_ROUNDS", 1, 1)
-        self.hold = number("HOLD", 20, 180)
+        self.hold = number("HOLD", 8, 180)
         self.steady_seconds = number("STEADY", 30, 600)
-        self.scale = number("SCALE", 0.04, 1)
-        self.idle_seconds = number("IDLE", 10, 60)
-        self.clients = [int(c) for c in (environment.get("CLIENTS") or ("1,2,8,16" if full else "1,8")).split(",")]
-        self.workloads = (environment.get("WORKLOADS") or ",".join(WORKLOADS)).split(",")
-        self.competitors = environment.get("COMPETITORS") or None
+        self.scale = number("SCALE", 0.02, 1)
+        self.idle_seconds = number("IDLE", 5, 60)
+        self.clients = [int(c) for c in words("CLIENTS", ["8"], ["1", "2", "8", "16"])]
+        self.workloads = words("WORKLOADS", [name for name in WORKLOADS if name != "steady"], list(WORKLOADS))
+        self.competitors = words("COMPETITORS", ["textbook", "graphile_worker"], ["textbook", *PEERS])
         self.notes = []
         self.peers = {}
 
     def having(self, competitors):
         """Those of the competitors that take part: asked for, and installed."""
-        wanted = self.competitors.split(",") if self.competitors else None
         return [c for c in competitors
-                if c in YARDSTICKS or (wanted is None or c in wanted) and (c not in PEERS or c in self.peers)]
+                if c in YARDSTICKS or c in self.competitors and (c not in PEERS or c in self.peers)]
 
     def reset(self):
         """Empty tables; nothing runs."""

@@ -8,7 +8,7 @@ PEERS = {peer.name: peer for peer in (GraphileWorker, PgBoss, PgQ)}
 def find_peers(bench):
     found = {}
     for peer in PEERS.values():
-        if bench.competitors and peer.name not in bench.competitors.split(","):
+        if peer.name not in bench.competitors:
             continue
         try:
             found[peer.name] = peer(bench)

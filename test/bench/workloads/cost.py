@@ -5,7 +5,7 @@ from server import switches
 
 
 def wal_and_disk(bench):
-    jobs = 100000 if bench.full else 20000
+    jobs = 100000 if bench.full else 10000
     server = bench.server
 
     def pgbench_wal(script, **variables):
@@ -78,6 +78,9 @@ def idle(bench):
         bench.reset()
         bench.backlog("chain", 1000, ", delay => '1 day'")
         bench.warm_executors()
+        # The server's own look into each database once a minute is no doing of ours.
+        server.sql("ALTER SYSTEM SET autovacuum = off")
+        server.sql("SELECT pg_reload_conf()")
         server.checkpoint()
         time.sleep(20)               # queue_jobs.idle_timeout is 4 s; after 15 s the server itself has logged its last word
         watcher = server.session(database="postgres")
@@ -91,6 +94,8 @@ def idle(bench):
         slept = switches(ours) - slept
         transactions, wal = (int(watcher.sql(count)) - was for count, was in zip(counts, before))
         watcher.close()
+        server.sql("ALTER SYSTEM RESET autovacuum")
+        server.sql("SELECT pg_reload_conf()")
         return {"processes": len(ours), "wake-ups": slept, "transactions": transactions, "WAL bytes": wal}
 
     yield f"{bench.idle_seconds:g} s", "queue_jobs", step

@@ -63,6 +63,6 @@ def duplicates(bench):
 
     scripts = {"raw": "raw/insert_key.sql", "on conflict": "raw/insert_on_conflict.sql",
                "queue_jobs": "queue_jobs/enqueue_key.sql"}
-    for synchronous, percent, competitor in product((True, False), (0, 50, 99), bench.having(scripts)):
+    for synchronous, percent, competitor in product((True, False) if bench.full else (True,), (0, 50, 99), bench.having(scripts)):
         yield (f"{percent} % duplicates, {case_of(clients, synchronous)}", competitor,
                lambda s=scripts[competitor], p=percent, y=synchronous: step(s, p, y))
