@@ -127,9 +127,19 @@ dist:
 
 .PHONY: test demo dist
 
-# Measurements, each on a server that is thrown away: test/bench says what is measured.
+# Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
+#   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …
 #   make bench-latency [LATENCY_JOBS=500]
 #   make bench-exactly-once [NOOPS=100000] [UPDATES=10000] [CLAIMANTS=8] [BATCH=10]
+BENCH_PARAMETERS = FULL WORKLOADS COMPETITORS ROUNDS HELD_ROUNDS DURATION CLIENTS SCALE HOLD STEADY IDLE
+bench:
+	@json=$$(mktemp) && trap 'rm -f "$$json"' EXIT || exit 1; \
+		NEEDED='python3:python3 gnuplot:gnuplot-nox' PG_CONFIG='$(PG_CONFIG)' \
+		WISHED='node:nodejs npm:npm /usr/share/postgresql/@/extension/pgq.control:postgresql-@-pgq3' \
+		SETTINGS='shared_buffers = 2GB;max_wal_size = 8GB;$(SETTINGS)' COMMIT="$$(git describe --always --dirty 2>/dev/null)" \
+		$(foreach name,$(BENCH_PARAMETERS),$(name)='$($(name))') test/lib/sandbox.sh test/bench/run.sh bench 3>"$$json"; status=$$?; \
+		[ ! -s "$$json" ] || python3 -B test/bench/report.py "$$json" docs/benchmark || status=1; exit $$status
+
 bench-latency:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/bench/run.sh latency --jobs=$(LATENCY_JOBS)
 
@@ -137,4 +147,4 @@ bench-exactly-once:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/bench/run.sh exactly_once \
 		--noops=$(NOOPS) --updates=$(UPDATES) --claimants=$(CLAIMANTS) --batch=$(BATCH)
 
-.PHONY: bench-latency bench-exactly-once
+.PHONY: bench bench-latency bench-exactly-once

@@ -75,9 +75,11 @@ print(Series *series)
 static void
 set_up(PGconn *conn)
 {
-	run(conn, "CREATE TABLE started (n int PRIMARY KEY, at timestamptz NOT NULL);"
-		"CREATE TABLE noted (n int PRIMARY KEY);"
-		"CREATE FUNCTION note_start(n int) RETURNS void LANGUAGE plpgsql AS $$"
+	run(conn, "SET client_min_messages = warning;"
+		"CREATE TABLE IF NOT EXISTS started (n int PRIMARY KEY, at timestamptz NOT NULL);"
+		"CREATE TABLE IF NOT EXISTS noted (n int PRIMARY KEY);"
+		"TRUNCATE started, noted;"
+		"CREATE OR REPLACE FUNCTION note_start(n int) RETURNS void LANGUAGE plpgsql AS $$"
 		"  DECLARE first_of_all timestamptz := clock_timestamp();"
 		"  BEGIN INSERT INTO public.started VALUES (n, first_of_all); END $$;"
 		"SELECT queue_jobs.define_worker('note_start', 'public.note_start')");

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# make bench-latency, make bench-exactly-once: builds one of the programs here and runs it on a server that is thrown
-# away. Within the sandbox, so that it disturbs nobody.
+# make bench, bench-latency, bench-exactly-once: runs one of the programs here on a server that is thrown away. Within the
+# sandbox, so that it disturbs nobody.
 #
-#   run.sh PROGRAM [OPTION…]
+#   run.sh PROGRAM [OPTION…]      PROGRAM: latency, exactly_once, or bench, which writes its JSON to file descriptor 3
 #
 # PostgreSQL's default settings, but shared_preload_libraries = 'queue_jobs' and a Unix socket only; more by
 #   SETTINGS   e.g. SETTINGS='queue_jobs.max_executors = 2'  (several: separated by ;)
@@ -16,15 +16,25 @@ data=$PWD/bench_data
 include=$(pg_config --includedir)
 lib=$(pg_config --libdir)
 [ -e "$include/libpq-fe.h" ] || { include=/${include#*/pg/} lib=/${lib#*/pg/}; }
-cc -O2 -Wall -Wextra -I"$include" -o "$program" "test/bench/$program.c" -L"$lib" -lpq
+compile() { cc -O2 -Wall -Wextra -I"$include" -o "$1" "test/bench/$1.c" -L"$lib" -lpq; }
+if [ "$program" = bench ]; then compile latency; else compile "$program"; fi
 
 initdb -D "$data" -U postgres -A trust >initdb.log || { cat initdb.log; exit 1; }
 tr ';' '\n' >>"$data/postgresql.conf" <<<"${SETTINGS:-}"
-trap 'pg_ctl -s -D "$data" -m fast stop || true' EXIT
+finish() {
+    pg_ctl -s -D "$data" -m fast stop || true
+    [ ! -e bench.json ] || cat bench.json >&3      # as far as it came
+}
+trap finish EXIT
 pg_ctl -s -w -D "$data" -l server.log \
     -o "-c shared_preload_libraries=queue_jobs -c listen_addresses= -k '$PWD'" start >/dev/null || { cat server.log; exit 1; }
-createdb -h "$PWD" -U postgres bench
-psql -X -q -h "$PWD" -U postgres -d bench -c 'CREATE EXTENSION queue_jobs'
+psql -X -q -h "$PWD" -U postgres -d postgres -c 'CREATE ROLE app LOGIN' -c 'CREATE DATABASE bench'
+psql -X -q -h "$PWD" -U postgres -d bench -c 'CREATE EXTENSION queue_jobs' -c 'GRANT CREATE ON DATABASE bench TO app' -c 'GRANT CREATE ON SCHEMA public TO app'
 
 echo "$(nproc) processors, $(free -g | awk '/^Mem:/ { print $2 }') GB of memory, $(uname -s -m)${SETTINGS:+; $SETTINGS}"
-"./$program" "host=$PWD user=postgres dbname=bench" "$@" || { tail -n 20 server.log; exit 1; }
+if [ "$program" = bench ]; then
+    set -- python3 test/bench/bench.py "$PWD" "$data" bench bench.json
+else
+    set -- "./$program" "host=$PWD user=postgres dbname=bench" "$@"
+fi
+"$@" || { tail -n 20 server.log; exit 1; }

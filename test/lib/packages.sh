@@ -3,6 +3,8 @@
 # is missing it calls neither apt nor sudo, and needs no network.
 #
 #   PG_CONFIG   the installation to use; default: the first in the PATH, else the distribution's
+#   NEEDED      more that is needed, each as program:package or file:package, where @ is the server's major version
+#   WISHED      the same, of what can be done without
 set -euo pipefail
 
 # Is $1 the pg_config of a whole installation: server, client, headers (libpq's, too) and test drivers?
@@ -34,6 +36,13 @@ major() {
 
 fail() { echo "$1" >&2; exit 1; }
 
+# Of program:package or file:package, with @ for the version: is it there; and the package.
+there() {
+    local what=${1%%:*}
+    command -v "${what//@/$(major)}" >/dev/null || [ -e "${what//@/$(major)}" ]
+}
+package() { local name=${1#*:}; echo "${name//@/$(major)}"; }
+
 pg_config=${PG_CONFIG:-pg_config}
 missing=()
 if ! whole "$pg_config"; then
@@ -47,6 +56,7 @@ command -v make >/dev/null || missing+=(make)
 command -v gcc >/dev/null || command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v prove >/dev/null || missing+=(perl)
 perl -MIPC::Run -e 1 2>/dev/null || missing+=(libipc-run-perl)
+for pair in ${NEEDED:-}; do there "$pair" || missing+=("$(package "$pair")"); done
 
 if [ ${#missing[@]} -gt 0 ]; then
     command -v apt-get >/dev/null ||
@@ -60,6 +70,15 @@ if [ ${#missing[@]} -gt 0 ]; then
     # A second try with fresh lists: old ones name versions that the mirror has dropped.
     apt install -y --no-install-recommends "${missing[@]}" ||
         { apt update && apt install -y --no-install-recommends "${missing[@]}"; }
+fi
+
+wished=()
+for pair in ${WISHED:-}; do there "$pair" || wished+=("$(package "$pair")"); done
+if [ ${#wished[@]} -gt 0 ] && command -v apt-get >/dev/null; then
+    echo "Installing ${wished[*]}, if they can be had" >&2
+    for name in "${wished[@]}"; do
+        apt install -y --no-install-recommends "$name" || echo "$name cannot be installed; what needs it is left out" >&2
+    done
 fi
 
 whole "$pg_config" || pg_config=/usr/lib/postgresql/$(major)/bin/pg_config

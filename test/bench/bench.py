@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Runs the workloads on the throwaway server and writes what was measured as JSON: medians and all samples.
+
+    bench.py SOCKET_DIRECTORY DATA_DIRECTORY DATABASE OUTPUT.json
+
+Everything else by environment variables; see `make bench` in docs/benchmark/README.md.
+"""
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+from server import Server
+from peers import PEERS, find_peers
+from workloads import cost, drain, enqueue, flat, latency
+
+WORKLOADS = {
+    "enqueue": enqueue.one_a_transaction,
+    "bulk": enqueue.bulk,
+    "duplicates": enqueue.duplicates,
+    "executors": drain.executors,
+    "claimants": drain.claimants,
+    "together": drain.together,
+    "latency": latency.idle_server,
+    "flood": latency.flooded_lane,
+    "cost": cost.wal_and_disk,
+    "idle": cost.idle,
+    "size": flat.size,
+    "held": flat.held,
+    "steady": flat.steady,
+}
+
+MINUTES = ("idle", "held", "steady")                     # workloads that take minutes have rounds of their own
+YARDSTICKS = ("raw", "on conflict", "queue_jobs")      # always there
+
+
+class Bench:
+    """What the workloads share: the server, the parameters, and the states they start from."""
+
+    def __init__(self, server):
+        environment = os.environ
+        full = environment.get("FULL", "") not in ("", "0")
+
+        def number(name, quick, otherwise):
+            value = float(environment.get(name) or (otherwise if full else quick))
+            return int(value) if value.is_integer() else value
+
+        def words(name, quick, otherwise):
+            return environment[name].split(",") if environment.get(name) else otherwise if full else quick
+
+        self.server = server
+        self.full = full
+        self.duration = number("DURATION", 1, 5)
+        self.rounds = int(number("ROUNDS", 3, 3))
+        self.held_rounds = number("HELD_ROUNDS", 1, 1)
+        self.hold = number("HOLD", 8, 180)
+        self.steady_seconds = number("STEADY", 30, 600)
+        self.scale = number("SCALE", 0.02, 1)
+        self.idle_seconds = number("IDLE", 5, 60)
+        self.clients = [int(c) for c in words("CLIENTS", ["8"], ["1", "2", "8", "16"])]
+        self.workloads = words("WORKLOADS", [name for name in WORKLOADS if name != "steady"], list(WORKLOADS))
+        self.competitors = words("COMPETITORS", ["textbook", "graphile_worker"], ["textbook", *PEERS])
+        self.notes = []
+        self.peers = {}
+
+    def having(self, competitors):
+        """Those of the competitors that take part: asked for, and installed."""
+        return [c for c in competitors
+                if c in YARDSTICKS or c in self.competitors and (c not in PEERS or c in self.peers)]
+
+    def reset(self):
+        """Empty tables; nothing runs."""
+        self.server.sql("TRUNCATE queue_jobs.live_job, queue_jobs.finished_job, raw.job, raw.unique_job, textbook.job")
+        for peer in self.peers.values():
+            peer.reset()
+
+    def backlog(self, worker, jobs, more=""):
+        for start in range(0, jobs, 200000):
+            number = min(200000, jobs - start)
+            self.server.sql(f"SELECT count(*) FROM queue_jobs.enqueue_many('{worker}',"
+                            f" ARRAY(SELECT jsonb_build_object('id', i % 100000 + 1) FROM generate_series(1, {number}) AS i){more})", "app")
+
+    def warm_executors(self):
+        """All executors are started, and wait."""
+        self.backlog("warm", 2000)
+        self.server.wait_until("NOT EXISTS (SELECT FROM queue_jobs.live_job l JOIN queue_jobs.lane n ON n.id = l.lane"
+                               " WHERE n.worker = 'warm')")
+
+
+def machine(server):
+    def first(command):
+        try:
+            return subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[0]
+        except (OSError, IndexError):
+            return None
+
+    model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    memory = int(Path("/proc/meminfo").read_text().split()[1]) // 1024 // 1024
+    return {"processors": f"{os.cpu_count()} × {model[0] if model else platform.machine()}", "memory": f"{memory} GB",
+            "system": f"{platform.system()} {platform.release()}", "postgresql": server.sql("SHOW server_version"),
+            "queue_jobs": server.sql("SELECT extversion FROM pg_extension WHERE extname = 'queue_jobs'"),
+            "node": first(["node", "--version"]), "commit": os.environ.get("COMMIT") or None}
+
+
+def measure(bench, workload):
+    """All rounds of a workload; every other round backwards, so that what drifts hits each competitor alike."""
+    results = {}
+    steps = list(WORKLOADS[workload](bench))
+    rounds = bench.held_rounds if workload in MINUTES else bench.rounds
+    for turn in range(rounds):
+        for case, competitor, function in steps if turn % 2 == 0 else reversed(steps):
+            for unit, value in function().items():
+                sample = results.setdefault((case, competitor, unit), [])
+                sample.append(value)
+                if not isinstance(value, list):
+                    print(f"{workload} · {case} · {competitor}: {value:.4g} {unit}", flush=True)
+    return [{"workload": workload, "case": case, "competitor": competitor, "unit": unit, "samples": samples}
+            for (case, competitor, unit), samples in results.items()]
+
+
+def main():
+    directory, data, database, output = sys.argv[1:]
+    server = Server(directory, data, database)
+    bench = Bench(server)
+    for setup in ("raw/setup.sql", "textbook/setup.sql", "queue_jobs/setup.sql"):
+        server.file(setup)
+    bench.peers = find_peers(bench)
+    for note in bench.notes:
+        print(note, flush=True)
+    sections = {}
+    for workload in bench.workloads:
+        begin = time.monotonic()
+        sections[workload] = {
+            "results": measure(bench, workload),
+            "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "parameters": {"rounds": bench.held_rounds if workload in MINUTES else bench.rounds, "duration": bench.duration, "clients": bench.clients, "hold": bench.hold,
+                           "steady": bench.steady_seconds, "scale": bench.scale if not bench.full else 1},
+            "seconds": round(time.monotonic() - begin, 1),
+        }
+        notes = bench.notes + sorted(server.warnings)
+        Path(output).write_text(json.dumps({"machine": machine(server), "notes": notes, "workloads": sections}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

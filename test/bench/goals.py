@@ -1,0 +1,166 @@
+"""The goals: ratios of medians of one run, and a few absolute figures. A goal whose workload was not run is left out."""
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass
+class Outcome:
+    what: str
+    value: float            # in the unit of the goal
+    goal: float
+    at_least: bool          # else at most
+    spread: tuple           # smallest and largest of the single rounds
+    remark: str = ""
+    peer: bool = False      # how a peer does, for comparison
+
+    @property
+    def held(self):
+        return self.value >= self.goal if self.at_least else self.value <= self.goal
+
+
+class Results:
+    """What the driver wrote, by workload, case, competitor and unit."""
+
+    def __init__(self, document):
+        self.samples = {(workload, r["case"], r["competitor"], r["unit"]): r["samples"]
+                        for workload, section in document["workloads"].items() for r in section["results"]}
+
+    def get(self, *key):
+        return self.samples.get(key)
+
+    def keys(self, workload):
+        return [key for key in self.samples if key[0] == workload]
+
+    def cases(self, workload, *parts):
+        """Cases of which all parts are in the name."""
+        return list(dict.fromkeys(key[1] for key in self.keys(workload) if all(part in key[1] for part in parts)))
+
+    def competitors(self, workload, case, *beginnings):
+        return list(dict.fromkeys(key[2] for key in self.keys(workload) if key[1] == case and key[2].startswith(beginnings)))
+
+
+def ratio(ours, theirs):
+    """Ratio of the medians; smallest and largest ratio of the rounds."""
+    def divide(a, b):
+        return a / b if b else 0.0      # nothing at all was done: no comparison is to be won by that
+
+    rounds = [divide(a, b) for a, b in zip(ours, theirs)]
+    return divide(median(ours), median(theirs)), (min(rounds), max(rounds))
+
+
+def compare(what, goal, pairs, at_least=True, peer=False):
+    """The worst of the pairs (remark, samples, samples of what they are compared with) against the goal."""
+    found = [(*ratio(ours, theirs), remark) for remark, ours, theirs in pairs if ours and theirs]
+    if not found:
+        return []
+    value, spread, remark = (min if at_least else max)(found, key=lambda f: f[0])
+    return [Outcome(what, value, goal, at_least, spread, remark, peer)]
+
+
+def figure(what, goal, samples, at_least=False, remark=""):
+    if not samples:
+        return []
+    return [Outcome(what, median(samples), goal, at_least, (min(samples), max(samples)), remark)]
+
+
+def rate(results, workload, case, competitor):
+    return results.get(workload, case, competitor, "jobs/s")
+
+
+def enqueue(results):
+    outcomes = []
+    for setting, goal in (("on", 0.95), ("off", 0.85)):
+        outcomes += compare(f"enqueue, one a transaction, synchronous_commit {setting}: of raw INSERT", goal,
+                            [(case.split(",")[0], rate(results, "enqueue", case, "queue_jobs"), rate(results, "enqueue", case, "raw"))
+                             for case in results.cases("enqueue", f"commit {setting}")])
+    outcomes += compare("bulk enqueue: of raw INSERT … SELECT", 1.0,
+                        [("", rate(results, "bulk", case, "queue_jobs"), rate(results, "bulk", case, "raw")) for case in results.cases("bulk")])
+    for percent, goal in ((0, 0.95), (50, 1.2), (99, 2.5)):
+        # With synchronous_commit on, the default, a duplicate saves the disk; what it saves without is in the table of all figures.
+        cases = [case for case in results.cases("duplicates", "commit on") if case.startswith(f"{percent} %")]
+        for who, peer in (("queue_jobs", False), ("on conflict", True)):
+            outcomes += compare(f"enqueue with {percent} % duplicates{', ON CONFLICT' if peer else ''}: of raw INSERT", goal,
+                                [("", rate(results, "duplicates", case, who), rate(results, "duplicates", case, "raw")) for case in cases], peer=peer)
+    return outcomes
+
+
+def executors(results):
+    outcomes = []
+    yardstick = rate(results, "executors", "yardstick", "raw UPDATE, 8 clients, synchronous_commit off")
+    for case, kept in (("no-op", "jobs kept for 24 h"), ("no-op, nothing kept", "nothing kept")):
+        ours = rate(results, "executors", case, "queue_jobs")
+        outcomes += compare(f"executors, no-op, {kept}: of raw UPDATEs of 8 clients", 2.0, [("", ours, yardstick)])
+        workers = results.competitors("executors", "no-op, nothing kept", "graphile_worker", "pg_boss")
+        outcomes += compare(f"executors, no-op, {kept}: of the best peer's worker", 1.5,
+                            [(peer, ours, rate(results, "executors", "no-op, nothing kept", peer)) for peer in workers])
+    return outcomes
+
+
+def claimants(results):
+    outcomes = []
+    for batch in (1, 10, 100):
+        cases = results.cases("claimants", f"batch {batch},")
+        for ours in ("claim committed", "one transaction"):
+            outcomes += compare(f"claimants, batch {batch}, {ours}: of the textbook queue that commits its claim", 1.3,
+                                [(case.split(", ")[1], rate(results, "claimants", case, f"queue_jobs, {ours}"),
+                                  rate(results, "claimants", case, "textbook, claim committed")) for case in cases])
+    return outcomes
+
+
+def latency(results):
+    outcomes = []
+    for case in results.cases("latency"):
+        def ms(percentile, which):
+            return results.get("latency", case, "queue_jobs", f"ms {percentile}, {which}")
+        notify = median(ms("p50", "NOTIFY there and back"))
+        outcomes += figure("pick-up, COMMIT returned to handler, p50, ms", max(0.2, notify), ms("p50", "COMMIT returned to handler"))
+        outcomes += figure("pick-up, COMMIT returned to handler, p99, ms", 1.0, ms("p99", "COMMIT returned to handler"))
+    for case in results.cases("flood"):
+        outcomes += figure("pick-up beside a flooded lane, p99, ms", 20, results.get("flood", case, "queue_jobs", "ms p99, COMMIT returned to handler"))
+    for case in results.cases("held", "snapshot held"):
+        samples = results.get("held", case, "queue_jobs, executors", "ms p99, COMMIT returned to handler")
+        outcomes += figure("pick-up with the snapshot held, p99, ms", 1.0, samples, remark=case)
+    return outcomes
+
+
+def flat(results):
+    outcomes = []
+    for case in results.cases("held", "snapshot held"):
+        free = case.replace("snapshot held", "nothing held")
+        for competitor in results.competitors("held", case, ""):
+            def part(which, name):
+                return results.get("held", which, competitor, f"jobs/s, {name}")
+            outcomes += compare(f"{case}: last part of the first part, {competitor}", 0.95, [("", part(case, "last"), part(case, "first"))],
+                                peer=competitor == "textbook")
+            outcomes += compare(f"{case}: last part of that with nothing held, {competitor}", 0.95, [("", part(case, "last"), part(free, "last"))],
+                                peer=competitor == "textbook")
+    for case in results.cases("steady"):
+        for competitor in results.competitors("steady", case, ""):
+            outcomes += compare(f"steady load, {case}: last part of the first, {competitor}", 0.95,
+                                [("", results.get("steady", case, competitor, "jobs/s, last"), results.get("steady", case, competitor, "jobs/s, first"))],
+                                peer=competitor == "textbook")
+    base = (results.cases("size") or [None])[0]
+    for case in results.cases("size")[1:]:
+        for competitor in results.competitors("size", case, ""):
+            outcomes += compare(f"{case}: of {base}, {competitor}", 0.95,
+                                [("", rate(results, "size", case, competitor), rate(results, "size", base, competitor))],
+                                peer=competitor == "textbook")
+    return outcomes
+
+
+def cost(results):
+    outcomes = compare("WAL from enqueue to finished, nothing kept: of raw INSERT + DELETE", 1.2,
+                       [("", results.get("cost", "enqueue to finished", "queue_jobs, executors, nothing kept", "WAL bytes per job"),
+                         results.get("cost", "enqueue to finished", "raw", "WAL bytes per job"))], at_least=False)
+    for case, kept in (("no-op", "jobs kept for 24 h"), ("no-op, nothing kept", "nothing kept")):
+        outcomes += figure(f"server CPU s per 100,000 jobs, no-op, {kept}", 1.35,
+                           results.get("executors", case, "queue_jobs", "server CPU s per 100,000 jobs"))
+    for case in results.cases("idle"):
+        for unit in ("wake-ups", "transactions", "WAL bytes"):
+            outcomes += figure(f"idle for {case}: {unit}", 0, results.get("idle", case, "queue_jobs", unit))
+    return outcomes
+
+
+def outcomes(document):
+    results = Results(document)
+    return [outcome for part in (enqueue, executors, claimants, latency, flat, cost) for outcome in part(results)]

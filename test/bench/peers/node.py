@@ -1,0 +1,75 @@
+"""graphile-worker and pg-boss, installed by npm into the throwaway directory; the programs beside this file run them."""
+import json
+import os
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+class NodePeer:
+    tasks = {"noop": "no-op, nothing kept", "update": "one-row UPDATE"}      # and the case that each is
+
+    def __init__(self, bench):
+        self.bench = bench
+        install(self.package, self.major)
+        version = json.loads((HERE / "node_modules" / self.package / "package.json").read_text())["version"]
+        bench.notes.append(f"{self.name} {version}")
+        bench.server.sql(f"GRANT CREATE ON DATABASE {bench.server.database} TO app")
+        self.node("setup")
+
+    def node(self, *arguments):
+        done = subprocess.run(["node", HERE / self.program, self.bench.server.conninfo("app"), *map(str, arguments)],
+                              capture_output=True, text=True, timeout=600,
+                              env=dict(os.environ, PGHOST=self.bench.server.directory, PGUSER="app", PGDATABASE=self.bench.server.database))
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr or done.stdout)
+        return done.stdout
+
+    def drain(self, task, setting, seconds):
+        """The backlog is there when the program starts; it reports how long it worked, from its first job on."""
+        server = self.bench.server
+        jobs = int(max(20000, 10000 * seconds))
+        self.bench.reset()
+        self.enqueue_many(task, jobs)
+        server.checkpoint()
+        cpu = server.cpu_seconds()
+        took = json.loads(self.node("drain", task, setting, jobs).splitlines()[-1])["seconds"]
+        cpu = server.cpu_seconds() - cpu
+        return {"jobs/s": jobs / took, "server CPU s per 100,000 jobs": cpu * 100000 / jobs}
+
+
+def install(package, major):
+    if not (HERE / "node_modules" / package).exists():
+        done = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", HERE, f"{package}@{major}"],
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError("npm: " + (done.stderr or done.stdout))
+
+
+class GraphileWorker(NodePeer):
+    name = "graphile_worker"
+    package, major = "graphile-worker", "0.17"
+    program = "graphile_worker.mjs"
+    # As its documentation's page on performance has it; that page recommends more than one process, too.
+    settings = ("1 process", "2 processes")
+
+    def enqueue_many(self, task, jobs):
+        self.bench.server.sql("SELECT count(*) FROM graphile_worker.add_jobs(ARRAY(SELECT ROW('%s', json_build_object('id', i %% 100000 + 1),"
+                              " NULL, NULL, NULL, NULL, NULL, NULL)::graphile_worker.job_spec FROM generate_series(1, %d) AS i))" % (task, jobs), "app")
+
+    def reset(self):
+        self.bench.server.sql("TRUNCATE graphile_worker._private_jobs")
+
+
+class PgBoss(NodePeer):
+    name = "pg_boss"
+    package, major = "pg-boss", "10"
+    program = "pg_boss.mjs"
+    settings = ("8 loops, batches of 500",)
+
+    def enqueue_many(self, task, jobs):
+        self.node("enqueue_many", task, jobs)
+
+    def reset(self):
+        self.bench.server.sql("TRUNCATE pgboss.job")

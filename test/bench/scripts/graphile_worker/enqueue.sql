@@ -1,0 +1,1 @@
+SELECT graphile_worker.add_job('noop', '{"n": 1}');

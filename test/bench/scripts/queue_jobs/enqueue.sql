@@ -1,0 +1,1 @@
+SELECT queue_jobs.enqueue(:worker, '{"n": 1}');

@@ -1,0 +1,1 @@
+SELECT queue_jobs.enqueue('one_key', '{"k": 1}');

@@ -1,0 +1,1 @@
+INSERT INTO textbook.job (args) VALUES ('{"n": 1}');

@@ -1,0 +1,189 @@
+"""Does it stay as fast: with large tables, with a snapshot held open, and over time.
+
+The loads here keep the number of jobs as it is: each job that is run or claimed is replaced by another. The rate of runs is that of a
+sequence which the handlers call: read at no cost, however many rows there are.
+"""
+import re
+import time
+
+
+
+class Chain:
+    """Executors: each run enqueues its successor."""
+
+    def __init__(self, bench, jobs=64, queues=1):
+        self.bench, self.jobs, self.queues = bench, jobs, queues
+
+    def prepare(self):
+        self.bench.server.sql("SELECT queue_jobs.pause('chain')", "app")
+        queue = f"'q' || i % {self.queues}" if self.queues > 1 else "'chain'"
+        for start in range(0, self.jobs, 200000):
+            self.bench.server.sql(f"SELECT count(queue_jobs.enqueue('chain', jsonb_build_object('q', {queue}), queue => {queue}))"
+                                  f" FROM generate_series(1, {min(200000, self.jobs - start)}) AS i", "app")
+
+    def run(self, seconds):
+        """Runs a second, for each second."""
+        server = self.bench.server
+        session = server.session()
+        server.sql("SELECT queue_jobs.resume('chain')", "app")
+        rates = sample_rates(seconds, lambda: int(session.sql("SELECT last_value FROM bench.runs")))
+        session.close()
+        server.sql("SELECT queue_jobs.disable_worker('chain')", "app")
+        self.bench.reset()
+        server.sql("SELECT queue_jobs.enable_worker('chain')", "app")
+        return rates
+
+
+class Cycle:
+    """Eight clients that each enqueue a job, claim one and complete it, three transactions."""
+
+    def __init__(self, bench, script, worker=None, jobs=64, queues=1):
+        self.bench, self.script, self.worker, self.jobs, self.queues = bench, script, worker, jobs, queues
+
+    def prepare(self):
+        if self.queues > 1:
+            self.bench.server.sql(f"SELECT count(queue_jobs.enqueue('{self.worker}', queue => 'q' || i % {self.queues}))"
+                                  f" FROM generate_series(1, {self.jobs}) AS i", "app")
+        elif self.worker:
+            self.bench.backlog(self.worker, self.jobs)
+        else:
+            self.bench.server.sql(f"INSERT INTO textbook.job (args) SELECT jsonb_build_object('n', i) FROM generate_series(1, {self.jobs}) AS i")
+
+    def run(self, seconds):
+        variables = {"worker": self.worker} if self.worker else {}
+        server = self.bench.server
+        started = server.start_pgbench(self.script, 8, "-T", seconds, "-P", 1, synchronous=False, batch=1, **variables)
+        return progress_rates(server.finish_pgbench(started))
+
+
+class OneKey:
+    """Four clients enqueue the same deduplicated job over and over, while executors run it."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.enqueued = []
+
+    def prepare(self):
+        pass
+
+    def run(self, seconds):
+        server = self.bench.server
+        started = server.start_pgbench("queue_jobs/enqueue_one_key.sql", 4, "-T", seconds + 2, "-P", 1, synchronous=False)
+        session = server.session()
+        rates = sample_rates(seconds, lambda: int(session.sql("SELECT last_value FROM bench.runs")))
+        session.close()
+        self.enqueued = progress_rates(server.finish_pgbench(started))[:int(seconds)]
+        return rates
+
+
+def sample_rates(seconds, read):
+    rates = []
+    begin = last_time = time.monotonic()
+    last = read()
+    for second in range(1, int(seconds) + 1):
+        time.sleep(max(0, begin + second - time.monotonic()))
+        now, value = time.monotonic(), read()
+        rates.append((value - last) / (now - last_time))
+        last_time, last = now, value
+    return rates
+
+
+def progress_rates(printed):
+    """pgbench's transactions a second, for each second; a run of one second has but the result."""
+    return [float(rate) for rate in re.findall(r"^progress: .*? s, ([\d.]+) tps", printed, re.M)
+            or re.findall(r"^tps = ([\d.]+) \(without", printed, re.M)]
+
+
+def mean(rates):
+    return sum(rates) / len(rates)
+
+
+def loads(bench, jobs=64, queues=1):
+    found = {"queue_jobs, executors": Chain(bench, jobs, queues)}
+    script = "queue_jobs/cycle.sql" if queues == 1 else "queue_jobs/cycle_queues.sql"
+    found["queue_jobs, claimants"] = Cycle(bench, script, "claimed_gone", jobs, queues)
+    if queues == 1 and bench.having(["textbook"]):
+        found["textbook"] = Cycle(bench, "textbook/cycle.sql", None, jobs)
+    return found
+
+
+def size(bench):
+    """10,000 live jobs, against more: of the same lane, in the future, finished, and in 1,000 queues."""
+    server = bench.server
+    backlog = int(5000000 * bench.scale)
+    other = int(1000000 * bench.scale)
+
+    def future():
+        bench.backlog("chain", other, ", delay => '1 day'")
+        bench.backlog("claimed_gone", other, ", delay => '1 day'")
+        server.sql(f"INSERT INTO textbook.job (args, run_at) SELECT jsonb_build_object('n', i), now() + interval '1 day' FROM generate_series(1, {other}) AS i")
+
+    def finished():
+        bench.backlog("noop_kept", other)
+        server.wait_until("NOT EXISTS (SELECT FROM queue_jobs.live_job)")
+
+    def step(load, surroundings):
+        bench.reset()
+        surroundings()
+        load.prepare()
+        server.sql("ANALYZE queue_jobs.live_job, textbook.job")
+        server.checkpoint()
+        if isinstance(load, Chain) and load.queues == 1:      # beside so many queues each has its turn: warm jobs would take minutes
+            bench.warm_executors()
+        return {"jobs/s": mean(load.run(bench.duration))}
+
+    nothing = lambda: None
+    for case, jobs, queues, surroundings in (
+            ("10000 jobs", 10000, 1, nothing), (f"{backlog} jobs", backlog, 1, nothing), (f"and {other} future jobs", 10000, 1, future),
+            (f"and {other} finished jobs", 10000, 1, finished), ("in 1000 queues", 10000, 1000, nothing)):
+        for competitor, load in loads(bench, jobs, queues).items():
+            if competitor != "textbook" or "finished" not in case:
+                yield case, competitor, lambda l=load, s=surroundings: step(l, s)
+
+
+class HeldSnapshot:
+    """A transaction that took a snapshot and stays open, as a report or a backup does."""
+
+    def __init__(self, server):
+        self.session = server.session()
+
+    def __enter__(self):
+        self.session.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")      # of no table, so that it may be truncated
+
+    def __exit__(self, *_):
+        self.session.close()
+
+
+def over_time(bench, load, seconds, held):
+    """Rates of each second; of the first and the last part as figures."""
+    from workloads.latency import run_latency
+    bench.reset()
+    load.prepare()
+    bench.server.checkpoint()
+    if not isinstance(load, Cycle):
+        bench.warm_executors()
+    figures = {}
+    if held:
+        with HeldSnapshot(bench.server):
+            rates = load.run(seconds)
+            if isinstance(load, Chain):
+                found = run_latency(bench, 100)["job: COMMIT returned -> handler starts"]
+                figures = {f"{unit}, COMMIT returned to handler": value for unit, value in found.items()}
+    else:
+        rates = load.run(seconds)
+    part = max(1, min(15 if seconds < 600 else 60, int(seconds // 4)))
+    figures.update({"jobs/s, first": mean(rates[:part]), "jobs/s, last": mean(rates[-part:]), "jobs/s by second": rates})
+    if isinstance(load, OneKey):
+        figures["enqueued/s, first"], figures["enqueued/s, last"] = mean(load.enqueued[:part]), mean(load.enqueued[-part:])
+    return figures
+
+
+def held(bench):
+    for competitor, load in {**loads(bench), "queue_jobs, one key": OneKey(bench)}.items():
+        for case, is_held in (("nothing held", False), ("snapshot held", True)):
+            yield f"{case}, {bench.hold:g} s", competitor, lambda l=load, h=is_held: over_time(bench, l, bench.hold, h)
+
+
+def steady(bench):
+    for competitor, load in {**loads(bench), "queue_jobs, one key": OneKey(bench)}.items():
+        yield f"{bench.steady_seconds:g} s", competitor, lambda l=load: over_time(bench, l, bench.steady_seconds, False)

@@ -1,0 +1,54 @@
+"""From COMMIT to the handler's first statement; measured by latency.c, which says how."""
+import re
+import subprocess
+
+
+def run_latency(bench, jobs, options=()):
+    done = subprocess.run(["./latency", bench.server.conninfo("app"), f"--jobs={jobs}", "--cold=0", *options],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+    found = {}
+    for line in done.stdout.splitlines():
+        match = re.match(r"(\S.*?\S) +(-?[\d.]+) +(-?[\d.]+) +(-?[\d.]+) +(-?[\d.]+)$", line)
+        if match:
+            p50, _, p99, maximum = map(float, match.groups()[1:])
+            found[match.group(1)] = {"ms p50": p50, "ms p99": p99, "ms max": maximum}
+    return found
+
+
+def idle_server(bench):
+    jobs = 500 if bench.full else 100
+
+    def step():
+        bench.reset()
+        found = run_latency(bench, jobs)
+        return {f"{unit}, {who}": value for label, who in LABELS.items() for unit, value in found[label].items()}
+
+    yield f"{jobs} jobs on an idle server", "queue_jobs", step
+
+
+LABELS = {
+    "job: COMMIT returned -> handler starts": "COMMIT returned to handler",
+    "job: COMMIT sent -> handler starts": "COMMIT sent to handler",
+    "NOTIFY: there and back": "NOTIFY there and back",
+}
+
+
+def flooded_lane(bench):
+    """Executors are busy with one worker's backlog while another worker's jobs come in, one at a time."""
+    flood = 1000000 if bench.full else 300000
+    jobs = 200 if bench.full else 100
+
+    def step():
+        bench.reset()
+        bench.backlog("noop_gone", flood)
+        found = run_latency(bench, jobs)["job: COMMIT returned -> handler starts"]
+        if bench.server.sql("SELECT count(*) FROM queue_jobs.live_job") == "0":
+            raise RuntimeError("the flood was over before its end")
+        bench.server.sql("SELECT queue_jobs.pause('noop_gone')", "app")
+        bench.reset()
+        bench.server.sql("SELECT queue_jobs.resume('noop_gone')", "app")
+        return {f"{unit}, COMMIT returned to handler": value for unit, value in found.items()}
+
+    yield f"beside {flood} jobs of another lane", "queue_jobs", step
