@@ -144,6 +144,7 @@ note($node->safe_psql('postgres', 'SELECT worker, count(*) FROM ran GROUP BY 1 O
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('apart', max_running_jobs => 3, concurrency_key => 'k', concurrency_limit => 1);
 	SELECT count(queue_jobs.enqueue('apart', jsonb_build_object('k', n / 100, 'n', n))) FROM generate_series(0, 199) n});
 is($node->safe_psql('postgres', q{SELECT args ->> 'n' FROM queue_jobs.claim('me', '{apart}', 10)}), "0\n100", 'one of each key');
+is($node->safe_psql('postgres', q{SELECT args ->> 'n' FROM queue_jobs.claim('me', '{apart}', 10)}), '', 'and no more');
 wait_until($node, q{SELECT count(*) = 198 FROM queue_jobs.job WHERE worker = 'apart' AND waits_for LIKE '%concurrency_key%'});
 $node->append_conf('postgresql.conf', q{shared_preload_libraries = ''});
 $node->restart;
