@@ -133,12 +133,13 @@ def main():
         print(note, flush=True)
     sections = {}
     for workload in bench.workloads:
-        begin = time.monotonic()
+        begin, load = time.monotonic(), os.getloadavg()[0]
         sections[workload] = {
             "results": measure(bench, workload),
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "parameters": {"rounds": bench.held_rounds if workload in MINUTES else bench.rounds, "duration": bench.duration, "clients": bench.clients, "hold": bench.hold,
                            "steady": bench.steady_seconds, "scale": bench.scale if not bench.full else 1},
+            "load": round(load, 1),      # of the machine at its beginning: other work beside it would show
             "seconds": round(time.monotonic() - begin, 1),
         }
         notes = bench.notes + sorted(server.warnings)

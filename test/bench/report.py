@@ -31,7 +31,7 @@ def merge(directory, new):
 def number(value):
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
+    return f"{value:.4g}" if abs(value) < 10 else f"{value:.1f}"
 
 
 def goal_table(document):
@@ -58,7 +58,8 @@ def provenance(section):
     versions = f"PostgreSQL {machine['postgresql']}, queue_jobs {machine['queue_jobs']}" + (f" ({machine['commit']})" if machine["commit"] else "")
     others = "; ".join(section["notes"])
     return (f"{section['at']}; {versions}{'; ' + others if others else ''}; {machine['processors']}, {machine['memory']}, {machine['system']};"
-            f" rounds {section['parameters']['rounds']}, {section['parameters']['duration']} s each.")
+            f" rounds {section['parameters']['rounds']}, {section['parameters']['duration']} s each; load average before"
+            f" it began {section.get('load', 'not known')}.")
 
 
 def plot(directory, name, title, settings, blocks, command):
