@@ -34,6 +34,7 @@ _PG_init(void)
 	statistics_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
+	lane_hints_init();
 	duplicates_init();
 	shared_init();
 

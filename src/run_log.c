@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "consistency.h"
 #include "lib/stringinfo.h"
 #include "run_log.h"
 #include "settings.h"
@@ -78,6 +79,7 @@ run_log(const Worker *worker, const Lane *lane, const Job *job, const RunMeasure
 					 (double) measure->queueing / USECS_PER_SEC, (double) measure->running / USECS_PER_SEC);
 	if (measure->cpu >= 0)		/* as it always is, unless log_jobs was set while the job ran */
 		appendStringInfo(&line, ", \"cpu_s\": %.6f", (double) measure->cpu / USECS_PER_SEC);
+	add_string(&line, "read_from", job->read_from ? job->read_from : READ_FROM_PRIMARY);
 	if (job->context != NULL)
 		add_jsonb(&line, "context", job->context);
 	if (JB_ROOT_IS_OBJECT(job->args))

@@ -153,6 +153,9 @@ extern void shared_init(void);
 extern void shared_add_area(Size size, void **area, void (*initialize) (void *area));
 extern bool shared_present(void);
 
+/* The one lock under which slots are taken and freed. */
+extern struct LWLock *shared_lock(void);
+
 /*
  * Counts announced changes of workers, queues and lanes, all databases together. The server's invalidation messages go
  * out only after a transaction's callbacks, that is after we have woken those who are to see the change.
@@ -163,7 +166,11 @@ extern void shared_bump_generation(void);
 /* ERROR with the hint what to set, for what can't do without */
 extern void shared_require(const char *what);
 
-/* lanes */
+/* lanes: lane_hint.c */
+extern void lane_hints_init(void);
+
+/* All hints of a database are void: anything may have become claimable. */
+extern void lane_hints_void(Oid database);
 extern LaneHint *lane_hint(int32 lane, bool create);
 extern bool lane_hint_ready(LaneHint *hint, TimestampTz now);
 extern LaneWindow lane_hint_open(LaneHint *hint, TimestampTz now);

@@ -47,7 +47,7 @@ SELECT queue_jobs.enqueue('logged', '{"n": 2}');
 SELECT queue_jobs.enqueue('logged too', '"secret"');
 SQL
 my ($one, $two) = sort { $a->{args}{n} <=> $b->{args}{n} } run_lines('logged', 2);
-is_deeply([ sort keys %$one ], [ sort qw(worker queue id attempt status queueing_s run_s cpu_s context args) ], 'a run is a line of JSON');
+is_deeply([ sort keys %$one ], [ sort qw(worker queue id attempt status queueing_s run_s cpu_s read_from context args) ], 'a run is a line of JSON');
 is("$one->{queue} $one->{attempt} $one->{status}", 'log:logged 1 completed', '… queue, attempt and status');
 is($one->{id}, $node->safe_psql('postgres', q{SELECT id FROM queue_jobs.job WHERE args->>'n' = '1'}), '… id');
 ok($one->{run_s} >= 0.2 && $one->{run_s} < 60 && $one->{cpu_s} < $one->{run_s} && $one->{queueing_s} >= 0, '… times');

@@ -1,0 +1,366 @@
+/*
+ * lane_hint.c
+ *		Where in each lane the next job may stand: hints in shared memory; see shared.h.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/lwlock.h"
+
+static const LaneKey lowest_key = {PG_INT32_MIN, PG_INT64_MIN};
+static const LaneKey highest_key = {PG_INT32_MAX, PG_INT64_MAX};
+
+static LaneHint *hints = NULL;	/* open addressing by database and lane; never freed one by one */
+
+static void
+initialize(void *area)
+{
+	for (int i = 0; i < queue_jobs_max_lanes; i++)
+		SpinLockInit(&((LaneHint *) area)[i].mutex);
+}
+
+void
+lane_hints_init(void)
+{
+	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)), (void **) &hints, initialize);
+}
+
+/*
+ * The hint of a lane of this database; NULL if there is none, or no room for one: then the lane has to be looked
+ * at from its start.
+ */
+LaneHint *
+lane_hint(int32 lane, bool create)
+{
+	uint32		start;
+	LaneHint   *free_hint = NULL;
+
+	if (hints == NULL)
+		return NULL;
+	start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32(lane)) % queue_jobs_max_lanes;
+	for (int tries = 0; tries < 64; tries++)
+	{
+		LaneHint   *hint = &hints[(start + tries) % queue_jobs_max_lanes];
+
+		if (hint->database == MyDatabaseId && hint->lane == lane)
+			return hint;
+		if (!OidIsValid(hint->database))
+		{
+			free_hint = hint;
+			break;
+		}
+	}
+	if (!create || free_hint == NULL)
+		return NULL;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	if (OidIsValid(free_hint->database))
+	{
+		/* somebody was quicker: look again */
+		LWLockRelease(shared_lock());
+		return lane_hint(lane, create);
+	}
+	free_hint->lane = lane;
+	free_hint->cursor = lowest_key;
+	free_hint->ready = true;	/* nobody has looked yet */
+	free_hint->revisit_at = NO_TIME;
+	free_hint->published = 0;
+	free_hint->dropped = 0;
+	free_hint->merged = 0;
+	free_hint->refused = false;
+	free_hint->crowded = false;
+	free_hint->successes = 0;
+	free_hint->moved_to = 0;
+	free_hint->pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0;
+	pg_write_barrier();
+	free_hint->database = MyDatabaseId;
+	LWLockRelease(shared_lock());
+	return free_hint;
+}
+
+bool
+lane_hint_ready(LaneHint *hint, TimestampTz now)
+{
+	bool		ready;
+
+	if (hint == NULL)
+		return true;
+	SpinLockAcquire(&hint->mutex);
+	ready = hint->ready || (hint->revisit_at != NO_TIME && hint->revisit_at <= now);
+	SpinLockRelease(&hint->mutex);
+	return ready;
+}
+
+static void
+publish_locked(LaneHint *hint, LaneKey key)
+{
+	hint->recent[hint->published % RECENT_PUBLISHED] = key;
+	hint->published++;
+	hint->ready = true;
+	if (lane_key_compare(&key, &hint->cursor) < 0)
+		hint->cursor = key;
+}
+
+/* Where a claim begins. To be called before the claim takes its snapshot. */
+LaneWindow
+lane_hint_open(LaneHint *hint, TimestampTz now)
+{
+	LaneWindow	window = {lowest_key, 0};
+
+	if (hint == NULL)
+		return window;
+	SpinLockAcquire(&hint->mutex);
+	if (hint->revisit_at != NO_TIME && hint->revisit_at <= now)
+	{
+		hint->revisit_at = NO_TIME;
+		publish_locked(hint, lowest_key);
+	}
+	window.start = hint->cursor;
+	window.published = hint->published;
+	SpinLockRelease(&hint->mutex);
+	return window;
+}
+
+/*
+ * What a claim has found out: every claimable job up to *passed (NULL: all of them if "empty", else unknown) is in
+ * somebody's hands, who will publish it when letting go of it; with "empty" there was nothing to claim at all. Jobs
+ * committed after the claim's snapshot were published after its window was opened, and are allowed for.
+ */
+void
+lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty)
+{
+	LaneKey		cursor = passed ? *passed : highest_key;
+	uint32		since;
+
+	if (hint == NULL || (passed == NULL && !empty))
+		return;
+	if (passed && cursor.id < PG_INT64_MAX)
+		cursor.id++;
+	SpinLockAcquire(&hint->mutex);
+	since = hint->published - window->published;
+	if (since <= RECENT_PUBLISHED)
+	{
+		for (uint32 i = 1; i <= since; i++)
+		{
+			LaneKey    *key = &hint->recent[(hint->published - i) % RECENT_PUBLISHED];
+
+			if (lane_key_compare(key, &cursor) < 0)
+				cursor = *key;
+		}
+		if (lane_key_compare(&cursor, &hint->cursor) > 0)
+			hint->cursor = cursor;
+		if (empty && since == 0)
+			hint->ready = false;
+	}
+	SpinLockRelease(&hint->mutex);
+}
+
+/* A job has become claimable, or may have: it was committed, or let go. */
+void
+lane_hint_publish(LaneHint *hint, LaneKey key)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	publish_locked(hint, key);
+	SpinLockRelease(&hint->mutex);
+}
+
+/* A claim in the lane was refused by a limit. True if none was before, since a slot was last let go. */
+bool
+lane_hint_refuse(LaneHint *hint)
+{
+	bool		first;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	first = !hint->refused;
+	hint->refused = true;
+	SpinLockRelease(&hint->mutex);
+	return first;
+}
+
+/* A slot was let go: if a claim was refused, it can be tried again. */
+bool
+lane_hint_allow(LaneHint *hint)
+{
+	bool		refused;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	refused = hint->refused;
+	hint->refused = false;
+	if (refused)
+		publish_locked(hint, highest_key);	/* the cursor stands before all that was refused */
+	SpinLockRelease(&hint->mutex);
+	return refused;
+}
+
+/* Whether the lane is not ready because of a limit. */
+bool
+lane_hint_refused(LaneHint *hint)
+{
+	return hint != NULL && hint->refused && !hint->ready;
+}
+
+void
+lane_hint_add_successes(LaneHint *hint, int count)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->successes += count;
+	SpinLockRelease(&hint->mutex);
+}
+
+/* How many there were since the last call. */
+int
+lane_hint_take_successes(LaneHint *hint)
+{
+	int			successes;
+
+	if (hint == NULL)
+		return 0;
+	SpinLockAcquire(&hint->mutex);
+	successes = hint->successes;
+	hint->successes = 0;
+	SpinLockRelease(&hint->mutex);
+	return successes;
+}
+
+/* A lease before the cursor runs out, or a rate limit lets one more job start, at that time. */
+void
+lane_hint_revisit(LaneHint *hint, TimestampTz at)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	if (hint->revisit_at == NO_TIME || at < hint->revisit_at)
+		hint->revisit_at = at;
+	SpinLockRelease(&hint->mutex);
+}
+
+/* The scheduler has found out which pools serve the lane. */
+void
+lane_hint_set_pools(LaneHint *hint, uint32 pools)
+{
+	if (hint == NULL || hint->pools == pools)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->pools = pools;
+	SpinLockRelease(&hint->mutex);
+}
+
+/* Without a hint it is for the scheduler to say. */
+uint32
+lane_hint_pools(LaneHint *hint)
+{
+	return hint == NULL ? 0 : hint->pools;
+}
+
+/*
+ * Jobs of one lane were moved to another. Whoever relies on one of them knows the lane where it was, and publishes that
+ * when he lets go: then those are to be published, too, to which it may have been moved. They are a chain, perhaps a ring.
+ */
+void
+lane_hint_moved(int32 from, int32 to)
+{
+	for (int depth = 0; depth < LONGEST_CHAIN && to != 0; depth++)
+	{
+		LaneHint   *hint = lane_hint(from, true);
+		int32		before;
+
+		if (hint == NULL)
+			return;
+		SpinLockAcquire(&hint->mutex);
+		before = hint->moved_to;
+		hint->moved_to = to;
+		SpinLockRelease(&hint->mutex);
+		from = to;
+		to = before == to ? 0 : before;
+	}
+}
+
+/* Of such lanes the next one; 0: none. */
+int32
+lane_hint_moved_to(LaneHint *hint)
+{
+	int32		lane;
+
+	if (hint == NULL)
+		return 0;
+	SpinLockAcquire(&hint->mutex);
+	lane = hint->moved_to;
+	SpinLockRelease(&hint->mutex);
+	return lane;
+}
+
+TimestampTz
+lane_hint_revisit_at(LaneHint *hint)
+{
+	TimestampTz at;
+
+	if (hint == NULL)
+		return NO_TIME;
+	SpinLockAcquire(&hint->mutex);
+	at = hint->revisit_at;
+	SpinLockRelease(&hint->mutex);
+	return at;
+}
+
+void
+lane_hint_count(LaneHint *hint, int dropped, int merged)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->dropped += dropped;
+	hint->merged += merged;
+	SpinLockRelease(&hint->mutex);
+}
+
+void
+lane_hint_counts(LaneHint *hint, uint64 *dropped, uint64 *merged)
+{
+	*dropped = *merged = 0;
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	*dropped = hint->dropped;
+	*merged = hint->merged;
+	SpinLockRelease(&hint->mutex);
+}
+
+void
+lane_hint_count_strategy(LaneHint *hint, LoadBalancingStrategy strategy)
+{
+	if (hint == NULL || strategy == STRATEGY_NONE)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->chosen[strategy]++;
+	SpinLockRelease(&hint->mutex);
+}
+
+int64
+lane_hint_counted(LaneHint *hint, LoadBalancingStrategy strategy)
+{
+	int64		count;
+
+	SpinLockAcquire(&hint->mutex);
+	count = hint->chosen[strategy];
+	SpinLockRelease(&hint->mutex);
+	return count;
+}
+
+void
+lane_hints_void(Oid database)
+{
+	for (int i = 0; i < queue_jobs_max_lanes; i++)
+		if (hints[i].database == database)
+			lane_hint_publish(&hints[i], lowest_key);
+}
