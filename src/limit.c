@@ -44,7 +44,7 @@
 
 #define MAX_SLOTS 256			/* that a transaction may have: the server's lock table is small */
 #define CROWD 16				/* refused jobs in front of a lane that are worth being put aside */
-#define WALK 256				/* refused jobs that a claim walks over, while somebody puts them aside */
+#define WALK 5000				/* refused jobs that a claim walks over, where they are put aside */
 #define LOOK_AGAIN (10 * USECS_PER_SEC)
 
 /* Columns of claimed_slot. */
@@ -343,19 +343,6 @@ begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 }
 
 /*
- * Lets go of slots that no job came to have. Others may have taken us for one who runs: claims were refused, and jobs
- * parked, which nobody would send back.
- */
-static void
-give_back(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session)
-{
-	limit_end(hold, session);
-	limit_publish(worker);
-	if (hold->key_slot != 0 && park_any(table, worker, hold->key))
-		wakeup_sweep();
-}
-
-/*
  * Of a key with a limit of one, jobs start in order: one that came back to the lane after our look at it, or is parked
  * still, goes first.
  */
@@ -364,7 +351,10 @@ overtakes(LiveTable *table, const Job *job, const Worker *worker, LaneHint *hint
 {
 	if (lane_hint_published_before(hint, &refusals->window, job_key(job)))
 		return true;
-	return park_goes_before(table, worker, key, job);
+	if (!park_goes_before(table, worker, key, job))
+		return false;
+	wakeup_sweep();				/* in case nobody is about to send it back */
+	return true;
 }
 
 /* Slots first, for they can be let go without a trace. */
@@ -386,18 +376,18 @@ begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bool ses
 		hold->key_slot = take_slot(table, job, worker, hold->key, worker->concurrency_limit, session, &anywhere);
 		if (hold->key_slot == 0)
 		{
-			give_back(table, hold, worker, session);
+			limit_end(hold, session);
 			return LIMIT_KEY;
 		}
 	}
 	if (hold->key_slot != 0 && worker->concurrency_limit == 1 && overtakes(table, job, worker, hint, refusals, hold->key))
 	{
-		give_back(table, hold, worker, session);
+		limit_end(hold, session);
 		return LIMIT_KEY;
 	}
 	if (begin_rate(worker, hold, retry_at))
 		return LIMIT_FREE;
-	give_back(table, hold, worker, session);
+	limit_end(hold, session);
 	return worker->concurrency_key ? LIMIT_KEY : LIMIT_WORKER;
 }
 
@@ -423,9 +413,9 @@ static LimitVerdict
 refused_key_verdict(Refusals *refusals, LaneHint *hint)
 {
 	refusals->crowd++;
-	if (refusals->crowd == CROWD)
-		refusals->being_parked = lane_hint_crowd(hint);
-	return refusals->crowd >= WALK && refusals->being_parked ? LIMIT_WORKER : LIMIT_KEY;
+	if (refusals->crowd == CROWD && hint != NULL)
+		lane_hint_crowd(hint);
+	return refusals->crowd < WALK || hint == NULL ? LIMIT_KEY : LIMIT_WORKER;
 }
 
 LimitVerdict
@@ -467,11 +457,10 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bo
 
 /* Of a key with a limit of one, no later job may start before one that was passed by. */
 void
-limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, Refusals *refusals)
+limit_undo(const LimitHold *hold, const Worker *worker, bool session, Refusals *refusals)
 {
 	rate_give_back(&hold->rate);
-	if (limited(worker))
-		give_back(table, hold, worker, session);
+	limit_end(hold, session);
 	if (hold->key != 0 && worker->concurrency_limit == 1)
 		refuse_key(refusals, hold->key);
 }

@@ -405,11 +405,8 @@ database_look_at_schedules(Oid database)
 		launcher_wake();
 }
 
-/*
- * Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set already; false if
- * there is none at work.
- */
-static bool
+/* Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set already. */
+static void
 call_for_duty(Oid database, size_t flag_offset)
 {
 	DatabaseSlot *slot = lock_database_slot(database);
@@ -418,7 +415,7 @@ call_for_duty(Oid database, size_t flag_offset)
 	int			proc;
 
 	if (slot == NULL)
-		return false;
+		return;
 	flag = (bool *) ((char *) slot + flag_offset);
 	called = *flag;
 	*flag = true;
@@ -428,20 +425,19 @@ call_for_duty(Oid database, size_t flag_offset)
 		database_call_attention(database);
 	else if (!called)
 		wake_process(proc);
-	return proc != NO_PROC;
 }
 
 /* A job of a limited-capacity worker is to be replaced. */
 void
 database_publish_success(Oid database)
 {
-	(void) call_for_duty(database, offsetof(DatabaseSlot, succeeded));
+	call_for_duty(database, offsetof(DatabaseSlot, succeeded));
 }
 
 void
 database_sweep_parked(Oid database)
 {
-	(void) call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
+	call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
 }
 
 /* Whether a job before that key was published since the window was opened, or may have been. */
@@ -462,16 +458,16 @@ lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key
 	return found;
 }
 
-/* The scheduler is to put aside jobs of keys that are at their limit; false if there is none at work. */
-bool
+/* The scheduler is to put aside jobs of keys that are at their limit. */
+void
 lane_hint_crowd(LaneHint *hint)
 {
 	if (hint == NULL)
-		return false;
+		return;
 	SpinLockAcquire(&hint->mutex);
 	hint->crowded = true;
 	SpinLockRelease(&hint->mutex);
-	return call_for_duty(hint->database, offsetof(DatabaseSlot, crowded));
+	call_for_duty(hint->database, offsetof(DatabaseSlot, crowded));
 }
 
 bool

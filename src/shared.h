@@ -180,7 +180,7 @@ extern bool lane_hint_refuse(LaneHint *hint);
 extern bool lane_hint_allow(LaneHint *hint);
 extern bool lane_hint_refused(LaneHint *hint);
 extern bool lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key);
-extern bool lane_hint_crowd(LaneHint *hint);
+extern void lane_hint_crowd(LaneHint *hint);
 extern bool lane_hint_take_crowded(LaneHint *hint);
 extern void lane_hint_add_successes(LaneHint *hint, int count);
 extern int	lane_hint_take_successes(LaneHint *hint);
