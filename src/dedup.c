@@ -17,6 +17,11 @@
  * held, else ours is inserted. That no two of a key run at once is seen to at the claim, by a lock on the key, and by
  * looking for leases.
  *
+ * A job whose key is running is passed by, and has to be found again when that run ends. Those that are there by then
+ * are looked up by their key (dedup_publish_key), but one may be committed, and passed by, before the run has let go of the
+ * key, and after that look. So whoever passes one by says so in the lane's hint, and only then tries the key for the last
+ * time; whoever lets go of the key looks afterwards whether anybody has said so since.
+ *
  * A transaction that has very many duplicates would fill the server's lock table with holds: beyond some dozens it
  * locks the rows FOR SHARE instead, which a claim's delete or update respects as well.
  */
@@ -32,6 +37,7 @@
 #include "location.h"
 #include "miscadmin.h"
 #include "record.h"
+#include "shared.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 #include "wakeup.h"
@@ -258,6 +264,8 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 			settled = false;
 		else if (rely == RELY_RUNS && until_executed)
 			*result = beside_run(worker);
+		else if (rely == RELY_ENDS)
+			wakeup_released(other.lane, role, job_key(&other)); /* should it stay, we were in the way for a moment */
 		else if (rely == RELY_DONE)
 		{
 			*result = STANDING_DROP;
@@ -335,6 +343,26 @@ key_is_leased(LiveTable *table, const Job *job)
 	return leased;
 }
 
+static bool
+take_key(LiveTable *table, const Job *job, bool session)
+{
+	if (!key_lock_try(job->dedup_hash, session))
+		return false;
+	if (!key_is_leased(table, job))
+		return true;
+	key_lock_release(job->dedup_hash, session);
+	return false;
+}
+
+static bool
+take_key_or_pass_by(LiveTable *table, const Job *job, bool session)
+{
+	if (take_key(table, job, session))
+		return true;
+	lane_hint_pass_by(lane_hint(job->lane, true), job_key(job));
+	return take_key(table, job, session);
+}
+
 bool
 dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool session)
 {
@@ -342,9 +370,9 @@ dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool s
 
 	if (job->dedup_hash == 0 && !session)
 		return true;
-	if (one_at_a_time && !key_lock_try(job->dedup_hash, session))
+	if (one_at_a_time && !take_key_or_pass_by(table, job, session))
 		return false;
-	if (!(one_at_a_time && key_is_leased(table, job)) && hold_try(job->id, HOLD_RUN, session))
+	if (hold_try(job->id, HOLD_RUN, session))
 		return true;
 	if (one_at_a_time)
 		key_lock_release(job->dedup_hash, session);
@@ -431,6 +459,24 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 	engine_snapshot_end(snapshot);
 }
 
+/* In all lanes where a job of the key can be. */
+static void
+note_key_ends(const Job *job, const Worker *worker)
+{
+	const Lane *own = lane_get(job->lane);
+	ListCell   *cell;
+
+	if (own == NULL)
+		return;
+	foreach(cell, lane_all())
+	{
+		const Lane *lane = lfirst(cell);
+
+		if (strcmp(lane->queue, own->queue) == 0 && strcmp(lane->worker, own->worker) == 0)
+			wakeup_key_ends(lane->id, worker->handler ? lane_role(lane, worker) : InvalidOid);
+	}
+}
+
 void
 dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 {
@@ -440,6 +486,7 @@ dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 
 	if (strategy(job, worker) != DEDUP_UNTIL_EXECUTED)
 		return;					/* of no use to others of the key, who were not kept waiting by it */
+	note_key_ends(job, worker);
 	CommandCounterIncrement();
 	snapshot = engine_snapshot();
 	key_scan_begin(&scan, table, job->dedup_hash, snapshot);

@@ -68,6 +68,7 @@ lane_hint(int32 lane, bool create)
 	free_hint->ready = true;	/* nobody has looked yet */
 	free_hint->revisit_at = NO_TIME;
 	free_hint->published = 0;
+	free_hint->passed = highest_key;
 	free_hint->dropped = 0;
 	free_hint->merged = 0;
 	free_hint->refused = false;
@@ -167,6 +168,51 @@ lane_hint_publish(LaneHint *hint, LaneKey key)
 	SpinLockAcquire(&hint->mutex);
 	publish_locked(hint, key);
 	SpinLockRelease(&hint->mutex);
+}
+
+/* A claim passes by a job whose key another one has. To be said before the key is tried for the last time. */
+void
+lane_hint_pass_by(LaneHint *hint, LaneKey key)
+{
+	if (hint == NULL)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	hint->passed_count++;
+	if (lane_key_compare(&key, &hint->passed) < 0)
+		hint->passed = key;
+	SpinLockRelease(&hint->mutex);
+}
+
+uint32
+lane_hint_passed_count(LaneHint *hint)
+{
+	uint32		count;
+
+	if (hint == NULL)
+		return 0;
+	SpinLockAcquire(&hint->mutex);
+	count = hint->passed_count;
+	SpinLockRelease(&hint->mutex);
+	return count;
+}
+
+/* A key was let go: publishes what was passed by, if anything was since that count. */
+bool
+lane_hint_publish_passed(LaneHint *hint, uint32 count)
+{
+	bool		passed;
+
+	if (hint == NULL)
+		return true;
+	SpinLockAcquire(&hint->mutex);
+	passed = hint->passed_count != count;
+	if (passed)
+	{
+		publish_locked(hint, hint->passed);
+		hint->passed = highest_key;
+	}
+	SpinLockRelease(&hint->mutex);
+	return passed;
 }
 
 /* A claim in the lane was refused by a limit. True if none was before, since a slot was last let go. */

@@ -31,6 +31,8 @@ typedef struct LaneHint
 	bool		ready;			/* there may be a job to claim */
 	bool		refused;		/* a claim met a limit: whoever lets go of a slot is to publish the lane */
 	LaneKey		cursor;			/* no claimable job stands before this, but for those published since */
+	uint32		passed_count;	/* how often a claim passed by a job because another one of its key was running */
+	LaneKey		passed;			/* the first of these jobs, since they were last published */
 	bool		crowded;		/* claims met many jobs of keys that are at their limit */
 	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced yet */
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
@@ -176,6 +178,9 @@ extern bool lane_hint_ready(LaneHint *hint, TimestampTz now);
 extern LaneWindow lane_hint_open(LaneHint *hint, TimestampTz now);
 extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty);
 extern void lane_hint_publish(LaneHint *hint, LaneKey key);
+extern void lane_hint_pass_by(LaneHint *hint, LaneKey key);
+extern uint32 lane_hint_passed_count(LaneHint *hint);
+extern bool lane_hint_publish_passed(LaneHint *hint, uint32 count);
 extern bool lane_hint_refuse(LaneHint *hint);
 extern bool lane_hint_allow(LaneHint *hint);
 extern bool lane_hint_refused(LaneHint *hint);

@@ -25,6 +25,8 @@ typedef struct TouchedLane
 	int			jobs;			/* new ones, published at commit */
 	bool		released;		/* one was relied on; published in any case */
 	int			taken_at;		/* nesting level at which one was taken, 0: none; published at rollback */
+	bool		key_ends;		/* a run that others of its key waited for has ended */
+	uint32		passed_count;	/* of the lane's hint, when that was noted */
 	int			succeeded;		/* jobs of a limited-capacity worker */
 	int			limited_at;		/* nesting level at which a slot of its worker was taken, 0: none */
 	bool		wake;			/* published; somebody is to look */
@@ -101,6 +103,20 @@ wakeup_released(int32 lane, Oid role, LaneKey key)
 {
 	if (shared_present())
 		touch(lane, role, key)->released = true;
+}
+
+void
+wakeup_key_ends(int32 lane, Oid role)
+{
+	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
+	TouchedLane *touched_lane;
+
+	if (!shared_present())
+		return;
+	touched_lane = touch(lane, role, none);
+	if (!touched_lane->key_ends)
+		touched_lane->passed_count = lane_hint_passed_count(lane_hint(lane, true));
+	touched_lane->key_ends = true;
 }
 
 void
@@ -278,6 +294,8 @@ publish(bool committed)
 			publish_success(&touched[i]);
 		if (touched[i].released)
 			publish_released(&touched[i]);
+		if (touched[i].key_ends && lane_hint_publish_passed(lane_hint(touched[i].lane, true), touched[i].passed_count))
+			touched[i].wake = true;
 	}
 
 	/* only now, so that who is woken sees all that there is, and takes the most urgent */

@@ -29,6 +29,12 @@ extern void wakeup_taken(int32 lane, Oid role, LaneKey key);
 /* This transaction relied on a job, which could not start; however it ends, the job can be claimed then. */
 extern void wakeup_released(int32 lane, Oid role, LaneKey key);
 
+/*
+ * The run of a job ends with this transaction, however it ends: what the lane's claims have passed by from now on, because
+ * of the job's key, is published then.
+ */
+extern void wakeup_key_ends(int32 lane, Oid role);
+
 /* The lane's worker has limits: if a claim in it was refused, it can be tried again however this transaction ends. */
 extern void wakeup_limited(int32 lane, Oid role);
 

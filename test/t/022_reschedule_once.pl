@@ -187,6 +187,45 @@ check(1, 2, 'a run that failed: the one that follows is its retry, too');
 is($node->safe_psql('postgres', "SELECT state, jsonb_array_length(errors), result ? 'merged_into' FROM queue_jobs.job WHERE id = $first"),
 	'cancelled|1|t', 'which was merged with it');
 
+# What is dropped in the very moment that a run ends: its follow-up is passed by while the run still has the key, and is
+# found nevertheless. Each key is used once, so that nobody else brings it back to mind.
+$node->safe_psql('postgres', <<'SQL');
+ALTER DATABASE postgres SET synchronous_commit = off;
+ALTER SYSTEM SET queue_jobs.synchronous_commit = off;
+SELECT pg_reload_conf();
+CREATE SEQUENCE key;
+CREATE FUNCTION nothing(args jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
+SELECT queue_jobs.define_worker('executed', 'public.nothing', idempotent => true, deduplicate => 'until_executed',
+	if_deduplicated => 'reschedule_once', keep_completed => '0');
+SELECT queue_jobs.define_worker('claimed', idempotent => true, deduplicate => 'until_executed',
+	if_deduplicated => 'reschedule_once', keep_completed => '0');
+SQL
+my %scripts;
+for my $worker ('executed', 'claimed')
+{
+	$scripts{$worker} = $node->basedir . "/$worker.sql";
+	append_to_file($scripts{$worker}, "SELECT nextval('key') AS key \\gset\n"
+		  . "SELECT queue_jobs.enqueue('$worker', jsonb_build_object('key', :key));\n" x 4);
+}
+$scripts{at_once} = $node->basedir . '/at_once.sql';
+append_to_file($scripts{at_once}, <<'SQL');
+SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('c' || :client_id, '{claimed}', 3);
+SQL
+$scripts{by_lease} = $node->basedir . '/by_lease.sql';
+append_to_file($scripts{by_lease}, <<'SQL');
+SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(attempt), '{}') AS attempts FROM queue_jobs.claim('c' || :client_id, '{claimed}', 2) \gset
+SELECT queue_jobs.complete(':ids'::bigint[], ':attempts'::int[]);
+SQL
+$node->command_ok([ 'pgbench', '-n', '-c', 3, '-j', 2, '-T', 4, '-f', $scripts{executed}, 'postgres' ], 'follow-ups for executors');
+$node->command_ok([ 'pgbench', '-n', '-c', 10, '-j', 2, '-T', 4, '-f', "$scripts{claimed}\@3", '-f', "$scripts{at_once}\@3", '-f', "$scripts{by_lease}\@3", 'postgres' ],
+	'follow-ups for claimants');
+wait_until($node, q{SELECT count(queue_jobs.complete(id, attempt)) = 0 FROM queue_jobs.claim('last', '{claimed}', 1000)});
+my $end = time + 30;
+select undef, undef, undef, 0.1
+  while time < $end && $node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'executed'}) > 0;
+is($node->safe_psql('postgres', q{SELECT worker, count(*) FROM queue_jobs.job WHERE worker IN ('executed', 'claimed') GROUP BY 1 ORDER BY 1}),
+	'', 'all of them have run');
+
 is(log_count($node, 'PANIC|TRAP|server process .* was terminated by signal 11'), 0, 'no crash but those we made');
 $node->stop;
 done_testing();
