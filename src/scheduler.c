@@ -56,9 +56,10 @@ typedef struct Demand
 {
 	Oid			role;
 	uint32		pools;
+	bool		attended;		/* by an executor, if only by one that is busy */
 } Demand;
 
-static Oid	last_started = InvalidOid;	/* role of the executor started last */
+static Demand last_started;		/* what the executor started last was for */
 
 /* When the duties of one turn say that the next is needed. */
 static TimestampTz next_turn;
@@ -290,23 +291,34 @@ is_demanded(List *demands, Oid role, uint32 pools)
 static List *
 add_demand(List *demands, Oid role, uint32 pools)
 {
-	Demand	   *demand = palloc(sizeof(Demand));
+	Demand	   *demand = palloc0(sizeof(Demand));
 
 	demand->role = role;
 	demand->pools = pools;
 	return lappend(demands, demand);
 }
 
-/* Roles take turns: first those after the one that an executor was started for last. */
+static bool
+is_after(const Demand *demand, const Demand *other)
+{
+	return demand->role != other->role ? demand->role > other->role : demand->pools > other->pools;
+}
+
+/*
+ * Those whom nobody serves come first, or an executor that made room for them would be replaced by another of its own kind.
+ * Otherwise they take turns: first those after the one that an executor was started for last.
+ */
 static int
 by_turn(const ListCell *a, const ListCell *b)
 {
-	Oid			x = ((const Demand *) lfirst(a))->role;
-	Oid			y = ((const Demand *) lfirst(b))->role;
+	const Demand *x = lfirst(a);
+	const Demand *y = lfirst(b);
 
-	if ((x > last_started) != (y > last_started))
-		return x > last_started ? -1 : 1;
-	return (x > y) - (x < y);
+	if (x->attended != y->attended)
+		return x->attended ? 1 : -1;
+	if (is_after(x, &last_started) != is_after(y, &last_started))
+		return is_after(x, &last_started) ? -1 : 1;
+	return is_after(x, y) - is_after(y, x);
 }
 
 /* The executors that are needed, as Demand *, in the current memory context. Lanes are told which pools serve them. */
@@ -418,16 +430,16 @@ dismiss_surplus(void)
 
 /* Starts one executor; false if there is no room for it. */
 static bool
-start_executor(Oid role, int pool)
+start_executor(const Demand *demand, int pool)
 {
-	ProcessArguments arguments = {.database = MyDatabaseId,.role = role,.pool = pool,.pools = pools_version()};
+	ProcessArguments arguments = {.database = MyDatabaseId,.role = demand->role,.pool = pool,.pools = pools_version()};
 
-	arguments.slot = executor_reserve(MyDatabaseId, role, pool, arguments.pools, &arguments.generation);
+	arguments.slot = executor_reserve(MyDatabaseId, demand->role, pool, arguments.pools, &arguments.generation);
 	if (arguments.slot < 0)
 		return false;
 	if (process_start_executor(&arguments))
 	{
-		last_started = role;
+		last_started = *demand;
 		out_of_slots_logged = false;
 		return true;
 	}
@@ -494,7 +506,7 @@ provide_executor(const Demand *demand, TimestampTz now)
 		return true;
 	}
 	if (counts.total < queue_jobs_max_executors && counts.database < queue_jobs_max_executors_per_database &&
-		pool >= 0 && start_executor(demand->role, pool))
+		pool >= 0 && start_executor(demand, pool))
 		return true;
 	if (counts.wanted == 0)
 		make_room(demand, pool < 0);
@@ -508,7 +520,7 @@ provide_executor(const Demand *demand, TimestampTz now)
 static void
 provide_executors(TimestampTz now)
 {
-	static const Demand nobody = {InvalidOid, 0};
+	static const Demand nobody = {0};
 	List	   *demands;
 	ListCell   *cell;
 	bool		enough = true;
@@ -517,6 +529,12 @@ provide_executors(TimestampTz now)
 	blocked = false;
 	dismiss_surplus();
 	demands = demands_of_jobs(now);
+	foreach(cell, demands)
+	{
+		Demand	   *demand = lfirst(cell);
+
+		demand->attended = count_executors(demand, now).wanted > 0;
+	}
 	list_sort(demands, by_turn);
 	foreach(cell, demands)
 		enough = provide_executor(lfirst(cell), now) && enough;

@@ -18,6 +18,7 @@ SELECT queue_jobs.define_worker('high', 'public.gated', urgency => 'high');
 SELECT queue_jobs.define_worker('low', 'public.gated');
 SELECT queue_jobs.define_worker('odd', 'public.quick', urgency => 'high', tags => '{odd}');
 SELECT queue_jobs.define_worker('quick high', 'public.quick', urgency => 'high');
+SELECT queue_jobs.define_worker('quick low', 'public.quick');
 CREATE VIEW running AS SELECT worker, count(*) AS jobs FROM queue_jobs.job WHERE state = 'executing' GROUP BY worker;
 SQL
 
@@ -105,20 +106,28 @@ $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('low', 'public.ga
 
 # ---- too few for all ----
 
-# Fewer executors than the pools' sum: one with a backlog makes room for another that has none.
+# Fewer executors than the pools' sum: one with a backlog makes room for another that has none, whichever of the two the
+# scheduler comes to first.
 $node->append_conf('postgresql.conf', 'queue_jobs.max_executors_per_database = 2');
-set_pools('back 2 urgency=low; front 1 urgency=high');
-$node->safe_psql('postgres', <<'SQL');
-CREATE FUNCTION short_nap() RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(0.02)';
-SELECT queue_jobs.define_worker('backlog', 'public.short_nap');
+$node->safe_psql('postgres', q{CREATE FUNCTION short_nap() RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(0.02)'});
+my $n = 201;
+foreach my $pools ([ 'high', 'low', 'quick low' ], [ 'low', 'high', 'quick high' ])
+{
+	my ($backlog, $other, $worker) = @$pools;
+
+	set_pools("back 2 urgency=$backlog; front 1 urgency=$other");
+	$node->safe_psql('postgres', <<"SQL");
+SELECT queue_jobs.define_worker('backlog', 'public.short_nap', urgency => '$backlog');
 SELECT count(*) FROM queue_jobs.enqueue_many('backlog', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 3000)));
 SQL
-wait_until($node, q{SELECT jobs = 2 FROM running WHERE worker = 'backlog'});
-enqueue('quick high', 201);
-wait_until($node, q{SELECT count(*) = 1 FROM ran WHERE n = 201});
-cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'backlog' AND state = 'available'}), '>', 0,
-	'a pool without an executor gets one while another has a backlog');
-$node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('backlog')});
+	wait_until($node, q{SELECT jobs = 2 FROM running WHERE worker = 'backlog'});
+	enqueue($worker, $n);
+	wait_until($node, "SELECT count(*) = 1 FROM ran WHERE n = $n");
+	cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'backlog' AND state = 'available'}),
+		'>', 0, "a pool without an executor gets one while another has a backlog ($worker)");
+	$node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('backlog')});
+	$n++;
+}
 
 # Roles share a pool in turn.
 set_pools('one 1 *');
