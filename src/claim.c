@@ -346,7 +346,7 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 		return false;
 	if (!take_row(claim, head, &limits))
 	{
-		limit_undo(&limits, head->worker, false, &head->refusals);
+		limit_undo(&claim->table, &limits, head->worker, false, &head->refusals);
 		return false;
 	}
 	wakeup_taken(job->lane, InvalidOid, job_key(job));
@@ -777,7 +777,7 @@ any_may_start(LiveTable *table, LaneHead *head)
 		CHECK_FOR_INTERRUPTS();
 		if (verdict == LIMIT_FREE)
 		{
-			limit_undo(&limits, head->worker, false, &head->refusals);
+			limit_undo(table, &limits, head->worker, false, &head->refusals);
 			return true;
 		}
 		head->more = verdict != LIMIT_WORKER && lane_scan_next(&head->scan, &head->job);

@@ -331,7 +331,7 @@ take(Run *run, LaneScan *scan, Refusals *refusals, LimitVerdict *verdict)
 	run->started_at = Max(run->started_at, run->limits.rate.at);
 	if (take_row(run, scan, by_lease))
 		return true;
-	limit_undo(&run->limits, task->worker, by_lease, refusals);
+	limit_undo(&run->table, &run->limits, task->worker, by_lease, refusals);
 	return false;
 }
 

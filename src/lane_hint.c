@@ -215,19 +215,16 @@ lane_hint_publish_passed(LaneHint *hint, uint32 count)
 	return passed;
 }
 
-/* A claim in the lane was refused by a limit. True if none was before, since a slot was last let go. */
-bool
+/* A claim in the lane was refused by a limit. To be tried once more after this: whoever lets go of a slot from now on tells. */
+void
 lane_hint_refuse(LaneHint *hint)
 {
-	bool		first;
-
 	if (hint == NULL)
-		return false;
+		return;
 	SpinLockAcquire(&hint->mutex);
-	first = !hint->refused;
 	hint->refused = true;
 	SpinLockRelease(&hint->mutex);
-	return first;
+	shared_count_refusal();
 }
 
 /* A slot was let go: if a claim was refused, it can be tried again. */

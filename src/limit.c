@@ -44,7 +44,7 @@
 
 #define MAX_SLOTS 256			/* that a transaction may have: the server's lock table is small */
 #define CROWD 16				/* refused jobs in front of a lane that are worth being put aside */
-#define WALK 5000				/* refused jobs that a claim walks over, where they are put aside */
+#define WALK 256				/* refused jobs that a claim walks over, while somebody puts them aside */
 #define LOOK_AGAIN (10 * USECS_PER_SEC)
 
 /* Columns of claimed_slot. */
@@ -285,9 +285,9 @@ limit_free_slots(LiveTable *table, const Job *job, const Worker *worker, uint64 
 	return free_slots;
 }
 
-/* When this transaction ends, lanes of the worker that were refused can be claimed from. */
-void
-limit_publish(const Worker *worker)
+/* Lanes of the worker that were refused can be claimed from. */
+static void
+publish_lanes(const Worker *worker, void (*publish) (int32 lane, Oid role))
 {
 	ListCell   *cell;
 
@@ -296,8 +296,14 @@ limit_publish(const Worker *worker)
 		const Lane *lane = lfirst(cell);
 
 		if (strcmp(lane->worker, worker->name) == 0)
-			wakeup_limited(lane->id, worker->handler ? lane_role(lane, worker) : InvalidOid);
+			publish(lane->id, worker->handler ? lane_role(lane, worker) : InvalidOid);
 	}
+}
+
+void
+limit_publish(const Worker *worker)
+{
+	publish_lanes(worker, wakeup_limited);
 }
 
 static bool
@@ -343,6 +349,20 @@ begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 }
 
 /*
+ * Lets go of slots that no job came to have. Others may have taken us for one who runs: claims were refused meanwhile, or
+ * jobs parked, which nobody would send back.
+ */
+static void
+give_back(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session)
+{
+	limit_end(hold, session);
+	if ((hold->worker_slot != 0 || hold->key_slot != 0) && shared_refusals() != hold->refusals)
+		publish_lanes(worker, wakeup_limited_now);
+	if (hold->key_slot != 0 && park_any(table, worker, hold->key))
+		wakeup_sweep();
+}
+
+/*
  * Of a key with a limit of one, jobs start in order: one that came back to the lane after our look at it, or is parked
  * still, goes first.
  */
@@ -351,10 +371,7 @@ overtakes(LiveTable *table, const Job *job, const Worker *worker, LaneHint *hint
 {
 	if (lane_hint_published_before(hint, &refusals->window, job_key(job)))
 		return true;
-	if (!park_goes_before(table, worker, key, job))
-		return false;
-	wakeup_sweep();				/* in case nobody is about to send it back */
-	return true;
+	return park_goes_before(table, worker, key, job);
 }
 
 /* Slots first, for they can be let go without a trace. */
@@ -365,6 +382,8 @@ begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bool ses
 	int			anywhere = MyProcPid;
 
 	*retry_at = NO_TIME;
+	hold->worker_slot = hold->key_slot = 0;
+	hold->refusals = shared_refusals();
 	if (worker->max_running_jobs > 0)
 	{
 		hold->worker_slot = take_slot(table, job, worker, worker_scope(worker), worker->max_running_jobs, session, &worker->slot);
@@ -376,18 +395,18 @@ begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bool ses
 		hold->key_slot = take_slot(table, job, worker, hold->key, worker->concurrency_limit, session, &anywhere);
 		if (hold->key_slot == 0)
 		{
-			limit_end(hold, session);
+			give_back(table, hold, worker, session);
 			return LIMIT_KEY;
 		}
 	}
 	if (hold->key_slot != 0 && worker->concurrency_limit == 1 && overtakes(table, job, worker, hint, refusals, hold->key))
 	{
-		limit_end(hold, session);
+		give_back(table, hold, worker, session);
 		return LIMIT_KEY;
 	}
 	if (begin_rate(worker, hold, retry_at))
 		return LIMIT_FREE;
-	limit_end(hold, session);
+	give_back(table, hold, worker, session);
 	return worker->concurrency_key ? LIMIT_KEY : LIMIT_WORKER;
 }
 
@@ -413,9 +432,9 @@ static LimitVerdict
 refused_key_verdict(Refusals *refusals, LaneHint *hint)
 {
 	refusals->crowd++;
-	if (refusals->crowd == CROWD && hint != NULL)
-		lane_hint_crowd(hint);
-	return refusals->crowd < WALK || hint == NULL ? LIMIT_KEY : LIMIT_WORKER;
+	if (refusals->crowd == CROWD)
+		refusals->being_parked = lane_hint_crowd(hint);
+	return refusals->crowd >= WALK && refusals->being_parked ? LIMIT_WORKER : LIMIT_KEY;
 }
 
 LimitVerdict
@@ -442,7 +461,9 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bo
 		return refused_key_verdict(refusals, hint);
 	}
 	verdict = begin(table, job, worker, hint, session, refusals, hold, &retry_at);
-	if (verdict != LIMIT_FREE && lane_hint_refuse(hint) && retry_at == NO_TIME)
+	if (verdict != LIMIT_FREE)
+		lane_hint_refuse(hint);
+	if (verdict != LIMIT_FREE && retry_at == NO_TIME && hint != NULL)
 		verdict = begin(table, job, worker, hint, session, refusals, hold, &retry_at);
 	if (verdict == LIMIT_FREE)
 		limit_publish(worker);
@@ -457,10 +478,11 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bo
 
 /* Of a key with a limit of one, no later job may start before one that was passed by. */
 void
-limit_undo(const LimitHold *hold, const Worker *worker, bool session, Refusals *refusals)
+limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, Refusals *refusals)
 {
 	rate_give_back(&hold->rate);
-	limit_end(hold, session);
+	if (limited(worker))
+		give_back(table, hold, worker, session);
 	if (hold->key != 0 && worker->concurrency_limit == 1)
 		refuse_key(refusals, hold->key);
 }

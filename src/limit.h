@@ -26,6 +26,7 @@ typedef struct LimitHold
 	uint64		key;			/* hash of worker and key; 0: the job is counted under none */
 	int64		worker_slot;	/* or 0 */
 	int64		key_slot;		/* or 0 */
+	uint64		refusals;		/* shared_refusals() when it began to take them */
 	RateHold	rate;
 } LimitHold;
 
@@ -40,6 +41,7 @@ typedef struct Refusals
 	TimestampTz retry_at;		/* when that may be another thing */
 	bool		hands_full;		/* this transaction can take no more, but others can */
 	int			crowd;			/* jobs refused for their key's limit */
+	bool		being_parked;	/* the scheduler has been told to put them aside */
 	int			nkeys;			/* others of these keys are refused as well, so that they do not overtake */
 	uint64		keys[MAX_REFUSED_KEYS];
 } Refusals;
@@ -55,7 +57,7 @@ extern LimitVerdict limit_begin(LiveTable *table, const Job *job, Worker *worker
 								Refusals *refusals, LimitHold *hold);
 
 /* The job could not be taken after all. */
-extern void limit_undo(const LimitHold *hold, const Worker *worker, bool session, Refusals *refusals);
+extern void limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, Refusals *refusals);
 
 /*
  * Settles the hint of a lane in which a claim was refused; "taken" is the key of the last job that it took, or NULL. False

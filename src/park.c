@@ -10,7 +10,9 @@
  * first parked job of it back to its lane, in the transaction that frees the slot. No job may be parked between that
  * look and the end of the transaction, or nobody would send it back: the parker has a lock on the key exclusively, and
  * looks for free slots after it got that; those who end jobs have it shared until their transaction ends. Both only
- * try. If the latter cannot get it, the scheduler is told to sweep when they have ended.
+ * try. If the latter cannot get it, the scheduler is told to sweep when they have ended. Whoever took a slot and could
+ * not take the job may have been taken for one who runs: it looks for parked jobs once the slot is free again, as the
+ * scheduler looks for free slots once what it parked is committed; one of the two finds out.
  *
  * A transaction that is rolled back sends nobody back, but its job can be claimed again, and will. Whatever else may
  * happen (a job that was sent back is removed before it runs, a limit is changed), the sweep finds keys with parked jobs
@@ -92,8 +94,9 @@ park_release(LiveTable *table, const Worker *worker, uint64 key)
 		wakeup_sweep();
 }
 
-bool
-park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *job)
+/* The first parked job of a key, in one lane or (0) any. */
+static bool
+first_parked(LiveTable *table, const Worker *worker, uint64 key, int32 lane, LaneKey *first)
 {
 	Snapshot	snapshot = engine_snapshot();
 	LaneKey		start = {PG_INT32_MIN, PG_INT64_MIN};
@@ -103,17 +106,29 @@ park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *
 
 	lane_scan_begin(&scan, table, place_of(key), start, snapshot, GetCurrentTimestamp());
 	while (!found && lane_scan_next(&scan, &parked))
-	{
-		LaneKey		a = job_key(&parked);
-		LaneKey		b = job_key(job);
-
-		if (lane_key_compare(&a, &b) >= 0)
-			break;
-		found = parked.lane == job->lane && limit_key_hash(worker, parked.args) == key;
-	}
+		found = (lane == 0 || parked.lane == lane) && limit_key_hash(worker, parked.args) == key;
+	if (found)
+		*first = job_key(&parked);
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);
 	return found;
+}
+
+bool
+park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *job)
+{
+	LaneKey		parked;
+	LaneKey		own = job_key(job);
+
+	return first_parked(table, worker, key, job->lane, &parked) && lane_key_compare(&parked, &own) < 0;
+}
+
+bool
+park_any(LiveTable *table, const Worker *worker, uint64 key)
+{
+	LaneKey		parked;
+
+	return first_parked(table, worker, key, 0, &parked);
 }
 
 /* ---- parking ---- */

@@ -14,6 +14,9 @@ extern void park_release(LiveTable *table, const Worker *worker, uint64 key);
 /* Whether a job of the key and the lane that is parked goes before this one. */
 extern bool park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *job);
 
+/* Whether any job of the key is parked. */
+extern bool park_any(LiveTable *table, const Worker *worker, uint64 key);
+
 /* Parks what stands in the way in lanes of which a claim said so. For the scheduler, outside of a transaction. */
 extern void park_crowded_lanes(void);
 

@@ -32,6 +32,7 @@ typedef struct Shared
 	LWLock	   *lock;
 	pg_atomic_uint32 launcher_proc; /* process number + 1, or 0 */
 	pg_atomic_uint64 generation;	/* see shared_generation() */
+	pg_atomic_uint64 refusals;	/* see shared_refusals() */
 	pg_atomic_uint64 up_since;	/* when the first launcher came up; 0: not yet */
 	DatabaseSlot *databases;
 	ExecutorSlot *executors;
@@ -154,6 +155,7 @@ shmem_startup(void)
 		shared->lock = &GetNamedLWLockTranche("queue_jobs")->lock;
 		pg_atomic_init_u32(&shared->launcher_proc, 0);
 		pg_atomic_init_u64(&shared->generation, 0);
+		pg_atomic_init_u64(&shared->refusals, 0);
 		pg_atomic_init_u64(&shared->up_since, 0);
 		for (int i = 0; i < queue_jobs_max_databases; i++)
 			SpinLockInit(&shared->databases[i].mutex);
@@ -207,6 +209,18 @@ shared_bump_generation(void)
 {
 	if (shared != NULL)
 		pg_atomic_fetch_add_u64(&shared->generation, 1);
+}
+
+uint64
+shared_refusals(void)
+{
+	return shared == NULL ? 0 : pg_atomic_read_u64(&shared->refusals);
+}
+
+void
+shared_count_refusal(void)
+{
+	pg_atomic_fetch_add_u64(&shared->refusals, 1);
 }
 
 static void
@@ -405,8 +419,11 @@ database_look_at_schedules(Oid database)
 		launcher_wake();
 }
 
-/* Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set already. */
-static void
+/*
+ * Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set already; false if
+ * there is none at work.
+ */
+static bool
 call_for_duty(Oid database, size_t flag_offset)
 {
 	DatabaseSlot *slot = lock_database_slot(database);
@@ -415,7 +432,7 @@ call_for_duty(Oid database, size_t flag_offset)
 	int			proc;
 
 	if (slot == NULL)
-		return;
+		return false;
 	flag = (bool *) ((char *) slot + flag_offset);
 	called = *flag;
 	*flag = true;
@@ -425,19 +442,20 @@ call_for_duty(Oid database, size_t flag_offset)
 		database_call_attention(database);
 	else if (!called)
 		wake_process(proc);
+	return proc != NO_PROC;
 }
 
 /* A job of a limited-capacity worker is to be replaced. */
 void
 database_publish_success(Oid database)
 {
-	call_for_duty(database, offsetof(DatabaseSlot, succeeded));
+	(void) call_for_duty(database, offsetof(DatabaseSlot, succeeded));
 }
 
 void
 database_sweep_parked(Oid database)
 {
-	call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
+	(void) call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
 }
 
 /* Whether a job before that key was published since the window was opened, or may have been. */
@@ -458,16 +476,16 @@ lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key
 	return found;
 }
 
-/* The scheduler is to put aside jobs of keys that are at their limit. */
-void
+/* The scheduler is to put aside jobs of keys that are at their limit; false if there is none at work. */
+bool
 lane_hint_crowd(LaneHint *hint)
 {
 	if (hint == NULL)
-		return;
+		return false;
 	SpinLockAcquire(&hint->mutex);
 	hint->crowded = true;
 	SpinLockRelease(&hint->mutex);
-	call_for_duty(hint->database, offsetof(DatabaseSlot, crowded));
+	return call_for_duty(hint->database, offsetof(DatabaseSlot, crowded));
 }
 
 bool

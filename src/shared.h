@@ -165,6 +165,10 @@ extern struct LWLock *shared_lock(void);
 extern uint64 shared_generation(void);
 extern void shared_bump_generation(void);
 
+/* Counts claims that were refused by a limit, all databases together. */
+extern uint64 shared_refusals(void);
+extern void shared_count_refusal(void);
+
 /* ERROR with the hint what to set, for what can't do without */
 extern void shared_require(const char *what);
 
@@ -181,11 +185,11 @@ extern void lane_hint_publish(LaneHint *hint, LaneKey key);
 extern void lane_hint_pass_by(LaneHint *hint, LaneKey key);
 extern uint32 lane_hint_passed_count(LaneHint *hint);
 extern bool lane_hint_publish_passed(LaneHint *hint, uint32 count);
-extern bool lane_hint_refuse(LaneHint *hint);
+extern void lane_hint_refuse(LaneHint *hint);
 extern bool lane_hint_allow(LaneHint *hint);
 extern bool lane_hint_refused(LaneHint *hint);
 extern bool lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key);
-extern void lane_hint_crowd(LaneHint *hint);
+extern bool lane_hint_crowd(LaneHint *hint);
 extern bool lane_hint_take_crowded(LaneHint *hint);
 extern void lane_hint_add_successes(LaneHint *hint, int count);
 extern int	lane_hint_take_successes(LaneHint *hint);

@@ -262,6 +262,18 @@ publish_limited(TouchedLane *lane)
 	lane->wake = lane_hint_allow(lane_hint(lane->lane, false)) && lane->role != served_role;
 }
 
+void
+wakeup_limited_now(int32 lane, Oid role)
+{
+	TouchedLane touched_lane = {.lane = lane,.role = role};
+
+	publish_limited(&touched_lane);
+	if (!touched_lane.wake)
+		return;
+	wake_executors(&touched_lane);
+	waiters_wake(database_slot(MyDatabaseId, true));
+}
+
 static void
 publish_success(const TouchedLane *lane)
 {

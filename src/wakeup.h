@@ -38,6 +38,9 @@ extern void wakeup_key_ends(int32 lane, Oid role);
 /* The lane's worker has limits: if a claim in it was refused, it can be tried again however this transaction ends. */
 extern void wakeup_limited(int32 lane, Oid role);
 
+/* The same, at once. */
+extern void wakeup_limited_now(int32 lane, Oid role);
+
 /* A job of a limited-capacity worker has succeeded, if this transaction commits. */
 extern void wakeup_succeeded(int32 lane);
 

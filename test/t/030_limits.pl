@@ -2,7 +2,7 @@
 # What runs at once is counted outside of the queue, and not by samples: every run leaves the times between which it was
 # certainly running, and no moment may be in more of these spans than the limit allows. Claimants, which nobody
 # interrupts, take a seat as well: an advisory lock of the test's own, of which there are as many as the limit allows.
-# QUEUE_JOBS_STRESS_SECONDS makes it longer than ten seconds.
+# QUEUE_JOBS_STRESS_SECONDS makes it longer than six seconds.
 use strict;
 use warnings;
 
@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use QueueJobs::Test;
 use Test::More;
 
-my $seconds = $ENV{QUEUE_JOBS_STRESS_SECONDS} // 10;
+my $seconds = $ENV{QUEUE_JOBS_STRESS_SECONDS} // 6;
 my $node = new_node('limits', conf => <<'CONF');
 max_connections = 100
 synchronous_commit = off
