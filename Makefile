@@ -51,7 +51,7 @@ OBJS = \
 	src/wait.o \
 	src/outcome.o \
 	src/enqueue.o \
-	src/claim.o \
+	src/claim.o src/claimant.o \
 	src/steer.o \
 	src/migrate.o \
 	src/job_row.o \

@@ -1,6 +1,6 @@
 /*
  * claim.c
- *		Jobs for applications: claim(), complete(), fail(), snooze(), heartbeat(), wait_for_jobs().
+ *		Jobs for applications: claim(), wait_for_jobs(). (What they then say of them is in claimant.c.)
  *
  * A claim writes a lease to the job's row. If the claimant completes the job in the same transaction, nobody else ever
  * sees the lease, and a rollback undoes the claim together with the work: exactly once. If it commits its claim first,
@@ -12,6 +12,7 @@
 #include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "claimant.h"
 #include "compat.h"
 #include "dedup.h"
 #include "executor/spi.h"
@@ -42,20 +43,10 @@
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_claim);
-PG_FUNCTION_INFO_V1(queue_jobs_complete);
-PG_FUNCTION_INFO_V1(queue_jobs_complete_many);
-PG_FUNCTION_INFO_V1(queue_jobs_fail);
-PG_FUNCTION_INFO_V1(queue_jobs_fail_many);
-PG_FUNCTION_INFO_V1(queue_jobs_snooze);
-PG_FUNCTION_INFO_V1(queue_jobs_snooze_many);
-PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
-PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
 PG_FUNCTION_INFO_V1(queue_jobs_wait_for_jobs);
 
 #define MAX_CLAIM 10000
 #define PROMOTE_AT_ONCE 1000
-#define LEASE_HINT "Give an interval from 1 millisecond to 365 days."
-#define LONGEST_LEASE (365 * USECS_PER_DAY)
 #define POLL_WITHOUT_SHARED_MEMORY 200	/* milliseconds */
 
 /* ---- which lanes ---- */
@@ -258,7 +249,7 @@ end_unstarted(Claim *claim, LaneHead *head)
 		return false;
 	if (live_try_delete(&claim->table, head->scan.slot))
 	{
-		history_insert(job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
+		history_insert(NULL, job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
 		if (job->schedule != NULL)
 			wakeup_schedules();
 		limit_job_ended(&claim->table, job, head->worker);
@@ -405,17 +396,6 @@ claim_jobs(Claim *claim, List *heads)
 	engine_snapshot_end(snapshot);
 }
 
-static char *
-claimant_argument(FunctionCallInfo fcinfo, int arg)
-{
-	char	   *claimant;
-
-	refuse_null(fcinfo, arg, "claimant");
-	claimant = text_argument(fcinfo, arg);
-	check_name("claimant", claimant);
-	return claimant;
-}
-
 /* claim(claimant, queues, max_jobs, lease) */
 Datum
 queue_jobs_claim(PG_FUNCTION_ARGS)
@@ -435,8 +415,7 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 				 errmsg("max_jobs is out of range"),
 				 errdetail("The value is %d.", claim.max_jobs),
 				 errhint("Give a number from 1 to %d.", MAX_CLAIM)));
-	refuse_null(fcinfo, 3, "lease");
-	claim.lease = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(3), "lease", 1000, LONGEST_LEASE, LEASE_HINT));
+	claim.lease = lease_argument(fcinfo, 3);
 
 	InitMaterializedSRF(fcinfo, 0);
 	claim.descriptor = job_row_descriptor();
@@ -448,319 +427,6 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	claim_jobs(&claim, claimable_heads(patterns, claim.now));
 	live_close(&claim.table);
 	return (Datum) 0;
-}
-
-/* ---- what a claimant says of its job ---- */
-
-typedef struct Claimed
-{
-	LiveTable	table;
-	TupleTableSlot *slot;
-	Job			job;
-	const Lane *lane;
-	Worker	   *worker;
-	Oid			role;
-} Claimed;
-
-static void
-refuse_stale(int64 id, int32 attempt, const char *detail)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("job " INT64_FORMAT " is not claimed by attempt %d", id, attempt),
-			 errdetail_internal("%s", detail),
-			 errhint("Undo what was done for it: the job may have been given to another claimant.")));
-}
-
-/* Locks the job of that attempt, or refuses: this is the fence. */
-static void
-claimed_begin(Claimed *claimed, int64 id, int32 attempt, const char *function)
-{
-	refuse_where_nothing_can_be_written(function);
-	claimed->slot = NULL;
-	live_open(&claimed->table);
-	if (live_find(&claimed->table, id, true, &claimed->slot, &claimed->job) == FIND_NONE)
-		refuse_stale(id, attempt, "It has been finished, cancelled or removed, or never was.");
-	if (claimed->job.started_at == NO_TIME)
-		refuse_stale(id, attempt, "Nobody has claimed it.");
-	if (claimed->job.lease == 0)
-		refuse_stale(id, attempt, "An executor is running it.");
-	if (claimed->job.attempt != attempt)
-		refuse_stale(id, attempt, psprintf("Attempt %d has it.", claimed->job.attempt));
-	claimed->lane = lane_get(claimed->job.lane);
-	if (claimed->lane == NULL)
-		elog(ERROR, "lane %d is missing", claimed->job.lane);
-	claimed->worker = registry_worker(claimed->lane->worker);
-	if (claimed->worker == NULL)
-		claimed->worker = registry_default_worker(claimed->lane->worker, claimed->lane->queue);
-	claimed->role = lane_role(claimed->lane, claimed->worker);
-	if (!lane_owner_is_mine(claimed->role))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for job " INT64_FORMAT, id),
-				 errdetail("It is of role \"%s\".", GetUserNameFromId(claimed->role, true)),
-				 errhint("Become a member of that role.")));
-}
-
-static void
-claimed_end(Claimed *claimed)
-{
-	ExecDropSingleTupleTableSlot(claimed->slot);
-	live_close(&claimed->table);
-}
-
-/* The run that a claimant has come to the end of is counted. */
-static void
-add_run(const Claimed *claimed, bool failed)
-{
-	const Job  *job = &claimed->job;
-	RunMeasure	measure = {
-		.queueing = statistics_queueing_time(job, job->started_at),
-		.running = GetCurrentTimestamp() - job->started_at,.cpu = -1,.merged = job->merged,.failed = failed
-	};
-
-	statistics_add_run(claimed->worker, &measure);
-}
-
-static void
-complete_one(int64 id, int32 attempt, Jsonb *result)
-{
-	Claimed		claimed;
-
-	claimed_begin(&claimed, id, attempt, "queue_jobs.complete()");
-	add_run(&claimed, false);
-	outcome_finished(&claimed.table, claimed.slot, &claimed.job, claimed.worker, JOB_COMPLETED, result);
-	claimed_end(&claimed);
-}
-
-static void
-fail_one(int64 id, int32 attempt, const char *message)
-{
-	Claimed		claimed;
-	RunError	error = {.message = message};
-
-	claimed_begin(&claimed, id, attempt, "queue_jobs.fail()");
-	add_run(&claimed, true);
-	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, &error, -1);
-	claimed_end(&claimed);
-}
-
-static void
-snooze_one(int64 id, int32 attempt, int64 delay)
-{
-	Claimed		claimed;
-
-	claimed_begin(&claimed, id, attempt, "queue_jobs.snooze()");
-	claimed.job.uncharged++;
-	outcome_put_back(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, delay);
-	claimed_end(&claimed);
-}
-
-/* The lease now ends after "lease" microseconds from now. */
-static void
-heartbeat_one(int64 id, int32 attempt, int64 lease)
-{
-	Claimed		claimed;
-
-	claimed_begin(&claimed, id, attempt, "queue_jobs.heartbeat()");
-	claimed.job.lease = GetCurrentTimestamp() + lease - claimed.job.started_at;
-	lane_hint_revisit(lane_hint(claimed.job.lane, false), claimed.job.started_at + claimed.job.lease);
-	live_update(&claimed.table, claimed.slot, &claimed.job);
-	claimed_end(&claimed);
-}
-
-static void
-refuse_null_job(FunctionCallInfo fcinfo)
-{
-	refuse_null(fcinfo, 0, "id");
-	refuse_null(fcinfo, 1, "attempt");
-}
-
-static int64
-delay_argument(FunctionCallInfo fcinfo, int arg)
-{
-	refuse_null(fcinfo, arg, "interval");
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "interval", 0, LONGEST_LEASE,
-												   "Give an interval from 0 to 365 days."));
-}
-
-/* complete(id, attempt, result) */
-Datum
-queue_jobs_complete(PG_FUNCTION_ARGS)
-{
-	refuse_null_job(fcinfo);
-	complete_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), PG_ARGISNULL(2) ? NULL : PG_GETARG_JSONB_P(2));
-	PG_RETURN_VOID();
-}
-
-/* fail(id, attempt, error) */
-Datum
-queue_jobs_fail(PG_FUNCTION_ARGS)
-{
-	refuse_null_job(fcinfo);
-	refuse_null(fcinfo, 2, "error");
-	fail_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), text_argument(fcinfo, 2));
-	PG_RETURN_VOID();
-}
-
-/* snooze(id, attempt, interval) */
-Datum
-queue_jobs_snooze(PG_FUNCTION_ARGS)
-{
-	refuse_null_job(fcinfo);
-	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2));
-	PG_RETURN_VOID();
-}
-
-/* ---- the same for arrays ---- */
-
-typedef struct JobArrays
-{
-	int			count;
-	Datum	   *ids;
-	Datum	   *attempts;
-	Datum	   *values;			/* of the third argument, or NULL */
-	bool	   *value_nulls;
-} JobArrays;
-
-static Datum *
-array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int16 length, bool byval, char align, int *count,
-			   bool **nulls)
-{
-	Datum	   *elements;
-
-	refuse_null(fcinfo, arg, name);
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), type, length, byval, align, &elements, nulls, count);
-	return elements;
-}
-
-static void
-refuse_null_elements(const char *name, const bool *nulls, int count)
-{
-	for (int i = 0; i < count; i++)
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("%s must not contain null", name),
-					 errdetail("Element %d is null.", i + 1)));
-}
-
-static void
-refuse_lengths(const char *name, int count, int expected)
-{
-	if (count != expected)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must have as many elements as ids", name),
-				 errdetail("There are %d ids and %d %s.", expected, count, name)));
-}
-
-/*
- * Jobs are locked in the order given: in arrays of different order two claimants could wait for each other, but no
- * two have the same job.
- */
-static JobArrays
-job_arrays(FunctionCallInfo fcinfo, const char *value_name, Oid value_type)
-{
-	JobArrays	arrays = {0};
-	bool	   *nulls;
-	int			count;
-
-	arrays.ids = array_argument(fcinfo, 0, "ids", INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &arrays.count, &nulls);
-	refuse_null_elements("ids", nulls, arrays.count);
-	arrays.attempts = array_argument(fcinfo, 1, "attempts", INT4OID, 4, true, TYPALIGN_INT, &count, &nulls);
-	refuse_null_elements("attempts", nulls, count);
-	refuse_lengths("attempts", count, arrays.count);
-	if (value_name != NULL && !PG_ARGISNULL(2) && get_fn_expr_argtype(fcinfo->flinfo, 2) == get_array_type(value_type))
-	{
-		arrays.values = array_argument(fcinfo, 2, value_name, value_type, -1, false, TYPALIGN_INT, &count, &arrays.value_nulls);
-		refuse_lengths(value_name, count, arrays.count);
-	}
-	return arrays;
-}
-
-/* complete(ids, attempts, results) */
-Datum
-queue_jobs_complete_many(PG_FUNCTION_ARGS)
-{
-	JobArrays	arrays = job_arrays(fcinfo, "results", JSONBOID);
-
-	for (int i = 0; i < arrays.count; i++)
-		complete_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]),
-					 arrays.values == NULL || arrays.value_nulls[i] ? NULL : DatumGetJsonbP(arrays.values[i]));
-	PG_RETURN_VOID();
-}
-
-/* fail(ids, attempts, error or errors) */
-Datum
-queue_jobs_fail_many(PG_FUNCTION_ARGS)
-{
-	JobArrays	arrays;
-
-	refuse_null(fcinfo, 2, "error");
-	arrays = job_arrays(fcinfo, "errors", TEXTOID);
-	if (arrays.values != NULL)
-		refuse_null_elements("errors", arrays.value_nulls, arrays.count);
-	for (int i = 0; i < arrays.count; i++)
-		fail_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]),
-				 arrays.values ? TextDatumGetCString(arrays.values[i]) : text_argument(fcinfo, 2));
-	PG_RETURN_VOID();
-}
-
-/* snooze(ids, attempts, interval) */
-Datum
-queue_jobs_snooze_many(PG_FUNCTION_ARGS)
-{
-	JobArrays	arrays = job_arrays(fcinfo, NULL, InvalidOid);
-	int64		delay = delay_argument(fcinfo, 2);
-
-	for (int i = 0; i < arrays.count; i++)
-		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay);
-	PG_RETURN_VOID();
-}
-
-/* heartbeat(ids, attempts, lease) */
-Datum
-queue_jobs_heartbeat_many(PG_FUNCTION_ARGS)
-{
-	JobArrays	arrays = job_arrays(fcinfo, NULL, InvalidOid);
-	int64		lease;
-
-	refuse_null(fcinfo, 2, "lease");
-	lease = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(2), "lease", 1000, LONGEST_LEASE, LEASE_HINT));
-	for (int i = 0; i < arrays.count; i++)
-		heartbeat_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), lease);
-	PG_RETURN_VOID();
-}
-
-/*
- * heartbeat(claimant): every lease of that claimant now counts from now. One row is written, however many jobs it has.
- */
-Datum
-queue_jobs_heartbeat(PG_FUNCTION_ARGS)
-{
-	char	   *claimant = claimant_argument(fcinfo, 0);
-	Oid			types[] = {TEXTOID, REGROLEOID};
-	Datum		values[] = {CStringGetTextDatum(claimant), ObjectIdGetDatum(GetUserId())};
-	RunAs		saved;
-	uint64		written;
-
-	PreventCommandIfReadOnly("queue_jobs.heartbeat()");
-	engine_begin(&saved);
-	written = engine_execute("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
-							 " VALUES ($1, $2, clock_timestamp())"
-							 " ON CONFLICT (name) DO UPDATE SET last_heartbeat = EXCLUDED.last_heartbeat, owner = EXCLUDED.owner"
-							 " WHERE c.owner = EXCLUDED.owner"
-							 " OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = c.owner)"
-							 " OR pg_has_role(EXCLUDED.owner, c.owner, 'USAGE')",
-							 SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
-	if (written == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("claimant name \"%s\" is another role's", claimant),
-				 errhint("Choose a name of your own.")));
-	PG_RETURN_VOID();
 }
 
 /* ---- wait_for_jobs ---- */
@@ -842,7 +508,7 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	patterns = queue_patterns(fcinfo, 0);
 	refuse_null(fcinfo, 1, "timeout");
 	deadline = GetCurrentTimestamp() +
-		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_LEASE,
+		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_WAIT,
 												"Give an interval from 0 to 365 days."));
 	/* Registered before the first look, so that what is committed after it sets our latch. */
 	slot = waiter_register();

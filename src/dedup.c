@@ -427,7 +427,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	if (job_failures(other) < job_failures(job))
 		job->uncharged = job->attempt - job_failures(other);
 	other->dropped = duplicates_dropped(other->id);
-	history_insert(other, worker, JOB_CANCELLED, now, merged_into(job->id));
+	history_insert(NULL, other, worker, JOB_CANCELLED, now, merged_into(job->id));
 	return true;
 }
 

@@ -775,7 +775,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 				put_back(run, slot, current_job.snooze);
 				return JOB_SCHEDULED;
 			}
-			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result);
+			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result, NULL);
 			return JOB_COMPLETED;
 		case RUN_FAILED:
 			error = run_error(run->error);
@@ -784,7 +784,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			SpinLockAcquire(&run->slot->mutex);
 			end_as = run->slot->end_as;
 			SpinLockRelease(&run->slot->mutex);
-			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL);
+			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL, NULL);
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:
 			put_back(run, slot, 0);
@@ -898,7 +898,7 @@ execute_next(ExecutorSlot *slot)
 		if (is_procedure)
 			(void) live_find(&run.table, run.job.id, true, &row, &stored);
 		run.job.started_at = NO_TIME;	/* the lease was none of a start */
-		outcome_finished(&run.table, row, &run.job, run.task->worker, JOB_CANCELLED, NULL);
+		outcome_finished(&run.table, row, &run.job, run.task->worker, JOB_CANCELLED, NULL, NULL);
 		if (row)
 			ExecDropSingleTupleTableSlot(row);
 		live_close(&run.table);

@@ -145,6 +145,76 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	return heap_form_tuple(RelationGetDescr(rel), values, nulls);
 }
 
+/* ---- writing ---- */
+
+void
+history_writer_open(HistoryWriter *history)
+{
+	*history = (HistoryWriter)
+	{
+		.context = CurrentMemoryContext
+	};
+}
+
+void
+history_writer_flush(HistoryWriter *history)
+{
+	if (history->count == 0)
+		return;
+	table_multi_insert(history->rel, history->rows, history->count, GetCurrentCommandId(true), 0, NULL);
+	for (int i = 0; i < history->count; i++)
+	{
+		index_writer_insert(&history->writer, history->rows[i], false, false);
+		ExecClearTuple(history->rows[i]);
+	}
+	history->count = 0;
+}
+
+void
+history_writer_close(HistoryWriter *history)
+{
+	if (history->rel == NULL)
+		return;
+	history_writer_flush(history);
+	for (int i = 0; i < HISTORY_AT_ONCE && history->rows[i] != NULL; i++)
+	{
+		ExecDropSingleTupleTableSlot(history->rows[i]);
+		history->rows[i] = NULL;
+	}
+	index_writer_close(&history->writer);
+	table_close(history->rel, NoLock);
+	history->rel = NULL;
+}
+
+static void
+open_slice(HistoryWriter *history, int slice)
+{
+	MemoryContext old = MemoryContextSwitchTo(history->context);
+
+	history->slice = slice;
+	history->rel = table_open(slice_relation(slice), RowExclusiveLock);
+	index_writer_open(&history->writer, history->rel, NULL);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+add_row(HistoryWriter *history, int slice, const FinishedJob *finished)
+{
+	if (history->rel != NULL && (history->slice != slice || history->count == HISTORY_AT_ONCE))
+		history_writer_close(history);
+	if (history->rel == NULL)
+		open_slice(history, slice);
+	if (history->rows[history->count] == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(history->context);
+
+		history->rows[history->count] = MakeSingleTupleTableSlot(RelationGetDescr(history->rel), &TTSOpsHeapTuple);
+		MemoryContextSwitchTo(old);
+	}
+	ExecStoreHeapTuple(form_row(history->rel, slice, finished), history->rows[history->count], true);
+	history->count++;
+}
+
 static void
 insert_row(int slice, const FinishedJob *finished)
 {
@@ -162,7 +232,7 @@ insert_row(int slice, const FinishedJob *finished)
 }
 
 void
-history_insert(const Job *job, const Worker *worker, JobState state, TimestampTz finished_at, Jsonb *result)
+history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state, TimestampTz finished_at, Jsonb *result)
 {
 	int64		keep = state == JOB_DEAD ? KEEP_DEAD : worker ? worker->keep_completed : USECS_PER_DAY;
 	FinishedJob finished = {
@@ -173,9 +243,15 @@ history_insert(const Job *job, const Worker *worker, JobState state, TimestampTz
 		.keep_until = finished_at + keep,
 		.result = result,
 	};
+	int			slice;
 
-	if (keep > 0)
-		insert_row(state == JOB_DEAD ? DEAD_SLICE : slice_for(keep, finished.keep_until), &finished);
+	if (keep <= 0)
+		return;
+	slice = state == JOB_DEAD ? DEAD_SLICE : slice_for(keep, finished.keep_until);
+	if (history == NULL)
+		insert_row(slice, &finished);
+	else
+		add_row(history, slice, &finished);
 }
 
 /* ---- taking one back ---- */

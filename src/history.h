@@ -5,6 +5,8 @@
 #ifndef QUEUE_JOBS_HISTORY_H
 #define QUEUE_JOBS_HISTORY_H
 
+#include "executor/tuptable.h"
+#include "index_writer.h"
 #include "job.h"
 #include "registry.h"
 
@@ -21,8 +23,30 @@ typedef struct FinishedJob
 	Jsonb	   *result;
 } FinishedJob;
 
-/* Writes a job that has ended; a completed or cancelled one only if it is to be kept at all. */
-extern void history_insert(const Job *job, const Worker *worker, JobState state, TimestampTz finished_at, Jsonb *result);
+/* Gathers rows, to write many at once for less than one by one. */
+#define HISTORY_AT_ONCE 128
+typedef struct HistoryWriter
+{
+	MemoryContext context;		/* in which it lives, but for the rows */
+	int			slice;			/* the partition that is open, if "rel" is not NULL */
+	Relation	rel;
+	IndexWriter writer;
+	int			count;			/* rows that are not written yet */
+	TupleTableSlot *rows[HISTORY_AT_ONCE];	/* as many as were ever used, then NULL */
+} HistoryWriter;
+
+extern void history_writer_open(HistoryWriter *history);
+
+/* Writes what was gathered: from then on nothing in it is of the caller's memory. */
+extern void history_writer_flush(HistoryWriter *history);
+extern void history_writer_close(HistoryWriter *history);
+
+/*
+ * Writes a job that has ended; a completed or cancelled one only if it is to be kept at all. At once, or (history not NULL)
+ * when the writer is flushed: the caller's memory must last so long.
+ */
+extern void history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state, TimestampTz finished_at,
+						   Jsonb *result);
 
 /* Finds a finished job that is cancelled or dead, and removes it; false if there is none, or somebody else has it. */
 extern bool history_take(int64 id, FinishedJob *finished);

@@ -92,7 +92,8 @@ write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 }
 
 void
-outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result)
+outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
+				 HistoryWriter *history)
 {
 	worker = command_attributes(worker, job);
 	if (slot != NULL)
@@ -101,7 +102,7 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		job->dropped = duplicates_dropped(job->id);
 	if (job->schedule != NULL)
 		wakeup_schedules();		/* a tick may wait for it */
-	history_insert(job, worker, state, GetCurrentTimestamp(), result);
+	history_insert(history, job, worker, state, GetCurrentTimestamp(), result);
 	limit_job_ended(table, job, worker);
 	if (state == JOB_COMPLETED)
 		capacity_job_succeeded(job->lane, worker);
@@ -140,7 +141,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	job_add_error(job, job->started_at, GetCurrentTimestamp(), error->sqlstate, error->message, error->detail, error->context);
 	if (failures > worker->max_retries || job->crashes >= MAX_JOB_CRASHES)
 	{
-		outcome_finished(table, slot, job, worker, JOB_DEAD, NULL);
+		outcome_finished(table, slot, job, worker, JOB_DEAD, NULL, NULL);
 		return JOB_DEAD;
 	}
 	if (delay < 0)

@@ -3,13 +3,14 @@
  *		How a run of a job ends: what becomes of the job is decided here, for executors and claimants alike.
  *
  * An executor has deleted the job's row when it took it; a claimant's complete(), fail() and snooze() have it locked, in
- * a slot. "slot" is NULL for the former.
+ * a slot, or have deleted it. "slot" is NULL where it is deleted.
  */
 #ifndef QUEUE_JOBS_OUTCOME_H
 #define QUEUE_JOBS_OUTCOME_H
 
-#include "store.h"
+#include "history.h"
 #include "registry.h"
+#include "store.h"
 
 typedef struct RunError
 {
@@ -19,8 +20,9 @@ typedef struct RunError
 	const char *context;		/* or NULL */
 } RunError;
 
-/* The job has ended in that state, and is kept as long as it is to be. */
-extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result);
+/* The job has ended in that state, and is kept as long as it is to be; "history" as in history_insert(). */
+extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
+							 HistoryWriter *history);
 
 /*
  * The attempt, counted in job->attempt already, failed: the job is tried again after "delay" microseconds (-1: as the

@@ -102,7 +102,7 @@ end_job(int64 id, JobState end_as)
 		{
 			if (job.dedup_hash != 0)
 				hold_wait_to_end(id);	/* what was dropped in its favour goes with it; what comes now does not */
-			outcome_finished(&table, slot, &job, registry_worker(lane->worker), end_as, NULL);
+			outcome_finished(&table, slot, &job, registry_worker(lane->worker), end_as, NULL, NULL);
 			if (job.dedup_hash != 0)
 				hold_release(id, HOLD_END, false);	/* its row tells; there may be very many */
 		}
@@ -223,7 +223,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 								 " SELECT j.id FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane"
 								 " LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant"
 								 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND (j.started_at IS NULL"
-								 " OR greatest(j.started_at, c.last_heartbeat) + j.lease <= clock_timestamp())"
+								 " OR greatest(j.started_at, c.last_heartbeat) + j.lease * interval '1 microsecond' <= clock_timestamp())"
 								 " FOR UPDATE OF j SKIP LOCKED)",
 								 SPI_OK_DELETE, lengthof(types), types, values, NULL);
 		total += removed;

@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "storage/procarray.h"
 #include "store.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -112,6 +113,14 @@ set_time(Datum *values, bool *nulls, int attribute, TimestampTz time)
 	nulls[attribute - 1] = time == NO_TIME;
 }
 
+/* A counter that is zero is not written. */
+static void
+set_counter(Datum *values, bool *nulls, int attribute, Datum value, bool is_zero)
+{
+	values[attribute - 1] = value;
+	nulls[attribute - 1] = is_zero;
+}
+
 static void
 set_jsonb(Datum *values, bool *nulls, int attribute, Jsonb *value)
 {
@@ -125,7 +134,6 @@ form_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 {
 	Datum		values[LIVE_JOB_ATTRIBUTES] = {0};
 	bool		nulls[LIVE_JOB_ATTRIBUTES] = {0};
-	Interval	lease = {.time = job->lease};
 
 	values[ATT_ID - 1] = Int64GetDatum(job->id);
 	values[ATT_CREATED_AT - 1] = TimestampTzGetDatum(job->created_at);
@@ -135,18 +143,17 @@ form_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 	values[ATT_PRIORITY - 1] = Int32GetDatum(job->priority);
 	values[ATT_VERSION - 1] = Int32GetDatum(job->version);
 	values[ATT_ATTEMPT - 1] = Int32GetDatum(job->attempt);
-	values[ATT_UNCHARGED - 1] = Int32GetDatum(job->uncharged);
-	values[ATT_CRASHES - 1] = Int16GetDatum(job->crashes);
+	set_counter(values, nulls, ATT_UNCHARGED, Int32GetDatum(job->uncharged), job->uncharged == 0);
+	set_counter(values, nulls, ATT_CRASHES, Int16GetDatum(job->crashes), job->crashes == 0);
 	values[ATT_DUE - 1] = BoolGetDatum(job->due);
-	values[ATT_MERGED - 1] = Int32GetDatum(job->merged);
+	set_counter(values, nulls, ATT_MERGED, Int32GetDatum(job->merged), job->merged == 0);
 	values[ATT_DEDUP_HASH - 1] = Int64GetDatum(job->dedup_hash);
 	nulls[ATT_DEDUP_HASH - 1] = job->dedup_hash == 0;
 	values[ATT_DEDUP_KEY - 1] = job->dedup_key ? CStringGetTextDatum(job->dedup_key) : (Datum) 0;
 	nulls[ATT_DEDUP_KEY - 1] = job->dedup_key == NULL;
 	set_time(values, nulls, ATT_EXPIRES_AT, job->expires_at);
 	set_time(values, nulls, ATT_STARTED_AT, job->started_at);
-	values[ATT_LEASE - 1] = IntervalPGetDatum(&lease);
-	nulls[ATT_LEASE - 1] = job->lease == 0;
+	set_counter(values, nulls, ATT_LEASE, Int64GetDatum(job->lease), job->lease == 0);
 	values[ATT_WAL_LSN - 1] = LSNGetDatum(job->wal_lsn);
 	nulls[ATT_WAL_LSN - 1] = job->wal_lsn == InvalidXLogRecPtr;
 	values[ATT_CLAIMANT - 1] = job->claimant ? CStringGetTextDatum(job->claimant) : (Datum) 0;
@@ -234,10 +241,13 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->priority = DatumGetInt32(slot_getattr(slot, ATT_PRIORITY, &isnull));
 	job->version = DatumGetInt32(slot_getattr(slot, ATT_VERSION, &isnull));
 	job->attempt = DatumGetInt32(slot_getattr(slot, ATT_ATTEMPT, &isnull));
-	job->uncharged = DatumGetInt32(slot_getattr(slot, ATT_UNCHARGED, &isnull));
-	job->crashes = DatumGetInt16(slot_getattr(slot, ATT_CRASHES, &isnull));
+	value = slot_getattr(slot, ATT_UNCHARGED, &isnull);
+	job->uncharged = isnull ? 0 : DatumGetInt32(value);
+	value = slot_getattr(slot, ATT_CRASHES, &isnull);
+	job->crashes = isnull ? 0 : DatumGetInt16(value);
 	job->due = DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull));
-	job->merged = DatumGetInt32(slot_getattr(slot, ATT_MERGED, &isnull));
+	value = slot_getattr(slot, ATT_MERGED, &isnull);
+	job->merged = isnull ? 0 : DatumGetInt32(value);
 	job->dropped = 0;
 	value = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
 	job->dedup_hash = isnull ? 0 : DatumGetInt64(value);
@@ -246,7 +256,7 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->expires_at = slot_get_time(slot, ATT_EXPIRES_AT);
 	job->started_at = slot_get_time(slot, ATT_STARTED_AT);
 	value = slot_getattr(slot, ATT_LEASE, &isnull);
-	job->lease = isnull ? 0 : DatumGetIntervalP(value)->time;
+	job->lease = isnull ? 0 : DatumGetInt64(value);
 	value = slot_getattr(slot, ATT_WAL_LSN, &isnull);
 	job->wal_lsn = isnull ? InvalidXLogRecPtr : DatumGetLSN(value);
 	value = slot_getattr(slot, ATT_CLAIMANT, &isnull);
@@ -448,6 +458,16 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 	return result == TM_Ok;
 }
 
+/* What the server would find as well, but only after a new row was formed for it. */
+static bool
+being_changed(TupleTableSlot *slot)
+{
+	HeapTupleHeader tuple = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+
+	return (tuple->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 && !HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
+		TransactionIdIsInProgress(HeapTupleHeaderGetRawXmax(tuple));
+}
+
 static bool
 update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 {
@@ -456,6 +476,8 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	TU_UpdateIndexes update_indexes;
 	TM_Result	result;
 
+	if (!wait && being_changed(slot))
+		return false;
 	form_row(table, table->slot, job);
 	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
 								InvalidSnapshot, InvalidSnapshot, wait, &failure, &mode, &update_indexes);
@@ -518,6 +540,42 @@ fetch_by_id(LiveTable *table, int64 id, Snapshot snapshot, TupleTableSlot *slot)
 	return found;
 }
 
+void
+id_scan_begin(IdScan *scan, LiveTable *table)
+{
+	scan->table = table;
+	scan->context = CurrentMemoryContext;
+	scan->snapshot = engine_snapshot();
+	scan->slot = table_slot_create(table->rel, NULL);
+	scan->index = index_open(catalog_relation(REL_LIVE_JOB_ID), AccessShareLock);
+	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, 1);
+}
+
+bool
+id_scan_find(IdScan *scan, int64 id, Job *job)
+{
+	MemoryContext old = MemoryContextSwitchTo(scan->context);	/* the index may allocate memory for the whole scan */
+	ScanKeyData key;
+	bool		found;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	index_rescan(scan->scan, &key, 1, NULL, 0);
+	found = index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot);
+	MemoryContextSwitchTo(old);
+	if (found)
+		live_read(scan->slot, job);
+	return found;
+}
+
+void
+id_scan_end(IdScan *scan)
+{
+	index_endscan(scan->scan);
+	index_close(scan->index, AccessShareLock);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	engine_snapshot_end(scan->snapshot);
+}
+
 /* A tuple that is being updated points to its new version, one that is being deleted to itself. */
 static bool
 is_deleted(TupleTableSlot *slot)
@@ -578,6 +636,23 @@ executor_role(int32 id)
 	return worker && worker->handler ? lane_role(lane, worker) : InvalidOid;
 }
 
+/* Others who claim pass it by now: if we roll back, they are told. */
+static void
+note_taken(const Job *job)
+{
+	if (job->due)
+		wakeup_taken(job->lane, executor_role(job->lane), job_key(job));
+	else
+		wakeup_due(job->run_at);	/* whoever looks for due jobs passes it by, too */
+}
+
+bool
+live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job)
+{
+	note_taken(job);
+	return delete_row(table, slot, true);
+}
+
 /*
  * A row that is updated or put back while we wait for it has a new version, perhaps one that our snapshot cannot see:
  * look again with a new one, until we have the lock of a version that is the latest.
@@ -607,10 +682,7 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 		{
 			case TM_Ok:
 				live_read(*slot, job);
-				if (job->due)
-					wakeup_taken(job->lane, executor_role(job->lane), job_key(job));
-				else
-					wakeup_due(job->run_at);	/* whoever looks for due jobs passes it by, too */
+				note_taken(job);
 				return FIND_FOUND;
 			case TM_WouldBlock:
 				return FIND_LOCKED;

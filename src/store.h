@@ -97,6 +97,27 @@ typedef enum FindResult
  */
 extern FindResult live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job);
 
+/* Looks up jobs by id, one after the other and with one snapshot, without locking them. */
+typedef struct IdScan
+{
+	LiveTable  *table;
+	MemoryContext context;		/* of id_scan_begin(); what is found is copied to the caller's */
+	Relation	index;
+	IndexScanDesc scan;
+	Snapshot	snapshot;
+	TupleTableSlot *slot;		/* the row that was found last */
+} IdScan;
+
+extern void id_scan_begin(IdScan *scan, LiveTable *table);
+extern bool id_scan_find(IdScan *scan, int64 id, Job *job);
+extern void id_scan_end(IdScan *scan);
+
+/*
+ * Deletes the row that the slot shows, waiting for those who have it locked; false, and nothing is done, if anybody has
+ * changed it since the slot was read.
+ */
+extern bool live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job);
+
 /*
  * Moves jobs that are due by now to the index of those that can be claimed, no more than limit, and only those of the
  * lanes in the list of ids (NIL: all). Returns how many; the time of the next one goes to *next_due (DT_NOEND: none),

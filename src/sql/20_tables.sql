@@ -76,8 +76,9 @@ COMMENT ON TABLE queue_jobs.lane IS 'worker, queue and owner (the role that enqu
 CREATE SEQUENCE queue_jobs.job_id AS bigint;
 COMMENT ON SEQUENCE queue_jobs.job_id IS 'ids of jobs';
 
--- Jobs that are not finished. Columns that change while a job waits or runs are in no index, so that changing
--- them is HOT; only falling due moves a job from one index to the other.
+-- Jobs that are not finished. Columns that change while a job waits or runs are in no index, and pages are filled by half,
+-- so that changing them is HOT: a claimant's lease is no more than one write to the page that has the job. Only falling due
+-- moves a job from one index to the other. What is NULL costs nothing in each row; counters are, until they count.
 CREATE TABLE queue_jobs.live_job (
     id bigint NOT NULL,
     created_at timestamptz NOT NULL,
@@ -87,15 +88,15 @@ CREATE TABLE queue_jobs.live_job (
     priority integer NOT NULL,
     version integer NOT NULL,
     attempt integer NOT NULL,
-    uncharged integer NOT NULL,
-    crashes smallint NOT NULL,
+    uncharged integer,
+    crashes smallint,
     due boolean NOT NULL,
-    merged integer NOT NULL,
+    merged integer,
     dedup_hash bigint,
     dedup_key text,
     expires_at timestamptz,
     started_at timestamptz,
-    lease interval,
+    lease bigint,
     wal_lsn pg_lsn,
     claimant text,
     strategy text COLLATE "C",
@@ -105,7 +106,7 @@ CREATE TABLE queue_jobs.live_job (
     errors jsonb,
     schedule text,
     CONSTRAINT live_job_id PRIMARY KEY (id)
-) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 CREATE INDEX live_job_ready ON queue_jobs.live_job (place, priority, id) WHERE due;
 CREATE INDEX live_job_future ON queue_jobs.live_job (run_at) WHERE NOT due;
@@ -113,17 +114,17 @@ CREATE INDEX live_job_key ON queue_jobs.live_job (dedup_hash, id) WHERE dedup_ha
 COMMENT ON TABLE queue_jobs.live_job IS 'jobs that are not finished; see the view job';
 COMMENT ON COLUMN queue_jobs.live_job.place IS 'where it waits: its lane; or below zero, a place of its concurrency key, which is at its limit';
 COMMENT ON COLUMN queue_jobs.live_job.attempt IS 'starts so far, by which a claimant''s stale attempt is known';
-COMMENT ON COLUMN queue_jobs.live_job.uncharged IS 'starts that count as no attempt: snoozed, or allowed again by retry()';
-COMMENT ON COLUMN queue_jobs.live_job.crashes IS 'runs that took their executor process down';
+COMMENT ON COLUMN queue_jobs.live_job.uncharged IS 'starts that count as no attempt: snoozed, or allowed again by retry(); NULL: none';
+COMMENT ON COLUMN queue_jobs.live_job.crashes IS 'runs that took their executor process down; NULL: none';
 COMMENT ON COLUMN queue_jobs.live_job.due IS 'false until run_at has come: the job is then in live_job_future, else in live_job_ready';
-COMMENT ON COLUMN queue_jobs.live_job.merged IS 'duplicates that were merged into it when it was claimed';
+COMMENT ON COLUMN queue_jobs.live_job.merged IS 'duplicates that were merged into it when it was claimed; NULL: none';
 COMMENT ON COLUMN queue_jobs.live_job.dedup_hash IS 'hash of worker, queue, role and args or token; NULL: no deduplication';
 COMMENT ON COLUMN queue_jobs.live_job.dedup_key IS 'the token that takes the place of the args in the key';
 COMMENT ON COLUMN queue_jobs.live_job.started_at IS 'when it was claimed; NULL unless a lease is written';
 COMMENT ON COLUMN queue_jobs.live_job.schedule IS 'the schedule whose tick enqueued it';
 COMMENT ON COLUMN queue_jobs.live_job.wal_lsn IS 'what a replica must have replayed to see all that the job relies on; of a job that waits: reckoned when it fell due or was put back';
 COMMENT ON COLUMN queue_jobs.live_job.strategy IS 'GitLab''s load_balancing_strategy; NULL: data_consistency always, or not chosen yet';
-COMMENT ON COLUMN queue_jobs.live_job.lease IS 'how long the claim holds from started_at or the claimant''s last heartbeat; NULL: as long as its executor lives';
+COMMENT ON COLUMN queue_jobs.live_job.lease IS 'how long, in microseconds, the claim holds from started_at or the claimant''s last heartbeat; NULL: as long as its executor lives';
 
 -- Finished jobs, by the time until which they are kept: partition "level_slot" holds those whose keep_until is in
 -- one period of the level's width, and is truncated as a whole when the period is over (src/history.c has the

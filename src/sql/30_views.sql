@@ -47,9 +47,9 @@ SELECT j.id,
        l.queue,
        CASE WHEN r.job_id IS NOT NULL
               OR (j.lease IS NOT NULL
-                  AND GREATEST(j.started_at, c.last_heartbeat) + j.lease > pg_catalog.clock_timestamp()) THEN 'executing'
+                  AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp()) THEN 'executing'
             WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
-            WHEN j.attempt > j.uncharged THEN 'retryable'
+            WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
             ELSE 'scheduled' END AS state,
        j.priority,
        j.args,
@@ -57,7 +57,7 @@ SELECT j.id,
        j.version,
        COALESCE(r.attempt, j.attempt) AS attempt,
        COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)
-         + 1 + j.uncharged AS max_attempts,
+         + 1 + COALESCE(j.uncharged, 0) AS max_attempts,
        j.created_at,
        j.run_at,
        COALESCE(r.started_at, j.started_at) AS started_at,
@@ -75,7 +75,7 @@ SELECT j.id,
             THEN COALESCE(queue_jobs.waits_for(j.lane),
                           CASE WHEN j.place <> j.lane THEN 'jobs of its concurrency_key are at their limit' END) END AS waits_for,
        queue_jobs.data_consistency(l.worker, j.id) AS data_consistency,
-       j.merged,
+       COALESCE(j.merged, 0) AS merged,
        CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END AS dropped,
        j.schedule,
        CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END AS load_balancing_strategy,
@@ -257,10 +257,10 @@ SELECT q.queue,
                FROM (SELECT j.lane, j.run_at,
                             CASE WHEN r.job_id IS NOT NULL
                                    OR (j.lease IS NOT NULL
-                                       AND GREATEST(j.started_at, c.last_heartbeat) + j.lease > pg_catalog.clock_timestamp())
+                                       AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())
                                  THEN 'executing'
                                  WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
-                                 WHEN j.attempt > j.uncharged THEN 'retryable'
+                                 WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
                                  ELSE 'scheduled' END AS state
                        FROM queue_jobs.live_job j
                        LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
@@ -302,7 +302,7 @@ SELECT w.name AS worker,
           LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant
          WHERE l.worker = w.name AND j.due
            AND (r.job_id IS NOT NULL
-                OR GREATEST(j.started_at, c.last_heartbeat) + j.lease > pg_catalog.clock_timestamp())) AS running,
+                OR GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())) AS running,
        w.max_running_jobs AS maximum,
        f.remaining,
        f.filled_at

@@ -1,0 +1,447 @@
+/*
+ * claimant.c
+ *		What a claimant says of the jobs that it has: complete(), fail(), snooze(), heartbeat().
+ *
+ * The number of the attempt is the fence: whoever's lease ran out, and whose job somebody else has by now, is refused.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "catalog/pg_type.h"
+#include "claimant.h"
+#include "compat.h"
+#include "executor/spi.h"
+#include "history.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "outcome.h"
+#include "run_as.h"
+#include "shared.h"
+#include "statistics.h"
+#include "store.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_complete);
+PG_FUNCTION_INFO_V1(queue_jobs_complete_many);
+PG_FUNCTION_INFO_V1(queue_jobs_fail);
+PG_FUNCTION_INFO_V1(queue_jobs_fail_many);
+PG_FUNCTION_INFO_V1(queue_jobs_snooze);
+PG_FUNCTION_INFO_V1(queue_jobs_snooze_many);
+PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
+PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
+
+char *
+claimant_argument(FunctionCallInfo fcinfo, int arg)
+{
+	char	   *claimant;
+
+	refuse_null(fcinfo, arg, "claimant");
+	claimant = text_argument(fcinfo, arg);
+	check_name("claimant", claimant);
+	return claimant;
+}
+
+int64
+lease_argument(FunctionCallInfo fcinfo, int arg)
+{
+	refuse_null(fcinfo, arg, "lease");
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "lease", 1000, LONGEST_WAIT,
+												   "Give an interval from 1 millisecond to 365 days."));
+}
+
+typedef struct Claimed
+{
+	LiveTable	table;
+	TupleTableSlot *slot;
+	Job			job;
+	const Lane *lane;
+	Worker	   *worker;
+	Oid			role;
+} Claimed;
+
+static void
+refuse_stale(int64 id, int32 attempt, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("job " INT64_FORMAT " is not claimed by attempt %d", id, attempt),
+			 errdetail_internal("%s", detail),
+			 errhint("Undo what was done for it: the job may have been given to another claimant.")));
+}
+
+/* Why that attempt does not have the job (any more), or NULL if it has. */
+static const char *
+why_stale(const Job *job, int32 attempt)
+{
+	if (job->started_at == NO_TIME)
+		return "Nobody has claimed it.";
+	if (job->lease == 0)
+		return "An executor is running it.";
+	if (job->attempt != attempt)
+		return psprintf("Attempt %d has it.", job->attempt);
+	return NULL;
+}
+
+/* Whose job it is; that has to be us. */
+static void
+identify(Claimed *claimed)
+{
+	claimed->lane = lane_get(claimed->job.lane);
+	if (claimed->lane == NULL)
+		elog(ERROR, "lane %d is missing", claimed->job.lane);
+	claimed->worker = registry_worker(claimed->lane->worker);
+	if (claimed->worker == NULL)
+		claimed->worker = registry_default_worker(claimed->lane->worker, claimed->lane->queue);
+	claimed->role = lane_role(claimed->lane, claimed->worker);
+	if (!lane_owner_is_mine(claimed->role))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for job " INT64_FORMAT, claimed->job.id),
+				 errdetail("It is of role \"%s\".", GetUserNameFromId(claimed->role, true)),
+				 errhint("Become a member of that role.")));
+}
+
+/* Locks the job of that attempt, or refuses: this is the fence. */
+static void
+claimed_begin(Claimed *claimed, int64 id, int32 attempt)
+{
+	const char *stale;
+
+	claimed->slot = NULL;
+	live_open(&claimed->table);
+	if (live_find(&claimed->table, id, true, &claimed->slot, &claimed->job) == FIND_NONE)
+		refuse_stale(id, attempt, "It has been finished, cancelled or removed, or never was.");
+	stale = why_stale(&claimed->job, attempt);
+	if (stale != NULL)
+		refuse_stale(id, attempt, stale);
+	identify(claimed);
+}
+
+static void
+claimed_end(Claimed *claimed)
+{
+	ExecDropSingleTupleTableSlot(claimed->slot);
+	live_close(&claimed->table);
+}
+
+/* The run that a claimant has come to the end of is counted. */
+static void
+add_run(const Claimed *claimed, bool failed)
+{
+	const Job  *job = &claimed->job;
+	RunMeasure	measure = {
+		.queueing = statistics_queueing_time(job, job->started_at),
+		.running = GetCurrentTimestamp() - job->started_at,.cpu = -1,.merged = job->merged,.failed = failed
+	};
+
+	statistics_add_run(claimed->worker, &measure);
+}
+
+static void
+complete_one(int64 id, int32 attempt, Jsonb *result)
+{
+	Claimed		claimed;
+
+	claimed_begin(&claimed, id, attempt);
+	add_run(&claimed, false);
+	outcome_finished(&claimed.table, claimed.slot, &claimed.job, claimed.worker, JOB_COMPLETED, result, NULL);
+	claimed_end(&claimed);
+}
+
+/*
+ * Deletes the row as it was seen, without locking it first: the fence holds, for a row that has changed since is not deleted.
+ * False, and nothing is done, if anything is not as it should be.
+ */
+static bool
+complete_seen(LiveTable *table, IdScan *scan, HistoryWriter *history, int64 id, int32 attempt, Jsonb *result)
+{
+	Claimed		claimed;
+
+	if (!id_scan_find(scan, id, &claimed.job) || why_stale(&claimed.job, attempt) != NULL)
+		return false;
+	identify(&claimed);
+	if (!live_delete_if_unchanged(table, scan->slot, &claimed.job))
+		return false;
+	add_run(&claimed, false);
+	outcome_finished(table, NULL, &claimed.job, claimed.worker, JOB_COMPLETED, result, history);
+	return true;
+}
+
+static void
+fail_one(int64 id, int32 attempt, const char *message)
+{
+	Claimed		claimed;
+	RunError	error = {.message = message};
+
+	claimed_begin(&claimed, id, attempt);
+	add_run(&claimed, true);
+	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, &error, -1);
+	claimed_end(&claimed);
+}
+
+static void
+snooze_one(int64 id, int32 attempt, int64 delay)
+{
+	Claimed		claimed;
+
+	claimed_begin(&claimed, id, attempt);
+	claimed.job.uncharged++;
+	outcome_put_back(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, delay);
+	claimed_end(&claimed);
+}
+
+/* The lease now ends after "lease" microseconds from now. */
+static void
+heartbeat_one(int64 id, int32 attempt, int64 lease)
+{
+	Claimed		claimed;
+
+	claimed_begin(&claimed, id, attempt);
+	claimed.job.lease = GetCurrentTimestamp() + lease - claimed.job.started_at;
+	lane_hint_revisit(lane_hint(claimed.job.lane, false), claimed.job.started_at + claimed.job.lease);
+	live_update(&claimed.table, claimed.slot, &claimed.job);
+	claimed_end(&claimed);
+}
+
+static void
+refuse_null_job(FunctionCallInfo fcinfo, const char *function)
+{
+	refuse_where_nothing_can_be_written(function);
+	refuse_null(fcinfo, 0, "id");
+	refuse_null(fcinfo, 1, "attempt");
+}
+
+static int64
+delay_argument(FunctionCallInfo fcinfo, int arg)
+{
+	refuse_null(fcinfo, arg, "interval");
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "interval", 0, LONGEST_WAIT,
+												   "Give an interval from 0 to 365 days."));
+}
+
+/* fail(id, attempt, error) */
+Datum
+queue_jobs_fail(PG_FUNCTION_ARGS)
+{
+	refuse_null_job(fcinfo, "queue_jobs.fail()");
+	refuse_null(fcinfo, 2, "error");
+	fail_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), text_argument(fcinfo, 2));
+	PG_RETURN_VOID();
+}
+
+/* snooze(id, attempt, interval) */
+Datum
+queue_jobs_snooze(PG_FUNCTION_ARGS)
+{
+	refuse_null_job(fcinfo, "queue_jobs.snooze()");
+	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2));
+	PG_RETURN_VOID();
+}
+
+/* ---- arrays ---- */
+
+typedef struct JobArrays
+{
+	int			count;
+	Datum	   *ids;
+	Datum	   *attempts;
+	Datum	   *values;			/* of the third argument, or NULL */
+	bool	   *value_nulls;
+} JobArrays;
+
+static Datum *
+array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int16 length, bool byval, char align, int *count,
+			   bool **nulls)
+{
+	Datum	   *elements;
+
+	refuse_null(fcinfo, arg, name);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), type, length, byval, align, &elements, nulls, count);
+	return elements;
+}
+
+static void
+refuse_null_elements(const char *name, const bool *nulls, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("%s must not contain null", name),
+					 errdetail("Element %d is null.", i + 1)));
+}
+
+static void
+refuse_lengths(const char *name, int count, int expected)
+{
+	if (count != expected)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must have as many elements as ids", name),
+				 errdetail("There are %d ids and %d %s.", expected, count, name)));
+}
+
+/*
+ * Jobs are locked in the order given: in arrays of different order two claimants could wait for each other, but no
+ * two have the same job.
+ */
+static JobArrays
+job_arrays(FunctionCallInfo fcinfo, const char *function, const char *value_name, Oid value_type)
+{
+	JobArrays	arrays = {0};
+	bool	   *nulls;
+	int			count;
+
+	refuse_where_nothing_can_be_written(function);
+	arrays.ids = array_argument(fcinfo, 0, "ids", INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &arrays.count, &nulls);
+	refuse_null_elements("ids", nulls, arrays.count);
+	arrays.attempts = array_argument(fcinfo, 1, "attempts", INT4OID, 4, true, TYPALIGN_INT, &count, &nulls);
+	refuse_null_elements("attempts", nulls, count);
+	refuse_lengths("attempts", count, arrays.count);
+	if (value_name != NULL && !PG_ARGISNULL(2) && get_fn_expr_argtype(fcinfo->flinfo, 2) == get_array_type(value_type))
+	{
+		arrays.values = array_argument(fcinfo, 2, value_name, value_type, -1, false, TYPALIGN_INT, &count, &arrays.value_nulls);
+		refuse_lengths(value_name, count, arrays.count);
+	}
+	return arrays;
+}
+
+/* ---- complete ---- */
+
+/* Those that are not found as they should be are looked for once more, where they may be waited for or refused. */
+static void
+complete_jobs(const JobArrays *arrays)
+{
+	LiveTable	table;
+	IdScan		scan;
+	HistoryWriter history;
+	MemoryContext outer = CurrentMemoryContext;
+	MemoryContext jobs = AllocSetContextCreate(outer, "completed jobs", ALLOCSET_DEFAULT_SIZES);
+
+	CommandCounterIncrement();	/* so that what this command has claimed itself is seen */
+	live_open(&table);
+	id_scan_begin(&scan, &table);
+	history_writer_open(&history);
+	MemoryContextSwitchTo(jobs);
+	for (int i = 0; i < arrays->count; i++)
+	{
+		int64		id = DatumGetInt64(arrays->ids[i]);
+		int32		attempt = DatumGetInt32(arrays->attempts[i]);
+		Jsonb	   *result = arrays->values == NULL || arrays->value_nulls[i] ? NULL : DatumGetJsonbP(arrays->values[i]);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!complete_seen(&table, &scan, arrays->count > 1 ? &history : NULL, id, attempt, result))
+			complete_one(id, attempt, result);
+		if (i % HISTORY_AT_ONCE != HISTORY_AT_ONCE - 1)
+			continue;
+		history_writer_flush(&history);
+		MemoryContextReset(jobs);
+	}
+	history_writer_close(&history);
+	MemoryContextSwitchTo(outer);
+	id_scan_end(&scan);
+	live_close(&table);
+	MemoryContextDelete(jobs);
+}
+
+/* complete(id, attempt, result) */
+Datum
+queue_jobs_complete(PG_FUNCTION_ARGS)
+{
+	Datum		id = PG_GETARG_DATUM(0);
+	Datum		attempt = PG_GETARG_DATUM(1);
+	Datum		result = PG_GETARG_DATUM(2);
+	bool		result_is_null = PG_ARGISNULL(2);
+	JobArrays	one = {.count = 1,.ids = &id,.attempts = &attempt,.values = &result,.value_nulls = &result_is_null};
+
+	refuse_null_job(fcinfo, "queue_jobs.complete()");
+	complete_jobs(&one);
+	PG_RETURN_VOID();
+}
+
+/* complete(ids, attempts, results) */
+Datum
+queue_jobs_complete_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.complete()", "results", JSONBOID);
+
+	complete_jobs(&arrays);
+	PG_RETURN_VOID();
+}
+
+/* ---- fail, snooze and heartbeat for arrays ---- */
+
+/* fail(ids, attempts, error or errors) */
+Datum
+queue_jobs_fail_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays;
+
+	refuse_null(fcinfo, 2, "error");
+	arrays = job_arrays(fcinfo, "queue_jobs.fail()", "errors", TEXTOID);
+	if (arrays.values != NULL)
+		refuse_null_elements("errors", arrays.value_nulls, arrays.count);
+	for (int i = 0; i < arrays.count; i++)
+		fail_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]),
+				 arrays.values ? TextDatumGetCString(arrays.values[i]) : text_argument(fcinfo, 2));
+	PG_RETURN_VOID();
+}
+
+/* snooze(ids, attempts, interval) */
+Datum
+queue_jobs_snooze_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.snooze()", NULL, InvalidOid);
+	int64		delay = delay_argument(fcinfo, 2);
+
+	for (int i = 0; i < arrays.count; i++)
+		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay);
+	PG_RETURN_VOID();
+}
+
+/* heartbeat(ids, attempts, lease) */
+Datum
+queue_jobs_heartbeat_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.heartbeat()", NULL, InvalidOid);
+	int64		lease;
+
+	lease = lease_argument(fcinfo, 2);
+	for (int i = 0; i < arrays.count; i++)
+		heartbeat_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), lease);
+	PG_RETURN_VOID();
+}
+
+/*
+ * heartbeat(claimant): every lease of that claimant now counts from now. One row is written, however many jobs it has.
+ */
+Datum
+queue_jobs_heartbeat(PG_FUNCTION_ARGS)
+{
+	char	   *claimant = claimant_argument(fcinfo, 0);
+	Oid			types[] = {TEXTOID, REGROLEOID};
+	Datum		values[] = {CStringGetTextDatum(claimant), ObjectIdGetDatum(GetUserId())};
+	RunAs		saved;
+	uint64		written;
+
+	PreventCommandIfReadOnly("queue_jobs.heartbeat()");
+	engine_begin(&saved);
+	written = engine_execute("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
+							 " VALUES ($1, $2, clock_timestamp())"
+							 " ON CONFLICT (name) DO UPDATE SET last_heartbeat = EXCLUDED.last_heartbeat, owner = EXCLUDED.owner"
+							 " WHERE c.owner = EXCLUDED.owner"
+							 " OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = c.owner)"
+							 " OR pg_has_role(EXCLUDED.owner, c.owner, 'USAGE')",
+							 SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	if (written == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("claimant name \"%s\" is another role's", claimant),
+				 errhint("Choose a name of your own.")));
+	PG_RETURN_VOID();
+}
