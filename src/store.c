@@ -17,6 +17,7 @@
 #include "lane.h"
 #include "location.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/procarray.h"
@@ -30,6 +31,7 @@
 #include "wakeup.h"
 
 #define NEAR_IDS 32
+#define PLACES_KNOWN 1024
 
 /* Columns of live_job. */
 enum
@@ -458,6 +460,24 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 	return result == TM_Ok;
 }
 
+/*
+ * Where rows are that this process has leased lately: mostly it is the one that completes them, and need not search the
+ * index. Never relied on: the row at that place may be another's by then.
+ */
+typedef struct KnownPlace
+{
+	int64		id;
+	ItemPointerData tid;
+} KnownPlace;
+
+static KnownPlace *
+known_place(int64 id)
+{
+	static KnownPlace places[PLACES_KNOWN];
+
+	return &places[(uint64) id % PLACES_KNOWN];
+}
+
 /* What the server would find as well, but only after a new row was formed for it. */
 static bool
 being_changed(TupleTableSlot *slot)
@@ -490,6 +510,13 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	{
 		open_indexes(table);
 		index_writer_insert(&table->writer, table->slot, true, QjOnlySummarizing(update_indexes));
+	}
+	if (job->lease != 0)
+	{
+		*known_place(job->id) = (KnownPlace)
+		{
+			.id = job->id,.tid = table->slot->tts_tid
+		};
 	}
 	ExecClearTuple(table->slot);
 	return true;
@@ -545,19 +572,37 @@ id_scan_begin(IdScan *scan, LiveTable *table)
 {
 	scan->table = table;
 	scan->context = CurrentMemoryContext;
+	scan->blocks = RelationGetNumberOfBlocks(table->rel);
 	scan->snapshot = engine_snapshot();
 	scan->slot = table_slot_create(table->rel, NULL);
 	scan->index = index_open(catalog_relation(REL_LIVE_JOB_ID), AccessShareLock);
 	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, 1);
 }
 
+static bool
+is_at_known_place(IdScan *scan, int64 id)
+{
+	KnownPlace *place = known_place(id);
+	bool		isnull;
+
+	return place->id == id && ItemPointerIsValid(&place->tid) && ItemPointerGetBlockNumber(&place->tid) < scan->blocks &&
+		table_tuple_fetch_row_version(scan->table->rel, &place->tid, scan->snapshot, scan->slot) &&
+		DatumGetInt64(slot_getattr(scan->slot, ATT_ID, &isnull)) == id;
+}
+
 bool
 id_scan_find(IdScan *scan, int64 id, Job *job)
 {
-	MemoryContext old = MemoryContextSwitchTo(scan->context);	/* the index may allocate memory for the whole scan */
+	MemoryContext old;
 	ScanKeyData key;
 	bool		found;
 
+	if (is_at_known_place(scan, id))
+	{
+		live_read(scan->slot, job);
+		return true;
+	}
+	old = MemoryContextSwitchTo(scan->context); /* the index may allocate memory for the whole scan */
 	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
 	index_rescan(scan->scan, &key, 1, NULL, 0);
 	found = index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot);

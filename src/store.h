@@ -102,6 +102,7 @@ typedef struct IdScan
 {
 	LiveTable  *table;
 	MemoryContext context;		/* of id_scan_begin(); what is found is copied to the caller's */
+	BlockNumber blocks;			/* of the table, when the scan began: our lock keeps it from being truncated */
 	Relation	index;
 	IndexScanDesc scan;
 	Snapshot	snapshot;
