@@ -126,7 +126,12 @@ dist:
 	git archive --format=zip --output=$(release).zip --prefix=$(release)/ \
 		--add-virtual-file=$(release)/META.json:"$$(sed 's/@EXTVERSION@/$(EXTVERSION)/' META.json)" HEAD . ':(exclude)META.json'
 
-.PHONY: test demo dist
+# The pure parsers under libFuzzer, each for so many seconds.
+FUZZ_SECONDS ?= 60
+fuzz:
+	@PG_CONFIG='$(PG_CONFIG)' test/fuzz/run.sh $(FUZZ_SECONDS)
+
+.PHONY: test demo dist fuzz
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

@@ -1,0 +1,26 @@
+/* Selectors: whatever the text, it is refused with its term, or it can be asked of any worker, with the same answer twice. */
+#include "postgres.h"
+
+#include "fuzz.h"
+#include "nodes/pg_list.h"
+#include "selector.h"
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char	   *text = pnstrdup((const char *) data, size);
+	SelectorError error = {0};
+	Selector   *selector = selector_parse(text, &error);
+	Worker		worker = {.name = "mail",.urgency = URGENCY_HIGH,.feature_category = "sending"};
+
+	if (selector == NULL)
+		ALWAYS(error.problem != NULL && error.term != NULL);
+	else
+	{
+		ALWAYS(selector_matches(selector, NULL, "mail") == selector_matches(selector, NULL, "mail"));
+		ALWAYS(selector_matches(selector, &worker, "a:mail") == selector_matches(selector, &worker, "a:mail"));
+		ALWAYS(strcmp(text, "*") != 0 || selector_matches(selector, &worker, ""));
+	}
+	fuzz_free_all();
+	return 0;
+}
