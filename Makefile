@@ -117,6 +117,9 @@ $(DATA_built): $(SQL_PARTS) $(EXTENSION).control Makefile
 test:
 	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/lib/run_tests.sh
 
+coverage:
+	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' COVERAGE=1 test/lib/sandbox.sh test/lib/coverage.sh
+
 demo:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/demo/demo.sh
 
@@ -131,7 +134,7 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	@PG_CONFIG='$(PG_CONFIG)' test/fuzz/run.sh $(FUZZ_SECONDS)
 
-.PHONY: test demo dist fuzz
+.PHONY: test coverage demo dist fuzz
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

@@ -10,6 +10,7 @@
 # to run as root, and an ordinary user may not see root's directories.
 #
 #   PG_CONFIG   the PostgreSQL to copy (see packages.sh)
+#   COVERAGE=1  count the lines that are run (see coverage.sh)
 #   KEEP=1      say where the directory is, and leave it, with results and logs, for a look
 #
 # The command finds the private programs first in its PATH, and $PGXS_DIR, where PGXS keeps the test drivers.
@@ -86,8 +87,9 @@ copy_postgresql
 ! root || chown -R -h "$user": "$work"
 
 # -Werror here only, see the Makefile.
+copt="-Werror${COVERAGE:+ --coverage}"
 echo "Building with $("$PG_CONFIG" --version), as user $user"
-as_user make -s -j2 PG_CONFIG="$PG_CONFIG" COPT=-Werror
-as_user make -s install PG_CONFIG="$PG_CONFIG" COPT=-Werror DESTDIR="$installed"
+as_user make -s -j2 PG_CONFIG="$PG_CONFIG" COPT="$copt"
+as_user make -s install PG_CONFIG="$PG_CONFIG" COPT="$copt" DESTDIR="$installed"
 
 as_user "$@"
