@@ -57,7 +57,7 @@ OBJS = \
 	src/job_row.o \
 	src/current_job.o \
 	src/shared.o \
-	src/lane_hint.o \
+	src/lane_hint.o src/key_hint.o \
 	src/wakeup.o \
 	src/process.o \
 	src/launcher.o \

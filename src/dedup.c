@@ -234,7 +234,6 @@ static bool
 look(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now, Standing *result, int64 *standing)
 {
 	bool		until_executed = strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
-	Snapshot	snapshot = engine_snapshot();
 	KeyScan		scan;
 	Job			other;
 	bool		settled = true;
@@ -245,7 +244,7 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		*result = beside_run(worker);
 		*standing = current_job.job->id;
 	}
-	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	key_scan_begin(&scan, table, job->dedup_hash);
 	while (settled && *result != STANDING_DROP && key_scan_next(&scan, &other))
 	{
 		TimestampTz until;
@@ -277,7 +276,6 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		*standing = other.id;
 	}
 	key_scan_end(&scan);
-	engine_snapshot_end(snapshot);
 	return settled;
 }
 
@@ -290,10 +288,8 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 	if (strategy(job, worker) == DEDUP_NONE || (job->run_at > now && !worker->including_scheduled))
 		return STANDING_NONE;
 	do
-	{
 		CHECK_FOR_INTERRUPTS();
-		CommandCounterIncrement();	/* our own jobs take part */
-	} while (!look(table, job, worker, role, now, &result, standing));
+	while (!look(table, job, worker, role, now, &result, standing));
 	if (result == STANDING_DROP)
 		duplicates_note_dropped(job->lane, *standing);
 	return result;
@@ -302,18 +298,14 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 bool
 dedup_any_live(LiveTable *table, const Job *job)
 {
-	Snapshot	snapshot;
 	KeyScan		scan;
 	Job			other;
 	bool		found = false;
 
-	CommandCounterIncrement();
-	snapshot = engine_snapshot();
-	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	key_scan_begin(&scan, table, job->dedup_hash);
 	while (!found && key_scan_next(&scan, &other))
 		found = same_key(job, &other);
 	key_scan_end(&scan);
-	engine_snapshot_end(snapshot);
 	return found;
 }
 
@@ -324,14 +316,11 @@ static bool
 key_is_leased(LiveTable *table, const Job *job)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	Snapshot	snapshot;
 	KeyScan		scan;
 	Job			other;
 	bool		leased = false;
 
-	CommandCounterIncrement();
-	snapshot = engine_snapshot();
-	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	key_scan_begin(&scan, table, job->dedup_hash);
 	while (!leased && key_scan_next(&scan, &other))
 	{
 		TimestampTz until;
@@ -339,7 +328,6 @@ key_is_leased(LiveTable *table, const Job *job)
 		leased = other.id != job->id && same_key(job, &other) && lease_holds(&other, now, &until);
 	}
 	key_scan_end(&scan);
-	engine_snapshot_end(snapshot);
 	return leased;
 }
 
@@ -435,15 +423,12 @@ void
 dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	Snapshot	snapshot;
 	KeyScan		scan;
 	Job			other;
 
 	if (strategy(job, worker) == DEDUP_NONE)
 		return;
-	CommandCounterIncrement();
-	snapshot = engine_snapshot();
-	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{
 		TimestampTz until;
@@ -456,7 +441,6 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 		(void) absorb(table, scan.slot, &other, job, worker, now);
 	}
 	key_scan_end(&scan);
-	engine_snapshot_end(snapshot);
 }
 
 /* In all lanes where a job of the key can be. */
@@ -480,16 +464,13 @@ note_key_ends(const Job *job, const Worker *worker)
 void
 dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 {
-	Snapshot	snapshot;
 	KeyScan		scan;
 	Job			other;
 
 	if (strategy(job, worker) != DEDUP_UNTIL_EXECUTED)
 		return;					/* of no use to others of the key, who were not kept waiting by it */
 	note_key_ends(job, worker);
-	CommandCounterIncrement();
-	snapshot = engine_snapshot();
-	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{
 		const Lane *lane = lane_get(other.lane);
@@ -498,7 +479,6 @@ dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 			wakeup_job(other.lane, worker->handler ? lane_role(lane, worker) : InvalidOid, job_key(&other));
 	}
 	key_scan_end(&scan);
-	engine_snapshot_end(snapshot);
 }
 
 /* ---- other queues ---- */
@@ -506,7 +486,6 @@ dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 bool
 dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **ids)
 {
-	Snapshot	snapshot;
 	KeyScan		scan;
 	Job			other;
 
@@ -519,8 +498,7 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 		key_lock_release(job->dedup_hash, false);
 		return false;
 	}
-	snapshot = engine_snapshot();
-	key_scan_begin(&scan, table, job->dedup_hash, snapshot);
+	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{
 		int64	   *id = palloc(sizeof(int64));
@@ -530,7 +508,6 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 			*ids = lappend(*ids, id);
 	}
 	key_scan_end(&scan);
-	engine_snapshot_end(snapshot);
 	return true;
 }
 

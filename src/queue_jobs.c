@@ -10,6 +10,7 @@
 #include "catalog.h"
 #include "duplicates.h"
 #include "fmgr.h"
+#include "key_hint.h"
 #include "lane.h"
 #include "miscadmin.h"
 #include "process.h"
@@ -35,6 +36,7 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	lane_hints_init();
+	key_hints_init();
 	duplicates_init();
 	shared_init();
 

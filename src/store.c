@@ -14,6 +14,7 @@
 #include "compat.h"
 #include "executor/executor.h"
 #include "hold.h"
+#include "key_hint.h"
 #include "lane.h"
 #include "location.h"
 #include "miscadmin.h"
@@ -32,6 +33,7 @@
 
 #define NEAR_IDS 32
 #define PLACES_KNOWN 1024
+#define MANY_DEAD 16				/* entries of a key that are worth a hint */
 
 /* Columns of live_job. */
 enum
@@ -177,6 +179,7 @@ live_insert(LiveTable *table, const Job *job)
 {
 	form_row(table, table->slot, job);
 	open_indexes(table);
+	key_hint_insert(job->dedup_hash, job->id);
 	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&table->writer, table->slot, false, false);
 	ExecClearTuple(table->slot);	/* the caller's memory context may be reset before the slot is used again */
@@ -200,7 +203,10 @@ live_insert_many(LiveTable *table, const Job *jobs, int count)
 	if (table->many == NULL)
 		make_slots(table);
 	for (int i = 0; i < count; i++)
+	{
 		form_row(table, table->many[i], &jobs[i]);
+		key_hint_insert(jobs[i].dedup_hash, jobs[i].id);
+	}
 	table_multi_insert(table->rel, table->many, count, GetCurrentCommandId(true), 0, NULL);
 	for (int i = 0; i < count; i++)
 	{
@@ -446,6 +452,15 @@ refuse_unexpected(TM_Result result)
 	elog(ERROR, "unexpected state %d of a job's row", (int) result);
 }
 
+static int64
+slot_get_key(TupleTableSlot *slot)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
 /*
  * Without "wait" a row that anyone has locked is left alone, even if that is ourselves: rows found by live_find() are
  * changed with it, and it does not wait, for the lock is ours.
@@ -454,8 +469,11 @@ static bool
 delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 {
 	TM_FailureData failure;
-	TM_Result	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
-											InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
+	TM_Result	result;
+
+	key_hint_delete(slot_get_key(slot));
+	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
+								InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
 
 	return result == TM_Ok;
 }
@@ -499,6 +517,11 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	if (!wait && being_changed(slot))
 		return false;
 	form_row(table, table->slot, job);
+	if (slot_get_key(slot) != job->dedup_hash)
+	{
+		key_hint_delete(slot_get_key(slot));
+		key_hint_insert(job->dedup_hash, job->id);
+	}
 	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
 								InvalidSnapshot, InvalidSnapshot, wait, &failure, &mode, &update_indexes);
 	if (result != TM_Ok)
@@ -743,33 +766,65 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 /* ---- jobs of one key ---- */
 
 void
-key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash, Snapshot snapshot)
+key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash)
 {
-	ScanKeyData key;
+	ScanKeyData keys[2];
 
+	CommandCounterIncrement();	/* our own jobs take part */
 	scan->table = table;
+	scan->key = hash;
+	scan->window = key_hint_open(hash);
+	scan->dead = 0;
+	scan->first = PG_INT64_MAX;
+	scan->at_end = false;
+	scan->snapshot = engine_snapshot();
 	scan->index = index_open(catalog_relation(REL_LIVE_JOB_KEY), AccessShareLock);
 	scan->slot = table_slot_create(table->rel, NULL);
-	scan->scan = QjBeginIndexScan(table->rel, scan->index, snapshot, 1);
-	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(hash));
-	index_rescan(scan->scan, &key, 1, NULL, 0);
+	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, lengthof(keys));
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(hash));
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(scan->window.from));
+	index_rescan(scan->scan, keys, lengthof(keys), NULL, 0);
+}
+
+/* As index_getnext_slot() does, but what is dead is counted. */
+static bool
+key_scan_row(KeyScan *scan)
+{
+	while (scan->scan->xs_heap_continue || index_getnext_tid(scan->scan, ForwardScanDirection) != NULL)
+	{
+		if (index_fetch_heap(scan->scan, scan->slot))
+			return true;
+		scan->dead++;
+	}
+	return false;
 }
 
 bool
 key_scan_next(KeyScan *scan, Job *job)
 {
-	if (!index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
+	bool		none_yet = scan->first == PG_INT64_MAX;
+
+	if (!key_scan_row(scan))
+	{
+		scan->at_end = true;
 		return false;
+	}
 	live_read(scan->slot, job);
+	if (none_yet)
+		scan->first = job->id;
 	return true;
 }
 
+/* SnapshotSelf can miss a row that is being moved: what it shows moves no hint. */
 void
 key_scan_end(KeyScan *scan)
 {
+	if (scan->dead >= MANY_DEAD && scan->snapshot != SnapshotSelf && (scan->at_end || scan->first != PG_INT64_MAX))
+		key_hint_settle(scan->key, &scan->window, scan->first);
 	index_endscan(scan->scan);
 	ExecDropSingleTupleTableSlot(scan->slot);
 	index_close(scan->index, AccessShareLock);
+	engine_snapshot_end(scan->snapshot);
 }
 
 /* ---- falling due ---- */

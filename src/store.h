@@ -12,6 +12,7 @@
 #include "executor/tuptable.h"
 #include "index_writer.h"
 #include "job.h"
+#include "key_hint.h"
 #include "nodes/lockoptions.h"
 #include "access/genam.h"
 #include "utils/relcache.h"
@@ -129,16 +130,22 @@ extern int	live_promote(LiveTable *table, TimestampTz now, int limit, List *lane
 /* A lease that is written to the row and has not run out. */
 extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
 
-/* Walks over the live jobs with a deduplication hash, oldest first. */
+/* Walks over the live jobs with a deduplication hash, oldest first; as they are now, and this transaction has left them. */
 typedef struct KeyScan
 {
 	LiveTable  *table;
+	int64		key;
+	KeyWindow	window;
+	int			dead;			/* index entries of jobs that are gone */
+	int64		first;			/* id of the first job, or PG_INT64_MAX */
+	bool		at_end;
+	Snapshot	snapshot;
 	Relation	index;
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
 } KeyScan;
 
-extern void key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash, Snapshot snapshot);
+extern void key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash);
 extern bool key_scan_next(KeyScan *scan, Job *job);
 extern void key_scan_end(KeyScan *scan);
 

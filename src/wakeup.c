@@ -9,6 +9,7 @@
 #include "access/xact.h"
 #include "duplicates.h"
 #include "hold.h"
+#include "key_hint.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -348,6 +349,7 @@ transaction_callback(XactEvent event, void *arg)
 			location_end_transaction(true);
 			duplicates_end_transaction(true);
 			publish_before_release(true);
+			key_hints_end_transaction();
 			hold_end_transaction();
 			publish(true);
 			forget();
@@ -356,6 +358,7 @@ transaction_callback(XactEvent event, void *arg)
 			location_end_transaction(false);
 			duplicates_end_transaction(false);
 			publish_before_release(false);
+			key_hints_end_transaction();
 			hold_end_transaction();
 			publish(false);
 			forget();
@@ -363,6 +366,7 @@ transaction_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			location_end_transaction(false);
 			duplicates_end_transaction(true);	/* it will not be heard of again here, and mostly commits */
+			key_hints_end_transaction();
 			hold_forget_transaction();
 			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 			break;
@@ -447,6 +451,7 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 	PG_END_TRY();
 
 	/* The prepared transaction has ended by now; ours, which commits next, publishes. */
+	key_hints_forget();
 	wakeup_all();
 }
 

@@ -1,0 +1,162 @@
+/*
+ * key_hint.c
+ *		From where on a deduplication key's live jobs stand; see key_hint.h.
+ *
+ * A key's place is given by its value, and may be another's, for the one that needed it last has it: keys share the count
+ * of those who insert, which makes hints move less often, and does no harm.
+ */
+#include "postgres.h"
+
+#include "key_hint.h"
+#include "miscadmin.h"
+#include "shared.h"
+#include "storage/spin.h"
+
+#define PLACES 4096
+
+typedef struct KeyHint
+{
+	slock_t		mutex;
+	Oid			database;
+	int64		key;			/* whose hint it is; 0: nobody's */
+	int64		from;
+	int			inserting;		/* transactions that have inserted, of any key at this place, and not ended */
+	uint64		inserters;		/* that there have been so far */
+} KeyHint;
+
+static KeyHint *hints = NULL;
+
+/* What this transaction has done at each place. */
+#define DELETED 1
+#define INSERTED 2
+static uint8 own[PLACES];
+static int	own_places[PLACES];
+static int	own_count = 0;
+
+static void
+initialize(void *area)
+{
+	for (int i = 0; i < PLACES; i++)
+		SpinLockInit(&((KeyHint *) area)[i].mutex);
+}
+
+void
+key_hints_init(void)
+{
+	shared_add_area(PLACES * sizeof(KeyHint), (void **) &hints, initialize);
+}
+
+static int
+place_of(int64 key)
+{
+	return (int) (((uint64) key ^ MyDatabaseId) % PLACES);
+}
+
+static bool
+is_of(const KeyHint *hint, int64 key)
+{
+	return hint->key == key && hint->database == MyDatabaseId;
+}
+
+KeyWindow
+key_hint_open(int64 key)
+{
+	KeyWindow	window = {.from = PG_INT64_MIN};
+	KeyHint    *hint;
+
+	if (hints == NULL)
+		return window;
+	hint = &hints[place_of(key)];
+	SpinLockAcquire(&hint->mutex);
+	if (is_of(hint, key))
+		window.from = hint->from;
+	window.quiet = hint->inserting == 0;
+	window.inserters = hint->inserters;
+	SpinLockRelease(&hint->mutex);
+	return window;
+}
+
+void
+key_hint_settle(int64 key, const KeyWindow *window, int64 from)
+{
+	KeyHint    *hint;
+
+	if (hints == NULL || !window->quiet || own[place_of(key)] != 0)
+		return;
+	hint = &hints[place_of(key)];
+	SpinLockAcquire(&hint->mutex);
+	if (hint->inserters == window->inserters && (!is_of(hint, key) || hint->from < from))
+	{
+		hint->database = MyDatabaseId;
+		hint->key = key;
+		hint->from = from;
+	}
+	SpinLockRelease(&hint->mutex);
+}
+
+static void
+note_own(int place, uint8 what)
+{
+	if (own[place] == 0)
+		own_places[own_count++] = place;
+	own[place] |= what;
+}
+
+void
+key_hint_insert(int64 key, int64 id)
+{
+	int			place = place_of(key);
+	KeyHint    *hint;
+
+	if (hints == NULL || key == 0)
+		return;
+	hint = &hints[place];
+	SpinLockAcquire(&hint->mutex);
+	if ((own[place] & INSERTED) == 0)
+	{
+		hint->inserting++;
+		hint->inserters++;
+	}
+	if (is_of(hint, key) && id < hint->from)
+		hint->from = id;
+	SpinLockRelease(&hint->mutex);
+	note_own(place, INSERTED);
+}
+
+void
+key_hint_delete(int64 key)
+{
+	if (hints != NULL && key != 0)
+		note_own(place_of(key), DELETED);
+}
+
+/* After the commit can be seen, or the rollback. */
+void
+key_hints_end_transaction(void)
+{
+	for (int i = 0; i < own_count; i++)
+	{
+		KeyHint    *hint = &hints[own_places[i]];
+
+		if ((own[own_places[i]] & INSERTED) != 0)
+		{
+			SpinLockAcquire(&hint->mutex);
+			hint->inserting--;
+			SpinLockRelease(&hint->mutex);
+		}
+		own[own_places[i]] = 0;
+	}
+	own_count = 0;
+}
+
+void
+key_hints_forget(void)
+{
+	for (int i = 0; hints != NULL && i < PLACES; i++)
+	{
+		SpinLockAcquire(&hints[i].mutex);
+		hints[i].inserters++;
+		hints[i].key = 0;
+		SpinLockRelease(&hints[i].mutex);
+	}
+}

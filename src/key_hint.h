@@ -1,0 +1,43 @@
+/*
+ * key_hint.h
+ *		From where on a deduplication key's live jobs stand: hints in shared memory.
+ *
+ * While somebody holds an old snapshot, what jobs of a key leave in the index cannot be removed, and a look for a live one
+ * would walk over all of it. So whoever has walked over much says where the next need not begin before.
+ *
+ * A hint must never hide a job. It is taken before a scan's snapshot, and moved forward after the scan only if nobody was
+ * inserting jobs at its place meanwhile, whose rows the scan could not see; whoever inserts one moves the hint back to it
+ * before. What this transaction has deleted it cannot see, but it may yet be rolled back: then it moves no hint.
+ *
+ * Rows that get into the table by other ways than the engine's (a restore of data into a database where the same keys have
+ * been in use since the server's start) may not be found as duplicates; they are run as any.
+ */
+#ifndef QUEUE_JOBS_KEY_HINT_H
+#define QUEUE_JOBS_KEY_HINT_H
+
+/* What a scan was told at its beginning. */
+typedef struct KeyWindow
+{
+	int64		from;			/* no live job of the key has a lower id */
+	bool		quiet;			/* nobody was inserting */
+	uint64		inserters;		/* how many have begun to insert so far */
+} KeyWindow;
+
+extern void key_hints_init(void);
+
+/* Before the scan's snapshot is taken. */
+extern KeyWindow key_hint_open(int64 key);
+
+/* After the scan: no live job of the key that its snapshot shows has a lower id. */
+extern void key_hint_settle(int64 key, const KeyWindow *window, int64 from);
+
+/* Before a row with the key is inserted, or gets another place in the index; and before one is deleted or changed. */
+extern void key_hint_insert(int64 key, int64 id);
+extern void key_hint_delete(int64 key);
+
+extern void key_hints_end_transaction(void);
+
+/* A prepared transaction has ended, whose rows nobody knows here. */
+extern void key_hints_forget(void);
+
+#endif

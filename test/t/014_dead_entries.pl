@@ -1,0 +1,83 @@
+# Somebody holds a snapshot for long, and nothing that jobs leave behind can be removed: what a claim, an enqueue and a run
+# read must not grow with it. Counted in buffers, not in time.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $node = new_node('dead', conf => "autovacuum = off\nsynchronous_commit = off\nqueue_jobs.synchronous_commit = off\nqueue_jobs.idle_timeout = '500ms'\n");
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION nothing(args jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
+SELECT queue_jobs.define_worker('claimed');
+SELECT queue_jobs.define_worker('one_key', idempotent => true);
+SELECT queue_jobs.define_worker('one_run', idempotent => true, deduplicate => 'until_executed');
+SELECT queue_jobs.define_worker('executed', 'public.nothing', keep_completed => '0');
+SQL
+
+# What a statement reads, as the server counts it.
+sub buffers
+{
+	my ($statement) = @_;
+	my $plan = $node->safe_psql('postgres', "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) $statement");
+	my ($execution) = split /Planning:/, $plan;
+
+	return ($execution =~ /shared hit=(\d+)/ ? $1 : 0) + ($execution =~ /\bread=(\d+)/ ? $1 : 0);
+}
+
+# One job after the other comes and goes, in one transaction each.
+sub cycles
+{
+	my ($worker, $count) = @_;
+	my $script = $node->basedir . "/$worker.sql";
+
+	unlink $script;
+	append_to_file($script, "SELECT queue_jobs.enqueue('$worker');\nSELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('c', '{$worker}');\n");
+	$node->command_ok([ 'pgbench', '-n', '-M', 'prepared', '-c', 1, '-t', $count, '-f', $script, 'postgres' ], "$count jobs of $worker");
+	return;
+}
+
+# What executors read of the table and its index for each of so many runs; it is told when they have left.
+sub blocks_read
+{
+	my ($count) = @_;
+	my $fetched = q{SELECT pg_stat_get_blocks_fetched('queue_jobs.live_job'::regclass) + pg_stat_get_blocks_fetched('queue_jobs.live_job_ready'::regclass)};
+	my $before = $node->safe_psql('postgres', $fetched);
+
+	$node->safe_psql('postgres', 'DO $$ BEGIN FOR i IN 1 .. ' . $count . q{ LOOP PERFORM queue_jobs.enqueue('executed'); COMMIT; END LOOP; END $$});
+	wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE worker = 'executed'});
+	wait_for_no_processes($node, 'postgres');
+	return int(($node->safe_psql('postgres', $fetched) - $before) / $count);
+}
+
+my $holder = $node->background_psql('postgres');
+$holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+
+my %reads;
+my %runs;
+foreach my $dead (300, 6000)
+{
+	blocks_read($dead);
+	$runs{$dead} = blocks_read(50);
+	foreach my $worker ('claimed', 'one_key', 'one_run')
+	{
+		cycles($worker, $dead);
+		$reads{"enqueue, $worker"}{$dead} = buffers("SELECT queue_jobs.enqueue('$worker')");
+		$reads{"claim, $worker"}{$dead} = buffers("SELECT * FROM queue_jobs.claim('c', '{$worker}', 1, '1 day')");
+		$reads{"claim in vain, $worker"}{$dead} = buffers("SELECT * FROM queue_jobs.claim('c', '{$worker}')");
+		my $id = $node->safe_psql('postgres', 'SELECT max(id) FROM queue_jobs.job');
+		$reads{"complete, $worker"}{$dead} = buffers("SELECT queue_jobs.complete($id, 1)");
+	}
+}
+note("a run: $runs{300} buffers beside 300 dead, $runs{6000} beside 6300");
+cmp_ok($runs{6000}, '<', 150 + $runs{300}, 'a run by an executor: as much beside 6300 dead rows as beside 300');
+foreach my $what (sort keys %reads)
+{
+	note("$what: $reads{$what}{300} buffers beside 300 dead, $reads{$what}{6000} beside 6300");
+	cmp_ok($reads{$what}{6000}, '<', 150 + $reads{$what}{300}, "$what: as much beside 6300 dead rows as beside 300");
+}
+$holder->quit;
+$node->stop;
+done_testing();
