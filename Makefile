@@ -17,6 +17,7 @@ OBJS = \
 	src/catalog.o \
 	src/run_as.o \
 	src/hold.o \
+	src/session_hold.o \
 	src/dedup.o \
 	src/duplicates.o \
 	src/record.o \
@@ -63,6 +64,7 @@ OBJS = \
 	src/launcher.o \
 	src/scheduler.o \
 	src/executor.o \
+	src/interruption.o \
 	src/execute.o \
 	src/call.o \
 	src/session.o \
