@@ -41,9 +41,9 @@ ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO PUBLIC;
 CREATE TABLE asked (n bigserial PRIMARY KEY, worker text NOT NULL, role name DEFAULT current_user, padding char(200) DEFAULT '');
 CREATE TABLE done (n bigint, worker text, job bigint, role name DEFAULT session_user, padding char(1000) DEFAULT '');
 CREATE INDEX ON done (worker, n);
-CREATE TABLE change (id bigserial PRIMARY KEY, worker text, key bigint, seen_by bigint);
-CREATE INDEX ON change (worker, key) WHERE seen_by IS NULL;
-CREATE TABLE span (worker text, key bigint, job bigint, began timestamptz, ended timestamptz);
+CREATE TABLE change (id bigserial PRIMARY KEY, worker text, key bigint, role name DEFAULT current_user, seen_by bigint);
+CREATE INDEX ON change (worker, key, role) WHERE seen_by IS NULL;
+CREATE TABLE span (worker text, key bigint, job bigint, began timestamptz, ended timestamptz, role name DEFAULT session_user);
 CREATE TABLE tick (job bigint, run_at timestamptz);
 CREATE TABLE record (id bigserial PRIMARY KEY, status text NOT NULL DEFAULT 'pending', runs int NOT NULL DEFAULT 0);
 
@@ -78,13 +78,13 @@ BEGIN
 	INSERT INTO span VALUES (job.worker, n % 3, job.id, began, clock_timestamp());
 END
 $$;
--- A run marks the changes of its key that it sees; one that it does not see needs another run.
+-- A run marks the changes of its key, and role, that it sees; one that it does not see needs another run.
 CREATE FUNCTION refresh(key bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	job queue_jobs.job := queue_jobs.current_job();
 	began timestamptz := clock_timestamp();
 BEGIN
-	UPDATE change c SET seen_by = job.id WHERE c.worker = job.worker AND c.key = refresh.key AND c.seen_by IS NULL;
+	UPDATE change c SET seen_by = job.id WHERE c.worker = job.worker AND c.key = refresh.key AND c.role = session_user AND c.seen_by IS NULL;
 	PERFORM pg_sleep(random() * 0.005);
 	INSERT INTO span VALUES (job.worker, refresh.key, job.id, began, clock_timestamp());
 END
@@ -339,7 +339,7 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM asked JOIN done USING (n,
 is( $node->safe_psql('postgres', q{SELECT worker, key, count(*) FROM change WHERE seen_by IS NULL GROUP BY 1, 2 LIMIT 5}),
 	'', 'every committed change was seen by a run');
 is( $node->safe_psql('postgres', q{
-	SELECT key, job, began FROM (SELECT *, lag(ended) OVER (PARTITION BY key ORDER BY began) AS before FROM span WHERE worker = 'again') r WHERE began < before LIMIT 5}),
+	SELECT key, job, began FROM (SELECT *, lag(ended) OVER (PARTITION BY key, role ORDER BY began) AS before FROM span WHERE worker = 'again') r WHERE began < before LIMIT 5}),
 	'', 'no two runs of an until_executed key overlapped');
 my $most = q{SELECT coalesce(max(running), 0) FROM (SELECT sum(change) OVER (PARTITION BY %s ORDER BY at, change) AS running
 	FROM span, LATERAL (VALUES (began, 1), (ended, -1)) e (at, change) WHERE worker = '%s') s};
