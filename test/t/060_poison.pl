@@ -130,8 +130,29 @@ poison('leaves a cursor without end', q{BEGIN PERFORM nextval('runs'); EXECUTE '
 	runs => 1);
 poison('recurses without end', q{BEGIN PERFORM nextval('runs'); EXECUTE 'SELECT recurses_without_end()'; END},
 	retries => 0, state => 'dead', error => qr/stack depth limit exceeded/);
-poison('eats memory', q{BEGIN PERFORM string_agg(repeat('x', 1000000), '') FROM generate_series(1, 1100); END},
+poison('eats memory', q{DECLARE size int := 600000000; much text := repeat('x', size); BEGIN PERFORM much || much; END},
 	retries => 0, state => 'dead', error => qr/out of memory|invalid memory alloc/);
+
+# ---- what the engine calls of its worker's, beside the handler ----
+
+# Stopped after 5 s, in the executor, or in the scheduler after a crash; then Sidekiq's formula counts.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION never(int) RETURNS interval LANGUAGE plpgsql AS $$BEGIN LOOP END LOOP; END$$;
+CREATE FUNCTION cancels(int) RETURNS interval LANGUAGE plpgsql AS $$BEGIN PERFORM pg_cancel_backend(pg_backend_pid()), pg_sleep(1); END$$;
+CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS $$BEGIN PERFORM 1 / 0; END$$;
+CREATE FUNCTION ends() RETURNS void LANGUAGE plpgsql AS $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(60); END$$;
+SELECT queue_jobs.define_worker('never again', 'public.fails', retry_backoff => 'public.never'),
+	queue_jobs.define_worker('cancels the delay', 'public.fails', retry_backoff => 'public.cancels'),
+	queue_jobs.define_worker('never again after a crash', 'public.ends', retry_backoff => 'public.never');
+SQL
+for my $worker ('never again', 'cancels the delay', 'never again after a crash')
+{
+	my $id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker')");
+	wait_for_job($node, $id, 'retryable');
+	is($node->safe_psql('postgres', "SELECT attempt, run_at - now() BETWEEN '5 s' AND '30 s' FROM queue_jobs.job WHERE id = $id"), '1|t', "$worker: retried later");
+	next_is_clean();
+	$node->safe_psql('postgres', "SELECT queue_jobs.cancel($id)");
+}
 
 # ---- what it returns, and says ----
 
