@@ -916,6 +916,7 @@ execute_next(ExecutorSlot *slot)
 	else
 		execute_function(&run);
 	current_job.job = NULL;
+	ledger_wipe();
 	show_running(&run, false);
 	return true;
 }
@@ -968,14 +969,20 @@ recover_job(const ExecutorSlot *slot, int32 attempt, const ErrorData *edata)
 void
 execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 {
-	int64		id = slot->job;
 	int32		attempt = current_job.job ? slot->attempt - 1 : -1;
 
 	current_job.job = NULL;
-	if (id != 0 && attempt >= 0 && (slot->end_as >= 0 || !execute_interrupted(edata)))
+	if (slot->job != 0 && attempt >= 0 && (slot->end_as >= 0 || !execute_interrupted(edata)))
 		recover_job(slot, attempt, edata);
+}
 
-	/* A procedure's hold outlived its transaction; only without it can the job start again. */
+/* A procedure's hold has outlived its transaction; only without it can the job start again. */
+void
+execute_let_go(ExecutorSlot *slot)
+{
+	int64		id = slot->job;
+
+	ledger_wipe();
 	hold_end_session();
 	if (id != 0)
 		database_sweep(MyDatabaseId);

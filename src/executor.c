@@ -94,6 +94,7 @@ work(void)
 		return ran;
 	QueryCancelPending = false;
 	(void) process_protect(recover, error);
+	execute_let_go(own_slot);
 	if (!execute_interrupted(error))
 		process_wait(GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
 	FreeErrorData(error);
@@ -122,7 +123,6 @@ wait_for_work(TimestampTz until)
 	{
 		pgstat_report_stat(true);
 		pgstat_report_activity(STATE_IDLE, NULL);
-		ledger_wipe();
 		process_wait(Min(until, execute_next_look()));
 	}
 	set_idle(false);

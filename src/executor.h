@@ -22,6 +22,9 @@ extern TimestampTz execute_next_look(void);
  */
 extern void execute_recover(ExecutorSlot *slot, const ErrorData *error);
 
+/* To be called after that, even if that failed: nothing of the run is left. */
+extern void execute_let_go(ExecutorSlot *slot);
+
 /* Whether the error is only that somebody else has cancelled what was going on. */
 extern bool execute_interrupted(const ErrorData *error);
 

@@ -150,7 +150,7 @@ unit_end(void)
 void
 process_limit_time(int milliseconds)
 {
-	if (IsBackgroundWorker)
+	if (MyBackendType == B_BG_WORKER)
 		enable_timeout_after(STATEMENT_TIMEOUT, milliseconds);
 }
 
@@ -158,7 +158,7 @@ process_limit_time(int milliseconds)
 void
 process_end_limit(void)
 {
-	if (!IsBackgroundWorker)
+	if (MyBackendType != B_BG_WORKER)
 		return;
 	disable_timeout(STATEMENT_TIMEOUT, true);
 	if (get_timeout_indicator(STATEMENT_TIMEOUT, true))

@@ -60,11 +60,7 @@ SQL
 
 sub next_is_clean
 {
-	my ($after) = @_;
-
-	my $id;
-	wait_until($node, 'SELECT true');
-	$id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('next')});
+	my $id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('next')});
 	wait_for_job($node, $id, 'completed');
 	return is($node->safe_psql('postgres', "SELECT attempt, result FROM queue_jobs.job WHERE id = $id"), '1|{}', "… and the next job finds a clean session");
 }
@@ -81,23 +77,24 @@ sub poison
 	my $worker = $name =~ s/\W+/_/gr;
 	my $what = $opts{procedure} ? 'PROCEDURE' : 'FUNCTION';
 	my $returns = $opts{procedure} ? '' : 'RETURNS ' . ($opts{returns} // 'void');
-	$node->safe_psql('postgres', <<SQL);
-SELECT setval('runs', 1, false);
+	my $id = $node->safe_psql('postgres', <<SQL);
+DO 'BEGIN PERFORM setval(''runs'', 1, false); END';
 CREATE $what "$worker"() $returns LANGUAGE plpgsql AS \$poison\$
 $body
 \$poison\$;
-SELECT queue_jobs.define_worker('$worker', 'public."$worker"', retry_backoff => 'public.at_once', max_retries => @{[ $opts{retries} // 4 ]}
-	@{[ $opts{options} // '' ]});
+DO \$do\$ BEGIN PERFORM queue_jobs.define_worker('$worker', 'public."$worker"', retry_backoff => 'public.at_once', max_retries => @{[ $opts{retries} // 4 ]}
+	@{[ $opts{options} // '' ]}); END \$do\$;
+SELECT queue_jobs.enqueue('$worker');
 SQL
-	my $id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker')");
 	$opts{state} //= 'completed';
 	$opts{attempt} //= 1;
 	wait_for_job($node, $id, $opts{state});
-	is($node->safe_psql('postgres', "SELECT attempt FROM queue_jobs.job WHERE id = $id"), $opts{attempt}, "$name: $opts{state} after $opts{attempt}");
-	like($node->safe_psql('postgres', "SELECT coalesce(last_error, '') FROM queue_jobs.job WHERE id = $id"), $opts{error} // qr/^$/, '… for that reason');
-	is($node->safe_psql('postgres', 'SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM runs'), $opts{runs}, "… $opts{runs} runs")
-	  if defined $opts{runs};
-	next_is_clean($name);
+	my ($attempt, $runs, $error) = split /\|/,
+	  $node->safe_psql('postgres', "SELECT attempt, CASE WHEN is_called THEN last_value ELSE 0 END, last_error FROM queue_jobs.job, runs WHERE id = $id"), 3;
+	is($attempt, $opts{attempt}, "$name: $opts{state} after $opts{attempt}");
+	like($error, $opts{error} // qr/^$/, '… for that reason');
+	is($runs, $opts{runs}, "… $opts{runs} runs") if defined $opts{runs};
+	next_is_clean();
 	return $id;
 }
 
