@@ -1,6 +1,7 @@
 # make && make install       build and install (PG_CONFIG=… for another than the first in the PATH)
 # make installcheck          test a running server whose shared_preload_libraries has queue_jobs
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
+# make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/reliability.md)
 # make demo                  see it work, on a server that is thrown away afterwards
 # make dist                  the PGXN archive of HEAD
 
@@ -17,6 +18,7 @@ OBJS = \
 	src/catalog.o \
 	src/run_as.o \
 	src/hold.o \
+	src/session_hold.o \
 	src/dedup.o \
 	src/duplicates.o \
 	src/record.o \
@@ -63,6 +65,7 @@ OBJS = \
 	src/launcher.o \
 	src/scheduler.o \
 	src/executor.o \
+	src/interruption.o \
 	src/execute.o \
 	src/call.o \
 	src/session.o \
@@ -120,6 +123,11 @@ test:
 coverage:
 	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' COVERAGE=1 test/lib/sandbox.sh test/lib/coverage.sh
 
+faults: SECONDS = 60
+faults:
+	@QUEUE_JOBS_STRESS_SECONDS='$(SECONDS)' TESTS=tap TAP=test/t/061_faults.pl VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
+		test/lib/sandbox.sh test/lib/run_tests.sh
+
 demo:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/demo/demo.sh
 
@@ -134,7 +142,7 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	@PG_CONFIG='$(PG_CONFIG)' test/fuzz/run.sh $(FUZZ_SECONDS)
 
-.PHONY: test coverage demo dist fuzz
+.PHONY: test coverage faults demo dist fuzz
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

@@ -227,8 +227,10 @@ fill(void *argument)
 		RunAs		saved;
 
 		restricted_begin(&saved, worker->definer);
+		process_limit_time(LIMIT_OF_QUERY);
 		remaining = count_work(worker);
 		enqueue_work(worker, live, filling->most < 0 ? missing : Min(missing, filling->most));
+		process_end_limit();
 		restricted_end(&saved);
 		note_filling(filling, remaining);
 	}

@@ -13,7 +13,7 @@
 
 #include "common/file_perm.h"
 #include "crash_ledger.h"
-#include "libpq/pqsignal.h"
+#include "interruption.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "settings.h"
@@ -21,8 +21,15 @@
 
 #define LEDGER_FILE "pg_stat/queue_jobs.ledger"
 
-static LedgerEntry *ledger = NULL;	/* one entry a slot */
+static LedgerEntry *ledger = NULL;	/* one entry a slot, then those that are to be charged, one a slot as well */
 static LedgerEntry *own_entry = NULL;
+static LedgerEntry *own_blamed = NULL;
+
+int
+ledger_places(void)
+{
+	return 2 * queue_jobs_max_executors;
+}
 
 /* All of the file is written once, so that no store meets a full disk. */
 static bool
@@ -38,7 +45,7 @@ fill(int file, Size size)
 static void
 map(void)
 {
-	Size		size = queue_jobs_max_executors * sizeof(LedgerEntry);
+	Size		size = ledger_places() * sizeof(LedgerEntry);
 	int			file;
 	void	   *address = MAP_FAILED;
 
@@ -60,18 +67,22 @@ map(void)
 
 /* Only what a signal handler may do. */
 static void
-wipe_and_exit(SIGNAL_ARGS)
+wipe_and_exit(int signo, siginfo_t *info, void *context)
 {
-	ledger_wipe();
+	if (sent_by_others(info))
+		ledger_wipe();
 	_exit(2);
 }
 
+/* Who had the slot before may have left an entry that is not charged yet. */
 void
 ledger_attach(int slot)
 {
 	map();
 	own_entry = ledger ? &ledger[slot] : NULL;
-	pqsignal(SIGQUIT, wipe_and_exit);
+	own_blamed = ledger ? &ledger[queue_jobs_max_executors + slot] : NULL;
+	ledger_blame();
+	signal_set_handler(SIGQUIT, wipe_and_exit);
 }
 
 /* Valid from its last store on. */
@@ -96,19 +107,50 @@ ledger_wipe(void)
 	pg_write_barrier();
 }
 
+void
+ledger_blame(void)
+{
+	if (own_entry == NULL || own_entry->job == 0)
+		return;
+	own_blamed->job = 0;
+	pg_write_barrier();
+	own_blamed->database = own_entry->database;
+	own_blamed->attempt = own_entry->attempt;
+	own_blamed->server_start = own_entry->server_start;
+	pg_write_barrier();
+	own_blamed->job = own_entry->job;
+	ledger_wipe();
+}
+
+static bool
+is_of_here(const LedgerEntry *entry)
+{
+	return entry->job != 0 && entry->database == MyDatabaseId && entry->server_start == PgStartTime;
+}
+
 bool
-ledger_read(int slot, LedgerEntry *entry)
+ledger_blames(int64 job, int32 attempt)
+{
+	for (int i = queue_jobs_max_executors; ledger != NULL && i < ledger_places(); i++)
+		if (ledger[i].job == job && ledger[i].attempt == attempt && is_of_here(&ledger[i]))
+			return true;
+	return false;
+}
+
+bool
+ledger_read(int place, LedgerEntry *entry)
 {
 	map();
 	if (ledger == NULL)
 		return false;
-	*entry = ledger[slot];
-	return entry->job != 0 && entry->database == MyDatabaseId && entry->server_start == PgStartTime;
+	*entry = ledger[place];
+	return is_of_here(entry);
 }
 
+/* Unless there is another one by now. */
 void
-ledger_wipe_slot(int slot)
+ledger_wipe_entry(int place, const LedgerEntry *entry)
 {
-	if (ledger != NULL)
-		ledger[slot].job = 0;
+	if (ledger != NULL && ledger[place].job == entry->job && ledger[place].database == entry->database)
+		ledger[place].job = 0;
 }

@@ -5,7 +5,12 @@
  * An executor writes (database, job, attempt) to its own place in a small file before it starts a handler. The file
  * survives a crash of the server's processes, which is what a poison job causes; it is not synced, for after a crash of
  * the machine nobody could be blamed anyway. Those who die with the server, because some other process crashed or an
- * immediate shutdown was asked for, wipe their entry out first: what is found afterwards is whose process died by itself.
+ * immediate shutdown was asked for, wipe their entry out first, and so do those whom somebody else has told to end: what is
+ * found afterwards is whose process died by itself.
+ *
+ * A job that ends its process in an orderly way, by pg_terminate_backend(pg_backend_pid()) or a timeout that it did not heed,
+ * is free again before the scheduler can charge it. Its entry is moved to a second place of the slot before that: whoever
+ * would take a job that has an entry there passes it by.
  */
 #ifndef QUEUE_JOBS_CRASH_LEDGER_H
 #define QUEUE_JOBS_CRASH_LEDGER_H
@@ -25,8 +30,15 @@ extern void ledger_attach(int slot);
 extern void ledger_write(int64 job, int32 attempt);
 extern void ledger_wipe(void);
 
-/* The entry of a slot, if it blames a job of this database. */
-extern bool ledger_read(int slot, LedgerEntry *entry);
-extern void ledger_wipe_slot(int slot);
+/* This process ends by its job's doing. */
+extern void ledger_blame(void);
+
+/* Whether the job is to be charged for that attempt before it can start again. */
+extern bool ledger_blames(int64 job, int32 attempt);
+
+/* What is found after crashes: the entry at a place, if it blames a job of this database. */
+extern int	ledger_places(void);
+extern bool ledger_read(int place, LedgerEntry *entry);
+extern void ledger_wipe_entry(int place, const LedgerEntry *entry);
 
 #endif

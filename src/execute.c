@@ -13,7 +13,7 @@
  *
  * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The three are told apart: a timeout
  * is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an interruption, after which the job is as it
- * was. So is the drop of the handler between our look at it and the call: the job waits for another, or goes to it.
+ * was; but not if the job cancelled itself (interruption.h), which is an error like any other. So is the drop of the handler between our look at it and the call: the job waits for another, or goes to it.
  */
 #include "postgres.h"
 
@@ -29,6 +29,8 @@
 #include "executor.h"
 #include "handler.h"
 #include "history.h"
+#include "hold.h"
+#include "interruption.h"
 #include "lane.h"
 #include "limit.h"
 #include "location.h"
@@ -44,14 +46,13 @@
 #include "run_log.h"
 #include "settings.h"
 #include "statistics.h"
-#include "storage/lmgr.h"
-#include "storage/lock.h"
 #include "storage/proc.h"
 #include "store.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -131,12 +132,6 @@ job_timeout_again_handler(void)
 {
 	if (timeouts_fired > 0)
 		job_timeout_handler();
-}
-
-bool
-execute_ran_away(void)
-{
-	return timeouts_fired > TIMEOUTS_BEFORE_END;
 }
 
 static void
@@ -283,7 +278,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 
 	/* Seen as running before it is: who finds its row locked then knows by whom. */
 	show_running(run, true);
-	if (!dedup_claim_begin(&run->table, &run->job, worker, by_lease))
+	if (ledger_blames(run->job.id, run->job.attempt) || !dedup_claim_begin(&run->table, &run->job, worker, by_lease))
 	{
 		show_running(run, false);
 		return false;
@@ -552,6 +547,7 @@ begin_run(Run *run)
 	rate_started(&run->limits.rate);
 	show_running(run, true);
 	ledger_write(run->job.id, run->job.attempt - 1);
+	interruption_begin_run();
 	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
 	pgstat_report_activity(STATE_RUNNING, activity);
 	run->measure.by_executor = true;
@@ -618,7 +614,16 @@ judge_error(Run *run)
 									   run->task->worker->timeout / 1000);
 		return RUN_FAILED;
 	}
-	return end_as >= 0 ? RUN_ENDED : RUN_INTERRUPTED;
+	if (end_as >= 0)
+		return RUN_ENDED;
+	return cancelled_by_others() ? RUN_INTERRUPTED : RUN_FAILED;
+}
+
+/* Those that the handler left open, WITH HOLD, would be run to their end by the commit, out of reach of the timeout. */
+static void
+close_cursors(void)
+{
+	PortalHashTableDeleteAll();
 }
 
 static void
@@ -672,6 +677,7 @@ run_function(Run *run)
 		if (prepare(run, &end))
 			run->result = call_function(&run->task->target, run->job.args, run->job.read);
 		PopActiveSnapshot();
+		close_cursors();
 		call_check_deferred_constraints();
 		disarm_timeout(run->task->worker);
 		ReleaseCurrentSubTransaction();
@@ -718,6 +724,7 @@ run_procedure(Run *run)
 			run->result = command_run(run->job.args);
 		else
 			call_if_work(run, &end);
+		close_cursors();
 		call_check_deferred_constraints();
 		disarm_timeout(run->task->worker);
 	}
@@ -909,52 +916,74 @@ execute_next(ExecutorSlot *slot)
 	else
 		execute_function(&run);
 	current_job.job = NULL;
+	ledger_wipe();
 	show_running(&run, false);
 	return true;
 }
 
-/*
- * The transaction that ran a job could not be committed, or the engine itself failed: all of it was undone. The attempt
- * is charged, so that a job that can never be committed does not run for ever.
- */
-void
-execute_recover(ExecutorSlot *slot, const ErrorData *edata)
+bool
+execute_interrupted(const ErrorData *error)
 {
-	int64		id = slot->job;
-	int32		attempt = current_job.job ? slot->attempt - 1 : -1;
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && cancelled_by_others();
+}
+
+/* What a run that could not be committed comes to, in a transaction of its own. */
+static void
+recover_job(const ExecutorSlot *slot, int32 attempt, const ErrorData *edata)
+{
+	int			end_as = slot->end_as;
 	LiveTable	table;
 	TupleTableSlot *row = NULL;
 	Job			job;
 
-	current_job.job = NULL;
-	if (id != 0 && attempt >= 0)
+	unit_begin();
+	MemoryContextSwitchTo(run_context);
+	live_open(&table);
+	if (live_find(&table, slot->job, false, &row, &job) == FIND_FOUND && job.attempt == attempt)
 	{
-		unit_begin();
-		MemoryContextSwitchTo(run_context);
-		live_open(&table);
-		if (live_find(&table, id, false, &row, &job) == FIND_FOUND && job.attempt == attempt)
-		{
-			const Lane *lane = lane_get(job.lane);
-			Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
-			RunError	error = run_error(edata);
-			RunMeasure	measure = {
-				.queueing = statistics_queueing_time(&job, slot->started_at),
-				.running = GetCurrentTimestamp() - slot->started_at,.cpu = -1,.failed = true
-			};
+		const Lane *lane = lane_get(job.lane);
+		Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
+		RunError	error = run_error(edata);
+		RunMeasure	measure = {
+			.queueing = statistics_queueing_time(&job, slot->started_at),
+			.running = GetCurrentTimestamp() - slot->started_at,.cpu = -1,.failed = true
+		};
 
-			job.attempt++;
-			if (worker != NULL)
-				statistics_add_run(worker, &measure);
-			if (worker != NULL)
-				(void) outcome_failed(&table, row, &job, worker, own_role, &error, -1);
-		}
-		ExecDropSingleTupleTableSlot(row);
-		live_close(&table);
-		unit_end();
+		job.attempt++;
+		if (worker != NULL)
+			statistics_add_run(worker, &measure);
+		if (worker != NULL && end_as >= 0)
+			outcome_finished(&table, row, &job, worker, (JobState) end_as, NULL, NULL);
+		else if (worker != NULL)
+			(void) outcome_failed(&table, row, &job, worker, own_role, &error, -1);
 	}
+	ExecDropSingleTupleTableSlot(row);
+	live_close(&table);
+	unit_end();
+}
 
-	/* A procedure's hold outlived its transaction; only without it can the job start again. */
-	LockReleaseAll(USER_LOCKMETHOD, true);
+/*
+ * The transaction that ran a job could not be committed, or the engine itself failed: all of it was undone. The attempt
+ * is charged, so that a job that can never be committed does not run for ever; but not if somebody else interrupted us.
+ */
+void
+execute_recover(ExecutorSlot *slot, const ErrorData *edata)
+{
+	int32		attempt = current_job.job ? slot->attempt - 1 : -1;
+
+	current_job.job = NULL;
+	if (slot->job != 0 && attempt >= 0 && (slot->end_as >= 0 || !execute_interrupted(edata)))
+		recover_job(slot, attempt, edata);
+}
+
+/* A procedure's hold has outlived its transaction; only without it can the job start again. */
+void
+execute_let_go(ExecutorSlot *slot)
+{
+	int64		id = slot->job;
+
+	ledger_wipe();
+	hold_end_session();
 	if (id != 0)
 		database_sweep(MyDatabaseId);
 	SpinLockAcquire(&slot->mutex);

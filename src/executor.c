@@ -8,12 +8,14 @@
 #include "access/xact.h"
 #include "crash_ledger.h"
 #include "executor.h"
+#include "interruption.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "pools.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
 #include "session.h"
+#include "session_hold.h"
 #include "settings.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
@@ -25,6 +27,16 @@
 static ProcessArguments arguments;
 static ExecutorSlot *own_slot = NULL;
 
+/* The first thing to be done when the process ends, before the server rolls back, and so frees the job. */
+static void
+blame(int code, Datum argument)
+{
+	if (own_slot->job == 0 || terminated_by_others())
+		ledger_wipe();
+	else
+		ledger_blame();
+}
+
 /*
  * The job of a function is free again by the rollback; that of a procedure has its lease without end, which now nobody
  * holds. The scheduler looks at what is to be done, and charges the job if it is to be blamed.
@@ -34,8 +46,7 @@ detach(int code, Datum argument)
 {
 	bool		interrupted = own_slot->job != 0;
 
-	if (!execute_ran_away())
-		ledger_wipe();
+	session_holds_forget();
 	executor_release(arguments.slot, arguments.generation);
 	if (interrupted)
 		database_sweep(arguments.database);
@@ -82,11 +93,10 @@ work(void)
 	if (error == NULL)
 		return ran;
 	QueryCancelPending = false;
-	if (error->sqlerrcode != ERRCODE_QUERY_CANCELED)
-	{
-		(void) process_protect(recover, error);
+	(void) process_protect(recover, error);
+	execute_let_go(own_slot);
+	if (!execute_interrupted(error))
 		process_wait(GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
-	}
 	FreeErrorData(error);
 	return true;
 }
@@ -113,7 +123,6 @@ wait_for_work(TimestampTz until)
 	{
 		pgstat_report_stat(true);
 		pgstat_report_activity(STATE_IDLE, NULL);
-		ledger_wipe();
 		process_wait(Min(until, execute_next_look()));
 	}
 	set_idle(false);
@@ -126,12 +135,15 @@ connect_session(void)
 	own_slot = executor_attach(arguments.slot, arguments.generation);
 	if (own_slot == NULL)
 		proc_exit(0);
+	session_holds_attach(arguments.slot);
 	before_shmem_exit(detach, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, 0);
 	process_settings();
 	SetConfigOption("synchronous_commit", queue_jobs_synchronous_commit ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);
 	pgstat_report_appname("queue_jobs executor");
+	interruption_init();
 	ledger_attach(arguments.slot);
+	before_shmem_exit(blame, (Datum) 0);
 	execute_init(arguments.role, arguments.pool);
 }
 

@@ -16,11 +16,17 @@ extern bool execute_next(ExecutorSlot *slot);
 /* When it is to be tried again though nothing happens, or DT_NOEND. */
 extern TimestampTz execute_next_look(void);
 
-/* After an ERROR that came out of execute_next(): the job that was being run when it happened, if any, has failed. */
+/*
+ * After an ERROR that came out of execute_next(): the job that was being run when it happened, if any, has failed; unless
+ * somebody else interrupted it, or wants it to end.
+ */
 extern void execute_recover(ExecutorSlot *slot, const ErrorData *error);
 
-/* Whether the run under way did not stop at its timeout, however often it was told. */
-extern bool execute_ran_away(void);
+/* To be called after that, even if that failed: nothing of the run is left. */
+extern void execute_let_go(ExecutorSlot *slot);
+
+/* Whether the error is only that somebody else has cancelled what was going on. */
+extern bool execute_interrupted(const ErrorData *error);
 
 /* To be called once, before the first job. */
 extern void execute_init(Oid role, int pool);

@@ -118,7 +118,9 @@ heal_batch(Healing *healing)
 		MemoryContext old;
 
 		restricted_begin(&saved, worker->definer);
+		process_limit_time(LIMIT_OF_QUERY);
 		keys = pending_keys(healing, worker);
+		process_end_limit();
 		foreach(cell, keys)
 		{
 			int64		spread = (healing->healed + 1) * SPREAD_PER_RECORD;

@@ -7,6 +7,7 @@
 #include "compat.h"
 #include "hold.h"
 #include "miscadmin.h"
+#include "session_hold.h"
 #include "storage/lock.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -121,7 +122,14 @@ try(int64 id, uint16 kind, LOCKMODE mode, bool session)
 
 	if (acquire(&tag, mode, session, true) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
-	if (!session)
+	if (session_hold_noted(&tag))
+	{
+		let_go(&tag, mode, session, CurTransactionResourceOwner);
+		return false;
+	}
+	if (session)
+		session_hold_note(&tag);
+	else
 		remember(&tag, mode);
 	return true;
 }
@@ -131,10 +139,20 @@ release(int64 id, uint16 kind, LOCKMODE mode, bool session)
 {
 	LOCKTAG		tag = lock_tag(id, kind);
 
-	let_go(&tag, mode, session, CurTransactionResourceOwner);
+	if (session)
+		session_hold_forget(&tag);
+	if (!session || QjLockHeldByMe(&tag, mode)) /* a procedure may have let go of it: session_hold.h */
+		let_go(&tag, mode, session, CurTransactionResourceOwner);
 	if (!session && held_count > 0 && memcmp(&held[held_count - 1].tag, &tag, sizeof(tag)) == 0 &&
 		held[held_count - 1].mode == mode)
 		held_count--;
+}
+
+void
+hold_end_session(void)
+{
+	session_holds_forget();
+	LockReleaseAll(USER_LOCKMETHOD, true);
 }
 
 bool
@@ -175,7 +193,9 @@ conflicts(int64 job, LOCKMODE mode)
 bool
 hold_is_run(int64 job)
 {
-	return conflicts(job, RowShareLock) && !conflicts(job, AccessShareLock);
+	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
+
+	return session_hold_noted(&tag) || (conflicts(job, RowShareLock) && !conflicts(job, AccessShareLock));
 }
 
 void

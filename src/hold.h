@@ -6,6 +6,9 @@
  * stands shared until its own transaction ends. Both only ever try. So a job cannot start before all who rely on it have
  * committed, and its run sees what they wrote. A hold is an advisory lock: no row version, no transaction ID, no WAL.
  *
+ * The holds of a session, which a procedure has through its commits, count until they are released or the process ends,
+ * whatever becomes of the advisory locks meanwhile (session_hold.h).
+ *
  * Lock order: the key, then the job. Only cancel() and its like wait, for the job alone.
  */
 #ifndef QUEUE_JOBS_HOLD_H
@@ -31,6 +34,9 @@ extern int	hold_count(void);
 /* At the transaction's end, before it publishes; and when it is prepared, which takes the locks over. */
 extern void hold_end_transaction(void);
 extern void hold_forget_transaction(void);
+
+/* Between two jobs, outside of a transaction: releases all, and the handler's own advisory locks. */
+extern void hold_end_session(void);
 
 /* Waits for those who rely on the job to end their transactions. */
 extern void hold_wait_to_end(int64 job);

@@ -16,6 +16,7 @@
 #include "history.h"
 #include "limit.h"
 #include "outcome.h"
+#include "process.h"
 #include "retry.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -64,12 +65,15 @@ outcome_retry_delay(const Worker *worker, int failures)
 	PG_TRY();
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
+		process_limit_time(LIMIT_OF_FUNCTION);
 		delay = call_backoff(function, failures);
+		process_end_limit();
 		PopActiveSnapshot();
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
 	{
+		process_end_limit();
 		MemoryContextSwitchTo(context);
 		EmitErrorReport();
 		FlushErrorState();

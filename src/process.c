@@ -18,6 +18,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/timeout.h"
 #include "utils/wait_event.h"
 
 StaticAssertDecl(sizeof(ProcessArguments) <= BGW_EXTRALEN, "arguments must fit bgw_extra");
@@ -146,6 +147,24 @@ unit_end(void)
 	CommitTransactionCommand();
 }
 
+void
+process_limit_time(int milliseconds)
+{
+	if (MyBackendType == B_BG_WORKER)
+		enable_timeout_after(STATEMENT_TIMEOUT, milliseconds);
+}
+
+/* One that came too late must not hit what follows. */
+void
+process_end_limit(void)
+{
+	if (MyBackendType != B_BG_WORKER)
+		return;
+	disable_timeout(STATEMENT_TIMEOUT, true);
+	if (get_timeout_indicator(STATEMENT_TIMEOUT, true))
+		QueryCancelPending = false;
+}
+
 bool
 process_protect(void (*function) (void *), void *argument)
 {
@@ -159,6 +178,7 @@ process_protect(void (*function) (void *), void *argument)
 	PG_CATCH();
 	{
 		HOLD_INTERRUPTS();
+		process_end_limit();
 		MemoryContextSwitchTo(context);
 		EmitErrorReport();
 		AbortOutOfAnyTransaction();

@@ -36,6 +36,15 @@ extern void unit_begin(void);
 extern void unit_end(void);
 
 /*
+ * What users have defined, and the engine itself calls in between, must not keep a background process from its work: after
+ * that time it is interrupted, as by statement_timeout. In a client's session it is the client's matter.
+ */
+#define LIMIT_OF_FUNCTION 5000	/* milliseconds: retry_backoff */
+#define LIMIT_OF_QUERY 30000	/* remaining_work, pending */
+extern void process_limit_time(int milliseconds);
+extern void process_end_limit(void);
+
+/*
  * Calls a function; an ERROR in it is reported to the log, its transaction rolled back, and false returned.
  */
 extern bool process_protect(void (*function) (void *), void *argument);

@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "process.h"
 #include "registry.h"
+#include "session_hold.h"
 #include "settings.h"
 #include "shared.h"
 #include "statistics.h"
@@ -38,6 +39,7 @@ _PG_init(void)
 	lane_hints_init();
 	key_hints_init();
 	duplicates_init();
+	session_holds_init();
 	shared_init();
 
 	/* pg_upgrade's server must not touch the tables that it moves */

@@ -40,6 +40,7 @@
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
 #define STARTING_LIMIT (30 * USECS_PER_SEC)
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case nobody tells that a handler or role is back */
+#define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds, while a job that is to be charged is locked */
 #define LOOK_AGAIN_AT_WANT INT64CONST(200000)	/* microseconds, while there are fewer executors than wanted */
 #define RETRY_AFTER (5 * USECS_PER_SEC)	/* when no worker slot was free */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
@@ -203,15 +204,18 @@ crash_delay(const Lane *lane, const Worker *worker, const Job *job)
 	return delay;
 }
 
-static void
+/* False if somebody else has the job's row. */
+static bool
 charge(const LedgerEntry *entry)
 {
 	LiveTable	table;
 	TupleTableSlot *row = NULL;
 	Job			job;
+	FindResult	found;
 
 	live_open(&table);
-	if (live_find(&table, entry->job, false, &row, &job) == FIND_FOUND && job.attempt == entry->attempt)
+	found = live_find(&table, entry->job, false, &row, &job);
+	if (found == FIND_FOUND && job.attempt == entry->attempt)
 	{
 		const Lane *lane = lane_get(job.lane);
 		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
@@ -226,24 +230,29 @@ charge(const LedgerEntry *entry)
 	}
 	ExecDropSingleTupleTableSlot(row);
 	live_close(&table);
+	return found != FIND_LOCKED;
 }
 
 /* Whose process died by itself, and not with the server's, left its entry. */
 static void
 charge_crashes(void)
 {
-	for (int i = 0; i < executor_slots(); i++)
+	for (int i = 0; i < ledger_places(); i++)
 	{
 		LedgerEntry entry;
+		bool		charged;
 
-		if (executor_slot_at(i)->state != EXECUTOR_NONE || !ledger_read(i, &entry))
+		if ((i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE) || !ledger_read(i, &entry))
 			continue;
 		/* On disk before the entry is wiped: the job's next crash may come before the WAL writer. */
 		unit_begin();
-		charge(&entry);
+		charged = charge(&entry);
 		ForceSyncCommit();
 		unit_end();
-		ledger_wipe_slot(i);
+		if (charged)
+			ledger_wipe_entry(i, &entry);
+		else
+			need_turn_at(GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
 	}
 }
 

@@ -8,10 +8,10 @@
 #include "catalog/namespace.h"
 #include "commands/prepare.h"
 #include "commands/sequence.h"
+#include "hold.h"
 #include "miscadmin.h"
 #include "process.h"
 #include "session.h"
-#include "storage/lock.h"
 #include "utils/guc.h"
 #include "utils/portal.h"
 
@@ -34,7 +34,7 @@ session_reset(Oid role)
 	PortalHashTableDeleteAll();
 	DropAllPreparedStatements();
 	ResetAllOptions();
-	LockReleaseAll(USER_LOCKMETHOD, true);
+	hold_end_session();
 	ResetSequenceCaches();
 	if (has_temporary_objects())
 	{

@@ -6,6 +6,7 @@
 #   TESTS                the kinds to run; default: regress isolation tap
 #   TAP                  the TAP files to run, as t/001_x.pl; default: all
 #   JOBS                 TAP files at a time; default: 2
+#   VERBOSE=1            each of their tests, and what they note
 set -uo pipefail
 
 passed=0
@@ -66,7 +67,7 @@ run_tap() {
     echo "=== prove: ${files[*]}"
     mkdir -p tmp_check
     TESTDIR=$PWD PG_REGRESS=$PGXS_DIR/test/regress/pg_regress PG_TEST_PORT_DIR=$PWD/tmp_check/ports \
-        prove --jobs "${JOBS:-2}" --timer -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee tmp_check/summary
+        prove --jobs "${JOBS:-2}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee tmp_check/summary
     status=$?
 
     # The summary has a line for each file that failed: "FILE (Wstat: 256 Tests: 3 Failed: 1)". Failed: 0 is one that

@@ -1,0 +1,287 @@
+# Poison: jobs that do to their executor what they can. Each harms its own job only; three crashes make it dead; and the
+# job after it, in the only executor there is, finds the session as a new one would be.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $node = new_node('poison', conf => <<'CONF');
+restart_after_crash = on
+queue_jobs.max_executors_per_database = 1
+CONF
+
+# What is left of other jobs in the session of the one that asks, beside its own; "left" is {} in a new session.
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE other SUPERUSER LOGIN;
+CREATE SEQUENCE runs;
+CREATE SEQUENCE counter;
+CREATE TABLE victim (id int PRIMARY KEY, parent int REFERENCES victim DEFERRABLE INITIALLY DEFERRED);
+CREATE TABLE settings_at_first AS SELECT name, setting FROM pg_settings LIMIT 0;
+CREATE FUNCTION left_behind() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+	me constant int := pg_backend_pid();
+	found jsonb := '{}';
+	value text;
+BEGIN
+	SELECT jsonb_strip_nulls(jsonb_build_object(
+		'role', (SELECT jsonb_build_array(session_user, current_user) WHERE session_user <> 'postgres' OR current_user <> 'postgres'),
+		'temporary', (SELECT jsonb_agg(relname) FROM pg_class WHERE relnamespace = pg_my_temp_schema()),
+		'prepared', (SELECT jsonb_agg(name) FROM pg_prepared_statements),
+		'cursors', (SELECT jsonb_agg(name) FROM pg_cursors),
+		'locks', (SELECT jsonb_agg(l) FROM pg_locks l WHERE pid = me AND locktype = 'advisory' AND objsubid IN (1, 2)),
+		'holds', (SELECT count(*) FROM pg_locks WHERE pid = me AND locktype = 'advisory' AND objsubid NOT IN (1, 2) HAVING count(*) > 1),
+		'relations', (SELECT jsonb_agg(relation::regclass) FROM pg_locks WHERE pid = me AND relation = 'victim'::regclass),
+		'channels', (SELECT jsonb_agg(c) FROM pg_listening_channels() c),
+		'custom', nullif(current_setting('poison.custom', true), ''),
+		'memory', (SELECT sum(total_bytes) FROM pg_backend_memory_contexts HAVING sum(total_bytes) > 50000000),
+		'next job', (SELECT (queue_jobs.current_job()).id WHERE (queue_jobs.current_job()).worker <> 'next'))) INTO found;
+	BEGIN
+		found := found || jsonb_build_object('lastval', lastval());
+	EXCEPTION WHEN object_not_in_prerequisite_state THEN
+	END;
+	BEGIN
+		found := found || jsonb_build_object('currval', currval('counter'));
+	EXCEPTION WHEN object_not_in_prerequisite_state THEN
+	END;
+	IF NOT EXISTS (SELECT FROM settings_at_first) THEN
+		INSERT INTO settings_at_first SELECT name, setting FROM pg_settings;
+	END IF;
+	RETURN found || (SELECT coalesce(jsonb_object_agg(coalesce(a.name, b.name), b.setting), '{}')
+		FROM settings_at_first a FULL JOIN (SELECT name, setting FROM pg_settings) b ON a.name = b.name
+		WHERE a.setting IS DISTINCT FROM b.setting AND b.name <> 'poison.custom');
+END
+$$;
+CREATE FUNCTION at_once(int) RETURNS interval LANGUAGE sql AS $$SELECT interval '0'$$;
+SELECT queue_jobs.define_worker('next', 'public.left_behind');
+SQL
+
+sub next_is_clean
+{
+	my $id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('next')});
+	wait_for_job($node, $id, 'completed');
+	return is($node->safe_psql('postgres', "SELECT attempt, result FROM queue_jobs.job WHERE id = $id"), '1|{}', "… and the next job finds a clean session");
+}
+
+# Runs one job of a worker with that handler to its end.
+#   procedure  body of a procedure instead of a function's
+#   returns    default: void
+#   options    of define_worker
+#   state, attempt, error   of the job at its end; runs: how often the handler was called
+sub poison
+{
+	my ($name, $body, %opts) = @_;
+
+	my $worker = $name =~ s/\W+/_/gr;
+	my $what = $opts{procedure} ? 'PROCEDURE' : 'FUNCTION';
+	my $returns = $opts{procedure} ? '' : 'RETURNS ' . ($opts{returns} // 'void');
+	my $id = $node->safe_psql('postgres', <<SQL);
+DO 'BEGIN PERFORM setval(''runs'', 1, false); END';
+CREATE $what "$worker"() $returns LANGUAGE plpgsql AS \$poison\$
+$body
+\$poison\$;
+DO \$do\$ BEGIN PERFORM queue_jobs.define_worker('$worker', 'public."$worker"', retry_backoff => 'public.at_once', max_retries => @{[ $opts{retries} // 4 ]}
+	@{[ $opts{options} // '' ]}); END \$do\$;
+SELECT queue_jobs.enqueue('$worker');
+SQL
+	$opts{state} //= 'completed';
+	$opts{attempt} //= 1;
+	wait_for_job($node, $id, $opts{state});
+	my ($attempt, $runs, $error) = split /\|/,
+	  $node->safe_psql('postgres', "SELECT attempt, CASE WHEN is_called THEN last_value ELSE 0 END, last_error FROM queue_jobs.job, runs WHERE id = $id"), 3;
+	is($attempt, $opts{attempt}, "$name: $opts{state} after $opts{attempt}");
+	like($error, $opts{error} // qr/^$/, '… for that reason');
+	is($runs, $opts{runs}, "… $opts{runs} runs") if defined $opts{runs};
+	next_is_clean();
+	return $id;
+}
+
+next_is_clean();
+
+# ---- the process ----
+
+my $crashed = qr/executor process crashed or had to be stopped/;
+poison('terminates its backend', q{BEGIN PERFORM nextval('runs'); PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(60); END},
+	state => 'dead', attempt => 3, runs => 3, error => $crashed);
+poison('terminates its backend by a program', q{BEGIN PERFORM nextval('runs');
+	EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'kill -TERM ' || pg_backend_pid()); PERFORM pg_sleep(60); END},
+	state => 'dead', attempt => 3, runs => 3, error => $crashed);
+poison('procedure terminates its backend', q{BEGIN COMMIT; PERFORM nextval('runs'); PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(60); END},
+	procedure => 1, state => 'dead', attempt => 3, runs => 3, error => $crashed);
+poison('procedure terminates its backend without locks', q{BEGIN PERFORM pg_advisory_unlock_all(); COMMIT;
+	PERFORM nextval('runs'); PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(60); END},
+	procedure => 1, state => 'dead', attempt => 3, runs => 3, error => $crashed);
+poison('cancels itself', q{BEGIN PERFORM nextval('runs'); PERFORM pg_cancel_backend(pg_backend_pid()); PERFORM pg_sleep(60); END},
+	retries => 1, state => 'dead', attempt => 2, runs => 2, error => qr/^canceling statement due to user request/);
+poison('procedure cancels itself', q{BEGIN COMMIT; PERFORM nextval('runs'); PERFORM pg_cancel_backend(pg_backend_pid()); PERFORM pg_sleep(60); END},
+	procedure => 1, retries => 1, state => 'dead', attempt => 2, runs => 2, error => qr/^canceling statement due to user request/);
+poison('says that it was cancelled', q{BEGIN PERFORM nextval('runs'); RAISE EXCEPTION 'a remote server cancelled it' USING ERRCODE = 'query_canceled'; END},
+	retries => 1, state => 'dead', attempt => 2, runs => 2, error => qr/^a remote server cancelled it/);
+poison('loops without end', q{BEGIN PERFORM nextval('runs'); LOOP END LOOP; END},
+	retries => 1, options => ", timeout => '100 ms'", state => 'dead', attempt => 2, runs => 2, error => qr/longer than its timeout of 100 ms/);
+poison('procedure loops without end', q{BEGIN PERFORM nextval('runs'); LOOP COMMIT; END LOOP; END},
+	procedure => 1, retries => 0, options => ", timeout => '100 ms'", state => 'dead', runs => 1, error => qr/longer than its timeout of 100 ms/);
+poison('leaves a cursor without end', q{BEGIN PERFORM nextval('runs'); EXECUTE 'DECLARE c CURSOR WITH HOLD FOR SELECT pg_sleep(600)'; END},
+	runs => 1);
+poison('recurses without end', q{BEGIN PERFORM nextval('runs'); EXECUTE 'SELECT recurses_without_end()'; END},
+	retries => 0, state => 'dead', error => qr/stack depth limit exceeded/);
+poison('eats memory', q{DECLARE size int := 600000000; much text := repeat('x', size); BEGIN PERFORM much || much; END},
+	retries => 0, state => 'dead', error => qr/out of memory|invalid memory alloc/);
+
+# ---- what the engine calls of its worker's, beside the handler ----
+
+# Stopped after 5 s, in the executor, or in the scheduler after a crash; then Sidekiq's formula counts.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION never(int) RETURNS interval LANGUAGE plpgsql AS $$BEGIN LOOP END LOOP; END$$;
+CREATE FUNCTION cancels(int) RETURNS interval LANGUAGE plpgsql AS $$BEGIN PERFORM pg_cancel_backend(pg_backend_pid()), pg_sleep(1); END$$;
+CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS $$BEGIN PERFORM 1 / 0; END$$;
+CREATE FUNCTION ends() RETURNS void LANGUAGE plpgsql AS $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(60); END$$;
+SELECT queue_jobs.define_worker('never again', 'public.fails', retry_backoff => 'public.never'),
+	queue_jobs.define_worker('cancels the delay', 'public.fails', retry_backoff => 'public.cancels'),
+	queue_jobs.define_worker('never again after a crash', 'public.ends', retry_backoff => 'public.never');
+SQL
+for my $worker ('never again', 'cancels the delay', 'never again after a crash')
+{
+	my $id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker')");
+	wait_for_job($node, $id, 'retryable');
+	is($node->safe_psql('postgres', "SELECT attempt, run_at - now() BETWEEN '5 s' AND '30 s' FROM queue_jobs.job WHERE id = $id"), '1|t', "$worker: retried later");
+	next_is_clean();
+	$node->safe_psql('postgres', "SELECT queue_jobs.cancel($id)");
+}
+
+# ---- what it returns, and says ----
+
+poison('returns too much', q{DECLARE size int := 270000000; BEGIN RETURN repeat('x', size); END}, returns => 'text', retries => 0, state => 'dead', error => qr/too long/);
+poison('returns much', q{DECLARE size int := 10000000; BEGIN RETURN to_jsonb(repeat('x', size)); END}, returns => 'jsonb');
+poison('reads much', q{BEGIN PERFORM g, repeat('x', 100) FROM generate_series(1, 300000) g ORDER BY g DESC; END});
+my $id = poison('says much', q{DECLARE size int := 3000000; BEGIN
+	RAISE EXCEPTION USING MESSAGE = repeat('€', size), DETAIL = repeat('€', size); END},
+	retries => 0, state => 'dead', error => qr/^(?:€|\xe2\x82\xac)+$/);
+is($node->safe_psql('postgres', "SELECT octet_length(last_error) BETWEEN 9990 AND 10000 FROM queue_jobs.job WHERE id = $id"), 't', '… of which the beginning is kept');
+poison('says nothing', q{BEGIN RAISE EXCEPTION USING MESSAGE = '', ERRCODE = 'XX000'; END}, retries => 0, state => 'dead');
+
+# ---- transactions ----
+
+poison('goes on after an error', q{BEGIN
+	BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END; INSERT INTO victim VALUES (1); END});
+is($node->safe_psql('postgres', 'SELECT count(*) FROM victim'), 1, '… and what it did then is there');
+poison('violates a deferred constraint', q{BEGIN INSERT INTO victim VALUES (2, 99); END},
+	retries => 0, state => 'dead', error => qr/violates foreign key constraint/);
+poison('procedure violates one at its commit', q{BEGIN INSERT INTO victim VALUES (3, 99); COMMIT; END},
+	procedure => 1, retries => 0, state => 'dead', error => qr/violates foreign key constraint/);
+poison('procedure violates one at its end', q{BEGIN COMMIT; INSERT INTO victim VALUES (4, 99); END},
+	procedure => 1, retries => 0, state => 'dead', error => qr/violates foreign key constraint/);
+poison('procedure fails after a commit', q{BEGIN INSERT INTO victim VALUES (5); COMMIT; INSERT INTO victim VALUES (6); PERFORM 1 / 0; END},
+	procedure => 1, retries => 0, state => 'dead', error => qr/division by zero/);
+poison('procedure rolls back', q{BEGIN INSERT INTO victim VALUES (7); ROLLBACK; END}, procedure => 1);
+is($node->safe_psql('postgres', q{SELECT string_agg(id::text, ' ' ORDER BY id) FROM victim}), '1 5', '… and only what was committed is there');
+poison('commits in a function', q{BEGIN COMMIT; END}, retries => 0, state => 'dead', error => qr/invalid transaction termination/);
+
+# The commit itself: what is left to it, by a trigger that an earlier deferred one queued, or that fails on its own.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE late (n int);
+CREATE FUNCTION fail_late() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'too late for %', NEW.n; END$$;
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail_late();
+SQL
+poison('fails in its commit', q{BEGIN INSERT INTO late VALUES (1); END}, retries => 0, state => 'dead', error => qr/too late for 1/);
+
+# ---- the session ----
+
+my $mess = q{
+	SET search_path = pg_temp;
+	SET work_mem = '77MB';
+	SET statement_timeout = '1ms';
+	SET lock_timeout = '1ms';
+	SET synchronous_commit = 'remote_apply';
+	SET session_replication_role = replica;
+	SET default_transaction_read_only = on;
+	SET "TimeZone" = 'Asia/Kathmandu';
+	PERFORM pg_catalog.set_config('poison.custom', 'left', false), pg_catalog.set_config('queue_jobs.context', '{"left": 1}', false);
+	EXECUTE 'DECLARE held CURSOR WITH HOLD FOR SELECT 1';
+	EXECUTE 'DECLARE plain SCROLL CURSOR FOR SELECT * FROM public.victim';
+	EXECUTE 'PREPARE prepared AS SELECT 1';
+	PERFORM pg_catalog.pg_advisory_lock(1), pg_catalog.pg_advisory_lock_shared(2), pg_catalog.pg_advisory_lock(3, 4);
+	PERFORM pg_catalog.setval('public.counter', 1000), pg_catalog.nextval('public.counter');
+	NOTIFY poison, 'payload';
+};
+poison('leaves a mess', "BEGIN CREATE TEMPORARY TABLE pg_class (n int); CREATE TEMPORARY SEQUENCE s; $mess END");
+poison('procedure leaves a mess', "BEGIN CREATE TEMPORARY TABLE pg_class (n int) ON COMMIT DELETE ROWS; COMMIT; CREATE TEMPORARY SEQUENCE s; "
+	  . ($mess =~ s/SET default_transaction_read_only = on;//r) . ' END', procedure => 1);
+poison('leaves a mess and fails', "BEGIN CREATE TEMPORARY TABLE pg_class (n int); $mess PERFORM 1 / 0; END",
+	retries => 0, state => 'dead', error => qr/division by zero/);
+poison('releases all locks', q{BEGIN PERFORM pg_advisory_lock(5); PERFORM pg_advisory_unlock_all(); END});
+poison('listens', q{BEGIN EXECUTE 'LISTEN poison'; END}, retries => 0, state => 'dead', error => qr/cannot execute LISTEN within a background process/);
+poison('takes another role', q{BEGIN SET ROLE other; END});
+poison('becomes another', q{BEGIN SET SESSION AUTHORIZATION other; END});
+poison('procedure becomes another', q{BEGIN SET SESSION AUTHORIZATION other; COMMIT; END}, procedure => 1);
+poison('prepares its transaction', q{BEGIN EXECUTE $$PREPARE TRANSACTION 'x'$$; END}, retries => 0, state => 'dead', error => qr/PREPARE TRANSACTION|transaction commands|invalid transaction/i);
+poison('locks tables', q{BEGIN LOCK victim IN ACCESS EXCLUSIVE MODE; END});
+
+# ---- its own job, handler, worker ----
+
+for my $how (qw(cancel discard retry))
+{
+	poison("wants to $how itself", "BEGIN PERFORM queue_jobs.$how((queue_jobs.current_job()).id); END");
+}
+poison('procedure cancels its job', q{BEGIN COMMIT; PERFORM queue_jobs.cancel((queue_jobs.current_job()).id); COMMIT; PERFORM pg_sleep(60); END},
+	procedure => 1, state => 'cancelled');
+poison('removes its own jobs', q{BEGIN PERFORM queue_jobs.remove_jobs('removes_its_own_jobs'); END});
+poison('drops its function', q{BEGIN DROP FUNCTION public.drops_its_function(); END});
+poison('drops its worker', q{BEGIN PERFORM queue_jobs.drop_worker('drops_its_worker'); END});
+poison('defines its worker anew', q{BEGIN PERFORM queue_jobs.define_worker('defines_its_worker_anew', 'public.left_behind', max_retries => 0); END});
+poison('procedure defines its worker anew', q{BEGIN PERFORM queue_jobs.define_worker('procedure_defines_its_worker_anew', 'public.left_behind'); COMMIT;
+	PERFORM 1; END}, procedure => 1);
+poison('disables its worker', q{BEGIN PERFORM queue_jobs.disable_worker('disables_its_worker'); END});
+
+# ---- the locks of a procedure's run ----
+
+# It lets go of all advisory locks of its session, ours among them, and goes on: it is not started a second time, its
+# key and the slots of its limits stay taken.
+$node->safe_psql('postgres', <<'SQL');
+ALTER SYSTEM SET queue_jobs.max_executors_per_database = 3;
+SELECT pg_reload_conf();
+CREATE TABLE gate (open bool);
+CREATE TABLE began (worker text, n int);
+CREATE PROCEDURE unlocked(args jsonb) LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO began SELECT j.worker, (j.args ->> 'n')::int FROM queue_jobs.current_job() j;
+	PERFORM pg_advisory_unlock_all();
+	COMMIT;
+	WHILE args ->> 'n' = '1' AND NOT EXISTS (SELECT FROM gate) LOOP
+		PERFORM pg_sleep(0.01);
+		ROLLBACK;
+	END LOOP;
+END
+$$;
+SELECT queue_jobs.define_worker('free', 'public.unlocked'),
+	queue_jobs.define_worker('keyed', 'public.unlocked', idempotent => true, deduplicate => 'until_executed', if_deduplicated => 'reschedule_once'),
+	queue_jobs.define_worker('one', 'public.unlocked', max_running_jobs => 1);
+SQL
+for my $worker (qw(free keyed one))
+{
+	$node->safe_psql('postgres', "TRUNCATE gate");
+	my $running = $node->safe_psql('postgres', qq{SELECT queue_jobs.enqueue('$worker', '{"n": 1}')});
+	wait_until($node, "SELECT count(*) = 1 FROM began WHERE worker = '$worker'");
+	wait_until($node, q{SELECT count(*) = 0 FROM pg_locks l JOIN queue_jobs.running_jobs() r USING (pid) WHERE locktype = 'advisory'});
+
+	# Executors look at the lane, from before that job on, and take what they can.
+	my ($n, $state) = $worker eq 'free' ? (2, 'completed') : $worker eq 'keyed' ? (1, 'available') : (2, 'available');
+	my @others = split /\n/, $node->safe_psql('postgres', qq{SELECT queue_jobs.enqueue('$worker', '{"n": $n}', priority => -1) FROM generate_series(1, 5)});
+	my $quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('next', priority => 1) FROM generate_series(1, 20)});
+	wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE worker = 'next' AND state <> 'completed'});
+	wait_for_job($node, $_, $state) foreach @others;
+	is($node->safe_psql('postgres', "SELECT count(*) FROM began WHERE worker = '$worker' AND n = 1"), 1, "$worker: a job that runs without its locks is not started again");
+	is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $running"), 'executing', '… and is shown as running');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM began WHERE worker = '$worker' AND n = 2"), $worker eq 'free' ? 5 : 0, '… others as they may');
+	$node->safe_psql('postgres', 'INSERT INTO gate VALUES (true)');
+	wait_for_job($node, $_, 'completed') foreach ($running, @others);
+}
+wait_until($node, q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'});
+pass('no lock is left');
+
+is(log_count($node, 'WARNING:  you don.t own a lock'), 0, 'no lock was released that was not there');
+
+$node->stop;
+done_testing();
