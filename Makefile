@@ -59,6 +59,7 @@ OBJS = \
 	src/shared.o \
 	src/lane_hint.o src/key_hint.o \
 	src/wakeup.o \
+	src/make_way.o \
 	src/process.o \
 	src/launcher.o \
 	src/scheduler.o \

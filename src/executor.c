@@ -8,6 +8,7 @@
 #include "access/xact.h"
 #include "crash_ledger.h"
 #include "executor.h"
+#include "make_way.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "pools.h"
@@ -127,6 +128,8 @@ connect_session(void)
 	if (own_slot == NULL)
 		proc_exit(0);
 	before_shmem_exit(detach, (Datum) 0);
+	if (make_way_asked(arguments.database))
+		proc_exit(0);
 	BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, 0);
 	process_settings();
 	SetConfigOption("synchronous_commit", queue_jobs_synchronous_commit ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);
