@@ -90,13 +90,70 @@ $session->result;
 like($session->error, qr/source.*is being accessed by other users/, 'a long job keeps DROP DATABASE off');
 run_one('source', 11);
 is($node->safe_psql('source', "SELECT state, attempt FROM queue_jobs.job WHERE id = $long"), 'executing|1', 'and is none the worse for it');
-$session->send('DROP DATABASE source');
-wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = 'source' AND backend_type LIKE 'queue_jobs %'");
-$session->result;
 $session->query('DROP DATABASE source WITH (FORCE)');
 is($session->error, '', 'but for DROP DATABASE WITH (FORCE)');
 is($node->safe_psql('postgres', q{SELECT string_agg(datname, ' ') FROM pg_database WHERE NOT datistemplate}), 'postgres', 'they are gone');
-is(log_count($node, 'queue_jobs .*ERROR|queue_jobs .*FATAL:  (?!terminating)'), 0, 'without a complaint of a process of ours');
+
+# ---- DROP EXTENSION and CREATE EXTENSION ----
+
+# Beside a scheduler and idle executors; rolled back, then for good, and all in one session that has used it before.
+define_gated($node);
+run_one('postgres', 1);
+$session->query(q{SELECT queue_jobs.pause('quick'); SELECT queue_jobs.enqueue('quick', '{"n": 2}', dedup_key => 'same') FROM generate_series(1, 3)});
+$session->query('BEGIN; DROP EXTENSION queue_jobs CASCADE');
+is(processes('postgres'), '', 'while it is being dropped nobody of ours is connected');
+$session->query('ROLLBACK');
+is($node->safe_psql('postgres', q{SELECT state, dropped FROM queue_jobs.job WHERE args = '{"n": 2}'}), 'available|2', 'DROP EXTENSION rolled back: all is there');
+$session->query(q{SELECT queue_jobs.resume('quick')});
+wait_until($node, 'SELECT count(*) = 2 FROM ran');
+
+for my $how ('DROP EXTENSION queue_jobs CASCADE', 'BEGIN; DROP EXTENSION queue_jobs; COMMIT', "DO 'BEGIN DROP EXTENSION queue_jobs; END'")
+{
+	$session->query($how);
+	is($session->error, '', $how);
+	$session->query('SELECT queue_jobs.enqueue(NULL)');
+	like($session->error, qr/schema "queue_jobs" does not exist/, 'it is gone');
+	$session->query('BEGIN; CREATE EXTENSION queue_jobs; SELECT queue_jobs.define_worker(\'rolled back\'); SELECT queue_jobs.enqueue(\'rolled back\'); ROLLBACK');
+	$session->query('SELECT queue_jobs.enqueue(NULL)');
+	like($session->error, qr/schema "queue_jobs" does not exist/, 'CREATE EXTENSION rolled back: it is not there');
+	$session->query('DELETE FROM ran; CREATE EXTENSION queue_jobs');
+	$session->query(q{SELECT queue_jobs.define_worker('quick', 'public.quick'); SELECT queue_jobs.define_worker('gated', 'public.gated')});
+	is($session->query(q{SELECT count(*) FROM queue_jobs.job}), '0', 'created anew it is empty');
+	is($session->query(q{SELECT sum(dropped_duplicates + merged_duplicates) FROM queue_jobs.worker}), '0', 'and has counted nothing');
+	is($session->query(q{SELECT queue_jobs.enqueue('quick', jsonb_build_object('n', n)) FROM generate_series(1, 3) n}), "1\n2\n3", 'jobs are numbered anew');
+	wait_until($node, 'SELECT count(*) = 3 FROM ran');
+}
+
+# Beside a job that runs: it ends first. Longer than processes are waited for, too.
+for my $longer (0, 1)
+{
+	my $id = $node->safe_psql('postgres', qq{SELECT queue_jobs.enqueue('gated', '{"n": 2$longer}')});
+	my $pid = $session->pid;
+
+	wait_for_job($node, $id, 'executing');
+	$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('gated', '{"n": 1}'), queue_jobs.enqueue('quick', '{"n": 1}', delay => '1 h')});
+	$session->send('DROP EXTENSION queue_jobs');
+	wait_until($node, "SELECT wait_event_type = '" . ($longer ? 'Lock' : 'Extension') . "' FROM pg_stat_activity WHERE pid = $pid", db => 'template1');
+	$node->safe_psql('postgres', "INSERT INTO gate VALUES (2$longer), (1)");
+	$session->result;
+	is($session->error, '', 'DROP EXTENSION waits for a job that runs');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = 2$longer"), '1', 'which is committed');
+	$session->query('CREATE EXTENSION queue_jobs');
+	$session->query(q{SELECT queue_jobs.define_worker('quick', 'public.quick'); SELECT queue_jobs.define_worker('gated', 'public.gated')});
+}
+
+# A job that waits for the very session that drops the extension: nobody waits forever.
+$node->safe_psql('postgres', q{
+	CREATE TABLE contested (id int PRIMARY KEY); INSERT INTO contested VALUES (1);
+	CREATE FUNCTION contend() RETURNS void LANGUAGE sql AS 'UPDATE contested SET id = id';
+	SELECT queue_jobs.define_worker('contend', 'public.contend', max_retries => 0)});
+$session->query('BEGIN; UPDATE contested SET id = id');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('contend')});
+wait_until($node, q{SELECT count(*) = 1 FROM pg_locks l JOIN pg_stat_activity USING (pid) WHERE NOT granted AND backend_type = 'queue_jobs executor'});
+$session->query('DROP EXTENSION queue_jobs');
+like($session->error, qr/^$|deadlock detected/, 'a job that waits for the session that drops the extension: a deadlock like any other');
+$session->query('ROLLBACK');
+is(log_count($node, 'queue_jobs .*ERROR:  (?!deadlock|canceling statement due to lock timeout)|queue_jobs .*FATAL:  (?!terminating)'), 0, 'without a complaint of a process of ours');
 
 $session->quit;
 $node->stop;
