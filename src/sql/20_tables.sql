@@ -73,6 +73,8 @@ CREATE TABLE queue_jobs.lane (
 );
 COMMENT ON TABLE queue_jobs.lane IS 'worker, queue and owner (the role that enqueued) of the jobs that refer to it';
 
+COMMENT ON SEQUENCE queue_jobs.lane_id_seq IS 'ids of lanes';
+
 CREATE SEQUENCE queue_jobs.job_id AS bigint;
 COMMENT ON SEQUENCE queue_jobs.job_id IS 'ids of jobs';
 
