@@ -12,6 +12,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "process.h"
+#include "run_as.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
@@ -159,6 +160,7 @@ process_protect(void (*function) (void *), void *argument)
 	PG_CATCH();
 	{
 		HOLD_INTERRUPTS();
+		restricted_stop_time();
 		MemoryContextSwitchTo(context);
 		EmitErrorReport();
 		AbortOutOfAnyTransaction();

@@ -9,6 +9,9 @@
 #include "miscadmin.h"
 #include "run_as.h"
 #include "utils/guc.h"
+#include "utils/timeout.h"
+
+static int	time_limit = 0;		/* milliseconds; 0: none */
 
 static void
 begin(RunAs *saved, Oid role, int security_context, const char *search_path)
@@ -43,14 +46,32 @@ engine_end(RunAs *saved)
 }
 
 void
+restricted_limit(int milliseconds)
+{
+	time_limit = milliseconds;
+}
+
+void
+restricted_stop_time(void)
+{
+	if (time_limit == 0)
+		return;
+	disable_timeout(STATEMENT_TIMEOUT, false);
+	QueryCancelPending = false;
+}
+
+void
 restricted_begin(RunAs *saved, Oid role)
 {
+	if (time_limit > 0)
+		enable_timeout_after(STATEMENT_TIMEOUT, time_limit);
 	begin(saved, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION, "pg_catalog, pg_temp");
 }
 
 void
 restricted_end(RunAs *saved)
 {
+	restricted_stop_time();
 	end(saved);
 }
 

@@ -24,6 +24,13 @@ extern void engine_end(RunAs *saved);
 extern void restricted_begin(RunAs *saved, Oid role);
 extern void restricted_end(RunAs *saved);
 
+/*
+ * In this process a role's code may run for so many milliseconds from restricted_begin() on, and is cancelled then: the
+ * process has the others to serve, too. (After an ERROR the time is stopped by process_protect().)
+ */
+extern void restricted_limit(int milliseconds);
+extern void restricted_stop_time(void);
+
 /* Runs a statement of the engine's own and checks its outcome; parameters are passed, never pasted. */
 extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
 

@@ -45,6 +45,7 @@
 #define RETRY_AFTER (5 * USECS_PER_SEC)	/* when no worker slot was free */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
+#define ROLES_CODE_LIMIT 10000	/* milliseconds, for a query of remaining_work, a condition of healing, a retry_backoff */
 
 static DatabaseSlot *own_slot = NULL;
 static bool extension_gone = false;
@@ -690,6 +691,7 @@ scheduler_main(Datum argument)
 	}
 	BackgroundWorkerInitializeConnectionByOid(arguments.database, InvalidOid, 0);
 	process_settings();
+	restricted_limit(ROLES_CODE_LIMIT);
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_OVERRIDE);
 	pgstat_report_appname("queue_jobs scheduler");
