@@ -215,16 +215,16 @@ sql('alice', q{SET search_path = public, pg_catalog; SELECT count(*) FROM queue_
 is(sql(undef, 'SELECT string_agg(what, E\'\n\') FROM public.sprung'), '', 'nothing of it was called for her');
 sql(undef, 'ALTER ROLE alice RESET search_path');
 
-# In the scheduler, which is a superuser's: queries of limited-capacity workers, conditions of healing, retry delays.
+# In the scheduler, which is a superuser's (in a process of his own he may try what he likes): queries of limited-capacity workers, conditions of healing, retry delays.
 sql('mallory', <<'SQL');
 CREATE SCHEMA mallory;
 CREATE TABLE mallory.tried (how text, outcome text);
 CREATE FUNCTION mallory.try(how text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE how;
-	INSERT INTO mallory.tried VALUES (how, current_user);
+	INSERT INTO mallory.tried SELECT how, current_user WHERE session_user <> 'mallory';
 EXCEPTION WHEN OTHERS THEN
-	INSERT INTO mallory.tried VALUES (how, sqlstate);
+	INSERT INTO mallory.tried SELECT how, sqlstate WHERE session_user <> 'mallory';
 END
 $$;
 CREATE FUNCTION mallory.try_all() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -281,7 +281,7 @@ is(ended(meanwhile(q{'mine'}, 'ALTER FUNCTION public.mine OWNER TO alice')), 'co
 is(ended(meanwhile(q{'mine'}, 'ALTER FUNCTION public.mine SECURITY INVOKER')), 'completed "friend"', 'and again with those of whoever enqueued');
 my $orphan = meanwhile(q{'mine'}, 'DROP FUNCTION public.mine');
 like(sql(undef, "SELECT state || ': ' || waits_for FROM queue_jobs.job WHERE id = $orphan"), qr/^available: .*public\.mine.* does not exist/, 'dropped, its jobs wait');
-sql('mallory', q{CREATE FUNCTION public.mine(args jsonb) RETURNS text LANGUAGE sql AS $$SELECT current_user || ' again'$$});
+sql('mallory', q{CREATE FUNCTION public.mine(args jsonb) RETURNS text LANGUAGE sql AS $$SELECT current_user || ' again'$$; SELECT queue_jobs.resume('mine')});
 is(ended($orphan), 'completed "friend again"', 'and run when it is back');
 
 # Roles: renamed, replaced by another of the same name.
