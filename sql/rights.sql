@@ -28,6 +28,9 @@ SELECT identity AS not_dumped FROM member JOIN pg_class c ON classid = 'pg_class
  WHERE relkind IN ('r', 'p', 'S') AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'queue_jobs' AND objid = ANY (extconfig));
 SELECT count(*) AS sequences_not_members FROM pg_class s WHERE relkind = 'S' AND relnamespace = 'queue_jobs'::regnamespace
    AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'queue_jobs' AND s.oid = ANY (extconfig));
+-- A publication FOR ALL TABLES has them too: rows can then be changed and deleted only where there is a replica identity.
+SELECT identity AS without_identity FROM member JOIN pg_class c ON classid = 'pg_class'::regclass AND c.oid = objid
+ WHERE relkind IN ('r', 'p') AND relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = objid AND indisprimary);
 -- Nothing else is in the schema.
 SELECT c.oid::regclass AS not_a_member FROM pg_class c WHERE relnamespace = 'queue_jobs'::regnamespace AND relkind NOT IN ('i', 'I')
    AND NOT EXISTS (SELECT FROM member WHERE classid = 'pg_class'::regclass AND objid = c.oid)

@@ -153,6 +153,35 @@ wait_until($node, q{SELECT count(*) = 1 FROM pg_locks l JOIN pg_stat_activity US
 $session->query('DROP EXTENSION queue_jobs');
 like($session->error, qr/^$|deadlock detected/, 'a job that waits for the session that drops the extension: a deadlock like any other');
 $session->query('ROLLBACK');
+# ---- maintenance under load ----
+
+$session->query('DROP EXTENSION IF EXISTS queue_jobs CASCADE; CREATE EXTENSION queue_jobs; CREATE PUBLICATION everything FOR ALL TABLES');
+$session->query(q{SELECT queue_jobs.define_worker('quick', 'public.quick'); SELECT queue_jobs.define_worker('limited', max_running_jobs => 5)});
+$node->safe_psql('postgres', 'TRUNCATE ran; SELECT pg_create_logical_replication_slot(\'slot\', \'pgoutput\')');
+my $enqueued = 0;
+foreach my $command ('VACUUM FULL queue_jobs.live_job', 'REINDEX TABLE queue_jobs.live_job', 'REINDEX TABLE CONCURRENTLY queue_jobs.live_job',
+	'CLUSTER queue_jobs.live_job USING live_job_id', 'REINDEX INDEX CONCURRENTLY queue_jobs.live_job_ready', 'VACUUM FULL queue_jobs.lane, queue_jobs.defined_worker',
+	'VACUUM FULL queue_jobs.finished_job', 'REINDEX TABLE queue_jobs.finished_job', 'VACUUM (FREEZE, ANALYZE) queue_jobs.live_job', 'VACUUM FULL queue_jobs.claimed_slot')
+{
+	$session->send("SELECT count(queue_jobs.enqueue('quick', jsonb_build_object('n', n), delay => CASE WHEN n % 3 = 0 THEN interval '100 ms' END)) FROM generate_series($enqueued + 1, $enqueued + 500) n");
+	$session->result;
+	$enqueued += 500;
+	is($node->psql('postgres', $command), 0, $command);
+}
+wait_until($node, "SELECT count(*) = $enqueued FROM ran");
+is($node->safe_psql('postgres', 'SELECT count(DISTINCT n) FROM ran'), $enqueued, 'each job has run once');
+
+# What is published can be changed all the same: claimed, dead, retried, cleaned up.
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('limited') FROM generate_series(1, 3); SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{limited}', 2)});
+my $dead = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('limited', delay => '1 h')});
+is($node->safe_psql('postgres', "SELECT queue_jobs.discard($dead)") . $node->safe_psql('postgres', "SELECT queue_jobs.retry($dead)"), 'tt', 'in a publication FOR ALL TABLES: dead, and back');
+foreach my $table (split /\n/, $node->safe_psql('postgres', q{SELECT c.oid::regclass FROM pg_class c WHERE relnamespace = 'queue_jobs'::regnamespace AND relkind IN ('r', 'p')}))
+{
+	is($node->psql('postgres', "BEGIN; DELETE FROM $table; ROLLBACK"), 0, "$table can be deleted from");
+}
+$node->safe_psql('postgres', q{SELECT count(*) FROM pg_logical_slot_get_binary_changes('slot', NULL, NULL, 'proto_version', '1', 'publication_names', 'everything')});
+pass('and decoded');
+$node->safe_psql('postgres', q{SELECT pg_drop_replication_slot('slot')});
 is(log_count($node, 'queue_jobs .*ERROR:  (?!deadlock|canceling statement due to lock timeout)|queue_jobs .*FATAL:  (?!terminating)'), 0, 'without a complaint of a process of ours');
 
 $session->quit;
