@@ -42,3 +42,9 @@ SET client_min_messages = warning;
 DROP SCHEMA app, helper CASCADE;
 DROP OWNED BY regress_app, regress_boss, regress_other, regress_nobody;
 DROP ROLE regress_app, regress_boss, regress_other, regress_nobody;
+-- The ready-made roles stay, as another database may have use for them; those of a server that has none go.
+DO $$
+BEGIN
+    DROP ROLE queue_jobs_enqueue, queue_jobs_claim, queue_jobs_define, queue_jobs_operate, queue_jobs_read;
+EXCEPTION WHEN dependent_objects_still_exist THEN NULL;
+END $$;

@@ -10,6 +10,7 @@
 #include "access/parallel.h"
 #include "access/tableam.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "executor/executor.h"
@@ -30,12 +31,16 @@ typedef bool TU_UpdateIndexes;
 #define QjFunctionAclCheck(oid, role, mode) pg_proc_aclcheck((oid), (role), (mode))
 #define QjDatabaseAclCheck(oid, role, mode) pg_database_aclcheck((oid), (role), (mode))
 #define QjSchemaAclCheck(oid, role, mode) pg_namespace_aclcheck((oid), (role), (mode))
+#define QjDatabaseOwnerCheck(oid, role) pg_database_ownercheck((oid), (role))
+#define QjExtensionOwnerCheck(oid, role) pg_extension_ownercheck((oid), (role))
 #else
 #define QjInsertIndexTuples(rri, slot, estate, update, onlySummarizing) \
 	ExecInsertIndexTuples((rri), (slot), (estate), (update), false, NULL, NIL, (onlySummarizing))
 #define QjFunctionAclCheck(oid, role, mode) object_aclcheck(ProcedureRelationId, (oid), (role), (mode))
 #define QjDatabaseAclCheck(oid, role, mode) object_aclcheck(DatabaseRelationId, (oid), (role), (mode))
 #define QjSchemaAclCheck(oid, role, mode) object_aclcheck(NamespaceRelationId, (oid), (role), (mode))
+#define QjDatabaseOwnerCheck(oid, role) object_ownercheck(DatabaseRelationId, (oid), (role))
+#define QjExtensionOwnerCheck(oid, role) object_ownercheck(ExtensionRelationId, (oid), (role))
 #endif
 
 #if PG_VERSION_NUM < 160000

@@ -23,6 +23,7 @@
 #include "call.h"
 #include "catalog.h"
 #include "command.h"
+#include "compat.h"
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
@@ -647,10 +648,32 @@ has_work(Run *run, bool lock)
 	return false;
 }
 
+/* Who had a job run with its definer's rights must still be allowed to; the definer's own right is checked at the call. */
+static void
+check_owners_right(const Run *run)
+{
+	const Worker *worker = run->task->worker;
+	const Handler *handler = run->task->target.handler;
+	Oid			owner = run->task->lane.owner;
+	char	   *owner_name;
+
+	if (!worker->run_as_definer || handler == NULL || has_privs_of_role(owner, worker->definer) ||
+		QjFunctionAclCheck(handler->oid, owner, ACL_EXECUTE) == ACLCHECK_OK)
+		return;
+	owner_name = GetUserNameFromId(owner, true);
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for worker \"%s\"", worker->name),
+			 errdetail("It runs as its definer, and the job's owner, role \"%s\", may not execute its handler \"%s\" any more.",
+					   owner_name ? owner_name : "(dropped)", worker->handler),
+			 errhint("GRANT EXECUTE on the handler to whoever may enqueue its jobs.")));
+}
+
 /* What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a replica is read. */
 static bool
 prepare(Run *run, volatile RunEnd *end)
 {
+	check_owners_right(run);
 	if (!has_work(run, false))
 		return false;
 	if (!read_for_job(&run->task->reader, run->task->worker, &run->job))

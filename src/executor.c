@@ -9,6 +9,7 @@
 #include "crash_ledger.h"
 #include "executor.h"
 #include "interruption.h"
+#include "make_way.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "pools.h"
@@ -137,6 +138,8 @@ connect_session(void)
 		proc_exit(0);
 	session_holds_attach(arguments.slot);
 	before_shmem_exit(detach, (Datum) 0);
+	if (make_way_asked(arguments.database))
+		proc_exit(0);
 	BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, 0);
 	process_settings();
 	SetConfigOption("synchronous_commit", queue_jobs_synchronous_commit ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);

@@ -28,6 +28,25 @@ lane_hints_init(void)
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)), (void **) &hints, initialize);
 }
 
+/* As of a lane that nobody has looked at yet. */
+static void
+reset(LaneHint *hint)
+{
+	hint->cursor = lowest_key;
+	hint->ready = true;
+	hint->revisit_at = NO_TIME;
+	hint->published = 0;
+	hint->passed = highest_key;
+	hint->dropped = 0;
+	hint->merged = 0;
+	hint->refused = false;
+	hint->crowded = false;
+	hint->successes = 0;
+	hint->moved_to = 0;
+	hint->pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0;
+	memset(hint->chosen, 0, sizeof(hint->chosen));
+}
+
 /*
  * The hint of a lane of this database; NULL if there is none, or no room for one: then the lane has to be looked
  * at from its start.
@@ -64,18 +83,7 @@ lane_hint(int32 lane, bool create)
 		return lane_hint(lane, create);
 	}
 	free_hint->lane = lane;
-	free_hint->cursor = lowest_key;
-	free_hint->ready = true;	/* nobody has looked yet */
-	free_hint->revisit_at = NO_TIME;
-	free_hint->published = 0;
-	free_hint->passed = highest_key;
-	free_hint->dropped = 0;
-	free_hint->merged = 0;
-	free_hint->refused = false;
-	free_hint->crowded = false;
-	free_hint->successes = 0;
-	free_hint->moved_to = 0;
-	free_hint->pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0;
+	reset(free_hint);
 	pg_write_barrier();
 	free_hint->database = MyDatabaseId;
 	LWLockRelease(shared_lock());
@@ -406,4 +414,17 @@ lane_hints_void(Oid database)
 	for (int i = 0; i < queue_jobs_max_lanes; i++)
 		if (hints[i].database == database)
 			lane_hint_publish(&hints[i], lowest_key);
+}
+
+void
+lane_hints_forget(Oid database)
+{
+	for (int i = 0; i < queue_jobs_max_lanes; i++)
+	{
+		if (hints[i].database != database)
+			continue;
+		SpinLockAcquire(&hints[i].mutex);
+		reset(&hints[i]);
+		SpinLockRelease(&hints[i].mutex);
+	}
 }

@@ -75,7 +75,7 @@ reserve(DatabaseSlot *slot, TimestampTz now)
 	bool		reserved;
 
 	SpinLockAcquire(&slot->mutex);
-	reserved = slot->scheduler == SCHEDULER_NONE;
+	reserved = slot->scheduler == SCHEDULER_NONE && slot->holds == 0;
 	if (reserved)
 	{
 		slot->scheduler = SCHEDULER_STARTING;
@@ -138,7 +138,7 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 	SpinLockAcquire(&slot->mutex);
 	seen = *slot;
 	SpinLockRelease(&slot->mutex);
-	if (!OidIsValid(seen.database) || seen.scheduler == SCHEDULER_RUNNING)
+	if (!OidIsValid(seen.database) || seen.scheduler == SCHEDULER_RUNNING || seen.holds > 0)
 		return DT_NOEND;
 	if (seen.scheduler == SCHEDULER_STARTING)
 	{

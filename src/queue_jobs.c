@@ -12,6 +12,7 @@
 #include "fmgr.h"
 #include "key_hint.h"
 #include "lane.h"
+#include "make_way.h"
 #include "miscadmin.h"
 #include "process.h"
 #include "registry.h"
@@ -40,6 +41,7 @@ _PG_init(void)
 	key_hints_init();
 	duplicates_init();
 	session_holds_init();
+	make_way_init();
 	shared_init();
 
 	/* pg_upgrade's server must not touch the tables that it moves */

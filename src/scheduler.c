@@ -16,6 +16,7 @@
 #include "heal.h"
 #include "history.h"
 #include "lane.h"
+#include "make_way.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "park.h"
@@ -691,6 +692,11 @@ scheduler_main(Datum argument)
 		proc_exit(0);
 	next_due = DT_NOBEGIN;
 	before_shmem_exit(detach, (Datum) 0);
+	if (make_way_asked(arguments.database))
+	{
+		leaving = true;
+		proc_exit(0);
+	}
 	BackgroundWorkerInitializeConnectionByOid(arguments.database, InvalidOid, 0);
 	process_settings();
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
@@ -714,7 +720,7 @@ scheduler_main(Datum argument)
 		now = GetCurrentTimestamp();
 		if (busy)
 			last_busy = now;
-		if (may_leave(now, last_busy))
+		if (may_leave(now, last_busy) || make_way_asked(MyDatabaseId))
 			break;
 		process_wait(next_look(now, last_busy));
 	}

@@ -286,6 +286,7 @@ database_slot(Oid database, bool create)
 		slot->not_before = NO_TIME;
 		slot->failures = 0;
 		slot->waiters = 0;
+		slot->holds = 0;
 		SpinLockRelease(&slot->mutex);
 		result = slot;
 	}
@@ -309,7 +310,7 @@ database_slot_free(DatabaseSlot *slot)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	SpinLockAcquire(&slot->mutex);
-	if (slot->scheduler == SCHEDULER_NONE && slot->waiters == 0 && !slot->attention && slot->wake_at == NO_TIME)
+	if (slot->scheduler == SCHEDULER_NONE && slot->waiters == 0 && slot->holds == 0 && !slot->attention && slot->wake_at == NO_TIME)
 		slot->database = InvalidOid;
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared->lock);

@@ -80,6 +80,7 @@ typedef struct DatabaseSlot
 	TimestampTz not_before;		/* back-off after a scheduler that failed */
 	int			failures;
 	int			waiters;		/* sessions in wait_for_jobs() */
+	int			holds;			/* commands that our processes make way for (make_way.h) */
 } DatabaseSlot;
 
 typedef enum ExecutorState
@@ -177,6 +178,9 @@ extern void lane_hints_init(void);
 
 /* All hints of a database are void: anything may have become claimable. */
 extern void lane_hints_void(Oid database);
+
+/* The lanes of a database are gone, and others may come to have their ids. */
+extern void lane_hints_forget(Oid database);
 extern LaneHint *lane_hint(int32 lane, bool create);
 extern bool lane_hint_ready(LaneHint *hint, TimestampTz now);
 extern LaneWindow lane_hint_open(LaneHint *hint, TimestampTz now);

@@ -73,6 +73,8 @@ CREATE TABLE queue_jobs.lane (
 );
 COMMENT ON TABLE queue_jobs.lane IS 'worker, queue and owner (the role that enqueued) of the jobs that refer to it';
 
+COMMENT ON SEQUENCE queue_jobs.lane_id_seq IS 'ids of lanes';
+
 CREATE SEQUENCE queue_jobs.job_id AS bigint;
 COMMENT ON SEQUENCE queue_jobs.job_id IS 'ids of jobs';
 
@@ -174,6 +176,7 @@ BEGIN
                 'CREATE TABLE queue_jobs.finished_job_%1$s_%2$s PARTITION OF queue_jobs.finished_job FOR VALUES IN (%3$s)
                  WITH (autovacuum_enabled = true, autovacuum_vacuum_insert_threshold = -1)',
                 level, slot, level * 8 + slot);
+            EXECUTE pg_catalog.format('ALTER TABLE queue_jobs.finished_job_%1$s_%2$s REPLICA IDENTITY FULL', level, slot);
             EXECUTE pg_catalog.format(
                 'COMMENT ON TABLE queue_jobs.finished_job_%1$s_%2$s IS %3$L',
                 level, slot, 'finished jobs of one period, truncated as a whole when it is over');
@@ -270,6 +273,11 @@ CREATE TABLE queue_jobs.defined_replica (
 );
 COMMENT ON TABLE queue_jobs.defined_replica IS 'replicas that jobs may read from; see the view replica';
 COMMENT ON COLUMN queue_jobs.defined_replica.shown_conninfo IS 'the same without passwords';
+
+-- Jobs are taken out of history, and void slots removed: a table without a key is fit to be published only like this (FOR ALL TABLES).
+ALTER TABLE queue_jobs.finished_job REPLICA IDENTITY FULL;
+ALTER TABLE queue_jobs.dead_job REPLICA IDENTITY FULL;
+ALTER TABLE queue_jobs.claimed_slot REPLICA IDENTITY FULL;
 
 -- A dump carries all of them. A call each: two in one statement would change the same row of pg_extension.
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', '');

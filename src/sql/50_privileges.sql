@@ -13,3 +13,56 @@ GRANT EXECUTE ON FUNCTION queue_jobs.data_consistency(text, bigint), queue_jobs.
 GRANT EXECUTE ON FUNCTION queue_jobs.replay_position() TO PUBLIC;
 -- Of use within a run only, about the run's own job.
 GRANT EXECUTE ON FUNCTION queue_jobs.current_job(), queue_jobs.retry_in(interval), queue_jobs.snooze_me(interval) TO PUBLIC;
+
+-- Ready-made roles to grant. Roles are the cluster's: the first database's extension makes them, others find them, and none drops them, as
+-- another may have granted them. A role of that name that can log in is somebody's, and is given nothing.
+DO $$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['queue_jobs_enqueue', 'queue_jobs_claim', 'queue_jobs_define', 'queue_jobs_operate', 'queue_jobs_read'] LOOP
+        BEGIN
+            EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role);
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN NULL;
+        END;
+        IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = role AND (r.rolcanlogin OR r.rolsuper)) THEN
+            RAISE EXCEPTION USING ERRCODE = 'duplicate_object', MESSAGE = pg_catalog.format('role %I is not such as queue_jobs makes it', role),
+                DETAIL = 'It can log in, or is a superuser.', HINT = 'Rename that role, or take LOGIN and SUPERUSER from it.';
+        END IF;
+    END LOOP;
+END
+$$;
+GRANT USAGE ON SCHEMA queue_jobs TO queue_jobs_enqueue, queue_jobs_claim, queue_jobs_define, queue_jobs_operate, queue_jobs_read;
+
+-- Enqueue jobs, and do what goes with them: steer one's own, wait for replicas, use the layers of idempotency alone.
+GRANT EXECUTE ON FUNCTION queue_jobs.enqueue, queue_jobs.try_enqueue, queue_jobs.enqueue_many,
+    queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry,
+    queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text), queue_jobs.run_once,
+    queue_jobs.last_commit_lsn, queue_jobs.replayed TO queue_jobs_enqueue;
+GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_replay TO queue_jobs_enqueue;
+
+-- Claim jobs from outside: those of one's own role, and of roles that one is a member of.
+GRANT EXECUTE ON FUNCTION queue_jobs.claim, queue_jobs.complete(bigint, integer, jsonb), queue_jobs.complete(bigint[], integer[], jsonb[]),
+    queue_jobs.fail(bigint, integer, text), queue_jobs.fail(bigint[], integer[], text), queue_jobs.fail(bigint[], integer[], text[]),
+    queue_jobs.snooze(bigint, integer, interval), queue_jobs.snooze(bigint[], integer[], interval),
+    queue_jobs.heartbeat(text), queue_jobs.heartbeat(bigint[], integer[], interval), queue_jobs.replayed TO queue_jobs_claim;
+GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_jobs, queue_jobs.wait_for_replay TO queue_jobs_claim;
+
+-- Define workers and schedules, which are then one's own.
+GRANT EXECUTE ON FUNCTION queue_jobs.define_worker, queue_jobs.drop_worker, queue_jobs.disable_worker, queue_jobs.enable_worker,
+    queue_jobs.check_workers, queue_jobs.assert_idempotent, queue_jobs.schedule, queue_jobs.unschedule, queue_jobs.run_now,
+    queue_jobs.next_runs, queue_jobs.import_pg_cron TO queue_jobs_define;
+
+-- Steer: queues as a whole, routing and statistics; jobs and workers as far as they are one's own.
+GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_routing, queue_jobs.reset_statistics,
+    queue_jobs.migrate_queue, queue_jobs.remove_jobs, queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry,
+    queue_jobs.disable_worker, queue_jobs.enable_worker, queue_jobs.capacity_impact, queue_jobs.check_workers,
+    queue_jobs.set_flag, queue_jobs.add_replica, queue_jobs.drop_replica, queue_jobs.pause_replica, queue_jobs.resume_replica
+    TO queue_jobs_operate;
+
+-- See queues, workers and statistics of all; jobs and schedules of one's own.
+GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.worker_statistics, queue_jobs.misdeclared_worker,
+    queue_jobs.routing_rule, queue_jobs.schedule, queue_jobs.capacity, queue_jobs.replica, queue_jobs.load_balancing TO queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.replica_states, queue_jobs.capacity_impact, queue_jobs.check_workers, queue_jobs.next_runs
+    TO queue_jobs_read;

@@ -1,0 +1,71 @@
+# Upgrades: whatever version a database comes from, the extension is in the end what CREATE EXTENSION makes; and until ALTER EXTENSION UPDATE a new library
+# beside old SQL refuses politely.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $root = $ENV{TESTDIR} // '.';
+my $node = new_node('upgrade', conf => "queue_jobs.idle_timeout = '300ms'");
+my $fingerprint = slurp_file("$root/test/lib/fingerprint.sql");
+my $fresh = $node->safe_psql('postgres', $fingerprint);
+
+# ---- the fingerprint sees what there is to be seen ----
+
+cmp_ok(scalar(split /\n/, $fresh), '>', 500, 'the fingerprint is of everything');
+foreach my $change (
+	'COMMENT ON FUNCTION queue_jobs.pause(text) IS NULL', 'GRANT EXECUTE ON FUNCTION queue_jobs.pause TO PUBLIC',
+	'ALTER FUNCTION queue_jobs.pause STABLE', 'ALTER TABLE queue_jobs.live_job ADD COLUMN more int', 'ALTER TABLE queue_jobs.live_job ALTER priority SET DEFAULT 7',
+	'ALTER TABLE queue_jobs.live_job SET (fillfactor = 99)', 'DROP INDEX queue_jobs.live_job_key', 'COMMENT ON COLUMN queue_jobs.live_job.due IS NULL',
+	'ALTER VIEW queue_jobs.job RESET (security_barrier)', 'GRANT SELECT ON queue_jobs.live_job TO PUBLIC', 'GRANT CREATE ON SCHEMA queue_jobs TO PUBLIC',
+	'DROP TRIGGER table_written ON queue_jobs.live_job', 'ALTER SEQUENCE queue_jobs.job_id CACHE 10', 'ALTER EXTENSION queue_jobs DROP VIEW queue_jobs.capacity')
+{
+	isnt($node->safe_psql('postgres', "BEGIN; $change; $fingerprint; ROLLBACK"), $fresh, "it sees: $change");
+}
+$node->safe_psql('postgres', 'CREATE DATABASE second');
+$node->safe_psql('second', 'CREATE EXTENSION queue_jobs');
+is($node->safe_psql('second', $fingerprint), $fresh, 'and is the same of two that were created alike');
+
+# ---- each way from one version to another ----
+
+my ($current) = slurp_file("$root/queue_jobs.control") =~ /^default_version *= *'(.*)'/m;
+my @scripts = map { m{queue_jobs--(.+)--(.+)\.sql$} ? [ $1, $2 ] : () } glob "$root/src/sql/queue_jobs--*--*.sql";
+is($node->safe_psql('postgres', q{SELECT default_version FROM pg_available_extensions WHERE name = 'queue_jobs'}), $current, "the version is $current");
+foreach my $script (@scripts)
+{
+	my ($from, $to) = @$script;
+	my $db = "from_$from";
+
+	$node->safe_psql('postgres', qq{CREATE DATABASE "$db"});
+	is($node->psql($db, qq{CREATE EXTENSION queue_jobs VERSION '$from'}), 0, "version $from can be installed (src/sql/queue_jobs--$from.sql, or updates to it)");
+	is($node->psql($db, qq{ALTER EXTENSION queue_jobs UPDATE}), 0, "and updated from, by queue_jobs--$from--$to.sql");
+	is($node->safe_psql($db, $fingerprint), $fresh, "updated from $from it equals a fresh one");
+	$node->safe_psql('postgres', qq{DROP DATABASE "$db"});
+}
+
+# ---- new library, old SQL: as it is between the restart and ALTER EXTENSION UPDATE ----
+
+define_gated($node, db => 'second');
+$node->safe_psql('second', q{SELECT queue_jobs.pause('quick')});
+my $waiting = $node->safe_psql('second', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}')});
+$node->safe_psql('second', q{UPDATE pg_extension SET extversion = '0.0.1' WHERE extname = 'queue_jobs'});
+$node->restart;
+my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+sleep 1 while log_count($node, 'WARNING:  extension "queue_jobs" in database "second" is not of the library') == 0 && time < $end;
+is(log_count($node, 'WARNING:  extension "queue_jobs" in database "second" is not of the library'), 1, 'the log says once that the extension is to be updated');
+foreach my $call (q{SELECT queue_jobs.enqueue('quick')}, q{SELECT * FROM queue_jobs.claim('me')}, q{SELECT queue_jobs.define_worker('new')}, q{SELECT queue_jobs.pause('quick')})
+{
+	like(($node->psql('second', "\\set VERBOSITY verbose\n$call"))[2], qr/ERROR:  55000: .*version.*ALTER EXTENSION queue_jobs UPDATE/s, "refused: $call");
+}
+wait_for_no_processes($node, 'second');
+is(log_count($node, 'WARNING:  extension "queue_jobs" in database "second" is not of the library'), 1, 'nobody is started in vain again and again');
+$node->safe_psql('second', "UPDATE pg_extension SET extversion = '$current' WHERE extname = 'queue_jobs'");
+$node->safe_psql('second', q{SELECT queue_jobs.resume('quick')});
+wait_for_job($node, $waiting, 'completed', db => 'second');
+pass('then its jobs run');
+
+$node->stop;
+done_testing();
