@@ -1,7 +1,8 @@
 /*
  * rate.h
  *		Starts in a time: windows in shared memory that know when the latest jobs of a worker, or of one value of its
- *		concurrency_key, were started. Never more than the limit start in any interval of the length of the period.
+ *		concurrency_key, were started. Never more than the limit start in any interval of the length of the period, through
+ *		restarts and crashes of the server.
  */
 #ifndef QUEUE_JOBS_RATE_H
 #define QUEUE_JOBS_RATE_H
@@ -28,8 +29,8 @@ extern void rate_give_back(const RateHold *hold);
 /* The job starts only now. */
 extern void rate_started(const RateHold *hold);
 
-/* Jobs may have been started that no window knows of: for a while nothing starts. */
-extern void rate_forget(void);
+/* Recovery is over: finds out whether the windows know of all that was started. What they do not know of is waited for. */
+extern void rate_begin(void);
 
 /* For shared.c: the part of shared memory that is described in rate.c. */
 extern Size rate_shared_size(void);
