@@ -311,6 +311,37 @@ rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at)
 	return reserved;
 }
 
+int
+rate_possible(int64 scope, int limit, int64 period, int64 pace, TimestampTz *next)
+{
+	int64		length = period + margin(period);
+	TimestampTz now;
+	TimestampTz oldest = DT_NOEND;
+	Window	   *window;
+	int64		starts = 0;
+
+	if (rates == NULL)
+	{
+		*next = DT_NOEND;
+		return 0;
+	}
+	rate_begin();
+	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
+	now = GetCurrentTimestamp();
+	*next = rates->begun_at + Min(period, FORGET_AFTER);
+	if (*next <= now)
+	{
+		window = find_window(scope, now, false);
+		if (window != NULL)
+			starts = count_starts(window, now - length, &oldest);
+		*next = starts > 0 ? oldest + length : now + length;
+	}
+	else
+		starts = limit;
+	LWLockRelease(rates_lock);
+	return (int) Min(Max(limit - starts, 0) + (int64) ((double) limit * pace / length), PG_INT32_MAX);
+}
+
 void
 rate_give_back(const RateHold *hold)
 {

@@ -563,11 +563,12 @@ static void
 sweep_parked(TimestampTz now)
 {
 	bool		any;
+	TimestampTz retry_at;
 
 	unit_begin();
-	any = park_sweep();
+	any = park_sweep(&retry_at);
 	unit_end();
-	next_sweep = any ? now + SWEEP_EVERY : DT_NOEND;
+	next_sweep = Min(any ? now + SWEEP_EVERY : DT_NOEND, retry_at);
 }
 
 /* False if the extension is not there, or not such as this library knows. */
