@@ -149,6 +149,7 @@ fuzz:
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …
 #   make bench-latency [LATENCY_JOBS=500]
+#   make bench-replica [READ_JOBS=1000]
 #   make bench-exactly-once [NOOPS=100000] [UPDATES=10000] [CLAIMANTS=8] [BATCH=10]
 BENCH_PARAMETERS = FULL WORKLOADS COMPETITORS ROUNDS HELD_ROUNDS DURATION CLIENTS SCALE HOLD STEADY IDLE
 bench:
@@ -166,4 +167,7 @@ bench-exactly-once:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/bench/run.sh exactly_once \
 		--noops=$(NOOPS) --updates=$(UPDATES) --claimants=$(CLAIMANTS) --batch=$(BATCH)
 
-.PHONY: bench bench-latency bench-exactly-once
+bench-replica:
+	@PG_CONFIG='$(PG_CONFIG)' READ_JOBS='$(READ_JOBS)' test/lib/sandbox.sh test/bench/replica_cpu.sh
+
+.PHONY: bench bench-latency bench-exactly-once bench-replica

@@ -7,7 +7,9 @@ SELECT queue_jobs.enqueue('last one') AS job \gset
 CALL wait_for_state(:job, 'executing');
 SELECT queue_jobs.cancel(:job);
 CALL wait_for_state(:job, 'cancelled');
+SET client_min_messages = warning;
 DROP VIEW IF EXISTS mine, enqueuing;
+RESET client_min_messages;
 CREATE FUNCTION uses_view() RETURNS queue_jobs.job LANGUAGE sql AS 'SELECT NULL::queue_jobs.job';
 RESET ROLE;
 RESET search_path;

@@ -403,6 +403,7 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	Claim		claim = {.fcinfo = fcinfo,.now = GetCurrentTimestamp()};
 	List	   *patterns;
 	TimestampTz next;
+	TimestampTz retry_at;
 
 	refuse_where_nothing_can_be_written("queue_jobs.claim()");
 	claim.claimant = claimant_argument(fcinfo, 0);
@@ -423,7 +424,7 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	CommandCounterIncrement();
 	promote_due(&claim.table, patterns, claim.max_jobs, claim.now, &next);
 	if (!shared_present())
-		(void) park_sweep();	/* there is no scheduler that would */
+		(void) park_sweep(&retry_at);	/* there is no scheduler that would */
 	claim_jobs(&claim, claimable_heads(patterns, claim.now));
 	live_close(&claim.table);
 	return (Datum) 0;

@@ -265,8 +265,8 @@ take_slot(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, 
 	return 0;
 }
 
-int
-limit_free_slots(LiveTable *table, const Job *job, const Worker *worker, uint64 key)
+static int
+free_slots_of(LiveTable *table, const Job *job, const Worker *worker, uint64 key)
 {
 	int			free_slots = 0;
 
@@ -283,6 +283,28 @@ limit_free_slots(LiveTable *table, const Job *job, const Worker *worker, uint64 
 	if (free_slots > 0)
 		limit_publish(worker);
 	return free_slots;
+}
+
+bool
+limit_counts_keys(const Worker *worker)
+{
+	return worker->concurrency_key != NULL && (worker->concurrency_limit > 0 || worker->rate_limit > 0);
+}
+
+int
+limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, TimestampTz *retry_at)
+{
+	int			starts = PG_INT32_MAX;
+
+	*retry_at = NO_TIME;
+	if (worker->rate_limit > 0)
+	{
+		starts = rate_possible((int64) key, worker->rate_limit, worker->rate_period, RATE_PACE, retry_at);
+		*retry_at = Max(*retry_at, GetCurrentTimestamp() + RATE_PACE);
+	}
+	if (starts > 0 && worker->concurrency_limit > 0)
+		starts = Min(starts, free_slots_of(table, job, worker, key));
+	return starts;
 }
 
 /* Lanes of the worker that were refused can be claimed from. */
@@ -426,7 +448,7 @@ refuse(Refusals *refusals, const Job *job, TimestampTz retry_at)
 
 /*
  * A lane with very many refused jobs in front is not walked through: the scheduler puts them aside, and publishes the
- * lane. (Of workers with a rate limit as well they are not put aside, and walked over.)
+ * lane.
  */
 static LimitVerdict
 refused_key_verdict(Refusals *refusals, LaneHint *hint)
@@ -471,7 +493,7 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bo
 		refuse(refusals, job, retry_at);
 	if (verdict == LIMIT_KEY)
 		refuse_key(refusals, hold->key);
-	if (verdict == LIMIT_KEY && worker->rate_limit == 0)
+	if (verdict == LIMIT_KEY)
 		return refused_key_verdict(refusals, hint);
 	return verdict;
 }

@@ -68,8 +68,15 @@ extern bool limit_settle(LaneHint *hint, const Refusals *refusals, const LaneKey
 /* The hash of a worker and the key of args, by which jobs are counted; 0: under none. */
 extern uint64 limit_key_hash(const Worker *worker, Jsonb *args);
 
-/* How many more jobs of a key could start now. They may have been refused while we looked, and are published. */
-extern int	limit_free_slots(LiveTable *table, const Job *job, const Worker *worker, uint64 key);
+/* Whether jobs are counted by key, for one limit or another. */
+extern bool limit_counts_keys(const Worker *worker);
+
+/*
+ * How many more jobs of a key could start now. They may have been refused while we looked, and are published. If a rate
+ * limit has a say, *retry_at is set to when to ask again, no sooner than RATE_PACE from now, and NO_TIME otherwise.
+ */
+#define RATE_PACE (100 * INT64CONST(1000))	/* microseconds */
+extern int	limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, TimestampTz *retry_at);
 
 /* The run is over; without "session" the end of the transaction does the same. */
 extern void limit_end(const LimitHold *hold, bool session);

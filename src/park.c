@@ -1,6 +1,6 @@
 /*
  * park.c
- *		Jobs whose concurrency key is at its limit, put aside.
+ *		Jobs whose concurrency key is at its limit, of running jobs or of starts, put aside.
  *
  * A job waits at a place: its lane, or, parked, a place that belongs to its key (a negative number: a hash). The index
  * of jobs that can be claimed is ordered by place, so that a parked job is in nobody's way, and the first one of its key
@@ -13,6 +13,9 @@
  * try. If the latter cannot get it, the scheduler is told to sweep when they have ended. Whoever took a slot and could
  * not take the job may have been taken for one who runs: it looks for parked jobs once the slot is free again, as the
  * scheduler looks for free slots once what it parked is committed; one of the two finds out.
+ *
+ * A rate limit lets jobs start because time goes by: nobody sends them back but the sweep, which is made when it does. It
+ * sends back as many as can start until it may be made again, so that none of their starts is left unused.
  *
  * A transaction that is rolled back sends nobody back, but its job can be claimed again, and will. Whatever else may
  * happen (a job that was sent back is removed before it runs, a limit is changed), the sweep finds keys with parked jobs
@@ -157,6 +160,7 @@ static bool
 key_is_full(Parking *parking, const Job *job)
 {
 	uint64		key = limit_key_hash(parking->worker, job->args);
+	TimestampTz retry_at;
 	KeyState   *state;
 
 	if (key == 0)
@@ -168,7 +172,7 @@ key_is_full(Parking *parking, const Job *job)
 		return false;
 	state = &parking->keys[parking->nkeys++];
 	state->key = key;
-	state->full = park_lock_try(key, true) && limit_free_slots(&parking->table, job, parking->worker, key) == 0;
+	state->full = park_lock_try(key, true) && limit_free_starts(&parking->table, job, parking->worker, key, &retry_at) == 0;
 	return state->full;
 }
 
@@ -186,7 +190,7 @@ park_batch(Parking *parking, int32 id)
 	unit_begin();
 	parking->lane = lane_get(id);
 	parking->worker = parking->lane ? registry_worker(parking->lane->worker) : NULL;
-	if (parking->worker != NULL && parking->worker->concurrency_limit > 0)
+	if (parking->worker != NULL && limit_counts_keys(parking->worker))
 	{
 		live_open(&parking->table);
 		snapshot = engine_snapshot();
@@ -313,7 +317,7 @@ empty_place(LiveTable *table, int32 place)
 }
 
 bool
-park_sweep(void)
+park_sweep(TimestampTz *retry_at)
 {
 	LiveTable	table;
 	TupleTableSlot *row;
@@ -321,13 +325,15 @@ park_sweep(void)
 	Job			job;
 	bool		any = false;
 
+	*retry_at = DT_NOEND;
 	live_open(&table);
 	row = table_slot_create(table.rel, NULL);
 	while (next_place(&table, place, row, &job))
 	{
 		const Lane *lane = lane_get(job.lane);
 		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
-		uint64		key = worker && worker->concurrency_limit > 0 ? limit_key_hash(worker, job.args) : 0;
+		uint64		key = worker && limit_counts_keys(worker) ? limit_key_hash(worker, job.args) : 0;
+		TimestampTz retry_key_at = NO_TIME;
 
 		CHECK_FOR_INTERRUPTS();
 		any = true;
@@ -335,7 +341,9 @@ park_sweep(void)
 		if (key == 0 || place_of(key) != place)
 			empty_place(&table, place);
 		else
-			(void) send_back_first(&table, worker, key, limit_free_slots(&table, &job, worker, key));
+			(void) send_back_first(&table, worker, key, limit_free_starts(&table, &job, worker, key, &retry_key_at));
+		if (retry_key_at != NO_TIME)
+			*retry_at = Min(*retry_at, retry_key_at);
 	}
 	ExecDropSingleTupleTableSlot(row);
 	live_close(&table);

@@ -21,9 +21,9 @@ extern bool park_any(LiveTable *table, const Worker *worker, uint64 key);
 extern void park_crowded_lanes(void);
 
 /*
- * Lets jobs go back to their lanes as far as there are free slots; false if none is parked. Needed only if somebody died,
- * or changed what is limited. In a transaction.
+ * Lets jobs go back to their lanes as far as their limits let them start; false if none is parked. Needed for rate limits at
+ * *retry_at (DT_NOEND: not), and otherwise only if somebody died, or changed what is limited. In a transaction.
  */
-extern bool park_sweep(void);
+extern bool park_sweep(TimestampTz *retry_at);
 
 #endif

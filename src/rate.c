@@ -9,18 +9,33 @@
  * A job's first statement runs a little after its start was noted, now sooner, now later. So that an observer of the
  * jobs themselves sees no more than the limit either, a period counts as longer by a twentieth, but no more than 50 ms.
  *
- * Windows are gone after a restart, and after a crash of any process. What was started before is not known then, but
- * that it was before shared memory was made anew: until the period has passed since then, at most FORGET_AFTER, nothing
- * starts. So the limit is strict across restarts for periods up to that; for longer ones the starts of the last period
- * before the restart are not counted.
+ * Windows are in a file that is mapped into memory, and so survive any end of the server's processes. It is not synced:
+ * after a crash of the machine starts may be missing, after a failover all are. (A server knows its file again by the
+ * machine's boot, the system identifier and the timeline.) It is not known then what was started, but that it was before
+ * this server began: until the period has passed since then, at most FORGET_AFTER, nothing starts. So the limit is strict
+ * even there for periods up to that.
+ *
+ * A process that is killed in the middle of a change leaves nothing behind that could harm: a start counts before its job
+ * starts, and what it counts for is checked when the file is read.
  */
 #include "postgres.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "common/file_perm.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "rate.h"
+#include "storage/fd.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+
+#define RATES_FILE "pg_stat/queue_jobs.rates"
+#define RATES_VERSION 0x716a0001	/* of the file's layout */
+#define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 
 #define WINDOWS 2048			/* in all databases: workers or keys with a limit and a start in the last period */
 #define PROBES 32				/* places where a window may be, after the one that its hash says */
@@ -43,38 +58,137 @@ typedef struct Window
 	Quantum		ring[QUANTA];
 } Window;
 
+/* Whose starts are in the file. All that is different, or unknown, means that there were others. */
+typedef struct Identity
+{
+	uint64		system;
+	uint64		timeline;
+	char		boot[64];		/* empty: not known */
+} Identity;
+
 typedef struct Rates
 {
+	uint32		version;
+	Identity	identity;
 	TimestampTz begun_at;		/* what was started before is not known */
 	Window		windows[WINDOWS];
 } Rates;
 
-static Rates *rates = NULL;
+static Rates *rates = NULL;		/* mapped */
+static bool *recognized = NULL; /* the file, since this server was started; in shared memory */
 static LWLock *rates_lock = NULL;	/* guards all of it */
+
+/* ---- the file ---- */
+
+/* All of it is written once, so that no store meets a full disk. One of another layout is written anew. */
+static bool
+fill(int file)
+{
+	Rates	   *empty;
+	bool		filled;
+
+	if (lseek(file, 0, SEEK_END) == (off_t) sizeof(Rates))
+		return true;
+	empty = palloc0(sizeof(Rates));
+	filled = ftruncate(file, sizeof(Rates)) == 0 && pwrite(file, empty, sizeof(Rates), 0) == (ssize_t) sizeof(Rates);
+	pfree(empty);
+	return filled;
+}
+
+/* For all processes, in the postmaster. Without a file it is plain memory, which they share as well. */
+static void
+map(void)
+{
+	int			file = OpenTransientFilePerm(RATES_FILE, O_RDWR | O_CREAT | PG_BINARY, pg_file_create_mode);
+	void	   *address = MAP_FAILED;
+
+	if (file >= 0 && fill(file))
+		address = mmap(NULL, sizeof(Rates), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (address == MAP_FAILED)
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not map file \"%s\": %m", RATES_FILE),
+				 errdetail("What rate-limited workers have started is not known after a restart.")));
+		address = mmap(NULL, sizeof(Rates), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	}
+	if (file >= 0)
+		CloseTransientFile(file);
+	rates = address == MAP_FAILED ? NULL : address;
+}
+
+static Identity
+own_identity(void)
+{
+	Identity	identity = {.system = GetSystemIdentifier(),.timeline = GetWALInsertionTimeLine()};
+	int			file = OpenTransientFile(BOOT_ID_FILE, O_RDONLY | PG_BINARY);
+
+	if (file < 0)
+		return identity;
+	if (read(file, identity.boot, sizeof(identity.boot) - 1) < 0)
+		identity.boot[0] = '\0';
+	CloseTransientFile(file);
+	return identity;
+}
+
+/* What the rest of this file relies on. The clock may have been set back, too. */
+static void
+check_window(Window *window, TimestampTz now)
+{
+	if (window->newest < 0 || window->newest >= QUANTA)
+		memset(window, 0, sizeof(Window));
+	for (int i = 0; i < QUANTA; i++)
+	{
+		window->ring[i].starts = Max(window->ring[i].starts, 0);
+		window->ring[i].last = Min(window->ring[i].last, now);
+	}
+}
+
+void
+rate_begin(void)
+{
+	Identity	identity;
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (rates == NULL || *recognized)
+		return;
+	identity = own_identity();
+	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
+	if (!*recognized)
+	{
+		if (rates->version != RATES_VERSION)
+			memset(rates, 0, sizeof(Rates));
+		for (int i = 0; i < WINDOWS; i++)
+			check_window(&rates->windows[i], now);
+		if (rates->version != RATES_VERSION || identity.boot[0] == '\0' ||
+			memcmp(&rates->identity, &identity, sizeof(Identity)) != 0)
+			rates->begun_at = now;
+		rates->begun_at = Min(rates->begun_at, now);
+		rates->identity = identity;
+		rates->version = RATES_VERSION;
+		*recognized = true;
+	}
+	LWLockRelease(rates_lock);
+}
 
 Size
 rate_shared_size(void)
 {
-	return MAXALIGN(sizeof(Rates));
+	return MAXALIGN(sizeof(bool));
 }
 
 void
 rate_shared_init(void *memory, bool found, LWLock *lock)
 {
-	rates = memory;
+	recognized = memory;
 	rates_lock = lock;
+	if (rates == NULL)
+		map();
 	if (!found)
-		rates->begun_at = GetCurrentTimestamp();
+		*recognized = false;
 }
 
-/* A standby that is promoted does not know what its primary has started. */
-void
-rate_forget(void)
-{
-	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
-	rates->begun_at = GetCurrentTimestamp();
-	LWLockRelease(rates_lock);
-}
+/* ---- windows ---- */
 
 static int64
 margin(int64 period)
@@ -174,6 +288,7 @@ rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at)
 		*at = GetCurrentTimestamp() + USECS_PER_MINUTE; /* nobody could count: waits_for() says so */
 		return false;
 	}
+	rate_begin();
 	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
 	now = GetCurrentTimestamp();
 	*at = rates->begun_at + Min(period, FORGET_AFTER);
@@ -194,6 +309,37 @@ rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at)
 	}
 	LWLockRelease(rates_lock);
 	return reserved;
+}
+
+int
+rate_possible(int64 scope, int limit, int64 period, int64 pace, TimestampTz *next)
+{
+	int64		length = period + margin(period);
+	TimestampTz now;
+	TimestampTz oldest = DT_NOEND;
+	Window	   *window;
+	int64		starts = 0;
+
+	if (rates == NULL)
+	{
+		*next = DT_NOEND;
+		return 0;
+	}
+	rate_begin();
+	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
+	now = GetCurrentTimestamp();
+	*next = rates->begun_at + Min(period, FORGET_AFTER);
+	if (*next <= now)
+	{
+		window = find_window(scope, now, false);
+		if (window != NULL)
+			starts = count_starts(window, now - length, &oldest);
+		*next = starts > 0 ? oldest + length : now + length;
+	}
+	else
+		starts = limit;
+	LWLockRelease(rates_lock);
+	return (int) Min(Max(limit - starts, 0) + (int64) ((double) limit * pace / length), PG_INT32_MAX);
 }
 
 void

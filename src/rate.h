@@ -1,7 +1,8 @@
 /*
  * rate.h
  *		Starts in a time: windows in shared memory that know when the latest jobs of a worker, or of one value of its
- *		concurrency_key, were started. Never more than the limit start in any interval of the length of the period.
+ *		concurrency_key, were started. Never more than the limit start in any interval of the length of the period, through
+ *		restarts and crashes of the server.
  */
 #ifndef QUEUE_JOBS_RATE_H
 #define QUEUE_JOBS_RATE_H
@@ -22,14 +23,21 @@ typedef struct RateHold
  */
 extern bool rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at);
 
+/*
+ * How many starts are possible now, at most; *next is when that may be more, if they are used. For somebody who lets jobs go
+ * that wait for a start, and looks again at *next, or a "pace" later if that is later: starts that become possible until
+ * then are counted, too, but for one.
+ */
+extern int	rate_possible(int64 scope, int limit, int64 period, int64 pace, TimestampTz *next);
+
 /* Gives the start back: no job came of it. */
 extern void rate_give_back(const RateHold *hold);
 
 /* The job starts only now. */
 extern void rate_started(const RateHold *hold);
 
-/* Jobs may have been started that no window knows of: for a while nothing starts. */
-extern void rate_forget(void);
+/* Recovery is over: finds out whether the windows know of all that was started. What they do not know of is waited for. */
+extern void rate_begin(void);
 
 /* For shared.c: the part of shared memory that is described in rate.c. */
 extern Size rate_shared_size(void);

@@ -20,6 +20,7 @@
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "replica.h"
 #include "replica_connection.h"
 #include "run_as.h"
@@ -501,14 +502,27 @@ require_replica(const char *name, uint64 changed)
 				 errhint("See SELECT name FROM queue_jobs.replica; add one with queue_jobs.add_replica().")));
 }
 
-/* add_replica(name, conninfo): or replaces it. Nobody connects yet. */
+static void
+hide_statement(void *argument)
+{
+	errhidestmt(true);
+}
+
+/*
+ * add_replica(name, conninfo): or replaces it. Nobody connects yet. The caller's statement may have a password in it: it is
+ * neither logged with an error, nor shown in pg_stat_activity until the session's next one.
+ */
 Datum
 queue_jobs_add_replica(PG_FUNCTION_ARGS)
 {
-	char	   *name = begin_change(fcinfo, "queue_jobs.add_replica()");
+	ErrorContextCallback hide = {.previous = error_context_stack,.callback = hide_statement};
+	char	   *name;
 	char	   *conninfo;
 	Datum		values[3];
 
+	error_context_stack = &hide;
+	pgstat_report_activity(STATE_RUNNING, "SELECT queue_jobs.add_replica()");
+	name = begin_change(fcinfo, "queue_jobs.add_replica()");
 	if (strcmp(name, "primary") == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -524,6 +538,7 @@ queue_jobs_add_replica(PG_FUNCTION_ARGS)
 				  " ON CONFLICT (name) DO UPDATE SET conninfo = EXCLUDED.conninfo, shown_conninfo = EXCLUDED.shown_conninfo",
 				  SPI_OK_INSERT, 3, values);
 	free_slot(name);			/* what was known was of another */
+	error_context_stack = hide.previous;
 	PG_RETURN_VOID();
 }
 

@@ -69,16 +69,33 @@ replica_connect_as(Oid role)
 /* ---- connection strings ---- */
 
 static bool
+in_list(const char *keyword, const char *const *list)
+{
+	while (*list != NULL && strcmp(keyword, *list) != 0)
+		list++;
+	return *list != NULL;
+}
+
+/* Of PostgreSQL 18's libpq, too. */
+static bool
 is_secret(const char *keyword)
 {
-	return strcmp(keyword, "password") == 0 || strcmp(keyword, "sslpassword") == 0;
+	static const char *const secrets[] = {
+		"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret", NULL
+	};
+
+	return in_list(keyword, secrets);
 }
 
 /* The operator's identity: no part of a connection as another role. */
 static bool
 is_identity(const char *keyword)
 {
-	return strcmp(keyword, "user") == 0 || strcmp(keyword, "password") == 0;
+	static const char *const identity[] = {
+		"user", "password", "scram_client_key", "scram_server_key", "oauth_client_id", "oauth_client_secret", NULL
+	};
+
+	return in_list(keyword, identity);
 }
 
 /* Its values are the malloc'd ones of libpq. */
@@ -97,6 +114,7 @@ parse_conninfo(const char *conninfo)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid connection string"),
 			 errdetail_internal("%s", pchomp(message)),
+			 errdetail_log("What is wrong is not logged, for it might tell a password."),
 			 errhint("Give it as for any client: \"host=… port=…\" or \"postgresql://…\".")));
 }
 

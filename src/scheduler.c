@@ -71,6 +71,7 @@ static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
 static TimestampTz next_fill = DT_NOBEGIN;
 static TimestampTz next_sweep = DT_NOBEGIN;
+static TimestampTz next_revisit = DT_NOEND; /* when a limit lets jobs of some lane start */
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
 static bool blocked;			/* lanes have jobs that cannot start */
 static bool busy;				/* there is work, or somebody doing it */
@@ -92,6 +93,7 @@ detach(int code, Datum argument)
 	{
 		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
 		wake_at = Min(wake_at, Min(Min(next_sweep, next_schedule), Min(next_heal, next_fill)));
+		wake_at = Min(wake_at, next_revisit);
 		if (blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
@@ -338,6 +340,7 @@ demands_of_jobs(TimestampTz now)
 	List	   *demands = NIL;
 	ListCell   *cell;
 
+	next_revisit = DT_NOEND;
 	foreach(cell, list_copy(lane_all()))
 	{
 		const Lane *lane = lfirst(cell);
@@ -353,7 +356,7 @@ demands_of_jobs(TimestampTz now)
 		lane_hint_set_pools(hint, pools);
 		revisit = lane_hint_revisit_at(hint);
 		if (revisit != NO_TIME && revisit > now)
-			need_turn_at(revisit);
+			next_revisit = Min(next_revisit, revisit);
 		if (!lane_hint_ready(hint, now) || is_demanded(demands, role, pools) || !lane_has_job(hint, lane->id, now))
 			continue;
 		if (pools == 0 || lane_blocked(lane, worker) != NULL)
@@ -361,6 +364,7 @@ demands_of_jobs(TimestampTz now)
 		else
 			demands = add_demand(demands, role, pools);
 	}
+	need_turn_at(next_revisit);
 	return demands;
 }
 
@@ -569,11 +573,12 @@ static void
 sweep_parked(TimestampTz now)
 {
 	bool		any;
+	TimestampTz retry_at;
 
 	unit_begin();
-	any = park_sweep();
+	any = park_sweep(&retry_at);
 	unit_end();
-	next_sweep = any ? now + SWEEP_EVERY : DT_NOEND;
+	next_sweep = Min(any ? now + SWEEP_EVERY : DT_NOEND, retry_at);
 }
 
 /* False if the extension is not there, or not such as this library knows. */
@@ -666,7 +671,7 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
 	return !busy && !attended && now - last_busy >= idle &&
-		Min(Min(next_due, next_schedule), Min(next_heal, next_fill)) - now > idle;
+		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), next_revisit) - now > idle;
 }
 
 /* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */

@@ -136,8 +136,6 @@ shmem_startup(void)
 		previous_shmem_startup_hook();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	rates = ShmemInitStruct("queue_jobs rates", rate_shared_size(), &rates_found);
-	if (!rates_found)
-		memset(rates, 0, rate_shared_size());
 	rate_shared_init(rates, rates_found, &GetNamedLWLockTranche("queue_jobs")[1].lock);
 	shared = ShmemInitStruct("queue_jobs", shared_size(), &found);
 	waiter_count = MaxBackends;
@@ -323,7 +321,7 @@ launcher_attach(void)
 
 	pg_atomic_write_u32(&shared->launcher_proc, QjMyProcNumber + 1);
 	(void) pg_atomic_compare_exchange_u64(&shared->up_since, &not_yet, (uint64) GetCurrentTimestamp());
-	rate_forget();
+	rate_begin();
 }
 
 TimestampTz

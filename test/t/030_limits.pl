@@ -140,6 +140,28 @@ is( $node->safe_psql('postgres', q{
 	0, 'no claim is left of jobs that are gone');
 note($node->safe_psql('postgres', 'SELECT worker, count(*) FROM ran GROUP BY 1 ORDER BY 1'));
 
+# Keys at their rate limit are put aside, and come back when that lets them start.
+$node->safe_psql('postgres', q{
+	SELECT queue_jobs.define_worker('flooded', 'public.runs', rate_limit => 3, rate_period => '10 min', concurrency_key => 'tenant');
+	SELECT queue_jobs.define_worker('paced', 'public.runs', rate_limit => 10, rate_period => '500 ms', concurrency_key => 'tenant');
+	SELECT queue_jobs.define_worker('both', 'public.runs', rate_limit => 10, rate_period => '500 ms', concurrency_key => 'tenant', concurrency_limit => 1);
+	SELECT count(queue_jobs.enqueue('flooded', '{"tenant": 1}')) FROM generate_series(1, 2000);
+	SELECT count(queue_jobs.enqueue('flooded', jsonb_build_object('tenant', n))) FROM generate_series(2, 21) n;
+	SELECT count(queue_jobs.enqueue('paced', '{"tenant": 1}')), count(queue_jobs.enqueue('both', '{"tenant": 1}')) FROM generate_series(1, 40)});
+wait_until($node, q{SELECT count(*) = 23 AND count(DISTINCT tenant) = 21 FROM ran WHERE worker = 'flooded'});
+pass('a flood of one key is in nobody\'s way');
+wait_until($node, q{SELECT count(*) = 1997 FROM queue_jobs.job WHERE worker = 'flooded' AND state = 'available' AND waits_for LIKE '%concurrency_key%'});
+wait_until($node, q{SELECT NOT EXISTS (SELECT FROM queue_jobs.job WHERE worker IN ('paced', 'both') AND state IN ('available', 'executing'))});
+is($node->safe_psql('postgres', q{SELECT worker, count(*) FROM ran WHERE worker IN ('paced', 'both') GROUP BY 1 ORDER BY 1}), "both|40\npaced|40", 'all come back in time');
+is( $node->safe_psql('postgres', q{
+	SELECT a.job FROM ran a WHERE worker IN ('paced', 'both')
+	   AND (SELECT count(*) FROM ran b WHERE b.worker = a.worker AND b.started_at >= a.started_at AND b.started_at < a.started_at + '500 ms') > 10}),
+	'', 'and none of them too early');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM (SELECT job, lag(job) OVER (ORDER BY began) AS before FROM ran WHERE worker = 'both') r WHERE job < before}),
+	0, 'in order, one at a time');
+is($node->safe_psql('postgres', q{SELECT most_at_once('both')}), 1, '… and strictly so');
+is($node->safe_psql('postgres', q{SELECT count(queue_jobs.cancel(id)) FROM queue_jobs.job WHERE worker = 'flooded' AND state = 'available'}), 1997, 'what is put aside can be cancelled');
+
 # Without shared memory claimants have the same limits. What was put aside by then is found again.
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('apart', max_running_jobs => 3, concurrency_key => 'k', concurrency_limit => 1);
 	SELECT count(queue_jobs.enqueue('apart', jsonb_build_object('k', n / 100, 'n', n))) FROM generate_series(0, 199) n});
