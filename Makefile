@@ -1,6 +1,7 @@
 # make && make install       build and install (PG_CONFIG=… for another than the first in the PATH)
 # make installcheck          test a running server whose shared_preload_libraries has queue_jobs
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
+# make test-matrix           the same with PostgreSQL 15, 17 and 18, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/reliability.md)
 # make demo                  see it work, on a server that is thrown away afterwards
 # make dist                  the PGXN archive of HEAD
@@ -125,6 +126,9 @@ test:
 coverage:
 	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' COVERAGE=1 test/lib/sandbox.sh test/lib/coverage.sh
 
+test-matrix:
+	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/matrix.sh
+
 faults: SECONDS = 60
 faults:
 	@QUEUE_JOBS_STRESS_SECONDS='$(SECONDS)' TESTS=tap TAP=test/t/061_faults.pl VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
@@ -144,7 +148,7 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	@PG_CONFIG='$(PG_CONFIG)' test/fuzz/run.sh $(FUZZ_SECONDS)
 
-.PHONY: test coverage faults demo dist fuzz
+.PHONY: test test-matrix coverage faults demo dist fuzz
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

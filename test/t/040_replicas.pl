@@ -362,13 +362,15 @@ is($primary->safe_psql('postgres', q{SELECT state FROM queue_jobs.replica WHERE 
 $two->stop('immediate');
 
 # Failover: "one" becomes the primary, "three" follows it to the new timeline.
-my $unsent = enqueue('sticky', more => q{, delay => '3 s'});
+$primary->safe_psql('postgres', q{SELECT queue_jobs.pause('sticky')});
+my $unsent = enqueue('sticky');
 $primary->wait_for_catchup($one, 'replay');
 $_->quit for $session, $superuser;
 $primary->stop('immediate');
 $one->promote;
 $one->safe_psql('postgres', q{SELECT queue_jobs.resume_replica('three')});
 wait_until($one, q{SELECT state = 'ready' AND lag_bytes = 0 FROM queue_jobs.replica WHERE name = 'three'});
+$one->safe_psql('postgres', q{SELECT queue_jobs.resume('sticky')});
 is(outcome(enqueue('sticky', node => $one), $one), 'replica|sticky|true|t', 'after a failover, a replica of the new primary');
 is(outcome($unsent, $one), 'replica|sticky|true|t', '… also for a job of the old one');
 
