@@ -108,6 +108,9 @@ poison('terminates its backend', q{BEGIN PERFORM nextval('runs'); PERFORM pg_ter
 poison('terminates its backend by a program', q{BEGIN PERFORM nextval('runs');
 	EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'kill -TERM ' || pg_backend_pid()); PERFORM pg_sleep(60); END},
 	state => 'dead', attempt => 3, runs => 3, error => $crashed);
+poison('crashes by a signal that others die by as well', q{BEGIN
+	EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'kill -QUIT ' || pg_backend_pid()); PERFORM pg_sleep(60); END},
+	state => 'dead', attempt => 3, error => $crashed);
 poison('procedure terminates its backend', q{BEGIN COMMIT; PERFORM nextval('runs'); PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(60); END},
 	procedure => 1, state => 'dead', attempt => 3, runs => 3, error => $crashed);
 poison('procedure terminates its backend without locks', q{BEGIN PERFORM pg_advisory_unlock_all(); COMMIT;
