@@ -249,12 +249,6 @@ wait_until($node, q{SELECT count(*) >= 14 FROM mallory.tried});
 is(sql(undef, q{SELECT how, outcome FROM mallory.tried WHERE outcome !~ '^(42|2D|0A|25|28|55)'}), '', 'nor does a condition');
 sql('mallory', q{SELECT queue_jobs.drop_worker('healed')});
 
-# It does not get stuck in them either.
-sql('mallory', q{SELECT queue_jobs.define_worker('endless', 'mallory.nothing', max_running_jobs => 1, remaining_work => 'SELECT ''{}''::jsonb FROM generate_series(1, 1e15)')});
-wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND state = 'active'});
-is(ended(sql('friend', q{SELECT queue_jobs.enqueue('trap', delay => '1 ms')})) =~ /^completed/, 1, 'a query without end keeps nobody from working for long');
-sql('mallory', q{SELECT queue_jobs.drop_worker('endless')});
-
 # ---- what changes between enqueue and run ----
 
 sub meanwhile
