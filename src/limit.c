@@ -45,6 +45,7 @@
 #define MAX_SLOTS 256			/* that a transaction may have: the server's lock table is small */
 #define CROWD 16				/* refused jobs in front of a lane that are worth being put aside */
 #define WALK 256				/* refused jobs that a claim walks over, while somebody puts them aside */
+#define RATE_PACE (100 * INT64CONST(1000))	/* microseconds between two looks at jobs that wait for their rate */
 #define LOOK_AGAIN (10 * USECS_PER_SEC)
 
 /* Columns of claimed_slot. */
@@ -292,15 +293,18 @@ limit_counts_keys(const Worker *worker)
 }
 
 int
-limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, TimestampTz *retry_at)
+limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool ahead, TimestampTz *retry_at)
 {
 	int			starts = PG_INT32_MAX;
 
 	*retry_at = NO_TIME;
 	if (worker->rate_limit > 0)
 	{
-		starts = rate_possible((int64) key, worker->rate_limit, worker->rate_period, RATE_PACE, retry_at);
+		starts = rate_possible((int64) key, worker->rate_limit, worker->rate_period, retry_at);
 		*retry_at = Max(*retry_at, GetCurrentTimestamp() + RATE_PACE);
+		if (ahead)
+			starts = Min(starts, PG_INT32_MAX - CROWD) +
+				(int) Min((double) worker->rate_limit * RATE_PACE / worker->rate_period, CROWD - 1);
 	}
 	if (starts > 0 && worker->concurrency_limit > 0)
 		starts = Min(starts, free_slots_of(table, job, worker, key));

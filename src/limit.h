@@ -73,10 +73,11 @@ extern bool limit_counts_keys(const Worker *worker);
 
 /*
  * How many more jobs of a key could start now. They may have been refused while we looked, and are published. If a rate
- * limit has a say, *retry_at is set to when to ask again, no sooner than RATE_PACE from now, and NO_TIME otherwise.
+ * limit has a say, *retry_at is set to when to ask again, not at once even if its period is short, and NO_TIME otherwise;
+ * with "ahead" some of the starts that become possible until then are counted as well.
  */
-#define RATE_PACE (100 * INT64CONST(1000))	/* microseconds */
-extern int	limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, TimestampTz *retry_at);
+extern int	limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool ahead,
+							  TimestampTz *retry_at);
 
 /* The run is over; without "session" the end of the transaction does the same. */
 extern void limit_end(const LimitHold *hold, bool session);

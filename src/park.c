@@ -172,7 +172,7 @@ key_is_full(Parking *parking, const Job *job)
 		return false;
 	state = &parking->keys[parking->nkeys++];
 	state->key = key;
-	state->full = park_lock_try(key, true) && limit_free_starts(&parking->table, job, parking->worker, key, &retry_at) == 0;
+	state->full = park_lock_try(key, true) && limit_free_starts(&parking->table, job, parking->worker, key, false, &retry_at) == 0;
 	return state->full;
 }
 
@@ -341,8 +341,8 @@ park_sweep(TimestampTz *retry_at)
 		if (key == 0 || place_of(key) != place)
 			empty_place(&table, place);
 		else
-			(void) send_back_first(&table, worker, key, limit_free_starts(&table, &job, worker, key, &retry_key_at));
-		if (retry_key_at != NO_TIME)
+			(void) send_back_first(&table, worker, key, limit_free_starts(&table, &job, worker, key, true, &retry_key_at));
+		if (retry_key_at != NO_TIME && lane_blocked(lane, worker) == NULL)
 			*retry_at = Min(*retry_at, retry_key_at);
 	}
 	ExecDropSingleTupleTableSlot(row);

@@ -312,7 +312,7 @@ rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at)
 }
 
 int
-rate_possible(int64 scope, int limit, int64 period, int64 pace, TimestampTz *next)
+rate_possible(int64 scope, int limit, int64 period, TimestampTz *next)
 {
 	int64		length = period + margin(period);
 	TimestampTz now;
@@ -339,7 +339,7 @@ rate_possible(int64 scope, int limit, int64 period, int64 pace, TimestampTz *nex
 	else
 		starts = limit;
 	LWLockRelease(rates_lock);
-	return (int) Min(Max(limit - starts, 0) + (int64) ((double) limit * pace / length), PG_INT32_MAX);
+	return (int) Max(limit - starts, 0);
 }
 
 void

@@ -23,12 +23,8 @@ typedef struct RateHold
  */
 extern bool rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at);
 
-/*
- * How many starts are possible now, at most; *next is when that may be more, if they are used. For somebody who lets jobs go
- * that wait for a start, and looks again at *next, or a "pace" later if that is later: starts that become possible until
- * then are counted, too, but for one.
- */
-extern int	rate_possible(int64 scope, int limit, int64 period, int64 pace, TimestampTz *next);
+/* How many starts are possible now, at most; *next is when that may be more, if they are used. */
+extern int	rate_possible(int64 scope, int limit, int64 period, TimestampTz *next);
 
 /* Gives the start back: no job came of it. */
 extern void rate_give_back(const RateHold *hold);

@@ -671,7 +671,7 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
 	return !busy && !attended && now - last_busy >= idle &&
-		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), next_revisit) - now > idle;
+		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), Min(next_revisit, next_sweep)) - now > idle;
 }
 
 /* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */

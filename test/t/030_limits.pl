@@ -147,9 +147,14 @@ $node->safe_psql('postgres', q{
 	SELECT queue_jobs.define_worker('both', 'public.runs', rate_limit => 10, rate_period => '500 ms', concurrency_key => 'tenant', concurrency_limit => 1);
 	SELECT count(queue_jobs.enqueue('flooded', '{"tenant": 1}')) FROM generate_series(1, 2000);
 	SELECT count(queue_jobs.enqueue('flooded', jsonb_build_object('tenant', n))) FROM generate_series(2, 21) n;
+	SELECT queue_jobs.define_worker('fast', 'public.runs', rate_limit => 100, rate_period => '1 s', concurrency_key => 'tenant');
+	SELECT count(queue_jobs.enqueue('fast', '{"tenant": 1}')) FROM generate_series(1, 1000);
+	SELECT count(queue_jobs.enqueue('fast', '{"tenant": 2}')) FROM generate_series(1, 5);
 	SELECT count(queue_jobs.enqueue('paced', '{"tenant": 1}')), count(queue_jobs.enqueue('both', '{"tenant": 1}')) FROM generate_series(1, 40)});
 wait_until($node, q{SELECT count(*) = 23 AND count(DISTINCT tenant) = 21 FROM ran WHERE worker = 'flooded'});
-pass('a flood of one key is in nobody\'s way');
+wait_until($node, q{SELECT count(*) FILTER (WHERE tenant = 2) = 5 AND count(*) FILTER (WHERE tenant = 1) >= 300 FROM ran WHERE worker = 'fast'});
+cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM ran r WHERE worker = 'fast' AND tenant = 1 AND began < (SELECT max(began) FROM ran WHERE worker = 'fast' AND tenant = 2)}), '<', 900, 'a flood of one key is in nobody\'s way');
+$node->safe_psql('postgres', q{SELECT queue_jobs.cancel(id) FROM queue_jobs.job WHERE worker = 'fast' AND state = 'available'});
 wait_until($node, q{SELECT count(*) = 1997 FROM queue_jobs.job WHERE worker = 'flooded' AND state = 'available' AND waits_for LIKE '%concurrency_key%'});
 wait_until($node, q{SELECT NOT EXISTS (SELECT FROM queue_jobs.job WHERE worker IN ('paced', 'both') AND state IN ('available', 'executing'))});
 is($node->safe_psql('postgres', q{SELECT worker, count(*) FROM ran WHERE worker IN ('paced', 'both') GROUP BY 1 ORDER BY 1}), "both|40\npaced|40", 'all come back in time');
