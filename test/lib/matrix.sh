@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # All tests with each major version of PostgreSQL that is supported: the machine's own with `make test`, each other one
-# likewise within the Debian release that has it, in a folder made by debootstrap. Ends with a line for each version and
-# the sum, `N passed, N failed`. A version that cannot be had here is reported as skipped, and counts as nothing; the exit
-# status is 1 if anything failed or nothing ran.
+# likewise within the Debian release that has it, in a folder made by debootstrap; 17 with pg_upgrade from the machine's
+# own, too. Ends with a line for each version and the sum, `N passed, N failed`. A version that cannot be had here is
+# reported as skipped, and counts as nothing; the exit status is 1 if anything failed or nothing ran.
 #
 #   VERSIONS    default: 15 17 18
 #   CACHE       where the folders are kept, some 1.5 GB each; default: $XDG_CACHE_HOME/queue_jobs, else
