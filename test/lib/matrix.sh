@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # All tests with each major version of PostgreSQL that is supported: the machine's own with `make test`, each other one
-# likewise within the Debian release that has it, in a folder made by debootstrap. Ends with a line for each version and
-# the sum, `N passed, N failed`. A version that cannot be had here is reported as skipped, and counts as nothing; the exit
-# status is 1 if anything failed or nothing ran.
+# likewise within the Debian release that has it, in a folder made by debootstrap; 17 with pg_upgrade from the machine's
+# own, too. Ends with a line for each version and the sum, `N passed, N failed`. A version that cannot be had here is
+# reported as skipped, and counts as nothing; the exit status is 1 if anything failed or nothing ran.
 #
 #   VERSIONS    default: 15 17 18
 #   CACHE       where the folders are kept, some 1.5 GB each; default: $XDG_CACHE_HOME/queue_jobs, else
@@ -40,6 +40,35 @@ packages() {
 # Runs a command with mounts, processes and System V shared memory of its own, which end with it.
 contained() { unshare --mount --pid --ipc --fork --kill-child "$@"; }
 
+# Runs a command within the version's folder; $work is its /tmp, this tree its /mnt. Bash is not replaced by it, for the first
+# process of a PID namespace has to wait for orphans.
+# shellcheck disable=SC2016   # expanded by the inner shell
+within() {
+    contained bash -ec '
+        dir=$1 work=$2
+        shift 2
+        mount --bind "$PWD" "$dir/mnt"
+        mount -o remount,bind,ro "$dir/mnt"
+        mount --bind "$work" "$dir/tmp"
+        mount --bind /dev "$dir/dev"
+        mount -t tmpfs -o mode=1777 tmpfs "$dir/dev/shm"
+        mount -t proc proc "$dir/proc"
+        chroot "$dir" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
+        exit' contained "$cache/$1" "$work" "${@:2}"
+}
+
+# Installs the version's release, with its security updates: pg_upgrade to a minor release that is older than the machine's own
+# may fail. Older debootstraps don't know the newer releases' names, but all are made by the same script.
+install_release() {
+    local version=$1 dir=$cache/$1
+    contained timeout 900 /usr/sbin/debootstrap --variant=minbase --include="$(packages "$version")" \
+        "$(release "$version")" "$dir" http://deb.debian.org/debian /usr/share/debootstrap/scripts/sid || return
+    printf '#!/bin/sh\nexit 101\n' >"$dir/usr/sbin/policy-rc.d"
+    chmod 755 "$dir/usr/sbin/policy-rc.d"
+    echo "deb http://deb.debian.org/debian-security $(release "$version")-security main" >>"$dir/etc/apt/sources.list"
+    within "$version" timeout 300 sh -c 'apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy upgrade && apt-get clean'
+}
+
 # Makes the folder of the version, unless it is there. It is whole once the list of its packages is beside it.
 bootstrap() {
     local version=$1 dir=$cache/$1
@@ -50,31 +79,16 @@ bootstrap() {
         NEEDED='/usr/sbin/debootstrap:debootstrap' test/lib/packages.sh >/dev/null || return
         echo "Making $dir"
         rm -rf --one-file-system "$dir.packages" "$dir"
-        # All releases are made by the same script; older debootstraps don't know the newer names.
-        contained timeout 900 /usr/sbin/debootstrap --variant=minbase --include="$(packages "$version")" \
-            "$(release "$version")" "$dir" http://deb.debian.org/debian /usr/share/debootstrap/scripts/sid 9>&- \
-            </dev/null >"$cache/$version.log" 2>&1 || { tail -n 5 "$cache/$version.log"; return 1; }
-        rm -f "$dir"/var/cache/apt/archives/*.deb
+        install_release "$version" </dev/null >"$cache/$version.log" 2>&1 9>&- || { tail -n 5 "$cache/$version.log"; return 1; }
         packages "$version" >"$dir.packages"
     fi
     exec 9>&-
 }
 
-# Runs make in this tree, within the version's folder. Bash is not replaced by it, for the first process of a PID
-# namespace has to wait for orphans.
-# shellcheck disable=SC2016   # expanded by the inner shell
-make_within() {
-    contained bash -ec '
-        dir=$1 work=$2
-        shift 2
-        mount --bind "$PWD" "$dir/mnt"
-        mount -o remount,bind,ro "$dir/mnt"
-        mount --bind "$work" "$dir/tmp"
-        mount --bind /dev "$dir/dev"
-        mount -t tmpfs -o mode=1777 tmpfs "$dir/dev/shm"
-        mount -t proc proc "$dir/proc"
-        chroot "$dir" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 make -C /mnt "$@"
-        exit' contained "$cache/$1" "$work" "${@:2}"
+# The machine's own PostgreSQL as another version's /tmp/old, which can be upgraded from (test/t/014_pg_upgrade.pl).
+pack_own() {
+    mkdir "$work/old" && chmod 1777 "$work/old" &&
+        PG_CONFIG=$PG_CONFIG KEEP='' test/lib/sandbox.sh test/lib/pack_installation.sh "$work/old"
 }
 
 skip() {
@@ -110,6 +124,9 @@ done
 
 for version in ${VERSIONS:-15 17 18}; do
     echo "=== PostgreSQL $version"
+    cleanup
+    work=$(mktemp -d -t queue_jobs_matrix.XXXXXX) || exit 1
+    chmod 1777 "$work"
     # What a make around us was told is for the machine's own PostgreSQL.
     if [ "$version" = "$own" ]; then
         run=(make test PG_CONFIG="$PG_CONFIG")
@@ -126,17 +143,23 @@ for version in ${VERSIONS:-15 17 18}; do
         skip "$version" "Debian $(release "$version") could not be installed into $cache/$version"
         continue
     else
-        run=(make_within "$version" test PG_CONFIG="/usr/lib/postgresql/$version/bin/pg_config")
+        run=(within "$version" make -C /mnt test PG_CONFIG="/usr/lib/postgresql/$version/bin/pg_config")
     fi
 
-    work=$(mktemp -d -t queue_jobs_matrix.XXXXXX) || exit 1
-    chmod 1777 "$work"
     log=$work/log
+    # Not to 18: forky has no minor release of the age of bookworm's security updates, and refuses what they have added to the catalog.
+    if [ "${run[0]}" = within ] && [ "$own" -lt "$version" ] && [ "$version" -eq 17 ]; then
+        if pack_own </dev/null >/dev/null; then
+            run+=(OLD_INSTALLATION=/tmp/old)
+        else
+            results+=("$version: no pg_upgrade from $own, which could not be packed")
+            failed=$((failed + 1))
+        fi
+    fi
     # A make around us would hand down its PG_CONFIG and job slots.
     (unset MAKEFLAGS MAKELEVEL && "${run[@]}" "${arguments[@]}") </dev/null 2>&1 | tee "$log"
     count "$version" "$log" "${PIPESTATUS[0]}"
     [ -z "${KEEP:-}" ] || echo "Keeping $work, which is PostgreSQL $version's /tmp"
-    cleanup
 done
 
 echo

@@ -66,7 +66,9 @@ run_tap() {
 
     echo "=== prove: ${files[*]}"
     mkdir -p tmp_check
-    TESTDIR=$PWD PG_REGRESS=$PGXS_DIR/test/regress/pg_regress PG_TEST_PORT_DIR=$PWD/tmp_check/ports \
+    # Results and logs in tmp_check: PostgreSQL 15 wants to hear TESTDIR, later ones the other two.
+    TESTDIR=$PWD TESTDATADIR=$PWD/tmp_check TESTLOGDIR=$PWD/tmp_check/log PG_TEST_PORT_DIR=$PWD/tmp_check/ports \
+        PG_REGRESS=$PGXS_DIR/test/regress/pg_regress \
         prove --jobs "${JOBS:-2}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee tmp_check/summary
     status=$?
 

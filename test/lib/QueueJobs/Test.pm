@@ -18,11 +18,12 @@ our @EXPORT = qw(new_node wait_until wait_for_job executor_pids wait_for_no_proc
 #   init       arguments of PostgreSQL::Test::Cluster->init, e.g. [ allows_streaming => 1 ]
 #   start      0: only set up, not started
 #   extension  0: no CREATE EXTENSION
+#   install_path  the installation to use; default: the one that is tested
 sub new_node
 {
 	my ($name, %opts) = @_;
 
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PostgreSQL::Test::Cluster->new($name, install_path => $opts{install_path});
 	$node->init(@{ $opts{init} // [] });
 	$node->append_conf('postgresql.conf', <<'CONF');
 shared_preload_libraries = 'queue_jobs'
