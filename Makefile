@@ -143,12 +143,18 @@ dist:
 	git archive --format=zip --output=$(release).zip --prefix=$(release)/ \
 		--add-virtual-file=$(release)/META.json:"$$(sed 's/@EXTVERSION@/$(EXTVERSION)/' META.json)" HEAD . ':(exclude)META.json'
 
+# An hour's light load of every kind; a line a minute (docs/reliability.md).
+MINUTES ?= 60
+RATE ?= 50
+soak:
+	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/soak/soak.sh $(MINUTES) $(RATE)
+
 # The pure parsers under libFuzzer, each for so many seconds.
 FUZZ_SECONDS ?= 60
 fuzz:
 	@PG_CONFIG='$(PG_CONFIG)' test/fuzz/run.sh $(FUZZ_SECONDS)
 
-.PHONY: test test-matrix coverage faults demo dist fuzz
+.PHONY: test test-matrix coverage faults demo dist fuzz soak
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

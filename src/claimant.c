@@ -24,6 +24,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_complete);
 PG_FUNCTION_INFO_V1(queue_jobs_complete_many);
@@ -342,6 +343,7 @@ complete_jobs(const JobArrays *arrays)
 		MemoryContextReset(jobs);
 	}
 	history_writer_close(&history);
+	wakeup_due(GetCurrentTimestamp() + HISTORY_LOOK_AFTER); /* where there are claimants only, no scheduler is at work */
 	MemoryContextSwitchTo(outer);
 	id_scan_end(&scan);
 	live_close(&table);

@@ -51,6 +51,9 @@ extern void history_insert(HistoryWriter *history, const Job *job, const Worker 
 /* Finds a finished job that is cancelled or dead, and removes it; false if there is none, or somebody else has it. */
 extern bool history_take(int64 id, FinishedJob *finished);
 
+/* When somebody should look, of those who finish jobs where nobody has been told to: no partition is for less. */
+#define HISTORY_LOOK_AFTER (10 * USECS_PER_MINUTE)
+
 /* Truncates what need not be kept any longer; returns when there will be more to do, or NO_TIME. For the scheduler. */
 extern TimestampTz history_maintain(TimestampTz now);
 

@@ -65,7 +65,7 @@ static Demand last_started;		/* what the executor started last was for */
 
 /* When the duties of one turn say that the next is needed. */
 static TimestampTz next_turn;
-static TimestampTz next_history = DT_NOBEGIN;
+static TimestampTz next_history = 0;	/* long ago; NO_TIME: not until there is something */
 static TimestampTz next_due;
 static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
@@ -658,8 +658,8 @@ turn(void *present)
 		next_history = history_maintain(now);
 		unit_end();
 	}
-	else if (next_history == NO_TIME)
-		next_history = now + 10 * USECS_PER_MINUTE; /* something may have finished by then */
+	else if (next_history == NO_TIME && busy)
+		next_history = now + HISTORY_LOOK_AFTER;	/* something will have finished by then */
 	need_turn_at(next_history == NO_TIME ? DT_NOEND : next_history);
 	pgstat_report_stat(true);
 }

@@ -1,0 +1,67 @@
+# What need not be kept any longer goes: partitions of finished jobs, dead jobs beyond 10,000 or six months, tokens, slots of
+# leases that are gone. The clock cannot be set, so rows are put where older ones would be; a scheduler that starts looks.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $node = new_node('history', conf => "queue_jobs.idle_timeout = '500ms'\n");
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION fails(args jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
+CREATE FUNCTION nothing(args jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
+SELECT queue_jobs.define_worker('fails', 'public.fails', max_retries => 0);
+SELECT queue_jobs.define_worker('kept', 'public.nothing', keep_completed => '30 min');
+SELECT queue_jobs.enqueue('fails'), queue_jobs.enqueue('kept');
+SQL
+wait_until($node, q{SELECT count(*) = 2 FROM queue_jobs.job WHERE state IN ('dead', 'completed')});
+wait_for_no_processes($node, 'postgres');
+
+# Partitions of the first level, of ten minutes each (src/history.c); "ago" periods before the one of now.
+my $period = $node->safe_psql('postgres', q{SELECT floor(extract(epoch FROM now() - '2000-01-01 00:00+00') / 600)::bigint});
+sub partition { return 'queue_jobs.finished_job_0_' . (($period + $_[0]) % 8); }
+
+foreach my $which (-1, 0, 2)
+{
+	my $slice = ($period + $which) % 8;
+	my $until = "timestamptz '2000-01-01 00:00+00' + ($period + $which) * interval '10 min' + interval '1 s'";
+
+	$node->safe_psql('postgres', "INSERT INTO queue_jobs.finished_job SELECT (jsonb_populate_record(f, jsonb_build_object("
+		  . "'slice', $slice, 'id', f.id + 1000 + $which, 'keep_until', $until))).* FROM queue_jobs.finished_job f WHERE state = 'completed' AND id < 1000");
+}
+is($node->safe_psql('postgres', 'SELECT count(*) FROM ' . partition(-1)), '1', 'a row in the partition of the period just over');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE id BETWEEN 900 AND 999 + 1}), '0', 'which the view does not show');
+$node->safe_psql('postgres', <<'SQL');
+INSERT INTO queue_jobs.dead_job SELECT (jsonb_populate_record(d, jsonb_build_object('id', 100000 + i, 'finished_at', now() - i * interval '1 s'))).*
+FROM queue_jobs.dead_job d, generate_series(1, 10020) AS i;
+INSERT INTO queue_jobs.dead_job SELECT (jsonb_populate_record(d, jsonb_build_object('id', 99999, 'keep_until', now() - interval '1 s'))).*
+FROM queue_jobs.dead_job d WHERE id < 1000;
+SELECT queue_jobs.run_once('short', 'SELECT 1'), queue_jobs.run_once('long', 'SELECT 1');
+UPDATE queue_jobs.token SET expires_at = now() WHERE token = 'short';
+INSERT INTO queue_jobs.claimed_slot VALUES (1, 12345, 1);
+SQL
+
+$node->restart;
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('kept')});
+
+# Should the period have changed meanwhile, it is the next partition's turn.
+wait_until($node, 'SELECT NOT EXISTS (SELECT FROM ' . partition(-1) . ') OR NOT EXISTS (SELECT FROM ' . partition(0) . ' WHERE id > 900)');
+pass('the partition of the period just over is emptied');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM ' . partition(2) . ' WHERE id > 900'), '1', 'what is to be kept stays');
+# (The one whose time is over is among the 10,000 latest, too.)
+wait_until($node, 'SELECT count(*) = 9999 FROM queue_jobs.dead_job');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.dead_job WHERE id = 99999 OR id > 109999'), '0',
+	'of the dead, the oldest go, and those that have been kept for long enough');
+wait_until($node, q{SELECT string_agg(token, ' ') = 'long' FROM queue_jobs.token});
+wait_until($node, 'SELECT count(*) = 0 FROM queue_jobs.claimed_slot');
+pass('tokens that have expired, and slots without a lease, too');
+
+# Where applications claim all jobs, nobody but they could call for a scheduler.
+wait_for_no_processes($node, 'postgres');
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('claimed'), queue_jobs.enqueue('claimed')});
+$node->safe_psql('postgres', q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c', '{claimed}')});
+is(log_count($node, 'ERROR'), 1, 'and no error but the one that was made');
+$node->stop;
+done_testing();
