@@ -53,9 +53,9 @@ def duplicates(bench):
         bench.reset()
         bench.server.sql("SELECT count(*) FROM queue_jobs.enqueue_many('unique', ARRAY(SELECT"
                          " jsonb_build_object('k', i) FROM generate_series(1, 1000) AS i))", "app")
-        bench.server.sql("INSERT INTO raw.unique_job (id, created_at, run_at, lane, place, priority, version, attempt, uncharged, crashes,"
-                         " due, merged, dedup_key, args)"
-                         " SELECT i, now(), now(), 1, 1, 0, 0, 0, 0, 0, true, 0, i::text, '{}' FROM generate_series(1, 1000) AS i")
+        bench.server.sql("INSERT INTO raw.unique_job (id, created_at, run_at, lane, place, priority, version, attempt,"
+                         " due, dedup_key, args)"
+                         " SELECT i, now(), now(), 1, 1, 0, 0, 0, true, i::text, '{}' FROM generate_series(1, 1000) AS i")
 
     def step(script, percent, synchronous):
         prepare()
