@@ -42,7 +42,7 @@ OBJS = \
 	src/rate.o \
 	src/capacity.o \
 	src/order.o \
-	src/store.o \
+	src/store.o src/live_row.o \
 	src/history.o \
 	src/location.o \
 	src/consistency.o \
@@ -68,7 +68,7 @@ OBJS = \
 	src/scheduler.o \
 	src/executor.o \
 	src/interruption.o \
-	src/execute.o \
+	src/execute.o src/run_timeout.o src/take.o src/task.o \
 	src/call.o \
 	src/session.o \
 	src/table_changes.o \

@@ -36,15 +36,15 @@
 #include "limit.h"
 #include "location.h"
 #include "miscadmin.h"
-#include "order.h"
 #include "outcome.h"
 #include "pgstat.h"
-#include "pools.h"
 #include "process.h"
 #include "read.h"
 #include "record.h"
 #include "replica_connection.h"
+#include "run.h"
 #include "run_log.h"
+#include "run_timeout.h"
 #include "settings.h"
 #include "statistics.h"
 #include "storage/proc.h"
@@ -57,30 +57,7 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-#include "utils/timeout.h"
 #include "wakeup.h"
-
-#define ANSWER_TO_TIMEOUT 1000	/* milliseconds between the signals to a run that does not stop */
-#define TIMEOUTS_BEFORE_END 5	/* so many times a handler may catch its cancellation; then its process ends */
-
-/* What the executor knows of one of its lanes; rebuilt when anything was announced. */
-typedef struct Task
-{
-	Lane		lane;
-	Worker	   *worker;
-	LaneHint   *hint;
-	QueueTurns *turns;
-	bool		ready;			/* to be tried in this turn */
-	LaneWindow	looked;			/* the hint when "first" was looked up */
-	bool		has_first;
-	LaneKey		first;			/* its first job */
-	CallTarget	target;
-	CallTarget	reader;			/* its handler is NULL if the worker has no read handler */
-	RecordPlans record;
-	uint32		pools;			/* that serve the lane */
-	int			unmeasured;		/* short runs since the last whose CPU time was measured */
-	bool		short_runs;		/* the last one was short */
-} Task;
 
 typedef enum RunEnd
 {
@@ -91,430 +68,8 @@ typedef enum RunEnd
 	RUN_TOO_EARLY,				/* no replica has caught up: the handler was not called */
 } RunEnd;
 
-/* The run under way. */
-typedef struct Run
-{
-	Task	   *task;
-	ExecutorSlot *slot;
-	Job			job;			/* its attempt is that of this run */
-	LoadBalancingStrategy stored_strategy;	/* what its row says of earlier choices */
-	LiveTable	table;
-	LimitHold	limits;
-	TimestampTz started_at;
-	RunMeasure	measure;
-	Jsonb	   *result;
-	ErrorData  *error;
-} Run;
-
 static Oid	own_role;
-static int	own_pool;
-static MemoryContext tasks_context = NULL;
 static MemoryContext run_context = NULL;
-static List *tasks = NIL;
-static uint64 tasks_generation = 0;
-static uint64 tasks_handler_generation = 0;
-
-static TimeoutId job_timeout;	/* fires when the run's time is over */
-static TimeoutId job_timeout_again; /* ticks while it lasts, and fires again if the run goes on */
-static volatile sig_atomic_t timeouts_fired = 0;
-
-/* ---- timeout ---- */
-
-/* In a signal handler. A handler that catches every cancellation is stopped with its process. */
-static void
-job_timeout_handler(void)
-{
-	timeouts_fired = timeouts_fired + 1;
-	kill(MyProcPid, timeouts_fired > TIMEOUTS_BEFORE_END ? SIGTERM : SIGINT);
-}
-
-static void
-job_timeout_again_handler(void)
-{
-	if (timeouts_fired > 0)
-		job_timeout_handler();
-}
-
-static void
-arm_timeout(const Worker *worker)
-{
-	EnableTimeoutParams params[] = {
-		{.id = job_timeout,.type = TMPARAM_AFTER,.delay_ms = worker->timeout / 1000},
-		{.id = job_timeout_again,.type = TMPARAM_EVERY,.delay_ms = ANSWER_TO_TIMEOUT},
-	};
-
-	timeouts_fired = 0;
-	if (worker->timeout == 0)
-		return;
-	enable_timeouts(params, lengthof(params));
-}
-
-static void
-disarm_timeout(const Worker *worker)
-{
-	DisableTimeoutParams params[] = {{.id = job_timeout}, {.id = job_timeout_again}};
-
-	if (worker->timeout != 0)
-		disable_timeouts(params, lengthof(params));
-}
-
-/* ---- lanes ---- */
-
-static void
-forget_tasks(void)
-{
-	ListCell   *cell;
-
-	foreach(cell, tasks)
-	{
-		call_target_free(&((Task *) lfirst(cell))->target);
-		call_target_free(&((Task *) lfirst(cell))->reader);
-		record_plans_free(&((Task *) lfirst(cell))->record);
-	}
-	tasks = NIL;
-	MemoryContextReset(tasks_context);
-}
-
-static void
-add_task(const Lane *lane, Worker *worker)
-{
-	Task	   *task;
-	uint32		pools;
-
-	if (worker == NULL || worker->handler == NULL || lane_role(lane, worker) != own_role)
-		return;
-	pools = pools_serving(lane, worker);
-	if ((pools & ((uint32) 1 << own_pool)) == 0 || lane_blocked(lane, worker) != NULL)
-		return;
-	task = palloc0(sizeof(Task));
-	task->pools = pools;
-	task->lane = *lane;
-	task->lane.worker = pstrdup(lane->worker);
-	task->lane.queue = pstrdup(lane->queue);
-	task->worker = worker;
-	task->hint = lane_hint(lane->id, true);
-	task->turns = order_turns(lane->queue, worker->urgency);
-	task->looked.start = (LaneKey) {PG_INT32_MAX, PG_INT64_MAX};
-	task->target.handler = registry_worker_handler(worker, NULL);
-	if (worker->read_handler != NULL)
-	{
-		handler_take_read(task->target.handler);
-		task->reader.handler = handler_find(worker->read_handler, NULL);
-	}
-	tasks = lappend(tasks, task);
-}
-
-static void
-build_tasks(void)
-{
-	MemoryContext old;
-	ListCell   *cell;
-
-	forget_tasks();
-	old = MemoryContextSwitchTo(tasks_context);
-	foreach(cell, list_copy(lane_all()))
-	{
-		const Lane *lane = lfirst(cell);
-
-		add_task(lane, registry_worker_copy(lane->worker));
-	}
-	MemoryContextSwitchTo(old);
-}
-
-/* All of one state of the definitions: if that changed while we read, we read again. */
-static void
-refresh_tasks(void)
-{
-	uint64		generation;
-	uint64		handler_generation;
-
-	AcceptInvalidationMessages();
-	generation = catalog_generation();
-	handler_generation = catalog_handler_generation();
-	if (tasks_generation == generation && tasks_handler_generation == handler_generation)
-		return;
-	for (;;)
-	{
-		tasks_generation = 0;
-		build_tasks();
-		if (catalog_generation() == generation && catalog_handler_generation() == handler_generation)
-			break;
-		CHECK_FOR_INTERRUPTS();
-		generation = catalog_generation();
-		handler_generation = catalog_handler_generation();
-	}
-	tasks_generation = generation;
-	tasks_handler_generation = handler_generation;
-}
-
-/* ---- claim ---- */
-
-static void
-show_running(Run *run, bool running)
-{
-	ExecutorSlot *slot = run->slot;
-
-	SpinLockAcquire(&slot->mutex);
-	slot->job = running ? run->job.id : 0;
-	slot->attempt = run->job.attempt;
-	slot->started_at = run->started_at;
-	slot->wal_lsn = run->job.wal_lsn;
-	slot->end_as = -1;
-	SpinLockRelease(&slot->mutex);
-}
-
-/* Not to be started any more. */
-static bool
-expired(const Run *run)
-{
-	return run->job.attempt == 0 && run->job.expires_at != NO_TIME && run->job.expires_at <= run->started_at;
-}
-
-/* Takes the job that the scan shows: for good, or by a lease if the handler commits. */
-static bool
-take_row(Run *run, LaneScan *scan, bool by_lease)
-{
-	const Worker *worker = run->task->worker;
-	bool		taken;
-
-	/* Seen as running before it is: who finds its row locked then knows by whom. */
-	show_running(run, true);
-	if (ledger_blames(run->job.id, run->job.attempt) || !dedup_claim_begin(&run->table, &run->job, worker, by_lease))
-	{
-		show_running(run, false);
-		return false;
-	}
-	run->job.wal_lsn = location_of_job(&run->job);
-	if (by_lease)
-	{
-		run->job.started_at = run->started_at;
-		run->job.lease = 0;
-		run->job.claimant = NULL;
-		taken = live_try_update(&run->table, scan->slot, &run->job);
-	}
-	else
-		taken = live_try_delete(&run->table, scan->slot);
-	if (taken)
-	{
-		int			merged = run->job.merged;
-
-		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
-		dedup_collapse(&run->table, &run->job, worker);
-		run->measure.merged = run->job.merged - merged;
-	}
-	else
-	{
-		dedup_claim_undo(&run->job, worker, by_lease);
-		show_running(run, false);
-	}
-	return taken;
-}
-
-/* Takes it if its worker's limits let it start. */
-static bool
-take(Run *run, LaneScan *scan, Refusals *refusals, LimitVerdict *verdict)
-{
-	Task	   *task = run->task;
-	bool		by_lease = task->target.handler->is_procedure || run->job.started_at != NO_TIME;
-
-	*verdict = LIMIT_FREE;
-	run->limits = (LimitHold) {0};
-	run->started_at = GetCurrentTimestamp();
-	if (!expired(run))
-		*verdict = limit_begin(&run->table, &run->job, task->worker, task->hint, by_lease, refusals, &run->limits);
-	if (*verdict != LIMIT_FREE)
-		return false;
-	run->started_at = Max(run->started_at, run->limits.rate.at);
-	if (take_row(run, scan, by_lease))
-		return true;
-	limit_undo(&run->table, &run->limits, task->worker, by_lease, refusals);
-	return false;
-}
-
-/* There is more in the lane than we can do alone. */
-static void
-call_for_help(const Task *task)
-{
-	if (!executor_wake_idle(MyDatabaseId, own_role, task->pools))
-		database_call_attention(MyDatabaseId);
-}
-
-static bool
-claim_from(Run *run, Task *task)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	LaneWindow	window = lane_hint_open(task->hint, now);
-	Snapshot	snapshot = engine_snapshot();
-	LaneScan	scan;
-	Refusals	refusals = {.window = window};
-	LimitVerdict verdict = LIMIT_FREE;
-	bool		taken = false;
-	bool		skipped = false;
-	LaneKey		key;
-
-	run->task = task;
-	lane_scan_begin(&scan, &run->table, task->lane.id, window.start, snapshot, now);
-	while (!taken && verdict != LIMIT_WORKER && lane_scan_next(&scan, &run->job))
-	{
-		CHECK_FOR_INTERRUPTS();
-		taken = take(run, &scan, &refusals, &verdict);
-		skipped = skipped || !taken;
-	}
-	if (taken)
-	{
-		Job			next;
-
-		key = job_key(&run->job);
-		if (!limit_settle(task->hint, &refusals, &key))
-			lane_hint_settle(task->hint, &window, &key, false);
-		if (!database_slot(MyDatabaseId, true)->attention && lane_scan_next(&scan, &next))
-			call_for_help(task);
-	}
-	else if (!limit_settle(task->hint, &refusals, NULL))
-		lane_hint_settle(task->hint, &window, NULL, !skipped);
-	if (scan.revisit_at != NO_TIME)
-		lane_hint_revisit(task->hint, scan.revisit_at);
-	lane_scan_end(&scan);
-	engine_snapshot_end(snapshot);
-	return taken;
-}
-
-/* The first job of a lane, as far as its hint has not changed since it was looked up. */
-static bool
-first_job(Run *run, Task *task, LaneKey *first)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	LaneWindow	window = lane_hint_open(task->hint, now);
-	Snapshot	snapshot;
-	LaneScan	scan;
-	Job			job;
-
-	if (task->hint == NULL || window.published != task->looked.published ||
-		lane_key_compare(&window.start, &task->looked.start) != 0)
-	{
-		snapshot = engine_snapshot();
-		lane_scan_begin(&scan, &run->table, task->lane.id, window.start, snapshot, now);
-		task->has_first = lane_scan_next(&scan, &job);
-		if (task->has_first)
-			task->first = job_key(&job);
-		lane_scan_end(&scan);
-		engine_snapshot_end(snapshot);
-		task->looked = window;
-	}
-	*first = task->first;
-	return task->has_first;
-}
-
-/* Of two lanes of one queue, the one whose first job has the better priority, or is older, goes first. */
-static bool
-goes_before(Run *run, Task *a, Task *b)
-{
-	LaneKey		x;
-	LaneKey		y;
-	int			order = order_compare(a->turns, b->turns);
-
-	if (order != 0 || a->turns != b->turns)
-		return order < 0;
-	if (!first_job(run, a, &x))
-		return false;
-	return !first_job(run, b, &y) || lane_key_compare(&x, &y) < 0;
-}
-
-/* Tries the ready lanes of one urgency, each once. */
-static bool
-claim_urgency(Run *run, Urgency urgency)
-{
-	for (;;)
-	{
-		Task	   *best = NULL;
-		ListCell   *cell;
-
-		foreach(cell, tasks)
-		{
-			Task	   *task = lfirst(cell);
-
-			if (task->ready && task->worker->urgency == urgency && (best == NULL || goes_before(run, task, best)))
-				best = task;
-		}
-		if (best == NULL)
-			return false;
-		best->ready = false;
-		if (claim_from(run, best))
-		{
-			order_charge(best->turns, best->worker->weight);
-			return true;
-		}
-	}
-}
-
-/* Whether a lane that was not tried yet has work. */
-static Task *
-other_ready(void)
-{
-	ListCell   *cell;
-
-	foreach(cell, tasks)
-		if (((Task *) lfirst(cell))->ready)
-			return lfirst(cell);
-	return NULL;
-}
-
-static bool
-claim_any(Run *run)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	bool		has_work[URGENCIES] = {false};
-	bool		any = false;
-	Urgency		first;
-	ListCell   *cell;
-
-	foreach(cell, tasks)
-	{
-		Task	   *task = lfirst(cell);
-
-		task->ready = lane_hint_ready(task->hint, now);
-		any = any || task->ready;
-		has_work[task->worker->urgency] |= task->ready;
-	}
-	if (!any)
-		return false;
-	first = order_urgency(has_work, now);
-	if (claim_urgency(run, first))
-		return true;
-	for (Urgency urgency = URGENCY_HIGH; urgency < URGENCIES; urgency++)
-		if (has_work[urgency] && urgency != first && claim_urgency(run, urgency))
-			return true;
-	return false;
-}
-
-static bool
-claim(Run *run)
-{
-	Task	   *other;
-
-	if (!claim_any(run))
-		return false;
-	other = other_ready();
-	if (other != NULL && !database_slot(MyDatabaseId, true)->attention)
-		call_for_help(other);
-	return true;
-}
-
-TimestampTz
-execute_next_look(void)
-{
-	TimestampTz next = DT_NOEND;
-	ListCell   *cell;
-
-	foreach(cell, tasks)
-	{
-		TimestampTz at = lane_hint_revisit_at(((Task *) lfirst(cell))->hint);
-
-		if (at != NO_TIME)
-			next = Min(next, at);
-	}
-	return next;
-}
 
 /* ---- the run ---- */
 
@@ -546,7 +101,7 @@ begin_run(Run *run)
 	};
 	run->job.started_at = run->started_at;
 	rate_started(&run->limits.rate);
-	show_running(run, true);
+	run_show(run, true);
 	ledger_write(run->job.id, run->job.attempt - 1);
 	interruption_begin_run();
 	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
@@ -609,7 +164,7 @@ judge_error(Run *run)
 		return end_as >= 0 ? RUN_ENDED : RUN_INTERRUPTED;
 	if (run->error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		return RUN_FAILED;
-	if (timeouts_fired > 0)
+	if (run_timeout_fired())
 	{
 		run->error->message = psprintf("job ran longer than its timeout of " INT64_FORMAT " ms",
 									   run->task->worker->timeout / 1000);
@@ -695,19 +250,19 @@ run_function(Run *run)
 	PG_TRY();
 	{
 		set_for_run(run, GUC_ACTION_LOCAL);
-		arm_timeout(run->task->worker);
+		run_timeout_arm(run->task->worker);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		if (prepare(run, &end))
 			run->result = call_function(&run->task->target, run->job.args, run->job.read);
 		PopActiveSnapshot();
 		close_cursors();
 		call_check_deferred_constraints();
-		disarm_timeout(run->task->worker);
+		run_timeout_disarm(run->task->worker);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
 	{
-		disarm_timeout(run->task->worker);
+		run_timeout_disarm(run->task->worker);
 		capture_error(run);
 		RollbackAndReleaseCurrentSubTransaction();
 		end = judge_error(run);
@@ -742,18 +297,18 @@ run_procedure(Run *run)
 	PG_TRY();
 	{
 		set_for_run(run, GUC_ACTION_SET);
-		arm_timeout(run->task->worker);
+		run_timeout_arm(run->task->worker);
 		if (run->task->worker->runs_command)
 			run->result = command_run(run->job.args);
 		else
 			call_if_work(run, &end);
 		close_cursors();
 		call_check_deferred_constraints();
-		disarm_timeout(run->task->worker);
+		run_timeout_disarm(run->task->worker);
 	}
 	PG_CATCH();
 	{
-		disarm_timeout(run->task->worker);
+		run_timeout_disarm(run->task->worker);
 		capture_error(run);
 		AbortOutOfAnyTransaction();
 		StartTransactionCommand();
@@ -909,9 +464,8 @@ execute_next(ExecutorSlot *slot)
 		unit_end();
 		return false;
 	}
-	refresh_tasks();
 	live_open(&run.table);
-	if (!claim(&run))
+	if (!run_take(&run, own_role))
 	{
 		live_close(&run.table);
 		unit_end();
@@ -920,7 +474,7 @@ execute_next(ExecutorSlot *slot)
 	is_procedure = run.job.started_at != NO_TIME;
 	if (run.task->worker->runs_command)
 		run.task = command_task(run.task, &run.job);
-	if (expired(&run))
+	if (run_expired(&run))
 	{
 		TupleTableSlot *row = NULL;
 		Job			stored;
@@ -940,7 +494,7 @@ execute_next(ExecutorSlot *slot)
 		execute_function(&run);
 	current_job.job = NULL;
 	ledger_wipe();
-	show_running(&run, false);
+	run_show(&run, false);
 	return true;
 }
 
@@ -1019,10 +573,8 @@ execute_init(Oid role, int pool)
 {
 	own_role = role;
 	wakeup_serve(role);
-	own_pool = pool;
 	replica_connect_as(role);
-	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
+	tasks_init(role, pool);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
-	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);
-	job_timeout_again = RegisterTimeout(USER_TIMEOUT, job_timeout_again_handler);
+	run_timeout_init();
 }

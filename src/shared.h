@@ -23,7 +23,7 @@
 /* Where in its lane the first job may stand that can be claimed. */
 typedef struct LaneHint
 {
-	/* set once, under the LWLock; the database is cleared when it is dropped */
+	/* set once, under the LWLock, and never freed */
 	Oid			database;
 	int32		lane;
 

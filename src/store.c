@@ -16,6 +16,7 @@
 #include "hold.h"
 #include "key_hint.h"
 #include "lane.h"
+#include "live_row.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -34,14 +35,6 @@
 #define NEAR_IDS 32
 #define PLACES_KNOWN 1024
 #define MANY_DEAD 16				/* entries of a key that are worth a hint */
-
-/* Columns of live_job. */
-enum
-{
-	ATT_ID = 1, ATT_CREATED_AT, ATT_RUN_AT, ATT_LANE, ATT_PLACE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_CRASHES,
-	ATT_DUE, ATT_MERGED, ATT_DEDUP_HASH, ATT_DEDUP_KEY, ATT_EXPIRES_AT, ATT_STARTED_AT, ATT_LEASE, ATT_WAL_LSN, ATT_CLAIMANT,
-	ATT_STRATEGY, ATT_READ_FROM, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_SCHEDULE, LIVE_JOB_ATTRIBUTES = ATT_SCHEDULE
-};
 
 Snapshot
 engine_snapshot(void)
@@ -73,7 +66,7 @@ static Membership
 membership(Oid index, TupleTableSlot *slot)
 {
 	bool		isnull = false;
-	bool		due = slot != NULL && DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull));
+	bool		due = slot != NULL && DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull));
 
 	if (index == catalog_relation(REL_LIVE_JOB_READY))
 		return due ? MEMBER_YES : MEMBER_NO;
@@ -82,7 +75,7 @@ membership(Oid index, TupleTableSlot *slot)
 	if (index != catalog_relation(REL_LIVE_JOB_KEY))
 		return MEMBER_UNKNOWN;
 	if (slot != NULL)
-		(void) slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
+		(void) slot_getattr(slot, LIVE_DEDUP_HASH, &isnull);
 	return isnull ? MEMBER_NO : MEMBER_YES;
 }
 
@@ -110,74 +103,10 @@ live_close(LiveTable *table)
 	table_close(table->rel, NoLock);
 }
 
-static void
-set_time(Datum *values, bool *nulls, int attribute, TimestampTz time)
-{
-	values[attribute - 1] = TimestampTzGetDatum(time);
-	nulls[attribute - 1] = time == NO_TIME;
-}
-
-/* A counter that is zero is not written. */
-static void
-set_counter(Datum *values, bool *nulls, int attribute, Datum value, bool is_zero)
-{
-	values[attribute - 1] = value;
-	nulls[attribute - 1] = is_zero;
-}
-
-static void
-set_jsonb(Datum *values, bool *nulls, int attribute, Jsonb *value)
-{
-	values[attribute - 1] = value ? JsonbPGetDatum(value) : (Datum) 0;
-	nulls[attribute - 1] = value == NULL;
-}
-
-/* Puts the row of a job into table->slot. */
-static void
-form_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
-{
-	Datum		values[LIVE_JOB_ATTRIBUTES] = {0};
-	bool		nulls[LIVE_JOB_ATTRIBUTES] = {0};
-
-	values[ATT_ID - 1] = Int64GetDatum(job->id);
-	values[ATT_CREATED_AT - 1] = TimestampTzGetDatum(job->created_at);
-	values[ATT_RUN_AT - 1] = TimestampTzGetDatum(job->run_at);
-	values[ATT_LANE - 1] = Int32GetDatum(job->lane);
-	values[ATT_PLACE - 1] = Int32GetDatum(job->place != 0 ? job->place : job->lane);
-	values[ATT_PRIORITY - 1] = Int32GetDatum(job->priority);
-	values[ATT_VERSION - 1] = Int32GetDatum(job->version);
-	values[ATT_ATTEMPT - 1] = Int32GetDatum(job->attempt);
-	set_counter(values, nulls, ATT_UNCHARGED, Int32GetDatum(job->uncharged), job->uncharged == 0);
-	set_counter(values, nulls, ATT_CRASHES, Int16GetDatum(job->crashes), job->crashes == 0);
-	values[ATT_DUE - 1] = BoolGetDatum(job->due);
-	set_counter(values, nulls, ATT_MERGED, Int32GetDatum(job->merged), job->merged == 0);
-	values[ATT_DEDUP_HASH - 1] = Int64GetDatum(job->dedup_hash);
-	nulls[ATT_DEDUP_HASH - 1] = job->dedup_hash == 0;
-	values[ATT_DEDUP_KEY - 1] = job->dedup_key ? CStringGetTextDatum(job->dedup_key) : (Datum) 0;
-	nulls[ATT_DEDUP_KEY - 1] = job->dedup_key == NULL;
-	set_time(values, nulls, ATT_EXPIRES_AT, job->expires_at);
-	set_time(values, nulls, ATT_STARTED_AT, job->started_at);
-	set_counter(values, nulls, ATT_LEASE, Int64GetDatum(job->lease), job->lease == 0);
-	values[ATT_WAL_LSN - 1] = LSNGetDatum(job->wal_lsn);
-	nulls[ATT_WAL_LSN - 1] = job->wal_lsn == InvalidXLogRecPtr;
-	values[ATT_CLAIMANT - 1] = job->claimant ? CStringGetTextDatum(job->claimant) : (Datum) 0;
-	nulls[ATT_CLAIMANT - 1] = job->claimant == NULL;
-	values[ATT_STRATEGY - 1] = job->strategy ? CStringGetTextDatum(load_balancing_name(job->strategy)) : (Datum) 0;
-	nulls[ATT_STRATEGY - 1] = job->strategy == STRATEGY_NONE;
-	values[ATT_READ_FROM - 1] = job->strategy && job->read_from ? CStringGetTextDatum(job->read_from) : (Datum) 0;
-	nulls[ATT_READ_FROM - 1] = job->strategy == STRATEGY_NONE || job->read_from == NULL;
-	set_jsonb(values, nulls, ATT_ARGS, job->args);
-	set_jsonb(values, nulls, ATT_CONTEXT, job->context);
-	set_jsonb(values, nulls, ATT_ERRORS, job->errors);
-	values[ATT_SCHEDULE - 1] = job->schedule ? CStringGetTextDatum(job->schedule) : (Datum) 0;
-	nulls[ATT_SCHEDULE - 1] = job->schedule == NULL;
-	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(table->rel), values, nulls), slot, true);
-}
-
 void
 live_insert(LiveTable *table, const Job *job)
 {
-	form_row(table, table->slot, job);
+	live_form_row(table->rel, table->slot, job);
 	open_indexes(table);
 	key_hint_insert(job->dedup_hash, job->id);
 	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
@@ -204,7 +133,7 @@ live_insert_many(LiveTable *table, const Job *jobs, int count)
 		make_slots(table);
 	for (int i = 0; i < count; i++)
 	{
-		form_row(table, table->many[i], &jobs[i]);
+		live_form_row(table->rel, table->many[i], &jobs[i]);
 		key_hint_insert(jobs[i].dedup_hash, jobs[i].id);
 	}
 	table_multi_insert(table->rel, table->many, count, GetCurrentCommandId(true), 0, NULL);
@@ -213,72 +142,6 @@ live_insert_many(LiveTable *table, const Job *jobs, int count)
 		index_writer_insert(&table->writer, table->many[i], false, false);
 		ExecClearTuple(table->many[i]);
 	}
-}
-
-TimestampTz
-slot_get_time(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? NO_TIME : DatumGetTimestampTz(value);
-}
-
-Jsonb *
-slot_get_jsonb(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? NULL : DatumGetJsonbPCopy(value);
-}
-
-void
-live_read(TupleTableSlot *slot, Job *job)
-{
-	bool		isnull;
-	Datum		value;
-
-	job->id = DatumGetInt64(slot_getattr(slot, ATT_ID, &isnull));
-	job->created_at = slot_get_time(slot, ATT_CREATED_AT);
-	job->run_at = slot_get_time(slot, ATT_RUN_AT);
-	job->lane = DatumGetInt32(slot_getattr(slot, ATT_LANE, &isnull));
-	job->place = DatumGetInt32(slot_getattr(slot, ATT_PLACE, &isnull));
-	if (job->place == job->lane)
-		job->place = 0;
-	job->priority = DatumGetInt32(slot_getattr(slot, ATT_PRIORITY, &isnull));
-	job->version = DatumGetInt32(slot_getattr(slot, ATT_VERSION, &isnull));
-	job->attempt = DatumGetInt32(slot_getattr(slot, ATT_ATTEMPT, &isnull));
-	value = slot_getattr(slot, ATT_UNCHARGED, &isnull);
-	job->uncharged = isnull ? 0 : DatumGetInt32(value);
-	value = slot_getattr(slot, ATT_CRASHES, &isnull);
-	job->crashes = isnull ? 0 : DatumGetInt16(value);
-	job->due = DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull));
-	value = slot_getattr(slot, ATT_MERGED, &isnull);
-	job->merged = isnull ? 0 : DatumGetInt32(value);
-	job->dropped = 0;
-	value = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
-	job->dedup_hash = isnull ? 0 : DatumGetInt64(value);
-	value = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);
-	job->dedup_key = isnull ? NULL : TextDatumGetCString(value);
-	job->expires_at = slot_get_time(slot, ATT_EXPIRES_AT);
-	job->started_at = slot_get_time(slot, ATT_STARTED_AT);
-	value = slot_getattr(slot, ATT_LEASE, &isnull);
-	job->lease = isnull ? 0 : DatumGetInt64(value);
-	value = slot_getattr(slot, ATT_WAL_LSN, &isnull);
-	job->wal_lsn = isnull ? InvalidXLogRecPtr : DatumGetLSN(value);
-	value = slot_getattr(slot, ATT_CLAIMANT, &isnull);
-	job->claimant = isnull ? NULL : TextDatumGetCString(value);
-	value = slot_getattr(slot, ATT_STRATEGY, &isnull);
-	job->strategy = isnull ? STRATEGY_NONE : load_balancing_strategy(TextDatumGetCString(value));
-	value = slot_getattr(slot, ATT_READ_FROM, &isnull);
-	job->read_from = isnull ? NULL : TextDatumGetCString(value);
-	job->read = NULL;
-	job->args = slot_get_jsonb(slot, ATT_ARGS);
-	job->context = slot_get_jsonb(slot, ATT_CONTEXT);
-	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
-	value = slot_getattr(slot, ATT_SCHEDULE, &isnull);
-	job->schedule = isnull ? NULL : TextDatumGetCString(value);
 }
 
 /* ---- leases ---- */
@@ -423,8 +286,8 @@ lane_scan_next(LaneScan *scan, Job *job)
 		TimestampTz until;
 
 		/* A row that is being moved from one index to the other can show up in a state that is not the index's. */
-		if (!DatumGetBool(slot_getattr(scan->slot, ATT_DUE, &isnull)) ||
-			DatumGetInt32(slot_getattr(scan->slot, ATT_PLACE, &isnull)) != scan->place || deleted_by_us(scan->slot))
+		if (!DatumGetBool(slot_getattr(scan->slot, LIVE_DUE, &isnull)) ||
+			DatumGetInt32(slot_getattr(scan->slot, LIVE_PLACE, &isnull)) != scan->place || deleted_by_us(scan->slot))
 			continue;
 		live_read(scan->slot, job);
 		if (!lease_holds(job, scan->now, &until))
@@ -456,7 +319,7 @@ static int64
 slot_get_key(TupleTableSlot *slot)
 {
 	bool		isnull;
-	Datum		value = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
+	Datum		value = slot_getattr(slot, LIVE_DEDUP_HASH, &isnull);
 
 	return isnull ? 0 : DatumGetInt64(value);
 }
@@ -516,7 +379,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 
 	if (!wait && being_changed(slot))
 		return false;
-	form_row(table, table->slot, job);
+	live_form_row(table->rel, table->slot, job);
 	if (slot_get_key(slot) != job->dedup_hash)
 	{
 		key_hint_delete(slot_get_key(slot));
@@ -610,7 +473,7 @@ is_at_known_place(IdScan *scan, int64 id)
 
 	return place->id == id && ItemPointerIsValid(&place->tid) && ItemPointerGetBlockNumber(&place->tid) < scan->blocks &&
 		table_tuple_fetch_row_version(scan->table->rel, &place->tid, scan->snapshot, scan->slot) &&
-		DatumGetInt64(slot_getattr(scan->slot, ATT_ID, &isnull)) == id;
+		DatumGetInt64(slot_getattr(scan->slot, LIVE_ID, &isnull)) == id;
 }
 
 bool
@@ -858,7 +721,7 @@ live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, Timestam
 		Job			job;
 		bool		isnull;
 
-		if (DatumGetBool(slot_getattr(slot, ATT_DUE, &isnull)))
+		if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)))
 			continue;
 		live_read(slot, &job);
 		if (job.run_at > now || promoted >= limit)

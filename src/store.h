@@ -13,6 +13,7 @@
 #include "index_writer.h"
 #include "job.h"
 #include "key_hint.h"
+#include "live_row.h"
 #include "nodes/lockoptions.h"
 #include "access/genam.h"
 #include "utils/relcache.h"
@@ -65,13 +66,6 @@ extern void live_insert(LiveTable *table, const Job *job);
 /* Inserts up to LIVE_INSERT_MANY jobs, for less than one by one. */
 #define LIVE_INSERT_MANY 500
 extern void live_insert_many(LiveTable *table, const Job *jobs, int count);
-
-/* A value in a slot, NO_TIME or NULL if it is null; JSON is copied to the current memory context. */
-extern TimestampTz slot_get_time(TupleTableSlot *slot, int attribute);
-extern Jsonb *slot_get_jsonb(TupleTableSlot *slot, int attribute);
-
-/* The job in a slot; strings and JSON are copied to the current memory context. */
-extern void live_read(TupleTableSlot *slot, Job *job);
 
 extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Snapshot snapshot, TimestampTz now);
 extern bool lane_scan_next(LaneScan *scan, Job *job);

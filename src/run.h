@@ -1,0 +1,41 @@
+/*
+ * run.h
+ *		One run of a job by an executor, from the claim (take.c) to its end (execute.c).
+ */
+#ifndef QUEUE_JOBS_RUN_H
+#define QUEUE_JOBS_RUN_H
+
+#include "limit.h"
+#include "location.h"
+#include "statistics.h"
+#include "store.h"
+#include "task.h"
+
+/* The run under way. */
+typedef struct Run
+{
+	Task	   *task;
+	ExecutorSlot *slot;
+	Job			job;			/* its attempt is that of this run */
+	LoadBalancingStrategy stored_strategy;	/* what its row says of earlier choices */
+	LiveTable	table;
+	LimitHold	limits;
+	TimestampTz started_at;
+	RunMeasure	measure;
+	Jsonb	   *result;
+	ErrorData  *error;
+} Run;
+
+/* Others are told what the executor runs, or (not running) that it runs nothing any more. */
+extern void run_show(Run *run, bool running);
+
+/* Whether the job is not to be started any more. */
+extern bool run_expired(const Run *run);
+
+/*
+ * Takes the first job of all lanes that can start, in their order; false if there is none. Its row is deleted, or it has a
+ * lease without an end, in this transaction; run->task, job, limits and started_at are set.
+ */
+extern bool run_take(Run *run, Oid role);
+
+#endif
