@@ -487,6 +487,8 @@ execute_next(ExecutorSlot *slot)
 			ExecDropSingleTupleTableSlot(row);
 		live_close(&run.table);
 		unit_end();
+		if (is_procedure)
+			end_hold(&run);
 	}
 	else if (is_procedure)
 		execute_procedure(&run);

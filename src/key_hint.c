@@ -32,6 +32,7 @@ static KeyHint *hints = NULL;
 static uint8 own[PLACES];
 static int	own_places[PLACES];
 static int	own_count = 0;
+static bool own_sql = false;	/* it has written the table by SQL: nobody knows which keys */
 
 static void
 initialize(void *area)
@@ -81,7 +82,7 @@ key_hint_settle(int64 key, const KeyWindow *window, int64 from)
 {
 	KeyHint    *hint;
 
-	if (hints == NULL || !window->quiet || own[place_of(key)] != 0)
+	if (hints == NULL || !window->quiet || own[place_of(key)] != 0 || own_sql)
 		return;
 	hint = &hints[place_of(key)];
 	SpinLockAcquire(&hint->mutex);
@@ -130,10 +131,19 @@ key_hint_delete(int64 key)
 		note_own(place_of(key), DELETED);
 }
 
+void
+key_hints_written_by_sql(void)
+{
+	own_sql = true;
+}
+
 /* After the commit can be seen, or the rollback. */
 void
 key_hints_end_transaction(void)
 {
+	if (own_sql)
+		key_hints_forget();
+	own_sql = false;
 	for (int i = 0; i < own_count; i++)
 	{
 		KeyHint    *hint = &hints[own_places[i]];

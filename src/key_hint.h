@@ -8,9 +8,7 @@
  * A hint must never hide a job. It is taken before a scan's snapshot, and moved forward after the scan only if nobody was
  * inserting jobs at its place meanwhile, whose rows the scan could not see; whoever inserts one moves the hint back to it
  * before. What this transaction has deleted it cannot see, but it may yet be rolled back: then it moves no hint.
- *
- * Rows that get into the table by other ways than the engine's (a restore of data into a database where the same keys have
- * been in use since the server's start) may not be found as duplicates; they are run as any.
+ * A transaction that writes the table by SQL, remove_jobs() or a restore, moves none either, and has all forgotten at its end.
  */
 #ifndef QUEUE_JOBS_KEY_HINT_H
 #define QUEUE_JOBS_KEY_HINT_H
@@ -34,6 +32,9 @@ extern void key_hint_settle(int64 key, const KeyWindow *window, int64 from);
 /* Before a row with the key is inserted, or gets another place in the index; and before one is deleted or changed. */
 extern void key_hint_insert(int64 key, int64 id);
 extern void key_hint_delete(int64 key);
+
+/* The table is written by SQL. */
+extern void key_hints_written_by_sql(void);
 
 extern void key_hints_end_transaction(void);
 

@@ -98,6 +98,8 @@ detach(int code, Datum argument)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
+		else if (wake_at == DT_NOBEGIN)
+			wake_at = GetCurrentTimestamp();	/* at something that was never looked at */
 	}
 	scheduler_detach(own_slot, wake_at, code != 0 || !leaving);
 }
@@ -155,6 +157,8 @@ promote_due_jobs(void)
 		live_close(&table);
 		unit_end();
 		next_due = settle_due(next);
+		if (next_history == NO_TIME)
+			next_history = now + HISTORY_LOOK_AFTER;	/* claimants call for that by something that is due */
 	} while (promoted == PROMOTE_AT_ONCE || next_due <= now);
 	need_turn_at(next_due);
 }
@@ -718,7 +722,10 @@ scheduler_main(Datum argument)
 		MemoryContextSwitchTo(context);
 		pgstat_report_activity(STATE_RUNNING, "looking after jobs");
 		if (!process_protect(turn, &present))
+		{
+			busy = true;		/* nobody knows what there is to do: not to be left */
 			next_turn = GetCurrentTimestamp() + PAUSE_AFTER_ERROR;
+		}
 		else if (!present)
 			break;
 		pgstat_report_activity(STATE_IDLE, NULL);

@@ -14,6 +14,7 @@
 #include "funcapi.h"
 #include "history.h"
 #include "hold.h"
+#include "key_hint.h"
 #include "lane.h"
 #include "limit.h"
 #include "location.h"
@@ -330,7 +331,10 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 
 	catalog_announce_change();
 	if (RelationGetRelid(trigger->tg_relation) == catalog_relation(REL_LIVE_JOB))
+	{
 		location_unknown();
+		key_hints_written_by_sql();
+	}
 	wakeup_all();
 	return PointerGetDatum(NULL);
 }

@@ -483,7 +483,7 @@ id_scan_find(IdScan *scan, int64 id, Job *job)
 	ScanKeyData key;
 	bool		found;
 
-	if (is_at_known_place(scan, id))
+	if (is_at_known_place(scan, id) && !deleted_by_us(scan->slot))
 	{
 		live_read(scan->slot, job);
 		return true;
@@ -493,9 +493,10 @@ id_scan_find(IdScan *scan, int64 id, Job *job)
 	index_rescan(scan->scan, &key, 1, NULL, 0);
 	found = index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot);
 	MemoryContextSwitchTo(old);
-	if (found)
-		live_read(scan->slot, job);
-	return found;
+	if (!found || deleted_by_us(scan->slot))
+		return false;
+	live_read(scan->slot, job);
+	return true;
 }
 
 void

@@ -401,6 +401,7 @@ undo(int nest_level)
 			continue;
 		publish_lane(&touched[i]);
 		wake_executors(&touched[i]);
+		touched[i].released = true; /* once more at the end: the savepoint's holds are let go only after this */
 		published = true;
 	}
 	if (published)
