@@ -98,8 +98,6 @@ detach(int code, Datum argument)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
-		else if (wake_at == DT_NOBEGIN)
-			wake_at = GetCurrentTimestamp();	/* at something that was never looked at */
 	}
 	scheduler_detach(own_slot, wake_at, code != 0 || !leaving);
 }
