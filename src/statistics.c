@@ -19,6 +19,7 @@
 #include "port/pg_bitutils.h"
 #include "shared.h"
 #include "statistics.h"
+#include "storage/lwlock.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -105,6 +106,27 @@ clear_counters(WorkerCounters *counters, Oid database, uint64 worker)
 	counters->since = GetCurrentTimestamp();
 }
 
+/* One process at a time, or two that end a worker's first runs at once would each make counters of their own. */
+static WorkerCounters *
+make_counters(uint64 worker)
+{
+	WorkerCounters *counters;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	counters = find_counters(MyDatabaseId, worker);
+	if (counters == NULL)
+	{
+		counters = find_counters(InvalidOid, worker);
+		if (counters == NULL)
+			counters = least_used_counters(worker);
+		SpinLockAcquire(&counters->mutex);
+		clear_counters(counters, MyDatabaseId, worker);
+		SpinLockRelease(&counters->mutex);
+	}
+	LWLockRelease(shared_lock());
+	return counters;
+}
+
 /*
  * The counters of a worker with their mutex held; NULL if there are none. "create": in place of another's, if need be.
  */
@@ -117,14 +139,10 @@ lock_counters(uint64 worker, bool create)
 		return NULL;
 	counters = find_counters(MyDatabaseId, worker);
 	if (counters == NULL && create)
-		counters = find_counters(InvalidOid, worker);
-	if (counters == NULL && create)
-		counters = least_used_counters(worker);
+		counters = make_counters(worker);
 	if (counters == NULL)
 		return NULL;
 	SpinLockAcquire(&counters->mutex);
-	if (create && (counters->database != MyDatabaseId || counters->worker != worker))
-		clear_counters(counters, MyDatabaseId, worker);
 	if (counters->database == MyDatabaseId && counters->worker == worker)
 		return counters;
 	SpinLockRelease(&counters->mutex);
