@@ -76,7 +76,8 @@ OBJS = \
 	src/statistics.o \
 	src/advice.o \
 	src/run_log.o \
-	src/crash_ledger.o
+	src/crash_ledger.o \
+	src/test_point.o
 
 PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
 SHLIB_LINK = $(libpq)
@@ -121,10 +122,10 @@ $(DATA_built): $(SQL_PARTS) $(EXTENSION).control Makefile
 	cat $(SQL_PARTS) > $@
 
 test:
-	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/lib/run_tests.sh
+	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
 coverage:
-	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' COVERAGE=1 test/lib/sandbox.sh test/lib/coverage.sh
+	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 COVERAGE=1 test/lib/sandbox.sh test/lib/coverage.sh
 
 test-matrix:
 	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/matrix.sh

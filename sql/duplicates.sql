@@ -27,6 +27,7 @@ SELECT dropped_duplicates, merged_duplicates FROM queue_jobs.worker WHERE name =
 -- A future job of the key that has fallen due is merged, and counted as that.
 SELECT queue_jobs.enqueue('counted', delay => '1 hour') AS future, queue_jobs.enqueue('counted') AS job \gset
 CALL move_due_back(:future, '2 hours');
+CALL wait_until_due(:future);
 SELECT merged, dropped FROM queue_jobs.claim('c', '{counted}');
 SELECT dropped_duplicates, merged_duplicates FROM queue_jobs.worker WHERE name = 'counted';
 CALL clean_up();

@@ -122,6 +122,15 @@ CREATE PROCEDURE move_due_back(job bigint, by interval) LANGUAGE sql SECURITY DE
 $$;
 COMMENT ON PROCEDURE move_due_back IS 'The job is due so much earlier.';
 
+CREATE FUNCTION has_fallen_due(job bigint) RETURNS boolean LANGUAGE sql SECURITY DEFINER AS $$
+    SELECT due FROM queue_jobs.live_job WHERE id = job
+$$;
+CREATE PROCEDURE wait_until_due(job bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    CALL helper.wait_for(format('SELECT helper.has_fallen_due(%s)', job));
+END $$;
+COMMENT ON PROCEDURE wait_until_due IS 'Returns when the scheduler has seen that the job is due, and has its row no more.';
+
 CREATE PROCEDURE clean_up() LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM queue_jobs.resume(queue) FROM queue_jobs.queue WHERE paused;

@@ -33,6 +33,7 @@
 #include "statistics.h"
 #include "store.h"
 #include "storage/ipc.h"
+#include "test_point.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
 #include "utils/builtins.h"
@@ -340,6 +341,7 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 		limit_undo(&claim->table, &limits, head->worker, false, &head->refusals);
 		return false;
 	}
+	test_point("job_claimed");
 	wakeup_taken(job->lane, InvalidOid, job_key(job));
 	limit_write_claim(&limits, job);
 	merge_duplicates(claim, head);

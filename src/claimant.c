@@ -20,6 +20,7 @@
 #include "shared.h"
 #include "statistics.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -167,6 +168,7 @@ complete_seen(LiveTable *table, IdScan *scan, HistoryWriter *history, int64 id, 
 	identify(&claimed);
 	if (!live_delete_if_unchanged(table, scan->slot, &claimed.job))
 		return false;
+	test_point("job_completed");
 	add_run(&claimed, false);
 	outcome_finished(table, NULL, &claimed.job, claimed.worker, JOB_COMPLETED, result, history);
 	return true;

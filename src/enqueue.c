@@ -22,6 +22,7 @@
 #include "nodes/execnodes.h"
 #include "settings.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -243,6 +244,7 @@ insert_job(Batch *batch, LiveTable *table)
 	Job			job = next_job(batch);
 
 	live_insert(table, &job);
+	test_point("job_inserted");
 	announce(batch, &job);
 	return job.id;
 }

@@ -49,6 +49,7 @@
 #include "statistics.h"
 #include "storage/proc.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
@@ -92,6 +93,7 @@ begin_run(Run *run)
 {
 	char		activity[MAX_NAME_LENGTH + 64];
 
+	test_point("run_begins");
 	run->job.attempt++;
 	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
 	run->stored_strategy = run->job.strategy;
@@ -401,9 +403,12 @@ execute_function(Run *run)
 	begin_run(run);
 	end = run_function(run);
 	measure_run(run, end);
+	test_point("handler_returned");
 	state = finish(run, end, NULL);
 	live_close(&run->table);
+	test_point("end_written");
 	unit_end();
+	test_point("end_committed");
 	run_log(run->task->worker, &run->task->lane, &run->job, &run->measure, state, run->error);
 }
 
@@ -439,13 +444,16 @@ execute_procedure(Run *run)
 	begin_run(run);
 	end = run_procedure(run);
 	measure_run(run, end);
+	test_point("handler_returned");
 	PushActiveSnapshot(GetTransactionSnapshot());
 	live_open(&run->table);
 	if (live_find(&run->table, run->job.id, true, &slot, &stored) == FIND_FOUND)
 		state = finish(run, end, slot);
 	ExecDropSingleTupleTableSlot(slot);
 	live_close(&run->table);
+	test_point("end_written");
 	unit_end();
+	test_point("end_committed");
 	end_hold(run);
 	run_log(run->task->worker, &run->task->lane, &run->job, &run->measure, state, run->error);
 }
@@ -506,11 +514,35 @@ execute_interrupted(const ErrorData *error)
 	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && cancelled_by_others();
 }
 
+/* Its end as it would have been written in the transaction that failed, or what the failure comes to. */
+static void
+write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *slot, bool begun, const ErrorData *edata)
+{
+	const Lane *lane = lane_get(job->lane);
+	Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
+	RunError	error = run_error(edata);
+	RunMeasure	measure = {
+		.queueing = statistics_queueing_time(job, slot->started_at),
+		.running = GetCurrentTimestamp() - slot->started_at,.cpu = -1,.failed = true
+	};
+
+	if (worker == NULL)
+		return;
+	if (begun)
+	{
+		job->attempt++;
+		statistics_add_run(worker, &measure);
+	}
+	if (slot->end_as >= 0)
+		outcome_finished(table, row, job, worker, (JobState) slot->end_as, NULL, NULL);
+	else
+		(void) outcome_failed(table, row, job, worker, own_role, &error, -1);
+}
+
 /* What a run that could not be committed comes to, in a transaction of its own. */
 static void
-recover_job(const ExecutorSlot *slot, int32 attempt, const ErrorData *edata)
+recover_job(const ExecutorSlot *slot, bool begun, const ErrorData *edata)
 {
-	int			end_as = slot->end_as;
 	LiveTable	table;
 	TupleTableSlot *row = NULL;
 	Job			job;
@@ -518,24 +550,8 @@ recover_job(const ExecutorSlot *slot, int32 attempt, const ErrorData *edata)
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
 	live_open(&table);
-	if (live_find(&table, slot->job, false, &row, &job) == FIND_FOUND && job.attempt == attempt)
-	{
-		const Lane *lane = lane_get(job.lane);
-		Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
-		RunError	error = run_error(edata);
-		RunMeasure	measure = {
-			.queueing = statistics_queueing_time(&job, slot->started_at),
-			.running = GetCurrentTimestamp() - slot->started_at,.cpu = -1,.failed = true
-		};
-
-		job.attempt++;
-		if (worker != NULL)
-			statistics_add_run(worker, &measure);
-		if (worker != NULL && end_as >= 0)
-			outcome_finished(&table, row, &job, worker, (JobState) end_as, NULL, NULL);
-		else if (worker != NULL)
-			(void) outcome_failed(&table, row, &job, worker, own_role, &error, -1);
-	}
+	if (live_find(&table, slot->job, false, &row, &job) == FIND_FOUND && job.attempt == slot->attempt - (begun ? 1 : 0))
+		write_end(&table, row, &job, slot, begun, edata);
 	ExecDropSingleTupleTableSlot(row);
 	live_close(&table);
 	unit_end();
@@ -543,16 +559,17 @@ recover_job(const ExecutorSlot *slot, int32 attempt, const ErrorData *edata)
 
 /*
  * The transaction that ran a job could not be committed, or the engine itself failed: all of it was undone. The attempt
- * is charged, so that a job that can never be committed does not run for ever; but not if somebody else interrupted us.
+ * is charged, so that a job that can never be committed does not run for ever; but not if somebody else interrupted us,
+ * or it had not begun. In any case cancel() or discard() of the job is heeded.
  */
 void
 execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 {
-	int32		attempt = current_job.job ? slot->attempt - 1 : -1;
+	bool		begun = current_job.job != NULL;
 
 	current_job.job = NULL;
-	if (slot->job != 0 && attempt >= 0 && (slot->end_as >= 0 || !execute_interrupted(edata)))
-		recover_job(slot, attempt, edata);
+	if (slot->job != 0 && (slot->end_as >= 0 || (begun && !execute_interrupted(edata))))
+		recover_job(slot, begun, edata);
 }
 
 /* A procedure's hold has outlived its transaction; only without it can the job start again. */

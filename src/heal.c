@@ -26,6 +26,7 @@
 #include "record.h"
 #include "registry.h"
 #include "run_as.h"
+#include "test_point.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -136,6 +137,7 @@ heal_batch(Healing *healing)
 		healing->more = list_length(keys) == BATCH;
 		MemoryContextSwitchTo(old);
 		restricted_end(&saved);
+		test_point("batch_healed");
 	}
 	unit_end();
 	MemoryContextSwitchTo(context);

@@ -85,6 +85,8 @@ void
 interruption_begin_run(void)
 {
 	cancelled = false;
+	if (QueryCancelPending)
+		cancelled = true;		/* it came after the claim; in this order, for it may come right now */
 }
 
 bool

@@ -9,6 +9,7 @@
 
 #include "key_hint.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "shared.h"
 #include "storage/spin.h"
 
@@ -24,7 +25,13 @@ typedef struct KeyHint
 	uint64		inserters;		/* that there have been so far */
 } KeyHint;
 
-static KeyHint *hints = NULL;
+typedef struct KeyHints
+{
+	pg_atomic_uint32 in_doubt;	/* prepared transactions that may have ended already, with rows anywhere */
+	KeyHint		places[PLACES];
+} KeyHints;
+
+static KeyHints *key_hints = NULL;
 
 /* What this transaction has done at each place. */
 #define DELETED 1
@@ -37,14 +44,17 @@ static bool own_sql = false;	/* it has written the table by SQL: nobody knows wh
 static void
 initialize(void *area)
 {
+	KeyHints   *initial = area;
+
+	pg_atomic_init_u32(&initial->in_doubt, 0);
 	for (int i = 0; i < PLACES; i++)
-		SpinLockInit(&((KeyHint *) area)[i].mutex);
+		SpinLockInit(&initial->places[i].mutex);
 }
 
 void
 key_hints_init(void)
 {
-	shared_add_area(PLACES * sizeof(KeyHint), (void **) &hints, initialize);
+	shared_add_area(sizeof(KeyHints), (void **) &key_hints, initialize);
 }
 
 static int
@@ -65,9 +75,9 @@ key_hint_open(int64 key)
 	KeyWindow	window = {.from = PG_INT64_MIN};
 	KeyHint    *hint;
 
-	if (hints == NULL)
+	if (key_hints == NULL || pg_atomic_read_u32(&key_hints->in_doubt) > 0)
 		return window;
-	hint = &hints[place_of(key)];
+	hint = &key_hints->places[place_of(key)];
 	SpinLockAcquire(&hint->mutex);
 	if (is_of(hint, key))
 		window.from = hint->from;
@@ -82,9 +92,9 @@ key_hint_settle(int64 key, const KeyWindow *window, int64 from)
 {
 	KeyHint    *hint;
 
-	if (hints == NULL || !window->quiet || own[place_of(key)] != 0 || own_sql)
+	if (key_hints == NULL || !window->quiet || own[place_of(key)] != 0 || own_sql)
 		return;
-	hint = &hints[place_of(key)];
+	hint = &key_hints->places[place_of(key)];
 	SpinLockAcquire(&hint->mutex);
 	if (hint->inserters == window->inserters && (!is_of(hint, key) || hint->from < from))
 	{
@@ -109,9 +119,9 @@ key_hint_insert(int64 key, int64 id)
 	int			place = place_of(key);
 	KeyHint    *hint;
 
-	if (hints == NULL || key == 0)
+	if (key_hints == NULL || key == 0)
 		return;
-	hint = &hints[place];
+	hint = &key_hints->places[place];
 	SpinLockAcquire(&hint->mutex);
 	if ((own[place] & INSERTED) == 0)
 	{
@@ -127,7 +137,7 @@ key_hint_insert(int64 key, int64 id)
 void
 key_hint_delete(int64 key)
 {
-	if (hints != NULL && key != 0)
+	if (key_hints != NULL && key != 0)
 		note_own(place_of(key), DELETED);
 }
 
@@ -137,16 +147,31 @@ key_hints_written_by_sql(void)
 	own_sql = true;
 }
 
+/* All of them: rows of any key may have come. */
+static void
+forget(void)
+{
+	for (int i = 0; key_hints != NULL && i < PLACES; i++)
+	{
+		KeyHint    *hint = &key_hints->places[i];
+
+		SpinLockAcquire(&hint->mutex);
+		hint->inserters++;
+		hint->key = 0;
+		SpinLockRelease(&hint->mutex);
+	}
+}
+
 /* After the commit can be seen, or the rollback. */
 void
 key_hints_end_transaction(void)
 {
 	if (own_sql)
-		key_hints_forget();
+		forget();
 	own_sql = false;
 	for (int i = 0; i < own_count; i++)
 	{
-		KeyHint    *hint = &hints[own_places[i]];
+		KeyHint    *hint = &key_hints->places[own_places[i]];
 
 		if ((own[own_places[i]] & INSERTED) != 0)
 		{
@@ -160,13 +185,17 @@ key_hints_end_transaction(void)
 }
 
 void
-key_hints_forget(void)
+key_hints_begin_doubt(void)
 {
-	for (int i = 0; hints != NULL && i < PLACES; i++)
-	{
-		SpinLockAcquire(&hints[i].mutex);
-		hints[i].inserters++;
-		hints[i].key = 0;
-		SpinLockRelease(&hints[i].mutex);
-	}
+	if (key_hints != NULL)
+		pg_atomic_fetch_add_u32(&key_hints->in_doubt, 1);
+}
+
+void
+key_hints_end_doubt(void)
+{
+	if (key_hints == NULL)
+		return;
+	forget();
+	pg_atomic_fetch_sub_u32(&key_hints->in_doubt, 1);
 }

@@ -38,7 +38,8 @@ extern void key_hints_written_by_sql(void);
 
 extern void key_hints_end_transaction(void);
 
-/* A prepared transaction has ended, whose rows nobody knows here. */
-extern void key_hints_forget(void);
+/* A prepared transaction ends in between, whose rows nobody knows here. */
+extern void key_hints_begin_doubt(void);
+extern void key_hints_end_doubt(void);
 
 #endif

@@ -32,6 +32,7 @@
 #include "park.h"
 #include "process.h"
 #include "shared.h"
+#include "test_point.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "wakeup.h"
@@ -213,6 +214,7 @@ park_batch(Parking *parking, int32 id)
 
 		/* those behind can be claimed */
 		wakeup_released(id, role_of(parking->lane, parking->worker), parking->start);
+		test_point("jobs_parked");
 	}
 	unit_end();
 }

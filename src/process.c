@@ -206,6 +206,7 @@ process_wait(TimestampTz until)
 	}
 	(void) WaitLatch(MyLatch, events, milliseconds, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
+	QueryCancelPending = false; /* it came too late for what it was meant for, or for nothing */
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
 	{

@@ -35,6 +35,7 @@
 #include "schedule.h"
 #include "shared.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -50,6 +51,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
 
 #define TICKS_AT_ONCE 100		/* of one schedule, before the scheduler looks after other things */
 #define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE	/* in case nobody tells that a lock, a job or a restore has ended */
+#define LOOK_AGAIN_AFTER_ERROR (5 * USECS_PER_SEC)
 #define MAX_NEXT_RUNS 100000
 
 /* Arguments of schedule(), in order. */
@@ -586,8 +588,10 @@ tick(void *argument)
 			write_outcome(schedule->name, &outcome);
 			ticking->again = outcome.next_run <= ticking->now;
 		}
+		test_point("tick_written");
 	}
 	unit_end();
+	test_point("tick_committed");
 	MemoryContextSwitchTo(context);
 }
 
@@ -634,6 +638,7 @@ schedule_due(TimestampTz now)
 	TimestampTz next;
 	ListCell   *cell;
 	bool		again = false;
+	bool		failed = false;
 
 	in_scheduler = true;
 	foreach(cell, list_due(now, &next))
@@ -641,12 +646,19 @@ schedule_due(TimestampTz now)
 		Ticking		ticking = {.name = lfirst(cell),.now = now};
 
 		for (int i = 0; i < TICKS_AT_ONCE; i++)
-			if (!process_protect(tick, &ticking) || !ticking.again)
+		{
+			if (!process_protect(tick, &ticking))
+			{
+				failed = true;
+				ticking.again = false;	/* what it found was undone */
+			}
+			if (!ticking.again)
 				break;
+		}
 		again = again || ticking.again;
 	}
 	if (list_due(now, &next) != NIL)
-		next = Min(next, again ? now : now + LOOK_AGAIN_AT_OVERDUE);
+		next = Min(next, again ? now : now + (failed ? LOOK_AGAIN_AFTER_ERROR : LOOK_AGAIN_AT_OVERDUE));
 	return next;
 }
 

@@ -33,6 +33,7 @@
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -153,6 +154,7 @@ promote_due_jobs(void)
 		live_open(&table);
 		promoted = live_promote(&table, now, PROMOTE_AT_ONCE, NIL, &next);
 		live_close(&table);
+		test_point("due_promoted");
 		unit_end();
 		next_due = settle_due(next);
 		if (next_history == NO_TIME)
@@ -254,6 +256,7 @@ charge_crashes(void)
 		charged = charge(&entry);
 		ForceSyncCommit();
 		unit_end();
+		test_point("crash_charged");
 		if (charged)
 			ledger_wipe_entry(i, &entry);
 		else

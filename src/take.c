@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "order.h"
 #include "run.h"
+#include "test_point.h"
 #include "wakeup.h"
 
 static Oid	own_role;			/* whose jobs are taken */
@@ -22,11 +23,12 @@ run_show(Run *run, bool running)
 	ExecutorSlot *slot = run->slot;
 
 	SpinLockAcquire(&slot->mutex);
-	slot->job = running ? run->job.id : 0;
 	slot->attempt = run->job.attempt;
 	slot->started_at = run->started_at;
 	slot->wal_lsn = run->job.wal_lsn;
-	slot->end_as = -1;
+	if (slot->job != run->job.id)	/* otherwise somebody may have asked already for its end */
+		slot->end_as = -1;
+	slot->job = running ? run->job.id : 0;
 	SpinLockRelease(&slot->mutex);
 }
 
@@ -64,6 +66,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	{
 		int			merged = run->job.merged;
 
+		test_point("job_taken");
 		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
 		dedup_collapse(&run->table, &run->job, worker);
 		run->measure.merged = run->job.merged - merged;

@@ -14,7 +14,9 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "shared.h"
+#include "storage/ipc.h"
 #include "tcop/utility.h"
+#include "test_point.h"
 #include "utils/memutils.h"
 #include "wakeup.h"
 
@@ -51,6 +53,7 @@ static bool look_at_all = false;
 static bool look_at_schedules = false;
 static bool sweep_parked = false;
 static bool announced = false;
+static bool in_doubt = false;	/* a prepared transaction is being ended */
 static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
@@ -289,6 +292,8 @@ publish(bool committed)
 		shared_bump_generation();
 	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !look_at_schedules && !sweep_parked)
 		return;
+	if (committed)
+		test_point("publishes");
 	if (look_at_all)
 	{
 		database_sweep(MyDatabaseId);
@@ -421,6 +426,37 @@ subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionI
 		undo(GetCurrentTransactionNestLevel());
 }
 
+/* The prepared transaction has ended; or has not, if an error or the end of our process came before. */
+static void
+end_doubt(void)
+{
+	if (!in_doubt)
+		return;
+	in_doubt = false;
+	location_end_doubt();
+	key_hints_end_doubt();
+}
+
+static void
+doubt_at_exit(int code, Datum argument)
+{
+	end_doubt();
+}
+
+/* Not PG_ENSURE_ERROR_CLEANUP: the server's own code registers a callback in there. */
+static void
+begin_doubt(void)
+{
+	static bool registered = false;
+
+	if (!registered)
+		before_shmem_exit(doubt_at_exit, (Datum) 0);
+	registered = true;
+	in_doubt = true;
+	location_begin_doubt();
+	key_hints_begin_doubt();
+}
+
 static void
 utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
 			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
@@ -439,21 +475,19 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 			(statement, query, read_only_tree, context, params, environment, destination, completion);
 		return;
 	}
-	location_begin_doubt();
+	wakeup_all();				/* when our own transaction ends, which is after the prepared one */
+	begin_doubt();
 	PG_TRY();
 	{
 		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
 			(statement, query, read_only_tree, context, params, environment, destination, completion);
+		test_point("prepared_ended");
 	}
 	PG_FINALLY();
 	{
-		location_end_doubt();
+		end_doubt();
 	}
 	PG_END_TRY();
-
-	/* The prepared transaction has ended by now; ours, which commits next, publishes. */
-	key_hints_forget();
-	wakeup_all();
 }
 
 void

@@ -1,0 +1,302 @@
+# Named points of the source (src/test_point.h) at which a process is killed, ended or fails: afterwards everything that was asked for
+# has been done, a function's work exactly once. And races that are too short to be met otherwise.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+plan skip_all => 'built without test points (make test has them)' unless $ENV{TEST_POINTS};
+
+my $node = new_node('points', conf => "restart_after_crash = on\nqueue_jobs.max_executors = 2\nqueue_jobs.idle_timeout = '1h'");
+my $points = $node->data_dir . '/queue_jobs.points';
+mkdir $points or die "$points: $!";
+
+# What is to happen to the next process that comes by.
+sub arm
+{
+	my ($point, $action) = @_;
+
+	append_to_file("$points/new", "$action\n");
+	rename "$points/new", "$points/$point" or die "$point: $!";
+	return;
+}
+
+sub wait_for
+{
+	my ($condition, $what) = @_;
+
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	until ($condition->())
+	{
+		die "gave up waiting until $what" if time > $end;
+		select undef, undef, undef, 0.01;
+	}
+	return;
+}
+
+# Until a process has come by and waits; and on it goes.
+sub wait_at
+{
+	my ($point) = @_;
+
+	wait_for(sub { -e "$points/$point.waiting" }, "somebody is at $point");
+	return;
+}
+
+sub go_on
+{
+	my ($point) = @_;
+
+	unlink "$points/$point.waiting" or die "$point: $!";
+	return;
+}
+
+# ---- an interruption between the claim and the handler ----
+
+define_gated($node);
+$node->safe_psql('postgres', <<'SQL');
+CREATE PROCEDURE gated_procedure(n int) LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO ran (n, attempt) SELECT gated_procedure.n, attempt FROM queue_jobs.current_job();
+	COMMIT;
+	WHILE NOT EXISTS (SELECT FROM gate WHERE gate.n = gated_procedure.n) LOOP
+		PERFORM pg_sleep(0.02);
+	END LOOP;
+END
+$$;
+SELECT queue_jobs.define_worker('gated procedure', 'public.gated_procedure');
+SQL
+my $n = 0;
+
+# A job that is stopped by the statement while its executor is at that point, where it listens (pause) or not (wait).
+sub interrupt_at
+{
+	my ($worker, $point, $action, $statement) = @_;
+
+	$n++;
+	arm($point, $action);
+	my $id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker', jsonb_build_object('n', $n))");
+	wait_at($point);
+	my $said = $node->safe_psql('postgres', $statement =~ s/ID/$id/r);
+	go_on($point);
+	return ($id, $said);
+}
+
+foreach my $worker ('gated', 'gated procedure')
+{
+	foreach my $point ('job_taken', 'run_begins')
+	{
+		foreach my $action ('wait', 'pause')
+		{
+			my ($id, $said) = interrupt_at($worker, $point, $action, 'SELECT queue_jobs.cancel(ID)');
+			is($said, 't', "$worker: cancel() at $point ($action)");
+			wait_for_job($node, $id, 'cancelled');
+
+			($id, $said) = interrupt_at($worker, $point, $action,
+				q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor'});
+			like($said, qr/t/, "$worker: pg_cancel_backend() at $point ($action)");
+			$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
+			wait_for_job($node, $id, 'completed');
+			is($node->safe_psql('postgres', "SELECT attempt, errors FROM queue_jobs.job WHERE id = $id"), '1|', 'runs again, and nothing is charged');
+		}
+	}
+}
+
+# An interruption that comes too late for its job harms nobody.
+my $quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1000}')});
+wait_for_job($node, $quick, 'completed');
+my @idle = executor_pids($node);
+cmp_ok(scalar @idle, '>', 0, 'there are idle executors');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($_)") foreach @idle;
+$quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1001}')});
+wait_for_job($node, $quick, 'completed');
+is_deeply([ executor_pids($node) ], \@idle, 'an idle executor is not ended by pg_cancel_backend()');
+
+# ---- COMMIT PREPARED ----
+
+# From the moment that the prepared job can be seen it stands for others of its key, although a look that did not see it has
+# left a hint behind. (The session that holds a snapshot keeps the dead entries that make a hint worth while: MANY_DEAD.)
+my $holder = in_background($node);
+$holder->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue_jobs.live_job');
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.define_worker('hint', idempotent => true, deduplicate => 'until_executed');
+DO $$ BEGIN FOR i IN 1 .. 15 LOOP PERFORM queue_jobs.enqueue('hint'); COMMIT;
+	PERFORM queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c', ARRAY['hint']); COMMIT; END LOOP; END $$;
+BEGIN;
+SELECT queue_jobs.enqueue('hint');
+PREPARE TRANSACTION 'hint';
+BEGIN;
+SELECT queue_jobs.enqueue('hint');
+ROLLBACK;
+SQL
+arm('prepared_ended', 'wait');
+my $committer = in_background($node);
+$committer->send(q{COMMIT PREPARED 'hint'});
+wait_at('prepared_ended');
+is( $node->safe_psql('postgres', q{SELECT count(*), (SELECT count(queue_jobs.try_enqueue('hint'))) FROM queue_jobs.job WHERE worker = 'hint' AND state = 'available'}),
+	'1|0', 'a job that COMMIT PREPARED has just brought takes duplicates in');
+is($node->safe_psql('postgres', q{SELECT count(queue_jobs.try_enqueue('hint'))}), '0', 'and once more');
+go_on('prepared_ended');
+$committer->result;
+
+# Its session is ended in there: everything is looked at all the same.
+$node->safe_psql('postgres', q{BEGIN; SELECT queue_jobs.enqueue('quick', '{"n": 1002}'); PREPARE TRANSACTION 'ends'});
+arm('prepared_ended', 'fatal');
+$node->psql('postgres', q{COMMIT PREPARED 'ends'});
+wait_until($node, 'SELECT EXISTS (SELECT FROM ran WHERE n = 1002)');
+pass('jobs of COMMIT PREPARED run, even if its session ends before it returns');
+$_->quit foreach ($committer, $holder);
+$node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('hint')});
+
+# ---- kill, end and fail at every point ----
+
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE done (worker text, n int, at timestamptz);
+CREATE TABLE record (id int PRIMARY KEY, status text DEFAULT 'pending');
+CREATE FUNCTION work(n int DEFAULT 0) RETURNS void LANGUAGE sql AS $$ INSERT INTO done SELECT worker, n, run_at FROM queue_jobs.current_job(); $$;
+CREATE PROCEDURE proceed(n int) LANGUAGE plpgsql AS $$ BEGIN INSERT INTO done SELECT worker, n FROM queue_jobs.current_job(); COMMIT; END $$;
+CREATE FUNCTION heal(id int) RETURNS void LANGUAGE sql AS $$
+	UPDATE record r SET status = 'done' WHERE r.id = heal.id;
+	INSERT INTO done VALUES ('heals', heal.id);
+$$;
+CREATE FUNCTION soon(attempt int) RETURNS interval LANGUAGE sql AS $$ SELECT interval '0' $$;
+SELECT queue_jobs.define_worker('function', 'public.work', retry_backoff => 'public.soon'),
+	queue_jobs.define_worker('procedure', 'public.proceed', retry_backoff => 'public.soon', idempotent => true),
+	queue_jobs.define_worker('limited', 'public.work', retry_backoff => 'public.soon', concurrency_key => 'key', concurrency_limit => 1),
+	queue_jobs.define_worker('executed', 'public.work', retry_backoff => 'public.soon', idempotent => true, deduplicate => 'until_executed'),
+	queue_jobs.define_worker('ticks', 'public.work', retry_backoff => 'public.soon'),
+	queue_jobs.define_worker('claimed', retry_backoff => 'public.soon'),
+	queue_jobs.define_worker('heals', 'public.heal', idempotent => true, record => 'record', record_key => 'id', pending => $$status = 'pending'$$,
+		heal_every => '1 s', heal_after => '0 s', retry_backoff => 'public.soon');
+SQL
+
+my @faults = ('kill', 'fatal', 'error');
+
+# Runs SQL in a session that may not survive it, or find the server while it starts anew. True if it was carried out.
+sub try_sql
+{
+	my ($sql) = @_;
+
+	my ($status) = eval { $node->psql('postgres', $sql, stderr => \my $ignored) };
+	return defined $status && $status == 0;
+}
+
+sub wait_until_passed
+{
+	my ($point) = @_;
+
+	return wait_for(sub { !-e "$points/$point" }, "somebody has been at $point");
+}
+
+sub wait_until_drained
+{
+	return wait_until($node, 'SELECT NOT EXISTS (SELECT FROM queue_jobs.live_job)');
+}
+
+# Asked until the server answers, which may be about to start anew.
+sub times_done
+{
+	my ($worker) = @_;
+
+	my $times;
+	wait_for(sub {
+		my ($status, $out) = eval { $node->psql('postgres', "SELECT count(*) FROM done WHERE worker = '$worker' AND n = $n", stderr => \my $ignored) };
+		$times = $out if defined $status && $status == 0;
+		return defined $times;
+	}, 'the server answers');
+	return $times;
+}
+
+# A job of each of the workers, enqueued with these arguments, comes by the point.
+sub fault_at
+{
+	my ($point, $faults, $more, @workers) = @_;
+
+	foreach my $fault (@$faults)
+	{
+		foreach my $worker (@workers)
+		{
+			$n++;
+			arm($point, $fault);
+			try_sql("SELECT queue_jobs.enqueue('$worker', '{\"n\": $n}'$more)");
+			wait_until_passed($point);
+			wait_until_drained();
+			my $times = times_done($worker);
+			ok($worker eq 'procedure' ? $times >= 1 : $times == 1, "$fault at $point: $worker, done $times times");
+		}
+	}
+	return;
+}
+
+# An executor.
+fault_at($_, \@faults, '', 'function', 'procedure') foreach ('job_taken', 'run_begins', 'handler_returned', 'end_written');
+fault_at('end_written', ['fatal'], '', 'executed', 'limited');
+fault_at('end_committed', \@faults, '', 'procedure');
+fault_at('publishes', ['kill'], '', 'function');      # of who enqueues
+
+# The scheduler: jobs that fall due; ticks; a crash that is charged; healing.
+fault_at('due_promoted', \@faults, ", delay => '1 ms'", 'function');
+foreach my $point ('tick_written', 'tick_committed')
+{
+	foreach my $fault (@faults)
+	{
+		arm($point, $fault);
+		my $before = $node->safe_psql('postgres', q{SELECT count(*) FROM done WHERE worker = 'ticks'});
+		try_sql(q{SELECT queue_jobs.schedule('ticks', '* * * * * *', 'ticks')});
+		wait_until_passed($point);
+		wait_until($node, "SELECT count(*) > $before + 1 FROM done WHERE worker = 'ticks'");
+		wait_until($node, q{SELECT queue_jobs.unschedule('ticks') IS NOT NULL});
+		wait_until_drained();
+		is($node->safe_psql('postgres', q{SELECT count(*) - count(DISTINCT at) FROM done WHERE worker = 'ticks'}), '0', "$fault at $point: no tick twice");
+	}
+}
+$n++;
+arm($_, 'kill') foreach ('handler_returned', 'crash_charged');
+my $crashed = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('function', '{\"n\": $n}', delay => '100 ms')");
+wait_until_passed($_) foreach ('handler_returned', 'crash_charged');
+wait_for_job($node, $crashed, 'completed');
+is($node->safe_psql('postgres', "SELECT attempt, jsonb_array_length(errors) FROM queue_jobs.job WHERE id = $crashed"), '2|1',
+	'a crash is charged once, also if the scheduler is killed when it has charged it');
+foreach my $fault (@faults)
+{
+	$n++;
+	arm('batch_healed', $fault);
+	try_sql("INSERT INTO record VALUES ($n)");
+	wait_until_passed('batch_healed');
+	wait_until($node, "SELECT status = 'done' FROM record WHERE id = $n");
+	wait_until_drained();
+	is(times_done('heals'), '1', "$fault at batch_healed: healed once");
+}
+
+# A client: what it had not committed is not there.
+foreach my $fault (@faults)
+{
+	$n++;
+	arm('job_inserted', $fault);
+	ok(!try_sql("SELECT queue_jobs.enqueue('function', '{\"n\": $n}')"), "$fault at job_inserted");
+	wait_until_drained();
+	is(times_done('function'), '0', 'it never was');
+	$n++;
+	wait_for(sub { try_sql("SELECT queue_jobs.enqueue('claimed', '{\"n\": $n}')") }, 'the server takes a job');
+	my $claim = q{BEGIN; INSERT INTO done SELECT worker, (args->>'n')::int FROM queue_jobs.claim('c', ARRAY['claimed']);
+		SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'claimed' AND state = 'executing'; COMMIT};
+	foreach my $point ('job_claimed', 'job_completed')
+	{
+		arm($point, $fault);
+		ok(!try_sql($claim), "$fault at $point");
+		is(times_done('claimed'), '0', 'nothing was done');
+	}
+	wait_for(sub { try_sql($claim) }, 'the server takes a claim');
+	is(times_done('claimed'), '1', 'once more: done');
+}
+
+# Nothing is left.
+wait_until_drained();
+is($node->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.running_jobs()'), '0', 'no executor says that it runs a job');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0', 'no hold is left');
+is(join(' ', glob("$points/*")), '', 'every point was met');
+$node->stop;
+done_testing();
