@@ -1,8 +1,5 @@
--- Claim and completion in one transaction: exactly once.
+-- Claimed and completed in the transaction that does the work, between these statements and the commit: exactly once.
 BEGIN;
-SELECT count(*) AS n, coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(attempt), '{}') AS attempts, array_agg(args) AS args
-FROM queue_jobs.claim('client ' || :client_id, ARRAY[:worker], :batch) \gset
-\if :n
-SELECT queue_jobs.complete(:ids::bigint[], :attempts::int[]);
-\endif
+WITH claimed AS (SELECT id, attempt, args FROM queue_jobs.claim('client ' || :client_id, ARRAY[:worker], :batch))
+SELECT count(*) AS n, array_agg(args) AS args, queue_jobs.complete(coalesce(array_agg(id), '{}'), coalesce(array_agg(attempt), '{}')) FROM claimed;
 COMMIT;

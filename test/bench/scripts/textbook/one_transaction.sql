@@ -1,4 +1,5 @@
--- Works while it holds the rows' locks, in the one statement and transaction that deletes them.
+-- Deleted in the transaction that does the work, between this statement and the commit: exactly once.
+BEGIN;
 WITH claimed AS (
     DELETE FROM textbook.job
     WHERE id = ANY (ARRAY(SELECT id FROM textbook.job WHERE state = 'waiting' AND run_at <= now()
@@ -6,3 +7,4 @@ WITH claimed AS (
     RETURNING id, args
 )
 SELECT count(*) AS n, array_agg(args) AS args FROM claimed;
+COMMIT;
