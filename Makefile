@@ -71,6 +71,7 @@ OBJS = \
 	src/execute.o src/run_timeout.o src/take.o src/task.o \
 	src/call.o \
 	src/session.o \
+	src/subtransaction.o \
 	src/table_changes.o \
 	src/assert_idempotent.o \
 	src/statistics.o \

@@ -25,6 +25,7 @@
 #include "registry.h"
 #include "run_as.h"
 #include "storage/lmgr.h"
+#include "subtransaction.h"
 #include "table_changes.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -146,8 +147,9 @@ restore_sequences(List *before, List *left)
 
 /* One run, as an executor would do it, but within the caller's transaction. */
 static void
-run_handler(Trial *trial)
+run_handler(void *argument)
 {
+	Trial	   *trial = argument;
 	int			nest_level = NewGUCNestLevel();
 	char		milliseconds[32];
 
@@ -171,31 +173,12 @@ run_handler(Trial *trial)
 static void
 run_again(Trial *trial, int run)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *error = subtransaction_try(run_handler, trial);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		run_handler(trial);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY)
-			ReThrowError(error);
+	if (error != NULL && is_our_own(error))
+		ReThrowError(error);
+	if (error != NULL)
 		appendStringInfo(&trial->report, "Run %d failed: %s.", run, error->message);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
 }
 
 /* The handler sees a later time in each run, and a current_job() that was never enqueued. */

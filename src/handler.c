@@ -17,11 +17,11 @@
 #include "funcapi.h"
 #include "handler.h"
 #include "miscadmin.h"
+#include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/regproc.h"
-#include "utils/resowner.h"
 #include "utils/syscache.h"
 
 /* Whether a text names a function with its argument types: it has a parenthesis outside of quoted names. */
@@ -40,6 +40,20 @@ has_argument_types(const char *function)
 	return false;
 }
 
+typedef struct FunctionSearch
+{
+	const char *name;
+	Oid			found;
+} FunctionSearch;
+
+static void
+find_by_types(void *argument)
+{
+	FunctionSearch *search = argument;
+
+	search->found = DatumGetObjectId(DirectFunctionCall1(regprocedurein, CStringGetDatum(search->name)));
+}
+
 /*
  * Finds a function by "schema.name(types)". A schema or type that is gone is an ERROR to the server's parser of such
  * names, and must be none to us: the worker's jobs wait, and no others are kept from running.
@@ -47,34 +61,13 @@ has_argument_types(const char *function)
 static Oid
 find_function_with_types(const char *function, char **why)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile Oid oid = InvalidOid;
+	FunctionSearch search = {.name = function,.found = InvalidOid};
+	ErrorData  *error = subtransaction_try(find_by_types, &search);
 
-	*why = psprintf("function %s does not exist", function);
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		oid = DatumGetObjectId(DirectFunctionCall1(regprocedurein, CStringGetDatum(function)));
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY)
-			ReThrowError(error);
-		*why = error->message;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return oid;
+	if (error != NULL && is_our_own(error))
+		ReThrowError(error);
+	*why = error ? error->message : psprintf("function %s does not exist", function);
+	return error ? InvalidOid : search.found;
 }
 
 /*

@@ -18,10 +18,10 @@
 #include "outcome.h"
 #include "process.h"
 #include "retry.h"
+#include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "wakeup.h"
 
@@ -49,41 +49,38 @@ call_backoff(Oid function, int failures)
 	return delay;
 }
 
+typedef struct Backoff
+{
+	Oid			function;
+	int			failures;
+	int64		delay;
+} Backoff;
+
+static void
+try_backoff(void *argument)
+{
+	Backoff    *backoff = argument;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	process_limit_time(LIMIT_OF_FUNCTION);
+	backoff->delay = call_backoff(backoff->function, backoff->failures);
+	PopActiveSnapshot();
+}
+
 /* An error in the function must not keep the failure from being recorded. */
 int64
 outcome_retry_delay(const Worker *worker, int failures)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile int64 delay = -1;
-	Oid			function;
+	Backoff		backoff = {.failures = failures};
+	ErrorData  *error;
 
-	if (worker->retry_backoff == NULL || !OidIsValid(function = handler_backoff(worker->retry_backoff)))
+	if (worker->retry_backoff == NULL || !OidIsValid(backoff.function = handler_backoff(worker->retry_backoff)))
 		return retry_default_delay(failures - 1);
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		PushActiveSnapshot(GetTransactionSnapshot());
-		process_limit_time(LIMIT_OF_FUNCTION);
-		delay = call_backoff(function, failures);
-		process_end_limit();
-		PopActiveSnapshot();
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		process_end_limit();
-		MemoryContextSwitchTo(context);
-		EmitErrorReport();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		delay = -1;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return delay >= 0 ? delay : retry_default_delay(failures - 1);
+	error = subtransaction_try(try_backoff, &backoff);
+	process_end_limit();
+	if (error != NULL)
+		report_error(error);
+	return error == NULL && backoff.delay >= 0 ? backoff.delay : retry_default_delay(failures - 1);
 }
 
 static void

@@ -21,11 +21,11 @@
 #include "miscadmin.h"
 #include "run_as.h"
 #include "schedule.h"
+#include "subtransaction.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/resowner.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
 
@@ -157,8 +157,9 @@ make_inactive(const CronJob *job)
 
 /* As pg_cron runs it: one after another, and what was missed is missed. */
 static void
-take_over(const CronJob *job)
+take_over(void *argument)
 {
+	const CronJob *job = argument;
 	const char *timezone = GetConfigOption("cron.timezone", true, false);
 	ScheduleDefinition definition = {
 		.name = job->name,
@@ -184,37 +185,19 @@ take_over(const CronJob *job)
 
 /* Takes a job over, all or nothing; why it cannot be done, or NULL. */
 static char *
-try_to_take_over(const CronJob *job)
+try_to_take_over(CronJob *job)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	char	   *volatile problem = obstacle(job);
+	char	   *problem = obstacle(job);
+	ErrorData  *error;
 
 	if (problem != NULL)
 		return problem;
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		take_over(job);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY)
-			ReThrowError(error);
-		problem = error->detail ? psprintf("%s: %s", error->message, error->detail) : error->message;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return problem;
+	error = subtransaction_try(take_over, job);
+	if (error == NULL)
+		return NULL;
+	if (is_our_own(error))
+		ReThrowError(error);
+	return error->detail ? psprintf("%s: %s", error->message, error->detail) : error->message;
 }
 
 /* import_pg_cron(): each job of cron.job with the name of its schedule, or the reason why it was not taken over. */
@@ -229,7 +212,7 @@ queue_jobs_import_pg_cron(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(cell, read_jobs())
 	{
-		const CronJob *job = lfirst(cell);
+		CronJob    *job = lfirst(cell);
 		char	   *problem;
 		Datum		values[3];
 		bool		nulls[3] = {0};

@@ -19,9 +19,9 @@
 #include "replica.h"
 #include "replica_connection.h"
 #include "shared.h"
+#include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_load_balancing_counts);
@@ -62,38 +62,32 @@ find_caught_up(const Job *job)
 	return NULL;
 }
 
+typedef struct PrimaryRead
+{
+	CallTarget *reader;
+	Jsonb	   *args;
+	Jsonb	   *result;
+} PrimaryRead;
+
 /* In a subtransaction that is read only, as a standby is. Its end makes ours what it was. */
+static void
+call_reader(void *argument)
+{
+	PrimaryRead *read = argument;
+
+	XactReadOnly = true;
+	read->result = call_function(read->reader, read->args, NULL);
+}
+
 static Jsonb *
 read_from_primary(CallTarget *reader, Jsonb *args)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	Jsonb	   *volatile result = NULL;
+	PrimaryRead read = {.reader = reader,.args = args};
+	ErrorData  *error = subtransaction_try(call_reader, &read);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	XactReadOnly = true;
-	PG_TRY();
-	{
-		result = call_function(reader, args, NULL);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
+	if (error != NULL)
 		ReThrowError(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return result;
+	return read.result;
 }
 
 bool

@@ -35,11 +35,11 @@
 #include "schedule.h"
 #include "shared.h"
 #include "store.h"
+#include "subtransaction.h"
 #include "test_point.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/tuplestore.h"
 #include "wakeup.h"
 
@@ -501,46 +501,44 @@ schedule_callback(void *name)
 	errcontext("schedule \"%s\"", (char *) name);
 }
 
-/* An error is the schedule's own; its row's next tick stays in the transaction. */
+typedef struct Decision
+{
+	const Schedule *schedule;
+	TimestampTz now;
+	Outcome    *outcome;
+	bool		decided;
+} Decision;
+
+static void
+decide_named(void *argument)
+{
+	Decision   *decision = argument;
+	ErrorContextCallback callback = {
+		.callback = schedule_callback,.arg = decision->schedule->name,.previous = error_context_stack
+	};
+
+	error_context_stack = &callback;
+	decision->decided = decide(decision->schedule, decision->now, decision->outcome);
+	error_context_stack = callback.previous;
+}
+
+/* An error is the schedule's own, and told once; its row's next tick stays in the transaction. */
 static bool
 try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool decided = true;
-	ErrorContextCallback callback = {
-		.callback = schedule_callback,.arg = schedule->name,.previous = error_context_stack
-	};
+	Decision	decision = {.schedule = schedule,.now = now,.outcome = outcome};
+	ErrorData  *error = subtransaction_try(decide_named, &decision);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		error_context_stack = &callback;
-		decided = decide(schedule, now, outcome);
-		error_context_stack = callback.previous;
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		if (schedule->error == NULL || strcmp(schedule->error, error->message) != 0)
-			EmitErrorReport();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(error);
-		outcome->tick = NO_TIME;
-		outcome->job = 0;
-		outcome->error = error->message;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return decided;
+	if (error == NULL)
+		return decision.decided;
+	if (is_our_own(error))
+		ReThrowError(error);
+	if (schedule->error == NULL || strcmp(schedule->error, error->message) != 0)
+		report_error(error);
+	outcome->tick = NO_TIME;
+	outcome->job = 0;
+	outcome->error = error->message;
+	return true;
 }
 
 /* One schedule under way. */

@@ -1,0 +1,62 @@
+/*
+ * subtransaction.c
+ *		Calling what may fail, so that the transaction goes on; see subtransaction.h.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "subtransaction.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+/* The rollback comes before anybody rethrows the error: nothing of the subtransaction must be left by then. */
+ErrorData *
+subtransaction_try(void (*function) (void *), void *argument)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		function(argument);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return error;
+}
+
+bool
+is_our_own(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY;
+}
+
+void
+report_error(ErrorData *error)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		ReThrowError(error);
+	}
+	PG_CATCH();
+	{
+		EmitErrorReport();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+}
