@@ -6,8 +6,8 @@ SELECT d.classid, d.objid, i.type, i.identity
   JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'queue_jobs' AND d.deptype = 'e',
        pg_identify_object(d.classid, d.objid, 0) i;
 
--- What kinds of members there are.
-SELECT type, count(*) > 0 AS some FROM member GROUP BY type ORDER BY type COLLATE "C";
+-- What kinds of members there are. (Since PostgreSQL 16 the rows' types of tables and views are some, too.)
+SELECT type, count(*) > 0 AS some FROM member WHERE type <> 'type' GROUP BY type ORDER BY type COLLATE "C";
 
 -- A function that runs with its owner's rights would have to pin its search_path, and one with its caller's in SQL likewise.
 SELECT identity AS function_with_an_open_search_path FROM member JOIN pg_proc p ON classid = 'pg_proc'::regclass AND p.oid = objid
