@@ -45,6 +45,7 @@ CREATE TABLE tick (job bigint, run_at timestamptz);
 CREATE TABLE record (id bigserial PRIMARY KEY, status text NOT NULL DEFAULT 'pending', runs int NOT NULL DEFAULT 0);
 
 CREATE FUNCTION soon(attempt int) RETURNS interval LANGUAGE sql AS $$ SELECT interval '100 ms' $$;
+CREATE FUNCTION pause(seconds float8) RETURNS void LANGUAGE sql AS $$ SELECT pg_sleep(seconds) $$;
 CREATE FUNCTION work(n bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	job queue_jobs.job := queue_jobs.current_job();
@@ -53,7 +54,7 @@ BEGIN
 	IF job.worker = 'fails' AND random() < 0.4 THEN
 		RAISE EXCEPTION 'not yet';
 	END IF;
-	PERFORM pg_sleep(random() * 0.01);
+	PERFORM pause(random() * 0.01);
 	INSERT INTO done VALUES (n, job.worker, job.id);
 	IF job.worker LIKE 'limited%' THEN
 		INSERT INTO span VALUES (job.worker, n % 3, job.id, began, clock_timestamp());
@@ -69,7 +70,7 @@ BEGIN
 		PERFORM pg_advisory_unlock_all();
 	END IF;
 	COMMIT;
-	PERFORM pg_sleep(random() * 0.02);
+	PERFORM pause(random() * 0.02);
 	INSERT INTO done VALUES (n, job.worker, job.id);
 	COMMIT;
 	INSERT INTO span VALUES (job.worker, n % 3, job.id, began, clock_timestamp());
@@ -82,7 +83,7 @@ DECLARE
 	began timestamptz := clock_timestamp();
 BEGIN
 	UPDATE change c SET seen_by = job.id WHERE c.worker = job.worker AND c.key = refresh.key AND c.role = session_user AND c.seen_by IS NULL;
-	PERFORM pg_sleep(random() * 0.005);
+	PERFORM pause(random() * 0.005);
 	INSERT INTO span VALUES (job.worker, refresh.key, job.id, began, clock_timestamp());
 END
 $$;
@@ -172,9 +173,11 @@ sub define_load
 
 # Starts sessions that go on until they are told to stop, and connect again whatever happens to them. They leave their
 # files with the node's. Returns what is to be told so.
+#   light  as few of them as there can be, which the executors keep up with on a busy machine, too
 sub start_load
 {
-	my ($node) = @_;
+	my ($node, %opts) = @_;
+	my $light = $opts{light};
 
 	my $self = bless {
 		superuser => $node->safe_psql('postgres', 'SELECT current_user'),
@@ -182,10 +185,10 @@ sub start_load
 		runs => []
 	}, __PACKAGE__;
 	$self->go_on_with($node);
-	$self->start_sessions('enqueue', $self->{superuser}, 3);
-	$self->start_sessions('enqueue', 'app', 2);
-	$self->start_sessions('claim', $self->{superuser}, 4);
-	$self->start_sessions('claim', 'app', 2);
+	$self->start_sessions('enqueue', $self->{superuser}, $light ? 1 : 3);
+	$self->start_sessions('enqueue', 'app', $light ? 1 : 2);
+	$self->start_sessions('claim', $self->{superuser}, $light ? 1 : 4);
+	$self->start_sessions('claim', 'app', $light ? 1 : 2);
 	return $self;
 }
 
@@ -208,7 +211,7 @@ sub start_sessions
 	my $file = "$self->{directory}/$name.sql";
 	append_to_file($file, $script{$name}) unless -e $file;
 	push @{ $self->{runs} }, IPC::Run::start([ 'sh', '-c', <<'SH', 'load', $self->{directory}, $self->{node}->installed_command('pgbench'), $clients, $file, $user, "$self->{directory}/$name.$user.log" ]);
-while [ ! -e "$1/stop" ]; do
+while [ ! -e "$1/stop" ] && [ -e "$1/target" ]; do
 	read -r host port <"$1/target"
 	"$2" -n -M simple -c "$3" -T 2 -f "$4" -h "$host" -p "$port" -U "$5" postgres
 	sleep 0.1
@@ -224,6 +227,15 @@ sub stop
 
 	append_to_file("$self->{directory}/stop", '');
 	$_->finish foreach @{ $self->{runs} };
+	return;
+}
+
+# Also if the test has died.
+sub DESTROY
+{
+	my ($self) = @_;
+
+	append_to_file("$self->{directory}/stop", '') if -d $self->{directory};
 	return;
 }
 
