@@ -26,7 +26,7 @@ OBJS = \
 	src/heal.o \
 	src/cron.o \
 	src/command.o \
-	src/schedule.o \
+	src/schedule.o src/schedule_clock.o \
 	src/pg_cron.o \
 	src/run_once.o \
 	src/handler.o \
@@ -60,6 +60,7 @@ OBJS = \
 	src/job_row.o \
 	src/current_job.o \
 	src/shared.o \
+	src/clock.o \
 	src/lane_hint.o src/key_hint.o \
 	src/wakeup.o \
 	src/make_way.o \
@@ -133,7 +134,7 @@ test-matrix:
 
 faults: SECONDS = 60
 faults:
-	@QUEUE_JOBS_STRESS_SECONDS='$(SECONDS)' TESTS=tap TAP=test/t/061_faults.pl VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
+	@QUEUE_JOBS_STRESS_SECONDS='$(SECONDS)' TESTS=tap TAP='test/t/061_faults.pl test/t/062_promotion_faults.pl test/t/063_clocks.pl' VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
 		test/lib/sandbox.sh test/lib/run_tests.sh
 
 demo:

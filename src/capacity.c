@@ -265,7 +265,8 @@ list_due(TimestampTz now)
 			MemoryContext spi = MemoryContextSwitchTo(context);
 			Due		   *due = palloc(sizeof(Due));
 
-			due->at = isnull ? now : DatumGetTimestampTz(at) + FILL_EVERY;
+			/* One in the future was before the clock was set back. */
+			due->at = isnull || DatumGetTimestampTz(at) > now ? now : DatumGetTimestampTz(at) + FILL_EVERY;
 			due->worker = pstrdup(SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
 			result = lappend(result, due);
 			MemoryContextSwitchTo(spi);

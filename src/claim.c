@@ -13,6 +13,7 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "claimant.h"
+#include "clock.h"
 #include "compat.h"
 #include "dedup.h"
 #include "executor/spi.h"
@@ -502,7 +503,8 @@ unregister_waiter(int code, Datum slot)
 Datum
 queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 {
-	TimestampTz deadline;
+	int64		deadline;		/* by a clock that nobody sets */
+	int64		left;
 	TimestampTz next;
 	List	   *patterns;
 	DatabaseSlot *slot;
@@ -510,21 +512,21 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
 	patterns = queue_patterns(fcinfo, 0);
 	refuse_null(fcinfo, 1, "timeout");
-	deadline = GetCurrentTimestamp() +
+	deadline = clock_elapsed() +
 		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_WAIT,
 												"Give an interval from 0 to 365 days."));
 	/* Registered before the first look, so that what is committed after it sets our latch. */
 	slot = waiter_register();
 	if (slot == NULL)
 	{
-		while (!may_have_jobs(patterns, &next) && GetCurrentTimestamp() < deadline)
-			wait_outside_transaction(Min(next, deadline), POLL_WITHOUT_SHARED_MEMORY, NULL, NULL);
+		while (!may_have_jobs(patterns, &next) && (left = deadline - clock_elapsed()) > 0)
+			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), POLL_WITHOUT_SHARED_MEMORY, NULL, NULL);
 		PG_RETURN_VOID();
 	}
 	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
 	{
-		while (!may_have_jobs(patterns, &next) && GetCurrentTimestamp() < deadline)
-			wait_outside_transaction(Min(next, deadline), 0, NULL, NULL);
+		while (!may_have_jobs(patterns, &next) && (left = deadline - clock_elapsed()) > 0)
+			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), 0, NULL, NULL);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
 	waiter_unregister(slot);

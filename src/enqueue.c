@@ -301,7 +301,8 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 	check_handler_right(worker);
 	if (registry_worker_disabled(worker->name))
 		return 0;
-	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	/* It is due, even if the clock has been set back meanwhile. */
+	begin_batch(&batch, worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
 	batch.job.run_at = run_at;
 	batch.job.schedule = schedule ? pstrdup(schedule) : NULL;
 	live_open(&table);

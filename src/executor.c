@@ -162,10 +162,15 @@ executor_main(Datum argument)
 	start = last_work = GetCurrentTimestamp();
 	for (;;)
 	{
-		TimestampTz until = last_work + (int64) queue_jobs_idle_timeout * 1000;
+		TimestampTz now = GetCurrentTimestamp();
+		TimestampTz until;
 
+		/* the clock may have been set back */
+		start = Min(start, now);
+		last_work = Min(last_work, now);
+		until = last_work + (int64) queue_jobs_idle_timeout * 1000;
 		CHECK_FOR_INTERRUPTS();
-		if (arguments.pools != pools_version() || (own_slot->leave && GetCurrentTimestamp() - start > SERVE_AT_LEAST))
+		if (arguments.pools != pools_version() || (own_slot->leave && now - start > SERVE_AT_LEAST))
 			break;
 		if (work())
 		{

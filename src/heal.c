@@ -165,7 +165,7 @@ heal(void *argument)
 	} while (healing->more);
 }
 
-/* Workers that heal, with the time of their last tick. */
+/* Workers that heal, with the time of their next tick. */
 typedef struct Due
 {
 	char	   *worker;
@@ -177,15 +177,18 @@ list_due(TimestampTz now)
 {
 	MemoryContext context = CurrentMemoryContext;
 	List	   *result = NIL;
+	Oid			type = TIMESTAMPTZOID;
+	Datum		value = TimestampTzGetDatum(now);
 	RunAs		saved;
 
+	/* A tick that is yet to come was noted before the clock was set back. */
 	unit_begin();
 	if (catalog_status() == EXTENSION_PRESENT)
 	{
 		engine_begin(&saved);
 		engine_execute("SELECT w.name, max(t.at) + w.heal_every FROM queue_jobs.defined_worker w"
-					   " LEFT JOIN queue_jobs.heal_tick t ON t.worker = w.name WHERE w.heal_every IS NOT NULL"
-					   " GROUP BY w.name, w.heal_every", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+					   " LEFT JOIN queue_jobs.heal_tick t ON t.worker = w.name AND t.at <= $1 WHERE w.heal_every IS NOT NULL"
+					   " GROUP BY w.name, w.heal_every", SPI_OK_SELECT, 1, &type, &value, NULL);
 		for (uint64 i = 0; i < SPI_processed; i++)
 		{
 			bool		isnull;

@@ -368,13 +368,31 @@ slice_empty(int slice)
 	return empty;
 }
 
+/* Whether what is in a partition is to be kept for longer: it was written before the clock was set back. The first row will tell. */
+static bool
+slice_kept(int slice, TimestampTz now)
+{
+	Oid			type = TIMESTAMPTZOID;
+	Datum		value = TimestampTzGetDatum(now);
+	RunAs		saved;
+	bool		kept;
+	bool		isnull;
+
+	engine_begin(&saved);
+	kept = engine_execute(psprintf("SELECT keep_until > $1 FROM queue_jobs.%s LIMIT 1", slice_name(slice)),
+						  SPI_OK_SELECT, 1, &type, &value, NULL) > 0 &&
+		DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	engine_end(&saved);
+	return kept;
+}
+
 /* Truncates a partition unless somebody is reading it: then another time. */
 static void
-truncate_slice(int slice)
+truncate_slice(int slice, TimestampTz now)
 {
 	RunAs		saved;
 
-	if (slice_empty(slice) || !ConditionalLockRelationOid(slice_relation(slice), AccessExclusiveLock))
+	if (slice_empty(slice) || slice_kept(slice, now) || !ConditionalLockRelationOid(slice_relation(slice), AccessExclusiveLock))
 		return;
 	engine_begin(&saved);
 	engine_execute(psprintf("TRUNCATE ONLY queue_jobs.%s", slice_name(slice)), SPI_OK_UTILITY, 0, NULL, NULL, NULL);
@@ -430,7 +448,7 @@ history_maintain(TimestampTz now)
 	{
 		int64		period = now / widths[level];
 
-		truncate_slice(level * SLOTS + (int) ((period - 1) % SLOTS));
+		truncate_slice(level * SLOTS + (int) ((period - 1) % SLOTS), now);
 		for (int ahead = 0; ahead < SLOTS - 1; ahead++)
 		{
 			TimestampTz over = (period + ahead + 1) * widths[level];

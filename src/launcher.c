@@ -13,6 +13,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
+#include "clock.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -182,9 +183,12 @@ launcher_main(Datum argument)
 	unknown_databases = list_databases();
 	for (;;)
 	{
-		TimestampTz now = GetCurrentTimestamp();
-		TimestampTz next = DT_NOEND;
+		TimestampTz now;
+		TimestampTz next;
 
+		(void) clock_settings();
+		now = GetCurrentTimestamp();
+		next = now + CLOCK_LOOK_INTERVAL;
 		look_into_next_database();
 		for (int i = 0; i < database_slots(); i++)
 			next = Min(next, look_after(database_slot_at(i), now));

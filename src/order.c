@@ -85,7 +85,7 @@ order_urgency(const bool has_work[URGENCIES], TimestampTz now)
 	{
 		if (!has_work[i] || urgency == URGENCIES)
 			passed_over_since[i] = 0;
-		else if (passed_over_since[i] == 0)
+		else if (passed_over_since[i] == 0 || passed_over_since[i] > now)
 			passed_over_since[i] = now;
 		else
 			late[i] = now - passed_over_since[i] > PATIENCE;

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "catalog.h"
+#include "clock.h"
 #include "duplicates.h"
 #include "fmgr.h"
 #include "key_hint.h"
@@ -37,6 +38,7 @@ _PG_init(void)
 	statistics_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
+	clock_init();
 	lane_hints_init();
 	key_hints_init();
 	duplicates_init();

@@ -34,7 +34,7 @@
 #include "storage/shmem.h"
 
 #define RATES_FILE "pg_stat/queue_jobs.rates"
-#define RATES_VERSION 0x716a0001	/* of the file's layout */
+#define RATES_VERSION 0x716a0002	/* of the file's layout */
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 
 #define WINDOWS 2048			/* in all databases: workers or keys with a limit and a start in the last period */
@@ -71,6 +71,7 @@ typedef struct Rates
 	uint32		version;
 	Identity	identity;
 	TimestampTz begun_at;		/* what was started before is not known */
+	TimestampTz seen_at;		/* the clock, when it was last looked at */
 	Window		windows[WINDOWS];
 } Rates;
 
@@ -131,17 +132,41 @@ own_identity(void)
 	return identity;
 }
 
-/* What the rest of this file relies on. The clock may have been set back, too. */
+/* What the rest of this file relies on: starts that a clock has since been set back of count as of now. */
 static void
 check_window(Window *window, TimestampTz now)
 {
+	TimestampTz latest = now;
+
 	if (window->newest < 0 || window->newest >= QUANTA)
 		memset(window, 0, sizeof(Window));
 	for (int i = 0; i < QUANTA; i++)
 	{
+		latest = Max(latest, window->ring[i].last);
 		window->ring[i].starts = Max(window->ring[i].starts, 0);
 		window->ring[i].last = Min(window->ring[i].last, now);
 	}
+	window->idle_at -= latest - now;
+}
+
+static void
+check_windows(TimestampTz now)
+{
+	for (int i = 0; i < WINDOWS; i++)
+		check_window(&rates->windows[i], now);
+	rates->begun_at = Min(rates->begun_at, now);
+}
+
+/* The time, for whoever has the lock; all that is noted is not later. */
+static TimestampTz
+look_at_clock(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (now < rates->seen_at)
+		check_windows(now);
+	rates->seen_at = now;
+	return now;
 }
 
 void
@@ -158,12 +183,11 @@ rate_begin(void)
 	{
 		if (rates->version != RATES_VERSION)
 			memset(rates, 0, sizeof(Rates));
-		for (int i = 0; i < WINDOWS; i++)
-			check_window(&rates->windows[i], now);
+		check_windows(now);
 		if (rates->version != RATES_VERSION || identity.boot[0] == '\0' ||
 			memcmp(&rates->identity, &identity, sizeof(Identity)) != 0)
 			rates->begun_at = now;
-		rates->begun_at = Min(rates->begun_at, now);
+		rates->seen_at = now;
 		rates->identity = identity;
 		rates->version = RATES_VERSION;
 		*recognized = true;
@@ -290,7 +314,7 @@ rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at)
 	}
 	rate_begin();
 	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
-	now = GetCurrentTimestamp();
+	now = look_at_clock();
 	*at = rates->begun_at + Min(period, FORGET_AFTER);
 	if (*at <= now)
 	{
@@ -327,7 +351,7 @@ rate_possible(int64 scope, int limit, int64 period, TimestampTz *next)
 	}
 	rate_begin();
 	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
-	now = GetCurrentTimestamp();
+	now = look_at_clock();
 	*next = rates->begun_at + Min(period, FORGET_AFTER);
 	if (*next <= now)
 	{
@@ -346,11 +370,13 @@ void
 rate_give_back(const RateHold *hold)
 {
 	Quantum    *quantum;
+	TimestampTz at;
 
 	if (hold->scope == 0)
 		return;
 	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
-	quantum = quantum_of(find_window(hold->scope, hold->at, false), hold->at);
+	at = Min(hold->at, look_at_clock());
+	quantum = quantum_of(find_window(hold->scope, at, false), at);
 	if (quantum != NULL)
 		quantum->starts--;
 	LWLockRelease(rates_lock);
@@ -360,19 +386,21 @@ void
 rate_started(const RateHold *hold)
 {
 	TimestampTz now;
+	TimestampTz at;
 	Window	   *window;
 	Quantum    *quantum;
 
 	if (hold->scope == 0)
 		return;
 	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
-	now = GetCurrentTimestamp();
-	window = find_window(hold->scope, hold->at, false);
-	quantum = quantum_of(window, hold->at);
+	now = look_at_clock();
+	at = Min(hold->at, now);
+	window = find_window(hold->scope, at, false);
+	quantum = quantum_of(window, at);
 	if (quantum != NULL)
 	{
 		quantum->last = Max(quantum->last, now);
-		window->idle_at += now - hold->at;
+		window->idle_at += now - at;
 	}
 	LWLockRelease(rates_lock);
 }

@@ -265,7 +265,7 @@ replica_left_alone(const char *name, TimestampTz now)
 
 	if (slot == NULL)
 		return true;			/* without a common memory of failures each process would try it for each job */
-	alone = slot->not_before != NO_TIME && now < slot->not_before;
+	alone = slot->not_before != NO_TIME && now < slot->not_before && slot->not_before - now <= LONGEST_REST * USECS_PER_SEC;
 	unlock(slot);
 	return alone;
 }
@@ -423,7 +423,7 @@ replica_await_news(void)
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz until = now + NEWS_AWAITED;
 
-	if (slots == NULL || now < not_before || !news_missing(now - NEWS_FRESH))
+	if (slots == NULL || (now < not_before && not_before - now <= USECS_PER_SEC) || !news_missing(now - NEWS_FRESH))
 		return;
 	replica_request_news();
 	while (news_missing(now) && GetCurrentTimestamp() < until)

@@ -563,7 +563,7 @@ replica_ask(const Replica *replica, const Jsonb *context, ReplicaPosition *posit
 	if (replica_left_alone(replica->name, now))
 		return false;
 	link = find_link(replica);
-	if (link->not_before != NO_TIME && now < link->not_before)
+	if (link->not_before != NO_TIME && now < link->not_before && link->not_before - now <= LONGEST_REST * USECS_PER_SEC)
 		return false;
 	return with_link(link, put_question, &question);
 }

@@ -33,6 +33,7 @@
 #include "registry.h"
 #include "run_as.h"
 #include "schedule.h"
+#include "schedule_clock.h"
 #include "shared.h"
 #include "store.h"
 #include "subtransaction.h"
@@ -637,8 +638,10 @@ schedule_due(TimestampTz now)
 	ListCell   *cell;
 	bool		again = false;
 	bool		failed = false;
+	bool		right;
 
 	in_scheduler = true;
+	right = schedules_right(now);
 	foreach(cell, list_due(now, &next))
 	{
 		Ticking		ticking = {.name = lfirst(cell),.now = now};
@@ -655,7 +658,7 @@ schedule_due(TimestampTz now)
 		}
 		again = again || ticking.again;
 	}
-	if (list_due(now, &next) != NIL)
+	if (list_due(now, &next) != NIL || !right)
 		next = Min(next, again ? now : now + (failed ? LOOK_AGAIN_AFTER_ERROR : LOOK_AGAIN_AT_OVERDUE));
 	return next;
 }

@@ -11,6 +11,7 @@
 #include "access/xact.h"
 #include "capacity.h"
 #include "catalog.h"
+#include "clock.h"
 #include "commands/dbcommands.h"
 #include "crash_ledger.h"
 #include "heal.h"
@@ -27,6 +28,7 @@
 #include "replica_connection.h"
 #include "run_as.h"
 #include "schedule.h"
+#include "schedule_clock.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -73,6 +75,7 @@ static TimestampTz next_schedule = DT_NOBEGIN;
 static TimestampTz next_fill = DT_NOBEGIN;
 static TimestampTz next_sweep = DT_NOBEGIN;
 static TimestampTz next_revisit = DT_NOEND; /* when a limit lets jobs of some lane start */
+static uint32 clock_seen = 0;	/* settings of the clock that all of these are reckoned by */
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
 static bool blocked;			/* lanes have jobs that cannot start */
 static bool busy;				/* there is work, or somebody doing it */
@@ -604,9 +607,19 @@ check_extension(void)
 	return status == EXTENSION_PRESENT;
 }
 
+/* They were reckoned by a clock that has been set since. */
+static void
+forget_times(void)
+{
+	next_history = 0;
+	next_heal = next_schedule = next_fill = next_sweep = DT_NOBEGIN;
+	schedules_doubt();
+}
+
 static void
 turn(void *present)
 {
+	uint32		settings = clock_settings();
 	TimestampTz now = GetCurrentTimestamp();
 	bool		here;
 	bool		redefined;
@@ -615,6 +628,9 @@ turn(void *present)
 	bool		sweep;
 
 	next_turn = DT_NOEND;
+	if (settings != clock_seen)
+		forget_times();
+	clock_seen = settings;
 
 	/* Before anything is looked at: who calls us from now on finds us looking again. */
 	SpinLockAcquire(&own_slot->mutex);
@@ -731,7 +747,7 @@ scheduler_main(Datum argument)
 			break;
 		pgstat_report_activity(STATE_IDLE, NULL);
 		now = GetCurrentTimestamp();
-		if (busy)
+		if (busy || last_busy > now)
 			last_busy = now;
 		if (may_leave(now, last_busy) || make_way_asked(MyDatabaseId))
 			break;

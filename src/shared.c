@@ -324,6 +324,15 @@ launcher_attach(void)
 	rate_begin();
 }
 
+void
+shared_clock_set(TimestampTz now)
+{
+	uint64		since = pg_atomic_read_u64(&shared->up_since);
+
+	if ((TimestampTz) since > now)
+		(void) pg_atomic_compare_exchange_u64(&shared->up_since, &since, (uint64) now);
+}
+
 TimestampTz
 shared_up_since(void)
 {

@@ -233,6 +233,9 @@ extern void launcher_wake(void);
 /* Since when jobs have been run: what fell due before was missed while the server was down, or a standby. */
 extern TimestampTz shared_up_since(void);
 
+/* The system clock was set: it cannot be later than now. */
+extern void shared_clock_set(TimestampTz now);
+
 /* executors */
 extern int	executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation);
 extern void executor_release(int index, uint32 generation);

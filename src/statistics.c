@@ -249,6 +249,8 @@ statistics_add_run(const Worker *worker, const RunMeasure *measure)
 		.worker = worker_hash(worker->name),.urgency = worker->urgency,.measure = *measure,
 			.nest_level = GetCurrentTransactionNestLevel()
 	};
+	/* the clock may have been set back meanwhile */
+	noted[noted_count - 1].measure.running = Max(measure->running, 0);
 }
 
 static void

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "clock.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -34,21 +35,21 @@ refuse_within_transaction(FunctionCallInfo fcinfo, const char *function)
 static void
 wait_for_latch(TimestampTz until, long poll, bool (*done) (void *), void *argument)
 {
+	int64		end = clock_elapsed() + Max(until - GetCurrentTimestamp(), 0);
 	bool		over = false;
 
 	while (!over && !(done && done(argument)))
 	{
-		TimestampTz now = GetCurrentTimestamp();
-		long		milliseconds = TimestampDifferenceMilliseconds(now, until) + 1;
+		long		milliseconds = (long) Min((end - clock_elapsed()) / 1000 + 1, poll > 0 ? poll : CHECK_CLIENT_EVERY);
 		int			events;
 
-		milliseconds = Min(milliseconds, poll > 0 ? poll : CHECK_CLIENT_EVERY);
-		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
+		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Max(milliseconds, 0), PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		if (MyProcPort != NULL && !pq_check_connection())
 			ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("connection to client lost")));
-		over = GetCurrentTimestamp() >= until || (!done && (poll > 0 || (events & WL_LATCH_SET)));
+		over = clock_elapsed() >= end ||
+			(!done && (poll > 0 || (events & WL_LATCH_SET) || GetCurrentTimestamp() >= until));
 	}
 }
 

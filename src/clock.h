@@ -1,0 +1,29 @@
+/*
+ * clock.h
+ *		A system clock that is set, forward or back: noticed, and everybody made to look anew.
+ *
+ * What is due when is a matter of the system clock. But a process that sleeps until then sleeps by a clock that nobody
+ * sets, and would wake too late after the system clock was set forward; and the times that our processes and hints have
+ * in memory, reckoned from the time that it was, would lie far off after it was set back. So the two clocks are compared
+ * whenever a scheduler has something to do, and by the launcher at least every CLOCK_LOOK_INTERVAL. (A machine that was
+ * suspended looks like a clock set forward, and is treated alike.)
+ */
+#ifndef QUEUE_JOBS_CLOCK_H
+#define QUEUE_JOBS_CLOCK_H
+
+#include "utils/timestamp.h"
+
+#define CLOCK_LOOK_INTERVAL (10 * USECS_PER_SEC)
+
+extern void clock_init(void);
+
+/*
+ * Compares the clocks, and returns how often the system clock has been found to have been set. Who has times in memory
+ * reckons them anew when that has changed. Whoever finds it out first sees to what is in shared memory, and wakes the others.
+ */
+extern uint32 clock_settings(void);
+
+/* Microseconds of a clock that nobody sets. Its beginning means nothing. */
+extern int64 clock_elapsed(void);
+
+#endif
