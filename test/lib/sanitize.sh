@@ -20,13 +20,14 @@ CODE
 #   detect_stack_use_after_return=0    the server measures the depth of its stack by addresses of variables
 #   handle_…=0                         what signals do is the server's business, and tested
 #   abort_on_error=1                   a crash for the server, and so for the test
+# It keeps its name, by which pg_ctl starts it anew.
 postgres=$(command -v postgres)
 mv "$postgres" "$postgres.plain"
 cat >"$postgres" <<WRAPPER
-#!/bin/sh
+#!/bin/bash
 export LD_PRELOAD='$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so) $PWD/no_gettext.so'
 export ASAN_OPTIONS=abort_on_error=1:detect_leaks=0:detect_stack_use_after_return=0:handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe=0
-exec '$postgres.plain' "\$@"
+exec -a '$postgres' '$postgres.plain' "\$@"
 WRAPPER
 chmod 755 "$postgres"
 timeout 60 postgres -V || { echo 'the server does not start with the sanitizers'; exit 1; }
