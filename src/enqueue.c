@@ -9,6 +9,7 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "common/int.h"
 #include "common/pg_prng.h"
 #include "compat.h"
 #include "dedup.h"
@@ -370,8 +371,8 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 		int64		jitter = interval_microseconds(future_interval(fcinfo, ARG_JITTER, "jitter"));
 
 		if (jitter > 0)
-			run_at += (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, jitter - 1);
-		if (!IS_VALID_TIMESTAMP(run_at))
+			jitter = (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, jitter - 1);
+		if (pg_add_s64_overflow(run_at, jitter, &run_at) || !IS_VALID_TIMESTAMP(run_at))
 			ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range")));
 	}
 	if (registry_worker_disabled(worker->name))

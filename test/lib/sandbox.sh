@@ -12,6 +12,7 @@
 #   PG_CONFIG   the PostgreSQL to copy (see packages.sh)
 #   COVERAGE=1  count the lines that are run (see coverage.sh)
 #   TEST_POINTS=1  with the places at which a test can have a process wait or die (src/test_point.h)
+#   SANITIZE=1  check each access to memory, and arithmetic (see sanitize.sh)
 #   KEEP=1      say where the directory is, and leave it, with results and logs, for a look
 #
 # The command finds the private programs first in its PATH, and $PGXS_DIR, where PGXS keeps the test drivers.
@@ -88,7 +89,7 @@ copy_postgresql
 ! root || chown -R -h "$user": "$work"
 
 # -Werror here only, see the Makefile.
-copt="-Werror${COVERAGE:+ --coverage}${TEST_POINTS:+ -DQUEUE_JOBS_TEST_POINTS}"
+copt="-Werror${COVERAGE:+ --coverage}${TEST_POINTS:+ -DQUEUE_JOBS_TEST_POINTS}${SANITIZE:+ -fsanitize=address,undefined,float-cast-overflow -fno-wrapv}"
 echo "Building with $("$PG_CONFIG" --version), as user $user"
 as_user make -s -j2 PG_CONFIG="$PG_CONFIG" COPT="$copt"
 as_user make -s install PG_CONFIG="$PG_CONFIG" COPT="$copt" DESTDIR="$installed"
