@@ -20,8 +20,8 @@ sub contents
 	my @tables = split /\n/, $node->safe_psql('postgres', q{SELECT c.oid::regclass::text FROM pg_class c WHERE relkind = 'r' AND
 		(relnamespace = 'queue_jobs'::regnamespace OR c.oid IN ('ran'::regclass, 'gate'::regclass)) ORDER BY 1});
 
-	return $node->safe_psql('postgres', join ' UNION ALL ', map {
-		qq{SELECT '$_', count(*), md5(coalesce(string_agg(t::text, ',' ORDER BY t::text COLLATE "C"), '')) FROM $_ t} } @tables);
+	return $node->safe_psql('postgres', join(' UNION ALL ', map {
+		qq{SELECT '$_', count(*), md5(coalesce(string_agg(t::text, ',' ORDER BY t::text COLLATE "C"), '')) FROM $_ t} } @tables) . ' ORDER BY 1');
 }
 
 # Until the copy is as its publisher is, which rests.
