@@ -31,6 +31,7 @@ OBJS = \
 	src/run_once.o \
 	src/handler.o \
 	src/registry.o \
+	src/subscription.o \
 	src/selector.o \
 	src/routing.o \
 	src/pools.o \

@@ -9,6 +9,7 @@
 #include "catalog/pg_proc.h"
 #include "job.h"
 #include "miscadmin.h"
+#include "subscription.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 
@@ -32,6 +33,7 @@ refuse_where_nothing_can_be_written(const char *function)
 {
 	PreventCommandIfReadOnly(function);
 	PreventCommandIfParallelMode(function);
+	refuse_in_copy(function);
 }
 
 char *

@@ -11,7 +11,7 @@
 /* ERROR unless the name is fit for a worker, queue or claimant. */
 extern void check_name(const char *kind, const char *name);
 
-/* ERROR in a read-only transaction, on a standby, and in a parallel query. */
+/* ERROR in a read-only transaction, on a standby, in a parallel query, and where jobs are copied to by logical replication. */
 extern void refuse_where_nothing_can_be_written(const char *function);
 
 extern void refuse_null(FunctionCallInfo fcinfo, int arg, const char *name);

@@ -85,6 +85,12 @@ handler_callback(Datum arg, int cacheid, uint32 hashvalue)
 		cache.valid = false;
 }
 
+static void
+subscription_callback(Datum arg, int cacheid, uint32 hashvalue)
+{
+	generation++;
+}
+
 void
 catalog_init(void)
 {
@@ -92,6 +98,7 @@ catalog_init(void)
 	CacheRegisterSyscacheCallback(PROCOID, handler_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, handler_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, handler_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_callback, (Datum) 0);
 }
 
 /* Reads pg_extension's row of ours. */

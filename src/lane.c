@@ -273,6 +273,8 @@ lane_blocked(const Lane *lane, const Worker *worker)
 {
 	char	   *why = NULL;
 
+	if (registry_subscription() != NULL)
+		return psprintf("jobs are copied here by subscription \"%s\"", registry_subscription());
 	if (worker == NULL)
 		return psprintf("worker \"%s\" is not defined", lane->worker);
 	if (registry_worker_disabled(lane->worker))

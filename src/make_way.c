@@ -3,7 +3,8 @@
  *		Our processes make way for commands that need a database, or the extension, for themselves; see make_way.h.
  *
  * What a command asks for lasts until its transaction ends, because so do its locks: who connected sooner would only wait
- * for them.
+ * for them. A restore is as many transactions as it likes: it has ended when its session has, or the sessions of
+ * pg_restore --jobs, none of which ends before all have done their work.
  */
 #include "postgres.h"
 
@@ -19,6 +20,7 @@
 #include "make_way.h"
 #include "miscadmin.h"
 #include "shared.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
@@ -33,6 +35,8 @@ static List *held = NIL;		/* OIDs of databases */
 static List *changed = NIL;		/* OIDs of databases that may have come to have jobs to run */
 static Oid	dropped = InvalidOid;
 static bool extension_dropped = false;
+
+static bool restoring = false;	/* this session is held to be a restore's; until it ends */
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
 
@@ -90,19 +94,18 @@ ask_executors(Oid database)
 }
 
 /*
- * Where there is no slot there is no process of ours. The one who asks comes first: who attaches to a slot from now on sees
- * that it is held; who did so before is seen here.
+ * False if there is no slot, and so no process of ours. The one who asks comes first: who attaches to a slot from now on
+ * sees that it is held; who did so before is seen here.
  */
-static void
-hold(Oid database)
+static bool
+hold_slot(Oid database, bool create)
 {
-	DatabaseSlot *slot = database_slot(database, false);
+	DatabaseSlot *slot = database_slot(database, create);
 	bool		found;
 	int			proc = -1;
 
 	if (slot == NULL)
-		return;
-	held = note(held, database);
+		return false;
 	SpinLockAcquire(&slot->mutex);
 	found = slot->database == database;
 	if (found)
@@ -113,12 +116,18 @@ hold(Oid database)
 	}
 	SpinLockRelease(&slot->mutex);
 	if (!found)
-	{
-		held = list_delete_last(held);
-		return;
-	}
+		return create && hold_slot(database, create);
 	wake(proc);
 	ask_executors(database);
+	return true;
+}
+
+static void
+hold(Oid database)
+{
+	held = note(held, database);	/* which may fail, and what follows must then not have been done */
+	if (!hold_slot(database, false))
+		held = list_delete_last(held);
 }
 
 /* At the end of the transaction: must not fail. */
@@ -327,6 +336,27 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 		note_changed(((AlterDatabaseStmt *) node)->dbname);
 	else if (drops_extension(node))
 		extension_dropped = true;
+}
+
+/* ---- restores ---- */
+
+static void
+end_restore(int code, Datum argument)
+{
+	if (restoring)
+		let_go(MyDatabaseId);
+}
+
+void
+make_way_for_restore(void)
+{
+	if (restoring || !shared_present())
+		return;
+	before_shmem_exit(end_restore, (Datum) 0);
+	restoring = hold_slot(MyDatabaseId, true);
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("queue_jobs runs nothing in database \"%s\" until this session ends", get_database_name(MyDatabaseId)),
+			 errdetail("The session has added to the extension's tables by SQL, as a restore does.")));
 }
 
 /* ---- the end of the transaction ---- */

@@ -21,6 +21,7 @@
 #include "settings.h"
 #include "shared.h"
 #include "statistics.h"
+#include "subscription.h"
 #include "wakeup.h"
 
 PG_MODULE_MAGIC;
@@ -44,6 +45,7 @@ _PG_init(void)
 	duplicates_init();
 	session_holds_init();
 	make_way_init();
+	subscription_init();
 	shared_init();
 
 	/* pg_upgrade's server must not touch the tables that it moves */

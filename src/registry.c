@@ -21,6 +21,7 @@
 #include "registry.h"
 #include "routing.h"
 #include "store.h"
+#include "subscription.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -100,6 +101,7 @@ static MemoryContext cache_context = NULL;
 static HTAB *workers = NULL;	/* key: pointer to the name; entry: Worker */
 static List *disabled_workers = NIL;	/* names */
 static List *paused_queues = NIL;
+static char *subscription = NULL;	/* name */
 static uint64 cached_generation = 0;
 static List *retired = NIL;		/* contexts of earlier states, which this transaction may still look at */
 
@@ -329,6 +331,7 @@ rebuild(void)
 	/* Of one moment with the workers: a queue may be resumed because its worker has been changed. */
 	disabled_workers = read_names(REL_DISABLED_WORKER, snapshot);
 	paused_queues = read_names(REL_PAUSED_QUEUE, snapshot);
+	subscription = subscription_read(snapshot);
 	route_workers(snapshot);
 	engine_snapshot_end(snapshot);
 	MemoryContextSwitchTo(old);
@@ -455,6 +458,13 @@ registry_queue_paused(const char *queue)
 {
 	refresh();
 	return list_has_name(paused_queues, queue);
+}
+
+const char *
+registry_subscription(void)
+{
+	refresh();
+	return subscription;
 }
 
 Handler *

@@ -131,6 +131,9 @@ extern Worker *registry_default_worker(char *name, char *queue);
 extern bool registry_worker_disabled(const char *name);
 extern bool registry_queue_paused(const char *queue);
 
+/* The subscription by which jobs are copied to this database (subscription.h); NULL if there is none. */
+extern const char *registry_subscription(void);
+
 /* The worker's handler as handler_find() has it; it must have one, or run commands. */
 extern Handler *registry_worker_handler(const Worker *worker, char **why);
 

@@ -51,7 +51,7 @@
 #define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
 
 static DatabaseSlot *own_slot = NULL;
-static bool extension_gone = false;
+static bool not_needed = false;	/* until somebody calls */
 static bool leaving = false;
 static bool out_of_slots_logged = false;
 static bool version_warned = false;
@@ -93,7 +93,7 @@ detach(int code, Datum argument)
 {
 	TimestampTz wake_at = NO_TIME;
 
-	if (!extension_gone)
+	if (!not_needed)
 	{
 		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
 		wake_at = Min(wake_at, Min(Min(next_sweep, next_schedule), Min(next_heal, next_fill)));
@@ -589,13 +589,15 @@ sweep_parked(TimestampTz now)
 	next_sweep = Min(any ? now + SWEEP_EVERY : DT_NOEND, retry_at);
 }
 
-/* False if the extension is not there, or not such as this library knows. */
+/* False if the extension is not there, not such as this library knows, or a copy of another database's (subscription.h). */
 static bool
 check_extension(void)
 {
 	CatalogStatus status = catalog_status();
 
-	extension_gone = status == EXTENSION_ABSENT;
+	bool		copy = status == EXTENSION_PRESENT && registry_subscription() != NULL;
+
+	not_needed = status == EXTENSION_ABSENT || copy;
 	if (status == EXTENSION_OTHER_VERSION && !version_warned)
 	{
 		version_warned = true;
@@ -604,7 +606,7 @@ check_extension(void)
 				 errdetail("Its jobs wait. The library is of version %s.", QUEUE_JOBS_VERSION),
 				 errhint("Run ALTER EXTENSION queue_jobs UPDATE in that database.")));
 	}
-	return status == EXTENSION_PRESENT;
+	return status == EXTENSION_PRESENT && !copy;
 }
 
 /* They were reckoned by a clock that has been set since. */

@@ -18,6 +18,7 @@
 #include "lane.h"
 #include "limit.h"
 #include "location.h"
+#include "make_way.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "pools.h"
@@ -311,6 +312,8 @@ queue_jobs_waits_for(PG_FUNCTION_ARGS)
 		why = "\"queue_jobs.max_executors\" is 0";
 	else if (why == NULL && worker->handler != NULL && queue_jobs_max_executors_per_database == 0)
 		why = "\"queue_jobs.max_executors_per_database\" is 0";
+	else if (why == NULL && worker->handler != NULL && make_way_asked(MyDatabaseId))
+		why = "a restore, or a command that needs the database or the extension for itself, is under way";
 	else if (why == NULL && lane_hint_refused(lane_hint(lane->id, false)))
 		why = limit_describe(worker);
 	else if (why == NULL && worker->handler != NULL && pools_serving(lane, worker) == 0)
@@ -320,15 +323,28 @@ queue_jobs_waits_for(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(why));
 }
 
+/* Jobs, and that of which jobs come. The engine's own SQL runs as another user than the session's. */
+static bool
+is_restore(const TriggerData *trigger)
+{
+	Oid			table = RelationGetRelid(trigger->tg_relation);
+
+	return TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && !InLocalUserIdChange() &&
+		(table == catalog_relation(REL_LIVE_JOB) || table == catalog_relation(REL_LANE) ||
+		 table == catalog_relation(REL_DEFINED_WORKER));
+}
+
 /*
  * Statement trigger of our tables: somebody writes them by SQL, as pg_restore does, and nobody published what there is
- * to do now. The engine's own writes do not fire it.
+ * to do now. The engine's own writes of jobs do not fire it.
  */
 Datum
 queue_jobs_table_written(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
+	if (is_restore(trigger))
+		make_way_for_restore();
 	catalog_announce_change();
 	if (RelationGetRelid(trigger->tg_relation) == catalog_relation(REL_LIVE_JOB))
 	{

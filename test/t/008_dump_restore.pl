@@ -81,5 +81,78 @@ $node->safe_psql('data', q{SELECT queue_jobs.resume('quick')});
 wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE args = '{"n": 70}' AND state = 'completed'}, db => 'data');
 pass('its waiting jobs run');
 
+# ---- A restore in many transactions: nothing runs before it is over, and everything after it ----
+
+# What the jobs need comes late: rows of a table that pg_dump puts after ours (whose check lets the restore go on when the test says so), a
+# trigger, rights. And workers that make jobs of their own would take ids that the dump has.
+$node->safe_psql('postgres', <<'SQL');
+CREATE DATABASE source;
+CREATE ROLE app LOGIN;
+SQL
+$node->safe_psql('source', <<'SQL');
+CREATE EXTENSION queue_jobs;
+CREATE SCHEMA zoo;
+CREATE FUNCTION zoo.opened() RETURNS boolean LANGUAGE sql AS 'SELECT pg_advisory_xact_lock(42) IS NOT NULL';
+CREATE TABLE zoo.late (n int CHECK (zoo.opened()));
+INSERT INTO zoo.late VALUES (1);
+CREATE TABLE zoo.ran (n int, triggered boolean);
+CREATE FUNCTION zoo.triggered() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.triggered := true; RETURN NEW; END';
+CREATE TRIGGER triggered BEFORE INSERT ON zoo.ran FOR EACH ROW EXECUTE FUNCTION zoo.triggered();
+CREATE FUNCTION zoo.work(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM zoo.late) THEN
+		RAISE 'too early';
+	END IF;
+	INSERT INTO zoo.ran VALUES (work.n);
+END
+$$;
+CREATE TABLE zoo.record (id int PRIMARY KEY, status text);
+INSERT INTO zoo.record SELECT n, 'pending' FROM generate_series(1, 5) n;
+CREATE FUNCTION zoo.heal(id int) RETURNS void LANGUAGE sql AS $$UPDATE zoo.record SET status = 'done' WHERE record.id = heal.id$$;
+GRANT USAGE ON SCHEMA zoo, queue_jobs TO app;
+GRANT INSERT ON zoo.ran TO app;
+GRANT SELECT ON zoo.late TO app;
+GRANT EXECUTE ON FUNCTION queue_jobs.enqueue TO app;
+SELECT queue_jobs.define_worker(name, 'zoo.work', max_retries => 0) FROM unnest('{work,capacity}'::text[]) name;
+SELECT queue_jobs.pause(name) FROM unnest('{work,capacity,heal}'::text[]) name;
+SELECT queue_jobs.define_worker('capacity', 'zoo.work', max_running_jobs => 2, remaining_work =>
+	$$SELECT '{"n": -1}'::jsonb FROM zoo.late WHERE (SELECT count(*) FROM zoo.ran WHERE n < 0) < 2$$);
+SELECT queue_jobs.define_worker('heal', 'zoo.heal', idempotent => true, record => 'zoo.record', record_key => 'id', pending => $$status = 'pending'$$,
+	heal_every => '1 s', heal_after => '1 s');
+SELECT queue_jobs.enqueue('work', jsonb_build_object('n', n)) FROM generate_series(1, 10) n;
+SET SESSION AUTHORIZATION app;
+SELECT queue_jobs.enqueue('work', jsonb_build_object('n', n)) FROM generate_series(11, 20) n;
+SQL
+# The dump's queues are not paused, or nothing would be tested.
+$node->command_ok([ 'pg_dump', '-Fc', '--exclude-table-data=queue_jobs.paused_queue', '-f', "$dir/source", $node->connstr('source') ], 'pg_dump of what waits');
+$node->command_ok([ 'pg_restore', '-f', "$dir/source.sql", "$dir/source" ], '… as SQL');
+unlike(slurp_file("$dir/source.sql"), qr/^COPY queue_jobs.paused_queue/m, 'without pauses');
+
+my %ways = (
+	'pg_restore' => [ 'pg_restore', '--exit-on-error', "$dir/source", '-d' ],
+	'pg_restore --jobs' => [ 'pg_restore', '--exit-on-error', '--jobs', '2', "$dir/source", '-d' ],
+	'psql' => [ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/source.sql", '-d' ]);
+foreach my $way (sort keys %ways)
+{
+	my $db = $way =~ tr/a-z//cdr;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $db");
+	my $gate = in_background($node, db => $db);
+	$gate->query('SELECT pg_advisory_lock(42)');
+	my $restore = IPC::Run::start([ @{ $ways{$way} }, $node->connstr($db) ], '<', \undef);
+	wait_until($node, q{SELECT count(*) = 20 AND bool_and(waits_for ~ '^a restore') FROM queue_jobs.job WHERE worker = 'work'}, db => $db);
+	wait_until($node, q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted}, db => $db);
+	is($node->safe_psql($db, qq{SELECT count(*) FROM pg_stat_activity WHERE datname = '$db' AND backend_type LIKE 'queue_jobs%'}), '0',
+		"$way: nobody of ours is in the database while it is under way");
+	$gate->query('SELECT pg_advisory_unlock(42)');
+	$gate->quit;
+	ok(IPC::Run::finish($restore), $way);
+	wait_until($node, q{SELECT count(*) >= 22 AND count(*) FILTER (WHERE n > 0) = 20 AND bool_and(triggered) FROM zoo.ran}, db => $db);
+	wait_until($node, q{SELECT bool_and(status = 'done') FROM zoo.record}, db => $db);
+	is($node->safe_psql($db, q{SELECT count(*) FROM queue_jobs.job WHERE state = 'dead'}), '0', '… what waited runs, with all that it needs');
+	$node->safe_psql('postgres', "DROP DATABASE $db WITH (FORCE)");
+}
+cmp_ok(log_count($node, 'queue_jobs runs nothing in database "pgrestore" until this session ends'), '==', 1, 'the log says why');
+
 $node->stop;
 done_testing();
