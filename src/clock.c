@@ -4,6 +4,11 @@
  */
 #include "postgres.h"
 
+#ifdef __linux__
+#include <sys/timerfd.h>
+#endif
+#include <unistd.h>
+
 #include "clock.h"
 #include "portability/instr_time.h"
 #include "shared.h"
@@ -127,3 +132,29 @@ clock_settings(void)
 	}
 	return settings;
 }
+
+#ifdef __linux__
+int
+clock_watch(void)
+{
+	static int	descriptor = -1;
+	static bool tried = false;
+	const struct itimerspec never = {.it_value = {.tv_sec = INT64CONST(8000000000)}};	/* in the year 2223 */
+
+	if (!tried)
+		descriptor = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+	tried = true;
+	if (descriptor >= 0 && timerfd_settime(descriptor, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL) != 0)
+	{
+		close(descriptor);
+		descriptor = -1;
+	}
+	return descriptor;
+}
+#else
+int
+clock_watch(void)
+{
+	return -1;
+}
+#endif

@@ -185,15 +185,16 @@ launcher_main(Datum argument)
 	{
 		TimestampTz now;
 		TimestampTz next;
+		int			watch = clock_watch();
 
 		(void) clock_settings();
 		now = GetCurrentTimestamp();
-		next = now + CLOCK_LOOK_INTERVAL;
+		next = watch < 0 ? now + CLOCK_LOOK_INTERVAL : DT_NOEND;
 		look_into_next_database();
 		for (int i = 0; i < database_slots(); i++)
 			next = Min(next, look_after(database_slot_at(i), now));
 		if (unknown_databases != NIL)
 			next = Min(next, now + LOOK_INTERVAL);
-		process_wait(next);
+		process_wait_for(next, watch);
 	}
 }

@@ -194,6 +194,12 @@ process_protect(void (*function) (void *), void *argument)
 void
 process_wait(TimestampTz until)
 {
+	process_wait_for(until, -1);
+}
+
+void
+process_wait_for(TimestampTz until, int descriptor)
+{
 	long		milliseconds = -1;
 	int			events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
 
@@ -204,7 +210,10 @@ process_wait(TimestampTz until)
 		milliseconds = Min(milliseconds, 24L * 3600 * 1000);
 		events |= WL_TIMEOUT;
 	}
-	(void) WaitLatch(MyLatch, events, milliseconds, PG_WAIT_EXTENSION);
+	if (descriptor >= 0)
+		(void) WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, descriptor, milliseconds, PG_WAIT_EXTENSION);
+	else
+		(void) WaitLatch(MyLatch, events, milliseconds, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	QueryCancelPending = false; /* it came too late for what it was meant for, or for nothing */
 	CHECK_FOR_INTERRUPTS();

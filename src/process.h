@@ -52,6 +52,9 @@ extern bool process_protect(void (*function) (void *), void *argument);
 /* Sleeps until the time, or the latch is set; then reloads the configuration if asked to. */
 extern void process_wait(TimestampTz until);
 
+/* The same; also until the descriptor can be read from, unless it is -1. */
+extern void process_wait_for(TimestampTz until, int descriptor);
+
 extern void launcher_main(Datum argument);
 extern void scheduler_main(Datum argument);
 extern void executor_main(Datum argument);

@@ -3,12 +3,14 @@
  *		For LD_PRELOAD: a system clock that is ahead of the machine's by what a file says, whenever that changes.
  *
  * CLOCK_AHEAD names a file of eight bytes, a number of seconds as the machine has it. It is mapped into memory, so
- * all processes see a change at the same moment. Clocks that nobody can set are left alone.
+ * all processes see a change at the same moment. Clocks that nobody can set are left alone. The system tells nobody of such
+ * a change, so nobody can ask it to.
  *
  * (libfaketime, made for such tests, has processes that the postmaster of PostgreSQL 15 starts in a signal handler see
  * the true time.)
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,4 +66,13 @@ time(time_t *result)
 	if (result)
 		*result = now.tv_sec;
 	return now.tv_sec;
+}
+
+int
+timerfd_create(int clock, int flags)
+{
+	(void) clock;
+	(void) flags;
+	errno = ENOSYS;
+	return -1;
 }
