@@ -11,6 +11,7 @@ done
 status=0
 
 # The server's headers as the system's: nobody asks what is said of them.
+# shellcheck disable=SC2317   # called by the inner shell
 tidy() {
     clang-tidy --quiet ${ANALYZE:+"--checks=-*,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*"} "$@" -- \
         -isystem "$includes" -isystem "$libpq_includes" -Isrc -D_GNU_SOURCE '-DQUEUE_JOBS_VERSION="0"' -std=gnu11 -w 2>/dev/null
