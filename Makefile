@@ -2,6 +2,9 @@
 # make installcheck          test a running server whose shared_preload_libraries has queue_jobs
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
 # make test-matrix           the same with PostgreSQL 15, 17 and 18, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
+# make sanitize              the same with AddressSanitizer and UndefinedBehaviorSanitizer in the server   (TESTS=, TAP=)
+# make fuzz [FUZZ_SECONDS=60]  parsers, args and times under random input
+# make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/reliability.md)
 # make demo                  see it work, on a server that is thrown away afterwards
 # make dist                  the PGXN archive of HEAD
@@ -156,12 +159,17 @@ RATE ?= 50
 soak:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/soak/soak.sh $(MINUTES) $(RATE)
 
-# The pure parsers under libFuzzer, each for so many seconds.
+# The pure parsers under libFuzzer, each for so many seconds; then args and times in a server.
 FUZZ_SECONDS ?= 60
 fuzz:
 	@PG_CONFIG='$(PG_CONFIG)' test/fuzz/run.sh $(FUZZ_SECONDS)
+	@QUEUE_JOBS_STRESS_SECONDS='$(FUZZ_SECONDS)' TESTS=tap TAP=test/t/064_fuzzed_args.pl VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
+		test/lib/sandbox.sh test/lib/run_tests.sh
 
-.PHONY: test test-matrix coverage sanitize faults demo dist fuzz soak
+lint:
+	@PG_CONFIG='$(PG_CONFIG)' test/lint/run.sh
+
+.PHONY: test test-matrix coverage sanitize faults demo dist fuzz lint soak
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

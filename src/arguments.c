@@ -13,6 +13,9 @@
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 
+/* An interval's days and its time, each of so much at most, add up to microseconds without overflow. */
+#define MOST_DAYS 50000000
+
 void
 check_name(const char *kind, const char *name)
 {
@@ -98,7 +101,7 @@ Interval *
 interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum, const char *hint)
 {
 	int64		days = (int64) interval->day + (int64) interval->month * 30;
-	bool		fits = days > -PG_INT32_MAX && days < 100000000 && interval->time < PG_INT64_MAX / 2 &&
+	bool		fits = days > -MOST_DAYS && days < MOST_DAYS && interval->time < PG_INT64_MAX / 2 &&
 		interval->time > PG_INT64_MIN / 2;
 
 	if (!fits || interval_microseconds(interval) < minimum || interval_microseconds(interval) > maximum)

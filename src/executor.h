@@ -20,7 +20,7 @@ extern TimestampTz execute_next_look(void);
  * After an ERROR that came out of execute_next(): the job that was being run when it happened, if any, has failed; unless
  * somebody else interrupted it, or wants it to end.
  */
-extern void execute_recover(ExecutorSlot *slot, const ErrorData *error);
+extern void execute_recover(ExecutorSlot *slot, const ErrorData *edata);
 
 /* To be called after that, even if that failed: nothing of the run is left. */
 extern void execute_let_go(ExecutorSlot *slot);

@@ -253,7 +253,7 @@ END
 $$;
 SQL
 
-# Months, days and microseconds, of which one may be as large as it can be; and whether enqueue() is to take it.
+# Months, days and microseconds, of which one may be as large as it can be; whether enqueue() is to take it; and its length, a month being 30 days.
 sub random_interval
 {
 	my @parts = (int(rand 10) - 3, int(rand 100) - 30, int(rand 1e9) - 3e8);
@@ -262,8 +262,8 @@ sub random_interval
 	$parts[$large] = one_of('2147483647', '-2147483648', '12000', '13000', '365000', '365001', '-1', '0') if $large < 2;
 	$parts[2] = one_of('9223372036854775807', '-9223372036854775807', '31536000000000000', '31536000000000001', '-1', '0', '86400000000') if $large == 2;
 	@parts = (0, 0, $parts[2]) if rand() < 0.2;
-	return (sprintf("interval '%s months %s days %s microseconds'", @parts),
-		"$parts[2]::numeric + ($parts[1]::numeric + 30 * $parts[0]::numeric) * 86400000000 BETWEEN 0 AND 365000 * 86400000000::numeric");
+	my $microseconds = "($parts[2]::numeric + ($parts[1]::numeric + 30 * $parts[0]::numeric) * 86400000000)";
+	return (sprintf("interval '%s months %s days %s microseconds'", @parts), "$microseconds BETWEEN 0 AND 365000 * 86400000000::numeric", $microseconds);
 }
 
 sub random_time
@@ -273,19 +273,20 @@ sub random_time
 	  int rand 24, int rand 60, int rand 60, int rand 1e6, one_of('', '+14', '-12:34:56', ' Europe/Berlin', ' Pacific/Apia');
 }
 
-my $calls = '';
+# In microseconds the first two are some hours more than 2^64.
+my $calls = join '', map { "CALL try('$_', 'false', 'true');\n" } "jitter => ''-213503982 days''", "delay => ''-213503982 days''",
+  "jitter => ''99999999 days 4600000000000000000 microseconds''", "expires_in => ''-3333333 months''";
 foreach (1 .. 400)
 {
 	my $time = random_time();
-	my ($interval, $allowed) = random_interval();
+	my ($interval, $allowed, $microseconds) = random_interval();
 	my $finite = "isfinite($time)";
-	my $room = "$time < timestamptz '290001-01-01'";
 	my @call =
 	  @{ one_of([ "run_at => $time", $finite, "\$1 = $time" ],
 		[ "delay => $interval", $allowed, "\$1 BETWEEN \$3 + $interval AND \$4 + $interval" ],
 		[ "run_at => $time, delay => $interval", 'false', 'false' ],
 		[ "run_at => $time, expires_in => $interval", "$finite AND $allowed", "\$1 = $time AND \$2 = $time + $interval" ],
-		[ "run_at => $time, jitter => $interval", "$finite AND $allowed", "\$1 BETWEEN $time AND $time + $interval" ]) };
+		[ "run_at => $time, jitter => $interval", "$finite AND $allowed", "extract(epoch FROM \$1 - $time) * 1000000 BETWEEN 0 AND $microseconds" ]) };
 	# the first and the last days there are may be passed by chance or not
 	next if $call[0] =~ /294276|BC/ && $call[0] =~ /jitter|expires_in/;
 	$calls .= 'CALL try(' . join(', ', map { literal($_) } @call) . ");\n";
