@@ -104,6 +104,7 @@ SELECT queue_jobs.complete(array_agg(id), array_agg(attempt)) FROM queue_jobs.jo
 SELECT queue_jobs.enqueue('mail', '{"due": 1}', delay => '1 hour') AS job \gset
 SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
 CALL move_due_back(:job, '1 hour');
+CALL wait_until_due(:job);
 SELECT state FROM queue_jobs.job WHERE id = :job;
 SELECT args FROM queue_jobs.claim('me', '{mail}');
 SELECT queue_jobs.complete(:job, 1);
@@ -121,6 +122,7 @@ SELECT queue_jobs.fail(:job, 1, 'no connection');
 SELECT state, attempt, max_attempts, last_error, claimant, started_at, run_at - now() BETWEEN '59 min' AND '1 hour' AS in_an_hour FROM queue_jobs.job WHERE id = :job;
 SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
 CALL move_due_back(:job, '1 hour');
+CALL wait_until_due(:job);
 SELECT attempt, last_error FROM queue_jobs.claim('me', '{mail}');
 SELECT queue_jobs.fail(:job, 2, 'still no connection');
 SELECT state, run_at - now() BETWEEN '119 min' AND '2 hours' AS in_two_hours FROM queue_jobs.job WHERE id = :job;

@@ -745,6 +745,7 @@ live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, Timestam
 		if (!live_try_update(table, slot, &job))
 			continue;			/* somebody has it, who publishes what becomes of it */
 		wakeup_job(job.lane, executor_role(job.lane), job_key(&job));
+		wakeup_due_if_undone(job.run_at);
 		promoted++;
 	}
 	index_endscan(scan);

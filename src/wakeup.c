@@ -49,6 +49,7 @@ static EndRequest *requests = NULL;
 static int	request_count = 0;
 static int	request_size = 0;
 static TimestampTz first_due = DT_NOEND;
+static TimestampTz first_due_if_undone = DT_NOEND;
 static bool look_at_all = false;
 static bool look_at_schedules = false;
 static bool sweep_parked = false;
@@ -165,6 +166,12 @@ wakeup_due(TimestampTz due)
 }
 
 void
+wakeup_due_if_undone(TimestampTz due)
+{
+	first_due_if_undone = Min(first_due_if_undone, due);
+}
+
+void
 wakeup_schedules(void)
 {
 	look_at_schedules = true;
@@ -211,6 +218,7 @@ forget(void)
 	touched_count = 0;
 	request_count = 0;
 	first_due = DT_NOEND;
+	first_due_if_undone = DT_NOEND;
 	look_at_all = false;
 	look_at_schedules = false;
 	sweep_parked = false;
@@ -290,6 +298,8 @@ publish(bool committed)
 {
 	if (committed && announced)
 		shared_bump_generation();
+	if (!committed)
+		first_due = Min(first_due, first_due_if_undone);
 	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !look_at_schedules && !sweep_parked)
 		return;
 	if (committed)
@@ -411,6 +421,7 @@ undo(int nest_level)
 	}
 	if (published)
 		waiters_wake(database_slot(MyDatabaseId, true));
+	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
 	for (int i = 0; i < request_count; i++)
 		if (requests[i].nest_level < nest_level)
 			requests[kept++] = requests[i];

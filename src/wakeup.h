@@ -50,6 +50,12 @@ extern bool wakeup_touched(int32 lane, LaneKey *first);
 /* A job is due at that time; published however the transaction ends. */
 extern void wakeup_due(TimestampTz due);
 
+/*
+ * A job that was due at that time waits for its time no more: if that is undone, it is due, and whoever looked for due jobs
+ * meanwhile has passed it by.
+ */
+extern void wakeup_due_if_undone(TimestampTz due);
+
 /* Schedules, or jobs that they wait for, have changed; published however the transaction ends. */
 extern void wakeup_schedules(void);
 /* Parked jobs may have been forgotten. */

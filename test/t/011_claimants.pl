@@ -215,5 +215,26 @@ is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n) FROM ran'), 
 is($node->safe_psql('postgres', q{SELECT state, count(*) FROM queue_jobs.job WHERE worker = 'many' GROUP BY 1}), 'completed|5000', 'all are completed');
 $_->quit foreach @claimants;
 
+# A claimant takes a job that has just fallen due, the scheduler passes that by, and the claimant rolls back, all of it or to a
+# savepoint: the job is claimed all the same. (The scheduler sleeps deeply meanwhile, so as not to see it first.)
+foreach my $undo ('ROLLBACK', 'ROLLBACK TO s; COMMIT')
+{
+	my $scheduler = "SELECT pid FROM pg_stat_activity WHERE datname = 'postgres' AND backend_type = 'queue_jobs scheduler'";
+	my $job = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', delay => '2 s')});
+	wait_until($node, "SELECT EXISTS ($scheduler)");
+	my $asleep = $node->safe_psql('postgres', $scheduler);
+	kill 'STOP', $asleep;
+	wait_until($node, "SELECT run_at <= clock_timestamp() FROM queue_jobs.job WHERE id = $job");
+	my $claimant = in_background($node);
+	is($claimant->query(q{BEGIN; SAVEPOINT s; SELECT id FROM queue_jobs.claim('c', '{outside}')}), $job, 'a job that has just fallen due is claimed');
+	kill 'CONT', $asleep;
+	my $after = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": -1}', delay => '1 ms')});
+	wait_for_job($node, $after, 'completed');      # the scheduler has looked
+	$claimant->query($undo);
+	wait_until($node, q{SELECT count(queue_jobs.complete(id, attempt)) = 1 FROM queue_jobs.claim('d', '{outside}')});
+	pass("after $undo it can be claimed");
+	$claimant->quit;
+}
+
 $node->stop;
 done_testing();
