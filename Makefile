@@ -64,6 +64,7 @@ OBJS = \
 	src/job_row.o \
 	src/current_job.o \
 	src/shared.o \
+	src/executor_slot.o \
 	src/clock.o \
 	src/lane_hint.o src/key_hint.o \
 	src/wakeup.o \

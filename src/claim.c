@@ -21,6 +21,7 @@
 #include "history.h"
 #include "job_row.h"
 #include "lane.h"
+#include "lane_hint.h"
 #include "limit.h"
 #include "location.h"
 #include "miscadmin.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "executor_slot.h"
 #include "portability/instr_time.h"
 #include "shared.h"
 #include "storage/latch.h"

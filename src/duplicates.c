@@ -12,6 +12,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lane.h"
+#include "lane_hint.h"
 #include "miscadmin.h"
 #include "shared.h"
 #include "storage/spin.h"

@@ -5,7 +5,7 @@
 #ifndef QUEUE_JOBS_EXECUTOR_H
 #define QUEUE_JOBS_EXECUTOR_H
 
-#include "shared.h"
+#include "executor_slot.h"
 
 /*
  * Claims one job of any lane that the executor serves and runs it. False if there was nothing to do. The transaction is

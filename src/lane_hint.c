@@ -1,10 +1,11 @@
 /*
  * lane_hint.c
- *		Where in each lane the next job may stand: hints in shared memory; see shared.h.
+ *		Where in each lane the next job may stand: hints in shared memory; see lane_hint.h.
  */
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "lane_hint.h"
 #include "miscadmin.h"
 #include "settings.h"
 #include "shared.h"
@@ -427,4 +428,48 @@ lane_hints_forget(Oid database)
 		reset(&hints[i]);
 		SpinLockRelease(&hints[i].mutex);
 	}
+}
+
+/* Whether a job before that key was published since the window was opened, or may have been. */
+bool
+lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key)
+{
+	bool		found;
+	uint32		since;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	since = hint->published - window->published;
+	found = since > RECENT_PUBLISHED;
+	for (uint32 i = 1; !found && i <= since; i++)
+		found = lane_key_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &key) < 0;
+	SpinLockRelease(&hint->mutex);
+	return found;
+}
+
+/* The scheduler is to put aside jobs of keys that are at their limit; false if there is none at work. */
+bool
+lane_hint_crowd(LaneHint *hint)
+{
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	hint->crowded = true;
+	SpinLockRelease(&hint->mutex);
+	return database_publish_crowded(hint->database);
+}
+
+bool
+lane_hint_take_crowded(LaneHint *hint)
+{
+	bool		crowded;
+
+	if (hint == NULL)
+		return false;
+	SpinLockAcquire(&hint->mutex);
+	crowded = hint->crowded;
+	hint->crowded = false;
+	SpinLockRelease(&hint->mutex);
+	return crowded;
 }

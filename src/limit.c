@@ -31,6 +31,7 @@
 #include "fmgr.h"
 #include "hold.h"
 #include "lane.h"
+#include "lane_hint.h"
 #include "limit.h"
 #include "miscadmin.h"
 #include "outcome.h"

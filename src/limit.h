@@ -8,6 +8,7 @@
 #ifndef QUEUE_JOBS_LIMIT_H
 #define QUEUE_JOBS_LIMIT_H
 
+#include "lane_hint.h"
 #include "rate.h"
 #include "registry.h"
 #include "shared.h"

@@ -17,6 +17,8 @@
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "compat.h"
+#include "executor_slot.h"
+#include "lane_hint.h"
 #include "make_way.h"
 #include "miscadmin.h"
 #include "shared.h"

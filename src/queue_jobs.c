@@ -10,8 +10,10 @@
 #include "catalog.h"
 #include "clock.h"
 #include "duplicates.h"
+#include "executor_slot.h"
 #include "fmgr.h"
 #include "key_hint.h"
+#include "lane_hint.h"
 #include "lane.h"
 #include "make_way.h"
 #include "miscadmin.h"
@@ -40,6 +42,7 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	clock_init();
+	executor_slots_init();
 	lane_hints_init();
 	key_hints_init();
 	duplicates_init();

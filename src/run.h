@@ -5,6 +5,7 @@
 #ifndef QUEUE_JOBS_RUN_H
 #define QUEUE_JOBS_RUN_H
 
+#include "executor_slot.h"
 #include "limit.h"
 #include "location.h"
 #include "statistics.h"

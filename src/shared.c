@@ -4,10 +4,8 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-
-#include "common/hashfn.h"
 #include "compat.h"
+#include "lane_hint.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -19,8 +17,6 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
-
-#define NO_PROC (-1)
 
 typedef struct Waiter
 {
@@ -35,9 +31,7 @@ typedef struct Shared
 	pg_atomic_uint64 refusals;	/* see shared_refusals() */
 	pg_atomic_uint64 up_since;	/* when the first launcher came up; 0: not yet */
 	DatabaseSlot *databases;
-	ExecutorSlot *executors;
 	Waiter	   *waiters;		/* by process number */
-	WorkerCounters *counters;	/* open addressing by database and hash of the worker's name */
 } Shared;
 
 /* Parts of other modules, behind ours. */
@@ -48,7 +42,7 @@ typedef struct Area
 	void		(*initialize) (void *area);
 } Area;
 
-#define MAX_AREAS 8
+#define MAX_AREAS 12
 
 static Shared *shared = NULL;
 static Area areas[MAX_AREAS];
@@ -67,22 +61,13 @@ waiters_size(void)
 	return mul_size(MaxBackends, sizeof(Waiter));
 }
 
-/* Of so many workers statistics are kept: each has a lane at least. */
-static int
-counters_size(void)
-{
-	return queue_jobs_max_lanes / 8;
-}
-
 static Size
 shared_size(void)
 {
 	Size		size = MAXALIGN(sizeof(Shared));
 
 	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot))));
-	size = add_size(size, MAXALIGN(mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))));
 	size = add_size(size, MAXALIGN(waiters_size()));
-	size = add_size(size, MAXALIGN(mul_size(counters_size(), sizeof(WorkerCounters))));
 	for (int i = 0; i < area_count; i++)
 		size = add_size(size, MAXALIGN(areas[i].size));
 	return size;
@@ -145,11 +130,7 @@ shmem_startup(void)
 		next = (char *) shared + MAXALIGN(sizeof(Shared));
 		shared->databases = (DatabaseSlot *) next;
 		next += MAXALIGN(mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot)));
-		shared->executors = (ExecutorSlot *) next;
-		next += MAXALIGN(mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot)));
 		shared->waiters = (Waiter *) next;
-		next += MAXALIGN(waiters_size());
-		shared->counters = (WorkerCounters *) next;
 		shared->lock = &GetNamedLWLockTranche("queue_jobs")->lock;
 		pg_atomic_init_u32(&shared->launcher_proc, 0);
 		pg_atomic_init_u64(&shared->generation, 0);
@@ -157,12 +138,8 @@ shmem_startup(void)
 		pg_atomic_init_u64(&shared->up_since, 0);
 		for (int i = 0; i < queue_jobs_max_databases; i++)
 			SpinLockInit(&shared->databases[i].mutex);
-		for (int i = 0; i < queue_jobs_max_executors; i++)
-			SpinLockInit(&shared->executors[i].mutex);
-		for (int i = 0; i < counters_size(); i++)
-			SpinLockInit(&shared->counters[i].mutex);
 	}
-	set_up_areas((char *) shared->counters + MAXALIGN(mul_size(counters_size(), sizeof(WorkerCounters))), !found);
+	set_up_areas((char *) shared->waiters + MAXALIGN(waiters_size()), !found);
 	location_shared_init(ShmemInitStruct("queue_jobs locations", location_shared_size(), &found), found);
 	replica_shared_init(ShmemInitStruct("queue_jobs replicas", replica_shared_size(), &found), found);
 	LWLockRelease(AddinShmemInitLock);
@@ -221,8 +198,8 @@ shared_count_refusal(void)
 	pg_atomic_fetch_add_u64(&shared->refusals, 1);
 }
 
-static void
-wake_process(int proc)
+void
+shared_wake(int proc)
 {
 	if (proc != NO_PROC)
 		SetLatch(&ProcGlobal->allProcs[proc].procLatch);
@@ -345,7 +322,7 @@ launcher_wake(void)
 	uint32		proc = shared == NULL ? 0 : pg_atomic_read_u32(&shared->launcher_proc);
 
 	if (proc != 0)
-		wake_process((int) proc - 1);
+		shared_wake((int) proc - 1);
 }
 
 /*
@@ -387,7 +364,7 @@ database_call_attention(Oid database)
 	if (called)
 		return;
 	if (proc != NO_PROC)
-		wake_process(proc);
+		shared_wake(proc);
 	else
 		launcher_wake();
 }
@@ -404,7 +381,7 @@ databases_wake_wanting(void)
 		if (slot->attention && slot->scheduler == SCHEDULER_RUNNING)
 			proc = slot->scheduler_proc;
 		SpinLockRelease(&slot->mutex);
-		wake_process(proc);
+		shared_wake(proc);
 	}
 }
 
@@ -422,7 +399,7 @@ database_look_at_schedules(Oid database)
 	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
 	SpinLockRelease(&slot->mutex);
 	if (proc != NO_PROC)
-		wake_process(proc);
+		shared_wake(proc);
 	else
 		launcher_wake();
 }
@@ -449,7 +426,7 @@ call_for_duty(Oid database, size_t flag_offset)
 	if (proc == NO_PROC)
 		database_call_attention(database);
 	else if (!called)
-		wake_process(proc);
+		shared_wake(proc);
 	return proc != NO_PROC;
 }
 
@@ -460,54 +437,16 @@ database_publish_success(Oid database)
 	(void) call_for_duty(database, offsetof(DatabaseSlot, succeeded));
 }
 
+bool
+database_publish_crowded(Oid database)
+{
+	return call_for_duty(database, offsetof(DatabaseSlot, crowded));
+}
+
 void
 database_sweep_parked(Oid database)
 {
 	(void) call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
-}
-
-/* Whether a job before that key was published since the window was opened, or may have been. */
-bool
-lane_hint_published_before(LaneHint *hint, const LaneWindow *window, LaneKey key)
-{
-	bool		found;
-	uint32		since;
-
-	if (hint == NULL)
-		return false;
-	SpinLockAcquire(&hint->mutex);
-	since = hint->published - window->published;
-	found = since > RECENT_PUBLISHED;
-	for (uint32 i = 1; !found && i <= since; i++)
-		found = lane_key_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &key) < 0;
-	SpinLockRelease(&hint->mutex);
-	return found;
-}
-
-/* The scheduler is to put aside jobs of keys that are at their limit; false if there is none at work. */
-bool
-lane_hint_crowd(LaneHint *hint)
-{
-	if (hint == NULL)
-		return false;
-	SpinLockAcquire(&hint->mutex);
-	hint->crowded = true;
-	SpinLockRelease(&hint->mutex);
-	return call_for_duty(hint->database, offsetof(DatabaseSlot, crowded));
-}
-
-bool
-lane_hint_take_crowded(LaneHint *hint)
-{
-	bool		crowded;
-
-	if (hint == NULL)
-		return false;
-	SpinLockAcquire(&hint->mutex);
-	crowded = hint->crowded;
-	hint->crowded = false;
-	SpinLockRelease(&hint->mutex);
-	return crowded;
 }
 
 /* A job is due at that time, or may be. */
@@ -532,7 +471,7 @@ database_publish_due(Oid database, TimestampTz due)
 	if (!sooner)
 		return;
 	if (proc != NO_PROC)
-		wake_process(proc);
+		shared_wake(proc);
 	else
 		launcher_wake();
 }
@@ -588,215 +527,6 @@ scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool failed)
 	launcher_wake();
 }
 
-/* ---- executors ---- */
-
-int
-executor_slots(void)
-{
-	return shared == NULL ? 0 : queue_jobs_max_executors;
-}
-
-ExecutorSlot *
-executor_slot_at(int index)
-{
-	return &shared->executors[index];
-}
-
-/* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
-int
-executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation)
-{
-	int			index = -1;
-
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < queue_jobs_max_executors; i++)
-	{
-		ExecutorSlot *slot = &shared->executors[i];
-
-		if (slot->state != EXECUTOR_NONE)
-			continue;
-		SpinLockAcquire(&slot->mutex);
-		slot->state = EXECUTOR_STARTING;
-		slot->generation++;
-		slot->database = database;
-		slot->role = role;
-		slot->pool = pool;
-		slot->pools = pools;
-		slot->starting_since = GetCurrentTimestamp();
-		slot->pid = 0;
-		slot->proc = NO_PROC;
-		slot->idle = false;
-		slot->leave = false;
-		slot->job = 0;
-		slot->end_as = -1;
-		SpinLockRelease(&slot->mutex);
-		*generation = slot->generation;
-		index = i;
-		break;
-	}
-	LWLockRelease(shared->lock);
-	return index;
-}
-
-/* Frees a slot, by the executor that has it or by a scheduler for one that never came up. */
-void
-executor_release(int index, uint32 generation)
-{
-	ExecutorSlot *slot = &shared->executors[index];
-
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	SpinLockAcquire(&slot->mutex);
-	if (slot->generation == generation)
-	{
-		slot->state = EXECUTOR_NONE;
-		slot->job = 0;
-		slot->idle = false;
-		slot->pid = 0;
-		slot->proc = NO_PROC;
-	}
-	SpinLockRelease(&slot->mutex);
-	LWLockRelease(shared->lock);
-}
-
-/* The executor's process takes the slot that was reserved for it; NULL if it comes too late. */
-ExecutorSlot *
-executor_attach(int index, uint32 generation)
-{
-	ExecutorSlot *slot = &shared->executors[index];
-	bool		taken = false;
-
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	SpinLockAcquire(&slot->mutex);
-	if (slot->state == EXECUTOR_STARTING && slot->generation == generation)
-	{
-		slot->state = EXECUTOR_RUNNING;
-		slot->pid = MyProcPid;
-		slot->proc = QjMyProcNumber;
-		taken = true;
-	}
-	SpinLockRelease(&slot->mutex);
-	LWLockRelease(shared->lock);
-	return taken ? slot : NULL;
-}
-
-/* Whether an executor is one of that database and role, and of one of these pools. */
-static bool
-executor_is(const ExecutorSlot *slot, Oid database, Oid role, uint32 pools)
-{
-	return slot->database == database && slot->role == role && (pools & ((uint32) 1 << slot->pool)) != 0;
-}
-
-/* Wakes such an executor that has nothing to do; false if there is none. */
-bool
-executor_wake_idle(Oid database, Oid role, uint32 pools)
-{
-	for (int i = 0; shared != NULL && i < queue_jobs_max_executors; i++)
-	{
-		ExecutorSlot *slot = &shared->executors[i];
-		int			proc = NO_PROC;
-
-		if (!slot->idle || !executor_is(slot, database, role, pools))
-			continue;
-		SpinLockAcquire(&slot->mutex);
-		if (slot->idle && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
-		{
-			slot->idle = false;
-			proc = slot->proc;
-		}
-		SpinLockRelease(&slot->mutex);
-		if (proc != NO_PROC)
-		{
-			wake_process(proc);
-			return true;
-		}
-	}
-	return false;
-}
-
-/*
- * Interrupts the executor that runs a job, to end the job as cancelled or dead; false if none runs it. The signal can
- * come too late and hit the next job there: an interrupted job is put back as it was.
- */
-bool
-executor_request_end(int64 job, JobState end_as)
-{
-	for (int i = 0; shared != NULL && i < queue_jobs_max_executors; i++)
-	{
-		ExecutorSlot *slot = &shared->executors[i];
-		pid_t		pid = 0;
-
-		SpinLockAcquire(&slot->mutex);
-		if (slot->job == job && slot->database == MyDatabaseId)
-		{
-			slot->end_as = end_as;
-			pid = slot->pid;
-		}
-		SpinLockRelease(&slot->mutex);
-		if (pid != 0)
-		{
-			kill(pid, SIGINT);
-			return true;
-		}
-	}
-	return false;
-}
-
-/* What the executors of this database are doing. */
-int
-executor_running(RunningJob *result, int size)
-{
-	int			count = 0;
-
-	for (int i = 0; shared != NULL && i < queue_jobs_max_executors && count < size; i++)
-	{
-		ExecutorSlot *slot = &shared->executors[i];
-
-		SpinLockAcquire(&slot->mutex);
-		if (slot->job != 0 && slot->database == MyDatabaseId)
-			result[count++] = (RunningJob)
-		{
-			.job = slot->job,
-				.attempt = slot->attempt,
-				.pid = slot->pid,
-				.started_at = slot->started_at,
-				.wal_lsn = slot->wal_lsn,
-		};
-		SpinLockRelease(&slot->mutex);
-	}
-	return count;
-}
-
-bool
-executor_runs(int64 job)
-{
-	for (int i = 0; shared != NULL && i < queue_jobs_max_executors; i++)
-	{
-		ExecutorSlot *slot = &shared->executors[i];
-		bool		runs;
-
-		SpinLockAcquire(&slot->mutex);
-		runs = slot->job == job && slot->database == MyDatabaseId;
-		SpinLockRelease(&slot->mutex);
-		if (runs)
-			return true;
-	}
-	return false;
-}
-
-/* ---- statistics ---- */
-
-WorkerCounters *
-worker_counters_at(uint64 index)
-{
-	return shared == NULL ? NULL : &shared->counters[index % counters_size()];
-}
-
-int
-worker_counters_size(void)
-{
-	return shared == NULL ? 0 : counters_size();
-}
-
 /* ---- waiting sessions ---- */
 
 /* NULL if nobody would wake us. */
@@ -836,7 +566,7 @@ waiters_wake(DatabaseSlot *slot)
 	{
 		if (shared->waiters[i].database != slot->database)
 			continue;
-		wake_process(i);
+		shared_wake(i);
 		waiters--;
 	}
 }

@@ -17,9 +17,12 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
+#include "settings.h"
 #include "shared.h"
 #include "statistics.h"
 #include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -65,6 +68,52 @@ worker_hash(const char *name)
 
 /* ---- counters ---- */
 
+#define TIME_BUCKETS 168		/* of a histogram: up to some three weeks, in microseconds */
+
+/* The runs of one worker. */
+typedef struct WorkerCounters
+{
+	slock_t		mutex;			/* guards all below */
+	Oid			database;		/* InvalidOid: free */
+	uint64		worker;			/* hash of its name */
+	TimestampTz since;
+	TimestampTz last_used;
+	uint64		runs;
+	uint64		failures;
+	uint64		merged;
+	uint64		run_time;		/* sums, in microseconds */
+	uint64		queueing_time;
+	uint64		cpu_time;
+	uint64		cpu_run_time;	/* of the runs whose CPU time was measured */
+	uint64		executor_run_time;	/* of all that executors ran */
+	uint64		started_in_target;
+	uint64		ran_in_target;
+	uint64		run_times[TIME_BUCKETS];
+	uint64		queueing_times[TIME_BUCKETS];
+} WorkerCounters;
+
+static WorkerCounters *all_counters = NULL;	/* open addressing by database and hash of the worker's name */
+
+/* Of so many workers statistics are kept: each has a lane at least. */
+static int
+counters_size(void)
+{
+	return all_counters == NULL ? 0 : queue_jobs_max_lanes / 8;
+}
+
+static void
+initialize(void *area)
+{
+	for (int i = 0; i < queue_jobs_max_lanes / 8; i++)
+		SpinLockInit(&((WorkerCounters *) area)[i].mutex);
+}
+
+static WorkerCounters *
+counters_at(uint64 index)
+{
+	return &all_counters[index % counters_size()];
+}
+
 /* Those of a worker are at one of a few places from its hash on; sought without a lock, the finder looks again. */
 static WorkerCounters *
 find_counters(Oid database, uint64 worker)
@@ -73,7 +122,7 @@ find_counters(Oid database, uint64 worker)
 
 	for (int i = 0; i < PLACES; i++)
 	{
-		WorkerCounters *counters = worker_counters_at(start + i);
+		WorkerCounters *counters = counters_at(start + i);
 
 		if (counters->database == database && (database == InvalidOid || counters->worker == worker))
 			return counters;
@@ -86,11 +135,11 @@ static WorkerCounters *
 least_used_counters(uint64 worker)
 {
 	uint64		start = hash_combine64(worker, MyDatabaseId);
-	WorkerCounters *result = worker_counters_at(start);
+	WorkerCounters *result = counters_at(start);
 
 	for (int i = 1; i < PLACES; i++)
-		if (worker_counters_at(start + i)->last_used < result->last_used)
-			result = worker_counters_at(start + i);
+		if (counters_at(start + i)->last_used < result->last_used)
+			result = counters_at(start + i);
 	return result;
 }
 
@@ -135,7 +184,7 @@ lock_counters(uint64 worker, bool create)
 {
 	WorkerCounters *counters;
 
-	if (worker_counters_size() == 0)
+	if (counters_size() == 0)
 		return NULL;
 	counters = find_counters(MyDatabaseId, worker);
 	if (counters == NULL && create)
@@ -153,9 +202,9 @@ lock_counters(uint64 worker, bool create)
 static void
 reset_counters(uint64 worker)
 {
-	for (int i = 0; i < worker_counters_size(); i++)
+	for (int i = 0; i < counters_size(); i++)
 	{
-		WorkerCounters *counters = worker_counters_at(i);
+		WorkerCounters *counters = counters_at(i);
 
 		SpinLockAcquire(&counters->mutex);
 		if (counters->database == MyDatabaseId && (worker == 0 || counters->worker == worker))
@@ -282,6 +331,8 @@ statistics_init(void)
 {
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
+	if (process_shared_preload_libraries_in_progress)
+		shared_add_area(mul_size(queue_jobs_max_lanes / 8, sizeof(WorkerCounters)), (void **) &all_counters, initialize);
 }
 
 /* ---- reading ---- */

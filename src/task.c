@@ -6,6 +6,7 @@
 
 #include "catalog.h"
 #include "handler.h"
+#include "lane_hint.h"
 #include "miscadmin.h"
 #include "pools.h"
 #include "task.h"

@@ -8,9 +8,9 @@
 
 #include "call.h"
 #include "lane.h"
+#include "lane_hint.h"
 #include "order.h"
 #include "record.h"
-#include "shared.h"
 
 typedef struct Task
 {

@@ -8,8 +8,10 @@
 
 #include "access/xact.h"
 #include "duplicates.h"
+#include "executor_slot.h"
 #include "hold.h"
 #include "key_hint.h"
+#include "lane_hint.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"

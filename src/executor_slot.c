@@ -1,0 +1,223 @@
+/*
+ * executor_slot.c
+ *		The executors that there are; see executor_slot.h.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "compat.h"
+#include "executor_slot.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+static ExecutorSlot *slots = NULL;
+
+static void
+initialize(void *area)
+{
+	for (int i = 0; i < queue_jobs_max_executors; i++)
+		SpinLockInit(&((ExecutorSlot *) area)[i].mutex);
+}
+
+void
+executor_slots_init(void)
+{
+	shared_add_area(mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot)), (void **) &slots, initialize);
+}
+
+int
+executor_slots(void)
+{
+	return slots == NULL ? 0 : queue_jobs_max_executors;
+}
+
+ExecutorSlot *
+executor_slot_at(int index)
+{
+	return &slots[index];
+}
+
+/* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
+int
+executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation)
+{
+	int			index = -1;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	for (int i = 0; i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &slots[i];
+
+		if (slot->state != EXECUTOR_NONE)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		slot->state = EXECUTOR_STARTING;
+		slot->generation++;
+		slot->database = database;
+		slot->role = role;
+		slot->pool = pool;
+		slot->pools = pools;
+		slot->starting_since = GetCurrentTimestamp();
+		slot->pid = 0;
+		slot->proc = NO_PROC;
+		slot->idle = false;
+		slot->leave = false;
+		slot->job = 0;
+		slot->end_as = -1;
+		SpinLockRelease(&slot->mutex);
+		*generation = slot->generation;
+		index = i;
+		break;
+	}
+	LWLockRelease(shared_lock());
+	return index;
+}
+
+/* Frees a slot, by the executor that has it or by a scheduler for one that never came up. */
+void
+executor_release(int index, uint32 generation)
+{
+	ExecutorSlot *slot = &slots[index];
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->generation == generation)
+	{
+		slot->state = EXECUTOR_NONE;
+		slot->job = 0;
+		slot->idle = false;
+		slot->pid = 0;
+		slot->proc = NO_PROC;
+	}
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(shared_lock());
+}
+
+/* The executor's process takes the slot that was reserved for it; NULL if it comes too late. */
+ExecutorSlot *
+executor_attach(int index, uint32 generation)
+{
+	ExecutorSlot *slot = &slots[index];
+	bool		taken = false;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->state == EXECUTOR_STARTING && slot->generation == generation)
+	{
+		slot->state = EXECUTOR_RUNNING;
+		slot->pid = MyProcPid;
+		slot->proc = QjMyProcNumber;
+		taken = true;
+	}
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(shared_lock());
+	return taken ? slot : NULL;
+}
+
+/* Whether an executor is one of that database and role, and of one of these pools. */
+static bool
+executor_is(const ExecutorSlot *slot, Oid database, Oid role, uint32 pools)
+{
+	return slot->database == database && slot->role == role && (pools & ((uint32) 1 << slot->pool)) != 0;
+}
+
+/* Wakes such an executor that has nothing to do; false if there is none. */
+bool
+executor_wake_idle(Oid database, Oid role, uint32 pools)
+{
+	for (int i = 0; slots != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &slots[i];
+		int			proc = NO_PROC;
+
+		if (!slot->idle || !executor_is(slot, database, role, pools))
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		if (slot->idle && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
+		{
+			slot->idle = false;
+			proc = slot->proc;
+		}
+		SpinLockRelease(&slot->mutex);
+		if (proc != NO_PROC)
+		{
+			shared_wake(proc);
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Interrupts the executor that runs a job, to end the job as cancelled or dead; false if none runs it. The signal can
+ * come too late and hit the next job there: an interrupted job is put back as it was.
+ */
+bool
+executor_request_end(int64 job, JobState end_as)
+{
+	for (int i = 0; slots != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &slots[i];
+		pid_t		pid = 0;
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->job == job && slot->database == MyDatabaseId)
+		{
+			slot->end_as = end_as;
+			pid = slot->pid;
+		}
+		SpinLockRelease(&slot->mutex);
+		if (pid != 0)
+		{
+			kill(pid, SIGINT);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What the executors of this database are doing. */
+int
+executor_running(RunningJob *result, int size)
+{
+	int			count = 0;
+
+	for (int i = 0; slots != NULL && i < queue_jobs_max_executors && count < size; i++)
+	{
+		ExecutorSlot *slot = &slots[i];
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->job != 0 && slot->database == MyDatabaseId)
+			result[count++] = (RunningJob)
+		{
+			.job = slot->job,
+				.attempt = slot->attempt,
+				.pid = slot->pid,
+				.started_at = slot->started_at,
+				.wal_lsn = slot->wal_lsn,
+		};
+		SpinLockRelease(&slot->mutex);
+	}
+	return count;
+}
+
+bool
+executor_runs(int64 job)
+{
+	for (int i = 0; slots != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &slots[i];
+		bool		runs;
+
+		SpinLockAcquire(&slot->mutex);
+		runs = slot->job == job && slot->database == MyDatabaseId;
+		SpinLockRelease(&slot->mutex);
+		if (runs)
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,66 @@
+/*
+ * executor_slot.h
+ *		The executors that there are, in all databases: what each is for, and what it is doing.
+ *
+ * A slot is reserved by a scheduler, taken by the process that it starts, and freed by that at its end. For locks see
+ * shared.h.
+ */
+#ifndef QUEUE_JOBS_EXECUTOR_SLOT_H
+#define QUEUE_JOBS_EXECUTOR_SLOT_H
+
+#include "access/xlogdefs.h"
+#include "job.h"
+#include "storage/spin.h"
+
+typedef enum ExecutorState
+{
+	EXECUTOR_NONE,
+	EXECUTOR_STARTING,			/* reserved by a scheduler */
+	EXECUTOR_RUNNING,
+} ExecutorState;
+
+typedef struct ExecutorSlot
+{
+	/* changed under the LWLock and the mutex */
+	ExecutorState state;
+	uint32		generation;		/* counts the slot's uses, so that a late process finds out that it is too late */
+	Oid			database;
+	Oid			role;
+	int			pool;
+	uint32		pools;			/* version of the setting that the pool is of */
+	TimestampTz starting_since;
+
+	slock_t		mutex;			/* guards all below */
+	pid_t		pid;
+	int			proc;			/* process number */
+	bool		idle;			/* waits for its latch */
+	bool		leave;			/* is asked to make room once its job is done */
+	int64		job;			/* or 0 */
+	int32		attempt;
+	TimestampTz started_at;
+	XLogRecPtr	wal_lsn;
+	int			end_as;			/* JobState that cancel() or discard() wants, or -1 */
+} ExecutorSlot;
+
+/* What one executor is doing, as running_jobs() shows it. */
+typedef struct RunningJob
+{
+	int64		job;
+	int32		attempt;
+	pid_t		pid;
+	TimestampTz started_at;
+	XLogRecPtr	wal_lsn;
+} RunningJob;
+
+extern void executor_slots_init(void);
+extern int	executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation);
+extern void executor_release(int index, uint32 generation);
+extern ExecutorSlot *executor_attach(int index, uint32 generation);
+extern ExecutorSlot *executor_slot_at(int index);
+extern int	executor_slots(void);
+extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
+extern bool executor_request_end(int64 job, JobState end_as);
+extern int	executor_running(RunningJob *result, int size);
+extern bool executor_runs(int64 job);
+
+#endif
