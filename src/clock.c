@@ -7,6 +7,7 @@
 #ifdef __linux__
 #include <sys/timerfd.h>
 #endif
+#include <math.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -110,6 +111,7 @@ clock_settings(void)
 	int64		change = 0;
 	uint32		settings;
 	bool		known;
+	bool		set;
 
 	if (clocks == NULL)
 		return 0;
@@ -117,17 +119,18 @@ clock_settings(void)
 	SpinLockAcquire(&clocks->mutex);
 	if (known && clocks->compared)
 		change = difference - clocks->difference;
-	if (Abs(change) > SET)
+	set = change > SET || change < -SET;
+	if (set)
 		clocks->settings++;
-	if (known && (!clocks->compared || Abs(change) > SET))
+	if (known && (!clocks->compared || set))
 		clocks->difference = difference;
 	clocks->compared = clocks->compared || known;
 	settings = clocks->settings;
 	SpinLockRelease(&clocks->mutex);
-	if (Abs(change) > SET)
+	if (set)
 	{
 		ereport(LOG,
-				(errmsg("the system clock was set %s by %.0f s", change < 0 ? "back" : "forward", (double) Abs(change) / USECS_PER_SEC),
+				(errmsg("the system clock was set %s by %.0f s", change < 0 ? "back" : "forward", fabs((double) change / USECS_PER_SEC)),
 				 errdetail("What queue_jobs has to do when is looked up anew.")));
 		look_anew();
 	}

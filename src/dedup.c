@@ -83,30 +83,32 @@ dedup_takes_part(const Worker *worker)
 	return worker->idempotent && worker->deduplicate != DEDUP_NONE;
 }
 
-/* The hash of a key; never 0. */
+/*
+ * The hash of a key; never 0. Jobs of different roles share it, and are told apart by their lanes: a role is known by its OID,
+ * which is another one where a dump is restored, and by its name, which can be changed.
+ */
 static int64
-hash_key(const Worker *worker, const char *queue, Oid role, Jsonb *args, const char *token)
+hash_key(const Worker *worker, const char *queue, Jsonb *args, const char *token)
 {
 	uint64		hash = hash_combine64(hash_string(worker->name), hash_string(queue));
 
-	hash = hash_combine64(hash, (uint64) role);
 	hash = hash_combine64(hash, token != NULL ? hash_string(token) + 1 : hash_args(args));
 	return hash == 0 ? 1 : (int64) hash;
 }
 
 void
-dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid role, Jsonb *args, const char *token)
+dedup_set_key(Job *job, const Worker *worker, const char *queue, Jsonb *args, const char *token)
 {
 	job->dedup_hash = 0;
 	job->dedup_key = NULL;
 	if (token == NULL && !dedup_takes_part(worker))
 		return;
-	job->dedup_hash = hash_key(worker, queue, role, token == NULL ? record_key_args(worker, args) : args, token);
+	job->dedup_hash = hash_key(worker, queue, token == NULL ? record_key_args(worker, args) : args, token);
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
 
 void
-dedup_move_key(Job *job, const Worker *worker, const char *queue, Oid role)
+dedup_move_key(Job *job, const Worker *worker, const char *queue)
 {
 	Jsonb	   *args = job->args;
 
@@ -115,7 +117,7 @@ dedup_move_key(Job *job, const Worker *worker, const char *queue, Oid role)
 	/* Whose args lack the record's key was enqueued before the worker got its record: nothing is like it any more. */
 	if (job->dedup_key == NULL && record_has_key(worker, args))
 		args = record_key_args(worker, args);
-	job->dedup_hash = hash_key(worker, queue, role, args, job->dedup_key);
+	job->dedup_hash = hash_key(worker, queue, args, job->dedup_key);
 }
 
 static bool
@@ -135,6 +137,19 @@ same_key(const Job *a, const Job *b)
 	if (a->dedup_key != NULL || b->dedup_key != NULL)
 		return a->dedup_key != NULL && b->dedup_key != NULL && strcmp(a->dedup_key, b->dedup_key) == 0;
 	return compareJsonbContainers(&record_key_args(worker, a->args)->root, &record_key_args(worker, b->args)->root) == 0;
+}
+
+/*
+ * What at most one job at a time can run with. Not the role that it runs as, which changes with the worker's definer; and
+ * jobs of all owners run as that.
+ */
+static int64
+key_of_runs(const Job *job, const Worker *worker)
+{
+	const Lane *lane = lane_get(job->lane);
+	Oid			owner = lane == NULL || worker->run_as_definer ? InvalidOid : lane->owner;
+
+	return (int64) hash_combine64((uint64) job->dedup_hash, (uint64) owner);
 }
 
 /* Since when the job has been waiting to be run. */
@@ -332,23 +347,23 @@ key_is_leased(LiveTable *table, const Job *job)
 }
 
 static bool
-take_key(LiveTable *table, const Job *job, bool session)
+take_key(LiveTable *table, const Job *job, const Worker *worker, bool session)
 {
-	if (!key_lock_try(job->dedup_hash, session))
+	if (!key_lock_try(key_of_runs(job, worker), session))
 		return false;
 	if (!key_is_leased(table, job))
 		return true;
-	key_lock_release(job->dedup_hash, session);
+	key_lock_release(key_of_runs(job, worker), session);
 	return false;
 }
 
 static bool
-take_key_or_pass_by(LiveTable *table, const Job *job, bool session)
+take_key_or_pass_by(LiveTable *table, const Job *job, const Worker *worker, bool session)
 {
-	if (take_key(table, job, session))
+	if (take_key(table, job, worker, session))
 		return true;
 	lane_hint_pass_by(lane_hint(job->lane, true), job_key(job));
-	return take_key(table, job, session);
+	return take_key(table, job, worker, session);
 }
 
 bool
@@ -358,12 +373,12 @@ dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool s
 
 	if (job->dedup_hash == 0 && !session)
 		return true;
-	if (one_at_a_time && !take_key_or_pass_by(table, job, session))
+	if (one_at_a_time && !take_key_or_pass_by(table, job, worker, session))
 		return false;
 	if (hold_try(job->id, HOLD_RUN, session))
 		return true;
 	if (one_at_a_time)
-		key_lock_release(job->dedup_hash, session);
+		key_lock_release(key_of_runs(job, worker), session);
 	return false;
 }
 
@@ -374,7 +389,7 @@ dedup_claim_undo(const Job *job, const Worker *worker, bool session)
 		return;
 	hold_release(job->id, HOLD_RUN, session);
 	if (strategy(job, worker) == DEDUP_UNTIL_EXECUTED)
-		key_lock_release(job->dedup_hash, session);
+		key_lock_release(key_of_runs(job, worker), session);
 }
 
 void
@@ -493,11 +508,11 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 
 	if (strategy(job, worker) != DEDUP_UNTIL_EXECUTED)
 		return true;
-	if (!key_lock_try(job->dedup_hash, false))
+	if (!key_lock_try(key_of_runs(job, worker), false))
 		return false;
 	if (key_is_leased(table, job))
 	{
-		key_lock_release(job->dedup_hash, false);
+		key_lock_release(key_of_runs(job, worker), false);
 		return false;
 	}
 	key_scan_begin(&scan, table, job->dedup_hash);
@@ -517,5 +532,5 @@ void
 dedup_move_end(const Job *job, const Worker *worker)
 {
 	if (strategy(job, worker) == DEDUP_UNTIL_EXECUTED)
-		key_lock_release(job->dedup_hash, false);
+		key_lock_release(key_of_runs(job, worker), false);
 }

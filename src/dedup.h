@@ -22,7 +22,7 @@ extern bool dedup_takes_part(const Worker *worker);
  * Gives the job its key: the token, or worker, queue, role and args. None if the worker does not deduplicate. "role" is
  * as whom it will run: another role's job must never stand for it.
  */
-extern void dedup_set_key(Job *job, const Worker *worker, const char *queue, Oid role, Jsonb *args, const char *token);
+extern void dedup_set_key(Job *job, const Worker *worker, const char *queue, Jsonb *args, const char *token);
 
 /*
  * Whether a job of that key stands already for the one about to be enqueued. The job that stands is held until the end
@@ -52,7 +52,7 @@ extern void dedup_claim_end(const Job *job, const Worker *worker);
 extern void dedup_collapse(LiveTable *table, Job *job, const Worker *worker);
 
 /* The job, which waits, goes to another queue: gives it the key that it has there. */
-extern void dedup_move_key(Job *job, const Worker *worker, const char *queue, Oid role);
+extern void dedup_move_key(Job *job, const Worker *worker, const char *queue);
 
 /*
  * Before that, under until_executed: false if one of its key is being run, and it must stay. Otherwise none is started

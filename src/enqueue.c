@@ -261,7 +261,7 @@ add_job(Batch *batch, LiveTable *table, Jsonb *args, const char *token, bool *du
 
 	job->args = args;
 	job->due = job->run_at <= job->created_at;
-	dedup_set_key(job, batch->worker, batch->queue, batch->role, args, token);
+	dedup_set_key(job, batch->worker, batch->queue, args, token);
 	found = dedup_find_standing(table, job, batch->worker, batch->worker->handler ? batch->role : InvalidOid, &standing);
 	*duplicate = found != STANDING_NONE;
 	if (found == STANDING_DROP)
@@ -282,7 +282,7 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 	job->run_at = run_at;
 	job->due = run_at <= job->created_at;
 	job->args = args;
-	dedup_set_key(job, worker, worker->queue, batch.role, args, NULL);
+	dedup_set_key(job, worker, worker->queue, args, NULL);
 	live_open(&table);
 	none = !dedup_any_live(&table, job);
 	if (none)
@@ -320,7 +320,7 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	check_handler_right(worker);
 	(void) storable_args(args);
 	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
-	dedup_set_key(&batch.job, worker, worker->queue, batch.role, args, NULL);
+	dedup_set_key(&batch.job, worker, worker->queue, args, NULL);
 }
 
 void

@@ -78,7 +78,7 @@ move(Migration *migration, TupleTableSlot *slot, Job *job, const Lane *lane, Wor
 
 	job->lane = lane_for(definition, migration->to, lane->owner);
 	lane_hint_moved(lane->id, job->lane);
-	dedup_move_key(job, definition, migration->to, role);
+	dedup_move_key(job, definition, migration->to);
 	live_update(&migration->table, slot, job);
 	if (job->due)
 		wakeup_job(job->lane, worker && worker->handler ? role : InvalidOid, job_key(job));

@@ -120,7 +120,7 @@ COMMENT ON COLUMN queue_jobs.live_job.uncharged IS 'starts that count as no atte
 COMMENT ON COLUMN queue_jobs.live_job.crashes IS 'runs that took their executor process down; NULL: none';
 COMMENT ON COLUMN queue_jobs.live_job.due IS 'false until run_at has come: the job is then in live_job_future, else in live_job_ready';
 COMMENT ON COLUMN queue_jobs.live_job.merged IS 'duplicates that were merged into it when it was claimed; NULL: none';
-COMMENT ON COLUMN queue_jobs.live_job.dedup_hash IS 'hash of worker, queue, role and args or token; NULL: no deduplication';
+COMMENT ON COLUMN queue_jobs.live_job.dedup_hash IS 'hash of worker, queue and args or token; NULL: no deduplication';
 COMMENT ON COLUMN queue_jobs.live_job.dedup_key IS 'the token that takes the place of the args in the key';
 COMMENT ON COLUMN queue_jobs.live_job.started_at IS 'when it was claimed; NULL unless a lease is written';
 COMMENT ON COLUMN queue_jobs.live_job.schedule IS 'the schedule whose tick enqueued it';

@@ -54,6 +54,7 @@ sub pgbench
 
 # ---- the publisher ----
 
+$new->safe_psql('postgres', 'CREATE ROLE somebody');      # so that roles have other OIDs there
 $_->safe_psql('postgres', 'CREATE ROLE app LOGIN') foreach $old, $new;
 define_gated($old);
 $old->safe_psql('postgres', <<'SQL');
@@ -72,6 +73,7 @@ SELECT queue_jobs.define_worker('flaky', 'public.flaky', retry_backoff => 'publi
 SELECT queue_jobs.define_worker('deadly', 'public.flaky', max_retries => 0, keep_completed => '0');
 SELECT queue_jobs.define_worker('late', 'public.flaky', retry_backoff => NULL);
 SELECT queue_jobs.define_worker('steps', 'public.steps');
+SELECT queue_jobs.define_worker('standing', 'public.quick', idempotent => true, including_scheduled => true);
 SELECT queue_jobs.define_worker('merged', 'public.quick', queue => 'merged', idempotent => true, deduplicate => 'until_executed', if_deduplicated => 'reschedule_once');
 SELECT queue_jobs.define_worker('limited', 'public.quick', queue => 'limited', concurrency_key => 'key', concurrency_limit => 1);
 SELECT queue_jobs.define_worker('outside', max_running_jobs => 50);
@@ -127,6 +129,7 @@ SELECT queue_jobs.enqueue('outside') FROM generate_series(1, 5);
 SELECT count(*) FROM queue_jobs.claim('claimant', '{outside}', 5, '1 day');
 SET SESSION AUTHORIZATION app;
 SELECT queue_jobs.enqueue('quick', jsonb_build_object('n', nextval('numbers')), priority => -1);
+SELECT queue_jobs.enqueue('standing', delay => '1 day');
 SQL
 is_copied('and with jobs that wait');
 like($new->safe_psql('postgres', q{SELECT string_agg(DISTINCT waits_for, '; ') FROM queue_jobs.job WHERE state = 'available'}),
@@ -168,6 +171,7 @@ is($new->safe_psql('postgres', q{SELECT role FROM ran ORDER BY n DESC LIMIT 1 OF
 is($old->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.live_job'), $waiting, 'nothing has run on the old server');
 cmp_ok($new->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 900002}')}), '>=', $last, 'new ids come after the old ones');
 is($new->safe_psql('postgres', q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.job WHERE state = 'executing' AND worker = 'outside'}), '5', 'a claimant completes there what it had claimed');
+is($new->safe_psql('postgres', q{SET SESSION AUTHORIZATION app; SELECT count(queue_jobs.try_enqueue('standing'))}), '0', 'what waits takes duplicates in');
 $new->safe_psql('postgres', q{SELECT queue_jobs.run_now('yearly')});
 wait_until($new, 'SELECT count(*) = 2 FROM ran WHERE n IN (900001, 900002)');
 is($new->safe_psql('postgres', q{SELECT queue_jobs.define_worker('another'); SELECT queue_jobs.enqueue('another') > 0; SELECT count(*) - count(DISTINCT id) FROM queue_jobs.lane}), "\nt\n0", 'a new lane, too');
