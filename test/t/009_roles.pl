@@ -123,6 +123,14 @@ wait_for_job($node, $id, 'completed');
 like($node->safe_psql('postgres', "SELECT state || ': ' || waits_for FROM queue_jobs.job WHERE id = $gone"), qr/^available: role .* does not exist/, 'a dropped role: its job waits, and says why');
 is($node->safe_psql('postgres', "SELECT queue_jobs.cancel($gone)"), 't', 'and can be cancelled');
 
+# One role's job of a key does not keep another's from running.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('keyed', 'public.gated', idempotent => true, deduplicate => 'until_executed')});
+my @keyed = map { $node->safe_psql('postgres', "SET SESSION AUTHORIZATION $_; SELECT queue_jobs.enqueue('keyed', '{\"n\": 90}')") } ('alice', 'bob');
+wait_until($node, "SELECT count(*) = 2 FROM queue_jobs.job WHERE id IN ($keyed[0], $keyed[1]) AND state = 'executing'");
+$node->safe_psql('postgres', 'INSERT INTO gate VALUES (90)');
+wait_for_job($node, $_, 'completed') foreach @keyed;
+pass('jobs of one key, but of two roles, run at once');
+
 # A role whose executors fail to connect (too many connections of its own) does not stop the others.
 $node->safe_psql('postgres', 'ALTER ROLE bob CONNECTION LIMIT 0');
 my $limited = enqueue_as('bob', 80);
