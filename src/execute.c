@@ -582,11 +582,12 @@ execute_let_go(ExecutorSlot *slot)
 
 	ledger_wipe();
 	hold_end_session();
-	if (id != 0)
-		database_sweep(MyDatabaseId);
 	SpinLockAcquire(&slot->mutex);
 	slot->job = 0;
 	SpinLockRelease(&slot->mutex);
+	executor_end_recovery(slot);
+	if (id != 0)
+		database_sweep(MyDatabaseId);	/* only now, so that who looks again does not pass it by again */
 }
 
 void

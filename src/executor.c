@@ -21,6 +21,7 @@
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
+#include "test_point.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
@@ -87,6 +88,7 @@ work(void)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		EmitErrorReport();
+		executor_begin_recovery(own_slot);
 		AbortOutOfAnyTransaction();
 		FlushErrorState();
 		RESUME_INTERRUPTS();
@@ -96,6 +98,7 @@ work(void)
 	if (error == NULL)
 		return ran;
 	QueryCancelPending = false;
+	test_point("run_undone");
 	(void) process_protect(recover, error);
 	execute_let_go(own_slot);
 	if (!execute_interrupted(error))

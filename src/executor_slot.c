@@ -9,36 +9,47 @@
 #include "compat.h"
 #include "executor_slot.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-static ExecutorSlot *slots = NULL;
+typedef struct Executors
+{
+	pg_atomic_uint32 recovering;	/* slots that are, so that mostly nobody need look at them */
+	ExecutorSlot slots[FLEXIBLE_ARRAY_MEMBER];
+} Executors;
+
+static Executors *executors = NULL;
 
 static void
 initialize(void *area)
 {
+	Executors  *initial = area;
+
+	pg_atomic_init_u32(&initial->recovering, 0);
 	for (int i = 0; i < queue_jobs_max_executors; i++)
-		SpinLockInit(&((ExecutorSlot *) area)[i].mutex);
+		SpinLockInit(&initial->slots[i].mutex);
 }
 
 void
 executor_slots_init(void)
 {
-	shared_add_area(mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot)), (void **) &slots, initialize);
+	shared_add_area(add_size(offsetof(Executors, slots), mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))),
+					(void **) &executors, initialize);
 }
 
 int
 executor_slots(void)
 {
-	return slots == NULL ? 0 : queue_jobs_max_executors;
+	return executors == NULL ? 0 : queue_jobs_max_executors;
 }
 
 ExecutorSlot *
 executor_slot_at(int index)
 {
-	return &slots[index];
+	return &executors->slots[index];
 }
 
 /* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
@@ -50,7 +61,7 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	for (int i = 0; i < queue_jobs_max_executors; i++)
 	{
-		ExecutorSlot *slot = &slots[i];
+		ExecutorSlot *slot = &executors->slots[i];
 
 		if (slot->state != EXECUTOR_NONE)
 			continue;
@@ -67,6 +78,7 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 		slot->idle = false;
 		slot->leave = false;
 		slot->job = 0;
+		slot->recovering = false;
 		slot->end_as = -1;
 		SpinLockRelease(&slot->mutex);
 		*generation = slot->generation;
@@ -77,12 +89,55 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 	return index;
 }
 
+void
+executor_begin_recovery(ExecutorSlot *slot)
+{
+	SpinLockAcquire(&slot->mutex);
+	slot->recovering = true;
+	SpinLockRelease(&slot->mutex);
+	pg_atomic_fetch_add_u32(&executors->recovering, 1);
+}
+
+void
+executor_end_recovery(ExecutorSlot *slot)
+{
+	bool		was_recovering;
+
+	SpinLockAcquire(&slot->mutex);
+	was_recovering = slot->recovering;
+	slot->recovering = false;
+	SpinLockRelease(&slot->mutex);
+	if (was_recovering)
+		pg_atomic_fetch_sub_u32(&executors->recovering, 1);
+}
+
+bool
+executor_recovers(int64 job)
+{
+	if (pg_atomic_read_u32(&executors->recovering) == 0)
+		return false;
+	for (int i = 0; i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+		bool		recovers;
+
+		SpinLockAcquire(&slot->mutex);
+		recovers = slot->recovering && slot->job == job && slot->database == MyDatabaseId;
+		SpinLockRelease(&slot->mutex);
+		if (recovers)
+			return true;
+	}
+	return false;
+}
+
 /* Frees a slot, by the executor that has it or by a scheduler for one that never came up. */
 void
 executor_release(int index, uint32 generation)
 {
-	ExecutorSlot *slot = &slots[index];
+	ExecutorSlot *slot = &executors->slots[index];
 
+	if (slot->generation == generation)
+		executor_end_recovery(slot);
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	SpinLockAcquire(&slot->mutex);
 	if (slot->generation == generation)
@@ -101,7 +156,7 @@ executor_release(int index, uint32 generation)
 ExecutorSlot *
 executor_attach(int index, uint32 generation)
 {
-	ExecutorSlot *slot = &slots[index];
+	ExecutorSlot *slot = &executors->slots[index];
 	bool		taken = false;
 
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
@@ -129,9 +184,9 @@ executor_is(const ExecutorSlot *slot, Oid database, Oid role, uint32 pools)
 bool
 executor_wake_idle(Oid database, Oid role, uint32 pools)
 {
-	for (int i = 0; slots != NULL && i < queue_jobs_max_executors; i++)
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
 	{
-		ExecutorSlot *slot = &slots[i];
+		ExecutorSlot *slot = &executors->slots[i];
 		int			proc = NO_PROC;
 
 		if (!slot->idle || !executor_is(slot, database, role, pools))
@@ -159,9 +214,9 @@ executor_wake_idle(Oid database, Oid role, uint32 pools)
 bool
 executor_request_end(int64 job, JobState end_as)
 {
-	for (int i = 0; slots != NULL && i < queue_jobs_max_executors; i++)
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
 	{
-		ExecutorSlot *slot = &slots[i];
+		ExecutorSlot *slot = &executors->slots[i];
 		pid_t		pid = 0;
 
 		SpinLockAcquire(&slot->mutex);
@@ -186,9 +241,9 @@ executor_running(RunningJob *result, int size)
 {
 	int			count = 0;
 
-	for (int i = 0; slots != NULL && i < queue_jobs_max_executors && count < size; i++)
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && count < size; i++)
 	{
-		ExecutorSlot *slot = &slots[i];
+		ExecutorSlot *slot = &executors->slots[i];
 
 		SpinLockAcquire(&slot->mutex);
 		if (slot->job != 0 && slot->database == MyDatabaseId)
@@ -208,9 +263,9 @@ executor_running(RunningJob *result, int size)
 bool
 executor_runs(int64 job)
 {
-	for (int i = 0; slots != NULL && i < queue_jobs_max_executors; i++)
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
 	{
-		ExecutorSlot *slot = &slots[i];
+		ExecutorSlot *slot = &executors->slots[i];
 		bool		runs;
 
 		SpinLockAcquire(&slot->mutex);

@@ -36,6 +36,7 @@ typedef struct ExecutorSlot
 	bool		idle;			/* waits for its latch */
 	bool		leave;			/* is asked to make room once its job is done */
 	int64		job;			/* or 0 */
+	bool		recovering;		/* the job's transaction has failed, and what comes of it is not written yet */
 	int32		attempt;
 	TimestampTz started_at;
 	XLogRecPtr	wal_lsn;
@@ -62,5 +63,14 @@ extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
 extern bool executor_request_end(int64 job, JobState end_as);
 extern int	executor_running(RunningJob *result, int size);
 extern bool executor_runs(int64 job);
+
+/*
+ * Between the rollback of a job's transaction, which frees it, and the one that writes what has become of it, nobody else is
+ * to start it, or neither the attempt would be charged nor cancel() be heeded. Whoever passes it by looks again after
+ * database_sweep(). (Who has asked just before the rollback began may still take it.)
+ */
+extern void executor_begin_recovery(ExecutorSlot *slot);
+extern void executor_end_recovery(ExecutorSlot *slot);
+extern bool executor_recovers(int64 job);
 
 #endif

@@ -105,6 +105,16 @@ foreach my $worker ('gated', 'gated procedure')
 	}
 }
 
+# Between the rollback of its transaction and the one that writes its end, another executor passes the job by.
+arm('run_undone', 'wait');
+my ($undone) = interrupt_at('gated', 'run_begins', 'pause', 'SELECT queue_jobs.cancel(ID)');
+wait_at('run_undone');
+my $beside = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 999}')});
+wait_for_job($node, $beside, 'completed');
+is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', 'a job whose run was undone is nobody else\'s to run');
+go_on('run_undone');
+wait_for_job($node, $undone, 'cancelled');
+
 # An interruption that comes too late for its job harms nobody.
 my $quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1000}')});
 wait_for_job($node, $quick, 'completed');
