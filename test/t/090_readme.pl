@@ -26,6 +26,8 @@ use PostgreSQL::Test::Utils;
 use QueueJobs::Test;
 use Test::More;
 
+binmode Test::More->builder->$_, ':encoding(UTF-8)' foreach ('output', 'failure_output', 'todo_output');    # names are from the docs
+
 my $root = $ENV{TESTDIR} // '.';
 my $db = 'shop';
 my @documents = ("$root/README.md", sort glob("$root/docs/*.md"));
