@@ -64,6 +64,7 @@ class Bench:
         self.clients = [int(c) for c in words("CLIENTS", ["8"], ["1", "2", "8", "16"])]
         self.workloads = words("WORKLOADS", [name for name in WORKLOADS if name != "steady"], list(WORKLOADS))
         self.competitors = words("COMPETITORS", ["textbook", "graphile_worker"], ["textbook", *PEERS])
+        self.loads = words("LOADS", [], [])          # none: all
         self.notes = []
         self.peers = {}
 

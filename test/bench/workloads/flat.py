@@ -98,13 +98,18 @@ def mean(rates):
     return sum(rates) / len(rates)
 
 
+def asked_for(bench, loads):
+    """Those of LOADS, by the last word of their names."""
+    return {name: load for name, load in loads.items() if not bench.loads or name.split()[-1] in bench.loads}
+
+
 def loads(bench, jobs=64, queues=1):
     found = {"queue_jobs, executors": Chain(bench, jobs, queues)}
     script = "queue_jobs/cycle.sql" if queues == 1 else "queue_jobs/cycle_queues.sql"
     found["queue_jobs, claimants"] = Cycle(bench, script, "claimed_gone", jobs, queues)
     if queues == 1 and bench.having(["textbook"]):
         found["textbook"] = Cycle(bench, "textbook/cycle.sql", None, jobs)
-    return found
+    return asked_for(bench, found)
 
 
 def size(bench):
@@ -179,11 +184,11 @@ def over_time(bench, load, seconds, held):
 
 
 def held(bench):
-    for competitor, load in {**loads(bench), "queue_jobs, one key": OneKey(bench)}.items():
+    for competitor, load in {**loads(bench), **asked_for(bench, {"queue_jobs, one key": OneKey(bench)})}.items():
         for case, is_held in (("nothing held", False), ("snapshot held", True)):
             yield f"{case}, {bench.hold:g} s", competitor, lambda l=load, h=is_held: over_time(bench, l, bench.hold, h)
 
 
 def steady(bench):
-    for competitor, load in {**loads(bench), "queue_jobs, one key": OneKey(bench)}.items():
+    for competitor, load in {**loads(bench), **asked_for(bench, {"queue_jobs, one key": OneKey(bench)})}.items():
         yield f"{bench.steady_seconds:g} s", competitor, lambda l=load: over_time(bench, l, bench.steady_seconds, False)
