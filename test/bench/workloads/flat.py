@@ -131,7 +131,7 @@ def size(bench):
         bench.reset()
         surroundings()
         load.prepare()
-        server.sql("ANALYZE queue_jobs.live_job, textbook.job")
+        server.sql("VACUUM (ANALYZE) queue_jobs.live_job, textbook.job")      # or autovacuum would be at work beside it
         server.checkpoint()
         if isinstance(load, Chain) and load.queues == 1:      # beside so many queues each has its turn: warm jobs would take minutes
             bench.warm_executors()
