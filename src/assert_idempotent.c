@@ -175,8 +175,7 @@ run_again(Trial *trial, int run)
 {
 	ErrorData  *error = subtransaction_try(run_handler, trial);
 
-	if (error != NULL && is_our_own(error))
-		ReThrowError(error);
+	rethrow_our_own(error);
 	if (error != NULL)
 		appendStringInfo(&trial->report, "Run %d failed: %s.", run, error->message);
 }

@@ -14,8 +14,6 @@
 #include "executor_slot.h"
 #include "portability/instr_time.h"
 #include "shared.h"
-#include "storage/latch.h"
-#include "storage/proc.h"
 
 #define SET (USECS_PER_SEC)		/* the least by which a clock is set; it goes a little wrong by itself */
 #define EXACT INT64CONST(50000) /* microseconds that may pass while both clocks are read */
@@ -81,10 +79,9 @@ look_anew(void)
 
 		SpinLockAcquire(&slot->mutex);
 		slot->starting_since = now;
-		proc = slot->state == EXECUTOR_RUNNING ? slot->proc : -1;
+		proc = slot->state == EXECUTOR_RUNNING ? slot->proc : NO_PROC;
 		SpinLockRelease(&slot->mutex);
-		if (proc >= 0)
-			SetLatch(&ProcGlobal->allProcs[proc].procLatch);
+		shared_wake(proc);
 	}
 	for (int i = 0; i < database_slots(); i++)
 	{

@@ -111,25 +111,6 @@ executor_end_recovery(ExecutorSlot *slot)
 		pg_atomic_fetch_sub_u32(&executors->recovering, 1);
 }
 
-bool
-executor_recovers(int64 job)
-{
-	if (pg_atomic_read_u32(&executors->recovering) == 0)
-		return false;
-	for (int i = 0; i < queue_jobs_max_executors; i++)
-	{
-		ExecutorSlot *slot = &executors->slots[i];
-		bool		recovers;
-
-		SpinLockAcquire(&slot->mutex);
-		recovers = slot->recovering && slot->job == job && slot->database == MyDatabaseId;
-		SpinLockRelease(&slot->mutex);
-		if (recovers)
-			return true;
-	}
-	return false;
-}
-
 /* Frees a slot, by the executor that has it or by a scheduler for one that never came up. */
 void
 executor_release(int index, uint32 generation)
@@ -260,19 +241,32 @@ executor_running(RunningJob *result, int size)
 	return count;
 }
 
-bool
-executor_runs(int64 job)
+/* Whether an executor of this database shows that it has the job. */
+static bool
+any_shows(int64 job, bool recovering)
 {
 	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
-		bool		runs;
+		bool		shows;
 
 		SpinLockAcquire(&slot->mutex);
-		runs = slot->job == job && slot->database == MyDatabaseId;
+		shows = slot->job == job && slot->database == MyDatabaseId && (slot->recovering || !recovering);
 		SpinLockRelease(&slot->mutex);
-		if (runs)
+		if (shows)
 			return true;
 	}
 	return false;
+}
+
+bool
+executor_runs(int64 job)
+{
+	return any_shows(job, false);
+}
+
+bool
+executor_recovers(int64 job)
+{
+	return pg_atomic_read_u32(&executors->recovering) > 0 && any_shows(job, true);
 }

@@ -64,8 +64,7 @@ find_function_with_types(const char *function, char **why)
 	FunctionSearch search = {.name = function,.found = InvalidOid};
 	ErrorData  *error = subtransaction_try(find_by_types, &search);
 
-	if (error != NULL && is_our_own(error))
-		ReThrowError(error);
+	rethrow_our_own(error);
 	*why = error ? error->message : psprintf("function %s does not exist", function);
 	return error ? InvalidOid : search.found;
 }

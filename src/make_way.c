@@ -56,13 +56,6 @@ make_way_asked(Oid database)
 	return asked;
 }
 
-static void
-wake(int proc)
-{
-	if (proc >= 0)
-		SetLatch(&ProcGlobal->allProcs[proc].procLatch);
-}
-
 static List *
 note(List *list, Oid database)
 {
@@ -81,7 +74,7 @@ ask_executors(Oid database)
 	for (int i = 0; i < executor_slots(); i++)
 	{
 		ExecutorSlot *slot = executor_slot_at(i);
-		int			proc = -1;
+		int			proc = NO_PROC;
 
 		SpinLockAcquire(&slot->mutex);
 		if (slot->state != EXECUTOR_NONE && slot->database == database)
@@ -91,7 +84,7 @@ ask_executors(Oid database)
 				proc = slot->proc;
 		}
 		SpinLockRelease(&slot->mutex);
-		wake(proc);
+		shared_wake(proc);
 	}
 }
 
@@ -104,7 +97,7 @@ hold_slot(Oid database, bool create)
 {
 	DatabaseSlot *slot = database_slot(database, create);
 	bool		found;
-	int			proc = -1;
+	int			proc = NO_PROC;
 
 	if (slot == NULL)
 		return false;
@@ -119,7 +112,7 @@ hold_slot(Oid database, bool create)
 	SpinLockRelease(&slot->mutex);
 	if (!found)
 		return create && hold_slot(database, create);
-	wake(proc);
+	shared_wake(proc);
 	ask_executors(database);
 	return true;
 }

@@ -195,8 +195,7 @@ try_to_take_over(CronJob *job)
 	error = subtransaction_try(take_over, job);
 	if (error == NULL)
 		return NULL;
-	if (is_our_own(error))
-		ReThrowError(error);
+	rethrow_our_own(error);
 	return error->detail ? psprintf("%s: %s", error->message, error->detail) : error->message;
 }
 

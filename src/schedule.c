@@ -532,8 +532,7 @@ try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 
 	if (error == NULL)
 		return decision.decided;
-	if (is_our_own(error))
-		ReThrowError(error);
+	rethrow_our_own(error);
 	if (schedule->error == NULL || strcmp(schedule->error, error->message) != 0)
 		report_error(error);
 	outcome->tick = NO_TIME;

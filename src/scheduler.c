@@ -34,8 +34,6 @@
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/proc.h"
 #include "store.h"
 #include "test_point.h"
 #include "utils/guc.h"
@@ -432,8 +430,7 @@ ask_to_leave(ExecutorSlot *slot)
 	SpinLockAcquire(&slot->mutex);
 	slot->leave = true;
 	SpinLockRelease(&slot->mutex);
-	if (slot->proc >= 0)
-		SetLatch(&ProcGlobal->allProcs[slot->proc].procLatch);
+	shared_wake(slot->proc);
 }
 
 /* After the limit was lowered. */

@@ -37,10 +37,11 @@ subtransaction_try(void (*function) (void *), void *argument)
 	return error;
 }
 
-bool
-is_our_own(const ErrorData *error)
+void
+rethrow_our_own(ErrorData *error)
 {
-	return error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY;
+	if (error != NULL && (error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY))
+		ReThrowError(error);
 }
 
 void

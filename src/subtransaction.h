@@ -11,8 +11,8 @@
  */
 extern ErrorData *subtransaction_try(void (*function) (void *), void *argument);
 
-/* Whether the error is about us and not about what was tried: somebody interrupts, or memory is out. Such an error goes on. */
-extern bool is_our_own(const ErrorData *error);
+/* An error, if there is one, that is about us and not about what was tried goes on: somebody interrupts, or memory is out. */
+extern void rethrow_our_own(ErrorData *error);
 
 /* Writes an error that goes no further to the log, and to the client. */
 extern void report_error(ErrorData *error);
