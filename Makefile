@@ -74,7 +74,7 @@ OBJS = \
 	src/scheduler.o \
 	src/executor.o \
 	src/interruption.o \
-	src/execute.o src/run_timeout.o src/take.o src/task.o \
+	src/execute.o src/run_timeout.o src/heads.o src/take.o src/task.o \
 	src/call.o \
 	src/session.o \
 	src/subtransaction.o \

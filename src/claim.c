@@ -18,6 +18,7 @@
 #include "dedup.h"
 #include "executor/spi.h"
 #include "funcapi.h"
+#include "heads.h"
 #include "history.h"
 #include "job_row.h"
 #include "lane.h"
@@ -54,17 +55,23 @@ PG_FUNCTION_INFO_V1(queue_jobs_wait_for_jobs);
 
 /* ---- which lanes ---- */
 
+static ArrayType *
+queues_argument(FunctionCallInfo fcinfo, int arg)
+{
+	refuse_null(fcinfo, arg, "queues");
+	return PG_GETARG_ARRAYTYPE_P_COPY(arg);
+}
+
 /* The selectors of a text[]. */
 static List *
-queue_patterns(FunctionCallInfo fcinfo, int arg)
+queue_patterns(ArrayType *queues)
 {
 	List	   *patterns = NIL;
 	Datum	   *elements;
 	bool	   *nulls;
 	int			count;
 
-	refuse_null(fcinfo, arg, "queues");
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	deconstruct_array(queues, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
 	for (int i = 0; i < count; i++)
 	{
 		if (nulls[i])
@@ -77,6 +84,49 @@ queue_patterns(FunctionCallInfo fcinfo, int arg)
 	return patterns;
 }
 
+/* An owner of lanes, and whether the current user may claim his jobs. */
+typedef struct LaneOwner
+{
+	Oid			role;
+	bool		mine;
+} LaneOwner;
+
+/*
+ * The lanes that queues mean and the current user may claim from. Made once for many claims, for it takes as long as there
+ * are lanes; whether it still holds is found out from what it was made of.
+ */
+typedef struct Claimable
+{
+	MemoryContext context;
+	ArrayType  *queues;
+	Oid			user;
+	uint64		registry;		/* versions */
+	uint64		lanes;
+	List	   *owners;			/* of LaneOwner: all that were asked for */
+	Heads		heads;
+} Claimable;
+
+static Claimable claimable = {0};
+
+static bool
+owner_is_mine(Oid role)
+{
+	LaneOwner  *owner;
+	ListCell   *cell;
+
+	foreach(cell, claimable.owners)
+	{
+		owner = lfirst(cell);
+		if (owner->role == role)
+			return owner->mine;
+	}
+	owner = palloc(sizeof(LaneOwner));
+	owner->role = role;
+	owner->mine = lane_owner_is_mine(role);
+	claimable.owners = lappend(claimable.owners, owner);
+	return owner->mine;
+}
+
 /* Whether the current user may claim the lane's jobs, which the selectors mean, now. */
 static bool
 lane_claimable(const Lane *lane, const Worker *worker, List *patterns)
@@ -86,26 +136,74 @@ lane_claimable(const Lane *lane, const Worker *worker, List *patterns)
 
 	foreach(cell, patterns)
 		meant = meant || selector_matches(lfirst(cell), worker, lane->queue);
-	return meant && worker != NULL && worker->handler == NULL && lane_owner_is_mine(lane_role(lane, worker)) &&
+	return meant && worker != NULL && worker->handler == NULL && owner_is_mine(lane_role(lane, worker)) &&
 		lane_blocked(lane, worker) == NULL;
 }
 
-/* ---- claim ---- */
-
-typedef struct LaneHead
+static bool
+claimable_holds(ArrayType *queues)
 {
-	const Lane *lane;
-	Worker	   *worker;
-	LaneHint   *hint;
-	QueueTurns *turns;
-	LaneWindow	window;
-	LaneScan	scan;
-	bool		more;			/* job is the next one to claim */
-	Job			job;
-	LaneKey		passed;
-	bool		any_passed;
-	Refusals	refusals;
-} LaneHead;
+	ListCell   *cell;
+
+	if (claimable.context == NULL || claimable.user != GetUserId() || claimable.registry != registry_version() ||
+		claimable.lanes != lane_version() || VARSIZE(queues) != VARSIZE(claimable.queues) ||
+		memcmp(queues, claimable.queues, VARSIZE(queues)) != 0)
+		return false;
+	foreach(cell, claimable.owners)
+	{
+		const LaneOwner *owner = lfirst(cell);
+
+		if (lane_owner_is_mine(owner->role) != owner->mine)
+			return false;
+	}
+	return true;
+}
+
+/* All of one state of lanes and workers, as tasks_refresh() has it. */
+static void
+find_claimable(ArrayType *queues)
+{
+	List	   *patterns = queue_patterns(queues);
+	uint64		registry = registry_version();
+	uint64		lanes_seen = lane_version();
+	List	   *lanes = list_copy(lane_all());
+	ListCell   *cell;
+	MemoryContext old;
+
+	if (claimable.context != NULL)
+		MemoryContextDelete(claimable.context);
+	claimable = (Claimable) {.user = GetUserId()};
+	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(claimable.context);
+	claimable.queues = palloc(VARSIZE(queues));
+	memcpy(claimable.queues, queues, VARSIZE(queues));
+	claimable.heads.all = palloc(Max(list_length(lanes), 1) * sizeof(LaneHead));
+	foreach(cell, lanes)
+	{
+		const Lane *lane = lfirst(cell);
+		Worker	   *worker = registry_worker(lane->worker);
+
+		if (lane_claimable(lane, worker, patterns))
+			claimable.heads.all[claimable.heads.count++] = head_of(lane, worker);
+	}
+	MemoryContextSwitchTo(old);
+	claimable.registry = registry;	/* only now, for an error may have come before */
+	claimable.lanes = lanes_seen;
+}
+
+/* What the array's lanes are now. Good until the next call. */
+static Heads *
+claimable_heads(ArrayType *queues)
+{
+	while (!claimable_holds(queues))
+	{
+		CHECK_FOR_INTERRUPTS();
+		find_claimable(queues);
+	}
+	return &claimable.heads;
+}
+
+/* ---- claim ---- */
 
 typedef struct Claim
 {
@@ -123,134 +221,33 @@ typedef struct Claim
  * is one.
  */
 static void
-promote_due(LiveTable *table, List *patterns, int limit, TimestampTz now, TimestampTz *next)
+promote_due(LiveTable *table, const Heads *heads, int limit, TimestampTz now, TimestampTz *next)
 {
 	DatabaseSlot *slot = database_slot(MyDatabaseId, false);
 	List	   *lanes = NIL;
-	ListCell   *cell;
 
 	*next = slot ? slot->next_due : DT_NOBEGIN;
 	if (*next > now)
 		return;
-	foreach(cell, list_copy(lane_all()))
-	{
-		const Lane *lane = lfirst(cell);
-
-		if (lane_claimable(lane, registry_worker(lane->worker), patterns))
-			lanes = lappend_int(lanes, lane->id);
-	}
+	for (int i = 0; i < heads->count; i++)
+		lanes = lappend_int(lanes, heads->all[i].lane->id);
 	if (lanes == NIL)
 		*next = DT_NOEND;
 	else if (live_promote(table, now, limit, lanes, next) > 0)
 		CommandCounterIncrement();
 }
 
-static List *
-claimable_heads(List *patterns, TimestampTz now)
-{
-	List	   *heads = NIL;
-	ListCell   *cell;
-
-	foreach(cell, list_copy(lane_all()))
-	{
-		const Lane *lane = lfirst(cell);
-		Worker	   *worker = registry_worker(lane->worker);
-		LaneHead   *head;
-		LaneKey		first;
-		bool		own;
-
-		if (!lane_claimable(lane, worker, patterns))
-			continue;
-		own = wakeup_touched(lane->id, &first);
-		if (!own && !lane_hint_ready(lane_hint(lane->id, true), now))
-			continue;
-		head = palloc0(sizeof(LaneHead));
-		head->lane = lane;
-		head->worker = worker;
-		head->hint = lane_hint(lane->id, true);
-		head->turns = order_turns(lane->queue, worker->urgency);
-		head->window = lane_hint_open(head->hint, now);
-		head->refusals.window = head->window;
-		if (own && lane_key_compare(&first, &head->window.start) < 0)
-			head->window.start = first;
-		heads = lappend(heads, head);
-	}
-	return heads;
-}
-
-/* Whether workers of that urgency which have jobs have different weights: only then are there shares to be given. */
-static bool
-weights_differ(List *heads, Urgency urgency)
-{
-	int			weight = 0;
-	ListCell   *cell;
-
-	foreach(cell, heads)
-	{
-		LaneHead   *head = lfirst(cell);
-
-		if (!head->more || head->worker->urgency != urgency)
-			continue;
-		if (weight != 0 && weight != head->worker->weight)
-			return true;
-		weight = head->worker->weight;
-	}
-	return false;
-}
-
-static bool
-goes_before(const LaneHead *a, const LaneHead *b, bool by_weight)
-{
-	int			order = by_weight ? order_compare(a->turns, b->turns) : 0;
-	LaneKey		x = job_key(&a->job);
-	LaneKey		y = job_key(&b->job);
-
-	return order != 0 ? order < 0 : lane_key_compare(&x, &y) < 0;
-}
-
-/* By urgency, by the queues' shares if they are not all the same, by priority and age. */
-static LaneHead *
-first_head(List *heads, TimestampTz now)
-{
-	bool		has_work[URGENCIES] = {false};
-	bool		any = false;
-	bool		by_weight;
-	Urgency		urgency;
-	LaneHead   *first = NULL;
-	ListCell   *cell;
-
-	foreach(cell, heads)
-	{
-		LaneHead   *head = lfirst(cell);
-
-		has_work[head->worker->urgency] |= head->more;
-		any = any || head->more;
-	}
-	if (!any)
-		return NULL;
-	urgency = order_urgency(has_work, now);
-	by_weight = weights_differ(heads, urgency);
-	foreach(cell, heads)
-	{
-		LaneHead   *head = lfirst(cell);
-
-		if (head->more && head->worker->urgency == urgency && (first == NULL || goes_before(head, first, by_weight)))
-			first = head;
-	}
-	return first;
-}
-
 /* Ends a job that is not to be started any more: too late, or its last attempt's lease ran out. True if it was. */
 static bool
 end_unstarted(Claim *claim, LaneHead *head)
 {
-	Job		   *job = &head->job;
+	Job		   *job = &head->walk->job;
 	bool		expired = job->attempt == 0 && job->expires_at != NO_TIME && job->expires_at <= claim->now;
 	bool		exhausted = job->started_at != NO_TIME && job_failures(job) > head->worker->max_retries;
 
 	if (!expired && !exhausted)
 		return false;
-	if (live_try_delete(&claim->table, head->scan.slot))
+	if (live_try_delete(&claim->table, head->walk->scan.slot))
 	{
 		history_insert(NULL, job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
 		if (job->schedule != NULL)
@@ -264,7 +261,7 @@ end_unstarted(Claim *claim, LaneHead *head)
 static void
 merge_duplicates(Claim *claim, LaneHead *head)
 {
-	Job		   *job = &head->job;
+	Job		   *job = &head->walk->job;
 	int			merged = job->merged;
 	TupleTableSlot *slot = NULL;
 	Job			stored;
@@ -284,11 +281,11 @@ merge_duplicates(Claim *claim, LaneHead *head)
 static void
 put_back_for_replica(Claim *claim, LaneHead *head)
 {
-	Job		   *job = &head->job;
+	Job		   *job = &head->walk->job;
 
 	job->due = false;
 	job->run_at = claim->now + CONSISTENCY_RETRY_DELAY;
-	if (live_try_update(&claim->table, head->scan.slot, job))
+	if (live_try_update(&claim->table, head->walk->scan.slot, job))
 	{
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
 		wakeup_due(job->run_at);
@@ -300,7 +297,7 @@ put_back_for_replica(Claim *claim, LaneHead *head)
 static bool
 take_row(Claim *claim, LaneHead *head, const LimitHold *limits)
 {
-	Job		   *job = &head->job;
+	Job		   *job = &head->walk->job;
 
 	if (!dedup_claim_begin(&claim->table, job, head->worker, false))
 		return false;
@@ -314,7 +311,7 @@ take_row(Claim *claim, LaneHead *head, const LimitHold *limits)
 	job->started_at = Max(claim->now, limits->rate.at);
 	job->lease = claim->lease;
 	job->claimant = claim->claimant;
-	if (live_try_update(&claim->table, head->scan.slot, job))
+	if (live_try_update(&claim->table, head->walk->scan.slot, job))
 		return true;
 	dedup_claim_undo(job, head->worker, false);
 	return false;
@@ -324,7 +321,7 @@ take_row(Claim *claim, LaneHead *head, const LimitHold *limits)
 static bool
 take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 {
-	Job		   *job = &head->job;
+	Job		   *job = &head->walk->job;
 	ReturnSetInfo *result = (ReturnSetInfo *) claim->fcinfo->resultinfo;
 	LimitHold	limits;
 
@@ -335,12 +332,12 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 					  NULL, NULL);
 	if (end_unstarted(claim, head))
 		return false;
-	*verdict = limit_begin(&claim->table, job, head->worker, head->hint, false, &head->refusals, &limits);
+	*verdict = limit_begin(&claim->table, job, head->worker, head->hint, false, &head->walk->refusals, &limits);
 	if (*verdict != LIMIT_FREE)
 		return false;
 	if (!take_row(claim, head, &limits))
 	{
-		limit_undo(&claim->table, &limits, head->worker, false, &head->refusals);
+		limit_undo(&claim->table, &limits, head->worker, false, &head->walk->refusals);
 		return false;
 	}
 	test_point("job_claimed");
@@ -352,52 +349,30 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 	return true;
 }
 
+/* Takes jobs from all lanes in turn, so that their order holds across lanes. */
 static void
-settle(LaneHead *head)
+claim_jobs(Claim *claim, Heads *heads)
 {
-	if (!limit_settle(head->hint, &head->refusals, head->more ? &head->passed : NULL))
-	{
-		if (head->any_passed)
-			lane_hint_settle(head->hint, &head->window, &head->passed, false);
-		else if (!head->more)
-			lane_hint_settle(head->hint, &head->window, NULL, true);
-	}
-	if (head->scan.revisit_at != NO_TIME)
-		lane_hint_revisit(head->hint, head->scan.revisit_at);
-	lane_scan_end(&head->scan);
-}
-
-/* Takes jobs from the heads of all lanes in turn, so that their order holds across lanes. */
-static void
-claim_jobs(Claim *claim, List *heads)
-{
-	Snapshot	snapshot = engine_snapshot();
-	ListCell   *cell;
 	LaneHead   *head;
-	LimitVerdict verdict;
 	int			claimed = 0;
 
-	foreach(cell, heads)
+	if (!heads_begin(heads, &claim->table, claim->now))
+		return;
+	while (claimed < claim->max_jobs && (head = heads_first(heads, false)) != NULL)
 	{
-		head = lfirst(cell);
-		lane_scan_begin(&head->scan, &claim->table, head->lane->id, head->window.start, snapshot, claim->now);
-		head->more = lane_scan_next(&head->scan, &head->job);
-	}
-	while (claimed < claim->max_jobs && (head = first_head(heads, claim->now)) != NULL)
-	{
+		LimitVerdict verdict;
+		bool		taken;
+
 		CHECK_FOR_INTERRUPTS();
-		head->passed = job_key(&head->job);
-		head->any_passed = true;
-		if (take(claim, head, &verdict))
-		{
-			order_charge(head->turns, head->worker->weight);
-			claimed++;
-		}
-		head->more = verdict != LIMIT_WORKER && lane_scan_next(&head->scan, &head->job);
+		taken = take(claim, head, &verdict);
+		claimed += taken;
+		heads_tried(heads, head, taken);
+		if (verdict == LIMIT_WORKER)
+			heads_leave(heads, head);
+		else
+			heads_advance(heads, head);
 	}
-	foreach(cell, heads)
-		settle(lfirst(cell));
-	engine_snapshot_end(snapshot);
+	heads_end(heads, true);
 }
 
 /* claim(claimant, queues, max_jobs, lease) */
@@ -405,13 +380,13 @@ Datum
 queue_jobs_claim(PG_FUNCTION_ARGS)
 {
 	Claim		claim = {.fcinfo = fcinfo,.now = GetCurrentTimestamp()};
-	List	   *patterns;
+	Heads	   *heads;
 	TimestampTz next;
 	TimestampTz retry_at;
 
 	refuse_where_nothing_can_be_written("queue_jobs.claim()");
 	claim.claimant = claimant_argument(fcinfo, 0);
-	patterns = queue_patterns(fcinfo, 1);
+	heads = claimable_heads(queues_argument(fcinfo, 1));
 	refuse_null(fcinfo, 2, "max_jobs");
 	claim.max_jobs = PG_GETARG_INT32(2);
 	if (claim.max_jobs < 1 || claim.max_jobs > MAX_CLAIM)
@@ -426,67 +401,55 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	claim.descriptor = job_row_descriptor();
 	live_open(&claim.table);
 	CommandCounterIncrement();
-	promote_due(&claim.table, patterns, claim.max_jobs, claim.now, &next);
+	promote_due(&claim.table, heads, claim.max_jobs, claim.now, &next);
 	if (!shared_present())
 		(void) park_sweep(&retry_at);	/* there is no scheduler that would */
-	claim_jobs(&claim, claimable_heads(patterns, claim.now));
+	claim_jobs(&claim, heads);
 	live_close(&claim.table);
 	return (Datum) 0;
 }
 
 /* ---- wait_for_jobs ---- */
 
-/* Whether the lane has a job that its worker's limits let start. */
+/* Whether a lane that the queues mean may have a job to claim, which its worker's limits let start; and when that is to be asked again. */
 static bool
-any_may_start(LiveTable *table, LaneHead *head)
-{
-	while (head->more)
-	{
-		LimitHold	limits;
-		LimitVerdict verdict = limit_begin(table, &head->job, head->worker, head->hint, false, &head->refusals, &limits);
-
-		CHECK_FOR_INTERRUPTS();
-		if (verdict == LIMIT_FREE)
-		{
-			limit_undo(table, &limits, head->worker, false, &head->refusals);
-			return true;
-		}
-		head->more = verdict != LIMIT_WORKER && lane_scan_next(&head->scan, &head->job);
-	}
-	return false;
-}
-
-/* Whether a lane that the patterns mean may have a job to claim, and when that is to be asked again. */
-static bool
-may_have_jobs(List *patterns, TimestampTz *next)
+may_have_jobs(ArrayType *queues, TimestampTz *next)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	Heads	   *heads = claimable_heads(queues);
+	LaneHead   *head;
 	LiveTable	table;
-	Snapshot	snapshot;
-	ListCell   *cell;
 	bool		found = false;
 
 	live_open(&table);
-	promote_due(&table, patterns, PROMOTE_AT_ONCE, now, next);
-	foreach(cell, claimable_heads(patterns, now))
+	promote_due(&table, heads, PROMOTE_AT_ONCE, now, next);
+	if (heads_begin(heads, &table, now))
 	{
-		LaneHead   *head = lfirst(cell);
+		while (!found && (head = heads_first(heads, true)) != NULL)
+		{
+			LaneWalk   *walk = head->walk;
+			LimitHold	limits;
+			LimitVerdict verdict = limit_begin(&table, &walk->job, head->worker, head->hint, false, &walk->refusals, &limits);
 
-		snapshot = engine_snapshot();
-		lane_scan_begin(&head->scan, &table, head->lane->id, head->window.start, snapshot, now);
-		head->more = lane_scan_next(&head->scan, &head->job);
-		found = found || any_may_start(&table, head);
-		if (head->refusals.any)
-			*next = Min(*next, head->refusals.retry_at);
-		if (head->scan.revisit_at != NO_TIME)
-			*next = Min(*next, head->scan.revisit_at);
-		settle(head);
-		engine_snapshot_end(snapshot);
+			CHECK_FOR_INTERRUPTS();
+			if (verdict == LIMIT_FREE)
+			{
+				limit_undo(&table, &limits, head->worker, false, &walk->refusals);
+				found = true;
+			}
+			else if (verdict == LIMIT_WORKER)
+				heads_leave(heads, head);
+			else
+				heads_advance(heads, head);
+			if (walk->refusals.any)
+				*next = Min(*next, walk->refusals.retry_at);
+		}
+		heads_end(heads, false);
 	}
 	live_close(&table);
-	foreach(cell, lane_all())
+	for (int i = 0; i < heads->count; i++)
 	{
-		TimestampTz revisit = lane_hint_revisit_at(lane_hint(((Lane *) lfirst(cell))->id, false));
+		TimestampTz revisit = lane_hint_revisit_at(heads->all[i].hint);
 
 		if (revisit != NO_TIME)
 			*next = Min(*next, revisit);
@@ -507,11 +470,12 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	int64		deadline;		/* by a clock that nobody sets */
 	int64		left;
 	TimestampTz next;
-	List	   *patterns;
+	ArrayType  *queues;
 	DatabaseSlot *slot;
 
 	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
-	patterns = queue_patterns(fcinfo, 0);
+	queues = queues_argument(fcinfo, 0);
+	(void) claimable_heads(queues);	/* to be refused before anything else */
 	refuse_null(fcinfo, 1, "timeout");
 	deadline = clock_elapsed() +
 		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_WAIT,
@@ -520,13 +484,13 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	slot = waiter_register();
 	if (slot == NULL)
 	{
-		while (!may_have_jobs(patterns, &next) && (left = deadline - clock_elapsed()) > 0)
+		while (!may_have_jobs(queues, &next) && (left = deadline - clock_elapsed()) > 0)
 			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), POLL_WITHOUT_SHARED_MEMORY, NULL, NULL);
 		PG_RETURN_VOID();
 	}
 	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
 	{
-		while (!may_have_jobs(patterns, &next) && (left = deadline - clock_elapsed()) > 0)
+		while (!may_have_jobs(queues, &next) && (left = deadline - clock_elapsed()) > 0)
 			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), 0, NULL, NULL);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));

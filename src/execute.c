@@ -101,7 +101,7 @@ begin_run(Run *run)
 	run->stored_strategy = run->job.strategy;
 	current_job = (CurrentJob)
 	{
-		.job = &run->job,.lane = &run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
+		.job = &run->job,.lane = run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
 	};
 	run->job.started_at = run->started_at;
 	rate_started(&run->limits.rate);
@@ -112,7 +112,7 @@ begin_run(Run *run)
 	pgstat_report_activity(STATE_RUNNING, activity);
 	run->measure.by_executor = true;
 	run->measure.cpu = -1;
-	if (!run->task->short_runs || ++run->task->unmeasured >= MEASURE_SHORT_RUNS || queue_jobs_log_jobs != LOG_JOBS_NONE)
+	if (!run->task->callee->short_runs || ++run->task->callee->unmeasured >= MEASURE_SHORT_RUNS || queue_jobs_log_jobs != LOG_JOBS_NONE)
 		run->measure.cpu = statistics_cpu_time();
 }
 
@@ -121,11 +121,11 @@ static void
 measure_run(Run *run, RunEnd end)
 {
 	run->measure.running = GetCurrentTimestamp() - run->started_at;
-	run->task->short_runs = run->measure.running < SHORT_RUN;
+	run->task->callee->short_runs = run->measure.running < SHORT_RUN;
 	if (run->measure.cpu >= 0)
 	{
 		run->measure.cpu = statistics_cpu_time() - run->measure.cpu;
-		run->task->unmeasured = 0;
+		run->task->callee->unmeasured = 0;
 	}
 	run->measure.failed = end == RUN_FAILED;
 	if (end != RUN_INTERRUPTED && end != RUN_TOO_EARLY)
@@ -139,7 +139,7 @@ measure_run(Run *run, RunEnd end)
 static bool
 handler_dropped(const Run *run)
 {
-	Oid			handler = run->task->target.handler->oid;
+	Oid			handler = run->task->callee->target.handler->oid;
 
 	switch (run->error->sqlerrcode)
 	{
@@ -201,7 +201,7 @@ has_work(Run *run, bool lock)
 {
 	const Worker *worker = run->task->worker;
 
-	if (worker->record == NULL || record_pending(&run->task->record, worker, run->job.args, lock))
+	if (worker->record == NULL || record_pending(&run->task->callee->record, worker, run->job.args, lock))
 		return true;
 	run->result = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("\"skipped\"")));
 	return false;
@@ -212,8 +212,8 @@ static void
 check_owners_right(const Run *run)
 {
 	const Worker *worker = run->task->worker;
-	const Handler *handler = run->task->target.handler;
-	Oid			owner = run->task->lane.owner;
+	const Handler *handler = run->task->callee->target.handler;
+	Oid			owner = run->task->lane->owner;
 	char	   *owner_name;
 
 	if (!worker->run_as_definer || handler == NULL || has_privs_of_role(owner, worker->definer) ||
@@ -235,7 +235,7 @@ prepare(Run *run, volatile RunEnd *end)
 	check_owners_right(run);
 	if (!has_work(run, false))
 		return false;
-	if (!read_for_job(&run->task->reader, run->task->worker, &run->job))
+	if (!read_for_job(&run->task->callee->reader, run->task->worker, &run->job))
 	{
 		*end = RUN_TOO_EARLY;
 		return false;
@@ -257,7 +257,7 @@ run_function(Run *run)
 		run_timeout_arm(run->task->worker);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		if (prepare(run, &end))
-			run->result = call_function(&run->task->target, run->job.args, run->job.read);
+			run->result = call_function(&run->task->callee->target, run->job.args, run->job.read);
 		PopActiveSnapshot();
 		close_cursors();
 		call_check_deferred_constraints();
@@ -289,7 +289,7 @@ call_if_work(Run *run, volatile RunEnd *end)
 	work = prepare(run, end);
 	PopActiveSnapshot();
 	if (work)
-		run->result = call_procedure(&run->task->target, run->job.args, run->job.read);
+		run->result = call_procedure(&run->task->callee->target, run->job.args, run->job.read);
 }
 
 /* The job and its lease are committed when this begins; on return there is a transaction without a snapshot. */
@@ -411,7 +411,7 @@ execute_function(Run *run)
 	test_point("end_written");
 	unit_end();
 	test_point("end_committed");
-	run_log(run->task->worker, &run->task->lane, &run->job, &run->measure, state, run->error);
+	run_log(run->task->worker, run->task->lane, &run->job, &run->measure, state, run->error);
 }
 
 /* Only now can others of the key start, who have been told too soon by the transaction before. */
@@ -420,7 +420,7 @@ end_hold(Run *run)
 {
 	dedup_claim_end(&run->job, run->task->worker);
 	limit_end(&run->limits, true);
-	lane_hint_publish(run->task->hint, job_key(&run->job)); /* put back, it was published too soon as well */
+	lane_hint_publish(lane_hint(run->task->lane->id, true), job_key(&run->job)); /* put back, it was published too soon as well */
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
 	live_open(&run->table);
@@ -457,7 +457,7 @@ execute_procedure(Run *run)
 	unit_end();
 	test_point("end_committed");
 	end_hold(run);
-	run_log(run->task->worker, &run->task->lane, &run->job, &run->measure, state, run->error);
+	run_log(run->task->worker, run->task->lane, &run->job, &run->measure, state, run->error);
 }
 
 bool

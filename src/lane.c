@@ -36,8 +36,10 @@
 static MemoryContext cache_context = NULL;
 static List *lanes = NIL;		/* of Lane, ordered by queue */
 static HTAB *lanes_by_id = NULL;	/* int32 -> Lane * */
+static HTAB *lanes_by_content = NULL;	/* LaneContent -> Lane *: of several of the same content the one of the lowest id */
 static HTAB *known_lanes = NULL;	/* the same, but never emptied: it owns the Lanes, whose addresses stay good */
 static uint64 cached_generation = 0;
+static uint64 version = 0;
 static bool added_here = false; /* this transaction added a lane */
 
 typedef struct LaneEntry
@@ -45,6 +47,19 @@ typedef struct LaneEntry
 	int32		id;
 	Lane	   *lane;
 } LaneEntry;
+
+typedef struct LaneContent
+{
+	uint64		names;			/* hash of the worker's and the queue's */
+	Oid			owner;
+	uint32		unused;
+} LaneContent;
+
+typedef struct ContentEntry
+{
+	LaneContent content;
+	const Lane *lane;
+} ContentEntry;
 
 static void
 forget(void)
@@ -54,6 +69,7 @@ forget(void)
 	cache_context = NULL;
 	lanes = NIL;
 	lanes_by_id = NULL;
+	lanes_by_content = NULL;
 	cached_generation = 0;
 }
 
@@ -116,13 +132,30 @@ intern(int32 id, const char *worker, const char *queue, Oid owner)
 	return entry->lane;
 }
 
+static LaneContent
+content_of(const char *worker, const char *queue, Oid owner)
+{
+	uint64		hash = hash_bytes_extended((const unsigned char *) worker, strlen(worker), 0);
+
+	return (LaneContent)
+	{
+		.names = hash_bytes_extended((const unsigned char *) queue, strlen(queue), hash),.owner = owner
+	};
+}
+
 static void
 remember(int32 id, const char *worker, const char *queue, Oid owner)
 {
 	Lane	   *lane = intern(id, worker, queue, owner);
+	LaneContent content = content_of(worker, queue, owner);
 	LaneEntry  *entry = hash_search(lanes_by_id, &id, HASH_ENTER, NULL);
+	ContentEntry *same;
+	bool		found;
 
 	entry->lane = lane;
+	same = hash_search(lanes_by_content, &content, HASH_ENTER, &found);
+	if (!found || id < same->lane->id)
+		same->lane = lane;
 	lanes = lappend(lanes, lane);
 }
 
@@ -130,6 +163,7 @@ static void
 rebuild(void)
 {
 	HASHCTL		ctl = {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)};
+	HASHCTL		content_ctl = {.keysize = sizeof(LaneContent),.entrysize = sizeof(ContentEntry)};
 	uint64		generation = catalog_generation();
 	MemoryContext old;
 	Relation	rel;
@@ -137,11 +171,14 @@ rebuild(void)
 	TableScanDesc scan;
 	HeapTuple	tuple;
 
+	version++;
 	forget();
 	cache_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs lanes", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(cache_context);
 	ctl.hcxt = cache_context;
 	lanes_by_id = hash_create("queue_jobs lanes", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	content_ctl.hcxt = cache_context;
+	lanes_by_content = hash_create("queue_jobs lanes by content", 256, &content_ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	rel = table_open(catalog_relation(REL_LANE), AccessShareLock);
 	snapshot = engine_snapshot();
 	scan = table_beginscan(rel, snapshot, 0, NULL);
@@ -176,6 +213,13 @@ lane_all(void)
 	return lanes;
 }
 
+uint64
+lane_version(void)
+{
+	refresh();
+	return version;
+}
+
 const Lane *
 lane_get(int32 id)
 {
@@ -186,16 +230,28 @@ lane_get(int32 id)
 	return entry ? entry->lane : NULL;
 }
 
+static bool
+is_of(const Lane *lane, const char *worker, const char *queue, Oid owner)
+{
+	return lane->owner == owner && strcmp(lane->worker, worker) == 0 && strcmp(lane->queue, queue) == 0;
+}
+
 static int32
 search(const char *worker, const char *queue, Oid owner)
 {
+	LaneContent content = content_of(worker, queue, owner);
+	ContentEntry *entry = hash_search(lanes_by_content, &content, HASH_FIND, NULL);
 	ListCell   *cell;
 
-	foreach(cell, lanes)
+	if (entry == NULL)
+		return 0;
+	if (is_of(entry->lane, worker, queue, owner))
+		return entry->lane->id;
+	foreach(cell, lanes)		/* of the same hash, but another one */
 	{
 		const Lane *lane = lfirst(cell);
 
-		if (lane->owner == owner && strcmp(lane->worker, worker) == 0 && strcmp(lane->queue, queue) == 0)
+		if (is_of(lane, worker, queue, owner))
 			return lane->id;
 	}
 	return 0;

@@ -24,6 +24,9 @@ extern const Lane *lane_get(int32 id);
 /* All lanes, as "const Lane *", ordered by queue; the list is valid until the next call here. */
 extern List *lane_all(void);
 
+/* Counts the states of that list that this process has seen. */
+extern uint64 lane_version(void);
+
 /* As whom a lane's jobs run: its owner, or the worker's definer. */
 extern Oid	lane_role(const Lane *lane, const Worker *worker);
 

@@ -29,10 +29,20 @@ lane_hints_init(void)
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)), (void **) &hints, initialize);
 }
 
+/* To be said while the mutex is held; 0 is no number of changes. */
+static void
+changed(LaneHint *hint)
+{
+	hint->changes++;
+	if (hint->changes == 0)
+		hint->changes = 1;
+}
+
 /* As of a lane that nobody has looked at yet. */
 static void
 reset(LaneHint *hint)
 {
+	changed(hint);
 	hint->cursor = lowest_key;
 	hint->ready = true;
 	hint->revisit_at = NO_TIME;
@@ -112,26 +122,41 @@ publish_locked(LaneHint *hint, LaneKey key)
 	hint->ready = true;
 	if (lane_key_compare(&key, &hint->cursor) < 0)
 		hint->cursor = key;
+	changed(hint);
 }
 
-/* Where a claim begins. To be called before the claim takes its snapshot. */
-LaneWindow
-lane_hint_open(LaneHint *hint, TimestampTz now)
+void
+lane_hint_look_again(LaneHint *hint, LaneLook *look, TimestampTz now)
 {
-	LaneWindow	window = {lowest_key, 0};
-
 	if (hint == NULL)
-		return window;
+	{
+		*look = (LaneLook)
+		{
+			.window = {lowest_key, 0},.ready = true,.revisit_at = NO_TIME
+		};
+		return;
+	}
 	SpinLockAcquire(&hint->mutex);
 	if (hint->revisit_at != NO_TIME && hint->revisit_at <= now)
 	{
 		hint->revisit_at = NO_TIME;
 		publish_locked(hint, lowest_key);
 	}
-	window.start = hint->cursor;
-	window.published = hint->published;
+	*look = (LaneLook)
+	{
+		.window = {hint->cursor, hint->published},.changes = hint->changes,.ready = hint->ready,.revisit_at = hint->revisit_at
+	};
 	SpinLockRelease(&hint->mutex);
-	return window;
+}
+
+/* Where a claim begins. To be called before the claim takes its snapshot. */
+LaneWindow
+lane_hint_open(LaneHint *hint, TimestampTz now)
+{
+	LaneLook	look = {0};
+
+	lane_hint_look_again(hint, &look, now);
+	return look.window;
 }
 
 /*
@@ -161,9 +186,15 @@ lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed
 				cursor = *key;
 		}
 		if (lane_key_compare(&cursor, &hint->cursor) > 0)
+		{
 			hint->cursor = cursor;
-		if (empty && since == 0)
+			changed(hint);
+		}
+		if (empty && since == 0 && hint->ready)
+		{
 			hint->ready = false;
+			changed(hint);
+		}
 	}
 	SpinLockRelease(&hint->mutex);
 }
@@ -293,7 +324,10 @@ lane_hint_revisit(LaneHint *hint, TimestampTz at)
 		return;
 	SpinLockAcquire(&hint->mutex);
 	if (hint->revisit_at == NO_TIME || at < hint->revisit_at)
+	{
 		hint->revisit_at = at;
+		changed(hint);
+	}
 	SpinLockRelease(&hint->mutex);
 }
 

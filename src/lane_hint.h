@@ -20,6 +20,7 @@ typedef struct LaneHint
 	int32		lane;
 
 	slock_t		mutex;			/* guards all below */
+	uint32		changes;		/* counts changes of what LaneLook has; read without the mutex to see whether there was one */
 	bool		ready;			/* there may be a job to claim */
 	bool		refused;		/* a claim met a limit: whoever lets go of a slot is to publish the lane */
 	LaneKey		cursor;			/* no claimable job stands before this, but for those published since */
@@ -44,6 +45,15 @@ typedef struct LaneWindow
 	uint32		published;
 } LaneWindow;
 
+/* What a process has seen of a hint, to be asked over and over; all zero at first. */
+typedef struct LaneLook
+{
+	LaneWindow	window;			/* where a claim begins */
+	uint32		changes;		/* of the hint then; 0: none was seen yet */
+	bool		ready;
+	TimestampTz revisit_at;
+} LaneLook;
+
 extern void lane_hints_init(void);
 
 /* All hints of a database are void: anything may have become claimable. */
@@ -54,6 +64,7 @@ extern void lane_hints_forget(Oid database);
 extern LaneHint *lane_hint(int32 lane, bool create);
 extern bool lane_hint_ready(LaneHint *hint, TimestampTz now);
 extern LaneWindow lane_hint_open(LaneHint *hint, TimestampTz now);
+extern void lane_hint_look_again(LaneHint *hint, LaneLook *look, TimestampTz now);
 extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty);
 extern void lane_hint_publish(LaneHint *hint, LaneKey key);
 extern void lane_hint_pass_by(LaneHint *hint, LaneKey key);
@@ -78,5 +89,18 @@ extern int64 lane_hint_counted(LaneHint *hint, LoadBalancingStrategy strategy);
 
 extern void lane_hint_count(LaneHint *hint, int dropped, int merged);
 extern void lane_hint_counts(LaneHint *hint, uint64 *dropped, uint64 *merged);
+
+/*
+ * Brings up to date what we know of the hint; whether there may be a job. To be called before the claim takes its snapshot,
+ * which has a barrier: what was published after our glance at "changes" counts as published since.
+ */
+static inline bool
+lane_hint_look(LaneHint *hint, LaneLook *look, TimestampTz now)
+{
+	if (hint == NULL || look->changes != *(volatile uint32 *) &hint->changes ||
+		(look->revisit_at != NO_TIME && look->revisit_at <= now))
+		lane_hint_look_again(hint, look, now);
+	return look->ready;
+}
 
 #endif

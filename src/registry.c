@@ -103,6 +103,7 @@ static List *disabled_workers = NIL;	/* names */
 static List *paused_queues = NIL;
 static char *subscription = NULL;	/* name */
 static uint64 cached_generation = 0;
+static uint64 version = 0;
 static List *retired = NIL;		/* contexts of earlier states, which this transaction may still look at */
 
 typedef struct WorkerEntry
@@ -311,6 +312,7 @@ rebuild(void)
 	HeapTuple	tuple;
 	uint64		generation = catalog_generation();
 
+	version++;
 	retire();
 	workers = NULL;
 	cached_generation = 0;
@@ -344,6 +346,13 @@ refresh(void)
 	AcceptInvalidationMessages();
 	if (cached_generation != catalog_generation())
 		rebuild();
+}
+
+uint64
+registry_version(void)
+{
+	refresh();
+	return version;
 }
 
 static bool

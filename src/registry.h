@@ -137,6 +137,9 @@ extern const char *registry_subscription(void);
 /* The worker's handler as handler_find() has it; it must have one, or run commands. */
 extern Handler *registry_worker_handler(const Worker *worker, char **why);
 
+/* Counts the states of all the above that this process has seen; what was made of another one is stale. */
+extern uint64 registry_version(void);
+
 extern void registry_init(void);
 
 #endif

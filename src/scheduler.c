@@ -353,13 +353,15 @@ demands_of_jobs(TimestampTz now)
 	{
 		const Lane *lane = lfirst(cell);
 		Worker	   *worker = registry_worker(lane->worker);
-		LaneHint   *hint = lane_hint(lane->id, true);
-		Oid			role = lane_role(lane, worker);
+		LaneHint   *hint;
+		Oid			role;
 		uint32		pools;
 		TimestampTz revisit;
 
 		if (worker != NULL && worker->handler == NULL)
 			continue;
+		hint = lane_hint(lane->id, true);
+		role = lane_role(lane, worker);
 		pools = pools_serving(lane, worker);
 		lane_hint_set_pools(hint, pools);
 		revisit = lane_hint_revisit_at(hint);

@@ -459,7 +459,8 @@ database_publish_due(Oid database, TimestampTz due)
 
 	if (slot == NULL)
 		return;
-	sooner = due < slot->next_due || slot->due_published == 0;
+	/* A scheduler at work allows for it when its look is over. Without one, nobody may have looked yet. */
+	sooner = due < slot->next_due || (slot->due_published == 0 && slot->scheduler != SCHEDULER_RUNNING);
 	if (slot->due_published++ == 0 || due < slot->due_low)
 		slot->due_low = due;
 	if (due < slot->next_due)

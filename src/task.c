@@ -6,7 +6,6 @@
 
 #include "catalog.h"
 #include "handler.h"
-#include "lane_hint.h"
 #include "miscadmin.h"
 #include "pools.h"
 #include "task.h"
@@ -16,7 +15,8 @@
 static Oid	own_role;
 static int	own_pool;
 static MemoryContext tasks_context = NULL;
-static List *tasks = NIL;
+static Heads heads = {.by_turns = true};
+static List *callees = NIL;
 static uint64 tasks_generation = 0;
 static uint64 tasks_handler_generation = 0;
 
@@ -28,10 +28,10 @@ tasks_init(Oid role, int pool)
 	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
 }
 
-List *
+Heads *
 tasks_known(void)
 {
-	return tasks;
+	return &heads;
 }
 
 static void
@@ -39,64 +39,98 @@ forget_tasks(void)
 {
 	ListCell   *cell;
 
-	foreach(cell, tasks)
+	foreach(cell, callees)
 	{
-		call_target_free(&((Task *) lfirst(cell))->target);
-		call_target_free(&((Task *) lfirst(cell))->reader);
-		record_plans_free(&((Task *) lfirst(cell))->record);
+		Callee	   *callee = lfirst(cell);
+
+		call_target_free(&callee->target);
+		call_target_free(&callee->reader);
+		record_plans_free(&callee->record);
 	}
-	tasks = NIL;
+	callees = NIL;
+	heads.all = NULL;
+	heads.count = 0;
 	MemoryContextReset(tasks_context);
 }
 
-static void
-add_task(const Lane *lane, Worker *worker)
+/* NULL if the worker is not defined. */
+static Callee *
+callee_of(const char *name)
 {
+	Callee	   *callee;
+	Worker	   *worker;
+	ListCell   *cell;
+
+	foreach(cell, callees)
+	{
+		callee = lfirst(cell);
+		if (strcmp(callee->worker->name, name) == 0)
+			return callee;
+	}
+	worker = registry_worker_copy(name);
+	if (worker == NULL)
+		return NULL;
+	callee = palloc0(sizeof(Callee));
+	callee->worker = worker;
+	callees = lappend(callees, callee);
+	return callee;
+}
+
+static void
+find_handlers(Callee *callee)
+{
+	Worker	   *worker = callee->worker;
+
+	if (callee->target.handler != NULL)
+		return;
+	callee->target.handler = registry_worker_handler(worker, NULL);
+	if (worker->read_handler != NULL)
+	{
+		handler_take_read(callee->target.handler);
+		callee->reader.handler = handler_find(worker->read_handler, NULL);
+	}
+}
+
+static void
+add_task(const Lane *lane)
+{
+	Callee	   *callee = callee_of(lane->worker);
 	Task	   *task;
 	uint32		pools;
 
-	if (worker == NULL || worker->handler == NULL || lane_role(lane, worker) != own_role)
+	if (callee == NULL || callee->worker->handler == NULL || lane_role(lane, callee->worker) != own_role)
 		return;
-	pools = pools_serving(lane, worker);
-	if ((pools & ((uint32) 1 << own_pool)) == 0 || lane_blocked(lane, worker) != NULL)
+	pools = pools_serving(lane, callee->worker);
+	if ((pools & ((uint32) 1 << own_pool)) == 0 || lane_blocked(lane, callee->worker) != NULL)
 		return;
-	task = palloc0(sizeof(Task));
-	task->pools = pools;
-	task->lane = *lane;
-	task->lane.worker = pstrdup(lane->worker);
-	task->lane.queue = pstrdup(lane->queue);
-	task->worker = worker;
-	task->hint = lane_hint(lane->id, true);
-	task->turns = order_turns(lane->queue, worker->urgency);
-	task->looked.start = (LaneKey) {PG_INT32_MAX, PG_INT64_MAX};
-	task->target.handler = registry_worker_handler(worker, NULL);
-	if (worker->read_handler != NULL)
+	find_handlers(callee);
+	task = palloc(sizeof(Task));
+	*task = (Task)
 	{
-		handler_take_read(task->target.handler);
-		task->reader.handler = handler_find(worker->read_handler, NULL);
-	}
-	tasks = lappend(tasks, task);
+		.lane = lane,.worker = callee->worker,.callee = callee,.pools = pools
+	};
+	heads.all[heads.count] = head_of(lane, callee->worker);
+	heads.all[heads.count++].task = task;
 }
 
 static void
 build_tasks(void)
 {
 	MemoryContext old;
+	List	   *lanes;
 	ListCell   *cell;
 
 	forget_tasks();
 	old = MemoryContextSwitchTo(tasks_context);
-	foreach(cell, list_copy(lane_all()))
-	{
-		const Lane *lane = lfirst(cell);
-
-		add_task(lane, registry_worker_copy(lane->worker));
-	}
+	lanes = list_copy(lane_all());
+	heads.all = palloc(Max(list_length(lanes), 1) * sizeof(LaneHead));
+	foreach(cell, lanes)
+		add_task(lfirst(cell));
 	MemoryContextSwitchTo(old);
 }
 
 /* All of one state of the definitions: if that changed while we read, we read again. */
-List *
+Heads *
 tasks_refresh(void)
 {
 	uint64		generation;
@@ -106,7 +140,7 @@ tasks_refresh(void)
 	generation = catalog_generation();
 	handler_generation = catalog_handler_generation();
 	if (tasks_generation == generation && tasks_handler_generation == handler_generation)
-		return tasks;
+		return &heads;
 	for (;;)
 	{
 		tasks_generation = 0;
@@ -119,5 +153,5 @@ tasks_refresh(void)
 	}
 	tasks_generation = generation;
 	tasks_handler_generation = handler_generation;
-	return tasks;
+	return &heads;
 }

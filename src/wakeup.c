@@ -161,6 +161,12 @@ wakeup_touched(int32 lane, LaneKey *first)
 	return found;
 }
 
+bool
+wakeup_touched_any(void)
+{
+	return touched_count > 0;
+}
+
 void
 wakeup_due(TimestampTz due)
 {

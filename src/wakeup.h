@@ -47,6 +47,9 @@ extern void wakeup_succeeded(int32 lane);
 /* Whether this transaction has noted jobs of the lane, which no hint knows yet, and the first of them. */
 extern bool wakeup_touched(int32 lane, LaneKey *first);
 
+/* Whether it has noted anything of any lane. */
+extern bool wakeup_touched_any(void);
+
 /* A job is due at that time; published however the transaction ends. */
 extern void wakeup_due(TimestampTz due);
 
