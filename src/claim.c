@@ -177,15 +177,16 @@ find_claimable(ArrayType *queues)
 	old = MemoryContextSwitchTo(claimable.context);
 	claimable.queues = palloc(VARSIZE(queues));
 	memcpy(claimable.queues, queues, VARSIZE(queues));
-	claimable.heads.all = palloc(Max(list_length(lanes), 1) * sizeof(LaneHead));
+	heads_create(&claimable.heads, list_length(lanes), false);
 	foreach(cell, lanes)
 	{
 		const Lane *lane = lfirst(cell);
 		Worker	   *worker = registry_worker(lane->worker);
 
 		if (lane_claimable(lane, worker, patterns))
-			claimable.heads.all[claimable.heads.count++] = head_of(lane, worker);
+			heads_add(&claimable.heads, lane, worker, NULL);
 	}
+	heads_complete(&claimable.heads);
 	MemoryContextSwitchTo(old);
 	claimable.registry = registry;	/* only now, for an error may have come before */
 	claimable.lanes = lanes_seen;
@@ -356,8 +357,7 @@ claim_jobs(Claim *claim, Heads *heads)
 	LaneHead   *head;
 	int			claimed = 0;
 
-	if (!heads_begin(heads, &claim->table, claim->now))
-		return;
+	heads_begin(heads, &claim->table, claim->now);
 	while (claimed < claim->max_jobs && (head = heads_first(heads, false)) != NULL)
 	{
 		LimitVerdict verdict;
@@ -368,7 +368,7 @@ claim_jobs(Claim *claim, Heads *heads)
 		claimed += taken;
 		heads_tried(heads, head, taken);
 		if (verdict == LIMIT_WORKER)
-			heads_leave(heads, head);
+			heads_leave(head);
 		else
 			heads_advance(heads, head);
 	}
@@ -423,37 +423,29 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 
 	live_open(&table);
 	promote_due(&table, heads, PROMOTE_AT_ONCE, now, next);
-	if (heads_begin(heads, &table, now))
+	heads_begin(heads, &table, now);
+	while (!found && (head = heads_first(heads, true)) != NULL)
 	{
-		while (!found && (head = heads_first(heads, true)) != NULL)
+		LaneWalk   *walk = head->walk;
+		LimitHold	limits;
+		LimitVerdict verdict = limit_begin(&table, &walk->job, head->worker, head->hint, false, &walk->refusals, &limits);
+
+		CHECK_FOR_INTERRUPTS();
+		if (verdict == LIMIT_FREE)
 		{
-			LaneWalk   *walk = head->walk;
-			LimitHold	limits;
-			LimitVerdict verdict = limit_begin(&table, &walk->job, head->worker, head->hint, false, &walk->refusals, &limits);
-
-			CHECK_FOR_INTERRUPTS();
-			if (verdict == LIMIT_FREE)
-			{
-				limit_undo(&table, &limits, head->worker, false, &walk->refusals);
-				found = true;
-			}
-			else if (verdict == LIMIT_WORKER)
-				heads_leave(heads, head);
-			else
-				heads_advance(heads, head);
-			if (walk->refusals.any)
-				*next = Min(*next, walk->refusals.retry_at);
+			limit_undo(&table, &limits, head->worker, false, &walk->refusals);
+			found = true;
 		}
-		heads_end(heads, false);
+		else if (verdict == LIMIT_WORKER)
+			heads_leave(head);
+		else
+			heads_advance(heads, head);
+		if (walk->refusals.any)
+			*next = Min(*next, walk->refusals.retry_at);
 	}
+	heads_end(heads, false);
 	live_close(&table);
-	for (int i = 0; i < heads->count; i++)
-	{
-		TimestampTz revisit = lane_hint_revisit_at(heads->all[i].hint);
-
-		if (revisit != NO_TIME)
-			*next = Min(*next, revisit);
-	}
+	*next = Min(*next, heads_next_revisit(heads));
 	return found;
 }
 

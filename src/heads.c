@@ -2,181 +2,319 @@
  * heads.c
  *		The lanes that a process takes jobs from, and which of them goes first; see heads.h.
  *
+ * Lanes with work are in heaps: in one for each queue and urgency, and these in one for each urgency. Where a lane stands
+ * follows from its hint, but during a claim, for those which the claim has opened, or which have jobs of its own transaction.
+ *
  * Order of events: first all hints are looked at, then the claim's snapshot is taken. What is published after the look is
  * allowed for when the hint is settled (lane_hint_settle()); what was published before it, the snapshot sees.
  */
 #include "postgres.h"
 
 #include "heads.h"
+#include "settings.h"
 #include "wakeup.h"
 
-LaneHead
-head_of(const Lane *lane, Worker *worker)
+/* ---- heaps ---- */
+
+/* Above zero if lane a goes first: by priority and age. */
+static int
+compare_lanes(const pairingheap_node *a, const pairingheap_node *b, void *unused)
 {
-	return (LaneHead)
-	{
-		.lane = lane,.worker = worker,.hint = lane_hint(lane->id, true),.turns = order_turns(lane->queue, worker->urgency),
-			.urgency = worker->urgency
-	};
+	const LaneHead *x = pairingheap_const_container(LaneHead, node, a);
+	const LaneHead *y = pairingheap_const_container(LaneHead, node, b);
+
+	return lane_key_compare(&y->key, &x->key);
 }
 
-/* By the queues' shares, if that counts; by priority and age. */
-static bool
-goes_before(const LaneHead *a, const LaneHead *b, bool by_turns)
+static LaneHead *
+first_lane(const QueueHeads *queue)
 {
-	int			order = by_turns ? order_compare(a->turns, b->turns) : 0;
-
-	return order != 0 ? order < 0 : lane_key_compare(&a->key, &b->key) < 0;
+	return pairingheap_container(LaneHead, node, queue->lanes.ph_root);
 }
 
-/* Whatever this transaction has noted of lanes is known to no hint yet. */
+/* Above zero if queue a goes first: by the queues' shares, if that counts; by priority and age. */
+static int
+compare_queues(const pairingheap_node *a, const pairingheap_node *b, void *unused)
+{
+	const QueueHeads *x = pairingheap_const_container(QueueHeads, node, a);
+	const QueueHeads *y = pairingheap_const_container(QueueHeads, node, b);
+	int			order = x->heads->by_turns[x->urgency] ? order_compare(y->turns, x->turns) : 0;
+
+	return order != 0 ? order : lane_key_compare(&y->key, &x->key);
+}
+
 static void
-look_at_own(LaneHead *head)
+queue_out(QueueHeads *queue)
 {
-	LaneKey		first;
+	if (!pairingheap_is_empty(&queue->lanes))
+		pairingheap_remove(&queue->heads->queues[queue->urgency], &queue->node);
+}
 
-	if (!wakeup_touched(head->lane->id, &first))
+static void
+queue_in(QueueHeads *queue)
+{
+	if (pairingheap_is_empty(&queue->lanes))
 		return;
-	head->more = true;
-	if (lane_key_compare(&first, &head->key) < 0)
-		head->key = first;
+	queue->key = first_lane(queue)->key;
+	pairingheap_add(&queue->heads->queues[queue->urgency], &queue->node);
 }
 
+/* All that changes where a lane stands. */
 static void
-count_head(Heads *heads, const LaneHead *head)
+place(LaneHead *head, bool more, LaneKey key)
 {
-	Urgency		urgency = head->urgency;
-	int		   *weight = &heads->weight[urgency];
+	QueueHeads *queue = head->queue;
 
-	if (heads->with_more[urgency]++ == 0)
-		*weight = head->worker->weight;
-	else if (*weight != head->worker->weight)
-		*weight = -1;
+	if (head->more == more && lane_key_compare(&head->key, &key) == 0)
+		return;
+	queue_out(queue);
+	if (head->more)
+		pairingheap_remove(&queue->lanes, &head->node);
+	head->weight->with_more += more - head->more;
+	head->more = more;
+	head->key = key;
+	if (more)
+		pairingheap_add(&queue->lanes, &head->node);
+	queue_in(queue);
 }
 
-/* Anew when one of them has no more: the others may all have the same weight. */
-static void
-count_heads(Heads *heads)
-{
-	memset(heads->with_more, 0, sizeof(heads->with_more));
-	for (int i = 0; i < heads->count; i++)
-		if (heads->all[i].more)
-			count_head(heads, &heads->all[i]);
-}
+/* ---- making them ---- */
 
-static bool
-any_more(const Heads *heads)
+void
+heads_create(Heads *heads, int lanes, bool in_turn)
 {
-	bool		any = false;
+	int			most = Max(lanes, 1);
 
+	*heads = (Heads)
+	{
+		.all = palloc0(most * sizeof(LaneHead)),.every_queue = palloc0(most * sizeof(QueueHeads)),
+			.weights = palloc0(most * sizeof(HeadsWeight)),.in_turn = in_turn,.doubted = true
+	};
 	for (int i = 0; i < URGENCIES; i++)
-		any = any || heads->with_more[i] > 0;
-	return any;
+		heads->queues[i].ph_compare = compare_queues;
 }
 
-bool
+static QueueHeads *
+queue_of(Heads *heads, QueueTurns *turns, Urgency urgency)
+{
+	QueueHeads *queue;
+
+	for (int i = heads->queue_count - 1; i >= Max(heads->queue_count - URGENCIES, 0); i--)
+		if (heads->every_queue[i].turns == turns)
+			return &heads->every_queue[i];
+	queue = &heads->every_queue[heads->queue_count++];
+	queue->turns = turns;
+	queue->urgency = urgency;
+	queue->lanes.ph_compare = compare_lanes;
+	queue->heads = heads;
+	return queue;
+}
+
+static HeadsWeight *
+weight_of(Heads *heads, const Worker *worker)
+{
+	HeadsWeight *weight;
+
+	for (int i = 0; i < heads->weight_count; i++)
+	{
+		weight = &heads->weights[i];
+		if (weight->urgency == worker->urgency && weight->weight == worker->weight)
+			return weight;
+	}
+	weight = &heads->weights[heads->weight_count++];
+	weight->urgency = worker->urgency;
+	weight->weight = worker->weight;
+	return weight;
+}
+
+void
+heads_add(Heads *heads, const Lane *lane, Worker *worker, struct Task *task)
+{
+	LaneHead   *head = &heads->all[heads->count++];
+
+	head->lane = lane;
+	head->worker = worker;
+	head->task = task;
+	head->hint = lane_hint(lane->id, true);
+	head->queue = queue_of(heads, order_turns(lane->queue, worker->urgency), worker->urgency);
+	head->weight = weight_of(heads, worker);
+}
+
+void
+heads_complete(Heads *heads)
+{
+	for (int i = 0; i < heads->count; i++)
+		if (heads->all[i].hint == NULL)
+			return;
+	heads->by_hint = palloc0(queue_jobs_max_lanes * sizeof(int));
+	for (int i = 0; i < heads->count; i++)
+		heads->by_hint[lane_hint_index(heads->all[i].hint)] = i + 1;
+}
+
+/* ---- what hints tell ---- */
+
+static void
+look(Heads *heads, LaneHead *head)
+{
+	bool		ready = lane_hint_look(head->hint, &head->look, heads->now);
+
+	if (head->look.revisit_at != NO_TIME)
+		heads->next_revisit = Min(heads->next_revisit, head->look.revisit_at);
+	place(head, ready, head->look.window.start);
+}
+
+/* What was counted as seen before this is seen by it. */
+static void
+look_at_all(Heads *heads)
+{
+	heads->next_revisit = DT_NOEND;
+	for (int i = 0; i < heads->count; i++)
+	{
+		heads->all[i].walk = NULL;	/* of a claim that an error has ended */
+		look(heads, &heads->all[i]);
+	}
+}
+
+static void
+look_at_changes(Heads *heads, TimestampTz now)
+{
+	bool		all = heads->doubted || heads->by_hint == NULL || heads->next_revisit <= now;
+	int			index;
+
+	heads->now = now;
+	while (heads->by_hint != NULL)
+	{
+		ChangeResult result = lane_hint_next_change(&heads->seen, &index);
+
+		if (result == CHANGES_END)
+			break;
+		else if (result == CHANGES_LOST)
+			all = true;
+		else if (!all && heads->by_hint[index] > 0)
+			look(heads, &heads->all[heads->by_hint[index] - 1]);
+	}
+	if (all)
+		look_at_all(heads);
+	heads->doubted = false;
+}
+
+TimestampTz
+heads_next_revisit(Heads *heads)
+{
+	look_at_changes(heads, GetCurrentTimestamp());
+	return heads->next_revisit;
+}
+
+static LaneHead *
+head_of_lane(Heads *heads, int32 lane)
+{
+	LaneHint   *hint = lane_hint(lane, false);
+
+	if (heads->by_hint != NULL && hint != NULL)
+		return heads->by_hint[lane_hint_index(hint)] > 0 ? &heads->all[heads->by_hint[lane_hint_index(hint)] - 1] : NULL;
+	for (int i = 0; i < heads->count; i++)
+		if (heads->all[i].lane->id == lane)
+			return &heads->all[i];
+	return NULL;
+}
+
+/* What this transaction has noted is known to no hint yet. */
+static void
+look_at_own(Heads *heads)
+{
+	int32		lane;
+	LaneKey		key;
+
+	for (int i = 0; wakeup_next_touched(&i, &lane, &key);)
+	{
+		LaneHead   *head = head_of_lane(heads, lane);
+
+		if (head == NULL)
+			continue;
+		heads->altered = lappend(heads->altered, head);
+		if (!head->more || lane_key_compare(&key, &head->key) < 0)
+			place(head, true, lane_key_compare(&key, &head->look.window.start) < 0 ? key : head->look.window.start);
+	}
+}
+
+void
 heads_begin(Heads *heads, LiveTable *table, TimestampTz now)
 {
-	bool		own = wakeup_touched_any();
-
+	look_at_changes(heads, now);
+	heads->doubted = true;		/* until heads_end() */
 	heads->table = table;
-	heads->now = now;
 	heads->snapshot = NULL;
-	heads->open = NIL;
+	heads->altered = NIL;
 	heads->has_urgency = false;
-	memset(heads->with_more, 0, sizeof(heads->with_more));
-	memset(heads->first, 0, sizeof(heads->first));
-	for (int i = 0; i < heads->count; i++)
-	{
-		LaneHead   *head = &heads->all[i];
-		LaneHead  **first = &heads->first[head->urgency];
-
-		head->walk = NULL;
-		head->more = lane_hint_look(head->hint, &head->look, now);
-		head->key = head->look.window.start;
-		if (own)
-			look_at_own(head);
-		if (!head->more)
-			continue;
-		count_head(heads, head);
-		if (*first == NULL || goes_before(head, *first, heads->by_turns))
-			*first = head;
-	}
-	return any_more(heads);
-}
-
-static void
-no_more(Heads *heads, LaneHead *head)
-{
-	Urgency		urgency = head->urgency;
-
-	head->more = false;
-	heads->first[urgency] = NULL;
-	heads->with_more[urgency]--;
-	if (heads->weight[urgency] < 0)
-		count_heads(heads);
+	look_at_own(heads);
 }
 
 /* ---- which one goes first ---- */
 
-static LaneHead *
-first_of_urgency(Heads *heads)
+/* Queues have shares if workers of that urgency which have jobs have different weights. */
+static bool
+weights_differ(const Heads *heads, Urgency urgency)
 {
-	bool		by_weight = heads->weight[heads->urgency] < 0;
-	bool		by_turns = heads->by_turns || by_weight;
-	LaneHead   *first = heads->first[heads->urgency];
+	int			different = 0;
 
-	if (first != NULL && !by_weight)
-		return first;
-	first = NULL;
-	for (int i = 0; i < heads->count; i++)
-	{
-		LaneHead   *head = &heads->all[i];
-
-		if (head->more && head->urgency == heads->urgency && (first == NULL || goes_before(head, first, by_turns)))
-			first = head;
-	}
-	heads->first[heads->urgency] = first;
-	return first;
+	for (int i = 0; i < heads->weight_count; i++)
+		different += heads->weights[i].urgency == urgency && heads->weights[i].with_more > 0;
+	return different > 1;
 }
 
-static void
+static QueueHeads *
+first_queue(Heads *heads, Urgency urgency)
+{
+	pairingheap *queues = &heads->queues[urgency];
+	bool		by_turns = heads->in_turn || weights_differ(heads, urgency);
+
+	if (by_turns != heads->by_turns[urgency])
+	{
+		heads->by_turns[urgency] = by_turns;
+		queues->ph_root = NULL;
+		for (int i = 0; i < heads->queue_count; i++)
+			if (heads->every_queue[i].urgency == urgency)
+				queue_in(&heads->every_queue[i]);
+	}
+	return pairingheap_container(QueueHeads, node, queues->ph_root);
+}
+
+/* False if no lane has work. */
+static bool
 choose_urgency(Heads *heads, bool look)
 {
 	bool		has_work[URGENCIES];
+	bool		any = false;
 
 	for (int i = 0; i < URGENCIES; i++)
-		has_work[i] = heads->with_more[i] > 0;
+	{
+		has_work[i] = !pairingheap_is_empty(&heads->queues[i]);
+		any = any || has_work[i];
+	}
+	if (!any)
+		return false;
 	if (!heads->has_urgency && !look)
 		heads->urgency = order_urgency(has_work, heads->now);
 	else if (!heads->has_urgency || !has_work[heads->urgency])
 		for (heads->urgency = 0; !has_work[heads->urgency];)
 			heads->urgency++;
 	heads->has_urgency = true;
+	return true;
 }
 
 void
 heads_advance(Heads *heads, LaneHead *head)
 {
-	LaneKey		before = head->key;
+	LaneWalk   *walk = head->walk;
 
-	if (lane_scan_next(&head->walk->scan, &head->walk->job))
-	{
-		head->key = job_key(&head->walk->job);
-		if (lane_key_compare(&head->key, &before) != 0)
-			heads->first[head->urgency] = NULL;
-	}
-	else
-	{
-		head->walk->over = true;
-		no_more(heads, head);
-	}
+	walk->over = !lane_scan_next(&walk->scan, &walk->job);
+	place(head, !walk->over, walk->over ? head->key : job_key(&walk->job));
 }
 
 void
-heads_leave(Heads *heads, LaneHead *head)
+heads_leave(LaneHead *head)
 {
-	no_more(heads, head);
+	place(head, false, head->key);
 }
 
 static void
@@ -189,7 +327,7 @@ open_lane(Heads *heads, LaneHead *head)
 	{
 		.start = head->key,.published = head->look.window.published
 	};
-	heads->open = lappend(heads->open, head);
+	heads->altered = lappend(heads->altered, head);
 	lane_scan_begin(&head->walk->scan, heads->table, head->lane->id, head->key, heads->snapshot, heads->now);
 	heads_advance(heads, head);
 }
@@ -197,12 +335,10 @@ open_lane(Heads *heads, LaneHead *head)
 LaneHead *
 heads_first(Heads *heads, bool look)
 {
-	LaneHead   *head;
-
-	while (any_more(heads))
+	while (choose_urgency(heads, look))
 	{
-		choose_urgency(heads, look);
-		head = first_of_urgency(heads);
+		LaneHead   *head = first_lane(first_queue(heads, heads->urgency));
+
 		if (head->walk != NULL)
 			return head;
 		open_lane(heads, head);
@@ -214,6 +350,7 @@ void
 heads_tried(Heads *heads, LaneHead *head, bool taken)
 {
 	LaneWalk   *walk = head->walk;
+	bool		by_turns = heads->by_turns[head->queue->urgency];
 
 	walk->tried = head->key;
 	walk->any_tried = true;
@@ -221,19 +358,38 @@ heads_tried(Heads *heads, LaneHead *head, bool taken)
 	walk->any_passed_by = walk->any_passed_by || !taken;
 	if (!taken)
 		return;
-	order_charge(head->turns, head->worker->weight);
-	heads->first[head->urgency] = NULL;
+	if (by_turns)
+		queue_out(head->queue);
+	order_charge(head->queue->turns, head->worker->weight);
+	if (by_turns)
+		queue_in(head->queue);
 	heads->has_urgency = false;
+}
+
+LaneHead *
+heads_other(Heads *heads)
+{
+	int			others = 0;
+	ListCell   *cell;
+
+	for (int i = 0; i < heads->weight_count; i++)
+		others += heads->weights[i].with_more;
+	foreach(cell, heads->altered)
+		others -= ((LaneHead *) lfirst(cell))->more;
+	for (int i = 0; others > 0 && i < heads->count; i++)
+		if (heads->all[i].more && heads->all[i].walk == NULL)
+			return &heads->all[i];
+	return NULL;
 }
 
 /* ---- what was found out ---- */
 
 /* Of a lane without refusals. A job that was seen but not tried is the lane's first, as far as anybody knows. */
 static void
-settle_hint(LaneHead *head, bool tried)
+settle_hint(const LaneHead *head, bool tried)
 {
-	LaneWalk   *walk = head->walk;
-	LaneWindow *window = &walk->refusals.window;
+	const LaneWalk *walk = head->walk;
+	const LaneWindow *window = &walk->refusals.window;
 	LaneKey		before;
 
 	if (walk->over && !walk->any_passed_by)
@@ -252,23 +408,30 @@ settle_hint(LaneHead *head, bool tried)
 		lane_hint_settle(head->hint, window, &walk->tried, false);
 }
 
+static void
+settle(LaneHead *head, bool tried)
+{
+	LaneWalk   *walk = head->walk;
+
+	if (!limit_settle(head->hint, &walk->refusals, head->more ? &walk->tried : NULL))
+		settle_hint(head, tried);
+	if (walk->scan.revisit_at != NO_TIME)
+		lane_hint_revisit(head->hint, walk->scan.revisit_at);
+	lane_scan_end(&walk->scan);
+	head->walk = NULL;
+}
+
 void
 heads_end(Heads *heads, bool tried)
 {
 	ListCell   *cell;
 
-	foreach(cell, heads->open)
-	{
-		LaneHead   *head = lfirst(cell);
-		LaneWalk   *walk = head->walk;
-
-		if (!limit_settle(head->hint, &walk->refusals, head->more ? &walk->tried : NULL))
-			settle_hint(head, tried);
-		if (walk->scan.revisit_at != NO_TIME)
-			lane_hint_revisit(head->hint, walk->scan.revisit_at);
-		lane_scan_end(&walk->scan);
-		head->walk = NULL;
-	}
+	foreach(cell, heads->altered)
+		if (((LaneHead *) lfirst(cell))->walk != NULL)
+			settle(lfirst(cell), tried);
+	foreach(cell, heads->altered)
+		look(heads, lfirst(cell));
 	if (heads->snapshot != NULL)
 		engine_snapshot_end(heads->snapshot);
+	heads->doubted = false;
 }

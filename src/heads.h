@@ -4,13 +4,15 @@
  *
  * Of a lane that nobody looks into, only its hint is known: no job of it stands before the hint's cursor. That is enough
  * until it seems to be its turn. Then the lane is opened, and if its first job stands behind that of another one, it has to
- * wait after all. So a claim opens about as many lanes as it takes jobs from, however many there are.
+ * wait after all. So a claim opens about as many lanes as it takes jobs from, and looks at the hints that have changed since
+ * the last one, however many lanes there are.
  */
 #ifndef QUEUE_JOBS_HEADS_H
 #define QUEUE_JOBS_HEADS_H
 
 #include "lane.h"
 #include "lane_hint.h"
+#include "lib/pairingheap.h"
 #include "limit.h"
 #include "order.h"
 #include "store.h"
@@ -32,43 +34,75 @@ typedef struct LaneWalk
 
 typedef struct LaneHead
 {
-	/* given by whom it belongs to */
 	const Lane *lane;
 	Worker	   *worker;
-	LaneHint   *hint;
-	QueueTurns *turns;
-	Urgency		urgency;
 	struct Task *task;			/* of an executor, or NULL */
 
+	LaneHint   *hint;
 	LaneLook	look;
+	struct QueueHeads *queue;
+	struct HeadsWeight *weight;
+	pairingheap_node node;		/* in queue->lanes, if "more" */
 	bool		more;			/* there is a job to be tried, or may be */
 	LaneKey		key;			/* of that job; or (no walk) no job stands before it */
 	LaneWalk   *walk;			/* or NULL */
 } LaneHead;
 
+/* Lanes of one queue and urgency, which take its turns together. */
+typedef struct QueueHeads
+{
+	QueueTurns *turns;
+	Urgency		urgency;
+	pairingheap lanes;			/* LaneHead, by key */
+	pairingheap_node node;		/* in Heads.queues, if there are any */
+	LaneKey		key;			/* of the first of them; a copy, to be near */
+	struct Heads *heads;
+} QueueHeads;
+
+/* Workers of one urgency and weight. */
+typedef struct HeadsWeight
+{
+	Urgency		urgency;
+	int			weight;
+	int			with_more;		/* so many of their lanes have */
+} HeadsWeight;
+
 typedef struct Heads
 {
 	LaneHead   *all;
 	int			count;
-	bool		by_turns;		/* queues take turns even if their workers weigh the same */
+	bool		in_turn;		/* queues take turns even if their workers weigh the same */
+
+	QueueHeads *every_queue;
+	int			queue_count;
+	HeadsWeight *weights;
+	int			weight_count;
+	int		   *by_hint;		/* by the hint's index, that of its head + 1; NULL: some have no hint */
+	uint64		seen;			/* changes of hints */
+	TimestampTz next_revisit;	/* some hint may become ready then, without a change */
+	bool		doubted;		/* what is known of the lanes may be wrong */
+	pairingheap queues[URGENCIES];	/* QueueHeads: by turns, if that counts, and their first lane's key */
+	bool		by_turns[URGENCIES];
 
 	/* during one claim */
 	LiveTable  *table;
 	TimestampTz now;
 	Snapshot	snapshot;
-	List	   *open;			/* heads that have a walk */
-	LaneHead   *first[URGENCIES];	/* as far as known, or NULL */
+	List	   *altered;		/* heads that have a walk, or jobs that their hint knows nothing of */
 	bool		has_urgency;	/* it is known whose turn it is */
 	Urgency		urgency;
-	int			with_more[URGENCIES];
-	int			weight[URGENCIES];	/* of the workers of that urgency; -1: they have different ones */
 } Heads;
 
-/* A head of a lane, the rest is as at first. */
-extern LaneHead head_of(const Lane *lane, Worker *worker);
+/* Heads for up to so many lanes, in the current memory context; heads_add() all of them, in order of their queues, and heads_complete(). */
+extern void heads_create(Heads *heads, int lanes, bool in_turn);
+extern void heads_add(Heads *heads, const Lane *lane, Worker *worker, struct Task *task);
+extern void heads_complete(Heads *heads);
 
-/* A claim begins; it lives in the current memory context. False if no lane has a job, as far as hints tell: it is over. */
-extern bool heads_begin(Heads *heads, LiveTable *table, TimestampTz now);
+/* A claim begins; it lives in the current memory context, and ends with heads_end(). */
+extern void heads_begin(Heads *heads, LiveTable *table, TimestampTz now);
+
+/* When a lane may have a job to claim though nothing happens, or DT_NOEND. */
+extern TimestampTz heads_next_revisit(Heads *heads);
 
 /* The head whose walk has the next job, or NULL if there is none; "look" if it is not to be taken: then nobody's turn is used up. */
 extern LaneHead *heads_first(Heads *heads, bool look);
@@ -78,7 +112,10 @@ extern void heads_tried(Heads *heads, LaneHead *head, bool taken);
 
 /* To the next job of the head's lane, if there is one; or (leave) no further. */
 extern void heads_advance(Heads *heads, LaneHead *head);
-extern void heads_leave(Heads *heads, LaneHead *head);
+extern void heads_leave(LaneHead *head);
+
+/* A head with work that was not looked into, or NULL; not for a transaction that has noted jobs of its own. */
+extern LaneHead *heads_other(Heads *heads);
 
 /*
  * The claim is over: what it has found out is settled in the lanes' hints. Without "tried" a lane of which no job was taken

@@ -14,28 +14,76 @@
 static const LaneKey lowest_key = {PG_INT32_MIN, PG_INT64_MIN};
 static const LaneKey highest_key = {PG_INT32_MAX, PG_INT64_MAX};
 
-static LaneHint *hints = NULL;	/* open addressing by database and lane; never freed one by one */
+#define REMEMBERED_CHANGES 4096
+
+typedef struct LaneHints
+{
+	pg_atomic_uint64 changes;	/* of all hints, so far */
+	pg_atomic_uint64 latest[REMEMBERED_CHANGES];	/* low half of a change's number, index of the hint that it changed */
+	LaneHint	hints[FLEXIBLE_ARRAY_MEMBER];	/* open addressing by database and lane; never freed one by one */
+} LaneHints;
+
+static LaneHints *all_hints = NULL;
 
 static void
 initialize(void *area)
 {
+	LaneHints  *all = area;
+
+	pg_atomic_init_u64(&all->changes, 1);	/* 0 is what an entry has that was never written */
+	for (int i = 0; i < REMEMBERED_CHANGES; i++)
+		pg_atomic_init_u64(&all->latest[i], 0);
 	for (int i = 0; i < queue_jobs_max_lanes; i++)
-		SpinLockInit(&((LaneHint *) area)[i].mutex);
+		SpinLockInit(&all->hints[i].mutex);
 }
 
 void
 lane_hints_init(void)
 {
-	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)), (void **) &hints, initialize);
+	shared_add_area(offsetof(LaneHints, hints) + mul_size(queue_jobs_max_lanes, sizeof(LaneHint)), (void **) &all_hints, initialize);
 }
 
-/* To be said while the mutex is held; 0 is no number of changes. */
+int
+lane_hint_index(const LaneHint *hint)
+{
+	return hint - all_hints->hints;
+}
+
+/*
+ * To be said while the mutex is held: who reads of the change before all of it is done waits for that. 0 is no number of
+ * changes.
+ */
 static void
 changed(LaneHint *hint)
 {
+	uint64		number;
+
 	hint->changes++;
 	if (hint->changes == 0)
 		hint->changes = 1;
+	number = pg_atomic_fetch_add_u64(&all_hints->changes, 1);	/* a barrier */
+	pg_atomic_write_u64(&all_hints->latest[number % REMEMBERED_CHANGES], number << 32 | lane_hint_index(hint));
+}
+
+ChangeResult
+lane_hint_next_change(uint64 *seen, int *index)
+{
+	uint64		last = pg_atomic_read_u64(&all_hints->changes);
+	uint64		change;
+
+	pg_read_barrier();
+	if (*seen == last)
+		return CHANGES_END;
+	change = pg_atomic_read_u64(&all_hints->latest[*seen % REMEMBERED_CHANGES]);
+	if (last - *seen > REMEMBERED_CHANGES || change >> 32 != (*seen & PG_UINT32_MAX))
+	{
+		/* written over, or not written yet: then its mutex is still held, and a look at the hint waits for it */
+		*seen = last;
+		return CHANGES_LOST;
+	}
+	(*seen)++;
+	*index = (int) (change & PG_UINT32_MAX);
+	return CHANGES_NEXT;
 }
 
 /* As of a lane that nobody has looked at yet. */
@@ -68,12 +116,12 @@ lane_hint(int32 lane, bool create)
 	uint32		start;
 	LaneHint   *free_hint = NULL;
 
-	if (hints == NULL)
+	if (all_hints == NULL)
 		return NULL;
 	start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32(lane)) % queue_jobs_max_lanes;
 	for (int tries = 0; tries < 64; tries++)
 	{
-		LaneHint   *hint = &hints[(start + tries) % queue_jobs_max_lanes];
+		LaneHint   *hint = &all_hints->hints[(start + tries) % queue_jobs_max_lanes];
 
 		if (hint->database == MyDatabaseId && hint->lane == lane)
 			return hint;
@@ -447,8 +495,8 @@ void
 lane_hints_void(Oid database)
 {
 	for (int i = 0; i < queue_jobs_max_lanes; i++)
-		if (hints[i].database == database)
-			lane_hint_publish(&hints[i], lowest_key);
+		if (all_hints->hints[i].database == database)
+			lane_hint_publish(&all_hints->hints[i], lowest_key);
 }
 
 void
@@ -456,11 +504,11 @@ lane_hints_forget(Oid database)
 {
 	for (int i = 0; i < queue_jobs_max_lanes; i++)
 	{
-		if (hints[i].database != database)
+		if (all_hints->hints[i].database != database)
 			continue;
-		SpinLockAcquire(&hints[i].mutex);
-		reset(&hints[i]);
-		SpinLockRelease(&hints[i].mutex);
+		SpinLockAcquire(&all_hints->hints[i].mutex);
+		reset(&all_hints->hints[i]);
+		SpinLockRelease(&all_hints->hints[i].mutex);
 	}
 }
 

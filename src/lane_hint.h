@@ -54,6 +54,21 @@ typedef struct LaneLook
 	TimestampTz revisit_at;
 } LaneLook;
 
+/*
+ * Changes of hints are written to a ring, so that who knows many of them need not look at all to find out what is new.
+ * Reads the next one after *seen: the index of the hint that was changed; with CHANGES_LOST they are too many, and all hints
+ * are to be looked at.
+ */
+typedef enum ChangeResult
+{
+	CHANGES_END,
+	CHANGES_NEXT,
+	CHANGES_LOST,
+} ChangeResult;
+
+extern ChangeResult lane_hint_next_change(uint64 *seen, int *index);
+extern int	lane_hint_index(const LaneHint *hint);
+
 extern void lane_hints_init(void);
 
 /* All hints of a database are void: anything may have become claimable. */

@@ -113,29 +113,19 @@ call_for(const Task *task)
 		database_call_attention(MyDatabaseId);
 }
 
-/* Of a lane with work that was not looked into, its task. */
-static Task *
-other_with_work(const Heads *heads)
-{
-	for (int i = 0; i < heads->count; i++)
-		if (heads->all[i].more && heads->all[i].walk == NULL)
-			return heads->all[i].task;
-	return NULL;
-}
-
 static void
 call_for_help(Heads *heads, LaneHead *taken)
 {
-	Task	   *other;
+	LaneHead   *other;
 
 	if (database_slot(MyDatabaseId, true)->attention)
 		return;
 	heads_advance(heads, taken);
 	if (taken->more)
 		call_for(taken->task);
-	other = other_with_work(heads);
+	other = heads_other(heads);
 	if (other != NULL)
-		call_for(other);
+		call_for(other->task);
 }
 
 bool
@@ -146,8 +136,7 @@ run_take(Run *run, Oid role)
 	bool		taken = false;
 
 	own_role = role;
-	if (!heads_begin(heads, &run->table, GetCurrentTimestamp()))
-		return false;
+	heads_begin(heads, &run->table, GetCurrentTimestamp());
 	while (!taken && (head = heads_first(heads, false)) != NULL)
 	{
 		LimitVerdict verdict;
@@ -158,7 +147,7 @@ run_take(Run *run, Oid role)
 		if (taken)
 			call_for_help(heads, head);
 		else if (verdict == LIMIT_WORKER)
-			heads_leave(heads, head);
+			heads_leave(head);
 		else
 			heads_advance(heads, head);
 	}
@@ -168,15 +157,5 @@ run_take(Run *run, Oid role)
 TimestampTz
 execute_next_look(void)
 {
-	const Heads *heads = tasks_known();
-	TimestampTz next = DT_NOEND;
-
-	for (int i = 0; i < heads->count; i++)
-	{
-		TimestampTz at = lane_hint_revisit_at(heads->all[i].hint);
-
-		if (at != NO_TIME)
-			next = Min(next, at);
-	}
-	return next;
+	return heads_next_revisit(tasks_known());
 }

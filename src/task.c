@@ -15,7 +15,7 @@
 static Oid	own_role;
 static int	own_pool;
 static MemoryContext tasks_context = NULL;
-static Heads heads = {.by_turns = true};
+static Heads heads = {0};
 static List *callees = NIL;
 static uint64 tasks_generation = 0;
 static uint64 tasks_handler_generation = 0;
@@ -48,8 +48,7 @@ forget_tasks(void)
 		record_plans_free(&callee->record);
 	}
 	callees = NIL;
-	heads.all = NULL;
-	heads.count = 0;
+	heads = (Heads) {0};
 	MemoryContextReset(tasks_context);
 }
 
@@ -109,8 +108,7 @@ add_task(const Lane *lane)
 	{
 		.lane = lane,.worker = callee->worker,.callee = callee,.pools = pools
 	};
-	heads.all[heads.count] = head_of(lane, callee->worker);
-	heads.all[heads.count++].task = task;
+	heads_add(&heads, lane, callee->worker, task);
 }
 
 static void
@@ -123,9 +121,10 @@ build_tasks(void)
 	forget_tasks();
 	old = MemoryContextSwitchTo(tasks_context);
 	lanes = list_copy(lane_all());
-	heads.all = palloc(Max(list_length(lanes), 1) * sizeof(LaneHead));
+	heads_create(&heads, list_length(lanes), true);
 	foreach(cell, lanes)
 		add_task(lfirst(cell));
+	heads_complete(&heads);
 	MemoryContextSwitchTo(old);
 }
 

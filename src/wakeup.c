@@ -145,26 +145,18 @@ wakeup_succeeded(int32 lane)
 }
 
 bool
-wakeup_touched(int32 lane, LaneKey *first)
+wakeup_next_touched(int *i, int32 *lane, LaneKey *first)
 {
-	bool		found = false;
-
-	for (int i = 0; i < touched_count; i++)
+	while (*i < touched_count)
 	{
-		bool		job = touched[i].jobs > 0 || touched[i].released || touched[i].taken_at > 0;
+		const TouchedLane *next = &touched[(*i)++];
 
-		if (touched[i].lane != lane || !job || (found && lane_key_compare(&touched[i].key, first) >= 0))
-			continue;
-		*first = touched[i].key;
-		found = true;
+		*lane = next->lane;
+		*first = next->key;
+		if (next->jobs > 0 || next->released || next->taken_at > 0)
+			return true;
 	}
-	return found;
-}
-
-bool
-wakeup_touched_any(void)
-{
-	return touched_count > 0;
+	return false;
 }
 
 void

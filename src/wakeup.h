@@ -44,11 +44,11 @@ extern void wakeup_limited_now(int32 lane, Oid role);
 /* A job of a limited-capacity worker has succeeded, if this transaction commits. */
 extern void wakeup_succeeded(int32 lane);
 
-/* Whether this transaction has noted jobs of the lane, which no hint knows yet, and the first of them. */
-extern bool wakeup_touched(int32 lane, LaneKey *first);
-
-/* Whether it has noted anything of any lane. */
-extern bool wakeup_touched_any(void);
+/*
+ * Lanes of which this transaction has noted jobs that no hint knows yet, one after the other (a lane may come more than
+ * once), and the first of these jobs; *i is 0 at first. False if there are no more.
+ */
+extern bool wakeup_next_touched(int *i, int32 *lane, LaneKey *first);
 
 /* A job is due at that time; published however the transaction ends. */
 extern void wakeup_due(TimestampTz due);
