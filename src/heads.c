@@ -14,6 +14,8 @@
 #include "settings.h"
 #include "wakeup.h"
 
+#define NEAR_JOBS 4
+
 /* ---- heaps ---- */
 
 /* Above zero if lane a goes first: by priority and age. */
@@ -138,6 +140,7 @@ heads_add(Heads *heads, const Lane *lane, Worker *worker, struct Task *task)
 	head->hint = lane_hint(lane->id, true);
 	head->queue = queue_of(heads, order_turns(lane->queue, worker->urgency), worker->urgency);
 	head->weight = weight_of(heads, worker);
+	head->near = NEAR_IDS;
 }
 
 void
@@ -308,6 +311,7 @@ heads_advance(Heads *heads, LaneHead *head)
 	LaneWalk   *walk = head->walk;
 
 	walk->over = !lane_scan_next(&walk->scan, &walk->job);
+	walk->seen += !walk->over;
 	place(head, !walk->over, walk->over ? head->key : job_key(&walk->job));
 }
 
@@ -329,6 +333,7 @@ open_lane(Heads *heads, LaneHead *head)
 	};
 	heads->altered = lappend(heads->altered, head);
 	lane_scan_begin(&head->walk->scan, heads->table, head->lane->id, head->key, heads->snapshot, heads->now);
+	head->walk->scan.near = head->near;
 	heads_advance(heads, head);
 }
 
@@ -342,6 +347,10 @@ heads_first(Heads *heads, bool look)
 		if (head->walk != NULL)
 			return head;
 		open_lane(heads, head);
+
+		/* Whose turn it is does not depend on where the job stands, but among lanes of one queue. */
+		if (heads->in_turn && head->more && first_lane(head->queue) == head)
+			return head;
 	}
 	return NULL;
 }
@@ -408,11 +417,25 @@ settle_hint(const LaneHead *head, bool tried)
 		lane_hint_settle(head->hint, window, &walk->tried, false);
 }
 
+/* Where lanes are many, the next job of one stands far behind the first: some of them are to be near. */
+static void
+learn_density(LaneHead *head)
+{
+	const LaneWalk *walk = head->walk;
+	const LaneKey *start = &walk->scan.start;
+
+	if (walk->over || head->key.priority != start->priority || start->id == PG_INT64_MIN)
+		head->near = ALL_NEAR;
+	else if (head->more)
+		head->near = Max(NEAR_IDS, NEAR_JOBS * (head->key.id - start->id) / walk->seen);
+}
+
 static void
 settle(LaneHead *head, bool tried)
 {
 	LaneWalk   *walk = head->walk;
 
+	learn_density(head);
 	if (!limit_settle(head->hint, &walk->refusals, head->more ? &walk->tried : NULL))
 		settle_hint(head, tried);
 	if (walk->scan.revisit_at != NO_TIME)

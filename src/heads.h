@@ -30,6 +30,7 @@ typedef struct LaneWalk
 	bool		any_taken;
 	bool		any_passed_by;
 	bool		over;			/* there is no further job */
+	int			seen;			/* so many jobs */
 } LaneWalk;
 
 typedef struct LaneHead
@@ -45,6 +46,7 @@ typedef struct LaneHead
 	pairingheap_node node;		/* in queue->lanes, if "more" */
 	bool		more;			/* there is a job to be tried, or may be */
 	LaneKey		key;			/* of that job; or (no walk) no job stands before it */
+	int64		near;			/* for the next scan */
 	LaneWalk   *walk;			/* or NULL */
 } LaneHead;
 

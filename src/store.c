@@ -33,7 +33,6 @@
 #include "utils/syscache.h"
 #include "wakeup.h"
 
-#define NEAR_IDS 32
 #define PLACES_KNOWN 1024
 #define MANY_DEAD 16				/* entries of a key that are worth a hint */
 
@@ -204,34 +203,37 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 
 /* ---- scans ---- */
 
-/* Starts the part that the scan is at. */
+/* (priority, id) >= key, or < key, as one condition, by which the index can be entered and left. */
+static void
+init_row_bound(ScanKey condition, ScanKeyData columns[2], StrategyNumber strategy, LaneKey key)
+{
+	ScanKeyEntryInitialize(&columns[0], SK_ROW_MEMBER, 2, strategy, INT4OID, InvalidOid, F_BTINT4CMP, Int32GetDatum(key.priority));
+	ScanKeyEntryInitialize(&columns[1], SK_ROW_MEMBER | SK_ROW_END, 3, strategy, INT8OID, InvalidOid, F_BTINT8CMP,
+						   Int64GetDatum(key.id));
+	*condition = (ScanKeyData)
+	{
+		.sk_flags = SK_ROW_HEADER,.sk_attno = 2,.sk_strategy = strategy,.sk_argument = PointerGetDatum(columns)
+	};
+}
+
+/* Starts the next part: not the near one, if nothing is known of where the lane's jobs stand. */
 static void
 lane_rescan(LaneScan *scan)
 {
-	ScanKeyData keys[4];
-	LaneKey		from = {scan->start.priority, PG_INT64_MIN};
-	int64		before = PG_INT64_MAX;
-	StrategyNumber strategy = BTEqualStrategyNumber;
-	RegProcedure compare = F_INT4EQ;
+	ScanKeyData keys[3];
+	LaneKey		start = scan->start;
+	LaneKey		near_end = {start.priority, PG_INT64_MAX};
+	const LaneKey end = {PG_INT32_MAX, PG_INT64_MAX};	/* which no job has */
+	bool		has_near = scan->near != ALL_NEAR && start.id > PG_INT64_MIN;
 
-	if (scan->part == LANE_NEAR)
-	{
-		from.id = scan->start.id;
-		before = scan->start.id + NEAR_IDS;
-	}
-	else if (scan->part == LANE_REST)
-		from.id = scan->start.id + NEAR_IDS;
-	else
-	{
-		bool		first = scan->start.id == PG_INT64_MIN; /* nothing of the start's priority was walked over */
-
-		strategy = first ? BTGreaterEqualStrategyNumber : BTGreaterStrategyNumber;
-		compare = first ? F_INT4GE : F_INT4GT;
-	}
+	if (start.id < PG_INT64_MAX - scan->near)
+		near_end.id = start.id + scan->near;
+	if (scan->part == LANE_BEGIN)
+		scan->scan = QjBeginIndexScan(scan->table->rel, scan->index, scan->snapshot, lengthof(keys));
+	scan->part = scan->part == LANE_BEGIN && has_near ? LANE_NEAR : LANE_REST;
 	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->place));
-	ScanKeyInit(&keys[1], 2, strategy, compare, Int32GetDatum(from.priority));
-	ScanKeyInit(&keys[2], 3, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from.id));
-	ScanKeyInit(&keys[3], 3, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(before));
+	init_row_bound(&keys[1], scan->from, BTGreaterEqualStrategyNumber, scan->part == LANE_REST && has_near ? near_end : start);
+	init_row_bound(&keys[2], scan->to, BTLessStrategyNumber, scan->part == LANE_REST ? end : near_end);
 	index_rescan(scan->scan, keys, lengthof(keys), NULL, 0);
 }
 
@@ -244,25 +246,19 @@ lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Sn
 {
 	*scan = (LaneScan)
 	{
-		.table = table,.place = place,.start = start,.snapshot = snapshot,.now = now,.revisit_at = NO_TIME
+		.table = table,.place = place,.start = start,.near = NEAR_IDS,.snapshot = snapshot,.now = now,.revisit_at = NO_TIME
 	};
 	scan->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
 	scan->slot = table_slot_create(table->rel, NULL);
-	scan->part = LANE_LATER;	/* from the lane's very start, if nothing is known of it */
-	if (start.id > PG_INT64_MIN && start.id < PG_INT64_MAX - NEAR_IDS)
-		scan->part = LANE_NEAR;
-	scan->scan = QjBeginIndexScan(table->rel, scan->index, snapshot, 4);
-	lane_rescan(scan);
 }
 
 static bool
 lane_scan_row(LaneScan *scan)
 {
-	while (!index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
+	while (scan->scan == NULL || !index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
 	{
-		if (scan->part == LANE_LATER)
+		if (scan->part == LANE_REST)
 			return false;
-		scan->part++;
 		lane_rescan(scan);
 	}
 	return true;

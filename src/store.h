@@ -16,6 +16,7 @@
 #include "live_row.h"
 #include "nodes/lockoptions.h"
 #include "access/genam.h"
+#include "access/skey.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -32,10 +33,14 @@ typedef struct LiveTable
 /* Where a walk over a lane is. */
 typedef enum LanePart
 {
+	LANE_BEGIN,
 	LANE_NEAR,					/* ids next to the start, of its priority */
-	LANE_REST,					/* later ids, of its priority */
-	LANE_LATER,					/* priorities after it */
+	LANE_REST,					/* what comes after them */
 } LanePart;
+
+/* So many ids are near, if nothing is known of a lane's density; ALL_NEAR: it has only a few jobs. */
+#define NEAR_IDS 32
+#define ALL_NEAR 0
 
 /* Walks over the jobs that wait at one place, a lane or (park.c) of one key, and may be claimed, in order. */
 typedef struct LaneScan
@@ -47,7 +52,10 @@ typedef struct LaneScan
 	IndexScanDesc scan;
 	TupleTableSlot *slot;		/* the row that was returned last */
 	LaneKey		start;
+	int64		near;			/* so many ids; may be set before the first lane_scan_next() */
 	LanePart	part;
+	ScanKeyData from[2];		/* its bounds */
+	ScanKeyData to[2];
 	TimestampTz now;
 	TimestampTz revisit_at;		/* earliest end of a lease that was passed by, or NO_TIME */
 } LaneScan;
