@@ -345,7 +345,7 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 	wakeup_taken(job->lane, InvalidOid, job_key(job));
 	limit_write_claim(&limits, job);
 	merge_duplicates(claim, head);
-	lane_hint_revisit(head->hint, job->started_at + claim->lease);
+	wakeup_lease(job->lane, job->started_at + claim->lease);
 	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, head->lane, head->worker, 0));
 	return true;
 }

@@ -205,7 +205,7 @@ heartbeat_one(int64 id, int32 attempt, int64 lease)
 
 	claimed_begin(&claimed, id, attempt);
 	claimed.job.lease = GetCurrentTimestamp() + lease - claimed.job.started_at;
-	lane_hint_revisit(lane_hint(claimed.job.lane, false), claimed.job.started_at + claimed.job.lease);
+	wakeup_lease(claimed.job.lane, claimed.job.started_at + claimed.job.lease);
 	live_update(&claimed.table, claimed.slot, &claimed.job);
 	claimed_end(&claimed);
 }

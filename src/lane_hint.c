@@ -364,19 +364,23 @@ lane_hint_take_successes(LaneHint *hint)
 	return successes;
 }
 
-/* A lease before the cursor runs out, or a rate limit lets one more job start, at that time. */
-void
+/* A lease before the cursor runs out, or a rate limit lets one more job start, at that time. False if it was to be sooner. */
+bool
 lane_hint_revisit(LaneHint *hint, TimestampTz at)
 {
+	bool		sooner;
+
 	if (hint == NULL)
-		return;
+		return false;
 	SpinLockAcquire(&hint->mutex);
-	if (hint->revisit_at == NO_TIME || at < hint->revisit_at)
+	sooner = hint->revisit_at == NO_TIME || at < hint->revisit_at;
+	if (sooner)
 	{
 		hint->revisit_at = at;
 		changed(hint);
 	}
 	SpinLockRelease(&hint->mutex);
+	return sooner;
 }
 
 /* The scheduler has found out which pools serve the lane. */

@@ -93,7 +93,7 @@ extern bool lane_hint_crowd(LaneHint *hint);
 extern bool lane_hint_take_crowded(LaneHint *hint);
 extern void lane_hint_add_successes(LaneHint *hint, int count);
 extern int	lane_hint_take_successes(LaneHint *hint);
-extern void lane_hint_revisit(LaneHint *hint, TimestampTz at);
+extern bool lane_hint_revisit(LaneHint *hint, TimestampTz at);
 extern void lane_hint_set_pools(LaneHint *hint, uint32 pools);
 extern uint32 lane_hint_pools(LaneHint *hint);
 extern void lane_hint_moved(int32 from, int32 to);

@@ -450,7 +450,7 @@ database_sweep_parked(Oid database)
 }
 
 /* A job is due at that time, or may be. */
-void
+bool
 database_publish_due(Oid database, TimestampTz due)
 {
 	DatabaseSlot *slot = lock_database_slot(database);
@@ -458,7 +458,7 @@ database_publish_due(Oid database, TimestampTz due)
 	int			proc;
 
 	if (slot == NULL)
-		return;
+		return true;
 	/* A scheduler at work allows for it when its look is over. Without one, nobody may have looked yet. */
 	sooner = due < slot->next_due || (slot->due_published == 0 && slot->scheduler != SCHEDULER_RUNNING);
 	if (slot->due_published++ == 0 || due < slot->due_low)
@@ -470,11 +470,12 @@ database_publish_due(Oid database, TimestampTz due)
 	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
 	SpinLockRelease(&slot->mutex);
 	if (!sooner)
-		return;
+		return false;
 	if (proc != NO_PROC)
 		shared_wake(proc);
 	else
 		launcher_wake();
+	return true;
 }
 
 /* All hints of a database are void: anything may have become claimable. */

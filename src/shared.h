@@ -94,7 +94,9 @@ extern void database_publish_success(Oid database);
 /* Lanes have many jobs of keys that are at their limit; false if no scheduler is at work to put them aside. */
 extern bool database_publish_crowded(Oid database);
 extern void database_sweep_parked(Oid database);
-extern void database_publish_due(Oid database, TimestampTz due);
+
+/* A job is due at that time; whether that is sooner than any other. */
+extern bool database_publish_due(Oid database, TimestampTz due);
 extern void database_sweep(Oid database);
 extern bool scheduler_attach(DatabaseSlot *slot);
 extern void scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool failed);

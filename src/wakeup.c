@@ -34,6 +34,7 @@ typedef struct TouchedLane
 	uint32		passed_count;	/* of the lane's hint, when that was noted */
 	int			succeeded;		/* jobs of a limited-capacity worker */
 	int			limited_at;		/* nesting level at which a slot of its worker was taken, 0: none */
+	TimestampTz lease_ends;		/* the first of those that were written, or DT_NOEND */
 	bool		wake;			/* published; somebody is to look */
 } TouchedLane;
 
@@ -86,7 +87,7 @@ touch(int32 lane, Oid role, LaneKey key)
 		touched = grow(touched, &touched_size, sizeof(TouchedLane));
 	touched[touched_count] = (TouchedLane)
 	{
-		.lane = lane,.role = role,.key = key
+		.lane = lane,.role = role,.key = key,.lease_ends = DT_NOEND
 	};
 	return &touched[touched_count++];
 }
@@ -103,6 +104,18 @@ wakeup_taken(int32 lane, Oid role, LaneKey key)
 {
 	if (shared_present())
 		touch(lane, role, key)->taken_at = GetCurrentTransactionNestLevel();
+}
+
+void
+wakeup_lease(int32 lane, TimestampTz ends)
+{
+	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
+	TouchedLane *touched_lane;
+
+	if (!shared_present())
+		return;
+	touched_lane = touch(lane, InvalidOid, none);
+	touched_lane->lease_ends = Min(touched_lane->lease_ends, ends);
 }
 
 void
@@ -271,7 +284,7 @@ publish_released(const TouchedLane *lane)
 static void
 publish_limited(TouchedLane *lane)
 {
-	lane->wake = lane_hint_allow(lane_hint(lane->lane, false)) && lane->role != served_role;
+	lane->wake = lane_hint_allow(lane_hint(lane->lane, false)) && (lane->role != served_role || !OidIsValid(lane->role));
 }
 
 void
@@ -296,6 +309,8 @@ publish_success(const TouchedLane *lane)
 static void
 publish(bool committed)
 {
+	bool		news = look_at_all; /* for sessions in wait_for_jobs() */
+
 	if (committed && announced)
 		shared_bump_generation();
 	if (!committed)
@@ -318,6 +333,8 @@ publish(bool committed)
 			publish_lane(&touched[i]);
 		else if (touched[i].limited_at > 0)
 			publish_limited(&touched[i]);
+		if (committed && touched[i].lease_ends != DT_NOEND && lane_hint_revisit(lane_hint(touched[i].lane, true), touched[i].lease_ends))
+			touched[i].wake = true;
 		if (committed && touched[i].succeeded > 0)
 			publish_success(&touched[i]);
 		if (touched[i].released)
@@ -328,15 +345,19 @@ publish(bool committed)
 
 	/* only now, so that who is woken sees all that there is, and takes the most urgent */
 	for (int i = 0; i < touched_count; i++)
+	{
 		if (touched[i].wake)
 			wake_executors(&touched[i]);
+		news = news || touched[i].wake;
+	}
 	if (sweep_parked)
 		database_sweep_parked(MyDatabaseId);
-	if (first_due != DT_NOEND)
-		database_publish_due(MyDatabaseId, first_due);
+	if (first_due != DT_NOEND && database_publish_due(MyDatabaseId, first_due))
+		news = true;
 	for (int i = 0; committed && i < request_count; i++)
 		(void) executor_request_end(requests[i].job, requests[i].end_as);
-	waiters_wake(database_slot(MyDatabaseId, true));
+	if (news)
+		waiters_wake(database_slot(MyDatabaseId, true));
 }
 
 /*

@@ -26,6 +26,12 @@ extern void wakeup_job(int32 lane, Oid role, LaneKey key);
 /* A job was taken: if the transaction does not commit, or the savepoint is rolled back, it can be claimed again. */
 extern void wakeup_taken(int32 lane, Oid role, LaneKey key);
 
+/*
+ * A lease on a job of the lane, which runs out at that time, can be seen after commit: until then whoever looked when another
+ * one ran out did not find it.
+ */
+extern void wakeup_lease(int32 lane, TimestampTz ends);
+
 /* This transaction relied on a job, which could not start; however it ends, the job can be claimed then. */
 extern void wakeup_released(int32 lane, Oid role, LaneKey key);
 

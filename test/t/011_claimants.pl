@@ -140,6 +140,18 @@ $_->result foreach ($waiter, $other, $third);
 pass('all that wait are woken');
 take_all();
 
+# A lease that nobody heard of before they began to wait.
+$other->query('BEGIN');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside')});
+$other->query(q{SELECT count(*) FROM queue_jobs.claim('dies', '{outside}', lease => '1 s')});
+$node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.claim('late', '{outside}')});	# passes it by
+$waiter->send(q{CALL queue_jobs.wait_for_jobs('{outside}', '1 hour')});
+wait_until_it_waits();
+$other->query('COMMIT');
+$waiter->result;
+pass('the end of a lease that was committed while they waited ends it');
+take_all();
+
 # From PL/pgSQL, where the language keeps a transaction, but without a snapshot.
 $waiter->send('CALL wait_twice()');
 wait_until_it_waits('');
