@@ -1,0 +1,74 @@
+# Jobs in 1,000 queues: which goes first is as if they were in one, and a claim reads as much as beside 10 queues. Counted in
+# buffers, not in time.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
+use Test::More;
+
+my $node = new_node('lanes', conf => "autovacuum = off\nqueue_jobs.idle_timeout = '500ms'\nqueue_jobs.max_executors = 1\n");
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE ran (id bigint GENERATED ALWAYS AS IDENTITY, queue text);
+CREATE FUNCTION runs(queue text) RETURNS void LANGUAGE sql AS 'INSERT INTO ran (queue) VALUES ($1)';
+SELECT queue_jobs.define_worker('claimed');
+SELECT queue_jobs.define_worker('executed', 'public.runs', keep_completed => '0');
+SQL
+
+# So many jobs, in turn in so many queues.
+sub enqueue
+{
+	my ($worker, $queues, $jobs) = @_;
+
+	$node->safe_psql('postgres', "SELECT count(queue_jobs.enqueue('$worker', jsonb_build_object('queue', 'q' || i % $queues), queue => 'q' || i % $queues))
+		FROM generate_series(1, $jobs) i");
+	return;
+}
+
+# What a claim reads that is not its session's first. (That one finds out which lanes there are.)
+sub buffers
+{
+	my $plan = $node->safe_psql('postgres', "SELECT FROM queue_jobs.claim('c', '{*}');
+		EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM queue_jobs.claim('c', '{*}', 10)");
+	my ($execution) = split /Planning:/, $plan;
+
+	return ($execution =~ /shared hit=(\d+)/ ? $1 : 0) + ($execution =~ /\bread=(\d+)/ ? $1 : 0);
+}
+
+my %buffers;
+foreach my $queues (10, 1000)
+{
+	enqueue('claimed', $queues, 5000);
+	my $first = $node->safe_psql('postgres', q{SELECT min(id) FROM queue_jobs.job WHERE state = 'available'});
+
+	is($node->safe_psql('postgres', "SELECT min(id) - $first, max(id) - $first, count(*) FROM queue_jobs.claim('c', '{*}', 30)"), '0|29|30',
+		"the oldest come first out of $queues queues");
+	$buffers{$queues} = buffers();
+	$node->safe_psql('postgres', 'TRUNCATE queue_jobs.live_job');
+}
+note("a claim of 10 jobs: $buffers{10} buffers beside 10 queues, $buffers{1000} beside 1000");
+cmp_ok($buffers{1000}, '<', 100 + $buffers{10}, 'a claim of 10 jobs: as much beside 1000 queues as beside 10');
+
+# Somebody else's, of before the first, and his own: both are found by a session that knows the lanes.
+enqueue('claimed', 1000, 2000);
+my $session = in_background($node);
+my $claim = q{SELECT string_agg(queue, ',' ORDER BY id) FROM queue_jobs.claim('c', '{*}', 2)};
+is($session->query($claim), 'q1,q2', 'the oldest');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('claimed', queue => 'q700', priority => -1)});
+is($session->query($claim), 'q3,q700', 'what somebody has enqueued meanwhile goes first');
+$session->query('BEGIN');
+$session->query(q{SELECT queue_jobs.enqueue('claimed', queue => 'q800', priority => -1)});
+is($session->query($claim), 'q4,q800', 'what the transaction itself has enqueued, too');
+$session->query('ROLLBACK');
+is($session->query($claim), 'q4,q5', 'what it took is free again, what it enqueued is not there');
+$session->quit;
+
+# An executor gives each queue its turn.
+$node->safe_psql('postgres', q{SELECT queue_jobs.pause('q' || i) FROM generate_series(0, 99) i});
+enqueue('executed', 100, 500);
+$node->safe_psql('postgres', q{BEGIN; SELECT queue_jobs.resume('q' || i) FROM generate_series(0, 99) i; COMMIT});
+wait_until($node, 'SELECT count(*) = 500 FROM ran');
+is($node->safe_psql('postgres', q{SELECT DISTINCT count(DISTINCT queue) FROM ran GROUP BY (id - 1) / 100}), '100', 'the queues take turns');
+
+done_testing();
