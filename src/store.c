@@ -203,16 +203,18 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 
 /* ---- scans ---- */
 
-/* (priority, id) >= key, or < key, as one condition, by which the index can be entered and left. */
+/* (priority, id) >= from, as one condition, by which the index can be entered. (It could not be left by such a one.) */
 static void
-init_row_bound(ScanKey condition, ScanKeyData columns[2], StrategyNumber strategy, LaneKey key)
+init_from(LaneScan *scan, ScanKey condition, LaneKey from)
 {
-	ScanKeyEntryInitialize(&columns[0], SK_ROW_MEMBER, 2, strategy, INT4OID, InvalidOid, F_BTINT4CMP, Int32GetDatum(key.priority));
-	ScanKeyEntryInitialize(&columns[1], SK_ROW_MEMBER | SK_ROW_END, 3, strategy, INT8OID, InvalidOid, F_BTINT8CMP,
-						   Int64GetDatum(key.id));
+	ScanKeyEntryInitialize(&scan->from[0], SK_ROW_MEMBER, 2, BTGreaterEqualStrategyNumber, INT4OID, InvalidOid, F_BTINT4CMP,
+						   Int32GetDatum(from.priority));
+	ScanKeyEntryInitialize(&scan->from[1], SK_ROW_MEMBER | SK_ROW_END, 3, BTGreaterEqualStrategyNumber, INT8OID, InvalidOid,
+						   F_BTINT8CMP, Int64GetDatum(from.id));
 	*condition = (ScanKeyData)
 	{
-		.sk_flags = SK_ROW_HEADER,.sk_attno = 2,.sk_strategy = strategy,.sk_argument = PointerGetDatum(columns)
+		.sk_flags = SK_ROW_HEADER,.sk_attno = 2,.sk_strategy = BTGreaterEqualStrategyNumber,
+			.sk_argument = PointerGetDatum(scan->from)
 	};
 }
 
@@ -220,21 +222,28 @@ init_row_bound(ScanKey condition, ScanKeyData columns[2], StrategyNumber strateg
 static void
 lane_rescan(LaneScan *scan)
 {
-	ScanKeyData keys[3];
+	ScanKeyData keys[4];
+	int			count = 0;
 	LaneKey		start = scan->start;
 	LaneKey		near_end = {start.priority, PG_INT64_MAX};
-	const LaneKey end = {PG_INT32_MAX, PG_INT64_MAX};	/* which no job has */
 	bool		has_near = scan->near != ALL_NEAR && start.id > PG_INT64_MIN;
 
 	if (start.id < PG_INT64_MAX - scan->near)
 		near_end.id = start.id + scan->near;
-	if (scan->part == LANE_BEGIN)
-		scan->scan = QjBeginIndexScan(scan->table->rel, scan->index, scan->snapshot, lengthof(keys));
 	scan->part = scan->part == LANE_BEGIN && has_near ? LANE_NEAR : LANE_REST;
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->place));
-	init_row_bound(&keys[1], scan->from, BTGreaterEqualStrategyNumber, scan->part == LANE_REST && has_near ? near_end : start);
-	init_row_bound(&keys[2], scan->to, BTLessStrategyNumber, scan->part == LANE_REST ? end : near_end);
-	index_rescan(scan->scan, keys, lengthof(keys), NULL, 0);
+	ScanKeyInit(&keys[count++], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->place));
+	if (scan->part == LANE_NEAR)
+	{
+		ScanKeyInit(&keys[count++], 2, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(start.priority));
+		ScanKeyInit(&keys[count++], 3, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(start.id));
+		ScanKeyInit(&keys[count++], 3, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(near_end.id));
+	}
+	else
+		init_from(scan, &keys[count++], has_near ? near_end : start);
+	if (scan->scan != NULL)
+		index_endscan(scan->scan);
+	scan->scan = QjBeginIndexScan(scan->table->rel, scan->index, scan->snapshot, count);
+	index_rescan(scan->scan, keys, count, NULL, 0);
 }
 
 /*

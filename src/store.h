@@ -54,8 +54,7 @@ typedef struct LaneScan
 	LaneKey		start;
 	int64		near;			/* so many ids; may be set before the first lane_scan_next() */
 	LanePart	part;
-	ScanKeyData from[2];		/* its bounds */
-	ScanKeyData to[2];
+	ScanKeyData from[2];		/* where the rest begins */
 	TimestampTz now;
 	TimestampTz revisit_at;		/* earliest end of a lease that was passed by, or NO_TIME */
 } LaneScan;
