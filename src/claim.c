@@ -411,7 +411,10 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 
 /* ---- wait_for_jobs ---- */
 
-/* Whether a lane that the queues mean may have a job to claim, which its worker's limits let start; and when that is to be asked again. */
+/*
+ * Whether a lane that the queues mean may have a job to claim, which its worker's limits let start; and when that is to be
+ * asked again.
+ */
 static bool
 may_have_jobs(ArrayType *queues, TimestampTz *next)
 {
