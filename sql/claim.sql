@@ -114,6 +114,14 @@ SELECT queue_jobs.enqueue('mail', run_at => '2001-01-01', expires_in => '1 s') A
 SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
 SELECT state, attempt FROM queue_jobs.job WHERE id = :job;
 
+-- If that is undone, whoever comes next ends it.
+SELECT queue_jobs.enqueue('mail', run_at => '2001-01-01', expires_in => '1 s') AS job \gset
+BEGIN;
+SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
+ROLLBACK;
+SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
+SELECT state, attempt FROM queue_jobs.job WHERE id = :job;
+
 -- fail(): tried again as the worker says, in the end dead.
 SELECT queue_jobs.define_worker('mail', max_retries => 2, retry_backoff => 'app.later');
 SELECT queue_jobs.enqueue('mail', '{"fail": 1}') AS job \gset

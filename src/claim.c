@@ -250,6 +250,7 @@ end_unstarted(Claim *claim, LaneHead *head)
 		return false;
 	if (live_try_delete(&claim->table, head->walk->scan.slot))
 	{
+		wakeup_taken(job->lane, InvalidOid, job_key(job));
 		history_insert(NULL, job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
 		if (job->schedule != NULL)
 			wakeup_schedules();

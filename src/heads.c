@@ -90,7 +90,8 @@ heads_create(Heads *heads, int lanes, bool in_turn)
 	*heads = (Heads)
 	{
 		.all = palloc0(most * sizeof(LaneHead)),.every_queue = palloc0(most * sizeof(QueueHeads)),
-			.weights = palloc0(most * sizeof(HeadsWeight)),.in_turn = in_turn,.doubted = true
+			.weights = palloc0(most * sizeof(HeadsWeight)),.in_turn = in_turn,.doubted = true,
+			.revisit_unhinted = DT_NOEND
 	};
 	for (int i = 0; i < URGENCIES; i++)
 		heads->queues[i].ph_compare = compare_queues;
@@ -204,8 +205,11 @@ look_at_changes(Heads *heads, TimestampTz now)
 TimestampTz
 heads_next_revisit(Heads *heads)
 {
-	look_at_changes(heads, GetCurrentTimestamp());
-	return heads->next_revisit;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		is_now = heads->next_revisit <= now;
+
+	look_at_changes(heads, now);	/* which forgets a time that has come */
+	return is_now ? now : Min(heads->next_revisit, heads->revisit_unhinted);
 }
 
 static LaneHead *
@@ -248,6 +252,7 @@ heads_begin(Heads *heads, LiveTable *table, TimestampTz now)
 	heads->table = table;
 	heads->snapshot = NULL;
 	heads->altered = NIL;
+	heads->revisit_unhinted = DT_NOEND;
 	heads->has_urgency = false;
 	look_at_own(heads);
 }
@@ -376,17 +381,14 @@ heads_tried(Heads *heads, LaneHead *head, bool taken)
 }
 
 LaneHead *
-heads_other(Heads *heads)
+heads_other(Heads *heads, const LaneHead *taken)
 {
-	int			others = 0;
-	ListCell   *cell;
+	int			others = -taken->more;
 
 	for (int i = 0; i < heads->weight_count; i++)
 		others += heads->weights[i].with_more;
-	foreach(cell, heads->altered)
-		others -= ((LaneHead *) lfirst(cell))->more;
 	for (int i = 0; others > 0 && i < heads->count; i++)
-		if (heads->all[i].more && heads->all[i].walk == NULL)
+		if (heads->all[i].more && &heads->all[i] != taken)
 			return &heads->all[i];
 	return NULL;
 }
@@ -431,7 +433,7 @@ learn_density(LaneHead *head)
 }
 
 static void
-settle(LaneHead *head, bool tried)
+settle(Heads *heads, LaneHead *head, bool tried)
 {
 	LaneWalk   *walk = head->walk;
 
@@ -439,7 +441,11 @@ settle(LaneHead *head, bool tried)
 	if (!limit_settle(head->hint, &walk->refusals, head->more ? &walk->tried : NULL))
 		settle_hint(head, tried);
 	if (walk->scan.revisit_at != NO_TIME)
+	{
 		lane_hint_revisit(head->hint, walk->scan.revisit_at);
+		if (head->hint == NULL)
+			heads->revisit_unhinted = Min(heads->revisit_unhinted, walk->scan.revisit_at);
+	}
 	lane_scan_end(&walk->scan);
 	head->walk = NULL;
 }
@@ -451,7 +457,7 @@ heads_end(Heads *heads, bool tried)
 
 	foreach(cell, heads->altered)
 		if (((LaneHead *) lfirst(cell))->walk != NULL)
-			settle(lfirst(cell), tried);
+			settle(heads, lfirst(cell), tried);
 	foreach(cell, heads->altered)
 		look(heads, lfirst(cell));
 	if (heads->snapshot != NULL)

@@ -91,6 +91,7 @@ typedef struct Heads
 	TimestampTz now;
 	Snapshot	snapshot;
 	List	   *altered;		/* heads that have a walk, or jobs that their hint knows nothing of */
+	TimestampTz revisit_unhinted;	/* the same as next_revisit, of lanes without a hint that were opened */
 	bool		has_urgency;	/* it is known whose turn it is */
 	Urgency		urgency;
 } Heads;
@@ -116,8 +117,8 @@ extern void heads_tried(Heads *heads, LaneHead *head, bool taken);
 extern void heads_advance(Heads *heads, LaneHead *head);
 extern void heads_leave(LaneHead *head);
 
-/* A head with work that was not looked into, or NULL; not for a transaction that has noted jobs of its own. */
-extern LaneHead *heads_other(Heads *heads);
+/* Another head that has work, as far as is known, or NULL. */
+extern LaneHead *heads_other(Heads *heads, const LaneHead *taken);
 
 /*
  * The claim is over: what it has found out is settled in the lanes' hints. Without "tried" a lane of which no job was taken

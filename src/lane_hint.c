@@ -364,14 +364,17 @@ lane_hint_take_successes(LaneHint *hint)
 	return successes;
 }
 
-/* A lease before the cursor runs out, or a rate limit lets one more job start, at that time. False if it was to be sooner. */
+/*
+ * A lease before the cursor runs out, or a rate limit lets one more job start, at that time. False if it was known to be
+ * sooner.
+ */
 bool
 lane_hint_revisit(LaneHint *hint, TimestampTz at)
 {
 	bool		sooner;
 
 	if (hint == NULL)
-		return false;
+		return true;
 	SpinLockAcquire(&hint->mutex);
 	sooner = hint->revisit_at == NO_TIME || at < hint->revisit_at;
 	if (sooner)

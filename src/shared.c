@@ -449,7 +449,7 @@ database_sweep_parked(Oid database)
 	(void) call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
 }
 
-/* A job is due at that time, or may be. */
+/* A job is due at that time, or may be. Whether who waits for the next one is to look again. */
 bool
 database_publish_due(Oid database, TimestampTz due)
 {
@@ -459,8 +459,9 @@ database_publish_due(Oid database, TimestampTz due)
 
 	if (slot == NULL)
 		return true;
-	/* A scheduler at work allows for it when its look is over. Without one, nobody may have looked yet. */
-	sooner = due < slot->next_due || (slot->due_published == 0 && slot->scheduler != SCHEDULER_RUNNING);
+	/* A scheduler at work allows for it when its look is over. Without one, nobody knows what next_due is worth. */
+	sooner = due < slot->next_due ||
+		(slot->scheduler != SCHEDULER_RUNNING && (slot->due_published == 0 || due < slot->due_low));
 	if (slot->due_published++ == 0 || due < slot->due_low)
 		slot->due_low = due;
 	if (due < slot->next_due)
@@ -470,7 +471,7 @@ database_publish_due(Oid database, TimestampTz due)
 	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
 	SpinLockRelease(&slot->mutex);
 	if (!sooner)
-		return false;
+		return proc == NO_PROC;
 	if (proc != NO_PROC)
 		shared_wake(proc);
 	else

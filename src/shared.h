@@ -95,7 +95,7 @@ extern void database_publish_success(Oid database);
 extern bool database_publish_crowded(Oid database);
 extern void database_sweep_parked(Oid database);
 
-/* A job is due at that time; whether that is sooner than any other. */
+/* A job is due at that time. False if those who wait for the next one need not look again. */
 extern bool database_publish_due(Oid database, TimestampTz due);
 extern void database_sweep(Oid database);
 extern bool scheduler_attach(DatabaseSlot *slot);

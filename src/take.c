@@ -123,7 +123,7 @@ call_for_help(Heads *heads, LaneHead *taken)
 	heads_advance(heads, taken);
 	if (taken->more)
 		call_for(taken->task);
-	other = heads_other(heads);
+	other = heads_other(heads, taken);
 	if (other != NULL)
 		call_for(other->task);
 }

@@ -71,4 +71,27 @@ $node->safe_psql('postgres', q{BEGIN; SELECT queue_jobs.resume('q' || i) FROM ge
 wait_until($node, 'SELECT count(*) = 500 FROM ran');
 is($node->safe_psql('postgres', q{SELECT DISTINCT count(DISTINCT queue) FROM ran GROUP BY (id - 1) / 100}), '100', 'the queues take turns');
 
+# Four lanes of one queue, of which nothing is known after a restart, with a long job each: who takes the first calls for the others.
+$node->append_conf('postgresql.conf', 'queue_jobs.max_executors = 4');
+$node->restart;
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE gate (n int);
+CREATE FUNCTION waits(args jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE NOT EXISTS (SELECT FROM gate) LOOP
+		PERFORM pg_sleep(0.02);
+	END LOOP;
+END
+$$;
+SELECT queue_jobs.pause('long');
+SELECT queue_jobs.define_worker('long' || i, 'public.waits', queue => 'long') FROM generate_series(1, 4) i;
+SELECT queue_jobs.enqueue('long' || i) FROM unnest(ARRAY[4, 3, 2, 1]) i;
+SQL
+$node->restart;
+$node->safe_psql('postgres', q{SELECT queue_jobs.resume('long')});
+wait_until($node, q{SELECT count(*) = 4 FROM queue_jobs.job WHERE state = 'executing' AND worker LIKE 'long%'});
+pass('all four run at once');
+$node->safe_psql('postgres', 'INSERT INTO gate VALUES (1)');
+wait_until($node, q{SELECT count(*) = 4 FROM queue_jobs.job WHERE state = 'completed' AND worker LIKE 'long%'});
+
 done_testing();
