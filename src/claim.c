@@ -22,11 +22,9 @@
 #include "history.h"
 #include "job_row.h"
 #include "lane.h"
-#include "lane_hint.h"
 #include "limit.h"
 #include "location.h"
 #include "miscadmin.h"
-#include "order.h"
 #include "outcome.h"
 #include "park.h"
 #include "read.h"
@@ -38,6 +36,7 @@
 #include "storage/ipc.h"
 #include "test_point.h"
 #include "utils/array.h"
+#include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -55,6 +54,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_wait_for_jobs);
 
 /* ---- which lanes ---- */
 
+/* A copy: wait_for_jobs() needs it in more than one transaction. */
 static ArrayType *
 queues_argument(FunctionCallInfo fcinfo, int arg)
 {
@@ -146,8 +146,8 @@ claimable_holds(ArrayType *queues)
 	ListCell   *cell;
 
 	if (claimable.context == NULL || claimable.user != GetUserId() || claimable.registry != registry_version() ||
-		claimable.lanes != lane_version() || VARSIZE(queues) != VARSIZE(claimable.queues) ||
-		memcmp(queues, claimable.queues, VARSIZE(queues)) != 0)
+		claimable.lanes != lane_version() ||
+		!datumIsEqual(PointerGetDatum(queues), PointerGetDatum(claimable.queues), false, -1))
 		return false;
 	foreach(cell, claimable.owners)
 	{
@@ -175,8 +175,7 @@ find_claimable(ArrayType *queues)
 	claimable = (Claimable) {.user = GetUserId()};
 	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(claimable.context);
-	claimable.queues = palloc(VARSIZE(queues));
-	memcpy(claimable.queues, queues, VARSIZE(queues));
+	claimable.queues = DatumGetArrayTypePCopy(PointerGetDatum(queues));
 	heads_create(&claimable.heads, list_length(lanes), false);
 	foreach(cell, lanes)
 	{
@@ -368,10 +367,7 @@ claim_jobs(Claim *claim, Heads *heads)
 		taken = take(claim, head, &verdict);
 		claimed += taken;
 		heads_tried(heads, head, taken);
-		if (verdict == LIMIT_WORKER)
-			heads_leave(head);
-		else
-			heads_advance(heads, head);
+		heads_advance(head, verdict);
 	}
 	heads_end(heads, true);
 }
@@ -440,10 +436,8 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 			limit_undo(&table, &limits, head->worker, false, &walk->refusals);
 			found = true;
 		}
-		else if (verdict == LIMIT_WORKER)
-			heads_leave(head);
 		else
-			heads_advance(heads, head);
+			heads_advance(head, verdict);
 		if (walk->refusals.any)
 			*next = Min(*next, walk->refusals.retry_at);
 	}

@@ -150,9 +150,9 @@ heads_complete(Heads *heads)
 	for (int i = 0; i < heads->count; i++)
 		if (heads->all[i].hint == NULL)
 			return;
-	heads->by_hint = palloc0(queue_jobs_max_lanes * sizeof(int));
+	heads->by_hint = palloc0(queue_jobs_max_lanes * sizeof(LaneHead *));
 	for (int i = 0; i < heads->count; i++)
-		heads->by_hint[lane_hint_index(heads->all[i].hint)] = i + 1;
+		heads->by_hint[lane_hint_index(heads->all[i].hint)] = &heads->all[i];
 }
 
 /* ---- what hints tell ---- */
@@ -194,8 +194,8 @@ look_at_changes(Heads *heads, TimestampTz now)
 			break;
 		else if (result == CHANGES_LOST)
 			all = true;
-		else if (!all && heads->by_hint[index] > 0)
-			look(heads, &heads->all[heads->by_hint[index] - 1]);
+		else if (!all && heads->by_hint[index] != NULL)
+			look(heads, heads->by_hint[index]);
 	}
 	if (all)
 		look_at_all(heads);
@@ -218,7 +218,7 @@ head_of_lane(Heads *heads, int32 lane)
 	LaneHint   *hint = lane_hint(lane, false);
 
 	if (heads->by_hint != NULL && hint != NULL)
-		return heads->by_hint[lane_hint_index(hint)] > 0 ? &heads->all[heads->by_hint[lane_hint_index(hint)] - 1] : NULL;
+		return heads->by_hint[lane_hint_index(hint)];
 	for (int i = 0; i < heads->count; i++)
 		if (heads->all[i].lane->id == lane)
 			return &heads->all[i];
@@ -311,19 +311,18 @@ choose_urgency(Heads *heads, bool look)
 }
 
 void
-heads_advance(Heads *heads, LaneHead *head)
+heads_advance(LaneHead *head, LimitVerdict verdict)
 {
 	LaneWalk   *walk = head->walk;
 
+	if (verdict == LIMIT_WORKER)
+	{
+		place(head, false, head->key);
+		return;
+	}
 	walk->over = !lane_scan_next(&walk->scan, &walk->job);
 	walk->seen += !walk->over;
 	place(head, !walk->over, walk->over ? head->key : job_key(&walk->job));
-}
-
-void
-heads_leave(LaneHead *head)
-{
-	place(head, false, head->key);
 }
 
 static void
@@ -339,7 +338,7 @@ open_lane(Heads *heads, LaneHead *head)
 	heads->altered = lappend(heads->altered, head);
 	lane_scan_begin(&head->walk->scan, heads->table, head->lane->id, head->key, heads->snapshot, heads->now);
 	head->walk->scan.near = head->near;
-	heads_advance(heads, head);
+	heads_advance(head, LIMIT_FREE);
 }
 
 LaneHead *
@@ -367,7 +366,6 @@ heads_tried(Heads *heads, LaneHead *head, bool taken)
 	bool		by_turns = heads->by_turns[head->queue->urgency];
 
 	walk->tried = head->key;
-	walk->any_tried = true;
 	walk->any_taken = walk->any_taken || taken;
 	walk->any_passed_by = walk->any_passed_by || !taken;
 	if (!taken)
@@ -401,13 +399,14 @@ settle_hint(const LaneHead *head, bool tried)
 {
 	const LaneWalk *walk = head->walk;
 	const LaneWindow *window = &walk->refusals.window;
+	bool		any_tried = walk->any_taken || walk->any_passed_by;
 	LaneKey		before;
 
 	if (walk->over && !walk->any_passed_by)
 		lane_hint_settle(head->hint, window, NULL, true);
-	else if (!tried && !walk->any_taken && walk->any_tried)
+	else if (!tried && !walk->any_taken && any_tried)
 		return;
-	else if (head->more && (!walk->any_tried || lane_key_compare(&head->key, &walk->tried) != 0))
+	else if (head->more && (!any_tried || lane_key_compare(&head->key, &walk->tried) != 0))
 	{
 		before = (LaneKey)
 		{
@@ -415,7 +414,7 @@ settle_hint(const LaneHead *head, bool tried)
 		};
 		lane_hint_settle(head->hint, window, &before, false);
 	}
-	else if (walk->any_tried)
+	else if (any_tried)
 		lane_hint_settle(head->hint, window, &walk->tried, false);
 }
 

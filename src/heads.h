@@ -25,8 +25,7 @@ typedef struct LaneWalk
 	LaneScan	scan;
 	Job			job;			/* the one to be tried, as long as the head has more */
 	Refusals	refusals;
-	LaneKey		tried;			/* the last job that was tried */
-	bool		any_tried;
+	LaneKey		tried;			/* the last job that was tried, and either taken or passed by */
 	bool		any_taken;
 	bool		any_passed_by;
 	bool		over;			/* there is no further job */
@@ -79,7 +78,7 @@ typedef struct Heads
 	int			queue_count;
 	HeadsWeight *weights;
 	int			weight_count;
-	int		   *by_hint;		/* by the hint's index, that of its head + 1; NULL: some have no hint */
+	LaneHead  **by_hint;		/* by the hint's index; NULL: some have no hint */
 	uint64		seen;			/* changes of hints */
 	TimestampTz next_revisit;	/* some hint may become ready then, without a change */
 	bool		doubted;		/* what is known of the lanes may be wrong */
@@ -113,9 +112,8 @@ extern LaneHead *heads_first(Heads *heads, bool look);
 /* The head's job was tried, and taken or not. */
 extern void heads_tried(Heads *heads, LaneHead *head, bool taken);
 
-/* To the next job of the head's lane, if there is one; or (leave) no further. */
-extern void heads_advance(Heads *heads, LaneHead *head);
-extern void heads_leave(LaneHead *head);
+/* To the next job of the head's lane, if there is one and the verdict on the last one does not hold for all of the worker's. */
+extern void heads_advance(LaneHead *head, LimitVerdict verdict);
 
 /* Another head that has work, as far as is known, or NULL. */
 extern LaneHead *heads_other(Heads *heads, const LaneHead *taken);

@@ -149,19 +149,6 @@ lane_hint(int32 lane, bool create)
 	return free_hint;
 }
 
-bool
-lane_hint_ready(LaneHint *hint, TimestampTz now)
-{
-	bool		ready;
-
-	if (hint == NULL)
-		return true;
-	SpinLockAcquire(&hint->mutex);
-	ready = hint->ready || (hint->revisit_at != NO_TIME && hint->revisit_at <= now);
-	SpinLockRelease(&hint->mutex);
-	return ready;
-}
-
 static void
 publish_locked(LaneHint *hint, LaneKey key)
 {
@@ -197,16 +184,6 @@ lane_hint_look_again(LaneHint *hint, LaneLook *look, TimestampTz now)
 	SpinLockRelease(&hint->mutex);
 }
 
-/* Where a claim begins. To be called before the claim takes its snapshot. */
-LaneWindow
-lane_hint_open(LaneHint *hint, TimestampTz now)
-{
-	LaneLook	look = {0};
-
-	lane_hint_look_again(hint, &look, now);
-	return look.window;
-}
-
 /*
  * What a claim has found out: every claimable job up to *passed (NULL: all of them if "empty", else unknown) is in
  * somebody's hands, who will publish it when letting go of it; with "empty" there was nothing to claim at all. Jobs
@@ -217,6 +194,8 @@ lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed
 {
 	LaneKey		cursor = passed ? *passed : highest_key;
 	uint32		since;
+	bool		moves;
+	bool		ends;
 
 	if (hint == NULL || (passed == NULL && !empty))
 		return;
@@ -233,16 +212,14 @@ lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed
 			if (lane_key_compare(key, &cursor) < 0)
 				cursor = *key;
 		}
-		if (lane_key_compare(&cursor, &hint->cursor) > 0)
-		{
+		moves = lane_key_compare(&cursor, &hint->cursor) > 0;
+		ends = empty && since == 0 && hint->ready;
+		if (moves)
 			hint->cursor = cursor;
-			changed(hint);
-		}
-		if (empty && since == 0 && hint->ready)
-		{
+		if (ends)
 			hint->ready = false;
+		if (moves || ends)
 			changed(hint);
-		}
 	}
 	SpinLockRelease(&hint->mutex);
 }
@@ -439,19 +416,6 @@ lane_hint_moved_to(LaneHint *hint)
 	lane = hint->moved_to;
 	SpinLockRelease(&hint->mutex);
 	return lane;
-}
-
-TimestampTz
-lane_hint_revisit_at(LaneHint *hint)
-{
-	TimestampTz at;
-
-	if (hint == NULL)
-		return NO_TIME;
-	SpinLockAcquire(&hint->mutex);
-	at = hint->revisit_at;
-	SpinLockRelease(&hint->mutex);
-	return at;
 }
 
 void

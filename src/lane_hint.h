@@ -77,8 +77,6 @@ extern void lane_hints_void(Oid database);
 /* The lanes of a database are gone, and others may come to have their ids. */
 extern void lane_hints_forget(Oid database);
 extern LaneHint *lane_hint(int32 lane, bool create);
-extern bool lane_hint_ready(LaneHint *hint, TimestampTz now);
-extern LaneWindow lane_hint_open(LaneHint *hint, TimestampTz now);
 extern void lane_hint_look_again(LaneHint *hint, LaneLook *look, TimestampTz now);
 extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty);
 extern void lane_hint_publish(LaneHint *hint, LaneKey key);
@@ -98,7 +96,6 @@ extern void lane_hint_set_pools(LaneHint *hint, uint32 pools);
 extern uint32 lane_hint_pools(LaneHint *hint);
 extern void lane_hint_moved(int32 from, int32 to);
 extern int32 lane_hint_moved_to(LaneHint *hint);
-extern TimestampTz lane_hint_revisit_at(LaneHint *hint);
 extern void lane_hint_count_strategy(LaneHint *hint, LoadBalancingStrategy strategy);
 extern int64 lane_hint_counted(LaneHint *hint, LoadBalancingStrategy strategy);
 

@@ -271,9 +271,8 @@ charge_crashes(void)
 
 /* Whether a lane has a job to claim, looked up in the table; what is found is settled in its hint. */
 static bool
-lane_has_job(LaneHint *hint, int32 lane, TimestampTz now)
+lane_has_job(LaneHint *hint, const LaneWindow *window, int32 lane, TimestampTz now)
 {
-	LaneWindow	window = lane_hint_open(hint, now);
 	Snapshot	snapshot = engine_snapshot();
 	LiveTable	table;
 	LaneScan	scan;
@@ -281,10 +280,10 @@ lane_has_job(LaneHint *hint, int32 lane, TimestampTz now)
 	bool		found;
 
 	live_open(&table);
-	lane_scan_begin(&scan, &table, lane, window.start, snapshot, now);
+	lane_scan_begin(&scan, &table, lane, window->start, snapshot, now);
 	found = lane_scan_next(&scan, &job);
 	if (!found)
-		lane_hint_settle(hint, &window, NULL, true);
+		lane_hint_settle(hint, window, NULL, true);
 	if (scan.revisit_at != NO_TIME)
 		lane_hint_revisit(hint, scan.revisit_at);
 	lane_scan_end(&scan);
@@ -354,9 +353,10 @@ demands_of_jobs(TimestampTz now)
 		const Lane *lane = lfirst(cell);
 		Worker	   *worker = registry_worker(lane->worker);
 		LaneHint   *hint;
+		LaneLook	look = {0};
 		Oid			role;
 		uint32		pools;
-		TimestampTz revisit;
+		bool		ready;
 
 		if (worker != NULL && worker->handler == NULL)
 			continue;
@@ -364,10 +364,10 @@ demands_of_jobs(TimestampTz now)
 		role = lane_role(lane, worker);
 		pools = pools_serving(lane, worker);
 		lane_hint_set_pools(hint, pools);
-		revisit = lane_hint_revisit_at(hint);
-		if (revisit != NO_TIME && revisit > now)
-			next_revisit = Min(next_revisit, revisit);
-		if (!lane_hint_ready(hint, now) || is_demanded(demands, role, pools) || !lane_has_job(hint, lane->id, now))
+		ready = lane_hint_look(hint, &look, now);
+		if (look.revisit_at != NO_TIME)
+			next_revisit = Min(next_revisit, look.revisit_at);
+		if (!ready || is_demanded(demands, role, pools) || !lane_has_job(hint, &look.window, lane->id, now))
 			continue;
 		if (pools == 0 || lane_blocked(lane, worker) != NULL)
 			blocked = true;

@@ -10,7 +10,6 @@
 #include "executor_slot.h"
 #include "handler.h"
 #include "heads.h"
-#include "lane_hint.h"
 #include "miscadmin.h"
 #include "run.h"
 #include "test_point.h"
@@ -120,7 +119,7 @@ call_for_help(Heads *heads, LaneHead *taken)
 
 	if (database_slot(MyDatabaseId, true)->attention)
 		return;
-	heads_advance(heads, taken);
+	heads_advance(taken, LIMIT_FREE);
 	if (taken->more)
 		call_for(taken->task);
 	other = heads_other(heads, taken);
@@ -146,14 +145,13 @@ run_take(Run *run, Oid role)
 		heads_tried(heads, head, taken);
 		if (taken)
 			call_for_help(heads, head);
-		else if (verdict == LIMIT_WORKER)
-			heads_leave(head);
 		else
-			heads_advance(heads, head);
+			heads_advance(head, verdict);
 	}
 	heads_end(heads, false);
 	return taken;
 }
+
 TimestampTz
 execute_next_look(void)
 {

@@ -92,6 +92,15 @@ touch(int32 lane, Oid role, LaneKey key)
 	return &touched[touched_count++];
 }
 
+/* The same for what is noted of a lane, without a job. */
+static TouchedLane *
+touch_lane(int32 lane, Oid role)
+{
+	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
+
+	return touch(lane, role, none);
+}
+
 void
 wakeup_job(int32 lane, Oid role, LaneKey key)
 {
@@ -109,12 +118,11 @@ wakeup_taken(int32 lane, Oid role, LaneKey key)
 void
 wakeup_lease(int32 lane, TimestampTz ends)
 {
-	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
 	TouchedLane *touched_lane;
 
 	if (!shared_present())
 		return;
-	touched_lane = touch(lane, InvalidOid, none);
+	touched_lane = touch_lane(lane, InvalidOid);
 	touched_lane->lease_ends = Min(touched_lane->lease_ends, ends);
 }
 
@@ -128,12 +136,11 @@ wakeup_released(int32 lane, Oid role, LaneKey key)
 void
 wakeup_key_ends(int32 lane, Oid role)
 {
-	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
 	TouchedLane *touched_lane;
 
 	if (!shared_present())
 		return;
-	touched_lane = touch(lane, role, none);
+	touched_lane = touch_lane(lane, role);
 	if (!touched_lane->key_ends)
 		touched_lane->passed_count = lane_hint_passed_count(lane_hint(lane, true));
 	touched_lane->key_ends = true;
@@ -142,19 +149,15 @@ wakeup_key_ends(int32 lane, Oid role)
 void
 wakeup_limited(int32 lane, Oid role)
 {
-	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
-
 	if (shared_present())
-		touch(lane, role, none)->limited_at = GetCurrentTransactionNestLevel();
+		touch_lane(lane, role)->limited_at = GetCurrentTransactionNestLevel();
 }
 
 void
 wakeup_succeeded(int32 lane)
 {
-	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
-
 	if (shared_present())
-		touch(lane, InvalidOid, none)->succeeded++;
+		touch_lane(lane, InvalidOid)->succeeded++;
 }
 
 bool
