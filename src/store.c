@@ -6,7 +6,6 @@
 
 #include "access/genam.h"
 #include "access/heapam.h"
-#include "access/multixact.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -23,7 +22,6 @@
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
-#include "storage/procarray.h"
 #include "store.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -331,6 +329,24 @@ slot_get_key(TupleTableSlot *slot)
 }
 
 /*
+ * Whether somebody has locked, changed or deleted a row of a scan. The server would find it as well, but only after it gave us a
+ * transaction ID, which costs a record in WAL, and after a new row was formed for it; and one that is built with assertions
+ * takes an update that is not to wait for a mistake then.
+ */
+static bool
+out_of_reach(TupleTableSlot *slot)
+{
+	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
+	TM_Result	result;
+
+	Assert(TTS_IS_BUFFERTUPLE(slot) && BufferIsValid(row->buffer));
+	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
+	result = HeapTupleSatisfiesUpdate(row->base.tuple, GetCurrentCommandId(false), row->buffer);
+	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
+	return result != TM_Ok;
+}
+
+/*
  * Without "wait" a row that anyone has locked is left alone, even if that is ourselves: rows found by live_find() are
  * changed with it, and it does not wait, for the lock is ours.
  */
@@ -340,6 +356,8 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 	TM_FailureData failure;
 	TM_Result	result;
 
+	if (!wait && out_of_reach(slot))
+		return false;
 	key_hint_delete(slot_get_key(slot));
 	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
 								InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
@@ -365,23 +383,6 @@ known_place(int64 id)
 	return &places[(uint64) id % PLACES_KNOWN];
 }
 
-/*
- * Whether somebody has locked or changed the row, and has not ended yet. The server would find it as well, but only after a
- * new row was formed for it; and one that is built with assertions takes an update that is not to wait for a mistake then.
- */
-static bool
-being_changed(TupleTableSlot *slot)
-{
-	HeapTupleHeader tuple = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
-	TransactionId xmax = HeapTupleHeaderGetRawXmax(tuple);
-
-	if ((tuple->t_infomask & HEAP_XMAX_INVALID) != 0)
-		return false;
-	if ((tuple->t_infomask & HEAP_XMAX_IS_MULTI) != 0)
-		return MultiXactIdIsRunning(xmax, HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask));
-	return TransactionIdIsInProgress(xmax);
-}
-
 static bool
 update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 {
@@ -390,7 +391,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	TU_UpdateIndexes update_indexes;
 	TM_Result	result;
 
-	if (!wait && being_changed(slot))
+	if (!wait && out_of_reach(slot))
 		return false;
 	live_form_row(table->rel, table->slot, job);
 	if (slot_get_key(slot) != job->dedup_hash)

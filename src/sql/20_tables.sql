@@ -81,6 +81,8 @@ COMMENT ON SEQUENCE queue_jobs.job_id IS 'ids of jobs';
 -- Jobs that are not finished. Columns that change while a job waits or runs are in no index, and pages are filled by half,
 -- so that changing them is HOT: a claimant's lease is no more than one write to the page that has the job. Only falling due
 -- moves a job from one index to the other. What is NULL costs nothing in each row; counters are, until they count.
+-- New jobs go to the end of the indexes: what a split moves from a full page is written to WAL, hence no more room than for ids
+-- that come a little out of order.
 CREATE TABLE queue_jobs.live_job (
     id bigint NOT NULL,
     created_at timestamptz NOT NULL,
@@ -107,10 +109,10 @@ CREATE TABLE queue_jobs.live_job (
     context jsonb,
     errors jsonb,
     schedule text,
-    CONSTRAINT live_job_id PRIMARY KEY (id)
+    CONSTRAINT live_job_id PRIMARY KEY (id) WITH (fillfactor = 97)
 ) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
-CREATE INDEX live_job_ready ON queue_jobs.live_job (place, priority, id) WHERE due;
+CREATE INDEX live_job_ready ON queue_jobs.live_job (place, priority, id) WITH (fillfactor = 97) WHERE due;
 CREATE INDEX live_job_future ON queue_jobs.live_job (run_at) WHERE NOT due;
 CREATE INDEX live_job_key ON queue_jobs.live_job (dedup_hash, id) WHERE dedup_hash IS NOT NULL;
 COMMENT ON TABLE queue_jobs.live_job IS 'jobs that are not finished; see the view job';
