@@ -141,12 +141,13 @@ heads_add(Heads *heads, const Lane *lane, Worker *worker, struct Task *task)
 	head->hint = lane_hint(lane->id, true);
 	head->queue = queue_of(heads, order_turns(lane->queue, worker->urgency), worker->urgency);
 	head->weight = weight_of(heads, worker);
-	head->near = NEAR_IDS;
 }
 
 void
 heads_complete(Heads *heads)
 {
+	for (int i = 0; i < heads->count; i++)
+		heads->all[i].near = (int64) NEAR_IDS * heads->count;	/* as if jobs came to all lanes alike */
 	for (int i = 0; i < heads->count; i++)
 		if (heads->all[i].hint == NULL)
 			return;
@@ -418,7 +419,10 @@ settle_hint(const LaneHead *head, bool tried)
 		lane_hint_settle(head->hint, window, &walk->tried, false);
 }
 
-/* Where lanes are many, the next job of one stands far behind the first: some of them are to be near. */
+/*
+ * Where lanes are many, the next job of one stands far behind the first: some of them are to be near. What was far once is
+ * forgotten slowly, for jobs that come at random stand now close together, now apart.
+ */
 static void
 learn_density(LaneHead *head)
 {
@@ -428,7 +432,7 @@ learn_density(LaneHead *head)
 	if (walk->over || head->key.priority != start->priority || start->id == PG_INT64_MIN)
 		head->near = ALL_NEAR;
 	else if (head->more)
-		head->near = Max(NEAR_IDS, NEAR_JOBS * (head->key.id - start->id) / walk->seen);
+		head->near = Max(Max(NEAR_IDS, head->near - head->near / 8), NEAR_JOBS * (head->key.id - start->id) / walk->seen);
 }
 
 static void

@@ -5,6 +5,7 @@
 
 Everything else by environment variables; see `make bench` in docs/benchmark/README.md.
 """
+import copy
 import json
 import os
 import platform
@@ -35,6 +36,7 @@ WORKLOADS = {
 }
 
 MINUTES = ("idle", "held", "steady")                     # workloads that take minutes have rounds of their own
+SETUP = ("raw/setup.sql", "textbook/setup.sql", "queue_jobs/setup.sql")
 YARDSTICKS = ("raw", "on conflict", "queue_jobs")      # always there
 
 
@@ -67,6 +69,31 @@ class Bench:
         self.loads = words("LOADS", [], [])          # none: all
         self.notes = []
         self.peers = {}
+        self.beside = {}
+
+    def rounds_of(self, workload):
+        """Those of "size" compare loads that hardly differ, and are short once the tables are filled: more of them."""
+        return self.held_rounds if workload in MINUTES else 3 * self.rounds if workload == "size" else self.rounds
+
+    def set_up(self):
+        for script in SETUP:
+            self.server.file(script)
+
+    def in_database(self, name):
+        """The same bench in a database of its own, without peers; there until drop_databases()."""
+        if name not in self.beside:
+            other = self.beside[name] = copy.copy(self)
+            other.peers = {}
+            self.server.sql(f"CREATE DATABASE {name}")
+            other.server = self.server.in_database(name)
+            other.server.file("queue_jobs/database.sql")
+            other.set_up()
+        return self.beside[name]
+
+    def drop_databases(self):
+        for name in self.beside:
+            self.server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+        self.beside = {}
 
     def having(self, competitors):
         """Those of the competitors that take part: asked for, and installed."""
@@ -111,8 +138,7 @@ def measure(bench, workload):
     """All rounds of a workload; every other round backwards, so that what drifts hits each competitor alike."""
     results = {}
     steps = list(WORKLOADS[workload](bench))
-    rounds = bench.held_rounds if workload in MINUTES else bench.rounds
-    for turn in range(rounds):
+    for turn in range(bench.rounds_of(workload)):
         for case, competitor, function in steps if turn % 2 == 0 else reversed(steps):
             for unit, value in function().items():
                 sample = results.setdefault((case, competitor, unit), [])
@@ -127,8 +153,7 @@ def main():
     directory, data, database, output = sys.argv[1:]
     server = Server(directory, data, database)
     bench = Bench(server)
-    for setup in ("raw/setup.sql", "textbook/setup.sql", "queue_jobs/setup.sql"):
-        server.file(setup)
+    bench.set_up()
     bench.peers = find_peers(bench)
     for note in bench.notes:
         print(note, flush=True)
@@ -138,11 +163,12 @@ def main():
         sections[workload] = {
             "results": measure(bench, workload),
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "parameters": {"rounds": bench.held_rounds if workload in MINUTES else bench.rounds, "duration": bench.duration, "clients": bench.clients, "hold": bench.hold,
+            "parameters": {"rounds": bench.rounds_of(workload), "duration": bench.duration, "clients": bench.clients, "hold": bench.hold,
                            "steady": bench.steady_seconds, "scale": bench.scale if not bench.full else 1},
             "load": round(load, 1),      # of the machine at its beginning: other work beside it would show
             "seconds": round(time.monotonic() - begin, 1),
         }
+        bench.drop_databases()
         notes = bench.notes + sorted(server.warnings)
         Path(output).write_text(json.dumps({"machine": machine(server), "notes": notes, "workloads": sections}, indent=1))
 

@@ -29,7 +29,7 @@ trap finish EXIT
 pg_ctl -s -w -D "$data" -l server.log \
     -o "-c shared_preload_libraries=queue_jobs -c listen_addresses= -k '$PWD'" start >/dev/null || { cat server.log; exit 1; }
 psql -X -q -h "$PWD" -U postgres -d postgres -c 'CREATE ROLE app LOGIN' -c 'CREATE DATABASE bench'
-psql -X -q -h "$PWD" -U postgres -d bench -c 'CREATE EXTENSION queue_jobs' -c 'GRANT CREATE ON DATABASE bench TO app' -c 'GRANT CREATE ON SCHEMA public TO app'
+psql -X -q -h "$PWD" -U postgres -d bench -f test/bench/scripts/queue_jobs/database.sql
 
 echo "$(nproc) processors, $(free -g | awk '/^Mem:/ { print $2 }') GB of memory, $(uname -s -m)${SETTINGS:+; $SETTINGS}"
 if [ "$program" = bench ]; then

@@ -40,6 +40,12 @@ class Server:
         self.database = database
         self.warnings = set()        # that clients have seen: there should be none
 
+    def in_database(self, name):
+        """The same server, seen from another of its databases."""
+        other = Server(self.directory, self.data, name)
+        other.warnings = self.warnings
+        return other
+
     def conninfo(self, user):
         return f"host={self.directory} dbname={self.database} user={user}"
 

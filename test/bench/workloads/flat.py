@@ -15,33 +15,41 @@ class Chain:
         self.bench, self.jobs, self.queues = bench, jobs, queues
 
     def prepare(self):
-        self.bench.server.sql("SELECT queue_jobs.pause('chain')", "app")
-        queue = f"'q' || i % {self.queues}" if self.queues > 1 else "'chain'"
+        server = self.bench.server
+        queue = f"'q' || i % {self.queues}"
+        every_queue = f"SELECT count(queue_jobs.%s('q' || i)) FROM generate_series(0, {self.queues - 1}) AS i"
+        server.sql(every_queue % "pause", "app")
         for start in range(0, self.jobs, 200000):
-            self.bench.server.sql(f"SELECT count(queue_jobs.enqueue('chain', jsonb_build_object('q', {queue}), queue => {queue}))"
-                                  f" FROM generate_series(1, {min(200000, self.jobs - start)}) AS i", "app")
+            server.sql(f"SELECT count(queue_jobs.enqueue('chain', jsonb_build_object('q', {queue}), queue => {queue}))"
+                       f" FROM generate_series(1, {min(200000, self.jobs - start)}) AS i", "app")
+        server.sql("SELECT queue_jobs.disable_worker('chain')", "app")      # what waits goes on waiting
+        server.sql(every_queue % "resume", "app")
 
     def run(self, seconds):
         """Runs a second, for each second."""
         server = self.bench.server
         session = server.session()
-        server.sql("SELECT queue_jobs.resume('chain')", "app")
+        server.sql("SELECT queue_jobs.enable_worker('chain')", "app")
+        time.sleep(1)               # all executors are started
         rates = sample_rates(seconds, lambda: int(session.sql("SELECT last_value FROM bench.runs")))
         session.close()
         server.sql("SELECT queue_jobs.disable_worker('chain')", "app")
-        self.bench.reset()
-        server.sql("SELECT queue_jobs.enable_worker('chain')", "app")
         return rates
+
+    def clean(self):
+        self.bench.reset()
+        self.bench.server.sql("SELECT queue_jobs.enable_worker('chain')", "app")
 
 
 class Cycle:
     """Eight clients that each enqueue a job, claim one and complete it, three transactions."""
 
-    def __init__(self, bench, script, worker=None, jobs=64, queues=1):
+    def __init__(self, bench, script, worker=None, jobs=64, queues=0):
+        """queues: among so many, and claimed from all of them; 0: from that which is named as the worker."""
         self.bench, self.script, self.worker, self.jobs, self.queues = bench, script, worker, jobs, queues
 
     def prepare(self):
-        if self.queues > 1:
+        if self.queues:
             self.bench.server.sql(f"SELECT count(queue_jobs.enqueue('{self.worker}', queue => 'q' || i % {self.queues}))"
                                   f" FROM generate_series(1, {self.jobs}) AS i", "app")
         elif self.worker:
@@ -50,10 +58,14 @@ class Cycle:
             self.bench.server.sql(f"INSERT INTO textbook.job (args) SELECT jsonb_build_object('n', i) FROM generate_series(1, {self.jobs}) AS i")
 
     def run(self, seconds):
-        variables = {"worker": self.worker} if self.worker else {}
+        """Of each second but the first, in which sessions begin, and the last, which pgbench may leave out."""
+        variables = {"worker": self.worker, "queues": self.queues} if self.worker else {}
         server = self.bench.server
-        started = server.start_pgbench(self.script, 8, "-T", seconds, "-P", 1, synchronous=False, batch=1, **variables)
-        return progress_rates(server.finish_pgbench(started))
+        started = server.start_pgbench(self.script, 8, "-T", seconds + 2, "-P", 1, synchronous=False, batch=1, **variables)
+        return progress_rates(server.finish_pgbench(started))[1:int(seconds) + 1]
+
+    def clean(self):
+        self.bench.reset()
 
 
 class OneKey:
@@ -75,6 +87,9 @@ class OneKey:
         self.enqueued = progress_rates(server.finish_pgbench(started))[:int(seconds)]
         return rates
 
+    def clean(self):
+        self.bench.reset()
+
 
 def sample_rates(seconds, read):
     rates = []
@@ -89,9 +104,8 @@ def sample_rates(seconds, read):
 
 
 def progress_rates(printed):
-    """pgbench's transactions a second, for each second; a run of one second has but the result."""
-    return [float(rate) for rate in re.findall(r"^progress: .*? s, ([\d.]+) tps", printed, re.M)
-            or re.findall(r"^tps = ([\d.]+) \(without", printed, re.M)]
+    """pgbench's transactions a second, for each second."""
+    return [float(rate) for rate in re.findall(r"^progress: .*? s, ([\d.]+) tps", printed, re.M)]
 
 
 def mean(rates):
@@ -103,46 +117,53 @@ def asked_for(bench, loads):
     return {name: load for name, load in loads.items() if not bench.loads or name.split()[-1] in bench.loads}
 
 
-def loads(bench, jobs=64, queues=1):
-    found = {"queue_jobs, executors": Chain(bench, jobs, queues)}
-    script = "queue_jobs/cycle.sql" if queues == 1 else "queue_jobs/cycle_queues.sql"
+def loads(bench, jobs=64, queues=0):
+    found = {"queue_jobs, executors": Chain(bench, jobs, queues or 1)}
+    script = "queue_jobs/cycle_queues.sql" if queues else "queue_jobs/cycle.sql"
     found["queue_jobs, claimants"] = Cycle(bench, script, "claimed_gone", jobs, queues)
-    if queues == 1 and bench.having(["textbook"]):
+    if queues <= 1 and bench.having(["textbook"]):
         found["textbook"] = Cycle(bench, "textbook/cycle.sql", None, jobs)
     return asked_for(bench, found)
 
 
 def size(bench):
-    """10,000 live jobs, against more: of the same lane, in the future, finished, and in 1,000 queues."""
-    server = bench.server
+    """10,000 live jobs, against more: of the same lane, in the future, finished, and in 1,000 queues. Each in a database of its own,
+    which is filled once: loads that hardly differ are compared in turn within seconds, or the machine's moods are compared."""
     backlog = int(5000000 * bench.scale)
     other = int(1000000 * bench.scale)
 
-    def future():
-        bench.backlog("chain", other, ", delay => '1 day'")
-        bench.backlog("claimed_gone", other, ", delay => '1 day'")
-        server.sql(f"INSERT INTO textbook.job (args, run_at) SELECT jsonb_build_object('n', i), now() + interval '1 day' FROM generate_series(1, {other}) AS i")
+    def future(load):
+        server = load.bench.server
+        if isinstance(load, Chain):
+            load.bench.backlog("chain", other, ", delay => '1 day'")
+        elif load.worker:
+            load.bench.backlog(load.worker, other, ", delay => '1 day'")
+        else:
+            server.sql(f"INSERT INTO textbook.job (args, run_at) SELECT jsonb_build_object('n', i), now() + interval '1 day' FROM generate_series(1, {other}) AS i")
 
-    def finished():
-        bench.backlog("noop_kept", other)
-        server.wait_until("NOT EXISTS (SELECT FROM queue_jobs.live_job)")
+    def finished(load):
+        load.bench.backlog("noop_kept", other)
+        load.bench.server.wait_until("NOT EXISTS (SELECT FROM queue_jobs.live_job)")
+
+    filled = set()
 
     def step(load, surroundings):
-        bench.reset()
-        surroundings()
-        load.prepare()
+        server = load.bench.server
+        if load not in filled:
+            filled.add(load)
+            surroundings(load)
+            load.prepare()
         server.sql("VACUUM (ANALYZE) queue_jobs.live_job, textbook.job")      # or autovacuum would be at work beside it
         server.checkpoint()
-        if isinstance(load, Chain) and load.queues == 1:      # beside so many queues each has its turn: warm jobs would take minutes
-            bench.warm_executors()
         return {"jobs/s": mean(load.run(bench.duration))}
 
-    nothing = lambda: None
-    for case, jobs, queues, surroundings in (
+    nothing = lambda load: None
+    for number, (case, jobs, queues, surroundings) in enumerate((
             ("10000 jobs", 10000, 1, nothing), (f"{backlog} jobs", backlog, 1, nothing), (f"and {other} future jobs", 10000, 1, future),
-            (f"and {other} finished jobs", 10000, 1, finished), ("in 1000 queues", 10000, 1000, nothing)):
+            (f"and {other} finished jobs", 10000, 1, finished), ("in 1000 queues", 10000, 1000, nothing))):
         for competitor, load in loads(bench, jobs, queues).items():
             if competitor != "textbook" or "finished" not in case:
+                load.bench = bench.in_database(f"size_{number}_{competitor.split()[-1]}")
                 yield case, competitor, lambda l=load, s=surroundings: step(l, s)
 
 
@@ -176,6 +197,7 @@ def over_time(bench, load, seconds, held):
                 figures = {f"{unit}, COMMIT returned to handler": value for unit, value in found.items()}
     else:
         rates = load.run(seconds)
+    load.clean()
     part = max(1, min(15 if seconds < 600 else 60, int(seconds // 4)))
     figures.update({"jobs/s, first": mean(rates[:part]), "jobs/s, last": mean(rates[-part:]), "jobs/s by second": rates})
     if isinstance(load, OneKey):
