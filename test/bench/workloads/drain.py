@@ -75,8 +75,6 @@ def claimants(bench):
         return {"jobs/s": (jobs - rest) / elapsed}
 
     for batch, clients, competitor in product((1, 10, 100), bench.clients, CLAIMANTS):
-        if "nothing kept" in competitor and not (bench.full and clients == 8):
-            continue
         if competitor.split(",")[0] in bench.having(["textbook", "queue_jobs"]):
             yield f"batch {batch}, {clients} clients", competitor, lambda n=competitor, c=clients, b=batch: step(n, c, b)
 
