@@ -338,7 +338,7 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 		return false;
 	if (!take_row(claim, head, &limits))
 	{
-		limit_undo(&claim->table, &limits, head->worker, false, &head->walk->refusals);
+		limit_undo(&claim->table, &limits, head->worker, false, job, &head->walk->refusals);
 		return false;
 	}
 	test_point("job_claimed");
@@ -433,7 +433,7 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 		CHECK_FOR_INTERRUPTS();
 		if (verdict == LIMIT_FREE)
 		{
-			limit_undo(&table, &limits, head->worker, false, &walk->refusals);
+			limit_undo(&table, &limits, head->worker, false, NULL, &walk->refusals);
 			found = true;
 		}
 		else

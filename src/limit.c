@@ -503,15 +503,20 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bo
 	return verdict;
 }
 
-/* Of a key with a limit of one, no later job may start before one that was passed by. */
+/*
+ * Of a key with a limit of one, no later job may start before one that was passed by: neither in this look at the lane, nor
+ * in a later one, which therefore begins with that job again until whoever has it publishes it.
+ */
 void
-limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, Refusals *refusals)
+limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, const Job *passed_by, Refusals *refusals)
 {
 	rate_give_back(&hold->rate);
 	if (limited(worker))
 		give_back(table, hold, worker, session);
-	if (hold->key != 0 && worker->concurrency_limit == 1)
-		refuse_key(refusals, hold->key);
+	if (passed_by == NULL || hold->key == 0 || worker->concurrency_limit != 1)
+		return;
+	refuse_key(refusals, hold->key);
+	refuse(refusals, passed_by, NO_TIME);
 }
 
 bool

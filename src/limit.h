@@ -57,8 +57,9 @@ extern void limit_check_key(const char *concurrency_key);
 extern LimitVerdict limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bool session,
 								Refusals *refusals, LimitHold *hold);
 
-/* The job could not be taken after all. */
-extern void limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, Refusals *refusals);
+/* The job was not taken after all: it could not be, for somebody else has it (passed_by), or it was not to be (NULL). */
+extern void limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, const Job *passed_by,
+					   Refusals *refusals);
 
 /*
  * Settles the hint of a lane in which a claim was refused; "taken" is the key of the last job that it took, or NULL. False

@@ -285,7 +285,10 @@ lane_has_job(LaneHint *hint, const LaneWindow *window, int32 lane, TimestampTz n
 	if (!found)
 		lane_hint_settle(hint, window, NULL, true);
 	if (scan.revisit_at != NO_TIME)
+	{
 		lane_hint_revisit(hint, scan.revisit_at);
+		next_revisit = Min(next_revisit, scan.revisit_at);
+	}
 	lane_scan_end(&scan);
 	live_close(&table);
 	engine_snapshot_end(snapshot);

@@ -100,7 +100,7 @@ take(Run *run, LaneHead *head, LimitVerdict *verdict)
 	run->started_at = Max(run->started_at, run->limits.rate.at);
 	if (take_row(run, &head->walk->scan, by_lease))
 		return true;
-	limit_undo(&run->table, &run->limits, task->worker, by_lease, refusals);
+	limit_undo(&run->table, &run->limits, task->worker, by_lease, &run->job, refusals);
 	return false;
 }
 

@@ -110,7 +110,7 @@ CREATE TABLE queue_jobs.live_job (
     errors jsonb,
     schedule text,
     CONSTRAINT live_job_id PRIMARY KEY (id) WITH (fillfactor = 97)
-) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+) USING heap WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 CREATE INDEX live_job_ready ON queue_jobs.live_job (place, priority, id) WITH (fillfactor = 97) WHERE due;
 CREATE INDEX live_job_future ON queue_jobs.live_job (run_at) WHERE NOT due;

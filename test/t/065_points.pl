@@ -115,6 +115,24 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', '
 go_on('run_undone');
 wait_for_job($node, $undone, 'cancelled');
 
+# Nor does a later job of its key overtake it, however often its lane is looked through meanwhile.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('in order', 'public.quick', concurrency_key => 'n', concurrency_limit => 1)});
+arm('run_undone', 'wait');
+my ($first) = interrupt_at('in order', 'run_begins', 'pause',
+	q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor'});
+wait_at('run_undone');
+my $second = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('in order', jsonb_build_object('n', $n))");
+foreach my $other (2001 .. 2004)
+{
+	my $id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('in order', jsonb_build_object('n', $other))");
+	wait_for_job($node, $id, 'completed');
+}
+is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', 'nor does a later one of its key run before it');
+go_on('run_undone');
+wait_for_job($node, $_, 'completed') foreach $first, $second;
+is($node->safe_psql('postgres', "SELECT finished_at < (SELECT finished_at FROM queue_jobs.job WHERE id = $second) FROM queue_jobs.job WHERE id = $first"),
+	't', 'both run, in order');
+
 # An interruption that comes too late for its job harms nobody.
 my $quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1000}')});
 wait_for_job($node, $quick, 'completed');

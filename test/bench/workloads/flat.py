@@ -28,9 +28,12 @@ class Chain:
     def run(self, seconds):
         """Runs a second, for each second."""
         server = self.bench.server
+        executors = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND datname {} current_database()"
+        most = "current_setting('queue_jobs.max_executors{}')::int"
+        server.wait_until(f"({executors.format('<>')}) = 0")      # idle ones of another database would be in the way
         session = server.session()
         server.sql("SELECT queue_jobs.enable_worker('chain')", "app")
-        time.sleep(1)               # all executors are started
+        server.wait_until(f"({executors.format('=')}) >= least({most.format('')}, {most.format('_per_database')})")
         rates = sample_rates(seconds, lambda: int(session.sql("SELECT last_value FROM bench.runs")))
         session.close()
         server.sql("SELECT queue_jobs.disable_worker('chain')", "app")
@@ -153,6 +156,8 @@ def size(bench):
             filled.add(load)
             surroundings(load)
             load.prepare()
+        if surroundings is not finished:      # what earlier rounds have left
+            server.sql("TRUNCATE queue_jobs.finished_job")
         server.sql("VACUUM (ANALYZE) queue_jobs.live_job, textbook.job")      # or autovacuum would be at work beside it
         server.checkpoint()
         return {"jobs/s": mean(load.run(bench.duration))}
