@@ -57,6 +57,8 @@ typedef struct LaneKey
 	int64		id;
 } LaneKey;
 
+static const LaneKey highest_key = {PG_INT32_MAX, PG_INT64_MAX};	/* behind every job */
+
 typedef struct Job
 {
 	int64		id;

@@ -12,7 +12,6 @@
 #include "storage/lwlock.h"
 
 static const LaneKey lowest_key = {PG_INT32_MIN, PG_INT64_MIN};
-static const LaneKey highest_key = {PG_INT32_MAX, PG_INT64_MAX};
 
 #define REMEMBERED_CHANGES 4096
 

@@ -96,9 +96,7 @@ touch(int32 lane, Oid role, LaneKey key)
 static TouchedLane *
 touch_lane(int32 lane, Oid role)
 {
-	const LaneKey none = {PG_INT32_MAX, PG_INT64_MAX};
-
-	return touch(lane, role, none);
+	return touch(lane, role, highest_key);
 }
 
 void

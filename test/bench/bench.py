@@ -69,11 +69,11 @@ class Bench:
         self.loads = words("LOADS", [], [])          # none: all
         self.notes = []
         self.peers = {}
-        self.beside = {}
+        self.databases = []
 
     def rounds_of(self, workload):
-        """Those of "size" compare loads that hardly differ, and are short once the tables are filled: more of them."""
-        return self.held_rounds if workload in MINUTES else 3 * self.rounds if workload == "size" else self.rounds
+        """What "size" compares hardly differs: more rounds, but for a quick look."""
+        return self.held_rounds if workload in MINUTES else 3 * self.rounds if workload == "size" and self.full else self.rounds
 
     def set_up(self):
         for script in SETUP:
@@ -81,19 +81,18 @@ class Bench:
 
     def in_database(self, name):
         """The same bench in a database of its own, without peers; there until drop_databases()."""
-        if name not in self.beside:
-            other = self.beside[name] = copy.copy(self)
-            other.peers = {}
-            self.server.sql(f"CREATE DATABASE {name}")
-            other.server = self.server.in_database(name)
-            other.server.file("queue_jobs/database.sql")
-            other.set_up()
-        return self.beside[name]
+        self.server.sql(f"CREATE DATABASE {name}")
+        self.databases.append(name)
+        other = copy.copy(self)
+        other.peers = {}
+        other.server = self.server.in_database(name)
+        other.server.file("queue_jobs/database.sql")
+        other.set_up()
+        return other
 
     def drop_databases(self):
-        for name in self.beside:
-            self.server.sql(f"DROP DATABASE {name} WITH (FORCE)")
-        self.beside = {}
+        while self.databases:
+            self.server.sql(f"DROP DATABASE {self.databases.pop()} WITH (FORCE)")
 
     def having(self, competitors):
         """Those of the competitors that take part: asked for, and installed."""

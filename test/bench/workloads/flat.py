@@ -9,21 +9,21 @@ import time
 
 
 class Chain:
-    """Executors: each run enqueues its successor."""
+    """Executors: each run enqueues its successor. Nothing runs but during run(), for the queues are paused."""
+    worker = "chain"
 
     def __init__(self, bench, jobs=64, queues=1):
         self.bench, self.jobs, self.queues = bench, jobs, queues
 
+    def every_queue(self, function):
+        self.bench.server.sql(f"SELECT count(queue_jobs.{function}('q' || i)) FROM generate_series(0, {self.queues - 1}) AS i", "app")
+
     def prepare(self):
-        server = self.bench.server
         queue = f"'q' || i % {self.queues}"
-        every_queue = f"SELECT count(queue_jobs.%s('q' || i)) FROM generate_series(0, {self.queues - 1}) AS i"
-        server.sql(every_queue % "pause", "app")
+        self.every_queue("pause")
         for start in range(0, self.jobs, 200000):
-            server.sql(f"SELECT count(queue_jobs.enqueue('chain', jsonb_build_object('q', {queue}), queue => {queue}))"
-                       f" FROM generate_series(1, {min(200000, self.jobs - start)}) AS i", "app")
-        server.sql("SELECT queue_jobs.disable_worker('chain')", "app")      # what waits goes on waiting
-        server.sql(every_queue % "resume", "app")
+            self.bench.server.sql(f"SELECT count(queue_jobs.enqueue('chain', jsonb_build_object('q', {queue}), queue => {queue}))"
+                                  f" FROM generate_series(1, {min(200000, self.jobs - start)}) AS i", "app")
 
     def run(self, seconds):
         """Runs a second, for each second."""
@@ -32,16 +32,12 @@ class Chain:
         most = "current_setting('queue_jobs.max_executors{}')::int"
         server.wait_until(f"({executors.format('<>')}) = 0")      # idle ones of another database would be in the way
         session = server.session()
-        server.sql("SELECT queue_jobs.enable_worker('chain')", "app")
+        self.every_queue("resume")
         server.wait_until(f"({executors.format('=')}) >= least({most.format('')}, {most.format('_per_database')})")
         rates = sample_rates(seconds, lambda: int(session.sql("SELECT last_value FROM bench.runs")))
         session.close()
-        server.sql("SELECT queue_jobs.disable_worker('chain')", "app")
+        self.every_queue("pause")
         return rates
-
-    def clean(self):
-        self.bench.reset()
-        self.bench.server.sql("SELECT queue_jobs.enable_worker('chain')", "app")
 
 
 class Cycle:
@@ -67,9 +63,6 @@ class Cycle:
         started = server.start_pgbench(self.script, 8, "-T", seconds + 2, "-P", 1, synchronous=False, batch=1, **variables)
         return progress_rates(server.finish_pgbench(started))[1:int(seconds) + 1]
 
-    def clean(self):
-        self.bench.reset()
-
 
 class OneKey:
     """Four clients enqueue the same deduplicated job over and over, while executors run it."""
@@ -89,9 +82,6 @@ class OneKey:
         session.close()
         self.enqueued = progress_rates(server.finish_pgbench(started))[:int(seconds)]
         return rates
-
-    def clean(self):
-        self.bench.reset()
 
 
 def sample_rates(seconds, read):
@@ -136,13 +126,10 @@ def size(bench):
     other = int(1000000 * bench.scale)
 
     def future(load):
-        server = load.bench.server
-        if isinstance(load, Chain):
-            load.bench.backlog("chain", other, ", delay => '1 day'")
-        elif load.worker:
+        if load.worker:
             load.bench.backlog(load.worker, other, ", delay => '1 day'")
         else:
-            server.sql(f"INSERT INTO textbook.job (args, run_at) SELECT jsonb_build_object('n', i), now() + interval '1 day' FROM generate_series(1, {other}) AS i")
+            load.bench.server.sql(f"INSERT INTO textbook.job (args, run_at) SELECT jsonb_build_object('n', i), now() + interval '1 day' FROM generate_series(1, {other}) AS i")
 
     def finished(load):
         load.bench.backlog("noop_kept", other)
@@ -202,7 +189,6 @@ def over_time(bench, load, seconds, held):
                 figures = {f"{unit}, COMMIT returned to handler": value for unit, value in found.items()}
     else:
         rates = load.run(seconds)
-    load.clean()
     part = max(1, min(15 if seconds < 600 else 60, int(seconds // 4)))
     figures.update({"jobs/s, first": mean(rates[:part]), "jobs/s, last": mean(rates[-part:]), "jobs/s by second": rates})
     if isinstance(load, OneKey):
