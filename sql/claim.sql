@@ -49,6 +49,20 @@ BEGIN
 END $$;
 SELECT state, result FROM queue_jobs.job WHERE id = :job;
 
+-- What has been claimed is completed by the statement that claims the next: what it occupied is free for that. All or nothing.
+SELECT queue_jobs.define_worker('one at a time', max_running_jobs => 1);
+SELECT count(*) FROM queue_jobs.enqueue_many('one at a time', '{"1", "2"}');
+SELECT id AS job, attempt, args FROM queue_jobs.complete('{}'::bigint[], '{}'::int[]), queue_jobs.claim('me', '{one at a time}', 10) \gset
+SELECT :'args' AS args;
+BEGIN;
+SELECT attempt, args FROM queue_jobs.complete(:job, :attempt), queue_jobs.claim('me', '{one at a time}', 10);
+ROLLBACK;
+SELECT args, state FROM queue_jobs.job WHERE worker = 'one at a time' ORDER BY id;
+SELECT sqlstate_of(format('SELECT FROM queue_jobs.complete(%s, %s), queue_jobs.claim(''me'', ''{one at a time}'', 10)', :job, :attempt + 1));
+SELECT attempt, args FROM queue_jobs.complete(:job, :attempt), queue_jobs.claim('me', '{one at a time}', 10);
+SELECT args, state FROM queue_jobs.job WHERE worker = 'one at a time' ORDER BY id;
+SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'one at a time' AND state = 'executing';
+
 -- The same in other isolation levels.
 SELECT queue_jobs.enqueue('mail', '{"to": "f"}') AS job \gset
 BEGIN ISOLATION LEVEL REPEATABLE READ;

@@ -4,9 +4,12 @@ from itertools import product
 
 CLAIMANTS = {
     "textbook, claim committed": ("textbook/claim_commit_delete.sql", None),
+    "textbook, deleted with the next claim": ("textbook/delete_claim.sql", None),
     "textbook, one transaction": ("textbook/one_transaction.sql", None),
     "queue_jobs, claim committed": ("queue_jobs/claim_commit_complete.sql", "claimed_kept"),
     "queue_jobs, claim committed, nothing kept": ("queue_jobs/claim_commit_complete.sql", "claimed_gone"),
+    "queue_jobs, completed with the next claim": ("queue_jobs/complete_claim.sql", "claimed_kept"),
+    "queue_jobs, completed with the next claim, nothing kept": ("queue_jobs/complete_claim.sql", "claimed_gone"),
     "queue_jobs, one transaction": ("queue_jobs/one_transaction.sql", "claimed_kept"),
     "queue_jobs, one transaction, nothing kept": ("queue_jobs/one_transaction.sql", "claimed_gone"),
 }
@@ -68,7 +71,7 @@ def claimants(bench):
             bench.server.sql(f"INSERT INTO textbook.job (args) SELECT jsonb_build_object('n', i) FROM generate_series(1, {jobs}) AS i")
         bench.server.checkpoint()
         variables = {"worker": worker} if worker else {}
-        _, elapsed = bench.server.pgbench(script, clients, "-T", seconds, batch=batch, **variables)
+        _, elapsed = bench.server.pgbench(script, clients, "-T", seconds, batch=batch, ids="{}", attempts="{}", **variables)
         rest = int(bench.server.sql(f"SELECT count(*) FROM {'queue_jobs.live_job' if worker else 'textbook.job'}"))
         if rest == 0:
             return step(competitor, clients, batch, per_second * 3)
