@@ -12,9 +12,11 @@
 
 #include "heads.h"
 #include "settings.h"
+#include "test_point.h"
 #include "wakeup.h"
 
 #define NEAR_JOBS 4
+#define TELL_EVERY 8			/* jobs taken */
 
 /* ---- heaps ---- */
 
@@ -336,6 +338,7 @@ open_lane(Heads *heads, LaneHead *head)
 	{
 		.start = head->key,.published = head->look.window.published
 	};
+	head->walk->may_skip = head->hint != NULL && !limit_any(head->worker) && !list_member_ptr(heads->altered, head);
 	heads->altered = lappend(heads->altered, head);
 	lane_scan_begin(&head->walk->scan, heads->table, head->lane->id, head->key, heads->snapshot, heads->now);
 	head->walk->scan.near = head->near;
@@ -360,6 +363,44 @@ heads_first(Heads *heads, bool look)
 	return NULL;
 }
 
+/* The cursor is to pass jobs whose leases hold. */
+static void
+tell_revisit(const LaneHead *head)
+{
+	TimestampTz at = head->walk->scan.revisit_at;
+
+	if (at != NO_TIME)
+		lane_hint_revisit(head->hint, at);
+}
+
+/*
+ * Where others walk over the same jobs: who takes many tells from time to time how far it is, and who meets a job that somebody
+ * has goes on from there, instead of walking over all that the others hold.
+ */
+static void
+tell(const LaneHead *head)
+{
+	if (!head->walk->may_skip)
+		return;
+	tell_revisit(head);
+	lane_hint_settle(head->hint, &head->walk->refusals.window, &head->walk->tried, false);
+	test_point("lane_told");
+}
+
+static void
+pass_by(Heads *heads, LaneHead *head)
+{
+	LaneWalk   *walk = head->walk;
+
+	if (!walk->may_skip)
+		return;
+	(void) lane_hint_look(head->hint, &head->look, heads->now);
+	if (lane_key_compare(&head->look.window.start, &walk->tried) <= 0)
+		return;
+	lane_scan_move(&walk->scan, head->look.window.start);
+	walk->seen = 0;
+}
+
 void
 heads_tried(Heads *heads, LaneHead *head, bool taken)
 {
@@ -367,10 +408,15 @@ heads_tried(Heads *heads, LaneHead *head, bool taken)
 	bool		by_turns = heads->by_turns[head->queue->urgency];
 
 	walk->tried = head->key;
-	walk->any_taken = walk->any_taken || taken;
 	walk->any_passed_by = walk->any_passed_by || !taken;
 	if (!taken)
+	{
+		pass_by(heads, head);
 		return;
+	}
+	walk->taken++;
+	if (walk->taken % TELL_EVERY == 0)
+		tell(head);
 	if (by_turns)
 		queue_out(head->queue);
 	order_charge(head->queue->turns, head->worker->weight);
@@ -400,12 +446,12 @@ settle_hint(const LaneHead *head, bool tried)
 {
 	const LaneWalk *walk = head->walk;
 	const LaneWindow *window = &walk->refusals.window;
-	bool		any_tried = walk->any_taken || walk->any_passed_by;
+	bool		any_tried = walk->taken > 0 || walk->any_passed_by;
 	LaneKey		before;
 
 	if (walk->over && !walk->any_passed_by)
 		lane_hint_settle(head->hint, window, NULL, true);
-	else if (!tried && !walk->any_taken && any_tried)
+	else if (!tried && walk->taken == 0 && any_tried)
 		return;
 	else if (head->more && (!any_tried || lane_key_compare(&head->key, &walk->tried) != 0))
 	{
@@ -441,14 +487,11 @@ settle(Heads *heads, LaneHead *head, bool tried)
 	LaneWalk   *walk = head->walk;
 
 	learn_density(head);
+	tell_revisit(head);
 	if (!limit_settle(head->hint, &walk->refusals, head->more ? &walk->tried : NULL))
 		settle_hint(head, tried);
-	if (walk->scan.revisit_at != NO_TIME)
-	{
-		lane_hint_revisit(head->hint, walk->scan.revisit_at);
-		if (head->hint == NULL)
-			heads->revisit_unhinted = Min(heads->revisit_unhinted, walk->scan.revisit_at);
-	}
+	if (walk->scan.revisit_at != NO_TIME && head->hint == NULL)
+		heads->revisit_unhinted = Min(heads->revisit_unhinted, walk->scan.revisit_at);
 	lane_scan_end(&walk->scan);
 	head->walk = NULL;
 }

@@ -26,9 +26,10 @@ typedef struct LaneWalk
 	Job			job;			/* the one to be tried, as long as the head has more */
 	Refusals	refusals;
 	LaneKey		tried;			/* the last job that was tried, and either taken or passed by */
-	bool		any_taken;
+	int			taken;			/* so many jobs */
 	bool		any_passed_by;
 	bool		over;			/* there is no further job */
+	bool		may_skip;		/* no limits, which count on the order of a key, and no jobs that the hint does not know of */
 	int			seen;			/* so many jobs */
 } LaneWalk;
 

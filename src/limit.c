@@ -333,8 +333,8 @@ limit_publish(const Worker *worker)
 	publish_lanes(worker, wakeup_limited);
 }
 
-static bool
-limited(const Worker *worker)
+bool
+limit_any(const Worker *worker)
 {
 	return worker->max_running_jobs > 0 || worker->concurrency_limit > 0 || worker->rate_limit > 0;
 }
@@ -472,7 +472,7 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bo
 	TimestampTz retry_at = NO_TIME;
 
 	*hold = (LimitHold) {0};
-	if (!limited(worker))
+	if (!limit_any(worker))
 		return LIMIT_FREE;
 	if (!session && hold_count() >= MAX_SLOTS)
 	{
@@ -511,7 +511,7 @@ void
 limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, const Job *passed_by, Refusals *refusals)
 {
 	rate_give_back(&hold->rate);
-	if (limited(worker))
+	if (limit_any(worker))
 		give_back(table, hold, worker, session);
 	if (passed_by == NULL || hold->key == 0 || worker->concurrency_limit != 1)
 		return;
@@ -565,7 +565,7 @@ limit_job_ended(LiveTable *table, const Job *job, const Worker *worker)
 {
 	uint64		key;
 
-	if (worker == NULL || !limited(worker))
+	if (worker == NULL || !limit_any(worker))
 		return;
 	if (job->started_at != NO_TIME && job->lease != 0)
 		forget_claims(job);

@@ -47,6 +47,9 @@ typedef struct Refusals
 	uint64		keys[MAX_REFUSED_KEYS];
 } Refusals;
 
+/* Whether the worker has any. */
+extern bool limit_any(const Worker *worker);
+
 /* ERROR unless concurrency_key names args keys. */
 extern void limit_check_key(const char *concurrency_key);
 

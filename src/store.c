@@ -303,6 +303,16 @@ lane_scan_next(LaneScan *scan, Job *job)
 }
 
 void
+lane_scan_move(LaneScan *scan, LaneKey start)
+{
+	if (scan->scan)
+		index_endscan(scan->scan);
+	scan->scan = NULL;
+	scan->start = start;
+	scan->part = LANE_BEGIN;
+}
+
+void
 lane_scan_end(LaneScan *scan)
 {
 	if (scan->scan)

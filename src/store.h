@@ -76,6 +76,9 @@ extern void live_insert_many(LiveTable *table, const Job *jobs, int count);
 
 extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Snapshot snapshot, TimestampTz now);
 extern bool lane_scan_next(LaneScan *scan, Job *job);
+
+/* The walk goes on from there. */
+extern void lane_scan_move(LaneScan *scan, LaneKey start);
 extern void lane_scan_end(LaneScan *scan);
 
 /* Takes the job that the slot shows, if nobody else has it. */

@@ -167,7 +167,7 @@ wakeup_next_touched(int *i, int32 *lane, LaneKey *first)
 
 		*lane = next->lane;
 		*first = next->key;
-		if (next->jobs > 0 || next->released || next->taken_at > 0)
+		if (next->jobs > 0 || next->released)
 			return true;
 	}
 	return false;

@@ -179,6 +179,62 @@ pass('jobs of COMMIT PREPARED run, even if its session ends before it returns');
 $_->quit foreach ($committer, $holder);
 $node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('hint')});
 
+# ---- claimants who walk over the same jobs ----
+
+# Who meets a job that another has goes on from where that one has come to, without walking over all of his.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('walked')});
+
+sub walked
+{
+	my ($claimant, $max_jobs) = @_;
+
+	return "SELECT string_agg(args::text, ' ') FROM queue_jobs.claim('$claimant', '{walked}', $max_jobs)";
+}
+
+sub enqueue_walked
+{
+	my ($first, $last) = @_;
+
+	$node->safe_psql('postgres', "SELECT count(queue_jobs.enqueue('walked', to_jsonb(n))) FROM generate_series($first, $last) n");
+	return;
+}
+
+my ($slow, $fast) = (in_background($node), in_background($node));
+enqueue_walked(1, 40);
+arm('job_claimed', 'wait');
+$slow->query('BEGIN');
+$slow->send(walked('slow', 10));
+wait_at('job_claimed');
+$fast->query('BEGIN');
+is($fast->query(walked('fast', 20)), join(' ', 2 .. 21), 'jobs beside one that is being claimed');
+go_on('job_claimed');
+is($slow->result, join(' ', 1, 22 .. 30), 'whose claimant passes them by');
+$fast->query('ROLLBACK');
+is($fast->query(walked('fast', 40)), join(' ', 2 .. 21, 31 .. 40), 'undone, they are found');
+$slow->query('ROLLBACK');
+is($slow->query(walked('slow', 40)), join(' ', 1, 22 .. 30), 'and those of the other');
+
+# What the claim's own transaction has enqueued nobody else knows of, and so it does not count as passed.
+enqueue_walked(41, 42);
+$slow->query(q{BEGIN; SELECT queue_jobs.enqueue('walked', '43')});
+enqueue_walked(44, 60);
+arm('job_claimed', 'wait');
+$slow->send(walked('slow', 3));
+wait_at('job_claimed');
+is($fast->query(walked('fast', 15)), join(' ', 42, 44 .. 57), 'jobs beside one that another has enqueued');
+go_on('job_claimed');
+is($slow->result, '41 43 58', 'which that one claims');
+$slow->query('COMMIT');
+
+# A claim that fails has told how far it had come.
+enqueue_walked(61, 80);
+arm('lane_told', 'error');
+$slow->query(walked('slow', 40));
+like($slow->error, qr/test point "lane_told" was reached/, 'a claim fails');
+is($fast->query(walked('fast', 40)), join(' ', 59 .. 80), 'its jobs are found');
+$_->quit foreach ($slow, $fast);
+$node->safe_psql('postgres', q{SELECT queue_jobs.complete(array_agg(id), array_agg(attempt)) FROM queue_jobs.job WHERE worker = 'walked' AND state = 'executing'});
+
 # ---- kill, end and fail at every point ----
 
 $node->safe_psql('postgres', <<'SQL');
