@@ -63,6 +63,15 @@ SELECT attempt, args FROM queue_jobs.complete(:job, :attempt), queue_jobs.claim(
 SELECT args, state FROM queue_jobs.job WHERE worker = 'one at a time' ORDER BY id;
 SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'one at a time' AND state = 'executing';
 
+-- A lease that runs out in the transaction that wrote it.
+SELECT queue_jobs.enqueue('mail', '{"to": "e"}') AS job \gset
+BEGIN;
+SELECT attempt FROM queue_jobs.claim('me', '{mail}', lease => '1 ms');
+SELECT pg_sleep(0.002);
+SELECT attempt FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.complete(:job, 2);
+COMMIT;
+
 -- The same in other isolation levels.
 SELECT queue_jobs.enqueue('mail', '{"to": "f"}') AS job \gset
 BEGIN ISOLATION LEVEL REPEATABLE READ;

@@ -552,8 +552,13 @@ recover_job(const ExecutorSlot *slot, bool begun, const ErrorData *edata)
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
 	live_open(&table);
-	if (live_find(&table, slot->job, false, &row, &job) == FIND_FOUND && job.attempt == slot->attempt - (begun ? 1 : 0))
-		write_end(&table, row, &job, slot, begun, edata);
+	if (live_find(&table, slot->job, false, &row, &job) == FIND_FOUND)
+	{
+		if (job.attempt == slot->attempt - (begun ? 1 : 0))
+			write_end(&table, row, &job, slot, begun, edata);
+		else
+			live_leave(&job);
+	}
 	ExecDropSingleTupleTableSlot(row);
 	live_close(&table);
 	unit_end();

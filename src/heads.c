@@ -178,6 +178,7 @@ look_at_all(Heads *heads)
 	for (int i = 0; i < heads->count; i++)
 	{
 		heads->all[i].walk = NULL;	/* of a claim that an error has ended */
+		heads->all[i].noted = false;
 		look(heads, &heads->all[i]);
 	}
 }
@@ -235,13 +236,14 @@ look_at_own(Heads *heads)
 	int32		lane;
 	LaneKey		key;
 
-	for (int i = 0; wakeup_next_touched(&i, &lane, &key);)
+	for (int i = 0; wakeup_next_touched(&i, heads->now, &lane, &key);)
 	{
 		LaneHead   *head = head_of_lane(heads, lane);
 
 		if (head == NULL)
 			continue;
 		heads->altered = lappend(heads->altered, head);
+		head->noted = true;
 		if (!head->more || lane_key_compare(&key, &head->key) < 0)
 			place(head, true, lane_key_compare(&key, &head->look.window.start) < 0 ? key : head->look.window.start);
 	}
@@ -338,7 +340,7 @@ open_lane(Heads *heads, LaneHead *head)
 	{
 		.start = head->key,.published = head->look.window.published
 	};
-	head->walk->may_skip = head->hint != NULL && !limit_any(head->worker) && !list_member_ptr(heads->altered, head);
+	head->walk->may_skip = head->hint != NULL && !limit_any(head->worker) && !head->noted;
 	heads->altered = lappend(heads->altered, head);
 	lane_scan_begin(&head->walk->scan, heads->table, head->lane->id, head->key, heads->snapshot, heads->now);
 	head->walk->scan.near = head->near;
@@ -505,7 +507,10 @@ heads_end(Heads *heads, bool tried)
 		if (((LaneHead *) lfirst(cell))->walk != NULL)
 			settle(heads, lfirst(cell), tried);
 	foreach(cell, heads->altered)
+	{
+		((LaneHead *) lfirst(cell))->noted = false;
 		look(heads, lfirst(cell));
+	}
 	if (heads->snapshot != NULL)
 		engine_snapshot_end(heads->snapshot);
 	heads->doubted = false;

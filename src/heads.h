@@ -48,6 +48,7 @@ typedef struct LaneHead
 	LaneKey		key;			/* of that job; or (no walk) no job stands before it */
 	int64		near;			/* for the next scan */
 	LaneWalk   *walk;			/* or NULL */
+	bool		noted;			/* our transaction has noted jobs that the hint knows nothing of */
 } LaneHead;
 
 /* Lanes of one queue and urgency, which take its turns together. */

@@ -139,7 +139,9 @@ end_lost_claim(LiveTable *table, int64 id, int32 attempt, const Worker *worker)
 	if (live_find(table, id, false, &slot, &job) == FIND_FOUND)
 	{
 		ended = job.started_at == NO_TIME || job.attempt != attempt;
-		if (!ended && !lease_holds(&job, now, &until))
+		if (ended || lease_holds(&job, now, &until))
+			live_leave(&job);
+		else
 		{
 			RunError	error = {
 				.sqlstate = "QJ001",.message = psprintf("lease of claimant \"%s\" ran out", job.claimant ? job.claimant : "")

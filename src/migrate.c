@@ -24,6 +24,7 @@
 #include "miscadmin.h"
 #include "run_as.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "wakeup.h"
@@ -99,12 +100,16 @@ move_by_id(Migration *migration, int64 id)
 
 	if (found == FIND_LOCKED)
 		migration->left++;
-	else if (lane != NULL && strcmp(lane->queue, migration->from) == 0)
+	else if (found == FIND_FOUND)
 	{
-		if (lease_holds(&job, GetCurrentTimestamp(), &until))
-			migration->left++;	/* claimed just now; whoever claims next has to look again, for we have the row locked */
-		else
+		bool		is_here = lane != NULL && strcmp(lane->queue, migration->from) == 0;
+		bool		leased = lease_holds(&job, GetCurrentTimestamp(), &until);
+
+		if (is_here && !leased)
 			move(migration, slot, &job, lane, registry_worker(lane->worker));
+		else
+			live_leave(&job);	/* claimed, or moved by somebody else, just now */
+		migration->left += is_here && leased;
 	}
 	ExecDropSingleTupleTableSlot(slot);
 }
@@ -130,6 +135,7 @@ move_together(Migration *migration, int64 id)
 		migration->left++;
 		return;
 	}
+	test_point("job_moves");
 	foreach(cell, ids)
 		move_by_id(migration, *(int64 *) lfirst(cell));
 	dedup_move_end(&job, worker);

@@ -238,6 +238,8 @@ charge(const LedgerEntry *entry)
 		if (worker != NULL)
 			(void) outcome_failed(&table, row, &job, worker, lane_role(lane, worker), &error, crash_delay(lane, worker, &job));
 	}
+	else if (found == FIND_FOUND)
+		live_leave(&job);
 	ExecDropSingleTupleTableSlot(row);
 	live_close(&table);
 	return found != FIND_LOCKED;

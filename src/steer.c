@@ -101,7 +101,10 @@ end_job(int64 id, JobState end_as)
 		lane = lane_get(job.lane);
 		check_owner(id, lane);
 		if (executor_runs(id))
+		{
 			wakeup_end_running(id, end_as); /* a procedure that has committed: its row is not locked */
+			live_leave(&job);
+		}
 		else
 		{
 			if (job.dedup_hash != 0)
@@ -158,7 +161,7 @@ retry_live(LiveTable *table, int64 id)
 		const Lane *lane = lane_get(job.lane);
 
 		check_owner(id, lane);
-		wakeup_released(job.lane, role_of(lane), job_key(&job));
+		live_leave(&job);
 		if (!job.due)
 		{
 			make_available(&job);

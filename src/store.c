@@ -602,6 +602,12 @@ note_taken(const Job *job)
 		wakeup_due(job->run_at);	/* whoever looks for due jobs passes it by, too */
 }
 
+void
+live_leave(const Job *job)
+{
+	wakeup_released(job->lane, executor_role(job->lane), job_key(job));
+}
+
 bool
 live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job)
 {

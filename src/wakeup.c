@@ -159,7 +159,7 @@ wakeup_succeeded(int32 lane)
 }
 
 bool
-wakeup_next_touched(int *i, int32 *lane, LaneKey *first)
+wakeup_next_touched(int *i, TimestampTz now, int32 *lane, LaneKey *first)
 {
 	while (*i < touched_count)
 	{
@@ -167,7 +167,7 @@ wakeup_next_touched(int *i, int32 *lane, LaneKey *first)
 
 		*lane = next->lane;
 		*first = next->key;
-		if (next->jobs > 0 || next->released)
+		if (next->jobs > 0 || next->released || next->limited_at > 0 || next->key_ends || next->lease_ends <= now)
 			return true;
 	}
 	return false;

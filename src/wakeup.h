@@ -51,10 +51,11 @@ extern void wakeup_limited_now(int32 lane, Oid role);
 extern void wakeup_succeeded(int32 lane);
 
 /*
- * Lanes of which this transaction has noted jobs that no hint knows yet, one after the other (a lane may come more than
- * once), and the first of these jobs; *i is 0 at first. False if there are no more.
+ * Lanes in which this transaction may claim more than their hints tell, one after the other (a lane may come more than once), and
+ * the first job that it has touched there; *i is 0 at first. It has noted jobs, or ended what others waited for, or a lease that it
+ * wrote has run out. False if there are no more.
  */
-extern bool wakeup_next_touched(int *i, int32 *lane, LaneKey *first);
+extern bool wakeup_next_touched(int *i, TimestampTz now, int32 *lane, LaneKey *first);
 
 /* A job is due at that time; published however the transaction ends. */
 extern void wakeup_due(TimestampTz due);

@@ -232,6 +232,19 @@ arm('lane_told', 'error');
 $slow->query(walked('slow', 40));
 like($slow->error, qr/test point "lane_told" was reached/, 'a claim fails');
 is($fast->query(walked('fast', 40)), join(' ', 59 .. 80), 'its jobs are found');
+
+# A migration that meets a job which another one has just moved elsewhere leaves it there, but has its row locked.
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('walked', '81', queue => 'from')});
+arm('job_moves', 'wait');
+$slow->query('BEGIN');
+$slow->send(q{SELECT queue_jobs.migrate_queue('from', 'to')});
+wait_at('job_moves');
+is($fast->query(q{SELECT queue_jobs.migrate_queue('from', 'elsewhere')}), '1', 'a job is moved by one of two');
+go_on('job_moves');
+is($slow->result, '0', 'not by the other one');
+is($fast->query(q{SELECT count(*) FROM queue_jobs.claim('fast', '{elsewhere}')}), '0', 'which is in the way of claims');
+$slow->query('COMMIT');
+is($fast->query(q{SELECT args FROM queue_jobs.claim('fast', '{elsewhere}')}), '81', 'until it commits');
 $_->quit foreach ($slow, $fast);
 $node->safe_psql('postgres', q{SELECT queue_jobs.complete(array_agg(id), array_agg(attempt)) FROM queue_jobs.job WHERE worker = 'walked' AND state = 'executing'});
 
