@@ -222,21 +222,25 @@ charge(const LedgerEntry *entry)
 	TupleTableSlot *row = NULL;
 	Job			job;
 	FindResult	found;
+	const Lane *lane;
+	Worker	   *worker = NULL;
 
 	live_open(&table);
 	found = live_find(&table, entry->job, false, &row, &job);
-	if (found == FIND_FOUND && job.attempt == entry->attempt)
+	if (found == FIND_FOUND)
 	{
-		const Lane *lane = lane_get(job.lane);
-		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+		lane = lane_get(job.lane);
+		worker = lane ? registry_worker(lane->worker) : NULL;
+	}
+	if (worker != NULL && job.attempt == entry->attempt)
+	{
 		RunError	error = {
 			.sqlstate = "57P02",.message = "executor process crashed or had to be stopped while it ran the job"
 		};
 
 		job.attempt++;
 		job.crashes++;
-		if (worker != NULL)
-			(void) outcome_failed(&table, row, &job, worker, lane_role(lane, worker), &error, crash_delay(lane, worker, &job));
+		(void) outcome_failed(&table, row, &job, worker, lane_role(lane, worker), &error, crash_delay(lane, worker, &job));
 	}
 	else if (found == FIND_FOUND)
 		live_leave(&job);

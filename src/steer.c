@@ -100,7 +100,9 @@ end_job(int64 id, JobState end_as)
 	{
 		lane = lane_get(job.lane);
 		check_owner(id, lane);
-		if (executor_runs(id))
+
+		/* Not if it only shows the job, and is about to find that we have the row. */
+		if (job.started_at != NO_TIME && executor_runs(id))
 		{
 			wakeup_end_running(id, end_as); /* a procedure that has committed: its row is not locked */
 			live_leave(&job);

@@ -47,6 +47,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 
 	/* Seen as running before it is: who finds its row locked then knows by whom. */
 	run_show(run, true);
+	test_point("job_shown");
 	if (ledger_blames(run->job.id, run->job.attempt) || executor_recovers(run->job.id) || !dedup_claim_begin(&run->table, &run->job, worker, by_lease))
 	{
 		run_show(run, false);

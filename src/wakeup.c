@@ -164,11 +164,14 @@ wakeup_next_touched(int *i, TimestampTz now, int32 *lane, LaneKey *first)
 	while (*i < touched_count)
 	{
 		const TouchedLane *next = &touched[(*i)++];
+		bool		noted = next->jobs > 0 || next->released || next->key_ends || next->lease_ends <= now;
 
+		/* a slot that was let go counts where somebody was refused; who is refused later is told when we commit */
+		if (!noted && (next->limited_at == 0 || !lane_hint_refused(lane_hint(next->lane, false))))
+			continue;
 		*lane = next->lane;
-		*first = next->key;
-		if (next->jobs > 0 || next->released || next->limited_at > 0 || next->key_ends || next->lease_ends <= now)
-			return true;
+		*first = noted ? next->key : highest_key;
+		return true;
 	}
 	return false;
 }

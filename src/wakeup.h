@@ -51,9 +51,10 @@ extern void wakeup_limited_now(int32 lane, Oid role);
 extern void wakeup_succeeded(int32 lane);
 
 /*
- * Lanes in which this transaction may claim more than their hints tell, one after the other (a lane may come more than once), and
- * the first job that it has touched there; *i is 0 at first. It has noted jobs, or ended what others waited for, or a lease that it
- * wrote has run out. False if there are no more.
+ * Lanes in which this transaction may claim more than their hints tell, one after the other (a lane may come more than
+ * once), and the first job that it has touched there, or highest_key if that does not matter; *i is 0 at first. It has
+ * noted jobs, or ended what others waited for (a job that it had claimed before, in a transaction of its own), or a lease
+ * that it wrote has run out. False if there are no more.
  */
 extern bool wakeup_next_touched(int *i, TimestampTz now, int32 *lane, LaneKey *first);
 
