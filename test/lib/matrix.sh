@@ -18,6 +18,7 @@ cd "$(dirname "$0")/../.." || exit 1
 
 cache=${CACHE:-${XDG_CACHE_HOME:-/var/cache}/queue_jobs}
 results=()
+failures=
 passed=0
 failed=0
 work=
@@ -159,10 +160,12 @@ for version in ${VERSIONS:-15 17 18}; do
     # A make around us would hand down its PG_CONFIG and job slots.
     (unset MAKEFLAGS MAKELEVEL && "${run[@]}" "${arguments[@]}") </dev/null 2>&1 | tee "$log"
     count "$version" "$log" "${PIPESTATUS[0]}"
+    failures+=$(sed -n "s/^=== what failed$/& with PostgreSQL $version/; /^=== what failed/,/^(make test KEEP/p" "$log")$'\n'
     [ -z "${KEEP:-}" ] || echo "Keeping $work, which is PostgreSQL $version's /tmp"
 done
 
 echo
+[ "$failed" -eq 0 ] || grep . <<<"$failures"
 printf 'PostgreSQL %s\n' "${results[@]}"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

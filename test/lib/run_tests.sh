@@ -107,6 +107,12 @@ for kind in ${TESTS:-regress isolation tap}; do
     esac
 done
 
-[ "$failed" -eq 0 ] || echo "(make test KEEP=1 keeps the results and logs)"
+# Once more at the end, for who sees no more of the output than that: the names, and what the tests say of it.
+if [ "$failed" -ne 0 ]; then
+    echo '=== what failed'
+    cat tmp_regress/summary tmp_isolation/summary 2>/dev/null | grep -E '^(test )? *[^ ]+ +\.\.\. FAILED|^not ok '
+    [ ! -s tmp_check/summary ] || grep -E '^#|\(Wstat: ' tmp_check/summary | grep -v '^# skipped ' | cut -c 1-300 | tail -n 30
+    echo "(make test KEEP=1 keeps the results and logs)"
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -108,7 +108,8 @@ sub connection
 		PGCLIENTENCODING => 'UTF8', PYTHONIOENCODING => 'UTF-8');
 }
 
-# Runs a command with an input; returns its exit status and what it printed, errors included.
+# Runs a command with an input; returns its exit status and what it printed, errors included, all by one pipe: two would be read in pieces,
+# one between another's.
 sub run_program
 {
 	my ($as, $input, @command) = @_;
@@ -116,7 +117,7 @@ sub run_program
 
 	utf8::encode($stdin);
 	local %ENV = (%ENV, connection($as));
-	IPC::Run::run(\@command, '<', \$stdin, '>', \$output, '2>', \$output);
+	IPC::Run::run(\@command, '<', \$stdin, '>', \$output, '2>&1');
 	my $status = $? >> 8;
 	utf8::decode($output);
 	return ($status, $output);
@@ -208,7 +209,7 @@ sub test_program
 			if ($what ne 'before' && !$harness)
 			{
 				local %ENV = (%ENV, connection($as), defined $program->{path} ? (NODE_PATH => $program->{path}) : ());
-				$harness = IPC::Run::start([ @{ $program->{command} }, $file ], '>', \$output, '2>', \$output);
+				$harness = IPC::Run::start([ @{ $program->{command} }, $file ], '>', \$output, '2>&1');
 			}
 			if ($what eq 'until')
 			{
