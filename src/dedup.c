@@ -474,7 +474,7 @@ note_key_ends(const Job *job, const Worker *worker)
 		const Lane *lane = lfirst(cell);
 
 		if (strcmp(lane->queue, own->queue) == 0 && strcmp(lane->worker, own->worker) == 0)
-			wakeup_key_ends(lane->id, worker->handler ? lane_role(lane, worker) : InvalidOid);
+			wakeup_key_ends(lane->id, lane_executor_role(lane, worker));
 	}
 }
 
@@ -493,7 +493,7 @@ dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 		const Lane *lane = lane_get(other.lane);
 
 		if (other.id != job->id && other.due && lane != NULL)
-			wakeup_job(other.lane, worker->handler ? lane_role(lane, worker) : InvalidOid, job_key(&other));
+			wakeup_job(other.lane, lane_executor_role(lane, worker), job_key(&other));
 	}
 	key_scan_end(&scan);
 }

@@ -340,7 +340,6 @@ open_lane(Heads *heads, LaneHead *head)
 	{
 		.start = head->key,.published = head->look.window.published
 	};
-	head->walk->may_skip = head->hint != NULL && !limit_any(head->worker) && !head->noted;
 	heads->altered = lappend(heads->altered, head);
 	lane_scan_begin(&head->walk->scan, heads->table, head->lane->id, head->key, heads->snapshot, heads->now);
 	head->walk->scan.near = head->near;
@@ -365,14 +364,24 @@ heads_first(Heads *heads, bool look)
 	return NULL;
 }
 
-/* The cursor is to pass jobs whose leases hold. */
+/* No limits, which count on the order of a key, and no jobs that the hint does not know of. */
+static bool
+may_skip(const LaneHead *head)
+{
+	return head->hint != NULL && !limit_any(head->worker) && !head->noted;
+}
+
+/* Before the cursor passes jobs whose leases hold. */
 static void
-tell_revisit(const LaneHead *head)
+tell_revisit(Heads *heads, const LaneHead *head)
 {
 	TimestampTz at = head->walk->scan.revisit_at;
 
-	if (at != NO_TIME)
-		lane_hint_revisit(head->hint, at);
+	if (at == NO_TIME)
+		return;
+	lane_hint_revisit(head->hint, at);
+	if (head->hint == NULL)
+		heads->revisit_unhinted = Min(heads->revisit_unhinted, at);
 }
 
 /*
@@ -380,11 +389,11 @@ tell_revisit(const LaneHead *head)
  * has goes on from there, instead of walking over all that the others hold.
  */
 static void
-tell(const LaneHead *head)
+tell(Heads *heads, const LaneHead *head)
 {
-	if (!head->walk->may_skip)
+	if (!may_skip(head))
 		return;
-	tell_revisit(head);
+	tell_revisit(heads, head);
 	lane_hint_settle(head->hint, &head->walk->refusals.window, &head->walk->tried, false);
 	test_point("lane_told");
 }
@@ -394,7 +403,7 @@ pass_by(Heads *heads, LaneHead *head)
 {
 	LaneWalk   *walk = head->walk;
 
-	if (!walk->may_skip)
+	if (!may_skip(head))
 		return;
 	(void) lane_hint_look(head->hint, &head->look, heads->now);
 	if (lane_key_compare(&head->look.window.start, &walk->tried) <= 0)
@@ -418,7 +427,7 @@ heads_tried(Heads *heads, LaneHead *head, bool taken)
 	}
 	walk->taken++;
 	if (walk->taken % TELL_EVERY == 0)
-		tell(head);
+		tell(heads, head);
 	if (by_turns)
 		queue_out(head->queue);
 	order_charge(head->queue->turns, head->worker->weight);
@@ -489,11 +498,9 @@ settle(Heads *heads, LaneHead *head, bool tried)
 	LaneWalk   *walk = head->walk;
 
 	learn_density(head);
-	tell_revisit(head);
+	tell_revisit(heads, head);
 	if (!limit_settle(head->hint, &walk->refusals, head->more ? &walk->tried : NULL))
 		settle_hint(head, tried);
-	if (walk->scan.revisit_at != NO_TIME && head->hint == NULL)
-		heads->revisit_unhinted = Min(heads->revisit_unhinted, walk->scan.revisit_at);
 	lane_scan_end(&walk->scan);
 	head->walk = NULL;
 }
@@ -508,8 +515,10 @@ heads_end(Heads *heads, bool tried)
 			settle(heads, lfirst(cell), tried);
 	foreach(cell, heads->altered)
 	{
-		((LaneHead *) lfirst(cell))->noted = false;
-		look(heads, lfirst(cell));
+		LaneHead   *head = lfirst(cell);
+
+		head->noted = false;
+		look(heads, head);
 	}
 	if (heads->snapshot != NULL)
 		engine_snapshot_end(heads->snapshot);

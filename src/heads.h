@@ -29,7 +29,6 @@ typedef struct LaneWalk
 	int			taken;			/* so many jobs */
 	bool		any_passed_by;
 	bool		over;			/* there is no further job */
-	bool		may_skip;		/* no limits, which count on the order of a key, and no jobs that the hint does not know of */
 	int			seen;			/* so many jobs */
 } LaneWalk;
 

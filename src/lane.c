@@ -301,6 +301,12 @@ lane_role(const Lane *lane, const Worker *worker)
 	return worker && worker->run_as_definer ? worker->definer : lane->owner;
 }
 
+Oid
+lane_executor_role(const Lane *lane, const Worker *worker)
+{
+	return worker && worker->handler ? lane_role(lane, worker) : InvalidOid;
+}
+
 bool
 lane_owner_is_mine(Oid owner)
 {

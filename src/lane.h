@@ -30,6 +30,9 @@ extern uint64 lane_version(void);
 /* As whom a lane's jobs run: its owner, or the worker's definer. */
 extern Oid	lane_role(const Lane *lane, const Worker *worker);
 
+/* Whose executors run the lane's jobs; InvalidOid if claimants do, or nobody, for there is no worker. */
+extern Oid	lane_executor_role(const Lane *lane, const Worker *worker);
+
 /* Why a role cannot run jobs, or NULL. */
 extern char *lane_role_blocked(Oid role);
 

@@ -325,7 +325,7 @@ publish_lanes(const Worker *worker, void (*publish) (int32 lane, Oid role))
 		const Lane *lane = lfirst(cell);
 
 		if (strcmp(lane->worker, worker->name) == 0)
-			publish(lane->id, worker->handler ? lane_role(lane, worker) : InvalidOid);
+			publish(lane->id, lane_executor_role(lane, worker));
 	}
 }
 

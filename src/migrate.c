@@ -75,14 +75,13 @@ static void
 move(Migration *migration, TupleTableSlot *slot, Job *job, const Lane *lane, Worker *worker)
 {
 	Worker	   *definition = worker ? worker : registry_default_worker(lane->worker, lane->queue);
-	Oid			role = lane_role(lane, worker);
 
 	job->lane = lane_for(definition, migration->to, lane->owner);
 	lane_hint_moved(lane->id, job->lane);
 	dedup_move_key(job, definition, migration->to);
 	live_update(&migration->table, slot, job);
 	if (job->due)
-		wakeup_job(job->lane, worker && worker->handler ? role : InvalidOid, job_key(job));
+		wakeup_job(job->lane, lane_executor_role(lane, worker), job_key(job));
 	else
 		wakeup_due(job->run_at);
 	migration->moved++;
@@ -96,20 +95,17 @@ move_by_id(Migration *migration, int64 id)
 	Job			job;
 	FindResult	found = live_find(&migration->table, id, false, &slot, &job);
 	const Lane *lane = found == FIND_FOUND ? lane_get(job.lane) : NULL;
+	bool		is_here = lane != NULL && strcmp(lane->queue, migration->from) == 0;
 	TimestampTz until;
 
 	if (found == FIND_LOCKED)
 		migration->left++;
+	else if (is_here && !lease_holds(&job, GetCurrentTimestamp(), &until))
+		move(migration, slot, &job, lane, registry_worker(lane->worker));
 	else if (found == FIND_FOUND)
 	{
-		bool		is_here = lane != NULL && strcmp(lane->queue, migration->from) == 0;
-		bool		leased = lease_holds(&job, GetCurrentTimestamp(), &until);
-
-		if (is_here && !leased)
-			move(migration, slot, &job, lane, registry_worker(lane->worker));
-		else
-			live_leave(&job);	/* claimed, or moved by somebody else, just now */
-		migration->left += is_here && leased;
+		live_leave(&job);		/* claimed, or moved by somebody else, just now */
+		migration->left += is_here;
 	}
 	ExecDropSingleTupleTableSlot(slot);
 }

@@ -46,12 +46,6 @@ place_of(uint64 key)
 	return -1 - (int32) (key & PG_INT32_MAX);
 }
 
-static Oid
-role_of(const Lane *lane, const Worker *worker)
-{
-	return worker->handler ? lane_role(lane, worker) : InvalidOid;
-}
-
 /* ---- back to the lane ---- */
 
 static bool
@@ -60,7 +54,7 @@ send_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Lane *lane, co
 	job->place = 0;
 	if (!live_try_update(table, slot, job))
 		return false;			/* somebody is taking it away */
-	wakeup_job(job->lane, role_of(lane, worker), job_key(job));
+	wakeup_job(job->lane, lane_executor_role(lane, worker), job_key(job));
 	return true;
 }
 
@@ -213,7 +207,7 @@ park_batch(Parking *parking, int32 id)
 		live_close(&parking->table);
 
 		/* those behind can be claimed */
-		wakeup_released(id, role_of(parking->lane, parking->worker), parking->start);
+		wakeup_released(id, lane_executor_role(parking->lane, parking->worker), parking->start);
 		test_point("jobs_parked");
 	}
 	unit_end();
@@ -312,7 +306,7 @@ empty_place(LiveTable *table, int32 place)
 		CHECK_FOR_INTERRUPTS();
 		job.place = 0;
 		if (live_try_update(table, scan.slot, &job))
-			wakeup_job(job.lane, worker ? role_of(lane, worker) : InvalidOid, job_key(&job));
+			wakeup_job(job.lane, lane_executor_role(lane, worker), job_key(&job));
 	}
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);

@@ -223,15 +223,12 @@ charge(const LedgerEntry *entry)
 	Job			job;
 	FindResult	found;
 	const Lane *lane;
-	Worker	   *worker = NULL;
+	Worker	   *worker;
 
 	live_open(&table);
 	found = live_find(&table, entry->job, false, &row, &job);
-	if (found == FIND_FOUND)
-	{
-		lane = lane_get(job.lane);
-		worker = lane ? registry_worker(lane->worker) : NULL;
-	}
+	lane = found == FIND_FOUND ? lane_get(job.lane) : NULL;
+	worker = lane ? registry_worker(lane->worker) : NULL;
 	if (worker != NULL && job.attempt == entry->attempt)
 	{
 		RunError	error = {

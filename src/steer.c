@@ -163,8 +163,9 @@ retry_live(LiveTable *table, int64 id)
 		const Lane *lane = lane_get(job.lane);
 
 		check_owner(id, lane);
-		live_leave(&job);
-		if (!job.due)
+		if (job.due)
+			live_leave(&job);
+		else
 		{
 			make_available(&job);
 			live_update(table, slot, &job);

@@ -305,11 +305,9 @@ lane_scan_next(LaneScan *scan, Job *job)
 void
 lane_scan_move(LaneScan *scan, LaneKey start)
 {
-	if (scan->scan)
-		index_endscan(scan->scan);
-	scan->scan = NULL;
 	scan->start = start;
 	scan->part = LANE_BEGIN;
+	lane_rescan(scan);
 }
 
 void
@@ -589,7 +587,7 @@ executor_role(int32 id)
 	const Lane *lane = lane_get(id);
 	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
 
-	return worker && worker->handler ? lane_role(lane, worker) : InvalidOid;
+	return lane_executor_role(lane, worker);
 }
 
 /* Others who claim pass it by now: if we roll back, they are told. */

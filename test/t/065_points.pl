@@ -115,20 +115,6 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', '
 go_on('run_undone');
 wait_for_job($node, $undone, 'cancelled');
 
-# cancel() of a job that an executor is about to take, and does not get, for the row is cancel()'s.
-my $canceller = in_background($node);
-$n++;
-arm('job_shown', 'wait');
-my $shown = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated', jsonb_build_object('n', $n))");
-wait_at('job_shown');
-is($canceller->query("BEGIN; SELECT queue_jobs.cancel($shown)"), 't', 'cancel() of a job that an executor shows');
-go_on('job_shown');
-wait_until($node, 'SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs())');
-$canceller->query('COMMIT');
-$canceller->quit;
-wait_for_job($node, $shown, 'cancelled');
-is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', 'it never ran');
-
 # Nor does a later job of its key overtake it, however often its lane is looked through meanwhile.
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('in order', 'public.quick', concurrency_key => 'n', concurrency_limit => 1)});
 arm('run_undone', 'wait');
@@ -146,6 +132,20 @@ go_on('run_undone');
 wait_for_job($node, $_, 'completed') foreach $first, $second;
 is($node->safe_psql('postgres', "SELECT finished_at < (SELECT finished_at FROM queue_jobs.job WHERE id = $second) FROM queue_jobs.job WHERE id = $first"),
 	't', 'both run, in order');
+
+# cancel() of a job that an executor is about to take, and does not get, for the row is cancel()'s.
+my $canceller = in_background($node);
+$n++;
+arm('job_shown', 'wait');
+my $shown = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated', jsonb_build_object('n', $n))");
+wait_at('job_shown');
+is($canceller->query("BEGIN; SELECT queue_jobs.cancel($shown)"), 't', 'cancel() of a job that an executor shows');
+go_on('job_shown');
+wait_until($node, 'SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs())');
+$canceller->query('COMMIT');
+$canceller->quit;
+wait_for_job($node, $shown, 'cancelled');
+is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', 'it never ran');
 
 # An interruption that comes too late for its job harms nobody.
 my $quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1000}')});
