@@ -154,18 +154,27 @@ handler_dropped(const Run *run)
 	}
 }
 
+/* JobState that cancel() or discard() wants, or -1. */
+static int
+end_wanted(const Run *run)
+{
+	int			end_as;
+
+	SpinLockAcquire(&run->slot->mutex);
+	end_as = run->slot->end_as;
+	SpinLockRelease(&run->slot->mutex);
+	return end_as;
+}
+
 /* What an error of the handler means, in a transaction that has not failed. The error state is cleared. */
 static RunEnd
 judge_error(Run *run)
 {
-	int			end_as;
-
 	MemoryContextSwitchTo(run_context); /* the log wants the message after the transaction's end */
-	SpinLockAcquire(&run->slot->mutex);
-	end_as = run->slot->end_as;
-	SpinLockRelease(&run->slot->mutex);
+	if (end_wanted(run) >= 0)
+		return RUN_ENDED;		/* whatever the handler has made of the interruption */
 	if (handler_dropped(run))
-		return end_as >= 0 ? RUN_ENDED : RUN_INTERRUPTED;
+		return RUN_INTERRUPTED;
 	if (run->error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		return RUN_FAILED;
 	if (run_timeout_fired())
@@ -174,8 +183,6 @@ judge_error(Run *run)
 									   run->task->worker->timeout / 1000);
 		return RUN_FAILED;
 	}
-	if (end_as >= 0)
-		return RUN_ENDED;
 	return cancelled_by_others() ? RUN_INTERRUPTED : RUN_FAILED;
 }
 
@@ -354,8 +361,10 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 {
 	const Worker *worker = run->task->worker;
 	RunError	error;
-	int			end_as;
+	int			end_as = end_wanted(run);
 
+	if (end_as >= 0 && (end != RUN_SUCCEEDED || current_job.snooze >= 0))
+		end = RUN_ENDED;		/* the interruption came too late for the handler */
 	switch (end)
 	{
 		case RUN_SUCCEEDED:
@@ -370,9 +379,6 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			error = run_error(run->error);
 			return outcome_failed(&run->table, slot, &run->job, worker, own_role, &error, current_job.retry_in);
 		case RUN_ENDED:
-			SpinLockAcquire(&run->slot->mutex);
-			end_as = run->slot->end_as;
-			SpinLockRelease(&run->slot->mutex);
 			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL, NULL);
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:

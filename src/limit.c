@@ -530,9 +530,9 @@ limit_settle(LaneHint *hint, const Refusals *refusals, const LaneKey *taken)
 		return false;
 	if (taken != NULL && lane_key_compare(taken, &passed) < 0)
 		passed = *taken;
-	lane_hint_settle(hint, &refusals->window, &passed, taken == NULL && !refusals->hands_full);
 	if (!refusals->hands_full)
 		lane_hint_revisit(hint, refusals->retry_at);
+	lane_hint_settle(hint, &refusals->window, &passed, taken == NULL && !refusals->hands_full);
 	return true;
 }
 
@@ -560,6 +560,13 @@ limit_end(const LimitHold *hold, bool session)
 		slot_lock_release(hold->key_slot, session);
 	if (hold->worker_slot != 0)
 		slot_lock_release(hold->worker_slot, session);
+}
+
+void
+limit_passed_by(const Worker *worker, const Job *job)
+{
+	if (worker != NULL && worker->concurrency_limit == 1 && job->due)
+		live_leave(job);
 }
 
 void

@@ -96,6 +96,12 @@ extern void limit_publish(const Worker *worker);
 /* A claimant's lease, which outlives the transaction, takes the slots along. */
 extern void limit_write_claim(const LimitHold *hold, const Job *job);
 
+/*
+ * A job is about to leave its lane by somebody who has no slot for it: whoever has met its row locked has refused its key because
+ * of that (limit_undo()), and is told.
+ */
+extern void limit_passed_by(const Worker *worker, const Job *job);
+
 /* A job has ended, or was put back; "job" still shows its lease, if it had one. */
 extern void limit_job_ended(LiveTable *table, const Job *job, const Worker *worker);
 

@@ -21,6 +21,7 @@
 #include "fmgr.h"
 #include "lane.h"
 #include "lane_hint.h"
+#include "limit.h"
 #include "miscadmin.h"
 #include "run_as.h"
 #include "store.h"
@@ -76,6 +77,7 @@ move(Migration *migration, TupleTableSlot *slot, Job *job, const Lane *lane, Wor
 {
 	Worker	   *definition = worker ? worker : registry_default_worker(lane->worker, lane->queue);
 
+	limit_passed_by(worker, job);
 	job->lane = lane_for(definition, migration->to, lane->owner);
 	lane_hint_moved(lane->id, job->lane);
 	dedup_move_key(job, definition, migration->to);

@@ -23,6 +23,7 @@
 #include "settings.h"
 #include "shared.h"
 #include "statistics.h"
+#include "steer.h"
 #include "subscription.h"
 #include "wakeup.h"
 
@@ -38,6 +39,7 @@ _PG_init(void)
 	registry_init();
 	lane_init();
 	wakeup_init();
+	steer_init();
 	statistics_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;

@@ -19,6 +19,7 @@
 #include "history.h"
 #include "lane.h"
 #include "lane_hint.h"
+#include "limit.h"
 #include "make_way.h"
 #include "miscadmin.h"
 #include "outcome.h"
@@ -235,6 +236,7 @@ charge(const LedgerEntry *entry)
 			.sqlstate = "57P02",.message = "executor process crashed or had to be stopped while it ran the job"
 		};
 
+		limit_passed_by(worker, &job);
 		job.attempt++;
 		job.crashes++;
 		(void) outcome_failed(&table, row, &job, worker, lane_role(lane, worker), &error, crash_delay(lane, worker, &job));
@@ -285,13 +287,13 @@ lane_has_job(LaneHint *hint, const LaneWindow *window, int32 lane, TimestampTz n
 	live_open(&table);
 	lane_scan_begin(&scan, &table, lane, window->start, snapshot, now);
 	found = lane_scan_next(&scan, &job);
-	if (!found)
-		lane_hint_settle(hint, window, NULL, true);
 	if (scan.revisit_at != NO_TIME)
 	{
 		lane_hint_revisit(hint, scan.revisit_at);
 		next_revisit = Min(next_revisit, scan.revisit_at);
 	}
+	if (!found)
+		lane_hint_settle(hint, window, NULL, true);
 	lane_scan_end(&scan);
 	live_close(&table);
 	engine_snapshot_end(snapshot);

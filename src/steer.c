@@ -27,10 +27,12 @@
 #include "run_as.h"
 #include "settings.h"
 #include "shared.h"
+#include "steer.h"
 #include "store.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 #include "wakeup.h"
 
@@ -59,7 +61,7 @@ check_owner(int64 id, const Lane *lane)
 static Oid
 role_of(const Lane *lane)
 {
-	return lane_role(lane, registry_worker(lane->worker));
+	return lane_executor_role(lane, registry_worker(lane->worker));
 }
 
 static int64
@@ -70,18 +72,36 @@ id_argument(FunctionCallInfo fcinfo, const char *function)
 	return PG_GETARG_INT64(0);
 }
 
-/*
- * Ends a job that is not finished. One that an executor runs is interrupted when we commit; one whose row somebody else
- * has locked for another reason is waited for. False if there is nothing to end.
- */
-static bool
-end_job(int64 id, JobState end_as)
+/* Ends a job whose row we have locked. */
+static void
+end_found(LiveTable *table, TupleTableSlot *slot, Job *job, JobState end_as)
+{
+	const Worker *worker = registry_worker(lane_get(job->lane)->worker);
+
+	limit_passed_by(worker, job);
+	if (job->dedup_hash != 0)
+		hold_wait_to_end(job->id);	/* what was dropped in its favour goes with it; what comes now does not */
+	outcome_finished(table, slot, job, worker, end_as, NULL, NULL);
+	if (job->dedup_hash != 0)
+		hold_release(job->id, HOLD_END, false); /* its row tells; there may be very many */
+}
+
+typedef enum EndResult
+{
+	END_NOTHING,				/* it has finished, or never was */
+	END_DONE,
+	END_RUNS,					/* by an executor, who is to be interrupted */
+} EndResult;
+
+/* Ends a job that nobody runs; one whose row somebody else has locked for another reason is waited for. */
+static EndResult
+try_end(int64 id, JobState end_as, bool ask_owner)
 {
 	LiveTable	table;
 	TupleTableSlot *slot = NULL;
 	Job			job;
 	FindResult	found;
-	const Lane *lane = NULL;
+	EndResult	result = END_NOTHING;
 
 	live_open(&table);
 	while ((found = live_find(&table, id, false, &slot, &job)) == FIND_LOCKED)
@@ -89,36 +109,40 @@ end_job(int64 id, JobState end_as)
 		if (executor_runs(id))
 		{
 			live_read(slot, &job);
-			check_owner(id, lane_get(job.lane));
-			wakeup_end_running(id, end_as);
+			result = END_RUNS;
 			break;
 		}
 		if ((found = live_find(&table, id, true, &slot, &job)) != FIND_LOCKED)
 			break;
 	}
-	if (found == FIND_FOUND)
-	{
-		lane = lane_get(job.lane);
-		check_owner(id, lane);
+	if (found != FIND_NONE && ask_owner)
+		check_owner(id, lane_get(job.lane));
 
-		/* Not if it only shows the job, and is about to find that we have the row. */
-		if (job.started_at != NO_TIME && executor_runs(id))
-		{
-			wakeup_end_running(id, end_as); /* a procedure that has committed: its row is not locked */
-			live_leave(&job);
-		}
-		else
-		{
-			if (job.dedup_hash != 0)
-				hold_wait_to_end(id);	/* what was dropped in its favour goes with it; what comes now does not */
-			outcome_finished(&table, slot, &job, registry_worker(lane->worker), end_as, NULL, NULL);
-			if (job.dedup_hash != 0)
-				hold_release(id, HOLD_END, false);	/* its row tells; there may be very many */
-		}
+	/* A procedure that has committed has no lock on its row. But without a start the executor is about to find that we have the row. */
+	if (found == FIND_FOUND && job.started_at != NO_TIME && executor_runs(id))
+	{
+		live_leave(&job);
+		result = END_RUNS;
+	}
+	else if (found == FIND_FOUND)
+	{
+		end_found(&table, slot, &job, end_as);
+		result = END_DONE;
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	live_close(&table);
-	return found != FIND_NONE;
+	return result;
+}
+
+/* False if there is nothing to end. */
+static bool
+end_job(int64 id, JobState end_as)
+{
+	EndResult	result = try_end(id, end_as, true);
+
+	if (result == END_RUNS)
+		wakeup_end_running(id, end_as);
+	return result != END_NOTHING;
 }
 
 /* cancel(id): true if the job was not finished; a running one ends as soon as it can be interrupted. */
@@ -133,6 +157,53 @@ Datum
 queue_jobs_discard(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(end_job(id_argument(fcinfo, "queue_jobs.discard()"), JOB_DEAD));
+}
+
+/*
+ * A run that was to be interrupted at our commit may have ended before, and its job been put back: it is ended now, with us. (One
+ * that ends between this and the commit is not.) False if an executor runs it still.
+ */
+static bool
+end_put_back(int64 id, JobState end_as)
+{
+	EndResult	result;
+
+	if (executor_runs(id))
+		return false;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	result = try_end(id, end_as, false);
+	PopActiveSnapshot();
+	return result != END_RUNS;
+}
+
+/* A prepared transaction's commit knows of no requests. */
+static void
+refuse_prepare(int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot PREPARE a transaction that has cancelled or discarded a running job"),
+			 errdetail("Job " INT64_FORMAT " is being run, and is interrupted when the transaction commits.", id),
+			 errhint("Steer running jobs in a transaction of its own.")));
+}
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	int64		id;
+	JobState	end_as;
+
+	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
+		return;
+	for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
+		if (!end_put_back(id, end_as) && event == XACT_EVENT_PRE_PREPARE)
+			refuse_prepare(id);
+}
+
+void
+steer_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
 }
 
 static void
@@ -224,6 +295,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, 0, "worker");
 	values[0] = CStringGetTextDatum(text_argument(fcinfo, 0));
 	values[1] = ObjectIdGetDatum(GetUserId());
+	wakeup_all();				/* now, for who has met rows that are locked if the command fails half-way */
 	engine_begin(&saved);
 
 	/* Again while there are any: a job that the scheduler is just making available is locked for a moment. */

@@ -128,6 +128,21 @@ call_for_help(Heads *heads, LaneHead *taken)
 		call_for(other->task);
 }
 
+/*
+ * A lane that we were refused can be looked at again at some time; we may be the only ones to know, and run a long job by then. The
+ * scheduler reads it from the hint, and looks at all of them again at the first such time.
+ */
+static void
+tell_of_revisit(const Heads *heads)
+{
+	static TimestampTz told = DT_NOBEGIN;
+
+	if (heads->next_revisit == DT_NOEND || (told > heads->now && told <= heads->next_revisit))
+		return;
+	told = heads->next_revisit;
+	database_call_attention(MyDatabaseId);
+}
+
 bool
 run_take(Run *run, Oid role)
 {
@@ -150,6 +165,8 @@ run_take(Run *run, Oid role)
 			heads_advance(head, verdict);
 	}
 	heads_end(heads, false);
+	if (taken)
+		tell_of_revisit(heads);
 	return taken;
 }
 

@@ -229,6 +229,17 @@ wakeup_end_running(int64 job, JobState end_as)
 	};
 }
 
+bool
+wakeup_next_end(int *i, int64 *job, JobState *end_as)
+{
+	if (*i >= request_count)
+		return false;
+	*job = requests[*i].job;
+	*end_as = requests[*i].end_as;
+	(*i)++;
+	return true;
+}
+
 static void
 forget(void)
 {

@@ -81,4 +81,7 @@ extern void wakeup_announce(void);
 /* The running job is to be interrupted, if this transaction commits. */
 extern void wakeup_end_running(int64 job, JobState end_as);
 
+/* The requests that this transaction has made by that, one after the other; *i is 0 at first. False if there are no more. */
+extern bool wakeup_next_end(int *i, int64 *job, JobState *end_as);
+
 #endif

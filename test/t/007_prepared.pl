@@ -68,6 +68,14 @@ wait_for_job($node, $kept, 'completed');
 wait_for_job($node, $gone, 'cancelled');
 pass('a prepared cancel()');
 
+# Of a running one, nobody would be told by COMMIT PREPARED.
+my $running = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('gated', '{"n": 40}')});
+wait_for_job($node, $running, 'executing');
+my ($status, $stdout, $stderr) = $node->psql('postgres', "BEGIN; SELECT queue_jobs.cancel($running); PREPARE TRANSACTION 'running'");
+like($stderr, qr/cannot PREPARE a transaction that has cancelled or discarded a running job/, 'a running job cannot be cancelled so');
+$node->safe_psql('postgres', 'INSERT INTO gate VALUES (40)');
+wait_for_job($node, $running, 'completed');
+
 is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n) FROM ran WHERE n < 30'), '5|5', 'nothing ran twice, or that was rolled back');
 
 $node->stop;

@@ -189,4 +189,25 @@ $waiting->quit;
 my ($status, $stdout, $stderr) = $node->psql('postgres', q{SELECT queue_jobs.define_worker('rated', rate_limit => 1, rate_period => '1 s')});
 like($stderr, qr/rate_limit needs queue_jobs to be loaded when the server starts/, 'a rate limit needs shared memory');
 $node->stop;
+
+# A lane that an executor was refused is looked at in time, also if nobody else knew of it, and that one has a long job by then.
+$node = new_node('refused', conf => "queue_jobs.idle_timeout = '1h'");
+define_gated($node);
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('rated', 'public.quick', rate_limit => 1, rate_period => '10 s')});
+$node->safe_psql('postgres', 'INSERT INTO gate VALUES (1)');
+foreach my $worker ('rated', 'gated')    # the first job of a lane calls the scheduler
+{
+	my $first = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker', '{\"n\": 1}')");
+	wait_for_job($node, $first, 'completed');
+}
+my $before = $node->safe_psql('postgres', q{SELECT clock_timestamp() FROM queue_jobs.resume('rated')});    # the scheduler looks once more, and then not for long
+wait_until($node, "SELECT state = 'idle' AND state_change > '$before' FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler'");
+my $second = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('rated', '{"n": 2}')});
+wait_until($node, "SELECT waits_for LIKE '%rate_limit%' OR state <> 'available' FROM queue_jobs.job WHERE id = $second");
+my $long = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('gated', '{"n": 3}')});
+wait_for_job($node, $second, 'completed');
+is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $long"), 'executing', 'a job runs when its rate lets it, beside a long one');
+$node->safe_psql('postgres', 'INSERT INTO gate VALUES (3)');
+wait_for_job($node, $long, 'completed');
+$node->stop;
 done_testing();

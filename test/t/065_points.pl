@@ -147,6 +147,45 @@ $canceller->quit;
 wait_for_job($node, $shown, 'cancelled');
 is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', 'it never ran');
 
+# A run fails before the cancel() commits: its job, put back, is cancelled with it. Or because of it, by an error of its own.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION gated_failure(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE NOT EXISTS (SELECT FROM gate WHERE gate.n = gated_failure.n) LOOP
+		PERFORM pg_sleep(0.02);
+	END LOOP;
+	RAISE EXCEPTION 'the gate is open';
+EXCEPTION WHEN query_canceled THEN
+	RAISE EXCEPTION 'it was not to be';
+END
+$$;
+SELECT queue_jobs.define_worker('gated failure', 'public.gated_failure');
+SQL
+foreach my $end ('cancel', 'discard')
+{
+	my $ended = $end eq 'cancel' ? 'cancelled' : 'dead';
+
+	$n++;
+	$canceller = in_background($node);
+	my $failing = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated failure', jsonb_build_object('n', $n))");
+	wait_for_job($node, $failing, 'executing');
+	is($canceller->query("BEGIN; SELECT queue_jobs.$end($failing)"), 't', "$end() of a job that fails");
+	$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
+	wait_for_job($node, $failing, 'retryable');
+	$canceller->query('COMMIT');
+	$canceller->quit;
+	is($node->safe_psql('postgres', "SELECT state, last_error FROM queue_jobs.job WHERE id = $failing"), "$ended|the gate is open",
+		'…before that commits');
+
+	$n++;
+	$failing = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated failure', jsonb_build_object('n', $n))");
+	wait_for_job($node, $failing, 'executing');
+	wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $failing");
+	$node->safe_psql('postgres', "SELECT queue_jobs.$end($failing)");
+	wait_for_job($node, $failing, $ended);
+	pass("…or because of it");
+}
+
 # An interruption that comes too late for its job harms nobody.
 my $quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1000}')});
 wait_for_job($node, $quick, 'completed');
@@ -375,7 +414,7 @@ foreach my $fault (@faults)
 {
 	$n++;
 	arm('batch_healed', $fault);
-	try_sql("INSERT INTO record VALUES ($n)");
+	wait_for(sub { try_sql("INSERT INTO record VALUES ($n) ON CONFLICT DO NOTHING") }, 'the server, which heals every second, takes a record');
 	wait_until_passed('batch_healed');
 	wait_until($node, "SELECT status = 'done' FROM record WHERE id = $n");
 	wait_until_drained();
