@@ -39,14 +39,14 @@ GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.
 CREATE SCHEMA app AUTHORIZATION regress_app;
 GRANT USAGE ON SCHEMA app TO regress_other;
 
--- Helpers. No test may depend on how fast a machine is: they poll, and give up loudly after a minute.
+-- Helpers. No test may depend on how fast a machine is: they poll, and give up loudly after three minutes.
 CREATE SCHEMA helper;
 GRANT USAGE ON SCHEMA helper TO PUBLIC;
 SET search_path = helper;
 
 CREATE PROCEDURE wait_for(condition text) LANGUAGE plpgsql AS $$
 DECLARE
-    deadline constant timestamptz := clock_timestamp() + '60 s';
+    deadline constant timestamptz := clock_timestamp() + '180 s';
     reached boolean;
 BEGIN
     LOOP

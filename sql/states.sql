@@ -24,7 +24,10 @@ BEGIN
     CALL app.see(which);
     FOREACH step IN ARRAY steps LOOP
         CASE step
-            WHEN 'due' THEN CALL helper.move_due_back(which, '2 days');
+            WHEN 'due' THEN
+                CALL helper.move_due_back(which, '2 days');
+                COMMIT;
+                CALL helper.wait_until_due(which);
             WHEN 'claim' THEN PERFORM queue_jobs.claim('states', '{states}');
             WHEN 'complete' THEN PERFORM queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE id = which;
             WHEN 'fail' THEN PERFORM queue_jobs.fail(id, attempt, 'x') FROM queue_jobs.job WHERE id = which;

@@ -68,7 +68,7 @@ SELECT args FROM queue_jobs.claim('me', '{parcel}', 10);
 
 -- A job that an executor runs is interrupted, and what it wrote undone; discard() makes it dead.
 SELECT queue_jobs.enqueue('sleeps', '{"what": "cancelled"}') AS job \gset
-CALL wait_for_state(:job, 'executing');
+CALL wait_for('SELECT EXISTS (SELECT FROM queue_jobs.job WHERE id = ' || :job || $$ AND state = 'executing' AND attempt = 1)$$);
 SELECT executor_pid IS NOT NULL AS pid, attempt FROM queue_jobs.job WHERE id = :job;
 BEGIN;
 SELECT queue_jobs.cancel(:job);

@@ -77,7 +77,7 @@ SELECT sqlstate_of($$INSERT INTO queue_jobs.queue VALUES ('x')$$);
 CREATE FUNCTION rests() RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(600)';
 SELECT queue_jobs.define_worker('rests', 'app.rests');
 SELECT queue_jobs.enqueue('rests', '{"secret": "s3cr3t"}') AS job \gset
-CALL wait_for_state(:job, 'executing');
+CALL wait_for($$SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query = 'rests job $$ || :job || $$')$$);
 SELECT state, job.attempt, job.started_at IS NOT NULL AS started, executor_pid = r.pid AS pid, job.wal_lsn = r.wal_lsn AS lsn, r.attempt AS running_attempt
   FROM queue_jobs.job, queue_jobs.running_jobs() r WHERE id = :job AND job_id = :job;
 SELECT executing FROM queue_jobs.queue WHERE queue = 'rests';

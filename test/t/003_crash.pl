@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use QueueJobs::Test;
 use Test::More;
 
-my $node = new_node('crash', conf => "restart_after_crash = on\nlog_min_messages = log");
+my $node = new_node('crash', conf => "restart_after_crash = on\nlog_min_messages = log\nqueue_jobs.idle_timeout = '1h'");
 define_gated($node);
 
 sub running_pid

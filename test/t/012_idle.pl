@@ -100,14 +100,21 @@ $waiter->send(q{CALL queue_jobs.wait_for_jobs(timeout => '1 hour')});
 wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiter_pid");
 SKIP:
 {
-	skip 'no /proc', 2 unless $linux;
+	skip 'no /proc', 3 unless $linux;
 	my @pids = split /\n/, $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^queue_jobs'});
 	cmp_ok(scalar @pids, '>=', 3, 'launcher, scheduler and executors are up');
-	push @pids, $waiter_pid;
-	sleep 2;
-	$sleeps = sleeps(@pids);
+	# Until they have come to rest.
+	foreach (1 .. 60)
+	{
+		$sleeps = sleeps(@pids);
+		sleep 1;
+		last if sleeps(@pids) == $sleeps;
+	}
+	my $waiter_sleeps = sleeps($waiter_pid);
 	sleep 4;
 	is(sleeps(@pids), $sleeps, 'and sleep');
+	# (It looks every 10 s whether its client is still there.)
+	cmp_ok(sleeps($waiter_pid) - $waiter_sleeps, '<=', 1, 'so does who waits');
 }
 
 $waiter->quit;

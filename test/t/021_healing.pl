@@ -58,14 +58,27 @@ sub scheduler_pid
 	return $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'});
 }
 
-# Loses all jobs, and waits until so many records have theirs again: somewhere in the middle.
-sub lose_all
+# Loses all jobs, and waits until some records have theirs again. The others wait for the session that is returned: it has
+# locked the records. (One batch is let pass at a time; the last one of a tick is empty.)
+sub lose_all_and_hold
 {
-	my ($until) = @_;
+	my $waiting = q{SELECT count(*) = %d FROM pg_locks WHERE relation = 'record'::regclass AND NOT granted};
+	my $session = in_background($node);
 
+	$session->query('BEGIN; LOCK record');
 	$node->safe_psql('postgres', 'TRUNCATE queue_jobs.live_job');
-	wait_until($node, "SELECT count(*) BETWEEN $until AND $records - 1 FROM queue_jobs.live_job") if $until;
-	return;
+	do
+	{
+		my $next = in_background($node);
+
+		wait_until($node, sprintf($waiting, 1));
+		$next->send('BEGIN; LOCK record');
+		wait_until($node, sprintf($waiting, 2));
+		$session->quit;
+		$next->result;
+		$session = $next;
+	} until healed();
+	return $session;
 }
 
 # Never enqueued at all; a second tick adds nothing.
@@ -79,22 +92,24 @@ wait_for_two_ticks();
 check('after two more ticks');
 
 # All are lost.
-lose_all(0);
+$node->safe_psql('postgres', 'TRUNCATE queue_jobs.live_job');
 check('TRUNCATE by hand');
 
 # The scheduler dies in the middle of it, which makes the server start anew. What it had done last may be undone.
-lose_all(1);
+my $holder = lose_all_and_hold();
 my $before = healed();
 my $pid = scheduler_pid();
 kill 'KILL', $pid;
 wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres' AND pid <> $pid");
 cmp_ok($before, '<', $records, "the scheduler was killed in the middle ($before)");
+eval { $holder->quit };
 check('kill -9 of the scheduler');
 
-lose_all(1);
+$holder = lose_all_and_hold();
 $before = healed();
 $node->stop('immediate');
 $node->start;
+eval { $holder->quit };
 cmp_ok($before, '<', $records, "the server was stopped in the middle ($before)");
 check('immediate stop');
 wait_for_two_ticks();

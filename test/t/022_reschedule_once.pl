@@ -220,7 +220,7 @@ $node->command_ok([ 'pgbench', '-n', '-c', 3, '-j', 2, '-T', 4, '-f', $scripts{e
 $node->command_ok([ 'pgbench', '-n', '-c', 10, '-j', 2, '-T', 4, '-f', "$scripts{claimed}\@3", '-f', "$scripts{at_once}\@3", '-f', "$scripts{by_lease}\@3", 'postgres' ],
 	'follow-ups for claimants');
 wait_until($node, q{SELECT count(queue_jobs.complete(id, attempt)) = 0 FROM queue_jobs.claim('last', '{claimed}', 1000)});
-my $end = time + 30;
+my $end = time + 50;    # who was forgotten is found after a minute
 select undef, undef, undef, 0.1
   while time < $end && $node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'executed'}) > 0;
 is($node->safe_psql('postgres', q{SELECT worker, count(*) FROM queue_jobs.job WHERE worker IN ('executed', 'claimed') GROUP BY 1 ORDER BY 1}),

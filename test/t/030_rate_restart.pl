@@ -59,7 +59,8 @@ $node->safe_psql('postgres', q{BEGIN;
 	SELECT queue_jobs.define_worker('rated', 'public.noted', rate_limit => 8, rate_period => '10 min', retry_backoff => 'public.at_once');
 	SELECT queue_jobs.enqueue('rated', '{"hold": true}', priority => -1);
 	COMMIT});
-wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'rated' AND state = 'executing'});
+wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job j JOIN pg_stat_activity a ON a.pid = executor_pid
+	WHERE worker = 'rated' AND j.state = 'executing' AND wait_event = 'PgSleep'});
 my ($pid) = $node->safe_psql('postgres', q{SELECT executor_pid FROM queue_jobs.job WHERE worker = 'rated' AND state = 'executing'});
 kill 'KILL', $pid;
 wait_until($node, q{SELECT count(*) FILTER (WHERE waits_for LIKE '%rate_limit 8%') FROM queue_jobs.job WHERE worker = 'rated' AND state = 'available'}, expected => 8);

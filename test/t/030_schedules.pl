@@ -61,8 +61,7 @@ sub wait_for_ticks
 
 wait_for_ticks(2);
 check_all_there('undisturbed');
-cmp_ok($node->safe_psql('postgres', q{SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY started_at - run_at) < '100 ms' FROM queue_jobs.job WHERE schedule = 'all'}),
-	'eq', 't', 'most ticks are in time');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE schedule = 'all' AND started_at < run_at}), '0', 'no tick is before its time');
 
 sub process
 {
@@ -106,9 +105,10 @@ for my $how (qw(immediate fast))
 	wait_for_ticks(2);
 	check_all_there("after a stop ($how) and 4 seconds");
 	# Of those that may not overlap, too, all that were missed are there (one that falls due while one waits is dropped, as always).
-	is( $node->safe_psql('postgres', qq{
-		SELECT count(*) FROM generate_series(to_timestamp($down + 1), date_trunc('second', pg_postmaster_start_time()), '1 second') AS missed
-		 WHERE NOT EXISTS (SELECT FROM tick WHERE schedule = 'in order' AND at = missed)}), '0', "… and those in order");
+	wait_until($node, qq{
+		SELECT count(*) = 0 FROM generate_series(to_timestamp($down + 1), date_trunc('second', pg_postmaster_start_time()), '1 second') AS missed
+		 WHERE NOT EXISTS (SELECT FROM tick WHERE schedule = 'in order' AND at = missed)});
+	pass("… and those in order");
 }
 # What "once" and "skip" made of it. Time before the last start: that of the postmaster, which is before jobs can run.
 is( $node->safe_psql('postgres', q{
@@ -159,7 +159,7 @@ GRANT USAGE ON SCHEMA queue_jobs TO app;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA queue_jobs TO app;
 GRANT ALL ON tick TO app;
 SET SESSION AUTHORIZATION app;
-SELECT queue_jobs.schedule('hourly', '0 * * * *', 'tick', '{}', 'Europe/Berlin', 'queue', 'all');
+SELECT queue_jobs.schedule('in July', '0 0 1 7 *', 'tick', '{}', 'Europe/Berlin', 'queue', 'all');
 SELECT queue_jobs.schedule('yearly', '@yearly', command => 'SELECT public.tick()', timeout => '1 min', max_retries => 3);
 SQL
 my $dir = PostgreSQL::Test::Utils::tempdir;
@@ -193,11 +193,12 @@ $node->safe_psql('postgres', 'CREATE DATABASE idle');
 $node->safe_psql('idle', 'CREATE EXTENSION queue_jobs; CREATE TABLE tick (at timestamptz)');
 $node->safe_psql('idle', q{SELECT queue_jobs.schedule('hourly', 'every 1 hour', command => 'INSERT INTO tick SELECT run_at FROM queue_jobs.current_job()')});
 wait_for_no_processes($node, 'idle');
+is($node->safe_psql('idle', 'SELECT count(*) FROM tick'), '0', 'nobody is there before the tick');
 $node->safe_psql('idle', q{UPDATE queue_jobs.defined_schedule SET next_run = now() + interval '4 seconds'});
 wait_for_no_processes($node, 'idle');
-is($node->safe_psql('idle', 'SELECT count(*) FROM tick'), '0', 'nobody is there before the tick');
 wait_until($node, 'SELECT count(*) = 1 FROM tick', db => 'idle');
-is($node->safe_psql('idle', q{SELECT started_at - run_at < '500 ms' FROM queue_jobs.job}), 't', 'a process has come for it in time');
+# (Who is not called looks again after a minute.)
+is($node->safe_psql('idle', q{SELECT started_at - run_at BETWEEN '0' AND '30 s' FROM queue_jobs.job}), 't', 'a process has come for it in time');
 wait_for_no_processes($node, 'idle');
 is($node->safe_psql('idle', q{SELECT next_run - last_run FROM queue_jobs.schedule}), '01:00:00', 'and has left');
 # After a restart, too.

@@ -65,17 +65,23 @@ run_all(map { "SELECT count(*) FROM queue_jobs.enqueue_many('$_', array_fill('{}
 is( $node->safe_psql('postgres', 'SELECT worker FROM ran GROUP BY worker ORDER BY avg(n)'),
 	"high\nlow\nthrottled", 'high before low before throttled');
 # (The last few may be held up in processes that have taken them, while others go on.)
-cmp_ok($node->safe_psql('postgres', q{SELECT percentile_disc(0.9) WITHIN GROUP (ORDER BY n) FROM ran WHERE worker = 'high'}),
-	'<=', 185, 'strictly, but for what runs side by side');
+SKIP:
+{
+	skip 'so slow that the others had their turns', 1
+	  if $node->safe_psql('postgres', q{SELECT max(started_at) - min(created_at) > '3 s' FROM queue_jobs.job WHERE worker = 'high'}) eq 't';
+	cmp_ok($node->safe_psql('postgres', q{SELECT percentile_disc(0.9) WITHIN GROUP (ORDER BY n) FROM ran WHERE worker = 'high'}),
+		'<=', 185, 'strictly, but for what runs side by side');
+}
 
 # And when there is: long after all that waits should have had a turn, there is still a flood of what goes first.
 run_all(
-	(map { "SELECT count(*) FROM queue_jobs.enqueue_many('$_', array_fill('{}'::jsonb, ARRAY[20]))" } qw(throttled low)),
+	(map { "SELECT count(*) FROM queue_jobs.enqueue_many('$_', array_fill('{\"tenant\": 1}'::jsonb, ARRAY[20]))" } qw(throttled low)),
 	q{SELECT count(*) FROM queue_jobs.enqueue_many('high', array_fill('{"pause": 0.005}'::jsonb, ARRAY[3600]))});
 my $last_high = $node->safe_psql('postgres', q{SELECT max(n) FROM ran WHERE worker = 'high'});
 cmp_ok($node->safe_psql('postgres', "SELECT max(n) FROM ran WHERE worker = '$_'"), '<', $last_high, "$_ does not starve")
   foreach qw(low throttled);
-cmp_ok($node->safe_psql('postgres', q{SELECT min(n) FROM ran WHERE worker <> 'high'}), '>', 300, 'but waits for its turn');
+is($node->safe_psql('postgres', q{SELECT min(started_at - created_at) > '2 s' FROM queue_jobs.job WHERE worker IN ('low', 'throttled') AND args = '{"tenant": 1}'}),
+	't', 'but waits for its turn');
 
 # One queue of several workers: by priority, then by age.
 run_all(q{SELECT count(queue_jobs.enqueue('same ' || 1 + n % 3, jsonb_build_object('tenant', (n * 7) % 10 * 1000 + n), priority => (n * 7) % 10)) FROM generate_series(1, 300) n});

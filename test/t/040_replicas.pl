@@ -12,7 +12,7 @@ my $conf = <<'CONF';
 wal_receiver_status_interval = 1
 wal_retrieve_retry_interval = 200ms
 hot_standby_feedback = on
-queue_jobs.replica_read_timeout = 1s
+queue_jobs.replica_timeout = 60s
 CONF
 my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => $conf);
 $primary->safe_psql('postgres', <<'SQL');
@@ -74,6 +74,7 @@ sub new_standby
 my $one = new_standby('one', $primary);
 my $two = new_standby('two', $primary);
 my $three = new_standby('three', $one);
+my @standbys = ($one, $two, $three);
 
 sub as_app
 {
@@ -81,16 +82,34 @@ sub as_app
 	return $node->safe_psql('postgres', $sql, extra_params => [ '-U', 'app' ]);
 }
 
+# What is enqueued from now on is not started before these standbys have replayed it, however long they take.
+sub hold
+{
+	my ($node, $queue) = @_;
+	return $node->safe_psql('postgres', "SELECT queue_jobs.pause('$queue')");
+}
+
+sub let_go
+{
+	my ($node, $queue, @standbys) = @_;
+	my $lsn = $node->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+	wait_until($_, "SELECT pg_last_wal_replay_lsn() >= '$lsn'") for @standbys;
+	return $node->safe_psql('postgres', "SELECT queue_jobs.resume('$queue')");
+}
+
 # Writes a value and enqueues a job that is to see it; returns the id.
+#   on  standbys that will have the value
 my $row = 0;
 sub enqueue
 {
 	my ($worker, %opts) = @_;
 	my $node = $opts{node} // $primary;
 	$row++;
+	hold($node, $worker) if $opts{on};
 	my $out = as_app($node, "BEGIN; INSERT INTO app.t VALUES ($row, $row);"
 		  . "SELECT queue_jobs.enqueue('$worker', '{\"id\": $row}'" . ($opts{more} // '') . ");" . ($opts{also} // '') . 'COMMIT');
 	my ($id) = $out =~ /^(\d+)/;
+	let_go($node, $worker, @{ $opts{on} }) if $opts{on};
 	return $id;
 }
 
@@ -155,9 +174,10 @@ pass('all replicas are ready, asked as the operator');
 # ---- caught up ----
 
 $primary->safe_psql('postgres', q{SELECT queue_jobs.set_flag('f', 0)});
-%jobs = map { $_ => enqueue($_) } qw(always sticky delayed named procedure flagged scribble failing slow);
-my $leftover = [ map { enqueue('leftover') } 1 .. 8 ];
-my $context = enqueue('sticky', more => q{, context => '{"request": 7}'});
+%jobs = map { $_ => enqueue($_) } qw(always flagged scribble);
+$jobs{$_} = enqueue($_, on => \@standbys) foreach qw(sticky delayed named procedure failing);
+my $leftover = [ map { enqueue('leftover', on => \@standbys) } 1 .. 8 ];
+my $context = enqueue('sticky', on => \@standbys, more => q{, context => '{"request": 7}'});
 is(outcome($jobs{always}), 'primary|always|false|t', 'always: the primary, though replicas are there');
 is(outcome($jobs{sticky}), 'replica|sticky|true|t', 'sticky: a replica that has caught up');
 is(outcome($jobs{delayed}), 'replica|delayed|true|t', 'delayed: the same');
@@ -174,14 +194,18 @@ wait_for_job($primary, $context, 'completed');
 is($primary->safe_psql('postgres', "SELECT result->>'context' FROM queue_jobs.job WHERE id = $context"), '{"request": 7}', 'the context is set there');
 is($primary->safe_psql('postgres', "SELECT bool_and(started_at >= created_at + interval '1 s') FROM queue_jobs.job WHERE data_consistency <> 'always'"),
 	't', 'none of them started before 1 s');
-is($primary->safe_psql('postgres', "SELECT started_at < created_at + interval '1 s' FROM queue_jobs.job WHERE id = $jobs{flagged}"), 't', '… but with the flag off');
+is($primary->safe_psql('postgres', "SELECT run_at < created_at + interval '1 s' FROM queue_jobs.job WHERE id = $jobs{flagged}"), 't', '… but with the flag off');
 wait_for_job($primary, $_, 'completed') for @$leftover;
 is($primary->safe_psql('postgres', "SELECT string_agg(DISTINCT load_balancing_strategy || '=' || (result #>> '{}'), ' ') FROM queue_jobs.job WHERE worker = 'leftover'"),
 	'replica=', 'no job finds what another has left in the session on the replica');
 
 wait_for_job($primary, $jobs{scribble}, 'dead');
 like($primary->safe_psql('postgres', "SELECT last_error FROM queue_jobs.job WHERE id = $jobs{scribble}"), qr/read-only transaction/, 'a read handler cannot write on the primary either');
+# (For this job only: on a busy machine others might take that long as well.)
+$primary->safe_psql('postgres', q{ALTER SYSTEM SET queue_jobs.replica_read_timeout = '1s'; SELECT pg_reload_conf()});
+$jobs{slow} = enqueue('slow', on => \@standbys);
 wait_for_job($primary, $_, 'completed') for $jobs{failing}, $jobs{slow};
+$primary->safe_psql('postgres', q{ALTER SYSTEM RESET queue_jobs.replica_read_timeout; SELECT pg_reload_conf()});
 is($primary->safe_psql('postgres', "SELECT load_balancing_strategy, result, attempt FROM queue_jobs.job WHERE worker IN ('failing', 'slow')"),
 	qq{primary|"here"|1\nprimary|"here"|1}, 'what fails on a replica, or takes too long there, is done by the primary, and is no failure');
 like($primary->safe_psql('postgres', 'SELECT string_agg(last_error, $$ $$) FROM queue_jobs.replica'), qr/SQLSTATE (P0001|57014)/, '… but is noted');
@@ -194,9 +218,11 @@ is($primary->safe_psql('postgres', q{SELECT count(*) FILTER (WHERE c = 'sticky')
 	FROM (SELECT queue_jobs.data_consistency('flagged', n) c, queue_jobs.data_consistency('flagged', n) d FROM generate_series(1, 1000) n) x}), 't|0', 'a flag at 40 percent');
 
 # Deduplication: the second that a job waits does not make it a future one.
+hold($primary, 'dedup');
 my ($first, $same) = split /\n/, as_app($primary, "INSERT INTO app.t VALUES (90000, 90000)") . as_app($primary,
 	q{SELECT queue_jobs.enqueue('dedup', '{"id": 90000}'); SELECT queue_jobs.enqueue('dedup', '{"id": 90000}')});
 is($same, $first, 'a duplicate is dropped while its job gives replicas time');
+let_go($primary, 'dedup', @standbys);
 is(outcome($first), 'replica|sticky|true|t', '… and that reads from a replica');
 
 # ---- late ----
@@ -223,14 +249,13 @@ is($primary->safe_psql('postgres', "SELECT wal_lsn = '$exact' FROM queue_jobs.jo
 %jobs = map { $_ => enqueue($_) } qw(sticky delayed);
 my $second = enqueue('delayed');
 is(outcome($jobs{sticky}), 'primary|sticky|false|t', 'sticky, none has caught up: the primary at once');
-is($primary->safe_psql('postgres', "SELECT started_at - created_at < '5 s' FROM queue_jobs.job WHERE id = $jobs{sticky}"), 't', '… at once');
-for my $id ($jobs{delayed}, $second)
-{
-	wait_until($primary, "SELECT load_balancing_strategy = 'retry' AND state = 'scheduled' AND attempt = 0 FROM queue_jobs.job WHERE id = $id");
-}
+is($primary->safe_psql('postgres', "SELECT run_at < created_at + interval '5 s' FROM queue_jobs.job WHERE id = $jobs{sticky}"), 't', '… at once');
+wait_until($primary, "SELECT count(*) = 2 FROM queue_jobs.job WHERE id IN ($jobs{delayed}, $second)
+	AND load_balancing_strategy = 'retry' AND run_at >= created_at + interval '5 s' AND attempt = 0");
+hold($primary, 'delayed');
 pass('delayed: put back, no attempt charged');
 replay('resume', $two);
-wait_until($two, "SELECT pg_last_wal_replay_lsn() >= '$exact'");
+let_go($primary, 'delayed', $two);
 is(outcome($jobs{delayed}), 'replica_retried|delayed|true|t', 'and then from a replica that has caught up meanwhile');
 is($primary->safe_psql('postgres', "SELECT read_from, attempt, errors IS NULL FROM queue_jobs.job WHERE id = $jobs{delayed}"), 'two|1|t', '… from the only one that has');
 outcome($second);
@@ -259,9 +284,11 @@ $primary->safe_psql('postgres', "COMMIT PREPARED 'p'");
 my ($id) = $primary->safe_psql('postgres', "SELECT max(id) FROM queue_jobs.job WHERE worker = 'sticky'");
 is(outcome($id), 'primary|sticky|false|t', 'a prepared transaction, none has caught up');
 replay('resume', $one, $two, $three);
+hold($primary, 'sticky');
 $row++;
 as_app($primary, "BEGIN; INSERT INTO app.t VALUES ($row, $row); SELECT queue_jobs.enqueue('sticky', '{\"id\": $row}'); PREPARE TRANSACTION 'p'");
 $primary->safe_psql('postgres', "COMMIT PREPARED 'p'");
+let_go($primary, 'sticky', @standbys);
 ($id) = $primary->safe_psql('postgres', "SELECT max(id) FROM queue_jobs.job WHERE worker = 'sticky'");
 is(outcome($id), 'replica|sticky|true|t', 'a prepared transaction, caught up');
 
@@ -277,18 +304,23 @@ $primary->safe_psql('postgres', q{SELECT queue_jobs.resume_replica('two')});
 
 # ---- claimants ----
 
+# A claimant does not ask the replicas, and waits no more than a moment for the scheduler to do so: those that have caught up,
+# if the job is to read from one, are known before.
 sub claim
 {
-	my ($queue) = @_;
-	as_app($primary, "CALL queue_jobs.wait_for_jobs('{$queue}', '10 s')");
+	my ($queue, $caught_up) = @_;
+	as_app($primary, "CALL queue_jobs.wait_for_jobs('{$queue}', '1 min')");
+	wait_until($primary, "SELECT count(*) > 0 FROM queue_jobs.replica WHERE state = 'ready' AND last_seen > now() - interval '5 s'
+		AND replayed_lsn >= (SELECT wal_lsn FROM queue_jobs.job WHERE queue = '$queue' AND state = 'available')") if $caught_up;
 	return as_app($primary, "SELECT worker, data_consistency, read_from, wal_lsn IS NOT NULL, load_balancing_strategy, attempt, queue_jobs.complete(id, attempt)
 		FROM queue_jobs.claim('c', '{$queue}', max_jobs => 10)");
 }
 $primary->wait_for_catchup($one, 'replay');
 my $replicas = qr/(one|two)/;
 as_app($primary, "SELECT queue_jobs.enqueue('outside')");
-is(as_app($primary, q{SELECT count(*) FROM queue_jobs.claim('c', '{outside}')}), '0', 'a claimant does not get it before 1 s');
-like(claim('outside'), qr/^outside\|sticky\|$replicas\|t\|replica\|1\|$/, 'a claimant is told where to read from');
+is(as_app($primary, q{BEGIN; SELECT count(*) FROM queue_jobs.claim('c', '{outside}') WHERE started_at < created_at + interval '1 s'; ROLLBACK}), '0',
+	'a claimant does not get it before 1 s');
+like(claim('outside', 1), qr/^outside\|sticky\|$replicas\|t\|replica\|1\|$/, 'a claimant is told where to read from');
 replay('pause', $one, $two);
 as_app($primary, "SELECT queue_jobs.enqueue('outside')");
 is(claim('outside'), 'outside|sticky|primary|t|primary|1|', '… from the primary, if no replica has caught up');
@@ -296,7 +328,7 @@ as_app($primary, "SELECT queue_jobs.enqueue('outside_delayed')");
 is(claim('outside_delayed'), '', 'delayed: put back once');
 replay('resume', $one, $two);
 wait_until($primary, "SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'outside_delayed' AND load_balancing_strategy = 'retry' AND attempt = 0");
-like(claim('outside_delayed'), qr/^outside_delayed\|delayed\|$replicas\|t\|replica_retried\|1\|$/, '… then a replica');
+like(claim('outside_delayed', 1), qr/^outside_delayed\|delayed\|$replicas\|t\|replica_retried\|1\|$/, '… then a replica');
 
 # ---- read your writes, anywhere ----
 
@@ -342,7 +374,7 @@ SQL
 # ---- down, cascaded, promoted ----
 
 $one->stop('immediate');
-is(outcome(enqueue('sticky')), 'replica|sticky|true|t', 'one replica is down: another');
+is(outcome(enqueue('sticky', on => [ $two ])), 'replica|sticky|true|t', 'one replica is down: another');
 $two->stop;
 is(outcome(enqueue('sticky')), 'primary|sticky|false|t', 'all are down: the primary');
 wait_until($primary, q{SELECT count(*) = 2 FROM queue_jobs.replica WHERE state = 'unreachable' AND retry_at IS NOT NULL AND last_error <> ''});
@@ -352,7 +384,7 @@ $two->start;
 $primary->safe_psql('postgres', qq{SELECT queue_jobs.pause_replica('$_')}) for 'one', 'two';
 $primary->safe_psql('postgres', q{SELECT queue_jobs.resume_replica('three')});
 wait_until($primary, q{SELECT state = 'ready' AND lag_bytes = 0 FROM queue_jobs.replica WHERE name = 'three'});
-is(outcome(enqueue('sticky')), 'replica|sticky|true|t', 'a cascaded standby serves, too');
+is(outcome(enqueue('sticky', on => [ $three ])), 'replica|sticky|true|t', 'a cascaded standby serves, too');
 
 # A promoted one, whose writes go their own way, is none any more.
 $primary->safe_psql('postgres', q{SELECT queue_jobs.pause_replica('three'), queue_jobs.resume_replica('two')});
@@ -371,7 +403,7 @@ $one->promote;
 $one->safe_psql('postgres', q{SELECT queue_jobs.resume_replica('three')});
 wait_until($one, q{SELECT state = 'ready' AND lag_bytes = 0 FROM queue_jobs.replica WHERE name = 'three'});
 $one->safe_psql('postgres', q{SELECT queue_jobs.resume('sticky')});
-is(outcome(enqueue('sticky', node => $one), $one), 'replica|sticky|true|t', 'after a failover, a replica of the new primary');
+is(outcome(enqueue('sticky', node => $one, on => [ $three ]), $one), 'replica|sticky|true|t', 'after a failover, a replica of the new primary');
 is(outcome($unsent, $one), 'replica|sticky|true|t', '… also for a job of the old one');
 
 # A replica that stays on the old timeline, however far it has got, is none of ours.

@@ -97,6 +97,12 @@ until ($primary->safe_psql('postgres', q{SELECT count(*) = 0 FROM queue_jobs.liv
 	lag();
 }
 
+# Both are late, in any case once.
+$_->query('SELECT pg_wal_replay_pause()') for @sessions;
+wait_until($_, q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) for @standbys;
+wait_for_job($primary, $primary->safe_psql('postgres', q{SELECT queue_jobs.enqueue('sticky', '{"id": 1}')}), 'completed');
+$_->query('SELECT pg_wal_replay_resume()') for @sessions;
+
 # What stands for a job that was merged into another.
 $primary->safe_psql('postgres', <<'SQL');
 CREATE TABLE stands_for AS

@@ -68,7 +68,9 @@ sub send_signal
 	return unless $pid;
 	kill $signal, $pid;
 	$count{"$type $signal"}++;
-	wait_for_server() if $signal eq 'KILL';
+	return if $signal ne 'KILL';
+	sleep 0.01 while kill 0, $pid;    # until the postmaster has seen it
+	wait_for_server();
 	return;
 }
 

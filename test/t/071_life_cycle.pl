@@ -133,7 +133,7 @@ for my $longer (0, 1)
 	wait_for_job($node, $id, 'executing');
 	$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('gated', '{"n": 1}'), queue_jobs.enqueue('quick', '{"n": 1}', delay => '1 h')});
 	$session->send('DROP EXTENSION queue_jobs');
-	wait_until($node, "SELECT wait_event_type = '" . ($longer ? 'Lock' : 'Extension') . "' FROM pg_stat_activity WHERE pid = $pid", db => 'template1');
+	wait_until($node, "SELECT wait_event_type IN (" . ($longer ? "'Lock'" : "'Extension', 'Lock'") . ") FROM pg_stat_activity WHERE pid = $pid", db => 'template1');
 	$node->safe_psql('postgres', "INSERT INTO gate VALUES (2$longer), (1)");
 	$session->result;
 	is($session->error, '', 'DROP EXTENSION waits for a job that runs');

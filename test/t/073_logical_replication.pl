@@ -41,6 +41,12 @@ sub is_copied
 	return;
 }
 
+# Whoever comes before the last one has gone is refused the slot, and complains.
+sub wait_for_no_sender
+{
+	return wait_until($old, q{SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'copy'});
+}
+
 sub pgbench
 {
 	my ($sql, @options) = @_;
@@ -144,13 +150,16 @@ $new->safe_psql('postgres', 'CREATE DATABASE other');
 $new->safe_psql('other', 'CREATE EXTENSION queue_jobs');
 define_gated($new, db => 'other');
 $new->safe_psql('other', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}', delay => '1 s')});
-$new->restart;
+$new->stop;
+wait_for_no_sender();
+$new->start;
 wait_until($new, 'SELECT count(*) = 1 FROM ran', db => 'other');
 is_copied('nothing has run in the copy after a restart');
 is($new->safe_psql('other', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'postgres' AND backend_type LIKE 'queue_jobs%'}), '0', 'nobody of ours is there');
 $new->safe_psql('postgres', 'ALTER SUBSCRIPTION copy DISABLE');
 like($new->safe_psql('postgres', q{SELECT string_agg(DISTINCT waits_for, '; ') FROM queue_jobs.job WHERE state = 'available'}),
 	qr/^jobs are copied here/, 'a subscription that is disabled is one');
+wait_for_no_sender();
 $new->safe_psql('postgres', 'ALTER SUBSCRIPTION copy ENABLE');
 
 # ---- the switch-over ----
