@@ -247,9 +247,9 @@ end_unstarted(Claim *claim, LaneHead *head)
 
 	if (!expired && !exhausted)
 		return false;
-	wakeup_taken(job->lane, InvalidOid, job_key(job));	/* before it is tried, for an error can come in between */
 	if (live_try_delete(&claim->table, head->walk->scan.slot))
 	{
+		wakeup_taken(job->lane, InvalidOid, job_key(job));
 		history_insert(NULL, job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
 		if (job->schedule != NULL)
 			wakeup_schedules();
@@ -284,11 +284,13 @@ put_back_for_replica(Claim *claim, LaneHead *head)
 {
 	Job		   *job = &head->walk->job;
 
-	wakeup_taken(job->lane, InvalidOid, job_key(job));
 	job->due = false;
 	job->run_at = claim->now + CONSISTENCY_RETRY_DELAY;
 	if (live_try_update(&claim->table, head->walk->scan.slot, job))
+	{
+		wakeup_taken(job->lane, InvalidOid, job_key(job));
 		wakeup_due(job->run_at);
+	}
 	dedup_claim_undo(job, head->worker, false);
 }
 
@@ -310,7 +312,6 @@ take_row(Claim *claim, LaneHead *head, const LimitHold *limits)
 	job->started_at = Max(claim->now, limits->rate.at);
 	job->lease = claim->lease;
 	job->claimant = claim->claimant;
-	wakeup_taken(job->lane, InvalidOid, job_key(job));
 	if (live_try_update(&claim->table, head->walk->scan.slot, job))
 		return true;
 	dedup_claim_undo(job, head->worker, false);
@@ -341,6 +342,7 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 		return false;
 	}
 	test_point("job_claimed");
+	wakeup_taken(job->lane, InvalidOid, job_key(job));
 	limit_write_claim(&limits, job);
 	merge_duplicates(claim, head);
 	wakeup_lease(job->lane, job->started_at + claim->lease);

@@ -417,13 +417,13 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 
 	if (!hold_try(other->id, HOLD_RUN, false))
 		return false;
-	wakeup_taken(other->lane, InvalidOid, job_key(other));
-	if (!other->due)
-		wakeup_due_if_undone(other->run_at);
 	taken = live_try_delete(table, slot);
 	hold_release(other->id, HOLD_RUN, false);
 	if (!taken)
 		return false;
+	wakeup_taken(other->lane, InvalidOid, job_key(other));
+	if (!other->due)
+		wakeup_due_if_undone(other->run_at);
 	duplicates_note_merged(other->lane);
 	job->merged += 1 + other->merged;
 	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
@@ -515,7 +515,6 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 		key_lock_release(key_of_runs(job, worker), false);
 		return false;
 	}
-	note_key_ends(job, worker); /* of those who meet the key locked, not all are of those found now */
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{

@@ -168,8 +168,8 @@ end_put_back(int64 id, JobState end_as)
 {
 	EndResult	result;
 
-	if (executor_runs(id))
-		return false;
+	if (catalog_status() != EXTENSION_PRESENT)
+		return true;			/* this transaction drops it */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	result = try_end(id, end_as, false);
 	PopActiveSnapshot();

@@ -762,10 +762,10 @@ live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, Timestam
 			continue;
 		job.due = true;
 		job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;
-		wakeup_due_if_undone(job.run_at);
 		if (!live_try_update(table, slot, &job))
 			continue;			/* somebody has it, who publishes what becomes of it */
 		wakeup_job(job.lane, executor_role(job.lane), job_key(&job));
+		wakeup_due_if_undone(job.run_at);
 		promoted++;
 	}
 	index_endscan(scan);

@@ -137,7 +137,7 @@ tell_of_revisit(const Heads *heads)
 {
 	static TimestampTz told = DT_NOBEGIN;
 
-	if (heads->next_revisit == DT_NOEND || (told > heads->now && told <= heads->next_revisit))
+	if (heads->next_revisit == DT_NOEND || (told > GetCurrentTimestamp() && told <= heads->next_revisit))
 		return;
 	told = heads->next_revisit;
 	database_call_attention(MyDatabaseId);
