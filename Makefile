@@ -114,12 +114,13 @@ PROVE_TESTS    = test/t/*.pl
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
-ifneq ($(wildcard $(PGXS)),)
+# Both, for Debian has them in two packages.
+ifneq ($(and $(wildcard $(PGXS)),$(wildcard $(shell $(PG_CONFIG) --includedir-server)/postgres.h)),)
 include $(PGXS)
 else
 # `make test` and `make demo` install what is missing, so this file must work without PGXS, too.
 all install installcheck clean:
-	@echo "No PGXS: install the server's development files, or name its pg_config: make PG_CONFIG=…" >&2; exit 1
+	@echo "No PGXS, or no headers of the server: install its development files, or name its pg_config: make PG_CONFIG=…" >&2; exit 1
 endif
 override PROVE_FLAGS += -I test/lib
 

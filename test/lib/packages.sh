@@ -7,13 +7,20 @@
 #   WISHED      the same, of what can be done without
 set -euo pipefail
 
-# Is $1 the pg_config of a whole installation: server, client, headers (libpq's, too) and test drivers?
-whole() {
+# What $1, a pg_config, lacks of a whole installation: server, development files (with the test drivers), libpq. The
+# files say so, not pg_config: Debian has that and PGXS in other packages than the server's headers.
+lacks() {
     local pgxs bin
-    pgxs=$("$1" --pgxs 2>/dev/null) && bin=$("$1" --bindir) || return 1
+    if ! pgxs=$("$1" --pgxs 2>/dev/null) || ! bin=$("$1" --bindir); then
+        echo server development libpq
+        return
+    fi
+    [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ] && [ -x "$bin/psql" ] || echo server
     [ -f "$pgxs" ] && [ -x "${pgxs%/makefiles/*}/test/isolation/isolationtester" ] &&
-        [ -f "$("$1" --includedir)/libpq-fe.h" ] && [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ] && [ -x "$bin/psql" ]
+        [ -f "$("$1" --includedir-server)/postgres.h" ] || echo development
+    [ -f "$("$1" --includedir)/libpq-fe.h" ] || echo libpq
 }
+whole() { [ -z "$(lacks "$1")" ]; }
 
 apt() {
     local sudo=sudo
@@ -32,6 +39,13 @@ major() {
     path=${path%%/*}
     [ "$path" != '*' ] || path=$(apt-cache depends postgresql | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p' | head -n 1)
     echo "$path"
+}
+
+# Package $1, in the release that the installed server has, if there is one and the package can be had in it.
+of_the_server() {
+    local release
+    release=$(dpkg-query -W -f '${Version}' "postgresql-$version" 2>/dev/null) || true
+    if [ -n "$release" ] && apt-cache show "$1=$release" >/dev/null 2>&1; then echo "$1=$release"; else echo "$1"; fi
 }
 
 fail() { echo "$1" >&2; exit 1; }
@@ -64,12 +78,26 @@ if [ ${#missing[@]} -gt 0 ]; then
     apt-cache show libipc-run-perl >/dev/null 2>&1 || apt update
     if [ "${missing[0]}" = server ]; then
         version=$(major)
-        missing=("postgresql-$version" "postgresql-server-dev-$version" libpq-dev "${missing[@]:1}")
+        missing=("${missing[@]:1}")
+        installed=/usr/lib/postgresql/$version/bin/pg_config
+        [ -x "$installed" ] || installed=$pg_config
+        # No more than is missing, and if possible of the server's own release: it would be upgraded, and the system's
+        # clusters restarted.
+        for part in $(lacks "$installed"); do
+            case $part in
+                server) missing+=("postgresql-$version") ;;
+                development) missing+=("$(of_the_server "postgresql-server-dev-$version")") ;;
+                libpq) missing+=("$(of_the_server libpq-dev)") ;;
+            esac
+        done
     fi
-    echo "Installing ${missing[*]}" >&2
-    # A second try with fresh lists: old ones name versions that the mirror has dropped.
-    apt install -y --no-install-recommends "${missing[@]}" ||
-        { apt update && apt install -y --no-install-recommends "${missing[@]}"; }
+    # Nothing: the pg_config in the PATH is of half an installation, the distribution's is whole.
+    if [ ${#missing[@]} -gt 0 ]; then
+        echo "Installing ${missing[*]}" >&2
+        # A second try with fresh lists: old ones name versions that the mirror has dropped.
+        apt install -y --no-install-recommends "${missing[@]}" ||
+            { apt update && apt install -y --no-install-recommends "${missing[@]}"; }
+    fi
 fi
 
 wished=()
