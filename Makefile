@@ -83,7 +83,7 @@ OBJS = \
 	src/statistics.o \
 	src/advice.o \
 	src/run_log.o \
-	src/crash_ledger.o \
+	src/crash_delay.o src/crash_ledger.o \
 	src/test_point.o
 
 PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'

@@ -163,6 +163,24 @@ SELECT queue_jobs.fail(:job, 3, '');
 SELECT state, attempt, last_error, jsonb_array_length(errors) AS errors FROM queue_jobs.job WHERE id = :job;
 SELECT e - 'failed_at' - 'started_at' AS error FROM queue_jobs.job, jsonb_array_elements(errors) e WHERE id = :job;
 
+-- A backoff function that fails is a matter for the log; but whoever is cancelled meanwhile has not failed the job.
+CREATE FUNCTION app.never_says(failures integer) RETURNS interval LANGUAGE sql AS $$SELECT '1 s'::interval / (failures - 1)$$;
+SELECT queue_jobs.define_worker('mail', retry_backoff => 'app.never_says');
+SELECT queue_jobs.enqueue('mail', '{"fail": 2}') AS job \gset
+SELECT attempt FROM queue_jobs.claim('me', '{mail}');
+SELECT queue_jobs.fail(:job, 1, 'no connection');
+SELECT state, run_at - now() BETWEEN '1 s' AND '30 s' AS as_if_there_were_none FROM queue_jobs.job WHERE id = :job;
+CREATE OR REPLACE FUNCTION app.never_says(failures integer) RETURNS interval LANGUAGE sql AS $$SELECT pg_sleep(60); SELECT '1 s'::interval$$;
+SELECT queue_jobs.retry(:job);
+SELECT attempt FROM queue_jobs.claim('me', '{mail}');
+\set VERBOSITY terse
+SET statement_timeout = '100 ms';
+SELECT queue_jobs.fail(:job, 2, 'no connection');
+RESET statement_timeout;
+\set VERBOSITY default
+SELECT state, attempt FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.complete(:job, 2);
+
 -- snooze(): put back, no attempt charged; the number of the attempt still tells who is meant.
 SELECT queue_jobs.define_worker('mail', max_retries => 0);
 SELECT queue_jobs.enqueue('mail', '{"snooze": 1}') AS job \gset

@@ -44,9 +44,9 @@ SELECT e ->> 'attempt' AS attempt, e ->> 'sqlstate' AS sqlstate, e ->> 'message'
   FROM queue_jobs.job, jsonb_array_elements(errors) WITH ORDINALITY j (e, n) WHERE id = :job ORDER BY n;
 
 -- It is given the number of the failure, and may return anything that an interval can be; if it fails itself, or is gone,
--- the default is taken.
+-- the default is taken; also if its name is that of another function, or of a type, by then.
 CREATE FUNCTION odd_backoff(attempt integer) RETURNS interval LANGUAGE sql AS $$
-    SELECT CASE attempt WHEN 1 THEN '1 ms' WHEN 2 THEN '-3 days' WHEN 3 THEN '0' WHEN 4 THEN '50 years' END::interval
+    SELECT CASE attempt WHEN 1 THEN '1 ms' WHEN 2 THEN '-3 days' WHEN 3 THEN '0' WHEN 4 THEN '1000000 years' END::interval
 $$;
 SELECT queue_jobs.define_worker('odd', 'app.fails', retry_backoff => 'app.odd_backoff');
 SELECT queue_jobs.enqueue('odd') AS job \gset
@@ -61,11 +61,15 @@ SELECT queue_jobs.retry(:job);
 CALL wait_for('SELECT EXISTS (SELECT FROM queue_jobs.job WHERE id = ' || :job || $$ AND state = 'retryable' AND attempt = 6)$$);
 SELECT run_at - (errors -> -1 ->> 'failed_at')::timestamptz BETWEEN '640 s' AND '701 s' AS default_for_error FROM queue_jobs.job WHERE id = :job;
 DROP FUNCTION odd_backoff(integer);
+CREATE FUNCTION odd_backoff(attempt numeric) RETURNS interval LANGUAGE sql AS $$SELECT '1 day'::interval$$;
+CREATE DOMAIN odd_backoff AS integer;
 SELECT queue_jobs.retry(:job);
 CALL wait_for('SELECT EXISTS (SELECT FROM queue_jobs.job WHERE id = ' || :job || $$ AND state = 'retryable' AND attempt = 7)$$);
 SELECT run_at - (errors -> -1 ->> 'failed_at')::timestamptz BETWEEN '1311 s' AND '1382 s' AS default_for_none, last_error
   FROM queue_jobs.job WHERE id = :job;
 SELECT queue_jobs.remove_jobs('odd');
+DROP FUNCTION odd_backoff(numeric);
+DROP DOMAIN odd_backoff;
 
 -- retry_in() before the error says when, for that attempt only; without an error it says nothing.
 CREATE FUNCTION fails_and_says_when(upto integer) RETURNS text LANGUAGE plpgsql AS $$

@@ -7,14 +7,12 @@
 #include "access/htup_details.h"
 #include "arguments.h"
 #include "catalog/pg_proc.h"
+#include "common/int.h"
 #include "job.h"
 #include "miscadmin.h"
 #include "subscription.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
-
-/* An interval's days and its time, each of so much at most, add up to microseconds without overflow. */
-#define MOST_DAYS 50000000
 
 void
 check_name(const char *kind, const char *name)
@@ -100,11 +98,7 @@ count_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 Interval *
 interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum, const char *hint)
 {
-	int64		days = (int64) interval->day + (int64) interval->month * 30;
-	bool		fits = days > -MOST_DAYS && days < MOST_DAYS && interval->time < PG_INT64_MAX / 2 &&
-		interval->time > PG_INT64_MIN / 2;
-
-	if (!fits || interval_microseconds(interval) < minimum || interval_microseconds(interval) > maximum)
+	if (interval_microseconds(interval) < minimum || interval_microseconds(interval) > maximum)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s is out of range", name),
@@ -114,9 +108,14 @@ interval_argument(Interval *interval, const char *name, int64 minimum, int64 max
 	return interval;
 }
 
-/* An interval as microseconds, a month taken for 30 days. */
+/* An interval as microseconds, a month taken for 30 days; the most or the least there is if they are more than fit. */
 int64
 interval_microseconds(const Interval *interval)
 {
-	return interval->time + ((int64) interval->day + (int64) interval->month * 30) * USECS_PER_DAY;
+	int64		days = (int64) interval->day + (int64) interval->month * 30;
+	int64		result;
+
+	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &result) || pg_add_s64_overflow(result, interval->time, &result))
+		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
+	return result;
 }

@@ -242,9 +242,12 @@ Oid
 handler_backoff(const char *function)
 {
 	char	   *why = NULL;
+	Oid		   *types;
+	int			nargs;
 	Oid			oid = handler_function(function, &why);
 
-	if (OidIsValid(oid) && get_func_rettype(oid) == INTERVALOID)
+	if (OidIsValid(oid) && get_func_prokind(oid) == PROKIND_FUNCTION && !get_func_retset(oid) &&
+		get_func_signature(oid, &types, &nargs) == INTERVALOID && nargs == 1 && types[0] == INT4OID)
 		return oid;
 	return InvalidOid;
 }

@@ -55,7 +55,7 @@ extern Oid	handler_function(const char *function, char **why);
 /* The name under which a function is kept, qualified. "given" is how it was named when it was found. */
 extern char *handler_qualified_name(Oid oid, const char *given);
 
-/* The OID of a retry_backoff function; InvalidOid if it is gone. */
+/* The OID of a retry_backoff function; InvalidOid if it is gone, or there is another by that name, which does not fit. */
 extern Oid	handler_backoff(const char *function);
 
 #endif

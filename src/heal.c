@@ -121,7 +121,7 @@ heal_batch(Healing *healing)
 		restricted_begin(&saved, worker->definer);
 		process_limit_time(LIMIT_OF_QUERY);
 		keys = pending_keys(healing, worker);
-		process_end_limit();
+		(void) process_end_limit();
 		foreach(cell, keys)
 		{
 			int64		spread = (healing->healed + 1) * SPREAD_PER_RECORD;
@@ -165,7 +165,7 @@ heal(void *argument)
 	} while (healing->more);
 }
 
-/* Workers that heal, with the time of their next tick. */
+/* Workers that heal, with the time of their next tick: who has waited longest comes first. */
 typedef struct Due
 {
 	char	   *worker;
@@ -188,7 +188,7 @@ list_due(TimestampTz now)
 		engine_begin(&saved);
 		engine_execute("SELECT w.name, max(t.at) + w.heal_every FROM queue_jobs.defined_worker w"
 					   " LEFT JOIN queue_jobs.heal_tick t ON t.worker = w.name AND t.at <= $1 WHERE w.heal_every IS NOT NULL"
-					   " GROUP BY w.name, w.heal_every", SPI_OK_SELECT, 1, &type, &value, NULL);
+					   " GROUP BY w.name, w.heal_every ORDER BY max(t.at) NULLS FIRST, w.name", SPI_OK_SELECT, 1, &type, &value, NULL);
 		for (uint64 i = 0; i < SPI_processed; i++)
 		{
 			bool		isnull;

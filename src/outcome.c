@@ -7,77 +7,101 @@
 #include "access/xact.h"
 #include "arguments.h"
 #include "capacity.h"
-#include "catalog/pg_type.h"
+#include "catalog/objectaccess.h"
 #include "command.h"
+#include "compat.h"
 #include "dedup.h"
 #include "duplicates.h"
-#include "executor/spi.h"
+#include "fmgr.h"
 #include "handler.h"
 #include "history.h"
+#include "lane.h"
 #include "limit.h"
+#include "miscadmin.h"
 #include "outcome.h"
 #include "process.h"
 #include "retry.h"
+#include "run_as.h"
 #include "subtransaction.h"
-#include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "wakeup.h"
 
-/* Calls the function by a statement, so that rights are checked as for anybody's call. */
+/* What the server asks for when a function is called by its name. */
+static void
+check_right(Oid function)
+{
+	Oid			schema = get_func_namespace(function);
+	AclResult	result = QjSchemaAclCheck(schema, GetUserId(), ACL_USAGE);
+
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_SCHEMA, get_namespace_name(schema));
+	result = QjFunctionAclCheck(function, GetUserId(), ACL_EXECUTE);
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+	InvokeFunctionExecuteHook(function);
+}
+
+/* The very function that was found to fit: to a statement its name may mean another one, or a type. */
 static int64
 call_backoff(Oid function, int failures)
 {
-	Oid			types[] = {INT4OID};
-	Datum		values[] = {Int32GetDatum(failures)};
-	char	   *sql = psprintf("SELECT %s($1)",
-							   quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function)));
-	int64		delay = -1;
-	bool		isnull;
+	LOCAL_FCINFO(fcinfo, 1);
+	FmgrInfo	call;
 	Datum		value;
 
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute_with_args(sql, 1, types, values, NULL, true, 1) == SPI_OK_SELECT && SPI_processed == 1)
-	{
-		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-		if (!isnull)
-			delay = Max(interval_microseconds(DatumGetIntervalP(value)), 0);
-	}
-	SPI_finish();
-	return delay;
+	check_right(function);
+	fmgr_info(function, &call);
+	InitFunctionCallInfoData(*fcinfo, &call, 1, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = Int32GetDatum(failures);
+	fcinfo->args[0].isnull = false;
+	value = FunctionCallInvoke(fcinfo);
+	return fcinfo->isnull ? -1 : Max(interval_microseconds(DatumGetIntervalP(value)), 0);
 }
 
 typedef struct Backoff
 {
-	Oid			function;
+	const char *name;
+	Oid			role;
 	int			failures;
-	int64		delay;
+	int64		delay;			/* -1: it says nothing */
 } Backoff;
 
 static void
 try_backoff(void *argument)
 {
 	Backoff    *backoff = argument;
+	Oid			function;
+	RunAs		saved;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	process_limit_time(LIMIT_OF_FUNCTION);
-	backoff->delay = call_backoff(backoff->function, backoff->failures);
+	restricted_begin(&saved, backoff->role);
+	function = handler_backoff(backoff->name);
+	if (OidIsValid(function))
+		backoff->delay = call_backoff(function, backoff->failures);
+	restricted_end(&saved);
 	PopActiveSnapshot();
 }
 
-/* An error in the function must not keep the failure from being recorded. */
+/*
+ * An error in the function must not keep the failure from being recorded; but who cancels a client's statement means all of
+ * it.
+ */
 int64
-outcome_retry_delay(const Worker *worker, int failures)
+outcome_retry_delay(const Worker *worker, Oid role, int failures)
 {
-	Backoff		backoff = {.failures = failures};
+	Backoff		backoff = {.name = worker->retry_backoff,.role = role,.failures = failures,.delay = -1};
 	ErrorData  *error;
+	bool		too_long;
 
-	if (worker->retry_backoff == NULL || !OidIsValid(backoff.function = handler_backoff(worker->retry_backoff)))
+	if (worker->retry_backoff == NULL || !SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role)))
 		return retry_default_delay(failures - 1);
 	error = subtransaction_try(try_backoff, &backoff);
-	process_end_limit();
+	too_long = process_end_limit();
+	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED && !too_long && MyBackendType != B_BG_WORKER)
+		ReThrowError(error);
 	if (error != NULL)
 		report_error(error);
 	return error == NULL && backoff.delay >= 0 ? backoff.delay : retry_default_delay(failures - 1);
@@ -146,7 +170,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 		return JOB_DEAD;
 	}
 	if (delay < 0)
-		delay = outcome_retry_delay(worker, failures);
+		delay = outcome_retry_delay(worker, OidIsValid(role) ? role : lane_role(lane_get(job->lane), worker), failures);
 	outcome_put_back(table, slot, job, worker, role, delay);
 	return JOB_RETRYABLE;
 }

@@ -26,7 +26,8 @@ extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, c
 
 /*
  * The attempt, counted in job->attempt already, failed: the job is tried again after "delay" microseconds (-1: as the
- * worker's retry_backoff or Sidekiq's formula says), or is dead. Returns the state it has now.
+ * worker's retry_backoff or Sidekiq's formula says), or is dead. Returns the state it has now. "role": whose executors are to
+ * run it again, and as whom retry_backoff is called; InvalidOid if it is for claimants.
  */
 extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
 							   const RunError *error, int64 delay);
@@ -35,9 +36,9 @@ extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job,
 extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay);
 
 /*
- * The delay after an attempt, by the worker's retry_backoff function, which runs as the current user; by Sidekiq's
- * formula if there is none, or it fails.
+ * The delay after an attempt, by the worker's retry_backoff function, which runs as the job's role wherever we are, and with
+ * no more than that role's rights; by Sidekiq's formula if there is none, or it fails.
  */
-extern int64 outcome_retry_delay(const Worker *worker, int failures);
+extern int64 outcome_retry_delay(const Worker *worker, Oid role, int failures);
 
 #endif

@@ -4,6 +4,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/xact.h"
 #include "compat.h"
 #include "executor/spi.h"
@@ -20,6 +22,13 @@
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "utils/wait_event.h"
+
+#define ANSWER_TO_LIMIT 1000	/* milliseconds between the signals to what goes on */
+#define SIGNALS_BEFORE_END 5	/* so many times it may catch its cancellation */
+
+static TimeoutId limit_timeout = MAX_TIMEOUTS;	/* until it is registered */
+static int	limit = 0;			/* milliseconds; 0: nothing is limited now */
+static volatile sig_atomic_t limit_signals = 0;
 
 StaticAssertDecl(sizeof(ProcessArguments) <= BGW_EXTRALEN, "arguments must fit bgw_extra");
 
@@ -147,22 +156,46 @@ unit_end(void)
 	CommitTransactionCommand();
 }
 
+/* In a signal handler. */
+static void
+limit_handler(void)
+{
+	limit_signals = limit_signals + 1;
+	kill(MyProcPid, process_ended_by_limit() ? SIGTERM : SIGINT);
+}
+
 void
 process_limit_time(int milliseconds)
 {
-	if (MyBackendType == B_BG_WORKER)
-		enable_timeout_after(STATEMENT_TIMEOUT, milliseconds);
+	if (limit_timeout == MAX_TIMEOUTS)
+		limit_timeout = RegisterTimeout(USER_TIMEOUT, limit_handler);
+	limit_signals = 0;
+	limit = milliseconds;
+	enable_timeout_every(limit_timeout, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), milliseconds), ANSWER_TO_LIMIT);
 }
 
-/* One that came too late must not hit what follows. */
-void
+/* A signal that came too late must not hit what follows. */
+bool
 process_end_limit(void)
 {
-	if (MyBackendType != B_BG_WORKER)
-		return;
-	disable_timeout(STATEMENT_TIMEOUT, true);
-	if (get_timeout_indicator(STATEMENT_TIMEOUT, true))
+	if (limit == 0)
+		return false;
+	disable_timeout(limit_timeout, false);
+	if (limit_signals > 0)
+	{
 		QueryCancelPending = false;
+		ereport(LOG,
+				(errmsg("what a worker has queue_jobs call took longer than %d ms, and was cancelled", limit),
+				 errdetail("It is a function of retry_backoff, or a query of remaining_work or pending.")));
+	}
+	limit = 0;
+	return limit_signals > 0;
+}
+
+bool
+process_ended_by_limit(void)
+{
+	return limit_signals > SIGNALS_BEFORE_END && MyBackendType == B_BG_WORKER;
 }
 
 bool
@@ -178,7 +211,7 @@ process_protect(void (*function) (void *), void *argument)
 	PG_CATCH();
 	{
 		HOLD_INTERRUPTS();
-		process_end_limit();
+		(void) process_end_limit();
 		MemoryContextSwitchTo(context);
 		EmitErrorReport();
 		AbortOutOfAnyTransaction();

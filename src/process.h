@@ -36,13 +36,20 @@ extern void unit_begin(void);
 extern void unit_end(void);
 
 /*
- * What users have defined, and the engine itself calls in between, must not keep a background process from its work: after
- * that time it is interrupted, as by statement_timeout. In a client's session it is the client's matter.
+ * What users have defined, and the engine itself calls in between, must not keep a process from its work: after that time
+ * it is cancelled, and again every second if it goes on. At last a background process is ended: whatever is to be done by
+ * then, and what keeps the next one from the same, must have been committed before. A client's session goes on, until its
+ * client ends it.
  */
 #define LIMIT_OF_FUNCTION 5000	/* milliseconds: retry_backoff */
 #define LIMIT_OF_QUERY 30000	/* remaining_work, pending */
 extern void process_limit_time(int milliseconds);
-extern void process_end_limit(void);
+
+/* Whether the time was over; that is in the log then. */
+extern bool process_end_limit(void);
+
+/* For a callback at exit: this process ends because what it called could not be stopped otherwise. */
+extern bool process_ended_by_limit(void);
 
 /*
  * Calls a function; an ERROR in it is reported to the log, its transaction rolled back, and false returned.

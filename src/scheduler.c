@@ -13,10 +13,12 @@
 #include "catalog.h"
 #include "clock.h"
 #include "commands/dbcommands.h"
+#include "crash_delay.h"
 #include "crash_ledger.h"
 #include "executor_slot.h"
 #include "heal.h"
 #include "history.h"
+#include "hold.h"
 #include "lane.h"
 #include "lane_hint.h"
 #include "limit.h"
@@ -29,7 +31,7 @@
 #include "postmaster/bgworker.h"
 #include "process.h"
 #include "replica_connection.h"
-#include "run_as.h"
+#include "retry.h"
 #include "schedule.h"
 #include "schedule_clock.h"
 #include "settings.h"
@@ -104,7 +106,15 @@ detach(int code, Datum argument)
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
 	}
-	scheduler_detach(own_slot, wake_at, code != 0 || !leaving);
+	if (process_ended_by_limit())
+	{
+		ereport(LOG,
+				(errmsg("queue_jobs scheduler ends, and is started anew"),
+				 errdetail("What a worker has it call (see the context above) took too long, and catches its cancellation.")));
+		scheduler_detach(own_slot, GetCurrentTimestamp(), false);	/* others are not to wait any longer for that */
+	}
+	else
+		scheduler_detach(own_slot, wake_at, code != 0 || !leaving);
 }
 
 /* ---- due jobs ---- */
@@ -200,21 +210,6 @@ ask_replicas(TimestampTz now)
 
 /* ---- crashes ---- */
 
-/* By the worker's own function, with the rights of the job's role. */
-static int64
-crash_delay(const Lane *lane, const Worker *worker, const Job *job)
-{
-	RunAs		saved;
-	int64		delay;
-
-	if (worker->retry_backoff == NULL || lane_blocked(lane, worker) != NULL)
-		return -1;
-	restricted_begin(&saved, lane_role(lane, worker));
-	delay = outcome_retry_delay(worker, job_failures(job));
-	restricted_end(&saved);
-	return delay;
-}
-
 /* False if somebody else has the job's row. */
 static bool
 charge(const LedgerEntry *entry)
@@ -239,7 +234,9 @@ charge(const LedgerEntry *entry)
 		limit_passed_by(worker, &job);
 		job.attempt++;
 		job.crashes++;
-		(void) outcome_failed(&table, row, &job, worker, lane_role(lane, worker), &error, crash_delay(lane, worker, &job));
+		if (outcome_failed(&table, row, &job, worker, lane_role(lane, worker), &error,
+						   retry_default_delay(job_failures(&job) - 1)) == JOB_RETRYABLE && worker->retry_backoff != NULL)
+			crash_delay_later(&job);
 	}
 	else if (found == FIND_FOUND)
 		live_leave(&job);
@@ -627,13 +624,31 @@ forget_times(void)
 	schedules_doubt();
 }
 
+/*
+ * What workers' definitions have us call. It comes last: it may take long, or end our process, and nobody else's jobs are to
+ * wait for that. What it makes calls us again.
+ */
+static void
+call_users_code(TimestampTz now, bool succeeded)
+{
+	uint64		generation = catalog_generation();	/* before anything is called, which may define workers */
+	bool		redefined = heal_generation != generation;
+
+	heal_generation = generation;
+	crash_delay_now();
+	if (next_fill <= now || redefined || succeeded)
+		next_fill = capacity_fill_due(now);
+	if (next_heal <= now || redefined)
+		next_heal = heal_due(now);
+	need_turn_at(Min(next_heal, next_fill));
+}
+
 static void
 turn(void *present)
 {
 	uint32		settings = clock_settings();
 	TimestampTz now = GetCurrentTimestamp();
 	bool		here;
-	bool		redefined;
 	bool		succeeded;
 	bool		crowded;
 	bool		sweep;
@@ -666,15 +681,9 @@ turn(void *present)
 	if (!here)
 		return;
 	charge_crashes();
-	redefined = heal_generation != catalog_generation();
-	heal_generation = catalog_generation();
-	if (next_heal <= now || redefined)
-		next_heal = heal_due(now);
 	if (next_schedule <= now)
 		next_schedule = schedule_due(now);
-	if (next_fill <= now || redefined || succeeded)
-		next_fill = capacity_fill_due(now);
-	need_turn_at(Min(next_schedule, Min(next_heal, next_fill)));
+	need_turn_at(next_schedule);
 	promote_due_jobs();
 	if (crowded)
 		park_crowded_lanes();
@@ -693,6 +702,7 @@ turn(void *present)
 	else if (next_history == NO_TIME && busy)
 		next_history = now + HISTORY_LOOK_AFTER;	/* something will have finished by then */
 	need_turn_at(next_history == NO_TIME ? DT_NOEND : next_history);
+	call_users_code(now, succeeded);
 	pgstat_report_stat(true);
 }
 
@@ -756,6 +766,7 @@ scheduler_main(Datum argument)
 		}
 		else if (!present)
 			break;
+		hold_end_session();		/* advisory locks that users' code has taken */
 		pgstat_report_activity(STATE_IDLE, NULL);
 		now = GetCurrentTimestamp();
 		if (busy || last_busy > now)

@@ -49,6 +49,7 @@ report_error(ErrorData *error)
 {
 	MemoryContext context = CurrentMemoryContext;
 
+	error->output_to_client = false;	/* it would tell the client that its statement has failed */
 	PG_TRY();
 	{
 		ReThrowError(error);

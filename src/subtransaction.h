@@ -14,7 +14,7 @@ extern ErrorData *subtransaction_try(void (*function) (void *), void *argument);
 /* An error, if there is one, that is about us and not about what was tried goes on: somebody interrupts, or memory is out. */
 extern void rethrow_our_own(ErrorData *error);
 
-/* Writes an error that goes no further to the log, and to the client. */
+/* Writes an error that goes no further to the log. */
 extern void report_error(ErrorData *error);
 
 #endif

@@ -156,6 +156,72 @@ for my $worker ('never again', 'cancels the delay', 'never again after a crash')
 	$node->safe_psql('postgres', "SELECT queue_jobs.cancel($id)");
 }
 
+# What catches its cancellation is ended with its process: the executor's, and then the scheduler's, which charges that for a crash.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION forever() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	LOOP
+		BEGIN
+			PERFORM pg_sleep(600);
+		EXCEPTION WHEN query_canceled THEN NULL;
+		END;
+	END LOOP;
+END
+$$;
+CREATE FUNCTION never_ever(int) RETURNS interval LANGUAGE sql AS $$SELECT public.forever(); SELECT '1 day'::interval$$;
+SELECT queue_jobs.define_worker('never ever again', 'public.fails', retry_backoff => 'public.never_ever');
+SQL
+my $scheduler = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler'};
+my $never = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('never ever again')});
+wait_for_job($node, $never, 'retryable');
+is($node->safe_psql('postgres', "SELECT attempt, run_at - (errors->-1->>'failed_at')::timestamptz BETWEEN '15 s' AND '1 min' FROM queue_jobs.job WHERE id = $never"),
+	'1|t', 'a delay that cannot be stopped: retried later');
+next_is_clean();
+$node->safe_psql('postgres', "SELECT queue_jobs.cancel($never)");
+
+# In a session it is stopped, too, if it can be.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('never in a session', retry_backoff => 'public.never'); SELECT queue_jobs.enqueue('never in a session')});
+is($node->safe_psql('postgres', q{SELECT queue_jobs.fail(id, attempt, 'no') IS NOT NULL FROM queue_jobs.claim('me', '{never in a session}')}), 't', 'fail() has an end');
+is($node->safe_psql('postgres', q{SELECT state, run_at - now() < '1 min' FROM queue_jobs.job WHERE worker = 'never in a session'}), 'retryable|t', '… and is written');
+
+# A query that cannot be stopped ends the scheduler; the next one goes on with the others, and with the schedules.
+wait_until($node, "SELECT count(*) = 1 FROM ($scheduler) s");
+my $before = $node->safe_psql('postgres', $scheduler);
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE filled (what text);
+CREATE FUNCTION fill(args jsonb) RETURNS void LANGUAGE sql AS $$INSERT INTO filled VALUES (args ->> 'what')$$;
+SELECT queue_jobs.define_worker('a for ever', 'public.fill', max_running_jobs => 1, remaining_work => 'SELECT ''{"what": "a"}''::jsonb WHERE public.forever()');
+SELECT queue_jobs.define_worker('b', 'public.fill', max_running_jobs => 1,
+	remaining_work => 'SELECT ''{"what": "b"}''::jsonb WHERE NOT EXISTS (SELECT FROM public.filled WHERE what = ''b'')');
+SELECT queue_jobs.schedule('each second', '* * * * * *', 'b', '{"what": "tick"}');
+SQL
+wait_until($node, "SELECT pid <> $before FROM ($scheduler) s");
+wait_until($node, q{SELECT count(*) = 1 FROM filled WHERE what = 'b'});
+pass('others are filled');
+my $ticks = $node->safe_psql('postgres', q{SELECT count(*) FROM filled WHERE what = 'tick'});
+wait_until($node, "SELECT count(*) > $ticks FROM filled WHERE what = 'tick'");
+pass('schedules tick');
+is($node->safe_psql('postgres', q{SELECT filled_at IS NOT NULL, remaining IS NULL FROM queue_jobs.capacity WHERE worker = 'a for ever'}), 't|t', 'it was tried');
+cmp_ok(log_count($node, 'what a worker has queue_jobs call took longer than 5000 ms'), '>=', 1, 'the log says of a function that it took too long');
+cmp_ok(log_count($node, 'queue_jobs scheduler ends, and is started anew'), '>=', 1, '… and of a query that it ended the scheduler');
+$node->safe_psql('postgres', q{SELECT queue_jobs.unschedule('each second'); SELECT queue_jobs.drop_worker('a for ever'); SELECT queue_jobs.drop_worker('b')});
+
+# What such a query returns may change its type.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE piece (args jsonb);
+INSERT INTO piece VALUES ('{"what": "c"}');
+SELECT queue_jobs.pause('c');
+SELECT queue_jobs.define_worker('c', 'public.fill', max_running_jobs => 1, remaining_work => 'SELECT args FROM public.piece');
+SQL
+wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'c'});
+$node->safe_psql('postgres', q{ALTER TABLE piece ALTER args TYPE bigint USING 1; SELECT queue_jobs.resume('c')});
+my $until = time + $PostgreSQL::Test::Utils::timeout_default;
+select undef, undef, undef, 0.1 while log_count($node, 'ERROR:  remaining_work must return jsonb') == 0 && time < $until;
+cmp_ok(log_count($node, 'ERROR:  remaining_work must return jsonb'), '>=', 1, 'what is no jsonb any more is an error');
+is(log_count($node, 'terminated by signal 11'), 0, '… and no crash');
+$node->safe_psql('postgres', q{SELECT queue_jobs.drop_worker('c')});
+next_is_clean();
+
 # ---- what it returns, and says ----
 
 poison('returns too much', q{DECLARE size int := 270000000; BEGIN RETURN repeat('x', size); END}, returns => 'text', retries => 0, state => 'dead', error => qr/too long/);

@@ -249,6 +249,67 @@ wait_until($node, q{SELECT count(*) >= 14 FROM mallory.tried});
 is(sql(undef, q{SELECT how, outcome FROM mallory.tried WHERE outcome !~ '^(42|2D|0A|25|28|55)'}), '', 'nor does a condition');
 sql('mallory', q{SELECT queue_jobs.drop_worker('healed')});
 
+# A job that ends its own process: the scheduler asks for the delay, but nothing of a worker that is stopped by then.
+sql('mallory', <<'SQL');
+DELETE FROM mallory.tried;
+CREATE FUNCTION mallory.later(failures int) RETURNS interval LANGUAGE sql AS $$SELECT mallory.try_all(); SELECT '1 hour'::interval$$;
+CREATE PROCEDURE mallory.boom(how text) LANGUAGE plpgsql AS $$
+BEGIN
+	IF how = 'disable' THEN PERFORM queue_jobs.disable_worker('boom'); END IF;
+	IF how = 'pause' THEN PERFORM queue_jobs.pause('boom'); END IF;
+	COMMIT;
+	PERFORM pg_terminate_backend(pg_backend_pid());
+	PERFORM pg_sleep(60);
+END
+$$;
+SELECT queue_jobs.define_worker('boom', 'mallory.boom', retry_backoff => 'mallory.later');
+SQL
+foreach my $how (qw(disable pause run))
+{
+	my $id = sql('mallory', qq{SELECT queue_jobs.enqueue('boom', '{"how": "$how"}')});
+	wait_for_job($node, $id, 'retryable');
+	if ($how eq 'run')
+	{
+		wait_until($node, q{SELECT count(*) >= 14 FROM mallory.tried});
+		wait_until($node, "SELECT run_at - now() > '50 min' FROM queue_jobs.job WHERE id = $id");
+		is(sql(undef, q{SELECT how, outcome FROM mallory.tried WHERE outcome !~ '^(42|2D|0A|25|28|55)'}), '', 'his delay after a crash gains him nothing');
+	}
+	else
+	{
+		# A turn of the scheduler later: it comes to what it does not do.
+		ended(sql('alice', q{SELECT queue_jobs.enqueue('lent')}));
+		is(sql(undef, 'SELECT count(*) FROM mallory.tried'), '0', "nor is it asked for when the job had his worker stopped before: $how");
+	}
+	is(sql(undef, q{SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'}), 'f', 'he is no superuser');
+	sql('mallory', qq{SELECT queue_jobs.enable_worker('boom'), queue_jobs.resume('boom'), queue_jobs.cancel($id)});
+}
+
+# In a superuser's session, which claims all that there is.
+sql('mallory', q{DELETE FROM mallory.tried; SELECT queue_jobs.drop_worker('boom'); SELECT queue_jobs.define_worker('given', retry_backoff => 'mallory.later')});
+my $given = sql('mallory', q{SELECT queue_jobs.enqueue('given')});
+sql(undef, "SELECT count(*) FROM queue_jobs.claim('root', '{given}'); SELECT queue_jobs.fail($given, 1, 'no')");
+is(sql(undef, "SELECT state || ' ' || (run_at - now() > '50 min') FROM queue_jobs.job WHERE id = $given"), 'retryable true', "the delay after a superuser's fail() is his worker's");
+cmp_ok(sql(undef, 'SELECT count(*) FROM mallory.tried'), '>=', 14, 'for which his function was called');
+is(sql(undef, q{SELECT how, outcome FROM mallory.tried WHERE outcome !~ '^(42|2D|0A|25|28|55)'}), '', 'and gained him nothing');
+
+# What he leaves in the scheduler's session.
+sql('mallory', <<'SQL');
+CREATE FUNCTION mallory.stay() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('default_transaction_read_only', 'on', false), set_config('search_path', 'mallory', false), pg_advisory_lock(4711);
+	RETURN true;
+END
+$$;
+SELECT queue_jobs.define_worker('stays', 'mallory.nothing', max_running_jobs => 1, remaining_work => 'SELECT ''{}''::jsonb WHERE mallory.stay()');
+SQL
+wait_until($node, q{SELECT remaining = 1 FROM queue_jobs.capacity WHERE worker = 'stays'});
+wait_until($node, q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711});
+pass('an advisory lock does not stay');
+sql('alice', q{SELECT queue_jobs.define_worker('after', 'alice.work', max_running_jobs => 1, remaining_work => 'SELECT ''{"after": 1}''::jsonb WHERE NOT EXISTS (SELECT FROM alice.seen WHERE args ? ''after'')')});
+wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'after' AND state = 'completed'});
+pass('nor does a setting');
+sql('mallory', q{SELECT queue_jobs.drop_worker('stays')});
+
 # ---- what changes between enqueue and run ----
 
 sub meanwhile
