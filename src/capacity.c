@@ -46,23 +46,30 @@ work_sql(const char *what, const char *query)
 	return psprintf("SELECT %s FROM (\n%s\n) AS work(args)", what, query);
 }
 
-/* Runs it without a row, for what is checked at the start of a query only: rights. */
-void
-capacity_check_query(const char *query)
+/* At every filling, too: what the query reads may have been altered. */
+static void
+check_type(TupleDesc descriptor)
 {
-	RunAs		saved;
-	Oid			type;
+	Oid			type = TupleDescAttr(descriptor, 0)->atttypid;
 
-	restricted_begin(&saved, GetUserId());
-	if (SPI_execute(psprintf("%s LIMIT 0", work_sql("work.args", query)), true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not check remaining_work");
-	type = TupleDescAttr(SPI_tuptable->tupdesc, 0)->atttypid;
 	if (type != JSONBOID)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("remaining_work must return jsonb"),
 				 errdetail("Its first column is of type %s.", format_type_be(type)),
 				 errhint("Return the args of each piece of work, as jsonb_build_object() makes them.")));
+}
+
+/* Runs it without a row, for what is checked at the start of a query only: rights. */
+void
+capacity_check_query(const char *query)
+{
+	RunAs		saved;
+
+	restricted_begin(&saved, GetUserId());
+	if (SPI_execute(psprintf("%s LIMIT 0", work_sql("work.args", query)), true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not check remaining_work");
+	check_type(SPI_tuptable->tupdesc);
 	restricted_end(&saved);
 }
 
@@ -168,6 +175,7 @@ enqueue_work(Worker *worker, List *live, int most)
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
 	portal = SPI_cursor_open(NULL, plan, NULL, NULL, true);
+	check_type(portal->tupDesc);
 	while (most > 0)
 	{
 		SPITupleTable *rows;
@@ -194,21 +202,43 @@ enqueue_work(Worker *worker, List *live, int most)
 	SPI_cursor_close(portal);
 }
 
+/*
+ * Committed before the query is called, and on disk: if that ends our process, or the server, whoever comes next goes on with
+ * the others.
+ */
 static void
-note_filling(const Filling *filling, int64 remaining)
+note_start(const Filling *filling)
 {
-	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, INT8OID};
-	Datum		values[] = {CStringGetTextDatum(filling->worker), TimestampTzGetDatum(filling->now), Int64GetDatum(remaining)};
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
+	Datum		values[] = {CStringGetTextDatum(filling->worker), TimestampTzGetDatum(filling->now)};
 	RunAs		saved;
 
 	engine_begin(&saved);
-	engine_execute(filling->most < 0 ?
-				   "INSERT INTO queue_jobs.capacity_fill (worker, filled_at, remaining) VALUES ($1, $2, $3)"
-				   " ON CONFLICT (worker) DO UPDATE SET filled_at = EXCLUDED.filled_at, remaining = EXCLUDED.remaining" :
-				   "INSERT INTO queue_jobs.capacity_fill (worker, filled_at, remaining) VALUES ($1, $2, $3)"
-				   " ON CONFLICT (worker) DO UPDATE SET remaining = EXCLUDED.remaining",
-				   SPI_OK_INSERT, 3, types, values, NULL);
+	engine_execute("INSERT INTO queue_jobs.capacity_fill (worker, filled_at) VALUES ($1, $2)"
+				   " ON CONFLICT (worker) DO UPDATE SET filled_at = EXCLUDED.filled_at", SPI_OK_INSERT, 2, types, values, NULL);
 	engine_end(&saved);
+	ForceSyncCommit();
+}
+
+static void
+note_remaining(const Filling *filling, int64 remaining)
+{
+	Oid			types[] = {TEXTOID, INT8OID};
+	Datum		values[] = {CStringGetTextDatum(filling->worker), Int64GetDatum(remaining)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute("UPDATE queue_jobs.capacity_fill SET remaining = $2 WHERE worker = $1", SPI_OK_UPDATE, 2, types, values, NULL);
+	engine_end(&saved);
+}
+
+/* The worker, if it is to be filled. */
+static Worker *
+worker_to_fill(const Filling *filling)
+{
+	Worker	   *worker = registry_worker_copy(filling->worker);
+
+	return worker != NULL && worker->remaining_work != NULL && !registry_worker_disabled(worker->name) ? worker : NULL;
 }
 
 static void
@@ -218,9 +248,16 @@ fill(void *argument)
 	Worker	   *worker;
 	int64		remaining;
 
+	if (filling->most < 0)
+	{
+		unit_begin();
+		if (worker_to_fill(filling) != NULL)
+			note_start(filling);
+		unit_end();
+	}
 	unit_begin();
-	worker = registry_worker_copy(filling->worker);
-	if (worker != NULL && worker->remaining_work != NULL && !registry_worker_disabled(worker->name))
+	worker = worker_to_fill(filling);
+	if (worker != NULL)
 	{
 		List	   *live = live_args(worker);
 		int			missing = worker->max_running_jobs - list_length(live);
@@ -230,14 +267,14 @@ fill(void *argument)
 		process_limit_time(LIMIT_OF_QUERY);
 		remaining = count_work(worker);
 		enqueue_work(worker, live, filling->most < 0 ? missing : Min(missing, filling->most));
-		process_end_limit();
+		(void) process_end_limit();
 		restricted_end(&saved);
-		note_filling(filling, remaining);
+		note_remaining(filling, remaining);
 	}
 	unit_end();
 }
 
-/* Limited-capacity workers, with the time when they are to be filled next. */
+/* Limited-capacity workers, with the time when they are to be filled next: who has waited longest comes first. */
 typedef struct Due
 {
 	char	   *worker;
@@ -256,7 +293,8 @@ list_due(TimestampTz now)
 	{
 		engine_begin(&saved);
 		engine_execute("SELECT w.name, f.filled_at FROM queue_jobs.defined_worker w"
-					   " LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name WHERE w.remaining_work IS NOT NULL",
+					   " LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name WHERE w.remaining_work IS NOT NULL"
+					   " ORDER BY f.filled_at NULLS FIRST, w.name",
 					   SPI_OK_SELECT, 0, NULL, NULL, NULL);
 		for (uint64 i = 0; i < SPI_processed; i++)
 		{

@@ -21,12 +21,13 @@ begin(RunAs *saved, Oid role, int security_context, const char *search_path)
 		elog(ERROR, "SPI_connect failed");
 }
 
+/* Settings are those of before, whatever code that was called in between has set for the session. */
 static void
 end(RunAs *saved)
 {
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "SPI_finish failed");
-	AtEOXact_GUC(true, saved->guc_nest_level);
+	AtEOXact_GUC(false, saved->guc_nest_level);
 	SetUserIdAndSecContext(saved->user, saved->security_context);
 }
 

@@ -19,7 +19,8 @@ extern void engine_begin(RunAs *saved);
 extern void engine_end(RunAs *saved);
 
 /*
- * Connects SPI as a role, security-restricted: no SET ROLE, no temporary tables, no way back to the caller's rights.
+ * Connects SPI as a role, security-restricted: no SET ROLE, no temporary tables, no way back to the caller's rights; and settings
+ * are afterwards what they were.
  */
 extern void restricted_begin(RunAs *saved, Oid role);
 extern void restricted_end(RunAs *saved);

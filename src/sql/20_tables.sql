@@ -211,9 +211,9 @@ COMMENT ON TABLE queue_jobs.claimed_slot IS 'which slot of its worker''s or key'
 CREATE TABLE queue_jobs.capacity_fill (
     worker text COLLATE "C" PRIMARY KEY,
     filled_at timestamptz NOT NULL,
-    remaining bigint NOT NULL
+    remaining bigint
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE queue_jobs.capacity_fill IS 'latest filling of each limited-capacity worker, and the work that its query returned since';
+COMMENT ON TABLE queue_jobs.capacity_fill IS 'when each limited-capacity worker was to be filled last, and the work that its query returned when it last returned any; NULL: never';
 
 -- When each worker's records were healed, and which was the oldest transaction still running: what was written before it
 -- has not changed since then (src/heal.c).

@@ -309,7 +309,7 @@ SELECT w.name AS worker,
   FROM queue_jobs.defined_worker w
   LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name
  WHERE w.max_running_jobs IS NOT NULL;
-COMMENT ON VIEW queue_jobs.capacity IS 'Every worker with max_running_jobs: how many of its jobs run, and may run at most; of a limited-capacity worker, how much work its query returned when it was last asked, and when it was last filled.';
+COMMENT ON VIEW queue_jobs.capacity IS 'Every worker with max_running_jobs: how many of its jobs run, and may run at most; of a limited-capacity worker, how much work its query returned when it last answered, and when it was last to be filled.';
 
 CREATE VIEW queue_jobs.replica AS
 SELECT r.name,
