@@ -1,7 +1,7 @@
 /*
  * retry.c
  *		When a failed job is tried again. Pure arithmetic; a worker's own retry_backoff function is called in
- *		execute.c.
+ *		outcome.c.
  */
 #include "postgres.h"
 
