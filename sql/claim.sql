@@ -349,6 +349,15 @@ SELECT error_of($$SELECT queue_jobs.heartbeat('me')$$);
 SELECT error_of($$SELECT queue_jobs.heartbeat('{1}'::bigint[], '{1}')$$);
 COMMIT;
 
+-- A worker gets a handler: a job whose lease runs out is run by that, which is a function although the job has a lease.
+CREATE FUNCTION app.takes_over(args jsonb) RETURNS text LANGUAGE sql AS $$SELECT 'done by ' || (args ->> 'by')$$;
+SELECT queue_jobs.define_worker('handed_over', max_retries => 1);
+SELECT queue_jobs.enqueue('handed_over', '{"by": "a function"}') AS job \gset
+SELECT count(*), pg_sleep(0.01) FROM queue_jobs.claim('me', '{handed_over}', lease => '1 ms');
+SELECT queue_jobs.define_worker('handed_over', 'app.takes_over', max_retries => 1);
+CALL wait_for_worker('handed_over');
+SELECT state, result, attempt FROM queue_jobs.job WHERE id = :job;
+
 -- A job whose worker is gone meanwhile can still be ended by its claimant, for it is done.
 SELECT queue_jobs.enqueue('mail', '{"orphan": 1}') AS job \gset
 SELECT args FROM queue_jobs.claim('me', '{mail}');

@@ -287,6 +287,22 @@ run_function(Run *run)
 	return end;
 }
 
+/* A job that has an old lease keeps one, and so comes here, also if its handler is a function by now. */
+static void
+call_target(Run *run)
+{
+	CallTarget *target = &run->task->callee->target;
+
+	if (target->handler->is_procedure)
+		run->result = call_procedure(target, run->job.args, run->job.read);
+	else
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		run->result = call_function(target, run->job.args, run->job.read);
+		PopActiveSnapshot();
+	}
+}
+
 static void
 call_if_work(Run *run, volatile RunEnd *end)
 {
@@ -296,7 +312,7 @@ call_if_work(Run *run, volatile RunEnd *end)
 	work = prepare(run, end);
 	PopActiveSnapshot();
 	if (work)
-		run->result = call_procedure(&run->task->callee->target, run->job.args, run->job.read);
+		call_target(run);
 }
 
 /* The job and its lease are committed when this begins; on return there is a transaction without a snapshot. */
@@ -370,6 +386,13 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 		case RUN_SUCCEEDED:
 			if (current_job.snooze >= 0)
 			{
+				run->job.expires_at = NO_TIME;	/* it was started in time */
+				if (dedup_one_at_a_time(&run->job, worker))
+				{
+					/* that it was started shows that it holds its key */
+					run->job.attempt++;
+					run->job.uncharged++;
+				}
 				put_back(run, slot, current_job.snooze);
 				return JOB_SCHEDULED;
 			}
@@ -389,6 +412,12 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			return JOB_SCHEDULED;
 	}
 	pg_unreachable();
+}
+
+static bool
+is_final(JobState state)
+{
+	return state == JOB_COMPLETED || state == JOB_CANCELLED || state == JOB_DEAD;
 }
 
 /* The task of a command: its job has the attributes that others have from their worker. */
@@ -413,6 +442,7 @@ execute_function(Run *run)
 	measure_run(run, end);
 	test_point("handler_returned");
 	state = finish(run, end, NULL);
+	run->put_back = !is_final(state);
 	live_close(&run->table);
 	test_point("end_written");
 	unit_end();
@@ -456,7 +486,10 @@ execute_procedure(Run *run)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	live_open(&run->table);
 	if (live_find(&run->table, run->job.id, true, &slot, &stored) == FIND_FOUND)
+	{
 		state = finish(run, end, slot);
+		run->put_back = !is_final(state);
+	}
 	ExecDropSingleTupleTableSlot(slot);
 	live_close(&run->table);
 	test_point("end_written");
@@ -464,6 +497,54 @@ execute_procedure(Run *run)
 	test_point("end_committed");
 	end_hold(run);
 	run_log(run->task->worker, run->task->lane, &run->job, &run->measure, state, run->error);
+}
+
+/* What cancel() or discard() wanted of a job that had been put back by then; unless it runs again, where that is said to its run. */
+static void
+end_late(const Run *run, JobState end_as)
+{
+	LiveTable	table;
+	TupleTableSlot *row = NULL;
+	Job			job;
+
+	unit_begin();
+	MemoryContextSwitchTo(run_context);
+	live_open(&table);
+	if (live_find(&table, run->job.id, false, &row, &job) == FIND_FOUND)
+		outcome_finished(&table, row, &job, run->task->worker, end_as, NULL, NULL);
+	else
+		(void) executor_request_end(run->job.id, end_as);
+	ExecDropSingleTupleTableSlot(row);
+	live_close(&table);
+	unit_end();
+}
+
+/*
+ * From now on nobody can ask us for the job's end. Who has, while what had become of it was written and committed, is heeded now: of one
+ * that has ended there is no row. The signal that came with the request may be on its way yet.
+ */
+static void
+show_end(Run *run)
+{
+	int			end_as;
+
+	SpinLockAcquire(&run->slot->mutex);
+	end_as = run->slot->end_as;
+	run->slot->job = 0;
+	SpinLockRelease(&run->slot->mutex);
+	if (!run->put_back || end_as < 0)
+		return;
+	HOLD_INTERRUPTS();
+	PG_TRY();
+	{
+		end_late(run, (JobState) end_as);
+	}
+	PG_FINALLY();
+	{
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	QueryCancelPending = false;
 }
 
 bool
@@ -512,7 +593,7 @@ execute_next(ExecutorSlot *slot)
 		execute_function(&run);
 	current_job.job = NULL;
 	ledger_wipe();
-	run_show(&run, false);
+	show_end(&run);
 	return true;
 }
 

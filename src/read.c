@@ -147,6 +147,19 @@ choose_for_claim(const Worker *worker, Job *job)
 	return job->strategy != STRATEGY_RETRY;
 }
 
+void
+choose_again_for_claim(Job *job)
+{
+	char	   *replica;
+
+	if (!reads_from_replica(job->strategy))
+		return;
+	replica = replica_caught_up(job->wal_lsn);
+	choose(job, replica != NULL ? job->strategy : STRATEGY_PRIMARY, replica);
+	if (replica != NULL)
+		replica_served(replica);
+}
+
 /* load_balancing_counts(): how often each choice was made for jobs of each lane, since the server's start. */
 Datum
 queue_jobs_load_balancing_counts(PG_FUNCTION_ARGS)

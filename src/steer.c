@@ -218,6 +218,7 @@ make_available(Job *job)
 	job->strategy = STRATEGY_NONE;
 	job->read_from = NULL;
 	job->wal_lsn = InvalidXLogRecPtr;
+	location_relied_on(job);	/* who has repaired what it failed of wants that to be seen */
 }
 
 /* A live job that waits for its time is available now. */
@@ -305,6 +306,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 								 " SELECT j.id FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane"
 								 " LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant"
 								 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND (j.started_at IS NULL"
+								 " OR j.lease IS NULL AND NOT EXISTS (SELECT FROM queue_jobs.running_jobs() r WHERE r.job_id = j.id)"
 								 " OR greatest(j.started_at, c.last_heartbeat) + j.lease * interval '1 microsecond' <= clock_timestamp())"
 								 " FOR UPDATE OF j SKIP LOCKED)",
 								 SPI_OK_DELETE, lengthof(types), types, values, NULL);

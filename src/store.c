@@ -179,13 +179,7 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 	if (job->started_at == NO_TIME)
 		return false;
 	if (job->lease == 0)
-	{
-		/* An executor's: held while that process lives. Should it be dead, the hold is ours, and is let go again. */
-		if (!hold_try(job->id, HOLD_RUN, true))
-			return true;
-		hold_release(job->id, HOLD_RUN, true);
-		return false;
-	}
+		return hold_is_run(job->id);	/* an executor's, as long as that process lives */
 	*until = job->started_at + job->lease;
 	if (*until > now)
 		return true;
