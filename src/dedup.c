@@ -520,6 +520,8 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 
 		if (other.id == job->id || !same_key(job, &other) || lease_holds(&other, now, &until))
 			continue;
+		if (shared_present() && (ledger_blames(other.id, other.attempt) || executor_recovers(other.id)))
+			continue;			/* what its run comes to is to be written to it */
 		if (!takes_part(&other, worker, now) ||
 			Max(waiting_since(&other), waiting_since(job)) - Min(waiting_since(&other), waiting_since(job)) > worker->dedup_ttl)
 			continue;

@@ -115,6 +115,18 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', '
 go_on('run_undone');
 wait_for_job($node, $undone, 'cancelled');
 
+# Nor does it stand for another: it is about to end.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('keyed', 'public.gated', idempotent => true)});
+arm('run_undone', 'wait');
+($undone) = interrupt_at('keyed', 'run_begins', 'pause', 'SELECT queue_jobs.cancel(ID)');
+wait_at('run_undone');
+my $twin = $node->safe_psql('postgres', "SELECT queue_jobs.try_enqueue('keyed', jsonb_build_object('n', $n))");
+isnt($twin, '', 'a job whose run was undone stands for no other');
+go_on('run_undone');
+wait_for_job($node, $undone, 'cancelled');
+$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
+wait_for_job($node, $twin, 'completed');
+
 # Nor does a later job of its key overtake it, however often its lane is looked through meanwhile.
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('in order', 'public.quick', concurrency_key => 'n', concurrency_limit => 1)});
 arm('run_undone', 'wait');
