@@ -80,6 +80,9 @@ check_role(Advice *advice, Oid role)
 
 	if (blocked != NULL)
 		add(advice, blocked, "Its jobs wait. Allow it, or let the worker run_as => 'definer'.");
+	else if (handler != NULL && QjSchemaAclCheck(handler->schema, role, ACL_USAGE) != ACLCHECK_OK)
+		add(advice, psprintf("role \"%s\" may not use the schema of handler \"%s\"", GetUserNameFromId(role, true), advice->worker->handler),
+			"GRANT USAGE on the schema.");
 	else if (handler != NULL && QjFunctionAclCheck(handler->oid, role, ACL_EXECUTE) != ACLCHECK_OK)
 		add(advice, psprintf("role \"%s\" may not execute handler \"%s\"", GetUserNameFromId(role, true), advice->worker->handler),
 			"GRANT EXECUTE on the handler, or let the worker run_as => 'definer'.");
