@@ -381,6 +381,19 @@ SELECT * FROM queue_jobs.import_pg_cron();
 SELECT name, cron, timezone, command, owner, if_running, catch_up, error FROM queue_jobs.schedule
  WHERE name IN ('nightly', 'pg_cron 2', 'often', 'two statements') ORDER BY name;
 SELECT jobid FROM cron.job WHERE active ORDER BY jobid;
+-- A copy of the table, as the HINT above has it, need not have its constraints.
+CREATE TABLE cron.copy AS TABLE cron.job WITH NO DATA;
+ALTER TABLE cron.job RENAME TO original;
+ALTER TABLE cron.copy RENAME TO job;
+INSERT INTO cron.job
+SELECT nullif(n, 1), CASE WHEN n <> 2 THEN '@daily' END, CASE WHEN n <> 3 THEN 'SELECT 1' END, CASE WHEN n <> 4 THEN '' END, 5432,
+       CASE WHEN n <> 5 THEN current_database() END, CASE WHEN n <> 6 THEN 'regress_app' END, CASE WHEN n <> 7 THEN true END, 'copy ' || n
+  FROM generate_series(1, 8) n;
+INSERT INTO cron.job DEFAULT VALUES;
+SELECT * FROM queue_jobs.import_pg_cron() ORDER BY jobid;
+SELECT count(queue_jobs.unschedule(name)) FROM queue_jobs.schedule WHERE name LIKE 'copy %';
+DROP TABLE cron.job;
+ALTER TABLE cron.original RENAME TO job;
 -- Once more: nothing comes twice.
 SELECT * FROM queue_jobs.import_pg_cron() WHERE jobid < 5;
 SELECT count(*) FROM queue_jobs.schedule WHERE name IN ('nightly', 'pg_cron 2', 'often', 'two statements');

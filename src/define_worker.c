@@ -226,10 +226,10 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 
 	if (name == NULL)
 		return;
-	handler = handler_find(name, NULL);
+	handler = handler_named(name);
 
 	/* What a definer's worker does, its definer must be allowed to do. Checked again when the job runs. */
-	if (run_as_definer && QjFunctionAclCheck(handler->oid, definer, ACL_EXECUTE) != ACLCHECK_OK)
+	if (run_as_definer && !handler_may_be_called(handler, definer))
 		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
 	set_text(definition, WORKER_HANDLER, handler_qualified_name(handler->oid, name));
 }
@@ -444,7 +444,7 @@ set_times(Definition *definition)
 static void
 check_read_parameter(const char *name)
 {
-	Handler    *handler = handler_find(name, NULL);
+	Handler    *handler = handler_named(name);
 
 	for (int i = 0; i < handler->nparameters; i++)
 		if (strcmp(handler->parameters[i].name, "read") == 0 && handler->parameters[i].type != JSONBOID)

@@ -174,12 +174,12 @@ check_handler_right(const Worker *worker)
 	if (!worker->run_as_definer || worker->handler == NULL || has_privs_of_role(GetUserId(), worker->definer))
 		return;
 	handler = handler_find(worker->handler, &why);
-	if (handler != NULL && QjFunctionAclCheck(handler->oid, GetUserId(), ACL_EXECUTE) != ACLCHECK_OK)
+	if (handler != NULL && !handler_may_be_called(handler, GetUserId()))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for worker \"%s\"", worker->name),
 				 errdetail("It runs as its definer, and you may not execute its handler \"%s\".", worker->handler),
-				 errhint("GRANT EXECUTE on the handler to whoever may enqueue its jobs.")));
+				 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to whoever may enqueue its jobs.")));
 }
 
 /* Fills in what is the same for all jobs of a call. */

@@ -224,7 +224,7 @@ check_owners_right(const Run *run)
 	char	   *owner_name;
 
 	if (!worker->run_as_definer || handler == NULL || has_privs_of_role(owner, worker->definer) ||
-		QjFunctionAclCheck(handler->oid, owner, ACL_EXECUTE) == ACLCHECK_OK)
+		handler_may_be_called(handler, owner))
 		return;
 	owner_name = GetUserNameFromId(owner, true);
 	ereport(ERROR,
@@ -232,7 +232,7 @@ check_owners_right(const Run *run)
 			 errmsg("permission denied for worker \"%s\"", worker->name),
 			 errdetail("It runs as its definer, and the job's owner, role \"%s\", may not execute its handler \"%s\" any more.",
 					   owner_name ? owner_name : "(dropped)", worker->handler),
-			 errhint("GRANT EXECUTE on the handler to whoever may enqueue its jobs.")));
+			 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to whoever may enqueue its jobs.")));
 }
 
 /* What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a replica is read. */

@@ -52,7 +52,7 @@ call_backoff(Oid function, int failures)
 
 typedef struct Backoff
 {
-	Oid			function;
+	const char *function;
 	int			failures;
 	int64		delay;
 } Backoff;
@@ -61,10 +61,13 @@ static void
 try_backoff(void *argument)
 {
 	Backoff    *backoff = argument;
+	Oid			function = handler_backoff(backoff->function);
 
+	if (!OidIsValid(function))
+		return;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	process_limit_time(LIMIT_OF_FUNCTION);
-	backoff->delay = call_backoff(backoff->function, backoff->failures);
+	backoff->delay = call_backoff(function, backoff->failures);
 	PopActiveSnapshot();
 }
 
@@ -72,10 +75,10 @@ try_backoff(void *argument)
 int64
 outcome_retry_delay(const Worker *worker, int failures)
 {
-	Backoff		backoff = {.failures = failures};
+	Backoff		backoff = {.function = worker->retry_backoff,.failures = failures,.delay = -1};
 	ErrorData  *error;
 
-	if (worker->retry_backoff == NULL || !OidIsValid(backoff.function = handler_backoff(worker->retry_backoff)))
+	if (worker->retry_backoff == NULL)
 		return retry_default_delay(failures - 1);
 	error = subtransaction_try(try_backoff, &backoff);
 	process_end_limit();

@@ -182,8 +182,10 @@ BEGIN
             EXECUTE pg_catalog.format(
                 'COMMENT ON TABLE queue_jobs.finished_job_%1$s_%2$s IS %3$L',
                 level, slot, 'finished jobs of one period, truncated as a whole when it is over');
+            -- As of the others, below.
             PERFORM pg_catalog.pg_extension_config_dump(
-                pg_catalog.format('queue_jobs.finished_job_%s_%s', level, slot)::pg_catalog.regclass, '');
+                pg_catalog.format('queue_jobs.finished_job_%s_%s', level, slot)::pg_catalog.regclass,
+                'WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles))');
         END LOOP;
     END LOOP;
 END
@@ -281,22 +283,23 @@ ALTER TABLE queue_jobs.finished_job REPLICA IDENTITY FULL;
 ALTER TABLE queue_jobs.dead_job REPLICA IDENTITY FULL;
 ALTER TABLE queue_jobs.claimed_slot REPLICA IDENTITY FULL;
 
--- A dump carries all of them. A call each: two in one statement would change the same row of pg_extension.
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', '');
+-- A dump carries all of them, but for what is a role's that was dropped: a regrole without a role is dumped as its number, which may be
+-- another role's where the dump is restored. A call each: two in one statement would change the same row of pg_extension.
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', 'WHERE definer IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.disabled_worker', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.paused_queue', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.routing', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.job_id', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.live_job', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.live_job', 'WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles))');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.finished_job', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', 'WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles))');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimed_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.capacity_fill', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_schedule', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_schedule', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.feature_flag', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_replica', '');
 -- Not heal_tick: transaction IDs of another cluster mean nothing.
