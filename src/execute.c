@@ -686,7 +686,7 @@ void
 execute_init(Oid role, int pool)
 {
 	own_role = role;
-	wakeup_serve(role);
+	wakeup_serve(role, pool);
 	replica_connect_as(role);
 	tasks_init(role, pool);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);

@@ -60,6 +60,7 @@ static bool sweep_parked = false;
 static bool announced = false;
 static bool in_doubt = false;	/* a prepared transaction is being ended */
 static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
+static uint32 served_pool = 0;	/* and of which pool: its bit */
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
 
@@ -201,9 +202,10 @@ wakeup_schedules(void)
 }
 
 void
-wakeup_serve(Oid role)
+wakeup_serve(Oid role, int pool)
 {
 	served_role = role;
+	served_pool = (uint32) 1 << pool;
 }
 
 void
@@ -298,14 +300,18 @@ publish_released(const TouchedLane *lane)
 	}
 }
 
-/*
- * Only if somebody was refused: otherwise a job's end is of no use to others. An executor of the same role looks itself
- * what is to be done next.
- */
+/* This process looks itself what is to be done next there. */
+static bool
+is_served_here(const TouchedLane *lane)
+{
+	return OidIsValid(lane->role) && lane->role == served_role && (lane_hint_pools(lane_hint(lane->lane, false)) & served_pool) != 0;
+}
+
+/* Only if somebody was refused: otherwise a job's end is of no use to others. */
 static void
 publish_limited(TouchedLane *lane)
 {
-	lane->wake = lane_hint_allow(lane_hint(lane->lane, false)) && (lane->role != served_role || !OidIsValid(lane->role));
+	lane->wake = lane_hint_allow(lane_hint(lane->lane, false)) && !is_served_here(lane);
 }
 
 void

@@ -252,14 +252,16 @@ CREATE TABLE queue_jobs.defined_schedule (
     last_run timestamptz,
     last_job bigint NOT NULL,
     skipped bigint NOT NULL DEFAULT 0,
-    error text
+    error text,
+    waiting timestamptz
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE queue_jobs.defined_schedule IS 'one row a schedule; see the view schedule';
 COMMENT ON COLUMN queue_jobs.defined_schedule.owner IS 'whoever called schedule(): its jobs are that role''s';
 COMMENT ON COLUMN queue_jobs.defined_schedule.worker IS '"queue_jobs.command" if it is for an SQL command, which then is in the args';
-COMMENT ON COLUMN queue_jobs.defined_schedule.next_run IS 'the next tick; in the past while it waits for a job to end; infinity if the schedule is broken';
+COMMENT ON COLUMN queue_jobs.defined_schedule.next_run IS 'the next tick; in the past while it waits for a job to end, or cron or timezone cannot be read; infinity if there is none any more';
 COMMENT ON COLUMN queue_jobs.defined_schedule.last_job IS 'the last tick''s job; at first an id that no job has. While job_id has not come so far, a restore is under way: no tick is fired';
 COMMENT ON COLUMN queue_jobs.defined_schedule.error IS 'why the last tick made no job';
+COMMENT ON COLUMN queue_jobs.defined_schedule.waiting IS 'the time of a run, a tick''s or one by hand, that waits for last_job to end; NULL: none';
 
 -- What set_flag() said. A flag that is not here is off.
 CREATE TABLE queue_jobs.feature_flag (

@@ -291,7 +291,7 @@ SELECT s.name,
        LATERAL (SELECT CASE s.worker WHEN 'queue_jobs.command' THEN s.args OPERATOR(pg_catalog.->>) 'command' END AS command) c
  WHERE pg_catalog.pg_has_role(s.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.schedule IS
-'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, infinity if the schedule is broken. last_run, last_job, last_state: the last tick that made a job. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise.';
+'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, or its times cannot be told (see error). last_run, last_job, last_state: the last tick that made a job. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise.';
 
 CREATE VIEW queue_jobs.capacity AS
 SELECT w.name AS worker,

@@ -415,6 +415,13 @@ foreach my $point ('tick_written', 'tick_committed')
 		is($node->safe_psql('postgres', q{SELECT count(*) - count(DISTINCT at) FROM done WHERE worker = 'ticks'}), '0', "$fault at $point: no tick twice");
 	}
 }
+# An error of the server's, and not the schedule's, does not make its tick pass.
+arm('job_inserted', 'error');
+$node->safe_psql('postgres', q{BEGIN; SELECT queue_jobs.schedule('yearly', '@yearly', 'ticks'); UPDATE queue_jobs.defined_schedule SET next_run = now() WHERE name = 'yearly'; COMMIT});
+wait_until_passed('job_inserted');
+wait_until($node, q{SELECT last_state = 'completed' AND error IS NULL FROM queue_jobs.schedule WHERE name = 'yearly'});
+pass('a tick that met an error of the server comes when that is over');
+$node->safe_psql('postgres', q{SELECT queue_jobs.unschedule('yearly')});
 $n++;
 arm($_, 'kill') foreach ('handler_returned', 'crash_charged');
 my $crashed = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('function', '{\"n\": $n}', delay => '100 ms')");
