@@ -20,7 +20,7 @@ typedef struct RecordPlans
 
 /*
  * Whether the record is there and pending: as it is now, or (lock) under a row lock that lasts to the end of the
- * transaction. A record that is gone is not pending.
+ * transaction; then also by what others have committed until we had it. A record that is gone is not pending.
  */
 extern bool record_pending(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock);
 extern void record_plans_free(RecordPlans *plans);
