@@ -174,8 +174,8 @@ record_pending_sql(const Worker *worker, bool after, int limit)
 	}
 	/* the xmin of a frozen row may be so old that its age is negative */
 	appendStringInfo(&sql, ") FROM %s AS record WHERE (\n%s\n)"
-					 " AND ($2 IS NULL OR pg_catalog.age(record.xmin) NOT BETWEEN 0 AND pg_catalog.age($2))", worker->record,
-					 worker->pending);
+					 " AND ($2 IS NULL OR pg_catalog.age(record.xmin) NOT BETWEEN 0 AND pg_catalog.age($2)"
+					 " AND record.xmin OPERATOR(pg_catalog.<>) ALL ($3))", worker->record, worker->pending);
 	if (after)
 	{
 		appendStringInfoString(&sql, " AND (");
