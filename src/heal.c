@@ -41,8 +41,8 @@ typedef struct Healing
 {
 	char	   *worker;
 	TimestampTz now;
-	TransactionId written_before;	/* or InvalidTransactionId: at any time */
-	ArrayType  *running;		/* of those before, transactions that had not ended */
+	TransactionId written_before;
+	ArrayType  *running;		/* of those before, transactions that had not ended; NULL: at any time */
 	Jsonb	   *last;			/* key of the last record looked at, or NULL */
 	int64		healed;
 	bool		more;
@@ -116,8 +116,10 @@ pending_keys(const Healing *healing, const Worker *worker)
 {
 	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {JSONBOID, XIDOID, XIDARRAYOID};
-	Datum		values[] = {PointerGetDatum(healing->last), TransactionIdGetDatum(healing->written_before), PointerGetDatum(healing->running)};
-	char		nulls[] = {healing->last ? ' ' : 'n', TransactionIdIsValid(healing->written_before) ? ' ' : 'n', healing->running ? ' ' : 'n', '\0'};
+	Datum		values[] = {
+		PointerGetDatum(healing->last), TransactionIdGetDatum(healing->written_before), PointerGetDatum(healing->running)
+	};
+	char		nulls[] = {healing->last ? ' ' : 'n', healing->running ? ' ' : 'n', healing->running ? ' ' : 'n', '\0'};
 	List	   *keys = NIL;
 
 	if (SPI_execute_with_args(record_pending_sql(worker, healing->last != NULL, BATCH), 3, types, values, nulls, true, 0) !=
