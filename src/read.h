@@ -12,7 +12,8 @@
 /*
  * Chooses for a job that an executor is running, whose attempt is counted and whose location is known; notes the choice
  * in the job, and reads (reader->handler may be NULL: then there is nothing to read). False if the job is to be put back,
- * for a replica to catch up. An ERROR is the read handler's, on the primary; one on a replica sends the job to the primary.
+ * for a replica to catch up. The run's timeout is armed. An ERROR is the read handler's, on the primary; one on a replica
+ * sends the job to the primary.
  */
 extern bool read_for_job(CallTarget *reader, const Worker *worker, Job *job);
 

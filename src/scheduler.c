@@ -195,7 +195,7 @@ ask_replicas(TimestampTz now)
 	if (replica_list() == NIL || (!replica_news_requested() && (own_slot->next_due > now || !claimants_read_elsewhere())))
 		return;
 	foreach(cell, replica_list())
-		(void) replica_ask(lfirst(cell), NULL, &position);
+		(void) replica_ask(lfirst(cell), NULL, DT_NOEND, &position);
 }
 
 /* ---- crashes ---- */

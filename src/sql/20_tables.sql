@@ -217,12 +217,13 @@ CREATE TABLE queue_jobs.capacity_fill (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE queue_jobs.capacity_fill IS 'latest filling of each limited-capacity worker, and the work that its query returned since';
 
--- When each worker's records were healed, and which was the oldest transaction still running: what was written before it
--- has not changed since then (src/heal.c).
+-- When each worker's records were healed, and which transactions had ended by then, all from before one but those running:
+-- what they wrote has not changed since (src/heal.c).
 CREATE TABLE queue_jobs.heal_tick (
     worker text COLLATE "C",
     at timestamptz,
-    oldest_xid xid8 NOT NULL,
+    written_before xid NOT NULL,
+    running xid[] NOT NULL,
     PRIMARY KEY (worker, at)
 );
 COMMENT ON TABLE queue_jobs.heal_tick IS 'latest healings of each worker''s records';
