@@ -52,6 +52,15 @@ SELECT args FROM queue_jobs.job WHERE pg_temp.peep(args) AND worker = 'view';
 -- nor does an error of an operator tell
 SELECT args FROM queue_jobs.job WHERE 1 / (NOT args ? 'secret')::integer = 1 AND worker = 'view';
 
+-- The most retries that there may be, with an attempt that is not charged.
+SET ROLE regress_app;
+SELECT queue_jobs.define_worker('endless', max_retries => 2147483647);
+SELECT queue_jobs.enqueue('endless') AS job \gset
+SELECT max_attempts FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.snooze(id, attempt, '1 day') FROM queue_jobs.claim('me', '{endless}');
+SELECT state, max_attempts FROM queue_jobs.job WHERE id = :job;
+SET ROLE regress_other;
+
 -- Workers are no secret, their jobs are.
 SELECT name, definer FROM queue_jobs.worker WHERE name = 'view';
 SET ROLE regress_app;

@@ -56,8 +56,8 @@ SELECT j.id,
        j.context,
        j.version,
        COALESCE(r.attempt, j.attempt) AS attempt,
-       COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)
-         + 1 + COALESCE(j.uncharged, 0) AS max_attempts,
+       LEAST(COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
+               + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4 AS max_attempts,
        j.created_at,
        j.run_at,
        COALESCE(r.started_at, j.started_at) AS started_at,
