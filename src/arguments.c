@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "arguments.h"
 #include "catalog/pg_proc.h"
 #include "job.h"
@@ -37,6 +38,17 @@ refuse_where_nothing_can_be_written(const char *function)
 	PreventCommandIfReadOnly(function);
 	PreventCommandIfParallelMode(function);
 	refuse_in_copy(function);
+}
+
+void
+refuse_unseen(const char *kind, const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access to %s \"%s\"", kind, name),
+			 errdetail("It was changed after the snapshot of this %s transaction was taken.",
+					   IsolationIsSerializable() ? "SERIALIZABLE" : "REPEATABLE READ"),
+			 errhint("Roll back and try again, or do it in READ COMMITTED.")));
 }
 
 char *

@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "arguments.h"
 #include "capacity.h"
 #include "catalog.h"
@@ -609,22 +610,31 @@ require_worker(const char *name)
 	return worker;
 }
 
-/* Runs a statement about a worker that the caller may change. */
+static bool
+is_defined(const char *name)
+{
+	return registry_worker(name) != NULL;
+}
+
+/* Runs a statement about a worker that the caller may change; a DELETE is to have undone what "undoes" tells. */
 static void
-change_worker(FunctionCallInfo fcinfo, const char *sql, int expected)
+change_worker(FunctionCallInfo fcinfo, const char *sql, int expected, bool (*undoes) (const char *))
 {
 	Oid			types[1] = {TEXTOID};
 	Datum		values[1];
 	RunAs		saved;
 	char	   *name;
+	uint64		written;
 
 	refuse_null(fcinfo, 0, "name");
 	name = text_argument(fcinfo, 0);
 	check_definer(require_worker(name));
 	values[0] = CStringGetTextDatum(name);
 	engine_begin(&saved);
-	engine_execute(sql, expected, 1, types, values, NULL);
+	written = engine_execute(sql, expected, 1, types, values, NULL);
 	engine_end(&saved);
+	if (written == 0 && undoes != NULL && IsolationUsesXactSnapshot() && undoes(name))
+		refuse_unseen("worker", name);
 	catalog_announce_change();
 	wakeup_all();
 }
@@ -635,7 +645,7 @@ queue_jobs_drop_worker(PG_FUNCTION_ARGS)
 {
 	if (!PG_ARGISNULL(0))
 		refuse_reserved_name(text_argument(fcinfo, 0));
-	change_worker(fcinfo, "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE);
+	change_worker(fcinfo, "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE, is_defined);
 	PG_RETURN_VOID();
 }
 
@@ -643,13 +653,14 @@ queue_jobs_drop_worker(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_disable_worker(PG_FUNCTION_ARGS)
 {
-	change_worker(fcinfo, "INSERT INTO queue_jobs.disabled_worker (name) VALUES ($1) ON CONFLICT DO NOTHING", SPI_OK_INSERT);
+	change_worker(fcinfo, "INSERT INTO queue_jobs.disabled_worker (name) VALUES ($1) ON CONFLICT DO NOTHING", SPI_OK_INSERT, NULL);
 	PG_RETURN_VOID();
 }
 
 Datum
 queue_jobs_enable_worker(PG_FUNCTION_ARGS)
 {
-	change_worker(fcinfo, "DELETE FROM queue_jobs.disabled_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE);
+	change_worker(fcinfo, "DELETE FROM queue_jobs.disabled_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE,
+				  registry_worker_disabled);
 	PG_RETURN_VOID();
 }
