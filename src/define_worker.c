@@ -25,6 +25,7 @@
 #include "record.h"
 #include "registry.h"
 #include "run_as.h"
+#include "shared.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -592,6 +593,11 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	store(&definition);
 	if (!PG_ARGISNULL(ARG_REMAINING_WORK))
 		capacity_forget(name);
+	if (!PG_ARGISNULL(ARG_HANDLER) && !shared_present())
+		ereport(WARNING,
+				(errmsg("jobs of worker \"%s\" are not run yet", name),
+				 errdetail("queue_jobs is not in \"shared_preload_libraries\"."),
+				 errhint("Add it there and restart the server.")));
 	PG_RETURN_VOID();
 }
 
