@@ -10,6 +10,8 @@ SELECT proname, prorettype::regtype FROM pg_proc WHERE pronamespace = 'queue_job
 -- queue: every queue that a worker, a job or a pause has made known, and what waits and runs in it.
 SELECT queue_jobs.define_worker('view', queue => 'view', namespace => 'test');
 SELECT queue, paused, scheduled, available, executing, retryable, oldest_available FROM queue_jobs.queue WHERE queue = 'test:view';
+SELECT queue_jobs.define_worker('view without', queue => 'view');
+SELECT name, queue, namespace FROM queue_jobs.worker WHERE name LIKE 'view%' ORDER BY name;
 SELECT count(queue_jobs.enqueue('view', '{"secret": 1}')) FROM generate_series(1, 5);
 SELECT count(queue_jobs.enqueue('view', delay => '1 day')) FROM generate_series(1, 3);
 SELECT count(*) FROM queue_jobs.claim('me', '{test:view}', 3);

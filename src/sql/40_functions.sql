@@ -212,7 +212,7 @@ COMMENT ON FUNCTION queue_jobs.resume(text) IS 'Undoes pause(). Error 40001: pau
 CREATE FUNCTION queue_jobs.set_routing(rules jsonb) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_set_routing';
 COMMENT ON FUNCTION queue_jobs.set_routing(jsonb) IS
-'Replaces the routing rules, an array of pairs of selector and queue: [["urgency=high", "fast"], ["*", ""]]. A job that is enqueued without a queue goes to that of the first rule whose selector matches its worker; "" or null, and no match, mean the worker''s own. In a selector, name and queue_namespace are of the worker''s own queue. Jobs that wait stay where they are: see migrate_queue(). (GitLab''s routing rules.) Errors: 22023 a rule or term that is none, named in the message.';
+'Replaces the routing rules, an array of pairs of selector and queue: [["urgency=high", "fast"], ["*", ""]]. A job that is enqueued without a queue goes to that of the first rule whose selector matches its worker; "" or null, and no match, mean the worker''s own. In a selector, queue and namespace (GitLab''s name and queue_namespace) are of the worker''s own queue. Jobs that wait stay where they are: see migrate_queue(). (GitLab''s routing rules.) Errors: 22023 a rule or term that is none, named in the message.';
 
 CREATE FUNCTION queue_jobs.migrate_queue("from" text, "to" text) RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_migrate_queue';
@@ -222,7 +222,7 @@ COMMENT ON FUNCTION queue_jobs.migrate_queue(text, text) IS
 CREATE FUNCTION queue_jobs.check_workers(OUT worker text, OUT finding text, OUT advice text)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_check_workers';
 COMMENT ON FUNCTION queue_jobs.check_workers() IS
-'Advice on each worker, a row for each finding: not marked idempotent; CPU-bound but not declared; slower than its urgency allows, or started later than it promises; handler missing, or of no fit; a role that may not run its jobs; external dependencies without a timeout; a record''s table that is missing, or has no index of pending rows to be healed. What it says of runs is by the view worker_statistics.';
+'Advice on each worker, a row for each finding: not marked idempotent; deduplicate without idempotent; CPU-bound but not declared; slower than its urgency allows, or started later than it promises; handler missing, or of no fit; a role that may not run its jobs; external dependencies without a timeout; a record''s table that is missing, or has no index of pending rows to be healed. What it says of runs is by the view worker_statistics.';
 
 CREATE FUNCTION queue_jobs.reset_statistics(worker text DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reset_statistics';
