@@ -131,7 +131,7 @@ SELECT * FROM queue_jobs.job_alive
 UNION ALL
 SELECT * FROM queue_jobs.job_finished;
 COMMENT ON VIEW queue_jobs.job IS
-'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has each failed attempt''s times, SQLSTATE, message, detail and context.';
+'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has the times, SQLSTATE, message, detail and context of each failed attempt, of many the first and the latest 24.';
 
 CREATE VIEW queue_jobs.worker AS
 SELECT w.name,
