@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "subscription.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 /* An interval's days and its time, each of so much at most, add up to microseconds without overflow. */
@@ -81,6 +82,7 @@ refuse_null(FunctionCallInfo fcinfo, int arg, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s must not be null", name),
+				 errdetail("It is parameter %d of queue_jobs.%s().", arg + 1, get_func_name(fcinfo->flinfo->fn_oid)),
 				 has_default(fcinfo, arg) ? errhint("Leave the parameter out for its default.")
 				 : errhint("Give a value: the parameter has no default.")));
 }

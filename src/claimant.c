@@ -280,7 +280,8 @@ refuse_null_elements(const char *name, const bool *nulls, int count)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("%s must not contain null", name),
-					 errdetail("Element %d is null.", i + 1)));
+					 errdetail("Element %d is null.", i + 1),
+					 errhint("Give a value for each job.")));
 }
 
 static void
@@ -290,7 +291,8 @@ refuse_lengths(const char *name, int count, int expected)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must have as many elements as ids", name),
-				 errdetail("There are %d ids and %d %s.", expected, count, name)));
+				 errdetail("There are %d ids and %d %s.", expected, count, name),
+				 errhint("Give one for each id, in the same order.")));
 }
 
 /*
@@ -451,6 +453,7 @@ queue_jobs_heartbeat(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("claimant name \"%s\" is another role's", claimant),
+				 errdetail("That role was the first to call heartbeat() by it, and you do not have its rights."),
 				 errhint("Choose a name of your own.")));
 	PG_RETURN_VOID();
 }

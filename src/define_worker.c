@@ -179,9 +179,23 @@ set_names(Definition *definition, WorkerAttribute attribute, int arg)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid element of %s: \"%s\"", name, element ? element : "NULL"),
+					 errdetail("It is element %d of %d, and has %zu bytes.", i + 1, count, element ? strlen(element) : 0),
 					 errhint("Give names of 1 to %d bytes.", MAX_NAME_LENGTH)));
 	}
 	set(definition, attribute, PG_GETARG_DATUM(arg));
+}
+
+/* An option as a DETAIL shows it. */
+static const char *
+quoted(const char *value)
+{
+	return value ? psprintf("\"%s\"", value) : "NULL";
+}
+
+static const char *
+given_interval(FunctionCallInfo fcinfo, int arg)
+{
+	return PG_ARGISNULL(arg) ? "NULL" : DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(arg)));
 }
 
 static void
@@ -190,7 +204,7 @@ refuse_combination(const char *message, const char *detail, const char *hint)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg_internal("%s", message),
-			 detail ? errdetail_internal("%s", detail) : 0,
+			 errdetail_internal("%s", detail),
 			 errhint("%s", hint)));
 }
 
@@ -282,7 +296,9 @@ set_record(Definition *definition)
 	if (record == NULL && worker.record_key == NULL && worker.pending == NULL)
 		return false;
 	if (record == NULL || worker.record_key == NULL || worker.pending == NULL)
-		refuse_combination("record, record_key and pending go together", NULL,
+		refuse_combination("record, record_key and pending go together",
+						   psprintf("record is %s, record_key is %s, and pending is %s.", quoted(record),
+									quoted(worker.record_key), quoted(worker.pending)),
 						   "Give the table, the args key that holds its primary key, and the condition under which there is work to do.");
 	table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(record)));
 	worker.record = quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table));
@@ -329,10 +345,13 @@ set_healing(Definition *definition, bool has_record, DedupStrategy strategy)
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
 	if (PG_ARGISNULL(ARG_HEAL_EVERY) && !PG_ARGISNULL(ARG_HEAL_AFTER))
-		refuse_combination("heal_after needs heal_every", NULL,
+		refuse_combination("heal_after needs heal_every",
+						   psprintf("heal_after is %s, and heal_every is NULL.", given_interval(fcinfo, ARG_HEAL_AFTER)),
 						   "Give heal_every: how often pending records are looked for.");
 	if (!PG_ARGISNULL(ARG_HEAL_EVERY) && (!has_record || strategy == DEDUP_NONE))
-		refuse_combination("heal_every needs a record, and deduplication", NULL,
+		refuse_combination("heal_every needs a record, and deduplication",
+						   has_record ? "Without deduplication, every healing would add to the jobs that wait already."
+						   : "Without a record there is nothing that could be pending.",
 						   "Give record, record_key and pending, and leave idempotent and deduplicate out.");
 	set_interval(definition, WORKER_HEAL_EVERY, ARG_HEAL_EVERY, USECS_PER_SEC, LONGEST_PERIOD,
 				 "Give an interval from 1 second to 365 days.");
@@ -380,17 +399,21 @@ set_limits(Definition *definition)
 	set_interval(definition, WORKER_RATE_PERIOD, ARG_RATE_PERIOD, 1000, LONGEST_PERIOD,
 				 "Give an interval from 1 millisecond to 365 days.");
 	if (limited && PG_ARGISNULL(ARG_CONCURRENCY_KEY))
-		refuse_combination("concurrency_limit needs concurrency_key", NULL,
+		refuse_combination("concurrency_limit needs concurrency_key",
+						   psprintf("concurrency_limit is %d, and concurrency_key is NULL.", PG_GETARG_INT32(ARG_CONCURRENCY_LIMIT)),
 						   "Give the args key by whose values jobs are counted, or max_running_jobs for all of the worker's.");
 	if (!limited && !rated && !PG_ARGISNULL(ARG_CONCURRENCY_KEY))
-		refuse_combination("concurrency_key needs concurrency_limit or rate_limit", NULL,
+		refuse_combination("concurrency_key needs concurrency_limit or rate_limit",
+						   psprintf("concurrency_key is %s, and both limits are NULL.", quoted(text_argument(fcinfo, ARG_CONCURRENCY_KEY))),
 						   "Give how many jobs of one value may run at once, or start in a rate_period.");
 	if (!PG_ARGISNULL(ARG_CONCURRENCY_KEY))
 		limit_check_key(text_argument(fcinfo, ARG_CONCURRENCY_KEY));
 	if (rated)
 		shared_require("rate_limit");
 	if (rated != !PG_ARGISNULL(ARG_RATE_PERIOD))
-		refuse_combination("rate_limit and rate_period go together", NULL,
+		refuse_combination("rate_limit and rate_period go together",
+						   rated ? psprintf("rate_limit is %d, and rate_period is NULL.", PG_GETARG_INT32(ARG_RATE_LIMIT))
+						   : psprintf("rate_limit is NULL, and rate_period is %s.", given_interval(fcinfo, ARG_RATE_PERIOD)),
 						   "Give how many jobs may start, and in which interval.");
 }
 
@@ -403,7 +426,7 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 	if (PG_ARGISNULL(ARG_REMAINING_WORK))
 		return false;
 	if (PG_ARGISNULL(ARG_MAX_RUNNING_JOBS))
-		refuse_combination("remaining_work needs max_running_jobs", NULL,
+		refuse_combination("remaining_work needs max_running_jobs", "max_running_jobs is NULL.",
 						   "Give how many jobs are to be at work while work is left.");
 	if (strategy != DEDUP_NONE)
 		refuse_combination("remaining_work and deduplication exclude each other",
@@ -423,8 +446,8 @@ set_retries(Definition *definition, bool limited_capacity)
 
 	set(definition, WORKER_MAX_RETRIES, Int32GetDatum(limited_capacity ? 0 : retries));
 	set_function(definition, WORKER_RETRY_BACKOFF, ARG_RETRY_BACKOFF, INT4OID, INTERVALOID,
-				 "It must take one integer, the number of the attempt that failed, and return an interval.",
-				 "Write one like: CREATE FUNCTION f(attempt integer) RETURNS interval …");
+				 "It must take one integer, the number of failures so far (from 1), and return an interval.",
+				 "Write one like: CREATE FUNCTION f(failures integer) RETURNS interval …");
 }
 
 static void
@@ -544,6 +567,7 @@ store(Definition *definition)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("worker \"%s\" was defined by another role meanwhile", TextDatumGetCString(definition->values[WORKER_NAME])),
+				 errdetail("There was none of that name when this call began."),
 				 errhint("Look at it in the view queue_jobs.worker, and try again.")));
 	catalog_announce_change();
 	wakeup_all();
@@ -612,6 +636,7 @@ require_worker(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("worker \"%s\" is not defined", name),
+				 errdetail("No worker of that name has been defined in this database, or it was dropped."),
 				 errhint("See SELECT name FROM queue_jobs.worker.")));
 	return worker;
 }

@@ -135,6 +135,7 @@ run_command(const char *command, Jsonb *args)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("command cannot be run by run_once(): %s", SPI_result_code_string(code)),
+				 errdetail("It is run within your transaction, together with the storing of its result."),
 				 errhint("Give an SQL statement without transaction control.")));
 	result = first_row(context);
 	SPI_finish();
