@@ -240,6 +240,18 @@ SELECT pg_sleep(0.01);
 SELECT args, attempt FROM queue_jobs.claim('vulture', '{mail}', 2);
 SELECT queue_jobs.complete(:job, 2);
 
+-- ... also after a heartbeat of the claimant, from which the lease counts
+SELECT queue_jobs.enqueue('mail', '{"beat": 4}') AS job \gset
+SELECT args FROM queue_jobs.claim('beats', '{mail}', 1, '30 min');
+CALL move_lease_back(:job, '1 hour');
+SELECT queue_jobs.heartbeat('beats');
+SELECT queue_jobs.heartbeat(ARRAY[:job]::bigint[], ARRAY[1], '2 hours');
+SELECT state FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.heartbeat(ARRAY[:job]::bigint[], ARRAY[1], '1 ms');
+SELECT pg_sleep(0.01);
+SELECT args, attempt FROM queue_jobs.claim('vulture', '{mail}', 2);
+SELECT queue_jobs.complete(:job, 2);
+
 -- Arrays: all, or an ERROR and none.
 CREATE TEMPORARY TABLE jobs AS SELECT id, 1 AS attempt, row_number() OVER (ORDER BY id) AS n
   FROM queue_jobs.enqueue_many('mail', ARRAY(SELECT to_jsonb(n) FROM generate_series(1, 9) n)) id;

@@ -247,6 +247,11 @@ SELECT attempt, max_attempts FROM queue_jobs.job WHERE id = :job;
 SELECT queue_jobs.retry(:job);
 CALL wait_for_state(:job, 'dead');
 SELECT attempt, max_attempts, jsonb_array_length(errors) FROM queue_jobs.job WHERE id = :job;
+BEGIN;
+SELECT queue_jobs.schedule('endless', '@yearly', command => 'SELECT 1', max_retries => 2147483647);
+SELECT queue_jobs.run_now('endless') AS job \gset
+SELECT max_attempts FROM queue_jobs.job WHERE id = :job;
+ROLLBACK;
 -- Seen while it runs, and cancelled.
 SELECT queue_jobs.schedule('sleep', '@yearly', command => 'SELECT pg_sleep(600)');
 SELECT queue_jobs.run_now('sleep') AS job \gset

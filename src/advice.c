@@ -51,6 +51,10 @@ check_declaration(Advice *advice)
 	if (!worker->idempotent && worker->remaining_work == NULL)
 		add(advice, "not marked idempotent",
 			"Make the handler safe to run more than once and give idempotent => true: then duplicates are dropped, and a retry does no harm.");
+	if (!worker->idempotent && worker->deduplicate != DEDUP_NONE)
+		add(advice, psprintf("deduplicate \"%s\", but not idempotent: only duplicates with a dedup_key of their own are dropped",
+							 strategy_names[worker->deduplicate]),
+			"Give idempotent => true, so that duplicates by worker, queue and args are dropped, too; or leave deduplicate out.");
 	if (worker->external_dependencies && worker->timeout == 0)
 		add(advice, "external dependencies without a timeout",
 			"Give a timeout: a service that does not answer would keep an executor for ever.");

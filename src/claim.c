@@ -78,7 +78,8 @@ queue_patterns(ArrayType *queues)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("queues must not contain null"),
-					 errdetail("Element %d is null.", i + 1)));
+					 errdetail("Element %d is null.", i + 1),
+					 errhint("Leave it out; \"*\" means all queues.")));
 		patterns = lappend(patterns, selector_of_queues(TextDatumGetCString(elements[i])));
 	}
 	return patterns;

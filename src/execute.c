@@ -77,7 +77,7 @@ static MemoryContext run_context = NULL;
 /* ---- the run ---- */
 
 /*
- * Settings of the run; those of a procedure must survive its commits, and are reset with the session. lock_timeout is
+ * Settings of the run; those of a procedure must survive its commits and rollbacks, and are reset with the session. lock_timeout is
  * written to its variable: a SET would have the server go through all its settings at the end of the transaction. The
  * engine itself waits for locks as long as it takes, before and after the handler.
  */
@@ -324,6 +324,12 @@ run_procedure(Run *run)
 	PG_TRY();
 	{
 		set_for_run(run, GUC_ACTION_SET);
+		if (run->job.context != NULL)
+		{
+			CommitTransactionCommand(); /* or a ROLLBACK in the procedure would undo the setting, too */
+			StartTransactionCommand();
+			MemoryContextSwitchTo(run_context);
+		}
 		run_timeout_arm(run->task->worker);
 		if (run->task->worker->runs_command)
 			run->result = command_run(run->job.args);

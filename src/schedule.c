@@ -129,6 +129,7 @@ parse_timezone(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("time zone \"%s\" is not recognized", name),
+				 timezone == NULL ? errdetail("The server knows none of that name.") : errdetail("It counts leap seconds, which the server does not."),
 				 errhint("See SELECT name FROM pg_timezone_names.")));
 	return timezone;
 }
@@ -192,7 +193,8 @@ refuse_other_roles(const char *name, Oid owner)
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("permission denied for schedule \"%s\"", name),
-			 OidIsValid(owner) ? errdetail("It is role \"%s\"'s.", GetUserNameFromId(owner, true)) : 0,
+			 OidIsValid(owner) ? errdetail("It is role \"%s\"'s.", GetUserNameFromId(owner, true))
+			 : errdetail("Another role has defined it meanwhile."),
 			 errhint("Become a member of that role, or choose another name.")));
 }
 
@@ -210,6 +212,7 @@ require_schedule(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("schedule \"%s\" does not exist", name),
+				 errdetail("No schedule of that name has been defined in this database, or it was dropped."),
 				 errhint("See SELECT name FROM queue_jobs.schedule.")));
 	if (!has_privs_of_role(GetUserId(), schedule->owner))
 		refuse_other_roles(name, schedule->owner);
@@ -225,6 +228,7 @@ require_worker(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("worker \"%s\" is not defined", name),
+				 errdetail("No worker of that name has been defined in this database, or it was dropped."),
 				 errhint("Define it with queue_jobs.define_worker(), or give SQL as command => '…'.")));
 	return worker;
 }
@@ -245,6 +249,7 @@ first_tick(const ScheduleDefinition *definition, const char *timezone, const Sch
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("cron expression \"%s\" never comes true", definition->cron),
+				 errdetail("From now on there is no such time in time zone \"%s\".", timezone),
 				 errhint("See queue_jobs.next_runs().")));
 	return next;
 }
@@ -306,7 +311,7 @@ schedule_define(const ScheduleDefinition *definition)
 
 /* Which of the names an argument is. */
 static int
-choice_argument(FunctionCallInfo fcinfo, int arg, const char *name, const char *const *names, int count)
+choice_argument(FunctionCallInfo fcinfo, int arg, const char *name, const char *const *names, int count, const char *detail)
 {
 	char	   *value;
 	StringInfoData all;
@@ -323,6 +328,7 @@ choice_argument(FunctionCallInfo fcinfo, int arg, const char *name, const char *
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for %s: \"%s\"", name, value),
+			 errdetail_internal("%s", detail),
 			 errhint("Give %s.", all.data)));
 }
 
@@ -346,18 +352,22 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a schedule needs either a worker or a command"),
+				 command ? errdetail("Both are given: worker \"%s\" and a command.", definition->worker) : errdetail("Neither is given."),
 				 errhint("Give the worker whose jobs it enqueues, or SQL as command => '…'.")));
 	if (command == NULL ? !PG_ARGISNULL(ARG_TIMEOUT) || !PG_ARGISNULL(ARG_MAX_RETRIES) : !empty_object(definition->args))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 command ? errmsg("args and command cannot both be given")
 				 : errmsg("timeout and max_retries are for a command"),
+				 command ? errdetail("A command takes none, and args is not an empty object.")
+				 : errdetail("The schedule is of worker \"%s\".", definition->worker),
 				 command ? errhint("Write the values into the command.")
 				 : errhint("A worker has its own: see define_worker().")));
 	if (command == NULL && strcmp(definition->worker, COMMAND_WORKER) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("jobs of worker \"%s\" cannot be enqueued by hand", definition->worker),
+				 errdetail("They are commands of schedules."),
 				 errhint("Give the SQL as command => '…'.")));
 	if (command == NULL)
 		return;
@@ -386,8 +396,10 @@ queue_jobs_schedule(PG_FUNCTION_ARGS)
 	definition.name = text_argument(fcinfo, ARG_NAME);
 	definition.cron = text_argument(fcinfo, ARG_CRON);
 	definition.timezone = text_argument(fcinfo, ARG_TIMEZONE);
-	definition.if_running = choice_argument(fcinfo, ARG_IF_RUNNING, "if_running", if_running_names, lengthof(if_running_names));
-	definition.catch_up = choice_argument(fcinfo, ARG_CATCH_UP, "catch_up", catch_up_names, lengthof(catch_up_names));
+	definition.if_running = choice_argument(fcinfo, ARG_IF_RUNNING, "if_running", if_running_names, lengthof(if_running_names),
+											"It says what becomes of a tick while the last job has not ended.");
+	definition.catch_up = choice_argument(fcinfo, ARG_CATCH_UP, "catch_up", catch_up_names, lengthof(catch_up_names),
+										  "It says what becomes of ticks that were missed while the server was down.");
 	work_arguments(fcinfo, &definition);
 	schedule_define(&definition);
 	PG_RETURN_VOID();
@@ -477,6 +489,7 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("role with OID %u does not exist", schedule->owner),
+				 errdetail("Schedule \"%s\" is that role's.", schedule->name),
 				 errhint("Another role can take the schedule over by schedule().")));
 	restricted_begin(&saved, schedule->owner);
 	job = enqueue_tick(require_worker(schedule->worker), schedule->args, tick, schedule->name);

@@ -172,6 +172,12 @@ last_heartbeat(const char *claimant)
 	return result;
 }
 
+TimestampTz
+lease_since(const Job *job)
+{
+	return job->claimant == NULL ? job->started_at : Max(job->started_at, last_heartbeat(job->claimant));
+}
+
 bool
 lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 {
@@ -183,13 +189,7 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 	*until = job->started_at + job->lease;
 	if (*until > now)
 		return true;
-	if (job->claimant != NULL)
-	{
-		TimestampTz heartbeat = last_heartbeat(job->claimant);
-
-		if (heartbeat != NO_TIME && heartbeat + job->lease > *until)
-			*until = heartbeat + job->lease;
-	}
+	*until = lease_since(job) + job->lease;
 	return *until > now;
 }
 
