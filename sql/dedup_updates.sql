@@ -75,10 +75,10 @@ SELECT count(*) FROM queue_jobs.claim('c', '{single}', 10);
 SELECT queue_jobs.enqueue('single', '{"l": 1}') = :job AS runs;
 
 -- A worker gets a record: jobs from before are as like each other as they were.
-CREATE TABLE thing (id integer PRIMARY KEY);
+CREATE TABLE seen_thing (id integer PRIMARY KEY);
 SELECT queue_jobs.define_worker('gets_record', idempotent => true);
 SELECT count(queue_jobs.enqueue('gets_record', '{"x": 1}', delay => '1 ms')), pg_sleep(0.01) FROM generate_series(1, 2);
-SELECT queue_jobs.define_worker('gets_record', record => 'app.thing', record_key => 'id', pending => 'true');
+SELECT queue_jobs.define_worker('gets_record', record => 'app.seen_thing', record_key => 'id', pending => 'true');
 SELECT queue_jobs.enqueue('gets_record', '{"id": 1}') IS NOT NULL AS new;
 SELECT args, merged FROM queue_jobs.claim('c', '{gets_record}', 10);
 
@@ -86,16 +86,16 @@ SELECT args, merged FROM queue_jobs.claim('c', '{gets_record}', 10);
 -- put back.
 SELECT queue_jobs.define_worker('reads', idempotent => true);
 SELECT queue_jobs.enqueue('reads') AS job \gset
-INSERT INTO thing VALUES (1);
+INSERT INTO seen_thing VALUES (1);
 SELECT queue_jobs.last_commit_lsn() AS written \gset
 SELECT queue_jobs.enqueue('reads') = :job AS stands;
 SELECT wal_lsn >= :'written' AS seen FROM queue_jobs.claim('c', '{reads}');
-INSERT INTO thing VALUES (2);
+INSERT INTO seen_thing VALUES (2);
 SELECT queue_jobs.last_commit_lsn() AS written \gset
 SELECT queue_jobs.snooze(:job, 1, '0');
 SELECT wal_lsn >= :'written' AS seen FROM queue_jobs.claim('c', '{reads}');
 SELECT queue_jobs.fail(:job, 2, 'no');
-INSERT INTO thing VALUES (3);
+INSERT INTO seen_thing VALUES (3);
 SELECT queue_jobs.last_commit_lsn() AS written \gset
 SELECT queue_jobs.retry(:job);
 SELECT wal_lsn >= :'written' AS seen FROM queue_jobs.claim('c', '{reads}');

@@ -188,7 +188,9 @@ SELECT queue_jobs.run_now('reindex') = :job AS same;
 SELECT count(*), max(schedule) FROM queue_jobs.job WHERE worker = 'reindex';
 -- It ends, and so a run that waits for it comes: not only at the next look, after a minute.
 SELECT queue_jobs.schedule('reindex', '@yearly', 'reindex', '{"n": 1}', if_running => 'queue');
+\set VERBOSITY terse
 SELECT queue_jobs.run_now('reindex') IS NULL AS waits;
+\set VERBOSITY default
 CALL move_next_run('long', now());
 CALL wait_for_tick('long');
 SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{reindex}');

@@ -489,6 +489,8 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	wakeup_taken(other->lane, InvalidOid, job_key(other));
 	if (!other->due)
 		wakeup_due_if_undone(other->run_at);
+	if (other->schedule != NULL)
+		wakeup_schedules();		/* a tick may wait for its end */
 	duplicates_note_merged(other->lane);
 	job->merged += 1 + other->merged;
 	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
