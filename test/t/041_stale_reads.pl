@@ -138,7 +138,7 @@ $enqueuers[0]->query('COMMIT');
 $primary->wait_for_catchup($_) for @standbys;
 $_->query('SELECT pg_wal_replay_pause()') for @sessions;
 wait_until($_, q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) for @standbys;
-wait_until($primary, "SELECT bool_and(replayed >= '" . $enqueuers[0]->query('SELECT queue_jobs.last_commit_lsn()') . q{') FROM queue_jobs.replica});
+wait_until($primary, "SELECT bool_and(replayed_lsn >= '" . $enqueuers[0]->query('SELECT queue_jobs.last_commit_lsn()') . q{') FROM queue_jobs.replica});
 $enqueuers[1]->query('COMMIT');
 wait_until($primary, q{SELECT bool_and(run_at <= clock_timestamp()) FROM queue_jobs.job WHERE worker = 'claimed'});
 is($primary->safe_psql('postgres', q{SELECT merged, read_from FROM queue_jobs.claim('c', '{claimed}', 10)}), '1|primary', 'what is merged into a claimed job counts for where it reads');
