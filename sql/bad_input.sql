@@ -97,6 +97,12 @@ SELECT call, sqlstate_of('SELECT queue_jobs.enqueue(''sink'', ''{"time": 1}'', '
     $$jitter => '178000000 years'$$, $$jitter => '-1 us'$$, $$jitter => '0'$$, $$expires_in => '178000000 years'$$, $$expires_in => '0'$$,
     $$run_at => '294276-12-31', jitter => '1000 years'$$, $$run_at => '294276-12-31', expires_in => '1000 years'$$,
     $$run_at => '294276-12-31', delay => '0'$$]) call;
+BEGIN;
+SET LOCAL timezone = 'UTC';
+SELECT error_of($$SELECT queue_jobs.enqueue('sink', run_at => '294276-12-31', jitter => '1000 years')$$);
+SELECT error_of($$SELECT queue_jobs.enqueue('sink', run_at => '294276-12-31', expires_in => '1000 years')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('sink', '{"1", "2"}', run_at => '294276-12-31', batch_size => 1, batch_interval => '1 year')$$);
+COMMIT;
 -- an infinite interval is known from PostgreSQL 17 on: refused by it before, by us since
 SELECT call, sqlstate_of(call) IN ('22007', '22023') AS refused FROM unnest(ARRAY[
     $$SELECT queue_jobs.enqueue('sink', delay => 'infinity')$$, $$SELECT queue_jobs.enqueue('sink', jitter => 'infinity')$$,

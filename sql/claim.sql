@@ -258,6 +258,18 @@ SELECT pg_sleep(0.01);
 SELECT args, attempt FROM queue_jobs.claim('vulture', '{mail}', 2);
 SELECT queue_jobs.complete(:job, 2);
 
+-- ... also after a heartbeat of the claimant, from which the lease counts
+SELECT queue_jobs.enqueue('mail', '{"beat": 4}') AS job \gset
+SELECT args FROM queue_jobs.claim('beats', '{mail}', 1, '30 min');
+CALL move_lease_back(:job, '1 hour');
+SELECT queue_jobs.heartbeat('beats');
+SELECT queue_jobs.heartbeat(ARRAY[:job]::bigint[], ARRAY[1], '2 hours');
+SELECT state FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.heartbeat(ARRAY[:job]::bigint[], ARRAY[1], '1 ms');
+SELECT pg_sleep(0.01);
+SELECT args, attempt FROM queue_jobs.claim('vulture', '{mail}', 2);
+SELECT queue_jobs.complete(:job, 2);
+
 -- Arrays: all, or an ERROR and none.
 CREATE TEMPORARY TABLE jobs AS SELECT id, 1 AS attempt, row_number() OVER (ORDER BY id) AS n
   FROM queue_jobs.enqueue_many('mail', ARRAY(SELECT to_jsonb(n) FROM generate_series(1, 9) n)) id;
@@ -366,6 +378,15 @@ SELECT error_of($$SELECT queue_jobs.snooze(1, 1, '1 s')$$);
 SELECT error_of($$SELECT queue_jobs.heartbeat('me')$$);
 SELECT error_of($$SELECT queue_jobs.heartbeat('{1}'::bigint[], '{1}')$$);
 COMMIT;
+
+-- A worker gets a handler: a job whose lease runs out is run by that, which is a function although the job has a lease.
+CREATE FUNCTION app.takes_over(args jsonb) RETURNS text LANGUAGE sql AS $$SELECT 'done by ' || (args ->> 'by')$$;
+SELECT queue_jobs.define_worker('handed_over', max_retries => 1);
+SELECT queue_jobs.enqueue('handed_over', '{"by": "a function"}') AS job \gset
+SELECT count(*), pg_sleep(0.01) FROM queue_jobs.claim('me', '{handed_over}', lease => '1 ms');
+SELECT queue_jobs.define_worker('handed_over', 'app.takes_over', max_retries => 1);
+CALL wait_for_worker('handed_over');
+SELECT state, result, attempt FROM queue_jobs.job WHERE id = :job;
 
 -- A job whose worker is gone meanwhile can still be ended by its claimant, for it is done.
 SELECT queue_jobs.enqueue('mail', '{"orphan": 1}') AS job \gset

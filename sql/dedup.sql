@@ -171,5 +171,9 @@ SELECT queue_jobs.run_once('token', 'INSERT INTO app.simple VALUES (2) RETURNING
 SELECT error_of($$SELECT queue_jobs.run_once('other', 'SELECT 1 / 0')$$);
 SELECT queue_jobs.run_once('other', $$SELECT $1->>'a' AS a, 2 AS b$$, '{"a": "x"}') AS not_stored;
 SELECT queue_jobs.run_once('expired', 'SELECT 3', ttl => '0'), queue_jobs.run_once('expired', 'SELECT 4');
+SELECT queue_jobs.run_once('*', 'SELECT 5'), queue_jobs.run_once('*', 'SELECT 6');
+SELECT queue_jobs.run_once(left(incompressible(3000), 2000), 'SELECT 7'), queue_jobs.run_once(left(incompressible(3000), 2000), 'SELECT 8');
+SELECT error_of($$SELECT queue_jobs.run_once(left(helper.incompressible(3000), 2001), 'SELECT 9')$$);
+SELECT error_of($$SELECT queue_jobs.run_once('', 'SELECT 9')$$);
 SELECT queue_jobs.run_once('nothing', 'DELETE FROM app.keyless');
 SELECT count(*) FROM simple;

@@ -212,7 +212,7 @@ SELECT error_of($$SELECT queue_jobs.enqueue('no such worker')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue('')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue('note', NULL)$$);
 SELECT error_of($$SELECT queue_jobs.enqueue('note', priority => NULL)$$);
-SELECT error_of($$SELECT queue_jobs.enqueue('note', run_at => now(), delay => '1 s')$$);
+SELECT error_of($$SELECT queue_jobs.enqueue('note', run_at => 'infinity', delay => '1 s')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue('note', run_at => 'infinity')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue('note', run_at => '-infinity')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue('note', delay => '-1 s')$$);

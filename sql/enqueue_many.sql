@@ -65,7 +65,7 @@ SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('bulk', NULL)$$);
 SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('bulk', ARRAY['1', NULL, '3']::jsonb[])$$);
 SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('bulk', '{"1", "2"}', contexts => '{"{}"}')$$);
 SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('bulk', '{"1"}', priority => NULL)$$);
-SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('bulk', '{"1"}', run_at => now(), delay => '0')$$);
+SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('bulk', '{"1"}', run_at => 'infinity', delay => '0')$$);
 SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('bulk', '{"1"}', run_at => 'infinity')$$);
 SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('bulk', '{"1"}', delay => '-1 s')$$);
 SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('bulk', '{"1"}', batch_size => 5)$$);

@@ -211,14 +211,22 @@ BEGIN
     PERFORM queue_jobs.enqueue('relay', '{"hops": 0}');
     context := current_setting('queue_jobs.context');
 END $$;
+CREATE PROCEDURE relay_after_rollback(INOUT context text DEFAULT NULL) LANGUAGE plpgsql AS $$
+BEGIN
+    ROLLBACK;
+    PERFORM queue_jobs.enqueue('relay', '{"hops": 0}');
+    context := current_setting('queue_jobs.context');
+END $$;
 SELECT queue_jobs.define_worker('relay', 'app.relay', max_retries => 0);
 SELECT queue_jobs.define_worker('relay after commit', 'app.relay_after_commit', max_retries => 0);
+SELECT queue_jobs.define_worker('relay after rollback', 'app.relay_after_rollback', max_retries => 0);
 SET queue_jobs.context = '{"request": "r-9", "ä": [1]}';
 SELECT queue_jobs.enqueue('relay', '{"hops": 2}') IS NOT NULL AS enqueued;
 SELECT queue_jobs.enqueue('relay after commit') IS NOT NULL AS enqueued;
+SELECT queue_jobs.enqueue('relay after rollback') IS NOT NULL AS enqueued;
 RESET queue_jobs.context;
 SELECT queue_jobs.enqueue('relay', '{"hops": 1}') IS NOT NULL AS enqueued;
-CALL wait_for($$SELECT count(*) = 7 FROM app.mine WHERE worker LIKE 'relay%' AND finished_at IS NOT NULL$$);
+CALL wait_for($$SELECT count(*) = 9 FROM app.mine WHERE worker LIKE 'relay%' AND finished_at IS NOT NULL$$);
 SELECT worker, args, context, result FROM mine WHERE worker LIKE 'relay%'
  ORDER BY context IS NULL, worker, args ->> 'hops' DESC, result::text;
 

@@ -198,6 +198,12 @@ SELECT queue_jobs.define_worker('capacity', max_running_jobs => 4,
                                 remaining_work => 'SELECT jsonb_build_object(''n'', n) FROM app.piece WHERE NOT done ORDER BY n');
 CALL wait_for($$SELECT count(*) = 3 FROM queue_jobs.job WHERE worker = 'capacity' AND state = 'available'$$);
 SELECT args -> 'n' AS n, state FROM queue_jobs.job WHERE worker = 'capacity' AND state NOT IN ('completed', 'dead') ORDER BY id;
+-- A piece whose job waits for its time has that job, and its place.
+SELECT queue_jobs.snooze(id, attempt, '1 hour') FROM queue_jobs.claim('one', '{capacity}', 2);
+SELECT queue_jobs.define_worker('capacity', max_running_jobs => 5,
+                                remaining_work => 'SELECT jsonb_build_object(''n'', n) FROM app.piece WHERE NOT done ORDER BY n');
+CALL wait_for($$SELECT filled_at IS NOT NULL FROM queue_jobs.capacity WHERE worker = 'capacity'$$);
+SELECT args -> 'n' AS n, state FROM queue_jobs.job WHERE worker = 'capacity' AND state NOT IN ('completed', 'dead') ORDER BY id;
 -- The query has the rights of the worker's definer, and no way to others.
 RESET ROLE;
 CREATE TABLE app.secret (n integer);

@@ -122,6 +122,52 @@ CALL wait_for_state(:job, 'dead');
 SELECT errors -> 0 ->> 'sqlstate' AS sqlstate, last_error FROM queue_jobs.job WHERE id = :job;
 SET ROLE regress_app;
 
+-- A schema that the job's role may not use: that job fails, or has the usual delay, and says why. All others go on.
+RESET ROLE;
+CREATE SCHEMA closed AUTHORIZATION regress_app;
+SET ROLE regress_app;
+CREATE FUNCTION closed.direct(args jsonb) RETURNS void LANGUAGE plpgsql AS 'BEGIN END';
+CREATE FUNCTION closed.by_name(n int DEFAULT 0) RETURNS text LANGUAGE sql AS $$SELECT 'called'$$;
+CREATE PROCEDURE closed.commits() LANGUAGE plpgsql AS 'BEGIN COMMIT; END';
+CREATE FUNCTION closed.reads(args jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT args';
+CREATE FUNCTION closed.delay(attempt int) RETURNS interval LANGUAGE sql AS $$SELECT interval '0'$$;
+CREATE FUNCTION breaks() RETURNS void LANGUAGE plpgsql AS $$BEGIN RAISE 'broken'; END$$;
+CREATE FUNCTION takes_read(read jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT read';
+SELECT queue_jobs.define_worker('closed ' || name, 'closed.' || function, max_retries => 0)
+  FROM (VALUES ('direct', 'direct'), ('name', 'by_name'), ('types', 'by_name(integer)'), ('procedure', 'commits')) f (name, function);
+SELECT queue_jobs.define_worker('closed reader', 'app.takes_read', read_handler => 'closed.reads', max_retries => 0);
+SELECT queue_jobs.define_worker('closed definer', 'closed.direct', run_as => 'definer');
+SELECT queue_jobs.define_worker('closed delay', 'app.breaks', retry_backoff => 'closed.delay', max_retries => 1);
+SELECT queue_jobs.define_worker('closed delay by types', 'app.breaks', retry_backoff => 'closed.delay(integer)', max_retries => 1);
+CREATE FUNCTION by_anybody() RETURNS void LANGUAGE sql AS '';
+SELECT queue_jobs.define_worker('open', 'app.by_anybody');
+SET ROLE regress_other;
+SELECT count(queue_jobs.enqueue('closed ' || name)) FROM unnest('{direct,name,types,procedure,reader,delay,"delay by types"}'::text[]) name;
+SELECT queue_jobs.enqueue('open') AS job \gset
+CALL wait_for_state(:job, 'completed');
+CALL wait_for($$SELECT count(*) = 7 FROM queue_jobs.job WHERE worker LIKE 'closed %' AND state IN ('dead', 'retryable')$$);
+SELECT worker, state, attempt, errors -> 0 ->> 'sqlstate' AS sqlstate, last_error, waits_for FROM queue_jobs.job WHERE worker LIKE 'closed %' ORDER BY worker;
+SELECT error_of($$SELECT queue_jobs.enqueue('closed definer')$$);
+SELECT worker, finding, advice FROM queue_jobs.check_workers() WHERE worker LIKE 'closed %' AND finding LIKE '%closed.%';
+-- Nor can it name such a function.
+SELECT sqlstate_of($$SELECT queue_jobs.define_worker('named', 'closed.direct')$$),
+       sqlstate_of($$SELECT queue_jobs.define_worker('named', 'app.breaks', retry_backoff => 'closed.delay')$$);
+-- Given the right, the same worker's next job runs.
+SET ROLE regress_app;
+GRANT USAGE ON SCHEMA closed TO regress_other;
+SET ROLE regress_other;
+SELECT queue_jobs.enqueue('closed types') AS types, queue_jobs.enqueue('closed procedure') AS procedure, queue_jobs.enqueue('closed definer') AS definer \gset
+CALL wait_for_state(:types, 'completed');
+CALL wait_for_state(:procedure, 'completed');
+CALL wait_for_state(:definer, 'completed');
+SELECT result FROM queue_jobs.job WHERE id = :types;
+SELECT count(queue_jobs.cancel(id)) FROM queue_jobs.job WHERE worker LIKE 'closed delay%';
+SET ROLE regress_app;
+DROP FUNCTION breaks(), takes_read(jsonb), by_anybody();
+SET client_min_messages = warning;
+DROP SCHEMA closed CASCADE;
+RESET client_min_messages;
+
 -- Functions and operators of the same names in a schema of the caller's search_path are not taken for the server's.
 RESET ROLE;
 CREATE SCHEMA trap AUTHORIZATION regress_other;

@@ -130,16 +130,20 @@ CALL move_next_run('long', now());
 CALL wait_for_tick('long');
 SELECT next_run = :'first' AS waits, last_state FROM queue_jobs.schedule WHERE name = 'held';
 SELECT queue_jobs.run_now('held') IS NULL AS waits_already;
+SELECT next_run = :'first' AS still_waits FROM queue_jobs.schedule WHERE name = 'held';
 SELECT queue_jobs.retry(last_job) FROM queue_jobs.schedule WHERE name = 'held';
 SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{outside}');
 CALL wait_for_jobs_of('held', 1, 'available');
 CALL wait_for_tick('held');
 SELECT count(*) FROM queue_jobs.job WHERE schedule = 'held';
--- A run by hand waits, too; cancelled or removed is ended.
+-- A run by hand waits, too, and leaves the times as they are; cancelled or removed is ended.
+SELECT next_run AS next FROM queue_jobs.schedule WHERE name = 'held' \gset
 SELECT queue_jobs.run_now('held') IS NULL AS waits;
+SELECT queue_jobs.run_now('held') IS NULL AS waits_already;
+SELECT next_run = :'next' AS as_it_was FROM queue_jobs.schedule WHERE name = 'held';
 SELECT queue_jobs.cancel(last_job) FROM queue_jobs.schedule WHERE name = 'held';
 CALL wait_for($$SELECT count(*) = 4 FROM queue_jobs.job WHERE schedule = 'held'$$);
-CALL wait_for_tick('held');
+SELECT next_run = :'next' AS as_it_was, now() - last_run < '5 min' AS by_hand FROM queue_jobs.schedule WHERE name = 'held';
 CALL move_next_run('held', now());
 SELECT queue_jobs.remove_jobs('outside');
 CALL wait_for_tick('held');
@@ -182,7 +186,18 @@ SELECT queue_jobs.schedule('reindex', '@yearly', 'reindex', '{"n": 1}');
 SELECT queue_jobs.enqueue('reindex', '{"n": 1}') AS job \gset
 SELECT queue_jobs.run_now('reindex') = :job AS same;
 SELECT count(*), max(schedule) FROM queue_jobs.job WHERE worker = 'reindex';
+-- It ends, and so a run that waits for it comes: not only at the next look, after a minute.
+SELECT queue_jobs.schedule('reindex', '@yearly', 'reindex', '{"n": 1}', if_running => 'queue');
+\set VERBOSITY terse
+SELECT queue_jobs.run_now('reindex') IS NULL AS waits;
+\set VERBOSITY default
+CALL move_next_run('long', now());
+CALL wait_for_tick('long');
+SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{reindex}');
+CALL wait_for_jobs_of('reindex', 1, 'available');
+SELECT new.created_at - done.finished_at < '30 s' AS soon FROM queue_jobs.job new, queue_jobs.job done WHERE new.schedule = 'reindex' AND done.id = :job;
 SELECT queue_jobs.unschedule('reindex');
+SELECT queue_jobs.remove_jobs('reindex');
 
 -- SQL commands. The result is the command tag of the last statement; retries are off.
 CREATE TABLE stock (n int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, m int);
@@ -234,6 +249,11 @@ SELECT attempt, max_attempts FROM queue_jobs.job WHERE id = :job;
 SELECT queue_jobs.retry(:job);
 CALL wait_for_state(:job, 'dead');
 SELECT attempt, max_attempts, jsonb_array_length(errors) FROM queue_jobs.job WHERE id = :job;
+BEGIN;
+SELECT queue_jobs.schedule('endless', '@yearly', command => 'SELECT 1', max_retries => 2147483647);
+SELECT queue_jobs.run_now('endless') AS job \gset
+SELECT max_attempts FROM queue_jobs.job WHERE id = :job;
+ROLLBACK;
 -- Seen while it runs, and cancelled.
 SELECT queue_jobs.schedule('sleep', '@yearly', command => 'SELECT pg_sleep(600)');
 SELECT queue_jobs.run_now('sleep') AS job \gset
@@ -314,11 +334,14 @@ CALL wait_for_tick('leaving');
 CALL wait_for_tick('long');
 SELECT name, last_job, regexp_replace(error, '\d+', 'N') AS error FROM queue_jobs.schedule WHERE name IN ('gone', 'lent', 'leaving') ORDER BY name;
 SELECT count(*) FROM queue_jobs.job WHERE schedule IN ('gone', 'lent', 'leaving');
--- Its times, which can't come about by schedule().
-UPDATE queue_jobs.defined_schedule SET cron = 'broken', next_run = now() WHERE name = 'leaving';
-CALL wait_for($$SELECT next_run = 'infinity' FROM queue_jobs.schedule WHERE name = 'leaving'$$);
-SELECT error FROM queue_jobs.schedule WHERE name = 'leaving';
 SELECT queue_jobs.unschedule('leaving');
+-- Its times, which can't come about by schedule(): a time zone that is not there for a moment, as pg_tzset() reports. The tick is not lost.
+UPDATE queue_jobs.defined_schedule SET timezone = 'Not/There', next_run = now() - interval '1 day' WHERE name = 'long';
+CALL wait_for($$SELECT error IS NOT NULL FROM queue_jobs.schedule WHERE name = 'long'$$);
+SELECT next_run < now() AS to_come, error FROM queue_jobs.schedule WHERE name = 'long';
+UPDATE queue_jobs.defined_schedule SET timezone = 'UTC' WHERE name = 'long';
+CALL wait_for_tick('long');
+SELECT last_run BETWEEN now() - interval '2 days' AND now() - interval '1 day' AS has_come, next_run - last_run AS next, error FROM queue_jobs.schedule WHERE name = 'long';
 SET ROLE regress_app;
 SELECT queue_jobs.define_worker('gone', 'app.note');
 GRANT EXECUTE ON FUNCTION lent TO regress_other;
@@ -381,6 +404,19 @@ SELECT * FROM queue_jobs.import_pg_cron();
 SELECT name, cron, timezone, command, owner, if_running, catch_up, error FROM queue_jobs.schedule
  WHERE name IN ('nightly', 'pg_cron 2', 'often', 'two statements') ORDER BY name;
 SELECT jobid FROM cron.job WHERE active ORDER BY jobid;
+-- A copy of the table, as the HINT above has it, need not have its constraints.
+CREATE TABLE cron.copy AS TABLE cron.job WITH NO DATA;
+ALTER TABLE cron.job RENAME TO original;
+ALTER TABLE cron.copy RENAME TO job;
+INSERT INTO cron.job
+SELECT nullif(n, 1), CASE WHEN n <> 2 THEN '@daily' END, CASE WHEN n <> 3 THEN 'SELECT 1' END, CASE WHEN n <> 4 THEN '' END, 5432,
+       CASE WHEN n <> 5 THEN current_database() END, CASE WHEN n <> 6 THEN 'regress_app' END, CASE WHEN n <> 7 THEN true END, 'copy ' || n
+  FROM generate_series(1, 8) n;
+INSERT INTO cron.job DEFAULT VALUES;
+SELECT * FROM queue_jobs.import_pg_cron() ORDER BY jobid;
+SELECT count(queue_jobs.unschedule(name)) FROM queue_jobs.schedule WHERE name LIKE 'copy %';
+DROP TABLE cron.job;
+ALTER TABLE cron.original RENAME TO job;
 -- Once more: nothing comes twice.
 SELECT * FROM queue_jobs.import_pg_cron() WHERE jobid < 5;
 SELECT count(*) FROM queue_jobs.schedule WHERE name IN ('nightly', 'pg_cron 2', 'often', 'two statements');

@@ -26,11 +26,14 @@ SELECT selector, selected(selector) FROM unnest(ARRAY[
     'tags=a', 'tags=b', 'tags=a,c', 'tags!=a', 'tags!=a,b', 'tags=c',
     'resource_boundary=cpu&urgency=high|urgency=throttled', 'urgency=high&urgency=low', 'tags=b&tags!=a', 'urgency=low|tags=a&feature_category=mail',
     ' urgency = high , throttled & tags != a | worker_name = low ']) AS selector;
+-- The attributes by the names of the options.
+SELECT selector, selected(selector) FROM unnest(ARRAY[
+    'worker=low,high', 'queue=cronjob:sweep', 'namespace=cronjob', 'external_dependencies=true', 'external_dependencies!=true&namespace!=cronjob']) AS selector;
 SELECT selected('high', 'urgency=throttled'), selected('nothing', 'tags=c'), selected(VARIADIC '{}');
 
 -- What is none: the error names the term.
 SELECT error_of(format('SELECT queue_jobs.claim(%L, ARRAY[%L])', 'selectors', selector)) FROM unnest(ARRAY[
-    'urgency=quick', 'urgency=high&color=red', '=high', '!=high', 'urgency=', 'urgency=high,', 'urgency=high|', '&urgency=high', 'urgency=high||tags=a',
+    'urgency=quick', 'urgency=high&color=red', 'external_dependencies=yes', '=high', '!=high', 'urgency=', 'urgency=high,', 'urgency=high|', '&urgency=high', 'urgency=high||tags=a',
     'high|urgency=low', 'Urgency=high', 'has_external_dependencies=yes', 'resource_boundary=*=', 'urgency==high', 'tags=a&']) AS selector;
 SELECT error_of($$SELECT queue_jobs.claim('selectors', '{a*b}')$$);
 SELECT error_of($$SELECT queue_jobs.claim('selectors', ARRAY['a', NULL])$$);

@@ -88,6 +88,7 @@ SELECT runs, merged, cpu_seconds, cpu_share FROM queue_jobs.worker_statistics WH
 
 -- Advice.
 SELECT queue_jobs.define_worker('careless', external_dependencies => true, timeout => NULL);
+SELECT queue_jobs.define_worker('half unique', deduplicate => 'until_executed');
 SELECT queue_jobs.define_worker('careful', 'app.works', idempotent => true, external_dependencies => true, timeout => '1 min');
 CREATE FUNCTION short_lived() RETURNS void LANGUAGE sql AS '';
 CREATE FUNCTION backs_off(failures integer) RETURNS interval LANGUAGE sql AS $$SELECT interval '1 s'$$;

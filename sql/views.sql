@@ -10,6 +10,8 @@ SELECT proname, prorettype::regtype FROM pg_proc WHERE pronamespace = 'queue_job
 -- queue: every queue that a worker, a job or a pause has made known, and what waits and runs in it.
 SELECT queue_jobs.define_worker('view', queue => 'view', namespace => 'test');
 SELECT queue, paused, scheduled, available, executing, retryable, oldest_available FROM queue_jobs.queue WHERE queue = 'test:view';
+SELECT queue_jobs.define_worker('view without', queue => 'view');
+SELECT name, queue, namespace FROM queue_jobs.worker WHERE name LIKE 'view%' ORDER BY name;
 SELECT count(queue_jobs.enqueue('view', '{"secret": 1}')) FROM generate_series(1, 5);
 SELECT count(queue_jobs.enqueue('view', delay => '1 day')) FROM generate_series(1, 3);
 SELECT count(*) FROM queue_jobs.claim('me', '{test:view}', 3);
@@ -51,6 +53,15 @@ END $$;
 SELECT args FROM queue_jobs.job WHERE pg_temp.peep(args) AND worker = 'view';
 -- nor does an error of an operator tell
 SELECT args FROM queue_jobs.job WHERE 1 / (NOT args ? 'secret')::integer = 1 AND worker = 'view';
+
+-- The most retries that there may be, with an attempt that is not charged.
+SET ROLE regress_app;
+SELECT queue_jobs.define_worker('endless', max_retries => 2147483647);
+SELECT queue_jobs.enqueue('endless') AS job \gset
+SELECT max_attempts FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.snooze(id, attempt, '1 day') FROM queue_jobs.claim('me', '{endless}');
+SELECT state, max_attempts FROM queue_jobs.job WHERE id = :job;
+SET ROLE regress_other;
 
 -- Workers are no secret, their jobs are.
 SELECT name, definer FROM queue_jobs.worker WHERE name = 'view';

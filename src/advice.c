@@ -17,6 +17,7 @@
 #include "statistics.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_check_workers);
@@ -50,9 +51,24 @@ check_declaration(Advice *advice)
 	if (!worker->idempotent && worker->remaining_work == NULL)
 		add(advice, "not marked idempotent",
 			"Make the handler safe to run more than once and give idempotent => true: then duplicates are dropped, and a retry does no harm.");
+	if (!worker->idempotent && worker->deduplicate != DEDUP_NONE)
+		add(advice, psprintf("deduplicate \"%s\", but not idempotent: only duplicates with a dedup_key of their own are dropped",
+							 strategy_names[worker->deduplicate]),
+			"Give idempotent => true, so that duplicates by worker, queue and args are dropped, too; or leave deduplicate out.");
 	if (worker->external_dependencies && worker->timeout == 0)
 		add(advice, "external dependencies without a timeout",
 			"Give a timeout: a service that does not answer would keep an executor for ever.");
+}
+
+/* What a role leaves that is dropped; nothing of it is dumped (20_tables.sql). */
+static void
+check_definer(Advice *advice)
+{
+	Oid			definer = advice->worker->definer;
+
+	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(definer)))
+		add(advice, psprintf("its definer, role with OID %u, does not exist", definer),
+			"It is in no dump. Let a superuser define it anew.");
 }
 
 /* The functions that it names must be there, and fit. */
@@ -80,6 +96,9 @@ check_role(Advice *advice, Oid role)
 
 	if (blocked != NULL)
 		add(advice, blocked, "Its jobs wait. Allow it, or let the worker run_as => 'definer'.");
+	else if (handler != NULL && QjSchemaAclCheck(handler->schema, role, ACL_USAGE) != ACLCHECK_OK)
+		add(advice, psprintf("role \"%s\" may not use the schema of handler \"%s\"", GetUserNameFromId(role, true), advice->worker->handler),
+			"GRANT USAGE on the schema.");
 	else if (handler != NULL && QjFunctionAclCheck(handler->oid, role, ACL_EXECUTE) != ACLCHECK_OK)
 		add(advice, psprintf("role \"%s\" may not execute handler \"%s\"", GetUserNameFromId(role, true), advice->worker->handler),
 			"GRANT EXECUTE on the handler, or let the worker run_as => 'definer'.");
@@ -182,6 +201,7 @@ queue_jobs_check_workers(PG_FUNCTION_ARGS)
 		if (advice.worker == NULL || advice.worker->runs_command)
 			continue;
 		check_declaration(&advice);
+		check_definer(&advice);
 		check_functions(&advice);
 		check_roles(&advice);
 		check_record(&advice);

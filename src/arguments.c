@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "arguments.h"
 #include "catalog/pg_proc.h"
 #include "common/int.h"
@@ -12,6 +13,7 @@
 #include "miscadmin.h"
 #include "subscription.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 void
@@ -35,6 +37,17 @@ refuse_where_nothing_can_be_written(const char *function)
 	PreventCommandIfReadOnly(function);
 	PreventCommandIfParallelMode(function);
 	refuse_in_copy(function);
+}
+
+void
+refuse_unseen(const char *kind, const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access to %s \"%s\"", kind, name),
+			 errdetail("It was changed after the snapshot of this %s transaction was taken.",
+					   IsolationIsSerializable() ? "SERIALIZABLE" : "REPEATABLE READ"),
+			 errhint("Roll back and try again, or do it in READ COMMITTED.")));
 }
 
 char *
@@ -67,6 +80,7 @@ refuse_null(FunctionCallInfo fcinfo, int arg, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s must not be null", name),
+				 errdetail("It is parameter %d of queue_jobs.%s().", arg + 1, get_func_name(fcinfo->flinfo->fn_oid)),
 				 has_default(fcinfo, arg) ? errhint("Leave the parameter out for its default.")
 				 : errhint("Give a value: the parameter has no default.")));
 }

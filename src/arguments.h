@@ -15,6 +15,13 @@ extern void check_name(const char *kind, const char *name);
 extern void refuse_where_nothing_can_be_written(const char *function);
 
 extern void refuse_null(FunctionCallInfo fcinfo, int arg, const char *name);
+
+/*
+ * What a DELETE by SQL should have deleted, and did not find although the registry, which is as of now, has it: it was committed
+ * after the snapshot of a REPEATABLE READ transaction was taken. ERROR 40001.
+ */
+extern void refuse_unseen(const char *kind, const char *name);
+
 extern char *text_argument(FunctionCallInfo fcinfo, int arg);
 
 /* A message, such as the server's own are, as the sentence that a DETAIL is. */

@@ -5,32 +5,25 @@
  * The handler really runs, several times, within a subtransaction that is rolled back. What a later run makes different
  * from what the first had left is a failure, wherever it is: table_changes.h finds it. Each run has a time of its own, so
  * that a row that is stamped with now() differs, too. A number drawn from a sequence is no difference by itself, but a row
- * that holds it is; sequences are put back afterwards, unless somebody else drew from them.
+ * that holds it is. Sequences stay where the runs left them, as after any ROLLBACK: nobody can tell whether others drew from
+ * them meanwhile, and to put one back would give those numbers out a second time.
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "arguments.h"
 #include "call.h"
-#include "catalog/namespace.h"
-#include "catalog/pg_class.h"
-#include "commands/sequence.h"
 #include "compat.h"
 #include "current_job.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "record.h"
 #include "registry.h"
-#include "run_as.h"
-#include "storage/lmgr.h"
 #include "subtransaction.h"
 #include "table_changes.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -50,98 +43,6 @@ typedef struct Trial
 	List	   *rewritten;		/* tables whose content must be copied before later runs */
 	StringInfoData report;		/* what the first later run that changed anything changed; empty: nothing */
 } Trial;
-
-/* ---- sequences ---- */
-
-typedef struct SequenceState
-{
-	Oid			oid;
-	int64		last_value;
-	bool		is_called;
-} SequenceState;
-
-static void
-read_sequence(SequenceState *state)
-{
-	Relation	rel = table_open(state->oid, AccessShareLock);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, SnapshotSelf, 0, NULL);
-	bool		isnull;
-
-	if (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		state->last_value = DatumGetInt64(slot_getattr(slot, 1, &isnull));
-		state->is_called = DatumGetBool(slot_getattr(slot, 3, &isnull));
-	}
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	table_close(rel, AccessShareLock);
-}
-
-static List *
-read_sequences(void)
-{
-	List	   *states = NIL;
-	Relation	rel = table_open(RelationRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple	tuple;
-
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_class class = (Form_pg_class) GETSTRUCT(tuple);
-		SequenceState *state;
-
-		if (class->relkind != RELKIND_SEQUENCE || isOtherTempNamespace(class->relnamespace))
-			continue;
-		state = palloc0(sizeof(SequenceState));
-		state->oid = class->oid;
-		read_sequence(state);
-		states = lappend(states, state);
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return states;
-}
-
-/*
- * Puts a sequence back from where the runs left it. Under a lock that nobody has who drew a number in an open transaction;
- * and only if it still is where we left it, for else others have drawn since, whose numbers must not come again.
- */
-static void
-restore_sequence(const SequenceState *before, const SequenceState *left)
-{
-	SequenceState now = *left;
-
-	if (before->last_value == left->last_value && before->is_called == left->is_called)
-		return;
-	if (!ConditionalLockRelationOid(before->oid, ShareRowExclusiveLock))
-		return;
-	read_sequence(&now);
-	if (now.last_value == left->last_value && now.is_called == left->is_called)
-		DirectFunctionCall3(setval3_oid, ObjectIdGetDatum(before->oid), Int64GetDatum(before->last_value),
-							BoolGetDatum(before->is_called));
-	UnlockRelationOid(before->oid, ShareRowExclusiveLock);
-}
-
-static void
-restore_sequences(List *before, List *left)
-{
-	ListCell   *before_cell;
-	ListCell   *left_cell;
-	RunAs		saved;
-
-	engine_begin(&saved);
-	foreach(before_cell, before)
-		foreach(left_cell, left)
-		{
-			SequenceState *a = lfirst(before_cell);
-			SequenceState *b = lfirst(left_cell);
-
-			if (a->oid == b->oid && pg_class_aclcheck(a->oid, GetUserId(), ACL_UPDATE) == ACLCHECK_OK)
-				restore_sequence(a, b);
-		}
-	engine_end(&saved);
-}
 
 /* ---- runs ---- */
 
@@ -308,7 +209,6 @@ queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
 	Trial		trial = {0};
 	TimestampTz now = GetCurrentTransactionStartTimestamp();
 	CurrentJob	outer = current_job;
-	List	   *sequences;
 
 	refuse_where_nothing_can_be_written("queue_jobs.assert_idempotent()");
 	refuse_null(fcinfo, 0, "worker");
@@ -330,7 +230,6 @@ queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
 		trial.reader.handler = handler_find(trial.worker->read_handler, NULL);
 	}
 	initStringInfo(&trial.report);
-	sequences = read_sequences();
 	PG_TRY();
 	{
 		try_and_undo(&trial);
@@ -344,7 +243,6 @@ queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
 		record_plans_free(&trial.record);
 	}
 	PG_END_TRY();
-	restore_sequences(sequences, read_sequences());
 	if (trial.report.len > 0)
 		ereport(ERROR,
 				(errcode(MAKE_SQLSTATE('Q', 'J', '0', '0', '2')),

@@ -241,14 +241,24 @@ callable_directly(const Handler *handler)
 		(!handler->is_sql || handler->returns_void);
 }
 
+/*
+ * A call by the function's OID passes by what a call by its name would need. (EXECUTE is checked by the server when it calls
+ * the function in a statement.)
+ */
 static void
-check_call_right(const Handler *handler)
+check_schema_right(const Handler *handler)
 {
 	AclResult	result = QjSchemaAclCheck(handler->schema, GetUserId(), ACL_USAGE);
 
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_SCHEMA, get_namespace_name(handler->schema));
-	result = QjFunctionAclCheck(handler->oid, GetUserId(), ACL_EXECUTE);
+}
+
+static void
+check_function_right(const Handler *handler)
+{
+	AclResult	result = QjFunctionAclCheck(handler->oid, GetUserId(), ACL_EXECUTE);
+
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_FUNCTION, get_func_name(handler->oid));
 	InvokeFunctionExecuteHook(handler->oid);
@@ -272,7 +282,7 @@ call_directly(const Handler *handler, Jsonb *args)
 	};
 	Datum		value;
 
-	check_call_right(handler);
+	check_function_right(handler);
 	error_context_stack = &callback;
 	fmgr_info(handler->oid, &function);
 	InitFunctionCallInfoData(*fcinfo, &function, 1, InvalidOid, NULL, NULL);
@@ -295,6 +305,7 @@ call_function(CallTarget *target, Jsonb *args, Jsonb *read)
 	Jsonb	   *result = NULL;
 	int			code;
 
+	check_schema_right(target->handler);
 	if (callable_directly(target->handler))
 		return call_directly(target->handler, args);
 	params->params[0] = (ParamExternData)
@@ -463,6 +474,7 @@ call_procedure(CallTarget *target, Jsonb *args, Jsonb *read)
 	QueryCompletion completion;
 	Jsonb	   *result = NULL;
 
+	check_schema_right(handler);
 	given_parameters(handler, args, given);
 	params = procedure_values(handler, args, read, given);
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -510,6 +522,7 @@ call_in_transaction(CallTarget *target, Jsonb *args, Jsonb *read)
 		(void) call_function(target, args, read);
 		return;
 	}
+	check_schema_right(handler);
 	given_parameters(handler, args, given);
 	params = procedure_values(handler, args, read, given);
 	sql = psprintf("CALL %s", handler->call_name);

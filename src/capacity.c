@@ -111,7 +111,11 @@ lanes_of(const char *worker)
 	return PointerGetDatum(construct_array(elements, count, INT4OID, sizeof(int32), true, TYPALIGN_INT));
 }
 
-/* The args of the worker's jobs that wait or run, as far as they count, in the current memory context. */
+/*
+ * The args of the worker's jobs that wait or run, as far as they count, in the current memory context: also of those that
+ * wait for their time, put back or delayed for the sake of replicas. Those to be claimed are found by the index, in their
+ * lanes or at the place of a key; only for the others, jobs of all lanes are looked through.
+ */
 static List *
 live_args(const Worker *worker)
 {
@@ -122,7 +126,9 @@ live_args(const Worker *worker)
 	List	   *args = NIL;
 
 	engine_begin(&saved);
-	engine_execute("SELECT args FROM queue_jobs.live_job WHERE due AND lane = ANY ($1) LIMIT $2",
+	engine_execute("SELECT args FROM queue_jobs.live_job WHERE due AND place = ANY ($1)"
+				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE due AND place < 0 AND lane = ANY ($1)"
+				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE NOT due AND lane = ANY ($1) LIMIT $2",
 				   SPI_OK_SELECT, 2, types, values, NULL);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{

@@ -78,7 +78,8 @@ queue_patterns(ArrayType *queues)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("queues must not contain null"),
-					 errdetail("Element %d is null.", i + 1)));
+					 errdetail("Element %d is null.", i + 1),
+					 errhint("Leave it out; \"*\" means all queues.")));
 		patterns = lappend(patterns, selector_of_queues(TextDatumGetCString(elements[i])));
 	}
 	return patterns;
@@ -258,20 +259,29 @@ end_unstarted(Claim *claim, LaneHead *head)
 	return true;
 }
 
-/* Others of the job's key go with it; what they bring is written to its row. */
+/*
+ * Now that nobody can rely on the job any more: who did so until its row was ours may have raised its location, and others of its
+ * key go with it. What that brings is written to the row.
+ */
 static void
-merge_duplicates(Claim *claim, LaneHead *head)
+settle_key(Claim *claim, LaneHead *head)
 {
 	Job		   *job = &head->walk->job;
 	int			merged = job->merged;
+	XLogRecPtr	location = job->wal_lsn;
 	TupleTableSlot *slot = NULL;
 	Job			stored;
 
+	if (job->dedup_hash == 0)
+		return;
+	job->wal_lsn = Max(location, location_of_job(job));
 	job->attempt--;				/* compared by what was before this attempt */
 	dedup_collapse(&claim->table, job, head->worker);
 	job->attempt++;
-	if (job->merged == merged)
+	if (job->merged == merged && job->wal_lsn == location)
 		return;
+	if (job->wal_lsn > location)
+		choose_again_for_claim(job);
 	if (live_find(&claim->table, job->id, false, &slot, &stored) != FIND_FOUND)
 		elog(ERROR, "a claimed job was lost");
 	live_update(&claim->table, slot, job);
@@ -344,7 +354,7 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 	test_point("job_claimed");
 	wakeup_taken(job->lane, InvalidOid, job_key(job));
 	limit_write_claim(&limits, job);
-	merge_duplicates(claim, head);
+	settle_key(claim, head);
 	wakeup_lease(job->lane, job->started_at + claim->lease);
 	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, head->lane, head->worker, 0));
 	return true;
@@ -447,6 +457,18 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 	return found;
 }
 
+/* In a context of its own: the call's lives until it returns, and a worker at its limit may be looked at very often. */
+static bool
+look_for_jobs(MemoryContext context, ArrayType *queues, TimestampTz *next)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		found = may_have_jobs(queues, next);
+
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(context);
+	return found;
+}
+
 static void
 unregister_waiter(int code, Datum slot)
 {
@@ -462,8 +484,10 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	TimestampTz next;
 	ArrayType  *queues;
 	DatabaseSlot *slot;
+	MemoryContext context;
 
 	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
+	context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs", ALLOCSET_DEFAULT_SIZES);
 	queues = queues_argument(fcinfo, 0);
 	(void) claimable_heads(queues);	/* to be refused before anything else */
 	refuse_null(fcinfo, 1, "timeout");
@@ -474,13 +498,13 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	slot = waiter_register();
 	if (slot == NULL)
 	{
-		while (!may_have_jobs(queues, &next) && (left = deadline - clock_elapsed()) > 0)
+		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
 			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), POLL_WITHOUT_SHARED_MEMORY, NULL, NULL);
 		PG_RETURN_VOID();
 	}
 	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
 	{
-		while (!may_have_jobs(queues, &next) && (left = deadline - clock_elapsed()) > 0)
+		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
 			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), 0, NULL, NULL);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));

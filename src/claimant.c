@@ -19,6 +19,7 @@
 #include "outcome.h"
 #include "run_as.h"
 #include "statistics.h"
+#include "steer.h"
 #include "store.h"
 #include "test_point.h"
 #include "utils/array.h"
@@ -111,13 +112,15 @@ identify(Claimed *claimed)
 static void
 claimed_begin(Claimed *claimed, int64 id, int32 attempt)
 {
+	FindResult	found;
 	const char *stale;
 
 	claimed->slot = NULL;
 	live_open(&claimed->table);
-	if (live_find(&claimed->table, id, true, &claimed->slot, &claimed->job) == FIND_NONE)
+	found = steer_find(&claimed->table, id, &claimed->slot, &claimed->job);
+	if (found == FIND_NONE)
 		refuse_stale(id, attempt, "It has been finished, cancelled or removed, or never was.");
-	stale = why_stale(&claimed->job, attempt);
+	stale = found == FIND_LOCKED ? "An executor is running it." : why_stale(&claimed->job, attempt);
 	if (stale != NULL)
 		refuse_stale(id, attempt, stale);
 	identify(claimed);
@@ -197,15 +200,17 @@ snooze_one(int64 id, int32 attempt, int64 delay)
 	claimed_end(&claimed);
 }
 
-/* The lease now ends after "lease" microseconds from now. */
+/* The lease now ends after "lease" microseconds from now. (One that were 0, by a clock that was set back, would be an executor's.) */
 static void
 heartbeat_one(int64 id, int32 attempt, int64 lease)
 {
 	Claimed		claimed;
+	TimestampTz since;
 
 	claimed_begin(&claimed, id, attempt);
-	claimed.job.lease = GetCurrentTimestamp() + lease - claimed.job.started_at;
-	wakeup_lease(claimed.job.lane, claimed.job.started_at + claimed.job.lease);
+	since = lease_since(&claimed.job);
+	claimed.job.lease = Max(GetCurrentTimestamp() + lease - since, 1);
+	wakeup_lease(claimed.job.lane, since + claimed.job.lease);
 	live_update(&claimed.table, claimed.slot, &claimed.job);
 	claimed_end(&claimed);
 }
@@ -275,7 +280,8 @@ refuse_null_elements(const char *name, const bool *nulls, int count)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("%s must not contain null", name),
-					 errdetail("Element %d is null.", i + 1)));
+					 errdetail("Element %d is null.", i + 1),
+					 errhint("Give a value for each job.")));
 }
 
 static void
@@ -285,7 +291,8 @@ refuse_lengths(const char *name, int count, int expected)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must have as many elements as ids", name),
-				 errdetail("There are %d ids and %d %s.", expected, count, name)));
+				 errdetail("There are %d ids and %d %s.", expected, count, name),
+				 errhint("Give one for each id, in the same order.")));
 }
 
 /*
@@ -446,6 +453,7 @@ queue_jobs_heartbeat(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("claimant name \"%s\" is another role's", claimant),
+				 errdetail("That role was the first to call heartbeat() by it, and you do not have its rights."),
 				 errhint("Choose a name of your own.")));
 	PG_RETURN_VOID();
 }

@@ -138,6 +138,16 @@ ledger_blames(int64 job, int32 attempt)
 }
 
 bool
+ledger_names(int64 job, int32 attempt)
+{
+	map();
+	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
+		if (ledger[i].job == job && ledger[i].attempt == attempt && is_of_here(&ledger[i]))
+			return true;
+	return false;
+}
+
+bool
 ledger_read(int place, LedgerEntry *entry)
 {
 	map();

@@ -36,6 +36,9 @@ extern void ledger_blame(void);
 /* Whether the job is to be charged for that attempt before it can start again. */
 extern bool ledger_blames(int64 job, int32 attempt);
 
+/* Whether it may come to that: also while it runs, and a moment after. For any process. */
+extern bool ledger_names(int64 job, int32 attempt);
+
 /* What is found after crashes: the entry at a place, if it blames a job of this database. */
 extern int	ledger_places(void);
 extern bool ledger_read(int place, LedgerEntry *entry);

@@ -29,15 +29,18 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
 #include "duplicates.h"
+#include "executor_slot.h"
 #include "history.h"
 #include "hold.h"
 #include "lane_hint.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "record.h"
+#include "shared.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 #include "wakeup.h"
@@ -78,6 +81,12 @@ hash_args(Jsonb *args)
 }
 
 bool
+dedup_one_at_a_time(const Job *job, const Worker *worker)
+{
+	return strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
+}
+
+bool
 dedup_takes_part(const Worker *worker)
 {
 	return worker->idempotent && worker->deduplicate != DEDUP_NONE;
@@ -107,17 +116,19 @@ dedup_set_key(Job *job, const Worker *worker, const char *queue, Jsonb *args, co
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
 
+/* The args that take part in the key: all, if they are from before the worker got its record, and do not name one. */
+static Jsonb *
+key_args(const Worker *worker, const Job *job)
+{
+	return record_has_key(worker, job->args) ? record_key_args(worker, job->args) : job->args;
+}
+
 void
 dedup_move_key(Job *job, const Worker *worker, const char *queue)
 {
-	Jsonb	   *args = job->args;
-
 	if (job->dedup_hash == 0)
 		return;
-	/* Whose args lack the record's key was enqueued before the worker got its record: nothing is like it any more. */
-	if (job->dedup_key == NULL && record_has_key(worker, args))
-		args = record_key_args(worker, args);
-	job->dedup_hash = hash_key(worker, queue, args, job->dedup_key);
+	job->dedup_hash = hash_key(worker, queue, job->dedup_key == NULL ? key_args(worker, job) : job->args, job->dedup_key);
 }
 
 static bool
@@ -136,7 +147,7 @@ same_key(const Job *a, const Job *b)
 		return false;
 	if (a->dedup_key != NULL || b->dedup_key != NULL)
 		return a->dedup_key != NULL && b->dedup_key != NULL && strcmp(a->dedup_key, b->dedup_key) == 0;
-	return compareJsonbContainers(&record_key_args(worker, a->args)->root, &record_key_args(worker, b->args)->root) == 0;
+	return compareJsonbContainers(&key_args(worker, a)->root, &key_args(worker, b)->root) == 0;
 }
 
 /*
@@ -159,12 +170,12 @@ waiting_since(const Job *job)
 	return job->attempt > job->uncharged ? job->created_at : Max(job->created_at, job->run_at);
 }
 
-/* Enqueued for now, and due in a moment: a replica is given time to catch up. That makes it no future job. */
+/* Due in a moment, as a replica is given time to catch up: enqueued for now, or put back. That makes it no future job. */
 static bool
 waits_for_replicas(const Job *job, const Worker *worker)
 {
 	return worker->data_consistency != CONSISTENCY_ALWAYS && job->attempt == 0 &&
-		job->run_at <= job->created_at + CONSISTENCY_START_DELAY;
+		(job->run_at <= job->created_at + CONSISTENCY_START_DELAY || job->strategy == STRATEGY_RETRY);
 }
 
 /* Whether a job that is not running takes part in deduplication now. */
@@ -173,12 +184,39 @@ takes_part(const Job *job, const Worker *worker, TimestampTz now)
 {
 	if (job->due || job->run_at <= now || waits_for_replicas(job, worker))
 		return true;
-	if (job_failures(job) > 0)
-		return strategy(job, worker) == DEDUP_UNTIL_EXECUTED;	/* a retry holds the key, or has freed it */
-	return worker->including_scheduled;
+	if (job->attempt > 0 && dedup_one_at_a_time(job, worker))
+		return true;			/* a retry holds the key, as does a job that was snoozed */
+	return job_failures(job) == 0 && worker->including_scheduled;
+}
+
+/* Whether a moment at which a job expires comes before another's. */
+static bool
+expires_before(TimestampTz a, TimestampTz b)
+{
+	return a != NO_TIME && (b == NO_TIME || a < b);
+}
+
+/*
+ * Whether a job may end without being started: its time runs out before that of the one that it would stand for. Of two
+ * that both expire the longer one is let in only if the other has less than half as long to live: it would be a row each,
+ * if the same work is enqueued over and over.
+ */
+static bool
+may_expire(const Job *other, const Job *job, TimestampTz now)
+{
+	if (other->attempt > 0 || !expires_before(other->expires_at, job->expires_at))
+		return false;
+	return job->expires_at == NO_TIME || other->expires_at - now < (job->expires_at - now) / 2;
 }
 
 /* ---- enqueue ---- */
+
+/* A process died with it, or could not commit it: it may be charged for that, and end so, without being started again. */
+static bool
+is_being_settled(const Job *job)
+{
+	return shared_present() && (ledger_names(job->id, job->attempt) || executor_recovers(job->id));
+}
 
 /* Now that the job cannot start: is it still such as the first look saw it? */
 static RelyResult
@@ -192,7 +230,9 @@ look_again(LiveTable *table, int64 id, const Worker *worker, TimestampTz now)
 		case LOOK_GOING:
 			return RELY_ENDS;
 		case LOOK_THERE:
-			return !lease_holds(&job, now, &until) && takes_part(&job, worker, now) ? RELY_DONE : RELY_CHANGED;
+			if (lease_holds(&job, now, &until) || !takes_part(&job, worker, now))
+				return RELY_CHANGED;
+			return is_being_settled(&job) ? RELY_ENDS : RELY_DONE;
 		default:
 			return RELY_CHANGED;
 	}
@@ -242,16 +282,33 @@ beside_run(const Worker *worker)
 }
 
 /*
+ * Whether a job of the key that has not ended can stand for another. Not one whose claimant's lease has run out: if it was the
+ * last attempt it ends when it is found, and if not, that claimant may still come and complete it.
+ */
+static bool
+can_stand(const Job *other, bool leased, const Job *job, const Worker *worker, TimestampTz now)
+{
+	bool		has_lease = other->started_at != NO_TIME && other->lease != 0;
+	Job			before = *other;
+
+	if (has_lease && !leased)
+		return false;
+	before.attempt -= has_lease;	/* the one that is under way */
+	return waiting_since(&before) + worker->dedup_ttl >= now && !may_expire(other, job, now);
+}
+
+/*
  * One look at the jobs of the key. True if it came to a result; otherwise something changed meanwhile, which means that
- * another session got on with its work.
+ * another session got on with its work. A job that waits is better than one that runs: its run sees what we wrote.
  */
 static bool
 look(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now, Standing *result, int64 *standing)
 {
-	bool		until_executed = strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
+	bool		until_executed = dedup_one_at_a_time(job, worker);
 	KeyScan		scan;
 	Job			other;
 	bool		settled = true;
+	bool		relied = false;
 
 	*result = STANDING_NONE;
 	if (until_executed && runs_here(job))
@@ -260,14 +317,18 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		*standing = current_job.job->id;
 	}
 	key_scan_begin(&scan, table, job->dedup_hash);
-	while (settled && *result != STANDING_DROP && key_scan_next(&scan, &other))
+	while (settled && !relied && key_scan_next(&scan, &other))
 	{
 		TimestampTz until;
 		RelyResult	rely;
+		bool		leased;
 
-		if (!same_key(job, &other) || waiting_since(&other) + worker->dedup_ttl < now)
+		if (!same_key(job, &other))
 			continue;
-		if (lease_holds(&other, now, &until))
+		leased = lease_holds(&other, now, &until);
+		if (!can_stand(&other, leased, job, worker, now))
+			continue;
+		if (leased)
 			rely = RELY_RUNS;
 		else if (!takes_part(&other, worker, now))
 			continue;
@@ -277,18 +338,22 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		if (rely == RELY_CHANGED)
 			settled = false;
 		else if (rely == RELY_RUNS && until_executed)
+		{
 			*result = beside_run(worker);
+			*standing = other.id;
+		}
 		else if (rely == RELY_ENDS)
 			wakeup_released(other.lane, role, job_key(&other)); /* should it stay, we were in the way for a moment */
 		else if (rely == RELY_DONE)
 		{
+			relied = true;
 			*result = STANDING_DROP;
+			*standing = other.id;
 			location_relied_on(&other);
 			wakeup_released(other.lane, role, job_key(&other));
 			if (!other.due)
 				wakeup_due(other.run_at);
 		}
-		*standing = other.id;
 	}
 	key_scan_end(&scan);
 	return settled;
@@ -369,7 +434,7 @@ take_key_or_pass_by(LiveTable *table, const Job *job, const Worker *worker, bool
 bool
 dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool session)
 {
-	bool		one_at_a_time = strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
+	bool		one_at_a_time = dedup_one_at_a_time(job, worker);
 
 	if (job->dedup_hash == 0 && !session)
 		return true;
@@ -388,7 +453,7 @@ dedup_claim_undo(const Job *job, const Worker *worker, bool session)
 	if (job->dedup_hash == 0 && !session)
 		return;
 	hold_release(job->id, HOLD_RUN, session);
-	if (strategy(job, worker) == DEDUP_UNTIL_EXECUTED)
+	if (dedup_one_at_a_time(job, worker))
 		key_lock_release(key_of_runs(job, worker), session);
 }
 
@@ -424,9 +489,14 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	wakeup_taken(other->lane, InvalidOid, job_key(other));
 	if (!other->due)
 		wakeup_due_if_undone(other->run_at);
+	if (other->schedule != NULL)
+		wakeup_schedules();		/* a tick may wait for its end */
 	duplicates_note_merged(other->lane);
 	job->merged += 1 + other->merged;
 	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
+	location_relied_on(job);	/* for the next attempt: this one's may be lost with its lease */
+	if (expires_before(job->expires_at, other->expires_at))
+		job->expires_at = other->expires_at;	/* should it be put back without having been started */
 
 	/* a fresh twin brings fresh attempts with it */
 	if (job_failures(other) < job_failures(job))
@@ -452,6 +522,8 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 
 		if (other.id == job->id || !same_key(job, &other) || lease_holds(&other, now, &until))
 			continue;
+		if (shared_present() && (ledger_blames(other.id, other.attempt) || executor_recovers(other.id)))
+			continue;			/* what its run comes to is to be written to it */
 		if (!takes_part(&other, worker, now) ||
 			Max(waiting_since(&other), waiting_since(job)) - Min(waiting_since(&other), waiting_since(job)) > worker->dedup_ttl)
 			continue;
@@ -484,7 +556,7 @@ dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 	KeyScan		scan;
 	Job			other;
 
-	if (strategy(job, worker) != DEDUP_UNTIL_EXECUTED)
+	if (!dedup_one_at_a_time(job, worker))
 		return;					/* of no use to others of the key, who were not kept waiting by it */
 	note_key_ends(job, worker);
 	key_scan_begin(&scan, table, job->dedup_hash);
@@ -506,7 +578,7 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 	KeyScan		scan;
 	Job			other;
 
-	if (strategy(job, worker) != DEDUP_UNTIL_EXECUTED)
+	if (!dedup_one_at_a_time(job, worker))
 		return true;
 	if (!key_lock_try(key_of_runs(job, worker), false))
 		return false;
@@ -531,6 +603,6 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 void
 dedup_move_end(const Job *job, const Worker *worker)
 {
-	if (strategy(job, worker) == DEDUP_UNTIL_EXECUTED)
+	if (dedup_one_at_a_time(job, worker))
 		key_lock_release(key_of_runs(job, worker), false);
 }

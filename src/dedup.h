@@ -18,6 +18,9 @@ typedef enum Standing
 /* Whether the worker's jobs have a key without a token. */
 extern bool dedup_takes_part(const Worker *worker);
 
+/* Whether the job holds its key until it has ended (until_executed). */
+extern bool dedup_one_at_a_time(const Job *job, const Worker *worker);
+
 /*
  * Gives the job its key: the token, or worker, queue, role and args. None if the worker does not deduplicate. "role" is
  * as whom it will run: another role's job must never stand for it.

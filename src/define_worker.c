@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "arguments.h"
 #include "capacity.h"
 #include "catalog.h"
@@ -24,6 +25,7 @@
 #include "record.h"
 #include "registry.h"
 #include "run_as.h"
+#include "shared.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -177,9 +179,23 @@ set_names(Definition *definition, WorkerAttribute attribute, int arg)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid element of %s: \"%s\"", name, element ? element : "NULL"),
+					 errdetail("It is element %d of %d, and has %zu bytes.", i + 1, count, element ? strlen(element) : 0),
 					 errhint("Give names of 1 to %d bytes.", MAX_NAME_LENGTH)));
 	}
 	set(definition, attribute, PG_GETARG_DATUM(arg));
+}
+
+/* An option as a DETAIL shows it. */
+static const char *
+quoted(const char *value)
+{
+	return value ? psprintf("\"%s\"", value) : "NULL";
+}
+
+static const char *
+given_interval(FunctionCallInfo fcinfo, int arg)
+{
+	return PG_ARGISNULL(arg) ? "NULL" : DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(arg)));
 }
 
 static void
@@ -188,7 +204,7 @@ refuse_combination(const char *message, const char *detail, const char *hint)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg_internal("%s", message),
-			 detail ? errdetail_internal("%s", detail) : 0,
+			 errdetail_internal("%s", detail),
 			 errhint("%s", hint)));
 }
 
@@ -226,10 +242,10 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 
 	if (name == NULL)
 		return;
-	handler = handler_find(name, NULL);
+	handler = handler_named(name);
 
 	/* What a definer's worker does, its definer must be allowed to do. Checked again when the job runs. */
-	if (run_as_definer && QjFunctionAclCheck(handler->oid, definer, ACL_EXECUTE) != ACLCHECK_OK)
+	if (run_as_definer && !handler_may_be_called(handler, definer))
 		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
 	set_text(definition, WORKER_HANDLER, handler_qualified_name(handler->oid, name));
 }
@@ -280,7 +296,9 @@ set_record(Definition *definition)
 	if (record == NULL && worker.record_key == NULL && worker.pending == NULL)
 		return false;
 	if (record == NULL || worker.record_key == NULL || worker.pending == NULL)
-		refuse_combination("record, record_key and pending go together", NULL,
+		refuse_combination("record, record_key and pending go together",
+						   psprintf("record is %s, record_key is %s, and pending is %s.", quoted(record),
+									quoted(worker.record_key), quoted(worker.pending)),
 						   "Give the table, the args key that holds its primary key, and the condition under which there is work to do.");
 	table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(record)));
 	worker.record = quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table));
@@ -327,10 +345,13 @@ set_healing(Definition *definition, bool has_record, DedupStrategy strategy)
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
 	if (PG_ARGISNULL(ARG_HEAL_EVERY) && !PG_ARGISNULL(ARG_HEAL_AFTER))
-		refuse_combination("heal_after needs heal_every", NULL,
+		refuse_combination("heal_after needs heal_every",
+						   psprintf("heal_after is %s, and heal_every is NULL.", given_interval(fcinfo, ARG_HEAL_AFTER)),
 						   "Give heal_every: how often pending records are looked for.");
 	if (!PG_ARGISNULL(ARG_HEAL_EVERY) && (!has_record || strategy == DEDUP_NONE))
-		refuse_combination("heal_every needs a record, and deduplication", NULL,
+		refuse_combination("heal_every needs a record, and deduplication",
+						   has_record ? "Without deduplication, every healing would add to the jobs that wait already."
+						   : "Without a record there is nothing that could be pending.",
 						   "Give record, record_key and pending, and leave idempotent and deduplicate out.");
 	set_interval(definition, WORKER_HEAL_EVERY, ARG_HEAL_EVERY, USECS_PER_SEC, LONGEST_PERIOD,
 				 "Give an interval from 1 second to 365 days.");
@@ -378,17 +399,21 @@ set_limits(Definition *definition)
 	set_interval(definition, WORKER_RATE_PERIOD, ARG_RATE_PERIOD, 1000, LONGEST_PERIOD,
 				 "Give an interval from 1 millisecond to 365 days.");
 	if (limited && PG_ARGISNULL(ARG_CONCURRENCY_KEY))
-		refuse_combination("concurrency_limit needs concurrency_key", NULL,
+		refuse_combination("concurrency_limit needs concurrency_key",
+						   psprintf("concurrency_limit is %d, and concurrency_key is NULL.", PG_GETARG_INT32(ARG_CONCURRENCY_LIMIT)),
 						   "Give the args key by whose values jobs are counted, or max_running_jobs for all of the worker's.");
 	if (!limited && !rated && !PG_ARGISNULL(ARG_CONCURRENCY_KEY))
-		refuse_combination("concurrency_key needs concurrency_limit or rate_limit", NULL,
+		refuse_combination("concurrency_key needs concurrency_limit or rate_limit",
+						   psprintf("concurrency_key is %s, and both limits are NULL.", quoted(text_argument(fcinfo, ARG_CONCURRENCY_KEY))),
 						   "Give how many jobs of one value may run at once, or start in a rate_period.");
 	if (!PG_ARGISNULL(ARG_CONCURRENCY_KEY))
 		limit_check_key(text_argument(fcinfo, ARG_CONCURRENCY_KEY));
 	if (rated)
 		shared_require("rate_limit");
 	if (rated != !PG_ARGISNULL(ARG_RATE_PERIOD))
-		refuse_combination("rate_limit and rate_period go together", NULL,
+		refuse_combination("rate_limit and rate_period go together",
+						   rated ? psprintf("rate_limit is %d, and rate_period is NULL.", PG_GETARG_INT32(ARG_RATE_LIMIT))
+						   : psprintf("rate_limit is NULL, and rate_period is %s.", given_interval(fcinfo, ARG_RATE_PERIOD)),
 						   "Give how many jobs may start, and in which interval.");
 }
 
@@ -401,7 +426,7 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 	if (PG_ARGISNULL(ARG_REMAINING_WORK))
 		return false;
 	if (PG_ARGISNULL(ARG_MAX_RUNNING_JOBS))
-		refuse_combination("remaining_work needs max_running_jobs", NULL,
+		refuse_combination("remaining_work needs max_running_jobs", "max_running_jobs is NULL.",
 						   "Give how many jobs are to be at work while work is left.");
 	if (strategy != DEDUP_NONE)
 		refuse_combination("remaining_work and deduplication exclude each other",
@@ -421,8 +446,8 @@ set_retries(Definition *definition, bool limited_capacity)
 
 	set(definition, WORKER_MAX_RETRIES, Int32GetDatum(limited_capacity ? 0 : retries));
 	set_function(definition, WORKER_RETRY_BACKOFF, ARG_RETRY_BACKOFF, INT4OID, INTERVALOID,
-				 "It must take one integer, the number of the attempt that failed, and return an interval.",
-				 "Write one like: CREATE FUNCTION f(attempt integer) RETURNS interval …");
+				 "It must take one integer, the number of failures so far (from 1), and return an interval.",
+				 "Write one like: CREATE FUNCTION f(failures integer) RETURNS interval …");
 }
 
 static void
@@ -444,7 +469,7 @@ set_times(Definition *definition)
 static void
 check_read_parameter(const char *name)
 {
-	Handler    *handler = handler_find(name, NULL);
+	Handler    *handler = handler_named(name);
 
 	for (int i = 0; i < handler->nparameters; i++)
 		if (strcmp(handler->parameters[i].name, "read") == 0 && handler->parameters[i].type != JSONBOID)
@@ -542,6 +567,7 @@ store(Definition *definition)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("worker \"%s\" was defined by another role meanwhile", TextDatumGetCString(definition->values[WORKER_NAME])),
+				 errdetail("There was none of that name when this call began."),
 				 errhint("Look at it in the view queue_jobs.worker, and try again.")));
 	catalog_announce_change();
 	wakeup_all();
@@ -591,6 +617,11 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	store(&definition);
 	if (!PG_ARGISNULL(ARG_REMAINING_WORK))
 		capacity_forget(name);
+	if (!PG_ARGISNULL(ARG_HANDLER) && !shared_present())
+		ereport(WARNING,
+				(errmsg("jobs of worker \"%s\" are not run yet", name),
+				 errdetail("queue_jobs is not in \"shared_preload_libraries\"."),
+				 errhint("Add it there and restart the server.")));
 	PG_RETURN_VOID();
 }
 
@@ -605,26 +636,36 @@ require_worker(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("worker \"%s\" is not defined", name),
+				 errdetail("No worker of that name has been defined in this database, or it was dropped."),
 				 errhint("See SELECT name FROM queue_jobs.worker.")));
 	return worker;
 }
 
-/* Runs a statement about a worker that the caller may change. */
+static bool
+is_defined(const char *name)
+{
+	return registry_worker(name) != NULL;
+}
+
+/* Runs a statement about a worker that the caller may change; a DELETE is to have undone what "undoes" tells. */
 static void
-change_worker(FunctionCallInfo fcinfo, const char *sql, int expected)
+change_worker(FunctionCallInfo fcinfo, const char *sql, int expected, bool (*undoes) (const char *))
 {
 	Oid			types[1] = {TEXTOID};
 	Datum		values[1];
 	RunAs		saved;
 	char	   *name;
+	uint64		written;
 
 	refuse_null(fcinfo, 0, "name");
 	name = text_argument(fcinfo, 0);
 	check_definer(require_worker(name));
 	values[0] = CStringGetTextDatum(name);
 	engine_begin(&saved);
-	engine_execute(sql, expected, 1, types, values, NULL);
+	written = engine_execute(sql, expected, 1, types, values, NULL);
 	engine_end(&saved);
+	if (written == 0 && undoes != NULL && IsolationUsesXactSnapshot() && undoes(name))
+		refuse_unseen("worker", name);
 	catalog_announce_change();
 	wakeup_all();
 }
@@ -635,7 +676,7 @@ queue_jobs_drop_worker(PG_FUNCTION_ARGS)
 {
 	if (!PG_ARGISNULL(0))
 		refuse_reserved_name(text_argument(fcinfo, 0));
-	change_worker(fcinfo, "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE);
+	change_worker(fcinfo, "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE, is_defined);
 	PG_RETURN_VOID();
 }
 
@@ -643,13 +684,14 @@ queue_jobs_drop_worker(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_disable_worker(PG_FUNCTION_ARGS)
 {
-	change_worker(fcinfo, "INSERT INTO queue_jobs.disabled_worker (name) VALUES ($1) ON CONFLICT DO NOTHING", SPI_OK_INSERT);
+	change_worker(fcinfo, "INSERT INTO queue_jobs.disabled_worker (name) VALUES ($1) ON CONFLICT DO NOTHING", SPI_OK_INSERT, NULL);
 	PG_RETURN_VOID();
 }
 
 Datum
 queue_jobs_enable_worker(PG_FUNCTION_ARGS)
 {
-	change_worker(fcinfo, "DELETE FROM queue_jobs.disabled_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE);
+	change_worker(fcinfo, "DELETE FROM queue_jobs.disabled_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE,
+				  registry_worker_disabled);
 	PG_RETURN_VOID();
 }

@@ -61,11 +61,38 @@ typedef struct Batch
 	Job			job;			/* a template */
 } Batch;
 
-static TimestampTz
-add_interval(TimestampTz time, Interval *interval)
+/* A sum that may be beyond the calendar's end. */
+typedef struct Sum
 {
-	return DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(time),
-												   IntervalPGetDatum(interval)));
+	TimestampTz time;
+	Interval   *interval;
+	const char *name;			/* of the interval */
+} Sum;
+
+#define CALENDAR_HINT "Give an earlier time, or a shorter interval: the calendar ends with the year 294276."
+
+/* The server's own error says neither what was added nor what to do. */
+static void
+sum_callback(void *arg)
+{
+	const Sum  *sum = arg;
+
+	errdetail("The %s of %s counts from %s.", sum->name,
+			  DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(sum->interval))), timestamptz_to_str(sum->time));
+	errhint(CALENDAR_HINT);
+}
+
+static TimestampTz
+add_interval(TimestampTz time, Interval *interval, const char *name)
+{
+	Sum			sum = {.time = time,.interval = interval,.name = name};
+	ErrorContextCallback callback = {.callback = sum_callback,.arg = &sum,.previous = error_context_stack};
+	TimestampTz result;
+
+	error_context_stack = &callback;
+	result = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(time), IntervalPGetDatum(interval)));
+	error_context_stack = callback.previous;
+	return result;
 }
 
 static Interval *
@@ -84,9 +111,11 @@ run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, Timestam
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("run_at and delay cannot both be given"),
+				 errdetail("run_at is %s, and delay is %s.", timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
+						   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
 				 errhint("Give the time when the job is due, or how long from now.")));
 	if (!PG_ARGISNULL(delay_arg))
-		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"));
+		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
 	if (PG_ARGISNULL(run_at_arg))
 		return now;
 	run_at = PG_GETARG_TIMESTAMPTZ(run_at_arg);
@@ -154,6 +183,7 @@ require_worker(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("worker \"%s\" is not defined", name),
+				 errdetail("No worker of that name has been defined in this database, or it was dropped."),
 				 errhint("Define it with queue_jobs.define_worker(); see the view queue_jobs.worker.")));
 	if (worker->runs_command)
 		ereport(ERROR,
@@ -174,12 +204,12 @@ check_handler_right(const Worker *worker)
 	if (!worker->run_as_definer || worker->handler == NULL || has_privs_of_role(GetUserId(), worker->definer))
 		return;
 	handler = handler_find(worker->handler, &why);
-	if (handler != NULL && QjFunctionAclCheck(handler->oid, GetUserId(), ACL_EXECUTE) != ACLCHECK_OK)
+	if (handler != NULL && !handler_may_be_called(handler, GetUserId()))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for worker \"%s\"", worker->name),
 				 errdetail("It runs as its definer, and you may not execute its handler \"%s\".", worker->handler),
-				 errhint("GRANT EXECUTE on the handler to whoever may enqueue its jobs.")));
+				 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to whoever may enqueue its jobs.")));
 }
 
 /* Fills in what is the same for all jobs of a call. */
@@ -369,11 +399,18 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	if (!PG_ARGISNULL(ARG_JITTER))
 	{
 		int64		jitter = interval_microseconds(future_interval(fcinfo, ARG_JITTER, "jitter"));
+		TimestampTz due = run_at;
 
 		if (jitter > 0)
 			jitter = (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, jitter - 1);
-		if (pg_add_s64_overflow(run_at, jitter, &run_at) || !IS_VALID_TIMESTAMP(run_at))
-			ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range")));
+		if (pg_add_s64_overflow(due, jitter, &run_at) || !IS_VALID_TIMESTAMP(run_at))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+					 errmsg("timestamp out of range"),
+					 errdetail("The jitter of up to %s counts from %s.",
+							   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(ARG_JITTER))),
+							   timestamptz_to_str(due)),
+					 errhint(CALENDAR_HINT)));
 	}
 	if (registry_worker_disabled(worker->name))
 		return 0;
@@ -382,7 +419,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	batch.job.run_at = run_at;
 	batch.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
 	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
-		batch.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"));
+		batch.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"), "expires_in");
 	live_open(&table);
 	id = add_job(&batch, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
 	live_close(&table);
@@ -438,6 +475,8 @@ batch_arguments(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_size and batch_interval go together"),
+				 PG_ARGISNULL(MANY_BATCH_SIZE) ? errdetail("batch_interval is given, and batch_size is NULL.")
+				 : errdetail("batch_size is %d, and batch_interval is NULL.", PG_GETARG_INT32(MANY_BATCH_SIZE)),
 				 errhint("Give both, or none.")));
 	if (PG_ARGISNULL(MANY_BATCH_SIZE))
 		return times;
@@ -567,7 +606,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (times.size > 0 && i > 0 && i % times.size == 0)
-			batch.job.run_at = add_interval(batch.job.run_at, times.interval);
+			batch.job.run_at = add_interval(batch.job.run_at, times.interval, "batch_interval");
 		if (contexts != NULL)
 			batch.job.context = contexts_nulls[i] ? NULL : DatumGetJsonbP(contexts[i]);
 		add_to_many(&batch, &table, jobs, args[i], result);

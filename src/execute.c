@@ -77,7 +77,7 @@ static MemoryContext run_context = NULL;
 /* ---- the run ---- */
 
 /*
- * Settings of the run; those of a procedure must survive its commits, and are reset with the session. lock_timeout is
+ * Settings of the run; those of a procedure must survive its commits and rollbacks, and are reset with the session. lock_timeout is
  * written to its variable: a SET would have the server go through all its settings at the end of the transaction. The
  * engine itself waits for locks as long as it takes, before and after the handler.
  */
@@ -224,7 +224,7 @@ check_owners_right(const Run *run)
 	char	   *owner_name;
 
 	if (!worker->run_as_definer || handler == NULL || has_privs_of_role(owner, worker->definer) ||
-		QjFunctionAclCheck(handler->oid, owner, ACL_EXECUTE) == ACLCHECK_OK)
+		handler_may_be_called(handler, owner))
 		return;
 	owner_name = GetUserNameFromId(owner, true);
 	ereport(ERROR,
@@ -232,7 +232,7 @@ check_owners_right(const Run *run)
 			 errmsg("permission denied for worker \"%s\"", worker->name),
 			 errdetail("It runs as its definer, and the job's owner, role \"%s\", may not execute its handler \"%s\" any more.",
 					   owner_name ? owner_name : "(dropped)", worker->handler),
-			 errhint("GRANT EXECUTE on the handler to whoever may enqueue its jobs.")));
+			 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to whoever may enqueue its jobs.")));
 }
 
 /* What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a replica is read. */
@@ -287,6 +287,22 @@ run_function(Run *run)
 	return end;
 }
 
+/* A job that has an old lease keeps one, and so comes here, also if its handler is a function by now. */
+static void
+call_target(Run *run)
+{
+	CallTarget *target = &run->task->callee->target;
+
+	if (target->handler->is_procedure)
+		run->result = call_procedure(target, run->job.args, run->job.read);
+	else
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		run->result = call_function(target, run->job.args, run->job.read);
+		PopActiveSnapshot();
+	}
+}
+
 static void
 call_if_work(Run *run, volatile RunEnd *end)
 {
@@ -296,7 +312,7 @@ call_if_work(Run *run, volatile RunEnd *end)
 	work = prepare(run, end);
 	PopActiveSnapshot();
 	if (work)
-		run->result = call_procedure(&run->task->callee->target, run->job.args, run->job.read);
+		call_target(run);
 }
 
 /* The job and its lease are committed when this begins; on return there is a transaction without a snapshot. */
@@ -308,6 +324,12 @@ run_procedure(Run *run)
 	PG_TRY();
 	{
 		set_for_run(run, GUC_ACTION_SET);
+		if (run->job.context != NULL)
+		{
+			CommitTransactionCommand(); /* or a ROLLBACK in the procedure would undo the setting, too */
+			StartTransactionCommand();
+			MemoryContextSwitchTo(run_context);
+		}
 		run_timeout_arm(run->task->worker);
 		if (run->task->worker->runs_command)
 			run->result = command_run(run->job.args);
@@ -370,6 +392,13 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 		case RUN_SUCCEEDED:
 			if (current_job.snooze >= 0)
 			{
+				run->job.expires_at = NO_TIME;	/* it was started in time */
+				if (dedup_one_at_a_time(&run->job, worker))
+				{
+					/* that it was started shows that it holds its key */
+					run->job.attempt++;
+					run->job.uncharged++;
+				}
 				put_back(run, slot, current_job.snooze);
 				return JOB_SCHEDULED;
 			}
@@ -389,6 +418,12 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			return JOB_SCHEDULED;
 	}
 	pg_unreachable();
+}
+
+static bool
+is_final(JobState state)
+{
+	return state == JOB_COMPLETED || state == JOB_CANCELLED || state == JOB_DEAD;
 }
 
 /* The task of a command: its job has the attributes that others have from their worker. */
@@ -413,6 +448,7 @@ execute_function(Run *run)
 	measure_run(run, end);
 	test_point("handler_returned");
 	state = finish(run, end, NULL);
+	run->put_back = !is_final(state);
 	live_close(&run->table);
 	test_point("end_written");
 	unit_end();
@@ -456,7 +492,10 @@ execute_procedure(Run *run)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	live_open(&run->table);
 	if (live_find(&run->table, run->job.id, true, &slot, &stored) == FIND_FOUND)
+	{
 		state = finish(run, end, slot);
+		run->put_back = !is_final(state);
+	}
 	ExecDropSingleTupleTableSlot(slot);
 	live_close(&run->table);
 	test_point("end_written");
@@ -464,6 +503,54 @@ execute_procedure(Run *run)
 	test_point("end_committed");
 	end_hold(run);
 	run_log(run->task->worker, run->task->lane, &run->job, &run->measure, state, run->error);
+}
+
+/* What cancel() or discard() wanted of a job that had been put back by then; unless it runs again, where that is said to its run. */
+static void
+end_late(const Run *run, JobState end_as)
+{
+	LiveTable	table;
+	TupleTableSlot *row = NULL;
+	Job			job;
+
+	unit_begin();
+	MemoryContextSwitchTo(run_context);
+	live_open(&table);
+	if (live_find(&table, run->job.id, false, &row, &job) == FIND_FOUND)
+		outcome_finished(&table, row, &job, run->task->worker, end_as, NULL, NULL);
+	else
+		(void) executor_request_end(run->job.id, end_as);
+	ExecDropSingleTupleTableSlot(row);
+	live_close(&table);
+	unit_end();
+}
+
+/*
+ * From now on nobody can ask us for the job's end. Who has, while what had become of it was written and committed, is heeded now: of one
+ * that has ended there is no row. The signal that came with the request may be on its way yet.
+ */
+static void
+show_end(Run *run)
+{
+	int			end_as;
+
+	SpinLockAcquire(&run->slot->mutex);
+	end_as = run->slot->end_as;
+	run->slot->job = 0;
+	SpinLockRelease(&run->slot->mutex);
+	if (!run->put_back || end_as < 0)
+		return;
+	HOLD_INTERRUPTS();
+	PG_TRY();
+	{
+		end_late(run, (JobState) end_as);
+	}
+	PG_FINALLY();
+	{
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	QueryCancelPending = false;
 }
 
 bool
@@ -512,7 +599,7 @@ execute_next(ExecutorSlot *slot)
 		execute_function(&run);
 	current_job.job = NULL;
 	ledger_wipe();
-	run_show(&run, false);
+	show_end(&run);
 	return true;
 }
 
@@ -605,7 +692,7 @@ void
 execute_init(Oid role, int pool)
 {
 	own_role = role;
-	wakeup_serve(role);
+	wakeup_serve(role, pool);
 	replica_connect_as(role);
 	tasks_init(role, pool);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);

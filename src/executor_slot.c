@@ -268,5 +268,5 @@ executor_runs(int64 job)
 bool
 executor_recovers(int64 job)
 {
-	return pg_atomic_read_u32(&executors->recovering) > 0 && any_shows(job, true);
+	return executors != NULL && pg_atomic_read_u32(&executors->recovering) > 0 && any_shows(job, true);
 }

@@ -17,6 +17,7 @@
 #include "funcapi.h"
 #include "handler.h"
 #include "miscadmin.h"
+#include "run_as.h"
 #include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -71,7 +72,8 @@ find_function_with_types(const char *function, char **why)
 
 /*
  * Finds a function by "schema.name" or "schema.name(types)". Without types the name must be unique in its schema. Names
- * without a schema are looked up along the search_path, and only when a worker is defined.
+ * without a schema are looked up along the search_path, and only when a worker is defined. A schema that the current user may
+ * not use is an ERROR.
  */
 Oid
 handler_function(const char *function, char **why)
@@ -94,6 +96,22 @@ handler_function(const char *function, char **why)
 		return InvalidOid;
 	}
 	return found->oid;
+}
+
+/*
+ * Finds a function by the name that is kept with a worker. All must find the same, executors, the scheduler and whoever looks
+ * at the views: a role that may not use the schema is refused when it calls the function, and only then.
+ */
+static Oid
+kept_function(const char *function, char **why)
+{
+	RunAs		saved;
+	Oid			oid;
+
+	lookup_begin(&saved);
+	oid = handler_function(function, why);
+	lookup_end(&saved);
+	return oid;
 }
 
 /* What is wrong with a function as a handler, or NULL. */
@@ -185,30 +203,53 @@ read_handler(Oid oid, char **why)
 	return *why == NULL ? handler : NULL;
 }
 
+static void
+refuse_handler(const char *name, bool found, const char *reason)
+{
+	if (!found)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("handler \"%s\" cannot be found", name),
+				 errdetail_internal("%s", as_sentence(reason)),
+				 errhint("Name a function or procedure as schema.name, or as schema.name(types) if there are several.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+			 errmsg("function \"%s\" cannot be a handler", name),
+			 errdetail("As a handler it does not fit: %s.", reason),
+			 errhint("A handler takes one jsonb, or named parameters that are filled from the args, and returns one value, or nothing.")));
+}
+
 Handler *
-handler_find(const char *name, char **why)
+handler_named(const char *name)
 {
 	char	   *reason = NULL;
 	Oid			oid = handler_function(name, &reason);
 	Handler    *handler = OidIsValid(oid) ? read_handler(oid, &reason) : NULL;
 
+	if (handler == NULL)
+		refuse_handler(name, OidIsValid(oid), reason);
+	return handler;
+}
+
+Handler *
+handler_find(const char *name, char **why)
+{
+	char	   *reason = NULL;
+	Oid			oid = kept_function(name, &reason);
+	Handler    *handler = OidIsValid(oid) ? read_handler(oid, &reason) : NULL;
+
 	if (handler == NULL && why == NULL)
-	{
-		if (!OidIsValid(oid))
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_FUNCTION),
-					 errmsg("handler \"%s\" cannot be found", name),
-					 errdetail_internal("%s", as_sentence(reason)),
-					 errhint("Name a function or procedure as schema.name, or as schema.name(types) if there are several.")));
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
-				 errmsg("function \"%s\" cannot be a handler", name),
-				 errdetail("As a handler it does not fit: %s.", reason),
-				 errhint("A handler takes one jsonb, or named parameters that are filled from the args, and returns one value, or nothing.")));
-	}
+		refuse_handler(name, OidIsValid(oid), reason);
 	if (why != NULL)
 		*why = reason;
 	return handler;
+}
+
+bool
+handler_may_be_called(const Handler *handler, Oid role)
+{
+	return QjSchemaAclCheck(handler->schema, role, ACL_USAGE) == ACLCHECK_OK &&
+		QjFunctionAclCheck(handler->oid, role, ACL_EXECUTE) == ACLCHECK_OK;
 }
 
 static bool
@@ -244,7 +285,7 @@ handler_backoff(const char *function)
 	char	   *why = NULL;
 	Oid		   *types;
 	int			nargs;
-	Oid			oid = handler_function(function, &why);
+	Oid			oid = kept_function(function, &why);
 
 	if (OidIsValid(oid) && get_func_prokind(oid) == PROKIND_FUNCTION && !get_func_retset(oid) &&
 		get_func_signature(oid, &types, &nargs) == INTERVALOID && nargs == 1 && types[0] == INT4OID)

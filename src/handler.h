@@ -38,10 +38,16 @@ typedef struct Handler
 } Handler;
 
 /*
- * Finds the handler by its name as of now, in the current memory context. On failure NULL, with the reason in *why, or
- * an ERROR if why is NULL.
+ * Finds the handler by the name that is kept with its worker, as of now, in the current memory context; also where the current
+ * user may not use its schema. On failure NULL, with the reason in *why, or an ERROR if why is NULL.
  */
 extern Handler *handler_find(const char *name, char **why);
+
+/* Finds one by the name that somebody gives it who defines a worker; an ERROR if there is none that he may name. */
+extern Handler *handler_named(const char *name);
+
+/* Whether the role has what a call takes: USAGE on the schema, EXECUTE on the function. */
+extern bool handler_may_be_called(const Handler *handler, Oid role);
 
 /*
  * The handler is one of a worker with a read handler: its parameter "read jsonb" takes what that returned, a parameter
@@ -49,7 +55,7 @@ extern Handler *handler_find(const char *name, char **why);
  */
 extern void handler_take_read(Handler *handler);
 
-/* Finds any function by such a name; InvalidOid, with the reason in *why, if there is none. */
+/* Finds any function by a name that somebody gives; InvalidOid, with the reason in *why, if there is none. */
 extern Oid	handler_function(const char *function, char **why);
 
 /* The name under which a function is kept, qualified. "given" is how it was named when it was found. */

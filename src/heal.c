@@ -3,9 +3,10 @@
  *		Self-healing (PlanetScale's paired scheduler): the records hold the state, and a job that was lost, or never
  *		enqueued, is made again from them.
  *
- * For how long a record has been pending is told by its row's transaction ID: at each tick the oldest transaction still
- * running is noted, and a row written before that of a tick heal_after ago has not changed since then. No column is
- * needed. A row that is changed for another reason counts from that change.
+ * For how long a record has been pending is told by its row's transaction ID: at each tick the transactions still running
+ * are noted, and a row written by one that had ended at a tick heal_after ago has not changed since then. No column is
+ * needed. A row that is changed for another reason counts from that change. So a transaction that stays open, or prepared,
+ * holds up its own rows only.
  *
  * Records are read in the order of their primary key, a batch a transaction. Who has a live job of any state is passed
  * over, so that a restart in the middle, or a tick too many, adds no duplicates.
@@ -27,6 +28,7 @@
 #include "registry.h"
 #include "run_as.h"
 #include "test_point.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -39,38 +41,70 @@ typedef struct Healing
 {
 	char	   *worker;
 	TimestampTz now;
-	TransactionId written_before;	/* or InvalidTransactionId: at any time */
+	TransactionId written_before;
+	ArrayType  *running;		/* of those before, transactions that had not ended; NULL: at any time */
 	Jsonb	   *last;			/* key of the last record looked at, or NULL */
 	int64		healed;
 	bool		more;
 } Healing;
 
+static ArrayType *
+xid_array(const TransactionId *xids, int count, const TransactionId *more, int more_count)
+{
+	Datum	   *values = palloc((count + more_count + 1) * sizeof(Datum));
+
+	for (int i = 0; i < count; i++)
+		values[i] = TransactionIdGetDatum(xids[i]);
+	for (int i = 0; i < more_count; i++)
+		values[count + i] = TransactionIdGetDatum(more[i]);
+	return construct_array(values, count + more_count, XIDOID, sizeof(TransactionId), true, TYPALIGN_INT);
+}
+
 /*
- * Notes this tick, forgets those no longer needed, and finds how old a row must be. False if no tick is old enough yet.
+ * Which transactions have ended by now. A row bears the ID of the subtransaction that wrote it; where the snapshot has not
+ * room for all of those that are running, it is all that is older than the oldest transaction.
+ */
+static void
+transactions_ended(Datum *before, Datum *running)
+{
+	Snapshot	now = GetLatestSnapshot();
+
+	*before = TransactionIdGetDatum(now->suboverflowed ? now->xmin : now->xmax);
+	*running = PointerGetDatum(now->suboverflowed ? xid_array(NULL, 0, NULL, 0) :
+							   xid_array(now->xip, now->xcnt, now->subxip, now->subxcnt));
+}
+
+/*
+ * Notes this tick, forgets those no longer needed, and finds how old a row must be, in the given memory context. False if
+ * no tick is old enough yet.
  */
 static bool
-tick(Healing *healing, const Worker *worker)
+tick(Healing *healing, const Worker *worker, MemoryContext context)
 {
-	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
-	Datum		this_tick[] = {CStringGetTextDatum(worker->name), TimestampTzGetDatum(healing->now)};
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, XIDOID, XIDARRAYOID};
+	Datum		this_tick[4] = {CStringGetTextDatum(worker->name), TimestampTzGetDatum(healing->now)};
 	Datum		old_enough[] = {this_tick[0], TimestampTzGetDatum(healing->now - worker->heal_after)};
 	RunAs		saved;
 	bool		found;
 
+	transactions_ended(&this_tick[2], &this_tick[3]);
 	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.heal_tick (worker, at, oldest_xid)"
-				   " VALUES ($1, $2, pg_snapshot_xmin(pg_current_snapshot()))"
-				   " ON CONFLICT (worker, at) DO NOTHING", SPI_OK_INSERT, 2, types, this_tick, NULL);
+	engine_execute("INSERT INTO queue_jobs.heal_tick (worker, at, written_before, running) VALUES ($1, $2, $3, $4)"
+				   " ON CONFLICT (worker, at) DO NOTHING", SPI_OK_INSERT, 4, types, this_tick, NULL);
 	engine_execute("DELETE FROM queue_jobs.heal_tick WHERE worker = $1 AND at <"
 				   " (SELECT max(at) FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2)",
 				   SPI_OK_DELETE, 2, types, old_enough, NULL);
-	found = engine_execute("SELECT oldest_xid::xid FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2"
+	found = engine_execute("SELECT written_before, running FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2"
 						   " ORDER BY at DESC LIMIT 1", SPI_OK_SELECT, 2, types, old_enough, NULL) > 0;
 	if (found && worker->heal_after > 0)
 	{
 		bool		isnull;
+		Datum		running = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull);
+		MemoryContext spi = MemoryContextSwitchTo(context);
 
 		healing->written_before = DatumGetTransactionId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+		healing->running = DatumGetArrayTypePCopy(running);
+		MemoryContextSwitchTo(spi);
 	}
 	engine_end(&saved);
 	return found;
@@ -81,12 +115,14 @@ static List *
 pending_keys(const Healing *healing, const Worker *worker)
 {
 	MemoryContext context = CurrentMemoryContext;
-	Oid			types[] = {JSONBOID, XIDOID};
-	Datum		values[] = {healing->last ? JsonbPGetDatum(healing->last) : (Datum) 0, TransactionIdGetDatum(healing->written_before)};
-	char		nulls[] = {healing->last ? ' ' : 'n', TransactionIdIsValid(healing->written_before) ? ' ' : 'n', '\0'};
+	Oid			types[] = {JSONBOID, XIDOID, XIDARRAYOID};
+	Datum		values[] = {
+		PointerGetDatum(healing->last), TransactionIdGetDatum(healing->written_before), PointerGetDatum(healing->running)
+	};
+	char		nulls[] = {healing->last ? ' ' : 'n', healing->running ? ' ' : 'n', healing->running ? ' ' : 'n', '\0'};
 	List	   *keys = NIL;
 
-	if (SPI_execute_with_args(record_pending_sql(worker, healing->last != NULL, BATCH), 2, types, values, nulls, true, 0) !=
+	if (SPI_execute_with_args(record_pending_sql(worker, healing->last != NULL, BATCH), 3, types, values, nulls, true, 0) !=
 		SPI_OK_SELECT)
 		elog(ERROR, "could not read pending records");
 	for (uint64 i = 0; i < SPI_processed; i++)
@@ -154,7 +190,7 @@ heal(void *argument)
 	unit_begin();
 	worker = registry_worker_copy(healing->worker);
 	if (worker != NULL && worker->heal_every > 0)
-		ready = tick(healing, worker);
+		ready = tick(healing, worker, context);
 	unit_end();
 	MemoryContextSwitchTo(context);
 	if (!ready)

@@ -4,6 +4,8 @@
  */
 #include "postgres.h"
 
+#include "access/twophase.h"
+#include "access/xact.h"
 #include "compat.h"
 #include "hold.h"
 #include "miscadmin.h"
@@ -46,6 +48,7 @@ typedef struct Held
 {
 	LOCKTAG		tag;
 	LOCKMODE	mode;
+	int			nest_level;
 } Held;
 
 static Held *held = NULL;
@@ -63,7 +66,7 @@ remember(const LOCKTAG *tag, LOCKMODE mode)
 	}
 	held[held_count++] = (Held)
 	{
-		.tag = *tag,.mode = mode
+		.tag = *tag,.mode = mode,.nest_level = GetCurrentTransactionNestLevel()
 	};
 }
 
@@ -99,14 +102,45 @@ hold_count(void)
 	return held_count;
 }
 
-/* A savepoint that was rolled back may have let go of some already. */
+int
+hold_share(void)
+{
+	return Max(max_locks_per_xact * (MaxBackends + max_prepared_xacts) / 4, 64);
+}
+
+/* Those noted at this level and below it. A procedure's session may have let go of some already: session_hold.h. */
+static void
+end_level(int nest_level, ResourceOwner of)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < held_count; i++)
+	{
+		if (held[i].nest_level < nest_level)
+			held[kept++] = held[i];
+		else if (QjLockHeldByMe(&held[i].tag, held[i].mode))
+			let_go(&held[i].tag, held[i].mode, false, of);
+	}
+	held_count = kept;
+}
+
 void
 hold_end_transaction(void)
 {
+	end_level(0, TopTransactionResourceOwner);
+}
+
+void
+hold_end_savepoint(int nest_level)
+{
+	end_level(nest_level, CurTransactionResourceOwner);
+}
+
+void
+hold_keep_savepoint(int nest_level)
+{
 	for (int i = 0; i < held_count; i++)
-		if (QjLockHeldByMe(&held[i].tag, held[i].mode))
-			let_go(&held[i].tag, held[i].mode, false, TopTransactionResourceOwner);
-	held_count = 0;
+		held[i].nest_level = Min(held[i].nest_level, nest_level - 1);
 }
 
 void

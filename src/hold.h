@@ -31,8 +31,16 @@ extern void hold_release(int64 job, HoldMode mode, bool session);
 /* How many holds the transaction has. */
 extern int	hold_count(void);
 
-/* At the transaction's end, before it publishes; and when it is prepared, which takes the locks over. */
+/* How many it may have without crowding others out of the server's lock table. */
+extern int	hold_share(void);
+
+/*
+ * At the transaction's end, before it publishes; and when it is prepared, which takes the locks over. Likewise those of a
+ * savepoint, when it is rolled back; one that is released leaves them to the level above.
+ */
 extern void hold_end_transaction(void);
+extern void hold_end_savepoint(int nest_level);
+extern void hold_keep_savepoint(int nest_level);
 extern void hold_forget_transaction(void);
 
 /* Between two jobs, outside of a transaction: releases all, and the handler's own advisory locks. */

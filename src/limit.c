@@ -466,6 +466,15 @@ refused_key_verdict(Refusals *refusals, LaneHint *hint)
 	return refusals->crowd >= WALK && refusals->being_parked ? LIMIT_WORKER : LIMIT_KEY;
 }
 
+/* With how many holds a transaction may still take such a job. A job with a deduplication key needs one, or two. */
+static int
+most_holds(const Job *job, const Worker *worker)
+{
+	if (limit_any(worker))
+		return MAX_SLOTS;
+	return job->dedup_hash != 0 ? hold_share() : PG_INT32_MAX;
+}
+
 LimitVerdict
 limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bool session, Refusals *refusals,
 			LimitHold *hold)
@@ -474,14 +483,14 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, LaneHint *hint, bo
 	TimestampTz retry_at = NO_TIME;
 
 	*hold = (LimitHold) {0};
-	if (!limit_any(worker))
-		return LIMIT_FREE;
-	if (!session && hold_count() >= MAX_SLOTS)
+	if (!session && hold_count() >= most_holds(job, worker))
 	{
 		refuse(refusals, job, NO_TIME);
 		refusals->hands_full = true;
 		return LIMIT_WORKER;
 	}
+	if (!limit_any(worker))
+		return LIMIT_FREE;
 	if (worker->concurrency_key != NULL)
 		hold->key = limit_key_hash(worker, job->args);
 	if (key_refused(refusals, hold->key))

@@ -221,13 +221,16 @@ location_end_transaction(bool committed)
 {
 	bool		wrote = XactLastCommitEnd != previous_commit;
 
-	if (locations != NULL && committed && wrote && (noted_count > 0 || raises_floor))
+	if (locations != NULL && committed && (noted_count > 0 || raises_floor))
 	{
+		/* who wrote nothing here, and was told "duplicate", may want what was committed before to be seen */
+		XLogRecPtr	end = wrote ? XactLastCommitEnd : location_after_snapshot();
+
 		(void) known_floor();
 		for (int i = 0; i < noted_count; i++)
-			publish(&noted[i], XactLastCommitEnd);
+			publish(&noted[i], end);
 		if (raises_floor)
-			raise_floor(XactLastCommitEnd);
+			raise_floor(end);
 	}
 	previous_commit = XactLastCommitEnd;
 	noted_count = 0;

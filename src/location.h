@@ -2,8 +2,8 @@
  * location.h
  *		Positions in the write-ahead log: how far a replica must have replayed to see what a job relies on.
  *
- * The location of a job is where the commit of its enqueuer ends, and of all who were told that it stands for theirs. It
- * is never too early; it is exact where the commits are known, and otherwise the position at which it is asked for.
+ * The location of a job is where the commit of its enqueuer ends, of all who were told that it stands for theirs, and of
+ * whoever put it back to be run once more. It is never too early; it is exact where the commits are known, and otherwise the position at which it is asked for.
  */
 #ifndef QUEUE_JOBS_LOCATION_H
 #define QUEUE_JOBS_LOCATION_H
@@ -23,7 +23,10 @@ extern XLogRecPtr location_after_snapshot(void);
  */
 extern XLogRecPtr location_of_job(const Job *job);
 
-/* This transaction has enqueued the job, or was told that it stands for one that it wanted to. */
+/*
+ * This transaction has enqueued the job; or was told that it stands for one that it wanted to enqueue, or has put it back, or merged
+ * another into it.
+ */
 extern void location_enqueued(const Job *job);
 extern void location_relied_on(const Job *job);
 

@@ -17,6 +17,7 @@
 #include "history.h"
 #include "lane.h"
 #include "limit.h"
+#include "location.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "process.h"
@@ -144,7 +145,10 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	job->lease = 0;
 	job->claimant = NULL;
 	if (job->strategy != STRATEGY_RETRY)
+	{
 		job->wal_lsn = InvalidXLogRecPtr;
+		location_relied_on(job);	/* it is to see what this run has left */
+	}
 	job->run_at = retry_at(now, delay);
 	job->due = delay <= 0;
 	job->place = 0;

@@ -34,6 +34,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_import_pg_cron);
 typedef struct CronJob
 {
 	int64		id;
+	const char *missing;		/* a column that is NULL, of those that a job needs; those are then not to be looked at */
 	char	   *schedule;
 	char	   *command;
 	char	   *node;
@@ -71,6 +72,17 @@ check_table(void)
 				 errhint("It must be owned by a superuser, or by the role that imports it.")));
 }
 
+/* A column as a string. The table need not be pg_cron's own, with its constraints: it may be a copy. */
+static char *
+read_column(CronJob *job, HeapTuple row, TupleDesc desc, int column)
+{
+	char	   *value = SPI_getvalue(row, desc, column);
+
+	if (value == NULL && job->missing == NULL)
+		job->missing = pstrdup(SPI_fname(desc, column));
+	return value;
+}
+
 static List *
 read_jobs(void)
 {
@@ -79,7 +91,7 @@ read_jobs(void)
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute("SELECT jobid::pg_catalog.int8, schedule, command, nodename, database, username, active, jobname FROM cron.job"
+	if (SPI_execute("SELECT jobid::pg_catalog.int8 AS jobid, schedule, command, nodename, database, username, active::pg_catalog.bool AS active, jobname FROM cron.job"
 					" ORDER BY jobid", true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not read cron.job");
 	for (uint64 i = 0; i < SPI_processed; i++)
@@ -88,15 +100,21 @@ read_jobs(void)
 		TupleDesc	desc = SPI_tuptable->tupdesc;
 		MemoryContext spi = MemoryContextSwitchTo(context);
 		CronJob    *job = palloc0(sizeof(CronJob));
-		bool		isnull;
+		char	   *active;
 
-		job->id = DatumGetInt64(SPI_getbinval(row, desc, 1, &isnull));
-		job->schedule = SPI_getvalue(row, desc, 2);
-		job->command = SPI_getvalue(row, desc, 3);
-		job->node = SPI_getvalue(row, desc, 4);
-		job->database = SPI_getvalue(row, desc, 5);
-		job->role = SPI_getvalue(row, desc, 6);
-		job->active = DatumGetBool(SPI_getbinval(row, desc, 7, &isnull));
+		if (read_column(job, row, desc, 1) != NULL)
+		{
+			bool		isnull;
+
+			job->id = DatumGetInt64(SPI_getbinval(row, desc, 1, &isnull));
+		}
+		job->schedule = read_column(job, row, desc, 2);
+		job->command = read_column(job, row, desc, 3);
+		job->node = read_column(job, row, desc, 4);
+		job->database = read_column(job, row, desc, 5);
+		job->role = read_column(job, row, desc, 6);
+		active = read_column(job, row, desc, 7);
+		job->active = active != NULL && active[0] == 't';
 		job->name = SPI_getvalue(row, desc, 8);
 		if (job->name == NULL)
 			job->name = psprintf("pg_cron " INT64_FORMAT, job->id);
@@ -111,8 +129,11 @@ read_jobs(void)
 static char *
 obstacle(const CronJob *job)
 {
-	Oid			role = get_role_oid(job->role, true);
+	Oid			role;
 
+	if (job->missing != NULL)
+		return psprintf("its %s is NULL", job->missing);
+	role = get_role_oid(job->role, true);
 	if (!job->active)
 		return pstrdup("it is not active");
 	if (strcmp(job->database, get_database_name(MyDatabaseId)) != 0)
@@ -221,6 +242,7 @@ queue_jobs_import_pg_cron(PG_FUNCTION_ARGS)
 		values[0] = Int64GetDatum(job->id);
 		values[1] = CStringGetTextDatum(job->name);
 		values[2] = problem ? CStringGetTextDatum(problem) : (Datum) 0;
+		nulls[0] = job->missing != NULL && strcmp(job->missing, "jobid") == 0;
 		nulls[1] = problem != NULL;
 		nulls[2] = problem == NULL;
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);

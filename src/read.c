@@ -19,6 +19,7 @@
 #include "read.h"
 #include "replica.h"
 #include "replica_connection.h"
+#include "run_timeout.h"
 #include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -45,7 +46,7 @@ choose(Job *job, LoadBalancingStrategy strategy, char *replica)
 
 /* A replica that has replayed the job's location, asked now; none is preferred. */
 static const Replica *
-find_caught_up(const Job *job)
+find_caught_up(const Job *job, TimestampTz until)
 {
 	List	   *replicas = replica_list();
 	int			count = list_length(replicas);
@@ -56,7 +57,7 @@ find_caught_up(const Job *job)
 		const Replica *replica = list_nth(replicas, (first + i) % count);
 		ReplicaPosition position;
 
-		if (replica_ask(replica, job->context, &position) && position.replayed >= job->wal_lsn)
+		if (replica_ask(replica, job->context, until, &position) && position.replayed >= job->wal_lsn)
 			return replica;
 	}
 	return NULL;
@@ -90,28 +91,45 @@ read_from_primary(CallTarget *reader, Jsonb *args)
 	return read.result;
 }
 
+/*
+ * Replicas have half of a run's timeout, together. If none could serve it, that time is not the job's: its own begins anew,
+ * for the primary and the handler.
+ */
+static const Replica *
+read_from_replica(CallTarget *reader, const Worker *worker, Job *job, bool *caught_up)
+{
+	TimestampTz until = worker->timeout > 0 ? GetCurrentTimestamp() + worker->timeout / 2 : DT_NOEND;
+	const Replica *replica = find_caught_up(job, until);
+
+	*caught_up = replica != NULL;
+	if (replica != NULL && replica_read(replica, reader->handler->call_name, job->args, until, &job->read))
+		return replica;
+	if (!run_timeout_fired())
+		run_timeout_arm(worker);
+	return NULL;
+}
+
 bool
 read_for_job(CallTarget *reader, const Worker *worker, Job *job)
 {
 	DataConsistency consistency = job_consistency(worker, job->id);
 	bool		retried = job_failures(job) > 1 || job->strategy == STRATEGY_RETRY;
 	const Replica *replica = NULL;
+	bool		caught_up = false;
 	LoadBalancingStrategy strategy;
 
 	job->read = NULL;
+	if (replica_connected())
+		(void) replica_list();	/* those dropped meanwhile are let go, though only other jobs may come from now on */
 	if (reader->handler == NULL)
 	{
 		choose(job, consistency == CONSISTENCY_ALWAYS ? STRATEGY_NONE : STRATEGY_PRIMARY, NULL);
 		return true;
 	}
 	if (consistency != CONSISTENCY_ALWAYS && location_known(job))
-		replica = find_caught_up(job);
-	strategy = consistency_choose(consistency, location_known(job), replica != NULL, retried);
-	if (replica != NULL && !replica_read(replica, reader->handler->call_name, job->args, &job->read))
-	{
-		replica = NULL;
-		strategy = STRATEGY_PRIMARY;
-	}
+		replica = read_from_replica(reader, worker, job, &caught_up);
+	strategy = caught_up && replica == NULL ? STRATEGY_PRIMARY :
+		consistency_choose(consistency, location_known(job), caught_up, retried);
 	choose(job, strategy, replica ? pstrdup(replica->name) : NULL);
 	if (strategy == STRATEGY_RETRY)
 		return false;
@@ -145,6 +163,19 @@ choose_for_claim(const Worker *worker, Job *job)
 	if (replica != NULL)
 		replica_served(replica);
 	return job->strategy != STRATEGY_RETRY;
+}
+
+void
+choose_again_for_claim(Job *job)
+{
+	char	   *replica;
+
+	if (!reads_from_replica(job->strategy))
+		return;
+	replica = replica_caught_up(job->wal_lsn);
+	choose(job, replica != NULL ? job->strategy : STRATEGY_PRIMARY, replica);
+	if (replica != NULL)
+		replica_served(replica);
 }
 
 /* load_balancing_counts(): how often each choice was made for jobs of each lane, since the server's start. */

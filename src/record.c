@@ -174,8 +174,8 @@ record_pending_sql(const Worker *worker, bool after, int limit)
 	}
 	/* the xmin of a frozen row may be so old that its age is negative */
 	appendStringInfo(&sql, ") FROM %s AS record WHERE (\n%s\n)"
-					 " AND ($2 IS NULL OR pg_catalog.age(record.xmin) NOT BETWEEN 0 AND pg_catalog.age($2))", worker->record,
-					 worker->pending);
+					 " AND ($2 IS NULL OR pg_catalog.age(record.xmin) NOT BETWEEN 0 AND pg_catalog.age($2)"
+					 " AND record.xmin OPERATOR(pg_catalog.<>) ALL ($3))", worker->record, worker->pending);
 	if (after)
 	{
 		appendStringInfoString(&sql, " AND (");
@@ -197,14 +197,58 @@ record_pending_sql(const Worker *worker, bool after, int limit)
 }
 
 static SPIPlanPtr
-prepare(const Worker *worker, bool lock)
+prepare_sql(const char *sql, Oid type)
 {
-	Oid			types[] = {JSONBOID};
-	SPIPlanPtr	plan = SPI_prepare(record_sql(worker, lock), 1, types);
+	SPIPlanPtr	plan = SPI_prepare(sql, 1, &type);
 
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
 	return plan;
+}
+
+static SPIPlanPtr
+prepare(const Worker *worker, bool lock)
+{
+	return prepare_sql(record_sql(worker, lock), JSONBOID);
+}
+
+static SPIPlanPtr
+prepare_once(SPIPlanPtr *plan, const Worker *worker, bool lock)
+{
+	if (*plan == NULL)
+	{
+		SPIPlanPtr	made = prepare(worker, lock);
+
+		SPI_keepplan(made);
+		*plan = made;
+	}
+	return *plan;
+}
+
+/* Whether the plan finds the record; by a snapshot of its own if that is InvalidSnapshot. */
+static bool
+finds(SPIPlanPtr plan, Datum *key, Snapshot snapshot)
+{
+	if (SPI_execute_snapshot(plan, key, NULL, snapshot, InvalidSnapshot, false, true, 1) != SPI_OK_SELECT)
+		elog(ERROR, "unexpected outcome of a record's check");
+	return SPI_processed > 0;
+}
+
+/*
+ * Who waits for a row's lock goes on with the snapshot from before the wait: at most that row is looked at again, and
+ * nothing else that the condition reads. So once the lock is ours all of it is looked at again, by a snapshot of now (in
+ * REPEATABLE READ, too), unless no transaction has ended meanwhile. If it does not hold any more, the lock stays.
+ */
+static bool
+lock_and_find(SPIPlanPtr lock, SPIPlanPtr check, Datum *key)
+{
+	uint64		ended = GetTransactionSnapshot()->snapXactCompletionCount;
+	Snapshot	now;
+
+	if (!finds(lock, key, InvalidSnapshot))
+		return false;
+	now = GetLatestSnapshot();
+	return now->snapXactCompletionCount == ended || finds(check, key, now);
 }
 
 static void
@@ -217,21 +261,16 @@ spi_begin(void)
 bool
 record_pending(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock)
 {
-	SPIPlanPtr *plan = lock ? &plans->lock : &plans->check;
-	Datum		values[] = {JsonbPGetDatum(args)};
+	Datum		key = JsonbPGetDatum(args);
+	SPIPlanPtr	check;
 	bool		pending;
 
 	spi_begin();
-	if (*plan == NULL)
-	{
-		SPIPlanPtr	made = prepare(worker, lock);
-
-		SPI_keepplan(made);
-		*plan = made;
-	}
-	if (SPI_execute_plan(*plan, values, NULL, false, 1) != SPI_OK_SELECT)
-		elog(ERROR, "unexpected outcome of a record's check");
-	pending = SPI_processed > 0;
+	check = prepare_once(&plans->check, worker, false);
+	if (lock)
+		pending = lock_and_find(prepare_once(&plans->lock, worker, true), check, &key);
+	else
+		pending = finds(check, &key, InvalidSnapshot);
 	SPI_finish();
 	return pending;
 }
@@ -347,11 +386,12 @@ append_value_condition(StringInfo sql, List *columns, Oid key_type)
 Datum
 queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 {
-	Oid			types[1];
-	Datum		values[1];
+	Oid			key_type;
+	Datum		key;
 	Oid			table;
 	char	   *condition;
 	StringInfoData sql;
+	SPIPlanPtr	check;
 	bool		locked;
 	int			nest_level;
 
@@ -360,8 +400,8 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(1))
 		PG_RETURN_BOOL(false);
 	table = PG_GETARG_OID(0);
-	types[0] = get_fn_expr_argtype(fcinfo->flinfo, 1);
-	values[0] = PG_GETARG_DATUM(1);
+	key_type = get_fn_expr_argtype(fcinfo->flinfo, 1);
+	key = PG_GETARG_DATUM(1);
 	condition = text_argument(fcinfo, 2);
 	if (get_rel_name(table) == NULL)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", table)));
@@ -369,16 +409,16 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT true FROM %s AS record WHERE ",
 					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table)));
-	append_value_condition(&sql, primary_key(table), types[0]);
-	appendStringInfo(&sql, " AND (\n%s\n) FOR UPDATE OF record", condition ? condition : "true");
+	append_value_condition(&sql, primary_key(table), key_type);
+	appendStringInfo(&sql, " AND (\n%s\n)", condition ? condition : "true");
 
 	nest_level = NewGUCNestLevel();
 	if (strcmp(GetConfigOption("lock_timeout", false, false), "0") == 0)
 		(void) set_config_option("lock_timeout", "10s", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	spi_begin();
-	if (SPI_execute_with_args(sql.data, 1, types, values, NULL, false, 1) != SPI_OK_SELECT)
-		elog(ERROR, "unexpected outcome of lock_record_if()");
-	locked = SPI_processed > 0;
+	check = prepare_sql(sql.data, key_type);
+	appendStringInfoString(&sql, " FOR UPDATE OF record");
+	locked = lock_and_find(prepare_sql(sql.data, key_type), check, &key);
 	SPI_finish();
 	AtEOXact_GUC(true, nest_level);
 	PG_RETURN_BOOL(locked);

@@ -20,7 +20,7 @@ typedef struct RecordPlans
 
 /*
  * Whether the record is there and pending: as it is now, or (lock) under a row lock that lasts to the end of the
- * transaction. A record that is gone is not pending.
+ * transaction; then also by what others have committed until we had it. A record that is gone is not pending.
  */
 extern bool record_pending(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock);
 extern void record_plans_free(RecordPlans *plans);
@@ -36,7 +36,7 @@ extern void record_check_definition(const Worker *worker);
 
 /*
  * A query for the keys of pending records, as args, in the order of the primary key: those after $1 (if "after"), whose
- * rows were written before transaction $2 (NULL: at any time).
+ * rows were written by transactions before $2 that are not in $3 (an array; if $2 is NULL, by any).
  */
 extern char *record_pending_sql(const Worker *worker, bool after, int limit);
 

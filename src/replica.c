@@ -43,7 +43,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_pause_replica);
 PG_FUNCTION_INFO_V1(queue_jobs_resume_replica);
 PG_FUNCTION_INFO_V1(queue_jobs_replica_states);
 
-#define REPLICA_SLOTS 64		/* replicas of all databases together, that were ever asked */
+#define REPLICA_SLOTS 64		/* replicas of all databases together, that were asked of late */
 #define ERROR_LENGTH 256
 #define LONGEST_REST 60			/* seconds for which a replica that failed is left alone */
 #define NEWS_LAST (10 * USECS_PER_SEC)	/* so long a claimant is sent to a replica without anybody asking it again */
@@ -76,6 +76,7 @@ typedef struct ReplicaSlot
 	TimestampTz not_before;		/* or NO_TIME */
 	char		error[ERROR_LENGTH];
 	TimestampTz error_at;		/* NO_TIME: none */
+	TimestampTz heard_at;		/* the later of the two, or when the slot was made */
 	int64		served;
 	bool		news_requested;
 } ReplicaSlot;
@@ -124,6 +125,7 @@ rebuild(void)
 	table_close(rel, AccessShareLock);
 	MemoryContextSwitchTo(old);
 	cached_generation = generation;
+	replica_disconnect_others(replicas);
 }
 
 List *
@@ -167,35 +169,60 @@ find_slot(const char *name)
 	return NULL;
 }
 
-/* With the LWLock held exclusively. NULL if all slots are taken: then nothing is known of the replica, ever. */
-static ReplicaSlot *
-make_slot(const char *name)
+static bool
+resting(const ReplicaSlot *slot, TimestampTz now)
 {
+	return slot->not_before != NO_TIME && now < slot->not_before && slot->not_before - now <= LONGEST_REST * USECS_PER_SEC;
+}
+
+/*
+ * A free slot, or else the one unheard of for longest: nobody may have told us that its replica, its database or the
+ * extension there was dropped. Not one that is to be left alone. NULL if there is none.
+ */
+static ReplicaSlot *
+slot_to_use(TimestampTz now)
+{
+	ReplicaSlot *found = NULL;
+
 	for (int i = 0; i < REPLICA_SLOTS; i++)
 	{
 		ReplicaSlot *slot = &slots[i];
 
-		if (OidIsValid(slot->database))
-			continue;
-		slot->database = MyDatabaseId;
-		strlcpy(slot->name, name, sizeof(slot->name));
-		SpinLockAcquire(&slot->mutex);
-		slot->state = REPLICA_UNKNOWN;
-		slot->position = (ReplicaPosition)
-		{
-			0
-		};
-		slot->seen_at = NO_TIME;
-		slot->failures = 0;
-		slot->not_before = NO_TIME;
-		slot->error[0] = '\0';
-		slot->error_at = NO_TIME;
-		slot->served = 0;
-		slot->news_requested = false;
-		SpinLockRelease(&slot->mutex);
-		return slot;
+		if (!OidIsValid(slot->database))
+			return slot;
+		if (!resting(slot, now) && (found == NULL || slot->heard_at < found->heard_at))
+			found = slot;
 	}
-	return NULL;
+	return found;
+}
+
+/* With the LWLock held exclusively. NULL if no slot can be had: then nothing is known of the replica. */
+static ReplicaSlot *
+make_slot(const char *name)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	ReplicaSlot *slot = slot_to_use(now);
+
+	if (slot == NULL)
+		return NULL;
+	slot->database = MyDatabaseId;
+	strlcpy(slot->name, name, sizeof(slot->name));
+	SpinLockAcquire(&slot->mutex);
+	slot->state = REPLICA_UNKNOWN;
+	slot->position = (ReplicaPosition)
+	{
+		0
+	};
+	slot->seen_at = NO_TIME;
+	slot->failures = 0;
+	slot->not_before = NO_TIME;
+	slot->error[0] = '\0';
+	slot->error_at = NO_TIME;
+	slot->heard_at = now;
+	slot->served = 0;
+	slot->news_requested = false;
+	SpinLockRelease(&slot->mutex);
+	return slot;
 }
 
 /* The slot with its mutex held, made if need be; to be let go by unlock(). NULL if there is none. */
@@ -265,7 +292,7 @@ replica_left_alone(const char *name, TimestampTz now)
 
 	if (slot == NULL)
 		return true;			/* without a common memory of failures each process would try it for each job */
-	alone = slot->not_before != NO_TIME && now < slot->not_before && slot->not_before - now <= LONGEST_REST * USECS_PER_SEC;
+	alone = resting(slot, now);
 	unlock(slot);
 	return alone;
 }
@@ -280,7 +307,7 @@ replica_seen(const char *name, const ReplicaPosition *position)
 		return;
 	slot->state = REPLICA_READY;
 	slot->position = *position;
-	slot->seen_at = now;
+	slot->seen_at = slot->heard_at = now;
 	slot->failures = 0;
 	slot->not_before = NO_TIME;
 	unlock(slot);
@@ -292,7 +319,7 @@ set_error(ReplicaSlot *slot, const char *error, int length, TimestampTz now)
 {
 	memcpy(slot->error, error, length);
 	slot->error[length] = '\0';
-	slot->error_at = now;
+	slot->error_at = slot->heard_at = now;
 }
 
 static int

@@ -2,8 +2,8 @@
  * replica_connection.c
  *		Connections to replicas, by libpq.
  *
- * A connection is kept for as long as its process lives and the replica is as it was. One that broke while it was not
- * used is renewed at once: that is no failure of the replica. Every wait has an end.
+ * A connection is kept for as long as its process lives and the replica is on the list, as it was. One that broke while it
+ * was not used is renewed at once: that is no failure of the replica. Every wait has an end.
  *
  * The replica says itself who it is, over the very connection that is then read from: a name can lead to another server
  * today than yesterday. Since it only ever replays more, what it has replayed when asked is there when the read begins.
@@ -33,7 +33,7 @@
 /* Should the replica be promoted while we read. A read that we no longer wait for ends by its statement_timeout. */
 #define SESSION_OPTIONS "-c default_transaction_read_only=on"
 #define LONGEST_REST 60			/* seconds for which we don't try a replica that refused us */
-#define SPARE_TIME 1000			/* milliseconds that a statement's own timeout has to take effect */
+#define SPARE_TIME 1000L		/* milliseconds that a statement's own timeout has to take effect */
 
 typedef struct Link
 {
@@ -414,6 +414,42 @@ find_link(const Replica *replica)
 	return link;
 }
 
+bool
+replica_connected(void)
+{
+	return links != NIL;
+}
+
+static bool
+is_listed(const Link *link, List *replicas)
+{
+	ListCell   *cell;
+
+	foreach(cell, replicas)
+		if (strcmp(((Replica *) lfirst(cell))->name, link->name) == 0)
+			return true;
+	return false;
+}
+
+void
+replica_disconnect_others(List *replicas)
+{
+	ListCell   *cell;
+
+	foreach(cell, links)
+	{
+		Link	   *link = lfirst(cell);
+
+		if (is_listed(link, replicas))
+			continue;
+		close_link(link);
+		links = foreach_delete_current(links, cell);
+		pfree(link->name);
+		pfree(link->conninfo);
+		pfree(link);
+	}
+}
+
 /* The replica would not have us; others it may. */
 static void
 leave_alone(Link *link)
@@ -468,15 +504,24 @@ judge(ReplicaPosition *position)
 	return REPLICA_READY;
 }
 
+/* Milliseconds after which the replica is to end a read by itself, so early that we hear of it. */
+static int
+statement_timeout(TimestampTz until)
+{
+	long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+
+	return (int) Min(queue_jobs_replica_read_timeout, Max(left - Min(SPARE_TIME, left / 2), 1));
+}
+
 static Attempt
-ask(Link *link, const Jsonb *context, TimestampTz deadline)
+ask(Link *link, const Jsonb *context, TimestampTz until, TimestampTz deadline)
 {
 	static const Oid types[] = {TEXTOID, TEXTOID};
 	const char *values[2];
 	Attempt		attempt = ATTEMPT_DONE;
 
 	values[0] = context ? JsonbToCString(NULL, unconstify(JsonbContainer *, &context->root), VARSIZE(context)) : "";
-	values[1] = psprintf("%d", queue_jobs_replica_read_timeout);
+	values[1] = psprintf("%d", statement_timeout(until));
 	if (link->connection == NULL)
 		attempt = connect_link(link, deadline);
 	if (attempt == ATTEMPT_DONE)
@@ -486,28 +531,35 @@ ask(Link *link, const Jsonb *context, TimestampTz deadline)
 
 /* A connection that was fine when we used it last may have died since: then a new one is tried. */
 static Attempt
-ask_renewed(Link *link, const Jsonb *context)
+ask_renewed(Link *link, const Jsonb *context, TimestampTz until)
 {
-	TimestampTz deadline = GetCurrentTimestamp() + (int64) queue_jobs_replica_timeout * 1000;
+	TimestampTz deadline = Min(GetCurrentTimestamp() + (int64) queue_jobs_replica_timeout * 1000, until);
 	bool		used = link->used;
-	Attempt		attempt = ask(link, context, deadline);
+	Attempt		attempt = ask(link, context, until, deadline);
 
 	if (attempt == ATTEMPT_DONE || !used)
 		return attempt;
 	close_link(link);
-	return ask(link, context, deadline);
+	return ask(link, context, until, deadline);
+}
+
+/* Somebody with more time might have got an answer: that a job was in haste is for this process to remember. */
+static bool
+lost_for_all(TimestampTz until)
+{
+	return GetCurrentTimestamp() < until;
 }
 
 static bool
-ask_link(Link *link, const Jsonb *context, ReplicaPosition *position)
+ask_link(Link *link, const Jsonb *context, TimestampTz until, ReplicaPosition *position)
 {
-	Attempt		attempt = ask_renewed(link, context);
+	Attempt		attempt = ask_renewed(link, context, until);
 	ReplicaState state = attempt == ATTEMPT_LOST ? REPLICA_UNREACHABLE :
 		attempt == ATTEMPT_REFUSED ? REPLICA_REFUSED : judge(position);
 
 	if (state != REPLICA_READY)
 	{
-		give_up(link, state, state != REPLICA_REFUSED);
+		give_up(link, state, attempt == ATTEMPT_LOST ? lost_for_all(until) : state != REPLICA_REFUSED);
 		return false;
 	}
 	link->used = true;
@@ -542,6 +594,7 @@ with_link(Link *link, bool (*function) (Link *, void *), void *argument)
 typedef struct Question
 {
 	const Jsonb *context;
+	TimestampTz until;
 	ReplicaPosition *position;
 } Question;
 
@@ -550,17 +603,17 @@ put_question(Link *link, void *argument)
 {
 	Question   *question = argument;
 
-	return ask_link(link, question->context, question->position);
+	return ask_link(link, question->context, question->until, question->position);
 }
 
 bool
-replica_ask(const Replica *replica, const Jsonb *context, ReplicaPosition *position)
+replica_ask(const Replica *replica, const Jsonb *context, TimestampTz until, ReplicaPosition *position)
 {
-	Question	question = {.context = context,.position = position};
+	Question	question = {.context = context,.until = until,.position = position};
 	TimestampTz now = GetCurrentTimestamp();
 	Link	   *link;
 
-	if (replica_left_alone(replica->name, now))
+	if (now >= until || replica_left_alone(replica->name, now))
 		return false;
 	link = find_link(replica);
 	if (link->not_before != NO_TIME && now < link->not_before && link->not_before - now <= LONGEST_REST * USECS_PER_SEC)
@@ -574,6 +627,7 @@ typedef struct Read
 {
 	const char *sql;
 	const char *args;
+	TimestampTz until;
 	char	   *value;			/* or NULL */
 } Read;
 
@@ -583,11 +637,11 @@ run_read(Link *link, void *argument)
 	static const Oid types[] = {JSONBOID};
 	Read	   *read = argument;
 	TimestampTz deadline = GetCurrentTimestamp() + ((int64) queue_jobs_replica_read_timeout + SPARE_TIME) * 1000;
-	Attempt		attempt = run_statement(link, read->sql, 1, types, &read->args, deadline);
+	Attempt		attempt = run_statement(link, read->sql, 1, types, &read->args, Min(deadline, read->until));
 
 	if (attempt == ATTEMPT_LOST)
 	{
-		give_up(link, REPLICA_UNREACHABLE, true);
+		give_up(link, REPLICA_UNREACHABLE, lost_for_all(read->until));
 		return false;
 	}
 	if (attempt == ATTEMPT_REFUSED)
@@ -600,12 +654,13 @@ run_read(Link *link, void *argument)
 }
 
 bool
-replica_read(const Replica *replica, const char *function, Jsonb *args, Jsonb **result)
+replica_read(const Replica *replica, const char *function, Jsonb *args, TimestampTz until, Jsonb **result)
 {
 	Link	   *link = find_link(replica);
 	Read		read = {
 		.sql = psprintf("SELECT %s($1)", function),
-		.args = JsonbToCString(NULL, &args->root, VARSIZE(args))
+		.args = JsonbToCString(NULL, &args->root, VARSIZE(args)),
+		.until = until
 	};
 
 	if (link->connection == NULL || !with_link(link, run_read, &read))

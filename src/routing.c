@@ -128,6 +128,8 @@ check_rules(Jsonb *rules)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("routing rules must be a JSON array"),
+				 errdetail("What is given is of type %s.",
+						   text_to_cstring(DatumGetTextPP(DirectFunctionCall1(jsonb_typeof, JsonbPGetDatum(rules))))),
 				 errhint("Give an array such as [[\"urgency=high\", \"fast\"], [\"*\", \"\"]].")));
 	for (uint32 i = 0; i < JsonContainerSize(&rules->root); i++)
 	{

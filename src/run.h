@@ -25,6 +25,7 @@ typedef struct Run
 	RunMeasure	measure;
 	Jsonb	   *result;
 	ErrorData  *error;
+	bool		put_back;		/* it is to run once more */
 } Run;
 
 /* Others are told what the executor runs, or (not running) that it runs nothing any more. */

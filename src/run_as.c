@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "catalog.h"
+#include "catalog/pg_authid.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "run_as.h"
@@ -53,6 +54,19 @@ void
 restricted_end(RunAs *saved)
 {
 	end(saved);
+}
+
+void
+lookup_begin(RunAs *saved)
+{
+	GetUserIdAndSecContext(&saved->user, &saved->security_context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, saved->security_context | SECURITY_LOCAL_USERID_CHANGE);
+}
+
+void
+lookup_end(RunAs *saved)
+{
+	SetUserIdAndSecContext(saved->user, saved->security_context);
 }
 
 uint64

@@ -1,8 +1,8 @@
 /*
  * run_as.h
- *		The only place that switches users. Two kinds of switch, both undone by an abort of the (sub)transaction:
- *		to the extension's owner for the engine's own SQL, and to a job's role for that role's code in a process
- *		that is not that role's own.
+ *		The only place that switches users. Three kinds of switch, all undone by an abort of the (sub)transaction:
+ *		to the extension's owner for the engine's own SQL; to a job's role for that role's code in a process
+ *		that is not that role's own; and to the first superuser for a look at names.
  */
 #ifndef QUEUE_JOBS_RUN_AS_H
 #define QUEUE_JOBS_RUN_AS_H
@@ -24,6 +24,13 @@ extern void engine_end(RunAs *saved);
  */
 extern void restricted_begin(RunAs *saved, Oid role);
 extern void restricted_end(RunAs *saved);
+
+/*
+ * For a look at names alone, with nobody's code in it: no schema is closed to it, so that what is found does not depend on who
+ * looks. Whether somebody may use what was found is another question.
+ */
+extern void lookup_begin(RunAs *saved);
+extern void lookup_end(RunAs *saved);
 
 /* Runs a statement of the engine's own and checks its outcome; parameters are passed, never pasted. */
 extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);

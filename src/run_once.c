@@ -33,6 +33,7 @@
 PG_FUNCTION_INFO_V1(queue_jobs_run_once);
 
 #define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
+#define MAX_TOKEN_LENGTH 2000	/* bytes; an index entry has 2,704 at most */
 
 enum
 {
@@ -134,10 +135,24 @@ run_command(const char *command, Jsonb *args)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("command cannot be run by run_once(): %s", SPI_result_code_string(code)),
+				 errdetail("It is run within your transaction, together with the storing of its result."),
 				 errhint("Give an SQL statement without transaction control.")));
 	result = first_row(context);
 	SPI_finish();
 	return result;
+}
+
+static void
+check_token(const char *token)
+{
+	size_t		length = strlen(token);
+
+	if (length == 0 || length > MAX_TOKEN_LENGTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg(length == 0 ? "token must not be empty" : "token is too long"),
+				 errdetail("The token has %zu bytes.", length),
+				 errhint("Give a token of 1 to %d bytes, such as the hash of a longer one.", MAX_TOKEN_LENGTH)));
 }
 
 /* run_once(token, command, args, ttl): the command has the args as $1 */
@@ -154,7 +169,7 @@ queue_jobs_run_once(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, 2, "args");
 	refuse_null(fcinfo, 3, "ttl");
 	token = text_argument(fcinfo, 0);
-	check_name("token", token);
+	check_token(token);
 	ttl = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(3), "ttl", 0, LONGEST_TTL,
 												  "Give an interval from 0 to 10 years."));
 	if (!find_result(token, &result))

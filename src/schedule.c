@@ -11,10 +11,13 @@
  * of the jobs' ids has come so far, which is restored after all tables, there is no tick. So even a new schedule has an
  * id there, and its lane.
  *
- * A tick that may not start before the last job has ended just stays the next one, and with it those that fall due
- * meanwhile. The end of any job of a schedule calls the scheduler.
+ * A run that may not start before the last job has ended, a tick's or one by hand, is noted in the row as waiting, so that it
+ * is there after a restart, too, as one that was not missed. A tick then stays the next one, and with it those that fall due
+ * meanwhile. The end of any job of a schedule calls the scheduler; that of an application's job, which stands for a tick's,
+ * does not.
  *
- * What is wrong with one schedule is noted in its row, and harms no other: its ticks pass without a job.
+ * What is wrong with one schedule is noted in its row, and harms no other: its ticks pass without a job. If its times cannot
+ * be told, none is decided on: its time zone's file may just not be there to be read for a moment.
  */
 #include "postgres.h"
 
@@ -53,6 +56,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
 #define TICKS_AT_ONCE 100		/* of one schedule, before the scheduler looks after other things */
 #define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE	/* in case nobody tells that a lock, a job or a restore has ended */
 #define LOOK_AGAIN_AFTER_ERROR (5 * USECS_PER_SEC)
+#define LOOK_AGAIN_AT_OTHERS_JOB (5 * USECS_PER_SEC)	/* nobody tells that it has ended */
 #define MAX_NEXT_RUNS 100000
 
 /* Arguments of schedule(), in order. */
@@ -82,9 +86,10 @@ typedef struct Schedule
 	TimestampTz next_run;
 	int64		last_job;
 	char	   *error;			/* or NULL */
+	TimestampTz waiting;		/* the time of a run that waits for the last job to end, or NO_TIME */
 } Schedule;
 
-#define SCHEDULE_COLUMNS "name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error"
+#define SCHEDULE_COLUMNS "name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error, waiting"
 
 static bool in_scheduler = false;
 
@@ -124,6 +129,7 @@ parse_timezone(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("time zone \"%s\" is not recognized", name),
+				 timezone == NULL ? errdetail("The server knows none of that name.") : errdetail("It counts leap seconds, which the server does not."),
 				 errhint("See SELECT name FROM pg_timezone_names.")));
 	return timezone;
 }
@@ -153,11 +159,14 @@ read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
 	schedule->next_run = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 9, &isnull));
 	schedule->last_job = DatumGetInt64(SPI_getbinval(tuple, desc, 10, &isnull));
 	schedule->error = SPI_getvalue(tuple, desc, 11);
+	schedule->waiting = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 12, &isnull));
+	if (isnull)
+		schedule->waiting = NO_TIME;
 	MemoryContextSwitchTo(spi);
 	return schedule;
 }
 
-/* The schedule of that name, its row locked; NULL if there is none. */
+/* The schedule of that name, its row locked; NULL if there is none. The scheduler passes it by meanwhile, and is called then. */
 static Schedule *
 lock_schedule(const char *name)
 {
@@ -170,7 +179,10 @@ lock_schedule(const char *name)
 	engine_begin(&saved);
 	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule WHERE name = $1 FOR UPDATE",
 					   SPI_OK_SELECT, 1, types, values, NULL) > 0)
+	{
 		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
+		wakeup_schedules();
+	}
 	engine_end(&saved);
 	return schedule;
 }
@@ -181,7 +193,8 @@ refuse_other_roles(const char *name, Oid owner)
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("permission denied for schedule \"%s\"", name),
-			 OidIsValid(owner) ? errdetail("It is role \"%s\"'s.", GetUserNameFromId(owner, true)) : 0,
+			 OidIsValid(owner) ? errdetail("It is role \"%s\"'s.", GetUserNameFromId(owner, true))
+			 : errdetail("Another role has defined it meanwhile."),
 			 errhint("Become a member of that role, or choose another name.")));
 }
 
@@ -199,6 +212,7 @@ require_schedule(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("schedule \"%s\" does not exist", name),
+				 errdetail("No schedule of that name has been defined in this database, or it was dropped."),
 				 errhint("See SELECT name FROM queue_jobs.schedule.")));
 	if (!has_privs_of_role(GetUserId(), schedule->owner))
 		refuse_other_roles(name, schedule->owner);
@@ -214,6 +228,7 @@ require_worker(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("worker \"%s\" is not defined", name),
+				 errdetail("No worker of that name has been defined in this database, or it was dropped."),
 				 errhint("Define it with queue_jobs.define_worker(), or give SQL as command => '…'.")));
 	return worker;
 }
@@ -234,6 +249,7 @@ first_tick(const ScheduleDefinition *definition, const char *timezone, const Sch
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("cron expression \"%s\" never comes true", definition->cron),
+				 errdetail("From now on there is no such time in time zone \"%s\".", timezone),
 				 errhint("See queue_jobs.next_runs().")));
 	return next;
 }
@@ -261,7 +277,8 @@ write_schedule(const ScheduleDefinition *definition, const char *timezone, Times
 							 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
 							 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
 							 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
-							 " next_run = EXCLUDED.next_run, error = NULL"
+							 " next_run = EXCLUDED.next_run, error = NULL,"
+							 " waiting = CASE WHEN s.next_run = EXCLUDED.next_run THEN s.waiting END"
 							 " WHERE pg_has_role($2::oid, s.owner, 'USAGE')",
 							 SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
@@ -294,7 +311,7 @@ schedule_define(const ScheduleDefinition *definition)
 
 /* Which of the names an argument is. */
 static int
-choice_argument(FunctionCallInfo fcinfo, int arg, const char *name, const char *const *names, int count)
+choice_argument(FunctionCallInfo fcinfo, int arg, const char *name, const char *const *names, int count, const char *detail)
 {
 	char	   *value;
 	StringInfoData all;
@@ -311,6 +328,7 @@ choice_argument(FunctionCallInfo fcinfo, int arg, const char *name, const char *
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for %s: \"%s\"", name, value),
+			 errdetail_internal("%s", detail),
 			 errhint("Give %s.", all.data)));
 }
 
@@ -334,18 +352,22 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a schedule needs either a worker or a command"),
+				 command ? errdetail("Both are given: worker \"%s\" and a command.", definition->worker) : errdetail("Neither is given."),
 				 errhint("Give the worker whose jobs it enqueues, or SQL as command => '…'.")));
 	if (command == NULL ? !PG_ARGISNULL(ARG_TIMEOUT) || !PG_ARGISNULL(ARG_MAX_RETRIES) : !empty_object(definition->args))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 command ? errmsg("args and command cannot both be given")
 				 : errmsg("timeout and max_retries are for a command"),
+				 command ? errdetail("A command takes none, and args is not an empty object.")
+				 : errdetail("The schedule is of worker \"%s\".", definition->worker),
 				 command ? errhint("Write the values into the command.")
 				 : errhint("A worker has its own: see define_worker().")));
 	if (command == NULL && strcmp(definition->worker, COMMAND_WORKER) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("jobs of worker \"%s\" cannot be enqueued by hand", definition->worker),
+				 errdetail("They are commands of schedules."),
 				 errhint("Give the SQL as command => '…'.")));
 	if (command == NULL)
 		return;
@@ -374,8 +396,10 @@ queue_jobs_schedule(PG_FUNCTION_ARGS)
 	definition.name = text_argument(fcinfo, ARG_NAME);
 	definition.cron = text_argument(fcinfo, ARG_CRON);
 	definition.timezone = text_argument(fcinfo, ARG_TIMEZONE);
-	definition.if_running = choice_argument(fcinfo, ARG_IF_RUNNING, "if_running", if_running_names, lengthof(if_running_names));
-	definition.catch_up = choice_argument(fcinfo, ARG_CATCH_UP, "catch_up", catch_up_names, lengthof(catch_up_names));
+	definition.if_running = choice_argument(fcinfo, ARG_IF_RUNNING, "if_running", if_running_names, lengthof(if_running_names),
+											"It says what becomes of a tick while the last job has not ended.");
+	definition.catch_up = choice_argument(fcinfo, ARG_CATCH_UP, "catch_up", catch_up_names, lengthof(catch_up_names),
+										  "It says what becomes of ticks that were missed while the server was down.");
 	work_arguments(fcinfo, &definition);
 	schedule_define(&definition);
 	PG_RETURN_VOID();
@@ -399,15 +423,20 @@ queue_jobs_unschedule(PG_FUNCTION_ARGS)
 
 /* ---- ticks ---- */
 
+/* Whether no job may be made now; *others: it is a job that no schedule has made, but stands for the tick's. */
 static bool
-last_job_live(const Schedule *schedule)
+must_wait(const Schedule *schedule, bool *others)
 {
 	LiveTable	table;
 	Job			job;
 	bool		live;
 
+	*others = false;
+	if (schedule->if_running == IF_RUNNING_ALLOW)
+		return false;
 	live_open(&table);
-	live = live_look_up(&table, schedule->last_job, &job);
+	live = live_look_up(&table, schedule->last_job, &job) != LOOK_NONE;
+	*others = live && job.schedule == NULL;
 	live_close(&table);
 	return live;
 }
@@ -420,27 +449,31 @@ typedef struct Outcome
 	int64		job;			/* 0: none */
 	bool		skipped;
 	const char *error;			/* or NULL */
+	TimestampTz waiting;
+	bool		others;			/* it waits for a job whose end nobody tells */
 } Outcome;
 
 static void
 write_outcome(const char *name, const Outcome *outcome)
 {
-	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, TEXTOID};
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID};
 	Datum		values[] = {
 		CStringGetTextDatum(name), TimestampTzGetDatum(outcome->next_run), TimestampTzGetDatum(outcome->tick),
 		Int64GetDatum(outcome->job), Int64GetDatum(outcome->skipped ? 1 : 0),
-		outcome->error ? CStringGetTextDatum(outcome->error) : (Datum) 0
+		outcome->error ? CStringGetTextDatum(outcome->error) : (Datum) 0, TimestampTzGetDatum(outcome->waiting)
 	};
-	char		nulls[] = "      ";
+	char		nulls[] = "       ";
 	RunAs		saved;
 
 	if (outcome->job == 0)
 		nulls[2] = nulls[3] = 'n';
 	if (outcome->error == NULL)
 		nulls[5] = 'n';
+	if (outcome->waiting == NO_TIME)
+		nulls[6] = 'n';
 	engine_begin(&saved);
 	engine_execute("UPDATE queue_jobs.defined_schedule SET next_run = $2, last_run = coalesce($3, last_run),"
-				   " last_job = coalesce($4, last_job), skipped = skipped + $5, error = $6 WHERE name = $1",
+				   " last_job = coalesce($4, last_job), skipped = skipped + $5, error = $6, waiting = $7 WHERE name = $1",
 				   SPI_OK_UPDATE, lengthof(types), types, values, nulls);
 	engine_end(&saved);
 }
@@ -456,6 +489,7 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("role with OID %u does not exist", schedule->owner),
+				 errdetail("Schedule \"%s\" is that role's.", schedule->name),
 				 errhint("Another role can take the schedule over by schedule().")));
 	restricted_begin(&saved, schedule->owner);
 	job = enqueue_tick(require_worker(schedule->worker), schedule->args, tick, schedule->name);
@@ -463,7 +497,20 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
 	return job;
 }
 
-/* The ticks that are due are decided on. False: they wait for the last job to end. */
+/* The next tick when a run that waited is made: what fell due meanwhile is dropped, but for what is to be made up for. */
+static TimestampTz
+next_after_waiting(const Schedule *schedule, const Cron *cron, const pg_tz *timezone, TimestampTz now)
+{
+	TimestampTz tick = schedule->next_run;
+
+	if (tick > now)
+		return tick;
+	if (tick >= shared_up_since() || schedule->catch_up != CATCH_UP_ALL)
+		return cron_next_of_series(cron, timezone, tick, now);
+	return tick == schedule->waiting ? cron_next_of_series(cron, timezone, tick, tick) : tick;
+}
+
+/* The ticks that are due are decided on. False: there is nothing to be done before the last job has ended. */
 static bool
 decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 {
@@ -474,6 +521,16 @@ decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 	bool		missed;
 
 	parse_cron(schedule->cron, &cron);
+	if (schedule->waiting != NO_TIME)
+	{
+		if (must_wait(schedule, &outcome->others))
+			return false;
+		outcome->next_run = next_after_waiting(schedule, &cron, timezone, now);
+		outcome->waiting = NO_TIME;
+		outcome->tick = Min(schedule->waiting, now);	/* the clock may have been set back */
+		outcome->job = enqueue_as_owner(schedule, outcome->tick);
+		return true;
+	}
 	outcome->next_run = cron_next_of_series(&cron, timezone, tick, now);
 	if (tick < up_since && schedule->catch_up == CATCH_UP_SKIP)
 	{
@@ -482,11 +539,17 @@ decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 			return true;
 	}
 	missed = tick < up_since;
-	if (schedule->if_running != IF_RUNNING_ALLOW && last_job_live(schedule))
+	if (must_wait(schedule, &outcome->others))
 	{
-		if (schedule->if_running == IF_RUNNING_QUEUE || (missed && schedule->catch_up == CATCH_UP_ALL))
+		if (missed && schedule->catch_up == CATCH_UP_ALL)
 			return false;
-		outcome->skipped = true;
+		if (schedule->if_running == IF_RUNNING_QUEUE)
+		{
+			outcome->next_run = schedule->next_run;
+			outcome->waiting = tick;
+		}
+		else
+			outcome->skipped = true;
 		return true;
 	}
 	if (schedule->catch_up == CATCH_UP_ALL && (missed || schedule->if_running == IF_RUNNING_ALLOW))
@@ -523,7 +586,24 @@ decide_named(void *argument)
 	error_context_stack = callback.previous;
 }
 
-/* An error is the schedule's own, and told once; its row's next tick stays in the transaction. */
+/* The server's trouble, and not the schedule's: a tick is not lost by that. */
+static bool
+is_servers_own(const ErrorData *error)
+{
+	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
+	{
+		case ERRCODE_TRANSACTION_ROLLBACK:
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_OPERATOR_INTERVENTION:
+		case ERRCODE_SYSTEM_ERROR:
+		case ERRCODE_INTERNAL_ERROR:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Any other error is the schedule's own, and told once; its row's next tick stays in the transaction. */
 static bool
 try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 {
@@ -532,7 +612,8 @@ try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 
 	if (error == NULL)
 		return decision.decided;
-	rethrow_our_own(error);
+	if (is_servers_own(error))
+		ReThrowError(error);
 	if (schedule->error == NULL || strcmp(schedule->error, error->message) != 0)
 		report_error(error);
 	outcome->tick = NO_TIME;
@@ -547,6 +628,7 @@ typedef struct Ticking
 	char	   *name;
 	TimestampTz now;
 	bool		again;			/* another tick is due */
+	bool		others;			/* it waits for a job whose end nobody tells */
 } Ticking;
 
 /* The schedule, if it is due, nobody else has it, and all that belongs to it has been restored. */
@@ -560,8 +642,10 @@ lock_due(const Ticking *ticking)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule WHERE name = $1 AND next_run <= $2"
-					   " AND last_job <= (SELECT last_value FROM queue_jobs.job_id) FOR UPDATE SKIP LOCKED", SPI_OK_SELECT, 2, types, values, NULL) > 0)
+	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule"
+					   " WHERE name = $1 AND (next_run <= $2 OR waiting IS NOT NULL)"
+					   " AND last_job <= (SELECT last_value FROM queue_jobs.job_id) FOR UPDATE SKIP LOCKED",
+					   SPI_OK_SELECT, 2, types, values, NULL) > 0)
 		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
 	engine_end(&saved);
 	return schedule;
@@ -579,13 +663,16 @@ tick(void *argument)
 	schedule = lock_due(ticking);
 	if (schedule != NULL)
 	{
-		Outcome		outcome = {.next_run = DT_NOEND,.tick = NO_TIME};	/* what it stays if its times are broken */
+		/* what it stays if its times cannot be told */
+		Outcome		outcome = {.next_run = schedule->next_run,.tick = NO_TIME,.waiting = schedule->waiting};
 
 		if (try_to_decide(schedule, ticking->now, &outcome))
 		{
 			write_outcome(schedule->name, &outcome);
-			ticking->again = outcome.next_run <= ticking->now;
+			ticking->again = outcome.next_run <= ticking->now &&
+				(outcome.next_run != schedule->next_run || outcome.waiting != schedule->waiting);
 		}
+		ticking->others = outcome.others;
 		test_point("tick_written");
 	}
 	unit_end();
@@ -593,7 +680,7 @@ tick(void *argument)
 	MemoryContextSwitchTo(context);
 }
 
-/* Names of the schedules that are due; the next tick of the others goes to *next. */
+/* Names of the schedules that are due, or have a run that waits; the next tick of the others goes to *next. */
 static List *
 list_due(TimestampTz now, TimestampTz *next)
 {
@@ -606,8 +693,8 @@ list_due(TimestampTz now, TimestampTz *next)
 	if (catalog_status() == EXTENSION_PRESENT)
 	{
 		engine_begin(&saved);
-		engine_execute("SELECT name, next_run FROM queue_jobs.defined_schedule ORDER BY next_run, name",
-					   SPI_OK_SELECT, 0, NULL, NULL, NULL);
+		engine_execute("SELECT name, CASE WHEN waiting IS NULL THEN next_run ELSE '-infinity' END"
+					   " FROM queue_jobs.defined_schedule ORDER BY 2, 1", SPI_OK_SELECT, 0, NULL, NULL, NULL);
 		for (uint64 i = 0; i < SPI_processed; i++)
 		{
 			bool		isnull;
@@ -636,7 +723,7 @@ schedule_due(TimestampTz now)
 	TimestampTz next;
 	ListCell   *cell;
 	bool		again = false;
-	bool		failed = false;
+	int64		look_again = LOOK_AGAIN_AT_OVERDUE;
 	bool		right;
 
 	in_scheduler = true;
@@ -649,16 +736,18 @@ schedule_due(TimestampTz now)
 		{
 			if (!process_protect(tick, &ticking))
 			{
-				failed = true;
+				look_again = Min(look_again, LOOK_AGAIN_AFTER_ERROR);
 				ticking.again = false;	/* what it found was undone */
 			}
 			if (!ticking.again)
 				break;
 		}
+		if (ticking.others)
+			look_again = Min(look_again, LOOK_AGAIN_AT_OTHERS_JOB);
 		again = again || ticking.again;
 	}
 	if (list_due(now, &next) != NIL || !right)
-		next = Min(next, again ? now : now + (failed ? LOOK_AGAIN_AFTER_ERROR : LOOK_AGAIN_AT_OVERDUE));
+		next = Min(next, again ? now : now + look_again);
 	return next;
 }
 
@@ -676,12 +765,14 @@ queue_jobs_schedule_written(PG_FUNCTION_ARGS)
 
 /* ---- by hand ---- */
 
-/* A run by hand is to follow the one under way: a tick is due now. */
+/* A run by hand is to follow the one under way: unless one waits already, it is what waits, or the tick that is due. */
 static void
-tick_now(const Schedule *schedule)
+run_afterwards(const Schedule *schedule)
 {
-	Outcome		outcome = {.next_run = Min(schedule->next_run, GetCurrentTimestamp()),.tick = NO_TIME};
+	Outcome		outcome = {.next_run = schedule->next_run,.tick = NO_TIME,.waiting = schedule->waiting,.error = schedule->error};
 
+	if (outcome.waiting == NO_TIME)
+		outcome.waiting = Min(schedule->next_run, GetCurrentTimestamp());
 	write_outcome(schedule->name, &outcome);
 }
 
@@ -694,13 +785,14 @@ queue_jobs_run_now(PG_FUNCTION_ARGS)
 {
 	Schedule   *schedule;
 	Outcome		outcome = {0};
+	bool		others;
 
 	refuse_where_nothing_can_be_written("queue_jobs.run_now()");
 	schedule = require_schedule(fcinfo);
-	if (schedule->if_running != IF_RUNNING_ALLOW && last_job_live(schedule))
+	if (must_wait(schedule, &others))
 	{
 		if (schedule->if_running == IF_RUNNING_QUEUE)
-			tick_now(schedule);
+			run_afterwards(schedule);
 		ereport(NOTICE,
 				(errmsg(schedule->if_running == IF_RUNNING_QUEUE ? "schedule \"%s\" runs again when its job has ended"
 						: "schedule \"%s\" has a job that has not ended", schedule->name),
@@ -708,6 +800,7 @@ queue_jobs_run_now(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	}
 	outcome.next_run = schedule->next_run;
+	outcome.waiting = schedule->waiting;
 	outcome.tick = GetCurrentTimestamp();
 	outcome.job = enqueue_as_owner(schedule, outcome.tick);
 	if (outcome.job == 0)

@@ -205,7 +205,7 @@ ask_replicas(TimestampTz now)
 	if (replica_list() == NIL || (!replica_news_requested() && (own_slot->next_due > now || !claimants_read_elsewhere())))
 		return;
 	foreach(cell, replica_list())
-		(void) replica_ask(lfirst(cell), NULL, &position);
+		(void) replica_ask(lfirst(cell), NULL, DT_NOEND, &position);
 }
 
 /* ---- crashes ---- */
@@ -245,25 +245,45 @@ charge(const LedgerEntry *entry)
 	return found != FIND_LOCKED;
 }
 
-/* Whose process died by itself, and not with the server's, left its entry. */
+typedef struct Charge
+{
+	LedgerEntry entry;
+	bool		done;
+} Charge;
+
+/* On disk before the entry is wiped: the job's next crash may come before the WAL writer. */
+static void
+charge_for_good(void *argument)
+{
+	Charge	   *crash = argument;
+
+	unit_begin();
+	crash->done = charge(&crash->entry);
+	ForceSyncCommit();
+	unit_end();
+}
+
+/*
+ * Whose process died by itself, and not with the server's, left its entry. One that cannot be charged keeps it, and does not keep
+ * us from the rest of our duties.
+ */
 static void
 charge_crashes(void)
 {
 	for (int i = 0; i < ledger_places(); i++)
 	{
-		LedgerEntry entry;
-		bool		charged;
+		Charge		crash = {.done = false};
 
-		if ((i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE) || !ledger_read(i, &entry))
+		if ((i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE) || !ledger_read(i, &crash.entry))
 			continue;
-		/* On disk before the entry is wiped: the job's next crash may come before the WAL writer. */
-		unit_begin();
-		charged = charge(&entry);
-		ForceSyncCommit();
-		unit_end();
+		if (!process_protect(charge_for_good, &crash))
+		{
+			need_turn_at(GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
+			continue;
+		}
 		test_point("crash_charged");
-		if (charged)
-			ledger_wipe_entry(i, &entry);
+		if (crash.done)
+			ledger_wipe_entry(i, &crash.entry);
 		else
 			need_turn_at(GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
 	}

@@ -24,20 +24,21 @@ typedef enum SelectorAttribute
 
 static const char *const boolean_names[] = {"false", "true", NULL};
 
-/* GitLab's names, and the only values that make sense, if there are such. */
+/* What define_worker() calls it, GitLab's name, and the only values that make sense, if there are such. */
 static const struct
 {
 	const char *name;
+	const char *alias;
 	const char *const *values;
 }			attributes[SELECTOR_ATTRIBUTES] = {
-	[SELECT_WORKER_NAME] = {"worker_name", NULL},
-	[SELECT_FEATURE_CATEGORY] = {"feature_category", NULL},
-	[SELECT_EXTERNAL_DEPENDENCIES] = {"has_external_dependencies", boolean_names},
-	[SELECT_NAME] = {"name", NULL},
-	[SELECT_RESOURCE_BOUNDARY] = {"resource_boundary", boundary_names},
-	[SELECT_TAGS] = {"tags", NULL},
-	[SELECT_URGENCY] = {"urgency", urgency_names},
-	[SELECT_QUEUE_NAMESPACE] = {"queue_namespace", NULL},
+	[SELECT_WORKER_NAME] = {"worker", "worker_name", NULL},
+	[SELECT_FEATURE_CATEGORY] = {"feature_category", "feature_category", NULL},
+	[SELECT_EXTERNAL_DEPENDENCIES] = {"external_dependencies", "has_external_dependencies", boolean_names},
+	[SELECT_NAME] = {"queue", "name", NULL},
+	[SELECT_RESOURCE_BOUNDARY] = {"resource_boundary", "resource_boundary", boundary_names},
+	[SELECT_TAGS] = {"tags", "tags", NULL},
+	[SELECT_URGENCY] = {"urgency", "urgency", urgency_names},
+	[SELECT_QUEUE_NAMESPACE] = {"namespace", "queue_namespace", NULL},
 };
 
 typedef struct Term
@@ -122,7 +123,7 @@ static int
 find_attribute(const char *name)
 {
 	for (int i = 0; i < SELECTOR_ATTRIBUTES; i++)
-		if (strcmp(attributes[i].name, name) == 0)
+		if (strcmp(attributes[i].name, name) == 0 || strcmp(attributes[i].alias, name) == 0)
 			return i;
 	return -1;
 }
@@ -236,6 +237,7 @@ selector_of_queues(const char *text)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid queue pattern \"%s\"", text),
+			 text[0] == '\0' ? errdetail("It is empty.") : errdetail("A \"*\" stands alone, or for all queues of a namespace."),
 			 errhint("Give the name of a queue, \"namespace:*\", \"*\", or a selector such as \"urgency=high\".")));
 }
 

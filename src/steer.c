@@ -93,7 +93,20 @@ typedef enum EndResult
 	END_RUNS,					/* by an executor, who is to be interrupted */
 } EndResult;
 
-/* Ends a job that nobody runs; one whose row somebody else has locked for another reason is waited for. */
+FindResult
+steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
+{
+	FindResult	found = live_find(table, id, false, slot, job);
+
+	if (found != FIND_LOCKED)
+		return found;
+	if (!executor_runs(id))
+		return live_find(table, id, true, slot, job);
+	live_read(*slot, job);
+	return FIND_LOCKED;
+}
+
+/* Ends a job that nobody runs; what others do with its row is waited for. */
 static EndResult
 try_end(int64 id, JobState end_as, bool ask_owner)
 {
@@ -104,17 +117,9 @@ try_end(int64 id, JobState end_as, bool ask_owner)
 	EndResult	result = END_NOTHING;
 
 	live_open(&table);
-	while ((found = live_find(&table, id, false, &slot, &job)) == FIND_LOCKED)
-	{
-		if (executor_runs(id))
-		{
-			live_read(slot, &job);
-			result = END_RUNS;
-			break;
-		}
-		if ((found = live_find(&table, id, true, &slot, &job)) != FIND_LOCKED)
-			break;
-	}
+	found = steer_find(&table, id, &slot, &job);
+	if (found == FIND_LOCKED)
+		result = END_RUNS;
 	if (found != FIND_NONE && ask_owner)
 		check_owner(id, lane_get(job.lane));
 
@@ -218,6 +223,7 @@ make_available(Job *job)
 	job->strategy = STRATEGY_NONE;
 	job->read_from = NULL;
 	job->wal_lsn = InvalidXLogRecPtr;
+	location_relied_on(job);	/* who has repaired what it failed of wants that to be seen */
 }
 
 /* A live job that waits for its time is available now. */
@@ -226,10 +232,12 @@ retry_live(LiveTable *table, int64 id)
 {
 	TupleTableSlot *slot = NULL;
 	Job			job;
-	bool		found = live_find(table, id, true, &slot, &job) == FIND_FOUND;
+	FindResult	found = steer_find(table, id, &slot, &job);
 	bool		changed = false;
 
-	if (found)
+	if (found == FIND_LOCKED)
+		check_owner(id, lane_get(job.lane));
+	if (found == FIND_FOUND)
 	{
 		const Lane *lane = lane_get(job.lane);
 
@@ -305,6 +313,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 								 " SELECT j.id FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane"
 								 " LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant"
 								 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND (j.started_at IS NULL"
+								 " OR j.lease IS NULL AND NOT EXISTS (SELECT FROM queue_jobs.running_jobs() r WHERE r.job_id = j.id)"
 								 " OR greatest(j.started_at, c.last_heartbeat) + j.lease * interval '1 microsecond' <= clock_timestamp())"
 								 " FOR UPDATE OF j SKIP LOCKED)",
 								 SPI_OK_DELETE, lengthof(types), types, values, NULL);
@@ -323,14 +332,17 @@ change_queue(FunctionCallInfo fcinfo, const char *sql, int expected)
 	Datum		values[1];
 	RunAs		saved;
 	char	   *queue;
+	uint64		written;
 
 	refuse_null(fcinfo, 0, "queue");
 	queue = text_argument(fcinfo, 0);
 	check_name("queue", queue);
 	values[0] = CStringGetTextDatum(queue);
 	engine_begin(&saved);
-	engine_execute(sql, expected, 1, types, values, NULL);
+	written = engine_execute(sql, expected, 1, types, values, NULL);
 	engine_end(&saved);
+	if (written == 0 && expected == SPI_OK_DELETE && IsolationUsesXactSnapshot() && registry_queue_paused(queue))
+		refuse_unseen("queue", queue);
 	catalog_announce_change();
 	wakeup_all();
 }

@@ -5,6 +5,14 @@
 #ifndef QUEUE_JOBS_STEER_H
 #define QUEUE_JOBS_STEER_H
 
+#include "store.h"
+
+/*
+ * live_find() for whoever has something to say of a job: waits for what others are doing with its row, but not for the end of a run.
+ * FIND_LOCKED: an executor runs it, and slot and job show it as it was before.
+ */
+extern FindResult steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job);
+
 /* What cancel() or discard() found running, and is put back by the time of the commit, is ended then. */
 extern void steer_init(void);
 

@@ -172,6 +172,12 @@ last_heartbeat(const char *claimant)
 	return result;
 }
 
+TimestampTz
+lease_since(const Job *job)
+{
+	return job->claimant == NULL ? job->started_at : Max(job->started_at, last_heartbeat(job->claimant));
+}
+
 bool
 lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 {
@@ -179,23 +185,11 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 	if (job->started_at == NO_TIME)
 		return false;
 	if (job->lease == 0)
-	{
-		/* An executor's: held while that process lives. Should it be dead, the hold is ours, and is let go again. */
-		if (!hold_try(job->id, HOLD_RUN, true))
-			return true;
-		hold_release(job->id, HOLD_RUN, true);
-		return false;
-	}
+		return hold_is_run(job->id);	/* an executor's, as long as that process lives */
 	*until = job->started_at + job->lease;
 	if (*until > now)
 		return true;
-	if (job->claimant != NULL)
-	{
-		TimestampTz heartbeat = last_heartbeat(job->claimant);
-
-		if (heartbeat != NO_TIME && heartbeat + job->lease > *until)
-			*until = heartbeat + job->lease;
-	}
+	*until = lease_since(job) + job->lease;
 	return *until > now;
 }
 

@@ -134,6 +134,9 @@ extern bool live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, con
  */
 extern int	live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, TimestampTz *next_due);
 
+/* From when a claimant's lease counts: its claim, or the claimant's last heartbeat. */
+extern TimestampTz lease_since(const Job *job);
+
 /* A lease that is written to the row and has not run out. */
 extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
 

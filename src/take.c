@@ -59,6 +59,8 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 		run->job.started_at = run->started_at;
 		run->job.lease = 0;
 		run->job.claimant = NULL;
+		if (!run_expired(run))
+			run->job.expires_at = NO_TIME;	/* it is started in time, however often it is interrupted */
 		taken = live_try_update(&run->table, scan->slot, &run->job);
 	}
 	else
@@ -69,7 +71,10 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 
 		test_point("job_taken");
 		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
-		dedup_collapse(&run->table, &run->job, worker);
+		if (run->job.dedup_hash != 0)
+			run->job.wal_lsn = location_of_job(&run->job);	/* somebody may have relied on it until it was ours */
+		if (!run_expired(run))
+			dedup_collapse(&run->table, &run->job, worker);
 		run->measure.merged = run->job.merged - merged;
 	}
 	else

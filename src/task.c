@@ -75,19 +75,25 @@ callee_of(const char *name)
 	return callee;
 }
 
-static void
+/* False if one has gone since somebody looked: then that is announced, and we look at all of it again. */
+static bool
 find_handlers(Callee *callee)
 {
 	Worker	   *worker = callee->worker;
+	Handler    *handler;
+	Handler    *reader = NULL;
+	char	   *why;
 
 	if (callee->target.handler != NULL)
-		return;
-	callee->target.handler = registry_worker_handler(worker, NULL);
-	if (worker->read_handler != NULL)
-	{
-		handler_take_read(callee->target.handler);
-		callee->reader.handler = handler_find(worker->read_handler, NULL);
-	}
+		return true;
+	handler = registry_worker_handler(worker, &why);
+	if (handler == NULL || (worker->read_handler != NULL && (reader = handler_find(worker->read_handler, &why)) == NULL))
+		return false;
+	if (reader != NULL)
+		handler_take_read(handler);
+	callee->target.handler = handler;
+	callee->reader.handler = reader;
+	return true;
 }
 
 static void
@@ -100,9 +106,8 @@ add_task(const Lane *lane)
 	if (callee == NULL || callee->worker->handler == NULL || lane_role(lane, callee->worker) != own_role)
 		return;
 	pools = pools_serving(lane, callee->worker);
-	if ((pools & ((uint32) 1 << own_pool)) == 0 || lane_blocked(lane, callee->worker) != NULL)
+	if ((pools & ((uint32) 1 << own_pool)) == 0 || lane_blocked(lane, callee->worker) != NULL || !find_handlers(callee))
 		return;
-	find_handlers(callee);
 	task = palloc(sizeof(Task));
 	*task = (Task)
 	{

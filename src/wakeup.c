@@ -29,7 +29,8 @@ typedef struct TouchedLane
 	LaneKey		key;			/* lowest that was touched */
 	int			jobs;			/* new ones, published at commit */
 	bool		released;		/* one was relied on; published in any case */
-	int			taken_at;		/* nesting level at which one was taken, 0: none; published at rollback */
+	int			relied_at;		/* nesting level at which that was, 0: none; published at rollback */
+	int			taken_at;		/* the same of one that was taken */
 	bool		key_ends;		/* a run that others of its key waited for has ended */
 	uint32		passed_count;	/* of the lane's hint, when that was noted */
 	int			succeeded;		/* jobs of a limited-capacity worker */
@@ -59,6 +60,7 @@ static bool sweep_parked = false;
 static bool announced = false;
 static bool in_doubt = false;	/* a prepared transaction is being ended */
 static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
+static uint32 served_pool = 0;	/* and of which pool: its bit */
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
 
@@ -127,8 +129,13 @@ wakeup_lease(int32 lane, TimestampTz ends)
 void
 wakeup_released(int32 lane, Oid role, LaneKey key)
 {
-	if (shared_present())
-		touch(lane, role, key)->released = true;
+	TouchedLane *touched_lane;
+
+	if (!shared_present())
+		return;
+	touched_lane = touch(lane, role, key);
+	touched_lane->released = true;
+	touched_lane->relied_at = GetCurrentTransactionNestLevel();
 }
 
 void
@@ -195,9 +202,10 @@ wakeup_schedules(void)
 }
 
 void
-wakeup_serve(Oid role)
+wakeup_serve(Oid role, int pool)
 {
 	served_role = role;
+	served_pool = (uint32) 1 << pool;
 }
 
 void
@@ -292,14 +300,18 @@ publish_released(const TouchedLane *lane)
 	}
 }
 
-/*
- * Only if somebody was refused: otherwise a job's end is of no use to others. An executor of the same role looks itself
- * what is to be done next.
- */
+/* This process looks itself what is to be done next there. */
+static bool
+is_served_here(const TouchedLane *lane)
+{
+	return OidIsValid(lane->role) && lane->role == served_role && (lane_hint_pools(lane_hint(lane->lane, false)) & served_pool) != 0;
+}
+
+/* Only if somebody was refused: otherwise a job's end is of no use to others. */
 static void
 publish_limited(TouchedLane *lane)
 {
-	lane->wake = lane_hint_allow(lane_hint(lane->lane, false)) && (lane->role != served_role || !OidIsValid(lane->role));
+	lane->wake = lane_hint_allow(lane_hint(lane->lane, false)) && !is_served_here(lane);
 }
 
 void
@@ -432,27 +444,30 @@ move_up(int nest_level)
 {
 	for (int i = 0; i < touched_count; i++)
 	{
+		touched[i].relied_at = Min(touched[i].relied_at, nest_level - 1);
 		touched[i].taken_at = Min(touched[i].taken_at, nest_level - 1);
 		touched[i].limited_at = Min(touched[i].limited_at, nest_level - 1);
 	}
 	for (int i = 0; i < request_count; i++)
 		requests[i].nest_level = Min(requests[i].nest_level, nest_level - 1);
+	hold_keep_savepoint(nest_level);
 }
 
-/* A savepoint's rollback lets go of the jobs taken in it: no need to wait for the whole transaction. */
+/* A savepoint's rollback lets go of the jobs taken, or relied on, in it: no need to wait for the whole transaction. */
 static void
 undo(int nest_level)
 {
 	int			kept = 0;
 	bool		published = false;
 
+	hold_end_savepoint(nest_level);
 	for (int i = 0; i < touched_count; i++)
 	{
-		if (touched[i].taken_at < nest_level)
+		if (Max(touched[i].taken_at, touched[i].relied_at) < nest_level)
 			continue;
 		publish_lane(&touched[i]);
 		wake_executors(&touched[i]);
-		touched[i].released = true; /* once more at the end: the savepoint's holds are let go only after this */
+		touched[i].released = true; /* once more at the end: the server lets go of rows only after this */
 		published = true;
 	}
 	if (published)

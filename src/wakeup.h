@@ -17,8 +17,8 @@
 
 extern void wakeup_init(void);
 
-/* This process runs jobs of that role, one after the other: nobody else need be woken for what it can do itself. */
-extern void wakeup_serve(Oid role);
+/* This process runs jobs of that role and pool, one after the other: nobody else need be woken for what it can do itself. */
+extern void wakeup_serve(Oid role, int pool);
 
 /* A job of the lane can be claimed after commit; role is whose executors run it, or InvalidOid for claimants. */
 extern void wakeup_job(int32 lane, Oid role, LaneKey key);

@@ -182,8 +182,10 @@ BEGIN
             EXECUTE pg_catalog.format(
                 'COMMENT ON TABLE queue_jobs.finished_job_%1$s_%2$s IS %3$L',
                 level, slot, 'finished jobs of one period, truncated as a whole when it is over');
+            -- As of the others, below.
             PERFORM pg_catalog.pg_extension_config_dump(
-                pg_catalog.format('queue_jobs.finished_job_%s_%s', level, slot)::pg_catalog.regclass, '');
+                pg_catalog.format('queue_jobs.finished_job_%s_%s', level, slot)::pg_catalog.regclass,
+                'WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles))');
         END LOOP;
     END LOOP;
 END
@@ -215,12 +217,13 @@ CREATE TABLE queue_jobs.capacity_fill (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE queue_jobs.capacity_fill IS 'when each limited-capacity worker was to be filled last, and the work that its query returned when it last returned any; NULL: never';
 
--- When each worker's records were healed, and which was the oldest transaction still running: what was written before it
--- has not changed since then (src/heal.c).
+-- When each worker's records were healed, and which transactions had ended by then, all from before one but those running:
+-- what they wrote has not changed since (src/heal.c).
 CREATE TABLE queue_jobs.heal_tick (
     worker text COLLATE "C",
     at timestamptz,
-    oldest_xid xid8 NOT NULL,
+    written_before xid NOT NULL,
+    running xid[] NOT NULL,
     PRIMARY KEY (worker, at)
 );
 COMMENT ON TABLE queue_jobs.heal_tick IS 'latest healings of each worker''s records';
@@ -250,14 +253,16 @@ CREATE TABLE queue_jobs.defined_schedule (
     last_run timestamptz,
     last_job bigint NOT NULL,
     skipped bigint NOT NULL DEFAULT 0,
-    error text
+    error text,
+    waiting timestamptz
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE queue_jobs.defined_schedule IS 'one row a schedule; see the view schedule';
 COMMENT ON COLUMN queue_jobs.defined_schedule.owner IS 'whoever called schedule(): its jobs are that role''s';
 COMMENT ON COLUMN queue_jobs.defined_schedule.worker IS '"queue_jobs.command" if it is for an SQL command, which then is in the args';
-COMMENT ON COLUMN queue_jobs.defined_schedule.next_run IS 'the next tick; in the past while it waits for a job to end; infinity if the schedule is broken';
+COMMENT ON COLUMN queue_jobs.defined_schedule.next_run IS 'the next tick; in the past while it waits for a job to end, or cron or timezone cannot be read; infinity if there is none any more';
 COMMENT ON COLUMN queue_jobs.defined_schedule.last_job IS 'the last tick''s job; at first an id that no job has. While job_id has not come so far, a restore is under way: no tick is fired';
 COMMENT ON COLUMN queue_jobs.defined_schedule.error IS 'why the last tick made no job';
+COMMENT ON COLUMN queue_jobs.defined_schedule.waiting IS 'the time of a run, a tick''s or one by hand, that waits for last_job to end; NULL: none';
 
 -- What set_flag() said. A flag that is not here is off.
 CREATE TABLE queue_jobs.feature_flag (
@@ -281,22 +286,23 @@ ALTER TABLE queue_jobs.finished_job REPLICA IDENTITY FULL;
 ALTER TABLE queue_jobs.dead_job REPLICA IDENTITY FULL;
 ALTER TABLE queue_jobs.claimed_slot REPLICA IDENTITY FULL;
 
--- A dump carries all of them. A call each: two in one statement would change the same row of pg_extension.
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', '');
+-- A dump carries all of them, but for what is a role's that was dropped: a regrole without a role is dumped as its number, which may be
+-- another role's where the dump is restored. A call each: two in one statement would change the same row of pg_extension.
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', 'WHERE definer IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.disabled_worker', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.paused_queue', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.routing', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.lane_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.job_id', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.live_job', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.live_job', 'WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles))');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.finished_job', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dead_job', 'WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles))');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimant', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.claimed_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.capacity_fill', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', '');
-SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_schedule', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_schedule', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.feature_flag', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_replica', '');
 -- Not heal_tick: transaction IDs of another cluster mean nothing.

@@ -56,8 +56,8 @@ SELECT j.id,
        j.context,
        j.version,
        COALESCE(r.attempt, j.attempt) AS attempt,
-       COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)
-         + 1 + COALESCE(j.uncharged, 0) AS max_attempts,
+       LEAST(COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
+               + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4 AS max_attempts,
        j.created_at,
        j.run_at,
        COALESCE(r.started_at, j.started_at) AS started_at,
@@ -131,7 +131,7 @@ SELECT * FROM queue_jobs.job_alive
 UNION ALL
 SELECT * FROM queue_jobs.job_finished;
 COMMENT ON VIEW queue_jobs.job IS
-'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has each failed attempt''s times, SQLSTATE, message, detail and context.';
+'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has the times, SQLSTATE, message, detail and context of each failed attempt, of many the first and the latest 24.';
 
 CREATE VIEW queue_jobs.worker AS
 SELECT w.name,
@@ -173,7 +173,8 @@ SELECT w.name,
        w.keep_completed,
        NOT EXISTS (SELECT FROM queue_jobs.disabled_worker d WHERE d.name = w.name) AS enabled,
        COALESCE(n.dropped, 0) AS dropped_duplicates,
-       COALESCE(n.merged, 0) AS merged_duplicates
+       COALESCE(n.merged, 0) AS merged_duplicates,
+       pg_catalog.substring(w.queue, '^([^:]+):') AS namespace
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs.lane_duplicates() d
@@ -291,7 +292,7 @@ SELECT s.name,
        LATERAL (SELECT CASE s.worker WHEN 'queue_jobs.command' THEN s.args OPERATOR(pg_catalog.->>) 'command' END AS command) c
  WHERE pg_catalog.pg_has_role(s.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.schedule IS
-'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, infinity if the schedule is broken. last_run, last_job, last_state: the last tick that made a job. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise.';
+'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, or its times cannot be told (see error). last_run, last_job, last_state: the last tick that made a job. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise.';
 
 CREATE VIEW queue_jobs.capacity AS
 SELECT w.name AS worker,

@@ -40,12 +40,12 @@ CREATE FUNCTION queue_jobs.define_worker(
     keep_completed interval DEFAULT '24 hours')
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_worker';
 COMMENT ON FUNCTION queue_jobs.define_worker IS
-'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed job stays readable. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks nobody. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s.';
+'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures (integer, from 1) returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed job stays readable. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks nobody. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) urgency: "high", "low" (the default) or "throttled"; how soon a job is to start and how long to run, see the view worker_statistics. external_dependencies: it waits for other services; not with urgency high. resource_boundary: "unknown" (the default), "cpu" or "memory"; memory not with urgency high. feature_category, tags: free labels, for statistics and selectors. weight (1 to 1000): its share when an executor or claimant chooses among queues of one urgency. max_running_jobs: at most so many of its jobs run at once in the whole database. concurrency_key, concurrency_limit: a key of the args; at most so many jobs of one of its values run at once, in order if 1. rate_limit, rate_period: at most so many starts in any such interval, of each value of concurrency_key if that is given. remaining_work: a query returning the args (jsonb) of work to do, for a worker that is kept at max_running_jobs while there is any; no retries, no deduplication. data_consistency: "always" (the default: everything is read from the primary), "sticky" (read_handler runs on a replica that has caught up with the job''s enqueuer, or else on the primary) or "delayed" (the job is put back once before it turns to the primary). read_handler: a function of one jsonb, the args, returning jsonb, run read-only there; the handler gets its result in a parameter "read". feature_flag: name of a flag, see set_flag(); where it is off, data_consistency is always. loggable_args: keys of the args whose values may be logged, numbers always may. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s, 55000 rate_limit or remaining_work without shared_preload_libraries. A WARNING if a handler''s jobs are not run for want of that.';
 
 CREATE FUNCTION queue_jobs.drop_worker(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_drop_worker';
 COMMENT ON FUNCTION queue_jobs.drop_worker(text) IS
-'Drops a worker''s definition. Its jobs wait, unharmed, until a worker of that name is defined again. Errors: 42704 not defined, 42501 another role''s.';
+'Drops a worker''s definition. Its jobs wait, unharmed, until a worker of that name is defined again. Errors: 42704 not defined, 42501 another role''s, 40001 defined after the snapshot of this REPEATABLE READ or SERIALIZABLE transaction was taken.';
 
 CREATE FUNCTION queue_jobs.disable_worker(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_disable_worker';
@@ -54,7 +54,7 @@ COMMENT ON FUNCTION queue_jobs.disable_worker(text) IS
 
 CREATE FUNCTION queue_jobs.enable_worker(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enable_worker';
-COMMENT ON FUNCTION queue_jobs.enable_worker(text) IS 'Undoes disable_worker(): its jobs go on.';
+COMMENT ON FUNCTION queue_jobs.enable_worker(text) IS 'Undoes disable_worker(): its jobs go on. Error 40001: disabled after the snapshot of this REPEATABLE READ or SERIALIZABLE transaction was taken.';
 
 CREATE FUNCTION queue_jobs.enqueue(
     worker text,
@@ -69,7 +69,7 @@ CREATE FUNCTION queue_jobs.enqueue(
     jitter interval DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue';
 COMMENT ON FUNCTION queue_jobs.enqueue IS
-'Enqueues a job within the caller''s transaction, and returns its id; NULL if the worker is disabled. run_at or delay: when it is due (default: now; a past time is now). priority: lower runs first. queue: instead of the worker''s. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, 54000 args too large, 22023 or 22008 a value out of range, 25006 read-only transaction.';
+'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now; a past time is now). priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, 54000 args too large, 22023 or 22008 a value out of range, 25006 read-only transaction.';
 
 CREATE FUNCTION queue_jobs.try_enqueue(
     worker text,
@@ -124,17 +124,17 @@ COMMENT ON FUNCTION queue_jobs.lock_record_if(regclass, text, text) IS 'The same
 CREATE FUNCTION queue_jobs.run_once(token text, command text, args jsonb DEFAULT '{}', ttl interval DEFAULT '24 hours') RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_run_once';
 COMMENT ON FUNCTION queue_jobs.run_once(text, text, jsonb, interval) IS
-'Runs the SQL command, whose $1 is args, once for that token of the calling role, in the caller''s transaction; returns its first row as jsonb (the value, if it has one column). Every other call of the token waits for that transaction and gets the stored result, until ttl has passed. An error is not stored. The command runs with the caller''s rights.';
+'Runs the SQL command, whose $1 is args, once for that token of the calling role, in the caller''s transaction; returns its first row as jsonb (the value, if it has one column). Every other call of the token waits for that transaction and gets the stored result, until ttl has passed. An error is not stored. The command runs with the caller''s rights. token: 1 to 2000 bytes. Errors: 22023 or 22004 a value out of range, 0A000 transaction control, 25006 read-only transaction, and what the command raises.';
 
 CREATE FUNCTION queue_jobs.assert_idempotent(worker text, args jsonb DEFAULT '{}', times integer DEFAULT 2) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_assert_idempotent';
 COMMENT ON FUNCTION queue_jobs.assert_idempotent(text, jsonb, integer) IS
-'For tests: runs the worker''s handler so many times (2 to 1000) within the caller''s transaction, as the calling role, and rolls it back. ERROR QJ002, whose DETAIL names tables and rows, if a later run added, changed or removed rows that the first had left otherwise, also if they only hold a later now() or another number of a sequence, or if it failed. Rows rewritten with equal content are no change, nor are numbers drawn from a sequence and not stored. Sequences are put back unless others drew from them. Other errors: what the first run raises, 42704 no such worker, 55000 it has no handler, 2D000 the handler is a procedure that commits.';
+'For tests: runs the worker''s handler so many times (2 to 1000) within the caller''s transaction, as the calling role, and rolls it back. ERROR QJ002, whose DETAIL names tables and rows, if a later run added, changed or removed rows that the first had left otherwise, also if they only hold a later now() or another number of a sequence, or if it failed. Rows rewritten with equal content are no change, nor are numbers drawn from a sequence and not stored. Numbers drawn from sequences stay drawn, as after any ROLLBACK. Other errors: what the first run raises, 42704 no such worker, 55000 it has no handler, 2D000 the handler is a procedure that commits.';
 
 CREATE FUNCTION queue_jobs.claim(claimant text, queues text[] DEFAULT '{*}', max_jobs integer DEFAULT 1, lease interval DEFAULT '5 min')
 RETURNS SETOF queue_jobs.job LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'queue_jobs_claim';
 COMMENT ON FUNCTION queue_jobs.claim IS
-'Takes up to max_jobs jobs of workers without a handler for an application, lowest priority number and oldest first. queues: names, "namespace:*", "*", or selectors such as "urgency=high&tags!=slow|name=mail". The claim holds for the lease, from now or the claimant''s last heartbeat(); after it the job can be claimed anew, with the next attempt number. Claim, work and complete() in one transaction is exactly once. Jobs of roles that the caller is a member of can be claimed.';
+'Takes up to max_jobs jobs of workers without a handler for an application: by urgency, then lowest priority number and oldest first across all those queues, or by their shares if their workers'' weights differ. queues: names, "namespace:*", "*", or selectors such as "urgency=high&tags!=slow|name=mail". The claim holds for the lease, from now or the claimant''s last heartbeat(); after it the job can be claimed anew, with the next attempt number. Claim, work and complete() in one transaction is exactly once. Jobs of roles that the caller is a member of can be claimed.';
 
 CREATE FUNCTION queue_jobs.complete(id bigint, attempt integer, result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_complete';
@@ -175,7 +175,7 @@ COMMENT ON FUNCTION queue_jobs.heartbeat(text) IS
 CREATE FUNCTION queue_jobs.heartbeat(ids bigint[], attempts integer[], lease interval DEFAULT '5 min') RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_heartbeat_many';
 COMMENT ON FUNCTION queue_jobs.heartbeat(bigint[], integer[], interval) IS
-'The leases of these jobs now end after that interval. ERROR 55000 as for complete().';
+'The leases of these jobs end after that interval, from now. ERROR 55000 as for complete().';
 
 CREATE PROCEDURE queue_jobs.wait_for_jobs(queues text[] DEFAULT '{*}', timeout interval DEFAULT '1 min')
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_wait_for_jobs';
@@ -194,7 +194,7 @@ COMMENT ON FUNCTION queue_jobs.discard(bigint) IS 'As cancel(), but the job is d
 CREATE FUNCTION queue_jobs.retry(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry';
 COMMENT ON FUNCTION queue_jobs.retry(bigint) IS
-'Makes a dead, cancelled, retryable or scheduled job available now; a dead one has at least one more attempt. True if it did. Error 42501: another role''s job.';
+'Makes a dead, cancelled, retryable or scheduled job available now; a dead one has at least one more attempt. True if it did; false for one that is being run, whose end is not waited for. Error 42501: another role''s job.';
 
 CREATE FUNCTION queue_jobs.remove_jobs(worker text) RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_remove_jobs';
@@ -207,12 +207,12 @@ COMMENT ON FUNCTION queue_jobs.pause(text) IS 'No job of that queue starts until
 
 CREATE FUNCTION queue_jobs.resume(queue text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_resume';
-COMMENT ON FUNCTION queue_jobs.resume(text) IS 'Undoes pause().';
+COMMENT ON FUNCTION queue_jobs.resume(text) IS 'Undoes pause(). Error 40001: paused after the snapshot of this REPEATABLE READ or SERIALIZABLE transaction was taken.';
 
 CREATE FUNCTION queue_jobs.set_routing(rules jsonb) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_set_routing';
 COMMENT ON FUNCTION queue_jobs.set_routing(jsonb) IS
-'Replaces the routing rules, an array of pairs of selector and queue: [["urgency=high", "fast"], ["*", ""]]. A job that is enqueued without a queue goes to that of the first rule whose selector matches its worker; "" or null, and no match, mean the worker''s own. In a selector, name and queue_namespace are of the worker''s own queue. Jobs that wait stay where they are: see migrate_queue(). (GitLab''s routing rules.) Errors: 22023 a rule or term that is none, named in the message.';
+'Replaces the routing rules, an array of pairs of selector and queue: [["urgency=high", "fast"], ["*", ""]]. A job that is enqueued without a queue goes to that of the first rule whose selector matches its worker; "" or null, and no match, mean the worker''s own. In a selector, queue and namespace (GitLab''s name and queue_namespace) are of the worker''s own queue. Jobs that wait stay where they are: see migrate_queue(). (GitLab''s routing rules.) Errors: 22023 a rule or term that is none, named in the message.';
 
 CREATE FUNCTION queue_jobs.migrate_queue("from" text, "to" text) RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_migrate_queue';
@@ -222,7 +222,7 @@ COMMENT ON FUNCTION queue_jobs.migrate_queue(text, text) IS
 CREATE FUNCTION queue_jobs.check_workers(OUT worker text, OUT finding text, OUT advice text)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_check_workers';
 COMMENT ON FUNCTION queue_jobs.check_workers() IS
-'Advice on each worker, a row for each finding: not marked idempotent; CPU-bound but not declared; slower than its urgency allows, or started later than it promises; handler missing, or of no fit; a role that may not run its jobs; external dependencies without a timeout; a record''s table that is missing, or has no index of pending rows to be healed. What it says of runs is by the view worker_statistics.';
+'Advice on each worker, a row for each finding: not marked idempotent; deduplicate without idempotent; CPU-bound but not declared; slower than its urgency allows, or started later than it promises; handler missing, or of no fit; a role that may not run its jobs; external dependencies without a timeout; a record''s table that is missing, or has no index of pending rows to be healed. What it says of runs is by the view worker_statistics.';
 
 CREATE FUNCTION queue_jobs.reset_statistics(worker text DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reset_statistics';

@@ -94,7 +94,9 @@ $node->stop;
 # Without shared_preload_libraries.
 $node = new_node('plain', conf => "shared_preload_libraries = ''");
 define_gated($node);
-$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('outside')});
+like(($node->psql('postgres', q{SELECT queue_jobs.define_worker('quick', 'public.quick')}))[2],
+	qr/WARNING:  jobs of worker "quick" are not run yet.*shared_preload_libraries/s, 'not preloaded: define_worker() warns');
+is(($node->psql('postgres', q{SELECT queue_jobs.define_worker('outside')}))[2], '', '… but not of a worker for claimants');
 $id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}')});
 is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $id"), 'available', 'not preloaded: jobs are enqueued');
 like($node->safe_psql('postgres', "SELECT waits_for FROM queue_jobs.job WHERE id = $id"),

@@ -90,6 +90,22 @@ wait_for_job($node, $id, 'completed');
 $session->query('COMMIT');
 is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $id"), 'completed', '… committed too late');
 
+# A run that has failed, and is about to be written as such: the function that says when to try again waits for us.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no'; END$$;
+CREATE FUNCTION waits(failures int) RETURNS interval LANGUAGE plpgsql AS $$BEGIN PERFORM pg_advisory_xact_lock(4); RETURN '1 hour'; END$$;
+SELECT queue_jobs.define_worker('fails', 'public.fails', lock_timeout => '1 min', retry_backoff => 'public.waits');
+SQL
+for my $how (qw(cancel discard))
+{
+	$session->query('BEGIN; SELECT pg_advisory_xact_lock(4)');
+	$id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('fails')});
+	wait_until($node, q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
+	is($node->safe_psql('postgres', "SELECT queue_jobs.$how($id)"), 't', "$how() of a run whose failure is being written");
+	$session->query('COMMIT');
+	wait_for_job($node, $id, $how eq 'cancel' ? 'cancelled' : 'dead');
+}
+
 # A job that a rolled back cancel() held, when executors passed it by, runs.
 $node->safe_psql('postgres', q{SELECT queue_jobs.pause('quick')});
 my ($first, $second) = split /\n/, $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 2000}') FROM generate_series(1, 2)});
@@ -152,6 +168,41 @@ SQL
 wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE worker IN ('brief', 'lasting') AND state NOT IN ('completed', 'dead')});
 is($node->safe_psql('postgres', q{SELECT worker, state, count(*) FROM queue_jobs.job WHERE worker IN ('brief', 'lasting') GROUP BY 1, 2 ORDER BY 1}),
 	"brief|completed|480\nlasting|completed|20", 'quick jobs with a timeout, and others after them');
+
+# A procedure's job is a row with a lease, which an interruption leaves. It has been started in time, if it expires; and waits, if its worker
+# is disabled, as any other does.
+$node->safe_psql('postgres', <<'SQL');
+CREATE PROCEDURE piecemeal(n int) LANGUAGE plpgsql AS $$
+BEGIN
+	COMMIT;
+	WHILE NOT EXISTS (SELECT FROM gate WHERE gate.n = piecemeal.n) LOOP
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+END
+$$;
+SELECT queue_jobs.define_worker('piecemeal', 'public.piecemeal');
+SQL
+for my $end ('runs again', 'is removed')
+{
+	$n++;
+	$id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('piecemeal', jsonb_build_object('n', $n), expires_in => '1 min')");
+	wait_for_job($node, $id, 'executing');
+	is($node->safe_psql('postgres', "SELECT expires_at IS NULL FROM queue_jobs.job WHERE id = $id"), 't', 'a procedure that was started does not expire');
+	my $executor = pid_of($id);
+	$node->safe_psql('postgres', q{SELECT queue_jobs.disable_worker('piecemeal')});
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($executor)");
+	wait_for_job($node, $id, 'available');
+	is($node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('piecemeal')}), '1', '… interrupted, it can be removed') if $end eq 'is removed';
+	open_gate();
+	$node->safe_psql('postgres', q{SELECT queue_jobs.enable_worker('piecemeal')});
+	wait_for_job($node, $id, 'completed') if $end eq 'runs again';
+}
+$n++;
+$id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('piecemeal', jsonb_build_object('n', $n))");
+wait_for_job($node, $id, 'executing');
+is($node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('piecemeal')}), '0', '… running, it cannot');
+open_gate();
+wait_for_job($node, $id, 'completed');
 
 # The other processes may be terminated, too.
 wait_for_job($node, $bystander, 'executing');

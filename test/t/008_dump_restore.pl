@@ -72,6 +72,48 @@ $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr
 wait_until($node, 'SELECT count(*) = 1 FROM ran WHERE n = 60', db => 'plain');
 pass('a future job starts at its time after the restore');
 
+# What was a role's that has been dropped goes into no dump: its number may be another role's where that is restored.
+$node->safe_psql('postgres', <<'SQL');
+CREATE DATABASE departed;
+CREATE ROLE leaver LOGIN;
+GRANT queue_jobs_enqueue, queue_jobs_define, queue_jobs_claim, queue_jobs_read TO leaver;
+CREATE ROLE dumper LOGIN;
+GRANT pg_read_all_data TO dumper;
+SQL
+$node->safe_psql('departed', 'CREATE EXTENSION queue_jobs');
+for my $role ('leaver', $node->safe_psql('departed', 'SELECT current_user'))
+{
+	$node->safe_psql('departed', <<SQL);
+SET SESSION AUTHORIZATION "$role";
+SELECT queue_jobs.define_worker('of $role', keep_completed => CASE WHEN '$role' = 'leaver' THEN interval '1 day' ELSE '1 hour' END);
+SELECT queue_jobs.enqueue('of $role', jsonb_build_object('n', n)) FROM generate_series(1, 4) n;
+SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('completes', '{of $role}');
+SELECT queue_jobs.discard(max(id)) FROM queue_jobs.job WHERE worker = 'of $role';
+SELECT id FROM queue_jobs.claim('works for $role', '{of $role}');
+SELECT queue_jobs.heartbeat('works for $role');
+SELECT queue_jobs.schedule('of $role', '\@yearly', 'of $role');
+SELECT queue_jobs.run_once('token', 'SELECT 1');
+SQL
+}
+$node->safe_psql('departed', 'DROP ROLE leaver');
+my $rows = 'SELECT ' . join q{ || ', ' || }, map { "'$_ ' || (SELECT count(*) FROM queue_jobs.$_)" }
+  qw(defined_worker lane live_job finished_job dead_job claimant token defined_schedule);
+is($node->safe_psql('departed', $rows), 'defined_worker 2, lane 2, live_job 4, finished_job 4, dead_job 2, claimant 2, token 2, defined_schedule 2', 'two roles, of which one has gone');
+like($node->safe_psql('departed', q{SELECT finding FROM queue_jobs.check_workers() WHERE worker = 'of leaver' AND advice ~ 'dump'}), qr/definer.*does not exist/,
+	'check_workers() tells of what will be in no dump');
+for my $user ('dumper', $node->safe_psql('departed', 'SELECT current_user'))
+{
+	my $db = "departed_$user";
+
+	$node->command_ok([ 'pg_dump', '-Fc', '-U', $user, '-f', "$dir/$db", $node->connstr('departed') ], "pg_dump by $user");
+	$node->safe_psql('postgres', "CREATE DATABASE $db");
+	$node->command_ok([ 'pg_restore', '--exit-on-error', '-d', $node->connstr($db), "$dir/$db" ], '… restored');
+	is($node->safe_psql($db, $rows), 'defined_worker 1, lane 1, live_job 2, finished_job 2, dead_job 1, claimant 1, token 1, defined_schedule 1', '… without what was the role\'s');
+	is($node->safe_psql($db, q{SELECT DISTINCT owner = current_user, worker = 'of ' || current_user FROM queue_jobs.job}), 't|t', '… but with all else');
+	is($node->safe_psql($db, q{SELECT count(*) FROM (SELECT lane FROM queue_jobs.live_job UNION ALL SELECT lane FROM queue_jobs.finished_job) j
+		WHERE lane NOT IN (SELECT id FROM queue_jobs.lane)}), '0', '… each job with its lane');
+}
+
 # The data alone, into a database that has the schema.
 $node->safe_psql('postgres', q{SELECT queue_jobs.pause('quick'); SELECT queue_jobs.enqueue('quick', '{"n": 70}')});
 $node->command_ok([ 'pg_dump', '--data-only', '-Fc', '-f', "$dir/data", $node->connstr('postgres') ], 'pg_dump --data-only');

@@ -150,6 +150,21 @@ wait_until($node, q{SELECT count(*) = 3001 FROM queue_jobs.job WHERE worker = 'p
 cmp_ok($node->safe_psql('postgres', q{SELECT extract(epoch FROM created_at - changed_at) FROM queue_jobs.job, record WHERE record.id = 3001 AND args = '{"id": 3001}'}),
 	'>=', 1, 'heal_after');
 
+# Transactions that stay open, or prepared, elsewhere or here, hold up no records but those they wrote, also in a savepoint.
+$node->safe_psql('template1', q{BEGIN; CREATE TABLE long_ago (); PREPARE TRANSACTION 'forgotten'});
+$session->query(q{BEGIN; SELECT pg_current_xact_id(); SAVEPOINT s; INSERT INTO record VALUES (3002, 'pending')});
+$node->safe_psql('postgres', q{INSERT INTO record VALUES (3003, 'pending')});
+wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'patient' AND args = '{"id": 3003}'});
+pass('healed beside transactions that stay open');
+wait_for_two_ticks();
+wait_until($node, q{SELECT clock_timestamp() BETWEEN max(at) + '600 ms' AND max(at) + '900 ms' FROM queue_jobs.heal_tick WHERE worker = 'patient'});
+my $committed_at = $session->query('SELECT clock_timestamp()');
+$session->query('COMMIT');
+wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'patient' AND args = '{"id": 3002}'});
+cmp_ok($node->safe_psql('postgres', qq{SELECT extract(epoch FROM created_at - '$committed_at') FROM queue_jobs.job WHERE args = '{"id": 3002}'}),
+	'>=', 1, '… heal_after counts from the commit');
+$node->safe_psql('template1', q{ROLLBACK PREPARED 'forgotten'});
+
 is(log_count($node, 'ERROR'), 0, 'no error');
 $node->stop;
 done_testing();

@@ -186,6 +186,37 @@ is($node->safe_psql('ticks', qq{SELECT owner, state, max_attempts, id > $last FR
 is($node->safe_psql('ticks', q{SELECT last_run, next_run, last_state, error FROM queue_jobs.schedule WHERE name = 'yearly'}),
 	"2020-01-01 00:00:00+00|$next|completed|", '… and goes on');
 
+# ---- what waits for the last job to end ----
+
+$node->safe_psql('postgres', 'CREATE DATABASE quiet');
+$node->safe_psql('quiet', <<'SQL');
+CREATE EXTENSION queue_jobs;
+SELECT queue_jobs.define_worker('outside');
+SELECT queue_jobs.schedule('tick', 'every 1000 days', 'outside', if_running => 'queue', catch_up => 'skip');
+SELECT queue_jobs.schedule('by hand', 'every 1000 days', 'outside', if_running => 'queue', catch_up => 'skip');
+SELECT queue_jobs.run_now(name) FROM queue_jobs.schedule;
+SQL
+# It was not missed while the server was down: it comes in any case.
+$node->safe_psql('quiet', q{UPDATE queue_jobs.defined_schedule SET next_run = now() WHERE name = 'tick'});
+is($node->safe_psql('quiet', q{SELECT queue_jobs.run_now('by hand') IS NULL}), 't', 'a run by hand waits');
+wait_until($node, q{SELECT count(*) = 2 FROM queue_jobs.defined_schedule WHERE waiting IS NOT NULL}, db => 'quiet');
+$node->restart;
+$node->safe_psql('quiet', q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', max_jobs => 2)});
+wait_until($node, qq{SELECT count(*) = 2 FROM queue_jobs.job WHERE schedule = '$_'}, db => 'quiet') foreach ('tick', 'by hand');
+is($node->safe_psql('quiet', q{SELECT count(*), min(next_run) > now() + '999 days', count(waiting) FROM queue_jobs.defined_schedule}), '2|t|0', 'a run that waited comes after a restart, too');
+
+# A run_now() that makes no job has the schedule's row as long as its transaction lasts; a tick that is due meanwhile comes then. (Else after a minute.)
+$node->safe_psql('quiet', q{SELECT queue_jobs.schedule(n, 'every 1000 days', 'outside') FROM unnest(ARRAY['locked', 'looked']) n; SELECT queue_jobs.run_now('locked')});
+$node->safe_psql('quiet', q{UPDATE queue_jobs.defined_schedule SET next_run = now() + '3 s' WHERE name IN ('locked', 'looked')});
+$session = in_background($node, db => 'quiet');
+is($session->query(q{BEGIN; SELECT queue_jobs.run_now('locked') IS NULL}), 't', 'a job runs');
+wait_until($node, q{SELECT last_run IS NOT NULL FROM queue_jobs.schedule WHERE name = 'looked'}, db => 'quiet');
+my $let_go = $node->safe_psql('quiet', 'SELECT clock_timestamp()');
+$session->query('COMMIT');
+$session->quit;
+wait_until($node, q{SELECT skipped = 1 FROM queue_jobs.schedule WHERE name = 'locked'}, db => 'quiet');
+is($node->safe_psql('quiet', "SELECT clock_timestamp() - '$let_go' < '30 s'"), 't', 'a schedule is looked at when its row is let go');
+
 # ---- idle ----
 
 # A database whose next tick is an hour away has no process; it comes back for it, and leaves.

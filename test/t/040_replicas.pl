@@ -56,6 +56,7 @@ SELECT queue_jobs.define_worker('dedup', 'app.tell', read_handler => 'app.look',
 SELECT queue_jobs.define_worker('scribble', 'app.tell', read_handler => 'app.scribble', max_retries => 0);
 SELECT queue_jobs.define_worker('failing', 'app.tell', read_handler => 'app.fail_on_replica', data_consistency => 'sticky');
 SELECT queue_jobs.define_worker('slow', 'app.tell', read_handler => 'app.slow_on_replica', data_consistency => 'sticky');
+SELECT queue_jobs.define_worker('slow_timeout', 'app.tell', read_handler => 'app.slow_on_replica', data_consistency => 'sticky', timeout => '8 s', max_retries => 0);
 SELECT queue_jobs.define_worker('leftover', 'app.tell', read_handler => 'app.set_on_replica', data_consistency => 'sticky');
 SELECT queue_jobs.define_worker('outside', data_consistency => 'sticky');
 SELECT queue_jobs.define_worker('outside_delayed', data_consistency => 'delayed');
@@ -165,6 +166,9 @@ is(outcome($jobs{delayed}), 'primary|delayed|false|t', 'delayed without a replic
 is($primary->safe_psql('postgres', "SELECT attempt, extract(epoch FROM started_at - created_at)::int BETWEEN 6 AND 20 FROM queue_jobs.job WHERE id = $jobs{delayed}"),
 	'1|t', 'put back for 5 s, no attempt charged');
 
+# As many as there is room for in shared memory, which nobody knows to be no more.
+$primary->safe_psql('postgres', q{BEGIN; SELECT queue_jobs.add_replica('never ' || n, 'host=/nowhere') FROM generate_series(1, 64) n;
+	SELECT count(*) FROM queue_jobs.replica; ROLLBACK});
 add($primary, $_) for $one, $two, $three;
 unlike($primary->safe_psql('postgres', 'SELECT * FROM queue_jobs.replica'), qr/secret/, 'the view shows no password');
 like(error_of($primary, 'SELECT * FROM queue_jobs.defined_replica', '-U', 'app'), qr/42501/, 'nor can the table be read');
@@ -211,6 +215,12 @@ is($primary->safe_psql('postgres', "SELECT load_balancing_strategy, result, atte
 like($primary->safe_psql('postgres', 'SELECT string_agg(last_error, $$ $$) FROM queue_jobs.replica'), qr/SQLSTATE (P0001|57014)/, '… but is noted');
 is($primary->safe_psql('postgres', q{SELECT sum(served) > 0, count(*) FILTER (WHERE state = 'ready') FROM queue_jobs.replica}), 't|3', '… and does the replica no harm');
 is($primary->safe_psql('postgres', q{SELECT jobs FROM queue_jobs.load_balancing WHERE worker = 'leftover' AND strategy = 'replica'}), '8', 'choices are counted');
+
+# With a timeout of its own, that has passed by the time at which others would give up.
+$jobs{slow_timeout} = enqueue('slow_timeout', on => \@standbys);
+wait_until($primary, "SELECT state IN ('completed', 'dead') FROM queue_jobs.job WHERE id = $jobs{slow_timeout}");
+is($primary->safe_psql('postgres', "SELECT state, load_balancing_strategy, result, last_error FROM queue_jobs.job WHERE id = $jobs{slow_timeout}"),
+	'completed|primary|"here"|', 'what takes too long on a replica for the job\'s timeout is no failure either');
 
 # A flag that is on for some: the same each time.
 $primary->safe_psql('postgres', q{SELECT queue_jobs.set_flag('f', 40)});
@@ -420,6 +430,21 @@ $primary->start;
 $one->safe_psql('postgres', q{SELECT queue_jobs.pause_replica('three'), queue_jobs.add_replica('old', 'host=} . $primary->host . ' port=' . $primary->port . q{')});
 is(outcome(enqueue('sticky', node => $one), $one), 'primary|sticky|false|t', 'a replica on the old timeline is left alone');
 is($one->safe_psql('postgres', q{SELECT state FROM queue_jobs.replica WHERE name = 'old'}), 'other timeline', '… and shown as such');
+
+# Who goes on with other jobs holds no connection to a replica that was paused.
+$one->safe_psql('postgres', q{SELECT queue_jobs.pause_replica('old'), queue_jobs.resume_replica('three')});
+$one->safe_psql('postgres', q{ALTER SYSTEM SET queue_jobs.max_executors_per_database = 1; SELECT pg_reload_conf()});
+wait_until($one, q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor'});
+$one->safe_psql('postgres', q{ALTER SYSTEM SET queue_jobs.idle_timeout = '1 h'; SELECT pg_reload_conf()});
+is(outcome(enqueue('sticky', node => $one, on => [ $three ]), $one), 'replica|sticky|true|t', 'an executor has a connection');
+$one->safe_psql('postgres', q{SELECT queue_jobs.pause_replica('three')});
+my $connections = q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'queue_jobs' AND backend_type = 'client backend'};
+my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+while ($three->safe_psql('postgres', $connections) ne '0' && time < $end)
+{
+	outcome(enqueue('always', node => $one), $one);
+}
+is($three->safe_psql('postgres', $connections), '0', '… that it closes when it next runs any job');
 
 # Another server altogether; and one that has no WAL for replicas.
 my $alien = new_node('alien', conf => "wal_level = minimal\nmax_wal_senders = 0\n");

@@ -130,6 +130,26 @@ SQL
 	$n++;
 }
 
+# A slot that one pool lets go of wakes an executor of another that was refused it, of the same role. (It would look again 10 s after it was
+# refused; a machine may stand still once or twice, but not so long in most of the rounds.)
+set_pools('bulk 1 name=bulk; rest 1 name!=bulk');
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('one at a time', 'public.gated', max_running_jobs => 1)});
+my $soon = 0;
+for my $round (0 .. 4)
+{
+	my $first = 401 + 2 * $round;
+	my $second = $first + 1;
+	my $bulk = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('one at a time', '{\"n\": $first}', queue => 'bulk')");
+	wait_for_job($node, $bulk, 'executing');
+	my $rest = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('one at a time', '{\"n\": $second}')");
+	wait_until($node, qq{SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE backend_type = 'queue_jobs executor' AND state = 'idle' AND state_change > (SELECT created_at FROM queue_jobs.job WHERE id = $rest)});
+	open_gates($first, $second);
+	wait_for_job($node, $_, 'completed') foreach ($bulk, $rest);
+	$soon += $node->safe_psql('postgres', qq{SELECT (r.started_at - b.finished_at < '5 s')::int FROM queue_jobs.job b, queue_jobs.job r WHERE b.id = $bulk AND r.id = $rest});
+}
+cmp_ok($soon, '>=', 3, 'a pool that was refused a slot is woken when another lets go of it');
+
 # Roles share a pool in turn.
 set_pools('one 1 *');
 $node->safe_psql('postgres', <<'SQL');

@@ -130,6 +130,21 @@ diag($primary->safe_psql('postgres', q{SELECT count(*) || ' enqueues, ' || (SELE
 cmp_ok($share, '>', 20, 'replicas had their share');
 cmp_ok($primary->safe_psql('postgres', q{SELECT count(*) FROM seen WHERE strategy = 'primary'}), '>', 0, 'and sometimes none of them was ready');
 
+# A claimant's job, for which its worker's replica will do, until another is merged into it.
+$primary->safe_psql('postgres', q{SELECT queue_jobs.define_worker('claimed', data_consistency => 'sticky', idempotent => true)});
+my @enqueuers = map { in_background($primary) } 1 .. 2;
+$_->query(q{BEGIN; UPDATE counter SET v = v + 1 WHERE id = pg_backend_pid() % 40; SELECT queue_jobs.enqueue('claimed')}) for @enqueuers;
+$enqueuers[0]->query('COMMIT');
+$primary->wait_for_catchup($_) for @standbys;
+$_->query('SELECT pg_wal_replay_pause()') for @sessions;
+wait_until($_, q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) for @standbys;
+wait_until($primary, "SELECT bool_and(replayed_lsn >= '" . $enqueuers[0]->query('SELECT queue_jobs.last_commit_lsn()') . q{') FROM queue_jobs.replica});
+$enqueuers[1]->query('COMMIT');
+wait_until($primary, q{SELECT bool_and(run_at <= clock_timestamp()) FROM queue_jobs.job WHERE worker = 'claimed'});
+is($primary->safe_psql('postgres', q{SELECT merged, read_from FROM queue_jobs.claim('c', '{claimed}', 10)}), '1|primary', 'what is merged into a claimed job counts for where it reads');
+$_->quit for @enqueuers;
+$_->query('SELECT pg_wal_replay_resume()') for @sessions;
+
 $_->quit for @sessions;
 $_->stop for @standbys, $primary;
 done_testing();

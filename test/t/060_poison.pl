@@ -156,6 +156,26 @@ for my $worker ('never again', 'cancels the delay', 'never again after a crash')
 	$node->safe_psql('postgres', "SELECT queue_jobs.cancel($id)");
 }
 
+# One that the job's role may not call by its name, after a failure and after a crash: Sidekiq's formula, and all other jobs go on.
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE web LOGIN;
+CREATE SCHEMA shut;
+CREATE FUNCTION shut.delay(int) RETURNS interval LANGUAGE sql AS $$SELECT interval '0'$$;
+SELECT queue_jobs.define_worker('shut', 'public.fails', retry_backoff => 'shut.delay'),
+	queue_jobs.define_worker('shut after a crash', 'public.ends', retry_backoff => 'shut.delay(integer)'),
+	queue_jobs.define_worker('shut after another', 'public.ends', retry_backoff => 'shut.delay');
+GRANT queue_jobs_enqueue TO web;
+SQL
+for my $worker ('shut', 'shut after a crash', 'shut after another')
+{
+	my $id = $node->safe_psql('postgres', "SET SESSION AUTHORIZATION web; SELECT queue_jobs.enqueue('$worker')");
+	wait_for_job($node, $id, 'retryable');
+	is( $node->safe_psql('postgres', "SELECT attempt, jsonb_array_length(errors), run_at - (errors->-1->>'failed_at')::timestamptz BETWEEN '15 s' AND '1 min'
+		FROM queue_jobs.job WHERE id = $id"), '1|1|t', "$worker: retried later");
+	next_is_clean();
+	$node->safe_psql('postgres', "SELECT queue_jobs.cancel($id)");
+}
+
 # What catches its cancellation is ended with its process: the executor's, and then the scheduler's, which charges that for a crash.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION forever() RETURNS boolean LANGUAGE plpgsql AS $$

@@ -115,6 +115,18 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', '
 go_on('run_undone');
 wait_for_job($node, $undone, 'cancelled');
 
+# Nor does it stand for another: it is about to end.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('keyed', 'public.gated', idempotent => true)});
+arm('run_undone', 'wait');
+($undone) = interrupt_at('keyed', 'run_begins', 'pause', 'SELECT queue_jobs.cancel(ID)');
+wait_at('run_undone');
+my $twin = $node->safe_psql('postgres', "SELECT queue_jobs.try_enqueue('keyed', jsonb_build_object('n', $n))");
+isnt($twin, '', 'a job whose run was undone stands for no other');
+go_on('run_undone');
+wait_for_job($node, $undone, 'cancelled');
+$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
+wait_for_job($node, $twin, 'completed');
+
 # Nor does a later job of its key overtake it, however often its lane is looked through meanwhile.
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('in order', 'public.quick', concurrency_key => 'n', concurrency_limit => 1)});
 arm('run_undone', 'wait');
@@ -403,6 +415,13 @@ foreach my $point ('tick_written', 'tick_committed')
 		is($node->safe_psql('postgres', q{SELECT count(*) - count(DISTINCT at) FROM done WHERE worker = 'ticks'}), '0', "$fault at $point: no tick twice");
 	}
 }
+# An error of the server's, and not the schedule's, does not make its tick pass.
+arm('job_inserted', 'error');
+$node->safe_psql('postgres', q{BEGIN; SELECT queue_jobs.schedule('yearly', '@yearly', 'ticks'); UPDATE queue_jobs.defined_schedule SET next_run = now() WHERE name = 'yearly'; COMMIT});
+wait_until_passed('job_inserted');
+wait_until($node, q{SELECT last_state = 'completed' AND error IS NULL FROM queue_jobs.schedule WHERE name = 'yearly'});
+pass('a tick that met an error of the server comes when that is over');
+$node->safe_psql('postgres', q{SELECT queue_jobs.unschedule('yearly')});
 $n++;
 arm($_, 'kill') foreach ('handler_returned', 'crash_charged');
 my $crashed = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('function', '{\"n\": $n}', delay => '100 ms')");
