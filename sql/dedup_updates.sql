@@ -26,6 +26,16 @@ SELECT queue_jobs.try_enqueue('brief_life', expires_in => '1 day') IS NOT NULL A
 SELECT queue_jobs.try_enqueue('brief_life') IS NOT NULL AS for_ever, queue_jobs.try_enqueue('brief_life') IS NULL AS stands;
 SELECT id = :job AS first, merged, expires_at IS NULL AS for_ever FROM queue_jobs.claim('c', '{brief_life}', 10);
 
+-- Under until_executed one that runs is in time.
+CREATE FUNCTION waits_for_us(args jsonb) RETURNS void LANGUAGE sql AS $$SELECT pg_advisory_xact_lock(716)$$;
+SELECT queue_jobs.define_worker('runs_in_time', 'app.waits_for_us', idempotent => true, deduplicate => 'until_executed', lock_timeout => '5 min');
+SELECT pg_advisory_lock(716);
+SELECT queue_jobs.enqueue('runs_in_time', expires_in => '1 h') AS job \gset
+CALL wait_for($$SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 716 AND NOT granted$$);
+SELECT queue_jobs.enqueue('runs_in_time') = :job AS dropped;
+SELECT pg_advisory_unlock(716);
+CALL wait_for_worker('runs_in_time');
+
 -- Nor is what has no such time merged into what has run out of it.
 CREATE FUNCTION does_nothing(args jsonb) RETURNS void LANGUAGE sql AS '';
 SELECT queue_jobs.define_worker('too_late', 'app.does_nothing', idempotent => true);

@@ -269,19 +269,20 @@ settle_key(Claim *claim, LaneHead *head)
 	Job		   *job = &head->walk->job;
 	int			merged = job->merged;
 	XLogRecPtr	location = job->wal_lsn;
+	bool		again = false;
 	TupleTableSlot *slot = NULL;
 	Job			stored;
 
 	if (job->dedup_hash == 0)
 		return;
-	job->wal_lsn = Max(location, location_of_job(job));
+	job->wal_lsn = Max(location, location_again(job));
 	job->attempt--;				/* compared by what was before this attempt */
 	dedup_collapse(&claim->table, job, head->worker);
 	job->attempt++;
-	if (job->merged == merged && job->wal_lsn == location)
-		return;
 	if (job->wal_lsn > location)
-		choose_again_for_claim(job);
+		again = choose_again_for_claim(job) || !location_in_doubt();
+	if (job->merged == merged && !again)
+		return;					/* a location that is only the latest there is need not stand in the row */
 	if (live_find(&claim->table, job->id, false, &slot, &stored) != FIND_FOUND)
 		elog(ERROR, "a claimed job was lost");
 	live_update(&claim->table, slot, job);

@@ -48,8 +48,9 @@ map(void)
 	Size		size = ledger_places() * sizeof(LedgerEntry);
 	int			file;
 	void	   *address = MAP_FAILED;
+	static bool failed = false;	/* said once, to a session that may ask often */
 
-	if (ledger != NULL)
+	if (ledger != NULL || failed || size == 0)
 		return;
 	file = OpenTransientFilePerm(LEDGER_FILE, O_RDWR | O_CREAT | PG_BINARY, pg_file_create_mode);
 	if (file >= 0 && fill(file, size))
@@ -57,10 +58,13 @@ map(void)
 	if (address != MAP_FAILED)
 		ledger = address;
 	else
+	{
+		failed = true;
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not map file \"%s\": %m", LEDGER_FILE),
 				 errdetail("Jobs that crash their executor cannot be told.")));
+	}
 	if (file >= 0)
 		CloseTransientFile(file);
 }

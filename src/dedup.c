@@ -172,17 +172,18 @@ waiting_since(const Job *job)
 
 /* Due in a moment, as a replica is given time to catch up: enqueued for now, or put back. That makes it no future job. */
 static bool
-waits_for_replicas(const Job *job, const Worker *worker)
+waits_for_replicas(const Job *job, const Worker *worker, TimestampTz now)
 {
 	return worker->data_consistency != CONSISTENCY_ALWAYS && job->attempt == 0 &&
-		(job->run_at <= job->created_at + CONSISTENCY_START_DELAY || job->strategy == STRATEGY_RETRY);
+		(job->run_at <= job->created_at + CONSISTENCY_START_DELAY ||
+		 (job->strategy == STRATEGY_RETRY && job->run_at <= now + CONSISTENCY_RETRY_DELAY));
 }
 
 /* Whether a job that is not running takes part in deduplication now. */
 static bool
 takes_part(const Job *job, const Worker *worker, TimestampTz now)
 {
-	if (job->due || job->run_at <= now || waits_for_replicas(job, worker))
+	if (job->due || job->run_at <= now || waits_for_replicas(job, worker, now))
 		return true;
 	if (job->attempt > 0 && dedup_one_at_a_time(job, worker))
 		return true;			/* a retry holds the key, as does a job that was snoozed */
@@ -286,15 +287,15 @@ beside_run(const Worker *worker)
  * last attempt it ends when it is found, and if not, that claimant may still come and complete it.
  */
 static bool
-can_stand(const Job *other, bool leased, const Job *job, const Worker *worker, TimestampTz now)
+can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, TimestampTz now)
 {
 	bool		has_lease = other->started_at != NO_TIME && other->lease != 0;
 	Job			before = *other;
 
-	if (has_lease && !leased)
+	if (has_lease && !runs)
 		return false;
 	before.attempt -= has_lease;	/* the one that is under way */
-	return waiting_since(&before) + worker->dedup_ttl >= now && !may_expire(other, job, now);
+	return waiting_since(&before) + worker->dedup_ttl >= now && (runs || !may_expire(other, job, now));
 }
 
 /*
@@ -321,14 +322,15 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 	{
 		TimestampTz until;
 		RelyResult	rely;
-		bool		leased;
+		bool		runs;
 
 		if (!same_key(job, &other))
 			continue;
-		leased = lease_holds(&other, now, &until);
-		if (!can_stand(&other, leased, job, worker, now))
+		/* a function's run does not show in its row */
+		runs = lease_holds(&other, now, &until) || (until_executed && other.expires_at != NO_TIME && hold_is_run(other.id));
+		if (!can_stand(&other, runs, job, worker, now))
 			continue;
-		if (leased)
+		if (runs)
 			rely = RELY_RUNS;
 		else if (!takes_part(&other, worker, now))
 			continue;

@@ -49,6 +49,7 @@
 #include "run_timeout.h"
 #include "settings.h"
 #include "statistics.h"
+#include "steer.h"
 #include "storage/proc.h"
 #include "store.h"
 #include "test_point.h"
@@ -372,8 +373,15 @@ static void
 put_back(Run *run, TupleTableSlot *slot, int64 delay)
 {
 	run->job.attempt--;
-	if (run->job.strategy != STRATEGY_RETRY)
-		run->job.strategy = run->stored_strategy == STRATEGY_RETRY ? STRATEGY_RETRY : STRATEGY_NONE;
+	if (run->job.strategy != STRATEGY_RETRY && run->stored_strategy == STRATEGY_RETRY)
+	{
+		/* it keeps that, but not the location for which no replica was found then */
+		run->job.strategy = STRATEGY_RETRY;
+		run->job.wal_lsn = InvalidXLogRecPtr;
+		location_relied_on(&run->job);
+	}
+	else if (run->job.strategy != STRATEGY_RETRY)
+		run->job.strategy = STRATEGY_NONE;
 	outcome_put_back(&run->table, slot, &run->job, run->task->worker, own_role, delay);
 }
 
@@ -414,6 +422,9 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			put_back(run, slot, 0);
 			return JOB_AVAILABLE;
 		case RUN_TOO_EARLY:
+			/* a lease was written, with which it would have been started; a merged twin may have longer to live */
+			if (run->job.expires_at == NO_TIME && run->stored_expires_at != NO_TIME && run->measure.merged == 0)
+				run->job.expires_at = run->stored_expires_at + CONSISTENCY_RETRY_DELAY;
 			put_back(run, slot, CONSISTENCY_RETRY_DELAY);
 			return JOB_SCHEDULED;
 	}
@@ -505,51 +516,43 @@ execute_procedure(Run *run)
 	run_log(run->task->worker, run->task->lane, &run->job, &run->measure, state, run->error);
 }
 
-/* What cancel() or discard() wanted of a job that had been put back by then; unless it runs again, where that is said to its run. */
-static void
-end_late(const Run *run, JobState end_as)
+typedef struct LateEnd
 {
-	LiveTable	table;
-	TupleTableSlot *row = NULL;
-	Job			job;
+	int64		job;
+	JobState	end_as;
+} LateEnd;
+
+static void
+end_late(void *argument)
+{
+	const LateEnd *end = argument;
 
 	unit_begin();
-	MemoryContextSwitchTo(run_context);
-	live_open(&table);
-	if (live_find(&table, run->job.id, false, &row, &job) == FIND_FOUND)
-		outcome_finished(&table, row, &job, run->task->worker, end_as, NULL, NULL);
-	else
-		(void) executor_request_end(run->job.id, end_as);
-	ExecDropSingleTupleTableSlot(row);
-	live_close(&table);
+	steer_end_late(end->job, end->end_as);
 	unit_end();
 }
 
 /*
  * From now on nobody can ask us for the job's end. Who has, while what had become of it was written and committed, is heeded now: of one
- * that has ended there is no row. The signal that came with the request may be on its way yet.
+ * that has ended there is no row. The signal that came with the request may be on its way yet, so it is tried twice.
  */
 static void
 show_end(Run *run)
 {
+	ExecutorSlot *slot = run->slot;
+	LateEnd		end = {.job = run->job.id};
 	int			end_as;
 
-	SpinLockAcquire(&run->slot->mutex);
-	end_as = run->slot->end_as;
-	run->slot->job = 0;
-	SpinLockRelease(&run->slot->mutex);
+	SpinLockAcquire(&slot->mutex);
+	end_as = slot->end_as;
+	slot->job = 0;
+	SpinLockRelease(&slot->mutex);
 	if (!run->put_back || end_as < 0)
 		return;
-	HOLD_INTERRUPTS();
-	PG_TRY();
-	{
-		end_late(run, (JobState) end_as);
-	}
-	PG_FINALLY();
-	{
-		RESUME_INTERRUPTS();
-	}
-	PG_END_TRY();
+	end.end_as = (JobState) end_as;
+	QueryCancelPending = false;
+	if (!process_protect(end_late, &end))
+		(void) process_protect(end_late, &end);
 	QueryCancelPending = false;
 }
 

@@ -174,6 +174,30 @@ location_of_job(const Job *job)
 	return Min(Max(result, floor), now);	/* a restored row's may be another server's */
 }
 
+XLogRecPtr
+location_again(const Job *job)
+{
+	LocationSlot *slot;
+	XLogRecPtr	result;
+
+	if (location_in_doubt())
+		return location_after_snapshot();
+	result = Max(job->wal_lsn, known_floor());
+	slot = slot_of(job->id);
+	SpinLockAcquire(&slot->mutex);
+	if (slot_is_of(slot, job->id, job->created_at))
+		result = Max(result, slot->location);
+	result = Max(result, slot->floor);
+	SpinLockRelease(&slot->mutex);
+	return result;
+}
+
+bool
+location_in_doubt(void)
+{
+	return locations == NULL || pg_atomic_read_u32(&locations->in_doubt) > 0;
+}
+
 /* ---- transactions ---- */
 
 /* False if there is no room for it. */
@@ -182,6 +206,8 @@ note(const Job *job)
 {
 	if (noted == NULL)
 		noted = MemoryContextAlloc(TopMemoryContext, sizeof(NotedJob) * MAX_NOTED);
+	if (noted_count > 0 && noted[noted_count - 1].job == job->id && noted[noted_count - 1].created_at == job->created_at)
+		return true;
 	if (noted_count == MAX_NOTED)
 		return false;
 	noted[noted_count++] = (NotedJob)

@@ -23,6 +23,12 @@ extern XLogRecPtr location_after_snapshot(void);
  */
 extern XLogRecPtr location_of_job(const Job *job);
 
+/* The same once more, now that the job, whose location stands in job->wal_lsn, is taken: it may have risen until then. */
+extern XLogRecPtr location_again(const Job *job);
+
+/* Whether a transaction is under way of which it is not known what relies on it: then a location is just the latest there is. */
+extern bool location_in_doubt(void);
+
 /*
  * This transaction has enqueued the job; or was told that it stands for one that it wanted to enqueue, or has put it back, or merged
  * another into it.

@@ -147,7 +147,8 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	if (job->strategy != STRATEGY_RETRY)
 	{
 		job->wal_lsn = InvalidXLogRecPtr;
-		location_relied_on(job);	/* it is to see what this run has left */
+		if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
+			location_relied_on(job);	/* it is to see what this run has left */
 	}
 	job->run_at = retry_at(now, delay);
 	job->due = delay <= 0;

@@ -165,17 +165,19 @@ choose_for_claim(const Worker *worker, Job *job)
 	return job->strategy != STRATEGY_RETRY;
 }
 
-void
+bool
 choose_again_for_claim(Job *job)
 {
 	char	   *replica;
 
 	if (!reads_from_replica(job->strategy))
-		return;
+		return false;
 	replica = replica_caught_up(job->wal_lsn);
-	choose(job, replica != NULL ? job->strategy : STRATEGY_PRIMARY, replica);
-	if (replica != NULL)
-		replica_served(replica);
+	if (replica == NULL)
+		choose(job, STRATEGY_PRIMARY, NULL);
+	else
+		job->read_from = replica;
+	return true;
 }
 
 /* load_balancing_counts(): how often each choice was made for jobs of each lane, since the server's start. */

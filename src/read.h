@@ -20,7 +20,7 @@ extern bool read_for_job(CallTarget *reader, const Worker *worker, Job *job);
 /* The same choice for a job that a claimant is about to get: by what is known of replicas, without asking them. */
 extern bool choose_for_claim(const Worker *worker, Job *job);
 
-/* Once more, for its location has risen; it is too late to put it back. */
-extern void choose_again_for_claim(Job *job);
+/* Once more, for its location has risen; it is too late to put it back. False if nothing has changed. */
+extern bool choose_again_for_claim(Job *job);
 
 #endif

@@ -25,6 +25,7 @@ typedef struct Run
 	RunMeasure	measure;
 	Jsonb	   *result;
 	ErrorData  *error;
+	TimestampTz stored_expires_at;
 	bool		put_back;		/* it is to run once more */
 } Run;
 

@@ -181,6 +181,13 @@ end_put_back(int64 id, JobState end_as)
 	return result != END_RUNS;
 }
 
+void
+steer_end_late(int64 id, JobState end_as)
+{
+	if (!end_put_back(id, end_as))
+		(void) executor_request_end(id, end_as);
+}
+
 /* A prepared transaction's commit knows of no requests. */
 static void
 refuse_prepare(int64 id)

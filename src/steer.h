@@ -13,6 +13,9 @@
  */
 extern FindResult steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job);
 
+/* What cancel() or discard() wanted of a job that an executor was about to put back, which has done so. */
+extern void steer_end_late(int64 id, JobState end_as);
+
 /* What cancel() or discard() found running, and is put back by the time of the commit, is ended then. */
 extern void steer_init(void);
 

@@ -59,6 +59,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 		run->job.started_at = run->started_at;
 		run->job.lease = 0;
 		run->job.claimant = NULL;
+		run->stored_expires_at = run->job.expires_at;
 		if (!run_expired(run))
 			run->job.expires_at = NO_TIME;	/* it is started in time, however often it is interrupted */
 		taken = live_try_update(&run->table, scan->slot, &run->job);
@@ -72,7 +73,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 		test_point("job_taken");
 		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
 		if (run->job.dedup_hash != 0)
-			run->job.wal_lsn = location_of_job(&run->job);	/* somebody may have relied on it until it was ours */
+			run->job.wal_lsn = location_again(&run->job);	/* somebody may have relied on it until it was ours */
 		if (!run_expired(run))
 			dedup_collapse(&run->table, &run->job, worker);
 		run->measure.merged = run->job.merged - merged;
@@ -98,6 +99,7 @@ take(Run *run, LaneHead *head, LimitVerdict *verdict)
 	by_lease = task->callee->target.handler->is_procedure || run->job.started_at != NO_TIME;
 	*verdict = LIMIT_FREE;
 	run->limits = (LimitHold) {0};
+	run->stored_expires_at = NO_TIME;
 	run->started_at = GetCurrentTimestamp();
 	if (!run_expired(run))
 		*verdict = limit_begin(&run->table, &run->job, task->worker, head->hint, by_lease, refusals, &run->limits);

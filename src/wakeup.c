@@ -460,6 +460,9 @@ undo(int nest_level)
 	int			kept = 0;
 	bool		published = false;
 
+	for (int i = 0; i < touched_count; i++)
+		if (touched[i].taken_at >= nest_level)
+			lane_hint_publish(lane_hint(touched[i].lane, true), touched[i].key);	/* as publish_before_release() */
 	hold_end_savepoint(nest_level);
 	for (int i = 0; i < touched_count; i++)
 	{
