@@ -49,7 +49,7 @@
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case nobody tells that a handler or role is back */
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds, while a job that is to be charged is locked */
 #define LOOK_AGAIN_AT_WANT INT64CONST(200000)	/* microseconds, while there are fewer executors than wanted */
-#define RETRY_AFTER (5 * USECS_PER_SEC)	/* when no worker slot was free */
+#define RETRY_AFTER (5 * USECS_PER_SEC)	/* when no worker slot was free, or an executor could not connect */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
 
@@ -411,6 +411,7 @@ typedef struct ExecutorCounts
 	int			wanted;			/* as demanded */
 	bool		working;		/* one in this database is not idle */
 	bool		starting;		/* one as demanded has not come up yet */
+	TimestampTz failed_at;		/* when the last one as demanded could not connect, or 0 */
 } ExecutorCounts;
 
 static bool
@@ -432,6 +433,8 @@ count_executors(const Demand *demand, TimestampTz now)
 
 		if (slot->state == EXECUTOR_STARTING && now - slot->starting_since > STARTING_LIMIT)
 			executor_release(i, slot->generation);
+		if (slot->state == EXECUTOR_NONE && is_as_demanded(slot, demand))
+			counts.failed_at = Max(counts.failed_at, slot->failed_at);
 		if (slot->state == EXECUTOR_NONE)
 			continue;
 		counts.total++;
@@ -551,6 +554,12 @@ provide_executor(const Demand *demand, TimestampTz now)
 	if (counts.starting)
 	{
 		need_turn_at(now + STARTING_LIMIT);
+		return true;
+	}
+	if (counts.failed_at + RETRY_AFTER > now)
+	{
+		/* for a reason that lane_blocked() does not know; no database takes connections a moment later */
+		need_turn_at(counts.failed_at + RETRY_AFTER);
 		return true;
 	}
 	if (counts.total < queue_jobs_max_executors && counts.database < queue_jobs_max_executors_per_database &&

@@ -89,4 +89,25 @@ wait_for_job($node, $id, 'completed');
 pass('an idle executor makes room');
 $node->stop;
 
+# An executor that cannot connect is not started over and over.
+$node = new_node('closed', extension => 0, conf => "queue_jobs.idle_timeout = '1h'");
+$node->safe_psql('postgres', 'CREATE DATABASE shop');
+$node->safe_psql('shop', 'CREATE EXTENSION queue_jobs');
+define_gated($node, db => 'shop');
+$node->safe_psql('shop', 'CREATE ROLE r1 LOGIN; GRANT queue_jobs_enqueue TO r1');
+wait_for_job($node, $node->safe_psql('shop', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}')}), 'completed', db => 'shop');
+my $session = in_background($node, db => 'shop');
+$session->query('SELECT 1');
+$node->safe_psql('postgres', 'ALTER DATABASE shop ALLOW_CONNECTIONS false');
+$session->query(q{SET ROLE r1; SELECT queue_jobs.enqueue('quick', '{"n": 2}')});
+wait_until($node, 'SELECT true') until log_count($node, 'FATAL:  database "shop" is not currently accepting connections') >= 2;
+my @times = map { (split / /)[1] } grep { /FATAL:  database "shop" is not currently/ } split /\n/, slurp_file($node->logfile);
+cmp_ok($node->safe_psql('postgres', "SELECT extract(epoch FROM '$times[1]'::time - '$times[0]'::time)"), '>=', 4, 'an executor that cannot connect is tried again after a while')
+  unless $times[1] lt $times[0];
+$node->safe_psql('postgres', 'ALTER DATABASE shop ALLOW_CONNECTIONS true');
+wait_until($node, q{SELECT count(*) = 2 FROM queue_jobs.job WHERE state IN ('completed', 'retryable')}, db => 'shop');
+pass('… and then it can');
+$session->quit;
+$node->stop;
+
 done_testing();
