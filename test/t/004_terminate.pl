@@ -171,36 +171,26 @@ is($node->safe_psql('postgres', q{SELECT worker, state, count(*) FROM queue_jobs
 
 # A procedure's job is a row with a lease, which an interruption leaves. It has been started in time, if it expires; and waits, if its worker
 # is disabled, as any other does.
-$node->safe_psql('postgres', <<'SQL');
-CREATE PROCEDURE piecemeal(n int) LANGUAGE plpgsql AS $$
-BEGIN
-	COMMIT;
-	WHILE NOT EXISTS (SELECT FROM gate WHERE gate.n = piecemeal.n) LOOP
-		PERFORM pg_sleep(0.01);
-	END LOOP;
-END
-$$;
-SELECT queue_jobs.define_worker('piecemeal', 'public.piecemeal');
-SQL
+define_gated_procedure($node);
 for my $end ('runs again', 'is removed')
 {
 	$n++;
-	$id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('piecemeal', jsonb_build_object('n', $n), expires_in => '1 min')");
+	$id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated procedure', jsonb_build_object('n', $n), expires_in => '1 min')");
 	wait_for_job($node, $id, 'executing');
 	is($node->safe_psql('postgres', "SELECT expires_at IS NULL FROM queue_jobs.job WHERE id = $id"), 't', 'a procedure that was started does not expire');
 	my $executor = pid_of($id);
-	$node->safe_psql('postgres', q{SELECT queue_jobs.disable_worker('piecemeal')});
+	$node->safe_psql('postgres', q{SELECT queue_jobs.disable_worker('gated procedure')});
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($executor)");
 	wait_for_job($node, $id, 'available');
-	is($node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('piecemeal')}), '1', '… interrupted, it can be removed') if $end eq 'is removed';
+	is($node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('gated procedure')}), '1', '… interrupted, it can be removed') if $end eq 'is removed';
 	open_gate();
-	$node->safe_psql('postgres', q{SELECT queue_jobs.enable_worker('piecemeal')});
+	$node->safe_psql('postgres', q{SELECT queue_jobs.enable_worker('gated procedure')});
 	wait_for_job($node, $id, 'completed') if $end eq 'runs again';
 }
 $n++;
-$id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('piecemeal', jsonb_build_object('n', $n))");
+$id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated procedure', jsonb_build_object('n', $n))");
 wait_for_job($node, $id, 'executing');
-is($node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('piecemeal')}), '0', '… running, it cannot');
+is($node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('gated procedure')}), '0', '… running, it cannot');
 open_gate();
 wait_for_job($node, $id, 'completed');
 

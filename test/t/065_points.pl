@@ -57,18 +57,7 @@ sub go_on
 # ---- an interruption between the claim and the handler ----
 
 define_gated($node);
-$node->safe_psql('postgres', <<'SQL');
-CREATE PROCEDURE gated_procedure(n int) LANGUAGE plpgsql AS $$
-BEGIN
-	INSERT INTO ran (n, attempt) SELECT gated_procedure.n, attempt FROM queue_jobs.current_job();
-	COMMIT;
-	WHILE NOT EXISTS (SELECT FROM gate WHERE gate.n = gated_procedure.n) LOOP
-		PERFORM pg_sleep(0.02);
-	END LOOP;
-END
-$$;
-SELECT queue_jobs.define_worker('gated procedure', 'public.gated_procedure');
-SQL
+define_gated_procedure($node);
 my $n = 0;
 
 # A job that is stopped by the statement while its executor is at that point, where it listens (pause) or not (wait).

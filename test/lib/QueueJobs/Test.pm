@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(new_node wait_until wait_for_job executor_pids wait_for_no_processes define_gated in_background log_count);
+our @EXPORT = qw(new_node wait_until wait_for_job executor_pids wait_for_no_processes define_gated define_gated_procedure in_background log_count);
 
 # Starts a server that has the extension in its database postgres.
 #   conf       lines for postgresql.conf, after (and so stronger than) ours
@@ -119,6 +119,26 @@ END
 $$;
 SELECT queue_jobs.define_worker('quick', 'public.quick');
 SELECT queue_jobs.define_worker('gated', 'public.gated');
+SQL
+	return;
+}
+
+# After define_gated(): 'gated procedure' leaves its row at once, and then waits likewise.
+sub define_gated_procedure
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', <<'SQL');
+CREATE PROCEDURE gated_procedure(n int) LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO ran (n, attempt) SELECT gated_procedure.n, attempt FROM queue_jobs.current_job();
+	COMMIT;
+	WHILE NOT EXISTS (SELECT FROM gate WHERE gate.n = gated_procedure.n) LOOP
+		PERFORM pg_sleep(0.02);
+	END LOOP;
+END
+$$;
+SELECT queue_jobs.define_worker('gated procedure', 'public.gated_procedure');
 SQL
 	return;
 }
