@@ -168,7 +168,7 @@ try_and_undo(Trial *trial)
 	{
 		resetStringInfo(&trial->report);
 		rewritten = try_in_subtransaction(trial);
-		trial->rewritten = list_concat_unique_oid(trial->rewritten, rewritten);
+		trial->rewritten = list_concat_unique(trial->rewritten, rewritten);
 	} while (rewritten != NIL);
 }
 

@@ -196,6 +196,9 @@ executor_wake_idle(Oid database, Oid role, uint32 pools)
 bool
 executor_request_end(int64 job, JobState end_as)
 {
+	bool		any = false;
+
+	/* all that show it: one may be about to find that another has it */
 	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
@@ -211,13 +214,27 @@ executor_request_end(int64 job, JobState end_as)
 		if (pid != 0)
 		{
 			kill(pid, SIGINT);
-			return true;
+			any = true;
 		}
 	}
-	return false;
+	return any;
 }
 
-/* What the executors of this database are doing. */
+/* Where the job stands among those found, or else the next place. */
+static int
+place_of(int64 job, const RunningJob *found, int count)
+{
+	int			i = 0;
+
+	while (i < count && found[i].job != job)
+		i++;
+	return i;
+}
+
+/*
+ * What the executors of this database are doing. Two can show one job: who has been at it for longer has it, the other has not
+ * found that out yet.
+ */
 int
 executor_running(RunningJob *result, int size)
 {
@@ -226,10 +243,12 @@ executor_running(RunningJob *result, int size)
 	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && count < size; i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
+		RunningJob	running = {0};
+		int			place;
 
 		SpinLockAcquire(&slot->mutex);
 		if (slot->job != 0 && slot->database == MyDatabaseId)
-			result[count++] = (RunningJob)
+			running = (RunningJob)
 		{
 			.job = slot->job,
 				.attempt = slot->attempt,
@@ -238,6 +257,14 @@ executor_running(RunningJob *result, int size)
 				.wal_lsn = slot->wal_lsn,
 		};
 		SpinLockRelease(&slot->mutex);
+		if (running.job == 0)
+			continue;
+		place = place_of(running.job, result, count);
+		if (place == count)
+			count++;
+		else if (result[place].started_at <= running.started_at)
+			continue;
+		result[place] = running;
 	}
 	return count;
 }

@@ -304,15 +304,23 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	finished->keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
 }
 
-/* The index on id of one partition. */
+/* The index on id of one partition; there may be others, of somebody's own. */
 static Oid
 id_index(Relation rel)
 {
-	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *cell;
 
-	if (indexes == NIL)
-		elog(ERROR, "relation \"%s\" has lost its index", RelationGetRelationName(rel));
-	return linitial_oid(indexes);
+	foreach(cell, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+		bool		is_ours = index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indkey.values[0] == ATT_ID &&
+			index->rd_index->indisvalid && RelationGetIndexPredicate(index) == NIL;
+
+		index_close(index, AccessShareLock);
+		if (is_ours)
+			return lfirst_oid(cell);
+	}
+	elog(ERROR, "relation \"%s\" has lost its index", RelationGetRelationName(rel));
 }
 
 static bool

@@ -220,7 +220,12 @@ load_of_queue(const char *queue)
 		WorkerStatistics runs;
 
 		if (worker != NULL && strcmp(worker->queue, queue) == 0 && statistics_get(worker, &runs))
-			load += runs.runs * runs.run_time_mean * USECS_PER_SEC / Max(GetCurrentTimestamp() - runs.since, USECS_PER_SEC);
+		{
+			/* "since" is the end of the first run, whose time is in the sum */
+			double		elapsed = GetCurrentTimestamp() - runs.since + runs.run_time_mean * USECS_PER_SEC;
+
+			load += runs.runs * runs.run_time_mean * USECS_PER_SEC / Max(elapsed, USECS_PER_SEC);
+		}
 	}
 	return load;
 }
@@ -234,7 +239,7 @@ queue_jobs_capacity_impact(PG_FUNCTION_ARGS)
 {
 	char	   *name = text_argument(fcinfo, 1);
 	const Pool *pool;
-	int			executors = queue_jobs_max_executors_per_database;
+	int			executors = Min(queue_jobs_max_executors_per_database, queue_jobs_max_executors);
 
 	refuse_null(fcinfo, 0, "queue");
 	if (name != NULL)

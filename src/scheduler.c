@@ -411,7 +411,6 @@ typedef struct ExecutorCounts
 	int			wanted;			/* as demanded */
 	bool		working;		/* one in this database is not idle */
 	bool		starting;		/* one as demanded has not come up yet */
-	TimestampTz failed_at;		/* when the last one as demanded could not connect, or 0 */
 } ExecutorCounts;
 
 static bool
@@ -419,6 +418,42 @@ is_as_demanded(const ExecutorSlot *slot, const Demand *demand)
 {
 	return slot->database == MyDatabaseId && slot->role == demand->role &&
 		(demand->pools & ((uint32) 1 << slot->pool)) != 0;
+}
+
+/* Roles as which an executor could not connect to this database lately. */
+typedef struct Failure
+{
+	Oid			role;
+	TimestampTz at;
+} Failure;
+
+static List *failures = NIL;	/* of Failure, in TopMemoryContext: slots are given to others meanwhile */
+
+static Failure *
+failure_of(Oid role)
+{
+	ListCell   *cell;
+
+	foreach(cell, failures)
+		if (((Failure *) lfirst(cell))->role == role)
+			return lfirst(cell);
+	return NULL;
+}
+
+static void
+note_failure(Oid role, TimestampTz at)
+{
+	Failure    *failure = failure_of(role);
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	if (failure == NULL)
+	{
+		failure = palloc0(sizeof(Failure));
+		failure->role = role;
+		failures = lappend(failures, failure);
+	}
+	failure->at = Max(failure->at, at);
+	MemoryContextSwitchTo(old);
 }
 
 /* Frees slots whose process never came up, and counts the others. */
@@ -433,8 +468,8 @@ count_executors(const Demand *demand, TimestampTz now)
 
 		if (slot->state == EXECUTOR_STARTING && now - slot->starting_since > STARTING_LIMIT)
 			executor_release(i, slot->generation);
-		if (slot->state == EXECUTOR_NONE && is_as_demanded(slot, demand))
-			counts.failed_at = Max(counts.failed_at, slot->failed_at);
+		if (slot->state == EXECUTOR_NONE && slot->database == MyDatabaseId && slot->failed_at != 0)
+			note_failure(slot->role, slot->failed_at);
 		if (slot->state == EXECUTOR_NONE)
 			continue;
 		counts.total++;
@@ -545,21 +580,23 @@ static bool
 provide_executor(const Demand *demand, TimestampTz now)
 {
 	ExecutorCounts counts;
+	const Failure *failure;
 	int			pool;
 
 	if (executor_wake_idle(MyDatabaseId, demand->role, demand->pools))
 		return true;
 	counts = count_executors(demand, now);
+	failure = failure_of(demand->role);
 	pool = pool_with_room(demand, &counts);
 	if (counts.starting)
 	{
 		need_turn_at(now + STARTING_LIMIT);
 		return true;
 	}
-	if (counts.failed_at + RETRY_AFTER > now)
+	if (failure != NULL && failure->at + RETRY_AFTER > now)
 	{
-		/* for a reason that lane_blocked() does not know; no database takes connections a moment later */
-		need_turn_at(counts.failed_at + RETRY_AFTER);
+		/* for a reason that lane_blocked() does not know, and that will not have passed a moment later */
+		need_turn_at(failure->at + RETRY_AFTER);
 		return true;
 	}
 	if (counts.total < queue_jobs_max_executors && counts.database < queue_jobs_max_executors_per_database &&

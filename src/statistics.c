@@ -305,7 +305,8 @@ statistics_add_run(const Worker *worker, const RunMeasure *measure)
 static void
 transaction_callback(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_COMMIT)
+	/* a transaction that is prepared is not heard of again here, and mostly commits */
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
 		for (int i = 0; i < noted_count; i++)
 			count_run(&noted[i]);
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)

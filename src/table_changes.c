@@ -269,7 +269,7 @@ changes_begin(List *rewritten)
 		TableState *entry = hash_search(point->tables, &state->oid, HASH_ENTER, NULL);
 
 		*entry = *state;
-		if (!list_member_oid(rewritten, state->oid))
+		if (!list_member(rewritten, makeString(state->name)))
 			continue;
 		entry->content = make_row_set(context);
 		count_rows(entry->content, state->oid, point->snapshot, NULL, -1);
@@ -323,7 +323,7 @@ changes_since(ChangesPoint *point, StringInfo report)
 		{
 			before->seen = true;
 			if (!compare_table(point, before, after, &now, report))
-				rewritten = lappend_oid(rewritten, after->oid);
+				rewritten = lappend(rewritten, makeString(pstrdup(after->name)));
 		}
 	}
 	hash_seq_init(&status, point->tables);

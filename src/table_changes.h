@@ -15,12 +15,12 @@
 
 typedef struct ChangesPoint ChangesPoint;
 
-/* The first point. "rewritten": OIDs of tables whose content is to be copied now. */
+/* The first point. "rewritten": names of tables (they may be made anew, with other OIDs) whose content is to be copied now. */
 extern ChangesPoint *changes_begin(List *rewritten);
 
 /*
  * Appends a line for each table that differs now: which rows were added, changed or removed. Rows that the current user
- * may not read are counted only. Returns OIDs of tables that cannot be compared, for having been rewritten.
+ * may not read are counted only. Returns the names of tables that cannot be compared, for having been rewritten.
  */
 extern List *changes_since(ChangesPoint *point, StringInfo report);
 
