@@ -242,6 +242,21 @@ is(log_count($node, 'terminated by signal 11'), 0, '… and no crash');
 $node->safe_psql('postgres', q{SELECT queue_jobs.drop_worker('c')});
 next_is_clean();
 
+# A worker that is being defined anew, in a transaction that stays open, is not waited for by the scheduler when it is to be filled.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('d', 'public.fill', max_running_jobs => 1, remaining_work => 'SELECT jsonb ''{}'' WHERE false')});
+wait_until($node, q{SELECT remaining = 0 FROM queue_jobs.capacity WHERE worker = 'd'});
+my $definer = in_background($node);
+$definer->query(q{BEGIN; UPDATE queue_jobs.capacity_fill SET filled_at = '2001-01-01'; COMMIT; BEGIN;
+	SELECT queue_jobs.define_worker('d', 'public.fill', max_running_jobs => 1, remaining_work => 'SELECT jsonb ''{}'' WHERE false')});
+my $delayed = $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('e', 'public.fill'); SELECT queue_jobs.enqueue('next', delay => '1 s')});
+wait_for_job($node, $delayed, 'completed');
+is($node->safe_psql('postgres', q{SELECT filled_at FROM queue_jobs.capacity_fill WHERE worker = 'd'}) =~ /^2001/ ? 1 : 0, 1, 'the scheduler waits for nobody who defines a worker');
+$definer->query('COMMIT');
+wait_until($node, q{SELECT remaining = 0 AND filled_at > '2001-01-02' FROM queue_jobs.capacity WHERE worker = 'd'});
+$definer->quit;
+$node->safe_psql('postgres', q{SELECT queue_jobs.drop_worker('d'); SELECT queue_jobs.drop_worker('e')});
+next_is_clean();
+
 # ---- what it returns, and says ----
 
 poison('returns too much', q{DECLARE size int := 270000000; BEGIN RETURN repeat('x', size); END}, returns => 'text', retries => 0, state => 'dead', error => qr/too long/);
