@@ -339,6 +339,11 @@ SELECT queue_jobs.unschedule('leaving');
 UPDATE queue_jobs.defined_schedule SET timezone = 'Not/There', next_run = now() - interval '1 day' WHERE name = 'long';
 CALL wait_for($$SELECT error IS NOT NULL FROM queue_jobs.schedule WHERE name = 'long'$$);
 SELECT next_run < now() AS to_come, error FROM queue_jobs.schedule WHERE name = 'long';
+-- (Its row is not written anew each time.)
+SELECT ctid AS row FROM queue_jobs.defined_schedule WHERE name = 'long' \gset
+CALL move_next_run('gone', now());
+CALL wait_for_tick('gone');
+SELECT ctid = :'row' AS same_row FROM queue_jobs.defined_schedule WHERE name = 'long';
 UPDATE queue_jobs.defined_schedule SET timezone = 'UTC' WHERE name = 'long';
 CALL wait_for_tick('long');
 SELECT last_run BETWEEN now() - interval '2 days' AND now() - interval '1 day' AS has_come, next_run - last_run AS next, error FROM queue_jobs.schedule WHERE name = 'long';

@@ -210,22 +210,30 @@ enqueue_work(Worker *worker, List *live, int most)
 
 /*
  * Committed before the query is called, and on disk: if that ends our process, or the server, whoever comes next goes on with
- * the others.
+ * the others. False if somebody else has the row: a transaction that defines the worker anew, or drops it, may stay open for
+ * long, and calls us when it commits. Nobody but the scheduler inserts, so that this waits for nobody.
  */
-static void
+static bool
 note_start(const Filling *filling)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
 	Datum		values[] = {CStringGetTextDatum(filling->worker), TimestampTzGetDatum(filling->now)};
 	RunAs		saved;
+	bool		noted;
 
 	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.capacity_fill (worker, filled_at) VALUES ($1, $2)"
-				   " ON CONFLICT (worker) DO UPDATE SET filled_at = EXCLUDED.filled_at", SPI_OK_INSERT, 2, types, values, NULL);
+	noted = engine_execute("UPDATE queue_jobs.capacity_fill SET filled_at = $2 WHERE ctid = (SELECT ctid FROM"
+						   " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)",
+						   SPI_OK_UPDATE, 2, types, values, NULL) > 0 ||
+		engine_execute("INSERT INTO queue_jobs.capacity_fill (worker, filled_at) SELECT $1, $2"
+					   " WHERE NOT EXISTS (SELECT FROM queue_jobs.capacity_fill WHERE worker = $1) ON CONFLICT DO NOTHING",
+					   SPI_OK_INSERT, 2, types, values, NULL) > 0;
 	engine_end(&saved);
 	ForceSyncCommit();
+	return noted;
 }
 
+/* Not if somebody else has the row, who will have removed it. */
 static void
 note_remaining(const Filling *filling, int64 remaining)
 {
@@ -234,7 +242,8 @@ note_remaining(const Filling *filling, int64 remaining)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	engine_execute("UPDATE queue_jobs.capacity_fill SET remaining = $2 WHERE worker = $1", SPI_OK_UPDATE, 2, types, values, NULL);
+	engine_execute("UPDATE queue_jobs.capacity_fill SET remaining = $2 WHERE ctid = (SELECT ctid FROM"
+				   " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)", SPI_OK_UPDATE, 2, types, values, NULL);
 	engine_end(&saved);
 }
 
@@ -256,10 +265,13 @@ fill(void *argument)
 
 	if (filling->most < 0)
 	{
+		bool		noted;
+
 		unit_begin();
-		if (worker_to_fill(filling) != NULL)
-			note_start(filling);
+		noted = worker_to_fill(filling) != NULL && note_start(filling);
 		unit_end();
+		if (!noted)
+			return;
 	}
 	unit_begin();
 	worker = worker_to_fill(filling);

@@ -17,6 +17,8 @@
 #include "lane_hint.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "process.h"
+#include "retry.h"
 #include "run_as.h"
 #include "statistics.h"
 #include "steer.h"
@@ -177,15 +179,56 @@ complete_seen(LiveTable *table, IdScan *scan, HistoryWriter *history, int64 id, 
 	return true;
 }
 
+/*
+ * Workers whose retry_backoff took too long in this transaction: it is not called again in it, or a batch would last as many
+ * times the limit as it has jobs, with their rows locked.
+ */
+static List *slow_backoffs = NIL;	/* of char *, in TopMemoryContext */
+static TimestampTz slow_backoffs_of = 0;	/* the transaction's start */
+
+static bool
+backoff_was_slow(const char *worker)
+{
+	ListCell   *cell;
+
+	if (slow_backoffs_of != GetCurrentTransactionStartTimestamp())
+	{
+		list_free_deep(slow_backoffs);
+		slow_backoffs = NIL;
+		slow_backoffs_of = GetCurrentTransactionStartTimestamp();
+	}
+	foreach(cell, slow_backoffs)
+		if (strcmp(lfirst(cell), worker) == 0)
+			return true;
+	return false;
+}
+
+static void
+note_slow_backoff(const char *worker)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	slow_backoffs = lappend(slow_backoffs, pstrdup(worker));
+	MemoryContextSwitchTo(old);
+}
+
 static void
 fail_one(int64 id, int32 attempt, const char *message)
 {
 	Claimed		claimed;
 	RunError	error = {.message = message};
+	int64		delay = -1;
+	uint64		limits_reached = process_limits_reached();
+	char	   *name;
 
 	claimed_begin(&claimed, id, attempt);
+	name = pstrdup(claimed.worker->name);	/* what is called may define the worker anew */
 	add_run(&claimed, true);
-	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, &error, -1);
+	if (backoff_was_slow(name))
+		delay = retry_default_delay(job_failures(&claimed.job) - 1);
+	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, &error, delay);
+	if (process_limits_reached() != limits_reached)
+		note_slow_backoff(name);
 	claimed_end(&claimed);
 }
 

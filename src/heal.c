@@ -40,7 +40,7 @@
 typedef struct Healing
 {
 	char	   *worker;
-	TimestampTz now;
+	TimestampTz now;			/* of the tick */
 	TransactionId written_before;
 	ArrayType  *running;		/* of those before, transactions that had not ended; NULL: at any time */
 	Jsonb	   *last;			/* key of the last record looked at, or NULL */
@@ -82,12 +82,15 @@ static bool
 tick(Healing *healing, const Worker *worker, MemoryContext context)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, XIDOID, XIDARRAYOID};
-	Datum		this_tick[4] = {CStringGetTextDatum(worker->name), TimestampTzGetDatum(healing->now)};
-	Datum		old_enough[] = {this_tick[0], TimestampTzGetDatum(healing->now - worker->heal_after)};
+	Datum		this_tick[4] = {CStringGetTextDatum(worker->name)};
+	Datum		old_enough[2] = {this_tick[0]};
 	RunAs		saved;
 	bool		found;
 
 	transactions_ended(&this_tick[2], &this_tick[3]);
+	healing->now = GetCurrentTimestamp();	/* not before the snapshot: what ended in between would seem older than it is */
+	this_tick[1] = TimestampTzGetDatum(healing->now);
+	old_enough[1] = TimestampTzGetDatum(healing->now - worker->heal_after);
 	engine_begin(&saved);
 	engine_execute("INSERT INTO queue_jobs.heal_tick (worker, at, written_before, running) VALUES ($1, $2, $3, $4)"
 				   " ON CONFLICT (worker, at) DO NOTHING", SPI_OK_INSERT, 4, types, this_tick, NULL);
@@ -254,11 +257,12 @@ heal_due(TimestampTz now)
 	foreach(cell, list_due(now))
 	{
 		Due		   *due = lfirst(cell);
-		Healing		healing = {.worker = due->worker,.now = now};
+		Healing		healing = {.worker = due->worker};
 
 		if (due->at <= now)
 			(void) process_protect(heal, &healing);
 	}
+	now = GetCurrentTimestamp();	/* the ticks just noted are not to come */
 	foreach(cell, list_due(now))
 	{
 		Due		   *due = lfirst(cell);

@@ -407,13 +407,16 @@ truncate_slice(int slice, TimestampTz now)
 	engine_end(&saved);
 }
 
+/* What somebody else has locked, to use or to take it, is passed by in these: a transaction may stay open for long. */
 static void
 trim_tokens(void)
 {
 	RunAs		saved;
 
 	engine_begin(&saved);
-	engine_execute("DELETE FROM queue_jobs.token WHERE expires_at <= clock_timestamp()", SPI_OK_DELETE, 0, NULL, NULL, NULL);
+	engine_execute("DELETE FROM queue_jobs.token WHERE ctid IN ("
+				   " SELECT ctid FROM queue_jobs.token WHERE expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED)",
+				   SPI_OK_DELETE, 0, NULL, NULL, NULL);
 	engine_end(&saved);
 }
 
@@ -440,9 +443,11 @@ trim_dead(void)
 		return;
 	engine_begin(&saved);
 	engine_execute("DELETE FROM queue_jobs.dead_job WHERE ctid IN ("
+				   " SELECT ctid FROM queue_jobs.dead_job WHERE ctid IN ("
 				   " SELECT ctid FROM queue_jobs.dead_job WHERE keep_until <= clock_timestamp()"
 				   " UNION ALL"
-				   " (SELECT ctid FROM queue_jobs.dead_job ORDER BY finished_at DESC, id DESC OFFSET " MAX_DEAD "))",
+				   " (SELECT ctid FROM queue_jobs.dead_job ORDER BY finished_at DESC, id DESC OFFSET " MAX_DEAD "))"
+				   " FOR UPDATE SKIP LOCKED)",
 				   SPI_OK_DELETE, 0, NULL, NULL, NULL);
 	engine_end(&saved);
 }

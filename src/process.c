@@ -28,7 +28,9 @@
 
 static TimeoutId limit_timeout = MAX_TIMEOUTS;	/* until it is registered */
 static int	limit = 0;			/* milliseconds; 0: nothing is limited now */
+static int	limits_within = 0;	/* of what is called by what is limited */
 static volatile sig_atomic_t limit_signals = 0;
+static uint64 limits_reached = 0;
 
 StaticAssertDecl(sizeof(ProcessArguments) <= BGW_EXTRALEN, "arguments must fit bgw_extra");
 
@@ -167,17 +169,25 @@ limit_handler(void)
 void
 process_limit_time(int milliseconds)
 {
+	/* (An error that ends a client's statement switches all timeouts off.) */
+	if (limit != 0 && get_timeout_active(limit_timeout))
+	{
+		limits_within++;
+		return;
+	}
 	if (limit_timeout == MAX_TIMEOUTS)
 		limit_timeout = RegisterTimeout(USER_TIMEOUT, limit_handler);
+	limits_within = 0;
 	limit_signals = 0;
 	limit = milliseconds;
 	enable_timeout_every(limit_timeout, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), milliseconds), ANSWER_TO_LIMIT);
 }
 
 /* A signal that came too late must not hit what follows. */
-bool
-process_end_limit(void)
+static bool
+end_limit(void)
 {
+	limits_within = 0;
 	if (limit == 0)
 		return false;
 	disable_timeout(limit_timeout, false);
@@ -189,7 +199,24 @@ process_end_limit(void)
 				 errdetail("It is a function of retry_backoff, or a query of remaining_work or pending.")));
 	}
 	limit = 0;
+	if (limit_signals > 0)
+		limits_reached++;
 	return limit_signals > 0;
+}
+
+bool
+process_end_limit(void)
+{
+	if (limits_within == 0)
+		return end_limit();
+	limits_within--;
+	return false;
+}
+
+uint64
+process_limits_reached(void)
+{
+	return limits_reached;
 }
 
 bool
@@ -211,7 +238,7 @@ process_protect(void (*function) (void *), void *argument)
 	PG_CATCH();
 	{
 		HOLD_INTERRUPTS();
-		(void) process_end_limit();
+		(void) end_limit();
 		MemoryContextSwitchTo(context);
 		EmitErrorReport();
 		AbortOutOfAnyTransaction();

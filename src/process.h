@@ -39,14 +39,18 @@ extern void unit_end(void);
  * What users have defined, and the engine itself calls in between, must not keep a process from its work: after that time
  * it is cancelled, and again every second if it goes on. At last a background process is ended: whatever is to be done by
  * then, and what keeps the next one from the same, must have been committed before. A client's session goes on, until its
- * client ends it.
+ * client ends it. Within a limit another one changes nothing, or users' code could shake off its own by what it calls: only the
+ * outermost counts, and the end of each within it has to be told, too.
  */
 #define LIMIT_OF_FUNCTION 5000	/* milliseconds: retry_backoff */
 #define LIMIT_OF_QUERY 30000	/* remaining_work, pending */
 extern void process_limit_time(int milliseconds);
 
-/* Whether the time was over; that is in the log then. */
+/* Whether the time of the outermost limit was over at its end; that is in the log then. */
 extern bool process_end_limit(void);
+
+/* How often that has been so in this process. */
+extern uint64 process_limits_reached(void);
 
 /* For a callback at exit: this process ends because what it called could not be stopped otherwise. */
 extern bool process_ended_by_limit(void);

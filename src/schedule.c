@@ -4,8 +4,8 @@
  *
  * A schedule's row says when its next tick is. The scheduler locks the row, enqueues the tick's job as the schedule's
  * owner, and moves the row on to the tick after that, in one transaction: each tick is there once, whatever crashes or
- * fails over, and two schedulers would not double it. A row that somebody else has locked is left for later; its lock's
- * end calls the scheduler (table trigger schedule_written, wakeup_schedules).
+ * fails over, and two schedulers would not double it. A row that somebody else has locked is left for later; the commit that
+ * lets it go calls the scheduler (table trigger schedule_written, wakeup_schedules), a rollback does not: it looks again by itself.
  *
  * pg_restore may load the schedules before the lanes, jobs and sequences. A schedule's last_job tells: until the sequence
  * of the jobs' ids has come so far, which is restored after all tables, there is no tick. So even a new schedule has an
@@ -56,7 +56,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
 #define TICKS_AT_ONCE 100		/* of one schedule, before the scheduler looks after other things */
 #define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE	/* in case nobody tells that a lock, a job or a restore has ended */
 #define LOOK_AGAIN_AFTER_ERROR (5 * USECS_PER_SEC)
-#define LOOK_AGAIN_AT_OTHERS_JOB (5 * USECS_PER_SEC)	/* nobody tells that it has ended */
+#define LOOK_AGAIN_AT_OTHERS_JOB (5 * USECS_PER_SEC)	/* at first: nobody tells that it has ended */
 #define MAX_NEXT_RUNS 100000
 
 /* Arguments of schedule(), in order. */
@@ -166,7 +166,7 @@ read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
 	return schedule;
 }
 
-/* The schedule of that name, its row locked; NULL if there is none. The scheduler passes it by meanwhile, and is called then. */
+/* The schedule of that name, its row locked; NULL if there is none. The scheduler passes it by meanwhile, and is called at the commit. */
 static Schedule *
 lock_schedule(const char *name)
 {
@@ -628,7 +628,7 @@ typedef struct Ticking
 	char	   *name;
 	TimestampTz now;
 	bool		again;			/* another tick is due */
-	bool		others;			/* it waits for a job whose end nobody tells */
+	int64		look_again;		/* 0: somebody tells when there is something to be done */
 } Ticking;
 
 /* The schedule, if it is due, nobody else has it, and all that belongs to it has been restored. */
@@ -651,6 +651,26 @@ lock_due(const Ticking *ticking)
 	return schedule;
 }
 
+/* An application's job may take days: the longer it is waited for, the more seldom. */
+static int64
+look_again_at_others(const Schedule *schedule, TimestampTz now)
+{
+	int64		waited = now - (schedule->waiting != NO_TIME ? schedule->waiting : schedule->next_run);
+
+	return Min(Max(waited, LOOK_AGAIN_AT_OTHERS_JOB), LOOK_AGAIN_AT_OVERDUE);
+}
+
+/* Whether the row is to be written; not each time that a time zone, say, cannot be read. */
+static bool
+says_anything_new(const Schedule *schedule, const Outcome *outcome)
+{
+	bool		same_error = schedule->error == NULL || outcome->error == NULL ? schedule->error == outcome->error :
+		strcmp(schedule->error, outcome->error) == 0;
+
+	return outcome->job != 0 || outcome->skipped || outcome->next_run != schedule->next_run ||
+		outcome->waiting != schedule->waiting || !same_error;
+}
+
 static void
 tick(void *argument)
 {
@@ -668,11 +688,12 @@ tick(void *argument)
 
 		if (try_to_decide(schedule, ticking->now, &outcome))
 		{
-			write_outcome(schedule->name, &outcome);
+			if (says_anything_new(schedule, &outcome))
+				write_outcome(schedule->name, &outcome);
 			ticking->again = outcome.next_run <= ticking->now &&
 				(outcome.next_run != schedule->next_run || outcome.waiting != schedule->waiting);
 		}
-		ticking->others = outcome.others;
+		ticking->look_again = outcome.others ? look_again_at_others(schedule, ticking->now) : 0;
 		test_point("tick_written");
 	}
 	unit_end();
@@ -742,8 +763,8 @@ schedule_due(TimestampTz now)
 			if (!ticking.again)
 				break;
 		}
-		if (ticking.others)
-			look_again = Min(look_again, LOOK_AGAIN_AT_OTHERS_JOB);
+		if (ticking.look_again > 0)
+			look_again = Min(look_again, ticking.look_again);
 		again = again || ticking.again;
 	}
 	if (list_due(now, &next) != NIL || !right)

@@ -57,6 +57,23 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.dead_job WHERE 
 wait_until($node, q{SELECT string_agg(token, ' ') = 'long' FROM queue_jobs.token});
 wait_until($node, 'SELECT count(*) = 0 FROM queue_jobs.claimed_slot');
 pass('tokens that have expired, and slots without a lease, too');
+
+# What somebody has in a transaction that stays open is passed by.
+wait_for_no_processes($node, 'postgres');
+$node->safe_psql('postgres', <<'SQL');
+INSERT INTO queue_jobs.dead_job SELECT (jsonb_populate_record(d, jsonb_build_object('id', 99990 + i, 'keep_until', now() - interval '1 s'))).*
+FROM queue_jobs.dead_job d, generate_series(1, 2) AS i WHERE id < 1000;
+SELECT queue_jobs.run_once(t, 'SELECT 1') FROM unnest('{held,free}'::text[]) AS t;
+UPDATE queue_jobs.token SET expires_at = now() WHERE token <> 'long';
+SQL
+my $session = in_background($node);
+$session->query(q{BEGIN; SELECT queue_jobs.retry(99991); SELECT queue_jobs.run_once('held', 'SELECT 1')});
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('kept')});
+wait_until($node, q{SELECT string_agg(token, ' ' ORDER BY token) = 'held long' FROM queue_jobs.token});
+is($node->safe_psql('postgres', 'SELECT id FROM queue_jobs.dead_job WHERE id IN (99991, 99992)'), '99991', 'what is locked is not waited for');
+$session->query('COMMIT');
+$session->quit;
+is($node->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.dead_job WHERE id = 99991 AND keep_until <= now()'), '0', '… and was taken');
 is(log_count($node, ' scheduler  (?:ERROR|WARNING)'), 0, 'and no error');
 $node->stop;
 done_testing();

@@ -165,6 +165,22 @@ cmp_ok($node->safe_psql('postgres', qq{SELECT extract(epoch FROM created_at - '$
 	'>=', 1, '… heal_after counts from the commit');
 $node->safe_psql('template1', q{ROLLBACK PREPARED 'forgotten'});
 
+# A tick that comes late, because the scheduler is at something else, counts from when it comes. (The query is run twice.)
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.drop_worker('patient');
+BEGIN;
+SELECT queue_jobs.define_worker('late', record => 'record', record_key => 'id', pending => $c$status = 'pending'$c$,
+	heal_every => '1 s', heal_after => '3 s');
+SELECT queue_jobs.define_worker('slow', max_running_jobs => 1, remaining_work => $q$SELECT jsonb '{}' FROM pg_sleep(2.5) AS s (x) WHERE x::text = 'never'$q$);
+COMMIT;
+SQL
+wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND wait_event = 'PgSleep'
+	AND clock_timestamp() - xact_start > '4 s'});
+$node->safe_psql('postgres', q{INSERT INTO record VALUES (3004, 'pending')});
+wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'late' AND args = '{"id": 3004}'});
+cmp_ok($node->safe_psql('postgres', q{SELECT extract(epoch FROM created_at - changed_at) FROM queue_jobs.job, record WHERE record.id = 3004 AND args = '{"id": 3004}'}),
+	'>=', 3, 'heal_after counts from when a late tick came');
+
 is(log_count($node, 'ERROR'), 0, 'no error');
 $node->stop;
 done_testing();

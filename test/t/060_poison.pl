@@ -204,13 +204,32 @@ $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('never in a sessi
 is($node->safe_psql('postgres', q{SELECT queue_jobs.fail(id, attempt, 'no') IS NOT NULL FROM queue_jobs.claim('me', '{never in a session}')}), 't', 'fail() has an end');
 is($node->safe_psql('postgres', q{SELECT state, run_at - now() < '1 min' FROM queue_jobs.job WHERE worker = 'never in a session'}), 'retryable|t', '… and is written');
 
-# A query that cannot be stopped ends the scheduler; the next one goes on with the others, and with the schedules.
+# Once for a worker in a transaction, however many of its jobs have failed.
+my $stopped = log_count($node, 'what a worker has queue_jobs call took longer than 5000 ms');
+is( $node->safe_psql('postgres', q{
+	SELECT count(queue_jobs.enqueue('never in a session')) FROM generate_series(1, 5);
+	SELECT queue_jobs.fail(array_agg(id), array_agg(attempt), 'no') IS NOT NULL FROM queue_jobs.claim('me', '{never in a session}', 5);
+	SELECT count(*) FROM queue_jobs.job WHERE worker = 'never in a session' AND run_at - now() < '1 min'}), "5\nt\n6", 'fail() for many has an end');
+is(log_count($node, 'what a worker has queue_jobs call took longer than 5000 ms') - $stopped, 1, '… after one limit');
+
+# A query that cannot be stopped ends the scheduler; the next one goes on with the others, and with the schedules. (It does not
+# shake off its limit by what it calls that is limited as well.)
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.define_worker('claimed', retry_backoff => 'public.at_once'), queue_jobs.enqueue('claimed');
+CREATE TABLE held AS SELECT id, attempt FROM queue_jobs.claim('me', '{claimed}', lease => '1 day');
+CREATE FUNCTION fail_and_go_on_forever() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM queue_jobs.fail(id, attempt, 'no') FROM public.held;
+	RETURN public.forever();
+END
+$$;
+SQL
 wait_until($node, "SELECT count(*) = 1 FROM ($scheduler) s");
 my $before = $node->safe_psql('postgres', $scheduler);
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE filled (what text);
 CREATE FUNCTION fill(args jsonb) RETURNS void LANGUAGE sql AS $$INSERT INTO filled VALUES (args ->> 'what')$$;
-SELECT queue_jobs.define_worker('a for ever', 'public.fill', max_running_jobs => 1, remaining_work => 'SELECT ''{"what": "a"}''::jsonb WHERE public.forever()');
+SELECT queue_jobs.define_worker('a for ever', 'public.fill', max_running_jobs => 1, remaining_work => 'SELECT ''{"what": "a"}''::jsonb WHERE public.fail_and_go_on_forever()');
 SELECT queue_jobs.define_worker('b', 'public.fill', max_running_jobs => 1,
 	remaining_work => 'SELECT ''{"what": "b"}''::jsonb WHERE NOT EXISTS (SELECT FROM public.filled WHERE what = ''b'')');
 SELECT queue_jobs.schedule('each second', '* * * * * *', 'b', '{"what": "tick"}');
@@ -240,6 +259,21 @@ select undef, undef, undef, 0.1 while log_count($node, 'ERROR:  remaining_work m
 cmp_ok(log_count($node, 'ERROR:  remaining_work must return jsonb'), '>=', 1, 'what is no jsonb any more is an error');
 is(log_count($node, 'terminated by signal 11'), 0, '… and no crash');
 $node->safe_psql('postgres', q{SELECT queue_jobs.drop_worker('c')});
+next_is_clean();
+
+# A worker that is being defined anew, in a transaction that stays open, is not waited for by the scheduler when it is to be filled.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('d', 'public.fill', max_running_jobs => 1, remaining_work => 'SELECT jsonb ''{}'' WHERE false')});
+wait_until($node, q{SELECT remaining = 0 FROM queue_jobs.capacity WHERE worker = 'd'});
+my $definer = in_background($node);
+$definer->query(q{BEGIN; UPDATE queue_jobs.capacity_fill SET filled_at = '2001-01-01'; COMMIT; BEGIN;
+	SELECT queue_jobs.define_worker('d', 'public.fill', max_running_jobs => 1, remaining_work => 'SELECT jsonb ''{}'' WHERE false')});
+my $delayed = $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('e', 'public.fill'); SELECT queue_jobs.enqueue('next', delay => '1 s')});
+wait_for_job($node, $delayed, 'completed');
+is($node->safe_psql('postgres', q{SELECT filled_at FROM queue_jobs.capacity_fill WHERE worker = 'd'}) =~ /^2001/ ? 1 : 0, 1, 'the scheduler waits for nobody who defines a worker');
+$definer->query('COMMIT');
+wait_until($node, q{SELECT remaining = 0 AND filled_at > '2001-01-02' FROM queue_jobs.capacity WHERE worker = 'd'});
+$definer->quit;
+$node->safe_psql('postgres', q{SELECT queue_jobs.drop_worker('d'); SELECT queue_jobs.drop_worker('e')});
 next_is_clean();
 
 # ---- what it returns, and says ----
