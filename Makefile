@@ -38,6 +38,7 @@ OBJS = \
 	src/selector.o \
 	src/routing.o \
 	src/pools.o \
+	src/define_schedule.o \
 	src/define_worker.o \
 	src/lane.o \
 	src/index_writer.o \

@@ -17,6 +17,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog.h"
+#include "catalog/pg_am_d.h"
 #include "catalog/namespace.h"
 #include "compat.h"
 #include "executor/spi.h"

@@ -22,6 +22,10 @@ typedef enum CatchUp
 	CATCH_UP_ALL,
 } CatchUp;
 
+/* The names of both, in order. */
+extern const char *const if_running_names[IF_RUNNING_ALLOW + 1];
+extern const char *const catch_up_names[CATCH_UP_ALL + 1];
+
 typedef struct ScheduleDefinition
 {
 	const char *name;
