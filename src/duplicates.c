@@ -164,6 +164,22 @@ duplicates_dropped(int64 job)
 	return dropped;
 }
 
+void
+duplicates_forget(Oid database)
+{
+	for (int i = 0; buckets != NULL && i < BUCKETS; i++)
+	{
+		SpinLockAcquire(&buckets[i].mutex);
+		for (int k = 0; k < BUCKET_SIZE; k++)
+			if (buckets[i].counts[k].database == database)
+				buckets[i].counts[k] = (JobCount)
+			{
+				0
+			};
+		SpinLockRelease(&buckets[i].mutex);
+	}
+}
+
 /* ---- SQL ---- */
 
 /* dropped_duplicates(job): of a job that has not ended */

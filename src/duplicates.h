@@ -22,6 +22,9 @@ extern void duplicates_end_transaction(bool committed);
 /* How many were dropped for a job that has not ended. */
 extern int32 duplicates_dropped(int64 job);
 
+/* The extension was dropped there: one that is made anew begins its ids anew. */
+extern void duplicates_forget(Oid database);
+
 extern void duplicates_init(void);
 
 #endif

@@ -17,6 +17,7 @@
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "compat.h"
+#include "duplicates.h"
 #include "executor_slot.h"
 #include "lane_hint.h"
 #include "make_way.h"
@@ -372,7 +373,10 @@ transaction_callback(XactEvent event, void *arg)
 		foreach(cell, changed)
 			database_call_attention(lfirst_oid(cell));
 	if (committed && extension_dropped)
+	{
 		lane_hints_forget(MyDatabaseId);
+		duplicates_forget(MyDatabaseId);
+	}
 	held = changed = NIL;
 	dropped = InvalidOid;
 	extension_dropped = false;
