@@ -48,7 +48,7 @@ map(void)
 	Size		size = ledger_places() * sizeof(LedgerEntry);
 	int			file;
 	void	   *address = MAP_FAILED;
-	static bool failed = false;	/* said once, to a session that may ask often */
+	static bool failed = false;	/* final for a session, which may ask often */
 
 	if (ledger != NULL || failed || size == 0)
 		return;
@@ -59,7 +59,7 @@ map(void)
 		ledger = address;
 	else
 	{
-		failed = true;
+		failed = MyBackendType != B_BG_WORKER;
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not map file \"%s\": %m", LEDGER_FILE),

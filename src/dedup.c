@@ -326,8 +326,10 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 
 		if (!same_key(job, &other))
 			continue;
-		/* a function's run does not show in its row */
+		/* a function's run does not show in its row; nor does it that an executor ends what has expired */
 		runs = lease_holds(&other, now, &until) || (until_executed && other.expires_at != NO_TIME && hold_is_run(other.id));
+		if (runs && other.attempt == 0 && other.expires_at != NO_TIME)
+			runs = !executor_ends_expired(other.id, other.expires_at);
 		if (!can_stand(&other, runs, job, worker, now))
 			continue;
 		if (runs)

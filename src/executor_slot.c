@@ -288,6 +288,23 @@ any_shows(int64 job, bool recovering)
 }
 
 bool
+executor_ends_expired(int64 job, TimestampTz expires_at)
+{
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+		bool		too_late;
+
+		SpinLockAcquire(&slot->mutex);
+		too_late = slot->job == job && slot->database == MyDatabaseId && slot->started_at >= expires_at;
+		SpinLockRelease(&slot->mutex);
+		if (too_late)
+			return true;
+	}
+	return false;
+}
+
+bool
 executor_runs(int64 job)
 {
 	return any_shows(job, false);

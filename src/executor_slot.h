@@ -65,6 +65,9 @@ extern bool executor_request_end(int64 job, JobState end_as);
 extern int	executor_running(RunningJob *result, int size);
 extern bool executor_runs(int64 job);
 
+/* Whether an executor has the job, or is about to, only to end it: it came too late to start it. */
+extern bool executor_ends_expired(int64 job, TimestampTz expires_at);
+
 /*
  * Between the rollback of a job's transaction, which frees it, and the one that writes what has become of it, nobody else is
  * to start it, or neither the attempt would be charged nor cancel() be heeded. Whoever passes it by looks again after

@@ -262,8 +262,8 @@ heal_due(TimestampTz now)
 		if (due->at <= now)
 			(void) process_protect(heal, &healing);
 	}
-	now = GetCurrentTimestamp();	/* the ticks just noted are not to come */
-	foreach(cell, list_due(now))
+	/* with the ticks that were just noted */
+	foreach(cell, list_due(GetCurrentTimestamp()))
 	{
 		Due		   *due = lfirst(cell);
 

@@ -452,7 +452,7 @@ note_failure(Oid role, TimestampTz at)
 		failure->role = role;
 		failures = lappend(failures, failure);
 	}
-	failure->at = Max(failure->at, at);
+	failure->at = at;
 	MemoryContextSwitchTo(old);
 }
 
@@ -593,7 +593,7 @@ provide_executor(const Demand *demand, TimestampTz now)
 		need_turn_at(now + STARTING_LIMIT);
 		return true;
 	}
-	if (failure != NULL && failure->at + RETRY_AFTER > now)
+	if (failure != NULL && failure->at + RETRY_AFTER > now && failure->at <= now)	/* or the clock was set back */
 	{
 		/* for a reason that lane_blocked() does not know, and that will not have passed a moment later */
 		need_turn_at(failure->at + RETRY_AFTER);

@@ -323,7 +323,7 @@ changes_since(ChangesPoint *point, StringInfo report)
 		{
 			before->seen = true;
 			if (!compare_table(point, before, after, &now, report))
-				rewritten = lappend(rewritten, makeString(pstrdup(after->name)));
+				rewritten = lappend(rewritten, makeString(pstrdup(before->name)));
 		}
 	}
 	hash_seq_init(&status, point->tables);
