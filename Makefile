@@ -72,6 +72,7 @@ OBJS = \
 	src/make_way.o \
 	src/process.o \
 	src/launcher.o \
+	src/demand.o \
 	src/scheduler.o \
 	src/executor.o \
 	src/interruption.o \

@@ -408,17 +408,28 @@ truncate_slice(int slice, TimestampTz now)
 	engine_end(&saved);
 }
 
-/* What somebody else has locked, to use or to take it, is passed by in these: a transaction may stay open for long. */
-static void
-trim_tokens(void)
+/*
+ * What somebody else has locked, to use or to take it, is passed by in these: a transaction may stay open for long.
+ * Returns when there will be more of them, though not sooner than is worth a look.
+ */
+static TimestampTz
+trim_tokens(TimestampTz now)
 {
 	RunAs		saved;
+	TimestampTz next = NO_TIME;
+	Datum		expires_at;
+	bool		isnull;
 
 	engine_begin(&saved);
 	engine_execute("DELETE FROM queue_jobs.token WHERE ctid IN ("
 				   " SELECT ctid FROM queue_jobs.token WHERE expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED)",
 				   SPI_OK_DELETE, 0, NULL, NULL, NULL);
+	engine_execute("SELECT min(expires_at) FROM queue_jobs.token", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+	expires_at = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	if (!isnull)
+		next = Max(DatumGetTimestampTz(expires_at), now + HISTORY_LOOK_AFTER);
 	engine_end(&saved);
+	return next;
 }
 
 /* Most are removed when their job ends. */
@@ -457,6 +468,7 @@ TimestampTz
 history_maintain(TimestampTz now)
 {
 	TimestampTz next = NO_TIME;
+	TimestampTz next_token;
 
 	for (int level = 0; level < LEVELS; level++)
 	{
@@ -475,7 +487,9 @@ history_maintain(TimestampTz now)
 		}
 	}
 	trim_dead();
-	trim_tokens();
+	next_token = trim_tokens(now);
+	if (next_token != NO_TIME && (next == NO_TIME || next_token < next))
+		next = next_token;
 	trim_claimed_slots();
 	return next;
 }

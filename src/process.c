@@ -64,11 +64,9 @@ process_register_launcher(void)
 static bool
 start(BackgroundWorker *worker, const ProcessArguments *arguments)
 {
-	BackgroundWorkerHandle *handle;
-
 	memcpy(worker->bgw_extra, arguments, sizeof(*arguments));
 	worker->bgw_notify_pid = MyProcPid;
-	return RegisterDynamicBackgroundWorker(worker, &handle);
+	return RegisterDynamicBackgroundWorker(worker, NULL);
 }
 
 bool

@@ -29,6 +29,7 @@
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_run_once);
 
@@ -87,6 +88,7 @@ store_result(const char *token, Jsonb *result, TimestampTz expires_at)
 				   " ON CONFLICT (owner, token) DO UPDATE SET result = EXCLUDED.result, expires_at = EXCLUDED.expires_at",
 				   SPI_OK_INSERT, lengthof(types), types, values, nulls);
 	engine_end(&saved);
+	wakeup_due(expires_at);		/* where there are no jobs, no scheduler is at work */
 }
 
 /* The first row as jsonb: its value if it has one column, an object if it has several; NULL if there is no row. */

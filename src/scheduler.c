@@ -15,19 +15,18 @@
 #include "commands/dbcommands.h"
 #include "crash_delay.h"
 #include "crash_ledger.h"
+#include "demand.h"
 #include "executor_slot.h"
 #include "heal.h"
 #include "history.h"
 #include "hold.h"
 #include "lane.h"
-#include "lane_hint.h"
 #include "limit.h"
 #include "make_way.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "park.h"
 #include "pgstat.h"
-#include "pools.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
 #include "replica_connection.h"
@@ -41,33 +40,17 @@
 #include "test_point.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
-#include "wakeup.h"
 
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
-#define STARTING_LIMIT (30 * USECS_PER_SEC)
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case nobody tells that a handler or role is back */
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds, while a job that is to be charged is locked */
-#define LOOK_AGAIN_AT_WANT INT64CONST(200000)	/* microseconds, while there are fewer executors than wanted */
-#define RETRY_AFTER (5 * USECS_PER_SEC)	/* when no worker slot was free, or an executor could not connect */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
 
 static DatabaseSlot *own_slot = NULL;
 static bool not_needed = false;	/* until somebody calls */
 static bool leaving = false;
-static bool out_of_slots_logged = false;
 static bool version_warned = false;
-
-/* Jobs that can run wait for executors of that role, and of one of these pools. */
-typedef struct Demand
-{
-	Oid			role;
-	uint32		pools;
-	bool		attended;		/* by an executor, if only by one that is busy */
-} Demand;
-
-static Demand last_started;		/* what the executor started last was for */
 
 /* When the duties of one turn say that the next is needed. */
 static TimestampTz next_turn;
@@ -77,12 +60,9 @@ static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
 static TimestampTz next_fill = DT_NOBEGIN;
 static TimestampTz next_sweep = DT_NOBEGIN;
-static TimestampTz next_revisit = DT_NOEND; /* when a limit lets jobs of some lane start */
 static uint32 clock_seen = 0;	/* settings of the clock that all of these are reckoned by */
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
-static bool blocked;			/* lanes have jobs that cannot start */
-static bool busy;				/* there is work, or somebody doing it */
-static bool attended;			/* there are executors, if idle ones */
+static DemandFound demand = {.next_revisit = DT_NOEND};
 
 static void
 need_turn_at(TimestampTz at)
@@ -100,8 +80,8 @@ detach(int code, Datum argument)
 	{
 		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
 		wake_at = Min(wake_at, Min(Min(next_sweep, next_schedule), Min(next_heal, next_fill)));
-		wake_at = Min(wake_at, next_revisit);
-		if (blocked)
+		wake_at = Min(wake_at, demand.next_revisit);
+		if (demand.blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
@@ -291,322 +271,6 @@ charge_crashes(void)
 
 /* ---- executors ---- */
 
-/* Whether a lane has a job to claim, looked up in the table; what is found is settled in its hint. */
-static bool
-lane_has_job(LaneHint *hint, const LaneWindow *window, int32 lane, TimestampTz now)
-{
-	Snapshot	snapshot = engine_snapshot();
-	LiveTable	table;
-	LaneScan	scan;
-	Job			job;
-	bool		found;
-
-	live_open(&table);
-	lane_scan_begin(&scan, &table, lane, window->start, snapshot, now);
-	found = lane_scan_next(&scan, &job);
-	if (scan.revisit_at != NO_TIME)
-	{
-		lane_hint_revisit(hint, scan.revisit_at);
-		next_revisit = Min(next_revisit, scan.revisit_at);
-	}
-	if (!found)
-		lane_hint_settle(hint, window, NULL, true);
-	lane_scan_end(&scan);
-	live_close(&table);
-	engine_snapshot_end(snapshot);
-	return found;
-}
-
-static bool
-is_demanded(List *demands, Oid role, uint32 pools)
-{
-	ListCell   *cell;
-
-	foreach(cell, demands)
-	{
-		const Demand *demand = lfirst(cell);
-
-		if (demand->role == role && demand->pools == pools)
-			return true;
-	}
-	return false;
-}
-
-static List *
-add_demand(List *demands, Oid role, uint32 pools)
-{
-	Demand	   *demand = palloc0(sizeof(Demand));
-
-	demand->role = role;
-	demand->pools = pools;
-	return lappend(demands, demand);
-}
-
-static bool
-is_after(const Demand *demand, const Demand *other)
-{
-	return demand->role != other->role ? demand->role > other->role : demand->pools > other->pools;
-}
-
-/*
- * Those whom nobody serves come first, or an executor that made room for them would be replaced by another of its own kind.
- * Otherwise they take turns: first those after the one that an executor was started for last.
- */
-static int
-by_turn(const ListCell *a, const ListCell *b)
-{
-	const Demand *x = lfirst(a);
-	const Demand *y = lfirst(b);
-
-	if (x->attended != y->attended)
-		return x->attended ? 1 : -1;
-	if (is_after(x, &last_started) != is_after(y, &last_started))
-		return is_after(x, &last_started) ? -1 : 1;
-	return is_after(x, y) - is_after(y, x);
-}
-
-/* The executors that are needed, as Demand *, in the current memory context. Lanes are told which pools serve them. */
-static List *
-demands_of_jobs(TimestampTz now)
-{
-	List	   *demands = NIL;
-	ListCell   *cell;
-
-	next_revisit = DT_NOEND;
-	foreach(cell, list_copy(lane_all()))
-	{
-		const Lane *lane = lfirst(cell);
-		Worker	   *worker = registry_worker(lane->worker);
-		LaneHint   *hint;
-		LaneLook	look = {0};
-		Oid			role;
-		uint32		pools;
-		bool		ready;
-
-		if (worker != NULL && worker->handler == NULL)
-			continue;
-		hint = lane_hint(lane->id, true);
-		role = lane_role(lane, worker);
-		pools = pools_serving(lane, worker);
-		lane_hint_set_pools(hint, pools);
-		ready = lane_hint_look(hint, &look, now);
-		if (look.revisit_at != NO_TIME)
-			next_revisit = Min(next_revisit, look.revisit_at);
-		if (!ready || is_demanded(demands, role, pools) || !lane_has_job(hint, &look.window, lane->id, now))
-			continue;
-		if (pools == 0 || lane_blocked(lane, worker) != NULL)
-			blocked = true;
-		else
-			demands = add_demand(demands, role, pools);
-	}
-	need_turn_at(next_revisit);
-	return demands;
-}
-
-typedef struct ExecutorCounts
-{
-	int			total;			/* of all databases */
-	int			database;
-	int			pools[MAX_POOLS];	/* in this database */
-	int			wanted;			/* as demanded */
-	bool		working;		/* one in this database is not idle */
-	bool		starting;		/* one as demanded has not come up yet */
-} ExecutorCounts;
-
-static bool
-is_as_demanded(const ExecutorSlot *slot, const Demand *demand)
-{
-	return slot->database == MyDatabaseId && slot->role == demand->role &&
-		(demand->pools & ((uint32) 1 << slot->pool)) != 0;
-}
-
-/* Roles as which an executor could not connect to this database lately. */
-typedef struct Failure
-{
-	Oid			role;
-	TimestampTz at;
-} Failure;
-
-static List *failures = NIL;	/* of Failure, in TopMemoryContext: slots are given to others meanwhile */
-
-static Failure *
-failure_of(Oid role)
-{
-	ListCell   *cell;
-
-	foreach(cell, failures)
-		if (((Failure *) lfirst(cell))->role == role)
-			return lfirst(cell);
-	return NULL;
-}
-
-static void
-note_failure(Oid role, TimestampTz at)
-{
-	Failure    *failure = failure_of(role);
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-	if (failure == NULL)
-	{
-		failure = palloc0(sizeof(Failure));
-		failure->role = role;
-		failures = lappend(failures, failure);
-	}
-	failure->at = at;
-	MemoryContextSwitchTo(old);
-}
-
-/* Frees slots whose process never came up, and counts the others. */
-static ExecutorCounts
-count_executors(const Demand *demand, TimestampTz now)
-{
-	ExecutorCounts counts = {0};
-
-	for (int i = 0; i < executor_slots(); i++)
-	{
-		ExecutorSlot *slot = executor_slot_at(i);
-
-		if (slot->state == EXECUTOR_STARTING && now - slot->starting_since > STARTING_LIMIT)
-			executor_release(i, slot->generation);
-		if (slot->state == EXECUTOR_NONE && slot->database == MyDatabaseId && slot->failed_at != 0)
-			note_failure(slot->role, slot->failed_at);
-		if (slot->state == EXECUTOR_NONE)
-			continue;
-		counts.total++;
-		if (slot->database == MyDatabaseId)
-		{
-			counts.database++;
-			counts.pools[slot->pool]++;
-			counts.working = counts.working || !slot->idle;
-		}
-		if (is_as_demanded(slot, demand))
-		{
-			counts.wanted++;
-			counts.starting = counts.starting || slot->state == EXECUTOR_STARTING;
-		}
-	}
-	return counts;
-}
-
-/* It leaves when its job is done; at once, if it has none. */
-static void
-ask_to_leave(ExecutorSlot *slot)
-{
-	SpinLockAcquire(&slot->mutex);
-	slot->leave = true;
-	SpinLockRelease(&slot->mutex);
-	shared_wake(slot->proc);
-}
-
-/* After the limit was lowered. */
-static void
-dismiss_surplus(void)
-{
-	int			count = 0;
-
-	for (int i = 0; i < executor_slots(); i++)
-	{
-		ExecutorSlot *slot = executor_slot_at(i);
-
-		if (slot->state == EXECUTOR_NONE || slot->database != MyDatabaseId || ++count <= queue_jobs_max_executors_per_database)
-			continue;
-		ask_to_leave(slot);
-	}
-}
-
-/* Starts one executor; false if there is no room for it. */
-static bool
-start_executor(const Demand *demand, int pool)
-{
-	ProcessArguments arguments = {.database = MyDatabaseId,.role = demand->role,.pool = pool,.pools = pools_version()};
-
-	arguments.slot = executor_reserve(MyDatabaseId, demand->role, pool, arguments.pools, &arguments.generation);
-	if (arguments.slot < 0)
-		return false;
-	if (process_start_executor(&arguments))
-	{
-		last_started = *demand;
-		out_of_slots_logged = false;
-		return true;
-	}
-	executor_release(arguments.slot, arguments.generation);
-	need_turn_at(GetCurrentTimestamp() + RETRY_AFTER);
-	if (!out_of_slots_logged)
-		ereport(LOG,
-				(errmsg("queue_jobs has no free background worker slot for an executor"),
-				 errdetail("Jobs wait for the executors that are there, if any."),
-				 errhint("You may need to increase \"max_worker_processes\".")));
-	out_of_slots_logged = true;
-	return false;
-}
-
-/*
- * Jobs without any executor for them, where there is no room for one, have another leave after its job: one of their own
- * pools if those are full, otherwise rather one of another database.
- */
-static void
-make_room(const Demand *demand, bool pools_full)
-{
-	ExecutorSlot *to_leave = NULL;
-
-	for (int i = 0; i < executor_slots(); i++)
-	{
-		ExecutorSlot *slot = executor_slot_at(i);
-		bool		here = slot->database == MyDatabaseId;
-
-		if (slot->state != EXECUTOR_RUNNING || slot->leave || is_as_demanded(slot, demand))
-			continue;
-		if (pools_full && !(here && (demand->pools & ((uint32) 1 << slot->pool)) != 0))
-			continue;
-		if (to_leave == NULL || !here)
-			to_leave = slot;
-	}
-	if (to_leave != NULL)
-		ask_to_leave(to_leave);
-}
-
-/* The first of the demanded pools that has room for one more executor; -1 if none has. */
-static int
-pool_with_room(const Demand *demand, const ExecutorCounts *counts)
-{
-	for (int i = 0; i < pools_count(); i++)
-		if ((demand->pools & ((uint32) 1 << i)) != 0 && counts->pools[i] < pool_at(i)->executors)
-			return i;
-	return -1;
-}
-
-/* Sees to an executor for jobs that can run; false if they would need more than there may be. */
-static bool
-provide_executor(const Demand *demand, TimestampTz now)
-{
-	ExecutorCounts counts;
-	const Failure *failure;
-	int			pool;
-
-	if (executor_wake_idle(MyDatabaseId, demand->role, demand->pools))
-		return true;
-	counts = count_executors(demand, now);
-	failure = failure_of(demand->role);
-	pool = pool_with_room(demand, &counts);
-	if (counts.starting)
-	{
-		need_turn_at(now + STARTING_LIMIT);
-		return true;
-	}
-	if (failure != NULL && failure->at + RETRY_AFTER > now && failure->at <= now)	/* or the clock was set back */
-	{
-		/* for a reason that lane_blocked() does not know, and that will not have passed a moment later */
-		need_turn_at(failure->at + RETRY_AFTER);
-		return true;
-	}
-	if (counts.total < queue_jobs_max_executors && counts.database < queue_jobs_max_executors_per_database &&
-		pool >= 0 && start_executor(demand, pool))
-		return true;
-	if (counts.wanted == 0)
-		make_room(demand, pool < 0);
-	return false;
-}
-
 /*
  * "Attention" stays set while there is more work than executors are allowed, so that sessions do not call for more at
  * every commit; an executor that ends clears the way for another look.
@@ -614,36 +278,15 @@ provide_executor(const Demand *demand, TimestampTz now)
 static void
 provide_executors(TimestampTz now)
 {
-	static const Demand nobody = {0};
-	List	   *demands;
-	ListCell   *cell;
-	bool		enough = true;
-	ExecutorCounts counts;
-
-	blocked = false;
-	dismiss_surplus();
-	demands = demands_of_jobs(now);
-	foreach(cell, demands)
-	{
-		Demand	   *demand = lfirst(cell);
-
-		demand->attended = count_executors(demand, now).wanted > 0;
-	}
-	list_sort(demands, by_turn);
-	foreach(cell, demands)
-		enough = provide_executor(lfirst(cell), now) && enough;
+	demand = demand_provide(now);
 	SpinLockAcquire(&own_slot->mutex);
-	own_slot->blocked_lanes = blocked;
-	if (!enough)
+	own_slot->blocked_lanes = demand.blocked;
+	if (!demand.enough)
 		own_slot->attention = true;
 	SpinLockRelease(&own_slot->mutex);
-	if (!enough)
-		need_turn_at(now + LOOK_AGAIN_AT_WANT); /* another role may have got jobs, and nobody calls meanwhile */
-	if (blocked)
+	need_turn_at(Min(demand.next_revisit, demand.look_again_at));
+	if (demand.blocked)
 		need_turn_at(now + LOOK_AGAIN_AT_BLOCKED);
-	counts = count_executors(&nobody, now);
-	busy = demands != NIL || counts.working;
-	attended = counts.database > 0;
 }
 
 /* ---- turns ---- */
@@ -765,7 +408,7 @@ turn(void *present)
 		next_history = history_maintain(now);
 		unit_end();
 	}
-	else if (next_history == NO_TIME && busy)
+	else if (next_history == NO_TIME && demand.busy)
 		next_history = now + HISTORY_LOOK_AFTER;	/* something will have finished by then */
 	need_turn_at(next_history == NO_TIME ? DT_NOEND : next_history);
 	call_users_code(now, succeeded);
@@ -778,8 +421,8 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 {
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
-	return !busy && !attended && now - last_busy >= idle &&
-		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), Min(next_revisit, next_sweep)) - now > idle;
+	return !demand.busy && !demand.attended && now - last_busy >= idle &&
+		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), Min(demand.next_revisit, next_sweep)) - now > idle;
 }
 
 /* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */
@@ -788,7 +431,7 @@ next_look(TimestampTz now, TimestampTz last_busy)
 {
 	TimestampTz leave_at = last_busy + (int64) queue_jobs_idle_timeout * 1000;
 
-	return busy || leave_at <= now ? next_turn : Min(next_turn, leave_at);
+	return demand.busy || leave_at <= now ? next_turn : Min(next_turn, leave_at);
 }
 
 void
@@ -827,7 +470,7 @@ scheduler_main(Datum argument)
 		pgstat_report_activity(STATE_RUNNING, "looking after jobs");
 		if (!process_protect(turn, &present))
 		{
-			busy = true;		/* nobody knows what there is to do: not to be left */
+			demand.busy = true;		/* nobody knows what there is to do: not to be left */
 			next_turn = GetCurrentTimestamp() + PAUSE_AFTER_ERROR;
 		}
 		else if (!present)
@@ -835,7 +478,7 @@ scheduler_main(Datum argument)
 		hold_end_session();		/* advisory locks that users' code has taken */
 		pgstat_report_activity(STATE_IDLE, NULL);
 		now = GetCurrentTimestamp();
-		if (busy || last_busy > now)
+		if (demand.busy || last_busy > now)
 			last_busy = now;
 		if (may_leave(now, last_busy) || make_way_asked(MyDatabaseId))
 			break;

@@ -58,6 +58,12 @@ wait_until($node, q{SELECT string_agg(token, ' ') = 'long' FROM queue_jobs.token
 wait_until($node, 'SELECT count(*) = 0 FROM queue_jobs.claimed_slot');
 pass('tokens that have expired, and slots without a lease, too');
 
+# … also where there are no jobs that a scheduler would be at work for.
+wait_for_no_processes($node, 'postgres');
+$node->safe_psql('postgres', q{SELECT queue_jobs.run_once('brief', 'SELECT 1', ttl => '1 s')});
+wait_until($node, q{SELECT string_agg(token, ' ') = 'long' FROM queue_jobs.token});
+pass('tokens have a scheduler come when they expire');
+
 # What somebody has in a transaction that stays open is passed by.
 wait_for_no_processes($node, 'postgres');
 $node->safe_psql('postgres', <<'SQL');
