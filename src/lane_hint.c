@@ -19,7 +19,7 @@ typedef struct LaneHints
 {
 	pg_atomic_uint64 changes;	/* of all hints, so far */
 	pg_atomic_uint64 latest[REMEMBERED_CHANGES];	/* low half of a change's number, index of the hint that it changed */
-	LaneHint	hints[FLEXIBLE_ARRAY_MEMBER];	/* open addressing by database and lane; never freed one by one */
+	LaneHint	hints[FLEXIBLE_ARRAY_MEMBER];	/* open addressing by database and lane */
 } LaneHints;
 
 static LaneHints *all_hints = NULL;
@@ -105,6 +105,31 @@ reset(LaneHint *hint)
 	memset(hint->chosen, 0, sizeof(hint->chosen));
 }
 
+/* The hint of a lane of this database; or NULL, and where there is room for it, or NULL. One that was freed keeps its lane. */
+static LaneHint *
+find(int32 lane, LaneHint **room)
+{
+	uint32		start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32(lane)) % queue_jobs_max_lanes;
+
+	*room = NULL;
+	for (int tries = 0; tries < 64; tries++)
+	{
+		LaneHint   *hint = &all_hints->hints[(start + tries) % queue_jobs_max_lanes];
+		Oid			database = *(volatile Oid *) &hint->database;
+
+		pg_read_barrier();
+		if (database == MyDatabaseId && hint->lane == lane)
+			return hint;
+		if (OidIsValid(database))
+			continue;
+		if (*room == NULL)
+			*room = hint;
+		if (hint->lane == 0)
+			break;
+	}
+	return NULL;
+}
+
 /*
  * The hint of a lane of this database; NULL if there is none, or no room for one: then the lane has to be looked
  * at from its start.
@@ -112,40 +137,39 @@ reset(LaneHint *hint)
 LaneHint *
 lane_hint(int32 lane, bool create)
 {
-	uint32		start;
-	LaneHint   *free_hint = NULL;
+	LaneHint   *hint;
+	LaneHint   *room;
 
 	if (all_hints == NULL)
 		return NULL;
-	start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32(lane)) % queue_jobs_max_lanes;
-	for (int tries = 0; tries < 64; tries++)
-	{
-		LaneHint   *hint = &all_hints->hints[(start + tries) % queue_jobs_max_lanes];
-
-		if (hint->database == MyDatabaseId && hint->lane == lane)
-			return hint;
-		if (!OidIsValid(hint->database))
-		{
-			free_hint = hint;
-			break;
-		}
-	}
-	if (!create || free_hint == NULL)
-		return NULL;
+	hint = find(lane, &room);
+	if (hint != NULL || !create || room == NULL)
+		return hint;
 
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
-	if (OidIsValid(free_hint->database))
+	hint = find(lane, &room);	/* somebody may have been quicker */
+	if (hint == NULL && room != NULL)
 	{
-		/* somebody was quicker: look again */
-		LWLockRelease(shared_lock());
-		return lane_hint(lane, create);
+		hint = room;
+		hint->lane = lane;
+		reset(hint);
+		pg_write_barrier();
+		hint->database = MyDatabaseId;
 	}
-	free_hint->lane = lane;
-	reset(free_hint);
-	pg_write_barrier();
-	free_hint->database = MyDatabaseId;
 	LWLockRelease(shared_lock());
-	return free_hint;
+	return hint;
+}
+
+void
+lane_hints_free(Oid database)
+{
+	if (all_hints == NULL)
+		return;
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	for (int i = 0; i < queue_jobs_max_lanes; i++)
+		if (all_hints->hints[i].database == database)
+			all_hints->hints[i].database = InvalidOid;
+	LWLockRelease(shared_lock());
 }
 
 static void

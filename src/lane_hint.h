@@ -15,7 +15,7 @@
 /* Where in its lane the first job may stand that can be claimed. */
 typedef struct LaneHint
 {
-	/* set once, under the LWLock, and never freed */
+	/* set under the LWLock, and freed only when the database has been dropped */
 	Oid			database;
 	int32		lane;
 
@@ -76,6 +76,9 @@ extern void lane_hints_void(Oid database);
 
 /* The lanes of a database are gone, and others may come to have their ids. */
 extern void lane_hints_forget(Oid database);
+
+/* The database is gone, and with it all who know its hints: there is room for others. */
+extern void lane_hints_free(Oid database);
 extern LaneHint *lane_hint(int32 lane, bool create);
 extern void lane_hint_look_again(LaneHint *hint, LaneLook *look, TimestampTz now);
 extern void lane_hint_settle(LaneHint *hint, const LaneWindow *window, const LaneKey *passed, bool empty);

@@ -372,6 +372,11 @@ transaction_callback(XactEvent event, void *arg)
 	if (committed)
 		foreach(cell, changed)
 			database_call_attention(lfirst_oid(cell));
+	if (OidIsValid(dropped))
+	{
+		lane_hints_free(dropped);
+		duplicates_forget(dropped);
+	}
 	if (committed && extension_dropped)
 	{
 		lane_hints_forget(MyDatabaseId);

@@ -93,5 +93,23 @@ wait_until($node, q{SELECT count(*) = 4 FROM queue_jobs.job WHERE state = 'execu
 pass('all four run at once');
 $node->safe_psql('postgres', 'INSERT INTO gate VALUES (1)');
 wait_until($node, q{SELECT count(*) = 4 FROM queue_jobs.job WHERE state = 'completed' AND worker LIKE 'long%'});
+$node->stop;
+
+# Hints for 64 lanes in all: those of databases that have been dropped are given to others. (The counts are in the hints.)
+$node = new_node('hints', extension => 0, conf => "queue_jobs.max_lanes = 64\n");
+foreach my $round (1 .. 4)
+{
+	my $db = "short$round";
+
+	$node->safe_psql('postgres', "CREATE DATABASE $db");
+	$node->safe_psql($db, <<'SQL');
+CREATE EXTENSION queue_jobs;
+SELECT queue_jobs.define_worker('held', idempotent => true);
+SELECT queue_jobs.enqueue('held', queue => 'q' || i) FROM generate_series(1, 40) i, generate_series(1, 2);
+SQL
+	is($node->safe_psql($db, q{SELECT count(*), sum(dropped) FROM queue_jobs.lane_duplicates()}), '40|40', "database $round: each of 40 lanes has its hint");
+	$node->safe_psql('postgres', "DROP DATABASE $db");
+}
+$node->stop;
 
 done_testing();
