@@ -13,6 +13,21 @@ SELECT queue_jobs.enqueue('counted') = :job AS same;
 ROLLBACK;
 SELECT dropped FROM mine WHERE id = :job;
 SELECT dropped_duplicates, merged_duplicates FROM queue_jobs.worker WHERE name = 'counted';
+-- Nor those of a savepoint that does.
+BEGIN;
+SELECT queue_jobs.enqueue('counted') = :job AS same;
+SAVEPOINT back;
+SELECT queue_jobs.enqueue('counted') = :job AS same;
+SAVEPOINT within;
+SELECT queue_jobs.enqueue('counted') = :job AS same;
+RELEASE within;
+ROLLBACK TO back;
+SAVEPOINT kept;
+SELECT queue_jobs.enqueue('counted') = :job AS same;
+RELEASE kept;
+COMMIT;
+SELECT dropped FROM mine WHERE id = :job;
+SELECT dropped_duplicates, merged_duplicates FROM queue_jobs.worker WHERE name = 'counted';
 -- The claimant sees them, and history keeps them.
 SELECT dropped, attempt FROM queue_jobs.claim('c', '{counted}');
 SELECT queue_jobs.complete(:job, 1);

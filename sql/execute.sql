@@ -230,6 +230,20 @@ CALL wait_for($$SELECT count(*) = 9 FROM app.mine WHERE worker LIKE 'relay%' AND
 SELECT worker, args, context, result FROM mine WHERE worker LIKE 'relay%'
  ORDER BY context IS NULL, worker, args ->> 'hops' DESC, result::text;
 
+-- A default that the role has is for its sessions: a job without context has none.
+RESET ROLE;
+CREATE ROLE regress_tenant LOGIN;
+ALTER ROLE regress_tenant SET queue_jobs.context = '{"of": "the role"}';
+GRANT queue_jobs_enqueue TO regress_tenant;
+GRANT USAGE ON SCHEMA app TO regress_tenant;
+SET ROLE regress_tenant;
+SELECT queue_jobs.enqueue('relay', '{"hops": 1}') IS NOT NULL AS enqueued;
+SELECT queue_jobs.enqueue('relay after rollback') IS NOT NULL AS enqueued;
+RESET ROLE;
+CALL wait_for($$SELECT count(*) = 4 FROM queue_jobs.job WHERE owner = 'regress_tenant' AND finished_at IS NOT NULL$$);
+SELECT worker, args, context, result FROM queue_jobs.job WHERE owner = 'regress_tenant' ORDER BY worker, args ->> 'hops' DESC, id;
+SET ROLE regress_app;
+
 -- As who: whoever enqueued, or whoever defined. RESET ROLE and the like gain nothing, for it is the session's own role.
 CREATE TABLE acted (what text, as_current name, as_session name);
 GRANT INSERT, SELECT ON acted TO regress_other;
@@ -440,4 +454,5 @@ SELECT count(*), count(DISTINCT n), min(n), max(n) FROM tally;
 
 CALL clean_up();
 RESET ROLE;
-DROP ROLE regress_group;
+REVOKE USAGE ON SCHEMA app FROM regress_tenant;
+DROP ROLE regress_group, regress_tenant;

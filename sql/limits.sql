@@ -15,6 +15,7 @@ SELECT error_of($$SELECT queue_jobs.define_worker('limited', weight => 0)$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('limited', remaining_work => 'SELECT 1')$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('limited', max_running_jobs => 1, remaining_work => 'SELECT 1')$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('limited', max_running_jobs => 1, idempotent => true, remaining_work => 'SELECT ''{}''::jsonb')$$);
+SELECT error_of($$SELECT queue_jobs.define_worker('limited', max_running_jobs => 1, deduplicate => 'until_executed', remaining_work => 'SELECT ''{}''::jsonb')$$);
 SELECT sqlstate_of($$SELECT queue_jobs.define_worker('limited', max_running_jobs => 1, remaining_work => 'SELECT * FROM app.no_such_table')$$);
 SELECT sqlstate_of($$SELECT queue_jobs.define_worker('limited', max_running_jobs => 1, remaining_work => 'SELECT ''{}''::jsonb; SELECT 1')$$);
 SELECT sqlstate_of($$SELECT queue_jobs.define_worker('limited', max_running_jobs => 1, remaining_work => 'DELETE FROM app.t RETURNING 1')$$);
@@ -198,10 +199,10 @@ SELECT queue_jobs.define_worker('capacity', max_running_jobs => 4,
                                 remaining_work => 'SELECT jsonb_build_object(''n'', n) FROM app.piece WHERE NOT done ORDER BY n');
 CALL wait_for($$SELECT count(*) = 3 FROM queue_jobs.job WHERE worker = 'capacity' AND state = 'available'$$);
 SELECT args -> 'n' AS n, state FROM queue_jobs.job WHERE worker = 'capacity' AND state NOT IN ('completed', 'dead') ORDER BY id;
--- A piece whose job waits for its time has that job, and its place.
+-- A piece whose job waits for its time has that job, and its place. (Names are found by the search_path of the definition.)
 SELECT queue_jobs.snooze(id, attempt, '1 hour') FROM queue_jobs.claim('one', '{capacity}', 2);
 SELECT queue_jobs.define_worker('capacity', max_running_jobs => 5,
-                                remaining_work => 'SELECT jsonb_build_object(''n'', n) FROM app.piece WHERE NOT done ORDER BY n');
+                                remaining_work => 'SELECT jsonb_build_object(''n'', n) FROM piece WHERE NOT done ORDER BY n');
 CALL wait_for($$SELECT filled_at IS NOT NULL FROM queue_jobs.capacity WHERE worker = 'capacity'$$);
 SELECT args -> 'n' AS n, state FROM queue_jobs.job WHERE worker = 'capacity' AND state NOT IN ('completed', 'dead') ORDER BY id;
 -- The query has the rights of the worker's definer, and no way to others.

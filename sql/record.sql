@@ -89,6 +89,35 @@ SELECT queue_jobs.enqueue('short_lived', '{"id": 1}') AS back \gset
 CALL wait_for_worker('short_lived');
 SELECT args, state, result, last_error FROM mine WHERE id IN (:misfit, :null, :good, :gone, :back) ORDER BY id;
 
+-- The condition finds names by the search_path of the definition: for healing, and for the jobs of a role that has another one.
+CREATE TABLE gate (id integer PRIMARY KEY, status text DEFAULT 'open');
+INSERT INTO gate VALUES (1), (2);
+GRANT SELECT, UPDATE ON gate TO regress_other;
+CREATE FUNCTION is_open(status text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$SELECT status = 'open'$$;
+CREATE FUNCTION shut(id integer) RETURNS text LANGUAGE sql AS $$UPDATE app.gate SET status = 'shut' WHERE id = shut.id RETURNING 'shut by ' || current_user$$;
+SELECT queue_jobs.define_worker('shut', 'app.shut', max_retries => 0, record => 'gate', record_key => 'id', pending => 'is_open(status)');
+SELECT search_path FROM queue_jobs.worker WHERE name = 'shut';
+RESET ROLE;
+SET ROLE regress_other;
+SET search_path = helper;
+SELECT queue_jobs.enqueue('shut', '{"id": 1}') AS job \gset
+CALL wait_for_state(:job, 'completed');
+SELECT result FROM queue_jobs.job WHERE id = :job;
+RESET ROLE;
+SET ROLE regress_app;
+SET search_path = app, helper;
+SELECT queue_jobs.define_worker('shut', 'app.shut', max_retries => 0, record => 'gate', record_key => 'id', pending => 'is_open(status)', heal_every => '1 s');
+CALL wait_for($$SELECT count(*) = 2 FROM app.gate WHERE status = 'shut'$$);
+SELECT queue_jobs.drop_worker('shut');
+
+-- A number in quotes names the record that the number does; another spelling may be another record.
+SELECT queue_jobs.define_worker('spelled', record => 'gate', record_key => 'id', pending => 'true');
+SELECT queue_jobs.enqueue('spelled', '{"id": 7}') = queue_jobs.enqueue('spelled', '{"id": "7", "more": 1}') AS one_record,
+       queue_jobs.try_enqueue('spelled', '{"id": "07"}') IS NULL AS another, queue_jobs.try_enqueue('spelled', '{"id": "-0"}') IS NULL AS other,
+       queue_jobs.try_enqueue('spelled', '{"id": "7.0"}') IS NULL AS yet_another, queue_jobs.try_enqueue('spelled', '{"id": "-7"}') IS NULL AS negative,
+       queue_jobs.try_enqueue('spelled', '{"id": -7}') IS NULL AS negative_too;
+SELECT queue_jobs.remove_jobs('spelled'), queue_jobs.drop_worker('spelled');
+
 -- A worker whose condition fails heals nothing, and keeps no other from it.
 CREATE TABLE other_record (id integer PRIMARY KEY);
 INSERT INTO other_record VALUES (0), (1);

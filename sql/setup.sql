@@ -1,6 +1,6 @@
 -- The stage for the tests that follow: the extension, some roles, the schema of an application, and helpers.
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_app, regress_boss, regress_other, regress_nobody;
+DROP ROLE IF EXISTS regress_app, regress_boss, regress_other, regress_nobody, regress_tenant;
 RESET client_min_messages;
 
 CREATE EXTENSION queue_jobs;

@@ -187,6 +187,7 @@ testable_worker(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("worker \"%s\" is not defined", name),
+				 errdetail("No worker of that name has been defined in this database, or it was dropped."),
 				 errhint("Define it with queue_jobs.define_worker(); see the view queue_jobs.worker.")));
 	if (worker->handler == NULL)
 		ereport(ERROR,

@@ -62,11 +62,11 @@ check_type(TupleDesc descriptor)
 
 /* Runs it without a row, for what is checked at the start of a query only: rights. */
 void
-capacity_check_query(const char *query)
+capacity_check_query(const char *query, const char *search_path)
 {
 	RunAs		saved;
 
-	restricted_begin(&saved, GetUserId());
+	restricted_begin(&saved, GetUserId(), search_path);
 	if (SPI_execute(psprintf("%s LIMIT 0", work_sql("work.args", query)), true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not check remaining_work");
 	check_type(SPI_tuptable->tupdesc);
@@ -281,7 +281,7 @@ fill(void *argument)
 		int			missing = worker->max_running_jobs - list_length(live);
 		RunAs		saved;
 
-		restricted_begin(&saved, worker->definer);
+		restricted_begin(&saved, worker->definer, worker->search_path);
 		process_limit_time(LIMIT_OF_QUERY);
 		remaining = count_work(worker);
 		enqueue_work(worker, live, filling->most < 0 ? missing : Min(missing, filling->most));

@@ -10,7 +10,7 @@
 #include "utils/timestamp.h"
 
 /* ERROR unless the current user can run the query, and it returns jsonb. */
-extern void capacity_check_query(const char *query);
+extern void capacity_check_query(const char *query, const char *search_path);
 
 /* The worker has been defined anew: it is filled at once. */
 extern void capacity_forget(const char *worker);

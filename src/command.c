@@ -118,6 +118,7 @@ parse(const char *command)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("command of a schedule must not be empty"),
+				 errdetail("There is no statement in \"%s\".", command),
 				 errhint("Give one or more SQL statements, separated by semicolons.")));
 	foreach(cell, statements)
 	{

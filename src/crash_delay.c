@@ -68,9 +68,11 @@ delay_as_worker_says(void *argument)
 	unit_end();
 }
 
-void
+bool
 crash_delay_now(void)
 {
+	bool		any = crashes != NIL;
+
 	while (crashes != NIL)
 	{
 		Crash		crash = *(Crash *) linitial(crashes);
@@ -79,4 +81,5 @@ crash_delay_now(void)
 		crashes = list_delete_first(crashes);
 		(void) process_protect(delay_as_worker_says, &crash);
 	}
+	return any;
 }

@@ -26,6 +26,7 @@ require_job(const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s can only be called while an executor runs a job", function),
+				 errdetail("This session runs none."),
 				 errhint("A claimant calls queue_jobs.fail() or queue_jobs.snooze() instead.")));
 }
 

@@ -298,6 +298,15 @@ can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, Tim
 	return waiting_since(&before) + worker->dedup_ttl >= now && (runs || !may_expire(other, job, now));
 }
 
+/* A hold alone may be of a claim that puts the job back. */
+static bool
+function_runs(LiveTable *table, int64 id)
+{
+	Job			job;
+
+	return hold_is_run(id) && live_look_up(table, id, &job) == LOOK_GOING;
+}
+
 /*
  * One look at the jobs of the key. True if it came to a result; otherwise something changed meanwhile, which means that
  * another session got on with its work. A job that waits is better than one that runs: its run sees what we wrote.
@@ -327,7 +336,7 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		if (!same_key(job, &other))
 			continue;
 		/* a function's run does not show in its row; nor does it that an executor ends what has expired */
-		runs = lease_holds(&other, now, &until) || (until_executed && other.expires_at != NO_TIME && hold_is_run(other.id));
+		runs = lease_holds(&other, now, &until) || (until_executed && other.expires_at != NO_TIME && function_runs(table, other.id));
 		if (runs && other.attempt == 0 && other.expires_at != NO_TIME)
 			runs = !executor_ends_expired(other.id, other.expires_at);
 		if (!can_stand(&other, runs, job, worker, now))

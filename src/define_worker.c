@@ -289,7 +289,8 @@ set_record(Definition *definition)
 	char	   *record = text_argument(definition->fcinfo, ARG_RECORD);
 	Worker		worker = {
 		.record_key = text_argument(definition->fcinfo, ARG_RECORD_KEY),
-		.pending = text_argument(definition->fcinfo, ARG_PENDING)
+		.pending = text_argument(definition->fcinfo, ARG_PENDING),
+		.search_path = namespace_search_path
 	};
 	Oid			table;
 
@@ -428,12 +429,12 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 	if (PG_ARGISNULL(ARG_MAX_RUNNING_JOBS))
 		refuse_combination("remaining_work needs max_running_jobs", "max_running_jobs is NULL.",
 						   "Give how many jobs are to be at work while work is left.");
-	if (strategy != DEDUP_NONE)
+	if (strategy != DEDUP_NONE || (!PG_ARGISNULL(ARG_DEDUPLICATE) && strcmp(text_argument(fcinfo, ARG_DEDUPLICATE), "none") != 0))
 		refuse_combination("remaining_work and deduplication exclude each other",
 						   "Each of its jobs takes a piece of the work that is left.",
 						   "Leave idempotent, deduplicate and record out.");
 	shared_require("remaining_work");
-	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK));
+	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK), namespace_search_path);
 	set_text(definition, WORKER_REMAINING_WORK, text_argument(fcinfo, ARG_REMAINING_WORK));
 	return true;
 }
@@ -607,6 +608,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, ARG_VERSION, "version");
 	set(&definition, WORKER_VERSION, PG_GETARG_DATUM(ARG_VERSION));
 	set_times(&definition);
+	set_text(&definition, WORKER_SEARCH_PATH, namespace_search_path);
 	has_record = set_record(&definition);
 	strategy = set_deduplication(&definition, has_record);
 	set_healing(&definition, has_record, strategy);

@@ -189,19 +189,35 @@ failure_of(Oid role)
 	return NULL;
 }
 
+/* A slot's failure is noted once: it keeps its time for as long as it is free. The latest counts, unless the clock was set back. */
 static void
-note_failure(Oid role, TimestampTz at)
+note_failure(ExecutorSlot *slot, TimestampTz now)
 {
-	Failure    *failure = failure_of(role);
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	Failure    *failure;
+	TimestampTz at = 0;
+	Oid			role;
+	MemoryContext old;
 
+	SpinLockAcquire(&slot->mutex);
+	role = slot->role;
+	if (slot->state == EXECUTOR_NONE && slot->database == MyDatabaseId)
+	{
+		at = slot->failed_at;
+		slot->failed_at = 0;
+	}
+	SpinLockRelease(&slot->mutex);
+	if (at == 0)
+		return;
+	failure = failure_of(role);
+	old = MemoryContextSwitchTo(TopMemoryContext);
 	if (failure == NULL)
 	{
 		failure = palloc0(sizeof(Failure));
 		failure->role = role;
 		failures = lappend(failures, failure);
 	}
-	failure->at = at;
+	if (failure->at < at || failure->at > now)
+		failure->at = at;
 	MemoryContextSwitchTo(old);
 }
 
@@ -217,8 +233,7 @@ count_executors(const Demand *demand, TimestampTz now)
 
 		if (slot->state == EXECUTOR_STARTING && now - slot->starting_since > STARTING_LIMIT)
 			executor_release(i, slot->generation);
-		if (slot->state == EXECUTOR_NONE && slot->database == MyDatabaseId && slot->failed_at != 0)
-			note_failure(slot->role, slot->failed_at);
+		note_failure(slot, now);
 		if (slot->state == EXECUTOR_NONE)
 			continue;
 		counts.total++;

@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "common/hashfn.h"
 #include "duplicates.h"
 #include "fmgr.h"
@@ -38,12 +39,13 @@ typedef struct Bucket
 	JobCount	counts[BUCKET_SIZE];
 } Bucket;
 
-/* What the transaction has noted; job 0: merged. */
+/* What the transaction has noted, the latest last; job 0: merged. */
 typedef struct Noted
 {
 	int32		lane;
 	int32		count;
 	int64		job;
+	int			nest_level;
 } Noted;
 
 static Bucket *buckets = NULL;
@@ -75,12 +77,19 @@ bucket_of(int64 job)
 static void
 note(int32 lane, int64 job)
 {
+	int			nest_level = GetCurrentTransactionNestLevel();
+
 	if (!shared_present())
 		return;
-	if (noted_count > 0 && noted[noted_count - 1].job == job && noted[noted_count - 1].lane == lane)
+	if (noted_count > 0)
 	{
-		noted[noted_count - 1].count++;
-		return;
+		Noted	   *last = &noted[noted_count - 1];
+
+		if (last->job == job && last->lane == lane && last->nest_level == nest_level)
+		{
+			last->count++;
+			return;
+		}
 	}
 	if (noted_count == noted_size)
 	{
@@ -90,7 +99,7 @@ note(int32 lane, int64 job)
 	}
 	noted[noted_count++] = (Noted)
 	{
-		.lane = lane,.count = 1,.job = job
+		.lane = lane,.count = 1,.job = job,.nest_level = nest_level
 	};
 }
 
@@ -133,6 +142,20 @@ add(int64 job, int32 count)
 	};
 	place->dropped += count;
 	SpinLockRelease(&bucket->mutex);
+}
+
+void
+duplicates_keep_savepoint(int nest_level)
+{
+	for (int i = noted_count - 1; i >= 0 && noted[i].nest_level >= nest_level; i--)
+		noted[i].nest_level = nest_level - 1;
+}
+
+void
+duplicates_end_savepoint(int nest_level)
+{
+	while (noted_count > 0 && noted[noted_count - 1].nest_level >= nest_level)
+		noted_count--;
 }
 
 void

@@ -4,8 +4,8 @@
  *		started.
  *
  * A duplicate writes nothing, so they are counted in shared memory, when the transaction that was told "duplicate"
- * commits. They are statistics: a restart forgets them, a rolled back savepoint's are counted with the others, and where
- * very many jobs have duplicates at once, the oldest jobs' counts make room.
+ * commits. They are statistics: a restart forgets them, and where very many jobs have duplicates at once, the oldest jobs'
+ * counts make room.
  */
 #ifndef QUEUE_JOBS_DUPLICATES_H
 #define QUEUE_JOBS_DUPLICATES_H
@@ -15,6 +15,10 @@ extern void duplicates_note_dropped(int32 lane, int64 job);
 
 /* This transaction has merged a job of that lane into another. */
 extern void duplicates_note_merged(int32 lane);
+
+/* A savepoint of that nesting level is released, or rolled back. */
+extern void duplicates_keep_savepoint(int nest_level);
+extern void duplicates_end_savepoint(int nest_level);
 
 /* At the end of the transaction, before its holds are let go: whoever then claims the job finds its count. */
 extern void duplicates_end_transaction(bool committed);

@@ -80,15 +80,20 @@ static MemoryContext run_context = NULL;
 /*
  * Settings of the run; those of a procedure must survive its commits and rollbacks, and are reset with the session. lock_timeout is
  * written to its variable: a SET would have the server go through all its settings at the end of the transaction. The
- * engine itself waits for locks as long as it takes, before and after the handler.
+ * engine itself waits for locks as long as it takes, before and after the handler. A job without a context has none, whatever
+ * its role or database has for a default. Returns whether there is a SET, which a rollback would undo.
  */
-static void
+static bool
 set_for_run(const Run *run, GucAction action)
 {
+	Jsonb	   *context = run->job.context;
+
 	LockTimeout = run->task->worker->lock_timeout;
-	if (run->job.context != NULL)
-		(void) set_config_option("queue_jobs.context", JsonbToCString(NULL, &run->job.context->root, VARSIZE(run->job.context)),
-								 PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
+	if (context == NULL && queue_jobs_context[0] == '\0')
+		return false;
+	(void) set_config_option("queue_jobs.context", context ? JsonbToCString(NULL, &context->root, VARSIZE(context)) : "",
+							 PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
+	return true;
 }
 
 static void
@@ -261,7 +266,7 @@ run_function(Run *run)
 	MemoryContextSwitchTo(run_context);
 	PG_TRY();
 	{
-		set_for_run(run, GUC_ACTION_LOCAL);
+		(void) set_for_run(run, GUC_ACTION_LOCAL);
 		run_timeout_arm(run->task->worker);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		if (prepare(run, &end))
@@ -324,10 +329,9 @@ run_procedure(Run *run)
 
 	PG_TRY();
 	{
-		set_for_run(run, GUC_ACTION_SET);
-		if (run->job.context != NULL)
+		if (set_for_run(run, GUC_ACTION_SET))
 		{
-			CommitTransactionCommand(); /* or a ROLLBACK in the procedure would undo the setting, too */
+			CommitTransactionCommand(); /* or a ROLLBACK in the procedure would undo it */
 			StartTransactionCommand();
 			MemoryContextSwitchTo(run_context);
 		}
@@ -449,6 +453,13 @@ command_task(const Task *task, const Job *job)
 }
 
 static void
+log_run(const Run *run, JobState state)
+{
+	MemoryContextSwitchTo(run_context);
+	run_log(run->task->worker, run->task->lane, &run->job, &run->measure, state, run->error);
+}
+
+static void
 execute_function(Run *run)
 {
 	RunEnd		end;
@@ -464,7 +475,7 @@ execute_function(Run *run)
 	test_point("end_written");
 	unit_end();
 	test_point("end_committed");
-	run_log(run->task->worker, run->task->lane, &run->job, &run->measure, state, run->error);
+	log_run(run, state);
 }
 
 /* Only now can others of the key start, who have been told too soon by the transaction before. */
@@ -513,7 +524,7 @@ execute_procedure(Run *run)
 	unit_end();
 	test_point("end_committed");
 	end_hold(run);
-	run_log(run->task->worker, run->task->lane, &run->job, &run->measure, state, run->error);
+	log_run(run, state);
 }
 
 typedef struct LateEnd
@@ -532,24 +543,30 @@ end_late(void *argument)
 	unit_end();
 }
 
-/*
- * From now on nobody can ask us for the job's end. Who has, while what had become of it was written and committed, is heeded now: of one
- * that has ended there is no row. The signal that came with the request may be on its way yet, so it is tried twice.
- */
-static void
-show_end(Run *run)
+/* From now on nobody can ask us for the job's end. Returns what we have been asked for, or -1. */
+static int
+show_end(ExecutorSlot *slot)
 {
-	ExecutorSlot *slot = run->slot;
-	LateEnd		end = {.job = run->job.id};
 	int			end_as;
 
 	SpinLockAcquire(&slot->mutex);
 	end_as = slot->end_as;
 	slot->job = 0;
 	SpinLockRelease(&slot->mutex);
-	if (!run->put_back || end_as < 0)
+	return end_as;
+}
+
+/*
+ * Who has asked for the job's end while what had become of it was written and committed is heeded now: of one that has ended there is
+ * no row. The signal that came with the request may be on its way yet, so it is tried twice.
+ */
+static void
+heed_late_end(int64 job, int end_as)
+{
+	LateEnd		end = {.job = job,.end_as = (JobState) end_as};
+
+	if (end_as < 0)
 		return;
-	end.end_as = (JobState) end_as;
 	QueryCancelPending = false;
 	if (!process_protect(end_late, &end))
 		(void) process_protect(end_late, &end);
@@ -561,6 +578,7 @@ execute_next(ExecutorSlot *slot)
 {
 	Run			run = {.slot = slot};
 	bool		is_procedure;
+	int			end_as;
 
 	MemoryContextReset(run_context);
 	unit_begin();
@@ -602,7 +620,9 @@ execute_next(ExecutorSlot *slot)
 		execute_function(&run);
 	current_job.job = NULL;
 	ledger_wipe();
-	show_end(&run);
+	end_as = show_end(slot);
+	if (run.put_back)
+		heed_late_end(run.job.id, end_as);
 	return true;
 }
 
@@ -680,15 +700,16 @@ void
 execute_let_go(ExecutorSlot *slot)
 {
 	int64		id = slot->job;
+	int			end_as;
 
 	ledger_wipe();
 	hold_end_session();
-	SpinLockAcquire(&slot->mutex);
-	slot->job = 0;
-	SpinLockRelease(&slot->mutex);
+	end_as = show_end(slot);
 	executor_end_recovery(slot);
-	if (id != 0)
-		database_sweep(MyDatabaseId);	/* only now, so that who looks again does not pass it by again */
+	if (id == 0)
+		return;
+	heed_late_end(id, end_as);
+	database_sweep(MyDatabaseId);	/* only now, so that who looks again does not pass it by again */
 }
 
 void

@@ -157,7 +157,7 @@ heal_batch(Healing *healing)
 	{
 		MemoryContext old;
 
-		restricted_begin(&saved, worker->definer);
+		restricted_begin(&saved, worker->definer, worker->search_path);
 		process_limit_time(LIMIT_OF_QUERY);
 		keys = pending_keys(healing, worker);
 		(void) process_end_limit();
@@ -194,6 +194,7 @@ heal(void *argument)
 	worker = registry_worker_copy(healing->worker);
 	if (worker != NULL && worker->heal_every > 0)
 		ready = tick(healing, worker, context);
+	ForceSyncCommit();			/* a condition that brings the server down is not to be tried again as soon as it is up */
 	unit_end();
 	MemoryContextSwitchTo(context);
 	if (!ready)

@@ -66,6 +66,7 @@ key_names(const char *concurrency_key)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid concurrency_key \"%s\"", concurrency_key),
+				 errdetail("It is empty, or no list of names."),
 				 errhint("Give one args key, or several, separated by commas.")));
 	return names;
 }

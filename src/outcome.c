@@ -78,7 +78,7 @@ try_backoff(void *argument)
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	process_limit_time(LIMIT_OF_FUNCTION);
-	restricted_begin(&saved, backoff->role);
+	restricted_begin(&saved, backoff->role, BARE_SEARCH_PATH);
 	function = handler_backoff(backoff->name);
 	if (OidIsValid(function))
 		backoff->delay = call_backoff(function, backoff->failures);

@@ -198,7 +198,7 @@ take_over(void *argument)
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
 				 errmsg("there is a schedule \"%s\" already", job->name)));
 	command_check(job->command);
-	restricted_begin(&saved, get_role_oid(job->role, false));
+	restricted_begin(&saved, get_role_oid(job->role, false), BARE_SEARCH_PATH);
 	schedule_define(&definition);
 	restricted_end(&saved);
 	make_inactive(job);

@@ -249,6 +249,7 @@ queue_jobs_capacity_impact(PG_FUNCTION_ARGS)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_OBJECT),
 					 errmsg("there is no pool \"%s\"", name),
+					 errdetail("\"queue_jobs.pools\" is \"%s\".", queue_jobs_pools),
 					 errhint("Name one of the setting \"queue_jobs.pools\", or leave it out for all executors.")));
 		executors = Min(pool->executors, executors);
 	}

@@ -141,9 +141,12 @@ process_settings(void)
 	force("default_transaction_deferrable", "off");
 }
 
+static MemoryContext unit_outside = NULL;	/* the memory context from before the unit */
+
 void
 unit_begin(void)
 {
+	unit_outside = CurrentMemoryContext;
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -154,6 +157,7 @@ unit_end(void)
 {
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+	MemoryContextSwitchTo(unit_outside);	/* the server leaves us in TopMemoryContext, where nothing is ever freed */
 }
 
 /* In a signal handler. */

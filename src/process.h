@@ -31,7 +31,7 @@ extern void process_begin(ProcessArguments *arguments);
 /* Settings that the engine forces on its own sessions; to be called once connected. */
 extern void process_settings(void);
 
-/* A transaction with its surroundings. */
+/* A transaction with its surroundings; the memory context is afterwards what it was before. */
 extern void unit_begin(void);
 extern void unit_end(void);
 

@@ -7,6 +7,8 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "access/genam.h"
 #include "access/relation.h"
 #include "access/table.h"
@@ -14,6 +16,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_type.h"
+#include "common/jsonapi.h"
 #include "compat.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -23,6 +26,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/numeric.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -30,6 +34,8 @@
 #include "utils/varlena.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_lock_record_if);
+
+#define LONGEST_NUMBER 40		/* digits of a key, as which a text is looked at */
 
 typedef struct KeyColumn
 {
@@ -50,6 +56,7 @@ record_key_names(const char *record_key)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid record_key \"%s\"", record_key),
+				 errdetail("It is empty, or no list of names."),
 				 errhint("Give the args keys that hold the record's primary key, separated by commas.")));
 	foreach(cell, names)
 		result = lappend(result, pstrdup(lfirst(cell)));
@@ -71,7 +78,8 @@ primary_key(Oid table)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
 				 errmsg("table \"%s\" has no primary key", RelationGetRelationName(rel)),
-				 errhint("A record is found by its primary key.")));
+				 errdetail("A record is found by its primary key."),
+				 errhint("Add one: ALTER TABLE … ADD PRIMARY KEY.")));
 	index = index_open(index_oid, AccessShareLock);
 	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
 	{
@@ -251,6 +259,22 @@ lock_and_find(SPIPlanPtr lock, SPIPlanPtr check, Datum *key)
 	return now->snapXactCompletionCount == ended || finds(check, key, now);
 }
 
+/*
+ * Names in the condition are those that they were when the worker was defined, whoever's job this is. Mostly the path is the same,
+ * and a plan that was made by one path would have to be made anew for another.
+ */
+static int
+path_begin(const Worker *worker)
+{
+	int			nest_level;
+
+	if (strcmp(worker->search_path, namespace_search_path) == 0)
+		return 0;
+	nest_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", worker->search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	return nest_level;
+}
+
 static void
 spi_begin(void)
 {
@@ -264,6 +288,7 @@ record_pending(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock)
 	Datum		key = JsonbPGetDatum(args);
 	SPIPlanPtr	check;
 	bool		pending;
+	int			nest_level = path_begin(worker);
 
 	spi_begin();
 	check = prepare_once(&plans->check, worker, false);
@@ -272,6 +297,8 @@ record_pending(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock)
 	else
 		pending = finds(check, &key, InvalidSnapshot);
 	SPI_finish();
+	if (nest_level > 0)
+		AtEOXact_GUC(true, nest_level);
 	return pending;
 }
 
@@ -320,6 +347,27 @@ record_has_key(const Worker *worker, Jsonb *args)
 	return true;
 }
 
+/*
+ * The record is found by the value's text, so "7" names the one that 7 does; healing, which has the column's value, says 7. But
+ * "007" may be another one.
+ */
+static JsonbValue *
+spelled_out(JsonbValue *value)
+{
+	const char *text = value->val.string.val;
+	int			length = value->val.string.len;
+
+	if (value->type != jbvString || length > LONGEST_NUMBER || !IsValidJsonNumber(text, length))
+		return value;
+	for (int i = 0; i < length; i++)
+		if (!isdigit((unsigned char) text[i]) && (text[i] != '-' || text[1] == '0'))
+			return value;
+	value->type = jbvNumeric;
+	value->val.numeric = DatumGetNumeric(DirectFunctionCall3(numeric_in, CStringGetDatum(pnstrdup(text, length)),
+															 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	return value;
+}
+
 Jsonb *
 record_key_args(const Worker *worker, Jsonb *args)
 {
@@ -342,7 +390,7 @@ record_key_args(const Worker *worker, Jsonb *args)
 					 errdetail("It names the record of a job of worker \"%s\".", worker->name),
 					 errhint("Enqueue with that key.")));
 		pushJsonbValue(&state, WJB_KEY, &key);
-		pushJsonbValue(&state, WJB_VALUE, value);
+		pushJsonbValue(&state, WJB_VALUE, spelled_out(value));
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
@@ -369,6 +417,7 @@ append_value_condition(StringInfo sql, List *columns, Oid key_type)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the table's primary key has %d columns", list_length(columns)),
+				 errdetail("The key that was given is of type %s.", format_type_be(key_type)),
 				 errhint("Give the key as a JSON object of its columns.")));
 	appendStringInfo(sql, "record.%s = ", quote_identifier(column->name));
 	if (key_type == JSONBOID)

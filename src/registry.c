@@ -67,6 +67,7 @@ const WorkerColumn worker_columns[WORKER_ATTRIBUTES] = {
 	[WORKER_RUN_AS_DEFINER] = {"run_as_definer", BOOLOID},
 	[WORKER_LOGGABLE_ARGS] = {"loggable_args", TEXTARRAYOID},
 	[WORKER_KEEP_COMPLETED] = {"keep_completed", INTERVALOID},
+	[WORKER_SEARCH_PATH] = {"search_path", TEXTOID},
 };
 
 const char *const strategy_names[] = {
@@ -205,6 +206,7 @@ read_worker(HeapTuple tuple, TupleDesc desc)
 			.run_as_definer = DatumGetBool(v[WORKER_RUN_AS_DEFINER]),
 			.loggable_args = text_list(v[WORKER_LOGGABLE_ARGS]),
 			.keep_completed = MICROSECONDS(WORKER_KEEP_COMPLETED),
+			.search_path = TEXT(WORKER_SEARCH_PATH),
 			.slot = MyProcPid,
 	};
 #undef TEXT
@@ -437,6 +439,7 @@ registry_worker_copy(const char *name)
 	copy->record = copy_string(worker->record);
 	copy->record_key = copy_string(worker->record_key);
 	copy->pending = copy_string(worker->pending);
+	copy->search_path = copy_string(worker->search_path);
 	copy->loggable_args = copy_strings(worker->loggable_args);
 	return copy;
 }

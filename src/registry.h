@@ -45,7 +45,8 @@ typedef enum WorkerAttribute
 	WORKER_MAX_RUNNING_JOBS, WORKER_CONCURRENCY_KEY, WORKER_CONCURRENCY_LIMIT, WORKER_RATE_LIMIT, WORKER_RATE_PERIOD,
 	WORKER_TAGS, WORKER_REMAINING_WORK, WORKER_TIMEOUT, WORKER_LOCK_TIMEOUT, WORKER_DATA_CONSISTENCY,
 	WORKER_READ_HANDLER, WORKER_FEATURE_FLAG, WORKER_RECORD, WORKER_RECORD_KEY, WORKER_PENDING, WORKER_HEAL_EVERY,
-	WORKER_HEAL_AFTER, WORKER_RUN_AS_DEFINER, WORKER_LOGGABLE_ARGS, WORKER_KEEP_COMPLETED, WORKER_ATTRIBUTES
+	WORKER_HEAL_AFTER, WORKER_RUN_AS_DEFINER, WORKER_LOGGABLE_ARGS, WORKER_KEEP_COMPLETED, WORKER_SEARCH_PATH,
+	WORKER_ATTRIBUTES
 } WorkerAttribute;
 
 typedef struct WorkerColumn
@@ -105,6 +106,7 @@ typedef struct Worker
 	bool		runs_command;	/* the one built-in worker: its jobs are SQL commands of schedules */
 	List	   *loggable_args;	/* of char * */
 	int64		keep_completed; /* microseconds */
+	char	   *search_path;	/* for the names in remaining_work and pending; NULL for those that have none of these */
 
 	/* the lane that was used last: mostly one role enqueues */
 	Oid			lane_owner;

@@ -526,6 +526,7 @@ require_replica(const char *name, uint64 changed)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("replica \"%s\" is not known", name),
+				 errdetail("No replica of that name has been added in this database, or it was dropped."),
 				 errhint("See SELECT name FROM queue_jobs.replica; add one with queue_jobs.add_replica().")));
 }
 

@@ -35,7 +35,7 @@ end(RunAs *saved)
 void
 engine_begin(RunAs *saved)
 {
-	begin(saved, catalog_owner(), SECURITY_LOCAL_USERID_CHANGE, "pg_catalog, pg_temp");
+	begin(saved, catalog_owner(), SECURITY_LOCAL_USERID_CHANGE, BARE_SEARCH_PATH);
 }
 
 void
@@ -45,9 +45,9 @@ engine_end(RunAs *saved)
 }
 
 void
-restricted_begin(RunAs *saved, Oid role)
+restricted_begin(RunAs *saved, Oid role, const char *search_path)
 {
-	begin(saved, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION, "pg_catalog, pg_temp");
+	begin(saved, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION, search_path);
 }
 
 void

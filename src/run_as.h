@@ -14,6 +14,8 @@ typedef struct RunAs
 	int			guc_nest_level;
 } RunAs;
 
+#define BARE_SEARCH_PATH "pg_catalog, pg_temp"
+
 /* Connects SPI as the extension's owner, with a search_path that nobody can meddle with. */
 extern void engine_begin(RunAs *saved);
 extern void engine_end(RunAs *saved);
@@ -22,7 +24,7 @@ extern void engine_end(RunAs *saved);
  * Connects SPI as a role, security-restricted: no SET ROLE, no temporary tables, no way back to the caller's rights; and settings
  * are afterwards what they were.
  */
-extern void restricted_begin(RunAs *saved, Oid role);
+extern void restricted_begin(RunAs *saved, Oid role, const char *search_path);
 extern void restricted_end(RunAs *saved);
 
 /*

@@ -385,7 +385,7 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
 				 errmsg("role with OID %u does not exist", schedule->owner),
 				 errdetail("Schedule \"%s\" is that role's.", schedule->name),
 				 errhint("Another role can take the schedule over by schedule().")));
-	restricted_begin(&saved, schedule->owner);
+	restricted_begin(&saved, schedule->owner, BARE_SEARCH_PATH);
 	job = enqueue_tick(require_worker(schedule->worker), schedule->args, tick, schedule->name);
 	restricted_end(&saved);
 	return job;

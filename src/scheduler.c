@@ -36,6 +36,7 @@
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "store.h"
 #include "test_point.h"
 #include "utils/guc.h"
@@ -44,6 +45,7 @@
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case nobody tells that a handler or role is back */
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds, while a job that is to be charged is locked */
+#define HISTORY_EVERY USECS_PER_MINUTE	/* at most, for those who call for it */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
 
@@ -55,6 +57,7 @@ static bool version_warned = false;
 /* When the duties of one turn say that the next is needed. */
 static TimestampTz next_turn;
 static TimestampTz next_history = 0;	/* long ago; NO_TIME: not until there is something */
+static TimestampTz last_history = 0;
 static TimestampTz next_due;
 static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
@@ -124,6 +127,15 @@ settle_due(TimestampTz found)
 	return found;
 }
 
+/* Claimants that complete jobs, and tokens that expire, call for that by a time at which no job is due. */
+static void
+look_at_history(TimestampTz now)
+{
+	TimestampTz at = Max(now, last_history + HISTORY_EVERY);
+
+	next_history = next_history == NO_TIME ? at : Min(next_history, at);
+}
+
 /* In batches, each a transaction of its own. */
 static void
 promote_due_jobs(void)
@@ -151,8 +163,8 @@ promote_due_jobs(void)
 		test_point("due_promoted");
 		unit_end();
 		next_due = settle_due(next);
-		if (next_history == NO_TIME)
-			next_history = now + HISTORY_LOOK_AFTER;	/* claimants call for that by something that is due */
+		if (promoted == 0)
+			look_at_history(now);
 	} while (promoted == PROMOTE_AT_ONCE || next_due <= now);
 	need_turn_at(next_due);
 }
@@ -328,7 +340,7 @@ check_extension(void)
 static void
 forget_times(void)
 {
-	next_history = 0;
+	next_history = last_history = 0;
 	next_heal = next_schedule = next_fill = next_sweep = DT_NOBEGIN;
 	schedules_doubt();
 }
@@ -342,14 +354,31 @@ call_users_code(TimestampTz now, bool succeeded)
 {
 	uint64		generation = catalog_generation();	/* before anything is called, which may define workers */
 	bool		redefined = heal_generation != generation;
+	bool		fills = next_fill <= now || redefined || succeeded;
+	bool		heals = next_heal <= now || redefined;
+	bool		called;
 
 	heal_generation = generation;
-	crash_delay_now();
-	if (next_fill <= now || redefined || succeeded)
+	called = crash_delay_now() || fills || heals;
+	if (fills)
 		next_fill = capacity_fill_due(now);
-	if (next_heal <= now || redefined)
+	if (heals)
 		next_heal = heal_due(now);
 	need_turn_at(Min(next_heal, next_fill));
+	if (called)
+		SetLatch(MyLatch);		/* it may have waited for something, and taken a call for us for that: we look once more */
+}
+
+static void
+maintain_history(void *now)
+{
+	TimestampTz next;
+
+	unit_begin();
+	next = history_maintain(*(TimestampTz *) now);
+	unit_end();
+	next_history = next;
+	last_history = *(TimestampTz *) now;
 }
 
 static void
@@ -404,9 +433,8 @@ turn(void *present)
 	unit_end();
 	if (next_history != NO_TIME && next_history <= now)
 	{
-		unit_begin();
-		next_history = history_maintain(now);
-		unit_end();
+		next_history = now + HISTORY_LOOK_AFTER;	/* if it fails, by a trigger of somebody's, say */
+		(void) process_protect(maintain_history, &now);
 	}
 	else if (next_history == NO_TIME && demand.busy)
 		next_history = now + HISTORY_LOOK_AFTER;	/* something will have finished by then */

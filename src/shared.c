@@ -170,6 +170,7 @@ shared_require(const char *what)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s needs queue_jobs to be loaded when the server starts", what),
+				 errdetail("\"shared_preload_libraries\" does not have it."),
 				 errhint("Add queue_jobs to \"shared_preload_libraries\" and restart the server.")));
 }
 

@@ -451,6 +451,7 @@ move_up(int nest_level)
 	for (int i = 0; i < request_count; i++)
 		requests[i].nest_level = Min(requests[i].nest_level, nest_level - 1);
 	hold_keep_savepoint(nest_level);
+	duplicates_keep_savepoint(nest_level);
 }
 
 /* A savepoint's rollback lets go of the jobs taken, or relied on, in it: no need to wait for the whole transaction. */
@@ -464,6 +465,7 @@ undo(int nest_level)
 		if (touched[i].taken_at >= nest_level)
 			lane_hint_publish(lane_hint(touched[i].lane, true), touched[i].key);	/* as publish_before_release() */
 	hold_end_savepoint(nest_level);
+	duplicates_end_savepoint(nest_level);
 	for (int i = 0; i < touched_count; i++)
 	{
 		if (Max(touched[i].taken_at, touched[i].relied_at) < nest_level)

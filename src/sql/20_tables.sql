@@ -39,9 +39,11 @@ CREATE TABLE queue_jobs.defined_worker (
     heal_after interval,
     run_as_definer boolean NOT NULL,
     loggable_args text[] NOT NULL,
-    keep_completed interval NOT NULL
+    keep_completed interval NOT NULL,
+    search_path text COLLATE "C" NOT NULL
 );
 COMMENT ON TABLE queue_jobs.defined_worker IS 'one row a worker, as define_worker() left it; see the view worker';
+COMMENT ON COLUMN queue_jobs.defined_worker.search_path IS 'by which pending and remaining_work find names: that of the session that defined it';
 
 -- The kill switch is apart from the definition: it outlives a new definition, or none.
 CREATE TABLE queue_jobs.disabled_worker (

@@ -174,7 +174,8 @@ SELECT w.name,
        NOT EXISTS (SELECT FROM queue_jobs.disabled_worker d WHERE d.name = w.name) AS enabled,
        COALESCE(n.dropped, 0) AS dropped_duplicates,
        COALESCE(n.merged, 0) AS merged_duplicates,
-       pg_catalog.substring(w.queue, '^([^:]+):') AS namespace
+       pg_catalog.substring(w.queue, '^([^:]+):') AS namespace,
+       w.search_path
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs.lane_duplicates() d

@@ -46,7 +46,8 @@ GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_replay TO queue_jobs_enqueue;
 GRANT EXECUTE ON FUNCTION queue_jobs.claim, queue_jobs.complete(bigint, integer, jsonb), queue_jobs.complete(bigint[], integer[], jsonb[]),
     queue_jobs.fail(bigint, integer, text), queue_jobs.fail(bigint[], integer[], text), queue_jobs.fail(bigint[], integer[], text[]),
     queue_jobs.snooze(bigint, integer, interval), queue_jobs.snooze(bigint[], integer[], interval),
-    queue_jobs.heartbeat(text), queue_jobs.heartbeat(bigint[], integer[], interval), queue_jobs.replayed TO queue_jobs_claim;
+    queue_jobs.heartbeat(text), queue_jobs.heartbeat(bigint[], integer[], interval), queue_jobs.replayed,
+    queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text) TO queue_jobs_claim;
 GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_jobs, queue_jobs.wait_for_replay TO queue_jobs_claim;
 
 -- Define workers and schedules, which are then one's own.

@@ -100,10 +100,17 @@ my $session = in_background($node, db => 'shop');
 $session->query('SELECT 1');
 $node->safe_psql('postgres', 'ALTER DATABASE shop ALLOW_CONNECTIONS false');
 $session->query(q{SET ROLE r1; SELECT queue_jobs.enqueue('quick', '{"n": 2}')});
-wait_until($node, 'SELECT true') until log_count($node, 'FATAL:  database "shop" is not currently accepting connections') >= 2;
+# (An executor that leaves has the next ones in another slot.)
+wait_until($node, 'SELECT true') until log_count($node, 'FATAL:  database "shop" is not currently accepting connections') >= 1;
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND datname = 'shop'});
+wait_until($node, 'SELECT true') until log_count($node, 'FATAL:  database "shop" is not currently accepting connections') >= 4;
 my @times = map { (split / /)[1] } grep { /FATAL:  database "shop" is not currently/ } split /\n/, slurp_file($node->logfile);
-cmp_ok($node->safe_psql('postgres', "SELECT extract(epoch FROM '$times[1]'::time - '$times[0]'::time)"), '>=', 4, 'an executor that cannot connect is tried again after a while')
-  unless $times[1] lt $times[0];
+foreach my $try (1 .. 3)
+{
+	cmp_ok($node->safe_psql('postgres', "SELECT extract(epoch FROM '$times[$try]'::time - '$times[$try - 1]'::time)"), '>=', 4,
+		"an executor that cannot connect is tried again after a while ($try)")
+	  unless $times[$try] lt $times[$try - 1];
+}
 $node->safe_psql('postgres', 'ALTER DATABASE shop ALLOW_CONNECTIONS true');
 wait_until($node, q{SELECT count(*) = 2 FROM queue_jobs.job WHERE state IN ('completed', 'retryable')}, db => 'shop');
 pass('… and then it can');

@@ -183,4 +183,28 @@ cmp_ok($node->safe_psql('postgres', q{SELECT extract(epoch FROM created_at - cha
 
 is(log_count($node, 'ERROR'), 0, 'no error');
 $node->stop;
+
+# Who calls the scheduler while a condition has it wait for a lock is heard, and not only when something else is due.
+$node = new_node('calls');
+define_gated($node);
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE other LOGIN;
+GRANT queue_jobs_enqueue TO other;
+CREATE TABLE record (id int PRIMARY KEY, status text);
+SELECT queue_jobs.define_worker('heals', record => 'record', record_key => 'id', pending => 'status IS NULL', heal_every => '1 hour');
+SELECT queue_jobs.enqueue('gated', '{"n": 1}');
+SQL
+wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE state = 'executing'});
+wait_until($node, 'SELECT count(*) = 1 FROM queue_jobs.heal_tick');
+$session = in_background($node);
+$session->query('BEGIN; LOCK TABLE record');
+$node->safe_psql('postgres', q{DELETE FROM queue_jobs.heal_tick; SELECT queue_jobs.define_worker('another')});
+wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND wait_event_type = 'Lock'});
+my $job = $node->safe_psql('postgres', q{SET SESSION AUTHORIZATION other; SELECT queue_jobs.enqueue('quick', '{"n": 2}')});
+$session->query('COMMIT');
+$session->quit;
+wait_for_job($node, $job, 'completed');
+pass('a call that came while a condition waited');
+$node->safe_psql('postgres', 'INSERT INTO gate VALUES (1)');
+$node->stop;
 done_testing();

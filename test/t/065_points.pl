@@ -187,6 +187,29 @@ foreach my $end ('cancel', 'discard')
 	pass("…or because of it");
 }
 
+# A run that cannot be committed is ended, and its job put back, in a transaction of its own: who cancels it meanwhile is heeded.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE uncommitted (n int);
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not to be committed'; END $$;
+CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON uncommitted DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();
+CREATE FUNCTION cannot_commit() RETURNS void LANGUAGE sql AS 'INSERT INTO uncommitted VALUES (1)';
+CREATE FUNCTION slow_backoff(failures int) RETURNS interval LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_advisory_xact_lock(77);
+	RETURN '1 hour';
+END
+$$;
+SELECT queue_jobs.define_worker('cannot commit', 'public.cannot_commit', retry_backoff => 'public.slow_backoff');
+SQL
+$canceller = in_background($node);
+$canceller->query('SELECT pg_advisory_lock(77)');
+my $refused = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('cannot commit')});
+wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND wait_event = 'advisory'});
+is($node->safe_psql('postgres', "SELECT queue_jobs.cancel($refused)"), 't', 'cancel() of a job whose failed run is being written');
+$canceller->query('SELECT pg_advisory_unlock(77)');
+$canceller->quit;
+wait_for_job($node, $refused, 'cancelled');
+
 # An interruption that comes too late for its job harms nobody.
 my $quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1000}')});
 wait_for_job($node, $quick, 'completed');
