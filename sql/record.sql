@@ -97,6 +97,23 @@ CREATE FUNCTION is_open(status text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $
 CREATE FUNCTION shut(id integer) RETURNS text LANGUAGE sql AS $$UPDATE app.gate SET status = 'shut' WHERE id = shut.id RETURNING 'shut by ' || current_user$$;
 SELECT queue_jobs.define_worker('shut', 'app.shut', max_retries => 0, record => 'gate', record_key => 'id', pending => 'is_open(status)');
 SELECT search_path FROM queue_jobs.worker WHERE name = 'shut';
+-- "$user" is whoever it was then; a schema in which everybody may create is left out, for anybody could put his own names there.
+RESET ROLE;
+CREATE SCHEMA open_to_all;
+GRANT CREATE, USAGE ON SCHEMA open_to_all TO PUBLIC;
+SET ROLE regress_app;
+CREATE FUNCTION open_to_all.is_free(status text) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+SET search_path = "$user", open_to_all, app;
+SELECT helper.sqlstate_of($$SELECT queue_jobs.define_worker('shut', 'app.shut', record => 'gate', record_key => 'id', pending => 'is_free(status)')$$);
+SELECT helper.sqlstate_of($$SELECT queue_jobs.define_worker('full', max_running_jobs => 1, remaining_work => 'SELECT jsonb_build_object(1, is_free(status)) FROM gate')$$);
+RESET ROLE;
+CREATE SCHEMA regress_app AUTHORIZATION regress_app;
+SET ROLE regress_app;
+CREATE FUNCTION regress_app.is_mine(status text) RETURNS boolean LANGUAGE sql AS $$SELECT status = 'open'$$;
+GRANT USAGE ON SCHEMA regress_app TO regress_other;
+SELECT queue_jobs.define_worker('shut', 'app.shut', max_retries => 0, record => 'gate', record_key => 'id', pending => 'is_mine(status)');
+SELECT search_path FROM queue_jobs.worker WHERE name = 'shut';
+SET search_path = app, helper;
 RESET ROLE;
 SET ROLE regress_other;
 SET search_path = helper;
@@ -109,6 +126,11 @@ SET search_path = app, helper;
 SELECT queue_jobs.define_worker('shut', 'app.shut', max_retries => 0, record => 'gate', record_key => 'id', pending => 'is_open(status)', heal_every => '1 s');
 CALL wait_for($$SELECT count(*) = 2 FROM app.gate WHERE status = 'shut'$$);
 SELECT queue_jobs.drop_worker('shut');
+RESET ROLE;
+SET client_min_messages = warning;
+DROP SCHEMA open_to_all, regress_app CASCADE;
+RESET client_min_messages;
+SET ROLE regress_app;
 
 -- A number in quotes names the record that the number does; another spelling may be another record.
 SELECT queue_jobs.define_worker('spelled', record => 'gate', record_key => 'id', pending => 'true');

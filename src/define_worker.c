@@ -282,6 +282,33 @@ set_function(Definition *definition, WorkerAttribute attribute, int arg, Oid par
 
 /* ---- options that go together ---- */
 
+/*
+ * The search_path of this session as it is resolved now, for names in pending and remaining_work, which are evaluated with the definer's
+ * rights and others'. Where everybody may create functions and operators, anybody could put his own in place of those that were meant:
+ * such schemas are left out.
+ */
+static char *
+path_of_definition(void)
+{
+	StringInfoData path;
+	ListCell   *cell;
+
+	initStringInfo(&path);
+	foreach(cell, fetch_search_path(false))
+	{
+		Oid			schema = lfirst_oid(cell);
+		char	   *name = get_namespace_name(schema);
+
+		if (name == NULL || isAnyTempNamespace(schema) ||
+			DatumGetBool(DirectFunctionCall3(has_schema_privilege_name_id, CStringGetDatum("public"), ObjectIdGetDatum(schema),
+											 CStringGetTextDatum("CREATE"))))
+			continue;
+		appendStringInfo(&path, "%s, ", quote_identifier(name));
+	}
+	appendStringInfoString(&path, "pg_temp");
+	return path.data;
+}
+
 /* record, record_key and pending; record becomes qualified. Returns whether there is one. */
 static bool
 set_record(Definition *definition)
@@ -290,7 +317,7 @@ set_record(Definition *definition)
 	Worker		worker = {
 		.record_key = text_argument(definition->fcinfo, ARG_RECORD_KEY),
 		.pending = text_argument(definition->fcinfo, ARG_PENDING),
-		.search_path = namespace_search_path
+		.search_path = path_of_definition()
 	};
 	Oid			table;
 
@@ -434,7 +461,7 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 						   "Each of its jobs takes a piece of the work that is left.",
 						   "Leave idempotent, deduplicate and record out.");
 	shared_require("remaining_work");
-	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK), namespace_search_path);
+	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK), path_of_definition());
 	set_text(definition, WORKER_REMAINING_WORK, text_argument(fcinfo, ARG_REMAINING_WORK));
 	return true;
 }
@@ -608,7 +635,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, ARG_VERSION, "version");
 	set(&definition, WORKER_VERSION, PG_GETARG_DATUM(ARG_VERSION));
 	set_times(&definition);
-	set_text(&definition, WORKER_SEARCH_PATH, namespace_search_path);
+	set_text(&definition, WORKER_SEARCH_PATH, path_of_definition());
 	has_record = set_record(&definition);
 	strategy = set_deduplication(&definition, has_record);
 	set_healing(&definition, has_record, strategy);

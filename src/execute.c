@@ -708,8 +708,8 @@ execute_let_go(ExecutorSlot *slot)
 	executor_end_recovery(slot);
 	if (id == 0)
 		return;
-	heed_late_end(id, end_as);
 	database_sweep(MyDatabaseId);	/* only now, so that who looks again does not pass it by again */
+	heed_late_end(id, end_as);
 }
 
 void

@@ -118,15 +118,14 @@ set_idle(bool idle)
 	SpinLockRelease(&own_slot->mutex);
 }
 
-/*
- * Idle is said before the last look, so that whoever commits after it wakes us. False if nothing came in time.
- */
+/* Idle is said before the last look, so that whoever commits after it wakes us. Returns whether that found a job. */
 static bool
 wait_for_work(TimestampTz until)
 {
 	bool		ran;
 
 	set_idle(true);
+	test_point("looks_again");
 	ran = work();
 	if (!ran)
 	{
@@ -135,7 +134,7 @@ wait_for_work(TimestampTz until)
 		process_wait(Min(until, execute_next_look()));
 	}
 	set_idle(false);
-	return ran || GetCurrentTimestamp() < until;
+	return ran;
 }
 
 static void
@@ -183,14 +182,14 @@ executor_main(Datum argument)
 		if (arguments.pools != pools_version() ||
 			(own_slot->leave && (now - start > SERVE_AT_LEAST || make_way_asked(arguments.database))))
 			break;
-		if (work())
+		if (work() || (!own_slot->leave && wait_for_work(until)))
 		{
 			last_work = GetCurrentTimestamp();
 			pgstat_report_stat(false);
 			if (!session_reset(arguments.role))
 				break;
 		}
-		else if (own_slot->leave || !wait_for_work(until))
+		else if (own_slot->leave || GetCurrentTimestamp() >= until)
 			break;
 	}
 	proc_exit(0);

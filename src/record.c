@@ -276,6 +276,13 @@ path_begin(const Worker *worker)
 }
 
 static void
+path_end(int nest_level)
+{
+	if (nest_level > 0)
+		AtEOXact_GUC(true, nest_level);
+}
+
+static void
 spi_begin(void)
 {
 	if (SPI_connect() != SPI_OK_CONNECT)
@@ -297,8 +304,7 @@ record_pending(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock)
 	else
 		pending = finds(check, &key, InvalidSnapshot);
 	SPI_finish();
-	if (nest_level > 0)
-		AtEOXact_GUC(true, nest_level);
+	path_end(nest_level);
 	return pending;
 }
 
@@ -315,9 +321,12 @@ record_plans_free(RecordPlans *plans)
 void
 record_check_definition(const Worker *worker)
 {
+	int			nest_level = path_begin(worker);
+
 	spi_begin();
 	(void) prepare(worker, true);
 	SPI_finish();
+	path_end(nest_level);
 }
 
 /* The value of a key of the args, or NULL. */

@@ -45,7 +45,7 @@
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case nobody tells that a handler or role is back */
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds, while a job that is to be charged is locked */
-#define HISTORY_EVERY USECS_PER_MINUTE	/* at most, for those who call for it */
+#define HISTORY_EVERY (2 * USECS_PER_SEC)	/* at most, for those who call for it */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
 
@@ -127,12 +127,14 @@ settle_due(TimestampTz found)
 	return found;
 }
 
-/* Claimants that complete jobs, and tokens that expire, call for that by a time at which no job is due. */
+/*
+ * Claimants that complete jobs, and tokens that expire, call for that by a time at which no job is due. If one is, they may have been
+ * drowned out.
+ */
 static void
-look_at_history(TimestampTz now)
+look_at_history(TimestampTz at)
 {
-	TimestampTz at = Max(now, last_history + HISTORY_EVERY);
-
+	at = Max(at, last_history + HISTORY_EVERY);
 	next_history = next_history == NO_TIME ? at : Min(next_history, at);
 }
 
@@ -163,8 +165,7 @@ promote_due_jobs(void)
 		test_point("due_promoted");
 		unit_end();
 		next_due = settle_due(next);
-		if (promoted == 0)
-			look_at_history(now);
+		look_at_history(promoted > 0 ? now + HISTORY_LOOK_AFTER : now);
 	} while (promoted == PROMOTE_AT_ONCE || next_due <= now);
 	need_turn_at(next_due);
 }
@@ -378,7 +379,6 @@ maintain_history(void *now)
 	next = history_maintain(*(TimestampTz *) now);
 	unit_end();
 	next_history = next;
-	last_history = *(TimestampTz *) now;
 }
 
 static void
@@ -433,6 +433,7 @@ turn(void *present)
 	unit_end();
 	if (next_history != NO_TIME && next_history <= now)
 	{
+		last_history = now;
 		next_history = now + HISTORY_LOOK_AFTER;	/* if it fails, by a trigger of somebody's, say */
 		(void) process_protect(maintain_history, &now);
 	}

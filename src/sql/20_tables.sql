@@ -43,7 +43,7 @@ CREATE TABLE queue_jobs.defined_worker (
     search_path text COLLATE "C" NOT NULL
 );
 COMMENT ON TABLE queue_jobs.defined_worker IS 'one row a worker, as define_worker() left it; see the view worker';
-COMMENT ON COLUMN queue_jobs.defined_worker.search_path IS 'by which pending and remaining_work find names: that of the session that defined it';
+COMMENT ON COLUMN queue_jobs.defined_worker.search_path IS 'by which pending and remaining_work find names: as it was resolved at the definition, without schemas in which everybody may create';
 
 -- The kill switch is apart from the definition: it outlives a new definition, or none.
 CREATE TABLE queue_jobs.disabled_worker (

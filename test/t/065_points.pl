@@ -479,5 +479,31 @@ wait_until_drained();
 is($node->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.running_jobs()'), '0', 'no executor says that it runs a job');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0', 'no hold is left');
 is(join(' ', glob("$points/*")), '', 'every point was met');
+
+# A job that an executor finds when it looks once more leaves nothing behind in the session either.
+$node->stop;
+$node = new_node('second_look', conf => "queue_jobs.max_executors = 1\nqueue_jobs.idle_timeout = '1h'");
+$points = $node->data_dir . '/queue_jobs.points';
+mkdir $points or die "$points: $!";
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION soil() RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('app.note', 'left', false);
+	RETURN pg_backend_pid();
+END
+$$;
+CREATE FUNCTION look() RETURNS text LANGUAGE sql AS $$ SELECT format('%s%s', current_setting('app.note', true), pg_backend_pid()) $$;
+CREATE FUNCTION idle() RETURNS void LANGUAGE sql AS '';
+SELECT queue_jobs.define_worker(w, 'public.' || w, queue => 'in turn') FROM unnest('{soil,look,idle}'::text[]) w;
+SQL
+arm('looks_again', 'wait');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('idle')});
+wait_at('looks_again');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('soil', priority => 1), queue_jobs.enqueue('look', priority => 2)});
+go_on('looks_again');
+wait_until($node, q{SELECT count(*) = 3 FROM queue_jobs.job WHERE state = 'completed'});
+is( $node->safe_psql('postgres', q{SELECT result #>> '{}' FROM queue_jobs.job WHERE worker = 'look'}),
+	$node->safe_psql('postgres', q{SELECT result #>> '{}' FROM queue_jobs.job WHERE worker = 'soil'}),
+	'the next job in the same session finds nothing of it');
 $node->stop;
 done_testing();
