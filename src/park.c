@@ -196,8 +196,8 @@ park_batch(Parking *parking, int32 id)
 			parking->start = job_key(&job);
 			parking->start.id++;
 			seen++;
-			if (!key_is_full(parking, &job))
-				continue;
+			if (job.started_at != NO_TIME || !key_is_full(parking, &job))
+				continue;			/* (its lease has run out, but its claimant may still revive it, and has a slot) */
 			job.place = place_of(limit_key_hash(parking->worker, job.args));
 			(void) live_try_update(&parking->table, scan.slot, &job);
 		}

@@ -468,6 +468,13 @@ undo(int nest_level)
 	duplicates_end_savepoint(nest_level);
 	for (int i = 0; i < touched_count; i++)
 	{
+		if (touched[i].limited_at >= nest_level)
+		{
+			publish_limited(&touched[i]);
+			if (touched[i].wake)
+				wake_executors(&touched[i]);
+			published = published || touched[i].wake;
+		}
 		if (Max(touched[i].taken_at, touched[i].relied_at) < nest_level)
 			continue;
 		publish_lane(&touched[i]);
