@@ -68,11 +68,9 @@ delay_as_worker_says(void *argument)
 	unit_end();
 }
 
-bool
+void
 crash_delay_now(void)
 {
-	bool		any = crashes != NIL;
-
 	while (crashes != NIL)
 	{
 		Crash		crash = *(Crash *) linitial(crashes);
@@ -81,5 +79,4 @@ crash_delay_now(void)
 		crashes = list_delete_first(crashes);
 		(void) process_protect(delay_as_worker_says, &crash);
 	}
-	return any;
 }

@@ -14,7 +14,7 @@
 /* Notes a job that has been charged, as it was written. */
 extern void crash_delay_later(const Job *job);
 
-/* Calls the functions for all that were noted; false if there were none. Outside of a transaction. */
-extern bool crash_delay_now(void);
+/* Calls the functions for all that were noted. Outside of a transaction. */
+extern void crash_delay_now(void);
 
 #endif

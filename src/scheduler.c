@@ -36,7 +36,6 @@
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "store.h"
 #include "test_point.h"
 #include "utils/guc.h"
@@ -357,17 +356,14 @@ call_users_code(TimestampTz now, bool succeeded)
 	bool		redefined = heal_generation != generation;
 	bool		fills = next_fill <= now || redefined || succeeded;
 	bool		heals = next_heal <= now || redefined;
-	bool		called;
 
 	heal_generation = generation;
-	called = crash_delay_now() || fills || heals;
+	crash_delay_now();
 	if (fills)
 		next_fill = capacity_fill_due(now);
 	if (heals)
 		next_heal = heal_due(now);
 	need_turn_at(Min(next_heal, next_fill));
-	if (called)
-		SetLatch(MyLatch);		/* it may have waited for something, and taken a call for us for that: we look once more */
 }
 
 static void
@@ -454,6 +450,22 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), Min(demand.next_revisit, next_sweep)) - now > idle;
 }
 
+/*
+ * Who calls sets our latch, too. But whatever the turn has waited for, a lock or a page that somebody else was reading, and users'
+ * code that sleeps, takes the latch for its own. (Where executors are too few, attention stays set.)
+ */
+static bool
+called_meanwhile(void)
+{
+	bool		called;
+
+	SpinLockAcquire(&own_slot->mutex);
+	called = (own_slot->attention && demand.enough) || own_slot->schedules_touched || own_slot->succeeded || own_slot->crowded ||
+		own_slot->sweep_parked || own_slot->next_due < next_due;
+	SpinLockRelease(&own_slot->mutex);
+	return called;
+}
+
 /* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */
 static TimestampTz
 next_look(TimestampTz now, TimestampTz last_busy)
@@ -470,6 +482,7 @@ scheduler_main(Datum argument)
 	MemoryContext context;
 	TimestampTz last_busy;
 	bool		present = false;
+	bool		succeeded;
 
 	process_begin(&arguments);
 	own_slot = database_slot(arguments.database, true);
@@ -497,7 +510,8 @@ scheduler_main(Datum argument)
 		MemoryContextReset(context);
 		MemoryContextSwitchTo(context);
 		pgstat_report_activity(STATE_RUNNING, "looking after jobs");
-		if (!process_protect(turn, &present))
+		succeeded = process_protect(turn, &present);
+		if (!succeeded)
 		{
 			demand.busy = true;		/* nobody knows what there is to do: not to be left */
 			next_turn = GetCurrentTimestamp() + PAUSE_AFTER_ERROR;
@@ -511,7 +525,8 @@ scheduler_main(Datum argument)
 			last_busy = now;
 		if (may_leave(now, last_busy) || make_way_asked(MyDatabaseId))
 			break;
-		process_wait(next_look(now, last_busy));
+		if (!succeeded || !called_meanwhile())
+			process_wait(next_look(now, last_busy));
 	}
 	leaving = true;
 	proc_exit(0);
