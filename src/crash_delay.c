@@ -36,7 +36,20 @@ crash_delay_later(const Job *job)
 	MemoryContextSwitchTo(old);
 }
 
-/* If the worker has been stopped meanwhile, nothing of it is called. */
+/* Whether the job is as it was noted, and its worker, then in *worker, has not been stopped meanwhile. */
+static bool
+still_waits(const Crash *crash, const Job *job, Worker **worker, Oid *role)
+{
+	const Lane *lane = lane_get(job->lane);
+
+	*worker = lane ? registry_worker(lane->worker) : NULL;
+	if (*worker == NULL || lane_blocked(lane, *worker) != NULL)
+		return false;
+	*role = lane_role(lane, *worker);
+	return job->attempt == crash->attempt && job->started_at == NO_TIME && !job->due && job->run_at == crash->run_at;
+}
+
+/* The row is not locked while the function is called, or who claims another job of its key would have to pass it by. */
 static void
 delay_as_worker_says(void *argument)
 {
@@ -44,26 +57,24 @@ delay_as_worker_says(void *argument)
 	LiveTable	table;
 	TupleTableSlot *row = NULL;
 	Job			job;
-	const Lane *lane;
 	Worker	   *worker;
+	Oid			role;
 
 	unit_begin();
 	live_open(&table);
-	if (live_find(&table, crash->job, false, &row, &job) == FIND_FOUND)
+	if (live_look_up(&table, crash->job, &job) == LOOK_THERE && still_waits(crash, &job, &worker, &role))
 	{
-		lane = lane_get(job.lane);
-		worker = lane ? registry_worker(lane->worker) : NULL;
-		if (job.attempt == crash->attempt && job.started_at == NO_TIME && !job.due && job.run_at == crash->run_at &&
-			worker != NULL && lane_blocked(lane, worker) == NULL)
-		{
-			Oid			role = lane_role(lane, worker);
+		int64		delay = outcome_retry_delay(worker, role, job_failures(&job));
 
-			outcome_put_back(&table, row, &job, worker, role, outcome_retry_delay(worker, role, job_failures(&job)));
+		if (live_find(&table, crash->job, false, &row, &job) == FIND_FOUND)
+		{
+			if (still_waits(crash, &job, &worker, &role))
+				outcome_put_back(&table, row, &job, worker, role, delay);
+			else
+				live_leave(&job);
 		}
-		else
-			live_leave(&job);
+		ExecDropSingleTupleTableSlot(row);
 	}
-	ExecDropSingleTupleTableSlot(row);
 	live_close(&table);
 	unit_end();
 }
