@@ -189,25 +189,27 @@ failure_of(Oid role)
 	return NULL;
 }
 
-/* A slot's failure is noted once: it keeps its time for as long as it is free. The latest counts, unless the clock was set back. */
-static void
+/* Returns the slot's state. Its failure is noted once: it keeps its time for as long as it is free. The latest counts, unless the clock was set back. */
+static ExecutorState
 note_failure(ExecutorSlot *slot, TimestampTz now)
 {
 	Failure    *failure;
 	TimestampTz at = 0;
 	Oid			role;
+	ExecutorState state;
 	MemoryContext old;
 
 	SpinLockAcquire(&slot->mutex);
 	role = slot->role;
-	if (slot->state == EXECUTOR_NONE && slot->database == MyDatabaseId)
+	state = slot->state;
+	if (state == EXECUTOR_NONE && slot->database == MyDatabaseId)
 	{
 		at = slot->failed_at;
 		slot->failed_at = 0;
 	}
 	SpinLockRelease(&slot->mutex);
 	if (at == 0)
-		return;
+		return state;
 	failure = failure_of(role);
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	if (failure == NULL)
@@ -219,6 +221,7 @@ note_failure(ExecutorSlot *slot, TimestampTz now)
 	if (failure->at < at || failure->at > now)
 		failure->at = at;
 	MemoryContextSwitchTo(old);
+	return state;
 }
 
 /* Frees slots whose process never came up, and counts the others. */
@@ -233,8 +236,7 @@ count_executors(const Demand *demand, TimestampTz now)
 
 		if (slot->state == EXECUTOR_STARTING && now - slot->starting_since > STARTING_LIMIT)
 			executor_release(i, slot->generation);
-		note_failure(slot, now);
-		if (slot->state == EXECUTOR_NONE)
+		if (note_failure(slot, now) == EXECUTOR_NONE)
 			continue;
 		counts.total++;
 		if (slot->database == MyDatabaseId)
@@ -246,7 +248,7 @@ count_executors(const Demand *demand, TimestampTz now)
 		if (is_as_demanded(slot, demand))
 		{
 			counts.wanted++;
-			counts.starting = counts.starting || slot->state == EXECUTOR_STARTING;
+			counts.starting = counts.starting || !slot->connected;
 		}
 	}
 	return counts;

@@ -150,6 +150,7 @@ connect_session(void)
 	connecting = true;
 	BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, 0);
 	connecting = false;
+	own_slot->connected = true;
 	process_settings();
 	SetConfigOption("synchronous_commit", queue_jobs_synchronous_commit ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);
 	pgstat_report_appname("queue_jobs executor");

@@ -73,6 +73,7 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 		slot->pool = pool;
 		slot->pools = pools;
 		slot->starting_since = GetCurrentTimestamp();
+		slot->connected = false;
 		slot->failed_at = 0;
 		slot->pid = 0;
 		slot->proc = NO_PROC;

@@ -29,6 +29,7 @@ typedef struct ExecutorSlot
 	int			pool;
 	uint32		pools;			/* version of the setting that the pool is of */
 	TimestampTz starting_since;
+	bool		connected;		/* its process has got into the database */
 	TimestampTz failed_at;		/* when its last process ended without having got into the database; 0: it has */
 
 	slock_t		mutex;			/* guards all below */
