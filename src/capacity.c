@@ -330,7 +330,6 @@ list_due(TimestampTz now)
 		engine_end(&saved);
 	}
 	unit_end();
-	MemoryContextSwitchTo(context);
 	return result;
 }
 
@@ -338,7 +337,6 @@ list_due(TimestampTz now)
 static int
 take_successes(const char *worker)
 {
-	MemoryContext context = CurrentMemoryContext;
 	ListCell   *cell;
 	int			successes = 0;
 
@@ -351,7 +349,6 @@ take_successes(const char *worker)
 			successes += lane_hint_take_successes(lane_hint(lane->id, false));
 	}
 	unit_end();
-	MemoryContextSwitchTo(context);
 	return successes;
 }
 

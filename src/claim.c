@@ -16,7 +16,6 @@
 #include "clock.h"
 #include "compat.h"
 #include "dedup.h"
-#include "duplicates.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "heads.h"
@@ -252,13 +251,7 @@ end_unstarted(Claim *claim, LaneHead *head)
 	if (live_try_delete(&claim->table, head->walk->scan.slot))
 	{
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
-		if (job->dedup_hash != 0)
-			job->dropped = duplicates_dropped(job->id);
-		history_insert(NULL, job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, claim->now, NULL);
-		if (job->schedule != NULL)
-			wakeup_schedules();
-		limit_job_ended(&claim->table, job, head->worker);
-		dedup_publish_key(&claim->table, job, head->worker);	/* a twin may be in another lane, passed by for this one's lease */
+		outcome_finished(&claim->table, NULL, job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, NULL, NULL);
 	}
 	return true;
 }

@@ -63,6 +63,7 @@ typedef struct Definition
 	FunctionCallInfo fcinfo;
 	Datum		values[WORKER_ATTRIBUTES];
 	char		nulls[WORKER_ATTRIBUTES + 1];
+	char	   *search_path;	/* for the names in pending and remaining_work */
 } Definition;
 
 static void
@@ -317,7 +318,7 @@ set_record(Definition *definition)
 	Worker		worker = {
 		.record_key = text_argument(definition->fcinfo, ARG_RECORD_KEY),
 		.pending = text_argument(definition->fcinfo, ARG_PENDING),
-		.search_path = path_of_definition()
+		.search_path = definition->search_path
 	};
 	Oid			table;
 
@@ -461,7 +462,7 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 						   "Each of its jobs takes a piece of the work that is left.",
 						   "Leave idempotent, deduplicate and record out.");
 	shared_require("remaining_work");
-	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK), path_of_definition());
+	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK), definition->search_path);
 	set_text(definition, WORKER_REMAINING_WORK, text_argument(fcinfo, ARG_REMAINING_WORK));
 	return true;
 }
@@ -635,7 +636,8 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, ARG_VERSION, "version");
 	set(&definition, WORKER_VERSION, PG_GETARG_DATUM(ARG_VERSION));
 	set_times(&definition);
-	set_text(&definition, WORKER_SEARCH_PATH, path_of_definition());
+	definition.search_path = path_of_definition();
+	set_text(&definition, WORKER_SEARCH_PATH, definition.search_path);
 	has_record = set_record(&definition);
 	strategy = set_deduplication(&definition, has_record);
 	set_healing(&definition, has_record, strategy);

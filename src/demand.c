@@ -189,7 +189,10 @@ failure_of(Oid role)
 	return NULL;
 }
 
-/* Returns the slot's state. Its failure is noted once: it keeps its time for as long as it is free. The latest counts, unless the clock was set back. */
+/*
+ * Returns the slot's state. A failure in it is noted once, or an old one would take the place of what another slot has had since. The
+ * latest counts, unless the clock was set back.
+ */
 static ExecutorState
 note_failure(ExecutorSlot *slot, TimestampTz now)
 {

@@ -30,7 +30,6 @@
 
 static ProcessArguments arguments;
 static ExecutorSlot *own_slot = NULL;
-static bool connecting = false;	/* an end now is a failure to connect */
 
 /* The first thing to be done when the process ends, before the server rolls back, and so frees the job. */
 static void
@@ -52,7 +51,7 @@ detach(int code, Datum argument)
 	bool		interrupted = own_slot->job != 0;
 
 	session_holds_forget();
-	if (connecting)
+	if (!own_slot->connected && code != 0)
 		own_slot->failed_at = GetCurrentTimestamp();
 	executor_release(arguments.slot, arguments.generation);
 	if (interrupted)
@@ -147,9 +146,7 @@ connect_session(void)
 	before_shmem_exit(detach, (Datum) 0);
 	if (make_way_asked(arguments.database))
 		proc_exit(0);
-	connecting = true;
 	BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, 0);
-	connecting = false;
 	own_slot->connected = true;
 	process_settings();
 	SetConfigOption("synchronous_commit", queue_jobs_synchronous_commit ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);

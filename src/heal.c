@@ -179,7 +179,6 @@ heal_batch(Healing *healing)
 		test_point("batch_healed");
 	}
 	unit_end();
-	MemoryContextSwitchTo(context);
 }
 
 static void
@@ -196,7 +195,6 @@ heal(void *argument)
 		ready = tick(healing, worker, context);
 	ForceSyncCommit();			/* a condition that brings the server down is not to be tried again as soon as it is up */
 	unit_end();
-	MemoryContextSwitchTo(context);
 	if (!ready)
 		return;
 	do
@@ -244,7 +242,6 @@ list_due(TimestampTz now)
 		engine_end(&saved);
 	}
 	unit_end();
-	MemoryContextSwitchTo(context);
 	return result;
 }
 

@@ -56,7 +56,6 @@ list_databases(void)
 	table_endscan(scan);
 	table_close(rel, AccessShareLock);
 	unit_end();
-	MemoryContextSwitchTo(context);
 	return databases;
 }
 

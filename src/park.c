@@ -223,7 +223,6 @@ park_lane(void *lane)
 	do
 	{
 		park_batch(&parking, *(int32 *) lane);
-		MemoryContextSwitchTo(context);
 		MemoryContextReset(context);
 	} while (parking.more);
 	MemoryContextSwitchTo(old);
@@ -250,7 +249,6 @@ park_crowded_lanes(void)
 		MemoryContextSwitchTo(unit);
 	}
 	unit_end();
-	MemoryContextSwitchTo(context);
 	foreach(cell, crowded)
 	{
 		int32		lane = lfirst_int(cell);

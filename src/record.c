@@ -259,18 +259,12 @@ lock_and_find(SPIPlanPtr lock, SPIPlanPtr check, Datum *key)
 	return now->snapXactCompletionCount == ended || finds(check, key, now);
 }
 
-/*
- * Names in the condition are those that they were when the worker was defined, whoever's job this is. Mostly the path is the same,
- * and a plan that was made by one path would have to be made anew for another.
- */
+/* Names in the condition are those that they were when the worker was defined, whoever's job this is. */
 static int
 path_begin(const Worker *worker)
 {
-	int			nest_level;
+	int			nest_level = NewGUCNestLevel();
 
-	if (strcmp(worker->search_path, namespace_search_path) == 0)
-		return 0;
-	nest_level = NewGUCNestLevel();
 	(void) set_config_option("search_path", worker->search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	return nest_level;
 }
@@ -278,8 +272,7 @@ path_begin(const Worker *worker)
 static void
 path_end(int nest_level)
 {
-	if (nest_level > 0)
-		AtEOXact_GUC(true, nest_level);
+	AtEOXact_GUC(true, nest_level);
 }
 
 static void

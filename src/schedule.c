@@ -569,7 +569,6 @@ static void
 tick(void *argument)
 {
 	Ticking    *ticking = argument;
-	MemoryContext context = CurrentMemoryContext;
 	Schedule   *schedule;
 
 	ticking->again = false;
@@ -592,7 +591,6 @@ tick(void *argument)
 	}
 	unit_end();
 	test_point("tick_committed");
-	MemoryContextSwitchTo(context);
 }
 
 /* Names of the schedules that are due, or have a run that waits; the next tick of the others goes to *next. */
@@ -628,7 +626,6 @@ list_due(TimestampTz now, TimestampTz *next)
 		engine_end(&saved);
 	}
 	unit_end();
-	MemoryContextSwitchTo(context);
 	return result;
 }
 

@@ -100,7 +100,6 @@ put_right(void *now)
 		engine_end(&saved);
 	}
 	unit_end();
-	MemoryContextSwitchTo(context);
 	right = all;
 }
 
