@@ -108,8 +108,8 @@ $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('low', 'public.ga
 # ---- too few for all ----
 
 # Fewer executors than the pools' sum: one with a backlog makes room for another that has none, whichever of the two the
-# scheduler comes to first.
-$node->append_conf('postgresql.conf', 'queue_jobs.max_executors_per_database = 2');
+# scheduler comes to first. (One that is idle keeps its place as long as it may.)
+$node->append_conf('postgresql.conf', "queue_jobs.max_executors_per_database = 2\nqueue_jobs.idle_timeout = '1s'");
 $node->safe_psql('postgres', q{CREATE FUNCTION short_nap() RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(0.02)'});
 my $n = 201;
 foreach my $pools ([ 'high', 'low', 'quick low' ], [ 'low', 'high', 'quick high' ])
@@ -132,6 +132,7 @@ SQL
 
 # A slot that one pool lets go of wakes an executor of another that was refused it, of the same role. (It would look again 10 s after it was
 # refused; a machine may stand still once or twice, but not so long in most of the rounds.)
+$node->append_conf('postgresql.conf', "queue_jobs.idle_timeout = '1h'");
 set_pools('bulk 1 name=bulk; rest 1 name!=bulk');
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('one at a time', 'public.gated', max_running_jobs => 1)});
 my $soon = 0;
