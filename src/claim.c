@@ -460,8 +460,10 @@ static bool
 look_for_jobs(MemoryContext context, ArrayType *queues, TimestampTz *next)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	bool		found = may_have_jobs(queues, next);
+	bool		found;
 
+	shared_look();
+	found = may_have_jobs(queues, next);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);
 	return found;

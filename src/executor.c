@@ -130,6 +130,7 @@ wait_for_work(TimestampTz until)
 	{
 		pgstat_report_stat(true);
 		pgstat_report_activity(STATE_IDLE, NULL);
+		test_point("going_to_sleep");
 		process_wait(Min(until, execute_next_look()));
 	}
 	set_idle(false);

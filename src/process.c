@@ -14,6 +14,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "process.h"
+#include "shared.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
@@ -118,6 +119,7 @@ process_begin(ProcessArguments *arguments)
 	BackgroundWorkerUnblockSignals();
 	if (arguments != NULL)
 		memcpy(arguments, MyBgworkerEntry->bgw_extra, sizeof(*arguments));
+	shared_look();
 }
 
 static void
@@ -272,11 +274,14 @@ process_wait_for(TimestampTz until, int descriptor)
 		milliseconds = Min(milliseconds, 24L * 3600 * 1000);
 		events |= WL_TIMEOUT;
 	}
-	if (descriptor >= 0)
+	if (shared_woken() || ConfigReloadPending)
+		 /* what we did since we last looked has taken that for its own */ ;
+	else if (descriptor >= 0)
 		(void) WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, descriptor, milliseconds, PG_WAIT_EXTENSION);
 	else
 		(void) WaitLatch(MyLatch, events, milliseconds, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
+	shared_look();
 	QueryCancelPending = false; /* it came too late for what it was meant for, or for nothing */
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)

@@ -60,7 +60,10 @@ extern bool process_ended_by_limit(void);
  */
 extern bool process_protect(void (*function) (void *), void *argument);
 
-/* Sleeps until the time, or the latch is set; then reloads the configuration if asked to. */
+/*
+ * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then reloads the configuration
+ * if asked to. What there is to do is looked for after this, not before.
+ */
 extern void process_wait(TimestampTz until);
 
 /* The same; also until the descriptor can be read from, unless it is -1. */

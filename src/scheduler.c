@@ -450,22 +450,6 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), Min(demand.next_revisit, next_sweep)) - now > idle;
 }
 
-/*
- * Who calls sets our latch, too. But whatever the turn has waited for, a lock or a page that somebody else was reading, and users'
- * code that sleeps, takes the latch for its own. (Where executors are too few, attention stays set.)
- */
-static bool
-called_meanwhile(void)
-{
-	bool		called;
-
-	SpinLockAcquire(&own_slot->mutex);
-	called = (own_slot->attention && demand.enough) || own_slot->schedules_touched || own_slot->succeeded || own_slot->crowded ||
-		own_slot->sweep_parked || own_slot->next_due < next_due;
-	SpinLockRelease(&own_slot->mutex);
-	return called;
-}
-
 /* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */
 static TimestampTz
 next_look(TimestampTz now, TimestampTz last_busy)
@@ -525,8 +509,7 @@ scheduler_main(Datum argument)
 			last_busy = now;
 		if (may_leave(now, last_busy) || make_way_asked(MyDatabaseId))
 			break;
-		if (!succeeded || !called_meanwhile())
-			process_wait(next_look(now, last_busy));
+		process_wait(next_look(now, last_busy));
 	}
 	leaving = true;
 	proc_exit(0);

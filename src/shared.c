@@ -21,6 +21,7 @@
 typedef struct Waiter
 {
 	Oid			database;		/* InvalidOid: not waiting. Written by its own process only */
+	pg_atomic_uint32 wakes;		/* see shared_woken() */
 } Waiter;
 
 typedef struct Shared
@@ -31,7 +32,7 @@ typedef struct Shared
 	pg_atomic_uint64 refusals;	/* see shared_refusals() */
 	pg_atomic_uint64 up_since;	/* when the first launcher came up; 0: not yet */
 	DatabaseSlot *databases;
-	Waiter	   *waiters;		/* by process number */
+	Waiter	   *waiters;		/* by process number; not only of those that wait */
 } Shared;
 
 /* Parts of other modules, behind ours. */
@@ -48,6 +49,7 @@ static Shared *shared = NULL;
 static Area areas[MAX_AREAS];
 static int	area_count = 0;
 static int	waiter_count = 0;
+static uint32 wakes_seen = 0;	/* by this process */
 
 static shmem_request_hook_type previous_shmem_request_hook = NULL;
 static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
@@ -138,6 +140,8 @@ shmem_startup(void)
 		pg_atomic_init_u64(&shared->up_since, 0);
 		for (int i = 0; i < queue_jobs_max_databases; i++)
 			SpinLockInit(&shared->databases[i].mutex);
+		for (int i = 0; i < waiter_count; i++)
+			pg_atomic_init_u32(&shared->waiters[i].wakes, 0);
 	}
 	set_up_areas((char *) shared->waiters + MAXALIGN(waiters_size()), !found);
 	location_shared_init(ShmemInitStruct("queue_jobs locations", location_shared_size(), &found), found);
@@ -202,8 +206,24 @@ shared_count_refusal(void)
 void
 shared_wake(int proc)
 {
-	if (proc != NO_PROC)
-		SetLatch(&ProcGlobal->allProcs[proc].procLatch);
+	if (proc == NO_PROC)
+		return;
+	pg_atomic_fetch_add_u32(&shared->waiters[proc].wakes, 1);
+	SetLatch(&ProcGlobal->allProcs[proc].procLatch);
+}
+
+void
+shared_look(void)
+{
+	if (shared != NULL)
+		wakes_seen = pg_atomic_read_u32(&shared->waiters[QjMyProcNumber].wakes);
+	pg_memory_barrier();		/* what is looked at is no older than that */
+}
+
+bool
+shared_woken(void)
+{
+	return shared != NULL && pg_atomic_read_u32(&shared->waiters[QjMyProcNumber].wakes) != wakes_seen;
 }
 
 LWLock *

@@ -57,8 +57,15 @@ extern bool shared_present(void);
 
 #define NO_PROC (-1)
 
-/* Sets the latch of a process, by its number, or of nobody. */
+/* Sets the latch of a process, by its number, or of nobody. What it is to find must be there before. */
 extern void shared_wake(int proc);
+
+/*
+ * Whatever a process waits for, a lock or a page that another is reading, takes a wake-up for its own. So wake-ups are counted: who
+ * is going to look for what there is to do says so, and sleeps afterwards only if it has not been woken since.
+ */
+extern void shared_look(void);
+extern bool shared_woken(void);
 
 /* The one lock under which slots are taken and freed. */
 extern struct LWLock *shared_lock(void);

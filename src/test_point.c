@@ -13,6 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+
 static void
 wait_until_gone(const char *path)
 {
@@ -22,7 +26,10 @@ wait_until_gone(const char *path)
 	if (rename(path, waiting) != 0)
 		return;
 	while (access(waiting, F_OK) == 0)
-		pg_usleep(1000);
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);	/* as a wait for a lock does: nobody may rely on it */
+	}
 }
 
 /* Whoever takes the file away does what it says: one process, once. */

@@ -10,6 +10,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "pgstat.h"
+#include "shared.h"
 #include "storage/latch.h"
 #include "tcop/pquery.h"
 #include "utils/snapmgr.h"
@@ -38,18 +39,16 @@ wait_for_latch(TimestampTz until, long poll, bool (*done) (void *), void *argume
 	int64		end = clock_elapsed() + Max(until - GetCurrentTimestamp(), 0);
 	bool		over = false;
 
-	while (!over && !(done && done(argument)))
+	while (!over && !(done ? done(argument) : shared_woken()))
 	{
 		long		milliseconds = (long) Min((end - clock_elapsed()) / 1000 + 1, poll > 0 ? poll : CHECK_CLIENT_EVERY);
-		int			events;
 
-		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Max(milliseconds, 0), PG_WAIT_EXTENSION);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Max(milliseconds, 0), PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		if (MyProcPort != NULL && !pq_check_connection())
 			ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("connection to client lost")));
-		over = clock_elapsed() >= end ||
-			(!done && (poll > 0 || (events & WL_LATCH_SET) || GetCurrentTimestamp() >= until));
+		over = clock_elapsed() >= end || (!done && (poll > 0 || GetCurrentTimestamp() >= until));
 	}
 }
 

@@ -14,8 +14,8 @@ extern void refuse_within_transaction(FunctionCallInfo fcinfo, const char *funct
 
 /*
  * Ends the transaction, waits for the time, or for less, and begins a new one. With "done" until that returns true, which
- * is asked every "poll" milliseconds, without a transaction; without it until the latch is set, or for no more than
- * "poll" milliseconds if that is not 0. A client that is gone is noticed before long.
+ * is asked every "poll" milliseconds, without a transaction; without it until this process is woken (shared_woken()), or for no
+ * more than "poll" milliseconds if that is not 0. A client that is gone is noticed before long.
  */
 extern void wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), void *argument);
 

@@ -505,5 +505,26 @@ wait_until($node, q{SELECT count(*) = 3 FROM queue_jobs.job WHERE state = 'compl
 is( $node->safe_psql('postgres', q{SELECT result #>> '{}' FROM queue_jobs.job WHERE worker = 'look'}),
 	$node->safe_psql('postgres', q{SELECT result #>> '{}' FROM queue_jobs.job WHERE worker = 'soil'}),
 	'the next job in the same session finds nothing of it');
+
+# A wake-up that comes while an executor that has found nothing waits for something else (a lock, a page; here, the point) is not lost.
+arm('going_to_sleep', 'wait');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('idle')});
+wait_at('going_to_sleep');
+my $late = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('look')});
+go_on('going_to_sleep');
+wait_for_job($node, $late, 'completed');
+pass('a job that comes just before an executor sleeps');
+
+# Nor is a change of the configuration.
+my ($old) = executor_pids($node);
+arm('going_to_sleep', 'wait');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('idle')});
+wait_at('going_to_sleep');
+$node->append_conf('postgresql.conf', "queue_jobs.pools = 'new 1 *'");
+$node->reload;
+wait_until($node, q{SELECT current_setting('queue_jobs.pools') = 'new 1 *'});
+go_on('going_to_sleep');
+wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $old");
+pass('a change of the configuration that comes then');
 $node->stop;
 done_testing();
