@@ -178,6 +178,7 @@ executor_main(Datum argument)
 		last_work = Min(last_work, now);
 		until = last_work + (int64) queue_jobs_idle_timeout * 1000;
 		CHECK_FOR_INTERRUPTS();
+		process_reload();
 		if (arguments.pools != pools_version() ||
 			(own_slot->leave && (now - start > SERVE_AT_LEAST || make_way_asked(arguments.database))))
 			break;

@@ -256,6 +256,15 @@ process_protect(void (*function) (void *), void *argument)
 }
 
 void
+process_reload(void)
+{
+	if (!ConfigReloadPending)
+		return;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+}
+
+void
 process_wait(TimestampTz until)
 {
 	process_wait_for(until, -1);
@@ -284,9 +293,5 @@ process_wait_for(TimestampTz until, int descriptor)
 	shared_look();
 	QueryCancelPending = false; /* it came too late for what it was meant for, or for nothing */
 	CHECK_FOR_INTERRUPTS();
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
+	process_reload();
 }

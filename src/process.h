@@ -60,9 +60,11 @@ extern bool process_ended_by_limit(void);
  */
 extern bool process_protect(void (*function) (void *), void *argument);
 
+/* Reloads the configuration if asked to: for who may be long without process_wait(). Outside of a transaction. */
+extern void process_reload(void);
+
 /*
- * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then reloads the configuration
- * if asked to. What there is to do is looked for after this, not before.
+ * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then process_reload(). What there is to do is looked for after this, not before.
  */
 extern void process_wait(TimestampTz until);
 

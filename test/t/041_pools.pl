@@ -168,6 +168,17 @@ cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE 
 	'a full pool makes room for another role');
 $node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('backlog')});
 
+# Who has a backlog heeds other pools, too.
+set_pools('one 1 name=backlog');
+$node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.enqueue_many('backlog', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 3000)))});
+wait_until($node, q{SELECT jobs = 1 FROM running WHERE worker = 'backlog'});
+my $busy = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND query LIKE 'backlog job %'});
+set_pools('one 1 name!=backlog');
+wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $busy");
+cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'backlog' AND state = 'available'}), '>', 0,
+	'an executor that is busy heeds a change of its pool');
+$node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('backlog')});
+
 # ---- the setting ----
 
 my ($status, $out, $err);
