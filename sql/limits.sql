@@ -102,7 +102,7 @@ DECLARE
 BEGIN
     PERFORM queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'keyed' AND state = 'executing' AND args -> 'tenant' = '1';
     COMMIT;
-    CALL helper.wait_for($q$SELECT EXISTS (SELECT FROM queue_jobs.job WHERE worker = 'keyed' AND state = 'available' AND waits_for IS NULL)$q$);
+    CALL helper.wait_for($q$SELECT waits_for IS NULL FROM queue_jobs.job WHERE worker = 'keyed' AND state = 'available' AND args -> 'tenant' = '1' ORDER BY id LIMIT 1$q$);
     SELECT args -> 'n' INTO n FROM queue_jobs.claim('one', '{keyed}', 10);
     RAISE NOTICE '%', n;
 END $$;

@@ -58,8 +58,8 @@ send_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Lane *lane, co
 	return true;
 }
 
-/* Sends the first parked jobs of a key back, that can start then; returns how many. */
-static int
+/* Sends the first parked jobs of a key back, that can start then. Returns whether more of them wait for nothing but their key. */
+static bool
 send_back_first(LiveTable *table, const Worker *worker, uint64 key, int most)
 {
 	Snapshot	snapshot = engine_snapshot();
@@ -67,20 +67,24 @@ send_back_first(LiveTable *table, const Worker *worker, uint64 key, int most)
 	LaneScan	scan;
 	Job			job;
 	int			sent = 0;
+	bool		more = false;
 
 	lane_scan_begin(&scan, table, place_of(key), start, snapshot, GetCurrentTimestamp());
-	while (sent < most && lane_scan_next(&scan, &job))
+	while (!more && lane_scan_next(&scan, &job))
 	{
 		const Lane *lane = lane_get(job.lane);
 
 		CHECK_FOR_INTERRUPTS();
-		if (lane != NULL && limit_key_hash(worker, job.args) == key && strcmp(lane->worker, worker->name) == 0 &&
-			lane_blocked(lane, worker) == NULL && send_back(table, scan.slot, &job, lane, worker))
+		if (lane == NULL || limit_key_hash(worker, job.args) != key || strcmp(lane->worker, worker->name) != 0 ||
+			lane_blocked(lane, worker) != NULL)
+			continue;
+		more = sent == most;
+		if (!more && send_back(table, scan.slot, &job, lane, worker))
 			sent++;
 	}
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);
-	return sent;
+	return more;
 }
 
 void
@@ -328,15 +332,18 @@ park_sweep(TimestampTz *retry_at)
 		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
 		uint64		key = worker && limit_counts_keys(worker) ? limit_key_hash(worker, job.args) : 0;
 		TimestampTz retry_key_at = NO_TIME;
+		int			starts;
 
 		CHECK_FOR_INTERRUPTS();
 		any = true;
 		place = job.place;
 		if (key == 0 || place_of(key) != place)
+		{
 			empty_place(&table, place);
-		else
-			(void) send_back_first(&table, worker, key, limit_free_starts(&table, &job, worker, key, true, &retry_key_at));
-		if (retry_key_at != NO_TIME && lane_blocked(lane, worker) == NULL)
+			continue;
+		}
+		starts = limit_free_starts(&table, &job, worker, key, true, &retry_key_at);
+		if (send_back_first(&table, worker, key, starts) && retry_key_at != NO_TIME)
 			*retry_at = Min(*retry_at, retry_key_at);
 	}
 	ExecDropSingleTupleTableSlot(row);

@@ -167,6 +167,17 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM (SELECT job, lag(job) OVE
 is($node->safe_psql('postgres', q{SELECT most_at_once('both')}), 1, '… and strictly so');
 is($node->safe_psql('postgres', q{SELECT count(queue_jobs.cancel(id)) FROM queue_jobs.job WHERE worker = 'flooded' AND state = 'available'}), 1997, 'what is put aside can be cancelled');
 
+# So do those behind some that are in a paused queue. (It would be five in ten seconds, if they had to wait for the sweep.)
+$node->safe_psql('postgres', q{
+	SELECT queue_jobs.define_worker('behind', 'public.runs', rate_limit => 5, rate_period => '100 ms', concurrency_key => 'tenant');
+	SELECT count(queue_jobs.enqueue('behind', '{"tenant": 1}', queue => 'to be paused')) FROM generate_series(1, 1000);
+	SELECT count(queue_jobs.enqueue('behind', '{"tenant": 1}')) FROM generate_series(1, 300)});
+wait_until($node, q{SELECT count(*) >= 1000 FROM queue_jobs.live_job JOIN queue_jobs.job USING (id) WHERE place < 0 AND job.worker = 'behind'});
+$node->safe_psql('postgres', q{SELECT queue_jobs.pause('to be paused')});
+wait_until($node, q{SELECT count(*) = 300 FROM queue_jobs.job WHERE worker = 'behind' AND queue <> 'to be paused' AND state = 'completed'});
+cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'behind' AND state = 'available'}), '>', 0, 'jobs of a key come back though others of it are paused');
+$node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('behind')});
+
 # Without shared memory claimants have the same limits. What was put aside by then is found again.
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('apart', max_running_jobs => 3, concurrency_key => 'k', concurrency_limit => 1);
 	SELECT count(queue_jobs.enqueue('apart', jsonb_build_object('k', n / 100, 'n', n))) FROM generate_series(0, 199) n});
