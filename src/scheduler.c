@@ -46,7 +46,7 @@
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds, while a job that is to be charged is locked */
 #define HISTORY_EVERY (2 * USECS_PER_SEC)	/* at most, for those who call for it */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
-#define PAUSE_AFTER_ERROR (5 * USECS_PER_SEC)
+#define PAUSE_AFTER_ERROR (2 * USECS_PER_SEC)
 
 static DatabaseSlot *own_slot = NULL;
 static bool not_needed = false;	/* until somebody calls */
@@ -459,6 +459,17 @@ next_look(TimestampTz now, TimestampTz last_busy)
 	return demand.busy || leave_at <= now ? next_turn : Min(next_turn, leave_at);
 }
 
+/* Whoever calls meanwhile: the turn would fail again as often as somebody commits. (The clock may be set back.) */
+static void
+pause_after_error(void)
+{
+	TimestampTz until = GetCurrentTimestamp() + PAUSE_AFTER_ERROR;
+	TimestampTz now;
+
+	while ((now = GetCurrentTimestamp()) < until && until - now <= PAUSE_AFTER_ERROR && !make_way_asked(MyDatabaseId))
+		process_wait(until);
+}
+
 void
 scheduler_main(Datum argument)
 {
@@ -495,21 +506,19 @@ scheduler_main(Datum argument)
 		MemoryContextSwitchTo(context);
 		pgstat_report_activity(STATE_RUNNING, "looking after jobs");
 		succeeded = process_protect(turn, &present);
-		if (!succeeded)
-		{
-			demand.busy = true;		/* nobody knows what there is to do: not to be left */
-			next_turn = GetCurrentTimestamp() + PAUSE_AFTER_ERROR;
-		}
-		else if (!present)
+		if (succeeded && !present)
 			break;
 		hold_end_session();		/* advisory locks that users' code has taken */
 		pgstat_report_activity(STATE_IDLE, NULL);
 		now = GetCurrentTimestamp();
 		if (demand.busy || last_busy > now)
 			last_busy = now;
-		if (may_leave(now, last_busy) || make_way_asked(MyDatabaseId))
+		if ((succeeded && may_leave(now, last_busy)) || make_way_asked(MyDatabaseId))
 			break;
-		process_wait(next_look(now, last_busy));
+		if (succeeded)
+			process_wait(next_look(now, last_busy));
+		else
+			pause_after_error();
 	}
 	leaving = true;
 	proc_exit(0);
