@@ -137,6 +137,18 @@ wait_for_work(TimestampTz until)
 	return ran;
 }
 
+/* As the configuration, or the role or database, has it for executors. */
+static void
+set_synchronous_commit(void)
+{
+	static int	is_set = -1;
+
+	if (is_set == (int) queue_jobs_synchronous_commit)
+		return;
+	is_set = queue_jobs_synchronous_commit;
+	SetConfigOption("synchronous_commit", is_set ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);
+}
+
 static void
 connect_session(void)
 {
@@ -150,7 +162,6 @@ connect_session(void)
 	BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, 0);
 	own_slot->connected = true;
 	process_settings();
-	SetConfigOption("synchronous_commit", queue_jobs_synchronous_commit ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);
 	pgstat_report_appname("queue_jobs executor");
 	interruption_init();
 	ledger_attach(arguments.slot);
@@ -170,15 +181,17 @@ executor_main(Datum argument)
 	start = last_work = GetCurrentTimestamp();
 	for (;;)
 	{
-		TimestampTz now = GetCurrentTimestamp();
+		TimestampTz now;
 		TimestampTz until;
 
+		CHECK_FOR_INTERRUPTS();
+		process_reload();
+		set_synchronous_commit();
+		now = GetCurrentTimestamp();
 		/* the clock may have been set back */
 		start = Min(start, now);
 		last_work = Min(last_work, now);
 		until = last_work + (int64) queue_jobs_idle_timeout * 1000;
-		CHECK_FOR_INTERRUPTS();
-		process_reload();
 		if (arguments.pools != pools_version() ||
 			(own_slot->leave && (now - start > SERVE_AT_LEAST || make_way_asked(arguments.database))))
 			break;

@@ -132,6 +132,7 @@ let_go(Oid database)
 {
 	DatabaseSlot *slot = database_slot(database, false);
 	bool		gone = database == dropped;
+	int			proc;
 
 	if (slot == NULL)
 		return;
@@ -140,9 +141,11 @@ let_go(Oid database)
 	slot->attention = !gone;
 	if (gone)
 		slot->wake_at = NO_TIME;
+	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
 	SpinLockRelease(&slot->mutex);
 	if (gone)
 		database_slot_free(slot);
+	shared_wake(proc);			/* it has not got so far as to leave */
 	launcher_wake();
 }
 

@@ -58,19 +58,23 @@ send_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Lane *lane, co
 	return true;
 }
 
-/* Sends the first parked jobs of a key back, that can start then. Returns whether more of them wait for nothing but their key. */
-static bool
-send_back_first(LiveTable *table, const Worker *worker, uint64 key, int most)
+/*
+ * Sends the first parked jobs of a key back, that can start then. *more says whether others wait for nothing but their key, if
+ * that is of interest: then all that wait for something else, too, may be read.
+ */
+static void
+send_back_first(LiveTable *table, const Worker *worker, uint64 key, int most, bool *more)
 {
 	Snapshot	snapshot = engine_snapshot();
 	LaneKey		start = {PG_INT32_MIN, PG_INT64_MIN};
 	LaneScan	scan;
 	Job			job;
 	int			sent = 0;
-	bool		more = false;
 
+	if (more != NULL)
+		*more = false;
 	lane_scan_begin(&scan, table, place_of(key), start, snapshot, GetCurrentTimestamp());
-	while (!more && lane_scan_next(&scan, &job))
+	while ((sent < most || (more != NULL && !*more)) && lane_scan_next(&scan, &job))
 	{
 		const Lane *lane = lane_get(job.lane);
 
@@ -78,20 +82,20 @@ send_back_first(LiveTable *table, const Worker *worker, uint64 key, int most)
 		if (lane == NULL || limit_key_hash(worker, job.args) != key || strcmp(lane->worker, worker->name) != 0 ||
 			lane_blocked(lane, worker) != NULL)
 			continue;
-		more = sent == most;
-		if (!more && send_back(table, scan.slot, &job, lane, worker))
+		if (sent < most && send_back(table, scan.slot, &job, lane, worker))
 			sent++;
+		else if (more != NULL)
+			*more = true;		/* also one that somebody may take away */
 	}
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);
-	return more;
 }
 
 void
 park_release(LiveTable *table, const Worker *worker, uint64 key)
 {
 	if (park_lock_try(key, false))
-		(void) send_back_first(table, worker, key, 1);
+		send_back_first(table, worker, key, 1, NULL);
 	else
 		wakeup_sweep();
 }
@@ -332,7 +336,10 @@ park_sweep(TimestampTz *retry_at)
 		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
 		uint64		key = worker && limit_counts_keys(worker) ? limit_key_hash(worker, job.args) : 0;
 		TimestampTz retry_key_at = NO_TIME;
+		TimestampTz began = GetCurrentTimestamp();
+		TimestampTz ended;
 		int			starts;
+		bool		more;
 
 		CHECK_FOR_INTERRUPTS();
 		any = true;
@@ -343,8 +350,10 @@ park_sweep(TimestampTz *retry_at)
 			continue;
 		}
 		starts = limit_free_starts(&table, &job, worker, key, true, &retry_key_at);
-		if (send_back_first(&table, worker, key, starts) && retry_key_at != NO_TIME)
-			*retry_at = Min(*retry_at, retry_key_at);
+		send_back_first(&table, worker, key, starts, &more);
+		ended = GetCurrentTimestamp();
+		if (more && retry_key_at != NO_TIME)
+			*retry_at = Min(*retry_at, Max(retry_key_at, ended + (ended - began)));	/* at most half of the time is spent so */
 	}
 	ExecDropSingleTupleTableSlot(row);
 	live_close(&table);

@@ -459,13 +459,17 @@ next_look(TimestampTz now, TimestampTz last_busy)
 	return demand.busy || leave_at <= now ? next_turn : Min(next_turn, leave_at);
 }
 
-/* Whoever calls meanwhile: the turn would fail again as often as somebody commits. (The clock may be set back.) */
+/*
+ * Whoever calls meanwhile: the turn would fail again as often as somebody commits. (The clock may be set back.) What the turn was
+ * called for, and may not have done, is done by the next one.
+ */
 static void
 pause_after_error(void)
 {
 	TimestampTz until = GetCurrentTimestamp() + PAUSE_AFTER_ERROR;
 	TimestampTz now;
 
+	next_sweep = next_fill = DT_NOBEGIN;
 	while ((now = GetCurrentTimestamp()) < until && until - now <= PAUSE_AFTER_ERROR && !make_way_asked(MyDatabaseId))
 		process_wait(until);
 }

@@ -179,6 +179,23 @@ cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE 
 	'an executor that is busy heeds a change of its pool');
 $node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('backlog')});
 
+# Likewise what executors set for themselves.
+set_pools('one 1 *');
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION commits() RETURNS text LANGUAGE sql AS $$ SELECT current_setting('synchronous_commit') $$;
+SELECT queue_jobs.define_worker('commits', 'public.commits');
+SQL
+for my $setting (qw(off on))
+{
+	$node->append_conf('postgresql.conf', "queue_jobs.synchronous_commit = $setting");
+	$node->reload;
+	wait_until($node, "SELECT current_setting('queue_jobs.synchronous_commit') = '$setting'");
+	wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND state = 'idle'}) if $setting eq 'on';
+	my $job = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('commits')});
+	wait_for_job($node, $job, 'completed');
+	is($node->safe_psql('postgres', "SELECT result #>> '{}' FROM queue_jobs.job WHERE id = $job"), $setting, "an executor commits with synchronous_commit $setting");
+}
+
 # ---- the setting ----
 
 my ($status, $out, $err);
