@@ -111,7 +111,7 @@ sub set_file_size
 }
 
 # The same with a smaller limit, under which not even a segment of WAL can be filled. The server ends, and cannot recover
-# before there is room again.
+# before there is room again. (PostgreSQL 18 may neither end nor come back: its startup process has failed, the others stay.)
 sub fill_disk_of_wal
 {
 	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
@@ -121,13 +121,12 @@ sub fill_disk_of_wal
 	set_file_size_of_all($postmaster, '262144');
 	sleep 0.05 until !kill(0, $postmaster) || time > $end;
 	set_file_size_of_all($postmaster, 'unlimited');
-	$end = time + $PostgreSQL::Test::Utils::timeout_default;
-	while (kill(0, $postmaster) && !defined ask('SELECT true'))
+	$end = time + 30;
+	while (kill(0, $postmaster) && time < $end)
 	{
-		die 'the server does not come back' if time > $end;
+		return if defined ask('SELECT true');
 		sleep 0.05;
 	}
-	return if kill 0, $postmaster;
 	$count{'disk full for WAL: the server ended'}++;
 	$node->stop('immediate', fail_ok => 1);	# so that it is known to be
 	$node->start;
@@ -139,7 +138,8 @@ sub set_file_size_of_all
 {
 	my ($pid, $size) = @_;
 
-	set_file_size($_, $size) foreach $pid, split ' ', `ps -o pid= --ppid $pid`;
+	set_file_size($pid, $size);	# first: children that come now have it from there
+	set_file_size($_, $size) foreach split ' ', `ps -o pid= --ppid $pid`;
 	return;
 }
 
