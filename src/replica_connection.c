@@ -56,7 +56,6 @@ typedef enum Attempt
 
 static List *links = NIL;
 static Oid	connect_as = InvalidOid;	/* role; InvalidOid: as the operator said */
-static bool woken = false;		/* our latch was set while we waited for a socket */
 static PGresult *received = NULL;	/* the outcome of the latest statement */
 static char failure[1024];		/* what went wrong last */
 
@@ -185,19 +184,9 @@ wait_for_socket(PGconn *connection, int events, TimestampTz deadline)
 	if (happened & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);
-		woken = true;
 		CHECK_FOR_INTERRUPTS();
 	}
 	return true;
-}
-
-/* Whoever woke us did not mean us to go on waiting: our caller's next wait is to end at once. */
-static void
-pass_on_wakeup(void)
-{
-	if (woken)
-		SetLatch(MyLatch);
-	woken = false;
 }
 
 static void
@@ -582,12 +571,10 @@ with_link(Link *link, bool (*function) (Link *, void *), void *argument)
 	{
 		drop_result();
 		close_link(link);
-		pass_on_wakeup();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	drop_result();
-	pass_on_wakeup();
 	return done;
 }
 
