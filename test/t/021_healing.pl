@@ -210,10 +210,10 @@ $node->safe_psql('postgres', 'INSERT INTO gate VALUES (1)');
 # A scheduler that fails, here by a table that is not as it was, does not fail at each commit that calls it.
 wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE state IN ('available', 'executing')});
 $node->safe_psql('postgres', 'ALTER TABLE queue_jobs.defined_schedule RENAME next_run TO renamed');
-my $start = time;
+my $began = time;
 $node->safe_psql('postgres', 'UPDATE queue_jobs.live_job SET id = id WHERE false; SELECT pg_sleep(0.01);' x 300);
 my $failures = log_count($node, 'ERROR:  column "next_run" does not exist');
-my $most = 2 + (time - $start) / 2;
+my $most = 2 + (time - $began) / 2;
 cmp_ok($failures, '>', 0, 'a scheduler fails');
 cmp_ok($failures, '<=', $most, 'and pauses then');
 $node->safe_psql('postgres', 'ALTER TABLE queue_jobs.defined_schedule RENAME renamed TO next_run');
