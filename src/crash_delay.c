@@ -5,11 +5,13 @@
 #include "postgres.h"
 
 #include "crash_delay.h"
+#include "dedup.h"
 #include "executor/tuptable.h"
 #include "lane.h"
 #include "outcome.h"
 #include "process.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/memutils.h"
 
 /* A job that was charged, and whose worker says itself when it is tried again. */
@@ -49,7 +51,10 @@ still_waits(const Crash *crash, const Job *job, Worker **worker, Oid *role)
 	return job->attempt == crash->attempt && job->started_at == NO_TIME && !job->due && job->run_at == crash->run_at;
 }
 
-/* The row is not locked while the function is called, or who claims another job of its key would have to pass it by. */
+/*
+ * The row is not locked while the function is called, or who claims another job of its key would have to pass it by. If one is claimed
+ * just then, this one is merged into its run, or keeps its delay.
+ */
 static void
 delay_as_worker_says(void *argument)
 {
@@ -66,14 +71,21 @@ delay_as_worker_says(void *argument)
 	{
 		int64		delay = outcome_retry_delay(worker, role, job_failures(&job));
 
-		if (live_find(&table, crash->job, false, &row, &job) == FIND_FOUND)
+		if (dedup_keep_key(&job, worker))
 		{
-			if (still_waits(crash, &job, &worker, &role))
+			FindResult	result = live_find(&table, crash->job, false, &row, &job);
+
+			test_point("delays_crash");
+			if (result == FIND_FOUND && still_waits(crash, &job, &worker, &role))
 				outcome_put_back(&table, row, &job, worker, role, delay);
 			else
-				live_leave(&job);
+			{
+				if (result == FIND_FOUND)
+					live_leave(&job);
+				dedup_publish_key(&table, &job, worker);
+			}
+			ExecDropSingleTupleTableSlot(row);
 		}
-		ExecDropSingleTupleTableSlot(row);
 	}
 	live_close(&table);
 	unit_end();

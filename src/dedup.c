@@ -404,24 +404,34 @@ dedup_any_live(LiveTable *table, const Job *job)
 
 /* ---- claim ---- */
 
-/* Whether a job of the key is being run by way of a lease. Others are kept out by the lock on the key. */
+/* Its run has ended without it, and what comes of it is to be written to it. */
 static bool
-key_is_leased(LiveTable *table, const Job *job)
+outcome_awaited(const Job *job)
+{
+	return shared_present() && (ledger_blames(job->id, job->attempt) || executor_recovers(job->id));
+}
+
+/*
+ * Whether a job of the key is being run by way of a lease; others are kept out by the lock on the key. Or was being run, and cannot be
+ * merged yet: it would run once more.
+ */
+static bool
+key_is_taken(LiveTable *table, const Job *job)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	KeyScan		scan;
 	Job			other;
-	bool		leased = false;
+	bool		taken = false;
 
 	key_scan_begin(&scan, table, job->dedup_hash);
-	while (!leased && key_scan_next(&scan, &other))
+	while (!taken && key_scan_next(&scan, &other))
 	{
 		TimestampTz until;
 
-		leased = other.id != job->id && same_key(job, &other) && lease_holds(&other, now, &until);
+		taken = other.id != job->id && same_key(job, &other) && (lease_holds(&other, now, &until) || outcome_awaited(&other));
 	}
 	key_scan_end(&scan);
-	return leased;
+	return taken;
 }
 
 static bool
@@ -429,7 +439,7 @@ take_key(LiveTable *table, const Job *job, const Worker *worker, bool session)
 {
 	if (!key_lock_try(key_of_runs(job, worker), session))
 		return false;
-	if (!key_is_leased(table, job))
+	if (!key_is_taken(table, job))
 		return true;
 	key_lock_release(key_of_runs(job, worker), session);
 	return false;
@@ -474,6 +484,12 @@ void
 dedup_claim_end(const Job *job, const Worker *worker)
 {
 	dedup_claim_undo(job, worker, true);
+}
+
+bool
+dedup_keep_key(const Job *job, const Worker *worker)
+{
+	return !dedup_one_at_a_time(job, worker) || key_lock_try(key_of_runs(job, worker), false);
 }
 
 static Jsonb *
@@ -535,8 +551,8 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 
 		if (other.id == job->id || !same_key(job, &other) || lease_holds(&other, now, &until))
 			continue;
-		if (shared_present() && (ledger_blames(other.id, other.attempt) || executor_recovers(other.id)))
-			continue;			/* what its run comes to is to be written to it */
+		if (outcome_awaited(&other))
+			continue;
 		if (!takes_part(&other, worker, now) ||
 			Max(waiting_since(&other), waiting_since(job)) - Min(waiting_since(&other), waiting_since(job)) > worker->dedup_ttl)
 			continue;
@@ -595,7 +611,7 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 		return true;
 	if (!key_lock_try(key_of_runs(job, worker), false))
 		return false;
-	if (key_is_leased(table, job))
+	if (key_is_taken(table, job))
 	{
 		key_lock_release(key_of_runs(job, worker), false);
 		return false;

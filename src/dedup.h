@@ -49,6 +49,12 @@ extern void dedup_claim_undo(const Job *job, const Worker *worker, bool session)
 extern void dedup_claim_end(const Job *job, const Worker *worker);
 
 /*
+ * Before the row of a job that waits is changed: none of its key is started until the transaction ends, under until_executed, for it
+ * could not be merged. False if one is being started, or run. dedup_publish_key() is to follow.
+ */
+extern bool dedup_keep_key(const Job *job, const Worker *worker);
+
+/*
  * A job has been taken: merges all others of its key that wait, and that nobody relies on in an open transaction, into
  * its run. If one of them has fewer failures, its attempts count from now on: *job becomes that one.
  */

@@ -527,4 +527,36 @@ go_on('going_to_sleep');
 wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $old");
 pass('a change of the configuration that comes then');
 $node->stop;
+
+# A follow-up that is found while the crashed run before it gets its delay does not run besides: it is merged.
+$node = new_node('follow_up', conf => "restart_after_crash = on\nqueue_jobs.idle_timeout = '1h'\nqueue_jobs.synchronous_commit = on");
+$points = $node->data_dir . '/queue_jobs.points';
+mkdir $points or die "$points: $!";
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE gate (open boolean);
+CREATE TABLE run (job bigint);
+CREATE FUNCTION follow() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO run VALUES ((queue_jobs.current_job()).id);
+	WHILE NOT EXISTS (SELECT FROM gate) LOOP
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+END
+$$;
+CREATE FUNCTION at_once(int) RETURNS interval LANGUAGE sql AS $$ SELECT interval '0' $$;
+SELECT queue_jobs.define_worker('follow', 'public.follow', idempotent => true, deduplicate => 'until_executed',
+	if_deduplicated => 'reschedule_once', retry_backoff => 'public.at_once');
+SQL
+my $first = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('follow')});
+wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND wait_event = 'PgSleep'});
+is($node->safe_psql('postgres', q{SELECT queue_jobs.try_enqueue('follow') IS NULL}), 't', 'a follow-up stands');
+arm('delays_crash', 'wait');
+kill 'KILL', executor_pids($node);
+wait_until($node, 'INSERT INTO gate VALUES (true) RETURNING true');
+wait_at('delays_crash');
+wait_until($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND state = 'idle'});
+go_on('delays_crash');
+wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE state NOT IN ('completed', 'cancelled')});
+is($node->safe_psql('postgres', 'SELECT count(*) FROM run'), '1', 'one run');
+$node->stop;
 done_testing();
