@@ -51,6 +51,12 @@ still_waits(const Crash *crash, const Job *job, Worker **worker, Oid *role)
 	return job->attempt == crash->attempt && job->started_at == NO_TIME && !job->due && job->run_at == crash->run_at;
 }
 
+static bool
+waits_for_delay(LiveTable *table, const Crash *crash, Job *job, Worker **worker, Oid *role)
+{
+	return live_look_up(table, crash->job, job) == LOOK_THERE && still_waits(crash, job, worker, role);
+}
+
 /*
  * The row is not locked while the function is called, or who claims another job of its key would have to pass it by. If one is claimed
  * just then, this one is merged into its run, or keeps its delay.
@@ -67,23 +73,20 @@ delay_as_worker_says(void *argument)
 
 	unit_begin();
 	live_open(&table);
-	if (live_look_up(&table, crash->job, &job) == LOOK_THERE && still_waits(crash, &job, &worker, &role))
+	if (waits_for_delay(&table, crash, &job, &worker, &role))
 	{
 		int64		delay = outcome_retry_delay(worker, role, job_failures(&job));
 
-		if (dedup_keep_key(&job, worker))
+		if (waits_for_delay(&table, crash, &job, &worker, &role) && dedup_keep_key(&job, worker))
 		{
+			uint64		hash = job.dedup_hash;
 			FindResult	result = live_find(&table, crash->job, false, &row, &job);
 
 			test_point("delays_crash");
-			if (result == FIND_FOUND && still_waits(crash, &job, &worker, &role))
+			if (result == FIND_FOUND && still_waits(crash, &job, &worker, &role) && job.dedup_hash == hash)
 				outcome_put_back(&table, row, &job, worker, role, delay);
-			else
-			{
-				if (result == FIND_FOUND)
-					live_leave(&job);
-				dedup_publish_key(&table, &job, worker);
-			}
+			else if (result == FIND_FOUND)
+				live_leave(&job);
 			ExecDropSingleTupleTableSlot(row);
 		}
 	}

@@ -486,12 +486,6 @@ dedup_claim_end(const Job *job, const Worker *worker)
 	dedup_claim_undo(job, worker, true);
 }
 
-bool
-dedup_keep_key(const Job *job, const Worker *worker)
-{
-	return !dedup_one_at_a_time(job, worker) || key_lock_try(key_of_runs(job, worker), false);
-}
-
 static Jsonb *
 merged_into(int64 id)
 {
@@ -577,6 +571,15 @@ note_key_ends(const Job *job, const Worker *worker)
 		if (strcmp(lane->queue, own->queue) == 0 && strcmp(lane->worker, own->worker) == 0)
 			wakeup_key_ends(lane->id, lane_executor_role(lane, worker));
 	}
+}
+
+bool
+dedup_keep_key(const Job *job, const Worker *worker)
+{
+	if (!dedup_one_at_a_time(job, worker))
+		return true;
+	note_key_ends(job, worker); /* before anybody can be passed by for us; it is told also if we fail */
+	return key_lock_try(key_of_runs(job, worker), false);
 }
 
 void

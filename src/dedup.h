@@ -50,7 +50,7 @@ extern void dedup_claim_end(const Job *job, const Worker *worker);
 
 /*
  * Before the row of a job that waits is changed: none of its key is started until the transaction ends, under until_executed, for it
- * could not be merged. False if one is being started, or run. dedup_publish_key() is to follow.
+ * could not be merged. False if one is being started, or run.
  */
 extern bool dedup_keep_key(const Job *job, const Worker *worker);
 

@@ -62,6 +62,7 @@ static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
 static TimestampTz next_fill = DT_NOBEGIN;
 static TimestampTz next_sweep = DT_NOBEGIN;
+static TimestampTz next_charge = DT_NOEND;	/* of what could not be charged yet */
 static uint32 clock_seen = 0;	/* settings of the clock that all of these are reckoned by */
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
 static DemandFound demand = {.next_revisit = DT_NOEND};
@@ -82,7 +83,7 @@ detach(int code, Datum argument)
 	{
 		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
 		wake_at = Min(wake_at, Min(Min(next_sweep, next_schedule), Min(next_heal, next_fill)));
-		wake_at = Min(wake_at, demand.next_revisit);
+		wake_at = Min(wake_at, Min(demand.next_revisit, next_charge));
 		if (demand.blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
@@ -262,6 +263,7 @@ charge_for_good(void *argument)
 static void
 charge_crashes(void)
 {
+	next_charge = DT_NOEND;
 	for (int i = 0; i < ledger_places(); i++)
 	{
 		Charge		crash = {.done = false};
@@ -270,15 +272,16 @@ charge_crashes(void)
 			continue;
 		if (!process_protect(charge_for_good, &crash))
 		{
-			need_turn_at(GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
+			next_charge = Min(next_charge, GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
 			continue;
 		}
 		test_point("crash_charged");
 		if (crash.done)
 			ledger_wipe_entry(i, &crash.entry);
 		else
-			need_turn_at(GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
+			next_charge = Min(next_charge, GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
 	}
+	need_turn_at(next_charge);
 }
 
 /* ---- executors ---- */
@@ -447,7 +450,7 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
 	return !demand.busy && !demand.attended && now - last_busy >= idle &&
-		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), Min(demand.next_revisit, next_sweep)) - now > idle;
+		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), Min(Min(demand.next_revisit, next_sweep), next_charge)) - now > idle;
 }
 
 /* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */

@@ -552,8 +552,11 @@ wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type
 is($node->safe_psql('postgres', q{SELECT queue_jobs.try_enqueue('follow') IS NULL}), 't', 'a follow-up stands');
 arm('delays_crash', 'wait');
 kill 'KILL', executor_pids($node);
+arm('job_shown', 'wait');
 wait_until($node, 'INSERT INTO gate VALUES (true) RETURNING true');
 wait_at('delays_crash');
+wait_at('job_shown');
+go_on('job_shown');
 wait_until($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND state = 'idle'});
 go_on('delays_crash');
 wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE state NOT IN ('completed', 'cancelled')});
