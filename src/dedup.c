@@ -39,6 +39,7 @@
 #include "lane_hint.h"
 #include "location.h"
 #include "miscadmin.h"
+#include "outcome.h"
 #include "record.h"
 #include "shared.h"
 #include "utils/builtins.h"
@@ -404,13 +405,6 @@ dedup_any_live(LiveTable *table, const Job *job)
 
 /* ---- claim ---- */
 
-/* Its run has ended without it, and what comes of it is to be written to it. */
-static bool
-outcome_awaited(const Job *job)
-{
-	return shared_present() && (ledger_blames(job->id, job->attempt) || executor_recovers(job->id));
-}
-
 /*
  * Whether a job of the key is being run by way of a lease; others are kept out by the lock on the key. Or was being run, and cannot be
  * merged yet: it would run once more.
@@ -612,13 +606,8 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 
 	if (!dedup_one_at_a_time(job, worker))
 		return true;
-	if (!key_lock_try(key_of_runs(job, worker), false))
+	if (!take_key(table, job, worker, false))
 		return false;
-	if (key_is_taken(table, job))
-	{
-		key_lock_release(key_of_runs(job, worker), false);
-		return false;
-	}
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{

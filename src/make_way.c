@@ -132,20 +132,21 @@ let_go(Oid database)
 {
 	DatabaseSlot *slot = database_slot(database, false);
 	bool		gone = database == dropped;
-	int			proc;
 
 	if (slot == NULL)
 		return;
 	SpinLockAcquire(&slot->mutex);
 	slot->holds--;
-	slot->attention = !gone;
 	if (gone)
+	{
+		slot->attention = false;
 		slot->wake_at = NO_TIME;
-	proc = slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
+	}
 	SpinLockRelease(&slot->mutex);
 	if (gone)
 		database_slot_free(slot);
-	shared_wake(proc);			/* it has not got so far as to leave */
+	else
+		database_call_attention(database);	/* of a scheduler that has not got so far as to leave, too */
 	launcher_wake();
 }
 

@@ -10,8 +10,10 @@
 #include "catalog/objectaccess.h"
 #include "command.h"
 #include "compat.h"
+#include "crash_ledger.h"
 #include "dedup.h"
 #include "duplicates.h"
+#include "executor_slot.h"
 #include "fmgr.h"
 #include "handler.h"
 #include "history.h"
@@ -115,6 +117,12 @@ write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 		live_insert(table, job);
 	else
 		live_update(table, slot, job);
+}
+
+bool
+outcome_awaited(const Job *job)
+{
+	return ledger_blames(job->id, job->attempt) || executor_recovers(job->id);
 }
 
 void

@@ -20,6 +20,9 @@ typedef struct RunError
 	const char *context;		/* or NULL */
 } RunError;
 
+/* Whether its run has ended without it, in a crash or an error of the commit, and what comes of that is yet to be written to it. */
+extern bool outcome_awaited(const Job *job);
+
 /* The job has ended in that state, and is kept as long as it is to be; "history" as in history_insert(). */
 extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
 							 HistoryWriter *history);

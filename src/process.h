@@ -64,7 +64,8 @@ extern bool process_protect(void (*function) (void *), void *argument);
 extern void process_reload(void);
 
 /*
- * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then process_reload(). What there is to do is looked for after this, not before.
+ * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then process_reload(). What
+ * there is to do is looked for after this, not before.
  */
 extern void process_wait(TimestampTz until);
 

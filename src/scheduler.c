@@ -73,6 +73,15 @@ need_turn_at(TimestampTz at)
 	next_turn = Min(next_turn, at);
 }
 
+/* When one of the duties is next due that a scheduler is needed for; history can wait for another. */
+static TimestampTz
+next_duty(void)
+{
+	TimestampTz next = Min(Min(next_due, next_schedule), Min(next_heal, next_fill));
+
+	return Min(next, Min(Min(demand.next_revisit, next_sweep), next_charge));
+}
+
 /* Left behind at every exit, also by an error. */
 static void
 detach(int code, Datum argument)
@@ -81,9 +90,7 @@ detach(int code, Datum argument)
 
 	if (!not_needed)
 	{
-		wake_at = Min(next_due, next_history == NO_TIME ? DT_NOEND : next_history);
-		wake_at = Min(wake_at, Min(Min(next_sweep, next_schedule), Min(next_heal, next_fill)));
-		wake_at = Min(wake_at, Min(demand.next_revisit, next_charge));
+		wake_at = Min(next_duty(), next_history == NO_TIME ? DT_NOEND : next_history);
 		if (demand.blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (wake_at == DT_NOEND)
@@ -449,8 +456,7 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 {
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
-	return !demand.busy && !demand.attended && now - last_busy >= idle &&
-		Min(Min(Min(next_due, next_schedule), Min(next_heal, next_fill)), Min(Min(demand.next_revisit, next_sweep), next_charge)) - now > idle;
+	return !demand.busy && !demand.attended && now - last_busy >= idle && next_duty() - now > idle;
 }
 
 /* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */

@@ -4,13 +4,13 @@
  */
 #include "postgres.h"
 
-#include "crash_ledger.h"
 #include "dedup.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
 #include "heads.h"
 #include "miscadmin.h"
+#include "outcome.h"
 #include "run.h"
 #include "test_point.h"
 #include "wakeup.h"
@@ -48,7 +48,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	/* Seen as running before it is: who finds its row locked then knows by whom. */
 	run_show(run, true);
 	test_point("job_shown");
-	if (ledger_blames(run->job.id, run->job.attempt) || executor_recovers(run->job.id) || !dedup_claim_begin(&run->table, &run->job, worker, by_lease))
+	if (outcome_awaited(&run->job) || !dedup_claim_begin(&run->table, &run->job, worker, by_lease))
 	{
 		run_show(run, false);
 		return false;

@@ -10,9 +10,19 @@ use Test::More;
 
 plan skip_all => 'built without test points (make test has them)' unless $ENV{TEST_POINTS};
 
-my $node = new_node('points', conf => "restart_after_crash = on\nqueue_jobs.max_executors = 2\nqueue_jobs.idle_timeout = '1h'");
-my $points = $node->data_dir . '/queue_jobs.points';
-mkdir $points or die "$points: $!";
+my ($node, $points);
+
+sub use_node
+{
+	my ($name, $conf) = @_;
+
+	$node = new_node($name, conf => "$conf\nqueue_jobs.idle_timeout = '1h'");
+	$points = $node->data_dir . '/queue_jobs.points';
+	mkdir $points or die "$points: $!";
+	return;
+}
+
+use_node('points', "restart_after_crash = on\nqueue_jobs.max_executors = 2");
 
 # What is to happen to the next process that comes by.
 sub arm
@@ -482,9 +492,7 @@ is(join(' ', glob("$points/*")), '', 'every point was met');
 
 # A job that an executor finds when it looks once more leaves nothing behind in the session either.
 $node->stop;
-$node = new_node('second_look', conf => "queue_jobs.max_executors = 1\nqueue_jobs.idle_timeout = '1h'");
-$points = $node->data_dir . '/queue_jobs.points';
-mkdir $points or die "$points: $!";
+use_node('second_look', 'queue_jobs.max_executors = 1');
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION soil() RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
@@ -529,9 +537,7 @@ pass('a change of the configuration that comes then');
 $node->stop;
 
 # A follow-up that is found while the crashed run before it gets its delay does not run besides: it is merged.
-$node = new_node('follow_up', conf => "restart_after_crash = on\nqueue_jobs.idle_timeout = '1h'\nqueue_jobs.synchronous_commit = on");
-$points = $node->data_dir . '/queue_jobs.points';
-mkdir $points or die "$points: $!";
+use_node('follow_up', "restart_after_crash = on\nqueue_jobs.synchronous_commit = on");
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE gate (open boolean);
 CREATE TABLE run (job bigint);
@@ -547,7 +553,7 @@ CREATE FUNCTION at_once(int) RETURNS interval LANGUAGE sql AS $$ SELECT interval
 SELECT queue_jobs.define_worker('follow', 'public.follow', idempotent => true, deduplicate => 'until_executed',
 	if_deduplicated => 'reschedule_once', retry_backoff => 'public.at_once');
 SQL
-my $first = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('follow')});
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('follow')});
 wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND wait_event = 'PgSleep'});
 is($node->safe_psql('postgres', q{SELECT queue_jobs.try_enqueue('follow') IS NULL}), 't', 'a follow-up stands');
 arm('delays_crash', 'wait');

@@ -246,11 +246,10 @@ sub drain
 	my ($self) = @_;
 
 	my $node = $self->{node};
-	my $rest = q{SELECT count(*) FROM queue_jobs.job WHERE state NOT IN ('completed', 'cancelled', 'dead')};
+	my $rest = q{SELECT worker, state, waits_for, count(*), min(id) FROM queue_jobs.job WHERE state NOT IN ('completed', 'cancelled', 'dead') GROUP BY 1, 2, 3};
 	my $give_up = time + $PostgreSQL::Test::Utils::timeout_default;
 	my $left;		# healing may enqueue some later
-	until (($left = $node->safe_psql('postgres', 'SELECT worker, state, waits_for, count(*), min(id) FROM queue_jobs.job' . q{
-		WHERE state NOT IN ('completed', 'cancelled', 'dead') GROUP BY 1, 2, 3})) eq '' || time > $give_up)
+	until (($left = $node->safe_psql('postgres', $rest)) eq '' || time > $give_up)
 	{
 		for my $user ($self->{superuser}, 'app')
 		{
@@ -263,7 +262,7 @@ sub drain
 	is( $node->safe_psql('postgres', q{SELECT id, last_error FROM queue_jobs.job WHERE state = 'dead' AND last_error !~ 'executor process crashed'}),
 		'', 'no job is dead but by crashes');
 	note('dead by crashes: ' . $node->safe_psql('postgres', q{SELECT count(queue_jobs.retry(id)) FROM queue_jobs.job WHERE state = 'dead'}));
-	wait_until($node, "SELECT ($rest) = 0");
+	wait_until($node, $rest, expected => '');
 	return;
 }
 
