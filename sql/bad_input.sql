@@ -102,6 +102,7 @@ SET LOCAL timezone = 'UTC';
 SELECT error_of($$SELECT queue_jobs.enqueue('sink', run_at => '294276-12-31', jitter => '1000 years')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue('sink', run_at => '294276-12-31', expires_in => '1000 years')$$);
 SELECT error_of($$SELECT * FROM queue_jobs.enqueue_many('sink', '{"1", "2"}', run_at => '294276-12-31', batch_size => 1, batch_interval => '1 year')$$);
+SELECT sqlstate_of($$SELECT * FROM queue_jobs.enqueue_many('sink', '{}', run_at => now(), delay => '1 s')$$);
 COMMIT;
 -- an infinite interval is known from PostgreSQL 17 on: refused by it before, by us since
 SELECT call, sqlstate_of(call) IN ('22007', '22023') AS refused FROM unnest(ARRAY[

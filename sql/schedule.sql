@@ -121,6 +121,22 @@ SELECT queue_jobs.run_now('held') IS NULL AS skipped;
 SELECT queue_jobs.complete(last_job, 1) FROM queue_jobs.schedule WHERE name = 'held';
 CALL move_next_run('held', now());
 CALL wait_for_jobs_of('held', 1, 'available');
+-- A job of the schedule that was merged into another's run has ended when that has.
+SELECT queue_jobs.define_worker('merges', idempotent => true);
+SELECT queue_jobs.schedule('merged', 'every 1000 days', 'merges');
+SELECT queue_jobs.enqueue('merges', delay => '1 s', priority => -1) AS stands \gset
+CALL move_next_run('merged', now());
+CALL wait_for_jobs_of('merged', 1, 'available');
+CALL wait_for_state(:stands, 'available');
+SELECT id = :stands AS stands FROM queue_jobs.claim('me', '{merges}', 10);
+SELECT state, result -> 'merged_into' = to_jsonb(:stands) AS merged FROM queue_jobs.job WHERE schedule = 'merged';
+CALL move_next_run('merged', now());
+CALL wait_for_tick('merged');
+SELECT count(*), (SELECT skipped FROM queue_jobs.schedule WHERE name = 'merged') AS skipped FROM queue_jobs.job WHERE schedule = 'merged';
+SELECT queue_jobs.complete(:stands, 1);
+CALL move_next_run('merged', now());
+CALL wait_for_jobs_of('merged', 1, 'available');
+SELECT queue_jobs.unschedule('merged');
 -- Queue: one waits, also if it is failed and to be retried meanwhile; what falls due while one waits does not.
 SELECT queue_jobs.schedule('held', 'every 1000 days', 'outside', if_running => 'queue');
 CALL move_next_run('held', :'first');

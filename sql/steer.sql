@@ -59,7 +59,13 @@ SELECT queue_jobs.discard(:claimed);
 SELECT queue_jobs.retry(:claimed);
 SELECT state FROM queue_jobs.job WHERE id = :claimed;
 COMMIT;
--- a job that had expired may run after all
+-- a job that had expired may run after all, also if nobody has looked at it since
+SELECT queue_jobs.enqueue('parcel', '"not looked at"', run_at => '2001-01-01', expires_in => '1 s') AS expired \gset
+SELECT state, waits_for FROM queue_jobs.job WHERE id = :expired;
+SELECT available FROM queue_jobs.queue WHERE queue = 'parcel';
+SELECT queue_jobs.retry(:expired), queue_jobs.retry(:expired) AS again;
+SELECT state FROM queue_jobs.job WHERE id = :expired;
+SELECT args FROM queue_jobs.claim('me', '{parcel}', 10);
 SELECT queue_jobs.enqueue('parcel', '"expired"', run_at => '2001-01-01', expires_in => '1 s') AS expired \gset
 SELECT args FROM queue_jobs.claim('me', '{parcel}', 10);
 SELECT state FROM queue_jobs.job WHERE id = :expired;
@@ -117,6 +123,30 @@ BEGIN
 END $$;
 CALL cancel_until_ended(:job);
 SELECT state IN ('cancelled', 'completed') AS ended FROM queue_jobs.job WHERE id = :job;
+
+-- A job may end itself, and goes no further: what it wrote is undone, and it has no retry.
+CREATE FUNCTION ends_itself(how text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO app.traces VALUES ('undone');
+    EXECUTE format('SELECT queue_jobs.%I((queue_jobs.current_job()).id)', how);
+    PERFORM pg_sleep(600);
+    RETURN 'carried on';
+END $$;
+CREATE PROCEDURE commits_and_ends_itself(how text) LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO app.traces VALUES (how || ' by itself, committed');
+    COMMIT;
+    PERFORM app.ends_itself(how);
+END $$;
+SELECT queue_jobs.define_worker('ends itself', 'app.ends_itself');
+SELECT queue_jobs.define_worker('commits and ends itself', 'app.commits_and_ends_itself');
+SELECT queue_jobs.enqueue('ends itself', '{"how": "cancel"}') AS cancelled, queue_jobs.enqueue('ends itself', '{"how": "discard"}') AS dead,
+       queue_jobs.enqueue('commits and ends itself', '{"how": "cancel"}') AS procedure \gset
+CALL wait_for_state(:cancelled, 'cancelled');
+CALL wait_for_state(:dead, 'dead');
+CALL wait_for_state(:procedure, 'cancelled');
+SELECT attempt, result, last_error FROM queue_jobs.job WHERE id IN (:cancelled, :dead, :procedure) ORDER BY id;
+SELECT * FROM traces WHERE what ~ 'itself|undone';
 
 -- remove_jobs(): what waits goes without a trace, what runs stays; the worker need not be there any more.
 CALL clean_up();

@@ -23,10 +23,12 @@
 #include "miscadmin.h"
 #include "process.h"
 #include "run_as.h"
+#include "test_point.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "wakeup.h"
 
 #define FILL_EVERY USECS_PER_MINUTE
@@ -277,16 +279,22 @@ fill(void *argument)
 	worker = worker_to_fill(filling);
 	if (worker != NULL)
 	{
-		List	   *live = live_args(worker);
-		int			missing = worker->max_running_jobs - list_length(live);
+		List	   *live;
+		int			missing;
 		RunAs		saved;
 
+		test_point("fills");
+		live = live_args(worker);
+		missing = worker->max_running_jobs - list_length(live);
+		/* not the unit's: a piece whose job had ended by the look at the jobs is done for the query, too */
+		PushActiveSnapshot(GetTransactionSnapshot());
 		restricted_begin(&saved, worker->definer, worker->search_path);
 		process_limit_time(LIMIT_OF_QUERY);
 		remaining = count_work(worker);
 		enqueue_work(worker, live, filling->most < 0 ? missing : Min(missing, filling->most));
 		(void) process_end_limit();
 		restricted_end(&saved);
+		PopActiveSnapshot();
 		note_remaining(filling, remaining);
 	}
 	unit_end();

@@ -243,7 +243,7 @@ static bool
 end_unstarted(Claim *claim, LaneHead *head)
 {
 	Job		   *job = &head->walk->job;
-	bool		expired = job->attempt == 0 && job->expires_at != NO_TIME && job->expires_at <= claim->now;
+	bool		expired = job_expired(job, claim->now);
 	bool		exhausted = job->started_at != NO_TIME && job_failures(job) > head->worker->max_retries;
 
 	if (!expired && !exhausted)
@@ -486,6 +486,7 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	DatabaseSlot *slot;
 	MemoryContext context;
 
+	refuse_where_nothing_can_be_written("queue_jobs.wait_for_jobs()");	/* it makes jobs available that have fallen due */
 	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
 	context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs", ALLOCSET_DEFAULT_SIZES);
 	queues = queues_argument(fcinfo, 0);

@@ -232,6 +232,14 @@ fail_one(int64 id, int32 attempt, const char *message)
 	claimed_end(&claimed);
 }
 
+/* Whether a "delayed" job has been put back for a replica: its claim has written over that, but chose what it could not have otherwise. */
+static bool
+was_retried(const Claimed *claimed)
+{
+	return claimed->worker->data_consistency == CONSISTENCY_DELAYED &&
+		(claimed->job.strategy == STRATEGY_PRIMARY || claimed->job.strategy == STRATEGY_REPLICA_RETRIED);
+}
+
 static void
 snooze_one(int64 id, int32 attempt, int64 delay)
 {
@@ -239,6 +247,8 @@ snooze_one(int64 id, int32 attempt, int64 delay)
 
 	claimed_begin(&claimed, id, attempt);
 	claimed.job.uncharged++;
+	if (was_retried(&claimed))
+		outcome_keep_retried(&claimed.job);
 	outcome_put_back(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, delay);
 	claimed_end(&claimed);
 }

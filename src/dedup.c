@@ -33,6 +33,7 @@
 #include "current_job.h"
 #include "dedup.h"
 #include "duplicates.h"
+#include "executor/spi.h"
 #include "executor_slot.h"
 #include "history.h"
 #include "hold.h"
@@ -41,12 +42,14 @@
 #include "miscadmin.h"
 #include "outcome.h"
 #include "record.h"
+#include "run_as.h"
 #include "shared.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 #include "wakeup.h"
 
 #define MAX_HOLDS 32			/* in a transaction; beyond them rows are locked */
+#define MERGED_INTO "merged_into"	/* key of the result of a job that was */
 
 typedef enum RelyResult
 {
@@ -483,9 +486,29 @@ dedup_claim_end(const Job *job, const Worker *worker)
 static Jsonb *
 merged_into(int64 id)
 {
-	char	   *json = psprintf("{\"merged_into\": " INT64_FORMAT "}", id);
+	char	   *json = psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", id);
 
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+}
+
+int64
+dedup_merged_into(int64 id)
+{
+	Oid			types[] = {INT8OID, TEXTOID};
+	Datum		values[] = {Int64GetDatum(id), CStringGetTextDatum(MERGED_INTO)};
+	int64		into = 0;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute("SELECT (result ->> $2)::int8 FROM queue_jobs.finished_job WHERE id = $1 AND state = 'cancelled' AND result ? $2",
+					   SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
+	{
+		bool		isnull;
+
+		into = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	engine_end(&saved);
+	return into;
 }
 
 /*

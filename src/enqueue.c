@@ -557,6 +557,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	Worker	   *worker;
 	Batch		batch;
 	BatchTimes	times;
+	TimestampTz run_at;
 	LiveTable	table;
 	Datum	   *args;
 	Datum	   *contexts = NULL;
@@ -591,11 +592,12 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 					 errdetail("There are %d args and %d contexts.", count, contexts_count),
 					 errhint("Use NULL for a job without context.")));
 	}
+	run_at = run_at_argument(fcinfo, MANY_RUN_AT, MANY_DELAY, now);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	if (count == 0 || registry_worker_disabled(worker->name))
 		return (Datum) 0;
 	begin_batch(&batch, worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
-	batch.job.run_at = run_at_argument(fcinfo, MANY_RUN_AT, MANY_DELAY, now);
+	batch.job.run_at = run_at;
 	if (contexts == NULL)
 		batch.job.context = current_context();
 

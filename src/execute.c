@@ -378,12 +378,7 @@ put_back(Run *run, TupleTableSlot *slot, int64 delay)
 {
 	run->job.attempt--;
 	if (run->job.strategy != STRATEGY_RETRY && run->stored_strategy == STRATEGY_RETRY)
-	{
-		/* it keeps that, but not the location for which no replica was found then */
-		run->job.strategy = STRATEGY_RETRY;
-		run->job.wal_lsn = InvalidXLogRecPtr;
-		location_relied_on(&run->job);
-	}
+		outcome_keep_retried(&run->job);
 	else if (run->job.strategy != STRATEGY_RETRY)
 		run->job.strategy = STRATEGY_NONE;
 	outcome_put_back(&run->table, slot, &run->job, run->task->worker, own_role, delay);

@@ -99,6 +99,12 @@ job_failures(const Job *job)
 	return Max(job->attempt - job->uncharged, 0);
 }
 
+bool
+job_expired(const Job *job, TimestampTz now)
+{
+	return job->attempt == 0 && job->expires_at != NO_TIME && job->expires_at <= now;
+}
+
 int
 job_max_attempts(const Job *job, int max_retries)
 {

@@ -144,6 +144,14 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 }
 
 void
+outcome_keep_retried(Job *job)
+{
+	job->strategy = STRATEGY_RETRY;
+	job->wal_lsn = InvalidXLogRecPtr;
+	location_relied_on(job);
+}
+
+void
 outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay)
 {
 	TimestampTz now = GetCurrentTimestamp();

@@ -35,6 +35,9 @@ extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, c
 extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
 							   const RunError *error, int64 delay);
 
+/* What is put back keeps that it was put back for a replica once, but not the location for which none was found then. */
+extern void outcome_keep_retried(Job *job);
+
 /* The job is put back, due after "delay" microseconds, as if it had not been started. */
 extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay);
 

@@ -28,6 +28,7 @@
 #include "command.h"
 #include "commands/sequence.h"
 #include "cron.h"
+#include "dedup.h"
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "funcapi.h"
@@ -317,10 +318,16 @@ queue_jobs_unschedule(PG_FUNCTION_ARGS)
 
 /* ---- ticks ---- */
 
-/* Whether no job may be made now; *others: it is a job that no schedule has made, but stands for the tick's. */
+/*
+ * Whether no job may be made now: the last one has not ended, nor the run that it was merged into. *others: that is a job that no
+ * schedule has made, but stands for the tick's.
+ */
 static bool
 must_wait(const Schedule *schedule, bool *others)
 {
+	const Worker *worker = registry_worker(schedule->worker);
+	bool		may_merge = worker != NULL && dedup_takes_part(worker);
+	int64		id = schedule->last_job;
 	LiveTable	table;
 	Job			job;
 	bool		live;
@@ -329,7 +336,8 @@ must_wait(const Schedule *schedule, bool *others)
 	if (schedule->if_running == IF_RUNNING_ALLOW)
 		return false;
 	live_open(&table);
-	live = live_look_up(&table, schedule->last_job, &job) != LOOK_NONE;
+	while (!(live = live_look_up(&table, id, &job) != LOOK_NONE) && may_merge && (id = dedup_merged_into(id)) != 0)
+		CHECK_FOR_INTERRUPTS();
 	*others = live && job.schedule == NULL;
 	live_close(&table);
 	return live;

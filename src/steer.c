@@ -10,6 +10,7 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "current_job.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
 #include "funcapi.h"
@@ -139,18 +140,31 @@ try_end(int64 id, JobState end_as, bool ask_owner)
 	return result;
 }
 
+/* The job that calls us, if it is that one: it has not ended, though its row is gone, and need not commit to be interrupted. */
+static bool
+end_own(int64 id, JobState end_as)
+{
+	if (current_job.job == NULL || current_job.job->id != id || id == 0 || !executor_request_end(id, end_as))
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	return true;
+}
+
 /* False if there is nothing to end. */
 static bool
 end_job(int64 id, JobState end_as)
 {
-	EndResult	result = try_end(id, end_as, true);
+	EndResult	result;
 
+	if (end_own(id, end_as))
+		return true;
+	result = try_end(id, end_as, true);
 	if (result == END_RUNS)
 		wakeup_end_running(id, end_as);
 	return result != END_NOTHING;
 }
 
-/* cancel(id): true if the job was not finished; a running one ends as soon as it can be interrupted. */
+/* cancel(id): true if the job was not finished; a running one ends as soon as it can be interrupted, its own handler at once. */
 Datum
 queue_jobs_cancel(PG_FUNCTION_ARGS)
 {
@@ -249,11 +263,13 @@ retry_live(LiveTable *table, int64 id)
 		const Lane *lane = lane_get(job.lane);
 
 		check_owner(id, lane);
-		if (job.due)
+		if (job.due && !job_expired(&job, GetCurrentTimestamp()))
 			live_leave(&job);
 		else
 		{
 			make_available(&job);
+			if (job_expired(&job, job.run_at))
+				job.expires_at = NO_TIME;
 			live_update(table, slot, &job);
 			wakeup_job(job.lane, role_of(lane), job_key(&job));
 			changed = true;

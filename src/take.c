@@ -35,7 +35,7 @@ run_show(Run *run, bool running)
 bool
 run_expired(const Run *run)
 {
-	return run->job.attempt == 0 && run->job.expires_at != NO_TIME && run->job.expires_at <= run->started_at;
+	return job_expired(&run->job, run->started_at);
 }
 
 /* Takes the job that the scan shows: for good, or by a lease if the handler commits. */

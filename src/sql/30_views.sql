@@ -48,6 +48,7 @@ SELECT j.id,
        CASE WHEN r.job_id IS NOT NULL
               OR (j.lease IS NOT NULL
                   AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp()) THEN 'executing'
+            WHEN j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp() THEN 'cancelled'
             WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
             WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
             ELSE 'scheduled' END AS state,
@@ -72,6 +73,7 @@ SELECT j.id,
        j.expires_at,
        j.errors,
        CASE WHEN r.job_id IS NULL AND j.started_at IS NULL AND (j.due OR j.run_at <= pg_catalog.clock_timestamp())
+                 AND (j.attempt > 0 OR j.expires_at IS NULL OR j.expires_at > pg_catalog.clock_timestamp())
             THEN COALESCE(queue_jobs.waits_for(j.lane),
                           CASE WHEN j.place <> j.lane THEN 'jobs of its concurrency_key are at their limit' END) END AS waits_for,
        queue_jobs.data_consistency(l.worker, j.id) AS data_consistency,
@@ -261,6 +263,7 @@ SELECT q.queue,
                                    OR (j.lease IS NOT NULL
                                        AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())
                                  THEN 'executing'
+                                 WHEN j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp() THEN 'cancelled'
                                  WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
                                  WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
                                  ELSE 'scheduled' END AS state

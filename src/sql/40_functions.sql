@@ -185,7 +185,7 @@ COMMENT ON PROCEDURE queue_jobs.wait_for_jobs(text[], interval) IS
 CREATE FUNCTION queue_jobs.cancel(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel';
 COMMENT ON FUNCTION queue_jobs.cancel(bigint) IS
-'Cancels a job that is not finished; one that an executor runs is interrupted when the caller commits, and what it wrote is rolled back. True if there was something to cancel. Errors: 42501, another role''s job; 0A000, PREPARE TRANSACTION after a running job was cancelled.';
+'Cancels a job that is not finished; one that an executor runs is interrupted when the caller commits, and what it wrote is rolled back. A handler that cancels its own job ends there. True if there was something to cancel. Errors: 42501, another role''s job; 0A000, PREPARE TRANSACTION after a running job was cancelled.';
 
 CREATE FUNCTION queue_jobs.discard(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_discard';

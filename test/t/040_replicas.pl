@@ -339,6 +339,13 @@ is(claim('outside_delayed'), '', 'delayed: put back once');
 replay('resume', $one, $two);
 wait_until($primary, "SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'outside_delayed' AND load_balancing_strategy = 'retry' AND attempt = 0");
 like(claim('outside_delayed', 1), qr/^outside_delayed\|delayed\|$replicas\|t\|replica_retried\|1\|$/, '… then a replica');
+replay('pause', $one, $two);
+as_app($primary, "SELECT queue_jobs.enqueue('outside_delayed')");
+is(claim('outside_delayed'), '', 'delayed, another one: put back once');
+as_app($primary, "CALL queue_jobs.wait_for_jobs('{outside_delayed}', '1 min')");
+is(as_app($primary, q{SELECT load_balancing_strategy, queue_jobs.snooze(id, attempt, '0') FROM queue_jobs.claim('c', '{outside_delayed}')}), 'primary|', '… then the primary');
+is(claim('outside_delayed'), 'outside_delayed|delayed|primary|t|primary|2|', '… also after the claimant has snoozed it');
+replay('resume', $one, $two);
 
 # ---- read your writes, anywhere ----
 

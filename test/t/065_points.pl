@@ -536,6 +536,37 @@ wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $old");
 pass('a change of the configuration that comes then');
 $node->stop;
 
+# A piece of work whose job ends just before the jobs that there are, and what is left, are looked at, is not made again.
+use_node('remaining_work', 'queue_jobs.max_executors = 2');
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE piece (n int PRIMARY KEY, open boolean NOT NULL, done boolean NOT NULL DEFAULT false);
+INSERT INTO piece VALUES (1, false), (2, false);
+CREATE TABLE run (n int);
+CREATE FUNCTION do_piece(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE NOT EXISTS (SELECT FROM piece p WHERE p.n = do_piece.n AND p.open) LOOP
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+	INSERT INTO run VALUES (do_piece.n);
+	UPDATE piece p SET done = true WHERE p.n = do_piece.n;
+END
+$$;
+SELECT queue_jobs.define_worker('do_piece', 'public.do_piece', max_running_jobs => 2,
+	remaining_work => 'SELECT jsonb_build_object($$n$$, n) FROM public.piece WHERE NOT done ORDER BY n');
+SQL
+wait_until($node, q{SELECT count(*) = 2 FROM queue_jobs.job WHERE state = 'executing'});
+arm('fills', 'wait');
+$node->safe_psql('postgres', 'UPDATE piece SET open = true WHERE n = 1');
+wait_at('fills');
+$node->safe_psql('postgres', 'UPDATE piece SET open = true WHERE n = 2');
+wait_until($node, q{SELECT count(*) = 2 FROM queue_jobs.job WHERE state = 'completed'});
+go_on('fills');
+$node->safe_psql('postgres', 'INSERT INTO piece VALUES (3, true)');
+wait_until($node, q{SELECT done FROM piece WHERE n = 3});
+wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE finished_at IS NULL});
+is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n) FROM run'), '3|3', 'each piece of work is done once');
+$node->stop;
+
 # A follow-up that is found while the crashed run before it gets its delay does not run besides: it is merged.
 use_node('follow_up', "restart_after_crash = on\nqueue_jobs.synchronous_commit = on");
 $node->safe_psql('postgres', <<'SQL');
