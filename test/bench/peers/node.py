@@ -21,7 +21,7 @@ class NodePeer:
     def node(self, *arguments):
         done = subprocess.run(["node", HERE / self.program, self.bench.server.conninfo("app"), *map(str, arguments)],
                               capture_output=True, text=True, timeout=600,
-                              env=dict(os.environ, PGHOST=self.bench.server.directory, PGUSER="app", PGDATABASE=self.bench.server.database))
+                              env=dict(os.environ, PGOPTIONS="-c synchronous_commit=off", PGHOST=self.bench.server.directory, PGUSER="app", PGDATABASE=self.bench.server.database))
         if done.returncode != 0:
             raise RuntimeError(done.stderr or done.stdout)
         return done.stdout
@@ -29,7 +29,7 @@ class NodePeer:
     def drain(self, task, setting, seconds):
         """The backlog is there when the program starts; it reports how long it worked, from its first job on."""
         server = self.bench.server
-        jobs = int(max(20000, 10000 * seconds))
+        jobs = int(max(30000, 30000 * seconds))
         self.bench.reset()
         self.enqueue_many(task, jobs)
         server.checkpoint()

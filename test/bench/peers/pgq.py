@@ -28,7 +28,7 @@ class PgQ:
         self.enqueue_many(task, batches * self.BATCH)
         server.checkpoint()
         cpu = server.cpu_seconds()
-        rate, _ = server.pgbench("pgq/drain.sql", 1, "-t", batches)
+        rate, _ = server.pgbench("pgq/drain.sql", 1, "-t", batches, synchronous=False)
         cpu = server.cpu_seconds() - cpu
         if server.sql("SELECT pgq.next_batch('bench', 'bench')", "app"):
             raise RuntimeError("events are left")

@@ -68,7 +68,7 @@ def claimants(bench):
         if worker:
             bench.backlog(worker, jobs)
         else:
-            bench.server.sql(f"INSERT INTO textbook.job (args) SELECT jsonb_build_object('n', i) FROM generate_series(1, {jobs}) AS i")
+            bench.server.sql(f"INSERT INTO textbook.job (args) SELECT jsonb_build_object('n', i) FROM generate_series(1, {jobs}) AS i; ANALYZE textbook.job")
         bench.server.checkpoint()
         variables = {"worker": worker} if worker else {}
         _, elapsed = bench.server.pgbench(script, clients, "-T", seconds, batch=batch, ids="{}", attempts="{}", **variables)
