@@ -346,9 +346,10 @@ poison('locks tables', q{BEGIN LOCK victim IN ACCESS EXCLUSIVE MODE; END});
 
 # ---- its own job, handler, worker ----
 
-for my $how (qw(cancel discard retry))
+my %end = (cancel => 'cancelled', discard => 'dead', retry => 'completed');
+foreach my $how (sort keys %end)
 {
-	poison("wants to $how itself", "BEGIN PERFORM queue_jobs.$how((queue_jobs.current_job()).id); END");
+	poison("wants to $how itself", "BEGIN PERFORM queue_jobs.$how((queue_jobs.current_job()).id); END", state => $end{$how});
 }
 poison('procedure cancels its job', q{BEGIN COMMIT; PERFORM queue_jobs.cancel((queue_jobs.current_job()).id); COMMIT; PERFORM pg_sleep(60); END},
 	procedure => 1, state => 'cancelled');
