@@ -23,7 +23,9 @@ SELECT call, sqlstate_of('SELECT queue_jobs.' || call) FROM unnest(ARRAY[
     $$enqueue('lives', delay => 5)$$, $$enqueue('lives', priority => 2147483648)$$, $$enqueue('lives', priority => 'high')$$,
     $$enqueue('lives', context => '{')$$, $$enqueue(42)$$, $$enqueue()$$, $$enqueue('lives', '{}', '{}')$$, $$enqueue('lives', worker => 'lives')$$,
     $$cancel('x')$$, $$cancel(1.5)$$, $$cancel(9223372036854775808)$$, $$claim('me', 'lives')$$, $$claim('me', max_jobs => 'all')$$,
-    $$complete(1, 99999999999)$$, $$complete(1)$$, $$complete(ARRAY[1], 1)$$, $$fail(1, 1)$$, $$define_worker('x', 42)$$]) call;
+    $$complete(1, 99999999999)$$, $$complete(1)$$, $$complete(ARRAY[1], 1)$$, $$fail(1, 1)$$, $$define_worker('x', 42)$$,
+    $$define_worker('x', record => '0', record_key => 'id', pending => 'true')$$, $$define_worker('x', record => '-', record_key => 'id', pending => 'true')$$,
+    $$define_worker('x', record => '99999999', record_key => 'id', pending => 'true')$$]) call;
 
 -- JSON that is very deep, very wide, very long.
 SELECT sqlstate_of($$SELECT queue_jobs.enqueue('lives', (repeat('[', 100000) || repeat(']', 100000))::jsonb)$$);

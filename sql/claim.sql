@@ -251,6 +251,36 @@ SELECT queue_jobs.heartbeat(ARRAY[:job2]::bigint[], ARRAY[1], '3 hours');
 CALL move_lease_back(:job2, '2 hours');
 SELECT count(*) FROM queue_jobs.claim('vulture', '{mail}', 2);
 SELECT queue_jobs.complete(ARRAY[:job1, :job2]::bigint[], ARRAY[1, 1]);
+-- A sign of life by that name of a role that may not claim the jobs is none.
+SELECT queue_jobs.enqueue('mail', '{"beat": 0}') AS job \gset
+SELECT args FROM queue_jobs.claim('quiet', '{mail}', 1, '30 min');
+CALL move_lease_back(:job, '1 hour');
+RESET ROLE;
+GRANT queue_jobs_claim TO regress_other;
+SET ROLE regress_other;
+SELECT queue_jobs.heartbeat('quiet');
+RESET ROLE;
+REVOKE queue_jobs_claim FROM regress_other;
+SET ROLE regress_app;
+SELECT state FROM queue_jobs.job WHERE id = :job;
+SELECT available, executing FROM queue_jobs.queue WHERE queue = 'mail';
+SELECT args, attempt FROM queue_jobs.claim('vulture', '{mail}', 2);
+SELECT queue_jobs.complete(:job, 2);
+-- ... but of one that may claim them as their worker's definer it is, though they are not its own
+SELECT queue_jobs.define_worker('definers', run_as => 'definer');
+RESET ROLE;
+GRANT queue_jobs_enqueue TO regress_other;
+SET ROLE regress_other;
+SELECT queue_jobs.enqueue('definers') AS job \gset
+RESET ROLE;
+REVOKE queue_jobs_enqueue FROM regress_other;
+SET ROLE regress_app;
+SELECT count(*) FROM queue_jobs.claim('definer', '{definers}', 1, '30 min');
+CALL move_lease_back(:job, '1 hour');
+SELECT queue_jobs.heartbeat('definer');
+SELECT available, executing FROM queue_jobs.queue WHERE queue = 'definers';
+SELECT count(*) FROM queue_jobs.claim('vulture', '{definers}');
+SELECT queue_jobs.complete(:job, 1);
 SELECT queue_jobs.enqueue('mail', '{"beat": 3}') AS job \gset
 SELECT args FROM queue_jobs.claim('never beats', '{mail}', 1, '30 min');
 SELECT queue_jobs.heartbeat(ARRAY[:job]::bigint[], ARRAY[1], '1 ms');

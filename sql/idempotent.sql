@@ -46,13 +46,71 @@ SELECT queue_jobs.assert_idempotent(name) FROM unnest('{stamps_once,draws,replac
 -- The record makes of a handler that counts one that is safe.
 SELECT queue_jobs.assert_idempotent('settles', '{"id": 2}', 3);
 
+-- What an executor's next run would not see of the one before, no later run sees here: temporary objects and settings; and
+-- constraints that are checked at the end are checked at the end of each run.
+CREATE FUNCTION app.makes_temporary(args jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    CREATE TEMP TABLE draft ON COMMIT DROP AS SELECT 1 AS n;
+    CREATE TEMP VIEW drafts AS SELECT n FROM draft;
+    CREATE TEMP SEQUENCE draft_number;
+    CREATE FUNCTION pg_temp.next_draft() RETURNS bigint LANGUAGE sql AS $f$SELECT nextval('pg_temp.draft_number') FROM pg_temp.drafts$f$;
+    UPDATE app.account SET n = pg_temp.next_draft() WHERE id = 1 AND n <> 1;
+END$$;
+CREATE FUNCTION app.sets_for_session(args jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE app.account SET note = coalesce(current_setting('app.seen', true), '') WHERE id = 1;
+    PERFORM set_config('app.seen', 'yes', false);
+END$$;
+CREATE FUNCTION app.leaves_cursor(args jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    drafts CURSOR FOR SELECT n FROM pg_temp.draft;
+BEGIN
+    CREATE TEMP TABLE draft AS SELECT 1 AS n;
+    drafts := 'drafts';
+    OPEN drafts;
+END$$;
+CREATE TABLE app.seat (id integer, CONSTRAINT seat_taken UNIQUE (id) DEFERRABLE);
+CREATE FUNCTION app.catches_taken(args jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO app.seat VALUES (1);
+EXCEPTION
+    WHEN unique_violation THEN NULL;
+END$$;
+CREATE TABLE app.root (id integer PRIMARY KEY);
+CREATE TABLE app.leaf (id integer REFERENCES app.root DEFERRABLE INITIALLY DEFERRED);
+INSERT INTO app.root VALUES (1);
+INSERT INTO app.leaf VALUES (1);
+CREATE FUNCTION app.replaces_root(args jsonb) RETURNS void LANGUAGE sql AS $$DELETE FROM app.root; INSERT INTO app.root VALUES (1)$$;
+CREATE FUNCTION app.counts_temporary(args jsonb) RETURNS void LANGUAGE plpgsql AS $$BEGIN UPDATE pg_temp.callers SET n = n + 1; END$$;
+SELECT queue_jobs.define_worker(name, 'app.' || name) FROM unnest('{makes_temporary,sets_for_session,leaves_cursor,catches_taken,replaces_root,counts_temporary}'::text[]) name;
+BEGIN;
+CREATE TEMP TABLE callers_own ON COMMIT DROP AS SELECT 1 AS n;
+DECLARE callers_cursor CURSOR FOR SELECT n FROM callers_own;
+SELECT queue_jobs.assert_idempotent(name, times => 3) FROM unnest('{makes_temporary,sets_for_session,leaves_cursor,catches_taken,replaces_root}'::text[]) name;
+FETCH callers_cursor;
+SELECT name FROM pg_cursors WHERE name LIKE 'c%' OR name LIKE 'd%';
+SELECT to_regclass('pg_temp.draft'), current_setting('app.seen', true);
+COMMIT;
+
 -- The others are found, and what they change is named.
 CREATE FUNCTION verdict(worker text, times integer DEFAULT 2) RETURNS SETOF text LANGUAGE sql AS $$
-    SELECT regexp_replace(e, '"\d{4}-[^"]*"', 'TIME', 'g')
+    SELECT regexp_replace(regexp_replace(e, '"\d{4}-[^"]*"', 'TIME', 'g'), 'pg_temp_\d+', 'pg_temp')
       FROM error_of(format('SELECT queue_jobs.assert_idempotent(%L, ''{}'', %s)', worker, times)) e WHERE e !~ '^HINT: Let the'
 $$;
 SELECT verdict('inserts');
 SELECT verdict('counts');
+-- ... also in the caller's temporary table, and where the server does not count what is written
+CREATE TEMP TABLE callers AS SELECT 1 AS n;
+SELECT verdict('counts_temporary');
+SELECT n FROM callers;
+RESET ROLE;
+SET track_counts = off;
+SET ROLE regress_app;
+SELECT verdict('counts');
+SHOW track_counts;
+RESET ROLE;
+RESET track_counts;
+SET ROLE regress_app;
 SELECT verdict('deletes');
 SELECT verdict('stamps');
 SELECT verdict('numbers');

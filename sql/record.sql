@@ -140,6 +140,12 @@ SELECT queue_jobs.enqueue('spelled', '{"id": 7}') = queue_jobs.enqueue('spelled'
        queue_jobs.try_enqueue('spelled', '{"id": -7}') IS NULL AS negative_too;
 SELECT queue_jobs.remove_jobs('spelled'), queue_jobs.drop_worker('spelled');
 
+-- A primary key may be deferrable.
+CREATE TABLE late_key (id integer PRIMARY KEY DEFERRABLE);
+INSERT INTO late_key VALUES (1);
+SELECT queue_jobs.define_worker('late key', record => 'late_key', record_key => 'id', pending => 'true');
+SELECT queue_jobs.lock_record_if('late_key', 1, 'true'), queue_jobs.drop_worker('late key');
+
 -- A worker whose condition fails heals nothing, and keeps no other from it.
 CREATE TABLE other_record (id integer PRIMARY KEY);
 INSERT INTO other_record VALUES (0), (1);

@@ -108,6 +108,10 @@ SELECT queue_jobs.define_worker('heals', record => 'app.row_of', record_key => '
 CREATE TABLE short_row (id integer PRIMARY KEY);
 SELECT queue_jobs.define_worker('no record', record => 'app.short_row', record_key => 'id', pending => 'true');
 DROP TABLE short_row;
+CREATE FUNCTION reads(args jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT args';
+CREATE FUNCTION handles_read(read jsonb) RETURNS void LANGUAGE sql AS '';
+SELECT queue_jobs.define_worker('cannot read', 'app.handles_read', idempotent => true, data_consistency => 'sticky', read_handler => 'app.reads');
+DROP FUNCTION reads;
 SET ROLE regress_other;
 SELECT queue_jobs.pause('secret');
 SELECT queue_jobs.enqueue('secret') AS job \gset

@@ -81,6 +81,9 @@ check_functions(Advice *advice)
 	if (worker->handler != NULL && handler_find(worker->handler, &why) == NULL)
 		add(advice, psprintf("handler \"%s\" cannot be called: %s", worker->handler, why),
 			"Its jobs wait. Create the function, or define the worker anew.");
+	if (worker->read_handler != NULL && handler_find(worker->read_handler, &why) == NULL)
+		add(advice, psprintf("read_handler \"%s\" cannot be called: %s", worker->read_handler, why),
+			"Its jobs wait. Create the function, or define the worker anew.");
 	if (worker->retry_backoff != NULL && !OidIsValid(handler_backoff(worker->retry_backoff)))
 		add(advice, psprintf("retry_backoff function \"%s\" is missing or does not fit", worker->retry_backoff),
 			"Sidekiq's formula is used instead. Create the function, or define the worker anew.");

@@ -7,6 +7,9 @@
  * that a row that is stamped with now() differs, too. A number drawn from a sequence is no difference by itself, but a row
  * that holds it is. Sequences stay where the runs left them, as after any ROLLBACK: nobody can tell whether others drew from
  * them meanwhile, and to put one back would give those numbers out a second time.
+ *
+ * All runs are in one transaction, and in a session that has objects and settings of its own. What an executor's next run
+ * would not see of the one before is taken away in between: cursors, temporary objects, settings, the mode of constraints.
  */
 #include "postgres.h"
 
@@ -19,6 +22,7 @@
 #include "miscadmin.h"
 #include "record.h"
 #include "registry.h"
+#include "session.h"
 #include "subtransaction.h"
 #include "table_changes.h"
 #include "utils/acl.h"
@@ -40,6 +44,7 @@ typedef struct Trial
 	CallTarget	target;
 	RecordPlans record;
 	CallTarget	reader;			/* the worker's read handler, if it has one */
+	SessionState *session;		/* the caller's */
 	List	   *rewritten;		/* tables whose content must be copied before later runs */
 	StringInfoData report;		/* what the first later run that changed anything changed; empty: nothing */
 } Trial;
@@ -66,8 +71,11 @@ run_handler(void *argument)
 		call_in_transaction(&trial->target, trial->args, read);
 	}
 	PopActiveSnapshot();
+	session_close_cursors(trial->session);
 	call_check_deferred_constraints();
-	AtEOXact_GUC(true, nest_level);
+	session_defer_constraints();
+	session_drop_temporary_objects(trial->session);
+	AtEOXact_GUC(false, nest_level);	/* also what the handler has SET */
 }
 
 /* A later run, whose failure is a difference as well. */
@@ -107,6 +115,8 @@ try_runs(Trial *trial)
 	List	   *rewritten = NIL;
 
 	job.version = trial->worker->version;
+	trial->session = session_state();
+	(void) set_config_option("track_counts", "on", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false); /* tells what was written */
 	begin_run(trial, &job, &lane, 1);
 	run_handler(trial);
 	for (int run = 2; run <= trial->times && trial->report.len == 0 && rewritten == NIL; run++)

@@ -416,6 +416,20 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 
 /* ---- wait_for_jobs ---- */
 
+/* Of a lane without a hint nobody tells that he has a job: it is tried as claim() would. */
+static bool
+may_be_taken(LiveTable *table, const LaneHead *head)
+{
+	const Job  *job = &head->walk->job;
+
+	if (head->hint != NULL)
+		return true;
+	if (live_is_out_of_reach(head->walk->scan.slot) || !dedup_claim_begin(table, job, head->worker, false))
+		return false;
+	dedup_claim_undo(job, head->worker, false);
+	return true;
+}
+
 /*
  * Whether a lane that the queues mean may have a job to claim, which its worker's limits let start; and when that is to be
  * asked again.
@@ -442,9 +456,9 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 		if (verdict == LIMIT_FREE)
 		{
 			limit_undo(&table, &limits, head->worker, false, NULL, &walk->refusals);
-			found = true;
+			found = may_be_taken(&table, head);
 		}
-		else
+		if (!found)
 			heads_advance(head, verdict);
 		if (walk->refusals.any)
 			*next = Min(*next, walk->refusals.retry_at);
@@ -501,6 +515,7 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	{
 		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
 			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), POLL_WITHOUT_SHARED_MEMORY, NULL, NULL);
+		end_transaction_of_procedure();
 		PG_RETURN_VOID();
 	}
 	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
@@ -510,5 +525,6 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, PointerGetDatum(slot));
 	waiter_unregister(slot);
+	end_transaction_of_procedure();
 	PG_RETURN_VOID();
 }

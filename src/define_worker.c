@@ -330,6 +330,12 @@ set_record(Definition *definition)
 									quoted(worker.record_key), quoted(worker.pending)),
 						   "Give the table, the args key that holds its primary key, and the condition under which there is work to do.");
 	table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(record)));
+	if (get_rel_name(table) == NULL)	/* "-" and numbers are not looked up */
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("record \"%s\" does not exist", record),
+				 errdetail("No table has that OID."),
+				 errhint("Give the table's name, as schema.table.")));
 	worker.record = quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table));
 	record_check_definition(&worker);
 	set_text(definition, WORKER_RECORD, worker.record);

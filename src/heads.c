@@ -292,29 +292,6 @@ first_queue(Heads *heads, Urgency urgency)
 	return pairingheap_container(QueueHeads, node, queues->ph_root);
 }
 
-/* False if no lane has work. */
-static bool
-choose_urgency(Heads *heads, bool look)
-{
-	bool		has_work[URGENCIES];
-	bool		any = false;
-
-	for (int i = 0; i < URGENCIES; i++)
-	{
-		has_work[i] = !pairingheap_is_empty(&heads->queues[i]);
-		any = any || has_work[i];
-	}
-	if (!any)
-		return false;
-	if (!heads->has_urgency && !look)
-		heads->urgency = order_urgency(has_work, heads->now);
-	else if (!heads->has_urgency || !has_work[heads->urgency])
-		for (heads->urgency = 0; !has_work[heads->urgency];)
-			heads->urgency++;
-	heads->has_urgency = true;
-	return true;
-}
-
 void
 heads_advance(LaneHead *head, LimitVerdict verdict)
 {
@@ -344,6 +321,55 @@ open_lane(Heads *heads, LaneHead *head)
 	lane_scan_begin(&head->walk->scan, heads->table, head->lane->id, head->key, heads->snapshot, heads->now);
 	head->walk->scan.near = head->near;
 	heads_advance(head, LIMIT_FREE);
+}
+
+/* Of those that are about to be passed over for the first time the first job is looked at. */
+static void
+introduce_urgencies(Heads *heads)
+{
+	bool		any_above = false;
+
+	for (int i = 0; i < URGENCIES; i++)
+	{
+		LaneHead   *head;
+
+		if (pairingheap_is_empty(&heads->queues[i]))
+			continue;
+		if (any_above && order_is_new(i))
+		{
+			head = first_lane(first_queue(heads, i));
+			if (head->walk == NULL)
+				open_lane(heads, head);
+			if (head->more)
+				order_introduce(i, head->walk->job.run_at, heads->now);
+		}
+		any_above = true;
+	}
+}
+
+/* False if no lane has work. */
+static bool
+choose_urgency(Heads *heads, bool look)
+{
+	bool		has_work[URGENCIES];
+	bool		any = false;
+
+	if (!heads->has_urgency && !look)
+		introduce_urgencies(heads);
+	for (int i = 0; i < URGENCIES; i++)
+	{
+		has_work[i] = !pairingheap_is_empty(&heads->queues[i]);
+		any = any || has_work[i];
+	}
+	if (!any)
+		return false;
+	if (!heads->has_urgency && !look)
+		heads->urgency = order_urgency(has_work, heads->now);
+	else if (!heads->has_urgency || !has_work[heads->urgency])
+		for (heads->urgency = 0; !has_work[heads->urgency];)
+			heads->urgency++;
+	heads->has_urgency = true;
+	return true;
 }
 
 LaneHead *

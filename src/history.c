@@ -163,11 +163,9 @@ history_writer_flush(HistoryWriter *history)
 	if (history->count == 0)
 		return;
 	table_multi_insert(history->rel, history->rows, history->count, GetCurrentCommandId(true), 0, NULL);
+	index_writer_insert_many(&history->writer, history->rows, history->count);
 	for (int i = 0; i < history->count; i++)
-	{
-		index_writer_insert(&history->writer, history->rows[i], false, false);
 		ExecClearTuple(history->rows[i]);
-	}
 	history->count = 0;
 }
 

@@ -84,26 +84,47 @@ insert_entry(IndexWriter *writer, Relation index, TupleTableSlot *slot, bool upd
 						form->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, update, NULL);
 }
 
+static void
+insert_by_executor(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing)
+{
+	MemoryContext old = MemoryContextSwitchTo(writer->context);
+
+	list_free(QjInsertIndexTuples(writer->result, slot, writer->estate, update, only_summarizing));
+	ResetPerTupleExprContext(writer->estate);
+	MemoryContextSwitchTo(old);
+}
+
+/* One index after the other: for many rows, what is needed of it stays in the processor's caches. */
+static void
+insert_direct(IndexWriter *writer, TupleTableSlot **slots, int count, bool update)
+{
+	for (int i = 0; i < writer->count; i++)
+	{
+		Relation	index = writer->indexes[i];
+		bool		is_whole = heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+
+		for (int j = 0; j < count; j++)
+			if (is_whole || writer->membership(RelationGetRelid(index), slots[j]) == MEMBER_YES)
+				insert_entry(writer, index, slots[j], update);
+	}
+}
+
 void
 index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing)
 {
 	if (writer->estate != NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(writer->context);
+		insert_by_executor(writer, slot, update, only_summarizing);
+	else if (!only_summarizing)
+		insert_direct(writer, &slot, 1, update);
+}
 
-		list_free(QjInsertIndexTuples(writer->result, slot, writer->estate, update, only_summarizing));
-		ResetPerTupleExprContext(writer->estate);
-		MemoryContextSwitchTo(old);
-		return;
-	}
-	for (int i = 0; i < writer->count && !only_summarizing; i++)
-	{
-		Relation	index = writer->indexes[i];
-
-		if (heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) ||
-			writer->membership(RelationGetRelid(index), slot) == MEMBER_YES)
-			insert_entry(writer, index, slot, update);
-	}
+void
+index_writer_insert_many(IndexWriter *writer, TupleTableSlot **slots, int count)
+{
+	if (writer->estate == NULL)
+		insert_direct(writer, slots, count, false);
+	for (int i = 0; i < count && writer->estate != NULL; i++)
+		insert_by_executor(writer, slots[i], false, false);
 }
 
 void

@@ -40,6 +40,9 @@ extern void index_writer_open(IndexWriter *writer, Relation rel, MembershipFunct
 
 /* For a row just written; for an update that is not HOT with "update". */
 extern void index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing);
+
+/* For rows just inserted. */
+extern void index_writer_insert_many(IndexWriter *writer, TupleTableSlot **slots, int count);
 extern void index_writer_close(IndexWriter *writer);
 
 #endif

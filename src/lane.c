@@ -313,6 +313,14 @@ lane_owner_is_mine(Oid owner)
 	return owner == GetUserId() || has_privs_of_role(GetUserId(), owner);
 }
 
+bool
+lane_claimable_by(int32 id, Oid role)
+{
+	const Lane *lane = lane_get(id);
+
+	return lane != NULL && has_privs_of_role(role, lane_role(lane, registry_worker(lane->worker)));
+}
+
 char *
 lane_role_blocked(Oid role)
 {

@@ -39,6 +39,9 @@ extern char *lane_role_blocked(Oid role);
 /* Whether the current user may see and steer jobs of that owner. */
 extern bool lane_owner_is_mine(Oid owner);
 
+/* Whether the role has the rights to claim that lane's jobs. */
+extern bool lane_claimable_by(int32 id, Oid role);
+
 /* Why no job of the lane can start, or NULL: paused, disabled, or something that it needs is missing. */
 extern char *lane_blocked(const Lane *lane, const Worker *worker);
 

@@ -55,7 +55,7 @@ waiting_ids(const char *queue, uint64 *count)
 
 	engine_begin(&saved);
 	*count = engine_execute("SELECT j.id FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane"
-							" LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant"
+							" LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND queue_jobs.claimable_by(j.lane, c.owner)"
 							" WHERE l.queue = $1 AND pg_has_role($2, l.owner, 'USAGE') AND (j.started_at IS NULL"
 							" OR j.lease IS NULL OR greatest(j.started_at, c.last_heartbeat) + j.lease * interval '1 microsecond' <= clock_timestamp())"
 							" ORDER BY j.id",

@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "common/pg_prng.h"
 #include "job.h"
 #include "order.h"
 #include "utils/hsearch.h"
@@ -16,6 +17,7 @@
 
 #define STRIDE INT64CONST(5045040)	/* many numbers divide it */
 #define PATIENCE (3 * USECS_PER_SEC)
+#define PATIENCE_WITH_OTHERS (30 * USECS_PER_SEC)	/* a job that is so old was passed over by others */
 #define LATE_TURNS 8			/* one in so many goes to an urgency that was passed over */
 
 typedef struct QueueKey
@@ -33,6 +35,7 @@ struct QueueTurns
 static HTAB *all_turns = NULL;
 static int64 times[URGENCIES];
 static TimestampTz passed_over_since[URGENCIES];	/* 0: is not */
+static bool introduced[URGENCIES];
 static uint32 turns_taken = 0;
 
 QueueTurns *
@@ -73,6 +76,23 @@ late_turn(const bool late[URGENCIES], Urgency *urgency)
 		every *= LATE_TURNS;
 	}
 	return found;
+}
+
+bool
+order_is_new(Urgency urgency)
+{
+	return !introduced[urgency];
+}
+
+/* The count of turns starts anywhere then: a process may not live for eight. */
+void
+order_introduce(Urgency urgency, TimestampTz due_since, TimestampTz now)
+{
+	introduced[urgency] = true;
+	if (now - due_since <= PATIENCE_WITH_OTHERS)
+		return;
+	passed_over_since[urgency] = now - PATIENCE - 1;
+	turns_taken = pg_prng_uint32(&pg_global_prng_state);
 }
 
 Urgency

@@ -4,7 +4,8 @@
  *
  * Urgency high goes before low, low before throttled. So that nothing starves, an urgency that has been passed over for
  * PATIENCE gets every eighth turn from then on, as long as it has work. Queues of one urgency take turns in the
- * proportion of their workers' weights (stride scheduling). It all is local to the process that takes jobs.
+ * proportion of their workers' weights (stride scheduling). It all is local to the process that takes jobs; one that has
+ * just begun, and may not live for long, tells by the age of an urgency's first job that others have passed it over.
  */
 #ifndef QUEUE_JOBS_ORDER_H
 #define QUEUE_JOBS_ORDER_H
@@ -18,6 +19,10 @@
 typedef struct QueueTurns QueueTurns;
 
 extern QueueTurns *order_turns(const char *queue, Urgency urgency);
+
+/* Whether this process has never passed over the urgency, and is to be told since when its first job has been due. */
+extern bool order_is_new(Urgency urgency);
+extern void order_introduce(Urgency urgency, TimestampTz due_since, TimestampTz now);
 
 /* The urgency whose turn it is, of those that have work: at least one has. */
 extern Urgency order_urgency(const bool has_work[URGENCIES], TimestampTz now);

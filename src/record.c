@@ -63,17 +63,37 @@ record_key_names(const char *record_key)
 	return result;
 }
 
+/* rd_pkindex is not that of a DEFERRABLE one on PostgreSQL 15. */
+static Oid
+primary_key_index(Relation rel)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	Oid			found = InvalidOid;
+	ListCell   *cell;
+
+	foreach(cell, indexes)
+	{
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
+
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		if (((Form_pg_index) GETSTRUCT(tuple))->indisprimary)
+			found = lfirst_oid(cell);
+		ReleaseSysCache(tuple);
+	}
+	list_free(indexes);
+	return found;
+}
+
 /* The columns of a table's primary key, in its order. */
 static List *
 primary_key(Oid table)
 {
 	Relation	rel = relation_open(table, AccessShareLock);
-	Oid			index_oid;
+	Oid			index_oid = primary_key_index(rel);
 	Relation	index;
 	List	   *columns = NIL;
 
-	(void) RelationGetIndexList(rel);
-	index_oid = rel->rd_pkindex;
 	if (!OidIsValid(index_oid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),

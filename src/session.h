@@ -11,4 +11,20 @@
  */
 extern bool session_reset(Oid role);
 
+/*
+ * The same between two runs in one transaction of somebody else's session, which keeps what is its own: what was there when
+ * session_state() looked.
+ */
+typedef struct SessionState SessionState;
+
+extern SessionState *session_state(void);
+extern void session_close_cursors(const SessionState *before);
+extern void session_drop_temporary_objects(const SessionState *before);
+
+/*
+ * Constraints that were checked at the end of a run, as by COMMIT, are checked at the end again: SET CONSTRAINTS is otherwise
+ * forgotten by a rollback only.
+ */
+extern void session_defer_constraints(void);
+
 #endif

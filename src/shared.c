@@ -391,6 +391,22 @@ database_call_attention(Oid database)
 }
 
 void
+databases_call_blocked(void)
+{
+	for (int i = 0; i < queue_jobs_max_databases; i++)
+	{
+		DatabaseSlot *slot = &shared->databases[i];
+		Oid			database;
+
+		SpinLockAcquire(&slot->mutex);
+		database = slot->blocked_lanes ? slot->database : InvalidOid;
+		SpinLockRelease(&slot->mutex);
+		if (OidIsValid(database))
+			database_call_attention(database);
+	}
+}
+
+void
 databases_wake_wanting(void)
 {
 	for (int i = 0; i < queue_jobs_max_databases; i++)

@@ -94,6 +94,9 @@ extern void database_call_attention(Oid database);
 /* An executor's slot has become free: schedulers that could not start one look again. */
 extern void databases_wake_wanting(void);
 
+/* Schedulers of databases whose jobs wait for a handler, worker or role look for it. */
+extern void databases_call_blocked(void);
+
 /* Schedules, or jobs that they wait for, have changed. */
 extern void database_look_at_schedules(Oid database);
 extern void database_publish_success(Oid database);

@@ -45,6 +45,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_pause);
 PG_FUNCTION_INFO_V1(queue_jobs_resume);
 PG_FUNCTION_INFO_V1(queue_jobs_running_jobs);
 PG_FUNCTION_INFO_V1(queue_jobs_waits_for);
+PG_FUNCTION_INFO_V1(queue_jobs_claimable_by);
 PG_FUNCTION_INFO_V1(queue_jobs_table_written);
 PG_FUNCTION_INFO_V1(queue_jobs_transitions);
 
@@ -316,11 +317,12 @@ queue_jobs_retry(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 {
-	Oid			types[] = {TEXTOID, OIDOID};
-	Datum		values[2];
+	Oid			types[] = {TEXTOID, OIDOID, INT8OID};
+	Datum		values[3];
 	RunAs		saved;
 	uint64		removed;
 	uint64		total = 0;
+	bool		isnull;
 
 	PreventCommandIfReadOnly("queue_jobs.remove_jobs()");
 	refuse_null(fcinfo, 0, "worker");
@@ -329,13 +331,18 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 	wakeup_all();				/* now, for who has met rows that are locked if the command fails half-way */
 	engine_begin(&saved);
 
-	/* Again while there are any: a job that the scheduler is just making available is locked for a moment. */
+	/*
+	 * Again while there are any: a job that the scheduler is just making available is locked for a moment. But not those that are
+	 * enqueued from now on, or it might not come to an end.
+	 */
+	(void) engine_execute("SELECT last_value FROM queue_jobs.job_id", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+	values[2] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 	do
 	{
 		removed = engine_execute("DELETE FROM queue_jobs.live_job WHERE id IN ("
 								 " SELECT j.id FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane"
-								 " LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant"
-								 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND (j.started_at IS NULL"
+								 " LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND queue_jobs.claimable_by(j.lane, c.owner)"
+								 " WHERE l.worker = $1 AND pg_has_role($2, l.owner, 'USAGE') AND j.id <= $3 AND (j.started_at IS NULL"
 								 " OR j.lease IS NULL AND NOT EXISTS (SELECT FROM queue_jobs.running_jobs() r WHERE r.job_id = j.id)"
 								 " OR greatest(j.started_at, c.last_heartbeat) + j.lease * interval '1 microsecond' <= clock_timestamp())"
 								 " FOR UPDATE OF j SKIP LOCKED)",
@@ -408,6 +415,13 @@ queue_jobs_running_jobs(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
+}
+
+/* claimable_by(lane, role) */
+Datum
+queue_jobs_claimable_by(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(lane_claimable_by(PG_GETARG_INT32(0), PG_GETARG_OID(1)));
 }
 
 /* waits_for(lane): why no job of the lane can start, or NULL. */

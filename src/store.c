@@ -135,18 +135,16 @@ live_insert_many(LiveTable *table, const Job *jobs, int count)
 		key_hint_insert(jobs[i].dedup_hash, jobs[i].id);
 	}
 	table_multi_insert(table->rel, table->many, count, GetCurrentCommandId(true), 0, NULL);
+	index_writer_insert_many(&table->writer, table->many, count);
 	for (int i = 0; i < count; i++)
-	{
-		index_writer_insert(&table->writer, table->many[i], false, false);
 		ExecClearTuple(table->many[i]);
-	}
 }
 
 /* ---- leases ---- */
 
-/* The latest sign of life of a claimant, or NO_TIME. */
+/* The latest sign of life of the job's claimant, or NO_TIME. It counts if it is from a role that may claim the job: others may know the name. */
 static TimestampTz
-last_heartbeat(const char *claimant)
+last_heartbeat(const Job *job)
 {
 	Relation	rel = table_open(catalog_relation(REL_CLAIMANT), AccessShareLock);
 	Oid			index = QjPrimaryKeyIndex(rel);
@@ -156,15 +154,17 @@ last_heartbeat(const char *claimant)
 	HeapTuple	tuple;
 	TimestampTz result = NO_TIME;
 
-	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(claimant));
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(job->claimant));
 	key.sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot, 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
 		bool		isnull;
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, 2, RelationGetDescr(rel), &isnull));
 
-		result = DatumGetTimestampTz(heap_getattr(tuple, 3, RelationGetDescr(rel), &isnull));
+		if (lane_claimable_by(job->lane, owner))
+			result = DatumGetTimestampTz(heap_getattr(tuple, 3, RelationGetDescr(rel), &isnull));
 	}
 	systable_endscan(scan);
 	engine_snapshot_end(snapshot);
@@ -175,7 +175,7 @@ last_heartbeat(const char *claimant)
 TimestampTz
 lease_since(const Job *job)
 {
-	return job->claimant == NULL ? job->started_at : Max(job->started_at, last_heartbeat(job->claimant));
+	return job->claimant == NULL ? job->started_at : Max(job->started_at, last_heartbeat(job));
 }
 
 bool
@@ -331,12 +331,11 @@ slot_get_key(TupleTableSlot *slot)
 }
 
 /*
- * Whether somebody has locked, changed or deleted a row of a scan. The server would find it as well, but only after it gave us a
- * transaction ID, which costs a record in WAL, and after a new row was formed for it; and one that is built with assertions
- * takes an update that is not to wait for a mistake then.
+ * The server would find it as well, but only after it gave us a transaction ID, which costs a record in WAL, and after a new row
+ * was formed for it; and one that is built with assertions takes an update that is not to wait for a mistake then.
  */
-static bool
-out_of_reach(TupleTableSlot *slot)
+bool
+live_is_out_of_reach(TupleTableSlot *slot)
 {
 	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
 	TM_Result	result;
@@ -358,7 +357,7 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 	TM_FailureData failure;
 	TM_Result	result;
 
-	if (!wait && out_of_reach(slot))
+	if (!wait && live_is_out_of_reach(slot))
 		return false;
 	key_hint_delete(slot_get_key(slot));
 	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
@@ -393,7 +392,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	TU_UpdateIndexes update_indexes;
 	TM_Result	result;
 
-	if (!wait && out_of_reach(slot))
+	if (!wait && live_is_out_of_reach(slot))
 		return false;
 	live_form_row(table->rel, table->slot, job);
 	if (slot_get_key(slot) != job->dedup_hash)
@@ -725,6 +724,33 @@ reads_elsewhere(int32 id)
 	return worker && worker->data_consistency != CONSISTENCY_ALWAYS;
 }
 
+/* Makes the row's job available, if it is due and nobody has it. True once it is clear that no later one is to be. */
+static bool
+promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now, List *lanes, bool enough, int *promoted, TimestampTz *next_due)
+{
+	Job			job;
+	bool		isnull;
+
+	if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)))
+		return false;
+	live_read(slot, &job);
+	if (job.run_at > now || enough)
+	{
+		*next_due = job.run_at;
+		return true;
+	}
+	if (lanes != NIL && !list_member_int(lanes, job.lane))
+		return false;
+	job.due = true;
+	job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;
+	if (!live_try_update(table, slot, &job))
+		return false;			/* somebody has it, who publishes what becomes of it */
+	wakeup_job(job.lane, executor_role(job.lane), job_key(&job));
+	wakeup_due_if_undone(job.run_at);
+	(*promoted)++;
+	return false;
+}
+
 int
 live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, TimestampTz *next_due)
 {
@@ -732,36 +758,24 @@ live_promote(LiveTable *table, TimestampTz now, int limit, List *lanes, Timestam
 	Snapshot	snapshot = engine_snapshot();
 	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
 	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	MemoryContext each = AllocSetContextCreate(CurrentMemoryContext, "due job", ALLOCSET_DEFAULT_SIZES);
 	ScanKeyData key;
 	int			promoted = 0;
+	bool		over = false;
 
 	/* from where no due job can stand before, so that a scan does not walk over the dead entries of those gone */
 	ScanKeyInit(&key, 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE, TimestampTzGetDatum(*next_due));
 	index_rescan(scan, &key, 1, NULL, 0);
 	*next_due = DT_NOEND;
-	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	while (!over && index_getnext_slot(scan, ForwardScanDirection, slot))
 	{
-		Job			job;
-		bool		isnull;
+		MemoryContext outer = MemoryContextSwitchTo(each);
 
-		if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)))
-			continue;
-		live_read(slot, &job);
-		if (job.run_at > now || promoted >= limit)
-		{
-			*next_due = job.run_at;
-			break;
-		}
-		if (lanes != NIL && !list_member_int(lanes, job.lane))
-			continue;
-		job.due = true;
-		job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;
-		if (!live_try_update(table, slot, &job))
-			continue;			/* somebody has it, who publishes what becomes of it */
-		wakeup_job(job.lane, executor_role(job.lane), job_key(&job));
-		wakeup_due_if_undone(job.run_at);
-		promoted++;
+		over = promote_row(table, slot, now, lanes, promoted >= limit, &promoted, next_due);
+		MemoryContextSwitchTo(outer);
+		MemoryContextReset(each);	/* args may be large */
 	}
+	MemoryContextDelete(each);
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	engine_snapshot_end(snapshot);

@@ -81,6 +81,9 @@ extern bool lane_scan_next(LaneScan *scan, Job *job);
 extern void lane_scan_move(LaneScan *scan, LaneKey start);
 extern void lane_scan_end(LaneScan *scan);
 
+/* Whether somebody has locked, changed or deleted the row that a scan shows. */
+extern bool live_is_out_of_reach(TupleTableSlot *slot);
+
 /* Takes the job that the slot shows, if nobody else has it. */
 extern bool live_try_delete(LiveTable *table, TupleTableSlot *slot);
 extern bool live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job);

@@ -52,6 +52,16 @@ wait_for_latch(TimestampTz until, long poll, bool (*done) (void *), void *argume
 	}
 }
 
+void
+end_transaction_of_procedure(void)
+{
+	if (!SPI_inside_nonatomic_context())
+		return;
+	SPI_connect_ext(SPI_OPT_NONATOMIC);
+	SPI_commit();
+	SPI_finish();
+}
+
 /*
  * Called by CALL, nothing of a transaction is left meanwhile; from within a procedure SPI begins the next one at once, but
  * it has no snapshot and no transaction ID.
@@ -63,10 +73,8 @@ wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), vo
 
 	if (SPI_inside_nonatomic_context())
 	{
-		SPI_connect_ext(SPI_OPT_NONATOMIC);
-		SPI_commit();
+		end_transaction_of_procedure();
 		wait_for_latch(until, poll, done, argument);
-		SPI_finish();
 		return;
 	}
 	ForgetPortalSnapshots();

@@ -12,6 +12,9 @@
 /* ERROR unless the procedure was CALLed outside of a transaction block. "function" is its name. */
 extern void refuse_within_transaction(FunctionCallInfo fcinfo, const char *function);
 
+/* Called from within a procedure: commits. Called by CALL itself, what it has done is committed at its end anyway. */
+extern void end_transaction_of_procedure(void);
+
 /*
  * Ends the transaction, waits for the time, or for less, and begins a new one. With "done" until that returns true, which
  * is asked every "poll" milliseconds, without a transaction; without it until this process is woken (shared_woken()), or for no

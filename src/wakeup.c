@@ -20,6 +20,7 @@
 #include "tcop/utility.h"
 #include "test_point.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "wakeup.h"
 
 typedef struct TouchedLane
@@ -58,6 +59,8 @@ static bool look_at_all = false;
 static bool look_at_schedules = false;
 static bool sweep_parked = false;
 static bool announced = false;
+static bool defined = false;	/* something that jobs may wait for was */
+static bool tell_defined = false;	/* and is committed */
 static bool in_doubt = false;	/* a prepared transaction is being ended */
 static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
 static uint32 served_pool = 0;	/* and of which pool: its bit */
@@ -259,6 +262,7 @@ forget(void)
 	look_at_schedules = false;
 	sweep_parked = false;
 	announced = false;
+	defined = false;
 }
 
 static void
@@ -340,6 +344,7 @@ publish(bool committed)
 
 	if (committed && announced)
 		shared_bump_generation();
+	tell_defined = committed && defined;
 	if (!committed)
 		first_due = Min(first_due, first_due_if_undone);
 	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !look_at_schedules && !sweep_parked)
@@ -531,6 +536,39 @@ begin_doubt(void)
 	key_hints_begin_doubt();
 }
 
+/*
+ * Jobs that wait for a handler or a role (lane_blocked()) may have got it. Who looks for it needs the server's invalidation messages, which
+ * go out after the transaction's callbacks, but before its locks are released.
+ */
+static void
+release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+{
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level || !tell_defined)
+		return;
+	tell_defined = false;
+	databases_call_blocked();
+}
+
+static bool
+may_define(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_CreateFunctionStmt:
+		case T_AlterFunctionStmt:
+		case T_AlterObjectSchemaStmt:
+		case T_RenameStmt:
+		case T_AlterRoleStmt:
+		case T_GrantRoleStmt:
+		case T_GrantStmt:
+			return true;
+		case T_DropStmt:		/* a name was ambiguous */
+			return ((DropStmt *) statement)->removeType == OBJECT_FUNCTION;
+		default:
+			return false;
+	}
+}
+
 static void
 utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
 			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
@@ -543,6 +581,8 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 
 		ends_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
 	}
+	else if (shared_present() && may_define(statement->utilityStmt))
+		defined = true;
 	if (!ends_prepared)
 	{
 		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
@@ -569,6 +609,7 @@ wakeup_init(void)
 {
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
+	RegisterResourceReleaseCallback(release_callback, NULL);
 	if (shared_present() || process_shared_preload_libraries_in_progress)
 	{
 		previous_utility_hook = ProcessUtility_hook;

@@ -12,6 +12,11 @@ LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_waits_for';
 COMMENT ON FUNCTION queue_jobs.waits_for(integer) IS
 'Why no job of that lane can start now (queue paused, worker disabled or not defined, handler or role missing), or NULL.';
 
+CREATE FUNCTION queue_jobs.claimable_by(lane integer, role oid) RETURNS boolean
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_claimable_by';
+COMMENT ON FUNCTION queue_jobs.claimable_by(integer, oid) IS
+'Whether the role''s rights are enough to claim that lane''s jobs: only then its heartbeat() counts for their leases.';
+
 CREATE FUNCTION queue_jobs.dropped_duplicates(job bigint) RETURNS integer
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_dropped_duplicates';
 COMMENT ON FUNCTION queue_jobs.dropped_duplicates(bigint) IS
@@ -86,7 +91,7 @@ SELECT j.id,
   JOIN queue_jobs.lane l ON l.id = j.lane
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
   LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-  LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant
+  LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND queue_jobs.claimable_by(j.lane, c.owner)
  WHERE pg_catalog.pg_has_role(l.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
 
@@ -269,7 +274,7 @@ SELECT q.queue,
                                  ELSE 'scheduled' END AS state
                        FROM queue_jobs.live_job j
                        LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-                       LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant) s
+                       LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND queue_jobs.claimable_by(j.lane, c.owner)) s
                JOIN queue_jobs.lane l ON l.id = s.lane
               GROUP BY l.queue) n ON n.queue = q.queue;
 COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that could start has been due.';
@@ -304,7 +309,7 @@ SELECT w.name AS worker,
           FROM queue_jobs.live_job j
           JOIN queue_jobs.lane l ON l.id = j.lane
           LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-          LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant
+          LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND queue_jobs.claimable_by(j.lane, c.owner)
          WHERE l.worker = w.name AND j.due
            AND (r.job_id IS NOT NULL
                 OR GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())) AS running,

@@ -180,7 +180,7 @@ COMMENT ON FUNCTION queue_jobs.heartbeat(bigint[], integer[], interval) IS
 CREATE PROCEDURE queue_jobs.wait_for_jobs(queues text[] DEFAULT '{*}', timeout interval DEFAULT '1 min')
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_wait_for_jobs';
 COMMENT ON PROCEDURE queue_jobs.wait_for_jobs(text[], interval) IS
-'Returns as soon as there may be something to claim in these queues, or after the timeout. Holds no snapshot and no transaction while it waits; to be CALLed outside of a transaction block. Without shared_preload_libraries it looks five times a second.';
+'Returns as soon as there may be something to claim in these queues, or after the timeout. Holds no snapshot and no transaction while it waits; to be CALLed outside of a transaction block; in a procedure it commits. Without shared_preload_libraries it looks five times a second.';
 
 CREATE FUNCTION queue_jobs.cancel(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel';

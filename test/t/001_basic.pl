@@ -123,6 +123,20 @@ is($node->safe_psql('postgres', "SELECT args->>'n' FROM queue_jobs.claim('d', ma
 	"2\n3", '… leaves the other jobs that fell due to others');
 $waiting->query('ROLLBACK');
 is($node->safe_psql('postgres', "SELECT args->>'n' FROM queue_jobs.claim('d')"), '1', '… and its own when it is rolled back');
+
+# What somebody has ends nobody's waiting.
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', '{"n": 4}')});
+$waiting->query('BEGIN');
+is($waiting->query(q{SELECT args->>'n' FROM queue_jobs.claim('c')}), '4', '… another in an open transaction');
+my $other = in_background($node);
+my $pid = $other->pid;
+$other->send(q{CALL queue_jobs.wait_for_jobs('{outside}', '1 hour')});
+wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid");
+is($other->ended, 0, '… ends nobody\'s waiting');
+$waiting->query('ROLLBACK');
+$other->result;
+is($node->safe_psql('postgres', "SELECT args->>'n' FROM queue_jobs.claim('d')"), '4', '… until it is rolled back');
+$other->quit;
 $waiting->quit;
 
 # Once it is preloaded, the job that waited runs.

@@ -162,6 +162,18 @@ is($waiter->error, '', 'from a procedure: returns, and returns at once with some
 take_all();
 $waiter->query(q{DO $$ BEGIN CALL queue_jobs.wait_for_jobs('{outside}', '10 ms'); END $$});
 is($waiter->error, '', 'from DO');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside')});
+$waiter->query(<<'SQL');
+DO $$
+BEGIN
+	PERFORM pg_current_xact_id();
+	CALL queue_jobs.wait_for_jobs('{outside}', '1 hour');
+	ASSERT pg_current_xact_id_if_assigned() IS NULL;
+END
+$$
+SQL
+is($waiter->error, '', 'from DO: what it has made available is committed, also when it has not waited');
+take_all();
 
 # Where there is a transaction that cannot be ended, it is refused.
 for my $call (

@@ -91,4 +91,30 @@ cmp_ok($node->safe_psql('postgres', q{
 	          FROM queue_jobs.job WHERE worker LIKE 'same %') r}),
 	'<=', 6, 'priority and age count across the workers of a queue, but for what runs side by side');
 $node->stop;
+
+# Processes that live for one job: two roles have to share one executor, so that none is there for as long as an urgency's
+# patience. What has waited for long, by the job's own time, has its turns nevertheless.
+$node = new_node('short', conf => 'queue_jobs.max_executors = 1');
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE r1 LOGIN; CREATE ROLE r2 LOGIN;
+GRANT queue_jobs_enqueue TO r1, r2;
+CREATE TABLE ran (role regrole, pid int, worker text);
+GRANT INSERT ON ran TO r1, r2;
+CREATE FUNCTION flood() RETURNS void LANGUAGE sql AS $$
+	INSERT INTO ran VALUES (current_user::regrole, pg_backend_pid(), 'flood');
+	SELECT queue_jobs.enqueue('flood') WHERE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'stopped');
+	SELECT pg_sleep(0.15);
+$$;
+CREATE FUNCTION old() RETURNS void LANGUAGE sql AS $$INSERT INTO ran VALUES (current_user::regrole, pg_backend_pid(), 'old')$$;
+SELECT queue_jobs.define_worker('flood', 'public.flood', urgency => 'high'), queue_jobs.define_worker('old', 'public.old');
+SQL
+foreach my $role (qw(r1 r2))
+{
+	$node->safe_psql('postgres', "SET SESSION AUTHORIZATION $role; BEGIN; SELECT queue_jobs.enqueue('flood') FROM generate_series(1, 3);"
+		  . " SELECT queue_jobs.enqueue('old', run_at => now() - interval '1 min'); COMMIT");
+}
+wait_until($node, q{SELECT count(DISTINCT role) = 2 FROM ran WHERE worker = 'old'});
+cmp_ok($node->safe_psql('postgres', 'SELECT count(DISTINCT pid) FROM ran'), '>=', 2, 'where no process lives for long, nothing starves');
+$node->safe_psql('postgres', 'CREATE TABLE stopped ()');
+$node->stop;
 done_testing();

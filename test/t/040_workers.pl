@@ -151,6 +151,51 @@ $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('later', 'public.
 wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'later' AND state = 'completed' AND version = 7});
 pass('… and run when it is defined');
 
+# What a job waits for is noticed when it comes, also if it comes from another database, and not a minute later.
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE waits LOGIN;
+GRANT queue_jobs_enqueue TO waits;
+CREATE FUNCTION comes() RETURNS void LANGUAGE sql AS '';
+SELECT queue_jobs.define_worker('comes', 'public.comes');
+SQL
+foreach my $case (
+	[ 'DROP FUNCTION comes()', q{CREATE FUNCTION comes() RETURNS void LANGUAGE sql AS ''}, 'postgres', 'its function' ],
+	[ 'ALTER FUNCTION comes RENAME TO goes', 'ALTER FUNCTION goes RENAME TO comes', 'postgres', 'its name' ],
+	[ 'ALTER ROLE waits NOLOGIN', 'ALTER ROLE waits LOGIN', 'template1', 'its role' ])
+{
+	my ($away, $back, $database, $what) = @$case;
+
+	$node->safe_psql('postgres', $away);
+	my $job = $node->safe_psql('postgres', q{SET ROLE waits; SELECT queue_jobs.enqueue('comes')});
+	wait_until($node, "SELECT waits_for IS NOT NULL FROM queue_jobs.job WHERE id = $job");
+	wait_until($node, q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND state = 'active')});
+	$node->safe_psql($database, $back);
+	my $since = time;
+	wait_for_job($node, $job, 'completed');
+	cmp_ok(time - $since, '<', 45, "a job goes on when $what comes back");
+}
+
+# remove_jobs() comes to its end though more are enqueued all the time.
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.define_worker('flows');
+CREATE PROCEDURE flow() LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'enough is enough') LOOP
+		PERFORM queue_jobs.enqueue('flows');
+		COMMIT;
+	END LOOP;
+END
+$$;
+SQL
+my @flows = map { in_background($node) } 1 .. 3;
+$_->send('CALL flow()') foreach @flows;
+wait_until($node, q{SELECT count(*) > 1000 FROM queue_jobs.job WHERE worker = 'flows'});
+cmp_ok($node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('flows')}), '>', 1000, 'remove_jobs() ends while more jobs come');
+$node->safe_psql('postgres', 'CREATE TABLE "enough is enough" ()');
+$_->result foreach @flows;
+$_->quit foreach @flows;
+$node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('flows')});
+
 # ---- contexts ----
 
 # Of jobs enqueued in bulk, each with its own, into those that they enqueue, singly and in bulk; a retry has it, too.
