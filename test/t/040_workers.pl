@@ -151,7 +151,10 @@ $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('later', 'public.
 wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'later' AND state = 'completed' AND version = 7});
 pass('… and run when it is defined');
 
-# What a job waits for is noticed when it comes, also if it comes from another database, and not a minute later.
+# What a job waits for is noticed when it comes, also if it comes from another database, and not a minute later; though nothing
+# else happens, not even an executor's leaving.
+$node->append_conf('postgresql.conf', "queue_jobs.idle_timeout = '200ms'");
+$node->reload;
 $node->safe_psql('postgres', <<'SQL');
 CREATE ROLE waits LOGIN;
 GRANT queue_jobs_enqueue TO waits;
@@ -168,12 +171,14 @@ foreach my $case (
 	$node->safe_psql('postgres', $away);
 	my $job = $node->safe_psql('postgres', q{SET ROLE waits; SELECT queue_jobs.enqueue('comes')});
 	wait_until($node, "SELECT waits_for IS NOT NULL FROM queue_jobs.job WHERE id = $job");
-	wait_until($node, q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND state = 'active')});
+	wait_until($node, q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor')});
 	$node->safe_psql($database, $back);
 	my $since = time;
 	wait_for_job($node, $job, 'completed');
 	cmp_ok(time - $since, '<', 45, "a job goes on when $what comes back");
 }
+$node->append_conf('postgresql.conf', "queue_jobs.idle_timeout = '4s'");
+$node->reload;
 
 # remove_jobs() comes to its end though more are enqueued all the time.
 $node->safe_psql('postgres', <<'SQL');
