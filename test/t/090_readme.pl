@@ -301,7 +301,7 @@ SQL
 
 	my %functions = map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL');
 SELECT DISTINCT proname FROM pg_proc
-WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'table_written', 'schedule_written', 'worker_counters', 'data_consistency',
+WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'claimable_by', 'table_written', 'schedule_written', 'worker_counters', 'data_consistency',
       'load_balancing_counts', 'replica_states', 'replay_position')
 SQL
 	my ($reference) = $readme =~ /\n## Reference\n(.*?)\n## /s;
