@@ -77,7 +77,8 @@ EXCEPTION
     WHEN unique_violation THEN NULL;
 END$$;
 CREATE TABLE app.root (id integer PRIMARY KEY);
-CREATE TABLE app.leaf (id integer REFERENCES app.root DEFERRABLE INITIALLY DEFERRED);
+CREATE TABLE app.leaf (id integer CONSTRAINT root_of REFERENCES app.root DEFERRABLE INITIALLY DEFERRED);
+CREATE TABLE app.namesake (id integer CONSTRAINT root_of REFERENCES app.root DEFERRABLE);
 INSERT INTO app.root VALUES (1);
 INSERT INTO app.leaf VALUES (1);
 CREATE FUNCTION app.replaces_root(args jsonb) RETURNS void LANGUAGE sql AS $$DELETE FROM app.root; INSERT INTO app.root VALUES (1)$$;

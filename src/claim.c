@@ -455,8 +455,8 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 		CHECK_FOR_INTERRUPTS();
 		if (verdict == LIMIT_FREE)
 		{
-			limit_undo(&table, &limits, head->worker, false, NULL, &walk->refusals);
 			found = may_be_taken(&table, head);
+			limit_undo(&table, &limits, head->worker, false, found ? NULL : &walk->job, &walk->refusals);
 		}
 		if (!found)
 			heads_advance(head, verdict);

@@ -300,6 +300,10 @@ charge_crashes(void)
 static void
 provide_executors(TimestampTz now)
 {
+	/* Until it is known: what comes while we look, and may be what a lane waits for, calls us once more. */
+	SpinLockAcquire(&own_slot->mutex);
+	own_slot->blocked_lanes = true;
+	SpinLockRelease(&own_slot->mutex);
 	demand = demand_provide(now);
 	SpinLockAcquire(&own_slot->mutex);
 	own_slot->blocked_lanes = demand.blocked;

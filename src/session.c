@@ -172,9 +172,9 @@ session_drop_temporary_objects(const SessionState *before)
 	free_object_addresses(drop);
 }
 
-/* Those that can be deferred, but are not by default. (Of schemas that the user may not use none can be named.) */
+/* Constraints that can be deferred: by default, or not. (Of schemas that the user may not use none can be named.) */
 static List *
-immediate_constraints(void)
+deferrable_constraints(bool deferred)
 {
 	List	   *names = NIL;
 	Relation	rel = table_open(ConstraintRelationId, AccessShareLock);
@@ -184,10 +184,14 @@ immediate_constraints(void)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+		char	   *schema;
 
-		if (constraint->condeferrable && !constraint->condeferred &&
-			QjSchemaAclCheck(constraint->connamespace, GetUserId(), ACL_USAGE) == ACLCHECK_OK)
-			names = lappend(names, makeRangeVar(get_namespace_name(constraint->connamespace), pstrdup(NameStr(constraint->conname)), -1));
+		if (!constraint->condeferrable || constraint->condeferred != deferred || isOtherTempNamespace(constraint->connamespace) ||
+			QjSchemaAclCheck(constraint->connamespace, GetUserId(), ACL_USAGE) != ACLCHECK_OK)
+			continue;
+		schema = get_namespace_name(constraint->connamespace);
+		if (schema != NULL)
+			names = lappend(names, makeRangeVar(schema, pstrdup(NameStr(constraint->conname)), -1));
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -202,7 +206,8 @@ session_defer_constraints(void)
 
 	all->deferred = true;
 	AfterTriggerSetState(all);
-	some->constraints = immediate_constraints();
+	/* A name that several tables' constraints bear means all of them. */
+	some->constraints = list_difference(deferrable_constraints(false), deferrable_constraints(true));
 	if (some->constraints != NIL)
 		AfterTriggerSetState(some);
 }

@@ -563,7 +563,8 @@ may_define(Node *statement)
 		case T_GrantStmt:
 			return true;
 		case T_DropStmt:		/* a name was ambiguous */
-			return ((DropStmt *) statement)->removeType == OBJECT_FUNCTION;
+			return ((DropStmt *) statement)->removeType == OBJECT_FUNCTION || ((DropStmt *) statement)->removeType == OBJECT_PROCEDURE ||
+				((DropStmt *) statement)->removeType == OBJECT_ROUTINE;
 		default:
 			return false;
 	}
@@ -590,6 +591,7 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 		return;
 	}
 	wakeup_all();				/* when our own transaction ends, which is after the prepared one */
+	defined = shared_present();
 	begin_doubt();
 	PG_TRY();
 	{
