@@ -104,13 +104,13 @@ def claimants(results):
     for batch in (1, 10, 100):
         cases = results.cases("claimants", f"batch {batch},")
         # The textbook queue keeps nothing; queue_jobs, by default, a row in the history.
-        for competitor in dict.fromkeys(name for case in cases for name in results.competitors("claimants", case, "queue_jobs, ", "textbook, ")):
+        for competitor in dict.fromkeys(name for case in cases for name in results.competitors("claimants", case, "queue_jobs, ", "textbook, ", "raw, ")):
             if competitor == CLAIM_COMMITTED:
                 continue
             who, way = competitor.split(", ", 1)
             outcomes += compare(f"claimants, batch {batch}, {way}{'' if who == 'queue_jobs' else f' ({who})'}: of the textbook queue that commits its claim",
                                 1.3, [(case.split(", ")[1], rate(results, "claimants", case, competitor),
-                                       rate(results, "claimants", case, CLAIM_COMMITTED)) for case in cases], peer=who == "textbook")
+                                       rate(results, "claimants", case, CLAIM_COMMITTED)) for case in cases], peer=who != "queue_jobs")
     return outcomes
 
 

@@ -3,6 +3,7 @@ import time
 from itertools import product
 
 CLAIMANTS = {
+    "raw, two empty commits": ("raw/two_commits.sql", None),
     "textbook, claim committed": ("textbook/claim_commit_delete.sql", None),
     "textbook, deleted with the next claim": ("textbook/delete_claim.sql", None),
     "textbook, one transaction": ("textbook/one_transaction.sql", None),
@@ -65,6 +66,8 @@ def claimants(bench):
         seconds = bench.duration
         jobs = int(seconds * per_second)
         bench.reset()
+        if script.startswith("raw/"):
+            return {"jobs/s": bench.server.pgbench(script, clients, "-T", seconds)[0] * batch}
         if worker:
             bench.backlog(worker, jobs)
         else:
@@ -78,7 +81,7 @@ def claimants(bench):
         return {"jobs/s": (jobs - rest) / elapsed}
 
     for batch, clients, competitor in product((1, 10, 100), bench.clients, CLAIMANTS):
-        if competitor.split(",")[0] in bench.having(["textbook", "queue_jobs"]):
+        if competitor.split(",")[0] in bench.having(["raw", "textbook", "queue_jobs"]):
             yield f"batch {batch}, {clients} clients", competitor, lambda n=competitor, c=clients, b=batch: step(n, c, b)
 
 
