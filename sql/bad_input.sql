@@ -25,7 +25,18 @@ SELECT call, sqlstate_of('SELECT queue_jobs.' || call) FROM unnest(ARRAY[
     $$cancel('x')$$, $$cancel(1.5)$$, $$cancel(9223372036854775808)$$, $$claim('me', 'lives')$$, $$claim('me', max_jobs => 'all')$$,
     $$complete(1, 99999999999)$$, $$complete(1)$$, $$complete(ARRAY[1], 1)$$, $$fail(1, 1)$$, $$define_worker('x', 42)$$,
     $$define_worker('x', record => '0', record_key => 'id', pending => 'true')$$, $$define_worker('x', record => '-', record_key => 'id', pending => 'true')$$,
-    $$define_worker('x', record => '99999999', record_key => 'id', pending => 'true')$$]) call;
+    $$define_worker('x', record => '99999999', record_key => 'id', pending => 'true')$$,
+    $$define_worker('x', record => 'app.alive', record_key => 'what', pending => 'true')$$,
+    $$define_worker('x', feature_category => repeat('x', 100001))$$, $$define_worker('x', tags => array_fill('x'::text, ARRAY[1001]))$$,
+    $$table_written()$$, $$schedule_written()$$]) call;
+
+-- What is pasted into a query must not make it several: their results would be taken for what they are not.
+CREATE TABLE one_query (id integer PRIMARY KEY);
+INSERT INTO one_query VALUES (1);
+SELECT error_of($$SELECT queue_jobs.define_worker('x', record => 'one_query', record_key => 'id', heal_every => '1 s',
+                                                  pending => 'true); SELECT 4711 FROM app.one_query AS record WHERE (true')$$);
+SELECT error_of($$SELECT queue_jobs.define_worker('x', max_running_jobs => 1, remaining_work => 'SELECT ''{}''::jsonb) AS work(args); SELECT FROM (SELECT 1')$$);
+SELECT error_of($$SELECT queue_jobs.lock_record_if('one_query', 1, 'true); SELECT 4711 FROM app.one_query AS record WHERE (true')$$);
 
 -- JSON that is very deep, very wide, very long.
 SELECT sqlstate_of($$SELECT queue_jobs.enqueue('lives', (repeat('[', 100000) || repeat(']', 100000))::jsonb)$$);

@@ -8,6 +8,7 @@
 #include "access/xact.h"
 #include "arguments.h"
 #include "catalog/pg_proc.h"
+#include "commands/trigger.h"
 #include "common/int.h"
 #include "job.h"
 #include "miscadmin.h"
@@ -71,6 +72,17 @@ has_default(FunctionCallInfo fcinfo, int arg)
 		ReleaseSysCache(tuple);
 	}
 	return result;
+}
+
+void
+refuse_unless_trigger(FunctionCallInfo fcinfo, const char *function)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("%s was not called as a trigger", function),
+				 errdetail("It is that of the extension's own tables."),
+				 errhint("There is nothing to call it for.")));
 }
 
 void

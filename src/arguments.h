@@ -14,6 +14,9 @@ extern void check_name(const char *kind, const char *name);
 /* ERROR in a read-only transaction, on a standby, in a parallel query, and where jobs are copied to by logical replication. */
 extern void refuse_where_nothing_can_be_written(const char *function);
 
+/* ERROR for a trigger's function that is called by itself. */
+extern void refuse_unless_trigger(FunctionCallInfo fcinfo, const char *function);
+
 extern void refuse_null(FunctionCallInfo fcinfo, int arg, const char *name);
 
 /*

@@ -52,7 +52,7 @@ work_sql(const char *what, const char *query)
 static void
 check_type(TupleDesc descriptor)
 {
-	Oid			type = TupleDescAttr(descriptor, 0)->atttypid;
+	Oid			type = descriptor->natts > 0 ? TupleDescAttr(descriptor, 0)->atttypid : VOIDOID;
 
 	if (type != JSONBOID)
 		ereport(ERROR,
@@ -69,7 +69,8 @@ capacity_check_query(const char *query, const char *search_path)
 	RunAs		saved;
 
 	restricted_begin(&saved, GetUserId(), search_path);
-	if (SPI_execute(psprintf("%s LIMIT 0", work_sql("work.args", query)), true, 0) != SPI_OK_SELECT)
+	if (SPI_execute_plan(prepare_one_query(psprintf("%s LIMIT 0", work_sql("work.args", query)), 0, NULL, "remaining_work"),
+						 NULL, NULL, true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not check remaining_work");
 	check_type(SPI_tuptable->tupdesc);
 	restricted_end(&saved);
@@ -168,7 +169,8 @@ count_work(const Worker *worker)
 {
 	bool		isnull;
 
-	if (SPI_execute(work_sql("pg_catalog.count(*)", worker->remaining_work), true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+	if (SPI_execute_plan(prepare_one_query(work_sql("pg_catalog.count(*)", worker->remaining_work), 0, NULL, "remaining_work"),
+						 NULL, NULL, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
 		elog(ERROR, "could not count remaining work");
 	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
 }
@@ -177,12 +179,9 @@ count_work(const Worker *worker)
 static void
 enqueue_work(Worker *worker, List *live, int most)
 {
-	SPIPlanPtr	plan = SPI_prepare(work_sql("work.args", worker->remaining_work), 0, NULL);
-	Portal		portal;
+	SPIPlanPtr	plan = prepare_one_query(work_sql("work.args", worker->remaining_work), 0, NULL, "remaining_work");
+	Portal		portal = SPI_cursor_open(NULL, plan, NULL, NULL, true);
 
-	if (plan == NULL)
-		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-	portal = SPI_cursor_open(NULL, plan, NULL, NULL, true);
 	check_type(portal->tupDesc);
 	while (most > 0)
 	{

@@ -74,6 +74,7 @@ queue_patterns(ArrayType *queues)
 	deconstruct_array(queues, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
 	for (int i = 0; i < count; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -136,7 +137,11 @@ lane_claimable(const Lane *lane, const Worker *worker, List *patterns)
 	bool		meant = false;
 
 	foreach(cell, patterns)
-		meant = meant || selector_matches(lfirst(cell), worker, lane->queue);
+	{
+		CHECK_FOR_INTERRUPTS();
+		if ((meant = selector_matches(lfirst(cell), worker, lane->queue)))
+			break;
+	}
 	return meant && worker != NULL && worker->handler == NULL && owner_is_mine(lane_role(lane, worker)) &&
 		lane_blocked(lane, worker) == NULL;
 }

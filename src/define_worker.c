@@ -45,6 +45,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 #define MAX_CONCURRENCY 10000
 #define MAX_WEIGHT 1000
 #define MAX_RATE 1000000
+#define MAX_TEXT_LENGTH 100000	/* bytes of an option */
+#define MAX_NAMES 1000			/* elements of an option */
 
 /* Arguments of define_worker(), in order. */
 enum
@@ -76,8 +78,15 @@ set(Definition *definition, WorkerAttribute attribute, Datum value)
 static void
 set_text(Definition *definition, WorkerAttribute attribute, const char *value)
 {
-	if (value != NULL)
-		set(definition, attribute, CStringGetTextDatum(value));
+	if (value == NULL)
+		return;
+	if (strlen(value) > MAX_TEXT_LENGTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is too long", worker_columns[attribute].name),
+				 errdetail("It has %zu bytes; at most %d are allowed, for every process has all definitions in its memory.", strlen(value), MAX_TEXT_LENGTH),
+				 errhint("Give less, for instance a function that does it.")));
+	set(definition, attribute, CStringGetTextDatum(value));
 }
 
 /* ---- kinds of options ---- */
@@ -172,6 +181,12 @@ set_names(Definition *definition, WorkerAttribute attribute, int arg)
 
 	refuse_null(fcinfo, arg, name);
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	if (count > MAX_NAMES)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s has too many elements", name),
+				 errdetail("There are %d; at most %d are allowed.", count, MAX_NAMES),
+				 errhint("Give fewer.")));
 	for (int i = 0; i < count; i++)
 	{
 		char	   *element = nulls[i] ? NULL : TextDatumGetCString(elements[i]);
@@ -330,13 +345,13 @@ set_record(Definition *definition)
 									quoted(worker.record_key), quoted(worker.pending)),
 						   "Give the table, the args key that holds its primary key, and the condition under which there is work to do.");
 	table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(record)));
-	if (get_rel_name(table) == NULL)	/* "-" and numbers are not looked up */
+	worker.record = record_table_name(table);
+	if (worker.record == NULL)	/* "-" and numbers are not looked up */
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("record \"%s\" does not exist", record),
 				 errdetail("No table has that OID."),
 				 errhint("Give the table's name, as schema.table.")));
-	worker.record = quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table));
 	record_check_definition(&worker);
 	set_text(definition, WORKER_RECORD, worker.record);
 	set_text(definition, WORKER_RECORD_KEY, worker.record_key);

@@ -93,9 +93,10 @@ note(int32 lane, int64 job)
 	}
 	if (noted_count == noted_size)
 	{
-		noted_size = Max(noted_size * 2, 16);
-		noted = noted ? repalloc_huge(noted, noted_size * sizeof(Noted))
-			: MemoryContextAllocHuge(TopMemoryContext, noted_size * sizeof(Noted));
+		int			size = Max(noted_size * 2, 16); /* told only when the memory is there */
+
+		noted = noted ? repalloc_huge(noted, size * sizeof(Noted)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
+		noted_size = size;
 	}
 	noted[noted_count++] = (Noted)
 	{

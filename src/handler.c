@@ -297,7 +297,14 @@ handler_backoff(const char *function)
 char *
 handler_qualified_name(Oid oid, const char *given)
 {
-	if (has_argument_types(given))
-		return format_procedure_qualified(oid);
-	return quote_qualified_identifier(get_namespace_name(get_func_namespace(oid)), get_func_name(oid));
+	char	   *schema = get_namespace_name(get_func_namespace(oid));
+	char	   *name = get_func_name(oid);
+
+	if (schema == NULL || name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("handler \"%s\" cannot be found", given),
+				 errdetail("It has been dropped meanwhile."),
+				 errhint("Create it, and try again.")));
+	return has_argument_types(given) ? format_procedure_qualified(oid) : quote_qualified_identifier(schema, name);
 }

@@ -125,8 +125,10 @@ pending_keys(const Healing *healing, const Worker *worker)
 	char		nulls[] = {healing->last ? ' ' : 'n', healing->running ? ' ' : 'n', healing->running ? ' ' : 'n', '\0'};
 	List	   *keys = NIL;
 
-	if (SPI_execute_with_args(record_pending_sql(worker, healing->last != NULL, BATCH), 3, types, values, nulls, true, 0) !=
-		SPI_OK_SELECT)
+	SPIPlanPtr	plan = prepare_one_query(record_pending_sql(worker, healing->last != NULL, BATCH), 3, types, "pending");
+
+	if (SPI_execute_plan(plan, values, nulls, true, 0) != SPI_OK_SELECT || SPI_tuptable->tupdesc->natts != 1 ||
+		TupleDescAttr(SPI_tuptable->tupdesc, 0)->atttypid != JSONBOID)
 		elog(ERROR, "could not read pending records");
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
@@ -134,10 +136,17 @@ pending_keys(const Healing *healing, const Worker *worker)
 		Datum		value = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
 		MemoryContext spi = MemoryContextSwitchTo(context);
 
-		keys = lappend(keys, DatumGetJsonbPCopy(value));
+		if (!isnull)
+			keys = lappend(keys, DatumGetJsonbPCopy(value));
 		MemoryContextSwitchTo(spi);
 	}
 	return keys;
+}
+
+static bool
+is_last(const Healing *healing, Jsonb *key)
+{
+	return healing->last != NULL && compareJsonbContainers(&healing->last->root, &key->root) == 0;
 }
 
 /* One batch, in a transaction of its own. */
@@ -171,9 +180,10 @@ heal_batch(Healing *healing)
 				healing->healed++;
 		}
 		old = MemoryContextSwitchTo(context);
+		/* (By an operator ">" of the table's owner they may be the same over and over.) */
+		healing->more = list_length(keys) == BATCH && !is_last(healing, llast(keys));
 		if (keys != NIL)
 			healing->last = DatumGetJsonbPCopy(JsonbPGetDatum((Jsonb *) llast(keys)));
-		healing->more = list_length(keys) == BATCH;
 		MemoryContextSwitchTo(old);
 		restricted_end(&saved);
 		test_point("batch_healed");

@@ -60,9 +60,10 @@ remember(const LOCKTAG *tag, LOCKMODE mode)
 {
 	if (held_count == held_size)
 	{
-		held_size = Max(held_size * 2, 64);
-		held = held ? repalloc_huge(held, held_size * sizeof(Held))
-			: MemoryContextAllocHuge(TopMemoryContext, held_size * sizeof(Held));
+		int			size = Max(held_size * 2, 64);	/* told only when the memory is there */
+
+		held = held ? repalloc_huge(held, size * sizeof(Held)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Held));
+		held_size = size;
 	}
 	held[held_count++] = (Held)
 	{

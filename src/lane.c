@@ -119,14 +119,18 @@ intern(int32 id, const char *worker, const char *queue, Oid owner)
 								  &(HASHCTL) {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)},
 								  HASH_ELEM | HASH_BLOBS);
 	entry = hash_search(known_lanes, &id, HASH_ENTER, &found);
-	if (!found || entry->lane->owner != owner || strcmp(entry->lane->worker, worker) != 0 ||
+	if (!found)
+		entry->lane = NULL;		/* until there was memory for it */
+	if (entry->lane == NULL || entry->lane->owner != owner || strcmp(entry->lane->worker, worker) != 0 ||
 		strcmp(entry->lane->queue, queue) != 0)
 	{
-		entry->lane = palloc(sizeof(Lane));
-		entry->lane->id = id;
-		entry->lane->worker = pstrdup(worker);
-		entry->lane->queue = pstrdup(queue);
-		entry->lane->owner = owner;
+		Lane	   *lane = palloc(sizeof(Lane));
+
+		lane->id = id;
+		lane->worker = pstrdup(worker);
+		lane->queue = pstrdup(queue);
+		lane->owner = owner;
+		entry->lane = lane;
 	}
 	MemoryContextSwitchTo(old);
 	return entry->lane;

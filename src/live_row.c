@@ -140,3 +140,14 @@ live_read(TupleTableSlot *slot, Job *job)
 	value = slot_getattr(slot, LIVE_SCHEDULE, &isnull);
 	job->schedule = isnull ? NULL : TextDatumGetCString(value);
 }
+
+void
+live_pass_by(Job *job)
+{
+	pfree(job->args);
+	if (job->context != NULL)
+		pfree(job->context);
+	if (job->errors != NULL)
+		pfree(job->errors);
+	job->args = job->context = job->errors = NULL;
+}

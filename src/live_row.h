@@ -26,4 +26,7 @@ extern Jsonb *slot_get_jsonb(TupleTableSlot *slot, int attribute);
 /* The job in a slot; strings and JSON are copied to the current memory context. */
 extern void live_read(TupleTableSlot *slot, Job *job);
 
+/* Frees what live_read() has copied that may be large, of a job that is passed by. */
+extern void live_pass_by(Job *job);
+
 #endif

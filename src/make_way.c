@@ -321,21 +321,26 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 {
 	Node	   *node = statement->utilityStmt;
 	Oid			needed = database_needed(node);
+	bool		drops_database = IsA(node, DropdbStmt);
+	bool		drops_us = drops_extension(node);
+	char	   *changes = NULL;
 
+	/* All that is of interest, before it runs: a procedure that rolls back may free the statement by which it was called. */
+	if (IsA(node, CreatedbStmt))
+		changes = MemoryContextStrdup(TopTransactionContext, ((CreatedbStmt *) node)->dbname);
+	else if (IsA(node, AlterDatabaseStmt))
+		changes = MemoryContextStrdup(TopTransactionContext, ((AlterDatabaseStmt *) node)->dbname);
 	if (OidIsValid(needed))
 		hold(needed);
 	if (needs_extension(node))
 		make_way_for_extension();
 	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
 		(statement, query, read_only_tree, context, params, environment, destination, completion);
-	if (IsA(node, DropdbStmt))
+	if (drops_database)
 		dropped = needed;
-	else if (IsA(node, CreatedbStmt))
-		note_changed(((CreatedbStmt *) node)->dbname);
-	else if (IsA(node, AlterDatabaseStmt))
-		note_changed(((AlterDatabaseStmt *) node)->dbname);
-	else if (drops_extension(node))
-		extension_dropped = true;
+	if (changes != NULL)
+		note_changed(changes);
+	extension_dropped = extension_dropped || drops_us;
 }
 
 /* ---- restores ---- */
@@ -350,9 +355,13 @@ end_restore(int code, Datum argument)
 void
 make_way_for_restore(void)
 {
+	static bool registered = false;
+
 	if (restoring || !shared_present())
 		return;
-	before_shmem_exit(end_restore, (Datum) 0);
+	if (!registered)
+		before_shmem_exit(end_restore, (Datum) 0);
+	registered = true;
 	restoring = hold_slot(MyDatabaseId, true);
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("queue_jobs runs nothing in database \"%s\" until this session ends", get_database_name(MyDatabaseId)),

@@ -112,9 +112,13 @@ first_parked(LiveTable *table, const Worker *worker, uint64 key, int32 lane, Lan
 
 	lane_scan_begin(&scan, table, place_of(key), start, snapshot, GetCurrentTimestamp());
 	while (!found && lane_scan_next(&scan, &parked))
+	{
+		CHECK_FOR_INTERRUPTS();
 		found = (lane == 0 || parked.lane == lane) && limit_key_hash(worker, parked.args) == key;
-	if (found)
-		*first = job_key(&parked);
+		if (found)
+			*first = job_key(&parked);
+		live_pass_by(&parked);
+	}
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);
 	return found;
@@ -204,10 +208,13 @@ park_batch(Parking *parking, int32 id)
 			parking->start = job_key(&job);
 			parking->start.id++;
 			seen++;
-			if (job.started_at != NO_TIME || !key_is_full(parking, &job))
-				continue;			/* (its lease has run out, but its claimant may still revive it, and has a slot) */
-			job.place = place_of(limit_key_hash(parking->worker, job.args));
-			(void) live_try_update(&parking->table, scan.slot, &job);
+			/* (If it was started, its lease has run out, but its claimant may still revive it, and has a slot.) */
+			if (job.started_at == NO_TIME && key_is_full(parking, &job))
+			{
+				job.place = place_of(limit_key_hash(parking->worker, job.args));
+				(void) live_try_update(&parking->table, scan.slot, &job);
+			}
+			live_pass_by(&job);
 		}
 		parking->more = seen == PARK_AT_ONCE;
 		lane_scan_end(&scan);
@@ -313,6 +320,7 @@ empty_place(LiveTable *table, int32 place)
 		job.place = 0;
 		if (live_try_update(table, scan.slot, &job))
 			wakeup_job(job.lane, lane_executor_role(lane, worker), job_key(&job));
+		live_pass_by(&job);
 	}
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);

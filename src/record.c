@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "record.h"
+#include "run_as.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -61,6 +62,15 @@ record_key_names(const char *record_key)
 	foreach(cell, names)
 		result = lappend(result, pstrdup(lfirst(cell)));
 	return result;
+}
+
+char *
+record_table_name(Oid table)
+{
+	char	   *schema = get_namespace_name(get_rel_namespace(table));
+	char	   *name = get_rel_name(table);
+
+	return schema && name ? quote_qualified_identifier(schema, name) : NULL;
 }
 
 /* rd_pkindex is not that of a DEFERRABLE one on PostgreSQL 15. */
@@ -225,19 +235,11 @@ record_pending_sql(const Worker *worker, bool after, int limit)
 }
 
 static SPIPlanPtr
-prepare_sql(const char *sql, Oid type)
-{
-	SPIPlanPtr	plan = SPI_prepare(sql, 1, &type);
-
-	if (plan == NULL)
-		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-	return plan;
-}
-
-static SPIPlanPtr
 prepare(const Worker *worker, bool lock)
 {
-	return prepare_sql(record_sql(worker, lock), JSONBOID);
+	Oid			type = JSONBOID;
+
+	return prepare_one_query(record_sql(worker, lock), 1, &type, "pending");
 }
 
 static SPIPlanPtr
@@ -461,6 +463,7 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 	Datum		key;
 	Oid			table;
 	char	   *condition;
+	char	   *name;
 	StringInfoData sql;
 	SPIPlanPtr	check;
 	bool		locked;
@@ -474,12 +477,12 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 	key_type = get_fn_expr_argtype(fcinfo->flinfo, 1);
 	key = PG_GETARG_DATUM(1);
 	condition = text_argument(fcinfo, 2);
-	if (get_rel_name(table) == NULL)
+	name = record_table_name(table);
+	if (name == NULL)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", table)));
 
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT true FROM %s AS record WHERE ",
-					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table)));
+	appendStringInfo(&sql, "SELECT true FROM %s AS record WHERE ", name);
 	append_value_condition(&sql, primary_key(table), key_type);
 	appendStringInfo(&sql, " AND (\n%s\n)", condition ? condition : "true");
 
@@ -487,9 +490,9 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 	if (strcmp(GetConfigOption("lock_timeout", false, false), "0") == 0)
 		(void) set_config_option("lock_timeout", "10s", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	spi_begin();
-	check = prepare_sql(sql.data, key_type);
+	check = prepare_one_query(sql.data, 1, &key_type, "condition");
 	appendStringInfoString(&sql, " FOR UPDATE OF record");
-	locked = lock_and_find(prepare_sql(sql.data, key_type), check, &key);
+	locked = lock_and_find(prepare_one_query(sql.data, 1, &key_type, "condition"), check, &key);
 	SPI_finish();
 	AtEOXact_GUC(true, nest_level);
 	PG_RETURN_BOOL(locked);

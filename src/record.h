@@ -40,4 +40,7 @@ extern void record_check_definition(const Worker *worker);
  */
 extern char *record_pending_sql(const Worker *worker, bool after, int limit);
 
+/* A table's name, quoted and qualified; NULL if it is not there (any more). */
+extern char *record_table_name(Oid table);
+
 #endif

@@ -69,6 +69,22 @@ lookup_end(RunAs *saved)
 	SetUserIdAndSecContext(saved->user, saved->security_context);
 }
 
+SPIPlanPtr
+prepare_one_query(const char *sql, int nargs, Oid *types, const char *option)
+{
+	SPIPlanPtr	plan = SPI_prepare(sql, nargs, types);
+
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+	if (!SPI_is_cursor_plan(plan))
+		ereport(ERROR,
+				(errcode(ERRCODE_SYNTAX_ERROR),
+				 errmsg("%s is not one expression or query", option),
+				 errdetail("With it, the query that it is part of is several statements."),
+				 errhint("Give one SQL expression, or query, with its parentheses in pairs.")));
+	return plan;
+}
+
 uint64
 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
 {

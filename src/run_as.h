@@ -7,6 +7,8 @@
 #ifndef QUEUE_JOBS_RUN_AS_H
 #define QUEUE_JOBS_RUN_AS_H
 
+#include "executor/spi.h"
+
 typedef struct RunAs
 {
 	Oid			user;
@@ -35,6 +37,12 @@ extern void lookup_begin(RunAs *saved);
 extern void lookup_end(RunAs *saved);
 
 /* Runs a statement of the engine's own and checks its outcome; parameters are passed, never pasted. */
+/*
+ * Plans what was put together around a user's "option": ERROR if that makes it more than one query, whose results would be others
+ * than they are taken for.
+ */
+extern SPIPlanPtr prepare_one_query(const char *sql, int nargs, Oid *types, const char *option);
+
 extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
 
 #endif

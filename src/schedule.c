@@ -678,6 +678,7 @@ schedule_due(TimestampTz now)
 Datum
 queue_jobs_schedule_written(PG_FUNCTION_ARGS)
 {
+	refuse_unless_trigger(fcinfo, "queue_jobs.schedule_written()");
 	if (!in_scheduler)
 		wakeup_schedules();
 	return PointerGetDatum(NULL);

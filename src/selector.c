@@ -6,6 +6,7 @@
 
 #include "arguments.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "selector.h"
 #include "utils/builtins.h"
 
@@ -80,6 +81,7 @@ split(const char *text, char separator)
 	{
 		const char *end = strchr(text, separator);
 
+		CHECK_FOR_INTERRUPTS();
 		parts = lappend(parts, trimmed(text, end ? (size_t) (end - text) : strlen(text)));
 		if (end == NULL)
 			return parts;
@@ -299,7 +301,10 @@ term_matches(const Term *term, const Worker *worker, const char *queue)
 	ListCell   *cell;
 
 	foreach(cell, term->values)
+	{
+		CHECK_FOR_INTERRUPTS();
 		meet = meet || has_value(term->attribute, lfirst(cell), worker, queue);
+	}
 	return meet != term->negated;
 }
 

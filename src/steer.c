@@ -78,7 +78,8 @@ id_argument(FunctionCallInfo fcinfo, const char *function)
 static void
 end_found(LiveTable *table, TupleTableSlot *slot, Job *job, JobState end_as)
 {
-	const Worker *worker = registry_worker(lane_get(job->lane)->worker);
+	const Lane *lane = lane_get(job->lane); /* NULL: made by a transaction whose news have not come yet */
+	const Worker *worker = lane ? registry_worker(lane->worker) : NULL;
 
 	limit_passed_by(worker, job);
 	if (job->dedup_hash != 0)
@@ -472,6 +473,7 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
+	refuse_unless_trigger(fcinfo, "queue_jobs.table_written()");
 	if (is_restore(trigger))
 		make_way_for_restore();
 	catalog_announce_change();

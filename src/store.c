@@ -292,6 +292,7 @@ lane_scan_next(LaneScan *scan, Job *job)
 			return true;
 		if (until != NO_TIME && (scan->revisit_at == NO_TIME || until < scan->revisit_at))
 			scan->revisit_at = until;
+		live_pass_by(job);
 	}
 	return false;
 }

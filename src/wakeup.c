@@ -67,13 +67,15 @@ static uint32 served_pool = 0;	/* and of which pool: its bit */
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
 
+/* The size is told only when the memory is there. */
 static void *
 grow(void *array, int *size, Size element)
 {
-	*size = Max(*size * 2, 16);
-	if (array == NULL)
-		return MemoryContextAllocHuge(TopMemoryContext, *size * element);
-	return repalloc_huge(array, *size * element);
+	int			larger = Max(*size * 2, 16);
+
+	array = array == NULL ? MemoryContextAllocHuge(TopMemoryContext, larger * element) : repalloc_huge(array, larger * element);
+	*size = larger;
+	return array;
 }
 
 static TouchedLane *

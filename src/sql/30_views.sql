@@ -23,7 +23,7 @@ COMMENT ON FUNCTION queue_jobs.dropped_duplicates(bigint) IS
 'How many duplicates were dropped in favour of a job that has not ended, as far as shared memory remembers.';
 
 CREATE FUNCTION queue_jobs.lane_duplicates(OUT lane integer, OUT dropped bigint, OUT merged bigint)
-RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'queue_jobs_lane_duplicates';
 COMMENT ON FUNCTION queue_jobs.lane_duplicates() IS
 'How many duplicates of each lane''s jobs were dropped, and merged, since the server started.';
@@ -34,7 +34,7 @@ COMMENT ON FUNCTION queue_jobs.data_consistency(text, bigint) IS
 'The worker''s data_consistency for the job of that id: "always" if its feature flag is off for the job. NULL if there is no such worker.';
 
 CREATE FUNCTION queue_jobs.load_balancing_counts(OUT lane integer, OUT strategy text, OUT jobs bigint)
-RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 16
+RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 16
 AS 'MODULE_PATHNAME', 'queue_jobs_load_balancing_counts';
 COMMENT ON FUNCTION queue_jobs.load_balancing_counts() IS 'How often each choice where to read was made for jobs of each lane, since the server was started.';
 
@@ -196,7 +196,7 @@ CREATE FUNCTION queue_jobs.worker_counters(worker text, OUT since timestamptz, O
                                            OUT queueing_time_mean double precision, OUT queueing_time_p50 double precision,
                                            OUT queueing_time_p99 double precision, OUT started_in_target double precision,
                                            OUT ran_in_target double precision, OUT cpu_bound boolean, OUT too_slow boolean)
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_worker_counters';
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_worker_counters';
 COMMENT ON FUNCTION queue_jobs.worker_counters(text) IS 'What the runs of a worker took; see the view worker_statistics.';
 
 CREATE VIEW queue_jobs.worker_statistics AS

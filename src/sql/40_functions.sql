@@ -230,7 +230,7 @@ COMMENT ON FUNCTION queue_jobs.reset_statistics(text) IS
 'Has the view worker_statistics count anew, for one worker or (NULL) for all of this database. Error 55000 without shared_preload_libraries.';
 
 CREATE FUNCTION queue_jobs.capacity_impact(queue text, pool text DEFAULT NULL) RETURNS double precision
-LANGUAGE C VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_capacity_impact';
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_capacity_impact';
 COMMENT ON FUNCTION queue_jobs.capacity_impact(text, text) IS
 'What a queue takes of a pool of executors, or would take of it: jobs a second times their mean run time, as a share of the pool''s executors (1: all of them, all the time); of queue_jobs.max_executors_per_database without a pool. By the view worker_statistics, of all workers whose jobs are enqueued there. (GitLab''s estimate.) Error 42704: no such pool.';
 
