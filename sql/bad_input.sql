@@ -35,6 +35,7 @@ CREATE TABLE one_query (id integer PRIMARY KEY);
 INSERT INTO one_query VALUES (1);
 SELECT error_of($$SELECT queue_jobs.define_worker('x', record => 'one_query', record_key => 'id', heal_every => '1 s',
                                                   pending => 'true); SELECT 4711 FROM app.one_query AS record WHERE (true')$$);
+SELECT error_of($$SELECT queue_jobs.define_worker('x', record => 'one_query', record_key => 'id', pending => 'id > 0) OR (id < 0')$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('x', max_running_jobs => 1, remaining_work => 'SELECT ''{}''::jsonb) AS work(args); SELECT FROM (SELECT 1')$$);
 SELECT error_of($$SELECT queue_jobs.lock_record_if('one_query', 1, 'true); SELECT 4711 FROM app.one_query AS record WHERE (true')$$);
 

@@ -323,13 +323,16 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 	Oid			needed = database_needed(node);
 	bool		drops_database = IsA(node, DropdbStmt);
 	bool		drops_us = drops_extension(node);
-	char	   *changes = NULL;
+	char		changes[NAMEDATALEN] = "";
 
-	/* All that is of interest, before it runs: a procedure that rolls back may free the statement by which it was called. */
+	/*
+	 * All that is of interest, before it runs: a procedure that rolls back may free the statement by which it was called, and SET
+	 * TABLESPACE commits.
+	 */
 	if (IsA(node, CreatedbStmt))
-		changes = MemoryContextStrdup(TopTransactionContext, ((CreatedbStmt *) node)->dbname);
+		strlcpy(changes, ((CreatedbStmt *) node)->dbname, sizeof(changes));
 	else if (IsA(node, AlterDatabaseStmt))
-		changes = MemoryContextStrdup(TopTransactionContext, ((AlterDatabaseStmt *) node)->dbname);
+		strlcpy(changes, ((AlterDatabaseStmt *) node)->dbname, sizeof(changes));
 	if (OidIsValid(needed))
 		hold(needed);
 	if (needs_extension(node))
@@ -338,7 +341,7 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 		(statement, query, read_only_tree, context, params, environment, destination, completion);
 	if (drops_database)
 		dropped = needed;
-	if (changes != NULL)
+	if (changes[0] != '\0')
 		note_changed(changes);
 	extension_dropped = extension_dropped || drops_us;
 }

@@ -79,13 +79,15 @@ send_back_first(LiveTable *table, const Worker *worker, uint64 key, int most, bo
 		const Lane *lane = lane_get(job.lane);
 
 		CHECK_FOR_INTERRUPTS();
-		if (lane == NULL || limit_key_hash(worker, job.args) != key || strcmp(lane->worker, worker->name) != 0 ||
-			lane_blocked(lane, worker) != NULL)
-			continue;
-		if (sent < most && send_back(table, scan.slot, &job, lane, worker))
-			sent++;
-		else if (more != NULL)
-			*more = true;		/* also one that somebody may take away */
+		if (lane != NULL && limit_key_hash(worker, job.args) == key && strcmp(lane->worker, worker->name) == 0 &&
+			lane_blocked(lane, worker) == NULL)
+		{
+			if (sent < most && send_back(table, scan.slot, &job, lane, worker))
+				sent++;
+			else if (more != NULL)
+				*more = true;	/* also one that somebody may take away */
+		}
+		live_pass_by(&job);
 	}
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);

@@ -333,6 +333,16 @@ record_plans_free(RecordPlans *plans)
 	plans->check = plans->lock = NULL;
 }
 
+/*
+ * Beside the key's condition, in parentheses, "a) OR (b" would be more than a condition: it would hold for other records. Where there are
+ * none it is a syntax error.
+ */
+static void
+prepare_condition_alone(const Worker *worker)
+{
+	(void) prepare_one_query(psprintf("SELECT CASE WHEN\n%s\nTHEN true END FROM %s AS record", worker->pending, worker->record), 0, NULL, "pending");
+}
+
 void
 record_check_definition(const Worker *worker)
 {
@@ -340,6 +350,7 @@ record_check_definition(const Worker *worker)
 
 	spi_begin();
 	(void) prepare(worker, true);
+	prepare_condition_alone(worker);
 	SPI_finish();
 	path_end(nest_level);
 }
