@@ -109,7 +109,7 @@ DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 DATA       = $(filter-out $(DATA_built),$(wildcard src/sql/$(EXTENSION)--*.sql))
 
 REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate statistics teardown
-ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due dedup_until_executing dedup_until_executed dedup_steered dedup_many key_hint run_once lock_record record_layers limit_slots migrate
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many key_hint run_once lock_record record_layers limit_slots migrate
 ISOLATION_OPTS = --inputdir=test/isolation
 TAP_TESTS      = 1
 PROVE_TESTS    = test/t/*.pl

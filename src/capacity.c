@@ -20,6 +20,7 @@
 #include "executor/spi.h"
 #include "lane.h"
 #include "lane_hint.h"
+#include "make_way.h"
 #include "miscadmin.h"
 #include "process.h"
 #include "run_as.h"
@@ -248,13 +249,14 @@ note_remaining(const Filling *filling, int64 remaining)
 	engine_end(&saved);
 }
 
-/* The worker, if it is to be filled. */
+/* The worker, if it is to be filled. A restore that has made it known has asked us to make way before. */
 static Worker *
 worker_to_fill(const Filling *filling)
 {
 	Worker	   *worker = registry_worker_copy(filling->worker);
 
-	return worker != NULL && worker->remaining_work != NULL && !registry_worker_disabled(worker->name) ? worker : NULL;
+	return worker != NULL && worker->remaining_work != NULL && !registry_worker_disabled(worker->name) &&
+		!make_way_asked(MyDatabaseId) ? worker : NULL;
 }
 
 static void

@@ -492,7 +492,7 @@ queue_jobs_heartbeat(PG_FUNCTION_ARGS)
 	RunAs		saved;
 	uint64		written;
 
-	PreventCommandIfReadOnly("queue_jobs.heartbeat()");
+	refuse_where_nothing_can_be_written("queue_jobs.heartbeat()");
 	engine_begin(&saved);
 	written = engine_execute("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
 							 " VALUES ($1, $2, clock_timestamp())"

@@ -638,6 +638,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	bool		has_record;
 	DedupStrategy strategy;
 
+	refuse_where_nothing_can_be_written("queue_jobs.define_worker()");
 	refuse_null(fcinfo, ARG_NAME, "name");
 	name = text_argument(fcinfo, ARG_NAME);
 	check_name("worker", name);
@@ -701,7 +702,7 @@ is_defined(const char *name)
 
 /* Runs a statement about a worker that the caller may change; a DELETE is to have undone what "undoes" tells. */
 static void
-change_worker(FunctionCallInfo fcinfo, const char *sql, int expected, bool (*undoes) (const char *))
+change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected, bool (*undoes) (const char *))
 {
 	Oid			types[1] = {TEXTOID};
 	Datum		values[1];
@@ -709,6 +710,7 @@ change_worker(FunctionCallInfo fcinfo, const char *sql, int expected, bool (*und
 	char	   *name;
 	uint64		written;
 
+	refuse_where_nothing_can_be_written(function);
 	refuse_null(fcinfo, 0, "name");
 	name = text_argument(fcinfo, 0);
 	check_definer(require_worker(name));
@@ -728,7 +730,8 @@ queue_jobs_drop_worker(PG_FUNCTION_ARGS)
 {
 	if (!PG_ARGISNULL(0))
 		refuse_reserved_name(text_argument(fcinfo, 0));
-	change_worker(fcinfo, "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE, is_defined);
+	change_worker(fcinfo, "queue_jobs.drop_worker()",
+				  "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE, is_defined);
 	PG_RETURN_VOID();
 }
 
@@ -736,14 +739,15 @@ queue_jobs_drop_worker(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_disable_worker(PG_FUNCTION_ARGS)
 {
-	change_worker(fcinfo, "INSERT INTO queue_jobs.disabled_worker (name) VALUES ($1) ON CONFLICT DO NOTHING", SPI_OK_INSERT, NULL);
+	change_worker(fcinfo, "queue_jobs.disable_worker()",
+				  "INSERT INTO queue_jobs.disabled_worker (name) VALUES ($1) ON CONFLICT DO NOTHING", SPI_OK_INSERT, NULL);
 	PG_RETURN_VOID();
 }
 
 Datum
 queue_jobs_enable_worker(PG_FUNCTION_ARGS)
 {
-	change_worker(fcinfo, "DELETE FROM queue_jobs.disabled_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE,
-				  registry_worker_disabled);
+	change_worker(fcinfo, "queue_jobs.enable_worker()",
+				  "DELETE FROM queue_jobs.disabled_worker WHERE name OPERATOR(pg_catalog.=) $1", SPI_OK_DELETE, registry_worker_disabled);
 	PG_RETURN_VOID();
 }

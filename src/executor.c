@@ -184,6 +184,7 @@ executor_main(Datum argument)
 		TimestampTz now;
 		TimestampTz until;
 
+		QueryCancelPending = false; /* it came too late for the job before */
 		CHECK_FOR_INTERRUPTS();
 		process_reload();
 		set_synchronous_commit();

@@ -150,6 +150,8 @@ heads_complete(Heads *heads)
 {
 	for (int i = 0; i < heads->count; i++)
 		heads->all[i].near = (int64) NEAR_IDS * heads->count;	/* as if jobs came to all lanes alike */
+	if (heads->count == 0)
+		return;					/* there may be no shared memory */
 	for (int i = 0; i < heads->count; i++)
 		if (heads->all[i].hint == NULL)
 			return;
@@ -361,6 +363,8 @@ choose_urgency(Heads *heads, bool look)
 		has_work[i] = !pairingheap_is_empty(&heads->queues[i]);
 		any = any || has_work[i];
 	}
+	if (!any && !look)
+		(void) order_urgency(has_work, heads->now); /* nobody is passed over any more */
 	if (!any)
 		return false;
 	if (!heads->has_urgency && !look)

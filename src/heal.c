@@ -22,6 +22,7 @@
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "heal.h"
+#include "make_way.h"
 #include "miscadmin.h"
 #include "process.h"
 #include "record.h"
@@ -149,6 +150,13 @@ is_last(const Healing *healing, Jsonb *key)
 	return healing->last != NULL && compareJsonbContainers(&healing->last->root, &key->root) == 0;
 }
 
+/* A restore that has made the worker known has asked us to make way before. */
+static bool
+is_to_heal(const Worker *worker)
+{
+	return worker != NULL && worker->heal_every > 0 && !make_way_asked(MyDatabaseId);
+}
+
 /* One batch, in a transaction of its own. */
 static void
 heal_batch(Healing *healing)
@@ -162,7 +170,7 @@ heal_batch(Healing *healing)
 	healing->more = false;
 	unit_begin();
 	worker = registry_worker_copy(healing->worker);
-	if (worker != NULL && worker->heal_every > 0 && !registry_worker_disabled(worker->name))
+	if (is_to_heal(worker) && !registry_worker_disabled(worker->name))
 	{
 		MemoryContext old;
 
@@ -201,7 +209,7 @@ heal(void *argument)
 
 	unit_begin();
 	worker = registry_worker_copy(healing->worker);
-	if (worker != NULL && worker->heal_every > 0)
+	if (is_to_heal(worker))
 		ready = tick(healing, worker, context);
 	ForceSyncCommit();			/* a condition that brings the server down is not to be tried again as soon as it is up */
 	unit_end();

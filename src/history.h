@@ -54,7 +54,7 @@ extern bool history_take(int64 id, FinishedJob *finished);
 /* When somebody should look, of those who finish jobs where nobody has been told to: no partition is for less. */
 #define HISTORY_LOOK_AFTER (10 * USECS_PER_MINUTE)
 
-/* Truncates what need not be kept any longer; returns when there will be more to do, or NO_TIME. For the scheduler. */
+/* Truncates what need not be kept any longer; returns when there will be more to do, or NO_TIME. For the scheduler, or who stands in for it. */
 extern TimestampTz history_maintain(TimestampTz now);
 
 #endif

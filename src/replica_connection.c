@@ -304,6 +304,7 @@ static Attempt
 await_result(Link *link, TimestampTz deadline)
 {
 	PGconn	   *connection = link->connection;
+	bool		late = false;
 
 	drop_result();
 	for (;;)
@@ -324,8 +325,12 @@ await_result(Link *link, TimestampTz deadline)
 		}
 		if (!wait_for_socket(connection, WL_SOCKET_READABLE | (unsent ? WL_SOCKET_WRITEABLE : 0), deadline))
 		{
-			set_failure("timeout while waiting for an answer");
-			return ATTEMPT_LOST;
+			if (late)
+			{
+				set_failure("timeout while waiting for an answer");
+				return ATTEMPT_LOST;
+			}
+			late = true;		/* maybe only this process: an answer that has come counts */
 		}
 		if (!PQconsumeInput(connection))
 			break;

@@ -518,7 +518,10 @@ scheduler_main(Datum argument)
 	{
 		TimestampTz now;
 
+		QueryCancelPending = false; /* it came too late for the turn before */
 		CHECK_FOR_INTERRUPTS();
+		if (make_way_asked(MyDatabaseId))
+			break;
 		MemoryContextReset(context);
 		MemoryContextSwitchTo(context);
 		pgstat_report_activity(STATE_RUNNING, "looking after jobs");

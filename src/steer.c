@@ -325,7 +325,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 	uint64		total = 0;
 	bool		isnull;
 
-	PreventCommandIfReadOnly("queue_jobs.remove_jobs()");
+	refuse_where_nothing_can_be_written("queue_jobs.remove_jobs()");
 	refuse_null(fcinfo, 0, "worker");
 	values[0] = CStringGetTextDatum(text_argument(fcinfo, 0));
 	values[1] = ObjectIdGetDatum(GetUserId());
@@ -357,7 +357,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 }
 
 static void
-change_queue(FunctionCallInfo fcinfo, const char *sql, int expected)
+change_queue(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[1];
@@ -365,6 +365,7 @@ change_queue(FunctionCallInfo fcinfo, const char *sql, int expected)
 	char	   *queue;
 	uint64		written;
 
+	refuse_where_nothing_can_be_written(function);
 	refuse_null(fcinfo, 0, "queue");
 	queue = text_argument(fcinfo, 0);
 	check_name("queue", queue);
@@ -382,14 +383,15 @@ change_queue(FunctionCallInfo fcinfo, const char *sql, int expected)
 Datum
 queue_jobs_pause(PG_FUNCTION_ARGS)
 {
-	change_queue(fcinfo, "INSERT INTO queue_jobs.paused_queue (queue) VALUES ($1) ON CONFLICT DO NOTHING", SPI_OK_INSERT);
+	change_queue(fcinfo, "queue_jobs.pause()",
+				 "INSERT INTO queue_jobs.paused_queue (queue) VALUES ($1) ON CONFLICT DO NOTHING", SPI_OK_INSERT);
 	PG_RETURN_VOID();
 }
 
 Datum
 queue_jobs_resume(PG_FUNCTION_ARGS)
 {
-	change_queue(fcinfo, "DELETE FROM queue_jobs.paused_queue WHERE queue = $1", SPI_OK_DELETE);
+	change_queue(fcinfo, "queue_jobs.resume()", "DELETE FROM queue_jobs.paused_queue WHERE queue = $1", SPI_OK_DELETE);
 	PG_RETURN_VOID();
 }
 

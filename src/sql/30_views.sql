@@ -44,6 +44,12 @@ RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 4
 AS 'MODULE_PATHNAME', 'queue_jobs_replica_states';
 COMMENT ON FUNCTION queue_jobs.replica_states() IS 'What the server''s processes know of the replicas of this database; has them asked again.';
 
+CREATE FUNCTION queue_jobs.replay_position(OUT replayed pg_lsn, OUT timeline bigint, OUT in_recovery boolean, OUT system bigint,
+                                           OUT database oid, OUT lag interval)
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_replay_position';
+COMMENT ON FUNCTION queue_jobs.replay_position() IS
+'What a replica tells those who think of reading from it: how far it has replayed, on which timeline, whether it is in recovery, of which system and database it is a replica, and how far it is behind with what it has received.';
+
 -- Rights: a job is seen by its owner, by members of that role, and by superusers. security_barrier keeps functions of
 -- the query from being shown other rows; the planner heeds it only where it stands below the UNION. Joins are by lane, a small table; "WHERE id =" goes down to the indexes.
 CREATE VIEW queue_jobs.job_alive WITH (security_barrier) AS
@@ -277,7 +283,7 @@ SELECT q.queue,
                        LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND queue_jobs.claimable_by(j.lane, c.owner)) s
                JOIN queue_jobs.lane l ON l.id = s.lane
               GROUP BY l.queue) n ON n.queue = q.queue;
-COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that could start has been due.';
+COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that are available has been due, whatever they wait for.';
 
 CREATE VIEW queue_jobs.schedule WITH (security_barrier) AS
 SELECT s.name,
@@ -326,7 +332,7 @@ SELECT r.name,
        CASE WHEN r.paused THEN 'paused' ELSE COALESCE(s.state, 'unknown') END AS state,
        s.replayed AS replayed_lsn,
        CASE WHEN NOT pg_catalog.pg_is_in_recovery()
-            THEN GREATEST(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), s.replayed), 0)::pg_catalog.int8 END AS lag_bytes,
+            THEN GREATEST(pg_catalog.pg_wal_lsn_diff((SELECT p.replayed FROM queue_jobs.replay_position() p), s.replayed), 0)::pg_catalog.int8 END AS lag_bytes,
        s.lag,
        s.seen_at AS last_seen,
        s.error AS last_error,

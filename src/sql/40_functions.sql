@@ -40,7 +40,7 @@ CREATE FUNCTION queue_jobs.define_worker(
     keep_completed interval DEFAULT '24 hours')
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_worker';
 COMMENT ON FUNCTION queue_jobs.define_worker IS
-'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures (integer, from 1) returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed job stays readable. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks nobody. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) urgency: "high", "low" (the default) or "throttled"; how soon a job is to start and how long to run, see the view worker_statistics. external_dependencies: it waits for other services; not with urgency high. resource_boundary: "unknown" (the default), "cpu" or "memory"; memory not with urgency high. feature_category, tags: free labels, for statistics and selectors. weight (1 to 1000): its share when an executor or claimant chooses among queues of one urgency. max_running_jobs: at most so many of its jobs run at once in the whole database. concurrency_key, concurrency_limit: a key of the args; at most so many jobs of one of its values run at once, in order if 1. rate_limit, rate_period: at most so many starts in any such interval, of each value of concurrency_key if that is given. remaining_work: a query returning the args (jsonb) of work to do, for a worker that is kept at max_running_jobs while there is any; no retries, no deduplication. data_consistency: "always" (the default: everything is read from the primary), "sticky" (read_handler runs on a replica that has caught up with the job''s enqueuer, or else on the primary) or "delayed" (the job is put back once before it turns to the primary). read_handler: a function of one jsonb, the args, returning jsonb, run read-only there; the handler gets its result in a parameter "read". feature_flag: name of a flag, see set_flag(); where it is off, data_consistency is always. loggable_args: keys of the args whose values may be logged, numbers always may. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s, 55000 rate_limit or remaining_work without shared_preload_libraries. A WARNING if a handler''s jobs are not run for want of that.';
+'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures (integer, from 1) returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed or cancelled job stays readable, up to 540 days. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped, but for those with a dedup_key. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks nobody. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) urgency: "high", "low" (the default) or "throttled"; how soon a job is to start and how long to run, see the view worker_statistics. external_dependencies: it waits for other services; not with urgency high. resource_boundary: "unknown" (the default), "cpu" or "memory"; memory not with urgency high. feature_category, tags: free labels, for statistics and selectors. weight (1 to 1000): its share when an executor or claimant chooses among queues of one urgency. max_running_jobs: at most so many of its jobs run at once in the whole database. concurrency_key, concurrency_limit: keys of the args, separated by commas; at most so many jobs of one combination of their values run at once, in order if 1. rate_limit, rate_period: at most so many starts in any such interval, of each value of concurrency_key if that is given. remaining_work: a query returning the args (jsonb) of work to do, for a worker that is kept at max_running_jobs while there is any; no retries, no deduplication. data_consistency: "always" (the default: everything is read from the primary), "sticky" (read_handler runs on a replica that has caught up with the job''s enqueuer, or else on the primary) or "delayed" (the job is put back once before it turns to the primary). read_handler: a function of one jsonb, the args, returning jsonb, run read-only there; the handler gets its result in a parameter "read". feature_flag: name of a flag, see set_flag(); where it is off, data_consistency is always. loggable_args: keys of the args whose values may be logged, numbers always may. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s, 55000 rate_limit or remaining_work without shared_preload_libraries. A WARNING if a handler''s jobs are not run for want of that.';
 
 CREATE FUNCTION queue_jobs.drop_worker(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_drop_worker';
@@ -50,11 +50,11 @@ COMMENT ON FUNCTION queue_jobs.drop_worker(text) IS
 CREATE FUNCTION queue_jobs.disable_worker(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_disable_worker';
 COMMENT ON FUNCTION queue_jobs.disable_worker(text) IS
-'Kill switch: from the next call on, enqueues for the worker return NULL and leave nothing; its waiting jobs are held. (PlanetScale''s feature flag on their Sidekiq client.)';
+'Kill switch: from the next call on, enqueues for the worker return NULL and leave nothing; its waiting jobs are held. (PlanetScale''s feature flag on their Sidekiq client.) Errors: 42704 not defined, 42501 another role''s.';
 
 CREATE FUNCTION queue_jobs.enable_worker(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enable_worker';
-COMMENT ON FUNCTION queue_jobs.enable_worker(text) IS 'Undoes disable_worker(): its jobs go on. Error 40001: disabled after the snapshot of this REPEATABLE READ or SERIALIZABLE transaction was taken.';
+COMMENT ON FUNCTION queue_jobs.enable_worker(text) IS 'Undoes disable_worker(): its jobs go on. Errors as there; 40001: disabled after the snapshot of this REPEATABLE READ or SERIALIZABLE transaction was taken.';
 
 CREATE FUNCTION queue_jobs.enqueue(
     worker text,
@@ -69,7 +69,7 @@ CREATE FUNCTION queue_jobs.enqueue(
     jitter interval DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue';
 COMMENT ON FUNCTION queue_jobs.enqueue IS
-'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now; a past time is now). priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, 54000 args too large, 22023 or 22008 a value out of range, 25006 read-only transaction.';
+'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now); one whose time is past is due at once. priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, 54000 args too large, 22023 or 22008 a value out of range, 42501 no right to the handler of a definer''s worker, 22P02 queue_jobs.context is not JSON, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
 
 CREATE FUNCTION queue_jobs.try_enqueue(
     worker text,
@@ -83,7 +83,7 @@ CREATE FUNCTION queue_jobs.try_enqueue(
     expires_in interval DEFAULT NULL,
     jitter interval DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_try_enqueue';
-COMMENT ON FUNCTION queue_jobs.try_enqueue IS 'As enqueue(), but NULL where enqueue() returns the id of a job that stands already.';
+COMMENT ON FUNCTION queue_jobs.try_enqueue IS 'As enqueue(), but NULL for a duplicate, also for one that makes a running job run once more.';
 
 CREATE FUNCTION queue_jobs.enqueue_many(
     worker text,
@@ -96,7 +96,7 @@ CREATE FUNCTION queue_jobs.enqueue_many(
     batch_interval interval DEFAULT NULL)
 RETURNS SETOF bigint LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1000 AS 'MODULE_PATHNAME', 'queue_jobs_enqueue_many';
 COMMENT ON FUNCTION queue_jobs.enqueue_many IS
-'Enqueues a job for each element of args, in that order, and returns their ids. contexts: one for each, in place of the setting. With batch_size, each next batch of so many is due batch_interval later (GitLab''s bulk_perform_in). Errors as enqueue().';
+'Enqueues a job for each element of args, in that order, and returns their ids (for a duplicate that of the job that stands); none if the worker is disabled. contexts: one for each, in place of the setting. With batch_size, each next batch of so many is due batch_interval later (GitLab''s bulk_perform_in). Errors as enqueue().';
 
 CREATE FUNCTION queue_jobs.current_job() RETURNS queue_jobs.job
 LANGUAGE C STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_current_job';
@@ -105,12 +105,12 @@ COMMENT ON FUNCTION queue_jobs.current_job() IS 'Inside a handler that an execut
 CREATE FUNCTION queue_jobs.retry_in("interval" interval) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry_in';
 COMMENT ON FUNCTION queue_jobs.retry_in(interval) IS
-'Inside a handler, before an error: the next attempt is due after that interval, whatever the worker''s backoff says (Sidekiq''s sidekiq_retry_in).';
+'Inside a handler, before an error: the next attempt is due after that interval, whatever the worker''s backoff says (Sidekiq''s sidekiq_retry_in). 0 to 365 days. Error 55000: no executor runs a job here.';
 
 CREATE FUNCTION queue_jobs.snooze_me("interval" interval) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_snooze_me';
 COMMENT ON FUNCTION queue_jobs.snooze_me(interval) IS
-'Inside a handler: when it returns, what it wrote is kept, and the job is put back to run again after that interval, no attempt charged.';
+'Inside a handler: when it returns, what it wrote is kept, and the job is put back to run again after that interval (0 to 365 days), no attempt charged. Error 55000: no executor runs a job here.';
 
 CREATE FUNCTION queue_jobs.lock_record_if("table" regclass, key anyelement, condition text) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_lock_record_if';
@@ -124,7 +124,7 @@ COMMENT ON FUNCTION queue_jobs.lock_record_if(regclass, text, text) IS 'The same
 CREATE FUNCTION queue_jobs.run_once(token text, command text, args jsonb DEFAULT '{}', ttl interval DEFAULT '24 hours') RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_run_once';
 COMMENT ON FUNCTION queue_jobs.run_once(text, text, jsonb, interval) IS
-'Runs the SQL command, whose $1 is args, once for that token of the calling role, in the caller''s transaction; returns its first row as jsonb (the value, if it has one column). Every other call of the token waits for that transaction and gets the stored result, until ttl has passed. An error is not stored. The command runs with the caller''s rights. token: 1 to 2000 bytes. Errors: 22023 or 22004 a value out of range, 0A000 transaction control, 25006 read-only transaction, and what the command raises.';
+'Runs the SQL command, whose $1 is args, once for that token of the calling role, in the caller''s transaction; returns its first row as jsonb (the value, if it has one column). Every other call of the token waits for that transaction and gets the stored result, until ttl (0 to 10 years) has passed. An error is not stored. The command runs with the caller''s rights. token: 1 to 2000 bytes. Errors: 22023 or 22004 a value out of range, 0A000 transaction control, 25006 read-only transaction, and what the command raises.';
 
 CREATE FUNCTION queue_jobs.assert_idempotent(worker text, args jsonb DEFAULT '{}', times integer DEFAULT 2) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_assert_idempotent';
@@ -134,7 +134,7 @@ COMMENT ON FUNCTION queue_jobs.assert_idempotent(text, jsonb, integer) IS
 CREATE FUNCTION queue_jobs.claim(claimant text, queues text[] DEFAULT '{*}', max_jobs integer DEFAULT 1, lease interval DEFAULT '5 min')
 RETURNS SETOF queue_jobs.job LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'queue_jobs_claim';
 COMMENT ON FUNCTION queue_jobs.claim IS
-'Takes up to max_jobs jobs of workers without a handler for an application: by urgency, then lowest priority number and oldest first across all those queues, or by their shares if their workers'' weights differ. queues: names, "namespace:*", "*", or selectors such as "urgency=high&tags!=slow|name=mail". The claim holds for the lease, from now or the claimant''s last heartbeat(); after it the job can be claimed anew, with the next attempt number. Claim, work and complete() in one transaction is exactly once. Jobs of roles that the caller is a member of can be claimed.';
+'Takes up to max_jobs jobs of workers without a handler for an application: by urgency, then lowest priority number and oldest first across all those queues, or by their shares if their workers'' weights differ. queues: names, "namespace:*", "*", or selectors such as "urgency=high&tags!=slow|name=mail". The claim holds for the lease, from now or the claimant''s last heartbeat(); after it the job can be claimed anew, with the next attempt number. Claim, work and complete() in one transaction is exactly once. Jobs of roles whose rights the caller has can be claimed, those of a worker with run_as definer as the definer''s. max_jobs: 1 to 10000; there may be fewer, as the locks of a transaction are limited.';
 
 CREATE FUNCTION queue_jobs.complete(id bigint, attempt integer, result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_complete';
@@ -185,7 +185,7 @@ COMMENT ON PROCEDURE queue_jobs.wait_for_jobs(text[], interval) IS
 CREATE FUNCTION queue_jobs.cancel(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel';
 COMMENT ON FUNCTION queue_jobs.cancel(bigint) IS
-'Cancels a job that is not finished; one that an executor runs is interrupted when the caller commits, and what it wrote is rolled back. A handler that cancels its own job ends there. True if there was something to cancel. Errors: 42501, another role''s job; 0A000, PREPARE TRANSACTION after a running job was cancelled.';
+'Cancels a job that is not finished; one that an executor runs is interrupted when the caller commits, and what it wrote, or a procedure has not committed, is rolled back; if it catches the interruption and returns it has completed. A handler that cancels its own job ends there. True if there was something to cancel. Errors: 42501, another role''s job; 0A000, PREPARE TRANSACTION after a running job was cancelled.';
 
 CREATE FUNCTION queue_jobs.discard(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_discard';
@@ -232,7 +232,7 @@ COMMENT ON FUNCTION queue_jobs.reset_statistics(text) IS
 CREATE FUNCTION queue_jobs.capacity_impact(queue text, pool text DEFAULT NULL) RETURNS double precision
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_capacity_impact';
 COMMENT ON FUNCTION queue_jobs.capacity_impact(text, text) IS
-'What a queue takes of a pool of executors, or would take of it: jobs a second times their mean run time, as a share of the pool''s executors (1: all of them, all the time); of queue_jobs.max_executors_per_database without a pool. By the view worker_statistics, of all workers whose jobs are enqueued there. (GitLab''s estimate.) Error 42704: no such pool.';
+'What a queue takes of a pool of executors, or would take of it: jobs a second times their mean run time, as a share of the pool''s executors (1: all of them, all the time); without a pool, of those that a database may have. By the view worker_statistics, of all workers whose jobs are enqueued there. (GitLab''s estimate.) Error 42704: no such pool.';
 
 CREATE FUNCTION queue_jobs.set_flag(name text, percent integer) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_set_flag';
@@ -256,7 +256,7 @@ COMMENT ON FUNCTION queue_jobs.pause_replica(text) IS
 CREATE FUNCTION queue_jobs.resume_replica(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_resume_replica';
 COMMENT ON FUNCTION queue_jobs.resume_replica(text) IS
-'Undoes pause_replica(). Also has a replica that failed, and is being left alone, tried again at once. Errors as drop_replica().';
+'Undoes pause_replica(). Also has a replica that failed, and is being left alone by all, tried again at once (one that refuses a role is left alone by each process of it by itself). Errors as drop_replica().';
 
 CREATE FUNCTION queue_jobs.last_commit_lsn() RETURNS pg_lsn
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_last_commit_lsn';
@@ -272,12 +272,6 @@ CREATE PROCEDURE queue_jobs.wait_for_replay(lsn pg_lsn, timeout interval)
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_wait_for_replay';
 COMMENT ON PROCEDURE queue_jobs.wait_for_replay(pg_lsn, interval) IS
 'On a standby: returns when it has replayed that position. Holds no snapshot and no transaction while it waits; to be CALLed outside of a transaction block. On a primary it returns at once. Errors: 57014 not replayed within the timeout; 55000 not in recovery, and the position was never written: it was lost in a failover.';
-
-CREATE FUNCTION queue_jobs.replay_position(OUT replayed pg_lsn, OUT timeline bigint, OUT in_recovery boolean, OUT system bigint,
-                                           OUT database oid, OUT lag interval)
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_replay_position';
-COMMENT ON FUNCTION queue_jobs.replay_position() IS
-'What a replica tells those who think of reading from it: how far it has replayed, on which timeline, whether it is in recovery, of which system and database it is a replica, and how far it is behind with what it has received.';
 
 CREATE FUNCTION queue_jobs.transitions(OUT from_state text, OUT to_state text) RETURNS SETOF record
 LANGUAGE C IMMUTABLE PARALLEL SAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_transitions';

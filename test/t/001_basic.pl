@@ -97,6 +97,7 @@ define_gated($node);
 like(($node->psql('postgres', q{SELECT queue_jobs.define_worker('quick', 'public.quick')}))[2],
 	qr/WARNING:  jobs of worker "quick" are not run yet.*shared_preload_libraries/s, 'not preloaded: define_worker() warns');
 is(($node->psql('postgres', q{SELECT queue_jobs.define_worker('outside')}))[2], '', '… but not of a worker for claimants');
+is($node->safe_psql('postgres', q{CALL queue_jobs.wait_for_jobs(timeout => '0'); SELECT count(*) FROM queue_jobs.claim('c')}), '0', 'not preloaded: nothing has ever been there');
 $id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}')});
 is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $id"), 'available', 'not preloaded: jobs are enqueued');
 like($node->safe_psql('postgres', "SELECT waits_for FROM queue_jobs.job WHERE id = $id"),

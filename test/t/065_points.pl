@@ -95,7 +95,7 @@ foreach my $worker ('gated', 'gated procedure')
 			wait_for_job($node, $id, 'cancelled');
 
 			($id, $said) = interrupt_at($worker, $point, $action,
-				q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor'});
+				q{SELECT pg_cancel_backend(pid) FROM queue_jobs.running_jobs() WHERE job_id = ID});
 			like($said, qr/t/, "$worker: pg_cancel_backend() at $point ($action)");
 			$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
 			wait_for_job($node, $id, 'completed');
@@ -130,7 +130,7 @@ wait_for_job($node, $twin, 'completed');
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('in order', 'public.quick', concurrency_key => 'n', concurrency_limit => 1)});
 arm('run_undone', 'wait');
 my ($first) = interrupt_at('in order', 'run_begins', 'pause',
-	q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor'});
+	q{SELECT pg_cancel_backend(pid) FROM queue_jobs.running_jobs() WHERE job_id = ID});
 wait_at('run_undone');
 my $second = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('in order', jsonb_build_object('n', $n))");
 foreach my $other (2001 .. 2004)
@@ -179,7 +179,7 @@ foreach my $end ('cancel', 'discard')
 	$n++;
 	$canceller = in_background($node);
 	my $failing = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated failure', jsonb_build_object('n', $n))");
-	wait_for_job($node, $failing, 'executing');
+	wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $failing");
 	is($canceller->query("BEGIN; SELECT queue_jobs.$end($failing)"), 't', "$end() of a job that fails");
 	$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
 	wait_for_job($node, $failing, 'retryable');
@@ -190,7 +190,6 @@ foreach my $end ('cancel', 'discard')
 
 	$n++;
 	$failing = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated failure', jsonb_build_object('n', $n))");
-	wait_for_job($node, $failing, 'executing');
 	wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $failing");
 	$node->safe_psql('postgres', "SELECT queue_jobs.$end($failing)");
 	wait_for_job($node, $failing, $ended);
@@ -229,6 +228,11 @@ $node->safe_psql('postgres', "SELECT pg_cancel_backend($_)") foreach @idle;
 $quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1001}')});
 wait_for_job($node, $quick, 'completed');
 is_deeply([ executor_pids($node) ], \@idle, 'an idle executor is not ended by pg_cancel_backend()');
+my ($overdue) = interrupt_at('quick', 'end_committed', 'wait', q{SELECT pg_cancel_backend(pid) FROM queue_jobs.running_jobs() WHERE job_id = ID});
+$quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1002}')});
+wait_for_job($node, $_, 'completed') foreach $overdue, $quick;
+wait_until($node, 'SELECT count(*) = 0 FROM queue_jobs.running_jobs()');
+is_deeply([ executor_pids($node) ], \@idle, 'nor one whose job has just been completed');
 
 # ---- COMMIT PREPARED ----
 
@@ -404,9 +408,11 @@ sub fault_at
 		foreach my $worker (@workers)
 		{
 			$n++;
+			my $crashes = log_count($node, 'all server processes terminated; reinitializing');
 			arm($point, $fault);
 			try_sql("SELECT queue_jobs.enqueue('$worker', '{\"n\": $n}'$more)");
 			wait_until_passed($point);
+			wait_for(sub { $fault ne 'kill' || log_count($node, 'all server processes terminated; reinitializing') > $crashes }, 'the server starts anew');
 			wait_until_drained();
 			my $times = times_done($worker);
 			ok($worker eq 'procedure' ? $times >= 1 : $times == 1, "$fault at $point: $worker, done $times times");
@@ -446,7 +452,7 @@ pass('a tick that met an error of the server comes when that is over');
 $node->safe_psql('postgres', q{SELECT queue_jobs.unschedule('yearly')});
 $n++;
 arm($_, 'kill') foreach ('handler_returned', 'crash_charged');
-my $crashed = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('function', '{\"n\": $n}', delay => '100 ms')");
+my $crashed = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('function', '{\"n\": $n}', delay => '1 s')");
 wait_until_passed($_) foreach ('handler_returned', 'crash_charged');
 wait_for_job($node, $crashed, 'completed');
 is($node->safe_psql('postgres', "SELECT attempt, jsonb_array_length(errors) FROM queue_jobs.job WHERE id = $crashed"), '2|1',
@@ -463,6 +469,8 @@ foreach my $fault (@faults)
 }
 
 # A client: what it had not committed is not there.
+# (Nobody else inserts a job: what was healed is on disk with this commit, so that no crash has it healed again.)
+$node->safe_psql('postgres', q{SELECT queue_jobs.drop_worker('heals')});
 foreach my $fault (@faults)
 {
 	$n++;
@@ -486,8 +494,10 @@ foreach my $fault (@faults)
 
 # Nothing is left.
 wait_until_drained();
-is($node->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.running_jobs()'), '0', 'no executor says that it runs a job');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0', 'no hold is left');
+wait_until($node, 'SELECT count(*) = 0 FROM queue_jobs.running_jobs()');
+pass('no executor says that it runs a job');
+wait_until($node, q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'});
+pass('no hold is left');
 is(join(' ', glob("$points/*")), '', 'every point was met');
 
 # A job that an executor finds when it looks once more leaves nothing behind in the session either.

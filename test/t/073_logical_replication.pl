@@ -140,7 +140,9 @@ SQL
 is_copied('and with jobs that wait');
 like($new->safe_psql('postgres', q{SELECT string_agg(DISTINCT waits_for, '; ') FROM queue_jobs.job WHERE state = 'available'}),
 	qr/^jobs are copied here by subscription "copy"$/, 'the copy says why they wait');
-foreach my $call (q{enqueue('quick', '{"n": 1}')}, q{claim('me')}, q{run_now('yearly')}, q{complete(id, attempt) FROM queue_jobs.job WHERE state = 'executing'})
+foreach my $call (q{enqueue('quick', '{"n": 1}')}, q{claim('me')}, q{run_now('yearly')}, q{complete(id, attempt) FROM queue_jobs.job WHERE state = 'executing'},
+	q{remove_jobs('quick')}, q{heartbeat('me')}, q{pause('quick')}, q{resume('quick')}, q{define_worker('new')}, q{drop_worker('quick')},
+	q{disable_worker('quick')}, q{enable_worker('quick')})
 {
 	like(($new->psql('postgres', "\\set VERBOSITY verbose\nSELECT queue_jobs.$call"))[2], qr/ERROR:  55000: .*copied from another.*subscription "copy".*HINT/s, "refused: $call");
 }
@@ -155,7 +157,8 @@ wait_for_no_sender();
 $new->start;
 wait_until($new, 'SELECT count(*) = 1 FROM ran', db => 'other');
 is_copied('nothing has run in the copy after a restart');
-is($new->safe_psql('other', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'postgres' AND backend_type LIKE 'queue_jobs%'}), '0', 'nobody of ours is there');
+wait_for_no_processes($new, 'postgres');
+pass('nobody of ours is there');
 $new->safe_psql('postgres', 'ALTER SUBSCRIPTION copy DISABLE');
 like($new->safe_psql('postgres', q{SELECT string_agg(DISTINCT waits_for, '; ') FROM queue_jobs.job WHERE state = 'available'}),
 	qr/^jobs are copied here/, 'a subscription that is disabled is one');
