@@ -43,7 +43,7 @@ SELECT queue_jobs.pause('too_late');
 SELECT queue_jobs.enqueue('too_late', expires_in => '1 ms') AS job, pg_sleep(0.01) \gset
 SELECT queue_jobs.enqueue('too_late') AS next \gset
 SELECT queue_jobs.resume('too_late');
-CALL wait_for_worker('too_late');
+CALL wait_for($$SELECT count(*) = 2 FROM app.mine WHERE worker = 'too_late' AND finished_at IS NOT NULL$$);
 SELECT id = :job AS first, state, result FROM mine WHERE worker = 'too_late' ORDER BY id;
 
 -- A job that was snoozed was started in time, and holds its key under until_executed.
@@ -59,7 +59,7 @@ END $$;
 CREATE TABLE snoozed (at timestamptz DEFAULT now());
 SELECT queue_jobs.define_worker('snoozer', 'app.snoozes_once', idempotent => true, deduplicate => 'until_executed');
 SELECT queue_jobs.enqueue('snoozer', expires_in => '1 min') AS job \gset
-CALL wait_for($$SELECT count(*) = 1 FROM app.snoozed$$);
+CALL wait_for_state(:job, 'scheduled');
 SELECT state, expires_at IS NULL AS in_time, queue_jobs.enqueue('snoozer') = :job AS holds FROM mine WHERE id = :job;
 SELECT queue_jobs.retry(:job);
 CALL wait_for_worker('snoozer');
@@ -71,6 +71,7 @@ SELECT queue_jobs.enqueue('single', '{"s": 1}') = :job AS holds;
 -- One that waits is better than one that runs, which does not see what we write.
 SELECT queue_jobs.enqueue('single', '{"w": 1}') AS runs \gset
 SELECT queue_jobs.enqueue('single', '{"w": 1}', delay => '1 ms') AS waits, pg_sleep(0.01) \gset
+CALL wait_until_due(:waits);
 SELECT queue_jobs.enqueue('single', '{"w": 1}') = :runs AS first_that_waits;
 SELECT id = :runs AS runs, merged FROM queue_jobs.claim('c', '{single}', 10);
 SELECT queue_jobs.enqueue('single', '{"w": 1}', delay => '1 ms') AS waits, pg_sleep(0.01) \gset
@@ -88,6 +89,7 @@ SELECT queue_jobs.enqueue('single', '{"l": 1}') = :job AS runs;
 CREATE TABLE seen_thing (id integer PRIMARY KEY);
 SELECT queue_jobs.define_worker('gets_record', idempotent => true);
 SELECT count(queue_jobs.enqueue('gets_record', '{"x": 1}', delay => '1 ms')), pg_sleep(0.01) FROM generate_series(1, 2);
+CALL wait_for($$SELECT bool_and(has_fallen_due(id)) FROM queue_jobs.job WHERE worker = 'gets_record'$$);
 SELECT queue_jobs.define_worker('gets_record', record => 'app.seen_thing', record_key => 'id', pending => 'true');
 SELECT queue_jobs.enqueue('gets_record', '{"id": 1}') IS NOT NULL AS new;
 SELECT args, merged FROM queue_jobs.claim('c', '{gets_record}', 10);
@@ -113,7 +115,7 @@ SELECT wal_lsn >= :'written' AS seen FROM queue_jobs.claim('c', '{reads}');
 -- Put back for a replica, of which there is none, a job is no future one.
 SELECT queue_jobs.define_worker('delays', data_consistency => 'delayed');
 SELECT queue_jobs.enqueue('delays', dedup_key => 'order 17') AS job \gset
-CALL wait_for(format($$SELECT run_at <= clock_timestamp() FROM queue_jobs.job WHERE id = %s$$, :job));
+CALL wait_until_due(:job);
 SELECT count(*) AS claimed FROM queue_jobs.claim('c', '{delays}');
 SELECT load_balancing_strategy, run_at > clock_timestamp() AS later FROM mine WHERE id = :job;
 SELECT queue_jobs.enqueue('delays', dedup_key => 'order 17') = :job AS stands;

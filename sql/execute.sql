@@ -405,6 +405,7 @@ DECLARE
     outcome text;
 BEGIN
     UPDATE app.locked SET n = 100;
+    PERFORM pg_advisory_xact_lock(4713);
     FOR i IN 1..6000 LOOP
         SELECT concat_ws(', ', state, errors -> 0 ->> 'sqlstate', last_error) INTO outcome
           FROM queue_jobs.job WHERE id = waiting AND state = 'dead';
@@ -418,7 +419,7 @@ SELECT queue_jobs.pause('update locked');
 SELECT queue_jobs.enqueue('update locked') AS job \gset
 SELECT queue_jobs.define_worker('hold lock', 'app.hold_lock', max_retries => 0);
 SELECT queue_jobs.enqueue('hold lock', jsonb_build_object('waiting', :job)) AS holder \gset
-CALL wait_for($$SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'app.locked'::regclass AND mode = 'RowExclusiveLock' AND granted)$$);
+CALL wait_for($$SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4713 AND objsubid = 1 AND granted)$$);
 SELECT queue_jobs.resume('update locked');
 CALL wait_for_state(:holder, 'completed');
 SELECT result FROM mine WHERE id = :holder;
@@ -431,8 +432,7 @@ SELECT queue_jobs.define_worker('too late', 'app.too_late');
 SELECT queue_jobs.define_worker('too late by far', 'app.too_late_by_far');
 SELECT queue_jobs.enqueue('too late', run_at => '2001-01-01', expires_in => '1 day') IS NOT NULL AS enqueued;
 SELECT queue_jobs.enqueue('too late by far', run_at => '2001-01-01', expires_in => '1 day') IS NOT NULL AS enqueued;
-CALL wait_for_worker('too late');
-CALL wait_for_worker('too late by far');
+CALL wait_for($$SELECT count(*) = 2 FROM app.mine WHERE worker LIKE 'too late%' AND finished_at IS NOT NULL$$);
 SELECT worker, state, attempt, started_at IS NULL AS never_started, result, last_error FROM mine WHERE worker LIKE 'too late%' ORDER BY id;
 
 -- Future jobs start when they are due: in the order of their times, whatever the order of their ids.

@@ -176,6 +176,7 @@ SELECT queue_jobs.define_worker('capacity', max_running_jobs => 3, max_retries =
                                 remaining_work => 'SELECT jsonb_build_object(''n'', n) FROM app.piece WHERE NOT done ORDER BY n');
 SELECT max_retries FROM queue_jobs.worker WHERE name = 'capacity';
 CALL wait_for($$SELECT count(*) = 3 FROM queue_jobs.job WHERE worker = 'capacity' AND state = 'available'$$);
+CALL queue_jobs.wait_for_jobs('{capacity}', '1 min');
 SELECT args -> 'n' AS n FROM queue_jobs.claim('one', '{capacity}', 10);
 SELECT running, maximum, remaining, filled_at IS NOT NULL AS filled FROM queue_jobs.capacity WHERE worker = 'capacity';
 CREATE FUNCTION piece_job(n integer) RETURNS bigint LANGUAGE sql STABLE AS $$
@@ -186,6 +187,7 @@ UPDATE piece SET done = true WHERE n = 2;
 SELECT queue_jobs.complete(piece_job(2), 1);
 COMMIT;
 CALL wait_for($$SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'capacity' AND state = 'available'$$);
+CALL queue_jobs.wait_for_jobs('{capacity}', '1 min');
 SELECT args -> 'n' AS n FROM queue_jobs.claim('one', '{capacity}', 10);
 SELECT queue_jobs.fail(piece_job(1), 1, 'no');
 SELECT state, attempt FROM queue_jobs.job WHERE id = piece_job(1);
@@ -203,7 +205,7 @@ SELECT args -> 'n' AS n, state FROM queue_jobs.job WHERE worker = 'capacity' AND
 SELECT queue_jobs.snooze(id, attempt, '1 hour') FROM queue_jobs.claim('one', '{capacity}', 2);
 SELECT queue_jobs.define_worker('capacity', max_running_jobs => 5,
                                 remaining_work => 'SELECT jsonb_build_object(''n'', n) FROM piece WHERE NOT done ORDER BY n');
-CALL wait_for($$SELECT filled_at IS NOT NULL FROM queue_jobs.capacity WHERE worker = 'capacity'$$);
+CALL wait_for($$SELECT remaining IS NOT NULL FROM queue_jobs.capacity WHERE worker = 'capacity'$$);
 SELECT args -> 'n' AS n, state FROM queue_jobs.job WHERE worker = 'capacity' AND state NOT IN ('completed', 'dead') ORDER BY id;
 -- The query has the rights of the worker's definer, and no way to others.
 RESET ROLE;

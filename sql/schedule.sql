@@ -124,10 +124,11 @@ CALL wait_for_jobs_of('held', 1, 'available');
 -- A job of the schedule that was merged into another's run has ended when that has.
 SELECT queue_jobs.define_worker('merges', idempotent => true);
 SELECT queue_jobs.schedule('merged', 'every 1000 days', 'merges');
-SELECT queue_jobs.enqueue('merges', delay => '1 s', priority => -1) AS stands \gset
+SELECT queue_jobs.enqueue('merges', delay => '1 day', priority => -1) AS stands \gset
 CALL move_next_run('merged', now());
 CALL wait_for_jobs_of('merged', 1, 'available');
-CALL wait_for_state(:stands, 'available');
+CALL move_due_back(:stands, '1 day');
+CALL wait_until_due(:stands);
 SELECT id = :stands AS stands FROM queue_jobs.claim('me', '{merges}', 10);
 SELECT state, result -> 'merged_into' = to_jsonb(:stands) AS merged FROM queue_jobs.job WHERE schedule = 'merged';
 CALL move_next_run('merged', now());
@@ -172,7 +173,7 @@ DECLARE
     job record;
 BEGIN
     FOR i IN 1 .. expected LOOP
-        CALL helper.wait_for_jobs_of('held', 1, 'available');
+        CALL queue_jobs.wait_for_jobs('{outside}', '3 min');
         SELECT id, attempt INTO job FROM queue_jobs.claim('me', '{outside}', 10);
         PERFORM queue_jobs.complete(job.id, job.attempt);
         COMMIT;

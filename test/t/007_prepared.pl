@@ -70,7 +70,7 @@ pass('a prepared cancel()');
 
 # Of a running one, nobody would be told by COMMIT PREPARED.
 my $running = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('gated', '{"n": 40}')});
-wait_for_job($node, $running, 'executing');
+wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity JOIN queue_jobs.job ON executor_pid = pid WHERE id = $running AND wait_event = 'PgSleep'");
 my ($status, $stdout, $stderr) = $node->psql('postgres', "BEGIN; SELECT queue_jobs.cancel($running); PREPARE TRANSACTION 'running'");
 like($stderr, qr/cannot PREPARE a transaction that has cancelled or discarded a running job/, 'a running job cannot be cancelled so');
 $node->safe_psql('postgres', 'INSERT INTO gate VALUES (40)');

@@ -185,6 +185,7 @@ foreach my $way (sort keys %ways)
 	my $restore = IPC::Run::start([ @{ $ways{$way} }, $node->connstr($db) ], '<', \undef);
 	wait_until($node, q{SELECT count(*) = 20 AND bool_and(waits_for ~ '^a restore') FROM queue_jobs.job WHERE worker = 'work'}, db => $db);
 	wait_until($node, q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted}, db => $db);
+	wait_for_no_processes($node, $db);		# who was there is told to leave, and not waited for
 	is($node->safe_psql($db, qq{SELECT count(*) FROM pg_stat_activity WHERE datname = '$db' AND backend_type LIKE 'queue_jobs%'}), '0',
 		"$way: nobody of ours is in the database while it is under way");
 	$gate->query('SELECT pg_advisory_unlock(42)');

@@ -29,7 +29,7 @@ SELECT queue_jobs.schedule('all', 'every 1 second', 'tick', if_running => 'allow
 SELECT queue_jobs.schedule('in order', '* * * * * *', 'tick', if_running => 'queue', catch_up => 'all');
 SELECT queue_jobs.schedule('once', '* * * * * *', 'tick');
 SELECT queue_jobs.schedule('skip', '* * * * * *', 'tick', catch_up => 'skip');
-SELECT queue_jobs.schedule('command', 'every 1 second', command => 'SELECT public.tick()', if_running => 'allow', catch_up => 'all');
+SELECT queue_jobs.schedule('command', 'every 1 second', command => 'SELECT public.tick()', if_running => 'allow', catch_up => 'all', max_retries => 5);
 SQL
 # How many seconds of ticks there must be from the first, and that there are no others.
 sub check_all_there
@@ -278,7 +278,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM step WHERE n = 10'), '1', 
 # One that takes its process down is not tried again, for retries are off.
 $node->safe_psql('postgres', q{SELECT queue_jobs.schedule('crash', '@yearly', command => 'SELECT pg_sleep(600)')});
 my $crash = $node->safe_psql('postgres', q{SELECT queue_jobs.run_now('crash')});
-wait_for_job($node, $crash, 'executing');
+wait_until($node, "SELECT count(*) = 1 FROM queue_jobs.job j JOIN pg_stat_activity a ON a.pid = executor_pid WHERE j.id = $crash AND wait_event = 'PgSleep'");
 kill 'KILL', $node->safe_psql('postgres', "SELECT executor_pid FROM queue_jobs.job WHERE id = $crash");
 wait_for_job($node, $crash, 'dead');
 pass('a command whose process was killed is dead');

@@ -121,7 +121,7 @@ foreach my $kind ('function', 'procedure')
 	{
 		$node->safe_psql('postgres', "TRUNCATE called;
 			CREATE $kind hold(id int) $returns LANGUAGE sql AS 'INSERT INTO called VALUES (0)';
-			SELECT queue_jobs.define_worker('hold', 'public.hold', record => 'held', record_key => 'id', pending => 'true')");
+			SELECT queue_jobs.define_worker('hold', 'public.hold', record => 'held', record_key => 'id', pending => 'true', lock_timeout => '1 hour')");
 		$session->query('BEGIN; LOCK held');
 		my $job = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('hold', '{"id": 1}')});
 		wait_until($node, q{SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'held'::regclass AND NOT granted)});
@@ -249,7 +249,7 @@ for (1 .. 1000)
 }
 is($moved, 3000, 'all jobs are moved, also while some fall due');
 is($node->safe_psql('postgres', q{SELECT DISTINCT queue FROM queue_jobs.job WHERE worker = 'ordered'}), 'second', '… to the other queue');
-wait_until($node, q{SELECT count(*) = 3000 FROM queue_jobs.job WHERE worker = 'ordered' AND state = 'available'});
+wait_until($node, q{SELECT count(*) = 3000 AND bool_and(j.due) FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane WHERE l.worker = 'ordered'});
 $node->safe_psql('postgres', q{SELECT queue_jobs.resume('second')});
 wait_until($node, 'SELECT count(*) = 3000 FROM ran');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM (SELECT row_number() OVER (ORDER BY turn) AS ran, row_number() OVER (ORDER BY priority, id) AS due

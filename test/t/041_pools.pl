@@ -119,7 +119,7 @@ foreach my $pools ([ 'high', 'low', 'quick low' ], [ 'low', 'high', 'quick high'
 	set_pools("back 2 urgency=$backlog; front 1 urgency=$other");
 	$node->safe_psql('postgres', <<"SQL");
 SELECT queue_jobs.define_worker('backlog', 'public.short_nap', urgency => '$backlog');
-SELECT count(*) FROM queue_jobs.enqueue_many('backlog', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 3000)));
+SELECT count(*) FROM queue_jobs.enqueue_many('backlog', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 10000)));
 SQL
 	wait_until($node, q{SELECT jobs = 2 FROM running WHERE worker = 'backlog'});
 	enqueue($worker, $n);
@@ -172,7 +172,11 @@ $node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('backlog')});
 set_pools('one 1 name=backlog');
 $node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.enqueue_many('backlog', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 3000)))});
 wait_until($node, q{SELECT jobs = 1 FROM running WHERE worker = 'backlog'});
-my $busy = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND query LIKE 'backlog job %'});
+my $busy = '';
+foreach (1 .. 1000)		# (between two jobs it has none)
+{
+	last if $busy = $node->safe_psql('postgres', q{SELECT max(executor_pid) FROM queue_jobs.job WHERE worker = 'backlog' AND state = 'executing'});
+}
 set_pools('one 1 name!=backlog');
 wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $busy");
 cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'backlog' AND state = 'available'}), '>', 0,

@@ -11,7 +11,7 @@ use Test::More;
 
 my $jobs = $ENV{STALE_READS_JOBS} // 400;
 my $clients = 4;
-my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "max_connections = 50\n");
+my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => "max_connections = 50\nqueue_jobs.replica_timeout = '1min'\n");
 $primary->safe_psql('postgres', <<'SQL');
 CREATE TABLE counter (id int PRIMARY KEY, v bigint NOT NULL) WITH (fillfactor = 50);
 INSERT INTO counter SELECT n, 0 FROM generate_series(1, 40) n;
@@ -133,14 +133,14 @@ cmp_ok($primary->safe_psql('postgres', q{SELECT count(*) FROM seen WHERE strateg
 # A claimant's job, for which its worker's replica will do, until another is merged into it.
 $primary->safe_psql('postgres', q{SELECT queue_jobs.define_worker('claimed', data_consistency => 'sticky', idempotent => true)});
 my @enqueuers = map { in_background($primary) } 1 .. 2;
-$_->query(q{BEGIN; UPDATE counter SET v = v + 1 WHERE id = pg_backend_pid() % 40; SELECT queue_jobs.enqueue('claimed')}) for @enqueuers;
+$enqueuers[$_]->query("BEGIN; UPDATE counter SET v = v + 1 WHERE id = 1 + $_; SELECT queue_jobs.enqueue('claimed')") for 0, 1;
 $enqueuers[0]->query('COMMIT');
 $primary->wait_for_catchup($_) for @standbys;
 $_->query('SELECT pg_wal_replay_pause()') for @sessions;
 wait_until($_, q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) for @standbys;
 wait_until($primary, "SELECT bool_and(replayed_lsn >= '" . $enqueuers[0]->query('SELECT queue_jobs.last_commit_lsn()') . q{') FROM queue_jobs.replica});
 $enqueuers[1]->query('COMMIT');
-wait_until($primary, q{SELECT bool_and(run_at <= clock_timestamp()) FROM queue_jobs.job WHERE worker = 'claimed'});
+wait_until($primary, q{SELECT count(*) = 2 AND bool_and(state = 'available' AND wal_lsn IS NOT NULL) FROM queue_jobs.job WHERE worker = 'claimed'});
 is($primary->safe_psql('postgres', q{SELECT merged, read_from FROM queue_jobs.claim('c', '{claimed}', 10)}), '1|primary', 'what is merged into a claimed job counts for where it reads');
 $_->quit for @enqueuers;
 $_->query('SELECT pg_wal_replay_resume()') for @sessions;

@@ -165,7 +165,7 @@ my $session = in_background($primary);
 $session->query("SELECT queue_jobs.add_replica('string', \$\$host=replica.test hostaddr=127.0.0.1 user=monitor password='$secret' sslpassword='$secret'\$\$)");
 $session->query("SELECT queue_jobs.add_replica('uri', 'postgresql://monitor:hush%2c%20hush\@127.0.0.1/?application_name=x')");
 is($session->error, '', 'a password may be given in a URI');
-is($primary->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.defined_replica WHERE conninfo ~ 'hush'}), '2', 'two passwords are kept');
+is($primary->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.defined_replica WHERE conninfo ~ ('hu' || 'sh')}), '2', 'two passwords are kept');
 for my $role ('by_password', 'reader')
 {
 	unlike(outcome_of('SELECT * FROM queue_jobs.replica; SELECT * FROM pg_stat_activity', '-U', $role), qr/hush/, "$role sees no password in replica and pg_stat_activity");

@@ -195,6 +195,7 @@ foreach my $relation (split /\n/, sql('mallory', q{
 {
 	unlike(sql('mallory', "SELECT t::text FROM $relation t"), qr/$secret/, "nor does $relation");
 }
+$node->wait_for_log(qr/"worker": ?"work"/);
 my $log = join '', grep { /\] queue_jobs / } slurp_file($node->logfile) =~ /^.*\n/mg;
 like($log, qr/"worker": ?"work"/, 'runs are in the log');
 unlike($log, qr/$secret/, 'without their args');
@@ -248,6 +249,8 @@ sql('mallory', q{SELECT queue_jobs.drop_worker('limited'); SELECT queue_jobs.def
 wait_until($node, q{SELECT count(*) >= 14 FROM mallory.tried});
 is(sql(undef, q{SELECT how, outcome FROM mallory.tried WHERE outcome !~ '^(42|2D|0A|25|28|55)'}), '', 'nor does a condition');
 sql('mallory', q{SELECT queue_jobs.drop_worker('healed')});
+# (What was under way has ended: a turn that begins now knows the worker no more.)
+wait_until($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND state <> 'idle'});
 
 # A job that ends its own process: the scheduler asks for the delay, but nothing of a worker that is stopped by then.
 sql('mallory', <<'SQL');

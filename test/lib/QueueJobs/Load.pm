@@ -318,7 +318,8 @@ sub check_nothing_left
 	my ($self) = @_;
 
 	my $node = $self->{node};
-	is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.running_jobs()}), 0, 'nothing is shown as running');
+	wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.running_jobs()});
+	pass('nothing is shown as running');
 	wait_until($node, q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'});
 	pass('no hold is left');
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.claimed_slot}), 0, 'no slot of a limit is left');
@@ -326,6 +327,7 @@ sub check_nothing_left
 	wait_until($node, q{SELECT count(*) = 6 FROM queue_jobs.running_jobs()});
 	pass('all executors can be had');
 	$node->safe_psql('postgres', q{SELECT queue_jobs.cancel(id) FROM queue_jobs.job WHERE worker = 'waits'});
+	wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE worker = 'waits' AND state <> 'cancelled'});
 	return;
 }
 

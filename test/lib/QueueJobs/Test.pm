@@ -193,6 +193,7 @@ sub send
 
 	$self->{out} = $self->{err} = '';
 	$self->{busy} = 1;
+	$self->{timeout}->start($PostgreSQL::Test::Utils::timeout_default);		# the one of the result before has run on
 	$self->{in} .= "$sql\n;\n\\echo $mark\n";
 	$self->{psql}->pump_nb;
 	return;
