@@ -116,8 +116,9 @@ SELECT wal_lsn >= :'written' AS seen FROM queue_jobs.claim('c', '{reads}');
 SELECT queue_jobs.define_worker('delays', data_consistency => 'delayed');
 SELECT queue_jobs.enqueue('delays', dedup_key => 'order 17') AS job \gset
 CALL wait_until_due(:job);
+SELECT clock_timestamp() AS before \gset
 SELECT count(*) AS claimed FROM queue_jobs.claim('c', '{delays}');
-SELECT load_balancing_strategy, run_at > clock_timestamp() AS later FROM mine WHERE id = :job;
+SELECT load_balancing_strategy, run_at > :'before' AS later FROM mine WHERE id = :job;
 SELECT queue_jobs.enqueue('delays', dedup_key => 'order 17') = :job AS stands;
 
 -- Very many of a key each: the server's lock table is shared with others, so a transaction gets no more than a part of it.

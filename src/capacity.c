@@ -371,8 +371,11 @@ capacity_fill_due(TimestampTz now)
 	foreach(cell, list_due(now))
 	{
 		Due		   *due = lfirst(cell);
-		Filling		filling = {.worker = due->worker,.now = now,.most = take_successes(due->worker)};
+		Filling		filling = {.worker = due->worker,.now = now};
 
+		if (make_way_asked(MyDatabaseId))
+			return now;			/* before successes are taken that nobody would fill */
+		filling.most = take_successes(due->worker);
 		if (due->at <= now)
 			filling.most = -1;
 		if (filling.most != 0)

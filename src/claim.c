@@ -14,6 +14,7 @@
 #include "catalog/pg_type.h"
 #include "claimant.h"
 #include "clock.h"
+#include "common/hashfn.h"
 #include "compat.h"
 #include "dedup.h"
 #include "executor/spi.h"
@@ -183,7 +184,8 @@ find_claimable(ArrayType *queues)
 	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(claimable.context);
 	claimable.queues = DatumGetArrayTypePCopy(PointerGetDatum(queues));
-	heads_create(&claimable.heads, list_length(lanes), false);
+	heads_create(&claimable.heads, list_length(lanes), false,
+				 hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)));
 	foreach(cell, lanes)
 	{
 		const Lane *lane = lfirst(cell);
@@ -475,23 +477,27 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 	return found;
 }
 
+static TimestampTz next_history = DT_NOBEGIN;
+
 static void
 maintain_history(void *now)
 {
-	(void) history_maintain(*(TimestampTz *) now);
+	TimestampTz next = history_maintain(*(TimestampTz *) now);
+
+	if (next != NO_TIME)
+		next_history = Min(next_history, next);
 }
 
 /* An error, by a trigger of somebody's, say, is none of who waits. */
 static void
 stand_in_for_scheduler(void)
 {
-	static TimestampTz next = DT_NOBEGIN;
 	TimestampTz now = GetCurrentTimestamp();
 	ErrorData  *error;
 
-	if (now < next && next - now <= HISTORY_LOOK_AFTER)
+	if (now < next_history && next_history - now <= HISTORY_LOOK_AFTER)
 		return;
-	next = now + HISTORY_LOOK_AFTER;
+	next_history = now + HISTORY_LOOK_AFTER;
 	error = subtransaction_try(maintain_history, &now);
 	rethrow_our_own(error);
 	if (error != NULL)
@@ -506,9 +512,9 @@ look_for_jobs(MemoryContext context, ArrayType *queues, TimestampTz *next)
 	bool		found;
 
 	shared_look();
-	if (!shared_present())
-		stand_in_for_scheduler();
 	found = may_have_jobs(queues, next);
+	if (!found && !shared_present())
+		stand_in_for_scheduler();
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);
 	return found;

@@ -85,14 +85,14 @@ place(LaneHead *head, bool more, LaneKey key)
 /* ---- making them ---- */
 
 void
-heads_create(Heads *heads, int lanes, bool in_turn)
+heads_create(Heads *heads, int lanes, bool in_turn, uint32 set)
 {
 	int			most = Max(lanes, 1);
 
 	*heads = (Heads)
 	{
 		.all = palloc0(most * sizeof(LaneHead)),.every_queue = palloc0(most * sizeof(QueueHeads)),
-			.weights = palloc0(most * sizeof(HeadsWeight)),.in_turn = in_turn,.doubted = true,
+			.weights = palloc0(most * sizeof(HeadsWeight)),.in_turn = in_turn,.set = set,.doubted = true,
 			.revisit_unhinted = DT_NOEND
 	};
 	for (int i = 0; i < URGENCIES; i++)
@@ -337,13 +337,13 @@ introduce_urgencies(Heads *heads)
 
 		if (pairingheap_is_empty(&heads->queues[i]))
 			continue;
-		if (any_above && order_is_new(i))
+		if (any_above && order_is_new(heads->set, i))
 		{
 			head = first_lane(first_queue(heads, i));
 			if (head->walk == NULL)
 				open_lane(heads, head);
 			if (head->more)
-				order_introduce(i, head->walk->job.run_at, heads->now);
+				order_introduce(heads->set, i, head->walk->job.run_at, heads->now);
 		}
 		any_above = true;
 	}
@@ -364,11 +364,11 @@ choose_urgency(Heads *heads, bool look)
 		any = any || has_work[i];
 	}
 	if (!any && !look)
-		(void) order_urgency(has_work, heads->now); /* nobody is passed over any more */
+		order_idle(heads->set);
 	if (!any)
 		return false;
 	if (!heads->has_urgency && !look)
-		heads->urgency = order_urgency(has_work, heads->now);
+		heads->urgency = order_urgency(heads->set, has_work, heads->now);
 	else if (!heads->has_urgency || !has_work[heads->urgency])
 		for (heads->urgency = 0; !has_work[heads->urgency];)
 			heads->urgency++;

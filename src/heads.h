@@ -74,6 +74,7 @@ typedef struct Heads
 	LaneHead   *all;
 	int			count;
 	bool		in_turn;		/* queues take turns even if their workers weigh the same */
+	uint32		set;			/* by which order.h knows these lanes */
 
 	QueueHeads *every_queue;
 	int			queue_count;
@@ -97,7 +98,7 @@ typedef struct Heads
 } Heads;
 
 /* Heads for up to so many lanes, in the current memory context; heads_add() all of them, in order of their queues, and heads_complete(). */
-extern void heads_create(Heads *heads, int lanes, bool in_turn);
+extern void heads_create(Heads *heads, int lanes, bool in_turn, uint32 set);
 extern void heads_add(Heads *heads, const Lane *lane, Worker *worker, struct Task *task);
 extern void heads_complete(Heads *heads);
 

@@ -157,6 +157,19 @@ is_to_heal(const Worker *worker)
 	return worker != NULL && worker->heal_every > 0 && !make_way_asked(MyDatabaseId);
 }
 
+/* What is broken off is to be begun anew, as if it had not been. */
+static void
+forget_tick(const Healing *healing)
+{
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
+	Datum		values[] = {CStringGetTextDatum(healing->worker), TimestampTzGetDatum(healing->now)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute("DELETE FROM queue_jobs.heal_tick WHERE worker = $1 AND at = $2", SPI_OK_DELETE, 2, types, values, NULL);
+	engine_end(&saved);
+}
+
 /* One batch, in a transaction of its own. */
 static void
 heal_batch(Healing *healing)
@@ -196,6 +209,8 @@ heal_batch(Healing *healing)
 		restricted_end(&saved);
 		test_point("batch_healed");
 	}
+	else if (make_way_asked(MyDatabaseId))
+		forget_tick(healing);
 	unit_end();
 }
 

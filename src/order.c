@@ -32,11 +32,23 @@ struct QueueTurns
 	int64		clock;
 };
 
+/* What is known of the urgencies of a set of lanes. */
+typedef struct LaneSet
+{
+	TimestampTz passed_over_since[URGENCIES];	/* 0: is not */
+	bool		introduced[URGENCIES];
+	uint32		turns_taken;
+} LaneSet;
+
 static HTAB *all_turns = NULL;
 static int64 times[URGENCIES];
-static TimestampTz passed_over_since[URGENCIES];	/* 0: is not */
-static bool introduced[URGENCIES];
-static uint32 turns_taken = 0;
+static LaneSet sets[64];
+
+static LaneSet *
+lane_set(uint32 set)
+{
+	return &sets[set % lengthof(sets)];
+}
 
 QueueTurns *
 order_turns(const char *queue, Urgency urgency)
@@ -59,7 +71,7 @@ order_turns(const char *queue, Urgency urgency)
 
 /* Of several that were passed over for too long, the lower ones get every eighth of the turns of those above. */
 static bool
-late_turn(const bool late[URGENCIES], Urgency *urgency)
+late_turn(uint32 turns_taken, const bool late[URGENCIES], Urgency *urgency)
 {
 	uint32		every = LATE_TURNS;
 	bool		found = false;
@@ -79,25 +91,29 @@ late_turn(const bool late[URGENCIES], Urgency *urgency)
 }
 
 bool
-order_is_new(Urgency urgency)
+order_is_new(uint32 set, Urgency urgency)
 {
-	return !introduced[urgency];
+	return !lane_set(set)->introduced[urgency];
 }
 
 /* The count of turns starts anywhere then: a process may not live for eight. */
 void
-order_introduce(Urgency urgency, TimestampTz due_since, TimestampTz now)
+order_introduce(uint32 set, Urgency urgency, TimestampTz due_since, TimestampTz now)
 {
-	introduced[urgency] = true;
+	LaneSet    *lanes = lane_set(set);
+
+	lanes->introduced[urgency] = true;
 	if (now - due_since <= PATIENCE_WITH_OTHERS)
 		return;
-	passed_over_since[urgency] = now - PATIENCE - 1;
-	turns_taken = pg_prng_uint32(&pg_global_prng_state);
+	lanes->passed_over_since[urgency] = now - PATIENCE - 1;
+	lanes->turns_taken = pg_prng_uint32(&pg_global_prng_state);
 }
 
 Urgency
-order_urgency(const bool has_work[URGENCIES], TimestampTz now)
+order_urgency(uint32 set, const bool has_work[URGENCIES], TimestampTz now)
 {
+	LaneSet    *lanes = lane_set(set);
+	TimestampTz *passed_over_since = lanes->passed_over_since;
 	bool		late[URGENCIES] = {false};
 	Urgency		urgency = URGENCIES;
 
@@ -112,9 +128,15 @@ order_urgency(const bool has_work[URGENCIES], TimestampTz now)
 		if (has_work[i] && urgency == URGENCIES)
 			urgency = i;
 	}
-	turns_taken++;
-	(void) late_turn(late, &urgency);
+	lanes->turns_taken++;
+	(void) late_turn(lanes->turns_taken, late, &urgency);
 	return urgency;
+}
+
+void
+order_idle(uint32 set)
+{
+	MemSet(lane_set(set)->passed_over_since, 0, sizeof(sets[0].passed_over_since));
 }
 
 static int64

@@ -126,7 +126,7 @@ build_tasks(void)
 	forget_tasks();
 	old = MemoryContextSwitchTo(tasks_context);
 	lanes = list_copy(lane_all());
-	heads_create(&heads, list_length(lanes), true);
+	heads_create(&heads, list_length(lanes), true, 0);
 	foreach(cell, lanes)
 		add_task(lfirst(cell));
 	heads_complete(&heads);
