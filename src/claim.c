@@ -185,7 +185,7 @@ find_claimable(ArrayType *queues)
 	old = MemoryContextSwitchTo(claimable.context);
 	claimable.queues = DatumGetArrayTypePCopy(PointerGetDatum(queues));
 	heads_create(&claimable.heads, list_length(lanes), false,
-				 hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)));
+				 hash_combine(hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)), (uint32) GetUserId()));
 	foreach(cell, lanes)
 	{
 		const Lane *lane = lfirst(cell);
@@ -477,7 +477,9 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 	return found;
 }
 
-static TimestampTz next_history = DT_NOBEGIN;
+#define HISTORY_WAITS USECS_PER_HOUR
+
+static TimestampTz next_history = 0;
 
 static void
 maintain_history(void *now)
@@ -488,14 +490,18 @@ maintain_history(void *now)
 		next_history = Min(next_history, next);
 }
 
-/* An error, by a trigger of somebody's, say, is none of who waits. */
+/*
+ * There being jobs, they go first, but not for ever. An error, by a trigger of somebody's, say, is none of who waits.
+ */
 static void
-stand_in_for_scheduler(void)
+stand_in_for_scheduler(bool found)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	ErrorData  *error;
 
-	if (now < next_history && next_history - now <= HISTORY_LOOK_AFTER)
+	if (next_history == 0 || next_history - now > HISTORY_LOOK_AFTER)
+		next_history = now;		/* the first time, or the clock was set back */
+	if (now < next_history || (found && now - next_history < HISTORY_WAITS))
 		return;
 	next_history = now + HISTORY_LOOK_AFTER;
 	error = subtransaction_try(maintain_history, &now);
@@ -513,8 +519,8 @@ look_for_jobs(MemoryContext context, ArrayType *queues, TimestampTz *next)
 
 	shared_look();
 	found = may_have_jobs(queues, next);
-	if (!found && !shared_present())
-		stand_in_for_scheduler();
+	if (!shared_present())
+		stand_in_for_scheduler(found);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);
 	return found;

@@ -150,13 +150,6 @@ is_last(const Healing *healing, Jsonb *key)
 	return healing->last != NULL && compareJsonbContainers(&healing->last->root, &key->root) == 0;
 }
 
-/* A restore that has made the worker known has asked us to make way before. */
-static bool
-is_to_heal(const Worker *worker)
-{
-	return worker != NULL && worker->heal_every > 0 && !make_way_asked(MyDatabaseId);
-}
-
 /* What is broken off is to be begun anew, as if it had not been. */
 static void
 forget_tick(const Healing *healing)
@@ -183,7 +176,10 @@ heal_batch(Healing *healing)
 	healing->more = false;
 	unit_begin();
 	worker = registry_worker_copy(healing->worker);
-	if (is_to_heal(worker) && !registry_worker_disabled(worker->name))
+	/* A restore that has made the worker known has asked us to make way before. */
+	if (make_way_asked(MyDatabaseId))
+		forget_tick(healing);
+	else if (worker != NULL && worker->heal_every > 0 && !registry_worker_disabled(worker->name))
 	{
 		MemoryContext old;
 
@@ -209,8 +205,6 @@ heal_batch(Healing *healing)
 		restricted_end(&saved);
 		test_point("batch_healed");
 	}
-	else if (make_way_asked(MyDatabaseId))
-		forget_tick(healing);
 	unit_end();
 }
 
@@ -224,7 +218,7 @@ heal(void *argument)
 
 	unit_begin();
 	worker = registry_worker_copy(healing->worker);
-	if (is_to_heal(worker))
+	if (worker != NULL && worker->heal_every > 0 && !make_way_asked(MyDatabaseId))
 		ready = tick(healing, worker, context);
 	ForceSyncCommit();			/* a condition that brings the server down is not to be tried again as soon as it is up */
 	unit_end();

@@ -40,7 +40,7 @@
 #define DEAD_SLICE (-1)
 #define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)	/* Sidekiq's limits */
 #define MAX_DEAD "10000"
-#define TOKENS_AT_ONCE "10000"	/* who waits for jobs may be at it */
+#define TOKENS_AT_ONCE "100000"	/* who waits for jobs may be at it; but each time reads all */
 
 static const int64 widths[LEVELS] = {
 	10 * USECS_PER_MINUTE,
@@ -425,10 +425,15 @@ trim_tokens(TimestampTz now)
 							 " SELECT ctid FROM queue_jobs.token WHERE expires_at <= clock_timestamp() LIMIT " TOKENS_AT_ONCE
 							 " FOR UPDATE SKIP LOCKED)",
 							 SPI_OK_DELETE, 0, NULL, NULL, NULL);
-	engine_execute("SELECT min(expires_at) FROM queue_jobs.token", SPI_OK_SELECT, 0, NULL, NULL, NULL);
-	expires_at = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	if (!isnull)
-		next = trimmed == atoi(TOKENS_AT_ONCE) ? now : Max(DatumGetTimestampTz(expires_at), now + HISTORY_LOOK_AFTER);
+	if (trimmed == atoi(TOKENS_AT_ONCE))
+		next = now;
+	else
+	{
+		engine_execute("SELECT min(expires_at) FROM queue_jobs.token", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+		expires_at = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+		if (!isnull)
+			next = Max(DatumGetTimestampTz(expires_at), now + HISTORY_LOOK_AFTER);
+	}
 	engine_end(&saved);
 	return next;
 }

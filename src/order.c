@@ -18,6 +18,7 @@
 #define STRIDE INT64CONST(5045040)	/* many numbers divide it */
 #define PATIENCE (3 * USECS_PER_SEC)
 #define PATIENCE_WITH_OTHERS (30 * USECS_PER_SEC)	/* a job that is so old was passed over by others */
+#define MOST_SETS 1000
 #define LATE_TURNS 8			/* one in so many goes to an urgency that was passed over */
 
 typedef struct QueueKey
@@ -35,6 +36,7 @@ struct QueueTurns
 /* What is known of the urgencies of a set of lanes. */
 typedef struct LaneSet
 {
+	uint32		set;
 	TimestampTz passed_over_since[URGENCIES];	/* 0: is not */
 	bool		introduced[URGENCIES];
 	uint32		turns_taken;
@@ -42,12 +44,33 @@ typedef struct LaneSet
 
 static HTAB *all_turns = NULL;
 static int64 times[URGENCIES];
-static LaneSet sets[64];
+static HTAB *all_sets = NULL;
+static LaneSet *last_set = NULL;
 
+/* Of very many sets, as of arrays that somebody makes up for each claim, what is known is forgotten. */
 static LaneSet *
 lane_set(uint32 set)
 {
-	return &sets[set % lengthof(sets)];
+	bool		found;
+
+	if (last_set != NULL && last_set->set == set)
+		return last_set;
+	last_set = NULL;
+	if (all_sets != NULL && hash_get_num_entries(all_sets) >= MOST_SETS)
+	{
+		hash_destroy(all_sets);
+		all_sets = NULL;
+	}
+	if (all_sets == NULL)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(uint32),.entrysize = sizeof(LaneSet)};
+
+		all_sets = hash_create("queue_jobs sets of lanes", 16, &ctl, HASH_ELEM | HASH_BLOBS);
+	}
+	last_set = hash_search(all_sets, &set, HASH_ENTER, &found);
+	if (!found)
+		*last_set = (LaneSet) {.set = set};
+	return last_set;
 }
 
 QueueTurns *
@@ -136,7 +159,10 @@ order_urgency(uint32 set, const bool has_work[URGENCIES], TimestampTz now)
 void
 order_idle(uint32 set)
 {
-	MemSet(lane_set(set)->passed_over_since, 0, sizeof(sets[0].passed_over_since));
+	LaneSet    *lanes = lane_set(set);
+
+	for (int i = 0; i < URGENCIES; i++)
+		lanes->passed_over_since[i] = 0;
 }
 
 static int64
