@@ -40,7 +40,7 @@
 #define DEAD_SLICE (-1)
 #define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)	/* Sidekiq's limits */
 #define MAX_DEAD "10000"
-#define TOKENS_AT_ONCE "100000"	/* who waits for jobs may be at it; but each time reads all */
+#define TOKENS_AT_ONCE 100000	/* who waits for jobs may be at it; but each time reads all */
 
 static const int64 widths[LEVELS] = {
 	10 * USECS_PER_MINUTE,
@@ -421,11 +421,11 @@ trim_tokens(TimestampTz now)
 	bool		isnull;
 
 	engine_begin(&saved);
-	trimmed = engine_execute("DELETE FROM queue_jobs.token WHERE ctid IN ("
-							 " SELECT ctid FROM queue_jobs.token WHERE expires_at <= clock_timestamp() LIMIT " TOKENS_AT_ONCE
-							 " FOR UPDATE SKIP LOCKED)",
+	trimmed = engine_execute(psprintf("DELETE FROM queue_jobs.token WHERE ctid IN ("
+									  " SELECT ctid FROM queue_jobs.token WHERE expires_at <= clock_timestamp() LIMIT %d"
+									  " FOR UPDATE SKIP LOCKED)", TOKENS_AT_ONCE),
 							 SPI_OK_DELETE, 0, NULL, NULL, NULL);
-	if (trimmed == atoi(TOKENS_AT_ONCE))
+	if (trimmed == TOKENS_AT_ONCE)
 		next = now;
 	else
 	{
