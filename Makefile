@@ -1,5 +1,5 @@
 # make && make install       build and install (PG_CONFIG=… for another than the first in the PATH)
-# make installcheck          test a running server whose shared_preload_libraries has queue_jobs
+# make installcheck          test a running server whose shared_preload_libraries has queue_jobs   (TAP_TESTS= for the quick tests only)
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
 # make test-matrix           the same with PostgreSQL 15, 17 and 18, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
 # make sanitize              the same with AddressSanitizer and UndefinedBehaviorSanitizer in the server   (TESTS=, TAP=)
@@ -7,88 +7,49 @@
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/reliability.md)
 # make demo                  see it work, on a server that is thrown away afterwards
-# make dist                  the PGXN archive of HEAD
+# make play                  the same, with psql open in it
+# make bench                 measurements (docs/benchmark)
+# make dist                  archives of HEAD: for PGXN, and for Debian's dpkg-source
+# make help                  this list
 
 EXTENSION  = queue_jobs
 # The version stands once, in the control file.
 EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(EXTENSION).control)
 MODULE_big = $(EXTENSION)
+# The floors of the house, each on those before it (src/README.md; test/lint/floors.pl checks it).
+FLOORS = base shared catalog table calls replica rules duties api executor scheduler
 OBJS = \
 	src/queue_jobs.o \
-	src/settings.o \
-	src/arguments.o \
-	src/job.o \
-	src/retry.o \
-	src/catalog.o \
-	src/run_as.o \
-	src/hold.o \
-	src/session_hold.o \
-	src/dedup.o \
-	src/duplicates.o \
-	src/record.o \
-	src/heal.o \
-	src/cron.o \
-	src/command.o \
-	src/schedule.o src/schedule_clock.o \
-	src/pg_cron.o \
-	src/run_once.o \
-	src/handler.o \
-	src/registry.o \
-	src/subscription.o \
-	src/selector.o \
-	src/routing.o \
-	src/pools.o \
-	src/define_schedule.o \
-	src/define_worker.o \
-	src/lane.o \
-	src/index_writer.o \
-	src/limit.o \
-	src/park.o \
-	src/rate.o \
-	src/capacity.o \
-	src/order.o \
-	src/store.o src/live_row.o \
-	src/history.o \
-	src/location.o \
-	src/consistency.o \
-	src/feature_flag.o \
-	src/replica.o \
-	src/replica_connection.o \
-	src/read.o \
-	src/standby.o \
-	src/wait.o \
-	src/outcome.o \
-	src/enqueue.o \
-	src/claim.o src/claimant.o \
-	src/steer.o \
-	src/migrate.o \
-	src/job_row.o \
-	src/current_job.o \
-	src/shared.o \
-	src/executor_slot.o \
-	src/clock.o \
-	src/lane_hint.o src/key_hint.o \
-	src/wakeup.o \
-	src/make_way.o \
-	src/process.o \
-	src/launcher.o \
-	src/demand.o \
-	src/scheduler.o \
-	src/executor.o \
-	src/interruption.o \
-	src/execute.o src/run_timeout.o src/heads.o src/take.o src/task.o \
-	src/call.o \
-	src/session.o \
-	src/subtransaction.o \
-	src/table_changes.o \
-	src/assert_idempotent.o \
-	src/statistics.o \
-	src/advice.o \
-	src/run_log.o \
-	src/crash_delay.o src/crash_ledger.o \
-	src/test_point.o
+	src/base/settings.o src/base/arguments.o src/base/job.o src/base/retry.o src/base/consistency.o \
+	src/base/cron.o src/base/subtransaction.o src/base/test_point.o src/base/interruption.o \
+	src/base/run_timeout.o src/base/snapshot.o \
+	src/shared/shared.o src/shared/executor_slot.o src/shared/session_hold.o src/shared/lane_hint.o \
+	src/shared/lane_hint_table.o src/shared/key_hint.o src/shared/location.o src/shared/rate.o \
+	src/shared/crash_ledger.o src/shared/charge.o src/shared/clock.o src/shared/hold.o src/shared/wakeup.o src/shared/process.o \
+	src/shared/wait.o src/shared/duplicates.o \
+	src/catalog/catalog.o src/catalog/table_guard.o src/catalog/run_as.o src/catalog/handler.o \
+	src/catalog/trusted_path.o src/catalog/bind_functions.o src/catalog/registry.o src/catalog/worker.o \
+	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/feature_flag.o \
+	src/catalog/lane.o src/catalog/statistics.o src/catalog/make_way.o src/catalog/ddl_guard.o \
+	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o \
+	src/table/store.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/history.o \
+	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o \
+	src/calls/call.o src/calls/args_check.o src/calls/command.o \
+	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
+	src/replica/read.o \
+	src/rules/heads.o src/rules/order.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
+	src/rules/outcome.o src/rules/current_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
+	src/rules/enqueue.o \
+	src/duties/upkeep.o src/duties/heal.o src/duties/capacity.o src/duties/schedule.o src/duties/schedule_clock.o \
+	src/duties/housekeeping.o \
+	src/api/claim.o src/api/claimant.o src/api/missing_queue.o src/api/steer.o src/api/migrate.o \
+	src/api/run_once.o src/api/define_worker.o src/api/define_schedule.o src/api/set_routing.o src/api/pg_cron.o \
+	src/api/advice.o src/api/explain.o src/api/opaque.o src/api/released.o \
+	src/executor/executor.o src/executor/execute.o src/executor/take.o src/executor/task.o src/executor/session.o \
+	src/executor/run_log.o src/executor/table_changes.o src/executor/assert_idempotent.o \
+	src/scheduler/launcher.o src/scheduler/scheduler.o src/scheduler/demand.o
 
-PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
+PG_CPPFLAGS = $(FLOORS:%=-I$(srcdir)/src/%) -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
 SHLIB_LINK = $(libpq)
 # The exceptions are what the server's own headers trip over. `make test` adds -Werror (COPT): here a newer compiler's
 # new warning would only keep people from installing.
@@ -103,14 +64,33 @@ SQL_PARTS = \
 	src/sql/20_tables.sql \
 	src/sql/30_views.sql \
 	src/sql/40_functions.sql \
+	src/sql/45_comments.sql \
 	src/sql/50_privileges.sql
-DATA_built = src/sql/$(EXTENSION)--$(EXTVERSION).sql
-# Update scripts, and the whole scripts of versions that they begin at.
+EXTENSION_SCRIPT = src/sql/$(EXTENSION)--$(EXTVERSION).sql
+
+# The update script from the last released version: what happens to its tables, all views and functions as they are now with
+# their comments, and the rights on those that are new. A function or view that stays keeps its rights, and what depends on it.
+LAST_RELEASE  = 0.1.0
+UPDATE_SCRIPT = src/sql/$(EXTENSION)--$(LAST_RELEASE)--$(EXTVERSION).sql
+UPDATE_PARTS  = src/sql/from_$(LAST_RELEASE)/00_guard.sql src/sql/from_$(LAST_RELEASE)/20_tables.sql
+UPDATE_RIGHTS = src/sql/from_$(LAST_RELEASE)/50_privileges.sql
+REPLACED_PARTS = src/sql/30_views.sql src/sql/40_functions.sql src/sql/45_comments.sql
+
+DATA_built = $(EXTENSION_SCRIPT) $(UPDATE_SCRIPT)
+# Scripts of released versions, which are fixed.
 DATA       = $(filter-out $(DATA_built),$(wildcard src/sql/$(EXTENSION)--*.sql))
 
-REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer views states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate statistics teardown
-ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many key_hint run_once lock_record record_layers limit_slots migrate
+# Installed with the folders that they are in, for they link to each other. (PGXS's DOCS would put all into one folder, which all extensions share.)
+DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/*)
+DOC_FOLDERS = $(sort $(dir $(DOC_FILES)))
+
+REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer explain views comments states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate statistics ddl_guard teardown
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate
 ISOLATION_OPTS = --inputdir=test/isolation
+# The tests' output has other widths in another encoding, and UTF8 does not go with each server's own locale.
+ENCODING       = UTF8
+NO_LOCALE      = yes
+REGRESS_PREP   = check-server
 TAP_TESTS      = 1
 PROVE_TESTS    = test/t/*.pl
 
@@ -126,10 +106,36 @@ all install installcheck clean:
 endif
 override PROVE_FLAGS += -I test/lib
 
-$(OBJS): $(wildcard src/*.h)
+ifdef docdir
+install: install-docs
+uninstall: uninstall-docs
+endif
 
-$(DATA_built): $(SQL_PARTS) $(EXTENSION).control Makefile
+installed_docs = $(DESTDIR)$(docdir)/$(docmoduledir)/$(EXTENSION)
+# The blank line before endef ends the command.
+define install_docs_of
+$(MKDIR_P) '$(installed_docs)/$(1)'
+$(INSTALL_DATA) $(foreach file,$(DOC_FILES),$(if $(filter $(1),$(dir $(file))),$(file))) '$(installed_docs)/$(1)'
+
+endef
+
+install-docs:
+	$(foreach folder,$(DOC_FOLDERS),$(call install_docs_of,$(folder)))
+
+uninstall-docs:
+	rm -rf '$(installed_docs)'
+
+# The version goes into the library.
+$(OBJS): $(wildcard src/*/*.h) $(EXTENSION).control
+
+$(EXTENSION_SCRIPT): $(SQL_PARTS) $(EXTENSION).control Makefile
 	cat $(SQL_PARTS) > $@
+
+$(UPDATE_SCRIPT): $(UPDATE_PARTS) $(REPLACED_PARTS) $(UPDATE_RIGHTS) $(EXTENSION).control Makefile
+	(cat $(UPDATE_PARTS); sed -E 's/^CREATE (FUNCTION|PROCEDURE|VIEW|TRIGGER) /CREATE OR REPLACE \1 /' $(REPLACED_PARTS); cat $(UPDATE_RIGHTS)) > $@
+
+check-server:
+	@$(srcdir)/test/lib/check_server.sh '$(bindir)' '$(MAJORVERSION)' '$(EXTVERSION)' '$(if $(TAP_TESTS),$(enable_tap_tests))'
 
 test:
 	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
@@ -151,11 +157,15 @@ faults:
 demo:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/demo/demo.sh
 
-# The archive's META.json is the only place that needs the version in it: it is put in here.
+play:
+	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/demo/demo.sh play
+
+# The archives' META.json is the only place that needs the version in it: it is put in here. Debian's name has no "_" in it.
 dist: release = $(EXTENSION)-$(EXTVERSION)
+dist: archive = git archive --prefix=$(release)/ --add-virtual-file=$(release)/META.json:"$$(sed 's/@EXTVERSION@/$(EXTVERSION)/' META.json)"
 dist:
-	git archive --format=zip --output=$(release).zip --prefix=$(release)/ \
-		--add-virtual-file=$(release)/META.json:"$$(sed 's/@EXTVERSION@/$(EXTVERSION)/' META.json)" HEAD . ':(exclude)META.json'
+	$(archive) --format=zip --output=$(release).zip HEAD . ':(exclude)META.json'
+	$(archive) --format=tar.gz --output=$(subst _,-,$(EXTENSION))_$(EXTVERSION).orig.tar.gz HEAD . ':(exclude)META.json'
 
 # An hour's light load of every kind; a line a minute (docs/reliability.md).
 MINUTES ?= 60
@@ -173,7 +183,10 @@ fuzz:
 lint:
 	@PG_CONFIG='$(PG_CONFIG)' test/lint/run.sh
 
-.PHONY: test test-matrix coverage sanitize faults demo dist fuzz lint soak
+help:
+	@sed -n 's/^# //p; /^$$/q' Makefile
+
+.PHONY: help check-server install-docs uninstall-docs test test-matrix coverage sanitize faults demo play dist fuzz lint soak
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

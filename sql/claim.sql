@@ -52,7 +52,7 @@ SELECT state, result FROM queue_jobs.job WHERE id = :job;
 -- What has been claimed is completed by the statement that claims the next: what it occupied is free for that. All or nothing.
 SELECT queue_jobs.define_worker('one at a time', max_running_jobs => 1);
 SELECT count(*) FROM queue_jobs.enqueue_many('one at a time', '{"1", "2"}');
-SELECT id AS job, attempt, args FROM queue_jobs.complete('{}'::bigint[], '{}'::int[]), queue_jobs.claim('me', '{one at a time}', 10) \gset
+SELECT id AS job, attempt, args FROM queue_jobs.complete_many('{}'::bigint[], '{}'::int[]), queue_jobs.claim('me', '{one at a time}', 10) \gset
 SELECT :'args' AS args;
 BEGIN;
 SELECT attempt, args FROM queue_jobs.complete(:job, :attempt), queue_jobs.claim('me', '{one at a time}', 10);
@@ -92,7 +92,7 @@ SELECT queue_jobs.enqueue(worker, to_jsonb(n), priority => priority) IS NOT NULL
                (7, 'daily', 2147483647), (8, 'sms', 1)) v (n, worker, priority) ORDER BY n;
 SELECT worker, priority, args FROM queue_jobs.claim('me', '{*}', 3);
 SELECT worker, priority, args FROM queue_jobs.claim('me', '{*}', 100);
-SELECT queue_jobs.complete(array_agg(id ORDER BY id), array_agg(attempt ORDER BY id)) FROM queue_jobs.job WHERE claimant = 'me' AND state = 'executing';
+SELECT queue_jobs.complete_many(array_agg(id ORDER BY id), array_agg(attempt ORDER BY id)) FROM queue_jobs.job WHERE claimant = 'me' AND state = 'executing';
 SELECT count(*) FROM queue_jobs.job WHERE state = 'executing';
 
 -- Queues: by name, by namespace, all; several; none.
@@ -121,7 +121,7 @@ SELECT count(*) FROM queue_jobs.claim('me', '{*}', 10);
 SELECT queue_jobs.resume('mail');
 SELECT queue_jobs.resume('cron');
 SELECT queue FROM queue_jobs.claim('me', '{*}', 10) ORDER BY queue;
-SELECT queue_jobs.complete(array_agg(id), array_agg(attempt)) FROM queue_jobs.job WHERE state = 'executing';
+SELECT queue_jobs.complete_many(array_agg(id), array_agg(attempt)) FROM queue_jobs.job WHERE state = 'executing';
 
 -- Future jobs are claimed when they are due.
 SELECT queue_jobs.enqueue('mail', '{"due": 1}', delay => '1 hour') AS job \gset
@@ -181,6 +181,31 @@ RESET statement_timeout;
 SELECT state, attempt FROM queue_jobs.job WHERE id = :job;
 SELECT queue_jobs.complete(:job, 2);
 
+-- Nor does such a function change anything of the session that calls it.
+CREATE TABLE app.checked (id integer PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE);
+CREATE FUNCTION app.meddles(failures integer) RETURNS interval LANGUAGE plpgsql AS $$
+BEGIN
+    SET CONSTRAINTS ALL DEFERRED;
+    PERFORM setseed(0.5), pg_advisory_xact_lock(716);
+    INSERT INTO app.checked VALUES (7);
+    RETURN '1 h';
+END $$;
+SELECT queue_jobs.define_worker('mail', retry_backoff => 'app.meddles');
+SELECT queue_jobs.enqueue('mail', '{"fail": 3}') AS job \gset
+SELECT attempt FROM queue_jobs.claim('me', '{mail}');
+SELECT setseed(0.5);
+SELECT random() AS known \gset
+BEGIN;
+INSERT INTO app.checked VALUES (1);
+SELECT queue_jobs.fail(:job, 1, 'no connection');
+SELECT random() <> :known AS unknown, count(*) AS locks FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND objid = 716 AND objsubid = 1;
+SELECT id FROM app.checked;
+INSERT INTO app.checked VALUES (1);
+ROLLBACK;
+SELECT queue_jobs.complete(:job, 1);
+DROP TABLE app.checked;
+DROP FUNCTION app.meddles(integer);
+
 -- snooze(): put back, no attempt charged; the number of the attempt still tells who is meant.
 SELECT queue_jobs.define_worker('mail', max_retries => 0);
 SELECT queue_jobs.enqueue('mail', '{"snooze": 1}') AS job \gset
@@ -207,7 +232,7 @@ SELECT errors -> 0 ->> 'sqlstate' AS sqlstate, errors -> 0 ->> 'attempt' AS atte
 SELECT error_of(format('SELECT queue_jobs.complete(%s, 1)', :job));
 SELECT error_of(format('SELECT queue_jobs.fail(%s, 1, %L)', :job, 'x'));
 SELECT error_of(format('SELECT queue_jobs.snooze(%s, 1, %L)', :job, '1 s'));
-SELECT error_of(format('SELECT queue_jobs.heartbeat(ARRAY[%s]::bigint[], ARRAY[1])', :job));
+SELECT error_of(format('SELECT queue_jobs.heartbeat_many(ARRAY[%s]::bigint[], ARRAY[1])', :job));
 SELECT error_of(format('SELECT queue_jobs.complete(%s, 3)', :job));
 SELECT error_of(format('SELECT queue_jobs.complete(%s, -1)', :job));
 SELECT error_of('SELECT queue_jobs.complete(9223372036854775807, 1)');
@@ -241,16 +266,16 @@ SELECT queue_jobs.enqueue('mail', '{"beat": 2}') AS job2 \gset
 SELECT args FROM queue_jobs.claim('beats', '{mail}', 2, '30 min');
 CALL move_lease_back(:job1, '1 hour');
 SELECT id = :job1 AS first, state FROM queue_jobs.job WHERE id IN (:job1, :job2) ORDER BY id;
-SELECT queue_jobs.heartbeat('beats');
+SELECT count(*) FROM queue_jobs.heartbeat('beats');
 SELECT id = :job1 AS first, state FROM queue_jobs.job WHERE id IN (:job1, :job2) ORDER BY id;
 SELECT count(*) FROM queue_jobs.claim('vulture', '{mail}', 2);
-SELECT queue_jobs.heartbeat('beats');
-SELECT queue_jobs.heartbeat('one without jobs');
--- heartbeat(ids, attempts, lease): the leases of these now end after that.
-SELECT queue_jobs.heartbeat(ARRAY[:job2]::bigint[], ARRAY[1], '3 hours');
+SELECT count(*) FROM queue_jobs.heartbeat('beats');
+SELECT count(*) FROM queue_jobs.heartbeat('one without jobs');
+-- heartbeat_many(ids, attempts, lease): the leases of these now end after that.
+SELECT queue_jobs.heartbeat_many(ARRAY[:job2]::bigint[], ARRAY[1], '3 hours');
 CALL move_lease_back(:job2, '2 hours');
 SELECT count(*) FROM queue_jobs.claim('vulture', '{mail}', 2);
-SELECT queue_jobs.complete(ARRAY[:job1, :job2]::bigint[], ARRAY[1, 1]);
+SELECT queue_jobs.complete_many(ARRAY[:job1, :job2]::bigint[], ARRAY[1, 1]);
 -- A sign of life by that name of a role that may not claim the jobs is none.
 SELECT queue_jobs.enqueue('mail', '{"beat": 0}') AS job \gset
 SELECT args FROM queue_jobs.claim('quiet', '{mail}', 1, '30 min');
@@ -258,7 +283,7 @@ CALL move_lease_back(:job, '1 hour');
 RESET ROLE;
 GRANT queue_jobs_claim TO regress_other;
 SET ROLE regress_other;
-SELECT queue_jobs.heartbeat('quiet');
+SELECT count(*) FROM queue_jobs.heartbeat('quiet');
 RESET ROLE;
 REVOKE queue_jobs_claim FROM regress_other;
 SET ROLE regress_app;
@@ -277,13 +302,13 @@ REVOKE queue_jobs_enqueue FROM regress_other;
 SET ROLE regress_app;
 SELECT count(*) FROM queue_jobs.claim('definer', '{definers}', 1, '30 min');
 CALL move_lease_back(:job, '1 hour');
-SELECT queue_jobs.heartbeat('definer');
+SELECT count(*) FROM queue_jobs.heartbeat('definer');
 SELECT available, executing FROM queue_jobs.queue WHERE queue = 'definers';
 SELECT count(*) FROM queue_jobs.claim('vulture', '{definers}');
 SELECT queue_jobs.complete(:job, 1);
 SELECT queue_jobs.enqueue('mail', '{"beat": 3}') AS job \gset
 SELECT args FROM queue_jobs.claim('never beats', '{mail}', 1, '30 min');
-SELECT queue_jobs.heartbeat(ARRAY[:job]::bigint[], ARRAY[1], '1 ms');
+SELECT queue_jobs.heartbeat_many(ARRAY[:job]::bigint[], ARRAY[1], '1 ms');
 SELECT pg_sleep(0.01);
 SELECT args, attempt FROM queue_jobs.claim('vulture', '{mail}', 2);
 SELECT queue_jobs.complete(:job, 2);
@@ -292,48 +317,131 @@ SELECT queue_jobs.complete(:job, 2);
 SELECT queue_jobs.enqueue('mail', '{"beat": 4}') AS job \gset
 SELECT args FROM queue_jobs.claim('beats', '{mail}', 1, '30 min');
 CALL move_lease_back(:job, '1 hour');
-SELECT queue_jobs.heartbeat('beats');
-SELECT queue_jobs.heartbeat(ARRAY[:job]::bigint[], ARRAY[1], '2 hours');
+SELECT count(*) FROM queue_jobs.heartbeat('beats');
+SELECT queue_jobs.heartbeat_many(ARRAY[:job]::bigint[], ARRAY[1], '2 hours');
 SELECT state FROM queue_jobs.job WHERE id = :job;
-SELECT queue_jobs.heartbeat(ARRAY[:job]::bigint[], ARRAY[1], '1 ms');
+SELECT queue_jobs.heartbeat_many(ARRAY[:job]::bigint[], ARRAY[1], '1 ms');
 SELECT pg_sleep(0.01);
 SELECT args, attempt FROM queue_jobs.claim('vulture', '{mail}', 2);
 SELECT queue_jobs.complete(:job, 2);
+
+-- heartbeat(claimant) returns the jobs that it has still: not those that were cancelled, or went to another when their lease had run out.
+SELECT queue_jobs.enqueue('mail', '{"has": "lost"}') AS lost \gset
+SELECT queue_jobs.enqueue('mail', '{"has": "kept"}') AS kept \gset
+SELECT queue_jobs.enqueue('mail', '{"has": "cancelled"}') AS cancelled \gset
+SELECT args, lease_until = started_at + interval '30 min' AS half_an_hour FROM queue_jobs.claim('lives', '{mail}', 3, '30 min');
+SELECT args FROM queue_jobs.heartbeat('lives') AS beat JOIN queue_jobs.job ON id = beat ORDER BY id;
+SELECT count(*) FROM queue_jobs.job WHERE worker = 'mail' AND state = 'executing' AND lease_until > started_at + interval '30 min';
+SELECT queue_jobs.cancel(:cancelled);
+SELECT state, lease_until FROM queue_jobs.job WHERE id = :cancelled;
+RESET ROLE;
+DELETE FROM queue_jobs.claimant WHERE name = 'lives';
+SET ROLE regress_app;
+CALL move_lease_back(:lost, '1 hour');
+SELECT args, attempt FROM queue_jobs.claim('vulture', '{mail}', 3);
+SELECT args FROM queue_jobs.heartbeat('lives') AS beat JOIN queue_jobs.job ON id = beat;
+-- Another role of that name is another claimant, though it may claim the same jobs.
+RESET ROLE;
+CREATE ROLE regress_twin;
+GRANT queue_jobs_claim, regress_app TO regress_twin;
+SET ROLE regress_twin;
+SELECT count(*) FROM queue_jobs.heartbeat('lives');
+CALL move_lease_back(:kept, '1 hour');
+RESET ROLE;
+DELETE FROM queue_jobs.claimant WHERE owner = 'regress_app'::regrole AND name = 'lives';
+SET ROLE regress_twin;
+SELECT state, lease_until < clock_timestamp() AS ran_out FROM queue_jobs.job WHERE id = :kept;
+SELECT args, attempt FROM queue_jobs.claim('lives', '{mail}', 3);
+SET ROLE regress_app;
+SELECT count(*) FROM queue_jobs.heartbeat('lives');
+SELECT queue_jobs.complete(:kept, 2), queue_jobs.complete(:lost, 2);
+RESET ROLE;
+DROP ROLE regress_twin;
+SET ROLE regress_app;
+
+-- fail(): a detail, a delay of its own, and the end.
+SELECT queue_jobs.enqueue('mail', '{"fails": true}') AS job \gset
+SELECT attempt FROM queue_jobs.claim('fails', '{mail}');
+SELECT queue_jobs.fail(:job, 1, 'no answer', E'line 1\nline 2', retry_in => '1 hour');
+SELECT state, run_at BETWEEN clock_timestamp() + interval '59 min' AND clock_timestamp() + interval '1 hour' AS in_an_hour, last_error,
+       errors -> 0 ->> 'detail' AS detail, lease_until FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.retry(:job);
+SELECT attempt FROM queue_jobs.claim('fails', '{mail}');
+SELECT queue_jobs.fail(:job, 2, 'no answer again', retry_in => '0');
+SELECT attempt FROM queue_jobs.claim('fails', '{mail}');
+SELECT queue_jobs.fail(:job, 3, 'no such address', final => true);
+SELECT state, attempt, max_attempts, last_error FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.retry(:job);
+SELECT attempt FROM queue_jobs.claim('fails', '{mail}');
+SELECT error_of(format('SELECT queue_jobs.fail(%s, 4, %L, retry_in => %L)', :job, 'x', interval))
+  FROM unnest(ARRAY['-1 s', '366 days']) AS interval;
+SELECT error_of(format('SELECT queue_jobs.fail(%s, 4, %L, retry_in => %L, final => true)', :job, 'x', '1 s'));
+SELECT error_of(format('SELECT queue_jobs.fail(%s, 4, %L, final => NULL)', :job, 'x'));
+SELECT error_of(format('SELECT queue_jobs.fail(%s, 3, %L, final => true)', :job, 'stale'));
+SELECT queue_jobs.complete(:job, 4);
 
 -- Arrays: all, or an ERROR and none.
 CREATE TEMPORARY TABLE jobs AS SELECT id, 1 AS attempt, row_number() OVER (ORDER BY id) AS n
   FROM queue_jobs.enqueue_many('mail', ARRAY(SELECT to_jsonb(n) FROM generate_series(1, 9) n)) id;
 SELECT count(*) FROM queue_jobs.claim('many', '{mail}', 100);
-SELECT queue_jobs.complete(array_agg(id ORDER BY n), array_agg(attempt), array_agg(to_jsonb('result ' || n) ORDER BY n)) FROM jobs WHERE n <= 2;
-SELECT queue_jobs.fail(array_agg(id ORDER BY n), array_agg(attempt), 'one reason') FROM jobs WHERE n IN (3, 4);
-SELECT queue_jobs.fail(array_agg(id ORDER BY n), array_agg(attempt), array_agg('reason ' || n ORDER BY n)) FROM jobs WHERE n IN (5, 6);
-SELECT queue_jobs.snooze(array_agg(id ORDER BY n), array_agg(attempt), '1 day') FROM jobs WHERE n IN (7, 8);
+SELECT queue_jobs.complete_many(array_agg(id ORDER BY n), array_agg(attempt), array_agg(to_jsonb('result ' || n) ORDER BY n)) FROM jobs WHERE n <= 2;
+SELECT queue_jobs.fail_many(array_agg(id ORDER BY n), array_agg(attempt), '{one reason}') FROM jobs WHERE n IN (3, 4);
+SELECT queue_jobs.fail_many(array_agg(id ORDER BY n), array_agg(attempt), array_agg('reason ' || n ORDER BY n)) FROM jobs WHERE n IN (5, 6);
+SELECT queue_jobs.snooze_many(array_agg(id ORDER BY n), array_agg(attempt), '1 day') FROM jobs WHERE n IN (7, 8);
 SELECT n, state, result, last_error FROM queue_jobs.job JOIN jobs USING (id) ORDER BY n;
-SELECT queue_jobs.complete('{}'::bigint[], '{}');
-SELECT error_of('SELECT queue_jobs.complete(array_agg(id ORDER BY n DESC), array_agg(attempt)) FROM pg_temp.jobs WHERE n IN (1, 9)');
+SELECT error_of($$SELECT queue_jobs.fail_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '{no}', ARRAY['a', 'b', 'c'])$$);
+SELECT queue_jobs.complete_many('{}'::bigint[], '{}');
+SELECT error_of('SELECT queue_jobs.complete_many(array_agg(id ORDER BY n DESC), array_agg(attempt)) FROM pg_temp.jobs WHERE n IN (1, 9)');
 SELECT n, state FROM queue_jobs.job JOIN jobs USING (id) WHERE n = 9;
-SELECT error_of('SELECT queue_jobs.complete(ARRAY[id, id], ARRAY[1, 1]) FROM pg_temp.jobs WHERE n = 9');
-SELECT error_of('SELECT queue_jobs.complete(NULL::bigint[], NULL)');
-SELECT error_of('SELECT queue_jobs.complete(ARRAY[1, NULL]::bigint[], ARRAY[1, 1])');
-SELECT error_of('SELECT queue_jobs.complete(ARRAY[1, 2]::bigint[], ARRAY[1, NULL])');
-SELECT error_of('SELECT queue_jobs.complete(ARRAY[1, 2]::bigint[], ARRAY[1])');
-SELECT error_of($$SELECT queue_jobs.complete(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '{"1"}')$$);
-SELECT error_of($$SELECT queue_jobs.fail(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL::text)$$);
-SELECT error_of($$SELECT queue_jobs.fail(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL::text[])$$);
-SELECT error_of($$SELECT queue_jobs.fail(ARRAY[1, 2]::bigint[], ARRAY[1, 1], ARRAY['a'])$$);
-SELECT error_of($$SELECT queue_jobs.fail(ARRAY[1, 2]::bigint[], ARRAY[1, 1], ARRAY['a', NULL])$$);
-SELECT error_of($$SELECT queue_jobs.snooze(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL)$$);
-SELECT error_of($$SELECT queue_jobs.snooze(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '-1 s')$$);
-SELECT error_of($$SELECT queue_jobs.snooze(ARRAY[1, 2]::bigint[], ARRAY[1], '1 s')$$);
-SELECT error_of($$SELECT queue_jobs.heartbeat(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '0')$$);
-SELECT error_of($$SELECT queue_jobs.heartbeat(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL)$$);
-SELECT error_of($$SELECT queue_jobs.heartbeat(ARRAY[1, 2]::bigint[], ARRAY[1])$$);
+SELECT error_of('SELECT queue_jobs.complete_many(ARRAY[id, id], ARRAY[1, 1]) FROM pg_temp.jobs WHERE n = 9');
+SELECT error_of('SELECT queue_jobs.complete_many(NULL::bigint[], NULL)');
+SELECT error_of('SELECT queue_jobs.complete_many(ARRAY[1, NULL]::bigint[], ARRAY[1, 1])');
+SELECT error_of('SELECT queue_jobs.complete_many(ARRAY[1, 2]::bigint[], ARRAY[1, NULL])');
+SELECT error_of('SELECT queue_jobs.complete_many(ARRAY[1, 2]::bigint[], ARRAY[1])');
+SELECT error_of($$SELECT queue_jobs.complete_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '{"1"}')$$);
+SELECT error_of($$SELECT queue_jobs.fail_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '{NULL}')$$);
+SELECT error_of($$SELECT queue_jobs.fail_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL::text[])$$);
+SELECT error_of($$SELECT queue_jobs.fail_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], ARRAY['a', 'b', 'c'])$$);
+SELECT error_of($$SELECT queue_jobs.fail_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], ARRAY['a', NULL])$$);
+SELECT error_of($$SELECT queue_jobs.snooze_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL)$$);
+SELECT error_of($$SELECT queue_jobs.snooze_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '-1 s')$$);
+SELECT error_of($$SELECT queue_jobs.snooze_many(ARRAY[1, 2]::bigint[], ARRAY[1], '1 s')$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], '0')$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat_many(ARRAY[1, 2]::bigint[], ARRAY[1, 1], NULL)$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat_many(ARRAY[1, 2]::bigint[], ARRAY[1])$$);
 -- called with parameters of a prepared statement, as drivers do
-PREPARE fail_many(bigint[], integer[], text[]) AS SELECT queue_jobs.fail($1, $2, $3);
+PREPARE fail_many(bigint[], integer[], text[]) AS SELECT queue_jobs.fail_many($1, $2, $3);
 PREPARE id_of(integer) AS SELECT id FROM jobs WHERE n = $1;
 EXECUTE id_of(9) \gset
 EXECUTE fail_many(ARRAY[:id], '{1}', '{prepared}');
 SELECT state, last_error FROM queue_jobs.job WHERE id = :id;
+-- Parameters without types, as some drivers send them, name one function each.
+PREPARE untyped_complete AS SELECT queue_jobs.complete($1, $2, $3);
+PREPARE untyped_complete_many AS SELECT queue_jobs.complete_many($1, $2, $3);
+PREPARE untyped_fail AS SELECT queue_jobs.fail($1, $2, $3);
+PREPARE untyped_fail_with_all AS SELECT queue_jobs.fail($1, $2, $3, $4, $5, $6);
+PREPARE untyped_fail_many AS SELECT queue_jobs.fail_many($1, $2, $3, $4, $5, $6);
+PREPARE untyped_snooze AS SELECT queue_jobs.snooze($1, $2, $3);
+PREPARE untyped_snooze_many AS SELECT queue_jobs.snooze_many($1, $2, $3);
+PREPARE untyped_heartbeat AS SELECT * FROM queue_jobs.heartbeat($1);
+PREPARE untyped_heartbeat_many AS SELECT queue_jobs.heartbeat_many($1, $2, $3);
+SELECT name, parameter_types FROM pg_prepared_statements WHERE name LIKE 'untyped%' ORDER BY name COLLATE "C";
+DEALLOCATE ALL;
+CALL clean_up();
+
+-- A queue or worker that does not exist is told of, once in a session; the hint has the full name if it is in a namespace.
+SELECT queue_jobs.define_worker('bundle', namespace => 'shop');
+SELECT queue_jobs.define_worker('letter', namespace => 'shop', queue => 'post');
+SELECT count(*) FROM queue_jobs.claim('notices', '{bundle}');
+SELECT count(*) FROM queue_jobs.claim('notices', '{shop:bundle,post}');
+SELECT count(*) FROM queue_jobs.claim('notices', '{bundle,letter}');
+CALL queue_jobs.wait_for_jobs('{bundel,shop,shop:*}', '0');
+SELECT count(*) FROM queue_jobs.claim('notices', ARRAY['worker=bundle,bundel|queue!=nothing']);
+SELECT queue_jobs.enqueue('bundle', queue => 'special') AS job \gset
+SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('notices', '{special}');
+SELECT queue_jobs.pause('packages');
+SELECT queue, paused FROM queue_jobs.queue WHERE queue = 'packages';
+SELECT queue_jobs.resume('packages');
 CALL clean_up();
 
 -- wait_for_jobs(): returns when there may be something to claim, or after the timeout.
@@ -406,7 +514,7 @@ SELECT error_of($$SELECT queue_jobs.complete(1, 1)$$);
 SELECT error_of($$SELECT queue_jobs.fail(1, 1, 'x')$$);
 SELECT error_of($$SELECT queue_jobs.snooze(1, 1, '1 s')$$);
 SELECT error_of($$SELECT queue_jobs.heartbeat('me')$$);
-SELECT error_of($$SELECT queue_jobs.heartbeat('{1}'::bigint[], '{1}')$$);
+SELECT error_of($$SELECT queue_jobs.heartbeat_many('{1}'::bigint[], '{1}')$$);
 COMMIT;
 
 -- A worker gets a handler: a job whose lease runs out is run by that, which is a function although the job has a lease.

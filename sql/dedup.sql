@@ -177,3 +177,43 @@ SELECT error_of($$SELECT queue_jobs.run_once(left(helper.incompressible(3000), 2
 SELECT error_of($$SELECT queue_jobs.run_once('', 'SELECT 9')$$);
 SELECT queue_jobs.run_once('nothing', 'DELETE FROM app.keyless');
 SELECT count(*) FROM simple;
+
+-- Jobs of different roles never stand for each other, also where all run as the worker's definer: a role would lose its work when another cancels the
+-- job that stands for it, and learn what others enqueue.
+SELECT queue_jobs.define_worker('shared', idempotent => true, run_as => 'definer', including_scheduled => true);
+SET ROLE regress_other;
+SELECT queue_jobs.enqueue('shared', '{"n": 1}', delay => '100 years') AS others \gset
+SET ROLE regress_app;
+SELECT queue_jobs.try_enqueue('shared', '{"n": 1}') AS own \gset
+SELECT :own <> :others AS let_in, queue_jobs.try_enqueue('shared', '{"n": 1}') AS duplicate;
+RESET ROLE;
+SET ROLE regress_other;
+SELECT queue_jobs.cancel(:others);
+RESET ROLE;
+SELECT id = :own AS claimed, owner FROM queue_jobs.claim('definers claimant', '{shared}', 10);
+SELECT queue_jobs.complete(:own, 1);
+SELECT queue_jobs.enqueue('shared', '{"n": 2}', dedup_key => 'token') AS superusers \gset
+SET ROLE regress_app;
+SELECT queue_jobs.enqueue('shared', '{"n": 3}', dedup_key => 'token') <> :superusers AS token_of_its_own;
+RESET ROLE;
+SELECT queue_jobs.remove_jobs('shared');
+SELECT queue_jobs.drop_worker('shared');
+
+-- A transaction that enqueues and cancels one key many times does not walk over what it has deleted each time; what a savepoint brings back stands again.
+SELECT queue_jobs.define_worker('again and again', idempotent => true);
+BEGIN;
+SELECT queue_jobs.enqueue('again and again') AS first \gset
+SAVEPOINT s;
+SELECT queue_jobs.cancel(:first);
+SELECT count(queue_jobs.cancel(queue_jobs.enqueue('again and again'))) FROM generate_series(1, 100);
+SELECT queue_jobs.enqueue('again and again') AS second \gset
+SELECT queue_jobs.enqueue('again and again') = :second AS stands;
+ROLLBACK TO s;
+SELECT queue_jobs.enqueue('again and again') = :first AS stands_again;
+SELECT queue_jobs.cancel(:first);
+SELECT count(queue_jobs.cancel(queue_jobs.enqueue('again and again'))) FROM generate_series(1, 100);
+SELECT queue_jobs.retry(:first);
+SELECT queue_jobs.enqueue('again and again') = :first AS stands_once_more;
+COMMIT;
+SELECT queue_jobs.remove_jobs('again and again');
+SELECT queue_jobs.drop_worker('again and again');

@@ -9,7 +9,7 @@ SELECT queue_jobs.enqueue('note') AS job \gset
 \x on
 SELECT worker, queue, state, priority, args, context, version, attempt, max_attempts, run_at = created_at AS due_at_once,
        created_at > now() - interval '1 hour' AND created_at <= clock_timestamp() AS created_now, started_at, finished_at,
-       last_error, errors, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, waits_for, data_consistency
+       last_error, errors, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, split_part(waits_for, ' since ', 1) AS waits_for, data_consistency
   FROM queue_jobs.job WHERE id = :job;
 \x off
 

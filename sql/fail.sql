@@ -285,7 +285,7 @@ SELECT queue_jobs.enqueue('stays') AS other \gset
 CALL wait_for_state(:other, 'completed');
 SELECT state, attempt, waits_for FROM queue_jobs.job WHERE id = :job;
 CREATE FUNCTION comes_back(a integer DEFAULT 1) RETURNS text LANGUAGE sql AS $$SELECT 'back with a parameter'$$;
-SELECT waits_for FROM queue_jobs.job WHERE id = :job;
+SELECT waits_for LIKE '%comes_back%' IS NOT TRUE AS no_longer FROM queue_jobs.job WHERE id = :job;
 CALL wait_for_state(:job, 'completed');
 SELECT attempt, result FROM queue_jobs.job WHERE id = :job;
 

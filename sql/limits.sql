@@ -102,7 +102,7 @@ DECLARE
 BEGIN
     PERFORM queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'keyed' AND state = 'executing' AND args -> 'tenant' = '1';
     COMMIT;
-    CALL helper.wait_for($q$SELECT waits_for IS NULL FROM queue_jobs.job WHERE worker = 'keyed' AND state = 'available' AND args -> 'tenant' = '1' ORDER BY id LIMIT 1$q$);
+    CALL helper.wait_for($q$SELECT waits_for !~ 'limit' FROM queue_jobs.job WHERE worker = 'keyed' AND state = 'available' AND args -> 'tenant' = '1' ORDER BY id LIMIT 1$q$);
     SELECT args -> 'n' INTO n FROM queue_jobs.claim('one', '{keyed}', 10);
     RAISE NOTICE '%', n;
 END $$;
@@ -127,7 +127,7 @@ SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'keye
 SELECT queue_jobs.resume('keyed');
 CALL next_of_key();
 SELECT queue_jobs.define_worker('keyed');
-CALL wait_for($$SELECT NOT EXISTS (SELECT FROM queue_jobs.job WHERE worker = 'keyed' AND waits_for IS NOT NULL)$$);
+CALL wait_for($$SELECT NOT EXISTS (SELECT FROM queue_jobs.job WHERE worker = 'keyed' AND waits_for ~ 'limit')$$);
 SELECT min((args ->> 'n')::int), count(*) FROM queue_jobs.claim('one', '{keyed}', 100);
 SELECT queue_jobs.remove_jobs('keyed') IS NOT NULL AS removed;
 SELECT count(queue_jobs.cancel(id)) > 0 AS cancelled FROM queue_jobs.job WHERE worker = 'keyed' AND state = 'executing';

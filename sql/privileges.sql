@@ -24,7 +24,7 @@ SELECT c.oid::regclass AS relation FROM pg_class c
  WHERE relnamespace = 'queue_jobs'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f')
    AND has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER');
 SELECT c.oid::regclass AS sequence FROM pg_class c
- WHERE relnamespace = 'queue_jobs'::regnamespace AND CASE relkind WHEN 'S' THEN has_sequence_privilege(c.oid, 'USAGE, SELECT, UPDATE') END;
+ WHERE relnamespace = 'queue_jobs'::regnamespace AND CASE relkind WHEN 'S' THEN has_sequence_privilege(c.oid, 'USAGE, UPDATE') END;
 SELECT count(*) FROM queue_jobs.running_jobs();
 SELECT queue_jobs.current_job() IS NULL AS none;
 RESET ROLE;
@@ -57,7 +57,7 @@ SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
 SET ROLE regress_other;
 SELECT c.relname AS accessible FROM pg_class c
  WHERE relnamespace = 'queue_jobs'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
-   AND CASE relkind WHEN 'S' THEN has_sequence_privilege(c.oid, 'USAGE, SELECT, UPDATE')
+   AND CASE relkind WHEN 'S' THEN has_sequence_privilege(c.oid, 'USAGE, UPDATE')
                     ELSE has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') END ORDER BY 1;
 SELECT statement, sqlstate_of(statement) FROM unnest(ARRAY[
     'SELECT * FROM queue_jobs.live_job', 'DELETE FROM queue_jobs.live_job', 'UPDATE queue_jobs.lane SET owner = ''regress_other''',
@@ -75,15 +75,15 @@ SELECT queue_jobs.complete(:own, 1);
 -- and can do nothing to others' jobs, workers, claimants.
 SELECT sqlstate_of(format('SELECT queue_jobs.complete(%s, 1)', :claimed)) AS complete, sqlstate_of(format('SELECT queue_jobs.fail(%s, 1, %L)', :claimed, 'x')) AS fail,
        sqlstate_of(format('SELECT queue_jobs.snooze(%s, 1, %L)', :claimed, '1 s')) AS snooze,
-       sqlstate_of(format('SELECT queue_jobs.heartbeat(ARRAY[%s]::bigint[], ARRAY[1])', :claimed)) AS heartbeat,
-       sqlstate_of(format('SELECT queue_jobs.complete(ARRAY[%s]::bigint[], ARRAY[1])', :claimed)) AS complete_many,
+       sqlstate_of(format('SELECT queue_jobs.heartbeat_many(ARRAY[%s]::bigint[], ARRAY[1])', :claimed)) AS heartbeat,
+       sqlstate_of(format('SELECT queue_jobs.complete_many(ARRAY[%s]::bigint[], ARRAY[1])', :claimed)) AS complete_many,
        sqlstate_of(format('SELECT queue_jobs.cancel(%s)', :job)) AS cancel, sqlstate_of(format('SELECT queue_jobs.discard(%s)', :job)) AS discard,
        sqlstate_of(format('SELECT queue_jobs.retry(%s)', :dead)) AS retry;
 SELECT error_of(format('SELECT queue_jobs.complete(%s, 1)', :claimed));
 SET ROLE regress_app;
-SELECT queue_jobs.heartbeat('me');
+SELECT count(*) FROM queue_jobs.heartbeat('me');
 SET ROLE regress_other;
-SELECT error_of($$SELECT queue_jobs.heartbeat('me')$$);
+SELECT count(*) FROM queue_jobs.heartbeat('me');
 SET ROLE regress_app;
 SELECT args, state, claimant FROM queue_jobs.job WHERE worker = 'private' ORDER BY id;
 
@@ -94,7 +94,7 @@ GRANT EXECUTE ON ALL ROUTINES IN SCHEMA queue_jobs TO regress_boss;
 SET ROLE regress_boss;
 SELECT queue_jobs.complete(:claimed, 1);
 SELECT args, owner FROM queue_jobs.claim('boss', '{private}', 10);
-SELECT queue_jobs.heartbeat('me');
+SELECT count(*) FROM queue_jobs.heartbeat('me');
 RESET ROLE;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs FROM regress_boss;
 REVOKE ALL ON SCHEMA queue_jobs FROM regress_boss;
@@ -183,7 +183,7 @@ CREATE TABLE trap.lane (id bigint);
 SET search_path = trap, pg_catalog;
 SELECT queue_jobs.enqueue('private') AS job \gset
 SELECT count(*) FROM queue_jobs.job WHERE id OPERATOR(pg_catalog.=) :job;
-SELECT queue_jobs.heartbeat('trapper');
+SELECT count(*) FROM queue_jobs.heartbeat('trapper');
 SELECT queue_jobs.pause('trap'), queue_jobs.resume('trap');
 SELECT attempt FROM queue_jobs.claim('trapper', '{private}');
 SELECT queue_jobs.complete(:job, 1);

@@ -68,7 +68,7 @@ SELECT state, args, waits_for FROM queue_jobs.job WHERE id = :job;
 SELECT count(*) FROM queue_jobs.claim('registry', '{gone}');
 SELECT error_of($$SELECT queue_jobs.enqueue('gone')$$);
 SELECT queue_jobs.define_worker('gone');
-SELECT state, args, waits_for FROM queue_jobs.job WHERE id = :job;
+SELECT state, args, split_part(waits_for, ' since ', 1) AS waits_for FROM queue_jobs.job WHERE id = :job;
 SELECT id = :job AS same, args FROM queue_jobs.claim('registry', '{gone}');
 SELECT queue_jobs.complete(:job, 1);
 
@@ -138,6 +138,10 @@ SELECT error_of($$SELECT queue_jobs.define_worker('plain', namespace => '*')$$);
 SELECT error_of(format('SELECT queue_jobs.define_worker(%L, queue => %L, namespace => %L)',
                        'plain', repeat('x', 150), repeat('y', 60)));
 
+-- definitions that are too large, alone or together,
+SELECT error_of(format($$SELECT queue_jobs.define_worker('plain', feature_category => %L)$$, repeat('x', 102400)));
+SELECT error_of(format($$SELECT count(queue_jobs.define_worker('large ' || i, max_running_jobs => 1, remaining_work => %L)) FROM generate_series(1, 110) i$$,
+                       'SELECT ''{}''::jsonb WHERE false -- ' || repeat('x', 99900)));
 -- backoff functions that do not exist or do not fit,
 CREATE FUNCTION backoff_of_text(attempt text) RETURNS interval LANGUAGE sql AS $$SELECT '1 s'::interval$$;
 CREATE FUNCTION backoff_in_seconds(attempt integer) RETURNS integer LANGUAGE sql AS 'SELECT 1';

@@ -47,6 +47,27 @@ SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', command => 'PREPARE 
 SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', command => 'COPY done FROM STDIN')$$);
 SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', command => 'DISCARD ALL')$$);
 SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', 'note', jsonb_build_object('x', incompressible(8000000)))$$) LIMIT 1;
+-- Args that the handler can never take, as for enqueue(), in a new schedule and in one that is replaced. Any will do for a worker without a handler, or whose handler is missing.
+CREATE FUNCTION needs_key(a integer, b integer DEFAULT 0) RETURNS void LANGUAGE sql AS '';
+SELECT queue_jobs.define_worker('needs key', 'app.needs_key');
+BEGIN;
+SELECT queue_jobs.schedule('s', '@yearly', 'needs key', '{"a": 1}');
+SELECT error_of(format('SELECT queue_jobs.schedule(%L, ''@yearly'', ''needs key'', %L)', name, args))
+  FROM (VALUES ('s', '{"b": 1}'), ('s', '[1]'), ('new', '1'), ('new', '{}')) v (name, args);
+SELECT queue_jobs.schedule('any', '@yearly', 'outside', '[1]');
+DROP FUNCTION needs_key(integer, integer);
+SELECT queue_jobs.schedule('not yet', '@yearly', 'needs key', '[1]');
+SELECT name, args FROM queue_jobs.schedule ORDER BY name;
+ROLLBACK;
+-- A schedule that was dumped before its handler had that parameter is restored with its args, and ticks: the job says what is wrong.
+SELECT queue_jobs.define_worker('needs key', 'app.needs_key', max_retries => 0);
+SELECT queue_jobs.schedule('restored', 'every 1000 days', 'needs key', '{"a": 1}');
+RESET ROLE;
+UPDATE queue_jobs.defined_schedule SET args = '{"b": 1}', next_run = now() WHERE name = 'restored';
+CALL wait_for_jobs_of('restored', 1, 'dead');
+SELECT last_error FROM queue_jobs.job WHERE schedule = 'restored';
+SET ROLE regress_app;
+SELECT queue_jobs.unschedule('restored');
 SELECT sqlstate_of($$SELECT queue_jobs.schedule(NULL, '@daily', 'note')$$), sqlstate_of($$SELECT queue_jobs.schedule('s', NULL, 'note')$$),
        sqlstate_of($$SELECT queue_jobs.schedule('s', '@daily', 'note', NULL)$$), sqlstate_of($$SELECT queue_jobs.schedule('s', '@daily', 'note', timezone => NULL)$$),
        sqlstate_of($$SELECT queue_jobs.schedule('s', '@daily', 'note', if_running => NULL)$$), sqlstate_of($$SELECT queue_jobs.schedule('s', '@daily', 'note', catch_up => NULL)$$);
@@ -280,13 +301,49 @@ SELECT last_state FROM queue_jobs.schedule WHERE name = 'sleep';
 SELECT queue_jobs.cancel(:job);
 CALL wait_for_state(:job, 'cancelled');
 
+-- A command has its own keep_completed. How the last run ended is still there when its job is not.
+SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', 'note', keep_completed => '1 hour')$$);
+SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', command => 'SELECT 1', keep_completed => '541 days')$$);
+SELECT queue_jobs.schedule('unkept', '@yearly', command => 'SELECT 1', keep_completed => '0');
+SELECT queue_jobs.run_now('unkept') AS job \gset
+CALL wait_for($$SELECT last_state = 'completed' FROM queue_jobs.schedule WHERE name = 'unkept'$$);
+SELECT last_state, error, keep_completed, last_finished >= last_run AS finished FROM queue_jobs.schedule WHERE name = 'unkept';
+SELECT count(*) FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.schedule('fails', '@yearly', command => 'SELECT 1 / 0', max_retries => 1);
+SELECT queue_jobs.run_now('fails') AS job \gset
+CALL wait_for_state(:job, 'retryable');
+SELECT last_state, error, keep_completed, last_finished FROM queue_jobs.schedule WHERE name = 'fails';
+SELECT queue_jobs.retry(:job);
+CALL wait_for_state(:job, 'dead');
+RESET ROLE;
+DELETE FROM queue_jobs.finished_job WHERE id = :job;
+SET ROLE regress_app;
+SELECT last_state, error, last_finished IS NOT NULL AS finished FROM queue_jobs.schedule WHERE name = 'fails';
+SELECT queue_jobs.schedule('fails', '@yearly', command => 'SELECT 1');
+SELECT queue_jobs.run_now('fails') AS job \gset
+CALL wait_for_state(:job, 'completed');
+SELECT last_state, error FROM queue_jobs.schedule WHERE name = 'fails';
+-- Another role's schedule of that name does not have it.
+SELECT queue_jobs.schedule('fails', '@yearly', command => 'SELECT 1 / 0');
+SELECT queue_jobs.run_now('fails') AS job \gset
+CALL wait_for_state(:job, 'dead');
+SELECT queue_jobs.unschedule('fails');
+SET ROLE regress_other;
+SELECT queue_jobs.schedule('fails', '@yearly', command => 'SELECT 1');
+SELECT last_state, error, last_finished FROM queue_jobs.schedule WHERE name = 'fails';
+SELECT queue_jobs.unschedule('fails');
+RESET ROLE;
+-- Commands are in the statistics.
+SELECT worker, urgency, runs > failures AND failures > 0 AS counted FROM queue_jobs.worker_statistics WHERE worker LIKE 'queue_jobs.%';
+SET ROLE regress_app;
+
 -- The worker of commands is nobody's to use.
 SELECT error_of($$SELECT queue_jobs.enqueue('queue_jobs.command', '{"command": "SELECT 1"}')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_many('queue_jobs.command', '{}')$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('queue_jobs.command', 'app.note')$$);
 SELECT error_of($$SELECT queue_jobs.drop_worker('queue_jobs.command')$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('x', 'queue_jobs.command')$$);
-SELECT error_of($$SELECT queue_jobs.disable_worker('queue_jobs.command')$$);
+SELECT * FROM error_of($$SELECT queue_jobs.disable_worker('queue_jobs.command')$$) WHERE error_of NOT LIKE '%by role%';
 SELECT count(*) FROM queue_jobs.claim('me', '{queue_jobs.command}');
 
 -- Another role sees nothing, steers nothing, and cannot have the name; its own run as itself.

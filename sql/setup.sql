@@ -8,6 +8,14 @@ SELECT extname, nspname AS schema
   FROM pg_extension LEFT JOIN pg_namespace n ON n.oid = extnamespace
  WHERE extname = 'queue_jobs';
 
+-- Tests' sessions have these from pg_regress, executors from the database.
+DO $$
+BEGIN
+    EXECUTE format('ALTER DATABASE %I SET datestyle = ''ISO, MDY''', current_database());
+    EXECUTE format('ALTER DATABASE %I SET intervalstyle = ''postgres''', current_database());
+    EXECUTE format('ALTER DATABASE %I SET timezone = ''UTC''', current_database());
+END $$;
+
 -- The version of the library and that of the control file are one.
 SELECT extversion = default_version AS up_to_date
   FROM pg_extension JOIN pg_available_extensions ON name = extname

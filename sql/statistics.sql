@@ -52,7 +52,7 @@ SELECT queue_jobs.complete(:job, attempt) FROM queue_jobs.job WHERE id = :job;
 ROLLBACK TO work;
 SELECT queue_jobs.fail(:job, attempt, 'failed') FROM queue_jobs.job WHERE id = :job;
 COMMIT;
-SELECT queue_jobs.complete(array_agg(id), array_agg(attempt)) FROM queue_jobs.claim('statistics', '{outside}', 2);
+SELECT queue_jobs.complete_many(array_agg(id), array_agg(attempt)) FROM queue_jobs.claim('statistics', '{outside}', 2);
 
 -- The executor may still be about to count its last run.
 CALL wait_for($$SELECT sum(runs) = 11 FROM queue_jobs.worker_statistics$$);

@@ -80,10 +80,10 @@ SELECT executor_pid IS NOT NULL AS pid, attempt FROM queue_jobs.job WHERE id = :
 SET lock_timeout = '30 s';
 SELECT queue_jobs.retry(:job) AS retried;
 SELECT error_of(format('SELECT queue_jobs.complete(%s, 1)', :job));
-SELECT error_of(format('SELECT queue_jobs.complete(ARRAY[%s]::bigint[], ARRAY[1])', :job));
+SELECT error_of(format('SELECT queue_jobs.complete_many(ARRAY[%s]::bigint[], ARRAY[1])', :job));
 SELECT error_of(format('SELECT queue_jobs.fail(%s, 1, %L)', :job, 'x'));
 SELECT error_of(format('SELECT queue_jobs.snooze(%s, 1, %L)', :job, '1 s'));
-SELECT error_of(format('SELECT queue_jobs.heartbeat(ARRAY[%s]::bigint[], ARRAY[1])', :job));
+SELECT error_of(format('SELECT queue_jobs.heartbeat_many(ARRAY[%s]::bigint[], ARRAY[1])', :job));
 RESET lock_timeout;
 BEGIN;
 SELECT queue_jobs.cancel(:job);

@@ -99,7 +99,7 @@ SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LI
 SET ROLE regress_app;
 SELECT queue_jobs.cancel(:job);
 CALL wait_for_state(:job, 'cancelled');
-SELECT queue_jobs.waits_for(NULL) IS NULL AS nothing, queue_jobs.waits_for(-1) IS NULL AS nothing;
+SELECT queue_jobs.waits_for(NULL) IS NULL AS nothing, queue_jobs.waits_for('(0,0)') IS NULL AS nothing;
 
 SET ROLE regress_other;
 SELECT queue_jobs.remove_jobs('view');

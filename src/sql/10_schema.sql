@@ -1,3 +1,3 @@
--- Plain CREATE: a schema of that name made by somebody else beforehand is not adopted.
+-- Plain CREATE: a schema of that name made by another role beforehand is not adopted.
 CREATE SCHEMA queue_jobs;
 COMMENT ON SCHEMA queue_jobs IS 'job queue inside the database';

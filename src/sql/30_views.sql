@@ -7,10 +7,10 @@ AS 'MODULE_PATHNAME', 'queue_jobs_running_jobs';
 COMMENT ON FUNCTION queue_jobs.running_jobs() IS
 'What the executors of this database are doing: the id of the job, its attempt, the process, since when, and the WAL position up to which a replica must have replayed to see all that its enqueuer committed.';
 
-CREATE FUNCTION queue_jobs.waits_for(lane integer) RETURNS text
-LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_waits_for';
-COMMENT ON FUNCTION queue_jobs.waits_for(integer) IS
-'Why no job of that lane can start now (queue paused, worker disabled or not defined, handler or role missing), or NULL.';
+CREATE FUNCTION queue_jobs.waits_for("row" tid) RETURNS text
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_waits_for';
+COMMENT ON FUNCTION queue_jobs.waits_for(tid) IS
+'Why the job in that row of live_job, which is due and does not run, does not: the first reason of explain_job(). NULL for jobs of an owner whose rights the caller does not have.';
 
 CREATE FUNCTION queue_jobs.claimable_by(lane integer, role oid) RETURNS boolean
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_claimable_by';
@@ -26,7 +26,7 @@ CREATE FUNCTION queue_jobs.lane_duplicates(OUT lane integer, OUT dropped bigint,
 RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'queue_jobs_lane_duplicates';
 COMMENT ON FUNCTION queue_jobs.lane_duplicates() IS
-'How many duplicates of each lane''s jobs were dropped, and merged, since the server started.';
+'How many duplicates of each lane''s jobs were dropped, and merged, since the server started; or since the lane got a hint again after it had to give way to others (queue_jobs.max_lanes).';
 
 CREATE FUNCTION queue_jobs.data_consistency(worker text, id bigint) RETURNS text
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_data_consistency';
@@ -50,93 +50,108 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs
 COMMENT ON FUNCTION queue_jobs.replay_position() IS
 'What a replica tells those who think of reading from it: how far it has replayed, on which timeline, whether it is in recovery, of which system and database it is a replica, and how far it is behind with what it has received.';
 
+CREATE FUNCTION queue_jobs.opaque(value anyelement) RETURNS anyelement
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'queue_jobs_opaque';
+COMMENT ON FUNCTION queue_jobs.opaque(anyelement) IS
+'The value. Around a column of a view it keeps the planner from estimating by the statistics of all roles'' rows what EXPLAIN then shows.';
+
+CREATE FUNCTION queue_jobs.may_see(lane integer) RETURNS boolean
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_may_see';
+COMMENT ON FUNCTION queue_jobs.may_see(integer) IS
+'Whether the current user may see that lane''s jobs: is its owner, a member of that role, or a superuser.';
+
 -- Rights: a job is seen by its owner, by members of that role, and by superusers. security_barrier keeps functions of
--- the query from being shown other rows; the planner heeds it only where it stands below the UNION. Joins are by lane, a small table; "WHERE id =" goes down to the indexes.
+-- the query from being shown other rows; the planner heeds it only where it stands below the UNION. may_see() and opaque() keep EXPLAIN from
+-- telling how many rows of other roles meet a condition (src/api/opaque.c). Joins are by lane, a small table; "WHERE id =" goes down to the
+-- indexes, and which ids exist is no secret, nor are workers and queues.
 CREATE VIEW queue_jobs.job_alive WITH (security_barrier) AS
 SELECT j.id,
        l.worker,
        l.queue,
-       CASE WHEN r.job_id IS NOT NULL
+       queue_jobs.opaque(CASE WHEN r.job_id IS NOT NULL
               OR (j.lease IS NOT NULL
                   AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp()) THEN 'executing'
             WHEN j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp() THEN 'cancelled'
             WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
             WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
-            ELSE 'scheduled' END AS state,
-       j.priority,
-       j.args,
-       j.context,
-       j.version,
-       COALESCE(r.attempt, j.attempt) AS attempt,
-       LEAST(COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
-               + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4 AS max_attempts,
-       j.created_at,
-       j.run_at,
-       COALESCE(r.started_at, j.started_at) AS started_at,
+            ELSE 'scheduled' END) AS state,
+       queue_jobs.opaque(j.priority) AS priority,
+       queue_jobs.opaque(j.args) AS args,
+       queue_jobs.opaque(j.context) AS context,
+       queue_jobs.opaque(j.version) AS version,
+       queue_jobs.opaque(COALESCE(r.attempt, j.attempt)) AS attempt,
+       queue_jobs.opaque(LEAST(COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
+               + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4) AS max_attempts,
+       queue_jobs.opaque(j.created_at) AS created_at,
+       queue_jobs.opaque(j.run_at) AS run_at,
+       queue_jobs.opaque(COALESCE(r.started_at, j.started_at)) AS started_at,
        NULL::pg_catalog.timestamptz AS finished_at,
-       j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message' AS last_error,
+       queue_jobs.opaque(j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message') AS last_error,
        NULL::pg_catalog.jsonb AS result,
-       COALESCE(j.dedup_key, pg_catalog.to_hex(j.dedup_hash)) AS dedup_key,
-       COALESCE(r.wal_lsn, j.wal_lsn) AS wal_lsn,
+       queue_jobs.opaque(COALESCE(j.dedup_key, pg_catalog.to_hex(j.dedup_hash))) AS dedup_key,
+       queue_jobs.opaque(COALESCE(r.wal_lsn, j.wal_lsn)) AS wal_lsn,
        pg_catalog.pg_get_userbyid(l.owner) AS owner,
-       r.pid AS executor_pid,
-       j.claimant,
-       j.expires_at,
-       j.errors,
-       CASE WHEN r.job_id IS NULL AND j.started_at IS NULL AND (j.due OR j.run_at <= pg_catalog.clock_timestamp())
-                 AND (j.attempt > 0 OR j.expires_at IS NULL OR j.expires_at > pg_catalog.clock_timestamp())
-            THEN COALESCE(queue_jobs.waits_for(j.lane),
-                          CASE WHEN j.place <> j.lane THEN 'jobs of its concurrency_key are at their limit' END) END AS waits_for,
+       queue_jobs.opaque(r.pid) AS executor_pid,
+       queue_jobs.opaque(j.claimant) AS claimant,
+       queue_jobs.opaque(j.expires_at) AS expires_at,
+       queue_jobs.opaque(j.errors) AS errors,
+       queue_jobs.opaque(CASE WHEN r.job_id IS NOT NULL
+              OR (j.lease IS NOT NULL
+                  AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())
+              OR (j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp()) THEN NULL
+            WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN queue_jobs.waits_for(j.ctid) END) AS waits_for,
        queue_jobs.data_consistency(l.worker, j.id) AS data_consistency,
-       COALESCE(j.merged, 0) AS merged,
-       CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END AS dropped,
-       j.schedule,
-       CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END AS load_balancing_strategy,
-       CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END AS read_from
+       queue_jobs.opaque(COALESCE(j.merged, 0)) AS merged,
+       queue_jobs.opaque(CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END) AS dropped,
+       queue_jobs.opaque(j.schedule) AS schedule,
+       queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END) AS load_balancing_strategy,
+       queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END) AS read_from,
+       queue_jobs.opaque(GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval) AS lease_until
   FROM queue_jobs.live_job j
   JOIN queue_jobs.lane l ON l.id = j.lane
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
   LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-  LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND queue_jobs.claimable_by(j.lane, c.owner)
- WHERE pg_catalog.pg_has_role(l.owner, 'USAGE');
+  LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)
+ WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
 
 CREATE VIEW queue_jobs.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
                                       finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule,
-                                      load_balancing_strategy, read_from) WITH (security_barrier) AS
+                                      load_balancing_strategy, read_from, lease_until) WITH (security_barrier) AS
 SELECT f.id,
        l.worker,
        l.queue,
-       f.state,
-       f.priority,
-       f.args,
-       f.context,
-       f.version,
-       f.attempt,
-       f.max_attempts,
-       f.created_at,
-       f.run_at,
-       f.started_at,
-       f.finished_at,
-       f.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message',
-       f.result,
-       COALESCE(f.dedup_key, pg_catalog.to_hex(f.dedup_hash)),
-       f.wal_lsn,
+       queue_jobs.opaque(f.state),
+       queue_jobs.opaque(f.priority),
+       queue_jobs.opaque(f.args),
+       queue_jobs.opaque(f.context),
+       queue_jobs.opaque(f.version),
+       queue_jobs.opaque(f.attempt),
+       queue_jobs.opaque(f.max_attempts),
+       queue_jobs.opaque(f.created_at),
+       queue_jobs.opaque(f.run_at),
+       queue_jobs.opaque(f.started_at),
+       queue_jobs.opaque(f.finished_at),
+       queue_jobs.opaque(f.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message'),
+       queue_jobs.opaque(f.result),
+       queue_jobs.opaque(COALESCE(f.dedup_key, pg_catalog.to_hex(f.dedup_hash))),
+       queue_jobs.opaque(f.wal_lsn),
        pg_catalog.pg_get_userbyid(l.owner),
        NULL::pg_catalog.int4,
-       f.claimant,
-       f.expires_at,
-       f.errors,
+       queue_jobs.opaque(f.claimant),
+       queue_jobs.opaque(f.expires_at),
+       queue_jobs.opaque(f.errors),
        NULL::pg_catalog.text,
        queue_jobs.data_consistency(l.worker, f.id),
-       f.merged,
-       f.dropped,
-       f.schedule,
-       CASE WHEN f.started_at IS NULL THEN f.strategy ELSE COALESCE(f.strategy, 'primary') END,
-       CASE WHEN f.started_at IS NULL THEN f.read_from ELSE COALESCE(f.read_from, 'primary') END
+       queue_jobs.opaque(f.merged),
+       queue_jobs.opaque(f.dropped),
+       queue_jobs.opaque(f.schedule),
+       queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.strategy ELSE COALESCE(f.strategy, 'primary') END),
+       queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.read_from ELSE COALESCE(f.read_from, 'primary') END),
+       NULL::pg_catalog.timestamptz
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
- WHERE pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
+ WHERE queue_jobs.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
 COMMENT ON VIEW queue_jobs.job_finished IS 'The part of the view job that is finished.';
 
 CREATE VIEW queue_jobs.job WITH (security_barrier) AS
@@ -188,7 +203,8 @@ SELECT w.name,
        COALESCE(n.dropped, 0) AS dropped_duplicates,
        COALESCE(n.merged, 0) AS merged_duplicates,
        pg_catalog.substring(w.queue, '^([^:]+):') AS namespace,
-       w.search_path
+       w.search_path,
+       pg_catalog.pg_get_userbyid(w.handler_owner) AS handler_owner
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs.lane_duplicates() d
@@ -226,9 +242,13 @@ SELECT w.name AS worker,
        c.ran_in_target,
        c.cpu_bound,
        c.too_slow
-  FROM queue_jobs.defined_worker w, queue_jobs.worker_counters(w.name) c;
+  FROM (SELECT name, feature_category, urgency, resource_boundary FROM queue_jobs.defined_worker
+         UNION ALL
+        SELECT 'queue_jobs.command', NULL, 'low', 'unknown') w
+ CROSS JOIN LATERAL queue_jobs.worker_counters(w.name) c
+ WHERE w.name <> 'queue_jobs.command' OR c.runs > 0;
 COMMENT ON VIEW queue_jobs.worker_statistics IS
-'What the runs of each worker took, since the first that was counted after the server''s start or reset_statistics(). Times are in seconds, percentiles within an eighth. queueing_time: from when a job was due to its start. started_in_target, ran_in_target: the share of the runs that started, and ended, as the worker''s urgency promises: high within 10 s and 10 s, low 1 min and 5 min, throttled (no promise, so NULL) and 5 min. cpu_seconds, cpu_share: of the runs by executors. cpu_bound: over a third of the run time, and not declared resource_boundary cpu. too_slow: over one in a hundred beyond the urgency''s run time, or for high half of them over 1 s. merged: duplicates that their runs stood for.';
+'What the runs of each worker took, since the first that was counted after the server''s start or reset_statistics(). Times are in seconds, percentiles within an eighth. queueing_time: from when a job was due to its start. started_in_target, ran_in_target: the share of the runs that started, and ended, as the worker''s urgency promises: high within 10 s and 10 s, low 1 min and 5 min, throttled (no promise, so NULL) and 5 min. cpu_seconds, cpu_share: of the runs by executors. cpu_bound: over a third of the run time, and not declared resource_boundary cpu. too_slow: over one in a hundred beyond the urgency''s run time, or for high half of them over 1 s. merged: duplicates that their runs stood for. Commands of schedules are those of the worker queue_jobs.command.';
 
 CREATE VIEW queue_jobs.misdeclared_worker AS
 SELECT s.worker,
@@ -242,7 +262,7 @@ SELECT s.worker,
        s.run_time_p99,
        s.ran_in_target
   FROM queue_jobs.worker_statistics s
- WHERE s.cpu_bound OR s.too_slow;
+ WHERE (s.cpu_bound OR s.too_slow) AND s.worker <> 'queue_jobs.command';
 COMMENT ON VIEW queue_jobs.misdeclared_worker IS 'Workers whose runs are not what their definition says: CPU-bound without resource_boundary cpu, or beyond the run time of their urgency; see worker_statistics.';
 
 CREATE VIEW queue_jobs.routing_rule AS
@@ -280,34 +300,45 @@ SELECT q.queue,
                                  ELSE 'scheduled' END AS state
                        FROM queue_jobs.live_job j
                        LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-                       LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND queue_jobs.claimable_by(j.lane, c.owner)) s
+                       LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)) s
                JOIN queue_jobs.lane l ON l.id = s.lane
               GROUP BY l.queue) n ON n.queue = q.queue;
 COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that are available has been due, whatever they wait for.';
 
 CREATE VIEW queue_jobs.schedule WITH (security_barrier) AS
-SELECT s.name,
-       s.cron,
-       s.timezone,
+SELECT queue_jobs.opaque(s.name) AS name,
+       queue_jobs.opaque(s.cron) AS cron,
+       queue_jobs.opaque(s.timezone) AS timezone,
        CASE WHEN c.command IS NULL THEN s.worker END AS worker,
        CASE WHEN c.command IS NULL THEN s.args END AS args,
        c.command,
-       s.if_running,
-       s.catch_up,
+       queue_jobs.opaque(s.if_running) AS if_running,
+       queue_jobs.opaque(s.catch_up) AS catch_up,
        CASE WHEN c.command IS NOT NULL THEN (s.args OPERATOR(pg_catalog.->>) 'timeout_ms')::pg_catalog.float8 * '1 ms'::pg_catalog.interval END AS timeout,
        CASE WHEN c.command IS NOT NULL THEN (s.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END AS max_retries,
        pg_catalog.pg_get_userbyid(s.owner) AS owner,
-       s.next_run,
-       s.last_run,
+       queue_jobs.opaque(s.next_run) AS next_run,
+       queue_jobs.opaque(s.last_run) AS last_run,
        CASE WHEN s.last_run IS NOT NULL THEN s.last_job END AS last_job,
-       (SELECT j.state FROM queue_jobs.job j WHERE j.id = s.last_job) AS last_state,
-       s.skipped,
-       s.error
-  FROM queue_jobs.defined_schedule s,
-       LATERAL (SELECT CASE s.worker WHEN 'queue_jobs.command' THEN s.args OPERATOR(pg_catalog.->>) 'command' END AS command) c
+       COALESCE((SELECT j.state FROM queue_jobs.job j WHERE j.id = s.last_job),
+                queue_jobs.opaque(CASE WHEN e.job = s.last_job THEN e.state END)) AS last_state,
+       queue_jobs.opaque(s.skipped) AS skipped,
+       COALESCE(queue_jobs.opaque(s.error),
+                (SELECT j.last_error FROM queue_jobs.job_alive j WHERE j.id = s.last_job),
+                queue_jobs.opaque(e.error)) AS error,
+       CASE WHEN c.command IS NOT NULL
+            THEN COALESCE((s.args OPERATOR(pg_catalog.->>) 'keep_completed_ms')::pg_catalog.float8 * '1 ms'::pg_catalog.interval, '24 hours') END AS keep_completed,
+       queue_jobs.opaque(e.finished_at) AS last_finished
+  FROM queue_jobs.defined_schedule s
+ CROSS JOIN LATERAL (SELECT CASE s.worker WHEN 'queue_jobs.command' THEN s.args OPERATOR(pg_catalog.->>) 'command' END AS command) c
+  LEFT JOIN LATERAL (SELECT d.job, d.state, d.error, d.finished_at
+                       FROM queue_jobs.schedule_end d
+                      WHERE d.schedule = s.name AND d.owner = s.owner
+                      ORDER BY d.job DESC, d.finished_at DESC
+                      LIMIT 1) e ON true
  WHERE pg_catalog.pg_has_role(s.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.schedule IS
-'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, or its times cannot be told (see error). last_run, last_job, last_state: the last tick that made a job. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise.';
+'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, or its times cannot be told (see error). last_run, last_job, last_state: the last tick that made a job. last_finished: when the latest of its jobs ended; that and its state stay when the job is no longer kept. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise, or the last error of its job that is tried again or, of those that have ended, was the last.';
 
 CREATE VIEW queue_jobs.capacity AS
 SELECT w.name AS worker,
@@ -315,7 +346,7 @@ SELECT w.name AS worker,
           FROM queue_jobs.live_job j
           JOIN queue_jobs.lane l ON l.id = j.lane
           LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-          LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND queue_jobs.claimable_by(j.lane, c.owner)
+          LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)
          WHERE l.worker = w.name AND j.due
            AND (r.job_id IS NOT NULL
                 OR GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())) AS running,

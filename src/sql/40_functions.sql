@@ -1,4 +1,4 @@
--- The SQL API. Defaults stand here; src/registry.c and the others check what is given.
+-- The SQL API. Defaults stand here; src/catalog/registry.c and the others check what is given.
 
 CREATE FUNCTION queue_jobs.define_worker(
     name text,
@@ -40,7 +40,12 @@ CREATE FUNCTION queue_jobs.define_worker(
     keep_completed interval DEFAULT '24 hours')
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_worker';
 COMMENT ON FUNCTION queue_jobs.define_worker IS
-'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures (integer, from 1) returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (whoever enqueued) or "definer". keep_completed: how long a completed or cancelled job stays readable, up to 540 days. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped, but for those with a dedup_key. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks nobody. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) urgency: "high", "low" (the default) or "throttled"; how soon a job is to start and how long to run, see the view worker_statistics. external_dependencies: it waits for other services; not with urgency high. resource_boundary: "unknown" (the default), "cpu" or "memory"; memory not with urgency high. feature_category, tags: free labels, for statistics and selectors. weight (1 to 1000): its share when an executor or claimant chooses among queues of one urgency. max_running_jobs: at most so many of its jobs run at once in the whole database. concurrency_key, concurrency_limit: keys of the args, separated by commas; at most so many jobs of one combination of their values run at once, in order if 1. rate_limit, rate_period: at most so many starts in any such interval, of each value of concurrency_key if that is given. remaining_work: a query returning the args (jsonb) of work to do, for a worker that is kept at max_running_jobs while there is any; no retries, no deduplication. data_consistency: "always" (the default: everything is read from the primary), "sticky" (read_handler runs on a replica that has caught up with the job''s enqueuer, or else on the primary) or "delayed" (the job is put back once before it turns to the primary). read_handler: a function of one jsonb, the args, returning jsonb, run read-only there; the handler gets its result in a parameter "read". feature_flag: name of a flag, see set_flag(); where it is off, data_consistency is always. loggable_args: keys of the args whose values may be logged, numbers always may. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s, 55000 rate_limit or remaining_work without shared_preload_libraries. A WARNING if a handler''s jobs are not run for want of that.';
+'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications; bound to its owner, so that another role''s function is not called in its place. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures (integer, from 1) returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (the role that enqueued) or "definer". keep_completed: how long a completed or cancelled job stays readable, up to 540 days. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped, but for those with a dedup_key. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks no other. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) urgency: "high", "low" (the default) or "throttled"; how soon a job is to start and how long to run, see the view worker_statistics. external_dependencies: it waits for other services; not with urgency high. resource_boundary: "unknown" (the default), "cpu" or "memory"; memory not with urgency high. feature_category, tags: free labels, for statistics and selectors. weight (1 to 1000): its share when an executor or claimant chooses among queues of one urgency. max_running_jobs: at most so many of its jobs run at once in the whole database. concurrency_key, concurrency_limit: keys of the args, separated by commas; at most so many jobs of one combination of their values run at once, in order if 1. rate_limit, rate_period: at most so many starts in any such interval, of each value of concurrency_key if that is given. remaining_work: a query returning the args (jsonb) of work to do, for a worker that is kept at max_running_jobs while there is any; no retries, no deduplication. data_consistency: "always" (the default: everything is read from the primary), "sticky" (read_handler runs on a replica that has caught up with the job''s enqueuer, or else on the primary) or "delayed" (the job is put back once before it turns to the primary). read_handler: a function of one jsonb, the args, returning jsonb, run read-only there; the handler gets its result in a parameter "read". feature_flag: name of a flag, see set_flag(); where it is off, data_consistency is always. loggable_args: keys of the args whose values may be logged, numbers always may. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s, 54000 its texts have more than 100 kB, or those of all workers of a role that is no superuser more than 10 MB, 55000 rate_limit or remaining_work without shared_preload_libraries. A WARNING if a handler''s jobs are not run for want of that.';
+
+CREATE FUNCTION queue_jobs.bind_functions() RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_bind_functions';
+COMMENT ON FUNCTION queue_jobs.bind_functions() IS
+'Binds the functions of definitions that 0.1.0 left, or a dump of it has brought, to their owners and types as they are now; of several handlers of one name to the definer''s own.';
 
 CREATE FUNCTION queue_jobs.drop_worker(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_drop_worker';
@@ -69,7 +74,7 @@ CREATE FUNCTION queue_jobs.enqueue(
     jitter interval DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue';
 COMMENT ON FUNCTION queue_jobs.enqueue IS
-'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now); one whose time is past is due at once. priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, 54000 args too large, 22023 or 22008 a value out of range, 42501 no right to the handler of a definer''s worker, 22P02 queue_jobs.context is not JSON, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
+'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now); one whose time is past is due at once. priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, 54000 args too large, 22023 args that the handler can never take (no object, or a key is missing), 22023 or 22008 a value out of range, 42501 no right to the handler of a definer''s worker, 22P02 queue_jobs.context is not JSON, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
 
 CREATE FUNCTION queue_jobs.try_enqueue(
     worker text,
@@ -134,47 +139,44 @@ COMMENT ON FUNCTION queue_jobs.assert_idempotent(text, jsonb, integer) IS
 CREATE FUNCTION queue_jobs.claim(claimant text, queues text[] DEFAULT '{*}', max_jobs integer DEFAULT 1, lease interval DEFAULT '5 min')
 RETURNS SETOF queue_jobs.job LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'queue_jobs_claim';
 COMMENT ON FUNCTION queue_jobs.claim IS
-'Takes up to max_jobs jobs of workers without a handler for an application: by urgency, then lowest priority number and oldest first across all those queues, or by their shares if their workers'' weights differ. queues: names, "namespace:*", "*", or selectors such as "urgency=high&tags!=slow|name=mail". The claim holds for the lease, from now or the claimant''s last heartbeat(); after it the job can be claimed anew, with the next attempt number. Claim, work and complete() in one transaction is exactly once. Jobs of roles whose rights the caller has can be claimed, those of a worker with run_as definer as the definer''s. max_jobs: 1 to 10000; there may be fewer, as the locks of a transaction are limited.';
+'Takes up to max_jobs jobs of workers without a handler for an application: by urgency, then lowest priority number and oldest first across all those queues, or by their shares if their workers'' weights differ. queues: names, "namespace:*", "*", or selectors such as "urgency=high&tags!=slow|name=mail". The claim holds for the lease, from now or the claimant''s last heartbeat(); after it the job can be claimed again, with the next attempt number. Claim, work and complete() in one transaction is exactly once. Jobs of roles whose rights the caller has can be claimed, those of a worker with run_as definer as the definer''s. max_jobs: 1 to 10000; there may be fewer, as the locks of a transaction are limited.';
 
 CREATE FUNCTION queue_jobs.complete(id bigint, attempt integer, result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_complete';
 COMMENT ON FUNCTION queue_jobs.complete(bigint, integer, jsonb) IS
 'The claimed job is done. ERROR 55000 if that attempt does not have the job any more: roll back what was done for it.';
 
-CREATE FUNCTION queue_jobs.complete(ids bigint[], attempts integer[], results jsonb[] DEFAULT NULL) RETURNS void
+CREATE FUNCTION queue_jobs.complete_many(ids bigint[], attempts integer[], results jsonb[] DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_complete_many';
-COMMENT ON FUNCTION queue_jobs.complete(bigint[], integer[], jsonb[]) IS 'complete() for several jobs: all, or an ERROR and none.';
+COMMENT ON FUNCTION queue_jobs.complete_many(bigint[], integer[], jsonb[]) IS 'complete() for several jobs: all, or an ERROR and none.';
 
-CREATE FUNCTION queue_jobs.fail(id bigint, attempt integer, error text) RETURNS void
-LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_fail';
-COMMENT ON FUNCTION queue_jobs.fail(bigint, integer, text) IS
-'The attempt at the claimed job failed: it is tried again as the worker''s retries and backoff say, or is dead. ERROR 55000 as for complete().';
+CREATE FUNCTION queue_jobs.fail(id bigint, attempt integer, error text, detail text DEFAULT NULL, retry_in interval DEFAULT NULL, final boolean DEFAULT false)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_fail';
+COMMENT ON FUNCTION queue_jobs.fail(bigint, integer, text, text, interval, boolean) IS
+'The attempt at the claimed job failed: it is tried again as the worker''s retries and backoff say, or is dead. error and detail (a stack, say) are kept in the job''s errors. retry_in: the next attempt is due after that interval (0 to 365 days), whatever the backoff. final: the job is dead now. ERROR 55000 as for complete().';
 
-CREATE FUNCTION queue_jobs.fail(ids bigint[], attempts integer[], error text) RETURNS void
-LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_fail_many';
-COMMENT ON FUNCTION queue_jobs.fail(bigint[], integer[], text) IS 'fail() for several jobs, for the same reason.';
+CREATE FUNCTION queue_jobs.fail_many(ids bigint[], attempts integer[], errors text[], details text[] DEFAULT NULL, retry_in interval DEFAULT NULL, final boolean DEFAULT false)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_fail_many';
+COMMENT ON FUNCTION queue_jobs.fail_many(bigint[], integer[], text[], text[], interval, boolean) IS
+'fail() for several jobs: all, or an ERROR and none. errors, and details if they are given: one for each job, or one for all.';
 
-CREATE FUNCTION queue_jobs.fail(ids bigint[], attempts integer[], errors text[]) RETURNS void
-LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_fail_many';
-COMMENT ON FUNCTION queue_jobs.fail(bigint[], integer[], text[]) IS 'fail() for several jobs, each for its own reason.';
-
-CREATE FUNCTION queue_jobs.snooze(id bigint, attempt integer, "interval" interval) RETURNS void
+CREATE FUNCTION queue_jobs.snooze(id bigint, attempt integer, delay interval) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_snooze';
 COMMENT ON FUNCTION queue_jobs.snooze(bigint, integer, interval) IS
-'Puts the claimed job back, due after that interval; the attempt does not count. ERROR 55000 as for complete().';
+'Puts the claimed job back, due after that delay; the attempt does not count. ERROR 55000 as for complete().';
 
-CREATE FUNCTION queue_jobs.snooze(ids bigint[], attempts integer[], "interval" interval) RETURNS void
+CREATE FUNCTION queue_jobs.snooze_many(ids bigint[], attempts integer[], delay interval) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_snooze_many';
-COMMENT ON FUNCTION queue_jobs.snooze(bigint[], integer[], interval) IS 'snooze() for several jobs.';
+COMMENT ON FUNCTION queue_jobs.snooze_many(bigint[], integer[], interval) IS 'snooze() for several jobs.';
 
-CREATE FUNCTION queue_jobs.heartbeat(claimant text) RETURNS void
-LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_heartbeat';
+CREATE FUNCTION queue_jobs.heartbeat(claimant text) RETURNS SETOF bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'queue_jobs_heartbeat';
 COMMENT ON FUNCTION queue_jobs.heartbeat(text) IS
-'All leases of that claimant count from now. Writes one row, however many jobs it has. Give each process a name of its own: a name used again after a crash keeps the dead one''s jobs.';
+'All leases of that claimant count from now; returns the ids of the jobs that it has: one that is missing is lost or cancelled. A claimant is a name and the role that claims by it. Writes one row, and reads all jobs that are not finished, so call it a few times a lease. Give each process a name of its own: a name used again after a crash keeps the dead one''s jobs.';
 
-CREATE FUNCTION queue_jobs.heartbeat(ids bigint[], attempts integer[], lease interval DEFAULT '5 min') RETURNS void
+CREATE FUNCTION queue_jobs.heartbeat_many(ids bigint[], attempts integer[], lease interval DEFAULT '5 min') RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_heartbeat_many';
-COMMENT ON FUNCTION queue_jobs.heartbeat(bigint[], integer[], interval) IS
+COMMENT ON FUNCTION queue_jobs.heartbeat_many(bigint[], integer[], interval) IS
 'The leases of these jobs end after that interval, from now. ERROR 55000 as for complete().';
 
 CREATE PROCEDURE queue_jobs.wait_for_jobs(queues text[] DEFAULT '{*}', timeout interval DEFAULT '1 min')
@@ -186,6 +188,11 @@ CREATE FUNCTION queue_jobs.cancel(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel';
 COMMENT ON FUNCTION queue_jobs.cancel(bigint) IS
 'Cancels a job that is not finished; one that an executor runs is interrupted when the caller commits, and what it wrote, or a procedure has not committed, is rolled back; if it catches the interruption and returns it has completed. A handler that cancels its own job ends there. True if there was something to cancel. Errors: 42501, another role''s job; 0A000, PREPARE TRANSACTION after a running job was cancelled.';
+
+CREATE FUNCTION queue_jobs.explain_job(id bigint, OUT n integer, OUT reason text, OUT detail text, OUT hint text)
+RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 2 AS 'MODULE_PATHNAME', 'queue_jobs_explain_job';
+COMMENT ON FUNCTION queue_jobs.explain_job(bigint) IS
+'Every reason why a job does not run now, first that which waits_for in the view job shows; or what it does and for which sessions it waits while it runs, or how it ended. reason is a word that programs may compare: finished, running, blocked, not_due, expired, claimed, changed, open_duplicate, subscription, no_worker, disabled, paused, no_handler, cannot_log_in, cannot_connect, replica, not_preloaded, run_off, no_executors, scheduler_failed, restore, max_databases, no_pool, limit, rate_limit, key_runs, executors_busy, lease_lapsed, claimants_only, behind (how many jobs go first, 1,000 at most are counted), starting; more may come. detail names jobs, sessions and times; hint says what to do. No row: there is no such job, or nothing is kept of it. Errors: 42501, another role''s job; 22004, id is NULL.';
 
 CREATE FUNCTION queue_jobs.discard(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_discard';
@@ -227,7 +234,7 @@ COMMENT ON FUNCTION queue_jobs.check_workers() IS
 CREATE FUNCTION queue_jobs.reset_statistics(worker text DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reset_statistics';
 COMMENT ON FUNCTION queue_jobs.reset_statistics(text) IS
-'Has the view worker_statistics count anew, for one worker or (NULL) for all of this database. Error 55000 without shared_preload_libraries.';
+'Has the view worker_statistics count from now on, for one worker or (NULL) for all of this database. Error 55000 without shared_preload_libraries.';
 
 CREATE FUNCTION queue_jobs.capacity_impact(queue text, pool text DEFAULT NULL) RETURNS double precision
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_capacity_impact';
@@ -287,10 +294,11 @@ CREATE FUNCTION queue_jobs.schedule(
     catch_up text DEFAULT 'once',
     command text DEFAULT NULL,
     timeout interval DEFAULT NULL,
-    max_retries integer DEFAULT NULL)
+    max_retries integer DEFAULT NULL,
+    keep_completed interval DEFAULT NULL)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_schedule';
 COMMENT ON FUNCTION queue_jobs.schedule IS
-'Defines a schedule, or replaces its whole definition: at the times that cron names it enqueues a job of the worker with args, or runs the SQL command, as the role that called schedule(), without context. cron: minute, hour, day of month, month, day of week; or with seconds before them; or @hourly and the like; or "every 90 seconds". Day of month L (or $) is the last one; if both days are restricted either will do (Vixie cron). timezone: fixed local times that a clock change leaves out come right after it, those that come twice count once, the first time; if hour or minute begin with * elapsed time counts. if_running, while the last job has not ended: "skip" the tick, "queue" (at most one waits), or "allow". catch_up, for ticks missed while the server was down: "skip", "once" for all of them, or "all" (one after another unless if_running is "allow"). command: one statement, VACUUM, CREATE INDEX CONCURRENTLY and CALL included, or several in one transaction; timeout (default: none) and max_retries (default: 0) are for it. Defined again with the same times, it goes on where it was. Errors: 22023 or 22004 a bad value, 42601 the command is no SQL, 0A000 not fit for a schedule, 42704 no such worker, 42501 the schedule is another role''s, or the worker may not be used.';
+'Defines a schedule, or replaces its whole definition: at the times that cron names it enqueues a job of the worker with args, or runs the SQL command, as the role that called schedule(), without context. cron: minute, hour, day of month, month, day of week; or with seconds before them; or @hourly and the like; or "every 90 seconds". Day of month L (or $) is the last one; if both days are restricted either will do (Vixie cron). timezone: fixed local times that a clock change leaves out come right after it, those that come twice count once, the first time; if hour or minute begin with * elapsed time counts. if_running, while the last job has not ended: "skip" the tick, "queue" (at most one waits), or "allow". catch_up, for ticks missed while the server was down: "skip", "once" for all of them, or "all" (one after another unless if_running is "allow"). command: one statement, VACUUM, CREATE INDEX CONCURRENTLY and CALL included, or several in one transaction; timeout (default: none), max_retries (default: 0) and keep_completed, how long its completed jobs stay readable (default: 24 hours), are for it. Defined again with the same times, it goes on where it was. Errors: 22023 or 22004 a bad value, 42601 the command is no SQL, 0A000 not fit for a schedule, 42704 no such worker, 42501 the schedule is another role''s, or the worker may not be used.';
 
 CREATE FUNCTION queue_jobs.unschedule(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_unschedule';
@@ -312,16 +320,18 @@ RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', '
 COMMENT ON FUNCTION queue_jobs.import_pg_cron() IS
 'Makes a schedule of each active job of pg_cron''s table cron.job that is for this database, owned by the job''s role, and makes it inactive there. Returns each job with the name of its schedule, or with the problem because of which it was left as it is. Errors: 42P01 no table cron.job, 42501 it belongs to a role that is not trusted.';
 
--- Whoever writes the tables by SQL, as pg_restore does, has told nobody what there is to do.
+-- A session that writes the tables by SQL, as pg_restore does, has not told what there is to do.
 CREATE FUNCTION queue_jobs.table_written() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_table_written';
-COMMENT ON FUNCTION queue_jobs.table_written() IS 'Has everything looked at anew after somebody wrote a table of the extension by SQL.';
+COMMENT ON FUNCTION queue_jobs.table_written() IS 'Has everything looked at again after a session wrote a table of the extension by SQL.';
 
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.live_job
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.lane
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_worker
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.hash_seed
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.disabled_worker
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
@@ -330,7 +340,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
 
 CREATE FUNCTION queue_jobs.schedule_written() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_schedule_written';
-COMMENT ON FUNCTION queue_jobs.schedule_written() IS 'Has the schedules looked at after somebody wrote them.';
+COMMENT ON FUNCTION queue_jobs.schedule_written() IS 'Has the schedules looked at after a session wrote them.';
 
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_schedule
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.schedule_written();
@@ -341,3 +351,31 @@ CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON que
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_replica
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+
+CREATE FUNCTION queue_jobs.guard_table() RETURNS trigger
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_guard_table';
+COMMENT ON FUNCTION queue_jobs.guard_table() IS
+'Lets only superusers and the extension''s owner write a table of the extension by SQL: a row in it can run code as any role. Error 42501: another role does, with the rights of pg_write_all_data, say.';
+
+-- Before each statement, for it must not even get its lock; and before each row, for a subscription applies rows without statements. Always,
+-- whatever session_replication_role says. The engine writes jobs below the level at which triggers are fired.
+DO $$
+DECLARE
+    guarded record;
+BEGIN
+    FOR guarded IN
+        SELECT c.oid::pg_catalog.regclass AS name, c.relispartition
+          FROM pg_catalog.pg_class c
+         WHERE c.relnamespace = 'queue_jobs'::pg_catalog.regnamespace AND c.relkind IN ('r', 'p')
+         ORDER BY c.relispartition, c.oid
+    LOOP
+        EXECUTE pg_catalog.format('CREATE OR REPLACE TRIGGER guard_statement BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s'
+                                  ' FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.guard_table()', guarded.name);
+        EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER guard_statement', guarded.name);
+        CONTINUE WHEN guarded.relispartition;
+        EXECUTE pg_catalog.format('CREATE OR REPLACE TRIGGER guard_row BEFORE INSERT OR UPDATE OR DELETE ON %s'
+                                  ' FOR EACH ROW EXECUTE FUNCTION queue_jobs.guard_table()', guarded.name);
+        EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER guard_row', guarded.name);
+    END LOOP;
+END
+$$;

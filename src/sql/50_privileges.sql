@@ -1,24 +1,31 @@
--- Nobody but the owner may use anything until it is granted: GRANT USAGE ON SCHEMA queue_jobs, EXECUTE on the functions
+-- No role but the owner may use anything until it is granted: GRANT USAGE ON SCHEMA queue_jobs, EXECUTE on the functions
 -- that a role needs, SELECT on the view job (which shows a role its own jobs only). Functions check further rights.
 REVOKE ALL ON SCHEMA queue_jobs FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA queue_jobs FROM PUBLIC;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA queue_jobs FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs FROM PUBLIC;
 
--- What the views call, with the rights of whoever reads them. They tell nothing of a job but its id, and of a worker what it takes.
-GRANT EXECUTE ON FUNCTION queue_jobs.running_jobs(), queue_jobs.waits_for(integer), queue_jobs.claimable_by(integer, oid), queue_jobs.transitions(),
+-- What the views call, with the rights of the role that reads them. They tell nothing of a job but its id, and of a worker what it takes.
+GRANT EXECUTE ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.may_see(integer), queue_jobs.running_jobs(), queue_jobs.waits_for(tid), queue_jobs.claimable_by(integer, oid), queue_jobs.transitions(),
     queue_jobs.dropped_duplicates(bigint), queue_jobs.lane_duplicates(), queue_jobs.worker_counters(text) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.data_consistency(text, bigint), queue_jobs.load_balancing_counts() TO PUBLIC;
 -- Where a server stands in its WAL is no secret, and every job's role asks replicas for it.
 GRANT EXECUTE ON FUNCTION queue_jobs.replay_position() TO PUBLIC;
+-- pg_dump reads the sequences that the extension has dumped also for the schema alone (-s), which application roles and the database's owner do: for
+-- Rails' structure.sql, say. Which ids there are is no secret.
+GRANT SELECT ON SEQUENCE queue_jobs.job_id, queue_jobs.lane_id_seq TO PUBLIC;
+GRANT USAGE ON SCHEMA queue_jobs TO pg_database_owner;
+
 -- Of use within a run only, about the run's own job.
 GRANT EXECUTE ON FUNCTION queue_jobs.current_job(), queue_jobs.retry_in(interval), queue_jobs.snooze_me(interval) TO PUBLIC;
 
 -- Ready-made roles to grant. Roles are the cluster's: the first database's extension makes them, others find them, and none drops them, as
--- another may have granted them. A role of that name that can log in is somebody's, and is given nothing.
+-- another may have granted them. A role of that name that can log in, or has members that are there without a superuser's doing, is given nothing: with
+-- CREATEROLE it could have been made beforehand, to have the rights that come to it here.
 DO $$
 DECLARE
     role text;
+    strangers text;
 BEGIN
     FOREACH role IN ARRAY ARRAY['queue_jobs_enqueue', 'queue_jobs_claim', 'queue_jobs_define', 'queue_jobs_operate', 'queue_jobs_read'] LOOP
         BEGIN
@@ -30,6 +37,19 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = 'duplicate_object', MESSAGE = pg_catalog.format('role %I is not such as queue_jobs makes it', role),
                 DETAIL = 'It can log in, or is a superuser.', HINT = 'Rename that role, or take LOGIN and SUPERUSER from it.';
         END IF;
+        SELECT pg_catalog.string_agg(DISTINCT CASE WHEN g.rolsuper AND m.admin_option THEN pg_catalog.format('%I, with ADMIN OPTION', u.rolname)
+                                                   ELSE pg_catalog.format('%I, granted by %s', u.rolname, COALESCE(pg_catalog.quote_ident(g.rolname), 'a role that is gone')) END, '; ')
+          INTO strangers
+          FROM pg_catalog.pg_auth_members m
+          JOIN pg_catalog.pg_roles r ON r.oid = m.roleid
+          JOIN pg_catalog.pg_roles u ON u.oid = m.member
+          LEFT JOIN pg_catalog.pg_roles g ON g.oid = m.grantor
+         WHERE r.rolname = role AND NOT u.rolsuper AND (m.admin_option OR g.rolsuper IS NOT TRUE);
+        IF strangers IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = 'duplicate_object', MESSAGE = pg_catalog.format('role %I has members that no superuser has let in', role),
+                DETAIL = pg_catalog.format('Members: %s.', strangers),
+                HINT = pg_catalog.format('REVOKE %I from them before CREATE EXTENSION, and grant it again afterwards to those who are to have it, as superuser and without ADMIN OPTION.', role);
+        END IF;
     END LOOP;
 END
 $$;
@@ -37,16 +57,15 @@ GRANT USAGE ON SCHEMA queue_jobs TO queue_jobs_enqueue, queue_jobs_claim, queue_
 
 -- Enqueue jobs, and do what goes with them: steer one's own, wait for replicas, use the layers of idempotency alone.
 GRANT EXECUTE ON FUNCTION queue_jobs.enqueue, queue_jobs.try_enqueue, queue_jobs.enqueue_many,
-    queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry,
+    queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,
     queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text), queue_jobs.run_once,
     queue_jobs.last_commit_lsn, queue_jobs.replayed TO queue_jobs_enqueue;
 GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_replay TO queue_jobs_enqueue;
 
 -- Claim jobs from outside: those of one's own role, and of roles that one is a member of.
-GRANT EXECUTE ON FUNCTION queue_jobs.claim, queue_jobs.complete(bigint, integer, jsonb), queue_jobs.complete(bigint[], integer[], jsonb[]),
-    queue_jobs.fail(bigint, integer, text), queue_jobs.fail(bigint[], integer[], text), queue_jobs.fail(bigint[], integer[], text[]),
-    queue_jobs.snooze(bigint, integer, interval), queue_jobs.snooze(bigint[], integer[], interval),
-    queue_jobs.heartbeat(text), queue_jobs.heartbeat(bigint[], integer[], interval), queue_jobs.replayed,
+GRANT EXECUTE ON FUNCTION queue_jobs.claim, queue_jobs.complete, queue_jobs.complete_many,
+    queue_jobs.fail, queue_jobs.fail_many, queue_jobs.snooze, queue_jobs.snooze_many, queue_jobs.heartbeat, queue_jobs.heartbeat_many,
+    queue_jobs.replayed,
     queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text) TO queue_jobs_claim;
 GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_jobs, queue_jobs.wait_for_replay TO queue_jobs_claim;
 
@@ -57,7 +76,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.define_worker, queue_jobs.drop_worker, queu
 
 -- Steer: queues as a whole, routing and statistics; jobs and workers as far as they are one's own.
 GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_routing, queue_jobs.reset_statistics,
-    queue_jobs.migrate_queue, queue_jobs.remove_jobs, queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry,
+    queue_jobs.migrate_queue, queue_jobs.remove_jobs, queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,
     queue_jobs.disable_worker, queue_jobs.enable_worker, queue_jobs.capacity_impact, queue_jobs.check_workers,
     queue_jobs.set_flag, queue_jobs.add_replica, queue_jobs.drop_replica, queue_jobs.pause_replica, queue_jobs.resume_replica
     TO queue_jobs_operate;
@@ -65,5 +84,5 @@ GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_ro
 -- See queues, workers and statistics of all; jobs and schedules of one's own.
 GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.worker_statistics, queue_jobs.misdeclared_worker,
     queue_jobs.routing_rule, queue_jobs.schedule, queue_jobs.capacity, queue_jobs.replica, queue_jobs.load_balancing TO queue_jobs_read;
-GRANT EXECUTE ON FUNCTION queue_jobs.replica_states, queue_jobs.capacity_impact, queue_jobs.check_workers, queue_jobs.next_runs
-    TO queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.replica_states, queue_jobs.capacity_impact, queue_jobs.check_workers, queue_jobs.next_runs,
+    queue_jobs.explain_job TO queue_jobs_read;

@@ -36,7 +36,7 @@ WORKLOADS = {
 }
 
 MINUTES = ("idle", "held", "steady")                     # workloads that take minutes have rounds of their own
-SETUP = ("raw/setup.sql", "textbook/setup.sql", "queue_jobs/setup.sql")
+SETUP = ("raw/setup.sql", "raw/ceiling.sql", "textbook/setup.sql", "queue_jobs/setup.sql")
 YARDSTICKS = ("raw", "on conflict", "queue_jobs")      # always there
 
 
@@ -101,15 +101,16 @@ class Bench:
 
     def reset(self):
         """Empty tables; nothing runs."""
-        self.server.sql("TRUNCATE queue_jobs.live_job, queue_jobs.finished_job, raw.job, raw.unique_job, textbook.job")
+        self.server.sql("TRUNCATE queue_jobs.live_job, queue_jobs.finished_job, raw.job, raw.unique_job, raw.backlog, textbook.job")
         for peer in self.peers.values():
             peer.reset()
 
     def backlog(self, worker, jobs, more=""):
+        args = "'q', 'q0'" if worker == "chain" else "'id', i % 100000 + 1"       # what its handler takes
         for start in range(0, jobs, 200000):
             number = min(200000, jobs - start)
             self.server.sql(f"SELECT count(*) FROM queue_jobs.enqueue_many('{worker}',"
-                            f" ARRAY(SELECT jsonb_build_object('id', i % 100000 + 1) FROM generate_series(1, {number}) AS i){more})", "app")
+                            f" ARRAY(SELECT jsonb_build_object({args}) FROM generate_series(1, {number}) AS i){more})", "app")
 
     def warm_executors(self):
         """All executors are started, and wait."""
@@ -163,7 +164,7 @@ def main():
             "results": measure(bench, workload),
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "parameters": {"rounds": bench.rounds_of(workload), "duration": bench.duration, "clients": bench.clients, "hold": bench.hold,
-                           "steady": bench.steady_seconds, "scale": bench.scale if not bench.full else 1},
+                           "steady": bench.steady_seconds, "scale": bench.scale},
             "load": round(load, 1),      # of the machine at its beginning: other work beside it would show
             "seconds": round(time.monotonic() - begin, 1),
         }

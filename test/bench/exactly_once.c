@@ -98,7 +98,7 @@ claim_and_work(PGconn *conn, const Load *load, const char *name, char **ids, siz
 			PQclear(execute(conn, "UPDATE counter SET n = n + 1 WHERE id = ANY ($1::int[])", 1, jobs));
 		jobs[0] = PQgetvalue(result, 0, 1);
 		jobs[1] = PQgetvalue(result, 0, 2);
-		PQclear(execute(conn, "SELECT queue_jobs.complete($1::bigint[], $2::int[])", 2, jobs));
+		PQclear(execute(conn, "SELECT queue_jobs.complete_many($1::bigint[], $2::int[])", 2, jobs));
 		*ids = realloc(*ids, *length + more + 1);
 		memcpy(*ids + *length, PQgetvalue(result, 0, 4), more + 1);
 		*length += more;

@@ -17,7 +17,13 @@ include=$(pg_config --includedir)
 lib=$(pg_config --libdir)
 [ -e "$include/libpq-fe.h" ] || { include=/${include#*/pg/} lib=/${lib#*/pg/}; }
 compile() { cc -O2 -Wall -Wextra -I"$include" -o "$1" "test/bench/$1.c" -L"$lib" -lpq; }
-if [ "$program" = bench ]; then compile latency; else compile "$program"; fi
+if [ "$program" = bench ]; then
+    compile latency
+    make -s -C test/bench/ceiling PG_CONFIG="$SERVER_PG_CONFIG" COPT=-Werror with_llvm=no pkglibdir="$(pg_config --pkglibdir)" install >make.log ||
+        { cat make.log; exit 1; }
+else
+    compile "$program"
+fi
 
 initdb -D "$data" -U postgres -A trust >initdb.log || { cat initdb.log; exit 1; }
 tr ';' '\n' >>"$data/postgresql.conf" <<<"${SETTINGS:-}"

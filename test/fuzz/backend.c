@@ -9,7 +9,7 @@
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "pgtime.h"
-#include "registry.h"
+#include "worker.h"
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 

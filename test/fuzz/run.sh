@@ -11,8 +11,9 @@ command -v valgrind >/dev/null || { echo "fuzzing needs valgrind (apt install va
 work=$(mktemp -d /tmp/queue_jobs_fuzz.XXXXXX)
 status=0
 compile() {
-    clang -std=gnu11 -gdwarf-4 -O1 -w -ffunction-sections -Wl,--gc-sections -Isrc -Itest/fuzz -I"$("${PG_CONFIG:-pg_config}" --includedir-server)" \
-        "test/fuzz/$1.c" test/fuzz/backend.c "src/$1.c" "$("${PG_CONFIG:-pg_config}" --bindir)/../lib/libpgport.a" "${@:2}"
+    # shellcheck disable=SC2046   # a word each
+    clang -std=gnu11 -gdwarf-4 -O1 -w -ffunction-sections -Wl,--gc-sections $(printf -- '-I%s ' src/*/) -Itest/fuzz -I"$("${PG_CONFIG:-pg_config}" --includedir-server)" \
+        "test/fuzz/$1.c" test/fuzz/backend.c src/*/"$1.c" "$("${PG_CONFIG:-pg_config}" --bindir)/../lib/libpgport.a" "${@:2}"
 }
 for parser in cron selector; do
     compile "$parser" -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -o "$work/$parser"

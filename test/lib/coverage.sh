@@ -6,8 +6,8 @@ set -uo pipefail
 
 test/lib/run_tests.sh
 status=$?
-for source in src/*.c; do
-    gcov --object-directory src "$source" 2>/dev/null | grep -A 1 "^File 'src/.*\.c'" | grep -oP "src/\w+\.c|executed:\K.*" | paste - -
+for source in src/*.c src/*/*.c; do
+    gcov --object-directory "$(dirname "$source")" "$source" 2>/dev/null | grep -A 1 "^File 'src/.*\.c'" | grep -oP "src/[\w/]+\.c|executed:\K.*" | paste - -
 done | awk '{ sub("%", "", $2); lines += $4; run += $2 * $4 / 100; printf "%6.1f %% of %4d lines  %s\n", $2, $4, $1 | "sort -n" }
     END { close("sort -n"); printf "%6.1f %% of %4d lines in all\n", 100 * run / lines, lines }'
 exit $status

@@ -34,7 +34,7 @@ WITH member AS (
     UNION ALL
     SELECT identity || ' constraint ' || conname, pg_get_constraintdef(c.oid) FROM relation r JOIN pg_constraint c ON conrelid = r.oid
     UNION ALL
-    SELECT identity || ' trigger', pg_get_triggerdef(t.oid) FROM relation r JOIN pg_trigger t ON tgrelid = r.oid WHERE NOT tgisinternal
+    SELECT identity || ' trigger', concat_ws(' ', pg_get_triggerdef(t.oid), tgenabled) FROM relation r JOIN pg_trigger t ON tgrelid = r.oid WHERE NOT tgisinternal
     UNION ALL
     SELECT identity || ' sequence', concat_ws(' ', format_type(seqtypid, NULL), seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle)
       FROM relation r JOIN pg_sequence ON seqrelid = r.oid

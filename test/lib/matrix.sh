@@ -33,9 +33,9 @@ release() {
     esac
 }
 
-# What the tests need, as packages; -pgbouncer and -psycopg2 for the tests that are skipped without them.
+# What the tests need, as packages; -pgbouncer, -psycopg2 and -psycopg for the tests that are skipped without them.
 packages() {
-    echo "postgresql-$1,postgresql-server-dev-$1,libpq-dev,gcc,libc6-dev,make,perl,libipc-run-perl,pgbouncer,python3-psycopg2"
+    echo "postgresql-$1,postgresql-server-dev-$1,libpq-dev,gcc,libc6-dev,make,perl,libipc-run-perl,pgbouncer,python3-psycopg2,python3-psycopg"
 }
 
 # Runs a command with mounts, processes and System V shared memory of its own, which end with it.

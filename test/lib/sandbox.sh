@@ -11,15 +11,16 @@
 #
 #   PG_CONFIG   the PostgreSQL to copy (see packages.sh)
 #   COVERAGE=1  count the lines that are run (see coverage.sh)
-#   TEST_POINTS=1  with the places at which a test can have a process wait or die (src/test_point.h)
+#   TEST_POINTS=1  with the places at which a test can have a process wait or die (src/base/test_point.h)
 #   SANITIZE=1  check each access to memory, and arithmetic (see sanitize.sh)
 #   KEEP=1      say where the directory is, and leave it, with results and logs, for a look
 #
-# The command finds the private programs first in its PATH, and $PGXS_DIR, where PGXS keeps the test drivers.
+# The command finds the private programs first in its PATH; $PGXS_DIR, where PGXS keeps the test drivers; and $SERVER_PG_CONFIG, to
+# build with.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-PG_CONFIG=$(test/lib/packages.sh)
+pg_config=$(test/lib/packages.sh)
 user=$(id -un)
 created=
 root() { [ "$(id -u)" -eq 0 ]; }
@@ -29,7 +30,7 @@ as_user() {
     (
         cd "$work/tree"
         unset "${!PG@}" "${!LC_@}" LANGUAGE
-        export HOME=$work TMPDIR=$work LANG=C.UTF-8 PATH="$installed$bindir:$PATH" PGXS_DIR="$pgxs_dir" \
+        export HOME=$work TMPDIR=$work LANG=C.UTF-8 PATH="$installed$bindir:$PATH" PGXS_DIR="$pgxs_dir" SERVER_PG_CONFIG="$pg_config" \
             ${timeout:+PG_TEST_TIMEOUT_DEFAULT="$timeout"}
         if root; then
             exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "$@"
@@ -59,17 +60,16 @@ copy_postgresql() {
     done
 }
 
-bindir=$("$PG_CONFIG" --bindir)
-pkglibdir=$("$PG_CONFIG" --pkglibdir)
-sharedir=$("$PG_CONFIG" --sharedir)
-pgxs_dir=$(dirname "$(dirname "$("$PG_CONFIG" --pgxs)")")
+bindir=$("$pg_config" --bindir)
+pkglibdir=$("$pg_config" --pkglibdir)
+sharedir=$("$pg_config" --sharedir)
+pgxs_dir=$(dirname "$(dirname "$("$pg_config" --pgxs)")")
 timeout=${PG_TEST_TIMEOUT_DEFAULT:-}
 
 # Root's own TMPDIR may be closed to others. (Not too deep, please: a socket's path has to stay under 108 characters.)
 if root; then unset TMPDIR; fi
 work=$(mktemp -d -t queue_jobs.XXXXXX)
 installed=$work/pg
-[ -z "${KEEP:-}" ] || echo "Keeping $work"
 trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
@@ -82,6 +82,8 @@ if root; then
     fi
 fi
 
+version=$("$pg_config" --version)
+echo "Copying the programs of $version to $work$([ -n "${KEEP:-}" ] && echo ", which is kept" || echo ", which is removed at the end")"
 mkdir "$work/tree"
 tar -c --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude=./tmp_check --exclude=./tmp_check_iso \
     --exclude=./output_iso --exclude=./results --exclude=./log . | tar -x --no-same-owner -C "$work/tree"
@@ -90,8 +92,9 @@ copy_postgresql
 
 # -Werror here only, see the Makefile.
 copt="-Werror${COVERAGE:+ --coverage}${TEST_POINTS:+ -DQUEUE_JOBS_TEST_POINTS}${SANITIZE:+ -fsanitize=address,undefined,float-cast-overflow -fno-wrapv}"
-echo "Building with $("$PG_CONFIG" --version), as user $user"
-as_user make -s -j2 PG_CONFIG="$PG_CONFIG" COPT="$copt"
-as_user make -s install PG_CONFIG="$PG_CONFIG" COPT="$copt" DESTDIR="$installed"
+echo "Building with $version, as user $user"
+as_user make -s -j2 PG_CONFIG="$pg_config" COPT="$copt"
+echo 'Installing it in the copy'
+as_user make -s install PG_CONFIG="$pg_config" COPT="$copt" DESTDIR="$installed"
 
 as_user "$@"

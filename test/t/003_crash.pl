@@ -91,7 +91,7 @@ $enqueuer->quit;
 is($node->safe_psql('postgres', q{SELECT state, attempt, claimant FROM queue_jobs.job WHERE worker = 'outside'}),
 	'executing|1|d', 'a claim that was committed is kept');
 
-# A job that kills its own process at once, each time it runs, and would run again without delay.
+# A job that kills its own process at once, each time it runs. It is retried by Sidekiq's formula: its worker's function is not called.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION poison() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -99,11 +99,14 @@ BEGIN
 	PERFORM pg_sleep(60);
 END
 $$;
-CREATE FUNCTION at_once(int) RETURNS interval LANGUAGE sql AS $$SELECT interval '0'$$;
-SELECT queue_jobs.define_worker('poison', 'public.poison', retry_backoff => 'public.at_once');
+CREATE FUNCTION never(int) RETURNS interval LANGUAGE sql AS $$SELECT interval '1 day'$$;
+SELECT queue_jobs.define_worker('poison', 'public.poison', retry_backoff => 'public.never');
 SQL
 my $poison = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('poison')});
-wait_for_job($node, $poison, 'dead');
+wait_for_job($node, $poison, 'retryable');
+is($node->safe_psql('postgres', "SELECT run_at - (errors -> -1 ->> 'failed_at')::timestamptz BETWEEN '14 s' AND '25 s' FROM queue_jobs.job WHERE id = $poison"),
+	't', 'after a crash the delay is by the formula');
+wait_for_job($node, $poison, 'dead', meanwhile => sub { retry_crashed($node) });
 is($node->safe_psql('postgres', "SELECT attempt FROM queue_jobs.job WHERE id = $poison"), '3', 'a poison job is dead after three crashes');
 wait_for_crashes(7);
 is(log_count($node, 'all server processes terminated; reinitializing'), 7, 'and there were no more than those');
@@ -114,7 +117,7 @@ pass('the queue is alive');
 # Retried by hand, it has its three lives again, no more.
 is($node->safe_psql('postgres', "SELECT queue_jobs.retry($poison)"), 't', 'retried');
 wait_for_crashes(8);
-wait_for_job($node, $poison, 'dead');
+wait_for_job($node, $poison, 'dead', meanwhile => sub { retry_crashed($node) });
 cmp_ok(log_count($node, 'all server processes terminated; reinitializing'), '<=', 10, 'and dead again');
 
 $node->stop;

@@ -32,6 +32,9 @@ is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE 
 is( $standby->safe_psql('postgres', 'SELECT worker, state, count(*) FROM queue_jobs.job GROUP BY 1, 2 ORDER BY 1, 2'),
 	"gated|available|1\ngated|scheduled|2\noutside|executing|1\nquick|available|20\nquick|completed|1", 'a standby shows the jobs');
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.queue WHERE paused'), '1', 'and queues');
+is( $standby->safe_psql('postgres', q{SELECT string_agg(e.reason, ' ' ORDER BY n) FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE worker = 'quick' AND state = 'available' GROUP BY id LIMIT 1}),
+	'paused replica', 'and says why none of them runs here');
+like($standby->safe_psql('postgres', "SELECT waits_for FROM queue_jobs.job WHERE id = $running"), qr/ primary/, 'in the view, too');
 for my $call (
 	q{enqueue('quick')}, q{try_enqueue('quick')}, q{enqueue_many('quick', '{}')}, q{claim('c')}, "complete($running, 1)",
 	"fail($running, 1, 'x')", "snooze($running, 1, '1 s')", q{heartbeat('c')}, "cancel($running)", "retry($done)",

@@ -40,6 +40,11 @@ wait_until($node, 'SELECT true') until log_count($node, 'no free background work
 is( $node->safe_psql($_, q{SELECT state, count(*) FROM queue_jobs.job WHERE worker = 'quick' GROUP BY 1}),
 	'available|' . ($_ eq 'one' ? 10 : 5), "no slot is free: jobs of database $_ wait")
   foreach qw(one two);
+is($node->safe_psql('two', 'SELECT DISTINCT waits_for FROM queue_jobs.job WHERE state = \'available\''), 'no background worker slot is free (max_worker_processes)', 'a job says so');
+is($node->safe_psql('two', 'SELECT DISTINCT e.reason FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE state = \'available\' AND e.n = 1'), 'no_executors', 'to programs, too');
+like($node->safe_psql('one', 'SELECT DISTINCT waits_for FROM queue_jobs.job WHERE state = \'available\''), qr/^all executors for it are busy/, 'beside one that is busy, jobs wait for it');
+is( $node->safe_psql('one', "SELECT DISTINCT e.detail ~ 'executor [0-9]+ runs job $id since ' FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE state = 'available' AND e.reason = 'executors_busy'"),
+	't', 'with the job that it runs');
 # (Once more for each process whose place another has had in between.)
 cmp_ok(log_count($node, 'HINT:  You may need to increase "max_worker_processes"'), '<', 8, 'the log says so, with the hint, not at each commit');
 

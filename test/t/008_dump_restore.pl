@@ -17,6 +17,7 @@ SELECT queue_jobs.define_worker('failing', 'public.failing', retry_backoff => 'p
 SELECT queue_jobs.define_worker('deadly', 'public.failing', max_retries => 0);
 SELECT queue_jobs.define_worker('outside', queue => 'out', namespace => 'ns', version => 7);
 SELECT queue_jobs.define_worker('held');
+SELECT queue_jobs.define_worker('keyed', idempotent => true), queue_jobs.define_worker('tenant', concurrency_key => 'tenant', concurrency_limit => 1);
 SELECT queue_jobs.disable_worker('held');
 SELECT queue_jobs.enqueue('failing', '{"n": 1}');
 SELECT queue_jobs.enqueue('deadly', '{"n": 2}');
@@ -31,6 +32,9 @@ SELECT queue_jobs.enqueue('gated', '{"n": 4}', delay => '1 day', context => '{"w
 SELECT queue_jobs.enqueue('outside', '{"n": 5}') FROM generate_series(1, 2);
 SELECT queue_jobs.claim('claimant', lease => '1 hour');
 SELECT queue_jobs.heartbeat('claimant');
+SELECT queue_jobs.enqueue('keyed', '{"key": 1}'), queue_jobs.enqueue('keyed', dedup_key => 'token');
+SELECT queue_jobs.enqueue('tenant', '{"tenant": 1}') FROM generate_series(1, 2);
+SELECT queue_jobs.claim('claimant', '{tenant}', lease => '1 hour');
 SQL
 
 my $what = q{SELECT id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, expires_at, last_error,
@@ -47,6 +51,9 @@ $node->command_ok([ 'pg_restore', '--exit-on-error', '--single-transaction', '-d
 is($node->safe_psql('restored', $what), $jobs, 'jobs of all states are restored');
 is($node->safe_psql('restored', 'SELECT * FROM queue_jobs.worker ORDER BY name'), $workers, 'workers too');
 is($node->safe_psql('restored', 'SELECT queue FROM queue_jobs.queue WHERE paused ORDER BY 1'), $paused, 'and what is paused');
+is($node->safe_psql('restored', q{SELECT queue_jobs.try_enqueue('keyed', '{"key": 1}') IS NULL, queue_jobs.try_enqueue('keyed', dedup_key => 'token') IS NULL}), 't|t',
+	'a job that waits stands for its duplicates');
+is($node->safe_psql('restored', q{SELECT count(*) FROM queue_jobs.claim('another', '{tenant}')}), '0', 'a limit that is reached holds');
 $node->safe_psql('restored', q{SELECT queue_jobs.resume('quick')});
 wait_until($node, 'SELECT count(*) = 11 FROM ran', db => 'restored');
 is($node->safe_psql('restored', 'SELECT count(DISTINCT n) FROM ran'), '11', 'those that waited run');
@@ -95,12 +102,20 @@ SELECT queue_jobs.schedule('of $role', '\@yearly', 'of $role');
 SELECT queue_jobs.run_once('token', 'SELECT 1');
 SQL
 }
-$node->safe_psql('departed', 'DROP ROLE leaver');
+$node->safe_psql('departed', <<'SQL');
+CREATE FUNCTION public.left_behind(args jsonb) RETURNS void LANGUAGE sql AS '';
+ALTER FUNCTION public.left_behind OWNER TO leaver;
+SELECT queue_jobs.define_worker('left behind', 'public.left_behind');
+REASSIGN OWNED BY leaver TO CURRENT_USER;
+DROP ROLE leaver;
+SQL
 my $rows = 'SELECT ' . join q{ || ', ' || }, map { "'$_ ' || (SELECT count(*) FROM queue_jobs.$_)" }
   qw(defined_worker lane live_job finished_job dead_job claimant token defined_schedule);
-is($node->safe_psql('departed', $rows), 'defined_worker 2, lane 2, live_job 4, finished_job 4, dead_job 2, claimant 2, token 2, defined_schedule 2', 'two roles, of which one has gone');
+is($node->safe_psql('departed', $rows), 'defined_worker 3, lane 2, live_job 4, finished_job 4, dead_job 2, claimant 2, token 2, defined_schedule 2', 'two roles, of which one has gone');
 like($node->safe_psql('departed', q{SELECT finding FROM queue_jobs.check_workers() WHERE worker = 'of leaver' AND advice ~ 'dump'}), qr/definer.*does not exist/,
 	'check_workers() tells of what will be in no dump');
+like($node->safe_psql('departed', q{SELECT finding FROM queue_jobs.check_workers() WHERE worker = 'left behind' AND advice ~ 'dump'}), qr/the owner of its handler, role with OID \d+, does not exist/,
+	'… also because of who owned a function');
 for my $user ('dumper', $node->safe_psql('departed', 'SELECT current_user'))
 {
 	my $db = "departed_$user";

@@ -106,6 +106,7 @@ like($node->safe_psql('postgres', "SELECT waits_for FROM queue_jobs.job WHERE id
 $id = enqueue_as('alice', 62);
 wait_for_job($node, $id, 'completed');
 is($node->safe_psql('postgres', "SELECT state, attempt FROM queue_jobs.job WHERE id IN ($nologin, $noconnect)"), "available|0\navailable|0", 'and does not keep others');
+is($node->safe_psql('postgres', "SELECT string_agg(reason, ' ' ORDER BY n) FROM queue_jobs.explain_job($_->[0])"), $_->[1], "$_->[1], to programs") foreach [ $nologin, 'cannot_log_in' ], [ $noconnect, 'cannot_connect' ];
 $node->safe_psql('postgres', 'ALTER ROLE carol LOGIN; GRANT CONNECT ON DATABASE postgres TO bob');
 # (Anything that happens in the queue makes the scheduler look again.)
 $id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 63}')});
@@ -136,6 +137,23 @@ my $limited = enqueue_as('bob', 80);
 $id = enqueue_as('alice', 81);
 wait_for_job($node, $id, 'completed');
 pass('a role at its connection limit keeps nobody else');
+
+# No process of ours can connect. (A session that is connected already sees what it has been told.)
+wait_until($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'postgres' AND backend_type ~ '^queue_jobs'});
+my $inside = in_background($node);
+$inside->query('SELECT 1');			# it is connected
+$node->safe_psql('quiet', 'ALTER DATABASE postgres ALLOW_CONNECTIONS false');
+$inside->query(q{INSERT INTO gate VALUES (82); SELECT queue_jobs.enqueue('gated', '{"n": 82}')});
+is( $inside->query(q{DO $$BEGIN
+	WHILE NOT (SELECT bool_or(e.reason = 'scheduler_failed') FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE worker = 'gated' AND args ->> 'n' = '82') LOOP
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+END$$;
+SELECT 'it says so'}), 'it says so', 'a job says that the scheduler cannot connect');
+$node->safe_psql('quiet', 'ALTER DATABASE postgres ALLOW_CONNECTIONS true');
+$inside->query(q{SELECT queue_jobs.enqueue('quick', '{"n": 83}')});
+wait_until($node, q{SELECT count(*) = 1 FROM ran WHERE n = 82});
+$inside->quit;
 
 # The quiet database: a look once a minute.
 wait_for_job($node, $quiet, 'completed', db => 'quiet');

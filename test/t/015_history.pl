@@ -1,4 +1,4 @@
-# What need not be kept any longer goes: partitions of finished jobs, dead jobs beyond 10,000 or six months, tokens, slots of
+# What need not be kept any longer goes: partitions of finished jobs, dead jobs beyond 10,000 of a worker and owner or six months, tokens, slots of
 # leases that are gone. The clock cannot be set, so rows are put where older ones would be; a scheduler that starts looks.
 use strict;
 use warnings;
@@ -14,12 +14,16 @@ CREATE FUNCTION fails(args jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAIS
 CREATE FUNCTION nothing(args jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
 SELECT queue_jobs.define_worker('fails', 'public.fails', max_retries => 0);
 SELECT queue_jobs.define_worker('kept', 'public.nothing', keep_completed => '30 min');
+CREATE ROLE flooder LOGIN;
+GRANT queue_jobs_enqueue TO flooder;
 SELECT queue_jobs.enqueue('fails'), queue_jobs.enqueue('kept');
+SET ROLE flooder;
+SELECT queue_jobs.enqueue('fails');
 SQL
-wait_until($node, q{SELECT count(*) = 2 FROM queue_jobs.job WHERE state IN ('dead', 'completed')});
+wait_until($node, q{SELECT count(*) = 3 FROM queue_jobs.job WHERE state IN ('dead', 'completed')});
 wait_for_no_processes($node, 'postgres');
 
-# Partitions of the first level, of ten minutes each (src/history.c); "ago" periods before the one of now.
+# Partitions of the first level, of ten minutes each (src/table/history.c); "ago" periods before the one of now.
 my $period;
 sub partition { return 'queue_jobs.finished_job_0_' . (($period + $_[0]) % 8); }
 
@@ -48,9 +52,9 @@ is($session->query('SELECT count(*) FROM ' . partition(-1)), '1', 'a row in the 
 is($session->query(q{SELECT count(*) FROM queue_jobs.job WHERE id > 900}), '1', 'which the view does not show');
 $node->safe_psql('postgres', <<'SQL');
 INSERT INTO queue_jobs.dead_job SELECT (jsonb_populate_record(d, jsonb_build_object('id', 100000 + i, 'finished_at', now() - i * interval '1 s'))).*
-FROM queue_jobs.dead_job d, generate_series(1, 10020) AS i;
+FROM queue_jobs.dead_job d, generate_series(1, 10020) AS i WHERE lane = (SELECT id FROM queue_jobs.lane WHERE owner = 'flooder'::regrole);
 INSERT INTO queue_jobs.dead_job SELECT (jsonb_populate_record(d, jsonb_build_object('id', 99999, 'keep_until', now() - interval '1 s'))).*
-FROM queue_jobs.dead_job d WHERE id < 1000;
+FROM queue_jobs.dead_job d WHERE id < 1000 LIMIT 1;
 SELECT queue_jobs.run_once('short', 'SELECT 1'), queue_jobs.run_once('long', 'SELECT 1');
 UPDATE queue_jobs.token SET expires_at = now() WHERE token = 'short';
 INSERT INTO queue_jobs.claimed_slot VALUES (1, 12345, 1);
@@ -69,9 +73,11 @@ wait_until($node, "SELECT count(*) > 0 FROM pg_class WHERE $emptied");
 pass('the partition of the period just over is emptied');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM ' . partition(2) . ' WHERE id > 900'), '1', 'what is to be kept stays');
 # (The one whose time is over is among the 10,000 latest, too.)
-wait_until($node, 'SELECT count(*) = 9999 FROM queue_jobs.dead_job');
+wait_until($node, q{SELECT count(*) = 9999 FROM queue_jobs.dead_job WHERE id >= 1000});
 is($node->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.dead_job WHERE id = 99999 OR id > 109999'), '0',
 	'of the dead, the oldest go, and those that have been kept for long enough');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.dead_job WHERE id < 1000}), '2', 'the latest of each owner stay');
+is(log_count($node, qr/removes the oldest dead jobs of worker "fails" and role "flooder"/), 1, 'which the log says');
 wait_until($node, q{SELECT string_agg(token, ' ') = 'long' FROM queue_jobs.token});
 wait_until($node, 'SELECT count(*) = 0 FROM queue_jobs.claimed_slot');
 pass('tokens that have expired, and slots without a lease, too');

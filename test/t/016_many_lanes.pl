@@ -1,5 +1,5 @@
 # Jobs in 1,000 queues: which goes first is as if they were in one, and a claim reads as much as beside 10 queues. Counted in
-# buffers, not in time.
+# buffers, not in time. A new queue costs what it costs beside few, and with more lanes than there is room for hints all jobs are done.
 use strict;
 use warnings;
 
@@ -110,6 +110,102 @@ SQL
 	is($node->safe_psql($db, q{SELECT count(*), sum(dropped) FROM queue_jobs.lane_duplicates()}), '40|40', "database $round: each of 40 lanes has its hint");
 	$node->safe_psql('postgres', "DROP DATABASE $db");
 }
+$node->stop;
+
+# A new lane is told to nobody: no session reads the others for its sake, neither who adds it nor who enqueues and claims beside.
+$node = new_node('new_lane', conf => "autovacuum = off\nqueue_jobs.idle_timeout = '200ms'\n");
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.define_worker('claimed');
+SELECT count(queue_jobs.enqueue('claimed', queue => 'q' || i)) FROM generate_series(1, 5000) i;
+VACUUM ANALYZE queue_jobs.lane;
+SQL
+my %session = map { $_ => in_background($node) } qw(adding beside);
+foreach my $name (sort keys %session)
+{
+	$session{$name}->query(q{SELECT count(*) FROM queue_jobs.claim('c', '{*}', 1)});
+	$session{$name}->query(q{SELECT queue_jobs.enqueue('claimed', queue => 'q1')});
+}
+# What a statement reads of the table of lanes and its indexes. (The server counts from what it has last reported.)
+my $read = sub
+{
+	my ($name, $sql) = @_;
+	my $of_lanes = q{SELECT sum(pg_stat_get_xact_blocks_fetched(c.oid)) + sum(pg_stat_get_xact_tuples_returned(c.oid))
+		FROM pg_class c WHERE c.relname IN ('lane', 'lane_pkey', 'lane_content') AND relnamespace = 'queue_jobs'::regnamespace};
+
+	$session{$name}->query('BEGIN');
+	my $before = $session{$name}->query($of_lanes);
+	$session{$name}->query($sql);
+	my $after = $session{$name}->query($of_lanes);
+	$session{$name}->query('COMMIT');
+	return $after - $before;
+};
+cmp_ok($read->('adding', q{SELECT queue_jobs.enqueue('claimed', queue => 'new1')}), '<', 60, 'a new lane beside 5000: it is looked up');
+cmp_ok($read->('beside', q{SELECT queue_jobs.enqueue('claimed', queue => 'q1')}), '<', 10, 'a job in an old lane, after that');
+cmp_ok($read->('beside', q{SELECT count(*) FROM queue_jobs.claim('c', '{*}', 1)}), '<', 30, 'a claim, after that');
+$_->quit foreach values %session;
+$node->stop;
+
+# Room for the hints of 64 lanes, and 500 with jobs at once.
+$node = new_node('full', conf => "queue_jobs.max_lanes = 64\nqueue_jobs.max_executors = 3\n");
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE ran (worker text, args jsonb);
+CREATE FUNCTION note(args jsonb) RETURNS void LANGUAGE sql AS $$INSERT INTO ran VALUES ($1->>'worker', $1)$$;
+SELECT queue_jobs.define_worker('plain', 'public.note');
+SELECT queue_jobs.define_worker('two_at_once', 'public.note', max_running_jobs => 2);
+SELECT queue_jobs.define_worker('keyed', 'public.note', concurrency_key => 'key', concurrency_limit => 1);
+SELECT queue_jobs.define_worker('once', 'public.note', idempotent => true, deduplicate => 'until_executed');
+SELECT queue_jobs.define_worker('claimed');
+SQL
+my $log = -s $node->logfile;
+sub spread
+{
+	my ($worker, $jobs) = @_;
+
+	$node->safe_psql('postgres', "SELECT count(queue_jobs.enqueue('$worker', jsonb_build_object('worker', '$worker', 'n', i, 'key', i % 10), queue => 'q' || i))
+		FROM generate_series(1, $jobs) i");
+	return;
+}
+spread('plain', 500);
+wait_until($node, q{SELECT count(*) = 500 FROM ran WHERE worker = 'plain'});
+pass('500 jobs of 500 lanes are done');
+foreach my $worker ('two_at_once', 'keyed', 'once')
+{
+	spread($worker, 300);
+	wait_until($node, "SELECT count(DISTINCT args->'n') = 300 FROM ran WHERE worker = '$worker'");
+	pass("300 jobs of $worker in 300 lanes are done");
+}
+is(() = slurp_file($node->logfile, $log) =~ /LOG:  queue_jobs has no room for hints on all lanes that have jobs/g, 1, 'the log says once that there is no room');
+
+# One by one beside these, each awaited: who sleeps is woken though the lane has no hint yet.
+foreach my $i (1 .. 20)
+{
+	$node->safe_psql('postgres', "SELECT queue_jobs.enqueue('plain', jsonb_build_object('worker', 'single', 'n', $i), queue => 'single$i')");
+	wait_until($node, "SELECT count(*) = $i FROM ran WHERE worker = 'single'");
+}
+pass('jobs that come one by one are done');
+
+# Claimants, one that waits and one that comes anew for each claim.
+spread('claimed', 300);
+my $waiting = in_background($node);
+my $claims = 0;
+while ($claims < 300)
+{
+	$waiting->query(q{CALL queue_jobs.wait_for_jobs('{*}', '100 s')});
+	$claims += $waiting->query(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('waits', '{*}', 7)});
+	$claims += $node->safe_psql('postgres', q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('comes', '{*}', 5)});
+}
+is($claims, 300, '300 jobs of 300 lanes are claimed, each once');
+is($waiting->query(q{SELECT count(*) FROM queue_jobs.claim('waits', '{*}', 7)}), '0', 'and no more');
+$waiting->quit;
+
+# After a crash no hint is there, and jobs of many lanes are.
+$node->safe_psql('postgres', q{SELECT queue_jobs.pause('p' || i) FROM generate_series(1, 200) i});
+$node->safe_psql('postgres', q{SELECT count(queue_jobs.enqueue('plain', jsonb_build_object('worker', 'crash', 'n', i), queue => 'p' || i)) FROM generate_series(1, 200) i});
+$node->stop('immediate');
+$node->start;
+$node->safe_psql('postgres', q{SELECT queue_jobs.resume('p' || i) FROM generate_series(1, 200) i});
+wait_until($node, q{SELECT count(*) = 200 FROM ran WHERE worker = 'crash'});
+pass('jobs of 200 lanes are done after a crash');
 $node->stop;
 
 done_testing();

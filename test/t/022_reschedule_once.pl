@@ -214,7 +214,7 @@ SQL
 $scripts{by_lease} = $node->basedir . '/by_lease.sql';
 append_to_file($scripts{by_lease}, <<'SQL');
 SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(attempt), '{}') AS attempts FROM queue_jobs.claim('c' || :client_id, '{claimed}', 2) \gset
-SELECT queue_jobs.complete(':ids'::bigint[], ':attempts'::int[]);
+SELECT queue_jobs.complete_many(':ids'::bigint[], ':attempts'::int[]);
 SQL
 $node->command_ok([ 'pgbench', '-n', '-c', 3, '-j', 2, '-T', 4, '-f', $scripts{executed}, 'postgres' ], 'follow-ups for executors');
 $node->command_ok([ 'pgbench', '-n', '-c', 10, '-j', 2, '-T', 4, '-f', "$scripts{claimed}\@3", '-f', "$scripts{at_once}\@3", '-f', "$scripts{by_lease}\@3", 'postgres' ],

@@ -88,7 +88,7 @@ SELECT queue_jobs.enqueue('$worker');
 SQL
 	$opts{state} //= 'completed';
 	$opts{attempt} //= 1;
-	wait_for_job($node, $id, $opts{state});
+	wait_for_job($node, $id, $opts{state}, meanwhile => sub { retry_crashed($node) });
 	my ($attempt, $runs, $error) = split /\|/,
 	  $node->safe_psql('postgres', "SELECT attempt, CASE WHEN is_called THEN last_value ELSE 0 END, last_error FROM queue_jobs.job, runs WHERE id = $id"), 3;
 	is($attempt, $opts{attempt}, "$name: $opts{state} after $opts{attempt}");
@@ -136,17 +136,15 @@ poison('eats memory', q{DECLARE size int := 600000000; much text := repeat('x', 
 
 # ---- what the engine calls of its worker's, beside the handler ----
 
-# Stopped after 5 s, in the executor, or in the scheduler after a crash; then Sidekiq's formula counts.
+# Stopped after 5 s; then Sidekiq's formula counts.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION never(int) RETURNS interval LANGUAGE plpgsql AS $$BEGIN LOOP END LOOP; END$$;
 CREATE FUNCTION cancels(int) RETURNS interval LANGUAGE plpgsql AS $$BEGIN PERFORM pg_cancel_backend(pg_backend_pid()), pg_sleep(1); END$$;
 CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS $$BEGIN PERFORM 1 / 0; END$$;
-CREATE FUNCTION ends() RETURNS void LANGUAGE plpgsql AS $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(60); END$$;
 SELECT queue_jobs.define_worker('never again', 'public.fails', retry_backoff => 'public.never'),
-	queue_jobs.define_worker('cancels the delay', 'public.fails', retry_backoff => 'public.cancels'),
-	queue_jobs.define_worker('never again after a crash', 'public.ends', retry_backoff => 'public.never');
+	queue_jobs.define_worker('cancels the delay', 'public.fails', retry_backoff => 'public.cancels');
 SQL
-for my $worker ('never again', 'cancels the delay', 'never again after a crash')
+for my $worker ('never again', 'cancels the delay')
 {
 	my $id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker')");
 	wait_for_job($node, $id, 'retryable');
@@ -156,17 +154,16 @@ for my $worker ('never again', 'cancels the delay', 'never again after a crash')
 	$node->safe_psql('postgres', "SELECT queue_jobs.cancel($id)");
 }
 
-# One that the job's role may not call by its name, after a failure and after a crash: Sidekiq's formula, and all other jobs go on.
+# One that the job's role may not call by its name: Sidekiq's formula, and all other jobs go on.
 $node->safe_psql('postgres', <<'SQL');
 CREATE ROLE web LOGIN;
 CREATE SCHEMA shut;
 CREATE FUNCTION shut.delay(int) RETURNS interval LANGUAGE sql AS $$SELECT interval '0'$$;
 SELECT queue_jobs.define_worker('shut', 'public.fails', retry_backoff => 'shut.delay'),
-	queue_jobs.define_worker('shut after a crash', 'public.ends', retry_backoff => 'shut.delay(integer)'),
-	queue_jobs.define_worker('shut after another', 'public.ends', retry_backoff => 'shut.delay');
+	queue_jobs.define_worker('shut by types', 'public.fails', retry_backoff => 'shut.delay(integer)');
 GRANT queue_jobs_enqueue TO web;
 SQL
-for my $worker ('shut', 'shut after a crash', 'shut after another')
+for my $worker ('shut', 'shut by types')
 {
 	my $id = $node->safe_psql('postgres', "SET SESSION AUTHORIZATION web; SELECT queue_jobs.enqueue('$worker')");
 	wait_for_job($node, $id, 'retryable');
@@ -176,7 +173,7 @@ for my $worker ('shut', 'shut after a crash', 'shut after another')
 	$node->safe_psql('postgres', "SELECT queue_jobs.cancel($id)");
 }
 
-# What catches its cancellation is ended with its process: the executor's, and then the scheduler's, which charges that for a crash.
+# What catches its cancellation is ended with its process, which is charged for a crash.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION forever() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -208,12 +205,12 @@ is($node->safe_psql('postgres', q{SELECT state, run_at - now() < '1 min' FROM qu
 my $stopped = log_count($node, 'what a worker has queue_jobs call took longer than 5000 ms');
 is( $node->safe_psql('postgres', q{
 	SELECT count(queue_jobs.enqueue('never in a session')) FROM generate_series(1, 5);
-	SELECT queue_jobs.fail(array_agg(id), array_agg(attempt), 'no') IS NOT NULL FROM queue_jobs.claim('me', '{never in a session}', 5);
+	SELECT queue_jobs.fail_many(array_agg(id), array_agg(attempt), '{no}') IS NOT NULL FROM queue_jobs.claim('me', '{never in a session}', 5);
 	SELECT count(*) FROM queue_jobs.job WHERE worker = 'never in a session' AND run_at - now() < '1 min'}), "5\nt\n6", 'fail() for many has an end');
 is(log_count($node, 'what a worker has queue_jobs call took longer than 5000 ms') - $stopped, 1, '… after one limit');
 
-# A query that cannot be stopped ends the scheduler; the next one goes on with the others, and with the schedules. (It does not
-# shake off its limit by what it calls that is limited as well.)
+# A query that cannot be stopped ends its executor, and the others go on. (It does not shake off its limit by what it calls that is limited as
+# well.)
 $node->safe_psql('postgres', <<'SQL');
 SELECT queue_jobs.define_worker('claimed', retry_backoff => 'public.at_once'), queue_jobs.enqueue('claimed');
 CREATE TABLE held AS SELECT id, attempt FROM queue_jobs.claim('me', '{claimed}', lease => '1 day');
@@ -224,8 +221,6 @@ BEGIN
 END
 $$;
 SQL
-wait_until($node, "SELECT count(*) = 1 FROM ($scheduler) s");
-my $before = $node->safe_psql('postgres', $scheduler) || 0;		# it may have left
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE filled (what text);
 CREATE FUNCTION fill(args jsonb) RETURNS void LANGUAGE sql AS $$INSERT INTO filled VALUES (args ->> 'what')$$;
@@ -234,7 +229,7 @@ SELECT queue_jobs.define_worker('b', 'public.fill', max_running_jobs => 1,
 	remaining_work => 'SELECT ''{"what": "b"}''::jsonb WHERE NOT EXISTS (SELECT FROM public.filled WHERE what = ''b'')');
 SELECT queue_jobs.schedule('each second', '* * * * * *', 'b', '{"what": "tick"}');
 SQL
-wait_until($node, "SELECT pid <> $before FROM ($scheduler) s");
+wait_until($node, q{SELECT last_error = 'executor process crashed or had to be stopped while it ran the job' FROM queue_jobs.job WHERE worker = 'queue_jobs.fill' AND state = 'dead'});
 wait_until($node, q{SELECT count(*) = 1 FROM filled WHERE what = 'b'});
 pass('others are filled');
 my $ticks = $node->safe_psql('postgres', q{SELECT count(*) FROM filled WHERE what = 'tick'});
@@ -242,7 +237,6 @@ wait_until($node, "SELECT count(*) > $ticks FROM filled WHERE what = 'tick'");
 pass('schedules tick');
 is($node->safe_psql('postgres', q{SELECT filled_at IS NOT NULL, remaining IS NULL FROM queue_jobs.capacity WHERE worker = 'a for ever'}), 't|t', 'it was tried');
 cmp_ok(log_count($node, 'what a worker has queue_jobs call took longer than 5000 ms'), '>=', 1, 'the log says of a function that it took too long');
-cmp_ok(log_count($node, 'queue_jobs scheduler ends, and is started anew'), '>=', 1, '… and of a query that it ended the scheduler');
 $node->safe_psql('postgres', q{SELECT queue_jobs.unschedule('each second'); SELECT queue_jobs.drop_worker('a for ever'); SELECT queue_jobs.drop_worker('b')});
 
 # What such a query returns may change its type.

@@ -89,6 +89,7 @@ is(ask("SELECT state FROM queue_jobs.job WHERE id = $kept"), 'completed', '… a
 
 # Leases hold; who waits does not wait for longer; what was to come is still to come.
 my $waiter = in_background($node);
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('nothing')});
 $waiter->send(q{CALL queue_jobs.wait_for_jobs('{nothing}', '3 s')});
 ask(q{DELETE FROM ran WHERE what = 'filled'});
 set_clock(-3600);

@@ -73,6 +73,23 @@ CREATE DOMAIN known_pair AS pair CHECK ((VALUE).n IS NOT NULL);
 CREATE TABLE parameter (worker text, n int, name text, value text, default_value text);
 CREATE TABLE input (n serial, worker text, args jsonb, job bigint, result jsonb, error text, sqlstate text);
 
+-- Args that a handler can never take are refused, and make no job.
+ALTER TABLE input ADD COLUMN refused text;
+CREATE PROCEDURE enqueue_all() LANGUAGE plpgsql AS $$
+DECLARE
+	i input;
+BEGIN
+	FOR i IN SELECT * FROM input LOOP
+		BEGIN
+			i.job := queue_jobs.enqueue(i.worker, i.args);
+		EXCEPTION WHEN invalid_parameter_value THEN
+			i.refused := SQLERRM;
+		END;
+		UPDATE input SET job = i.job, refused = i.refused WHERE n = i.n;
+	END LOOP;
+END
+$$;
+
 -- What a handler's result is to be, or its error, by conversions of one value each.
 CREATE PROCEDURE expect() LANGUAGE plpgsql AS $$
 DECLARE
@@ -202,15 +219,16 @@ do
 		next if @parameters == 1 && $parameters[0]{type}[0] eq 'jsonb';
 		$sql .= 'INSERT INTO input (worker, args) VALUES ' . join(', ', map { "('$worker', " . literal(random_args(@parameters)) . ')' } 1 .. 60) . ";\n";
 	}
-	$node->safe_psql('postgres', "$sql UPDATE input SET job = queue_jobs.enqueue(worker, args); CALL expect()");
+	$node->safe_psql('postgres', "$sql CALL enqueue_all(); CALL expect()");
 	wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE worker LIKE 'fuzzed%' AND state NOT IN ('completed', 'dead')});
 	$jobs += $node->safe_psql('postgres', 'SELECT count(*) FROM input');
 	$failed += $node->safe_psql('postgres', 'SELECT count(*) FROM input WHERE error IS NOT NULL');
 	$wrong .= $node->safe_psql('postgres', <<'SQL');
-SELECT i.worker, left(i.args::text, 300), 'expected: ' || left(coalesce(i.result::text, i.error), 300), 'got: ' || left(coalesce(j.result::text, j.last_error, 'nothing'), 300)
+SELECT i.worker, left(i.args::text, 300), 'expected: ' || left(coalesce(i.result::text, i.error), 300), 'got: ' || left(coalesce(j.result::text, j.last_error, i.refused, 'nothing'), 300)
   FROM input i LEFT JOIN queue_jobs.job j ON j.id = i.job
- WHERE j.id IS NULL OR coalesce(j.result -> 'outcome', j.result) IS DISTINCT FROM i.result OR j.last_error IS DISTINCT FROM i.error
-    OR j.errors -> -1 ->> 'sqlstate' IS DISTINCT FROM i.sqlstate OR i.sqlstate LIKE 'XX%'
+ WHERE (j.id IS NULL) <> (i.refused IS NOT NULL) OR (i.refused IS NOT NULL) <> (i.sqlstate = '22023' AND i.error LIKE 'args %') IS TRUE
+    OR coalesce(j.result -> 'outcome', j.result) IS DISTINCT FROM i.result OR coalesce(i.refused, j.last_error) IS DISTINCT FROM i.error
+    OR coalesce(j.errors -> -1 ->> 'sqlstate', CASE WHEN i.refused IS NOT NULL THEN '22023' END) IS DISTINCT FROM i.sqlstate OR i.sqlstate LIKE 'XX%'
  LIMIT 5
 SQL
 } while (time < $end && $wrong eq '');

@@ -1,4 +1,4 @@
-# Named points of the source (src/test_point.h) at which a process is killed, ended or fails: afterwards everything that was asked for
+# Named points of the source (src/base/test_point.h) at which a process is killed, ended or fails: afterwards everything that was asked for
 # has been done, a function's work exactly once. And races that are too short to be met otherwise.
 use strict;
 use warnings;
@@ -103,6 +103,48 @@ foreach my $worker ('gated', 'gated procedure')
 		}
 	}
 }
+
+# A worker that is defined anew, or dropped, between the claim and the first look at its record: the condition is in its row, so that the job starts
+# again with what is there, and nothing is charged.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE recorded (id int PRIMARY KEY, status text DEFAULT 'pending');
+INSERT INTO recorded VALUES (1);
+CREATE FUNCTION with_record(id int) RETURNS text LANGUAGE sql AS $$SELECT 'ran'$$;
+CREATE FUNCTION define_recorded(pending text) RETURNS void LANGUAGE sql AS $$
+	SELECT queue_jobs.define_worker('recorded', 'public.with_record', record => 'recorded', record_key => 'id', pending => pending);
+$$;
+SELECT define_recorded($$status = 'pending'$$);
+SQL
+foreach my $change ([ q{SELECT define_recorded($$status = 'other'$$)}, '1|"skipped"' ], [ q{SELECT queue_jobs.drop_worker('recorded')}, '1|"ran"' ])
+{
+	my ($statement, $expected) = @$change;
+
+	arm('run_begins', 'wait');
+	my $id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('recorded', '{"id": 1}')});
+	wait_at('run_begins');
+	$node->safe_psql('postgres', $statement);
+	go_on('run_begins');
+	wait_for_job($node, $id, $statement =~ /drop/ ? 'available' : 'completed');
+	$node->safe_psql('postgres', q{SELECT define_recorded($$status = 'pending'$$)});
+	wait_for_job($node, $id, 'completed');
+	is($node->safe_psql('postgres', "SELECT attempt, result FROM queue_jobs.job WHERE id = $id"), $expected, "a job that was claimed before: $statement");
+}
+
+# A claim passes by a job that remove_jobs() has deleted, and remove_jobs() fails then.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('removed'); SELECT queue_jobs.enqueue('removed')});
+arm('job_removed', 'pause');
+my $remover = in_background($node);
+my $remover_pid = $remover->pid;
+$remover->send(q{SELECT queue_jobs.remove_jobs('removed')});
+wait_at('job_removed');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.claim('claimant', '{removed}')}), '0', 'a job that is being removed is not claimed');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($remover_pid)");
+go_on('job_removed');
+$remover->result;
+like($remover->error, qr/57014/, 'remove_jobs() is cancelled');
+is($node->safe_psql('postgres', q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('claimant', '{removed}')}), '', 'then a claim finds the job');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'removed' AND state = 'completed'}), '1', 'and it ends as others do');
+$remover->quit;
 
 # Between the rollback of its transaction and the one that writes its end, another executor passes the job by.
 arm('run_undone', 'wait');
@@ -337,7 +379,7 @@ is($fast->query(q{SELECT count(*) FROM queue_jobs.claim('fast', '{elsewhere}')})
 $slow->query('COMMIT');
 is($fast->query(q{SELECT args FROM queue_jobs.claim('fast', '{elsewhere}')}), '81', 'until it commits');
 $_->quit foreach ($slow, $fast);
-$node->safe_psql('postgres', q{SELECT queue_jobs.complete(array_agg(id), array_agg(attempt)) FROM queue_jobs.job WHERE worker = 'walked' AND state = 'executing'});
+$node->safe_psql('postgres', q{SELECT queue_jobs.complete_many(array_agg(id), array_agg(attempt)) FROM queue_jobs.job WHERE worker = 'walked' AND state = 'executing'});
 
 # ---- kill, end and fail at every point ----
 
@@ -356,9 +398,7 @@ SELECT queue_jobs.define_worker('function', 'public.work', retry_backoff => 'pub
 	queue_jobs.define_worker('limited', 'public.work', retry_backoff => 'public.soon', concurrency_key => 'key', concurrency_limit => 1),
 	queue_jobs.define_worker('executed', 'public.work', retry_backoff => 'public.soon', idempotent => true, deduplicate => 'until_executed'),
 	queue_jobs.define_worker('ticks', 'public.work', retry_backoff => 'public.soon'),
-	queue_jobs.define_worker('claimed', retry_backoff => 'public.soon'),
-	queue_jobs.define_worker('heals', 'public.heal', idempotent => true, record => 'record', record_key => 'id', pending => $$status = 'pending'$$,
-		heal_every => '1 s', heal_after => '0 s', retry_backoff => 'public.soon');
+	queue_jobs.define_worker('claimed', retry_backoff => 'public.soon');
 SQL
 
 my @faults = ('kill', 'fatal', 'error');
@@ -381,7 +421,7 @@ sub wait_until_passed
 
 sub wait_until_drained
 {
-	return wait_until($node, 'SELECT NOT EXISTS (SELECT FROM queue_jobs.live_job)');
+	return wait_until($node, 'SELECT NOT EXISTS (SELECT FROM queue_jobs.live_job)', meanwhile => sub { retry_crashed($node) });
 }
 
 # Asked until the server answers, which may be about to start anew.
@@ -427,7 +467,7 @@ fault_at('end_written', ['fatal'], '', 'executed', 'limited');
 fault_at('end_committed', \@faults, '', 'procedure');
 fault_at('publishes', ['kill'], '', 'function');      # of who enqueues
 
-# The scheduler: jobs that fall due; ticks; a crash that is charged; healing.
+# The scheduler: jobs that fall due; ticks; a crash that is charged. An executor: healing.
 fault_at('due_promoted', \@faults, ", delay => '1 ms'", 'function');
 foreach my $point ('tick_written', 'tick_committed')
 {
@@ -454,9 +494,12 @@ $n++;
 arm($_, 'kill') foreach ('handler_returned', 'crash_charged');
 my $crashed = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('function', '{\"n\": $n}', delay => '1 s')");
 wait_until_passed($_) foreach ('handler_returned', 'crash_charged');
-wait_for_job($node, $crashed, 'completed');
+wait_for_job($node, $crashed, 'completed', meanwhile => sub { retry_crashed($node) });
 is($node->safe_psql('postgres', "SELECT attempt, jsonb_array_length(errors) FROM queue_jobs.job WHERE id = $crashed"), '2|1',
 	'a crash is charged once, also if the scheduler is killed when it has charged it');
+# Not before: jobs that heal pass the other points, too.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('heals', 'public.heal', idempotent => true, record => 'record', record_key => 'id', pending => $$status = 'pending'$$,
+	heal_every => '1 s', heal_after => '0 s', retry_backoff => 'public.soon')});
 foreach my $fault (@faults)
 {
 	$n++;
@@ -575,38 +618,45 @@ $node->safe_psql('postgres', 'INSERT INTO piece VALUES (3, true)');
 wait_until($node, q{SELECT done FROM piece WHERE n = 3});
 wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE finished_at IS NULL});
 is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n) FROM run'), '3|3', 'each piece of work is done once');
+
+# ---- jobs of a key with a limit of one are sent back to their lane by the scheduler ----
+
+# From its commit on they are not parked any more, but no claim begins with them before they are published.
+$node->safe_psql('postgres', q{
+	SELECT queue_jobs.define_worker('in order', concurrency_key => 'key', concurrency_limit => 1);
+	SELECT count(queue_jobs.enqueue('in order', jsonb_build_object('key', 1, 'n', n))) FROM generate_series(1, 40) n});
+
+sub claim_in_order
+{
+	return $node->safe_psql('postgres', q{SELECT string_agg((args -> 'n')::text, ' ') FROM queue_jobs.claim('points', '{in order}')});
+}
+
+sub live_in_order
+{
+	my ($condition) = @_;
+
+	return "SELECT id FROM queue_jobs.live_job WHERE args -> 'key' = '1' AND $condition ORDER BY id";
+}
+
+is(claim_in_order(), '1', 'the first job of a key is claimed');
+arm('jobs_parked', 'wait');
+is(claim_in_order(), '', 'no other can be');
+wait_at('jobs_parked');
+$node->safe_psql('postgres', q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'in order' AND state = 'executing'});
+arm('committed', 'wait');
+go_on('jobs_parked');
+wait_at('committed');
+is($node->safe_psql('postgres', live_in_order('place >= 0')), '', 'it ends while they are parked: they wait for the scheduler');
+arm('committed', 'wait');
+go_on('committed');
+wait_at('committed');
+isnt($node->safe_psql('postgres', live_in_order('place >= 0')), '', 'which sends back one');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('in order', '{"key": 1, "n": 41}')});
+is(claim_in_order(), '', 'before that is published, no later one overtakes it');
+go_on('committed');
+my $claimed;
+wait_for(sub { $claimed = claim_in_order() }, 'a job can be claimed');
+is($claimed, '2', 'then it is claimed');
 $node->stop;
 
-# A follow-up that is found while the crashed run before it gets its delay does not run besides: it is merged.
-use_node('follow_up', "restart_after_crash = on\nqueue_jobs.synchronous_commit = on");
-$node->safe_psql('postgres', <<'SQL');
-CREATE TABLE gate (open boolean);
-CREATE TABLE run (job bigint);
-CREATE FUNCTION follow() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-	INSERT INTO run VALUES ((queue_jobs.current_job()).id);
-	WHILE NOT EXISTS (SELECT FROM gate) LOOP
-		PERFORM pg_sleep(0.01);
-	END LOOP;
-END
-$$;
-CREATE FUNCTION at_once(int) RETURNS interval LANGUAGE sql AS $$ SELECT interval '0' $$;
-SELECT queue_jobs.define_worker('follow', 'public.follow', idempotent => true, deduplicate => 'until_executed',
-	if_deduplicated => 'reschedule_once', retry_backoff => 'public.at_once');
-SQL
-$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('follow')});
-wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND wait_event = 'PgSleep'});
-is($node->safe_psql('postgres', q{SELECT queue_jobs.try_enqueue('follow') IS NULL}), 't', 'a follow-up stands');
-arm('delays_crash', 'wait');
-kill 'KILL', executor_pids($node);
-arm('job_shown', 'wait');
-wait_until($node, 'INSERT INTO gate VALUES (true) RETURNING true');
-wait_at('delays_crash');
-wait_at('job_shown');
-go_on('job_shown');
-wait_until($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor' AND state = 'idle'});
-go_on('delays_crash');
-wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE state NOT IN ('completed', 'cancelled')});
-is($node->safe_psql('postgres', 'SELECT count(*) FROM run'), '1', 'one run');
-$node->stop;
 done_testing();

@@ -157,6 +157,25 @@ wait_until($node, q{SELECT count(*) = 1 FROM pg_locks l JOIN pg_stat_activity US
 $session->query('DROP EXTENSION queue_jobs');
 like($session->error, qr/^$|deadlock detected/, 'a job that waits for the session that drops the extension: a deadlock like any other');
 $session->query('ROLLBACK');
+
+# ---- the schema's name ----
+
+$session->query('DROP EXTENSION IF EXISTS queue_jobs; CREATE EXTENSION queue_jobs');
+$session->query(q{SELECT queue_jobs.define_worker('quick', 'public.quick')});
+run_one('postgres', 1);
+$session->query('ALTER SCHEMA queue_jobs RENAME TO jobs');
+like($session->error, qr/cannot rename or move schema "queue_jobs"/, 'ALTER SCHEMA queue_jobs RENAME is refused');
+
+# Somebody who writes the catalog himself gets his way. The job falls due meanwhile; it runs when the name is back.
+$node->safe_psql('postgres', 'TRUNCATE ran');
+$session->query(q{SELECT queue_jobs.enqueue('quick', '{"n": 30}', delay => '1 s')});
+$session->query(q{UPDATE pg_namespace SET nspname = 'jobs' WHERE nspname = 'queue_jobs'});
+wait_until($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'});
+$session->query('ALTER SCHEMA jobs RENAME TO queue_jobs');
+is($session->error, '', 'the name comes back');
+wait_until($node, 'SELECT count(*) = 1 FROM ran WHERE n = 30');
+pass('and the job that fell due meanwhile runs');
+
 # ---- maintenance under load ----
 
 $session->query('DROP EXTENSION IF EXISTS queue_jobs CASCADE; CREATE EXTENSION queue_jobs; CREATE PUBLICATION everything FOR ALL TABLES');

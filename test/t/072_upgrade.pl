@@ -46,6 +46,18 @@ foreach my $script (@scripts)
 	$node->safe_psql('postgres', qq{DROP DATABASE "$db"});
 }
 
+# Rights on what has got another signature are kept; and a name that is the engine's own by now is refused.
+$node->safe_psql('postgres', q{CREATE DATABASE "rights"; CREATE ROLE "has rights"});
+$node->safe_psql('rights', q{CREATE EXTENSION queue_jobs VERSION '0.1.0'; GRANT EXECUTE ON FUNCTION queue_jobs.schedule TO "has rights"});
+my $taken = q{SET session_replication_role = replica; INSERT INTO queue_jobs.defined_worker (name, definer, queue, version, idempotent, deduplicate, reschedule_once, including_scheduled, dedup_ttl,
+	max_retries, urgency, external_dependencies, resource_boundary, weight, tags, lock_timeout, data_consistency, run_as_definer, loggable_args, keep_completed, search_path)
+	VALUES ('queue_jobs.heal', 'postgres', 'q', 0, false, 'none', false, false, '1 h', 0, 'low', false, 'unknown', 1, '{}', '1 s', 'always', false, '{}', '1 h', '')};
+like(($node->psql('rights', "BEGIN; $taken; ALTER EXTENSION queue_jobs UPDATE"))[2], qr/ERROR:  worker names queue_jobs\.heal are reserved/, 'a worker of a reserved name is to be renamed first');
+$node->safe_psql('rights', 'ALTER EXTENSION queue_jobs UPDATE');
+is($node->safe_psql('rights', q{SELECT string_agg(r.rolname, ', ' ORDER BY r.rolname) FROM pg_proc p, aclexplode(p.proacl) a, pg_roles r WHERE p.oid = 'queue_jobs.schedule'::regproc AND r.oid = a.grantee AND a.grantee <> p.proowner}),
+	'has rights, queue_jobs_define', 'rights on schedule() are kept');
+$node->safe_psql('postgres', q{DROP DATABASE "rights"; DROP ROLE "has rights"});
+
 # ---- new library, old SQL: as it is between the restart and ALTER EXTENSION UPDATE ----
 
 define_gated($node, db => 'second');

@@ -1,4 +1,5 @@
-# Runs every example of README.md and docs/*.md, in the order in which they stand, on one server, in a database "shop".
+# Runs every example of README.md, docs/tutorial.md, docs/claimants.md and then the other files of docs, in the order in which they stand, on one server, in a
+# database "shop".
 #
 # Fenced blocks are examples by their language: sql (through psql), python and js (programs that run until they have done
 # what they should), sh and console (lines with make: is there such a target? with "run": executed), ini (settings). A text block
@@ -16,7 +17,7 @@
 #   until: SQL            waits until it returns true
 #   -->
 #
-# Python needs psycopg2 (Debian: python3-psycopg2), Node pg (npm install pg, found by NODE_PATH; Debian: node-pg). What
+# Python needs the psycopg2 or psycopg that the program imports (Debian: python3-psycopg2, python3-psycopg), Node pg (npm install pg, found by NODE_PATH; Debian: node-pg). What
 # is not there is skipped, and nothing is installed.
 use strict;
 use warnings;
@@ -28,7 +29,8 @@ use Test::More;
 
 my $root = $ENV{TESTDIR} // '.';
 my $db = 'shop';
-my @documents = ("$root/README.md", sort glob("$root/docs/*.md"));
+my @first = map { "$root/$_" } qw(README.md docs/tutorial.md docs/claimants.md);
+my @documents = (@first, grep { my $file = $_; !grep { $_ eq $file } @first } sort glob("$root/docs/*.md $root/docs/reference/*.md"));
 my ($node, $role, %programs);
 
 # ---- reading ----
@@ -158,15 +160,12 @@ sub test_sql
 # The program that runs a language with its driver, or why there is none.
 sub find_program
 {
-	my ($language) = @_;
+	my ($language, $driver) = @_;
 
 	if ($language eq 'python')
 	{
-		for my $python ('python3', '/usr/bin/python3')
-		{
-			return { command => [$python] } if run_quietly($python, '-c', 'import psycopg2');
-		}
-		return { missing => 'no Python with psycopg2 (Debian: python3-psycopg2)' };
+		my $python = python_with($driver);
+		return $python ? { command => [$python] } : { missing => "no Python with $driver (Debian: python3-$driver)" };
 	}
 	my @paths = grep { defined && $_ ne '' } ($ENV{NODE_PATH}, '/usr/share/nodejs', '/usr/lib/node_modules', '/usr/local/lib/node_modules');
 	for my $js ('node', 'nodejs')
@@ -177,17 +176,12 @@ sub find_program
 	return { missing => 'no Node with pg (npm install pg and NODE_PATH; Debian: node-pg)' };
 }
 
-sub run_quietly
-{
-	my $output;
-	return eval { IPC::Run::run(\@_, '>', \$output, '2>', \$output) };
-}
-
 # Starts the program, goes through the steps, and stops it.
 sub test_program
 {
 	my ($block, $as, $name) = @_;
-	my $program = $programs{ $block->{language} } //= find_program($block->{language});
+	my ($driver) = $block->{text} =~ /^import (psycopg2?)$/m;
+	my $program = $programs{"$block->{language} " . ($driver // '')} //= find_program($block->{language}, $driver);
 	my @steps = @{ $block->{steps} // [] };
 	my ($harness, $output) = (undef, '');
 
@@ -265,7 +259,7 @@ sub test_block
 	elsif ($block->{language} !~ /^(?:text|ini)$/) { fail("$name: what language is that?") }
 }
 
-# ---- the tables in the README ----
+# ---- the tables of docs/reference ----
 
 # First cells of the rows of a table, from the first "| " after a heading.
 sub first_cells
@@ -283,9 +277,9 @@ sub words
 
 sub test_tables
 {
-	my $readme = PostgreSQL::Test::Utils::slurp_file("$root/README.md");
-	my ($rows) = $readme =~ /\n## Settings\n.*?\n\|[-|]+\|\n((?:\|[^\n]*\n)+)/s;
-	my %set_in = ('server start' => 'postmaster', configuration => 'sighup', session => 'user', superuser => 'superuser');
+	my %page = map { $_ => PostgreSQL::Test::Utils::slurp_file("$root/docs/reference/$_.md") } qw(settings functions views);
+	my ($rows) = $page{settings} =~ /\n\|[-|]+\|\n((?:\|[^\n]*\n)+)/s;
+	my %set_in = ('server start' => 'postmaster', configuration => 'sighup', session => 'user', database => 'user', superuser => 'superuser');
 	my @documented;
 
 	for (split /\n/, $rows)
@@ -302,13 +296,13 @@ SQL
 	my %functions = map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL');
 SELECT DISTINCT proname FROM pg_proc
 WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'claimable_by', 'table_written', 'schedule_written', 'worker_counters', 'data_consistency',
-      'load_balancing_counts', 'replica_states', 'replay_position')
+      'load_balancing_counts', 'replica_states', 'replay_position', 'guard_table', 'may_see', 'opaque')
 SQL
-	my ($reference) = $readme =~ /\n## Reference\n(.*?)\n## /s;
+	my $reference = $page{functions} . $page{views};
 	my %mentioned = map { $_ => 1 } map { /(\w+)\(/g } grep { /^\|/ } split /\n/, $reference;
 	is(join(' ', grep { !$mentioned{$_} } sort keys %functions), '', 'every function is in the reference');
 
-	is(join(' ', sort(words(first_cells($readme, '| option of')), 'name')),
+	is(join(' ', sort(words(first_cells($reference, '| option of')), 'name')),
 		$node->safe_psql($db, "SELECT string_agg(n, ' ' ORDER BY n COLLATE \"C\") FROM pg_proc, unnest(proargnames) AS n
 		                        WHERE oid = 'queue_jobs.define_worker'::regproc"),
 		'every option of define_worker() is in its table');
@@ -323,8 +317,8 @@ SQL
 		                        WHERE attrelid = 'queue_jobs.job'::regclass AND attnum > 0"),
 		'so are the columns of job');
 
-	# Whatever is called queue_jobs.something must be there. (The worker of schedules' commands is in no catalog.)
-	my %exists = (%functions, command => 1, map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL'));
+	# Whatever is called queue_jobs.something must be there. (The workers of the engine's own are in no catalog.)
+	my %exists = (%functions, command => 1, heal => 1, fill => 1, map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL'));
 SELECT relname FROM pg_class WHERE relnamespace = 'queue_jobs'::regnamespace
 UNION SELECT split_part(name, '.', 2) FROM pg_settings WHERE name LIKE 'queue_jobs.%'
 SQL

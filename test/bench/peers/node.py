@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).parent
+NODE = HERE / "node_modules" / "node" / "bin" / "node"     # npm has Node itself, whatever version the system has
+NODE_MAJOR = "22"
 
 
 class NodePeer:
@@ -12,14 +14,14 @@ class NodePeer:
 
     def __init__(self, bench):
         self.bench = bench
+        install("node", NODE_MAJOR)
         install(self.package, self.major)
-        version = json.loads((HERE / "node_modules" / self.package / "package.json").read_text())["version"]
-        bench.notes.append(f"{self.name} {version}")
+        bench.notes.append(f"{self.name} {version(self.package)} on Node {version('node')}")
         bench.server.sql(f"GRANT CREATE ON DATABASE {bench.server.database} TO app")
         self.node("setup")
 
     def node(self, *arguments):
-        done = subprocess.run(["node", HERE / self.program, self.bench.server.conninfo("app"), *map(str, arguments)],
+        done = subprocess.run([NODE, HERE / self.program, self.bench.server.conninfo("app"), *map(str, arguments)],
                               capture_output=True, text=True, timeout=600,
                               env=dict(os.environ, PGOPTIONS="-c synchronous_commit=off", PGHOST=self.bench.server.directory, PGUSER="app", PGDATABASE=self.bench.server.database))
         if done.returncode != 0:
@@ -39,6 +41,10 @@ class NodePeer:
         return {"jobs/s": jobs / took, "server CPU s per 100,000 jobs": cpu * 100000 / jobs}
 
 
+def version(package):
+    return json.loads((HERE / "node_modules" / package / "package.json").read_text())["version"]
+
+
 def install(package, major):
     if not (HERE / "node_modules" / package).exists():
         done = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", HERE, f"{package}@{major}"],
@@ -49,7 +55,7 @@ def install(package, major):
 
 class GraphileWorker(NodePeer):
     name = "graphile_worker"
-    package, major = "graphile-worker", "0.17"
+    package, major = "graphile-worker", "0.18"
     program = "graphile_worker.mjs"
     # As its documentation's page on performance has it; that page recommends more than one process, too.
     settings = ("1 process", "2 processes")
@@ -64,7 +70,7 @@ class GraphileWorker(NodePeer):
 
 class PgBoss(NodePeer):
     name = "pg_boss"
-    package, major = "pg-boss", "10"
+    package, major = "pg-boss", "12"
     program = "pg_boss.mjs"
     settings = ("8 loops, batches of 500",)
 

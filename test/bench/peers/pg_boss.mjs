@@ -2,7 +2,7 @@
 //
 //   node pg_boss.mjs CONNINFO setup | enqueue_many TASK JOBS | drain TASK SETTING JOBS
 import pg from "pg";
-import PgBoss from "pg-boss";
+import { PgBoss } from "pg-boss";
 
 const [, , , action, task, ...rest] = process.argv;
 const LOOPS = 8, BATCH = 500;
@@ -24,7 +24,7 @@ async function setup() {
 async function enqueue_many() {
   const jobs = Number(rest[0]);
   for (let start = 0; start < jobs; start += 10000)
-    await boss.insert(Array.from({ length: Math.min(10000, jobs - start) }, (_, i) => ({ name: task, data: { id: ((start + i) % 100000) + 1 } })));
+    await boss.insert(task, Array.from({ length: Math.min(10000, jobs - start) }, (_, i) => ({ data: { id: ((start + i) % 100000) + 1 } })));
 }
 
 async function drain() {

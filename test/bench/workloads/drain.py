@@ -44,6 +44,32 @@ def drain_by_executors(bench, worker, seconds, per_second=100000):
     return {"jobs/s": done / (end - begin), "server CPU s per 100,000 jobs": cpu * 100000 / done}
 
 
+EXECUTORS = "least(current_setting('queue_jobs.max_executors')::int, current_setting('queue_jobs.max_executors_per_database')::int)"
+DELETED_BY_TID = "raw DELETE by TID"
+
+
+def delete_by_workers(bench, workers, seconds, per_second=250000):
+    """The ceiling of executors: as many background workers delete the same rows, one a transaction (ceiling.c)."""
+    server = bench.server
+    jobs = int(per_second * seconds)
+    bench.reset()
+    server.sql("SELECT queue_jobs.pause('noop_gone')", "app")
+    bench.backlog("noop_gone", jobs)
+    server.sql("INSERT INTO raw.backlog SELECT * FROM queue_jobs.live_job ORDER BY id")
+    server.sql("TRUNCATE queue_jobs.live_job")
+    server.sql("SELECT queue_jobs.resume('noop_gone')", "app")
+    # Of max_worker_processes there are not enough for both.
+    server.wait_until("NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor')")
+    server.checkpoint()
+    cpu = server.cpu_seconds()
+    deleted, elapsed, ran_out = server.row(f"SELECT * FROM raw.delete_rows('raw.backlog', {workers}, {seconds})")
+    cpu = server.cpu_seconds() - cpu
+    bench.reset()
+    if ran_out == "t":
+        return delete_by_workers(bench, workers, seconds, per_second * 2)
+    return {"jobs/s": int(deleted) / float(elapsed), "server CPU s per 100,000 jobs": cpu * 100000 / int(deleted)}
+
+
 def executors(bench):
     """One transaction a job."""
     def update():
@@ -51,6 +77,8 @@ def executors(bench):
         return {"jobs/s": bench.server.pgbench("raw/update.sql", 8, "-T", bench.duration, synchronous=False)[0]}
 
     yield "yardstick", "raw UPDATE, 8 clients, synchronous_commit off", update
+    workers = int(bench.server.sql("SELECT " + EXECUTORS))
+    yield "yardstick", f"{DELETED_BY_TID}, {workers} background workers", lambda: delete_by_workers(bench, workers, bench.duration)
     for case, worker in (("no-op", "noop_kept"), ("no-op, nothing kept", "noop_gone"), ("one-row UPDATE", "update_kept"),
                          ("one-row UPDATE, plpgsql", "update_plpgsql")):
         yield case, "queue_jobs", lambda w=worker: drain_by_executors(bench, w, bench.duration)

@@ -23,6 +23,7 @@ max_connections = 60
 log_statement = none
 queue_jobs.max_executors = 8
 queue_jobs.max_executors_per_database = 6
+queue_jobs.max_executors_per_role = 6
 queue_jobs.idle_timeout = 1s
 CONF
 
@@ -251,6 +252,7 @@ sub drain
 	my $left;		# healing may enqueue some later
 	until (($left = $node->safe_psql('postgres', $rest)) eq '' || time > $give_up)
 	{
+		retry_crashed($node);
 		for my $user ($self->{superuser}, 'app')
 		{
 			IPC::Run::run([ $node->installed_command('pgbench'), '-n', '-c', 4, '-T', 1, '-f', "$self->{directory}/claim.sql", '-h', $node->host, '-p', $node->port,
@@ -262,7 +264,7 @@ sub drain
 	is( $node->safe_psql('postgres', q{SELECT id, last_error FROM queue_jobs.job WHERE state = 'dead' AND last_error !~ 'executor process crashed'}),
 		'', 'no job is dead but by crashes');
 	note('dead by crashes: ' . $node->safe_psql('postgres', q{SELECT count(queue_jobs.retry(id)) FROM queue_jobs.job WHERE state = 'dead'}));
-	wait_until($node, $rest, expected => '');
+	wait_until($node, $rest, expected => '', meanwhile => sub { retry_crashed($node) });
 	return;
 }
 

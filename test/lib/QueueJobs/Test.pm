@@ -11,7 +11,22 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(new_node wait_until wait_for_job executor_pids wait_for_no_processes define_gated define_gated_procedure in_background log_count);
+our @EXPORT = qw(new_node wait_until wait_for_job retry_crashed executor_pids wait_for_no_processes define_gated define_gated_procedure in_background log_count python_with run_quietly);
+
+# Runs a command, and says whether it succeeded.
+sub run_quietly
+{
+	my $output;
+	return eval { IPC::Run::run(\@_, '>', \$output, '2>', \$output) };
+}
+
+# The first Python that has the module, or undef.
+sub python_with
+{
+	my ($module) = @_;
+
+	return (grep { run_quietly($_, '-c', "import $module") } 'python3', '/usr/bin/python3')[0];
+}
 
 # Starts a server that has the extension in its database postgres.
 #   conf       lines for postgresql.conf, after (and so stronger than) ours
@@ -43,6 +58,9 @@ CONF
 
 # Waits until the query returns true (or what is expected instead), through restarts and crashes of the server; gives up
 # with the query and the jobs as they stand.
+#   db         default: postgres
+#   expected   what the query is to return; default: true
+#   meanwhile  what to do before each look
 sub wait_until
 {
 	my ($node, $query, %opts) = @_;
@@ -53,6 +71,7 @@ sub wait_until
 
 	while (time <= $end)
 	{
+		$opts{meanwhile}->() if defined $opts{meanwhile};
 		# psql() dies when the server closes the connection under it.
 		eval { ($status, $out, $err) = $node->psql($db, $query) };
 		return 1 if !$@ && $status == 0 && $out eq $expected;
@@ -72,6 +91,17 @@ sub wait_for_job
 	return wait_until($node,
 		"SELECT coalesce((SELECT state::text FROM queue_jobs.job WHERE id = $id), '(no such job)')",
 		%opts, expected => $state);
+}
+
+# Retries jobs at once that have crashed: their delay is Sidekiq's, 15 s and more, whatever their worker says.
+sub retry_crashed
+{
+	my ($node) = @_;
+
+	# psql() dies when the server closes the connection under it.
+	eval { $node->psql('postgres', q{SELECT count(queue_jobs.retry(id)) FROM queue_jobs.job
+		WHERE state = 'retryable' AND errors -> -1 ->> 'sqlstate' = '57P02'}) };
+	return;
 }
 
 # The process ids of the executors that are up, in one database or in all.
@@ -254,6 +284,16 @@ sub quit
 
 	$self->{in} .= "\\q\n";
 	($self->{busy} && !$self->ended) || !eval { $self->{psql}->finish } and $self->{psql}->kill_kill;
+	return;
+}
+
+# The client is gone without a word to the server, as by kill -9.
+sub kill_client
+{
+	my ($self) = @_;
+
+	$self->{psql}->signal('KILL');
+	eval { $self->{psql}->finish };
 	return;
 }
 

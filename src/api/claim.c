@@ -1,0 +1,586 @@
+/*
+ * claim.c
+ *		Jobs for applications: claim(), wait_for_jobs(). (What they then say of them is in claimant.c.)
+ *
+ * A claim writes a lease to the job's row. If the claimant completes the job in the same transaction, no other session ever
+ * sees the lease, and a rollback undoes the claim together with the work: exactly once. If it commits its claim first,
+ * the lease protects the job until it runs out; the number of the attempt then tells a late claimant from the one that
+ * has the job now.
+ */
+#include "postgres.h"
+
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "charge.h"
+#include "claimant.h"
+#include "clock.h"
+#include "common/hashfn.h"
+#include "compat.h"
+#include "dedup.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "heads.h"
+#include "history.h"
+#include "housekeeping.h"
+#include "job_row.h"
+#include "lane.h"
+#include "limit.h"
+#include "location.h"
+#include "lost_claim.h"
+#include "miscadmin.h"
+#include "missing_queue.h"
+#include "outcome.h"
+#include "park_sweep.h"
+#include "read.h"
+#include "run_as.h"
+#include "selector.h"
+#include "shared.h"
+#include "statistics.h"
+#include "store.h"
+#include "storage/ipc.h"
+#include "subscription.h"
+#include "subtransaction.h"
+#include "test_point.h"
+#include "utils/array.h"
+#include "utils/datum.h"
+#include "utils/lsyscache.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
+#include "wait.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_claim);
+PG_FUNCTION_INFO_V1(queue_jobs_wait_for_jobs);
+
+#define MAX_CLAIM 10000
+#define PROMOTE_AT_ONCE 1000
+#define POLL_WITHOUT_SHARED_MEMORY 200	/* milliseconds */
+
+/* ---- which lanes ---- */
+
+/* A copy: wait_for_jobs() needs it in more than one transaction. */
+static ArrayType *
+queues_argument(FunctionCallInfo fcinfo, int arg)
+{
+	refuse_null(fcinfo, arg, "queues");
+	return PG_GETARG_ARRAYTYPE_P_COPY(arg);
+}
+
+/* The selectors of a text[]. */
+static List *
+queue_patterns(ArrayType *queues)
+{
+	List	   *patterns = NIL;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			count;
+
+	deconstruct_array(queues, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("queues must not contain null"),
+					 errdetail("Element %d is null.", i + 1),
+					 errhint("Leave it out; \"*\" means all queues.")));
+		patterns = lappend(patterns, selector_of_queues(TextDatumGetCString(elements[i])));
+	}
+	return patterns;
+}
+
+/* An owner of lanes, and whether the current user may claim his jobs. */
+typedef struct LaneOwner
+{
+	Oid			role;
+	bool		mine;
+} LaneOwner;
+
+/*
+ * The lanes that queues mean and the current user may claim from. Found once for many claims; whether it still holds is found out from what
+ * it was made of.
+ */
+typedef struct Claimable
+{
+	MemoryContext context;
+	ArrayType  *queues;
+	List	   *patterns;
+	Oid			user;
+	uint64		registry;		/* version */
+	List	   *owners;			/* of LaneOwner: all that were asked for */
+	Heads		heads;
+} Claimable;
+
+static Claimable claimable = {0};
+
+static bool
+owner_is_mine(Oid role)
+{
+	LaneOwner  *owner;
+	ListCell   *cell;
+	MemoryContext old;
+
+	foreach(cell, claimable.owners)
+	{
+		owner = lfirst(cell);
+		if (owner->role == role)
+			return owner->mine;
+	}
+	old = MemoryContextSwitchTo(claimable.context);
+	owner = palloc(sizeof(LaneOwner));
+	owner->role = role;
+	owner->mine = lane_owner_is_mine(role);
+	claimable.owners = lappend(claimable.owners, owner);
+	MemoryContextSwitchTo(old);
+	return owner->mine;
+}
+
+/* Whether the current user may claim the lane's jobs, which the selectors mean, now. */
+static bool
+lane_claimable(const Lane *lane, const Worker *worker, List *patterns)
+{
+	ListCell   *cell;
+	bool		meant = false;
+
+	foreach(cell, patterns)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if ((meant = selector_matches(lfirst(cell), worker, lane->queue)))
+			break;
+	}
+	return meant && worker != NULL && worker->handler == NULL && owner_is_mine(lane_role(lane, worker)) &&
+		lane_blocked(lane, worker) == NULL;
+}
+
+static bool
+claimable_holds(ArrayType *queues)
+{
+	ListCell   *cell;
+
+	if (claimable.queues == NULL || claimable.user != GetUserId() || claimable.registry != registry_version() ||
+		heads_outgrown(&claimable.heads) ||
+		!datumIsEqual(PointerGetDatum(queues), PointerGetDatum(claimable.queues), false, -1))
+		return false;
+	foreach(cell, claimable.owners)
+	{
+		const LaneOwner *owner = lfirst(cell);
+
+		if (lane_owner_is_mine(owner->role) != owner->mine)
+			return false;
+	}
+	return true;
+}
+
+static bool
+admit(const Lane *lane, Worker **worker, struct Task **task)
+{
+	*worker = registry_worker(lane->worker);
+	return lane_claimable(lane, *worker, claimable.patterns);
+}
+
+static void
+find_claimable(ArrayType *queues)
+{
+	uint64		registry = registry_version();
+	MemoryContext old;
+	ListCell   *cell;
+
+	foreach(cell, queue_patterns(queues))
+		notice_missing_names(lfirst(cell));
+	if (claimable.context != NULL)
+		MemoryContextDelete(claimable.context);
+	claimable = (Claimable) {.user = GetUserId()};
+	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(claimable.context);
+	claimable.patterns = queue_patterns(queues);
+	heads_create(&claimable.heads, admit, false,
+				 hash_combine(hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)), (uint32) GetUserId()));
+	claimable.queues = DatumGetArrayTypePCopy(PointerGetDatum(queues));
+	MemoryContextSwitchTo(old);
+	claimable.registry = registry;	/* only now, for an error may have come before */
+}
+
+/* What the array's lanes are now. Good until the next call. */
+static Heads *
+claimable_heads(ArrayType *queues)
+{
+	while (!claimable_holds(queues))
+	{
+		CHECK_FOR_INTERRUPTS();
+		find_claimable(queues);
+	}
+	return &claimable.heads;
+}
+
+/* ---- claim ---- */
+
+typedef struct Claim
+{
+	FunctionCallInfo fcinfo;
+	char	   *claimant;
+	int64		lease;
+	int			max_jobs;
+	TimestampTz now;
+	TupleDesc	descriptor;
+	LiveTable	table;
+} Claim;
+
+static bool
+is_claimable(int32 lane, void *heads)
+{
+	return heads_serve(heads, lane);
+}
+
+/*
+ * Moves jobs that have fallen due in lanes that the claim is for, if it needs them; the scheduler does so too, where there
+ * is one.
+ */
+static void
+promote_due(LiveTable *table, Heads *heads, int limit, TimestampTz now, TimestampTz *next)
+{
+	DatabaseSlot *slot = database_slot(MyDatabaseId, false);
+
+	*next = slot ? slot->next_due : DT_NOBEGIN;
+	if (*next > now)
+		return;
+	if (live_promote(table, now, limit, is_claimable, heads, next) > 0)
+		CommandCounterIncrement();
+}
+
+/* Ends a job that is not to be started any more: too late, or its last attempt's lease ran out. True if it was. */
+static bool
+end_unstarted(Claim *claim, LaneHead *head)
+{
+	Job		   *job = &head->walk->job;
+	bool		expired = job_expired(job, claim->now);
+	bool		exhausted = job->started_at != NO_TIME && job_failures(job) > head->worker->max_retries;
+
+	if (!expired && !exhausted)
+		return false;
+	if (live_try_delete(&claim->table, head->walk->scan.slot))
+	{
+		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		outcome_finished(&claim->table, NULL, job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, NULL, NULL);
+	}
+	return true;
+}
+
+/*
+ * Now that no transaction can rely on the job any more: one that did so until its row was ours may have raised its location, and others of its
+ * key go with it. What that brings is written to the row.
+ */
+static void
+settle_key(Claim *claim, LaneHead *head)
+{
+	Job		   *job = &head->walk->job;
+	int			merged = job->merged;
+	XLogRecPtr	location = job->wal_lsn;
+	bool		again = false;
+	TupleTableSlot *slot = NULL;
+	Job			stored;
+
+	if (job->dedup_hash == 0)
+		return;
+	job->wal_lsn = Max(location, location_again(job));
+	job->attempt--;				/* compared by what was before this attempt */
+	dedup_collapse(&claim->table, job, head->worker);
+	job->attempt++;
+	if (job->wal_lsn > location)
+		again = choose_again_for_claim(job) || !location_in_doubt();
+	if (job->merged == merged && !again)
+		return;					/* a location that is only the latest there is need not stand in the row */
+	if (live_find(&claim->table, job->id, false, &slot, &stored) != FIND_FOUND)
+		elog(ERROR, "a claimed job was lost");
+	live_update(&claim->table, slot, job);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* A "delayed" job waits once more, as if no claim had come by, for a replica to catch up. */
+static void
+put_back_for_replica(Claim *claim, LaneHead *head)
+{
+	Job		   *job = &head->walk->job;
+
+	job->due = false;
+	job->run_at = claim->now + CONSISTENCY_RETRY_DELAY;
+	if (live_try_update(&claim->table, head->walk->scan.slot, job))
+	{
+		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		wakeup_due(job->run_at);
+	}
+	dedup_claim_undo(job, head->worker, false);
+}
+
+/* Writes the lease to the job's row, if no other transaction has it. */
+static bool
+take_row(Claim *claim, LaneHead *head, const LimitHold *limits)
+{
+	Job		   *job = &head->walk->job;
+
+	if (charge_under_way(job->id) || !dedup_claim_begin(&claim->table, job, head->worker, false))
+		return false;
+	job->wal_lsn = location_of_job(job);
+	if (!choose_for_claim(head->worker, job))
+	{
+		put_back_for_replica(claim, head);
+		return false;
+	}
+	job->attempt++;
+	job->started_at = Max(claim->now, limits->rate.at);
+	job->lease = claim->lease;
+	job->claimant = claim->claimant;
+	job->claimed_by = GetUserId();
+	if (live_try_update(&claim->table, head->walk->scan.slot, job))
+		return true;
+	dedup_claim_undo(job, head->worker, false);
+	return false;
+}
+
+/* Takes the job if its worker's limits let it start. */
+static bool
+take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
+{
+	Job		   *job = &head->walk->job;
+	ReturnSetInfo *result = (ReturnSetInfo *) claim->fcinfo->resultinfo;
+	LimitHold	limits;
+
+	*verdict = LIMIT_FREE;
+	if (job->started_at != NO_TIME)
+		job_add_lapse(job, claim->now);
+	if (end_unstarted(claim, head))
+		return false;
+	*verdict = limit_begin(&claim->table, job, head->worker, false, &head->walk->refusals, &limits);
+	if (*verdict != LIMIT_FREE)
+		return false;
+	if (!take_row(claim, head, &limits))
+	{
+		limit_undo(&claim->table, &limits, head->worker, false, job, &head->walk->refusals);
+		return false;
+	}
+	lost_claim_note(job);
+	test_point("job_claimed");
+	statistics_note_claim(head->worker, claim->now);
+	wakeup_taken(job->lane, InvalidOid, job_key(job));
+	limit_write_claim(&limits, job);
+	settle_key(claim, head);
+	wakeup_lease(job->lane, job->started_at + claim->lease);
+	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, head->lane, head->worker, 0));
+	return true;
+}
+
+/*
+ * Takes jobs from all lanes in turn, so that their order holds across lanes. A job whose session was lost before is taken alone: the jobs beside it
+ * would be charged with it.
+ */
+static void
+claim_jobs(Claim *claim, Heads *heads)
+{
+	LaneHead   *head;
+	int			claimed = 0;
+
+	heads_begin(heads, &claim->table, claim->now);
+	while (claimed < claim->max_jobs && (head = heads_first(heads, false)) != NULL)
+	{
+		LimitVerdict verdict;
+		bool		alone = head->walk->job.crashes > 0;
+		bool		taken;
+
+		CHECK_FOR_INTERRUPTS();
+		if (alone && claimed > 0)
+			break;
+		taken = take(claim, head, &verdict);
+		claimed += taken;
+		heads_tried(heads, head, taken);
+		heads_advance(head, verdict);
+		if (alone && taken)
+			break;
+	}
+	heads_end(heads, true);
+}
+
+/* claim(claimant, queues, max_jobs, lease) */
+Datum
+queue_jobs_claim(PG_FUNCTION_ARGS)
+{
+	Claim		claim = {.fcinfo = fcinfo,.now = GetCurrentTimestamp()};
+	Heads	   *heads;
+	TimestampTz next;
+	TimestampTz retry_at;
+
+	refuse_where_nothing_can_be_written("queue_jobs.claim()");
+	claim.claimant = claimant_argument(fcinfo, 0);
+	heads = claimable_heads(queues_argument(fcinfo, 1));
+	refuse_null(fcinfo, 2, "max_jobs");
+	claim.max_jobs = PG_GETARG_INT32(2);
+	if (claim.max_jobs < 1 || claim.max_jobs > MAX_CLAIM)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("max_jobs is out of range"),
+				 errdetail("The value is %d.", claim.max_jobs),
+				 errhint("Give a number from 1 to %d.", MAX_CLAIM)));
+	claim.lease = lease_argument(fcinfo, 3);
+
+	InitMaterializedSRF(fcinfo, 0);
+	claim.descriptor = job_row_descriptor();
+	live_open(&claim.table);
+	CommandCounterIncrement();
+	promote_due(&claim.table, heads, claim.max_jobs, claim.now, &next);
+	if (!shared_present())
+		(void) park_sweep(&retry_at);	/* there is no scheduler that would */
+	claim_jobs(&claim, heads);
+	live_close(&claim.table);
+	return (Datum) 0;
+}
+
+/* ---- wait_for_jobs ---- */
+
+/* Of a lane without a hint no transaction tells that it has taken a job: it is tried as claim() would. */
+static bool
+may_be_taken(LiveTable *table, const LaneHead *head)
+{
+	const Job  *job = &head->walk->job;
+
+	if (lane_hint_present(head->lane->id))
+		return true;
+	if (live_is_out_of_reach(head->walk->scan.slot) || !dedup_claim_begin(table, job, head->worker, false))
+		return false;
+	dedup_claim_undo(job, head->worker, false);
+	return true;
+}
+
+/*
+ * Whether a lane that the queues mean may have a job to claim, which its worker's limits let start; and when that is to be
+ * asked again.
+ */
+static bool
+may_have_jobs(ArrayType *queues, TimestampTz *next)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Heads	   *heads = claimable_heads(queues);
+	LaneHead   *head;
+	LiveTable	table;
+	bool		found = false;
+
+	live_open(&table);
+	promote_due(&table, heads, PROMOTE_AT_ONCE, now, next);
+	heads_begin(heads, &table, now);
+	while (!found && (head = heads_first(heads, true)) != NULL)
+	{
+		LaneWalk   *walk = head->walk;
+		LimitHold	limits;
+		LimitVerdict verdict = limit_begin(&table, &walk->job, head->worker, false, &walk->refusals, &limits);
+
+		CHECK_FOR_INTERRUPTS();
+		if (verdict == LIMIT_FREE)
+		{
+			found = may_be_taken(&table, head);
+			limit_undo(&table, &limits, head->worker, false, found ? NULL : &walk->job, &walk->refusals);
+		}
+		if (!found)
+			heads_advance(head, verdict);
+		if (walk->refusals.any)
+			*next = Min(*next, walk->refusals.retry_at);
+	}
+	heads_end(heads, false);
+	live_close(&table);
+	*next = Min(*next, heads_next_revisit(heads));
+	return found;
+}
+
+#define HISTORY_WAITS USECS_PER_HOUR
+
+static TimestampTz next_history = 0;
+
+static void
+maintain_history(void *now)
+{
+	TimestampTz next = housekeeping(*(TimestampTz *) now);
+
+	if (next != NO_TIME)
+		next_history = Min(next_history, next);
+}
+
+/*
+ * There being jobs, they go first, but not for ever. An error, by a trigger that a user has added, say, does not concern the caller.
+ */
+static void
+stand_in_for_scheduler(bool found)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	ErrorData  *error;
+
+	if (next_history == 0 || next_history - now > HISTORY_LOOK_AFTER)
+		next_history = now;		/* the first time, or the clock was set back */
+	if (now < next_history || (found && now - next_history < HISTORY_WAITS))
+		return;
+	next_history = now + HISTORY_LOOK_AFTER;
+	error = subtransaction_try(maintain_history, &now);
+	rethrow_our_own(error);
+	if (error != NULL)
+		report_error(error);
+}
+
+/* In a context of its own: the call's lives until it returns, and a worker at its limit may be looked at very often. */
+static bool
+look_for_jobs(MemoryContext context, ArrayType *queues, TimestampTz *next)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		found;
+
+	shared_look();
+	found = may_have_jobs(queues, next);
+	if (!shared_present())
+		stand_in_for_scheduler(found);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(context);
+	return found;
+}
+
+static void
+unregister_waiter(int code, Datum argument)
+{
+	waiter_unregister();
+}
+
+/* wait_for_jobs(queues, timeout); the patterns live in the call's own context, which outlives transactions */
+Datum
+queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
+{
+	int64		deadline;		/* by a clock that cannot be set */
+	int64		left;
+	TimestampTz next;
+	ArrayType  *queues;
+	MemoryContext context;
+
+	refuse_where_nothing_can_be_written("queue_jobs.wait_for_jobs()");	/* it makes jobs available that have fallen due */
+	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
+	context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs", ALLOCSET_DEFAULT_SIZES);
+	queues = queues_argument(fcinfo, 0);
+	(void) claimable_heads(queues);	/* to be refused before anything else */
+	refuse_null(fcinfo, 1, "timeout");
+	deadline = clock_elapsed() +
+		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_WAIT,
+												"Give an interval from 0 to 365 days."));
+	if (!shared_present())
+	{
+		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
+			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), POLL_WITHOUT_SHARED_MEMORY, NULL, NULL);
+		end_transaction_of_procedure();
+		PG_RETURN_VOID();
+	}
+	/* Registered before the first look, so that what is committed after it sets our latch. */
+	waiter_register();
+	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
+	{
+		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
+			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), 0, NULL, NULL);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
+	waiter_unregister();
+	end_transaction_of_procedure();
+	PG_RETURN_VOID();
+}

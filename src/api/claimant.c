@@ -1,0 +1,608 @@
+/*
+ * claimant.c
+ *		What a claimant says of the jobs that it has: complete(), fail(), snooze(), heartbeat(), and the same of several jobs.
+ *
+ * The number of the attempt is the fence: a claimant whose lease ran out, and whose job another process has by now, is refused.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "claimant.h"
+#include "compat.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "history.h"
+#include "lane.h"
+#include "lane_hint.h"
+#include "live_scan.h"
+#include "miscadmin.h"
+#include "outcome.h"
+#include "process.h"
+#include "retry.h"
+#include "run_as.h"
+#include "statistics.h"
+#include "steer.h"
+#include "store.h"
+#include "subscription.h"
+#include "test_point.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/tuplestore.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_complete);
+PG_FUNCTION_INFO_V1(queue_jobs_complete_many);
+PG_FUNCTION_INFO_V1(queue_jobs_fail);
+PG_FUNCTION_INFO_V1(queue_jobs_fail_many);
+PG_FUNCTION_INFO_V1(queue_jobs_snooze);
+PG_FUNCTION_INFO_V1(queue_jobs_snooze_many);
+PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
+PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
+
+char *
+claimant_argument(FunctionCallInfo fcinfo, int arg)
+{
+	char	   *claimant;
+
+	refuse_null(fcinfo, arg, "claimant");
+	claimant = text_argument(fcinfo, arg);
+	check_name("claimant", claimant);
+	return claimant;
+}
+
+int64
+lease_argument(FunctionCallInfo fcinfo, int arg)
+{
+	refuse_null(fcinfo, arg, "lease");
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "lease", 1000, LONGEST_WAIT,
+												   "Give an interval from 1 millisecond to 365 days."));
+}
+
+typedef struct Claimed
+{
+	LiveTable	table;
+	TupleTableSlot *slot;
+	Job			job;
+	const Lane *lane;
+	Worker	   *worker;
+	Oid			role;
+} Claimed;
+
+static void
+refuse_stale(int64 id, int32 attempt, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("job " INT64_FORMAT " is not claimed by attempt %d", id, attempt),
+			 errdetail_internal("%s", detail),
+			 errhint("Undo what was done for it: the job may have been given to another claimant.")));
+}
+
+/* Why that attempt does not have the job (any more), or NULL if it has. */
+static const char *
+why_stale(const Job *job, int32 attempt)
+{
+	if (job->started_at == NO_TIME)
+		return "No claimant has claimed it.";
+	if (job->lease == 0)
+		return "An executor is running it.";
+	if (job->attempt != attempt)
+		return psprintf("Attempt %d has it.", job->attempt);
+	return NULL;
+}
+
+/* Whose job it is; that has to be us. */
+static void
+identify(Claimed *claimed)
+{
+	claimed->lane = lane_get(claimed->job.lane);
+	if (claimed->lane == NULL)
+		elog(ERROR, "lane %d is missing", claimed->job.lane);
+	claimed->worker = registry_worker(claimed->lane->worker);
+	if (claimed->worker == NULL)
+		claimed->worker = registry_default_worker(claimed->lane->worker, claimed->lane->queue);
+	claimed->role = lane_role(claimed->lane, claimed->worker);
+	if (!lane_owner_is_mine(claimed->role))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for job " INT64_FORMAT, claimed->job.id),
+				 errdetail("It is of role \"%s\".", GetUserNameFromId(claimed->role, true)),
+				 errhint("Become a member of that role.")));
+}
+
+/* Locks the job of that attempt, or refuses: this is the fence. */
+static void
+claimed_begin(Claimed *claimed, int64 id, int32 attempt)
+{
+	FindResult	found;
+	const char *stale;
+
+	claimed->slot = NULL;
+	live_open(&claimed->table);
+	found = steer_find(&claimed->table, id, &claimed->slot, &claimed->job);
+	if (found == FIND_NONE)
+		refuse_stale(id, attempt, "It has been finished, cancelled or removed, or never was.");
+	stale = found == FIND_LOCKED ? "An executor is running it." : why_stale(&claimed->job, attempt);
+	if (stale != NULL)
+		refuse_stale(id, attempt, stale);
+	identify(claimed);
+}
+
+static void
+claimed_end(Claimed *claimed)
+{
+	ExecDropSingleTupleTableSlot(claimed->slot);
+	live_close(&claimed->table);
+}
+
+/* The run that a claimant has come to the end of is counted. */
+static void
+add_run(const Claimed *claimed, bool failed)
+{
+	const Job  *job = &claimed->job;
+	RunMeasure	measure = {
+		.queueing = statistics_queueing_time(job, job->started_at),
+		.running = GetCurrentTimestamp() - job->started_at,.cpu = -1,.merged = job->merged,.failed = failed
+	};
+
+	statistics_add_run(claimed->worker, &measure);
+}
+
+static void
+complete_one(int64 id, int32 attempt, Jsonb *result)
+{
+	Claimed		claimed;
+
+	claimed_begin(&claimed, id, attempt);
+	add_run(&claimed, false);
+	outcome_finished(&claimed.table, claimed.slot, &claimed.job, claimed.worker, JOB_COMPLETED, result, NULL);
+	claimed_end(&claimed);
+}
+
+/*
+ * Deletes the row as it was seen, without locking it first: the fence holds, for a row that has changed since is not deleted.
+ * False, and nothing is done, if anything is not as it should be.
+ */
+static bool
+complete_seen(LiveTable *table, IdScan *scan, HistoryWriter *history, int64 id, int32 attempt, Jsonb *result)
+{
+	Claimed		claimed;
+
+	if (!id_scan_find(scan, id, &claimed.job) || why_stale(&claimed.job, attempt) != NULL)
+		return false;
+	identify(&claimed);
+	if (!live_delete_if_unchanged(table, scan->slot, &claimed.job))
+		return false;
+	test_point("job_completed");
+	add_run(&claimed, false);
+	outcome_finished(table, NULL, &claimed.job, claimed.worker, JOB_COMPLETED, result, history);
+	return true;
+}
+
+/*
+ * Workers whose retry_backoff took too long in this transaction: it is not called again in it, or a batch would last as many
+ * times the limit as it has jobs, with their rows locked.
+ */
+static List *slow_backoffs = NIL;	/* of char *, in TopMemoryContext */
+static TimestampTz slow_backoffs_of = 0;	/* the transaction's start */
+
+static bool
+backoff_was_slow(const char *worker)
+{
+	ListCell   *cell;
+
+	if (slow_backoffs_of != GetCurrentTransactionStartTimestamp())
+	{
+		list_free_deep(slow_backoffs);
+		slow_backoffs = NIL;
+		slow_backoffs_of = GetCurrentTransactionStartTimestamp();
+	}
+	foreach(cell, slow_backoffs)
+		if (strcmp(lfirst(cell), worker) == 0)
+			return true;
+	return false;
+}
+
+static void
+note_slow_backoff(const char *worker)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	slow_backoffs = lappend(slow_backoffs, pstrdup(worker));
+	MemoryContextSwitchTo(old);
+}
+
+/* "delay": as for outcome_failed(). */
+static void
+fail_one(int64 id, int32 attempt, const RunError *error, int64 delay)
+{
+	Claimed		claimed;
+	uint64		limits_reached = process_limits_reached();
+	char	   *name;
+
+	claimed_begin(&claimed, id, attempt);
+	claimed.job.crashes = 0;	/* its claimant lives: what counts is three losses in a row */
+	name = pstrdup(claimed.worker->name);	/* what is called may define the worker again */
+	add_run(&claimed, true);
+	if (delay < 0 && backoff_was_slow(name))
+		delay = retry_default_delay(job_failures(&claimed.job) - 1);
+	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, error, delay);
+	if (process_limits_reached() != limits_reached)
+		note_slow_backoff(name);
+	claimed_end(&claimed);
+}
+
+/* Whether a "delayed" job has been put back for a replica: its claim has written over that, but chose what it could not have otherwise. */
+static bool
+was_retried(const Claimed *claimed)
+{
+	return claimed->worker->data_consistency == CONSISTENCY_DELAYED &&
+		(claimed->job.strategy == STRATEGY_PRIMARY || claimed->job.strategy == STRATEGY_REPLICA_RETRIED);
+}
+
+static void
+snooze_one(int64 id, int32 attempt, int64 delay)
+{
+	Claimed		claimed;
+
+	claimed_begin(&claimed, id, attempt);
+	claimed.job.uncharged++;
+	claimed.job.crashes = 0;
+	if (was_retried(&claimed))
+		outcome_keep_retried(&claimed.job);
+	outcome_put_back(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, delay);
+	claimed_end(&claimed);
+}
+
+/* The lease now ends after "lease" microseconds from now. (One that were 0, by a clock that was set back, would be an executor's.) */
+static void
+heartbeat_one(int64 id, int32 attempt, int64 lease)
+{
+	Claimed		claimed;
+	TimestampTz since;
+
+	claimed_begin(&claimed, id, attempt);
+	since = lease_since(&claimed.job);
+	claimed.job.lease = Max(GetCurrentTimestamp() + lease - since, 1);
+	wakeup_lease(claimed.job.lane, since + claimed.job.lease);
+	live_update(&claimed.table, claimed.slot, &claimed.job);
+	claimed_end(&claimed);
+}
+
+static void
+refuse_null_job(FunctionCallInfo fcinfo, const char *function)
+{
+	refuse_where_nothing_can_be_written(function);
+	refuse_null(fcinfo, 0, "id");
+	refuse_null(fcinfo, 1, "attempt");
+}
+
+static int64
+delay_argument(FunctionCallInfo fcinfo, int arg)
+{
+	refuse_null(fcinfo, arg, "delay");
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "delay", 0, LONGEST_WAIT,
+												   "Give an interval from 0 to 365 days."));
+}
+
+/* What fail() and fail_many() take beside the error: retry_in, in microseconds or -1, and final. */
+static int64
+retry_arguments(FunctionCallInfo fcinfo, RunError *error)
+{
+	refuse_null(fcinfo, 5, "final");
+	error->final = PG_GETARG_BOOL(5);
+	if (PG_ARGISNULL(4))
+		return -1;
+	if (error->final)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("retry_in and final exclude each other"),
+				 errdetail("A job that is dead now is not tried again."),
+				 errhint("Leave one of them out.")));
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(4), "retry_in", 0, LONGEST_WAIT,
+												   "Give an interval from 0 to 365 days."));
+}
+
+/* Of 0.1.0, whose SQL is refused by this library, but for what calls it before the update. */
+static void
+refuse_parameters_of_0_1_0(FunctionCallInfo fcinfo)
+{
+	(void) catalog_owner();
+	if (PG_NARGS() != 6)
+		elog(ERROR, "function has %d parameters, not 6", PG_NARGS());
+}
+
+/* fail(id, attempt, error, detail, retry_in, final) */
+Datum
+queue_jobs_fail(PG_FUNCTION_ARGS)
+{
+	RunError	error = {0};
+	int64		delay;
+
+	refuse_null_job(fcinfo, "queue_jobs.fail()");
+	refuse_parameters_of_0_1_0(fcinfo);
+	refuse_null(fcinfo, 2, "error");
+	error.message = text_argument(fcinfo, 2);
+	error.detail = PG_ARGISNULL(3) ? NULL : text_argument(fcinfo, 3);
+	delay = retry_arguments(fcinfo, &error);
+	fail_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), &error, delay);
+	PG_RETURN_VOID();
+}
+
+/* snooze(id, attempt, delay) */
+Datum
+queue_jobs_snooze(PG_FUNCTION_ARGS)
+{
+	refuse_null_job(fcinfo, "queue_jobs.snooze()");
+	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2));
+	PG_RETURN_VOID();
+}
+
+/* ---- arrays ---- */
+
+typedef struct JobArrays
+{
+	int			count;
+	Datum	   *ids;
+	Datum	   *attempts;
+	Datum	   *results;		/* or NULL */
+	bool	   *result_nulls;
+} JobArrays;
+
+static Datum *
+array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int16 length, bool byval, char align, int *count,
+			   bool **nulls)
+{
+	Datum	   *elements;
+
+	refuse_null(fcinfo, arg, name);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), type, length, byval, align, &elements, nulls, count);
+	return elements;
+}
+
+static void
+refuse_null_elements(const char *name, const bool *nulls, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("%s must not contain null", name),
+					 errdetail("Element %d is null.", i + 1),
+					 errhint("Give a value for each job.")));
+}
+
+static void
+refuse_lengths(const char *name, int count, int expected)
+{
+	if (count != expected)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must have as many elements as ids", name),
+				 errdetail("There are %d ids and %d %s.", expected, count, name),
+				 errhint("Give one for each id, in the same order.")));
+}
+
+/*
+ * Jobs are locked in the order given: in arrays of different order two claimants could wait for each other, but no
+ * two have the same job.
+ */
+static JobArrays
+job_arrays(FunctionCallInfo fcinfo, const char *function)
+{
+	JobArrays	arrays = {0};
+	bool	   *nulls;
+	int			count;
+
+	refuse_where_nothing_can_be_written(function);
+	arrays.ids = array_argument(fcinfo, 0, "ids", INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &arrays.count, &nulls);
+	refuse_null_elements("ids", nulls, arrays.count);
+	arrays.attempts = array_argument(fcinfo, 1, "attempts", INT4OID, 4, true, TYPALIGN_INT, &count, &nulls);
+	refuse_null_elements("attempts", nulls, count);
+	refuse_lengths("attempts", count, arrays.count);
+	return arrays;
+}
+
+/* ---- complete ---- */
+
+/* Those that are not found as they should be are looked for once more, where they may be waited for or refused. */
+static void
+complete_jobs(const JobArrays *arrays)
+{
+	LiveTable	table;
+	IdScan		scan;
+	HistoryWriter history;
+	MemoryContext outer = CurrentMemoryContext;
+	MemoryContext jobs = AllocSetContextCreate(outer, "completed jobs", ALLOCSET_DEFAULT_SIZES);
+
+	CommandCounterIncrement();	/* so that what this command has claimed itself is seen */
+	live_open(&table);
+	id_scan_begin(&scan, &table);
+	history_writer_open(&history);
+	MemoryContextSwitchTo(jobs);
+	for (int i = 0; i < arrays->count; i++)
+	{
+		int64		id = DatumGetInt64(arrays->ids[i]);
+		int32		attempt = DatumGetInt32(arrays->attempts[i]);
+		Jsonb	   *result = arrays->results == NULL || arrays->result_nulls[i] ? NULL : DatumGetJsonbP(arrays->results[i]);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!complete_seen(&table, &scan, arrays->count > 1 ? &history : NULL, id, attempt, result))
+			complete_one(id, attempt, result);
+		if (i % HISTORY_AT_ONCE != HISTORY_AT_ONCE - 1)
+			continue;
+		history_writer_flush(&history);
+		MemoryContextReset(jobs);
+	}
+	history_writer_close(&history);
+	wakeup_due(GetCurrentTimestamp() + HISTORY_LOOK_AFTER); /* where there are claimants only, no scheduler is at work */
+	MemoryContextSwitchTo(outer);
+	id_scan_end(&scan);
+	live_close(&table);
+	MemoryContextDelete(jobs);
+}
+
+/* complete(id, attempt, result) */
+Datum
+queue_jobs_complete(PG_FUNCTION_ARGS)
+{
+	Datum		id = PG_GETARG_DATUM(0);
+	Datum		attempt = PG_GETARG_DATUM(1);
+	Datum		result = PG_GETARG_DATUM(2);
+	bool		result_is_null = PG_ARGISNULL(2);
+	JobArrays	one = {.count = 1,.ids = &id,.attempts = &attempt,.results = &result,.result_nulls = &result_is_null};
+
+	refuse_null_job(fcinfo, "queue_jobs.complete()");
+	complete_jobs(&one);
+	PG_RETURN_VOID();
+}
+
+/* complete_many(ids, attempts, results) */
+Datum
+queue_jobs_complete_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.complete_many()");
+	int			count;
+
+	if (!PG_ARGISNULL(2))
+	{
+		arrays.results = array_argument(fcinfo, 2, "results", JSONBOID, -1, false, TYPALIGN_INT, &count, &arrays.result_nulls);
+		refuse_lengths("results", count, arrays.count);
+	}
+	complete_jobs(&arrays);
+	PG_RETURN_VOID();
+}
+
+/* ---- fail, snooze and heartbeat for arrays ---- */
+
+/* Texts that are one for each job, or one for all of them. */
+typedef struct JobTexts
+{
+	int			count;
+	Datum	   *values;
+	bool	   *nulls;
+} JobTexts;
+
+static JobTexts
+job_texts(FunctionCallInfo fcinfo, int arg, const char *name, int jobs)
+{
+	JobTexts	texts;
+
+	texts.values = array_argument(fcinfo, arg, name, TEXTOID, -1, false, TYPALIGN_INT, &texts.count, &texts.nulls);
+	if (texts.count != 1)
+		refuse_lengths(name, texts.count, jobs);
+	return texts;
+}
+
+static char *
+text_of_job(const JobTexts *texts, int job)
+{
+	int			i = texts->count == 1 ? 0 : job;
+
+	return texts->nulls[i] ? NULL : TextDatumGetCString(texts->values[i]);
+}
+
+/* fail_many(ids, attempts, errors, details, retry_in, final) */
+Datum
+queue_jobs_fail_many(PG_FUNCTION_ARGS)
+{
+	RunError	error = {0};
+	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.fail_many()");
+	JobTexts	errors;
+	JobTexts	details = {0};
+	int64		delay;
+
+	refuse_parameters_of_0_1_0(fcinfo);
+	errors = job_texts(fcinfo, 2, "errors", arrays.count);
+	refuse_null_elements("errors", errors.nulls, errors.count);
+	if (!PG_ARGISNULL(3))
+		details = job_texts(fcinfo, 3, "details", arrays.count);
+	delay = retry_arguments(fcinfo, &error);
+	for (int i = 0; i < arrays.count; i++)
+	{
+		error.message = text_of_job(&errors, i);
+		error.detail = details.count == 0 ? NULL : text_of_job(&details, i);
+		fail_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), &error, delay);
+	}
+	PG_RETURN_VOID();
+}
+
+/* snooze_many(ids, attempts, delay) */
+Datum
+queue_jobs_snooze_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.snooze_many()");
+	int64		delay = delay_argument(fcinfo, 2);
+
+	for (int i = 0; i < arrays.count; i++)
+		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay);
+	PG_RETURN_VOID();
+}
+
+/* heartbeat_many(ids, attempts, lease) */
+Datum
+queue_jobs_heartbeat_many(PG_FUNCTION_ARGS)
+{
+	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.heartbeat_many()");
+	int64		lease;
+
+	lease = lease_argument(fcinfo, 2);
+	for (int i = 0; i < arrays.count; i++)
+		heartbeat_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), lease);
+	PG_RETURN_VOID();
+}
+
+/* ---- heartbeat of a claimant ---- */
+
+/* The claimant's jobs, whose leases count from now: no job of a role that it may not claim for any more is among them. */
+static void
+put_claimed(const char *claimant, Oid role, Tuplestorestate *result, TupleDesc descriptor)
+{
+	LiveTable	table;
+	List	   *claimed;
+	ListCell   *cell;
+
+	live_open(&table);
+	claimed = live_claimed(&table, claimant, role);
+	foreach(cell, claimed)
+	{
+		const LiveClaim *claim = lfirst(cell);
+		Datum		id = Int64GetDatum(claim->id);
+		bool		isnull = false;
+
+		if (lane_claimable_by(claim->lane, role))
+			tuplestore_putvalues(result, descriptor, &id, &isnull);
+	}
+	live_close(&table);
+}
+
+/*
+ * heartbeat(claimant): every lease of that claimant now counts from now. One row is written, however many jobs it has. Its name is its
+ * role's own: other roles may have claimants of that name, which have nothing to do with it.
+ */
+Datum
+queue_jobs_heartbeat(PG_FUNCTION_ARGS)
+{
+	char	   *claimant = claimant_argument(fcinfo, 0);
+	Oid			role = GetUserId();
+	Oid			types[] = {TEXTOID, REGROLEOID};
+	Datum		values[] = {CStringGetTextDatum(claimant), ObjectIdGetDatum(role)};
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	RunAs		saved;
+
+	refuse_where_nothing_can_be_written("queue_jobs.heartbeat()");
+	(void) catalog_owner();
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	engine_begin(&saved);
+	(void) engine_execute("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
+						  " VALUES ($1, $2, clock_timestamp())"
+						  " ON CONFLICT (name, owner) DO UPDATE SET last_heartbeat = EXCLUDED.last_heartbeat",
+						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	put_claimed(claimant, role, result->setResult, result->setDesc);
+	return (Datum) 0;
+}

@@ -1,0 +1,769 @@
+/*
+ * define_worker.c
+ *		define_worker(), drop_worker(), disable_worker(), enable_worker().
+ *
+ * Everything is checked before the one row is written. Who may change a worker: its definer, roles with that role's
+ * rights, and superusers. It stays its definer's.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "capacity.h"
+#include "catalog.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "compat.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "definition_size.h"
+#include "handler.h"
+#include "history.h"
+#include "job.h"
+#include "lane.h"
+#include "limit.h"
+#include "miscadmin.h"
+#include "record.h"
+#include "registry.h"
+#include "run_as.h"
+#include "shared.h"
+#include "subscription.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_define_worker);
+PG_FUNCTION_INFO_V1(queue_jobs_drop_worker);
+PG_FUNCTION_INFO_V1(queue_jobs_disable_worker);
+PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
+
+#define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
+#define LONGEST_TIMEOUT (24 * USECS_PER_DAY)
+#define LONGEST_PERIOD (365 * USECS_PER_DAY)
+#define MAX_CONCURRENCY 10000
+#define MAX_WEIGHT 1000
+#define MAX_RATE 1000000
+#define MAX_TEXT_LENGTH 100000	/* bytes of an option */
+#define MAX_NAMES 1000			/* elements of an option */
+
+/* Arguments of define_worker(), in order. */
+enum
+{
+	ARG_NAME, ARG_HANDLER, ARG_QUEUE, ARG_NAMESPACE, ARG_VERSION, ARG_IDEMPOTENT, ARG_DEDUPLICATE, ARG_IF_DEDUPLICATED,
+	ARG_INCLUDING_SCHEDULED, ARG_DEDUP_TTL, ARG_MAX_RETRIES, ARG_RETRY_BACKOFF, ARG_URGENCY, ARG_EXTERNAL_DEPENDENCIES,
+	ARG_RESOURCE_BOUNDARY, ARG_FEATURE_CATEGORY, ARG_WEIGHT, ARG_MAX_RUNNING_JOBS, ARG_CONCURRENCY_KEY,
+	ARG_CONCURRENCY_LIMIT, ARG_RATE_LIMIT, ARG_RATE_PERIOD, ARG_TAGS, ARG_REMAINING_WORK, ARG_TIMEOUT, ARG_LOCK_TIMEOUT,
+	ARG_DATA_CONSISTENCY, ARG_READ_HANDLER, ARG_FEATURE_FLAG, ARG_RECORD, ARG_RECORD_KEY, ARG_PENDING, ARG_HEAL_EVERY,
+	ARG_HEAL_AFTER, ARG_RUN_AS, ARG_LOGGABLE_ARGS, ARG_KEEP_COMPLETED
+};
+
+/* The row under construction; an attribute that is not set is NULL. */
+typedef struct Definition
+{
+	FunctionCallInfo fcinfo;
+	Datum		values[WORKER_ATTRIBUTES];
+	char		nulls[WORKER_ATTRIBUTES + 1];
+	char	   *search_path;	/* for the names in pending and remaining_work */
+	Oid			handler_owner;
+} Definition;
+
+static void
+set(Definition *definition, WorkerAttribute attribute, Datum value)
+{
+	definition->values[attribute] = value;
+	definition->nulls[attribute] = ' ';
+}
+
+static void
+set_text(Definition *definition, WorkerAttribute attribute, const char *value)
+{
+	if (value == NULL)
+		return;
+	if (strlen(value) > MAX_TEXT_LENGTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is too long", worker_columns[attribute].name),
+				 errdetail("It has %zu bytes; at most %d are allowed.", strlen(value), MAX_TEXT_LENGTH),
+				 errhint("Give less, for instance a function that does it.")));
+	set(definition, attribute, CStringGetTextDatum(value));
+}
+
+/* ---- kinds of options ---- */
+
+/* A boolean that must not be NULL. */
+static bool
+set_boolean(Definition *definition, WorkerAttribute attribute, int arg)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+
+	refuse_null(fcinfo, arg, worker_columns[attribute].name);
+	set(definition, attribute, PG_GETARG_DATUM(arg));
+	return PG_GETARG_BOOL(arg);
+}
+
+/* An integer between two bounds, or NULL, which leaves it unset: 0 is returned then. */
+static int
+set_number(Definition *definition, WorkerAttribute attribute, int arg, int minimum, int maximum)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	const char *name = worker_columns[attribute].name;
+
+	if (PG_ARGISNULL(arg))
+		return 0;
+	if (PG_GETARG_INT32(arg) < minimum || PG_GETARG_INT32(arg) > maximum)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is out of range", name),
+				 errdetail("The value is %d.", PG_GETARG_INT32(arg)),
+				 errhint("Give a number from %d to %d.", minimum, maximum)));
+	set(definition, attribute, PG_GETARG_DATUM(arg));
+	return PG_GETARG_INT32(arg);
+}
+
+/* An interval between two bounds, or NULL, which leaves it unset. */
+static void
+set_interval(Definition *definition, WorkerAttribute attribute, int arg, int64 minimum, int64 maximum, const char *hint)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+
+	if (!PG_ARGISNULL(arg))
+		set(definition, attribute,
+			IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(arg), worker_columns[attribute].name, minimum, maximum, hint)));
+}
+
+/* The names of an option's values, as a list for a hint. */
+static char *
+list_values(const char *const *names)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; names[i] != NULL; i++)
+		appendStringInfo(&list, "%s\"%s\"", i == 0 ? "" : names[i + 1] == NULL ? " or " : ", ", names[i]);
+	return list.data;
+}
+
+/* Which of its values an option has; it must not be NULL. */
+static int
+value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char *const *names, const char *detail)
+{
+	char	   *name = text_argument(fcinfo, arg);
+	int			value = name ? option_value(names, name) : -1;
+
+	if (value < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for %s: \"%s\"", option, name ? name : "NULL"),
+				 errdetail_internal("%s", detail),
+				 errhint("Give %s.", list_values(names))));
+	return value;
+}
+
+static int
+set_value(Definition *definition, WorkerAttribute attribute, int arg, const char *const *names, const char *detail)
+{
+	int			value = value_argument(definition->fcinfo, arg, worker_columns[attribute].name, names, detail);
+
+	set_text(definition, attribute, names[value]);
+	return value;
+}
+
+/* An array of names: none of them NULL, each fit for a selector. */
+static void
+set_names(Definition *definition, WorkerAttribute attribute, int arg)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	const char *name = worker_columns[attribute].name;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			count;
+
+	refuse_null(fcinfo, arg, name);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	if (count > MAX_NAMES)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s has too many elements", name),
+				 errdetail("There are %d; at most %d are allowed.", count, MAX_NAMES),
+				 errhint("Give fewer.")));
+	for (int i = 0; i < count; i++)
+	{
+		char	   *element = nulls[i] ? NULL : TextDatumGetCString(elements[i]);
+
+		if (element == NULL || element[0] == '\0' || strlen(element) > MAX_NAME_LENGTH)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid element of %s: \"%s\"", name, element ? element : "NULL"),
+					 errdetail("It is element %d of %d, and has %zu bytes.", i + 1, count, element ? strlen(element) : 0),
+					 errhint("Give names of 1 to %d bytes.", MAX_NAME_LENGTH)));
+	}
+	set(definition, attribute, PG_GETARG_DATUM(arg));
+}
+
+/* An option as a DETAIL shows it. */
+static const char *
+quoted(const char *value)
+{
+	return value ? psprintf("\"%s\"", value) : "NULL";
+}
+
+static const char *
+given_interval(FunctionCallInfo fcinfo, int arg)
+{
+	return PG_ARGISNULL(arg) ? "NULL" : DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(arg)));
+}
+
+static void
+refuse_combination(const char *message, const char *detail, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg_internal("%s", message),
+			 errdetail_internal("%s", detail),
+			 errhint("%s", hint)));
+}
+
+/* ---- handlers ---- */
+
+static void
+set_queue(Definition *definition, const char *worker)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	char	   *queue = text_argument(fcinfo, ARG_QUEUE);
+	char	   *namespace = text_argument(fcinfo, ARG_NAMESPACE);
+	char	   *name = queue ? queue : pstrdup(worker);
+
+	check_name("queue", name);
+	if (namespace != NULL)
+	{
+		check_name("namespace", namespace);
+		if (strchr(namespace, ':') != NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid namespace \"%s\"", namespace),
+					 errdetail("A queue is written \"namespace:name\"."),
+					 errhint("Give a namespace without a colon.")));
+		name = psprintf("%s:%s", namespace, name);
+		check_name("queue", name);
+	}
+	set_text(definition, WORKER_QUEUE, name);
+}
+
+static void
+set_handler(Definition *definition, bool run_as_definer, Oid definer)
+{
+	char	   *name = text_argument(definition->fcinfo, ARG_HANDLER);
+	Handler    *handler;
+
+	if (name == NULL)
+		return;
+	handler = handler_named(name);
+
+	/* What a definer's worker does, its definer must be allowed to do. Checked again when the job runs. */
+	if (run_as_definer && !handler_may_be_called(handler, definer))
+		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
+	set_text(definition, WORKER_HANDLER, handler_qualified_name(handler->oid, name));
+	set_text(definition, WORKER_HANDLER_ARGUMENTS, handler_arguments(handler->oid));
+	definition->handler_owner = handler_owner(handler->oid);
+	set(definition, WORKER_HANDLER_OWNER, ObjectIdGetDatum(definition->handler_owner));
+}
+
+/* A function of one parameter that takes the place of a formula, or reads. */
+static void
+set_function(Definition *definition, WorkerAttribute attribute, WorkerAttribute owner, int arg, Oid parameter, Oid result,
+			 const char *detail, const char *hint)
+{
+	char	   *name = text_argument(definition->fcinfo, arg);
+	char	   *why = NULL;
+	Oid			oid;
+	Oid		   *types;
+	int			nargs;
+
+	if (name == NULL)
+		return;
+	oid = handler_function(name, &why);
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("%s function \"%s\" cannot be found", worker_columns[attribute].name, name),
+				 errdetail_internal("%s", as_sentence(why)),
+				 errhint("Name it as schema.name, or as schema.name(%s) if there are several.", format_type_be(parameter))));
+	if (get_func_prokind(oid) != PROKIND_FUNCTION || get_func_retset(oid) ||
+		get_func_signature(oid, &types, &nargs) != result || nargs != 1 || types[0] != parameter)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+				 errmsg("function \"%s\" cannot be a %s", name, worker_columns[attribute].name),
+				 errdetail_internal("%s", detail),
+				 errhint("%s", hint)));
+	set_text(definition, attribute, handler_qualified_name(oid, name));
+	set(definition, owner, ObjectIdGetDatum(handler_owner(oid)));
+}
+
+/* ---- options that go together ---- */
+
+/* For the names in pending and remaining_work, if there are any. */
+static void
+set_search_path(Definition *definition, const char *worker, Oid definer)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	bool		has_names = !PG_ARGISNULL(ARG_PENDING) || !PG_ARGISNULL(ARG_REMAINING_WORK);
+	PathTrust	trust = {.definer = definer,.handler_owner = definition->handler_owner};
+
+	definition->search_path = trusted_path_of_session(trust, has_names ? psprintf("worker \"%s\"", worker) : NULL);
+	set_text(definition, WORKER_SEARCH_PATH, definition->search_path);
+}
+
+/* record, record_key and pending; record becomes qualified. Returns whether there is one. */
+static bool
+set_record(Definition *definition)
+{
+	char	   *record = text_argument(definition->fcinfo, ARG_RECORD);
+	Worker		worker = {.record_key = text_argument(definition->fcinfo, ARG_RECORD_KEY)};
+	WorkerTexts texts = {.pending = text_argument(definition->fcinfo, ARG_PENDING),.search_path = definition->search_path};
+	Oid			table;
+
+	if (record == NULL && worker.record_key == NULL && texts.pending == NULL)
+		return false;
+	if (record == NULL || worker.record_key == NULL || texts.pending == NULL)
+		refuse_combination("record, record_key and pending go together",
+						   psprintf("record is %s, record_key is %s, and pending is %s.", quoted(record),
+									quoted(worker.record_key), quoted(texts.pending)),
+						   "Give the table, the args key that holds its primary key, and the condition under which there is work to do.");
+	table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(record)));
+	worker.record = record_table_name(table);
+	if (worker.record == NULL)	/* "-" and numbers are not looked up */
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("record \"%s\" does not exist", record),
+				 errdetail("No table has that OID."),
+				 errhint("Give the table's name, as schema.table.")));
+	record_check_definition(&worker, &texts);
+	set_text(definition, WORKER_RECORD, worker.record);
+	set_text(definition, WORKER_RECORD_KEY, worker.record_key);
+	set_text(definition, WORKER_PENDING, texts.pending);
+	return true;
+}
+
+/* Whether, and how, jobs of the worker are deduplicated. */
+static DedupStrategy
+set_deduplication(Definition *definition, bool has_record)
+{
+	static const char *const if_deduplicated_names[] = {"drop", "reschedule_once", NULL};
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	bool		idempotent = PG_ARGISNULL(ARG_IDEMPOTENT) ? has_record : PG_GETARG_BOOL(ARG_IDEMPOTENT);
+	DedupStrategy strategy = idempotent ? DEDUP_UNTIL_EXECUTING : DEDUP_NONE;
+	bool		reschedule_once;
+
+	if (!PG_ARGISNULL(ARG_DEDUPLICATE))
+		strategy = value_argument(fcinfo, ARG_DEDUPLICATE, "deduplicate", strategy_names,
+								  "The key of a job is free before its handler starts, or when the job has ended.");
+	refuse_null(fcinfo, ARG_IF_DEDUPLICATED, "if_deduplicated");
+	reschedule_once = value_argument(fcinfo, ARG_IF_DEDUPLICATED, "if_deduplicated", if_deduplicated_names,
+									 "A duplicate is dropped, or makes a running job run once more.") == 1;
+	if (reschedule_once && strategy != DEDUP_UNTIL_EXECUTED)
+		refuse_combination("if_deduplicated => \"reschedule_once\" needs deduplicate => \"until_executed\"",
+						   psprintf("Under \"%s\" nothing is dropped while a job runs.", strategy_names[strategy]),
+						   "Leave if_deduplicated out, or give deduplicate => \"until_executed\".");
+	set(definition, WORKER_IDEMPOTENT, BoolGetDatum(idempotent));
+	set_text(definition, WORKER_DEDUPLICATE, strategy_names[strategy]);
+	set(definition, WORKER_RESCHEDULE_ONCE, BoolGetDatum(reschedule_once));
+	set_boolean(definition, WORKER_INCLUDING_SCHEDULED, ARG_INCLUDING_SCHEDULED);
+	refuse_null(fcinfo, ARG_DEDUP_TTL, "dedup_ttl");
+	set_interval(definition, WORKER_DEDUP_TTL, ARG_DEDUP_TTL, 0, LONGEST_TTL, "Give an interval from 0 to 10 years.");
+	return idempotent ? strategy : DEDUP_NONE;
+}
+
+/* heal_every and heal_after: what is healed must be deduplicated, or healing would multiply it. */
+static void
+set_healing(Definition *definition, bool has_record, DedupStrategy strategy)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+
+	if (PG_ARGISNULL(ARG_HEAL_EVERY) && !PG_ARGISNULL(ARG_HEAL_AFTER))
+		refuse_combination("heal_after needs heal_every",
+						   psprintf("heal_after is %s, and heal_every is NULL.", given_interval(fcinfo, ARG_HEAL_AFTER)),
+						   "Give heal_every: how often pending records are looked for.");
+	if (!PG_ARGISNULL(ARG_HEAL_EVERY) && (!has_record || strategy == DEDUP_NONE))
+		refuse_combination("heal_every needs a record, and deduplication",
+						   has_record ? "Without deduplication, every healing would add to the jobs that wait already."
+						   : "Without a record there is nothing that could be pending.",
+						   "Give record, record_key and pending, and leave idempotent and deduplicate out.");
+	set_interval(definition, WORKER_HEAL_EVERY, ARG_HEAL_EVERY, USECS_PER_SEC, LONGEST_PERIOD,
+				 "Give an interval from 1 second to 365 days.");
+	set_interval(definition, WORKER_HEAL_AFTER, ARG_HEAL_AFTER, 0, LONGEST_PERIOD, "Give an interval from 0 to 365 days.");
+}
+
+/* GitLab's rules: what waits for others, or for much memory, cannot promise to be quick. */
+static void
+set_attributes(Definition *definition)
+{
+	bool		external;
+	bool		high;
+	ResourceBoundary boundary;
+
+	high = set_value(definition, WORKER_URGENCY, ARG_URGENCY, urgency_names,
+					 "Urgency says how soon a job is to start, and how long it may run.") == URGENCY_HIGH;
+	external = set_boolean(definition, WORKER_EXTERNAL_DEPENDENCIES, ARG_EXTERNAL_DEPENDENCIES);
+	boundary = set_value(definition, WORKER_RESOURCE_BOUNDARY, ARG_RESOURCE_BOUNDARY, boundary_names,
+						 "It is what bounds the speed of a job.");
+	if (high && external)
+		refuse_combination("urgency \"high\" and external_dependencies exclude each other",
+						   "A job that depends on another service cannot promise to be quick.",
+						   "Give urgency \"low\" or \"throttled\".");
+	if (high && boundary == BOUNDARY_MEMORY)
+		refuse_combination("urgency \"high\" and resource_boundary \"memory\" exclude each other",
+						   "Jobs that need much memory are run a few at a time.",
+						   "Give urgency \"low\" or \"throttled\".");
+	set_text(definition, WORKER_FEATURE_CATEGORY, text_argument(definition->fcinfo, ARG_FEATURE_CATEGORY));
+	refuse_null(definition->fcinfo, ARG_WEIGHT, "weight");
+	set_number(definition, WORKER_WEIGHT, ARG_WEIGHT, 1, MAX_WEIGHT);
+	set_names(definition, WORKER_TAGS, ARG_TAGS);
+	set_names(definition, WORKER_LOGGABLE_ARGS, ARG_LOGGABLE_ARGS);
+}
+
+/* Limits on how many jobs run at once, and start in a time. */
+static void
+set_limits(Definition *definition)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	bool		limited = set_number(definition, WORKER_CONCURRENCY_LIMIT, ARG_CONCURRENCY_LIMIT, 1, MAX_CONCURRENCY) > 0;
+	bool		rated = set_number(definition, WORKER_RATE_LIMIT, ARG_RATE_LIMIT, 1, MAX_RATE) > 0;
+
+	(void) set_number(definition, WORKER_MAX_RUNNING_JOBS, ARG_MAX_RUNNING_JOBS, 1, MAX_CONCURRENCY);
+	set_text(definition, WORKER_CONCURRENCY_KEY, text_argument(fcinfo, ARG_CONCURRENCY_KEY));
+	set_interval(definition, WORKER_RATE_PERIOD, ARG_RATE_PERIOD, 1000, LONGEST_PERIOD,
+				 "Give an interval from 1 millisecond to 365 days.");
+	if (limited && PG_ARGISNULL(ARG_CONCURRENCY_KEY))
+		refuse_combination("concurrency_limit needs concurrency_key",
+						   psprintf("concurrency_limit is %d, and concurrency_key is NULL.", PG_GETARG_INT32(ARG_CONCURRENCY_LIMIT)),
+						   "Give the args key by whose values jobs are counted, or max_running_jobs for all of the worker's.");
+	if (!limited && !rated && !PG_ARGISNULL(ARG_CONCURRENCY_KEY))
+		refuse_combination("concurrency_key needs concurrency_limit or rate_limit",
+						   psprintf("concurrency_key is %s, and both limits are NULL.", quoted(text_argument(fcinfo, ARG_CONCURRENCY_KEY))),
+						   "Give how many jobs of one value may run at once, or start in a rate_period.");
+	if (!PG_ARGISNULL(ARG_CONCURRENCY_KEY))
+		limit_check_key(text_argument(fcinfo, ARG_CONCURRENCY_KEY));
+	if (rated)
+		shared_require("rate_limit");
+	if (rated != !PG_ARGISNULL(ARG_RATE_PERIOD))
+		refuse_combination("rate_limit and rate_period go together",
+						   rated ? psprintf("rate_limit is %d, and rate_period is NULL.", PG_GETARG_INT32(ARG_RATE_LIMIT))
+						   : psprintf("rate_limit is NULL, and rate_period is %s.", given_interval(fcinfo, ARG_RATE_PERIOD)),
+						   "Give how many jobs may start, and in which interval.");
+}
+
+/* GitLab's limited capacity worker: it has no queue of work to lose, so there is nothing to retry or deduplicate. */
+static bool
+set_remaining_work(Definition *definition, DedupStrategy strategy)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+
+	if (PG_ARGISNULL(ARG_REMAINING_WORK))
+		return false;
+	if (PG_ARGISNULL(ARG_MAX_RUNNING_JOBS))
+		refuse_combination("remaining_work needs max_running_jobs", "max_running_jobs is NULL.",
+						   "Give how many jobs are to be at work while work is left.");
+	if (strategy != DEDUP_NONE || (!PG_ARGISNULL(ARG_DEDUPLICATE) && strcmp(text_argument(fcinfo, ARG_DEDUPLICATE), "none") != 0))
+		refuse_combination("remaining_work and deduplication exclude each other",
+						   "Each of its jobs takes a piece of the work that is left.",
+						   "Leave idempotent, deduplicate and record out.");
+	shared_require("remaining_work");
+	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK), definition->search_path);
+	set_text(definition, WORKER_REMAINING_WORK, text_argument(fcinfo, ARG_REMAINING_WORK));
+	return true;
+}
+
+static void
+set_retries(Definition *definition, bool limited_capacity)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	int			retries = count_argument(fcinfo, ARG_MAX_RETRIES, "max_retries");
+
+	set(definition, WORKER_MAX_RETRIES, Int32GetDatum(limited_capacity ? 0 : retries));
+	set_function(definition, WORKER_RETRY_BACKOFF, WORKER_RETRY_BACKOFF_OWNER, ARG_RETRY_BACKOFF, INT4OID, INTERVALOID,
+				 "It must take one integer, the number of failures so far (from 1), and return an interval.",
+				 "Write one like: CREATE FUNCTION f(failures integer) RETURNS interval …");
+}
+
+static void
+set_times(Definition *definition)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+
+	set_interval(definition, WORKER_TIMEOUT, ARG_TIMEOUT, 1000, LONGEST_TIMEOUT,
+				 "Give an interval from 1 millisecond to 24 days, or NULL for none.");
+	refuse_null(fcinfo, ARG_LOCK_TIMEOUT, "lock_timeout");
+	set_interval(definition, WORKER_LOCK_TIMEOUT, ARG_LOCK_TIMEOUT, 1000, LONGEST_TIMEOUT,
+				 "Give an interval from 1 millisecond to 24 days.");
+	refuse_null(fcinfo, ARG_KEEP_COMPLETED, "keep_completed");
+	set_interval(definition, WORKER_KEEP_COMPLETED, ARG_KEEP_COMPLETED, 0, HISTORY_LONGEST,
+				 "Give an interval from 0 (not kept) to 540 days.");
+}
+
+/* What is read is handed to a parameter of that name: one of another type must have been meant for something else. */
+static void
+check_read_parameter(const char *name)
+{
+	Handler    *handler = handler_named(name);
+
+	for (int i = 0; i < handler->nparameters; i++)
+		if (strcmp(handler->parameters[i].name, "read") == 0 && handler->parameters[i].type != JSONBOID)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+					 errmsg("parameter \"read\" of handler %s must be of type jsonb", handler->call_name),
+					 errdetail("It is of type %s.", format_type_be(handler->parameters[i].type)),
+					 errhint("It takes what the read_handler returns. Give another parameter another name.")));
+}
+
+/* Where the job's data may be read. */
+static void
+set_consistency(Definition *definition)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+
+	(void) set_value(definition, WORKER_DATA_CONSISTENCY, ARG_DATA_CONSISTENCY, consistency_names,
+					 "It says whether the job's data may be read from a replica.");
+	set_function(definition, WORKER_READ_HANDLER, WORKER_READ_HANDLER_OWNER, ARG_READ_HANDLER, JSONBOID, JSONBOID,
+				 "It must take one jsonb, the args, and return one.",
+				 "Write one like: CREATE FUNCTION f(args jsonb) RETURNS jsonb …");
+	if (!PG_ARGISNULL(ARG_READ_HANDLER) && PG_ARGISNULL(ARG_HANDLER))
+		refuse_combination("read_handler needs a handler", "Its result is handed to the handler.",
+						   "Leave read_handler out for a worker whose jobs are claimed by applications.");
+	if (!PG_ARGISNULL(ARG_READ_HANDLER))
+		check_read_parameter(text_argument(fcinfo, ARG_HANDLER));
+	set_text(definition, WORKER_FEATURE_FLAG, text_argument(fcinfo, ARG_FEATURE_FLAG));
+}
+
+/* ---- the row ---- */
+
+/* Only its definer, a role that has its rights, or a superuser may change a worker. */
+static void
+check_definer(const Worker *worker)
+{
+	if (!has_privs_of_role(GetUserId(), worker->definer))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for worker \"%s\"", worker->name),
+				 errdetail("It was defined by role \"%s\".", GetUserNameFromId(worker->definer, true)),
+				 errhint("Become a member of that role, or choose another name.")));
+}
+
+/* Built-in workers can be disabled by the extension's owner, and nothing else. */
+static void
+refuse_built_in(const char *name)
+{
+	if (built_in_named(name) != BUILT_IN_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("worker name \"%s\" is reserved", name),
+				 built_in_named(name) == BUILT_IN_COMMAND ? errdetail("That worker runs the commands of schedules.")
+				 : errdetail("That worker is the extension's own."),
+				 errhint("Choose another name.")));
+}
+
+/* One that 0.1.0 has let have such a name keeps it. */
+static void
+refuse_reserved_name(const char *name)
+{
+	refuse_built_in(name);
+	if (strncmp(name, BUILT_IN_PREFIX, strlen(BUILT_IN_PREFIX)) == 0 && registry_worker(name) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("worker name \"%s\" is reserved", name),
+				 errdetail("Names that begin with \"%s\" are for the extension's own workers.", BUILT_IN_PREFIX),
+				 errhint("Choose another name.")));
+}
+
+/* As CREATE OR REPLACE keeps a function's owner; a role that is gone is succeeded by the one that defines the worker again. */
+static Oid
+definer_for(const Worker *existing)
+{
+	if (existing != NULL && SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(existing->definer)))
+		return existing->definer;
+	return GetUserId();
+}
+
+static void
+store(Definition *definition, const char *worker)
+{
+	StringInfoData sql;
+	StringInfoData parameters;
+	StringInfoData updates;
+	Oid			types[WORKER_ATTRIBUTES];
+	RunAs		saved;
+	uint64		written;
+
+	initStringInfo(&sql);
+	initStringInfo(&parameters);
+	initStringInfo(&updates);
+	appendStringInfoString(&sql, "INSERT INTO queue_jobs.defined_worker AS w (");
+	for (int i = 0; i < WORKER_ATTRIBUTES; i++)
+	{
+		const char *name = worker_columns[i].name;
+
+		types[i] = worker_columns[i].type;
+		appendStringInfo(&sql, "%s%s", i ? ", " : "", name);
+		appendStringInfo(&parameters, "%s$%d", i ? ", " : "", i + 1);
+		appendStringInfo(&updates, "%s%s = EXCLUDED.%s", i ? ", " : "", name, name);
+	}
+	appendStringInfo(&sql, ") VALUES (%s) ON CONFLICT (name) DO UPDATE SET %s"
+					 " WHERE w.definer = EXCLUDED.definer OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = w.definer)",
+					 parameters.data, updates.data);
+	engine_begin(&saved);
+	written = engine_execute(sql.data, SPI_OK_INSERT, WORKER_ATTRIBUTES, types, definition->values, definition->nulls);
+	engine_end(&saved);
+	if (written == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("worker \"%s\" was defined by another role meanwhile", worker),
+				 errdetail("There was none of that name when this call began."),
+				 errhint("Look at it in the view queue_jobs.worker, and try again.")));
+	registry_worker_written(worker);
+	wakeup_all();
+}
+
+/* Executors connect as the definer to heal and to fill. */
+static void
+warn_if_not_kept_up(const Definition *definition, const char *name, Oid definer)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	bool		heals = !PG_ARGISNULL(ARG_HEAL_EVERY);
+	bool		fills = !PG_ARGISNULL(ARG_REMAINING_WORK);
+	char	   *why = heals || fills ? lane_role_blocked(definer) : NULL;
+
+	if (why != NULL)
+		ereport(WARNING,
+				(errmsg(heals ? "records of worker \"%s\" are not healed" : "worker \"%s\" is not filled", name),
+				 errdetail_internal("%s", as_sentence(why)),
+				 errhint("Executors connect as the worker's definer for that. Allow it, or let a role that can log in define the worker.")));
+}
+
+/*
+ * define_worker(): checks everything, then writes the one row. Jobs that wait for the worker are looked at again.
+ */
+Datum
+queue_jobs_define_worker(PG_FUNCTION_ARGS)
+{
+	static const char *const run_as_names[] = {"invoker", "definer", NULL};
+	Definition	definition = {.fcinfo = fcinfo};
+	char	   *name;
+	Worker	   *existing;
+	Oid			definer;
+	bool		run_as_definer;
+	bool		has_record;
+	DedupStrategy strategy;
+
+	refuse_where_nothing_can_be_written("queue_jobs.define_worker()");
+	refuse_null(fcinfo, ARG_NAME, "name");
+	name = text_argument(fcinfo, ARG_NAME);
+	check_name("worker", name);
+	refuse_reserved_name(name);
+	memset(definition.nulls, 'n', WORKER_ATTRIBUTES);
+	run_as_definer = value_argument(fcinfo, ARG_RUN_AS, "run_as", run_as_names,
+									"Jobs run as the role that enqueued them, or as the one that defined the worker.") == 1;
+	existing = registry_worker(name);
+	if (existing != NULL)
+		check_definer(existing);
+	definer = definer_for(existing);
+	definition_size_check(fcinfo, name, definer);
+	set_text(&definition, WORKER_NAME, name);
+	set(&definition, WORKER_DEFINER, ObjectIdGetDatum(definer));
+	set(&definition, WORKER_RUN_AS_DEFINER, BoolGetDatum(run_as_definer));
+	set_handler(&definition, run_as_definer, definer);
+	set_queue(&definition, name);
+	refuse_null(fcinfo, ARG_VERSION, "version");
+	set(&definition, WORKER_VERSION, PG_GETARG_DATUM(ARG_VERSION));
+	set_times(&definition);
+	set_search_path(&definition, name, definer);
+	has_record = set_record(&definition);
+	strategy = set_deduplication(&definition, has_record);
+	set_healing(&definition, has_record, strategy);
+	set_attributes(&definition);
+	set_limits(&definition);
+	set_retries(&definition, set_remaining_work(&definition, strategy));
+	set_consistency(&definition);
+	store(&definition, name);
+	if (!PG_ARGISNULL(ARG_REMAINING_WORK))
+		capacity_forget(name);
+	warn_if_not_kept_up(&definition, name, definer);
+	if (!PG_ARGISNULL(ARG_HANDLER) && !shared_present())
+		ereport(WARNING,
+				(errmsg("jobs of worker \"%s\" are not run yet", name),
+				 errdetail("queue_jobs is not in \"shared_preload_libraries\"."),
+				 errhint("Add it there and restart the server.")));
+	PG_RETURN_VOID();
+}
+
+/* ---- drop, disable, enable ---- */
+
+static Worker *
+require_worker(const char *name)
+{
+	return registry_require_worker(name, "See SELECT name FROM queue_jobs.worker.");
+}
+
+static bool
+is_defined(const char *name)
+{
+	return registry_worker(name) != NULL;
+}
+
+/* Runs a statement about a worker that the caller may change; a DELETE is to have undone what "undoes" tells. */
+static char *
+change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected, bool (*undoes) (const char *))
+{
+	Oid			types[1] = {TEXTOID};
+	Datum		values[1];
+	RunAs		saved;
+	char	   *name;
+	uint64		written;
+
+	refuse_where_nothing_can_be_written(function);
+	refuse_null(fcinfo, 0, "name");
+	name = text_argument(fcinfo, 0);
+	check_definer(require_worker(name));
+	values[0] = CStringGetTextDatum(name);
+	engine_begin(&saved);
+	written = engine_execute(sql, expected, 1, types, values, NULL);
+	engine_end(&saved);
+	if (written == 0 && undoes != NULL && IsolationUsesXactSnapshot() && undoes(name))
+		refuse_unseen("worker", name);
+	wakeup_all();
+	return name;
+}
+
+/* drop_worker(): its waiting jobs stay until a worker of that name is back. */
+Datum
+queue_jobs_drop_worker(PG_FUNCTION_ARGS)
+{
+	if (!PG_ARGISNULL(0))
+		refuse_built_in(text_argument(fcinfo, 0));
+	registry_worker_written(change_worker(fcinfo, "queue_jobs.drop_worker()",
+										  "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1",
+										  SPI_OK_DELETE, is_defined));
+	PG_RETURN_VOID();
+}
+
+/* disable_worker(): the kill switch. */
+Datum
+queue_jobs_disable_worker(PG_FUNCTION_ARGS)
+{
+	registry_disabled_written(change_worker(fcinfo, "queue_jobs.disable_worker()",
+											"INSERT INTO queue_jobs.disabled_worker (name) VALUES ($1) ON CONFLICT DO NOTHING",
+											SPI_OK_INSERT, NULL), true);
+	PG_RETURN_VOID();
+}
+
+Datum
+queue_jobs_enable_worker(PG_FUNCTION_ARGS)
+{
+	registry_disabled_written(change_worker(fcinfo, "queue_jobs.enable_worker()",
+											"DELETE FROM queue_jobs.disabled_worker WHERE name OPERATOR(pg_catalog.=) $1",
+											SPI_OK_DELETE, registry_worker_disabled), false);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,191 @@
+/*
+ * run_once.c
+ *		run_once(): a command runs once for a token; every other caller gets the stored result.
+ *
+ * The command and the row with its result are one transaction, the caller's. Another caller of the token waits for the
+ * end of that transaction, by a lock on the token: then it finds the result, or nothing, and runs the command itself.
+ * Tokens are each role's own.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "key_hash.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "hold.h"
+#include "miscadmin.h"
+#include "run_as.h"
+#include "snapshot.h"
+#include "subscription.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/json.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_run_once);
+
+#define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
+#define MAX_TOKEN_LENGTH 2000	/* bytes; an index entry has 2,704 at most */
+
+enum
+{
+	ATT_OWNER = 1, ATT_TOKEN, ATT_RESULT, ATT_EXPIRES_AT
+};
+
+/* The stored result of a token that has not expired; false if there is none. */
+static bool
+find_result(const char *token, Jsonb **result)
+{
+	Relation	rel = table_open(catalog_relation(REL_TOKEN), AccessShareLock);
+	Snapshot	snapshot = engine_snapshot();
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	ScanKeyInit(&keys[0], ATT_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(GetUserId()));
+	ScanKeyInit(&keys[1], ATT_TOKEN, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(token));
+	keys[1].sk_collation = C_COLLATION_OID;
+	scan = systable_beginscan(rel, catalog_relation(REL_TOKEN_KEY), true, snapshot, 2, keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		isnull;
+		Datum		expires_at = heap_getattr(tuple, ATT_EXPIRES_AT, RelationGetDescr(rel), &isnull);
+		Datum		value = heap_getattr(tuple, ATT_RESULT, RelationGetDescr(rel), &isnull);
+
+		found = DatumGetTimestampTz(expires_at) > GetCurrentTimestamp();
+		*result = isnull ? NULL : DatumGetJsonbPCopy(value);
+	}
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+static void
+store_result(const char *token, Jsonb *result, TimestampTz expires_at)
+{
+	Oid			types[] = {REGROLEOID, TEXTOID, JSONBOID, TIMESTAMPTZOID};
+	Datum		values[] = {ObjectIdGetDatum(GetUserId()), CStringGetTextDatum(token), JsonbPGetDatum(result),
+	TimestampTzGetDatum(expires_at)};
+	char		nulls[] = "    ";
+	RunAs		saved;
+
+	if (result == NULL)
+		nulls[2] = 'n';
+	engine_begin(&saved);
+	engine_execute("INSERT INTO queue_jobs.token (owner, token, result, expires_at) VALUES ($1, $2, $3, $4)"
+				   " ON CONFLICT (owner, token) DO UPDATE SET result = EXCLUDED.result, expires_at = EXCLUDED.expires_at",
+				   SPI_OK_INSERT, lengthof(types), types, values, nulls);
+	engine_end(&saved);
+	wakeup_due(expires_at);		/* where there are no jobs, no scheduler is at work */
+}
+
+/* The first row as jsonb: its value if it has one column, an object if it has several; NULL if there is no row. */
+static Jsonb *
+first_row(MemoryContext context)
+{
+	Datum		row;
+	Jsonb	   *object;
+	Jsonb	   *result;
+	MemoryContext spi;
+
+	if (SPI_tuptable == NULL || SPI_tuptable->numvals == 0)
+		return NULL;
+	row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], BlessTupleDesc(SPI_tuptable->tupdesc));
+	row = DirectFunctionCall1(row_to_json, row);
+	spi = MemoryContextSwitchTo(context);
+	object = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(row))));
+	result = object;
+	if (SPI_tuptable->tupdesc->natts == 1)
+	{
+		JsonbValue	key = {.type = jbvString};
+		JsonbValue *value;
+
+		key.val.string.val = SPI_fname(SPI_tuptable->tupdesc, 1);
+		key.val.string.len = strlen(key.val.string.val);
+		value = findJsonbValueFromContainer(&object->root, JB_FOBJECT, &key);
+		result = value == NULL || value->type == jbvNull ? NULL : JsonbValueToJsonb(value);
+	}
+	MemoryContextSwitchTo(spi);
+	return result;
+}
+
+static Jsonb *
+run_command(const char *command, Jsonb *args)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {JSONBOID};
+	Datum		values[] = {JsonbPGetDatum(args)};
+	Jsonb	   *result;
+	int			code;
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	code = SPI_execute_with_args(command, 1, types, values, NULL, false, 0);
+	if (code < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("command cannot be run by run_once(): %s", SPI_result_code_string(code)),
+				 errdetail("It is run within your transaction, together with the storing of its result."),
+				 errhint("Give an SQL statement without transaction control.")));
+	result = first_row(context);
+	SPI_finish();
+	return result;
+}
+
+static void
+check_token(const char *token)
+{
+	size_t		length = strlen(token);
+
+	if (length == 0 || length > MAX_TOKEN_LENGTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg(length == 0 ? "token must not be empty" : "token is too long"),
+				 errdetail("The token has %zu bytes.", length),
+				 errhint("Give a token of 1 to %d bytes, such as the hash of a longer one.", MAX_TOKEN_LENGTH)));
+}
+
+/* run_once(token, command, args, ttl): the command has the args as $1 */
+Datum
+queue_jobs_run_once(PG_FUNCTION_ARGS)
+{
+	char	   *token;
+	Jsonb	   *result = NULL;
+	int64		ttl;
+
+	refuse_where_nothing_can_be_written("queue_jobs.run_once()");
+	refuse_null(fcinfo, 0, "token");
+	refuse_null(fcinfo, 1, "command");
+	refuse_null(fcinfo, 2, "args");
+	refuse_null(fcinfo, 3, "ttl");
+	token = text_argument(fcinfo, 0);
+	check_token(token);
+	ttl = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(3), "ttl", 0, LONGEST_TTL,
+												  "Give an interval from 0 to 10 years."));
+	if (!find_result(token, &result))
+	{
+		token_lock_wait((int64) hash_combine64(key_hash_text(token, key_hash_seed()), GetUserId()));
+		if (!find_result(token, &result))
+		{
+			result = run_command(text_argument(fcinfo, 1), PG_GETARG_JSONB_P(2));
+			store_result(token, result, GetCurrentTimestamp() + ttl);
+		}
+	}
+	if (result == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_JSONB_P(result);
+}

@@ -1,0 +1,558 @@
+/*
+ * steer.c
+ *		Jobs steered by hand: cancel(), discard(), retry(), remove_jobs(), pause(), resume(); and running_jobs()
+ *		for the views.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "bind_functions.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "current_job.h"
+#include "dedup.h"
+#include "executor/spi.h"
+#include "executor_slot.h"
+#include "funcapi.h"
+#include "history.h"
+#include "engine_state.h"
+#include "hold.h"
+#include "key_hint.h"
+#include "lane.h"
+#include "lane_hint.h"
+#include "limit.h"
+#include "limit_release.h"
+#include "live_scan.h"
+#include "location.h"
+#include "make_way.h"
+#include "miscadmin.h"
+#include "missing_queue.h"
+#include "outcome.h"
+#include "pools.h"
+#include "run_as.h"
+#include "settings.h"
+#include "shared.h"
+#include "steer.h"
+#include "store.h"
+#include "subscription.h"
+#include "test_point.h"
+#include "utils/builtins.h"
+#include "utils/pg_lsn.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_cancel);
+PG_FUNCTION_INFO_V1(queue_jobs_discard);
+PG_FUNCTION_INFO_V1(queue_jobs_retry);
+PG_FUNCTION_INFO_V1(queue_jobs_remove_jobs);
+PG_FUNCTION_INFO_V1(queue_jobs_pause);
+PG_FUNCTION_INFO_V1(queue_jobs_resume);
+PG_FUNCTION_INFO_V1(queue_jobs_running_jobs);
+PG_FUNCTION_INFO_V1(queue_jobs_claimable_by);
+PG_FUNCTION_INFO_V1(queue_jobs_table_written);
+PG_FUNCTION_INFO_V1(queue_jobs_transitions);
+
+void
+steer_check_owner(int64 id, const Lane *lane)
+{
+	if (lane == NULL || !lane_owner_is_mine(lane->owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for job " INT64_FORMAT, id),
+				 errdetail("It is another role's."),
+				 errhint("Only its owner, members of that role and superusers may steer a job.")));
+}
+
+static Oid
+role_of(const Lane *lane)
+{
+	return lane_executor_role(lane, registry_worker(lane->worker));
+}
+
+static int64
+id_argument(FunctionCallInfo fcinfo, const char *function)
+{
+	refuse_where_nothing_can_be_written(function);
+	refuse_null(fcinfo, 0, "id");
+	return PG_GETARG_INT64(0);
+}
+
+/* Ends a job whose row we have locked. */
+static void
+end_found(LiveTable *table, TupleTableSlot *slot, Job *job, JobState end_as)
+{
+	const Lane *lane = lane_get(job->lane); /* NULL: made by a transaction whose news have not come yet */
+	const Worker *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	limit_passed_by(worker, job);
+	if (job->dedup_hash != 0)
+		hold_wait_to_end(job->id);	/* what was dropped in its favour goes with it; what comes now does not */
+	outcome_finished(table, slot, job, worker, end_as, NULL, NULL);
+	if (job->dedup_hash != 0)
+		hold_release(job->id, HOLD_END, false); /* its row tells; there may be very many */
+}
+
+typedef enum EndResult
+{
+	END_NOTHING,				/* it has finished, or never was */
+	END_DONE,
+	END_RUNS,					/* by an executor, who is to be interrupted */
+} EndResult;
+
+FindResult
+steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
+{
+	FindResult	found = live_find(table, id, false, slot, job);
+
+	if (found != FIND_LOCKED)
+		return found;
+	if (!executor_runs(id))
+		return live_find(table, id, true, slot, job);
+	live_read(*slot, job);
+	return FIND_LOCKED;
+}
+
+/* Ends a job that no process runs; what others do with its row is waited for. */
+static EndResult
+try_end(int64 id, JobState end_as, bool ask_owner)
+{
+	LiveTable	table;
+	TupleTableSlot *slot = NULL;
+	Job			job;
+	FindResult	found;
+	EndResult	result = END_NOTHING;
+
+	live_open(&table);
+	found = steer_find(&table, id, &slot, &job);
+	if (found == FIND_LOCKED)
+		result = END_RUNS;
+	if (found != FIND_NONE && ask_owner)
+		steer_check_owner(id, lane_get(job.lane));
+
+	/* A procedure that has committed has no lock on its row. But without a start the executor is about to find that we have the row. */
+	if (found == FIND_FOUND && job.started_at != NO_TIME && executor_runs(id))
+	{
+		live_leave(&job);
+		result = END_RUNS;
+	}
+	else if (found == FIND_FOUND)
+	{
+		end_found(&table, slot, &job, end_as);
+		result = END_DONE;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	live_close(&table);
+	return result;
+}
+
+/* The job that calls us, if it is that one: it has not ended, though its row is gone, and need not commit to be interrupted. */
+static bool
+end_own(int64 id, JobState end_as)
+{
+	if (current_job.job == NULL || current_job.job->id != id || id == 0 || !executor_request_end(id, end_as))
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	return true;
+}
+
+/* False if there is nothing to end. */
+static bool
+end_job(int64 id, JobState end_as)
+{
+	EndResult	result;
+
+	if (end_own(id, end_as))
+		return true;
+	result = try_end(id, end_as, true);
+	if (result == END_RUNS)
+		wakeup_end_running(id, end_as);
+	return result != END_NOTHING;
+}
+
+/* cancel(id): true if the job was not finished; a running one ends as soon as it can be interrupted, its own handler at once. */
+Datum
+queue_jobs_cancel(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(end_job(id_argument(fcinfo, "queue_jobs.cancel()"), JOB_CANCELLED));
+}
+
+/* discard(id): the same, but it is dead, and kept as such. */
+Datum
+queue_jobs_discard(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(end_job(id_argument(fcinfo, "queue_jobs.discard()"), JOB_DEAD));
+}
+
+/*
+ * A run that was to be interrupted at our commit may have ended before, and its job been put back: it is ended now, with us. (One
+ * that ends between this and the commit is not.) False if an executor runs it still.
+ */
+static bool
+end_put_back(int64 id, JobState end_as)
+{
+	EndResult	result;
+
+	if (catalog_status() != EXTENSION_PRESENT)
+		return true;			/* this transaction drops it */
+	PushActiveSnapshot(GetTransactionSnapshot());
+	result = try_end(id, end_as, false);
+	PopActiveSnapshot();
+	return result != END_RUNS;
+}
+
+void
+steer_end_late(int64 id, JobState end_as)
+{
+	if (!end_put_back(id, end_as))
+		(void) executor_request_end(id, end_as);
+}
+
+/* A prepared transaction's commit knows of no requests. */
+static void
+refuse_prepare(int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot PREPARE a transaction that has cancelled or discarded a running job"),
+			 errdetail("Job " INT64_FORMAT " is being run, and is interrupted when the transaction commits.", id),
+			 errhint("Steer running jobs in a transaction of its own.")));
+}
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	int64		id;
+	JobState	end_as;
+
+	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
+		return;
+	for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
+		if (!end_put_back(id, end_as) && event == XACT_EVENT_PRE_PREPARE)
+			refuse_prepare(id);
+}
+
+void
+steer_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+}
+
+static void
+make_available(Job *job)
+{
+	job->due = true;
+	job->place = 0;
+	job->run_at = GetCurrentTimestamp();
+	job->started_at = NO_TIME;
+	job->lease = 0;
+	job->claimant = NULL;
+	job->strategy = STRATEGY_NONE;
+	job->read_from = NULL;
+	job->wal_lsn = InvalidXLogRecPtr;
+	location_relied_on(job);	/* who has repaired what it failed of wants that to be seen */
+}
+
+/* A live job that waits for its time is available now. */
+static bool
+retry_live(LiveTable *table, int64 id)
+{
+	TupleTableSlot *slot = NULL;
+	Job			job;
+	FindResult	found = steer_find(table, id, &slot, &job);
+	bool		changed = false;
+
+	if (found == FIND_LOCKED)
+		steer_check_owner(id, lane_get(job.lane));
+	if (found == FIND_FOUND)
+	{
+		const Lane *lane = lane_get(job.lane);
+
+		steer_check_owner(id, lane);
+		if (job.due && !job_expired(&job, GetCurrentTimestamp()))
+			live_leave(&job);
+		else
+		{
+			make_available(&job);
+			if (job_expired(&job, job.run_at))
+				job.expires_at = NO_TIME;
+			live_update(table, slot, &job);
+			wakeup_job(job.lane, role_of(lane), job_key(&job));
+			changed = true;
+		}
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return changed;
+}
+
+/*
+ * retry(id): true if the job is available again. A dead job gets one more attempt at least, as a job retried from
+ * Sidekiq's dead set does.
+ */
+Datum
+queue_jobs_retry(PG_FUNCTION_ARGS)
+{
+	int64		id = id_argument(fcinfo, "queue_jobs.retry()");
+	LiveTable	table;
+	FinishedJob finished;
+	bool		retried;
+
+	live_open(&table);
+	retried = retry_live(&table, id);
+	if (!retried && history_take(id, &finished))
+	{
+		Job		   *job = &finished.job;
+		const Lane *lane = lane_get(job->lane);
+		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+		steer_check_owner(id, lane);
+		make_available(job);
+		if (worker != NULL)
+			dedup_move_key(job, worker);	/* a version before may have hashed it otherwise */
+		job->crashes = 0;
+		job->expires_at = NO_TIME;
+		if (job_failures(job) > 0 && job_failures(job) >= finished.max_attempts - job->uncharged)
+			job->uncharged++;
+		live_insert(&table, job);
+		wakeup_job(job->lane, role_of(lane), job_key(job));
+		retried = true;
+	}
+	live_close(&table);
+	PG_RETURN_BOOL(retried);
+}
+
+/* Jobs of a worker whose owners' rights the caller has. */
+static bool
+is_removable(const Lane *lane, void *worker)
+{
+	return strcmp(lane->worker, worker) == 0 && lane_owner_is_mine(lane->owner);
+}
+
+/* Of the jobs that have been enqueued so far. */
+static int64
+last_id(void)
+{
+	RunAs		saved;
+	int64		last;
+	bool		isnull;
+
+	engine_begin(&saved);
+	(void) engine_execute("SELECT last_value FROM queue_jobs.job_id", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+	last = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	engine_end(&saved);
+	return last;
+}
+
+/* One pass over the table; *locked says whether it has met jobs that other transactions have locked. */
+static int64
+remove_pass(LiveTable *table, char *worker, int64 last, bool *locked)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	LiveScan	scan;
+	Job			job;
+	int64		removed = 0;
+
+	*locked = false;
+	CommandCounterIncrement();
+	live_scan_begin(&scan, table, is_removable, worker);
+	while (live_scan_next(&scan, &job))
+	{
+		TimestampTz until;
+
+		if (job.id > last || lease_holds(&job, now, &until))
+			continue;
+		if (live_try_delete(table, scan.slot))
+			removed++;
+		else
+			*locked = true;
+		test_point("job_removed");
+	}
+	live_scan_end(&scan);
+	return removed;
+}
+
+/*
+ * remove_jobs(worker): how many of its jobs that no process is running were deleted, without a trace.
+ *
+ * A second pass follows if the first met locked jobs, for the scheduler may just have been making one available, and goes on as long as there are
+ * some to remove. None looks at jobs that were enqueued since the call began, or it might not come to an end.
+ */
+Datum
+queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
+{
+	char	   *worker;
+	int64		last;
+	int64		removed;
+	int64		total = 0;
+	bool		locked;
+	LiveTable	table;
+
+	refuse_where_nothing_can_be_written("queue_jobs.remove_jobs()");
+	refuse_null(fcinfo, 0, "worker");
+	worker = text_argument(fcinfo, 0);
+	last = last_id();
+	wakeup_all();				/* now, for claims that meet locked rows if this fails half-way */
+	live_open(&table);
+	do
+	{
+		removed = remove_pass(&table, worker, last, &locked);
+		total += removed;
+	} while (removed > 0 && locked);
+	live_close(&table);
+	wakeup_schedules();			/* a tick may wait for one of them */
+	wakeup_sweep();				/* one of them may have been the next of its concurrency key */
+	PG_RETURN_INT64(total);
+}
+
+static char *
+change_queue(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[1];
+	RunAs		saved;
+	char	   *queue;
+	uint64		written;
+
+	refuse_where_nothing_can_be_written(function);
+	refuse_null(fcinfo, 0, "queue");
+	queue = text_argument(fcinfo, 0);
+	check_name("queue", queue);
+	values[0] = CStringGetTextDatum(queue);
+	engine_begin(&saved);
+	written = engine_execute(sql, expected, 1, types, values, NULL);
+	engine_end(&saved);
+	if (written == 0 && expected == SPI_OK_DELETE && IsolationUsesXactSnapshot() && registry_queue_paused(queue))
+		refuse_unseen("queue", queue);
+	wakeup_all();
+	return queue;
+}
+
+/* pause(queue): none of its jobs is started until resume(queue); those that run go on. */
+Datum
+queue_jobs_pause(PG_FUNCTION_ARGS)
+{
+	char	   *queue = change_queue(fcinfo, "queue_jobs.pause()", "INSERT INTO queue_jobs.paused_queue (queue) VALUES ($1) ON CONFLICT DO NOTHING",
+									 SPI_OK_INSERT);
+
+	registry_paused_written(queue, true);
+	notice_missing_paused_queue(queue);
+	PG_RETURN_VOID();
+}
+
+Datum
+queue_jobs_resume(PG_FUNCTION_ARGS)
+{
+	registry_paused_written(change_queue(fcinfo, "queue_jobs.resume()", "DELETE FROM queue_jobs.paused_queue WHERE queue = $1",
+										 SPI_OK_DELETE), false);
+	PG_RETURN_VOID();
+}
+
+/* running_jobs(): what the executors of this database are doing. */
+Datum
+queue_jobs_running_jobs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			size = Max(executor_slots(), 1);
+	RunningJob *running = palloc(sizeof(RunningJob) * size);
+	int			count = executor_running(running, size);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		values[5];
+		bool		nulls[5] = {0};
+
+		values[0] = Int64GetDatum(running[i].job);
+		values[1] = Int32GetDatum(running[i].attempt);
+		values[2] = Int32GetDatum(running[i].pid);
+		values[3] = TimestampTzGetDatum(running[i].started_at);
+		values[4] = LSNGetDatum(running[i].wal_lsn);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* claimable_by(lane, role) */
+Datum
+queue_jobs_claimable_by(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(lane_claimable_by(PG_GETARG_INT32(0), PG_GETARG_OID(1)));
+}
+
+/* Jobs, and that of which jobs come. The engine's own SQL runs as another user than the session's. */
+static bool
+is_restore(const TriggerData *trigger)
+{
+	Oid			table = RelationGetRelid(trigger->tg_relation);
+
+	return TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && !InLocalUserIdChange() &&
+		(table == catalog_relation(REL_LIVE_JOB) || table == catalog_relation(REL_LANE) ||
+		 table == catalog_relation(REL_DEFINED_WORKER));
+}
+
+/* Written by a function of ours, which goes on to say what it has changed, if others need to know: a session need not look at all the others for that. */
+static bool
+announces_itself(const TriggerData *trigger)
+{
+	Oid			table = RelationGetRelid(trigger->tg_relation);
+
+	return engine_executes() &&
+		(table == catalog_relation(REL_DEFINED_WORKER) || table == catalog_relation(REL_DISABLED_WORKER) ||
+		 table == catalog_relation(REL_PAUSED_QUEUE) || table == catalog_relation(REL_LANE));
+}
+
+/*
+ * Statement trigger of our tables: a session writes them by SQL, as pg_restore does, and does not publish what there is
+ * to do now. The engine's own writes of jobs do not fire it.
+ */
+Datum
+queue_jobs_table_written(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	refuse_unless_trigger(fcinfo, "queue_jobs.table_written()");
+	if (catalog_status() != EXTENSION_PRESENT)
+		return PointerGetDatum(NULL);	/* ALTER EXTENSION UPDATE is at it, and has our processes make way */
+	if (is_restore(trigger))
+	{
+		make_way_for_restore();
+		if (RelationGetRelid(trigger->tg_relation) == catalog_relation(REL_DEFINED_WORKER))
+			bind_functions();
+	}
+	if (announces_itself(trigger))
+		return PointerGetDatum(NULL);
+	catalog_announce_change();
+	if (RelationGetRelid(trigger->tg_relation) == catalog_relation(REL_LIVE_JOB))
+	{
+		location_unknown();
+		key_hints_written_by_sql();
+	}
+	wakeup_all();
+	return PointerGetDatum(NULL);
+}
+
+/* transitions(): the table of states in job.c, for its test. */
+Datum
+queue_jobs_transitions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (JobState from = JOB_SCHEDULED; from <= JOB_DEAD; from++)
+		for (JobEvent event = EVENT_FALLS_DUE; event <= EVENT_IS_RETRIED; event++)
+		{
+			JobState	to;
+			Datum		values[2];
+			bool		nulls[2] = {0};
+
+			if (!job_transition(from, event, &to))
+				continue;
+			values[0] = CStringGetTextDatum(job_state_name(from));
+			values[1] = CStringGetTextDatum(job_state_name(to));
+			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		}
+	return (Datum) 0;
+}

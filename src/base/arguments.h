@@ -1,0 +1,37 @@
+/*
+ * arguments.h
+ *		Checks of the arguments of SQL functions.
+ */
+#ifndef QUEUE_JOBS_ARGUMENTS_H
+#define QUEUE_JOBS_ARGUMENTS_H
+
+#include "fmgr.h"
+#include "utils/timestamp.h"
+
+/* ERROR unless the name is fit for a worker, queue or claimant. */
+extern void check_name(const char *kind, const char *name);
+
+/* ERROR for a trigger's function that is called by itself. */
+extern void refuse_unless_trigger(FunctionCallInfo fcinfo, const char *function);
+
+extern void refuse_null(FunctionCallInfo fcinfo, int arg, const char *name);
+
+/*
+ * What a DELETE by SQL should have deleted, and did not find although the registry, which is as of now, has it: it was committed
+ * after the snapshot of a REPEATABLE READ transaction was taken. ERROR 40001.
+ */
+extern void refuse_unseen(const char *kind, const char *name);
+
+extern char *text_argument(FunctionCallInfo fcinfo, int arg);
+
+/* A message, such as the server's own are, as the sentence that a DETAIL is. */
+extern char *as_sentence(const char *message);
+
+/* A number that must not be negative or null. */
+extern int	count_argument(FunctionCallInfo fcinfo, int arg, const char *name);
+
+/* The interval, if it is between minimum and maximum, both in microseconds; else an ERROR. */
+extern Interval *interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum, const char *hint);
+extern int64 interval_microseconds(const Interval *interval);
+
+#endif

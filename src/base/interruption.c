@@ -1,0 +1,102 @@
+/*
+ * interruption.c
+ *		Who interrupts one of our processes; see interruption.h.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "interruption.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "tcop/tcopprot.h"
+
+static volatile sig_atomic_t cancelled = false;
+static volatile sig_atomic_t terminated = false;
+
+void
+signal_set_handler(int signo, SignalHandler handler)
+{
+	struct sigaction action = {.sa_sigaction = handler,.sa_flags = SA_SIGINFO | SA_RESTART};
+
+	sigemptyset(&action.sa_mask);
+	if (sigaction(signo, &action, NULL) < 0)
+		elog(ERROR, "could not set the handler of signal %d: %m", signo);
+}
+
+/*
+ * Every process of the server leads a process group of its own, to which belongs what it starts. A sender in another
+ * PID namespace is shown as 0, and is none of ours.
+ */
+bool
+sent_by_others(const siginfo_t *info)
+{
+	return info->si_pid <= 0 || getpgid(info->si_pid) != getpgrp();
+}
+
+/* A program that we are about to start, but which is still us, must not act for us. */
+static bool
+is_child(int signo)
+{
+	if (MyProcPid == (int) getpid())
+		return false;
+	pqsignal(signo, SIG_DFL);
+	raise(signo);
+	return true;
+}
+
+static void
+handle_sigterm(int signo, siginfo_t *info, void *context)
+{
+	int			saved_errno = errno;
+
+	if (!is_child(signo))
+	{
+		if (sent_by_others(info))
+			terminated = true;
+		die(signo);
+	}
+	errno = saved_errno;
+}
+
+static void
+handle_sigint(int signo, siginfo_t *info, void *context)
+{
+	int			saved_errno = errno;
+
+	if (!is_child(signo))
+	{
+		if (sent_by_others(info))
+			cancelled = true;
+		StatementCancelHandler(signo);
+	}
+	errno = saved_errno;
+}
+
+void
+interruption_init(void)
+{
+	signal_set_handler(SIGTERM, handle_sigterm);
+	signal_set_handler(SIGINT, handle_sigint);
+}
+
+void
+interruption_begin_run(void)
+{
+	cancelled = false;
+	if (QueryCancelPending)
+		cancelled = true;		/* it came after the claim; in this order, for it may come right now */
+}
+
+bool
+cancelled_by_others(void)
+{
+	return cancelled;
+}
+
+bool
+terminated_by_others(void)
+{
+	return terminated;
+}

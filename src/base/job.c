@@ -1,0 +1,222 @@
+/*
+ * job.c
+ *		States of a job and the way from one to the other; the record of its errors.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "job.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+
+static const char *const state_names[] = {
+	[JOB_SCHEDULED] = "scheduled",
+	[JOB_AVAILABLE] = "available",
+	[JOB_EXECUTING] = "executing",
+	[JOB_RETRYABLE] = "retryable",
+	[JOB_COMPLETED] = "completed",
+	[JOB_CANCELLED] = "cancelled",
+	[JOB_DEAD] = "dead",
+};
+
+/* Every transition there is; the regression test "states" checks that each state is reached and left. */
+static const struct
+{
+	JobState	from;
+	JobEvent	event;
+	JobState	to;
+}			transitions[] = {
+	{JOB_SCHEDULED, EVENT_FALLS_DUE, JOB_AVAILABLE},
+	{JOB_SCHEDULED, EVENT_IS_RETRIED, JOB_AVAILABLE},
+	{JOB_SCHEDULED, EVENT_IS_CANCELLED, JOB_CANCELLED},
+	{JOB_SCHEDULED, EVENT_IS_DISCARDED, JOB_DEAD},
+	{JOB_AVAILABLE, EVENT_STARTS, JOB_EXECUTING},
+	{JOB_AVAILABLE, EVENT_IS_CANCELLED, JOB_CANCELLED},
+	{JOB_AVAILABLE, EVENT_IS_DISCARDED, JOB_DEAD},
+	{JOB_AVAILABLE, EVENT_FAILS_FINALLY, JOB_DEAD}, /* its last attempt's lease ran out */
+	{JOB_EXECUTING, EVENT_SUCCEEDS, JOB_COMPLETED},
+	{JOB_EXECUTING, EVENT_FAILS, JOB_RETRYABLE},
+	{JOB_EXECUTING, EVENT_FAILS_FINALLY, JOB_DEAD},
+	{JOB_EXECUTING, EVENT_IS_PUT_BACK, JOB_SCHEDULED},
+	{JOB_EXECUTING, EVENT_IS_INTERRUPTED, JOB_AVAILABLE},
+	{JOB_EXECUTING, EVENT_IS_CANCELLED, JOB_CANCELLED},
+	{JOB_EXECUTING, EVENT_IS_DISCARDED, JOB_DEAD},
+	{JOB_RETRYABLE, EVENT_FALLS_DUE, JOB_AVAILABLE},
+	{JOB_RETRYABLE, EVENT_IS_RETRIED, JOB_AVAILABLE},
+	{JOB_RETRYABLE, EVENT_IS_CANCELLED, JOB_CANCELLED},
+	{JOB_RETRYABLE, EVENT_IS_DISCARDED, JOB_DEAD},
+	{JOB_CANCELLED, EVENT_IS_RETRIED, JOB_AVAILABLE},
+	{JOB_DEAD, EVENT_IS_RETRIED, JOB_AVAILABLE},
+};
+
+/* The state's name, as stored and as shown. */
+const char *
+job_state_name(JobState state)
+{
+	return state_names[state];
+}
+
+/* Where an event brings a job; false if the event is not for a job of that state. */
+bool
+job_transition(JobState from, JobEvent event, JobState *to)
+{
+	for (size_t i = 0; i < lengthof(transitions); i++)
+	{
+		if (transitions[i].from == from && transitions[i].event == event)
+		{
+			*to = transitions[i].to;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Order within a lane. */
+int
+lane_key_compare(const LaneKey *a, const LaneKey *b)
+{
+	if (a->priority != b->priority)
+		return a->priority < b->priority ? -1 : 1;
+	if (a->id != b->id)
+		return a->id < b->id ? -1 : 1;
+	return 0;
+}
+
+LaneKey
+job_key(const Job *job)
+{
+	return (LaneKey)
+	{
+		.priority = job->priority,.id = job->id
+	};
+}
+
+int
+job_failures(const Job *job)
+{
+	return Max(job->attempt - job->uncharged, 0);
+}
+
+bool
+job_expired(const Job *job, TimestampTz now)
+{
+	return job->attempt == 0 && job->expires_at != NO_TIME && job->expires_at <= now;
+}
+
+int
+job_max_attempts(const Job *job, int max_retries)
+{
+	int64		attempts = (int64) max_retries + 1 + job->uncharged;
+
+	return (int) Min(attempts, PG_INT32_MAX);
+}
+
+static void
+push_string(JsonbParseState **state, const char *key, const char *value)
+{
+	JsonbValue	jb;
+
+	if (value == NULL)
+		return;
+	jb.type = jbvString;
+	jb.val.string.val = unconstify(char *, key);
+	jb.val.string.len = strlen(key);
+	pushJsonbValue(state, WJB_KEY, &jb);
+	jb.val.string.val = unconstify(char *, value);
+	jb.val.string.len = pg_mbcliplen(value, strlen(value), MAX_ERROR_LENGTH);
+	pushJsonbValue(state, WJB_VALUE, &jb);
+}
+
+/* ISO 8601, as JSON has it. */
+static void
+push_time(JsonbParseState **state, const char *key, TimestampTz time)
+{
+	if (time != NO_TIME)
+		push_string(state, key, JsonEncodeDateTime(NULL, TimestampTzGetDatum(time), TIMESTAMPTZOID, NULL));
+}
+
+static void
+push_integer(JsonbParseState **state, const char *key, int32 value)
+{
+	JsonbValue	jb;
+
+	jb.type = jbvString;
+	jb.val.string.val = unconstify(char *, key);
+	jb.val.string.len = strlen(key);
+	pushJsonbValue(state, WJB_KEY, &jb);
+	jb.type = jbvNumeric;
+	jb.val.numeric = DatumGetNumeric(DirectFunctionCall1(int4_numeric, Int32GetDatum(value)));
+	pushJsonbValue(state, WJB_VALUE, &jb);
+}
+
+/*
+ * Of more than MAX_KEPT_ERRORS the first stays, for when it all began, and the second goes.
+ */
+void
+job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
+			  const char *sqlstate, const char *message, const char *detail, const char *context)
+{
+	JsonbParseState *state = NULL;
+	JsonbValue *result;
+
+	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	if (job->errors != NULL)
+	{
+		uint32		count = JsonContainerSize(&job->errors->root);
+
+		for (uint32 i = 0; i < count; i++)
+		{
+			if (count >= MAX_KEPT_ERRORS && i == 1)
+				continue;
+			pushJsonbValue(&state, WJB_ELEM, getIthJsonbValueFromContainer(&job->errors->root, i));
+		}
+	}
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	push_integer(&state, "attempt", job->attempt);
+	push_time(&state, "started_at", started_at);
+	push_time(&state, "failed_at", failed_at);
+	push_string(&state, "sqlstate", sqlstate);
+	push_string(&state, "message", message);
+	push_string(&state, "detail", detail);
+	push_string(&state, "context", context);
+	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+	result = pushJsonbValue(&state, WJB_END_ARRAY, NULL);
+	job->errors = JsonbValueToJsonb(result);
+}
+
+char *
+job_lapsed_message(const Job *job)
+{
+	return job->claimant ? psprintf("lease of claimant \"%s\" ran out", job->claimant) : pstrdup("executor was lost");
+}
+
+void
+job_add_lapse(Job *job, TimestampTz now)
+{
+	job_add_error(job, job->started_at, now, LAPSED_SQLSTATE, job_lapsed_message(job), NULL, NULL);
+}
+
+/* The message of the latest error, or NULL. */
+char *
+job_last_error(const Jsonb *errors)
+{
+	uint32		count = errors == NULL ? 0 : JsonContainerSize(&errors->root);
+	JsonbValue *last;
+	JsonbValue *message;
+	JsonbValue	key;
+
+	if (count == 0)
+		return NULL;
+	last = getIthJsonbValueFromContainer(unconstify(JsonbContainer *, &errors->root), count - 1);
+	if (last == NULL || last->type != jbvBinary)
+		return NULL;
+	key.type = jbvString;
+	key.val.string.val = "message";
+	key.val.string.len = strlen("message");
+	message = findJsonbValueFromContainer(last->val.binary.data, JB_FOBJECT, &key);
+	if (message == NULL || message->type != jbvString)
+		return NULL;
+	return pnstrdup(message->val.string.val, message->val.string.len);
+}

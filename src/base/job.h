@@ -1,0 +1,118 @@
+/*
+ * job.h
+ *		What a job is. No table access here.
+ *
+ * worker	a named kind of job: its handler and its attributes
+ * job		one unit of work: worker and args
+ * lane		what jobs of one worker, queue and owner wait in
+ * executor	a background worker process that runs jobs
+ * claimant	an application that claims jobs by SQL
+ * lease	a claim written to the job's row, which holds for a time
+ * attempt	one start of a job
+ */
+#ifndef QUEUE_JOBS_JOB_H
+#define QUEUE_JOBS_JOB_H
+
+#include "access/xlogdefs.h"
+#include "consistency.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+
+/* A time that is not set. No job can be given an infinite time (enqueue refuses them). */
+#define NO_TIME DT_NOBEGIN
+#define MAX_JOB_CRASHES 3
+#define MAX_ERROR_LENGTH 10000	/* bytes of an error's text that are kept; Sidekiq keeps as many characters */
+#define MAX_KEPT_ERRORS 25		/* attempts whose errors are kept: the first and the latest */
+#define MAX_NAME_LENGTH 200		/* bytes of a worker's, queue's or claimant's name */
+
+typedef enum JobState
+{
+	JOB_SCHEDULED,				/* due later */
+	JOB_AVAILABLE,
+	JOB_EXECUTING,
+	JOB_RETRYABLE,				/* failed, waits for its next attempt */
+	JOB_COMPLETED,
+	JOB_CANCELLED,
+	JOB_DEAD,
+} JobState;
+
+typedef enum JobEvent
+{
+	EVENT_FALLS_DUE,
+	EVENT_STARTS,
+	EVENT_SUCCEEDS,
+	EVENT_FAILS,
+	EVENT_FAILS_FINALLY,
+	EVENT_IS_PUT_BACK,			/* snoozed */
+	EVENT_IS_INTERRUPTED,		/* its executor was stopped, or its lease ran out: free again at once */
+	EVENT_IS_CANCELLED,			/* cancel(), or its expires_in has passed */
+	EVENT_IS_DISCARDED,
+	EVENT_IS_RETRIED,			/* retry() */
+} JobEvent;
+
+/* The place of a job in its lane. */
+typedef struct LaneKey
+{
+	int32		priority;
+	int64		id;
+} LaneKey;
+
+static const LaneKey lowest_key = {PG_INT32_MIN, PG_INT64_MIN}; /* before every job */
+static const LaneKey highest_key = {PG_INT32_MAX, PG_INT64_MAX};	/* behind every job */
+
+typedef struct Job
+{
+	int64		id;
+	TimestampTz created_at;
+	TimestampTz run_at;
+	int32		lane;
+	int32		place;			/* where it waits, if parked (park.c); 0: in its lane */
+	int32		priority;
+	int32		version;
+	int32		attempt;		/* starts so far */
+	int32		uncharged;		/* starts that count as no attempt */
+	int16		crashes;
+	int32		merged;			/* duplicates that were merged into it when it was claimed */
+	int32		dropped;		/* duplicates that were dropped in its favour; of finished jobs only */
+	int64		dedup_hash;		/* of its deduplication key; 0: none */
+	char	   *dedup_key;		/* the token, if the key has one, or NULL */
+	bool		due;
+	TimestampTz expires_at;		/* or NO_TIME */
+	TimestampTz started_at;		/* NO_TIME unless a lease is written */
+	int64		lease;			/* microseconds; 0 with started_at: an executor's */
+	XLogRecPtr	wal_lsn;		/* its location (location.h); of one that waits: found when it fell due or was put back */
+	char	   *claimant;		/* or NULL */
+	Oid			claimed_by;		/* the claimant's role; of live jobs only. InvalidOid: claimed before 0.2.0 */
+	char	   *schedule;		/* whose tick it is, or NULL */
+	LoadBalancingStrategy strategy; /* STRATEGY_NONE: nothing was chosen */
+	char	   *read_from;		/* replica, or READ_FROM_PRIMARY; NULL: not chosen */
+	Jsonb	   *read;			/* what its read handler returned, while it runs */
+	Jsonb	   *args;
+	Jsonb	   *context;		/* or NULL */
+	Jsonb	   *errors;			/* array of objects, or NULL */
+} Job;
+
+extern const char *job_state_name(JobState state);
+extern bool job_transition(JobState from, JobEvent event, JobState *to);
+extern int	lane_key_compare(const LaneKey *a, const LaneKey *b);
+extern LaneKey job_key(const Job *job);
+
+/* How many failures the job has seen, with which its retry delay and its end are reckoned. */
+extern int	job_failures(const Job *job);
+extern int	job_max_attempts(const Job *job, int max_retries);
+
+/* Whether it is too late for its first start. */
+extern bool job_expired(const Job *job, TimestampTz now);
+
+/* Adds an attempt's failure to job->errors; the text is cut to MAX_ERROR_LENGTH. */
+extern void job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
+						  const char *sqlstate, const char *message, const char *detail, const char *context);
+
+/* The same of an attempt whose lease or executor is gone without an outcome. */
+#define LAPSED_SQLSTATE "QJ001"
+extern char *job_lapsed_message(const Job *job);
+extern void job_add_lapse(Job *job, TimestampTz now);
+
+extern char *job_last_error(const Jsonb *errors);
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * settings.c
+ *		Every setting of queue_jobs.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "miscadmin.h"
+#include "settings.h"
+#include "utils/guc.h"
+
+/* jsonb object that enqueue stores with the job; the run of a job restores it, so that it flows on */
+char	   *queue_jobs_context = NULL;
+
+/* executors at once in the whole cluster; with the launcher and a scheduler they fit max_worker_processes = 8 */
+int			queue_jobs_max_executors = 4;
+
+/* executors at once in one database */
+int			queue_jobs_max_executors_per_database = 4;
+
+/* executors at once of one role in one database; 0: all, but for one if other roles have jobs there */
+int			queue_jobs_max_executors_per_role = 0;
+
+/* pools of executors: see pools.h */
+char	   *queue_jobs_pools = NULL;
+
+/* databases that have a scheduler at once; others take turns */
+int			queue_jobs_max_databases = 64;
+
+/* lanes with a hint in shared memory; jobs of lanes beyond are found by looking */
+int			queue_jobs_max_lanes = 8192;
+
+/* dead jobs of each worker and owner that are kept */
+int			queue_jobs_max_dead_jobs = 10000;
+
+/* milliseconds without work after which an executor, and with the last its scheduler, leaves; DROP DATABASE waits 5 s */
+int			queue_jobs_idle_timeout = 4000;
+
+/* whether executors wait for the WAL of a finished job to be on disk */
+bool		queue_jobs_synchronous_commit = false;
+
+/* whether jobs, schedules and healing run by themselves; of a database: engine_runs() */
+bool		queue_jobs_run = true;
+
+/* which runs are written to the server's log */
+int			queue_jobs_log_jobs = LOG_JOBS_NONE;
+
+/* milliseconds for connecting to a replica and asking how far it has got; after that it is left alone for a while */
+int			queue_jobs_replica_timeout = 1000;
+
+/* milliseconds for a read handler on a replica; after that the primary does it */
+int			queue_jobs_replica_read_timeout = 30000;
+
+static const struct config_enum_entry log_jobs_options[] = {
+	{"none", LOG_JOBS_NONE, false},
+	{"failures", LOG_JOBS_FAILURES, false},
+	{"all", LOG_JOBS_ALL, false},
+	{NULL, 0, false},
+};
+
+/* It is a matter of the database: of a session's own value nothing would come. */
+static bool
+check_run(bool *value, void **extra, GucSource source)
+{
+	if (source != PGC_S_SESSION && source != PGC_S_INTERACTIVE && source != PGC_S_CLIENT)
+		return true;
+	GUC_check_errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM);
+	GUC_check_errmsg("parameter \"queue_jobs.run\" cannot be set for a session");
+	GUC_check_errhint("Set it in postgresql.conf, or with ALTER DATABASE.");
+	return false;
+}
+
+void
+settings_define(GucStringCheckHook check_pools)
+{
+	/* A library that comes later can only say what would hold: there is no shared memory for them to size. */
+	GucContext	at_start = process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP;
+
+	DefineCustomStringVariable("queue_jobs.context",
+							   "JSON object stored with each job that is enqueued and restored when it runs.",
+							   NULL, &queue_jobs_context, "", PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_executors",
+							"Number of processes that run jobs, in all databases together.",
+							"Each takes one of max_worker_processes; so do the launcher and one scheduler a database at work.",
+							&queue_jobs_max_executors, 4, 0, 1000, at_start, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_executors_per_database",
+							"Number of processes that run jobs in one database.",
+							NULL, &queue_jobs_max_executors_per_database, 4, 0, 1000, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_executors_per_role",
+							"Number of processes that run jobs of one role in one database.",
+							"0: all that there may be, but for one that is kept for others if other roles have had jobs there.",
+							&queue_jobs_max_executors_per_role, 0, 0, 1000, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("queue_jobs.pools",
+							   "Pools of executors: name, number in each database and selector of each, separated by semicolons.",
+							   "An executor runs jobs of those workers and queues only that its pool's selector chooses. Empty: one pool for everything.",
+							   &queue_jobs_pools, "", PGC_SIGHUP, 0, check_pools, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_databases",
+							"Number of databases that are looked after at once.",
+							"If more have something to do, they take turns.", &queue_jobs_max_databases, 64, 1, 10000, at_start, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_lanes",
+							"Number of lanes (worker, queue and owner) with jobs for which shared memory has a hint where to look.",
+							"Jobs of lanes beyond this number run all the same, but in an order that is less exact. Lanes without jobs do not count.",
+							&queue_jobs_max_lanes, 8192, 64, 1000000, at_start, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.max_dead_jobs",
+							"Number of dead jobs of each worker and owner that are kept.",
+							"The oldest beyond it are removed, as are those that have been dead for 180 days.",
+							&queue_jobs_max_dead_jobs, 10000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.idle_timeout",
+							"Time without work after which a process of queue_jobs leaves.",
+							NULL, &queue_jobs_idle_timeout, 4000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomBoolVariable("queue_jobs.synchronous_commit",
+							 "Makes executors wait until a finished job is safely on disk.",
+							 "Off, a power cut can undo the latest jobs together with all that they wrote, and they run again. "
+							 "Turn it on (for a role or a database, if you like) where handlers have effects outside of the database.",
+							 &queue_jobs_synchronous_commit, false, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("queue_jobs.run",
+							 "Has jobs, schedules and healing of a database run by themselves.",
+							 "Off, there are no executors, ticks or healing; jobs wait, or are claimed by applications. "
+							 "For postgresql.conf and ALTER DATABASE; it takes effect at once.",
+							 &queue_jobs_run, true, PGC_USERSET, 0, check_run, NULL, NULL);
+	DefineCustomEnumVariable("queue_jobs.log_jobs",
+							 "Which runs of jobs are written to the server's log, one line of JSON each.",
+							 NULL, &queue_jobs_log_jobs, LOG_JOBS_NONE, log_jobs_options, PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.replica_timeout",
+							"Time for connecting to a replica and asking how far it has got.",
+							"A replica that takes longer is left alone for a while, and the primary is read from.",
+							&queue_jobs_replica_timeout, 1000, 1, 60000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.replica_read_timeout",
+							"Time for a read handler on a replica.",
+							"One that takes longer is stopped there, and run on the primary.",
+							&queue_jobs_replica_read_timeout, 30000, 1, INT_MAX / 2, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("queue_jobs");
+}

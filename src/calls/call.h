@@ -1,0 +1,52 @@
+/*
+ * call.h
+ *		Calls of handlers: parameters out of args, plans, results. Rights are checked by the server as for any SQL call.
+ */
+#ifndef QUEUE_JOBS_CALL_H
+#define QUEUE_JOBS_CALL_H
+
+#include "executor/spi.h"
+#include "handler.h"
+#include "utils/jsonb.h"
+
+#define MAX_PLANS 4				/* of a handler with defaults: for so many sets of given parameters a plan is kept */
+
+typedef struct HandlerPlan
+{
+	SPIPlanPtr	plan;
+	const Handler *handler;
+	uint64		given[2];		/* bit n: parameter n comes from the args */
+} HandlerPlan;
+
+/* A handler with the plans to call it, for as long as its definition holds. */
+typedef struct CallTarget
+{
+	Handler    *handler;
+	HandlerPlan plans[MAX_PLANS];
+	int			nplans;
+} CallTarget;
+
+/* ERROR if the handler can take no such args: it has named parameters, and they are no object, or lack one without a default. */
+extern void call_check_args(const Handler *handler, Jsonb *args);
+
+/*
+ * Calls a function within the current transaction; read (or NULL) is for a parameter that takes it (handler.h). Its result as jsonb in the
+ * current memory context, or NULL.
+ */
+extern Jsonb *call_function(CallTarget *target, Jsonb *args, Jsonb *read);
+
+/*
+ * Calls a procedure at the top level, where it may COMMIT. There must be a transaction without an active snapshot; on
+ * return there is one, perhaps not the same.
+ */
+extern Jsonb *call_procedure(CallTarget *target, Jsonb *args, Jsonb *read);
+
+/* Calls either within the current transaction, which a procedure then cannot COMMIT; the result is not asked for. */
+extern void call_in_transaction(CallTarget *target, Jsonb *args, Jsonb *read);
+
+/* Checks deferred constraints now, while a handler's failure can still be told from a commit's. */
+extern void call_check_deferred_constraints(void);
+
+extern void call_target_free(CallTarget *target);
+
+#endif

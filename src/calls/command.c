@@ -1,0 +1,216 @@
+/*
+ * command.c
+ *		SQL commands of schedules; see command.h.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "command.h"
+#include "compat.h"
+#include "lib/stringinfo.h"
+#include "nodes/parsenodes.h"
+#include "parser/analyze.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+#include "utils/memutils.h"
+#include "utils/numeric.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+
+/* ---- args ---- */
+
+Jsonb *
+command_args(const char *command, int64 timeout, int max_retries, int64 keep_completed)
+{
+	StringInfoData json;
+
+	initStringInfo(&json);
+	appendStringInfoString(&json, "{\"command\": ");
+	escape_json(&json, command);
+	if (timeout > 0)
+		appendStringInfo(&json, ", \"timeout_ms\": " INT64_FORMAT, timeout / 1000);
+	if (max_retries > 0)
+		appendStringInfo(&json, ", \"max_retries\": %d", max_retries);
+	if (keep_completed >= 0)
+		appendStringInfo(&json, ", \"keep_completed_ms\": " INT64_FORMAT, keep_completed / 1000);
+	appendStringInfoChar(&json, '}');
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
+}
+
+static JsonbValue *
+find(Jsonb *args, const char *name)
+{
+	JsonbValue	key = {.type = jbvString};
+
+	key.val.string.val = unconstify(char *, name);
+	key.val.string.len = strlen(name);
+	return findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key);
+}
+
+static int64
+find_number(Jsonb *args, const char *name)
+{
+	JsonbValue *value = find(args, name);
+
+	if (value == NULL || value->type != jbvNumeric)
+		return 0;
+	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
+}
+
+const Worker *
+command_attributes(const Worker *worker, const Job *job)
+{
+	Worker	   *copy;
+
+	if (worker == NULL || worker->built_in != BUILT_IN_COMMAND)
+		return worker;
+	copy = palloc(sizeof(Worker));
+	*copy = *worker;
+	copy->timeout = find_number(job->args, "timeout_ms") * 1000;
+	copy->max_retries = (int) find_number(job->args, "max_retries");
+	if (find(job->args, "keep_completed_ms") != NULL)
+		copy->keep_completed = find_number(job->args, "keep_completed_ms") * 1000;
+	return copy;
+}
+
+/* ---- check ---- */
+
+/* Why a statement cannot be run in the background, or NULL. */
+static const char *
+misfit(const Node *statement)
+{
+	if (IsA(statement, TransactionStmt))
+		return "A command is a transaction already, or several if a procedure commits.";
+	if (IsA(statement, CopyStmt) && ((const CopyStmt *) statement)->filename == NULL)
+		return "There is no client to copy from or to.";
+	if (IsA(statement, DiscardStmt) && ((const DiscardStmt *) statement)->target == DISCARD_ALL)
+		return "The session is cleaned after each job anyway.";
+	return NULL;
+}
+
+/* An error in the command says where in the command it is, not where in the statement that defines the schedule. */
+static void
+parse_callback(void *command)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery(command);
+	}
+	errcontext("command of a schedule");
+}
+
+static List *
+parse(const char *command)
+{
+	ErrorContextCallback callback = {
+		.callback = parse_callback,.arg = unconstify(char *, command),.previous = error_context_stack
+	};
+	List	   *statements;
+	ListCell   *cell;
+
+	error_context_stack = &callback;
+	statements = pg_parse_query(command);
+	error_context_stack = callback.previous;
+	if (statements == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("command of a schedule must not be empty"),
+				 errdetail("There is no statement in \"%s\".", command),
+				 errhint("Give one or more SQL statements, separated by semicolons.")));
+	foreach(cell, statements)
+	{
+		Node	   *statement = lfirst_node(RawStmt, cell)->stmt;
+
+		if (misfit(statement) != NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("%s cannot be run by a schedule", GetCommandTagName(CreateCommandTag(statement))),
+					 errdetail("%s", misfit(statement)),
+					 errhint("Leave it out, or put what is to be done into a procedure.")));
+	}
+	return statements;
+}
+
+void
+command_check(const char *command)
+{
+	(void) parse(command);
+}
+
+/* ---- run ---- */
+
+/* Through a portal, as a client's statement comes. Rows are thrown away. */
+static void
+run_statement(RawStmt *raw, const char *command, bool alone, QueryCompletion *completion)
+{
+	bool		needs_snapshot = analyze_requires_snapshot(raw);
+	List	   *plans;
+	Portal		portal;
+
+	if (needs_snapshot)
+		PushActiveSnapshot(GetTransactionSnapshot());
+	plans = pg_plan_queries(pg_analyze_and_rewrite_fixedparams(raw, command, NULL, 0, NULL), command,
+							CURSOR_OPT_PARALLEL_OK, NULL);
+	if (needs_snapshot)
+		PopActiveSnapshot();
+	portal = CreatePortal("", true, true);
+	portal->visible = false;
+	PortalDefineQuery(portal, NULL, command, CreateCommandTag(raw->stmt), plans, NULL);
+	PortalStart(portal, NULL, 0, InvalidSnapshot);
+	(void) QjPortalRun(portal, alone, None_Receiver, completion);
+	PortalDrop(portal, false);
+}
+
+/* "VACUUM", "UPDATE 5", "INSERT 0 5" */
+static Jsonb *
+tag_result(const QueryCompletion *completion)
+{
+	StringInfoData tag;
+	StringInfoData json;
+
+	initStringInfo(&tag);
+	appendStringInfoString(&tag, GetCommandTagName(completion->commandTag));
+	if (command_tag_display_rowcount(completion->commandTag))
+		appendStringInfo(&tag, completion->commandTag == CMDTAG_INSERT ? " 0 " UINT64_FORMAT : " " UINT64_FORMAT,
+						 completion->nprocessed);
+	initStringInfo(&json);
+	escape_json(&json, tag.data);
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
+}
+
+Jsonb *
+command_run(Jsonb *args)
+{
+	MemoryContext context = CurrentMemoryContext;
+	JsonbValue *value = find(args, "command");
+	char	   *command;
+	List	   *statements;
+	ListCell   *cell;
+	bool		alone;
+	QueryCompletion completion;
+
+	if (value == NULL || value->type != jbvString)
+		elog(ERROR, "args have no command");
+	command = pnstrdup(value->val.string.val, value->val.string.len);
+	statements = parse(command);
+	alone = list_length(statements) == 1;
+	foreach(cell, statements)
+	{
+		if (!alone)
+			BeginImplicitTransactionBlock();
+		InitializeQueryCompletion(&completion);
+		run_statement(lfirst_node(RawStmt, cell), command, alone, &completion);
+		MemoryContextSwitchTo(context);
+		CommandCounterIncrement();
+	}
+	if (!alone)
+		EndImplicitTransactionBlock();
+	return tag_result(&completion);
+}

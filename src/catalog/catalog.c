@@ -1,0 +1,222 @@
+/*
+ * catalog.c
+ *		Is the extension in this database, in which version, and where are its tables.
+ *
+ * What is found is kept until an invalidation message says that it may have changed. Workers, paused queues and
+ * lanes are ordinary tables, whose changes send no such messages by themselves: the function that changes them calls
+ * catalog_announce_change(), which sends one for the relation defined_worker.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_extension.h"
+#include "commands/extension.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "shared.h"
+#include "utils/syscache.h"
+#include "wakeup.h"
+
+static const char *const relation_names[CATALOG_RELATIONS] = {
+	[REL_DEFINED_WORKER] = "defined_worker",
+	[REL_DEFINED_WORKER_KEY] = "defined_worker_pkey",
+	[REL_DISABLED_WORKER] = "disabled_worker",
+	[REL_PAUSED_QUEUE] = "paused_queue",
+	[REL_ROUTING] = "routing",
+	[REL_LANE] = "lane",
+	[REL_LANE_KEY] = "lane_pkey",
+	[REL_LANE_CONTENT] = "lane_content",
+	[REL_LANE_ID_SEQ] = "lane_id_seq",
+	[REL_JOB_ID] = "job_id",
+	[REL_LIVE_JOB] = "live_job",
+	[REL_LIVE_JOB_ID] = "live_job_id",
+	[REL_LIVE_JOB_READY] = "live_job_ready",
+	[REL_LIVE_JOB_FUTURE] = "live_job_future",
+	[REL_LIVE_JOB_KEY] = "live_job_key",
+	[REL_FINISHED_JOB] = "finished_job",
+	[REL_DEAD_JOB] = "dead_job",
+	[REL_CLAIMANT] = "claimant",
+	[REL_CLAIMED_SLOT] = "claimed_slot",
+	[REL_CLAIMED_SLOT_SLOT] = "claimed_slot_slot",
+	[REL_CLAIMED_SLOT_JOB] = "claimed_slot_job",
+	[REL_TOKEN] = "token",
+	[REL_TOKEN_KEY] = "token_key",
+	[REL_FEATURE_FLAG] = "feature_flag",
+	[REL_DEFINED_REPLICA] = "defined_replica",
+	[REL_HASH_SEED] = "hash_seed",
+	[REL_JOB_VIEW] = "job",
+};
+
+static struct
+{
+	bool		valid;
+	CatalogStatus status;
+	Oid			owner;
+	Oid			relations[CATALOG_RELATIONS];
+}			cache;
+
+static uint64 generation = 1;
+static uint64 handler_generation = 1;
+
+/* Only sets flags: a callback must not look anything up. */
+static void
+relcache_callback(Datum arg, Oid relid)
+{
+	if (!OidIsValid(relid) || relid == cache.relations[REL_DEFINED_WORKER])
+		generation++;
+	if (!OidIsValid(relid))
+		cache.valid = false;
+	else if (cache.valid)
+		for (int i = 0; i < CATALOG_RELATIONS; i++)
+			if (cache.relations[i] == relid && i != REL_DEFINED_WORKER)
+				cache.valid = false;
+}
+
+static void
+handler_callback(Datum arg, int cacheid, uint32 hashvalue)
+{
+	handler_generation++;
+	if (cacheid == NAMESPACEOID)
+		cache.valid = false;
+}
+
+static void
+subscription_callback(Datum arg, int cacheid, uint32 hashvalue)
+{
+	generation++;
+}
+
+void
+catalog_init(void)
+{
+	CacheRegisterRelcacheCallback(relcache_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, handler_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, handler_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, handler_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_callback, (Datum) 0);
+}
+
+/* Reads pg_extension's row of ours. */
+static bool
+read_extension(Oid *owner, char **version)
+{
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ, CStringGetDatum("queue_jobs"));
+	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_extension form = (Form_pg_extension) GETSTRUCT(tuple);
+		bool		isnull;
+		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(rel), &isnull);
+
+		*owner = form->extowner;
+		*version = isnull ? pstrdup("") : TextDatumGetCString(datum);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return HeapTupleIsValid(tuple);
+}
+
+static void
+load(void)
+{
+	Oid			schema;
+	char	   *version;
+
+	cache.status = EXTENSION_ABSENT;
+	if (read_extension(&cache.owner, &version))
+	{
+		cache.status = strcmp(version, QUEUE_JOBS_VERSION) == 0 ? EXTENSION_PRESENT : EXTENSION_OTHER_VERSION;
+		pfree(version);
+		schema = get_namespace_oid("queue_jobs", true);
+		for (int i = 0; i < CATALOG_RELATIONS; i++)
+		{
+			cache.relations[i] = OidIsValid(schema) ? get_relname_relid(relation_names[i], schema) : InvalidOid;
+
+			/* While CREATE EXTENSION or ALTER EXTENSION UPDATE runs, not all of them are there. */
+			if (!OidIsValid(cache.relations[i]) && cache.status == EXTENSION_PRESENT)
+				cache.status = EXTENSION_OTHER_VERSION;
+		}
+	}
+	/* An absence is not remembered: CREATE EXTENSION sends us no message that says so. */
+	cache.valid = cache.status == EXTENSION_PRESENT;
+}
+
+CatalogStatus
+catalog_status(void)
+{
+	AcceptInvalidationMessages();
+	if (!cache.valid)
+		load();
+	return cache.status;
+}
+
+static void
+require_extension(void)
+{
+	if (catalog_status() == EXTENSION_PRESENT)
+		return;
+	if (cache.status == EXTENSION_ABSENT)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("extension \"queue_jobs\" is not installed in this database"),
+				 errhint("Run CREATE EXTENSION queue_jobs.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("extension \"queue_jobs\" is not of the version of its library"),
+			 errdetail("The library is of version %s.", QUEUE_JOBS_VERSION),
+			 errhint("Run ALTER EXTENSION queue_jobs UPDATE.")));
+}
+
+Oid
+catalog_relation(CatalogRelation which)
+{
+	if (!cache.valid)
+		require_extension();
+	return cache.relations[which];
+}
+
+Oid
+catalog_owner(void)
+{
+	require_extension();
+	return cache.owner;
+}
+
+uint64
+catalog_announce_change(void)
+{
+	uint64		before;
+
+	CacheInvalidateRelcacheByRelid(catalog_relation(REL_DEFINED_WORKER));
+	wakeup_announce();
+	before = generation;
+	CommandCounterIncrement();	/* calls back for what we have just sent, and for nothing that others send */
+	return generation - before;
+}
+
+uint64
+catalog_generation(void)
+{
+	return generation + shared_generation();
+}
+
+uint64
+catalog_handler_generation(void)
+{
+	return handler_generation;
+}

@@ -1,0 +1,70 @@
+/*
+ * catalog.h
+ *		Is the extension in this database, in which version, and where are its tables.
+ */
+#ifndef QUEUE_JOBS_CATALOG_H
+#define QUEUE_JOBS_CATALOG_H
+
+typedef enum CatalogRelation
+{
+	REL_DEFINED_WORKER,
+	REL_DEFINED_WORKER_KEY,
+	REL_DISABLED_WORKER,
+	REL_PAUSED_QUEUE,
+	REL_ROUTING,
+	REL_LANE,
+	REL_LANE_KEY,
+	REL_LANE_CONTENT,
+	REL_LANE_ID_SEQ,
+	REL_JOB_ID,
+	REL_LIVE_JOB,
+	REL_LIVE_JOB_ID,
+	REL_LIVE_JOB_READY,
+	REL_LIVE_JOB_FUTURE,
+	REL_LIVE_JOB_KEY,
+	REL_FINISHED_JOB,
+	REL_DEAD_JOB,
+	REL_CLAIMANT,
+	REL_CLAIMED_SLOT,
+	REL_CLAIMED_SLOT_SLOT,
+	REL_CLAIMED_SLOT_JOB,
+	REL_TOKEN,
+	REL_TOKEN_KEY,
+	REL_FEATURE_FLAG,
+	REL_DEFINED_REPLICA,
+	REL_HASH_SEED,
+	REL_JOB_VIEW,
+	CATALOG_RELATIONS
+} CatalogRelation;
+
+typedef enum CatalogStatus
+{
+	EXTENSION_ABSENT,
+	EXTENSION_OTHER_VERSION,	/* new library, old SQL: ALTER EXTENSION queue_jobs UPDATE is due */
+	EXTENSION_PRESENT,
+} CatalogStatus;
+
+/* Needs a transaction, as all below. */
+extern CatalogStatus catalog_status(void);
+
+/* The OID of a relation; ERROR if the extension is absent or of another version. */
+extern Oid	catalog_relation(CatalogRelation which);
+
+/* Who owns the extension: the engine's SQL runs as this role. */
+extern Oid	catalog_owner(void);
+
+/*
+ * Tells every session, at commit, that workers or queues have changed, or lanes otherwise than by a new one; changes seen in this one at once. Returns by how much that has
+ * advanced catalog_generation() here.
+ */
+extern uint64 catalog_announce_change(void);
+
+/* Counts changes announced by anyone; a cache built at another count is stale. */
+extern uint64 catalog_generation(void);
+
+/* Counts changes of functions, roles and schemas, by which a handler can come and go. */
+extern uint64 catalog_handler_generation(void);
+
+extern void catalog_init(void);
+
+#endif

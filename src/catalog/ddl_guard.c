@@ -1,0 +1,215 @@
+/*
+ * ddl_guard.c
+ *		Statements of others that concern the extension's objects, or the roles of its jobs; see ddl_guard.h.
+ */
+#include "postgres.h"
+
+#include "catalog.h"
+#include "catalog/dependency.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
+#include "commands/extension.h"
+#include "ddl_guard.h"
+#include "executor/spi.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "run_as.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+static ProcessUtility_hook_type previous_utility_hook = NULL;
+
+/* ---- names ---- */
+
+static void
+refuse_change_of_name(const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot rename or move %s of extension \"queue_jobs\"", what),
+			 errdetail("The extension finds its objects by their names. Until they are back, no job would be run or enqueued."),
+			 errhint("Create views of other names in another schema, if you need them.")));
+}
+
+/* An index is no member of the extension, but its table is. */
+static bool
+is_ours(Oid relation)
+{
+	char		kind = get_rel_relkind(relation);
+	Oid			member = kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX ? IndexGetRelation(relation, true) : relation;
+
+	return getExtensionOfObject(RelationRelationId, member) == get_extension_oid("queue_jobs", true);
+}
+
+/* The relation itself, or a column, constraint or trigger of it. */
+static void
+check_relation(const RangeVar *name)
+{
+	Oid			relation = name == NULL ? InvalidOid : RangeVarGetRelid(name, NoLock, true);
+
+	if (OidIsValid(relation) && is_ours(relation))
+		refuse_change_of_name(psprintf("relation \"%s\"", get_rel_name(relation)));
+}
+
+/* An update script of the extension may do all of this. */
+static void
+check_names(Node *node)
+{
+	if (creating_extension || !OidIsValid(get_extension_oid("queue_jobs", true)))
+		return;
+	if (IsA(node, RenameStmt) && ((RenameStmt *) node)->renameType == OBJECT_SCHEMA)
+	{
+		if (strcmp(((RenameStmt *) node)->subname, "queue_jobs") == 0)
+			refuse_change_of_name("schema \"queue_jobs\"");
+	}
+	else if (IsA(node, RenameStmt))
+		check_relation(((RenameStmt *) node)->relation);
+	else if (IsA(node, AlterObjectSchemaStmt))
+		check_relation(((AlterObjectSchemaStmt *) node)->relation);
+}
+
+/* ---- DROP ROLE ---- */
+
+/* What a role has in this database that is of no use without it. */
+typedef struct RoleUse
+{
+	char	   *name;
+	int64		jobs;			/* that run as this role */
+	int64		schedules;
+	int64		workers;		/* that it has defined */
+} RoleUse;
+
+/* The lanes whose jobs only this role can run, or claim. */
+static Datum
+lanes_of_role(Oid role, int *count)
+{
+	List	   *lanes = lane_all();
+	Datum	   *ids = palloc(sizeof(Datum) * (list_length(lanes) + 1));
+	ListCell   *cell;
+
+	*count = 0;
+	foreach(cell, lanes)
+	{
+		const Lane *lane = lfirst(cell);
+
+		if (lane_role(lane, registry_worker(lane->worker)) == role)
+			ids[(*count)++] = Int32GetDatum(lane->id);
+	}
+	return PointerGetDatum(construct_array(ids, *count, INT4OID, sizeof(int32), true, TYPALIGN_INT));
+}
+
+static int64
+count_rows(const char *sql, Oid type, Datum value)
+{
+	bool		isnull;
+
+	engine_execute(sql, SPI_OK_SELECT, 1, &type, &value, NULL);
+	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+}
+
+static RoleUse *
+look_at_use(Oid role)
+{
+	RoleUse    *use = palloc0(sizeof(RoleUse));
+	int			lanes;
+	Datum		ids = lanes_of_role(role, &lanes);
+	RunAs		saved;
+
+	use->name = GetUserNameFromId(role, false);
+	engine_begin(&saved);
+	if (lanes > 0)
+		use->jobs = count_rows("SELECT count(*) FROM queue_jobs.live_job WHERE lane = ANY ($1)", INT4ARRAYOID, ids);
+	use->schedules = count_rows("SELECT count(*) FROM queue_jobs.defined_schedule WHERE owner = $1", REGROLEOID, ObjectIdGetDatum(role));
+	use->workers = count_rows("SELECT count(*) FROM queue_jobs.defined_worker WHERE definer = $1", REGROLEOID, ObjectIdGetDatum(role));
+	engine_end(&saved);
+	return use;
+}
+
+/* Before the roles are gone; RoleUse * of those that have anything here. */
+static List *
+uses_of_roles(DropRoleStmt *statement)
+{
+	List	   *uses = NIL;
+	ListCell   *cell;
+
+	if (catalog_status() != EXTENSION_PRESENT)
+		return NIL;
+	foreach(cell, statement->roles)
+	{
+		RoleSpec   *spec = lfirst(cell);
+		Oid			role = spec->roletype == ROLESPEC_CSTRING ? get_role_oid(spec->rolename, true) : InvalidOid;
+		RoleUse    *use = OidIsValid(role) ? look_at_use(role) : NULL;
+
+		if (use != NULL && use->jobs + use->schedules + use->workers > 0)
+			uses = lappend(uses, use);
+	}
+	return uses;
+}
+
+static void
+warn_of_uses(List *uses)
+{
+	ListCell   *cell;
+
+	foreach(cell, uses)
+	{
+		RoleUse    *use = lfirst(cell);
+
+		ereport(WARNING,
+				(errmsg("role \"%s\" has left jobs, schedules or workers of queue_jobs in database \"%s\"",
+						use->name, get_database_name(MyDatabaseId)),
+				 errdetail("Unfinished jobs: " INT64_FORMAT ", which wait until a superuser cancels them. Schedules: " INT64_FORMAT
+						   ", which make no more jobs. Workers: " INT64_FORMAT ".", use->jobs, use->schedules, use->workers),
+				 errhint("Before you drop a role, wait until its jobs have ended or cancel them, and define its schedules and workers again as another "
+						 "role. Look into other databases, too.")));
+	}
+}
+
+/* ---- settings ---- */
+
+/* It is read for the database alone: of a role's value nothing would come. */
+static void
+check_setting(const AlterRoleSetStmt *statement)
+{
+	const VariableSetStmt *setting = statement->setstmt;
+
+	if (setting->name == NULL || pg_strcasecmp(setting->name, "queue_jobs.run") != 0 || setting->kind == VAR_RESET)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM),
+			 errmsg("parameter \"queue_jobs.run\" cannot be set for a role"),
+			 errhint("Set it in postgresql.conf, or with ALTER DATABASE.")));
+}
+
+/* ---- the hook ---- */
+
+static void
+utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
+			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+{
+	Node	   *node = statement->utilityStmt;
+	List	   *uses = NIL;
+
+	if (IsA(node, RenameStmt) || IsA(node, AlterObjectSchemaStmt))
+		check_names(node);
+	else if (IsA(node, AlterRoleSetStmt))
+		check_setting((AlterRoleSetStmt *) node);
+	else if (IsA(node, DropRoleStmt))
+		uses = uses_of_roles((DropRoleStmt *) node);
+	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+		(statement, query, read_only_tree, context, params, environment, destination, completion);
+	warn_of_uses(uses);
+}
+
+void
+ddl_guard_init(void)
+{
+	previous_utility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = utility_hook;
+}

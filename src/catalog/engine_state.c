@@ -1,0 +1,190 @@
+/*
+ * engine_state.c
+ *		Whether the engine runs jobs in this database; see engine_state.h.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xlog.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_db_role_setting.h"
+#include "catalog/pg_type.h"
+#include "engine_state.h"
+#include "executor_slot.h"
+#include "make_way.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "shared.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+#define SETTING "queue_jobs.run="
+
+/* As ALTER DATABASE has it, if it has. */
+static bool
+read_setting_of_database(ArrayType *settings, bool *value)
+{
+	Datum	   *elements;
+	bool	   *nulls;
+	int			count;
+
+	deconstruct_array(settings, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	for (int i = 0; i < count; i++)
+	{
+		char	   *setting = nulls[i] ? "" : TextDatumGetCString(elements[i]);
+
+		if (pg_strncasecmp(setting, SETTING, strlen(SETTING)) == 0)
+			return parse_bool(setting + strlen(SETTING), value);
+	}
+	return false;
+}
+
+bool
+engine_runs(void)
+{
+	bool		runs = shared_run();
+	Relation	rel = table_open(DbRoleSettingRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Datum		settings = (Datum) 0;
+	bool		isnull = true;
+
+	ScanKeyInit(&keys[0], Anum_pg_db_role_setting_setdatabase, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(MyDatabaseId));
+	ScanKeyInit(&keys[1], Anum_pg_db_role_setting_setrole, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(InvalidOid));
+	scan = systable_beginscan(rel, DbRoleSettingDatidRolidIndexId, true, NULL, lengthof(keys), keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		settings = heap_getattr(tuple, Anum_pg_db_role_setting_setconfig, RelationGetDescr(rel), &isnull);
+	if (!isnull)
+		(void) read_setting_of_database(DatumGetArrayTypeP(settings), &runs);
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return runs;
+}
+
+/* A database without a slot has executors only if they have been there since it had one. */
+static bool
+waits_for_turn(void)
+{
+	return databases_wait() && database_slot(MyDatabaseId, false) == NULL && !executor_serves(MyDatabaseId, InvalidOid);
+}
+
+/* An idle executor makes room for a role that has none. */
+static const char *
+busy_with_others(Oid role)
+{
+	int			busy;
+	int			here;
+
+	if (executor_serves(MyDatabaseId, role))
+		return NULL;
+	executor_count_busy(MyDatabaseId, &busy, &here);
+	if (here >= queue_jobs_max_executors_per_database)
+		return "all executors are busy with jobs of other roles";
+	return busy >= queue_jobs_max_executors ? "all executors are busy with jobs of other roles or databases" : NULL;
+}
+
+static const char *
+by_standby(Oid role)
+{
+	return RecoveryInProgress() ? "this server is a standby: jobs run on the primary" : NULL;
+}
+
+static const char *
+by_preload(Oid role)
+{
+	return shared_present() ? NULL : "queue_jobs is not in \"shared_preload_libraries\"";
+}
+
+static const char *
+by_run(Oid role)
+{
+	return engine_runs() ? NULL : "\"queue_jobs.run\" is off";
+}
+
+static const char *
+by_settings(Oid role)
+{
+	if (queue_jobs_max_executors == 0)
+		return "\"queue_jobs.max_executors\" is 0";
+	return queue_jobs_max_executors_per_database == 0 ? "\"queue_jobs.max_executors_per_database\" is 0" : NULL;
+}
+
+static const char *
+by_restore(Oid role)
+{
+	return make_way_asked(MyDatabaseId) ? "a restore, or a command that needs the database or the extension for itself, is under way" : NULL;
+}
+
+static const char *
+by_turn(Oid role)
+{
+	if (!waits_for_turn())
+		return NULL;
+	return psprintf("the database waits for its turn: more than %d have jobs (queue_jobs.max_databases)", queue_jobs_max_databases);
+}
+
+static const char *
+by_worker_slots(Oid role)
+{
+	if (executor_serves(MyDatabaseId, role) || !shared_worker_slots_lack())
+		return NULL;
+	return "no background worker slot is free (max_worker_processes)";
+}
+
+/* Executors that are there go on without one. */
+static const char *
+by_scheduler(Oid role)
+{
+	DatabaseSlot *slot = database_slot(MyDatabaseId, false);
+	TimestampTz not_before;
+	bool		failed;
+
+	if (slot == NULL || executor_serves(MyDatabaseId, role))
+		return NULL;
+	SpinLockAcquire(&slot->mutex);
+	failed = slot->database == MyDatabaseId && slot->scheduler == SCHEDULER_NONE && slot->failures > 0;
+	not_before = slot->not_before;
+	SpinLockRelease(&slot->mutex);
+	if (!failed || not_before <= GetCurrentTimestamp())
+		return NULL;
+	return psprintf("the scheduler of this database has failed: the next one starts at %s", timestamptz_to_str(not_before));
+}
+
+static const struct
+{
+	const char *reason;
+	const char *(*check) (Oid role);
+}			checks[] = {
+#define PROCESSES_ELSEWHERE 2	/* the first two */
+	{"replica", by_standby},
+	{"not_preloaded", by_preload},
+	{"run_off", by_run},
+	{"no_executors", by_settings},
+	{"restore", by_restore},
+	{"max_databases", by_turn},
+	{"no_executors", by_worker_slots},
+	{"scheduler_failed", by_scheduler},
+	{"executors_busy", busy_with_others},
+};
+
+const char *
+engine_blocked_next(Oid role, int *check, const char **reason)
+{
+	const char *why = NULL;
+
+	while (why == NULL && *check < (int) lengthof(checks))
+	{
+		*reason = checks[*check].reason;
+		why = checks[(*check)++].check(role);
+		if (why != NULL && *check <= PROCESSES_ELSEWHERE)
+			*check = lengthof(checks);	/* those that would run the jobs are not of this server */
+	}
+	return why;
+}

@@ -1,0 +1,149 @@
+/*
+ * feature_flag.c
+ *		set_flag(), and what it says of a job.
+ *
+ * A flag is on for a share of the jobs, by a hash of flag and id: a job that is put back or retried is not decided upon
+ * again, and raising the percentage leaves it on where it was on.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "executor/spi.h"
+#include "feature_flag.h"
+#include "fmgr.h"
+#include "run_as.h"
+#include "snapshot.h"
+#include "subscription.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_set_flag);
+PG_FUNCTION_INFO_V1(queue_jobs_data_consistency);
+
+typedef struct FeatureFlag
+{
+	char	   *name;
+	int			percent;
+} FeatureFlag;
+
+static MemoryContext cache_context = NULL;
+static List *flags = NIL;
+static uint64 cached_generation = 0;
+
+static void
+rebuild(void)
+{
+	uint64		generation = catalog_generation();
+	Relation	rel;
+	Snapshot	snapshot;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	MemoryContext old;
+
+	cached_generation = 0;
+	flags = NIL;
+	if (cache_context == NULL)
+		cache_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs flags", ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(cache_context);
+	old = MemoryContextSwitchTo(cache_context);
+	rel = table_open(catalog_relation(REL_FEATURE_FLAG), AccessShareLock);
+	snapshot = engine_snapshot();
+	scan = table_beginscan(rel, snapshot, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		FeatureFlag *flag = palloc(sizeof(FeatureFlag));
+		bool		isnull;
+
+		flag->name = TextDatumGetCString(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
+		flag->percent = DatumGetInt32(heap_getattr(tuple, 2, RelationGetDescr(rel), &isnull));
+		flags = lappend(flags, flag);
+	}
+	table_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	MemoryContextSwitchTo(old);
+	cached_generation = generation;
+}
+
+/* A flag that was never set is off. */
+static int
+flag_percent(const char *name)
+{
+	ListCell   *cell;
+
+	AcceptInvalidationMessages();
+	if (cached_generation != catalog_generation())
+		rebuild();
+	foreach(cell, flags)
+	{
+		FeatureFlag *flag = lfirst(cell);
+
+		if (strcmp(flag->name, name) == 0)
+			return flag->percent;
+	}
+	return 0;
+}
+
+DataConsistency
+job_consistency(const Worker *worker, int64 job)
+{
+	const char *flag = worker->feature_flag;
+	uint64		hash;
+
+	if (worker->data_consistency == CONSISTENCY_ALWAYS || flag == NULL)
+		return worker->data_consistency;
+	hash = hash_bytes_extended((const unsigned char *) flag, strlen(flag), (uint64) job);
+	return (int) (hash % 100) < flag_percent(flag) ? worker->data_consistency : CONSISTENCY_ALWAYS;
+}
+
+/* set_flag(name, percent): for so many of a hundred jobs the flag is on. */
+Datum
+queue_jobs_set_flag(PG_FUNCTION_ARGS)
+{
+	Oid			types[] = {TEXTOID, INT4OID};
+	Datum		values[2];
+	RunAs		saved;
+	char	   *name;
+	int			percent;
+
+	refuse_where_nothing_can_be_written("queue_jobs.set_flag()");
+	refuse_null(fcinfo, 0, "name");
+	name = text_argument(fcinfo, 0);
+	check_name("flag", name);
+	refuse_null(fcinfo, 1, "percent");
+	percent = PG_GETARG_INT32(1);
+	if (percent < 0 || percent > 100)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("percent is out of range"),
+				 errdetail("The value is %d.", percent),
+				 errhint("Give a number from 0 (off) to 100 (on for every job).")));
+	values[0] = CStringGetTextDatum(name);
+	values[1] = Int32GetDatum(percent);
+	engine_begin(&saved);
+	engine_execute("INSERT INTO queue_jobs.feature_flag (name, percent) VALUES ($1, $2)"
+				   " ON CONFLICT (name) DO UPDATE SET percent = EXCLUDED.percent",
+				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	catalog_announce_change();
+	PG_RETURN_VOID();
+}
+
+/* data_consistency(worker, id): what holds for that job now; NULL if there is no such worker. */
+Datum
+queue_jobs_data_consistency(PG_FUNCTION_ARGS)
+{
+	Worker	   *worker = registry_worker(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+
+	if (worker == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(consistency_names[job_consistency(worker, PG_GETARG_INT64(1))]));
+}

@@ -1,0 +1,87 @@
+/*
+ * handler.h
+ *		Handlers: the functions and procedures that workers name.
+ */
+#ifndef QUEUE_JOBS_HANDLER_H
+#define QUEUE_JOBS_HANDLER_H
+
+typedef enum ParameterSource
+{
+	PARAMETER_KEY,				/* the args' key of its name */
+	PARAMETER_ARGS,				/* the args as a whole, beside what was read */
+	PARAMETER_READ,				/* what the worker's read handler returned */
+} ParameterSource;
+
+/* What one parameter of a handler is filled from. */
+typedef struct HandlerParameter
+{
+	ParameterSource source;
+	char	   *name;
+	Oid			type;
+	bool		has_default;
+	bool		out;			/* of a procedure: NULL is passed, the value becomes part of the result */
+	bool		in_out;			/* of a procedure: the value afterwards becomes part of the result, too */
+} HandlerParameter;
+
+/*
+ * A function as a worker's definition has it. It is bound to its owner: in a schema in which others may create, one of theirs could take
+ * its place when it is dropped, or make its name ambiguous.
+ */
+typedef struct BoundFunction
+{
+	const char *name;			/* "schema.name", or "schema.name(types)" */
+	const char *arguments;		/* its types, as handler_arguments() has them */
+	Oid			owner;
+} BoundFunction;
+
+typedef struct Handler
+{
+	Oid			oid;			/* invalid for a command */
+	char	   *call_name;		/* quoted and qualified */
+	Oid			schema;
+	bool		is_procedure;	/* may commit, and so may a command */
+	bool		is_sql;
+	bool		takes_args;		/* the one parameter is the args */
+	bool		returns_void;
+	bool		returns_jsonb;
+	int			nparameters;
+	HandlerParameter *parameters;
+} Handler;
+
+/*
+ * Finds a worker's handler, as of now, in the current memory context: of the bound owner's functions of that name the one of these types; if
+ * it is gone and the name has no types, the only one there is. All find the same, also a role that may not use the schema. On failure NULL,
+ * with the reason in *why.
+ */
+extern Handler *handler_find(const BoundFunction *function, char **why);
+
+/* Finds one by the name that a definition gives it; an ERROR if there is none that the current user may name. */
+extern Handler *handler_named(const char *name);
+
+/* Whether the role has what a call takes: USAGE on the schema, EXECUTE on the function. */
+extern bool handler_may_be_called(const Handler *handler, Oid role);
+
+/*
+ * The handler is one of a worker with a read handler: its parameter "read jsonb" takes what that returned, a parameter
+ * "args jsonb" that is the only other one takes the args.
+ */
+extern void handler_take_read(Handler *handler);
+
+/* Finds any function by the name that a definition gives it; InvalidOid, with the reason in *why, if there is none. */
+extern Oid	handler_function(const char *function, char **why);
+
+/* The name under which a function is kept, qualified. "given" is how it was named when it was found. */
+extern char *handler_qualified_name(Oid oid, const char *given);
+
+/* The types of a function's parameters, qualified and in order: "pg_catalog.jsonb,integer". */
+extern char *handler_arguments(Oid oid);
+
+extern Oid	handler_owner(Oid oid);
+
+#define BACKOFF_ARGUMENTS "integer"
+#define READ_HANDLER_ARGUMENTS "pg_catalog.jsonb"
+
+/* The OID of a retry_backoff function; InvalidOid, with the reason in *why, if it is gone, another's, or does not fit. */
+extern Oid	handler_backoff(const BoundFunction *function, char **why);
+
+#endif

@@ -1,0 +1,692 @@
+/*
+ * lane.c
+ *		Lanes; see src/sql/20_tables.sql for why they have no unique constraint.
+ *
+ * A session knows the lanes that it has met, each looked up by an index when it is needed. A row of a lane never changes, so
+ * no transaction tells of a new one. All of them are forgotten when anything is announced (a restore or a superuser may have written the
+ * table), and what a transaction has added when it is rolled back.
+ *
+ * Two transactions that add the same lane at once do not see each other's, and may leave two rows of the same content. Jobs of one
+ * key can then wait in both. So a session that has met one of them knows the others, too: it also reads rows whose transactions
+ * are in progress. Who adds a row looks afterwards whether there is another by then, and if so announces a change when it
+ * commits: of any two, the one added later finds the other, or both do; and who knew only one of them looks again.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "common/hashfn.h"
+#include "compat.h"
+#include "executor/spi.h"
+#include "handler.h"
+#include "key_hash.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "run_as.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+/* columns of the table */
+#define LANE_ID 1
+#define LANE_WORKER 2
+#define LANE_QUEUE 3
+#define LANE_OWNER 4
+
+static MemoryContext cache_context = NULL;
+static HTAB *lanes_by_id = NULL;	/* int32 -> Lane * */
+static HTAB *lanes_by_content = NULL;	/* LaneContent -> its lanes */
+static HTAB *known_lanes = NULL;	/* int32 -> Lane *, but never emptied: it owns the Lanes, whose addresses stay good */
+static uint64 cached_generation = 0;
+static List *added = NIL;		/* of AddedLane, in TopTransactionContext: by this transaction */
+
+typedef struct LaneEntry
+{
+	int32		id;
+	Lane	   *lane;
+} LaneEntry;
+
+typedef struct LaneContent
+{
+	uint64		worker;			/* hashes of names */
+	uint64		queue;
+	Oid			owner;
+	uint32		unused;
+} LaneContent;
+
+typedef struct ContentEntry
+{
+	LaneContent content;
+	List	   *lanes;			/* of Lane: the one to be used first, then others of the same content */
+} ContentEntry;
+
+typedef struct AddedLane
+{
+	int32		id;
+	int			nest_level;
+} AddedLane;
+
+static void
+forget(void)
+{
+	if (cache_context != NULL)
+		MemoryContextDelete(cache_context);
+	cache_context = NULL;
+	lanes_by_id = NULL;
+	lanes_by_content = NULL;
+	cached_generation = 0;
+}
+
+static LaneContent
+content_of(const char *worker, const char *queue, Oid owner)
+{
+	return (LaneContent)
+	{
+		.worker = hash_bytes_extended((const unsigned char *) worker, strlen(worker), 0),
+			.queue = hash_bytes_extended((const unsigned char *) queue, strlen(queue), 0),.owner = owner
+	};
+}
+
+/* A row of it is not there any more. */
+static void
+forget_lane(int32 id)
+{
+	LaneEntry  *entry = lanes_by_id == NULL ? NULL : hash_search(lanes_by_id, &id, HASH_FIND, NULL);
+	LaneContent content;
+
+	if (entry == NULL)
+		return;
+	content = content_of(entry->lane->worker, entry->lane->queue, entry->lane->owner);
+	hash_search(lanes_by_content, &content, HASH_REMOVE, NULL);
+	hash_search(lanes_by_id, &id, HASH_REMOVE, NULL);
+}
+
+/* What was added at that nesting level, or a deeper one, is undone. */
+static void
+forget_added(int nest_level)
+{
+	while (added != NIL && ((AddedLane *) llast(added))->nest_level >= nest_level)
+	{
+		forget_lane(((AddedLane *) llast(added))->id);
+		added = list_delete_last(added);
+	}
+}
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_ABORT)
+		forget_added(0);
+	else if (event == XACT_EVENT_PREPARE && added != NIL)
+		forget();				/* we are not told if it is rolled back */
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
+		added = NIL;
+}
+
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+{
+	int			nest_level = GetCurrentTransactionNestLevel();
+
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		forget_added(nest_level);
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+		for (int i = list_length(added) - 1; i >= 0 && ((AddedLane *) list_nth(added, i))->nest_level >= nest_level; i--)
+			((AddedLane *) list_nth(added, i))->nest_level = nest_level - 1;
+}
+
+void
+lane_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
+}
+
+/* The one Lane of that content; a lane of an extension that was dropped and made again may have its id. */
+static Lane *
+intern(int32 id, const char *worker, const char *queue, Oid owner, int64 salt)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	LaneEntry  *entry;
+	bool		found;
+
+	if (known_lanes == NULL)
+		known_lanes = hash_create("queue_jobs known lanes", 256,
+								  &(HASHCTL) {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)},
+								  HASH_ELEM | HASH_BLOBS);
+	entry = hash_search(known_lanes, &id, HASH_ENTER, &found);
+	if (!found)
+		entry->lane = NULL;		/* until there was memory for it */
+	if (entry->lane == NULL || entry->lane->owner != owner || entry->lane->salt != salt ||
+		strcmp(entry->lane->worker, worker) != 0 || strcmp(entry->lane->queue, queue) != 0)
+	{
+		Lane	   *lane = palloc(sizeof(Lane));
+
+		lane->id = id;
+		lane->worker = pstrdup(worker);
+		lane->queue = pstrdup(queue);
+		lane->owner = owner;
+		lane->salt = salt;
+		entry->lane = lane;
+	}
+	MemoryContextSwitchTo(old);
+	return entry->lane;
+}
+
+static void
+refresh(void)
+{
+	uint64		generation;
+	HASHCTL		ctl = {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)};
+	HASHCTL		content_ctl = {.keysize = sizeof(LaneContent),.entrysize = sizeof(ContentEntry)};
+
+	AcceptInvalidationMessages();
+	generation = catalog_generation();
+	if (cached_generation == generation)
+		return;
+	forget();
+	cache_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs lanes", ALLOCSET_DEFAULT_SIZES);
+	ctl.hcxt = content_ctl.hcxt = cache_context;
+	lanes_by_id = hash_create("queue_jobs lanes", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	lanes_by_content = hash_create("queue_jobs lanes by content", 256, &content_ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	cached_generation = generation;
+}
+
+/* ---- the table ---- */
+
+/* Reads rows that are committed, ours, or of transactions in progress: the latter with *in_progress. */
+typedef struct LaneRows
+{
+	Relation	rel;
+	SnapshotData snapshot;
+	SysScanDesc scan;
+} LaneRows;
+
+static void
+rows_begin(LaneRows *rows, CatalogRelation index, int nkeys, ScanKey keys)
+{
+	rows->rel = table_open(catalog_relation(REL_LANE), AccessShareLock);
+	InitDirtySnapshot(rows->snapshot);
+	rows->scan = systable_beginscan(rows->rel, index == REL_LANE ? InvalidOid : catalog_relation(index), index != REL_LANE,
+									&rows->snapshot, nkeys, keys);
+}
+
+static Lane *
+rows_next(LaneRows *rows, bool *in_progress)
+{
+	HeapTuple	tuple = systable_getnext(rows->scan);
+	Datum		v[5];
+	bool		n[5];
+
+	if (!HeapTupleIsValid(tuple))
+		return NULL;
+	*in_progress = TransactionIdIsValid(rows->snapshot.xmin);
+	heap_deform_tuple(tuple, RelationGetDescr(rows->rel), v, n);
+	return intern(DatumGetInt32(v[0]), TextDatumGetCString(v[1]), TextDatumGetCString(v[2]), DatumGetObjectId(v[3]),
+				  DatumGetInt64(v[4]));
+}
+
+static void
+rows_end(LaneRows *rows)
+{
+	systable_endscan(rows->scan);
+	table_close(rows->rel, AccessShareLock);
+}
+
+static void
+init_text_key(ScanKey key, AttrNumber column, const char *text)
+{
+	ScanKeyInit(key, column, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(text));
+	key->sk_collation = C_COLLATION_OID;
+}
+
+/* All rows that may be of that content, in the order of the index; *usable: the oldest of those that are committed or ours, or 0. */
+static List *
+read_content(const char *worker, const char *queue, Oid owner, int32 *usable)
+{
+	List	   *lanes = NIL;
+	LaneRows	rows;
+	ScanKeyData keys[3];
+	Lane	   *lane;
+	bool		in_progress;
+
+	*usable = 0;
+	ScanKeyInit(&keys[0], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+	init_text_key(&keys[1], LANE_WORKER, worker);
+	init_text_key(&keys[2], LANE_QUEUE, queue);
+	rows_begin(&rows, REL_LANE_CONTENT, 3, keys);
+	while ((lane = rows_next(&rows, &in_progress)) != NULL)
+	{
+		lanes = lappend(lanes, lane);
+		if (!in_progress && (*usable == 0 || lane->id < *usable))
+			*usable = lane->id;
+	}
+	rows_end(&rows);
+	return lanes;
+}
+
+static void
+remember_id(Lane *lane)
+{
+	LaneEntry  *entry = hash_search(lanes_by_id, &lane->id, HASH_ENTER, NULL);
+
+	entry->lane = lane;
+}
+
+/* Lanes of that content, the one to be used first; NIL if there is none to be used. */
+static List *
+lanes_of_content(const char *worker, const char *queue, Oid owner)
+{
+	LaneContent content = content_of(worker, queue, owner);
+	ContentEntry *entry;
+	List	   *lanes;
+	List	   *ordered = NIL;
+	ListCell   *cell;
+	int32		usable;
+	MemoryContext old;
+
+	refresh();
+	entry = hash_search(lanes_by_content, &content, HASH_FIND, NULL);
+	if (entry != NULL && strcmp(((Lane *) linitial(entry->lanes))->worker, worker) == 0 &&
+		strcmp(((Lane *) linitial(entry->lanes))->queue, queue) == 0)
+		return entry->lanes;
+	lanes = read_content(worker, queue, owner, &usable);
+	if (usable == 0)
+		return NIL;
+	old = MemoryContextSwitchTo(cache_context);
+	foreach(cell, lanes)
+	{
+		Lane	   *lane = lfirst(cell);
+
+		if (lane->id != usable)
+			ordered = lappend(ordered, lane);
+		else
+		{
+			remember_id(lane);
+			ordered = lcons(lane, ordered);
+		}
+	}
+	entry = hash_search(lanes_by_content, &content, HASH_ENTER, NULL);
+	entry->lanes = ordered;
+	MemoryContextSwitchTo(old);
+	return ordered;
+}
+
+List *
+lane_siblings(const Lane *lane)
+{
+	List	   *lanes = lanes_of_content(lane->worker, lane->queue, lane->owner);
+
+	return lanes != NIL ? lanes : list_make1((Lane *) lane);
+}
+
+const Lane *
+lane_get(int32 id)
+{
+	LaneEntry  *entry;
+	LaneRows	rows;
+	ScanKeyData key;
+	Lane	   *lane;
+	bool		in_progress = false;
+
+	refresh();
+	entry = hash_search(lanes_by_id, &id, HASH_FIND, NULL);
+	if (entry != NULL)
+		return entry->lane;
+	ScanKeyInit(&key, LANE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(id));
+	rows_begin(&rows, REL_LANE_KEY, 1, &key);
+	lane = rows_next(&rows, &in_progress);
+	rows_end(&rows);
+	if (lane == NULL || in_progress)
+		return NULL;
+	remember_id(lane);
+	return lane;
+}
+
+/* The next owner of lanes, or worker of that owner, after the one given; NULL: the first. */
+static Lane *
+next_by_index(Oid after_owner, const char *after_worker)
+{
+	LaneRows	rows;
+	ScanKeyData keys[2];
+	int			count = 0;
+	Lane	   *lane;
+	bool		in_progress;
+
+	if (after_worker == NULL)
+		ScanKeyInit(&keys[count++], LANE_OWNER, BTGreaterStrategyNumber, F_OIDGT, ObjectIdGetDatum(after_owner));
+	else
+	{
+		ScanKeyInit(&keys[count++], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(after_owner));
+		ScanKeyInit(&keys[count], LANE_WORKER, BTGreaterStrategyNumber, F_TEXT_GT, CStringGetTextDatum(after_worker));
+		keys[count++].sk_collation = C_COLLATION_OID;
+	}
+	rows_begin(&rows, REL_LANE_CONTENT, count, keys);
+	lane = rows_next(&rows, &in_progress);
+	rows_end(&rows);
+	return lane;
+}
+
+const Lane *
+lane_next_kind(const Lane *after)
+{
+	Lane	   *next = after == NULL ? NULL : next_by_index(after->owner, after->worker);
+
+	return next != NULL ? next : next_by_index(after == NULL ? InvalidOid : after->owner, NULL);
+}
+
+/* Owners of lanes, in the current memory context. */
+static List *
+lane_owners(void)
+{
+	List	   *owners = NIL;
+	Oid			last = InvalidOid;
+	Lane	   *lane;
+
+	while ((lane = next_by_index(last, NULL)) != NULL)
+	{
+		last = lane->owner;
+		owners = lappend_oid(owners, last);
+	}
+	return owners;
+}
+
+List *
+lane_of_worker(const char *worker)
+{
+	List	   *lanes = NIL;
+	ListCell   *cell;
+
+	foreach(cell, lane_owners())
+	{
+		LaneRows	rows;
+		ScanKeyData keys[2];
+		Lane	   *lane;
+		bool		in_progress;
+
+		ScanKeyInit(&keys[0], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(lfirst_oid(cell)));
+		init_text_key(&keys[1], LANE_WORKER, worker);
+		rows_begin(&rows, REL_LANE_CONTENT, 2, keys);
+		while ((lane = rows_next(&rows, &in_progress)) != NULL)
+			lanes = lappend(lanes, lane);
+		rows_end(&rows);
+	}
+	return lanes;
+}
+
+List *
+lane_of_queue(const char *worker, const char *queue)
+{
+	List	   *lanes = NIL;
+	ListCell   *cell;
+
+	foreach(cell, lane_owners())
+	{
+		int32		usable;
+
+		lanes = list_concat(lanes, read_content(worker, queue, lfirst_oid(cell), &usable));
+	}
+	return lanes;
+}
+
+bool
+lane_any_of_queue(const char *queue)
+{
+	int32		usable;
+
+	for (const Lane *kind = lane_next_kind(NULL); kind != NULL; kind = lane_next_kind(kind))
+		if (read_content(kind->worker, queue, kind->owner, &usable) != NIL)
+			return true;
+	return false;
+}
+
+List *
+lane_all(void)
+{
+	List	   *lanes = NIL;
+	LaneRows	rows;
+	Lane	   *lane;
+	bool		in_progress;
+
+	refresh();
+	rows_begin(&rows, REL_LANE, 0, NULL);
+	while ((lane = rows_next(&rows, &in_progress)) != NULL)
+		if (!in_progress)
+			lanes = lappend(lanes, lane);
+	rows_end(&rows);
+	return lanes;
+}
+
+/* ---- adding ---- */
+
+/* By the owner's present name, which a dump carries; the lane keeps it when the role is renamed. */
+static int64
+salt_of(Oid owner)
+{
+	return (int64) key_hash_text(GetUserNameFromId(owner, false), key_hash_seed());
+}
+
+/* Before the row is there: if there is no memory for the note, nothing has been done. */
+static void
+note_added(int32 id)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	AddedLane  *note = palloc(sizeof(AddedLane));
+
+	*note = (AddedLane)
+	{
+		.id = id,.nest_level = GetCurrentTransactionNestLevel()
+	};
+	added = lappend(added, note);
+	MemoryContextSwitchTo(old);
+}
+
+static int32
+add(const char *worker, const char *queue, Oid owner)
+{
+	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID};
+	int32		id = (int32) nextval_internal(catalog_relation(REL_LANE_ID_SEQ), false);
+	int32		usable;
+	Datum		values[] = {
+		Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner),
+		Int64GetDatum(salt_of(owner))
+	};
+	RunAs		saved;
+
+	note_added(id);
+	engine_begin(&saved);
+	engine_execute("INSERT INTO queue_jobs.lane (id, worker, queue, owner, salt) VALUES ($1, $2, $3, $4, $5)",
+				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	CommandCounterIncrement();
+	if (list_length(read_content(worker, queue, owner, &usable)) > 1)
+		catalog_announce_change();
+	return id;
+}
+
+int32
+lane_for(Worker *worker, const char *queue, Oid owner)
+{
+	bool		usual = strcmp(queue, worker->queue) == 0;
+	List	   *lanes;
+	int32		id;
+
+	if (usual && worker->lane_owner == owner && lane_get(worker->lane) != NULL)
+		return worker->lane;
+	lanes = lanes_of_content(worker->name, queue, owner);
+	if (lanes == NIL)
+		return add(worker->name, queue, owner);
+	id = ((Lane *) linitial(lanes))->id;
+	if (usual)
+	{
+		worker->lane_owner = owner;
+		worker->lane = id;
+	}
+	return id;
+}
+
+Oid
+lane_role(const Lane *lane, const Worker *worker)
+{
+	return worker && worker->run_as_definer ? worker->definer : lane->owner;
+}
+
+Oid
+lane_executor_role(const Lane *lane, const Worker *worker)
+{
+	return worker && worker->handler ? lane_role(lane, worker) : InvalidOid;
+}
+
+bool
+lane_owner_is_mine(Oid owner)
+{
+	return owner == GetUserId() || has_privs_of_role(GetUserId(), owner);
+}
+
+bool
+lane_claimable_by(int32 id, Oid role)
+{
+	const Lane *lane = lane_get(id);
+
+	return lane != NULL && has_privs_of_role(role, lane_role(lane, registry_worker(lane->worker)));
+}
+
+static char *
+role_cannot_log_in(Oid role)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
+	char	   *why = NULL;
+
+	if (!HeapTupleIsValid(tuple))
+		return psprintf("role with OID %u does not exist", role);
+	if (!((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin)
+		why = psprintf("role \"%s\" is not permitted to log in", NameStr(((Form_pg_authid) GETSTRUCT(tuple))->rolname));
+	ReleaseSysCache(tuple);
+	return why;
+}
+
+static char *
+role_cannot_connect(Oid role)
+{
+	const char *name = GetUserNameFromId(role, true);
+
+	if (name == NULL || QjDatabaseAclCheck(MyDatabaseId, role, ACL_CONNECT) == ACLCHECK_OK)
+		return NULL;
+	return psprintf("role \"%s\" is not permitted to connect to this database", name);
+}
+
+char *
+lane_role_blocked(Oid role)
+{
+	char	   *why = role_cannot_log_in(role);
+
+	return why ? why : role_cannot_connect(role);
+}
+
+static char *
+by_subscription(const Lane *lane, const Worker *worker)
+{
+	return registry_subscription() ? psprintf("jobs are copied here by subscription \"%s\"", registry_subscription()) : NULL;
+}
+
+static char *
+by_no_worker(const Lane *lane, const Worker *worker)
+{
+	return worker ? NULL : psprintf("worker \"%s\" is not defined", lane->worker);
+}
+
+static char *
+by_disabled(const Lane *lane, const Worker *worker)
+{
+	return registry_worker_disabled(lane->worker) ? psprintf("worker \"%s\" is disabled", lane->worker) : NULL;
+}
+
+static char *
+by_paused(const Lane *lane, const Worker *worker)
+{
+	return registry_queue_paused(lane->queue) ? psprintf("queue \"%s\" is paused", lane->queue) : NULL;
+}
+
+static char *
+by_handler(const Lane *lane, const Worker *worker)
+{
+	char	   *why = NULL;
+
+	if (worker == NULL || worker->handler == NULL || registry_worker_handler(worker, &why) != NULL)
+		return NULL;
+	return psprintf("handler \"%s\": %s", worker->handler, why);
+}
+
+static char *
+by_read_handler(const Lane *lane, const Worker *worker)
+{
+	char	   *why = NULL;
+
+	if (worker == NULL || worker->handler == NULL || worker->read_handler == NULL || registry_read_handler(worker, &why) != NULL)
+		return NULL;
+	return psprintf("read_handler \"%s\": %s", worker->read_handler, why);
+}
+
+static char *
+by_role(const Lane *lane, const Worker *worker)
+{
+	return worker && worker->handler ? role_cannot_log_in(lane_role(lane, worker)) : NULL;
+}
+
+static char *
+by_connecting(const Lane *lane, const Worker *worker)
+{
+	return worker && worker->handler ? role_cannot_connect(lane_role(lane, worker)) : NULL;
+}
+
+static const struct
+{
+	const char *reason;
+	char	   *(*check) (const Lane *lane, const Worker *worker);
+}			checks[] = {
+	{"subscription", by_subscription},
+	{"no_worker", by_no_worker},
+	{"disabled", by_disabled},
+	{"paused", by_paused},
+	{"no_handler", by_handler},
+	{"no_handler", by_read_handler},
+	{"cannot_log_in", by_role},
+	{"cannot_connect", by_connecting},
+};
+
+char *
+lane_blocked_next(const Lane *lane, const Worker *worker, int *check, const char **reason)
+{
+	char	   *why = NULL;
+
+	while (why == NULL && *check < (int) lengthof(checks))
+	{
+		*reason = checks[*check].reason;
+		why = checks[(*check)++].check(lane, worker);
+	}
+	return why;
+}
+
+char *
+lane_blocked(const Lane *lane, const Worker *worker)
+{
+	const char *reason;
+	int			check = 0;
+
+	return lane_blocked_next(lane, worker, &check, &reason);
+}

@@ -1,0 +1,67 @@
+/*
+ * lane.h
+ *		Lanes: what jobs of one worker, queue and owner wait in.
+ */
+#ifndef QUEUE_JOBS_LANE_H
+#define QUEUE_JOBS_LANE_H
+
+#include "registry.h"
+
+typedef struct Lane
+{
+	int32		id;
+	char	   *worker;
+	char	   *queue;
+	Oid			owner;			/* the role that enqueued */
+	int64		salt;			/* tells the owner's deduplication keys from those of other roles (dedup.c) */
+} Lane;
+
+/* The lane of a worker's jobs, made if there is none yet. */
+extern int32 lane_for(Worker *worker, const char *queue, Oid owner);
+
+/* NULL if there is none of that id, or a transaction in progress adds it. A Lane stays where it is for good. */
+extern const Lane *lane_get(int32 id);
+
+/* The lane itself, and others of its content, as "const Lane *". Good until the next call here. */
+extern List *lane_siblings(const Lane *lane);
+
+/*
+ * Lanes of a worker; of a worker and a queue; or all of them, which is for what a user asks for, and not for what is done over and over. As
+ * "const Lane *", in the current memory context.
+ */
+extern List *lane_of_worker(const char *worker);
+extern List *lane_of_queue(const char *worker, const char *queue);
+extern List *lane_all(void);
+
+/* Whether any lane is of that queue. */
+extern bool lane_any_of_queue(const char *queue);
+
+/* One lane of each owner and worker, one after the other; NULL: the first, and after the last. */
+extern const Lane *lane_next_kind(const Lane *after);
+
+/* As whom a lane's jobs run: its owner, or the worker's definer. */
+extern Oid	lane_role(const Lane *lane, const Worker *worker);
+
+/* Whose executors run the lane's jobs; InvalidOid if claimants do, or if there is no worker. */
+extern Oid	lane_executor_role(const Lane *lane, const Worker *worker);
+
+/* Why a role cannot run jobs, or NULL. */
+extern char *lane_role_blocked(Oid role);
+
+/* Whether the current user may see and steer jobs of that owner. */
+extern bool lane_owner_is_mine(Oid owner);
+
+/* Whether the role has the rights to claim that lane's jobs. */
+extern bool lane_claimable_by(int32 id, Oid role);
+
+/* Why no job of the lane can start, or NULL: paused, disabled, or something that it needs is missing. */
+extern char *lane_blocked(const Lane *lane, const Worker *worker);
+
+/*
+ * The same for each reason: the next one from check *check on, 0 at first, which is moved behind it; *reason is its word (explain_job()). NULL: no more.
+ */
+extern char *lane_blocked_next(const Lane *lane, const Worker *worker, int *check, const char **reason);
+
+extern void lane_init(void);
+
+#endif

@@ -1,0 +1,446 @@
+/*
+ * make_way.c
+ *		Our processes make way for commands that need a database, or the extension, for themselves; see make_way.h.
+ *
+ * What a command asks for lasts until its transaction ends, because so do its locks: who connected sooner would only wait
+ * for them. A restore is as many transactions as it likes: it has ended when its session has, or the sessions of
+ * pg_restore --jobs, none of which ends before all have done their work.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "commands/extension.h"
+#include "compat.h"
+#include "duplicates.h"
+#include "executor_slot.h"
+#include "lane_hint.h"
+#include "make_way.h"
+#include "miscadmin.h"
+#include "shared.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "table_guard.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#define LONGEST_WAIT (5 * USECS_PER_SEC)	/* as the server does for others who use a database */
+#define LOOK_EVERY 10			/* milliseconds */
+
+/* What the end of the transaction is to undo or publish; the lists live in its memory. */
+static List *held = NIL;		/* OIDs of databases */
+static List *changed = NIL;		/* OIDs of databases that may have come to have jobs to run */
+static Oid	dropped = InvalidOid;
+static bool extension_dropped = false;
+
+static bool restoring = false;	/* this session is held to be a restore's; until it ends */
+
+static ProcessUtility_hook_type previous_utility_hook = NULL;
+
+bool
+make_way_asked(Oid database)
+{
+	DatabaseSlot *slot = database_slot(database, false);
+	bool		asked;
+
+	if (slot == NULL)
+		return false;
+	SpinLockAcquire(&slot->mutex);
+	asked = slot->database == database && slot->holds > 0;
+	SpinLockRelease(&slot->mutex);
+	return asked;
+}
+
+static List *
+note(List *list, Oid database)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+	list = lappend_oid(list, database);
+	MemoryContextSwitchTo(old);
+	return list;
+}
+
+/* ---- asking ---- */
+
+static void
+ask_executors(Oid database)
+{
+	for (int i = 0; i < executor_slots(); i++)
+	{
+		ExecutorSlot *slot = executor_slot_at(i);
+		int			proc = NO_PROC;
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->state != EXECUTOR_NONE && slot->database == database)
+		{
+			slot->leave = true;
+			if (slot->state == EXECUTOR_RUNNING)
+				proc = slot->proc;
+		}
+		SpinLockRelease(&slot->mutex);
+		shared_wake(proc);
+	}
+}
+
+/*
+ * False if there is no slot, and so no scheduler of ours; executors may be there, and are asked all the same. The one who asks comes first: who
+ * attaches to a slot from now on sees that it is held; who did so before is seen here.
+ */
+static bool
+hold_slot(Oid database, bool create)
+{
+	DatabaseSlot *slot = database_slot(database, create);
+	bool		found;
+	int			proc = NO_PROC;
+
+	if (slot == NULL)
+	{
+		ask_executors(database);
+		return false;
+	}
+	SpinLockAcquire(&slot->mutex);
+	found = slot->database == database;
+	if (found)
+	{
+		slot->holds++;
+		if (slot->scheduler == SCHEDULER_RUNNING)
+			proc = slot->scheduler_proc;
+	}
+	SpinLockRelease(&slot->mutex);
+	if (!found)
+		return create && hold_slot(database, create);
+	shared_wake(proc);
+	ask_executors(database);
+	return true;
+}
+
+static bool
+has_processes(Oid database)
+{
+	DatabaseSlot *slot = database_slot(database, false);
+	bool		found = slot != NULL && slot->scheduler == SCHEDULER_RUNNING;
+
+	for (int i = 0; i < executor_slots() && !found; i++)
+	{
+		ExecutorSlot *executor = executor_slot_at(i);
+
+		SpinLockAcquire(&executor->mutex);
+		found = executor->state == EXECUTOR_RUNNING && executor->database == database && executor->pid != MyProcPid;
+		SpinLockRelease(&executor->mutex);
+	}
+	return found;
+}
+
+static void
+hold(Oid database)
+{
+	held = note(held, database);	/* which may fail, and what follows must then not have been done */
+	if (has_processes(database))
+		(void) database_slot_take(database);	/* executors go on without */
+	if (!hold_slot(database, false))
+		held = list_delete_last(held);
+}
+
+/* At the end of the transaction: must not fail. */
+static void
+let_go(Oid database)
+{
+	DatabaseSlot *slot = database_slot(database, false);
+	bool		gone = database == dropped;
+
+	if (slot == NULL)
+		return;
+	SpinLockAcquire(&slot->mutex);
+	slot->holds--;
+	if (gone)
+	{
+		slot->attention = false;
+		slot->blocked_lanes = false;
+		slot->wake_at = NO_TIME;
+	}
+	SpinLockRelease(&slot->mutex);
+	if (gone)
+		database_slot_free(slot);
+	else
+		database_call_attention(database);	/* of a scheduler that has not got so far as to leave, too */
+	launcher_wake();
+}
+
+/* No longer than that, for a job may be waiting for a lock of ours, which the server cannot know. */
+static void
+wait_until_left(Oid database)
+{
+	TimestampTz until = GetCurrentTimestamp() + LONGEST_WAIT;
+
+	while (has_processes(database) && GetCurrentTimestamp() < until)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* ---- commands ---- */
+
+static bool
+may_create_databases(void)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	bool		may = HeapTupleIsValid(tuple) && ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return may;
+}
+
+typedef struct DatabaseKind
+{
+	bool		is_template;
+	bool		connectable;
+} DatabaseKind;
+
+/* False if there is no such database. */
+static bool
+read_database(Oid database, DatabaseKind *kind)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	kind->is_template = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+	kind->connectable = ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+/* Whether the command will be allowed: no process is disturbed for one that will be refused. */
+static bool
+may_have(Oid database, bool as_template)
+{
+	DatabaseKind kind;
+
+	if (!OidIsValid(database) || !read_database(database, &kind))
+		return false;
+	return QjDatabaseOwnerCheck(database, GetUserId()) || (as_template && kind.is_template && may_create_databases());
+}
+
+static DefElem *
+option(List *options, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+		if (strcmp(((DefElem *) lfirst(cell))->defname, name) == 0)
+			return lfirst(cell);
+	return NULL;
+}
+
+static const char *
+template_of(CreatedbStmt *statement)
+{
+	DefElem    *template = option(statement->options, "template");
+
+	return template && template->arg ? defGetString(template) : "template1";
+}
+
+/* The database that the statement needs for itself, if it may have it; or InvalidOid. */
+static Oid
+database_needed(Node *node)
+{
+	const char *name = NULL;
+	Oid			database;
+
+	if (IsA(node, CreatedbStmt))
+		name = template_of((CreatedbStmt *) node);
+	else if (IsA(node, DropdbStmt))
+		name = ((DropdbStmt *) node)->dbname;
+	else if (IsA(node, RenameStmt) && ((RenameStmt *) node)->renameType == OBJECT_DATABASE)
+		name = ((RenameStmt *) node)->subname;
+	else if (IsA(node, AlterDatabaseStmt) && option(((AlterDatabaseStmt *) node)->options, "tablespace"))
+		name = ((AlterDatabaseStmt *) node)->dbname;
+	if (name == NULL)
+		return InvalidOid;
+	database = get_database_oid(name, true);
+	return may_have(database, IsA(node, CreatedbStmt)) ? database : InvalidOid;
+}
+
+/* The statement has made the database, or changed it, so that jobs in it may have to be run. */
+static void
+note_changed(const char *name)
+{
+	DatabaseKind kind;
+	Oid			database;
+
+	CommandCounterIncrement();
+	database = get_database_oid(name, true);
+	if (OidIsValid(database) && read_database(database, &kind) && kind.connectable && !kind.is_template)
+		changed = note(changed, database);
+}
+
+static bool
+drops_extension(Node *node)
+{
+	ListCell   *cell;
+
+	if (!IsA(node, DropStmt) || ((DropStmt *) node)->removeType != OBJECT_EXTENSION)
+		return false;
+	foreach(cell, ((DropStmt *) node)->objects)
+		if (strcmp(strVal(lfirst(cell)), "queue_jobs") == 0)
+			return true;
+	return false;
+}
+
+/* Whether the statement takes the extension away from under our processes, or replaces it, and may do so. */
+static bool
+needs_extension(Node *node)
+{
+	Oid			extension;
+
+	if (!drops_extension(node) &&
+		!(IsA(node, AlterExtensionStmt) && strcmp(((AlterExtensionStmt *) node)->extname, "queue_jobs") == 0))
+		return false;
+	extension = get_extension_oid("queue_jobs", true);
+	return OidIsValid(extension) && QjExtensionOwnerCheck(extension, GetUserId());
+}
+
+static void
+make_way_for_extension(void)
+{
+	hold(MyDatabaseId);
+	wait_until_left(MyDatabaseId);
+
+	/* A job that still runs has this lock until its end, at which it needs others: we come after it, and have none of those. */
+	if (catalog_status() == EXTENSION_PRESENT)
+		LockRelationOid(catalog_relation(REL_LIVE_JOB), AccessExclusiveLock);
+}
+
+static bool
+sets_run(const VariableSetStmt *setting)
+{
+	return setting->kind == VAR_RESET_ALL || (setting->name != NULL && pg_strcasecmp(setting->name, "queue_jobs.run") == 0);
+}
+
+/* The database that the statement makes, or changes so that jobs in it may have to be run; or NULL. */
+static const char *
+database_changed(Node *node)
+{
+	if (IsA(node, CreatedbStmt))
+		return ((CreatedbStmt *) node)->dbname;
+	if (IsA(node, AlterDatabaseStmt))
+		return ((AlterDatabaseStmt *) node)->dbname;
+	if (IsA(node, AlterDatabaseSetStmt) && sets_run(((AlterDatabaseSetStmt *) node)->setstmt))
+		return ((AlterDatabaseSetStmt *) node)->dbname;
+	return NULL;
+}
+
+static void
+utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
+			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+{
+	Node	   *node = statement->utilityStmt;
+	Oid			needed = database_needed(node);
+	bool		drops_database = IsA(node, DropdbStmt);
+	bool		drops_us = drops_extension(node);
+	char		changes[NAMEDATALEN] = "";
+
+	table_guard_check_lock(node);
+
+	/*
+	 * All that is of interest, before it runs: a procedure that rolls back may free the statement by which it was called, and SET
+	 * TABLESPACE commits.
+	 */
+	if (database_changed(node) != NULL)
+		strlcpy(changes, database_changed(node), sizeof(changes));
+	if (OidIsValid(needed))
+		hold(needed);
+	if (needs_extension(node))
+		make_way_for_extension();
+	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+		(statement, query, read_only_tree, context, params, environment, destination, completion);
+	if (drops_database)
+		dropped = needed;
+	if (changes[0] != '\0')
+		note_changed(changes);
+	extension_dropped = extension_dropped || drops_us;
+}
+
+/* ---- restores ---- */
+
+static void
+end_restore(int code, Datum argument)
+{
+	if (restoring)
+		let_go(MyDatabaseId);
+}
+
+void
+make_way_for_restore(void)
+{
+	static bool registered = false;
+
+	if (restoring || !shared_present())
+		return;
+	if (!registered)
+		before_shmem_exit(end_restore, (Datum) 0);
+	registered = true;
+
+	/* Where databases take turns, the launcher sees to it that this one has a slot in a moment. */
+	while (!hold_slot(MyDatabaseId, true))
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	restoring = true;
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("queue_jobs runs nothing in database \"%s\" until this session ends", get_database_name(MyDatabaseId)),
+			 errdetail("The session has added to the extension's tables by SQL, as a restore does.")));
+}
+
+/* ---- the end of the transaction ---- */
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	bool		committed = event == XACT_EVENT_COMMIT;
+	ListCell   *cell;
+
+	if (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
+		return;
+	if (!committed)
+		dropped = InvalidOid;
+	foreach(cell, held)
+		let_go(lfirst_oid(cell));
+	if (committed)
+		foreach(cell, changed)
+			database_reconsider(lfirst_oid(cell));
+	if (OidIsValid(dropped))
+	{
+		lane_hints_forget(dropped);
+		duplicates_forget(dropped);
+	}
+	if (committed && extension_dropped)
+	{
+		lane_hints_forget(MyDatabaseId);
+		duplicates_forget(MyDatabaseId);
+	}
+	held = changed = NIL;
+	dropped = InvalidOid;
+	extension_dropped = false;
+}
+
+void
+make_way_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+	previous_utility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = utility_hook;
+}

@@ -1,0 +1,645 @@
+/*
+ * registry.c
+ *		Workers: a cache of their definitions.
+ *
+ * It holds all definitions, disabled workers and paused queues; they are few. When anything was announced (catalog_announce_change) it
+ * is compared with the tables, as they are committed now and this transaction has written them: a worker disabled elsewhere is disabled
+ * from our next call on, also within a REPEATABLE READ transaction. Only the definitions whose rows are others than before are made
+ * again, so that the cost of a change in memory is what has changed. Those that they replace are freed when the transaction ends:
+ * a caller may have been given one.
+ *
+ * What this transaction writes itself is applied at once (registry_worker_written and its like): a migration that defines
+ * thousands of workers does not look at all of them each time. If it is rolled back, also to a savepoint, the server's own invalidation
+ * has everything looked at again.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_subscription.h"
+#include "catalog/pg_subscription_rel.h"
+#include "common/hashfn.h"
+#include "handler.h"
+#include "miscadmin.h"
+#include "registry.h"
+#include "routing.h"
+#include "snapshot.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+/* An entry of the hash tables: its key is the pointer to the name. */
+typedef struct WorkerEntry
+{
+	char	   *name;			/* the worker's own */
+	Worker	   *worker;
+	uint64		seen;			/* the look that found its row last */
+} WorkerEntry;
+
+typedef struct NameEntry
+{
+	char	   *name;
+} NameEntry;
+
+typedef struct NameSet
+{
+	MemoryContext context;		/* emptied when the names are others */
+	HTAB	   *names;			/* of NameEntry */
+} NameSet;
+
+static MemoryContext cache_context = NULL;
+static HTAB *workers = NULL;	/* of WorkerEntry */
+static NameSet disabled_workers = {0};
+static NameSet paused_queues = {0};
+static MemoryContext rules_context = NULL;
+static List *rules = NIL;		/* of routing */
+static RowVersion rules_row = {0};	/* from which they were read */
+static char *subscription = NULL;	/* name */
+static uint64 cached_generation = 0;	/* 0: everything is to be looked at */
+static uint64 looks = 0;
+static uint64 version = 0;
+static List *replaced = NIL;	/* Workers that this transaction may still look at */
+
+/* ---- hash tables ---- */
+
+static uint32
+name_hash(const void *key, Size size)
+{
+	const char *name = *(char *const *) key;
+
+	return DatumGetUInt32(hash_any((const unsigned char *) name, strlen(name)));
+}
+
+static int
+name_match(const void *a, const void *b, Size size)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+static HTAB *
+create_table(const char *name, Size entry_size, MemoryContext context)
+{
+	HASHCTL		ctl = {
+		.keysize = sizeof(char *),.entrysize = entry_size,.hash = name_hash,.match = name_match,.hcxt = context
+	};
+
+	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+}
+
+static bool
+has_name(const NameSet *set, const char *name)
+{
+	return hash_search(set->names, &name, HASH_FIND, NULL) != NULL;
+}
+
+static void
+add_name(NameSet *set, const char *name)
+{
+	NameEntry  *entry;
+	char	   *copy;
+
+	if (has_name(set, name))
+		return;
+	copy = MemoryContextStrdup(set->context, name);
+	entry = hash_search(set->names, &copy, HASH_ENTER, NULL);
+	entry->name = copy;
+}
+
+static void
+empty_names(NameSet *set)
+{
+	set->names = NULL;
+	MemoryContextReset(set->context);
+	set->names = create_table("queue_jobs names", sizeof(NameEntry), set->context);
+}
+
+/* ---- definitions ---- */
+
+/* A caller that has been given the worker may keep it until the transaction ends. */
+static void
+replace(Worker *worker)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	replaced = lappend(replaced, worker);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	ListCell   *cell;
+
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
+		return;
+	foreach(cell, replaced)
+		worker_free(lfirst(cell));
+	list_free(replaced);
+	replaced = NIL;
+}
+
+void
+registry_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+}
+
+/* Keeps a worker that was made in a context of short life, in place of what is there of that name. */
+static WorkerEntry *
+keep_worker(Worker *worker)
+{
+	MemoryContext old = MemoryContextSwitchTo(cache_context);
+	WorkerEntry *entry;
+	bool		found;
+
+	worker = worker_copy(worker);
+	entry = hash_search(workers, &worker->name, HASH_ENTER, &found);
+	if (found)
+	{
+		replace(entry->worker);
+		entry->name = worker->name;
+	}
+	entry->worker = worker;
+	MemoryContextSwitchTo(old);
+	version++;
+	return entry;
+}
+
+static void
+drop_entry(WorkerEntry *entry)
+{
+	Worker	   *worker = entry->worker;
+
+	replace(worker);
+	hash_search(workers, &worker->name, HASH_REMOVE, NULL);
+	version++;
+}
+
+static void
+keep_built_in_worker(Worker *worker)
+{
+	WorkerEntry *entry = hash_search(workers, &worker->name, HASH_FIND, NULL);
+
+	worker->definer = catalog_owner();
+	worker->handler = worker->queue = worker->name;
+	worker->tags = "";
+	worker->weight = 1;
+	if (entry == NULL || entry->worker->definer != worker->definer)
+	{
+		worker->queue = routing_queue(rules, worker);
+		entry = keep_worker(worker);
+	}
+	entry->seen = looks;
+	entry->worker->lane_owner = InvalidOid;
+}
+
+/*
+ * Jobs of commands are enqueued by schedules alone, and say what is to be done. No lock_timeout: CREATE INDEX CONCURRENTLY waits. Those of the
+ * other two are enqueued by the scheduler, one for each worker that they are for; while one is being run, another may be asked to fill once
+ * more. Fillings are short, and other jobs come of them.
+ */
+static void
+look_at_built_in_workers(void)
+{
+	Worker		command = {
+		.name = COMMAND_WORKER,.built_in = BUILT_IN_COMMAND,.urgency = URGENCY_LOW,.keep_completed = USECS_PER_DAY
+	};
+	Worker		heal = {
+		.name = HEAL_WORKER,.built_in = BUILT_IN_HEAL,.urgency = URGENCY_LOW,.idempotent = true,
+		.deduplicate = DEDUP_UNTIL_EXECUTED,.including_scheduled = true,.dedup_ttl = PG_INT64_MAX / 2,.timeout = UPKEEP_LIMIT
+	};
+	Worker		fill = heal;
+
+	fill.name = FILL_WORKER;
+	fill.built_in = BUILT_IN_FILL;
+	fill.urgency = URGENCY_HIGH;
+	fill.reschedule_once = true;
+	keep_built_in_worker(&command);
+	keep_built_in_worker(&heal);
+	keep_built_in_worker(&fill);
+}
+
+/* The definition in a row is kept, unless it is that already. */
+static void
+look_at_row(HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull;
+	char	   *name = TextDatumGetCString(heap_getattr(tuple, WORKER_NAME + 1, desc, &isnull));
+	WorkerEntry *entry = hash_search(workers, &name, HASH_FIND, NULL);
+
+	if (built_in_named(name) != BUILT_IN_NONE)
+		return;
+	if (entry == NULL || !worker_is_of_row(entry->worker, tuple))
+	{
+		Worker	   *worker = worker_read(tuple, desc);
+
+		worker->queue = routing_queue(rules, worker);
+		entry = keep_worker(worker);
+	}
+	entry->seen = looks;
+	entry->worker->lane_owner = InvalidOid; /* lanes may have been written, too */
+}
+
+/* Workers whose rows are gone, or all: what they are made of has changed. */
+static void
+drop_unseen(bool all)
+{
+	HASH_SEQ_STATUS status;
+	WorkerEntry *entry;
+
+	hash_seq_init(&status, workers);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		if (all || entry->seen != looks)
+			drop_entry(entry);
+}
+
+/* ---- the tables ---- */
+
+static void
+create_cache(void)
+{
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "queue_jobs workers", ALLOCSET_DEFAULT_SIZES);
+
+	disabled_workers.context = AllocSetContextCreate(context, "queue_jobs disabled workers", ALLOCSET_SMALL_SIZES);
+	paused_queues.context = AllocSetContextCreate(context, "queue_jobs paused queues", ALLOCSET_SMALL_SIZES);
+	rules_context = AllocSetContextCreate(context, "queue_jobs routing rules", ALLOCSET_SMALL_SIZES);
+	empty_names(&disabled_workers);
+	empty_names(&paused_queues);
+	workers = create_table("queue_jobs workers", sizeof(WorkerEntry), context);
+	cache_context = context;
+}
+
+/* Rules that are others may send any worker's jobs elsewhere. */
+static void
+look_at_routing(Snapshot snapshot)
+{
+	RowVersion	row = routing_row(snapshot);
+	MemoryContext old;
+
+	if (row_version_equals(row, rules_row))
+		return;
+	drop_unseen(true);
+	rules = NIL;
+	rules_row = (RowVersion) {0};
+	MemoryContextReset(rules_context);
+	old = MemoryContextSwitchTo(rules_context);
+	rules = routing_read(snapshot);
+	MemoryContextSwitchTo(old);
+	rules_row = row;
+}
+
+static void
+look_at_workers(Snapshot snapshot)
+{
+	Relation	rel = table_open(catalog_relation(REL_DEFINED_WORKER), AccessShareLock);
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	HeapTuple	tuple;
+
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+		look_at_row(tuple, RelationGetDescr(rel));
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	look_at_built_in_workers();
+	drop_unseen(false);
+}
+
+/* The first column of every row of a small table, as strings. */
+static List *
+read_names(CatalogRelation which, Snapshot snapshot)
+{
+	List	   *names = NIL;
+	Relation	rel = table_open(catalog_relation(which), AccessShareLock);
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	HeapTuple	tuple;
+
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+
+		names = lappend(names, TextDatumGetCString(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull)));
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return names;
+}
+
+static void
+look_at_names(NameSet *set, CatalogRelation which, Snapshot snapshot)
+{
+	List	   *names = read_names(which, snapshot);
+	bool		same = hash_get_num_entries(set->names) == list_length(names);
+	ListCell   *cell;
+
+	foreach(cell, names)
+		same = same && has_name(set, lfirst(cell));
+	if (same)
+		return;
+	empty_names(set);
+	foreach(cell, names)
+		add_name(set, lfirst(cell));
+	version++;
+}
+
+/* The name of a subscription that fills live_job, in the current memory context; NULL if none does. */
+static char *
+read_subscription(Snapshot snapshot)
+{
+	Relation	rel = table_open(SubscriptionRelRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	char	   *name = NULL;
+
+	ScanKeyInit(&key, Anum_pg_subscription_rel_srrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(catalog_relation(REL_LIVE_JOB)));
+	scan = systable_beginscan(rel, SubscriptionRelSrrelidSrsubidIndexId, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		Oid			subscription = ((Form_pg_subscription_rel) GETSTRUCT(tuple))->srsubid;
+
+		name = get_subscription_name(subscription, true);
+		if (name == NULL)
+			name = psprintf("%u", subscription);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return name;
+}
+
+static void
+look_at_subscription(Snapshot snapshot)
+{
+	char	   *name = read_subscription(snapshot);
+	char	   *old = subscription;
+
+	if (name == NULL ? old == NULL : old != NULL && strcmp(name, old) == 0)
+		return;
+	subscription = name ? MemoryContextStrdup(cache_context, name) : NULL;
+	if (old != NULL)
+		pfree(old);
+	version++;
+}
+
+/* All of one moment: a queue may be resumed because its worker has been changed. */
+static void
+look(void)
+{
+	uint64		generation = catalog_generation();
+	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs definitions", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(scratch);
+	Snapshot	snapshot;
+
+	cached_generation = 0;		/* until all of it has been looked at */
+	if (cache_context == NULL)
+		create_cache();
+	looks++;
+	snapshot = engine_snapshot();
+	look_at_routing(snapshot);
+	look_at_workers(snapshot);
+	look_at_names(&disabled_workers, REL_DISABLED_WORKER, snapshot);
+	look_at_names(&paused_queues, REL_PAUSED_QUEUE, snapshot);
+	look_at_subscription(snapshot);
+	engine_snapshot_end(snapshot);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(scratch);
+	cached_generation = generation;
+}
+
+static void
+refresh(void)
+{
+	AcceptInvalidationMessages();
+	if (cached_generation != catalog_generation())
+		look();
+}
+
+/* ---- what this transaction writes ---- */
+
+/*
+ * Announces what it has written. Whether to apply it here: the cache was as of now but for that. Then it will be of *generation when that is
+ * done; if an error comes in between it is not, and everything is looked at.
+ */
+static bool
+announce_written(uint64 *generation)
+{
+	bool		current = cached_generation == catalog_generation();
+
+	*generation = cached_generation + catalog_announce_change();
+	if (current)
+		cached_generation = 0;
+	return current;
+}
+
+static void
+look_at_worker(const char *name)
+{
+	Relation	rel = table_open(catalog_relation(REL_DEFINED_WORKER), AccessShareLock);
+	Snapshot	snapshot = engine_snapshot();
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	WorkerEntry *entry;
+
+	ScanKeyInit(&key, WORKER_NAME + 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
+	key.sk_collation = C_COLLATION_OID;
+	scan = systable_beginscan(rel, catalog_relation(REL_DEFINED_WORKER_KEY), true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		look_at_row(tuple, RelationGetDescr(rel));
+	else if ((entry = hash_search(workers, &name, HASH_FIND, NULL)) != NULL)
+		drop_entry(entry);
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+}
+
+void
+registry_worker_written(const char *name)
+{
+	uint64		generation;
+
+	if (!announce_written(&generation))
+		return;
+	look_at_worker(name);
+	cached_generation = generation;
+}
+
+static void
+name_written(NameSet *set, const char *name, bool is_there)
+{
+	uint64		generation;
+
+	if (!announce_written(&generation))
+		return;
+	if (is_there)
+		add_name(set, name);
+	else
+		hash_search(set->names, &name, HASH_REMOVE, NULL);
+	version++;
+	cached_generation = generation;
+}
+
+void
+registry_disabled_written(const char *worker, bool disabled)
+{
+	name_written(&disabled_workers, worker, disabled);
+}
+
+void
+registry_paused_written(const char *queue, bool paused)
+{
+	name_written(&paused_queues, queue, paused);
+}
+
+/* ---- asking ---- */
+
+uint64
+registry_version(void)
+{
+	refresh();
+	return version;
+}
+
+Worker *
+registry_worker(const char *name)
+{
+	WorkerEntry *entry;
+
+	refresh();
+	entry = hash_search(workers, &name, HASH_FIND, NULL);
+	return entry ? entry->worker : NULL;
+}
+
+Worker *
+registry_require_worker(const char *name, const char *hint)
+{
+	Worker	   *worker = registry_worker(name);
+
+	if (worker == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("worker \"%s\" is not defined", name),
+				 errdetail("No worker of that name has been defined in this database, or it was dropped."),
+				 errhint("%s", hint)));
+	return worker;
+}
+
+Worker *
+registry_worker_copy(const char *name)
+{
+	Worker	   *worker = registry_worker(name);
+
+	return worker ? worker_copy(worker) : NULL;
+}
+
+Worker *
+registry_definition(const char *name, WorkerTexts *texts)
+{
+	for (;;)
+	{
+		Worker	   *worker = registry_worker_copy(name);
+
+		/* a row that has changed is announced a moment later at most */
+		if (worker == NULL || worker_texts(worker, texts))
+			return worker;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static int
+by_name(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
+}
+
+List *
+registry_worker_names(void)
+{
+	HASH_SEQ_STATUS status;
+	WorkerEntry *entry;
+	List	   *names = NIL;
+
+	refresh();
+	hash_seq_init(&status, workers);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		names = lappend(names, pstrdup(entry->name));
+	list_sort(names, by_name);
+	return names;
+}
+
+Worker *
+registry_default_worker(char *name, char *queue)
+{
+	Worker	   *worker = palloc0(sizeof(Worker));
+
+	worker->name = name;
+	worker->queue = queue;
+	worker->max_retries = 25;
+	worker->urgency = URGENCY_LOW;
+	worker->weight = 1;
+	worker->keep_completed = USECS_PER_DAY;
+	return worker;
+}
+
+bool
+registry_worker_disabled(const char *name)
+{
+	refresh();
+	return has_name(&disabled_workers, name);
+}
+
+bool
+registry_queue_paused(const char *queue)
+{
+	refresh();
+	return has_name(&paused_queues, queue);
+}
+
+const char *
+registry_subscription(void)
+{
+	refresh();
+	return subscription;
+}
+
+Handler *
+registry_worker_handler(const Worker *worker, char **why)
+{
+	BoundFunction function = {.name = worker->handler,.arguments = worker->handler_arguments,.owner = worker->handler_owner};
+	Handler    *handler;
+
+	if (worker->built_in == BUILT_IN_NONE)
+		return handler_find(&function, why);
+	handler = palloc0(sizeof(Handler));
+	handler->call_name = pstrdup(worker->name);
+	handler->is_procedure = true;
+	return handler;
+}
+
+Handler *
+registry_read_handler(const Worker *worker, char **why)
+{
+	BoundFunction function = {.name = worker->read_handler,.arguments = READ_HANDLER_ARGUMENTS,.owner = worker->read_handler_owner};
+
+	return handler_find(&function, why);
+}
+
+Oid
+registry_retry_backoff(const Worker *worker, char **why)
+{
+	BoundFunction function = {.name = worker->retry_backoff,.arguments = BACKOFF_ARGUMENTS,.owner = worker->retry_backoff_owner};
+
+	return handler_backoff(&function, why);
+}

@@ -1,0 +1,44 @@
+/*
+ * run_as.h
+ *		The only place that switches users. Two kinds of switch, both undone by an abort of the (sub)transaction: to the
+ *		extension's owner for the engine's own SQL; and to a job's role for that role's code in a process that is not that
+ *		role's own.
+ */
+#ifndef QUEUE_JOBS_RUN_AS_H
+#define QUEUE_JOBS_RUN_AS_H
+
+#include "executor/spi.h"
+
+typedef struct RunAs
+{
+	Oid			user;
+	int			security_context;
+	int			guc_nest_level;
+} RunAs;
+
+#define BARE_SEARCH_PATH "pg_catalog, pg_temp"
+
+/* Connects SPI as the extension's owner, with a search_path that no user can meddle with. */
+extern void engine_begin(RunAs *saved);
+extern void engine_end(RunAs *saved);
+
+/*
+ * Connects SPI as a role, security-restricted: no SET ROLE, no temporary tables, no way back to the caller's rights; and settings
+ * are afterwards what they were.
+ */
+extern void restricted_begin(RunAs *saved, Oid role, const char *search_path);
+extern void restricted_end(RunAs *saved);
+
+/*
+ * Plans what was put together around a user's "option": ERROR if that makes it more than one query, whose results would be others
+ * than they are taken for.
+ */
+extern SPIPlanPtr prepare_one_query(const char *sql, int nargs, Oid *types, const char *option);
+
+/* Runs a statement of the engine's own and checks its outcome; parameters are passed, never pasted. */
+extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
+
+/* Whether such a statement is under way: for triggers that it fires. */
+extern bool engine_executes(void);
+
+#endif

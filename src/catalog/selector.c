@@ -1,0 +1,341 @@
+/*
+ * selector.c
+ *		Selectors: a choice of workers and queues by their attributes.
+ */
+#include "postgres.h"
+
+#include "arguments.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "selector.h"
+#include "utils/builtins.h"
+
+typedef enum SelectorAttribute
+{
+	SELECT_WORKER_NAME,
+	SELECT_FEATURE_CATEGORY,
+	SELECT_EXTERNAL_DEPENDENCIES,
+	SELECT_NAME,				/* of the queue */
+	SELECT_RESOURCE_BOUNDARY,
+	SELECT_TAGS,
+	SELECT_URGENCY,
+	SELECT_QUEUE_NAMESPACE,
+	SELECTOR_ATTRIBUTES
+} SelectorAttribute;
+
+static const char *const boolean_names[] = {"false", "true", NULL};
+
+/* What define_worker() calls it, GitLab's name, and the only values that make sense, if there are such. */
+static const struct
+{
+	const char *name;
+	const char *alias;
+	const char *const *values;
+}			attributes[SELECTOR_ATTRIBUTES] = {
+	[SELECT_WORKER_NAME] = {"worker", "worker_name", NULL},
+	[SELECT_FEATURE_CATEGORY] = {"feature_category", "feature_category", NULL},
+	[SELECT_EXTERNAL_DEPENDENCIES] = {"external_dependencies", "has_external_dependencies", boolean_names},
+	[SELECT_NAME] = {"queue", "name", NULL},
+	[SELECT_RESOURCE_BOUNDARY] = {"resource_boundary", "resource_boundary", boundary_names},
+	[SELECT_TAGS] = {"tags", "tags", NULL},
+	[SELECT_URGENCY] = {"urgency", "urgency", urgency_names},
+	[SELECT_QUEUE_NAMESPACE] = {"namespace", "queue_namespace", NULL},
+};
+
+typedef struct Term
+{
+	SelectorAttribute attribute;
+	bool		negated;
+	List	   *values;			/* of char * */
+} Term;
+
+/* Some clause has to match, of which every term has to; a clause without terms is "*". */
+struct Selector
+{
+	List	   *clauses;		/* of List of Term * */
+};
+
+/* ---- parser ---- */
+
+/* A copy of the text without the spaces around it. */
+static char *
+trimmed(const char *text, size_t length)
+{
+	while (length > 0 && strchr(" \t\r\n", text[0]) != NULL)
+	{
+		text++;
+		length--;
+	}
+	while (length > 0 && strchr(" \t\r\n", text[length - 1]) != NULL)
+		length--;
+	return pnstrdup(text, length);
+}
+
+/* The parts of a text between separators, trimmed; one empty part for an empty text. */
+static List *
+split(const char *text, char separator)
+{
+	List	   *parts = NIL;
+
+	for (;;)
+	{
+		const char *end = strchr(text, separator);
+
+		CHECK_FOR_INTERRUPTS();
+		parts = lappend(parts, trimmed(text, end ? (size_t) (end - text) : strlen(text)));
+		if (end == NULL)
+			return parts;
+		text = end + 1;
+	}
+}
+
+/* Names as a list for a hint. */
+static char *
+listed(const char *const *names)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; names[i] != NULL; i++)
+		appendStringInfo(&list, "%s%s", i == 0 ? "" : ", ", names[i]);
+	return list.data;
+}
+
+static char *
+attribute_hint(void)
+{
+	const char *names[SELECTOR_ATTRIBUTES + 1] = {NULL};
+
+	for (int i = 0; i < SELECTOR_ATTRIBUTES; i++)
+		names[i] = attributes[i].name;
+	return psprintf("Attributes are %s.", listed(names));
+}
+
+static void *
+refuse(SelectorError *error, const char *term, char *problem, char *hint)
+{
+	*error = (SelectorError)
+	{
+		.term = pstrdup(term),.problem = problem,.hint = hint
+	};
+	return NULL;
+}
+
+static int
+find_attribute(const char *name)
+{
+	for (int i = 0; i < SELECTOR_ATTRIBUTES; i++)
+		if (strcmp(attributes[i].name, name) == 0 || strcmp(attributes[i].alias, name) == 0)
+			return i;
+	return -1;
+}
+
+/* Attribute, operator and values of a term; NULL with *error if it is none. */
+static Term *
+parse_term(const char *text, SelectorError *error)
+{
+	const char *equals = strchr(text, '=');
+	bool		negated = equals != NULL && equals > text && equals[-1] == '!';
+	Term	   *term;
+	char	   *name;
+	int			attribute;
+	ListCell   *cell;
+
+	if (equals == NULL)
+		return refuse(error, text, text[0] == '\0' ? "A term is empty." : "It has no operator.",
+					  "A term is written attribute=value or attribute!=value, with several values as a,b.");
+	name = trimmed(text, equals - text - (negated ? 1 : 0));
+	attribute = find_attribute(name);
+	if (attribute < 0)
+		return refuse(error, text, psprintf("There is no attribute \"%s\".", name), attribute_hint());
+	term = palloc(sizeof(Term));
+	*term = (Term)
+	{
+		.attribute = attribute,.negated = negated,.values = split(equals + 1, ',')
+	};
+	foreach(cell, term->values)
+	{
+		const char *value = lfirst(cell);
+		const char *const *possible = attributes[attribute].values;
+
+		if (value[0] == '\0')
+			return refuse(error, text, "A value is empty.", "Separate values by one comma.");
+		if (possible != NULL && option_value(possible, value) < 0)
+			return refuse(error, text, psprintf("\"%s\" is no value of %s.", value, name),
+						  psprintf("Values are %s.", listed(possible)));
+	}
+	return term;
+}
+
+Selector *
+selector_parse(const char *text, SelectorError *error)
+{
+	Selector   *selector = palloc0(sizeof(Selector));
+	ListCell   *clause_cell;
+
+	if (strcmp(trimmed(text, strlen(text)), "*") == 0)
+	{
+		selector->clauses = list_make1(NIL);
+		return selector;
+	}
+	foreach(clause_cell, split(text, '|'))
+	{
+		List	   *clause = NIL;
+		ListCell   *term_cell;
+
+		foreach(term_cell, split(lfirst(clause_cell), '&'))
+		{
+			Term	   *term = parse_term(lfirst(term_cell), error);
+
+			if (term == NULL)
+				return NULL;
+			clause = lappend(clause, term);
+		}
+		selector->clauses = lappend(selector->clauses, clause);
+	}
+	return selector;
+}
+
+Selector *
+selector_require(const char *text, const char *what)
+{
+	SelectorError error;
+	Selector   *selector = selector_parse(text, &error);
+
+	if (selector == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid term \"%s\" in the selector of %s", error.term, what),
+				 errdetail("The selector is \"%s\". %s", text, error.problem),
+				 errhint("%s", error.hint)));
+	return selector;
+}
+
+static Selector *
+single(SelectorAttribute attribute, char *value)
+{
+	Selector   *selector = palloc(sizeof(Selector));
+	Term	   *term = palloc(sizeof(Term));
+
+	*term = (Term)
+	{
+		.attribute = attribute,.values = list_make1(value)
+	};
+	selector->clauses = list_make1(list_make1(term));
+	return selector;
+}
+
+Selector *
+selector_of_queues(const char *text)
+{
+	const char *star = strchr(text, '*');
+
+	if (strchr(text, '=') != NULL || strcmp(text, "*") == 0)
+		return selector_require(text, "queues");
+	if (text[0] != '\0' && star == NULL)
+		return single(SELECT_NAME, pstrdup(text));
+	if (star != NULL && star[1] == '\0' && star - text >= 2 && star[-1] == ':')
+		return single(SELECT_QUEUE_NAMESPACE, pnstrdup(text, star - 1 - text));
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid queue pattern \"%s\"", text),
+			 text[0] == '\0' ? errdetail("It is empty.") : errdetail("A \"*\" stands alone, or for all queues of a namespace."),
+			 errhint("Give the name of a queue, \"namespace:*\", \"*\", or a selector such as \"urgency=high\".")));
+}
+
+/* ---- matching ---- */
+
+/* A queue is in every namespace that its name begins with: "a:b" in "a". */
+static bool
+in_namespace(const char *queue, const char *namespace)
+{
+	size_t		length = strlen(namespace);
+
+	return strncmp(queue, namespace, length) == 0 && queue[length] == ':';
+}
+
+/* Whether a value is among those that the subject has of the attribute. */
+static bool
+has_value(SelectorAttribute attribute, const char *value, const Worker *worker, const char *queue)
+{
+	if (attribute == SELECT_NAME)
+		return strcmp(queue, value) == 0;
+	if (attribute == SELECT_QUEUE_NAMESPACE)
+		return in_namespace(queue, value);
+	if (worker == NULL)
+		return false;
+	switch (attribute)
+	{
+		case SELECT_WORKER_NAME:
+			return strcmp(worker->name, value) == 0;
+		case SELECT_FEATURE_CATEGORY:
+			return worker->feature_category != NULL && strcmp(worker->feature_category, value) == 0;
+		case SELECT_EXTERNAL_DEPENDENCIES:
+			return strcmp(boolean_names[worker->external_dependencies], value) == 0;
+		case SELECT_RESOURCE_BOUNDARY:
+			return strcmp(boundary_names[worker->resource_boundary], value) == 0;
+		case SELECT_TAGS:
+			return worker_has_tag(worker, value);
+		case SELECT_URGENCY:
+			return strcmp(urgency_names[worker->urgency], value) == 0;
+		default:
+			return false;
+	}
+}
+
+static bool
+term_matches(const Term *term, const Worker *worker, const char *queue)
+{
+	bool		meet = false;
+	ListCell   *cell;
+
+	foreach(cell, term->values)
+	{
+		CHECK_FOR_INTERRUPTS();
+		meet = meet || has_value(term->attribute, lfirst(cell), worker, queue);
+	}
+	return meet != term->negated;
+}
+
+bool
+selector_matches(const Selector *selector, const Worker *worker, const char *queue)
+{
+	ListCell   *clause;
+
+	foreach(clause, selector->clauses)
+	{
+		bool		all = true;
+		ListCell   *term;
+
+		foreach(term, (List *) lfirst(clause))
+			all = all && term_matches(lfirst(term), worker, queue);
+		if (all)
+			return true;
+	}
+	return false;
+}
+
+static void
+term_each_name(const Term *term, void (*call) (const char *name, SelectorName kind))
+{
+	ListCell   *cell;
+
+	if (term->negated || (term->attribute != SELECT_NAME && term->attribute != SELECT_WORKER_NAME))
+		return;
+	foreach(cell, term->values)
+	{
+		CHECK_FOR_INTERRUPTS();
+		call(lfirst(cell), term->attribute == SELECT_NAME ? SELECTED_QUEUE : SELECTED_WORKER);
+	}
+}
+
+void
+selector_each_name(const Selector *selector, void (*call) (const char *name, SelectorName kind))
+{
+	ListCell   *clause;
+	ListCell   *term;
+
+	foreach(clause, selector->clauses)
+		foreach(term, (List *) lfirst(clause))
+			term_each_name(lfirst(term), call);
+}

@@ -1,0 +1,49 @@
+/*
+ * selector.h
+ *		Selectors: a choice of workers and queues by their attributes, in GitLab's grammar. No table access here, but for a worker's tags if they are many.
+ *
+ *		query  = "*" | clause ("|" clause)*
+ *		clause = term ("&" term)*
+ *		term   = attribute ("=" | "!=") value ("," value)*
+ *
+ * "=" means that the term's values and those of the subject have one in common, "!=" that they have none. Spaces around
+ * names and values do not count.
+ */
+#ifndef QUEUE_JOBS_SELECTOR_H
+#define QUEUE_JOBS_SELECTOR_H
+
+#include "worker.h"
+
+/* A selector that has been parsed; lives in the memory context of that time. */
+typedef struct Selector Selector;
+
+/* What is wrong with a selector. */
+typedef struct SelectorError
+{
+	char	   *term;			/* as it was written */
+	char	   *problem;		/* a sentence */
+	char	   *hint;			/* a sentence */
+} SelectorError;
+
+/* NULL if the text is none, with the reason in *error. */
+extern Selector *selector_parse(const char *text, SelectorError *error);
+
+/* The same, but an ERROR that names the term; "what" is what the selector is given for. */
+extern Selector *selector_require(const char *text, const char *what);
+
+/* One of a list of queues, as claim() takes them: a queue's name, "namespace:*", "*", or a selector. ERROR if none. */
+extern Selector *selector_of_queues(const char *text);
+
+/* Whether a worker is meant, whose jobs wait in that queue. worker may be NULL: then only the queue is known. */
+extern bool selector_matches(const Selector *selector, const Worker *worker, const char *queue);
+
+/* Calls the function for each queue and worker that the selector chooses by name. */
+typedef enum SelectorName
+{
+	SELECTED_QUEUE,
+	SELECTED_WORKER,
+} SelectorName;
+
+extern void selector_each_name(const Selector *selector, void (*call) (const char *name, SelectorName kind));
+
+#endif

@@ -1,0 +1,481 @@
+/*
+ * statistics.c
+ *		What the runs of each worker took.
+ *
+ * A run is noted in the transaction that decides what becomes of its job, and counted when that has committed: a few
+ * additions under the spinlock of the worker's counters. Of its times, sums and histograms are kept, whose buckets are
+ * a quarter of a power of two wide: percentiles are right within an eighth. Shares within the targets are exact.
+ */
+#include "postgres.h"
+
+#include <sys/resource.h>
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "common/hashfn.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "settings.h"
+#include "shared.h"
+#include "statistics.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_worker_counters);
+PG_FUNCTION_INFO_V1(queue_jobs_reset_statistics);
+
+#define CPU_BOUND_SHARE (1.0 / 3.0)	/* GitLab's */
+#define ENOUGH_RUN_TIME 0.1		/* seconds that must have been measured before a worker is called CPU-bound */
+#define SLOW_HIGH_MEDIAN 1.0	/* seconds */
+#define SHARE_IN_TARGET 0.99
+#define PLACES 16				/* where the counters of a worker may be */
+
+/* The targets of each urgency, in microseconds; 0: none. */
+static const struct
+{
+	int64		queueing;
+	int64		running;
+}			targets[] = {
+	[URGENCY_HIGH] = {10 * USECS_PER_SEC, 10 * USECS_PER_SEC},
+	[URGENCY_LOW] = {60 * USECS_PER_SEC, 300 * USECS_PER_SEC},
+	[URGENCY_THROTTLED] = {0, 300 * USECS_PER_SEC},
+};
+
+/* A run that waits for its transaction to commit. */
+typedef struct NotedRun
+{
+	uint64		worker;
+	Urgency		urgency;
+	RunMeasure	measure;
+	int			nest_level;
+} NotedRun;
+
+static NotedRun *noted = NULL;
+static int	noted_count = 0;
+static int	noted_size = 0;
+
+static uint64
+worker_hash(const char *name)
+{
+	return hash_bytes_extended((const unsigned char *) name, strlen(name), 0);
+}
+
+/* ---- counters ---- */
+
+#define TIME_BUCKETS 168		/* of a histogram: up to some three weeks, in microseconds */
+
+/* The runs of one worker. */
+typedef struct WorkerCounters
+{
+	slock_t		mutex;			/* guards all below */
+	Oid			database;		/* InvalidOid: free */
+	uint64		worker;			/* hash of its name */
+	TimestampTz since;
+	TimestampTz last_used;
+	TimestampTz last_claim;		/* 0: none */
+	uint64		runs;
+	uint64		failures;
+	uint64		merged;
+	uint64		run_time;		/* sums, in microseconds */
+	uint64		queueing_time;
+	uint64		cpu_time;
+	uint64		cpu_run_time;	/* of the runs whose CPU time was measured */
+	uint64		executor_run_time;	/* of all that executors ran */
+	uint64		started_in_target;
+	uint64		ran_in_target;
+	uint64		run_times[TIME_BUCKETS];
+	uint64		queueing_times[TIME_BUCKETS];
+} WorkerCounters;
+
+static WorkerCounters *all_counters = NULL;	/* open addressing by database and hash of the worker's name */
+
+/* Of so many workers statistics are kept: each has a lane at least. */
+static int
+counters_size(void)
+{
+	return all_counters == NULL ? 0 : queue_jobs_max_lanes / 8;
+}
+
+static void
+initialize(void *area)
+{
+	for (int i = 0; i < queue_jobs_max_lanes / 8; i++)
+		SpinLockInit(&((WorkerCounters *) area)[i].mutex);
+}
+
+static WorkerCounters *
+counters_at(uint64 index)
+{
+	return &all_counters[index % counters_size()];
+}
+
+/* Those of a worker are at one of a few places from its hash on; sought without a lock, the finder looks again. */
+static WorkerCounters *
+find_counters(Oid database, uint64 worker)
+{
+	uint64		start = hash_combine64(worker, MyDatabaseId);
+
+	for (int i = 0; i < PLACES; i++)
+	{
+		WorkerCounters *counters = counters_at(start + i);
+
+		if (counters->database == database && (database == InvalidOid || counters->worker == worker))
+			return counters;
+	}
+	return NULL;
+}
+
+/* Those that have not been used for longest. */
+static WorkerCounters *
+least_used_counters(uint64 worker)
+{
+	uint64		start = hash_combine64(worker, MyDatabaseId);
+	WorkerCounters *result = counters_at(start);
+
+	for (int i = 1; i < PLACES; i++)
+		if (counters_at(start + i)->last_used < result->last_used)
+			result = counters_at(start + i);
+	return result;
+}
+
+/* Empties counters whose mutex is held, for another worker. */
+static void
+clear_counters(WorkerCounters *counters, Oid database, uint64 worker)
+{
+	Size		from = offsetof(WorkerCounters, database);
+
+	memset((char *) counters + from, 0, sizeof(WorkerCounters) - from);
+	counters->database = database;
+	counters->worker = worker;
+	counters->since = GetCurrentTimestamp();
+}
+
+/* One process at a time, or two that end a worker's first runs at once would each make counters of their own. */
+static WorkerCounters *
+make_counters(uint64 worker)
+{
+	WorkerCounters *counters;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	counters = find_counters(MyDatabaseId, worker);
+	if (counters == NULL)
+	{
+		counters = find_counters(InvalidOid, worker);
+		if (counters == NULL)
+			counters = least_used_counters(worker);
+		SpinLockAcquire(&counters->mutex);
+		clear_counters(counters, MyDatabaseId, worker);
+		SpinLockRelease(&counters->mutex);
+	}
+	LWLockRelease(shared_lock());
+	return counters;
+}
+
+/*
+ * The counters of a worker with their mutex held; NULL if there are none. "create": in place of another's, if need be.
+ */
+static WorkerCounters *
+lock_counters(uint64 worker, bool create)
+{
+	WorkerCounters *counters;
+
+	if (counters_size() == 0)
+		return NULL;
+	counters = find_counters(MyDatabaseId, worker);
+	if (counters == NULL && create)
+		counters = make_counters(worker);
+	if (counters == NULL)
+		return NULL;
+	SpinLockAcquire(&counters->mutex);
+	if (counters->database == MyDatabaseId && counters->worker == worker)
+		return counters;
+	SpinLockRelease(&counters->mutex);
+	return NULL;
+}
+
+/* Of one worker of this database; 0: of all. */
+static void
+reset_counters(uint64 worker)
+{
+	for (int i = 0; i < counters_size(); i++)
+	{
+		WorkerCounters *counters = counters_at(i);
+
+		SpinLockAcquire(&counters->mutex);
+		if (counters->database == MyDatabaseId && (worker == 0 || counters->worker == worker))
+			clear_counters(counters, InvalidOid, 0);
+		SpinLockRelease(&counters->mutex);
+	}
+}
+
+/* ---- counting ---- */
+
+int64
+statistics_queueing_time(const Job *job, TimestampTz started_at)
+{
+	return Max(started_at - Max(job->created_at, job->run_at), 0);
+}
+
+int64
+statistics_cpu_time(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * USECS_PER_SEC + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+}
+
+/* Up to 8 microseconds each has a bucket of its own; then there are four to a power of two. */
+static int
+bucket_of(int64 time)
+{
+	int			power;
+
+	if (time < 8)
+		return (int) Max(time, 0);
+	power = pg_leftmost_one_pos64((uint64) time);
+	return Min(8 + (power - 3) * 4 + (int) ((time >> (power - 2)) & 3), TIME_BUCKETS - 1);
+}
+
+/* The least time that belongs to a bucket. */
+static double
+bucket_start(int bucket)
+{
+	if (bucket < 8)
+		return bucket;
+	return (double) (UINT64CONST(1) << ((bucket - 8) / 4 + 1)) * (4 + (bucket - 8) % 4);
+}
+
+static void
+count_run(const NotedRun *run)
+{
+	const RunMeasure *measure = &run->measure;
+	int			running = bucket_of(measure->running);
+	int			queueing = bucket_of(measure->queueing);
+	WorkerCounters *counters = lock_counters(run->worker, true);
+
+	if (counters == NULL)
+		return;
+	counters->last_used = GetCurrentTransactionStartTimestamp();
+	counters->runs++;
+	counters->failures += measure->failed;
+	counters->merged += measure->merged;
+	counters->run_time += measure->running;
+	counters->queueing_time += measure->queueing;
+	if (measure->cpu >= 0)
+	{
+		counters->cpu_time += measure->cpu;
+		counters->cpu_run_time += measure->running;
+	}
+	if (measure->by_executor)
+		counters->executor_run_time += measure->running;
+	counters->started_in_target += measure->queueing <= targets[run->urgency].queueing;
+	counters->ran_in_target += measure->running <= targets[run->urgency].running;
+	counters->run_times[running]++;
+	counters->queueing_times[queueing]++;
+	SpinLockRelease(&counters->mutex);
+}
+
+void
+statistics_add_run(const Worker *worker, const RunMeasure *measure)
+{
+	if (!shared_present() || worker->built_in == BUILT_IN_HEAL || worker->built_in == BUILT_IN_FILL)
+		return;
+	if (noted_count == noted_size)
+	{
+		int			size = Max(noted_size * 2, 16);
+
+		noted = noted ? repalloc(noted, size * sizeof(NotedRun)) : MemoryContextAlloc(TopMemoryContext, size * sizeof(NotedRun));
+		noted_size = size;
+	}
+	noted[noted_count++] = (NotedRun)
+	{
+		.worker = worker_hash(worker->name),.urgency = worker->urgency,.measure = *measure,
+			.nest_level = GetCurrentTransactionNestLevel()
+	};
+	/* the clock may have been set back meanwhile */
+	noted[noted_count - 1].measure.running = Max(measure->running, 0);
+}
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	/* a transaction that is prepared is not heard of again here, and mostly commits */
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
+		for (int i = 0; i < noted_count; i++)
+			count_run(&noted[i]);
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		noted_count = 0;
+}
+
+/* What was noted in a savepoint goes with it, or belongs to the level above. */
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		while (noted_count > 0 && noted[noted_count - 1].nest_level >= level)
+			noted_count--;
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		for (int i = noted_count - 1; i >= 0 && noted[i].nest_level >= level; i--)
+			noted[i].nest_level = level - 1;
+}
+
+void
+statistics_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
+	if (process_shared_preload_libraries_in_progress)
+		shared_add_area(mul_size(queue_jobs_max_lanes / 8, sizeof(WorkerCounters)), (void **) &all_counters, initialize);
+}
+
+/* ---- reading ---- */
+
+/* The time, in seconds, that so large a share of the runs did not exceed. */
+static double
+percentile(const uint64 *buckets, uint64 total, double share)
+{
+	double		wanted = share * total;
+	double		seen = 0;
+	int			bucket = 0;
+
+	while (bucket < TIME_BUCKETS - 1 && seen + buckets[bucket] < wanted)
+		seen += buckets[bucket++];
+	return (bucket_start(bucket) + (bucket_start(bucket + 1) - bucket_start(bucket)) *
+			(buckets[bucket] > 0 ? (wanted - seen) / buckets[bucket] : 0)) / USECS_PER_SEC;
+}
+
+static bool
+is_too_slow(const Worker *worker, const WorkerStatistics *statistics)
+{
+	if (worker->urgency == URGENCY_HIGH && statistics->run_time_p50 > SLOW_HIGH_MEDIAN)
+		return true;
+	return statistics->ran_in_target < SHARE_IN_TARGET;
+}
+
+/* Once a second at most, so that claimants do not wait for each other. */
+void
+statistics_note_claim(const Worker *worker, TimestampTz at)
+{
+	uint64		hash = worker_hash(worker->name);
+	WorkerCounters *counters = counters_size() > 0 ? find_counters(MyDatabaseId, hash) : NULL;
+
+	if (counters != NULL && counters->last_claim > at - USECS_PER_SEC && counters->last_claim < at + USECS_PER_SEC)
+		return;					/* also of a claim that began a little later */
+	counters = lock_counters(hash, true);
+	if (counters == NULL)
+		return;
+	counters->last_claim = counters->last_used = at;
+	SpinLockRelease(&counters->mutex);
+}
+
+TimestampTz
+statistics_last_claim(const Worker *worker)
+{
+	WorkerCounters *counters = lock_counters(worker_hash(worker->name), false);
+	TimestampTz at;
+
+	if (counters == NULL)
+		return NO_TIME;
+	at = counters->last_claim;
+	SpinLockRelease(&counters->mutex);
+	return at == 0 ? NO_TIME : at;
+}
+
+bool
+statistics_get(const Worker *worker, WorkerStatistics *statistics)
+{
+	WorkerCounters *counters = lock_counters(worker_hash(worker->name), false);
+	WorkerCounters now;
+	double		cpu_share;
+
+	if (counters == NULL)
+		return false;
+	memcpy(&now, counters, sizeof(now));
+	SpinLockRelease(&counters->mutex);
+	if (now.runs == 0)
+		return false;
+	cpu_share = now.cpu_run_time > 0 ? (double) now.cpu_time / now.cpu_run_time : -1;
+	*statistics = (WorkerStatistics)
+	{
+		.since = now.since,
+			.runs = now.runs,
+			.failures = now.failures,
+			.merged = now.merged,
+			.cpu_seconds = cpu_share < 0 ? -1 : cpu_share * now.executor_run_time / USECS_PER_SEC,
+			.cpu_share = cpu_share,
+			.run_time_mean = (double) now.run_time / now.runs / USECS_PER_SEC,
+			.run_time_p50 = percentile(now.run_times, now.runs, 0.5),
+			.run_time_p99 = percentile(now.run_times, now.runs, 0.99),
+			.queueing_time_mean = (double) now.queueing_time / now.runs / USECS_PER_SEC,
+			.queueing_time_p50 = percentile(now.queueing_times, now.runs, 0.5),
+			.queueing_time_p99 = percentile(now.queueing_times, now.runs, 0.99),
+			.started_in_target = targets[worker->urgency].queueing > 0 ? (double) now.started_in_target / now.runs : -1,
+			.ran_in_target = (double) now.ran_in_target / now.runs,
+	};
+	statistics->cpu_bound = worker->resource_boundary != BOUNDARY_CPU && statistics->cpu_share > CPU_BOUND_SHARE &&
+		(double) now.executor_run_time / USECS_PER_SEC >= ENOUGH_RUN_TIME;
+	statistics->too_slow = is_too_slow(worker, statistics);
+	return true;
+}
+
+/* Numbers that are not negative; others mean that there is none. */
+static void
+set_number(Datum *values, bool *nulls, int i, double number)
+{
+	values[i] = Float8GetDatum(number);
+	nulls[i] = number < 0;
+}
+
+/* worker_counters(worker): a row for the view worker_statistics; all NULL but runs if there were none. */
+Datum
+queue_jobs_worker_counters(PG_FUNCTION_ARGS)
+{
+	Worker	   *worker = registry_worker(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	WorkerStatistics s = {0};
+	TupleDesc	descriptor;
+	Datum		values[16] = {0};
+	bool		nulls[16];
+	bool		any = worker != NULL && statistics_get(worker, &s);
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	memset(nulls, !any, sizeof(nulls));
+	nulls[1] = false;
+	values[0] = TimestampTzGetDatum(s.since);
+	values[1] = Int64GetDatum(s.runs);
+	values[2] = Int64GetDatum(s.failures);
+	values[3] = Int64GetDatum(s.merged);
+	if (any)
+	{
+		const double numbers[] = {
+			s.cpu_seconds, s.cpu_share, s.run_time_mean, s.run_time_p50, s.run_time_p99, s.queueing_time_mean,
+			s.queueing_time_p50, s.queueing_time_p99, s.started_in_target, s.ran_in_target
+		};
+
+		for (size_t i = 0; i < lengthof(numbers); i++)
+			set_number(values, nulls, 4 + i, numbers[i]);
+	}
+	values[14] = BoolGetDatum(s.cpu_bound);
+	values[15] = BoolGetDatum(s.too_slow);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
+}
+
+/* reset_statistics(worker): counting starts again; for every worker of this database if NULL. */
+Datum
+queue_jobs_reset_statistics(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_argument(fcinfo, 0);
+
+	shared_require("queue_jobs.reset_statistics()");
+	reset_counters(name == NULL ? 0 : worker_hash(name));
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,448 @@
+/*
+ * capacity.c
+ *		Limited-capacity workers; see capacity.h.
+ *
+ * The scheduler enqueues a job of FILL_WORKER (upkeep.h) each minute, when a job has succeeded, and after a new definition. Of one worker
+ * one such job at a time runs: so there are never more jobs than max_running_jobs, whatever happens at once. Each minute it makes as many as
+ * are missing; in between, as many as have succeeded since. A job that failed is missing until the minute is over, so that work
+ * which cannot be done does not turn into a loop.
+ *
+ * The query does not know of the jobs that are there already. Their args are taken off from what it returns, one by one:
+ * a query whose rows are all the same, because each job looks for a piece of work by itself, will do as well as one
+ * that names the pieces.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "capacity.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "current_job.h"
+#include "enqueue.h"
+#include "executor/spi.h"
+#include "hold.h"
+#include "key_hash.h"
+#include "lane.h"
+#include "lane_hint.h"
+#include "make_way.h"
+#include "miscadmin.h"
+#include "process.h"
+#include "run_as.h"
+#include "test_point.h"
+#include "upkeep.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "wakeup.h"
+
+#define FILL_EVERY USECS_PER_MINUTE
+#define ROWS_AT_ONCE 100
+#define AGAIN_AFTER USECS_PER_SEC	/* if the worker is being filled for the definer before */
+
+/* One worker's filling under way. */
+typedef struct Filling
+{
+	char	   *worker;
+	TimestampTz now;
+	int			most;			/* jobs to be made */
+} Filling;
+
+static char *
+work_sql(const char *what, const char *query)
+{
+	return psprintf("SELECT %s FROM (\n%s\n) AS work(args)", what, query);
+}
+
+/* At every filling, too: what the query reads may have been altered. */
+static void
+check_type(TupleDesc descriptor)
+{
+	Oid			type = descriptor->natts > 0 ? TupleDescAttr(descriptor, 0)->atttypid : VOIDOID;
+
+	if (type != JSONBOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("remaining_work must return jsonb"),
+				 errdetail("Its first column is of type %s.", format_type_be(type)),
+				 errhint("Return the args of each piece of work, as jsonb_build_object() makes them.")));
+}
+
+/* Runs it without a row, for what is checked at the start of a query only: rights. */
+void
+capacity_check_query(const char *query, const char *search_path)
+{
+	RunAs		saved;
+
+	restricted_begin(&saved, GetUserId(), search_path);
+	if (SPI_execute_plan(prepare_one_query(psprintf("%s LIMIT 0", work_sql("work.args", query)), 0, NULL, "remaining_work"),
+						 NULL, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not check remaining_work");
+	check_type(SPI_tuptable->tupdesc);
+	restricted_end(&saved);
+}
+
+void
+capacity_forget(const char *worker)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(worker)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute("DELETE FROM queue_jobs.capacity_fill WHERE worker = $1", SPI_OK_DELETE, 1, types, values, NULL);
+	engine_end(&saved);
+}
+
+/* ---- what is there ---- */
+
+static Datum
+lanes_of(const char *worker)
+{
+	List	   *lanes = lane_of_worker(worker);
+	ListCell   *cell;
+	Datum	   *elements = palloc(sizeof(Datum) * Max(list_length(lanes), 1));
+	int			count = 0;
+
+	foreach(cell, lanes)
+		elements[count++] = Int32GetDatum(((Lane *) lfirst(cell))->id);
+	return PointerGetDatum(construct_array(elements, count, INT4OID, sizeof(int32), true, TYPALIGN_INT));
+}
+
+/*
+ * The args of the worker's jobs that wait or run, as far as they count, in the current memory context: also of those that
+ * wait for their time, put back or delayed for the sake of replicas. Those to be claimed are found by the index, in their
+ * lanes or at the place of a key; only for the others, jobs of all lanes are looked through.
+ */
+static List *
+live_args(const Worker *worker)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {INT4ARRAYOID, INT8OID};
+	Datum		values[] = {lanes_of(worker->name), Int64GetDatum(worker->max_running_jobs)};
+	RunAs		saved;
+	List	   *args = NIL;
+
+	engine_begin(&saved);
+	engine_execute("SELECT args FROM queue_jobs.live_job WHERE due AND place = ANY ($1)"
+				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE due AND place < 0 AND lane = ANY ($1)"
+				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE NOT due AND lane = ANY ($1) LIMIT $2",
+				   SPI_OK_SELECT, 2, types, values, NULL);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		bool		isnull;
+		Datum		value = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
+		MemoryContext spi = MemoryContextSwitchTo(context);
+
+		args = lappend(args, DatumGetJsonbPCopy(value));
+		MemoryContextSwitchTo(spi);
+	}
+	engine_end(&saved);
+	return args;
+}
+
+/* Whether a piece of work has a job already, which then stands for no other. */
+static bool
+strike_out(List **live, Jsonb *args)
+{
+	ListCell   *cell;
+
+	foreach(cell, *live)
+	{
+		if (compareJsonbContainers(&((Jsonb *) lfirst(cell))->root, &args->root) != 0)
+			continue;
+		*live = foreach_delete_current(*live, cell);
+		return true;
+	}
+	return false;
+}
+
+/* ---- filling ---- */
+
+/* Of rows that were fetched; returns how many jobs were made of them. */
+static int
+enqueue_rows(Worker *worker, const SPITupleTable *rows, List **live, int most)
+{
+	int			made = 0;
+
+	for (uint64 i = 0; i < rows->numvals && made < most; i++)
+	{
+		bool		isnull;
+		Datum		args = SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &isnull);
+
+		CHECK_FOR_INTERRUPTS();
+		if (isnull || strike_out(live, DatumGetJsonbP(args)))
+			continue;
+		enqueue_one(worker, DatumGetJsonbP(args));
+		made++;
+	}
+	return made;
+}
+
+/*
+ * Makes jobs of the next pieces of work, and counts all of them: the query is asked once, and to its end. Runs as the worker's
+ * definer.
+ */
+static int64
+enqueue_work(Worker *worker, const char *query, List *live, int most)
+{
+	SPIPlanPtr	plan = prepare_one_query(work_sql("work.args", query), 0, NULL, "remaining_work");
+	Portal		portal = SPI_cursor_open(NULL, plan, NULL, NULL, true);
+	int64		count = 0;
+	bool		more = true;
+
+	check_type(portal->tupDesc);
+	while (most > 0 && more)
+	{
+		SPI_cursor_fetch(portal, true, ROWS_AT_ONCE);
+		more = SPI_processed > 0;
+		count += SPI_processed;
+		most -= enqueue_rows(worker, SPI_tuptable, &live, most);
+		SPI_freetuptable(SPI_tuptable);
+	}
+	if (more)
+	{
+		SPI_cursor_move(portal, true, FETCH_ALL);
+		count += SPI_processed;
+	}
+	SPI_cursor_close(portal);
+	return count;
+}
+
+/* Whether the minute is over. A time in the future was noted before the clock was set back. */
+static bool
+is_due(const Filling *filling)
+{
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
+	Datum		values[] = {
+		CStringGetTextDatum(filling->worker), TimestampTzGetDatum(filling->now - FILL_EVERY), TimestampTzGetDatum(filling->now)
+	};
+	RunAs		saved;
+	bool		due;
+
+	engine_begin(&saved);
+	due = engine_execute("SELECT FROM queue_jobs.capacity_fill WHERE worker = $1 AND filled_at > $2 AND filled_at <= $3",
+						 SPI_OK_SELECT, lengthof(types), types, values, NULL) == 0;
+	engine_end(&saved);
+	return due;
+}
+
+/*
+ * Committed before the query is called, and on disk: if that ends our process, or the server, it is not called again until the next
+ * minute. False if another transaction has the row: one that defines the worker again, or drops it, may stay open for long, and calls
+ * the scheduler when it commits. Only jobs of FILL_WORKER insert, each in a short transaction, so that this waits for no other.
+ */
+static bool
+note_start(const Filling *filling)
+{
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
+	Datum		values[] = {CStringGetTextDatum(filling->worker), TimestampTzGetDatum(filling->now)};
+	RunAs		saved;
+	bool		noted;
+
+	engine_begin(&saved);
+	noted = engine_execute("UPDATE queue_jobs.capacity_fill SET filled_at = $2 WHERE ctid = (SELECT ctid FROM"
+						   " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)",
+						   SPI_OK_UPDATE, 2, types, values, NULL) > 0 ||
+		engine_execute("INSERT INTO queue_jobs.capacity_fill (worker, filled_at) SELECT $1, $2"
+					   " WHERE NOT EXISTS (SELECT FROM queue_jobs.capacity_fill WHERE worker = $1) ON CONFLICT DO NOTHING",
+					   SPI_OK_INSERT, 2, types, values, NULL) > 0;
+	engine_end(&saved);
+	ForceSyncCommit();
+	return noted;
+}
+
+/* Not if another transaction has the row: that one removes it. */
+static void
+note_remaining(const Filling *filling, int64 remaining)
+{
+	Oid			types[] = {TEXTOID, INT8OID};
+	Datum		values[] = {CStringGetTextDatum(filling->worker), Int64GetDatum(remaining)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute("UPDATE queue_jobs.capacity_fill SET remaining = $2 WHERE ctid = (SELECT ctid FROM"
+				   " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)", SPI_OK_UPDATE, 2, types, values, NULL);
+	engine_end(&saved);
+}
+
+/* How many jobs of the worker have succeeded since this was asked last. */
+static int
+take_successes(const char *worker)
+{
+	int			successes = 0;
+
+	for (int i = 0; i < lane_hints_size(); i++)
+	{
+		int32		id = lane_hint_lane(i);
+		const Lane *lane = id != 0 && lane_hint_any_successes(i) ? lane_get(id) : NULL;
+
+		if (lane != NULL && strcmp(lane->worker, worker) == 0)
+			successes += lane_hint_take_successes(id);
+	}
+	return successes;
+}
+
+/* NULL if the worker is not to be filled now. */
+static Worker *
+worker_to_fill(const Filling *filling, WorkerTexts *texts)
+{
+	Worker	   *worker = upkeep_definition(filling->worker, texts);
+
+	return worker != NULL && worker->limited_capacity && !upkeep_breaks_off() ? worker : NULL;
+}
+
+/*
+ * Two jobs of FILL_WORKER for one worker have the same key, unless another role has defined it in between. So there is a lock for the
+ * worker, too; if it is not to be had, the job is put back.
+ */
+static bool
+lock_filling(const Filling *filling)
+{
+	if (key_lock_try((int64) key_hash_text(filling->worker, key_hash_seed()), false))
+		return true;
+	current_job.snooze = AGAIN_AFTER;
+	return false;
+}
+
+/* How many jobs may be made. */
+static void
+look_at_demand(Filling *filling)
+{
+	WorkerTexts texts;
+
+	filling->most = 0;
+	if (worker_to_fill(filling, &texts) == NULL || !lock_filling(filling))
+		return;
+	filling->most = take_successes(filling->worker);
+	if (is_due(filling))
+		filling->most = note_start(filling) ? INT_MAX : 0;
+}
+
+static void
+fill(const Filling *filling)
+{
+	WorkerTexts texts;
+	Worker	   *worker = worker_to_fill(filling, &texts);
+	List	   *live;
+	int			missing;
+	int64		remaining;
+	RunAs		saved;
+
+	if (worker == NULL || !lock_filling(filling))
+		return;
+	test_point("fills");
+	live = live_args(worker);
+	missing = worker->max_running_jobs - list_length(live);
+	/* not the part's: a piece whose job had ended by the look at the jobs is done for the query, too */
+	PushActiveSnapshot(GetTransactionSnapshot());
+	restricted_begin(&saved, worker->definer, worker_search_path(worker, &texts));
+	remaining = enqueue_work(worker, texts.remaining_work, live, Min(missing, filling->most));
+	restricted_end(&saved);
+	PopActiveSnapshot();
+	note_remaining(filling, remaining);
+}
+
+void
+capacity_run(const Worker *built_in, Jsonb *args)
+{
+	Filling		filling = {.worker = upkeep_target(args),.now = GetCurrentTimestamp()};
+
+	upkeep_begin_part(built_in);
+	look_at_demand(&filling);
+	upkeep_end_part();
+	if (filling.most == 0)
+		return;
+	upkeep_begin_part(built_in);
+	fill(&filling);
+	upkeep_end_part();
+}
+
+/* ---- when ---- */
+
+/* Limited-capacity workers, with the time when they are to be filled next: who has waited longest comes first. */
+typedef struct Due
+{
+	char	   *worker;
+	TimestampTz at;
+	bool		is_over;		/* the minute */
+} Due;
+
+static List *
+list_due(TimestampTz now)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *result = NIL;
+	RunAs		saved;
+
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+	{
+		engine_begin(&saved);
+		engine_execute("SELECT w.name, f.filled_at FROM queue_jobs.defined_worker w"
+					   " LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name WHERE w.remaining_work IS NOT NULL"
+					   " ORDER BY f.filled_at NULLS FIRST, w.name",
+					   SPI_OK_SELECT, 0, NULL, NULL, NULL);
+		for (uint64 i = 0; i < SPI_processed; i++)
+		{
+			bool		isnull;
+			Datum		at = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull);
+			MemoryContext spi = MemoryContextSwitchTo(context);
+			Due		   *due = palloc(sizeof(Due));
+
+			/* One in the future was before the clock was set back. */
+			due->at = isnull || DatumGetTimestampTz(at) > now ? now : DatumGetTimestampTz(at) + FILL_EVERY;
+			due->worker = pstrdup(SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
+			result = lappend(result, due);
+			MemoryContextSwitchTo(spi);
+		}
+		engine_end(&saved);
+	}
+	unit_end();
+	return result;
+}
+
+static bool
+has_successes(const char *worker)
+{
+	for (int i = 0; i < lane_hints_size(); i++)
+	{
+		int32		id = lane_hint_lane(i);
+		const Lane *lane = id != 0 && lane_hint_any_successes(i) ? lane_get(id) : NULL;
+
+		if (lane != NULL && strcmp(lane->worker, worker) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A request is not on disk before the filling notes its start: lost, it is made again. */
+static void
+request(void *argument)
+{
+	const Due  *due = argument;
+
+	unit_begin();
+	if (!make_way_asked(MyDatabaseId) && (due->is_over || has_successes(due->worker)))
+		upkeep_request(FILL_WORKER, due->worker);
+	unit_end();
+}
+
+/* What is wrong with one worker keeps no other from being filled. */
+TimestampTz
+capacity_fill_due(TimestampTz now)
+{
+	TimestampTz next = DT_NOEND;
+	ListCell   *cell;
+
+	foreach(cell, list_due(now))
+	{
+		Due		   *due = lfirst(cell);
+
+		due->is_over = due->at <= now;
+		(void) process_protect(request, due);
+		next = Min(next, due->is_over ? now + FILL_EVERY : due->at);
+	}
+	return next;
+}

@@ -1,0 +1,59 @@
+/*
+ * housekeeping.c
+ *		What has been kept for as long as it is to be is removed; see housekeeping.h.
+ */
+#include "postgres.h"
+
+#include "claimed_slot.h"
+#include "dead_jobs.h"
+#include "executor/spi.h"
+#include "history.h"
+#include "housekeeping.h"
+#include "run_as.h"
+
+#define TOKENS_AT_ONCE 100000	/* who waits for jobs may be at it; but each time reads all */
+
+/*
+ * A token that another session has locked, to use or to take it, stays: its transaction may be open for long.
+ * Returns when there will be more of them, though not sooner than is worth a look.
+ */
+static TimestampTz
+trim_tokens(TimestampTz now)
+{
+	RunAs		saved;
+	uint64		trimmed;
+	TimestampTz next = NO_TIME;
+	Datum		expires_at;
+	bool		isnull;
+
+	engine_begin(&saved);
+	trimmed = engine_execute(psprintf("DELETE FROM queue_jobs.token WHERE ctid IN ("
+									  " SELECT ctid FROM queue_jobs.token WHERE expires_at <= clock_timestamp() LIMIT %d"
+									  " FOR UPDATE SKIP LOCKED)", TOKENS_AT_ONCE),
+							 SPI_OK_DELETE, 0, NULL, NULL, NULL);
+	if (trimmed == TOKENS_AT_ONCE)
+		next = now;
+	else
+	{
+		engine_execute("SELECT min(expires_at) FROM queue_jobs.token", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+		expires_at = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+		if (!isnull)
+			next = Max(DatumGetTimestampTz(expires_at), now + HISTORY_LOOK_AFTER);
+	}
+	engine_end(&saved);
+	return next;
+}
+
+TimestampTz
+housekeeping(TimestampTz now)
+{
+	TimestampTz next = history_maintain(now);
+	TimestampTz next_token;
+
+	dead_jobs_trim(now);
+	next_token = trim_tokens(now);
+	if (next_token != NO_TIME && (next == NO_TIME || next_token < next))
+		next = next_token;
+	claimed_slots_trim();
+	return next;
+}

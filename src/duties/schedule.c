@@ -1,0 +1,751 @@
+/*
+ * schedule.c
+ *		Schedules: unschedule(), run_now(), next_runs(), and the ticks. (schedule() is in define_schedule.c.)
+ *
+ * A schedule's row says when its next tick is. The scheduler locks the row, enqueues the tick's job as the schedule's
+ * owner, and moves the row on to the tick after that, in one transaction: each tick is there once, whatever crashes or
+ * fails over, and two schedulers would not double it. A row that another transaction has locked is left for later; the commit that
+ * releases it calls the scheduler (table trigger schedule_written, wakeup_schedules), a rollback does not: it looks again by itself.
+ *
+ * pg_restore may load the schedules before the lanes, jobs and sequences. A schedule's last_job tells: until the sequence
+ * of the jobs' ids has come so far, which is restored after all tables, there is no tick. So even a new schedule has an
+ * id there, and its lane.
+ *
+ * A run that may not start before the last job has ended, a tick's or one by hand, is noted in the row as waiting, so that it
+ * is there after a restart, too, as one that was not missed. A tick then stays the next one, and with it those that fall due
+ * meanwhile. The end of any job of a schedule calls the scheduler; that of an application's job, which stands for a tick's,
+ * does not.
+ *
+ * What is wrong with one schedule is noted in its row, and harms no other: its ticks pass without a job. If its times cannot
+ * be told, none is decided on: its time zone's file may just not be there to be read for a moment.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "command.h"
+#include "commands/sequence.h"
+#include "cron.h"
+#include "dedup.h"
+#include "enqueue.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "process.h"
+#include "registry.h"
+#include "run_as.h"
+#include "schedule.h"
+#include "schedule_clock.h"
+#include "schedule_end.h"
+#include "shared.h"
+#include "store.h"
+#include "subscription.h"
+#include "subtransaction.h"
+#include "test_point.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/tuplestore.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_unschedule);
+PG_FUNCTION_INFO_V1(queue_jobs_run_now);
+PG_FUNCTION_INFO_V1(queue_jobs_next_runs);
+PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
+
+#define TICKS_AT_ONCE 100		/* of one schedule, before the scheduler looks after other things */
+#define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE	/* in case no process tells that a lock, a job or a restore has ended */
+#define LOOK_AGAIN_AFTER_ERROR (5 * USECS_PER_SEC)
+#define LOOK_AGAIN_AT_OTHERS_JOB (5 * USECS_PER_SEC)	/* at first: no process tells that it has ended */
+#define MAX_NEXT_RUNS 100000
+
+/* Arguments of next_runs(), in order. */
+enum
+{
+	RUNS_CRON, RUNS_TIMEZONE, RUNS_AFTER, RUNS_COUNT
+};
+
+/* A row, as far as a tick needs it. */
+typedef struct Schedule
+{
+	char	   *name;
+	Oid			owner;
+	char	   *cron;
+	char	   *timezone;
+	char	   *worker;
+	Jsonb	   *args;
+	IfRunning	if_running;
+	CatchUp		catch_up;
+	TimestampTz next_run;
+	int64		last_job;
+	char	   *error;			/* or NULL */
+	TimestampTz waiting;		/* the time of a run that waits for the last job to end, or NO_TIME */
+} Schedule;
+
+#define SCHEDULE_COLUMNS "name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error, waiting"
+
+static bool in_scheduler = false;
+
+const char *const if_running_names[] = {
+	[IF_RUNNING_SKIP] = "skip",
+	[IF_RUNNING_QUEUE] = "queue",
+	[IF_RUNNING_ALLOW] = "allow",
+};
+
+const char *const catch_up_names[] = {
+	[CATCH_UP_SKIP] = "skip",
+	[CATCH_UP_ONCE] = "once",
+	[CATCH_UP_ALL] = "all",
+};
+
+/* ---- times ---- */
+
+static void
+parse_cron(const char *expression, Cron *cron)
+{
+	CronError	error;
+
+	if (!cron_parse(expression, cron, &error))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid cron expression \"%s\"", expression),
+				 errdetail_internal("%s", error.detail),
+				 errhint("%s", error.hint)));
+}
+
+static const pg_tz *
+parse_timezone(const char *name)
+{
+	pg_tz	   *timezone = pg_tzset(name);
+
+	if (timezone == NULL || !pg_tz_acceptable(timezone))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time zone \"%s\" is not recognized", name),
+				 timezone == NULL ? errdetail("The server knows none of that name.") : errdetail("It counts leap seconds, which the server does not."),
+				 errhint("See SELECT name FROM pg_timezone_names.")));
+	return timezone;
+}
+
+/* ---- definitions ---- */
+
+/* Connected as the engine; the row is in the memory context that was current before. */
+static Schedule *
+read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
+{
+	MemoryContext spi = MemoryContextSwitchTo(context);
+	Schedule   *schedule = palloc0(sizeof(Schedule));
+	bool		isnull;
+
+	schedule->name = SPI_getvalue(tuple, desc, 1);
+	schedule->owner = DatumGetObjectId(SPI_getbinval(tuple, desc, 2, &isnull));
+	schedule->cron = SPI_getvalue(tuple, desc, 3);
+	schedule->timezone = SPI_getvalue(tuple, desc, 4);
+	schedule->worker = SPI_getvalue(tuple, desc, 5);
+	schedule->args = DatumGetJsonbPCopy(SPI_getbinval(tuple, desc, 6, &isnull));
+	for (int i = 0; i < lengthof(if_running_names); i++)
+		if (strcmp(SPI_getvalue(tuple, desc, 7), if_running_names[i]) == 0)
+			schedule->if_running = i;
+	for (int i = 0; i < lengthof(catch_up_names); i++)
+		if (strcmp(SPI_getvalue(tuple, desc, 8), catch_up_names[i]) == 0)
+			schedule->catch_up = i;
+	schedule->next_run = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 9, &isnull));
+	schedule->last_job = DatumGetInt64(SPI_getbinval(tuple, desc, 10, &isnull));
+	schedule->error = SPI_getvalue(tuple, desc, 11);
+	schedule->waiting = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 12, &isnull));
+	if (isnull)
+		schedule->waiting = NO_TIME;
+	MemoryContextSwitchTo(spi);
+	return schedule;
+}
+
+/* The schedule of that name, its row locked; NULL if there is none. The scheduler passes it by meanwhile, and is called at the commit. */
+static Schedule *
+lock_schedule(const char *name)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(name)};
+	Schedule   *schedule = NULL;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule WHERE name = $1 FOR UPDATE",
+					   SPI_OK_SELECT, 1, types, values, NULL) > 0)
+	{
+		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
+		wakeup_schedules();
+	}
+	engine_end(&saved);
+	return schedule;
+}
+
+static void
+refuse_other_roles(const char *name, Oid owner)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for schedule \"%s\"", name),
+			 OidIsValid(owner) ? errdetail("It is role \"%s\"'s.", GetUserNameFromId(owner, true))
+			 : errdetail("Another role has defined it meanwhile."),
+			 errhint("Become a member of that role, or choose another name.")));
+}
+
+/* The schedule that a function is to steer, its row locked. */
+static Schedule *
+require_schedule(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+	Schedule   *schedule;
+
+	refuse_null(fcinfo, 0, "name");
+	name = text_argument(fcinfo, 0);
+	schedule = lock_schedule(name);
+	if (schedule == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("schedule \"%s\" does not exist", name),
+				 errdetail("No schedule of that name has been defined in this database, or it was dropped."),
+				 errhint("See SELECT name FROM queue_jobs.schedule.")));
+	if (!has_privs_of_role(GetUserId(), schedule->owner))
+		refuse_other_roles(name, schedule->owner);
+	return schedule;
+}
+
+static Worker *
+require_worker(const char *name)
+{
+	return worker_copy(registry_require_worker(name, "Define it with queue_jobs.define_worker(), or give SQL as command => '…'."));
+}
+
+/* The first tick of a definition: of the one that it replaces, if its times are the same. */
+static TimestampTz
+first_tick(const ScheduleDefinition *definition, const char *timezone, const Schedule *existing)
+{
+	Cron		cron;
+	TimestampTz next;
+
+	parse_cron(definition->cron, &cron);
+	if (existing != NULL && strcmp(existing->cron, definition->cron) == 0 && strcmp(existing->timezone, timezone) == 0 &&
+		!TIMESTAMP_NOT_FINITE(existing->next_run))
+		return existing->next_run;
+	next = cron_next(&cron, parse_timezone(timezone), GetCurrentTimestamp());
+	if (TIMESTAMP_NOT_FINITE(next))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("cron expression \"%s\" never comes true", definition->cron),
+				 errdetail("From now on there is no such time in time zone \"%s\".", timezone),
+				 errhint("See queue_jobs.next_runs().")));
+	return next;
+}
+
+static void
+write_schedule(const ScheduleDefinition *definition, const char *timezone, TimestampTz next)
+{
+	Oid			types[] = {TEXTOID, REGROLEOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID,
+	INT8OID};
+	Datum		values[] = {
+		CStringGetTextDatum(definition->name), ObjectIdGetDatum(GetUserId()), CStringGetTextDatum(definition->cron),
+		CStringGetTextDatum(timezone), CStringGetTextDatum(definition->worker), JsonbPGetDatum(definition->args),
+		CStringGetTextDatum(if_running_names[definition->if_running]),
+		CStringGetTextDatum(catch_up_names[definition->catch_up]), TimestampTzGetDatum(next),
+		Int64GetDatum(nextval_internal(catalog_relation(REL_JOB_ID), false))
+	};
+	RunAs		saved;
+	uint64		written;
+
+	/* The owner again: another session may have defined that name since we looked. */
+	engine_begin(&saved);
+	written = engine_execute("INSERT INTO queue_jobs.defined_schedule AS s"
+							 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job)"
+							 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+							 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
+							 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
+							 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
+							 " next_run = EXCLUDED.next_run, error = NULL,"
+							 " waiting = CASE WHEN s.next_run = EXCLUDED.next_run THEN s.waiting END"
+							 " WHERE pg_has_role($2::oid, s.owner, 'USAGE')",
+							 SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	if (written == 0)
+		refuse_other_roles(definition->name, InvalidOid);
+	wakeup_schedules();			/* by the trigger alone it would not be seen from a session whose session_replication_role is replica */
+}
+
+void
+schedule_define(const ScheduleDefinition *definition)
+{
+	const char *timezone = pg_get_timezone_name(unconstify(pg_tz *, parse_timezone(definition->timezone)));
+	Worker	   *worker;
+	Schedule   *existing;
+	TimestampTz next;
+
+	check_name("schedule", definition->name);
+	worker = require_worker(definition->worker);
+	existing = lock_schedule(definition->name);
+	if (existing != NULL && !has_privs_of_role(GetUserId(), existing->owner))
+		refuse_other_roles(definition->name, existing->owner);
+	next = first_tick(definition, timezone, existing);
+	enqueue_prepare(worker, definition->args);	/* after the times: a typo there is to be told first, as in the order of the arguments */
+	write_schedule(definition, timezone, next);
+	if (!shared_present())
+		ereport(WARNING,
+				(errmsg("nothing is run by schedule \"%s\" yet", definition->name),
+				 errdetail("queue_jobs is not in \"shared_preload_libraries\"."),
+				 errhint("Add it there and restart the server.")));
+}
+
+/* unschedule(name): no more ticks; a job of it that waits or runs is left alone. */
+Datum
+queue_jobs_unschedule(PG_FUNCTION_ARGS)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[1];
+	RunAs		saved;
+
+	refuse_where_nothing_can_be_written("queue_jobs.unschedule()");
+	values[0] = CStringGetTextDatum(require_schedule(fcinfo)->name);
+	engine_begin(&saved);
+	engine_execute("DELETE FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_DELETE, 1, types, values, NULL);
+	engine_end(&saved);
+	PG_RETURN_VOID();
+}
+
+/* ---- ticks ---- */
+
+/*
+ * Whether no job may be made now: the last one has not ended, nor the run that it was merged into. *others: that is a job that no
+ * schedule has made, but stands for the tick's.
+ */
+static bool
+must_wait(const Schedule *schedule, bool *others)
+{
+	const Worker *worker = registry_worker(schedule->worker);
+	bool		may_merge = worker != NULL && dedup_takes_part(worker);
+	int64		id = schedule->last_job;
+	LiveTable	table;
+	Job			job;
+	bool		live;
+
+	*others = false;
+	if (schedule->if_running == IF_RUNNING_ALLOW)
+		return false;
+	live_open(&table);
+	while (!(live = live_look_up(&table, id, &job) != LOOK_NONE) && may_merge && (id = dedup_merged_into(id)) != 0)
+		CHECK_FOR_INTERRUPTS();
+	*others = live && job.schedule == NULL;
+	live_close(&table);
+	return live;
+}
+
+/* What a tick has come to. */
+typedef struct Outcome
+{
+	TimestampTz next_run;
+	TimestampTz tick;			/* the one whose job was enqueued, or NO_TIME */
+	int64		job;			/* 0: none */
+	bool		skipped;
+	const char *error;			/* or NULL */
+	TimestampTz waiting;
+	bool		others;			/* it waits for a job whose end no process tells */
+} Outcome;
+
+static void
+write_outcome(const char *name, const Outcome *outcome)
+{
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID};
+	Datum		values[] = {
+		CStringGetTextDatum(name), TimestampTzGetDatum(outcome->next_run), TimestampTzGetDatum(outcome->tick),
+		Int64GetDatum(outcome->job), Int64GetDatum(outcome->skipped ? 1 : 0),
+		outcome->error ? CStringGetTextDatum(outcome->error) : (Datum) 0, TimestampTzGetDatum(outcome->waiting)
+	};
+	char		nulls[] = "       ";
+	RunAs		saved;
+
+	if (outcome->job == 0)
+		nulls[2] = nulls[3] = 'n';
+	if (outcome->error == NULL)
+		nulls[5] = 'n';
+	if (outcome->waiting == NO_TIME)
+		nulls[6] = 'n';
+	engine_begin(&saved);
+	engine_execute("UPDATE queue_jobs.defined_schedule SET next_run = $2, last_run = coalesce($3, last_run),"
+				   " last_job = coalesce($4, last_job), skipped = skipped + $5, error = $6, waiting = $7 WHERE name = $1",
+				   SPI_OK_UPDATE, lengthof(types), types, values, nulls);
+	engine_end(&saved);
+}
+
+/* Enqueues as the owner, with the owner's rights; 0 if the worker is disabled. */
+static int64
+enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
+{
+	RunAs		saved;
+	int64		job;
+
+	if (GetUserNameFromId(schedule->owner, true) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role with OID %u does not exist", schedule->owner),
+				 errdetail("Schedule \"%s\" is that role's.", schedule->name),
+				 errhint("Another role can take the schedule over by schedule().")));
+	restricted_begin(&saved, schedule->owner, BARE_SEARCH_PATH);
+	job = enqueue_tick(require_worker(schedule->worker), schedule->args, tick, schedule->name);
+	restricted_end(&saved);
+	return job;
+}
+
+/* The next tick when a run that waited is made: what fell due meanwhile is dropped, but for what is to be made up for. */
+static TimestampTz
+next_after_waiting(const Schedule *schedule, const Cron *cron, const pg_tz *timezone, TimestampTz now)
+{
+	TimestampTz tick = schedule->next_run;
+
+	if (tick > now)
+		return tick;
+	if (tick >= shared_up_since() || schedule->catch_up != CATCH_UP_ALL)
+		return cron_next_of_series(cron, timezone, tick, now);
+	return tick == schedule->waiting ? cron_next_of_series(cron, timezone, tick, tick) : tick;
+}
+
+/* The ticks that are due are decided on. False: there is nothing to be done before the last job has ended. */
+static bool
+decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
+{
+	const pg_tz *timezone = parse_timezone(schedule->timezone);
+	TimestampTz tick = schedule->next_run;
+	TimestampTz up_since = shared_up_since();
+	Cron		cron;
+	bool		missed;
+
+	parse_cron(schedule->cron, &cron);
+	if (schedule->waiting != NO_TIME)
+	{
+		if (must_wait(schedule, &outcome->others))
+			return false;
+		outcome->next_run = next_after_waiting(schedule, &cron, timezone, now);
+		outcome->waiting = NO_TIME;
+		outcome->tick = Min(schedule->waiting, now);	/* the clock may have been set back */
+		outcome->job = enqueue_as_owner(schedule, outcome->tick);
+		return true;
+	}
+	outcome->next_run = cron_next_of_series(&cron, timezone, tick, now);
+	if (tick < up_since && schedule->catch_up == CATCH_UP_SKIP)
+	{
+		tick = cron_next_of_series(&cron, timezone, tick, up_since - 1);
+		if (tick > now)
+			return true;
+	}
+	missed = tick < up_since;
+	if (must_wait(schedule, &outcome->others))
+	{
+		if (missed && schedule->catch_up == CATCH_UP_ALL)
+			return false;
+		if (schedule->if_running == IF_RUNNING_QUEUE)
+		{
+			outcome->next_run = schedule->next_run;
+			outcome->waiting = tick;
+		}
+		else
+			outcome->skipped = true;
+		return true;
+	}
+	if (schedule->catch_up == CATCH_UP_ALL && (missed || schedule->if_running == IF_RUNNING_ALLOW))
+		outcome->next_run = cron_next_of_series(&cron, timezone, tick, tick);
+	outcome->tick = tick;
+	outcome->job = enqueue_as_owner(schedule, tick);
+	return true;
+}
+
+static void
+schedule_callback(void *name)
+{
+	errcontext("schedule \"%s\"", (char *) name);
+}
+
+typedef struct Decision
+{
+	const Schedule *schedule;
+	TimestampTz now;
+	Outcome    *outcome;
+	bool		decided;
+} Decision;
+
+static void
+decide_named(void *argument)
+{
+	Decision   *decision = argument;
+	ErrorContextCallback callback = {
+		.callback = schedule_callback,.arg = decision->schedule->name,.previous = error_context_stack
+	};
+
+	error_context_stack = &callback;
+	decision->decided = decide(decision->schedule, decision->now, decision->outcome);
+	error_context_stack = callback.previous;
+}
+
+/* Any other error is the schedule's own, and told once; its row's next tick stays in the transaction. */
+static bool
+try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
+{
+	Decision	decision = {.schedule = schedule,.now = now,.outcome = outcome};
+	ErrorData  *error = subtransaction_try(decide_named, &decision);
+
+	if (error == NULL)
+		return decision.decided;
+	if (error_is_servers_own(error))
+		ReThrowError(error);
+	if (schedule->error == NULL || strcmp(schedule->error, error->message) != 0)
+		report_error(error);
+	outcome->tick = NO_TIME;
+	outcome->job = 0;
+	outcome->error = error->message;
+	return true;
+}
+
+/* One schedule under way. */
+typedef struct Ticking
+{
+	char	   *name;
+	TimestampTz now;
+	bool		again;			/* another tick is due */
+	int64		look_again;		/* 0: a process tells when there is something to be done */
+} Ticking;
+
+/* The schedule, if it is due, no other transaction has it, and all that belongs to it has been restored. */
+static Schedule *
+lock_due(const Ticking *ticking)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
+	Datum		values[] = {CStringGetTextDatum(ticking->name), TimestampTzGetDatum(ticking->now)};
+	Schedule   *schedule = NULL;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule"
+					   " WHERE name = $1 AND (next_run <= $2 OR waiting IS NOT NULL)"
+					   " AND last_job <= (SELECT last_value FROM queue_jobs.job_id) FOR UPDATE SKIP LOCKED",
+					   SPI_OK_SELECT, 2, types, values, NULL) > 0)
+		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
+	engine_end(&saved);
+	return schedule;
+}
+
+/* An application's job may take days: the longer it is waited for, the more seldom. */
+static int64
+look_again_at_others(const Schedule *schedule, TimestampTz now)
+{
+	int64		waited = now - (schedule->waiting != NO_TIME ? schedule->waiting : schedule->next_run);
+
+	return Min(Max(waited, LOOK_AGAIN_AT_OTHERS_JOB), LOOK_AGAIN_AT_OVERDUE);
+}
+
+/* Whether the row is to be written; not each time that a time zone, say, cannot be read. */
+static bool
+says_anything_new(const Schedule *schedule, const Outcome *outcome)
+{
+	bool		same_error = schedule->error == NULL || outcome->error == NULL ? schedule->error == outcome->error :
+		strcmp(schedule->error, outcome->error) == 0;
+
+	return outcome->job != 0 || outcome->skipped || outcome->next_run != schedule->next_run ||
+		outcome->waiting != schedule->waiting || !same_error;
+}
+
+static void
+tick(void *argument)
+{
+	Ticking    *ticking = argument;
+	Schedule   *schedule;
+
+	ticking->again = false;
+	unit_begin();
+	schedule = lock_due(ticking);
+	if (schedule != NULL)
+	{
+		/* what it stays if its times cannot be told */
+		Outcome		outcome = {.next_run = schedule->next_run,.tick = NO_TIME,.waiting = schedule->waiting};
+
+		if (try_to_decide(schedule, ticking->now, &outcome))
+		{
+			if (says_anything_new(schedule, &outcome))
+				write_outcome(schedule->name, &outcome);
+			ticking->again = outcome.next_run <= ticking->now &&
+				(outcome.next_run != schedule->next_run || outcome.waiting != schedule->waiting);
+		}
+		ticking->look_again = outcome.others ? look_again_at_others(schedule, ticking->now) : 0;
+		test_point("tick_written");
+	}
+	unit_end();
+	test_point("tick_committed");
+}
+
+/* Names of the schedules that are due, or have a run that waits; the next tick of the others goes to *next. */
+static List *
+list_due(TimestampTz now, TimestampTz *next)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *result = NIL;
+	RunAs		saved;
+
+	*next = DT_NOEND;
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+	{
+		engine_begin(&saved);
+		engine_execute("SELECT name, CASE WHEN waiting IS NULL THEN next_run ELSE '-infinity' END"
+					   " FROM queue_jobs.defined_schedule ORDER BY 2, 1", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+		for (uint64 i = 0; i < SPI_processed; i++)
+		{
+			bool		isnull;
+			TimestampTz at = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull));
+			MemoryContext spi;
+
+			if (at > now)
+			{
+				*next = at;
+				break;
+			}
+			spi = MemoryContextSwitchTo(context);
+			result = lappend(result, SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
+			MemoryContextSwitchTo(spi);
+		}
+		engine_end(&saved);
+	}
+	unit_end();
+	return result;
+}
+
+TimestampTz
+schedule_due(TimestampTz now)
+{
+	TimestampTz next;
+	ListCell   *cell;
+	bool		again = false;
+	int64		look_again = LOOK_AGAIN_AT_OVERDUE;
+	bool		right;
+
+	in_scheduler = true;
+	right = schedules_right(now);
+	foreach(cell, list_due(now, &next))
+	{
+		Ticking		ticking = {.name = lfirst(cell),.now = now};
+
+		for (int i = 0; i < TICKS_AT_ONCE; i++)
+		{
+			if (!process_protect(tick, &ticking))
+			{
+				look_again = Min(look_again, LOOK_AGAIN_AFTER_ERROR);
+				ticking.again = false;	/* what it found was undone */
+			}
+			if (!ticking.again)
+				break;
+		}
+		if (ticking.look_again > 0)
+			look_again = Min(look_again, ticking.look_again);
+		again = again || ticking.again;
+	}
+	if (list_due(now, &next) != NIL || !right)
+		next = Min(next, again ? now : now + look_again);
+	schedule_ends_forget(now);
+	return next;
+}
+
+/*
+ * Statement trigger of the table, for all that write it: schedule() and its like, or pg_restore. The scheduler knows
+ * what it has written.
+ */
+Datum
+queue_jobs_schedule_written(PG_FUNCTION_ARGS)
+{
+	refuse_unless_trigger(fcinfo, "queue_jobs.schedule_written()");
+	if (!in_scheduler)
+		wakeup_schedules();
+	return PointerGetDatum(NULL);
+}
+
+/* ---- by hand ---- */
+
+/* A run by hand is to follow the one under way: unless one waits already, it is what waits, or the tick that is due. */
+static void
+run_afterwards(const Schedule *schedule)
+{
+	Outcome		outcome = {.next_run = schedule->next_run,.tick = NO_TIME,.waiting = schedule->waiting,.error = schedule->error};
+
+	if (outcome.waiting == NO_TIME)
+		outcome.waiting = Min(schedule->next_run, GetCurrentTimestamp());
+	write_outcome(schedule->name, &outcome);
+}
+
+/*
+ * run_now(name): enqueues a job of the schedule at once, as its owner; its times stay as they are. Returns the job's id;
+ * NULL if none was made now: the worker is disabled, or if_running says no.
+ */
+Datum
+queue_jobs_run_now(PG_FUNCTION_ARGS)
+{
+	Schedule   *schedule;
+	Outcome		outcome = {0};
+	bool		others;
+
+	refuse_where_nothing_can_be_written("queue_jobs.run_now()");
+	schedule = require_schedule(fcinfo);
+	if (must_wait(schedule, &others))
+	{
+		if (schedule->if_running == IF_RUNNING_QUEUE)
+			run_afterwards(schedule);
+		ereport(NOTICE,
+				(errmsg(schedule->if_running == IF_RUNNING_QUEUE ? "schedule \"%s\" runs again when its job has ended"
+						: "schedule \"%s\" has a job that has not ended", schedule->name),
+				 errdetail("Job " INT64_FORMAT ".", schedule->last_job)));
+		PG_RETURN_NULL();
+	}
+	outcome.next_run = schedule->next_run;
+	outcome.waiting = schedule->waiting;
+	outcome.tick = GetCurrentTimestamp();
+	outcome.job = enqueue_as_owner(schedule, outcome.tick);
+	if (outcome.job == 0)
+		PG_RETURN_NULL();
+	write_outcome(schedule->name, &outcome);
+	PG_RETURN_INT64(outcome.job);
+}
+
+/* next_runs(cron, timezone, after, count): the ticks of such a schedule after a time. */
+Datum
+queue_jobs_next_runs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Cron		cron;
+	const pg_tz *timezone;
+	TimestampTz at;
+	int			count;
+
+	refuse_null(fcinfo, RUNS_CRON, "cron");
+	refuse_null(fcinfo, RUNS_TIMEZONE, "timezone");
+	refuse_null(fcinfo, RUNS_AFTER, "after");
+	count = count_argument(fcinfo, RUNS_COUNT, "count");
+	if (count > MAX_NEXT_RUNS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("count is out of range"),
+				 errdetail("The value is %d.", count),
+				 errhint("Give a number up to %d.", MAX_NEXT_RUNS)));
+	parse_cron(text_argument(fcinfo, RUNS_CRON), &cron);
+	timezone = parse_timezone(text_argument(fcinfo, RUNS_TIMEZONE));
+	at = PG_GETARG_TIMESTAMPTZ(RUNS_AFTER);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		value;
+		bool		isnull = false;
+
+		CHECK_FOR_INTERRUPTS();
+		at = cron_next(&cron, timezone, at);
+		if (TIMESTAMP_NOT_FINITE(at))
+			break;
+		value = TimestampTzGetDatum(at);
+		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
+	}
+	return (Datum) 0;
+}

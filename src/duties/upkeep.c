@@ -1,0 +1,103 @@
+/*
+ * upkeep.c
+ *		What the engine does for a worker by SQL of its definer; see upkeep.h.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "current_job.h"
+#include "enqueue.h"
+#include "lib/stringinfo.h"
+#include "make_way.h"
+#include "miscadmin.h"
+#include "run_as.h"
+#include "run_timeout.h"
+#include "upkeep.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#define TARGET_KEY "worker"
+
+static MemoryContext part_outside = NULL;	/* the memory context from before the part */
+
+static Jsonb *
+args_for(const char *worker)
+{
+	StringInfoData json;
+
+	initStringInfo(&json);
+	appendStringInfoString(&json, "{\"" TARGET_KEY "\": ");
+	escape_json(&json, worker);
+	appendStringInfoChar(&json, '}');
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
+}
+
+/* Of a definer that is gone there can be no job: check_workers() says so. */
+void
+upkeep_request(const char *built_in, const char *worker)
+{
+	const Worker *target = registry_worker(worker);
+	RunAs		saved;
+
+	if (target == NULL || registry_worker_disabled(worker) || !SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(target->definer)))
+		return;
+	restricted_begin(&saved, target->definer, BARE_SEARCH_PATH);
+	(void) enqueue_tick(registry_worker_copy(built_in), args_for(worker), GetCurrentTimestamp(), NULL);
+	restricted_end(&saved);
+}
+
+char *
+upkeep_target(Jsonb *args)
+{
+	JsonbValue	key = {.type = jbvString};
+	JsonbValue *value;
+
+	key.val.string.val = TARGET_KEY;
+	key.val.string.len = strlen(TARGET_KEY);
+	value = findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key);
+	if (value == NULL || value->type != jbvString)
+		elog(ERROR, "args name no worker");
+	return pnstrdup(value->val.string.val, value->val.string.len);
+}
+
+void
+upkeep_begin_part(const Worker *built_in)
+{
+	run_timeout_disarm(built_in->timeout);
+	CHECK_FOR_INTERRUPTS();		/* a signal of before is not to hit what follows */
+	run_timeout_arm(built_in->timeout);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	part_outside = MemoryContextSwitchTo(CurTransactionContext);
+}
+
+void
+upkeep_end_part(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	StartTransactionCommand();
+	MemoryContextSwitchTo(part_outside);
+}
+
+/* It may have been disabled, or been defined by another role, since the job was enqueued. */
+Worker *
+upkeep_definition(const char *target, WorkerTexts *texts)
+{
+	Worker	   *worker = registry_definition(target, texts);
+
+	return worker != NULL && worker->definer == GetUserId() && !registry_worker_disabled(target) ? worker : NULL;
+}
+
+/* A restore that has made the worker known has asked us to make way before: what its queries need may not be there yet. */
+bool
+upkeep_breaks_off(void)
+{
+	if (!make_way_asked(MyDatabaseId))
+		return false;
+	current_job.snooze = 0;
+	return true;
+}

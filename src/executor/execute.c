@@ -1,0 +1,787 @@
+/*
+ * execute.c
+ *		One job, from the claim to its end, in an executor.
+ *
+ * A handler that is a function: one transaction deletes the job's row, which is the lock and the claim; runs the handler
+ * in a subtransaction; and writes the history. If the handler fails, its subtransaction is rolled back, and the row is
+ * written again with its next attempt. Whatever else ends the transaction, a crash, a signal, a failover, the job is as
+ * it was. The handler's snapshot is taken after the claim.
+ *
+ * A handler that is a procedure may COMMIT, so that no row lock lasts: a lease is written and committed first, one
+ * without an end, which holds as long as this process has the hold on the job (store.h). It runs at least once.
+ * An SQL command of a schedule is run in the same way (command.h), and so is what the engine does for a worker (upkeep.h).
+ *
+ * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The three are told apart: a timeout
+ * is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an interruption, after which the job is as it
+ * was; but not if the job cancelled itself (interruption.h), which is an error like any other. So is the drop of the handler between our look at it and the call: the job waits for another, or goes to it.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "call.h"
+#include "capacity.h"
+#include "catalog.h"
+#include "command.h"
+#include "compat.h"
+#include "crash_ledger.h"
+#include "current_job.h"
+#include "dedup.h"
+#include "executor.h"
+#include "executor_slot.h"
+#include "handler.h"
+#include "heal.h"
+#include "history.h"
+#include "hold.h"
+#include "interruption.h"
+#include "lane.h"
+#include "lane_hint.h"
+#include "limit.h"
+#include "limit_release.h"
+#include "location.h"
+#include "miscadmin.h"
+#include "outcome.h"
+#include "pgstat.h"
+#include "process.h"
+#include "read.h"
+#include "record.h"
+#include "replica_connection.h"
+#include "run.h"
+#include "run_log.h"
+#include "run_timeout.h"
+#include "settings.h"
+#include "statistics.h"
+#include "steer.h"
+#include "storage/proc.h"
+#include "store.h"
+#include "subtransaction.h"
+#include "test_point.h"
+#include "upkeep.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "wakeup.h"
+
+typedef enum RunEnd
+{
+	RUN_SUCCEEDED,
+	RUN_FAILED,
+	RUN_INTERRUPTED,
+	RUN_ENDED,					/* by cancel() or discard() */
+	RUN_TOO_EARLY,				/* no replica has caught up: the handler was not called */
+} RunEnd;
+
+static Oid	own_role;
+static MemoryContext run_context = NULL;
+
+/* ---- the run ---- */
+
+/*
+ * Settings of the run; those of a procedure must survive its commits and rollbacks, and are reset with the session. lock_timeout is
+ * written to its variable: a SET would have the server go through all its settings at the end of the transaction. The
+ * engine itself waits for locks as long as it takes, before and after the handler. A job without a context has none, whatever
+ * its role or database has for a default. Returns whether there is a SET, which a rollback would undo.
+ */
+static bool
+set_for_run(const Run *run, GucAction action)
+{
+	Jsonb	   *context = run->job.context;
+
+	LockTimeout = run->task->worker->lock_timeout;
+	if (context == NULL && queue_jobs_context[0] == '\0')
+		return false;
+	(void) set_config_option("queue_jobs.context", context ? JsonbToCString(NULL, &context->root, VARSIZE(context)) : "",
+							 PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
+	return true;
+}
+
+static void
+begin_run(Run *run)
+{
+	char		activity[MAX_NAME_LENGTH + 64];
+
+	test_point("run_begins");
+	run->job.attempt++;
+	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
+	run->stored_strategy = run->job.strategy;
+	current_job = (CurrentJob)
+	{
+		.job = &run->job,.lane = run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
+	};
+	run->job.started_at = run->started_at;
+	rate_started(&run->limits.rate);
+	run_show(run, true);
+	ledger_write(run->job.id, run->job.attempt - 1);
+	interruption_begin_run();
+	if (queue_jobs_log_jobs != LOG_JOBS_NONE)
+		task_know_loggable_args(run->task->callee);
+	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
+	pgstat_report_activity(STATE_RUNNING, activity);
+	run->measure.by_executor = true;
+	run->measure.cpu = -1;
+	if (!run->task->callee->short_runs || ++run->task->callee->unmeasured >= MEASURE_SHORT_RUNS || queue_jobs_log_jobs != LOG_JOBS_NONE)
+		run->measure.cpu = statistics_cpu_time();
+}
+
+/* The handler has returned or failed: an interruption is no run. */
+static void
+measure_run(Run *run, RunEnd end)
+{
+	run->measure.running = GetCurrentTimestamp() - run->started_at;
+	run->task->callee->short_runs = run->measure.running < SHORT_RUN;
+	if (run->measure.cpu >= 0)
+	{
+		run->measure.cpu = statistics_cpu_time() - run->measure.cpu;
+		run->task->callee->unmeasured = 0;
+	}
+	run->measure.failed = end == RUN_FAILED;
+	if (end != RUN_INTERRUPTED && end != RUN_TOO_EARLY)
+		statistics_add_run(run->task->worker, &run->measure);
+}
+
+/*
+ * Whether the handler could not be called because it was dropped after we looked it up: the server says that something
+ * is not there, and the handler is not. Another error is the handler's own, even if it was dropped while it ran.
+ */
+static bool
+handler_dropped(const Run *run)
+{
+	Oid			handler = run->task->callee->target.handler->oid;
+
+	switch (run->error->sqlerrcode)
+	{
+		case ERRCODE_INTERNAL_ERROR:	/* cache lookup failed */
+		case ERRCODE_UNDEFINED_FUNCTION:
+		case ERRCODE_UNDEFINED_OBJECT:
+		case ERRCODE_UNDEFINED_SCHEMA:
+			AcceptInvalidationMessages();
+			return OidIsValid(handler) && !SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(handler));
+		default:
+			return false;
+	}
+}
+
+/* JobState that cancel() or discard() wants, or -1. */
+static int
+end_wanted(const Run *run)
+{
+	int			end_as;
+
+	SpinLockAcquire(&run->slot->mutex);
+	end_as = run->slot->end_as;
+	SpinLockRelease(&run->slot->mutex);
+	return end_as;
+}
+
+/* What an error of the handler means, in a transaction that has not failed. The error state is cleared. */
+static RunEnd
+judge_error(Run *run)
+{
+	MemoryContextSwitchTo(run_context); /* the log wants the message after the transaction's end */
+	if (end_wanted(run) >= 0)
+		return RUN_ENDED;		/* whatever the handler has made of the interruption */
+	if (handler_dropped(run))
+		return RUN_INTERRUPTED;
+	if (run->error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		return RUN_FAILED;
+	if (run_timeout_fired())
+	{
+		run->error->message = psprintf("job ran longer than its timeout of " INT64_FORMAT " ms",
+									   run->task->worker->timeout / 1000);
+		return RUN_FAILED;
+	}
+	return cancelled_by_others() ? RUN_INTERRUPTED : RUN_FAILED;
+}
+
+/* Those that the handler left open, WITH HOLD, would be run to their end by the commit, out of reach of the timeout. */
+static void
+close_cursors(void)
+{
+	PortalHashTableDeleteAll();
+}
+
+static void
+capture_error(Run *run)
+{
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(run_context);
+	run->error = CopyErrorData();
+	FlushErrorState();
+}
+
+/*
+ * One of the first two of the three layers on a record: whether the handler is to be called. If not, the job has its result, or
+ * *end says that the worker is another by now, with which the job is to start again.
+ */
+static bool
+has_work(Run *run, bool lock, volatile RunEnd *end)
+{
+	const Worker *worker = run->task->worker;
+	RecordState state = worker->record == NULL ? RECORD_PENDING :
+		record_state(&run->task->callee->record, worker, run->job.args, lock);
+
+	if (state == RECORD_UNKNOWN)
+		*end = RUN_INTERRUPTED;
+	else if (state == RECORD_NOT_PENDING)
+		run->result = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("\"skipped\"")));
+	return state == RECORD_PENDING;
+}
+
+/* Who had a job run with its definer's rights must still be allowed to; the definer's own right is checked at the call. */
+static void
+check_owners_right(const Run *run)
+{
+	const Worker *worker = run->task->worker;
+	const Handler *handler = run->task->callee->target.handler;
+	Oid			owner = run->task->lane->owner;
+	char	   *owner_name;
+
+	if (!worker->run_as_definer || handler == NULL || has_privs_of_role(owner, worker->definer) ||
+		handler_may_be_called(handler, owner))
+		return;
+	owner_name = GetUserNameFromId(owner, true);
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for worker \"%s\"", worker->name),
+			 errdetail("It runs as its definer, and the job's owner, role \"%s\", may not execute its handler \"%s\" any more.",
+					   owner_name ? owner_name : "(dropped)", worker->handler),
+			 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
+}
+
+/* What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a replica is read. */
+static bool
+prepare(Run *run, volatile RunEnd *end)
+{
+	check_owners_right(run);
+	if (!has_work(run, false, end))
+		return false;
+	if (!read_for_job(&run->task->callee->reader, run->task->worker, &run->job))
+	{
+		*end = RUN_TOO_EARLY;
+		return false;
+	}
+	return has_work(run, true, end);
+}
+
+static RunEnd
+run_function(Run *run)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile RunEnd end = RUN_SUCCEEDED;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(run_context);
+	PG_TRY();
+	{
+		(void) set_for_run(run, GUC_ACTION_LOCAL);
+		run_timeout_arm(run->task->worker->timeout);
+		PushActiveSnapshot(GetTransactionSnapshot());
+		if (prepare(run, &end))
+			run->result = call_function(&run->task->callee->target, run->job.args, run->job.read);
+		PopActiveSnapshot();
+		close_cursors();
+		call_check_deferred_constraints();
+		run_timeout_disarm(run->task->worker->timeout);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		run_timeout_disarm(run->task->worker->timeout);
+		capture_error(run);
+		RollbackAndReleaseCurrentSubTransaction();
+		end = judge_error(run);
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	LockTimeout = 0;
+	MemoryContextSwitchTo(run_context);
+	CurrentResourceOwner = owner;
+	QueryCancelPending = false;
+	return end;
+}
+
+/* A job that has an old lease keeps one, and so comes here, also if its handler is a function by now. */
+static void
+call_target(Run *run)
+{
+	CallTarget *target = &run->task->callee->target;
+
+	if (target->handler->is_procedure)
+		run->result = call_procedure(target, run->job.args, run->job.read);
+	else
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		run->result = call_function(target, run->job.args, run->job.read);
+		PopActiveSnapshot();
+	}
+}
+
+static void
+call_if_work(Run *run, volatile RunEnd *end)
+{
+	bool		work;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	work = prepare(run, end);
+	PopActiveSnapshot();
+	if (work)
+		call_target(run);
+}
+
+static void
+built_in_callback(void *argument)
+{
+	const Run  *run = argument;
+
+	if (run->task->worker->built_in == BUILT_IN_HEAL)
+		errcontext("healing of worker \"%s\"", upkeep_target(run->job.args));
+	else if (run->task->worker->built_in == BUILT_IN_FILL)
+		errcontext("filling of worker \"%s\"", upkeep_target(run->job.args));
+}
+
+static void
+run_built_in(Run *run)
+{
+	const Worker *worker = run->task->worker;
+	ErrorContextCallback callback = {.callback = built_in_callback,.arg = run,.previous = error_context_stack};
+
+	error_context_stack = &callback;
+	switch (worker->built_in)
+	{
+		case BUILT_IN_NONE:
+			break;
+		case BUILT_IN_COMMAND:
+			run->result = command_run(run->job.args);
+			break;
+		case BUILT_IN_HEAL:
+			heal_run(worker, run->job.args);
+			break;
+		case BUILT_IN_FILL:
+			capacity_run(worker, run->job.args);
+			break;
+	}
+	error_context_stack = callback.previous;
+}
+
+/*
+ * The definer of the worker that it was for does not look for jobs of the engine: the log says so, too. An error of the server's own is no
+ * reason for a dead job: a healing is put back, as its next tick may be far, and a filling comes again within the minute.
+ */
+static RunEnd
+judge_upkeep(const Run *run, RunEnd end)
+{
+	BuiltIn		built_in = run->task->worker->built_in;
+
+	if (end != RUN_FAILED || (built_in != BUILT_IN_HEAL && built_in != BUILT_IN_FILL))
+		return end;
+	report_error(run->error);
+	if (run->error->sqlerrcode == ERRCODE_QUERY_CANCELED || !error_is_servers_own(run->error))
+		return end;
+	if (built_in == BUILT_IN_HEAL)
+		current_job.snooze = HEAL_AGAIN_AFTER;
+	return RUN_SUCCEEDED;
+}
+
+/* The job and its lease are committed when this begins; on return there is a transaction without a snapshot. */
+static RunEnd
+run_procedure(Run *run)
+{
+	volatile RunEnd end = RUN_SUCCEEDED;
+
+	PG_TRY();
+	{
+		if (set_for_run(run, GUC_ACTION_SET))
+		{
+			CommitTransactionCommand(); /* or a ROLLBACK in the procedure would undo it */
+			StartTransactionCommand();
+			MemoryContextSwitchTo(run_context);
+		}
+		run_timeout_arm(run->task->worker->timeout);
+		if (run->task->worker->built_in != BUILT_IN_NONE)
+			run_built_in(run);
+		else
+			call_if_work(run, &end);
+		close_cursors();
+		call_check_deferred_constraints();
+		run_timeout_disarm(run->task->worker->timeout);
+	}
+	PG_CATCH();
+	{
+		run_timeout_disarm(run->task->worker->timeout);
+		capture_error(run);
+		AbortOutOfAnyTransaction();
+		StartTransactionCommand();
+		end = judge_error(run);
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	LockTimeout = 0;
+	MemoryContextSwitchTo(run_context);
+	QueryCancelPending = false;
+	return end;
+}
+
+static RunError
+run_error(const ErrorData *error)
+{
+	return (RunError)
+	{
+		.sqlstate = unpack_sql_state(error->sqlerrcode),
+			.message = error->message ? error->message : "unknown error",
+			.detail = error->detail,
+			.context = error->context,
+	};
+}
+
+/* The start counts for nothing, nor does the choice where to read; that it was put back for a replica once does. */
+static void
+put_back(Run *run, TupleTableSlot *slot, int64 delay)
+{
+	run->job.attempt--;
+	if (run->job.strategy != STRATEGY_RETRY && run->stored_strategy == STRATEGY_RETRY)
+		outcome_keep_retried(&run->job);
+	else if (run->job.strategy != STRATEGY_RETRY)
+		run->job.strategy = STRATEGY_NONE;
+	outcome_put_back(&run->table, slot, &run->job, run->task->worker, own_role, delay);
+}
+
+/* Writes what has become of the job; slot is NULL if its row was deleted. */
+static JobState
+finish(Run *run, RunEnd end, TupleTableSlot *slot)
+{
+	const Worker *worker = run->task->worker;
+	RunError	error;
+	int			end_as = end_wanted(run);
+
+	if (end_as >= 0 && (end != RUN_SUCCEEDED || current_job.snooze >= 0))
+		end = RUN_ENDED;		/* the interruption came too late for the handler */
+	switch (end)
+	{
+		case RUN_SUCCEEDED:
+			if (current_job.snooze >= 0)
+			{
+				run->job.expires_at = NO_TIME;	/* it was started in time */
+				if (dedup_one_at_a_time(&run->job, worker))
+				{
+					/* that it was started shows that it holds its key */
+					run->job.attempt++;
+					run->job.uncharged++;
+				}
+				put_back(run, slot, current_job.snooze);
+				return JOB_SCHEDULED;
+			}
+			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result, NULL);
+			return JOB_COMPLETED;
+		case RUN_FAILED:
+			error = run_error(run->error);
+			return outcome_failed(&run->table, slot, &run->job, worker, own_role, &error, current_job.retry_in);
+		case RUN_ENDED:
+			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL, NULL);
+			return (JobState) end_as;
+		case RUN_INTERRUPTED:
+			put_back(run, slot, 0);
+			return JOB_AVAILABLE;
+		case RUN_TOO_EARLY:
+			/* a lease was written, with which it would have been started; a merged twin may have longer to live */
+			if (run->job.expires_at == NO_TIME && run->stored_expires_at != NO_TIME && run->measure.merged == 0)
+				run->job.expires_at = run->stored_expires_at + CONSISTENCY_RETRY_DELAY;
+			put_back(run, slot, CONSISTENCY_RETRY_DELAY);
+			return JOB_SCHEDULED;
+	}
+	pg_unreachable();
+}
+
+static bool
+is_final(JobState state)
+{
+	return state == JOB_COMPLETED || state == JOB_CANCELLED || state == JOB_DEAD;
+}
+
+/* The task of a command: its job has the attributes that others have from their worker. */
+static Task *
+command_task(const Task *task, const Job *job)
+{
+	Task	   *copy = palloc(sizeof(Task));
+
+	*copy = *task;
+	copy->worker = unconstify(Worker *, command_attributes(task->worker, job));
+	return copy;
+}
+
+static void
+log_run(const Run *run, JobState state)
+{
+	MemoryContextSwitchTo(run_context);
+	run_log(run->task->worker, run->task->callee->loggable_args, run->task->lane, &run->job, &run->measure, state, run->error);
+}
+
+static void
+execute_function(Run *run)
+{
+	RunEnd		end;
+	JobState	state;
+
+	begin_run(run);
+	end = run_function(run);
+	measure_run(run, end);
+	test_point("handler_returned");
+	state = finish(run, end, NULL);
+	run->put_back = !is_final(state);
+	live_close(&run->table);
+	test_point("end_written");
+	unit_end();
+	test_point("end_committed");
+	log_run(run, state);
+}
+
+/* Only now can others of the key start, who have been told too soon by the transaction before. */
+static void
+end_hold(Run *run)
+{
+	dedup_claim_end(&run->job, run->task->worker);
+	limit_end(&run->limits, true);
+	lane_hint_publish(run->task->lane->id, job_key(&run->job)); /* put back, it was published too soon as well */
+	unit_begin();
+	MemoryContextSwitchTo(run_context);
+	live_open(&run->table);
+	dedup_publish_key(&run->table, &run->job, run->task->worker);
+	limit_job_ended(&run->table, &run->job, run->task->worker);
+	live_close(&run->table);
+	unit_end();
+}
+
+/* Writes the end of a procedure's run to the row with the lease, unless the job was taken away meanwhile. */
+static void
+execute_procedure(Run *run)
+{
+	TupleTableSlot *slot = NULL;
+	Job			stored;
+	RunEnd		end;
+	JobState	state = JOB_CANCELLED;
+
+	live_close(&run->table);
+	unit_end();
+	StartTransactionCommand();
+	MemoryContextSwitchTo(run_context);
+	begin_run(run);
+	end = run_procedure(run);
+	measure_run(run, end);
+	end = judge_upkeep(run, end);
+	test_point("handler_returned");
+	PushActiveSnapshot(GetTransactionSnapshot());
+	live_open(&run->table);
+	if (live_find(&run->table, run->job.id, true, &slot, &stored) == FIND_FOUND)
+	{
+		state = finish(run, end, slot);
+		run->put_back = !is_final(state);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	live_close(&run->table);
+	test_point("end_written");
+	unit_end();
+	test_point("end_committed");
+	end_hold(run);
+	log_run(run, state);
+}
+
+typedef struct LateEnd
+{
+	int64		job;
+	JobState	end_as;
+} LateEnd;
+
+static void
+end_late(void *argument)
+{
+	const LateEnd *end = argument;
+
+	unit_begin();
+	steer_end_late(end->job, end->end_as);
+	unit_end();
+}
+
+/* From now on no session can ask us for the job's end. Returns what we have been asked for, or -1. */
+static int
+show_end(ExecutorSlot *slot)
+{
+	int			end_as;
+
+	SpinLockAcquire(&slot->mutex);
+	end_as = slot->end_as;
+	slot->job = 0;
+	SpinLockRelease(&slot->mutex);
+	return end_as;
+}
+
+/*
+ * Who has asked for the job's end while what had become of it was written and committed is heeded now: of one that has ended there is
+ * no row. The signal that came with the request may be on its way yet, so it is tried twice.
+ */
+static void
+heed_late_end(int64 job, int end_as)
+{
+	LateEnd		end = {.job = job,.end_as = (JobState) end_as};
+
+	if (end_as < 0)
+		return;
+	QueryCancelPending = false;
+	if (!process_protect(end_late, &end))
+		(void) process_protect(end_late, &end);
+	QueryCancelPending = false;
+}
+
+bool
+execute_next(ExecutorSlot *slot)
+{
+	Run			run = {.slot = slot};
+	bool		is_procedure;
+	int			end_as;
+
+	MemoryContextReset(run_context);
+	unit_begin();
+	MemoryContextSwitchTo(run_context);
+	if (catalog_status() != EXTENSION_PRESENT)
+	{
+		unit_end();
+		return false;
+	}
+	live_open(&run.table);
+	if (!run_take(&run, own_role))
+	{
+		live_close(&run.table);
+		unit_end();
+		return false;
+	}
+	is_procedure = run.job.started_at != NO_TIME;
+	if (run.task->worker->built_in == BUILT_IN_COMMAND)
+		run.task = command_task(run.task, &run.job);
+	if (run_expired(&run))
+	{
+		TupleTableSlot *row = NULL;
+		Job			stored;
+
+		if (is_procedure)
+			(void) live_find(&run.table, run.job.id, true, &row, &stored);
+		run.job.started_at = NO_TIME;	/* the lease was none of a start */
+		outcome_finished(&run.table, row, &run.job, run.task->worker, JOB_CANCELLED, NULL, NULL);
+		if (row)
+			ExecDropSingleTupleTableSlot(row);
+		live_close(&run.table);
+		unit_end();
+		if (is_procedure)
+			end_hold(&run);
+	}
+	else if (is_procedure)
+		execute_procedure(&run);
+	else
+		execute_function(&run);
+	current_job.job = NULL;
+	ledger_wipe();
+	end_as = show_end(slot);
+	if (run.put_back)
+		heed_late_end(run.job.id, end_as);
+	return true;
+}
+
+bool
+execute_interrupted(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && cancelled_by_others();
+}
+
+/* Its end as it would have been written in the transaction that failed, or what the failure comes to. */
+static void
+write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *slot, bool begun, const ErrorData *edata)
+{
+	const Lane *lane = lane_get(job->lane);
+	Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
+	RunError	error = run_error(edata);
+	RunMeasure	measure = {
+		.queueing = statistics_queueing_time(job, slot->started_at),
+		.running = GetCurrentTimestamp() - slot->started_at,.cpu = -1,.failed = true
+	};
+
+	if (worker == NULL)
+		return;
+	if (begun)
+	{
+		job->attempt++;
+		statistics_add_run(worker, &measure);
+	}
+	if (slot->end_as >= 0)
+		outcome_finished(table, row, job, worker, (JobState) slot->end_as, NULL, NULL);
+	else
+		(void) outcome_failed(table, row, job, worker, own_role, &error, -1);
+}
+
+/* What a run that could not be committed comes to, in a transaction of its own. */
+static void
+recover_job(const ExecutorSlot *slot, bool begun, const ErrorData *edata)
+{
+	LiveTable	table;
+	TupleTableSlot *row = NULL;
+	Job			job;
+
+	unit_begin();
+	MemoryContextSwitchTo(run_context);
+	live_open(&table);
+	if (live_find(&table, slot->job, false, &row, &job) == FIND_FOUND)
+	{
+		if (job.attempt == slot->attempt - (begun ? 1 : 0))
+			write_end(&table, row, &job, slot, begun, edata);
+		else
+			live_leave(&job);
+	}
+	ExecDropSingleTupleTableSlot(row);
+	live_close(&table);
+	unit_end();
+}
+
+/*
+ * The transaction that ran a job could not be committed, or the engine itself failed: all of it was undone. The attempt
+ * is charged, so that a job that can never be committed does not run for ever; but not if another process interrupted us,
+ * or it had not begun. In any case cancel() or discard() of the job is heeded.
+ */
+void
+execute_recover(ExecutorSlot *slot, const ErrorData *edata)
+{
+	bool		begun = current_job.job != NULL;
+
+	current_job.job = NULL;
+	if (slot->job != 0 && (slot->end_as >= 0 || (begun && !execute_interrupted(edata))))
+		recover_job(slot, begun, edata);
+}
+
+/* A procedure's hold has outlived its transaction; only without it can the job start again. */
+void
+execute_let_go(ExecutorSlot *slot)
+{
+	int64		id = slot->job;
+	int			end_as;
+
+	ledger_wipe();
+	hold_end_session();
+	end_as = show_end(slot);
+	executor_end_recovery(slot);
+	if (id == 0)
+		return;
+	lane_hints_void(MyDatabaseId);	/* only now, so that who looks again does not pass it by again */
+	heed_late_end(id, end_as);
+}
+
+void
+execute_init(Oid role, int pool)
+{
+	own_role = role;
+	wakeup_serve(role, pool);
+	replica_connect_as(role);
+	tasks_init(role, pool);
+	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
+	run_timeout_init();
+}

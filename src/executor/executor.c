@@ -1,0 +1,213 @@
+/*
+ * executor.c
+ *		The process that runs jobs of one database, connected as the role whose jobs they are: what a handler does to
+ *		get other rights, RESET ROLE or the like, gains it nothing.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "crash_ledger.h"
+#include "executor.h"
+#include "executor_slot.h"
+#include "interruption.h"
+#include "lane_hint.h"
+#include "make_way.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "pools.h"
+#include "postmaster/bgworker.h"
+#include "process.h"
+#include "session.h"
+#include "session_hold.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/ipc.h"
+#include "test_point.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#define SERVE_AT_LEAST (100 * INT64CONST(1000))	/* microseconds before an executor makes room for another role's */
+#define PAUSE_AFTER_ERROR USECS_PER_SEC
+#define RETRY_AFTER (5 * USECS_PER_SEC) /* when it could not connect */
+
+static ProcessArguments arguments;
+static ExecutorSlot *own_slot = NULL;
+
+/* The first thing to be done when the process ends, before the server rolls back, and so frees the job. */
+static void
+blame(int code, Datum argument)
+{
+	if (own_slot->job == 0 || terminated_by_others())
+		ledger_wipe();
+	else
+		ledger_blame();
+}
+
+/*
+ * The job of a function is free again by the rollback; that of a procedure has its lease without end, which now no process
+ * holds. The scheduler looks at what is to be done, and charges the job if it is to be blamed.
+ */
+static void
+detach(int code, Datum argument)
+{
+	bool		interrupted = own_slot->job != 0;
+
+	session_holds_forget();
+	if (terminated_by_others())
+		own_slot->not_before = own_slot->starting_since + LEAST_RUN;
+	else if (!own_slot->connected && code != 0)
+		own_slot->failed_until = own_slot->not_before = GetCurrentTimestamp() + RETRY_AFTER;
+	executor_release(arguments.slot, arguments.generation);
+	if (interrupted)
+		lane_hints_void(arguments.database);
+	database_call_attention(arguments.database);
+	databases_wake_wanting();
+}
+
+static void
+run_next(void *ran)
+{
+	*(bool *) ran = execute_next(own_slot);
+}
+
+static void
+recover(void *error)
+{
+	execute_recover(own_slot, error);
+}
+
+/* One job, if there is one. An ERROR that comes out of it is the engine's, or the commit's. */
+static bool
+work(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool ran = false;
+	ErrorData  *volatile error = NULL;
+
+	PG_TRY();
+	{
+		run_next((void *) &ran);
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		executor_begin_recovery(own_slot);
+		AbortOutOfAnyTransaction();
+		FlushErrorState();
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	if (error == NULL)
+		return ran;
+	QueryCancelPending = false;
+	test_point("run_undone");
+	(void) process_protect(recover, error);
+	execute_let_go(own_slot);
+	if (!execute_interrupted(error))
+		process_wait(GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
+	FreeErrorData(error);
+	return true;
+}
+
+static void
+set_idle(bool idle)
+{
+	SpinLockAcquire(&own_slot->mutex);
+	own_slot->idle = idle;
+	SpinLockRelease(&own_slot->mutex);
+}
+
+/* Idle is said before the last look, so that a session that commits after it wakes us. Returns whether that found a job. */
+static bool
+wait_for_work(TimestampTz until)
+{
+	bool		ran;
+
+	set_idle(true);
+	test_point("looks_again");
+	ran = work();
+	if (!ran)
+	{
+		pgstat_report_stat(true);
+		pgstat_report_activity(STATE_IDLE, NULL);
+		test_point("going_to_sleep");
+		process_wait(Min(until, execute_next_look()));
+	}
+	set_idle(false);
+	return ran;
+}
+
+/* As the configuration, or the role or database, has it for executors. */
+static void
+set_synchronous_commit(void)
+{
+	static int	is_set = -1;
+
+	if (is_set == (int) queue_jobs_synchronous_commit)
+		return;
+	is_set = queue_jobs_synchronous_commit;
+	SetConfigOption("synchronous_commit", is_set ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);
+}
+
+static void
+connect_session(void)
+{
+	own_slot = executor_attach(arguments.slot, arguments.generation);
+	if (own_slot == NULL)
+		proc_exit(0);
+	session_holds_attach(arguments.slot);
+	before_shmem_exit(detach, (Datum) 0);
+	if (make_way_asked(arguments.database))
+		proc_exit(0);
+	BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, 0);
+	own_slot->connected = true;
+	process_settings();
+	pgstat_report_appname("queue_jobs executor");
+	ledger_attach(arguments.slot);
+	before_shmem_exit(blame, (Datum) 0);
+	execute_init(arguments.role, arguments.pool);
+}
+
+void
+executor_main(Datum argument)
+{
+	TimestampTz start;
+	TimestampTz last_work;
+
+	process_begin(&arguments);
+	connect_session();
+	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "queue_jobs executor", ALLOCSET_DEFAULT_SIZES));
+	start = last_work = GetCurrentTimestamp();
+	for (;;)
+	{
+		TimestampTz now;
+		TimestampTz until;
+
+		QueryCancelPending = false; /* it came too late for the job before */
+		CHECK_FOR_INTERRUPTS();
+		process_reload();
+		set_synchronous_commit();
+		now = GetCurrentTimestamp();
+		/* the clock may have been set back */
+		start = Min(start, now);
+		last_work = Min(last_work, now);
+		until = last_work + (int64) queue_jobs_idle_timeout * 1000;
+		if (arguments.pools != pools_version() ||
+			(own_slot->leave && (now - start > SERVE_AT_LEAST || make_way_asked(arguments.database))))
+			break;
+		if (work() || (!own_slot->leave && wait_for_work(until)))
+		{
+			last_work = GetCurrentTimestamp();
+			pgstat_report_stat(false);
+			if (!session_reset(arguments.role))
+				break;
+		}
+		else if (own_slot->leave || GetCurrentTimestamp() >= until)
+			break;
+	}
+	proc_exit(0);
+}

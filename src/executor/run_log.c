@@ -1,0 +1,95 @@
+/*
+ * run_log.c
+ *		One line of JSON for a run.
+ */
+#include "postgres.h"
+
+#include "consistency.h"
+#include "lib/stringinfo.h"
+#include "run_log.h"
+#include "settings.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+#include "utils/numeric.h"
+
+static void
+add_string(StringInfo line, const char *key, const char *value)
+{
+	appendStringInfo(line, "%s\"%s\": ", line->len > 1 ? ", " : "", key);
+	escape_json(line, value);
+}
+
+static bool
+has_name(List *names, const JsonbValue *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, names)
+		if (strlen(lfirst(cell)) == (size_t) name->val.string.len &&
+			memcmp(lfirst(cell), name->val.string.val, name->val.string.len) == 0)
+			return true;
+	return false;
+}
+
+/* The args without what might be secret: numbers stay, and what the worker declares. A key of its own tells nothing. */
+static Jsonb *
+loggable_args(List *names, Jsonb *args)
+{
+	JsonbParseState *state = NULL;
+	JsonbIterator *iterator = JsonbIteratorInit(&args->root);
+	JsonbValue	key;
+	JsonbValue	value;
+	JsonbIteratorToken token;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	(void) JsonbIteratorNext(&iterator, &value, false);
+	while ((token = JsonbIteratorNext(&iterator, &key, true)) == WJB_KEY)
+	{
+		(void) JsonbIteratorNext(&iterator, &value, true);
+		if (value.type != jbvNumeric && !has_name(names, &key))
+			continue;
+		pushJsonbValue(&state, WJB_KEY, &key);
+		pushJsonbValue(&state, WJB_VALUE, &value);
+	}
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}
+
+static void
+add_jsonb(StringInfo line, const char *key, Jsonb *value)
+{
+	appendStringInfo(line, ", \"%s\": ", key);
+	JsonbToCString(line, &value->root, VARSIZE(value));
+}
+
+void
+run_log(const Worker *worker, List *loggable, const Lane *lane, const Job *job, const RunMeasure *measure, JobState state,
+		const ErrorData *error)
+{
+	StringInfoData line;
+
+	if (queue_jobs_log_jobs == LOG_JOBS_NONE || (queue_jobs_log_jobs == LOG_JOBS_FAILURES && error == NULL))
+		return;
+	initStringInfo(&line);
+	appendStringInfoChar(&line, '{');
+	add_string(&line, "worker", worker->name);
+	add_string(&line, "queue", lane->queue);
+	appendStringInfo(&line, ", \"id\": " INT64_FORMAT ", \"attempt\": %d", job->id, job->attempt);
+	add_string(&line, "status", job_state_name(state));
+	appendStringInfo(&line, ", \"queueing_s\": %.6f, \"run_s\": %.6f",
+					 (double) measure->queueing / USECS_PER_SEC, (double) measure->running / USECS_PER_SEC);
+	if (measure->cpu >= 0)		/* as it always is, unless log_jobs was set while the job ran */
+		appendStringInfo(&line, ", \"cpu_s\": %.6f", (double) measure->cpu / USECS_PER_SEC);
+	add_string(&line, "read_from", job->read_from ? job->read_from : READ_FROM_PRIMARY);
+	if (job->context != NULL)
+		add_jsonb(&line, "context", job->context);
+	if (JB_ROOT_IS_OBJECT(job->args))
+		add_jsonb(&line, "args", loggable_args(loggable, job->args));
+	if (error != NULL)
+	{
+		add_string(&line, "sqlstate", unpack_sql_state(error->sqlerrcode));
+		add_string(&line, "error", error->message ? error->message : "");
+	}
+	appendStringInfoChar(&line, '}');
+	ereport(LOG, (errmsg_internal("%s", line.data), errhidestmt(true), errhidecontext(true)));
+	pfree(line.data);
+}

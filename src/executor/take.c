@@ -1,0 +1,186 @@
+/*
+ * take.c
+ *		An executor's claim: which of its lanes goes first, and taking that one's first job.
+ */
+#include "postgres.h"
+
+#include "charge.h"
+#include "dedup.h"
+#include "executor.h"
+#include "executor_slot.h"
+#include "handler.h"
+#include "heads.h"
+#include "miscadmin.h"
+#include "outcome.h"
+#include "run.h"
+#include "test_point.h"
+#include "wakeup.h"
+
+static Oid	own_role;			/* whose jobs are taken */
+
+void
+run_show(Run *run, bool running)
+{
+	ExecutorSlot *slot = run->slot;
+
+	SpinLockAcquire(&slot->mutex);
+	slot->attempt = run->job.attempt;
+	slot->started_at = run->started_at;
+	slot->wal_lsn = run->job.wal_lsn;
+	if (slot->job != run->job.id)	/* otherwise a session may have asked already for its end */
+		slot->end_as = -1;
+	slot->job = running ? run->job.id : 0;
+	SpinLockRelease(&slot->mutex);
+}
+
+bool
+run_expired(const Run *run)
+{
+	return job_expired(&run->job, run->started_at);
+}
+
+/* Takes the job that the scan shows: for good, or by a lease if the handler commits. */
+static bool
+take_row(Run *run, LaneScan *scan, bool by_lease)
+{
+	const Worker *worker = run->task->worker;
+	bool		taken;
+
+	/* Seen as running before it is: who finds its row locked then knows by whom. */
+	run_show(run, true);
+	test_point("job_shown");
+	if (charge_awaited(&run->job) || !dedup_claim_begin(&run->table, &run->job, worker, by_lease))
+	{
+		run_show(run, false);
+		return false;
+	}
+	run->job.wal_lsn = location_of_job(&run->job);
+	if (by_lease)
+	{
+		run->job.started_at = run->started_at;
+		run->job.lease = 0;
+		run->job.claimant = NULL;
+		run->stored_expires_at = run->job.expires_at;
+		if (!run_expired(run))
+			run->job.expires_at = NO_TIME;	/* it is started in time, however often it is interrupted */
+		taken = live_try_update(&run->table, scan->slot, &run->job);
+	}
+	else
+		taken = live_try_delete(&run->table, scan->slot);
+	if (taken)
+	{
+		int			merged = run->job.merged;
+
+		test_point("job_taken");
+		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
+		if (run->job.dedup_hash != 0)
+			run->job.wal_lsn = location_again(&run->job);	/* a transaction may have relied on it until it was ours */
+		if (!run_expired(run))
+			dedup_collapse(&run->table, &run->job, worker);
+		run->measure.merged = run->job.merged - merged;
+	}
+	else
+	{
+		dedup_claim_undo(&run->job, worker, by_lease);
+		run_show(run, false);
+	}
+	return taken;
+}
+
+/* Takes it if its worker's limits let it start. */
+static bool
+take(Run *run, LaneHead *head, LimitVerdict *verdict)
+{
+	Task	   *task = head->task;
+	Refusals   *refusals = &head->walk->refusals;
+	bool		by_lease;
+
+	run->task = task;
+	run->job = head->walk->job;
+	by_lease = task->callee->target.handler->is_procedure || run->job.started_at != NO_TIME;
+	*verdict = LIMIT_FREE;
+	run->limits = (LimitHold) {0};
+	run->stored_expires_at = NO_TIME;
+	run->started_at = GetCurrentTimestamp();
+	if (!run_expired(run))
+		*verdict = limit_begin(&run->table, &run->job, task->worker, by_lease, refusals, &run->limits);
+	if (*verdict != LIMIT_FREE)
+		return false;
+	run->started_at = Max(run->started_at, run->limits.rate.at);
+	if (take_row(run, &head->walk->scan, by_lease))
+		return true;
+	limit_undo(&run->table, &run->limits, task->worker, by_lease, &run->job, refusals);
+	return false;
+}
+
+/* There is more than we can do alone. */
+static void
+call_for(const Task *task)
+{
+	if (!executor_wake_idle(MyDatabaseId, own_role, task->pools))
+		database_call_attention(MyDatabaseId);
+}
+
+static void
+call_for_help(Heads *heads, LaneHead *taken)
+{
+	DatabaseSlot *slot = database_slot(MyDatabaseId, true);
+	LaneHead   *other;
+
+	if (slot == NULL || slot->attention)
+		return;
+	heads_advance(taken, LIMIT_FREE);
+	if (taken->more)
+		call_for(taken->task);
+	other = heads_other(heads, taken);
+	if (other != NULL)
+		call_for(other->task);
+}
+
+/*
+ * A lane that we were refused can be looked at again at some time; we may be the only ones to know, and run a long job by then. The
+ * scheduler reads it from the hint, and looks at all of them again at the first such time.
+ */
+static void
+tell_of_revisit(const Heads *heads)
+{
+	static TimestampTz told = DT_NOBEGIN;
+
+	if (heads->next_revisit == DT_NOEND || (told > GetCurrentTimestamp() && told <= heads->next_revisit))
+		return;
+	told = heads->next_revisit;
+	database_call_attention(MyDatabaseId);
+}
+
+bool
+run_take(Run *run, Oid role)
+{
+	Heads	   *heads = tasks_refresh();
+	LaneHead   *head;
+	bool		taken = false;
+
+	own_role = role;
+	heads_begin(heads, &run->table, GetCurrentTimestamp());
+	while (!taken && (head = heads_first(heads, false)) != NULL)
+	{
+		LimitVerdict verdict;
+
+		CHECK_FOR_INTERRUPTS();
+		taken = take(run, head, &verdict);
+		heads_tried(heads, head, taken);
+		if (taken)
+			call_for_help(heads, head);
+		else
+			heads_advance(head, verdict);
+	}
+	heads_end(heads, false);
+	if (taken)
+		tell_of_revisit(heads);
+	return taken;
+}
+
+TimestampTz
+execute_next_look(void)
+{
+	return heads_next_revisit(tasks_known());
+}

@@ -1,0 +1,384 @@
+/*
+ * replica.c
+ *		Replicas: add_replica(), drop_replica(), pause_replica(), resume_replica(); and what is known of them.
+ *
+ * Which there are stands in a table; how they are doing, in shared memory (replica_status.h). A replica that has replayed a location stays
+ * that far, so that what was learnt a moment ago is good enough to say "caught up"; it is never good enough for "not".
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "common/pg_prng.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "replica.h"
+#include "replica_connection.h"
+#include "run_as.h"
+#include "shared.h"
+#include "snapshot.h"
+#include "storage/latch.h"
+#include "subscription.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/pg_lsn.h"
+#include "utils/rel.h"
+#include "utils/tuplestore.h"
+#include "utils/wait_event.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_add_replica);
+PG_FUNCTION_INFO_V1(queue_jobs_drop_replica);
+PG_FUNCTION_INFO_V1(queue_jobs_pause_replica);
+PG_FUNCTION_INFO_V1(queue_jobs_resume_replica);
+PG_FUNCTION_INFO_V1(queue_jobs_replica_states);
+
+#define NEWS_LAST (10 * USECS_PER_SEC)	/* so long a claimant is sent to a replica while no process asks it again */
+#define NEWS_FRESH INT64CONST(20000)	/* microseconds for which no process asks for newer ones */
+#define NEWS_AWAITED INT64CONST(200000) /* microseconds at most that a claimant waits for them */
+#define NEWS_POLL 2				/* milliseconds */
+
+static const char *const state_names[] = {
+	[REPLICA_UNKNOWN] = "unknown",
+	[REPLICA_READY] = "ready",
+	[REPLICA_UNREACHABLE] = "unreachable",
+	[REPLICA_REFUSED] = "refused",
+	[REPLICA_NOT_A_STANDBY] = "not a standby",
+	[REPLICA_FOREIGN] = "foreign",
+	[REPLICA_OTHER_TIMELINE] = "other timeline",
+};
+
+
+static MemoryContext cache_context = NULL;
+static List *replicas = NIL;
+static uint64 cached_generation = 0;
+
+/* ---- which there are ---- */
+
+static void
+rebuild(void)
+{
+	uint64		generation = catalog_generation();
+	Relation	rel;
+	Snapshot	snapshot;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	MemoryContext old;
+
+	cached_generation = 0;
+	replicas = NIL;
+	if (cache_context == NULL)
+		cache_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs replicas", ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(cache_context);
+	old = MemoryContextSwitchTo(cache_context);
+	rel = table_open(catalog_relation(REL_DEFINED_REPLICA), AccessShareLock);
+	snapshot = engine_snapshot();
+	scan = table_beginscan(rel, snapshot, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Replica    *replica = palloc(sizeof(Replica));
+		bool		isnull;
+
+		replica->name = TextDatumGetCString(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
+		replica->conninfo = TextDatumGetCString(heap_getattr(tuple, 2, RelationGetDescr(rel), &isnull));
+		replica->paused = DatumGetBool(heap_getattr(tuple, 4, RelationGetDescr(rel), &isnull));
+		if (!replica->paused)
+			replicas = lappend(replicas, replica);
+	}
+	table_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	MemoryContextSwitchTo(old);
+	cached_generation = generation;
+	replica_disconnect_others(replicas);
+}
+
+List *
+replica_list(void)
+{
+	AcceptInvalidationMessages();
+	if (cached_generation != catalog_generation())
+		rebuild();
+	return replicas;
+}
+
+/* ---- what is known of them ---- */
+
+static bool
+known_to_have(const char *name, XLogRecPtr location, TimestampTz now)
+{
+	ReplicaSlot *slot = replica_lock(name);
+	bool		has;
+
+	if (slot == NULL)
+		return false;
+	has = slot->state == REPLICA_READY && slot->seen_at + NEWS_LAST > now && slot->position.replayed >= location;
+	replica_unlock(slot);
+	return has;
+}
+
+char *
+replica_caught_up(XLogRecPtr location)
+{
+	List	   *candidates = replica_list();
+	TimestampTz now = GetCurrentTimestamp();
+	int			count = list_length(candidates);
+	int			first = count > 1 ? (int) pg_prng_uint64_range(&pg_global_prng_state, 0, count - 1) : 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		Replica    *replica = list_nth(candidates, (first + i) % count);
+
+		if (known_to_have(replica->name, location, now))
+			return pstrdup(replica->name);
+	}
+	return NULL;
+}
+
+/* Asks the scheduler to find out how far the replicas have got. */
+static void
+request_news(void)
+{
+	ListCell   *cell;
+	bool		requested = false;
+
+	foreach(cell, replica_list())
+	{
+		ReplicaSlot *slot = replica_lock(((Replica *) lfirst(cell))->name);
+
+		if (slot == NULL)
+			continue;
+		requested = requested || !slot->news_requested;
+		slot->news_requested = true;
+		replica_unlock(slot);
+	}
+	if (requested)
+		database_call_attention(MyDatabaseId);
+}
+
+/* Whether nothing was heard of a replica that might answer, since that time. */
+static bool
+news_missing(TimestampTz since)
+{
+	ListCell   *cell;
+	bool		missing = false;
+
+	foreach(cell, replica_list())
+	{
+		ReplicaSlot *slot = replica_lock(((Replica *) lfirst(cell))->name);
+
+		if (slot == NULL)
+			continue;
+		missing = missing || (slot->seen_at < since && (slot->error_at == NO_TIME || slot->error_at < since) &&
+							  (slot->not_before == NO_TIME || slot->not_before < since));
+		replica_unlock(slot);
+	}
+	return missing;
+}
+
+/* If no answer comes, there may be no scheduler, nor room for one: then we don't ask again at once. */
+void
+replica_await_news(void)
+{
+	static TimestampTz not_before = DT_NOBEGIN;
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz until = now + NEWS_AWAITED;
+
+	if (!shared_present() || (now < not_before && not_before - now <= USECS_PER_SEC) || !news_missing(now - NEWS_FRESH))
+		return;
+	request_news();
+	while (news_missing(now) && GetCurrentTimestamp() < until)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, NEWS_POLL, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (news_missing(now))
+		not_before = GetCurrentTimestamp() + USECS_PER_SEC;
+}
+
+bool
+replica_news_requested(void)
+{
+	ListCell   *cell;
+	bool		requested = false;
+
+	foreach(cell, replica_list())
+	{
+		ReplicaSlot *slot = replica_lock(((Replica *) lfirst(cell))->name);
+
+		if (slot == NULL)
+			continue;
+		requested = requested || slot->news_requested;
+		slot->news_requested = false;
+		replica_unlock(slot);
+	}
+	return requested;
+}
+
+/* ---- functions ---- */
+
+/* Jobs of any role are sent to a replica: that is not for every role to say. */
+static char *
+begin_change(FunctionCallInfo fcinfo, const char *function)
+{
+	char	   *name;
+
+	refuse_where_nothing_can_be_written(function);
+	if (!superuser() && !has_privs_of_role(GetUserId(), catalog_owner()))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for %s", function),
+				 errdetail("Replicas are a matter of the extension's owner, \"%s\".",
+						   GetUserNameFromId(catalog_owner(), true)),
+				 errhint("Ask a superuser.")));
+	refuse_null(fcinfo, 0, "name");
+	name = text_argument(fcinfo, 0);
+	check_name("replica", name);
+	return name;
+}
+
+/* Returns how many rows it changed. */
+static uint64
+change(const char *sql, int expected, int nargs, Datum *values)
+{
+	Oid			types[] = {TEXTOID, TEXTOID, TEXTOID};
+	RunAs		saved;
+	uint64		count;
+
+	engine_begin(&saved);
+	count = engine_execute(sql, expected, nargs, types, values, NULL);
+	engine_end(&saved);
+	catalog_announce_change();
+	return count;
+}
+
+static void
+require_replica(const char *name, uint64 changed)
+{
+	if (changed == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("replica \"%s\" is not known", name),
+				 errdetail("No replica of that name has been added in this database, or it was dropped."),
+				 errhint("See SELECT name FROM queue_jobs.replica; add one with queue_jobs.add_replica().")));
+}
+
+static void
+hide_statement(void *argument)
+{
+	errhidestmt(true);
+}
+
+/*
+ * add_replica(name, conninfo): or replaces it. No process connects yet. The caller's statement may have a password in it: it is
+ * neither logged with an error, nor shown in pg_stat_activity until the session's next one.
+ */
+Datum
+queue_jobs_add_replica(PG_FUNCTION_ARGS)
+{
+	ErrorContextCallback hide = {.previous = error_context_stack,.callback = hide_statement};
+	char	   *name;
+	char	   *conninfo;
+	Datum		values[3];
+
+	error_context_stack = &hide;
+	pgstat_report_activity(STATE_RUNNING, "SELECT queue_jobs.add_replica()");
+	name = begin_change(fcinfo, "queue_jobs.add_replica()");
+	if (strcmp(name, "primary") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a replica cannot be called \"%s\"", name),
+				 errdetail("It is what read_from says of the primary."),
+				 errhint("Choose another name.")));
+	refuse_null(fcinfo, 1, "conninfo");
+	conninfo = text_argument(fcinfo, 1);
+	values[0] = CStringGetTextDatum(name);
+	values[1] = CStringGetTextDatum(conninfo);
+	values[2] = CStringGetTextDatum(replica_check_conninfo(conninfo));
+	(void) change("INSERT INTO queue_jobs.defined_replica (name, conninfo, shown_conninfo) VALUES ($1, $2, $3)"
+				  " ON CONFLICT (name) DO UPDATE SET conninfo = EXCLUDED.conninfo, shown_conninfo = EXCLUDED.shown_conninfo",
+				  SPI_OK_INSERT, 3, values);
+	replica_forget(name);			/* what was known was of another */
+	error_context_stack = hide.previous;
+	PG_RETURN_VOID();
+}
+
+Datum
+queue_jobs_drop_replica(PG_FUNCTION_ARGS)
+{
+	char	   *name = begin_change(fcinfo, "queue_jobs.drop_replica()");
+	Datum		values[] = {CStringGetTextDatum(name)};
+
+	require_replica(name, change("DELETE FROM queue_jobs.defined_replica WHERE name = $1", SPI_OK_DELETE, 1, values));
+	replica_forget(name);
+	PG_RETURN_VOID();
+}
+
+/* pause_replica(name): no job reads from it until resume_replica(name). */
+Datum
+queue_jobs_pause_replica(PG_FUNCTION_ARGS)
+{
+	char	   *name = begin_change(fcinfo, "queue_jobs.pause_replica()");
+	Datum		values[] = {CStringGetTextDatum(name)};
+
+	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = true WHERE name = $1",
+								 SPI_OK_UPDATE, 1, values));
+	PG_RETURN_VOID();
+}
+
+/* resume_replica(name): what it did wrong before is forgotten. */
+Datum
+queue_jobs_resume_replica(PG_FUNCTION_ARGS)
+{
+	char	   *name = begin_change(fcinfo, "queue_jobs.resume_replica()");
+	Datum		values[] = {CStringGetTextDatum(name)};
+
+	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = false WHERE name = $1",
+								 SPI_OK_UPDATE, 1, values));
+	replica_forgive(name);
+	PG_RETURN_VOID();
+}
+
+/* The caller gets what is known, and has the scheduler ask the replicas. */
+Datum
+queue_jobs_replica_states(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	ReplicaSlot slot;
+	int			next = 0;
+
+	InitMaterializedSRF(fcinfo, 0);
+	while (replica_next_slot(&next, &slot))
+	{
+		Interval	lag = {0};
+		Datum		values[9];
+		bool		nulls[9] = {0};
+
+		lag.time = slot.position.lag;
+		values[0] = CStringGetTextDatum(slot.name);
+		values[1] = CStringGetTextDatum(state_names[slot.state]);
+		values[2] = LSNGetDatum(slot.position.replayed);
+		values[3] = IntervalPGetDatum(&lag);
+		values[4] = TimestampTzGetDatum(slot.seen_at);
+		nulls[2] = nulls[3] = nulls[4] = slot.seen_at == NO_TIME;
+		values[5] = CStringGetTextDatum(slot.error);
+		values[6] = TimestampTzGetDatum(slot.error_at);
+		nulls[5] = nulls[6] = slot.error_at == NO_TIME;
+		values[7] = TimestampTzGetDatum(slot.not_before);
+		nulls[7] = slot.not_before == NO_TIME;
+		values[8] = Int64GetDatum(slot.served);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	if (!RecoveryInProgress())
+		request_news();
+	return (Datum) 0;
+}

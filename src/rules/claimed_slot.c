@@ -1,0 +1,79 @@
+/*
+ * claimed_slot.c
+ *		Slots of limits that claimants have; see claimed_slot.h.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "claimed_slot.h"
+#include "miscadmin.h"
+#include "snapshot.h"
+#include "store.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/* Unless another transaction is just removing it. */
+static void
+delete_claim(Relation rel, HeapTuple tuple)
+{
+	TM_FailureData failure;
+
+	(void) table_tuple_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot, InvalidSnapshot, false, &failure, false);
+}
+
+void
+claimed_slots_forget(const Job *job)
+{
+	Relation	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), RowExclusiveLock);
+	Snapshot	snapshot = engine_snapshot();
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	CommandCounterIncrement();
+	ScanKeyInit(&key, CLAIMED_SLOT_JOB, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job->id));
+	scan = systable_beginscan(rel, catalog_relation(REL_CLAIMED_SLOT_JOB), true, snapshot, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		delete_claim(rel, tuple);
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, NoLock);
+}
+
+/* By the jobs' ids, one after the other: the table is small, and the planner knows nothing of that of jobs. */
+void
+claimed_slots_trim(void)
+{
+	LiveTable	table;
+	IdScan		ids;
+	Relation	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), RowExclusiveLock);
+	Snapshot	snapshot = engine_snapshot();
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	HeapTuple	tuple;
+
+	live_open(&table);
+	id_scan_begin(&ids, &table);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+		int64		id = DatumGetInt64(heap_getattr(tuple, CLAIMED_SLOT_JOB, RelationGetDescr(rel), &isnull));
+		int32		attempt = DatumGetInt32(heap_getattr(tuple, CLAIMED_SLOT_ATTEMPT, RelationGetDescr(rel), &isnull));
+		Job			job;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!id_scan_find(&ids, id, &job) || job.attempt != attempt)
+			delete_claim(rel, tuple);
+	}
+	id_scan_end(&ids);
+	live_close(&table);
+	table_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, NoLock);
+}

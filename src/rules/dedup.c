@@ -1,0 +1,649 @@
+/*
+ * dedup.c
+ *		Deduplication.
+ *
+ * There is no unique index on the key: enqueuers would wait for each other's commit, and deadlock on keys taken in
+ * different orders. Instead an enqueue looks, with a snapshot of its own making, for a job of its key that has not
+ * started, and gets a hold on it (hold.h) until its own transaction ends. A second look, now that no process can start the
+ * job, finds it still there: the job stands for the new one, which is dropped. Its run starts after we have committed,
+ * and sees what we wrote; if we roll back, nothing has happened; no one waited.
+ *
+ * Two transactions that enqueue the same key at once do not see each other, and both insert. The claim of one of the
+ * jobs merges the others into its run.
+ *
+ * If the hold is refused, the job is being run. Under until_executing it has freed its key: we look for another one, or
+ * insert. Under until_executed the new job is dropped ("drop": the one case in which the run that stands may not see what
+ * we wrote), or a follow-up is to stand ("reschedule_once"), which is an ordinary job of the key: one that is there is
+ * held, else ours is inserted. That no two of a key run at once is seen to at the claim, by a lock on the key, and by
+ * looking for leases.
+ *
+ * A job whose key is running is passed by, and has to be found again when that run ends. Those that are there by then
+ * are looked up by their key (dedup_publish_key), but one may be committed, and passed by, before the run has freed the
+ * key, and after that look. So a claim that passes one by says so in the lane's hint, and only then tries the key for the last
+ * time; the transaction that frees the key looks afterwards whether a claim has said so since.
+ *
+ * A transaction that has very many duplicates would fill the server's lock table with holds: beyond some dozens it
+ * locks the rows FOR SHARE instead, which a claim's delete or update respects as well.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "charge.h"
+#include "common/hashfn.h"
+#include "crash_ledger.h"
+#include "current_job.h"
+#include "dedup.h"
+#include "duplicates.h"
+#include "executor/spi.h"
+#include "executor_slot.h"
+#include "history.h"
+#include "hold.h"
+#include "key_hash.h"
+#include "lane_hint.h"
+#include "location.h"
+#include "miscadmin.h"
+#include "record.h"
+#include "run_as.h"
+#include "shared.h"
+#include "utils/builtins.h"
+#include "utils/numeric.h"
+#include "wakeup.h"
+
+#define MAX_HOLDS 32			/* in a transaction; beyond them rows are locked */
+#define MERGED_INTO "merged_into"	/* key of the result of a job that was */
+
+typedef enum RelyResult
+{
+	RELY_DONE,					/* the job stands, and cannot start before our transaction ends */
+	RELY_RUNS,					/* a process runs it */
+	RELY_ENDS,					/* a transaction takes it away, or changes it */
+	RELY_CHANGED,				/* it is not what it was: look again */
+} RelyResult;
+
+/* ---- keys ---- */
+
+static DedupStrategy
+strategy(const Job *job, const Worker *worker)
+{
+	if (job->dedup_hash == 0 || worker == NULL)
+		return DEDUP_NONE;
+	if (job->dedup_key != NULL)
+		return worker->deduplicate == DEDUP_NONE ? DEDUP_UNTIL_EXECUTING : worker->deduplicate;
+	return worker->idempotent ? worker->deduplicate : DEDUP_NONE;
+}
+
+bool
+dedup_one_at_a_time(const Job *job, const Worker *worker)
+{
+	return strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
+}
+
+bool
+dedup_takes_part(const Worker *worker)
+{
+	return worker->idempotent && worker->deduplicate != DEDUP_NONE;
+}
+
+/*
+ * The hash of a key; never 0. The lane's salt, which ordinary roles cannot read, keeps the keys of different owners apart, and any role from choosing args
+ * whose hash is that of another's. It does not change with the owner's OID, as a restore does, nor with the owner's name.
+ */
+static int64
+salted(uint64 hash, const Lane *lane)
+{
+	hash ^= (uint64) lane->salt;
+	return hash == 0 ? 1 : (int64) hash;
+}
+
+static uint64
+hash_key(const Lane *lane, Jsonb *args, const char *token)
+{
+	uint64		hash = hash_combine64(key_hash_text(lane->worker, 0), key_hash_text(lane->queue, 0));
+
+	return hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
+}
+
+static const Lane *
+lane_of(const Job *job)
+{
+	const Lane *lane = lane_get(job->lane);
+
+	if (lane == NULL)
+		elog(ERROR, "lane %d is missing", job->lane);
+	return lane;
+}
+
+void
+dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
+{
+	const Lane *lane;
+
+	job->dedup_hash = 0;
+	job->dedup_key = NULL;
+	if (token == NULL && !dedup_takes_part(worker))
+		return;
+	lane = lane_of(job);
+	job->dedup_hash = salted(hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token), lane);
+	job->dedup_key = token == NULL ? NULL : pstrdup(token);
+}
+
+/* The args that take part in the key: all, if they are from before the worker got its record, and do not name one. */
+static Jsonb *
+key_args(const Worker *worker, const Job *job)
+{
+	return record_has_key(worker, job->args) ? record_key_args(worker, job->args) : job->args;
+}
+
+void
+dedup_move_key(Job *job, const Worker *worker)
+{
+	const Lane *lane = lane_of(job);
+
+	if (job->dedup_hash == 0)
+		return;
+	job->dedup_hash = salted(hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args, job->dedup_key), lane);
+}
+
+/* The owner is part of it also where jobs run as the worker's definer: no role is to learn of another's jobs, or to cancel its own with them. */
+static bool
+same_key(const Job *a, const Job *b)
+{
+	const Lane *x = lane_get(a->lane);
+	const Lane *y = lane_get(b->lane);
+	Worker	   *worker;
+
+	if (x == NULL || y == NULL || strcmp(x->worker, y->worker) != 0 || strcmp(x->queue, y->queue) != 0 || x->owner != y->owner)
+		return false;
+	worker = registry_worker(x->worker);
+	if (worker == NULL)
+		return false;
+	if (a->dedup_key != NULL || b->dedup_key != NULL)
+		return a->dedup_key != NULL && b->dedup_key != NULL && strcmp(a->dedup_key, b->dedup_key) == 0;
+	return compareJsonbContainers(&key_args(worker, a)->root, &key_args(worker, b)->root) == 0;
+}
+
+/* Since when the job has been waiting to be run. */
+static TimestampTz
+waiting_since(const Job *job)
+{
+	return job->attempt > job->uncharged ? job->created_at : Max(job->created_at, job->run_at);
+}
+
+/* Due in a moment, as a replica is given time to catch up: enqueued for now, or put back. That makes it no future job. */
+static bool
+waits_for_replicas(const Job *job, const Worker *worker, TimestampTz now)
+{
+	return worker->data_consistency != CONSISTENCY_ALWAYS && job->attempt == 0 &&
+		(job->run_at <= job->created_at + CONSISTENCY_START_DELAY ||
+		 (job->strategy == STRATEGY_RETRY && job->run_at <= now + CONSISTENCY_RETRY_DELAY));
+}
+
+/* Whether a job that is not running takes part in deduplication now. */
+static bool
+takes_part(const Job *job, const Worker *worker, TimestampTz now)
+{
+	if (job->due || job->run_at <= now || waits_for_replicas(job, worker, now))
+		return true;
+	if (job->attempt > 0 && dedup_one_at_a_time(job, worker))
+		return true;			/* a retry holds the key, as does a job that was snoozed */
+	return job_failures(job) == 0 && worker->including_scheduled;
+}
+
+/* Whether a moment at which a job expires comes before another's. */
+static bool
+expires_before(TimestampTz a, TimestampTz b)
+{
+	return a != NO_TIME && (b == NO_TIME || a < b);
+}
+
+/*
+ * Whether a job may end without being started: its time runs out before that of the one that it would stand for. Of two
+ * that both expire the longer one is let in only if the other has less than half as long to live: it would be a row each,
+ * if the same work is enqueued over and over.
+ */
+static bool
+may_expire(const Job *other, const Job *job, TimestampTz now)
+{
+	if (other->attempt > 0 || !expires_before(other->expires_at, job->expires_at))
+		return false;
+	return job->expires_at == NO_TIME || other->expires_at - now < (job->expires_at - now) / 2;
+}
+
+/* ---- enqueue ---- */
+
+/* Now that the job cannot start: is it still such as the first look saw it? */
+static RelyResult
+look_again(LiveTable *table, int64 id, const Worker *worker, TimestampTz now)
+{
+	Job			job;
+	TimestampTz until;
+
+	switch (live_look_up(table, id, &job))
+	{
+		case LOOK_GOING:
+			return RELY_ENDS;
+		case LOOK_THERE:
+			if (lease_holds(&job, now, &until) || !takes_part(&job, worker, now))
+				return RELY_CHANGED;
+			return charge_possible(&job) ? RELY_ENDS : RELY_DONE;
+		default:
+			return RELY_CHANGED;
+	}
+}
+
+/* By the row's lock. It tells a job that is run from one whose runner has the hold, but not yet the row. */
+static RelyResult
+rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *worker, TimestampTz now)
+{
+	switch (live_try_share(table, slot))
+	{
+		case SHARE_LOCKED:
+			location_unknown(); /* the server unlocks the row before we can say where our commit is */
+			return look_again(table, job->id, worker, now);
+		case SHARE_REFUSED:
+			return hold_is_run(job->id) ? RELY_RUNS : RELY_ENDS;
+		default:
+			return RELY_CHANGED;
+	}
+}
+
+static RelyResult
+rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *worker, TimestampTz now)
+{
+	RelyResult	result;
+
+	if (hold_count() >= MAX_HOLDS || !hold_try(job->id, HOLD_RELY, false))
+		return rely_by_row(table, slot, job, worker, now);
+	result = look_again(table, job->id, worker, now);
+	if (result != RELY_DONE)
+		hold_release(job->id, HOLD_RELY, false);
+	return result;
+}
+
+/* A handler enqueues the key of its own job, whose row it has deleted: no other session would take it for unstarted. */
+static bool
+runs_here(const Job *job)
+{
+	return current_job.job != NULL && current_job.job->dedup_hash == job->dedup_hash && same_key(job, current_job.job);
+}
+
+/* What becomes of a duplicate of a job that runs, under until_executed. */
+static Standing
+beside_run(const Worker *worker)
+{
+	return worker->reschedule_once ? STANDING_FOLLOW_UP : STANDING_DROP;
+}
+
+/*
+ * Whether a job of the key that has not ended can stand for another. Not one whose claimant's lease has run out: if it was the
+ * last attempt it ends when it is found, and if not, that claimant may still come and complete it.
+ */
+static bool
+can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, TimestampTz now)
+{
+	bool		has_lease = other->started_at != NO_TIME && other->lease != 0;
+	Job			before = *other;
+
+	if (has_lease && !runs)
+		return false;
+	before.attempt -= has_lease;	/* the one that is under way */
+	return waiting_since(&before) + worker->dedup_ttl >= now && (runs || !may_expire(other, job, now));
+}
+
+/* A hold alone may be of a claim that puts the job back. */
+static bool
+function_runs(LiveTable *table, int64 id)
+{
+	Job			job;
+
+	return hold_is_run(id) && live_look_up(table, id, &job) == LOOK_GOING;
+}
+
+/*
+ * One look at the jobs of the key. True if it came to a result; otherwise something changed meanwhile, which means that
+ * another session got on with its work. A job that waits is better than one that runs: its run sees what we wrote.
+ */
+static bool
+look(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now, Standing *result, int64 *standing)
+{
+	bool		until_executed = dedup_one_at_a_time(job, worker);
+	KeyScan		scan;
+	Job			other;
+	bool		settled = true;
+	bool		relied = false;
+
+	*result = STANDING_NONE;
+	if (until_executed && runs_here(job))
+	{
+		*result = beside_run(worker);
+		*standing = current_job.job->id;
+	}
+	key_scan_begin(&scan, table, job->dedup_hash);
+	while (settled && !relied && key_scan_next(&scan, &other))
+	{
+		TimestampTz until;
+		RelyResult	rely;
+		bool		runs;
+
+		if (!same_key(job, &other))
+			continue;
+		/* a function's run does not show in its row; nor does it that an executor ends what has expired */
+		runs = lease_holds(&other, now, &until) || (until_executed && other.expires_at != NO_TIME && function_runs(table, other.id));
+		if (runs && other.attempt == 0 && other.expires_at != NO_TIME)
+			runs = !executor_ends_expired(other.id, other.expires_at);
+		if (!can_stand(&other, runs, job, worker, now))
+			continue;
+		if (runs)
+			rely = RELY_RUNS;
+		else if (!takes_part(&other, worker, now))
+			continue;
+		else
+			rely = rely_on(table, scan.slot, &other, worker, now);
+
+		if (rely == RELY_CHANGED)
+			settled = false;
+		else if (rely == RELY_RUNS && until_executed)
+		{
+			*result = beside_run(worker);
+			*standing = other.id;
+		}
+		else if (rely == RELY_ENDS)
+			wakeup_released(other.lane, role, job_key(&other)); /* should it stay, we were in the way for a moment */
+		else if (rely == RELY_DONE)
+		{
+			relied = true;
+			*result = STANDING_DROP;
+			*standing = other.id;
+			location_relied_on(&other);
+			wakeup_released(other.lane, role, job_key(&other));
+			if (!other.due)
+				wakeup_due(other.run_at);
+		}
+	}
+	key_scan_end(&scan);
+	return settled;
+}
+
+Standing
+dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing)
+{
+	TimestampTz now = job->created_at;
+	Standing	result = STANDING_NONE;
+
+	if (strategy(job, worker) == DEDUP_NONE || (job->run_at > now && !worker->including_scheduled))
+		return STANDING_NONE;
+	do
+		CHECK_FOR_INTERRUPTS();
+	while (!look(table, job, worker, role, now, &result, standing));
+	if (result == STANDING_DROP)
+		duplicates_note_dropped(job->lane, *standing);
+	return result;
+}
+
+static bool
+any_live(LiveTable *table, const Job *job)
+{
+	KeyScan		scan;
+	Job			other;
+	bool		found = false;
+
+	key_scan_begin(&scan, table, job->dedup_hash);
+	while (!found && key_scan_next(&scan, &other))
+		found = same_key(job, &other);
+	key_scan_end(&scan);
+	return found;
+}
+
+bool
+dedup_any_live(LiveTable *table, const Job *job, const Worker *worker)
+{
+	const Lane *own = lane_of(job);
+	Job			other = *job;
+	ListCell   *cell;
+
+	if (!worker->run_as_definer)
+		return any_live(table, job);
+	foreach(cell, lane_of_queue(own->worker, own->queue))
+	{
+		other.lane = ((Lane *) lfirst(cell))->id;
+		dedup_move_key(&other, worker);
+		if (any_live(table, &other))
+			return true;
+	}
+	return false;
+}
+
+/* ---- claim ---- */
+
+/*
+ * Whether a job of the key is being run by way of a lease; others are kept out by the lock on the key. Or was being run, and cannot be
+ * merged yet: it would run once more.
+ */
+static bool
+key_is_taken(LiveTable *table, const Job *job)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	KeyScan		scan;
+	Job			other;
+	bool		taken = false;
+
+	key_scan_begin(&scan, table, job->dedup_hash);
+	while (!taken && key_scan_next(&scan, &other))
+	{
+		TimestampTz until;
+
+		taken = other.id != job->id && same_key(job, &other) && (lease_holds(&other, now, &until) || charge_awaited(&other));
+	}
+	key_scan_end(&scan);
+	return taken;
+}
+
+static bool
+take_key(LiveTable *table, const Job *job, const Worker *worker, bool session)
+{
+	if (!key_lock_try(job->dedup_hash, session))
+		return false;
+	if (!key_is_taken(table, job))
+		return true;
+	key_lock_release(job->dedup_hash, session);
+	return false;
+}
+
+static bool
+take_key_or_pass_by(LiveTable *table, const Job *job, const Worker *worker, bool session)
+{
+	if (take_key(table, job, worker, session))
+		return true;
+	lane_hint_pass_by(job->lane, job_key(job));
+	return take_key(table, job, worker, session);
+}
+
+bool
+dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool session)
+{
+	bool		one_at_a_time = dedup_one_at_a_time(job, worker);
+
+	if (job->dedup_hash == 0 && !session)
+		return true;
+	if (one_at_a_time && !take_key_or_pass_by(table, job, worker, session))
+		return false;
+	if (hold_try(job->id, HOLD_RUN, session))
+		return true;
+	if (one_at_a_time)
+		key_lock_release(job->dedup_hash, session);
+	return false;
+}
+
+void
+dedup_claim_undo(const Job *job, const Worker *worker, bool session)
+{
+	if (job->dedup_hash == 0 && !session)
+		return;
+	hold_release(job->id, HOLD_RUN, session);
+	if (dedup_one_at_a_time(job, worker))
+		key_lock_release(job->dedup_hash, session);
+}
+
+void
+dedup_claim_end(const Job *job, const Worker *worker)
+{
+	dedup_claim_undo(job, worker, true);
+}
+
+static Jsonb *
+merged_into(int64 id)
+{
+	char	   *json = psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", id);
+
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+}
+
+int64
+dedup_merged_into(int64 id)
+{
+	Oid			types[] = {INT8OID, TEXTOID};
+	Datum		values[] = {Int64GetDatum(id), CStringGetTextDatum(MERGED_INTO)};
+	int64		into = 0;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute("SELECT (result ->> $2)::int8 FROM queue_jobs.finished_job WHERE id = $1 AND state = 'cancelled' AND result ? $2",
+					   SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
+	{
+		bool		isnull;
+
+		into = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	engine_end(&saved);
+	return into;
+}
+
+/*
+ * Takes another job of the key for the run of *job, unless a transaction relies on it. The hold need not last: who gets one
+ * from now on sees that the row is going. (There may be more of them than the lock table can take.)
+ */
+static bool
+absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worker *worker, TimestampTz now)
+{
+	bool		taken;
+
+	if (!hold_try(other->id, HOLD_RUN, false))
+		return false;
+	taken = live_try_delete(table, slot);
+	hold_release(other->id, HOLD_RUN, false);
+	if (!taken)
+		return false;
+	wakeup_taken(other->lane, InvalidOid, job_key(other));
+	if (!other->due)
+		wakeup_due_if_undone(other->run_at);
+	if (other->schedule != NULL)
+		wakeup_schedules();		/* a tick may wait for its end */
+	duplicates_note_merged(other->lane);
+	job->merged += 1 + other->merged;
+	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
+	location_relied_on(job);	/* for the next attempt: this one's may be lost with its lease */
+	if (expires_before(job->expires_at, other->expires_at))
+		job->expires_at = other->expires_at;	/* should it be put back without having been started */
+
+	/* a fresh twin brings fresh attempts with it */
+	if (job_failures(other) < job_failures(job))
+		job->uncharged = job->attempt - job_failures(other);
+	other->dropped = duplicates_dropped(other->id);
+	history_insert(NULL, other, worker, JOB_CANCELLED, now, merged_into(job->id));
+	return true;
+}
+
+void
+dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	KeyScan		scan;
+	Job			other;
+
+	if (strategy(job, worker) == DEDUP_NONE)
+		return;
+	key_scan_begin(&scan, table, job->dedup_hash);
+	while (key_scan_next(&scan, &other))
+	{
+		TimestampTz until;
+
+		if (other.id == job->id || !same_key(job, &other) || lease_holds(&other, now, &until))
+			continue;
+		if (charge_awaited(&other))
+			continue;
+		if (!takes_part(&other, worker, now) ||
+			Max(waiting_since(&other), waiting_since(job)) - Min(waiting_since(&other), waiting_since(job)) > worker->dedup_ttl)
+			continue;
+		(void) absorb(table, scan.slot, &other, job, worker, now);
+	}
+	key_scan_end(&scan);
+}
+
+/* In all lanes where a job of the key can be. */
+static void
+note_key_ends(const Job *job, const Worker *worker)
+{
+	const Lane *own = lane_get(job->lane);
+	ListCell   *cell;
+
+	if (own == NULL)
+		return;
+	foreach(cell, lane_siblings(own))
+	{
+		const Lane *lane = lfirst(cell);
+
+		wakeup_key_ends(lane->id, lane_executor_role(lane, worker));
+	}
+}
+
+void
+dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
+{
+	KeyScan		scan;
+	Job			other;
+
+	if (!dedup_one_at_a_time(job, worker))
+		return;					/* of no use to others of the key, who were not kept waiting by it */
+	note_key_ends(job, worker);
+	key_scan_begin(&scan, table, job->dedup_hash);
+	while (key_scan_next(&scan, &other))
+	{
+		const Lane *lane = lane_get(other.lane);
+
+		if (other.id != job->id && other.due && lane != NULL)
+			wakeup_job(other.lane, lane_executor_role(lane, worker), job_key(&other));
+	}
+	key_scan_end(&scan);
+}
+
+/* ---- other queues ---- */
+
+bool
+dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **ids)
+{
+	KeyScan		scan;
+	Job			other;
+
+	if (!dedup_one_at_a_time(job, worker))
+		return true;
+	if (!take_key(table, job, worker, false))
+		return false;
+	key_scan_begin(&scan, table, job->dedup_hash);
+	while (key_scan_next(&scan, &other))
+	{
+		int64	   *id = palloc(sizeof(int64));
+
+		*id = other.id;
+		if (other.id != job->id && same_key(job, &other))
+			*ids = lappend(*ids, id);
+	}
+	key_scan_end(&scan);
+	return true;
+}
+
+void
+dedup_move_end(const Job *job, const Worker *worker)
+{
+	if (dedup_one_at_a_time(job, worker))
+		key_lock_release(job->dedup_hash, false);
+}

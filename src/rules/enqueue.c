@@ -1,0 +1,639 @@
+/*
+ * enqueue.c
+ *		enqueue(), try_enqueue(), enqueue_many(). All of it belongs to the caller's transaction.
+ */
+#include "postgres.h"
+
+#include "access/toast_internals.h"
+#include "args_check.h"
+#include "arguments.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "common/int.h"
+#include "common/pg_prng.h"
+#include "compat.h"
+#include "dedup.h"
+#include "enqueue.h"
+#include "feature_flag.h"
+#include "funcapi.h"
+#include "handler.h"
+#include "lane.h"
+#include "location.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "settings.h"
+#include "store.h"
+#include "subscription.h"
+#include "test_point.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/tuplestore.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_enqueue);
+PG_FUNCTION_INFO_V1(queue_jobs_try_enqueue);
+PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
+
+#define COMPRESS_ARGS_OVER (100 * 1024)
+#define MAX_ARGS_SIZE (5 * 1024 * 1024)
+#define INTERVAL_HINT "Give an interval that is not negative and not longer than 1000 years."
+#define LONGEST_INTERVAL (INT64CONST(365000) * USECS_PER_DAY)
+
+/* Arguments of enqueue(), in order. */
+enum
+{
+	ARG_WORKER, ARG_ARGS, ARG_RUN_AT, ARG_DELAY, ARG_PRIORITY, ARG_QUEUE, ARG_DEDUP_KEY, ARG_CONTEXT, ARG_EXPIRES_IN,
+	ARG_JITTER
+};
+
+/* Arguments of enqueue_many(), in order. */
+enum
+{
+	MANY_WORKER, MANY_ARGS, MANY_CONTEXTS, MANY_RUN_AT, MANY_DELAY, MANY_PRIORITY, MANY_BATCH_SIZE, MANY_BATCH_INTERVAL
+};
+
+/* What all jobs of one call have in common. */
+typedef struct Batch
+{
+	Worker	   *worker;
+	const char *queue;
+	Oid			role;			/* as whom they run */
+	Job			job;			/* a template */
+} Batch;
+
+/* A sum that may be beyond the calendar's end. */
+typedef struct Sum
+{
+	TimestampTz time;
+	Interval   *interval;
+	const char *name;			/* of the interval */
+} Sum;
+
+#define CALENDAR_HINT "Give an earlier time, or a shorter interval: the calendar ends with the year 294276."
+
+/* The server's own error says neither what was added nor what to do. */
+static void
+sum_callback(void *arg)
+{
+	const Sum  *sum = arg;
+
+	errdetail("The %s of %s counts from %s.", sum->name,
+			  DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(sum->interval))), timestamptz_to_str(sum->time));
+	errhint(CALENDAR_HINT);
+}
+
+static TimestampTz
+add_interval(TimestampTz time, Interval *interval, const char *name)
+{
+	Sum			sum = {.time = time,.interval = interval,.name = name};
+	ErrorContextCallback callback = {.callback = sum_callback,.arg = &sum,.previous = error_context_stack};
+	TimestampTz result;
+
+	error_context_stack = &callback;
+	result = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(time), IntervalPGetDatum(interval)));
+	error_context_stack = callback.previous;
+	return result;
+}
+
+static Interval *
+future_interval(FunctionCallInfo fcinfo, int arg, const char *name)
+{
+	return interval_argument(PG_GETARG_INTERVAL_P(arg), name, 0, LONGEST_INTERVAL, INTERVAL_HINT);
+}
+
+/* When the job is due, of run_at and delay. */
+static TimestampTz
+run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
+{
+	TimestampTz run_at;
+
+	if (!PG_ARGISNULL(run_at_arg) && !PG_ARGISNULL(delay_arg))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("run_at and delay cannot both be given"),
+				 errdetail("run_at is %s, and delay is %s.", timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
+						   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
+				 errhint("Give the time when the job is due, or how long from now.")));
+	if (!PG_ARGISNULL(delay_arg))
+		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
+	if (PG_ARGISNULL(run_at_arg))
+		return now;
+	run_at = PG_GETARG_TIMESTAMPTZ(run_at_arg);
+	if (TIMESTAMP_NOT_FINITE(run_at))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("run_at must be finite"),
+				 errdetail("The value is %s.", timestamptz_to_str(run_at)),
+				 errhint("Leave it out for a job that is due at once.")));
+	return run_at;
+}
+
+/* The args as they are stored: compressed if they are large, refused if they are still too large then. */
+static Jsonb *
+storable_args(Jsonb *args)
+{
+	Size		size = VARSIZE(args);
+	Datum		compressed;
+
+	if (size <= COMPRESS_ARGS_OVER)
+		return args;
+	compressed = toast_compress_datum(JsonbPGetDatum(args), InvalidCompressionMethod);
+	if (DatumGetPointer(compressed) != NULL)
+		size = VARSIZE(DatumGetPointer(compressed));
+	if (size > MAX_ARGS_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("args of the job are too large"),
+				 errdetail("They have %zu bytes after compression; the limit is %d bytes (5 MB).", size, MAX_ARGS_SIZE),
+				 errhint("Store the data in a table and pass its key.")));
+	return DatumGetPointer(compressed) != NULL ? (Jsonb *) DatumGetPointer(compressed) : args;
+}
+
+static void
+setting_context_callback(void *arg)
+{
+	errcontext("setting \"queue_jobs.context\"");
+}
+
+/* The context that is set for the session, or NULL. */
+static Jsonb *
+current_context(void)
+{
+	ErrorContextCallback callback = {.callback = setting_context_callback,.previous = error_context_stack};
+	Jsonb	   *context;
+
+	if (queue_jobs_context == NULL || queue_jobs_context[0] == '\0')
+		return NULL;
+	error_context_stack = &callback;
+	context = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(queue_jobs_context)));
+	error_context_stack = callback.previous;
+	return context;
+}
+
+static Worker *
+require_worker(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+	Worker	   *worker;
+
+	refuse_null(fcinfo, ARG_WORKER, "worker");
+	name = text_argument(fcinfo, ARG_WORKER);
+	worker = registry_require_worker(name, UNDEFINED_WORKER_HINT);	/* the cache may be rebuilt by the next look at it */
+	if (worker->built_in != BUILT_IN_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("jobs of worker \"%s\" cannot be enqueued by hand", name),
+				 worker->built_in == BUILT_IN_COMMAND ? errdetail("They are commands of schedules.")
+				 : errdetail("The scheduler enqueues them, for workers with heal_every or remaining_work."),
+				 worker->built_in == BUILT_IN_COMMAND
+				 ? errhint("Use queue_jobs.schedule() and queue_jobs.run_now(), or define a worker with a handler.")
+				 : errhint("Use queue_jobs.define_worker().")));
+	return worker;
+}
+
+/* A worker that runs as its definer does so for those only who might call its handler themselves. */
+static void
+check_handler_right(const Worker *worker)
+{
+	Handler    *handler;
+	char	   *why;
+
+	if (!worker->run_as_definer || worker->handler == NULL || has_privs_of_role(GetUserId(), worker->definer))
+		return;
+	handler = registry_worker_handler(worker, &why);
+	if (handler != NULL && !handler_may_be_called(handler, GetUserId()))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for worker \"%s\"", worker->name),
+				 errdetail("It runs as its definer, and you may not execute its handler \"%s\".", worker->handler),
+				 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
+}
+
+/* Fills in what is the same for all jobs of a call. */
+static void
+begin_batch(Batch *batch, Worker *worker, const char *queue, TimestampTz now, int priority)
+{
+	Worker	   *cached = registry_worker(worker->name);
+
+	memset(batch, 0, sizeof(*batch));
+	batch->worker = worker;
+	batch->queue = queue;
+	batch->role = worker->run_as_definer ? worker->definer : GetUserId();
+	batch->job.version = worker->version;
+	batch->job.created_at = now;
+	batch->job.priority = priority;
+	batch->job.expires_at = NO_TIME;
+	batch->job.started_at = NO_TIME;
+	batch->job.lane = lane_for(cached ? cached : worker, queue, GetUserId());
+}
+
+/* A job that may read from a replica gives it time to catch up. */
+static void
+delay_start(Job *job, const Worker *worker)
+{
+	TimestampTz earliest = job->created_at + CONSISTENCY_START_DELAY;
+
+	if (job->run_at >= earliest || job_consistency(worker, job->id) == CONSISTENCY_ALWAYS)
+		return;
+	if (job->expires_at != NO_TIME)
+		job->expires_at += earliest - Max(job->run_at, job->created_at);
+	job->run_at = earliest;
+	job->due = false;
+}
+
+/* A job of the call, about to be inserted. */
+static Job
+next_job(const Batch *batch)
+{
+	Job			job = batch->job;
+
+	job.id = nextval_internal(catalog_relation(REL_JOB_ID), false);
+	delay_start(&job, batch->worker);
+	return job;
+}
+
+/* A job has been inserted: says so at commit. */
+static void
+announce(const Batch *batch, const Job *job)
+{
+	const Worker *worker = batch->worker;
+
+	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
+		location_enqueued(job);
+	if (job->due)
+		wakeup_job(job->lane, worker->handler ? batch->role : InvalidOid, job_key(job));
+	else
+		wakeup_due(job->run_at);
+}
+
+static int64
+insert_job(Batch *batch, LiveTable *table)
+{
+	Job			job = next_job(batch);
+
+	live_insert(table, &job);
+	test_point("job_inserted");
+	announce(batch, &job);
+	return job.id;
+}
+
+/* Enqueues one job, or finds the one that stands for it. */
+static int64
+add_job(Batch *batch, LiveTable *table, Jsonb *args, const char *token, bool *duplicate)
+{
+	Job		   *job = &batch->job;
+	Jsonb	   *stored = storable_args(args);
+	int64		standing = 0;
+	Standing	found;
+
+	job->args = args;
+	job->due = job->run_at <= job->created_at;
+	dedup_set_key(job, batch->worker, args, token);
+	found = dedup_find_standing(table, job, batch->worker, batch->worker->handler ? batch->role : InvalidOid, &standing);
+	*duplicate = found != STANDING_NONE;
+	if (found == STANDING_DROP)
+		return standing;
+	job->args = stored;
+	return insert_job(batch, table);
+}
+
+bool
+enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
+{
+	Batch		batch;
+	Job		   *job = &batch.job;
+	LiveTable	table;
+	bool		none;
+
+	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	job->run_at = run_at;
+	job->due = run_at <= job->created_at;
+	job->args = args;
+	dedup_set_key(job, worker, args, NULL);
+	live_open(&table);
+	none = !dedup_any_live(&table, job, worker);
+	if (none)
+		(void) insert_job(&batch, &table);
+	live_close(&table);
+	return none;
+}
+
+int64
+enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule)
+{
+	Batch		batch;
+	LiveTable	table;
+	bool		duplicate;
+	int64		id;
+
+	check_handler_right(worker);
+	if (registry_worker_disabled(worker->name))
+		return 0;
+	/* It is due, even if the clock has been set back meanwhile. */
+	begin_batch(&batch, worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
+	batch.job.run_at = run_at;
+	batch.job.schedule = schedule ? pstrdup(schedule) : NULL;
+	live_open(&table);
+	id = add_job(&batch, &table, args, NULL, &duplicate);
+	live_close(&table);
+	return id;
+}
+
+void
+enqueue_prepare(Worker *worker, Jsonb *args)
+{
+	Batch		batch;
+
+	check_handler_right(worker);
+	args_check(args_handler(worker), args);
+	(void) storable_args(args);
+	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	dedup_set_key(&batch.job, worker, args, NULL);
+}
+
+void
+enqueue_one(Worker *worker, Jsonb *args)
+{
+	Batch		batch;
+	LiveTable	table;
+	bool		duplicate;
+
+	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	batch.job.run_at = batch.job.created_at;
+	live_open(&table);
+	(void) add_job(&batch, &table, args, NULL, &duplicate);
+	live_close(&table);
+}
+
+/* The queue that was asked for, or the worker's own. */
+static const char *
+queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
+{
+	char	   *queue = text_argument(fcinfo, ARG_QUEUE);
+
+	if (queue == NULL)
+		return worker->queue;
+	check_name("queue", queue);
+	return queue;
+}
+
+/* Returns the id of the job that will do the work, or 0 if there is none: the worker is disabled. */
+static int64
+enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Worker	   *worker;
+	Batch		batch;
+	LiveTable	table;
+	TimestampTz run_at;
+	int64		id;
+
+	refuse_where_nothing_can_be_written(function);
+	worker = require_worker(fcinfo);
+	refuse_null(fcinfo, ARG_ARGS, "args");
+	refuse_null(fcinfo, ARG_PRIORITY, "priority");
+	check_handler_right(worker);
+	run_at = run_at_argument(fcinfo, ARG_RUN_AT, ARG_DELAY, now);
+	if (!PG_ARGISNULL(ARG_JITTER))
+	{
+		int64		jitter = interval_microseconds(future_interval(fcinfo, ARG_JITTER, "jitter"));
+		TimestampTz due = run_at;
+
+		if (jitter > 0)
+			jitter = (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, jitter - 1);
+		if (pg_add_s64_overflow(due, jitter, &run_at) || !IS_VALID_TIMESTAMP(run_at))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+					 errmsg("timestamp out of range"),
+					 errdetail("The jitter of up to %s counts from %s.",
+							   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(ARG_JITTER))),
+							   timestamptz_to_str(due)),
+					 errhint(CALENDAR_HINT)));
+	}
+	if (registry_worker_disabled(worker->name))
+		return 0;
+	args_check(args_handler(worker), PG_GETARG_JSONB_P(ARG_ARGS));
+
+	begin_batch(&batch, worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
+	batch.job.run_at = run_at;
+	batch.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
+	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
+		batch.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"), "expires_in");
+	live_open(&table);
+	id = add_job(&batch, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
+	live_close(&table);
+	return id;
+}
+
+/* enqueue(): the id of the job that will do this work; NULL if the worker is disabled. */
+Datum
+queue_jobs_enqueue(PG_FUNCTION_ARGS)
+{
+	bool		duplicate = false;
+	int64		id = enqueue(fcinfo, "queue_jobs.enqueue()", &duplicate);
+
+	if (id == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(id);
+}
+
+/* try_enqueue(): the id of the new job; NULL for a duplicate, also one that makes the job run once more. */
+Datum
+queue_jobs_try_enqueue(PG_FUNCTION_ARGS)
+{
+	bool		duplicate = false;
+	int64		id = enqueue(fcinfo, "queue_jobs.try_enqueue()", &duplicate);
+
+	if (id == 0 || duplicate)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(id);
+}
+
+/* The elements of a jsonb[]. */
+static Datum *
+jsonb_elements(ArrayType *array, bool **nulls, int *count)
+{
+	Datum	   *elements;
+
+	deconstruct_array(array, JSONBOID, -1, false, TYPALIGN_INT, &elements, nulls, count);
+	return elements;
+}
+
+typedef struct BatchTimes
+{
+	int			size;			/* jobs a batch, 0: all in one */
+	Interval   *interval;
+} BatchTimes;
+
+static BatchTimes
+batch_arguments(FunctionCallInfo fcinfo)
+{
+	BatchTimes	times = {0};
+
+	if (PG_ARGISNULL(MANY_BATCH_SIZE) != PG_ARGISNULL(MANY_BATCH_INTERVAL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_size and batch_interval go together"),
+				 PG_ARGISNULL(MANY_BATCH_SIZE) ? errdetail("batch_interval is given, and batch_size is NULL.")
+				 : errdetail("batch_size is %d, and batch_interval is NULL.", PG_GETARG_INT32(MANY_BATCH_SIZE)),
+				 errhint("Give both, or none.")));
+	if (PG_ARGISNULL(MANY_BATCH_SIZE))
+		return times;
+	times.size = PG_GETARG_INT32(MANY_BATCH_SIZE);
+	if (times.size <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_size must be positive"),
+				 errdetail("The value is %d.", times.size),
+				 errhint("Give the number of jobs that are due at once.")));
+	times.interval = future_interval(fcinfo, MANY_BATCH_INTERVAL, "batch_interval");
+	return times;
+}
+
+/* Jobs that are inserted together. */
+typedef struct Jobs
+{
+	MemoryContext context;		/* of what they refer to; emptied when they have been inserted */
+	int			count;
+	Job			jobs[LIVE_INSERT_MANY];
+} Jobs;
+
+static void
+return_id(ReturnSetInfo *result, int64 id)
+{
+	Datum		value = Int64GetDatum(id);
+	bool		isnull = false;
+
+	tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
+}
+
+static void
+flush_many(Batch *batch, LiveTable *table, Jobs *jobs, ReturnSetInfo *result)
+{
+	MemoryContext old = MemoryContextSwitchTo(jobs->context);
+
+	if (jobs->count > 0)
+		live_insert_many(table, jobs->jobs, jobs->count);
+	for (int i = 0; i < jobs->count; i++)
+	{
+		announce(batch, &jobs->jobs[i]);
+		return_id(result, jobs->jobs[i].id);
+	}
+	jobs->count = 0;
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(jobs->context);
+}
+
+/* Before anything is written. What is made of large args on the way goes with each. */
+static void
+check_all_args(const Worker *worker, const Datum *args, int count)
+{
+	const Handler *handler = args_handler(worker);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs args", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		args_check(handler, DatumGetJsonbP(args[i]));
+		MemoryContextReset(context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+/* Those that are deduplicated go one by one, for they must see each other. */
+static void
+add_to_many(Batch *batch, LiveTable *table, Jobs *jobs, Datum args, ReturnSetInfo *result)
+{
+	Job		   *job = &batch->job;
+	MemoryContext old = MemoryContextSwitchTo(jobs->context);
+	bool		duplicate;
+
+	if (dedup_takes_part(batch->worker))
+	{
+		return_id(result, add_job(batch, table, DatumGetJsonbP(args), NULL, &duplicate));
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(jobs->context);
+		return;
+	}
+	job->args = storable_args(DatumGetJsonbP(args));
+	job->due = job->run_at <= job->created_at;
+	jobs->jobs[jobs->count++] = next_job(batch);
+	MemoryContextSwitchTo(old);
+	if (jobs->count == LIVE_INSERT_MANY)
+		flush_many(batch, table, jobs, result);
+}
+
+/* enqueue_many(): the ids in the order of the args; none if the worker is disabled. */
+Datum
+queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	TimestampTz now = GetCurrentTimestamp();
+	Worker	   *worker;
+	Batch		batch;
+	BatchTimes	times;
+	TimestampTz run_at;
+	LiveTable	table;
+	Datum	   *args;
+	Datum	   *contexts = NULL;
+	bool	   *args_nulls;
+	bool	   *contexts_nulls = NULL;
+	int			count;
+	Jobs	   *jobs;
+
+	refuse_where_nothing_can_be_written("queue_jobs.enqueue_many()");
+	worker = require_worker(fcinfo);
+	refuse_null(fcinfo, MANY_ARGS, "args");
+	refuse_null(fcinfo, MANY_PRIORITY, "priority");
+	check_handler_right(worker);
+	times = batch_arguments(fcinfo);
+	args = jsonb_elements(PG_GETARG_ARRAYTYPE_P(MANY_ARGS), &args_nulls, &count);
+	for (int i = 0; i < count; i++)
+		if (args_nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("args must not be null"),
+					 errdetail("Element %d of the array is null.", i + 1),
+					 errhint("Use '{}' for a job without args.")));
+	if (!PG_ARGISNULL(MANY_CONTEXTS))
+	{
+		int			contexts_count;
+
+		contexts = jsonb_elements(PG_GETARG_ARRAYTYPE_P(MANY_CONTEXTS), &contexts_nulls, &contexts_count);
+		if (contexts_count != count)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("contexts must have one element for each of args"),
+					 errdetail("There are %d args and %d contexts.", count, contexts_count),
+					 errhint("Use NULL for a job without context.")));
+	}
+	run_at = run_at_argument(fcinfo, MANY_RUN_AT, MANY_DELAY, now);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	if (count == 0 || registry_worker_disabled(worker->name))
+		return (Datum) 0;
+	check_all_args(worker, args, count);
+	begin_batch(&batch, worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
+	batch.job.run_at = run_at;
+	if (contexts == NULL)
+		batch.job.context = current_context();
+
+	live_open(&table);
+	jobs = palloc0(sizeof(Jobs));
+	jobs->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs enqueue_many", ALLOCSET_DEFAULT_SIZES);
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (times.size > 0 && i > 0 && i % times.size == 0)
+			batch.job.run_at = add_interval(batch.job.run_at, times.interval, "batch_interval");
+		if (contexts != NULL)
+			batch.job.context = contexts_nulls[i] ? NULL : DatumGetJsonbP(contexts[i]);
+		add_to_many(&batch, &table, jobs, args[i], result);
+	}
+	flush_many(&batch, &table, jobs, result);
+	live_close(&table);
+	return (Datum) 0;
+}

@@ -1,0 +1,544 @@
+/*
+ * limit.c
+ *		Limits on how many jobs run at once, strictly: over executors, procedures and claimants together.
+ *
+ * A limit of N has N slots. Who runs a job has one, by an advisory lock that is only ever tried, and lasts for as long
+ * as the run: to the end of the transaction, or of the session's hold if the handler is a procedure. The server lets
+ * go of it, however the process ends, after the outcome of the transaction can be seen.
+ *
+ * A claimant's lease goes on when its transaction has committed and its locks are gone. It is written beside the lease
+ * that the job has the slot (table claimed_slot). A process that gets a slot's lock looks, with a snapshot taken after that,
+ * whether it is claimed. A claim of an earlier attempt, or of a job that is gone, is void. One whose lease has run out
+ * still could be revived by a heartbeat: so the lease is ended first, as if the job had been given to another process. (But
+ * for the job's own earlier claim, which gives way to its next one.)
+ *
+ * A claim that finds no slot marks its lane as refused, tries once more, and then takes the lane for not ready. A process
+ * frees a slot before looking for refused lanes of the worker, and publishes those: one of the two sees the
+ * other. The queue costs nothing meanwhile.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "catalog/indexing.h"
+#include "claimed_slot.h"
+#include "common/hashfn.h"
+#include "compat.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "hold.h"
+#include "key_hash.h"
+#include "lane.h"
+#include "lane_hint.h"
+#include "limit.h"
+#include "limit_release.h"
+#include "miscadmin.h"
+#include "outcome.h"
+#include "park.h"
+#include "snapshot.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "wakeup.h"
+
+#define MAX_SLOTS 256			/* that a transaction may have: the server's lock table is small */
+#define CROWD 16				/* refused jobs in front of a lane that are worth being put aside */
+#define WALK 256				/* refused jobs that a claim walks over, while the scheduler puts them aside */
+#define RATE_PACE (100 * INT64CONST(1000))	/* microseconds between two looks at jobs that wait for their rate */
+#define LOOK_AGAIN (10 * USECS_PER_SEC)
+
+static uint64
+worker_scope(const Worker *worker)
+{
+	return key_hash_text(worker->name, key_hash_seed());
+}
+
+/* ---- slots that claimants have ---- */
+
+/*
+ * Ends a claimant's lease that has run out, so that no heartbeat can revive it. False if it holds, or another
+ * transaction has the job.
+ */
+static bool
+end_lost_claim(LiveTable *table, int64 id, int32 attempt, const Worker *worker)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz until;
+	TupleTableSlot *slot = NULL;
+	Job			job;
+	bool		ended = false;
+
+	if (live_find(table, id, false, &slot, &job) == FIND_FOUND)
+	{
+		ended = job.started_at == NO_TIME || job.attempt != attempt;
+		if (ended || lease_holds(&job, now, &until))
+			live_leave(&job);
+		else
+		{
+			RunError	error = {
+				.sqlstate = LAPSED_SQLSTATE,.message = job_lapsed_message(&job)
+			};
+
+			(void) outcome_failed(table, slot, &job, worker, InvalidOid, &error, 0);
+			ended = true;
+		}
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return ended;
+}
+
+/* The live claim that has the slot. One that has lost it is ended, if that can be done ("end_lost"), with the slot's lock. */
+static bool
+find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *worker, bool end_lost, Job *claimed)
+{
+	Relation	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), AccessShareLock);
+	Snapshot	snapshot = engine_snapshot();
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	ScanKeyInit(&key, CLAIMED_SLOT_NUMBER, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(slot));
+	scan = systable_beginscan(rel, catalog_relation(REL_CLAIMED_SLOT_SLOT), true, snapshot, 1, &key);
+	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+		int64		id = DatumGetInt64(heap_getattr(tuple, CLAIMED_SLOT_JOB, RelationGetDescr(rel), &isnull));
+		int32		attempt = DatumGetInt32(heap_getattr(tuple, CLAIMED_SLOT_ATTEMPT, RelationGetDescr(rel), &isnull));
+		TimestampTz until;
+
+		if (id == job->id || !live_look_up(table, id, claimed) || claimed->started_at == NO_TIME || claimed->attempt != attempt)
+			continue;
+		found = lease_holds(claimed, GetCurrentTimestamp(), &until) || (end_lost && !end_lost_claim(table, id, attempt, worker));
+	}
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, NoLock);
+	return found;
+}
+
+/* Whether a live claim has the slot. We have its lock. */
+static bool
+slot_is_claimed(LiveTable *table, int64 slot, const Job *job, const Worker *worker)
+{
+	Job			claimed;
+
+	return find_claim_of_slot(table, slot, job, worker, true, &claimed);
+}
+
+static void
+write_slot(Relation rel, int64 slot, const Job *job)
+{
+	Datum		values[CLAIMED_SLOT_ATTRIBUTES] = {Int64GetDatum(slot), Int64GetDatum(job->id), Int32GetDatum(job->attempt)};
+	bool		nulls[CLAIMED_SLOT_ATTRIBUTES] = {0};
+
+	CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
+}
+
+void
+limit_write_claim(const LimitHold *hold, const Job *job)
+{
+	Relation	rel;
+
+	if (hold->worker_slot == 0 && hold->key_slot == 0)
+		return;
+	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), RowExclusiveLock);
+	if (hold->worker_slot != 0)
+		write_slot(rel, hold->worker_slot, job);
+	if (hold->key_slot != 0)
+		write_slot(rel, hold->key_slot, job);
+	table_close(rel, NoLock);
+}
+
+/* ---- slots ---- */
+
+static int64
+slot_id(uint64 scope, int number)
+{
+	int64		slot = (int64) hash_combine64(scope, (uint64) number + 1);
+
+	return slot == 0 ? 1 : slot;
+}
+
+int64
+limit_rekeyed_slot(const Worker *worker, Jsonb *args, int64 slot, uint64 seed)
+{
+	for (int number = 0; number < worker->max_running_jobs; number++)
+		if (slot_id(key_hash_text(worker->name, 0), number) == slot)
+			return slot_id(key_hash_text(worker->name, seed), number);
+	for (int number = 0; number < worker->concurrency_limit; number++)
+		if (slot_id(limit_key_hash_by(worker, args, 0), number) == slot)
+			return slot_id(limit_key_hash_by(worker, args, seed), number);
+	return slot;
+}
+
+/*
+ * Takes any slot of a limit; 0 if there is none. They are tried from *first on, the one that this process had last, so
+ * that not all processes try the same ones.
+ */
+static int64
+take_slot(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit, bool session, int *first)
+{
+	for (int i = 0; i < limit; i++)
+	{
+		int			number = (int) (((int64) *first + i) % limit);
+		int64		slot = slot_id(scope, number);
+
+		if (!slot_lock_try(slot, session))
+			continue;
+		if (!slot_is_claimed(table, slot, job, worker))
+		{
+			*first = number;
+			return slot;
+		}
+		slot_lock_release(slot, session);
+	}
+	return 0;
+}
+
+/* "keep": until the end of the transaction, though they count as free. */
+static int
+free_slots_of(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool keep)
+{
+	int			free_slots = 0;
+
+	for (int number = 0; number < worker->concurrency_limit; number++)
+	{
+		int64		slot = slot_id(key, number);
+
+		if (!slot_lock_try(slot, false))
+			continue;
+		if (slot_is_claimed(table, slot, job, worker))
+			slot_lock_release(slot, false);
+		else
+		{
+			free_slots++;
+			if (!keep)
+				slot_lock_release(slot, false);
+		}
+	}
+	if (free_slots > 0)
+		limit_publish(worker);
+	return free_slots;
+}
+
+int
+limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool ahead, TimestampTz *retry_at)
+{
+	int			starts = PG_INT32_MAX;
+
+	*retry_at = NO_TIME;
+	if (worker->rate_limit > 0)
+	{
+		starts = rate_possible((int64) key, worker->rate_limit, worker->rate_period, retry_at);
+		*retry_at = Max(*retry_at, GetCurrentTimestamp() + RATE_PACE);
+		if (ahead)
+			starts = Min(starts, PG_INT32_MAX - CROWD) +
+				(int) Min((double) worker->rate_limit * RATE_PACE / worker->rate_period, CROWD - 1);
+	}
+	if (starts > 0 && worker->concurrency_limit > 0)
+	{
+		int			free_slots = free_slots_of(table, job, worker, key, ahead && worker->concurrency_limit == 1 && shared_present());
+
+		starts = Min(starts, free_slots);
+	}
+	return starts;
+}
+
+static void
+refuse_key(Refusals *refusals, uint64 key)
+{
+	if (refusals->nkeys < MAX_REFUSED_KEYS)
+		refusals->keys[refusals->nkeys++] = key;
+}
+
+static bool
+key_refused(const Refusals *refusals, uint64 key)
+{
+	for (int i = 0; i < refusals->nkeys; i++)
+		if (refusals->keys[i] == key)
+			return true;
+	return false;
+}
+
+static bool
+begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
+{
+	int64		scope = (int64) (worker->concurrency_key ? hold->key : worker_scope(worker));
+	TimestampTz at;
+
+	if (worker->rate_limit == 0 || scope == 0)
+		return true;
+	if (!rate_reserve(scope, worker->rate_limit, worker->rate_period, &at))
+	{
+		*retry_at = at;
+		return false;
+	}
+	hold->rate = (RateHold)
+	{
+		.scope = scope,.at = at
+	};
+	return true;
+}
+
+/*
+ * Frees slots that no job came to have. Others may have taken us for a process that runs one: claims were refused meanwhile, or
+ * jobs parked, which no process would send back.
+ */
+static void
+give_back(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session)
+{
+	limit_end(hold, session);
+	if ((hold->worker_slot != 0 || hold->key_slot != 0) && shared_refusals() != hold->refusals)
+		wakeup_limited_now(lane_hint_worker(worker->name));
+	if (hold->key_slot != 0 && park_any(table, worker, hold->key))
+		wakeup_sweep();
+}
+
+/*
+ * Of a key with a limit of one, jobs start in order: one that came back to the lane after our look at it, or is parked
+ * still, goes first.
+ */
+static bool
+overtakes(LiveTable *table, const Job *job, const Worker *worker, const Refusals *refusals, uint64 key)
+{
+	if (lane_hint_published_before(job->lane, &refusals->window, job_key(job)))
+		return true;
+	return park_goes_before(table, worker, key, job);
+}
+
+/* Slots first, for they can be freed without a trace. */
+static LimitVerdict
+begin(LiveTable *table, const Job *job, Worker *worker, bool session, const Refusals *refusals,
+	  LimitHold *hold, TimestampTz *retry_at)
+{
+	int			anywhere = MyProcPid;
+
+	*retry_at = NO_TIME;
+	hold->worker_slot = hold->key_slot = 0;
+	hold->refusals = shared_refusals();
+	if (worker->max_running_jobs > 0)
+	{
+		hold->worker_slot = take_slot(table, job, worker, worker_scope(worker), worker->max_running_jobs, session, &worker->slot);
+		if (hold->worker_slot == 0)
+			return LIMIT_WORKER;
+	}
+	if (worker->concurrency_limit > 0 && hold->key != 0)
+	{
+		hold->key_slot = take_slot(table, job, worker, hold->key, worker->concurrency_limit, session, &anywhere);
+		if (hold->key_slot == 0)
+		{
+			give_back(table, hold, worker, session);
+			return LIMIT_KEY;
+		}
+	}
+	if (hold->key_slot != 0 && worker->concurrency_limit == 1 && overtakes(table, job, worker, refusals, hold->key))
+	{
+		give_back(table, hold, worker, session);
+		return LIMIT_KEY;
+	}
+	if (begin_rate(worker, hold, retry_at))
+		return LIMIT_FREE;
+	give_back(table, hold, worker, session);
+	return worker->concurrency_key ? LIMIT_KEY : LIMIT_WORKER;
+}
+
+/* In case a slot is freed and no process tells, the lane is looked at again after LOOK_AGAIN. */
+static void
+refuse(Refusals *refusals, const Job *job, TimestampTz retry_at)
+{
+	if (!refusals->any)
+	{
+		refusals->first = job_key(job);
+		refusals->retry_at = GetCurrentTimestamp() + LOOK_AGAIN;
+	}
+	refusals->any = true;
+	if (retry_at != NO_TIME)
+		refusals->retry_at = Min(refusals->retry_at, retry_at);
+}
+
+/*
+ * A lane with very many refused jobs in front is not walked through: the scheduler puts them aside, and publishes the
+ * lane.
+ */
+static LimitVerdict
+refused_key_verdict(Refusals *refusals, int32 lane)
+{
+	refusals->crowd++;
+	if (refusals->crowd == CROWD)
+		refusals->being_parked = lane_hint_crowd(lane);
+	return refusals->crowd >= WALK && refusals->being_parked ? LIMIT_WORKER : LIMIT_KEY;
+}
+
+/* With how many holds a transaction may still take such a job. A job with a deduplication key needs one, or two. */
+static int
+most_holds(const Job *job, const Worker *worker)
+{
+	if (limit_any(worker))
+		return MAX_SLOTS;
+	return job->dedup_hash != 0 ? hold_share() : PG_INT32_MAX;
+}
+
+static Oid
+executor_role(int32 id, const Worker *worker)
+{
+	const Lane *lane = lane_get(id);
+
+	return lane == NULL ? InvalidOid : lane_executor_role(lane, worker);
+}
+
+LimitVerdict
+limit_begin(LiveTable *table, const Job *job, Worker *worker, bool session, Refusals *refusals,
+			LimitHold *hold)
+{
+	LimitVerdict verdict;
+	TimestampTz retry_at = NO_TIME;
+
+	*hold = (LimitHold) {0};
+	if (!session && hold_count() >= most_holds(job, worker))
+	{
+		refuse(refusals, job, NO_TIME);
+		refusals->hands_full = true;
+		return LIMIT_WORKER;
+	}
+	if (!limit_any(worker))
+		return LIMIT_FREE;
+	if (worker->concurrency_key != NULL)
+		hold->key = limit_key_hash(worker, job->args);
+	if (key_refused(refusals, hold->key))
+	{
+		refuse(refusals, job, NO_TIME);
+		return refused_key_verdict(refusals, job->lane);
+	}
+	verdict = begin(table, job, worker, session, refusals, hold, &retry_at);
+	if (verdict != LIMIT_FREE)
+		lane_hint_refuse(job->lane, lane_hint_worker(worker->name), executor_role(job->lane, worker));
+	if (verdict != LIMIT_FREE && retry_at == NO_TIME && shared_present())
+		verdict = begin(table, job, worker, session, refusals, hold, &retry_at);
+	if (verdict == LIMIT_FREE)
+		limit_publish(worker);
+	else
+		refuse(refusals, job, retry_at);
+	if (verdict == LIMIT_KEY)
+		refuse_key(refusals, hold->key);
+	if (verdict == LIMIT_KEY)
+		return refused_key_verdict(refusals, job->lane);
+	return verdict;
+}
+
+/*
+ * Of a key with a limit of one, no later job may start before one that was passed by: neither in this look at the lane, nor
+ * in a later one, which therefore begins with that job again until the transaction that has it publishes it.
+ */
+void
+limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, const Job *passed_by, Refusals *refusals)
+{
+	rate_give_back(&hold->rate);
+	if (limit_any(worker))
+		give_back(table, hold, worker, session);
+	if (passed_by == NULL || hold->key == 0 || worker->concurrency_limit != 1)
+		return;
+	refuse_key(refusals, hold->key);
+	refuse(refusals, passed_by, NO_TIME);
+}
+
+bool
+limit_settle(int32 lane, const Refusals *refusals, const LaneKey *taken)
+{
+	LaneKey		passed = {refusals->first.priority, refusals->first.id - 1};
+
+	if (!refusals->any)
+		return false;
+	if (taken != NULL && lane_key_compare(taken, &passed) < 0)
+		passed = *taken;
+	if (!refusals->hands_full)
+		(void) lane_hint_revisit(lane, refusals->retry_at, false);
+	lane_hint_settle(lane, &refusals->window, &passed, taken == NULL && !refusals->hands_full);
+	return true;
+}
+
+char *
+limit_describe(const Worker *worker)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "worker \"%s\" is at a limit:", worker->name);
+	if (worker->max_running_jobs > 0)
+		appendStringInfo(&text, " max_running_jobs %d,", worker->max_running_jobs);
+	if (worker->concurrency_limit > 0)
+		appendStringInfo(&text, " concurrency_limit %d,", worker->concurrency_limit);
+	if (worker->rate_limit > 0)
+		appendStringInfo(&text, " rate_limit %d,", worker->rate_limit);
+	text.data[text.len - 1] = '\0';
+	return text.data;
+}
+
+/* ---- what explain_job() asks ---- */
+
+/* Whether the slot is taken, and by which session or job. Nothing is locked to find out. */
+static bool
+slot_taken(LiveTable *table, int64 slot, const Job *job, const Worker *worker, StringInfo holders)
+{
+	const char *separator = holders->len > 0 ? ", " : "";
+	Job			claimed;
+	int			pid;
+
+	if (slot_holders(slot, &pid, 1) > 0)
+		appendStringInfo(holders, pid == 0 ? "%sa prepared transaction" : "%ssession %d", separator, pid);
+	else if (slot_held_by_procedure(slot))
+		appendStringInfo(holders, "%sa procedure", separator);
+	else if (find_claim_of_slot(table, slot, job, worker, false, &claimed))
+		appendStringInfo(holders, "%sjob " INT64_FORMAT " of claimant \"%s\"", separator, claimed.id, claimed.claimant ? claimed.claimant : "");
+	else
+		return false;
+	return true;
+}
+
+/* Whether all slots are; only then who has them is added. */
+static bool
+slots_taken(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit, StringInfo holders)
+{
+	int			before = holders->len;
+
+	for (int number = 0; number < limit; number++)
+		if (!slot_taken(table, slot_id(scope, number), job, worker, holders))
+		{
+			holders->len = before;
+			return false;
+		}
+	return limit > 0;
+}
+
+void
+limit_look(LiveTable *table, const Job *job, const Worker *worker, LimitLook *state)
+{
+	uint64		key = limit_key_hash(worker, job->args);
+	StringInfoData holders;
+
+	*state = (LimitLook) {.rate_until = NO_TIME};
+	initStringInfo(&holders);
+	state->worker_full = slots_taken(table, job, worker, worker_scope(worker), worker->max_running_jobs, &holders);
+	if (key != 0)
+		state->key_full = slots_taken(table, job, worker, key, worker->concurrency_limit, &holders);
+	state->holders = holders.data;
+	if (worker->rate_limit > 0 && (worker->concurrency_key == NULL || key != 0) &&
+		rate_possible((int64) (worker->concurrency_key ? key : worker_scope(worker)), worker->rate_limit, worker->rate_period, &state->rate_until) > 0)
+		state->rate_until = NO_TIME;
+}
+
+void
+limit_end(const LimitHold *hold, bool session)
+{
+	if (hold->key_slot != 0)
+		slot_lock_release(hold->key_slot, session);
+	if (hold->worker_slot != 0)
+		slot_lock_release(hold->worker_slot, session);
+}
+

@@ -1,0 +1,328 @@
+/*
+ * lost_claim.c
+ *		Claims whose session ends in the middle of their transaction; see lost_claim.h.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "charge.h"
+#include "compat.h"
+#include "crash_ledger.h"
+#include "interruption.h"
+#include "lane_hint.h"
+#include "lost_claim.h"
+#include "miscadmin.h"
+#include "outcome.h"
+#include "process.h"
+#include "shared.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/pmsignal.h"
+#include "tcop/tcopprot.h"
+#include "utils/memutils.h"
+#include "utils/pidfile.h"
+
+#define CLAIMS_FILE "pg_stat/queue_jobs.claims"
+#define PLACES_PER_PROCESS 8	/* of a claim of more, the first */
+#define LOOK_AGAIN (100 * INT64CONST(1000))
+
+/* ---- what this transaction has claimed ---- */
+
+typedef struct ClaimNote
+{
+	int64		job;
+	int32		attempt;		/* as stored while it is not claimed */
+	SubTransactionId subtransaction;
+} ClaimNote;
+
+static ClaimNote *notes = NULL; /* in the order of their subtransactions' ids */
+static int	note_count = 0;
+static int	note_room = 0;
+static char claimant[MAX_NAME_LENGTH + 1];	/* of the last one */
+
+/* ---- shared by all processes ---- */
+
+typedef struct LostClaims
+{
+	TimestampTz made_at;		/* by which entries of processes from before a crash are known */
+} LostClaims;
+
+/* One in the file. */
+typedef struct ClaimEntry
+{
+	Oid			database;
+	int32		attempt;
+	TimestampTz server_start;
+	TimestampTz made_at;
+	int64		job;			/* 0: none */
+} ClaimEntry;
+
+static LostClaims *lost_claims = NULL;
+static ClaimEntry *entries = NULL;
+static ClaimEntry *own_entries = NULL;
+static volatile uint32 own_used = 0;	/* a bit for each of them */
+
+static void
+initialize(void *area)
+{
+	((LostClaims *) area)->made_at = GetCurrentTimestamp();
+}
+
+static void
+map_entries(void)
+{
+	static bool tried = false;
+
+	if (!tried && lost_claims != NULL)
+		entries = ledger_map(CLAIMS_FILE, mul_size(MaxBackends * PLACES_PER_PROCESS, sizeof(ClaimEntry)));
+	tried = true;
+}
+
+/* Left by a process of this database that is gone with all others of its time, but did not go because of another's crash. */
+static bool
+is_lost(const ClaimEntry *entry)
+{
+	return entry->job != 0 && entry->server_start == PgStartTime && entry->made_at != lost_claims->made_at;
+}
+
+/* Valid from its last store on. One that is not charged yet keeps its place. */
+static void
+write_entry(int64 job, int32 attempt)
+{
+	for (int i = 0; own_entries != NULL && i < PLACES_PER_PROCESS; i++)
+	{
+		ClaimEntry *entry = &own_entries[i];
+
+		if ((own_used & (1U << i)) != 0 || is_lost(entry))
+			continue;
+		entry->job = 0;
+		pg_write_barrier();
+		entry->database = MyDatabaseId;
+		entry->attempt = attempt;
+		entry->server_start = PgStartTime;
+		entry->made_at = lost_claims->made_at;
+		own_used |= 1U << i;
+		pg_write_barrier();
+		entry->job = job;
+		return;
+	}
+}
+
+/* Only what a signal handler may do. */
+static void
+wipe_entries(void)
+{
+	for (int i = 0; own_used != 0 && i < PLACES_PER_PROCESS; i++)
+		if ((own_used & (1U << i)) != 0)
+			own_entries[i].job = 0;
+	own_used = 0;
+	pg_write_barrier();
+}
+
+/* The server goes down, or starts again because of another process. */
+static void
+wipe_and_quit(int signo, siginfo_t *info, void *context)
+{
+	if (sent_by_others(info))
+		wipe_entries();
+	quickdie(signo);
+}
+
+/* ---- the charge ---- */
+
+/* The start is undone, as by any rollback; what is left of it is the error. */
+static void
+add_crash(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker, const void *message)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (job->started_at != NO_TIME) /* of a lease that had run out before */
+		job_add_lapse(job, now);
+	job->attempt++;
+	job_add_error(job, NO_TIME, now, CRASH_SQLSTATE, message, NULL, NULL);
+	job->attempt--;
+	job->crashes++;
+	if (job->crashes >= MAX_JOB_CRASHES)
+		outcome_finished(table, row, job, worker, JOB_DEAD, NULL, NULL);
+	else
+		outcome_put_back(table, row, job, worker, InvalidOid, 0);
+}
+
+static void
+begin_charging(const ClaimNote *lost, int count)
+{
+	int64		first = lost[0].job;
+	int64		last = lost[0].job;
+
+	for (int i = 1; i < count; i++)
+	{
+		first = Min(first, lost[i].job);
+		last = Max(last, lost[i].job);
+	}
+	charge_begin(first, last);
+}
+
+/* At exit after the charge, whether it has come to an end or an error. Claims that have passed the jobs by are to look again. */
+static void
+end_charging(int code, Datum argument)
+{
+	if (!charge_end())
+		return;
+	lane_hints_void(MyDatabaseId);
+	waiters_wake(MyDatabaseId);
+}
+
+/* A shutdown ends sessions by the same signal as pg_terminate_backend(), but is no fault of what they do. */
+static bool
+server_stops(void)
+{
+	FILE	   *file;
+	char		line[MAXPGPATH] = "";
+
+	if (!PostmasterIsAlive())
+		return true;
+	file = AllocateFile("postmaster.pid", "r");
+	if (file == NULL)
+		return true;
+	for (int i = 0; i < LOCK_FILE_LINE_PM_STATUS; i++)
+		if (fgets(line, sizeof(line), file) == NULL)
+			line[0] = '\0';
+	FreeFile(file);
+	return strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
+}
+
+/*
+ * At exit, before the server rolls back. As the server's own removal of temporary tables does, it ends the transaction and makes one of its own; an
+ * error in it is in the log, and the exit goes on.
+ */
+static void
+charge_at_exit(int code, Datum argument)
+{
+	ClaimNote  *lost = notes;
+	int			count = note_count;
+	char	   *message;
+
+	if (count == 0 || server_stops())
+		return;
+	notes = NULL;				/* the rollback would forget them */
+	note_count = note_room = 0;
+	begin_charging(lost, count);
+	AbortOutOfAnyTransaction();
+	unit_begin();
+	message = psprintf("session of claimant \"%s\" ended in the middle of its transaction", claimant);
+	for (int i = 0; i < count; i++)
+		(void) outcome_charge(lost[i].job, lost[i].attempt, add_crash, message);
+	unit_end();
+}
+
+/* ---- noting ---- */
+
+static void
+transaction_callback(XactEvent event, void *argument)
+{
+	if (note_count == 0 || event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE || event == XACT_EVENT_PARALLEL_PRE_COMMIT)
+		return;
+	note_count = 0;
+	wipe_entries();
+}
+
+/* What a savepoint's rollback gives back. (In the file it stays until the transaction ends.) */
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent, void *argument)
+{
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	while (note_count > 0 && notes[note_count - 1].subtransaction >= subtransaction)
+		note_count--;
+	if (note_count == 0)
+		wipe_entries();
+}
+
+static void
+attach(void)
+{
+	static bool attached = false;
+
+	if (attached)
+		return;
+	attached = true;
+	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
+	before_shmem_exit(end_charging, (Datum) 0); /* called after the next one */
+	before_shmem_exit(charge_at_exit, (Datum) 0);
+	map_entries();
+	if (entries == NULL)
+		return;
+	own_entries = &entries[QjMyProcNumber * PLACES_PER_PROCESS];
+	signal_set_handler(SIGQUIT, wipe_and_quit);
+}
+
+/* Executors' jobs that claim are charged by their own ledger. */
+void
+lost_claim_note(const Job *job)
+{
+	if (MyBackendType != B_BACKEND)
+		return;
+	attach();
+	if (note_count == note_room)
+	{
+		int			room = Max(16, 2 * note_room);
+
+		notes = notes == NULL ? MemoryContextAlloc(TopMemoryContext, room * sizeof(ClaimNote)) : repalloc(notes, room * sizeof(ClaimNote));
+		note_room = room;
+	}
+	notes[note_count++] = (ClaimNote)
+	{
+		.job = job->id,.attempt = job->attempt - 1,.subtransaction = GetCurrentSubTransactionId()
+	};
+	strlcpy(claimant, job->claimant, sizeof(claimant));
+	write_entry(job->id, job->attempt - 1);
+}
+
+void
+lost_claims_init(void)
+{
+	shared_add_area(sizeof(LostClaims), (void **) &lost_claims, initialize);
+}
+
+/* ---- after a crash ---- */
+
+typedef struct LostEntry
+{
+	ClaimEntry *entry;
+	bool		done;
+} LostEntry;
+
+static void
+charge_entry(void *argument)
+{
+	LostEntry  *lost = argument;
+
+	unit_begin();
+	lost->done = outcome_charge(lost->entry->job, lost->entry->attempt, add_crash,
+								"server process crashed in the middle of the transaction that had claimed the job");
+	ForceSyncCommit();
+	unit_end();
+}
+
+TimestampTz
+lost_claims_charge(void)
+{
+	TimestampTz again = DT_NOEND;
+
+	map_entries();
+	for (int i = 0; entries != NULL && i < MaxBackends * PLACES_PER_PROCESS; i++)
+	{
+		LostEntry	lost = {.entry = &entries[i],.done = false};
+
+		if (!is_lost(lost.entry) || lost.entry->database != MyDatabaseId)
+			continue;
+		if (process_protect(charge_entry, &lost) && lost.done)
+			lost.entry->job = 0;
+		else
+			again = GetCurrentTimestamp() + LOOK_AGAIN;
+	}
+	return again;
+}

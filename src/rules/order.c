@@ -1,0 +1,189 @@
+/*
+ * order.c
+ *		Which lane's job goes next; see order.h.
+ *
+ * Stride scheduling: a queue's clock advances by STRIDE / weight with each of its jobs, and the queue whose clock is
+ * behind all others goes next. The clock of the last to go is the time of its urgency: a queue that comes back after it
+ * had nothing to do starts from there, and has saved up no turns.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "common/pg_prng.h"
+#include "job.h"
+#include "order.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#define STRIDE INT64CONST(5045040)	/* many numbers divide it */
+#define PATIENCE (3 * USECS_PER_SEC)
+#define PATIENCE_WITH_OTHERS (30 * USECS_PER_SEC)	/* a job that is so old was passed over by others */
+#define MOST_SETS 1000
+#define LATE_TURNS 8			/* one in so many goes to an urgency that was passed over */
+
+typedef struct QueueKey
+{
+	uint64		queue;			/* hash of its name */
+	int64		urgency;
+} QueueKey;
+
+struct QueueTurns
+{
+	QueueKey	key;
+	int64		clock;
+};
+
+/* What is known of the urgencies of a set of lanes. */
+typedef struct LaneSet
+{
+	uint32		set;
+	TimestampTz passed_over_since[URGENCIES];	/* 0: is not */
+	bool		introduced[URGENCIES];
+	uint32		turns_taken;
+} LaneSet;
+
+static HTAB *all_turns = NULL;
+static int64 times[URGENCIES];
+static HTAB *all_sets = NULL;
+static LaneSet *last_set = NULL;
+
+/* Of very many sets, as of arrays that a client makes up for each claim, what is known is forgotten. */
+static LaneSet *
+lane_set(uint32 set)
+{
+	bool		found;
+
+	if (last_set != NULL && last_set->set == set)
+		return last_set;
+	last_set = NULL;
+	if (all_sets != NULL && hash_get_num_entries(all_sets) >= MOST_SETS)
+	{
+		hash_destroy(all_sets);
+		all_sets = NULL;
+	}
+	if (all_sets == NULL)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(uint32),.entrysize = sizeof(LaneSet)};
+
+		all_sets = hash_create("queue_jobs sets of lanes", 16, &ctl, HASH_ELEM | HASH_BLOBS);
+	}
+	last_set = hash_search(all_sets, &set, HASH_ENTER, &found);
+	if (!found)
+		*last_set = (LaneSet) {.set = set};
+	return last_set;
+}
+
+QueueTurns *
+order_turns(const char *queue, Urgency urgency)
+{
+	QueueKey	key = {hash_bytes_extended((const unsigned char *) queue, strlen(queue), 0), urgency};
+	QueueTurns *turns;
+	bool		found;
+
+	if (all_turns == NULL)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(QueueKey),.entrysize = sizeof(QueueTurns)};
+
+		all_turns = hash_create("queue_jobs turns", 64, &ctl, HASH_ELEM | HASH_BLOBS);
+	}
+	turns = hash_search(all_turns, &key, HASH_ENTER, &found);
+	if (!found)
+		turns->clock = times[urgency];
+	return turns;
+}
+
+/* Of several that were passed over for too long, the lower ones get every eighth of the turns of those above. */
+static bool
+late_turn(uint32 turns_taken, const bool late[URGENCIES], Urgency *urgency)
+{
+	uint32		every = LATE_TURNS;
+	bool		found = false;
+
+	for (int i = 0; i < URGENCIES; i++)
+	{
+		if (!late[i])
+			continue;
+		if (turns_taken % every == 0)
+		{
+			*urgency = i;
+			found = true;
+		}
+		every *= LATE_TURNS;
+	}
+	return found;
+}
+
+bool
+order_is_new(uint32 set, Urgency urgency)
+{
+	return !lane_set(set)->introduced[urgency];
+}
+
+/* The count of turns starts anywhere then: a process may not live for eight. */
+void
+order_introduce(uint32 set, Urgency urgency, TimestampTz due_since, TimestampTz now)
+{
+	LaneSet    *lanes = lane_set(set);
+
+	lanes->introduced[urgency] = true;
+	if (now - due_since <= PATIENCE_WITH_OTHERS)
+		return;
+	lanes->passed_over_since[urgency] = now - PATIENCE - 1;
+	lanes->turns_taken = pg_prng_uint32(&pg_global_prng_state);
+}
+
+Urgency
+order_urgency(uint32 set, const bool has_work[URGENCIES], TimestampTz now)
+{
+	LaneSet    *lanes = lane_set(set);
+	TimestampTz *passed_over_since = lanes->passed_over_since;
+	bool		late[URGENCIES] = {false};
+	Urgency		urgency = URGENCIES;
+
+	for (int i = 0; i < URGENCIES; i++)
+	{
+		if (!has_work[i] || urgency == URGENCIES)
+			passed_over_since[i] = 0;
+		else if (passed_over_since[i] == 0 || passed_over_since[i] > now)
+			passed_over_since[i] = now;
+		else
+			late[i] = now - passed_over_since[i] > PATIENCE;
+		if (has_work[i] && urgency == URGENCIES)
+			urgency = i;
+	}
+	lanes->turns_taken++;
+	(void) late_turn(lanes->turns_taken, late, &urgency);
+	return urgency;
+}
+
+void
+order_idle(uint32 set)
+{
+	LaneSet    *lanes = lane_set(set);
+
+	for (int i = 0; i < URGENCIES; i++)
+		lanes->passed_over_since[i] = 0;
+}
+
+static int64
+clock_of(QueueTurns *turns)
+{
+	turns->clock = Max(turns->clock, times[turns->key.urgency]);
+	return turns->clock;
+}
+
+int
+order_compare(QueueTurns *a, QueueTurns *b)
+{
+	int64		x = clock_of(a);
+	int64		y = clock_of(b);
+
+	return x < y ? -1 : x > y;
+}
+
+void
+order_charge(QueueTurns *turns, int weight)
+{
+	times[turns->key.urgency] = clock_of(turns);
+	turns->clock += STRIDE / weight;
+}

@@ -1,0 +1,52 @@
+/*
+ * outcome.h
+ *		How a run of a job ends: what becomes of the job is decided here, for executors and claimants alike.
+ *
+ * An executor has deleted the job's row when it took it; a claimant's complete(), fail() and snooze() have it locked, in
+ * a slot, or have deleted it. "slot" is NULL where it is deleted.
+ */
+#ifndef QUEUE_JOBS_OUTCOME_H
+#define QUEUE_JOBS_OUTCOME_H
+
+#include "history.h"
+#include "registry.h"
+#include "store.h"
+
+typedef struct RunError
+{
+	const char *sqlstate;		/* or NULL */
+	const char *message;
+	const char *detail;			/* or NULL */
+	const char *context;		/* or NULL */
+	bool		final;			/* the job is dead, whatever retries are left */
+} RunError;
+
+/* The job has ended in that state, and is kept as long as it is to be; "history" as in history_insert(). */
+extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
+							 HistoryWriter *history);
+
+/*
+ * The attempt, counted in job->attempt already, failed: the job is tried again after "delay" microseconds (-1: as the
+ * worker's retry_backoff or Sidekiq's formula says), or is dead. Returns the state it has now. "role": whose executors are to
+ * run it again, and as whom retry_backoff is called; InvalidOid if it is for claimants.
+ */
+extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
+							   const RunError *error, int64 delay);
+
+/* What is put back keeps that it was put back for a replica once, but not the location for which none was found then. */
+extern void outcome_keep_retried(Job *job);
+
+/* The job is put back, due after "delay" microseconds, as if it had not been started. */
+extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay);
+
+#define CRASH_SQLSTATE "57P02"
+
+/*
+ * A process has ended in the middle of a run of the job. "write" charges the job with that, if it still is as the rollback has left it: "attempt" is
+ * what it had before the run. False if another transaction has the job's row: the caller tries again.
+ */
+extern bool outcome_charge(int64 id, int32 attempt,
+						   void (*write) (LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, const void *argument),
+						   const void *argument);
+
+#endif

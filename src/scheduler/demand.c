@@ -1,0 +1,636 @@
+/*
+ * demand.c
+ *		Executors for the jobs that can run: which are needed, who there are, whom to start, and who is to make room.
+ */
+#include "postgres.h"
+
+#include "catalog.h"
+#include "commands/dbcommands.h"
+#include "demand.h"
+#include "executor_slot.h"
+#include "lane.h"
+#include "lane_discovery.h"
+#include "lane_hint.h"
+#include "miscadmin.h"
+#include "pools.h"
+#include "process.h"
+#include "registry.h"
+#include "settings.h"
+#include "shared.h"
+#include "snapshot.h"
+#include "storage/spin.h"
+#include "store.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#define STARTING_LIMIT (30 * USECS_PER_SEC)
+#define LONG_WAIT (10 * USECS_PER_SEC)	/* for other roles' jobs, which is worth a word in the log */
+#define LOOK_AGAIN_AT_WANT INT64CONST(200000)	/* microseconds, while there are fewer executors than wanted */
+#define STILL_CROWDED (2 * USECS_PER_SEC)	/* between two looks, which are so close that no job of the role can have run */
+#define DISCOVER_AT_ONCE 1000	/* lanes without hints, in one turn */
+#define RETRY_AFTER (5 * USECS_PER_SEC)	/* the longest pause after an executor that could not connect */
+
+/* Jobs that can run wait for executors of that role, and of one of these pools. */
+typedef struct Demand
+{
+	Oid			role;
+	uint32		pools;
+	bool		attended;		/* by an executor, if only by one that is busy */
+} Demand;
+
+static Demand last_started;		/* what the executor started last was for */
+
+typedef struct ExecutorCounts
+{
+	int			total;			/* of all databases */
+	int			database;
+	int			pools[MAX_POOLS];	/* in this database */
+	int			role;			/* of the demanded role, in this database */
+	int			role_pools[MAX_POOLS];
+	int			wanted;			/* as demanded */
+	bool		working;		/* one in this database is not idle */
+	bool		starting;		/* one as demanded has not come up yet */
+} ExecutorCounts;
+
+/* Roles as which an executor could not connect to this database lately, or was terminated as soon as it had. */
+typedef struct Failure
+{
+	Oid			role;
+	TimestampTz not_before;		/* the next one */
+} Failure;
+
+static List *failures = NIL;	/* of Failure, in TopMemoryContext: slots are given to others meanwhile */
+
+/* Up to two roles that have lanes which a pool serves, and can run jobs: so many tell whether there is another than a given one. */
+static Oid	roles_of_pools[MAX_POOLS][2];
+
+/* Roles whose jobs wait since all executors are busy with those of others. */
+typedef struct Crowded
+{
+	Oid			role;
+	TimestampTz since;
+	TimestampTz seen_at;		/* last */
+	bool		logged;
+} Crowded;
+
+static List *crowded_roles = NIL;	/* of Crowded *, in TopMemoryContext */
+
+static DemandFound found;		/* by the look that is under way */
+
+static void
+look_again_at(TimestampTz at)
+{
+	found.look_again_at = Min(found.look_again_at, at);
+}
+
+static int
+most_executors_here(void)
+{
+	return Min(queue_jobs_max_executors, queue_jobs_max_executors_per_database);
+}
+
+/* Whether a lane has a job to claim, looked up in the table; what is found is settled in its hint. */
+static bool
+lane_has_job(const LaneWindow *window, int32 lane, TimestampTz now)
+{
+	Snapshot	snapshot = engine_snapshot();
+	LiveTable	table;
+	LaneScan	scan;
+	Job			job;
+	bool		any;
+
+	live_open(&table);
+	lane_scan_begin(&scan, &table, lane, window->start, snapshot, now);
+	any = lane_scan_next(&scan, &job);
+	if (scan.revisit_at != NO_TIME)
+	{
+		(void) lane_hint_revisit(lane, scan.revisit_at, false);
+		found.next_revisit = Min(found.next_revisit, scan.revisit_at);
+	}
+	if (!any)
+		lane_hint_settle(lane, window, NULL, true);
+	lane_scan_end(&scan);
+	live_close(&table);
+	engine_snapshot_end(snapshot);
+	return any;
+}
+
+static bool
+is_demanded(List *demands, Oid role, uint32 pools)
+{
+	ListCell   *cell;
+
+	foreach(cell, demands)
+	{
+		const Demand *demand = lfirst(cell);
+
+		if (demand->role == role && demand->pools == pools)
+			return true;
+	}
+	return false;
+}
+
+static List *
+add_demand(List *demands, Oid role, uint32 pools)
+{
+	Demand	   *demand = palloc0(sizeof(Demand));
+
+	demand->role = role;
+	demand->pools = pools;
+	return lappend(demands, demand);
+}
+
+static bool
+is_after(const Demand *demand, const Demand *other)
+{
+	return demand->role != other->role ? demand->role > other->role : demand->pools > other->pools;
+}
+
+/*
+ * Those that no executor serves come first, or an executor that made room for them would be replaced by another of its own kind.
+ * Otherwise they take turns: first those after the one that an executor was started for last.
+ */
+static int
+by_turn(const ListCell *a, const ListCell *b)
+{
+	const Demand *x = lfirst(a);
+	const Demand *y = lfirst(b);
+
+	if (x->attended != y->attended)
+		return x->attended ? 1 : -1;
+	if (is_after(x, &last_started) != is_after(y, &last_started))
+		return is_after(x, &last_started) ? -1 : 1;
+	return is_after(x, y) - is_after(y, x);
+}
+
+/* ---- shares of roles ---- */
+
+static void
+note_role(Oid role, uint32 pools)
+{
+	for (int i = 0; i < pools_count(); i++)
+	{
+		Oid		   *known = roles_of_pools[i];
+
+		if ((pools & ((uint32) 1 << i)) == 0 || known[0] == role || known[1] == role || OidIsValid(known[1]) || lane_role_blocked(role) != NULL)
+			continue;
+		known[OidIsValid(known[0]) ? 1 : 0] = role;
+	}
+}
+
+static bool
+others_may_come(Oid role, int pool)
+{
+	for (int i = 0; i < 2; i++)
+		if (OidIsValid(roles_of_pools[pool][i]) && roles_of_pools[pool][i] != role)
+			return true;
+	return false;
+}
+
+/* How many of so many executors one role may have: jobs that do not end must not stop all other roles. */
+static int
+share_of_role(int executors, bool others)
+{
+	if (queue_jobs_max_executors_per_role > 0)
+		return Min(executors, queue_jobs_max_executors_per_role);
+	return others ? Max(executors - 1, 1) : executors;
+}
+
+static int
+share_of_pool(Oid role, int pool)
+{
+	return share_of_role(Min(pool_at(pool)->executors, most_executors_here()), others_may_come(role, pool));
+}
+
+static int
+share_of_database(Oid role)
+{
+	bool		others = false;
+
+	for (int i = 0; i < pools_count() && !others; i++)
+		others = others_may_come(role, i);
+	return share_of_role(most_executors_here(), others);
+}
+
+/*
+ * A role that owns lanes may get jobs. They are looked up again when roles, workers or pools may have changed; a role that came since has shown
+ * itself by jobs.
+ */
+static void
+note_roles(void)
+{
+	static uint64 generation = 0;
+	static uint64 handler_generation = 0;
+	static uint32 pools = 0;
+
+	if (generation == catalog_generation() && handler_generation == catalog_handler_generation() && pools == pools_version())
+		return;
+	generation = catalog_generation();
+	handler_generation = catalog_handler_generation();
+	pools = pools_version();
+	memset(roles_of_pools, 0, sizeof(roles_of_pools));
+	for (const Lane *lane = lane_next_kind(NULL); lane != NULL; lane = lane_next_kind(lane))
+	{
+		Worker	   *worker = registry_worker(lane->worker);
+
+		if (worker != NULL && worker->handler != NULL)
+			note_role(lane_role(lane, worker), pools_serving(lane, worker));
+	}
+}
+
+static List *demands = NIL;		/* of the look that is under way */
+
+/* The lane may have jobs: it is looked into unless there is the same demand already. */
+static void
+look_at_lane(int32 id, LaneLook *look, TimestampTz now)
+{
+	const Lane *lane = lane_get(id);
+	Worker	   *worker = lane == NULL ? NULL : registry_worker(lane->worker);
+	Oid			role;
+	uint32		pools;
+
+	if (lane == NULL || (worker != NULL && worker->handler == NULL))
+		return;
+	role = lane_role(lane, worker);
+	pools = pools_serving(lane, worker);
+	lane_hint_set_pools(id, pools);
+	if (worker != NULL)
+		note_role(role, pools);
+	if (look->revisit_at != NO_TIME)
+		found.next_revisit = Min(found.next_revisit, look->revisit_at);
+	if (!look->ready || is_demanded(demands, role, pools) || !lane_has_job(&look->window, id, now))
+		return;
+	if (pools == 0 || lane_blocked(lane, worker) != NULL)
+		found.blocked = true;
+	else
+		demands = add_demand(demands, role, pools);
+}
+
+/* There is no room for its hint. */
+static void
+look_at_unhinted(int32 lane, void *argument)
+{
+	LaneLook	look = {.window = {lowest_key, 0},.ready = true,.revisit_at = NO_TIME};
+
+	*(bool *) argument = true;
+	look_at_lane(lane, &look, GetCurrentTimestamp());
+}
+
+/* What was lost is looked for in the index, some lanes in each turn if there is no room for the hints of all. */
+static void
+look_for_lost(TimestampTz now)
+{
+	static uint64 known = 0;	/* see lane_hints_lost() */
+	static uint64 losing;
+	static int32 position = 0;
+	static bool missing;
+	uint64		lost = lane_hints_lost();
+
+	if (known == lost || lane_hints_complete(lost))
+	{
+		known = lost;
+		position = 0;
+		return;
+	}
+	if (position == 0)
+	{
+		losing = lost;
+		missing = false;
+	}
+	if (lane_hints_discover(&position, known == 0 ? PG_INT32_MAX : DISCOVER_AT_ONCE, look_at_unhinted, &missing))
+	{
+		known = losing;
+		if (!missing)
+			lane_hints_tell_complete(known);
+	}
+	if (known != lost)
+		look_again_at(now + LOOK_AGAIN_AT_WANT);
+}
+
+/* Said once, since the server's start. */
+static void
+report_full(void)
+{
+	if (lane_hints_full_first())
+		ereport(LOG,
+				(errmsg("queue_jobs has no room for hints on all lanes that have jobs"),
+				 errdetail("More combinations of worker, queue and role have jobs at once than \"queue_jobs.max_lanes\" (%d). Jobs of the others are found more slowly, and their order among each other is less exact.",
+						   queue_jobs_max_lanes),
+				 errhint("You may need to increase \"queue_jobs.max_lanes\" and restart the server.")));
+}
+
+/* The executors that are needed, as Demand *, in the current memory context. Lanes are told which pools serve them. */
+static void
+find_demands(TimestampTz now)
+{
+	demands = NIL;
+	note_roles();
+	look_for_lost(now);
+	for (int i = 0; i < lane_hints_size(); i++)
+	{
+		int32		lane = lane_hint_lane(i);
+		LaneLook	look;
+
+		if (lane != 0 && lane_hint_look(lane, &look, now) && (look.ready || look.revisit_at != NO_TIME || pools_version() != 0))
+			look_at_lane(lane, &look, now);
+	}
+	report_full();
+}
+
+static bool
+is_as_demanded(const ExecutorSlot *slot, const Demand *demand)
+{
+	return slot->database == MyDatabaseId && slot->role == demand->role &&
+		(demand->pools & ((uint32) 1 << slot->pool)) != 0;
+}
+
+static Failure *
+failure_of(Oid role)
+{
+	ListCell   *cell;
+
+	foreach(cell, failures)
+		if (((Failure *) lfirst(cell))->role == role)
+			return lfirst(cell);
+	return NULL;
+}
+
+/*
+ * Returns the slot's state. A failure in it is noted once, or an old one would take the place of what another slot has had since. The
+ * longest pause counts, unless it was reckoned before the clock was set back.
+ */
+static ExecutorState
+note_failure(ExecutorSlot *slot, TimestampTz now)
+{
+	Failure    *failure;
+	TimestampTz not_before = 0;
+	Oid			role;
+	ExecutorState state;
+	MemoryContext old;
+
+	SpinLockAcquire(&slot->mutex);
+	role = slot->role;
+	state = slot->state;
+	if (state == EXECUTOR_NONE && slot->database == MyDatabaseId)
+	{
+		not_before = slot->not_before;
+		slot->not_before = 0;
+	}
+	SpinLockRelease(&slot->mutex);
+	if (not_before <= now)
+		return state;
+	failure = failure_of(role);
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	if (failure == NULL)
+	{
+		failure = palloc0(sizeof(Failure));
+		failure->role = role;
+		failures = lappend(failures, failure);
+	}
+	if (failure->not_before < not_before || failure->not_before > now + RETRY_AFTER)
+		failure->not_before = not_before;
+	MemoryContextSwitchTo(old);
+	return state;
+}
+
+/* Frees slots whose process never came up, and counts the others. */
+static ExecutorCounts
+count_executors(const Demand *demand, TimestampTz now)
+{
+	ExecutorCounts counts = {0};
+
+	for (int i = 0; i < executor_slots(); i++)
+	{
+		ExecutorSlot *slot = executor_slot_at(i);
+
+		if (slot->state == EXECUTOR_STARTING && now - slot->starting_since > STARTING_LIMIT)
+			executor_release(i, slot->generation);
+		if (note_failure(slot, now) == EXECUTOR_NONE)
+			continue;
+		counts.total++;
+		if (slot->database == MyDatabaseId)
+		{
+			counts.database++;
+			counts.pools[slot->pool]++;
+			counts.working = counts.working || !slot->idle;
+			counts.role += slot->role == demand->role;
+			counts.role_pools[slot->pool] += slot->role == demand->role;
+		}
+		if (is_as_demanded(slot, demand))
+		{
+			counts.wanted++;
+			counts.starting = counts.starting || !slot->connected;
+		}
+	}
+	return counts;
+}
+
+/* It leaves when its job is done; at once, if it has none. */
+static void
+ask_to_leave(ExecutorSlot *slot)
+{
+	SpinLockAcquire(&slot->mutex);
+	slot->leave = true;
+	SpinLockRelease(&slot->mutex);
+	shared_wake(slot->proc);
+}
+
+/* After a limit was lowered. role: InvalidOid for all. */
+static void
+dismiss_surplus(Oid role, int limit)
+{
+	int			count = 0;
+
+	for (int i = 0; i < executor_slots(); i++)
+	{
+		ExecutorSlot *slot = executor_slot_at(i);
+
+		if (slot->state == EXECUTOR_NONE || slot->database != MyDatabaseId || (OidIsValid(role) && slot->role != role) || ++count <= limit)
+			continue;
+		ask_to_leave(slot);
+	}
+}
+
+/* Starts one executor; false if there is no room for it. */
+static bool
+start_executor(const Demand *demand, int pool)
+{
+	ProcessArguments arguments = {.database = MyDatabaseId,.role = demand->role,.pool = pool,.pools = pools_version()};
+
+	arguments.slot = executor_reserve(MyDatabaseId, demand->role, pool, arguments.pools, &arguments.generation);
+	if (arguments.slot < 0)
+		return false;
+	if (process_start_executor(&arguments))
+	{
+		last_started = *demand;
+		worker_slot_found();
+		return true;
+	}
+	executor_release(arguments.slot, arguments.generation);
+	if (worker_slot_missed(true))
+		ereport(LOG,
+				(errmsg("queue_jobs has no free background worker slot for an executor"),
+				 errdetail("Jobs wait for the executors that are there, if any."),
+				 errhint("You may need to increase \"max_worker_processes\".")));
+	return false;
+}
+
+/*
+ * Jobs without any executor for them, where there is no room for one, have another leave after its job: one of their own
+ * pools if those are full, otherwise rather one of another database.
+ */
+static void
+make_room(const Demand *demand, bool pools_full)
+{
+	ExecutorSlot *to_leave = NULL;
+
+	for (int i = 0; i < executor_slots(); i++)
+	{
+		ExecutorSlot *slot = executor_slot_at(i);
+		bool		here = slot->database == MyDatabaseId;
+
+		if (slot->state != EXECUTOR_RUNNING || slot->leave || is_as_demanded(slot, demand))
+			continue;
+		if (pools_full && !(here && (demand->pools & ((uint32) 1 << slot->pool)) != 0))
+			continue;
+		if (to_leave == NULL || !here)
+			to_leave = slot;
+	}
+	if (to_leave != NULL)
+		ask_to_leave(to_leave);
+}
+
+/* The first of the demanded pools that has room for one more executor of the role; -1 if none has. */
+static int
+pool_with_room(const Demand *demand, const ExecutorCounts *counts)
+{
+	for (int i = 0; i < pools_count(); i++)
+		if ((demand->pools & ((uint32) 1 << i)) != 0 && counts->pools[i] < pool_at(i)->executors &&
+			counts->role_pools[i] < share_of_pool(demand->role, i))
+			return i;
+	return -1;
+}
+
+/* ---- roles whose jobs wait for those of others ---- */
+
+static Crowded *
+crowded_role(Oid role)
+{
+	ListCell   *cell;
+
+	foreach(cell, crowded_roles)
+		if (((Crowded *) lfirst(cell))->role == role)
+			return lfirst(cell);
+	return NULL;
+}
+
+/* Said once by each scheduler, of a role. */
+static void
+note_crowded(Oid role, TimestampTz now)
+{
+	Crowded    *crowded = crowded_role(role);
+
+	if (crowded == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+		crowded = palloc0(sizeof(Crowded));
+		crowded->role = role;
+		crowded_roles = lappend(crowded_roles, crowded);
+		MemoryContextSwitchTo(old);
+	}
+	if (now - crowded->seen_at > STILL_CROWDED || now < crowded->seen_at)
+		crowded->since = now;	/* it had an executor in between, or the clock was set */
+	crowded->seen_at = now;
+	if (crowded->logged || now - crowded->since < LONG_WAIT)
+		return;
+	crowded->logged = true;
+	ereport(LOG,
+			(errmsg("jobs of role \"%s\" wait, as all executors are busy with jobs of other roles", GetUserNameFromId(role, true)),
+			 errdetail("They have waited for %d s in database \"%s\".", (int) (LONG_WAIT / USECS_PER_SEC), get_database_name(MyDatabaseId)),
+			 errhint("You may need to set \"queue_jobs.max_executors_per_role\", to increase \"queue_jobs.max_executors\" and "
+					 "\"queue_jobs.max_executors_per_database\", or to give workers a timeout.")));
+}
+
+/* Sees to an executor for jobs that can run; false if they would need more than there may be. */
+static bool
+provide_executor(const Demand *demand, TimestampTz now)
+{
+	ExecutorCounts counts;
+	const Failure *failure;
+	int			pool;
+	bool		room;
+
+	if (executor_wake_idle(MyDatabaseId, demand->role, demand->pools))
+		return true;
+	counts = count_executors(demand, now);
+	failure = failure_of(demand->role);
+	pool = pool_with_room(demand, &counts);
+	if (counts.starting)
+	{
+		look_again_at(now + STARTING_LIMIT);
+		return true;
+	}
+	if (failure != NULL && failure->not_before > now && failure->not_before <= now + 2 * RETRY_AFTER)
+	{
+		/*
+		 * For a reason that lane_blocked() does not know, and that will not have passed a moment later. It may have been after this
+		 * turn began; if it was long after, the clock was set back.
+		 */
+		look_again_at(failure->not_before);
+		return true;
+	}
+	room = counts.total < queue_jobs_max_executors && counts.database < queue_jobs_max_executors_per_database &&
+		counts.role < share_of_database(demand->role) && pool >= 0;
+	if (room && start_executor(demand, pool))
+		return true;
+	if (room && counts.wanted == 0)
+		found.lacks_slot = true;
+	if (counts.wanted > 0)
+		return false;
+	make_room(demand, pool < 0);
+	if (!room)
+		note_crowded(demand->role, now);
+	return false;
+}
+
+DemandFound
+demand_dismiss(void)
+{
+	dismiss_surplus(InvalidOid, 0);
+	return (DemandFound)
+	{
+		.enough = true,.next_revisit = DT_NOEND,.look_again_at = DT_NOEND
+	};
+}
+
+DemandFound
+demand_provide(TimestampTz now)
+{
+	static const Demand none = {0};
+	ListCell   *cell;
+	ExecutorCounts counts;
+
+	found = (DemandFound)
+	{
+		.enough = true,.next_revisit = DT_NOEND,.look_again_at = DT_NOEND
+	};
+	dismiss_surplus(InvalidOid, queue_jobs_max_executors_per_database);
+	find_demands(now);
+	foreach(cell, demands)
+	{
+		Demand	   *demand = lfirst(cell);
+
+		demand->attended = count_executors(demand, now).wanted > 0;
+		dismiss_surplus(demand->role, share_of_database(demand->role));
+	}
+	list_sort(demands, by_turn);
+	foreach(cell, demands)
+		found.enough = provide_executor(lfirst(cell), now) && found.enough;
+	if (!found.enough)
+		look_again_at(now + LOOK_AGAIN_AT_WANT);	/* another role may have got jobs, and no session calls meanwhile */
+	counts = count_executors(&none, now);
+	found.busy = demands != NIL || counts.working;
+	found.attended = counts.database > 0;
+	return found;
+}

@@ -1,0 +1,541 @@
+/*
+ * launcher.c
+ *		One process a cluster, connected to no database: keeps a scheduler at work in each database that needs one.
+ *
+ * When the server starts, every database is looked into once by a scheduler, which finds out whether the extension is
+ * there, and when there is something to do. After that a scheduler is started when a session publishes work, or at the
+ * time that the last scheduler left behind.
+ *
+ * A scheduler needs a slot in shared memory, of which there are queue_jobs.max_databases. A database that is to be looked into and finds none free
+ * waits in a list here, in the order in which it has become due. It gets the slot of one that is at rest; or else the scheduler that has been
+ * at work for longest is asked to leave, and its database waits in the same list. A new launcher, which knows nothing of this list, looks
+ * into all databases.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "clock.h"
+#include "interruption.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "process.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#define START_AHEAD INT64CONST(50000)	/* microseconds; so that the scheduler is there when a job falls due */
+#define STARTING_LIMIT (30 * USECS_PER_SEC)	/* a process that has not come up by then never will */
+#define LOOK_INTERVAL INT64CONST(100000)	/* microseconds between databases at the start; less if one is done sooner */
+#define RETRY_AFTER USECS_PER_SEC	/* when no worker slot was free */
+#define LEAVE_EVERY (2 * USECS_PER_SEC)	/* while worker slots lack: one scheduler */
+#define HOLD_BACK (10 * USECS_PER_SEC)	/* at most, after the start of a scheduler, until the next one's while executors lack worker slots */
+#define LOOK_AT_ALL USECS_PER_SEC	/* at most so often, when more databases asked for a slot than could be noted */
+
+/* A database without a slot that is to be looked into by a scheduler: at that time. */
+typedef struct Waiting
+{
+	Oid			database;
+	TimestampTz due;
+} Waiting;
+
+static List *waiting = NIL;		/* of Waiting * */
+static bool schedulers_wait = false;	/* for a worker slot, as the present look at all databases has found */
+static bool executors_wait = false; /* likewise */
+static TimestampTz last_start = 0;	/* of a scheduler */
+static bool out_of_database_slots_logged = false;
+
+/* Databases that jobs can be in, as a list of OIDs in the caller's memory context. In a template no jobs run, unless a session enqueues there. */
+static List *
+list_databases(bool templates)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *databases = NIL;
+	Relation	rel;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+
+	unit_begin();
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(rel, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		if (database->datallowconn && (templates || !database->datistemplate))
+			databases = lappend_oid(databases, database->oid);
+		MemoryContextSwitchTo(old);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	unit_end();
+	return databases;
+}
+
+/* ---- databases without a slot ---- */
+
+/* A database whose scheduler failed may be gone, or one that has waited for a slot. */
+static bool
+database_gone(Oid database)
+{
+	List	   *databases = list_databases(true);
+	bool		gone = !list_member_oid(databases, database);
+
+	list_free(databases);
+	return gone;
+}
+
+static void
+remember(Oid database, TimestampTz due)
+{
+	Waiting    *entry;
+	ListCell   *cell;
+
+	foreach(cell, waiting)
+	{
+		entry = lfirst(cell);
+		if (entry->database != database)
+			continue;
+		entry->due = Min(entry->due, due);
+		return;
+	}
+	entry = palloc(sizeof(Waiting));
+	*entry = (Waiting)
+	{
+		.database = database,.due = due
+	};
+	waiting = lappend(waiting, entry);
+}
+
+static void
+remember_all(List *databases, TimestampTz due)
+{
+	ListCell   *cell;
+
+	foreach(cell, databases)
+		remember(lfirst_oid(cell), due);
+	list_free(databases);
+}
+
+/* Databases that have asked for a slot in vain. The first to ask is the first to get one. */
+static void
+remember_refused(TimestampTz now)
+{
+	static TimestampTz last_all = 0;
+	static bool all = false;
+	bool		more;
+
+	remember_all(databases_refused(&more), now);
+	all = all || more;
+	if (!all || (now >= last_all && now - last_all < LOOK_AT_ALL))
+		return;
+	last_all = now;
+	all = false;
+	remember_all(list_databases(false), now);
+}
+
+static void
+forget_waiting(Waiting *entry)
+{
+	waiting = list_delete_ptr(waiting, entry);
+	pfree(entry);
+}
+
+/* The one that has been due for longest, or is due next; NULL if there is none. */
+static Waiting *
+first_waiting(void)
+{
+	Waiting    *first = NULL;
+	ListCell   *cell;
+
+	foreach(cell, waiting)
+	{
+		Waiting    *entry = lfirst(cell);
+
+		if (first == NULL || entry->due < first->due)
+			first = entry;
+	}
+	return first;
+}
+
+/* A slot that no scheduler needs now; its database waits instead, if it has anything to do, or will have. */
+static bool
+evict_one(bool by_force)
+{
+	for (int i = 0; i < database_slots(); i++)
+	{
+		TimestampTz due;
+		Oid			database = database_slot_evict(database_slot_at(i), by_force, &due);
+
+		if (!OidIsValid(database))
+			continue;
+		if (due != NO_TIME)
+			remember(database, due - START_AHEAD);
+		return true;
+	}
+	return false;
+}
+
+static void
+ask_scheduler(DatabaseSlot *slot)
+{
+	int			proc;
+
+	SpinLockAcquire(&slot->mutex);
+	slot->leave = true;
+	proc = slot->scheduler_proc;
+	SpinLockRelease(&slot->mutex);
+	if (proc != NO_PROC)
+		shared_wake(proc);
+}
+
+/* The scheduler that has been at work for longest is to leave; false if all have been asked to. */
+static bool
+ask_one_to_leave(void)
+{
+	DatabaseSlot *oldest = NULL;
+
+	for (int i = 0; i < database_slots(); i++)
+	{
+		DatabaseSlot *slot = database_slot_at(i);
+
+		if (slot->scheduler == SCHEDULER_RUNNING && !slot->leave && slot->holds == 0 && (oldest == NULL || slot->starting_since < oldest->starting_since))
+			oldest = slot;
+	}
+	if (oldest == NULL)
+		return false;
+	ask_scheduler(oldest);
+	return true;
+}
+
+static int
+count_due(TimestampTz now)
+{
+	int			count = 0;
+	ListCell   *cell;
+
+	foreach(cell, waiting)
+		count += ((Waiting *) lfirst(cell))->due <= now;
+	return count;
+}
+
+/*
+ * As many schedulers are asked to leave as databases are due: not more, for each has to be started again. A slot that is held does not become
+ * free by that.
+ */
+static void
+ask_to_leave(TimestampTz now)
+{
+	int			wanted = count_due(now);
+
+	for (int i = 0; i < database_slots(); i++)
+		wanted -= database_slot_at(i)->leave && database_slot_at(i)->holds == 0;
+	while (wanted-- > 0 && ask_one_to_leave())
+		;
+	if (!out_of_database_slots_logged)
+		ereport(LOG,
+				(errmsg("queue_jobs looks after databases by turns"),
+				 errdetail("More than %d have jobs to run.", database_slots()),
+				 errhint("You may need to increase \"queue_jobs.max_databases\".")));
+	out_of_database_slots_logged = true;
+}
+
+/*
+ * Gives a slot to one database that is due; returns when to look again. One at a time: at the start of the server all of them are to be
+ * looked into.
+ */
+static TimestampTz
+give_slot(TimestampTz now)
+{
+	Waiting    *first = first_waiting();
+	DatabaseSlot *slot;
+
+	if (first == NULL || first->due > now)
+	{
+		databases_set_wait(false);
+		return first == NULL ? DT_NOEND : first->due;
+	}
+	if (database_gone(first->database))
+	{
+		database_not_wanted(first->database);
+		forget_waiting(first);
+		return now;
+	}
+	slot = database_slot_take(first->database);
+	if (slot == NULL && (evict_one(true) || evict_one(false)))
+		slot = database_slot_take(first->database);
+	databases_set_wait(slot == NULL);
+	if (slot == NULL)
+	{
+		ask_to_leave(now);
+		return DT_NOEND;		/* a scheduler that leaves calls */
+	}
+	database_call_attention(first->database);
+	forget_waiting(first);
+	return now + LOOK_INTERVAL;
+}
+
+/* ---- schedulers ---- */
+
+static bool
+reserve(DatabaseSlot *slot, TimestampTz now)
+{
+	bool		reserved;
+
+	SpinLockAcquire(&slot->mutex);
+	reserved = slot->scheduler == SCHEDULER_NONE && slot->holds == 0;
+	if (reserved)
+	{
+		slot->scheduler = SCHEDULER_STARTING;
+		slot->starting_since = now;
+		slot->leave = false;	/* the one before was asked to, for a database that has a slot by now */
+	}
+	SpinLockRelease(&slot->mutex);
+	return reserved;
+}
+
+static void
+unreserve(DatabaseSlot *slot)
+{
+	SpinLockAcquire(&slot->mutex);
+	if (slot->scheduler == SCHEDULER_STARTING)
+		slot->scheduler = SCHEDULER_NONE;
+	SpinLockRelease(&slot->mutex);
+}
+
+/* False if no worker slot is free. */
+static bool
+start_scheduler(DatabaseSlot *slot, TimestampTz now)
+{
+	ProcessArguments arguments = {.database = slot->database};
+
+	if (!reserve(slot, now))
+		return true;
+	if (process_start_scheduler(&arguments))
+	{
+		last_start = now;
+		worker_slot_found();
+		return true;
+	}
+	unreserve(slot);
+	if (worker_slot_missed(false))
+		ereport(LOG,
+				(errmsg("queue_jobs has no free background worker slot for a scheduler"),
+				 errdetail("Jobs of database %u wait.", slot->database),
+				 errhint("You may need to increase \"max_worker_processes\".")));
+	return false;
+}
+
+/* Does for one database what is due; returns when to look at it again. */
+static TimestampTz
+look_after(DatabaseSlot *slot, TimestampTz now)
+{
+	DatabaseSlot seen;
+	TimestampTz due;
+	bool		called;
+
+	SpinLockAcquire(&slot->mutex);
+	seen = *slot;
+	SpinLockRelease(&slot->mutex);
+	if (!OidIsValid(seen.database) || seen.scheduler == SCHEDULER_RUNNING || seen.holds > 0)
+		return DT_NOEND;
+	if (seen.leave && count_due(now) > 0)
+		return DT_NOEND;		/* its slot is the next to be given away */
+	if (seen.scheduler == SCHEDULER_STARTING)
+	{
+		if (now - seen.starting_since < STARTING_LIMIT)
+			return seen.starting_since + STARTING_LIMIT;
+		unreserve(slot);
+	}
+	called = seen.attention && !database_is_off(&seen);
+	if (!called && seen.wake_at == NO_TIME)
+	{
+		database_slot_free(slot);
+		return DT_NOEND;
+	}
+	due = called ? now : seen.wake_at - START_AHEAD;
+	if (seen.not_before != NO_TIME && seen.not_before > due)
+		due = seen.not_before;
+	if (due > now)
+		return due;
+	if (seen.failures > 0 && database_gone(seen.database))
+	{
+		SpinLockAcquire(&slot->mutex);
+		slot->attention = false;
+		slot->blocked_lanes = false;
+		slot->wake_at = NO_TIME;
+		SpinLockRelease(&slot->mutex);
+		database_slot_free(slot);
+		return DT_NOEND;
+	}
+	if (executors_wait && last_start <= now && now - last_start < HOLD_BACK)
+		return last_start + HOLD_BACK;
+	if (!schedulers_wait && start_scheduler(slot, now))
+		return now + STARTING_LIMIT;
+	schedulers_wait = true;
+	return now + RETRY_AFTER;
+}
+
+/* ---- turns for worker slots ---- */
+
+/*
+ * Of two schedulers the one that is to leave first: one whose jobs have executors, or none to run, and of these the one that has been at work for
+ * longest; else the one that came last, so that the others get their executors in the end.
+ */
+static bool
+leaves_before(const DatabaseSlot *a, const DatabaseSlot *b)
+{
+	if (a->wants_executor != b->wants_executor)
+		return !a->wants_executor;
+	return a->wants_executor ? a->starting_since > b->starting_since : a->starting_since < b->starting_since;
+}
+
+/*
+ * Processes find no free worker slot: one scheduler after the other leaves, so that executors get its slot, or the scheduler of another
+ * database. Nothing else would end this, because a scheduler whose jobs wait does not leave by itself. Returns when to look again.
+ */
+static TimestampTz
+share_worker_slots(TimestampTz now)
+{
+	static TimestampTz last_asked = 0;
+	DatabaseSlot *first = NULL;
+	int			running = 0;
+	bool		leaving = false;
+
+	if (!schedulers_wait && !executors_wait)
+		return DT_NOEND;
+	for (int i = 0; i < database_slots(); i++)
+	{
+		DatabaseSlot *slot = database_slot_at(i);
+
+		if (slot->scheduler != SCHEDULER_RUNNING)
+			continue;
+		running++;
+		leaving = leaving || slot->leave;
+		if (slot->holds == 0 && (first == NULL || leaves_before(slot, first)))
+			first = slot;
+	}
+	if (leaving || first == NULL || (running == 1 && first->wants_executor))
+		return now + RETRY_AFTER;
+	if (last_asked <= now && now - last_asked < LEAVE_EVERY)
+		return last_asked + LEAVE_EVERY;
+	last_asked = now;
+	ask_scheduler(first);
+	return now + RETRY_AFTER;
+}
+
+static int
+by_start(const void *a, const void *b)
+{
+	TimestampTz first = database_slot_at(*(const int *) a)->starting_since;
+	TimestampTz second = database_slot_at(*(const int *) b)->starting_since;
+
+	return first < second ? -1 : first > second;
+}
+
+/*
+ * Does for all databases what is due; returns when to look at them again. While worker slots lack, the database whose last scheduler
+ * was started before the others' goes first.
+ */
+static TimestampTz
+look_after_all(TimestampTz now)
+{
+	TimestampTz next = DT_NOEND;
+	int		   *order = palloc(database_slots() * sizeof(int));
+
+	executors_wait = false;
+	for (int i = 0; i < database_slots(); i++)
+	{
+		order[i] = i;
+		executors_wait = executors_wait || database_slot_at(i)->wants_executor;
+	}
+	if (shared_worker_slots_lack())
+		qsort(order, database_slots(), sizeof(int), by_start);
+	schedulers_wait = false;
+	for (int i = 0; i < database_slots(); i++)
+		next = Min(next, look_after(database_slot_at(order[i]), now));
+	pfree(order);
+	return Min(next, share_worker_slots(now));
+}
+
+/* After a reload: any database may have jobs to run now, or none. */
+static void
+heed_setting(TimestampTz now)
+{
+	if (queue_jobs_run == shared_run())
+		return;
+	shared_set_run(queue_jobs_run);
+	for (int i = 0; i < database_slots(); i++)
+	{
+		Oid			database = database_slot_at(i)->database;
+
+		if (OidIsValid(database))
+			database_reconsider(database);
+	}
+	remember_all(list_databases(false), now);
+}
+
+/* All times were reckoned by another clock if it was set. */
+static void
+heed_clock(void)
+{
+	static uint32 seen = 0;
+	uint32		settings = clock_settings();
+	ListCell   *cell;
+
+	if (settings == seen)
+		return;
+	seen = settings;
+	foreach(cell, waiting)
+		((Waiting *) lfirst(cell))->due = NO_TIME;
+}
+
+static void
+detach(int code, Datum argument)
+{
+	launcher_detach(terminated_by_others());
+}
+
+/* The server starts a launcher that has ended again at once, however it ended. */
+static void
+wait_for_turn(void)
+{
+	while (launcher_not_before() > GetCurrentTimestamp())
+		process_wait(launcher_not_before());
+}
+
+void
+launcher_main(Datum argument)
+{
+	process_begin(NULL);
+	wait_for_turn();
+	launcher_attach();
+	before_shmem_exit(detach, (Datum) 0);
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	process_settings();
+	pgstat_report_appname("queue_jobs launcher");
+	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "queue_jobs launcher", ALLOCSET_DEFAULT_SIZES));
+	remember_all(list_databases(false), NO_TIME);
+	for (;;)
+	{
+		TimestampTz now;
+		TimestampTz next;
+		int			watch = clock_watch();
+
+		heed_clock();
+		now = GetCurrentTimestamp();
+		next = watch < 0 ? now + CLOCK_LOOK_INTERVAL : DT_NOEND;
+		heed_setting(now);
+		remember_refused(now);
+		next = Min(next, give_slot(now));
+		next = Min(next, look_after_all(now));
+		process_wait_for(next, watch);
+	}
+}

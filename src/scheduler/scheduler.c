@@ -1,0 +1,623 @@
+/*
+ * scheduler.c
+ *		One process a database that has something to do: sees that jobs fall due in time, that there are executors for
+ *		those that can run, that crashes are charged and old history goes.
+ *
+ * It calls no code of users: executors do that, whose jobs it enqueues (upkeep.h). So no duty of its waits for any of theirs.
+ *
+ * It looks when it is called (shared.h: attention), when the next job is due, or when its other duties say so, and
+ * sleeps otherwise. With nothing to do and nothing due soon it leaves, and leaves word when it is next needed.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "capacity.h"
+#include "catalog.h"
+#include "clock.h"
+#include "commands/dbcommands.h"
+#include "crash_ledger.h"
+#include "demand.h"
+#include "engine_state.h"
+#include "executor_slot.h"
+#include "heal.h"
+#include "history.h"
+#include "housekeeping.h"
+#include "interruption.h"
+#include "lane.h"
+#include "make_way.h"
+#include "lost_claim.h"
+#include "miscadmin.h"
+#include "outcome.h"
+#include "park_sweep.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "process.h"
+#include "replica.h"
+#include "replica_connection.h"
+#include "retry.h"
+#include "schedule.h"
+#include "schedule_clock.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/ipc.h"
+#include "store.h"
+#include "test_point.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
+#define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case no process tells that a handler or role is back */
+#define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds, while a job that is to be charged is locked */
+#define HISTORY_EVERY (2 * USECS_PER_SEC)	/* at most, for those who call for it */
+#define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
+#define PAUSE_AFTER_ERROR (2 * USECS_PER_SEC)
+#define TURN_OF_DATABASE USECS_PER_SEC	/* at least, where there are more databases than slots for them, if there is so much to do */
+
+static DatabaseSlot *own_slot = NULL;
+static bool not_needed = false;	/* until a process calls */
+static bool leaving = false;
+static TimestampTz started = 0;
+static bool runs = true;		/* queue_jobs.run */
+static bool in_turn = true;		/* or before the first: what we were called for is not done */
+static bool version_warned = false;
+
+/* When the duties of one turn say that the next is needed. */
+static TimestampTz next_turn;
+static TimestampTz next_history = 0;	/* long ago; NO_TIME: not until there is something */
+static TimestampTz last_history = 0;
+static TimestampTz next_due;
+static TimestampTz next_heal = DT_NOBEGIN;
+static TimestampTz next_schedule = DT_NOBEGIN;
+static TimestampTz next_fill = DT_NOBEGIN;
+static TimestampTz next_sweep = DT_NOBEGIN;
+static bool claims_to_charge = true;	/* what processes of clients have left in a crash: all of it from before this process was started */
+static TimestampTz next_charge = DT_NOEND;	/* of what could not be charged yet */
+static uint32 clock_seen = 0;	/* settings of the clock that all of these are reckoned by */
+static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
+static DemandFound demand = {.next_revisit = DT_NOEND};
+
+static void
+need_turn_at(TimestampTz at)
+{
+	next_turn = Min(next_turn, at);
+}
+
+/* When one of the duties is next due that a scheduler is needed for; history can wait for another. */
+static TimestampTz
+next_duty(void)
+{
+	TimestampTz next = Min(Min(next_due, next_schedule), Min(next_heal, next_fill));
+
+	return Min(next, Min(Min(demand.next_revisit, next_sweep), next_charge));
+}
+
+static SchedulerEnd
+how_we_end(int code)
+{
+	if (code == 0 && leaving)
+		return SCHEDULER_LEFT;
+	return terminated_by_others() ? SCHEDULER_TERMINATED : SCHEDULER_FAILED;
+}
+
+/*
+ * Left behind at every exit, also by an error. The next scheduler is needed at once if what we were called for is not done, or if
+ * executors that are at work may need us.
+ */
+static void
+detach(int code, Datum argument)
+{
+	TimestampTz wake_at = NO_TIME;
+
+	if (!not_needed)
+	{
+		wake_at = Min(next_duty(), next_history == NO_TIME ? DT_NOEND : next_history);
+		if (demand.blocked)
+			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
+		if (wake_at == DT_NOEND)
+			wake_at = NO_TIME;
+	}
+	scheduler_detach(own_slot, wake_at, in_turn || demand.busy, how_we_end(code));
+}
+
+/* ---- due jobs ---- */
+
+/* What is published from now on is for the next look. */
+static TimestampTz
+open_due(void)
+{
+	TimestampTz from;
+
+	SpinLockAcquire(&own_slot->mutex);
+	from = own_slot->next_due;
+	own_slot->due_published = 0;
+	own_slot->due_low = DT_NOEND;
+	SpinLockRelease(&own_slot->mutex);
+	return from;
+}
+
+static TimestampTz
+settle_due(TimestampTz found)
+{
+	SpinLockAcquire(&own_slot->mutex);
+	if (own_slot->due_published > 0)
+		found = Min(found, own_slot->due_low);
+	own_slot->next_due = found;
+	SpinLockRelease(&own_slot->mutex);
+	return found;
+}
+
+/*
+ * Claimants that complete jobs, and tokens that expire, call for that by a time at which no job is due. If one is, they may have been
+ * drowned out.
+ */
+static void
+look_at_history(TimestampTz at)
+{
+	at = Max(at, last_history + HISTORY_EVERY);
+	next_history = next_history == NO_TIME ? at : Min(next_history, at);
+}
+
+/* In batches, each a transaction of its own. */
+static void
+promote_due_jobs(void)
+{
+	int			promoted;
+	TimestampTz now;
+
+	do
+	{
+		LiveTable	table;
+		TimestampTz next;
+
+		CHECK_FOR_INTERRUPTS();
+		now = GetCurrentTimestamp();
+		next = open_due();
+		if (next > now)
+		{
+			next_due = settle_due(next);
+			break;
+		}
+		unit_begin();
+		live_open(&table);
+		promoted = live_promote(&table, now, PROMOTE_AT_ONCE, NULL, NULL, &next);
+		live_close(&table);
+		test_point("due_promoted");
+		unit_end();
+		next_due = settle_due(next);
+		look_at_history(promoted > 0 ? now + HISTORY_LOOK_AFTER : now);
+	} while (promoted == PROMOTE_AT_ONCE || next_due <= now);
+	need_turn_at(next_due);
+}
+
+/* ---- replicas ---- */
+
+/* Whether applications claim jobs that may read from a replica: they are told which, and cannot ask it themselves. */
+static bool
+claimants_read_elsewhere(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, registry_worker_names())
+	{
+		Worker	   *worker = registry_worker(lfirst(cell));
+
+		if (worker != NULL && worker->handler == NULL && worker->data_consistency != CONSISTENCY_ALWAYS)
+			return true;
+	}
+	return false;
+}
+
+/* Asks the replicas how far they have got: if a session wants to know, and before jobs fall due that claimants want to know it for. */
+static void
+ask_replicas(TimestampTz now)
+{
+	ReplicaPosition position;
+	ListCell   *cell;
+
+	if (replica_list() == NIL || (!replica_news_requested() && (own_slot->next_due > now || !claimants_read_elsewhere())))
+		return;
+	foreach(cell, replica_list())
+		(void) replica_ask(lfirst(cell), NULL, DT_NOEND, &position);
+}
+
+/* ---- crashes ---- */
+
+/* By Sidekiq's formula: the worker's retry_backoff is a user's code, of which this process runs none. */
+static void
+fail_crashed(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker, const void *argument)
+{
+	RunError	error = {
+		.sqlstate = CRASH_SQLSTATE,.message = "executor process crashed or had to be stopped while it ran the job"
+	};
+
+	job->attempt++;
+	job->crashes++;
+	(void) outcome_failed(table, row, job, worker, lane_role(lane_get(job->lane), worker), &error, retry_default_delay(job_failures(job) - 1));
+}
+
+typedef struct Charge
+{
+	LedgerEntry entry;
+	bool		done;
+} Charge;
+
+/* On disk before the entry is wiped: the job's next crash may come before the WAL writer. */
+static void
+charge_for_good(void *argument)
+{
+	Charge	   *crash = argument;
+
+	unit_begin();
+	crash->done = outcome_charge(crash->entry.job, crash->entry.attempt, fail_crashed, NULL);
+	ForceSyncCommit();
+	unit_end();
+}
+
+/*
+ * Whose process died by itself, and not with the server's, left its entry. One that cannot be charged keeps it, and does not keep
+ * us from the rest of our duties.
+ */
+static void
+charge_crashes(void)
+{
+	next_charge = DT_NOEND;
+	if (claims_to_charge && (next_charge = lost_claims_charge()) == DT_NOEND)
+		claims_to_charge = false;
+	for (int i = 0; i < ledger_places(); i++)
+	{
+		Charge		crash = {.done = false};
+
+		if ((i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE) || !ledger_read(i, &crash.entry))
+			continue;
+		if (!process_protect(charge_for_good, &crash))
+		{
+			next_charge = Min(next_charge, GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
+			continue;
+		}
+		test_point("crash_charged");
+		if (crash.done)
+			ledger_wipe_entry(i, &crash.entry);
+		else
+			next_charge = Min(next_charge, GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
+	}
+	need_turn_at(next_charge);
+}
+
+/* ---- executors ---- */
+
+static void
+set_blocked(bool blocked)
+{
+	SpinLockAcquire(&own_slot->mutex);
+	own_slot->blocked_lanes = blocked;
+	SpinLockRelease(&own_slot->mutex);
+}
+
+/*
+ * "Attention" stays set while there is more work than executors are allowed, so that sessions do not call for more at
+ * every commit; an executor that ends clears the way for another look.
+ */
+static void
+provide_executors(TimestampTz now)
+{
+	set_blocked(true);			/* until it is known: what comes while we look, and may be what a lane waits for, calls us once more */
+	demand = demand_provide(now);
+	SpinLockAcquire(&own_slot->mutex);
+	own_slot->blocked_lanes = demand.blocked;
+	if (!demand.enough)
+		own_slot->attention = true;
+	SpinLockRelease(&own_slot->mutex);
+	need_turn_at(Min(demand.next_revisit, demand.look_again_at));
+	if (demand.blocked)
+		need_turn_at(now + LOOK_AGAIN_AT_BLOCKED);
+}
+
+/* The launcher sees to it that schedulers do not keep all worker slots. */
+static void
+tell_lack_of_slots(void)
+{
+	bool		news;
+
+	SpinLockAcquire(&own_slot->mutex);
+	news = demand.lacks_slot && !own_slot->wants_executor;
+	own_slot->wants_executor = demand.lacks_slot;
+	SpinLockRelease(&own_slot->mutex);
+	if (news)
+		launcher_wake();
+}
+
+/* ---- turns ---- */
+
+/* Parked jobs that no transaction sends back to their lanes. */
+static void
+sweep_parked(TimestampTz now)
+{
+	bool		any;
+	TimestampTz retry_at;
+
+	unit_begin();
+	any = park_sweep(&retry_at);
+	unit_end();
+	next_sweep = Min(any ? now + SWEEP_EVERY : DT_NOEND, retry_at);
+}
+
+/* False if the extension is not there, not such as this library knows, or a copy of another database's (subscription.h). */
+static bool
+check_extension(void)
+{
+	CatalogStatus status = catalog_status();
+
+	bool		copy = status == EXTENSION_PRESENT && registry_subscription() != NULL;
+
+	not_needed = status == EXTENSION_ABSENT || copy;
+	if (status == EXTENSION_OTHER_VERSION && !version_warned)
+	{
+		version_warned = true;
+		ereport(WARNING,
+				(errmsg("extension \"queue_jobs\" in database \"%s\" is not of the library's version", get_database_name(MyDatabaseId)),
+				 errdetail("Its jobs wait. The library is of version %s.", QUEUE_JOBS_VERSION),
+				 errhint("Run ALTER EXTENSION queue_jobs UPDATE in that database.")));
+	}
+	return status == EXTENSION_PRESENT && !copy;
+}
+
+/* They were reckoned by a clock that has been set since. */
+static void
+forget_times(void)
+{
+	next_history = last_history = 0;
+	next_heal = next_schedule = next_fill = next_sweep = DT_NOBEGIN;
+	schedules_doubt();
+}
+
+/* Has executors ask what workers' definitions have them ask. */
+static void
+request_upkeep(TimestampTz now, bool succeeded)
+{
+	uint64		generation = catalog_generation();	/* before the definitions are looked at, which may change meanwhile */
+	bool		redefined = heal_generation != generation;
+	bool		fills = next_fill <= now || redefined || succeeded;
+	bool		heals = next_heal <= now || redefined;
+
+	heal_generation = generation;
+	if (fills)
+		next_fill = capacity_fill_due(now);
+	if (heals)
+		next_heal = heal_due(now);
+	need_turn_at(Min(next_heal, next_fill));
+}
+
+static void
+maintain_history(void *now)
+{
+	TimestampTz next;
+
+	unit_begin();
+	next = housekeeping(*(TimestampTz *) now);
+	unit_end();
+	next_history = next;
+}
+
+/* What sessions have called for since the last turn, but for a look at everything. */
+typedef struct Calls
+{
+	bool		succeeded;
+	bool		crowded;
+	bool		sweep;
+} Calls;
+
+/* Before anything is looked at: a session that calls from now on finds us looking again. */
+static Calls
+answer_calls(void)
+{
+	Calls		calls;
+
+	SpinLockAcquire(&own_slot->mutex);
+	own_slot->attention = false;
+	own_slot->settings_changed = false;
+	if (own_slot->schedules_touched)
+		next_schedule = DT_NOBEGIN;
+	own_slot->schedules_touched = false;
+	calls.succeeded = own_slot->succeeded;
+	own_slot->succeeded = false;
+	calls.crowded = own_slot->crowded;
+	own_slot->crowded = false;
+	calls.sweep = own_slot->sweep_parked;
+	own_slot->sweep_parked = false;
+	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned again when we leave */
+	SpinLockRelease(&own_slot->mutex);
+	return calls;
+}
+
+/* Switched on again, all that the engine does by itself is looked at; switched off, nothing of it is ever due. */
+static void
+heed_setting(bool now_runs)
+{
+	if (now_runs != runs)
+		next_heal = next_fill = next_schedule = DT_NOBEGIN;
+	runs = now_runs;
+	if (!runs)
+		next_heal = next_fill = next_schedule = DT_NOEND;
+}
+
+/* False if there is nothing for us to do in this database. */
+static bool
+look_at_database(TimestampTz now)
+{
+	bool		here;
+
+	unit_begin();
+	here = check_extension();
+	if (here)
+	{
+		heed_setting(engine_runs());
+		ask_replicas(now);
+	}
+	unit_end();
+	return here;
+}
+
+static void
+look_after_jobs(TimestampTz now, const Calls *calls)
+{
+	charge_crashes();
+	if (next_schedule <= now)
+		next_schedule = schedule_due(now);
+	need_turn_at(next_schedule);
+	if (runs)
+		request_upkeep(now, calls->succeeded);
+	promote_due_jobs();
+	if (calls->crowded)
+		park_crowded_lanes();
+	if (calls->crowded || calls->sweep || next_sweep <= now)
+		sweep_parked(now);
+	need_turn_at(next_sweep);
+	unit_begin();
+	if (runs)
+		provide_executors(now);
+	else
+		demand = demand_dismiss();
+	tell_lack_of_slots();
+	unit_end();
+}
+
+static void
+look_after_history(TimestampTz now)
+{
+	if (next_history != NO_TIME && next_history <= now)
+	{
+		last_history = now;
+		next_history = now + HISTORY_LOOK_AFTER;	/* if it fails, by a trigger that a user has added, say */
+		(void) process_protect(maintain_history, &now);
+	}
+	else if (next_history == NO_TIME && demand.busy)
+		next_history = now + HISTORY_LOOK_AFTER;	/* something will have finished by then */
+	need_turn_at(next_history == NO_TIME ? DT_NOEND : next_history);
+}
+
+static void
+turn(void *present)
+{
+	uint32		settings = clock_settings();
+	TimestampTz now = GetCurrentTimestamp();
+	Calls		calls;
+
+	in_turn = true;
+	next_turn = DT_NOEND;
+	if (settings != clock_seen)
+		forget_times();
+	clock_seen = settings;
+	calls = answer_calls();
+	*(bool *) present = look_at_database(now);
+	if (*(bool *) present)
+	{
+		look_after_jobs(now, &calls);
+		look_after_history(now);
+		database_set_off(own_slot, !runs);
+		pgstat_report_stat(true);
+		scheduler_succeeded(own_slot);
+	}
+	else
+		set_blocked(!not_needed);
+	in_turn = false;
+}
+
+/* Nothing to do now, and nothing due within the idle time. */
+static bool
+may_leave(TimestampTz now, TimestampTz last_busy)
+{
+	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
+
+	return !demand.busy && !demand.attended && now - last_busy >= idle && next_duty() - now > idle;
+}
+
+/* Whether it is to leave for another database or a command, though it would not by itself. Executors go on. */
+static bool
+makes_room(TimestampTz now)
+{
+	if (make_way_asked(MyDatabaseId))
+		return true;
+	return own_slot->leave && (!demand.busy || now - started >= TURN_OF_DATABASE || now < started);
+}
+
+/* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */
+static TimestampTz
+next_look(TimestampTz now, TimestampTz last_busy)
+{
+	TimestampTz leave_at = last_busy + (int64) queue_jobs_idle_timeout * 1000;
+
+	if (own_slot->leave)
+		return Min(next_turn, started + TURN_OF_DATABASE);
+	return demand.busy || leave_at <= now ? next_turn : Min(next_turn, leave_at);
+}
+
+/*
+ * Whatever session calls meanwhile: the turn would fail again as often as one commits. (The clock may be set back.) What the turn was
+ * called for, and may not have done, is done by the next one.
+ */
+static void
+pause_after_error(void)
+{
+	TimestampTz until = GetCurrentTimestamp() + PAUSE_AFTER_ERROR;
+	TimestampTz now;
+
+	next_sweep = next_fill = DT_NOBEGIN;
+	while ((now = GetCurrentTimestamp()) < until && until - now <= PAUSE_AFTER_ERROR && !makes_room(now))
+		process_wait(until);
+}
+
+void
+scheduler_main(Datum argument)
+{
+	ProcessArguments arguments;
+	MemoryContext context;
+	TimestampTz last_busy;
+	bool		present = false;
+	bool		succeeded;
+
+	process_begin(&arguments);
+	own_slot = database_slot(arguments.database, true);
+	if (own_slot == NULL || !scheduler_attach(own_slot))
+		proc_exit(0);
+	next_due = DT_NOBEGIN;
+	before_shmem_exit(detach, (Datum) 0);
+	if (make_way_asked(arguments.database))
+	{
+		leaving = true;
+		proc_exit(0);
+	}
+	BackgroundWorkerInitializeConnectionByOid(arguments.database, InvalidOid, 0);
+	process_settings();
+	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
+	SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_OVERRIDE);
+	pgstat_report_appname("queue_jobs scheduler");
+	context = AllocSetContextCreate(TopMemoryContext, "queue_jobs scheduler", ALLOCSET_DEFAULT_SIZES);
+	last_busy = started = GetCurrentTimestamp();
+	for (;;)
+	{
+		TimestampTz now;
+
+		QueryCancelPending = false; /* it came too late for the turn before */
+		CHECK_FOR_INTERRUPTS();
+		if (make_way_asked(MyDatabaseId))
+			break;
+		MemoryContextReset(context);
+		MemoryContextSwitchTo(context);
+		pgstat_report_activity(STATE_RUNNING, "looking after jobs");
+		succeeded = process_protect(turn, &present);
+		if (succeeded && !present)
+			break;
+		pgstat_report_activity(STATE_IDLE, NULL);
+		now = GetCurrentTimestamp();
+		if (demand.busy || last_busy > now)
+			last_busy = now;
+		if ((succeeded && may_leave(now, last_busy)) || makes_room(now))
+			break;
+		if (succeeded)
+			process_wait(next_look(now, last_busy));
+		else
+			pause_after_error();
+	}
+	leaving = true;
+	proc_exit(0);
+}

@@ -1,0 +1,34 @@
+/*
+ * duplicates.h
+ *		How many duplicates were dropped: in favour of each job that stands, and of each lane's jobs since the server
+ *		started.
+ *
+ * A duplicate writes nothing, so they are counted in shared memory, when the transaction that was told "duplicate"
+ * commits. They are statistics: a restart forgets them, and where very many jobs have duplicates at once, the oldest jobs'
+ * counts make room.
+ */
+#ifndef QUEUE_JOBS_DUPLICATES_H
+#define QUEUE_JOBS_DUPLICATES_H
+
+/* This transaction was told that "job", of that lane, stands for a job of its own. */
+extern void duplicates_note_dropped(int32 lane, int64 job);
+
+/* This transaction has merged a job of that lane into another. */
+extern void duplicates_note_merged(int32 lane);
+
+/* A savepoint of that nesting level is released, or rolled back. */
+extern void duplicates_keep_savepoint(int nest_level);
+extern void duplicates_end_savepoint(int nest_level);
+
+/* At the end of the transaction, before its holds are released: a claim of the job after that finds its count. */
+extern void duplicates_end_transaction(bool committed);
+
+/* How many were dropped for a job that has not ended. */
+extern int32 duplicates_dropped(int64 job);
+
+/* The extension was dropped there: one that is created again begins its ids again. */
+extern void duplicates_forget(Oid database);
+
+extern void duplicates_init(void);
+
+#endif

@@ -1,0 +1,373 @@
+/*
+ * executor_slot.c
+ *		The executors that there are; see executor_slot.h.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "compat.h"
+#include "executor_slot.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+typedef struct Executors
+{
+	pg_atomic_uint32 recovering;	/* slots that are, so that they are mostly not looked at */
+	ExecutorSlot slots[FLEXIBLE_ARRAY_MEMBER];
+} Executors;
+
+static Executors *executors = NULL;
+
+static void
+initialize(void *area)
+{
+	Executors  *initial = area;
+
+	pg_atomic_init_u32(&initial->recovering, 0);
+	for (int i = 0; i < queue_jobs_max_executors; i++)
+		SpinLockInit(&initial->slots[i].mutex);
+}
+
+void
+executor_slots_init(void)
+{
+	shared_add_area(add_size(offsetof(Executors, slots), mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))),
+					(void **) &executors, initialize);
+}
+
+int
+executor_slots(void)
+{
+	return executors == NULL ? 0 : queue_jobs_max_executors;
+}
+
+ExecutorSlot *
+executor_slot_at(int index)
+{
+	return &executors->slots[index];
+}
+
+/* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
+int
+executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation)
+{
+	int			index = -1;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	for (int i = 0; i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		if (slot->state != EXECUTOR_NONE)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		slot->state = EXECUTOR_STARTING;
+		slot->generation++;
+		slot->database = database;
+		slot->role = role;
+		slot->pool = pool;
+		slot->pools = pools;
+		slot->starting_since = GetCurrentTimestamp();
+		slot->connected = false;
+		slot->not_before = 0;
+		slot->failed_until = 0;
+		slot->pid = 0;
+		slot->proc = NO_PROC;
+		slot->idle = false;
+		slot->leave = false;
+		slot->job = 0;
+		slot->recovering = false;
+		slot->end_as = -1;
+		SpinLockRelease(&slot->mutex);
+		*generation = slot->generation;
+		index = i;
+		break;
+	}
+	LWLockRelease(shared_lock());
+	return index;
+}
+
+void
+executor_begin_recovery(ExecutorSlot *slot)
+{
+	SpinLockAcquire(&slot->mutex);
+	slot->recovering = true;
+	SpinLockRelease(&slot->mutex);
+	pg_atomic_fetch_add_u32(&executors->recovering, 1);
+}
+
+void
+executor_end_recovery(ExecutorSlot *slot)
+{
+	bool		was_recovering;
+
+	SpinLockAcquire(&slot->mutex);
+	was_recovering = slot->recovering;
+	slot->recovering = false;
+	SpinLockRelease(&slot->mutex);
+	if (was_recovering)
+		pg_atomic_fetch_sub_u32(&executors->recovering, 1);
+}
+
+/* Frees a slot, by the executor that has it or by a scheduler for one that never came up. */
+void
+executor_release(int index, uint32 generation)
+{
+	ExecutorSlot *slot = &executors->slots[index];
+
+	if (slot->generation == generation)
+		executor_end_recovery(slot);
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->generation == generation)
+	{
+		slot->state = EXECUTOR_NONE;
+		slot->job = 0;
+		slot->idle = false;
+		slot->pid = 0;
+		slot->proc = NO_PROC;
+	}
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(shared_lock());
+}
+
+/* The executor's process takes the slot that was reserved for it; NULL if it comes too late. */
+ExecutorSlot *
+executor_attach(int index, uint32 generation)
+{
+	ExecutorSlot *slot = &executors->slots[index];
+	bool		taken = false;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->state == EXECUTOR_STARTING && slot->generation == generation)
+	{
+		slot->state = EXECUTOR_RUNNING;
+		slot->pid = MyProcPid;
+		slot->proc = QjMyProcNumber;
+		taken = true;
+	}
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(shared_lock());
+	return taken ? slot : NULL;
+}
+
+/* Whether an executor is one of that database and role, and of one of these pools. */
+static bool
+executor_is(const ExecutorSlot *slot, Oid database, Oid role, uint32 pools)
+{
+	return slot->database == database && slot->role == role && (pools & ((uint32) 1 << slot->pool)) != 0;
+}
+
+/* Wakes such an executor that has nothing to do; false if there is none. */
+bool
+executor_wake_idle(Oid database, Oid role, uint32 pools)
+{
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+		int			proc = NO_PROC;
+
+		if (!slot->idle || !executor_is(slot, database, role, pools))
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		if (slot->idle && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
+		{
+			slot->idle = false;
+			proc = slot->proc;
+		}
+		SpinLockRelease(&slot->mutex);
+		if (proc != NO_PROC)
+		{
+			shared_wake(proc);
+			return true;
+		}
+	}
+	return false;
+}
+
+bool
+executor_serves(Oid database, Oid role)
+{
+	bool		found = false;
+
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && !found; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		SpinLockAcquire(&slot->mutex);
+		found = slot->state != EXECUTOR_NONE && slot->database == database && (!OidIsValid(role) || slot->role == role);
+		SpinLockRelease(&slot->mutex);
+	}
+	return found;
+}
+
+void
+executor_load(Oid database, Oid role, uint32 pools, ExecutorLoad *load)
+{
+	*load = (ExecutorLoad) {.not_before = NO_TIME};
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->database == database && slot->role == role && (pools & ((uint32) 1 << slot->pool)) != 0)
+		{
+			load->serving += slot->state == EXECUTOR_RUNNING;
+			load->idle += slot->state == EXECUTOR_RUNNING && slot->idle;
+			load->starting += slot->state == EXECUTOR_STARTING;
+			if (slot->state == EXECUTOR_NONE && slot->failed_until != 0)
+				load->not_before = Max(load->not_before, slot->failed_until);
+		}
+		SpinLockRelease(&slot->mutex);
+	}
+}
+
+void
+executor_count_busy(Oid database, int *busy, int *here)
+{
+	*busy = *here = 0;
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+		bool		is_busy;
+
+		SpinLockAcquire(&slot->mutex);
+		is_busy = slot->state != EXECUTOR_NONE && !slot->idle;
+		*busy += is_busy;
+		*here += is_busy && slot->database == database;
+		SpinLockRelease(&slot->mutex);
+	}
+}
+
+/*
+ * Interrupts the executor that runs a job, to end the job as cancelled or dead; false if none runs it. The signal can
+ * come too late and hit the next job there: an interrupted job is put back as it was.
+ */
+bool
+executor_request_end(int64 job, JobState end_as)
+{
+	bool		any = false;
+
+	/* all that show it: one may be about to find that another has it */
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+		pid_t		pid = 0;
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->job == job && slot->database == MyDatabaseId)
+		{
+			slot->end_as = end_as;
+			pid = slot->pid;
+		}
+		SpinLockRelease(&slot->mutex);
+		if (pid != 0)
+		{
+			kill(pid, SIGINT);
+			any = true;
+		}
+	}
+	return any;
+}
+
+/* Where the job stands among those found, or else the next place. */
+static int
+place_of(int64 job, const RunningJob *found, int count)
+{
+	int			i = 0;
+
+	while (i < count && found[i].job != job)
+		i++;
+	return i;
+}
+
+/*
+ * What the executors of this database are doing. Two can show one job: who has been at it for longer has it, the other has not
+ * found that out yet.
+ */
+int
+executor_running(RunningJob *result, int size)
+{
+	int			count = 0;
+
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && count < size; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+		RunningJob	running = {0};
+		int			place;
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->job != 0 && slot->database == MyDatabaseId)
+			running = (RunningJob)
+		{
+			.job = slot->job,
+				.attempt = slot->attempt,
+				.pid = slot->pid,
+				.started_at = slot->started_at,
+				.wal_lsn = slot->wal_lsn,
+		};
+		SpinLockRelease(&slot->mutex);
+		if (running.job == 0)
+			continue;
+		place = place_of(running.job, result, count);
+		if (place == count)
+			count++;
+		else if (result[place].started_at <= running.started_at)
+			continue;
+		result[place] = running;
+	}
+	return count;
+}
+
+/* Whether an executor of this database shows that it has the job. */
+static bool
+any_shows(int64 job, bool recovering)
+{
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+		bool		shows;
+
+		SpinLockAcquire(&slot->mutex);
+		shows = slot->job == job && slot->database == MyDatabaseId && (slot->recovering || !recovering);
+		SpinLockRelease(&slot->mutex);
+		if (shows)
+			return true;
+	}
+	return false;
+}
+
+bool
+executor_ends_expired(int64 job, TimestampTz expires_at)
+{
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+		bool		too_late;
+
+		SpinLockAcquire(&slot->mutex);
+		too_late = slot->job == job && slot->database == MyDatabaseId && slot->started_at >= expires_at;
+		SpinLockRelease(&slot->mutex);
+		if (too_late)
+			return true;
+	}
+	return false;
+}
+
+bool
+executor_runs(int64 job)
+{
+	return any_shows(job, false);
+}
+
+bool
+executor_recovers(int64 job)
+{
+	return executors != NULL && pg_atomic_read_u32(&executors->recovering) > 0 && any_shows(job, true);
+}

@@ -1,0 +1,100 @@
+/*
+ * executor_slot.h
+ *		The executors that there are, in all databases: what each is for, and what it is doing.
+ *
+ * A slot is reserved by a scheduler, taken by the process that it starts, and freed by that at its end. For locks see
+ * shared.h.
+ */
+#ifndef QUEUE_JOBS_EXECUTOR_SLOT_H
+#define QUEUE_JOBS_EXECUTOR_SLOT_H
+
+#include "access/xlogdefs.h"
+#include "job.h"
+#include "storage/spin.h"
+
+typedef enum ExecutorState
+{
+	EXECUTOR_NONE,
+	EXECUTOR_STARTING,			/* reserved by a scheduler */
+	EXECUTOR_RUNNING,
+} ExecutorState;
+
+typedef struct ExecutorSlot
+{
+	/* changed under the LWLock and the mutex */
+	ExecutorState state;
+	uint32		generation;		/* counts the slot's uses, so that a late process finds out that it is too late */
+	Oid			database;
+	Oid			role;
+	int			pool;
+	uint32		pools;			/* version of the setting that the pool is of */
+	TimestampTz starting_since;
+	bool		connected;		/* its process has got into the database */
+	TimestampTz not_before;		/* its last process could not connect, or was terminated: no other of that role sooner; 0: none was */
+
+	TimestampTz failed_until;	/* the same of one that could not connect, until another process has the slot */
+
+	slock_t		mutex;			/* guards all below */
+	pid_t		pid;
+	int			proc;			/* process number */
+	bool		idle;			/* waits for its latch */
+	bool		leave;			/* is asked to make room once its job is done */
+	int64		job;			/* or 0 */
+	bool		recovering;		/* the job's transaction has failed, and what comes of it is not written yet */
+	int32		attempt;
+	TimestampTz started_at;
+	XLogRecPtr	wal_lsn;
+	int			end_as;			/* JobState that cancel() or discard() wants, or -1 */
+} ExecutorSlot;
+
+/* What one executor is doing, as running_jobs() shows it. */
+typedef struct RunningJob
+{
+	int64		job;
+	int32		attempt;
+	pid_t		pid;
+	TimestampTz started_at;
+	XLogRecPtr	wal_lsn;
+} RunningJob;
+
+extern void executor_slots_init(void);
+extern int	executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation);
+extern void executor_release(int index, uint32 generation);
+extern ExecutorSlot *executor_attach(int index, uint32 generation);
+extern ExecutorSlot *executor_slot_at(int index);
+extern int	executor_slots(void);
+extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
+
+/* Whether there is an executor of that database and role, or of any role there if it is InvalidOid; one that is being started, too. */
+extern bool executor_serves(Oid database, Oid role);
+
+/* The executors of a role in a database that are in one of the pools (bits). */
+typedef struct ExecutorLoad
+{
+	int			serving;
+	int			idle;
+	int			starting;
+	TimestampTz not_before;		/* the latest one could not connect, and the next one starts then; NO_TIME: it could */
+} ExecutorLoad;
+
+extern void executor_load(Oid database, Oid role, uint32 pools, ExecutorLoad *load);
+
+/* How many are not idle: in all databases, and in that one. */
+extern void executor_count_busy(Oid database, int *busy, int *here);
+extern bool executor_request_end(int64 job, JobState end_as);
+extern int	executor_running(RunningJob *result, int size);
+extern bool executor_runs(int64 job);
+
+/* Whether an executor has the job, or is about to, only to end it: it came too late to start it. */
+extern bool executor_ends_expired(int64 job, TimestampTz expires_at);
+
+/*
+ * Between the rollback of a job's transaction, which frees it, and the one that writes what has become of it, no process is
+ * to start it, or neither the attempt would be charged nor cancel() be heeded. A claim that passes it by looks again after
+ * lane_hints_void(). (One that has asked just before the rollback began may still take it.)
+ */
+extern void executor_begin_recovery(ExecutorSlot *slot);
+extern void executor_end_recovery(ExecutorSlot *slot);
+extern bool executor_recovers(int64 job);
+
+#endif

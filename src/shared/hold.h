@@ -1,0 +1,82 @@
+/*
+ * hold.h
+ *		Locks on a job beside its row's: who runs it, who relies on it, whose key is running.
+ *
+ * A process that runs a job holds it exclusively until its transaction ends; a session that was told "duplicate" holds the
+ * job that stands shared until its own transaction ends. Both only ever try. So a job cannot start before all who rely on it have
+ * committed, and its run sees what they wrote. A hold is an advisory lock: no row version, no transaction ID, no WAL.
+ *
+ * The holds of a session, which a procedure has through its commits, count until they are released or the process ends,
+ * whatever becomes of the advisory locks meanwhile (session_hold.h).
+ *
+ * Lock order: the key, then the job. Only cancel() and its like wait, for the job alone.
+ */
+#ifndef QUEUE_JOBS_HOLD_H
+#define QUEUE_JOBS_HOLD_H
+
+typedef enum HoldMode
+{
+	HOLD_RELY,					/* I was told that this job stands for mine */
+	HOLD_RUN,
+	HOLD_END,					/* I take it away: cancel(), discard() */
+} HoldMode;
+
+/*
+ * HOLD_RUN is refused, too, if this session has it already: no session runs a job twice. The others add up.
+ * "session": until released or the process ends, through commits; otherwise until the (sub)transaction ends.
+ */
+extern bool hold_try(int64 job, HoldMode mode, bool session);
+extern void hold_release(int64 job, HoldMode mode, bool session);
+
+/* How many holds the transaction has. */
+extern int	hold_count(void);
+
+/* How many it may have without crowding others out of the server's lock table. */
+extern int	hold_share(void);
+
+/*
+ * At the transaction's end, before it publishes; and when it is prepared, which takes the locks over. Likewise those of a
+ * savepoint, when it is rolled back; one that is released leaves them to the level above.
+ */
+extern void hold_end_transaction(void);
+extern void hold_end_savepoint(int nest_level);
+extern void hold_keep_savepoint(int nest_level);
+extern void hold_forget_transaction(void);
+
+/* Between two jobs, outside of a transaction: releases all, and the handler's own advisory locks. */
+extern void hold_end_session(void);
+
+/* Waits for those who rely on the job to end their transactions. */
+extern void hold_wait_to_end(int64 job);
+
+/*
+ * For explain_job(): whose holds keep the job from being started, and who has the slot: their process IDs, and how many, no more than "size". 0 stands
+ * for a prepared transaction. This session's own locks count, too. Those of a procedure that an executor runs do not.
+ */
+extern int	hold_holders(int64 job, int *pids, int size);
+extern int	slot_holders(int64 slot, int *pids, int size);
+
+/* Whether a procedure that an executor runs has the slot. */
+extern bool slot_held_by_procedure(int64 slot);
+
+/* Whether another process runs the job: not that it is being taken away, or its row changed for another reason. */
+extern bool hold_is_run(int64 job);
+
+/* One transaction at a time has the token of run_once(); waits for it. */
+extern void token_lock_wait(int64 token);
+
+/* At most one job of a key runs (until_executed). */
+extern bool key_lock_try(int64 key, bool session);
+extern void key_lock_release(int64 key, bool session);
+
+/*
+ * A slot of a limit (limit.c): who has it may run one more job. Refused also if this session has it already. "session" as
+ * for hold_try().
+ */
+extern bool slot_lock_try(int64 slot, bool session);
+extern void slot_lock_release(int64 slot, bool session);
+
+/* Parking jobs of a concurrency key, exclusively, or sending them back (park.c); until the end of the transaction. */
+extern bool park_lock_try(uint64 key, bool exclusive);
+
+#endif

@@ -1,0 +1,444 @@
+/*
+ * lane_hint.c
+ *		Where in each lane the next job may stand: what hints tell; see lane_hint.h, and lane_hint_table.c for where they are.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "lane_hint_table.h"
+#include "miscadmin.h"
+#include "shared.h"
+#include "storage/lwlock.h"
+
+/* ---- what a hint tells ---- */
+
+static void
+publish_locked(LaneHint *hint, LaneKey key)
+{
+	hint->recent[hint->published % RECENT_PUBLISHED] = key;
+	hint->published++;
+	hint->ready = true;
+	if (lane_key_compare(&key, &hint->cursor) < 0)
+		hint->cursor = key;
+	hint_changed(hint);
+}
+
+bool
+lane_hint_look(int32 lane, LaneLook *look, TimestampTz now)
+{
+	LaneHint   *hint = hint_lock(lane);
+
+	if (hint == NULL)
+		return false;
+	if (hint->revisit_at != NO_TIME && hint->revisit_at <= now)
+	{
+		hint->revisit_at = NO_TIME;
+		publish_locked(hint, lowest_key);
+	}
+	*look = (LaneLook)
+	{
+		.window = {hint->cursor, hint->published},.ready = hint->ready,.revisit_at = hint->revisit_at
+	};
+	hint_unlock(hint);
+	return true;
+}
+
+/*
+ * What a claim has found out: every claimable job up to *passed (NULL: all of them if "empty", else unknown) is
+ * locked by a transaction that publishes it at its end; with "empty" there was nothing to claim at all. Jobs
+ * committed after the claim's snapshot were published after its window was opened, and are allowed for.
+ */
+void
+lane_hint_settle(int32 lane, const LaneWindow *window, const LaneKey *passed, bool empty)
+{
+	LaneKey		cursor = passed ? *passed : highest_key;
+	LaneHint   *hint;
+	uint32		since;
+	bool		moves;
+	bool		ends;
+
+	if ((passed == NULL && !empty) || (hint = hint_lock(lane)) == NULL)
+		return;
+	if (passed && cursor.id < PG_INT64_MAX)
+		cursor.id++;
+	since = hint->published - window->published;
+	if (since <= RECENT_PUBLISHED)
+	{
+		for (uint32 i = 1; i <= since; i++)
+		{
+			LaneKey    *key = &hint->recent[(hint->published - i) % RECENT_PUBLISHED];
+
+			if (lane_key_compare(key, &cursor) < 0)
+				cursor = *key;
+		}
+		moves = lane_key_compare(&cursor, &hint->cursor) > 0;
+		ends = empty && since == 0 && hint->ready;
+		if (moves)
+			hint->cursor = cursor;
+		if (ends)
+			hint->ready = false;
+		if (moves || ends)
+			hint_changed(hint);
+	}
+	hint_unlock(hint);
+}
+
+/* A job has become claimable, or may have: it was committed, or freed. */
+void
+lane_hint_publish(int32 lane, LaneKey key)
+{
+	LaneHint   *hint = hint_lock_or_make(lane, true);
+
+	if (hint == NULL)
+	{
+		hint_lose(MyDatabaseId);
+		return;
+	}
+	publish_locked(hint, key);
+	hint_unlock(hint);
+}
+
+/* A claim passes by a job whose key another one has. To be said before the key is tried for the last time. */
+void
+lane_hint_pass_by(int32 lane, LaneKey key)
+{
+	LaneHint   *hint = hint_lock_or_make(lane, false);
+
+	if (hint == NULL)
+		return;
+	hint->passed_count++;
+	if (lane_key_compare(&key, &hint->passed) < 0)
+		hint->passed = key;
+	hint_unlock(hint);
+}
+
+/* 0: nothing is known. */
+uint32
+lane_hint_passed_count(int32 lane)
+{
+	LaneHint   *hint = hint_lock_or_make(lane, false);
+	uint32		count;
+
+	if (hint == NULL)
+		return 0;
+	count = hint->passed_count;
+	hint_unlock(hint);
+	return count;
+}
+
+/*
+ * A key was freed: publishes what was passed by, if anything was since that count. Where the hint is another one than then, or there is none,
+ * anything may have been.
+ */
+bool
+lane_hint_publish_passed(int32 lane, uint32 count)
+{
+	LaneHint   *hint = hint_lock(lane);
+	bool		passed;
+
+	if (hint == NULL)
+	{
+		lane_hint_publish(lane, lowest_key);
+		return true;
+	}
+	passed = hint->passed_count != count;
+	if (passed)
+	{
+		publish_locked(hint, hint->passed);
+		hint->passed = highest_key;
+	}
+	hint_unlock(hint);
+	return passed;
+}
+
+/* ---- limits ---- */
+
+int32
+lane_hint_worker(const char *worker)
+{
+	return -1 - (int32) (hash_bytes((const unsigned char *) worker, strlen(worker)) & PG_INT32_MAX);
+}
+
+/* A claim in the lane was refused by a limit. To be tried once more after this: a transaction that frees a slot from now on tells. */
+void
+lane_hint_refuse(int32 lane, int32 worker, Oid role)
+{
+	LaneHint   *hint;
+
+	if (!shared_present())
+		return;
+	hint = hint_lock_or_make(lane, false);
+	if (hint == NULL)
+		hint_lose_refusal();
+	else
+	{
+		hint_set_refused(hint, worker);
+		hint->refused_role = role;
+		hint_unlock(hint);
+	}
+	shared_count_refusal();		/* a barrier */
+}
+
+bool
+lane_hint_allow_next(int32 worker, int *i, int32 *lane, Oid *role)
+{
+	while (lane_hint_next_refused(worker, i, lane))
+	{
+		LaneHint   *hint = hint_lock(*lane);
+		bool		allowed = hint != NULL && hint_refused(hint) == worker;
+
+		if (allowed)
+		{
+			hint_set_refused(hint, 0);
+			*role = hint->refused_role;
+			publish_locked(hint, highest_key);	/* the cursor stands before all that was refused */
+		}
+		if (hint != NULL)
+			hint_unlock(hint);
+		if (allowed)
+			return true;
+	}
+	return false;
+}
+
+/* ---- other duties ---- */
+
+void
+lane_hint_add_successes(int32 lane, int count)
+{
+	LaneHint   *hint = hint_lock_or_make(lane, false);
+
+	if (hint == NULL)
+		return;					/* a minute later they will be replaced */
+	hint->successes += count;
+	hint_unlock(hint);
+}
+
+/* How many there were since the last call. */
+int
+lane_hint_take_successes(int32 lane)
+{
+	LaneHint   *hint = hint_lock(lane);
+	int			successes;
+
+	if (hint == NULL)
+		return 0;
+	successes = hint->successes;
+	hint->successes = 0;
+	hint_unlock(hint);
+	return successes;
+}
+
+/*
+ * A lease before the cursor runs out, or a rate limit lets one more job start, at that time. False if it was known to be
+ * sooner. If the lane has no hint, and there is no room for one, a session that looks into the lane finds out by itself; if it is news,
+ * it is told to look.
+ */
+bool
+lane_hint_revisit(int32 lane, TimestampTz at, bool news)
+{
+	LaneHint   *hint = hint_lock_or_make(lane, false);
+	bool		sooner;
+
+	if (hint == NULL)
+	{
+		if (news)
+			hint_lose(MyDatabaseId);
+		return true;
+	}
+	sooner = hint->revisit_at == NO_TIME || at < hint->revisit_at;
+	if (sooner)
+	{
+		hint->revisit_at = at;
+		hint_changed(hint);
+	}
+	hint_unlock(hint);
+	return sooner;
+}
+
+/* The scheduler has found out which pools serve the lane. */
+void
+lane_hint_set_pools(int32 lane, uint32 pools)
+{
+	LaneHint   *hint = hint_lock(lane);
+
+	if (hint == NULL)
+		return;
+	hint->pools = pools;
+	hint_unlock(hint);
+}
+
+/* Without a hint it is for the scheduler to say. */
+uint32
+lane_hint_pools(int32 lane)
+{
+	LaneHint   *hint = hint_lock(lane);
+	uint32		pools;
+
+	if (hint == NULL)
+		return 0;
+	pools = hint->pools;
+	hint_unlock(hint);
+	return pools;
+}
+
+/*
+ * Jobs of one lane were moved to another. A transaction that relies on one of them knows the lane where it was, and publishes that
+ * at its end: then those are to be published, too, to which it may have been moved. They are a chain, perhaps a ring.
+ */
+void
+lane_hint_moved(int32 from, int32 to)
+{
+	for (int depth = 0; depth < LONGEST_CHAIN && to != 0; depth++)
+	{
+		LaneHint   *hint = hint_lock_or_make(from, true);
+		int32		before;
+
+		if (hint == NULL)
+			return;
+		before = hint->moved_to;
+		hint->moved_to = to;
+		hint_unlock(hint);
+		from = to;
+		to = before == to ? 0 : before;
+	}
+}
+
+/* Of such lanes the next one; 0: none. */
+int32
+lane_hint_moved_to(int32 lane)
+{
+	LaneHint   *hint = hint_lock(lane);
+	int32		next;
+
+	if (hint == NULL)
+		return 0;
+	next = hint->moved_to;
+	hint_unlock(hint);
+	return next;
+}
+
+void
+lane_hint_count(int32 lane, int dropped, int merged)
+{
+	LaneHint   *hint = hint_lock_or_make(lane, false);
+
+	if (hint == NULL)
+		return;
+	hint->dropped += dropped;
+	hint->merged += merged;
+	hint_unlock(hint);
+}
+
+void
+lane_hint_counts(int32 lane, uint64 *dropped, uint64 *merged)
+{
+	LaneHint   *hint = hint_lock(lane);
+
+	*dropped = *merged = 0;
+	if (hint == NULL)
+		return;
+	*dropped = hint->dropped;
+	*merged = hint->merged;
+	hint_unlock(hint);
+}
+
+void
+lane_hint_count_strategy(int32 lane, LoadBalancingStrategy strategy)
+{
+	LaneHint   *hint = strategy == STRATEGY_NONE ? NULL : hint_lock_or_make(lane, false);
+
+	if (hint == NULL)
+		return;
+	hint->chosen[strategy]++;
+	hint_unlock(hint);
+}
+
+int64
+lane_hint_counted(int32 lane, LoadBalancingStrategy strategy)
+{
+	LaneHint   *hint = hint_lock(lane);
+	int64		count;
+
+	if (hint == NULL)
+		return 0;
+	count = hint->chosen[strategy];
+	hint_unlock(hint);
+	return count;
+}
+
+static void
+void_hint(LaneHint *hint)
+{
+	publish_locked(hint, lowest_key);
+}
+
+void
+lane_hints_void(Oid database)
+{
+	if (!shared_present())
+		return;
+	hint_for_all(database, void_hint);
+	hint_doubt(database);
+	database_sweep_parked(database);
+}
+
+void
+lane_hints_forget(Oid database)
+{
+	if (!shared_present())
+		return;
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	hint_for_all(database, hint_free);
+	LWLockRelease(shared_lock());
+	hint_doubt(database);
+}
+
+/* Whether a job before that key was published since the window was opened, or may have been. */
+bool
+lane_hint_published_before(int32 lane, const LaneWindow *window, LaneKey key)
+{
+	LaneHint   *hint = hint_lock(lane);
+	bool		found;
+	uint32		since;
+
+	if (hint == NULL || window->published == 0)
+	{
+		if (hint != NULL)
+			hint_unlock(hint);
+		return hint != NULL || window->published != 0;	/* it has come or gone meanwhile */
+	}
+	since = hint->published - window->published;
+	found = since > RECENT_PUBLISHED;
+	for (uint32 i = 1; !found && i <= since; i++)
+		found = lane_key_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &key) < 0;
+	hint_unlock(hint);
+	return found;
+}
+
+/* The scheduler is to put aside jobs of keys that are at their limit; false if there is none at work. */
+bool
+lane_hint_crowd(int32 lane)
+{
+	LaneHint   *hint = hint_lock_or_make(lane, false);
+
+	if (hint == NULL)
+		return false;
+	hint->crowded = true;
+	hint_unlock(hint);
+	return database_publish_crowded(MyDatabaseId);
+}
+
+bool
+lane_hint_take_crowded(int32 lane)
+{
+	LaneHint   *hint = hint_lock(lane);
+	bool		crowded;
+
+	if (hint == NULL)
+		return false;
+	crowded = hint->crowded;
+	hint->crowded = false;
+	hint_unlock(hint);
+	return crowded;
+}

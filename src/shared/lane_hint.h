@@ -1,0 +1,121 @@
+/*
+ * lane_hint.h
+ *		Where in each lane the next job may stand: hints in shared memory (shared.h), which a crash resets.
+ *
+ * There is room for queue_jobs.max_lanes hints. A lane without a job to claim needs none: its hint gives way to that of another lane when
+ * room is short. So a lane without a hint has no job to claim, unless something was lost: a job came to a lane for which there was
+ * no room, or a lane that has jobs had to give way. Each time a number is raised, lane_hints_lost(). Who finds it raised looks
+ * which lanes have entries in the index of jobs to claim (lane_discovery.h), and makes hints for those that have none.
+ */
+#ifndef QUEUE_JOBS_LANE_HINT_H
+#define QUEUE_JOBS_LANE_HINT_H
+
+#include "consistency.h"
+#include "job.h"
+#include "storage/spin.h"
+
+#define LONGEST_CHAIN 16		/* of lanes that are followed to where a job may have been moved */
+
+/*
+ * What a claim knew of the hint when it began, to tell at its end what was published meanwhile. 0 was published in a lane without a hint,
+ * and in no other: counts begin at a number of their own in each hint that is made, so that what is known of one that has given way counts for none.
+ */
+typedef struct LaneWindow
+{
+	LaneKey		start;
+	uint32		published;
+} LaneWindow;
+
+/* What a process has seen of a hint, to be asked over and over; all zero at first. */
+typedef struct LaneLook
+{
+	LaneWindow	window;			/* where a claim begins */
+	bool		ready;
+	TimestampTz revisit_at;
+} LaneLook;
+
+/*
+ * Changes of hints are written to a ring, so that who knows many of them need not look at all to find out what is new.
+ * Reads the next one after *seen: the index of the hint that was changed; with CHANGES_LOST they are too many, and all hints
+ * are to be looked at.
+ */
+typedef enum ChangeResult
+{
+	CHANGES_END,
+	CHANGES_NEXT,
+	CHANGES_LOST,
+} ChangeResult;
+
+extern ChangeResult lane_hint_next_change(uint64 *seen, int *index);
+
+/* Hints by their index, up to lane_hints_size(); 0 without shared memory. The lane, 0 if there is none of this database. */
+extern int	lane_hints_size(void);
+extern int32 lane_hint_lane(int index);
+
+extern void lane_hints_init(void);
+
+/* All hints of a database are void: anything may have become claimable. */
+extern void lane_hints_void(Oid database);
+
+/* The lanes of a database are gone, with the database or without it: others may come to have their ids. */
+extern void lane_hints_forget(Oid database);
+
+/* See above. Of this database, or of others as well. */
+extern uint64 lane_hints_lost(void);
+
+/*
+ * Whether a session has found hints for all lanes since the number was what it is; that session tells it. What was lost meanwhile
+ * has raised it.
+ */
+extern bool lane_hints_complete(uint64 lost);
+extern void lane_hints_tell_complete(uint64 lost);
+
+/* Whether there was no room for a lane with jobs, and the log does not say so yet: true once. */
+extern bool lane_hints_full_first(void);
+
+/*
+ * Brings up to date what we know of a lane, by its hint. False if it has none: then *look is as it was. To be called before the claim takes its
+ * snapshot, which has a barrier: what was published after our glance at "changes" counts as published since.
+ */
+extern bool lane_hint_look(int32 lane, LaneLook *look, TimestampTz now);
+extern bool lane_hint_present(int32 lane);
+
+/* Makes a hint for a lane that may have none; false if there is no room for it. */
+extern bool lane_hint_make(int32 lane);
+
+extern void lane_hint_settle(int32 lane, const LaneWindow *window, const LaneKey *passed, bool empty);
+extern void lane_hint_publish(int32 lane, LaneKey key);
+extern void lane_hint_pass_by(int32 lane, LaneKey key);
+extern uint32 lane_hint_passed_count(int32 lane);
+extern bool lane_hint_publish_passed(int32 lane, uint32 count);
+
+/* Workers, whose limits refuse jobs, are known by a number below zero, as if it were that of a lane. */
+extern int32 lane_hint_worker(const char *worker);
+extern void lane_hint_refuse(int32 lane, int32 worker, Oid role);
+
+/* Lanes of the worker that were refused can be claimed from, one after the other; *i is 0 at first. False if there are no more. */
+extern bool lane_hint_allow_next(int32 worker, int *i, int32 *lane, Oid *role);
+
+/* The same, only to be told which they are. */
+extern bool lane_hint_next_refused(int32 worker, int *i, int32 *lane);
+
+/* Whether lanes may have been refused that had no hint to note it; not any more, when that was asked. Then they are taken for lost. */
+extern bool lane_hints_allow_lost(void);
+extern bool lane_hint_published_before(int32 lane, const LaneWindow *window, LaneKey key);
+extern bool lane_hint_crowd(int32 lane);
+extern bool lane_hint_take_crowded(int32 lane);
+extern void lane_hint_add_successes(int32 lane, int count);
+extern int	lane_hint_take_successes(int32 lane);
+extern bool lane_hint_any_successes(int index);
+extern bool lane_hint_revisit(int32 lane, TimestampTz at, bool news);
+extern void lane_hint_set_pools(int32 lane, uint32 pools);
+extern uint32 lane_hint_pools(int32 lane);
+extern void lane_hint_moved(int32 from, int32 to);
+extern int32 lane_hint_moved_to(int32 lane);
+extern void lane_hint_count_strategy(int32 lane, LoadBalancingStrategy strategy);
+extern int64 lane_hint_counted(int32 lane, LoadBalancingStrategy strategy);
+
+extern void lane_hint_count(int32 lane, int dropped, int merged);
+extern void lane_hint_counts(int32 lane, uint64 *dropped, uint64 *merged);
+
+#endif

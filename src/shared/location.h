@@ -1,0 +1,53 @@
+/*
+ * location.h
+ *		Positions in the write-ahead log: how far a replica must have replayed to see what a job relies on.
+ *
+ * The location of a job is where the commit of its enqueuer ends, of all who were told that it stands for theirs, and of
+ * the one who put it back to be run once more. It is never too early; it is exact where the commits are known, and otherwise the position at which it is asked for.
+ */
+#ifndef QUEUE_JOBS_LOCATION_H
+#define QUEUE_JOBS_LOCATION_H
+
+#include "access/xlogdefs.h"
+#include "job.h"
+
+/*
+ * A position at or after the commit of everything that the snapshot taken before this call can see: a replica that has
+ * replayed it sees it too. InvalidXLogRecPtr in recovery.
+ */
+extern XLogRecPtr location_after_snapshot(void);
+
+/*
+ * The location of a job whose row we see, and which no transaction can rely on any more (hold.h), or of one that waits: then it
+ * covers the enqueuer. job->wal_lsn is what was found for a job that waits earlier, if it is set.
+ */
+extern XLogRecPtr location_of_job(const Job *job);
+
+/* The same once more, now that the job, whose location stands in job->wal_lsn, is taken: it may have risen until then. */
+extern XLogRecPtr location_again(const Job *job);
+
+/* Whether a transaction is under way of which it is not known what relies on it: then a location is just the latest there is. */
+extern bool location_in_doubt(void);
+
+/*
+ * This transaction has enqueued the job; or was told that it stands for one that it wanted to enqueue, or has put it back, or merged
+ * another into it.
+ */
+extern void location_enqueued(const Job *job);
+extern void location_relied_on(const Job *job);
+
+/* This transaction does either to jobs that it cannot name, or without a hold on them. */
+extern void location_unknown(void);
+
+/* At the transaction's end, before its holds go; when prepared, it is for COMMIT PREPARED to say. */
+extern void location_end_transaction(bool committed);
+
+/* Around COMMIT PREPARED, whose session does not know what was enqueued and relied on. */
+extern void location_begin_doubt(void);
+extern void location_end_doubt(void);
+
+/* shared memory, for shared.c */
+extern Size location_shared_size(void);
+extern void location_shared_init(void *memory, bool found);
+
+#endif

@@ -1,0 +1,766 @@
+/*
+ * wakeup.c
+ *		What a transaction has to tell others when it ends; see wakeup.h.
+ *
+ * The callback runs after the transaction has ended, and must not fail: all memory it needs is there before.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "duplicates.h"
+#include "executor_slot.h"
+#include "hold.h"
+#include "key_hint.h"
+#include "lane_hint.h"
+#include "location.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "shared.h"
+#include "storage/ipc.h"
+#include "tcop/utility.h"
+#include "test_point.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "wakeup.h"
+
+typedef struct TouchedLane
+{
+	int32		lane;			/* or the number, below zero, of a worker with limits */
+	Oid			role;
+	LaneKey		key;			/* lowest that was touched */
+	int			jobs;			/* new ones, published at commit */
+	bool		released;		/* one was relied on; published in any case */
+	int			relied_at;		/* nesting level at which that was, 0: none; published at rollback */
+	int			taken_at;		/* the same of one that was taken */
+	bool		key_ends;		/* a run that others of its key waited for has ended */
+	uint32		passed_count;	/* of the lane's hint, when that was noted */
+	int			succeeded;		/* jobs of a limited-capacity worker */
+	int			limited_at;		/* nesting level at which a slot of the worker was taken, 0: none */
+	TimestampTz lease_ends;		/* the first of those that were written, or DT_NOEND */
+	bool		wake;			/* published; a process is to look */
+} TouchedLane;
+
+typedef struct EndRequest
+{
+	int64		job;
+	JobState	end_as;
+	int			nest_level;
+} EndRequest;
+
+static TouchedLane *touched = NULL;
+static int	touched_count = 0;
+static int	touched_size = 0;
+static HTAB *touched_by_lane = NULL;	/* id of a lane -> its index in "touched"; made when they are many */
+
+/*
+ * Lanes for which something was noted that a savepoint's rollback undoes, in the order of its nesting levels: a savepoint's end needs to
+ * look at its own only.
+ */
+typedef struct LevelNote
+{
+	int			lane;			/* its index in "touched" */
+	int			nest_level;
+} LevelNote;
+
+static LevelNote *level_notes = NULL;
+static int	level_note_count = 0;
+static int	level_note_size = 0;
+static EndRequest *requests = NULL;
+static int	request_count = 0;
+static int	request_size = 0;
+static TimestampTz first_due = DT_NOEND;
+static TimestampTz first_due_if_undone = DT_NOEND;
+static bool look_at_all = false;
+static bool look_at_schedules = false;
+static bool sweep_parked = false;
+static bool announced = false;
+static bool defined = false;	/* something that jobs may wait for was */
+static bool tell_defined = false;	/* and is committed */
+static bool in_doubt = false;	/* a prepared transaction is being ended */
+static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
+static uint32 served_pool = 0;	/* and of which pool: its bit */
+
+static ProcessUtility_hook_type previous_utility_hook = NULL;
+
+/* The size is told only when the memory is there. */
+static void *
+grow(void *array, int *size, Size element)
+{
+	int			larger = Max(*size * 2, 16);
+
+	array = array == NULL ? MemoryContextAllocHuge(TopMemoryContext, larger * element) : repalloc_huge(array, larger * element);
+	*size = larger;
+	return array;
+}
+
+#define MANY_TOUCHED 16			/* lanes, from which on they are looked up in a table */
+
+typedef struct TouchedEntry
+{
+	int32		lane;			/* hash key */
+	int			index;
+} TouchedEntry;
+
+static void
+enter_touched(int index)
+{
+	TouchedEntry *entry = hash_search(touched_by_lane, &touched[index].lane, HASH_ENTER, NULL);
+
+	entry->index = index;
+}
+
+static TouchedLane *
+find_touched(int32 lane)
+{
+	TouchedEntry *entry;
+
+	if (touched_count > 0 && touched[touched_count - 1].lane == lane)
+		return &touched[touched_count - 1];
+	if (touched_by_lane != NULL)
+	{
+		entry = hash_search(touched_by_lane, &lane, HASH_FIND, NULL);
+		return entry ? &touched[entry->index] : NULL;
+	}
+	for (int i = touched_count - 2; i >= 0; i--)
+		if (touched[i].lane == lane)
+			return &touched[i];
+	return NULL;
+}
+
+static TouchedLane *
+add_touched(int32 lane, Oid role)
+{
+	if (touched_count == touched_size)
+		touched = grow(touched, &touched_size, sizeof(TouchedLane));
+	if (touched_count == MANY_TOUCHED && touched_by_lane == NULL)
+	{
+		HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(TouchedEntry), .hcxt = TopTransactionContext};
+		HTAB	   *table = hash_create("queue_jobs touched lanes", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+
+		touched_by_lane = table;
+		for (int i = 0; i < touched_count; i++)
+			enter_touched(i);
+	}
+	touched[touched_count] = (TouchedLane)
+	{
+		.lane = lane,.role = role,.key = highest_key,.lease_ends = DT_NOEND
+	};
+	if (touched_by_lane != NULL)
+		enter_touched(touched_count);
+	return &touched[touched_count++];
+}
+
+static TouchedLane *
+touch(int32 lane, Oid role, LaneKey key)
+{
+	TouchedLane *found = find_touched(lane);
+
+	if (found == NULL)
+		found = add_touched(lane, role);
+	if (lane_key_compare(&key, &found->key) < 0)
+		found->key = key;
+	return found;
+}
+
+/* The same for what is noted of a lane, without a job. */
+static TouchedLane *
+touch_lane(int32 lane, Oid role)
+{
+	return touch(lane, role, highest_key);
+}
+
+/* Something was noted of the lane that the rollback of this savepoint undoes; returns the savepoint's level. */
+static int
+note_level(const TouchedLane *lane)
+{
+	int			nest_level = GetCurrentTransactionNestLevel();
+
+	if (nest_level == 1)
+		return nest_level;
+	if (level_note_count == level_note_size)
+		level_notes = grow(level_notes, &level_note_size, sizeof(LevelNote));
+	level_notes[level_note_count++] = (LevelNote)
+	{
+		.lane = lane - touched,.nest_level = nest_level
+	};
+	return nest_level;
+}
+
+void
+wakeup_job(int32 lane, Oid role, LaneKey key)
+{
+	if (shared_present())
+		touch(lane, role, key)->jobs++;
+}
+
+void
+wakeup_taken(int32 lane, Oid role, LaneKey key)
+{
+	TouchedLane *touched_lane;
+
+	if (!shared_present())
+		return;
+	touched_lane = touch(lane, role, key);
+	touched_lane->taken_at = note_level(touched_lane);
+}
+
+void
+wakeup_lease(int32 lane, TimestampTz ends)
+{
+	TouchedLane *touched_lane;
+
+	if (!shared_present())
+		return;
+	touched_lane = touch_lane(lane, InvalidOid);
+	touched_lane->lease_ends = Min(touched_lane->lease_ends, ends);
+}
+
+void
+wakeup_released(int32 lane, Oid role, LaneKey key)
+{
+	TouchedLane *touched_lane;
+
+	if (!shared_present())
+		return;
+	touched_lane = touch(lane, role, key);
+	touched_lane->released = true;
+	touched_lane->relied_at = note_level(touched_lane);
+}
+
+void
+wakeup_key_ends(int32 lane, Oid role)
+{
+	TouchedLane *touched_lane;
+
+	if (!shared_present())
+		return;
+	touched_lane = touch_lane(lane, role);
+	if (!touched_lane->key_ends)
+		touched_lane->passed_count = lane_hint_passed_count(lane);
+	touched_lane->key_ends = true;
+}
+
+void
+wakeup_limited(int32 worker)
+{
+	TouchedLane *touched_lane;
+
+	if (!shared_present())
+		return;
+	touched_lane = touch_lane(worker, InvalidOid);
+	touched_lane->limited_at = note_level(touched_lane);
+}
+
+void
+wakeup_succeeded(int32 lane)
+{
+	if (shared_present())
+		touch_lane(lane, InvalidOid)->succeeded++;
+}
+
+bool
+wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LaneKey *first)
+{
+	for (; walk->i < touched_count; walk->i++)
+	{
+		const TouchedLane *next = &touched[walk->i];
+
+		*lane = next->lane;
+		*first = next->key;
+
+		/* a slot that was freed counts where a claim was refused; one that is refused later is told when we commit */
+		if (next->limited_at > 0 && lane_hint_next_refused(next->lane, &walk->hint, lane))
+			return true;
+		walk->hint = 0;
+		if (next->jobs == 0 && !next->released && !next->key_ends && next->lease_ends > now)
+			continue;
+		walk->i++;
+		return true;
+	}
+	return false;
+}
+
+void
+wakeup_due(TimestampTz due)
+{
+	first_due = Min(first_due, due);
+}
+
+void
+wakeup_due_if_undone(TimestampTz due)
+{
+	first_due_if_undone = Min(first_due_if_undone, due);
+}
+
+void
+wakeup_schedules(void)
+{
+	look_at_schedules = true;
+}
+
+void
+wakeup_serve(Oid role, int pool)
+{
+	served_role = role;
+	served_pool = (uint32) 1 << pool;
+}
+
+void
+wakeup_sweep(void)
+{
+	sweep_parked = true;
+}
+
+void
+wakeup_all(void)
+{
+	look_at_all = true;
+}
+
+void
+wakeup_announce(void)
+{
+	announced = true;
+}
+
+void
+wakeup_end_running(int64 job, JobState end_as)
+{
+	if (request_count == request_size)
+		requests = grow(requests, &request_size, sizeof(EndRequest));
+	requests[request_count++] = (EndRequest)
+	{
+		.job = job,.end_as = end_as,.nest_level = GetCurrentTransactionNestLevel()
+	};
+}
+
+bool
+wakeup_next_end(int *i, int64 *job, JobState *end_as)
+{
+	if (*i >= request_count)
+		return false;
+	*job = requests[*i].job;
+	*end_as = requests[*i].end_as;
+	(*i)++;
+	return true;
+}
+
+static void
+forget(void)
+{
+	touched_count = 0;
+	touched_by_lane = NULL;		/* it goes with the transaction's memory */
+	level_note_count = 0;
+	request_count = 0;
+	first_due = DT_NOEND;
+	first_due_if_undone = DT_NOEND;
+	look_at_all = false;
+	look_at_schedules = false;
+	sweep_parked = false;
+	announced = false;
+	defined = false;
+}
+
+static void
+wake_executors(const TouchedLane *lane)
+{
+	int			wanted = Max(lane->jobs, 1);
+	uint32		pools;
+
+	if (!OidIsValid(lane->role))
+		return;
+	pools = lane_hint_pools(lane->lane);
+	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role, pools))
+		wanted--;
+	if (wanted > 0)
+		database_call_attention(MyDatabaseId);
+}
+
+static void
+publish_lane(TouchedLane *lane)
+{
+	lane_hint_publish(lane->lane, lane->key);
+	lane->wake = true;
+}
+
+/* A job that was relied on may have been moved to other lanes meanwhile. */
+static void
+publish_released(const TouchedLane *lane)
+{
+	TouchedLane moved = *lane;
+
+	moved.jobs = 1;
+	for (int depth = 0; depth < LONGEST_CHAIN; depth++)
+	{
+		moved.lane = lane_hint_moved_to(moved.lane);
+		if (moved.lane == 0 || moved.lane == lane->lane)
+			break;
+		publish_lane(&moved);
+		wake_executors(&moved);
+	}
+}
+
+/* This process looks itself what is to be done next there. */
+static bool
+is_served_here(const TouchedLane *lane)
+{
+	return OidIsValid(lane->role) && lane->role == served_role && (lane_hint_pools(lane->lane) & served_pool) != 0;
+}
+
+/* Only lanes that were refused: otherwise a job's end is of no use to others. True if others are to look. */
+static bool
+publish_limited(int32 worker)
+{
+	bool		news = false;
+	int			i = 0;
+	TouchedLane lane = {0};
+
+	while (lane_hint_allow_next(worker, &i, &lane.lane, &lane.role))
+	{
+		if (is_served_here(&lane))
+			continue;
+		wake_executors(&lane);
+		news = true;
+	}
+	if (!lane_hints_allow_lost())
+		return news;
+	database_call_attention(MyDatabaseId);	/* it is not known whose they are */
+	return true;
+}
+
+void
+wakeup_limited_now(int32 worker)
+{
+	if (shared_present() && publish_limited(worker))
+		waiters_wake(MyDatabaseId);
+}
+
+static void
+publish_success(const TouchedLane *lane)
+{
+	lane_hint_add_successes(lane->lane, lane->succeeded);
+	database_publish_success(MyDatabaseId);
+}
+
+static void
+publish(bool committed)
+{
+	bool		news = look_at_all; /* for sessions in wait_for_jobs() */
+
+	if (committed && announced)
+		shared_bump_generation();
+	tell_defined = committed && defined;
+	if (!committed)
+		first_due = Min(first_due, first_due_if_undone);
+	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !look_at_schedules && !sweep_parked)
+		return;
+	if (committed)
+		test_point("publishes");
+	if (look_at_all)
+	{
+		lane_hints_void(MyDatabaseId);
+		database_reconsider(MyDatabaseId);	/* a prepared transaction may have changed its settings */
+		database_publish_due(MyDatabaseId, DT_NOBEGIN);
+	}
+	if (look_at_all || look_at_schedules)
+		database_look_at_schedules(MyDatabaseId);
+	for (int i = 0; i < touched_count; i++)
+	{
+		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
+			publish_lane(&touched[i]);
+		if (committed && touched[i].lease_ends != DT_NOEND && lane_hint_revisit(touched[i].lane, touched[i].lease_ends, true))
+			touched[i].wake = true;
+		if (committed && touched[i].succeeded > 0)
+			publish_success(&touched[i]);
+		if (touched[i].released)
+			publish_released(&touched[i]);
+		if (touched[i].key_ends && lane_hint_publish_passed(touched[i].lane, touched[i].passed_count))
+			touched[i].wake = true;
+	}
+
+	/* only now, so that who is woken sees all that there is, and takes the most urgent */
+	for (int i = 0; i < touched_count; i++)
+	{
+		if (touched[i].wake)
+			wake_executors(&touched[i]);
+		news = news || touched[i].wake;
+		if (touched[i].limited_at > 0 && publish_limited(touched[i].lane))
+			news = true;
+	}
+	if (sweep_parked)
+		database_sweep_parked(MyDatabaseId);
+	if (first_due != DT_NOEND && database_publish_due(MyDatabaseId, first_due))
+		news = true;
+	for (int i = 0; committed && i < request_count; i++)
+		(void) executor_request_end(requests[i].job, requests[i].end_as);
+	if (news)
+		waiters_wake(MyDatabaseId);
+}
+
+/*
+ * A process that gets a slot of a limit that we free must see what became claimable with it, or a later job of its key could
+ * overtake. It is published once more afterwards, for those who looked in between and were refused.
+ */
+static void
+publish_before_release(bool committed)
+{
+	bool		limited = false;
+
+	for (int i = 0; i < touched_count && !limited; i++)
+		limited = touched[i].limited_at > 0;
+	for (int i = 0; i < touched_count && limited; i++)
+		if (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0)
+			lane_hint_publish(touched[i].lane, touched[i].key);
+}
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+			if (touched_count > 0)
+				test_point("committed");
+			location_end_transaction(true);
+			duplicates_end_transaction(true);
+			publish_before_release(true);
+			key_hints_end_transaction();
+			hold_end_transaction();
+			publish(true);
+			forget();
+			break;
+		case XACT_EVENT_ABORT:
+			location_end_transaction(false);
+			duplicates_end_transaction(false);
+			publish_before_release(false);
+			key_hints_end_transaction();
+			hold_end_transaction();
+			publish(false);
+			forget();
+			break;
+		case XACT_EVENT_PREPARE:
+			location_end_transaction(false);
+			duplicates_end_transaction(true);	/* it will not be heard of again here, and mostly commits */
+			key_hints_end_transaction();
+			hold_forget_transaction();
+			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
+			break;
+		default:
+			break;
+	}
+}
+
+/* The first note of that level or a deeper one. */
+static int
+first_level_note(int nest_level)
+{
+	int			first = level_note_count;
+
+	while (first > 0 && level_notes[first - 1].nest_level >= nest_level)
+		first--;
+	return first;
+}
+
+/* From that note on they belong to a level above; those of the transaction itself need none. */
+static void
+keep_level_notes(int first, int nest_level)
+{
+	for (int i = first; i < level_note_count; i++)
+		level_notes[i].nest_level = nest_level;
+	if (nest_level <= 1)
+		level_note_count = first;
+}
+
+/* What was noted in a savepoint that is released belongs to the level above. */
+static void
+move_up(int nest_level)
+{
+	int			first = first_level_note(nest_level);
+
+	for (int i = first; i < level_note_count; i++)
+	{
+		TouchedLane *lane = &touched[level_notes[i].lane];
+
+		lane->relied_at = Min(lane->relied_at, nest_level - 1);
+		lane->taken_at = Min(lane->taken_at, nest_level - 1);
+		lane->limited_at = Min(lane->limited_at, nest_level - 1);
+	}
+	keep_level_notes(first, nest_level - 1);
+	for (int i = request_count - 1; i >= 0 && requests[i].nest_level >= nest_level; i--)
+		requests[i].nest_level = nest_level - 1;
+	hold_keep_savepoint(nest_level);
+	duplicates_keep_savepoint(nest_level);
+}
+
+/* Publishes what the rollback of a savepoint has freed in a lane. True if others are to look. */
+static bool
+publish_undone(TouchedLane *lane, int nest_level)
+{
+	bool		wake = false;
+
+	if (lane->limited_at >= nest_level)
+		wake = publish_limited(lane->lane);
+	if (Max(lane->taken_at, lane->relied_at) < nest_level)
+		return wake;
+	publish_lane(lane);
+	wake_executors(lane);
+	lane->released = true;		/* once more at the end: the server releases rows only after this */
+	return true;
+}
+
+/* A savepoint's rollback frees the jobs taken, or relied on, in it: no need to wait for the whole transaction. */
+static void
+undo(int nest_level)
+{
+	int			first = first_level_note(nest_level);
+	bool		published = false;
+
+	for (int i = first; i < level_note_count; i++)
+		if (touched[level_notes[i].lane].taken_at >= nest_level)
+			lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);	/* as publish_before_release() */
+	key_hints_end_savepoint();
+	hold_end_savepoint(nest_level);
+	duplicates_end_savepoint(nest_level);
+	for (int i = first; i < level_note_count; i++)
+	{
+		TouchedLane *lane = &touched[level_notes[i].lane];
+
+		published = publish_undone(lane, nest_level) || published;
+		lane->relied_at = Min(lane->relied_at, nest_level - 1);
+		lane->taken_at = Min(lane->taken_at, nest_level - 1);
+		lane->limited_at = Min(lane->limited_at, nest_level - 1);
+	}
+	keep_level_notes(first, nest_level - 1);
+	if (published)
+		waiters_wake(MyDatabaseId);
+	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
+	while (request_count > 0 && requests[request_count - 1].nest_level >= nest_level)
+		request_count--;
+}
+
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		move_up(GetCurrentTransactionNestLevel());
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+		undo(GetCurrentTransactionNestLevel());
+}
+
+/* The prepared transaction has ended; or has not, if an error or the end of our process came before. */
+static void
+end_doubt(void)
+{
+	if (!in_doubt)
+		return;
+	in_doubt = false;
+	location_end_doubt();
+	key_hints_end_doubt();
+}
+
+static void
+doubt_at_exit(int code, Datum argument)
+{
+	end_doubt();
+}
+
+/* Not PG_ENSURE_ERROR_CLEANUP: the server's own code registers a callback in there. */
+static void
+begin_doubt(void)
+{
+	static bool registered = false;
+
+	if (!registered)
+		before_shmem_exit(doubt_at_exit, (Datum) 0);
+	registered = true;
+	in_doubt = true;
+	location_begin_doubt();
+	key_hints_begin_doubt();
+}
+
+/*
+ * Jobs that wait for a handler or a role (lane_blocked()) may have got it. Who looks for it needs the server's invalidation messages, which
+ * go out after the transaction's callbacks, but before its locks are released.
+ */
+static void
+release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+{
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level || !tell_defined)
+		return;
+	tell_defined = false;
+	databases_call_blocked();
+}
+
+static bool
+may_define(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_CreateFunctionStmt:
+		case T_AlterFunctionStmt:
+		case T_AlterObjectSchemaStmt:
+		case T_AlterOwnerStmt:	/* a handler must have the owner that it had when its worker was defined */
+		case T_ReassignOwnedStmt:
+		case T_DropOwnedStmt:
+		case T_RenameStmt:
+		case T_AlterRoleStmt:
+		case T_GrantRoleStmt:
+		case T_GrantStmt:
+			return true;
+		case T_DropStmt:		/* a name was ambiguous */
+			return ((DropStmt *) statement)->removeType == OBJECT_FUNCTION || ((DropStmt *) statement)->removeType == OBJECT_PROCEDURE ||
+				((DropStmt *) statement)->removeType == OBJECT_ROUTINE;
+		default:
+			return false;
+	}
+}
+
+static void
+utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
+			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+{
+	bool		ends_prepared = false;
+
+	if (IsA(statement->utilityStmt, TransactionStmt))
+	{
+		TransactionStmtKind kind = ((TransactionStmt *) statement->utilityStmt)->kind;
+
+		ends_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
+	}
+	else if (shared_present() && may_define(statement->utilityStmt))
+		defined = true;
+	if (!ends_prepared)
+	{
+		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+			(statement, query, read_only_tree, context, params, environment, destination, completion);
+		return;
+	}
+	wakeup_all();				/* when our own transaction ends, which is after the prepared one */
+	defined = shared_present();
+	begin_doubt();
+	PG_TRY();
+	{
+		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+			(statement, query, read_only_tree, context, params, environment, destination, completion);
+		test_point("prepared_ended");
+	}
+	PG_FINALLY();
+	{
+		end_doubt();
+	}
+	PG_END_TRY();
+}
+
+void
+wakeup_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
+	RegisterResourceReleaseCallback(release_callback, NULL);
+	if (shared_present() || process_shared_preload_libraries_in_progress)
+	{
+		previous_utility_hook = ProcessUtility_hook;
+		ProcessUtility_hook = utility_hook;
+	}
+}

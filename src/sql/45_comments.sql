@@ -1,0 +1,169 @@
+-- What each column of a view is, in which unit, and what NULL means; \d+ shows it. sql/comments.sql fails for a column without one.
+
+COMMENT ON COLUMN queue_jobs.job.id IS 'what enqueue() returned';
+COMMENT ON COLUMN queue_jobs.job.worker IS 'name of its worker, which may have been dropped since';
+COMMENT ON COLUMN queue_jobs.job.queue IS 'the queue in which it waits, "name" or "namespace:name"';
+COMMENT ON COLUMN queue_jobs.job.state IS 'scheduled (due later), available, executing, retryable (failed, due again later), completed, cancelled or dead; see transitions()';
+COMMENT ON COLUMN queue_jobs.job.priority IS 'the lowest number starts first within its queue';
+COMMENT ON COLUMN queue_jobs.job.args IS 'what the handler is called with';
+COMMENT ON COLUMN queue_jobs.job.context IS 'JSON object to which queue_jobs.context is set while it runs; NULL: none';
+COMMENT ON COLUMN queue_jobs.job.version IS 'version of the worker''s definition when the job was enqueued';
+COMMENT ON COLUMN queue_jobs.job.attempt IS 'starts so far, the present one included; a claimant gives it to complete() and the like';
+COMMENT ON COLUMN queue_jobs.job.max_attempts IS 'starts after which a failure is final; starts that are not charged, as after snooze_me(), raise it';
+COMMENT ON COLUMN queue_jobs.job.created_at IS 'when it was enqueued';
+COMMENT ON COLUMN queue_jobs.job.run_at IS 'when it is, or was, due: for its first start, or for the next one after a failure or snooze';
+COMMENT ON COLUMN queue_jobs.job.started_at IS 'when its present run started, or of a finished one the last; NULL: it does not run, or never did';
+COMMENT ON COLUMN queue_jobs.job.finished_at IS 'when it was completed, cancelled or dead; NULL: not yet';
+COMMENT ON COLUMN queue_jobs.job.last_error IS 'message of the latest failed attempt; NULL: none has failed';
+COMMENT ON COLUMN queue_jobs.job.result IS 'what the handler returned, or complete() was given; NULL: nothing, or not completed';
+COMMENT ON COLUMN queue_jobs.job.dedup_key IS 'by which duplicates are found: the dedup_key given, or else a hash of the args, in hexadecimal; NULL: it is not deduplicated';
+COMMENT ON COLUMN queue_jobs.job.wal_lsn IS 'a replica that has replayed this position sees all that its enqueuers committed; NULL: not known yet';
+COMMENT ON COLUMN queue_jobs.job.owner IS 'the role that enqueued it';
+COMMENT ON COLUMN queue_jobs.job.executor_pid IS 'process ID of the executor that runs it, as in pg_stat_activity; NULL: none does';
+COMMENT ON COLUMN queue_jobs.job.claimant IS 'the name that claim() was given for its present or last run; NULL: no claimant has it or ended it';
+COMMENT ON COLUMN queue_jobs.job.expires_at IS 'if it has not started by then, it is cancelled; NULL: it never expires';
+COMMENT ON COLUMN queue_jobs.job.errors IS 'JSON array of failed attempts, the first and the latest 24, each with attempt, started_at, failed_at, sqlstate, message, detail and context; NULL: none has failed';
+COMMENT ON COLUMN queue_jobs.job.waits_for IS 'why a job that is due does not run: the first reason of explain_job(); NULL: it is not due, runs or has ended';
+COMMENT ON COLUMN queue_jobs.job.data_consistency IS 'where it may read: always (the primary), sticky or delayed (a replica that has caught up); always if its worker''s feature flag is off for it; NULL: its worker is not defined';
+COMMENT ON COLUMN queue_jobs.job.merged IS 'duplicates that waited beside it and were removed when it started, which stands for them';
+COMMENT ON COLUMN queue_jobs.job.dropped IS 'duplicates that were not enqueued because of it, since the server started';
+COMMENT ON COLUMN queue_jobs.job.schedule IS 'name of the schedule that enqueued it; NULL: none did';
+COMMENT ON COLUMN queue_jobs.job.load_balancing_strategy IS 'how it was decided where to read: replica, replica_retried, primary, retry or primary_no_wal; NULL: not decided yet';
+COMMENT ON COLUMN queue_jobs.job.read_from IS 'where it reads: primary, or a replica''s name; NULL: not decided yet';
+COMMENT ON COLUMN queue_jobs.job.lease_until IS 'when its claimant''s lease ends, unless a heartbeat comes before; in the past: it ran out, and the job can be claimed again; NULL: no claimant has it';
+
+COMMENT ON COLUMN queue_jobs.worker.name IS 'by which jobs are enqueued for it';
+COMMENT ON COLUMN queue_jobs.worker.handler IS 'function or procedure that does its jobs; NULL: claimants do';
+COMMENT ON COLUMN queue_jobs.worker.queue IS 'the queue of its jobs, "name" or "namespace:name", unless routing rules or enqueue() name another';
+COMMENT ON COLUMN queue_jobs.worker.version IS 'stamped on each job that is enqueued';
+COMMENT ON COLUMN queue_jobs.worker.idempotent IS 'whether its jobs are declared safe to run more than once';
+COMMENT ON COLUMN queue_jobs.worker.deduplicate IS 'until when a job keeps duplicates out: until_executing (its start), until_executed (its end) or none';
+COMMENT ON COLUMN queue_jobs.worker.if_deduplicated IS 'what becomes of a duplicate while the job runs, under until_executed: drop, or reschedule_once (the job runs once more)';
+COMMENT ON COLUMN queue_jobs.worker.including_scheduled IS 'whether jobs that are due later keep duplicates out, too';
+COMMENT ON COLUMN queue_jobs.worker.dedup_ttl IS 'a job that has waited longer than this keeps no duplicate out';
+COMMENT ON COLUMN queue_jobs.worker.max_retries IS 'attempts after the first; 0: the first failure is final';
+COMMENT ON COLUMN queue_jobs.worker.retry_backoff IS 'function of the number of failures that returns the delay of the next attempt; NULL: Sidekiq''s formula';
+COMMENT ON COLUMN queue_jobs.worker.urgency IS 'high, low or throttled: which jobs start first, and the targets in worker_statistics';
+COMMENT ON COLUMN queue_jobs.worker.external_dependencies IS 'whether its jobs wait for services outside of the database';
+COMMENT ON COLUMN queue_jobs.worker.resource_boundary IS 'what limits the speed of its jobs: cpu, memory or unknown';
+COMMENT ON COLUMN queue_jobs.worker.feature_category IS 'free label; NULL: none';
+COMMENT ON COLUMN queue_jobs.worker.weight IS 'share of its queue among those of the same urgency, from 1 to 1000';
+COMMENT ON COLUMN queue_jobs.worker.max_running_jobs IS 'most of its jobs that run at once; NULL: no limit';
+COMMENT ON COLUMN queue_jobs.worker.concurrency_key IS 'keys of the args by whose values jobs are limited; NULL: none';
+COMMENT ON COLUMN queue_jobs.worker.concurrency_limit IS 'most jobs of equal values of concurrency_key that run at once; NULL: no limit';
+COMMENT ON COLUMN queue_jobs.worker.rate_limit IS 'most jobs that start in any rate_period, of equal values of concurrency_key if there is one; NULL: no limit';
+COMMENT ON COLUMN queue_jobs.worker.rate_period IS 'length of the interval that rate_limit is for; NULL: no rate_limit';
+COMMENT ON COLUMN queue_jobs.worker.tags IS 'free labels, for selectors';
+COMMENT ON COLUMN queue_jobs.worker.remaining_work IS 'query that returns the args of the work to do, by which max_running_jobs jobs are kept going; NULL: jobs are enqueued';
+COMMENT ON COLUMN queue_jobs.worker.timeout IS 'a run that takes longer is stopped and has failed; NULL: no limit';
+COMMENT ON COLUMN queue_jobs.worker.lock_timeout IS 'a handler that waits longer for a lock has failed';
+COMMENT ON COLUMN queue_jobs.worker.data_consistency IS 'where its jobs may read: always (the primary), sticky or delayed (a replica that has caught up)';
+COMMENT ON COLUMN queue_jobs.worker.read_handler IS 'function that reads for the handler, where data_consistency says; NULL: none';
+COMMENT ON COLUMN queue_jobs.worker.feature_flag IS 'flag without which data_consistency is always, see set_flag(); NULL: none';
+COMMENT ON COLUMN queue_jobs.worker.record IS 'table whose rows its jobs are about; NULL: none';
+COMMENT ON COLUMN queue_jobs.worker.record_key IS 'keys of the args that hold the record''s primary key; NULL: no record';
+COMMENT ON COLUMN queue_jobs.worker.pending IS 'SQL condition under which a record has work left; NULL: always';
+COMMENT ON COLUMN queue_jobs.worker.heal_every IS 'how often pending records without a job get one; NULL: never';
+COMMENT ON COLUMN queue_jobs.worker.heal_after IS 'only records that have not changed for so long are healed; NULL: all';
+COMMENT ON COLUMN queue_jobs.worker.run_as IS 'whose rights its jobs have: invoker (their owner''s) or definer';
+COMMENT ON COLUMN queue_jobs.worker.definer IS 'the role that the worker belongs to';
+COMMENT ON COLUMN queue_jobs.worker.loggable_args IS 'keys of the args whose values may be logged; numbers always may';
+COMMENT ON COLUMN queue_jobs.worker.keep_completed IS 'how long completed and cancelled jobs stay in the view job';
+COMMENT ON COLUMN queue_jobs.worker.enabled IS 'false: disable_worker() has switched it off';
+COMMENT ON COLUMN queue_jobs.worker.dropped_duplicates IS 'duplicates that were not enqueued, since the server started';
+COMMENT ON COLUMN queue_jobs.worker.merged_duplicates IS 'duplicates that were removed when another job of the same key started, since the server started';
+COMMENT ON COLUMN queue_jobs.worker.namespace IS 'the part of queue before the colon; NULL: none';
+COMMENT ON COLUMN queue_jobs.worker.search_path IS 'by which names in pending and remaining_work are found: as it was at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';
+COMMENT ON COLUMN queue_jobs.worker.handler_owner IS 'role that owned the handler when the worker was defined: another role''s function is never called in its place';
+
+COMMENT ON COLUMN queue_jobs.worker_statistics.worker IS 'name of the worker; queue_jobs.command: commands of schedules';
+COMMENT ON COLUMN queue_jobs.worker_statistics.feature_category IS 'the worker''s label; NULL: none';
+COMMENT ON COLUMN queue_jobs.worker_statistics.urgency IS 'the worker''s urgency, whose targets the shares are about';
+COMMENT ON COLUMN queue_jobs.worker_statistics.resource_boundary IS 'the worker''s resource_boundary';
+COMMENT ON COLUMN queue_jobs.worker_statistics.since IS 'the first run that is counted; NULL: none is';
+COMMENT ON COLUMN queue_jobs.worker_statistics.runs IS 'runs that ended, failures included';
+COMMENT ON COLUMN queue_jobs.worker_statistics.failures IS 'runs that failed; NULL, as in all that follows: no runs';
+COMMENT ON COLUMN queue_jobs.worker_statistics.merged IS 'duplicates that these runs stood for';
+COMMENT ON COLUMN queue_jobs.worker_statistics.cpu_seconds IS 'CPU time of the runs by executors, in seconds; NULL: not measured';
+COMMENT ON COLUMN queue_jobs.worker_statistics.cpu_share IS 'CPU time as a share of their run time, from 0 to 1; NULL: not measured';
+COMMENT ON COLUMN queue_jobs.worker_statistics.run_time_mean IS 'seconds from start to end, on average';
+COMMENT ON COLUMN queue_jobs.worker_statistics.run_time_p50 IS 'seconds that half of the runs did not exceed, within an eighth';
+COMMENT ON COLUMN queue_jobs.worker_statistics.run_time_p99 IS 'seconds that 99 % of the runs did not exceed, within an eighth';
+COMMENT ON COLUMN queue_jobs.worker_statistics.queueing_time_mean IS 'seconds from when the job was due to its start, on average';
+COMMENT ON COLUMN queue_jobs.worker_statistics.queueing_time_p50 IS 'seconds that half of the jobs did not wait longer than, within an eighth';
+COMMENT ON COLUMN queue_jobs.worker_statistics.queueing_time_p99 IS 'seconds that 99 % of the jobs did not wait longer than, within an eighth';
+COMMENT ON COLUMN queue_jobs.worker_statistics.started_in_target IS 'share of the runs, from 0 to 1, that started as soon as the urgency promises; NULL: it promises nothing';
+COMMENT ON COLUMN queue_jobs.worker_statistics.ran_in_target IS 'share of the runs, from 0 to 1, that took no longer than the urgency allows';
+COMMENT ON COLUMN queue_jobs.worker_statistics.cpu_bound IS 'CPU-bound, but not declared so by resource_boundary';
+COMMENT ON COLUMN queue_jobs.worker_statistics.too_slow IS 'slower than its urgency allows';
+
+COMMENT ON COLUMN queue_jobs.routing_rule.position IS 'rules are tried in this order, from 1';
+COMMENT ON COLUMN queue_jobs.routing_rule.selector IS 'the workers that the rule is for, by their attributes; "*": all';
+COMMENT ON COLUMN queue_jobs.routing_rule.queue IS 'where their jobs are enqueued; NULL: the worker''s own queue';
+
+COMMENT ON COLUMN queue_jobs.queue.queue IS 'name of the queue, "name" or "namespace:name"';
+COMMENT ON COLUMN queue_jobs.queue.paused IS 'true: pause() lets none of its jobs start';
+COMMENT ON COLUMN queue_jobs.queue.scheduled IS 'jobs that are due later';
+COMMENT ON COLUMN queue_jobs.queue.available IS 'jobs that are due and do not run';
+COMMENT ON COLUMN queue_jobs.queue.executing IS 'jobs that run';
+COMMENT ON COLUMN queue_jobs.queue.retryable IS 'jobs that failed and are due again later';
+COMMENT ON COLUMN queue_jobs.queue.oldest_available IS 'since when the oldest of the available ones has been due; NULL: none is available';
+
+COMMENT ON COLUMN queue_jobs.schedule.name IS 'name of the schedule';
+COMMENT ON COLUMN queue_jobs.schedule.cron IS 'when it ticks: cron expression, "@daily" and the like, or "every 90 seconds"';
+COMMENT ON COLUMN queue_jobs.schedule.timezone IS 'the time zone of cron''s hours and days';
+COMMENT ON COLUMN queue_jobs.schedule.worker IS 'each tick enqueues a job of this worker; NULL: it runs a command';
+COMMENT ON COLUMN queue_jobs.schedule.args IS 'that job''s args; NULL: it runs a command';
+COMMENT ON COLUMN queue_jobs.schedule.command IS 'the SQL that each tick runs; NULL: it enqueues a worker''s job';
+COMMENT ON COLUMN queue_jobs.schedule.if_running IS 'what a tick does while the last job has not ended: skip, queue or allow';
+COMMENT ON COLUMN queue_jobs.schedule.catch_up IS 'what becomes of ticks missed while the server was down: skip, once or all';
+COMMENT ON COLUMN queue_jobs.schedule.timeout IS 'a command that takes longer is stopped; NULL: no limit, or no command';
+COMMENT ON COLUMN queue_jobs.schedule.max_retries IS 'attempts after a command''s first; NULL: no command';
+COMMENT ON COLUMN queue_jobs.schedule.owner IS 'the role whose schedule it is, as which its jobs run';
+COMMENT ON COLUMN queue_jobs.schedule.next_run IS 'the next tick; in the past while it waits for a job to end, or its times cannot be computed (see error); infinity: there is none';
+COMMENT ON COLUMN queue_jobs.schedule.last_run IS 'the last tick that made a job; NULL: none has';
+COMMENT ON COLUMN queue_jobs.schedule.last_job IS 'id of that job; NULL: no tick has made one';
+COMMENT ON COLUMN queue_jobs.schedule.last_state IS 'state of that job, also when it is no longer kept; NULL: there is none, or it was another job that stood for the tick''s, and is gone';
+COMMENT ON COLUMN queue_jobs.schedule.skipped IS 'ticks that made no job because the last one had not ended';
+COMMENT ON COLUMN queue_jobs.schedule.error IS 'why the last tick made no job otherwise, or with what the last job failed that ended or is tried again; NULL: neither';
+COMMENT ON COLUMN queue_jobs.schedule.keep_completed IS 'how long a command''s completed jobs stay readable; NULL: no command';
+COMMENT ON COLUMN queue_jobs.schedule.last_finished IS 'when the latest of its jobs ended; NULL: none has';
+
+COMMENT ON COLUMN queue_jobs.capacity.worker IS 'name of the worker';
+COMMENT ON COLUMN queue_jobs.capacity.running IS 'its jobs that run now';
+COMMENT ON COLUMN queue_jobs.capacity.maximum IS 'its max_running_jobs';
+COMMENT ON COLUMN queue_jobs.capacity.remaining IS 'rows that its query remaining_work returned when it last returned any; NULL: never, or it has no such query';
+COMMENT ON COLUMN queue_jobs.capacity.filled_at IS 'when that query was last due; NULL: never, or it has no such query';
+
+COMMENT ON COLUMN queue_jobs.replica.name IS 'name of the replica';
+COMMENT ON COLUMN queue_jobs.replica.state IS 'ready, paused, unknown, unreachable, refused, not a standby, foreign or other timeline; jobs read from it while it is ready';
+COMMENT ON COLUMN queue_jobs.replica.replayed_lsn IS 'how far it had replayed when it last answered; NULL: it has not';
+COMMENT ON COLUMN queue_jobs.replica.lag_bytes IS 'bytes of WAL from replayed_lsn to where the primary is now; NULL: it has not answered, or this server is a standby itself';
+COMMENT ON COLUMN queue_jobs.replica.lag IS 'how long ago the latest transaction that it had replayed was committed; 0: it had replayed all that it had received; NULL: it has not answered';
+COMMENT ON COLUMN queue_jobs.replica.last_seen IS 'when it last answered; NULL: it has not';
+COMMENT ON COLUMN queue_jobs.replica.last_error IS 'the latest error in asking it or reading from it; NULL: none since the server started';
+COMMENT ON COLUMN queue_jobs.replica.last_error_at IS 'when that error was; NULL: none';
+COMMENT ON COLUMN queue_jobs.replica.retry_at IS 'after an error, not asked again before then; NULL: asked whenever it is wanted';
+COMMENT ON COLUMN queue_jobs.replica.served IS 'jobs that read from it, or were sent there by claim(), since the server started';
+COMMENT ON COLUMN queue_jobs.replica.conninfo IS 'its connection string, without passwords';
+
+COMMENT ON COLUMN queue_jobs.load_balancing.worker IS 'name of the worker';
+COMMENT ON COLUMN queue_jobs.load_balancing.strategy IS 'the choice: replica, replica_retried, primary, retry or primary_no_wal';
+COMMENT ON COLUMN queue_jobs.load_balancing.jobs IS 'how often it was made, since the server started';
+
+-- Columns of a view that are those of another.
+DO $$
+DECLARE
+    described record;
+BEGIN
+    FOR described IN
+        SELECT part.attrelid::pg_catalog.regclass AS name, part.attname, pg_catalog.col_description(whole.attrelid, whole.attnum) AS comment
+          FROM (VALUES ('queue_jobs.job'::pg_catalog.regclass, 'queue_jobs.job_alive'::pg_catalog.regclass), ('queue_jobs.job', 'queue_jobs.job_finished'),
+                       ('queue_jobs.worker_statistics', 'queue_jobs.misdeclared_worker')) AS v (whole, part)
+          JOIN pg_catalog.pg_attribute part ON part.attrelid = v.part AND part.attnum > 0
+          JOIN pg_catalog.pg_attribute whole ON whole.attrelid = v.whole AND whole.attname = part.attname
+    LOOP
+        EXECUTE pg_catalog.format('COMMENT ON COLUMN %s.%I IS %L', described.name, described.attname, described.comment);
+    END LOOP;
+END
+$$;

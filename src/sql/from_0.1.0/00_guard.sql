@@ -1,0 +1,1 @@
+\echo Use "ALTER EXTENSION queue_jobs UPDATE" to load this file. \quit

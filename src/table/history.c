@@ -1,0 +1,442 @@
+/*
+ * history.c
+ *		Finished jobs.
+ *
+ * A job is written to the partition of the time until which it is kept. There are four levels of eight partitions
+ * each, for short and for long keeping. On a level of width w, the time t belongs to period t / w, and is kept in
+ * partition period mod 8. A job that is kept for no longer than 6 w falls into one of the next seven periods, so that
+ * the eighth partition, that of the period just over, can be truncated at leisure. No DDL, no vacuum, no DELETE.
+ *
+ * What should have been truncated and was not, because the server was down or a session had the partition locked, stays
+ * until the ring comes round; the view hides it.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/namespace.h"
+#include "compat.h"
+#include "executor/spi.h"
+#include "history.h"
+#include "index_writer.h"
+#include "live_row.h"
+#include "nodes/makefuncs.h"
+#include "run_as.h"
+#include "snapshot.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/pg_lsn.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#define LEVELS 4
+#define SLOTS 8
+#define DEAD_SLICE (-1)
+#define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)	/* Sidekiq's limit */
+
+static const int64 widths[LEVELS] = {
+	10 * USECS_PER_MINUTE,
+	4 * USECS_PER_HOUR,
+	4 * USECS_PER_DAY,
+	90 * USECS_PER_DAY,
+};
+
+enum
+{
+	ATT_SLICE = 1, ATT_ID, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_MAX_ATTEMPTS, ATT_CRASHES,
+	ATT_MERGED, ATT_DROPPED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
+	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
+	ATT_CLAIMANT, ATT_STRATEGY, ATT_READ_FROM, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, ATT_SCHEDULE,
+	FINISHED_JOB_ATTRIBUTES = ATT_SCHEDULE
+};
+
+static char *
+slice_name(int slice)
+{
+	if (slice == DEAD_SLICE)
+		return pstrdup("dead_job");
+	return psprintf("finished_job_%d_%d", slice / SLOTS, slice % SLOTS);
+}
+
+static Oid
+slice_relation(int slice)
+{
+	Oid			schema = get_rel_namespace(catalog_relation(REL_FINISHED_JOB));
+	Oid			oid = slice == DEAD_SLICE ? catalog_relation(REL_DEAD_JOB) : get_relname_relid(slice_name(slice), schema);
+
+	if (!OidIsValid(oid))
+		elog(ERROR, "partition \"%s\" of finished jobs is missing", slice_name(slice));
+	return oid;
+}
+
+static int
+slice_for(int64 keep, TimestampTz keep_until)
+{
+	int			level = 0;
+
+	while (level < LEVELS - 1 && keep > 6 * widths[level])
+		level++;
+	return level * SLOTS + (int) ((uint64) (keep_until / widths[level]) % SLOTS);
+}
+
+static Datum
+time_datum(TimestampTz time, bool *isnull)
+{
+	*isnull = time == NO_TIME;
+	return TimestampTzGetDatum(time);
+}
+
+static Datum
+jsonb_datum(Jsonb *value, bool *isnull)
+{
+	*isnull = value == NULL;
+	return value ? JsonbPGetDatum(value) : (Datum) 0;
+}
+
+static HeapTuple
+form_row(Relation rel, int slice, const FinishedJob *finished)
+{
+	const Job  *job = &finished->job;
+	Datum		values[FINISHED_JOB_ATTRIBUTES] = {0};
+	bool		nulls[FINISHED_JOB_ATTRIBUTES] = {0};
+
+	values[ATT_SLICE - 1] = Int32GetDatum(slice);
+	values[ATT_ID - 1] = Int64GetDatum(job->id);
+	values[ATT_LANE - 1] = Int32GetDatum(job->lane);
+	values[ATT_PRIORITY - 1] = Int32GetDatum(job->priority);
+	values[ATT_VERSION - 1] = Int32GetDatum(job->version);
+	values[ATT_ATTEMPT - 1] = Int32GetDatum(job->attempt);
+	values[ATT_UNCHARGED - 1] = Int32GetDatum(job->uncharged);
+	values[ATT_MAX_ATTEMPTS - 1] = Int32GetDatum(finished->max_attempts);
+	values[ATT_CRASHES - 1] = Int16GetDatum(job->crashes);
+	values[ATT_MERGED - 1] = Int32GetDatum(job->merged);
+	values[ATT_DROPPED - 1] = Int32GetDatum(job->dropped);
+	values[ATT_DEDUP_HASH - 1] = Int64GetDatum(job->dedup_hash);
+	nulls[ATT_DEDUP_HASH - 1] = job->dedup_hash == 0;
+	values[ATT_DEDUP_KEY - 1] = job->dedup_key ? CStringGetTextDatum(job->dedup_key) : (Datum) 0;
+	nulls[ATT_DEDUP_KEY - 1] = job->dedup_key == NULL;
+	values[ATT_STATE - 1] = CStringGetTextDatum(job_state_name(finished->state));
+	values[ATT_CREATED_AT - 1] = TimestampTzGetDatum(job->created_at);
+	values[ATT_RUN_AT - 1] = TimestampTzGetDatum(job->run_at);
+	values[ATT_STARTED_AT - 1] = time_datum(job->started_at, &nulls[ATT_STARTED_AT - 1]);
+	values[ATT_FINISHED_AT - 1] = TimestampTzGetDatum(finished->finished_at);
+	values[ATT_KEEP_UNTIL - 1] = TimestampTzGetDatum(finished->keep_until);
+	values[ATT_EXPIRES_AT - 1] = time_datum(job->expires_at, &nulls[ATT_EXPIRES_AT - 1]);
+	values[ATT_WAL_LSN - 1] = LSNGetDatum(job->wal_lsn);
+	nulls[ATT_WAL_LSN - 1] = job->wal_lsn == InvalidXLogRecPtr;
+	values[ATT_CLAIMANT - 1] = job->claimant ? CStringGetTextDatum(job->claimant) : (Datum) 0;
+	nulls[ATT_CLAIMANT - 1] = job->claimant == NULL;
+	values[ATT_STRATEGY - 1] = job->strategy ? CStringGetTextDatum(load_balancing_name(job->strategy)) : (Datum) 0;
+	nulls[ATT_STRATEGY - 1] = job->strategy == STRATEGY_NONE;
+	values[ATT_READ_FROM - 1] = job->strategy && job->read_from ? CStringGetTextDatum(job->read_from) : (Datum) 0;
+	nulls[ATT_READ_FROM - 1] = job->strategy == STRATEGY_NONE || job->read_from == NULL;
+	values[ATT_ARGS - 1] = JsonbPGetDatum(job->args);
+	values[ATT_CONTEXT - 1] = jsonb_datum(job->context, &nulls[ATT_CONTEXT - 1]);
+	values[ATT_ERRORS - 1] = jsonb_datum(job->errors, &nulls[ATT_ERRORS - 1]);
+	values[ATT_RESULT - 1] = jsonb_datum(finished->result, &nulls[ATT_RESULT - 1]);
+	values[ATT_SCHEDULE - 1] = job->schedule ? CStringGetTextDatum(job->schedule) : (Datum) 0;
+	nulls[ATT_SCHEDULE - 1] = job->schedule == NULL;
+	return heap_form_tuple(RelationGetDescr(rel), values, nulls);
+}
+
+/* ---- writing ---- */
+
+void
+history_writer_open(HistoryWriter *history)
+{
+	*history = (HistoryWriter)
+	{
+		.context = CurrentMemoryContext
+	};
+}
+
+void
+history_writer_flush(HistoryWriter *history)
+{
+	if (history->count == 0)
+		return;
+	table_multi_insert(history->rel, history->rows, history->count, GetCurrentCommandId(true), 0, NULL);
+	index_writer_insert_many(&history->writer, history->rows, history->count);
+	for (int i = 0; i < history->count; i++)
+		ExecClearTuple(history->rows[i]);
+	history->count = 0;
+}
+
+void
+history_writer_close(HistoryWriter *history)
+{
+	if (history->rel == NULL)
+		return;
+	history_writer_flush(history);
+	for (int i = 0; i < HISTORY_AT_ONCE && history->rows[i] != NULL; i++)
+	{
+		ExecDropSingleTupleTableSlot(history->rows[i]);
+		history->rows[i] = NULL;
+	}
+	index_writer_close(&history->writer);
+	table_close(history->rel, NoLock);
+	history->rel = NULL;
+}
+
+static void
+open_slice(HistoryWriter *history, int slice)
+{
+	MemoryContext old = MemoryContextSwitchTo(history->context);
+
+	history->slice = slice;
+	history->rel = table_open(slice_relation(slice), RowExclusiveLock);
+	index_writer_open(&history->writer, history->rel, NULL);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+add_row(HistoryWriter *history, int slice, const FinishedJob *finished)
+{
+	if (history->rel != NULL && (history->slice != slice || history->count == HISTORY_AT_ONCE))
+		history_writer_close(history);
+	if (history->rel == NULL)
+		open_slice(history, slice);
+	if (history->rows[history->count] == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(history->context);
+
+		history->rows[history->count] = MakeSingleTupleTableSlot(RelationGetDescr(history->rel), &TTSOpsHeapTuple);
+		MemoryContextSwitchTo(old);
+	}
+	ExecStoreHeapTuple(form_row(history->rel, slice, finished), history->rows[history->count], true);
+	history->count++;
+}
+
+static void
+insert_row(int slice, const FinishedJob *finished)
+{
+	Relation	rel = table_open(slice_relation(slice), RowExclusiveLock);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+	IndexWriter writer;
+
+	index_writer_open(&writer, rel, NULL);
+	ExecStoreHeapTuple(form_row(rel, slice, finished), slot, true);
+	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
+	index_writer_insert(&writer, slot, false, false);
+	index_writer_close(&writer);
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
+}
+
+void
+history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state, TimestampTz finished_at, Jsonb *result)
+{
+	int64		keep = state == JOB_DEAD ? KEEP_DEAD : worker ? worker->keep_completed : USECS_PER_DAY;
+	FinishedJob finished = {
+		.job = *job,
+		.state = state,
+		.max_attempts = job_max_attempts(job, worker ? worker->max_retries : 0),
+		.finished_at = finished_at,
+		.keep_until = finished_at + keep,
+		.result = result,
+	};
+	int			slice;
+
+	if (keep <= 0)
+		return;
+	slice = state == JOB_DEAD ? DEAD_SLICE : slice_for(keep, finished.keep_until);
+	if (history == NULL)
+		insert_row(slice, &finished);
+	else
+		add_row(history, slice, &finished);
+}
+
+/* ---- taking one back ---- */
+
+static int32
+get_integer(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+
+	return DatumGetInt32(slot_getattr(slot, attribute, &isnull));
+}
+
+static void
+read_row(TupleTableSlot *slot, FinishedJob *finished)
+{
+	Job		   *job = &finished->job;
+	bool		isnull;
+	Datum		state = slot_getattr(slot, ATT_STATE, &isnull);
+	char	   *name = TextDatumGetCString(state);
+	Datum		value;
+
+	memset(finished, 0, sizeof(*finished));
+	for (JobState s = JOB_COMPLETED; s <= JOB_DEAD; s++)
+		if (strcmp(name, job_state_name(s)) == 0)
+			finished->state = s;
+	job->id = DatumGetInt64(slot_getattr(slot, ATT_ID, &isnull));
+	job->lane = get_integer(slot, ATT_LANE);
+	job->priority = get_integer(slot, ATT_PRIORITY);
+	job->version = get_integer(slot, ATT_VERSION);
+	job->attempt = get_integer(slot, ATT_ATTEMPT);
+	job->uncharged = get_integer(slot, ATT_UNCHARGED);
+	job->crashes = DatumGetInt16(slot_getattr(slot, ATT_CRASHES, &isnull));
+	job->merged = get_integer(slot, ATT_MERGED);
+	job->dropped = get_integer(slot, ATT_DROPPED);
+	value = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
+	job->dedup_hash = isnull ? 0 : DatumGetInt64(value);
+	value = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);
+	job->dedup_key = isnull ? NULL : TextDatumGetCString(value);
+	job->created_at = slot_get_time(slot, ATT_CREATED_AT);
+	job->run_at = slot_get_time(slot, ATT_RUN_AT);
+	job->started_at = NO_TIME;
+	job->expires_at = slot_get_time(slot, ATT_EXPIRES_AT);
+	job->args = slot_get_jsonb(slot, ATT_ARGS);
+	job->context = slot_get_jsonb(slot, ATT_CONTEXT);
+	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
+	value = slot_getattr(slot, ATT_SCHEDULE, &isnull);
+	job->schedule = isnull ? NULL : TextDatumGetCString(value);
+	finished->max_attempts = get_integer(slot, ATT_MAX_ATTEMPTS);
+	finished->finished_at = slot_get_time(slot, ATT_FINISHED_AT);
+	finished->keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
+}
+
+void
+history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at, TimestampTz *keep_until)
+{
+	bool		isnull;
+
+	*id = DatumGetInt64(slot_getattr(slot, ATT_ID, &isnull));
+	*lane = get_integer(slot, ATT_LANE);
+	*finished_at = slot_get_time(slot, ATT_FINISHED_AT);
+	*keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
+}
+
+/* The index on id of one partition; there may be others, that users have made. */
+static Oid
+id_index(Relation rel)
+{
+	ListCell   *cell;
+
+	foreach(cell, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+		bool		is_ours = index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indkey.values[0] == ATT_ID &&
+			index->rd_index->indisvalid && RelationGetIndexPredicate(index) == NIL;
+
+		index_close(index, AccessShareLock);
+		if (is_ours)
+			return lfirst_oid(cell);
+	}
+	elog(ERROR, "relation \"%s\" has lost its index", RelationGetRelationName(rel));
+}
+
+static bool
+take_from(int slice, int64 id, FinishedJob *finished)
+{
+	Relation	rel = table_open(slice_relation(slice), RowExclusiveLock);
+	Relation	index = index_open(id_index(rel), AccessShareLock);
+	Snapshot	snapshot = engine_snapshot();
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	IndexScanDesc scan = QjBeginIndexScan(rel, index, snapshot, 1);
+	ScanKeyData key;
+	bool		taken = false;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (!taken && index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		TM_FailureData failure;
+
+		read_row(slot, finished);
+		if (finished->state == JOB_COMPLETED)
+			continue;
+		taken = table_tuple_delete(rel, &slot->tts_tid, GetCurrentCommandId(true), snapshot, InvalidSnapshot,
+								   false, &failure, false) == TM_Ok;
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	engine_snapshot_end(snapshot);
+	index_close(index, AccessShareLock);
+	table_close(rel, NoLock);
+	return taken;
+}
+
+bool
+history_take(int64 id, FinishedJob *finished)
+{
+	CommandCounterIncrement();
+	for (int slice = DEAD_SLICE; slice < LEVELS * SLOTS; slice++)
+		if (take_from(slice, id, finished))
+			return true;
+	return false;
+}
+
+/* ---- maintenance ---- */
+
+static bool
+slice_empty(int slice)
+{
+	Relation	rel = table_open(slice_relation(slice), AccessShareLock);
+	bool		empty = RelationGetNumberOfBlocks(rel) == 0;
+
+	table_close(rel, AccessShareLock);
+	return empty;
+}
+
+/* Whether what is in a partition is to be kept for longer: it was written before the clock was set back. The first row will tell. */
+static bool
+slice_kept(int slice, TimestampTz now)
+{
+	Oid			type = TIMESTAMPTZOID;
+	Datum		value = TimestampTzGetDatum(now);
+	RunAs		saved;
+	bool		kept;
+	bool		isnull;
+
+	engine_begin(&saved);
+	kept = engine_execute(psprintf("SELECT keep_until > $1 FROM queue_jobs.%s LIMIT 1", slice_name(slice)),
+						  SPI_OK_SELECT, 1, &type, &value, NULL) > 0 &&
+		DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	engine_end(&saved);
+	return kept;
+}
+
+/* Truncates a partition unless a session is reading it: then another time. */
+static void
+truncate_slice(int slice, TimestampTz now)
+{
+	RunAs		saved;
+
+	if (slice_empty(slice) || slice_kept(slice, now) || !ConditionalLockRelationOid(slice_relation(slice), AccessExclusiveLock))
+		return;
+	engine_begin(&saved);
+	engine_execute(psprintf("TRUNCATE ONLY queue_jobs.%s", slice_name(slice)), SPI_OK_UTILITY, 0, NULL, NULL, NULL);
+	engine_end(&saved);
+}
+
+TimestampTz
+history_maintain(TimestampTz now)
+{
+	TimestampTz next = NO_TIME;
+
+	for (int level = 0; level < LEVELS; level++)
+	{
+		int64		period = now / widths[level];
+
+		truncate_slice(level * SLOTS + (int) ((period - 1) % SLOTS), now);
+		for (int ahead = 0; ahead < SLOTS - 1; ahead++)
+		{
+			TimestampTz over = (period + ahead + 1) * widths[level];
+
+			if (slice_empty(level * SLOTS + (int) ((period + ahead) % SLOTS)))
+				continue;
+			if (next == NO_TIME || over < next)
+				next = over;
+			break;
+		}
+	}
+	return next;
+}

@@ -1,0 +1,63 @@
+/*
+ * history.h
+ *		Finished jobs: where they are kept, and for how long.
+ */
+#ifndef QUEUE_JOBS_HISTORY_H
+#define QUEUE_JOBS_HISTORY_H
+
+#include "executor/tuptable.h"
+#include "index_writer.h"
+#include "job.h"
+#include "registry.h"
+
+/* longest keep_completed */
+#define HISTORY_LONGEST (INT64CONST(540) * USECS_PER_DAY)
+
+typedef struct FinishedJob
+{
+	Job			job;
+	JobState	state;
+	int			max_attempts;
+	TimestampTz finished_at;
+	TimestampTz keep_until;
+	Jsonb	   *result;
+} FinishedJob;
+
+/* Gathers rows, to write many at once for less than one by one. */
+#define HISTORY_AT_ONCE 128
+typedef struct HistoryWriter
+{
+	MemoryContext context;		/* in which it lives, but for the rows */
+	int			slice;			/* the partition that is open, if "rel" is not NULL */
+	Relation	rel;
+	IndexWriter writer;
+	int			count;			/* rows that are not written yet */
+	TupleTableSlot *rows[HISTORY_AT_ONCE];	/* as many as were ever used, then NULL */
+} HistoryWriter;
+
+extern void history_writer_open(HistoryWriter *history);
+
+/* Writes what was gathered: from then on nothing in it is of the caller's memory. */
+extern void history_writer_flush(HistoryWriter *history);
+extern void history_writer_close(HistoryWriter *history);
+
+/*
+ * Writes a job that has ended; a completed or cancelled one only if it is to be kept at all. At once, or (history not NULL)
+ * when the writer is flushed: the caller's memory must last so long.
+ */
+extern void history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state, TimestampTz finished_at,
+						   Jsonb *result);
+
+/* What is read of a row of dead_job to tell how long it is kept. */
+extern void history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at, TimestampTz *keep_until);
+
+/* Finds a finished job that is cancelled or dead, and removes it; false if there is none, or another transaction has it. */
+extern bool history_take(int64 id, FinishedJob *finished);
+
+/* When a session that finishes jobs should look, where no process has been told to: no partition is for less. */
+#define HISTORY_LOOK_AFTER (10 * USECS_PER_MINUTE)
+
+/* Truncates what need not be kept any longer; returns when there will be more to do, or NO_TIME. For the scheduler, or who stands in for it. */
+extern TimestampTz history_maintain(TimestampTz now);
+
+#endif

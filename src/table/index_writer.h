@@ -1,0 +1,48 @@
+/*
+ * index_writer.h
+ *		Index entries of rows that the engine writes to its own tables.
+ *
+ * The tables' indexes are on plain columns, and which partial ones a row belongs to is known: so entries are made without
+ * what it takes to evaluate expressions and predicates. Where a user has added an index of another kind, the server's
+ * own way is gone.
+ */
+#ifndef QUEUE_JOBS_INDEX_WRITER_H
+#define QUEUE_JOBS_INDEX_WRITER_H
+
+#include "executor/tuptable.h"
+#include "nodes/execnodes.h"
+#include "utils/relcache.h"
+
+#define MAX_DIRECT_INDEXES 8
+
+/* Whether a row belongs to a partial index, as far as that index is known. */
+typedef enum Membership
+{
+	MEMBER_UNKNOWN,				/* not one of ours: its predicate has to be evaluated */
+	MEMBER_NO,
+	MEMBER_YES,
+} Membership;
+
+typedef Membership (*MembershipFunction) (Oid index, TupleTableSlot *slot);
+
+typedef struct IndexWriter
+{
+	Relation	rel;
+	MembershipFunction membership;	/* NULL: the table has no partial index of ours */
+	MemoryContext context;		/* in which all of it lives */
+	int			count;
+	Relation	indexes[MAX_DIRECT_INDEXES];
+	EState	   *estate;			/* for the server's own way, else NULL */
+	ResultRelInfo *result;
+} IndexWriter;
+
+extern void index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership);
+
+/* For a row just written; for an update that is not HOT with "update". */
+extern void index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing);
+
+/* For rows just inserted. */
+extern void index_writer_insert_many(IndexWriter *writer, TupleTableSlot **slots, int count);
+extern void index_writer_close(IndexWriter *writer);
+
+#endif

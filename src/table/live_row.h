@@ -1,0 +1,33 @@
+/*
+ * live_row.h
+ *		A job as a row of the table of live jobs. The columns' order is that of src/sql/20_tables.sql.
+ */
+#ifndef QUEUE_JOBS_LIVE_ROW_H
+#define QUEUE_JOBS_LIVE_ROW_H
+
+#include "executor/tuptable.h"
+#include "job.h"
+#include "utils/relcache.h"
+
+enum
+{
+	LIVE_ID = 1, LIVE_CREATED_AT, LIVE_RUN_AT, LIVE_LANE, LIVE_PLACE, LIVE_PRIORITY, LIVE_VERSION, LIVE_ATTEMPT, LIVE_UNCHARGED, LIVE_CRASHES,
+	LIVE_DUE, LIVE_MERGED, LIVE_DEDUP_HASH, LIVE_DEDUP_KEY, LIVE_EXPIRES_AT, LIVE_STARTED_AT, LIVE_LEASE, LIVE_WAL_LSN, LIVE_CLAIMANT,
+	LIVE_STRATEGY, LIVE_READ_FROM, LIVE_ARGS, LIVE_CONTEXT, LIVE_ERRORS, LIVE_SCHEDULE, LIVE_CLAIMED_BY,
+	LIVE_JOB_ATTRIBUTES = LIVE_CLAIMED_BY
+};
+
+/* Puts the row of a job into the slot, which is for heap tuples. */
+extern void live_form_row(Relation rel, TupleTableSlot *slot, const Job *job);
+
+/* A value in a slot, NO_TIME or NULL if it is null; JSON is copied to the current memory context. */
+extern TimestampTz slot_get_time(TupleTableSlot *slot, int attribute);
+extern Jsonb *slot_get_jsonb(TupleTableSlot *slot, int attribute);
+
+/* The job in a slot; strings and JSON are copied to the current memory context. */
+extern void live_read(TupleTableSlot *slot, Job *job);
+
+/* Frees what live_read() has copied that may be large, of a job that is passed by. */
+extern void live_pass_by(Job *job);
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * live_scan.c
+ *		A walk over all live jobs of some lanes; see live_scan.h.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/tableam.h"
+#include "live_row.h"
+#include "live_scan.h"
+#include "miscadmin.h"
+#include "snapshot.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+void
+live_scan_begin(LiveScan *scan, LiveTable *table, LaneFilter filter, void *argument)
+{
+	*scan = (LiveScan) {.table = table, .filter = filter, .argument = argument};
+	scan->snapshot = engine_snapshot();
+	scan->slot = table_slot_create(table->rel, NULL);
+	scan->scan = table_beginscan(table->rel, scan->snapshot, 0, NULL);
+	scan->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs live scan", ALLOCSET_DEFAULT_SIZES);
+}
+
+/* Jobs of a lane mostly follow each other. */
+static bool
+is_wanted(LiveScan *scan)
+{
+	bool		isnull;
+	int32		id = DatumGetInt32(slot_getattr(scan->slot, LIVE_LANE, &isnull));
+	const Lane *lane;
+
+	if (id == scan->lane)
+		return scan->wanted;
+	lane = lane_get(id);
+	scan->wanted = lane != NULL && scan->filter(lane, scan->argument);
+	scan->lane = id;
+	return scan->wanted;
+}
+
+bool
+live_scan_next(LiveScan *scan, Job *job)
+{
+	MemoryContext old;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!table_scan_getnextslot(scan->scan, ForwardScanDirection, scan->slot))
+			return false;
+	} while (!is_wanted(scan));
+	MemoryContextReset(scan->each);
+	old = MemoryContextSwitchTo(scan->each);
+	live_read(scan->slot, job);
+	MemoryContextSwitchTo(old);
+	return true;
+}
+
+void
+live_scan_end(LiveScan *scan)
+{
+	table_endscan(scan->scan);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	engine_snapshot_end(scan->snapshot);
+	MemoryContextDelete(scan->each);
+}
+
+static bool
+is_claim_of(TupleTableSlot *slot, const char *claimant, int length, Oid role)
+{
+	HeapTuple	row = ExecFetchSlotHeapTuple(slot, false, NULL);
+	bool		isnull;
+	Datum		datum;
+	text	   *name;
+	bool		same;
+
+	if (heap_attisnull(row, LIVE_CLAIMANT, slot->tts_tupleDescriptor))	/* without a look at what is before it in the row */
+		return false;
+	datum = slot_getattr(slot, LIVE_CLAIMANT, &isnull);
+	name = DatumGetTextPP(datum);
+	same = VARSIZE_ANY_EXHDR(name) == length && memcmp(VARDATA_ANY(name), claimant, length) == 0;
+	if ((Pointer) name != DatumGetPointer(datum))
+		pfree(name);
+	if (!same)
+		return false;
+	datum = slot_getattr(slot, LIVE_CLAIMED_BY, &isnull);
+	return isnull || DatumGetObjectId(datum) == role;
+}
+
+/* Claimants are in no index, for a claim would then be an entry in each index of the table. So all of it is read. */
+List *
+live_claimed(LiveTable *table, const char *claimant, Oid role)
+{
+	Snapshot	snapshot = engine_snapshot();
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	TableScanDesc scan = table_beginscan(table->rel, snapshot, 0, NULL);
+	int			length = strlen(claimant);
+	List	   *claims = NIL;
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		LiveClaim  *claim;
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!is_claim_of(slot, claimant, length, role))
+			continue;
+		claim = palloc(sizeof(LiveClaim));
+		claim->id = DatumGetInt64(slot_getattr(slot, LIVE_ID, &isnull));
+		claim->lane = DatumGetInt32(slot_getattr(slot, LIVE_LANE, &isnull));
+		claims = lappend(claims, claim);
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	engine_snapshot_end(snapshot);
+	return claims;
+}

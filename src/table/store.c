@@ -1,0 +1,831 @@
+/*
+ * store.c
+ *		All access to the table of live jobs; see store.h.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/multixact.h"
+#include "access/subtrans.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog.h"
+#include "catalog/pg_collation.h"
+#include "compat.h"
+#include "executor/executor.h"
+#include "hold.h"
+#include "key_hint.h"
+#include "lane.h"
+#include "live_row.h"
+#include "location.h"
+#include "miscadmin.h"
+#include "snapshot.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/procarray.h"
+#include "store.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/pg_lsn.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "wakeup.h"
+
+#define PLACES_KNOWN 1024
+#define MANY_DEAD 16				/* entries of a key that are worth a hint */
+
+static void
+open_table(LiveTable *table, LOCKMODE mode)
+{
+	table->rel = table_open(catalog_relation(REL_LIVE_JOB), mode);
+	table->context = CurrentMemoryContext;
+	table->writes = false;
+	table->many = NULL;
+	table->slot = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsHeapTuple);
+}
+
+void
+live_open(LiveTable *table)
+{
+	open_table(table, RowExclusiveLock);
+}
+
+void
+live_open_to_read(LiveTable *table)
+{
+	open_table(table, AccessShareLock);
+}
+
+/* Which of the partial indexes a row belongs to. */
+static Membership
+membership(Oid index, TupleTableSlot *slot)
+{
+	bool		isnull = false;
+	bool		due = slot != NULL && DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull));
+
+	if (index == catalog_relation(REL_LIVE_JOB_READY))
+		return due ? MEMBER_YES : MEMBER_NO;
+	if (index == catalog_relation(REL_LIVE_JOB_FUTURE))
+		return due ? MEMBER_NO : MEMBER_YES;
+	if (index != catalog_relation(REL_LIVE_JOB_KEY))
+		return MEMBER_UNKNOWN;
+	if (slot != NULL)
+		(void) slot_getattr(slot, LIVE_DEDUP_HASH, &isnull);
+	return isnull ? MEMBER_NO : MEMBER_YES;
+}
+
+/* Not before a row is written: a delete needs no index. */
+static void
+open_indexes(LiveTable *table)
+{
+	MemoryContext old = MemoryContextSwitchTo(table->context);
+
+	if (!table->writes)
+		index_writer_open(&table->writer, table->rel, membership);
+	table->writes = true;
+	MemoryContextSwitchTo(old);
+}
+
+/* The lock on the table is kept to the end of the transaction, as for any write. */
+void
+live_close(LiveTable *table)
+{
+	ExecDropSingleTupleTableSlot(table->slot);
+	for (int i = 0; table->many != NULL && i < LIVE_INSERT_MANY; i++)
+		ExecDropSingleTupleTableSlot(table->many[i]);
+	if (table->writes)
+		index_writer_close(&table->writer);
+	table_close(table->rel, NoLock);
+}
+
+void
+live_insert(LiveTable *table, const Job *job)
+{
+	live_form_row(table->rel, table->slot, job);
+	open_indexes(table);
+	key_hint_insert(job->dedup_hash, job->id);
+	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
+	index_writer_insert(&table->writer, table->slot, false, false);
+	ExecClearTuple(table->slot);	/* the caller's memory context may be reset before the slot is used again */
+}
+
+static void
+make_slots(LiveTable *table)
+{
+	MemoryContext old = MemoryContextSwitchTo(table->context);
+
+	table->many = palloc(sizeof(TupleTableSlot *) * LIVE_INSERT_MANY);
+	for (int i = 0; i < LIVE_INSERT_MANY; i++)
+		table->many[i] = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsHeapTuple);
+	MemoryContextSwitchTo(old);
+}
+
+void
+live_insert_many(LiveTable *table, const Job *jobs, int count)
+{
+	open_indexes(table);
+	if (table->many == NULL)
+		make_slots(table);
+	for (int i = 0; i < count; i++)
+	{
+		live_form_row(table->rel, table->many[i], &jobs[i]);
+		key_hint_insert(jobs[i].dedup_hash, jobs[i].id);
+	}
+	table_multi_insert(table->rel, table->many, count, GetCurrentCommandId(true), 0, NULL);
+	index_writer_insert_many(&table->writer, table->many, count);
+	for (int i = 0; i < count; i++)
+		ExecClearTuple(table->many[i]);
+}
+
+/* ---- leases ---- */
+
+/*
+ * The latest sign of life of the job's claimant, or NO_TIME. A claimant is a name and the role that claimed by it: another role's heartbeat by
+ * the same name is another claimant's. It counts as long as that role may claim the job.
+ */
+static TimestampTz
+last_heartbeat(const Job *job)
+{
+	Relation	rel = table_open(catalog_relation(REL_CLAIMANT), AccessShareLock);
+	Oid			index = QjPrimaryKeyIndex(rel);
+	Snapshot	snapshot = engine_snapshot();
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	TimestampTz result = NO_TIME;
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(job->claimant));
+	keys[0].sk_collation = C_COLLATION_OID;
+	ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(job->claimed_by));
+	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot, OidIsValid(job->claimed_by) ? 2 : 1, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, 2, RelationGetDescr(rel), &isnull));
+
+		if (lane_claimable_by(job->lane, owner))
+			result = Max(result, DatumGetTimestampTz(heap_getattr(tuple, 3, RelationGetDescr(rel), &isnull)));
+	}
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
+TimestampTz
+lease_since(const Job *job)
+{
+	return job->claimant == NULL ? job->started_at : Max(job->started_at, last_heartbeat(job));
+}
+
+bool
+lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
+{
+	*until = NO_TIME;
+	if (job->started_at == NO_TIME)
+		return false;
+	if (job->lease == 0)
+		return hold_is_run(job->id);	/* an executor's, as long as that process lives */
+	*until = job->started_at + job->lease;
+	if (*until > now)
+		return true;
+	*until = lease_since(job) + job->lease;
+	return *until > now;
+}
+
+/* ---- scans ---- */
+
+/* (priority, id) >= from, as one condition, by which the index can be entered. (It could not be left by such a one.) */
+static void
+init_from(LaneScan *scan, ScanKey condition, LaneKey from)
+{
+	ScanKeyEntryInitialize(&scan->from[0], SK_ROW_MEMBER, 2, BTGreaterEqualStrategyNumber, INT4OID, InvalidOid, F_BTINT4CMP,
+						   Int32GetDatum(from.priority));
+	ScanKeyEntryInitialize(&scan->from[1], SK_ROW_MEMBER | SK_ROW_END, 3, BTGreaterEqualStrategyNumber, INT8OID, InvalidOid,
+						   F_BTINT8CMP, Int64GetDatum(from.id));
+	*condition = (ScanKeyData)
+	{
+		.sk_flags = SK_ROW_HEADER,.sk_attno = 2,.sk_strategy = BTGreaterEqualStrategyNumber,
+			.sk_argument = PointerGetDatum(scan->from)
+	};
+}
+
+/* Starts the next part: not the near one, if nothing is known of where the lane's jobs stand. */
+static void
+lane_rescan(LaneScan *scan)
+{
+	ScanKeyData keys[4];
+	int			count = 0;
+	LaneKey		start = scan->start;
+	LaneKey		near_end = {start.priority, PG_INT64_MAX};
+	bool		has_near = scan->near != ALL_NEAR && start.id > PG_INT64_MIN;
+
+	if (start.id < PG_INT64_MAX - scan->near)
+		near_end.id = start.id + scan->near;
+	scan->part = scan->part == LANE_BEGIN && has_near ? LANE_NEAR : LANE_REST;
+	ScanKeyInit(&keys[count++], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->place));
+	if (scan->part == LANE_NEAR)
+	{
+		ScanKeyInit(&keys[count++], 2, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(start.priority));
+		ScanKeyInit(&keys[count++], 3, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(start.id));
+		ScanKeyInit(&keys[count++], 3, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(near_end.id));
+	}
+	else
+		init_from(scan, &keys[count++], has_near ? near_end : start);
+	if (scan->scan != NULL)
+		index_endscan(scan->scan);
+	scan->scan = QjBeginIndexScan(scan->table->rel, scan->index, scan->snapshot, count);
+	index_rescan(scan->scan, keys, count, NULL, 0);
+}
+
+/*
+ * The snapshot must live until lane_scan_end(). The ids next to the start come first by themselves: the index reads all of
+ * a page that the scan's bounds include, though mostly one job is wanted.
+ */
+void
+lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Snapshot snapshot, TimestampTz now)
+{
+	*scan = (LaneScan)
+	{
+		.table = table,.place = place,.start = start,.near = NEAR_IDS,.snapshot = snapshot,.now = now,.revisit_at = NO_TIME
+	};
+	scan->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
+	scan->slot = table_slot_create(table->rel, NULL);
+}
+
+static bool
+lane_scan_row(LaneScan *scan)
+{
+	while (scan->scan == NULL || !index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
+	{
+		if (scan->part == LANE_REST)
+			return false;
+		lane_rescan(scan);
+	}
+	return true;
+}
+
+/* Since the scan's snapshot was taken: merged into the run of another job that we took. */
+static bool
+deleted_by_us(TupleTableSlot *slot)
+{
+	HeapTupleHeader tuple = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+
+	return (tuple->t_infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple));
+}
+
+bool
+lane_scan_next(LaneScan *scan, Job *job)
+{
+	while (lane_scan_row(scan))
+	{
+		bool		isnull;
+		TimestampTz until;
+
+		/* A row that is being moved from one index to the other can show up in a state that is not the index's. */
+		if (!DatumGetBool(slot_getattr(scan->slot, LIVE_DUE, &isnull)) ||
+			DatumGetInt32(slot_getattr(scan->slot, LIVE_PLACE, &isnull)) != scan->place || deleted_by_us(scan->slot))
+			continue;
+		live_read(scan->slot, job);
+		if (!lease_holds(job, scan->now, &until))
+			return true;
+		if (until != NO_TIME && (scan->revisit_at == NO_TIME || until < scan->revisit_at))
+			scan->revisit_at = until;
+		live_pass_by(job);
+	}
+	return false;
+}
+
+void
+lane_scan_move(LaneScan *scan, LaneKey start)
+{
+	scan->start = start;
+	scan->part = LANE_BEGIN;
+	lane_rescan(scan);
+}
+
+void
+lane_scan_end(LaneScan *scan)
+{
+	if (scan->scan)
+		index_endscan(scan->scan);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, AccessShareLock);
+}
+
+/* ---- changes of a row ---- */
+
+static void
+refuse_unexpected(TM_Result result)
+{
+	elog(ERROR, "unexpected state %d of a job's row", (int) result);
+}
+
+static int64
+slot_get_key(TupleTableSlot *slot)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, LIVE_DEDUP_HASH, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+/*
+ * The server would find it as well, but only after it gave us a transaction ID, which costs a record in WAL, and after a new row
+ * was formed for it; and one that is built with assertions takes an update that is not to wait for a mistake then.
+ */
+bool
+live_is_out_of_reach(TupleTableSlot *slot)
+{
+	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
+	TM_Result	result;
+
+	Assert(TTS_IS_BUFFERTUPLE(slot) && BufferIsValid(row->buffer));
+	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
+	result = HeapTupleSatisfiesUpdate(row->base.tuple, GetCurrentCommandId(false), row->buffer);
+	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
+	return result != TM_Ok;
+}
+
+/* The transaction that has the row, or the first of those that have it together. */
+static TransactionId
+holder_of(const HeapTupleHeaderData *row)
+{
+	TransactionId result = InvalidTransactionId;
+	MultiXactMember *members;
+	int			count;
+
+	if ((row->t_infomask & HEAP_XMAX_IS_MULTI) == 0)
+		return HeapTupleHeaderGetRawXmax(row);
+	count = GetMultiXactIdMembers(HeapTupleHeaderGetRawXmax(row), &members, false, HEAP_XMAX_IS_LOCKED_ONLY(row->t_infomask));
+	for (int i = 0; i < count && !TransactionIdIsValid(result); i++)
+		if (TransactionIdIsCurrentTransactionId(members[i].xid) || TransactionIdIsInProgress(members[i].xid))
+			result = members[i].xid;
+	return result;
+}
+
+RowState
+live_row_state(TupleTableSlot *slot, int *pid)
+{
+	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
+	HeapTupleHeaderData header;
+	TransactionId holder;
+	TM_Result	result;
+
+	Assert(TTS_IS_BUFFERTUPLE(slot) && BufferIsValid(row->buffer));
+	*pid = 0;
+	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
+	result = HeapTupleSatisfiesUpdate(row->base.tuple, GetCurrentCommandId(false), row->buffer);
+	header = *row->base.tuple->t_data;
+	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
+	if (result == TM_Ok)
+		return ROW_FREE;
+	if (result != TM_BeingModified && result != TM_SelfModified)
+		return ROW_GONE;
+	holder = holder_of(&header);
+	if (TransactionIdIsValid(holder))
+		*pid = TransactionIdIsCurrentTransactionId(holder) ? MyProcPid : BackendXidGetPid(SubTransGetTopmostTransaction(holder));
+	return HEAP_XMAX_IS_LOCKED_ONLY(header.t_infomask) && !HEAP_XMAX_IS_EXCL_LOCKED(header.t_infomask) ? ROW_LOCKED_SHARED : ROW_TAKEN;
+}
+
+/*
+ * Without "wait" a row that anyone has locked is left alone, even if that is ourselves: rows found by live_find() are
+ * changed with it, and it does not wait, for the lock is ours.
+ */
+static bool
+delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
+{
+	TM_FailureData failure;
+	TM_Result	result;
+
+	if (!wait && live_is_out_of_reach(slot))
+		return false;
+	key_hint_delete(slot_get_key(slot));
+	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
+								InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
+
+	return result == TM_Ok;
+}
+
+/*
+ * Where rows are that this process has leased lately: mostly it is the one that completes them, and need not search the
+ * index. Never relied on: the row at that place may be another's by then.
+ */
+typedef struct KnownPlace
+{
+	int64		id;
+	ItemPointerData tid;
+} KnownPlace;
+
+static KnownPlace *
+known_place(int64 id)
+{
+	static KnownPlace places[PLACES_KNOWN];
+
+	return &places[(uint64) id % PLACES_KNOWN];
+}
+
+static bool
+update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
+{
+	TM_FailureData failure;
+	LockTupleMode mode;
+	TU_UpdateIndexes update_indexes;
+	TM_Result	result;
+
+	if (!wait && live_is_out_of_reach(slot))
+		return false;
+	live_form_row(table->rel, table->slot, job);
+	if (slot_get_key(slot) != job->dedup_hash)
+	{
+		key_hint_delete(slot_get_key(slot));
+		key_hint_insert(job->dedup_hash, job->id);
+	}
+	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
+								InvalidSnapshot, InvalidSnapshot, wait, &failure, &mode, &update_indexes);
+	if (result != TM_Ok)
+	{
+		ExecClearTuple(table->slot);
+		return false;
+	}
+	if (update_indexes != TU_None)
+	{
+		open_indexes(table);
+		index_writer_insert(&table->writer, table->slot, true, QjOnlySummarizing(update_indexes));
+	}
+	if (job->lease != 0)
+	{
+		*known_place(job->id) = (KnownPlace)
+		{
+			.id = job->id,.tid = table->slot->tts_tid
+		};
+	}
+	ExecClearTuple(table->slot);
+	return true;
+}
+
+bool
+live_try_delete(LiveTable *table, TupleTableSlot *slot)
+{
+	return delete_row(table, slot, false);
+}
+
+bool
+live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job)
+{
+	return update_row(table, slot, job, false);
+}
+
+void
+live_delete(LiveTable *table, TupleTableSlot *slot)
+{
+	if (!delete_row(table, slot, true))
+		elog(ERROR, "a locked job was changed");
+}
+
+void
+live_update(LiveTable *table, TupleTableSlot *slot, const Job *job)
+{
+	if (!update_row(table, slot, job, true))
+		elog(ERROR, "a locked job was changed");
+}
+
+/* The row of a job by its id, as this snapshot sees it. */
+static bool
+fetch_by_id(LiveTable *table, int64 id, Snapshot snapshot, TupleTableSlot *slot)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_ID), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	ScanKeyData key;
+	bool		found;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	index_rescan(scan, &key, 1, NULL, 0);
+	found = index_getnext_slot(scan, ForwardScanDirection, slot);
+	if (found)
+		ExecMaterializeSlot(slot);
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+	return found;
+}
+
+void
+id_scan_begin(IdScan *scan, LiveTable *table)
+{
+	scan->table = table;
+	scan->context = CurrentMemoryContext;
+	scan->blocks = RelationGetNumberOfBlocks(table->rel);
+	scan->snapshot = engine_snapshot();
+	scan->slot = table_slot_create(table->rel, NULL);
+	scan->index = index_open(catalog_relation(REL_LIVE_JOB_ID), AccessShareLock);
+	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, 1);
+}
+
+static bool
+is_at_known_place(IdScan *scan, int64 id)
+{
+	KnownPlace *place = known_place(id);
+	bool		isnull;
+
+	return place->id == id && ItemPointerIsValid(&place->tid) && ItemPointerGetBlockNumber(&place->tid) < scan->blocks &&
+		table_tuple_fetch_row_version(scan->table->rel, &place->tid, scan->snapshot, scan->slot) &&
+		DatumGetInt64(slot_getattr(scan->slot, LIVE_ID, &isnull)) == id;
+}
+
+bool
+id_scan_find(IdScan *scan, int64 id, Job *job)
+{
+	MemoryContext old;
+	ScanKeyData key;
+	bool		found;
+
+	if (is_at_known_place(scan, id) && !deleted_by_us(scan->slot))
+	{
+		live_read(scan->slot, job);
+		return true;
+	}
+	old = MemoryContextSwitchTo(scan->context); /* the index may allocate memory for the whole scan */
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	index_rescan(scan->scan, &key, 1, NULL, 0);
+	found = index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot);
+	MemoryContextSwitchTo(old);
+	if (!found || deleted_by_us(scan->slot))
+		return false;
+	live_read(scan->slot, job);
+	return true;
+}
+
+void
+id_scan_end(IdScan *scan)
+{
+	index_endscan(scan->scan);
+	index_close(scan->index, AccessShareLock);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	engine_snapshot_end(scan->snapshot);
+}
+
+/* A tuple that is being updated points to its new version, one that is being deleted to itself. */
+static bool
+is_deleted(TupleTableSlot *slot)
+{
+	HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, NULL);
+
+	return ItemPointerEquals(&tuple->t_data->t_ctid, &slot->tts_tid);
+}
+
+LookResult
+live_look_up(LiveTable *table, int64 id, Job *job)
+{
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	LookResult	result = LOOK_NONE;
+	SnapshotData dirty;
+
+	InitDirtySnapshot(dirty);
+	if (fetch_by_id(table, id, &dirty, slot))
+	{
+		live_read(slot, job);
+		result = TransactionIdIsValid(dirty.xmax) && is_deleted(slot) ? LOOK_GOING : LOOK_THERE;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return result;
+}
+
+ShareResult
+live_try_share(LiveTable *table, TupleTableSlot *slot)
+{
+	TupleTableSlot *locked = table_slot_create(table->rel, NULL);
+	TM_FailureData failure;
+	TM_Result	result = table_tuple_lock(table->rel, &slot->tts_tid, SnapshotSelf, locked, GetCurrentCommandId(true),
+										  LockTupleShare, LockWaitSkip, 0, &failure);
+
+	ExecDropSingleTupleTableSlot(locked);
+	switch (result)
+	{
+		case TM_Ok:
+			return SHARE_LOCKED;
+		case TM_WouldBlock:
+			return SHARE_REFUSED;
+		case TM_Updated:
+		case TM_Deleted:
+			return SHARE_CHANGED;
+		default:
+			refuse_unexpected(result);
+			pg_unreachable();
+	}
+}
+
+/* Whose executors run the lane's jobs; InvalidOid if claimants do. */
+static Oid
+executor_role(int32 id)
+{
+	const Lane *lane = lane_get(id);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	return lane_executor_role(lane, worker);
+}
+
+/* Others who claim pass it by now: if we roll back, they are told. */
+static void
+note_taken(const Job *job)
+{
+	if (job->due)
+		wakeup_taken(job->lane, executor_role(job->lane), job_key(job));
+	else
+		wakeup_due(job->run_at);	/* a process that looks for due jobs passes it by, too */
+}
+
+void
+live_leave(const Job *job)
+{
+	wakeup_released(job->lane, executor_role(job->lane), job_key(job));
+}
+
+bool
+live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job)
+{
+	note_taken(job);
+	return delete_row(table, slot, true);
+}
+
+/*
+ * A row that is updated or put back while we wait for it has a new version, perhaps one that our snapshot cannot see:
+ * look again with a new one, until we have the lock of a version that is the latest.
+ */
+FindResult
+live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job)
+{
+	if (*slot == NULL)
+		*slot = table_slot_create(table->rel, NULL);
+	CommandCounterIncrement();
+	for (;;)
+	{
+		Snapshot	snapshot = engine_snapshot();
+		TM_FailureData failure;
+		TM_Result	result;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!fetch_by_id(table, id, snapshot, *slot))
+		{
+			engine_snapshot_end(snapshot);
+			return FIND_NONE;
+		}
+		result = table_tuple_lock(table->rel, &(*slot)->tts_tid, snapshot, *slot, GetCurrentCommandId(true),
+								  LockTupleExclusive, wait ? LockWaitBlock : LockWaitSkip, 0, &failure);
+		engine_snapshot_end(snapshot);
+		switch (result)
+		{
+			case TM_Ok:
+				live_read(*slot, job);
+				note_taken(job);
+				return FIND_FOUND;
+			case TM_WouldBlock:
+				return FIND_LOCKED;
+			case TM_Updated:
+			case TM_Deleted:
+				break;
+			default:
+				refuse_unexpected(result);
+		}
+	}
+}
+
+/* ---- jobs of one key ---- */
+
+void
+key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash)
+{
+	ScanKeyData keys[2];
+
+	CommandCounterIncrement();	/* our own jobs take part */
+	scan->table = table;
+	scan->key = hash;
+	scan->window = key_hint_open(hash);
+	scan->dead = 0;
+	scan->first = PG_INT64_MAX;
+	scan->at_end = false;
+	scan->snapshot = engine_snapshot();
+	scan->index = index_open(catalog_relation(REL_LIVE_JOB_KEY), AccessShareLock);
+	scan->slot = table_slot_create(table->rel, NULL);
+	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, lengthof(keys));
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(hash));
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(scan->window.from));
+	index_rescan(scan->scan, keys, lengthof(keys), NULL, 0);
+}
+
+/* As index_getnext_slot() does, but what is dead is counted. */
+static bool
+key_scan_row(KeyScan *scan)
+{
+	while (scan->scan->xs_heap_continue || index_getnext_tid(scan->scan, ForwardScanDirection) != NULL)
+	{
+		if (index_fetch_heap(scan->scan, scan->slot))
+			return true;
+		scan->dead++;
+	}
+	return false;
+}
+
+bool
+key_scan_next(KeyScan *scan, Job *job)
+{
+	bool		none_yet = scan->first == PG_INT64_MAX;
+
+	if (!key_scan_row(scan))
+	{
+		scan->at_end = true;
+		return false;
+	}
+	live_read(scan->slot, job);
+	if (none_yet)
+		scan->first = job->id;
+	return true;
+}
+
+/* SnapshotSelf can miss a row that is being moved: what it shows moves no hint. */
+void
+key_scan_end(KeyScan *scan)
+{
+	if (scan->dead >= MANY_DEAD && scan->snapshot != SnapshotSelf && (scan->at_end || scan->first != PG_INT64_MAX))
+		key_hint_settle(scan->key, &scan->window, scan->first);
+	index_endscan(scan->scan);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, AccessShareLock);
+	engine_snapshot_end(scan->snapshot);
+}
+
+/* ---- falling due ---- */
+
+/* Whether jobs of the lane may read from a replica: then their location is kept with them, should it be forgotten. */
+static bool
+reads_elsewhere(int32 id)
+{
+	const Lane *lane = lane_get(id);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	return worker && worker->data_consistency != CONSISTENCY_ALWAYS;
+}
+
+/* Makes the row's job available, if it is due and no transaction has it. True once it is clear that no later one is to be. */
+static bool
+promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now, bool (*wanted) (int32 lane, void *argument), void *argument, bool enough,
+			int *promoted, TimestampTz *next_due)
+{
+	Job			job;
+	bool		isnull;
+
+	if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)))
+		return false;
+	live_read(slot, &job);
+	if (job.run_at > now || enough)
+	{
+		*next_due = job.run_at;
+		return true;
+	}
+	if (wanted != NULL && !wanted(job.lane, argument))
+		return false;
+	job.due = true;
+	job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;
+	if (!live_try_update(table, slot, &job))
+		return false;			/* a transaction has it, which publishes what becomes of it */
+	wakeup_job(job.lane, executor_role(job.lane), job_key(&job));
+	wakeup_due_if_undone(job.run_at);
+	(*promoted)++;
+	return false;
+}
+
+int
+live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted) (int32 lane, void *argument), void *argument, TimestampTz *next_due)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_FUTURE), AccessShareLock);
+	Snapshot	snapshot = engine_snapshot();
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	MemoryContext each = AllocSetContextCreate(CurrentMemoryContext, "due job", ALLOCSET_DEFAULT_SIZES);
+	ScanKeyData key;
+	int			promoted = 0;
+	bool		over = false;
+
+	/* from where no due job can stand before, so that a scan does not walk over the dead entries of those gone */
+	ScanKeyInit(&key, 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE, TimestampTzGetDatum(*next_due));
+	index_rescan(scan, &key, 1, NULL, 0);
+	*next_due = DT_NOEND;
+	while (!over && index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		MemoryContext outer = MemoryContextSwitchTo(each);
+
+		over = promote_row(table, slot, now, wanted, argument, promoted >= limit, &promoted, next_due);
+		MemoryContextSwitchTo(outer);
+		MemoryContextReset(each);	/* args may be large */
+	}
+	MemoryContextDelete(each);
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	engine_snapshot_end(snapshot);
+	index_close(index, AccessShareLock);
+	return promoted;
+}

@@ -1,0 +1,193 @@
+/*
+ * store.h
+ *		All access to the table of live jobs, by the table and index access methods: no planner, no privileges to
+ *		borrow, and SKIP LOCKED also for a delete.
+ *
+ * A process that takes a job deletes or updates its row without waiting; the second one sees that another has it, and goes
+ * on to the next. The row is the lock: when the transaction ends by any death, the job is as it was.
+ */
+#ifndef QUEUE_JOBS_STORE_H
+#define QUEUE_JOBS_STORE_H
+
+#include "executor/tuptable.h"
+#include "index_writer.h"
+#include "job.h"
+#include "key_hint.h"
+#include "live_row.h"
+#include "nodes/lockoptions.h"
+#include "access/genam.h"
+#include "access/skey.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+typedef struct LiveTable
+{
+	Relation	rel;
+	MemoryContext context;		/* of live_open(), in which all of it lives */
+	bool		writes;			/* writer is open */
+	IndexWriter writer;
+	TupleTableSlot *slot;		/* for rows to be written */
+	TupleTableSlot **many;		/* for several at once, or NULL */
+} LiveTable;
+
+/* Where a walk over a lane is. */
+typedef enum LanePart
+{
+	LANE_BEGIN,
+	LANE_NEAR,					/* ids next to the start, of its priority */
+	LANE_REST,					/* what comes after them */
+} LanePart;
+
+/* So many ids are near, if nothing is known of a lane's density; ALL_NEAR: it has only a few jobs. */
+#define NEAR_IDS 32
+#define ALL_NEAR 0
+
+/* Walks over the jobs that wait at one place, a lane or (park.c) of one key, and may be claimed, in order. */
+typedef struct LaneScan
+{
+	LiveTable  *table;
+	int32		place;
+	Relation	index;
+	Snapshot	snapshot;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;		/* the row that was returned last */
+	LaneKey		start;
+	int64		near;			/* so many ids; may be set before the first lane_scan_next() */
+	LanePart	part;
+	ScanKeyData from[2];		/* where the rest begins */
+	TimestampTz now;
+	TimestampTz revisit_at;		/* earliest end of a lease that was passed by, or NO_TIME */
+} LaneScan;
+
+extern void live_open(LiveTable *table);
+
+/* To look only, as on a standby too. */
+extern void live_open_to_read(LiveTable *table);
+extern void live_close(LiveTable *table);
+extern void live_insert(LiveTable *table, const Job *job);
+
+/* Inserts up to LIVE_INSERT_MANY jobs, for less than one by one. */
+#define LIVE_INSERT_MANY 500
+extern void live_insert_many(LiveTable *table, const Job *jobs, int count);
+
+extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Snapshot snapshot, TimestampTz now);
+extern bool lane_scan_next(LaneScan *scan, Job *job);
+
+/* The walk goes on from there. */
+extern void lane_scan_move(LaneScan *scan, LaneKey start);
+extern void lane_scan_end(LaneScan *scan);
+
+/* Whether another transaction has locked, changed or deleted the row that a scan shows. */
+extern bool live_is_out_of_reach(TupleTableSlot *slot);
+
+typedef enum RowState
+{
+	ROW_FREE,
+	ROW_LOCKED_SHARED,			/* open transactions keep it as it is: they rely on it */
+	ROW_TAKEN,					/* an open transaction locks, changes or deletes it */
+	ROW_GONE,					/* one that has committed has changed or deleted it */
+} RowState;
+
+/* The state of the row that a scan shows, and the process of the open transaction; *pid 0: a prepared transaction, or none. */
+extern RowState live_row_state(TupleTableSlot *slot, int *pid);
+
+/* Takes the job that the slot shows, if no other transaction has it. */
+extern bool live_try_delete(LiveTable *table, TupleTableSlot *slot);
+extern bool live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job);
+
+/* The same for a job that live_find() has locked. */
+extern void live_delete(LiveTable *table, TupleTableSlot *slot);
+extern void live_update(LiveTable *table, TupleTableSlot *slot, const Job *job);
+
+typedef enum FindResult
+{
+	FIND_NONE,					/* no live job of that id */
+	FIND_LOCKED,				/* another transaction has it (only without "wait") */
+	FIND_FOUND,
+} FindResult;
+
+/*
+ * Finds a job by id and locks its row; slot and job then show its latest state. Others who claim pass it by: at rollback
+ * it is published again, and a caller that leaves the row as it is must see to that at commit (live_leave).
+ */
+extern FindResult live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job);
+
+/* The row that live_find() has locked stays as it is: when we commit, those who passed it by are to look again. */
+extern void live_leave(const Job *job);
+
+/* Looks up jobs by id, one after the other and with one snapshot, without locking them. */
+typedef struct IdScan
+{
+	LiveTable  *table;
+	MemoryContext context;		/* of id_scan_begin(); what is found is copied to the caller's */
+	BlockNumber blocks;			/* of the table, when the scan began: our lock keeps it from being truncated */
+	Relation	index;
+	IndexScanDesc scan;
+	Snapshot	snapshot;
+	TupleTableSlot *slot;		/* the row that was found last */
+} IdScan;
+
+extern void id_scan_begin(IdScan *scan, LiveTable *table);
+extern bool id_scan_find(IdScan *scan, int64 id, Job *job);
+extern void id_scan_end(IdScan *scan);
+
+/*
+ * Deletes the row that the slot shows, waiting for those that have it locked; false, and nothing is done, if a transaction has
+ * changed it since the slot was read.
+ */
+extern bool live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job);
+
+/*
+ * Moves jobs that are due by now to the index of those that can be claimed, no more than limit, and only those of
+ * lanes that "wanted" says (NULL: all). Returns how many; the time of the next one goes to *next_due (DT_NOEND: none),
+ * counting from *next_due on. They are ours until the transaction ends: a claimant must not take more than it needs.
+ */
+extern int	live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted) (int32 lane, void *argument), void *argument,
+						 TimestampTz *next_due);
+
+/* From when a claimant's lease counts: its claim, or the claimant's last heartbeat. */
+extern TimestampTz lease_since(const Job *job);
+
+/* A lease that is written to the row and has not run out. */
+extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
+
+/* Walks over the live jobs with a deduplication hash, oldest first; as they are now, and this transaction has left them. */
+typedef struct KeyScan
+{
+	LiveTable  *table;
+	int64		key;
+	KeyWindow	window;
+	int			dead;			/* index entries of jobs that are gone */
+	int64		first;			/* id of the first job, or PG_INT64_MAX */
+	bool		at_end;
+	Snapshot	snapshot;
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+} KeyScan;
+
+extern void key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash);
+extern bool key_scan_next(KeyScan *scan, Job *job);
+extern void key_scan_end(KeyScan *scan);
+
+typedef enum LookResult
+{
+	LOOK_NONE,
+	LOOK_THERE,
+	LOOK_GOING,					/* a transaction deletes it, and has not committed that yet */
+} LookResult;
+
+/* The job as it is now, unlocked. */
+extern LookResult live_look_up(LiveTable *table, int64 id, Job *job);
+
+typedef enum ShareResult
+{
+	SHARE_LOCKED,
+	SHARE_REFUSED,				/* a transaction is changing or deleting it */
+	SHARE_CHANGED,				/* one has done so */
+} ShareResult;
+
+/* Locks the row that the slot shows FOR SHARE, without waiting. (KEY SHARE would not keep a claim's update out.) */
+extern ShareResult live_try_share(LiveTable *table, TupleTableSlot *slot);
+
+#endif

@@ -1,0 +1,60 @@
+#!/usr/bin/env perl
+# The floors of src (src/README.md): a file includes headers of its own folder, and of folders that stand before it in this list. Within a folder
+# modules include each other in no circle. Prints what is otherwise, and fails if anything is.
+use strict;
+use warnings;
+use File::Basename qw(basename dirname);
+
+my @floors = qw(base shared catalog table calls replica rules duties api executor scheduler);
+# One module in two files.
+my @circles = ('lane_hint lane_hint_table');
+
+chdir dirname($0) . '/../..' or die "chdir: $!\n";
+my %floor_of;
+my %includes;
+for my $floor (0 .. $#floors)
+{
+	foreach my $path (glob "src/$floors[$floor]/*.[ch]")
+	{
+		my $module = basename($path) =~ s/\.[ch]$//r;
+		die "$path: there is another $module\n" if ($floor_of{$module} // $floor) != $floor;
+		$floor_of{$module} = $floor;
+		open my $file, '<', $path or die "$path: $!\n";
+		while (<$file>)
+		{
+			push @{ $includes{$module}{$1} }, "$path:$." if /^#include "([a-z_]+)\.h"/ && $1 ne $module;
+		}
+		close $file;
+	}
+}
+
+my @found = map { "$_: this folder is no floor\n" } grep { my $name = basename($_); -d $_ && $name ne 'sql' && !grep { $_ eq $name } @floors } glob 'src/*';
+foreach my $module (sort keys %includes)
+{
+	foreach my $other (sort grep { exists $floor_of{$_} } keys %{ $includes{$module} })
+	{
+		push @found, map { "$_: $floors[ $floor_of{$module} ] includes $other.h of $floors[ $floor_of{$other} ], which is above it\n" } @{ $includes{$module}{$other} }
+		  if $floor_of{$other} > $floor_of{$module};
+	}
+}
+
+# A circle: modules that reach each other.
+sub reached
+{
+	my ($module, $seen) = @_;
+	foreach my $other (grep { exists $floor_of{$_} } keys %{ $includes{$module} })
+	{
+		reached($other, $seen) unless $seen->{$other}++;
+	}
+	return $seen;
+}
+my %reached = map { $_ => reached($_, {}) } keys %floor_of;
+my %said;
+foreach my $module (sort keys %floor_of)
+{
+	next unless $reached{$module}{$module};
+	my $circle = join ' ', sort grep { $reached{$module}{$_} && $reached{$_}{$module} } keys %floor_of;
+	push @found, "a circle of includes: $circle\n" unless $said{$circle}++ || grep { $_ eq $circle } @circles;
+}
+print @found;
+exit(@found ? 1 : 0);

@@ -1,0 +1,12 @@
+# The floors of src (src/README.md): nothing includes upward, and no modules include each other in a circle.
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use Test::More;
+
+my $check = dirname(__FILE__) . '/../lint/floors.pl';
+my $found = qx("$^X" "$check" 2>&1);
+is($found, '', 'each file includes only what stands below it');
+is($?, 0, 'and the check has come to its end');
+done_testing();
