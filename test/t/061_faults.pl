@@ -27,7 +27,7 @@ $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION idle(n bigint) RETURNS void LANGUAGE sql AS '';
 CREATE FUNCTION memory() RETURNS jsonb LANGUAGE sql AS
 $$ SELECT jsonb_build_object('pid', pg_backend_pid(), 'sum', sum(used), 'contexts', jsonb_object_agg(context, used))
-   FROM (SELECT coalesce(parent, '') || '/' || name || ' ' || left(coalesce(ident, ''), 40) AS context, sum(used_bytes) AS used FROM pg_backend_memory_contexts GROUP BY 1) AS c $$;
+   FROM (SELECT name || ' ' || left(coalesce(ident, ''), 40) AS context, sum(used_bytes) AS used FROM pg_backend_memory_contexts GROUP BY 1) AS c $$;
 SELECT queue_jobs.define_worker('idle', 'public.idle'), queue_jobs.define_worker('memory', 'public.memory');
 SQL
 my $load = start_load($node);
