@@ -56,9 +56,10 @@ SELECT queue_jobs.enqueue('explained limited', '{"k": 2}') AS third \gset
 SELECT count(*) FROM queue_jobs.claim('me', '{explained limited}', max_jobs => 3);
 SELECT * FROM why(:second) WHERE n = 1;
 SELECT * FROM why(:third) WHERE n = 1;
-SELECT * FROM waiting WHERE worker = 'explained limited' ORDER BY args;
+SELECT * FROM waiting WHERE worker = 'explained limited' ORDER BY args, state;
 SELECT queue_jobs.enqueue('explained rate') AS job, queue_jobs.enqueue('explained rate') AS second \gset
-SELECT count(*) FROM queue_jobs.claim('me', '{explained rate}', max_jobs => 2);
+-- A server without a file of rates starts nothing that has one for ten seconds.
+CALL wait_for($$SELECT count(*) = 1 FROM queue_jobs.claim('me', '{explained rate}', max_jobs => 2)$$);
 SELECT * FROM why(:second) WHERE n = 1;
 SELECT queue_jobs.enqueue('explained key') AS job \gset
 SELECT count(*) FROM queue_jobs.claim('me', '{explained key}');

@@ -20,7 +20,8 @@
  * A job whose key is running is passed by, and has to be found again when that run ends. Those that are there by then
  * are looked up by their key (dedup_publish_key), but one may be committed, and passed by, before the run has freed the
  * key, and after that look. So a claim that passes one by says so in the lane's hint, and only then tries the key for the last
- * time; the transaction that frees the key looks afterwards whether a claim has said so since.
+ * time; the transaction that frees the key looks afterwards whether a claim has said so since. So does a claim that has
+ * locked the key only to find that its own job cannot start.
  *
  * A transaction that has very many duplicates would fill the server's lock table with holds: beyond some dozens it
  * locks the rows FOR SHARE instead, which a claim's delete or update respects as well.
@@ -45,10 +46,12 @@
 #include "record.h"
 #include "run_as.h"
 #include "shared.h"
+#include "test_point.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 #include "wakeup.h"
 
+#define LOOK_AGAIN USECS_PER_SEC
 #define MAX_HOLDS 32			/* in a transaction; beyond them rows are locked */
 #define MERGED_INTO "merged_into"	/* key of the result of a job that was */
 
@@ -438,14 +441,57 @@ key_is_taken(LiveTable *table, const Job *job)
 	return taken;
 }
 
+/* How often claims had passed by jobs of the lane when this process last tried a key. */
+static uint32 passed_before = 0;
+
+static bool
+passed_by_meanwhile(const Job *job)
+{
+	return lane_hint_passed_count(job->lane) != passed_before;
+}
+
+/*
+ * A claim that was refused the key while this process had it for a moment has passed by its job, and no run will end and publish it. The
+ * lane is looked at again, after a while, so that claims which get in each other's way do not do so without a pause.
+ */
+static void
+look_again_at_lane(const Job *job, const Worker *worker)
+{
+	const Lane *lane = lane_get(job->lane);
+
+	if (lane != NULL)
+		wakeup_revisit(lane->id, lane_executor_role(lane, worker), GetCurrentTimestamp() + LOOK_AGAIN);
+}
+
+static void
+unlock_key(const Job *job, bool session)
+{
+	test_point("key_unlocked");
+	key_lock_release(job->dedup_hash, session);
+}
+
+/* Gives back a key for which no job was started after all. */
+static void
+give_back_key(const Job *job, const Worker *worker, bool session)
+{
+	unlock_key(job, session);
+	if (passed_by_meanwhile(job))
+		look_again_at_lane(job, worker);
+}
+
 static bool
 take_key(LiveTable *table, const Job *job, const Worker *worker, bool session)
 {
+	passed_before = lane_hint_passed_count(job->lane);
 	if (!key_lock_try(job->dedup_hash, session))
 		return false;
 	if (!key_is_taken(table, job))
 		return true;
-	key_lock_release(job->dedup_hash, session);
+	unlock_key(job, session);
+
+	/* as long as it is taken, the end of that run publishes what was passed by */
+	if (passed_by_meanwhile(job) && !key_is_taken(table, job))
+		look_again_at_lane(job, worker);
 	return false;
 }
 
@@ -470,7 +516,7 @@ dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool s
 	if (hold_try(job->id, HOLD_RUN, session))
 		return true;
 	if (one_at_a_time)
-		key_lock_release(job->dedup_hash, session);
+		give_back_key(job, worker, session);
 	return false;
 }
 
@@ -481,13 +527,16 @@ dedup_claim_undo(const Job *job, const Worker *worker, bool session)
 		return;
 	hold_release(job->id, HOLD_RUN, session);
 	if (dedup_one_at_a_time(job, worker))
-		key_lock_release(job->dedup_hash, session);
+		give_back_key(job, worker, session);
 }
 
+/* The caller publishes the key's jobs afterwards. */
 void
 dedup_claim_end(const Job *job, const Worker *worker)
 {
-	dedup_claim_undo(job, worker, true);
+	hold_release(job->id, HOLD_RUN, true);
+	if (dedup_one_at_a_time(job, worker))
+		key_lock_release(job->dedup_hash, true);
 }
 
 static Jsonb *
@@ -645,5 +694,5 @@ void
 dedup_move_end(const Job *job, const Worker *worker)
 {
 	if (dedup_one_at_a_time(job, worker))
-		key_lock_release(job->dedup_hash, false);
+		give_back_key(job, worker, false);
 }

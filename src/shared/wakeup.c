@@ -436,6 +436,17 @@ wakeup_limited_now(int32 worker)
 		waiters_wake(MyDatabaseId);
 }
 
+void
+wakeup_revisit(int32 lane, Oid role, TimestampTz at)
+{
+	TouchedLane revisited = {.lane = lane,.role = role};
+
+	if (!shared_present() || !lane_hint_revisit(lane, at, true))
+		return;
+	wake_executors(&revisited);
+	waiters_wake(MyDatabaseId);
+}
+
 static void
 publish_success(const TouchedLane *lane)
 {

@@ -50,6 +50,12 @@ extern void wakeup_limited(int32 worker);
 /* The same, at once. */
 extern void wakeup_limited_now(int32 worker);
 
+/*
+ * The lane is looked at again, from its beginning, at that time, or sooner. Sleeping processes hear of the time at once: an
+ * executor of that role, and sessions in wait_for_jobs().
+ */
+extern void wakeup_revisit(int32 lane, Oid role, TimestampTz at);
+
 /* A job of a limited-capacity worker has succeeded, if this transaction commits. */
 extern void wakeup_succeeded(int32 lane);
 

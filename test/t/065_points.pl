@@ -381,6 +381,63 @@ is($fast->query(q{SELECT args FROM queue_jobs.claim('fast', '{elsewhere}')}), '8
 $_->quit foreach ($slow, $fast);
 $node->safe_psql('postgres', q{SELECT queue_jobs.complete_many(array_agg(id), array_agg(attempt)) FROM queue_jobs.job WHERE worker = 'walked' AND state = 'executing'});
 
+# ---- a key that a claim has for a moment ----
+
+# A claim locks the key, and finds that its own job cannot start. Another one is refused the key meanwhile: it passes by a job that
+# can start as soon as the key is given back, and no run will end and publish it.
+sub keyed
+{
+	my ($claimant) = @_;
+
+	return "SELECT count(*) FROM queue_jobs.claim('$claimant', '{keyed}')";
+}
+
+sub found_again
+{
+	my ($said) = @_;
+	my $end = time + 50;    # all lanes are looked at after a minute
+	my $found = 0;
+
+	while ($found == 0 && time < $end)
+	{
+		$found = $node->safe_psql('postgres', q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('last', '{keyed}')});
+		select undef, undef, undef, 0.1 if $found == 0;
+	}
+	return is($found, '1', $said);
+}
+
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.define_worker('keyed', idempotent => true, deduplicate => 'until_executed', if_deduplicated => 'reschedule_once');
+SELECT queue_jobs.enqueue('keyed');
+SQL
+($slow, $fast) = (in_background($node), in_background($node));
+my $locker = in_background($node);
+$locker->query('BEGIN; SELECT FROM queue_jobs.live_job FOR SHARE');
+arm('key_unlocked', 'wait');
+$slow->send(keyed('slow'));
+wait_at('key_unlocked');
+$locker->query('COMMIT');
+is($fast->query(keyed('fast')), '0', 'a key is locked by a claim whose job cannot be changed');
+go_on('key_unlocked');
+is($slow->result, '0', 'which has none');
+found_again('the job that both passed by is found');
+
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('keyed')});
+is($slow->query(q{SELECT count(*) FROM queue_jobs.claim('slow', '{keyed}')}), '1', 'a run by a lease');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('keyed')});
+arm('key_unlocked', 'wait');
+$locker->send(keyed('locker'));
+wait_at('key_unlocked');
+arm('key_unlocked', 'wait');
+go_on('key_unlocked');    # a claim tries a key twice
+wait_at('key_unlocked');
+$slow->query(q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'keyed' AND state = 'executing'});
+is($fast->query(keyed('fast')), '0', 'a key is locked by a claim that found it taken, which it is no more');
+go_on('key_unlocked');
+is($locker->result, '0', 'which has none');
+found_again('the job that both passed by is found');
+$_->quit foreach ($slow, $fast, $locker);
+
 # ---- kill, end and fail at every point ----
 
 $node->safe_psql('postgres', <<'SQL');
