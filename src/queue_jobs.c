@@ -2,8 +2,8 @@
  * queue_jobs.c
  *		What happens when the library is loaded.
  *
- * By shared_preload_libraries: shared memory and the launcher, which runs jobs. By the first call of a function
- * otherwise: the SQL functions alone.
+ * By shared_preload_libraries: shared memory and the launcher, which runs jobs. By the first call of a
+ * function otherwise: the SQL functions alone.
  */
 #include "postgres.h"
 

@@ -255,8 +255,8 @@ check_each_worker(Advice *advice, void (*check) (Advice *advice))
 }
 
 /*
- * check_workers(): a row for each finding. Most workers of an application that is new here are not marked idempotent, and nothing is wrong with that:
- * these rows come last, behind what keeps jobs from running.
+ * check_workers(): a row for each finding. Most workers of an application that is new here are not marked
+ * idempotent, and nothing is wrong with that: these rows come last, behind what keeps jobs from running.
  */
 Datum
 queue_jobs_check_workers(PG_FUNCTION_ARGS)

@@ -2,10 +2,10 @@
  * claim.c
  *		Jobs for applications: claim(), wait_for_jobs(). (What they then say of them is in claimant.c.)
  *
- * A claim writes a lease to the job's row. If the claimant completes the job in the same transaction, no other session ever
- * sees the lease, and a rollback undoes the claim together with the work: exactly once. If it commits its claim first,
- * the lease protects the job until it runs out; the number of the attempt then tells a late claimant from the one that
- * has the job now.
+ * A claim writes a lease to the job's row. If the claimant completes the job in the same transaction, no
+ * other session ever sees the lease, and a rollback undoes the claim together with the work: exactly once. If
+ * it commits its claim first, the lease protects the job until it runs out; the number of the attempt then
+ * tells a late claimant from the one that has the job now.
  */
 #include "postgres.h"
 
@@ -101,8 +101,8 @@ typedef struct LaneOwner
 } LaneOwner;
 
 /*
- * The lanes that queues mean and the current user may claim from. Found once for many claims; whether it still holds is found out from what
- * it was made of.
+ * The lanes that queues mean and the current user may claim from. Found once for many claims; whether it
+ * still holds is found out from what it was made of.
  */
 typedef struct Claimable
 {
@@ -236,8 +236,8 @@ is_claimable(int32 lane, void *heads)
 }
 
 /*
- * Moves jobs that have fallen due in lanes that the claim is for, if it needs them; the scheduler does so too, where there
- * is one.
+ * Moves jobs that have fallen due in lanes that the claim is for, if it needs them; the scheduler does so
+ * too, where there is one.
  */
 static void
 promote_due(LiveTable *table, Heads *heads, int limit, TimestampTz now, TimestampTz *next)
@@ -251,7 +251,10 @@ promote_due(LiveTable *table, Heads *heads, int limit, TimestampTz now, Timestam
 		CommandCounterIncrement();
 }
 
-/* Ends a job that is not to be started any more: too late, or its last attempt's lease ran out. True if it was. */
+/*
+ * Ends a job that is not to be started any more: too late, or its last attempt's lease ran out. True if it
+ * was.
+ */
 static bool
 end_unstarted(Claim *claim, LaneHead *head)
 {
@@ -270,8 +273,8 @@ end_unstarted(Claim *claim, LaneHead *head)
 }
 
 /*
- * Now that no transaction can rely on the job any more: one that did so until its row was ours may have raised its location, and others of its
- * key go with it. What that brings is written to the row.
+ * Now that no transaction can rely on the job any more: one that did so until its row was ours may have
+ * raised its location, and others of its key go with it. What that brings is written to the row.
  */
 static void
 settle_key(Claim *claim, LaneHead *head)
@@ -373,8 +376,8 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
 }
 
 /*
- * Takes jobs from all lanes in turn, so that their order holds across lanes. A job whose session was lost before is taken alone: the jobs beside it
- * would be charged with it.
+ * Takes jobs from all lanes in turn, so that their order holds across lanes. A job whose session was lost
+ * before is taken alone: the jobs beside it would be charged with it.
  */
 static void
 claim_jobs(Claim *claim, Heads *heads)
@@ -453,8 +456,8 @@ may_be_taken(LiveTable *table, const LaneHead *head)
 }
 
 /*
- * Whether a lane that the queues mean may have a job to claim, which its worker's limits let start; and when that is to be
- * asked again.
+ * Whether a lane that the queues mean may have a job to claim, which its worker's limits let start; and when
+ * that is to be asked again.
  */
 static bool
 may_have_jobs(ArrayType *queues, TimestampTz *next)
@@ -505,7 +508,8 @@ maintain_history(void *now)
 }
 
 /*
- * There being jobs, they go first, but not for ever. An error, by a trigger that a user has added, say, does not concern the caller.
+ * There being jobs, they go first, but not for ever. An error, by a trigger that a user has added, say, does
+ * not concern the caller.
  */
 static void
 stand_in_for_scheduler(bool found)
@@ -524,7 +528,10 @@ stand_in_for_scheduler(bool found)
 		report_error(error);
 }
 
-/* In a context of its own: the call's lives until it returns, and a worker at its limit may be looked at very often. */
+/*
+ * In a context of its own: the call's lives until it returns, and a worker at its limit may be looked at very
+ * often.
+ */
 static bool
 look_for_jobs(MemoryContext context, ArrayType *queues, TimestampTz *next)
 {

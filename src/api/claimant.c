@@ -1,8 +1,10 @@
 /*
  * claimant.c
- *		What a claimant says of the jobs that it has: complete(), fail(), snooze(), heartbeat(), and the same of several jobs.
+ *		What a claimant says of the jobs that it has: complete(), fail(), snooze(), heartbeat(), and the same
+ *		of several jobs.
  *
- * The number of the attempt is the fence: a claimant whose lease ran out, and whose job another process has by now, is refused.
+ * The number of the attempt is the fence: a claimant whose lease ran out, and whose job another process has
+ * by now, is refused.
  */
 #include "postgres.h"
 
@@ -164,8 +166,8 @@ complete_one(int64 id, int32 attempt, Jsonb *result)
 }
 
 /*
- * Deletes the row as it was seen, without locking it first: the fence holds, for a row that has changed since is not deleted.
- * False, and nothing is done, if anything is not as it should be.
+ * Deletes the row as it was seen, without locking it first: the fence holds, for a row that has changed since
+ * is not deleted. False, and nothing is done, if anything is not as it should be.
  */
 static bool
 complete_seen(LiveTable *table, IdScan *scan, HistoryWriter *history, int64 id, int32 attempt, Jsonb *result)
@@ -184,8 +186,8 @@ complete_seen(LiveTable *table, IdScan *scan, HistoryWriter *history, int64 id, 
 }
 
 /*
- * Workers whose retry_backoff took too long in this transaction: it is not called again in it, or a batch would last as many
- * times the limit as it has jobs, with their rows locked.
+ * Workers whose retry_backoff took too long in this transaction: it is not called again in it, or a batch
+ * would last as many times the limit as it has jobs, with their rows locked.
  */
 static List *slow_backoffs = NIL;	/* of char *, in TopMemoryContext */
 static TimestampTz slow_backoffs_of = 0;	/* the transaction's start */
@@ -236,7 +238,10 @@ fail_one(int64 id, int32 attempt, const RunError *error, int64 delay)
 	claimed_end(&claimed);
 }
 
-/* Whether a "delayed" job has been put back for a replica: its claim has written over that, but chose what it could not have otherwise. */
+/*
+ * Whether a "delayed" job has been put back for a replica: its claim has written over that, but chose what it
+ * could not have otherwise.
+ */
 static bool
 was_retried(const Claimed *claimed)
 {
@@ -258,7 +263,10 @@ snooze_one(int64 id, int32 attempt, int64 delay)
 	claimed_end(&claimed);
 }
 
-/* The lease now ends after "lease" microseconds from now. (One that were 0, by a clock that was set back, would be an executor's.) */
+/*
+ * The lease now ends after "lease" microseconds from now. (One that were 0, by a clock that was set back,
+ * would be an executor's.)
+ */
 static void
 heartbeat_one(int64 id, int32 attempt, int64 lease)
 {
@@ -388,8 +396,8 @@ refuse_lengths(const char *name, int count, int expected)
 }
 
 /*
- * Jobs are locked in the order given: in arrays of different order two claimants could wait for each other, but no
- * two have the same job.
+ * Jobs are locked in the order given: in arrays of different order two claimants could wait for each other,
+ * but no two have the same job.
  */
 static JobArrays
 job_arrays(FunctionCallInfo fcinfo, const char *function)
@@ -409,7 +417,10 @@ job_arrays(FunctionCallInfo fcinfo, const char *function)
 
 /* ---- complete ---- */
 
-/* Those that are not found as they should be are looked for once more, where they may be waited for or refused. */
+/*
+ * Those that are not found as they should be are looked for once more, where they may be waited for or
+ * refused.
+ */
 static void
 complete_jobs(const JobArrays *arrays)
 {
@@ -558,7 +569,10 @@ queue_jobs_heartbeat_many(PG_FUNCTION_ARGS)
 
 /* ---- heartbeat of a claimant ---- */
 
-/* The claimant's jobs, whose leases count from now: no job of a role that it may not claim for any more is among them. */
+/*
+ * The claimant's jobs, whose leases count from now: no job of a role that it may not claim for any more is
+ * among them.
+ */
 static void
 put_claimed(const char *claimant, Oid role, Tuplestorestate *result, TupleDesc descriptor)
 {
@@ -581,8 +595,9 @@ put_claimed(const char *claimant, Oid role, Tuplestorestate *result, TupleDesc d
 }
 
 /*
- * heartbeat(claimant): every lease of that claimant now counts from now. One row is written, however many jobs it has. Its name is its
- * role's own: other roles may have claimants of that name, which have nothing to do with it.
+ * heartbeat(claimant): every lease of that claimant now counts from now. One row is written, however many
+ * jobs it has. Its name is its role's own: other roles may have claimants of that name, which have nothing to
+ * do with it.
  */
 Datum
 queue_jobs_heartbeat(PG_FUNCTION_ARGS)

@@ -1,6 +1,7 @@
 /*
  * claimant.h
- *		What claim() and the functions for those who have claimed have in common: how a claimant and a lease are given.
+ *		What claim() and the functions for those who have claimed have in common: how a claimant and a lease
+ *		are given.
  */
 #ifndef QUEUE_JOBS_CLAIMANT_H
 #define QUEUE_JOBS_CLAIMANT_H

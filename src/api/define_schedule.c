@@ -104,8 +104,8 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 }
 
 /*
- * schedule(name, cron, worker or command, …): defines a schedule, or replaces its whole definition. The role that calls it owns
- * it: its jobs are enqueued, and run, as that role's.
+ * schedule(name, cron, worker or command, …): defines a schedule, or replaces its whole definition. The role
+ * that calls it owns it: its jobs are enqueued, and run, as that role's.
  */
 Datum
 queue_jobs_schedule(PG_FUNCTION_ARGS)

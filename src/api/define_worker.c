@@ -2,8 +2,8 @@
  * define_worker.c
  *		define_worker(), drop_worker(), disable_worker(), enable_worker().
  *
- * Everything is checked before the one row is written. Who may change a worker: its definer, roles with that role's
- * rights, and superusers. It stays its definer's.
+ * Everything is checked before the one row is written. Who may change a worker: its definer, roles with that
+ * role's rights, and superusers. It stays its definer's.
  */
 #include "postgres.h"
 
@@ -457,7 +457,10 @@ set_limits(Definition *definition)
 						   "Give how many jobs may start, and in which interval.");
 }
 
-/* GitLab's limited capacity worker: it has no queue of work to lose, so there is nothing to retry or deduplicate. */
+/*
+ * GitLab's limited capacity worker: it has no queue of work to lose, so there is nothing to retry or
+ * deduplicate.
+ */
 static bool
 set_remaining_work(Definition *definition, DedupStrategy strategy)
 {
@@ -505,7 +508,10 @@ set_times(Definition *definition)
 				 "Give an interval from 0 (not kept) to 540 days.");
 }
 
-/* What is read is handed to a parameter of that name: one of another type must have been meant for something else. */
+/*
+ * What is read is handed to a parameter of that name: one of another type must have been meant for something
+ * else.
+ */
 static void
 check_read_parameter(const char *name)
 {
@@ -579,7 +585,10 @@ refuse_reserved_name(const char *name)
 				 errhint("Choose another name.")));
 }
 
-/* As CREATE OR REPLACE keeps a function's owner; a role that is gone is succeeded by the one that defines the worker again. */
+/*
+ * As CREATE OR REPLACE keeps a function's owner; a role that is gone is succeeded by the one that defines the
+ * worker again.
+ */
 static Oid
 definer_for(const Worker *existing)
 {
@@ -644,7 +653,8 @@ warn_if_not_kept_up(const Definition *definition, const char *name, Oid definer)
 }
 
 /*
- * define_worker(): checks everything, then writes the one row. Jobs that wait for the worker are looked at again.
+ * define_worker(): checks everything, then writes the one row. Jobs that wait for the worker are looked at
+ * again.
  */
 Datum
 queue_jobs_define_worker(PG_FUNCTION_ARGS)
@@ -713,7 +723,9 @@ is_defined(const char *name)
 	return registry_worker(name) != NULL;
 }
 
-/* Runs a statement about a worker that the caller may change; a DELETE is to have undone what "undoes" tells. */
+/*
+ * Runs a statement about a worker that the caller may change; a DELETE is to have undone what "undoes" tells.
+ */
 static char *
 change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected, bool (*undoes) (const char *))
 {

@@ -2,13 +2,15 @@
  * explain.c
  *		Why a job does not run now: explain_job(id), and waits_for(row) in the view "job".
  *
- * What is told holds for a moment only, and nothing relies on it. Nothing is locked to find it out, and nothing is written: it can be
- * asked on a standby, too.
+ * What is told holds for a moment only, and nothing relies on it. Nothing is locked to find it out, and
+ * nothing is written: it can be asked on a standby, too.
  *
- * A reason is a word, which programs may compare, and a sentence. The checks below find them in the order in which they would keep a job from
- * running: first what is true of the job alone, then of its lane, of the processes that would run it, and of those jobs that go first.
+ * A reason is a word, which programs may compare, and a sentence. The checks below find them in the order in
+ * which they would keep a job from running: first what is true of the job alone, then of its lane, of the
+ * processes that would run it, and of those jobs that go first.
  *
- * The view asks for the first reason of many jobs in one statement. What goes for all jobs of a lane is found once for the statement.
+ * The view asks for the first reason of many jobs in one statement. What goes for all jobs of a lane is found
+ * once for the statement.
  */
 #include "postgres.h"
 
@@ -444,8 +446,8 @@ check_claimants(const Subject *subject, Reasons *reasons)
 }
 
 /*
- * Counts the jobs of the lane before that place that no transaction has, up to "most", among the first MOST_COUNTED_BEFORE; *first becomes the
- * place of the first of them, or highest_key.
+ * Counts the jobs of the lane before that place that no transaction has, up to "most", among the first
+ * MOST_COUNTED_BEFORE; *first becomes the place of the first of them, or highest_key.
  */
 static int
 count_before(const Subject *subject, const LaneKey *end, int most, LaneKey *first)
@@ -758,7 +760,10 @@ first_reason(const Subject *subject, Memory *memory)
 	return why ? why : what_else(subject, memory);
 }
 
-/* waits_for(row): the first reason why a job that is due does not run, for the view. NULL for jobs of others, and where there is no row. */
+/*
+ * waits_for(row): the first reason why a job that is due does not run, for the view. NULL for jobs of others,
+ * and where there is no row.
+ */
 Datum
 queue_jobs_waits_for(PG_FUNCTION_ARGS)
 {

@@ -1,16 +1,18 @@
 /*
  * migrate.c
- *		migrate_queue(): jobs that wait in one queue go to another, with their ids, their order and their keys.
+ *		migrate_queue(): jobs that wait in one queue go to another, with their ids, their order and their
+ *		keys.
  *
- * Each row is locked, given the lane of the other queue, and published there when we commit; a run that begins meanwhile
- * finds it locked, and passes it by. A process that runs a job, or has claimed it, keeps it: nothing is waited for, so there is
- * no deadlock with those that do. A failed run comes back to the queue where it was.
+ * Each row is locked, given the lane of the other queue, and published there when we commit; a run that
+ * begins meanwhile finds it locked, and passes it by. A process that runs a job, or has claimed it, keeps it:
+ * nothing is waited for, so there is no deadlock with those that do. A failed run comes back to the queue
+ * where it was.
  *
- * A transaction that was told "duplicate" of a job and has not ended keeps it from starting where it is now, and publishes
- * it there at its end (lane_hint_moved).
+ * A transaction that was told "duplicate" of a job and has not ended keeps it from starting where it is now,
+ * and publishes it there at its end (lane_hint_moved).
  *
- * The key of a job includes its queue. Where no two of a key may run at once (until_executed), all that wait go together,
- * and none while one of them runs: it would have another key by then.
+ * The key of a job includes its queue. Where no two of a key may run at once (until_executed), all that wait
+ * go together, and none while one of them runs: it would have another key by then.
  */
 #include "postgres.h"
 
@@ -59,7 +61,10 @@ compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The ids of the jobs in a queue that are not claimed, and whose owners' rights the caller has, in their order. */
+/*
+ * The ids of the jobs in a queue that are not claimed, and whose owners' rights the caller has, in their
+ * order.
+ */
 static int64 *
 waiting_ids(LiveTable *table, char *queue, uint64 *count)
 {

@@ -74,7 +74,10 @@ all_queues(void)
 	return queues;
 }
 
-/* What the name may have meant, if the queue is in a namespace: the queue, where the name is the rest; all of them, where it is the namespace. */
+/*
+ * What the name may have meant, if the queue is in a namespace: the queue, where the name is the rest; all of
+ * them, where it is the namespace.
+ */
 static char *
 meant_queue(const char *name, const char *queue)
 {

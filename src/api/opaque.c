@@ -2,10 +2,12 @@
  * opaque.c
  *		What keeps EXPLAIN from telling of other roles' rows: opaque(value), may_see(lane).
  *
- * The planner pushes a condition on a view's column below the view's security barrier if its operator is leakproof, as comparisons of numbers, times
- * and texts are. Evaluated on all rows there, EXPLAIN ANALYZE shows how many of other roles meet it, and by some hundred conditions a text is spelled.
- * So rows are hidden where they are read: may_see() is evaluated beside such a condition, and EXPLAIN shows what both leave. And EXPLAIN's estimates
- * would tell the same by the table's statistics: around a column opaque() has the planner know of none.
+ * The planner pushes a condition on a view's column below the view's security barrier if its operator is
+ * leakproof, as comparisons of numbers, times and texts are. Evaluated on all rows there, EXPLAIN ANALYZE
+ * shows how many of other roles meet it, and by some hundred conditions a text is spelled. So rows are hidden
+ * where they are read: may_see() is evaluated beside such a condition, and EXPLAIN shows what both leave. And
+ * EXPLAIN's estimates would tell the same by the table's statistics: around a column opaque() has the planner
+ * know of none.
  */
 #include "postgres.h"
 

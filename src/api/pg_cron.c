@@ -2,9 +2,9 @@
  * pg_cron.c
  *		import_pg_cron(): takes over the jobs of pg_cron 1.4 and later.
  *
- * Each row of cron.job becomes a schedule of the row's role, and is made inactive in the same transaction, so that it
- * runs in one place. A row that cannot be taken over is left as it is, and reported. cron.job is read and written with
- * the caller's rights.
+ * Each row of cron.job becomes a schedule of the row's role, and is made inactive in the same transaction, so
+ * that it runs in one place. A row that cannot be taken over is left as it is, and reported. cron.job is read
+ * and written with the caller's rights.
  */
 #include "postgres.h"
 
@@ -46,8 +46,8 @@ typedef struct CronJob
 } CronJob;
 
 /*
- * The table's owner decides what is run as whom, and what its triggers do to the caller: that must be a role that
- * could do all of it anyway.
+ * The table's owner decides what is run as whom, and what its triggers do to the caller: that must be a role
+ * that could do all of it anyway.
  */
 static void
 check_table(void)
@@ -221,7 +221,10 @@ try_to_take_over(CronJob *job)
 	return error->detail ? psprintf("%s: %s", error->message, error->detail) : error->message;
 }
 
-/* import_pg_cron(): each job of cron.job with the name of its schedule, or the reason why it was not taken over. */
+/*
+ * import_pg_cron(): each job of cron.job with the name of its schedule, or the reason why it was not taken
+ * over.
+ */
 Datum
 queue_jobs_import_pg_cron(PG_FUNCTION_ARGS)
 {

@@ -13,8 +13,8 @@
 PG_FUNCTION_INFO_V1(queue_jobs_rekey_claimed_slot);
 
 /*
- * rekey_claimed_slot(slot, args, seed, worker, max_running_jobs, concurrency_key, concurrency_limit), in the update from 0.1.0, which
- * hashed without a seed: the number that the slot of a claimed job has from now on.
+ * rekey_claimed_slot(slot, args, seed, worker, max_running_jobs, concurrency_key, concurrency_limit), in the
+ * update from 0.1.0, which hashed without a seed: the number that the slot of a claimed job has from now on.
  */
 Datum
 queue_jobs_rekey_claimed_slot(PG_FUNCTION_ARGS)

@@ -2,9 +2,9 @@
  * run_once.c
  *		run_once(): a command runs once for a token; every other caller gets the stored result.
  *
- * The command and the row with its result are one transaction, the caller's. Another caller of the token waits for the
- * end of that transaction, by a lock on the token: then it finds the result, or nothing, and runs the command itself.
- * Tokens are each role's own.
+ * The command and the row with its result are one transaction, the caller's. Another caller of the token
+ * waits for the end of that transaction, by a lock on the token: then it finds the result, or nothing, and
+ * runs the command itself. Tokens are each role's own.
  */
 #include "postgres.h"
 
@@ -93,7 +93,10 @@ store_result(const char *token, Jsonb *result, TimestampTz expires_at)
 	wakeup_due(expires_at);		/* where there are no jobs, no scheduler is at work */
 }
 
-/* The first row as jsonb: its value if it has one column, an object if it has several; NULL if there is no row. */
+/*
+ * The first row as jsonb: its value if it has one column, an object if it has several; NULL if there is no
+ * row.
+ */
 static Jsonb *
 first_row(MemoryContext context)
 {

@@ -1,7 +1,7 @@
 /*
  * steer.c
- *		Jobs steered by hand: cancel(), discard(), retry(), remove_jobs(), pause(), resume(); and running_jobs()
- *		for the views.
+ *		Jobs steered by hand: cancel(), discard(), retry(), remove_jobs(), pause(), resume(); and
+ *		running_jobs() for the views.
  */
 #include "postgres.h"
 
@@ -133,7 +133,10 @@ try_end(int64 id, JobState end_as, bool ask_owner)
 	if (found != FIND_NONE && ask_owner)
 		steer_check_owner(id, lane_get(job.lane));
 
-	/* A procedure that has committed has no lock on its row. But without a start the executor is about to find that we have the row. */
+	/*
+	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
+	 * find that we have the row.
+	 */
 	if (found == FIND_FOUND && job.started_at != NO_TIME && executor_runs(id))
 	{
 		live_leave(&job);
@@ -149,7 +152,10 @@ try_end(int64 id, JobState end_as, bool ask_owner)
 	return result;
 }
 
-/* The job that calls us, if it is that one: it has not ended, though its row is gone, and need not commit to be interrupted. */
+/*
+ * The job that calls us, if it is that one: it has not ended, though its row is gone, and need not commit to
+ * be interrupted.
+ */
 static bool
 end_own(int64 id, JobState end_as)
 {
@@ -173,7 +179,10 @@ end_job(int64 id, JobState end_as)
 	return result != END_NOTHING;
 }
 
-/* cancel(id): true if the job was not finished; a running one ends as soon as it can be interrupted, its own handler at once. */
+/*
+ * cancel(id): true if the job was not finished; a running one ends as soon as it can be interrupted, its own
+ * handler at once.
+ */
 Datum
 queue_jobs_cancel(PG_FUNCTION_ARGS)
 {
@@ -188,8 +197,8 @@ queue_jobs_discard(PG_FUNCTION_ARGS)
 }
 
 /*
- * A run that was to be interrupted at our commit may have ended before, and its job been put back: it is ended now, with us. (One
- * that ends between this and the commit is not.) False if an executor runs it still.
+ * A run that was to be interrupted at our commit may have ended before, and its job been put back: it is
+ * ended now, with us. (One that ends between this and the commit is not.) False if an executor runs it still.
  */
 static bool
 end_put_back(int64 id, JobState end_as)
@@ -289,8 +298,8 @@ retry_live(LiveTable *table, int64 id)
 }
 
 /*
- * retry(id): true if the job is available again. A dead job gets one more attempt at least, as a job retried from
- * Sidekiq's dead set does.
+ * retry(id): true if the job is available again. A dead job gets one more attempt at least, as a job retried
+ * from Sidekiq's dead set does.
  */
 Datum
 queue_jobs_retry(PG_FUNCTION_ARGS)
@@ -377,8 +386,9 @@ remove_pass(LiveTable *table, char *worker, int64 last, bool *locked)
 /*
  * remove_jobs(worker): how many of its jobs that no process is running were deleted, without a trace.
  *
- * A second pass follows if the first met locked jobs, for the scheduler may just have been making one available, and goes on as long as there are
- * some to remove. None looks at jobs that were enqueued since the call began, or it might not come to an end.
+ * A second pass follows if the first met locked jobs, for the scheduler may just have been making one
+ * available, and goes on as long as there are some to remove. None looks at jobs that were enqueued since the
+ * call began, or it might not come to an end.
  */
 Datum
 queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
@@ -493,7 +503,10 @@ is_restore(const TriggerData *trigger)
 		 table == catalog_relation(REL_DEFINED_WORKER));
 }
 
-/* Written by a function of ours, which goes on to say what it has changed, if others need to know: a session need not look at all the others for that. */
+/*
+ * Written by a function of ours, which goes on to say what it has changed, if others need to know: a session
+ * need not look at all the others for that.
+ */
 static bool
 announces_itself(const TriggerData *trigger)
 {
@@ -505,8 +518,8 @@ announces_itself(const TriggerData *trigger)
 }
 
 /*
- * Statement trigger of our tables: a session writes them by SQL, as pg_restore does, and does not publish what there is
- * to do now. The engine's own writes of jobs do not fire it.
+ * Statement trigger of our tables: a session writes them by SQL, as pg_restore does, and does not publish
+ * what there is to do now. The engine's own writes of jobs do not fire it.
  */
 Datum
 queue_jobs_table_written(PG_FUNCTION_ARGS)

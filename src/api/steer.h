@@ -12,8 +12,8 @@
 extern void steer_check_owner(int64 id, const Lane *lane);
 
 /*
- * live_find() for a caller that has something to say of a job: waits for what others are doing with its row, but not for the end of a run.
- * FIND_LOCKED: an executor runs it, and slot and job show it as it was before.
+ * live_find() for a caller that has something to say of a job: waits for what others are doing with its row,
+ * but not for the end of a run. FIND_LOCKED: an executor runs it, and slot and job show it as it was before.
  */
 extern FindResult steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job);
 

@@ -125,7 +125,10 @@ interval_argument(Interval *interval, const char *name, int64 minimum, int64 max
 	return interval;
 }
 
-/* An interval as microseconds, a month taken for 30 days; the most or the least there is if they are more than fit. */
+/*
+ * An interval as microseconds, a month taken for 30 days; the most or the least there is if they are more
+ * than fit.
+ */
 int64
 interval_microseconds(const Interval *interval)
 {

@@ -17,8 +17,8 @@ extern void refuse_unless_trigger(FunctionCallInfo fcinfo, const char *function)
 extern void refuse_null(FunctionCallInfo fcinfo, int arg, const char *name);
 
 /*
- * What a DELETE by SQL should have deleted, and did not find although the registry, which is as of now, has it: it was committed
- * after the snapshot of a REPEATABLE READ transaction was taken. ERROR 40001.
+ * What a DELETE by SQL should have deleted, and did not find although the registry, which is as of now, has
+ * it: it was committed after the snapshot of a REPEATABLE READ transaction was taken. ERROR 40001.
  */
 extern void refuse_unseen(const char *kind, const char *name);
 

@@ -1,7 +1,7 @@
 /*
  * compat.h
- *		Differences between PostgreSQL 15, 17 and 18, and nothing else: the rest of the code is written for the
- *		newest interface.
+ *		Differences between PostgreSQL 15, 17 and 18, and nothing else: the rest of the code is written for
+ *		the newest interface.
  */
 #ifndef QUEUE_JOBS_COMPAT_H
 #define QUEUE_JOBS_COMPAT_H
@@ -68,7 +68,10 @@ typedef bool TU_UpdateIndexes;
 #define QjLocalTransaction(process) ((process)->vxid.lxid)
 #endif
 
-/* Options of a session on a server of the same major version, in which a transaction may take as long as it likes. */
+/*
+ * Options of a session on a server of the same major version, in which a transaction may take as long as it
+ * likes.
+ */
 #if PG_VERSION_NUM < 170000
 #define QjNoTransactionTimeout ""
 #else
@@ -104,8 +107,8 @@ typedef bool TU_UpdateIndexes;
 #endif
 
 /*
- * What now() says for the rest of the transaction. The server has a function for it, which is asserted to be called by
- * parallel workers only, as that is what it was made for.
+ * What now() says for the rest of the transaction. The server has a function for it, which is asserted to be
+ * called by parallel workers only, as that is what it was made for.
  */
 static inline void
 QjSetTransactionStart(TimestampTz now)

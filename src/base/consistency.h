@@ -7,10 +7,16 @@
 
 #include "utils/timestamp.h"
 
-/* Jobs that may read from a replica start no sooner than this after they were enqueued: it is to catch up meanwhile. */
+/*
+ * Jobs that may read from a replica start no sooner than this after they were enqueued: it is to catch up
+ * meanwhile.
+ */
 #define CONSISTENCY_START_DELAY USECS_PER_SEC
 
-/* How long a "delayed" job is put back, once, when no replica has caught up. (GitLab: Sidekiq's first retry, 15 to 24 s.) */
+/*
+ * How long a "delayed" job is put back, once, when no replica has caught up. (GitLab: Sidekiq's first retry,
+ * 15 to 24 s.)
+ */
 #define CONSISTENCY_RETRY_DELAY (5 * USECS_PER_SEC)
 
 #define READ_FROM_PRIMARY "primary"
@@ -40,7 +46,10 @@ extern const char *load_balancing_name(LoadBalancingStrategy strategy);
 /* STRATEGY_NONE for a name that is NULL or unknown. */
 extern LoadBalancingStrategy load_balancing_strategy(const char *name);
 
-/* caught_up: a replica has replayed the job's location. retried: the job has been started, or put back, before. */
+/*
+ * caught_up: a replica has replayed the job's location. retried: the job has been started, or put back,
+ * before.
+ */
 extern LoadBalancingStrategy consistency_choose(DataConsistency consistency, bool location_known, bool caught_up, bool retried);
 
 /* Whether the strategy reads from a replica. */

@@ -474,9 +474,9 @@ stretch_from(const pg_tz *timezone, pg_time_t start, pg_time_t limit)
 }
 
 /*
- * Of a schedule for a fixed time, within a stretch. "reached" is how far the local clock has ever come before: what
- * lies between there and the stretch's first local time has been left out, and counts at its first moment; what lies
- * before it has been there already.
+ * Of a schedule for a fixed time, within a stretch. "reached" is how far the local clock has ever come
+ * before: what lies between there and the stretch's first local time has been left out, and counts at its
+ * first moment; what lies before it has been there already.
  */
 static bool
 match_fixed(const Cron *cron, const Stretch *stretch, pg_time_t after, pg_time_t reached, pg_time_t *found)
@@ -507,7 +507,10 @@ match_elapsed(const Cron *cron, const Stretch *stretch, pg_time_t after, pg_time
 	return true;
 }
 
-/* Goes through the stretches, from one so long before that the local clock has not been further ahead earlier. */
+/*
+ * Goes through the stretches, from one so long before that the local clock has not been further ahead
+ * earlier.
+ */
 static TimestampTz
 next_by_fields(const Cron *cron, const pg_tz *timezone, TimestampTz after)
 {

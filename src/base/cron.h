@@ -1,16 +1,16 @@
 /*
  * cron.h
- *		When is the next tick: cron expressions and the arithmetic of local time. No table access here, and no ERROR but
- *		for want of memory.
+ *		When is the next tick: cron expressions and the arithmetic of local time. No table access here, and no
+ *		ERROR but for want of memory.
  *
- * An expression is five fields (minute, hour, day of month, month, day of week), six with seconds before them, a name as
- * @daily, or an interval, "every 90 seconds".
+ * An expression is five fields (minute, hour, day of month, month, day of week), six with seconds before
+ * them, a name as @daily, or an interval, "every 90 seconds".
  *
- * Clock changes. If the hour or minute field begins with "*", the schedule follows elapsed time: it ticks whenever the
- * local clock shows a time that matches, so not at times that are left out, and again at those that come twice. Any
- * other is for a fixed time, and ticks at the first moment at which the local clock shows that time or has passed it,
- * once: a time that is left out is made up for right after the gap; one that comes twice counts when it comes first. An
- * interval knows nothing of clocks.
+ * Clock changes. If the hour or minute field begins with "*", the schedule follows elapsed time: it ticks
+ * whenever the local clock shows a time that matches, so not at times that are left out, and again at those
+ * that come twice. Any other is for a fixed time, and ticks at the first moment at which the local clock
+ * shows that time or has passed it, once: a time that is left out is made up for right after the gap; one
+ * that comes twice counts when it comes first. An interval knows nothing of clocks.
  */
 #ifndef QUEUE_JOBS_CRON_H
 #define QUEUE_JOBS_CRON_H
@@ -45,7 +45,9 @@ typedef struct CronError
 
 extern bool cron_parse(const char *expression, Cron *cron, CronError *error);
 
-/* The first tick after a time; DT_NOEND if there is none in this calendar. An interval counts from that time. */
+/*
+ * The first tick after a time; DT_NOEND if there is none in this calendar. An interval counts from that time.
+ */
 extern TimestampTz cron_next(const Cron *cron, const pg_tz *timezone, TimestampTz after);
 
 /* The first tick after a time of the series that a given tick, not later than that time, belongs to. */

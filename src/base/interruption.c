@@ -26,8 +26,8 @@ signal_set_handler(int signo, SignalHandler handler)
 }
 
 /*
- * Every process of the server leads a process group of its own, to which belongs what it starts. A sender in another
- * PID namespace is shown as 0, and is none of ours.
+ * Every process of the server leads a process group of its own, to which belongs what it starts. A sender in
+ * another PID namespace is shown as 0, and is none of ours.
  */
 bool
 sent_by_others(const siginfo_t *info)

@@ -2,9 +2,10 @@
  * interruption.h
  *		Who interrupts one of our processes.
  *
- * A signal that this process sent itself, or that a program it started has sent, is the doing of the job that it runs:
- * pg_terminate_backend(pg_backend_pid()) is a crash, pg_cancel_backend(pg_backend_pid()) an error like any other. All
- * others come from an administrator, the server, or cancel(), and are no fault of the job's.
+ * A signal that this process sent itself, or that a program it started has sent, is the doing of the job that
+ * it runs: pg_terminate_backend(pg_backend_pid()) is a crash, pg_cancel_backend(pg_backend_pid()) an error
+ * like any other. All others come from an administrator, the server, or cancel(), and are no fault of the
+ * job's.
  */
 #ifndef QUEUE_JOBS_INTERRUPTION_H
 #define QUEUE_JOBS_INTERRUPTION_H

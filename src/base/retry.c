@@ -9,8 +9,8 @@
 #include "retry.h"
 
 /*
- * Sidekiq's formula (lib/sidekiq/job_retry.rb): count^4 + 15 + rand(10 * (count + 1)) seconds, rand() giving an
- * integer from 0. Twenty-five retries take some 20 days.
+ * Sidekiq's formula (lib/sidekiq/job_retry.rb): count^4 + 15 + rand(10 * (count + 1)) seconds, rand() giving
+ * an integer from 0. Twenty-five retries take some 20 days.
  */
 int64
 retry_default_delay(int failures)

@@ -7,7 +7,9 @@
 
 #include "utils/timestamp.h"
 
-/* Delays beyond this are cut: a wrong backoff function must not overflow the time, nor hide a job for ever. */
+/*
+ * Delays beyond this are cut: a wrong backoff function must not overflow the time, nor hide a job for ever.
+ */
 #define MAX_RETRY_DELAY (INT64CONST(365) * USECS_PER_DAY)
 
 /* Sidekiq's delay after failure number "failures" (from 0), in microseconds. */

@@ -1,7 +1,7 @@
 /*
  * run_timeout.h
- *		A worker's timeout, in its executor: the run is interrupted by SIGINT, as pg_cancel_backend() does; again and again
- *		if it goes on, and at last its process is ended.
+ *		A worker's timeout, in its executor: the run is interrupted by SIGINT, as pg_cancel_backend() does;
+ *		again and again if it goes on, and at last its process is ended.
  */
 #ifndef QUEUE_JOBS_RUN_TIMEOUT_H
 #define QUEUE_JOBS_RUN_TIMEOUT_H

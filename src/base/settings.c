@@ -13,7 +13,9 @@
 /* jsonb object that enqueue stores with the job; the run of a job restores it, so that it flows on */
 char	   *queue_jobs_context = NULL;
 
-/* executors at once in the whole cluster; with the launcher and a scheduler they fit max_worker_processes = 8 */
+/*
+ * executors at once in the whole cluster; with the launcher and a scheduler they fit max_worker_processes = 8
+ */
 int			queue_jobs_max_executors = 4;
 
 /* executors at once in one database */
@@ -34,7 +36,10 @@ int			queue_jobs_max_lanes = 8192;
 /* dead jobs of each worker and owner that are kept */
 int			queue_jobs_max_dead_jobs = 10000;
 
-/* milliseconds without work after which an executor, and with the last its scheduler, leaves; DROP DATABASE waits 5 s */
+/*
+ * milliseconds without work after which an executor, and with the last its scheduler, leaves; DROP DATABASE
+ * waits 5 s
+ */
 int			queue_jobs_idle_timeout = 4000;
 
 /* whether executors wait for the WAL of a finished job to be on disk */
@@ -46,7 +51,10 @@ bool		queue_jobs_run = true;
 /* which runs are written to the server's log */
 int			queue_jobs_log_jobs = LOG_JOBS_NONE;
 
-/* milliseconds for connecting to a replica and asking how far it has got; after that it is left alone for a while */
+/*
+ * milliseconds for connecting to a replica and asking how far it has got; after that it is left alone for a
+ * while
+ */
 int			queue_jobs_replica_timeout = 1000;
 
 /* milliseconds for a read handler on a replica; after that the primary does it */

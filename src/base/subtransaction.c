@@ -9,7 +9,10 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-/* The rollback comes before the caller rethrows the error: nothing of the subtransaction must be left by then. */
+/*
+ * The rollback comes before the caller rethrows the error: nothing of the subtransaction must be left by
+ * then.
+ */
 static ErrorData *
 try(void (*function) (void *), void *argument, void (*end) (void))
 {

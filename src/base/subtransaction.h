@@ -6,15 +6,19 @@
 #define QUEUE_JOBS_SUBTRANSACTION_H
 
 /*
- * Calls the function in a subtransaction. If it fails, all that it did is rolled back, and its error returned, in the
- * current memory context; otherwise NULL. The memory context is the same in the function, and afterwards.
+ * Calls the function in a subtransaction. If it fails, all that it did is rolled back, and its error
+ * returned, in the current memory context; otherwise NULL. The memory context is the same in the function,
+ * and afterwards.
  */
 extern ErrorData *subtransaction_try(void (*function) (void *), void *argument);
 
 /* The same, but what it did is rolled back also if it succeeds: only what it left in memory stays. */
 extern ErrorData *subtransaction_try_and_undo(void (*function) (void *), void *argument);
 
-/* An error, if there is one, that is about us and not about what was tried goes on: a process interrupts us, or memory is out. */
+/*
+ * An error, if there is one, that is about us and not about what was tried goes on: a process interrupts us,
+ * or memory is out.
+ */
 extern void rethrow_our_own(ErrorData *error);
 
 /* Writes an error that goes no further to the log. */

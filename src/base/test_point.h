@@ -2,10 +2,11 @@
  * test_point.h
  *		Places at which a test can have a process wait, fail or die.
  *
- * Only in builds for tests (-DQUEUE_JOBS_TEST_POINTS, as `make test` has it); otherwise nothing is there. A server that is built with
- * injection points has the like of its own, but Debian's is not.
+ * Only in builds for tests (-DQUEUE_JOBS_TEST_POINTS, as `make test` has it); otherwise nothing is there. A
+ * server that is built with injection points has the like of its own, but Debian's is not.
  *
- * A test writes what is to happen to the next process that comes by into a file "queue_jobs.points/NAME" of the data directory:
+ * A test writes what is to happen to the next process that comes by into a file "queue_jobs.points/NAME" of
+ * the data directory:
  *   kill	the process is killed
  *   fatal	ereport(FATAL)
  *   error	ereport(ERROR)

@@ -2,8 +2,9 @@
  * args_check.c
  *		Args that a worker's handler can never take; see args_check.h.
  *
- * To find a handler takes several looks into the catalogs, longer than all else of an enqueue. So a session remembers those of the workers whose jobs it
- * enqueues, until any function, role, schema or definition changes.
+ * To find a handler takes several looks into the catalogs, longer than all else of an enqueue. So a session
+ * remembers those of the workers whose jobs it enqueues, until any function, role, schema or definition
+ * changes.
  */
 #include "postgres.h"
 

@@ -2,13 +2,14 @@
  * call.c
  *		Calls of handlers.
  *
- * Named parameters are filled by jsonb_to_record(), so that arrays, composites and domains come out of JSON as
- * PostgreSQL itself has it: SELECT app.f(a => r.a) FROM jsonb_to_record($1) AS r(a integer). Keys that no parameter
- * has are ignored, a parameter without a key takes its default: handlers can gain and lose parameters while jobs wait.
- * Args are passed as a parameter, so that they show in no log and no pg_stat_activity.
+ * Named parameters are filled by jsonb_to_record(), so that arrays, composites and domains come out of JSON
+ * as PostgreSQL itself has it: SELECT app.f(a => r.a) FROM jsonb_to_record($1) AS r(a integer). Keys that no
+ * parameter has are ignored, a parameter without a key takes its default: handlers can gain and lose
+ * parameters while jobs wait. Args are passed as a parameter, so that they show in no log and no
+ * pg_stat_activity.
  *
- * The call is made by the handler's OID, not by its name: of f(integer) and f(integer, integer DEFAULT 2) no SQL text
- * can call the first.
+ * The call is made by the handler's OID, not by its name: of f(integer) and f(integer, integer DEFAULT 2) no
+ * SQL text can call the first.
  */
 #include "postgres.h"
 
@@ -164,8 +165,8 @@ parameter_node(int number, Oid type)
 }
 
 /*
- * What $1 and $2 are in a function's statement: the args, and the call, whose arguments are columns of r, the args or, as
- * the third parameter, what was read.
+ * What $1 and $2 are in a function's statement: the args, and the call, whose arguments are columns of r, the
+ * args or, as the third parameter, what was read.
  */
 static Node *
 resolve_parameter(ParseState *pstate, ParamRef *reference)
@@ -239,8 +240,8 @@ function_plan(CallTarget *target, const uint64 given[2])
 }
 
 /*
- * Whether the handler can be called without a statement around it. One in SQL that returns something may be put into the
- * statement's plan as a whole, which spares its own.
+ * Whether the handler can be called without a statement around it. One in SQL that returns something may be
+ * put into the statement's plan as a whole, which spares its own.
  */
 static bool
 callable_directly(const Handler *handler)
@@ -250,8 +251,8 @@ callable_directly(const Handler *handler)
 }
 
 /*
- * A call by the function's OID passes by what a call by its name would need. (EXECUTE is checked by the server when it calls
- * the function in a statement.)
+ * A call by the function's OID passes by what a call by its name would need. (EXECUTE is checked by the
+ * server when it calls the function in a statement.)
  */
 static void
 check_schema_right(const Handler *handler)
@@ -305,8 +306,8 @@ call_directly(const Handler *handler, Jsonb *args)
 }
 
 /*
- * All NULL at first: makeParamList() leaves them undefined, and pgaudit and auto_explain read also those that no statement uses. In a function's
- * statement the second, which stands for the call, is such a one.
+ * All NULL at first: makeParamList() leaves them undefined, and pgaudit and auto_explain read also those that
+ * no statement uses. In a function's statement the second, which stands for the call, is such a one.
  */
 static ParamListInfo
 make_parameters(int count)
@@ -419,8 +420,8 @@ procedure_values(const Handler *handler, Jsonb *args, Jsonb *read, const uint64 
 }
 
 /*
- * CALL of the procedure, analyzed. Its arguments are the parameters by their numbers, or defaults; those for output
- * are apart.
+ * CALL of the procedure, analyzed. Its arguments are the parameters by their numbers, or defaults; those for
+ * output are apart.
  */
 static Query *
 procedure_query(const Handler *handler, const uint64 given[2])

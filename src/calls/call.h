@@ -1,6 +1,7 @@
 /*
  * call.h
- *		Calls of handlers: parameters out of args, plans, results. Rights are checked by the server as for any SQL call.
+ *		Calls of handlers: parameters out of args, plans, results. Rights are checked by the server as for any
+ *		SQL call.
  */
 #ifndef QUEUE_JOBS_CALL_H
 #define QUEUE_JOBS_CALL_H
@@ -26,22 +27,28 @@ typedef struct CallTarget
 	int			nplans;
 } CallTarget;
 
-/* ERROR if the handler can take no such args: it has named parameters, and they are no object, or lack one without a default. */
+/*
+ * ERROR if the handler can take no such args: it has named parameters, and they are no object, or lack one
+ * without a default.
+ */
 extern void call_check_args(const Handler *handler, Jsonb *args);
 
 /*
- * Calls a function within the current transaction; read (or NULL) is for a parameter that takes it (handler.h). Its result as jsonb in the
- * current memory context, or NULL.
+ * Calls a function within the current transaction; read (or NULL) is for a parameter that takes it
+ * (handler.h). Its result as jsonb in the current memory context, or NULL.
  */
 extern Jsonb *call_function(CallTarget *target, Jsonb *args, Jsonb *read);
 
 /*
- * Calls a procedure at the top level, where it may COMMIT. There must be a transaction without an active snapshot; on
- * return there is one, perhaps not the same.
+ * Calls a procedure at the top level, where it may COMMIT. There must be a transaction without an active
+ * snapshot; on return there is one, perhaps not the same.
  */
 extern Jsonb *call_procedure(CallTarget *target, Jsonb *args, Jsonb *read);
 
-/* Calls either within the current transaction, which a procedure then cannot COMMIT; the result is not asked for. */
+/*
+ * Calls either within the current transaction, which a procedure then cannot COMMIT; the result is not asked
+ * for.
+ */
 extern void call_in_transaction(CallTarget *target, Jsonb *args, Jsonb *read);
 
 /* Checks deferred constraints now, while a handler's failure can still be told from a commit's. */

@@ -91,7 +91,10 @@ misfit(const Node *statement)
 	return NULL;
 }
 
-/* An error in the command says where in the command it is, not where in the statement that defines the schedule. */
+/*
+ * An error in the command says where in the command it is, not where in the statement that defines the
+ * schedule.
+ */
 static void
 parse_callback(void *command)
 {

@@ -1,11 +1,11 @@
 /*
  * command.h
- *		SQL commands of schedules, as jobs of the built-in worker COMMAND_WORKER: {"command": …, "timeout_ms": …,
- *		"max_retries": …, "keep_completed_ms": …}. Only a schedule can enqueue one.
+ *		SQL commands of schedules, as jobs of the built-in worker COMMAND_WORKER: {"command": …, "timeout_ms":
+ *		…, "max_retries": …, "keep_completed_ms": …}. Only a schedule can enqueue one.
  *
- * A command is run as a client's would be, at the top level: VACUUM, CREATE INDEX CONCURRENTLY and procedures that
- * COMMIT are possible. Of several statements all are one transaction, in which those are not. The job ends in the
- * command's transaction, or the last of them: what has not committed on its way is exactly once.
+ * A command is run as a client's would be, at the top level: VACUUM, CREATE INDEX CONCURRENTLY and procedures
+ * that COMMIT are possible. Of several statements all are one transaction, in which those are not. The job
+ * ends in the command's transaction, or the last of them: what has not committed on its way is exactly once.
  */
 #ifndef QUEUE_JOBS_COMMAND_H
 #define QUEUE_JOBS_COMMAND_H
@@ -16,18 +16,20 @@
 /* ERROR if it is not SQL, or not such as can be run in the background. Needs a transaction. */
 extern void command_check(const char *command);
 
-/* The args of its jobs; timeout in microseconds, 0: none; keep_completed likewise, -1: as long as other jobs. */
+/*
+ * The args of its jobs; timeout in microseconds, 0: none; keep_completed likewise, -1: as long as other jobs.
+ */
 extern Jsonb *command_args(const char *command, int64 timeout, int max_retries, int64 keep_completed);
 
 /*
- * The worker itself, or for a command's job one with the job's own attributes, in the current memory context. NULL for
- * NULL.
+ * The worker itself, or for a command's job one with the job's own attributes, in the current memory context.
+ * NULL for NULL.
  */
 extern const Worker *command_attributes(const Worker *worker, const Job *job);
 
 /*
- * There must be a transaction without an active snapshot; on return there is one, perhaps not the same. The result is
- * the last statement's command tag, as psql prints it.
+ * There must be a transaction without an active snapshot; on return there is one, perhaps not the same. The
+ * result is the last statement's command tag, as psql prints it.
  */
 extern Jsonb *command_run(Jsonb *args);
 

@@ -13,8 +13,8 @@
 PG_FUNCTION_INFO_V1(queue_jobs_bind_functions);
 
 /*
- * Of several handlers of one name the definer's own, if there is one; 0.1.0 had their jobs wait. What is not there now stays without an owner,
- * and its jobs wait until the worker is defined again.
+ * Of several handlers of one name the definer's own, if there is one; 0.1.0 had their jobs wait. What is not
+ * there now stays without an owner, and its jobs wait until the worker is defined again.
  */
 #define BIND \
 	"WITH unbound AS MATERIALIZED (" \

@@ -1,7 +1,7 @@
 /*
  * bind_functions.h
- *		Binds the functions of definitions that have no owners with them, as 0.1.0 left them: in a database that is updated, and where a dump of
- *		0.1.0 is restored.
+ *		Binds the functions of definitions that have no owners with them, as 0.1.0 left them: in a database
+ *		that is updated, and where a dump of 0.1.0 is restored.
  */
 #ifndef QUEUE_JOBS_BIND_FUNCTIONS_H
 #define QUEUE_JOBS_BIND_FUNCTIONS_H

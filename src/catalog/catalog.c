@@ -2,9 +2,9 @@
  * catalog.c
  *		Is the extension in this database, in which version, and where are its tables.
  *
- * What is found is kept until an invalidation message says that it may have changed. Workers, paused queues and
- * lanes are ordinary tables, whose changes send no such messages by themselves: the function that changes them calls
- * catalog_announce_change(), which sends one for the relation defined_worker.
+ * What is found is kept until an invalidation message says that it may have changed. Workers, paused queues
+ * and lanes are ordinary tables, whose changes send no such messages by themselves: the function that changes
+ * them calls catalog_announce_change(), which sends one for the relation defined_worker.
  */
 #include "postgres.h"
 

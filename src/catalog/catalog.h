@@ -54,8 +54,8 @@ extern Oid	catalog_relation(CatalogRelation which);
 extern Oid	catalog_owner(void);
 
 /*
- * Tells every session, at commit, that workers or queues have changed, or lanes otherwise than by a new one; changes seen in this one at once. Returns by how much that has
- * advanced catalog_generation() here.
+ * Tells every session, at commit, that workers or queues have changed, or lanes otherwise than by a new one;
+ * changes seen in this one at once. Returns by how much that has advanced catalog_generation() here.
  */
 extern uint64 catalog_announce_change(void);
 

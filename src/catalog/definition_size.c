@@ -11,7 +11,10 @@
 #include "run_as.h"
 #include "utils/builtins.h"
 
-/* Those of smaller ones are not summed up: a migration that defines thousands would read all of them for each. */
+/*
+ * Those of smaller ones are not summed up: a migration that defines thousands would read all of them for
+ * each.
+ */
 #define WORTH_A_SUM 1024
 
 static int64

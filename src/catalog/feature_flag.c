@@ -2,8 +2,8 @@
  * feature_flag.c
  *		set_flag(), and what it says of a job.
  *
- * A flag is on for a share of the jobs, by a hash of flag and id: a job that is put back or retried is not decided upon
- * again, and raising the percentage leaves it on where it was on.
+ * A flag is on for a share of the jobs, by a hash of flag and id: a job that is put back or retried is not
+ * decided upon again, and raising the percentage leaves it on where it was on.
  */
 #include "postgres.h"
 

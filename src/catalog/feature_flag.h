@@ -7,7 +7,10 @@
 
 #include "registry.h"
 
-/* The worker's data_consistency; "always" for a job for which its flag is off. The same job has the same answer each time. */
+/*
+ * The worker's data_consistency; "always" for a job for which its flag is off. The same job has the same
+ * answer each time.
+ */
 extern DataConsistency job_consistency(const Worker *worker, int64 job);
 
 #endif

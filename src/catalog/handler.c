@@ -26,7 +26,10 @@
 #include "utils/syscache.h"
 #include "utils/varlena.h"
 
-/* Where a function's name goes on with its argument types: at the first parenthesis outside of quotes; NULL if it has none. */
+/*
+ * Where a function's name goes on with its argument types: at the first parenthesis outside of quotes; NULL
+ * if it has none.
+ */
 static char *
 first_parenthesis(char *function)
 {
@@ -62,7 +65,10 @@ find_by_types(void *argument)
 	search->found = DatumGetObjectId(DirectFunctionCall1(regprocedurein, CStringGetDatum(search->name)));
 }
 
-/* Finds a function by "schema.name(types)". What the server's parser of such names has against it becomes the reason. */
+/*
+ * Finds a function by "schema.name(types)". What the server's parser of such names has against it becomes the
+ * reason.
+ */
 static Oid
 find_function_with_types(const char *function, char **why)
 {
@@ -75,9 +81,9 @@ find_function_with_types(const char *function, char **why)
 }
 
 /*
- * Finds a function by "schema.name" or "schema.name(types)". Without types the name must be unique in its schema. Names
- * without a schema are looked up along the search_path, and only when a worker is defined. A schema that the current user may
- * not use is an ERROR.
+ * Finds a function by "schema.name" or "schema.name(types)". Without types the name must be unique in its
+ * schema. Names without a schema are looked up along the search_path, and only when a worker is defined. A
+ * schema that the current user may not use is an ERROR.
  */
 Oid
 handler_function(const char *function, char **why)
@@ -145,7 +151,10 @@ handler_owner(Oid oid)
 	return owner;
 }
 
-/* Schema and name of a bound function, without its types; false if the schema is gone, or it is no name: the row was written by hand. */
+/*
+ * Schema and name of a bound function, without its types; false if the schema is gone, or it is no name: the
+ * row was written by hand.
+ */
 static bool
 split_name(const char *function, Oid *schema, char **name)
 {

@@ -24,8 +24,8 @@ typedef struct HandlerParameter
 } HandlerParameter;
 
 /*
- * A function as a worker's definition has it. It is bound to its owner: in a schema in which others may create, one of theirs could take
- * its place when it is dropped, or make its name ambiguous.
+ * A function as a worker's definition has it. It is bound to its owner: in a schema in which others may
+ * create, one of theirs could take its place when it is dropped, or make its name ambiguous.
  */
 typedef struct BoundFunction
 {
@@ -49,25 +49,30 @@ typedef struct Handler
 } Handler;
 
 /*
- * Finds a worker's handler, as of now, in the current memory context: of the bound owner's functions of that name the one of these types; if
- * it is gone and the name has no types, the only one there is. All find the same, also a role that may not use the schema. On failure NULL,
- * with the reason in *why.
+ * Finds a worker's handler, as of now, in the current memory context: of the bound owner's functions of that
+ * name the one of these types; if it is gone and the name has no types, the only one there is. All find the
+ * same, also a role that may not use the schema. On failure NULL, with the reason in *why.
  */
 extern Handler *handler_find(const BoundFunction *function, char **why);
 
-/* Finds one by the name that a definition gives it; an ERROR if there is none that the current user may name. */
+/*
+ * Finds one by the name that a definition gives it; an ERROR if there is none that the current user may name.
+ */
 extern Handler *handler_named(const char *name);
 
 /* Whether the role has what a call takes: USAGE on the schema, EXECUTE on the function. */
 extern bool handler_may_be_called(const Handler *handler, Oid role);
 
 /*
- * The handler is one of a worker with a read handler: its parameter "read jsonb" takes what that returned, a parameter
- * "args jsonb" that is the only other one takes the args.
+ * The handler is one of a worker with a read handler: its parameter "read jsonb" takes what that returned, a
+ * parameter "args jsonb" that is the only other one takes the args.
  */
 extern void handler_take_read(Handler *handler);
 
-/* Finds any function by the name that a definition gives it; InvalidOid, with the reason in *why, if there is none. */
+/*
+ * Finds any function by the name that a definition gives it; InvalidOid, with the reason in *why, if there is
+ * none.
+ */
 extern Oid	handler_function(const char *function, char **why);
 
 /* The name under which a function is kept, qualified. "given" is how it was named when it was found. */
@@ -81,7 +86,10 @@ extern Oid	handler_owner(Oid oid);
 #define BACKOFF_ARGUMENTS "integer"
 #define READ_HANDLER_ARGUMENTS "pg_catalog.jsonb"
 
-/* The OID of a retry_backoff function; InvalidOid, with the reason in *why, if it is gone, another's, or does not fit. */
+/*
+ * The OID of a retry_backoff function; InvalidOid, with the reason in *why, if it is gone, another's, or does
+ * not fit.
+ */
 extern Oid	handler_backoff(const BoundFunction *function, char **why);
 
 #endif

@@ -2,8 +2,8 @@
  * key_hash.h
  *		Hashes that stand for keys: of deduplication, limits and tokens.
  *
- * A role that could choose its args so that their hash is that of another role's could slow down or hold up that role's jobs. So they are
- * hashed with a seed that the database keeps to itself.
+ * A role that could choose its args so that their hash is that of another role's could slow down or hold up
+ * that role's jobs. So they are hashed with a seed that the database keeps to itself.
  */
 #ifndef QUEUE_JOBS_KEY_HASH_H
 #define QUEUE_JOBS_KEY_HASH_H

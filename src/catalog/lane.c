@@ -2,14 +2,16 @@
  * lane.c
  *		Lanes; see src/sql/20_tables.sql for why they have no unique constraint.
  *
- * A session knows the lanes that it has met, each looked up by an index when it is needed. A row of a lane never changes, so
- * no transaction tells of a new one. All of them are forgotten when anything is announced (a restore or a superuser may have written the
- * table), and what a transaction has added when it is rolled back.
+ * A session knows the lanes that it has met, each looked up by an index when it is needed. A row of a lane
+ * never changes, so no transaction tells of a new one. All of them are forgotten when anything is announced
+ * (a restore or a superuser may have written the table), and what a transaction has added when it is rolled
+ * back.
  *
- * Two transactions that add the same lane at once do not see each other's, and may leave two rows of the same content. Jobs of one
- * key can then wait in both. So a session that has met one of them knows the others, too: it also reads rows whose transactions
- * are in progress. Who adds a row looks afterwards whether there is another by then, and if so announces a change when it
- * commits: of any two, the one added later finds the other, or both do; and who knew only one of them looks again.
+ * Two transactions that add the same lane at once do not see each other's, and may leave two rows of the same
+ * content. Jobs of one key can then wait in both. So a session that has met one of them knows the others,
+ * too: it also reads rows whose transactions are in progress. Who adds a row looks afterwards whether there
+ * is another by then, and if so announces a change when it commits: of any two, the one added later finds the
+ * other, or both do; and who knew only one of them looks again.
  */
 #include "postgres.h"
 
@@ -255,7 +257,10 @@ init_text_key(ScanKey key, AttrNumber column, const char *text)
 	key->sk_collation = C_COLLATION_OID;
 }
 
-/* All rows that may be of that content, in the order of the index; *usable: the oldest of those that are committed or ours, or 0. */
+/*
+ * All rows that may be of that content, in the order of the index; *usable: the oldest of those that are
+ * committed or ours, or 0.
+ */
 static List *
 read_content(const char *worker, const char *queue, Oid owner, int32 *usable)
 {

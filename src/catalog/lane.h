@@ -19,15 +19,17 @@ typedef struct Lane
 /* The lane of a worker's jobs, made if there is none yet. */
 extern int32 lane_for(Worker *worker, const char *queue, Oid owner);
 
-/* NULL if there is none of that id, or a transaction in progress adds it. A Lane stays where it is for good. */
+/*
+ * NULL if there is none of that id, or a transaction in progress adds it. A Lane stays where it is for good.
+ */
 extern const Lane *lane_get(int32 id);
 
 /* The lane itself, and others of its content, as "const Lane *". Good until the next call here. */
 extern List *lane_siblings(const Lane *lane);
 
 /*
- * Lanes of a worker; of a worker and a queue; or all of them, which is for what a user asks for, and not for what is done over and over. As
- * "const Lane *", in the current memory context.
+ * Lanes of a worker; of a worker and a queue; or all of them, which is for what a user asks for, and not for
+ * what is done over and over. As "const Lane *", in the current memory context.
  */
 extern List *lane_of_worker(const char *worker);
 extern List *lane_of_queue(const char *worker, const char *queue);
@@ -58,7 +60,8 @@ extern bool lane_claimable_by(int32 id, Oid role);
 extern char *lane_blocked(const Lane *lane, const Worker *worker);
 
 /*
- * The same for each reason: the next one from check *check on, 0 at first, which is moved behind it; *reason is its word (explain_job()). NULL: no more.
+ * The same for each reason: the next one from check *check on, 0 at first, which is moved behind it; *reason
+ * is its word (explain_job()). NULL: no more.
  */
 extern char *lane_blocked_next(const Lane *lane, const Worker *worker, int *check, const char **reason);
 

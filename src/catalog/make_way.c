@@ -1,10 +1,11 @@
 /*
  * make_way.c
- *		Our processes make way for commands that need a database, or the extension, for themselves; see make_way.h.
+ *		Our processes make way for commands that need a database, or the extension, for themselves; see
+ *		make_way.h.
  *
- * What a command asks for lasts until its transaction ends, because so do its locks: who connected sooner would only wait
- * for them. A restore is as many transactions as it likes: it has ended when its session has, or the sessions of
- * pg_restore --jobs, none of which ends before all have done their work.
+ * What a command asks for lasts until its transaction ends, because so do its locks: who connected sooner
+ * would only wait for them. A restore is as many transactions as it likes: it has ended when its session has,
+ * or the sessions of pg_restore --jobs, none of which ends before all have done their work.
  */
 #include "postgres.h"
 
@@ -91,8 +92,9 @@ ask_executors(Oid database)
 }
 
 /*
- * False if there is no slot, and so no scheduler of ours; executors may be there, and are asked all the same. The one who asks comes first: who
- * attaches to a slot from now on sees that it is held; who did so before is seen here.
+ * False if there is no slot, and so no scheduler of ours; executors may be there, and are asked all the same.
+ * The one who asks comes first: who attaches to a slot from now on sees that it is held; who did so before is
+ * seen here.
  */
 static bool
 hold_slot(Oid database, bool create)
@@ -317,7 +319,10 @@ make_way_for_extension(void)
 	hold(MyDatabaseId);
 	wait_until_left(MyDatabaseId);
 
-	/* A job that still runs has this lock until its end, at which it needs others: we come after it, and have none of those. */
+	/*
+	 * A job that still runs has this lock until its end, at which it needs others: we come after it, and have
+	 * none of those.
+	 */
 	if (catalog_status() == EXTENSION_PRESENT)
 		LockRelationOid(catalog_relation(REL_LIVE_JOB), AccessExclusiveLock);
 }
@@ -354,8 +359,8 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 	table_guard_check_lock(node);
 
 	/*
-	 * All that is of interest, before it runs: a procedure that rolls back may free the statement by which it was called, and SET
-	 * TABLESPACE commits.
+	 * All that is of interest, before it runs: a procedure that rolls back may free the statement by which it
+	 * was called, and SET TABLESPACE commits.
 	 */
 	if (database_changed(node) != NULL)
 		strlcpy(changes, database_changed(node), sizeof(changes));

@@ -4,8 +4,8 @@
  *
  *		'fast 2 urgency=high; rest 4 *'		name, executors in each database, selector
  *
- * No process evaluates a selector when a job is enqueued or claimed: the bits of the pools that serve a lane are kept with
- * its hint by the scheduler, and with its task by each executor.
+ * No process evaluates a selector when a job is enqueued or claimed: the bits of the pools that serve a lane
+ * are kept with its hint by the scheduler, and with its task by each executor.
  */
 #ifndef QUEUE_JOBS_POOLS_H
 #define QUEUE_JOBS_POOLS_H

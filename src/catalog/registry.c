@@ -2,15 +2,16 @@
  * registry.c
  *		Workers: a cache of their definitions.
  *
- * It holds all definitions, disabled workers and paused queues; they are few. When anything was announced (catalog_announce_change) it
- * is compared with the tables, as they are committed now and this transaction has written them: a worker disabled elsewhere is disabled
- * from our next call on, also within a REPEATABLE READ transaction. Only the definitions whose rows are others than before are made
- * again, so that the cost of a change in memory is what has changed. Those that they replace are freed when the transaction ends:
- * a caller may have been given one.
+ * It holds all definitions, disabled workers and paused queues; they are few. When anything was announced
+ * (catalog_announce_change) it is compared with the tables, as they are committed now and this transaction
+ * has written them: a worker disabled elsewhere is disabled from our next call on, also within a REPEATABLE
+ * READ transaction. Only the definitions whose rows are others than before are made again, so that the cost
+ * of a change in memory is what has changed. Those that they replace are freed when the transaction ends: a
+ * caller may have been given one.
  *
- * What this transaction writes itself is applied at once (registry_worker_written and its like): a migration that defines
- * thousands of workers does not look at all of them each time. If it is rolled back, also to a savepoint, the server's own invalidation
- * has everything looked at again.
+ * What this transaction writes itself is applied at once (registry_worker_written and its like): a migration
+ * that defines thousands of workers does not look at all of them each time. If it is rolled back, also to a
+ * savepoint, the server's own invalidation has everything looked at again.
  */
 #include "postgres.h"
 
@@ -205,9 +206,10 @@ keep_built_in_worker(Worker *worker)
 }
 
 /*
- * Jobs of commands are enqueued by schedules alone, and say what is to be done. No lock_timeout: CREATE INDEX CONCURRENTLY waits. Those of the
- * other two are enqueued by the scheduler, one for each worker that they are for; while one is being run, another may be asked to fill once
- * more. Fillings are short, and other jobs come of them.
+ * Jobs of commands are enqueued by schedules alone, and say what is to be done. No lock_timeout: CREATE INDEX
+ * CONCURRENTLY waits. Those of the other two are enqueued by the scheduler, one for each worker that they are
+ * for; while one is being run, another may be asked to fill once more. Fillings are short, and other jobs
+ * come of them.
  */
 static void
 look_at_built_in_workers(void)
@@ -428,8 +430,8 @@ refresh(void)
 /* ---- what this transaction writes ---- */
 
 /*
- * Announces what it has written. Whether to apply it here: the cache was as of now but for that. Then it will be of *generation when that is
- * done; if an error comes in between it is not, and everything is looked at.
+ * Announces what it has written. Whether to apply it here: the cache was as of now but for that. Then it will
+ * be of *generation when that is done; if an error comes in between it is not, and everything is looked at.
  */
 static bool
 announce_written(uint64 *generation)

@@ -10,8 +10,8 @@
 #include "worker.h"
 
 /*
- * The definition, NULL if there is none; good until the end of the transaction, and as long as registry_version() stays what
- * it is.
+ * The definition, NULL if there is none; good until the end of the transaction, and as long as
+ * registry_version() stays what it is.
  */
 extern Worker *registry_worker(const char *name);
 
@@ -48,8 +48,8 @@ extern Oid	registry_retry_backoff(const Worker *worker, char **why);
 extern uint64 registry_version(void);
 
 /*
- * This transaction has written a worker's row, disabled or enabled one, paused or resumed a queue. Announces the change, and
- * applies it here without a look at all the others.
+ * This transaction has written a worker's row, disabled or enabled one, paused or resumed a queue. Announces
+ * the change, and applies it here without a look at all the others.
  */
 extern void registry_worker_written(const char *name);
 extern void registry_disabled_written(const char *worker, bool disabled);

@@ -2,8 +2,8 @@
  * routing.c
  *		Routing: the queue that the rules of set_routing() give a worker.
  *
- * The registry asks once for every definition that it reads: whatever enqueues, deduplicates or heals finds the routed
- * queue in the Worker, and no rule is evaluated when a job is enqueued.
+ * The registry asks once for every definition that it reads: whatever enqueues, deduplicates or heals finds
+ * the routed queue in the Worker, and no rule is evaluated when a job is enqueued.
  */
 #include "postgres.h"
 
@@ -60,7 +60,10 @@ rule_parts(JsonbValue *rule, char **selector, char **queue)
 	return true;
 }
 
-/* What set_routing() let in is good; a rule that was written past it is passed over, and does not stop the queue. */
+/*
+ * What set_routing() let in is good; a rule that was written past it is passed over, and does not stop the
+ * queue.
+ */
 static List *
 read_rules(Jsonb *rules)
 {

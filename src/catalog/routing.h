@@ -1,6 +1,7 @@
 /*
  * routing.h
- *		Routing: ordered rules that say which queue a worker's jobs wait in; the first whose selector matches wins.
+ *		Routing: ordered rules that say which queue a worker's jobs wait in; the first whose selector matches
+ *		wins.
  */
 #ifndef QUEUE_JOBS_ROUTING_H
 #define QUEUE_JOBS_ROUTING_H

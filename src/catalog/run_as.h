@@ -1,8 +1,8 @@
 /*
  * run_as.h
- *		The only place that switches users. Two kinds of switch, both undone by an abort of the (sub)transaction: to the
- *		extension's owner for the engine's own SQL; and to a job's role for that role's code in a process that is not that
- *		role's own.
+ *		The only place that switches users. Two kinds of switch, both undone by an abort of the
+ *		(sub)transaction: to the extension's owner for the engine's own SQL; and to a job's role for that
+ *		role's code in a process that is not that role's own.
  */
 #ifndef QUEUE_JOBS_RUN_AS_H
 #define QUEUE_JOBS_RUN_AS_H
@@ -23,15 +23,15 @@ extern void engine_begin(RunAs *saved);
 extern void engine_end(RunAs *saved);
 
 /*
- * Connects SPI as a role, security-restricted: no SET ROLE, no temporary tables, no way back to the caller's rights; and settings
- * are afterwards what they were.
+ * Connects SPI as a role, security-restricted: no SET ROLE, no temporary tables, no way back to the caller's
+ * rights; and settings are afterwards what they were.
  */
 extern void restricted_begin(RunAs *saved, Oid role, const char *search_path);
 extern void restricted_end(RunAs *saved);
 
 /*
- * Plans what was put together around a user's "option": ERROR if that makes it more than one query, whose results would be others
- * than they are taken for.
+ * Plans what was put together around a user's "option": ERROR if that makes it more than one query, whose
+ * results would be others than they are taken for.
  */
 extern SPIPlanPtr prepare_one_query(const char *sql, int nargs, Oid *types, const char *option);
 

@@ -1,13 +1,14 @@
 /*
  * selector.h
- *		Selectors: a choice of workers and queues by their attributes, in GitLab's grammar. No table access here, but for a worker's tags if they are many.
+ *		Selectors: a choice of workers and queues by their attributes, in GitLab's grammar. No table access
+ *		here, but for a worker's tags if they are many.
  *
  *		query  = "*" | clause ("|" clause)*
  *		clause = term ("&" term)*
  *		term   = attribute ("=" | "!=") value ("," value)*
  *
- * "=" means that the term's values and those of the subject have one in common, "!=" that they have none. Spaces around
- * names and values do not count.
+ * "=" means that the term's values and those of the subject have one in common, "!=" that they have none.
+ * Spaces around names and values do not count.
  */
 #ifndef QUEUE_JOBS_SELECTOR_H
 #define QUEUE_JOBS_SELECTOR_H
@@ -31,10 +32,15 @@ extern Selector *selector_parse(const char *text, SelectorError *error);
 /* The same, but an ERROR that names the term; "what" is what the selector is given for. */
 extern Selector *selector_require(const char *text, const char *what);
 
-/* One of a list of queues, as claim() takes them: a queue's name, "namespace:*", "*", or a selector. ERROR if none. */
+/*
+ * One of a list of queues, as claim() takes them: a queue's name, "namespace:*", "*", or a selector. ERROR if
+ * none.
+ */
 extern Selector *selector_of_queues(const char *text);
 
-/* Whether a worker is meant, whose jobs wait in that queue. worker may be NULL: then only the queue is known. */
+/*
+ * Whether a worker is meant, whose jobs wait in that queue. worker may be NULL: then only the queue is known.
+ */
 extern bool selector_matches(const Selector *selector, const Worker *worker, const char *queue);
 
 /* Calls the function for each queue and worker that the selector chooses by name. */

@@ -2,9 +2,10 @@
  * statistics.c
  *		What the runs of each worker took.
  *
- * A run is noted in the transaction that decides what becomes of its job, and counted when that has committed: a few
- * additions under the spinlock of the worker's counters. Of its times, sums and histograms are kept, whose buckets are
- * a quarter of a power of two wide: percentiles are right within an eighth. Shares within the targets are exact.
+ * A run is noted in the transaction that decides what becomes of its job, and counted when that has
+ * committed: a few additions under the spinlock of the worker's counters. Of its times, sums and histograms
+ * are kept, whose buckets are a quarter of a power of two wide: percentiles are right within an eighth.
+ * Shares within the targets are exact.
  */
 #include "postgres.h"
 
@@ -115,7 +116,10 @@ counters_at(uint64 index)
 	return &all_counters[index % counters_size()];
 }
 
-/* Those of a worker are at one of a few places from its hash on; sought without a lock, the finder looks again. */
+/*
+ * Those of a worker are at one of a few places from its hash on; sought without a lock, the finder looks
+ * again.
+ */
 static WorkerCounters *
 find_counters(Oid database, uint64 worker)
 {
@@ -156,7 +160,9 @@ clear_counters(WorkerCounters *counters, Oid database, uint64 worker)
 	counters->since = GetCurrentTimestamp();
 }
 
-/* One process at a time, or two that end a worker's first runs at once would each make counters of their own. */
+/*
+ * One process at a time, or two that end a worker's first runs at once would each make counters of their own.
+ */
 static WorkerCounters *
 make_counters(uint64 worker)
 {
@@ -178,7 +184,8 @@ make_counters(uint64 worker)
 }
 
 /*
- * The counters of a worker with their mutex held; NULL if there are none. "create": in place of another's, if need be.
+ * The counters of a worker with their mutex held; NULL if there are none. "create": in place of another's, if
+ * need be.
  */
 static WorkerCounters *
 lock_counters(uint64 worker, bool create)

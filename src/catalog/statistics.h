@@ -1,6 +1,7 @@
 /*
  * statistics.h
- *		What the runs of each worker took: counted in shared memory, since the server started or they were reset.
+ *		What the runs of each worker took: counted in shared memory, since the server started or they were
+ *		reset.
  */
 #ifndef QUEUE_JOBS_STATISTICS_H
 #define QUEUE_JOBS_STATISTICS_H
@@ -44,8 +45,8 @@ typedef struct WorkerStatistics
 extern int64 statistics_queueing_time(const Job *job, TimestampTz started_at);
 
 /*
- * CPU time of this process so far, in microseconds. Asking for it is a system call: of a worker whose runs are short, that
- * is done for some only, and the others are taken to be like them.
+ * CPU time of this process so far, in microseconds. Asking for it is a system call: of a worker whose runs
+ * are short, that is done for some only, and the others are taken to be like them.
  */
 extern int64 statistics_cpu_time(void);
 
@@ -58,7 +59,10 @@ extern void statistics_add_run(const Worker *worker, const RunMeasure *measure);
 /* False if no run of it has been counted. */
 extern bool statistics_get(const Worker *worker, WorkerStatistics *statistics);
 
-/* A claimant has claimed a job of the worker; and when one did so last, to the second, or NO_TIME if nothing is known of any. */
+/*
+ * A claimant has claimed a job of the worker; and when one did so last, to the second, or NO_TIME if nothing
+ * is known of any.
+ */
 extern void statistics_note_claim(const Worker *worker, TimestampTz at);
 extern TimestampTz statistics_last_claim(const Worker *worker);
 

@@ -2,9 +2,9 @@
  * subscription.c
  *		Jobs that come by logical replication; see subscription.h.
  *
- * A process that applies the publisher's changes fires no trigger of ours, and does not tell what there is: so the end of a
- * subscription has everything looked at again. Its beginning is known by the row that it has for the table, which is
- * committed before the first of the jobs is copied.
+ * A process that applies the publisher's changes fires no trigger of ours, and does not tell what there is:
+ * so the end of a subscription has everything looked at again. Its beginning is known by the row that it has
+ * for the table, which is committed before the first of the jobs is copied.
  */
 #include "postgres.h"
 
@@ -50,8 +50,8 @@ refuse_where_nothing_can_be_written(const char *function)
 }
 
 /*
- * The copy goes on by itself. Sequences are not replicated; and transaction IDs, by which records are known to have been
- * pending for long, are another server's.
+ * The copy goes on by itself. Sequences are not replicated; and transaction IDs, by which records are known
+ * to have been pending for long, are another server's.
  */
 static void
 take_over(void)

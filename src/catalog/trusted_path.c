@@ -68,7 +68,10 @@ is_trusted(Oid role, PathTrust trust)
 	return OidIsValid(role) && (role == trust.definer || role == trust.handler_owner || superuser_arg(role));
 }
 
-/* The first role that has been given CREATE and is not trusted; ACL_ID_PUBLIC for all, *found telling whether there is one. */
+/*
+ * The first role that has been given CREATE and is not trusted; ACL_ID_PUBLIC for all, *found telling whether
+ * there is one.
+ */
 static Oid
 distrusted_grantee(Datum acl_datum, PathTrust trust, bool *found)
 {

@@ -2,8 +2,8 @@
  * worker.h
  *		A worker's definition: a row of defined_worker, as the registry keeps it.
  *
- * Every session that enqueues has all definitions in its memory. So what can be long, and only a run or a check needs, stays in the row,
- * and is read when it is needed: WorkerTexts.
+ * Every session that enqueues has all definitions in its memory. So what can be long, and only a run or a
+ * check needs, stays in the row, and is read when it is needed: WorkerTexts.
  */
 #ifndef QUEUE_JOBS_WORKER_H
 #define QUEUE_JOBS_WORKER_H
@@ -160,8 +160,8 @@ typedef struct WorkerTexts
 extern Worker *worker_read(HeapTuple tuple, TupleDesc desc);
 
 /*
- * Reads what the worker's row has beside it, in the current memory context. False if the worker has been defined again since, or
- * dropped: then all of it is to be looked at again.
+ * Reads what the worker's row has beside it, in the current memory context. False if the worker has been
+ * defined again since, or dropped: then all of it is to be looked at again.
  */
 extern bool worker_texts(const Worker *worker, WorkerTexts *texts);
 extern bool worker_has_tag(const Worker *worker, const char *tag);

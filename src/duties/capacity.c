@@ -2,14 +2,15 @@
  * capacity.c
  *		Limited-capacity workers; see capacity.h.
  *
- * The scheduler enqueues a job of FILL_WORKER (upkeep.h) each minute, when a job has succeeded, and after a new definition. Of one worker
- * one such job at a time runs: so there are never more jobs than max_running_jobs, whatever happens at once. Each minute it makes as many as
- * are missing; in between, as many as have succeeded since. A job that failed is missing until the minute is over, so that work
- * which cannot be done does not turn into a loop.
+ * The scheduler enqueues a job of FILL_WORKER (upkeep.h) each minute, when a job has succeeded, and after a
+ * new definition. Of one worker one such job at a time runs: so there are never more jobs than
+ * max_running_jobs, whatever happens at once. Each minute it makes as many as are missing; in between, as
+ * many as have succeeded since. A job that failed is missing until the minute is over, so that work which
+ * cannot be done does not turn into a loop.
  *
- * The query does not know of the jobs that are there already. Their args are taken off from what it returns, one by one:
- * a query whose rows are all the same, because each job looks for a piece of work by itself, will do as well as one
- * that names the pieces.
+ * The query does not know of the jobs that are there already. Their args are taken off from what it returns,
+ * one by one: a query whose rows are all the same, because each job looks for a piece of work by itself, will
+ * do as well as one that names the pieces.
  */
 #include "postgres.h"
 
@@ -111,9 +112,10 @@ lanes_of(const char *worker)
 }
 
 /*
- * The args of the worker's jobs that wait or run, as far as they count, in the current memory context: also of those that
- * wait for their time, put back or delayed for the sake of replicas. Those to be claimed are found by the index, in their
- * lanes or at the place of a key; only for the others, jobs of all lanes are looked through.
+ * The args of the worker's jobs that wait or run, as far as they count, in the current memory context: also
+ * of those that wait for their time, put back or delayed for the sake of replicas. Those to be claimed are
+ * found by the index, in their lanes or at the place of a key; only for the others, jobs of all lanes are
+ * looked through.
  */
 static List *
 live_args(const Worker *worker)
@@ -181,8 +183,8 @@ enqueue_rows(Worker *worker, const SPITupleTable *rows, List **live, int most)
 }
 
 /*
- * Makes jobs of the next pieces of work, and counts all of them: the query is asked once, and to its end. Runs as the worker's
- * definer.
+ * Makes jobs of the next pieces of work, and counts all of them: the query is asked once, and to its end.
+ * Runs as the worker's definer.
  */
 static int64
 enqueue_work(Worker *worker, const char *query, List *live, int most)
@@ -229,9 +231,10 @@ is_due(const Filling *filling)
 }
 
 /*
- * Committed before the query is called, and on disk: if that ends our process, or the server, it is not called again until the next
- * minute. False if another transaction has the row: one that defines the worker again, or drops it, may stay open for long, and calls
- * the scheduler when it commits. Only jobs of FILL_WORKER insert, each in a short transaction, so that this waits for no other.
+ * Committed before the query is called, and on disk: if that ends our process, or the server, it is not
+ * called again until the next minute. False if another transaction has the row: one that defines the worker
+ * again, or drops it, may stay open for long, and calls the scheduler when it commits. Only jobs of
+ * FILL_WORKER insert, each in a short transaction, so that this waits for no other.
  */
 static bool
 note_start(const Filling *filling)
@@ -294,8 +297,8 @@ worker_to_fill(const Filling *filling, WorkerTexts *texts)
 }
 
 /*
- * Two jobs of FILL_WORKER for one worker have the same key, unless another role has defined it in between. So there is a lock for the
- * worker, too; if it is not to be had, the job is put back.
+ * Two jobs of FILL_WORKER for one worker have the same key, unless another role has defined it in between. So
+ * there is a lock for the worker, too; if it is not to be had, the job is put back.
  */
 static bool
 lock_filling(const Filling *filling)
@@ -361,7 +364,10 @@ capacity_run(const Worker *built_in, Jsonb *args)
 
 /* ---- when ---- */
 
-/* Limited-capacity workers, with the time when they are to be filled next: who has waited longest comes first. */
+/*
+ * Limited-capacity workers, with the time when they are to be filled next: who has waited longest comes
+ * first.
+ */
 typedef struct Due
 {
 	char	   *worker;

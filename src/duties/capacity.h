@@ -1,7 +1,7 @@
 /*
  * capacity.h
- *		Limited-capacity workers (GitLab's): they have no queue of work, but a query that says what is left to do. Their
- *		jobs are made from it, never more than max_running_jobs at a time.
+ *		Limited-capacity workers (GitLab's): they have no queue of work, but a query that says what is left to
+ *		do. Their jobs are made from it, never more than max_running_jobs at a time.
  */
 #ifndef QUEUE_JOBS_CAPACITY_H
 #define QUEUE_JOBS_CAPACITY_H
@@ -17,8 +17,8 @@ extern void capacity_check_query(const char *query, const char *search_path);
 extern void capacity_forget(const char *worker);
 
 /*
- * Has workers filled whose minute is over, or whose jobs have succeeded; returns when the next is to be filled, or
- * DT_NOEND. For the scheduler, outside of a transaction.
+ * Has workers filled whose minute is over, or whose jobs have succeeded; returns when the next is to be
+ * filled, or DT_NOEND. For the scheduler, outside of a transaction.
  */
 extern TimestampTz capacity_fill_due(TimestampTz now);
 

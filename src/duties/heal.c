@@ -1,16 +1,17 @@
 /*
  * heal.c
- *		Self-healing (PlanetScale's paired scheduler): the records hold the state, and a job that was lost, or never
- *		enqueued, is made again from them.
+ *		Self-healing (PlanetScale's paired scheduler): the records hold the state, and a job that was lost, or
+ *		never enqueued, is made again from them.
  *
- * For how long a record has been pending is told by its row's transaction ID: at each tick the transactions still running
- * are noted, and a row written by one that had ended at a tick heal_after ago has not changed since then. No column is
- * needed. A row that is changed for another reason counts from that change. So a transaction that stays open, or prepared,
- * holds up its own rows only.
+ * For how long a record has been pending is told by its row's transaction ID: at each tick the transactions
+ * still running are noted, and a row written by one that had ended at a tick heal_after ago has not changed
+ * since then. No column is needed. A row that is changed for another reason counts from that change. So a
+ * transaction that stays open, or prepared, holds up its own rows only.
  *
- * The scheduler notes the ticks, and enqueues a job of HEAL_WORKER at each (upkeep.h), which reads the records: in the order of their
- * primary key, a batch a transaction. Who has a live job of any state is passed over, so that a restart in the middle, or a tick
- * too many, adds no duplicates. While a healing waits or is under way, ticks are noted, and heal nothing.
+ * The scheduler notes the ticks, and enqueues a job of HEAL_WORKER at each (upkeep.h), which reads the
+ * records: in the order of their primary key, a batch a transaction. Who has a live job of any state is
+ * passed over, so that a restart in the middle, or a tick too many, adds no duplicates. While a healing waits
+ * or is under way, ticks are noted, and heal nothing.
  */
 #include "postgres.h"
 
@@ -64,8 +65,9 @@ xid_array(const TransactionId *xids, int count, const TransactionId *more, int m
 }
 
 /*
- * Which transactions have ended by now. A row bears the ID of the subtransaction that wrote it; where the snapshot has not
- * room for all of those that are running, it is all that is older than the oldest transaction.
+ * Which transactions have ended by now. A row bears the ID of the subtransaction that wrote it; where the
+ * snapshot has not room for all of those that are running, it is all that is older than the oldest
+ * transaction.
  */
 static void
 transactions_ended(Datum *before, Datum *running)
@@ -274,7 +276,10 @@ note_tick(const Worker *worker)
 	return found;
 }
 
-/* On disk before the job is started: if its condition brings the server down, it is not to be tried again as soon as that is up. */
+/*
+ * On disk before the job is started: if its condition brings the server down, it is not to be tried again as
+ * soon as that is up.
+ */
 static void
 tick(void *name)
 {

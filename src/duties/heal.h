@@ -9,7 +9,10 @@
 #include "utils/timestamp.h"
 #include "worker.h"
 
-/* Has those healed that are due; returns when the next tick is, or DT_NOEND. For the scheduler, outside of a transaction. */
+/*
+ * Has those healed that are due; returns when the next tick is, or DT_NOEND. For the scheduler, outside of a
+ * transaction.
+ */
 extern TimestampTz heal_due(TimestampTz now);
 
 #define HEAL_AGAIN_AFTER (5 * USECS_PER_SEC)	/* an error of the server's own */

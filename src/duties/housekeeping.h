@@ -1,13 +1,17 @@
 /*
  * housekeeping.h
- *		Removes what has been kept for as long as it is to be: finished jobs, dead jobs, tokens, and slots of claims that are void.
+ *		Removes what has been kept for as long as it is to be: finished jobs, dead jobs, tokens, and slots of
+ *		claims that are void.
  */
 #ifndef QUEUE_JOBS_HOUSEKEEPING_H
 #define QUEUE_JOBS_HOUSEKEEPING_H
 
 #include "utils/timestamp.h"
 
-/* Returns when there will be more to do, or NO_TIME. For the scheduler, or a session that stands in for it. Needs a transaction. */
+/*
+ * Returns when there will be more to do, or NO_TIME. For the scheduler, or a session that stands in for it.
+ * Needs a transaction.
+ */
 extern TimestampTz housekeeping(TimestampTz now);
 
 #endif

@@ -2,22 +2,24 @@
  * schedule.c
  *		Schedules: unschedule(), run_now(), next_runs(), and the ticks. (schedule() is in define_schedule.c.)
  *
- * A schedule's row says when its next tick is. The scheduler locks the row, enqueues the tick's job as the schedule's
- * owner, and moves the row on to the tick after that, in one transaction: each tick is there once, whatever crashes or
- * fails over, and two schedulers would not double it. A row that another transaction has locked is left for later; the commit that
- * releases it calls the scheduler (table trigger schedule_written, wakeup_schedules), a rollback does not: it looks again by itself.
+ * A schedule's row says when its next tick is. The scheduler locks the row, enqueues the tick's job as the
+ * schedule's owner, and moves the row on to the tick after that, in one transaction: each tick is there once,
+ * whatever crashes or fails over, and two schedulers would not double it. A row that another transaction has
+ * locked is left for later; the commit that releases it calls the scheduler (table trigger schedule_written,
+ * wakeup_schedules), a rollback does not: it looks again by itself.
  *
- * pg_restore may load the schedules before the lanes, jobs and sequences. A schedule's last_job tells: until the sequence
- * of the jobs' ids has come so far, which is restored after all tables, there is no tick. So even a new schedule has an
- * id there, and its lane.
+ * pg_restore may load the schedules before the lanes, jobs and sequences. A schedule's last_job tells: until
+ * the sequence of the jobs' ids has come so far, which is restored after all tables, there is no tick. So
+ * even a new schedule has an id there, and its lane.
  *
- * A run that may not start before the last job has ended, a tick's or one by hand, is noted in the row as waiting, so that it
- * is there after a restart, too, as one that was not missed. A tick then stays the next one, and with it those that fall due
- * meanwhile. The end of any job of a schedule calls the scheduler; that of an application's job, which stands for a tick's,
- * does not.
+ * A run that may not start before the last job has ended, a tick's or one by hand, is noted in the row as
+ * waiting, so that it is there after a restart, too, as one that was not missed. A tick then stays the next
+ * one, and with it those that fall due meanwhile. The end of any job of a schedule calls the scheduler; that
+ * of an application's job, which stands for a tick's, does not.
  *
- * What is wrong with one schedule is noted in its row, and harms no other: its ticks pass without a job. If its times cannot
- * be told, none is decided on: its time zone's file may just not be there to be read for a moment.
+ * What is wrong with one schedule is noted in its row, and harms no other: its ticks pass without a job. If
+ * its times cannot be told, none is decided on: its time zone's file may just not be there to be read for a
+ * moment.
  */
 #include "postgres.h"
 
@@ -161,7 +163,10 @@ read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
 	return schedule;
 }
 
-/* The schedule of that name, its row locked; NULL if there is none. The scheduler passes it by meanwhile, and is called at the commit. */
+/*
+ * The schedule of that name, its row locked; NULL if there is none. The scheduler passes it by meanwhile, and
+ * is called at the commit.
+ */
 static Schedule *
 lock_schedule(const char *name)
 {
@@ -316,8 +321,8 @@ queue_jobs_unschedule(PG_FUNCTION_ARGS)
 /* ---- ticks ---- */
 
 /*
- * Whether no job may be made now: the last one has not ended, nor the run that it was merged into. *others: that is a job that no
- * schedule has made, but stands for the tick's.
+ * Whether no job may be made now: the last one has not ended, nor the run that it was merged into. *others:
+ * that is a job that no schedule has made, but stands for the tick's.
  */
 static bool
 must_wait(const Schedule *schedule, bool *others)
@@ -396,7 +401,10 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
 	return job;
 }
 
-/* The next tick when a run that waited is made: what fell due meanwhile is dropped, but for what is to be made up for. */
+/*
+ * The next tick when a run that waited is made: what fell due meanwhile is dropped, but for what is to be
+ * made up for.
+ */
 static TimestampTz
 next_after_waiting(const Schedule *schedule, const Cron *cron, const pg_tz *timezone, TimestampTz now)
 {
@@ -581,7 +589,9 @@ tick(void *argument)
 	test_point("tick_committed");
 }
 
-/* Names of the schedules that are due, or have a run that waits; the next tick of the others goes to *next. */
+/*
+ * Names of the schedules that are due, or have a run that waits; the next tick of the others goes to *next.
+ */
 static List *
 list_due(TimestampTz now, TimestampTz *next)
 {
@@ -653,8 +663,8 @@ schedule_due(TimestampTz now)
 }
 
 /*
- * Statement trigger of the table, for all that write it: schedule() and its like, or pg_restore. The scheduler knows
- * what it has written.
+ * Statement trigger of the table, for all that write it: schedule() and its like, or pg_restore. The
+ * scheduler knows what it has written.
  */
 Datum
 queue_jobs_schedule_written(PG_FUNCTION_ARGS)
@@ -667,7 +677,10 @@ queue_jobs_schedule_written(PG_FUNCTION_ARGS)
 
 /* ---- by hand ---- */
 
-/* A run by hand is to follow the one under way: unless one waits already, it is what waits, or the tick that is due. */
+/*
+ * A run by hand is to follow the one under way: unless one waits already, it is what waits, or the tick that
+ * is due.
+ */
 static void
 run_afterwards(const Schedule *schedule)
 {
@@ -679,8 +692,8 @@ run_afterwards(const Schedule *schedule)
 }
 
 /*
- * run_now(name): enqueues a job of the schedule at once, as its owner; its times stay as they are. Returns the job's id;
- * NULL if none was made now: the worker is disabled, or if_running says no.
+ * run_now(name): enqueues a job of the schedule at once, as its owner; its times stay as they are. Returns
+ * the job's id; NULL if none was made now: the worker is disabled, or if_running says no.
  */
 Datum
 queue_jobs_run_now(PG_FUNCTION_ARGS)

@@ -37,12 +37,15 @@ typedef struct ScheduleDefinition
 	CatchUp		catch_up;
 } ScheduleDefinition;
 
-/* Checks the definition, and writes it as the current user's. One that is there goes on where it was, if its times are the same. */
+/*
+ * Checks the definition, and writes it as the current user's. One that is there goes on where it was, if its
+ * times are the same.
+ */
 extern void schedule_define(const ScheduleDefinition *definition);
 
 /*
- * Enqueues the jobs of ticks that are due; returns when the next tick is, or DT_NOEND. To be called outside of a
- * transaction, by the scheduler alone.
+ * Enqueues the jobs of ticks that are due; returns when the next tick is, or DT_NOEND. To be called outside
+ * of a transaction, by the scheduler alone.
  */
 extern TimestampTz schedule_due(TimestampTz now);
 

@@ -92,7 +92,10 @@ upkeep_definition(const char *target, WorkerTexts *texts)
 	return worker != NULL && worker->definer == GetUserId() && !registry_worker_disabled(target) ? worker : NULL;
 }
 
-/* A restore that has made the worker known has asked us to make way before: what its queries need may not be there yet. */
+/*
+ * A restore that has made the worker known has asked us to make way before: what its queries need may not be
+ * there yet.
+ */
 bool
 upkeep_breaks_off(void)
 {

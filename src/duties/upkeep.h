@@ -1,10 +1,11 @@
 /*
  * upkeep.h
- *		What the engine does for a worker by SQL of its definer: healing (heal.h), and asking for remaining work (capacity.h).
+ *		What the engine does for a worker by SQL of its definer: healing (heal.h), and asking for remaining
+ *		work (capacity.h).
  *
- * Such SQL may take long, wait for locks, or end the process that calls it. So the scheduler never calls it: it enqueues a job of a built-in
- * worker, whose args name the worker that it is for. An executor of the definer's runs that as it runs others; what it
- * costs comes out of that role's executors.
+ * Such SQL may take long, wait for locks, or end the process that calls it. So the scheduler never calls it:
+ * it enqueues a job of a built-in worker, whose args name the worker that it is for. An executor of the
+ * definer's runs that as it runs others; what it costs comes out of that role's executors.
  */
 #ifndef QUEUE_JOBS_UPKEEP_H
 #define QUEUE_JOBS_UPKEEP_H
@@ -13,8 +14,8 @@
 #include "utils/jsonb.h"
 
 /*
- * Enqueues a job of the built-in worker HEAL_WORKER or FILL_WORKER, as the definer of the worker that it is for. At most one
- * waits, and one at a time runs. Needs a transaction.
+ * Enqueues a job of the built-in worker HEAL_WORKER or FILL_WORKER, as the definer of the worker that it is
+ * for. At most one waits, and one at a time runs. Needs a transaction.
  */
 extern void upkeep_request(const char *built_in, const char *worker);
 
@@ -27,7 +28,10 @@ extern void upkeep_request(const char *built_in, const char *worker);
 /* The worker that the job is for. */
 extern char *upkeep_target(Jsonb *args);
 
-/* A transaction of its own for the next part, with a snapshot and memory; and its end. The time limit counts from the begin. */
+/*
+ * A transaction of its own for the next part, with a snapshot and memory; and its end. The time limit counts
+ * from the begin.
+ */
 extern void upkeep_begin_part(const Worker *built_in);
 extern void upkeep_end_part(void);
 

@@ -2,14 +2,16 @@
  * assert_idempotent.c
  *		assert_idempotent(): the proof that a handler can run again.
  *
- * The handler really runs, several times, within a subtransaction that is rolled back. What a later run makes different
- * from what the first had left is a failure, wherever it is: table_changes.h finds it. Each run has a time of its own, so
- * that a row that is stamped with now() differs, too. A number drawn from a sequence is no difference by itself, but a row
- * that holds it is. Sequences stay where the runs left them, as after any ROLLBACK: it cannot be told whether others drew from
- * them meanwhile, and to put one back would give those numbers out a second time.
+ * The handler really runs, several times, within a subtransaction that is rolled back. What a later run makes
+ * different from what the first had left is a failure, wherever it is: table_changes.h finds it. Each run has
+ * a time of its own, so that a row that is stamped with now() differs, too. A number drawn from a sequence is
+ * no difference by itself, but a row that holds it is. Sequences stay where the runs left them, as after any
+ * ROLLBACK: it cannot be told whether others drew from them meanwhile, and to put one back would give those
+ * numbers out a second time.
  *
- * All runs are in one transaction, and in a session that has objects and settings of its own. What an executor's next run
- * would not see of the one before is taken away in between: cursors, temporary objects, settings, the mode of constraints.
+ * All runs are in one transaction, and in a session that has objects and settings of its own. What an
+ * executor's next run would not see of the one before is taken away in between: cursors, temporary objects,
+ * settings, the mode of constraints.
  */
 #include "postgres.h"
 
@@ -119,7 +121,9 @@ begin_run(Trial *trial, Job *job, const Lane *lane, int run)
 	};
 }
 
-/* All runs, to the first that changes anything. Returns tables that have to be copied before it can be told. */
+/*
+ * All runs, to the first that changes anything. Returns tables that have to be copied before it can be told.
+ */
 static List *
 try_runs(Trial *trial)
 {
@@ -240,8 +244,8 @@ require_handler(const char *name, const Handler *handler, const char *why)
 }
 
 /*
- * assert_idempotent(worker, args, times): runs the handler so often, as the calling role; ERROR QJ002 if a later run
- * changed anything that the first had settled, or failed. Leaves nothing behind.
+ * assert_idempotent(worker, args, times): runs the handler so often, as the calling role; ERROR QJ002 if a
+ * later run changed anything that the first had settled, or failed. Leaves nothing behind.
  */
 Datum
 queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)

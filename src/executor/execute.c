@@ -2,18 +2,21 @@
  * execute.c
  *		One job, from the claim to its end, in an executor.
  *
- * A handler that is a function: one transaction deletes the job's row, which is the lock and the claim; runs the handler
- * in a subtransaction; and writes the history. If the handler fails, its subtransaction is rolled back, and the row is
- * written again with its next attempt. Whatever else ends the transaction, a crash, a signal, a failover, the job is as
- * it was. The handler's snapshot is taken after the claim.
+ * A handler that is a function: one transaction deletes the job's row, which is the lock and the claim; runs
+ * the handler in a subtransaction; and writes the history. If the handler fails, its subtransaction is rolled
+ * back, and the row is written again with its next attempt. Whatever else ends the transaction, a crash, a
+ * signal, a failover, the job is as it was. The handler's snapshot is taken after the claim.
  *
- * A handler that is a procedure may COMMIT, so that no row lock lasts: a lease is written and committed first, one
- * without an end, which holds as long as this process has the hold on the job (store.h). It runs at least once.
- * An SQL command of a schedule is run in the same way (command.h), and so is what the engine does for a worker (upkeep.h).
+ * A handler that is a procedure may COMMIT, so that no row lock lasts: a lease is written and committed
+ * first, one without an end, which holds as long as this process has the hold on the job (store.h). It runs
+ * at least once. An SQL command of a schedule is run in the same way (command.h), and so is what the engine
+ * does for a worker (upkeep.h).
  *
- * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The three are told apart: a timeout
- * is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an interruption, after which the job is as it
- * was; but not if the job cancelled itself (interruption.h), which is an error like any other. So is the drop of the handler between our look at it and the call: the job waits for another, or goes to it.
+ * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The three are told apart:
+ * a timeout is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an interruption, after
+ * which the job is as it was; but not if the job cancelled itself (interruption.h), which is an error like
+ * any other. So is the drop of the handler between our look at it and the call: the job waits for another, or
+ * goes to it.
  */
 #include "postgres.h"
 
@@ -83,10 +86,11 @@ static MemoryContext run_context = NULL;
 /* ---- the run ---- */
 
 /*
- * Settings of the run; those of a procedure must survive its commits and rollbacks, and are reset with the session. lock_timeout is
- * written to its variable: a SET would have the server go through all its settings at the end of the transaction. The
- * engine itself waits for locks as long as it takes, before and after the handler. A job without a context has none, whatever
- * its role or database has for a default. Returns whether there is a SET, which a rollback would undo.
+ * Settings of the run; those of a procedure must survive its commits and rollbacks, and are reset with the
+ * session. lock_timeout is written to its variable: a SET would have the server go through all its settings
+ * at the end of the transaction. The engine itself waits for locks as long as it takes, before and after the
+ * handler. A job without a context has none, whatever its role or database has for a default. Returns whether
+ * there is a SET, which a rollback would undo.
  */
 static bool
 set_for_run(const Run *run, GucAction action)
@@ -146,8 +150,9 @@ measure_run(Run *run, RunEnd end)
 }
 
 /*
- * Whether the handler could not be called because it was dropped after we looked it up: the server says that something
- * is not there, and the handler is not. Another error is the handler's own, even if it was dropped while it ran.
+ * Whether the handler could not be called because it was dropped after we looked it up: the server says that
+ * something is not there, and the handler is not. Another error is the handler's own, even if it was dropped
+ * while it ran.
  */
 static bool
 handler_dropped(const Run *run)
@@ -199,7 +204,10 @@ judge_error(Run *run)
 	return cancelled_by_others() ? RUN_INTERRUPTED : RUN_FAILED;
 }
 
-/* Those that the handler left open, WITH HOLD, would be run to their end by the commit, out of reach of the timeout. */
+/*
+ * Those that the handler left open, WITH HOLD, would be run to their end by the commit, out of reach of the
+ * timeout.
+ */
 static void
 close_cursors(void)
 {
@@ -216,8 +224,8 @@ capture_error(Run *run)
 }
 
 /*
- * One of the first two of the three layers on a record: whether the handler is to be called. If not, the job has its result, or
- * *end says that the worker is another by now, with which the job is to start again.
+ * One of the first two of the three layers on a record: whether the handler is to be called. If not, the job
+ * has its result, or *end says that the worker is another by now, with which the job is to start again.
  */
 static bool
 has_work(Run *run, bool lock, volatile RunEnd *end)
@@ -233,7 +241,10 @@ has_work(Run *run, bool lock, volatile RunEnd *end)
 	return state == RECORD_PENDING;
 }
 
-/* Who had a job run with its definer's rights must still be allowed to; the definer's own right is checked at the call. */
+/*
+ * Who had a job run with its definer's rights must still be allowed to; the definer's own right is checked at
+ * the call.
+ */
 static void
 check_owners_right(const Run *run)
 {
@@ -254,7 +265,10 @@ check_owners_right(const Run *run)
 			 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
 }
 
-/* What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a replica is read. */
+/*
+ * What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a
+ * replica is read.
+ */
 static bool
 prepare(Run *run, volatile RunEnd *end)
 {
@@ -370,8 +384,9 @@ run_built_in(Run *run)
 }
 
 /*
- * The definer of the worker that it was for does not look for jobs of the engine: the log says so, too. An error of the server's own is no
- * reason for a dead job: a healing is put back, as its next tick may be far, and a filling comes again within the minute.
+ * The definer of the worker that it was for does not look for jobs of the engine: the log says so, too. An
+ * error of the server's own is no reason for a dead job: a healing is put back, as its next tick may be far,
+ * and a filling comes again within the minute.
  */
 static RunEnd
 judge_upkeep(const Run *run, RunEnd end)
@@ -388,7 +403,9 @@ judge_upkeep(const Run *run, RunEnd end)
 	return RUN_SUCCEEDED;
 }
 
-/* The job and its lease are committed when this begins; on return there is a transaction without a snapshot. */
+/*
+ * The job and its lease are committed when this begins; on return there is a transaction without a snapshot.
+ */
 static RunEnd
 run_procedure(Run *run)
 {
@@ -439,7 +456,10 @@ run_error(const ErrorData *error)
 	};
 }
 
-/* The start counts for nothing, nor does the choice where to read; that it was put back for a replica once does. */
+/*
+ * The start counts for nothing, nor does the choice where to read; that it was put back for a replica once
+ * does.
+ */
 static void
 put_back(Run *run, TupleTableSlot *slot, int64 delay)
 {
@@ -488,7 +508,10 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			put_back(run, slot, 0);
 			return JOB_AVAILABLE;
 		case RUN_TOO_EARLY:
-			/* a lease was written, with which it would have been started; a merged twin may have longer to live */
+			/*
+			 * a lease was written, with which it would have been started; a merged twin may have longer to
+			 * live
+			 */
 			if (run->job.expires_at == NO_TIME && run->stored_expires_at != NO_TIME && run->measure.merged == 0)
 				run->job.expires_at = run->stored_expires_at + CONSISTENCY_RETRY_DELAY;
 			put_back(run, slot, CONSISTENCY_RETRY_DELAY);
@@ -620,8 +643,9 @@ show_end(ExecutorSlot *slot)
 }
 
 /*
- * Who has asked for the job's end while what had become of it was written and committed is heeded now: of one that has ended there is
- * no row. The signal that came with the request may be on its way yet, so it is tried twice.
+ * Who has asked for the job's end while what had become of it was written and committed is heeded now: of one
+ * that has ended there is no row. The signal that came with the request may be on its way yet, so it is tried
+ * twice.
  */
 static void
 heed_late_end(int64 job, int end_as)
@@ -744,9 +768,9 @@ recover_job(const ExecutorSlot *slot, bool begun, const ErrorData *edata)
 }
 
 /*
- * The transaction that ran a job could not be committed, or the engine itself failed: all of it was undone. The attempt
- * is charged, so that a job that can never be committed does not run for ever; but not if another process interrupted us,
- * or it had not begun. In any case cancel() or discard() of the job is heeded.
+ * The transaction that ran a job could not be committed, or the engine itself failed: all of it was undone.
+ * The attempt is charged, so that a job that can never be committed does not run for ever; but not if another
+ * process interrupted us, or it had not begun. In any case cancel() or discard() of the job is heeded.
  */
 void
 execute_recover(ExecutorSlot *slot, const ErrorData *edata)

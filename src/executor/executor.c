@@ -1,7 +1,7 @@
 /*
  * executor.c
- *		The process that runs jobs of one database, connected as the role whose jobs they are: what a handler does to
- *		get other rights, RESET ROLE or the like, gains it nothing.
+ *		The process that runs jobs of one database, connected as the role whose jobs they are: what a handler
+ *		does to get other rights, RESET ROLE or the like, gains it nothing.
  */
 #include "postgres.h"
 
@@ -44,8 +44,8 @@ blame(int code, Datum argument)
 }
 
 /*
- * The job of a function is free again by the rollback; that of a procedure has its lease without end, which now no process
- * holds. The scheduler looks at what is to be done, and charges the job if it is to be blamed.
+ * The job of a function is free again by the rollback; that of a procedure has its lease without end, which
+ * now no process holds. The scheduler looks at what is to be done, and charges the job if it is to be blamed.
  */
 static void
 detach(int code, Datum argument)
@@ -121,7 +121,10 @@ set_idle(bool idle)
 	SpinLockRelease(&own_slot->mutex);
 }
 
-/* Idle is said before the last look, so that a session that commits after it wakes us. Returns whether that found a job. */
+/*
+ * Idle is said before the last look, so that a session that commits after it wakes us. Returns whether that
+ * found a job.
+ */
 static bool
 wait_for_work(TimestampTz until)
 {

@@ -8,8 +8,8 @@
 #include "executor_slot.h"
 
 /*
- * Claims one job of any lane that the executor serves and runs it. False if there was nothing to do. The transaction is
- * begun and ended inside.
+ * Claims one job of any lane that the executor serves and runs it. False if there was nothing to do. The
+ * transaction is begun and ended inside.
  */
 extern bool execute_next(ExecutorSlot *slot);
 
@@ -17,8 +17,8 @@ extern bool execute_next(ExecutorSlot *slot);
 extern TimestampTz execute_next_look(void);
 
 /*
- * After an ERROR that came out of execute_next(): the job that was being run when it happened, if any, has failed; unless
- * another process interrupted it, or wants it to end.
+ * After an ERROR that came out of execute_next(): the job that was being run when it happened, if any, has
+ * failed; unless another process interrupted it, or wants it to end.
  */
 extern void execute_recover(ExecutorSlot *slot, const ErrorData *edata);
 

@@ -36,8 +36,9 @@ extern void run_show(Run *run, bool running);
 extern bool run_expired(const Run *run);
 
 /*
- * Takes the first job of all lanes that can start, in their order; false if there is none. Its row is deleted, or it has a
- * lease without an end, in this transaction; run->task, job, limits and started_at are set.
+ * Takes the first job of all lanes that can start, in their order; false if there is none. Its row is
+ * deleted, or it has a lease without an end, in this transaction; run->task, job, limits and started_at are
+ * set.
  */
 extern bool run_take(Run *run, Oid role);
 

@@ -31,7 +31,10 @@ has_name(List *names, const JsonbValue *name)
 	return false;
 }
 
-/* The args without what might be secret: numbers stay, and what the worker declares. A key of its own tells nothing. */
+/*
+ * The args without what might be secret: numbers stay, and what the worker declares. A key of its own tells
+ * nothing.
+ */
 static Jsonb *
 loggable_args(List *names, Jsonb *args)
 {

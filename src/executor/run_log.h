@@ -10,8 +10,8 @@
 #include "statistics.h"
 
 /*
- * state: what became of the job; error: NULL unless the run failed. Of the args only numbers are logged, and what the
- * worker calls loggable.
+ * state: what became of the job; error: NULL unless the run failed. Of the args only numbers are logged, and
+ * what the worker calls loggable.
  */
 extern void run_log(const Worker *worker, List *loggable, const Lane *lane, const Job *job, const RunMeasure *measure, JobState state,
 					const ErrorData *error);

@@ -188,7 +188,10 @@ session_drop_temporary_objects(const SessionState *before)
 	free_object_addresses(drop);
 }
 
-/* Constraints that can be deferred: by default, or not. (Of schemas that the user may not use none can be named.) */
+/*
+ * Constraints that can be deferred: by default, or not. (Of schemas that the user may not use none can be
+ * named.)
+ */
 static List *
 deferrable_constraints(bool deferred)
 {

@@ -138,8 +138,9 @@ call_for_help(Heads *heads, LaneHead *taken)
 }
 
 /*
- * A lane that we were refused can be looked at again at some time; we may be the only ones to know, and run a long job by then. The
- * scheduler reads it from the hint, and looks at all of them again at the first such time.
+ * A lane that we were refused can be looked at again at some time; we may be the only ones to know, and run a
+ * long job by then. The scheduler reads it from the hint, and looks at all of them again at the first such
+ * time.
  */
 static void
 tell_of_revisit(const Heads *heads)

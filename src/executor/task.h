@@ -1,7 +1,7 @@
 /*
  * task.h
- *		What an executor knows of each of the lanes that it serves: the worker's definition, how to call its handler, where the
- *		next job may stand.
+ *		What an executor knows of each of the lanes that it serves: the worker's definition, how to call its
+ *		handler, where the next job may stand.
  */
 #ifndef QUEUE_JOBS_TASK_H
 #define QUEUE_JOBS_TASK_H

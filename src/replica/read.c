@@ -2,8 +2,8 @@
  * read.c
  *		Where a job reads from, and what its read handler reads there.
  *
- * Whatever happens on a replica is no failure of the job: the primary does it over. Only there is a read handler's error
- * taken for its own.
+ * Whatever happens on a replica is no failure of the job: the primary does it over. Only there is a read
+ * handler's error taken for its own.
  */
 #include "postgres.h"
 
@@ -92,8 +92,8 @@ read_from_primary(CallTarget *reader, Jsonb *args)
 }
 
 /*
- * Replicas have half of a run's timeout, together. If none could serve it, that time is not the job's: its own begins again,
- * for the primary and the handler.
+ * Replicas have half of a run's timeout, together. If none could serve it, that time is not the job's: its
+ * own begins again, for the primary and the handler.
  */
 static const Replica *
 read_from_replica(CallTarget *reader, const Worker *worker, Job *job, bool *caught_up)

@@ -1,6 +1,7 @@
 /*
  * read.h
- *		What a worker's read handler reads before the handler runs: from a replica that has caught up, or the primary.
+ *		What a worker's read handler reads before the handler runs: from a replica that has caught up, or the
+ *		primary.
  */
 #ifndef QUEUE_JOBS_READ_H
 #define QUEUE_JOBS_READ_H
@@ -10,14 +11,17 @@
 #include "registry.h"
 
 /*
- * Chooses for a job that an executor is running, whose attempt is counted and whose location is known; notes the choice
- * in the job, and reads (reader->handler may be NULL: then there is nothing to read). False if the job is to be put back,
- * for a replica to catch up. The run's timeout is armed. An ERROR is the read handler's, on the primary; one on a replica
- * sends the job to the primary.
+ * Chooses for a job that an executor is running, whose attempt is counted and whose location is known; notes
+ * the choice in the job, and reads (reader->handler may be NULL: then there is nothing to read). False if the
+ * job is to be put back, for a replica to catch up. The run's timeout is armed. An ERROR is the read
+ * handler's, on the primary; one on a replica sends the job to the primary.
  */
 extern bool read_for_job(CallTarget *reader, const Worker *worker, Job *job);
 
-/* The same choice for a job that a claimant is about to get: by what is known of replicas, without asking them. */
+/*
+ * The same choice for a job that a claimant is about to get: by what is known of replicas, without asking
+ * them.
+ */
 extern bool choose_for_claim(const Worker *worker, Job *job);
 
 /* Once more, for its location has risen; it is too late to put it back. False if nothing has changed. */

@@ -2,8 +2,9 @@
  * replica.c
  *		Replicas: add_replica(), drop_replica(), pause_replica(), resume_replica(); and what is known of them.
  *
- * Which there are stands in a table; how they are doing, in shared memory (replica_status.h). A replica that has replayed a location stays
- * that far, so that what was learnt a moment ago is good enough to say "caught up"; it is never good enough for "not".
+ * Which there are stands in a table; how they are doing, in shared memory (replica_status.h). A replica that
+ * has replayed a location stays that far, so that what was learnt a moment ago is good enough to say "caught
+ * up"; it is never good enough for "not".
  */
 #include "postgres.h"
 
@@ -279,8 +280,9 @@ hide_statement(void *argument)
 }
 
 /*
- * add_replica(name, conninfo): or replaces it. No process connects yet. The caller's statement may have a password in it: it is
- * neither logged with an error, nor shown in pg_stat_activity until the session's next one.
+ * add_replica(name, conninfo): or replaces it. No process connects yet. The caller's statement may have a
+ * password in it: it is neither logged with an error, nor shown in pg_stat_activity until the session's next
+ * one.
  */
 Datum
 queue_jobs_add_replica(PG_FUNCTION_ARGS)

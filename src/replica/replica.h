@@ -12,10 +12,16 @@
 /* The replicas that may be used, as "Replica *"; good until the next call. */
 extern List *replica_list(void);
 
-/* A replica that is known to have replayed the location, one of them at random; NULL if none is. In palloc'd memory. */
+/*
+ * A replica that is known to have replayed the location, one of them at random; NULL if none is. In palloc'd
+ * memory.
+ */
 extern char *replica_caught_up(XLogRecPtr location);
 
-/* Asks the scheduler to find out how far the replicas have got, and waits a moment for it; a few milliseconds, if all is well. */
+/*
+ * Asks the scheduler to find out how far the replicas have got, and waits a moment for it; a few
+ * milliseconds, if all is well.
+ */
 extern void replica_await_news(void);
 
 /* Whether the scheduler was asked to. */

@@ -2,15 +2,16 @@
  * replica_connection.c
  *		Connections to replicas, by libpq.
  *
- * A connection is kept for as long as its process lives and the replica is on the list, as it was. One that broke while it
- * was not used is renewed at once: that is no failure of the replica. Every wait has an end.
+ * A connection is kept for as long as its process lives and the replica is on the list, as it was. One that
+ * broke while it was not used is renewed at once: that is no failure of the replica. Every wait has an end.
  *
- * The replica says itself who it is, over the very connection that is then read from: a name can lead to another server
- * today than yesterday. Since it only ever replays more, what it has replayed when asked is there when the read begins.
+ * The replica says itself who it is, over the very connection that is then read from: a name can lead to
+ * another server today than yesterday. Since it only ever replays more, what it has replayed when asked is
+ * there when the read begins.
  *
- * Failures are of two kinds. A replica that cannot be reached, does not answer, or is no replica of ours, is of no use to
- * any process: all leave it alone for a while (replica.h). One that refuses us may do so for our role's sake only: that
- * is for this process to remember.
+ * Failures are of two kinds. A replica that cannot be reached, does not answer, or is no replica of ours, is
+ * of no use to any process: all leave it alone for a while (replica.h). One that refuses us may do so for our
+ * role's sake only: that is for this process to remember.
  */
 #include "postgres.h"
 
@@ -32,9 +33,10 @@
 #include "utils/wait_event.h"
 
 /*
- * Read-only, should the replica be promoted while we read. The others prevail over settings of the role and of the database, which are
- * replicated: by those the session could begin as another role or in an isolation level that a standby does not have, or end while it is
- * idle. A read that we no longer wait for ends by its statement_timeout, which is set with each question.
+ * Read-only, should the replica be promoted while we read. The others prevail over settings of the role and
+ * of the database, which are replicated: by those the session could begin as another role or in an isolation
+ * level that a standby does not have, or end while it is idle. A read that we no longer wait for ends by its
+ * statement_timeout, which is set with each question.
  */
 #define SESSION_OPTIONS "-c default_transaction_read_only=on -c role=none" \
 	" -c default_transaction_isolation=read\\ committed -c default_transaction_deferrable=off -c statement_timeout=0" \
@@ -363,7 +365,10 @@ run_statement(Link *link, const char *sql, int nparams, const Oid *types, const 
 	return ATTEMPT_LOST;
 }
 
-/* Nothing of one job is left in the session for the next. The outcome is awaited when the session is next used. */
+/*
+ * Nothing of one job is left in the session for the next. The outcome is awaited when the session is next
+ * used.
+ */
 static void
 send_reset(Link *link)
 {
@@ -544,7 +549,9 @@ ask_renewed(Link *link, const Jsonb *context, TimestampTz until)
 	return ask(link, context, until, deadline);
 }
 
-/* A process with more time might have got an answer: that a job was in haste is for this process to remember. */
+/*
+ * A process with more time might have got an answer: that a job was in haste is for this process to remember.
+ */
 static bool
 lost_for_all(TimestampTz until)
 {

@@ -44,8 +44,8 @@ resting(const ReplicaSlot *slot, TimestampTz now)
 }
 
 /*
- * A free slot, or else the one unheard of for longest: we may not have been told that its replica, its database or the
- * extension there was dropped. Not one that is to be left alone. NULL if there is none.
+ * A free slot, or else the one unheard of for longest: we may not have been told that its replica, its
+ * database or the extension there was dropped. Not one that is to be left alone. NULL if there is none.
  */
 static ReplicaSlot *
 slot_to_use(TimestampTz now)

@@ -1,7 +1,7 @@
 /*
  * replica_status.h
- *		How replicas are doing, in shared memory, so that not every process has to find out by itself: a replica that failed is left
- *		alone by all for a while.
+ *		How replicas are doing, in shared memory, so that not every process has to find out by itself: a
+ *		replica that failed is left alone by all for a while.
  */
 #ifndef QUEUE_JOBS_REPLICA_STATUS_H
 #define QUEUE_JOBS_REPLICA_STATUS_H

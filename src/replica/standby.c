@@ -1,7 +1,8 @@
 /*
  * standby.c
- *		Read-your-writes for any application: last_commit_lsn() where it writes, replayed() and wait_for_replay() where it
- *		reads. And replay_position(), by which executors know their replicas. All but the first are for standbys.
+ *		Read-your-writes for any application: last_commit_lsn() where it writes, replayed() and
+ *		wait_for_replay() where it reads. And replay_position(), by which executors know their replicas. All
+ *		but the first are for standbys.
  */
 #include "postgres.h"
 
@@ -26,7 +27,10 @@ PG_FUNCTION_INFO_V1(queue_jobs_replay_position);
 #define POLL_REPLAY 5			/* milliseconds: the server tells no process how far it has got */
 #define LONGEST_WAIT (365 * USECS_PER_DAY)
 
-/* last_commit_lsn(): where the commit of this session's latest transaction that wrote anything ends; NULL if there is none. */
+/*
+ * last_commit_lsn(): where the commit of this session's latest transaction that wrote anything ends; NULL if
+ * there is none.
+ */
 Datum
 queue_jobs_last_commit_lsn(PG_FUNCTION_ARGS)
 {

@@ -47,7 +47,9 @@ claimed_slots_forget(const Job *job)
 	table_close(rel, NoLock);
 }
 
-/* By the jobs' ids, one after the other: the table is small, and the planner knows nothing of that of jobs. */
+/*
+ * By the jobs' ids, one after the other: the table is small, and the planner knows nothing of that of jobs.
+ */
 void
 claimed_slots_trim(void)
 {

@@ -1,6 +1,7 @@
 /*
  * claimed_slot.h
- *		The table claimed_slot: which slots of limits claimants have, whose lease outlives the transaction that took them.
+ *		The table claimed_slot: which slots of limits claimants have, whose lease outlives the transaction
+ *		that took them.
  */
 #ifndef QUEUE_JOBS_CLAIMED_SLOT_H
 #define QUEUE_JOBS_CLAIMED_SLOT_H

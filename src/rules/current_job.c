@@ -2,7 +2,8 @@
  * current_job.c
  *		What a handler can ask and say about its own job.
  *
- * What it says is kept outside of the transaction, for retry_in() must survive the rollback of the error that follows.
+ * What it says is kept outside of the transaction, for retry_in() must survive the rollback of the error that
+ * follows.
  */
 #include "postgres.h"
 

@@ -1,7 +1,7 @@
 /*
  * current_job.h
- *		The job that this process is running, for the functions that a handler calls: current_job(), retry_in(),
- *		snooze_me(); cancel() and discard() of itself.
+ *		The job that this process is running, for the functions that a handler calls: current_job(),
+ *		retry_in(), snooze_me(); cancel() and discard() of itself.
  */
 #ifndef QUEUE_JOBS_CURRENT_JOB_H
 #define QUEUE_JOBS_CURRENT_JOB_H

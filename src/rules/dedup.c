@@ -2,29 +2,31 @@
  * dedup.c
  *		Deduplication.
  *
- * There is no unique index on the key: enqueuers would wait for each other's commit, and deadlock on keys taken in
- * different orders. Instead an enqueue looks, with a snapshot of its own making, for a job of its key that has not
- * started, and gets a hold on it (hold.h) until its own transaction ends. A second look, now that no process can start the
- * job, finds it still there: the job stands for the new one, which is dropped. Its run starts after we have committed,
- * and sees what we wrote; if we roll back, nothing has happened; no one waited.
+ * There is no unique index on the key: enqueuers would wait for each other's commit, and deadlock on keys
+ * taken in different orders. Instead an enqueue looks, with a snapshot of its own making, for a job of its
+ * key that has not started, and gets a hold on it (hold.h) until its own transaction ends. A second look, now
+ * that no process can start the job, finds it still there: the job stands for the new one, which is dropped.
+ * Its run starts after we have committed, and sees what we wrote; if we roll back, nothing has happened; no
+ * one waited.
  *
- * Two transactions that enqueue the same key at once do not see each other, and both insert. The claim of one of the
- * jobs merges the others into its run.
+ * Two transactions that enqueue the same key at once do not see each other, and both insert. The claim of one
+ * of the jobs merges the others into its run.
  *
- * If the hold is refused, the job is being run. Under until_executing it has freed its key: we look for another one, or
- * insert. Under until_executed the new job is dropped ("drop": the one case in which the run that stands may not see what
- * we wrote), or a follow-up is to stand ("reschedule_once"), which is an ordinary job of the key: one that is there is
- * held, else ours is inserted. That no two of a key run at once is seen to at the claim, by a lock on the key, and by
- * looking for leases.
+ * If the hold is refused, the job is being run. Under until_executing it has freed its key: we look for
+ * another one, or insert. Under until_executed the new job is dropped ("drop": the one case in which the run
+ * that stands may not see what we wrote), or a follow-up is to stand ("reschedule_once"), which is an
+ * ordinary job of the key: one that is there is held, else ours is inserted. That no two of a key run at once
+ * is seen to at the claim, by a lock on the key, and by looking for leases.
  *
- * A job whose key is running is passed by, and has to be found again when that run ends. Those that are there by then
- * are looked up by their key (dedup_publish_key), but one may be committed, and passed by, before the run has freed the
- * key, and after that look. So a claim that passes one by says so in the lane's hint, and only then tries the key for the last
- * time; the transaction that frees the key looks afterwards whether a claim has said so since. So does a claim that has
- * locked the key only to find that its own job cannot start.
+ * A job whose key is running is passed by, and has to be found again when that run ends. Those that are there
+ * by then are looked up by their key (dedup_publish_key), but one may be committed, and passed by, before the
+ * run has freed the key, and after that look. So a claim that passes one by says so in the lane's hint, and
+ * only then tries the key for the last time; the transaction that frees the key looks afterwards whether a
+ * claim has said so since. So does a claim that has locked the key only to find that its own job cannot
+ * start.
  *
- * A transaction that has very many duplicates would fill the server's lock table with holds: beyond some dozens it
- * locks the rows FOR SHARE instead, which a claim's delete or update respects as well.
+ * A transaction that has very many duplicates would fill the server's lock table with holds: beyond some
+ * dozens it locks the rows FOR SHARE instead, which a claim's delete or update respects as well.
  */
 #include "postgres.h"
 
@@ -88,8 +90,9 @@ dedup_takes_part(const Worker *worker)
 }
 
 /*
- * The hash of a key; never 0. The lane's salt, which ordinary roles cannot read, keeps the keys of different owners apart, and any role from choosing args
- * whose hash is that of another's. It does not change with the owner's OID, as a restore does, nor with the owner's name.
+ * The hash of a key; never 0. The lane's salt, which ordinary roles cannot read, keeps the keys of different
+ * owners apart, and any role from choosing args whose hash is that of another's. It does not change with the
+ * owner's OID, as a restore does, nor with the owner's name.
  */
 static int64
 salted(uint64 hash, const Lane *lane)
@@ -130,7 +133,10 @@ dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
 
-/* The args that take part in the key: all, if they are from before the worker got its record, and do not name one. */
+/*
+ * The args that take part in the key: all, if they are from before the worker got its record, and do not name
+ * one.
+ */
 static Jsonb *
 key_args(const Worker *worker, const Job *job)
 {
@@ -147,7 +153,10 @@ dedup_move_key(Job *job, const Worker *worker)
 	job->dedup_hash = salted(hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args, job->dedup_key), lane);
 }
 
-/* The owner is part of it also where jobs run as the worker's definer: no role is to learn of another's jobs, or to cancel its own with them. */
+/*
+ * The owner is part of it also where jobs run as the worker's definer: no role is to learn of another's jobs,
+ * or to cancel its own with them.
+ */
 static bool
 same_key(const Job *a, const Job *b)
 {
@@ -172,7 +181,10 @@ waiting_since(const Job *job)
 	return job->attempt > job->uncharged ? job->created_at : Max(job->created_at, job->run_at);
 }
 
-/* Due in a moment, as a replica is given time to catch up: enqueued for now, or put back. That makes it no future job. */
+/*
+ * Due in a moment, as a replica is given time to catch up: enqueued for now, or put back. That makes it no
+ * future job.
+ */
 static bool
 waits_for_replicas(const Job *job, const Worker *worker, TimestampTz now)
 {
@@ -200,9 +212,9 @@ expires_before(TimestampTz a, TimestampTz b)
 }
 
 /*
- * Whether a job may end without being started: its time runs out before that of the one that it would stand for. Of two
- * that both expire the longer one is let in only if the other has less than half as long to live: it would be a row each,
- * if the same work is enqueued over and over.
+ * Whether a job may end without being started: its time runs out before that of the one that it would stand
+ * for. Of two that both expire the longer one is let in only if the other has less than half as long to live:
+ * it would be a row each, if the same work is enqueued over and over.
  */
 static bool
 may_expire(const Job *other, const Job *job, TimestampTz now)
@@ -263,7 +275,10 @@ rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *wo
 	return result;
 }
 
-/* A handler enqueues the key of its own job, whose row it has deleted: no other session would take it for unstarted. */
+/*
+ * A handler enqueues the key of its own job, whose row it has deleted: no other session would take it for
+ * unstarted.
+ */
 static bool
 runs_here(const Job *job)
 {
@@ -278,8 +293,9 @@ beside_run(const Worker *worker)
 }
 
 /*
- * Whether a job of the key that has not ended can stand for another. Not one whose claimant's lease has run out: if it was the
- * last attempt it ends when it is found, and if not, that claimant may still come and complete it.
+ * Whether a job of the key that has not ended can stand for another. Not one whose claimant's lease has run
+ * out: if it was the last attempt it ends when it is found, and if not, that claimant may still come and
+ * complete it.
  */
 static bool
 can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, TimestampTz now)
@@ -303,8 +319,9 @@ function_runs(LiveTable *table, int64 id)
 }
 
 /*
- * One look at the jobs of the key. True if it came to a result; otherwise something changed meanwhile, which means that
- * another session got on with its work. A job that waits is better than one that runs: its run sees what we wrote.
+ * One look at the jobs of the key. True if it came to a result; otherwise something changed meanwhile, which
+ * means that another session got on with its work. A job that waits is better than one that runs: its run
+ * sees what we wrote.
  */
 static bool
 look(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now, Standing *result, int64 *standing)
@@ -419,8 +436,8 @@ dedup_any_live(LiveTable *table, const Job *job, const Worker *worker)
 /* ---- claim ---- */
 
 /*
- * Whether a job of the key is being run by way of a lease; others are kept out by the lock on the key. Or was being run, and cannot be
- * merged yet: it would run once more.
+ * Whether a job of the key is being run by way of a lease; others are kept out by the lock on the key. Or was
+ * being run, and cannot be merged yet: it would run once more.
  */
 static bool
 key_is_taken(LiveTable *table, const Job *job)
@@ -451,8 +468,9 @@ passed_by_meanwhile(const Job *job)
 }
 
 /*
- * A claim that was refused the key while this process had it for a moment has passed by its job, and no run will end and publish it. The
- * lane is looked at again, after a while, so that claims which get in each other's way do not do so without a pause.
+ * A claim that was refused the key while this process had it for a moment has passed by its job, and no run
+ * will end and publish it. The lane is looked at again, after a while, so that claims which get in each
+ * other's way do not do so without a pause.
  */
 static void
 look_again_at_lane(const Job *job, const Worker *worker)
@@ -568,8 +586,9 @@ dedup_merged_into(int64 id)
 }
 
 /*
- * Takes another job of the key for the run of *job, unless a transaction relies on it. The hold need not last: who gets one
- * from now on sees that the row is going. (There may be more of them than the lock table can take.)
+ * Takes another job of the key for the run of *job, unless a transaction relies on it. The hold need not
+ * last: who gets one from now on sees that the row is going. (There may be more of them than the lock table
+ * can take.)
  */
 static bool
 absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worker *worker, TimestampTz now)

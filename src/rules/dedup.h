@@ -22,23 +22,26 @@ extern bool dedup_takes_part(const Worker *worker);
 extern bool dedup_one_at_a_time(const Job *job, const Worker *worker);
 
 /*
- * Gives the job its key: worker, queue and owner, which its lane has, and the token or the args. None if the worker does not
- * deduplicate.
+ * Gives the job its key: worker, queue and owner, which its lane has, and the token or the args. None if the
+ * worker does not deduplicate.
  */
 extern void dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token);
 
 /*
- * Whether a job of that key stands already for the one about to be enqueued. The job that stands is held until the end
- * of the transaction.
+ * Whether a job of that key stands already for the one about to be enqueued. The job that stands is held
+ * until the end of the transaction.
  */
 extern Standing dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing);
 
-/* Whether any live job of that key is there, in whatever state; also one of another owner, if the worker's definer runs them all. */
+/*
+ * Whether any live job of that key is there, in whatever state; also one of another owner, if the worker's
+ * definer runs them all.
+ */
 extern bool dedup_any_live(LiveTable *table, const Job *job, const Worker *worker);
 
 /*
- * To be called before a job is taken: gets the hold (and the key, under until_executed) without waiting. False if the
- * job cannot start now. Holds last to the end of the transaction, or of the session.
+ * To be called before a job is taken: gets the hold (and the key, under until_executed) without waiting.
+ * False if the job cannot start now. Holds last to the end of the transaction, or of the session.
  */
 extern bool dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool session);
 
@@ -61,8 +64,9 @@ extern int64 dedup_merged_into(int64 id);
 extern void dedup_move_key(Job *job, const Worker *worker);
 
 /*
- * Before that, under until_executed: false if one of its key is being run, and it must stay. Otherwise none is started
- * until dedup_move_end(), by when those that are added to the list of ids (int64 *) are to be moved, too.
+ * Before that, under until_executed: false if one of its key is being run, and it must stay. Otherwise none
+ * is started until dedup_move_end(), by when those that are added to the list of ids (int64 *) are to be
+ * moved, too.
  */
 extern bool dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **ids);
 extern void dedup_move_end(const Job *job, const Worker *worker);

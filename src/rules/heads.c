@@ -2,12 +2,14 @@
  * heads.c
  *		The lanes that a process takes jobs from, and which of them goes first; see heads.h.
  *
- * Lanes with work are in heaps: in one for each queue and urgency, and these in one for each urgency. Where a lane stands
- * follows from its hint, but during a claim, for those which the claim has opened, or which have jobs of its own transaction.
+ * Lanes with work are in heaps: in one for each queue and urgency, and these in one for each urgency. Where a
+ * lane stands follows from its hint, but during a claim, for those which the claim has opened, or which have
+ * jobs of its own transaction.
  *
- * Order of events: first all hints are looked at, then the claim's snapshot is taken. What is published after the look is
- * allowed for when the hint is settled (lane_hint_settle()); what was published before it, the snapshot sees. A hint that we miss has given way
- * before, and if its lane had jobs, that was counted as lost before: so hints are looked at first, then what was lost, then the index.
+ * Order of events: first all hints are looked at, then the claim's snapshot is taken. What is published after
+ * the look is allowed for when the hint is settled (lane_hint_settle()); what was published before it, the
+ * snapshot sees. A hint that we miss has given way before, and if its lane had jobs, that was counted as lost
+ * before: so hints are looked at first, then what was lost, then the index.
  */
 #include "postgres.h"
 
@@ -271,7 +273,9 @@ head_of_hint(Heads *heads, int index, bool make, bool *unknown)
 	return head != NULL && head->worker != NULL ? head : NULL;
 }
 
-/* Of lanes that are new to us those that may have jobs. What was counted as seen before this is seen by it. */
+/*
+ * Of lanes that are new to us those that may have jobs. What was counted as seen before this is seen by it.
+ */
 static void
 look_at_all(Heads *heads)
 {
@@ -372,8 +376,8 @@ any_has_more(const Heads *heads)
 }
 
 /*
- * What is lost is looked for in the index: all of it at first, and where there are no hints at all; then a part at a time, when
- * no other job is known or some were taken.
+ * What is lost is looked for in the index: all of it at first, and where there are no hints at all; then a
+ * part at a time, when no other job is known or some were taken.
  */
 static void
 discover(Heads *heads)
@@ -427,7 +431,9 @@ look_at_changes(Heads *heads, TimestampTz now)
 	heads->doubted = false;
 }
 
-/* False if there is something that we cannot look at now: only hints, of lanes that we know, need no table. */
+/*
+ * False if there is something that we cannot look at now: only hints, of lanes that we know, need no table.
+ */
 static bool
 look_outside_transaction(Heads *heads, TimestampTz now)
 {
@@ -642,8 +648,9 @@ tell_revisit(const LaneHead *head)
 }
 
 /*
- * Where others walk over the same jobs: a session that takes many tells from time to time how far it is, and one that meets a job
- * which another has goes on from there, instead of walking over all that the others hold.
+ * Where others walk over the same jobs: a session that takes many tells from time to time how far it is, and
+ * one that meets a job which another has goes on from there, instead of walking over all that the others
+ * hold.
  */
 static void
 tell(const LaneHead *head)
@@ -757,8 +764,8 @@ settle_hint(const LaneHead *head, bool tried)
 }
 
 /*
- * Where lanes are many, the next job of one stands far behind the first: some of them are to be near. What was far once is
- * forgotten slowly, for jobs that come at random stand now close together, now apart.
+ * Where lanes are many, the next job of one stands far behind the first: some of them are to be near. What
+ * was far once is forgotten slowly, for jobs that come at random stand now close together, now apart.
  */
 static void
 learn_density(LaneHead *head)
@@ -773,8 +780,8 @@ learn_density(LaneHead *head)
 }
 
 /*
- * Of a lane without a hint only we know. What other sessions free there, or add, they tell as lost, and it is found again from its beginning; jobs that
- * are refused by a limit, too, or when it is time.
+ * Of a lane without a hint only we know. What other sessions free there, or add, they tell as lost, and it is
+ * found again from its beginning; jobs that are refused by a limit, too, or when it is time.
  */
 static void
 settle_unhinted(Heads *heads, LaneHead *head, bool tried)

@@ -2,14 +2,15 @@
  * heads.h
  *		The lanes that a process takes jobs from, and which of them goes first (order.h).
  *
- * Of a lane that no claim looks into, only its hint is known: no job of it stands before the hint's cursor. That is enough
- * until it seems to be its turn. Then the lane is opened, and if its first job stands behind that of another one, it has to
- * wait after all. So a claim opens about as many lanes as it takes jobs from, and looks at the hints that have changed since
- * the last one, however many lanes there are.
+ * Of a lane that no claim looks into, only its hint is known: no job of it stands before the hint's cursor.
+ * That is enough until it seems to be its turn. Then the lane is opened, and if its first job stands behind
+ * that of another one, it has to wait after all. So a claim opens about as many lanes as it takes jobs from,
+ * and looks at the hints that have changed since the last one, however many lanes there are.
  *
- * A lane becomes known when its hint shows that it may have jobs. Of lanes for which there is no room for hints (lane_hint.h), the index
- * of jobs is asked: at first, and then for some of them at a time, as long as anything is lost. Such a lane is gone through from its begin; when
- * no job is left in it, it is at rest until it is found again.
+ * A lane becomes known when its hint shows that it may have jobs. Of lanes for which there is no room for
+ * hints (lane_hint.h), the index of jobs is asked: at first, and then for some of them at a time, as long as
+ * anything is lost. Such a lane is gone through from its begin; when no job is left in it, it is at rest
+ * until it is found again.
  */
 #ifndef QUEUE_JOBS_HEADS_H
 #define QUEUE_JOBS_HEADS_H
@@ -56,7 +57,8 @@ typedef struct LaneHead
 } LaneHead;
 
 /*
- * Whether the process takes jobs of the lane, and then of which worker, and task, if it has such. What it gives is to live as long as the heads.
+ * Whether the process takes jobs of the lane, and then of which worker, and task, if it has such. What it
+ * gives is to live as long as the heads.
  */
 typedef bool (*HeadsAdmit) (const Lane *lane, Worker **worker, struct Task **task);
 
@@ -126,26 +128,33 @@ extern bool heads_serve(Heads *heads, int32 lane);
 extern void heads_begin(Heads *heads, LiveTable *table, TimestampTz now);
 
 /*
- * When a lane may have a job to claim though nothing happens, or DT_NOEND. Outside a transaction, too: then also now, if
- * there may be something for whose sake it is to be looked into tables.
+ * When a lane may have a job to claim though nothing happens, or DT_NOEND. Outside a transaction, too: then
+ * also now, if there may be something for whose sake it is to be looked into tables.
  */
 extern TimestampTz heads_next_revisit(Heads *heads);
 
-/* The head whose walk has the next job, or NULL if there is none; "look" if it is not to be taken: then no turn is used up. */
+/*
+ * The head whose walk has the next job, or NULL if there is none; "look" if it is not to be taken: then no
+ * turn is used up.
+ */
 extern LaneHead *heads_first(Heads *heads, bool look);
 
 /* The head's job was tried, and taken or not. */
 extern void heads_tried(Heads *heads, LaneHead *head, bool taken);
 
-/* To the next job of the head's lane, if there is one and the verdict on the last one does not hold for all of the worker's. */
+/*
+ * To the next job of the head's lane, if there is one and the verdict on the last one does not hold for all
+ * of the worker's.
+ */
 extern void heads_advance(LaneHead *head, LimitVerdict verdict);
 
 /* Another head that has work, as far as is known, or NULL. */
 extern LaneHead *heads_other(Heads *heads, const LaneHead *taken);
 
 /*
- * The claim is over: what it has found out is settled in the lanes' hints. Without "tried" a lane of which no job was taken
- * is looked at again from where this claim began, instead of from after the jobs that it has tried.
+ * The claim is over: what it has found out is settled in the lanes' hints. Without "tried" a lane of which no
+ * job was taken is looked at again from where this claim began, instead of from after the jobs that it has
+ * tried.
  */
 extern void heads_end(Heads *heads, bool tried);
 

@@ -2,19 +2,21 @@
  * limit.c
  *		Limits on how many jobs run at once, strictly: over executors, procedures and claimants together.
  *
- * A limit of N has N slots. Who runs a job has one, by an advisory lock that is only ever tried, and lasts for as long
- * as the run: to the end of the transaction, or of the session's hold if the handler is a procedure. The server lets
- * go of it, however the process ends, after the outcome of the transaction can be seen.
+ * A limit of N has N slots. Who runs a job has one, by an advisory lock that is only ever tried, and lasts
+ * for as long as the run: to the end of the transaction, or of the session's hold if the handler is a
+ * procedure. The server lets go of it, however the process ends, after the outcome of the transaction can be
+ * seen.
  *
- * A claimant's lease goes on when its transaction has committed and its locks are gone. It is written beside the lease
- * that the job has the slot (table claimed_slot). A process that gets a slot's lock looks, with a snapshot taken after that,
- * whether it is claimed. A claim of an earlier attempt, or of a job that is gone, is void. One whose lease has run out
- * still could be revived by a heartbeat: so the lease is ended first, as if the job had been given to another process. (But
- * for the job's own earlier claim, which gives way to its next one.)
+ * A claimant's lease goes on when its transaction has committed and its locks are gone. It is written beside
+ * the lease that the job has the slot (table claimed_slot). A process that gets a slot's lock looks, with a
+ * snapshot taken after that, whether it is claimed. A claim of an earlier attempt, or of a job that is gone,
+ * is void. One whose lease has run out still could be revived by a heartbeat: so the lease is ended first, as
+ * if the job had been given to another process. (But for the job's own earlier claim, which gives way to its
+ * next one.)
  *
- * A claim that finds no slot marks its lane as refused, tries once more, and then takes the lane for not ready. A process
- * frees a slot before looking for refused lanes of the worker, and publishes those: one of the two sees the
- * other. The queue costs nothing meanwhile.
+ * A claim that finds no slot marks its lane as refused, tries once more, and then takes the lane for not
+ * ready. A process frees a slot before looking for refused lanes of the worker, and publishes those: one of
+ * the two sees the other. The queue costs nothing meanwhile.
  */
 #include "postgres.h"
 
@@ -93,7 +95,10 @@ end_lost_claim(LiveTable *table, int64 id, int32 attempt, const Worker *worker)
 	return ended;
 }
 
-/* The live claim that has the slot. One that has lost it is ended, if that can be done ("end_lost"), with the slot's lock. */
+/*
+ * The live claim that has the slot. One that has lost it is ended, if that can be done ("end_lost"), with the
+ * slot's lock.
+ */
 static bool
 find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *worker, bool end_lost, Job *claimed)
 {
@@ -179,8 +184,8 @@ limit_rekeyed_slot(const Worker *worker, Jsonb *args, int64 slot, uint64 seed)
 }
 
 /*
- * Takes any slot of a limit; 0 if there is none. They are tried from *first on, the one that this process had last, so
- * that not all processes try the same ones.
+ * Takes any slot of a limit; 0 if there is none. They are tried from *first on, the one that this process had
+ * last, so that not all processes try the same ones.
  */
 static int64
 take_slot(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit, bool session, int *first)
@@ -288,8 +293,8 @@ begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 }
 
 /*
- * Frees slots that no job came to have. Others may have taken us for a process that runs one: claims were refused meanwhile, or
- * jobs parked, which no process would send back.
+ * Frees slots that no job came to have. Others may have taken us for a process that runs one: claims were
+ * refused meanwhile, or jobs parked, which no process would send back.
  */
 static void
 give_back(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session)
@@ -302,8 +307,8 @@ give_back(LiveTable *table, const LimitHold *hold, const Worker *worker, bool se
 }
 
 /*
- * Of a key with a limit of one, jobs start in order: one that came back to the lane after our look at it, or is parked
- * still, goes first.
+ * Of a key with a limit of one, jobs start in order: one that came back to the lane after our look at it, or
+ * is parked still, goes first.
  */
 static bool
 overtakes(LiveTable *table, const Job *job, const Worker *worker, const Refusals *refusals, uint64 key)
@@ -364,8 +369,8 @@ refuse(Refusals *refusals, const Job *job, TimestampTz retry_at)
 }
 
 /*
- * A lane with very many refused jobs in front is not walked through: the scheduler puts them aside, and publishes the
- * lane.
+ * A lane with very many refused jobs in front is not walked through: the scheduler puts them aside, and
+ * publishes the lane.
  */
 static LimitVerdict
 refused_key_verdict(Refusals *refusals, int32 lane)
@@ -376,7 +381,10 @@ refused_key_verdict(Refusals *refusals, int32 lane)
 	return refusals->crowd >= WALK && refusals->being_parked ? LIMIT_WORKER : LIMIT_KEY;
 }
 
-/* With how many holds a transaction may still take such a job. A job with a deduplication key needs one, or two. */
+/*
+ * With how many holds a transaction may still take such a job. A job with a deduplication key needs one, or
+ * two.
+ */
 static int
 most_holds(const Job *job, const Worker *worker)
 {
@@ -433,8 +441,9 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, bool session, Refu
 }
 
 /*
- * Of a key with a limit of one, no later job may start before one that was passed by: neither in this look at the lane, nor
- * in a later one, which therefore begins with that job again until the transaction that has it publishes it.
+ * Of a key with a limit of one, no later job may start before one that was passed by: neither in this look at
+ * the lane, nor in a later one, which therefore begins with that job again until the transaction that has it
+ * publishes it.
  */
 void
 limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, const Job *passed_by, Refusals *refusals)

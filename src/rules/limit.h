@@ -1,7 +1,7 @@
 /*
  * limit.h
- *		How many jobs of a worker, or of one value of its concurrency_key, run at once; and how many start in a time.
- *		limit.c tells how.
+ *		How many jobs of a worker, or of one value of its concurrency_key, run at once; and how many start in
+ *		a time. limit.c tells how.
  *
  * Lock order: limits come before the key and the job (hold.h), and are only ever tried.
  */
@@ -48,33 +48,41 @@ typedef struct Refusals
 	uint64		keys[MAX_REFUSED_KEYS];
 } Refusals;
 
-/* The slot's number with that seed of the hashes (key_hash.h): it has been made without one, for a job of the worker and these args. */
+/*
+ * The slot's number with that seed of the hashes (key_hash.h): it has been made without one, for a job of the
+ * worker and these args.
+ */
 extern int64 limit_rekeyed_slot(const Worker *worker, Jsonb *args, int64 slot, uint64 seed);
 
 /*
- * To be called before a job is taken; tries, and never waits. What it gets lasts until the end of the transaction, or of
- * the session. When that comes, lanes that were refused meanwhile are published.
+ * To be called before a job is taken; tries, and never waits. What it gets lasts until the end of the
+ * transaction, or of the session. When that comes, lanes that were refused meanwhile are published.
  */
 extern LimitVerdict limit_begin(LiveTable *table, const Job *job, Worker *worker, bool session,
 								Refusals *refusals, LimitHold *hold);
 
-/* The job was not taken after all: it could not be, for another transaction has it (passed_by), or it was not to be (NULL). */
+/*
+ * The job was not taken after all: it could not be, for another transaction has it (passed_by), or it was not
+ * to be (NULL).
+ */
 extern void limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, const Job *passed_by,
 					   Refusals *refusals);
 
 /*
- * Settles the hint of a lane in which a claim was refused; "taken" is the key of the last job that it took, or NULL. False
- * if nothing was refused.
+ * Settles the hint of a lane in which a claim was refused; "taken" is the key of the last job that it took,
+ * or NULL. False if nothing was refused.
  */
 extern bool limit_settle(int32 lane, const Refusals *refusals, const LaneKey *taken);
 
 /*
- * How many more jobs of a key could start now. They may have been refused while we looked, and are published. If a rate
- * limit has a say, *retry_at is set to when to ask again, not at once even if its period is short, and NO_TIME otherwise.
+ * How many more jobs of a key could start now. They may have been refused while we looked, and are published.
+ * If a rate limit has a say, *retry_at is set to when to ask again, not at once even if its period is short,
+ * and NO_TIME otherwise.
  *
- * "ahead": the caller sends as many parked jobs back to their lanes. Then some of the starts that a rate limit allows until *retry_at are
- * counted as well. And with a limit of one, whose jobs start in order, the transaction keeps the slot: between its commit and its publication, the
- * jobs that it sends back are neither parked nor before the cursor of their lane, and later jobs of their key would overtake them.
+ * "ahead": the caller sends as many parked jobs back to their lanes. Then some of the starts that a rate
+ * limit allows until *retry_at are counted as well. And with a limit of one, whose jobs start in order, the
+ * transaction keeps the slot: between its commit and its publication, the jobs that it sends back are neither
+ * parked nor before the cursor of their lane, and later jobs of their key would overtake them.
  */
 extern int	limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool ahead,
 							  TimestampTz *retry_at);

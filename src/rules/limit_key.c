@@ -30,7 +30,9 @@ limit_check_key(const char *concurrency_key)
 	list_free(key_names(concurrency_key));
 }
 
-/* The values of the args by which a worker's jobs are counted, as one; NULL: the job is counted under none. */
+/*
+ * The values of the args by which a worker's jobs are counted, as one; NULL: the job is counted under none.
+ */
 static Jsonb *
 key_values(const Worker *worker, Jsonb *args)
 {

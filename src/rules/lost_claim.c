@@ -80,7 +80,10 @@ map_entries(void)
 	tried = true;
 }
 
-/* Left by a process of this database that is gone with all others of its time, but did not go because of another's crash. */
+/*
+ * Left by a process of this database that is gone with all others of its time, but did not go because of
+ * another's crash.
+ */
 static bool
 is_lost(const ClaimEntry *entry)
 {
@@ -164,7 +167,10 @@ begin_charging(const ClaimNote *lost, int count)
 	charge_begin(first, last);
 }
 
-/* At exit after the charge, whether it has come to an end or an error. Claims that have passed the jobs by are to look again. */
+/*
+ * At exit after the charge, whether it has come to an end or an error. Claims that have passed the jobs by
+ * are to look again.
+ */
 static void
 end_charging(int code, Datum argument)
 {
@@ -194,8 +200,8 @@ server_stops(void)
 }
 
 /*
- * At exit, before the server rolls back. As the server's own removal of temporary tables does, it ends the transaction and makes one of its own; an
- * error in it is in the log, and the exit goes on.
+ * At exit, before the server rolls back. As the server's own removal of temporary tables does, it ends the
+ * transaction and makes one of its own; an error in it is in the log, and the exit goes on.
  */
 static void
 charge_at_exit(int code, Datum argument)

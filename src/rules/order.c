@@ -2,9 +2,9 @@
  * order.c
  *		Which lane's job goes next; see order.h.
  *
- * Stride scheduling: a queue's clock advances by STRIDE / weight with each of its jobs, and the queue whose clock is
- * behind all others goes next. The clock of the last to go is the time of its urgency: a queue that comes back after it
- * had nothing to do starts from there, and has saved up no turns.
+ * Stride scheduling: a queue's clock advances by STRIDE / weight with each of its jobs, and the queue whose
+ * clock is behind all others goes next. The clock of the last to go is the time of its urgency: a queue that
+ * comes back after it had nothing to do starts from there, and has saved up no turns.
  */
 #include "postgres.h"
 
@@ -92,7 +92,9 @@ order_turns(const char *queue, Urgency urgency)
 	return turns;
 }
 
-/* Of several that were passed over for too long, the lower ones get every eighth of the turns of those above. */
+/*
+ * Of several that were passed over for too long, the lower ones get every eighth of the turns of those above.
+ */
 static bool
 late_turn(uint32 turns_taken, const bool late[URGENCIES], Urgency *urgency)
 {

@@ -96,7 +96,10 @@ try_backoff(void *argument)
 	PopActiveSnapshot();
 }
 
-/* A session in which another role's function has called setseed() would get random numbers that the other role knows. */
+/*
+ * A session in which another role's function has called setseed() would get random numbers that the other
+ * role knows.
+ */
 static void
 forget_seed(void)
 {
@@ -104,13 +107,14 @@ forget_seed(void)
 }
 
 /*
- * The delay after a failure, by the worker's retry_backoff function, which runs as the job's role wherever we are, and with no
- * more than that role's rights; by Sidekiq's formula if there is none, or it fails.
+ * The delay after a failure, by the worker's retry_backoff function, which runs as the job's role wherever we
+ * are, and with no more than that role's rights; by Sidekiq's formula if there is none, or it fails.
  *
- * What the function does is undone, for the session may be a claimant's: SET CONSTRAINTS, locks and settings are that one's own.
+ * What the function does is undone, for the session may be a claimant's: SET CONSTRAINTS, locks and settings
+ * are that one's own.
  *
- * An error in the function must not keep the failure from being recorded, but a client that cancels its statement cancels all
- * of it.
+ * An error in the function must not keep the failure from being recorded, but a client that cancels its
+ * statement cancels all of it.
  */
 static int64
 retry_delay(const Worker *worker, Oid role, int failures)

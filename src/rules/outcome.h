@@ -2,8 +2,8 @@
  * outcome.h
  *		How a run of a job ends: what becomes of the job is decided here, for executors and claimants alike.
  *
- * An executor has deleted the job's row when it took it; a claimant's complete(), fail() and snooze() have it locked, in
- * a slot, or have deleted it. "slot" is NULL where it is deleted.
+ * An executor has deleted the job's row when it took it; a claimant's complete(), fail() and snooze() have it
+ * locked, in a slot, or have deleted it. "slot" is NULL where it is deleted.
  */
 #ifndef QUEUE_JOBS_OUTCOME_H
 #define QUEUE_JOBS_OUTCOME_H
@@ -26,14 +26,18 @@ extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, c
 							 HistoryWriter *history);
 
 /*
- * The attempt, counted in job->attempt already, failed: the job is tried again after "delay" microseconds (-1: as the
- * worker's retry_backoff or Sidekiq's formula says), or is dead. Returns the state it has now. "role": whose executors are to
- * run it again, and as whom retry_backoff is called; InvalidOid if it is for claimants.
+ * The attempt, counted in job->attempt already, failed: the job is tried again after "delay" microseconds
+ * (-1: as the worker's retry_backoff or Sidekiq's formula says), or is dead. Returns the state it has now.
+ * "role": whose executors are to run it again, and as whom retry_backoff is called; InvalidOid if it is for
+ * claimants.
  */
 extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
 							   const RunError *error, int64 delay);
 
-/* What is put back keeps that it was put back for a replica once, but not the location for which none was found then. */
+/*
+ * What is put back keeps that it was put back for a replica once, but not the location for which none was
+ * found then.
+ */
 extern void outcome_keep_retried(Job *job);
 
 /* The job is put back, due after "delay" microseconds, as if it had not been started. */
@@ -42,8 +46,9 @@ extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, c
 #define CRASH_SQLSTATE "57P02"
 
 /*
- * A process has ended in the middle of a run of the job. "write" charges the job with that, if it still is as the rollback has left it: "attempt" is
- * what it had before the run. False if another transaction has the job's row: the caller tries again.
+ * A process has ended in the middle of a run of the job. "write" charges the job with that, if it still is as
+ * the rollback has left it: "attempt" is what it had before the run. False if another transaction has the
+ * job's row: the caller tries again.
  */
 extern bool outcome_charge(int64 id, int32 attempt,
 						   void (*write) (LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, const void *argument),

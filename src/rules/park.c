@@ -2,24 +2,28 @@
  * park.c
  *		Jobs whose concurrency key is at its limit, of running jobs or of starts, put aside.
  *
- * A job waits at a place: its lane, or, parked, a place that belongs to its key (a negative number: a hash). The index
- * of jobs that can be claimed is ordered by place, so that a parked job is in no claim's way, and the first one of its key
- * is found at once. Otherwise it is like any available job: it can be cancelled, and stands for its duplicates.
+ * A job waits at a place: its lane, or, parked, a place that belongs to its key (a negative number: a hash).
+ * The index of jobs that can be claimed is ordered by place, so that a parked job is in no claim's way, and
+ * the first one of its key is found at once. Otherwise it is like any available job: it can be cancelled, and
+ * stands for its duplicates.
  *
- * The scheduler parks, when a claim has met many refused jobs in a lane. A transaction that frees a slot of the key sends the
- * first parked job of it back to its lane, in the transaction that frees the slot. No job may be parked between that
- * look and the end of the transaction, or no process would send it back: the parker has a lock on the key exclusively, and
- * looks for free slots after it got that; those who end jobs have it shared until their transaction ends. Both only
- * try. If the latter cannot get it, the scheduler is told to sweep when they have ended. A process that took a slot and could
- * not take the job may have been taken for one that runs it: it looks for parked jobs once the slot is free again, as the
- * scheduler looks for free slots once what it parked is committed; one of the two finds out.
+ * The scheduler parks, when a claim has met many refused jobs in a lane. A transaction that frees a slot of
+ * the key sends the first parked job of it back to its lane, in the transaction that frees the slot. No job
+ * may be parked between that look and the end of the transaction, or no process would send it back: the
+ * parker has a lock on the key exclusively, and looks for free slots after it got that; those who end jobs
+ * have it shared until their transaction ends. Both only try. If the latter cannot get it, the scheduler is
+ * told to sweep when they have ended. A process that took a slot and could not take the job may have been
+ * taken for one that runs it: it looks for parked jobs once the slot is free again, as the scheduler looks
+ * for free slots once what it parked is committed; one of the two finds out.
  *
- * A rate limit lets jobs start because time goes by: only the sweep sends them back, which is made when it does. It
- * sends back as many as can start until it may be made again, so that none of their starts is left unused.
+ * A rate limit lets jobs start because time goes by: only the sweep sends them back, which is made when it
+ * does. It sends back as many as can start until it may be made again, so that none of their starts is left
+ * unused.
  *
- * A transaction that is rolled back sends no job back, but its job can be claimed again, and will. Whatever else may
- * happen (a job that was sent back is removed before it runs, a limit is changed), the sweep finds keys with parked jobs
- * and free slots. It is made when something of that kind was done, and every SWEEP_EVERY while any job is parked.
+ * A transaction that is rolled back sends no job back, but its job can be claimed again, and will. Whatever
+ * else may happen (a job that was sent back is removed before it runs, a limit is changed), the sweep finds
+ * keys with parked jobs and free slots. It is made when something of that kind was done, and every
+ * SWEEP_EVERY while any job is parked.
  */
 #include "postgres.h"
 

@@ -1,6 +1,7 @@
 /*
  * park.h
- *		Jobs whose concurrency key is at its limit, put aside so that claims need not walk over them. park.c tells how.
+ *		Jobs whose concurrency key is at its limit, put aside so that claims need not walk over them. park.c
+ *		tells how.
  */
 #ifndef QUEUE_JOBS_PARK_H
 #define QUEUE_JOBS_PARK_H
@@ -21,8 +22,8 @@ extern bool park_any(LiveTable *table, const Worker *worker, uint64 key);
 extern int32 park_place(uint64 key);
 
 /*
- * Sends the first parked jobs of a key back, that can start then. *more says whether others wait for nothing but their key, if
- * that is of interest: then all that wait for something else, too, may be read.
+ * Sends the first parked jobs of a key back, that can start then. *more says whether others wait for nothing
+ * but their key, if that is of interest: then all that wait for something else, too, may be read.
  */
 extern void park_send_back(LiveTable *table, const Worker *worker, uint64 key, int most, bool *more);
 

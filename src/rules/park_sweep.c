@@ -91,7 +91,10 @@ park_batch(Parking *parking, int32 id)
 			parking->start = job_key(&job);
 			parking->start.id++;
 			seen++;
-			/* (If it was started, its lease has run out, but its claimant may still revive it, and has a slot.) */
+			/*
+			 * (If it was started, its lease has run out, but its claimant may still revive it, and has a
+			 * slot.)
+			 */
 			if (job.started_at == NO_TIME && key_is_full(parking, &job))
 			{
 				job.place = park_place(limit_key_hash(parking->worker, job.args));

@@ -1,14 +1,15 @@
 /*
  * record.c
- *		The application's own row; and lock_record_if(), the same for handlers that want it around a part only.
+ *		The application's own row; and lock_record_if(), the same for handlers that want it around a part
+ *		only.
  *
- * The statements are built from the table's primary key each time a plan is made, so that the table can be changed; the
- * key's values are parameters.
+ * The statements are built from the table's primary key each time a plan is made, so that the table can be
+ * changed; the key's values are parameters.
  *
- * They run as the job's role, under the search_path of the definition, so nothing in them but the condition is looked up by it:
- * key columns are compared by the operators of the primary key's index, and both sides are cast to the type that these take.
- * An operator of exactly these types in that very schema is the index's own. A cast is found by its types alone, and only
- * their owners could have made it.
+ * They run as the job's role, under the search_path of the definition, so nothing in them but the condition
+ * is looked up by it: key columns are compared by the operators of the primary key's index, and both sides
+ * are cast to the type that these take. An operator of exactly these types in that very schema is the index's
+ * own. A cast is found by its types alone, and only their owners could have made it.
  */
 #include "postgres.h"
 
@@ -109,8 +110,8 @@ primary_key_index(Relation rel)
 }
 
 /*
- * The index's own operators, or those of its type for an index of another kind (PostgreSQL 18: WITHOUT OVERLAPS). A type's typmod
- * is left out: a value that it would cut short, or round, is no key of this table.
+ * The index's own operators, or those of its type for an index of another kind (PostgreSQL 18: WITHOUT
+ * OVERLAPS). A type's typmod is left out: a value that it would cut short, or round, is no key of this table.
  */
 static KeyColumn *
 key_column(Relation rel, Relation index, int i)
@@ -242,7 +243,10 @@ append_row_comparison(StringInfo sql, List *columns, List *names)
 	appendStringInfo(sql, ") %s (%s)", key_operator(linitial(columns), BTGreaterStrategyNumber), values.data);
 }
 
-/* The same for operators of several schemas or names: "a >= x AND (a > x OR (b >= y AND (b > y)))", of which an index takes the first. */
+/*
+ * The same for operators of several schemas or names: "a >= x AND (a > x OR (b >= y AND (b > y)))", of which
+ * an index takes the first.
+ */
 static void
 append_nested_comparison(StringInfo sql, List *columns, List *names)
 {
@@ -362,9 +366,10 @@ finds(SPIPlanPtr plan, Datum *key, Snapshot snapshot)
 }
 
 /*
- * Who waits for a row's lock goes on with the snapshot from before the wait: at most that row is looked at again, and
- * nothing else that the condition reads. So once the lock is ours all of it is looked at again, by a snapshot of now (in
- * REPEATABLE READ, too), unless no transaction has ended meanwhile. If it does not hold any more, the lock stays.
+ * Who waits for a row's lock goes on with the snapshot from before the wait: at most that row is looked at
+ * again, and nothing else that the condition reads. So once the lock is ours all of it is looked at again, by
+ * a snapshot of now (in REPEATABLE READ, too), unless no transaction has ended meanwhile. If it does not hold
+ * any more, the lock stays.
  */
 static bool
 lock_and_find(SPIPlanPtr lock, SPIPlanPtr check, Datum *key)
@@ -378,7 +383,9 @@ lock_and_find(SPIPlanPtr lock, SPIPlanPtr check, Datum *key)
 	return now->snapXactCompletionCount == ended || finds(check, key, now);
 }
 
-/* Names in the condition are those that they were when the worker was defined, whichever role's job this is. */
+/*
+ * Names in the condition are those that they were when the worker was defined, whichever role's job this is.
+ */
 static int
 path_begin(const char *search_path)
 {
@@ -419,8 +426,8 @@ find_path(RecordPlans *plans, const Worker *worker)
 }
 
 /*
- * Each plan when it is needed first: to prepare one that locks rows takes a lock on the table. The condition is read from the
- * worker's row for it; false if that is another by now.
+ * Each plan when it is needed first: to prepare one that locks rows takes a lock on the table. The condition
+ * is read from the worker's row for it; false if that is another by now.
  */
 static bool
 prepare_plan(SPIPlanPtr *plan, RecordPlans *plans, const Worker *worker, bool lock)
@@ -482,8 +489,8 @@ record_plans_free(RecordPlans *plans)
 }
 
 /*
- * Beside the key's condition, in parentheses, "a) OR (b" would be more than a condition: it would hold for other records. Where there are
- * none it is a syntax error.
+ * Beside the key's condition, in parentheses, "a) OR (b" would be more than a condition: it would hold for
+ * other records. Where there are none it is a syntax error.
  */
 static void
 prepare_condition_alone(const Worker *worker, const char *pending)
@@ -531,8 +538,8 @@ record_has_key(const Worker *worker, Jsonb *args)
 }
 
 /*
- * The record is found by the value's text, so "7" names the one that 7 does; healing, which has the column's value, says 7. But
- * "007" may be another one.
+ * The record is found by the value's text, so "7" names the one that 7 does; healing, which has the column's
+ * value, says 7. But "007" may be another one.
  */
 static JsonbValue *
 spelled_out(JsonbValue *value)
@@ -607,9 +614,9 @@ append_value_condition(StringInfo sql, List *columns, Oid key_type)
 }
 
 /*
- * lock_record_if(table, key, condition): true if the row is there and the condition holds, both once its lock is ours;
- * the lock lasts to the end of the transaction. Runs with the caller's rights. The wait is limited by lock_timeout, for
- * a job its worker's; 10 seconds if the session has none.
+ * lock_record_if(table, key, condition): true if the row is there and the condition holds, both once its lock
+ * is ours; the lock lasts to the end of the transaction. Runs with the caller's rights. The wait is limited
+ * by lock_timeout, for a job its worker's; 10 seconds if the session has none.
  */
 Datum
 queue_jobs_lock_record_if(PG_FUNCTION_ARGS)

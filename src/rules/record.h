@@ -1,8 +1,8 @@
 /*
  * record.h
- *		The application's own row that a job brings from one state to another: checked before anything is locked, locked
- *		and checked again around the handler, and part of the job's deduplication key. All of it runs with the rights,
- *		and under the row-level security, of the job's role.
+ *		The application's own row that a job brings from one state to another: checked before anything is
+ *		locked, locked and checked again around the handler, and part of the job's deduplication key. All of
+ *		it runs with the rights, and under the row-level security, of the job's role.
  */
 #ifndef QUEUE_JOBS_RECORD_H
 #define QUEUE_JOBS_RECORD_H
@@ -29,8 +29,8 @@ typedef enum RecordState
 } RecordState;
 
 /*
- * Whether the record is there and pending: as it is now, or (lock) under a row lock that lasts to the end of the
- * transaction; then also by what others have committed until we had it.
+ * Whether the record is there and pending: as it is now, or (lock) under a row lock that lasts to the end of
+ * the transaction; then also by what others have committed until we had it.
  */
 extern RecordState record_state(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock);
 extern void record_plans_free(RecordPlans *plans);
@@ -45,8 +45,9 @@ extern bool record_has_key(const Worker *worker, Jsonb *args);
 extern void record_check_definition(const Worker *worker, const WorkerTexts *texts);
 
 /*
- * A query for the keys of pending records, as args, in the order of the primary key: those after $1 (if "after"), whose
- * rows were written by transactions before $2 that are not in $3 (an array; if $2 is NULL, by any).
+ * A query for the keys of pending records, as args, in the order of the primary key: those after $1 (if
+ * "after"), whose rows were written by transactions before $2 that are not in $3 (an array; if $2 is NULL, by
+ * any).
  */
 extern char *record_pending_sql(const Worker *worker, const char *pending, bool after, int limit);
 

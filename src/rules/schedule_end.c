@@ -2,9 +2,10 @@
  * schedule_end.c
  *		How the runs of schedules ended; see schedule_end.h.
  *
- * Each end is a row of its own: the schedule's row may be locked for long, by a transaction that defines it again, and no job is to wait for that.
- * The view schedule shows the latest, and the scheduler removes the others. An end bears the owner of its job: a role that defines a schedule
- * of a name that was another role's does not see how that one's ended.
+ * Each end is a row of its own: the schedule's row may be locked for long, by a transaction that defines it
+ * again, and no job is to wait for that. The view schedule shows the latest, and the scheduler removes the
+ * others. An end bears the owner of its job: a role that defines a schedule of a name that was another role's
+ * does not see how that one's ended.
  */
 #include "postgres.h"
 

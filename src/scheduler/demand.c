@@ -1,6 +1,7 @@
 /*
  * demand.c
- *		Executors for the jobs that can run: which are needed, who there are, whom to start, and who is to make room.
+ *		Executors for the jobs that can run: which are needed, who there are, whom to start, and who is to
+ *		make room.
  */
 #include "postgres.h"
 
@@ -52,7 +53,9 @@ typedef struct ExecutorCounts
 	bool		starting;		/* one as demanded has not come up yet */
 } ExecutorCounts;
 
-/* Roles as which an executor could not connect to this database lately, or was terminated as soon as it had. */
+/*
+ * Roles as which an executor could not connect to this database lately, or was terminated as soon as it had.
+ */
 typedef struct Failure
 {
 	Oid			role;
@@ -61,7 +64,10 @@ typedef struct Failure
 
 static List *failures = NIL;	/* of Failure, in TopMemoryContext: slots are given to others meanwhile */
 
-/* Up to two roles that have lanes which a pool serves, and can run jobs: so many tell whether there is another than a given one. */
+/*
+ * Up to two roles that have lanes which a pool serves, and can run jobs: so many tell whether there is
+ * another than a given one.
+ */
 static Oid	roles_of_pools[MAX_POOLS][2];
 
 /* Roles whose jobs wait since all executors are busy with those of others. */
@@ -147,8 +153,9 @@ is_after(const Demand *demand, const Demand *other)
 }
 
 /*
- * Those that no executor serves come first, or an executor that made room for them would be replaced by another of its own kind.
- * Otherwise they take turns: first those after the one that an executor was started for last.
+ * Those that no executor serves come first, or an executor that made room for them would be replaced by
+ * another of its own kind. Otherwise they take turns: first those after the one that an executor was started
+ * for last.
  */
 static int
 by_turn(const ListCell *a, const ListCell *b)
@@ -213,8 +220,8 @@ share_of_database(Oid role)
 }
 
 /*
- * A role that owns lanes may get jobs. They are looked up again when roles, workers or pools may have changed; a role that came since has shown
- * itself by jobs.
+ * A role that owns lanes may get jobs. They are looked up again when roles, workers or pools may have
+ * changed; a role that came since has shown itself by jobs.
  */
 static void
 note_roles(void)
@@ -276,7 +283,9 @@ look_at_unhinted(int32 lane, void *argument)
 	look_at_lane(lane, &look, GetCurrentTimestamp());
 }
 
-/* What was lost is looked for in the index, some lanes in each turn if there is no room for the hints of all. */
+/*
+ * What was lost is looked for in the index, some lanes in each turn if there is no room for the hints of all.
+ */
 static void
 look_for_lost(TimestampTz now)
 {
@@ -319,7 +328,10 @@ report_full(void)
 				 errhint("You may need to increase \"queue_jobs.max_lanes\" and restart the server.")));
 }
 
-/* The executors that are needed, as Demand *, in the current memory context. Lanes are told which pools serve them. */
+/*
+ * The executors that are needed, as Demand *, in the current memory context. Lanes are told which pools serve
+ * them.
+ */
 static void
 find_demands(TimestampTz now)
 {
@@ -356,8 +368,8 @@ failure_of(Oid role)
 }
 
 /*
- * Returns the slot's state. A failure in it is noted once, or an old one would take the place of what another slot has had since. The
- * longest pause counts, unless it was reckoned before the clock was set back.
+ * Returns the slot's state. A failure in it is noted once, or an old one would take the place of what another
+ * slot has had since. The longest pause counts, unless it was reckoned before the clock was set back.
  */
 static ExecutorState
 note_failure(ExecutorSlot *slot, TimestampTz now)
@@ -476,8 +488,8 @@ start_executor(const Demand *demand, int pool)
 }
 
 /*
- * Jobs without any executor for them, where there is no room for one, have another leave after its job: one of their own
- * pools if those are full, otherwise rather one of another database.
+ * Jobs without any executor for them, where there is no room for one, have another leave after its job: one
+ * of their own pools if those are full, otherwise rather one of another database.
  */
 static void
 make_room(const Demand *demand, bool pools_full)
@@ -574,8 +586,8 @@ provide_executor(const Demand *demand, TimestampTz now)
 	if (failure != NULL && failure->not_before > now && failure->not_before <= now + 2 * RETRY_AFTER)
 	{
 		/*
-		 * For a reason that lane_blocked() does not know, and that will not have passed a moment later. It may have been after this
-		 * turn began; if it was long after, the clock was set back.
+		 * For a reason that lane_blocked() does not know, and that will not have passed a moment later. It
+		 * may have been after this turn began; if it was long after, the clock was set back.
 		 */
 		look_again_at(failure->not_before);
 		return true;

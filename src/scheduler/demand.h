@@ -20,8 +20,9 @@ typedef struct DemandFound
 } DemandFound;
 
 /*
- * Looks for jobs that no executor is at work for, and wakes an idle executor or starts one for each kind of them; where there is
- * no room, asks another to leave. Tells lanes which pools serve them. In a transaction, and the current memory context.
+ * Looks for jobs that no executor is at work for, and wakes an idle executor or starts one for each kind of
+ * them; where there is no room, asks another to leave. Tells lanes which pools serve them. In a transaction,
+ * and the current memory context.
  */
 extern DemandFound demand_provide(TimestampTz now);
 

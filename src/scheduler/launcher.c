@@ -1,14 +1,16 @@
 /*
  * launcher.c
- *		One process a cluster, connected to no database: keeps a scheduler at work in each database that needs one.
+ *		One process a cluster, connected to no database: keeps a scheduler at work in each database that needs
+ *		one.
  *
- * When the server starts, every database is looked into once by a scheduler, which finds out whether the extension is
- * there, and when there is something to do. After that a scheduler is started when a session publishes work, or at the
- * time that the last scheduler left behind.
+ * When the server starts, every database is looked into once by a scheduler, which finds out whether the
+ * extension is there, and when there is something to do. After that a scheduler is started when a session
+ * publishes work, or at the time that the last scheduler left behind.
  *
- * A scheduler needs a slot in shared memory, of which there are queue_jobs.max_databases. A database that is to be looked into and finds none free
- * waits in a list here, in the order in which it has become due. It gets the slot of one that is at rest; or else the scheduler that has been
- * at work for longest is asked to leave, and its database waits in the same list. A new launcher, which knows nothing of this list, looks
+ * A scheduler needs a slot in shared memory, of which there are queue_jobs.max_databases. A database that is
+ * to be looked into and finds none free waits in a list here, in the order in which it has become due. It
+ * gets the slot of one that is at rest; or else the scheduler that has been at work for longest is asked to
+ * leave, and its database waits in the same list. A new launcher, which knows nothing of this list, looks
  * into all databases.
  */
 #include "postgres.h"
@@ -51,7 +53,10 @@ static bool executors_wait = false; /* likewise */
 static TimestampTz last_start = 0;	/* of a scheduler */
 static bool out_of_database_slots_logged = false;
 
-/* Databases that jobs can be in, as a list of OIDs in the caller's memory context. In a template no jobs run, unless a session enqueues there. */
+/*
+ * Databases that jobs can be in, as a list of OIDs in the caller's memory context. In a template no jobs run,
+ * unless a session enqueues there.
+ */
 static List *
 list_databases(bool templates)
 {
@@ -227,8 +232,8 @@ count_due(TimestampTz now)
 }
 
 /*
- * As many schedulers are asked to leave as databases are due: not more, for each has to be started again. A slot that is held does not become
- * free by that.
+ * As many schedulers are asked to leave as databases are due: not more, for each has to be started again. A
+ * slot that is held does not become free by that.
  */
 static void
 ask_to_leave(TimestampTz now)
@@ -248,8 +253,8 @@ ask_to_leave(TimestampTz now)
 }
 
 /*
- * Gives a slot to one database that is due; returns when to look again. One at a time: at the start of the server all of them are to be
- * looked into.
+ * Gives a slot to one database that is due; returns when to look again. One at a time: at the start of the
+ * server all of them are to be looked into.
  */
 static TimestampTz
 give_slot(TimestampTz now)
@@ -386,8 +391,9 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 /* ---- turns for worker slots ---- */
 
 /*
- * Of two schedulers the one that is to leave first: one whose jobs have executors, or none to run, and of these the one that has been at work for
- * longest; else the one that came last, so that the others get their executors in the end.
+ * Of two schedulers the one that is to leave first: one whose jobs have executors, or none to run, and of
+ * these the one that has been at work for longest; else the one that came last, so that the others get their
+ * executors in the end.
  */
 static bool
 leaves_before(const DatabaseSlot *a, const DatabaseSlot *b)
@@ -398,8 +404,9 @@ leaves_before(const DatabaseSlot *a, const DatabaseSlot *b)
 }
 
 /*
- * Processes find no free worker slot: one scheduler after the other leaves, so that executors get its slot, or the scheduler of another
- * database. Nothing else would end this, because a scheduler whose jobs wait does not leave by itself. Returns when to look again.
+ * Processes find no free worker slot: one scheduler after the other leaves, so that executors get its slot,
+ * or the scheduler of another database. Nothing else would end this, because a scheduler whose jobs wait does
+ * not leave by itself. Returns when to look again.
  */
 static TimestampTz
 share_worker_slots(TimestampTz now)
@@ -441,8 +448,8 @@ by_start(const void *a, const void *b)
 }
 
 /*
- * Does for all databases what is due; returns when to look at them again. While worker slots lack, the database whose last scheduler
- * was started before the others' goes first.
+ * Does for all databases what is due; returns when to look at them again. While worker slots lack, the
+ * database whose last scheduler was started before the others' goes first.
  */
 static TimestampTz
 look_after_all(TimestampTz now)

@@ -1,12 +1,14 @@
 /*
  * scheduler.c
- *		One process a database that has something to do: sees that jobs fall due in time, that there are executors for
- *		those that can run, that crashes are charged and old history goes.
+ *		One process a database that has something to do: sees that jobs fall due in time, that there are
+ *		executors for those that can run, that crashes are charged and old history goes.
  *
- * It calls no code of users: executors do that, whose jobs it enqueues (upkeep.h). So no duty of its waits for any of theirs.
+ * It calls no code of users: executors do that, whose jobs it enqueues (upkeep.h). So no duty of its waits
+ * for any of theirs.
  *
- * It looks when it is called (shared.h: attention), when the next job is due, or when its other duties say so, and
- * sleeps otherwise. With nothing to do and nothing due soon it leaves, and leaves word when it is next needed.
+ * It looks when it is called (shared.h: attention), when the next job is due, or when its other duties say
+ * so, and sleeps otherwise. With nothing to do and nothing due soon it leaves, and leaves word when it is
+ * next needed.
  */
 #include "postgres.h"
 
@@ -100,8 +102,8 @@ how_we_end(int code)
 }
 
 /*
- * Left behind at every exit, also by an error. The next scheduler is needed at once if what we were called for is not done, or if
- * executors that are at work may need us.
+ * Left behind at every exit, also by an error. The next scheduler is needed at once if what we were called
+ * for is not done, or if executors that are at work may need us.
  */
 static void
 detach(int code, Datum argument)
@@ -147,8 +149,8 @@ settle_due(TimestampTz found)
 }
 
 /*
- * Claimants that complete jobs, and tokens that expire, call for that by a time at which no job is due. If one is, they may have been
- * drowned out.
+ * Claimants that complete jobs, and tokens that expire, call for that by a time at which no job is due. If
+ * one is, they may have been drowned out.
  */
 static void
 look_at_history(TimestampTz at)
@@ -191,7 +193,10 @@ promote_due_jobs(void)
 
 /* ---- replicas ---- */
 
-/* Whether applications claim jobs that may read from a replica: they are told which, and cannot ask it themselves. */
+/*
+ * Whether applications claim jobs that may read from a replica: they are told which, and cannot ask it
+ * themselves.
+ */
 static bool
 claimants_read_elsewhere(void)
 {
@@ -207,7 +212,10 @@ claimants_read_elsewhere(void)
 	return false;
 }
 
-/* Asks the replicas how far they have got: if a session wants to know, and before jobs fall due that claimants want to know it for. */
+/*
+ * Asks the replicas how far they have got: if a session wants to know, and before jobs fall due that
+ * claimants want to know it for.
+ */
 static void
 ask_replicas(TimestampTz now)
 {
@@ -254,8 +262,8 @@ charge_for_good(void *argument)
 }
 
 /*
- * Whose process died by itself, and not with the server's, left its entry. One that cannot be charged keeps it, and does not keep
- * us from the rest of our duties.
+ * Whose process died by itself, and not with the server's, left its entry. One that cannot be charged keeps
+ * it, and does not keep us from the rest of our duties.
  */
 static void
 charge_crashes(void)
@@ -294,8 +302,8 @@ set_blocked(bool blocked)
 }
 
 /*
- * "Attention" stays set while there is more work than executors are allowed, so that sessions do not call for more at
- * every commit; an executor that ends clears the way for another look.
+ * "Attention" stays set while there is more work than executors are allowed, so that sessions do not call for
+ * more at every commit; an executor that ends clears the way for another look.
  */
 static void
 provide_executors(TimestampTz now)
@@ -341,7 +349,10 @@ sweep_parked(TimestampTz now)
 	next_sweep = Min(any ? now + SWEEP_EVERY : DT_NOEND, retry_at);
 }
 
-/* False if the extension is not there, not such as this library knows, or a copy of another database's (subscription.h). */
+/*
+ * False if the extension is not there, not such as this library knows, or a copy of another database's
+ * (subscription.h).
+ */
 static bool
 check_extension(void)
 {
@@ -429,7 +440,10 @@ answer_calls(void)
 	return calls;
 }
 
-/* Switched on again, all that the engine does by itself is looked at; switched off, nothing of it is ever due. */
+/*
+ * Switched on again, all that the engine does by itself is looked at; switched off, nothing of it is ever
+ * due.
+ */
 static void
 heed_setting(bool now_runs)
 {
@@ -531,7 +545,9 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 	return !demand.busy && !demand.attended && now - last_busy >= idle && next_duty() - now > idle;
 }
 
-/* Whether it is to leave for another database or a command, though it would not by itself. Executors go on. */
+/*
+ * Whether it is to leave for another database or a command, though it would not by itself. Executors go on.
+ */
 static bool
 makes_room(TimestampTz now)
 {
@@ -540,7 +556,10 @@ makes_room(TimestampTz now)
 	return own_slot->leave && (!demand.busy || now - started >= TURN_OF_DATABASE || now < started);
 }
 
-/* When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it would.) */
+/*
+ * When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it
+ * would.)
+ */
 static TimestampTz
 next_look(TimestampTz now, TimestampTz last_busy)
 {
@@ -552,8 +571,8 @@ next_look(TimestampTz now, TimestampTz last_busy)
 }
 
 /*
- * Whatever session calls meanwhile: the turn would fail again as often as one commits. (The clock may be set back.) What the turn was
- * called for, and may not have done, is done by the next one.
+ * Whatever session calls meanwhile: the turn would fail again as often as one commits. (The clock may be set
+ * back.) What the turn was called for, and may not have done, is done by the next one.
  */
 static void
 pause_after_error(void)

@@ -1,7 +1,7 @@
 /*
  * charge.h
- *		Jobs whose run has ended without them, in a crash, an error of the commit or the end of a claimant's session: a process is about
- *		to charge them for that, and no claim may start them before.
+ *		Jobs whose run has ended without them, in a crash, an error of the commit or the end of a claimant's
+ *		session: a process is about to charge them for that, and no claim may start them before.
  */
 #ifndef QUEUE_JOBS_CHARGE_H
 #define QUEUE_JOBS_CHARGE_H
@@ -18,8 +18,9 @@ extern bool charge_under_way(int64 job);
 extern bool charge_possible(const Job *job);
 
 /*
- * This process is about to charge all jobs of the database between two ids: no claim may take one between the rollback and the charge. A claim that passes one by
- * looks again after lane_hints_void(). (One that has asked just before the rollback may still take it, and then it is not charged.)
+ * This process is about to charge all jobs of the database between two ids: no claim may take one between the
+ * rollback and the charge. A claim that passes one by looks again after lane_hints_void(). (One that has
+ * asked just before the rollback may still take it, and then it is not charged.)
  */
 extern void charge_begin(int64 first, int64 last);
 

@@ -2,7 +2,8 @@
  * crash_ledger.c
  *		Which job took its executor down.
  *
- * The file is mapped into memory: an entry costs a few stores, and is there for others when the process is gone.
+ * The file is mapped into memory: an entry costs a few stores, and is there for others when the process is
+ * gone.
  */
 #include "postgres.h"
 

@@ -2,15 +2,15 @@
  * crash_ledger.h
  *		Which job took its executor down: no crash loop.
  *
- * An executor writes (database, job, attempt) to its own place in a small file before it starts a handler. The file
- * survives a crash of the server's processes, which is what a poison job causes; it is not synced, for after a crash of
- * the machine no job could be blamed anyway. Processes that die with the server, because some other process crashed or an
- * immediate shutdown was asked for, wipe their entry out first, and so do those that another process has told to end: what is
- * found afterwards is whose process died by itself.
+ * An executor writes (database, job, attempt) to its own place in a small file before it starts a handler.
+ * The file survives a crash of the server's processes, which is what a poison job causes; it is not synced,
+ * for after a crash of the machine no job could be blamed anyway. Processes that die with the server, because
+ * some other process crashed or an immediate shutdown was asked for, wipe their entry out first, and so do
+ * those that another process has told to end: what is found afterwards is whose process died by itself.
  *
- * A job that ends its process in an orderly way, by pg_terminate_backend(pg_backend_pid()) or a timeout that it did not heed,
- * is free again before the scheduler can charge it. Its entry is moved to a second place of the slot before that: a
- * claim passes a job by that has an entry there.
+ * A job that ends its process in an orderly way, by pg_terminate_backend(pg_backend_pid()) or a timeout that
+ * it did not heed, is free again before the scheduler can charge it. Its entry is moved to a second place of
+ * the slot before that: a claim passes a job by that has an entry there.
  */
 #ifndef QUEUE_JOBS_CRASH_LEDGER_H
 #define QUEUE_JOBS_CRASH_LEDGER_H
@@ -25,7 +25,10 @@ typedef struct LedgerEntry
 	TimestampTz server_start;	/* entries of an earlier postmaster blame no job */
 } LedgerEntry;
 
-/* A file of that size in memory, the same for all processes; NULL, and a line in the log, if it cannot be had. */
+/*
+ * A file of that size in memory, the same for all processes; NULL, and a line in the log, if it cannot be
+ * had.
+ */
 extern void *ledger_map(const char *path, Size size);
 
 /* Opens the executor's place and installs the SIGQUIT handler that wipes it. */

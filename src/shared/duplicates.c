@@ -2,8 +2,8 @@
  * duplicates.c
  *		Counts of dropped and merged duplicates; see duplicates.h.
  *
- * The counts of jobs are in a table of small buckets, in which a job's place is given by its id. No lock is held for
- * longer than a look through one bucket.
+ * The counts of jobs are in a table of small buckets, in which a job's place is given by its id. No lock is
+ * held for longer than a look through one bucket.
  */
 #include "postgres.h"
 

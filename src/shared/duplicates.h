@@ -1,11 +1,11 @@
 /*
  * duplicates.h
- *		How many duplicates were dropped: in favour of each job that stands, and of each lane's jobs since the server
- *		started.
+ *		How many duplicates were dropped: in favour of each job that stands, and of each lane's jobs since the
+ *		server started.
  *
- * A duplicate writes nothing, so they are counted in shared memory, when the transaction that was told "duplicate"
- * commits. They are statistics: a restart forgets them, and where very many jobs have duplicates at once, the oldest jobs'
- * counts make room.
+ * A duplicate writes nothing, so they are counted in shared memory, when the transaction that was told
+ * "duplicate" commits. They are statistics: a restart forgets them, and where very many jobs have duplicates
+ * at once, the oldest jobs' counts make room.
  */
 #ifndef QUEUE_JOBS_DUPLICATES_H
 #define QUEUE_JOBS_DUPLICATES_H
@@ -20,7 +20,10 @@ extern void duplicates_note_merged(int32 lane);
 extern void duplicates_keep_savepoint(int nest_level);
 extern void duplicates_end_savepoint(int nest_level);
 
-/* At the end of the transaction, before its holds are released: a claim of the job after that finds its count. */
+/*
+ * At the end of the transaction, before its holds are released: a claim of the job after that finds its
+ * count.
+ */
 extern void duplicates_end_transaction(bool committed);
 
 /* How many were dropped for a job that has not ended. */

@@ -246,8 +246,8 @@ executor_count_busy(Oid database, int *busy, int *here)
 }
 
 /*
- * Interrupts the executor that runs a job, to end the job as cancelled or dead; false if none runs it. The signal can
- * come too late and hit the next job there: an interrupted job is put back as it was.
+ * Interrupts the executor that runs a job, to end the job as cancelled or dead; false if none runs it. The
+ * signal can come too late and hit the next job there: an interrupted job is put back as it was.
  */
 bool
 executor_request_end(int64 job, JobState end_as)
@@ -288,8 +288,8 @@ place_of(int64 job, const RunningJob *found, int count)
 }
 
 /*
- * What the executors of this database are doing. Two can show one job: who has been at it for longer has it, the other has not
- * found that out yet.
+ * What the executors of this database are doing. Two can show one job: who has been at it for longer has it,
+ * the other has not found that out yet.
  */
 int
 executor_running(RunningJob *result, int size)

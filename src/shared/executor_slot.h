@@ -2,8 +2,8 @@
  * executor_slot.h
  *		The executors that there are, in all databases: what each is for, and what it is doing.
  *
- * A slot is reserved by a scheduler, taken by the process that it starts, and freed by that at its end. For locks see
- * shared.h.
+ * A slot is reserved by a scheduler, taken by the process that it starts, and freed by that at its end. For
+ * locks see shared.h.
  */
 #ifndef QUEUE_JOBS_EXECUTOR_SLOT_H
 #define QUEUE_JOBS_EXECUTOR_SLOT_H
@@ -65,7 +65,10 @@ extern ExecutorSlot *executor_slot_at(int index);
 extern int	executor_slots(void);
 extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
 
-/* Whether there is an executor of that database and role, or of any role there if it is InvalidOid; one that is being started, too. */
+/*
+ * Whether there is an executor of that database and role, or of any role there if it is InvalidOid; one that
+ * is being started, too.
+ */
 extern bool executor_serves(Oid database, Oid role);
 
 /* The executors of a role in a database that are in one of the pools (bits). */
@@ -89,9 +92,10 @@ extern bool executor_runs(int64 job);
 extern bool executor_ends_expired(int64 job, TimestampTz expires_at);
 
 /*
- * Between the rollback of a job's transaction, which frees it, and the one that writes what has become of it, no process is
- * to start it, or neither the attempt would be charged nor cancel() be heeded. A claim that passes it by looks again after
- * lane_hints_void(). (One that has asked just before the rollback began may still take it.)
+ * Between the rollback of a job's transaction, which frees it, and the one that writes what has become of it,
+ * no process is to start it, or neither the attempt would be charged nor cancel() be heeded. A claim that
+ * passes it by looks again after lane_hints_void(). (One that has asked just before the rollback began may
+ * still take it.)
  */
 extern void executor_begin_recovery(ExecutorSlot *slot);
 extern void executor_end_recovery(ExecutorSlot *slot);

@@ -22,8 +22,8 @@
 #define PARK_LOCK_KIND 0x716e
 
 /*
- * HOLD_RELY conflicts with the two others. They are told apart by two more modes: RowShareLock conflicts with both, and
- * AccessShareLock with HOLD_END alone.
+ * HOLD_RELY conflicts with the two others. They are told apart by two more modes: RowShareLock conflicts with
+ * both, and AccessShareLock with HOLD_END alone.
  */
 static const LOCKMODE lock_modes[] = {
 	[HOLD_RELY] = ShareLock,
@@ -41,8 +41,8 @@ lock_tag(int64 id, uint16 kind)
 }
 
 /*
- * The transaction's holds, to be released before it publishes what it did: the processes that this wakes must find them gone, and
- * the server itself releases locks later than that.
+ * The transaction's holds, to be released before it publishes what it did: the processes that this wakes must
+ * find them gone, and the server itself releases locks later than that.
  */
 typedef struct Held
 {
@@ -72,8 +72,8 @@ remember(const LOCKTAG *tag, LOCKMODE mode)
 }
 
 /*
- * A transaction's holds belong to the transaction, or savepoint, and not to the statement: a portal, such as a
- * parameterised statement has, keeps its locks for itself until after the transaction's callbacks.
+ * A transaction's holds belong to the transaction, or savepoint, and not to the statement: a portal, such as
+ * a parameterised statement has, keeps its locks for itself until after the transaction's callbacks.
  */
 static LockAcquireResult
 acquire(const LOCKTAG *tag, LOCKMODE mode, bool session, bool only_try)
@@ -110,8 +110,8 @@ hold_share(void)
 }
 
 /*
- * Those noted at this level and deeper ones, which are the last. A procedure's session may have released some already:
- * session_hold.h.
+ * Those noted at this level and deeper ones, which are the last. A procedure's session may have released some
+ * already: session_hold.h.
  */
 static void
 end_level(int nest_level, ResourceOwner of)
@@ -214,7 +214,9 @@ hold_wait_to_end(int64 job)
 	(void) acquire(&tag, lock_modes[HOLD_END], false, false);
 }
 
-/* Whether another session has a lock on the job that conflicts with the mode; nothing is locked to find out. */
+/*
+ * Whether another session has a lock on the job that conflicts with the mode; nothing is locked to find out.
+ */
 static bool
 conflicts(int64 job, LOCKMODE mode)
 {
@@ -225,7 +227,10 @@ conflicts(int64 job, LOCKMODE mode)
 	return count > 0;
 }
 
-/* A prepared transaction keeps the number of that which it was, and its process has none, or another one, by then. */
+/*
+ * A prepared transaction keeps the number of that which it was, and its process has none, or another one, by
+ * then.
+ */
 static int
 pid_of(VirtualTransactionId transaction)
 {

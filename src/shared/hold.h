@@ -2,12 +2,13 @@
  * hold.h
  *		Locks on a job beside its row's: who runs it, who relies on it, whose key is running.
  *
- * A process that runs a job holds it exclusively until its transaction ends; a session that was told "duplicate" holds the
- * job that stands shared until its own transaction ends. Both only ever try. So a job cannot start before all who rely on it have
- * committed, and its run sees what they wrote. A hold is an advisory lock: no row version, no transaction ID, no WAL.
+ * A process that runs a job holds it exclusively until its transaction ends; a session that was told
+ * "duplicate" holds the job that stands shared until its own transaction ends. Both only ever try. So a job
+ * cannot start before all who rely on it have committed, and its run sees what they wrote. A hold is an
+ * advisory lock: no row version, no transaction ID, no WAL.
  *
- * The holds of a session, which a procedure has through its commits, count until they are released or the process ends,
- * whatever becomes of the advisory locks meanwhile (session_hold.h).
+ * The holds of a session, which a procedure has through its commits, count until they are released or the
+ * process ends, whatever becomes of the advisory locks meanwhile (session_hold.h).
  *
  * Lock order: the key, then the job. Only cancel() and its like wait, for the job alone.
  */
@@ -35,8 +36,8 @@ extern int	hold_count(void);
 extern int	hold_share(void);
 
 /*
- * At the transaction's end, before it publishes; and when it is prepared, which takes the locks over. Likewise those of a
- * savepoint, when it is rolled back; one that is released leaves them to the level above.
+ * At the transaction's end, before it publishes; and when it is prepared, which takes the locks over.
+ * Likewise those of a savepoint, when it is rolled back; one that is released leaves them to the level above.
  */
 extern void hold_end_transaction(void);
 extern void hold_end_savepoint(int nest_level);
@@ -50,8 +51,9 @@ extern void hold_end_session(void);
 extern void hold_wait_to_end(int64 job);
 
 /*
- * For explain_job(): whose holds keep the job from being started, and who has the slot: their process IDs, and how many, no more than "size". 0 stands
- * for a prepared transaction. This session's own locks count, too. Those of a procedure that an executor runs do not.
+ * For explain_job(): whose holds keep the job from being started, and who has the slot: their process IDs,
+ * and how many, no more than "size". 0 stands for a prepared transaction. This session's own locks count,
+ * too. Those of a procedure that an executor runs do not.
  */
 extern int	hold_holders(int64 job, int *pids, int size);
 extern int	slot_holders(int64 slot, int *pids, int size);
@@ -59,7 +61,10 @@ extern int	slot_holders(int64 slot, int *pids, int size);
 /* Whether a procedure that an executor runs has the slot. */
 extern bool slot_held_by_procedure(int64 slot);
 
-/* Whether another process runs the job: not that it is being taken away, or its row changed for another reason. */
+/*
+ * Whether another process runs the job: not that it is being taken away, or its row changed for another
+ * reason.
+ */
 extern bool hold_is_run(int64 job);
 
 /* One transaction at a time has the token of run_once(); waits for it. */
@@ -70,13 +75,16 @@ extern bool key_lock_try(int64 key, bool session);
 extern void key_lock_release(int64 key, bool session);
 
 /*
- * A slot of a limit (limit.c): who has it may run one more job. Refused also if this session has it already. "session" as
- * for hold_try().
+ * A slot of a limit (limit.c): who has it may run one more job. Refused also if this session has it already.
+ * "session" as for hold_try().
  */
 extern bool slot_lock_try(int64 slot, bool session);
 extern void slot_lock_release(int64 slot, bool session);
 
-/* Parking jobs of a concurrency key, exclusively, or sending them back (park.c); until the end of the transaction. */
+/*
+ * Parking jobs of a concurrency key, exclusively, or sending them back (park.c); until the end of the
+ * transaction.
+ */
 extern bool park_lock_try(uint64 key, bool exclusive);
 
 #endif

@@ -2,8 +2,8 @@
  * key_hint.c
  *		From where on a deduplication key's live jobs stand; see key_hint.h.
  *
- * A key's place is given by its value, and may be another's, for the one that needed it last has it: keys share the count
- * of those who insert, which makes hints move less often, and does no harm.
+ * A key's place is given by its value, and may be another's, for the one that needed it last has it: keys
+ * share the count of those who insert, which makes hints move less often, and does no harm.
  */
 #include "postgres.h"
 
@@ -42,8 +42,9 @@ static int	own_count = 0;
 static bool own_sql = false;	/* it has written the table by SQL: it is not known which keys */
 
 /*
- * What a transaction has deleted itself stands in no hint, for a rollback may bring it back. So it keeps hints of its own meanwhile: they hold
- * as long as no other session inserts jobs at their place, and until a savepoint is rolled back.
+ * What a transaction has deleted itself stands in no hint, for a rollback may bring it back. So it keeps
+ * hints of its own meanwhile: they hold as long as no other session inserts jobs at their place, and until a
+ * savepoint is rolled back.
  */
 #define OWN_HINTS 64
 

@@ -2,13 +2,15 @@
  * key_hint.h
  *		From where on a deduplication key's live jobs stand: hints in shared memory.
  *
- * While a session holds an old snapshot, what jobs of a key leave in the index cannot be removed, and a look for a live one
- * would walk over all of it. So a session that has walked over much says where the next one may begin.
+ * While a session holds an old snapshot, what jobs of a key leave in the index cannot be removed, and a look
+ * for a live one would walk over all of it. So a session that has walked over much says where the next one
+ * may begin.
  *
- * A hint must never hide a job. It is taken before a scan's snapshot, and moved forward after the scan only if no session was
- * inserting jobs at its place meanwhile, whose rows the scan could not see; one that inserts such a job moves the hint back to it
- * before. What this transaction has deleted it cannot see, but it may yet be rolled back: then it moves no hint.
- * A transaction that writes the table by SQL, remove_jobs() or a restore, moves none either, and has all forgotten at its end.
+ * A hint must never hide a job. It is taken before a scan's snapshot, and moved forward after the scan only
+ * if no session was inserting jobs at its place meanwhile, whose rows the scan could not see; one that
+ * inserts such a job moves the hint back to it before. What this transaction has deleted it cannot see, but
+ * it may yet be rolled back: then it moves no hint. A transaction that writes the table by SQL, remove_jobs()
+ * or a restore, moves none either, and has all forgotten at its end.
  */
 #ifndef QUEUE_JOBS_KEY_HINT_H
 #define QUEUE_JOBS_KEY_HINT_H
@@ -29,7 +31,10 @@ extern KeyWindow key_hint_open(int64 key);
 /* After the scan: no live job of the key that its snapshot shows has a lower id. */
 extern void key_hint_settle(int64 key, const KeyWindow *window, int64 from);
 
-/* Before a row with the key is inserted, or gets another place in the index; and before one is deleted or changed. */
+/*
+ * Before a row with the key is inserted, or gets another place in the index; and before one is deleted or
+ * changed.
+ */
 extern void key_hint_insert(int64 key, int64 id);
 extern void key_hint_delete(int64 key);
 

@@ -1,6 +1,7 @@
 /*
  * lane_hint.c
- *		Where in each lane the next job may stand: what hints tell; see lane_hint.h, and lane_hint_table.c for where they are.
+ *		Where in each lane the next job may stand: what hints tell; see lane_hint.h, and lane_hint_table.c for
+ *		where they are.
  */
 #include "postgres.h"
 
@@ -44,9 +45,9 @@ lane_hint_look(int32 lane, LaneLook *look, TimestampTz now)
 }
 
 /*
- * What a claim has found out: every claimable job up to *passed (NULL: all of them if "empty", else unknown) is
- * locked by a transaction that publishes it at its end; with "empty" there was nothing to claim at all. Jobs
- * committed after the claim's snapshot were published after its window was opened, and are allowed for.
+ * What a claim has found out: every claimable job up to *passed (NULL: all of them if "empty", else unknown)
+ * is locked by a transaction that publishes it at its end; with "empty" there was nothing to claim at all.
+ * Jobs committed after the claim's snapshot were published after its window was opened, and are allowed for.
  */
 void
 lane_hint_settle(int32 lane, const LaneWindow *window, const LaneKey *passed, bool empty)
@@ -127,8 +128,8 @@ lane_hint_passed_count(int32 lane)
 }
 
 /*
- * A key was freed: publishes what was passed by, if anything was since that count. Where the hint is another one than then, or there is none,
- * anything may have been.
+ * A key was freed: publishes what was passed by, if anything was since that count. Where the hint is another
+ * one than then, or there is none, anything may have been.
  */
 bool
 lane_hint_publish_passed(int32 lane, uint32 count)
@@ -159,7 +160,10 @@ lane_hint_worker(const char *worker)
 	return -1 - (int32) (hash_bytes((const unsigned char *) worker, strlen(worker)) & PG_INT32_MAX);
 }
 
-/* A claim in the lane was refused by a limit. To be tried once more after this: a transaction that frees a slot from now on tells. */
+/*
+ * A claim in the lane was refused by a limit. To be tried once more after this: a transaction that frees a
+ * slot from now on tells.
+ */
 void
 lane_hint_refuse(int32 lane, int32 worker, Oid role)
 {
@@ -230,9 +234,9 @@ lane_hint_take_successes(int32 lane)
 }
 
 /*
- * A lease before the cursor runs out, or a rate limit lets one more job start, at that time. False if it was known to be
- * sooner. If the lane has no hint, and there is no room for one, a session that looks into the lane finds out by itself; if it is news,
- * it is told to look.
+ * A lease before the cursor runs out, or a rate limit lets one more job start, at that time. False if it was
+ * known to be sooner. If the lane has no hint, and there is no room for one, a session that looks into the
+ * lane finds out by itself; if it is news, it is told to look.
  */
 bool
 lane_hint_revisit(int32 lane, TimestampTz at, bool news)
@@ -283,8 +287,9 @@ lane_hint_pools(int32 lane)
 }
 
 /*
- * Jobs of one lane were moved to another. A transaction that relies on one of them knows the lane where it was, and publishes that
- * at its end: then those are to be published, too, to which it may have been moved. They are a chain, perhaps a ring.
+ * Jobs of one lane were moved to another. A transaction that relies on one of them knows the lane where it
+ * was, and publishes that at its end: then those are to be published, too, to which it may have been moved.
+ * They are a chain, perhaps a ring.
  */
 void
 lane_hint_moved(int32 from, int32 to)

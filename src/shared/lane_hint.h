@@ -2,10 +2,11 @@
  * lane_hint.h
  *		Where in each lane the next job may stand: hints in shared memory (shared.h), which a crash resets.
  *
- * There is room for queue_jobs.max_lanes hints. A lane without a job to claim needs none: its hint gives way to that of another lane when
- * room is short. So a lane without a hint has no job to claim, unless something was lost: a job came to a lane for which there was
- * no room, or a lane that has jobs had to give way. Each time a number is raised, lane_hints_lost(). Who finds it raised looks
- * which lanes have entries in the index of jobs to claim (lane_discovery.h), and makes hints for those that have none.
+ * There is room for queue_jobs.max_lanes hints. A lane without a job to claim needs none: its hint gives way
+ * to that of another lane when room is short. So a lane without a hint has no job to claim, unless something
+ * was lost: a job came to a lane for which there was no room, or a lane that has jobs had to give way. Each
+ * time a number is raised, lane_hints_lost(). Who finds it raised looks which lanes have entries in the index
+ * of jobs to claim (lane_discovery.h), and makes hints for those that have none.
  */
 #ifndef QUEUE_JOBS_LANE_HINT_H
 #define QUEUE_JOBS_LANE_HINT_H
@@ -17,8 +18,9 @@
 #define LONGEST_CHAIN 16		/* of lanes that are followed to where a job may have been moved */
 
 /*
- * What a claim knew of the hint when it began, to tell at its end what was published meanwhile. 0 was published in a lane without a hint,
- * and in no other: counts begin at a number of their own in each hint that is made, so that what is known of one that has given way counts for none.
+ * What a claim knew of the hint when it began, to tell at its end what was published meanwhile. 0 was
+ * published in a lane without a hint, and in no other: counts begin at a number of their own in each hint
+ * that is made, so that what is known of one that has given way counts for none.
  */
 typedef struct LaneWindow
 {
@@ -35,9 +37,9 @@ typedef struct LaneLook
 } LaneLook;
 
 /*
- * Changes of hints are written to a ring, so that who knows many of them need not look at all to find out what is new.
- * Reads the next one after *seen: the index of the hint that was changed; with CHANGES_LOST they are too many, and all hints
- * are to be looked at.
+ * Changes of hints are written to a ring, so that who knows many of them need not look at all to find out
+ * what is new. Reads the next one after *seen: the index of the hint that was changed; with CHANGES_LOST they
+ * are too many, and all hints are to be looked at.
  */
 typedef enum ChangeResult
 {
@@ -48,7 +50,10 @@ typedef enum ChangeResult
 
 extern ChangeResult lane_hint_next_change(uint64 *seen, int *index);
 
-/* Hints by their index, up to lane_hints_size(); 0 without shared memory. The lane, 0 if there is none of this database. */
+/*
+ * Hints by their index, up to lane_hints_size(); 0 without shared memory. The lane, 0 if there is none of
+ * this database.
+ */
 extern int	lane_hints_size(void);
 extern int32 lane_hint_lane(int index);
 
@@ -64,8 +69,8 @@ extern void lane_hints_forget(Oid database);
 extern uint64 lane_hints_lost(void);
 
 /*
- * Whether a session has found hints for all lanes since the number was what it is; that session tells it. What was lost meanwhile
- * has raised it.
+ * Whether a session has found hints for all lanes since the number was what it is; that session tells it.
+ * What was lost meanwhile has raised it.
  */
 extern bool lane_hints_complete(uint64 lost);
 extern void lane_hints_tell_complete(uint64 lost);
@@ -74,8 +79,9 @@ extern void lane_hints_tell_complete(uint64 lost);
 extern bool lane_hints_full_first(void);
 
 /*
- * Brings up to date what we know of a lane, by its hint. False if it has none: then *look is as it was. To be called before the claim takes its
- * snapshot, which has a barrier: what was published after our glance at "changes" counts as published since.
+ * Brings up to date what we know of a lane, by its hint. False if it has none: then *look is as it was. To be
+ * called before the claim takes its snapshot, which has a barrier: what was published after our glance at
+ * "changes" counts as published since.
  */
 extern bool lane_hint_look(int32 lane, LaneLook *look, TimestampTz now);
 extern bool lane_hint_present(int32 lane);
@@ -93,13 +99,19 @@ extern bool lane_hint_publish_passed(int32 lane, uint32 count);
 extern int32 lane_hint_worker(const char *worker);
 extern void lane_hint_refuse(int32 lane, int32 worker, Oid role);
 
-/* Lanes of the worker that were refused can be claimed from, one after the other; *i is 0 at first. False if there are no more. */
+/*
+ * Lanes of the worker that were refused can be claimed from, one after the other; *i is 0 at first. False if
+ * there are no more.
+ */
 extern bool lane_hint_allow_next(int32 worker, int *i, int32 *lane, Oid *role);
 
 /* The same, only to be told which they are. */
 extern bool lane_hint_next_refused(int32 worker, int *i, int32 *lane);
 
-/* Whether lanes may have been refused that had no hint to note it; not any more, when that was asked. Then they are taken for lost. */
+/*
+ * Whether lanes may have been refused that had no hint to note it; not any more, when that was asked. Then
+ * they are taken for lost.
+ */
 extern bool lane_hints_allow_lost(void);
 extern bool lane_hint_published_before(int32 lane, const LaneWindow *window, LaneKey key);
 extern bool lane_hint_crowd(int32 lane);

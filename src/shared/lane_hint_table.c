@@ -2,12 +2,14 @@
  * lane_hint_table.c
  *		The table of hints in shared memory; see lane_hint.h.
  *
- * Hints are in an open hash table, each within PROBES places of where its hash points to. Which lane a place belongs to is read without a
- * lock, and changed under the LWLock and the hint's mutex: so a session that has locked the mutex and finds its lane there has its lane's hint.
+ * Hints are in an open hash table, each within PROBES places of where its hash points to. Which lane a place
+ * belongs to is read without a lock, and changed under the LWLock and the hint's mutex: so a session that has
+ * locked the mutex and finds its lane there has its lane's hint.
  *
- * A hint gives way only for a lane that comes without one. If it is at rest, nothing is lost with it: its lane has no job to claim, and
- * no session waits there. Only for a job that was published, and if no hint near is at rest, does one give way that is not; that is told before
- * it is gone (lose_hint()), so that a session that misses it finds it told.
+ * A hint gives way only for a lane that comes without one. If it is at rest, nothing is lost with it: its
+ * lane has no job to claim, and no session waits there. Only for a job that was published, and if no hint
+ * near is at rest, does one give way that is not; that is told before it is gone (lose_hint()), so that a
+ * session that misses it finds it told.
  */
 #include "postgres.h"
 
@@ -142,7 +144,9 @@ lane_hint_next_change(uint64 *seen, int *index)
 	change = pg_atomic_read_u64(&all->latest[*seen % REMEMBERED_CHANGES]);
 	if (last - *seen > REMEMBERED_CHANGES || change >> 32 != (*seen & PG_UINT32_MAX))
 	{
-		/* written over, or not written yet: then its mutex is still held, and a look at the hint waits for it */
+		/*
+		 * written over, or not written yet: then its mutex is still held, and a look at the hint waits for it
+		 */
 		*seen = last;
 		return CHANGES_LOST;
 	}
@@ -321,7 +325,10 @@ may_be_lost(const LaneHint *hint)
 	return hint->successes == 0 && hint->moved_to == 0;
 }
 
-/* Under the LWLock, which keeps others from taking the place; if it is taken, its mutex is held when this returns true. */
+/*
+ * Under the LWLock, which keeps others from taking the place; if it is taken, its mutex is held when this
+ * returns true.
+ */
 static bool
 gives_way(int place, bool (*condition) (const LaneHint *hint))
 {

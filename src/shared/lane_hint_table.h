@@ -35,8 +35,8 @@ typedef struct LaneHint
 extern LaneHint *hint_lock(int32 lane);
 
 /*
- * The same, but makes the hint if there is none and there is room for it; "by force", also if another one has to be lost for that. NULL if
- * there is no room.
+ * The same, but makes the hint if there is none and there is room for it; "by force", also if another one has
+ * to be lost for that. NULL if there is no room.
  */
 extern LaneHint *hint_lock_or_make(int32 lane, bool by_force);
 extern void hint_unlock(LaneHint *hint);
@@ -44,7 +44,10 @@ extern void hint_unlock(LaneHint *hint);
 /* To be said while the mutex is held: who reads of the change before all of it is done waits for that. */
 extern void hint_changed(LaneHint *hint);
 
-/* Something is lost (lane_hint.h). To be said before the lane is without a hint, or after its job was committed. */
+/*
+ * Something is lost (lane_hint.h). To be said before the lane is without a hint, or after its job was
+ * committed.
+ */
 extern void hint_lose(Oid database);
 
 /* The same for another reason than that there is no room. */

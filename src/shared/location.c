@@ -2,19 +2,21 @@
  * location.c
  *		Positions in the write-ahead log.
  *
- * A position read inside the enqueuing transaction would be too early: its commit record comes later. XactLastCommitEnd,
- * in the callback at commit, is exact. It is put into a small table in shared memory, by job; a job that is dropped as a
- * duplicate raises the entry of the one that stands for it, before it releases its hold, so before that can start.
+ * A position read inside the enqueuing transaction would be too early: its commit record comes later.
+ * XactLastCommitEnd, in the callback at commit, is exact. It is put into a small table in shared memory, by
+ * job; a job that is dropped as a duplicate raises the entry of the one that stands for it, before it
+ * releases its hold, so before that can start.
  *
- * The table is a cache whose entries are overwritten. What it has lost about a job is covered by "floor": that of the
- * entry's place, the highest of all that were overwritten there, and that of the whole table. So a location found for
- * a job earlier, which stands in its row, can be relied upon: what was committed since has raised the entry or a floor.
- * Where nothing is known of a job, because its commit was not published yet, or the server has been restarted, the
- * insert position will do, if it is read after a snapshot that sees the job: it is late enough, and a little late.
+ * The table is a cache whose entries are overwritten. What it has lost about a job is covered by "floor":
+ * that of the entry's place, the highest of all that were overwritten there, and that of the whole table. So
+ * a location found for a job earlier, which stands in its row, can be relied upon: what was committed since
+ * has raised the entry or a floor. Where nothing is known of a job, because its commit was not published yet,
+ * or the server has been restarted, the insert position will do, if it is read after a snapshot that sees the
+ * job: it is late enough, and a little late.
  *
- * Two kinds of transactions cannot name what they rely on: those that hold very many jobs, by row locks, which the server
- * releases before the callback; and prepared ones. While such a one is about to end nothing is taken from the table
- * ("in_doubt"), and afterwards it has raised the floor.
+ * Two kinds of transactions cannot name what they rely on: those that hold very many jobs, by row locks,
+ * which the server releases before the callback; and prepared ones. While such a one is about to end nothing
+ * is taken from the table ("in_doubt"), and afterwards it has raised the floor.
  */
 #include "postgres.h"
 
@@ -63,8 +65,8 @@ static bool doubtful = false;
 static XLogRecPtr previous_commit = InvalidXLogRecPtr;	/* tells whether the transaction wrote a commit record */
 
 /*
- * The insert position, brought back to the end of the last record: at the start of a page it points behind the page's
- * header, where an idle replica's replay position never comes.
+ * The insert position, brought back to the end of the last record: at the start of a page it points behind
+ * the page's header, where an idle replica's replay position never comes.
  */
 XLogRecPtr
 location_after_snapshot(void)

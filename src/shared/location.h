@@ -2,8 +2,9 @@
  * location.h
  *		Positions in the write-ahead log: how far a replica must have replayed to see what a job relies on.
  *
- * The location of a job is where the commit of its enqueuer ends, of all who were told that it stands for theirs, and of
- * the one who put it back to be run once more. It is never too early; it is exact where the commits are known, and otherwise the position at which it is asked for.
+ * The location of a job is where the commit of its enqueuer ends, of all who were told that it stands for
+ * theirs, and of the one who put it back to be run once more. It is never too early; it is exact where the
+ * commits are known, and otherwise the position at which it is asked for.
  */
 #ifndef QUEUE_JOBS_LOCATION_H
 #define QUEUE_JOBS_LOCATION_H
@@ -12,26 +13,33 @@
 #include "job.h"
 
 /*
- * A position at or after the commit of everything that the snapshot taken before this call can see: a replica that has
- * replayed it sees it too. InvalidXLogRecPtr in recovery.
+ * A position at or after the commit of everything that the snapshot taken before this call can see: a replica
+ * that has replayed it sees it too. InvalidXLogRecPtr in recovery.
  */
 extern XLogRecPtr location_after_snapshot(void);
 
 /*
- * The location of a job whose row we see, and which no transaction can rely on any more (hold.h), or of one that waits: then it
- * covers the enqueuer. job->wal_lsn is what was found for a job that waits earlier, if it is set.
+ * The location of a job whose row we see, and which no transaction can rely on any more (hold.h), or of one
+ * that waits: then it covers the enqueuer. job->wal_lsn is what was found for a job that waits earlier, if it
+ * is set.
  */
 extern XLogRecPtr location_of_job(const Job *job);
 
-/* The same once more, now that the job, whose location stands in job->wal_lsn, is taken: it may have risen until then. */
+/*
+ * The same once more, now that the job, whose location stands in job->wal_lsn, is taken: it may have risen
+ * until then.
+ */
 extern XLogRecPtr location_again(const Job *job);
 
-/* Whether a transaction is under way of which it is not known what relies on it: then a location is just the latest there is. */
+/*
+ * Whether a transaction is under way of which it is not known what relies on it: then a location is just the
+ * latest there is.
+ */
 extern bool location_in_doubt(void);
 
 /*
- * This transaction has enqueued the job; or was told that it stands for one that it wanted to enqueue, or has put it back, or merged
- * another into it.
+ * This transaction has enqueued the job; or was told that it stands for one that it wanted to enqueue, or has
+ * put it back, or merged another into it.
  */
 extern void location_enqueued(const Job *job);
 extern void location_relied_on(const Job *job);

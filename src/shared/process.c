@@ -109,8 +109,8 @@ queue_jobs_executor_main(Datum argument)
 }
 
 /*
- * SIGTERM and SIGINT do what they do in every session, die() and a cancel; interruption.h adds the sender. SIGUSR1 stays as the
- * server has set it.
+ * SIGTERM and SIGINT do what they do in every session, die() and a cancel; interruption.h adds the sender.
+ * SIGUSR1 stays as the server has set it.
  */
 void
 process_begin(ProcessArguments *arguments)
@@ -132,8 +132,8 @@ force(const char *name, const char *value)
 }
 
 /*
- * ALTER DATABASE and ALTER ROLE can have a session begin as another role. Ours stay what they were connected as, and RESET goes back
- * to that.
+ * ALTER DATABASE and ALTER ROLE can have a session begin as another role. Ours stay what they were connected
+ * as, and RESET goes back to that.
  */
 static void
 force_role(void)
@@ -145,8 +145,8 @@ force_role(void)
 }
 
 /*
- * As autovacuum does: a database's or role's own values of these would hit the engine's transactions, end the process with the first job
- * that fails, or close the views to it.
+ * As autovacuum does: a database's or role's own values of these would hit the engine's transactions, end the
+ * process with the first job that fails, or close the views to it.
  */
 void
 process_settings(void)

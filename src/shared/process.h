@@ -1,7 +1,7 @@
 /*
  * process.h
- *		What the background processes share: registration, prologue, unit of work, waiting. The only file that registers
- *		background workers.
+ *		What the background processes share: registration, prologue, unit of work, waiting. The only file that
+ *		registers background workers.
  */
 #ifndef QUEUE_JOBS_PROCESS_H
 #define QUEUE_JOBS_PROCESS_H
@@ -21,7 +21,10 @@ typedef struct ProcessArguments
 
 extern void process_register_launcher(void);
 
-/* False if max_worker_processes are in use. The caller's latch is set when the process starts and when it ends. */
+/*
+ * False if max_worker_processes are in use. The caller's latch is set when the process starts and when it
+ * ends.
+ */
 extern bool process_start_scheduler(const ProcessArguments *arguments);
 extern bool process_start_executor(const ProcessArguments *arguments);
 
@@ -36,11 +39,12 @@ extern void unit_begin(void);
 extern void unit_end(void);
 
 /*
- * What users have defined, and the engine itself calls in between, must not keep a process from its work: after that time
- * it is cancelled, and again every second if it goes on. At last a background process is ended: whatever is to be done by
- * then, and what keeps the next one from the same, must have been committed before. A client's session goes on, until its
- * client ends it. Within a limit another one changes nothing, or users' code could shake off its own by what it calls: only the
- * outermost counts, and the end of each within it has to be told, too.
+ * What users have defined, and the engine itself calls in between, must not keep a process from its work:
+ * after that time it is cancelled, and again every second if it goes on. At last a background process is
+ * ended: whatever is to be done by then, and what keeps the next one from the same, must have been committed
+ * before. A client's session goes on, until its client ends it. Within a limit another one changes nothing,
+ * or users' code could shake off its own by what it calls: only the outermost counts, and the end of each
+ * within it has to be told, too.
  */
 #define LIMIT_OF_FUNCTION 5000	/* milliseconds: retry_backoff */
 extern void process_limit_time(int milliseconds);
@@ -56,12 +60,15 @@ extern uint64 process_limits_reached(void);
  */
 extern bool process_protect(void (*function) (void *), void *argument);
 
-/* Reloads the configuration if asked to: for who may be long without process_wait(). Outside of a transaction. */
+/*
+ * Reloads the configuration if asked to: for who may be long without process_wait(). Outside of a
+ * transaction.
+ */
 extern void process_reload(void);
 
 /*
- * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then process_reload(). What
- * there is to do is looked for after this, not before.
+ * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then
+ * process_reload(). What there is to do is looked for after this, not before.
  */
 extern void process_wait(TimestampTz until);
 

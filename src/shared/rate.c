@@ -2,21 +2,22 @@
  * rate.c
  *		Starts in a time; see rate.h.
  *
- * A window is a ring of quanta: how many starts, and when the last of them was. A quantum counts until its last start is
- * a period old, so that rounding errs on the strict side: up to 64 starts a period, a quantum each, it is exact; above
- * that up to a 64th of the limit is lost.
+ * A window is a ring of quanta: how many starts, and when the last of them was. A quantum counts until its
+ * last start is a period old, so that rounding errs on the strict side: up to 64 starts a period, a quantum
+ * each, it is exact; above that up to a 64th of the limit is lost.
  *
- * A job's first statement runs a little after its start was noted, now sooner, now later. So that an observer of the
- * jobs themselves sees no more than the limit either, a period counts as longer by a twentieth, but no more than 50 ms.
+ * A job's first statement runs a little after its start was noted, now sooner, now later. So that an observer
+ * of the jobs themselves sees no more than the limit either, a period counts as longer by a twentieth, but no
+ * more than 50 ms.
  *
- * Windows are in a file that is mapped into memory, and so survive any end of the server's processes. It is not synced:
- * after a crash of the machine starts may be missing, after a failover all are. (A server knows its file again by the
- * machine's boot, the system identifier and the timeline.) It is not known then what was started, but that it was before
- * this server began: until the period has passed since then, at most FORGET_AFTER, nothing starts. So the limit is strict
- * even there for periods up to that.
+ * Windows are in a file that is mapped into memory, and so survive any end of the server's processes. It is
+ * not synced: after a crash of the machine starts may be missing, after a failover all are. (A server knows
+ * its file again by the machine's boot, the system identifier and the timeline.) It is not known then what
+ * was started, but that it was before this server began: until the period has passed since then, at most
+ * FORGET_AFTER, nothing starts. So the limit is strict even there for periods up to that.
  *
- * A process that is killed in the middle of a change leaves nothing behind that could harm: a start counts before its job
- * starts, and what it counts for is checked when the file is read.
+ * A process that is killed in the middle of a change leaves nothing behind that could harm: a start counts
+ * before its job starts, and what it counts for is checked when the file is read.
  */
 #include "postgres.h"
 
@@ -262,8 +263,8 @@ count_starts(const Window *window, TimestampTz since, TimestampTz *oldest)
 }
 
 /*
- * A quantum is full when it has its share of the limit: then the next one, the oldest, takes its place, unless that
- * still counts, because some were given back or the limit was changed.
+ * A quantum is full when it has its share of the limit: then the next one, the oldest, takes its place,
+ * unless that still counts, because some were given back or the limit was changed.
  */
 static void
 add_start(Window *window, int limit, TimestampTz since, TimestampTz at)

@@ -2,9 +2,10 @@
  * session_hold.h
  *		Locks that an executor has while a procedure runs, through its commits: noted in shared memory.
  *
- * They are advisory locks of the session, but the procedure can release all of these, by pg_advisory_unlock_all(). So
- * they count as held for as long as they stand here, with or without the lock. A process that wants such a lock
- * gets the advisory one first, and then looks here; it is noted here before the advisory one can be lost.
+ * They are advisory locks of the session, but the procedure can release all of these, by
+ * pg_advisory_unlock_all(). So they count as held for as long as they stand here, with or without the lock. A
+ * process that wants such a lock gets the advisory one first, and then looks here; it is noted here before
+ * the advisory one can be lost.
  */
 #ifndef QUEUE_JOBS_SESSION_HOLD_H
 #define QUEUE_JOBS_SESSION_HOLD_H

@@ -502,7 +502,10 @@ database_slot_evict(DatabaseSlot *slot, bool by_force, TimestampTz *due)
 	return database;
 }
 
-/* For a database that has no jobs of ours, or is gone. Kept if a process is at work there, or jobs wait for what is missing. */
+/*
+ * For a database that has no jobs of ours, or is gone. Kept if a process is at work there, or jobs wait for
+ * what is missing.
+ */
 void
 database_slot_free(DatabaseSlot *slot)
 {
@@ -563,8 +566,8 @@ launcher_wake(void)
 }
 
 /*
- * The slot of a database with its mutex held. The launcher may free a slot that no process needs between our finding it and
- * our locking it: then there is a new one.
+ * The slot of a database with its mutex held. The launcher may free a slot that no process needs between our
+ * finding it and our locking it: then there is a new one.
  */
 static DatabaseSlot *
 lock_database_slot(Oid database)
@@ -599,8 +602,8 @@ wake_scheduler(int proc)
 }
 
 /*
- * Sets "attention" and the flag at that offset, and wakes the scheduler or the launcher. Unless "anyway", only the first call wakes it until the
- * scheduler has looked.
+ * Sets "attention" and the flag at that offset, and wakes the scheduler or the launcher. Unless "anyway",
+ * only the first call wakes it until the scheduler has looked.
  */
 static void
 call_attention(Oid database, size_t flag_offset, bool anyway)
@@ -621,8 +624,8 @@ call_attention(Oid database, size_t flag_offset, bool anyway)
 }
 
 /*
- * There may be more to do than those at work can do: wakes the scheduler, or the launcher if there is none, unless
- * that has been done since it last looked.
+ * There may be more to do than those at work can do: wakes the scheduler, or the launcher if there is none,
+ * unless that has been done since it last looked.
  */
 void
 database_call_attention(Oid database)
@@ -696,7 +699,9 @@ databases_wake_wanting(void)
 	}
 }
 
-/* A scheduler that is about to leave does not look any more: "attention" has the launcher start another one. */
+/*
+ * A scheduler that is about to leave does not look any more: "attention" has the launcher start another one.
+ */
 void
 database_look_at_schedules(Oid database)
 {
@@ -704,8 +709,8 @@ database_look_at_schedules(Oid database)
 }
 
 /*
- * Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set already; false if
- * there is none at work.
+ * Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set
+ * already; false if there is none at work.
  */
 static bool
 call_for_duty(Oid database, size_t flag_offset)
@@ -758,7 +763,10 @@ database_publish_due(Oid database, TimestampTz due)
 
 	if (slot == NULL)
 		return true;
-	/* A scheduler at work allows for it when its look is over. Without one, it is not known what next_due is worth. */
+	/*
+	 * A scheduler at work allows for it when its look is over. Without one, it is not known what next_due is
+	 * worth.
+	 */
 	sooner = due < slot->next_due ||
 		(slot->scheduler != SCHEDULER_RUNNING && (slot->due_published == 0 || due < slot->due_low));
 	if (slot->due_published++ == 0 || due < slot->due_low)

@@ -1,16 +1,19 @@
 /*
  * shared.h
- *		Shared memory: what the modules that have a part of it share, and the databases that are looked after. Present only if
- *		the library was loaded by shared_preload_libraries; without it every function does nothing, or says that nothing is known.
+ *		Shared memory: what the modules that have a part of it share, and the databases that are looked after.
+ *		Present only if the library was loaded by shared_preload_libraries; without it every function does
+ *		nothing, or says that nothing is known.
  *
- * All of it is a hint or a matter of processes. What is true of jobs stands in the tables: a crash resets shared
- * memory, and nothing is lost by it.
+ * All of it is a hint or a matter of processes. What is true of jobs stands in the tables: a crash resets
+ * shared memory, and nothing is lost by it.
  *
- * There may be more databases with jobs than slots for them. A database that finds none free is noted, and the launcher gives it the slot of
- * another one, in turn (launcher.c). Executors, claimants and applications of a database go on without a slot.
+ * There may be more databases with jobs than slots for them. A database that finds none free is noted, and
+ * the launcher gives it the slot of another one, in turn (launcher.c). Executors, claimants and applications
+ * of a database go on without a slot.
  *
- * Locks: slots are taken and freed under the one LWLock. A slot's fields are guarded by its own spinlock, which is
- * held for assignments only. Never two spinlocks at once; a spinlock may be taken while the LWLock is held.
+ * Locks: slots are taken and freed under the one LWLock. A slot's fields are guarded by its own spinlock,
+ * which is held for assignments only. Never two spinlocks at once; a spinlock may be taken while the LWLock
+ * is held.
  */
 #ifndef QUEUE_JOBS_SHARED_H
 #define QUEUE_JOBS_SHARED_H
@@ -62,8 +65,8 @@ typedef struct DatabaseSlot
 extern void shared_init(void);
 
 /*
- * For a module that has a part of shared memory to itself: to be called while the library is being preloaded. *area is
- * set in every process; "initialize" is called once, for memory that is all zero.
+ * For a module that has a part of shared memory to itself: to be called while the library is being preloaded.
+ * *area is set in every process; "initialize" is called once, for memory that is all zero.
  */
 extern void shared_add_area(Size size, void **area, void (*initialize) (void *area));
 extern bool shared_present(void);
@@ -71,8 +74,8 @@ extern bool shared_present(void);
 #define NO_PROC (-1)
 
 /*
- * A process that was terminated had run for at least that long, or the next one of its kind waits for the rest: in microseconds. So a script that
- * terminates them in a loop does not make the server fork in a loop.
+ * A process that was terminated had run for at least that long, or the next one of its kind waits for the
+ * rest: in microseconds. So a script that terminates them in a loop does not make the server fork in a loop.
  */
 #define LEAST_RUN USECS_PER_SEC
 
@@ -80,8 +83,9 @@ extern bool shared_present(void);
 extern void shared_wake(int proc);
 
 /*
- * Whatever a process waits for, a lock or a page that another is reading, takes a wake-up for its own. So wake-ups are counted: who
- * is going to look for what there is to do says so, and sleeps afterwards only if it has not been woken since.
+ * Whatever a process waits for, a lock or a page that another is reading, takes a wake-up for its own. So
+ * wake-ups are counted: who is going to look for what there is to do says so, and sleeps afterwards only if
+ * it has not been woken since.
  */
 extern void shared_look(void);
 extern bool shared_woken(void);
@@ -93,8 +97,9 @@ extern struct LWLock *shared_lock(void);
 extern struct LWLock *shared_replicas_lock(void);
 
 /*
- * Counts announced changes of workers, queues and lanes, all databases together. The server's invalidation messages go
- * out only after a transaction's callbacks, that is after we have woken those who are to see the change.
+ * Counts announced changes of workers, queues and lanes, all databases together. The server's invalidation
+ * messages go out only after a transaction's callbacks, that is after we have woken those who are to see the
+ * change.
  */
 extern uint64 shared_generation(void);
 extern void shared_bump_generation(void);
@@ -106,23 +111,28 @@ extern void shared_count_refusal(void);
 /* ERROR with the hint what to set, for what can't do without */
 extern void shared_require(const char *what);
 
-/* NULL without shared memory. When all slots are taken, too; with "create" the launcher then sees to it that the database gets its turn. */
+/*
+ * NULL without shared memory. When all slots are taken, too; with "create" the launcher then sees to it that
+ * the database gets its turn.
+ */
 extern DatabaseSlot *database_slot(Oid database, bool create);
 extern int	database_slots(void);
 extern DatabaseSlot *database_slot_at(int index);
 extern void database_slot_free(DatabaseSlot *slot);
 
 /*
- * For the launcher, which gives databases without a slot their turns: takes a slot if one is free; lists the databases that have asked for one in vain,
- * *all if there were too many to note; and forgets one that is gone.
+ * For the launcher, which gives databases without a slot their turns: takes a slot if one is free; lists the
+ * databases that have asked for one in vain, *all if there were too many to note; and forgets one that is
+ * gone.
  */
 extern DatabaseSlot *database_slot_take(Oid database);
 extern List *databases_refused(bool *all);
 extern void database_not_wanted(Oid database);
 
 /*
- * Takes the slot of a database away, if nothing is at work by it. "by_force": though there is something to do, as its scheduler has left for that.
- * *due is when the database is to be looked into again, or NO_TIME. Returns the database, or InvalidOid.
+ * Takes the slot of a database away, if nothing is at work by it. "by_force": though there is something to
+ * do, as its scheduler has left for that. *due is when the database is to be looked into again, or NO_TIME.
+ * Returns the database, or InvalidOid.
  */
 extern Oid	database_slot_evict(DatabaseSlot *slot, bool by_force, TimestampTz *due);
 
@@ -137,7 +147,9 @@ extern void database_reconsider(Oid database);
 /* A scheduler has found out whether jobs are to be run there, since it began to look. */
 extern void database_set_off(DatabaseSlot *slot, bool off);
 
-/* Whether the database's sessions call for what is not to be done there. With the slot's mutex, or of a copy. */
+/*
+ * Whether the database's sessions call for what is not to be done there. With the slot's mutex, or of a copy.
+ */
 extern bool database_is_off(const DatabaseSlot *slot);
 
 /* An executor's slot has become free: schedulers that could not start one look again. */
@@ -150,7 +162,9 @@ extern void databases_call_blocked(void);
 extern void database_look_at_schedules(Oid database);
 extern void database_publish_success(Oid database);
 
-/* Lanes have many jobs of keys that are at their limit; false if no scheduler is at work to put them aside. */
+/*
+ * Lanes have many jobs of keys that are at their limit; false if no scheduler is at work to put them aside.
+ */
 extern bool database_publish_crowded(Oid database);
 extern void database_sweep_parked(Oid database);
 
@@ -173,8 +187,9 @@ extern void launcher_wake(void);
 extern TimestampTz launcher_not_before(void);
 
 /*
- * Whether the last process of ours that was to be started found no free background worker slot. worker_slot_missed() is true for the first that
- * finds none after a while in which all found one: that is worth a line in the log.
+ * Whether the last process of ours that was to be started found no free background worker slot.
+ * worker_slot_missed() is true for the first that finds none after a while in which all found one: that is
+ * worth a line in the log.
  */
 extern bool shared_worker_slots_lack(void);
 extern void worker_slot_found(void);

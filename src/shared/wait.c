@@ -63,8 +63,8 @@ end_transaction_of_procedure(void)
 }
 
 /*
- * Called by CALL, nothing of a transaction is left meanwhile; from within a procedure SPI begins the next one at once, but
- * it has no snapshot and no transaction ID.
+ * Called by CALL, nothing of a transaction is left meanwhile; from within a procedure SPI begins the next one
+ * at once, but it has no snapshot and no transaction ID.
  */
 void
 wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), void *argument)

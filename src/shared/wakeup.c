@@ -54,8 +54,8 @@ static int	touched_size = 0;
 static HTAB *touched_by_lane = NULL;	/* id of a lane -> its index in "touched"; made when they are many */
 
 /*
- * Lanes for which something was noted that a savepoint's rollback undoes, in the order of its nesting levels: a savepoint's end needs to
- * look at its own only.
+ * Lanes for which something was noted that a savepoint's rollback undoes, in the order of its nesting levels:
+ * a savepoint's end needs to look at its own only.
  */
 typedef struct LevelNote
 {
@@ -170,7 +170,9 @@ touch_lane(int32 lane, Oid role)
 	return touch(lane, role, highest_key);
 }
 
-/* Something was noted of the lane that the rollback of this savepoint undoes; returns the savepoint's level. */
+/*
+ * Something was noted of the lane that the rollback of this savepoint undoes; returns the savepoint's level.
+ */
 static int
 note_level(const TouchedLane *lane)
 {
@@ -269,7 +271,10 @@ wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LaneKey *fi
 		*lane = next->lane;
 		*first = next->key;
 
-		/* a slot that was freed counts where a claim was refused; one that is refused later is told when we commit */
+		/*
+		 * a slot that was freed counts where a claim was refused; one that is refused later is told when we
+		 * commit
+		 */
 		if (next->limited_at > 0 && lane_hint_next_refused(next->lane, &walk->hint, lane))
 			return true;
 		walk->hint = 0;
@@ -510,8 +515,9 @@ publish(bool committed)
 }
 
 /*
- * A process that gets a slot of a limit that we free must see what became claimable with it, or a later job of its key could
- * overtake. It is published once more afterwards, for those who looked in between and were refused.
+ * A process that gets a slot of a limit that we free must see what became claimable with it, or a later job
+ * of its key could overtake. It is published once more afterwards, for those who looked in between and were
+ * refused.
  */
 static void
 publish_before_release(bool committed)
@@ -620,7 +626,10 @@ publish_undone(TouchedLane *lane, int nest_level)
 	return true;
 }
 
-/* A savepoint's rollback frees the jobs taken, or relied on, in it: no need to wait for the whole transaction. */
+/*
+ * A savepoint's rollback frees the jobs taken, or relied on, in it: no need to wait for the whole
+ * transaction.
+ */
 static void
 undo(int nest_level)
 {
@@ -691,8 +700,9 @@ begin_doubt(void)
 }
 
 /*
- * Jobs that wait for a handler or a role (lane_blocked()) may have got it. Who looks for it needs the server's invalidation messages, which
- * go out after the transaction's callbacks, but before its locks are released.
+ * Jobs that wait for a handler or a role (lane_blocked()) may have got it. Who looks for it needs the
+ * server's invalidation messages, which go out after the transaction's callbacks, but before its locks are
+ * released.
  */
 static void
 release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)

@@ -2,13 +2,14 @@
  * wakeup.h
  *		What a transaction has to tell others when it ends.
  *
- * Functions that change jobs note here what they touched. When the transaction has committed, and its changes can be
- * seen, one callback publishes it: it lowers the cursors of the lanes, sets the latch of an idle executor of the lane,
- * of the scheduler, or of sessions in wait_for_jobs(). At rollback only jobs that had been taken are published, for they
- * are free again. All of it is a hint: what a rolled back savepoint touched is published too, and does no harm.
+ * Functions that change jobs note here what they touched. When the transaction has committed, and its changes
+ * can be seen, one callback publishes it: it lowers the cursors of the lanes, sets the latch of an idle
+ * executor of the lane, of the scheduler, or of sessions in wait_for_jobs(). At rollback only jobs that had
+ * been taken are published, for they are free again. All of it is a hint: what a rolled back savepoint
+ * touched is published too, and does no harm.
  *
- * COMMIT PREPARED is carried out by a session that does not know what was touched: everything in that database is
- * looked at again.
+ * COMMIT PREPARED is carried out by a session that does not know what was touched: everything in that
+ * database is looked at again.
  */
 #ifndef QUEUE_JOBS_WAKEUP_H
 #define QUEUE_JOBS_WAKEUP_H
@@ -17,18 +18,26 @@
 
 extern void wakeup_init(void);
 
-/* This process runs jobs of that role and pool, one after the other: no other process need be woken for what it can do itself. */
+/*
+ * This process runs jobs of that role and pool, one after the other: no other process need be woken for what
+ * it can do itself.
+ */
 extern void wakeup_serve(Oid role, int pool);
 
-/* A job of the lane can be claimed after commit; role is whose executors run it, or InvalidOid for claimants. */
+/*
+ * A job of the lane can be claimed after commit; role is whose executors run it, or InvalidOid for claimants.
+ */
 extern void wakeup_job(int32 lane, Oid role, LaneKey key);
 
-/* A job was taken: if the transaction does not commit, or the savepoint is rolled back, it can be claimed again. */
+/*
+ * A job was taken: if the transaction does not commit, or the savepoint is rolled back, it can be claimed
+ * again.
+ */
 extern void wakeup_taken(int32 lane, Oid role, LaneKey key);
 
 /*
- * A lease on a job of the lane, which runs out at that time, can be seen after commit: until then a session that looked when another
- * one ran out did not find it.
+ * A lease on a job of the lane, which runs out at that time, can be seen after commit: until then a session
+ * that looked when another one ran out did not find it.
  */
 extern void wakeup_lease(int32 lane, TimestampTz ends);
 
@@ -36,14 +45,14 @@ extern void wakeup_lease(int32 lane, TimestampTz ends);
 extern void wakeup_released(int32 lane, Oid role, LaneKey key);
 
 /*
- * The run of a job ends with this transaction, however it ends: what the lane's claims have passed by from now on, because
- * of the job's key, is published then.
+ * The run of a job ends with this transaction, however it ends: what the lane's claims have passed by from
+ * now on, because of the job's key, is published then.
  */
 extern void wakeup_key_ends(int32 lane, Oid role);
 
 /*
- * A worker's limits have a free slot however this transaction ends: claims that were refused by them can be tried again. It is known by a number
- * (lane_hint_worker()).
+ * A worker's limits have a free slot however this transaction ends: claims that were refused by them can be
+ * tried again. It is known by a number (lane_hint_worker()).
  */
 extern void wakeup_limited(int32 worker);
 
@@ -51,8 +60,8 @@ extern void wakeup_limited(int32 worker);
 extern void wakeup_limited_now(int32 worker);
 
 /*
- * The lane is looked at again, from its beginning, at that time, or sooner. Sleeping processes hear of the time at once: an
- * executor of that role, and sessions in wait_for_jobs().
+ * The lane is looked at again, from its beginning, at that time, or sooner. Sleeping processes hear of the
+ * time at once: an executor of that role, and sessions in wait_for_jobs().
  */
 extern void wakeup_revisit(int32 lane, Oid role, TimestampTz at);
 
@@ -60,10 +69,10 @@ extern void wakeup_revisit(int32 lane, Oid role, TimestampTz at);
 extern void wakeup_succeeded(int32 lane);
 
 /*
- * Lanes in which this transaction may claim more than their hints tell, one after the other (a lane may come more than
- * once), and the first job that it has touched there, or highest_key if that does not matter; *walk is zero at first. It has
- * noted jobs, or ended what others waited for (a job that it had claimed before, in a transaction of its own), or a lease
- * that it wrote has run out. False if there are no more.
+ * Lanes in which this transaction may claim more than their hints tell, one after the other (a lane may come
+ * more than once), and the first job that it has touched there, or highest_key if that does not matter; *walk
+ * is zero at first. It has noted jobs, or ended what others waited for (a job that it had claimed before, in
+ * a transaction of its own), or a lease that it wrote has run out. False if there are no more.
  */
 typedef struct TouchedWalk
 {
@@ -77,8 +86,8 @@ extern bool wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane,
 extern void wakeup_due(TimestampTz due);
 
 /*
- * A job that was due at that time waits for its time no more: if that is undone, it is due, and a process that looked for due jobs
- * meanwhile has passed it by.
+ * A job that was due at that time waits for its time no more: if that is undone, it is due, and a process
+ * that looked for due jobs meanwhile has passed it by.
  */
 extern void wakeup_due_if_undone(TimestampTz due);
 
@@ -96,7 +105,10 @@ extern void wakeup_announce(void);
 /* The running job is to be interrupted, if this transaction commits. */
 extern void wakeup_end_running(int64 job, JobState end_as);
 
-/* The requests that this transaction has made by that, one after the other; *i is 0 at first. False if there are no more. */
+/*
+ * The requests that this transaction has made by that, one after the other; *i is 0 at first. False if there
+ * are no more.
+ */
 extern bool wakeup_next_end(int *i, int64 *job, JobState *end_as);
 
 #endif

@@ -2,8 +2,8 @@
  * dead_jobs.c
  *		How many dead jobs are kept; see dead_jobs.h.
  *
- * All rows are read, every TRIM_EVERY; those of workers and owners that have too many a second time. The jobs that another transaction is just
- * retrying are left alone until the next time.
+ * All rows are read, every TRIM_EVERY; those of workers and owners that have too many a second time. The jobs
+ * that another transaction is just retrying are left alone until the next time.
  */
 #include "postgres.h"
 
@@ -135,7 +135,10 @@ oldest_first(const void *a, const void *b)
 	return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Once for each worker and owner in the life of this process: a worker that goes on failing would fill the log. */
+/*
+ * Once for each worker and owner in the life of this process: a worker that goes on failing would fill the
+ * log.
+ */
 static void
 log_removed(const DeadGroup *group)
 {

@@ -1,9 +1,10 @@
 /*
  * dead_jobs.h
- *		How many dead jobs are kept: the latest queue_jobs.max_dead_jobs of each worker and owner, 180 days at most (Sidekiq's limits, where they
- *		hold for all jobs together).
+ *		How many dead jobs are kept: the latest queue_jobs.max_dead_jobs of each worker and owner, 180 days at
+ *		most (Sidekiq's limits, where they hold for all jobs together).
  *
- * For each owner, so that no role can push out another's dead jobs with its own; for each worker, so that one that fails often leaves the others' alone.
+ * For each owner, so that no role can push out another's dead jobs with its own; for each worker, so that one
+ * that fails often leaves the others' alone.
  */
 #ifndef QUEUE_JOBS_DEAD_JOBS_H
 #define QUEUE_JOBS_DEAD_JOBS_H

@@ -2,13 +2,14 @@
  * history.c
  *		Finished jobs.
  *
- * A job is written to the partition of the time until which it is kept. There are four levels of eight partitions
- * each, for short and for long keeping. On a level of width w, the time t belongs to period t / w, and is kept in
- * partition period mod 8. A job that is kept for no longer than 6 w falls into one of the next seven periods, so that
- * the eighth partition, that of the period just over, can be truncated at leisure. No DDL, no vacuum, no DELETE.
+ * A job is written to the partition of the time until which it is kept. There are four levels of eight
+ * partitions each, for short and for long keeping. On a level of width w, the time t belongs to period t / w,
+ * and is kept in partition period mod 8. A job that is kept for no longer than 6 w falls into one of the next
+ * seven periods, so that the eighth partition, that of the period just over, can be truncated at leisure. No
+ * DDL, no vacuum, no DELETE.
  *
- * What should have been truncated and was not, because the server was down or a session had the partition locked, stays
- * until the ring comes round; the view hides it.
+ * What should have been truncated and was not, because the server was down or a session had the partition
+ * locked, stays until the ring comes round; the view hides it.
  */
 #include "postgres.h"
 
@@ -386,7 +387,10 @@ slice_empty(int slice)
 	return empty;
 }
 
-/* Whether what is in a partition is to be kept for longer: it was written before the clock was set back. The first row will tell. */
+/*
+ * Whether what is in a partition is to be kept for longer: it was written before the clock was set back. The
+ * first row will tell.
+ */
 static bool
 slice_kept(int slice, TimestampTz now)
 {

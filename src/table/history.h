@@ -42,8 +42,8 @@ extern void history_writer_flush(HistoryWriter *history);
 extern void history_writer_close(HistoryWriter *history);
 
 /*
- * Writes a job that has ended; a completed or cancelled one only if it is to be kept at all. At once, or (history not NULL)
- * when the writer is flushed: the caller's memory must last so long.
+ * Writes a job that has ended; a completed or cancelled one only if it is to be kept at all. At once, or
+ * (history not NULL) when the writer is flushed: the caller's memory must last so long.
  */
 extern void history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state, TimestampTz finished_at,
 						   Jsonb *result);
@@ -51,13 +51,21 @@ extern void history_insert(HistoryWriter *history, const Job *job, const Worker 
 /* What is read of a row of dead_job to tell how long it is kept. */
 extern void history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at, TimestampTz *keep_until);
 
-/* Finds a finished job that is cancelled or dead, and removes it; false if there is none, or another transaction has it. */
+/*
+ * Finds a finished job that is cancelled or dead, and removes it; false if there is none, or another
+ * transaction has it.
+ */
 extern bool history_take(int64 id, FinishedJob *finished);
 
-/* When a session that finishes jobs should look, where no process has been told to: no partition is for less. */
+/*
+ * When a session that finishes jobs should look, where no process has been told to: no partition is for less.
+ */
 #define HISTORY_LOOK_AFTER (10 * USECS_PER_MINUTE)
 
-/* Truncates what need not be kept any longer; returns when there will be more to do, or NO_TIME. For the scheduler, or who stands in for it. */
+/*
+ * Truncates what need not be kept any longer; returns when there will be more to do, or NO_TIME. For the
+ * scheduler, or who stands in for it.
+ */
 extern TimestampTz history_maintain(TimestampTz now);
 
 #endif

@@ -2,9 +2,9 @@
  * index_writer.h
  *		Index entries of rows that the engine writes to its own tables.
  *
- * The tables' indexes are on plain columns, and which partial ones a row belongs to is known: so entries are made without
- * what it takes to evaluate expressions and predicates. Where a user has added an index of another kind, the server's
- * own way is gone.
+ * The tables' indexes are on plain columns, and which partial ones a row belongs to is known: so entries are
+ * made without what it takes to evaluate expressions and predicates. Where a user has added an index of
+ * another kind, the server's own way is gone.
  */
 #ifndef QUEUE_JOBS_INDEX_WRITER_H
 #define QUEUE_JOBS_INDEX_WRITER_H

@@ -1,6 +1,7 @@
 /*
  * lane_discovery.c
- *		Walks over the lanes that have entries in the index of jobs to claim, be it of jobs that are gone: one look into the index each.
+ *		Walks over the lanes that have entries in the index of jobs to claim, be it of jobs that are gone: one
+ *		look into the index each.
  */
 #include "postgres.h"
 

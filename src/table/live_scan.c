@@ -88,7 +88,10 @@ is_claim_of(TupleTableSlot *slot, const char *claimant, int length, Oid role)
 	return isnull || DatumGetObjectId(datum) == role;
 }
 
-/* Claimants are in no index, for a claim would then be an entry in each index of the table. So all of it is read. */
+/*
+ * Claimants are in no index, for a claim would then be an entry in each index of the table. So all of it is
+ * read.
+ */
 List *
 live_claimed(LiveTable *table, const char *claimant, Oid role)
 {

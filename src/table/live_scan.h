@@ -1,9 +1,10 @@
 /*
  * live_scan.h
- *		A walk over all live jobs of some lanes, in the order of the table: what a command on a whole worker or queue needs.
+ *		A walk over all live jobs of some lanes, in the order of the table: what a command on a whole worker
+ *		or queue needs.
  *
- * It reads the table once, whatever the planner's statistics say of it. They are mostly of another moment: a queue is empty now, and has
- * millions of jobs an hour later.
+ * It reads the table once, whatever the planner's statistics say of it. They are mostly of another moment: a
+ * queue is empty now, and has millions of jobs an hour later.
  */
 #ifndef QUEUE_JOBS_LIVE_SCAN_H
 #define QUEUE_JOBS_LIVE_SCAN_H
@@ -40,7 +41,10 @@ typedef struct LiveClaim
 	int32		lane;
 } LiveClaim;
 
-/* The jobs that a claimant has, as LiveClaims: its lease may have run out, if no other claim has found that yet. */
+/*
+ * The jobs that a claimant has, as LiveClaims: its lease may have run out, if no other claim has found that
+ * yet.
+ */
 extern List *live_claimed(LiveTable *table, const char *claimant, Oid role);
 
 #endif

@@ -144,8 +144,9 @@ live_insert_many(LiveTable *table, const Job *jobs, int count)
 /* ---- leases ---- */
 
 /*
- * The latest sign of life of the job's claimant, or NO_TIME. A claimant is a name and the role that claimed by it: another role's heartbeat by
- * the same name is another claimant's. It counts as long as that role may claim the job.
+ * The latest sign of life of the job's claimant, or NO_TIME. A claimant is a name and the role that claimed
+ * by it: another role's heartbeat by the same name is another claimant's. It counts as long as that role may
+ * claim the job.
  */
 static TimestampTz
 last_heartbeat(const Job *job)
@@ -199,7 +200,10 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 
 /* ---- scans ---- */
 
-/* (priority, id) >= from, as one condition, by which the index can be entered. (It could not be left by such a one.) */
+/*
+ * (priority, id) >= from, as one condition, by which the index can be entered. (It could not be left by such
+ * a one.)
+ */
 static void
 init_from(LaneScan *scan, ScanKey condition, LaneKey from)
 {
@@ -243,8 +247,8 @@ lane_rescan(LaneScan *scan)
 }
 
 /*
- * The snapshot must live until lane_scan_end(). The ids next to the start come first by themselves: the index reads all of
- * a page that the scan's bounds include, though mostly one job is wanted.
+ * The snapshot must live until lane_scan_end(). The ids next to the start come first by themselves: the index
+ * reads all of a page that the scan's bounds include, though mostly one job is wanted.
  */
 void
 lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Snapshot snapshot, TimestampTz now)
@@ -287,7 +291,10 @@ lane_scan_next(LaneScan *scan, Job *job)
 		bool		isnull;
 		TimestampTz until;
 
-		/* A row that is being moved from one index to the other can show up in a state that is not the index's. */
+		/*
+		 * A row that is being moved from one index to the other can show up in a state that is not the
+		 * index's.
+		 */
 		if (!DatumGetBool(slot_getattr(scan->slot, LIVE_DUE, &isnull)) ||
 			DatumGetInt32(slot_getattr(scan->slot, LIVE_PLACE, &isnull)) != scan->place || deleted_by_us(scan->slot))
 			continue;
@@ -336,8 +343,9 @@ slot_get_key(TupleTableSlot *slot)
 }
 
 /*
- * The server would find it as well, but only after it gave us a transaction ID, which costs a record in WAL, and after a new row
- * was formed for it; and one that is built with assertions takes an update that is not to wait for a mistake then.
+ * The server would find it as well, but only after it gave us a transaction ID, which costs a record in WAL,
+ * and after a new row was formed for it; and one that is built with assertions takes an update that is not to
+ * wait for a mistake then.
  */
 bool
 live_is_out_of_reach(TupleTableSlot *slot)
@@ -394,8 +402,8 @@ live_row_state(TupleTableSlot *slot, int *pid)
 }
 
 /*
- * Without "wait" a row that anyone has locked is left alone, even if that is ourselves: rows found by live_find() are
- * changed with it, and it does not wait, for the lock is ours.
+ * Without "wait" a row that anyone has locked is left alone, even if that is ourselves: rows found by
+ * live_find() are changed with it, and it does not wait, for the lock is ours.
  */
 static bool
 delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
@@ -413,8 +421,8 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 }
 
 /*
- * Where rows are that this process has leased lately: mostly it is the one that completes them, and need not search the
- * index. Never relied on: the row at that place may be another's by then.
+ * Where rows are that this process has leased lately: mostly it is the one that completes them, and need not
+ * search the index. Never relied on: the row at that place may be another's by then.
  */
 typedef struct KnownPlace
 {
@@ -653,8 +661,8 @@ live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job)
 }
 
 /*
- * A row that is updated or put back while we wait for it has a new version, perhaps one that our snapshot cannot see:
- * look again with a new one, until we have the lock of a version that is the latest.
+ * A row that is updated or put back while we wait for it has a new version, perhaps one that our snapshot
+ * cannot see: look again with a new one, until we have the lock of a version that is the latest.
  */
 FindResult
 live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job)
@@ -760,7 +768,10 @@ key_scan_end(KeyScan *scan)
 
 /* ---- falling due ---- */
 
-/* Whether jobs of the lane may read from a replica: then their location is kept with them, should it be forgotten. */
+/*
+ * Whether jobs of the lane may read from a replica: then their location is kept with them, should it be
+ * forgotten.
+ */
 static bool
 reads_elsewhere(int32 id)
 {
@@ -770,7 +781,10 @@ reads_elsewhere(int32 id)
 	return worker && worker->data_consistency != CONSISTENCY_ALWAYS;
 }
 
-/* Makes the row's job available, if it is due and no transaction has it. True once it is clear that no later one is to be. */
+/*
+ * Makes the row's job available, if it is due and no transaction has it. True once it is clear that no later
+ * one is to be.
+ */
 static bool
 promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now, bool (*wanted) (int32 lane, void *argument), void *argument, bool enough,
 			int *promoted, TimestampTz *next_due)
@@ -810,7 +824,10 @@ live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted) (int32
 	int			promoted = 0;
 	bool		over = false;
 
-	/* from where no due job can stand before, so that a scan does not walk over the dead entries of those gone */
+	/*
+	 * from where no due job can stand before, so that a scan does not walk over the dead entries of those
+	 * gone
+	 */
 	ScanKeyInit(&key, 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE, TimestampTzGetDatum(*next_due));
 	index_rescan(scan, &key, 1, NULL, 0);
 	*next_due = DT_NOEND;

@@ -1,10 +1,11 @@
 /*
  * store.h
- *		All access to the table of live jobs, by the table and index access methods: no planner, no privileges to
- *		borrow, and SKIP LOCKED also for a delete.
+ *		All access to the table of live jobs, by the table and index access methods: no planner, no privileges
+ *		to borrow, and SKIP LOCKED also for a delete.
  *
- * A process that takes a job deletes or updates its row without waiting; the second one sees that another has it, and goes
- * on to the next. The row is the lock: when the transaction ends by any death, the job is as it was.
+ * A process that takes a job deletes or updates its row without waiting; the second one sees that another has
+ * it, and goes on to the next. The row is the lock: when the transaction ends by any death, the job is as it
+ * was.
  */
 #ifndef QUEUE_JOBS_STORE_H
 #define QUEUE_JOBS_STORE_H
@@ -88,7 +89,10 @@ typedef enum RowState
 	ROW_GONE,					/* one that has committed has changed or deleted it */
 } RowState;
 
-/* The state of the row that a scan shows, and the process of the open transaction; *pid 0: a prepared transaction, or none. */
+/*
+ * The state of the row that a scan shows, and the process of the open transaction; *pid 0: a prepared
+ * transaction, or none.
+ */
 extern RowState live_row_state(TupleTableSlot *slot, int *pid);
 
 /* Takes the job that the slot shows, if no other transaction has it. */
@@ -107,12 +111,16 @@ typedef enum FindResult
 } FindResult;
 
 /*
- * Finds a job by id and locks its row; slot and job then show its latest state. Others who claim pass it by: at rollback
- * it is published again, and a caller that leaves the row as it is must see to that at commit (live_leave).
+ * Finds a job by id and locks its row; slot and job then show its latest state. Others who claim pass it by:
+ * at rollback it is published again, and a caller that leaves the row as it is must see to that at commit
+ * (live_leave).
  */
 extern FindResult live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job);
 
-/* The row that live_find() has locked stays as it is: when we commit, those who passed it by are to look again. */
+/*
+ * The row that live_find() has locked stays as it is: when we commit, those who passed it by are to look
+ * again.
+ */
 extern void live_leave(const Job *job);
 
 /* Looks up jobs by id, one after the other and with one snapshot, without locking them. */
@@ -132,15 +140,16 @@ extern bool id_scan_find(IdScan *scan, int64 id, Job *job);
 extern void id_scan_end(IdScan *scan);
 
 /*
- * Deletes the row that the slot shows, waiting for those that have it locked; false, and nothing is done, if a transaction has
- * changed it since the slot was read.
+ * Deletes the row that the slot shows, waiting for those that have it locked; false, and nothing is done, if
+ * a transaction has changed it since the slot was read.
  */
 extern bool live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job);
 
 /*
- * Moves jobs that are due by now to the index of those that can be claimed, no more than limit, and only those of
- * lanes that "wanted" says (NULL: all). Returns how many; the time of the next one goes to *next_due (DT_NOEND: none),
- * counting from *next_due on. They are ours until the transaction ends: a claimant must not take more than it needs.
+ * Moves jobs that are due by now to the index of those that can be claimed, no more than limit, and only
+ * those of lanes that "wanted" says (NULL: all). Returns how many; the time of the next one goes to *next_due
+ * (DT_NOEND: none), counting from *next_due on. They are ours until the transaction ends: a claimant must not
+ * take more than it needs.
  */
 extern int	live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted) (int32 lane, void *argument), void *argument,
 						 TimestampTz *next_due);
@@ -151,7 +160,10 @@ extern TimestampTz lease_since(const Job *job);
 /* A lease that is written to the row and has not run out. */
 extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
 
-/* Walks over the live jobs with a deduplication hash, oldest first; as they are now, and this transaction has left them. */
+/*
+ * Walks over the live jobs with a deduplication hash, oldest first; as they are now, and this transaction has
+ * left them.
+ */
 typedef struct KeyScan
 {
 	LiveTable  *table;
@@ -187,7 +199,10 @@ typedef enum ShareResult
 	SHARE_CHANGED,				/* one has done so */
 } ShareResult;
 
-/* Locks the row that the slot shows FOR SHARE, without waiting. (KEY SHARE would not keep a claim's update out.) */
+/*
+ * Locks the row that the slot shows FOR SHARE, without waiting. (KEY SHARE would not keep a claim's update
+ * out.)
+ */
 extern ShareResult live_try_share(LiveTable *table, TupleTableSlot *slot);
 
 #endif
