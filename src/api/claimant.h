@@ -1,6 +1,6 @@
 /*
  * claimant.h
- *		What claim() and the functions for those who have claimed have in common: how a claimant and a lease
+ *		What claim() and the functions for claimants have in common: how a claimant and a lease
  *		are given.
  */
 #ifndef QUEUE_JOBS_CLAIMANT_H

@@ -2,8 +2,8 @@
  * define_worker.c
  *		define_worker(), drop_worker(), disable_worker(), enable_worker().
  *
- * Everything is checked before the one row is written. Who may change a worker: its definer, roles with that
- * role's rights, and superusers. It stays its definer's.
+ * Everything is checked before the one row is written. These roles may change a worker: its definer, roles
+ * with that role's rights, and superusers. It stays its definer's.
  */
 #include "postgres.h"
 

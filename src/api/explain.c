@@ -60,7 +60,7 @@ typedef struct Reason
 {
 	const char *word;
 	char	   *sentence;		/* what waits_for shows */
-	char	   *more;			/* who has what it waits for, or NULL */
+	char	   *more;			/* which session has what it waits for, or NULL */
 } Reason;
 
 /* What is being asked about. */

@@ -100,7 +100,7 @@ typedef enum EndResult
 {
 	END_NOTHING,				/* it has finished, or never was */
 	END_DONE,
-	END_RUNS,					/* by an executor, who is to be interrupted */
+	END_RUNS,					/* by an executor, which is to be interrupted */
 } EndResult;
 
 FindResult

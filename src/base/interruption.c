@@ -1,6 +1,6 @@
 /*
  * interruption.c
- *		Who interrupts one of our processes; see interruption.h.
+ *		Which process interrupts one of ours; see interruption.h.
  */
 #include "postgres.h"
 

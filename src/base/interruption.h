@@ -1,6 +1,6 @@
 /*
  * interruption.h
- *		Who interrupts one of our processes.
+ *		Which process interrupts one of ours.
  *
  * A signal that this process sent itself, or that a program it started has sent, is the doing of the job that
  * it runs: pg_terminate_backend(pg_backend_pid()) is a crash, pg_cancel_backend(pg_backend_pid()) an error
@@ -14,7 +14,7 @@
 
 typedef void (*SignalHandler) (int signo, siginfo_t *info, void *context);
 
-/* As pqsignal(), for a handler that wants to know who sent the signal. */
+/* As pqsignal(), for a handler that wants to know which process sent the signal. */
 extern void signal_set_handler(int signo, SignalHandler handler);
 
 /* Only what a signal handler may do. */

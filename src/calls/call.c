@@ -307,7 +307,7 @@ call_directly(const Handler *handler, Jsonb *args)
 
 /*
  * All NULL at first: makeParamList() leaves them undefined, and pgaudit and auto_explain read also those that
- * no statement uses. In a function's statement the second, which stands for the call, is such a one.
+ * no statement uses. In a function's statement the second, which stands for the call, is one of them.
  */
 static ParamListInfo
 make_parameters(int count)

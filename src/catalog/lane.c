@@ -9,9 +9,9 @@
  *
  * Two transactions that add the same lane at once do not see each other's, and may leave two rows of the same
  * content. Jobs of one key can then wait in both. So a session that has met one of them knows the others,
- * too: it also reads rows whose transactions are in progress. Who adds a row looks afterwards whether there
- * is another by then, and if so announces a change when it commits: of any two, the one added later finds the
- * other, or both do; and who knew only one of them looks again.
+ * too: it also reads rows whose transactions are in progress. A session that adds a row looks afterwards
+ * whether there is another by then, and if so announces a change when it commits: of any two, the one added
+ * later finds the other, or both do; and a session that knew only one of them looks again.
  */
 #include "postgres.h"
 

@@ -3,9 +3,9 @@
  *		Our processes make way for commands that need a database, or the extension, for themselves; see
  *		make_way.h.
  *
- * What a command asks for lasts until its transaction ends, because so do its locks: who connected sooner
- * would only wait for them. A restore is as many transactions as it likes: it has ended when its session has,
- * or the sessions of pg_restore --jobs, none of which ends before all have done their work.
+ * What a command asks for lasts until its transaction ends, because so do its locks: a process that connected
+ * sooner would only wait for them. A restore is as many transactions as it likes: it has ended when its
+ * session has, or the sessions of pg_restore --jobs, none of which ends before all have done their work.
  */
 #include "postgres.h"
 
@@ -93,8 +93,8 @@ ask_executors(Oid database)
 
 /*
  * False if there is no slot, and so no scheduler of ours; executors may be there, and are asked all the same.
- * The one who asks comes first: who attaches to a slot from now on sees that it is held; who did so before is
- * seen here.
+ * The session that asks comes first: a process that attaches to a slot from now on sees that it is held; one
+ * that did so before is seen here.
  */
 static bool
 hold_slot(Oid database, bool create)

@@ -365,8 +365,8 @@ capacity_run(const Worker *built_in, Jsonb *args)
 /* ---- when ---- */
 
 /*
- * Limited-capacity workers, with the time when they are to be filled next: who has waited longest comes
- * first.
+ * Limited-capacity workers, with the time when they are to be filled next: the one that has waited longest
+ * comes first.
  */
 typedef struct Due
 {

@@ -9,9 +9,9 @@
  * transaction that stays open, or prepared, holds up its own rows only.
  *
  * The scheduler notes the ticks, and enqueues a job of HEAL_WORKER at each (upkeep.h), which reads the
- * records: in the order of their primary key, a batch a transaction. Who has a live job of any state is
- * passed over, so that a restart in the middle, or a tick too many, adds no duplicates. While a healing waits
- * or is under way, ticks are noted, and heal nothing.
+ * records: in the order of their primary key, a batch a transaction. A record that has a live job of any
+ * state is passed over, so that a restart in the middle, or a tick too many, adds no duplicates. While a
+ * healing waits or is under way, ticks are noted, and heal nothing.
  */
 #include "postgres.h"
 
@@ -207,7 +207,7 @@ heal_run(const Worker *built_in, Jsonb *args)
 
 /* ---- ticks ---- */
 
-/* Workers that heal, with the time of their next tick: who has waited longest comes first. */
+/* Workers that heal, with the time of their next tick: the one that has waited longest comes first. */
 typedef struct Due
 {
 	char	   *worker;

@@ -11,7 +11,7 @@
 #include "housekeeping.h"
 #include "run_as.h"
 
-#define TOKENS_AT_ONCE 100000	/* who waits for jobs may be at it; but each time reads all */
+#define TOKENS_AT_ONCE 100000	/* a session in wait_for_jobs() may be at it; but each time reads all */
 
 /*
  * A token that another session has locked, to use or to take it, stays: its transaction may be open for long.

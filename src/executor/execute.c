@@ -563,7 +563,7 @@ execute_function(Run *run)
 	log_run(run, state);
 }
 
-/* Only now can others of the key start, who have been told too soon by the transaction before. */
+/* Only now can other jobs of the key start, which were published too soon by the transaction before. */
 static void
 end_hold(Run *run)
 {
@@ -643,9 +643,9 @@ show_end(ExecutorSlot *slot)
 }
 
 /*
- * Who has asked for the job's end while what had become of it was written and committed is heeded now: of one
- * that has ended there is no row. The signal that came with the request may be on its way yet, so it is tried
- * twice.
+ * A session that has asked for the job's end while what had become of it was written and committed is heeded
+ * now: of one that has ended there is no row. The signal that came with the request may be on its way yet, so
+ * it is tried twice.
  */
 static void
 heed_late_end(int64 job, int end_as)
@@ -795,7 +795,7 @@ execute_let_go(ExecutorSlot *slot)
 	executor_end_recovery(slot);
 	if (id == 0)
 		return;
-	lane_hints_void(MyDatabaseId);	/* only now, so that who looks again does not pass it by again */
+	lane_hints_void(MyDatabaseId);	/* only now, so that a claim that looks again does not pass it by again */
 	heed_late_end(id, end_as);
 }
 

@@ -46,7 +46,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	const Worker *worker = run->task->worker;
 	bool		taken;
 
-	/* Seen as running before it is: who finds its row locked then knows by whom. */
+	/* Seen as running before it is: a session that finds its row locked then knows by which process. */
 	run_show(run, true);
 	test_point("job_shown");
 	if (charge_awaited(&run->job) || !dedup_claim_begin(&run->table, &run->job, worker, by_lease))

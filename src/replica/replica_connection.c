@@ -576,7 +576,7 @@ ask_link(Link *link, const Jsonb *context, TimestampTz until, ReplicaPosition *p
 	return true;
 }
 
-/* Does something with a link; interrupted, it is closed, for who knows what is on its way. */
+/* Does something with a link; interrupted, it is closed, for nothing tells what is on its way. */
 static bool
 with_link(Link *link, bool (*function) (Link *, void *), void *argument)
 {

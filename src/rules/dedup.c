@@ -587,8 +587,8 @@ dedup_merged_into(int64 id)
 
 /*
  * Takes another job of the key for the run of *job, unless a transaction relies on it. The hold need not
- * last: who gets one from now on sees that the row is going. (There may be more of them than the lock table
- * can take.)
+ * last: a transaction that gets one from now on sees that the row is going. (There may be more of them than
+ * the lock table can take.)
  */
 static bool
 absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worker *worker, TimestampTz now)
@@ -671,7 +671,7 @@ dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 	Job			other;
 
 	if (!dedup_one_at_a_time(job, worker))
-		return;					/* of no use to others of the key, who were not kept waiting by it */
+		return;					/* of no use to other jobs of the key, which did not wait for it */
 	note_key_ends(job, worker);
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))

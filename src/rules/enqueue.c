@@ -193,7 +193,7 @@ require_worker(FunctionCallInfo fcinfo)
 	return worker;
 }
 
-/* A worker that runs as its definer does so for those only who might call its handler themselves. */
+/* A worker that runs as its definer does so only for roles that might call its handler themselves. */
 static void
 check_handler_right(const Worker *worker)
 {

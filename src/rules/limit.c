@@ -2,9 +2,9 @@
  * limit.c
  *		Limits on how many jobs run at once, strictly: over executors, procedures and claimants together.
  *
- * A limit of N has N slots. Who runs a job has one, by an advisory lock that is only ever tried, and lasts
- * for as long as the run: to the end of the transaction, or of the session's hold if the handler is a
- * procedure. The server lets go of it, however the process ends, after the outcome of the transaction can be
+ * A limit of N has N slots. The process that runs a job has one, by an advisory lock that is only ever tried,
+ * and lasts for as long as the run: to the end of the transaction, or of the session's hold if the handler is
+ * a procedure. The server releases it, however the process ends, after the outcome of the transaction can be
  * seen.
  *
  * A claimant's lease goes on when its transaction has committed and its locks are gone. It is written beside
@@ -510,7 +510,7 @@ slot_taken(LiveTable *table, int64 slot, const Job *job, const Worker *worker, S
 	return true;
 }
 
-/* Whether all slots are; only then who has them is added. */
+/* Whether all slots are; only then the processes that have them are added. */
 static bool
 slots_taken(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit, StringInfo holders)
 {

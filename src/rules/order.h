@@ -8,8 +8,9 @@
  * that takes jobs; one that has just begun, and may not live for long, tells by the age of an urgency's first
  * job that others have passed it over.
  *
- * Who takes jobs from several sets of lanes in turn knows for each set by itself what was passed over: that
- * one of them has no work says nothing of the others. A set is known by a number that the caller gives it.
+ * A process that takes jobs from several sets of lanes in turn knows for each set by itself what was passed
+ * over: that one of them has no work says nothing of the others. A set is known by a number that the caller
+ * gives it.
  */
 #ifndef QUEUE_JOBS_ORDER_H
 #define QUEUE_JOBS_ORDER_H

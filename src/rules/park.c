@@ -10,9 +10,9 @@
  * The scheduler parks, when a claim has met many refused jobs in a lane. A transaction that frees a slot of
  * the key sends the first parked job of it back to its lane, in the transaction that frees the slot. No job
  * may be parked between that look and the end of the transaction, or no process would send it back: the
- * parker has a lock on the key exclusively, and looks for free slots after it got that; those who end jobs
- * have it shared until their transaction ends. Both only try. If the latter cannot get it, the scheduler is
- * told to sweep when they have ended. A process that took a slot and could not take the job may have been
+ * parker has a lock on the key exclusively, and looks for free slots after it got that; transactions that end
+ * jobs have it shared until their transaction ends. Both only try. If the latter cannot get it, the scheduler
+ * is told to sweep when they have ended. A process that took a slot and could not take the job may have been
  * taken for one that runs it: it looks for parked jobs once the slot is free again, as the scheduler looks
  * for free slots once what it parked is committed; one of the two finds out.
  *

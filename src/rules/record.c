@@ -366,10 +366,10 @@ finds(SPIPlanPtr plan, Datum *key, Snapshot snapshot)
 }
 
 /*
- * Who waits for a row's lock goes on with the snapshot from before the wait: at most that row is looked at
- * again, and nothing else that the condition reads. So once the lock is ours all of it is looked at again, by
- * a snapshot of now (in REPEATABLE READ, too), unless no transaction has ended meanwhile. If it does not hold
- * any more, the lock stays.
+ * A statement that waits for a row's lock goes on with the snapshot from before the wait: at most that row is
+ * looked at again, and nothing else that the condition reads. So once the lock is ours all of it is looked at
+ * again, by a snapshot of now (in REPEATABLE READ, too), unless no transaction has ended meanwhile. If it
+ * does not hold any more, the lock stays.
  */
 static bool
 lock_and_find(SPIPlanPtr lock, SPIPlanPtr check, Datum *key)

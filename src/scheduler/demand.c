@@ -1,7 +1,7 @@
 /*
  * demand.c
- *		Executors for the jobs that can run: which are needed, who there are, whom to start, and who is to
- *		make room.
+ *		Executors for the jobs that can run: which are needed, which there are, which to start, and which is
+ *		to make room.
  */
 #include "postgres.h"
 

@@ -50,7 +50,7 @@
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case no process tells that a handler or role is back */
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds, while a job that is to be charged is locked */
-#define HISTORY_EVERY (2 * USECS_PER_SEC)	/* at most, for those who call for it */
+#define HISTORY_EVERY (2 * USECS_PER_SEC)	/* at most, when sessions call for it */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (2 * USECS_PER_SEC)
 #define TURN_OF_DATABASE USECS_PER_SEC	/* at least, where there are more databases than slots for them, if there is so much to do */

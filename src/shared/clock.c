@@ -67,8 +67,8 @@ read_difference(int64 *difference)
 }
 
 /*
- * Everything may be due now, in any database. A back-off ends, and who is being started has got all the time
- * again.
+ * Everything may be due now, in any database. A back-off ends, and a process that is being started has got
+ * all the time again.
  */
 static void
 look_anew(void)

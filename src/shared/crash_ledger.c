@@ -81,7 +81,7 @@ wipe_and_exit(int signo, siginfo_t *info, void *context)
 	_exit(2);
 }
 
-/* Who had the slot before may have left an entry that is not charged yet. */
+/* The process that had the slot before may have left an entry that is not charged yet. */
 void
 ledger_attach(int slot)
 {

@@ -288,8 +288,8 @@ place_of(int64 job, const RunningJob *found, int count)
 }
 
 /*
- * What the executors of this database are doing. Two can show one job: who has been at it for longer has it,
- * the other has not found that out yet.
+ * What the executors of this database are doing. Two can show one job: the one that has been at it for longer
+ * has it, the other has not found that out yet.
  */
 int
 executor_running(RunningJob *result, int size)

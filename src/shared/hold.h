@@ -1,11 +1,12 @@
 /*
  * hold.h
- *		Locks on a job beside its row's: who runs it, who relies on it, whose key is running.
+ *		Locks on a job beside its row's: which process runs it, which transactions rely on it, which key is
+ *		running.
  *
  * A process that runs a job holds it exclusively until its transaction ends; a session that was told
  * "duplicate" holds the job that stands shared until its own transaction ends. Both only ever try. So a job
- * cannot start before all who rely on it have committed, and its run sees what they wrote. A hold is an
- * advisory lock: no row version, no transaction ID, no WAL.
+ * cannot start before all transactions that rely on it have committed, and its run sees what they wrote. A
+ * hold is an advisory lock: no row version, no transaction ID, no WAL.
  *
  * The holds of a session, which a procedure has through its commits, count until they are released or the
  * process ends, whatever becomes of the advisory locks meanwhile (session_hold.h).
@@ -47,13 +48,13 @@ extern void hold_forget_transaction(void);
 /* Between two jobs, outside of a transaction: releases all, and the handler's own advisory locks. */
 extern void hold_end_session(void);
 
-/* Waits for those who rely on the job to end their transactions. */
+/* Waits for the end of the transactions that rely on the job. */
 extern void hold_wait_to_end(int64 job);
 
 /*
- * For explain_job(): whose holds keep the job from being started, and who has the slot: their process IDs,
- * and how many, no more than "size". 0 stands for a prepared transaction. This session's own locks count,
- * too. Those of a procedure that an executor runs do not.
+ * For explain_job(): which processes keep the job from being started by their holds, and which has the slot:
+ * their process IDs, and how many, no more than "size". 0 stands for a prepared transaction. This session's
+ * own locks count, too. Those of a procedure that an executor runs do not.
  */
 extern int	hold_holders(int64 job, int *pids, int size);
 extern int	slot_holders(int64 slot, int *pids, int size);
@@ -75,8 +76,8 @@ extern bool key_lock_try(int64 key, bool session);
 extern void key_lock_release(int64 key, bool session);
 
 /*
- * A slot of a limit (limit.c): who has it may run one more job. Refused also if this session has it already.
- * "session" as for hold_try().
+ * A slot of a limit (limit.c): the process that has it may run one more job. Refused also if this session has
+ * it already. "session" as for hold_try().
  */
 extern bool slot_lock_try(int64 slot, bool session);
 extern void slot_lock_release(int64 slot, bool session);

@@ -3,7 +3,7 @@
  *		From where on a deduplication key's live jobs stand; see key_hint.h.
  *
  * A key's place is given by its value, and may be another's, for the one that needed it last has it: keys
- * share the count of those who insert, which makes hints move less often, and does no harm.
+ * share the count of inserting sessions, which makes hints move less often, and does no harm.
  */
 #include "postgres.h"
 

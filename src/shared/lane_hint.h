@@ -5,8 +5,8 @@
  * There is room for queue_jobs.max_lanes hints. A lane without a job to claim needs none: its hint gives way
  * to that of another lane when room is short. So a lane without a hint has no job to claim, unless something
  * was lost: a job came to a lane for which there was no room, or a lane that has jobs had to give way. Each
- * time a number is raised, lane_hints_lost(). Who finds it raised looks which lanes have entries in the index
- * of jobs to claim (lane_discovery.h), and makes hints for those that have none.
+ * time a number is raised, lane_hints_lost(). A process that finds it raised looks which lanes have entries
+ * in the index of jobs to claim (lane_discovery.h), and makes hints for those that have none.
  */
 #ifndef QUEUE_JOBS_LANE_HINT_H
 #define QUEUE_JOBS_LANE_HINT_H
@@ -37,9 +37,9 @@ typedef struct LaneLook
 } LaneLook;
 
 /*
- * Changes of hints are written to a ring, so that who knows many of them need not look at all to find out
- * what is new. Reads the next one after *seen: the index of the hint that was changed; with CHANGES_LOST they
- * are too many, and all hints are to be looked at.
+ * Changes of hints are written to a ring, so that a process that knows many of them need not look at all to
+ * find out what is new. Reads the next one after *seen: the index of the hint that was changed; with
+ * CHANGES_LOST they are too many, and all hints are to be looked at.
  */
 typedef enum ChangeResult
 {

@@ -432,7 +432,7 @@ hint_for_all(Oid database, void (*action) (LaneHint *hint))
 	}
 }
 
-/* Who knows it finds another lane there, or none. */
+/* A process that knows it finds another lane there, or none. */
 void
 hint_free(LaneHint *hint)
 {

@@ -41,7 +41,10 @@ extern LaneHint *hint_lock(int32 lane);
 extern LaneHint *hint_lock_or_make(int32 lane, bool by_force);
 extern void hint_unlock(LaneHint *hint);
 
-/* To be said while the mutex is held: who reads of the change before all of it is done waits for that. */
+/*
+ * To be said while the mutex is held: a process that reads of the change before all of it is done waits for
+ * that.
+ */
 extern void hint_changed(LaneHint *hint);
 
 /*

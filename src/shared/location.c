@@ -15,8 +15,8 @@
  * job: it is late enough, and a little late.
  *
  * Two kinds of transactions cannot name what they rely on: those that hold very many jobs, by row locks,
- * which the server releases before the callback; and prepared ones. While such a one is about to end nothing
- * is taken from the table ("in_doubt"), and afterwards it has raised the floor.
+ * which the server releases before the callback; and prepared ones. While one of these is about to end
+ * nothing is taken from the table ("in_doubt"), and afterwards it has raised the floor.
  */
 #include "postgres.h"
 
@@ -219,7 +219,7 @@ note(const Job *job)
 	return true;
 }
 
-/* A job too many gets no entry: of such a one nothing is known. */
+/* A job too many gets no entry: nothing is known of it. */
 void
 location_enqueued(const Job *job)
 {
@@ -251,7 +251,10 @@ location_end_transaction(bool committed)
 
 	if (locations != NULL && committed && (noted_count > 0 || raises_floor))
 	{
-		/* who wrote nothing here, and was told "duplicate", may want what was committed before to be seen */
+		/*
+		 * a transaction that wrote nothing here, and was told "duplicate", may want what was committed before
+		 * to be seen
+		 */
 		XLogRecPtr	end = wrote ? XactLastCommitEnd : location_after_snapshot();
 
 		(void) known_floor();

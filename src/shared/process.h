@@ -61,7 +61,7 @@ extern uint64 process_limits_reached(void);
 extern bool process_protect(void (*function) (void *), void *argument);
 
 /*
- * Reloads the configuration if asked to: for who may be long without process_wait(). Outside of a
+ * Reloads the configuration if asked to: for a process that may be long without process_wait(). Outside of a
  * transaction.
  */
 extern void process_reload(void);

@@ -753,7 +753,7 @@ database_sweep_parked(Oid database)
 	(void) call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
 }
 
-/* A job is due at that time, or may be. Whether who waits for the next one is to look again. */
+/* A job is due at that time, or may be. Whether processes that wait for the next one are to look again. */
 bool
 database_publish_due(Oid database, TimestampTz due)
 {
@@ -868,7 +868,7 @@ waiters_wake(Oid database)
 
 	if (shared == NULL)
 		return;
-	pg_memory_barrier();		/* what was published comes before the look who waits for it */
+	pg_memory_barrier();		/* what was published comes before the look at which processes wait for it */
 	left = OidIsValid(database) ? pg_atomic_read_u32(waiting_of(database)) : waiter_count;
 	for (int i = 0; left > 0 && i < waiter_count; i++)
 	{

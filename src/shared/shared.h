@@ -84,8 +84,8 @@ extern void shared_wake(int proc);
 
 /*
  * Whatever a process waits for, a lock or a page that another is reading, takes a wake-up for its own. So
- * wake-ups are counted: who is going to look for what there is to do says so, and sleeps afterwards only if
- * it has not been woken since.
+ * wake-ups are counted: a process that is going to look for what there is to do says so, and sleeps
+ * afterwards only if it has not been woken since.
  */
 extern void shared_look(void);
 extern bool shared_woken(void);
@@ -98,8 +98,8 @@ extern struct LWLock *shared_replicas_lock(void);
 
 /*
  * Counts announced changes of workers, queues and lanes, all databases together. The server's invalidation
- * messages go out only after a transaction's callbacks, that is after we have woken those who are to see the
- * change.
+ * messages go out only after a transaction's callbacks, that is after we have woken the processes that are to
+ * see the change.
  */
 extern uint64 shared_generation(void);
 extern void shared_bump_generation(void);
@@ -168,7 +168,7 @@ extern void database_publish_success(Oid database);
 extern bool database_publish_crowded(Oid database);
 extern void database_sweep_parked(Oid database);
 
-/* A job is due at that time. False if those who wait for the next one need not look again. */
+/* A job is due at that time. False if processes that wait for the next one need not look again. */
 extern bool database_publish_due(Oid database, TimestampTz due);
 extern bool scheduler_attach(DatabaseSlot *slot);
 extern void scheduler_succeeded(DatabaseSlot *slot);

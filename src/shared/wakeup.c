@@ -83,7 +83,7 @@ static uint32 served_pool = 0;	/* and of which pool: its bit */
 
 static ProcessUtility_hook_type previous_utility_hook = NULL;
 
-/* The size is told only when the memory is there. */
+/* *size changes only when the memory is there. */
 static void *
 grow(void *array, int *size, Size element)
 {
@@ -495,7 +495,7 @@ publish(bool committed)
 			touched[i].wake = true;
 	}
 
-	/* only now, so that who is woken sees all that there is, and takes the most urgent */
+	/* only now, so that a process that is woken sees all that there is, and takes the most urgent */
 	for (int i = 0; i < touched_count; i++)
 	{
 		if (touched[i].wake)
@@ -516,8 +516,8 @@ publish(bool committed)
 
 /*
  * A process that gets a slot of a limit that we free must see what became claimable with it, or a later job
- * of its key could overtake. It is published once more afterwards, for those who looked in between and were
- * refused.
+ * of its key could overtake. It is published once more afterwards, for processes that looked in between and
+ * were refused.
  */
 static void
 publish_before_release(bool committed)
@@ -700,9 +700,9 @@ begin_doubt(void)
 }
 
 /*
- * Jobs that wait for a handler or a role (lane_blocked()) may have got it. Who looks for it needs the
- * server's invalidation messages, which go out after the transaction's callbacks, but before its locks are
- * released.
+ * Jobs that wait for a handler or a role (lane_blocked()) may have got it. A process that looks for it needs
+ * the server's invalidation messages, which go out after the transaction's callbacks, but before its locks
+ * are released.
  */
 static void
 release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)

@@ -64,7 +64,7 @@ extern bool history_take(int64 id, FinishedJob *finished);
 
 /*
  * Truncates what need not be kept any longer; returns when there will be more to do, or NO_TIME. For the
- * scheduler, or who stands in for it.
+ * scheduler, or a session that stands in for it.
  */
 extern TimestampTz history_maintain(TimestampTz now);
 

@@ -637,7 +637,7 @@ executor_role(int32 id)
 	return lane_executor_role(lane, worker);
 }
 
-/* Others who claim pass it by now: if we roll back, they are told. */
+/* Claims of others pass it by now: if we roll back, its lane is published. */
 static void
 note_taken(const Job *job)
 {

@@ -111,14 +111,14 @@ typedef enum FindResult
 } FindResult;
 
 /*
- * Finds a job by id and locks its row; slot and job then show its latest state. Others who claim pass it by:
+ * Finds a job by id and locks its row; slot and job then show its latest state. Claims of others pass it by:
  * at rollback it is published again, and a caller that leaves the row as it is must see to that at commit
  * (live_leave).
  */
 extern FindResult live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job);
 
 /*
- * The row that live_find() has locked stays as it is: when we commit, those who passed it by are to look
+ * The row that live_find() has locked stays as it is: when we commit, claims that passed it by are to look
  * again.
  */
 extern void live_leave(const Job *job);
