@@ -29,7 +29,7 @@ OBJS = \
 	src/shared/wait.o src/shared/duplicates.o \
 	src/catalog/catalog.o src/catalog/table_guard.o src/catalog/run_as.o src/catalog/handler.o \
 	src/catalog/trusted_path.o src/catalog/bind_functions.o src/catalog/registry.o src/catalog/worker.o \
-	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/feature_flag.o \
+	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/small_table.o src/catalog/feature_flag.o \
 	src/catalog/lane.o src/catalog/statistics.o src/catalog/make_way.o src/catalog/ddl_guard.o \
 	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o \
 	src/table/store.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/history.o \

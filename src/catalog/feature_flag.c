@@ -7,23 +7,17 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "arguments.h"
-#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "executor/spi.h"
 #include "feature_flag.h"
 #include "fmgr.h"
 #include "run_as.h"
-#include "snapshot.h"
+#include "small_table.h"
 #include "subscription.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
-#include "utils/memutils.h"
-#include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_set_flag);
 PG_FUNCTION_INFO_V1(queue_jobs_data_consistency);
@@ -34,44 +28,18 @@ typedef struct FeatureFlag
 	int			percent;
 } FeatureFlag;
 
-static MemoryContext cache_context = NULL;
-static List *flags = NIL;
-static uint64 cached_generation = 0;
-
-static void
-rebuild(void)
+static void *
+read_flag(HeapTuple tuple, TupleDesc descriptor)
 {
-	uint64		generation = catalog_generation();
-	Relation	rel;
-	Snapshot	snapshot;
-	TableScanDesc scan;
-	HeapTuple	tuple;
-	MemoryContext old;
+	FeatureFlag *flag = palloc(sizeof(FeatureFlag));
+	bool		isnull;
 
-	cached_generation = 0;
-	flags = NIL;
-	if (cache_context == NULL)
-		cache_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs flags", ALLOCSET_SMALL_SIZES);
-	MemoryContextReset(cache_context);
-	old = MemoryContextSwitchTo(cache_context);
-	rel = table_open(catalog_relation(REL_FEATURE_FLAG), AccessShareLock);
-	snapshot = engine_snapshot();
-	scan = table_beginscan(rel, snapshot, 0, NULL);
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-	{
-		FeatureFlag *flag = palloc(sizeof(FeatureFlag));
-		bool		isnull;
-
-		flag->name = TextDatumGetCString(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
-		flag->percent = DatumGetInt32(heap_getattr(tuple, 2, RelationGetDescr(rel), &isnull));
-		flags = lappend(flags, flag);
-	}
-	table_endscan(scan);
-	engine_snapshot_end(snapshot);
-	table_close(rel, AccessShareLock);
-	MemoryContextSwitchTo(old);
-	cached_generation = generation;
+	flag->name = TextDatumGetCString(heap_getattr(tuple, 1, descriptor, &isnull));
+	flag->percent = DatumGetInt32(heap_getattr(tuple, 2, descriptor, &isnull));
+	return flag;
 }
+
+static SmallTable flags = {.relation = REL_FEATURE_FLAG,.read_row = read_flag};
 
 /* A flag that was never set is off. */
 static int
@@ -79,10 +47,8 @@ flag_percent(const char *name)
 {
 	ListCell   *cell;
 
-	AcceptInvalidationMessages();
-	if (cached_generation != catalog_generation())
-		rebuild();
-	foreach(cell, flags)
+	(void) small_table_refresh(&flags);
+	foreach(cell, flags.rows)
 	{
 		FeatureFlag *flag = lfirst(cell);
 

@@ -8,11 +8,8 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "arguments.h"
-#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
 #include "executor/spi.h"
@@ -24,15 +21,12 @@
 #include "replica_connection.h"
 #include "run_as.h"
 #include "shared.h"
-#include "snapshot.h"
+#include "small_table.h"
 #include "storage/latch.h"
 #include "subscription.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
-#include "utils/memutils.h"
 #include "utils/pg_lsn.h"
-#include "utils/rel.h"
 #include "utils/tuplestore.h"
 #include "utils/wait_event.h"
 
@@ -57,58 +51,29 @@ static const char *const state_names[] = {
 	[REPLICA_OTHER_TIMELINE] = "other timeline",
 };
 
-
-static MemoryContext cache_context = NULL;
-static List *replicas = NIL;
-static uint64 cached_generation = 0;
-
 /* ---- which there are ---- */
 
-static void
-rebuild(void)
+/* Those that are paused are left out. */
+static void *
+read_replica(HeapTuple tuple, TupleDesc descriptor)
 {
-	uint64		generation = catalog_generation();
-	Relation	rel;
-	Snapshot	snapshot;
-	TableScanDesc scan;
-	HeapTuple	tuple;
-	MemoryContext old;
+	Replica    *replica = palloc(sizeof(Replica));
+	bool		isnull;
 
-	cached_generation = 0;
-	replicas = NIL;
-	if (cache_context == NULL)
-		cache_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs replicas", ALLOCSET_SMALL_SIZES);
-	MemoryContextReset(cache_context);
-	old = MemoryContextSwitchTo(cache_context);
-	rel = table_open(catalog_relation(REL_DEFINED_REPLICA), AccessShareLock);
-	snapshot = engine_snapshot();
-	scan = table_beginscan(rel, snapshot, 0, NULL);
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-	{
-		Replica    *replica = palloc(sizeof(Replica));
-		bool		isnull;
-
-		replica->name = TextDatumGetCString(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
-		replica->conninfo = TextDatumGetCString(heap_getattr(tuple, 2, RelationGetDescr(rel), &isnull));
-		replica->paused = DatumGetBool(heap_getattr(tuple, 4, RelationGetDescr(rel), &isnull));
-		if (!replica->paused)
-			replicas = lappend(replicas, replica);
-	}
-	table_endscan(scan);
-	engine_snapshot_end(snapshot);
-	table_close(rel, AccessShareLock);
-	MemoryContextSwitchTo(old);
-	cached_generation = generation;
-	replica_disconnect_others(replicas);
+	replica->name = TextDatumGetCString(heap_getattr(tuple, 1, descriptor, &isnull));
+	replica->conninfo = TextDatumGetCString(heap_getattr(tuple, 2, descriptor, &isnull));
+	replica->paused = DatumGetBool(heap_getattr(tuple, 4, descriptor, &isnull));
+	return replica->paused ? NULL : replica;
 }
+
+static SmallTable replicas = {.relation = REL_DEFINED_REPLICA,.read_row = read_replica};
 
 List *
 replica_list(void)
 {
-	AcceptInvalidationMessages();
-	if (cached_generation != catalog_generation())
-		rebuild();
-	return replicas;
+	if (small_table_refresh(&replicas))
+		replica_disconnect_others(replicas.rows);
+	return replicas.rows;
 }
 
 /* ---- what is known of them ---- */
