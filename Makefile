@@ -40,7 +40,7 @@ OBJS = \
 	src/rules/heads.o src/rules/order.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
 	src/rules/outcome.o src/rules/current_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
 	src/rules/enqueue.o \
-	src/duties/upkeep.o src/duties/heal.o src/duties/capacity.o src/duties/schedule.o src/duties/schedule_clock.o \
+	src/duties/upkeep.o src/duties/due.o src/duties/heal.o src/duties/capacity.o src/duties/schedule.o src/duties/schedule_clock.o \
 	src/duties/housekeeping.o \
 	src/api/claim.o src/api/claimant.o src/api/missing_queue.o src/api/steer.o src/api/migrate.o \
 	src/api/run_once.o src/api/define_worker.o src/api/define_schedule.o src/api/set_routing.o src/api/pg_cron.o \

@@ -16,9 +16,9 @@
 
 #include "access/xact.h"
 #include "capacity.h"
-#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "current_job.h"
+#include "due.h"
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "hold.h"
@@ -364,50 +364,17 @@ capacity_run(const Worker *built_in, Jsonb *args)
 
 /* ---- when ---- */
 
-/*
- * Limited-capacity workers, with the time when they are to be filled next: the one that has waited longest
- * comes first.
- */
-typedef struct Due
+/* Limited-capacity workers: the one that has waited longest comes first. */
+#define WORKERS_TO_FILL \
+	"SELECT w.name, f.filled_at FROM queue_jobs.defined_worker w" \
+	" LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name WHERE w.remaining_work IS NOT NULL" \
+	" ORDER BY f.filled_at NULLS FIRST, w.name"
+
+typedef struct Request
 {
-	char	   *worker;
-	TimestampTz at;
+	const char *worker;
 	bool		is_over;		/* the minute */
-} Due;
-
-static List *
-list_due(TimestampTz now)
-{
-	MemoryContext context = CurrentMemoryContext;
-	List	   *result = NIL;
-	RunAs		saved;
-
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-	{
-		engine_begin(&saved);
-		engine_execute("SELECT w.name, f.filled_at FROM queue_jobs.defined_worker w"
-					   " LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name WHERE w.remaining_work IS NOT NULL"
-					   " ORDER BY f.filled_at NULLS FIRST, w.name",
-					   SPI_OK_SELECT, 0, NULL, NULL, NULL);
-		for (uint64 i = 0; i < SPI_processed; i++)
-		{
-			bool		isnull;
-			Datum		at = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull);
-			MemoryContext spi = MemoryContextSwitchTo(context);
-			Due		   *due = palloc(sizeof(Due));
-
-			/* One in the future was before the clock was set back. */
-			due->at = isnull || DatumGetTimestampTz(at) > now ? now : DatumGetTimestampTz(at) + FILL_EVERY;
-			due->worker = pstrdup(SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
-			result = lappend(result, due);
-			MemoryContextSwitchTo(spi);
-		}
-		engine_end(&saved);
-	}
-	unit_end();
-	return result;
-}
+} Request;
 
 static bool
 has_successes(const char *worker)
@@ -427,11 +394,11 @@ has_successes(const char *worker)
 static void
 request(void *argument)
 {
-	const Due  *due = argument;
+	const Request *filling = argument;
 
 	unit_begin();
-	if (!make_way_asked(MyDatabaseId) && (due->is_over || has_successes(due->worker)))
-		upkeep_request(FILL_WORKER, due->worker);
+	if (!make_way_asked(MyDatabaseId) && (filling->is_over || has_successes(filling->worker)))
+		upkeep_request(FILL_WORKER, filling->worker);
 	unit_end();
 }
 
@@ -442,13 +409,18 @@ capacity_fill_due(TimestampTz now)
 	TimestampTz next = DT_NOEND;
 	ListCell   *cell;
 
-	foreach(cell, list_due(now))
+	foreach(cell, due_list(WORKERS_TO_FILL, now))
 	{
-		Due		   *due = lfirst(cell);
+		const Due  *filled = lfirst(cell);
+		Request		filling = {.worker = filled->name};
+		TimestampTz at = now;
 
-		due->is_over = due->at <= now;
-		(void) process_protect(request, due);
-		next = Min(next, due->is_over ? now + FILL_EVERY : due->at);
+		/* One in the future was before the clock was set back. */
+		if (filled->has_time && filled->at <= now)
+			at = filled->at + FILL_EVERY;
+		filling.is_over = at <= now;
+		(void) process_protect(request, &filling);
+		next = Min(next, filling.is_over ? now + FILL_EVERY : at);
 	}
 	return next;
 }

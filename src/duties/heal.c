@@ -18,9 +18,9 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "arguments.h"
-#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
+#include "due.h"
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "heal.h"
@@ -207,47 +207,14 @@ heal_run(const Worker *built_in, Jsonb *args)
 
 /* ---- ticks ---- */
 
-/* Workers that heal, with the time of their next tick: the one that has waited longest comes first. */
-typedef struct Due
-{
-	char	   *worker;
-	TimestampTz at;
-} Due;
-
-static List *
-list_due(TimestampTz now)
-{
-	MemoryContext context = CurrentMemoryContext;
-	List	   *result = NIL;
-	Oid			type = TIMESTAMPTZOID;
-	Datum		value = TimestampTzGetDatum(now);
-	RunAs		saved;
-
-	/* A tick that is yet to come was noted before the clock was set back. */
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-	{
-		engine_begin(&saved);
-		engine_execute("SELECT w.name, max(t.at) + least(w.heal_every, interval '1000 years') FROM queue_jobs.defined_worker w"
-					   " LEFT JOIN queue_jobs.heal_tick t ON t.worker = w.name AND t.at <= $1 WHERE w.heal_every IS NOT NULL"
-					   " GROUP BY w.name, w.heal_every ORDER BY max(t.at) NULLS FIRST, w.name", SPI_OK_SELECT, 1, &type, &value, NULL);
-		for (uint64 i = 0; i < SPI_processed; i++)
-		{
-			bool		isnull;
-			Datum		at = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull);
-			MemoryContext spi = MemoryContextSwitchTo(context);
-			Due		   *due = palloc(sizeof(Due));
-
-			due->at = isnull ? now : DatumGetTimestampTz(at);
-			due->worker = pstrdup(SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
-			result = lappend(result, due);
-			MemoryContextSwitchTo(spi);
-		}
-		engine_end(&saved);
-	}
-	unit_end();
-	return result;
-}
+/*
+ * Workers that heal, with the time of their next tick: the one that has waited longest comes first. A tick
+ * that is yet to come was noted before the clock was set back.
+ */
+#define NEXT_TICKS \
+	"SELECT w.name, max(t.at) + least(w.heal_every, interval '1000 years') FROM queue_jobs.defined_worker w" \
+	" LEFT JOIN queue_jobs.heal_tick t ON t.worker = w.name AND t.at <= $1 WHERE w.heal_every IS NOT NULL" \
+	" GROUP BY w.name, w.heal_every ORDER BY max(t.at) NULLS FIRST, w.name"
 
 /* Notes this tick, and forgets those no longer needed. False if none is old enough yet for a row to be. */
 static bool
@@ -300,22 +267,25 @@ TimestampTz
 heal_due(TimestampTz now)
 {
 	TimestampTz next = DT_NOEND;
+	TimestampTz later;
 	ListCell   *cell;
 
-	foreach(cell, list_due(now))
+	foreach(cell, due_list(NEXT_TICKS, now))
 	{
-		Due		   *due = lfirst(cell);
+		const Due  *due = lfirst(cell);
 
-		if (due->at <= now)
-			(void) process_protect(tick, due->worker);
+		if (!due->has_time || due->at <= now)
+			(void) process_protect(tick, due->name);
 	}
 	/* with the ticks that were just noted */
-	foreach(cell, list_due(GetCurrentTimestamp()))
+	later = GetCurrentTimestamp();
+	foreach(cell, due_list(NEXT_TICKS, later))
 	{
-		Due		   *due = lfirst(cell);
+		const Due  *due = lfirst(cell);
+		TimestampTz at = due->has_time ? due->at : later;
 
 		/* one that failed before it could note its tick is tried again later, not at once */
-		next = Min(next, due->at <= now ? now + USECS_PER_MINUTE : due->at);
+		next = Min(next, at <= now ? now + USECS_PER_MINUTE : at);
 	}
 	return next;
 }

@@ -31,6 +31,7 @@
 #include "commands/sequence.h"
 #include "cron.h"
 #include "dedup.h"
+#include "due.h"
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "funcapi.h"
@@ -589,42 +590,32 @@ tick(void *argument)
 	test_point("tick_committed");
 }
 
+#define NEXT_RUNS \
+	"SELECT name, CASE WHEN waiting IS NULL THEN next_run ELSE '-infinity' END" \
+	" FROM queue_jobs.defined_schedule ORDER BY 2, 1"
+
 /*
  * Names of the schedules that are due, or have a run that waits; the next tick of the others goes to *next.
  */
 static List *
 list_due(TimestampTz now, TimestampTz *next)
 {
-	MemoryContext context = CurrentMemoryContext;
-	List	   *result = NIL;
-	RunAs		saved;
+	List	   *names = NIL;
+	ListCell   *cell;
 
 	*next = DT_NOEND;
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
+	foreach(cell, due_list(NEXT_RUNS, now))
 	{
-		engine_begin(&saved);
-		engine_execute("SELECT name, CASE WHEN waiting IS NULL THEN next_run ELSE '-infinity' END"
-					   " FROM queue_jobs.defined_schedule ORDER BY 2, 1", SPI_OK_SELECT, 0, NULL, NULL, NULL);
-		for (uint64 i = 0; i < SPI_processed; i++)
-		{
-			bool		isnull;
-			TimestampTz at = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull));
-			MemoryContext spi;
+		const Due  *due = lfirst(cell);
 
-			if (at > now)
-			{
-				*next = at;
-				break;
-			}
-			spi = MemoryContextSwitchTo(context);
-			result = lappend(result, SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
-			MemoryContextSwitchTo(spi);
+		if (due->at > now)
+		{
+			*next = due->at;
+			break;
 		}
-		engine_end(&saved);
+		names = lappend(names, due->name);
 	}
-	unit_end();
-	return result;
+	return names;
 }
 
 TimestampTz

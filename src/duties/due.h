@@ -1,0 +1,24 @@
+/*
+ * due.h
+ *		What the scheduler has to do at times that stand in tables: names with times.
+ */
+#ifndef QUEUE_JOBS_DUE_H
+#define QUEUE_JOBS_DUE_H
+
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+
+typedef struct Due
+{
+	char	   *name;
+	bool		has_time;
+	TimestampTz at;
+} Due;
+
+/*
+ * The rows of a query of the engine's, a name and a time each, as Due *, in the current memory context. "now"
+ * is its parameter $1. In a transaction of its own; empty if the extension is absent or of another version.
+ */
+extern List *due_list(const char *query, TimestampTz now);
+
+#endif
