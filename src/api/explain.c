@@ -2,7 +2,7 @@
  * explain.c
  *		Why a job does not run now: explain_job(id), and waits_for(row) in the view "job".
  *
- * What is told holds for a moment only, and nothing relies on it. Nothing is locked to find it out, and
+ * The answer holds for a moment only, and nothing relies on it. Nothing is locked to find it out, and
  * nothing is written: it can be asked on a standby, too.
  *
  * A reason is a word, which programs may compare, and a sentence. The checks below find them in the order in

@@ -3,7 +3,7 @@
  *		Self-healing (PlanetScale's paired scheduler): the records hold the state, and a job that was lost, or
  *		never enqueued, is made again from them.
  *
- * For how long a record has been pending is told by its row's transaction ID: at each tick the transactions
+ * A row's transaction ID tells for how long its record has been pending: at each tick the transactions
  * still running are noted, and a row written by one that had ended at a tick heal_after ago has not changed
  * since then. No column is needed. A row that is changed for another reason counts from that change. So a
  * transaction that stays open, or prepared, holds up its own rows only.

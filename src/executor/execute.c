@@ -12,11 +12,11 @@
  * at least once. An SQL command of a schedule is run in the same way (command.h), and so is what the engine
  * does for a worker (upkeep.h).
  *
- * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The three are told apart:
- * a timeout is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an interruption, after
- * which the job is as it was; but not if the job cancelled itself (interruption.h), which is an error like
- * any other. So is the drop of the handler between our look at it and the call: the job waits for another, or
- * goes to it.
+ * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The executor tells the
+ * three apart: a timeout is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an
+ * interruption, after which the job is as it was; but not if the job cancelled itself (interruption.h), which
+ * is an error like any other. So is the drop of the handler between our look at it and the call: the job
+ * waits for another, or goes to it.
  */
 #include "postgres.h"
 

@@ -29,7 +29,7 @@ typedef struct Run
 	bool		put_back;		/* it is to run once more */
 } Run;
 
-/* Others are told what the executor runs, or (not running) that it runs nothing any more. */
+/* Shows other processes what the executor runs, or (not running) that it runs nothing any more. */
 extern void run_show(Run *run, bool running);
 
 /* Whether the job is not to be started any more. */

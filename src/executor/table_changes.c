@@ -2,10 +2,10 @@
  * table_changes.c
  *		Differences of tables' content between two points of a transaction; see table_changes.h.
  *
- * Which tables the transaction has written since the first point is told by its own statistics, so that no
- * others are read. A row version that it has made or ended since is visible by one of two snapshots only that
- * differ in nothing but the number of the command; what other sessions commit meanwhile, neither sees.
- * Versions of equal content cancel out.
+ * The transaction's own statistics tell which tables it has written since the first point, so that no others
+ * are read. A row version that it has made or ended since is visible by one of two snapshots only that differ
+ * in nothing but the number of the command; what other sessions commit meanwhile, neither sees. Versions of
+ * equal content cancel out.
  */
 #include "postgres.h"
 

@@ -13,7 +13,7 @@ extern void limit_publish(const Worker *worker);
 
 /*
  * A transaction that has no slot for the job is about to take it out of its lane: a claim that has met the
- * row locked has refused its key because of that (limit_undo()), and is told.
+ * row locked has refused its key because of that (limit_undo()), and looks at the lane once more.
  */
 extern void limit_passed_by(const Worker *worker, const Job *job);
 

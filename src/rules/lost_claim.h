@@ -8,9 +8,9 @@
  * freed them: one with MAX_JOB_CRASHES is dead, like one that takes its executor down. No attempt is counted:
  * most connections are lost for other reasons, and the job is free at once.
  *
- * The end of a server process by a crash or SIGKILL is told from that of those that die with it as in
- * crash_ledger.h: entries in a file, which all but the former wipe. The first scheduler after the restart
- * charges what is left there.
+ * Entries in a file tell a server process that a crash or SIGKILL has ended from those that die with it, as
+ * in crash_ledger.h: all but the former wipe theirs. The first scheduler after the restart charges what is
+ * left there.
  *
  * Of a claim of many jobs all are charged, the innocent as well. A job that has been charged is therefore
  * claimed alone from then on: those that are innocent are then completed one by one.

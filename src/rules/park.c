@@ -11,10 +11,10 @@
  * the key sends the first parked job of it back to its lane, in the transaction that frees the slot. No job
  * may be parked between that look and the end of the transaction, or no process would send it back: the
  * parker has a lock on the key exclusively, and looks for free slots after it got that; transactions that end
- * jobs have it shared until their transaction ends. Both only try. If the latter cannot get it, the scheduler
- * is told to sweep when they have ended. A process that took a slot and could not take the job may have been
- * taken for one that runs it: it looks for parked jobs once the slot is free again, as the scheduler looks
- * for free slots once what it parked is committed; one of the two finds out.
+ * jobs have it shared until their transaction ends. Both only try. A transaction that ends a job and cannot
+ * get it calls the scheduler to sweep afterwards. A process that took a slot and could not take the job may
+ * have been taken for one that runs it: it looks for parked jobs once the slot is free again, as the
+ * scheduler looks for free slots once what it parked is committed; one of the two finds out.
  *
  * A rate limit lets jobs start because time goes by: only the sweep sends them back, which is made when it
  * does. It sends back as many as can start until it may be made again, so that none of their starts is left

@@ -329,8 +329,8 @@ report_full(void)
 }
 
 /*
- * The executors that are needed, as Demand *, in the current memory context. Lanes are told which pools serve
- * them.
+ * The executors that are needed, as Demand *, in the current memory context. The hint of each lane gets the
+ * pools that serve it.
  */
 static void
 find_demands(TimestampTz now)

@@ -194,8 +194,8 @@ promote_due_jobs(void)
 /* ---- replicas ---- */
 
 /*
- * Whether applications claim jobs that may read from a replica: they are told which, and cannot ask it
- * themselves.
+ * Whether applications claim jobs that may read from a replica: then the scheduler asks the replicas, because
+ * a session in claim() cannot.
  */
 static bool
 claimants_read_elsewhere(void)

@@ -22,7 +22,7 @@
 #define PARK_LOCK_KIND 0x716e
 
 /*
- * HOLD_RELY conflicts with the two others. They are told apart by two more modes: RowShareLock conflicts with
+ * HOLD_RELY conflicts with the two others. Two more modes tell them apart: RowShareLock conflicts with
  * both, and AccessShareLock with HOLD_END alone.
  */
 static const LOCKMODE lock_modes[] = {
@@ -60,7 +60,7 @@ remember(const LOCKTAG *tag, LOCKMODE mode)
 {
 	if (held_count == held_size)
 	{
-		int			size = Max(held_size * 2, 64);	/* told only when the memory is there */
+		int			size = Max(held_size * 2, 64);	/* held_size changes only when the memory is there */
 
 		held = held ? repalloc_huge(held, size * sizeof(Held)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Held));
 		held_size = size;

@@ -236,7 +236,7 @@ lane_hint_take_successes(int32 lane)
 /*
  * A lease before the cursor runs out, or a rate limit lets one more job start, at that time. False if it was
  * known to be sooner. If the lane has no hint, and there is no room for one, a session that looks into the
- * lane finds out by itself; if it is news, it is told to look.
+ * lane finds out by itself; if it is news, the session is made to look.
  */
 bool
 lane_hint_revisit(int32 lane, TimestampTz at, bool news)

@@ -353,7 +353,10 @@ first_that_gives_way(uint64 name, bool (*condition) (const LaneHint *hint))
 	return -1;
 }
 
-/* The hint gives way: what is lost with it, if it is not at rest, is told to its database. With its mutex. */
+/*
+ * The hint gives way: what is lost with it, if it is not at rest, counts as lost for its database. With its
+ * mutex.
+ */
 static void
 lose_hint(int place)
 {
