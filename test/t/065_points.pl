@@ -187,18 +187,24 @@ is($node->safe_psql('postgres', "SELECT finished_at < (SELECT finished_at FROM q
 	't', 'both run, in order');
 
 # cancel() of a job that an executor is about to take, and does not get, for the row is cancel()'s.
+# (The other executor has a job of its own: it would take this one.)
 my $canceller = in_background($node);
+$n++;
+my $busy = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated', jsonb_build_object('n', $n))");
+wait_for_job($node, $busy, 'executing');
 $n++;
 arm('job_shown', 'wait');
 my $shown = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated', jsonb_build_object('n', $n))");
 wait_at('job_shown');
 is($canceller->query("BEGIN; SELECT queue_jobs.cancel($shown)"), 't', 'cancel() of a job that an executor shows');
 go_on('job_shown');
-wait_until($node, 'SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs())');
+wait_until($node, "SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $shown)");
 $canceller->query('COMMIT');
 $canceller->quit;
 wait_for_job($node, $shown, 'cancelled');
 is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', 'it never ran');
+$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n - 1)");
+wait_for_job($node, $busy, 'completed');
 
 # A run fails before the cancel() commits: its job, put back, is cancelled with it. Or because of it, by an error of its own.
 $node->safe_psql('postgres', <<'SQL');
