@@ -11,7 +11,9 @@
  * content. Jobs of one key can then wait in both. So a session that has met one of them knows the others,
  * too: it also reads rows whose transactions are in progress. A session that adds a row looks afterwards
  * whether there is another by then, and if so announces a change when it commits: of any two, the one added
- * later finds the other, or both do; and a session that knew only one of them looks again.
+ * later finds the other, or both do; and a session that knew only one of them looks again. All sessions use
+ * the oldest: as long as a transaction in progress adds one that is older than what is committed, each looks
+ * again. Otherwise jobs of one key would go on to come to two lanes, between which there is no order.
  */
 #include "postgres.h"
 
@@ -75,6 +77,7 @@ typedef struct ContentEntry
 {
 	LaneContent content;
 	List	   *lanes;			/* of Lane: the one to be used first, then others of the same content */
+	bool		older_may_come; /* a transaction in progress adds an older one, which is to be used then */
 } ContentEntry;
 
 typedef struct AddedLane
@@ -259,12 +262,13 @@ init_text_key(ScanKey key, AttrNumber column, const char *text)
 
 /*
  * All rows that may be of that content, in the order of the index; *usable: the oldest of those that are
- * committed or ours, or 0.
+ * committed or ours, or 0; *older_may_come: a transaction in progress adds an older one.
  */
 static List *
-read_content(const char *worker, const char *queue, Oid owner, int32 *usable)
+read_content(const char *worker, const char *queue, Oid owner, int32 *usable, bool *older_may_come)
 {
 	List	   *lanes = NIL;
+	int32		oldest_coming = PG_INT32_MAX;
 	LaneRows	rows;
 	ScanKeyData keys[3];
 	Lane	   *lane;
@@ -278,10 +282,13 @@ read_content(const char *worker, const char *queue, Oid owner, int32 *usable)
 	while ((lane = rows_next(&rows, &in_progress)) != NULL)
 	{
 		lanes = lappend(lanes, lane);
-		if (!in_progress && (*usable == 0 || lane->id < *usable))
+		if (in_progress)
+			oldest_coming = Min(oldest_coming, lane->id);
+		else if (*usable == 0 || lane->id < *usable)
 			*usable = lane->id;
 	}
 	rows_end(&rows);
+	*older_may_come = oldest_coming < *usable;
 	return lanes;
 }
 
@@ -293,9 +300,23 @@ remember_id(Lane *lane)
 	entry->lane = lane;
 }
 
-/* Lanes of that content, the one to be used first; NIL if there is none to be used. */
+static bool
+same_lanes(const List *a, const List *b)
+{
+	if (list_length(a) != list_length(b))
+		return false;
+	for (int i = 0; i < list_length(a); i++)
+		if (list_nth(a, i) != list_nth(b, i))
+			return false;
+	return true;
+}
+
+/*
+ * Lanes of that content, the one to be used first; NIL if there is none to be used. *for_good: it is to be used
+ * until a change is announced.
+ */
 static List *
-lanes_of_content(const char *worker, const char *queue, Oid owner)
+lanes_of_content(const char *worker, const char *queue, Oid owner, bool *for_good)
 {
 	LaneContent content = content_of(worker, queue, owner);
 	ContentEntry *entry;
@@ -303,16 +324,20 @@ lanes_of_content(const char *worker, const char *queue, Oid owner)
 	List	   *ordered = NIL;
 	ListCell   *cell;
 	int32		usable;
+	bool		older_may_come;
+	bool		found;
 	MemoryContext old;
 
 	refresh();
+	*for_good = true;
 	entry = hash_search(lanes_by_content, &content, HASH_FIND, NULL);
-	if (entry != NULL && strcmp(((Lane *) linitial(entry->lanes))->worker, worker) == 0 &&
+	if (entry != NULL && !entry->older_may_come && strcmp(((Lane *) linitial(entry->lanes))->worker, worker) == 0 &&
 		strcmp(((Lane *) linitial(entry->lanes))->queue, queue) == 0)
 		return entry->lanes;
-	lanes = read_content(worker, queue, owner, &usable);
+	lanes = read_content(worker, queue, owner, &usable, &older_may_come);
 	if (usable == 0)
 		return NIL;
+	*for_good = !older_may_come;
 	old = MemoryContextSwitchTo(cache_context);
 	foreach(cell, lanes)
 	{
@@ -326,16 +351,21 @@ lanes_of_content(const char *worker, const char *queue, Oid owner)
 			ordered = lcons(lane, ordered);
 		}
 	}
-	entry = hash_search(lanes_by_content, &content, HASH_ENTER, NULL);
-	entry->lanes = ordered;
+	entry = hash_search(lanes_by_content, &content, HASH_ENTER, &found);
+	if (found && same_lanes(entry->lanes, ordered))
+		list_free(ordered);		/* a caller may be reading the other one */
+	else
+		entry->lanes = ordered;
+	entry->older_may_come = older_may_come;
 	MemoryContextSwitchTo(old);
-	return ordered;
+	return entry->lanes;
 }
 
 List *
 lane_siblings(const Lane *lane)
 {
-	List	   *lanes = lanes_of_content(lane->worker, lane->queue, lane->owner);
+	bool		for_good;
+	List	   *lanes = lanes_of_content(lane->worker, lane->queue, lane->owner, &for_good);
 
 	return lanes != NIL ? lanes : list_make1((Lane *) lane);
 }
@@ -443,8 +473,9 @@ lane_of_queue(const char *worker, const char *queue)
 	foreach(cell, lane_owners())
 	{
 		int32		usable;
+		bool		older_may_come;
 
-		lanes = list_concat(lanes, read_content(worker, queue, lfirst_oid(cell), &usable));
+		lanes = list_concat(lanes, read_content(worker, queue, lfirst_oid(cell), &usable, &older_may_come));
 	}
 	return lanes;
 }
@@ -453,9 +484,10 @@ bool
 lane_any_of_queue(const char *queue)
 {
 	int32		usable;
+	bool		older_may_come;
 
 	for (const Lane *kind = lane_next_kind(NULL); kind != NULL; kind = lane_next_kind(kind))
-		if (read_content(kind->worker, queue, kind->owner, &usable) != NIL)
+		if (read_content(kind->worker, queue, kind->owner, &usable, &older_may_come) != NIL)
 			return true;
 	return false;
 }
@@ -507,6 +539,7 @@ add(const char *worker, const char *queue, Oid owner)
 	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID};
 	int32		id = (int32) nextval_internal(catalog_relation(REL_LANE_ID_SEQ), false);
 	int32		usable;
+	bool		older_may_come;
 	Datum		values[] = {
 		Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner),
 		Int64GetDatum(salt_of(owner))
@@ -519,7 +552,7 @@ add(const char *worker, const char *queue, Oid owner)
 				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	CommandCounterIncrement();
-	if (list_length(read_content(worker, queue, owner, &usable)) > 1)
+	if (list_length(read_content(worker, queue, owner, &usable, &older_may_come)) > 1)
 		catalog_announce_change();
 	return id;
 }
@@ -528,16 +561,17 @@ int32
 lane_for(Worker *worker, const char *queue, Oid owner)
 {
 	bool		usual = strcmp(queue, worker->queue) == 0;
+	bool		for_good;
 	List	   *lanes;
 	int32		id;
 
 	if (usual && worker->lane_owner == owner && lane_get(worker->lane) != NULL)
 		return worker->lane;
-	lanes = lanes_of_content(worker->name, queue, owner);
+	lanes = lanes_of_content(worker->name, queue, owner, &for_good);
 	if (lanes == NIL)
 		return add(worker->name, queue, owner);
 	id = ((Lane *) linitial(lanes))->id;
-	if (usual)
+	if (usual && for_good)
 	{
 		worker->lane_owner = owner;
 		worker->lane = id;

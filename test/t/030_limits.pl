@@ -22,7 +22,8 @@ CONF
 # Sequences tell of a seat that was missing however the transaction ends.
 $node->safe_psql('postgres', <<'SQL');
 CREATE SEQUENCE too_many;
-CREATE TABLE ran (job bigint, worker text, tenant int, began timestamptz, ended timestamptz, started_at timestamptz);
+CREATE TABLE ran (job bigint, worker text, tenant int, began timestamptz, ended timestamptz, started_at timestamptz,
+	pid int DEFAULT pg_backend_pid());
 CREATE FUNCTION sit(class int, seats int) RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
 	FOR seat IN 1 .. seats LOOP
@@ -130,8 +131,13 @@ is( $node->safe_psql('postgres', q{
 	'', 'no more starts in any period than the rate limit');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM ran WHERE worker = 'rated'}), 150, 'all of the rated jobs ran');
 is( $node->safe_psql('postgres', q{
-	SELECT tenant, before, r.job FROM (SELECT *, lag(job) OVER (PARTITION BY tenant ORDER BY began) AS before FROM ran WHERE worker = 'tenant') r
-	 WHERE r.job < before AND r.began > (SELECT created_at FROM queue_jobs.job j WHERE j.id = r.job) + interval '10 s'}),
+	SELECT count(*) OVER () AS pairs, tenant, before, job, before_claimed, claimed - before_claimed AS claimed_later, began - before_began AS began_later,
+		   claimed - created_at AS waited, before_pid, pid
+	  FROM (SELECT job, tenant, began, pid, started_at AS claimed, lag(job) OVER tenants AS before, lag(began) OVER tenants AS before_began,
+				   lag(started_at) OVER tenants AS before_claimed, lag(pid) OVER tenants AS before_pid
+			  FROM ran WHERE worker = 'tenant' WINDOW tenants AS (PARTITION BY tenant ORDER BY began)) r
+	  JOIN queue_jobs.job j ON j.id = job
+	 WHERE job < before AND began > created_at + interval '10 s' ORDER BY before_began LIMIT 6}),
 	'', 'and in order');
 
 # (Above, what a transaction of later ids committed sooner is not told apart from disorder for so long; these wait all.)
