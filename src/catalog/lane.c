@@ -77,7 +77,6 @@ typedef struct ContentEntry
 {
 	LaneContent content;
 	List	   *lanes;			/* of Lane: the one to be used first, then others of the same content */
-	bool		older_may_come; /* a transaction in progress adds an older one, which is to be used then */
 } ContentEntry;
 
 typedef struct AddedLane
@@ -260,36 +259,37 @@ init_text_key(ScanKey key, AttrNumber column, const char *text)
 	key->sk_collation = C_COLLATION_OID;
 }
 
-/*
- * All rows that may be of that content, in the order of the index; *usable: the oldest of those that are
- * committed or ours, or 0; *older_may_come: a transaction in progress adds an older one.
- */
-static List *
-read_content(const char *worker, const char *queue, Oid owner, int32 *usable, bool *older_may_come)
+/* What the table has of a content. */
+typedef struct ContentRows
 {
-	List	   *lanes = NIL;
-	int32		oldest_coming = PG_INT32_MAX;
+	List	   *lanes;			/* of all rows, in the order of the index */
+	int32		usable;			/* the oldest of those that are committed or ours, or 0 */
+	int32		coming;			/* the oldest that a transaction in progress adds, or the highest number */
+} ContentRows;
+
+static ContentRows
+read_content(const char *worker, const char *queue, Oid owner)
+{
+	ContentRows content = {.coming = PG_INT32_MAX};
 	LaneRows	rows;
 	ScanKeyData keys[3];
 	Lane	   *lane;
 	bool		in_progress;
 
-	*usable = 0;
 	ScanKeyInit(&keys[0], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
 	init_text_key(&keys[1], LANE_WORKER, worker);
 	init_text_key(&keys[2], LANE_QUEUE, queue);
 	rows_begin(&rows, REL_LANE_CONTENT, 3, keys);
 	while ((lane = rows_next(&rows, &in_progress)) != NULL)
 	{
-		lanes = lappend(lanes, lane);
+		content.lanes = lappend(content.lanes, lane);
 		if (in_progress)
-			oldest_coming = Min(oldest_coming, lane->id);
-		else if (*usable == 0 || lane->id < *usable)
-			*usable = lane->id;
+			content.coming = Min(content.coming, lane->id);
+		else if (content.usable == 0 || lane->id < content.usable)
+			content.usable = lane->id;
 	}
 	rows_end(&rows);
-	*older_may_come = oldest_coming < *usable;
-	return lanes;
+	return content;
 }
 
 static void
@@ -298,17 +298,6 @@ remember_id(Lane *lane)
 	LaneEntry  *entry = hash_search(lanes_by_id, &lane->id, HASH_ENTER, NULL);
 
 	entry->lane = lane;
-}
-
-static bool
-same_lanes(const List *a, const List *b)
-{
-	if (list_length(a) != list_length(b))
-		return false;
-	for (int i = 0; i < list_length(a); i++)
-		if (list_nth(a, i) != list_nth(b, i))
-			return false;
-	return true;
 }
 
 /*
@@ -320,30 +309,28 @@ lanes_of_content(const char *worker, const char *queue, Oid owner, bool *for_goo
 {
 	LaneContent content = content_of(worker, queue, owner);
 	ContentEntry *entry;
-	List	   *lanes;
+	ContentRows rows;
 	List	   *ordered = NIL;
 	ListCell   *cell;
-	int32		usable;
-	bool		older_may_come;
-	bool		found;
-	MemoryContext old;
+	MemoryContext old = CurrentMemoryContext;
 
 	refresh();
 	*for_good = true;
 	entry = hash_search(lanes_by_content, &content, HASH_FIND, NULL);
-	if (entry != NULL && !entry->older_may_come && strcmp(((Lane *) linitial(entry->lanes))->worker, worker) == 0 &&
+	if (entry != NULL && strcmp(((Lane *) linitial(entry->lanes))->worker, worker) == 0 &&
 		strcmp(((Lane *) linitial(entry->lanes))->queue, queue) == 0)
 		return entry->lanes;
-	lanes = read_content(worker, queue, owner, &usable, &older_may_come);
-	if (usable == 0)
+	rows = read_content(worker, queue, owner);
+	if (rows.usable == 0)
 		return NIL;
-	*for_good = !older_may_come;
-	old = MemoryContextSwitchTo(cache_context);
-	foreach(cell, lanes)
+	*for_good = rows.usable < rows.coming;
+	if (*for_good)
+		MemoryContextSwitchTo(cache_context);
+	foreach(cell, rows.lanes)
 	{
 		Lane	   *lane = lfirst(cell);
 
-		if (lane->id != usable)
+		if (lane->id != rows.usable)
 			ordered = lappend(ordered, lane);
 		else
 		{
@@ -351,14 +338,13 @@ lanes_of_content(const char *worker, const char *queue, Oid owner, bool *for_goo
 			ordered = lcons(lane, ordered);
 		}
 	}
-	entry = hash_search(lanes_by_content, &content, HASH_ENTER, &found);
-	if (found && same_lanes(entry->lanes, ordered))
-		list_free(ordered);		/* a caller may be reading the other one */
-	else
+	if (*for_good)
+	{
+		entry = hash_search(lanes_by_content, &content, HASH_ENTER, NULL);
 		entry->lanes = ordered;
-	entry->older_may_come = older_may_come;
+	}
 	MemoryContextSwitchTo(old);
-	return entry->lanes;
+	return ordered;
 }
 
 List *
@@ -471,23 +457,15 @@ lane_of_queue(const char *worker, const char *queue)
 	ListCell   *cell;
 
 	foreach(cell, lane_owners())
-	{
-		int32		usable;
-		bool		older_may_come;
-
-		lanes = list_concat(lanes, read_content(worker, queue, lfirst_oid(cell), &usable, &older_may_come));
-	}
+		lanes = list_concat(lanes, read_content(worker, queue, lfirst_oid(cell)).lanes);
 	return lanes;
 }
 
 bool
 lane_any_of_queue(const char *queue)
 {
-	int32		usable;
-	bool		older_may_come;
-
 	for (const Lane *kind = lane_next_kind(NULL); kind != NULL; kind = lane_next_kind(kind))
-		if (read_content(kind->worker, queue, kind->owner, &usable, &older_may_come) != NIL)
+		if (read_content(kind->worker, queue, kind->owner).lanes != NIL)
 			return true;
 	return false;
 }
@@ -538,8 +516,6 @@ add(const char *worker, const char *queue, Oid owner)
 {
 	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID};
 	int32		id = (int32) nextval_internal(catalog_relation(REL_LANE_ID_SEQ), false);
-	int32		usable;
-	bool		older_may_come;
 	Datum		values[] = {
 		Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner),
 		Int64GetDatum(salt_of(owner))
@@ -552,7 +528,7 @@ add(const char *worker, const char *queue, Oid owner)
 				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	CommandCounterIncrement();
-	if (list_length(read_content(worker, queue, owner, &usable, &older_may_come)) > 1)
+	if (list_length(read_content(worker, queue, owner).lanes) > 1)
 		catalog_announce_change();
 	return id;
 }
