@@ -16,6 +16,8 @@ typedef struct CurrentJob
 	const Worker *worker;
 	int64		retry_in;		/* microseconds; -1: as usual */
 	int64		snooze;			/* microseconds; -1: no */
+	char	   *signal;			/* for which it snoozes, or NULL */
+	int64		step_batch;		/* of the step that runs, once it has asked for it */
 } CurrentJob;
 
 extern CurrentJob current_job;

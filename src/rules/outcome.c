@@ -32,6 +32,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "wakeup.h"
+#include "watch.h"
 
 /* What the server asks for when a function is called by its name. */
 static void
@@ -144,6 +145,15 @@ write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 		live_update(table, slot, job);
 }
 
+/* What waits for the end is looked at after our commit. */
+static void
+tell_end(const Job *job, JobState state)
+{
+	if (job->batch != 0)
+		watch_note(job->callback || (state == JOB_DEAD && !watch_batch_died(job->batch)) ? NEWS_BATCH : NEWS_MEMBERS, job->batch);
+	watch_note(NEWS_ENDED, job->id);
+}
+
 void
 outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
 				 HistoryWriter *history)
@@ -163,6 +173,7 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	if (state == JOB_COMPLETED && worker->limited_capacity)
 		wakeup_succeeded(job->lane);	/* if this transaction commits, the job is replaced (capacity.h) */
 	dedup_publish_key(table, job, worker);
+	tell_end(job, state);
 }
 
 void

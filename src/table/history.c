@@ -36,6 +36,7 @@
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "watch.h"
 
 #define LEVELS 4
 #define SLOTS 8
@@ -255,11 +256,17 @@ history_insert(HistoryWriter *history, const Job *job, const Worker *worker, Job
 		.keep_until = finished_at + keep,
 		.result = result,
 	};
+	bool		is_member = job->batch != 0 && !job->callback;
 	int			slice;
 
-	if (keep <= 0)
+	if (keep <= 0 && !is_member && !watch_may_wait(job->id))
 		return;
-	slice = state == JOB_DEAD ? DEAD_SLICE : slice_for(keep, finished.keep_until);
+	if (is_member)
+		finished.keep_until = DT_NOEND;	/* it goes with its batch */
+	if (is_member || watch_may_wait(job->id))
+		slice = MEMBER_SLICE;
+	else
+		slice = state == JOB_DEAD ? DEAD_SLICE : slice_for(keep, finished.keep_until);
 	if (history == NULL)
 		insert_row(slice, &finished);
 	else
