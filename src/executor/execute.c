@@ -693,7 +693,7 @@ execute_next(ExecutorSlot *slot)
 		if (is_procedure)
 			(void) live_find(&run.table, run.job.id, true, &row, &stored);
 		run.job.started_at = NO_TIME;	/* the lease was none of a start */
-		outcome_finished(&run.table, row, &run.job, run.task->worker, JOB_CANCELLED, NULL, NULL);
+		outcome_expired(&run.table, row, &run.job, run.task->worker);
 		if (row)
 			ExecDropSingleTupleTableSlot(row);
 		live_close(&run.table);
