@@ -268,7 +268,10 @@ end_unstarted(Claim *claim, LaneHead *head)
 	if (live_try_delete(&claim->table, head->walk->scan.slot))
 	{
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
-		outcome_finished(&claim->table, NULL, job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, NULL, NULL);
+		if (expired)
+			outcome_expired(&claim->table, NULL, job, head->worker);
+		else
+			outcome_finished(&claim->table, NULL, job, head->worker, JOB_DEAD, NULL, NULL);
 	}
 	return true;
 }

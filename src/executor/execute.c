@@ -283,6 +283,15 @@ prepare(Run *run, volatile RunEnd *end)
 	return has_work(run, true, end);
 }
 
+static CallInput
+call_input(const Job *job)
+{
+	return (CallInput)
+	{
+		.args = job->args,.read = job->read,.cursor = job->cursor,.results = job->results
+	};
+}
+
 static RunEnd
 run_function(Run *run)
 {
@@ -297,7 +306,11 @@ run_function(Run *run)
 		run_timeout_arm(run->task->worker->timeout);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		if (prepare(run, &end))
-			run->result = call_function(&run->task->callee->target, run->job.args, run->job.read);
+		{
+			CallInput	input = call_input(&run->job);
+
+			run->result = call_function(&run->task->callee->target, &input);
+		}
 		PopActiveSnapshot();
 		close_cursors();
 		call_check_deferred_constraints();
@@ -325,13 +338,14 @@ static void
 call_target(Run *run)
 {
 	CallTarget *target = &run->task->callee->target;
+	CallInput	input = call_input(&run->job);
 
 	if (target->handler->is_procedure)
-		run->result = call_procedure(target, run->job.args, run->job.read);
+		run->result = call_procedure(target, &input);
 	else
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
-		run->result = call_function(target, run->job.args, run->job.read);
+		run->result = call_function(target, &input);
 		PopActiveSnapshot();
 	}
 }
@@ -693,7 +707,7 @@ execute_next(ExecutorSlot *slot)
 		if (is_procedure)
 			(void) live_find(&run.table, run.job.id, true, &row, &stored);
 		run.job.started_at = NO_TIME;	/* the lease was none of a start */
-		outcome_finished(&run.table, row, &run.job, run.task->worker, JOB_CANCELLED, NULL, NULL);
+		outcome_expired(&run.table, row, &run.job, run.task->worker);
 		if (row)
 			ExecDropSingleTupleTableSlot(row);
 		live_close(&run.table);

@@ -211,7 +211,9 @@ SELECT w.name,
        COALESCE(n.merged, 0) AS merged_duplicates,
        pg_catalog.substring(w.queue, '^([^:]+):') AS namespace,
        w.search_path,
-       pg_catalog.pg_get_userbyid(w.handler_owner) AS handler_owner
+       pg_catalog.pg_get_userbyid(w.handler_owner) AS handler_owner,
+       w.on_dead,
+       w.on_expired
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs.lane_duplicates() d

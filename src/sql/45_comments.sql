@@ -79,6 +79,8 @@ COMMENT ON COLUMN queue_jobs.worker.merged_duplicates IS 'duplicates that were r
 COMMENT ON COLUMN queue_jobs.worker.namespace IS 'the part of queue before the colon; NULL: none';
 COMMENT ON COLUMN queue_jobs.worker.search_path IS 'by which names in pending and remaining_work are found: as it was at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';
 COMMENT ON COLUMN queue_jobs.worker.handler_owner IS 'role that owned the handler when the worker was defined: another role''s function is never called in its place';
+COMMENT ON COLUMN queue_jobs.worker.on_dead IS 'worker of the job that is enqueued when one of its jobs dies';
+COMMENT ON COLUMN queue_jobs.worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
 
 COMMENT ON COLUMN queue_jobs.worker_statistics.worker IS 'name of the worker; queue_jobs.command: commands of schedules';
 COMMENT ON COLUMN queue_jobs.worker_statistics.feature_category IS 'the worker''s label; NULL: none';

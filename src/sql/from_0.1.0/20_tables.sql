@@ -87,6 +87,15 @@ SELECT pg_catalog.set_config('queue_jobs_update.schedule', COALESCE(pg_catalog.s
    AND a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE';
 DROP FUNCTION queue_jobs.schedule(text, text, text, jsonb, text, text, text, text, interval, integer);
 
+-- define_worker() has two more. The old one is dropped once its rights are known.
+SELECT pg_catalog.set_config('queue_jobs_update.define_worker', COALESCE(pg_catalog.string_agg(DISTINCT COALESCE(pg_catalog.quote_ident(r.rolname), 'PUBLIC'), ','), ''), true)
+  FROM pg_catalog.pg_proc p
+ CROSS JOIN pg_catalog.aclexplode(p.proacl) a
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+ WHERE p.oid = 'queue_jobs.define_worker(text, text, text, text, integer, boolean, text, text, boolean, interval, integer, text, text, boolean, text, text, integer, integer, text, integer, integer, interval, text[], text, interval, interval, text, text, text, text, text, text, interval, interval, text, text[], interval)'::pg_catalog.regprocedure
+   AND a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE';
+DROP FUNCTION queue_jobs.define_worker(text, text, text, text, integer, boolean, text, text, boolean, interval, integer, text, text, boolean, text, text, integer, integer, text, integer, integer, interval, text[], text, interval, interval, text, text, text, text, text, text, interval, interval, text, text[], interval);
+
 -- A claimant is a name and the role that claims by it. Of leases from before, those that a heartbeat has extended tell whose they are.
 ALTER TABLE queue_jobs.claimant DROP CONSTRAINT claimant_pkey, ADD CONSTRAINT claimant_pkey PRIMARY KEY (name, owner);
 ALTER TABLE queue_jobs.live_job ADD COLUMN claimed_by regrole;

@@ -35,3 +35,12 @@ BEGIN
     END IF;
 END
 $$;
+
+REVOKE ALL ON FUNCTION queue_jobs.define_worker FROM PUBLIC;
+DO $$
+BEGIN
+    IF pg_catalog.current_setting('queue_jobs_update.define_worker') <> '' THEN
+        EXECUTE 'GRANT EXECUTE ON FUNCTION queue_jobs.define_worker TO ' || pg_catalog.current_setting('queue_jobs_update.define_worker');
+    END IF;
+END
+$$;
