@@ -31,6 +31,7 @@
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
+#include "dependency.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
@@ -69,7 +70,9 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "waiting.h"
 #include "wakeup.h"
+#include "watch.h"
 
 typedef enum RunEnd
 {
@@ -280,7 +283,19 @@ prepare(Run *run, volatile RunEnd *end)
 		*end = RUN_TOO_EARLY;
 		return false;
 	}
+	find_results(run);
 	return has_work(run, true, end);
+}
+
+/* What the jobs that it has waited for returned is looked up for a handler that wants it. */
+static void
+find_results(Run *run)
+{
+	const Handler *handler = run->task->callee->target.handler;
+
+	for (int i = 0; i < handler->nparameters; i++)
+		if (handler->parameters[i].source == PARAMETER_RESULTS)
+			run->job.results = dependency_results(&run->job);
 }
 
 static CallInput
@@ -485,6 +500,16 @@ put_back(Run *run, TupleTableSlot *slot, int64 delay)
 	outcome_put_back(&run->table, slot, &run->job, run->task->worker, own_role, delay);
 }
 
+/* Whether the signal has come already the scheduler sees, which looks at the job once it waits. */
+static void
+wait_for_signal(Run *run)
+{
+	TimestampTz until = current_job.snooze == NO_TIMEOUT ? DT_NOEND : GetCurrentTimestamp() + current_job.snooze;
+
+	waiting_for_signal(&run->job, current_job.signal, until);
+	watch_note(NEWS_WAITS, run->job.id);
+}
+
 /* Writes what has become of the job; slot is NULL if its row was deleted. */
 static JobState
 finish(Run *run, RunEnd end, TupleTableSlot *slot)
@@ -507,8 +532,10 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 					run->job.attempt++;
 					run->job.uncharged++;
 				}
+				if (current_job.signal != NULL)
+					wait_for_signal(run);
 				put_back(run, slot, current_job.snooze);
-				return JOB_SCHEDULED;
+				return run->job.waits ? JOB_WAITING : JOB_SCHEDULED;
 			}
 			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result, NULL);
 			return JOB_COMPLETED;

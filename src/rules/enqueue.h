@@ -37,4 +37,23 @@ extern void enqueue_one(Worker *worker, Jsonb *args);
  */
 extern int64 enqueue_for(Oid owner, const char *worker, Jsonb *args, int64 batch, bool callback);
 
+/* A step of a workflow. */
+typedef struct StepJob
+{
+	Worker	   *worker;
+	Jsonb	   *args;
+	const char *queue;			/* NULL: the worker's own */
+	int			priority;
+	int64		delay;			/* microseconds, from when it is ready */
+	int64		batch;
+	const char *name;
+	bool		waits;			/* for other steps */
+} StepJob;
+
+/*
+ * Enqueues it for the current user. It takes no part in deduplication: each step is a job of its own. Rights
+ * and args are checked by enqueue_prepare() before.
+ */
+extern int64 enqueue_step(const StepJob *step);
+
 #endif

@@ -220,7 +220,6 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		wakeup_succeeded(job->lane);	/* if this transaction commits, the job is replaced (capacity.h) */
 	dedup_publish_key(table, job, worker);
 	tell_end(job, state);
-=======
 	if (state == JOB_DEAD && worker != NULL)
 		enqueue_follower(worker->on_dead, job);
 }
@@ -255,8 +254,11 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
 			location_relied_on(job);	/* it is to see what this run has left */
 	}
-	job->run_at = retry_at(now, delay);
-	job->due = delay <= 0;
+	if (job->waits == NULL)
+	{
+		job->run_at = retry_at(now, delay);
+		job->due = delay <= 0;
+	}
 	job->place = 0;
 	write_row(table, slot, job);
 	if (job->due)
