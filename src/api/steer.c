@@ -5,6 +5,7 @@
  */
 #include "postgres.h"
 
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "arguments.h"
 #include "bind_functions.h"
@@ -81,27 +82,27 @@ id_argument(FunctionCallInfo fcinfo, const char *function)
 	return PG_GETARG_INT64(0);
 }
 
-/* Ends a job whose row we have locked. */
-static void
-end_found(LiveTable *table, TupleTableSlot *slot, Job *job, JobState end_as)
+/*
+ * Ends a job whose row we have locked. False, and it stays as it is: open transactions rely on it, and are
+ * not to be waited for.
+ */
+static bool
+end_found(const Steering *steering, Job *job, JobState end_as)
 {
 	const Lane *lane = lane_get(job->lane); /* NULL: made by a transaction whose news have not come yet */
 	const Worker *worker = lane ? registry_worker(lane->worker) : NULL;
 
+	/* what was dropped in its favour goes with it; what comes now does not */
+	if (job->dedup_hash != 0 && steering->wait)
+		hold_wait_to_end(job->id);
+	else if (job->dedup_hash != 0 && !hold_try(job->id, HOLD_END, false))
+		return false;
 	limit_passed_by(worker, job);
-	if (job->dedup_hash != 0)
-		hold_wait_to_end(job->id);	/* what was dropped in its favour goes with it; what comes now does not */
-	outcome_finished(table, slot, job, worker, end_as, NULL, NULL);
+	outcome_finished(steering->table, steering->slot, job, worker, end_as, NULL, steering->history);
 	if (job->dedup_hash != 0)
 		hold_release(job->id, HOLD_END, false); /* its row tells; there may be very many */
+	return true;
 }
-
-typedef enum EndResult
-{
-	END_NOTHING,				/* it has finished, or never was */
-	END_DONE,
-	END_RUNS,					/* by an executor, which is to be interrupted */
-} EndResult;
 
 FindResult
 steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
@@ -116,38 +117,73 @@ steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
 	return FIND_LOCKED;
 }
 
-/* Ends a job that no process runs; what others do with its row is waited for. */
-static EndResult
-try_end(int64 id, JobState end_as, bool ask_owner)
+void
+steering_begin(Steering *steering, LiveTable *table, HistoryWriter *history, bool wait)
 {
-	LiveTable	table;
-	TupleTableSlot *slot = NULL;
-	Job			job;
-	FindResult	found;
-	EndResult	result = END_NOTHING;
+	*steering = (Steering)
+	{
+		.table = table,.history = history,.wait = wait,.slot = table_slot_create(table->rel, NULL)
+	};
+}
 
-	live_open(&table);
-	found = steer_find(&table, id, &slot, &job);
+void
+steering_end(Steering *steering)
+{
+	ExecDropSingleTupleTableSlot(steering->slot);
+}
+
+/* steer_find(), or without waiting: FIND_LOCKED if another transaction has it, too. */
+static FindResult
+find(Steering *steering, int64 id, Job *job)
+{
+	return steering->wait ? steer_find(steering->table, id, &steering->slot, job)
+		: live_find(steering->table, id, false, &steering->slot, job);
+}
+
+SteerResult
+steering_end_job(Steering *steering, int64 id, JobState end_as, bool ask_owner)
+{
+	Job			job;
+	FindResult	found = find(steering, id, &job);
+
+	if (found == FIND_NONE)
+		return STEER_NOTHING;
 	if (found == FIND_LOCKED)
-		result = END_RUNS;
-	if (found != FIND_NONE && ask_owner)
+	{
+		if (steering->wait && ask_owner)
+			steer_check_owner(id, lane_get(job.lane));
+		return steering->wait || executor_runs(id) ? STEER_RUNS : STEER_LOCKED;
+	}
+	if (ask_owner)
 		steer_check_owner(id, lane_get(job.lane));
 
 	/*
 	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
 	 * find that we have the row.
 	 */
-	if (found == FIND_FOUND && job.started_at != NO_TIME && executor_runs(id))
+	if (job.started_at != NO_TIME && executor_runs(id))
 	{
 		live_leave(&job);
-		result = END_RUNS;
+		return STEER_RUNS;
 	}
-	else if (found == FIND_FOUND)
-	{
-		end_found(&table, slot, &job, end_as);
-		result = END_DONE;
-	}
-	ExecDropSingleTupleTableSlot(slot);
+	if (end_found(steering, &job, end_as))
+		return STEER_DONE;
+	live_leave(&job);
+	return STEER_LOCKED;
+}
+
+/* Ends a job that no process runs; what others do with its row is waited for. */
+static SteerResult
+try_end(int64 id, JobState end_as, bool ask_owner)
+{
+	LiveTable	table;
+	Steering	steering;
+	SteerResult result;
+
+	live_open(&table);
+	steering_begin(&steering, &table, NULL, true);
+	result = steering_end_job(&steering, id, end_as, ask_owner);
+	steering_end(&steering);
 	live_close(&table);
 	return result;
 }
@@ -169,14 +205,14 @@ end_own(int64 id, JobState end_as)
 static bool
 end_job(int64 id, JobState end_as)
 {
-	EndResult	result;
+	SteerResult result;
 
 	if (end_own(id, end_as))
 		return true;
 	result = try_end(id, end_as, true);
-	if (result == END_RUNS)
+	if (result == STEER_RUNS)
 		wakeup_end_running(id, end_as);
-	return result != END_NOTHING;
+	return result != STEER_NOTHING;
 }
 
 /*
@@ -203,14 +239,14 @@ queue_jobs_discard(PG_FUNCTION_ARGS)
 static bool
 end_put_back(int64 id, JobState end_as)
 {
-	EndResult	result;
+	SteerResult result;
 
 	if (catalog_status() != EXTENSION_PRESENT)
 		return true;			/* this transaction drops it */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	result = try_end(id, end_as, false);
 	PopActiveSnapshot();
-	return result != END_RUNS;
+	return result != STEER_RUNS;
 }
 
 void
@@ -266,69 +302,82 @@ make_available(Job *job)
 }
 
 /* A live job that waits for its time is available now. */
-static bool
-retry_live(LiveTable *table, int64 id)
+static SteerResult
+retry_found(Steering *steering, Job *job)
 {
-	TupleTableSlot *slot = NULL;
-	Job			job;
-	FindResult	found = steer_find(table, id, &slot, &job);
-	bool		changed = false;
+	const Lane *lane = lane_get(job->lane);
 
-	if (found == FIND_LOCKED)
-		steer_check_owner(id, lane_get(job.lane));
-	if (found == FIND_FOUND)
+	steer_check_owner(job->id, lane);
+	if (job->due && !job_expired(job, GetCurrentTimestamp()))
 	{
-		const Lane *lane = lane_get(job.lane);
-
-		steer_check_owner(id, lane);
-		if (job.due && !job_expired(&job, GetCurrentTimestamp()))
-			live_leave(&job);
-		else
-		{
-			make_available(&job);
-			if (job_expired(&job, job.run_at))
-				job.expires_at = NO_TIME;
-			live_update(table, slot, &job);
-			wakeup_job(job.lane, role_of(lane), job_key(&job));
-			changed = true;
-		}
+		live_leave(job);
+		return STEER_NOTHING;
 	}
-	ExecDropSingleTupleTableSlot(slot);
-	return changed;
+	make_available(job);
+	if (job_expired(job, job->run_at))
+		job->expires_at = NO_TIME;
+	live_update(steering->table, steering->slot, job);
+	wakeup_job(job->lane, role_of(lane), job_key(job));
+	return STEER_DONE;
 }
 
-/*
- * retry(id): true if the job is available again. A dead job gets one more attempt at least, as a job retried
- * from Sidekiq's dead set does.
- */
+SteerResult
+steering_retry_live(Steering *steering, int64 id)
+{
+	Job			job;
+
+	switch (find(steering, id, &job))
+	{
+		case FIND_FOUND:
+			return retry_found(steering, &job);
+		case FIND_LOCKED:
+			if (steering->wait)
+				steer_check_owner(id, lane_get(job.lane));
+			return executor_runs(id) ? STEER_RUNS : STEER_LOCKED;
+		default:
+			return STEER_NOTHING;
+	}
+}
+
+/* A dead job gets one more attempt at least, as a job retried from Sidekiq's dead set does. */
+void
+steering_retry_finished(Steering *steering, FinishedJob *finished)
+{
+	Job		   *job = &finished->job;
+	const Lane *lane = lane_get(job->lane);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	steer_check_owner(job->id, lane);
+	make_available(job);
+	if (worker != NULL)
+		dedup_move_key(job, worker);	/* a version before may have hashed it otherwise */
+	job->crashes = 0;
+	job->expires_at = NO_TIME;
+	if (job_failures(job) > 0 && job_failures(job) >= finished->max_attempts - job->uncharged)
+		job->uncharged++;
+	live_insert(steering->table, job);
+	wakeup_job(job->lane, role_of(lane), job_key(job));
+}
+
+/* retry(id): true if the job is available again. */
 Datum
 queue_jobs_retry(PG_FUNCTION_ARGS)
 {
 	int64		id = id_argument(fcinfo, "queue_jobs.retry()");
 	LiveTable	table;
+	Steering	steering;
 	FinishedJob finished;
 	bool		retried;
 
 	live_open(&table);
-	retried = retry_live(&table, id);
+	steering_begin(&steering, &table, NULL, true);
+	retried = steering_retry_live(&steering, id) == STEER_DONE;
 	if (!retried && history_take(id, &finished))
 	{
-		Job		   *job = &finished.job;
-		const Lane *lane = lane_get(job->lane);
-		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
-
-		steer_check_owner(id, lane);
-		make_available(job);
-		if (worker != NULL)
-			dedup_move_key(job, worker);	/* a version before may have hashed it otherwise */
-		job->crashes = 0;
-		job->expires_at = NO_TIME;
-		if (job_failures(job) > 0 && job_failures(job) >= finished.max_attempts - job->uncharged)
-			job->uncharged++;
-		live_insert(&table, job);
-		wakeup_job(job->lane, role_of(lane), job_key(job));
+		steering_retry_finished(&steering, &finished);
 		retried = true;
 	}
+	steering_end(&steering);
 	live_close(&table);
 	PG_RETURN_BOOL(retried);
 }

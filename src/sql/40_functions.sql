@@ -203,6 +203,90 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry';
 COMMENT ON FUNCTION queue_jobs.retry(bigint) IS
 'Makes a dead, cancelled, retryable or scheduled job available now; a dead one has at least one more attempt. True if it did; false for one that is being run, whose end is not waited for. Error 42501: another role''s job.';
 
+CREATE FUNCTION queue_jobs.search_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT 100)
+RETURNS SETOF queue_jobs.job LANGUAGE C STABLE PARALLEL UNSAFE ROWS 100 AS 'MODULE_PATHNAME', 'queue_jobs_search_jobs';
+COMMENT ON FUNCTION queue_jobs.search_jobs IS
+'The jobs that meet all conditions that are given, newest first, no more than max_jobs (NULL: all), as rows of the view job, and by the caller''s right to that view. states: names of states. args: what the args contain (@>). error: a pattern (ILIKE) for the last error. batch: members of that batch. since, until: created between. before: ids below that one, for the next page. Errors: 22023 no such state, or max_jobs is negative; 42501 no right to read the view job.';
+
+CREATE FUNCTION queue_jobs.retry_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT NULL,
+    dry_run boolean DEFAULT false)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry_jobs';
+COMMENT ON FUNCTION queue_jobs.retry_jobs IS
+'retry() for all jobs that search_jobs() would find with these conditions; how many are available again. Without states for those that are dead, cancelled or retryable; scheduled ones too if states names that. max_jobs: no more than that, newest first. dry_run: only counts, at this moment. Jobs that another transaction is changing are left as they are. Jobs of other roles are passed over. Errors: 22023 no such state, or max_jobs is negative.';
+
+CREATE FUNCTION queue_jobs.cancel_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT NULL,
+    dry_run boolean DEFAULT false)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel_jobs';
+COMMENT ON FUNCTION queue_jobs.cancel_jobs IS
+'cancel() for all jobs that search_jobs() would find with these conditions and that are not finished; how many there were, those that executors run and that are interrupted when the caller commits included. The other parameters, and errors, as for retry_jobs(), and 0A000 as for cancel().';
+
+CREATE FUNCTION queue_jobs.discard_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT NULL,
+    dry_run boolean DEFAULT false)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_discard_jobs';
+COMMENT ON FUNCTION queue_jobs.discard_jobs IS
+'As cancel_jobs(), but the jobs are dead.';
+
+CREATE FUNCTION queue_jobs.forget_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT NULL,
+    dry_run boolean DEFAULT false)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_forget_jobs';
+COMMENT ON FUNCTION queue_jobs.forget_jobs IS
+'Deletes all finished jobs that search_jobs() would find with these conditions, without a trace; how many. Parameters and errors as for retry_jobs().';
+
+CREATE FUNCTION queue_jobs.change_job(id bigint, run_at timestamptz DEFAULT NULL, priority integer DEFAULT NULL, args jsonb DEFAULT NULL)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_change_job';
+COMMENT ON FUNCTION queue_jobs.change_job(bigint, timestamptz, integer, jsonb) IS
+'Gives a job that waits another time, priority or args; what is NULL stays. True if it did; false for one that runs or is finished. If it expires, it has as long to start as before. With other args it has the deduplication key of these (unless it was given a dedup_key), and a job that has that key already is merged with it when one of them starts. Errors: 42501 another role''s job, or the engine''s own; 42704 args for a worker that is not defined; and those of enqueue() for run_at and args.';
+
 CREATE FUNCTION queue_jobs.remove_jobs(worker text) RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_remove_jobs';
 COMMENT ON FUNCTION queue_jobs.remove_jobs(text) IS

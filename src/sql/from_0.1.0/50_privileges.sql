@@ -24,6 +24,12 @@ REVOKE ALL ON FUNCTION queue_jobs.waits_for(tid), queue_jobs.explain_job(bigint)
 GRANT EXECUTE ON FUNCTION queue_jobs.waits_for(tid) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.explain_job(bigint) TO queue_jobs_enqueue, queue_jobs_operate, queue_jobs_read;
 
+REVOKE ALL ON FUNCTION queue_jobs.search_jobs, queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.forget_jobs,
+    queue_jobs.change_job FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.search_jobs TO queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.change_job TO queue_jobs_enqueue, queue_jobs_operate;
+GRANT EXECUTE ON FUNCTION queue_jobs.forget_jobs TO queue_jobs_operate;
+
 -- What the views that were replaced no longer need.
 DROP FUNCTION queue_jobs.waits_for(integer);
 
