@@ -268,6 +268,17 @@ check_owners_right(const Run *run)
 			 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
 }
 
+/* What the jobs that it has waited for returned is looked up for a handler that wants it. */
+static void
+find_results(Run *run)
+{
+	const Handler *handler = run->task->callee->target.handler;
+
+	for (int i = 0; i < handler->nparameters; i++)
+		if (handler->parameters[i].source == PARAMETER_RESULTS)
+			run->job.results = dependency_results(&run->job);
+}
+
 /*
  * What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a
  * replica is read.
@@ -285,17 +296,6 @@ prepare(Run *run, volatile RunEnd *end)
 	}
 	find_results(run);
 	return has_work(run, true, end);
-}
-
-/* What the jobs that it has waited for returned is looked up for a handler that wants it. */
-static void
-find_results(Run *run)
-{
-	const Handler *handler = run->task->callee->target.handler;
-
-	for (int i = 0; i < handler->nparameters; i++)
-		if (handler->parameters[i].source == PARAMETER_RESULTS)
-			run->job.results = dependency_results(&run->job);
 }
 
 static CallInput

@@ -231,19 +231,19 @@ may_expire(const Job *other, const Job *job, TimestampTz now)
 
 /* ---- enqueue ---- */
 
-/* Now that the job cannot start: is it still such as the first look saw it? */
+/* Now that the job cannot start: is it still such as the first look saw it? It may have other args, even. */
 static RelyResult
-look_again(LiveTable *table, int64 id, const Worker *worker, TimestampTz now)
+look_again(LiveTable *table, const Job *seen, const Worker *worker, TimestampTz now)
 {
 	Job			job;
 	TimestampTz until;
 
-	switch (live_look_up(table, id, &job))
+	switch (live_look_up(table, seen->id, &job))
 	{
 		case LOOK_GOING:
 			return RELY_ENDS;
 		case LOOK_THERE:
-			if (lease_holds(&job, now, &until) || !takes_part(&job, worker, now))
+			if (job.dedup_hash != seen->dedup_hash || lease_holds(&job, now, &until) || !takes_part(&job, worker, now))
 				return RELY_CHANGED;
 			return charge_possible(&job) ? RELY_ENDS : RELY_DONE;
 		default:
@@ -259,7 +259,7 @@ rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker
 	{
 		case SHARE_LOCKED:
 			location_unknown(); /* the server unlocks the row before we can say where our commit is */
-			return look_again(table, job->id, worker, now);
+			return look_again(table, job, worker, now);
 		case SHARE_REFUSED:
 			return hold_is_run(job->id) ? RELY_RUNS : RELY_ENDS;
 		default:
@@ -274,7 +274,7 @@ rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *wo
 
 	if (hold_count() >= MAX_HOLDS || !hold_try(job->id, HOLD_RELY, false))
 		return rely_by_row(table, slot, job, worker, now);
-	result = look_again(table, job->id, worker, now);
+	result = look_again(table, job, worker, now);
 	if (result != RELY_DONE)
 		hold_release(job->id, HOLD_RELY, false);
 	return result;

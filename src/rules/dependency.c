@@ -102,6 +102,38 @@ dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
 	watch_note(NEWS_WAITS, child);
 }
 
+static Datum
+text_array(Datum *elements, int count)
+{
+	return PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+void
+dependency_add_many(const Dependency *dependencies, int count)
+{
+	Oid			types[] = {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
+	Datum		values[3];
+	int64	   *children = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
+	int64	   *parents = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
+	Datum	   *names = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Datum) * Max(count, 1));
+	RunAs		saved;
+
+	for (int i = 0; i < count; i++)
+	{
+		children[i] = dependencies[i].child;
+		parents[i] = dependencies[i].parent;
+		names[i] = CStringGetTextDatum(if_dead_names[dependencies[i].if_dead]);
+		watch_note_parent(parents[i]);
+	}
+	values[0] = id_array(children, count);
+	values[1] = id_array(parents, count);
+	values[2] = text_array(names, count);
+	engine_begin(&saved);
+	(void) engine_execute("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
+						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+}
+
 void
 dependency_move(int64 other, int64 job)
 {

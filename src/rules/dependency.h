@@ -28,6 +28,16 @@ extern void dependency_check_parents(const int64 *parents, int count);
 /* The child, which is inserted in this transaction, waits for them. */
 extern void dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead);
 
+/* Dependencies of several children at once. */
+typedef struct Dependency
+{
+	int64		child;
+	int64		parent;
+	IfDead		if_dead;
+} Dependency;
+
+extern void dependency_add_many(const Dependency *dependencies, int count);
+
 /* What a child's parents have returned, by their steps' names, or their ids; NULL if it has none. */
 extern Jsonb *dependency_results(const Job *child);
 

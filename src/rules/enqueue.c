@@ -110,24 +110,9 @@ future_interval(FunctionCallInfo fcinfo, int arg, const char *name)
 	return interval_argument(PG_GETARG_INTERVAL_P(arg), name, 0, LONGEST_INTERVAL, INTERVAL_HINT);
 }
 
-/* When the job is due, of run_at and delay. */
-static TimestampTz
-run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
+TimestampTz
+finite_run_at(TimestampTz run_at)
 {
-	TimestampTz run_at;
-
-	if (!PG_ARGISNULL(run_at_arg) && !PG_ARGISNULL(delay_arg))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("run_at and delay cannot both be given"),
-				 errdetail("run_at is %s, and delay is %s.", timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
-						   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
-				 errhint("Give the time when the job is due, or how long from now.")));
-	if (!PG_ARGISNULL(delay_arg))
-		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
-	if (PG_ARGISNULL(run_at_arg))
-		return now;
-	run_at = PG_GETARG_TIMESTAMPTZ(run_at_arg);
 	if (TIMESTAMP_NOT_FINITE(run_at))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -149,8 +134,23 @@ compressed_args(Jsonb *args)
 	return DatumGetPointer(compressed) != NULL ? (Jsonb *) DatumGetPointer(compressed) : args;
 }
 
-/* The args as they are stored: compressed if they are large, refused if they are still too large then. */
-static Jsonb *
+/* When the job is due, of run_at and delay. */
+static TimestampTz
+run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
+{
+	if (!PG_ARGISNULL(run_at_arg) && !PG_ARGISNULL(delay_arg))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("run_at and delay cannot both be given"),
+				 errdetail("run_at is %s, and delay is %s.", timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
+						   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
+				 errhint("Give the time when the job is due, or how long from now.")));
+	if (!PG_ARGISNULL(delay_arg))
+		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
+	return PG_ARGISNULL(run_at_arg) ? now : finite_run_at(PG_GETARG_TIMESTAMPTZ(run_at_arg));
+}
+
+Jsonb *
 storable_args(Jsonb *args)
 {
 	Jsonb	   *stored = compressed_args(args);

@@ -49,19 +49,31 @@ parse(const char *json)
 }
 
 /* Times are microseconds of the server's calendar. */
-void
-waiting_for_jobs(Job *job, int64 delay)
+static Jsonb *
+for_jobs(TimestampTz run_at, int64 delay, int64 expires_in)
 {
 	StringInfoData json;
 
 	initStringInfo(&json);
-	appendStringInfo(&json, "{\"for\": \"" FOR_JOBS "\", \"run_at\": " INT64_FORMAT, job->run_at);
+	appendStringInfo(&json, "{\"for\": \"" FOR_JOBS "\", \"run_at\": " INT64_FORMAT, run_at);
 	if (delay > 0)
 		appendStringInfo(&json, ", \"delay\": " INT64_FORMAT, delay);
-	if (job->expires_at != NO_TIME)
-		appendStringInfo(&json, ", \"expires_in\": " INT64_FORMAT, job->expires_at - job->run_at);
+	if (expires_in != NO_TIME)
+		appendStringInfo(&json, ", \"expires_in\": " INT64_FORMAT, expires_in);
 	appendStringInfoChar(&json, '}');
-	job->waits = parse(json.data);
+	return parse(json.data);
+}
+
+void
+waiting_until(Job *job, TimestampTz run_at)
+{
+	job->waits = for_jobs(run_at, 0, find_number(job->waits, "expires_in"));
+}
+
+void
+waiting_for_jobs(Job *job, int64 delay)
+{
+	job->waits = for_jobs(job->run_at, delay, job->expires_at == NO_TIME ? NO_TIME : job->expires_at - job->run_at);
 	job->due = false;
 	job->run_at = DT_NOEND;
 	job->expires_at = NO_TIME;

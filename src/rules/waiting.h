@@ -19,6 +19,9 @@ extern void waiting_for_jobs(Job *job, int64 delay);
 /* The job waits for a signal, until the time, or DT_NOEND. */
 extern void waiting_for_signal(Job *job, const char *name, TimestampTz until);
 
+/* The job, which waits for others, is not to be due before that time afterwards. */
+extern void waiting_until(Job *job, TimestampTz run_at);
+
 extern bool waits_for_jobs(const Job *job);
 
 /* The signal's name, or NULL. */

@@ -240,3 +240,15 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.job_signal', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.saved_step', '');
 REVOKE ALL ON queue_jobs.member_job, queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.dependency, queue_jobs.job_signal, queue_jobs.saved_step FROM PUBLIC;
 REVOKE ALL ON SEQUENCE queue_jobs.batch_id FROM PUBLIC;
+
+-- enqueue() and its like have more parameters. Who could call them is to call the new ones (50_privileges.sql).
+SELECT pg_catalog.set_config('queue_jobs_update.enqueue', COALESCE(pg_catalog.string_agg(
+           pg_catalog.format('GRANT EXECUTE ON FUNCTION queue_jobs.%I TO %s;', p.proname, COALESCE(pg_catalog.quote_ident(r.rolname), 'PUBLIC')), ' '), ''), true)
+  FROM pg_catalog.pg_proc p
+ CROSS JOIN pg_catalog.aclexplode(p.proacl) a
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+ WHERE p.pronamespace = 'queue_jobs'::pg_catalog.regnamespace AND p.proname IN ('enqueue', 'try_enqueue', 'enqueue_many')
+   AND a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE';
+DROP FUNCTION queue_jobs.enqueue(text, jsonb, timestamptz, interval, integer, text, text, jsonb, interval, interval);
+DROP FUNCTION queue_jobs.try_enqueue(text, jsonb, timestamptz, interval, integer, text, text, jsonb, interval, interval);
+DROP FUNCTION queue_jobs.enqueue_many(text, jsonb[], jsonb[], timestamptz, interval, integer, integer, interval);
