@@ -10,6 +10,7 @@
 #include "history.h"
 #include "housekeeping.h"
 #include "run_as.h"
+#include "saved_step.h"
 
 #define TOKENS_AT_ONCE 100000	/* a session in wait_for_jobs() may be at it; but each time reads all */
 
@@ -55,5 +56,6 @@ housekeeping(TimestampTz now)
 	if (next_token != NO_TIME && (next == NO_TIME || next_token < next))
 		next = next_token;
 	claimed_slots_trim();
+	saved_steps_trim();
 	return next;
 }

@@ -114,10 +114,7 @@ begin_run(Run *run)
 	run->job.attempt++;
 	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
 	run->stored_strategy = run->job.strategy;
-	current_job = (CurrentJob)
-	{
-		.job = &run->job,.lane = run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
-	};
+	current_job_begin(&run->job, run->task->lane, run->task->worker, run->task->callee->target.handler->is_procedure);
 	run->job.started_at = run->started_at;
 	rate_started(&run->limits.rate);
 	run_show(run, true);
@@ -191,7 +188,7 @@ judge_error(Run *run)
 	MemoryContextSwitchTo(run_context); /* the log wants the message after the transaction's end */
 	if (end_wanted(run) >= 0)
 		return RUN_ENDED;		/* whatever the handler has made of the interruption */
-	if (handler_dropped(run))
+	if (handler_dropped(run) || (current_job.stopped && run->error->sqlerrcode == ERRCODE_QUERY_CANCELED))
 		return RUN_INTERRUPTED;
 	if (run->error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		return RUN_FAILED;
@@ -500,7 +497,13 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 		case RUN_SUCCEEDED:
 			if (current_job.snooze >= 0)
 			{
+				bool		at_once = current_job.slice.cursor != NULL && current_job.snooze == 0;
+
 				run->job.expires_at = NO_TIME;	/* it was started in time */
+				if (current_job.slice.cursor != NULL)
+					slice_apply(&run->job, &current_job.slice, run->job.attempt - 1);
+				if (at_once)
+					run_pass_over_once(run->job.id);
 				if (dedup_one_at_a_time(&run->job, worker))
 				{
 					/* that it was started shows that it holds its key */
@@ -508,7 +511,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 					run->job.uncharged++;
 				}
 				put_back(run, slot, current_job.snooze);
-				return JOB_SCHEDULED;
+				return at_once ? JOB_AVAILABLE : JOB_SCHEDULED;
 			}
 			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result, NULL);
 			return JOB_COMPLETED;
