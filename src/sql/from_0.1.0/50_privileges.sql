@@ -71,3 +71,11 @@ BEGIN
     EXECUTE pg_catalog.current_setting('queue_jobs_update.enqueue');
 END
 $$;
+
+REVOKE ALL ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision),
+    queue_jobs.step, queue_jobs.save_step, queue_jobs.steps FROM PUBLIC;
+REVOKE ALL ON PROCEDURE queue_jobs.checkpoint FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.step TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE queue_jobs.checkpoint TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision), queue_jobs.save_step TO queue_jobs_claim;
+GRANT EXECUTE ON FUNCTION queue_jobs.steps TO queue_jobs_claim, queue_jobs_enqueue, queue_jobs_read;
