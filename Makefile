@@ -33,7 +33,7 @@ OBJS = \
 	src/catalog/lane.o src/catalog/statistics.o src/catalog/make_way.o src/catalog/ddl_guard.o \
 	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o \
 	src/table/store.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/history.o \
-	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o \
+	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o \
 	src/calls/call.o src/calls/args_check.o src/calls/command.o \
 	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
 	src/replica/read.o \
@@ -45,7 +45,7 @@ OBJS = \
 	src/api/claim.o src/api/claimant.o src/api/missing_queue.o src/api/steer.o src/api/migrate.o \
 	src/api/run_once.o src/api/define_worker.o src/api/define_schedule.o src/api/set_routing.o src/api/pg_cron.o \
 	src/api/advice.o src/api/explain.o src/api/opaque.o src/api/released.o \
-	src/api/job_filter.o src/api/search.o src/api/bulk.o src/api/change_job.o \
+	src/api/job_filter.o src/api/metric.o src/api/search.o src/api/bulk.o src/api/change_job.o \
 	src/executor/executor.o src/executor/execute.o src/executor/take.o src/executor/task.o src/executor/session.o \
 	src/executor/run_log.o src/executor/table_changes.o src/executor/assert_idempotent.o \
 	src/scheduler/launcher.o src/scheduler/scheduler.o src/scheduler/demand.o
@@ -64,6 +64,7 @@ SQL_PARTS = \
 	src/sql/10_schema.sql \
 	src/sql/20_tables.sql \
 	src/sql/30_views.sql \
+	src/sql/35_metric.sql \
 	src/sql/40_functions.sql \
 	src/sql/45_comments.sql \
 	src/sql/50_privileges.sql
@@ -75,7 +76,7 @@ LAST_RELEASE  = 0.1.0
 UPDATE_SCRIPT = src/sql/$(EXTENSION)--$(LAST_RELEASE)--$(EXTVERSION).sql
 UPDATE_PARTS  = src/sql/from_$(LAST_RELEASE)/00_guard.sql src/sql/from_$(LAST_RELEASE)/20_tables.sql
 UPDATE_RIGHTS = src/sql/from_$(LAST_RELEASE)/50_privileges.sql
-REPLACED_PARTS = src/sql/30_views.sql src/sql/40_functions.sql src/sql/45_comments.sql
+REPLACED_PARTS = src/sql/30_views.sql src/sql/35_metric.sql src/sql/40_functions.sql src/sql/45_comments.sql
 
 DATA_built = $(EXTENSION_SCRIPT) $(UPDATE_SCRIPT)
 # Scripts of released versions, which are fixed.
@@ -85,7 +86,7 @@ DATA       = $(filter-out $(DATA_built),$(wildcard src/sql/$(EXTENSION)--*.sql))
 DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/*)
 DOC_FOLDERS = $(sort $(dir $(DOC_FILES)))
 
-REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer search explain views comments states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate statistics ddl_guard teardown
+REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer search explain views comments states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate statistics metric ddl_guard teardown
 ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate
 ISOLATION_OPTS = --inputdir=test/isolation
 # The tests' output has other widths in another encoding, and UTF8 does not go with each server's own locale.

@@ -26,6 +26,7 @@
 #include "retry.h"
 #include "run_as.h"
 #include "schedule_end.h"
+#include "statistics.h"
 #include "subtransaction.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
@@ -144,6 +145,15 @@ write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 		live_update(table, slot, job);
 }
 
+static void
+count_end(const Job *job, JobState state)
+{
+	const Lane *lane = lane_get(job->lane);
+
+	if (lane != NULL && state != JOB_COMPLETED)
+		statistics_count(lane->worker, state == JOB_DEAD ? COUNTED_DEAD : COUNTED_CANCELLED, 1);
+}
+
 void
 outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
 				 HistoryWriter *history)
@@ -158,6 +168,7 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		schedule_end_note(job, state);
 		wakeup_schedules();		/* a tick may wait for it */
 	}
+	count_end(job, state);
 	history_insert(history, job, worker, state, GetCurrentTimestamp(), result);
 	limit_job_ended(table, job, worker);
 	if (state == JOB_COMPLETED && worker->limited_capacity)
@@ -212,6 +223,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 		outcome_finished(table, slot, job, worker, JOB_DEAD, NULL, NULL);
 		return JOB_DEAD;
 	}
+	statistics_count(worker->name, COUNTED_RETRIED, 1);
 	if (delay < 0)
 		delay = retry_delay(worker, OidIsValid(role) ? role : lane_role(lane_get(job->lane), worker), failures);
 	outcome_put_back(table, slot, job, worker, role, delay);
