@@ -6,7 +6,6 @@
 #define QUEUE_JOBS_LANE_JOBS_H
 
 #include "utils/hsearch.h"
-#include "utils/snapshot.h"
 #include "utils/timestamp.h"
 
 typedef struct LaneJobs
@@ -16,10 +15,10 @@ typedef struct LaneJobs
 	int64		available;
 	int64		executing;
 	int64		retryable;
-	TimestampTz oldest_available;	/* since when it has been due, or DT_NOEND */
+	TimestampTz oldest_available;	/* since when the oldest of those that go first has been due, or DT_NOEND */
 } LaneJobs;
 
-/* The lanes that have any, as LaneJobs, in the current memory context; as the snapshot has them. */
-extern HTAB *lane_jobs(Snapshot snapshot);
+/* The lanes that have any, as LaneJobs, in the current memory context. */
+extern HTAB *lane_jobs(void);
 
 #endif
