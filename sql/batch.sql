@@ -1,5 +1,4 @@
 -- Batches: members, callbacks, open and child batches, results, cancel and retry; await_batch().
-GRANT SELECT ON queue_jobs.batch, queue_jobs.batch_member, queue_jobs.workflow_step TO regress_app, regress_other;
 SET ROLE regress_app;
 SET search_path = app, helper;
 CREATE TABLE called (n int GENERATED ALWAYS AS IDENTITY, worker text, batch bigint, job bigint, tag text);
