@@ -29,6 +29,7 @@ typedef struct Said
 {
 	SubTransactionId subtransaction;
 	int64		snooze;
+	char	   *signal;
 	Slice		slice;
 	struct Said *before;		/* of a subtransaction around it */
 } Said;
@@ -40,6 +41,7 @@ static void
 restore(void)
 {
 	current_job.snooze = said->snooze;
+	current_job.signal = said->signal;
 	current_job.slice = said->slice;
 	said = said->before;
 }
@@ -96,9 +98,20 @@ current_job_about_to_say(void)
 	now = MemoryContextAlloc(said_context, sizeof(Said));
 	*now = (Said)
 	{
-		.subtransaction = subtransaction,.snooze = current_job.snooze,.slice = current_job.slice,.before = said
+		.subtransaction = subtransaction,.snooze = current_job.snooze,.signal = current_job.signal,.slice = current_job.slice,.before = said
 	};
 	said = now;
+}
+
+void
+current_job_wait_for(const char *signal, int64 timeout)
+{
+	char	   *copy = MemoryContextStrdup(said_context, signal);
+
+	current_job_about_to_say();
+	current_job.snooze = timeout;
+	current_job.signal = copy;
+	current_job.slice.cursor = NULL;
 }
 
 Jsonb *
@@ -159,6 +172,7 @@ queue_jobs_snooze_me(PG_FUNCTION_ARGS)
 	delay = delay_argument(fcinfo);
 	current_job_about_to_say();
 	current_job.snooze = delay;
+	current_job.signal = NULL;
 	current_job.slice.cursor = NULL;
 	PG_RETURN_VOID();
 }
@@ -179,6 +193,7 @@ queue_jobs_continue_at(PG_FUNCTION_ARGS)
 	slice.cursor = current_job_keep(slice.cursor);
 	current_job_about_to_say();
 	current_job.snooze = delay;
+	current_job.signal = NULL;
 	current_job.slice = slice;
 	PG_RETURN_VOID();
 }

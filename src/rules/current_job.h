@@ -18,9 +18,13 @@ typedef struct CurrentJob
 	bool		is_procedure;	/* its handler is */
 	int64		retry_in;		/* microseconds; -1: as usual */
 	int64		snooze;			/* microseconds; -1: no */
+	char	   *signal;			/* for which it snoozes, or NULL; lives as long as the run */
+	int64		step_batch;		/* of the step that runs, once it has asked for it */
 	Slice		slice;			/* what continue_at() said last, unless its cursor is NULL; snooze is the delay */
 	bool		stopped;		/* checkpoint() has ended the run, with an error */
 } CurrentJob;
+
+#define NO_TIMEOUT PG_INT64_MAX	/* snooze: until the signal comes */
 
 extern CurrentJob current_job;
 
@@ -35,6 +39,9 @@ extern void current_job_require(const char *function);
  * has written meanwhile takes that back.
  */
 extern void current_job_about_to_say(void);
+
+/* The handler says that its job is to wait for the signal, no longer than "timeout" microseconds or NO_TIMEOUT. */
+extern void current_job_wait_for(const char *signal, int64 timeout);
 
 /* A copy that lives as long as the run. */
 extern Jsonb *current_job_keep(const Jsonb *value);

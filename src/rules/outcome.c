@@ -34,6 +34,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "wakeup.h"
+#include "watch.h"
 
 /* What the server asks for when a function is called by its name. */
 static void
@@ -146,6 +147,15 @@ write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 		live_update(table, slot, job);
 }
 
+/* What waits for the end is looked at after our commit. */
+static void
+tell_end(const Job *job, JobState state)
+{
+	if (job->batch != 0)
+		watch_note(job->callback || (state == JOB_DEAD && !watch_batch_died(job->batch)) ? NEWS_BATCH : NEWS_MEMBERS, job->batch);
+	watch_note(NEWS_ENDED, job->id);
+}
+
 static void
 push_value(JsonbParseState **state, const char *key, JsonbValue *value)
 {
@@ -209,6 +219,7 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	if (state == JOB_COMPLETED && worker->limited_capacity)
 		wakeup_succeeded(job->lane);	/* if this transaction commits, the job is replaced (capacity.h) */
 	dedup_publish_key(table, job, worker);
+	tell_end(job, state);
 	if (state == JOB_DEAD && worker != NULL)
 		enqueue_follower(worker->on_dead, job);
 }
@@ -243,8 +254,11 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
 			location_relied_on(job);	/* it is to see what this run has left */
 	}
-	job->run_at = retry_at(now, delay);
-	job->due = delay <= 0;
+	if (job->waits == NULL)
+	{
+		job->run_at = retry_at(now, delay);
+		job->due = delay <= 0;
+	}
 	job->place = 0;
 	write_row(table, slot, job);
 	if (job->due)

@@ -46,7 +46,10 @@ extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job,
  */
 extern void outcome_keep_retried(Job *job);
 
-/* The job is put back, due after "delay" microseconds, as if it had not been started. */
+/*
+ * The job is put back, due after "delay" microseconds, as if it had not been started; or, if it waits for a
+ * signal by now, when that has come.
+ */
 extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay);
 
 #define CRASH_SQLSTATE "57P02"
