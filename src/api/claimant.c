@@ -247,6 +247,7 @@ snooze_one(int64 id, int32 attempt, int64 delay, const Slice *slice)
 	Claimed		claimed;
 
 	claimed_begin(&claimed, id, attempt);
+	statistics_count(claimed.worker->name, COUNTED_SNOOZED, 1);
 	claimed.job.uncharged++;
 	claimed.job.crashes = 0;
 	if (slice != NULL)

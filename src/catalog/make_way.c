@@ -22,6 +22,7 @@
 #include "duplicates.h"
 #include "executor_slot.h"
 #include "lane_hint.h"
+#include "live_count.h"
 #include "make_way.h"
 #include "miscadmin.h"
 #include "shared.h"
@@ -445,11 +446,13 @@ transaction_callback(XactEvent event, void *arg)
 	{
 		lane_hints_forget(dropped);
 		duplicates_forget(dropped);
+		live_counts_forget(dropped);
 	}
 	if (committed && extension_dropped)
 	{
 		lane_hints_forget(MyDatabaseId);
 		duplicates_forget(MyDatabaseId);
+		live_counts_forget(MyDatabaseId);
 	}
 	held = changed = NIL;
 	dropped = InvalidOid;

@@ -142,6 +142,7 @@ measure_run(Run *run, RunEnd end)
 	if (run->measure.cpu >= 0)
 	{
 		run->measure.cpu = statistics_cpu_time() - run->measure.cpu;
+		run->measure.cpu_runs = Max(run->task->callee->unmeasured, 1);
 		run->task->callee->unmeasured = 0;
 	}
 	run->measure.failed = end == RUN_FAILED;
@@ -513,6 +514,7 @@ put_back_as_said(Run *run, TupleTableSlot *slot)
 {
 	bool		at_once = current_job.slice.cursor != NULL && current_job.snooze == 0;
 
+	statistics_count(run->task->worker->name, COUNTED_SNOOZED, 1);
 	run->job.expires_at = NO_TIME;	/* it was started in time */
 	if (current_job.slice.cursor != NULL)
 		slice_apply(&run->job, &current_job.slice, run->job.attempt - 1);
@@ -556,6 +558,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL, NULL);
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:
+			statistics_count(worker->name, COUNTED_INTERRUPTED, 1);
 			put_back(run, slot, 0);
 			return JOB_AVAILABLE;
 		case RUN_TOO_EARLY:

@@ -7,7 +7,7 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs FROM PUBLIC;
 
 -- What the views call, with the rights of the role that reads them. They tell nothing of a job but its id, and of a worker what it takes.
 GRANT EXECUTE ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.may_see(integer), queue_jobs.running_jobs(), queue_jobs.waits_for(tid), queue_jobs.claimable_by(integer, oid), queue_jobs.transitions(),
-    queue_jobs.dropped_duplicates(bigint), queue_jobs.lane_duplicates(), queue_jobs.worker_counters(text) TO PUBLIC;
+    queue_jobs.dropped_duplicates(bigint), queue_jobs.lane_duplicates(), queue_jobs.lane_jobs(), queue_jobs.worker_counters(text) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.data_consistency(text, bigint), queue_jobs.load_balancing_counts() TO PUBLIC;
 -- Where a server stands in its WAL is no secret, and every job's role asks replicas for it.
 GRANT EXECUTE ON FUNCTION queue_jobs.replay_position() TO PUBLIC;
@@ -100,3 +100,9 @@ GRANT SELECT ON queue_jobs.batch_member TO queue_jobs_enqueue, queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.signal TO queue_jobs_operate;
 GRANT SELECT ON queue_jobs.batch, queue_jobs.workflow_step TO queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.batch_results TO queue_jobs_read;
+
+-- What monitoring reads, also by the server's own role for that.
+GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
+GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.worker_metrics, queue_jobs.executor_counts, queue_jobs.oldest_snapshot, queue_jobs.engine_blocked,
+    queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;
