@@ -33,6 +33,7 @@
 #include "subscription.h"
 #include "trusted_path.h"
 #include "wakeup.h"
+#include "watch.h"
 
 PG_MODULE_MAGIC;
 
@@ -61,6 +62,7 @@ _PG_init(void)
 	duplicates_init();
 	live_counts_init();
 	session_holds_init();
+	watch_init();
 	replicas_init();
 	make_way_init();
 	subscription_init();

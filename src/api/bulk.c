@@ -76,7 +76,7 @@ retry_one(Bulk *bulk, const FoundJob *found)
 		return steering_retry_live(&bulk->steering, found->id);
 	if (!history_take_from(found->slice, found->id, false, &finished))
 		return STEER_NOTHING;
-	steering_retry_finished(&bulk->steering, &finished);
+	steering_retry_finished(&bulk->steering, &finished, false);
 	return STEER_DONE;
 }
 
@@ -90,16 +90,13 @@ end_one(Bulk *bulk, const FoundJob *found)
 	return result;
 }
 
-/*
- * One that has expired, and has not been ended yet, is not kept yet. MERGE: members of a batch that has not
- * ended are not to be forgotten.
- */
+/* One that has expired, and has not been ended yet, is not kept yet; and members of batches go with these. */
 static SteerResult
 forget_one(Bulk *bulk, const FoundJob *found)
 {
 	FinishedJob finished;
 
-	return found->slice != NO_SLICE && history_take_from(found->slice, found->id, true, &finished) ? STEER_DONE : STEER_NOTHING;
+	return found->slice != NO_SLICE && found->slice != HISTORY_MEMBERS && history_take_from(found->slice, found->id, true, &finished) ? STEER_DONE : STEER_NOTHING;
 }
 
 /* ---- all of them ---- */

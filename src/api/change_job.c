@@ -18,6 +18,7 @@
 #include "location.h"
 #include "steer.h"
 #include "subscription.h"
+#include "waiting.h"
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_change_job);
@@ -71,6 +72,11 @@ change_args(Job *job, const Lane *lane, Jsonb *args)
 static void
 change_time(Job *job, TimestampTz run_at)
 {
+	if (job->waits != NULL && waits_for_jobs(job))
+	{
+		waiting_until(job, run_at);
+		return;
+	}
 	if (job->expires_at != NO_TIME)
 		job->expires_at += run_at - job->run_at;
 	job->run_at = run_at;

@@ -123,11 +123,11 @@ error_is_like(const Job *job, text *pattern)
 																  PointerGetDatum(pattern)));
 }
 
-/* MERGE: whether it is a member of that batch; none is before there are batches. */
+/* Whether it is a member of that batch. */
 static bool
 is_in_batch(const Job *job, int64 batch)
 {
-	return false;
+	return job->batch == batch && !job->callback;
 }
 
 static bool

@@ -13,6 +13,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "current_job.h"
+#include "dependency.h"
 #include "dedup.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
@@ -45,7 +46,9 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
+#include "waiting.h"
 #include "wakeup.h"
+#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_cancel);
 PG_FUNCTION_INFO_V1(queue_jobs_discard);
@@ -203,8 +206,8 @@ end_own(int64 id, JobState end_as)
 }
 
 /* False if there is nothing to end. */
-static bool
-end_job(int64 id, JobState end_as)
+bool
+steer_end(int64 id, JobState end_as)
 {
 	SteerResult result;
 
@@ -223,14 +226,14 @@ end_job(int64 id, JobState end_as)
 Datum
 queue_jobs_cancel(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(end_job(id_argument(fcinfo, "queue_jobs.cancel()"), JOB_CANCELLED));
+	PG_RETURN_BOOL(steer_end(id_argument(fcinfo, "queue_jobs.cancel()"), JOB_CANCELLED));
 }
 
 /* discard(id): the same, but it is dead, and kept as such. */
 Datum
 queue_jobs_discard(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(end_job(id_argument(fcinfo, "queue_jobs.discard()"), JOB_DEAD));
+	PG_RETURN_BOOL(steer_end(id_argument(fcinfo, "queue_jobs.discard()"), JOB_DEAD));
 }
 
 /*
@@ -309,6 +312,8 @@ retry_found(Steering *steering, Job *job)
 	const Lane *lane = lane_get(job->lane);
 
 	steer_check_owner(job->id, lane);
+	if (job->waits != NULL && !job->due)
+		return STEER_NOTHING;	/* it goes on when what it waits for has come */
 	if (job->due && !job_expired(job, GetCurrentTimestamp()))
 	{
 		live_leave(job);
@@ -340,9 +345,19 @@ steering_retry_live(Steering *steering, int64 id)
 	}
 }
 
+/* A job that was cancelled, or died, before those had ended that it waits for waits for them again. */
+static void
+put_in_order(Job *job, bool in_order)
+{
+	if (!in_order || !dependency_any(job->id))
+		return;
+	waiting_for_jobs(job, 0);
+	watch_note(NEWS_WAITS, job->id);
+}
+
 /* A dead job gets one more attempt at least, as a job retried from Sidekiq's dead set does. */
 void
-steering_retry_finished(Steering *steering, FinishedJob *finished)
+steering_retry_finished(Steering *steering, FinishedJob *finished, bool in_order)
 {
 	Job		   *job = &finished->job;
 	const Lane *lane = lane_get(job->lane);
@@ -356,15 +371,17 @@ steering_retry_finished(Steering *steering, FinishedJob *finished)
 	job->expires_at = NO_TIME;
 	if (job_failures(job) > 0 && job_failures(job) >= finished->max_attempts - job->uncharged)
 		job->uncharged++;
+	put_in_order(job, in_order);
 	live_insert(steering->table, job);
-	wakeup_job(job->lane, role_of(lane), job_key(job));
+	if (job->due)
+		wakeup_job(job->lane, role_of(lane), job_key(job));
+	if (job->batch != 0)
+		watch_note(NEWS_BATCH, job->batch);	/* it has not ended after all */
 }
 
-/* retry(id): true if the job is available again. */
-Datum
-queue_jobs_retry(PG_FUNCTION_ARGS)
+bool
+steer_retry(int64 id, bool in_order)
 {
-	int64		id = id_argument(fcinfo, "queue_jobs.retry()");
 	LiveTable	table;
 	Steering	steering;
 	FinishedJob finished;
@@ -375,12 +392,19 @@ queue_jobs_retry(PG_FUNCTION_ARGS)
 	retried = steering_retry_live(&steering, id) == STEER_DONE;
 	if (!retried && history_take(id, &finished))
 	{
-		steering_retry_finished(&steering, &finished);
+		steering_retry_finished(&steering, &finished, in_order);
 		retried = true;
 	}
 	steering_end(&steering);
 	live_close(&table);
-	PG_RETURN_BOOL(retried);
+	return retried;
+}
+
+/* retry(id): true if the job is available again. */
+Datum
+queue_jobs_retry(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(steer_retry(id_argument(fcinfo, "queue_jobs.retry()"), false));
 }
 
 /* Jobs of a worker whose owners' rights the caller has. */
@@ -405,6 +429,20 @@ last_id(void)
 	return last;
 }
 
+/* A member of a batch, and a job that others wait for, is not without a trace: it counts as cancelled. */
+static void
+tell_of_removal(LiveTable *table, Job *job)
+{
+	const Lane *lane = lane_get(job->lane);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	if (lane == NULL || (job->batch == 0 && !watch_may_wait(job->id)))
+		return;
+	if (worker == NULL)
+		worker = registry_default_worker(lane->worker, lane->queue);
+	outcome_finished(table, NULL, job, worker, JOB_CANCELLED, NULL, NULL);
+}
+
 /* One pass over the table; *locked says whether it has met jobs that other transactions have locked. */
 static int64
 remove_pass(LiveTable *table, char *worker, int64 last, bool *locked)
@@ -424,7 +462,10 @@ remove_pass(LiveTable *table, char *worker, int64 last, bool *locked)
 		if (job.id > last || lease_holds(&job, now, &until))
 			continue;
 		if (live_try_delete(table, scan.slot))
+		{
 			removed++;
+			tell_of_removal(table, &job);
+		}
 		else
 			*locked = true;
 		test_point("job_removed");

@@ -18,6 +18,10 @@ extern void steer_check_owner(int64 id, const Lane *lane);
  */
 extern FindResult steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job);
 
+/* What cancel() or discard(), and retry(), do; false if there is nothing to do. */
+extern bool steer_end(int64 id, JobState end_as);
+extern bool steer_retry(int64 id, bool in_order);
+
 /* How jobs are ended and retried, one after the other. */
 typedef struct Steering
 {
@@ -44,8 +48,11 @@ extern SteerResult steering_end_job(Steering *steering, int64 id, JobState end_a
 /* Makes a live job available that waits for its time; ERROR if it is another role's. */
 extern SteerResult steering_retry_live(Steering *steering, int64 id);
 
-/* Makes a finished job available, which history_take() has taken; likewise. */
-extern void steering_retry_finished(Steering *steering, FinishedJob *finished);
+/*
+ * Makes a finished job available, which history_take() has taken; likewise. "in_order": if it was enqueued to
+ * wait for other jobs, it waits for those that have not been completed.
+ */
+extern void steering_retry_finished(Steering *steering, FinishedJob *finished, bool in_order);
 
 /* What cancel() or discard() wanted of a job that an executor was about to put back, which has done so. */
 extern void steer_end_late(int64 id, JobState end_as);

@@ -31,11 +31,13 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "batch_member.h"
 #include "charge.h"
 #include "common/hashfn.h"
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
+#include "dependency.h"
 #include "duplicates.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
@@ -52,6 +54,7 @@
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 #include "wakeup.h"
+#include "watch.h"
 
 #define LOOK_AGAIN USECS_PER_SEC
 #define MAX_HOLDS 32			/* in a transaction; beyond them rows are locked */
@@ -197,6 +200,8 @@ waits_for_replicas(const Job *job, const Worker *worker, TimestampTz now)
 static bool
 takes_part(const Job *job, const Worker *worker, TimestampTz now)
 {
+	if (job->waits != NULL && job->attempt == 0)
+		return false;			/* it waits for other jobs */
 	if (job->due || job->run_at <= now || waits_for_replicas(job, worker, now))
 		return true;
 	if (job->attempt > 0 && dedup_one_at_a_time(job, worker))
@@ -617,6 +622,10 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	if (job_failures(other) < job_failures(job))
 		job->uncharged = job->attempt - job_failures(other);
 	other->dropped = duplicates_dropped(other->id);
+	batch_move_member(other, job->id);
+	if (watch_may_wait(other->id))
+		dependency_move(other->id, job->id);
+	other->batch = 0;			/* the run that it was merged into is the member now */
 	history_insert(NULL, other, worker, JOB_CANCELLED, now, merged_into(job->id));
 	return true;
 }

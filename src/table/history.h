@@ -49,8 +49,9 @@ extern void history_insert(HistoryWriter *history, const Job *job, const Worker 
 						   Jsonb *result);
 
 /* The partitions, by their numbers, and two columns of each. */
-#define HISTORY_FIRST_SLICE (-1)
-#define HISTORY_SLICES 33
+#define HISTORY_FIRST_SLICE (-2)
+#define HISTORY_MEMBERS (-2)	/* members of batches, and jobs that others wait for: kept as long as these */
+#define HISTORY_SLICES 34
 #define HISTORY_ID 2
 #define HISTORY_LANE 3
 
