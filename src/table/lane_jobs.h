@@ -15,6 +15,7 @@ typedef struct LaneJobs
 	int64		available;
 	int64		executing;
 	int64		retryable;
+	int64		waiting;
 	TimestampTz oldest_available;	/* since when the oldest of those that go first has been due, or DT_NOEND */
 } LaneJobs;
 
