@@ -27,7 +27,7 @@ SELECT queue_jobs.define_worker('shaky', 'public.shaky'), queue_jobs.define_work
 -- What is done to jobs, at random, some of it undone by a savepoint or a rollback.
 CREATE FUNCTION change_some() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-	which constant int := floor(random() * 9);
+	which constant int := floor(random() * 10);
 	w constant text := (ARRAY['out', 'keyed', 'limited', 'shaky'])[ceil(random() * 4)];
 	n constant int := floor(random() * 50);
 	args constant jsonb := jsonb_build_object('n', n, 'k', n % 3);
@@ -45,6 +45,8 @@ BEGIN
 		PERFORM queue_jobs.retry_jobs(w, max_jobs => 2);
 	ELSIF which = 7 THEN
 		PERFORM queue_jobs.change_job(id, priority => n, run_at => CASE WHEN n % 2 = 0 THEN now() + interval '1 day' ELSE now() END) FROM queue_jobs.search_jobs(w, states => '{scheduled,available}', max_jobs => 1);
+	ELSIF which = 8 THEN
+		PERFORM queue_jobs.enqueue(w, args, after => ARRAY(SELECT id FROM queue_jobs.search_jobs(w, states => '{scheduled,available}', max_jobs => 2)), if_dead => 'cancel');
 	ELSE
 		PERFORM queue_jobs.migrate_queue('other', w);
 	END IF;
@@ -59,7 +61,7 @@ BEGIN
 					RAISE division_by_zero;
 				END IF;
 			EXCEPTION
-				WHEN division_by_zero OR deadlock_detected OR object_not_in_prerequisite_state THEN NULL;
+				WHEN division_by_zero OR deadlock_detected OR object_not_in_prerequisite_state OR undefined_object THEN NULL;
 			END;
 		END LOOP;
 		IF random() < 0.2 THEN
@@ -70,10 +72,10 @@ END $$;
 
 -- How the view differs from the rows, as the view job has them.
 CREATE VIEW difference AS
-WITH counted AS (SELECT queue, scheduled, available, executing, retryable FROM queue_jobs.queue WHERE scheduled + available + executing + retryable > 0),
+WITH counted AS (SELECT queue, scheduled, available, executing, retryable, waiting FROM queue_jobs.queue WHERE scheduled + available + executing + retryable + waiting > 0),
      rows AS (SELECT queue, count(*) FILTER (WHERE state = 'scheduled') AS scheduled, count(*) FILTER (WHERE state = 'available') AS available,
-                     count(*) FILTER (WHERE state = 'executing') AS executing, count(*) FILTER (WHERE state = 'retryable') AS retryable
-                FROM queue_jobs.job WHERE state IN ('scheduled', 'available', 'executing', 'retryable') GROUP BY queue)
+                     count(*) FILTER (WHERE state = 'executing') AS executing, count(*) FILTER (WHERE state = 'retryable') AS retryable, count(*) FILTER (WHERE state = 'waiting') AS waiting
+                FROM queue_jobs.job WHERE state IN ('scheduled', 'available', 'executing', 'retryable', 'waiting') GROUP BY queue)
 SELECT 'counted' AS what, * FROM (TABLE counted EXCEPT TABLE rows) c
 UNION ALL
 SELECT 'rows', * FROM (TABLE rows EXCEPT TABLE counted) r;
