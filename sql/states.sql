@@ -69,6 +69,25 @@ CALL see(:job);
 SELECT queue_jobs.cancel(:parent);
 CALL wait_for(format($$SELECT state = 'scheduled' FROM queue_jobs.job WHERE id = %s$$, :job));
 CALL steps(:job, 'cancel');
+-- One that waits for a signal; its handler sees it run.
+CREATE FUNCTION waits_once() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO app.seen (job, state) SELECT id, state FROM queue_jobs.current_job();
+    IF queue_jobs.signal_payload('go') IS NULL THEN
+        PERFORM queue_jobs.wait_for_signal('go');
+    END IF;
+END $$;
+SELECT queue_jobs.define_worker('waits_once', 'app.waits_once');
+SELECT queue_jobs.enqueue('waits_once') AS job \gset
+CALL wait_for(format($$SELECT state = 'waiting' FROM queue_jobs.job WHERE id = %s$$, :job));
+CALL see(:job);
+SELECT queue_jobs.pause('waits_once');
+SELECT queue_jobs.signal(:job, 'go');
+CALL wait_for(format($$SELECT state = 'available' FROM queue_jobs.job WHERE id = %s$$, :job));
+CALL see(:job);
+SELECT queue_jobs.resume('waits_once');
+CALL wait_for(format($$SELECT state = 'completed' FROM queue_jobs.job WHERE id = %s$$, :job));
+CALL see(:job);
 SELECT queue_jobs.define_worker('states', max_retries => 0);
 SELECT queue_jobs.enqueue('states') AS job \gset
 CALL steps(:job, 'claim', 'lease', 'claim');

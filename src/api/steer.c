@@ -647,7 +647,7 @@ queue_jobs_transitions(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (JobState from = JOB_SCHEDULED; from <= JOB_DEAD; from++)
-		for (JobEvent event = EVENT_FALLS_DUE; event <= EVENT_IS_RETRIED; event++)
+		for (JobEvent event = EVENT_FALLS_DUE; event <= EVENT_IS_RELEASED; event++)
 		{
 			JobState	to;
 			Datum		values[2];
