@@ -1,0 +1,124 @@
+"""The backend of Django's tasks, with an application that is django_project. Run by django.pl."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from datetime import timedelta
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(here, "django_project"), os.path.join(here, "..")]
+os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
+
+import django
+
+django.setup()
+
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.utils import timezone
+from queue_jobs.django.framework import TaskResultDoesNotExist, TaskResultStatus
+from shop.models import Order
+from shop.tasks import add, book, book_and_tell, fail_once
+
+LIMIT = 180
+
+
+def setUpModule():
+    call_command("migrate", run_syncdb=True, verbosity=0)
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE FUNCTION at_once(attempt integer) RETURNS interval LANGUAGE sql AS $$ SELECT interval '0' $$")
+        cursor.execute("SELECT queue_jobs.define_worker('django_tasks', retry_backoff => 'public.at_once')")
+
+
+class Work:
+    """manage.py queue_jobs, as a process of its own."""
+
+    def __init__(self, *arguments):
+        self.program = subprocess.Popen([sys.executable, "-B", "-m", "django", "queue_jobs", *arguments], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.program.send_signal(signal.SIGTERM)
+        self.log = self.program.communicate(timeout=LIMIT)[1].decode()
+        if self.program.returncode != 0:
+            raise AssertionError(f"ended with {self.program.returncode}: {self.log}")
+
+
+def finished(result):
+    end = time.monotonic() + LIMIT
+    while not result.is_finished:
+        if time.monotonic() > end:
+            raise AssertionError(f"not finished: {result}")
+        time.sleep(0.05)
+        result.refresh()
+    return result
+
+
+class Tasks(unittest.TestCase):
+    def setUp(self):
+        Order.objects.all().delete()
+
+    def check(self, mode):
+        results = [book.enqueue(1), fail_once.enqueue(2), add.enqueue(2, b=3), asyncio.run(add.aenqueue(4, b=5))]
+        with Work("--mode", mode, "--concurrency", "2"):
+            for result in results:
+                self.assertEqual(finished(result).status, TaskResultStatus.SUCCESSFUL)
+        self.assertEqual([result.return_value for result in results], [1, 2, 5, 9])
+        self.assertEqual(results[1].attempts, 2)
+        self.assertEqual([error.exception_class for error in results[1].errors], [ValueError])
+        self.assertIn("in fail_once", results[1].errors[0].traceback)
+
+    def test_transaction_mode(self):
+        self.check("transaction")
+        self.assertEqual(list(Order.objects.order_by("number").values_list("number", flat=True)), [1, 2])
+
+    def test_lease_mode(self):
+        fails = book.enqueue(1)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT queue_jobs.cancel(%s)", [int(fails.id)])
+        fails.refresh()
+        self.assertEqual(fails.status, TaskResultStatus.FAILED)
+        Order.objects.create(number=5)
+        results = [book.enqueue(1), add.enqueue(2, b=3)]
+        with Work("--mode", "lease", "--concurrency", "2", "--queues", "default mails"):
+            self.assertEqual([finished(result).return_value for result in results], [1, 5])
+
+    def test_on_commit_and_savepoints(self):
+        result = book_and_tell.enqueue(7)
+        with Work():
+            self.assertIs(finished(result).return_value, True)
+            end = time.monotonic() + LIMIT
+            while Order.objects.count() < 2 and time.monotonic() < end:
+                time.sleep(0.05)
+        self.assertEqual(sorted(Order.objects.values_list("number", flat=True)), [7, 8])
+
+    def test_enqueue_belongs_to_the_transaction(self):
+        try:
+            with transaction.atomic():
+                gone = book.enqueue(1)
+                raise RuntimeError
+        except RuntimeError:
+            pass
+        self.assertRaises(TaskResultDoesNotExist, book.get_result, gone.id)
+        self.assertRaises(TaskResultDoesNotExist, book.get_result, "no number")
+
+    def test_what_is_said_of_a_task(self):
+        due = timezone.now() + timedelta(days=1)
+        result = add.using(run_after=due, priority=-7).enqueue(1, b=2)
+        found = add.get_result(result.id)
+        self.assertEqual((found.args, found.kwargs, found.status), ([1], {"b": 2}, TaskResultStatus.READY))
+        self.assertEqual((found.task.priority, found.task.queue_name, found.task.run_after), (-7, "mails", due))
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT priority, queue FROM queue_jobs.job WHERE id = %s", [int(result.id)])
+            self.assertEqual(cursor.fetchone(), (7, "mails"))
+            cursor.execute("SELECT queue_jobs.cancel(%s)", [int(result.id)])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
