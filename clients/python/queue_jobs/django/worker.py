@@ -62,7 +62,7 @@ def _in_atomic_block(alias: str) -> Callable[[Job, Callable[[], Any]], Any]:
 
     def middleware(job: Job, call_next: Callable[[], Any]) -> Any:
         connection = connections[alias]
-        connection.in_atomic_block, connection.run_on_commit = True, []
+        connection.in_atomic_block, connection.autocommit, connection.run_on_commit = True, False, []
         try:
             value = call_next()
             if connection.needs_rollback:
@@ -71,7 +71,8 @@ def _in_atomic_block(alias: str) -> Callable[[Job, Callable[[], Any]], Any]:
                 job.after_commit(function)
             return value
         finally:
-            connection.in_atomic_block, connection.needs_rollback, connection.run_on_commit, connection.savepoint_ids = False, False, [], []
+            connection.in_atomic_block, connection.autocommit, connection.run_on_commit = False, True, []
+            connection.needs_rollback, connection.savepoint_ids = False, []
 
     return middleware
 
