@@ -38,26 +38,31 @@ class Work:
     """manage.py queue_jobs, as a process of its own."""
 
     def __init__(self, *arguments):
-        self.program = subprocess.Popen([sys.executable, "-B", "-m", "django", "queue_jobs", *arguments], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE)
+        self.program = subprocess.Popen([sys.executable, "-B", "-m", "django", "queue_jobs", *arguments], cwd=here, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE)
 
     def __enter__(self):
         return self
 
+    def finished(self, result):
+        """The result, once its task has ended."""
+        self.until(lambda: result.refresh() or result.is_finished)
+        return result
+
+    def until(self, condition):
+        end = time.monotonic() + LIMIT
+        while not condition():
+            self.check(self.program.poll() is None and time.monotonic() < end)
+            time.sleep(0.05)
+
+    def check(self, so):
+        if not so:
+            self.program.kill()
+            raise AssertionError(f"ended with {self.program.wait()}: {self.program.stderr.read().decode()}")
+
     def __exit__(self, *_):
         self.program.send_signal(signal.SIGTERM)
-        self.log = self.program.communicate(timeout=LIMIT)[1].decode()
-        if self.program.returncode != 0:
-            raise AssertionError(f"ended with {self.program.returncode}: {self.log}")
-
-
-def finished(result):
-    end = time.monotonic() + LIMIT
-    while not result.is_finished:
-        if time.monotonic() > end:
-            raise AssertionError(f"not finished: {result}")
-        time.sleep(0.05)
-        result.refresh()
-    return result
+        self.check(self.program.wait(LIMIT) == 0)
+        self.program.stderr.close()
 
 
 class Tasks(unittest.TestCase):
@@ -66,9 +71,9 @@ class Tasks(unittest.TestCase):
 
     def check(self, mode):
         results = [book.enqueue(1), fail_once.enqueue(2), add.enqueue(2, b=3), asyncio.run(add.aenqueue(4, b=5))]
-        with Work("--mode", mode, "--concurrency", "2"):
+        with Work("--mode", mode, "--concurrency", "2") as work:
             for result in results:
-                self.assertEqual(finished(result).status, TaskResultStatus.SUCCESSFUL)
+                self.assertEqual(work.finished(result).status, TaskResultStatus.SUCCESSFUL)
         self.assertEqual([result.return_value for result in results], [1, 2, 5, 9])
         self.assertEqual(results[1].attempts, 2)
         self.assertEqual([error.exception_class for error in results[1].errors], [ValueError])
@@ -86,16 +91,14 @@ class Tasks(unittest.TestCase):
         self.assertEqual(fails.status, TaskResultStatus.FAILED)
         Order.objects.create(number=5)
         results = [book.enqueue(1), add.enqueue(2, b=3)]
-        with Work("--mode", "lease", "--concurrency", "2", "--queues", "default mails"):
-            self.assertEqual([finished(result).return_value for result in results], [1, 5])
+        with Work("--mode", "lease", "--concurrency", "2", "--queues", "default mails") as work:
+            self.assertEqual([work.finished(result).return_value for result in results], [1, 5])
 
     def test_on_commit_and_savepoints(self):
         result = book_and_tell.enqueue(7)
-        with Work():
-            self.assertIs(finished(result).return_value, True)
-            end = time.monotonic() + LIMIT
-            while Order.objects.count() < 2 and time.monotonic() < end:
-                time.sleep(0.05)
+        with Work() as work:
+            self.assertIs(work.finished(result).return_value, True)
+            work.until(lambda: Order.objects.count() == 2)
         self.assertEqual(sorted(Order.objects.values_list("number", flat=True)), [7, 8])
 
     def test_enqueue_belongs_to_the_transaction(self):
