@@ -20,7 +20,9 @@ django.setup()
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.utils import timezone
-from queue_jobs.django.framework import TaskResultDoesNotExist, TaskResultStatus
+from queue_jobs.django.framework import TaskResultDoesNotExist, TaskResultStatus, task_backends
+from queue_jobs.django.worker import django_worker
+from queue_jobs.testing import run_due
 from shop.models import Order
 from shop.tasks import add, book, book_and_tell, fail_once
 
@@ -110,6 +112,15 @@ class Tasks(unittest.TestCase):
             pass
         self.assertRaises(TaskResultDoesNotExist, book.get_result, gone.id)
         self.assertRaises(TaskResultDoesNotExist, book.get_result, "no number")
+
+    def test_run_due(self):
+        with transaction.atomic():
+            result = book.enqueue(3)
+            self.assertEqual([ran.result for ran in run_due(connection, django_worker(task_backends["default"]))], [1])
+            self.assertEqual(book.get_result(result.id).return_value, 1)
+            self.assertTrue(connection.in_atomic_block)
+            transaction.set_rollback(True)
+        self.assertEqual(Order.objects.count(), 0)
 
     def test_what_is_said_of_a_task(self):
         due = timezone.now() + timedelta(days=1)

@@ -1,19 +1,24 @@
 """What is the Python client's own: connections of all kinds, the context of a job, the helper for tests, the command. Run by package.pl."""
 
 import asyncio
+import contextlib
 import io
 import json
 import logging
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
 from datetime import datetime, timedelta, timezone
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
 
 import psycopg
 import psycopg2
@@ -206,7 +211,7 @@ class Handlers(Case):
 
     def test_a_job_that_takes_its_process_along_takes_no_other(self):
         """Its neighbours are charged once at most, since it is run alone from then on."""
-        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "poison")
+        program = os.path.join(HERE, "poison")
         sql("SELECT queue_jobs.define_worker('poison')")
         with psycopg.connect() as connection:
             queue_jobs.enqueue_many(connection, self.name, [{}] * 3)
@@ -265,17 +270,63 @@ class Helper(Case):
             connection.rollback()
 
 
+class Documents(Case):
+    def blocks(self, path, language):
+        """The examples of a document. Its database is the one that the test has."""
+        text = pathlib.Path(HERE, "..", "..", "..", path).read_text(encoding="utf-8")
+        blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+        return [block.replace('"dbname=shop"', '""').replace("///shop", "://") for block in blocks]
+
+    def execute(self, path):
+        for block in self.blocks(path, "sql"):
+            for statement in filter(str.strip, block.split(";\n")):
+                sql(statement)
+
+    def test_readme(self):
+        jobs, application = self.blocks("clients/python/README.md", "python")
+        self.execute("clients/python/README.md")
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "jobs.py"), "w", encoding="utf-8") as file:
+                file.write(jobs)
+            exec(application, {})
+            with command(folder, "jobs", "--concurrency", "4"):
+                until(lambda: sql("SELECT mail_id FROM delivery") == [(13,)])
+        self.assertEqual(sql("SELECT result FROM queue_jobs.job WHERE worker = 'deliver'"), [({"status": 250},)])
+
+    def test_how_to(self):
+        self.execute("docs/how-to/python.md")
+        if not sql("SELECT 1 FROM pg_proc WHERE proname = 'continue_at'"):
+            self.skipTest("this version has no queue_jobs.continue_at()")
+        names = {}
+        with contextlib.redirect_stdout(io.StringIO()):
+            for block in self.blocks("docs/how-to/python.md", "python"):
+                exec(block, names)
+            self.work(names["worker"], lambda: not sql("SELECT 1 FROM queue_jobs.job WHERE worker IN ('charge', 'import', 'report') AND state NOT IN ('completed', 'dead')"))
+        self.assertEqual(sql("SELECT order_id, amount FROM charge ORDER BY 1"), [(1, 10), (2, 20)])
+        self.assertEqual(sql("SELECT worker, count(*) FILTER (WHERE state = 'completed'), count(*) FILTER (WHERE state = 'dead') FROM queue_jobs.job WHERE worker IN ('charge', 'import', 'report') GROUP BY 1 ORDER BY 1"),
+                         [("charge", 2, 0), ("import", 1, 0), ("report", 2, 1)])
+
+
+@contextlib.contextmanager
+def command(folder, *arguments, **environment):
+    """python -m queue_jobs, in that folder; yields the list that its lines go to in the end."""
+    lines = []
+    program = subprocess.Popen([sys.executable, "-B", "-m", "queue_jobs", *arguments], stderr=subprocess.PIPE, cwd=folder,
+                               env={**os.environ, "PYTHONPATH": os.path.join(HERE, ".."), **environment})
+    try:
+        yield lines
+    finally:
+        program.send_signal(signal.SIGTERM)
+        lines += [json.loads(line) for line in program.communicate(timeout=LIMIT)[1].splitlines()]
+    if program.returncode != 0:
+        raise AssertionError(f"ended with {program.returncode}: {lines}")
+
+
 class Command(Case):
     def test_module(self):
-        program = subprocess.Popen([sys.executable, "-m", "queue_jobs", "command:worker", "--concurrency", "2", "--mode", "lease"], stderr=subprocess.PIPE,
-                                   cwd=os.path.dirname(os.path.abspath(__file__)), env={**os.environ, "PYTHONPATH": sys.path[0], "WORKER": self.name})
         sql("SELECT queue_jobs.enqueue(%s)", self.name)
-        try:
+        with command(HERE, "command:worker", "--concurrency", "2", "--mode", "lease", WORKER=self.name) as lines:
             until(self.finished())
-        finally:
-            program.send_signal(signal.SIGTERM)
-            lines = [json.loads(line) for line in program.communicate(timeout=LIMIT)[1].splitlines()]
-        self.assertEqual(program.returncode, 0)
         self.assertEqual((lines[0]["mode"], lines[0]["concurrency"], lines[0]["queues"]), ("lease", 2, [f"worker={self.name}"]))
 
 

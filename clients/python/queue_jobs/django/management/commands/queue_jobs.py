@@ -5,13 +5,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from queue_jobs.__main__ import add_options, apply_options
 from queue_jobs.django.backend import QueueJobsBackend
+from queue_jobs.django.framework import task_backends
 from queue_jobs.django.worker import django_worker
 from queue_jobs.log import to_stderr
-
-try:
-    from django.tasks import task_backends
-except ImportError:
-    from django_tasks import task_backends
 
 
 class Command(BaseCommand):
