@@ -275,7 +275,7 @@ class Documents(Case):
         """The examples of a document. Its database is the one that the test has."""
         text = pathlib.Path(HERE, "..", "..", "..", path).read_text(encoding="utf-8")
         blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
-        return [block.replace('"dbname=shop"', '""').replace("///shop", "://") for block in blocks]
+        return [block.replace('"dbname=shop"', '""').replace(":///shop", "://") for block in blocks]
 
     def execute(self, path):
         for block in self.blocks(path, "sql"):
@@ -299,9 +299,11 @@ class Documents(Case):
             self.skipTest("this version has no queue_jobs.continue_at()")
         names = {}
         with contextlib.redirect_stdout(io.StringIO()):
-            for block in self.blocks("docs/how-to/python.md", "python"):
+            *blocks, tests = self.blocks("docs/how-to/python.md", "python")
+            for block in blocks:
                 exec(block, names)
             self.work(names["worker"], lambda: not sql("SELECT 1 FROM queue_jobs.job WHERE worker IN ('charge', 'import', 'report') AND state NOT IN ('completed', 'dead')"))
+            exec(tests, names)
         self.assertEqual(sql("SELECT order_id, amount FROM charge ORDER BY 1"), [(1, 10), (2, 20)])
         self.assertEqual(sql("SELECT worker, count(*) FILTER (WHERE state = 'completed'), count(*) FILTER (WHERE state = 'dead') FROM queue_jobs.job WHERE worker IN ('charge', 'import', 'report') GROUP BY 1 ORDER BY 1"),
                          [("charge", 2, 0), ("import", 1, 0), ("report", 2, 1)])
