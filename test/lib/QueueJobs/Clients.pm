@@ -115,11 +115,11 @@ sub ended
 	return $client->{status} = $?;
 }
 
-# A wait that ends with the log of all clients if nothing comes of it.
+# A wait that ends with the log of all clients if nothing comes of it; patience: so many times as long as usual.
 sub wait_for
 {
-	my ($what, $condition) = @_;
-	my $end = time + $deadline;
+	my ($what, $condition, $patience) = @_;
+	my $end = time + $deadline * ($patience // 1);
 
 	while (time <= $end)
 	{
@@ -169,7 +169,7 @@ my %steps = (
 		croak "enqueue printed $ids ids for $jobs jobs: $out$err" unless $ok && $ids == $jobs;
 	},
 	sql => sub { sql($_[0]{sql}) },
-	until => sub { my ($step) = @_; wait_for($step->{until}, sub { holds($step->{until}) }) },
+	until => sub { my ($step) = @_; wait_for($step->{until}, sub { holds($step->{until}) }, $step->{patience}) },
 	logged => sub {
 		my ($step) = @_;
 		wait_for("event $step->{logged} of $step->{of}", sub { scalar events($now->{clients}{ $step->{of} }, $step->{logged}) });
