@@ -108,7 +108,6 @@ sub ended
 	delete $alive{ $client->{pid} };
 	if ($client->{restart})
 	{
-		$client->{restarts}++;
 		start_program($client);
 		return;
 	}
@@ -152,7 +151,7 @@ my %steps = (
 		my ($step) = @_;
 		my $name = $step->{client};
 		my $client = $now->{clients}{$name} = {
-			log => "$now->{dir}/" . join('_', $now->{db}, $name), restart => $step->{restart}, restarts => 0,
+			log => "$now->{dir}/" . join('_', $now->{db}, $name), restart => $step->{restart},
 			options => { queues => ['*'], mode => $now->{mode}, concurrency => 2, batch => 2, lease => 60, grace => 60, name => $name, %{ $step->{options} // {} } } };
 
 		unlink $client->{log};
@@ -313,16 +312,18 @@ sub start_pair
 	return;
 }
 
-# Every client that still runs ends by itself at SIGTERM, and leaves no job in hand.
+# Every client that still runs ends by itself at SIGTERM. One that is restarted may have no handler of that signal at the moment.
 sub end_clients
 {
 	foreach my $name (sort keys %{ $now->{clients} })
 	{
 		my $client = $now->{clients}{$name};
-		$client->{restart} = 0;
+		my $restarted = delete $client->{restart};
+		wait_for("the start of client $name", sub { defined ended($client) || $restarted || events($client, 'started') });
 		next if defined ended($client);
-		kill 'TERM', $client->{pid};
+		kill $restarted ? 'KILL' : 'TERM', $client->{pid};
 		wait_for("the end of client $name", sub { defined ended($client) });
+		next if $restarted;
 		is($client->{status}, 0, "client $name ends at SIGTERM") or diag(substr(log_of($client), -2000));
 	}
 	return;
