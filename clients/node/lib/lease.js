@@ -10,7 +10,7 @@ import { Waiter } from './waiter.js';
 // A claim that is not answered for so long was sent to a server that is no more.
 const ANSWER_WITHIN = 60_000;
 // What is left to be written when the time to stop has passed has so long.
-const LAST_WRITES = 2000;
+const LAST_WRITES = 5000;
 
 export class LeaseEngine {
   #worker;

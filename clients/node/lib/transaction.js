@@ -6,7 +6,7 @@ import { Lost, runJob, Stopping } from './job.js';
 import { failed, isStale, logStale, writeOutcome } from './outcome.js';
 import { Waiter } from './waiter.js';
 
-const LAST_ROLLBACK = 1000;
+const LAST_ROLLBACK = 5000;
 
 // The handler's transaction is the claim's: if it ended it, the job would be claimed again at once, or run as if by lease.
 const ENDS_TRANSACTION = /^\s*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i;

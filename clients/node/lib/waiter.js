@@ -5,7 +5,9 @@ const TIMEOUT = 60_000;
 // Where other processes are quicker, each of their jobs wakes this one for nothing. From so many times in a row on it takes a breath.
 const MANY_FALSE = 20;
 const BREATH = 20;
-const CANCELLED_WITHIN = 500;
+// A request to cancel that comes before the statement does nothing, so it is sent again.
+const CANCEL_EVERY = 20;
+const CANCELS = 50;
 
 export class Waiter {
   #connection;
@@ -55,8 +57,9 @@ export class Waiter {
 
   async stop() {
     this.#stopped.abort();
-    if (!this.#waiting) return;
-    this.#connection.cancel();
-    await Promise.race([this.#waiting, sleep(CANCELLED_WITHIN)]);
+    for (let n = 0; this.#waiting && n < CANCELS; n++) {
+      this.#connection.cancel();
+      await Promise.race([this.#waiting, sleep(CANCEL_EVERY)]);
+    }
   }
 }
