@@ -1,6 +1,7 @@
 # make && make install       build and install (PG_CONFIG=… for another than the first in the PATH)
 # make installcheck          test a running server whose shared_preload_libraries has queue_jobs   (TAP_TESTS= for the quick tests only)
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
+# make clients-test          those of the clients alone   (QUEUE_JOBS_SCENARIO=, QUEUE_JOBS_CLIENT_JOBS=: test/clients)
 # make test-matrix           the same with PostgreSQL 15, 17 and 18, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
 # make sanitize              the same with AddressSanitizer and UndefinedBehaviorSanitizer in the server   (TESTS=, TAP=)
 # make fuzz [FUZZ_SECONDS=60]  parsers, args and times under random input
@@ -137,8 +138,15 @@ $(UPDATE_SCRIPT): $(UPDATE_PARTS) $(REPLACED_PARTS) $(UPDATE_RIGHTS) $(EXTENSION
 check-server:
 	@$(srcdir)/test/lib/check_server.sh '$(bindir)' '$(MAJORVERSION)' '$(EXTVERSION)' '$(if $(TAP_TESTS),$(enable_tap_tests))'
 
+# What the clients' tests need of Debian, beside what all tests do; a line for each client.
+CLIENTS_NEED = /usr/sbin/pgbouncer:pgbouncer \
+	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy
+test: TESTS ?= regress isolation tap clients
 test:
-	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+	@NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+
+clients-test:
+	@$(MAKE) -s test TESTS=clients
 
 coverage:
 	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 COVERAGE=1 test/lib/sandbox.sh test/lib/coverage.sh
@@ -186,7 +194,7 @@ lint:
 help:
 	@sed -n 's/^# //p; /^$$/q' Makefile
 
-.PHONY: help check-server install-docs uninstall-docs test test-matrix coverage sanitize faults demo play dist fuzz lint soak
+.PHONY: help check-server install-docs uninstall-docs test clients-test test-matrix coverage sanitize faults demo play dist fuzz lint soak
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

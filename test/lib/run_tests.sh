@@ -3,8 +3,8 @@
 # with each of its tests), the exit status 1 if anything failed or nothing ran.
 #
 #   REGRESS, ISOLATION   names of the tests, from the Makefile
-#   TESTS                the kinds to run; default: regress isolation tap
-#   TAP                  the TAP files to run, as t/001_x.pl; default: all
+#   TESTS                the kinds to run; default: regress isolation tap; the Makefile adds clients
+#   TAP                  the TAP files to run, as t/001_x.pl; default: all of the kind
 #   JOBS                 TAP files at a time; default: 2
 #   VERBOSE=1            each of their tests, and what they note
 set -uo pipefail
@@ -56,26 +56,28 @@ run_driver() {
     fi
 }
 
+# run_tap OUTPUTDIR FILES…: the files, or those that TAP names.
 run_tap() {
-    local files=() file status tests bad
-    for file in ${TAP:-test/t/*.pl}; do
+    local out=$1 files=() file status tests bad
+    shift
+    for file in ${TAP:-"$@"}; do
         [ -e "$file" ] || [ ! -e "test/$file" ] || file=test/$file
         [ ! -e "$file" ] && [ -z "${TAP:-}" ] || files+=("$file")
     done
     [ ${#files[@]} -gt 0 ] || return 0
 
     echo "=== prove: ${files[*]}"
-    mkdir -p tmp_check
-    # Results and logs in tmp_check: PostgreSQL 15 wants to hear TESTDIR, later ones the other two.
-    TESTDIR=$PWD TESTDATADIR=$PWD/tmp_check TESTLOGDIR=$PWD/tmp_check/log PG_TEST_PORT_DIR=$PWD/tmp_check/ports \
+    mkdir -p "$out"
+    # Results and logs in the output directory: PostgreSQL 15 wants to hear TESTDIR, later ones the other two.
+    TESTDIR=$PWD TESTDATADIR=$PWD/$out TESTLOGDIR=$PWD/$out/log PG_TEST_PORT_DIR=$PWD/$out/ports \
         PG_REGRESS=$PGXS_DIR/test/regress/pg_regress \
-        prove --jobs "${JOBS:-2}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee tmp_check/summary
+        prove --jobs "${JOBS:-2}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee "$out/summary"
     status=$?
 
     # The summary has a line for each file that failed: "FILE (Wstat: 256 Tests: 3 Failed: 1)". Failed: 0 is one that
     # died or ended early: one failure more.
-    tests=$(sed -n 's/^Files=[0-9]*, Tests=\([0-9]*\),.*/\1/p' tmp_check/summary)
-    bad=$(sed -n 's/.*(Wstat: .* Failed: \([0-9]*\))$/\1/p' tmp_check/summary)
+    tests=$(sed -n 's/^Files=[0-9]*, Tests=\([0-9]*\),.*/\1/p' "$out/summary")
+    bad=$(sed -n 's/.*(Wstat: .* Failed: \([0-9]*\))$/\1/p' "$out/summary")
     if [ -z "$tests" ]; then
         count 0 ${#files[@]}
     else
@@ -89,9 +91,18 @@ run_tap() {
         if [ $# -eq 0 ] && [ "$status" -ne 0 ]; then broken=1; fi
         count $((tests - not_ok)) $((not_ok + broken))
     fi
-    sed -n 's|^.*/\([^ ]*\)\.pl *(Wstat: .*|\1|p' tmp_check/summary | while read -r file; do
-        tails tmp_check/log/regress_log_"$file" tmp_check/log/"$file"_*.log
+    sed -n 's|^.*/\([^ ]*\)\.pl *(Wstat: .*|\1|p' "$out/summary" | while read -r file; do
+        tails "$out/log/regress_log_$file" "$out/log/$file"_*.log
     done
+}
+
+# Each client's own preparations, then the suite that all share, and the tests of each.
+run_clients() {
+    local prepare
+    for prepare in clients/*/test/prepare; do
+        [ ! -x "$prepare" ] || (cd "${prepare%/test/prepare}" && test/prepare) || { echo "$prepare failed"; count 0 1; }
+    done
+    run_tap tmp_clients test/clients/*.pl clients/*/test/*.pl
 }
 
 # The names come as one word from the Makefile, and are split here.
@@ -102,8 +113,9 @@ for kind in ${TESTS:-regress isolation tap}; do
             --dbname=contrib_regression -- $REGRESS ;;
         isolation) run_driver "$PGXS_DIR/test/isolation/pg_isolation_regress" tmp_isolation \
             --inputdir=test/isolation --dbname=isolation_regression -- $ISOLATION ;;
-        tap) run_tap ;;
-        *) echo "TESTS: no such kind: $kind (regress, isolation, tap)" >&2; exit 2 ;;
+        tap) run_tap tmp_check test/t/*.pl ;;
+        clients) run_clients ;;
+        *) echo "TESTS: no such kind: $kind (regress, isolation, tap, clients)" >&2; exit 2 ;;
     esac
 done
 
@@ -111,7 +123,7 @@ done
 if [ "$failed" -ne 0 ]; then
     echo '=== what failed'
     cat tmp_regress/summary tmp_isolation/summary 2>/dev/null | grep -E '^(test )? *[^ ]+ +\.\.\. FAILED|^not ok '
-    [ ! -s tmp_check/summary ] || grep -E '^#|\(Wstat: ' tmp_check/summary | grep -v '^# skipped ' | cut -c 1-300 | tail -n 30
+    cat tmp_check/summary tmp_clients/summary 2>/dev/null | grep -E '^ *#|\(Wstat: ' | grep -v '^# skipped ' | cut -c 1-300 | tail -n 30
     echo "(make test KEEP=1 keeps the results and logs)"
 fi
 echo "$passed passed, $failed failed"
