@@ -29,6 +29,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 #include "wakeup.h"
 
@@ -130,25 +131,32 @@ run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, Timestam
 	return run_at;
 }
 
+/* The args compressed, if they are large and can be. */
+static Jsonb *
+compressed_args(Jsonb *args)
+{
+	Datum		compressed;
+
+	if (VARSIZE(args) <= COMPRESS_ARGS_OVER)
+		return args;
+	compressed = toast_compress_datum(JsonbPGetDatum(args), InvalidCompressionMethod);
+	return DatumGetPointer(compressed) != NULL ? (Jsonb *) DatumGetPointer(compressed) : args;
+}
+
 /* The args as they are stored: compressed if they are large, refused if they are still too large then. */
 static Jsonb *
 storable_args(Jsonb *args)
 {
-	Size		size = VARSIZE(args);
-	Datum		compressed;
+	Jsonb	   *stored = compressed_args(args);
+	Size		size = VARSIZE(stored);
 
-	if (size <= COMPRESS_ARGS_OVER)
-		return args;
-	compressed = toast_compress_datum(JsonbPGetDatum(args), InvalidCompressionMethod);
-	if (DatumGetPointer(compressed) != NULL)
-		size = VARSIZE(DatumGetPointer(compressed));
 	if (size > MAX_ARGS_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("args of the job are too large"),
 				 errdetail("They have %zu bytes after compression; the limit is %d bytes (5 MB).", size, MAX_ARGS_SIZE),
 				 errhint("Store the data in a table and pass its key.")));
-	return DatumGetPointer(compressed) != NULL ? (Jsonb *) DatumGetPointer(compressed) : args;
+	return stored;
 }
 
 static void
@@ -213,20 +221,20 @@ check_handler_right(const Worker *worker)
 
 /* Fills in what is the same for all jobs of a call. */
 static void
-begin_batch(Batch *batch, Worker *worker, const char *queue, TimestampTz now, int priority)
+begin_batch(Batch *batch, Oid owner, Worker *worker, const char *queue, TimestampTz now, int priority)
 {
 	Worker	   *cached = registry_worker(worker->name);
 
 	memset(batch, 0, sizeof(*batch));
 	batch->worker = worker;
 	batch->queue = queue;
-	batch->role = worker->run_as_definer ? worker->definer : GetUserId();
+	batch->role = worker->run_as_definer ? worker->definer : owner;
 	batch->job.version = worker->version;
 	batch->job.created_at = now;
 	batch->job.priority = priority;
 	batch->job.expires_at = NO_TIME;
 	batch->job.started_at = NO_TIME;
-	batch->job.lane = lane_for(cached ? cached : worker, queue, GetUserId());
+	batch->job.lane = lane_for(cached ? cached : worker, queue, owner);
 }
 
 /* A job that may read from a replica gives it time to catch up. */
@@ -307,7 +315,7 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 	LiveTable	table;
 	bool		none;
 
-	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	begin_batch(&batch, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	job->run_at = run_at;
 	job->due = run_at <= job->created_at;
 	job->args = args;
@@ -332,7 +340,7 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 	if (registry_worker_disabled(worker->name))
 		return 0;
 	/* It is due, even if the clock has been set back meanwhile. */
-	begin_batch(&batch, worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
+	begin_batch(&batch, GetUserId(), worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
 	batch.job.run_at = run_at;
 	batch.job.schedule = schedule ? pstrdup(schedule) : NULL;
 	live_open(&table);
@@ -349,7 +357,7 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	check_handler_right(worker);
 	args_check(args_handler(worker), args);
 	(void) storable_args(args);
-	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	begin_batch(&batch, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	dedup_set_key(&batch.job, worker, args, NULL);
 }
 
@@ -360,11 +368,39 @@ enqueue_one(Worker *worker, Jsonb *args)
 	LiveTable	table;
 	bool		duplicate;
 
-	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	begin_batch(&batch, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	batch.job.run_at = batch.job.created_at;
 	live_open(&table);
 	(void) add_job(&batch, &table, args, NULL, &duplicate);
 	live_close(&table);
+}
+
+/*
+ * It is enqueued where other jobs end, and nothing may keep these from ending: a worker that is disabled or
+ * gone lets the job wait, a role that is gone leaves none, and args may be as large as they are.
+ */
+int64
+enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, bool callback)
+{
+	Worker	   *worker = registry_worker_copy(worker_name);
+	Batch		batch;
+	LiveTable	table;
+	int64		id;
+
+	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(owner)))
+		return 0;
+	if (worker == NULL)
+		worker = registry_default_worker(pstrdup(worker_name), pstrdup(worker_name));
+	begin_batch(&batch, owner, worker, worker->queue, GetCurrentTimestamp(), 0);
+	batch.job.run_at = batch.job.created_at;
+	batch.job.due = true;
+	batch.job.args = compressed_args(args);
+	batch.job.batch = batch_id;
+	batch.job.callback = callback;
+	live_open(&table);
+	id = insert_job(&batch, &table);
+	live_close(&table);
+	return id;
 }
 
 /* The queue that was asked for, or the worker's own. */
@@ -416,7 +452,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 		return 0;
 	args_check(args_handler(worker), PG_GETARG_JSONB_P(ARG_ARGS));
 
-	begin_batch(&batch, worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
+	begin_batch(&batch, GetUserId(), worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
 	batch.job.run_at = run_at;
 	batch.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
 	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
@@ -616,7 +652,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	if (count == 0 || registry_worker_disabled(worker->name))
 		return (Datum) 0;
 	check_all_args(worker, args, count);
-	begin_batch(&batch, worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
+	begin_batch(&batch, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
 	batch.job.run_at = run_at;
 	if (contexts == NULL)
 		batch.job.context = current_context();

@@ -30,4 +30,11 @@ extern void enqueue_prepare(Worker *worker, Jsonb *args);
 /* Enqueues a job in the worker's own queue, due now, for the current user; whatever else is there. */
 extern void enqueue_one(Worker *worker, Jsonb *args);
 
+/*
+ * Enqueues a job for that role, due now and without a deduplication key, whatever rights the current user has;
+ * also if the worker is disabled or has been dropped, with which the job waits. "batch" 0: it belongs to none;
+ * "callback": it is a callback of the batch, and no member. Its id; 0 if the role has been dropped.
+ */
+extern int64 enqueue_for(Oid owner, const char *worker, Jsonb *args, int64 batch, bool callback);
+
 #endif

@@ -73,6 +73,7 @@ SELECT j.id,
                   AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp()) THEN 'executing'
             WHEN j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp() THEN 'cancelled'
             WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
+            WHEN j.waits IS NOT NULL THEN 'waiting'
             WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
             ELSE 'scheduled' END) AS state,
        queue_jobs.opaque(j.priority) AS priority,
@@ -83,7 +84,7 @@ SELECT j.id,
        queue_jobs.opaque(LEAST(COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
                + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4) AS max_attempts,
        queue_jobs.opaque(j.created_at) AS created_at,
-       queue_jobs.opaque(j.run_at) AS run_at,
+       queue_jobs.opaque(NULLIF(j.run_at, 'infinity')) AS run_at,
        queue_jobs.opaque(COALESCE(r.started_at, j.started_at)) AS started_at,
        NULL::pg_catalog.timestamptz AS finished_at,
        queue_jobs.opaque(j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message') AS last_error,
@@ -99,14 +100,17 @@ SELECT j.id,
               OR (j.lease IS NOT NULL
                   AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())
               OR (j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp()) THEN NULL
-            WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN queue_jobs.waits_for(j.ctid) END) AS waits_for,
+            WHEN j.due OR j.waits IS NOT NULL OR j.run_at <= pg_catalog.clock_timestamp() THEN queue_jobs.waits_for(j.ctid) END) AS waits_for,
        queue_jobs.data_consistency(l.worker, j.id) AS data_consistency,
        queue_jobs.opaque(COALESCE(j.merged, 0)) AS merged,
        queue_jobs.opaque(CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END) AS dropped,
        queue_jobs.opaque(j.schedule) AS schedule,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END) AS load_balancing_strategy,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END) AS read_from,
-       queue_jobs.opaque(GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval) AS lease_until
+       queue_jobs.opaque(GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval) AS lease_until,
+       queue_jobs.opaque(CASE WHEN j.callback IS NULL THEN j.batch END) AS batch,
+       queue_jobs.opaque(j.cursor) AS cursor,
+       queue_jobs.opaque(j.progress) AS progress
   FROM queue_jobs.live_job j
   JOIN queue_jobs.lane l ON l.id = j.lane
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
@@ -117,7 +121,7 @@ COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not fi
 
 CREATE VIEW queue_jobs.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
                                       finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule,
-                                      load_balancing_strategy, read_from, lease_until) WITH (security_barrier) AS
+                                      load_balancing_strategy, read_from, lease_until, batch, cursor, progress) WITH (security_barrier) AS
 SELECT f.id,
        l.worker,
        l.queue,
@@ -148,7 +152,10 @@ SELECT f.id,
        queue_jobs.opaque(f.schedule),
        queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.strategy ELSE COALESCE(f.strategy, 'primary') END),
        queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.read_from ELSE COALESCE(f.read_from, 'primary') END),
-       NULL::pg_catalog.timestamptz
+       NULL::pg_catalog.timestamptz,
+       queue_jobs.opaque(f.batch),
+       queue_jobs.opaque(f.cursor),
+       queue_jobs.opaque(f.progress)
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE queue_jobs.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();

@@ -13,7 +13,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.data_consistency(text, bigint), queue_jobs.
 GRANT EXECUTE ON FUNCTION queue_jobs.replay_position() TO PUBLIC;
 -- pg_dump reads the sequences that the extension has dumped also for the schema alone (-s), which application roles and the database's owner do: for
 -- Rails' structure.sql, say. Which ids there are is no secret.
-GRANT SELECT ON SEQUENCE queue_jobs.job_id, queue_jobs.lane_id_seq TO PUBLIC;
+GRANT SELECT ON SEQUENCE queue_jobs.job_id, queue_jobs.lane_id_seq, queue_jobs.batch_id TO PUBLIC;
 GRANT USAGE ON SCHEMA queue_jobs TO pg_database_owner;
 
 -- Of use within a run only, about the run's own job.

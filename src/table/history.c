@@ -40,6 +40,8 @@
 #define LEVELS 4
 #define SLOTS 8
 #define DEAD_SLICE (-1)
+#define MEMBER_SLICE (-2)		/* members of batches, and jobs that others wait for: kept as long as these */
+#define FIRST_SLICE MEMBER_SLICE
 #define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)	/* Sidekiq's limit */
 
 static const int64 widths[LEVELS] = {
@@ -55,7 +57,8 @@ enum
 	ATT_MERGED, ATT_DROPPED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
 	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
 	ATT_CLAIMANT, ATT_STRATEGY, ATT_READ_FROM, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, ATT_SCHEDULE,
-	FINISHED_JOB_ATTRIBUTES = ATT_SCHEDULE
+	ATT_BATCH, ATT_STEP, ATT_CURSOR, ATT_PROGRESS,
+	FINISHED_JOB_ATTRIBUTES = ATT_PROGRESS
 };
 
 static char *
@@ -63,6 +66,8 @@ slice_name(int slice)
 {
 	if (slice == DEAD_SLICE)
 		return pstrdup("dead_job");
+	if (slice == MEMBER_SLICE)
+		return pstrdup("member_job");
 	return psprintf("finished_job_%d_%d", slice / SLOTS, slice % SLOTS);
 }
 
@@ -70,7 +75,7 @@ static Oid
 slice_relation(int slice)
 {
 	Oid			schema = get_rel_namespace(catalog_relation(REL_FINISHED_JOB));
-	Oid			oid = slice == DEAD_SLICE ? catalog_relation(REL_DEAD_JOB) : get_relname_relid(slice_name(slice), schema);
+	Oid			oid = slice == DEAD_SLICE ? catalog_relation(REL_DEAD_JOB) : slice == MEMBER_SLICE ? catalog_relation(REL_MEMBER_JOB) : get_relname_relid(slice_name(slice), schema);
 
 	if (!OidIsValid(oid))
 		elog(ERROR, "partition \"%s\" of finished jobs is missing", slice_name(slice));
@@ -144,6 +149,13 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	values[ATT_RESULT - 1] = jsonb_datum(finished->result, &nulls[ATT_RESULT - 1]);
 	values[ATT_SCHEDULE - 1] = job->schedule ? CStringGetTextDatum(job->schedule) : (Datum) 0;
 	nulls[ATT_SCHEDULE - 1] = job->schedule == NULL;
+	values[ATT_BATCH - 1] = Int64GetDatum(job->batch);
+	nulls[ATT_BATCH - 1] = job->batch == 0 || job->callback;
+	values[ATT_STEP - 1] = job->step ? CStringGetTextDatum(job->step) : (Datum) 0;
+	nulls[ATT_STEP - 1] = job->step == NULL;
+	values[ATT_CURSOR - 1] = jsonb_datum(job->cursor, &nulls[ATT_CURSOR - 1]);
+	values[ATT_PROGRESS - 1] = Float8GetDatum(job->progress);
+	nulls[ATT_PROGRESS - 1] = !job->has_progress;
 	return heap_form_tuple(RelationGetDescr(rel), values, nulls);
 }
 
@@ -299,6 +311,14 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
 	value = slot_getattr(slot, ATT_SCHEDULE, &isnull);
 	job->schedule = isnull ? NULL : TextDatumGetCString(value);
+	value = slot_getattr(slot, ATT_BATCH, &isnull);
+	job->batch = isnull ? 0 : DatumGetInt64(value);
+	value = slot_getattr(slot, ATT_STEP, &isnull);
+	job->step = isnull ? NULL : TextDatumGetCString(value);
+	job->cursor = slot_get_jsonb(slot, ATT_CURSOR);
+	value = slot_getattr(slot, ATT_PROGRESS, &isnull);
+	job->has_progress = !isnull;
+	job->progress = isnull ? 0 : DatumGetFloat8(value);
 	finished->max_attempts = get_integer(slot, ATT_MAX_ATTEMPTS);
 	finished->finished_at = slot_get_time(slot, ATT_FINISHED_AT);
 	finished->keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
@@ -369,7 +389,7 @@ bool
 history_take(int64 id, FinishedJob *finished)
 {
 	CommandCounterIncrement();
-	for (int slice = DEAD_SLICE; slice < LEVELS * SLOTS; slice++)
+	for (int slice = FIRST_SLICE; slice < LEVELS * SLOTS; slice++)
 		if (take_from(slice, id, finished))
 			return true;
 	return false;

@@ -60,6 +60,16 @@ live_open_to_read(LiveTable *table)
 	open_table(table, AccessShareLock);
 }
 
+static Membership
+has_value(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull = false;
+
+	if (slot != NULL)
+		(void) slot_getattr(slot, attribute, &isnull);
+	return isnull ? MEMBER_NO : MEMBER_YES;
+}
+
 /* Which of the partial indexes a row belongs to. */
 static Membership
 membership(Oid index, TupleTableSlot *slot)
@@ -71,11 +81,11 @@ membership(Oid index, TupleTableSlot *slot)
 		return due ? MEMBER_YES : MEMBER_NO;
 	if (index == catalog_relation(REL_LIVE_JOB_FUTURE))
 		return due ? MEMBER_NO : MEMBER_YES;
-	if (index != catalog_relation(REL_LIVE_JOB_KEY))
-		return MEMBER_UNKNOWN;
-	if (slot != NULL)
-		(void) slot_getattr(slot, LIVE_DEDUP_HASH, &isnull);
-	return isnull ? MEMBER_NO : MEMBER_YES;
+	if (index == catalog_relation(REL_LIVE_JOB_BATCH))
+		return has_value(slot, LIVE_BATCH);
+	if (index == catalog_relation(REL_LIVE_JOB_KEY))
+		return has_value(slot, LIVE_DEDUP_HASH);
+	return MEMBER_UNKNOWN;
 }
 
 /* Not before a row is written: a delete needs no index. */
