@@ -140,7 +140,8 @@ check-server:
 
 # What the clients' tests need of Debian, beside what all tests do; a line for each client.
 CLIENTS_NEED = /usr/sbin/pgbouncer:pgbouncer \
-	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy
+	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy \
+	/usr/bin/node:nodejs /usr/bin/npm:npm
 test: TESTS ?= regress isolation tap clients
 test:
 	@NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
