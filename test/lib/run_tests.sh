@@ -56,9 +56,9 @@ run_driver() {
     fi
 }
 
-# run_tap OUTPUTDIR FILES…: the files, or those that TAP names.
+# run_tap KIND FILES…: the files, or those that TAP names.
 run_tap() {
-    local out=$1 files=() file status tests bad
+    local summary=tmp_check/summary_$1 files=() file status tests bad
     shift
     for file in ${TAP:-"$@"}; do
         [ -e "$file" ] || [ ! -e "test/$file" ] || file=test/$file
@@ -67,17 +67,17 @@ run_tap() {
     [ ${#files[@]} -gt 0 ] || return 0
 
     echo "=== prove: ${files[*]}"
-    mkdir -p "$out"
-    # Results and logs in the output directory: PostgreSQL 15 wants to hear TESTDIR, later ones the other two.
-    TESTDIR=$PWD TESTDATADIR=$PWD/$out TESTLOGDIR=$PWD/$out/log PG_TEST_PORT_DIR=$PWD/$out/ports \
+    mkdir -p tmp_check
+    # Results and logs in tmp_check: PostgreSQL 15 wants to hear TESTDIR, later ones the other two.
+    TESTDIR=$PWD TESTDATADIR=$PWD/tmp_check TESTLOGDIR=$PWD/tmp_check/log PG_TEST_PORT_DIR=$PWD/tmp_check/ports \
         PG_REGRESS=$PGXS_DIR/test/regress/pg_regress \
-        prove --jobs "${JOBS:-2}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee "$out/summary"
+        prove --jobs "${JOBS:-2}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee "$summary"
     status=$?
 
     # The summary has a line for each file that failed: "FILE (Wstat: 256 Tests: 3 Failed: 1)". Failed: 0 is one that
     # died or ended early: one failure more.
-    tests=$(sed -n 's/^Files=[0-9]*, Tests=\([0-9]*\),.*/\1/p' "$out/summary")
-    bad=$(sed -n 's/.*(Wstat: .* Failed: \([0-9]*\))$/\1/p' "$out/summary")
+    tests=$(sed -n 's/^Files=[0-9]*, Tests=\([0-9]*\),.*/\1/p' "$summary")
+    bad=$(sed -n 's/.*(Wstat: .* Failed: \([0-9]*\))$/\1/p' "$summary")
     if [ -z "$tests" ]; then
         count 0 ${#files[@]}
     else
@@ -91,8 +91,8 @@ run_tap() {
         if [ $# -eq 0 ] && [ "$status" -ne 0 ]; then broken=1; fi
         count $((tests - not_ok)) $((not_ok + broken))
     fi
-    sed -n 's|^.*/\([^ ]*\)\.pl *(Wstat: .*|\1|p' "$out/summary" | while read -r file; do
-        tails "$out/log/regress_log_$file" "$out/log/$file"_*.log
+    sed -n 's|^.*/\([^ ]*\)\.pl *(Wstat: .*|\1|p' "$summary" | while read -r file; do
+        tails tmp_check/log/regress_log_"$file" tmp_check/log/"$file"_*.log
     done
 }
 
@@ -102,7 +102,7 @@ run_clients() {
     for prepare in clients/*/test/prepare; do
         [ ! -x "$prepare" ] || (cd "${prepare%/test/prepare}" && test/prepare) || { echo "$prepare failed"; count 0 1; }
     done
-    run_tap tmp_clients test/clients/*.pl clients/*/test/*.pl
+    run_tap clients test/clients/*.pl clients/*/test/*.pl
 }
 
 # The names come as one word from the Makefile, and are split here.
@@ -113,7 +113,7 @@ for kind in ${TESTS:-regress isolation tap}; do
             --dbname=contrib_regression -- $REGRESS ;;
         isolation) run_driver "$PGXS_DIR/test/isolation/pg_isolation_regress" tmp_isolation \
             --inputdir=test/isolation --dbname=isolation_regression -- $ISOLATION ;;
-        tap) run_tap tmp_check test/t/*.pl ;;
+        tap) run_tap tap test/t/*.pl ;;
         clients) run_clients ;;
         *) echo "TESTS: no such kind: $kind (regress, isolation, tap, clients)" >&2; exit 2 ;;
     esac
@@ -123,7 +123,7 @@ done
 if [ "$failed" -ne 0 ]; then
     echo '=== what failed'
     cat tmp_regress/summary tmp_isolation/summary 2>/dev/null | grep -E '^(test )? *[^ ]+ +\.\.\. FAILED|^not ok '
-    cat tmp_check/summary tmp_clients/summary 2>/dev/null | grep -E '^ *#|\(Wstat: ' | grep -v '^# skipped ' | cut -c 1-300 | tail -n 30
+    cat tmp_check/summary_* 2>/dev/null | grep -aE '^ *#|\(Wstat: ' | grep -avE '^# skipped |# Subtest: ' | cut -c 1-300 | tail -n 30
     echo "(make test KEEP=1 keeps the results and logs)"
 fi
 echo "$passed passed, $failed failed"

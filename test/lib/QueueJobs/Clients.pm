@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use Carp;
+use Encode;
 use Exporter 'import';
 use IPC::Run;
 use JSON::PP;
@@ -39,7 +40,8 @@ sub point_to
 	return;
 }
 
-sub sql { return $now->{node}->safe_psql($now->{db}, $_[0]) }
+# Texts of the scenarios are characters, those of psql are bytes.
+sub sql { return $now->{node}->safe_psql($now->{db}, encode_utf8($_[0])) }
 
 # The workers whose handlers each client has. at_once: no test waits for a backoff.
 sub define_workers
@@ -139,7 +141,7 @@ sub holds
 	my ($query) = @_;
 	my ($status, $out);
 
-	eval { ($status, $out) = $now->{node}->psql($now->{db}, $query) };
+	eval { ($status, $out) = $now->{node}->psql($now->{db}, encode_utf8($query)) };
 	return !$@ && $status == 0 && $out eq 't';
 }
 
@@ -211,7 +213,7 @@ my %steps = (
 	},
 	check => sub {
 		my ($step) = @_;
-		is(sql($step->{query}), $step->{is}, $step->{check}) or diag(jobs_as_they_stand());
+		is(sql($step->{query}), encode_utf8($step->{is}), encode_utf8($step->{check})) or diag(jobs_as_they_stand());
 	});
 
 # The session that holds the lock is gone, if there is one.
@@ -333,10 +335,10 @@ sub run_scenario
 
 	$now->{mode} = $mode;
 	$now->{clients} = {};
-	$now->{db} = join('_', $scenario->{scenario}, $mode) =~ s/\W+/_/gr;
+	$now->{db} = lc join('_', $scenario->{scenario}, $mode) =~ s/\W+/_/gr;
 	if ($scenario->{pair})
 	{
-		start_pair($scenario->{scenario} =~ s/\W+/_/gr);
+		start_pair("$now->{language}_$now->{db}");
 	}
 	else
 	{
@@ -394,7 +396,7 @@ sub run_scenarios
 			subtest "$language, $mode mode: $scenario->{scenario}" => sub {
 				plan skip_all => "this version has no queue_jobs.$missing[0]()" if @missing;
 				# Another scenario may well pass.
-				eval { run_scenario($scenario, $mode); 1 } or fail($@);
+				eval { run_scenario($scenario, $mode); 1 } or do { diag($@); fail('the scenario went to its end') };
 				clear($node);
 			};
 		}

@@ -1,0 +1,133 @@
+"""What a handler is given: the job, and what it may say about its end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any, Callable, NoReturn
+
+from . import client
+from .connections import fetch
+from .values import Interval, interval, to_json
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+# What of a claimed job we ask for, if this version of the extension has it, and how it is cast.
+_COLUMNS = {
+    "id": "", "worker": "", "queue": "", "priority": "", "attempt": "", "max_attempts": "", "created_at": "", "run_at": "", "args": "::text",
+    "context": "::text", "errors": "::text", "cursor": "::text", "progress": "", "batch": "", "wal_lsn": "::text",
+}
+_JSON = ("args", "context", "errors", "cursor")
+
+
+class Snooze(Exception):
+    """Raised by job.snooze(): puts the job back, no failure."""
+
+    def __init__(self, delay: Interval):
+        super().__init__(delay)
+        self.delay = interval(delay)
+
+
+class Discard(Exception):
+    """Raised by job.discard(): the job is dead, whatever retries are left."""
+
+
+class Job:
+    """A claimed job. Its attributes are the columns of the view queue_jobs.job of the same names."""
+
+    id: int
+    worker: str
+    queue: str
+    attempt: int
+    max_attempts: int
+    args: Any
+    context: dict[str, Any] | None
+    errors: list[dict[str, Any]] | None
+    cursor: Any = None
+    progress: float | None = None
+    batch: int | None = None
+
+    def __init__(self, row: dict[str, Any], connection: Any, owner: "Worker | None" = None, *, own: bool):
+        for name, value in row.items():
+            setattr(self, name, json.loads(value) if name in _JSON and value is not None else value)
+        self._connection = connection
+        self._owner = owner
+        self._own = own
+        self._steps: dict[str, Any] | None = None
+        self.lost = threading.Event()
+        self.retry_delay: str | None = None
+        self.next: tuple[str, str | None, float | None] | None = None
+
+    @property
+    def connection(self) -> Any:
+        """In transaction mode: the connection in whose transaction the job is claimed and completed."""
+        if not self._own:
+            raise RuntimeError("only in transaction mode does a job have a connection of its own; in lease mode its handler opens one")
+        return self._connection
+
+    @property
+    def stopping(self) -> bool:
+        """The process is to stop: a long handler may snooze() or continue_at()."""
+        return self._owner is not None and self._owner.stopping
+
+    def snooze(self, delay: Interval) -> NoReturn:
+        """Ends the run and has the job run again after the delay; no attempt is charged. What was written in its transaction is kept."""
+        raise Snooze(delay)
+
+    def discard(self, reason: str) -> NoReturn:
+        """Ends the run as failed for good: the job is dead."""
+        raise Discard(reason)
+
+    def retry_in(self, delay: Interval) -> None:
+        """If this run fails, the next attempt is due after that delay, whatever the worker's backoff says."""
+        self.retry_delay = interval(delay)
+
+    def continue_at(self, cursor: Any, delay: Interval | None = None, progress: float | None = None) -> None:
+        """When the handler returns, the job is not completed, but runs again from this cursor."""
+        self.next = (to_json(cursor), interval(delay), progress)
+
+    def step(self, name: str, function: Callable[[], Any]) -> Any:
+        """Calls the function once per job and name; a later run gets what it returned.
+
+        In transaction mode the value belongs to the transaction of the run: it goes back with it if the handler fails.
+        """
+        if self._steps is None:
+            self._steps = json.loads(self._call("steps", ("bigint", self.id), cast="::text") or "{}")
+        if name not in self._steps:
+            value = to_json(function())
+            self._call("save_step", ("bigint", self.id), ("integer", self.attempt), ("text", name), ("jsonb", value))
+            self._steps[name] = json.loads(value)
+        return self._steps[name]
+
+    def signal(self, job: int, name: str, payload: Any = None) -> bool:
+        """Sends a signal to another job."""
+        return self._with(lambda connection: client.signal(connection, job, name, payload))
+
+    def enqueue(self, worker: str, args: Any = None, **options: Any) -> int | None:
+        """Enqueues another job: in transaction mode with this run's end, or not at all; in lease mode at once."""
+        return self._with(lambda connection: client.enqueue(connection, worker, args, **options))
+
+    def batch_results(self, batch: int | None = None) -> list[dict[str, Any]]:
+        """What the members of a batch, by default of this job's own, have returned: job, step, worker, args, state, result."""
+        sql = "SELECT job, step, worker, args::text, state, result::text FROM queue_jobs.batch_results(%s::bigint)"
+        rows = self._with(lambda connection: fetch(connection, sql, [self.batch if batch is None else batch]))
+        return [{**row, **{name: json.loads(row[name]) for name in ("args", "result") if row[name] is not None}} for row in rows]
+
+    def _with(self, work: Callable[[Any], Any]) -> Any:
+        return work(self._connection) if self._own or self._owner is None else self._owner.aside(work)
+
+    def _call(self, function: str, *parameters: tuple[str, Any], cast: str = "") -> Any:
+        arguments = ", ".join(f"%s::{kind}" for kind, _ in parameters)
+        sql = f"SELECT queue_jobs.{function}({arguments}){cast} AS value"
+        return self._with(lambda connection: fetch(connection, sql, [value for _, value in parameters]))[0]["value"]
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} of {self.worker}, attempt {self.attempt}>"
+
+
+def columns(connection: Any) -> str:
+    """The list of columns to select of claim() AS j."""
+    have = {row["name"] for row in fetch(
+        connection, "SELECT attname AS name FROM pg_catalog.pg_attribute WHERE attrelid = 'queue_jobs.job'::pg_catalog.regclass")}
+    return ", ".join(f"j.{name}{cast} AS {name}" for name, cast in _COLUMNS.items() if name in have)

@@ -1,0 +1,169 @@
+"""Claim, handler and completion in one transaction: exactly once.
+
+Each thread has its connection. They take turns at claiming: the one whose turn it is waits in wait_for_jobs() while there is nothing, for all of
+them; with a job in hand it passes the turn on, and the next looks whether there is more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from .connections import fetch
+from .job import Job, Snooze, columns
+from .log import log
+from .outcome import Outcome, of_error, of_return
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+
+class Thread(threading.Thread):
+    """A thread, its connection, and the job that it runs."""
+
+    def __init__(self, loop: "TransactionLoop"):
+        super().__init__(target=loop.work, args=[self], daemon=True)
+        self.connection: psycopg.Connection | None = None
+        self.job: Job | None = None
+
+
+class TransactionLoop:
+    def __init__(self, worker: "Worker"):
+        from .worker import Waiting
+
+        self.worker = worker
+        self.turn = threading.Lock()
+        self.waiting = Waiting()
+        self.busy = threading.Condition()
+        self.running = 0
+        self.abandoned = False
+        self.threads = [Thread(self) for _ in range(worker.concurrency)]
+
+    def start(self) -> None:
+        for thread in self.threads:
+            thread.start()
+
+    def finish(self, deadline: float) -> None:
+        """Returns when all threads have ended; after the deadline the jobs of those that have not are free again."""
+        self._join(deadline)
+        self.abandoned = True
+        for thread in self._alive():
+            log(logging.WARNING, "given_back", job=thread.job.id if thread.job else None)
+            if thread.connection is not None and not thread.connection.closed:
+                thread.connection.cancel()
+        self._join(time.monotonic() + 1)
+        for thread in self._alive():
+            _roll_back(thread.connection)
+
+    def _alive(self) -> list[Thread]:
+        return [thread for thread in self.threads if thread.is_alive()]
+
+    def _join(self, deadline: float) -> None:
+        while self._alive() and time.monotonic() < deadline:
+            self.waiting.interrupt()
+            self._alive()[0].join(0.05) if self._alive() else None
+
+    # ---- in a thread ----
+
+    def work(self, thread: Thread) -> None:
+        from .worker import Backoff
+
+        backoff = Backoff(self.worker._stop)
+        while not self.worker.stopping:
+            try:
+                with self.worker.connect() as thread.connection:
+                    select = columns(thread.connection)
+                    backoff.reset()
+                    while self._next(thread, select):
+                        pass
+            except Exception as error:  # of a connection mostly; whatever it is, this thread goes on
+                self.worker.log_lost(error)
+                backoff.pause()
+
+    def _next(self, thread: Thread, select: str) -> bool:
+        """Claims a job and runs it; False when there is to be no more."""
+        with self.turn:
+            while True:
+                job = self._claim(thread, select)
+                if job is None:
+                    return False
+                if not _took_its_process_along(job):
+                    break
+                # It may do so again, with every job that has a transaction open here: so it runs alone.
+                with self.busy:
+                    alone = self.running == 0
+                if alone:
+                    return self._run(thread, job)
+                thread.connection.execute("ROLLBACK")
+                with self.busy:
+                    self.busy.wait_for(lambda: self.running == 0)
+            with self.busy:
+                self.running += 1
+        try:
+            return self._run(thread, job)
+        finally:
+            with self.busy:
+                self.running -= 1
+                self.busy.notify_all()
+
+    def _claim(self, thread: Thread, select: str) -> Job | None:
+        """The next job, in a transaction that has begun; None when the program is to stop."""
+        # The setting has what the handler enqueues by SQL of its own inherit the context, too.
+        sql = f"SELECT {select}, set_config('queue_jobs.context', coalesce(j.context::text, ''), true) FROM queue_jobs.claim(%s::text, %s::text[]) j"
+        connection = thread.connection
+        while not self.worker.stopping:
+            connection.execute("BEGIN")
+            rows = fetch(connection, sql, [self.worker.claimant, self.worker.claimed_queues])
+            if rows:
+                del rows[0]["set_config"]
+                return Job(rows[0], connection, self.worker, own=True)
+            # Not ROLLBACK: the claim may have made a job dead whose last lease ran out.
+            connection.execute("COMMIT")
+            self.waiting.wait(connection, self.worker.claimed_queues, self.worker._stop)
+        return None
+
+    def _run(self, thread: Thread, job: Job) -> bool:
+        since = time.monotonic()
+        thread.job = job
+        try:
+            outcome = self._outcome(thread.connection, job)
+            thread.connection.execute("COMMIT")
+            self.worker.log_outcome(job, outcome, since)
+        finally:
+            thread.job = None
+        return True
+
+    def _outcome(self, connection: psycopg.Connection, job: Job) -> Outcome:
+        """Runs the handler and reports its outcome; what a handler that fails has written goes back to the savepoint."""
+        try:
+            with connection.transaction():
+                try:
+                    outcome = of_return(job, self.worker.call(job))
+                except Snooze as snooze:
+                    outcome = of_error(job, snooze)
+                # Or their errors would come at COMMIT.
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                outcome.report(connection, job)
+        except BaseException as error:
+            if self.abandoned or connection.closed:
+                raise
+            outcome = of_error(job, error)
+            outcome.report(connection, job)
+        return outcome
+
+
+def _took_its_process_along(job: Job) -> bool:
+    return bool(job.errors) and job.errors[-1].get("sqlstate") == "57P02"
+
+
+def _roll_back(connection: psycopg.Connection | None) -> None:
+    """Ends the transaction under a handler that does not look at its connection: so its job is not charged with a lost session."""
+    if connection is not None and connection.lock.acquire(timeout=1):
+        if not connection.closed:
+            connection.pgconn.exec_(b"ROLLBACK")
+            connection.pgconn.finish()
+        connection.lock.release()
