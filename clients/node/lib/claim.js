@@ -3,7 +3,7 @@ import { parse } from './json.js';
 import { Values } from './sql.js';
 
 const COLUMNS = ['id::text AS id', 'attempt', 'worker', 'queue', 'args::text AS args', 'context::text AS context', 'version',
-  'priority', 'max_attempts', 'created_at', 'run_at'];
+  'priority', 'max_attempts', 'created_at', 'run_at', 'batch::text AS batch', 'cursor::text AS cursor', 'progress'];
 
 export const columns = (table) => COLUMNS.map((column) => `${table}.${column}`).join(', ');
 
@@ -39,7 +39,7 @@ export function completeAndClaimStatement(ended, source, most) {
 }
 
 export function jobOfRow(row) {
-  return { ...row, args: parse(row.args), context: parse(row.context) };
+  return { ...row, args: parse(row.args), context: parse(row.context), cursor: parse(row.cursor) };
 }
 
 export const jobsOfRows = (rows) => rows.filter((row) => row.id !== null).map(jobOfRow);

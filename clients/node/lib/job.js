@@ -33,7 +33,7 @@ export class JobContext {
   constructor(job, { db, client, signal, log, isStopping, decisions }) {
     this.#decisions = decisions;
     this.#db = db;
-    Object.assign(this, { job, id: job.id, worker: job.worker, queue: job.queue, args: job.args, attempt: job.attempt, context: job.context ?? {}, client, signal, log });
+    Object.assign(this, { job, id: job.id, worker: job.worker, queue: job.queue, args: job.args, attempt: job.attempt, context: job.context ?? {}, cursor: job.cursor, progress: job.progress, batch: job.batch, client, signal, log });
     Object.defineProperty(this, 'stopping', { get: isStopping });
   }
 
@@ -81,8 +81,8 @@ export class JobContext {
     return enqueueMany(this.#db, worker, argsList, options);
   }
 
-  // What the jobs of a batch have returned; by default of the job's own.
-  batchResults(batch = this.args.batch ?? this.job.batch) {
+  // What the jobs of a batch have returned; by default of that whose callback it is, or else of its own.
+  batchResults(batch = this.args.batch ?? this.batch) {
     return batchResults(this.#db, batch);
   }
 }

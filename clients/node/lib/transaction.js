@@ -6,7 +6,9 @@ import { Lost, runJob, Stopping } from './job.js';
 import { failed, isStale, logStale, writeOutcome } from './outcome.js';
 import { Waiter } from './waiter.js';
 
-const LAST_ROLLBACK = 5000;
+// A handler's statement may be under way: it is cancelled, and a request that came too early is sent again.
+const CANCEL_EVERY = 100;
+const CANCELS = 50;
 
 // The handler's transaction is the claim's: if it ended it, the job would be claimed again at once, or run as if by lease.
 const ENDS_TRANSACTION = /^\s*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i;
@@ -207,11 +209,14 @@ export class TransactionEngine {
   // An explicit ROLLBACK frees the job at once; the end of a session in its middle would count against it.
   async #abandon(task) {
     task.over = true;
-    task.abandon();
     this.#log.warn({ event: 'given_back', job: task.job?.id, worker: task.job?.worker }, 'not finished in time: the job is rolled back');
-    const rolledBack = task.client.query('ROLLBACK').catch(() => {});
-    task.connection.cancel();
-    await Promise.race([rolledBack, sleep(LAST_ROLLBACK)]);
+    let done = false;
+    const rolledBack = task.client.query('ROLLBACK').catch(() => {}).then(() => { done = true; });
+    for (let n = 0; !done && n < CANCELS; n++) {
+      task.connection.cancel();
+      await Promise.race([rolledBack, sleep(CANCEL_EVERY)]);
+    }
+    task.abandon();
     await task.connection.close();
   }
 

@@ -57,5 +57,4 @@ worker.handle({
 });
 
 await worker.run();
-await pool.end();
 process.exit(0);

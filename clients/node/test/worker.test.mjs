@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { enqueue, enqueueMany, Worker } from '../lib/index.js';
-import { job, newDatabase, recordedLog, until, untilJob } from './help.mjs';
+import { connect, job, newDatabase, recordedLog, until, untilJob } from './help.mjs';
 
 const { name, client } = await newDatabase();
 await client.query('CREATE TABLE done (key text NOT NULL)');
@@ -245,6 +245,22 @@ test('transaction: a handler cannot end the transaction, nor use it afterwards',
   }
   await untilJob(client, await enqueue(client, 'lingers'), 'completed');
   await assert.rejects(lingering.query('SELECT 1'), /The job has ended/);
+});
+
+test('transaction: a statement under way is cancelled when the time to stop is over, and the job is not charged', async (t) => {
+  await define('locked');
+  await client.query('BEGIN');
+  await client.query('LOCK TABLE done');
+  const { worker } = start(t, 'transaction', { locked: (args, ctx) => ctx.client.query("INSERT INTO done VALUES ('locked')") }, { stopWithin: 100 });
+  const other = await connect(name);
+  const id = await enqueue(other, 'locked');
+  await until(async () => (await other.query("SELECT count(*) = 1 AS is FROM pg_stat_activity WHERE application_name = left($1, 63) AND wait_event_type = 'Lock'", [worker.name])).rows[0].is);
+  await worker.stop();
+  const row = await job(other, id);
+  await other.end();
+  await client.query('ROLLBACK');
+  assert.equal(row.state, 'available');
+  assert.equal(row.errors, null);
 });
 
 test('transaction: a handler whose session is terminated is told, and its job runs again', async (t) => {

@@ -138,6 +138,9 @@ export interface Job {
   priority: number;
   created_at: Date;
   run_at: Date;
+  batch: Id | null;
+  cursor: any;
+  progress: number | null;
 }
 
 export interface JobContext<W = string> {
@@ -148,6 +151,10 @@ export interface JobContext<W = string> {
   readonly attempt: number;
   readonly context: Record<string, any>;
   readonly job: Job;
+  /** What continueAt() was given last; null in the first run. */
+  readonly cursor: any;
+  readonly progress: number | null;
+  readonly batch: Id | null;
   /** In transaction mode the connection, within the transaction that completes the job. */
   readonly client: Queryable;
   /** Aborted when the time to stop is nearly over, and when the job is lost. */
