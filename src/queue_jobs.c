@@ -32,6 +32,7 @@
 #include "subscription.h"
 #include "trusted_path.h"
 #include "wakeup.h"
+#include "watch.h"
 
 PG_MODULE_MAGIC;
 
@@ -59,6 +60,7 @@ _PG_init(void)
 	key_hints_init();
 	duplicates_init();
 	session_holds_init();
+	watch_init();
 	replicas_init();
 	make_way_init();
 	subscription_init();

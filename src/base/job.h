@@ -90,6 +90,7 @@ typedef struct Job
 	LoadBalancingStrategy strategy; /* STRATEGY_NONE: nothing was chosen */
 	char	   *read_from;		/* replica, or READ_FROM_PRIMARY; NULL: not chosen */
 	Jsonb	   *read;			/* what its read handler returned, while it runs */
+	Jsonb	   *results;		/* what the jobs that it has waited for returned, while it runs */
 	Jsonb	   *args;
 	Jsonb	   *context;		/* or NULL */
 	Jsonb	   *errors;			/* array of objects, or NULL */

@@ -43,6 +43,7 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_LIVE_JOB_FUTURE] = "live_job_future",
 	[REL_LIVE_JOB_KEY] = "live_job_key",
 	[REL_LIVE_JOB_BATCH] = "live_job_batch",
+	[REL_LIVE_JOB_WAITING] = "live_job_waiting",
 	[REL_FINISHED_JOB] = "finished_job",
 	[REL_DEAD_JOB] = "dead_job",
 	[REL_MEMBER_JOB] = "member_job",
@@ -56,6 +57,7 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_DEFINED_REPLICA] = "defined_replica",
 	[REL_HASH_SEED] = "hash_seed",
 	[REL_TRACKED_BATCH] = "tracked_batch",
+	[REL_DEPENDENCY] = "dependency",
 	[REL_BATCH_ID] = "batch_id",
 	[REL_JOB_VIEW] = "job",
 };

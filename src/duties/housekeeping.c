@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "batch.h"
 #include "claimed_slot.h"
 #include "dead_jobs.h"
 #include "executor/spi.h"
@@ -49,11 +50,15 @@ housekeeping(TimestampTz now)
 {
 	TimestampTz next = history_maintain(now);
 	TimestampTz next_token;
+	TimestampTz next_batch;
 
 	dead_jobs_trim(now);
 	next_token = trim_tokens(now);
 	if (next_token != NO_TIME && (next == NO_TIME || next_token < next))
 		next = next_token;
+	next_batch = batches_trim(now);
+	if (next_batch != NO_TIME && (next == NO_TIME || next_batch < next))
+		next = next_batch;
 	claimed_slots_trim();
 	return next;
 }

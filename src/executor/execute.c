@@ -31,6 +31,7 @@
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
+#include "dependency.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
@@ -69,7 +70,9 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "waiting.h"
 #include "wakeup.h"
+#include "watch.h"
 
 typedef enum RunEnd
 {
@@ -265,6 +268,17 @@ check_owners_right(const Run *run)
 			 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
 }
 
+/* What the jobs that it has waited for returned is looked up for a handler that wants it. */
+static void
+find_results(Run *run)
+{
+	const Handler *handler = run->task->callee->target.handler;
+
+	for (int i = 0; i < handler->nparameters; i++)
+		if (handler->parameters[i].source == PARAMETER_RESULTS)
+			run->job.results = dependency_results(&run->job);
+}
+
 /*
  * What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a
  * replica is read.
@@ -280,7 +294,17 @@ prepare(Run *run, volatile RunEnd *end)
 		*end = RUN_TOO_EARLY;
 		return false;
 	}
+	find_results(run);
 	return has_work(run, true, end);
+}
+
+static CallInput
+call_input(const Job *job)
+{
+	return (CallInput)
+	{
+		.args = job->args,.read = job->read,.cursor = job->cursor,.results = job->results
+	};
 }
 
 static RunEnd
@@ -297,7 +321,11 @@ run_function(Run *run)
 		run_timeout_arm(run->task->worker->timeout);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		if (prepare(run, &end))
-			run->result = call_function(&run->task->callee->target, run->job.args, run->job.read);
+		{
+			CallInput	input = call_input(&run->job);
+
+			run->result = call_function(&run->task->callee->target, &input);
+		}
 		PopActiveSnapshot();
 		close_cursors();
 		call_check_deferred_constraints();
@@ -325,13 +353,14 @@ static void
 call_target(Run *run)
 {
 	CallTarget *target = &run->task->callee->target;
+	CallInput	input = call_input(&run->job);
 
 	if (target->handler->is_procedure)
-		run->result = call_procedure(target, run->job.args, run->job.read);
+		run->result = call_procedure(target, &input);
 	else
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
-		run->result = call_function(target, run->job.args, run->job.read);
+		run->result = call_function(target, &input);
 		PopActiveSnapshot();
 	}
 }
@@ -471,6 +500,16 @@ put_back(Run *run, TupleTableSlot *slot, int64 delay)
 	outcome_put_back(&run->table, slot, &run->job, run->task->worker, own_role, delay);
 }
 
+/* Whether the signal has come already the scheduler sees, which looks at the job once it waits. */
+static void
+wait_for_signal(Run *run)
+{
+	TimestampTz until = current_job.snooze == NO_TIMEOUT ? DT_NOEND : GetCurrentTimestamp() + current_job.snooze;
+
+	waiting_for_signal(&run->job, current_job.signal, until);
+	watch_note(NEWS_WAITS, run->job.id);
+}
+
 /* Writes what has become of the job; slot is NULL if its row was deleted. */
 static JobState
 finish(Run *run, RunEnd end, TupleTableSlot *slot)
@@ -493,8 +532,10 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 					run->job.attempt++;
 					run->job.uncharged++;
 				}
+				if (current_job.signal != NULL)
+					wait_for_signal(run);
 				put_back(run, slot, current_job.snooze);
-				return JOB_SCHEDULED;
+				return run->job.waits ? JOB_WAITING : JOB_SCHEDULED;
 			}
 			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result, NULL);
 			return JOB_COMPLETED;
@@ -693,7 +734,7 @@ execute_next(ExecutorSlot *slot)
 		if (is_procedure)
 			(void) live_find(&run.table, run.job.id, true, &row, &stored);
 		run.job.started_at = NO_TIME;	/* the lease was none of a start */
-		outcome_finished(&run.table, row, &run.job, run.task->worker, JOB_CANCELLED, NULL, NULL);
+		outcome_expired(&run.table, row, &run.job, run.task->worker);
 		if (row)
 			ExecDropSingleTupleTableSlot(row);
 		live_close(&run.table);

@@ -20,8 +20,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_snooze_me);
 
 CurrentJob	current_job;
 
-static void
-require_job(const char *function)
+void
+current_job_require(const char *function)
 {
 	if (current_job.job == NULL)
 		ereport(ERROR,
@@ -53,7 +53,7 @@ queue_jobs_current_job(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_retry_in(PG_FUNCTION_ARGS)
 {
-	require_job("queue_jobs.retry_in()");
+	current_job_require("queue_jobs.retry_in()");
 	current_job.retry_in = delay_argument(fcinfo);
 	PG_RETURN_VOID();
 }
@@ -62,7 +62,8 @@ queue_jobs_retry_in(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_snooze_me(PG_FUNCTION_ARGS)
 {
-	require_job("queue_jobs.snooze_me()");
+	current_job_require("queue_jobs.snooze_me()");
 	current_job.snooze = delay_argument(fcinfo);
+	current_job.signal = NULL;
 	PG_RETURN_VOID();
 }

@@ -16,8 +16,15 @@ typedef struct CurrentJob
 	const Worker *worker;
 	int64		retry_in;		/* microseconds; -1: as usual */
 	int64		snooze;			/* microseconds; -1: no */
+	char	   *signal;			/* for which it snoozes, or NULL; lives as long as the run */
+	int64		step_batch;		/* of the step that runs, once it has asked for it */
 } CurrentJob;
 
+#define NO_TIMEOUT PG_INT64_MAX	/* snooze: until the signal comes */
+
 extern CurrentJob current_job;
+
+/* ERROR unless an executor runs a job here; "function" is what was called. */
+extern void current_job_require(const char *function);
 
 #endif

@@ -13,7 +13,9 @@
 #include "common/int.h"
 #include "common/pg_prng.h"
 #include "compat.h"
+#include "batch_member.h"
 #include "dedup.h"
+#include "dependency.h"
 #include "enqueue.h"
 #include "feature_flag.h"
 #include "funcapi.h"
@@ -26,6 +28,7 @@
 #include "store.h"
 #include "subscription.h"
 #include "test_point.h"
+#include "waiting.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -46,13 +49,13 @@ PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
 enum
 {
 	ARG_WORKER, ARG_ARGS, ARG_RUN_AT, ARG_DELAY, ARG_PRIORITY, ARG_QUEUE, ARG_DEDUP_KEY, ARG_CONTEXT, ARG_EXPIRES_IN,
-	ARG_JITTER
+	ARG_JITTER, ARG_BATCH, ARG_AFTER, ARG_IF_DEAD
 };
 
 /* Arguments of enqueue_many(), in order. */
 enum
 {
-	MANY_WORKER, MANY_ARGS, MANY_CONTEXTS, MANY_RUN_AT, MANY_DELAY, MANY_PRIORITY, MANY_BATCH_SIZE, MANY_BATCH_INTERVAL
+	MANY_WORKER, MANY_ARGS, MANY_CONTEXTS, MANY_RUN_AT, MANY_DELAY, MANY_PRIORITY, MANY_BATCH_SIZE, MANY_BATCH_INTERVAL, MANY_BATCH
 };
 
 /* What all jobs of one call have in common. */
@@ -62,6 +65,9 @@ typedef struct Batch
 	const char *queue;
 	Oid			role;			/* as whom they run */
 	Job			job;			/* a template */
+	int			parent_count;	/* jobs that it waits for */
+	int64	   *parents;
+	IfDead		if_dead;
 } Batch;
 
 /* A sum that may be beyond the calendar's end. */
@@ -104,24 +110,9 @@ future_interval(FunctionCallInfo fcinfo, int arg, const char *name)
 	return interval_argument(PG_GETARG_INTERVAL_P(arg), name, 0, LONGEST_INTERVAL, INTERVAL_HINT);
 }
 
-/* When the job is due, of run_at and delay. */
-static TimestampTz
-run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
+TimestampTz
+finite_run_at(TimestampTz run_at)
 {
-	TimestampTz run_at;
-
-	if (!PG_ARGISNULL(run_at_arg) && !PG_ARGISNULL(delay_arg))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("run_at and delay cannot both be given"),
-				 errdetail("run_at is %s, and delay is %s.", timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
-						   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
-				 errhint("Give the time when the job is due, or how long from now.")));
-	if (!PG_ARGISNULL(delay_arg))
-		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
-	if (PG_ARGISNULL(run_at_arg))
-		return now;
-	run_at = PG_GETARG_TIMESTAMPTZ(run_at_arg);
 	if (TIMESTAMP_NOT_FINITE(run_at))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -143,8 +134,23 @@ compressed_args(Jsonb *args)
 	return DatumGetPointer(compressed) != NULL ? (Jsonb *) DatumGetPointer(compressed) : args;
 }
 
-/* The args as they are stored: compressed if they are large, refused if they are still too large then. */
-static Jsonb *
+/* When the job is due, of run_at and delay. */
+static TimestampTz
+run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
+{
+	if (!PG_ARGISNULL(run_at_arg) && !PG_ARGISNULL(delay_arg))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("run_at and delay cannot both be given"),
+				 errdetail("run_at is %s, and delay is %s.", timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
+						   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
+				 errhint("Give the time when the job is due, or how long from now.")));
+	if (!PG_ARGISNULL(delay_arg))
+		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
+	return PG_ARGISNULL(run_at_arg) ? now : finite_run_at(PG_GETARG_TIMESTAMPTZ(run_at_arg));
+}
+
+Jsonb *
 storable_args(Jsonb *args)
 {
 	Jsonb	   *stored = compressed_args(args);
@@ -237,6 +243,13 @@ begin_batch(Batch *batch, Oid owner, Worker *worker, const char *queue, Timestam
 	batch->job.lane = lane_for(cached ? cached : worker, queue, owner);
 }
 
+static void
+join_batch(Batch *batch, int64 id)
+{
+	batch_join(id);
+	batch->job.batch = id;
+}
+
 /* A job that may read from a replica gives it time to catch up. */
 static void
 delay_start(Job *job, const Worker *worker)
@@ -284,6 +297,7 @@ insert_job(Batch *batch, LiveTable *table)
 	live_insert(table, &job);
 	test_point("job_inserted");
 	announce(batch, &job);
+	batch->job.id = job.id;
 	return job.id;
 }
 
@@ -298,11 +312,17 @@ add_job(Batch *batch, LiveTable *table, Jsonb *args, const char *token, bool *du
 
 	job->args = args;
 	job->due = job->run_at <= job->created_at;
+	if (batch->parent_count > 0)
+		waiting_for_jobs(job, 0);
 	dedup_set_key(job, batch->worker, args, token);
 	found = dedup_find_standing(table, job, batch->worker, batch->worker->handler ? batch->role : InvalidOid, &standing);
 	*duplicate = found != STANDING_NONE;
 	if (found == STANDING_DROP)
+	{
+		if (job->batch != 0)
+			batch_add_joint(job->batch, standing);
 		return standing;
+	}
 	job->args = stored;
 	return insert_job(batch, table);
 }
@@ -403,6 +423,32 @@ enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, boo
 	return id;
 }
 
+int64
+enqueue_step(const StepJob *step)
+{
+	Batch		batch;
+	LiveTable	table;
+	int64		id;
+
+	begin_batch(&batch, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue, GetCurrentTimestamp(), step->priority);
+	batch.job.run_at = batch.job.created_at;
+	batch.job.args = compressed_args(step->args);
+	batch.job.context = current_context();
+	batch.job.batch = step->batch;
+	batch.job.step = unconstify(char *, step->name);
+	if (step->waits)
+		waiting_for_jobs(&batch.job, step->delay);
+	else
+	{
+		batch.job.run_at += step->delay;
+		batch.job.due = step->delay == 0;
+	}
+	live_open(&table);
+	id = insert_job(&batch, &table);
+	live_close(&table);
+	return id;
+}
+
 /* The queue that was asked for, or the worker's own. */
 static const char *
 queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
@@ -413,6 +459,57 @@ queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
 		return worker->queue;
 	check_name("queue", queue);
 	return queue;
+}
+
+static IfDead
+if_dead_argument(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+	int			value;
+
+	refuse_null(fcinfo, ARG_IF_DEAD, "if_dead");
+	name = text_argument(fcinfo, ARG_IF_DEAD);
+	value = option_value(if_dead_names, name);
+	if (value < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("if_dead must be hold, cancel or run"),
+				 errdetail("The value is \"%.100s\".", name),
+				 errhint("hold: the job goes on waiting until the dead one has been retried.")));
+	return (IfDead) value;
+}
+
+/* Jobs after which it is to run; each once, and none for an array without elements. */
+static void
+parents_argument(FunctionCallInfo fcinfo, Batch *batch)
+{
+	Datum	   *elements;
+	bool	   *nulls;
+	int			count;
+
+	batch->if_dead = if_dead_argument(fcinfo);
+	if (PG_ARGISNULL(ARG_AFTER))
+		return;
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(ARG_AFTER), INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &elements, &nulls, &count);
+	if (count > MAX_PARENTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many jobs to run after"),
+				 errdetail("The array has %d elements; the limit is %d.", count, MAX_PARENTS),
+				 errhint("Enqueue them into a batch with on_success.")));
+	batch->parents = palloc(sizeof(int64) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("after must not contain null"),
+					 errdetail("Element %d is null.", i + 1),
+					 errhint("enqueue() returns NULL for a disabled worker: leave such a one out.")));
+		batch->parents[i] = DatumGetInt64(elements[i]);
+	}
+	dependency_check_parents(batch->parents, count);
+	batch->parent_count = count;
 }
 
 /* Returns the id of the job that will do the work, or 0 if there is none: the worker is disabled. */
@@ -457,9 +554,14 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	batch.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
 	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
 		batch.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"), "expires_in");
+	parents_argument(fcinfo, &batch);
+	if (!PG_ARGISNULL(ARG_BATCH))
+		join_batch(&batch, PG_GETARG_INT64(ARG_BATCH));
 	live_open(&table);
 	id = add_job(&batch, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
 	live_close(&table);
+	if (batch.parent_count > 0 && id == batch.job.id)
+		dependency_add(id, batch.parents, batch.parent_count, batch.if_dead);
 	return id;
 }
 
@@ -654,6 +756,8 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	check_all_args(worker, args, count);
 	begin_batch(&batch, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
 	batch.job.run_at = run_at;
+	if (!PG_ARGISNULL(MANY_BATCH))
+		join_batch(&batch, PG_GETARG_INT64(MANY_BATCH));
 	if (contexts == NULL)
 		batch.job.context = current_context();
 

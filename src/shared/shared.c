@@ -16,7 +16,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#define MAX_AREAS 16
+#define MAX_AREAS 24
 #define MAX_REFUSED 256
 #define WAITING_COUNTERS 64
 #define LAUNCHER_PAUSE (5 * USECS_PER_SEC)	/* after one that failed */
@@ -319,6 +319,7 @@ reset_slot(DatabaseSlot *slot, Oid database)
 	slot->crowded = true;
 	slot->sweep_parked = true;
 	slot->succeeded = false;
+	slot->news = false;
 	slot->blocked_lanes = false;
 	slot->next_due = DT_NOBEGIN;
 	slot->due_published = 0;
@@ -739,6 +740,13 @@ void
 database_publish_success(Oid database)
 {
 	(void) call_for_duty(database, offsetof(DatabaseSlot, succeeded));
+}
+
+/* What others wait for may have come. */
+void
+database_publish_news(Oid database)
+{
+	(void) call_for_duty(database, offsetof(DatabaseSlot, news));
 }
 
 bool

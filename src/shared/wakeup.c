@@ -23,6 +23,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "wakeup.h"
+#include "watch.h"
 
 typedef struct TouchedLane
 {
@@ -476,6 +477,7 @@ publish(bool committed)
 	if (look_at_all)
 	{
 		lane_hints_void(MyDatabaseId);
+		watch_lose_all();
 		database_reconsider(MyDatabaseId);	/* a prepared transaction may have changed its settings */
 		database_publish_due(MyDatabaseId, DT_NOBEGIN);
 	}
@@ -545,6 +547,7 @@ transaction_callback(XactEvent event, void *arg)
 			key_hints_end_transaction();
 			hold_end_transaction();
 			publish(true);
+			watch_end_transaction();
 			forget();
 			break;
 		case XACT_EVENT_ABORT:
@@ -554,6 +557,7 @@ transaction_callback(XactEvent event, void *arg)
 			key_hints_end_transaction();
 			hold_end_transaction();
 			publish(false);
+			watch_end_transaction();
 			forget();
 			break;
 		case XACT_EVENT_PREPARE:
@@ -561,6 +565,7 @@ transaction_callback(XactEvent event, void *arg)
 			duplicates_end_transaction(true);	/* it will not be heard of again here, and mostly commits */
 			key_hints_end_transaction();
 			hold_forget_transaction();
+			watch_forget_transaction();
 			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 			break;
 		default:

@@ -141,6 +141,7 @@ CREATE INDEX live_job_ready ON queue_jobs.live_job (place, priority, id) WITH (f
 CREATE INDEX live_job_future ON queue_jobs.live_job (run_at) WHERE NOT due;
 CREATE INDEX live_job_key ON queue_jobs.live_job (dedup_hash, id) WHERE dedup_hash IS NOT NULL;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
+CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
 COMMENT ON TABLE queue_jobs.live_job IS 'jobs that are not finished; see the view job';
 COMMENT ON COLUMN queue_jobs.live_job.place IS 'where it waits: its lane; or below zero, a place of its concurrency key, which is at its limit';
 COMMENT ON COLUMN queue_jobs.live_job.attempt IS 'starts so far, by which a claimant''s stale attempt is known';
@@ -207,7 +208,7 @@ COMMENT ON TABLE queue_jobs.finished_job IS 'jobs that are completed, cancelled 
 CREATE TABLE queue_jobs.dead_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-1);
 COMMENT ON TABLE queue_jobs.dead_job IS 'dead jobs: the latest queue_jobs.max_dead_jobs of each worker and owner, 180 days at most';
 CREATE TABLE queue_jobs.member_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-2);
-CREATE INDEX member_job_batch ON queue_jobs.member_job (batch, state) WHERE batch IS NOT NULL;
+CREATE INDEX member_job_batch ON queue_jobs.member_job (batch, state);
 COMMENT ON TABLE queue_jobs.member_job IS 'finished members of batches, kept as long as these, and finished jobs that others wait for';
 
 DO $$
@@ -338,6 +339,7 @@ CREATE TABLE queue_jobs.tracked_batch (
     open boolean NOT NULL,
     created_at timestamptz NOT NULL,
     died_at timestamptz,
+    dead_job bigint,
     ended_at timestamptz,
     succeeded_at timestamptz,
     settled_at timestamptz
@@ -354,6 +356,7 @@ COMMENT ON COLUMN queue_jobs.tracked_batch.step_of IS 'the step of a workflow, a
 COMMENT ON COLUMN queue_jobs.tracked_batch.dedup_key IS 'of a workflow, while it has not ended';
 COMMENT ON COLUMN queue_jobs.tracked_batch.open IS 'it cannot end before close_batch()';
 COMMENT ON COLUMN queue_jobs.tracked_batch.died_at IS 'when on_dead was enqueued, or would have been';
+COMMENT ON COLUMN queue_jobs.tracked_batch.dead_job IS 'the member that died first';
 COMMENT ON COLUMN queue_jobs.tracked_batch.ended_at IS 'when no member was left for the first time';
 COMMENT ON COLUMN queue_jobs.tracked_batch.succeeded_at IS 'when all members were completed';
 COMMENT ON COLUMN queue_jobs.tracked_batch.settled_at IS 'when it had ended and its callbacks, too: what counts for its parent, and from when on it is kept; NULL again while a member that was retried has not ended';
@@ -361,11 +364,12 @@ COMMENT ON COLUMN queue_jobs.tracked_batch.settled_at IS 'when it had ended and 
 -- Jobs that stand for duplicates which were enqueued into batches: members of these, beside their own.
 CREATE TABLE queue_jobs.joint_member (
     batch bigint NOT NULL,
-    job bigint NOT NULL,
-    CONSTRAINT joint_member_pkey PRIMARY KEY (batch, job)
+    job bigint NOT NULL
 );
+CREATE INDEX joint_member_batch ON queue_jobs.joint_member (batch);
 CREATE INDEX joint_member_job ON queue_jobs.joint_member (job);
-COMMENT ON TABLE queue_jobs.joint_member IS 'jobs that are members of batches into which duplicates of theirs were enqueued';
+ALTER TABLE queue_jobs.joint_member REPLICA IDENTITY FULL;
+COMMENT ON TABLE queue_jobs.joint_member IS 'jobs that are members of batches into which duplicates of theirs were enqueued; a pair may be there twice, as two transactions that add it do not wait for each other';
 
 -- Which jobs a job waits for, or has waited for (src/rules/dependency.c).
 CREATE TABLE queue_jobs.dependency (

@@ -168,6 +168,71 @@ SELECT * FROM queue_jobs.job_finished;
 COMMENT ON VIEW queue_jobs.job IS
 'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has the times, SQLSTATE, message, detail and context of each failed attempt, of many the first and the latest 24.';
 
+CREATE VIEW queue_jobs.batch_member WITH (security_barrier) AS
+SELECT j.batch, j.id AS job, j.step, l.worker, s.state, queue_jobs.opaque(j.args) AS args, NULL::pg_catalog.jsonb AS result
+  FROM (SELECT a.batch, a.id, a.step, a.lane, a.args FROM queue_jobs.live_job a WHERE a.callback IS NULL
+        UNION ALL
+        SELECT m.batch, a.id, a.step, a.lane, a.args FROM queue_jobs.joint_member m JOIN queue_jobs.live_job a ON a.id = m.job) j
+  JOIN queue_jobs.lane l ON l.id = j.lane
+ CROSS JOIN LATERAL (SELECT a.state FROM queue_jobs.job_alive a WHERE a.id = j.id) s
+ WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE')
+UNION ALL
+SELECT f.batch, f.id, f.step, l.worker, queue_jobs.opaque(f.state), queue_jobs.opaque(f.args), queue_jobs.opaque(f.result)
+  FROM (SELECT b.batch, b.id, b.step, b.lane, b.state, b.args, b.result FROM queue_jobs.member_job b
+        UNION ALL
+        SELECT m.batch, b.id, b.step, b.lane, b.state, b.args, b.result FROM queue_jobs.joint_member m JOIN queue_jobs.finished_job b ON b.id = m.job) f
+  JOIN queue_jobs.lane l ON l.id = f.lane
+ WHERE f.batch IS NOT NULL AND queue_jobs.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
+COMMENT ON VIEW queue_jobs.batch_member IS 'The members of every batch, live and finished: those that the current user may see; see batch_results().';
+
+CREATE VIEW queue_jobs.batch WITH (security_barrier) AS
+SELECT b.id,
+       queue_jobs.opaque(b.name) AS name,
+       pg_catalog.pg_get_userbyid(b.owner) AS owner,
+       queue_jobs.opaque(b.parent) AS parent,
+       CASE WHEN b.open THEN 'open'
+            WHEN b.succeeded_at IS NOT NULL THEN 'succeeded'
+            WHEN b.ended_at IS NOT NULL AND r.live = 0 THEN 'ended'
+            ELSE 'running' END AS state,
+       queue_jobs.opaque(r.live + d.completed + d.dead + d.cancelled) AS jobs,
+       queue_jobs.opaque(r.live) AS remaining,
+       queue_jobs.opaque(d.completed) AS completed,
+       queue_jobs.opaque(d.dead) AS dead,
+       queue_jobs.opaque(d.cancelled) AS cancelled,
+       queue_jobs.opaque(b.created_at) AS created_at,
+       queue_jobs.opaque(b.ended_at) AS ended_at,
+       queue_jobs.opaque(b.succeeded_at) AS succeeded_at
+  FROM queue_jobs.tracked_batch b
+ CROSS JOIN LATERAL (SELECT (SELECT pg_catalog.count(*) FROM queue_jobs.live_job l WHERE l.batch = b.id AND l.callback IS NULL)
+                          + (SELECT pg_catalog.count(DISTINCT m.job) FROM queue_jobs.joint_member m JOIN queue_jobs.live_job l ON l.id = m.job WHERE m.batch = b.id) AS live) r
+ CROSS JOIN LATERAL (SELECT pg_catalog.count(*) FILTER (WHERE f.state = 'completed') AS completed,
+                            pg_catalog.count(*) FILTER (WHERE f.state = 'dead') AS dead,
+                            pg_catalog.count(*) FILTER (WHERE f.state = 'cancelled') AS cancelled
+                       FROM (SELECT m.state FROM queue_jobs.member_job m WHERE m.batch = b.id
+                             UNION ALL
+                             SELECT COALESCE((SELECT e.state FROM queue_jobs.finished_job e WHERE e.id = i.job ORDER BY e.finished_at DESC LIMIT 1), 'completed')
+                               FROM (SELECT DISTINCT m.job FROM queue_jobs.joint_member m WHERE m.batch = b.id) i
+                              WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = i.job) IS NULL) f) d
+ WHERE pg_catalog.pg_has_role(b.owner, 'USAGE');
+COMMENT ON VIEW queue_jobs.batch IS 'Every batch and workflow of the current user, or of roles that it is a member of, with how many of its jobs are in which state.';
+
+CREATE VIEW queue_jobs.workflow_step WITH (security_barrier) AS
+SELECT m.batch,
+       m.step,
+       m.job,
+       m.worker,
+       m.state,
+       ARRAY(SELECT p.step
+               FROM queue_jobs.dependency d
+              CROSS JOIN LATERAL (SELECT COALESCE((SELECT l.step FROM queue_jobs.live_job l WHERE l.id = d.parent),
+                                                  (SELECT f.step FROM queue_jobs.member_job f WHERE f.id = d.parent LIMIT 1)) AS step) p
+              WHERE d.child = m.job AND p.step IS NOT NULL
+              ORDER BY p.step) AS after,
+       COALESCE((SELECT d.if_dead FROM queue_jobs.dependency d WHERE d.child = m.job LIMIT 1), 'hold') AS if_dead
+  FROM queue_jobs.batch_member m
+ WHERE m.step IS NOT NULL;
+COMMENT ON VIEW queue_jobs.workflow_step IS 'The steps of every workflow, with their jobs and what they wait for: those that the current user may see.';
+
 CREATE VIEW queue_jobs.worker AS
 SELECT w.name,
        w.handler,
@@ -211,7 +276,9 @@ SELECT w.name,
        COALESCE(n.merged, 0) AS merged_duplicates,
        pg_catalog.substring(w.queue, '^([^:]+):') AS namespace,
        w.search_path,
-       pg_catalog.pg_get_userbyid(w.handler_owner) AS handler_owner
+       pg_catalog.pg_get_userbyid(w.handler_owner) AS handler_owner,
+       w.on_dead,
+       w.on_expired
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs.lane_duplicates() d

@@ -79,6 +79,8 @@ COMMENT ON COLUMN queue_jobs.worker.merged_duplicates IS 'duplicates that were r
 COMMENT ON COLUMN queue_jobs.worker.namespace IS 'the part of queue before the colon; NULL: none';
 COMMENT ON COLUMN queue_jobs.worker.search_path IS 'by which names in pending and remaining_work are found: as it was at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';
 COMMENT ON COLUMN queue_jobs.worker.handler_owner IS 'role that owned the handler when the worker was defined: another role''s function is never called in its place';
+COMMENT ON COLUMN queue_jobs.worker.on_dead IS 'worker of the job that is enqueued when one of its jobs dies';
+COMMENT ON COLUMN queue_jobs.worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
 
 COMMENT ON COLUMN queue_jobs.worker_statistics.worker IS 'name of the worker; queue_jobs.command: commands of schedules';
 COMMENT ON COLUMN queue_jobs.worker_statistics.feature_category IS 'the worker''s label; NULL: none';
@@ -171,3 +173,33 @@ BEGIN
     END LOOP;
 END
 $$;
+
+COMMENT ON COLUMN queue_jobs.batch.id IS 'what new_batch() returned';
+COMMENT ON COLUMN queue_jobs.batch.name IS 'the name that it was given; NULL: none';
+COMMENT ON COLUMN queue_jobs.batch.owner IS 'the role that made it, to which its callbacks belong';
+COMMENT ON COLUMN queue_jobs.batch.parent IS 'the batch that does not end before this one has; NULL: none';
+COMMENT ON COLUMN queue_jobs.batch.state IS 'open (until close_batch()), running, ended (no member is left), or succeeded (all of them are completed)';
+COMMENT ON COLUMN queue_jobs.batch.jobs IS 'its members, without those of its child batches';
+COMMENT ON COLUMN queue_jobs.batch.remaining IS 'members that are not finished';
+COMMENT ON COLUMN queue_jobs.batch.completed IS 'members that are completed';
+COMMENT ON COLUMN queue_jobs.batch.dead IS 'members that are dead';
+COMMENT ON COLUMN queue_jobs.batch.cancelled IS 'members that are cancelled, expired or removed';
+COMMENT ON COLUMN queue_jobs.batch.created_at IS 'when it was made';
+COMMENT ON COLUMN queue_jobs.batch.ended_at IS 'when no member was left for the first time; NULL: not yet';
+COMMENT ON COLUMN queue_jobs.batch.succeeded_at IS 'when all members were completed; NULL: not yet';
+
+COMMENT ON COLUMN queue_jobs.workflow_step.batch IS 'the workflow, a batch';
+COMMENT ON COLUMN queue_jobs.workflow_step.step IS 'the step''s name';
+COMMENT ON COLUMN queue_jobs.workflow_step.job IS 'its job';
+COMMENT ON COLUMN queue_jobs.workflow_step.worker IS 'the job''s worker';
+COMMENT ON COLUMN queue_jobs.workflow_step.state IS 'the job''s state, as in the view job';
+COMMENT ON COLUMN queue_jobs.workflow_step.after IS 'names of the steps that it waits for, or has waited for';
+COMMENT ON COLUMN queue_jobs.workflow_step.if_dead IS 'what happens if one of them is dead or cancelled: hold, cancel or run';
+
+COMMENT ON COLUMN queue_jobs.batch_member.batch IS 'the batch';
+COMMENT ON COLUMN queue_jobs.batch_member.job IS 'the member';
+COMMENT ON COLUMN queue_jobs.batch_member.step IS 'its name in a workflow; NULL: it has none';
+COMMENT ON COLUMN queue_jobs.batch_member.worker IS 'its worker';
+COMMENT ON COLUMN queue_jobs.batch_member.state IS 'its state, as in the view job';
+COMMENT ON COLUMN queue_jobs.batch_member.args IS 'what its handler is called with';
+COMMENT ON COLUMN queue_jobs.batch_member.result IS 'what its handler returned; NULL: nothing, or not completed';

@@ -58,6 +58,7 @@ GRANT USAGE ON SCHEMA queue_jobs TO queue_jobs_enqueue, queue_jobs_claim, queue_
 -- Enqueue jobs, and do what goes with them: steer one's own, wait for replicas, use the layers of idempotency alone.
 GRANT EXECUTE ON FUNCTION queue_jobs.enqueue, queue_jobs.try_enqueue, queue_jobs.enqueue_many,
     queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,
+    queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.change_job,
     queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text), queue_jobs.run_once,
     queue_jobs.last_commit_lsn, queue_jobs.replayed TO queue_jobs_enqueue;
 GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_replay TO queue_jobs_enqueue;
@@ -77,6 +78,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.define_worker, queue_jobs.drop_worker, queu
 -- Steer: queues as a whole, routing and statistics; jobs and workers as far as they are one's own.
 GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_routing, queue_jobs.reset_statistics,
     queue_jobs.migrate_queue, queue_jobs.remove_jobs, queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,
+    queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.forget_jobs, queue_jobs.change_job,
     queue_jobs.disable_worker, queue_jobs.enable_worker, queue_jobs.capacity_impact, queue_jobs.check_workers,
     queue_jobs.set_flag, queue_jobs.add_replica, queue_jobs.drop_replica, queue_jobs.pause_replica, queue_jobs.resume_replica
     TO queue_jobs_operate;
@@ -85,4 +87,14 @@ GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_ro
 GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.worker_statistics, queue_jobs.misdeclared_worker,
     queue_jobs.routing_rule, queue_jobs.schedule, queue_jobs.capacity, queue_jobs.replica, queue_jobs.load_balancing TO queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.replica_states, queue_jobs.capacity_impact, queue_jobs.check_workers, queue_jobs.next_runs,
-    queue_jobs.explain_job TO queue_jobs_read;
+    queue_jobs.explain_job, queue_jobs.search_jobs TO queue_jobs_read;
+
+-- Batches, workflows and signals. Within a run: about the run's own job.
+GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.batch_results,
+    queue_jobs.enqueue_workflow, queue_jobs.signal TO queue_jobs_enqueue;
+GRANT EXECUTE ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch TO queue_jobs_enqueue;
+GRANT SELECT ON queue_jobs.batch_member TO queue_jobs_enqueue, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.signal TO queue_jobs_operate;
+GRANT SELECT ON queue_jobs.batch, queue_jobs.workflow_step TO queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.batch_results TO queue_jobs_read;

@@ -142,7 +142,7 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->strategy = isnull ? STRATEGY_NONE : load_balancing_strategy(TextDatumGetCString(value));
 	value = slot_getattr(slot, LIVE_READ_FROM, &isnull);
 	job->read_from = isnull ? NULL : TextDatumGetCString(value);
-	job->read = NULL;
+	job->read = job->results = NULL;
 	job->args = slot_get_jsonb(slot, LIVE_ARGS);
 	job->context = slot_get_jsonb(slot, LIVE_CONTEXT);
 	job->errors = slot_get_jsonb(slot, LIVE_ERRORS);

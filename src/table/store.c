@@ -83,6 +83,8 @@ membership(Oid index, TupleTableSlot *slot)
 		return due ? MEMBER_NO : MEMBER_YES;
 	if (index == catalog_relation(REL_LIVE_JOB_BATCH))
 		return has_value(slot, LIVE_BATCH);
+	if (index == catalog_relation(REL_LIVE_JOB_WAITING))
+		return has_value(slot, LIVE_WAITS);
 	if (index == catalog_relation(REL_LIVE_JOB_KEY))
 		return has_value(slot, LIVE_DEDUP_HASH);
 	return MEMBER_UNKNOWN;
@@ -813,6 +815,7 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now, bool (*want
 	if (wanted != NULL && !wanted(job.lane, argument))
 		return false;
 	job.due = true;
+	job.waits = NULL;			/* the signal has not come in time */
 	job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;
 	if (!live_try_update(table, slot, &job))
 		return false;			/* a transaction has it, which publishes what becomes of it */

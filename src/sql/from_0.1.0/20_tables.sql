@@ -87,6 +87,15 @@ SELECT pg_catalog.set_config('queue_jobs_update.schedule', COALESCE(pg_catalog.s
    AND a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE';
 DROP FUNCTION queue_jobs.schedule(text, text, text, jsonb, text, text, text, text, interval, integer);
 
+-- define_worker() has two more. The old one is dropped once its rights are known.
+SELECT pg_catalog.set_config('queue_jobs_update.define_worker', COALESCE(pg_catalog.string_agg(DISTINCT COALESCE(pg_catalog.quote_ident(r.rolname), 'PUBLIC'), ','), ''), true)
+  FROM pg_catalog.pg_proc p
+ CROSS JOIN pg_catalog.aclexplode(p.proacl) a
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+ WHERE p.oid = 'queue_jobs.define_worker(text, text, text, text, integer, boolean, text, text, boolean, interval, integer, text, text, boolean, text, text, integer, integer, text, integer, integer, interval, text[], text, interval, interval, text, text, text, text, text, text, interval, interval, text, text[], interval)'::pg_catalog.regprocedure
+   AND a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE';
+DROP FUNCTION queue_jobs.define_worker(text, text, text, text, integer, boolean, text, text, boolean, interval, integer, text, text, boolean, text, text, integer, integer, text, integer, integer, interval, text[], text, interval, interval, text, text, text, text, text, text, interval, interval, text, text[], interval);
+
 -- A claimant is a name and the role that claims by it. Of leases from before, those that a heartbeat has extended tell whose they are.
 ALTER TABLE queue_jobs.claimant DROP CONSTRAINT claimant_pkey, ADD CONSTRAINT claimant_pkey PRIMARY KEY (name, owner);
 ALTER TABLE queue_jobs.live_job ADD COLUMN claimed_by regrole;
@@ -127,6 +136,7 @@ ALTER TABLE queue_jobs.live_job
     ADD COLUMN cursor jsonb,
     ADD COLUMN progress double precision;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
+CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
 COMMENT ON COLUMN queue_jobs.live_job.batch IS 'the batch whose member, or callback, it is';
 COMMENT ON COLUMN queue_jobs.live_job.step IS 'its name in a workflow';
 COMMENT ON COLUMN queue_jobs.live_job.callback IS 'true: a callback of its batch, and no member';
@@ -139,7 +149,7 @@ ALTER TABLE queue_jobs.finished_job
     ADD COLUMN cursor jsonb,
     ADD COLUMN progress double precision;
 CREATE TABLE queue_jobs.member_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-2);
-CREATE INDEX member_job_batch ON queue_jobs.member_job (batch, state) WHERE batch IS NOT NULL;
+CREATE INDEX member_job_batch ON queue_jobs.member_job (batch, state);
 COMMENT ON TABLE queue_jobs.member_job IS 'finished members of batches, kept as long as these, and finished jobs that others wait for';
 ALTER TABLE queue_jobs.member_job REPLICA IDENTITY FULL;
 -- Batches (src/rules/batch.c). A batch has no counter of its members: their live rows are what is looked at.
@@ -161,6 +171,7 @@ CREATE TABLE queue_jobs.tracked_batch (
     open boolean NOT NULL,
     created_at timestamptz NOT NULL,
     died_at timestamptz,
+    dead_job bigint,
     ended_at timestamptz,
     succeeded_at timestamptz,
     settled_at timestamptz
@@ -177,6 +188,7 @@ COMMENT ON COLUMN queue_jobs.tracked_batch.step_of IS 'the step of a workflow, a
 COMMENT ON COLUMN queue_jobs.tracked_batch.dedup_key IS 'of a workflow, while it has not ended';
 COMMENT ON COLUMN queue_jobs.tracked_batch.open IS 'it cannot end before close_batch()';
 COMMENT ON COLUMN queue_jobs.tracked_batch.died_at IS 'when on_dead was enqueued, or would have been';
+COMMENT ON COLUMN queue_jobs.tracked_batch.dead_job IS 'the member that died first';
 COMMENT ON COLUMN queue_jobs.tracked_batch.ended_at IS 'when no member was left for the first time';
 COMMENT ON COLUMN queue_jobs.tracked_batch.succeeded_at IS 'when all members were completed';
 COMMENT ON COLUMN queue_jobs.tracked_batch.settled_at IS 'when it had ended and its callbacks, too: what counts for its parent, and from when on it is kept; NULL again while a member that was retried has not ended';
@@ -184,11 +196,12 @@ COMMENT ON COLUMN queue_jobs.tracked_batch.settled_at IS 'when it had ended and 
 -- Jobs that stand for duplicates which were enqueued into batches: members of these, beside their own.
 CREATE TABLE queue_jobs.joint_member (
     batch bigint NOT NULL,
-    job bigint NOT NULL,
-    CONSTRAINT joint_member_pkey PRIMARY KEY (batch, job)
+    job bigint NOT NULL
 );
+CREATE INDEX joint_member_batch ON queue_jobs.joint_member (batch);
 CREATE INDEX joint_member_job ON queue_jobs.joint_member (job);
-COMMENT ON TABLE queue_jobs.joint_member IS 'jobs that are members of batches into which duplicates of theirs were enqueued';
+ALTER TABLE queue_jobs.joint_member REPLICA IDENTITY FULL;
+COMMENT ON TABLE queue_jobs.joint_member IS 'jobs that are members of batches into which duplicates of theirs were enqueued; a pair may be there twice, as two transactions that add it do not wait for each other';
 
 -- Which jobs a job waits for, or has waited for (src/rules/dependency.c).
 CREATE TABLE queue_jobs.dependency (
@@ -227,3 +240,15 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.job_signal', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.saved_step', '');
 REVOKE ALL ON queue_jobs.member_job, queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.dependency, queue_jobs.job_signal, queue_jobs.saved_step FROM PUBLIC;
 REVOKE ALL ON SEQUENCE queue_jobs.batch_id FROM PUBLIC;
+
+-- enqueue() and its like have more parameters. Who could call them is to call the new ones (50_privileges.sql).
+SELECT pg_catalog.set_config('queue_jobs_update.enqueue', COALESCE(pg_catalog.string_agg(
+           pg_catalog.format('GRANT EXECUTE ON FUNCTION queue_jobs.%I TO %s;', p.proname, COALESCE(pg_catalog.quote_ident(r.rolname), 'PUBLIC')), ' '), ''), true)
+  FROM pg_catalog.pg_proc p
+ CROSS JOIN pg_catalog.aclexplode(p.proacl) a
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+ WHERE p.pronamespace = 'queue_jobs'::pg_catalog.regnamespace AND p.proname IN ('enqueue', 'try_enqueue', 'enqueue_many')
+   AND a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE';
+DROP FUNCTION queue_jobs.enqueue(text, jsonb, timestamptz, interval, integer, text, text, jsonb, interval, interval);
+DROP FUNCTION queue_jobs.try_enqueue(text, jsonb, timestamptz, interval, integer, text, text, jsonb, interval, interval);
+DROP FUNCTION queue_jobs.enqueue_many(text, jsonb[], jsonb[], timestamptz, interval, integer, integer, interval);
