@@ -27,9 +27,8 @@ async function call(db, name, id) {
   return row.done;
 }
 
-export async function closeBatch(db, id) {
-  await call(db, 'close_batch', id);
-}
+// False if it was closed already.
+export const closeBatch = async (db, id) => (await call(db, 'close_batch', id)) === 'true';
 
 // How many jobs were cancelled, or are tried again.
 export const cancelBatch = async (db, id) => Number(await call(db, 'cancel_batch', id));
@@ -39,6 +38,14 @@ export async function batchResults(db, id) {
   const values = new Values();
   const rows = await ask(db, `SELECT job::text AS job, step, worker, args::text AS args, state, result::text AS result FROM queue_jobs.batch_results(${values.add('bigint', id)})`, values.values);
   return rows.map((row) => ({ ...row, args: parse(row.args), result: parse(row.result) }));
+}
+
+// What the steps before this job of a workflow have returned, by their names.
+export async function resultsBefore(db, batch, job) {
+  const values = new Values();
+  const id = values.add('bigint', batch);
+  const rows = await ask(db, `SELECT r.step, r.result::text AS result FROM queue_jobs.workflow_step AS s JOIN queue_jobs.batch_results(${id}) AS r ON r.step = ANY (s.after) WHERE s.batch = ${id} AND s.job = ${values.add('bigint', job)}`, values.values);
+  return Object.fromEntries(rows.map((row) => [row.step, parse(row.result)]));
 }
 
 const STEP_KEYS = { step: 'step', worker: 'worker', args: 'args', after: 'after', ifDead: 'if_dead', delay: 'delay', priority: 'priority', queue: 'queue' };

@@ -1,4 +1,5 @@
 // Enqueue, on the caller's own connection or transaction.
+import { stringify } from './json.js';
 import { ask, namedArguments, Values } from './sql.js';
 import { inheritedContext } from './trace.js';
 
@@ -83,6 +84,6 @@ export const discard = (db, id) => steerJob(db, 'discard', id);
 // Gives a job a signal; true if it is the first of that name, and the job is not finished.
 export async function signal(db, id, name, payload = null) {
   const values = new Values();
-  return steer(db, `queue_jobs.signal(${values.add('bigint', id)}, ${values.add('text', name)}, ${values.add('jsonb', payload)})`, values);
+  return steer(db, `queue_jobs.signal(${values.add('bigint', id)}, ${values.add('text', name)}, ${values.addJsonText('jsonb', stringify(payload))})`, values);
 }
 

@@ -1,8 +1,8 @@
 // One run of a handler: the context that it is given, and what comes of it.
 import { completed, continued, discarded, failed, givenBack, snoozed } from './outcome.js';
 import { enqueue, enqueueMany } from './enqueue.js';
-import { batchResults } from './batches.js';
-import { parse } from './json.js';
+import { batchResults, resultsBefore } from './batches.js';
+import { parse, stringify } from './json.js';
 import { ask, interval, Values } from './sql.js';
 import { runWithContext } from './trace.js';
 
@@ -67,7 +67,7 @@ export class JobContext {
     if (steps.has(name)) return steps.get(name);
     const value = (await run()) ?? null;
     const saved = new Values();
-    await ask(this.#db, `SELECT queue_jobs.save_step(${saved.add('bigint', this.id)}, ${saved.add('int', this.attempt)}, ${saved.add('text', name)}, ${saved.add('jsonb', value)})::text AS done`, saved.values);
+    await ask(this.#db, `SELECT queue_jobs.save_step(${saved.add('bigint', this.id)}, ${saved.add('int', this.attempt)}, ${saved.add('text', name)}, ${saved.addJsonText('jsonb', stringify(value))})::text AS done`, saved.values);
     steps.set(name, value);
     return value;
   }
@@ -84,6 +84,11 @@ export class JobContext {
   // What the jobs of a batch have returned; by default of that whose callback it is, or else of its own.
   batchResults(batch = this.args.batch ?? this.batch) {
     return batchResults(this.#db, batch);
+  }
+
+  // In a workflow's step: what the steps before it have returned, by their names.
+  async results() {
+    return this.batch === null ? {} : resultsBefore(this.#db, this.batch, this.id);
   }
 }
 

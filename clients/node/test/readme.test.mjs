@@ -74,3 +74,11 @@ test('README.md', async () => {
   const { rows } = await client.query('SELECT worker, result FROM queue_jobs.job');
   assert.deepEqual(rows, [{ worker: 'send_mail', result: { status: 250 } }]);
 });
+
+test('docs/how-to/node.md', async () => {
+  const client = await runExamples('../../../docs/how-to/node.md');
+  const { rows: [{ paid }] } = await client.query('SELECT paid FROM orders WHERE id = 1');
+  assert.equal(paid, true);
+  const { rows: [{ result }] } = await client.query("SELECT result FROM queue_jobs.job WHERE worker = 'report'");
+  assert.equal(result, 2);
+});

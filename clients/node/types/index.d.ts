@@ -103,7 +103,7 @@ export interface BatchResult {
 }
 
 export function newBatch(db: Queryable, name?: string | null, options?: BatchOptions): Promise<Id>;
-export function closeBatch(db: Queryable, id: IdLike): Promise<void>;
+export function closeBatch(db: Queryable, id: IdLike): Promise<boolean>;
 export function cancelBatch(db: Queryable, id: IdLike): Promise<number>;
 export function retryBatch(db: Queryable, id: IdLike): Promise<number>;
 export function batchResults(db: Queryable, id: IdLike): Promise<BatchResult[]>;
@@ -171,6 +171,8 @@ export interface JobContext<W = string> {
   enqueue<V extends WorkerName>(worker: V, args?: ArgsOf<V>, options?: EnqueueOptions): Promise<Id | null>;
   enqueueMany<V extends WorkerName>(worker: V, argsList: Iterable<ArgsOf<V>>, options?: EnqueueManyOptions): Promise<(Id | null)[]>;
   batchResults(batch?: IdLike): Promise<BatchResult[]>;
+  /** In a workflow's step: what the steps before it have returned, by their names. */
+  results(): Promise<Record<string, any>>;
 }
 
 export type Handler<W = string> = (args: ArgsOf<W>, ctx: JobContext<W>) => ResultOf<W> | Promise<ResultOf<W>> | void | Promise<void>;
