@@ -3,7 +3,7 @@ import { parse } from './json.js';
 import { Values } from './sql.js';
 
 const COLUMNS = ['id::text AS id', 'attempt', 'worker', 'queue', 'args::text AS args', 'context::text AS context', 'version',
-  'priority', 'max_attempts', 'created_at', 'run_at', 'batch::text AS batch', 'cursor::text AS cursor', 'progress'];
+  'priority', 'max_attempts', 'batch::text AS batch', 'cursor::text AS cursor', 'progress'];
 
 export const columns = (table) => COLUMNS.map((column) => `${table}.${column}`).join(', ');
 

@@ -3,6 +3,7 @@ import { completed, continued, discarded, failed, givenBack, snoozed } from './o
 import { enqueue, enqueueMany } from './enqueue.js';
 import { batchResults, resultsBefore } from './batches.js';
 import { parse, stringify } from './json.js';
+import { off } from './log.js';
 import { ask, interval, Values } from './sql.js';
 import { runWithContext } from './trace.js';
 
@@ -24,18 +25,57 @@ export class Lost extends Error {
   }
 }
 
+// Why a job is to end early, if it is: the signal is made when a handler first asks for it.
+export class Abort {
+  #controller = null;
+  #reason = null;
+
+  get stopped() {
+    return this.#reason instanceof Stopping;
+  }
+
+  signal = () => {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#reason) this.#controller.abort(this.#reason);
+    }
+    return this.#controller.signal;
+  };
+
+  abort(reason) {
+    this.#reason ??= reason;
+    this.#controller?.abort(reason);
+  }
+}
+
 // What a handler gets beside the args.
 export class JobContext {
   #decisions;
+  #run;
   #db;
   #steps = null;
 
-  constructor(job, { db, client, signal, log, isStopping, decisions }) {
+  // run: { db, client, signal(), isStopping() }
+  constructor(job, run, log, decisions) {
     this.#decisions = decisions;
-    this.#db = db;
-    Object.assign(this, { job, id: job.id, worker: job.worker, queue: job.queue, args: job.args, attempt: job.attempt, context: job.context ?? {}, cursor: job.cursor, progress: job.progress, batch: job.batch, client, signal, log });
-    Object.defineProperty(this, 'stopping', { get: isStopping });
+    this.#run = run;
+    this.#db = run.db;
+    this.job = job;
+    this.log = log;
   }
+
+  get id() { return this.job.id; }
+  get worker() { return this.job.worker; }
+  get queue() { return this.job.queue; }
+  get args() { return this.job.args; }
+  get attempt() { return this.job.attempt; }
+  get context() { return this.job.context ?? {}; }
+  get batch() { return this.job.batch; }
+  get cursor() { return this.job.cursor; }
+  get progress() { return this.job.progress; }
+  get client() { return this.#run.client; }
+  get signal() { return this.#run.signal(); }
+  get stopping() { return this.#run.isStopping(); }
 
   // When the handler has returned, the job is put back, to run again after the delay. No attempt is charged.
   snooze(delay) {
@@ -98,30 +138,36 @@ function callHandler(handler, middleware, ctx) {
   return call(0);
 }
 
-function outcomeOfError(thrown, signal, decisions) {
-  if (signal.aborted && signal.reason instanceof Stopping) return givenBack();
+function outcomeOfError(thrown, run, decisions) {
+  if (run.wasStopped()) return givenBack();
   return failed(thrown, { retryIn: decisions.retryIn, final: decisions.final });
 }
 
-// Runs a job's handler. db: for what the context does; client: what the handler gets as ctx.client, if anything.
-export async function runJob({ handlers, middleware, log }, job, { db, client, signal, isStopping }) {
+function report(log, job, outcome, begin) {
+  if (outcome.kind !== 'fail' && log.debug === off) return;
+  const fields = { event: outcome.kind, job: job.id, worker: job.worker, queue: job.queue, attempt: job.attempt, milliseconds: Math.round(performance.now() - begin) };
+  if (outcome.kind === 'fail') log.warn({ ...fields, error: outcome.error }, 'failed');
+  else log.debug(fields, 'ran');
+}
+
+// Runs a job's handler. run: the database for what the context does, as db; what the handler gets as ctx.client, if anything;
+// signal(), isStopping(), and wasStopped(): whether the signal was aborted for that.
+export async function runJob({ handlers, middleware, log }, job, run) {
   const handler = handlers.get(job.worker);
   if (!handler) {
     log.error({ event: 'no_handler', job: job.id, worker: job.worker }, `there is no handler for ${job.worker}: the job is put back for ${NO_HANDLER_DELAY}`);
     return snoozed(NO_HANDLER_DELAY);
   }
   const decisions = {};
-  const ctx = new JobContext(job, { db, client, signal, log, isStopping, decisions });
+  const ctx = new JobContext(job, run, log, decisions);
   const begin = performance.now();
   let outcome;
   try {
-    const value = await runWithContext(job, async () => callHandler(handler, middleware, ctx));
+    const value = await runWithContext(job, () => callHandler(handler, middleware, ctx));
     outcome = decisions.end ?? completed(value);
   } catch (thrown) {
-    outcome = outcomeOfError(thrown, signal, decisions);
+    outcome = outcomeOfError(thrown, run, decisions);
   }
-  const fields = { event: outcome.kind, job: job.id, worker: job.worker, queue: job.queue, attempt: job.attempt, milliseconds: Math.round(performance.now() - begin) };
-  if (outcome.kind === 'fail') log.warn({ ...fields, error: outcome.error }, 'failed');
-  else log.debug(fields, 'ran');
+  report(log, job, outcome, begin);
   return outcome;
 }

@@ -8,6 +8,7 @@ const MARK = '\u0000';
 
 export function parse(text) {
   if (text === null || text === undefined) return null;
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
   let marked = false;
   const safe = text.replace(STRINGS_AND_LARGE, (token) => {
     if (token[0] === '"' || Number.isSafeInteger(Number(token))) return token;

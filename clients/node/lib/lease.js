@@ -3,7 +3,7 @@
 import { setImmediate as afterAllThatIsReady } from 'node:timers/promises';
 import { claimStatement, columns, completeAndClaimStatement, jobsOfRows } from './claim.js';
 import { backoff, Closed, Connection, sleep } from './connection.js';
-import { Lost, runJob, Stopping } from './job.js';
+import { Abort, Lost, runJob, Stopping } from './job.js';
 import { failed, givenBack, isStale, logStale, writeOutcome } from './outcome.js';
 import { Waiter } from './waiter.js';
 
@@ -62,9 +62,10 @@ export class LeaseEngine {
     await afterAllThatIsReady();
   }
 
-  // How many jobs it may claim now.
+  // How many jobs it may claim now. Of many that are claimed before their turn one half is worked while the other is claimed.
   get #room() {
-    return this.#stopping.signal.aborted ? 0 : this.#most - this.#running - this.#notBegun.length;
+    if (this.#stopping.signal.aborted) return 0;
+    return Math.min(this.#most - this.#running - this.#notBegun.length, Math.max(this.#concurrency, Math.ceil(this.#most / 2)));
   }
 
   get #mustExchange() {
@@ -104,7 +105,12 @@ export class LeaseEngine {
     for (let failures = 0; this.#mustExchange;) {
       this.#uncertain = true;
       try {
-        await this.#exchange();
+        const exchange = this.#exchange();
+        exchange.catch(() => {}); // it is looked at below
+        // The server works while the handlers do.
+        await afterAllThatIsReady();
+        this.#callNext();
+        await exchange;
         this.#uncertain = false;
         failures = 0;
       } catch (error) {
@@ -116,6 +122,7 @@ export class LeaseEngine {
           await sleep(backoff(failures++), this.#stopping.signal);
         }
       }
+      if (!this.#mustExchange) this.#callNext();
       await afterAllThatIsReady();
     }
   }
@@ -153,7 +160,7 @@ export class LeaseEngine {
     this.#claimed = true;
     this.#mayHaveJobs = jobs.length === most;
     if (jobs.length > 0) this.#waiter.found();
-    jobs.forEach((job) => this.#begin(job));
+    jobs.forEach((job) => this.#take(job));
     if (!this.#mayHaveJobs) this.#waiter.wait();
   }
 
@@ -192,25 +199,30 @@ export class LeaseEngine {
 
   // ---- handlers ----
 
-  #begin(job) {
-    const item = { job, controller: new AbortController(), outcome: null };
+  #take(job) {
+    const item = { job, abort: new Abort(), outcome: null, written: false };
     this.#inHand.set(job.id, item);
     if (this.#stopping.signal.aborted) this.#end(item, givenBack());
-    else if (this.#running < this.#concurrency) this.#call(item);
     else this.#notBegun.push(item);
+  }
+
+  #callNext() {
+    while (this.#notBegun.length > 0 && this.#running < this.#concurrency) this.#call(this.#notBegun.shift());
   }
 
   async #call(item) {
     this.#running++;
     const outcome = await runJob(this.#worker, item.job, {
       db: this.#connection,
-      signal: item.controller.signal,
+      client: undefined,
+      signal: item.abort.signal,
+      wasStopped: () => item.abort.stopped,
       isStopping: () => this.#stopping.signal.aborted,
     });
     if (item.outcome) return; // the time to stop had passed, and it was given back
     this.#running--;
     this.#end(item, outcome);
-    if (this.#notBegun.length > 0 && this.#running < this.#concurrency) this.#call(this.#notBegun.shift());
+    this.#callNext();
   }
 
   #end(item, outcome) {
@@ -260,7 +272,8 @@ export class LeaseEngine {
   async #adopt(ids) {
     const { rows } = await this.#connection.query(`SELECT ${columns('j')} FROM queue_jobs.job AS j WHERE j.id = ANY ($1::bigint[]) AND j.claimant = $2 AND j.state = 'executing'`, [ids, this.#source.claimant]);
     this.#log.info({ event: 'recovered', jobs: rows.length }, 'claimed when the connection was lost');
-    for (const job of jobsOfRows(rows)) if (!this.#inHand.has(job.id)) this.#begin(job);
+    for (const job of jobsOfRows(rows)) if (!this.#inHand.has(job.id)) this.#take(job);
+    this.#callNext();
   }
 
   #lose(item) {
@@ -268,7 +281,7 @@ export class LeaseEngine {
     this.#inHand.delete(item.job.id);
     this.#notBegun = this.#notBegun.filter((one) => one !== item);
     this.#log.warn({ event: 'lost', job: item.job.id, attempt: item.job.attempt, worker: item.job.worker }, 'the job was cancelled, or its lease ran out');
-    item.controller.abort(new Lost('The job was cancelled, or its lease ran out'));
+    item.abort.abort(new Lost('The job was cancelled, or its lease ran out'));
   }
 
   // ---- stop ----
@@ -280,7 +293,7 @@ export class LeaseEngine {
     this.#notify();
     await this.#allEnded(soft);
     const running = [...this.#inHand.values()].filter((item) => !item.outcome);
-    for (const item of running) item.controller.abort(new Stopping());
+    for (const item of running) item.abort.abort(new Stopping());
     await this.#allEnded(hard);
     for (const item of running.filter((one) => !one.outcome)) {
       this.#log.warn({ event: 'given_back', job: item.job.id, worker: item.job.worker }, 'not finished in time: the job is given back');

@@ -2,11 +2,14 @@
 
 const LEVELS = ['debug', 'info', 'warn', 'error'];
 
+// What a level that is not logged does.
+export const off = () => {};
+
 export function jsonLog(level = process.env.QUEUE_JOBS_LOG || 'info', write = (line) => process.stderr.write(line)) {
   const least = LEVELS.indexOf(level);
   const log = {};
   LEVELS.forEach((name, i) => {
-    log[name] = i < least ? () => {} : (fields, message) =>
+    log[name] = i < least ? off : (fields, message) =>
       write(`${JSON.stringify({ time: new Date().toISOString(), level: name, message, ...fields })}\n`);
   });
   return log;
@@ -14,5 +17,5 @@ export function jsonLog(level = process.env.QUEUE_JOBS_LOG || 'info', write = (l
 
 // A logger whose lines have these fields, too.
 export function child(log, fields) {
-  return Object.fromEntries(LEVELS.map((name) => [name, (own, message) => log[name]({ ...fields, ...own }, message)]));
+  return Object.fromEntries(LEVELS.map((name) => [name, log[name] === off ? off : (own, message) => log[name]({ ...fields, ...own }, message)]));
 }

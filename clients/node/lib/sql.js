@@ -41,8 +41,8 @@ const WRITE = {
   jsonb: stringify,
   interval,
   timestamptz: timestamp,
-  'bigint[]': array(idText),
-  'int[]': array(String),
+  'bigint[]': (ids) => `{${[...ids].map(idText).join(',')}}`,
+  'int[]': (numbers) => `{${numbers.join(',')}}`,
   'text[]': array(String),
   'jsonb[]': array(stringify),
 };

@@ -1,7 +1,7 @@
 // For tests: run what is due in the test's own transaction, which it rolls back; and look at what was enqueued.
 import { AssertionError } from 'node:assert';
 import { claimStatement, jobsOfRows, queuesFor } from './claim.js';
-import { runJob } from './job.js';
+import { Abort, runJob } from './job.js';
 import { parse } from './json.js';
 import { failed, writeOutcome } from './outcome.js';
 import { ask, Values } from './sql.js';
@@ -16,7 +16,7 @@ function asWorker(worker) {
 
 async function runOne(db, worker, job) {
   await ask(db, 'SAVEPOINT queue_jobs_run');
-  let outcome = await runJob(worker, job, { db, client: db, signal: new AbortController().signal, isStopping: () => false });
+  let outcome = await runJob(worker, job, { db, client: db, signal: new Abort().signal, wasStopped: () => false, isStopping: () => false });
   if (!outcome.rollback) {
     try {
       await ask(db, 'SET CONSTRAINTS ALL IMMEDIATE');

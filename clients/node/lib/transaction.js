@@ -2,7 +2,7 @@
 // which its handler is given.
 import { claimStatement, jobsOfRows } from './claim.js';
 import { backoff, Closed, Connection, sleep } from './connection.js';
-import { Lost, runJob, Stopping } from './job.js';
+import { Abort, Lost, runJob, Stopping } from './job.js';
 import { failed, isStale, logStale, writeOutcome } from './outcome.js';
 import { Waiter } from './waiter.js';
 
@@ -122,9 +122,9 @@ export class TransactionEngine {
     const connection = this.#connectionOf(slot);
     const client = await connection.client();
     if (this.#stopping.signal.aborted) return false;
-    const task = { client, connection, job: null, controller: new AbortController(), over: false };
+    const task = { client, connection, job: null, abort: new Abort(), over: false };
     const abandoned = new Promise((resolve) => { task.abandon = resolve; });
-    const stopWatching = connection.onceLost(() => task.controller.abort(new Lost('The connection was lost: what the job has done is rolled back')));
+    const stopWatching = connection.onceLost(() => task.abort.abort(new Lost('The connection was lost: what the job has done is rolled back')));
     this.#tasks.add(task);
     try {
       await Promise.race([this.#transaction(task), abandoned]);
@@ -161,7 +161,13 @@ export class TransactionEngine {
     const { client, job } = task;
     await client.query('SAVEPOINT queue_jobs_work');
     const own = guarded(client, task);
-    let outcome = await runJob(this.#worker, job, { db: own, client: own, signal: task.controller.signal, isStopping: () => this.#stopping.signal.aborted });
+    let outcome = await runJob(this.#worker, job, {
+      db: own,
+      client: own,
+      signal: task.abort.signal,
+      wasStopped: () => task.abort.stopped,
+      isStopping: () => this.#stopping.signal.aborted,
+    });
     if (task.over) return; // the time to stop had passed, and it was rolled back
     task.over = true;
     if (!outcome.rollback) outcome = await this.#checkConstraints(client, outcome);
@@ -199,7 +205,7 @@ export class TransactionEngine {
     this.#stopping.abort();
     this.#callAll();
     await this.#allEnded(soft);
-    for (const task of this.#tasks) task.controller.abort(new Stopping());
+    for (const task of this.#tasks) task.abort.abort(new Stopping());
     await this.#allEnded(hard);
     await Promise.all([...this.#tasks].map((task) => this.#abandon(task)));
     await Promise.all(this.#connections.map((connection) => connection.close()));

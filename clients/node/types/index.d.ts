@@ -136,8 +136,6 @@ export interface Job {
   context: Record<string, any> | null;
   version: number;
   priority: number;
-  created_at: Date;
-  run_at: Date;
   batch: Id | null;
   cursor: any;
   progress: number | null;
