@@ -16,6 +16,7 @@
 #include "fmgr.h"
 #include "key_hint.h"
 #include "lane_hint.h"
+#include "live_count.h"
 #include "lane.h"
 #include "lost_claim.h"
 #include "make_way.h"
@@ -59,6 +60,7 @@ _PG_init(void)
 	lost_claims_init();
 	key_hints_init();
 	duplicates_init();
+	live_counts_init();
 	session_holds_init();
 	watch_init();
 	replicas_init();

@@ -20,7 +20,6 @@
 #include "subscription.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
-#include "utils/memutils.h"
 #include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_signal);
@@ -129,7 +128,6 @@ queue_jobs_wait_for_signal(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1))
 		timeout = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_TIMEOUT,
 														  "Give an interval from 0 to 365 days."));
-	current_job.signal = MemoryContextStrdup(TopMemoryContext, name);
-	current_job.snooze = timeout;
+	current_job_wait_for(name, timeout);
 	PG_RETURN_VOID();
 }

@@ -26,6 +26,7 @@
 #include "lane_hint.h"
 #include "limit.h"
 #include "limit_release.h"
+#include "live_count.h"
 #include "live_scan.h"
 #include "location.h"
 #include "make_way.h"
@@ -632,6 +633,7 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 	{
 		location_unknown();
 		key_hints_written_by_sql();
+		live_counts_written_by_sql();
 	}
 	wakeup_all();
 	return PointerGetDatum(NULL);

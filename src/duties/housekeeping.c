@@ -11,6 +11,7 @@
 #include "history.h"
 #include "housekeeping.h"
 #include "run_as.h"
+#include "saved_step.h"
 
 #define TOKENS_AT_ONCE 100000	/* a session in wait_for_jobs() may be at it; but each time reads all */
 
@@ -60,5 +61,6 @@ housekeeping(TimestampTz now)
 	if (next_batch != NO_TIME && (next == NO_TIME || next_batch < next))
 		next = next_batch;
 	claimed_slots_trim();
+	saved_steps_trim();
 	return next;
 }

@@ -117,10 +117,7 @@ begin_run(Run *run)
 	run->job.attempt++;
 	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
 	run->stored_strategy = run->job.strategy;
-	current_job = (CurrentJob)
-	{
-		.job = &run->job,.lane = run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
-	};
+	current_job_begin(&run->job, run->task->lane, run->task->worker, run->task->callee->target.handler->is_procedure);
 	run->job.started_at = run->started_at;
 	rate_started(&run->limits.rate);
 	run_show(run, true);
@@ -145,6 +142,7 @@ measure_run(Run *run, RunEnd end)
 	if (run->measure.cpu >= 0)
 	{
 		run->measure.cpu = statistics_cpu_time() - run->measure.cpu;
+		run->measure.cpu_runs = Max(run->task->callee->unmeasured, 1);
 		run->task->callee->unmeasured = 0;
 	}
 	run->measure.failed = end == RUN_FAILED;
@@ -194,7 +192,7 @@ judge_error(Run *run)
 	MemoryContextSwitchTo(run_context); /* the log wants the message after the transaction's end */
 	if (end_wanted(run) >= 0)
 		return RUN_ENDED;		/* whatever the handler has made of the interruption */
-	if (handler_dropped(run))
+	if (handler_dropped(run) || (current_job.stopped && run->error->sqlerrcode == ERRCODE_QUERY_CANCELED))
 		return RUN_INTERRUPTED;
 	if (run->error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		return RUN_FAILED;
@@ -510,6 +508,32 @@ wait_for_signal(Run *run)
 	watch_note(NEWS_WAITS, run->job.id);
 }
 
+/* The handler has said that the job runs again: after a delay, from a cursor on, or when a signal has come. */
+static JobState
+put_back_as_said(Run *run, TupleTableSlot *slot)
+{
+	bool		at_once = current_job.slice.cursor != NULL && current_job.snooze == 0;
+
+	statistics_count(run->task->worker->name, COUNTED_SNOOZED, 1);
+	run->job.expires_at = NO_TIME;	/* it was started in time */
+	if (current_job.slice.cursor != NULL)
+		slice_apply(&run->job, &current_job.slice, run->job.attempt - 1);
+	if (at_once)
+		run_pass_over_once(run->job.id);
+	if (dedup_one_at_a_time(&run->job, run->task->worker))
+	{
+		/* that it was started shows that it holds its key */
+		run->job.attempt++;
+		run->job.uncharged++;
+	}
+	if (current_job.signal != NULL)
+		wait_for_signal(run);
+	put_back(run, slot, current_job.snooze);
+	if (run->job.waits != NULL)
+		return JOB_WAITING;
+	return at_once ? JOB_AVAILABLE : JOB_SCHEDULED;
+}
+
 /* Writes what has become of the job; slot is NULL if its row was deleted. */
 static JobState
 finish(Run *run, RunEnd end, TupleTableSlot *slot)
@@ -524,19 +548,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 	{
 		case RUN_SUCCEEDED:
 			if (current_job.snooze >= 0)
-			{
-				run->job.expires_at = NO_TIME;	/* it was started in time */
-				if (dedup_one_at_a_time(&run->job, worker))
-				{
-					/* that it was started shows that it holds its key */
-					run->job.attempt++;
-					run->job.uncharged++;
-				}
-				if (current_job.signal != NULL)
-					wait_for_signal(run);
-				put_back(run, slot, current_job.snooze);
-				return run->job.waits ? JOB_WAITING : JOB_SCHEDULED;
-			}
+				return put_back_as_said(run, slot);
 			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result, NULL);
 			return JOB_COMPLETED;
 		case RUN_FAILED:
@@ -546,6 +558,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL, NULL);
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:
+			statistics_count(worker->name, COUNTED_INTERRUPTED, 1);
 			put_back(run, slot, 0);
 			return JOB_AVAILABLE;
 		case RUN_TOO_EARLY:

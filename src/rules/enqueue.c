@@ -25,6 +25,7 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "settings.h"
+#include "statistics.h"
 #include "store.h"
 #include "subscription.h"
 #include "test_point.h"
@@ -281,6 +282,7 @@ announce(const Batch *batch, const Job *job)
 {
 	const Worker *worker = batch->worker;
 
+	statistics_count(worker->name, COUNTED_ENQUEUED, 1);
 	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
 		location_enqueued(job);
 	if (job->due)

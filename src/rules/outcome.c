@@ -27,6 +27,7 @@
 #include "retry.h"
 #include "run_as.h"
 #include "schedule_end.h"
+#include "statistics.h"
 #include "subtransaction.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
@@ -200,6 +201,15 @@ enqueue_follower(const char *follower, const Job *job)
 	(void) enqueue_for(lane->owner, follower, JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)), 0, false);
 }
 
+static void
+count_end(const Job *job, JobState state)
+{
+	const Lane *lane = lane_get(job->lane);
+
+	if (lane != NULL && state != JOB_COMPLETED)
+		statistics_count(lane->worker, state == JOB_DEAD ? COUNTED_DEAD : COUNTED_CANCELLED, 1);
+}
+
 void
 outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
 				 HistoryWriter *history)
@@ -214,6 +224,7 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		schedule_end_note(job, state);
 		wakeup_schedules();		/* a tick may wait for it */
 	}
+	count_end(job, state);
 	history_insert(history, job, worker, state, GetCurrentTimestamp(), result);
 	limit_job_ended(table, job, worker);
 	if (state == JOB_COMPLETED && worker->limited_capacity)
@@ -281,6 +292,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 		outcome_finished(table, slot, job, worker, JOB_DEAD, NULL, NULL);
 		return JOB_DEAD;
 	}
+	statistics_count(worker->name, COUNTED_RETRIED, 1);
 	if (delay < 0)
 		delay = retry_delay(worker, OidIsValid(role) ? role : lane_role(lane_get(job->lane), worker), failures);
 	outcome_put_back(table, slot, job, worker, role, delay);

@@ -30,6 +30,7 @@ typedef enum LockName
 	LOCK_OF_SLOTS,				/* see shared_lock() */
 	LOCK_OF_RATES,
 	LOCK_OF_REPLICAS,
+	LOCK_OF_COUNTS,
 	LOCKS
 } LockName;
 
@@ -290,6 +291,12 @@ LWLock *
 shared_replicas_lock(void)
 {
 	return shared_lock_of(LOCK_OF_REPLICAS);
+}
+
+LWLock *
+shared_counts_lock(void)
+{
+	return shared_lock_of(LOCK_OF_COUNTS);
 }
 
 /* ---- databases ---- */

@@ -97,6 +97,9 @@ extern struct LWLock *shared_lock(void);
 /* That of what is known of replicas (replica.c). */
 extern struct LWLock *shared_replicas_lock(void);
 
+/* Of the counts of live jobs (live_count.c). */
+extern struct LWLock *shared_counts_lock(void);
+
 /*
  * Counts announced changes of workers, queues and lanes, all databases together. The server's invalidation
  * messages go out only after a transaction's callbacks, that is after we have woken the processes that are to

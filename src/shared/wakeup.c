@@ -12,6 +12,7 @@
 #include "hold.h"
 #include "key_hint.h"
 #include "lane_hint.h"
+#include "live_count.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -682,6 +683,7 @@ end_doubt(void)
 	in_doubt = false;
 	location_end_doubt();
 	key_hints_end_doubt();
+	live_counts_forget(MyDatabaseId);
 }
 
 static void

@@ -33,6 +33,13 @@ LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_data_
 COMMENT ON FUNCTION queue_jobs.data_consistency(text, bigint) IS
 'The worker''s data_consistency for the job of that id: "always" if its feature flag is off for the job. NULL if there is no such worker.';
 
+CREATE FUNCTION queue_jobs.lane_jobs(OUT lane integer, OUT scheduled bigint, OUT available bigint, OUT executing bigint, OUT retryable bigint,
+                                     OUT oldest_available timestamptz)
+RETURNS SETOF record LANGUAGE C STRICT STABLE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'queue_jobs_lane_jobs';
+COMMENT ON FUNCTION queue_jobs.lane_jobs() IS
+'How many jobs of each lane wait and run, and since when the oldest of those that are available has been due; of lanes that have any.';
+
 CREATE FUNCTION queue_jobs.load_balancing_counts(OUT lane integer, OUT strategy text, OUT jobs bigint)
 RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 16
 AS 'MODULE_PATHNAME', 'queue_jobs_load_balancing_counts';
@@ -358,24 +365,13 @@ SELECT q.queue,
         UNION SELECT queue FROM queue_jobs.lane
         UNION SELECT queue FROM queue_jobs.paused_queue) q
   LEFT JOIN (SELECT l.queue,
-                    pg_catalog.count(*) FILTER (WHERE s.state = 'scheduled') AS scheduled,
-                    pg_catalog.count(*) FILTER (WHERE s.state = 'available') AS available,
-                    pg_catalog.count(*) FILTER (WHERE s.state = 'executing') AS executing,
-                    pg_catalog.count(*) FILTER (WHERE s.state = 'retryable') AS retryable,
-                    pg_catalog.min(s.run_at) FILTER (WHERE s.state = 'available') AS oldest_available
-               FROM (SELECT j.lane, j.run_at,
-                            CASE WHEN r.job_id IS NOT NULL
-                                   OR (j.lease IS NOT NULL
-                                       AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())
-                                 THEN 'executing'
-                                 WHEN j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp() THEN 'cancelled'
-                                 WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
-                                 WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
-                                 ELSE 'scheduled' END AS state
-                       FROM queue_jobs.live_job j
-                       LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-                       LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)) s
-               JOIN queue_jobs.lane l ON l.id = s.lane
+                    pg_catalog.sum(j.scheduled)::pg_catalog.int8 AS scheduled,
+                    pg_catalog.sum(j.available)::pg_catalog.int8 AS available,
+                    pg_catalog.sum(j.executing)::pg_catalog.int8 AS executing,
+                    pg_catalog.sum(j.retryable)::pg_catalog.int8 AS retryable,
+                    pg_catalog.min(j.oldest_available) AS oldest_available
+               FROM queue_jobs.lane_jobs() j
+               JOIN queue_jobs.lane l ON l.id = j.lane
               GROUP BY l.queue) n ON n.queue = q.queue;
 COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that are available has been due, whatever they wait for.';
 
@@ -416,19 +412,16 @@ COMMENT ON VIEW queue_jobs.schedule IS
 
 CREATE VIEW queue_jobs.capacity AS
 SELECT w.name AS worker,
-       (SELECT pg_catalog.count(*)
-          FROM queue_jobs.live_job j
-          JOIN queue_jobs.lane l ON l.id = j.lane
-          LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-          LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)
-         WHERE l.worker = w.name AND j.due
-           AND (r.job_id IS NOT NULL
-                OR GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())) AS running,
+       COALESCE(n.executing, 0) AS running,
        w.max_running_jobs AS maximum,
        f.remaining,
        f.filled_at
   FROM queue_jobs.defined_worker w
   LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name
+  LEFT JOIN (SELECT l.worker, pg_catalog.sum(j.executing)::pg_catalog.int8 AS executing
+               FROM queue_jobs.lane_jobs() j
+               JOIN queue_jobs.lane l ON l.id = j.lane
+              GROUP BY l.worker) n ON n.worker = w.name
  WHERE w.max_running_jobs IS NOT NULL;
 COMMENT ON VIEW queue_jobs.capacity IS 'Every worker with max_running_jobs: how many of its jobs run, and may run at most; of a limited-capacity worker, how much work its query returned when it last answered, and when it was last to be filled.';
 

@@ -196,6 +196,36 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_snooze_me'
 COMMENT ON FUNCTION queue_jobs.snooze_me(interval) IS
 'Inside a handler: when it returns, what it wrote is kept, and the job is put back to run again after that interval (0 to 365 days), no attempt charged. Error 55000: no executor runs a job here.';
 
+CREATE FUNCTION queue_jobs.continue_at(cursor jsonb, delay interval DEFAULT NULL, progress double precision DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_continue_at';
+COMMENT ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision) IS
+'Inside a handler: when it returns, what it wrote is committed with the cursor, and the job runs again from there, at once or after the delay (0 to 365 days), with the same id and no attempt charged; failures are counted from here. Other jobs have their turn in between. The handler gets the cursor in a parameter "cursor jsonb DEFAULT NULL". progress: a number for the view job. The last call of this or snooze_me() in a run decides. Errors: 55000 no executor runs a job here, 22023 a value out of range.';
+
+CREATE FUNCTION queue_jobs.continue_at(id bigint, attempt integer, cursor jsonb, delay interval DEFAULT NULL, progress double precision DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_continue_claimed';
+COMMENT ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision) IS
+'Puts the claimed job back with the cursor, to be claimed again at once or after the delay; the attempt does not count, and failures are counted from here. From a driver that sends parameters without types, name them (id => $1, …). ERROR 55000 as for complete().';
+
+CREATE PROCEDURE queue_jobs.checkpoint(cursor jsonb, progress double precision DEFAULT NULL)
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_checkpoint';
+COMMENT ON PROCEDURE queue_jobs.checkpoint(jsonb, double precision) IS
+'Inside a handler that is a procedure: commits, with the cursor from which the job goes on whatever ends this run; failures are counted from here. If its queue was paused, its worker disabled, or the job cancelled meanwhile, the run ends here, and no attempt is charged. Errors: 55000 no executor runs a job here, or its handler is a function; 2D000 called where no COMMIT is possible; 22023 a value out of range.';
+
+CREATE FUNCTION queue_jobs.step(name text, command text, args jsonb DEFAULT '{}') RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_step';
+COMMENT ON FUNCTION queue_jobs.step(text, text, jsonb) IS
+'Inside a handler: runs the SQL command, whose $1 is args, once for this job and name, stores its first row as jsonb (the value, if it has one column) in the same transaction, and returns it; every later run of the job gets that, and the command is not run again. name: 1 to 200 bytes. Errors: 55000 no executor runs a job here, 22023 no such name, and those of the command.';
+
+CREATE FUNCTION queue_jobs.save_step(id bigint, attempt integer, name text, value jsonb) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_save_step';
+COMMENT ON FUNCTION queue_jobs.save_step(bigint, integer, text, jsonb) IS
+'Stores the result of a step of the claimed job, in the caller''s transaction; the first value of a name stays. See steps(). ERROR 55000 as for complete().';
+
+CREATE FUNCTION queue_jobs.steps(id bigint) RETURNS jsonb
+LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_steps';
+COMMENT ON FUNCTION queue_jobs.steps(bigint) IS
+'The results of the job''s steps, an object by name; {} if there are none. They are kept as long as the job. Error 42501: the job is another role''s.';
+
 CREATE FUNCTION queue_jobs.lock_record_if("table" regclass, key anyelement, condition text) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_lock_record_if';
 COMMENT ON FUNCTION queue_jobs.lock_record_if(regclass, anyelement, text) IS

@@ -19,6 +19,7 @@
 #include "key_hint.h"
 #include "lane.h"
 #include "live_row.h"
+#include "live_tally.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "snapshot.h"
@@ -122,6 +123,7 @@ live_insert(LiveTable *table, const Job *job)
 	key_hint_insert(job->dedup_hash, job->id);
 	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&table->writer, table->slot, false, false);
+	tally_job(job, 1);
 	ExecClearTuple(table->slot);	/* the caller's memory context may be reset before the slot is used again */
 }
 
@@ -150,7 +152,10 @@ live_insert_many(LiveTable *table, const Job *jobs, int count)
 	table_multi_insert(table->rel, table->many, count, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert_many(&table->writer, table->many, count);
 	for (int i = 0; i < count; i++)
+	{
+		tally_job(&jobs[i], 1);
 		ExecClearTuple(table->many[i]);
+	}
 }
 
 /* ---- leases ---- */
@@ -428,8 +433,10 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 	key_hint_delete(slot_get_key(slot));
 	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
 								InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
-
-	return result == TM_Ok;
+	if (result != TM_Ok)
+		return false;
+	tally_row(slot, -1);
+	return true;
 }
 
 /*
@@ -473,6 +480,8 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 		ExecClearTuple(table->slot);
 		return false;
 	}
+	tally_row(slot, -1);
+	tally_job(job, 1);
 	if (update_indexes != TU_None)
 	{
 		open_indexes(table);

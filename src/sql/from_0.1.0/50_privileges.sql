@@ -30,6 +30,14 @@ GRANT EXECUTE ON FUNCTION queue_jobs.search_jobs TO queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.change_job TO queue_jobs_enqueue, queue_jobs_operate;
 GRANT EXECUTE ON FUNCTION queue_jobs.forget_jobs TO queue_jobs_operate;
 
+REVOKE ALL ON FUNCTION queue_jobs.lane_jobs FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.lane_jobs TO PUBLIC;
+REVOKE ALL ON FUNCTION queue_jobs.worker_metrics, queue_jobs.executor_counts, queue_jobs.oldest_snapshot, queue_jobs.engine_blocked, queue_jobs.health FROM PUBLIC;
+GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
+GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.worker_metrics, queue_jobs.executor_counts, queue_jobs.oldest_snapshot, queue_jobs.engine_blocked,
+    queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;
+
 -- What the views that were replaced no longer need.
 DROP FUNCTION queue_jobs.waits_for(integer);
 
@@ -71,3 +79,11 @@ BEGIN
     EXECUTE pg_catalog.current_setting('queue_jobs_update.enqueue');
 END
 $$;
+
+REVOKE ALL ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision),
+    queue_jobs.step, queue_jobs.save_step, queue_jobs.steps FROM PUBLIC;
+REVOKE ALL ON PROCEDURE queue_jobs.checkpoint FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.step TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE queue_jobs.checkpoint TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision), queue_jobs.save_step TO queue_jobs_claim;
+GRANT EXECUTE ON FUNCTION queue_jobs.steps TO queue_jobs_claim, queue_jobs_enqueue, queue_jobs_read;
