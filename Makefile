@@ -147,7 +147,7 @@ CLIENTS_NEED = /usr/sbin/pgbouncer:pgbouncer \
 	/usr/bin/node:nodejs /usr/bin/npm:npm
 test: TESTS ?= regress isolation tap clients
 test:
-	@NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" NEEDED='$(CLIENTS_NEED)') TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
 clients-test:
 	@$(MAKE) -s test TESTS=clients

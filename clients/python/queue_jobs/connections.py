@@ -16,7 +16,7 @@ def fetch(connection: Any, sql: str, parameters: Sequence[Any] = ()) -> Rows:
     if hasattr(connection, "get_bind"):
         connection = connection.connection()
     if hasattr(connection, "exec_driver_sql"):
-        return [dict(row) for row in connection.exec_driver_sql(sql, tuple(parameters)).mappings()]
+        return [dict(row) for row in connection.exec_driver_sql(sql, _without_lists(parameters)).mappings()]
     if module_of(connection) == "psycopg":
         # Unprepared: a pooler may give the next statement to another session.
         return _rows(connection.cursor(row_factory=_tuple_row()).execute(sql, parameters, prepare=False))
@@ -30,9 +30,18 @@ async def afetch(connection: Any, sql: str, parameters: Sequence[Any] = ()) -> R
     if hasattr(connection, "get_bind"):
         connection = await connection.connection()
     if hasattr(connection, "exec_driver_sql"):
-        return [dict(row) for row in (await connection.exec_driver_sql(sql, tuple(parameters))).mappings()]
+        return [dict(row) for row in (await connection.exec_driver_sql(sql, _without_lists(parameters))).mappings()]
     cursor = await connection.cursor(row_factory=_tuple_row()).execute(sql, parameters, prepare=False)
     return [dict(zip(_names(cursor), row)) for row in await cursor.fetchall()]
+
+
+def _without_lists(parameters: Sequence[Any]) -> tuple[Any, ...]:
+    """Lists as PostgreSQL's own texts of arrays: SQLAlchemy would take a list for the parameters of another execution."""
+    return tuple(_array_text(value) if isinstance(value, list) else value for value in parameters)
+
+
+def _array_text(values: list[Any]) -> str:
+    return "{" + ",".join("NULL" if value is None else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values) + "}"
 
 
 def module_of(connection: Any) -> str:

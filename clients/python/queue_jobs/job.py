@@ -58,6 +58,7 @@ class Job:
         self.lost = threading.Event()
         self.retry_delay: str | None = None
         self.next: tuple[str, str | None, float | None] | None = None
+        self.when_committed: list[Callable[[], Any]] = []
 
     @property
     def connection(self) -> Any:
@@ -86,6 +87,10 @@ class Job:
     def continue_at(self, cursor: Any, delay: Interval | None = None, progress: float | None = None) -> None:
         """When the handler returns, the job is not completed, but runs again from this cursor."""
         self.next = (to_json(cursor), interval(delay), progress)
+
+    def after_commit(self, function: Callable[[], Any]) -> None:
+        """Transaction mode: calls the function when the run has been committed. It is lost if the process ends just then; a job of its own is not."""
+        self.when_committed.append(function)
 
     def step(self, name: str, function: Callable[[], Any]) -> Any:
         """Calls the function once per job and name; a later run gets what it returned.

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 logger = logging.getLogger("queue_jobs")
+logger.addHandler(logging.NullHandler())
 
 
 class JsonFormatter(logging.Formatter):

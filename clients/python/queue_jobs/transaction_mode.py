@@ -133,6 +133,8 @@ class TransactionLoop:
             outcome = self._outcome(thread.connection, job)
             thread.connection.execute("COMMIT")
             self.worker.log_outcome(job, outcome, since)
+            if not outcome.failed:
+                _call_all(job)
         finally:
             thread.job = None
         return True
@@ -154,6 +156,14 @@ class TransactionLoop:
             outcome = of_error(job, error)
             outcome.report(connection, job)
         return outcome
+
+
+def _call_all(job: Job) -> None:
+    for function in job.when_committed:
+        try:
+            function()
+        except Exception as error:
+            log(logging.ERROR, "after_commit", job=job.id, worker=job.worker, error=f"{type(error).__name__}: {error}")
 
 
 def _took_its_process_along(job: Job) -> bool:

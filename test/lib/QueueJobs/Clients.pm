@@ -125,7 +125,7 @@ sub wait_for
 	{
 		ended($_) foreach values %{ $now->{clients} };
 		return if $condition->();
-		select undef, undef, undef, 0.05;
+		select undef, undef, undef, 0.2;
 	}
 	croak join "\n", "gave up waiting for $what", jobs_as_they_stand(), map { "--- log of $_\n" . substr(log_of($now->{clients}{$_}), -4000) } sort keys %{ $now->{clients} };
 }

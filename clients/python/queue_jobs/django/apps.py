@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class QueueJobsConfig(AppConfig):
+    name = "queue_jobs.django"
+    label = "queue_jobs"
+    verbose_name = "queue_jobs"

@@ -1,0 +1,85 @@
+"""A backend of Django's tasks. What is enqueued within transaction.atomic() belongs to that transaction.
+
+Each task is a job of the worker "django_tasks" with the args {"task", "args", "kwargs"}. Django's priorities run from -100 to 100, higher first;
+here the lower comes first, so the sign is turned.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from django.db import connections
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from .. import client
+from ..connections import fetch
+from .framework import BaseTaskBackend, Task, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
+
+WORKER = "django_tasks"
+
+_STATUS = {"executing": TaskResultStatus.RUNNING, "completed": TaskResultStatus.SUCCESSFUL, "dead": TaskResultStatus.FAILED, "cancelled": TaskResultStatus.FAILED}
+_FIND = """
+SELECT id, args::text AS args, state::text AS state, queue, priority, run_at, created_at, started_at, finished_at, attempt, claimant,
+       errors::text AS errors, result::text AS result
+  FROM queue_jobs.job WHERE id = %s::bigint AND worker = %s::text"""
+
+
+class QueueJobsBackend(BaseTaskBackend):
+    """OPTIONS: "DATABASE", the alias in DATABASES; default: "default"."""
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    @property
+    def connection(self) -> Any:
+        return connections[self.options.get("DATABASE", "default")]
+
+    def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
+        self.validate_task(task)
+        result = self.result_of(task, "", TaskResultStatus.READY, list(args), dict(kwargs), enqueued_at=timezone.now())
+        job = client.enqueue(self.connection, WORKER, {"task": task.module_path, "args": result.args, "kwargs": result.kwargs},
+                             queue=task.queue_name, priority=-int(task.priority), run_at=task.run_after)
+        object.__setattr__(result, "id", str(job))
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> TaskResult:
+        rows = fetch(self.connection, _FIND, [result_id, WORKER]) if result_id.isdecimal() else []
+        if not rows:
+            raise TaskResultDoesNotExist(result_id)
+        row = rows[0]
+        task, args, kwargs = self.call_of(json.loads(row["args"]), row)
+        result = self.result_of(
+            task, result_id, _STATUS.get(row["state"], TaskResultStatus.READY), args, kwargs, enqueued_at=row["created_at"], started_at=row["started_at"],
+            finished_at=row["finished_at"], last_attempted_at=row["started_at"],
+            errors=[task_error(error) for error in json.loads(row["errors"] or "[]")], worker_ids=[row["claimant"] or ""] * row["attempt"])
+        object.__setattr__(result, "_return_value", json.loads(row["result"] or "null"))
+        return result
+
+    def call_of(self, args: dict[str, Any], job: dict[str, Any]) -> tuple[Task, list[Any], dict[str, Any]]:
+        """The task that a job calls, and with what."""
+        task = import_string(args["task"])
+        due_later = job["run_at"] if job["run_at"] != job["created_at"] else None
+        return task.using(priority=-job["priority"], queue_name=job["queue"], run_after=due_later, backend=self.alias), args["args"], args["kwargs"]
+
+    def result_of(self, task: Task, id: str, status: TaskResultStatus, args: list[Any], kwargs: dict[str, Any], **more: Any) -> TaskResult:
+        values = dict.fromkeys(("enqueued_at", "started_at", "finished_at", "last_attempted_at"))
+        return TaskResult(task=task, id=id, status=status, args=args, kwargs=kwargs, backend=self.alias, **{**values, "errors": [], "worker_ids": [], **more})
+
+
+def task_error(error: dict[str, Any]) -> TaskError:
+    stack = error.get("detail") or error["message"]
+    return TaskError(exception_class_path=_class_path(stack), traceback=stack)
+
+
+def _class_path(stack: str) -> str:
+    """The exception's class, from the first line after the frames of its traceback."""
+    name = re.search(r"(?:^|\n)(?: .*\n)+([\w.]+)[^\n]*(?:\n(?! ).*)*$", stack)
+    if name is None:
+        return "builtins.Exception"
+    return name[1] if "." in name[1] else f"builtins.{name[1]}"

@@ -1,0 +1,138 @@
+"""The backend of Django's tasks, with an application that is django_project. Run by django.pl."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from datetime import timedelta
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(here, "django_project"), os.path.join(here, "..")]
+os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
+
+import django
+
+django.setup()
+
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.utils import timezone
+from queue_jobs.django.framework import TaskResultDoesNotExist, TaskResultStatus, task_backends
+from queue_jobs.django.worker import django_worker
+from queue_jobs.testing import run_due
+from shop.models import Order
+from shop.tasks import add, book, book_and_tell, fail_once
+
+LIMIT = 180
+
+
+def setUpModule():
+    call_command("migrate", run_syncdb=True, verbosity=0)
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE FUNCTION at_once(attempt integer) RETURNS interval LANGUAGE sql AS $$ SELECT interval '0' $$")
+        cursor.execute("SELECT queue_jobs.define_worker('django_tasks', retry_backoff => 'public.at_once')")
+
+
+class Work:
+    """manage.py queue_jobs, as a process of its own."""
+
+    def __init__(self, *arguments):
+        self.program = subprocess.Popen([sys.executable, "-B", "-m", "django", "queue_jobs", *arguments], cwd=here, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def finished(self, result):
+        """The result, once its task has ended."""
+        self.until(lambda: result.refresh() or result.is_finished)
+        return result
+
+    def until(self, condition):
+        end = time.monotonic() + LIMIT
+        while not condition():
+            self.check(self.program.poll() is None and time.monotonic() < end)
+            time.sleep(0.05)
+
+    def check(self, so):
+        if not so:
+            self.program.kill()
+            raise AssertionError(f"ended with {self.program.wait()}: {self.program.stderr.read().decode()}")
+
+    def __exit__(self, *_):
+        self.program.send_signal(signal.SIGTERM)
+        self.check(self.program.wait(LIMIT) == 0)
+        self.program.stderr.close()
+
+
+class Tasks(unittest.TestCase):
+    def setUp(self):
+        Order.objects.all().delete()
+
+    def check(self, mode):
+        results = [book.enqueue(1), fail_once.enqueue(2), add.enqueue(2, b=3), asyncio.run(add.aenqueue(4, b=5))]
+        with Work("--mode", mode, "--concurrency", "2") as work:
+            for result in results:
+                self.assertEqual(work.finished(result).status, TaskResultStatus.SUCCESSFUL)
+        self.assertEqual([result.return_value for result in results], [1, 2, 5, 9])
+        self.assertEqual(results[1].attempts, 2)
+        self.assertEqual([error.exception_class for error in results[1].errors], [ValueError])
+        self.assertIn("in fail_once", results[1].errors[0].traceback)
+
+    def test_transaction_mode(self):
+        self.check("transaction")
+        self.assertEqual(list(Order.objects.order_by("number").values_list("number", flat=True)), [1, 2])
+
+    def test_lease_mode(self):
+        fails = book.enqueue(1)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT queue_jobs.cancel(%s)", [int(fails.id)])
+        fails.refresh()
+        self.assertEqual(fails.status, TaskResultStatus.FAILED)
+        Order.objects.create(number=5)
+        results = [book.enqueue(1), add.enqueue(2, b=3)]
+        with Work("--mode", "lease", "--concurrency", "2", "--queues", "default mails") as work:
+            self.assertEqual([work.finished(result).return_value for result in results], [1, 5])
+
+    def test_on_commit_and_savepoints(self):
+        result = book_and_tell.enqueue(7)
+        with Work() as work:
+            self.assertIs(work.finished(result).return_value, True)
+            work.until(lambda: Order.objects.count() == 2)
+        self.assertEqual(sorted(Order.objects.values_list("number", flat=True)), [7, 8])
+
+    def test_enqueue_belongs_to_the_transaction(self):
+        try:
+            with transaction.atomic():
+                gone = book.enqueue(1)
+                raise RuntimeError
+        except RuntimeError:
+            pass
+        self.assertRaises(TaskResultDoesNotExist, book.get_result, gone.id)
+        self.assertRaises(TaskResultDoesNotExist, book.get_result, "no number")
+
+    def test_run_due(self):
+        with transaction.atomic():
+            result = book.enqueue(3)
+            self.assertEqual([ran.result for ran in run_due(connection, django_worker(task_backends["default"]))], [1])
+            self.assertEqual(book.get_result(result.id).return_value, 1)
+            self.assertTrue(connection.in_atomic_block)
+            transaction.set_rollback(True)
+        self.assertEqual(Order.objects.count(), 0)
+
+    def test_what_is_said_of_a_task(self):
+        due = timezone.now() + timedelta(days=1)
+        result = add.using(run_after=due, priority=-7).enqueue(1, b=2)
+        found = add.get_result(result.id)
+        self.assertEqual((found.args, found.kwargs, found.status), ([1], {"b": 2}, TaskResultStatus.READY))
+        self.assertEqual((found.task.priority, found.task.queue_name, found.task.run_after), (-7, "mails", due))
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT priority, queue FROM queue_jobs.job WHERE id = %s", [int(result.id)])
+            self.assertEqual(cursor.fetchone(), (7, "mails"))
+            cursor.execute("SELECT queue_jobs.cancel(%s)", [int(result.id)])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,41 @@
+from django.db import connection, transaction
+
+from .models import Order
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+
+@task
+def book(number):
+    Order.objects.create(number=number)
+    with transaction.atomic():
+        return Order.objects.filter(number=number).count()
+
+
+@task(takes_context=True)
+def fail_once(context, number):
+    Order.objects.create(number=number)
+    if context.attempt == 1:
+        raise ValueError(f"no\nnumber {number}")
+    return context.attempt
+
+
+@task(priority=10, queue_name="mails")
+async def add(a, *, b):
+    return a + b
+
+
+@task
+def book_and_tell(number):
+    """What on_commit() does can see what was committed."""
+    Order.objects.create(number=number)
+    transaction.on_commit(lambda: book.enqueue(number + 1))
+    try:
+        with transaction.atomic():
+            Order.objects.create(number=number)
+    except Exception:
+        pass
+    return connection.in_atomic_block
