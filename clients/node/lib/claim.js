@@ -1,4 +1,5 @@
 // Claims: which jobs, and what comes with each.
+import pg from 'pg';
 import { parse } from './json.js';
 import { Values } from './sql.js';
 
@@ -26,6 +27,12 @@ export function claimStatement(source, most) {
   const values = new Values();
   const text = `SELECT ${columns('j')} FROM ${claimCall(values, source, most)} AS j`;
   return [text, values.values];
+}
+
+// A transaction's beginning, its claim and the savepoint before its work: one round trip, and so without parameters.
+export function beginAndClaimStatement({ claimant, queues }) {
+  const names = queues.map((queue) => pg.escapeLiteral(queue)).join(', ');
+  return `BEGIN; SELECT ${columns('j')} FROM queue_jobs.claim(${pg.escapeLiteral(claimant)}, ARRAY[${names}]::text[]) AS j; SAVEPOINT queue_jobs_work`;
 }
 
 // complete_many() and claim() in one statement: the commit that completes jobs is the one that claims the next. By the outer

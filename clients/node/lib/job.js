@@ -98,16 +98,31 @@ export class JobContext {
     this.#decisions.end = continued(cursor, delay, progress);
   }
 
+  // Asks again if the connection was lost: for what may be done twice.
+  async #ask(text, { values }) {
+    for (;;) {
+      try {
+        return await ask(this.#db, text, values);
+      } catch (error) {
+        if (!error.lost) throw error;
+      }
+    }
+  }
+
+  async #loadSteps() {
+    const values = new Values();
+    const [row] = await this.#ask(`SELECT queue_jobs.steps(${values.add('bigint', this.id)})::text AS steps`, values);
+    return new Map(Object.entries(parse(row.steps) ?? {}));
+  }
+
   // Runs once per job and name: later runs of the job get what it returned then.
   async step(name, run) {
-    const values = new Values();
-    this.#steps ??= ask(this.#db, `SELECT queue_jobs.steps(${values.add('bigint', this.id)})::text AS steps`, values.values)
-      .then(([row]) => new Map(Object.entries(parse(row.steps) ?? {})));
+    this.#steps ??= this.#loadSteps();
     const steps = await this.#steps;
     if (steps.has(name)) return steps.get(name);
     const value = (await run()) ?? null;
-    const saved = new Values();
-    await ask(this.#db, `SELECT queue_jobs.save_step(${saved.add('bigint', this.id)}, ${saved.add('int', this.attempt)}, ${saved.add('text', name)}, ${saved.addJsonText('jsonb', stringify(value))})::text AS done`, saved.values);
+    const values = new Values();
+    await this.#ask(`SELECT queue_jobs.save_step(${values.add('bigint', this.id)}, ${values.add('int', this.attempt)}, ${values.add('text', name)}, ${values.addJsonText('jsonb', stringify(value))})::text AS done`, values);
     steps.set(name, value);
     return value;
   }

@@ -21,7 +21,7 @@ function ofUrl(url) {
     if (host !== undefined) parameters.set('host', host);
     const port = ports[i] ?? ports[0];
     if (port !== undefined) parameters.set('port', port);
-    return { connectionString: parameters.size === 0 || `${parameters}` === '' ? address : `${address}?${parameters}` };
+    return { connectionString: `${parameters}` === '' ? address : `${address}?${parameters}` };
   };
   return hosts.length > 0 ? hosts.map(one) : [one()];
 }

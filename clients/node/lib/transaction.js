@@ -1,6 +1,6 @@
 // Transaction mode: exactly once. Claim, handler and completion are one transaction; each task has a connection of its own,
 // which its handler is given.
-import { claimStatement, jobsOfRows } from './claim.js';
+import { beginAndClaimStatement, jobsOfRows } from './claim.js';
 import { backoff, Closed, Connection, sleep } from './connection.js';
 import { Abort, Lost, runJob, Stopping } from './job.js';
 import { failed, isStale, logStale, writeOutcome } from './outcome.js';
@@ -23,7 +23,8 @@ function guarded(client, task) {
         if (task.over) return Promise.reject(new Error('The job has ended, and its transaction with it'));
         if (ENDS_TRANSACTION.test(query?.text ?? query))
           return Promise.reject(new Error('A handler does not begin or end the transaction: it is the one of its job. Use SAVEPOINT, or lease mode'));
-        return target.query(query, ...rest);
+        task.last = target.query(query, ...rest);
+        return task.last;
       };
     },
   });
@@ -33,7 +34,8 @@ export class TransactionEngine {
   #worker;
   #log;
   #servers;
-  #source;
+  #claimant;
+  #beginAndClaim;
   #idle = [];             // those that wait until they are called
   #tasks = new Set();     // those that run a handler
   #connections = [];
@@ -50,7 +52,8 @@ export class TransactionEngine {
     this.#worker = worker;
     this.#log = log;
     this.#servers = servers;
-    this.#source = { claimant, queues };
+    this.#claimant = claimant;
+    this.#beginAndClaim = beginAndClaimStatement({ claimant, queues });
     this.#concurrency = concurrency;
     this.#waitConnection = new Connection({ servers, log, name: claimant });
     this.#waiter = new Waiter({ connection: this.#waitConnection, queues, log, wake: () => this.#callOne() });
@@ -111,7 +114,7 @@ export class TransactionEngine {
 
   #connectionOf(slot) {
     if (!slot.connection) {
-      slot.connection = new Connection({ servers: this.#servers, log: this.#log, name: this.#source.claimant });
+      slot.connection = new Connection({ servers: this.#servers, log: this.#log, name: this.#claimant });
       this.#connections.push(slot.connection);
     }
     return slot.connection;
@@ -122,7 +125,7 @@ export class TransactionEngine {
     const connection = this.#connectionOf(slot);
     const client = await connection.client();
     if (this.#stopping.signal.aborted) return false;
-    const task = { client, connection, job: null, abort: new Abort(), over: false };
+    const task = { client, connection, job: null, abort: new Abort(), last: null, over: false };
     const abandoned = new Promise((resolve) => { task.abandon = resolve; });
     const stopWatching = connection.onceLost(() => task.abort.abort(new Lost('The connection was lost: what the job has done is rolled back')));
     this.#tasks.add(task);
@@ -142,9 +145,8 @@ export class TransactionEngine {
   }
 
   async #transaction(task) {
-    await task.client.query('BEGIN');
-    const { rows } = await task.client.query(...claimStatement(this.#source, 1));
-    [task.job = null] = jobsOfRows(rows);
+    const [, claim] = await task.client.query(this.#beginAndClaim);
+    [task.job = null] = jobsOfRows(claim.rows);
     this.#claimed = true;
     if (task.job === null) {
       await task.client.query('COMMIT'); // a claim also does what has fallen due
@@ -159,7 +161,6 @@ export class TransactionEngine {
 
   async #runJob(task) {
     const { client, job } = task;
-    await client.query('SAVEPOINT queue_jobs_work');
     const own = guarded(client, task);
     let outcome = await runJob(this.#worker, job, {
       db: own,
@@ -217,7 +218,7 @@ export class TransactionEngine {
     task.over = true;
     this.#log.warn({ event: 'given_back', job: task.job?.id, worker: task.job?.worker }, 'not finished in time: the job is rolled back');
     let done = false;
-    const rolledBack = task.client.query('ROLLBACK').catch(() => {}).then(() => { done = true; });
+    const rolledBack = Promise.resolve(task.last).catch(() => {}).then(() => task.client.query('ROLLBACK')).catch(() => {}).then(() => { done = true; });
     for (let n = 0; !done && n < CANCELS; n++) {
       task.connection.cancel();
       await Promise.race([rolledBack, sleep(CANCEL_EVERY)]);

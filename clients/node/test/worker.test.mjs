@@ -71,6 +71,35 @@ for (const mode of ['lease', 'transaction']) {
     assert.ok(lines.some((line) => line.event === 'fail' && line.job === ids[throws] && line.attempt === 1));
   });
 
+  test(`${mode}: steps run once, and a long job goes on from its cursor`, async (t) => {
+    const steps = `${mode}.steps`;
+    const slices = `${mode}.slices`;
+    await define(steps);
+    await define(slices);
+    const seen = [];
+    start(t, mode, {
+      [steps]: async (args, ctx) => {
+        // In transaction mode a step of an attempt that fails is rolled back with it, so this one is put back.
+        const first = await ctx.step('first', () => { seen.push('first'); return { n: 1 }; });
+        assert.deepEqual(await ctx.step('first', () => { seen.push('again'); }), first);
+        if (ctx.attempt === 1) return ctx.snooze(0);
+        await ctx.step('nothing', () => {});
+        return [first, await ctx.step('nothing', () => 'again')];
+      },
+      [slices]: (args, ctx) => {
+        const n = (ctx.cursor?.n ?? 0) + 1;
+        if (n < 3) ctx.continueAt({ n }, { progress: n / 3, delay: 1 });
+        return { n, progress: ctx.progress, attempt: ctx.attempt };
+      },
+    });
+    const ids = [await enqueue(client, steps), await enqueue(client, slices)];
+    assert.deepEqual((await untilJob(client, ids[0], 'completed')).result, [{ n: 1 }, null]);
+    assert.deepEqual(seen, ['first']);
+    const { result } = await untilJob(client, ids[1], 'completed');
+    assert.equal(result.n, 3);
+    assert.equal(result.progress, 2 / 3);
+  });
+
   test(`${mode}: middleware is around the handler, the first one outermost`, async (t) => {
     const around = `${mode}.around`;
     await define(around);
