@@ -123,18 +123,21 @@ for (const mode of ['lease', 'transaction']) {
   test(`${mode}: at most so many at once, and all at last`, async (t) => {
     const many = `${mode}.many`;
     await define(many);
-    await enqueueMany(client, many, Array.from({ length: 200 }, () => ({})));
+    await enqueueMany(client, many, Array.from({ length: 100 }, () => ({})));
     let now = 0;
     let most = 0;
+    const four = gate();
     start(t, mode, {
       [many]: async () => {
         now++;
         most = Math.max(most, now);
-        await new Promise((resolve) => { setTimeout(resolve, 1); });
+        if (now === 4) four.open();
+        await four.opened;
+        await new Promise((resolve) => { setImmediate(resolve); });
         now--;
       },
     }, { concurrency: 4, prefetch: mode === 'lease' ? 10 : 0 });
-    await until(async () => (await client.query("SELECT count(*) = 200 AS all FROM queue_jobs.job WHERE worker = $1 AND state = 'completed'", [many])).rows[0].all);
+    await until(async () => (await client.query("SELECT count(*) = 100 AS all FROM queue_jobs.job WHERE worker = $1 AND state = 'completed'", [many])).rows[0].all);
     assert.equal(most, 4);
   });
 
