@@ -72,13 +72,13 @@ class LeaseLoop:
         self.claimer_waits = False
         self.abandoned = False
         self.ended = threading.Event()
-        self.claimer = threading.Thread(target=self._claimer, daemon=True)
+        self.claimer = threading.Thread(target=self._claim_for_all, daemon=True)
 
     def start(self) -> None:
         self.claimer.start()
-        threading.Thread(target=self._heart, daemon=True).start()
+        threading.Thread(target=self._keep_leases, daemon=True).start()
         for _ in range(self.worker.concurrency):
-            threading.Thread(target=self._worker, daemon=True).start()
+            threading.Thread(target=self._call_handlers, daemon=True).start()
 
     def finish(self, deadline: float) -> None:
         """What was not begun is given back at once, what still runs after the deadline then."""
@@ -103,7 +103,7 @@ class LeaseLoop:
 
     # ---- threads that run handlers ----
 
-    def _worker(self) -> None:
+    def _call_handlers(self) -> None:
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.ready or self.worker.stopping)
@@ -138,7 +138,7 @@ class LeaseLoop:
 
     # ---- the thread that claims ----
 
-    def _claimer(self) -> None:
+    def _claim_for_all(self) -> None:
         from .worker import Backoff
 
         backoff = Backoff(self.worker._stop)
@@ -249,7 +249,7 @@ class LeaseLoop:
 
     # ---- the thread that keeps the leases ----
 
-    def _heart(self) -> None:
+    def _keep_leases(self) -> None:
         pause = self.worker.lease / 3
         while not self.ended.wait(pause):
             pause = self.worker.lease / 3

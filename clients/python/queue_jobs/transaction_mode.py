@@ -63,9 +63,10 @@ class TransactionLoop:
         return [thread for thread in self.threads if thread.is_alive()]
 
     def _join(self, deadline: float) -> None:
-        while self._alive() and time.monotonic() < deadline:
-            self.waiting.interrupt()
-            self._alive()[0].join(0.05) if self._alive() else None
+        for thread in self.threads:
+            while thread.is_alive() and time.monotonic() < deadline:
+                self.waiting.interrupt()
+                thread.join(0.05)
 
     # ---- in a thread ----
 
