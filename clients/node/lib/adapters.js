@@ -1,5 +1,6 @@
-// Enqueue in the transaction of what you have, if it is not pg. An adapter is one method, query(text, values), which returns
-// the rows, or an object that has them as `rows`; pg's clients, pools and transactions are adapters themselves.
+// Enqueue in the transaction of what you have, if it is not pg. An adapter is one method, query(text,
+// values), which returns the rows, or an object that has them as `rows`; pg's clients, pools and
+// transactions are adapters themselves.
 
 // Calls for each piece of text between $1, $2 and so on, and for each of these.
 function split(text, onText, onParameter) {

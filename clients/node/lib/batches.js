@@ -65,13 +65,15 @@ async function askWithContext(db, columns, name, rest, values) {
   if (Object.keys(inherited).length === 0) return ask(db, `SELECT ${columns} FROM queue_jobs.enqueue_workflow(${name}${rest})`, values.values);
   const [{ previous }] = await ask(db, "SELECT coalesce(current_setting('queue_jobs.context', true), '') AS previous");
   const context = values.add('text', stringify({ ...(previous && parse(previous)), ...inherited }));
-  // One statement, for outside of a transaction the setting lasts no longer; the name depends on it, so it is made first.
+  // One statement, for outside of a transaction the setting lasts no longer; the name depends on it, so it
+  // is made first.
   const rows = await ask(db, `SELECT ${columns} FROM (SELECT set_config('queue_jobs.context', ${context}, true) AS context) AS setting, LATERAL queue_jobs.enqueue_workflow(${name} || left(setting.context, 0)${rest})`, values.values);
   await ask(db, "SELECT set_config('queue_jobs.context', $1::text, true)", [previous]);
   return rows;
 }
 
-// steps: [{ step, worker, args, after: [names], ifDead, delay, priority, queue }]; returns { step: id of its job }.
+// steps: [{ step, worker, args, after: [names], ifDead, delay, priority, queue }]; returns { step: id of
+// its job }.
 export async function enqueueWorkflow(db, name, steps, options = {}) {
   const values = new Values();
   const nameParameter = values.add('text', name);

@@ -29,14 +29,15 @@ export function claimStatement(source, most) {
   return [text, values.values];
 }
 
-// A transaction's beginning, its claim and the savepoint before its work: one round trip, and so without parameters.
+// A transaction's beginning, its claim and the savepoint before its work: one round trip, and so without
+// parameters.
 export function beginAndClaimStatement({ claimant, queues }) {
   const names = queues.map((queue) => pg.escapeLiteral(queue)).join(', ');
   return `BEGIN; SELECT ${columns('j')} FROM queue_jobs.claim(${pg.escapeLiteral(claimant)}, ARRAY[${names}]::text[]) AS j; SAVEPOINT queue_jobs_work`;
 }
 
-// complete_many() and claim() in one statement: the commit that completes jobs is the one that claims the next. By the outer
-// join nothing is claimed before they are completed.
+// complete_many() and claim() in one statement: the commit that completes jobs is the one that claims the
+// next. By the outer join nothing is claimed before they are completed.
 export function completeAndClaimStatement(ended, source, most) {
   const values = new Values();
   const call = `queue_jobs.complete_many(${values.add('bigint[]', ended.map((one) => one.job.id))}, ${values.add('int[]', ended.map((one) => one.job.attempt))}, ${values.addJsonText('jsonb[]', ended.map((one) => one.outcome.result))})`;

@@ -122,8 +122,8 @@ export class Connection {
     if (SESSION_IS_OVER.test(error?.code ?? '')) this.#lose(client, error);
   }
 
-  // One statement, after those before it. within: milliseconds after which the connection counts as lost. If it is lost
-  // meanwhile, the error has `lost`: whether the statement was executed is not known.
+  // One statement, after those before it. within: milliseconds after which the connection counts as lost.
+  // If it is lost meanwhile, the error has `lost`: whether the statement was executed is not known.
   query(text, values, { within } = {}) {
     const result = this.#turn.then(() => this.#query(text, values, within));
     this.#turn = result.catch(() => {});

@@ -93,7 +93,8 @@ export class JobContext {
     this.#decisions.final = true;
   }
 
-  // When the handler has returned, the job runs again from this cursor, at once or after the delay. No attempt is charged.
+  // When the handler has returned, the job runs again from this cursor, at once or after the delay. No
+  // attempt is charged.
   continueAt(cursor, { delay = null, progress = null } = {}) {
     this.#decisions.end = continued(cursor, delay, progress);
   }
@@ -165,8 +166,9 @@ function report(log, job, outcome, begin) {
   else log.debug(fields, 'ran');
 }
 
-// Runs a job's handler. run: the database for what the context does, as db; what the handler gets as ctx.client, if anything;
-// signal(), isStopping(), and wasStopped(): whether the signal was aborted for that.
+// Runs a job's handler. run: the database for what the context does, as db; what the handler gets as
+// ctx.client, if anything; signal(), isStopping(), and wasStopped(): whether the signal was aborted for
+// that.
 export async function runJob({ handlers, middleware, log }, job, run) {
   const handler = handlers.get(job.worker);
   if (!handler) {

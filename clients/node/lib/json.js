@@ -1,5 +1,5 @@
-// JSON that keeps integers exact. PostgreSQL's jsonb holds any integer, a JavaScript number only those up to 2^53: larger
-// ones come as BigInt, and a BigInt is written as a JSON number.
+// JSON that keeps integers exact. PostgreSQL's jsonb holds any integer, a JavaScript number only those up
+// to 2^53: larger ones come as BigInt, and a BigInt is written as a JSON number.
 
 // A string, or an integer of 16 digits and more that is no part of a fraction or exponent.
 const STRINGS_AND_LARGE = /"(?:[^"\\]|\\.)*"|(?<![\d.eE+-])-?\d{16,}(?![\d.eE])/g;

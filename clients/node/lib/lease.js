@@ -1,5 +1,5 @@
-// Lease mode: at least once. One connection claims for all, and what has ended is completed by the statement that claims the
-// next jobs; a second one waits when there is nothing to claim.
+// Lease mode: at least once. One connection claims for all, and what has ended is completed by the
+// statement that claims the next jobs; a second one waits when there is nothing to claim.
 import { setImmediate as afterAllThatIsReady } from 'node:timers/promises';
 import { claimStatement, columns, completeAndClaimStatement, jobsOfRows } from './claim.js';
 import { backoff, Closed, Connection, sleep } from './connection.js';
@@ -62,7 +62,8 @@ export class LeaseEngine {
     await afterAllThatIsReady();
   }
 
-  // How many jobs it may claim now. Of many that are claimed before their turn one half is worked while the other is claimed.
+  // How many jobs it may claim now. Of many that are claimed before their turn one half is worked while the
+  // other is claimed.
   get #room() {
     if (this.#stopping.signal.aborted) return 0;
     return Math.min(this.#most - this.#running - this.#notBegun.length, Math.max(this.#concurrency, Math.ceil(this.#most / 2)));

@@ -1,4 +1,5 @@
-// A line of JSON to stderr for each event, unless the application gives a logger of its own, with pino's methods.
+// A line of JSON to stderr for each event, unless the application gives a logger of its own, with pino's
+// methods.
 
 const LEVELS = ['debug', 'info', 'warn', 'error'];
 

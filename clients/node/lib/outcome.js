@@ -1,4 +1,5 @@
-// What becomes of a claimed job, and how that is written: complete(), fail(), snooze() or continue_at(), fenced by the attempt.
+// What becomes of a claimed job, and how that is written: complete(), fail(), snooze() or continue_at(),
+// fenced by the attempt.
 import { ask, Values } from './sql.js';
 import { stringify } from './json.js';
 

@@ -1,4 +1,5 @@
-// Where the servers are. pg knows one host; here there may be several, as in libpq's URLs and in PGHOST, of which one is the primary.
+// Where the servers are. pg knows one host; here there may be several, as in libpq's URLs and in PGHOST, of
+// which one is the primary.
 
 const list = (value) => (value ? String(value).split(',') : []);
 
@@ -33,7 +34,8 @@ function ofConfig(config) {
   return hosts.map((host, i) => ({ ...config, host, port: Number(ports[i] ?? ports[0] ?? 5432) }));
 }
 
-// connection: a URL, a configuration of pg's, an array of these, or nothing: DATABASE_URL, or else PGHOST and so on.
+// connection: a URL, a configuration of pg's, an array of these, or nothing: DATABASE_URL, or else PGHOST
+// and so on.
 export function servers(connection = process.env.DATABASE_URL) {
   if (Array.isArray(connection)) return connection.flatMap((one) => servers(one));
   return typeof connection === 'string' && connection !== '' ? ofUrl(connection) : ofConfig(connection || {});

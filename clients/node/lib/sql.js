@@ -1,5 +1,6 @@
-// How statements are sent. Every parameter is text, cast in SQL: so they mean the same through each driver and pooler,
-// whether it sends types or not. And ids come back as text, exact whatever the driver makes of a bigint.
+// How statements are sent. Every parameter is text, cast in SQL: so they mean the same through each driver
+// and pooler, whether it sends types or not. And ids come back as text, exact whatever the driver makes of
+// a bigint.
 import { stringify } from './json.js';
 
 // The rows of a statement, by a pg client, pool or transaction, or by an adapter (adapters.js).
@@ -63,7 +64,8 @@ export class Values {
   }
 }
 
-// The options that are given, as named arguments: "delay => $3::text::interval". known: { option: [SQL name, type] }.
+// The options that are given, as named arguments: "delay => $3::text::interval". known: { option: [SQL
+// name, type] }.
 export function namedArguments(values, known, options = {}) {
   const text = [];
   for (const [option, value] of Object.entries(options)) {

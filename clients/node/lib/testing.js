@@ -1,4 +1,5 @@
-// For tests: run what is due in the test's own transaction, which it rolls back; and look at what was enqueued.
+// For tests: run what is due in the test's own transaction, which it rolls back; and look at what was
+// enqueued.
 import { AssertionError } from 'node:assert';
 import { claimStatement, jobsOfRows, queuesFor } from './claim.js';
 import { Abort, runJob } from './job.js';
@@ -30,8 +31,9 @@ async function runOne(db, worker, job) {
   return { id: job.id, worker: job.worker, args: job.args, outcome: SETTLED[outcome.kind], result: parse(outcome.result ?? null), error: outcome.error ?? null };
 }
 
-// Runs jobs that are due, one after another, with those that they enqueue, until none is left. worker: a Worker, or an object
-// of handlers; db: the test's transaction, which the handlers get as ctx.client. Returns what ran, in that order.
+// Runs jobs that are due, one after another, with those that they enqueue, until none is left. worker: a
+// Worker, or an object of handlers; db: the test's transaction, which the handlers get as ctx.client.
+// Returns what ran, in that order.
 export async function runDue(db, worker, { queues, maxJobs = 1000 } = {}) {
   const own = asWorker(worker);
   const source = { claimant: own.name, queues: queuesFor(queues, own.handlers.keys()) };
@@ -56,7 +58,8 @@ async function matching(db, worker, args) {
   return rows.map((row) => row.id);
 }
 
-// The ids of the jobs of that worker that are not finished and whose args contain these. Error: there is none, or not `count`.
+// The ids of the jobs of that worker that are not finished and whose args contain these. Error: there is
+// none, or not `count`.
 export async function assertEnqueued(db, worker, args = {}, { count } = {}) {
   const ids = await matching(db, worker, args);
   if (count === undefined ? ids.length > 0 : ids.length === count) return ids;

@@ -1,4 +1,5 @@
-// What a job inherits: the context of the job that enqueues it, and W3C traceparent if OpenTelemetry is in the process.
+// What a job inherits: the context of the job that enqueues it, and W3C traceparent if OpenTelemetry is in
+// the process.
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 // The job that is run here, if any: { context }.

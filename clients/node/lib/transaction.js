@@ -1,5 +1,5 @@
-// Transaction mode: exactly once. Claim, handler and completion are one transaction; each task has a connection of its own,
-// which its handler is given.
+// Transaction mode: exactly once. Claim, handler and completion are one transaction; each task has a
+// connection of its own, which its handler is given.
 import { beginAndClaimStatement, jobsOfRows } from './claim.js';
 import { backoff, Closed, Connection, sleep } from './connection.js';
 import { Abort, Lost, runJob, Stopping } from './job.js';
@@ -10,7 +10,8 @@ import { Waiter } from './waiter.js';
 const CANCEL_EVERY = 100;
 const CANCELS = 50;
 
-// The handler's transaction is the claim's: if it ended it, the job would be claimed again at once, or run as if by lease.
+// The handler's transaction is the claim's: if it ended it, the job would be claimed again at once, or run
+// as if by lease.
 const ENDS_TRANSACTION = /^\s*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i;
 
 // pg's client as a handler is given it.

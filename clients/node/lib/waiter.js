@@ -2,7 +2,8 @@
 import { backoff, sleep } from './connection.js';
 
 const TIMEOUT = 60_000;
-// Where other processes are quicker, each of their jobs wakes this one for nothing. From so many times in a row on it takes a breath.
+// Where other processes are quicker, each of their jobs wakes this one for nothing. From so many times in a
+// row on it takes a breath.
 const MANY_FALSE = 20;
 const BREATH = 20;
 // A request to cancel that comes before the statement does nothing, so it is sent again.

@@ -1,5 +1,5 @@
-// A process's worker loop: handlers by the name of their worker, middleware, start and stop. What claims for it is an engine:
-// lease.js or transaction.js.
+// A process's worker loop: handlers by the name of their worker, middleware, start and stop. What claims
+// for it is an engine: lease.js or transaction.js.
 import { randomBytes } from 'node:crypto';
 import os from 'node:os';
 import { queuesFor } from './claim.js';
@@ -53,7 +53,8 @@ export class Worker {
   constructor(options = {}) {
     this.#options = checked(options);
     const { name } = this.#options;
-    // A name of its own for each start: under one that is used again the jobs of a dead process would be kept alive.
+    // A name of its own for each start: under one that is used again the jobs of a dead process would be
+    // kept alive.
     this.name = `${name ? `${name}-` : ''}${os.hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`;
     this.log = child(this.#options.log ?? jsonLog(), { claimant: this.name });
   }
@@ -78,7 +79,8 @@ export class Worker {
     return HOPELESS.test(error.code ?? '') && error.code.length === 5;
   }
 
-  // Begins to work. Returns a promise that settles when it has ended, by stop() or by an error that would never go away.
+  // Begins to work. Returns a promise that settles when it has ended, by stop() or by an error that would
+  // never go away.
   start() {
     if (this.#running) return this.#running;
     if (this.handlers.size === 0) throw new Error('There is no handler: worker.handle(name, handler)');
@@ -100,8 +102,8 @@ export class Worker {
     return this.#running;
   }
 
-  // Claims nothing more. What is not begun is given back at once; what runs has `stopWithin` milliseconds to finish, is
-  // told by its signal near their end, and is given back after it.
+  // Claims nothing more. What is not begun is given back at once; what runs has `stopWithin` milliseconds
+  // to finish, is told by its signal near their end, and is given back after it.
   stop() {
     this.#stopped ??= this.#stop();
     return this.#stopped;

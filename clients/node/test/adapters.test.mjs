@@ -63,7 +63,8 @@ test('Drizzle', async (t) => {
   await check((run) => drizzle(pool).transaction((transaction) => run(fromDrizzle(transaction, sql))));
 });
 
-// Prisma needs an engine that npm does not have, so this stands for it: it returns rows, and refuses columns of type void.
+// Prisma needs an engine that npm does not have, so this stands for it: it returns rows, and refuses
+// columns of type void.
 test('Prisma', async () => {
   const prisma = {
     async $queryRawUnsafe(text, ...values) {

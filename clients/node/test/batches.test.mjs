@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { batchResults, cancelBatch, closeBatch, enqueue, enqueueMany, enqueueWorkflow, newBatch, retryBatch, signal, Worker } from '../lib/index.js';
 import { running } from '../lib/trace.js';
-import { job, newDatabase, recordedLog, untilJob } from './help.mjs';
+import { job, newDatabase, recordedLog, until, untilJob } from './help.mjs';
 
 const { name, client } = await newDatabase();
 await client.query("SELECT queue_jobs.define_worker(name, max_retries => 0) FROM unnest('{part,sum,tell,load,merge}'::text[]) AS name");
@@ -28,7 +28,7 @@ for (const mode of ['lease', 'transaction']) {
     await client.query('COMMIT');
     assert.equal((await job(client, id)).batch, batch);
     worker.start();
-    const { rows: [callback] } = await untilRow("SELECT id FROM queue_jobs.job WHERE worker = 'sum' AND args ->> 'batch' = $1", [batch]);
+    const callback = await until(async () => (await client.query("SELECT id FROM queue_jobs.job WHERE worker = 'sum' AND args ->> 'batch' = $1", [batch])).rows[0]);
     await untilJob(client, callback.id, 'completed');
     assert.deepEqual(sums, [{ of: mode, batch: Number(batch), sum: 6 }]);
     assert.deepEqual((await batchResults(client, batch)).map((one) => [one.job === id, one.worker, one.args, one.state, one.result]),
@@ -52,14 +52,6 @@ for (const mode of ['lease', 'transaction']) {
     await untilJob(client, jobs.merge, 'completed');
     assert.deepEqual(merged, [[{ a: { file: 'a', lines: 1 }, bb: { file: 'bb', lines: 2 } }, { traceparent: '00-trace' }]]);
   });
-}
-
-async function untilRow(text, values) {
-  for (;;) {
-    const answer = await client.query(text, values);
-    if (answer.rows.length > 0) return answer;
-    await new Promise((resolve) => { setTimeout(resolve, 10); });
-  }
 }
 
 test('the setting of the session stays what it was, and its keys are inherited', async () => {

@@ -1,4 +1,5 @@
-// What the tests share: a database of their own, on the server that PGHOST and so on name, and waiting for something to become true.
+// What the tests share: a database of their own, on the server that PGHOST and so on name, and waiting for
+// something to become true.
 import { randomBytes } from 'node:crypto';
 import { after } from 'node:test';
 import pg from 'pg';

@@ -1,5 +1,6 @@
-// The examples of README.md and docs/how-to/node.md, in their order: sql is executed, a js block is the file that its first line names.
-// Files called worker are run by `npx queue_jobs`, with the options that the text gives; those called …test.mjs by node --test; others by node.
+// The examples of README.md and docs/how-to/node.md, in their order: sql is executed, a js block is the
+// file that its first line names. Files called worker are run by `npx queue_jobs`, with the options that
+// the text gives; those called …test.mjs by node --test; others by node.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';

@@ -79,7 +79,8 @@ for (const mode of ['lease', 'transaction']) {
     const seen = [];
     start(t, mode, {
       [steps]: async (args, ctx) => {
-        // In transaction mode a step of an attempt that fails is rolled back with it, so this one is put back.
+        // In transaction mode a step of an attempt that fails is rolled back with it, so this one is put
+        // back.
         const first = await ctx.step('first', () => { seen.push('first'); return { n: 1 }; });
         assert.deepEqual(await ctx.step('first', () => { seen.push('again'); }), first);
         if (ctx.attempt === 1) return ctx.snooze(0);

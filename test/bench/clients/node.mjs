@@ -1,6 +1,7 @@
 // The Node client beside graphile-worker and pg-boss, each at its best documented settings; see run.sh.
 //
-// A drain: the backlog is there when the workers start; the clock runs from the first handler's begin until nothing is left in the table.
+// A drain: the backlog is there when the workers start; the clock runs from the first handler's begin until
+// nothing is left in the table.
 import { enqueue, enqueueMany, jsonLog, Worker } from '../../../clients/node/lib/index.js';
 import pg from '../../../clients/node/node_modules/pg/lib/index.js';
 
@@ -16,7 +17,8 @@ const sleep = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 const silent = jsonLog('warn');
 const numbers = Array.from({ length: JOBS }, (_, id) => ({ id }));
 
-// What a queue has: setup(), enqueue(job), fill(), start(handler), which returns what stops it, and the query that says whether jobs are left.
+// What a queue has: setup(), enqueue(job), fill(), start(handler), which returns what stops it, and the
+// query that says whether jobs are left.
 function queueJobs(mode, options) {
   const own = `noop_${mode}`;
   return {

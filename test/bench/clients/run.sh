@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make bench-clients: each client's worker loop beside queues of its language, on a server that is thrown away; within the sandbox.
-# Prints a line of JSON for each: no-op jobs a second, and milliseconds from enqueuing one job on an idle server to its handler's begin.
+# make bench-clients: each client's worker loop beside queues of its language, on a server that is thrown away;
+# within the sandbox. Prints a line of JSON for each: no-op jobs a second, and milliseconds from enqueuing one
+# job on an idle server to its handler's begin.
 #
 #   run.sh [PROGRAM…]      default: node.mjs
 #
