@@ -143,7 +143,8 @@ check-server:
 
 # What the clients' tests need of Debian, beside what all tests do; a line for each client.
 CLIENTS_NEED = /usr/sbin/pgbouncer:pgbouncer \
-	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy
+	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy \
+	node:nodejs npm:npm
 test: TESTS ?= regress isolation tap clients
 test:
 	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" NEEDED='$(CLIENTS_NEED)') TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
@@ -204,6 +205,7 @@ help:
 #   make bench-latency [LATENCY_JOBS=500]
 #   make bench-replica [READ_JOBS=1000]
 #   make bench-exactly-once [NOOPS=100000] [UPDATES=10000] [CLAIMANTS=8] [BATCH=10]
+#   make bench-clients [JOBS=20000] [ROUNDS=3] [LATENCIES=200] [QUEUES=queue_jobs,…]      (each client beside queues of its language: test/bench/clients)
 BENCH_PARAMETERS = FULL WORKLOADS COMPETITORS ROUNDS HELD_ROUNDS DURATION CLIENTS SCALE HOLD STEADY IDLE LOADS
 bench:
 	@json=$$(mktemp) && trap 'rm -f "$$json"' EXIT || exit 1; \
@@ -223,4 +225,7 @@ bench-exactly-once:
 bench-replica:
 	@PG_CONFIG='$(PG_CONFIG)' READ_JOBS='$(READ_JOBS)' test/lib/sandbox.sh test/bench/replica_cpu.sh
 
-.PHONY: bench bench-latency bench-exactly-once bench-replica
+bench-clients:
+	@PG_CONFIG='$(PG_CONFIG)' NEEDED='node:nodejs npm:npm' test/lib/sandbox.sh test/bench/clients/run.sh
+
+.PHONY: bench bench-latency bench-exactly-once bench-replica bench-clients

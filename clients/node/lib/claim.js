@@ -1,0 +1,53 @@
+// Claims: which jobs, and what comes with each.
+import pg from 'pg';
+import { parse } from './json.js';
+import { Values } from './sql.js';
+
+const COLUMNS = ['id::text AS id', 'attempt', 'worker', 'queue', 'args::text AS args', 'context::text AS context', 'version',
+  'priority', 'max_attempts', 'batch::text AS batch', 'cursor::text AS cursor', 'progress'];
+
+export const columns = (table) => COLUMNS.map((column) => `${table}.${column}`).join(', ');
+
+// A name in a selector has none of its characters.
+const SELECTABLE = /^[^,&|=!*\s][^,&|]*[^,&|\s]$|^[^,&|=!*\s]$/;
+
+// The queues to claim from: those given, or else wherever jobs of these workers wait.
+export function queuesFor(given, workers) {
+  if (given?.length > 0) return [...given];
+  const names = [...workers];
+  return names.length > 0 && names.every((name) => SELECTABLE.test(name)) ? [`worker=${names.join(',')}`] : ['*'];
+}
+
+export function claimCall(values, { claimant, queues, lease }, most) {
+  const leased = lease === undefined ? '' : `, ${values.add('interval', lease)}`;
+  return `queue_jobs.claim(${values.add('text', claimant)}, ${values.add('text[]', queues)}, ${values.add('int', most)}${leased})`;
+}
+
+export function claimStatement(source, most) {
+  const values = new Values();
+  const text = `SELECT ${columns('j')} FROM ${claimCall(values, source, most)} AS j`;
+  return [text, values.values];
+}
+
+// A transaction's beginning, its claim and the savepoint before its work: one round trip, and so without
+// parameters.
+export function beginAndClaimStatement({ claimant, queues }) {
+  const names = queues.map((queue) => pg.escapeLiteral(queue)).join(', ');
+  return `BEGIN; SELECT ${columns('j')} FROM queue_jobs.claim(${pg.escapeLiteral(claimant)}, ARRAY[${names}]::text[]) AS j; SAVEPOINT queue_jobs_work`;
+}
+
+// complete_many() and claim() in one statement: the commit that completes jobs is the one that claims the
+// next. By the outer join nothing is claimed before they are completed.
+export function completeAndClaimStatement(ended, source, most) {
+  const values = new Values();
+  const call = `queue_jobs.complete_many(${values.add('bigint[]', ended.map((one) => one.job.id))}, ${values.add('int[]', ended.map((one) => one.job.attempt))}, ${values.addJsonText('jsonb[]', ended.map((one) => one.outcome.result))})`;
+  if (most === 0) return [`SELECT ${call}`, values.values];
+  const text = `SELECT ${columns('j')} FROM ${call} LEFT JOIN ${claimCall(values, source, most)} AS j ON true`;
+  return [text, values.values];
+}
+
+export function jobOfRow(row) {
+  return { ...row, args: parse(row.args), context: parse(row.context), cursor: parse(row.cursor) };
+}
+
+export const jobsOfRows = (rows) => rows.filter((row) => row.id !== null).map(jobOfRow);

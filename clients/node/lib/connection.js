@@ -1,0 +1,165 @@
+// One connection that is made again when it is lost: after a restart of the server, or with its new primary.
+import net from 'node:net';
+import pg from 'pg';
+
+const FIRST_DELAY = 50;
+const LONGEST_DELAY = 10_000;
+const CONNECT_WITHIN = 10_000;
+
+// The session is of no use any more: it was ended (57P01 to 57P05), or it is one of a standby (25006).
+const SESSION_IS_OVER = /^(08...|57P0[1-5]|25006)$/;
+
+export class Closed extends Error {
+  constructor() {
+    super('The connection was closed');
+  }
+}
+
+export const sleep = (milliseconds, signal) => new Promise((resolve) => {
+  if (signal?.aborted) return resolve();
+  const timer = setTimeout(done, milliseconds);
+  function done() {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', done);
+    resolve();
+  }
+  signal?.addEventListener('abort', done);
+});
+
+// Longer and longer, and not all clients of a server at once.
+export const backoff = (failures) => Math.min(FIRST_DELAY * 2 ** failures, LONGEST_DELAY) * (0.5 + Math.random() / 2);
+
+export class Connection {
+  #servers;
+  #log;
+  #name;
+  #closing = new AbortController();
+  #connected = null;      // a promise of a client of pg's
+  #client = null;         // the one that has been connected last, until it is lost
+  #turn = Promise.resolve();
+  #nextServer = 0;
+  #onLost = () => {};
+
+  // name: shown as application_name
+  constructor({ servers, log, name }) {
+    this.#servers = servers;
+    this.#log = log;
+    this.#name = name;
+  }
+
+  get closed() {
+    return this.#closing.signal.aborted;
+  }
+
+  // Whether what this client was asked last went wrong because the connection is lost.
+  lost(client) {
+    return client !== this.#client;
+  }
+
+  // Calls when the connection is lost next; returns what takes that back.
+  onceLost(call) {
+    this.#onLost = call;
+    return () => { this.#onLost = () => {}; };
+  }
+
+  // The client, connected; waits until there is a server. Error: Closed.
+  client() {
+    this.#connected ??= this.#connect();
+    return this.#connected;
+  }
+
+  async #connect() {
+    for (let failures = 0; !this.closed; failures++) {
+      const server = this.#servers[this.#nextServer % this.#servers.length];
+      try {
+        const client = await this.#connectTo(server);
+        if (!this.closed) return client;
+        this.#drop(client);
+      } catch (error) {
+        this.#nextServer++;
+        this.#log.warn({ event: 'disconnected', connection: this.#name, error: error.message, code: error.code }, 'cannot connect');
+        if (this.#nextServer % this.#servers.length === 0 || this.#servers.length === 1)
+          await sleep(backoff(failures), this.#closing.signal);
+      }
+    }
+    throw new Closed();
+  }
+
+  async #connectTo(server) {
+    const client = new pg.Client({ application_name: this.#name, keepAlive: true, connectionTimeoutMillis: CONNECT_WITHIN, ...server });
+    const lose = (error) => this.#lose(client, error);
+    client.on('error', lose);
+    client.on('end', lose);
+    try {
+      await client.connect();
+      const { rows: [standby] } = await client.query('SELECT pg_is_in_recovery() AS is');
+      if (standby.is) throw new Error('this server is a standby');
+    } catch (error) {
+      this.#drop(client);
+      throw error;
+    }
+    this.#client = client;
+    return client;
+  }
+
+  #lose(client, error) {
+    if (client !== this.#client) return;
+    this.#client = null;
+    this.#connected = null;
+    this.#drop(client);
+    this.#onLost();
+    if (!this.closed) this.#log.warn({ event: 'disconnected', connection: this.#name, error: error?.message, code: error?.code }, 'connection lost');
+  }
+
+  // Ends a session at once, whatever it does.
+  #drop(client) {
+    client.end().catch(() => {});
+    client.connection?.stream?.destroy();
+  }
+
+  // Notes what an error of a statement of this client says about the connection.
+  judge(client, error) {
+    if (SESSION_IS_OVER.test(error?.code ?? '')) this.#lose(client, error);
+  }
+
+  // One statement, after those before it. within: milliseconds after which the connection counts as lost.
+  // If it is lost meanwhile, the error has `lost`: whether the statement was executed is not known.
+  query(text, values, { within } = {}) {
+    const result = this.#turn.then(() => this.#query(text, values, within));
+    this.#turn = result.catch(() => {});
+    return result;
+  }
+
+  async #query(text, values, within) {
+    const client = await this.client();
+    const timer = within && setTimeout(() => this.#lose(client, new Error(`no answer for ${within} ms`)), within);
+    try {
+      return await client.query(text, values);
+    } catch (error) {
+      this.judge(client, error);
+      if (this.lost(client)) error.lost = true;
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  // Has the server end the statement that is being executed, as libpq's PQcancel() does.
+  cancel() {
+    const client = this.#client;
+    if (!client?.processID) return;
+    const request = Buffer.alloc(16);
+    [16, 80877102, client.processID, client.secretKey].forEach((number, i) => request.writeInt32BE(number, i * 4));
+    const socket = client.host.startsWith('/') ? net.connect(`${client.host}/.s.PGSQL.${client.port}`) : net.connect(client.port, client.host);
+    socket.on('error', () => {});
+    socket.end(request);
+  }
+
+  async close() {
+    const client = this.#client;
+    this.#closing.abort();
+    this.#client = null;
+    this.#connected = null;
+    if (client) await Promise.race([client.end().catch(() => {}), sleep(1000)]).then(() => this.#drop(client));
+  }
+}

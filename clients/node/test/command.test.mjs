@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { enqueue } from '../lib/index.js';
+import { newDatabase, untilJob } from './help.mjs';
+
+const COMMAND = fileURLToPath(new URL('../bin/queue_jobs.js', import.meta.url));
+const { name, client } = await newDatabase();
+await client.query("SELECT queue_jobs.define_worker('hello')");
+const folder = await mkdtemp(path.join(os.tmpdir(), 'queue_jobs-'));
+after(() => rm(folder, { recursive: true }));
+
+async function module(text) {
+  const file = path.join(folder, 'worker.mjs');
+  await writeFile(file, text);
+  return file;
+}
+
+// Its process, its output, and a promise of its exit status.
+function run(...args) {
+  const child = spawn(process.execPath, [COMMAND, ...args], { env: { ...process.env, PGDATABASE: name }, stdio: ['ignore', 'pipe', 'pipe'] });
+  const output = { out: '', err: '' };
+  child.stdout.on('data', (data) => { output.out += data; });
+  child.stderr.on('data', (data) => { output.err += data; });
+  return { child, output, status: new Promise((resolve) => { child.on('close', (code, signal) => resolve(code ?? signal)); }) };
+}
+
+for (const [title, text, ...options] of [
+  ['handlers', 'export default { hello: (args) => `hello ${args.name}` };'],
+  ['a function, and options', 'export default (worker) => worker.handle("hello", (args) => `hello ${args.name}`);',
+    '--transaction', '--queues', 'hello, other', '--concurrency', '2', '--stop-within', '60', '--name', 'one'],
+]) {
+  test(`works with ${title} until SIGTERM`, async () => {
+    const { child, output, status } = run(await module(text), ...options);
+    const row = await untilJob(client, await enqueue(client, 'hello', { name: 'world' }), 'completed');
+    assert.equal(row.result, 'hello world');
+    child.kill('SIGTERM');
+    assert.equal(await status, 0);
+    const events = output.err.trim().split('\n').map((line) => JSON.parse(line).event);
+    assert.deepEqual([events[0], ...events.slice(-2)], ['started', 'stopping', 'stopped']);
+  });
+}
+
+test('says what is wrong', async () => {
+  for (const args of [[], ['a', 'b'], ['a', '--no-such']]) {
+    const { output, status } = run(...args);
+    assert.equal(await status, 2);
+    assert.match(output.err, /Usage: queue_jobs MODULE/);
+  }
+  const none = run(await module('export const hello = 1;'));
+  assert.equal(await none.status, 1);
+  assert.match(none.output.err, /no default export/);
+  const help = run('--help');
+  assert.equal(await help.status, 0);
+  assert.match(help.output.out, /--stop-within/);
+});
