@@ -19,6 +19,7 @@
 #include "options.h"
 
 #define PROGRAM_CONNECTIONS 4
+#define SIGN_INS_AT_ONCE 4
 #define CONNECTION_WAIT 10		/* seconds until a request gives up waiting for a connection */
 
 struct Viewer
@@ -106,20 +107,36 @@ viewer_of_program(void)
 
 /*
  * A server that asks for no password, or takes the program's own certificate or ticket, would let anyone in as any role: that
- * is no sign-in.
+ * is no sign-in. Returns why this connection is none, or NULL.
  */
+static char *
+sign_in_problem(PGconn *connection)
+{
+	if (!prepare_connection(connection))
+		return copy_text(PQerrorMessage(connection));
+	if (!PQconnectionUsedPassword(connection))
+		return copy_text("The server asks this role for no password, so anyone could sign in as it. "
+						 "pg_hba.conf has to say scram-sha-256 for connections of queue_jobs_web.");
+	return NULL;
+}
+
+/* Few at once: a stranger's tries take connections of the server. */
 Viewer *
 viewer_sign_in(const char *role, const char *password, char **problem)
 {
-	PGconn	   *connection = connect_as(role, password);
+	static int	at_once;
+	PGconn	   *connection;
 	Viewer	   *viewer;
 
-	*problem = NULL;
-	if (!prepare_connection(connection))
-		*problem = copy_text(PQerrorMessage(connection));
-	else if (!PQconnectionUsedPassword(connection))
-		*problem = copy_text("The server asks this role for no password, so anyone could sign in as it. pg_hba.conf has to say "
-							 "scram-sha-256 for connections of queue_jobs_web.");
+	if (__atomic_add_fetch(&at_once, 1, __ATOMIC_ACQ_REL) > SIGN_INS_AT_ONCE)
+	{
+		__atomic_sub_fetch(&at_once, 1, __ATOMIC_ACQ_REL);
+		*problem = copy_text("Too many sign in at once. Please try again.");
+		return NULL;
+	}
+	connection = connect_as(role, password);
+	*problem = sign_in_problem(connection);
+	__atomic_sub_fetch(&at_once, 1, __ATOMIC_ACQ_REL);
 	if (*problem)
 	{
 		PQfinish(connection);

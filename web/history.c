@@ -25,8 +25,8 @@ typedef struct Series
 } Series;
 
 static const char counters_sql[] =
-	"SELECT w.queue, sum(s.runs)::float8 AS runs, sum(s.failures)::float8 AS failures "
-	"FROM queue_jobs.worker_statistics s JOIN queue_jobs.worker w ON w.name = s.worker GROUP BY 1 ORDER BY 1 LIMIT 500";
+	"SELECT COALESCE(w.queue, s.worker), sum(s.runs)::float8 AS runs, sum(s.failures)::float8 AS failures "
+	"FROM queue_jobs.worker_statistics s LEFT JOIN queue_jobs.worker w ON w.name = s.worker GROUP BY 1 ORDER BY 1 LIMIT 500";
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Series series[MAX_QUEUES];

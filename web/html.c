@@ -199,8 +199,8 @@ add_count(Buffer *out, double count)
 	}
 }
 
-void
-add_seconds(Buffer *out, double seconds)
+static void
+add_time_span(Buffer *out, double seconds, bool with_tenths)
 {
 	static const struct
 	{
@@ -217,8 +217,14 @@ add_seconds(Buffer *out, double seconds)
 	while (seconds >= units[i].below)
 		i++;
 	seconds /= units[i].unit;
-	snprintf(text, sizeof(text), seconds < 9.95 && i < 3 && seconds > 0 ? "%.1f %s" : "%.0f %s", seconds, units[i].name);
+	snprintf(text, sizeof(text), with_tenths && seconds < 9.95 && i < 3 && seconds > 0 ? "%.1f %s" : "%.0f %s", seconds, units[i].name);
 	add_raw(out, text);
+}
+
+void
+add_seconds(Buffer *out, double seconds)
+{
+	add_time_span(out, seconds, true);
 }
 
 /* A share as the database gives it, as a percentage. */
@@ -294,7 +300,7 @@ add_time(Buffer *out, const char *timestamp)
 	else
 	{
 		add_raw(out, age < 0 ? "in " : "");
-		add_seconds(out, floor(fabs(age)));
+		add_time_span(out, floor(fabs(age)), false);
 		add_raw(out, age > 0 ? " ago" : "");
 	}
 	add_raw(out, "</time>");

@@ -13,7 +13,7 @@ add_row(Page *page, const Answer *schedules, int row)
 	Buffer	   *out = &page->out;
 	const char *name = cell(schedules, row, "name");
 
-	add(out, "<tr data-key=\"%h\"><th scope=\"row\">%h</th><td><code>%h</code><small class=\"sub\">%h</small></td><td>", name, name,
+	add(out, "<tr data-key=\"%h\"><th scope=\"row\">%h</th><td class=\"cron\"><code>%h</code><small class=\"sub\">%h</small></td><td>", name, name,
 		cell(schedules, row, "cron"), cell(schedules, row, "timezone"));
 	add_worker_link(out, cell(schedules, row, "worker"));
 	if (!options.hide_args)
@@ -24,7 +24,7 @@ add_row(Page *page, const Answer *schedules, int row)
 	add_time(out, cell(schedules, row, "next_run"));
 	add_raw(out, "</td><td class=\"n\">");
 	add_time(out, cell(schedules, row, "last_run"));
-	add_raw(out, "</td><td>");
+	add_raw(out, "</td><td class=\"last\">");
 	add_state(out, cell(schedules, row, "last_state"));
 	add_raw(out, " ");
 	add_job_link(out, cell(schedules, row, "last_job"));

@@ -22,23 +22,25 @@ static void
 add_executor(Buffer *out, const Answer *executors, int row)
 {
 	const char *started = cell(executors, row, "started_at");
-	const char *blocked = cell(executors, row, "blocked_by");
+	const char *type = cell(executors, row, "backend_type") ? cell(executors, row, "backend_type") : "queue_jobs executor";
+	bool		works = cell(executors, row, "job_id") != NULL;
 
 	add(out, "<tr data-key=\"%h\"><th scope=\"row\" class=\"n\">%h</th><td>%h</td><td>%h</td><td>", cell(executors, row, "pid"), cell(executors, row, "pid"),
-		cell(executors, row, "backend_type") ? cell(executors, row, "backend_type") : "queue_jobs executor", cell(executors, row, "usename"));
-	if (cell(executors, row, "job_id"))
+		type, cell(executors, row, "usename"));
+	if (works)
 	{
 		add_job_link(out, cell(executors, row, "job_id"));
 		add_raw(out, " ");
 		add_worker_link(out, cell(executors, row, "worker"));
 	}
-	else
+	else if (is_text(type, "queue_jobs executor"))
 		add_raw(out, "<span class=\"none\">idle</span>");
 	add_raw(out, "</td><td class=\"n\">");
 	if (started)
 		add_seconds(out, age_of(started) > 0 ? age_of(started) : 0);
-	add(out, "</td><td>%h%r%h</td><td class=\"note error\">%h</td></tr>\n", cell(executors, row, "wait_event_type"),
-		cell(executors, row, "wait_event") ? ": " : "", cell(executors, row, "wait_event"), blocked);
+	add(out, "</td><td>%h%r%h</td><td class=\"note error\">%h</td></tr>\n", works ? cell(executors, row, "wait_event_type") : NULL,
+		works && cell(executors, row, "wait_event") ? ": " : "", works ? cell(executors, row, "wait_event") : NULL,
+		cell(executors, row, "blocked_by"));
 }
 
 static void

@@ -25,6 +25,17 @@ add_form(Page *page, int status, const char *problem)
 	page_end(page);
 }
 
+/* What the server said, without where it is. */
+static const char *
+server_words(const char *problem)
+{
+	const char *fatal = strstr(problem, "FATAL:");
+
+	if (fatal)
+		return fatal + strlen("FATAL:") + strspn(fatal + strlen("FATAL:"), " ");
+	return strstr(problem, "connection to server") ? "The server cannot be reached." : problem;
+}
+
 static void
 sign_in(Page *page)
 {
@@ -47,7 +58,7 @@ sign_in(Page *page)
 	if (viewer == NULL)
 	{
 		sign_in_failed(role);
-		add_form(page, 403, problem);
+		add_form(page, 403, server_words(problem));
 		free(problem);
 		return;
 	}

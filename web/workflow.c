@@ -2,8 +2,8 @@
  * workflow.c
  *		The steps of a workflow as a graph.
  *
- * A step stands one column right of the last of those that it waits for; within a column, where those on its left stand on
- * average. That is no best layout, but one that people find their way in.
+ * A step stands one column right of the last of those that it waits for; within a column, where its neighbours stand on
+ * average: those on its right first, then those on its left. That is no best layout, but one that people find their way in.
  */
 #include "workflow.h"
 
@@ -21,7 +21,7 @@ typedef struct Node
 	const char *name;
 	int			column;
 	double		order;			/* where it wants to stand in its column */
-	int			row;
+	double		row;
 } Node;
 
 typedef struct Graph
@@ -101,42 +101,53 @@ by_order(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
+/* By those that it waits for, or by those that wait for it. */
 static void
-set_order(Graph *graph, Node *node)
+set_order(const Graph *graph, Node *node, bool by_left)
 {
+	const int  *own = by_left ? graph->to : graph->from;
+	const int  *other = by_left ? graph->from : graph->to;
 	double		total = 0;
 	int			count = 0;
 
 	for (int i = 0; i < graph->edge_count; i++)
-		if (&graph->nodes[graph->to[i]] == node)
+		if (&graph->nodes[own[i]] == node)
 		{
-			total += graph->nodes[graph->from[i]].row;
+			total += graph->nodes[other[i]].row;
 			count++;
 		}
-	node->order = count > 0 ? total / count : 0;
+	node->order = count > 0 ? total / count : node->row;
+}
+
+/* Columns are centred: rows are counted from the middle. */
+static void
+set_rows_of_column(Graph *graph, int column, bool by_left)
+{
+	Node	   *in_column[MAX_DRAWN_STEPS];
+	int			count = 0;
+
+	for (int i = 0; i < graph->node_count; i++)
+		if (graph->nodes[i].column == column)
+		{
+			set_order(graph, &graph->nodes[i], by_left);
+			in_column[count++] = &graph->nodes[i];
+		}
+	qsort(in_column, count, sizeof(Node *), by_order);
+	for (int i = 0; i < count; i++)
+		in_column[i]->row = i - (count - 1) / 2.0;
+	if (count > graph->most_rows)
+		graph->most_rows = count;
 }
 
 static void
 set_rows(Graph *graph)
 {
-	Node	   *in_column[MAX_DRAWN_STEPS];
-
 	for (int column = 0; column < graph->columns; column++)
-	{
-		int			count = 0;
-
-		for (int i = 0; i < graph->node_count; i++)
-			if (graph->nodes[i].column == column)
-			{
-				set_order(graph, &graph->nodes[i]);
-				in_column[count++] = &graph->nodes[i];
-			}
-		qsort(in_column, count, sizeof(Node *), by_order);
-		for (int i = 0; i < count; i++)
-			in_column[i]->row = i;
-		if (count > graph->most_rows)
-			graph->most_rows = count;
-	}
+		set_rows_of_column(graph, column, true);
+	for (int column = graph->columns - 1; column >= 0; column--)
+		set_rows_of_column(graph, column, false);
+	for (int column = 0; column < graph->columns; column++)
+		set_rows_of_column(graph, column, true);
 }
 
 static int
@@ -146,18 +157,18 @@ x_of(const Node *node)
 }
 
 static int
-y_of(const Node *node)
+y_of(const Graph *graph, const Node *node)
 {
-	return MARGIN + node->row * (NODE_HEIGHT + GAP_Y);
+	return MARGIN + (int) ((node->row + (graph->most_rows - 1) / 2.0) * (NODE_HEIGHT + GAP_Y));
 }
 
 static void
-add_edge(Buffer *out, const Node *from, const Node *to)
+add_edge(Buffer *out, const Graph *graph, const Node *from, const Node *to)
 {
 	int			x1 = x_of(from) + NODE_WIDTH;
-	int			y1 = y_of(from) + NODE_HEIGHT / 2;
+	int			y1 = y_of(graph, from) + NODE_HEIGHT / 2;
 	int			x2 = x_of(to);
-	int			y2 = y_of(to) + NODE_HEIGHT / 2;
+	int			y2 = y_of(graph, to) + NODE_HEIGHT / 2;
 
 	add(out, "<path class=\"edge\" d=\"M%d %d C%d %d %d %d %d %d\"/>", x1, y1, x1 + GAP_X / 2, y1, x2 - GAP_X / 2, y2, x2, y2);
 }
@@ -178,12 +189,13 @@ short_name(const char *name)
 }
 
 static void
-add_node(Buffer *out, const Node *node, const Answer *steps, int row)
+add_node(Buffer *out, const Graph *graph, const Answer *steps, int row)
 {
+	const Node *node = &graph->nodes[row];
 	const char *state = cell(steps, row, "state");
 	const char *job = cell(steps, row, "job");
 	int			x = x_of(node);
-	int			y = y_of(node);
+	int			y = y_of(graph, node);
 	char	   *name = short_name(node->name);
 
 	if (job)
@@ -212,9 +224,9 @@ add_graph(Buffer *out, const Answer *steps, const Answer *edges)
 	add(out, "<div class=\"scroll\" tabindex=\"0\"><svg class=\"graph\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"group\" "
 		"aria-label=\"Steps and what they wait for; the table below says the same\">\n", width, height, width, height);
 	for (int i = 0; i < graph->edge_count; i++)
-		add_edge(out, &graph->nodes[graph->from[i]], &graph->nodes[graph->to[i]]);
+		add_edge(out, graph, &graph->nodes[graph->from[i]], &graph->nodes[graph->to[i]]);
 	for (int i = 0; i < graph->node_count; i++)
-		add_node(out, &graph->nodes[i], steps, i);
+		add_node(out, graph, steps, i);
 	add_raw(out, "</svg></div>\n");
 	free(graph->from);
 	free(graph->to);
