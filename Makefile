@@ -6,6 +6,8 @@
 # make fuzz [FUZZ_SECONDS=60]  parsers, args and times under random input
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/reliability.md)
+# make web                   the dashboard, web/queue_jobs_web
+# make web-demo              see it, with a server that is thrown away afterwards   (LISTEN=127.0.0.1:8480)
 # make demo                  see it work, on a server that is thrown away afterwards
 # make play                  the same, with psql open in it
 # make bench                 measurements (docs/benchmark)
@@ -137,8 +139,12 @@ $(UPDATE_SCRIPT): $(UPDATE_PARTS) $(REPLACED_PARTS) $(UPDATE_RIGHTS) $(EXTENSION
 check-server:
 	@$(srcdir)/test/lib/check_server.sh '$(bindir)' '$(MAJORVERSION)' '$(EXTVERSION)' '$(if $(TAP_TESTS),$(enable_tap_tests))'
 
+# What the dashboard and its tests need beside, installed when they run.
+WEB_NEEDED = /usr/include/microhttpd.h:libmicrohttpd-dev /usr/include/gnutls/crypto.h:libgnutls28-dev
+WEB_TEST_NEEDED = $(WEB_NEEDED) python3:python3 chromium:chromium chromedriver:chromium-driver
+
 test:
-	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+	@NEEDED='$(if $(filter web,$(or $(TESTS),web)),$(WEB_TEST_NEEDED))' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
 coverage:
 	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 COVERAGE=1 test/lib/sandbox.sh test/lib/coverage.sh
@@ -153,6 +159,13 @@ faults: SECONDS = 60
 faults:
 	@QUEUE_JOBS_STRESS_SECONDS='$(SECONDS)' TESTS=tap TAP='test/t/061_faults.pl test/t/062_promotion_faults.pl test/t/063_clocks.pl' VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
 		test/lib/sandbox.sh test/lib/run_tests.sh
+
+web:
+	@PG_CONFIG='$(PG_CONFIG)' NEEDED='$(WEB_NEEDED)' test/lib/packages.sh >/dev/null
+	$(MAKE) -C web
+
+web-demo:
+	@PG_CONFIG='$(PG_CONFIG)' NEEDED='$(WEB_NEEDED)' LISTEN='$(LISTEN)' test/lib/sandbox.sh web/demo.sh
 
 demo:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/demo/demo.sh
@@ -186,7 +199,7 @@ lint:
 help:
 	@sed -n 's/^# //p; /^$$/q' Makefile
 
-.PHONY: help check-server install-docs uninstall-docs test test-matrix coverage sanitize faults demo play dist fuzz lint soak
+.PHONY: help check-server install-docs uninstall-docs web web-demo test test-matrix coverage sanitize faults demo play dist fuzz lint soak
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …
