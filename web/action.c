@@ -156,7 +156,7 @@ add_objects(Page *page, const Call *call, const Answer *dry_run)
 		add(out, " jobs</strong> match now%r.</p><dl class=\"facts\">", filter_is_empty(&call->filter) ? ": all that you may touch" : "");
 	}
 	else if (call->ids.length > 0)
-		add(out, "<p><strong>%d jobs</strong> are marked.</p><dl class=\"facts\">", call->id_count);
+		add(out, "<p><strong>%d %r marked.</p><dl class=\"facts\">", call->id_count, call->id_count == 1 ? "job</strong> is" : "jobs</strong> are");
 	else
 		add_raw(out, "<dl class=\"facts\">");
 	for (int i = 0; i < page->form.count; i++)
