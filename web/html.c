@@ -28,6 +28,8 @@ static const struct
 	{"/replicas", "Replicas"},
 };
 
+static const char version_sql[] = "SELECT extversion FROM pg_extension WHERE extname = 'queue_jobs'";
+
 static void
 add_navigation(Page *page, const char *nav)
 {
@@ -161,6 +163,18 @@ is_true(const Answer *answer, int row, const char *column)
 	return value && *value == 't';
 }
 
+static void
+add_missing(Page *page, const char *what)
+{
+	Answer	   *version = page_ask(page, version_sql, 0);
+
+	if (version->result && rows(version) == 0)
+		add_raw(&page->out, "<p class=\"missing\">This database does not have the extension: <code>CREATE EXTENSION queue_jobs</code>.</p>\n");
+	else
+		add(&page->out, "<p class=\"missing\">queue_jobs %h of this database has no %h. A later version has: <code>ALTER EXTENSION queue_jobs UPDATE</code>.</p>\n",
+			version->result ? cell(version, 0, "extversion") : NULL, what);
+}
+
 bool
 is_problem(Page *page, const Answer *answer, const char *what)
 {
@@ -169,12 +183,10 @@ is_problem(Page *page, const Answer *answer, const char *what)
 	if (answer->result)
 		return false;
 	/* undefined table, function, column, schema; insufficient privilege */
-	if (strcmp(answer->sqlstate, "42P01") == 0 || strcmp(answer->sqlstate, "42883") == 0 || strcmp(answer->sqlstate, "42703") == 0)
-		add(out, "<p class=\"missing\">This database's queue_jobs has no %h yet. A later version has: "
-			"<code>ALTER EXTENSION queue_jobs UPDATE</code>.</p>\n", what);
-	else if (strcmp(answer->sqlstate, "3F000") == 0)
-		add_raw(out, "<p class=\"missing\">This database does not have the extension: <code>CREATE EXTENSION queue_jobs</code>.</p>\n");
-	else if (strcmp(answer->sqlstate, "42501") == 0)
+	if (is_text(answer->sqlstate, "42P01") || is_text(answer->sqlstate, "42883") || is_text(answer->sqlstate, "42703") ||
+		is_text(answer->sqlstate, "3F000"))
+		add_missing(page, what);
+	else if (is_text(answer->sqlstate, "42501"))
 		add(out, "<p class=\"missing\">Role <strong>%h</strong> may not see the %h (%h). <code>GRANT queue_jobs_read</code> to it lets it.</p>\n",
 			viewer_role(page->viewer), what, answer->message);
 	else

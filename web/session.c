@@ -151,7 +151,7 @@ session_sweep(void)
 	pthread_mutex_unlock(&lock);
 }
 
-Session *
+bool
 session_start(Viewer *viewer, char id[SESSION_HEX + 1])
 {
 	Session    *session = NULL;
@@ -165,13 +165,13 @@ session_start(Viewer *viewer, char id[SESSION_HEX + 1])
 			session_new_id(session->id);
 			session->viewer = viewer;
 			session->started = session->used = seconds();
-			session->references = 2;
+			session->references = 1;
 			strcpy(id, session->id);
 		}
 	pthread_mutex_unlock(&lock);
 	if (session == NULL)
 		viewer_close(viewer);
-	return session;
+	return session != NULL;
 }
 
 static int

@@ -21,8 +21,8 @@ extern bool session_is_id(const char *id);
 extern void session_token(const char *id, char token[SESSION_HEX + 1]);
 extern bool session_token_matches(const char *id, const char *token);
 
-/* Gives the viewer a session. NULL: there are too many, and the viewer is closed. */
-extern Session *session_start(Viewer *viewer, char id[SESSION_HEX + 1]);
+/* Gives the viewer a session. False: there are too many, and the viewer is closed. */
+extern bool session_start(Viewer *viewer, char id[SESSION_HEX + 1]);
 /* The session of that cookie, to be released; NULL: none, or it was idle for too long. A refresh by the script is no use of it. */
 extern Session *session_find(const char *id, bool is_use);
 extern Viewer *session_viewer(Session *session);

@@ -102,7 +102,7 @@ main(int argc, char **argv)
 	char		text[4096];
 	long		count = 0;
 
-	srand(argc > 2 ? atoi(argv[2]) : (unsigned) time(NULL));
+	srand(argc > 2 ? (unsigned) atoi(argv[2]) : (unsigned) time(NULL));
 	for (; time(NULL) < end; count++)
 		LLVMFuzzerTestOneInput((unsigned char *) text, mutate(text, sizeof(text)));
 	printf("%ld inputs\n", count);
