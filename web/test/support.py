@@ -85,7 +85,7 @@ class Dashboard:
         self.url = line.split()[-1].rstrip('/')
         self.port = int(self.url.split(':')[2].split('/')[0])
         self.errors = ''
-        self.reader = threading.Thread(target=self.read)
+        self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
     def read(self):

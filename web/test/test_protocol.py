@@ -63,7 +63,7 @@ def setUpModule():
     global server, dashboard, slow
     server = Server()
     dashboard = Dashboard(server, program='queue_jobs_web_sanitized')
-    slow = SlowClients()
+    slow = SlowClients(daemon=True)
     slow.start()
 
 
