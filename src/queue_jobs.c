@@ -16,6 +16,7 @@
 #include "fmgr.h"
 #include "key_hint.h"
 #include "lane_hint.h"
+#include "live_count.h"
 #include "lane.h"
 #include "lost_claim.h"
 #include "make_way.h"
@@ -32,6 +33,7 @@
 #include "subscription.h"
 #include "trusted_path.h"
 #include "wakeup.h"
+#include "watch.h"
 
 PG_MODULE_MAGIC;
 
@@ -58,7 +60,9 @@ _PG_init(void)
 	lost_claims_init();
 	key_hints_init();
 	duplicates_init();
+	live_counts_init();
 	session_holds_init();
+	watch_init();
 	replicas_init();
 	make_way_init();
 	subscription_init();

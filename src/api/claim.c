@@ -35,6 +35,7 @@
 #include "read.h"
 #include "run_as.h"
 #include "selector.h"
+#include "settle.h"
 #include "shared.h"
 #include "statistics.h"
 #include "store.h"
@@ -267,7 +268,10 @@ end_unstarted(Claim *claim, LaneHead *head)
 	if (live_try_delete(&claim->table, head->walk->scan.slot))
 	{
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
-		outcome_finished(&claim->table, NULL, job, head->worker, expired ? JOB_CANCELLED : JOB_DEAD, NULL, NULL);
+		if (expired)
+			outcome_expired(&claim->table, NULL, job, head->worker);
+		else
+			outcome_finished(&claim->table, NULL, job, head->worker, JOB_DEAD, NULL, NULL);
 	}
 	return true;
 }
@@ -433,7 +437,11 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	CommandCounterIncrement();
 	promote_due(&claim.table, heads, claim.max_jobs, claim.now, &next);
 	if (!shared_present())
-		(void) park_sweep(&retry_at);	/* there is no scheduler that would */
+	{
+		/* there is no scheduler that would */
+		(void) park_sweep(&retry_at);
+		settle_everything();
+	}
 	claim_jobs(&claim, heads);
 	live_close(&claim.table);
 	return (Datum) 0;
@@ -539,6 +547,8 @@ look_for_jobs(MemoryContext context, ArrayType *queues, TimestampTz *next)
 	bool		found;
 
 	shared_look();
+	if (!shared_present())
+		settle_everything();
 	found = may_have_jobs(queues, next);
 	if (!shared_present())
 		stand_in_for_scheduler(found);

@@ -25,6 +25,7 @@
 #include "process.h"
 #include "retry.h"
 #include "run_as.h"
+#include "slice.h"
 #include "statistics.h"
 #include "steer.h"
 #include "store.h"
@@ -42,6 +43,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_fail);
 PG_FUNCTION_INFO_V1(queue_jobs_fail_many);
 PG_FUNCTION_INFO_V1(queue_jobs_snooze);
 PG_FUNCTION_INFO_V1(queue_jobs_snooze_many);
+PG_FUNCTION_INFO_V1(queue_jobs_continue_claimed);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
 
@@ -63,16 +65,6 @@ lease_argument(FunctionCallInfo fcinfo, int arg)
 	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "lease", 1000, LONGEST_WAIT,
 												   "Give an interval from 1 millisecond to 365 days."));
 }
-
-typedef struct Claimed
-{
-	LiveTable	table;
-	TupleTableSlot *slot;
-	Job			job;
-	const Lane *lane;
-	Worker	   *worker;
-	Oid			role;
-} Claimed;
 
 static void
 refuse_stale(int64 id, int32 attempt, const char *detail)
@@ -116,8 +108,7 @@ identify(Claimed *claimed)
 				 errhint("Become a member of that role.")));
 }
 
-/* Locks the job of that attempt, or refuses: this is the fence. */
-static void
+void
 claimed_begin(Claimed *claimed, int64 id, int32 attempt)
 {
 	FindResult	found;
@@ -134,7 +125,7 @@ claimed_begin(Claimed *claimed, int64 id, int32 attempt)
 	identify(claimed);
 }
 
-static void
+void
 claimed_end(Claimed *claimed)
 {
 	ExecDropSingleTupleTableSlot(claimed->slot);
@@ -249,14 +240,21 @@ was_retried(const Claimed *claimed)
 		(claimed->job.strategy == STRATEGY_PRIMARY || claimed->job.strategy == STRATEGY_REPLICA_RETRIED);
 }
 
+/* "slice": it goes on from there; NULL: it only waits. */
 static void
-snooze_one(int64 id, int32 attempt, int64 delay)
+snooze_one(int64 id, int32 attempt, int64 delay, const Slice *slice)
 {
 	Claimed		claimed;
 
 	claimed_begin(&claimed, id, attempt);
+	statistics_count(claimed.worker->name, COUNTED_SNOOZED, 1);
 	claimed.job.uncharged++;
 	claimed.job.crashes = 0;
+	if (slice != NULL)
+	{
+		claimed.job.expires_at = NO_TIME;
+		slice_apply(&claimed.job, slice, claimed.job.attempt);
+	}
 	if (was_retried(&claimed))
 		outcome_keep_retried(&claimed.job);
 	outcome_put_back(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, delay);
@@ -346,7 +344,21 @@ Datum
 queue_jobs_snooze(PG_FUNCTION_ARGS)
 {
 	refuse_null_job(fcinfo, "queue_jobs.snooze()");
-	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2));
+	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2), NULL);
+	PG_RETURN_VOID();
+}
+
+/* continue_at(id, attempt, cursor, delay, progress) */
+Datum
+queue_jobs_continue_claimed(PG_FUNCTION_ARGS)
+{
+	Slice		slice;
+	int64		delay;
+
+	refuse_null_job(fcinfo, "queue_jobs.continue_at()");
+	slice = slice_arguments(fcinfo, 2, 4);
+	delay = slice_delay_argument(fcinfo, 3);
+	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay, &slice);
 	PG_RETURN_VOID();
 }
 
@@ -550,7 +562,7 @@ queue_jobs_snooze_many(PG_FUNCTION_ARGS)
 	int64		delay = delay_argument(fcinfo, 2);
 
 	for (int i = 0; i < arrays.count; i++)
-		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay);
+		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay, NULL);
 	PG_RETURN_VOID();
 }
 

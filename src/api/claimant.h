@@ -1,12 +1,14 @@
 /*
  * claimant.h
  *		What claim() and the functions for claimants have in common: how a claimant and a lease
- *		are given.
+ *		are given, and which of its jobs is meant.
  */
 #ifndef QUEUE_JOBS_CLAIMANT_H
 #define QUEUE_JOBS_CLAIMANT_H
 
 #include "fmgr.h"
+#include "lane.h"
+#include "store.h"
 
 #define LONGEST_WAIT (365 * USECS_PER_DAY)	/* also of a lease */
 
@@ -14,5 +16,20 @@ extern char *claimant_argument(FunctionCallInfo fcinfo, int arg);
 
 /* In microseconds. */
 extern int64 lease_argument(FunctionCallInfo fcinfo, int arg);
+
+/* A job that a claimant has claimed, with its row locked. */
+typedef struct Claimed
+{
+	LiveTable	table;
+	TupleTableSlot *slot;
+	Job			job;
+	const Lane *lane;
+	Worker	   *worker;
+	Oid			role;
+} Claimed;
+
+/* Locks the job of that attempt, or refuses: this is the fence. */
+extern void claimed_begin(Claimed *claimed, int64 id, int32 attempt);
+extern void claimed_end(Claimed *claimed);
 
 #endif

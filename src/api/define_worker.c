@@ -59,7 +59,7 @@ enum
 	ARG_RESOURCE_BOUNDARY, ARG_FEATURE_CATEGORY, ARG_WEIGHT, ARG_MAX_RUNNING_JOBS, ARG_CONCURRENCY_KEY,
 	ARG_CONCURRENCY_LIMIT, ARG_RATE_LIMIT, ARG_RATE_PERIOD, ARG_TAGS, ARG_REMAINING_WORK, ARG_TIMEOUT, ARG_LOCK_TIMEOUT,
 	ARG_DATA_CONSISTENCY, ARG_READ_HANDLER, ARG_FEATURE_FLAG, ARG_RECORD, ARG_RECORD_KEY, ARG_PENDING, ARG_HEAL_EVERY,
-	ARG_HEAL_AFTER, ARG_RUN_AS, ARG_LOGGABLE_ARGS, ARG_KEEP_COMPLETED
+	ARG_HEAL_AFTER, ARG_RUN_AS, ARG_LOGGABLE_ARGS, ARG_KEEP_COMPLETED, ARG_ON_DEAD, ARG_ON_EXPIRED
 };
 
 /* The row under construction; an attribute that is not set is NULL. */
@@ -545,19 +545,7 @@ set_consistency(Definition *definition)
 	set_text(definition, WORKER_FEATURE_FLAG, text_argument(fcinfo, ARG_FEATURE_FLAG));
 }
 
-/* ---- the row ---- */
-
-/* Only its definer, a role that has its rights, or a superuser may change a worker. */
-static void
-check_definer(const Worker *worker)
-{
-	if (!has_privs_of_role(GetUserId(), worker->definer))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for worker \"%s\"", worker->name),
-				 errdetail("It was defined by role \"%s\".", GetUserNameFromId(worker->definer, true)),
-				 errhint("Become a member of that role, or choose another name.")));
-}
+/* ---- jobs that follow on a job's end ---- */
 
 /* Built-in workers can be disabled by the extension's owner, and nothing else. */
 static void
@@ -570,6 +558,67 @@ refuse_built_in(const char *name)
 				 built_in_named(name) == BUILT_IN_COMMAND ? errdetail("That worker runs the commands of schedules.")
 				 : errdetail("That worker is the extension's own."),
 				 errhint("Choose another name.")));
+}
+
+#define MOST_FOLLOWERS 100		/* of workers, each the on_dead of the one before */
+
+/* A death would lead to the worker's own jobs again, and so on for ever. */
+static void
+refuse_circle(const char *option, const char *worker, const char *follower, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("%s of worker \"%s\" cannot be \"%s\"", option, worker, follower),
+			 errdetail_internal("%s", detail),
+			 errhint("Name a worker whose own on_dead leads elsewhere, or that has none.")));
+}
+
+/* A worker whose jobs are enqueued when one of this worker's has ended in a certain way. */
+static char *
+set_follower(Definition *definition, WorkerAttribute attribute, int arg, const char *worker)
+{
+	const char *option = worker_columns[attribute].name;
+	char	   *name = text_argument(definition->fcinfo, arg);
+
+	if (name == NULL)
+		return NULL;
+	refuse_built_in(name);
+	if (strcmp(name, worker) == 0)
+		refuse_circle(option, worker, name, "Its own jobs would follow on each other without an end.");
+	(void) registry_require_worker(name, psprintf("Define the worker for %s first.", option));
+	set_text(definition, attribute, name);
+	return name;
+}
+
+static void
+set_followers(Definition *definition, const char *worker)
+{
+	char	   *on_dead = set_follower(definition, WORKER_ON_DEAD, ARG_ON_DEAD, worker);
+	const Worker *next = on_dead ? registry_worker(on_dead) : NULL;
+
+	(void) set_follower(definition, WORKER_ON_EXPIRED, ARG_ON_EXPIRED, worker);
+	for (int length = 1; next != NULL && next->on_dead != NULL; length++)
+	{
+		if (strcmp(next->on_dead, worker) == 0)
+			refuse_circle("on_dead", worker, on_dead, psprintf("By on_dead, worker \"%s\" leads back to \"%s\".", next->name, worker));
+		if (length == MOST_FOLLOWERS)
+			refuse_circle("on_dead", worker, on_dead, psprintf("More than %d workers follow on each other by on_dead.", MOST_FOLLOWERS));
+		next = registry_worker(next->on_dead);
+	}
+}
+
+/* ---- the row ---- */
+
+/* Only its definer, a role that has its rights, or a superuser may change a worker. */
+static void
+check_definer(const Worker *worker)
+{
+	if (!has_privs_of_role(GetUserId(), worker->definer))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for worker \"%s\"", worker->name),
+				 errdetail("It was defined by role \"%s\".", GetUserNameFromId(worker->definer, true)),
+				 errhint("Become a member of that role, or choose another name.")));
 }
 
 /* One that 0.1.0 has let have such a name keeps it. */
@@ -697,6 +746,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	set_limits(&definition);
 	set_retries(&definition, set_remaining_work(&definition, strategy));
 	set_consistency(&definition);
+	set_followers(&definition, name);
 	store(&definition, name);
 	if (!PG_ARGISNULL(ARG_REMAINING_WORK))
 		capacity_forget(name);

@@ -46,6 +46,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "waiting.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_explain_job);
 PG_FUNCTION_INFO_V1(queue_jobs_waits_for);
@@ -90,6 +91,8 @@ static const struct
 }			hints[] = {
 	{"running", "queue_jobs.cancel() interrupts a job that an executor runs."},
 	{"blocked", "pg_stat_activity shows what these sessions do; pg_cancel_backend() ends their statements."},
+	{"waits_for_job", "It goes on when that has been completed; queue_jobs.retry() of one that is dead or cancelled is the repair."},
+	{"waits_for_signal", "Send it with queue_jobs.signal()."},
 	{"claimed", "The transaction that has the job ends it, or gives it back."},
 	{"open_duplicate", "Let these transactions end: the job's run is to see what they wrote."},
 	{"paused", "Call queue_jobs.resume()."},
@@ -228,9 +231,59 @@ check_time(const Subject *subject, Reasons *reasons)
 {
 	const Job  *job = &subject->job;
 
-	if (!job->due && job->run_at > subject->now)
+	if (job->waits == NULL && !job->due && job->run_at > subject->now)
 		add_reason(reasons, "not_due", psprintf("it is not due before %s", time_text(job->run_at)),
 				   job_failures(job) > 0 ? psprintf("attempt %d has failed", job->attempt) : NULL);
+}
+
+/* How many parents it has that have not ended, and the first of them. */
+#define UNMET_PARENTS \
+	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT d.parent, d.if_dead," \
+	" coalesce((SELECT 'has not ended' FROM queue_jobs.live_job l WHERE l.id = d.parent)," \
+	" (SELECT 'has ended, but not what it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NULL)," \
+	" (SELECT 'is ' || f.state FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state <> 'completed' ORDER BY f.finished_at DESC LIMIT 1)) AS state" \
+	" FROM queue_jobs.dependency d WHERE d.child = $1) AS p WHERE p.state IS NOT NULL AND NOT (p.if_dead = 'run' AND p.state LIKE 'is %')" \
+	" ORDER BY p.parent LIMIT 1"
+
+static void
+check_parents(const Subject *subject, Reasons *reasons)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(subject->job.id)};
+	MemoryContext context = CurrentMemoryContext;
+	MemoryContext spi;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute(UNMET_PARENTS, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
+	{
+		char	   *parent = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+		char	   *state = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
+		char	   *count = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 3);
+
+		spi = MemoryContextSwitchTo(context);
+		add_reason(reasons, "waits_for_job", psprintf("it waits for job %s, which %s", parent, state),
+				   strcmp(count, "1") == 0 ? NULL : psprintf("and for others, %s in all", count));
+		MemoryContextSwitchTo(spi);
+	}
+	engine_end(&saved);
+}
+
+/* Other jobs, or a signal. */
+static void
+check_waits(const Subject *subject, Reasons *reasons)
+{
+	const Job  *job = &subject->job;
+	char	   *signal;
+
+	if (job->waits == NULL || job->due)
+		return;
+	signal = waits_for_signal(job);
+	if (signal != NULL)
+		add_reason(reasons, "waits_for_signal", psprintf("it waits for the signal \"%s\"", signal),
+				   job->run_at == DT_NOEND ? NULL : psprintf("until %s", time_text(job->run_at)));
+	else
+		check_parents(subject, reasons);
 }
 
 /* Open transactions that have it, or were told that it stands for what they enqueued. */
@@ -502,7 +555,7 @@ check_start(const Subject *subject, Reasons *reasons)
 /* ---- asked for one job ---- */
 
 static const Check checks[] = {
-	check_time, check_holders, check_lane, check_engine, check_pools, check_limits, check_key, check_executors, check_claimants, check_before, check_start
+	check_waits, check_time, check_holders, check_lane, check_engine, check_pools, check_limits, check_key, check_executors, check_claimants, check_before, check_start
 };
 
 static void
@@ -749,8 +802,10 @@ what_else(const Subject *subject, Memory *memory)
 static const char *
 first_reason(const Subject *subject, Memory *memory)
 {
-	const char *why = try_check(subject, check_holders, CurrentMemoryContext);
+	const char *why = try_check(subject, check_waits, CurrentMemoryContext);
 
+	if (why == NULL)
+		why = try_check(subject, check_holders, CurrentMemoryContext);
 	if (why == NULL)
 		why = what_keeps_lane(subject, memory);
 	if (why == NULL)

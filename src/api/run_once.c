@@ -12,6 +12,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "arguments.h"
+#include "call_sql.h"
 #include "catalog.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
@@ -19,7 +20,6 @@
 #include "key_hash.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "hold.h"
 #include "miscadmin.h"
 #include "run_as.h"
@@ -27,7 +27,6 @@
 #include "subscription.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/json.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -93,62 +92,6 @@ store_result(const char *token, Jsonb *result, TimestampTz expires_at)
 	wakeup_due(expires_at);		/* where there are no jobs, no scheduler is at work */
 }
 
-/*
- * The first row as jsonb: its value if it has one column, an object if it has several; NULL if there is no
- * row.
- */
-static Jsonb *
-first_row(MemoryContext context)
-{
-	Datum		row;
-	Jsonb	   *object;
-	Jsonb	   *result;
-	MemoryContext spi;
-
-	if (SPI_tuptable == NULL || SPI_tuptable->numvals == 0)
-		return NULL;
-	row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], BlessTupleDesc(SPI_tuptable->tupdesc));
-	row = DirectFunctionCall1(row_to_json, row);
-	spi = MemoryContextSwitchTo(context);
-	object = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(row))));
-	result = object;
-	if (SPI_tuptable->tupdesc->natts == 1)
-	{
-		JsonbValue	key = {.type = jbvString};
-		JsonbValue *value;
-
-		key.val.string.val = SPI_fname(SPI_tuptable->tupdesc, 1);
-		key.val.string.len = strlen(key.val.string.val);
-		value = findJsonbValueFromContainer(&object->root, JB_FOBJECT, &key);
-		result = value == NULL || value->type == jbvNull ? NULL : JsonbValueToJsonb(value);
-	}
-	MemoryContextSwitchTo(spi);
-	return result;
-}
-
-static Jsonb *
-run_command(const char *command, Jsonb *args)
-{
-	MemoryContext context = CurrentMemoryContext;
-	Oid			types[] = {JSONBOID};
-	Datum		values[] = {JsonbPGetDatum(args)};
-	Jsonb	   *result;
-	int			code;
-
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	code = SPI_execute_with_args(command, 1, types, values, NULL, false, 0);
-	if (code < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("command cannot be run by run_once(): %s", SPI_result_code_string(code)),
-				 errdetail("It is run within your transaction, together with the storing of its result."),
-				 errhint("Give an SQL statement without transaction control.")));
-	result = first_row(context);
-	SPI_finish();
-	return result;
-}
-
 static void
 check_token(const char *token)
 {
@@ -184,7 +127,7 @@ queue_jobs_run_once(PG_FUNCTION_ARGS)
 		token_lock_wait((int64) hash_combine64(key_hash_text(token, key_hash_seed()), GetUserId()));
 		if (!find_result(token, &result))
 		{
-			result = run_command(text_argument(fcinfo, 1), PG_GETARG_JSONB_P(2));
+			result = sql_first_row(text_argument(fcinfo, 1), PG_GETARG_JSONB_P(2), "run_once()");
 			store_result(token, result, GetCurrentTimestamp() + ttl);
 		}
 	}

@@ -5,6 +5,7 @@
  */
 #include "postgres.h"
 
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "arguments.h"
 #include "bind_functions.h"
@@ -12,6 +13,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "current_job.h"
+#include "dependency.h"
 #include "dedup.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
@@ -24,6 +26,7 @@
 #include "lane_hint.h"
 #include "limit.h"
 #include "limit_release.h"
+#include "live_count.h"
 #include "live_scan.h"
 #include "location.h"
 #include "make_way.h"
@@ -43,7 +46,9 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
+#include "waiting.h"
 #include "wakeup.h"
+#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_cancel);
 PG_FUNCTION_INFO_V1(queue_jobs_discard);
@@ -81,27 +86,27 @@ id_argument(FunctionCallInfo fcinfo, const char *function)
 	return PG_GETARG_INT64(0);
 }
 
-/* Ends a job whose row we have locked. */
-static void
-end_found(LiveTable *table, TupleTableSlot *slot, Job *job, JobState end_as)
+/*
+ * Ends a job whose row we have locked. False, and it stays as it is: open transactions rely on it, and are
+ * not to be waited for.
+ */
+static bool
+end_found(const Steering *steering, Job *job, JobState end_as)
 {
 	const Lane *lane = lane_get(job->lane); /* NULL: made by a transaction whose news have not come yet */
 	const Worker *worker = lane ? registry_worker(lane->worker) : NULL;
 
+	/* what was dropped in its favour goes with it; what comes now does not */
+	if (job->dedup_hash != 0 && steering->wait)
+		hold_wait_to_end(job->id);
+	else if (job->dedup_hash != 0 && !hold_try(job->id, HOLD_END, false))
+		return false;
 	limit_passed_by(worker, job);
-	if (job->dedup_hash != 0)
-		hold_wait_to_end(job->id);	/* what was dropped in its favour goes with it; what comes now does not */
-	outcome_finished(table, slot, job, worker, end_as, NULL, NULL);
+	outcome_finished(steering->table, steering->slot, job, worker, end_as, NULL, steering->history);
 	if (job->dedup_hash != 0)
 		hold_release(job->id, HOLD_END, false); /* its row tells; there may be very many */
+	return true;
 }
-
-typedef enum EndResult
-{
-	END_NOTHING,				/* it has finished, or never was */
-	END_DONE,
-	END_RUNS,					/* by an executor, which is to be interrupted */
-} EndResult;
 
 FindResult
 steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
@@ -116,38 +121,73 @@ steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
 	return FIND_LOCKED;
 }
 
-/* Ends a job that no process runs; what others do with its row is waited for. */
-static EndResult
-try_end(int64 id, JobState end_as, bool ask_owner)
+void
+steering_begin(Steering *steering, LiveTable *table, HistoryWriter *history, bool wait)
 {
-	LiveTable	table;
-	TupleTableSlot *slot = NULL;
-	Job			job;
-	FindResult	found;
-	EndResult	result = END_NOTHING;
+	*steering = (Steering)
+	{
+		.table = table,.history = history,.wait = wait,.slot = table_slot_create(table->rel, NULL)
+	};
+}
 
-	live_open(&table);
-	found = steer_find(&table, id, &slot, &job);
+void
+steering_end(Steering *steering)
+{
+	ExecDropSingleTupleTableSlot(steering->slot);
+}
+
+/* steer_find(), or without waiting: FIND_LOCKED if another transaction has it, too. */
+static FindResult
+find(Steering *steering, int64 id, Job *job)
+{
+	return steering->wait ? steer_find(steering->table, id, &steering->slot, job)
+		: live_find(steering->table, id, false, &steering->slot, job);
+}
+
+SteerResult
+steering_end_job(Steering *steering, int64 id, JobState end_as, bool ask_owner)
+{
+	Job			job;
+	FindResult	found = find(steering, id, &job);
+
+	if (found == FIND_NONE)
+		return STEER_NOTHING;
 	if (found == FIND_LOCKED)
-		result = END_RUNS;
-	if (found != FIND_NONE && ask_owner)
+	{
+		if (steering->wait && ask_owner)
+			steer_check_owner(id, lane_get(job.lane));
+		return steering->wait || executor_runs(id) ? STEER_RUNS : STEER_LOCKED;
+	}
+	if (ask_owner)
 		steer_check_owner(id, lane_get(job.lane));
 
 	/*
 	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
 	 * find that we have the row.
 	 */
-	if (found == FIND_FOUND && job.started_at != NO_TIME && executor_runs(id))
+	if (job.started_at != NO_TIME && executor_runs(id))
 	{
 		live_leave(&job);
-		result = END_RUNS;
+		return STEER_RUNS;
 	}
-	else if (found == FIND_FOUND)
-	{
-		end_found(&table, slot, &job, end_as);
-		result = END_DONE;
-	}
-	ExecDropSingleTupleTableSlot(slot);
+	if (end_found(steering, &job, end_as))
+		return STEER_DONE;
+	live_leave(&job);
+	return STEER_LOCKED;
+}
+
+/* Ends a job that no process runs; what others do with its row is waited for. */
+static SteerResult
+try_end(int64 id, JobState end_as, bool ask_owner)
+{
+	LiveTable	table;
+	Steering	steering;
+	SteerResult result;
+
+	live_open(&table);
+	steering_begin(&steering, &table, NULL, true);
+	result = steering_end_job(&steering, id, end_as, ask_owner);
+	steering_end(&steering);
 	live_close(&table);
 	return result;
 }
@@ -166,17 +206,17 @@ end_own(int64 id, JobState end_as)
 }
 
 /* False if there is nothing to end. */
-static bool
-end_job(int64 id, JobState end_as)
+bool
+steer_end(int64 id, JobState end_as)
 {
-	EndResult	result;
+	SteerResult result;
 
 	if (end_own(id, end_as))
 		return true;
 	result = try_end(id, end_as, true);
-	if (result == END_RUNS)
+	if (result == STEER_RUNS)
 		wakeup_end_running(id, end_as);
-	return result != END_NOTHING;
+	return result != STEER_NOTHING;
 }
 
 /*
@@ -186,14 +226,14 @@ end_job(int64 id, JobState end_as)
 Datum
 queue_jobs_cancel(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(end_job(id_argument(fcinfo, "queue_jobs.cancel()"), JOB_CANCELLED));
+	PG_RETURN_BOOL(steer_end(id_argument(fcinfo, "queue_jobs.cancel()"), JOB_CANCELLED));
 }
 
 /* discard(id): the same, but it is dead, and kept as such. */
 Datum
 queue_jobs_discard(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(end_job(id_argument(fcinfo, "queue_jobs.discard()"), JOB_DEAD));
+	PG_RETURN_BOOL(steer_end(id_argument(fcinfo, "queue_jobs.discard()"), JOB_DEAD));
 }
 
 /*
@@ -203,14 +243,14 @@ queue_jobs_discard(PG_FUNCTION_ARGS)
 static bool
 end_put_back(int64 id, JobState end_as)
 {
-	EndResult	result;
+	SteerResult result;
 
 	if (catalog_status() != EXTENSION_PRESENT)
 		return true;			/* this transaction drops it */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	result = try_end(id, end_as, false);
 	PopActiveSnapshot();
-	return result != END_RUNS;
+	return result != STEER_RUNS;
 }
 
 void
@@ -266,71 +306,105 @@ make_available(Job *job)
 }
 
 /* A live job that waits for its time is available now. */
-static bool
-retry_live(LiveTable *table, int64 id)
+static SteerResult
+retry_found(Steering *steering, Job *job)
 {
-	TupleTableSlot *slot = NULL;
-	Job			job;
-	FindResult	found = steer_find(table, id, &slot, &job);
-	bool		changed = false;
+	const Lane *lane = lane_get(job->lane);
 
-	if (found == FIND_LOCKED)
-		steer_check_owner(id, lane_get(job.lane));
-	if (found == FIND_FOUND)
+	steer_check_owner(job->id, lane);
+	if (job->waits != NULL && !job->due)
+		return STEER_NOTHING;	/* it goes on when what it waits for has come */
+	if (job->due && !job_expired(job, GetCurrentTimestamp()))
 	{
-		const Lane *lane = lane_get(job.lane);
-
-		steer_check_owner(id, lane);
-		if (job.due && !job_expired(&job, GetCurrentTimestamp()))
-			live_leave(&job);
-		else
-		{
-			make_available(&job);
-			if (job_expired(&job, job.run_at))
-				job.expires_at = NO_TIME;
-			live_update(table, slot, &job);
-			wakeup_job(job.lane, role_of(lane), job_key(&job));
-			changed = true;
-		}
+		live_leave(job);
+		return STEER_NOTHING;
 	}
-	ExecDropSingleTupleTableSlot(slot);
-	return changed;
+	make_available(job);
+	if (job_expired(job, job->run_at))
+		job->expires_at = NO_TIME;
+	live_update(steering->table, steering->slot, job);
+	wakeup_job(job->lane, role_of(lane), job_key(job));
+	return STEER_DONE;
 }
 
-/*
- * retry(id): true if the job is available again. A dead job gets one more attempt at least, as a job retried
- * from Sidekiq's dead set does.
- */
-Datum
-queue_jobs_retry(PG_FUNCTION_ARGS)
+SteerResult
+steering_retry_live(Steering *steering, int64 id)
 {
-	int64		id = id_argument(fcinfo, "queue_jobs.retry()");
+	Job			job;
+
+	switch (find(steering, id, &job))
+	{
+		case FIND_FOUND:
+			return retry_found(steering, &job);
+		case FIND_LOCKED:
+			if (steering->wait)
+				steer_check_owner(id, lane_get(job.lane));
+			return executor_runs(id) ? STEER_RUNS : STEER_LOCKED;
+		default:
+			return STEER_NOTHING;
+	}
+}
+
+/* A job that was cancelled, or died, before those had ended that it waits for waits for them again. */
+static void
+put_in_order(Job *job, bool in_order)
+{
+	if (!in_order || !dependency_any(job->id))
+		return;
+	waiting_for_jobs(job, 0);
+	watch_note(NEWS_WAITS, job->id);
+}
+
+/* A dead job gets one more attempt at least, as a job retried from Sidekiq's dead set does. */
+void
+steering_retry_finished(Steering *steering, FinishedJob *finished, bool in_order)
+{
+	Job		   *job = &finished->job;
+	const Lane *lane = lane_get(job->lane);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	steer_check_owner(job->id, lane);
+	make_available(job);
+	if (worker != NULL)
+		dedup_move_key(job, worker);	/* a version before may have hashed it otherwise */
+	job->crashes = 0;
+	job->expires_at = NO_TIME;
+	if (job_failures(job) > 0 && job_failures(job) >= finished->max_attempts - job->uncharged)
+		job->uncharged++;
+	put_in_order(job, in_order);
+	live_insert(steering->table, job);
+	if (job->due)
+		wakeup_job(job->lane, role_of(lane), job_key(job));
+	if (job->batch != 0)
+		watch_note(NEWS_BATCH, job->batch);	/* it has not ended after all */
+}
+
+bool
+steer_retry(int64 id, bool in_order)
+{
 	LiveTable	table;
+	Steering	steering;
 	FinishedJob finished;
 	bool		retried;
 
 	live_open(&table);
-	retried = retry_live(&table, id);
+	steering_begin(&steering, &table, NULL, true);
+	retried = steering_retry_live(&steering, id) == STEER_DONE;
 	if (!retried && history_take(id, &finished))
 	{
-		Job		   *job = &finished.job;
-		const Lane *lane = lane_get(job->lane);
-		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
-
-		steer_check_owner(id, lane);
-		make_available(job);
-		if (worker != NULL)
-			dedup_move_key(job, worker);	/* a version before may have hashed it otherwise */
-		job->crashes = 0;
-		job->expires_at = NO_TIME;
-		if (job_failures(job) > 0 && job_failures(job) >= finished.max_attempts - job->uncharged)
-			job->uncharged++;
-		live_insert(&table, job);
-		wakeup_job(job->lane, role_of(lane), job_key(job));
+		steering_retry_finished(&steering, &finished, in_order);
 		retried = true;
 	}
+	steering_end(&steering);
 	live_close(&table);
-	PG_RETURN_BOOL(retried);
+	return retried;
+}
+
+/* retry(id): true if the job is available again. */
+Datum
+queue_jobs_retry(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(steer_retry(id_argument(fcinfo, "queue_jobs.retry()"), false));
 }
 
 /* Jobs of a worker whose owners' rights the caller has. */
@@ -355,6 +429,20 @@ last_id(void)
 	return last;
 }
 
+/* A member of a batch, and a job that others wait for, is not without a trace: it counts as cancelled. */
+static void
+tell_of_removal(LiveTable *table, Job *job)
+{
+	const Lane *lane = lane_get(job->lane);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	if (lane == NULL || (job->batch == 0 && !watch_may_wait(job->id)))
+		return;
+	if (worker == NULL)
+		worker = registry_default_worker(lane->worker, lane->queue);
+	outcome_finished(table, NULL, job, worker, JOB_CANCELLED, NULL, NULL);
+}
+
 /* One pass over the table; *locked says whether it has met jobs that other transactions have locked. */
 static int64
 remove_pass(LiveTable *table, char *worker, int64 last, bool *locked)
@@ -374,7 +462,10 @@ remove_pass(LiveTable *table, char *worker, int64 last, bool *locked)
 		if (job.id > last || lease_holds(&job, now, &until))
 			continue;
 		if (live_try_delete(table, scan.slot))
+		{
 			removed++;
+			tell_of_removal(table, &job);
+		}
 		else
 			*locked = true;
 		test_point("job_removed");
@@ -542,6 +633,7 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 	{
 		location_unknown();
 		key_hints_written_by_sql();
+		live_counts_written_by_sql();
 	}
 	wakeup_all();
 	return PointerGetDatum(NULL);

@@ -91,6 +91,12 @@ typedef bool TU_UpdateIndexes;
 #endif
 
 #if PG_VERSION_NUM < 160000
+#define QjLocalBackendStatus(index) pgstat_fetch_stat_local_beentry(index)
+#else
+#define QjLocalBackendStatus(index) pgstat_get_local_beentry_by_index(index)
+#endif
+
+#if PG_VERSION_NUM < 160000
 #define QjQualifiedNameList(string) stringToQualifiedNameList(string)
 #else
 #define QjQualifiedNameList(string) stringToQualifiedNameList((string), NULL)

@@ -31,6 +31,7 @@ typedef enum JobState
 	JOB_AVAILABLE,
 	JOB_EXECUTING,
 	JOB_RETRYABLE,				/* failed, waits for its next attempt */
+	JOB_WAITING,				/* for other jobs, or a signal */
 	JOB_COMPLETED,
 	JOB_CANCELLED,
 	JOB_DEAD,
@@ -48,6 +49,8 @@ typedef enum JobEvent
 	EVENT_IS_CANCELLED,			/* cancel(), or its expires_in has passed */
 	EVENT_IS_DISCARDED,
 	EVENT_IS_RETRIED,			/* retry() */
+	EVENT_WAITS,				/* wait_for_signal() */
+	EVENT_IS_RELEASED,			/* what it waited for has come */
 } JobEvent;
 
 /* The place of a job in its lane. */
@@ -87,9 +90,17 @@ typedef struct Job
 	LoadBalancingStrategy strategy; /* STRATEGY_NONE: nothing was chosen */
 	char	   *read_from;		/* replica, or READ_FROM_PRIMARY; NULL: not chosen */
 	Jsonb	   *read;			/* what its read handler returned, while it runs */
+	Jsonb	   *results;		/* what the jobs that it has waited for returned, while it runs */
 	Jsonb	   *args;
 	Jsonb	   *context;		/* or NULL */
 	Jsonb	   *errors;			/* array of objects, or NULL */
+	int64		batch;			/* whose member it is; 0: of none */
+	char	   *step;			/* its name in a workflow, or NULL */
+	bool		callback;		/* it is a callback of its batch, and no member */
+	Jsonb	   *waits;			/* what it waits for (waiting.h), or NULL */
+	Jsonb	   *cursor;			/* where a long job goes on, or NULL */
+	bool		has_progress;	/* it has said how far it is */
+	float8		progress;
 } Job;
 
 extern const char *job_state_name(JobState state);

@@ -56,10 +56,40 @@ takes_keys(const Handler *handler)
 	return true;
 }
 
+/* What a parameter takes as a whole; NULL: nothing, or it is filled from a key. */
+static Jsonb *
+whole_input(ParameterSource source, const CallInput *input)
+{
+	switch (source)
+	{
+		case PARAMETER_KEY:
+			return NULL;
+		case PARAMETER_ARGS:
+			return input->args;
+		case PARAMETER_READ:
+			return input->read;
+		case PARAMETER_CURSOR:
+			return input->cursor;
+		case PARAMETER_RESULTS:
+			return input->results;
+	}
+	pg_unreachable();
+}
+
+/* A parameter that has a default takes that where there is no cursor yet, or are no results. */
+static bool
+takes_whole(const HandlerParameter *parameter, const CallInput *input)
+{
+	return parameter->source == PARAMETER_ARGS || parameter->source == PARAMETER_READ || !parameter->has_default ||
+		whole_input(parameter->source, input) != NULL;
+}
+
 /* Which parameters are filled; ERROR if one without a default is missing in the args. */
 static void
-given_parameters(const Handler *handler, Jsonb *args, uint64 given[2])
+given_parameters(const Handler *handler, const CallInput *input, uint64 given[2])
 {
+	Jsonb	   *args = input->args;
+
 	given[0] = given[1] = 0;
 	if (handler->takes_args)
 		return;
@@ -81,7 +111,8 @@ given_parameters(const Handler *handler, Jsonb *args, uint64 given[2])
 			continue;
 		if (parameter->source != PARAMETER_KEY)
 		{
-			given[i / 64] |= UINT64CONST(1) << (i % 64);
+			if (takes_whole(parameter, input))
+				given[i / 64] |= UINT64CONST(1) << (i % 64);
 			continue;
 		}
 		key.val.string.val = parameter->name;
@@ -100,9 +131,10 @@ given_parameters(const Handler *handler, Jsonb *args, uint64 given[2])
 void
 call_check_args(const Handler *handler, Jsonb *args)
 {
+	CallInput	input = {.args = args};
 	uint64		given[2];
 
-	given_parameters(handler, args, given);
+	given_parameters(handler, &input, given);
 }
 
 static bool
@@ -164,9 +196,16 @@ parameter_node(int number, Oid type)
 	return param;
 }
 
+/* The number of the parameter by which a function's statement has what is passed as a whole. */
+static int
+whole_number(ParameterSource source)
+{
+	return source == PARAMETER_READ ? 3 : source == PARAMETER_CURSOR ? 4 : source == PARAMETER_RESULTS ? 5 : 1;
+}
+
 /*
- * What $1 and $2 are in a function's statement: the args, and the call, whose arguments are columns of r, the
- * args or, as the third parameter, what was read.
+ * What $1 and $2 are in a function's statement: the args, and the call, whose arguments are columns of r, or
+ * one of the parameters from the third on.
  */
 static Node *
 resolve_parameter(ParseState *pstate, ParamRef *reference)
@@ -190,7 +229,7 @@ resolve_parameter(ParseState *pstate, ParamRef *reference)
 		if (parameter->source == PARAMETER_KEY)
 			value = colNameToVar(pstate, parameter->name, false, -1);
 		else
-			value = (Node *) parameter_node(parameter->source == PARAMETER_READ ? 3 : 1, JSONBOID);
+			value = (Node *) parameter_node(whole_number(parameter->source), JSONBOID);
 		arguments = lappend(arguments, named_argument(parameter, i, value));
 	}
 	return (Node *) handler_call(handler, arguments);
@@ -320,27 +359,32 @@ make_parameters(int count)
 	return params;
 }
 
+static ParamExternData
+whole_parameter(Jsonb *value)
+{
+	return (ParamExternData)
+	{
+		.value = value ? JsonbPGetDatum(value) : (Datum) 0,.isnull = value == NULL,.ptype = JSONBOID,.pflags = PARAM_FLAG_CONST
+	};
+}
+
 Jsonb *
-call_function(CallTarget *target, Jsonb *args, Jsonb *read)
+call_function(CallTarget *target, const CallInput *input)
 {
 	MemoryContext context = CurrentMemoryContext;
 	uint64		given[2];
-	ParamListInfo params = make_parameters(3);
+	ParamListInfo params = make_parameters(5);
 	Jsonb	   *result = NULL;
 	int			code;
 
 	check_schema_right(target->handler);
 	if (callable_directly(target->handler))
-		return call_directly(target->handler, args);
-	params->params[0] = (ParamExternData)
-	{
-		.value = JsonbPGetDatum(args),.ptype = JSONBOID,.pflags = PARAM_FLAG_CONST
-	};
-	params->params[2] = (ParamExternData)
-	{
-		.value = JsonbPGetDatum(read),.isnull = read == NULL,.ptype = JSONBOID,.pflags = PARAM_FLAG_CONST
-	};
-	given_parameters(target->handler, args, given);
+		return call_directly(target->handler, input->args);
+	params->params[0] = whole_parameter(input->args);
+	params->params[2] = whole_parameter(input->read);
+	params->params[3] = whole_parameter(input->cursor);
+	params->params[4] = whole_parameter(input->results);
+	given_parameters(target->handler, input, given);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	code = SPI_execute_plan_with_paramlist(function_plan(target, given), params, false, 0);
@@ -367,19 +411,18 @@ call_function(CallTarget *target, Jsonb *args, Jsonb *read)
 
 /* The values of the given parameters, in the current memory context. */
 static ParamListInfo
-procedure_values(const Handler *handler, Jsonb *args, Jsonb *read, const uint64 given[2])
+procedure_values(const Handler *handler, const CallInput *input, const uint64 given[2])
 {
 	MemoryContext context = CurrentMemoryContext;
 	ParamListInfo params = make_parameters(Max(handler->nparameters, 1));
 	Oid			types[] = {JSONBOID};
-	Datum		values[] = {JsonbPGetDatum(args)};
+	Datum		values[] = {JsonbPGetDatum(input->args)};
 	StringInfoData sql;
 	int			column = 0;
 
 	for (int i = 0; i < handler->nparameters; i++)
 	{
-		Jsonb	   *whole = handler->takes_args || handler->parameters[i].source == PARAMETER_ARGS ? args :
-			handler->parameters[i].source == PARAMETER_READ ? read : NULL;
+		Jsonb	   *whole = handler->takes_args ? input->args : whole_input(handler->parameters[i].source, input);
 
 		params->params[i] = (ParamExternData)
 		{
@@ -483,7 +526,7 @@ output_row(Tuplestorestate *store, TupleDesc descriptor)
 
 /* Through a portal, as a client's CALL comes: that is what lets it COMMIT. */
 Jsonb *
-call_procedure(CallTarget *target, Jsonb *args, Jsonb *read)
+call_procedure(CallTarget *target, const CallInput *input)
 {
 	const Handler *handler = target->handler;
 	MemoryContext context = CurrentMemoryContext;
@@ -499,8 +542,8 @@ call_procedure(CallTarget *target, Jsonb *args, Jsonb *read)
 	Jsonb	   *result = NULL;
 
 	check_schema_right(handler);
-	given_parameters(handler, args, given);
-	params = procedure_values(handler, args, read, given);
+	given_parameters(handler, input, given);
+	params = procedure_values(handler, input, given);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	plans = pg_plan_queries(list_make1(procedure_query(handler, given)), sql, 0, NULL);
 	PopActiveSnapshot();
@@ -533,7 +576,7 @@ call_procedure(CallTarget *target, Jsonb *args, Jsonb *read)
 }
 
 void
-call_in_transaction(CallTarget *target, Jsonb *args, Jsonb *read)
+call_in_transaction(CallTarget *target, const CallInput *input)
 {
 	const Handler *handler = target->handler;
 	uint64		given[2];
@@ -543,12 +586,12 @@ call_in_transaction(CallTarget *target, Jsonb *args, Jsonb *read)
 
 	if (!handler->is_procedure)
 	{
-		(void) call_function(target, args, read);
+		(void) call_function(target, input);
 		return;
 	}
 	check_schema_right(handler);
-	given_parameters(handler, args, given);
-	params = procedure_values(handler, args, read, given);
+	given_parameters(handler, input, given);
+	params = procedure_values(handler, input, given);
 	sql = psprintf("CALL %s", handler->call_name);
 	plans = pg_plan_queries(list_make1(procedure_query(handler, given)), sql, 0, NULL);
 	ProcessUtility(linitial_node(PlannedStmt, plans), sql, false, PROCESS_UTILITY_QUERY, params, NULL, None_Receiver, NULL);

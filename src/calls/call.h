@@ -19,6 +19,15 @@ typedef struct HandlerPlan
 	uint64		given[2];		/* bit n: parameter n comes from the args */
 } HandlerPlan;
 
+/* What the parameters of a handler are filled from (handler.h). */
+typedef struct CallInput
+{
+	Jsonb	   *args;
+	Jsonb	   *read;			/* or NULL, as the others */
+	Jsonb	   *cursor;
+	Jsonb	   *results;
+} CallInput;
+
 /* A handler with the plans to call it, for as long as its definition holds. */
 typedef struct CallTarget
 {
@@ -33,23 +42,20 @@ typedef struct CallTarget
  */
 extern void call_check_args(const Handler *handler, Jsonb *args);
 
-/*
- * Calls a function within the current transaction; read (or NULL) is for a parameter that takes it
- * (handler.h). Its result as jsonb in the current memory context, or NULL.
- */
-extern Jsonb *call_function(CallTarget *target, Jsonb *args, Jsonb *read);
+/* Calls a function within the current transaction. Its result as jsonb in the current memory context, or NULL. */
+extern Jsonb *call_function(CallTarget *target, const CallInput *input);
 
 /*
  * Calls a procedure at the top level, where it may COMMIT. There must be a transaction without an active
  * snapshot; on return there is one, perhaps not the same.
  */
-extern Jsonb *call_procedure(CallTarget *target, Jsonb *args, Jsonb *read);
+extern Jsonb *call_procedure(CallTarget *target, const CallInput *input);
 
 /*
  * Calls either within the current transaction, which a procedure then cannot COMMIT; the result is not asked
  * for.
  */
-extern void call_in_transaction(CallTarget *target, Jsonb *args, Jsonb *read);
+extern void call_in_transaction(CallTarget *target, const CallInput *input);
 
 /* Checks deferred constraints now, while a handler's failure can still be told from a commit's. */
 extern void call_check_deferred_constraints(void);

@@ -42,8 +42,11 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_LIVE_JOB_READY] = "live_job_ready",
 	[REL_LIVE_JOB_FUTURE] = "live_job_future",
 	[REL_LIVE_JOB_KEY] = "live_job_key",
+	[REL_LIVE_JOB_BATCH] = "live_job_batch",
+	[REL_LIVE_JOB_WAITING] = "live_job_waiting",
 	[REL_FINISHED_JOB] = "finished_job",
 	[REL_DEAD_JOB] = "dead_job",
+	[REL_MEMBER_JOB] = "member_job",
 	[REL_CLAIMANT] = "claimant",
 	[REL_CLAIMED_SLOT] = "claimed_slot",
 	[REL_CLAIMED_SLOT_SLOT] = "claimed_slot_slot",
@@ -53,6 +56,9 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_FEATURE_FLAG] = "feature_flag",
 	[REL_DEFINED_REPLICA] = "defined_replica",
 	[REL_HASH_SEED] = "hash_seed",
+	[REL_TRACKED_BATCH] = "tracked_batch",
+	[REL_DEPENDENCY] = "dependency",
+	[REL_BATCH_ID] = "batch_id",
 	[REL_JOB_VIEW] = "job",
 };
 

@@ -315,6 +315,54 @@ read_parameters(HeapTuple tuple, Handler *handler)
 	return NULL;
 }
 
+static bool
+is_parameter(const HandlerParameter *parameter, const char *name)
+{
+	return !parameter->out && parameter->type == JSONBOID && strcmp(parameter->name, name) == 0;
+}
+
+/* A parameter "args jsonb" that is the only one beside those that the engine fills takes the args. */
+static void
+take_whole_args(Handler *handler)
+{
+	HandlerParameter *other = NULL;
+	int			others = 0;
+
+	for (int i = 0; i < handler->nparameters; i++)
+	{
+		if (handler->parameters[i].source != PARAMETER_KEY)
+			continue;
+		other = &handler->parameters[i];
+		others++;
+	}
+	if (others == 1 && handler->nparameters > 1 && is_parameter(other, "args"))
+		other->source = PARAMETER_ARGS;
+}
+
+/*
+ * "cursor jsonb" and "results jsonb" are filled by the engine. The one jsonb of a handler is its args whatever
+ * its name is, but for one of these names that has a default, which no args need.
+ */
+static void
+take_cursor_and_results(Handler *handler)
+{
+	for (int i = 0; i < handler->nparameters; i++)
+	{
+		HandlerParameter *parameter = &handler->parameters[i];
+
+		if (handler->takes_args && !parameter->has_default)
+			continue;
+		if (is_parameter(parameter, "cursor"))
+			parameter->source = PARAMETER_CURSOR;
+		else if (is_parameter(parameter, "results"))
+			parameter->source = PARAMETER_RESULTS;
+		if (parameter->source != PARAMETER_KEY)
+			handler->takes_args = false;
+	}
+	if (!handler->takes_args)
+		take_whole_args(handler);
+}
+
 static Handler *
 read_handler(Oid oid, char **why)
 {
@@ -341,6 +389,8 @@ read_handler(Oid oid, char **why)
 	*why = handler_misfit(proc);
 	if (*why == NULL)
 		*why = read_parameters(tuple, handler);
+	if (*why == NULL)
+		take_cursor_and_results(handler);
 	ReleaseSysCache(tuple);
 	return *why == NULL ? handler : NULL;
 }
@@ -388,31 +438,17 @@ handler_may_be_called(const Handler *handler, Oid role)
 		QjFunctionAclCheck(handler->oid, role, ACL_EXECUTE) == ACLCHECK_OK;
 }
 
-static bool
-is_parameter(const HandlerParameter *parameter, const char *name)
-{
-	return !parameter->out && parameter->type == JSONBOID && strcmp(parameter->name, name) == 0;
-}
-
 void
 handler_take_read(Handler *handler)
 {
-	HandlerParameter *read = NULL;
-	HandlerParameter *other = NULL;
-
 	for (int i = 0; i < handler->nparameters; i++)
 	{
-		if (is_parameter(&handler->parameters[i], "read"))
-			read = &handler->parameters[i];
-		else
-			other = &handler->parameters[i];
+		if (!is_parameter(&handler->parameters[i], "read"))
+			continue;
+		handler->takes_args = false;
+		handler->parameters[i].source = PARAMETER_READ;
+		take_whole_args(handler);
 	}
-	if (read == NULL)
-		return;
-	handler->takes_args = false;
-	read->source = PARAMETER_READ;
-	if (handler->nparameters == 2 && is_parameter(other, "args"))
-		other->source = PARAMETER_ARGS;
 }
 
 Oid

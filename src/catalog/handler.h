@@ -8,8 +8,10 @@
 typedef enum ParameterSource
 {
 	PARAMETER_KEY,				/* the args' key of its name */
-	PARAMETER_ARGS,				/* the args as a whole, beside what was read */
+	PARAMETER_ARGS,				/* the args as a whole, beside one of the following */
 	PARAMETER_READ,				/* what the worker's read handler returned */
+	PARAMETER_CURSOR,			/* where a long job goes on */
+	PARAMETER_RESULTS,			/* what the jobs that it has waited for returned */
 } ParameterSource;
 
 /* What one parameter of a handler is filled from. */

@@ -11,6 +11,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
@@ -21,6 +22,7 @@
 #include "duplicates.h"
 #include "executor_slot.h"
 #include "lane_hint.h"
+#include "live_count.h"
 #include "make_way.h"
 #include "miscadmin.h"
 #include "shared.h"
@@ -29,6 +31,7 @@
 #include "storage/lmgr.h"
 #include "table_guard.h"
 #include "tcop/utility.h"
+#include "test_point.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
@@ -117,11 +120,11 @@ hold_slot(Oid database, bool create)
 			proc = slot->scheduler_proc;
 	}
 	SpinLockRelease(&slot->mutex);
-	if (!found)
-		return create && hold_slot(database, create);
+	if (!found && create)
+		return hold_slot(database, create);
 	shared_wake(proc);
 	ask_executors(database);
-	return true;
+	return found;
 }
 
 static bool
@@ -191,6 +194,18 @@ wait_until_left(Oid database)
 }
 
 /* ---- commands ---- */
+
+/*
+ * The lock that the command takes anyway is taken before our processes are asked: a database may have no slot
+ * to hold, and a scheduler that connects between the two would not know that it is to leave.
+ */
+static void
+make_way_for_command(Oid database, Node *node)
+{
+	LockSharedObject(DatabaseRelationId, database, 0, IsA(node, CreatedbStmt) ? ShareLock : AccessExclusiveLock);
+	hold(database);
+	test_point("way_asked");
+}
 
 static bool
 may_create_databases(void)
@@ -268,7 +283,7 @@ database_needed(Node *node)
 		name = ((RenameStmt *) node)->subname;
 	else if (IsA(node, AlterDatabaseStmt) && option(((AlterDatabaseStmt *) node)->options, "tablespace"))
 		name = ((AlterDatabaseStmt *) node)->dbname;
-	if (name == NULL)
+	if (name == NULL || RecoveryInProgress())
 		return InvalidOid;
 	database = get_database_oid(name, true);
 	return may_have(database, IsA(node, CreatedbStmt)) ? database : InvalidOid;
@@ -365,7 +380,7 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 	if (database_changed(node) != NULL)
 		strlcpy(changes, database_changed(node), sizeof(changes));
 	if (OidIsValid(needed))
-		hold(needed);
+		make_way_for_command(needed, node);
 	if (needs_extension(node))
 		make_way_for_extension();
 	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
@@ -431,11 +446,13 @@ transaction_callback(XactEvent event, void *arg)
 	{
 		lane_hints_forget(dropped);
 		duplicates_forget(dropped);
+		live_counts_forget(dropped);
 	}
 	if (committed && extension_dropped)
 	{
 		lane_hints_forget(MyDatabaseId);
 		duplicates_forget(MyDatabaseId);
+		live_counts_forget(MyDatabaseId);
 	}
 	held = changed = NIL;
 	dropped = InvalidOid;

@@ -48,16 +48,23 @@ static const struct
 	[URGENCY_THROTTLED] = {0, 300 * USECS_PER_SEC},
 };
 
-/* A run that waits for its transaction to commit. */
-typedef struct NotedRun
+const double histogram_bounds[HISTOGRAM_BOUNDS] = {0.01, 0.1, 0.5, 1, 5, 10, 60, 300};
+
+/* What waits for its transaction to commit: a run, or so many of another kind. */
+typedef struct Noted
 {
 	uint64		worker;
+	int			nest_level;
+	bool		is_run;
+	Counted		what;
+	uint64		count;
 	Urgency		urgency;
 	RunMeasure	measure;
-	int			nest_level;
-} NotedRun;
+} Noted;
 
-static NotedRun *noted = NULL;
+#define NOTES_LOOKED_BACK 8		/* for one of the same kind */
+
+static Noted *noted = NULL;
 static int	noted_count = 0;
 static int	noted_size = 0;
 
@@ -92,6 +99,8 @@ typedef struct WorkerCounters
 	uint64		ran_in_target;
 	uint64		run_times[TIME_BUCKETS];
 	uint64		queueing_times[TIME_BUCKETS];
+	uint64		counted[COUNTED_KINDS];
+	TimeHistogram times[MEASURED_TIMES];
 } WorkerCounters;
 
 static WorkerCounters *all_counters = NULL;	/* open addressing by database and hash of the worker's name */
@@ -260,7 +269,18 @@ bucket_start(int bucket)
 }
 
 static void
-count_run(const NotedRun *run)
+add_time(TimeHistogram *histogram, int64 time, int runs)
+{
+	int			bucket = 0;
+
+	while (bucket < HISTOGRAM_BOUNDS && time > histogram_bounds[bucket] * USECS_PER_SEC)
+		bucket++;
+	histogram->buckets[bucket] += runs;
+	histogram->sum += time * runs;
+}
+
+static void
+count_run(const Noted *run)
 {
 	const RunMeasure *measure = &run->measure;
 	int			running = bucket_of(measure->running);
@@ -270,6 +290,8 @@ count_run(const NotedRun *run)
 	if (counters == NULL)
 		return;
 	counters->last_used = GetCurrentTransactionStartTimestamp();
+	if (counters->runs == 0)
+		counters->since = GetCurrentTransactionStartTimestamp();
 	counters->runs++;
 	counters->failures += measure->failed;
 	counters->merged += measure->merged;
@@ -279,7 +301,10 @@ count_run(const NotedRun *run)
 	{
 		counters->cpu_time += measure->cpu;
 		counters->cpu_run_time += measure->running;
+		add_time(&counters->times[TIME_CPU], measure->cpu, measure->cpu_runs);
 	}
+	add_time(&counters->times[TIME_RUN], measure->running, 1);
+	add_time(&counters->times[TIME_QUEUEING], measure->queueing, 1);
 	if (measure->by_executor)
 		counters->executor_run_time += measure->running;
 	counters->started_in_target += measure->queueing <= targets[run->urgency].queueing;
@@ -289,25 +314,62 @@ count_run(const NotedRun *run)
 	SpinLockRelease(&counters->mutex);
 }
 
-void
-statistics_add_run(const Worker *worker, const RunMeasure *measure)
+static void
+count_others(const Noted *others)
 {
-	if (!shared_present() || worker->built_in == BUILT_IN_HEAL || worker->built_in == BUILT_IN_FILL)
+	WorkerCounters *counters = lock_counters(others->worker, true);
+
+	if (counters == NULL)
 		return;
+	counters->last_used = GetCurrentTransactionStartTimestamp();
+	counters->counted[others->what] += others->count;
+	SpinLockRelease(&counters->mutex);
+}
+
+static void
+note(const Noted *what)
+{
 	if (noted_count == noted_size)
 	{
 		int			size = Max(noted_size * 2, 16);
 
-		noted = noted ? repalloc(noted, size * sizeof(NotedRun)) : MemoryContextAlloc(TopMemoryContext, size * sizeof(NotedRun));
+		noted = noted ? repalloc_huge(noted, size * sizeof(Noted)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
 		noted_size = size;
 	}
-	noted[noted_count++] = (NotedRun)
-	{
-		.worker = worker_hash(worker->name),.urgency = worker->urgency,.measure = *measure,
-			.nest_level = GetCurrentTransactionNestLevel()
+	noted[noted_count++] = *what;
+}
+
+void
+statistics_add_run(const Worker *worker, const RunMeasure *measure)
+{
+	Noted		run = {
+		.worker = worker_hash(worker->name),.nest_level = GetCurrentTransactionNestLevel(),.is_run = true,
+		.urgency = worker->urgency,.measure = *measure
 	};
+
+	if (!shared_present() || worker->built_in == BUILT_IN_HEAL || worker->built_in == BUILT_IN_FILL)
+		return;
 	/* the clock may have been set back meanwhile */
-	noted[noted_count - 1].measure.running = Max(measure->running, 0);
+	run.measure.running = Max(measure->running, 0);
+	note(&run);
+}
+
+void
+statistics_count(const char *worker, Counted what, uint64 count)
+{
+	Noted		others = {
+		.worker = worker_hash(worker),.nest_level = GetCurrentTransactionNestLevel(),.what = what,.count = count
+	};
+
+	if (!shared_present())
+		return;
+	for (int i = noted_count - 1; i >= Max(noted_count - NOTES_LOOKED_BACK, 0); i--)
+		if (!noted[i].is_run && noted[i].worker == others.worker && noted[i].what == what && noted[i].nest_level == others.nest_level)
+		{
+			noted[i].count += count;
+			return;
+		}
+	note(&others);
 }
 
 static void
@@ -316,7 +378,7 @@ transaction_callback(XactEvent event, void *arg)
 	/* a transaction that is prepared is not heard of again here, and mostly commits */
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
 		for (int i = 0; i < noted_count; i++)
-			count_run(&noted[i]);
+			noted[i].is_run ? count_run(&noted[i]) : count_others(&noted[i]);
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		noted_count = 0;
 }
@@ -432,6 +494,29 @@ statistics_get(const Worker *worker, WorkerStatistics *statistics)
 		(double) now.executor_run_time / USECS_PER_SEC >= ENOUGH_RUN_TIME;
 	statistics->too_slow = is_too_slow(worker, statistics);
 	return true;
+}
+
+void
+statistics_totals(const char *worker, WorkerTotals *totals)
+{
+	WorkerCounters *counters = lock_counters(worker_hash(worker), false);
+
+	memset(totals, 0, sizeof(*totals));
+	if (counters == NULL)
+		return;
+	totals->runs = counters->runs;
+	totals->failures = counters->failures;
+	totals->started_in_target = counters->started_in_target;
+	totals->ran_in_target = counters->ran_in_target;
+	memcpy(totals->counted, counters->counted, sizeof(totals->counted));
+	memcpy(totals->times, counters->times, sizeof(totals->times));
+	SpinLockRelease(&counters->mutex);
+}
+
+bool
+urgency_has_queueing_target(Urgency urgency)
+{
+	return targets[urgency].queueing > 0;
 }
 
 /* Numbers that are not negative; others mean that there is none. */

@@ -15,10 +15,54 @@ typedef struct RunMeasure
 	int64		queueing;		/* from when the job was due to its start */
 	int64		running;
 	int64		cpu;			/* -1: not measured */
+	int			cpu_runs;		/* so many runs are taken to be like this one */
 	bool		by_executor;
 	int			merged;			/* duplicates that were merged into it */
 	bool		failed;
 } RunMeasure;
+
+/* What else happens to a worker's jobs, and is counted. */
+typedef enum Counted
+{
+	COUNTED_ENQUEUED,
+	COUNTED_SNOOZED,
+	COUNTED_RETRIED,			/* failed, and is to be tried again */
+	COUNTED_INTERRUPTED,
+	COUNTED_CANCELLED,
+	COUNTED_DEAD,
+	COUNTED_PUSHED_OUT,			/* dead, and removed because there were too many */
+	COUNTED_KINDS
+} Counted;
+
+typedef enum MeasuredTime
+{
+	TIME_RUN,
+	TIME_QUEUEING,
+	TIME_CPU,
+	MEASURED_TIMES
+} MeasuredTime;
+
+#define HISTOGRAM_BOUNDS 8
+
+/* Upper bounds of the buckets of a TimeHistogram, in seconds; there is one more above them. */
+extern const double histogram_bounds[HISTOGRAM_BOUNDS];
+
+typedef struct TimeHistogram
+{
+	uint64		sum;			/* microseconds */
+	uint64		buckets[HISTOGRAM_BOUNDS + 1];	/* times up to that bound, and above the one before */
+} TimeHistogram;
+
+/* All that is counted of a worker, since the server started or the statistics were reset. */
+typedef struct WorkerTotals
+{
+	uint64		runs;
+	uint64		failures;
+	uint64		started_in_target;
+	uint64		ran_in_target;
+	uint64		counted[COUNTED_KINDS];
+	TimeHistogram times[MEASURED_TIMES];
+} WorkerTotals;
 
 /* What is known of a worker. Shares are from 0 to 1, times in seconds; of no use if there were no runs. */
 typedef struct WorkerStatistics
@@ -55,6 +99,15 @@ extern int64 statistics_cpu_time(void);
 
 /* The run is counted if the current (sub)transaction commits. */
 extern void statistics_add_run(const Worker *worker, const RunMeasure *measure);
+
+/* So many are counted if the current (sub)transaction commits. */
+extern void statistics_count(const char *worker, Counted what, uint64 count);
+
+/* Zeros if nothing has been counted. */
+extern void statistics_totals(const char *worker, WorkerTotals *totals);
+
+/* Whether the urgency promises how soon a job starts. */
+extern bool urgency_has_queueing_target(Urgency urgency);
 
 /* False if no run of it has been counted. */
 extern bool statistics_get(const Worker *worker, WorkerStatistics *statistics);

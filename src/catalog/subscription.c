@@ -15,6 +15,7 @@
 #include "catalog/pg_subscription_rel.h"
 #include "executor/spi.h"
 #include "key_hint.h"
+#include "live_count.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "registry.h"
@@ -69,6 +70,7 @@ take_over(void)
 	engine_end(&saved);
 	location_unknown();
 	key_hints_written_by_sql();
+	live_counts_written_by_sql();
 	wakeup_all();
 }
 

@@ -65,6 +65,8 @@ const WorkerColumn worker_columns[WORKER_ATTRIBUTES] = {
 	[WORKER_HANDLER_OWNER] = {"handler_owner", REGROLEOID},
 	[WORKER_READ_HANDLER_OWNER] = {"read_handler_owner", REGROLEOID},
 	[WORKER_RETRY_BACKOFF_OWNER] = {"retry_backoff_owner", REGROLEOID},
+	[WORKER_ON_DEAD] = {"on_dead", TEXTOID},
+	[WORKER_ON_EXPIRED] = {"on_expired", TEXTOID},
 };
 
 const char *const strategy_names[] = {
@@ -97,7 +99,7 @@ const char *const consistency_names[] = {
 
 /* Where a Worker has its strings. */
 static const Size strings[] = {
-	offsetof(Worker, name), offsetof(Worker, handler), offsetof(Worker, handler_arguments), offsetof(Worker, queue), offsetof(Worker, retry_backoff),
+	offsetof(Worker, name), offsetof(Worker, handler), offsetof(Worker, handler_arguments), offsetof(Worker, queue), offsetof(Worker, retry_backoff), offsetof(Worker, on_dead), offsetof(Worker, on_expired),
 	offsetof(Worker, feature_category), offsetof(Worker, concurrency_key), offsetof(Worker, tags), offsetof(Worker, read_handler),
 	offsetof(Worker, feature_flag), offsetof(Worker, record), offsetof(Worker, record_key)
 };
@@ -277,6 +279,8 @@ worker_read(HeapTuple tuple, TupleDesc desc)
 			.heal_after = MICROSECONDS(WORKER_HEAL_AFTER),
 			.run_as_definer = DatumGetBool(v[WORKER_RUN_AS_DEFINER]),
 			.keep_completed = MICROSECONDS(WORKER_KEEP_COMPLETED),
+			.on_dead = TEXT(WORKER_ON_DEAD),
+			.on_expired = TEXT(WORKER_ON_EXPIRED),
 			.slot = MyProcPid,
 	};
 	return worker;

@@ -67,6 +67,7 @@ typedef enum WorkerAttribute
 	WORKER_READ_HANDLER, WORKER_FEATURE_FLAG, WORKER_RECORD, WORKER_RECORD_KEY, WORKER_PENDING, WORKER_HEAL_EVERY,
 	WORKER_HEAL_AFTER, WORKER_RUN_AS_DEFINER, WORKER_LOGGABLE_ARGS, WORKER_KEEP_COMPLETED, WORKER_SEARCH_PATH,
 	WORKER_HANDLER_ARGUMENTS, WORKER_HANDLER_OWNER, WORKER_READ_HANDLER_OWNER, WORKER_RETRY_BACKOFF_OWNER,
+	WORKER_ON_DEAD, WORKER_ON_EXPIRED,
 	WORKER_ATTRIBUTES
 } WorkerAttribute;
 
@@ -138,6 +139,8 @@ typedef struct Worker
 	bool		run_as_definer;
 	BuiltIn		built_in;
 	int64		keep_completed; /* microseconds */
+	char	   *on_dead;		/* worker of the job that is enqueued when one of its jobs dies, or NULL */
+	char	   *on_expired;		/* the same when one expires */
 
 	/* the lane that was used last: mostly one role enqueues */
 	Oid			lane_owner;

@@ -4,12 +4,14 @@
  */
 #include "postgres.h"
 
+#include "batch.h"
 #include "claimed_slot.h"
 #include "dead_jobs.h"
 #include "executor/spi.h"
 #include "history.h"
 #include "housekeeping.h"
 #include "run_as.h"
+#include "saved_step.h"
 
 #define TOKENS_AT_ONCE 100000	/* a session in wait_for_jobs() may be at it; but each time reads all */
 
@@ -49,11 +51,16 @@ housekeeping(TimestampTz now)
 {
 	TimestampTz next = history_maintain(now);
 	TimestampTz next_token;
+	TimestampTz next_batch;
 
 	dead_jobs_trim(now);
 	next_token = trim_tokens(now);
 	if (next_token != NO_TIME && (next == NO_TIME || next_token < next))
 		next = next_token;
+	next_batch = batches_trim(now);
+	if (next_batch != NO_TIME && (next == NO_TIME || next_batch < next))
+		next = next_batch;
 	claimed_slots_trim();
+	saved_steps_trim();
 	return next;
 }

@@ -82,9 +82,11 @@ run_handler(void *argument)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (trial->worker->record == NULL || (is_pending(trial, false) && is_pending(trial, true)))
 	{
-		Jsonb	   *read = trial->reader.handler ? call_function(&trial->reader, trial->args, NULL) : NULL;
+		CallInput	input = {.args = trial->args};
 
-		call_in_transaction(&trial->target, trial->args, read);
+		if (trial->reader.handler)
+			input.read = call_function(&trial->reader, &input);
+		call_in_transaction(&trial->target, &input);
 	}
 	PopActiveSnapshot();
 	session_close_cursors(trial->session);

@@ -31,6 +31,7 @@
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
+#include "dependency.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
@@ -69,7 +70,9 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "waiting.h"
 #include "wakeup.h"
+#include "watch.h"
 
 typedef enum RunEnd
 {
@@ -114,10 +117,7 @@ begin_run(Run *run)
 	run->job.attempt++;
 	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
 	run->stored_strategy = run->job.strategy;
-	current_job = (CurrentJob)
-	{
-		.job = &run->job,.lane = run->task->lane,.worker = run->task->worker,.retry_in = -1,.snooze = -1
-	};
+	current_job_begin(&run->job, run->task->lane, run->task->worker, run->task->callee->target.handler->is_procedure);
 	run->job.started_at = run->started_at;
 	rate_started(&run->limits.rate);
 	run_show(run, true);
@@ -142,6 +142,7 @@ measure_run(Run *run, RunEnd end)
 	if (run->measure.cpu >= 0)
 	{
 		run->measure.cpu = statistics_cpu_time() - run->measure.cpu;
+		run->measure.cpu_runs = Max(run->task->callee->unmeasured, 1);
 		run->task->callee->unmeasured = 0;
 	}
 	run->measure.failed = end == RUN_FAILED;
@@ -191,7 +192,7 @@ judge_error(Run *run)
 	MemoryContextSwitchTo(run_context); /* the log wants the message after the transaction's end */
 	if (end_wanted(run) >= 0)
 		return RUN_ENDED;		/* whatever the handler has made of the interruption */
-	if (handler_dropped(run))
+	if (handler_dropped(run) || (current_job.stopped && run->error->sqlerrcode == ERRCODE_QUERY_CANCELED))
 		return RUN_INTERRUPTED;
 	if (run->error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		return RUN_FAILED;
@@ -265,6 +266,17 @@ check_owners_right(const Run *run)
 			 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
 }
 
+/* What the jobs that it has waited for returned is looked up for a handler that wants it. */
+static void
+find_results(Run *run)
+{
+	const Handler *handler = run->task->callee->target.handler;
+
+	for (int i = 0; i < handler->nparameters; i++)
+		if (handler->parameters[i].source == PARAMETER_RESULTS)
+			run->job.results = dependency_results(&run->job);
+}
+
 /*
  * What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a
  * replica is read.
@@ -280,7 +292,17 @@ prepare(Run *run, volatile RunEnd *end)
 		*end = RUN_TOO_EARLY;
 		return false;
 	}
+	find_results(run);
 	return has_work(run, true, end);
+}
+
+static CallInput
+call_input(const Job *job)
+{
+	return (CallInput)
+	{
+		.args = job->args,.read = job->read,.cursor = job->cursor,.results = job->results
+	};
 }
 
 static RunEnd
@@ -297,7 +319,11 @@ run_function(Run *run)
 		run_timeout_arm(run->task->worker->timeout);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		if (prepare(run, &end))
-			run->result = call_function(&run->task->callee->target, run->job.args, run->job.read);
+		{
+			CallInput	input = call_input(&run->job);
+
+			run->result = call_function(&run->task->callee->target, &input);
+		}
 		PopActiveSnapshot();
 		close_cursors();
 		call_check_deferred_constraints();
@@ -325,13 +351,14 @@ static void
 call_target(Run *run)
 {
 	CallTarget *target = &run->task->callee->target;
+	CallInput	input = call_input(&run->job);
 
 	if (target->handler->is_procedure)
-		run->result = call_procedure(target, run->job.args, run->job.read);
+		run->result = call_procedure(target, &input);
 	else
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
-		run->result = call_function(target, run->job.args, run->job.read);
+		run->result = call_function(target, &input);
 		PopActiveSnapshot();
 	}
 }
@@ -471,6 +498,42 @@ put_back(Run *run, TupleTableSlot *slot, int64 delay)
 	outcome_put_back(&run->table, slot, &run->job, run->task->worker, own_role, delay);
 }
 
+/* Whether the signal has come already the scheduler sees, which looks at the job once it waits. */
+static void
+wait_for_signal(Run *run)
+{
+	TimestampTz until = current_job.snooze == NO_TIMEOUT ? DT_NOEND : GetCurrentTimestamp() + current_job.snooze;
+
+	waiting_for_signal(&run->job, current_job.signal, until);
+	watch_note(NEWS_WAITS, run->job.id);
+}
+
+/* The handler has said that the job runs again: after a delay, from a cursor on, or when a signal has come. */
+static JobState
+put_back_as_said(Run *run, TupleTableSlot *slot)
+{
+	bool		at_once = current_job.slice.cursor != NULL && current_job.snooze == 0;
+
+	statistics_count(run->task->worker->name, COUNTED_SNOOZED, 1);
+	run->job.expires_at = NO_TIME;	/* it was started in time */
+	if (current_job.slice.cursor != NULL)
+		slice_apply(&run->job, &current_job.slice, run->job.attempt - 1);
+	if (at_once)
+		run_pass_over_once(run->job.id);
+	if (dedup_one_at_a_time(&run->job, run->task->worker))
+	{
+		/* that it was started shows that it holds its key */
+		run->job.attempt++;
+		run->job.uncharged++;
+	}
+	if (current_job.signal != NULL)
+		wait_for_signal(run);
+	put_back(run, slot, current_job.snooze);
+	if (run->job.waits != NULL)
+		return JOB_WAITING;
+	return at_once ? JOB_AVAILABLE : JOB_SCHEDULED;
+}
+
 /* Writes what has become of the job; slot is NULL if its row was deleted. */
 static JobState
 finish(Run *run, RunEnd end, TupleTableSlot *slot)
@@ -485,17 +548,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 	{
 		case RUN_SUCCEEDED:
 			if (current_job.snooze >= 0)
-			{
-				run->job.expires_at = NO_TIME;	/* it was started in time */
-				if (dedup_one_at_a_time(&run->job, worker))
-				{
-					/* that it was started shows that it holds its key */
-					run->job.attempt++;
-					run->job.uncharged++;
-				}
-				put_back(run, slot, current_job.snooze);
-				return JOB_SCHEDULED;
-			}
+				return put_back_as_said(run, slot);
 			outcome_finished(&run->table, slot, &run->job, worker, JOB_COMPLETED, run->result, NULL);
 			return JOB_COMPLETED;
 		case RUN_FAILED:
@@ -505,6 +558,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL, NULL);
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:
+			statistics_count(worker->name, COUNTED_INTERRUPTED, 1);
 			put_back(run, slot, 0);
 			return JOB_AVAILABLE;
 		case RUN_TOO_EARLY:
@@ -693,7 +747,7 @@ execute_next(ExecutorSlot *slot)
 		if (is_procedure)
 			(void) live_find(&run.table, run.job.id, true, &row, &stored);
 		run.job.started_at = NO_TIME;	/* the lease was none of a start */
-		outcome_finished(&run.table, row, &run.job, run.task->worker, JOB_CANCELLED, NULL, NULL);
+		outcome_expired(&run.table, row, &run.job, run.task->worker);
 		if (row)
 			ExecDropSingleTupleTableSlot(row);
 		live_close(&run.table);

@@ -10,6 +10,7 @@
 #include "executor_slot.h"
 #include "handler.h"
 #include "heads.h"
+#include "lane_hint.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "run.h"
@@ -17,6 +18,7 @@
 #include "wakeup.h"
 
 static Oid	own_role;			/* whose jobs are taken */
+static int64 passed_over = 0;	/* the job whose slice was run last; 0: none */
 
 void
 run_show(Run *run, bool running)
@@ -153,21 +155,35 @@ tell_of_revisit(const Heads *heads)
 	database_call_attention(MyDatabaseId);
 }
 
-bool
-run_take(Run *run, Oid role)
+void
+run_pass_over_once(int64 job)
+{
+	passed_over = job;
+}
+
+/* Takes the first job that is not "but"; *met says whether that one was passed by. */
+static bool
+take_first(Run *run, int64 but, bool *met)
 {
 	Heads	   *heads = tasks_refresh();
 	LaneHead   *head;
+	LaneKey		key = lowest_key;
+	int32		lane = 0;
 	bool		taken = false;
 
-	own_role = role;
 	heads_begin(heads, &run->table, GetCurrentTimestamp());
 	while (!taken && (head = heads_first(heads, false)) != NULL)
 	{
-		LimitVerdict verdict;
+		LimitVerdict verdict = LIMIT_FREE;
 
 		CHECK_FOR_INTERRUPTS();
-		taken = take(run, head, &verdict);
+		if (but != 0 && head->walk->job.id == but)
+		{
+			lane = head->lane->id;
+			key = head->key;
+		}
+		else
+			taken = take(run, head, &verdict);
 		heads_tried(heads, head, taken);
 		if (taken)
 			call_for_help(heads, head);
@@ -177,7 +193,21 @@ run_take(Run *run, Oid role)
 	heads_end(heads, false);
 	if (taken)
 		tell_of_revisit(heads);
+	*met = lane != 0;
+	if (*met)
+		lane_hint_publish(lane, key);	/* others of its lane may have been taken, and the hint be behind it */
 	return taken;
+}
+
+bool
+run_take(Run *run, Oid role)
+{
+	int64		but = passed_over;
+	bool		met;
+
+	own_role = role;
+	passed_over = 0;
+	return take_first(run, but, &met) || (met && take_first(run, 0, &met));
 }
 
 TimestampTz

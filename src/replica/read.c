@@ -75,9 +75,10 @@ static void
 call_reader(void *argument)
 {
 	PrimaryRead *read = argument;
+	CallInput	input = {.args = read->args};
 
 	XactReadOnly = true;
-	read->result = call_function(read->reader, read->args, NULL);
+	read->result = call_function(read->reader, &input);
 }
 
 static Jsonb *

@@ -3,32 +3,136 @@
  *		What a handler can ask and say about its own job.
  *
  * What it says is kept outside of the transaction, for retry_in() must survive the rollback of the error that
- * follows.
+ * follows. But what is to become of the job if the run succeeds, belongs to what the handler writes: where a
+ * subtransaction, or a procedure's transaction, is rolled back, that is again what was said before it.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "arguments.h"
 #include "current_job.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "job_row.h"
 #include "miscadmin.h"
+#include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_current_job);
 PG_FUNCTION_INFO_V1(queue_jobs_retry_in);
 PG_FUNCTION_INFO_V1(queue_jobs_snooze_me);
+PG_FUNCTION_INFO_V1(queue_jobs_continue_at);
 
 CurrentJob	current_job;
 
+/* What had been said before this subtransaction said something. */
+typedef struct Said
+{
+	SubTransactionId subtransaction;
+	int64		snooze;
+	char	   *signal;
+	Slice		slice;
+	struct Said *before;		/* of a subtransaction around it */
+} Said;
+
+static Said *said = NULL;
+static MemoryContext said_context = NULL;	/* of one run */
+
 static void
-require_job(const char *function)
+restore(void)
+{
+	current_job.snooze = said->snooze;
+	current_job.signal = said->signal;
+	current_job.slice = said->slice;
+	said = said->before;
+}
+
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent, void *argument)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		while (said != NULL && said->subtransaction >= subtransaction)
+			restore();
+	if (event != SUBXACT_EVENT_COMMIT_SUB || said == NULL || said->subtransaction != subtransaction)
+		return;
+	if (said->before != NULL && said->before->subtransaction == parent)
+		said = said->before;
+	else
+		said->subtransaction = parent;
+}
+
+static void
+transaction_callback(XactEvent event, void *argument)
+{
+	if (event == XACT_EVENT_ABORT)
+		while (said != NULL)
+			restore();
+	else if (event == XACT_EVENT_COMMIT)
+		said = NULL;
+}
+
+void
+current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure)
+{
+	if (said_context == NULL)
+	{
+		said_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs said by a handler", ALLOCSET_SMALL_SIZES);
+		RegisterXactCallback(transaction_callback, NULL);
+		RegisterSubXactCallback(subtransaction_callback, NULL);
+	}
+	MemoryContextReset(said_context);
+	said = NULL;
+	current_job = (CurrentJob)
+	{
+		.job = job,.lane = lane,.worker = worker,.is_procedure = is_procedure,.retry_in = -1,.snooze = -1
+	};
+}
+
+void
+current_job_about_to_say(void)
+{
+	SubTransactionId subtransaction = GetCurrentSubTransactionId();
+	Said	   *now;
+
+	if (said != NULL && said->subtransaction == subtransaction)
+		return;
+	now = MemoryContextAlloc(said_context, sizeof(Said));
+	*now = (Said)
+	{
+		.subtransaction = subtransaction,.snooze = current_job.snooze,.signal = current_job.signal,.slice = current_job.slice,.before = said
+	};
+	said = now;
+}
+
+void
+current_job_wait_for(const char *signal, int64 timeout)
+{
+	char	   *copy = MemoryContextStrdup(said_context, signal);
+
+	current_job_about_to_say();
+	current_job.snooze = timeout;
+	current_job.signal = copy;
+	current_job.slice.cursor = NULL;
+}
+
+Jsonb *
+current_job_keep(const Jsonb *value)
+{
+	Jsonb	   *copy = MemoryContextAlloc(said_context, VARSIZE(value));
+
+	memcpy(copy, value, VARSIZE(value));
+	return copy;
+}
+
+void
+current_job_require(const char *function)
 {
 	if (current_job.job == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s can only be called while an executor runs a job", function),
 				 errdetail("This session runs none."),
-				 errhint("A claimant calls queue_jobs.fail() or queue_jobs.snooze() instead.")));
+				 errhint("For claimants there are queue_jobs.fail(), queue_jobs.snooze(), queue_jobs.save_step() and"
+						 " queue_jobs.continue_at(), which take the job's id and attempt.")));
 }
 
 static int64
@@ -53,7 +157,7 @@ queue_jobs_current_job(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_retry_in(PG_FUNCTION_ARGS)
 {
-	require_job("queue_jobs.retry_in()");
+	current_job_require("queue_jobs.retry_in()");
 	current_job.retry_in = delay_argument(fcinfo);
 	PG_RETURN_VOID();
 }
@@ -62,7 +166,34 @@ queue_jobs_retry_in(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_snooze_me(PG_FUNCTION_ARGS)
 {
-	require_job("queue_jobs.snooze_me()");
-	current_job.snooze = delay_argument(fcinfo);
+	int64		delay;
+
+	current_job_require("queue_jobs.snooze_me()");
+	delay = delay_argument(fcinfo);
+	current_job_about_to_say();
+	current_job.snooze = delay;
+	current_job.signal = NULL;
+	current_job.slice.cursor = NULL;
+	PG_RETURN_VOID();
+}
+
+/*
+ * continue_at(cursor, delay, progress): should the run succeed, what it wrote is kept, and the job goes on from
+ * there
+ */
+Datum
+queue_jobs_continue_at(PG_FUNCTION_ARGS)
+{
+	Slice		slice;
+	int64		delay;
+
+	current_job_require("queue_jobs.continue_at()");
+	slice = slice_arguments(fcinfo, 0, 2);
+	delay = slice_delay_argument(fcinfo, 1);
+	slice.cursor = current_job_keep(slice.cursor);
+	current_job_about_to_say();
+	current_job.snooze = delay;
+	current_job.signal = NULL;
+	current_job.slice = slice;
 	PG_RETURN_VOID();
 }

@@ -31,11 +31,13 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "batch_member.h"
 #include "charge.h"
 #include "common/hashfn.h"
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
+#include "dependency.h"
 #include "duplicates.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
@@ -52,6 +54,7 @@
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 #include "wakeup.h"
+#include "watch.h"
 
 #define LOOK_AGAIN USECS_PER_SEC
 #define MAX_HOLDS 32			/* in a transaction; beyond them rows are locked */
@@ -197,6 +200,8 @@ waits_for_replicas(const Job *job, const Worker *worker, TimestampTz now)
 static bool
 takes_part(const Job *job, const Worker *worker, TimestampTz now)
 {
+	if (job->waits != NULL && job->attempt == 0)
+		return false;			/* it waits for other jobs */
 	if (job->due || job->run_at <= now || waits_for_replicas(job, worker, now))
 		return true;
 	if (job->attempt > 0 && dedup_one_at_a_time(job, worker))
@@ -226,19 +231,19 @@ may_expire(const Job *other, const Job *job, TimestampTz now)
 
 /* ---- enqueue ---- */
 
-/* Now that the job cannot start: is it still such as the first look saw it? */
+/* Now that the job cannot start: is it still such as the first look saw it? It may have other args, even. */
 static RelyResult
-look_again(LiveTable *table, int64 id, const Worker *worker, TimestampTz now)
+look_again(LiveTable *table, const Job *seen, const Worker *worker, TimestampTz now)
 {
 	Job			job;
 	TimestampTz until;
 
-	switch (live_look_up(table, id, &job))
+	switch (live_look_up(table, seen->id, &job))
 	{
 		case LOOK_GOING:
 			return RELY_ENDS;
 		case LOOK_THERE:
-			if (lease_holds(&job, now, &until) || !takes_part(&job, worker, now))
+			if (job.dedup_hash != seen->dedup_hash || lease_holds(&job, now, &until) || !takes_part(&job, worker, now))
 				return RELY_CHANGED;
 			return charge_possible(&job) ? RELY_ENDS : RELY_DONE;
 		default:
@@ -254,7 +259,7 @@ rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker
 	{
 		case SHARE_LOCKED:
 			location_unknown(); /* the server unlocks the row before we can say where our commit is */
-			return look_again(table, job->id, worker, now);
+			return look_again(table, job, worker, now);
 		case SHARE_REFUSED:
 			return hold_is_run(job->id) ? RELY_RUNS : RELY_ENDS;
 		default:
@@ -269,7 +274,7 @@ rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *wo
 
 	if (hold_count() >= MAX_HOLDS || !hold_try(job->id, HOLD_RELY, false))
 		return rely_by_row(table, slot, job, worker, now);
-	result = look_again(table, job->id, worker, now);
+	result = look_again(table, job, worker, now);
 	if (result != RELY_DONE)
 		hold_release(job->id, HOLD_RELY, false);
 	return result;
@@ -617,6 +622,10 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	if (job_failures(other) < job_failures(job))
 		job->uncharged = job->attempt - job_failures(other);
 	other->dropped = duplicates_dropped(other->id);
+	batch_move_member(other, job->id);
+	if (watch_may_wait(other->id))
+		dependency_move(other->id, job->id);
+	other->batch = 0;			/* the run that it was merged into is the member now */
 	history_insert(NULL, other, worker, JOB_CANCELLED, now, merged_into(job->id));
 	return true;
 }

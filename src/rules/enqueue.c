@@ -13,7 +13,9 @@
 #include "common/int.h"
 #include "common/pg_prng.h"
 #include "compat.h"
+#include "batch_member.h"
 #include "dedup.h"
+#include "dependency.h"
 #include "enqueue.h"
 #include "feature_flag.h"
 #include "funcapi.h"
@@ -23,12 +25,15 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "settings.h"
+#include "statistics.h"
 #include "store.h"
 #include "subscription.h"
 #include "test_point.h"
+#include "waiting.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 #include "wakeup.h"
 
@@ -45,13 +50,13 @@ PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
 enum
 {
 	ARG_WORKER, ARG_ARGS, ARG_RUN_AT, ARG_DELAY, ARG_PRIORITY, ARG_QUEUE, ARG_DEDUP_KEY, ARG_CONTEXT, ARG_EXPIRES_IN,
-	ARG_JITTER
+	ARG_JITTER, ARG_BATCH, ARG_AFTER, ARG_IF_DEAD
 };
 
 /* Arguments of enqueue_many(), in order. */
 enum
 {
-	MANY_WORKER, MANY_ARGS, MANY_CONTEXTS, MANY_RUN_AT, MANY_DELAY, MANY_PRIORITY, MANY_BATCH_SIZE, MANY_BATCH_INTERVAL
+	MANY_WORKER, MANY_ARGS, MANY_CONTEXTS, MANY_RUN_AT, MANY_DELAY, MANY_PRIORITY, MANY_BATCH_SIZE, MANY_BATCH_INTERVAL, MANY_BATCH
 };
 
 /* What all jobs of one call have in common. */
@@ -61,6 +66,9 @@ typedef struct Batch
 	const char *queue;
 	Oid			role;			/* as whom they run */
 	Job			job;			/* a template */
+	int			parent_count;	/* jobs that it waits for */
+	int64	   *parents;
+	IfDead		if_dead;
 } Batch;
 
 /* A sum that may be beyond the calendar's end. */
@@ -103,24 +111,9 @@ future_interval(FunctionCallInfo fcinfo, int arg, const char *name)
 	return interval_argument(PG_GETARG_INTERVAL_P(arg), name, 0, LONGEST_INTERVAL, INTERVAL_HINT);
 }
 
-/* When the job is due, of run_at and delay. */
-static TimestampTz
-run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
+TimestampTz
+finite_run_at(TimestampTz run_at)
 {
-	TimestampTz run_at;
-
-	if (!PG_ARGISNULL(run_at_arg) && !PG_ARGISNULL(delay_arg))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("run_at and delay cannot both be given"),
-				 errdetail("run_at is %s, and delay is %s.", timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
-						   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
-				 errhint("Give the time when the job is due, or how long from now.")));
-	if (!PG_ARGISNULL(delay_arg))
-		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
-	if (PG_ARGISNULL(run_at_arg))
-		return now;
-	run_at = PG_GETARG_TIMESTAMPTZ(run_at_arg);
 	if (TIMESTAMP_NOT_FINITE(run_at))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -130,25 +123,47 @@ run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, Timestam
 	return run_at;
 }
 
-/* The args as they are stored: compressed if they are large, refused if they are still too large then. */
+/* The args compressed, if they are large and can be. */
 static Jsonb *
-storable_args(Jsonb *args)
+compressed_args(Jsonb *args)
 {
-	Size		size = VARSIZE(args);
 	Datum		compressed;
 
-	if (size <= COMPRESS_ARGS_OVER)
+	if (VARSIZE(args) <= COMPRESS_ARGS_OVER)
 		return args;
 	compressed = toast_compress_datum(JsonbPGetDatum(args), InvalidCompressionMethod);
-	if (DatumGetPointer(compressed) != NULL)
-		size = VARSIZE(DatumGetPointer(compressed));
+	return DatumGetPointer(compressed) != NULL ? (Jsonb *) DatumGetPointer(compressed) : args;
+}
+
+/* When the job is due, of run_at and delay. */
+static TimestampTz
+run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
+{
+	if (!PG_ARGISNULL(run_at_arg) && !PG_ARGISNULL(delay_arg))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("run_at and delay cannot both be given"),
+				 errdetail("run_at is %s, and delay is %s.", timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
+						   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
+				 errhint("Give the time when the job is due, or how long from now.")));
+	if (!PG_ARGISNULL(delay_arg))
+		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
+	return PG_ARGISNULL(run_at_arg) ? now : finite_run_at(PG_GETARG_TIMESTAMPTZ(run_at_arg));
+}
+
+Jsonb *
+storable_args(Jsonb *args)
+{
+	Jsonb	   *stored = compressed_args(args);
+	Size		size = VARSIZE(stored);
+
 	if (size > MAX_ARGS_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("args of the job are too large"),
 				 errdetail("They have %zu bytes after compression; the limit is %d bytes (5 MB).", size, MAX_ARGS_SIZE),
 				 errhint("Store the data in a table and pass its key.")));
-	return DatumGetPointer(compressed) != NULL ? (Jsonb *) DatumGetPointer(compressed) : args;
+	return stored;
 }
 
 static void
@@ -213,20 +228,27 @@ check_handler_right(const Worker *worker)
 
 /* Fills in what is the same for all jobs of a call. */
 static void
-begin_batch(Batch *batch, Worker *worker, const char *queue, TimestampTz now, int priority)
+begin_batch(Batch *batch, Oid owner, Worker *worker, const char *queue, TimestampTz now, int priority)
 {
 	Worker	   *cached = registry_worker(worker->name);
 
 	memset(batch, 0, sizeof(*batch));
 	batch->worker = worker;
 	batch->queue = queue;
-	batch->role = worker->run_as_definer ? worker->definer : GetUserId();
+	batch->role = worker->run_as_definer ? worker->definer : owner;
 	batch->job.version = worker->version;
 	batch->job.created_at = now;
 	batch->job.priority = priority;
 	batch->job.expires_at = NO_TIME;
 	batch->job.started_at = NO_TIME;
-	batch->job.lane = lane_for(cached ? cached : worker, queue, GetUserId());
+	batch->job.lane = lane_for(cached ? cached : worker, queue, owner);
+}
+
+static void
+join_batch(Batch *batch, int64 id)
+{
+	batch_join(id);
+	batch->job.batch = id;
 }
 
 /* A job that may read from a replica gives it time to catch up. */
@@ -260,6 +282,7 @@ announce(const Batch *batch, const Job *job)
 {
 	const Worker *worker = batch->worker;
 
+	statistics_count(worker->name, COUNTED_ENQUEUED, 1);
 	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
 		location_enqueued(job);
 	if (job->due)
@@ -276,6 +299,7 @@ insert_job(Batch *batch, LiveTable *table)
 	live_insert(table, &job);
 	test_point("job_inserted");
 	announce(batch, &job);
+	batch->job.id = job.id;
 	return job.id;
 }
 
@@ -290,11 +314,17 @@ add_job(Batch *batch, LiveTable *table, Jsonb *args, const char *token, bool *du
 
 	job->args = args;
 	job->due = job->run_at <= job->created_at;
+	if (batch->parent_count > 0)
+		waiting_for_jobs(job, 0);
 	dedup_set_key(job, batch->worker, args, token);
 	found = dedup_find_standing(table, job, batch->worker, batch->worker->handler ? batch->role : InvalidOid, &standing);
 	*duplicate = found != STANDING_NONE;
 	if (found == STANDING_DROP)
+	{
+		if (job->batch != 0)
+			batch_add_joint(job->batch, standing);
 		return standing;
+	}
 	job->args = stored;
 	return insert_job(batch, table);
 }
@@ -307,7 +337,7 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 	LiveTable	table;
 	bool		none;
 
-	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	begin_batch(&batch, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	job->run_at = run_at;
 	job->due = run_at <= job->created_at;
 	job->args = args;
@@ -332,7 +362,7 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 	if (registry_worker_disabled(worker->name))
 		return 0;
 	/* It is due, even if the clock has been set back meanwhile. */
-	begin_batch(&batch, worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
+	begin_batch(&batch, GetUserId(), worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
 	batch.job.run_at = run_at;
 	batch.job.schedule = schedule ? pstrdup(schedule) : NULL;
 	live_open(&table);
@@ -349,7 +379,7 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	check_handler_right(worker);
 	args_check(args_handler(worker), args);
 	(void) storable_args(args);
-	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	begin_batch(&batch, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	dedup_set_key(&batch.job, worker, args, NULL);
 }
 
@@ -360,11 +390,65 @@ enqueue_one(Worker *worker, Jsonb *args)
 	LiveTable	table;
 	bool		duplicate;
 
-	begin_batch(&batch, worker, worker->queue, GetCurrentTimestamp(), 0);
+	begin_batch(&batch, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	batch.job.run_at = batch.job.created_at;
 	live_open(&table);
 	(void) add_job(&batch, &table, args, NULL, &duplicate);
 	live_close(&table);
+}
+
+/*
+ * It is enqueued where other jobs end, and nothing may keep these from ending: a worker that is disabled or
+ * gone lets the job wait, a role that is gone leaves none, and args may be as large as they are.
+ */
+int64
+enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, bool callback)
+{
+	Worker	   *worker = registry_worker_copy(worker_name);
+	Batch		batch;
+	LiveTable	table;
+	int64		id;
+
+	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(owner)))
+		return 0;
+	if (worker == NULL)
+		worker = registry_default_worker(pstrdup(worker_name), pstrdup(worker_name));
+	begin_batch(&batch, owner, worker, worker->queue, GetCurrentTimestamp(), 0);
+	batch.job.run_at = batch.job.created_at;
+	batch.job.due = true;
+	batch.job.args = compressed_args(args);
+	batch.job.batch = batch_id;
+	batch.job.callback = callback;
+	live_open(&table);
+	id = insert_job(&batch, &table);
+	live_close(&table);
+	return id;
+}
+
+int64
+enqueue_step(const StepJob *step)
+{
+	Batch		batch;
+	LiveTable	table;
+	int64		id;
+
+	begin_batch(&batch, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue, GetCurrentTimestamp(), step->priority);
+	batch.job.run_at = batch.job.created_at;
+	batch.job.args = compressed_args(step->args);
+	batch.job.context = current_context();
+	batch.job.batch = step->batch;
+	batch.job.step = unconstify(char *, step->name);
+	if (step->waits)
+		waiting_for_jobs(&batch.job, step->delay);
+	else
+	{
+		batch.job.run_at += step->delay;
+		batch.job.due = step->delay == 0;
+	}
+	live_open(&table);
+	id = insert_job(&batch, &table);
+	live_close(&table);
+	return id;
 }
 
 /* The queue that was asked for, or the worker's own. */
@@ -377,6 +461,57 @@ queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
 		return worker->queue;
 	check_name("queue", queue);
 	return queue;
+}
+
+static IfDead
+if_dead_argument(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+	int			value;
+
+	refuse_null(fcinfo, ARG_IF_DEAD, "if_dead");
+	name = text_argument(fcinfo, ARG_IF_DEAD);
+	value = option_value(if_dead_names, name);
+	if (value < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("if_dead must be hold, cancel or run"),
+				 errdetail("The value is \"%.100s\".", name),
+				 errhint("hold: the job goes on waiting until the dead one has been retried.")));
+	return (IfDead) value;
+}
+
+/* Jobs after which it is to run; each once, and none for an array without elements. */
+static void
+parents_argument(FunctionCallInfo fcinfo, Batch *batch)
+{
+	Datum	   *elements;
+	bool	   *nulls;
+	int			count;
+
+	batch->if_dead = if_dead_argument(fcinfo);
+	if (PG_ARGISNULL(ARG_AFTER))
+		return;
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(ARG_AFTER), INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &elements, &nulls, &count);
+	if (count > MAX_PARENTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many jobs to run after"),
+				 errdetail("The array has %d elements; the limit is %d.", count, MAX_PARENTS),
+				 errhint("Enqueue them into a batch with on_success.")));
+	batch->parents = palloc(sizeof(int64) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("after must not contain null"),
+					 errdetail("Element %d is null.", i + 1),
+					 errhint("enqueue() returns NULL for a disabled worker: leave such a one out.")));
+		batch->parents[i] = DatumGetInt64(elements[i]);
+	}
+	dependency_check_parents(batch->parents, count);
+	batch->parent_count = count;
 }
 
 /* Returns the id of the job that will do the work, or 0 if there is none: the worker is disabled. */
@@ -416,14 +551,19 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 		return 0;
 	args_check(args_handler(worker), PG_GETARG_JSONB_P(ARG_ARGS));
 
-	begin_batch(&batch, worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
+	begin_batch(&batch, GetUserId(), worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
 	batch.job.run_at = run_at;
 	batch.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
 	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
 		batch.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"), "expires_in");
+	parents_argument(fcinfo, &batch);
+	if (!PG_ARGISNULL(ARG_BATCH))
+		join_batch(&batch, PG_GETARG_INT64(ARG_BATCH));
 	live_open(&table);
 	id = add_job(&batch, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
 	live_close(&table);
+	if (batch.parent_count > 0 && id == batch.job.id)
+		dependency_add(id, batch.parents, batch.parent_count, batch.if_dead);
 	return id;
 }
 
@@ -616,8 +756,10 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	if (count == 0 || registry_worker_disabled(worker->name))
 		return (Datum) 0;
 	check_all_args(worker, args, count);
-	begin_batch(&batch, worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
+	begin_batch(&batch, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
 	batch.job.run_at = run_at;
+	if (!PG_ARGISNULL(MANY_BATCH))
+		join_batch(&batch, PG_GETARG_INT64(MANY_BATCH));
 	if (contexts == NULL)
 		batch.job.context = current_context();
 

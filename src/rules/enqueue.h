@@ -9,6 +9,12 @@
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
+/* The time, if a job can be due then; else an ERROR. */
+extern TimestampTz finite_run_at(TimestampTz run_at);
+
+/* The args as they are stored: compressed if they are large; ERROR if they are still too large then. */
+extern Jsonb *storable_args(Jsonb *args);
+
 /*
  * As the current user, without context. False if any live job has its key, also one that is running or to be
  * retried.
@@ -29,5 +35,31 @@ extern void enqueue_prepare(Worker *worker, Jsonb *args);
 
 /* Enqueues a job in the worker's own queue, due now, for the current user; whatever else is there. */
 extern void enqueue_one(Worker *worker, Jsonb *args);
+
+/*
+ * Enqueues a job for that role, due now and without a deduplication key, whatever rights the current user has;
+ * also if the worker is disabled or has been dropped, with which the job waits. "batch" 0: it belongs to none;
+ * "callback": it is a callback of the batch, and no member. Its id; 0 if the role has been dropped.
+ */
+extern int64 enqueue_for(Oid owner, const char *worker, Jsonb *args, int64 batch, bool callback);
+
+/* A step of a workflow. */
+typedef struct StepJob
+{
+	Worker	   *worker;
+	Jsonb	   *args;
+	const char *queue;			/* NULL: the worker's own */
+	int			priority;
+	int64		delay;			/* microseconds, from when it is ready */
+	int64		batch;
+	const char *name;
+	bool		waits;			/* for other steps */
+} StepJob;
+
+/*
+ * Enqueues it for the current user. It takes no part in deduplication: each step is a job of its own. Rights
+ * and args are checked by enqueue_prepare() before.
+ */
+extern int64 enqueue_step(const StepJob *step);
 
 #endif

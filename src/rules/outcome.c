@@ -13,6 +13,7 @@
 #include "crash_ledger.h"
 #include "dedup.h"
 #include "duplicates.h"
+#include "enqueue.h"
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "handler.h"
@@ -26,12 +27,15 @@
 #include "retry.h"
 #include "run_as.h"
 #include "schedule_end.h"
+#include "statistics.h"
 #include "subtransaction.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
+#include "utils/numeric.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "wakeup.h"
+#include "watch.h"
 
 /* What the server asks for when a function is called by its name. */
 static void
@@ -144,6 +148,68 @@ write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 		live_update(table, slot, job);
 }
 
+/* What waits for the end is looked at after our commit. */
+static void
+tell_end(const Job *job, JobState state)
+{
+	if (job->batch != 0)
+		watch_note(job->callback || (state == JOB_DEAD && !watch_batch_died(job->batch)) ? NEWS_BATCH : NEWS_MEMBERS, job->batch);
+	watch_note(NEWS_ENDED, job->id);
+}
+
+static void
+push_value(JsonbParseState **state, const char *key, JsonbValue *value)
+{
+	JsonbValue	name = {.type = jbvString};
+
+	name.val.string.val = unconstify(char *, key);
+	name.val.string.len = strlen(key);
+	pushJsonbValue(state, WJB_KEY, &name);
+	pushJsonbValue(state, WJB_VALUE, value);
+}
+
+static void
+push_text(JsonbParseState **state, const char *key, const char *text)
+{
+	JsonbValue	value = {.type = text ? jbvString : jbvNull};
+
+	if (text != NULL)
+	{
+		value.val.string.val = unconstify(char *, text);
+		value.val.string.len = strlen(text);
+	}
+	push_value(state, key, &value);
+}
+
+/* Enqueues the job that tells of this one's end, for its owner. NULL: the worker wants none. */
+static void
+enqueue_follower(const char *follower, const Job *job)
+{
+	const Lane *lane = follower ? lane_get(job->lane) : NULL;
+	JsonbParseState *state = NULL;
+	JsonbValue	value = {.type = jbvNumeric};
+
+	if (lane == NULL)
+		return;
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	value.val.numeric = int64_to_numeric(job->id);
+	push_value(&state, "job", &value);
+	push_text(&state, "worker", lane->worker);
+	JsonbToJsonbValue((Jsonb *) PG_DETOAST_DATUM(JsonbPGetDatum(job->args)), &value);
+	push_value(&state, "args", &value);
+	push_text(&state, "error", job_last_error(job->errors));
+	(void) enqueue_for(lane->owner, follower, JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)), 0, false);
+}
+
+static void
+count_end(const Job *job, JobState state)
+{
+	const Lane *lane = lane_get(job->lane);
+
+	if (lane != NULL && state != JOB_COMPLETED)
+		statistics_count(lane->worker, state == JOB_DEAD ? COUNTED_DEAD : COUNTED_CANCELLED, 1);
+}
+
 void
 outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
 				 HistoryWriter *history)
@@ -158,11 +224,22 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		schedule_end_note(job, state);
 		wakeup_schedules();		/* a tick may wait for it */
 	}
+	count_end(job, state);
 	history_insert(history, job, worker, state, GetCurrentTimestamp(), result);
 	limit_job_ended(table, job, worker);
 	if (state == JOB_COMPLETED && worker->limited_capacity)
 		wakeup_succeeded(job->lane);	/* if this transaction commits, the job is replaced (capacity.h) */
 	dedup_publish_key(table, job, worker);
+	tell_end(job, state);
+	if (state == JOB_DEAD && worker != NULL)
+		enqueue_follower(worker->on_dead, job);
+}
+
+void
+outcome_expired(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker)
+{
+	outcome_finished(table, slot, job, worker, JOB_CANCELLED, NULL, NULL);
+	enqueue_follower(worker->on_expired, job);
 }
 
 void
@@ -188,8 +265,11 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
 			location_relied_on(job);	/* it is to see what this run has left */
 	}
-	job->run_at = retry_at(now, delay);
-	job->due = delay <= 0;
+	if (job->waits == NULL)
+	{
+		job->run_at = retry_at(now, delay);
+		job->due = delay <= 0;
+	}
 	job->place = 0;
 	write_row(table, slot, job);
 	if (job->due)
@@ -212,6 +292,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 		outcome_finished(table, slot, job, worker, JOB_DEAD, NULL, NULL);
 		return JOB_DEAD;
 	}
+	statistics_count(worker->name, COUNTED_RETRIED, 1);
 	if (delay < 0)
 		delay = retry_delay(worker, OidIsValid(role) ? role : lane_role(lane_get(job->lane), worker), failures);
 	outcome_put_back(table, slot, job, worker, role, delay);

@@ -21,9 +21,15 @@ typedef struct RunError
 	bool		final;			/* the job is dead, whatever retries are left */
 } RunError;
 
-/* The job has ended in that state, and is kept as long as it is to be; "history" as in history_insert(). */
+/*
+ * The job has ended in that state, and is kept as long as it is to be; of a dead one, what the worker wants on
+ * that is enqueued. "history" as in history_insert().
+ */
 extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
 							 HistoryWriter *history);
+
+/* It was not started in time: it is cancelled, and what the worker wants on that is enqueued. */
+extern void outcome_expired(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker);
 
 /*
  * The attempt, counted in job->attempt already, failed: the job is tried again after "delay" microseconds
@@ -40,7 +46,10 @@ extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job,
  */
 extern void outcome_keep_retried(Job *job);
 
-/* The job is put back, due after "delay" microseconds, as if it had not been started. */
+/*
+ * The job is put back, due after "delay" microseconds, as if it had not been started; or, if it waits for a
+ * signal by now, when that has come.
+ */
 extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay);
 
 #define CRASH_SQLSTATE "57P02"

@@ -39,6 +39,7 @@
 #include "retry.h"
 #include "schedule.h"
 #include "schedule_clock.h"
+#include "settle.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -53,6 +54,7 @@
 #define HISTORY_EVERY (2 * USECS_PER_SEC)	/* at most, when sessions call for it */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (2 * USECS_PER_SEC)
+#define TURN_AFTER_NEWS INT64CONST(50000)	/* microseconds: what else we may have been woken for waits no longer */
 #define TURN_OF_DATABASE USECS_PER_SEC	/* at least, where there are more databases than slots for them, if there is so much to do */
 
 static DatabaseSlot *own_slot = NULL;
@@ -72,6 +74,7 @@ static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
 static TimestampTz next_fill = DT_NOBEGIN;
 static TimestampTz next_sweep = DT_NOBEGIN;
+static TimestampTz next_settle = DT_NOEND;	/* of what was locked */
 static bool claims_to_charge = true;	/* what processes of clients have left in a crash: all of it from before this process was started */
 static TimestampTz next_charge = DT_NOEND;	/* of what could not be charged yet */
 static uint32 clock_seen = 0;	/* settings of the clock that all of these are reckoned by */
@@ -90,7 +93,7 @@ next_duty(void)
 {
 	TimestampTz next = Min(Min(next_due, next_schedule), Min(next_heal, next_fill));
 
-	return Min(next, Min(Min(demand.next_revisit, next_sweep), next_charge));
+	return Min(Min(next, next_settle), Min(Min(demand.next_revisit, next_sweep), next_charge));
 }
 
 static SchedulerEnd
@@ -409,6 +412,18 @@ maintain_history(void *now)
 	next_history = next;
 }
 
+static bool
+take_news(void)
+{
+	bool		news;
+
+	SpinLockAcquire(&own_slot->mutex);
+	news = own_slot->news;
+	own_slot->news = false;
+	SpinLockRelease(&own_slot->mutex);
+	return news;
+}
+
 /* What sessions have called for since the last turn, but for a look at everything. */
 typedef struct Calls
 {
@@ -475,6 +490,9 @@ static void
 look_after_jobs(TimestampTz now, const Calls *calls)
 {
 	charge_crashes();
+	(void) take_news();
+	next_settle = settle_news();
+	need_turn_at(next_settle);
 	if (next_schedule <= now)
 		next_schedule = schedule_due(now);
 	need_turn_at(next_schedule);
@@ -585,6 +603,35 @@ pause_after_error(void)
 		process_wait(until);
 }
 
+static void
+settle(void *next)
+{
+	*(TimestampTz *) next = settle_news();
+}
+
+/*
+ * Sleeps until the next turn. What others wait for is looked at as soon as there is news of it: a workflow's
+ * steps are not to wait for all that is done in a turn. If there was something else as well, it waits for a
+ * moment.
+ */
+static void
+wait_for_turn(TimestampTz until)
+{
+	process_wait(until);
+	while (take_news())
+	{
+		TimestampTz next = DT_NOEND;
+
+		if (!process_protect(settle, &next))
+			return;
+		until = Min(until, GetCurrentTimestamp() + TURN_AFTER_NEWS);
+		next_settle = Min(next_settle, next);
+		if (make_way_asked(MyDatabaseId) || own_slot->attention || own_slot->leave || GetCurrentTimestamp() >= until)
+			return;
+		process_wait(until);
+	}
+}
+
 void
 scheduler_main(Datum argument)
 {
@@ -633,7 +680,7 @@ scheduler_main(Datum argument)
 		if ((succeeded && may_leave(now, last_busy)) || makes_room(now))
 			break;
 		if (succeeded)
-			process_wait(next_look(now, last_busy));
+			wait_for_turn(next_look(now, last_busy));
 		else
 			pause_after_error();
 	}

@@ -229,6 +229,25 @@ executor_load(Oid database, Oid role, uint32 pools, ExecutorLoad *load)
 }
 
 void
+executor_states(Oid database, ExecutorStates *counts)
+{
+	*counts = (ExecutorStates) {0};
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		SpinLockAcquire(&slot->mutex);
+		if (!OidIsValid(database) || slot->database == database)
+		{
+			counts->busy += slot->state == EXECUTOR_RUNNING && !slot->idle;
+			counts->idle += slot->state == EXECUTOR_RUNNING && slot->idle;
+			counts->starting += slot->state == EXECUTOR_STARTING;
+		}
+		SpinLockRelease(&slot->mutex);
+	}
+}
+
+void
 executor_count_busy(Oid database, int *busy, int *here)
 {
 	*busy = *here = 0;

@@ -82,6 +82,16 @@ typedef struct ExecutorLoad
 
 extern void executor_load(Oid database, Oid role, uint32 pools, ExecutorLoad *load);
 
+/* The executors of a database; of all, if it is InvalidOid. */
+typedef struct ExecutorStates
+{
+	int			busy;
+	int			idle;
+	int			starting;
+} ExecutorStates;
+
+extern void executor_states(Oid database, ExecutorStates *counts);
+
 /* How many are not idle: in all databases, and in that one. */
 extern void executor_count_busy(Oid database, int *busy, int *here);
 extern bool executor_request_end(int64 job, JobState end_as);

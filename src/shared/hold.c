@@ -214,6 +214,15 @@ hold_wait_to_end(int64 job)
 	(void) acquire(&tag, lock_modes[HOLD_END], false, false);
 }
 
+void
+hold_wait_to_change(int64 job)
+{
+	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
+
+	(void) acquire(&tag, lock_modes[HOLD_END], false, false);
+	remember(&tag, lock_modes[HOLD_END]);
+}
+
 /*
  * Whether another session has a lock on the job that conflicts with the mode; nothing is locked to find out.
  */

@@ -51,6 +51,9 @@ extern void hold_end_session(void);
 /* Waits for the end of the transactions that rely on the job. */
 extern void hold_wait_to_end(int64 job);
 
+/* The same, and no other transaction relies on the job as it was before this one has ended. */
+extern void hold_wait_to_change(int64 job);
+
 /*
  * For explain_job(): which processes keep the job from being started by their holds, and which has the slot:
  * their process IDs, and how many, no more than "size". 0 stands for a prepared transaction. This session's

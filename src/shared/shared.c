@@ -16,7 +16,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#define MAX_AREAS 16
+#define MAX_AREAS 24
 #define MAX_REFUSED 256
 #define WAITING_COUNTERS 64
 #define LAUNCHER_PAUSE (5 * USECS_PER_SEC)	/* after one that failed */
@@ -30,6 +30,7 @@ typedef enum LockName
 	LOCK_OF_SLOTS,				/* see shared_lock() */
 	LOCK_OF_RATES,
 	LOCK_OF_REPLICAS,
+	LOCK_OF_COUNTS,
 	LOCKS
 } LockName;
 
@@ -292,6 +293,12 @@ shared_replicas_lock(void)
 	return shared_lock_of(LOCK_OF_REPLICAS);
 }
 
+LWLock *
+shared_counts_lock(void)
+{
+	return shared_lock_of(LOCK_OF_COUNTS);
+}
+
 /* ---- databases ---- */
 
 int
@@ -319,6 +326,7 @@ reset_slot(DatabaseSlot *slot, Oid database)
 	slot->crowded = true;
 	slot->sweep_parked = true;
 	slot->succeeded = false;
+	slot->news = false;
 	slot->blocked_lanes = false;
 	slot->next_due = DT_NOBEGIN;
 	slot->due_published = 0;
@@ -739,6 +747,13 @@ void
 database_publish_success(Oid database)
 {
 	(void) call_for_duty(database, offsetof(DatabaseSlot, succeeded));
+}
+
+/* What others wait for may have come. */
+void
+database_publish_news(Oid database)
+{
+	(void) call_for_duty(database, offsetof(DatabaseSlot, news));
 }
 
 bool

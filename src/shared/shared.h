@@ -47,6 +47,7 @@ typedef struct DatabaseSlot
 	bool		schedules_touched;	/* the scheduler has been called to look at schedules */
 	bool		crowded;		/* lanes are, since the scheduler last looked */
 	bool		sweep_parked;	/* parked jobs may have been forgotten */
+	bool		news;			/* there is some of what others wait for (watch.h) */
 	bool		succeeded;		/* jobs of limited-capacity workers have, since the scheduler last looked */
 	bool		blocked_lanes;	/* jobs wait for a handler, worker or role to come back, or all of them for what the extension consists of */
 	TimestampTz next_due;		/* no job in live_job_future has a run_at before this, but for those published since */
@@ -95,6 +96,9 @@ extern struct LWLock *shared_lock(void);
 
 /* That of what is known of replicas (replica.c). */
 extern struct LWLock *shared_replicas_lock(void);
+
+/* Of the counts of live jobs (live_count.c). */
+extern struct LWLock *shared_counts_lock(void);
 
 /*
  * Counts announced changes of workers, queues and lanes, all databases together. The server's invalidation
@@ -161,6 +165,7 @@ extern void databases_call_blocked(void);
 /* Schedules, or jobs that they wait for, have changed. */
 extern void database_look_at_schedules(Oid database);
 extern void database_publish_success(Oid database);
+extern void database_publish_news(Oid database);
 
 /*
  * Lanes have many jobs of keys that are at their limit; false if no scheduler is at work to put them aside.

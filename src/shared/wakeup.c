@@ -12,6 +12,7 @@
 #include "hold.h"
 #include "key_hint.h"
 #include "lane_hint.h"
+#include "live_count.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -23,6 +24,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "wakeup.h"
+#include "watch.h"
 
 typedef struct TouchedLane
 {
@@ -476,6 +478,7 @@ publish(bool committed)
 	if (look_at_all)
 	{
 		lane_hints_void(MyDatabaseId);
+		watch_lose_all();
 		database_reconsider(MyDatabaseId);	/* a prepared transaction may have changed its settings */
 		database_publish_due(MyDatabaseId, DT_NOBEGIN);
 	}
@@ -545,6 +548,7 @@ transaction_callback(XactEvent event, void *arg)
 			key_hints_end_transaction();
 			hold_end_transaction();
 			publish(true);
+			watch_end_transaction();
 			forget();
 			break;
 		case XACT_EVENT_ABORT:
@@ -554,6 +558,7 @@ transaction_callback(XactEvent event, void *arg)
 			key_hints_end_transaction();
 			hold_end_transaction();
 			publish(false);
+			watch_end_transaction();
 			forget();
 			break;
 		case XACT_EVENT_PREPARE:
@@ -561,6 +566,7 @@ transaction_callback(XactEvent event, void *arg)
 			duplicates_end_transaction(true);	/* it will not be heard of again here, and mostly commits */
 			key_hints_end_transaction();
 			hold_forget_transaction();
+			watch_forget_transaction();
 			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 			break;
 		default:
@@ -677,6 +683,7 @@ end_doubt(void)
 	in_doubt = false;
 	location_end_doubt();
 	key_hints_end_doubt();
+	live_counts_forget(MyDatabaseId);
 }
 
 static void

@@ -44,7 +44,9 @@ CREATE TABLE queue_jobs.defined_worker (
     handler_arguments text COLLATE "C",
     handler_owner regrole,
     read_handler_owner regrole,
-    retry_backoff_owner regrole
+    retry_backoff_owner regrole,
+    on_dead text COLLATE "C",
+    on_expired text COLLATE "C"
 );
 COMMENT ON TABLE queue_jobs.defined_worker IS 'one row a worker, as define_worker() left it; see the view worker';
 COMMENT ON COLUMN queue_jobs.defined_worker.search_path IS 'by which pending and remaining_work find names: as it was resolved at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';
@@ -52,6 +54,8 @@ COMMENT ON COLUMN queue_jobs.defined_worker.handler_arguments IS 'types of the h
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_owner IS 'owner of the handler at the definition: another role''s function is never called in its place';
 COMMENT ON COLUMN queue_jobs.defined_worker.read_handler_owner IS 'the same of read_handler';
 COMMENT ON COLUMN queue_jobs.defined_worker.retry_backoff_owner IS 'the same of retry_backoff';
+COMMENT ON COLUMN queue_jobs.defined_worker.on_dead IS 'worker of the job that is enqueued when one of its jobs dies';
+COMMENT ON COLUMN queue_jobs.defined_worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
 
 -- The kill switch is apart from the definition: it outlives a new definition, or none.
 CREATE TABLE queue_jobs.disabled_worker (
@@ -124,12 +128,20 @@ CREATE TABLE queue_jobs.live_job (
     errors jsonb,
     schedule text,
     claimed_by regrole,
+    batch bigint,
+    step text,
+    callback boolean,
+    waits jsonb,
+    cursor jsonb,
+    progress double precision,
     CONSTRAINT live_job_id PRIMARY KEY (id) WITH (fillfactor = 97)
 ) USING heap WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 CREATE INDEX live_job_ready ON queue_jobs.live_job (place, priority, id) WITH (fillfactor = 97) WHERE due;
 CREATE INDEX live_job_future ON queue_jobs.live_job (run_at) WHERE NOT due;
 CREATE INDEX live_job_key ON queue_jobs.live_job (dedup_hash, id) WHERE dedup_hash IS NOT NULL;
+CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
+CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
 COMMENT ON TABLE queue_jobs.live_job IS 'jobs that are not finished; see the view job';
 COMMENT ON COLUMN queue_jobs.live_job.place IS 'where it waits: its lane; or below zero, a place of its concurrency key, which is at its limit';
 COMMENT ON COLUMN queue_jobs.live_job.attempt IS 'starts so far, by which a claimant''s stale attempt is known';
@@ -144,6 +156,12 @@ COMMENT ON COLUMN queue_jobs.live_job.claimed_by IS 'the role that called claim(
 COMMENT ON COLUMN queue_jobs.live_job.schedule IS 'the schedule whose tick enqueued it';
 COMMENT ON COLUMN queue_jobs.live_job.wal_lsn IS 'what a replica must have replayed to see all that the job relies on; of a job that waits: reckoned when it fell due or was put back';
 COMMENT ON COLUMN queue_jobs.live_job.strategy IS 'GitLab''s load_balancing_strategy; NULL: data_consistency always, or not chosen yet';
+COMMENT ON COLUMN queue_jobs.live_job.batch IS 'the batch whose member, or callback, it is';
+COMMENT ON COLUMN queue_jobs.live_job.step IS 'its name in a workflow';
+COMMENT ON COLUMN queue_jobs.live_job.callback IS 'true: a callback of its batch, and no member';
+COMMENT ON COLUMN queue_jobs.live_job.waits IS 'what it waits for, jobs or a signal; due is false, and run_at the time at which it stops to wait, or infinity';
+COMMENT ON COLUMN queue_jobs.live_job.cursor IS 'where a long job goes on: what continue_at() or checkpoint() said last';
+COMMENT ON COLUMN queue_jobs.live_job.progress IS 'how far it is, as it says itself';
 COMMENT ON COLUMN queue_jobs.live_job.lease IS 'how long, in microseconds, the claim holds from started_at or the claimant''s last heartbeat; NULL: as long as its executor lives';
 
 -- Finished jobs, by the time until which they are kept: partition "level_slot" holds those whose keep_until is in
@@ -178,13 +196,20 @@ CREATE TABLE queue_jobs.finished_job (
     context jsonb,
     errors jsonb,
     result jsonb,
-    schedule text
+    schedule text,
+    batch bigint,
+    step text,
+    cursor jsonb,
+    progress double precision
 ) PARTITION BY LIST (slice);
 CREATE INDEX finished_job_id ON queue_jobs.finished_job (id);
 COMMENT ON TABLE queue_jobs.finished_job IS 'jobs that are completed, cancelled or dead; see the view job';
 
 CREATE TABLE queue_jobs.dead_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-1);
 COMMENT ON TABLE queue_jobs.dead_job IS 'dead jobs: the latest queue_jobs.max_dead_jobs of each worker and owner, 180 days at most';
+CREATE TABLE queue_jobs.member_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-2);
+CREATE INDEX member_job_batch ON queue_jobs.member_job (batch, state);
+COMMENT ON TABLE queue_jobs.member_job IS 'finished members of batches, kept as long as these, and finished jobs that others wait for';
 
 DO $$
 BEGIN
@@ -295,6 +320,86 @@ COMMENT ON TABLE queue_jobs.schedule_end IS 'how the latest runs of schedules en
 COMMENT ON COLUMN queue_jobs.schedule_end.owner IS 'owner of the job, and of the schedule that enqueued it';
 COMMENT ON COLUMN queue_jobs.schedule_end.error IS 'the job''s last error; NULL: it is completed, or had none';
 
+-- Batches (src/rules/batch.c). A batch has no counter of its members: their live rows are what is looked at.
+CREATE SEQUENCE queue_jobs.batch_id AS bigint;
+COMMENT ON SEQUENCE queue_jobs.batch_id IS 'ids of batches';
+CREATE TABLE queue_jobs.tracked_batch (
+    id bigint PRIMARY KEY,
+    name text,
+    owner regrole NOT NULL,
+    parent bigint,
+    step_of bigint,
+    workflow boolean NOT NULL,
+    dedup_key text,
+    on_success text COLLATE "C",
+    on_ended text COLLATE "C",
+    on_dead text COLLATE "C",
+    args jsonb NOT NULL,
+    keep interval NOT NULL,
+    open boolean NOT NULL,
+    created_at timestamptz NOT NULL,
+    died_at timestamptz,
+    dead_job bigint,
+    ended_at timestamptz,
+    succeeded_at timestamptz,
+    settled_at timestamptz
+) WITH (fillfactor = 50);
+CREATE INDEX tracked_batch_unsettled ON queue_jobs.tracked_batch (id) WHERE settled_at IS NULL;
+CREATE INDEX tracked_batch_settled ON queue_jobs.tracked_batch (settled_at) WHERE settled_at IS NOT NULL;
+CREATE INDEX tracked_batch_parent ON queue_jobs.tracked_batch (parent) WHERE parent IS NOT NULL;
+CREATE UNIQUE INDEX tracked_batch_step ON queue_jobs.tracked_batch (step_of) WHERE step_of IS NOT NULL;
+CREATE UNIQUE INDEX tracked_batch_dedup ON queue_jobs.tracked_batch (owner, dedup_key) WHERE dedup_key IS NOT NULL AND ended_at IS NULL;
+COMMENT ON TABLE queue_jobs.tracked_batch IS 'one row a batch; see the view batch';
+COMMENT ON COLUMN queue_jobs.tracked_batch.owner IS 'the role that called new_batch(): its callbacks are that role''s';
+COMMENT ON COLUMN queue_jobs.tracked_batch.parent IS 'the batch that does not end before this one has';
+COMMENT ON COLUMN queue_jobs.tracked_batch.step_of IS 'the step of a workflow, a job, in whose run current_batch() made it';
+COMMENT ON COLUMN queue_jobs.tracked_batch.dedup_key IS 'of a workflow, while it has not ended';
+COMMENT ON COLUMN queue_jobs.tracked_batch.open IS 'it cannot end before close_batch()';
+COMMENT ON COLUMN queue_jobs.tracked_batch.died_at IS 'when on_dead was enqueued, or would have been';
+COMMENT ON COLUMN queue_jobs.tracked_batch.dead_job IS 'the member that died first';
+COMMENT ON COLUMN queue_jobs.tracked_batch.ended_at IS 'when no member was left for the first time';
+COMMENT ON COLUMN queue_jobs.tracked_batch.succeeded_at IS 'when all members were completed';
+COMMENT ON COLUMN queue_jobs.tracked_batch.settled_at IS 'when it had ended and its callbacks, too: what counts for its parent, and from when on it is kept; NULL again while a member that was retried has not ended';
+
+-- Jobs that stand for duplicates which were enqueued into batches: members of these, beside their own.
+CREATE TABLE queue_jobs.joint_member (
+    batch bigint NOT NULL,
+    job bigint NOT NULL
+);
+CREATE INDEX joint_member_batch ON queue_jobs.joint_member (batch);
+CREATE INDEX joint_member_job ON queue_jobs.joint_member (job);
+ALTER TABLE queue_jobs.joint_member REPLICA IDENTITY FULL;
+COMMENT ON TABLE queue_jobs.joint_member IS 'jobs that are members of batches into which duplicates of theirs were enqueued; a pair may be there twice, as two transactions that add it do not wait for each other';
+
+-- Which jobs a job waits for, or has waited for (src/rules/dependency.c).
+CREATE TABLE queue_jobs.dependency (
+    child bigint NOT NULL,
+    parent bigint NOT NULL,
+    if_dead text COLLATE "C" NOT NULL,
+    CONSTRAINT dependency_pkey PRIMARY KEY (child, parent)
+);
+CREATE INDEX dependency_parent ON queue_jobs.dependency (parent);
+COMMENT ON TABLE queue_jobs.dependency IS 'which jobs each job waits for, and what happens if one of them dies; kept as long as the job';
+
+-- Signals that were sent to jobs, the first of each name.
+CREATE TABLE queue_jobs.job_signal (
+    job bigint NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    payload jsonb NOT NULL,
+    sent_at timestamptz NOT NULL,
+    CONSTRAINT job_signal_pkey PRIMARY KEY (job, name)
+);
+COMMENT ON TABLE queue_jobs.job_signal IS 'what signal() sent to each job; kept as long as the job';
+
+-- Results of the steps that runs of a job have gone through.
+CREATE TABLE queue_jobs.saved_step (
+    job bigint NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    value jsonb NOT NULL,
+    CONSTRAINT saved_step_pkey PRIMARY KEY (job, name)
+);
+COMMENT ON TABLE queue_jobs.saved_step IS 'results of step() and save_step(), each of its job; kept as long as the job';
+
 -- What set_flag() said. A flag that is not here is off.
 CREATE TABLE queue_jobs.feature_flag (
     name text COLLATE "C" PRIMARY KEY,
@@ -325,6 +430,7 @@ SELECT pg_catalog.hashtextextended(pg_catalog.gen_random_uuid()::pg_catalog.text
 -- Jobs are taken out of history, and void slots removed: a table without a key is fit to be published only like this (FOR ALL TABLES).
 ALTER TABLE queue_jobs.finished_job REPLICA IDENTITY FULL;
 ALTER TABLE queue_jobs.dead_job REPLICA IDENTITY FULL;
+ALTER TABLE queue_jobs.member_job REPLICA IDENTITY FULL;
 ALTER TABLE queue_jobs.claimed_slot REPLICA IDENTITY FULL;
 ALTER TABLE queue_jobs.schedule_end REPLICA IDENTITY FULL;
 ALTER TABLE queue_jobs.hash_seed REPLICA IDENTITY FULL;
@@ -347,6 +453,13 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.capacity_fill', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.token', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_schedule', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.schedule_end', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.member_job', 'WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles))');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.batch_id', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.tracked_batch', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.joint_member', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dependency', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.job_signal', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.saved_step', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.feature_flag', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_replica', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.hash_seed', '');

@@ -33,6 +33,13 @@ LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_data_
 COMMENT ON FUNCTION queue_jobs.data_consistency(text, bigint) IS
 'The worker''s data_consistency for the job of that id: "always" if its feature flag is off for the job. NULL if there is no such worker.';
 
+CREATE FUNCTION queue_jobs.lane_jobs(OUT lane integer, OUT scheduled bigint, OUT available bigint, OUT executing bigint, OUT retryable bigint,
+                                     OUT oldest_available timestamptz)
+RETURNS SETOF record LANGUAGE C STRICT STABLE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'queue_jobs_lane_jobs';
+COMMENT ON FUNCTION queue_jobs.lane_jobs() IS
+'How many jobs of each lane wait and run, and since when the oldest of those that are available has been due; of lanes that have any.';
+
 CREATE FUNCTION queue_jobs.load_balancing_counts(OUT lane integer, OUT strategy text, OUT jobs bigint)
 RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 16
 AS 'MODULE_PATHNAME', 'queue_jobs_load_balancing_counts';
@@ -73,6 +80,7 @@ SELECT j.id,
                   AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp()) THEN 'executing'
             WHEN j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp() THEN 'cancelled'
             WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
+            WHEN j.waits IS NOT NULL THEN 'waiting'
             WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
             ELSE 'scheduled' END) AS state,
        queue_jobs.opaque(j.priority) AS priority,
@@ -83,7 +91,7 @@ SELECT j.id,
        queue_jobs.opaque(LEAST(COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
                + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4) AS max_attempts,
        queue_jobs.opaque(j.created_at) AS created_at,
-       queue_jobs.opaque(j.run_at) AS run_at,
+       queue_jobs.opaque(NULLIF(j.run_at, 'infinity')) AS run_at,
        queue_jobs.opaque(COALESCE(r.started_at, j.started_at)) AS started_at,
        NULL::pg_catalog.timestamptz AS finished_at,
        queue_jobs.opaque(j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message') AS last_error,
@@ -99,14 +107,17 @@ SELECT j.id,
               OR (j.lease IS NOT NULL
                   AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())
               OR (j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp()) THEN NULL
-            WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN queue_jobs.waits_for(j.ctid) END) AS waits_for,
+            WHEN j.due OR j.waits IS NOT NULL OR j.run_at <= pg_catalog.clock_timestamp() THEN queue_jobs.waits_for(j.ctid) END) AS waits_for,
        queue_jobs.data_consistency(l.worker, j.id) AS data_consistency,
        queue_jobs.opaque(COALESCE(j.merged, 0)) AS merged,
        queue_jobs.opaque(CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END) AS dropped,
        queue_jobs.opaque(j.schedule) AS schedule,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END) AS load_balancing_strategy,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END) AS read_from,
-       queue_jobs.opaque(GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval) AS lease_until
+       queue_jobs.opaque(GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval) AS lease_until,
+       queue_jobs.opaque(CASE WHEN j.callback IS NULL THEN j.batch END) AS batch,
+       queue_jobs.opaque(j.cursor) AS cursor,
+       queue_jobs.opaque(j.progress) AS progress
   FROM queue_jobs.live_job j
   JOIN queue_jobs.lane l ON l.id = j.lane
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
@@ -117,7 +128,7 @@ COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not fi
 
 CREATE VIEW queue_jobs.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
                                       finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule,
-                                      load_balancing_strategy, read_from, lease_until) WITH (security_barrier) AS
+                                      load_balancing_strategy, read_from, lease_until, batch, cursor, progress) WITH (security_barrier) AS
 SELECT f.id,
        l.worker,
        l.queue,
@@ -148,7 +159,10 @@ SELECT f.id,
        queue_jobs.opaque(f.schedule),
        queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.strategy ELSE COALESCE(f.strategy, 'primary') END),
        queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.read_from ELSE COALESCE(f.read_from, 'primary') END),
-       NULL::pg_catalog.timestamptz
+       NULL::pg_catalog.timestamptz,
+       queue_jobs.opaque(f.batch),
+       queue_jobs.opaque(f.cursor),
+       queue_jobs.opaque(f.progress)
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE queue_jobs.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
@@ -160,6 +174,71 @@ UNION ALL
 SELECT * FROM queue_jobs.job_finished;
 COMMENT ON VIEW queue_jobs.job IS
 'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has the times, SQLSTATE, message, detail and context of each failed attempt, of many the first and the latest 24.';
+
+CREATE VIEW queue_jobs.batch_member WITH (security_barrier) AS
+SELECT j.batch, j.id AS job, j.step, l.worker, s.state, queue_jobs.opaque(j.args) AS args, NULL::pg_catalog.jsonb AS result
+  FROM (SELECT a.batch, a.id, a.step, a.lane, a.args FROM queue_jobs.live_job a WHERE a.callback IS NULL
+        UNION ALL
+        SELECT m.batch, a.id, a.step, a.lane, a.args FROM queue_jobs.joint_member m JOIN queue_jobs.live_job a ON a.id = m.job) j
+  JOIN queue_jobs.lane l ON l.id = j.lane
+ CROSS JOIN LATERAL (SELECT a.state FROM queue_jobs.job_alive a WHERE a.id = j.id) s
+ WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE')
+UNION ALL
+SELECT f.batch, f.id, f.step, l.worker, queue_jobs.opaque(f.state), queue_jobs.opaque(f.args), queue_jobs.opaque(f.result)
+  FROM (SELECT b.batch, b.id, b.step, b.lane, b.state, b.args, b.result FROM queue_jobs.member_job b
+        UNION ALL
+        SELECT m.batch, b.id, b.step, b.lane, b.state, b.args, b.result FROM queue_jobs.joint_member m JOIN queue_jobs.finished_job b ON b.id = m.job) f
+  JOIN queue_jobs.lane l ON l.id = f.lane
+ WHERE f.batch IS NOT NULL AND queue_jobs.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
+COMMENT ON VIEW queue_jobs.batch_member IS 'The members of every batch, live and finished: those that the current user may see; see batch_results().';
+
+CREATE VIEW queue_jobs.batch WITH (security_barrier) AS
+SELECT b.id,
+       queue_jobs.opaque(b.name) AS name,
+       pg_catalog.pg_get_userbyid(b.owner) AS owner,
+       queue_jobs.opaque(b.parent) AS parent,
+       CASE WHEN b.open THEN 'open'
+            WHEN b.succeeded_at IS NOT NULL THEN 'succeeded'
+            WHEN b.ended_at IS NOT NULL AND r.live = 0 THEN 'ended'
+            ELSE 'running' END AS state,
+       queue_jobs.opaque(r.live + d.completed + d.dead + d.cancelled) AS jobs,
+       queue_jobs.opaque(r.live) AS remaining,
+       queue_jobs.opaque(d.completed) AS completed,
+       queue_jobs.opaque(d.dead) AS dead,
+       queue_jobs.opaque(d.cancelled) AS cancelled,
+       queue_jobs.opaque(b.created_at) AS created_at,
+       queue_jobs.opaque(b.ended_at) AS ended_at,
+       queue_jobs.opaque(b.succeeded_at) AS succeeded_at
+  FROM queue_jobs.tracked_batch b
+ CROSS JOIN LATERAL (SELECT (SELECT pg_catalog.count(*) FROM queue_jobs.live_job l WHERE l.batch = b.id AND l.callback IS NULL)
+                          + (SELECT pg_catalog.count(DISTINCT m.job) FROM queue_jobs.joint_member m JOIN queue_jobs.live_job l ON l.id = m.job WHERE m.batch = b.id) AS live) r
+ CROSS JOIN LATERAL (SELECT pg_catalog.count(*) FILTER (WHERE f.state = 'completed') AS completed,
+                            pg_catalog.count(*) FILTER (WHERE f.state = 'dead') AS dead,
+                            pg_catalog.count(*) FILTER (WHERE f.state = 'cancelled') AS cancelled
+                       FROM (SELECT m.state FROM queue_jobs.member_job m WHERE m.batch = b.id
+                             UNION ALL
+                             SELECT COALESCE((SELECT e.state FROM queue_jobs.finished_job e WHERE e.id = i.job ORDER BY e.finished_at DESC LIMIT 1), 'completed')
+                               FROM (SELECT DISTINCT m.job FROM queue_jobs.joint_member m WHERE m.batch = b.id) i
+                              WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = i.job) IS NULL) f) d
+ WHERE pg_catalog.pg_has_role(b.owner, 'USAGE');
+COMMENT ON VIEW queue_jobs.batch IS 'Every batch and workflow of the current user, or of roles that it is a member of, with how many of its jobs are in which state.';
+
+CREATE VIEW queue_jobs.workflow_step WITH (security_barrier) AS
+SELECT m.batch,
+       m.step,
+       m.job,
+       m.worker,
+       m.state,
+       ARRAY(SELECT p.step
+               FROM queue_jobs.dependency d
+              CROSS JOIN LATERAL (SELECT COALESCE((SELECT l.step FROM queue_jobs.live_job l WHERE l.id = d.parent),
+                                                  (SELECT f.step FROM queue_jobs.member_job f WHERE f.id = d.parent LIMIT 1)) AS step) p
+              WHERE d.child = m.job AND p.step IS NOT NULL
+              ORDER BY p.step) AS after,
+       COALESCE((SELECT d.if_dead FROM queue_jobs.dependency d WHERE d.child = m.job LIMIT 1), 'hold') AS if_dead
+  FROM queue_jobs.batch_member m
+ WHERE m.step IS NOT NULL;
+COMMENT ON VIEW queue_jobs.workflow_step IS 'The steps of every workflow, with their jobs and what they wait for: those that the current user may see.';
 
 CREATE VIEW queue_jobs.worker AS
 SELECT w.name,
@@ -204,7 +283,9 @@ SELECT w.name,
        COALESCE(n.merged, 0) AS merged_duplicates,
        pg_catalog.substring(w.queue, '^([^:]+):') AS namespace,
        w.search_path,
-       pg_catalog.pg_get_userbyid(w.handler_owner) AS handler_owner
+       pg_catalog.pg_get_userbyid(w.handler_owner) AS handler_owner,
+       w.on_dead,
+       w.on_expired
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs.lane_duplicates() d
@@ -284,24 +365,13 @@ SELECT q.queue,
         UNION SELECT queue FROM queue_jobs.lane
         UNION SELECT queue FROM queue_jobs.paused_queue) q
   LEFT JOIN (SELECT l.queue,
-                    pg_catalog.count(*) FILTER (WHERE s.state = 'scheduled') AS scheduled,
-                    pg_catalog.count(*) FILTER (WHERE s.state = 'available') AS available,
-                    pg_catalog.count(*) FILTER (WHERE s.state = 'executing') AS executing,
-                    pg_catalog.count(*) FILTER (WHERE s.state = 'retryable') AS retryable,
-                    pg_catalog.min(s.run_at) FILTER (WHERE s.state = 'available') AS oldest_available
-               FROM (SELECT j.lane, j.run_at,
-                            CASE WHEN r.job_id IS NOT NULL
-                                   OR (j.lease IS NOT NULL
-                                       AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())
-                                 THEN 'executing'
-                                 WHEN j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp() THEN 'cancelled'
-                                 WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
-                                 WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
-                                 ELSE 'scheduled' END AS state
-                       FROM queue_jobs.live_job j
-                       LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-                       LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)) s
-               JOIN queue_jobs.lane l ON l.id = s.lane
+                    pg_catalog.sum(j.scheduled)::pg_catalog.int8 AS scheduled,
+                    pg_catalog.sum(j.available)::pg_catalog.int8 AS available,
+                    pg_catalog.sum(j.executing)::pg_catalog.int8 AS executing,
+                    pg_catalog.sum(j.retryable)::pg_catalog.int8 AS retryable,
+                    pg_catalog.min(j.oldest_available) AS oldest_available
+               FROM queue_jobs.lane_jobs() j
+               JOIN queue_jobs.lane l ON l.id = j.lane
               GROUP BY l.queue) n ON n.queue = q.queue;
 COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that are available has been due, whatever they wait for.';
 
@@ -342,19 +412,16 @@ COMMENT ON VIEW queue_jobs.schedule IS
 
 CREATE VIEW queue_jobs.capacity AS
 SELECT w.name AS worker,
-       (SELECT pg_catalog.count(*)
-          FROM queue_jobs.live_job j
-          JOIN queue_jobs.lane l ON l.id = j.lane
-          LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-          LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)
-         WHERE l.worker = w.name AND j.due
-           AND (r.job_id IS NOT NULL
-                OR GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())) AS running,
+       COALESCE(n.executing, 0) AS running,
        w.max_running_jobs AS maximum,
        f.remaining,
        f.filled_at
   FROM queue_jobs.defined_worker w
   LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name
+  LEFT JOIN (SELECT l.worker, pg_catalog.sum(j.executing)::pg_catalog.int8 AS executing
+               FROM queue_jobs.lane_jobs() j
+               JOIN queue_jobs.lane l ON l.id = j.lane
+              GROUP BY l.worker) n ON n.worker = w.name
  WHERE w.max_running_jobs IS NOT NULL;
 COMMENT ON VIEW queue_jobs.capacity IS 'Every worker with max_running_jobs: how many of its jobs run, and may run at most; of a limited-capacity worker, how much work its query returned when it last answered, and when it was last to be filled.';
 

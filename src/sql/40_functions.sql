@@ -37,10 +37,12 @@ CREATE FUNCTION queue_jobs.define_worker(
     heal_after interval DEFAULT NULL,
     run_as text DEFAULT 'invoker',
     loggable_args text[] DEFAULT '{}',
-    keep_completed interval DEFAULT '24 hours')
+    keep_completed interval DEFAULT '24 hours',
+    on_dead text DEFAULT NULL,
+    on_expired text DEFAULT NULL)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_worker';
 COMMENT ON FUNCTION queue_jobs.define_worker IS
-'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications; bound to its owner, so that another role''s function is not called in its place. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures (integer, from 1) returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (the role that enqueued) or "definer". keep_completed: how long a completed or cancelled job stays readable, up to 540 days. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped, but for those with a dedup_key. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks no other. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) urgency: "high", "low" (the default) or "throttled"; how soon a job is to start and how long to run, see the view worker_statistics. external_dependencies: it waits for other services; not with urgency high. resource_boundary: "unknown" (the default), "cpu" or "memory"; memory not with urgency high. feature_category, tags: free labels, for statistics and selectors. weight (1 to 1000): its share when an executor or claimant chooses among queues of one urgency. max_running_jobs: at most so many of its jobs run at once in the whole database. concurrency_key, concurrency_limit: keys of the args, separated by commas; at most so many jobs of one combination of their values run at once, in order if 1. rate_limit, rate_period: at most so many starts in any such interval, of each value of concurrency_key if that is given. remaining_work: a query returning the args (jsonb) of work to do, for a worker that is kept at max_running_jobs while there is any; no retries, no deduplication. data_consistency: "always" (the default: everything is read from the primary), "sticky" (read_handler runs on a replica that has caught up with the job''s enqueuer, or else on the primary) or "delayed" (the job is put back once before it turns to the primary). read_handler: a function of one jsonb, the args, returning jsonb, run read-only there; the handler gets its result in a parameter "read". feature_flag: name of a flag, see set_flag(); where it is off, data_consistency is always. loggable_args: keys of the args whose values may be logged, numbers always may. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. Errors: 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s, 54000 its texts have more than 100 kB, or those of all workers of a role that is no superuser more than 10 MB, 55000 rate_limit or remaining_work without shared_preload_libraries. A WARNING if a handler''s jobs are not run for want of that.';
+'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications; bound to its owner, so that another role''s function is not called in its place. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures (integer, from 1) returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (the role that enqueued) or "definer". keep_completed: how long a completed or cancelled job stays readable, up to 540 days. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped, but for those with a dedup_key. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks no other. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) urgency: "high", "low" (the default) or "throttled"; how soon a job is to start and how long to run, see the view worker_statistics. external_dependencies: it waits for other services; not with urgency high. resource_boundary: "unknown" (the default), "cpu" or "memory"; memory not with urgency high. feature_category, tags: free labels, for statistics and selectors. weight (1 to 1000): its share when an executor or claimant chooses among queues of one urgency. max_running_jobs: at most so many of its jobs run at once in the whole database. concurrency_key, concurrency_limit: keys of the args, separated by commas; at most so many jobs of one combination of their values run at once, in order if 1. rate_limit, rate_period: at most so many starts in any such interval, of each value of concurrency_key if that is given. remaining_work: a query returning the args (jsonb) of work to do, for a worker that is kept at max_running_jobs while there is any; no retries, no deduplication. data_consistency: "always" (the default: everything is read from the primary), "sticky" (read_handler runs on a replica that has caught up with the job''s enqueuer, or else on the primary) or "delayed" (the job is put back once before it turns to the primary). read_handler: a function of one jsonb, the args, returning jsonb, run read-only there; the handler gets its result in a parameter "read". feature_flag: name of a flag, see set_flag(); where it is off, data_consistency is always. loggable_args: keys of the args whose values may be logged, numbers always may. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. on_dead, on_expired: another worker, a job of which, with args {"job", "worker", "args", "error"}, is enqueued for the job''s owner in the transaction that makes a job dead, or cancels it because it expired. Errors: 42704 no such worker for on_dead or on_expired, 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s, 54000 its texts have more than 100 kB, or those of all workers of a role that is no superuser more than 10 MB, 55000 rate_limit or remaining_work without shared_preload_libraries. A WARNING if a handler''s jobs are not run for want of that.';
 
 CREATE FUNCTION queue_jobs.bind_functions() RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_bind_functions';
@@ -71,10 +73,13 @@ CREATE FUNCTION queue_jobs.enqueue(
     dedup_key text DEFAULT NULL,
     context jsonb DEFAULT NULL,
     expires_in interval DEFAULT NULL,
-    jitter interval DEFAULT NULL)
+    jitter interval DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    after bigint[] DEFAULT NULL,
+    if_dead text DEFAULT 'hold')
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue';
 COMMENT ON FUNCTION queue_jobs.enqueue IS
-'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now); one whose time is past is due at once. priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, 54000 args too large, 22023 args that the handler can never take (no object, or a key is missing), 22023 or 22008 a value out of range, 42501 no right to the handler of a definer''s worker, 22P02 queue_jobs.context is not JSON, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
+'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now); one whose time is past is due at once. priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. batch: of new_batch(), whose member the job is; of a duplicate the job that stands. after: jobs that must be completed before it is due; if_dead: what happens if one of them is dead or cancelled: hold (it waits until that one has been retried), cancel, or run. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, batch or job in after, 42501 another role''s, 55000 the batch has ended, 54000 args too large, 22023 args that the handler can never take (no object, or a key is missing), 22023 or 22008 a value out of range, 42501 no right to the handler of a definer''s worker, 22P02 queue_jobs.context is not JSON, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
 
 CREATE FUNCTION queue_jobs.try_enqueue(
     worker text,
@@ -86,7 +91,10 @@ CREATE FUNCTION queue_jobs.try_enqueue(
     dedup_key text DEFAULT NULL,
     context jsonb DEFAULT NULL,
     expires_in interval DEFAULT NULL,
-    jitter interval DEFAULT NULL)
+    jitter interval DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    after bigint[] DEFAULT NULL,
+    if_dead text DEFAULT 'hold')
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_try_enqueue';
 COMMENT ON FUNCTION queue_jobs.try_enqueue IS 'As enqueue(), but NULL for a duplicate, also for one that makes a running job run once more.';
 
@@ -98,10 +106,81 @@ CREATE FUNCTION queue_jobs.enqueue_many(
     delay interval DEFAULT NULL,
     priority integer DEFAULT 0,
     batch_size integer DEFAULT NULL,
-    batch_interval interval DEFAULT NULL)
+    batch_interval interval DEFAULT NULL,
+    batch bigint DEFAULT NULL)
 RETURNS SETOF bigint LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1000 AS 'MODULE_PATHNAME', 'queue_jobs_enqueue_many';
 COMMENT ON FUNCTION queue_jobs.enqueue_many IS
-'Enqueues a job for each element of args, in that order, and returns their ids (for a duplicate that of the job that stands); none if the worker is disabled. contexts: one for each, in place of the setting. With batch_size, each next batch of so many is due batch_interval later (GitLab''s bulk_perform_in). Errors as enqueue().';
+'Enqueues a job for each element of args, in that order, and returns their ids (for a duplicate that of the job that stands); none if the worker is disabled. contexts: one for each, in place of the setting. With batch_size, each next batch of so many is due batch_interval later (GitLab''s bulk_perform_in). batch: whose members they are. Errors as enqueue().';
+
+CREATE FUNCTION queue_jobs.new_batch(
+    name text DEFAULT NULL,
+    on_success text DEFAULT NULL,
+    on_ended text DEFAULT NULL,
+    on_dead text DEFAULT NULL,
+    args jsonb DEFAULT '{}',
+    parent bigint DEFAULT NULL,
+    open boolean DEFAULT false,
+    keep interval DEFAULT '24 hours')
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_new_batch';
+COMMENT ON FUNCTION queue_jobs.new_batch IS
+'Makes a batch of jobs, within the caller''s transaction, and returns its id, with which jobs are enqueued: enqueue(…, batch => id). on_dead, on_ended, on_success: workers whose jobs are enqueued, once each, after the commit of the first member''s death, of the end of the last, and of the success of all, also when that comes true later by retry(). They get args and the key "batch", on_dead "job", too, and belong to the batch''s owner. parent: a batch that does not end before this one and its callbacks have. open: it cannot end before close_batch(). keep: how long it and its members are kept when it has ended (0 to 540 days). Errors: 42704 no such worker or parent, 42501 another role''s parent, 55000 it has ended, 22023 a value out of range.';
+
+CREATE FUNCTION queue_jobs.close_batch(id bigint) RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_close_batch';
+COMMENT ON FUNCTION queue_jobs.close_batch(bigint) IS 'From now on the batch ends when no member is left; false if it was closed already. Errors: 42704 no such batch, 42501 another role''s.';
+
+CREATE FUNCTION queue_jobs.cancel_batch(id bigint) RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel_batch';
+COMMENT ON FUNCTION queue_jobs.cancel_batch(bigint) IS 'Cancels all members that are not finished, as cancel() does, also those of its child batches; returns how many. Errors: 42704 no such batch, 42501 another role''s.';
+
+CREATE FUNCTION queue_jobs.retry_batch(id bigint) RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry_batch';
+COMMENT ON FUNCTION queue_jobs.retry_batch(bigint) IS 'Retries all members that are dead or cancelled, as retry() does, also those of its child batches; a step of a workflow waits again for those before it. Returns how many. Errors: 42704 no such batch, 42501 another role''s.';
+
+CREATE FUNCTION queue_jobs.current_batch() RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_current_batch';
+COMMENT ON FUNCTION queue_jobs.current_batch() IS 'Inside a handler that an executor runs: the batch whose member the job is; in a workflow''s step a batch of its own, made when it is first asked for, before whose end the step has not ended. NULL elsewhere.';
+
+CREATE FUNCTION queue_jobs.batch_results(id bigint)
+RETURNS TABLE (job bigint, step text, worker text, args jsonb, state text, result jsonb)
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS
+$$ SELECT m.job, m.step, m.worker, m.args, m.state, m.result FROM queue_jobs.batch_member m WHERE m.batch = $1 ORDER BY m.job $$;
+COMMENT ON FUNCTION queue_jobs.batch_results(bigint) IS 'The members of a batch, finished or not, in the order of their ids, with what they have returned.';
+
+CREATE FUNCTION queue_jobs.enqueue_workflow(
+    name text,
+    steps jsonb,
+    on_success text DEFAULT NULL,
+    on_ended text DEFAULT NULL,
+    on_dead text DEFAULT NULL,
+    args jsonb DEFAULT '{}',
+    dedup_key text DEFAULT NULL,
+    keep interval DEFAULT '24 hours')
+RETURNS TABLE (step text, job bigint) LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue_workflow';
+COMMENT ON FUNCTION queue_jobs.enqueue_workflow IS
+'Enqueues jobs that wait for each other, within the caller''s transaction: a batch whose members have names. steps: an array of objects with the keys step and worker, and as needed args, after (names of steps), if_dead (hold, cancel, run), delay (from when it is ready), priority and queue. A handler''s parameter "results jsonb" gets what the steps before it returned, by their names. dedup_key: while a workflow of that key and owner has not ended, the one that stands is returned. The rest as new_batch(). Errors: 22023 unknown or missing keys and steps, names twice, cycles; 54000 more than 10,000 steps; 42704 no such worker; 55000 a worker is disabled.';
+
+CREATE FUNCTION queue_jobs.signal(job bigint, name text, payload jsonb DEFAULT 'null') RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_signal';
+COMMENT ON FUNCTION queue_jobs.signal(bigint, text, jsonb) IS 'Sends a job a signal, which is kept with it: the first of a name counts. A job that waits for it goes on after the commit. False if there is one of that name already, or the job is finished. Errors: 42501 another role''s job, 22023 a name out of range.';
+
+CREATE FUNCTION queue_jobs.signal_payload(name text) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_signal_payload';
+COMMENT ON FUNCTION queue_jobs.signal_payload(text) IS 'Inside a handler: the payload of the signal of that name that was sent to the job; NULL: none has come yet. Error 55000: no executor runs a job here.';
+
+CREATE FUNCTION queue_jobs.wait_for_signal(name text, timeout interval DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_wait_for_signal';
+COMMENT ON FUNCTION queue_jobs.wait_for_signal(text, interval) IS
+'Inside a handler: when it returns, what it wrote is kept, and the job runs again when the signal comes, or after the timeout (0 to 365 days; NULL: none), no attempt charged. A signal that has come before is not missed. Error 55000: no executor runs a job here.';
+
+CREATE PROCEDURE queue_jobs.await_job(id bigint, timeout interval DEFAULT '1 min', INOUT state text DEFAULT NULL, INOUT result jsonb DEFAULT NULL, INOUT error text DEFAULT NULL)
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_await_job';
+COMMENT ON PROCEDURE queue_jobs.await_job(bigint, interval, text, jsonb, text) IS
+'Returns when the job has ended, with its state, result and last error; after the timeout (0 to 365 days) with its present state. Holds no snapshot and no transaction meanwhile. Errors: 42704 no such job of the caller''s, 2D000 within a transaction.';
+
+CREATE PROCEDURE queue_jobs.await_batch(id bigint, timeout interval DEFAULT '1 min', INOUT state text DEFAULT NULL)
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_await_batch';
+COMMENT ON PROCEDURE queue_jobs.await_batch(bigint, interval, text) IS 'The same for a batch, whose state is then ended or succeeded.';
 
 CREATE FUNCTION queue_jobs.current_job() RETURNS queue_jobs.job
 LANGUAGE C STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_current_job';
@@ -116,6 +195,36 @@ CREATE FUNCTION queue_jobs.snooze_me("interval" interval) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_snooze_me';
 COMMENT ON FUNCTION queue_jobs.snooze_me(interval) IS
 'Inside a handler: when it returns, what it wrote is kept, and the job is put back to run again after that interval (0 to 365 days), no attempt charged. Error 55000: no executor runs a job here.';
+
+CREATE FUNCTION queue_jobs.continue_at(cursor jsonb, delay interval DEFAULT NULL, progress double precision DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_continue_at';
+COMMENT ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision) IS
+'Inside a handler: when it returns, what it wrote is committed with the cursor, and the job runs again from there, at once or after the delay (0 to 365 days), with the same id and no attempt charged; failures are counted from here. Other jobs have their turn in between. The handler gets the cursor in a parameter "cursor jsonb DEFAULT NULL". progress: a number for the view job. The last call of this or snooze_me() in a run decides. Errors: 55000 no executor runs a job here, 22023 a value out of range.';
+
+CREATE FUNCTION queue_jobs.continue_at(id bigint, attempt integer, cursor jsonb, delay interval DEFAULT NULL, progress double precision DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_continue_claimed';
+COMMENT ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision) IS
+'Puts the claimed job back with the cursor, to be claimed again at once or after the delay; the attempt does not count, and failures are counted from here. From a driver that sends parameters without types, name them (id => $1, …). ERROR 55000 as for complete().';
+
+CREATE PROCEDURE queue_jobs.checkpoint(cursor jsonb, progress double precision DEFAULT NULL)
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_checkpoint';
+COMMENT ON PROCEDURE queue_jobs.checkpoint(jsonb, double precision) IS
+'Inside a handler that is a procedure: commits, with the cursor from which the job goes on whatever ends this run; failures are counted from here. If its queue was paused, its worker disabled, or the job cancelled meanwhile, the run ends here, and no attempt is charged. Errors: 55000 no executor runs a job here, or its handler is a function; 2D000 called where no COMMIT is possible; 22023 a value out of range.';
+
+CREATE FUNCTION queue_jobs.step(name text, command text, args jsonb DEFAULT '{}') RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_step';
+COMMENT ON FUNCTION queue_jobs.step(text, text, jsonb) IS
+'Inside a handler: runs the SQL command, whose $1 is args, once for this job and name, stores its first row as jsonb (the value, if it has one column) in the same transaction, and returns it; every later run of the job gets that, and the command is not run again. name: 1 to 200 bytes. Errors: 55000 no executor runs a job here, 22023 no such name, and those of the command.';
+
+CREATE FUNCTION queue_jobs.save_step(id bigint, attempt integer, name text, value jsonb) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_save_step';
+COMMENT ON FUNCTION queue_jobs.save_step(bigint, integer, text, jsonb) IS
+'Stores the result of a step of the claimed job, in the caller''s transaction; the first value of a name stays. See steps(). ERROR 55000 as for complete().';
+
+CREATE FUNCTION queue_jobs.steps(id bigint) RETURNS jsonb
+LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_steps';
+COMMENT ON FUNCTION queue_jobs.steps(bigint) IS
+'The results of the job''s steps, an object by name; {} if there are none. They are kept as long as the job. Error 42501: the job is another role''s.';
 
 CREATE FUNCTION queue_jobs.lock_record_if("table" regclass, key anyelement, condition text) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_lock_record_if';
@@ -202,6 +311,90 @@ CREATE FUNCTION queue_jobs.retry(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry';
 COMMENT ON FUNCTION queue_jobs.retry(bigint) IS
 'Makes a dead, cancelled, retryable or scheduled job available now; a dead one has at least one more attempt. True if it did; false for one that is being run, whose end is not waited for. Error 42501: another role''s job.';
+
+CREATE FUNCTION queue_jobs.search_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT 100)
+RETURNS SETOF queue_jobs.job LANGUAGE C STABLE PARALLEL UNSAFE ROWS 100 AS 'MODULE_PATHNAME', 'queue_jobs_search_jobs';
+COMMENT ON FUNCTION queue_jobs.search_jobs IS
+'The jobs that meet all conditions that are given, newest first, no more than max_jobs (NULL: all), as rows of the view job, and by the caller''s right to that view. states: names of states. args: what the args contain (@>). error: a pattern (ILIKE) for the last error. batch: members of that batch. since, until: created between. before: ids below that one, for the next page. Errors: 22023 no such state, or max_jobs is negative; 42501 no right to read the view job.';
+
+CREATE FUNCTION queue_jobs.retry_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT NULL,
+    dry_run boolean DEFAULT false)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry_jobs';
+COMMENT ON FUNCTION queue_jobs.retry_jobs IS
+'retry() for all jobs that search_jobs() would find with these conditions; how many are available again. Without states for those that are dead, cancelled or retryable; scheduled ones too if states names that. max_jobs: no more than that, newest first. dry_run: only counts, at this moment. Jobs that another transaction is changing are left as they are. Jobs of other roles are passed over. Errors: 22023 no such state, or max_jobs is negative.';
+
+CREATE FUNCTION queue_jobs.cancel_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT NULL,
+    dry_run boolean DEFAULT false)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel_jobs';
+COMMENT ON FUNCTION queue_jobs.cancel_jobs IS
+'cancel() for all jobs that search_jobs() would find with these conditions and that are not finished; how many there were, those that executors run and that are interrupted when the caller commits included. The other parameters, and errors, as for retry_jobs(), and 0A000 as for cancel().';
+
+CREATE FUNCTION queue_jobs.discard_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT NULL,
+    dry_run boolean DEFAULT false)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_discard_jobs';
+COMMENT ON FUNCTION queue_jobs.discard_jobs IS
+'As cancel_jobs(), but the jobs are dead.';
+
+CREATE FUNCTION queue_jobs.forget_jobs(
+    worker text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    states text[] DEFAULT NULL,
+    args jsonb DEFAULT NULL,
+    error text DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL,
+    before bigint DEFAULT NULL,
+    max_jobs integer DEFAULT NULL,
+    dry_run boolean DEFAULT false)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_forget_jobs';
+COMMENT ON FUNCTION queue_jobs.forget_jobs IS
+'Deletes all finished jobs that search_jobs() would find with these conditions, without a trace; how many. Parameters and errors as for retry_jobs().';
+
+CREATE FUNCTION queue_jobs.change_job(id bigint, run_at timestamptz DEFAULT NULL, priority integer DEFAULT NULL, args jsonb DEFAULT NULL)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_change_job';
+COMMENT ON FUNCTION queue_jobs.change_job(bigint, timestamptz, integer, jsonb) IS
+'Gives a job that waits another time, priority or args; what is NULL stays. True if it did; false for one that runs or is finished. If it expires, it has as long to start as before. With other args it has the deduplication key of these (unless it was given a dedup_key), and a job that has that key already is merged with it when one of them starts. Errors: 42501 another role''s job, or the engine''s own; 42704 args for a worker that is not defined; and those of enqueue() for run_at and args.';
 
 CREATE FUNCTION queue_jobs.remove_jobs(worker text) RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_remove_jobs';

@@ -3,7 +3,7 @@
 COMMENT ON COLUMN queue_jobs.job.id IS 'what enqueue() returned';
 COMMENT ON COLUMN queue_jobs.job.worker IS 'name of its worker, which may have been dropped since';
 COMMENT ON COLUMN queue_jobs.job.queue IS 'the queue in which it waits, "name" or "namespace:name"';
-COMMENT ON COLUMN queue_jobs.job.state IS 'scheduled (due later), available, executing, retryable (failed, due again later), completed, cancelled or dead; see transitions()';
+COMMENT ON COLUMN queue_jobs.job.state IS 'scheduled (due later), available, executing, retryable (failed, due again later), waiting (for other jobs or a signal), completed, cancelled or dead; see transitions()';
 COMMENT ON COLUMN queue_jobs.job.priority IS 'the lowest number starts first within its queue';
 COMMENT ON COLUMN queue_jobs.job.args IS 'what the handler is called with';
 COMMENT ON COLUMN queue_jobs.job.context IS 'JSON object to which queue_jobs.context is set while it runs; NULL: none';
@@ -11,7 +11,7 @@ COMMENT ON COLUMN queue_jobs.job.version IS 'version of the worker''s definition
 COMMENT ON COLUMN queue_jobs.job.attempt IS 'starts so far, the present one included; a claimant gives it to complete() and the like';
 COMMENT ON COLUMN queue_jobs.job.max_attempts IS 'starts after which a failure is final; starts that are not charged, as after snooze_me(), raise it';
 COMMENT ON COLUMN queue_jobs.job.created_at IS 'when it was enqueued';
-COMMENT ON COLUMN queue_jobs.job.run_at IS 'when it is, or was, due: for its first start, or for the next one after a failure or snooze';
+COMMENT ON COLUMN queue_jobs.job.run_at IS 'when it is, or was, due: for its first start, or for the next one after a failure or snooze; NULL: it waits for other jobs or a signal';
 COMMENT ON COLUMN queue_jobs.job.started_at IS 'when its present run started, or of a finished one the last; NULL: it does not run, or never did';
 COMMENT ON COLUMN queue_jobs.job.finished_at IS 'when it was completed, cancelled or dead; NULL: not yet';
 COMMENT ON COLUMN queue_jobs.job.last_error IS 'message of the latest failed attempt; NULL: none has failed';
@@ -23,7 +23,7 @@ COMMENT ON COLUMN queue_jobs.job.executor_pid IS 'process ID of the executor tha
 COMMENT ON COLUMN queue_jobs.job.claimant IS 'the name that claim() was given for its present or last run; NULL: no claimant has it or ended it';
 COMMENT ON COLUMN queue_jobs.job.expires_at IS 'if it has not started by then, it is cancelled; NULL: it never expires';
 COMMENT ON COLUMN queue_jobs.job.errors IS 'JSON array of failed attempts, the first and the latest 24, each with attempt, started_at, failed_at, sqlstate, message, detail and context; NULL: none has failed';
-COMMENT ON COLUMN queue_jobs.job.waits_for IS 'why a job that is due does not run: the first reason of explain_job(); NULL: it is not due, runs or has ended';
+COMMENT ON COLUMN queue_jobs.job.waits_for IS 'why a job that is due does not run: the first reason of explain_job(), or what a waiting job waits for; NULL: it is not due, runs or has ended';
 COMMENT ON COLUMN queue_jobs.job.data_consistency IS 'where it may read: always (the primary), sticky or delayed (a replica that has caught up); always if its worker''s feature flag is off for it; NULL: its worker is not defined';
 COMMENT ON COLUMN queue_jobs.job.merged IS 'duplicates that waited beside it and were removed when it started, which stands for them';
 COMMENT ON COLUMN queue_jobs.job.dropped IS 'duplicates that were not enqueued because of it, since the server started';
@@ -31,6 +31,10 @@ COMMENT ON COLUMN queue_jobs.job.schedule IS 'name of the schedule that enqueued
 COMMENT ON COLUMN queue_jobs.job.load_balancing_strategy IS 'how it was decided where to read: replica, replica_retried, primary, retry or primary_no_wal; NULL: not decided yet';
 COMMENT ON COLUMN queue_jobs.job.read_from IS 'where it reads: primary, or a replica''s name; NULL: not decided yet';
 COMMENT ON COLUMN queue_jobs.job.lease_until IS 'when its claimant''s lease ends, unless a heartbeat comes before; in the past: it ran out, and the job can be claimed again; NULL: no claimant has it';
+
+COMMENT ON COLUMN queue_jobs.job.batch IS 'the batch whose member it is, the first if it is of several; NULL: of none';
+COMMENT ON COLUMN queue_jobs.job.cursor IS 'where a long job goes on, as continue_at() or checkpoint() said; NULL: at its beginning';
+COMMENT ON COLUMN queue_jobs.job.progress IS 'how far a long job says that it is; NULL: it has not said';
 
 COMMENT ON COLUMN queue_jobs.worker.name IS 'by which jobs are enqueued for it';
 COMMENT ON COLUMN queue_jobs.worker.handler IS 'function or procedure that does its jobs; NULL: claimants do';
@@ -75,6 +79,8 @@ COMMENT ON COLUMN queue_jobs.worker.merged_duplicates IS 'duplicates that were r
 COMMENT ON COLUMN queue_jobs.worker.namespace IS 'the part of queue before the colon; NULL: none';
 COMMENT ON COLUMN queue_jobs.worker.search_path IS 'by which names in pending and remaining_work are found: as it was at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';
 COMMENT ON COLUMN queue_jobs.worker.handler_owner IS 'role that owned the handler when the worker was defined: another role''s function is never called in its place';
+COMMENT ON COLUMN queue_jobs.worker.on_dead IS 'worker of the job that is enqueued when one of its jobs dies';
+COMMENT ON COLUMN queue_jobs.worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
 
 COMMENT ON COLUMN queue_jobs.worker_statistics.worker IS 'name of the worker; queue_jobs.command: commands of schedules';
 COMMENT ON COLUMN queue_jobs.worker_statistics.feature_category IS 'the worker''s label; NULL: none';
@@ -167,3 +173,33 @@ BEGIN
     END LOOP;
 END
 $$;
+
+COMMENT ON COLUMN queue_jobs.batch.id IS 'what new_batch() returned';
+COMMENT ON COLUMN queue_jobs.batch.name IS 'the name that it was given; NULL: none';
+COMMENT ON COLUMN queue_jobs.batch.owner IS 'the role that made it, to which its callbacks belong';
+COMMENT ON COLUMN queue_jobs.batch.parent IS 'the batch that does not end before this one has; NULL: none';
+COMMENT ON COLUMN queue_jobs.batch.state IS 'open (until close_batch()), running, ended (no member is left), or succeeded (all of them are completed)';
+COMMENT ON COLUMN queue_jobs.batch.jobs IS 'its members, without those of its child batches';
+COMMENT ON COLUMN queue_jobs.batch.remaining IS 'members that are not finished';
+COMMENT ON COLUMN queue_jobs.batch.completed IS 'members that are completed';
+COMMENT ON COLUMN queue_jobs.batch.dead IS 'members that are dead';
+COMMENT ON COLUMN queue_jobs.batch.cancelled IS 'members that are cancelled, expired or removed';
+COMMENT ON COLUMN queue_jobs.batch.created_at IS 'when it was made';
+COMMENT ON COLUMN queue_jobs.batch.ended_at IS 'when no member was left for the first time; NULL: not yet';
+COMMENT ON COLUMN queue_jobs.batch.succeeded_at IS 'when all members were completed; NULL: not yet';
+
+COMMENT ON COLUMN queue_jobs.workflow_step.batch IS 'the workflow, a batch';
+COMMENT ON COLUMN queue_jobs.workflow_step.step IS 'the step''s name';
+COMMENT ON COLUMN queue_jobs.workflow_step.job IS 'its job';
+COMMENT ON COLUMN queue_jobs.workflow_step.worker IS 'the job''s worker';
+COMMENT ON COLUMN queue_jobs.workflow_step.state IS 'the job''s state, as in the view job';
+COMMENT ON COLUMN queue_jobs.workflow_step.after IS 'names of the steps that it waits for, or has waited for';
+COMMENT ON COLUMN queue_jobs.workflow_step.if_dead IS 'what happens if one of them is dead or cancelled: hold, cancel or run';
+
+COMMENT ON COLUMN queue_jobs.batch_member.batch IS 'the batch';
+COMMENT ON COLUMN queue_jobs.batch_member.job IS 'the member';
+COMMENT ON COLUMN queue_jobs.batch_member.step IS 'its name in a workflow; NULL: it has none';
+COMMENT ON COLUMN queue_jobs.batch_member.worker IS 'its worker';
+COMMENT ON COLUMN queue_jobs.batch_member.state IS 'its state, as in the view job';
+COMMENT ON COLUMN queue_jobs.batch_member.args IS 'what its handler is called with';
+COMMENT ON COLUMN queue_jobs.batch_member.result IS 'what its handler returned; NULL: nothing, or not completed';

@@ -7,17 +7,19 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs FROM PUBLIC;
 
 -- What the views call, with the rights of the role that reads them. They tell nothing of a job but its id, and of a worker what it takes.
 GRANT EXECUTE ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.may_see(integer), queue_jobs.running_jobs(), queue_jobs.waits_for(tid), queue_jobs.claimable_by(integer, oid), queue_jobs.transitions(),
-    queue_jobs.dropped_duplicates(bigint), queue_jobs.lane_duplicates(), queue_jobs.worker_counters(text) TO PUBLIC;
+    queue_jobs.dropped_duplicates(bigint), queue_jobs.lane_duplicates(), queue_jobs.lane_jobs(), queue_jobs.worker_counters(text) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.data_consistency(text, bigint), queue_jobs.load_balancing_counts() TO PUBLIC;
 -- Where a server stands in its WAL is no secret, and every job's role asks replicas for it.
 GRANT EXECUTE ON FUNCTION queue_jobs.replay_position() TO PUBLIC;
 -- pg_dump reads the sequences that the extension has dumped also for the schema alone (-s), which application roles and the database's owner do: for
 -- Rails' structure.sql, say. Which ids there are is no secret.
-GRANT SELECT ON SEQUENCE queue_jobs.job_id, queue_jobs.lane_id_seq TO PUBLIC;
+GRANT SELECT ON SEQUENCE queue_jobs.job_id, queue_jobs.lane_id_seq, queue_jobs.batch_id TO PUBLIC;
 GRANT USAGE ON SCHEMA queue_jobs TO pg_database_owner;
 
 -- Of use within a run only, about the run's own job.
-GRANT EXECUTE ON FUNCTION queue_jobs.current_job(), queue_jobs.retry_in(interval), queue_jobs.snooze_me(interval) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.current_job(), queue_jobs.retry_in(interval), queue_jobs.snooze_me(interval),
+    queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.step(text, text, jsonb) TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE queue_jobs.checkpoint(jsonb, double precision) TO PUBLIC;
 
 -- Ready-made roles to grant. Roles are the cluster's: the first database's extension makes them, others find them, and none drops them, as
 -- another may have granted them. A role of that name that can log in, or has members that are there without a superuser's doing, is given nothing: with
@@ -58,14 +60,15 @@ GRANT USAGE ON SCHEMA queue_jobs TO queue_jobs_enqueue, queue_jobs_claim, queue_
 -- Enqueue jobs, and do what goes with them: steer one's own, wait for replicas, use the layers of idempotency alone.
 GRANT EXECUTE ON FUNCTION queue_jobs.enqueue, queue_jobs.try_enqueue, queue_jobs.enqueue_many,
     queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,
+    queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.change_job,
     queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text), queue_jobs.run_once,
-    queue_jobs.last_commit_lsn, queue_jobs.replayed TO queue_jobs_enqueue;
+    queue_jobs.last_commit_lsn, queue_jobs.replayed, queue_jobs.steps TO queue_jobs_enqueue;
 GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_replay TO queue_jobs_enqueue;
 
 -- Claim jobs from outside: those of one's own role, and of roles that one is a member of.
 GRANT EXECUTE ON FUNCTION queue_jobs.claim, queue_jobs.complete, queue_jobs.complete_many,
     queue_jobs.fail, queue_jobs.fail_many, queue_jobs.snooze, queue_jobs.snooze_many, queue_jobs.heartbeat, queue_jobs.heartbeat_many,
-    queue_jobs.replayed,
+    queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision), queue_jobs.save_step, queue_jobs.steps, queue_jobs.replayed,
     queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text) TO queue_jobs_claim;
 GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_jobs, queue_jobs.wait_for_replay TO queue_jobs_claim;
 
@@ -77,6 +80,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.define_worker, queue_jobs.drop_worker, queu
 -- Steer: queues as a whole, routing and statistics; jobs and workers as far as they are one's own.
 GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_routing, queue_jobs.reset_statistics,
     queue_jobs.migrate_queue, queue_jobs.remove_jobs, queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,
+    queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.forget_jobs, queue_jobs.change_job,
     queue_jobs.disable_worker, queue_jobs.enable_worker, queue_jobs.capacity_impact, queue_jobs.check_workers,
     queue_jobs.set_flag, queue_jobs.add_replica, queue_jobs.drop_replica, queue_jobs.pause_replica, queue_jobs.resume_replica
     TO queue_jobs_operate;
@@ -85,4 +89,20 @@ GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_ro
 GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.worker_statistics, queue_jobs.misdeclared_worker,
     queue_jobs.routing_rule, queue_jobs.schedule, queue_jobs.capacity, queue_jobs.replica, queue_jobs.load_balancing TO queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.replica_states, queue_jobs.capacity_impact, queue_jobs.check_workers, queue_jobs.next_runs,
-    queue_jobs.explain_job TO queue_jobs_read;
+    queue_jobs.explain_job, queue_jobs.search_jobs, queue_jobs.steps TO queue_jobs_read;
+
+-- Batches, workflows and signals. Within a run: about the run's own job.
+GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.batch_results,
+    queue_jobs.enqueue_workflow, queue_jobs.signal TO queue_jobs_enqueue;
+GRANT EXECUTE ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch TO queue_jobs_enqueue;
+GRANT SELECT ON queue_jobs.batch_member TO queue_jobs_enqueue, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.signal TO queue_jobs_operate;
+GRANT SELECT ON queue_jobs.batch, queue_jobs.workflow_step TO queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.batch_results TO queue_jobs_read;
+
+-- What monitoring reads, also by the server's own role for that.
+GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
+GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.worker_metrics, queue_jobs.executor_counts, queue_jobs.oldest_snapshot, queue_jobs.engine_blocked,
+    queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;

@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 #include "settings.h"
 #include "snapshot.h"
+#include "statistics.h"
 #include "storage/bufmgr.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -172,8 +173,10 @@ remove_surplus(Trim *trim, DeadGroup *group)
 	qsort(group->jobs, group->collected, sizeof(DeadJob), oldest_first);
 	for (int64 i = 0; i < surplus; i++)
 		group->removed += remove_row(trim->rel, &group->jobs[i].tid);
-	if (group->removed > 0)
-		log_removed(group);
+	if (group->removed == 0)
+		return;
+	statistics_count(group->worker, COUNTED_PUSHED_OUT, group->removed);
+	log_removed(group);
 }
 
 static void

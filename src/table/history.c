@@ -36,10 +36,12 @@
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "watch.h"
 
 #define LEVELS 4
 #define SLOTS 8
 #define DEAD_SLICE (-1)
+#define MEMBER_SLICE HISTORY_MEMBERS
 #define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)	/* Sidekiq's limit */
 
 static const int64 widths[LEVELS] = {
@@ -51,30 +53,46 @@ static const int64 widths[LEVELS] = {
 
 enum
 {
-	ATT_SLICE = 1, ATT_ID, ATT_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_MAX_ATTEMPTS, ATT_CRASHES,
+	ATT_SLICE = 1, ATT_ID = HISTORY_ID, ATT_LANE = HISTORY_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_MAX_ATTEMPTS, ATT_CRASHES,
 	ATT_MERGED, ATT_DROPPED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
 	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
 	ATT_CLAIMANT, ATT_STRATEGY, ATT_READ_FROM, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, ATT_SCHEDULE,
-	FINISHED_JOB_ATTRIBUTES = ATT_SCHEDULE
+	ATT_BATCH, ATT_STEP, ATT_CURSOR, ATT_PROGRESS,
+	FINISHED_JOB_ATTRIBUTES = ATT_PROGRESS
 };
+
+StaticAssertDecl(HISTORY_SLICES == LEVELS * SLOTS + 2, "those of members and of dead jobs, and the rings");
 
 static char *
 slice_name(int slice)
 {
 	if (slice == DEAD_SLICE)
 		return pstrdup("dead_job");
+	if (slice == MEMBER_SLICE)
+		return pstrdup("member_job");
 	return psprintf("finished_job_%d_%d", slice / SLOTS, slice % SLOTS);
 }
 
-static Oid
-slice_relation(int slice)
+Oid
+history_slice_relation(int slice)
 {
 	Oid			schema = get_rel_namespace(catalog_relation(REL_FINISHED_JOB));
-	Oid			oid = slice == DEAD_SLICE ? catalog_relation(REL_DEAD_JOB) : get_relname_relid(slice_name(slice), schema);
+	Oid			oid = slice == DEAD_SLICE ? catalog_relation(REL_DEAD_JOB) : slice == MEMBER_SLICE ? catalog_relation(REL_MEMBER_JOB) : get_relname_relid(slice_name(slice), schema);
 
 	if (!OidIsValid(oid))
 		elog(ERROR, "partition \"%s\" of finished jobs is missing", slice_name(slice));
 	return oid;
+}
+
+bool
+history_slice_has(int slice, uint32 states)
+{
+	uint32		dead = (uint32) 1 << JOB_DEAD;
+	uint32		others = (uint32) 1 << JOB_COMPLETED | (uint32) 1 << JOB_CANCELLED;
+
+	if (slice == MEMBER_SLICE)
+		return (states & (dead | others)) != 0;
+	return (states & (slice == DEAD_SLICE ? dead : others)) != 0;
 }
 
 static int
@@ -144,6 +162,13 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	values[ATT_RESULT - 1] = jsonb_datum(finished->result, &nulls[ATT_RESULT - 1]);
 	values[ATT_SCHEDULE - 1] = job->schedule ? CStringGetTextDatum(job->schedule) : (Datum) 0;
 	nulls[ATT_SCHEDULE - 1] = job->schedule == NULL;
+	values[ATT_BATCH - 1] = Int64GetDatum(job->batch);
+	nulls[ATT_BATCH - 1] = job->batch == 0 || job->callback;
+	values[ATT_STEP - 1] = job->step ? CStringGetTextDatum(job->step) : (Datum) 0;
+	nulls[ATT_STEP - 1] = job->step == NULL;
+	values[ATT_CURSOR - 1] = jsonb_datum(job->cursor, &nulls[ATT_CURSOR - 1]);
+	values[ATT_PROGRESS - 1] = Float8GetDatum(job->progress);
+	nulls[ATT_PROGRESS - 1] = !job->has_progress;
 	return heap_form_tuple(RelationGetDescr(rel), values, nulls);
 }
 
@@ -192,7 +217,7 @@ open_slice(HistoryWriter *history, int slice)
 	MemoryContext old = MemoryContextSwitchTo(history->context);
 
 	history->slice = slice;
-	history->rel = table_open(slice_relation(slice), RowExclusiveLock);
+	history->rel = table_open(history_slice_relation(slice), RowExclusiveLock);
 	index_writer_open(&history->writer, history->rel, NULL);
 	MemoryContextSwitchTo(old);
 }
@@ -218,7 +243,7 @@ add_row(HistoryWriter *history, int slice, const FinishedJob *finished)
 static void
 insert_row(int slice, const FinishedJob *finished)
 {
-	Relation	rel = table_open(slice_relation(slice), RowExclusiveLock);
+	Relation	rel = table_open(history_slice_relation(slice), RowExclusiveLock);
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	IndexWriter writer;
 
@@ -243,11 +268,17 @@ history_insert(HistoryWriter *history, const Job *job, const Worker *worker, Job
 		.keep_until = finished_at + keep,
 		.result = result,
 	};
+	bool		is_member = job->batch != 0 && !job->callback;
 	int			slice;
 
-	if (keep <= 0)
+	if (keep <= 0 && !is_member && !watch_may_wait(job->id))
 		return;
-	slice = state == JOB_DEAD ? DEAD_SLICE : slice_for(keep, finished.keep_until);
+	if (is_member)
+		finished.keep_until = DT_NOEND;	/* it goes with its batch */
+	if (is_member || watch_may_wait(job->id))
+		slice = MEMBER_SLICE;
+	else
+		slice = state == JOB_DEAD ? DEAD_SLICE : slice_for(keep, finished.keep_until);
 	if (history == NULL)
 		insert_row(slice, &finished);
 	else
@@ -264,8 +295,8 @@ get_integer(TupleTableSlot *slot, int attribute)
 	return DatumGetInt32(slot_getattr(slot, attribute, &isnull));
 }
 
-static void
-read_row(TupleTableSlot *slot, FinishedJob *finished)
+void
+history_read(TupleTableSlot *slot, FinishedJob *finished)
 {
 	Job		   *job = &finished->job;
 	bool		isnull;
@@ -299,6 +330,14 @@ read_row(TupleTableSlot *slot, FinishedJob *finished)
 	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
 	value = slot_getattr(slot, ATT_SCHEDULE, &isnull);
 	job->schedule = isnull ? NULL : TextDatumGetCString(value);
+	value = slot_getattr(slot, ATT_BATCH, &isnull);
+	job->batch = isnull ? 0 : DatumGetInt64(value);
+	value = slot_getattr(slot, ATT_STEP, &isnull);
+	job->step = isnull ? NULL : TextDatumGetCString(value);
+	job->cursor = slot_get_jsonb(slot, ATT_CURSOR);
+	value = slot_getattr(slot, ATT_PROGRESS, &isnull);
+	job->has_progress = !isnull;
+	job->progress = isnull ? 0 : DatumGetFloat8(value);
 	finished->max_attempts = get_integer(slot, ATT_MAX_ATTEMPTS);
 	finished->finished_at = slot_get_time(slot, ATT_FINISHED_AT);
 	finished->keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
@@ -315,9 +354,9 @@ history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *fin
 	*keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
 }
 
-/* The index on id of one partition; there may be others, that users have made. */
-static Oid
-id_index(Relation rel)
+/* There may be others, that users have made. */
+Oid
+history_id_index(Relation rel)
 {
 	ListCell   *cell;
 
@@ -334,11 +373,11 @@ id_index(Relation rel)
 	elog(ERROR, "relation \"%s\" has lost its index", RelationGetRelationName(rel));
 }
 
-static bool
-take_from(int slice, int64 id, FinishedJob *finished)
+bool
+history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 {
-	Relation	rel = table_open(slice_relation(slice), RowExclusiveLock);
-	Relation	index = index_open(id_index(rel), AccessShareLock);
+	Relation	rel = table_open(history_slice_relation(slice), RowExclusiveLock);
+	Relation	index = index_open(history_id_index(rel), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	IndexScanDesc scan = QjBeginIndexScan(rel, index, snapshot, 1);
@@ -351,8 +390,8 @@ take_from(int slice, int64 id, FinishedJob *finished)
 	{
 		TM_FailureData failure;
 
-		read_row(slot, finished);
-		if (finished->state == JOB_COMPLETED)
+		history_read(slot, finished);
+		if (finished->state == JOB_COMPLETED && !completed)
 			continue;
 		taken = table_tuple_delete(rel, &slot->tts_tid, GetCurrentCommandId(true), snapshot, InvalidSnapshot,
 								   false, &failure, false) == TM_Ok;
@@ -369,8 +408,8 @@ bool
 history_take(int64 id, FinishedJob *finished)
 {
 	CommandCounterIncrement();
-	for (int slice = DEAD_SLICE; slice < LEVELS * SLOTS; slice++)
-		if (take_from(slice, id, finished))
+	for (int slice = HISTORY_FIRST_SLICE; slice < LEVELS * SLOTS; slice++)
+		if (history_take_from(slice, id, false, finished))
 			return true;
 	return false;
 }
@@ -380,7 +419,7 @@ history_take(int64 id, FinishedJob *finished)
 static bool
 slice_empty(int slice)
 {
-	Relation	rel = table_open(slice_relation(slice), AccessShareLock);
+	Relation	rel = table_open(history_slice_relation(slice), AccessShareLock);
 	bool		empty = RelationGetNumberOfBlocks(rel) == 0;
 
 	table_close(rel, AccessShareLock);
@@ -414,7 +453,7 @@ truncate_slice(int slice, TimestampTz now)
 {
 	RunAs		saved;
 
-	if (slice_empty(slice) || slice_kept(slice, now) || !ConditionalLockRelationOid(slice_relation(slice), AccessExclusiveLock))
+	if (slice_empty(slice) || slice_kept(slice, now) || !ConditionalLockRelationOid(history_slice_relation(slice), AccessExclusiveLock))
 		return;
 	engine_begin(&saved);
 	engine_execute(psprintf("TRUNCATE ONLY queue_jobs.%s", slice_name(slice)), SPI_OK_UTILITY, 0, NULL, NULL, NULL);

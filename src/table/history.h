@@ -48,6 +48,24 @@ extern void history_writer_close(HistoryWriter *history);
 extern void history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state, TimestampTz finished_at,
 						   Jsonb *result);
 
+/* The partitions, by their numbers, and two columns of each. */
+#define HISTORY_FIRST_SLICE (-2)
+#define HISTORY_MEMBERS (-2)	/* members of batches, and jobs that others wait for: kept as long as these */
+#define HISTORY_SLICES 34
+#define HISTORY_ID 2
+#define HISTORY_LANE 3
+
+extern Oid	history_slice_relation(int slice);
+
+/* Whether jobs of any of these states (1 << state) are kept in it. */
+extern bool history_slice_has(int slice, uint32 states);
+
+/* The index on id of a partition. */
+extern Oid	history_id_index(Relation rel);
+
+/* The job in a slot, in the current memory context, but for its result. */
+extern void history_read(TupleTableSlot *slot, FinishedJob *finished);
+
 /* What is read of a row of dead_job to tell how long it is kept. */
 extern void history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at, TimestampTz *keep_until);
 
@@ -56,6 +74,9 @@ extern void history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, Time
  * transaction has it.
  */
 extern bool history_take(int64 id, FinishedJob *finished);
+
+/* The same where the partition is known; "completed": also if it is completed. */
+extern bool history_take_from(int slice, int64 id, bool completed, FinishedJob *finished);
 
 /*
  * When a session that finishes jobs should look, where no process has been told to: no partition is for less.

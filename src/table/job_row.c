@@ -24,7 +24,7 @@ enum
 	COL_MAX_ATTEMPTS, COL_CREATED_AT, COL_RUN_AT, COL_STARTED_AT, COL_FINISHED_AT, COL_LAST_ERROR, COL_RESULT,
 	COL_DEDUP_KEY, COL_WAL_LSN, COL_OWNER, COL_EXECUTOR_PID, COL_CLAIMANT, COL_EXPIRES_AT, COL_ERRORS, COL_WAITS_FOR,
 	COL_DATA_CONSISTENCY, COL_MERGED, COL_DROPPED, COL_SCHEDULE, COL_LOAD_BALANCING_STRATEGY, COL_READ_FROM,
-	COL_LEASE_UNTIL, JOB_COLUMNS
+	COL_LEASE_UNTIL, COL_BATCH, COL_CURSOR, COL_PROGRESS, JOB_COLUMNS
 };
 
 TupleDesc
@@ -90,6 +90,12 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 	SET(COL_DATA_CONSISTENCY, CStringGetTextDatum(consistency_names[job_consistency(worker, job->id)]));
 	SET(COL_LOAD_BALANCING_STRATEGY, CStringGetTextDatum(load_balancing_name(job->strategy ? job->strategy : STRATEGY_PRIMARY)));
 	SET(COL_READ_FROM, CStringGetTextDatum(job->read_from ? job->read_from : READ_FROM_PRIMARY));
+	if (job->batch != 0 && !job->callback)
+		SET(COL_BATCH, Int64GetDatum(job->batch));
+	if (job->cursor)
+		SET(COL_CURSOR, JsonbPGetDatum(job->cursor));
+	if (job->has_progress)
+		SET(COL_PROGRESS, Float8GetDatum(job->progress));
 #undef SET
 	return heap_form_tuple(descriptor, values, nulls);
 }

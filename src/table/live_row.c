@@ -74,6 +74,13 @@ live_form_row(Relation rel, TupleTableSlot *slot, const Job *job)
 	nulls[LIVE_SCHEDULE - 1] = job->schedule == NULL;
 	values[LIVE_CLAIMED_BY - 1] = ObjectIdGetDatum(job->claimed_by);
 	nulls[LIVE_CLAIMED_BY - 1] = job->claimant == NULL || !OidIsValid(job->claimed_by);
+	set_counter(values, nulls, LIVE_BATCH, Int64GetDatum(job->batch), job->batch == 0);
+	values[LIVE_STEP - 1] = job->step ? CStringGetTextDatum(job->step) : (Datum) 0;
+	nulls[LIVE_STEP - 1] = job->step == NULL;
+	set_counter(values, nulls, LIVE_CALLBACK, BoolGetDatum(true), !job->callback);
+	set_jsonb(values, nulls, LIVE_WAITS, job->waits);
+	set_jsonb(values, nulls, LIVE_CURSOR, job->cursor);
+	set_counter(values, nulls, LIVE_PROGRESS, Float8GetDatum(job->progress), !job->has_progress);
 	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(rel), values, nulls), slot, true);
 }
 
@@ -135,7 +142,7 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->strategy = isnull ? STRATEGY_NONE : load_balancing_strategy(TextDatumGetCString(value));
 	value = slot_getattr(slot, LIVE_READ_FROM, &isnull);
 	job->read_from = isnull ? NULL : TextDatumGetCString(value);
-	job->read = NULL;
+	job->read = job->results = NULL;
 	job->args = slot_get_jsonb(slot, LIVE_ARGS);
 	job->context = slot_get_jsonb(slot, LIVE_CONTEXT);
 	job->errors = slot_get_jsonb(slot, LIVE_ERRORS);
@@ -143,6 +150,17 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->schedule = isnull ? NULL : TextDatumGetCString(value);
 	value = slot_getattr(slot, LIVE_CLAIMED_BY, &isnull);
 	job->claimed_by = isnull ? InvalidOid : DatumGetObjectId(value);
+	value = slot_getattr(slot, LIVE_BATCH, &isnull);
+	job->batch = isnull ? 0 : DatumGetInt64(value);
+	value = slot_getattr(slot, LIVE_STEP, &isnull);
+	job->step = isnull ? NULL : TextDatumGetCString(value);
+	value = slot_getattr(slot, LIVE_CALLBACK, &isnull);
+	job->callback = !isnull && DatumGetBool(value);
+	job->waits = slot_get_jsonb(slot, LIVE_WAITS);
+	job->cursor = slot_get_jsonb(slot, LIVE_CURSOR);
+	value = slot_getattr(slot, LIVE_PROGRESS, &isnull);
+	job->has_progress = !isnull;
+	job->progress = isnull ? 0 : DatumGetFloat8(value);
 }
 
 void
@@ -153,5 +171,7 @@ live_pass_by(Job *job)
 		pfree(job->context);
 	if (job->errors != NULL)
 		pfree(job->errors);
-	job->args = job->context = job->errors = NULL;
+	if (job->cursor != NULL)
+		pfree(job->cursor);
+	job->args = job->context = job->errors = job->cursor = NULL;
 }

@@ -19,6 +19,7 @@
 #include "key_hint.h"
 #include "lane.h"
 #include "live_row.h"
+#include "live_tally.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "snapshot.h"
@@ -60,6 +61,16 @@ live_open_to_read(LiveTable *table)
 	open_table(table, AccessShareLock);
 }
 
+static Membership
+has_value(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull = false;
+
+	if (slot != NULL)
+		(void) slot_getattr(slot, attribute, &isnull);
+	return isnull ? MEMBER_NO : MEMBER_YES;
+}
+
 /* Which of the partial indexes a row belongs to. */
 static Membership
 membership(Oid index, TupleTableSlot *slot)
@@ -71,11 +82,13 @@ membership(Oid index, TupleTableSlot *slot)
 		return due ? MEMBER_YES : MEMBER_NO;
 	if (index == catalog_relation(REL_LIVE_JOB_FUTURE))
 		return due ? MEMBER_NO : MEMBER_YES;
-	if (index != catalog_relation(REL_LIVE_JOB_KEY))
-		return MEMBER_UNKNOWN;
-	if (slot != NULL)
-		(void) slot_getattr(slot, LIVE_DEDUP_HASH, &isnull);
-	return isnull ? MEMBER_NO : MEMBER_YES;
+	if (index == catalog_relation(REL_LIVE_JOB_BATCH))
+		return has_value(slot, LIVE_BATCH);
+	if (index == catalog_relation(REL_LIVE_JOB_WAITING))
+		return has_value(slot, LIVE_WAITS);
+	if (index == catalog_relation(REL_LIVE_JOB_KEY))
+		return has_value(slot, LIVE_DEDUP_HASH);
+	return MEMBER_UNKNOWN;
 }
 
 /* Not before a row is written: a delete needs no index. */
@@ -110,6 +123,7 @@ live_insert(LiveTable *table, const Job *job)
 	key_hint_insert(job->dedup_hash, job->id);
 	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&table->writer, table->slot, false, false);
+	tally_job(job, 1);
 	ExecClearTuple(table->slot);	/* the caller's memory context may be reset before the slot is used again */
 }
 
@@ -138,7 +152,10 @@ live_insert_many(LiveTable *table, const Job *jobs, int count)
 	table_multi_insert(table->rel, table->many, count, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert_many(&table->writer, table->many, count);
 	for (int i = 0; i < count; i++)
+	{
+		tally_job(&jobs[i], 1);
 		ExecClearTuple(table->many[i]);
+	}
 }
 
 /* ---- leases ---- */
@@ -416,8 +433,10 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 	key_hint_delete(slot_get_key(slot));
 	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
 								InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
-
-	return result == TM_Ok;
+	if (result != TM_Ok)
+		return false;
+	tally_row(slot, -1);
+	return true;
 }
 
 /*
@@ -461,6 +480,8 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 		ExecClearTuple(table->slot);
 		return false;
 	}
+	tally_row(slot, -1);
+	tally_job(job, 1);
 	if (update_indexes != TU_None)
 	{
 		open_indexes(table);
@@ -803,6 +824,7 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now, bool (*want
 	if (wanted != NULL && !wanted(job.lane, argument))
 		return false;
 	job.due = true;
+	job.waits = NULL;			/* the signal has not come in time */
 	job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;
 	if (!live_try_update(table, slot, &job))
 		return false;			/* a transaction has it, which publishes what becomes of it */

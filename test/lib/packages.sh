@@ -25,7 +25,7 @@ whole() { [ -z "$(lacks "$1")" ]; }
 apt() {
     local sudo=sudo
     [ "$(id -u)" -ne 0 ] || sudo=
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$@" </dev/null >&2
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null >&2
 }
 
 # The server's major version to install: the one asked for by path, else the one at hand, else the distribution's.

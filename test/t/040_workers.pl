@@ -175,7 +175,7 @@ foreach my $case (
 	$node->safe_psql($database, $back);
 	my $since = time;
 	wait_for_job($node, $job, 'completed');
-	cmp_ok(time - $since, '<', 45, "a job goes on when $what comes back");
+	cmp_ok(time - $since, '<', 55, "a job goes on when $what comes back");
 }
 $node->append_conf('postgresql.conf', "queue_jobs.idle_timeout = '4s'");
 $node->reload;

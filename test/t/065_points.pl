@@ -722,4 +722,29 @@ wait_for(sub { $claimed = claim_in_order() }, 'a job can be claimed');
 is($claimed, '2', 'then it is claimed');
 $node->stop;
 
+# ---- a database without a slot is dropped: its executors leave, and call a scheduler ----
+
+use_node('way', 'queue_jobs.max_databases = 1');
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'CREATE EXTENSION queue_jobs');
+define_gated($node, db => 'other');
+wait_for_job($node, $node->safe_psql('other', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}')}), 'completed', db => 'other');
+my $restore = in_background($node);
+$restore->query('INSERT INTO queue_jobs.live_job SELECT * FROM queue_jobs.live_job WHERE false');    # it has the slot now
+is(scalar executor_pids($node, 'other'), 1, 'an executor is in a database without a slot');
+arm('way_asked', 'wait');
+my $drop = in_background($node);
+$drop->send('DROP DATABASE other');
+wait_at('way_asked');
+$restore->quit;
+# (A process that waits for that lock is not in pg_stat_activity yet.)
+wait_until($node, q{SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass AND NOT granted)
+	OR EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'other')});
+go_on('way_asked');
+$drop->result;
+is($drop->error, '', 'the scheduler does not connect before the database is gone');
+define_gated($node);
+wait_for_job($node, $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 2}')}), 'completed');
+$node->stop;
+
 done_testing();

@@ -6,7 +6,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.may_see(inte
 
 -- pg_dump reads the sequences that the extension has dumped also for the schema alone (-s), which application roles and the database's owner do: for
 -- Rails' structure.sql, say. Which ids there are is no secret.
-GRANT SELECT ON SEQUENCE queue_jobs.job_id, queue_jobs.lane_id_seq TO PUBLIC;
+GRANT SELECT ON SEQUENCE queue_jobs.job_id, queue_jobs.lane_id_seq, queue_jobs.batch_id TO PUBLIC;
 GRANT USAGE ON SCHEMA queue_jobs TO pg_database_owner;
 
 REVOKE ALL ON FUNCTION queue_jobs.complete_many, queue_jobs.fail, queue_jobs.fail_many, queue_jobs.snooze, queue_jobs.snooze_many, queue_jobs.heartbeat,
@@ -24,6 +24,20 @@ REVOKE ALL ON FUNCTION queue_jobs.waits_for(tid), queue_jobs.explain_job(bigint)
 GRANT EXECUTE ON FUNCTION queue_jobs.waits_for(tid) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.explain_job(bigint) TO queue_jobs_enqueue, queue_jobs_operate, queue_jobs_read;
 
+REVOKE ALL ON FUNCTION queue_jobs.search_jobs, queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.forget_jobs,
+    queue_jobs.change_job FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.search_jobs TO queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.change_job TO queue_jobs_enqueue, queue_jobs_operate;
+GRANT EXECUTE ON FUNCTION queue_jobs.forget_jobs TO queue_jobs_operate;
+
+REVOKE ALL ON FUNCTION queue_jobs.lane_jobs FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.lane_jobs TO PUBLIC;
+REVOKE ALL ON FUNCTION queue_jobs.worker_metrics, queue_jobs.executor_counts, queue_jobs.oldest_snapshot, queue_jobs.engine_blocked, queue_jobs.health FROM PUBLIC;
+GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
+GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.worker_metrics, queue_jobs.executor_counts, queue_jobs.oldest_snapshot, queue_jobs.engine_blocked,
+    queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;
+
 -- What the views that were replaced no longer need.
 DROP FUNCTION queue_jobs.waits_for(integer);
 
@@ -35,3 +49,41 @@ BEGIN
     END IF;
 END
 $$;
+
+REVOKE ALL ON FUNCTION queue_jobs.define_worker FROM PUBLIC;
+DO $$
+BEGIN
+    IF pg_catalog.current_setting('queue_jobs_update.define_worker') <> '' THEN
+        EXECUTE 'GRANT EXECUTE ON FUNCTION queue_jobs.define_worker TO ' || pg_catalog.current_setting('queue_jobs_update.define_worker');
+    END IF;
+END
+$$;
+
+REVOKE ALL ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.current_batch,
+    queue_jobs.batch_results, queue_jobs.enqueue_workflow, queue_jobs.signal, queue_jobs.signal_payload, queue_jobs.wait_for_signal FROM PUBLIC;
+REVOKE ALL ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch FROM PUBLIC;
+REVOKE ALL ON queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.batch_results,
+    queue_jobs.enqueue_workflow, queue_jobs.signal TO queue_jobs_enqueue;
+GRANT EXECUTE ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch TO queue_jobs_enqueue;
+GRANT SELECT ON queue_jobs.batch_member TO queue_jobs_enqueue, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.signal TO queue_jobs_operate;
+GRANT SELECT ON queue_jobs.batch, queue_jobs.workflow_step TO queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.batch_results TO queue_jobs_read;
+
+-- enqueue() and its like have more parameters.
+REVOKE ALL ON FUNCTION queue_jobs.enqueue, queue_jobs.try_enqueue, queue_jobs.enqueue_many FROM PUBLIC;
+DO $$
+BEGIN
+    EXECUTE pg_catalog.current_setting('queue_jobs_update.enqueue');
+END
+$$;
+
+REVOKE ALL ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision),
+    queue_jobs.step, queue_jobs.save_step, queue_jobs.steps FROM PUBLIC;
+REVOKE ALL ON PROCEDURE queue_jobs.checkpoint FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.step TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE queue_jobs.checkpoint TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision), queue_jobs.save_step TO queue_jobs_claim;
+GRANT EXECUTE ON FUNCTION queue_jobs.steps TO queue_jobs_claim, queue_jobs_enqueue, queue_jobs_read;

@@ -1,0 +1,170 @@
+/*
+ * batches.c
+ *		SQL functions of batches: new_batch(), close_batch(), cancel_batch(), retry_batch(), current_batch().
+ */
+#include "postgres.h"
+
+#include "arguments.h"
+#include "batch.h"
+#include "batch_arguments.h"
+#include "batch_member.h"
+#include "catalog/pg_type.h"
+#include "current_job.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "run_as.h"
+#include "steer.h"
+#include "subscription.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "watch.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_new_batch);
+PG_FUNCTION_INFO_V1(queue_jobs_close_batch);
+PG_FUNCTION_INFO_V1(queue_jobs_cancel_batch);
+PG_FUNCTION_INFO_V1(queue_jobs_retry_batch);
+PG_FUNCTION_INFO_V1(queue_jobs_current_batch);
+
+enum
+{
+	NEW_NAME, NEW_ON_SUCCESS, NEW_ON_ENDED, NEW_ON_DEAD, NEW_ARGS, NEW_PARENT, NEW_OPEN, NEW_KEEP
+};
+
+/* new_batch(name, on_success, on_ended, on_dead, args, parent, open, keep): its id */
+Datum
+queue_jobs_new_batch(PG_FUNCTION_ARGS)
+{
+	BatchDefinition definition = {0};
+	bool		standing;
+
+	refuse_where_nothing_can_be_written("queue_jobs.new_batch()");
+	definition.name = batch_name_argument(fcinfo, NEW_NAME);
+	definition.on_success = callback_argument(fcinfo, NEW_ON_SUCCESS, "on_success");
+	definition.on_ended = callback_argument(fcinfo, NEW_ON_ENDED, "on_ended");
+	definition.on_dead = callback_argument(fcinfo, NEW_ON_DEAD, "on_dead");
+	definition.args = batch_args_argument(fcinfo, NEW_ARGS);
+	refuse_null(fcinfo, NEW_OPEN, "open");
+	definition.open = PG_GETARG_BOOL(NEW_OPEN);
+	definition.keep = keep_argument(fcinfo, NEW_KEEP);
+	if (!PG_ARGISNULL(NEW_PARENT))
+	{
+		definition.parent = PG_GETARG_INT64(NEW_PARENT);
+		batch_join(definition.parent);
+	}
+	PG_RETURN_INT64(batch_make(&definition, GetUserId(), &standing));
+}
+
+static int64
+batch_argument(FunctionCallInfo fcinfo, const char *function)
+{
+	int64		batch;
+
+	refuse_where_nothing_can_be_written(function);
+	refuse_null(fcinfo, 0, "id");
+	batch = PG_GETARG_INT64(0);
+	batch_check_owner(batch);
+	return batch;
+}
+
+/* close_batch(id): false if it was not open */
+Datum
+queue_jobs_close_batch(PG_FUNCTION_ARGS)
+{
+	int64		batch = batch_argument(fcinfo, "queue_jobs.close_batch()");
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(batch)};
+	bool		closed;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	closed = engine_execute("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open", SPI_OK_UPDATE, 1, types, values, NULL) > 0;
+	engine_end(&saved);
+	watch_note(NEWS_BATCH, batch);
+	PG_RETURN_BOOL(closed);
+}
+
+/* The batch, and all of which it is the parent. */
+#define TREE \
+	"WITH RECURSIVE tree AS (SELECT $1 AS id UNION ALL SELECT b.id FROM queue_jobs.tracked_batch b JOIN tree t ON b.parent = t.id)"
+#define LIVE_MEMBERS \
+	TREE " SELECT l.id FROM queue_jobs.live_job l WHERE l.batch IN (SELECT id FROM tree) AND l.callback IS NULL" \
+	" UNION SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch IN (SELECT id FROM tree)" \
+	" AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job) ORDER BY id"
+#define FAILED_MEMBERS \
+	TREE " SELECT f.id FROM queue_jobs.member_job f WHERE f.batch IN (SELECT id FROM tree) AND f.state IN ('dead', 'cancelled')" \
+	" UNION SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch IN (SELECT id FROM tree)" \
+	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = m.job AND f.state IN ('dead', 'cancelled') LIMIT 1) ORDER BY id"
+
+static int64 *
+find_members(const char *sql, int64 batch, int64 *count)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(batch)};
+	int64	   *ids;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	*count = (int64) engine_execute(sql, SPI_OK_SELECT, 1, types, values, NULL);
+	ids = MemoryContextAllocHuge(context, sizeof(int64) * Max(*count, 1));
+	for (int64 i = 0; i < *count; i++)
+	{
+		bool		isnull;
+
+		ids[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	engine_end(&saved);
+	return ids;
+}
+
+/* cancel_batch(id): how many of its jobs, and of its child batches', were not finished. */
+Datum
+queue_jobs_cancel_batch(PG_FUNCTION_ARGS)
+{
+	int64		batch = batch_argument(fcinfo, "queue_jobs.cancel_batch()");
+	int64		count;
+	int64	   *ids = find_members(LIVE_MEMBERS, batch, &count);
+	int64		cancelled = 0;
+
+	for (int64 i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (steer_end(ids[i], JOB_CANCELLED))
+			cancelled++;
+	}
+	PG_RETURN_INT64(cancelled);
+}
+
+/* retry_batch(id): how many of them that were dead or cancelled go on. A step waits once more for those before it. */
+Datum
+queue_jobs_retry_batch(PG_FUNCTION_ARGS)
+{
+	int64		batch = batch_argument(fcinfo, "queue_jobs.retry_batch()");
+	int64		count;
+	int64	   *ids = find_members(FAILED_MEMBERS, batch, &count);
+	int64		retried = 0;
+
+	for (int64 i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (steer_retry(ids[i], true))
+			retried++;
+	}
+	PG_RETURN_INT64(retried);
+}
+
+/* current_batch(): NULL outside of a run, or if the job is a member of none */
+Datum
+queue_jobs_current_batch(PG_FUNCTION_ARGS)
+{
+	int64		batch;
+
+	if (current_job.job == NULL)
+		PG_RETURN_NULL();
+	batch = batch_of_run(current_job.job, current_job.lane->owner);
+	if (batch == 0)
+		PG_RETURN_NULL();
+	current_job.step_batch = batch;
+	PG_RETURN_INT64(batch);
+}

@@ -1,0 +1,255 @@
+/*
+ * bulk.c
+ *		retry_jobs(), cancel_jobs(), discard_jobs(), forget_jobs(): what retry() and its like do to one job,
+ *		done to all that meet a filter.
+ *
+ * A piece of so many ids at a time is found, by a walk that goes on where the one before has stopped, and then
+ * each job is steered by its id. So memory is bounded, and a job that has changed meanwhile is seen as it is
+ * by then.
+ *
+ * No other transaction is waited for. A job that one has locked is left until the end, and tried once more
+ * then, for the scheduler may just have been making it available; what is still locked stays as it is. A job
+ * that an executor runs is interrupted when this transaction commits, if it is to be ended.
+ */
+#include "postgres.h"
+
+#include "arguments.h"
+#include "fmgr.h"
+#include "history.h"
+#include "job_filter.h"
+#include "live_row.h"
+#include "miscadmin.h"
+#include "snapshot.h"
+#include "steer.h"
+#include "subscription.h"
+#include "test_point.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_retry_jobs);
+PG_FUNCTION_INFO_V1(queue_jobs_cancel_jobs);
+PG_FUNCTION_INFO_V1(queue_jobs_discard_jobs);
+PG_FUNCTION_INFO_V1(queue_jobs_forget_jobs);
+
+#define PIECE 1000				/* jobs that are found, and then steered */
+#define ARG_DRY_RUN FILTER_ARGUMENTS
+
+#define UNFINISHED (STATE_BIT(JOB_COMPLETED) - 1)
+#define FINISHED (STATE_BIT(JOB_COMPLETED) | STATE_BIT(JOB_CANCELLED) | STATE_BIT(JOB_DEAD))
+
+typedef struct FoundJob
+{
+	int64		id;
+	int			slice;			/* as in WalkedJob */
+} FoundJob;
+
+typedef struct Bulk Bulk;
+typedef SteerResult (*Act) (Bulk *bulk, const FoundJob *found);
+
+struct Bulk
+{
+	JobFilter	filter;
+	Act			act;
+	JobState	end_as;			/* of cancel_jobs() and discard_jobs() */
+	LiveTable	table;
+	HistoryWriter history;
+	Steering	steering;
+	MemoryContext each;			/* of some jobs at a time */
+	int64		done;
+	int64		before;			/* where the next piece begins */
+	int			count;
+	FoundJob	piece[PIECE];
+	FoundJob   *locked;			/* jobs that other transactions had */
+	uint64		locked_count;
+	uint64		locked_size;
+};
+
+/* ---- what is done to one job ---- */
+
+static SteerResult
+retry_one(Bulk *bulk, const FoundJob *found)
+{
+	FinishedJob finished;
+
+	if (found->slice == NO_SLICE)
+		return steering_retry_live(&bulk->steering, found->id);
+	if (!history_take_from(found->slice, found->id, false, &finished))
+		return STEER_NOTHING;
+	steering_retry_finished(&bulk->steering, &finished, false);
+	return STEER_DONE;
+}
+
+static SteerResult
+end_one(Bulk *bulk, const FoundJob *found)
+{
+	SteerResult result = steering_end_job(&bulk->steering, found->id, bulk->end_as, true);
+
+	if (result == STEER_RUNS)
+		wakeup_end_running(found->id, bulk->end_as);
+	return result;
+}
+
+/* One that has expired, and has not been ended yet, is not kept yet; and members of batches go with these. */
+static SteerResult
+forget_one(Bulk *bulk, const FoundJob *found)
+{
+	FinishedJob finished;
+
+	return found->slice != NO_SLICE && found->slice != HISTORY_MEMBERS && history_take_from(found->slice, found->id, true, &finished) ? STEER_DONE : STEER_NOTHING;
+}
+
+/* ---- all of them ---- */
+
+static void
+keep_locked(Bulk *bulk, const FoundJob *found)
+{
+	if (bulk->locked_count == bulk->locked_size)
+		bulk->locked = repalloc_huge(bulk->locked, (bulk->locked_size *= 2) * sizeof(FoundJob));
+	bulk->locked[bulk->locked_count++] = *found;
+}
+
+static bool
+is_enough(const Bulk *bulk)
+{
+	return bulk->done >= bulk->filter.max_jobs;
+}
+
+/* What these jobs needed is written, and given back. */
+static void
+end_some(Bulk *bulk)
+{
+	history_writer_flush(&bulk->history);
+	MemoryContextReset(bulk->each);
+}
+
+static void
+act_on(Bulk *bulk, const FoundJob *jobs, uint64 count, bool again)
+{
+	MemoryContext old = MemoryContextSwitchTo(bulk->each);
+
+	for (uint64 i = 0; i < count && !is_enough(bulk); i++)
+	{
+		SteerResult result;
+
+		CHECK_FOR_INTERRUPTS();
+		result = bulk->act(bulk, &jobs[i]);
+		bulk->done += result == STEER_DONE || (result == STEER_RUNS && bulk->act == end_one);
+		if (result == STEER_LOCKED && !again)
+			keep_locked(bulk, &jobs[i]);
+		if (i % HISTORY_AT_ONCE == 0)
+			end_some(bulk);
+		test_point("job_steered");
+	}
+	end_some(bulk);
+	MemoryContextSwitchTo(old);
+}
+
+/* Finds the next piece of jobs; false if there are none. */
+static bool
+find_piece(Bulk *bulk)
+{
+	Snapshot	snapshot = engine_snapshot();
+	JobWalk		walk;
+	WalkedJob	walked;
+
+	bulk->count = 0;
+	job_filter_walk(&bulk->filter, snapshot, bulk->before, &walk);
+	while (bulk->count < PIECE && job_filter_next(&bulk->filter, &walk, &walked))
+	{
+		bulk->before = walked.job.id;
+		bulk->piece[bulk->count++] = (FoundJob) {.id = walked.job.id,.slice = walked.slice};
+	}
+	job_walk_end(&walk);
+	engine_snapshot_end(snapshot);
+	return bulk->count > 0;
+}
+
+static int64
+count_jobs(Bulk *bulk)
+{
+	Snapshot	snapshot = engine_snapshot();
+	JobWalk		walk;
+	WalkedJob	walked;
+	int64		count = 0;
+
+	job_filter_walk(&bulk->filter, snapshot, PG_INT64_MAX, &walk);
+	while (count < bulk->filter.max_jobs && job_filter_next(&bulk->filter, &walk, &walked))
+		count++;
+	job_walk_end(&walk);
+	engine_snapshot_end(snapshot);
+	return count;
+}
+
+static void
+open_bulk(Bulk *bulk)
+{
+	bulk->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs bulk", ALLOCSET_DEFAULT_SIZES);
+	bulk->locked_size = 64;
+	bulk->locked = palloc(bulk->locked_size * sizeof(FoundJob));
+	live_open(&bulk->table);
+	history_writer_open(&bulk->history);
+	steering_begin(&bulk->steering, &bulk->table, &bulk->history, false);
+}
+
+static int64
+act_on_all(Bulk *bulk)
+{
+	open_bulk(bulk);
+	while (!is_enough(bulk) && find_piece(bulk))
+		act_on(bulk, bulk->piece, bulk->count, false);
+	act_on(bulk, bulk->locked, bulk->locked_count, true);
+	history_writer_close(&bulk->history);
+	steering_end(&bulk->steering);
+	live_close(&bulk->table);
+	return bulk->done;
+}
+
+/* For jobs in "states", and without a filter by state in those of "usual". */
+static Datum
+bulk_call(FunctionCallInfo fcinfo, const char *function, Act act, JobState end_as, uint32 states, uint32 usual)
+{
+	Bulk	   *bulk = palloc0(sizeof(Bulk));
+
+	refuse_null(fcinfo, ARG_DRY_RUN, "dry_run");
+	job_filter_arguments(fcinfo, &bulk->filter);
+	bulk->filter.states &= bulk->filter.by_state ? states : usual;
+	bulk->act = act;
+	bulk->end_as = end_as;
+	bulk->before = PG_INT64_MAX;
+	if (PG_GETARG_BOOL(ARG_DRY_RUN))
+		PG_RETURN_INT64(count_jobs(bulk));
+	refuse_where_nothing_can_be_written(function);
+	PG_RETURN_INT64(act_on_all(bulk));
+}
+
+/*
+ * retry_jobs(the filter's arguments, dry_run): how many are available again. What is scheduled waits for its
+ * time by intention: only a caller that names the state means that, too.
+ */
+Datum
+queue_jobs_retry_jobs(PG_FUNCTION_ARGS)
+{
+	uint32		usual = STATE_BIT(JOB_RETRYABLE) | STATE_BIT(JOB_CANCELLED) | STATE_BIT(JOB_DEAD);
+
+	return bulk_call(fcinfo, "queue_jobs.retry_jobs()", retry_one, JOB_AVAILABLE, usual | STATE_BIT(JOB_SCHEDULED), usual);
+}
+
+Datum
+queue_jobs_cancel_jobs(PG_FUNCTION_ARGS)
+{
+	return bulk_call(fcinfo, "queue_jobs.cancel_jobs()", end_one, JOB_CANCELLED, UNFINISHED, UNFINISHED);
+}
+
+Datum
+queue_jobs_discard_jobs(PG_FUNCTION_ARGS)
+{
+	return bulk_call(fcinfo, "queue_jobs.discard_jobs()", end_one, JOB_DEAD, UNFINISHED, UNFINISHED);
+}
+
+/* forget_jobs(the filter's arguments, dry_run): how many finished jobs were deleted. */
+Datum
+queue_jobs_forget_jobs(PG_FUNCTION_ARGS)
+{
+	return bulk_call(fcinfo, "queue_jobs.forget_jobs()", forget_one, JOB_AVAILABLE, FINISHED, FINISHED);
+}

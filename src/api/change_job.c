@@ -1,0 +1,137 @@
+/*
+ * change_job.c
+ *		change_job(): another time, priority or args for a job that waits.
+ *
+ * Other args are another deduplication key. Transactions that were told that the job stands for what they
+ * enqueue are waited for, as cancel() does, and until we have ended none is told so.
+ */
+#include "postgres.h"
+
+#include "args_check.h"
+#include "arguments.h"
+#include "dedup.h"
+#include "enqueue.h"
+#include "executor_slot.h"
+#include "fmgr.h"
+#include "hold.h"
+#include "limit_release.h"
+#include "location.h"
+#include "steer.h"
+#include "subscription.h"
+#include "waiting.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_change_job);
+
+enum
+{
+	ARG_ID, ARG_RUN_AT, ARG_PRIORITY, ARG_ARGS
+};
+
+/* False for one that runs, or has ended, though its row does not tell yet. */
+static bool
+waits(const Job *job)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz until;
+
+	return !(job->started_at != NO_TIME && executor_runs(job->id)) && !lease_holds(job, now, &until) && !job_expired(job, now);
+}
+
+/* ERROR if the job could not have been enqueued with such args. */
+static Worker *
+check_args(const Lane *lane, Jsonb *args)
+{
+	Worker	   *worker = registry_require_worker(lane->worker, UNDEFINED_WORKER_HINT);
+
+	if (worker->built_in != BUILT_IN_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("args of a job of worker \"%s\" cannot be changed", worker->name),
+				 errdetail("The engine makes these jobs, and their args."),
+				 errhint("Change the schedule, or the definition of the worker, that they are for.")));
+	args_check(args_handler(worker), args);
+	return worker;
+}
+
+static void
+change_args(Job *job, const Lane *lane, Jsonb *args)
+{
+	Worker	   *worker = check_args(lane, args);
+	Jsonb	   *stored = storable_args(args);
+
+	if (job->dedup_hash != 0)
+		hold_wait_to_change(job->id);
+	dedup_set_key(job, worker, args, job->dedup_key);
+	job->args = stored;
+	job->place = 0;				/* it may have been parked for another value of its concurrency key */
+	wakeup_sweep();				/* and others for that which it had */
+}
+
+/* The time that it has to start in stays as long as it was. */
+static void
+change_time(Job *job, TimestampTz run_at)
+{
+	if (job->waits != NULL && waits_for_jobs(job))
+	{
+		waiting_until(job, run_at);
+		return;
+	}
+	if (job->expires_at != NO_TIME)
+		job->expires_at += run_at - job->run_at;
+	job->run_at = run_at;
+	job->due = run_at <= GetCurrentTimestamp();
+	job->place = 0;
+}
+
+static void
+change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job)
+{
+	const Lane *lane = lane_get(job->lane);
+	const Worker *worker = registry_worker(lane->worker);
+
+	limit_passed_by(worker, job);
+	if (!PG_ARGISNULL(ARG_ARGS))
+		change_args(job, lane, PG_GETARG_JSONB_P(ARG_ARGS));
+	if (!PG_ARGISNULL(ARG_RUN_AT))
+		change_time(job, finite_run_at(PG_GETARG_TIMESTAMPTZ(ARG_RUN_AT)));
+	if (!PG_ARGISNULL(ARG_PRIORITY))
+		job->priority = PG_GETARG_INT32(ARG_PRIORITY);
+	job->wal_lsn = InvalidXLogRecPtr;
+	location_relied_on(job);	/* it is to see what its caller has written */
+	live_update(table, slot, job);
+	if (job->due)
+		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_key(job));
+	else
+		wakeup_due(job->run_at);
+}
+
+/* change_job(id, run_at, priority, args): true if the job waits, and is changed. */
+Datum
+queue_jobs_change_job(PG_FUNCTION_ARGS)
+{
+	LiveTable	table;
+	TupleTableSlot *slot = NULL;
+	Job			job;
+	FindResult	found;
+	bool		changed;
+	int64		id;
+
+	refuse_where_nothing_can_be_written("queue_jobs.change_job()");
+	refuse_null(fcinfo, ARG_ID, "id");
+	id = PG_GETARG_INT64(ARG_ID);
+	if (!PG_ARGISNULL(ARG_RUN_AT))
+		(void) finite_run_at(PG_GETARG_TIMESTAMPTZ(ARG_RUN_AT));
+	live_open(&table);
+	found = steer_find(&table, id, &slot, &job);
+	if (found != FIND_NONE)
+		steer_check_owner(id, lane_get(job.lane));
+	changed = found == FIND_FOUND && waits(&job);
+	if (changed)
+		change(fcinfo, &table, slot, &job);
+	else if (found == FIND_FOUND)
+		live_leave(&job);
+	ExecDropSingleTupleTableSlot(slot);
+	live_close(&table);
+	PG_RETURN_BOOL(changed);
+}

@@ -1,0 +1,158 @@
+/*
+ * job_filter.c
+ *		Which jobs search_jobs(), retry_jobs() and their like are for; see job_filter.h.
+ */
+#include "postgres.h"
+
+#include "arguments.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "job_filter.h"
+#include "lib/stringinfo.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+
+#define ALL_STATES (STATE_BIT(JOB_DEAD + 1) - 1)
+
+static char *
+all_state_names(void)
+{
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (JobState state = JOB_SCHEDULED; state <= JOB_DEAD; state++)
+		appendStringInfo(&names, "%s, ", job_state_name(state));
+	appendStringInfoString(&names, "waiting");
+	return names.data;
+}
+
+/* The bit of the state of that name. */
+static uint32
+state_bit(const char *name)
+{
+	for (JobState state = JOB_SCHEDULED; state <= JOB_DEAD; state++)
+		if (strcmp(job_state_name(state), name) == 0)
+			return STATE_BIT(state);
+	/* MERGE: no job is in this state before jobs can wait for others; JobState has it then. */
+	if (strcmp(name, "waiting") == 0)
+		return 0;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid job state \"%s\"", name),
+			 errdetail("It is an element of states."),
+			 errhint("The states are: %s.", all_state_names())));
+}
+
+static uint32
+states_argument(ArrayType *states)
+{
+	uint32		bits = 0;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			count;
+
+	deconstruct_array(states, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	for (int i = 0; i < count; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("states must not contain null"),
+					 errdetail("Element %d of the array is null.", i + 1),
+					 errhint("Leave the parameter out for jobs of any state.")));
+		bits |= state_bit(TextDatumGetCString(elements[i]));
+	}
+	return bits;
+}
+
+static int64
+max_jobs_argument(FunctionCallInfo fcinfo)
+{
+	return PG_ARGISNULL(FILTER_MAX_JOBS) ? PG_INT64_MAX : count_argument(fcinfo, FILTER_MAX_JOBS, "max_jobs");
+}
+
+void
+job_filter_arguments(FunctionCallInfo fcinfo, JobFilter *filter)
+{
+	*filter = (JobFilter)
+	{
+		.worker = text_argument(fcinfo, FILTER_WORKER),
+			.queue = text_argument(fcinfo, FILTER_QUEUE),
+			.by_state = !PG_ARGISNULL(FILTER_STATES),
+			.states = PG_ARGISNULL(FILTER_STATES) ? ALL_STATES : states_argument(PG_GETARG_ARRAYTYPE_P(FILTER_STATES)),
+			.args = PG_ARGISNULL(FILTER_ARGS) ? NULL : PG_GETARG_JSONB_P(FILTER_ARGS),
+			.error = PG_ARGISNULL(FILTER_ERROR) ? NULL : PG_GETARG_TEXT_PP(FILTER_ERROR),
+			.by_batch = !PG_ARGISNULL(FILTER_BATCH),
+			.batch = PG_ARGISNULL(FILTER_BATCH) ? 0 : PG_GETARG_INT64(FILTER_BATCH),
+			.since = PG_ARGISNULL(FILTER_SINCE) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(FILTER_SINCE),
+			.until = PG_ARGISNULL(FILTER_UNTIL) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(FILTER_UNTIL),
+			.before = PG_ARGISNULL(FILTER_BEFORE) ? PG_INT64_MAX : PG_GETARG_INT64(FILTER_BEFORE),
+			.max_jobs = max_jobs_argument(fcinfo)
+	};
+}
+
+static bool
+is_lane_wanted(const Lane *lane, void *argument)
+{
+	const JobFilter *filter = argument;
+
+	return (filter->worker == NULL || strcmp(lane->worker, filter->worker) == 0) &&
+		(filter->queue == NULL || strcmp(lane->queue, filter->queue) == 0) &&
+		lane_owner_is_mine(lane->owner);
+}
+
+void
+job_filter_walk(JobFilter *filter, Snapshot snapshot, int64 before, JobWalk *walk)
+{
+	job_walk_begin(walk, snapshot, filter->states, Min(before, filter->before), is_lane_wanted, filter);
+}
+
+static bool
+args_contain(const Job *job, const Jsonb *wanted)
+{
+	return DatumGetBool(DirectFunctionCall2(jsonb_contains, JsonbPGetDatum(job->args), JsonbPGetDatum(wanted)));
+}
+
+static bool
+error_is_like(const Job *job, text *pattern)
+{
+	char	   *error = job_last_error(job->errors);
+
+	return error != NULL && DatumGetBool(DirectFunctionCall2Coll(texticlike, DEFAULT_COLLATION_OID, CStringGetTextDatum(error),
+																  PointerGetDatum(pattern)));
+}
+
+/* Whether it is a member of that batch. */
+static bool
+is_in_batch(const Job *job, int64 batch)
+{
+	return job->batch == batch && !job->callback;
+}
+
+static bool
+matches(const JobFilter *filter, const WalkedJob *walked)
+{
+	const Job  *job = &walked->job;
+
+	return (filter->states & STATE_BIT(walked->state)) != 0 &&
+		job->created_at >= filter->since && job->created_at <= filter->until &&
+		(!filter->by_batch || is_in_batch(job, filter->batch)) &&
+		(filter->args == NULL || args_contain(job, filter->args)) &&
+		(filter->error == NULL || error_is_like(job, filter->error));
+}
+
+bool
+job_filter_next(const JobFilter *filter, JobWalk *walk, WalkedJob *walked)
+{
+	while (job_walk_next(walk, walked))
+	{
+		MemoryContext old = MemoryContextSwitchTo(walk->each);
+		bool		found = matches(filter, walked);
+
+		MemoryContextSwitchTo(old);
+		if (found)
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,465 @@
+/*
+ * workflow.c
+ *		enqueue_workflow(): a batch whose members have names, and wait for each other.
+ *
+ * All of it is read and checked before anything is written.
+ */
+#include "postgres.h"
+
+#include "arguments.h"
+#include "batch.h"
+#include "batch_arguments.h"
+#include "catalog/pg_type.h"
+#include "dependency.h"
+#include "enqueue.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "registry.h"
+#include "run_as.h"
+#include "subscription.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/jsonb.h"
+#include "utils/numeric.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_enqueue_workflow);
+
+#define MAX_STEPS 10000
+#define MAX_DEPENDENCIES 1000000
+#define LONGEST_DELAY (INT64CONST(365000) * USECS_PER_DAY)
+
+enum
+{
+	ARG_NAME, ARG_STEPS, ARG_ON_SUCCESS, ARG_ON_ENDED, ARG_ON_DEAD, ARG_ARGS, ARG_DEDUP_KEY, ARG_KEEP
+};
+
+typedef struct Step
+{
+	char	   *name;
+	Worker	   *worker;
+	Jsonb	   *args;
+	char	   *queue;
+	int			priority;
+	int64		delay;
+	IfDead		if_dead;
+	int			after_count;
+	int		   *after;			/* the steps that it waits for, by their numbers */
+	int			waited_for;		/* of these, not yet passed when cycles are looked for */
+	int64		job;
+} Step;
+
+typedef struct NamedStep
+{
+	char		name[MAX_NAME_LENGTH + 4];	/* hash key */
+	int			number;
+} NamedStep;
+
+typedef struct Workflow
+{
+	int			count;
+	Step	   *steps;
+	HTAB	   *by_name;
+	int64		dependencies;
+} Workflow;
+
+static void
+refuse_step(int number, const char *name, const char *problem, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid step %d of the workflow", number + 1),
+			 name ? errdetail("Step \"%.200s\": %s", name, problem) : errdetail("%s", problem),
+			 errhint("%s", hint)));
+}
+
+/* ---- reading ---- */
+
+static JsonbValue *
+member(JsonbContainer *object, const char *key)
+{
+	JsonbValue	name = {.type = jbvString};
+
+	name.val.string.val = unconstify(char *, key);
+	name.val.string.len = strlen(key);
+	return findJsonbValueFromContainer(object, JB_FOBJECT, &name);
+}
+
+/* A string; NULL if it is missing or null. */
+static char *
+string_member(JsonbContainer *object, const char *key, int number, const char *step)
+{
+	JsonbValue *value = member(object, key);
+
+	if (value == NULL || value->type == jbvNull)
+		return NULL;
+	if (value->type != jbvString)
+		refuse_step(number, step, psprintf("\"%s\" is not a string.", key), "Write it in double quotes.");
+	return pnstrdup(value->val.string.val, value->val.string.len);
+}
+
+static void
+check_keys(JsonbContainer *object, int number)
+{
+	static const char *const known[] = {"step", "worker", "args", "after", "if_dead", "delay", "priority", "queue"};
+	JsonbIterator *iterator = JsonbIteratorInit(object);
+	JsonbIteratorToken token;
+	JsonbValue	value;
+
+	while ((token = JsonbIteratorNext(&iterator, &value, true)) != WJB_DONE)
+	{
+		bool		is_known = token != WJB_KEY;
+
+		for (int i = 0; i < (int) lengthof(known) && !is_known; i++)
+			is_known = value.val.string.len == (int) strlen(known[i]) && memcmp(value.val.string.val, known[i], value.val.string.len) == 0;
+		if (!is_known)
+			refuse_step(number, NULL, psprintf("It has an unknown key \"%s\".", pnstrdup(value.val.string.val, Min(value.val.string.len, 100))),
+						"The keys are step, worker, args, after, if_dead, delay, priority and queue.");
+	}
+}
+
+static void
+read_name(Workflow *workflow, Step *step, JsonbContainer *object, int number)
+{
+	char		key[MAX_NAME_LENGTH + 4] = {0};
+	NamedStep  *named;
+	bool		found;
+
+	step->name = string_member(object, "step", number, NULL);
+	if (step->name == NULL)
+		refuse_step(number, NULL, "It has no name.", "Each step has the keys step and worker.");
+	check_name("step", step->name);
+	strlcpy(key, step->name, sizeof(key));
+	named = hash_search(workflow->by_name, key, HASH_ENTER, &found);
+	if (found)
+		refuse_step(number, step->name, psprintf("Step %d has the same name.", named->number + 1), "Give each step a name of its own.");
+	named->number = number;
+}
+
+static Worker *
+read_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int number)
+{
+	char	   *name = string_member(object, "worker", number, step->name);
+	Worker	   *before = number > 0 ? workflow->steps[number - 1].worker : NULL;
+
+	if (name == NULL)
+		refuse_step(number, step->name, "It has no worker.", "Each step has the keys step and worker.");
+	if (before != NULL && strcmp(before->name, name) == 0)
+		return before;
+	if (registry_require_worker(name, UNDEFINED_WORKER_HINT)->built_in != BUILT_IN_NONE)
+		refuse_step(number, step->name, psprintf("Worker \"%s\" is the extension's own.", name), "Define a worker for it.");
+	if (registry_worker_disabled(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("worker \"%s\" of step \"%s\" is disabled", name, step->name),
+				 errdetail("A workflow is enqueued as a whole, or not at all."),
+				 errhint("Call queue_jobs.enable_worker() first.")));
+	return registry_worker_copy(name);
+}
+
+static int
+read_priority(JsonbContainer *object, const Step *step, int number)
+{
+	JsonbValue *value = member(object, "priority");
+
+	if (value == NULL || value->type == jbvNull)
+		return 0;
+	if (value->type != jbvNumeric)
+		refuse_step(number, step->name, "\"priority\" is not a number.", "Give an integer; the lowest number starts first.");
+	return DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(value->val.numeric)));
+}
+
+static int64
+read_delay(JsonbContainer *object, const Step *step, int number)
+{
+	char	   *text = string_member(object, "delay", number, step->name);
+
+	if (text == NULL)
+		return 0;
+	return interval_microseconds(interval_argument(DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid),
+																						  Int32GetDatum(-1))),
+												   "delay", 0, LONGEST_DELAY, "Give an interval that is not negative and not longer than 1000 years."));
+}
+
+static Jsonb *
+read_args(JsonbContainer *object)
+{
+	JsonbValue *value = member(object, "args");
+
+	if (value == NULL || value->type == jbvNull)
+		return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+	return JsonbValueToJsonb(value);
+}
+
+static IfDead
+read_if_dead(JsonbContainer *object, const Step *step, int number)
+{
+	char	   *text = string_member(object, "if_dead", number, step->name);
+	int			value = text == NULL ? IF_DEAD_HOLD : option_value(if_dead_names, text);
+
+	if (value < 0)
+		refuse_step(number, step->name, psprintf("\"if_dead\" is \"%.100s\".", text), "It is hold, cancel or run.");
+	return (IfDead) value;
+}
+
+static JsonbContainer *
+step_object(Jsonb *steps, int number)
+{
+	JsonbValue *value = getIthJsonbValueFromContainer(&steps->root, number);
+
+	if (value == NULL || value->type != jbvBinary || !JsonContainerIsObject(value->val.binary.data))
+		refuse_step(number, NULL, "It is not a JSON object.", "A step is such as {\"step\": \"load\", \"worker\": \"load\", \"after\": [\"extract\"]}.");
+	return value->val.binary.data;
+}
+
+static void
+read_step(Workflow *workflow, Jsonb *steps, int number)
+{
+	JsonbContainer *object = step_object(steps, number);
+	Step	   *step = &workflow->steps[number];
+
+	check_keys(object, number);
+	read_name(workflow, step, object, number);
+	step->worker = read_worker(workflow, step, object, number);
+	step->args = read_args(object);
+	step->queue = string_member(object, "queue", number, step->name);
+	if (step->queue != NULL)
+		check_name("queue", step->queue);
+	step->priority = read_priority(object, step, number);
+	step->delay = read_delay(object, step, number);
+	step->if_dead = read_if_dead(object, step, number);
+}
+
+static int
+find_step(const Workflow *workflow, const JsonbValue *value, const Step *step, int number)
+{
+	char		key[MAX_NAME_LENGTH + 4] = {0};
+	NamedStep  *named = NULL;
+
+	if (value->type != jbvString)
+		refuse_step(number, step->name, "\"after\" names something that is not a string.", "It is an array of steps' names.");
+	if (value->val.string.len <= MAX_NAME_LENGTH)
+	{
+		memcpy(key, value->val.string.val, value->val.string.len);
+		named = hash_search(workflow->by_name, key, HASH_FIND, NULL);
+	}
+	if (named == NULL)
+		refuse_step(number, step->name, psprintf("It is to run after \"%s\", which is no step.", pnstrdup(value->val.string.val, Min(value->val.string.len, 100))),
+					"Name steps of this workflow.");
+	return named->number;
+}
+
+/* A step may be named more than once. */
+static void
+read_after(Workflow *workflow, Jsonb *steps, int number)
+{
+	Step	   *step = &workflow->steps[number];
+	JsonbValue *value = member(step_object(steps, number), "after");
+	uint32		count;
+
+	if (value == NULL || value->type == jbvNull)
+		return;
+	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
+		refuse_step(number, step->name, "\"after\" is not an array.", "It is an array of steps' names.");
+	count = JsonContainerSize(value->val.binary.data);
+	step->after = palloc(sizeof(int) * Max(count, 1));
+	for (uint32 i = 0; i < count; i++)
+		step->after[step->after_count++] = find_step(workflow, getIthJsonbValueFromContainer(value->val.binary.data, i), step, number);
+	workflow->dependencies += step->after_count;
+	if (workflow->dependencies > MAX_DEPENDENCIES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the workflow has too many dependencies"),
+				 errdetail("There are more than %d.", MAX_DEPENDENCIES),
+				 errhint("Put a step in between that waits for many, and for which many wait.")));
+}
+
+/* ---- cycles ---- */
+
+/* For each step the steps that wait for it, one after the other: the list of step i is from first[i] to first[i + 1]. */
+static int *
+list_dependents(const Workflow *workflow, int *first)
+{
+	int		   *dependents = palloc(sizeof(int) * Max(workflow->dependencies, 1));
+	int		   *next = palloc(sizeof(int) * (workflow->count + 1));
+
+	memset(first, 0, sizeof(int) * (workflow->count + 1));
+	for (int i = 0; i < workflow->count; i++)
+		for (int j = 0; j < workflow->steps[i].after_count; j++)
+			first[workflow->steps[i].after[j] + 1]++;
+	for (int i = 0; i < workflow->count; i++)
+		first[i + 1] += first[i];
+	memcpy(next, first, sizeof(int) * (workflow->count + 1));
+	for (int i = 0; i < workflow->count; i++)
+		for (int j = 0; j < workflow->steps[i].after_count; j++)
+			dependents[next[workflow->steps[i].after[j]]++] = i;
+	return dependents;
+}
+
+static void
+refuse_cycle(const Workflow *workflow)
+{
+	for (int i = 0; i < workflow->count; i++)
+		if (workflow->steps[i].waited_for > 0)
+			refuse_step(i, workflow->steps[i].name, "It waits, by way of others, for itself.", "Let the steps go one way.");
+}
+
+/* Steps that wait for none are passed, then those that waited for these only: what is left goes round. */
+static void
+check_cycles(Workflow *workflow)
+{
+	int		   *first = palloc(sizeof(int) * (workflow->count + 1));
+	int		   *dependents = list_dependents(workflow, first);
+	int		   *passed = palloc(sizeof(int) * Max(workflow->count, 1));
+	int			count = 0;
+
+	for (int i = 0; i < workflow->count; i++)
+	{
+		workflow->steps[i].waited_for = workflow->steps[i].after_count;
+		if (workflow->steps[i].after_count == 0)
+			passed[count++] = i;
+	}
+	for (int i = 0; i < count; i++)
+		for (int j = first[passed[i]]; j < first[passed[i] + 1]; j++)
+			if (--workflow->steps[dependents[j]].waited_for == 0)
+				passed[count++] = dependents[j];
+	if (count < workflow->count)
+		refuse_cycle(workflow);
+}
+
+/* ---- writing ---- */
+
+static void
+enqueue_steps(Workflow *workflow, int64 batch)
+{
+	for (int i = 0; i < workflow->count; i++)
+	{
+		Step	   *step = &workflow->steps[i];
+		StepJob		job = {
+			.worker = step->worker,.args = step->args,.queue = step->queue,.priority = step->priority,.delay = step->delay,
+			.batch = batch,.name = step->name,.waits = step->after_count > 0
+		};
+
+		CHECK_FOR_INTERRUPTS();
+		step->job = enqueue_step(&job);
+	}
+}
+
+static void
+add_dependencies(const Workflow *workflow)
+{
+	Dependency *dependencies = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Dependency) * Max(workflow->dependencies, 1));
+	int			count = 0;
+
+	for (int i = 0; i < workflow->count; i++)
+	{
+		const Step *step = &workflow->steps[i];
+
+		for (int j = 0; j < step->after_count; j++)
+			dependencies[count++] = (Dependency) {.child = step->job, .parent = workflow->steps[step->after[j]].job, .if_dead = step->if_dead};
+	}
+	if (count > 0)
+		dependency_add_many(dependencies, count);
+}
+
+static void
+return_step(ReturnSetInfo *result, const char *name, int64 job)
+{
+	Datum		values[] = {CStringGetTextDatum(name), Int64GetDatum(job)};
+	bool		nulls[] = {false, false};
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Those of the workflow that stands. */
+static void
+return_standing(ReturnSetInfo *result, int64 batch)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(batch)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	(void) engine_execute("SELECT step, id FROM queue_jobs.live_job WHERE batch = $1 AND step IS NOT NULL"
+						  " UNION ALL SELECT step, id FROM queue_jobs.member_job WHERE batch = $1 AND step IS NOT NULL ORDER BY id",
+						  SPI_OK_SELECT, 1, types, values, NULL);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		bool		isnull;
+
+		return_step(result, SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1),
+					DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull)));
+	}
+	engine_end(&saved);
+}
+
+static void
+read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
+{
+	HASHCTL		control = {.keysize = MAX_NAME_LENGTH + 4, .entrysize = sizeof(NamedStep), .hcxt = CurrentMemoryContext};
+	Jsonb	   *steps;
+
+	refuse_null(fcinfo, ARG_STEPS, "steps");
+	steps = PG_GETARG_JSONB_P(ARG_STEPS);
+	if (!JB_ROOT_IS_ARRAY(steps) || JB_ROOT_IS_SCALAR(steps))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("steps of a workflow must be a JSON array"),
+				 errdetail("The value is not an array."),
+				 errhint("A step is such as {\"step\": \"load\", \"worker\": \"load\", \"after\": [\"extract\"]}.")));
+	workflow->count = JB_ROOT_COUNT(steps);
+	if (workflow->count > MAX_STEPS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the workflow has too many steps"),
+				 errdetail("There are %d; the limit is %d.", workflow->count, MAX_STEPS),
+				 errhint("Let a step enqueue more jobs with batch => queue_jobs.current_batch().")));
+	workflow->steps = palloc0(sizeof(Step) * Max(workflow->count, 1));
+	workflow->by_name = hash_create("queue_jobs steps", Max(workflow->count, 16), &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	for (int i = 0; i < workflow->count; i++)
+		read_step(workflow, steps, i);
+	for (int i = 0; i < workflow->count; i++)
+		read_after(workflow, steps, i);
+	check_cycles(workflow);
+	for (int i = 0; i < workflow->count; i++)
+		enqueue_prepare(workflow->steps[i].worker, workflow->steps[i].args);
+}
+
+/* enqueue_workflow(name, steps, on_success, on_ended, on_dead, args, dedup_key, keep): each step with its job */
+Datum
+queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	BatchDefinition definition = {.workflow = true};
+	Workflow	workflow = {0};
+	bool		standing;
+	int64		batch;
+
+	refuse_where_nothing_can_be_written("queue_jobs.enqueue_workflow()");
+	refuse_null(fcinfo, ARG_NAME, "name");
+	definition.name = batch_name_argument(fcinfo, ARG_NAME);
+	definition.on_success = callback_argument(fcinfo, ARG_ON_SUCCESS, "on_success");
+	definition.on_ended = callback_argument(fcinfo, ARG_ON_ENDED, "on_ended");
+	definition.on_dead = callback_argument(fcinfo, ARG_ON_DEAD, "on_dead");
+	definition.args = batch_args_argument(fcinfo, ARG_ARGS);
+	definition.dedup_key = text_argument(fcinfo, ARG_DEDUP_KEY);
+	if (definition.dedup_key != NULL)
+		check_name("dedup_key", definition.dedup_key);
+	definition.keep = keep_argument(fcinfo, ARG_KEEP);
+	read_workflow(fcinfo, &workflow);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	batch = batch_make(&definition, GetUserId(), &standing);
+	if (standing)
+	{
+		return_standing(result, batch);
+		return (Datum) 0;
+	}
+	enqueue_steps(&workflow, batch);
+	add_dependencies(&workflow);
+	for (int i = 0; i < workflow.count; i++)
+		return_step(result, workflow.steps[i].name, workflow.steps[i].job);
+	return (Datum) 0;
+}

@@ -1,0 +1,340 @@
+/*
+ * settle.c
+ *		What others wait for is looked at; see settle.h.
+ *
+ * Each look is a transaction of its own, so that one that fails harms no other, and none holds locks for
+ * another.
+ *
+ * A job with many parents is looked at only when so many of them have ended as it waited for at the last look:
+ * no sooner can it have changed. What is known of that is this process's own; after a start all are looked at.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "batch.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "process.h"
+#include "release.h"
+#include "run_as.h"
+#include "settle.h"
+#include "storage/bufmgr.h"
+#include "access/table.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+#include "watch.h"
+
+#define NEWS_AT_ONCE 1024
+#define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds */
+#define FEW_PARENTS 4			/* with so many it is not worth remembering */
+#define MOST_REMEMBERED 10000
+
+/* What one query found: ids, and how many pieces of news each is for. */
+typedef struct Ids
+{
+	int			count;
+	int64	   *ids;
+	int64	   *times;
+} Ids;
+
+typedef struct Unmet
+{
+	int64		child;			/* hash key */
+	int64		ends;			/* of parents, that are to come before it is looked at */
+} Unmet;
+
+/* A look, for process_protect(). */
+typedef struct Look
+{
+	int64		id;
+	bool		is_batch;
+	bool		locked;
+	int64		unmet;
+} Look;
+
+static HTAB *unmet_parents = NULL;
+static List *locked_jobs = NIL; /* of int64 *, in TopMemoryContext */
+
+static void
+look(void *argument)
+{
+	Look	   *one = argument;
+
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+	{
+		if (one->is_batch)
+			(void) batch_look(one->id);
+		else
+			one->unmet = release_look(one->id, &one->locked);
+	}
+	unit_end();
+}
+
+static void
+look_at_batch(int64 id)
+{
+	Look		one = {.id = id, .is_batch = true};
+
+	(void) process_protect(look, &one);
+}
+
+static void
+remember_locked(int64 id)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	int64	   *copy = palloc(sizeof(int64));
+
+	*copy = id;
+	locked_jobs = lappend(locked_jobs, copy);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+forget_unmet(void)
+{
+	if (unmet_parents != NULL)
+		hash_destroy(unmet_parents);
+	unmet_parents = NULL;
+}
+
+static void
+remember_unmet(int64 child, int64 unmet)
+{
+	Unmet	   *entry;
+
+	if (unmet <= FEW_PARENTS)
+	{
+		if (unmet_parents != NULL)
+			(void) hash_search(unmet_parents, &child, HASH_REMOVE, NULL);
+		return;
+	}
+	if (unmet_parents != NULL && hash_get_num_entries(unmet_parents) >= MOST_REMEMBERED)
+		forget_unmet();
+	if (unmet_parents == NULL)
+	{
+		HASHCTL		control = {.keysize = sizeof(int64), .entrysize = sizeof(Unmet), .hcxt = TopMemoryContext};
+
+		unmet_parents = hash_create("queue_jobs unmet parents", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	entry = hash_search(unmet_parents, &child, HASH_ENTER, NULL);
+	entry->ends = unmet;
+}
+
+static void
+look_at_job(int64 id)
+{
+	Look		one = {.id = id};
+
+	if (!process_protect(look, &one) || one.locked)
+		remember_locked(id);
+	else
+		remember_unmet(id, one.unmet);
+}
+
+/* So many of its parents have ended. */
+static void
+parents_ended(int64 child, int64 ended)
+{
+	Unmet	   *entry = unmet_parents == NULL ? NULL : hash_search(unmet_parents, &child, HASH_FIND, NULL);
+
+	if (entry != NULL && (entry->ends -= ended) > 0)
+		return;
+	look_at_job(child);
+}
+
+/* ---- queries ---- */
+
+typedef struct IdQuery
+{
+	const char *sql;
+	ArrayType  *parameter;		/* or NULL */
+	MemoryContext context;
+	Ids			found;
+} IdQuery;
+
+static void
+run_query(IdQuery *query)
+{
+	Oid			types[] = {INT8ARRAYOID};
+	Datum		values[] = {PointerGetDatum(query->parameter)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	query->found.count = (int) engine_execute(query->sql, SPI_OK_SELECT, query->parameter ? 1 : 0, types, values, NULL);
+	query->found.ids = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
+	query->found.times = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
+	for (int i = 0; i < query->found.count; i++)
+	{
+		bool		isnull;
+
+		query->found.ids[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+		query->found.times[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull));
+	}
+	engine_end(&saved);
+}
+
+static void
+query_in_unit(void *argument)
+{
+	IdQuery	   *query = argument;
+
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+		run_query(query);
+	unit_end();
+}
+
+/* Empty if it fails, which the log says. */
+static Ids
+find_ids(const char *sql, ArrayType *parameter)
+{
+	IdQuery		query = {.sql = sql, .parameter = parameter, .context = CurrentMemoryContext};
+
+	(void) process_protect(query_in_unit, &query);
+	return query.found;
+}
+
+#define WAITING_JOBS "SELECT id, 0::int8 FROM queue_jobs.live_job WHERE waits IS NOT NULL"
+#define RUNNING_BATCHES "SELECT id, 0::int8 FROM queue_jobs.tracked_batch WHERE settled_at IS NULL ORDER BY id"
+#define WATCHED_JOBS \
+	"SELECT d.parent, 0::int8 FROM queue_jobs.dependency d WHERE (SELECT l.waits IS NOT NULL FROM queue_jobs.live_job l WHERE l.id = d.child)" \
+	" UNION SELECT m.job, 0::int8 FROM queue_jobs.joint_member m"
+#define CHILDREN "SELECT child, count(*) FROM queue_jobs.dependency WHERE parent = ANY ($1) GROUP BY child ORDER BY child"
+#define JOINT_BATCHES "SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1)"
+
+/* The order matters: what ends from the moment on at which it is known who waits is news; what has ended before is found. */
+static void
+look_at_everything(void)
+{
+	Ids			found;
+
+	watch_begin();
+	forget_unmet();
+	found = find_ids(WATCHED_JOBS, NULL);
+	for (int i = 0; i < found.count; i++)
+		watch_job(found.ids[i]);
+	watch_known();
+	found = find_ids(WAITING_JOBS, NULL);
+	for (int i = 0; i < found.count; i++)
+		look_at_job(found.ids[i]);
+	found = find_ids(RUNNING_BATCHES, NULL);
+	for (int i = 0; i < found.count; i++)
+		look_at_batch(found.ids[i]);
+}
+
+static void
+look_at_dependents(const Datum *ended, int count)
+{
+	ArrayType  *ids = construct_array(unconstify(Datum *, ended), count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+	Ids			found = find_ids(CHILDREN, ids);
+
+	for (int i = 0; i < found.count; i++)
+		parents_ended(found.ids[i], found.times[i]);
+	found = find_ids(JOINT_BATCHES, ids);
+	for (int i = 0; i < found.count; i++)
+		look_at_batch(found.ids[i]);
+}
+
+static void
+look_at_news(const News *news, int count)
+{
+	Datum	   *ended = palloc(sizeof(Datum) * count);
+	int			ended_count = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		if (news[i].kind == NEWS_ENDED)
+			ended[ended_count++] = Int64GetDatum(news[i].id);
+		else if (news[i].kind == NEWS_WAITS)
+			look_at_job(news[i].id);
+		else
+			look_at_batch(news[i].id);
+	}
+	if (ended_count > 0)
+		look_at_dependents(ended, ended_count);
+}
+
+static void
+look_at_locked(void)
+{
+	List	   *jobs = locked_jobs;
+	ListCell   *cell;
+
+	locked_jobs = NIL;
+	foreach(cell, jobs)
+		look_at_job(*(int64 *) lfirst(cell));
+	list_free_deep(jobs);
+}
+
+TimestampTz
+settle_news(void)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs news", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	News	   *news = palloc(sizeof(News) * NEWS_AT_ONCE);
+	bool		all;
+	int			count;
+
+	look_at_locked();
+	while ((count = watch_take(news, NEWS_AT_ONCE, &all)) > 0 || all)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (all)
+			look_at_everything();
+		else
+			look_at_news(news, count);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	return locked_jobs == NIL ? DT_NOEND : GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED;
+}
+
+/* ---- without the scheduler ---- */
+
+/* Nothing is looked at where there has never been a batch or dependency. */
+static bool
+is_empty(CatalogRelation which)
+{
+	Relation	rel = table_open(catalog_relation(which), AccessShareLock);
+	bool		empty = RelationGetNumberOfBlocks(rel) == 0;
+
+	table_close(rel, AccessShareLock);
+	return empty;
+}
+
+
+static void
+look_once(const char *sql, bool batches)
+{
+	IdQuery		query = {.sql = sql, .context = CurrentMemoryContext};
+	bool		locked;
+
+	run_query(&query);
+	for (int i = 0; i < query.found.count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (batches)
+			(void) batch_look(query.found.ids[i]);
+		else
+			(void) release_look(query.found.ids[i], &locked);
+	}
+}
+
+void
+settle_everything(void)
+{
+	if (!is_empty(REL_TRACKED_BATCH))
+		look_once(RUNNING_BATCHES, true);
+	if (is_empty(REL_DEPENDENCY))
+		return;
+	look_once(WAITING_JOBS, false);
+	if (!is_empty(REL_TRACKED_BATCH))
+		look_once(RUNNING_BATCHES, true);
+}

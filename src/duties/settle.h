@@ -1,0 +1,20 @@
+/*
+ * settle.h
+ *		What others wait for is looked at: batches that may have ended, jobs whose parents or signal may have
+ *		come.
+ */
+#ifndef QUEUE_JOBS_SETTLE_H
+#define QUEUE_JOBS_SETTLE_H
+
+#include "datatype/timestamp.h"
+
+/*
+ * For the scheduler, outside of a transaction: looks at all that there is news of, and at everything if that is
+ * not known. Returns when to look again at what was locked, or DT_NOEND.
+ */
+extern TimestampTz settle_news(void);
+
+/* Without shared memory, in the caller's transaction: looks at everything. */
+extern void settle_everything(void);
+
+#endif

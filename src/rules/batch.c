@@ -1,0 +1,426 @@
+/*
+ * batch.c
+ *		Batches; see batch.h.
+ */
+#include "postgres.h"
+
+#include "batch.h"
+#include "catalog.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "enqueue.h"
+#include "executor/spi.h"
+#include "lane.h"
+#include "miscadmin.h"
+#include "run_as.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "watch.h"
+
+#define KEEP_OF_STEP "24 hours"
+#define NOT_BEFORE_CLOSED (PG_INT64_MAX / 2)	/* ends of members that are news, while the batch is open */
+#define TRIM_AT_ONCE 10000
+#define TRIM_EVERY (10 * USECS_PER_MINUTE)
+
+static Datum
+text_datum(const char *text, char *is_null)
+{
+	*is_null = text == NULL ? 'n' : ' ';
+	return text ? CStringGetTextDatum(text) : (Datum) 0;
+}
+
+static Datum
+id_datum(int64 id, char *is_null)
+{
+	*is_null = id == 0 ? 'n' : ' ';
+	return Int64GetDatum(id);
+}
+
+/* ---- making one ---- */
+
+#define INSERT_BATCH \
+	"INSERT INTO queue_jobs.tracked_batch (id, name, owner, parent, step_of, workflow, dedup_key, on_success, on_ended, on_dead," \
+	" args, keep, open, created_at)" \
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, clock_timestamp()) ON CONFLICT DO NOTHING"
+
+static bool
+insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
+{
+	Oid			types[] = {INT8OID, TEXTOID, REGROLEOID, INT8OID, INT8OID, BOOLOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, INTERVALOID, BOOLOID};
+	char		nulls[lengthof(types) + 1] = "             ";
+	Datum		values[lengthof(types)];
+	bool		inserted;
+	RunAs		saved;
+
+	values[0] = Int64GetDatum(id);
+	values[1] = text_datum(definition->name, &nulls[1]);
+	values[2] = ObjectIdGetDatum(owner);
+	values[3] = id_datum(definition->parent, &nulls[3]);
+	values[4] = id_datum(definition->step_of, &nulls[4]);
+	values[5] = BoolGetDatum(definition->workflow);
+	values[6] = text_datum(definition->dedup_key, &nulls[6]);
+	values[7] = text_datum(definition->on_success, &nulls[7]);
+	values[8] = text_datum(definition->on_ended, &nulls[8]);
+	values[9] = text_datum(definition->on_dead, &nulls[9]);
+	values[10] = JsonbPGetDatum(definition->args);
+	values[11] = IntervalPGetDatum(definition->keep);
+	values[12] = BoolGetDatum(definition->open);
+	engine_begin(&saved);
+	inserted = engine_execute(INSERT_BATCH, SPI_OK_INSERT, lengthof(types), types, values, nulls) > 0;
+	engine_end(&saved);
+	return inserted;
+}
+
+/* The value of a query's only row and column; 0 if there is no row, or it is NULL. */
+static int64
+find_id(const char *sql, int nargs, Oid *types, Datum *values)
+{
+	int64		id = 0;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute(sql, SPI_OK_SELECT, nargs, types, values, NULL) > 0)
+	{
+		bool		isnull;
+		Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+
+		id = isnull ? 0 : DatumGetInt64(value);
+	}
+	engine_end(&saved);
+	return id;
+}
+
+static int64
+find_standing(const char *dedup_key, Oid owner)
+{
+	Oid			types[] = {REGROLEOID, TEXTOID};
+	Datum		values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(dedup_key)};
+
+	return find_id("SELECT id FROM queue_jobs.tracked_batch WHERE owner = $1 AND dedup_key = $2 AND ended_at IS NULL",
+				   lengthof(types), types, values);
+}
+
+/*
+ * Of two transactions that make one of the same key the second waits for the first. In REPEATABLE READ the one
+ * that stands may be out of its sight: then it fails as any other that comes too late.
+ */
+int64
+batch_make(const BatchDefinition *definition, Oid owner, bool *standing)
+{
+	int64		id;
+
+	for (int tries = 0; tries < 3; tries++)
+	{
+		*standing = definition->dedup_key != NULL && (id = find_standing(definition->dedup_key, owner)) != 0;
+		if (*standing)
+			return id;
+		id = nextval_internal(catalog_relation(REL_BATCH_ID), false);
+		if (insert_batch(id, definition, owner))
+		{
+			watch_note(NEWS_BATCH, id);
+			return id;
+		}
+		CommandCounterIncrement();
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not make the batch because of a concurrent one of the same key"),
+			 errhint("Try the transaction again.")));
+}
+
+static int64
+find_step_batch(int64 step)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(step)};
+
+	return find_id("SELECT id FROM queue_jobs.tracked_batch WHERE step_of = $1", 1, types, values);
+}
+
+int64
+batch_of_run(const Job *job, Oid owner)
+{
+	BatchDefinition definition = {.parent = job->batch, .step_of = job->id};
+	bool		standing;
+	int64		id;
+
+	if (job->callback)
+		return 0;
+	if (job->step == NULL)
+		return job->batch;
+	id = find_step_batch(job->id);
+	if (id != 0)
+		return id;
+	definition.name = job->step;
+	definition.args = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+	definition.keep = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(KEEP_OF_STEP), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	return batch_make(&definition, owner, &standing);
+}
+
+/* ---- looking ---- */
+
+/* What a batch's row says, and what is found of its members. */
+typedef struct BatchState
+{
+	Oid			owner;
+	int64		parent;
+	int64		step_of;
+	char	   *on_success;
+	char	   *on_ended;
+	char	   *on_dead;
+	Jsonb	   *args;
+	bool		open;
+	bool		died;
+	bool		has_ended;
+	bool		has_succeeded;
+	bool		settled;
+	int64		remaining;		/* members that live */
+	int64		children;		/* batches of which it is the parent, and which have not settled */
+	bool		callbacks;		/* one of its callbacks lives */
+	int64		dead_job;		/* 0: none */
+	bool		all_completed;
+} BatchState;
+
+#define LOCK_BATCH \
+	"SELECT owner, parent, step_of, on_success, on_ended, on_dead, args, open, died_at IS NOT NULL, ended_at IS NOT NULL," \
+	" succeeded_at IS NOT NULL, settled_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $1 FOR UPDATE SKIP LOCKED"
+
+/* Members that are such for a duplicate are of no other batch's rows, or of another's. */
+#define JOINT_STATE \
+	"coalesce((SELECT f.state FROM queue_jobs.member_job f WHERE f.id = m.job LIMIT 1)," \
+	" (SELECT f.state FROM queue_jobs.finished_job f WHERE f.id = m.job ORDER BY f.finished_at DESC LIMIT 1), 'completed')"
+#define LOOK_AT_MEMBERS \
+	"SELECT (SELECT count(*) FROM queue_jobs.live_job WHERE batch = $1 AND callback IS NULL)" \
+	" + (SELECT count(*) FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job))," \
+	" (SELECT count(*) FROM queue_jobs.tracked_batch WHERE parent = $1 AND settled_at IS NULL)," \
+	" EXISTS (SELECT FROM queue_jobs.live_job WHERE batch = $1 AND callback)," \
+	" coalesce((SELECT id FROM queue_jobs.member_job WHERE batch = $1 AND state = 'dead' ORDER BY finished_at LIMIT 1)," \
+	"  (SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job) IS NULL" \
+	"    AND " JOINT_STATE " = 'dead' LIMIT 1)," \
+	"  (SELECT dead_job FROM queue_jobs.tracked_batch WHERE parent = $1 AND dead_job IS NOT NULL ORDER BY died_at LIMIT 1))," \
+	" NOT EXISTS (SELECT FROM queue_jobs.member_job WHERE batch = $1 AND state IN ('dead', 'cancelled'))" \
+	" AND NOT EXISTS (SELECT FROM queue_jobs.tracked_batch WHERE parent = $1 AND succeeded_at IS NULL)" \
+	" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND " JOINT_STATE " <> 'completed')"
+
+static bool
+lock_batch(int64 batch, BatchState *state, MemoryContext context)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(batch)};
+	HeapTuple	row;
+	TupleDesc	descriptor;
+	MemoryContext spi;
+	Datum		value;
+	bool		isnull;
+
+#define VALUE(n) SPI_getbinval(row, descriptor, n, &isnull)
+	if (engine_execute(LOCK_BATCH, SPI_OK_SELECT, 1, types, values, NULL) == 0)
+		return false;
+	row = SPI_tuptable->vals[0];
+	descriptor = SPI_tuptable->tupdesc;
+	spi = MemoryContextSwitchTo(context);
+	state->owner = DatumGetObjectId(VALUE(1));
+	value = VALUE(2);
+	state->parent = isnull ? 0 : DatumGetInt64(value);
+	value = VALUE(3);
+	state->step_of = isnull ? 0 : DatumGetInt64(value);
+	state->on_success = SPI_getvalue(row, descriptor, 4);
+	state->on_ended = SPI_getvalue(row, descriptor, 5);
+	state->on_dead = SPI_getvalue(row, descriptor, 6);
+	state->args = DatumGetJsonbPCopy(VALUE(7));
+	state->open = DatumGetBool(VALUE(8));
+	state->died = DatumGetBool(VALUE(9));
+	state->has_ended = DatumGetBool(VALUE(10));
+	state->has_succeeded = DatumGetBool(VALUE(11));
+	state->settled = DatumGetBool(VALUE(12));
+	MemoryContextSwitchTo(spi);
+	return true;
+}
+
+static void
+look_at_members(int64 batch, BatchState *state)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(batch)};
+	HeapTuple	row;
+	TupleDesc	descriptor;
+	Datum		value;
+	bool		isnull;
+
+	(void) engine_execute(LOOK_AT_MEMBERS, SPI_OK_SELECT, 1, types, values, NULL);
+	row = SPI_tuptable->vals[0];
+	descriptor = SPI_tuptable->tupdesc;
+	state->remaining = DatumGetInt64(VALUE(1));
+	state->children = DatumGetInt64(VALUE(2));
+	state->callbacks = DatumGetBool(VALUE(3));
+	value = VALUE(4);
+	state->dead_job = isnull ? 0 : DatumGetInt64(value);
+	state->all_completed = DatumGetBool(VALUE(5));
+#undef VALUE
+}
+
+/* The batch's args with its id and, of a death, the job's. */
+static Jsonb *
+callback_args(int64 batch, const BatchState *state, int64 job)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {JSONBOID, INT8OID, INT8OID};
+	Datum		values[] = {JsonbPGetDatum(state->args), Int64GetDatum(batch), Int64GetDatum(job)};
+	char		nulls[] = "   ";
+	Jsonb	   *args;
+	MemoryContext spi;
+	bool		isnull;
+	RunAs		saved;
+
+	if (job == 0)
+		nulls[2] = 'n';
+	engine_begin(&saved);
+	(void) engine_execute("SELECT $1 || jsonb_strip_nulls(jsonb_build_object('batch', $2, 'job', $3))", SPI_OK_SELECT, lengthof(types), types, values, nulls);
+	spi = MemoryContextSwitchTo(context);
+	args = DatumGetJsonbPCopy(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	MemoryContextSwitchTo(spi);
+	engine_end(&saved);
+	return args;
+}
+
+/* True if it was enqueued, which makes the batch wait for its end. */
+static bool
+call_back(int64 batch, const BatchState *state, const char *worker, int64 job)
+{
+	return worker != NULL && enqueue_for(state->owner, worker, callback_args(batch, state, job), batch, true) != 0;
+}
+
+#define WRITE_BATCH \
+	"UPDATE queue_jobs.tracked_batch SET" \
+	" died_at = CASE WHEN $2 THEN clock_timestamp() ELSE died_at END, dead_job = CASE WHEN $2 THEN $6 ELSE dead_job END," \
+	" ended_at = CASE WHEN $3 THEN clock_timestamp() ELSE ended_at END," \
+	" succeeded_at = CASE WHEN $4 THEN clock_timestamp() ELSE succeeded_at END," \
+	" settled_at = CASE WHEN $5 THEN coalesce(settled_at, clock_timestamp()) END WHERE id = $1"
+
+static void
+write_batch(int64 batch, bool dies, bool ends, bool succeeds, bool settles, int64 dead_job)
+{
+	Oid			types[] = {INT8OID, BOOLOID, BOOLOID, BOOLOID, BOOLOID, INT8OID};
+	Datum		values[] = {Int64GetDatum(batch), BoolGetDatum(dies), BoolGetDatum(ends), BoolGetDatum(succeeds), BoolGetDatum(settles), Int64GetDatum(dead_job)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	(void) engine_execute(WRITE_BATCH, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+}
+
+/* Writes what has come true, and enqueues the callbacks. */
+static void
+act(int64 batch, const BatchState *state)
+{
+	bool		over = !state->open && state->remaining == 0 && state->children == 0;
+	bool		dies = state->dead_job != 0 && !state->died;
+	bool		ends = over && !state->has_ended;
+	bool		succeeds = over && state->all_completed && !state->has_succeeded;
+	bool		called = false;
+	bool		settles;
+
+	if (dies)
+		called = call_back(batch, state, state->on_dead, state->dead_job) || called;
+	if (ends)
+		called = call_back(batch, state, state->on_ended, 0) || called;
+	if (succeeds)
+		called = call_back(batch, state, state->on_success, 0) || called;
+	settles = over && !called && !state->callbacks;
+	if (!dies && !ends && !succeeds && settles == state->settled)
+		return;
+	write_batch(batch, dies, ends, succeeds, settles, state->dead_job);
+	if (state->parent != 0)
+		watch_note(NEWS_BATCH, state->parent);
+	if (state->step_of != 0 && settles)
+		watch_note(NEWS_ENDED, state->step_of);
+	if (ends || succeeds || settles)
+		watch_note(NEWS_BATCH, batch);	/* for sessions that wait for it */
+}
+
+bool
+batch_look(int64 batch)
+{
+	BatchState	state = {0};
+	MemoryContext context = CurrentMemoryContext;
+	bool		found;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	found = lock_batch(batch, &state, context);
+	if (found)
+		look_at_members(batch, &state);
+	engine_end(&saved);
+	if (!found)
+		return false;
+	act(batch, &state);
+	watch_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining, state.died || state.dead_job != 0);
+	return true;
+}
+
+/* ---- removing ---- */
+
+static const char *const trim_orphans[] = {
+	"DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.member_job m"
+	" WHERE m.batch IS NULL AND m.keep_until <= clock_timestamp()"
+	" AND (SELECT true FROM queue_jobs.dependency d WHERE d.parent = m.id AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) LIMIT 1) IS NULL"
+	" AND (SELECT true FROM queue_jobs.joint_member j WHERE j.job = m.id LIMIT 1) IS NULL LIMIT $1))",
+	"DELETE FROM queue_jobs.dependency WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM queue_jobs.dependency d"
+	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) IS NULL"
+	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = d.child AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
+	"DELETE FROM queue_jobs.job_signal WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM queue_jobs.job_signal s"
+	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = s.job) IS NULL"
+	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
+	"DELETE FROM queue_jobs.saved_step WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM queue_jobs.saved_step s"
+	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = s.job) IS NULL"
+	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
+};
+
+/* Members of batches whose time is over, and then these. True if there is more. */
+static bool
+trim_batches(void)
+{
+	Oid			types[] = {INT4OID};
+	Datum		values[] = {Int32GetDatum(TRIM_AT_ONCE)};
+	uint64		trimmed = engine_execute("DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.tracked_batch b"
+										 " CROSS JOIN LATERAL (SELECT f.ctid FROM queue_jobs.member_job f WHERE f.batch = b.id LIMIT $1) m"
+										 " WHERE b.settled_at + b.keep <= clock_timestamp() LIMIT $1))",
+										 SPI_OK_DELETE, 1, types, values, NULL);
+
+	if (trimmed == TRIM_AT_ONCE)
+		return true;
+	(void) engine_execute("WITH gone AS (DELETE FROM queue_jobs.tracked_batch b WHERE b.settled_at + b.keep <= clock_timestamp() RETURNING id)"
+						  " DELETE FROM queue_jobs.joint_member m USING gone WHERE m.batch = gone.id", SPI_OK_DELETE, 0, NULL, NULL, NULL);
+	return false;
+}
+
+static TimestampTz
+next_trim(TimestampTz now)
+{
+	bool		isnull;
+	Datum		next;
+
+	(void) engine_execute("SELECT least((SELECT min(settled_at + keep) FROM queue_jobs.tracked_batch WHERE settled_at IS NOT NULL),"
+						  " (SELECT min(keep_until) FROM queue_jobs.member_job WHERE batch IS NULL))", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+	next = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	return isnull ? NO_TIME : Max(DatumGetTimestampTz(next), now + TRIM_EVERY);
+}
+
+TimestampTz
+batches_trim(TimestampTz now)
+{
+	Oid			types[] = {INT4OID};
+	Datum		values[] = {Int32GetDatum(TRIM_AT_ONCE)};
+	TimestampTz next = now;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (!trim_batches())
+	{
+		for (int i = 0; i < (int) lengthof(trim_orphans); i++)
+			(void) engine_execute(trim_orphans[i], SPI_OK_DELETE, 1, types, values, NULL);
+		next = next_trim(now);
+	}
+	engine_end(&saved);
+	return next;
+}

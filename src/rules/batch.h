@@ -1,0 +1,46 @@
+/*
+ * batch.h
+ *		Batches: jobs whose common end has callbacks.
+ *
+ * A batch has no counter. Its members' live rows are what is looked at, after the commit of what ended one of
+ * them (settle.h): each look locks the batch's row, and writes what has come true together with the callbacks'
+ * jobs. So a look that comes twice, or for nothing, does nothing, and none is needed that was lost in a crash,
+ * as all batches are looked at after a start.
+ */
+#ifndef QUEUE_JOBS_BATCH_H
+#define QUEUE_JOBS_BATCH_H
+
+#include "job.h"
+#include "utils/timestamp.h"
+
+typedef struct BatchDefinition
+{
+	const char *name;			/* or NULL */
+	const char *on_success;		/* workers, or NULL */
+	const char *on_ended;
+	const char *on_dead;
+	Jsonb	   *args;
+	int64		parent;			/* 0: none */
+	int64		step_of;		/* 0: of no step */
+	bool		workflow;
+	const char *dedup_key;		/* or NULL */
+	Interval   *keep;
+	bool		open;
+} BatchDefinition;
+
+/*
+ * Makes a batch of that owner. With a dedup_key of a workflow that has not ended, *standing is set, and that
+ * one's id returned.
+ */
+extern int64 batch_make(const BatchDefinition *definition, Oid owner, bool *standing);
+
+/* The batch of a run: of a workflow's step its own, made when it is first asked for. 0: none. */
+extern int64 batch_of_run(const Job *job, Oid owner);
+
+/* Looks whether anything has come true. False if another transaction has it locked, which has it looked at again. */
+extern bool batch_look(int64 batch);
+
+/* Removes what has been kept for as long as it is to be; returns when to look again, or NO_TIME. */
+extern TimestampTz batches_trim(TimestampTz now);
+
+#endif

@@ -1,0 +1,141 @@
+/*
+ * batch_member.c
+ *		Members of batches; see batch_member.h.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "batch_member.h"
+#include "catalog/pg_type.h"
+#include "current_job.h"
+#include "executor/spi.h"
+#include "lane.h"
+#include "run_as.h"
+#include "watch.h"
+
+static void
+refuse_unknown(int64 batch)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("batch " INT64_FORMAT " does not exist", batch),
+			 errdetail("It never was, or it is no longer kept."),
+			 errhint("Make one with queue_jobs.new_batch().")));
+}
+
+static void
+refuse_others(int64 batch, Oid owner)
+{
+	if (!lane_owner_is_mine(owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for batch " INT64_FORMAT, batch),
+				 errdetail("It is another role's."),
+				 errhint("Only its owner, members of that role and superusers may add to it, or steer it.")));
+}
+
+/* The owner of a batch, and whether it has ended. */
+static Oid
+read_batch(int64 batch, bool lock, bool *ended)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(batch)};
+	Oid			owner = InvalidOid;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute(lock ? "SELECT owner, ended_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $1 FOR KEY SHARE" :
+					   "SELECT owner, ended_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $1", SPI_OK_SELECT, 1, types, values, NULL) > 0)
+	{
+		bool		isnull;
+
+		owner = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+		*ended = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
+	}
+	engine_end(&saved);
+	return owner;
+}
+
+void
+batch_check_owner(int64 batch)
+{
+	bool		ended;
+	Oid			owner = read_batch(batch, false, &ended);
+
+	if (!OidIsValid(owner))
+		refuse_unknown(batch);
+	refuse_others(batch, owner);
+}
+
+/* Whether this process runs a member of the batch, or the step whose batch it is. */
+static bool
+is_own(int64 batch)
+{
+	const Job  *job = current_job.job;
+
+	return job != NULL && !job->callback && (job->batch == batch || current_job.step_batch == batch);
+}
+
+void
+batch_join(int64 batch)
+{
+	static SubTransactionId joined_in = InvalidSubTransactionId;
+	static TimestampTz joined_at = 0;
+	static int64 joined = 0;
+	bool		ended = false;
+	Oid			owner;
+
+	/* mostly the batch that was joined before, in the same transaction and savepoint, which has the lock still */
+	if (joined == batch && joined_in == GetCurrentSubTransactionId() && joined_at == GetCurrentTransactionStartTimestamp())
+		return;
+	owner = read_batch(batch, true, &ended);
+	if (!OidIsValid(owner))
+		refuse_unknown(batch);
+	refuse_others(batch, owner);
+	if (ended && !is_own(batch))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("batch " INT64_FORMAT " has ended", batch),
+				 errdetail("Its callbacks have been enqueued."),
+				 errhint("Make another batch, or keep one open with new_batch(…, open => true) until close_batch().")));
+	joined = batch;
+	joined_in = GetCurrentSubTransactionId();
+	joined_at = GetCurrentTransactionStartTimestamp();
+	watch_note(NEWS_BATCH, batch);
+}
+
+void
+batch_add_joint(int64 batch, int64 job)
+{
+	Oid			types[] = {INT8OID, INT8OID};
+	Datum		values[] = {Int64GetDatum(batch), Int64GetDatum(job)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	(void) engine_execute("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
+						  " WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
+						  " AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
+						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	watch_job(job);
+	watch_note_parent(job);
+	watch_note(NEWS_BATCH, batch);
+}
+
+void
+batch_move_member(const Job *other, int64 job)
+{
+	Oid			types[] = {INT8OID, INT8OID};
+	Datum		values[] = {Int64GetDatum(other->id), Int64GetDatum(job)};
+	RunAs		saved;
+
+	if (other->batch != 0 && !other->callback)
+		batch_add_joint(other->batch, job);
+	if (!watch_may_wait(other->id))
+		return;
+	engine_begin(&saved);
+	(void) engine_execute("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1", SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	watch_job(job);
+	watch_note_parent(job);
+}

@@ -1,0 +1,25 @@
+/*
+ * batch_member.h
+ *		Members of batches (batch.h).
+ *
+ * A transaction that adds members has the batch's row share-locked until its end, and the look at the batch
+ * does not wait: it comes once more after that. A member that adds members lives itself until its commit.
+ */
+#ifndef QUEUE_JOBS_BATCH_MEMBER_H
+#define QUEUE_JOBS_BATCH_MEMBER_H
+
+#include "job.h"
+
+/* ERROR unless the current user may add members to the batch, now and until the transaction ends. */
+extern void batch_join(int64 batch);
+
+/* The job stands for a duplicate that was enqueued into the batch: it is a member, too. */
+extern void batch_add_joint(int64 batch, int64 job);
+
+/* The job "other" was merged into the run of that one, which takes its place in its batches. */
+extern void batch_move_member(const Job *other, int64 job);
+
+/* ERROR unless it is a batch whose owner's rights the caller has. */
+extern void batch_check_owner(int64 batch);
+
+#endif

@@ -1,0 +1,200 @@
+/*
+ * dependency.c
+ *		Jobs that wait for other jobs; see dependency.h.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "current_job.h"
+#include "dependency.h"
+#include "executor/spi.h"
+#include "lane.h"
+#include "run_as.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "watch.h"
+
+const char *const if_dead_names[] = {"hold", "cancel", "run", NULL};
+
+static Datum
+id_array(const int64 *ids, int count)
+{
+	Datum	   *elements = palloc(sizeof(Datum) * Max(count, 1));
+
+	for (int i = 0; i < count; i++)
+		elements[i] = Int64GetDatum(ids[i]);
+	return PointerGetDatum(construct_array(elements, count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/* ---- registering ---- */
+
+static void
+refuse_parent(int64 parent, const Lane *lane)
+{
+	if (lane == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("job " INT64_FORMAT " does not exist", parent),
+				 errdetail("It never was, or it has ended and is no longer kept."),
+				 errhint("Enqueue the jobs in one transaction, or let the worker's keep_completed be longer.")));
+	if (!lane_owner_is_mine(lane->owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for job " INT64_FORMAT, parent),
+				 errdetail("It is another role's."),
+				 errhint("A job can wait for jobs of its own role, and of roles that this one is a member of.")));
+}
+
+/* The one that this process runs: its row is gone for us. */
+static bool
+is_own_job(int64 id)
+{
+	return current_job.job != NULL && current_job.job->id == id;
+}
+
+/* Subselects, and no join: whatever the planner thinks of the tables, each is one look into an index. */
+#define PARENT_LANES \
+	"SELECT p.id, coalesce((SELECT lane FROM queue_jobs.live_job l WHERE l.id = p.id)," \
+	" (SELECT lane FROM queue_jobs.member_job m WHERE m.id = p.id LIMIT 1)," \
+	" (SELECT lane FROM queue_jobs.finished_job f WHERE f.id = p.id AND f.keep_until > clock_timestamp() LIMIT 1))" \
+	" FROM unnest($1) WITH ORDINALITY AS p (id, n) ORDER BY p.n"
+
+void
+dependency_check_parents(const int64 *parents, int count)
+{
+	Oid			types[] = {INT8ARRAYOID};
+	Datum		values[] = {id_array(parents, count)};
+	RunAs		saved;
+	int32	   *lanes = palloc(sizeof(int32) * Max(count, 1));
+
+	engine_begin(&saved);
+	(void) engine_execute(PARENT_LANES, SPI_OK_SELECT, 1, types, values, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		bool		isnull;
+		Datum		lane = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull);
+
+		lanes[i] = isnull ? 0 : DatumGetInt32(lane);
+	}
+	engine_end(&saved);
+	for (int i = 0; i < count; i++)
+		if (!is_own_job(parents[i]))
+			refuse_parent(parents[i], lanes[i] == 0 ? NULL : lane_get(lanes[i]));
+}
+
+void
+dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
+{
+	Oid			types[] = {INT8OID, INT8ARRAYOID, TEXTOID};
+	Datum		values[] = {Int64GetDatum(child), id_array(parents, count), CStringGetTextDatum(if_dead_names[if_dead])};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	(void) engine_execute("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT $1, p, $3 FROM unnest($2) AS p",
+						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	for (int i = 0; i < count; i++)
+	{
+		watch_job(parents[i]);	/* so that it is kept, should it end before we commit */
+		watch_note_parent(parents[i]);
+	}
+	watch_note(NEWS_WAITS, child);
+}
+
+static Datum
+text_array(Datum *elements, int count)
+{
+	return PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+void
+dependency_add_many(const Dependency *dependencies, int count)
+{
+	Oid			types[] = {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
+	Datum		values[3];
+	int64	   *children = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
+	int64	   *parents = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
+	Datum	   *names = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Datum) * Max(count, 1));
+	RunAs		saved;
+
+	for (int i = 0; i < count; i++)
+	{
+		children[i] = dependencies[i].child;
+		parents[i] = dependencies[i].parent;
+		names[i] = CStringGetTextDatum(if_dead_names[dependencies[i].if_dead]);
+		watch_note_parent(parents[i]);
+	}
+	values[0] = id_array(children, count);
+	values[1] = id_array(parents, count);
+	values[2] = text_array(names, count);
+	engine_begin(&saved);
+	(void) engine_execute("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
+						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+}
+
+void
+dependency_move(int64 other, int64 job)
+{
+	Oid			types[] = {INT8OID, INT8OID};
+	Datum		values[] = {Int64GetDatum(other), Int64GetDatum(job)};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	(void) engine_execute("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
+						  " AND NOT EXISTS (SELECT FROM queue_jobs.dependency e WHERE e.child = d.child AND e.parent = $2)",
+						  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	watch_job(job);
+	watch_note_parent(job);
+	watch_note(NEWS_ENDED, other);
+}
+
+/* ---- results ---- */
+
+#define PARENT_RESULTS \
+	"SELECT jsonb_object_agg(coalesce(p.step, p.id::text), p.result) FROM (SELECT d.parent AS id," \
+	" (SELECT m.step FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.batch = $2 LIMIT 1) AS step," \
+	" coalesce((SELECT m.result FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.state = 'completed' LIMIT 1)," \
+	" (SELECT f.result FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state = 'completed' LIMIT 1), 'null') AS result" \
+	" FROM queue_jobs.dependency d WHERE d.child = $1) AS p"
+
+Jsonb *
+dependency_results(const Job *child)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {INT8OID, INT8OID};
+	Datum		values[] = {Int64GetDatum(child->id), Int64GetDatum(child->step ? child->batch : 0)};
+	Jsonb	   *results = NULL;
+	Datum		datum;
+	bool		isnull;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	(void) engine_execute(PARENT_RESULTS, SPI_OK_SELECT, lengthof(types), types, values, NULL);
+	datum = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	if (!isnull)
+	{
+		MemoryContext spi = MemoryContextSwitchTo(context);
+
+		results = DatumGetJsonbPCopy(datum);
+		MemoryContextSwitchTo(spi);
+	}
+	engine_end(&saved);
+	return results;
+}
+
+bool
+dependency_any(int64 child)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(child)};
+	bool		any;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	any = engine_execute("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1", SPI_OK_SELECT, 1, types, values, NULL) > 0;
+	engine_end(&saved);
+	return any;
+}

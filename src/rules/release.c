@@ -1,0 +1,163 @@
+/*
+ * release.c
+ *		Jobs that wait no longer; see release.h.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "dependency.h"
+#include "executor/spi.h"
+#include "executor_slot.h"
+#include "lane.h"
+#include "location.h"
+#include "outcome.h"
+#include "registry.h"
+#include "release.h"
+#include "run_as.h"
+#include "utils/builtins.h"
+#include "waiting.h"
+#include "wakeup.h"
+
+/*
+ * The state of each parent: NULL while it lives, or the batch of its step has not settled. One of which
+ * nothing is left was not to be kept, and so completed.
+ */
+#define PARENT_STATES \
+	"SELECT d.if_dead," \
+	" CASE WHEN (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.parent) THEN NULL" \
+	"  WHEN (SELECT b.settled_at IS NULL FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent) THEN NULL" \
+	"  WHEN (SELECT b.succeeded_at IS NULL FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent) THEN 'dead'" \
+	"  ELSE coalesce((SELECT state FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1)," \
+	"   (SELECT state FROM queue_jobs.finished_job f WHERE f.id = d.parent ORDER BY finished_at DESC LIMIT 1), 'completed') END" \
+	" FROM queue_jobs.dependency d WHERE d.child = $1"
+
+typedef struct ParentsFound
+{
+	int64		unmet;
+	bool		cancels;
+} ParentsFound;
+
+static void
+judge_parent(ParentsFound *found, const char *if_dead, const char *state)
+{
+	if (state == NULL)
+		found->unmet++;
+	else if (strcmp(state, "completed") == 0 || strcmp(if_dead, if_dead_names[IF_DEAD_RUN]) == 0)
+		return;
+	else if (strcmp(if_dead, if_dead_names[IF_DEAD_CANCEL]) == 0)
+		found->cancels = true;
+	else
+		found->unmet++;
+}
+
+static ParentsFound
+look_at_parents(int64 child)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(child)};
+	ParentsFound found = {0};
+	RunAs		saved;
+
+	engine_begin(&saved);
+	(void) engine_execute(PARENT_STATES, SPI_OK_SELECT, 1, types, values, NULL);
+	for (uint64 i = 0; i < SPI_processed; i++)
+		judge_parent(&found, SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1),
+					 SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2));
+	engine_end(&saved);
+	return found;
+}
+
+static bool
+signal_has_come(int64 job, const char *name)
+{
+	Oid			types[] = {INT8OID, TEXTOID};
+	Datum		values[] = {Int64GetDatum(job), CStringGetTextDatum(name)};
+	bool		found;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	found = engine_execute("SELECT FROM queue_jobs.job_signal WHERE job = $1 AND name = $2", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0;
+	engine_end(&saved);
+	return found;
+}
+
+/* Its run is to see all that those have committed which it waited for. */
+static void
+release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
+{
+	const Lane *lane = lane_get(job->lane);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+	TimestampTz now = GetCurrentTimestamp();
+
+	waiting_is_over(job, now);
+	if (worker != NULL && worker->data_consistency != CONSISTENCY_ALWAYS && job->run_at < now + CONSISTENCY_START_DELAY)
+	{
+		job->run_at = now + CONSISTENCY_START_DELAY;
+		job->due = false;
+	}
+	job->wal_lsn = InvalidXLogRecPtr;
+	location_relied_on(job);
+	live_update(table, slot, job);
+	if (job->due)
+		wakeup_job(job->lane, lane_executor_role(lane, worker), job_key(job));
+	else
+		wakeup_due(job->run_at);
+}
+
+static void
+cancel_job(LiveTable *table, TupleTableSlot *slot, Job *job)
+{
+	const Lane *lane = lane_get(job->lane);
+	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	if (lane == NULL)
+		return;
+	if (worker == NULL)
+		worker = registry_default_worker(lane->worker, lane->queue);
+	outcome_finished(table, slot, job, worker, JOB_CANCELLED, NULL, NULL);
+}
+
+/* The job's row is locked. No claim has passed by one that stays as it is: it is not due. */
+static int64
+look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job)
+{
+	char	   *signal = waits_for_signal(job);
+	ParentsFound found;
+
+	if (signal != NULL)
+	{
+		if (signal_has_come(job->id, signal))
+			release_job(table, slot, job);
+		return 0;
+	}
+	found = look_at_parents(job->id);
+	if (found.cancels)
+		cancel_job(table, slot, job);
+	else if (found.unmet == 0)
+		release_job(table, slot, job);
+	return found.unmet;
+}
+
+int64
+release_look(int64 child, bool *locked)
+{
+	LiveTable	table;
+	TupleTableSlot *slot = NULL;
+	Job			job;
+	FindResult	found;
+	int64		unmet = 0;
+
+	live_open(&table);
+	found = live_find(&table, child, false, &slot, &job);
+	*locked = found == FIND_LOCKED && !executor_runs(child);
+	if (found == FIND_FOUND)
+	{
+		if (job.waits != NULL && !job.due)
+			unmet = look_at_job(&table, slot, &job);
+		else if (job.due)
+			live_leave(&job);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	live_close(&table);
+	return unmet;
+}

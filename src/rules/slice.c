@@ -1,0 +1,59 @@
+/*
+ * slice.c
+ *		Slices of long jobs; see slice.h.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "arguments.h"
+#include "slice.h"
+#include "utils/fmgrprotos.h"
+
+static float8
+progress_argument(FunctionCallInfo fcinfo, int arg)
+{
+	float8		progress = PG_GETARG_FLOAT8(arg);
+
+	if (isnan(progress) || isinf(progress) || progress < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("progress is out of range"),
+				 errdetail("The value is %s.", DatumGetCString(DirectFunctionCall1(float8out, Float8GetDatum(progress)))),
+				 errhint("Give a finite number that is not negative, or NULL for none.")));
+	return progress;
+}
+
+Slice
+slice_arguments(FunctionCallInfo fcinfo, int cursor_arg, int progress_arg)
+{
+	Slice		slice = {.has_progress = !PG_ARGISNULL(progress_arg)};
+
+	refuse_null(fcinfo, cursor_arg, "cursor");
+	slice.cursor = PG_GETARG_JSONB_P(cursor_arg);
+	if (slice.has_progress)
+		slice.progress = progress_argument(fcinfo, progress_arg);
+	return slice;
+}
+
+int64
+slice_delay_argument(FunctionCallInfo fcinfo, int arg)
+{
+	if (PG_ARGISNULL(arg))
+		return 0;
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "delay", 0, 365 * USECS_PER_DAY,
+												   "Give an interval from 0 to 365 days."));
+}
+
+void
+slice_apply(Job *job, const Slice *slice, int32 attempt)
+{
+	job->cursor = slice->cursor;
+	if (slice->has_progress)
+	{
+		job->has_progress = true;
+		job->progress = slice->progress;
+	}
+	job->uncharged = attempt;
+	job->crashes = 0;
+}

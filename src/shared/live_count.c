@@ -1,0 +1,456 @@
+/*
+ * live_count.c
+ *		How many live jobs of each lane there are; see live_count.h.
+ *
+ * The snapshot is taken, and noted in shared memory, under the lock under which a transaction adds its
+ * changes. That is done after its commit can be seen. So of each transaction it is clear whether the count
+ * has seen it: it has if its ID is below the snapshot's end, and not among those that ran then.
+ *
+ * Each database begins anew after a restart, and when rows were changed otherwise: by SQL, or by a prepared
+ * transaction, whose session does not know what was changed. While no session asks, nothing is added.
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "common/hashfn.h"
+#include "live_count.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#define COUNTED_DATABASES 64
+#define MOST_RUNNING 1024		/* transactions that may run when a count begins */
+#define PLACES 32				/* where the counts of a lane may be */
+#define NOTES_LOOKED_BACK 8		/* for one of the same lane */
+
+typedef enum CountState
+{
+	COUNT_NONE,
+	COUNT_BEGUN,
+	COUNT_THERE,
+} CountState;
+
+typedef struct CountedDatabase
+{
+	Oid			database;		/* InvalidOid: free */
+	CountState	state;
+	pid_t		counter;		/* process that has begun to count */
+	uint64		end;			/* the snapshot: transactions from this one on are not seen, */
+	int			running_count;	/* nor are these */
+	TransactionId running[MOST_RUNNING + 1];
+} CountedDatabase;
+
+typedef struct CountedLane
+{
+	Oid			database;		/* InvalidOid: free */
+	int32		lane;
+	pg_atomic_uint64 kinds[LIVE_KINDS]; /* of signed numbers */
+} CountedLane;
+
+/* Read and added to under the lock in shared mode; all else changes under it in exclusive mode. */
+typedef struct LiveCounts
+{
+	pg_atomic_uint32 wanted;	/* a session has asked, in any database */
+	CountedDatabase databases[COUNTED_DATABASES];
+	CountedLane lanes[FLEXIBLE_ARRAY_MEMBER];
+} LiveCounts;
+
+/* What this transaction has changed. */
+typedef struct Noted
+{
+	int32		lane;
+	int			nest_level;
+	int64		kinds[LIVE_KINDS];
+} Noted;
+
+static LiveCounts *live_counts = NULL;
+static Noted *noted = NULL;
+static int	noted_count = 0;
+static int	noted_size = 0;
+static bool written_by_sql = false;
+
+/* Twice as many as there can be hints for, so that mostly each finds a place. */
+static int
+lanes_size(void)
+{
+	return queue_jobs_max_lanes * 2;
+}
+
+/* ---- what is in shared memory ---- */
+
+static CountedDatabase *
+find_database(Oid database)
+{
+	for (int i = 0; i < COUNTED_DATABASES; i++)
+		if (live_counts->databases[i].database == database)
+			return &live_counts->databases[i];
+	return NULL;
+}
+
+static CountedLane *
+find_lane(Oid database, int32 lane)
+{
+	uint32		start = hash_combine(hash_uint32(database), hash_uint32((uint32) lane));
+
+	for (int i = 0; i < PLACES; i++)
+	{
+		CountedLane *counted = &live_counts->lanes[(start + i) % lanes_size()];
+
+		if (counted->database == database && counted->lane == lane)
+			return counted;
+	}
+	return NULL;
+}
+
+/* NULL if there is no place for it. With the exclusive lock. */
+static CountedLane *
+make_lane(int32 lane)
+{
+	uint32		start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32((uint32) lane));
+	CountedLane *counted = find_lane(MyDatabaseId, lane);
+
+	for (int i = 0; i < PLACES && counted == NULL; i++)
+	{
+		CountedLane *place = &live_counts->lanes[(start + i) % lanes_size()];
+
+		if (OidIsValid(place->database))
+			continue;
+		counted = place;
+		counted->database = MyDatabaseId;
+		counted->lane = lane;
+		for (int kind = 0; kind < LIVE_KINDS; kind++)
+			pg_atomic_write_u64(&counted->kinds[kind], 0);
+	}
+	return counted;
+}
+
+static void
+add(CountedLane *lane, const int64 *kinds)
+{
+	for (int kind = 0; kind < LIVE_KINDS; kind++)
+		if (kinds[kind] != 0)
+			(void) pg_atomic_fetch_add_u64(&lane->kinds[kind], kinds[kind]);
+}
+
+static void
+clear_lanes(Oid database)
+{
+	for (int i = 0; i < lanes_size(); i++)
+		if (live_counts->lanes[i].database == database)
+			live_counts->lanes[i].database = InvalidOid;
+}
+
+void
+live_counts_forget(Oid database)
+{
+	CountedDatabase *counted;
+
+	if (live_counts == NULL || pg_atomic_read_u32(&live_counts->wanted) == 0)
+		return;
+	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	counted = find_database(database);
+	if (counted != NULL)
+	{
+		clear_lanes(database);
+		counted->state = COUNT_NONE;
+		counted->database = InvalidOid;
+	}
+	LWLockRelease(shared_counts_lock());
+}
+
+/* ---- a transaction's changes ---- */
+
+void
+live_count_note(int32 lane, LiveKind kind, int change)
+{
+	int			nest_level = GetCurrentTransactionNestLevel();
+
+	if (live_counts == NULL)
+		return;
+	for (int i = noted_count - 1; i >= Max(noted_count - NOTES_LOOKED_BACK, 0); i--)
+		if (noted[i].lane == lane && noted[i].nest_level == nest_level)
+		{
+			noted[i].kinds[kind] += change;
+			return;
+		}
+	if (noted_count == noted_size)
+	{
+		int			size = Max(noted_size * 2, 16);
+
+		noted = noted ? repalloc_huge(noted, size * sizeof(Noted)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
+		noted_size = size;
+	}
+	noted[noted_count] = (Noted) {.lane = lane,.nest_level = nest_level};
+	noted[noted_count++].kinds[kind] = change;
+}
+
+void
+live_counts_written_by_sql(void)
+{
+	written_by_sql = true;
+}
+
+/* Whether the count has seen this transaction, which has committed, or does not need it. */
+static bool
+is_counted(const CountedDatabase *counted)
+{
+	FullTransactionId id = GetTopFullTransactionIdIfAny();
+
+	if (counted == NULL || counted->state == COUNT_NONE)
+		return true;
+	if (U64FromFullTransactionId(id) >= counted->end)
+		return false;
+	for (int i = 0; i < counted->running_count; i++)
+		if (counted->running[i] == XidFromFullTransactionId(id))
+			return false;
+	return true;
+}
+
+/* True if it is done, or there is nothing to do; false if a lane is not known yet. */
+static bool
+add_to_known_lanes(void)
+{
+	bool		known = true;
+
+	LWLockAcquire(shared_counts_lock(), LW_SHARED);
+	if (!is_counted(find_database(MyDatabaseId)))
+	{
+		for (int i = 0; i < noted_count && known; i++)
+			known = find_lane(MyDatabaseId, noted[i].lane) != NULL;
+		for (int i = 0; i < noted_count && known; i++)
+			add(find_lane(MyDatabaseId, noted[i].lane), noted[i].kinds);
+	}
+	LWLockRelease(shared_counts_lock());
+	return known;
+}
+
+static void
+add_to_lanes(void)
+{
+	CountedDatabase *counted;
+
+	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	counted = find_database(MyDatabaseId);
+	for (int i = 0; i < noted_count && !is_counted(counted); i++)
+	{
+		CountedLane *lane = make_lane(noted[i].lane);
+
+		if (lane != NULL)
+			add(lane, noted[i].kinds);
+		else
+			counted->state = COUNT_NONE;	/* there are too many: rows are counted */
+	}
+	LWLockRelease(shared_counts_lock());
+}
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+			if (written_by_sql)
+				live_counts_forget(MyDatabaseId);
+			else if (noted_count > 0 && pg_atomic_read_u32(&live_counts->wanted) > 0 && !add_to_known_lanes())
+				add_to_lanes();
+			break;
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			break;
+		default:
+			return;
+	}
+	noted_count = 0;
+	written_by_sql = false;
+}
+
+/* What was noted in a savepoint goes with it, or belongs to the level above. */
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		while (noted_count > 0 && noted[noted_count - 1].nest_level >= level)
+			noted_count--;
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		for (int i = noted_count - 1; i >= 0 && noted[i].nest_level >= level; i--)
+			noted[i].nest_level = level - 1;
+}
+
+/* ---- reading ---- */
+
+static void
+add_own(LaneCount **counts, int *count, int *size, int32 lane, const int64 *kinds)
+{
+	int			i = 0;
+
+	while (i < *count && (*counts)[i].lane != lane)
+		i++;
+	if (i == *size)
+		*counts = repalloc_huge(*counts, (*size *= 2) * sizeof(LaneCount));
+	if (i == *count)
+		(*counts)[(*count)++] = (LaneCount) {.lane = lane};
+	for (int kind = 0; kind < LIVE_KINDS; kind++)
+		(*counts)[i].kinds[kind] += kinds[kind];
+}
+
+bool
+live_counts_get(LaneCount **counts, int *count)
+{
+	CountedDatabase *counted;
+	int			size;
+	bool		there;
+
+	if (live_counts == NULL || written_by_sql || pg_atomic_read_u32(&live_counts->wanted) == 0)
+		return false;
+	size = lanes_size() + 1;
+	*counts = MemoryContextAllocHuge(CurrentMemoryContext, size * sizeof(LaneCount));
+	*count = 0;
+	LWLockAcquire(shared_counts_lock(), LW_SHARED);
+	counted = find_database(MyDatabaseId);
+	there = counted != NULL && counted->state == COUNT_THERE;
+	for (int i = 0; i < lanes_size() && there; i++)
+	{
+		CountedLane *lane = &live_counts->lanes[i];
+
+		if (lane->database != MyDatabaseId)
+			continue;
+		(*counts)[*count].lane = lane->lane;
+		for (int kind = 0; kind < LIVE_KINDS; kind++)
+			(*counts)[*count].kinds[kind] = (int64) pg_atomic_read_u64(&lane->kinds[kind]);
+		(*count)++;
+	}
+	LWLockRelease(shared_counts_lock());
+	for (int i = 0; i < noted_count && there; i++)
+		add_own(counts, count, &size, noted[i].lane, noted[i].kinds);
+	return there;
+}
+
+/* ---- counting ---- */
+
+static bool
+is_being_counted(const CountedDatabase *counted)
+{
+	return counted->state == COUNT_BEGUN && counted->counter != MyProcPid && BackendPidGetProc(counted->counter) != NULL;
+}
+
+/* The place of this database, to count in; NULL if there is none, or another session is at it. */
+static CountedDatabase *
+take_database(void)
+{
+	CountedDatabase *counted = find_database(MyDatabaseId);
+
+	if (counted == NULL)
+		counted = find_database(InvalidOid);
+	else if (is_being_counted(counted))
+		counted = NULL;
+	if (counted == NULL)
+		return NULL;
+	clear_lanes(MyDatabaseId);
+	counted->database = MyDatabaseId;
+	counted->state = COUNT_NONE;
+	counted->counter = MyProcPid;
+	return counted;
+}
+
+/* The snapshot's end, as a number that does not come again. */
+static uint64
+end_of(Snapshot snapshot)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	uint32		epoch = EpochFromFullTransactionId(next);
+
+	if (snapshot->xmax > XidFromFullTransactionId(next))
+		epoch--;
+	return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, snapshot->xmax));
+}
+
+/* This transaction may yet change jobs, and is not among those that its own snapshot takes for running. */
+static void
+note_snapshot(CountedDatabase *counted, Snapshot snapshot)
+{
+	counted->end = end_of(snapshot);
+	counted->running_count = snapshot->xcnt;
+	memcpy(counted->running, snapshot->xip, sizeof(TransactionId) * snapshot->xcnt);
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		counted->running[counted->running_count++] = GetTopTransactionIdIfAny();
+	counted->state = COUNT_BEGUN;
+}
+
+bool
+live_counts_begin(Snapshot *snapshot)
+{
+	CountedDatabase *counted;
+	bool		begun = false;
+
+	if (live_counts == NULL || noted_count > 0 || written_by_sql || RecoveryInProgress())
+		return false;
+	*snapshot = NULL;
+	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	counted = take_database();
+	if (counted != NULL)
+	{
+		pg_atomic_write_u32(&live_counts->wanted, 1);
+		pg_memory_barrier();	/* a transaction that has not seen that is seen by the snapshot */
+		*snapshot = GetLatestSnapshot();
+		begun = (*snapshot)->xcnt <= MOST_RUNNING;
+		if (begun)
+			note_snapshot(counted, *snapshot);
+	}
+	LWLockRelease(shared_counts_lock());
+	if (begun)
+		*snapshot = RegisterSnapshot(*snapshot);
+	return begun;
+}
+
+void
+live_counts_put(const LaneCount *counts, int count)
+{
+	CountedDatabase *counted;
+
+	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	counted = find_database(MyDatabaseId);
+	if (counted != NULL && counted->state == COUNT_BEGUN && counted->counter == MyProcPid)
+	{
+		counted->state = COUNT_THERE;
+		for (int i = 0; i < count && counted->state == COUNT_THERE; i++)
+		{
+			CountedLane *lane = make_lane(counts[i].lane);
+
+			if (lane != NULL)
+				add(lane, counts[i].kinds);
+			else
+				counted->state = COUNT_NONE;
+		}
+	}
+	LWLockRelease(shared_counts_lock());
+}
+
+static void
+initialize(void *area)
+{
+	LiveCounts *initial = area;
+
+	pg_atomic_init_u32(&initial->wanted, 0);
+	for (int i = 0; i < lanes_size(); i++)
+		for (int kind = 0; kind < LIVE_KINDS; kind++)
+			pg_atomic_init_u64(&initial->lanes[i].kinds[kind], 0);
+}
+
+void
+live_counts_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
+	if (process_shared_preload_libraries_in_progress)
+		shared_add_area(add_size(offsetof(LiveCounts, lanes), mul_size(lanes_size(), sizeof(CountedLane))), (void **) &live_counts, initialize);
+}

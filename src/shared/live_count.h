@@ -1,0 +1,54 @@
+/*
+ * live_count.h
+ *		How many live jobs of each lane there are, by kind: kept in shared memory, so that nobody counts rows.
+ *
+ * A session that wants to know, and finds nothing, counts them once, with one snapshot. From then on each
+ * transaction that the snapshot does not see adds what it has changed, when it has committed.
+ */
+#ifndef QUEUE_JOBS_LIVE_COUNT_H
+#define QUEUE_JOBS_LIVE_COUNT_H
+
+#include "utils/snapshot.h"
+
+/* What a row tells, whatever the time is. */
+typedef enum LiveKind
+{
+	KIND_DUE,
+	KIND_CLAIMED,				/* has a lease, which may have run out */
+	KIND_SCHEDULED,
+	KIND_RETRYABLE,
+	KIND_EXPIRING,				/* one of the others, too: it was not started, and is to be by a time */
+	LIVE_KINDS
+} LiveKind;
+
+typedef struct LaneCount
+{
+	int32		lane;			/* first: the key of a hash table */
+	int64		kinds[LIVE_KINDS];
+} LaneCount;
+
+/* This (sub)transaction has so many more of them, or fewer. */
+extern void live_count_note(int32 lane, LiveKind kind, int change);
+
+/* This transaction changes jobs without noting that. */
+extern void live_counts_written_by_sql(void);
+
+/* A prepared transaction of this database has ended; the extension was dropped there. */
+extern void live_counts_forget(Oid database);
+
+/*
+ * The lanes that there are, as this transaction has left them, in *counts (palloc'd); false if they have not
+ * been counted.
+ */
+extern bool live_counts_get(LaneCount **counts, int *count);
+
+/*
+ * Begins to count: the rows that the snapshot sees, registered here, are to be counted, and the result handed
+ * in by live_counts_put(). False if another session is counting, or this is not the time for it.
+ */
+extern bool live_counts_begin(Snapshot *snapshot);
+extern void live_counts_put(const LaneCount *counts, int count);
+
+extern void live_counts_init(void);
+
+#endif

@@ -1,0 +1,396 @@
+/*
+ * watch.c
+ *		Ends that others wait for; see watch.h.
+ *
+ * Each database has a part of its own, found by its slot (shared.h); one that gets another database's slot
+ * begins with nothing known.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "shared.h"
+#include "utils/memutils.h"
+#include "watch.h"
+
+#define NEWS_KEPT 1024
+#define FILTER_BITS 65536
+#define EXPECTED 512
+#define EXPECTED_WAYS 4
+#define MOST_NOTES_KEPT 65536	/* room for so many, after a transaction that had more */
+#define LOOK_BACK 8				/* pieces of news with which a new one is compared */
+
+typedef struct Expected
+{
+	int64		batch;			/* 0: free */
+	int64		ends;
+	bool		died;
+} Expected;
+
+typedef struct Watch
+{
+	slock_t		mutex;
+	Oid			database;
+	bool		known;			/* the filter has all jobs that others wait for */
+	bool		lost;			/* there was no room for news */
+	int			count;
+	News		news[NEWS_KEPT];
+	Expected	expected[EXPECTED];
+	uint32		filter[FILTER_BITS / 32];
+} Watch;
+
+/* Of the transaction: news, or (is_parent) a job for the filter. */
+typedef struct Noted
+{
+	News		news;
+	bool		is_parent;
+} Noted;
+
+static Watch *watches = NULL;
+static Noted *noted = NULL;
+static int	noted_count = 0;
+static int	noted_size = 0;
+
+static void
+initialize(void *area)
+{
+	for (int i = 0; i < queue_jobs_max_databases; i++)
+		SpinLockInit(&((Watch *) area)[i].mutex);
+}
+
+void
+watch_init(void)
+{
+	shared_add_area(mul_size(queue_jobs_max_databases, sizeof(Watch)), (void **) &watches, initialize);
+}
+
+/* This database's part with its mutex held; NULL if it has none. Large parts are cleared only when another database had it. */
+static Watch *
+lock_watch(void)
+{
+	DatabaseSlot *slot = watches == NULL ? NULL : database_slot(MyDatabaseId, true);
+	Watch	   *watch;
+
+	if (slot == NULL)
+		return NULL;
+	watch = &watches[slot - database_slot_at(0)];
+	SpinLockAcquire(&watch->mutex);
+	if (watch->database != MyDatabaseId)
+	{
+		watch->database = MyDatabaseId;
+		watch->known = false;
+		watch->lost = true;
+		watch->count = 0;
+		memset(watch->expected, 0, sizeof(watch->expected));
+	}
+	return watch;
+}
+
+/* ---- notes ---- */
+
+static Noted *
+add_note(void)
+{
+	if (noted_count == noted_size)
+	{
+		int			size = Max(noted_size * 2, 16); /* told only when the memory is there */
+
+		noted = noted ? repalloc_huge(noted, size * sizeof(Noted)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
+		noted_size = size;
+	}
+	return &noted[noted_count++];
+}
+
+void
+watch_note(NewsKind kind, int64 id)
+{
+	Noted	   *last = noted_count > 0 ? &noted[noted_count - 1] : NULL;
+
+	if (!shared_present())
+		return;
+	if (last != NULL && !last->is_parent && last->news.kind == kind && last->news.id == id)
+		last->news.count++;
+	else
+		*add_note() = (Noted) {.news = {.kind = kind, .count = 1, .id = id}};
+}
+
+void
+watch_note_parent(int64 job)
+{
+	if (shared_present())
+		*add_note() = (Noted) {.news = {.id = job}, .is_parent = true};
+}
+
+static void
+forget_notes(void)
+{
+	noted_count = 0;
+	if (noted_size <= MOST_NOTES_KEPT)
+		return;
+	pfree(noted);
+	noted = NULL;
+	noted_size = 0;
+}
+
+/* ---- the filter ---- */
+
+static uint32
+filter_bit(int64 job)
+{
+	return hash_combine(hash_uint32((uint32) job), hash_uint32((uint32) (job >> 32))) % FILTER_BITS;
+}
+
+static void
+add_to_filter(Watch *watch, int64 job)
+{
+	uint32		bit = filter_bit(job);
+
+	watch->filter[bit / 32] |= (uint32) 1 << (bit % 32);
+}
+
+void
+watch_job(int64 job)
+{
+	Watch	   *watch = lock_watch();
+
+	if (watch == NULL)
+		return;
+	add_to_filter(watch, job);
+	SpinLockRelease(&watch->mutex);
+}
+
+/* Bits are only added, but by watch_begin(): a look without the mutex sees all that was there before. */
+bool
+watch_may_wait(int64 job)
+{
+	DatabaseSlot *slot = watches == NULL ? NULL : database_slot(MyDatabaseId, false);
+	const Watch *watch = slot == NULL ? NULL : &watches[slot - database_slot_at(0)];
+	uint32		bit = filter_bit(job);
+
+	return watch != NULL && watch->database == MyDatabaseId && (watch->filter[bit / 32] & (uint32) 1 << (bit % 32)) != 0;
+}
+
+void
+watch_begin(void)
+{
+	Watch	   *watch = lock_watch();
+
+	if (watch == NULL)
+		return;
+	memset(watch->filter, 0, sizeof(watch->filter));
+	watch->lost = false;
+	watch->count = 0;
+	SpinLockRelease(&watch->mutex);
+}
+
+void
+watch_known(void)
+{
+	Watch	   *watch = lock_watch();
+
+	if (watch == NULL)
+		return;
+	watch->known = true;
+	SpinLockRelease(&watch->mutex);
+	waiters_wake(MyDatabaseId); /* a session that waits for a job adds it again */
+}
+
+/* ---- what is expected ---- */
+
+static Expected *
+find_expected(Watch *watch, int64 batch)
+{
+	Expected   *way = &watch->expected[hash_uint32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
+
+	for (int i = 0; i < EXPECTED_WAYS; i++)
+		if (way[i].batch == batch)
+			return &way[i];
+	return NULL;
+}
+
+/* In place of a free one, or else of the one that ends first. */
+static Expected *
+make_expected(Watch *watch, int64 batch)
+{
+	Expected   *way = &watch->expected[hash_uint32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
+	Expected   *place = way;
+
+	for (int i = 0; i < EXPECTED_WAYS; i++)
+	{
+		if (way[i].batch == 0)
+			return &way[i];
+		if (way[i].ends < place->ends)
+			place = &way[i];
+	}
+	return place;
+}
+
+void
+watch_expect(int64 batch, int64 ends, bool died)
+{
+	Watch	   *watch = lock_watch();
+	Expected   *expected;
+
+	if (watch == NULL)
+		return;
+	expected = find_expected(watch, batch);
+	if (ends <= 0)
+	{
+		if (expected != NULL)
+			expected->batch = 0;
+	}
+	else
+	{
+		if (expected == NULL)
+			expected = make_expected(watch, batch);
+		*expected = (Expected) {.batch = batch, .ends = ends, .died = died};
+	}
+	SpinLockRelease(&watch->mutex);
+}
+
+bool
+watch_batch_died(int64 batch)
+{
+	Watch	   *watch = lock_watch();
+	Expected   *expected;
+	bool		died;
+
+	if (watch == NULL)
+		return false;
+	expected = find_expected(watch, batch);
+	died = expected != NULL && expected->died;
+	SpinLockRelease(&watch->mutex);
+	return died;
+}
+
+/* Whether the ends are the last that are expected, or it is not known how many are. */
+static bool
+are_expected(Watch *watch, const News *news)
+{
+	Expected   *expected = find_expected(watch, news->id);
+
+	if (expected == NULL)
+		return true;
+	expected->ends -= news->count;
+	if (expected->ends > 0)
+		return false;
+	expected->batch = 0;
+	return true;
+}
+
+/* ---- news ---- */
+
+static void
+add_news(Watch *watch, const News *news)
+{
+	NewsKind	kind = news->kind == NEWS_MEMBERS ? NEWS_BATCH : news->kind;
+
+	for (int i = watch->count - 1; i >= Max(watch->count - LOOK_BACK, 0); i--)
+		if (watch->news[i].kind == kind && watch->news[i].id == news->id)
+			return;
+	if (watch->count == NEWS_KEPT)
+		watch->lost = true;
+	else
+		watch->news[watch->count++] = (News) {.kind = kind, .count = 1, .id = news->id};
+}
+
+/* Whether it is for the scheduler. What is not known yet it finds out by looking at everything. */
+static bool
+is_for_scheduler(Watch *watch, const News *news)
+{
+	uint32		bit = filter_bit(news->id);
+
+	switch (news->kind)
+	{
+		case NEWS_MEMBERS:
+			return are_expected(watch, news);
+		case NEWS_ENDED:
+			return (watch->filter[bit / 32] & (uint32) 1 << (bit % 32)) != 0;
+		default:
+			return true;
+	}
+}
+
+/* The mutex is held for one note at a time. True if the scheduler is to be called. */
+static bool
+publish_note(const Noted *note)
+{
+	Watch	   *watch = lock_watch();
+	bool		calls = false;
+
+	if (watch == NULL)
+		return false;
+	if (note->is_parent)
+		add_to_filter(watch, note->news.id);
+	else if (!watch->known)
+		calls = true;
+	else if (is_for_scheduler(watch, &note->news))
+	{
+		add_news(watch, &note->news);
+		calls = true;
+	}
+	SpinLockRelease(&watch->mutex);
+	return calls;
+}
+
+/* Parents first: the look at their child comes after. */
+void
+watch_end_transaction(void)
+{
+	bool		is_news = false;
+
+	if (noted_count == 0)
+		return;
+	for (int i = 0; i < noted_count; i++)
+		if (noted[i].is_parent)
+			(void) publish_note(&noted[i]);
+	for (int i = 0; i < noted_count; i++)
+		if (!noted[i].is_parent && publish_note(&noted[i]))
+			is_news = true;
+	forget_notes();
+	if (!is_news)
+		return;
+	database_publish_news(MyDatabaseId);
+	waiters_wake(MyDatabaseId);
+}
+
+void
+watch_forget_transaction(void)
+{
+	forget_notes();
+}
+
+void
+watch_lose_all(void)
+{
+	Watch	   *watch = lock_watch();
+
+	if (watch == NULL)
+		return;
+	watch->known = false;
+	watch->lost = true;
+	SpinLockRelease(&watch->mutex);
+	database_publish_news(MyDatabaseId);
+}
+
+int
+watch_take(News *news, int size, bool *all)
+{
+	Watch	   *watch = lock_watch();
+	int			count = 0;
+
+	*all = false;
+	if (watch == NULL)
+		return 0;
+	*all = watch->lost || !watch->known;
+	if (!*all)
+	{
+		count = Min(size, watch->count);
+		memcpy(news, watch->news, count * sizeof(News));
+		memmove(watch->news, watch->news + count, (watch->count - count) * sizeof(News));
+		watch->count -= count;
+	}
+	SpinLockRelease(&watch->mutex);
+	return count;
+}

@@ -1,0 +1,69 @@
+/*
+ * watch.h
+ *		Ends that others wait for: members of batches, jobs that other jobs or sessions wait for.
+ *
+ * A transaction notes what it has ended, or what else is to be looked at. When it is over, and its locks
+ * matter no more than its snapshot, the notes become news for the scheduler, which looks with a fresh
+ * snapshot (settle.h). All of it is a hint: news that is untrue does no harm, and after news was lost the
+ * scheduler looks at everything. So nothing is undone by the rollback of a savepoint, or of the transaction.
+ *
+ * Which jobs others wait for is known by a filter, which may say so of too many. A session that registers a
+ * dependency adds its parents once its commit can be seen, and has the scheduler look at the child after
+ * that: an end from before is found by this look, a later one is news.
+ */
+#ifndef QUEUE_JOBS_WATCH_H
+#define QUEUE_JOBS_WATCH_H
+
+#include "job.h"
+
+typedef enum NewsKind
+{
+	NEWS_BATCH,					/* look at the batch */
+	NEWS_MEMBERS,				/* members of the batch have ended: look at it if it may end by that */
+	NEWS_ENDED,					/* a job has ended: others may wait for it */
+	NEWS_WAITS,					/* look at the job, which may wait for what has come */
+} NewsKind;
+
+typedef struct News
+{
+	NewsKind	kind;
+	int			count;			/* members */
+	int64		id;
+} News;
+
+extern void watch_init(void);
+
+/* For the end of the transaction, however it ends. */
+extern void watch_note(NewsKind kind, int64 id);
+
+/* From the end of the transaction on the job is one that others wait for. */
+extern void watch_note_parent(int64 job);
+
+/* The same at once: a session waits for it, or another transaction may not see yet who does. */
+extern void watch_job(int64 job);
+
+/* Whether others may wait for the job, as far as is known now. */
+extern bool watch_may_wait(int64 job);
+
+/* For the callback that ends transactions. After watch_lose_all() everything is looked at. */
+extern void watch_end_transaction(void);
+extern void watch_forget_transaction(void);
+extern void watch_lose_all(void);
+
+/* ---- for the process that looks ---- */
+
+/* Takes up to "size" pieces of news; *all: some were lost, or this is the first look. */
+extern int	watch_take(News *news, int size, bool *all);
+
+/* Begins to find out which jobs others wait for: forgets those known. They are known once all have been added. */
+extern void watch_begin(void);
+extern void watch_known(void);
+
+/*
+ * The batch does not end before so many members have: no news of them until then. "died": nor is the next
+ * death of one of them news.
+ */
+extern void watch_expect(int64 batch, int64 ends, bool died);
+extern bool watch_batch_died(int64 batch);
+
+#endif

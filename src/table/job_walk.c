@@ -1,0 +1,197 @@
+/*
+ * job_walk.c
+ *		A walk over all jobs, newest first; see job_walk.h.
+ *
+ * Each table shows its jobs in the order of their ids, from the end of its index; the walk takes the highest
+ * id of them all. Partitions that are empty, which most of them are, are not looked at.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog.h"
+#include "compat.h"
+#include "job_walk.h"
+#include "live_row.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "store.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#define LIVE_STATES (STATE_BIT(JOB_COMPLETED) - 1)
+
+static void
+advance(JobWalk *walk, WalkSource *source)
+{
+	MemoryContext old = MemoryContextSwitchTo(walk->context);	/* the index may allocate memory for the scan */
+	bool		isnull;
+
+	source->at_end = !index_getnext_slot(source->scan, BackwardScanDirection, source->slot);
+	MemoryContextSwitchTo(old);
+	if (!source->at_end)
+		source->id = DatumGetInt64(slot_getattr(source->slot, source->slice == NO_SLICE ? LIVE_ID : HISTORY_ID, &isnull));
+}
+
+static void
+add_source(JobWalk *walk, int slice, Relation rel, Oid index, int64 before)
+{
+	WalkSource *source = &walk->sources[walk->count++];
+	ScanKeyData key;
+
+	*source = (WalkSource) {.slice = slice,.rel = rel};
+	source->index = index_open(index, AccessShareLock);
+	source->slot = table_slot_create(rel, NULL);
+	source->scan = QjBeginIndexScan(rel, source->index, walk->snapshot, 1);
+	ScanKeyInit(&key, 1, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(before));
+	index_rescan(source->scan, &key, 1, NULL, 0);
+	advance(walk, source);
+}
+
+static void
+add_history(JobWalk *walk, uint32 states, int64 before)
+{
+	for (int slice = HISTORY_FIRST_SLICE; slice < HISTORY_FIRST_SLICE + HISTORY_SLICES; slice++)
+	{
+		Relation	rel;
+
+		if (!history_slice_has(slice, states))
+			continue;
+		rel = table_open(history_slice_relation(slice), AccessShareLock);
+		if (RelationGetNumberOfBlocks(rel) == 0)
+			table_close(rel, AccessShareLock);
+		else
+			add_source(walk, slice, rel, history_id_index(rel), before);
+	}
+}
+
+void
+job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
+			   bool (*wanted) (const Lane *lane, void *argument), void *argument)
+{
+	int			executors = Max(executor_slots(), 1);
+
+	*walk = (JobWalk)
+	{
+		.wanted = wanted,.argument = argument,.snapshot = snapshot,.now = GetCurrentTimestamp(),.context = CurrentMemoryContext
+	};
+	walk->running = palloc(sizeof(RunningJob) * executors);
+	walk->running_count = executor_running(walk->running, executors);
+	walk->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs job walk", ALLOCSET_DEFAULT_SIZES);
+
+	/* one that has expired is cancelled, though it is still there */
+	if ((states & (LIVE_STATES | STATE_BIT(JOB_CANCELLED))) != 0)
+		add_source(walk, NO_SLICE, table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock), catalog_relation(REL_LIVE_JOB_ID), before);
+	add_history(walk, states, before);
+}
+
+/* Jobs of a lane mostly follow each other. */
+static bool
+is_wanted(JobWalk *walk, const WalkSource *source)
+{
+	bool		isnull;
+	int32		id = DatumGetInt32(slot_getattr(source->slot, source->slice == NO_SLICE ? LIVE_LANE : HISTORY_LANE, &isnull));
+	const Lane *lane;
+
+	if (id == walk->lane)
+		return walk->lane_wanted;
+	lane = lane_get(id);
+	walk->lane_wanted = lane != NULL && walk->wanted(lane, walk->argument);
+	walk->lane = id;
+	return walk->lane_wanted;
+}
+
+static bool
+is_running(const JobWalk *walk, const Job *job)
+{
+	TimestampTz until;
+
+	for (int i = 0; i < walk->running_count; i++)
+		if (walk->running[i].job == job->id)
+			return true;
+	return job->lease != 0 && lease_holds(job, walk->now, &until);
+}
+
+static JobState
+live_state(const JobWalk *walk, const Job *job)
+{
+	if (is_running(walk, job))
+		return JOB_EXECUTING;
+	if (job_expired(job, walk->now))
+		return JOB_CANCELLED;
+	if (job->due || job->run_at <= walk->now)
+		return JOB_AVAILABLE;
+	return job_failures(job) > 0 ? JOB_RETRYABLE : JOB_SCHEDULED;
+}
+
+/* False for a job that is kept no longer. */
+static bool
+read_job(const JobWalk *walk, const WalkSource *source, WalkedJob *walked)
+{
+	FinishedJob finished;
+
+	walked->slice = source->slice;
+	if (source->slice == NO_SLICE)
+	{
+		live_read(source->slot, &walked->job);
+		walked->state = live_state(walk, &walked->job);
+		return true;
+	}
+	history_read(source->slot, &finished);
+	walked->job = finished.job;
+	walked->state = finished.state;
+	return finished.keep_until > walk->now;
+}
+
+static WalkSource *
+newest_source(JobWalk *walk)
+{
+	WalkSource *newest = NULL;
+
+	for (int i = 0; i < walk->count; i++)
+		if (!walk->sources[i].at_end && (newest == NULL || walk->sources[i].id > newest->id))
+			newest = &walk->sources[i];
+	return newest;
+}
+
+bool
+job_walk_next(JobWalk *walk, WalkedJob *walked)
+{
+	WalkSource *source;
+
+	MemoryContextReset(walk->each);
+	while ((source = newest_source(walk)) != NULL)
+	{
+		bool		found = false;
+
+		CHECK_FOR_INTERRUPTS();
+		if (is_wanted(walk, source))
+		{
+			MemoryContext old = MemoryContextSwitchTo(walk->each);
+
+			found = read_job(walk, source, walked);
+			MemoryContextSwitchTo(old);
+		}
+		advance(walk, source);
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+void
+job_walk_end(JobWalk *walk)
+{
+	for (int i = 0; i < walk->count; i++)
+	{
+		WalkSource *source = &walk->sources[i];
+
+		index_endscan(source->scan);
+		index_close(source->index, AccessShareLock);
+		ExecDropSingleTupleTableSlot(source->slot);
+		table_close(source->rel, AccessShareLock);
+	}
+	pfree(walk->running);
+	MemoryContextDelete(walk->each);
+}

@@ -1,0 +1,66 @@
+/*
+ * job_walk.h
+ *		A walk over all jobs, live and finished, newest first: what a search needs.
+ *
+ * It goes along the indexes on id, whatever the planner's statistics say of the tables.
+ */
+#ifndef QUEUE_JOBS_JOB_WALK_H
+#define QUEUE_JOBS_JOB_WALK_H
+
+#include "access/genam.h"
+#include "executor_slot.h"
+#include "history.h"
+#include "lane.h"
+
+#define NO_SLICE PG_INT32_MIN	/* of a job that is not finished */
+
+/* The job that the walk shows. */
+typedef struct WalkedJob
+{
+	int			slice;			/* where a finished job is kept, for history_take_from(); or NO_SLICE */
+	JobState	state;			/* as the view "job" has it */
+	Job			job;
+} WalkedJob;
+
+/* One table, and its next row. */
+typedef struct WalkSource
+{
+	int			slice;
+	Relation	rel;
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+	int64		id;				/* of the row in the slot */
+	bool		at_end;
+} WalkSource;
+
+typedef struct JobWalk
+{
+	bool		(*wanted) (const Lane *lane, void *argument);
+	void	   *argument;
+	Snapshot	snapshot;
+	int32		lane;			/* asked for last; 0: none yet */
+	bool		lane_wanted;
+	TimestampTz now;
+	RunningJob *running;		/* what the executors ran when the walk began */
+	int			running_count;
+	int			count;
+	WalkSource	sources[HISTORY_SLICES + 1];
+	MemoryContext context;		/* in which the walk lives */
+	MemoryContext each;			/* of the job that it shows */
+} JobWalk;
+
+#define STATE_BIT(state) ((uint32) 1 << (state))
+
+/*
+ * Begins a walk over jobs whose id is below "before", in lanes that "wanted" says, as the snapshot has them.
+ * Tables that have no jobs of the states (STATE_BIT) are left out; others than these are shown all the same.
+ */
+extern void job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
+						   bool (*wanted) (const Lane *lane, void *argument), void *argument);
+
+/* The job lives until the next call. */
+extern bool job_walk_next(JobWalk *walk, WalkedJob *walked);
+extern void job_walk_end(JobWalk *walk);
+
+#endif

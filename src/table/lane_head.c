@@ -1,0 +1,162 @@
+/*
+ * lane_head.c
+ *		The first jobs of lanes; see lane_head.h.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "catalog.h"
+#include "compat.h"
+#include "lane_head.h"
+#include "live_row.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#define READ_OF_PRIORITY 100	/* jobs that have no lease */
+#define MOST_PRIORITIES 50
+#define READ_OF_PARKED 1000
+
+void
+lane_head_begin(LaneHead *head, LiveTable *table, Snapshot snapshot, TimestampTz now, const int64 *running, int running_count)
+{
+	*head = (LaneHead)
+	{
+		.table = table,.snapshot = snapshot,.now = now,.running = running,.running_count = running_count
+	};
+	head->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
+	head->slot = table_slot_create(table->rel, NULL);
+	head->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs lane head", ALLOCSET_DEFAULT_SIZES);
+}
+
+void
+lane_head_end(LaneHead *head)
+{
+	index_close(head->index, AccessShareLock);
+	ExecDropSingleTupleTableSlot(head->slot);
+	MemoryContextDelete(head->each);
+}
+
+static bool
+is_running(const LaneHead *head, int64 id)
+{
+	for (int i = 0; i < head->running_count; i++)
+		if (head->running[i] == id)
+			return true;
+	return false;
+}
+
+static void
+read_job(LaneHead *head, Job *job)
+{
+	MemoryContext old = MemoryContextSwitchTo(head->each);
+
+	MemoryContextReset(head->each);
+	live_read(head->slot, job);
+	MemoryContextSwitchTo(old);
+}
+
+/* Whether the row that the slot shows has a lease; what is found is noted. */
+static bool
+look(LaneHead *head, LaneJobs *jobs)
+{
+	Job			job;
+	TimestampTz until;
+	bool		claimed;
+
+	read_job(head, &job);
+	claimed = job.lease != 0;
+	if (claimed && !lease_holds(&job, head->now, &until))
+	{
+		jobs->executing--;
+		jobs->available++;
+	}
+	else if (claimed || is_running(head, job.id))
+		return claimed;
+	jobs->oldest_available = Min(jobs->oldest_available, job.run_at);
+	return claimed;
+}
+
+static int32
+priority_of(TupleTableSlot *slot)
+{
+	bool		isnull;
+
+	return DatumGetInt32(slot_getattr(slot, LIVE_PRIORITY, &isnull));
+}
+
+/* Goes on behind that priority. */
+static void
+rescan(IndexScanDesc scan, int32 place, const int32 *after)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(place));
+	ScanKeyInit(&keys[1], 2, after ? BTGreaterStrategyNumber : BTGreaterEqualStrategyNumber, after ? F_INT4GT : F_INT4GE,
+				Int32GetDatum(after ? *after : PG_INT32_MIN));
+	index_rescan(scan, keys, lengthof(keys), NULL, 0);
+}
+
+static void
+look_at_lane(LaneHead *head, LaneJobs *jobs)
+{
+	IndexScanDesc scan = QjBeginIndexScan(head->table->rel, head->index, head->snapshot, 2);
+	int64		claimed = jobs->executing;	/* that have not been met yet */
+	int			priorities = 0;
+	int			others = 0;
+	int32		priority = 0;
+
+	rescan(scan, jobs->lane, NULL);
+	while (priorities <= MOST_PRIORITIES && index_getnext_slot(scan, ForwardScanDirection, head->slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (priorities == 0 || priority_of(head->slot) != priority)
+		{
+			priority = priority_of(head->slot);
+			priorities++;
+			others = 0;
+		}
+		if (look(head, jobs))
+			claimed--;
+		else if (++others >= READ_OF_PRIORITY && (claimed <= 0 || others >= 10 * READ_OF_PRIORITY))
+			rescan(scan, jobs->lane, &priority);
+	}
+	index_endscan(scan);
+}
+
+/* Parked jobs have no lease: they are back in their lane when they are claimed. */
+static void
+look_at_parked(LaneHead *head, HTAB *lanes)
+{
+	IndexScanDesc scan = QjBeginIndexScan(head->table->rel, head->index, head->snapshot, 1);
+	ScanKeyData key;
+
+	ScanKeyInit(&key, 1, BTLessStrategyNumber, F_INT4LT, Int32GetDatum(0));
+	index_rescan(scan, &key, 1, NULL, 0);
+	for (int i = 0; i < READ_OF_PARKED && index_getnext_slot(scan, ForwardScanDirection, head->slot); i++)
+	{
+		bool		isnull;
+		int32		lane = DatumGetInt32(slot_getattr(head->slot, LIVE_LANE, &isnull));
+		LaneJobs   *jobs = hash_search(lanes, &lane, HASH_FIND, NULL);
+
+		CHECK_FOR_INTERRUPTS();
+		if (jobs != NULL)
+			jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, LIVE_RUN_AT));
+	}
+	index_endscan(scan);
+}
+
+void
+lane_head_look_all(LaneHead *head, HTAB *lanes)
+{
+	HASH_SEQ_STATUS status;
+	LaneJobs   *jobs;
+
+	hash_seq_init(&status, lanes);
+	while ((jobs = hash_seq_search(&status)) != NULL)
+		if (jobs->available > 0 || jobs->executing > 0)
+			look_at_lane(head, jobs);
+	look_at_parked(head, lanes);
+}

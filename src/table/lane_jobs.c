@@ -1,0 +1,359 @@
+/*
+ * lane_jobs.c
+ *		How many jobs of each lane wait and run; see lane_jobs.h.
+ *
+ * The states are those of the view "job". The first look after a start reads all live jobs, and leaves counts
+ * of what rows tell (live_count.h). With these, later looks read few rows: those that are due by now and not
+ * in their place yet, those that executors run, and the first of each lane (lane_head.h).
+ *
+ * A job that is to be started by a time is cancelled when that has passed, and nothing changes in its row. As
+ * long as there are such jobs, all rows are read.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog.h"
+#include "executor_slot.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lane_jobs.h"
+#include "compat.h"
+#include "lane_head.h"
+#include "live_count.h"
+#include "live_row.h"
+#include "live_tally.h"
+#include "miscadmin.h"
+#include "registry.h"
+#include "snapshot.h"
+#include "store.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_lane_jobs);
+
+/* A lane in a walk over all rows. */
+typedef struct ReadLane
+{
+	LaneJobs	jobs;			/* first: has the hash key */
+	LaneCount	count;
+} ReadLane;
+
+typedef struct Count
+{
+	HTAB	   *lanes;			/* of LaneJobs; while all rows are read, of ReadLane */
+	ReadLane   *last;			/* lane that was read last, or NULL */
+	TimestampTz now;
+	int64	   *running;		/* what executors run, in order */
+	int			running_count;
+	MemoryContext each;			/* of a claimed job */
+} Count;
+
+static int
+compare_ids(const void *a, const void *b)
+{
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
+
+	return (x > y) - (x < y);
+}
+
+static void
+note_running(Count *count)
+{
+	int			size = Max(executor_slots(), 1);
+	RunningJob *running = palloc(sizeof(RunningJob) * size);
+
+	count->running_count = executor_running(running, size);
+	count->running = palloc(sizeof(int64) * size);
+	for (int i = 0; i < count->running_count; i++)
+		count->running[i] = running[i].job;
+	qsort(count->running, count->running_count, sizeof(int64), compare_ids);
+	pfree(running);
+}
+
+static HTAB *
+make_lanes(Size entry_size)
+{
+	HASHCTL		control = {.keysize = sizeof(int32),.entrysize = entry_size,.hcxt = CurrentMemoryContext};
+
+	return hash_create("queue_jobs lane jobs", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+static LaneJobs *
+jobs_of(HTAB *lanes, int32 lane)
+{
+	bool		found;
+	LaneJobs   *jobs = hash_search(lanes, &lane, HASH_ENTER, &found);
+
+	if (!found)
+		*jobs = (LaneJobs) {.lane = lane,.oldest_available = DT_NOEND};
+	return jobs;
+}
+
+/* ---- all rows ---- */
+
+static ReadLane *
+read_lane(Count *count, int32 id)
+{
+	bool		found;
+
+	if (count->last != NULL && count->last->jobs.lane == id)
+		return count->last;
+	count->last = hash_search(count->lanes, &id, HASH_ENTER, &found);
+	if (!found)
+		*count->last = (ReadLane) {.jobs = {.lane = id,.oldest_available = DT_NOEND},.count = {.lane = id}};
+	return count->last;
+}
+
+static int64
+get_int64(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, attribute, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+static int32
+get_int32(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, attribute, &isnull);
+
+	return isnull ? 0 : DatumGetInt32(value);
+}
+
+/* Whether a claimant's lease holds. */
+static bool
+is_claimed(Count *count, TupleTableSlot *slot)
+{
+	MemoryContext old;
+	TimestampTz until;
+	Job			job;
+	bool		holds;
+
+	if (get_int64(slot, LIVE_LEASE) == 0)
+		return false;
+	old = MemoryContextSwitchTo(count->each);
+	live_read(slot, &job);
+	holds = lease_holds(&job, count->now, &until);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(count->each);
+	return holds;
+}
+
+static bool
+is_running(Count *count, TupleTableSlot *slot)
+{
+	int64		id = get_int64(slot, LIVE_ID);
+
+	return bsearch(&id, count->running, count->running_count, sizeof(int64), compare_ids) != NULL || is_claimed(count, slot);
+}
+
+static void
+count_row(Count *count, TupleTableSlot *slot)
+{
+	ReadLane   *read = read_lane(count, get_int32(slot, LIVE_LANE));
+	LaneJobs   *lane = &read->jobs;
+	int32		attempt = get_int32(slot, LIVE_ATTEMPT);
+	TimestampTz run_at = slot_get_time(slot, LIVE_RUN_AT);
+	TimestampTz expires_at = attempt == 0 ? slot_get_time(slot, LIVE_EXPIRES_AT) : NO_TIME;
+	bool		isnull;
+
+	tally_add(slot, &read->count);
+	if (is_running(count, slot))
+		lane->executing++;
+	else if (expires_at != NO_TIME && expires_at <= count->now)
+		return;					/* cancelled */
+	else if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)) || run_at <= count->now)
+	{
+		lane->available++;
+		lane->oldest_available = Min(lane->oldest_available, run_at);
+	}
+	else if (attempt > get_int32(slot, LIVE_UNCHARGED))
+		lane->retryable++;
+	else
+		lane->scheduled++;
+}
+
+static void
+read_rows(Count *count, Snapshot snapshot)
+{
+	Relation	rel = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		count_row(count, slot);
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, AccessShareLock);
+}
+
+static void
+hand_in(HTAB *lanes)
+{
+	LaneCount  *counts = palloc(sizeof(LaneCount) * (hash_get_num_entries(lanes) + 1));
+	int			number = 0;
+	HASH_SEQ_STATUS status;
+	ReadLane   *read;
+
+	hash_seq_init(&status, lanes);
+	while ((read = hash_seq_search(&status)) != NULL)
+		counts[number++] = read->count;
+	live_counts_put(counts, number);
+	pfree(counts);
+}
+
+static void
+count_all(Count *count)
+{
+	Snapshot	snapshot;
+	bool		hands_in = registry_subscription() == NULL && live_counts_begin(&snapshot);
+
+	count->lanes = make_lanes(sizeof(ReadLane));
+	read_rows(count, hands_in ? snapshot : GetActiveSnapshot());
+	if (!hands_in)
+		return;
+	hand_in(count->lanes);
+	UnregisterSnapshot(snapshot);
+}
+
+/* ---- from counts ---- */
+
+static bool
+any_expiring(const LaneCount *counts, int number)
+{
+	for (int i = 0; i < number; i++)
+		if (counts[i].kinds[KIND_EXPIRING] > 0)
+			return true;
+	return false;
+}
+
+/* What falls due is in its place as soon as the scheduler has found it, but is available before. */
+static void
+find_overdue(Count *count, LiveTable *table, Snapshot snapshot)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_FUTURE), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	ScanKeyData key;
+
+	ScanKeyInit(&key, 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE, TimestampTzGetDatum(count->now));
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
+
+		CHECK_FOR_INTERRUPTS();
+		if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
+			jobs->retryable--;
+		else
+			jobs->scheduled--;
+		jobs->available++;
+		jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, LIVE_RUN_AT));
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, AccessShareLock);
+}
+
+/* Their rows are as they were before. */
+static void
+find_running(Count *count, LiveTable *table)
+{
+	IdScan		scan;
+	Job			job;
+
+	id_scan_begin(&scan, table);
+	for (int i = 0; i < count->running_count; i++)
+		if (id_scan_find(&scan, count->running[i], &job) && job.lease == 0 && job.due)
+		{
+			LaneJobs   *jobs = jobs_of(count->lanes, job.lane);
+
+			jobs->available--;
+			jobs->executing++;
+		}
+	id_scan_end(&scan);
+}
+
+static void
+from_counts(Count *count, const LaneCount *counts, int number)
+{
+	Snapshot	snapshot = engine_snapshot();
+	LiveTable	table;
+	LaneHead	head;
+
+	count->lanes = make_lanes(sizeof(LaneJobs));
+	live_open_to_read(&table);
+	for (int i = 0; i < number; i++)
+	{
+		const int64 *kinds = counts[i].kinds;
+		LaneJobs   *jobs;
+
+		if (kinds[KIND_DUE] == 0 && kinds[KIND_CLAIMED] == 0 && kinds[KIND_SCHEDULED] == 0 && kinds[KIND_RETRYABLE] == 0)
+			continue;
+		jobs = jobs_of(count->lanes, counts[i].lane);
+		jobs->scheduled = kinds[KIND_SCHEDULED];
+		jobs->retryable = kinds[KIND_RETRYABLE];
+		jobs->available = kinds[KIND_DUE];
+		jobs->executing = kinds[KIND_CLAIMED];
+	}
+	find_overdue(count, &table, snapshot);
+	lane_head_begin(&head, &table, snapshot, count->now, count->running, count->running_count);
+	lane_head_look_all(&head, count->lanes);
+	lane_head_end(&head);
+	find_running(count, &table);
+	live_close(&table);
+	engine_snapshot_end(snapshot);
+}
+
+HTAB *
+lane_jobs(void)
+{
+	Count		count = {.now = GetCurrentTimestamp()};
+	LaneCount  *counts;
+	int			number;
+
+	count.each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs lane jobs", ALLOCSET_DEFAULT_SIZES);
+	note_running(&count);
+	if (live_counts_get(&counts, &number) && !any_expiring(counts, number))
+		from_counts(&count, counts, number);
+	else
+		count_all(&count);
+	MemoryContextDelete(count.each);
+	return count.lanes;
+}
+
+/* lane_jobs(), for the views */
+Datum
+queue_jobs_lane_jobs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	HASH_SEQ_STATUS status;
+	LaneJobs   *lane;
+
+	InitMaterializedSRF(fcinfo, 0);
+	hash_seq_init(&status, lane_jobs());
+	while ((lane = hash_seq_search(&status)) != NULL)
+	{
+		Datum		values[6];
+		bool		nulls[6] = {0};
+
+		values[0] = Int32GetDatum(lane->lane);
+		values[1] = Int64GetDatum(Max(lane->scheduled, 0)); /* others may have changed them while we looked */
+		values[2] = Int64GetDatum(Max(lane->available, 0));
+		values[3] = Int64GetDatum(Max(lane->executing, 0));
+		values[4] = Int64GetDatum(Max(lane->retryable, 0));
+		values[5] = TimestampTzGetDatum(lane->oldest_available);
+		nulls[5] = lane->oldest_available == DT_NOEND;
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,68 @@
+/*
+ * live_tally.c
+ *		What of a live job is counted; see live_tally.h.
+ */
+#include "postgres.h"
+
+#include "live_row.h"
+#include "live_tally.h"
+
+static LiveKind
+kind_of(const Job *job)
+{
+	if (job->lease != 0)
+		return KIND_CLAIMED;
+	if (job->due)
+		return KIND_DUE;
+	return job_failures(job) > 0 ? KIND_RETRYABLE : KIND_SCHEDULED;
+}
+
+static bool
+is_expiring(const Job *job)
+{
+	return job->attempt == 0 && job->expires_at != NO_TIME;
+}
+
+void
+tally_job(const Job *job, int change)
+{
+	live_count_note(job->lane, kind_of(job), change);
+	if (is_expiring(job))
+		live_count_note(job->lane, KIND_EXPIRING, change);
+}
+
+/* What of a row is counted. */
+static Job
+counted_part(TupleTableSlot *slot)
+{
+	Job			job = {0};
+	bool		isnull;
+	Datum		value;
+
+	job.lane = DatumGetInt32(slot_getattr(slot, LIVE_LANE, &isnull));
+	job.attempt = DatumGetInt32(slot_getattr(slot, LIVE_ATTEMPT, &isnull));
+	value = slot_getattr(slot, LIVE_UNCHARGED, &isnull);
+	job.uncharged = isnull ? 0 : DatumGetInt32(value);
+	job.due = DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull));
+	job.expires_at = slot_get_time(slot, LIVE_EXPIRES_AT);
+	value = slot_getattr(slot, LIVE_LEASE, &isnull);
+	job.lease = isnull ? 0 : DatumGetInt64(value);
+	return job;
+}
+
+void
+tally_row(TupleTableSlot *slot, int change)
+{
+	Job			job = counted_part(slot);
+
+	tally_job(&job, change);
+}
+
+void
+tally_add(TupleTableSlot *slot, LaneCount *count)
+{
+	Job			job = counted_part(slot);
+
+	count->kinds[kind_of(&job)]++;
+	count->kinds[KIND_EXPIRING] += is_expiring(&job);
+}
