@@ -1,8 +1,10 @@
 /*
  * action.c
- *		What can be done. Each action is one statement, in a transaction of its own, as the viewer's role.
+ *		What can be done. Each action is one statement, in a transaction of its own, as the
+ *		viewer's role.
  *
- * One that cannot be taken back asks first: its form without the field "sure" is answered with a page that asks, whose form has it.
+ * One that cannot be taken back asks first: its form without the field "sure" is answered with a
+ * page that asks, whose form has it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -22,8 +22,9 @@ extern void add_html(Buffer *buffer, const char *text);
 extern void add_url(Buffer *buffer, const char *text);
 
 /*
- * %h text or attribute value in double quotes, escaped; %u value in a URL, escaped; %r text that is HTML already, never of
- * a request's or the database's; %d int; %l long long; %%. NULL is the empty text.
+ * %h text or attribute value in double quotes, escaped; %u value in a URL, escaped; %r text that is
+ * HTML already, never of a request's or the database's; %d int; %l long long; %%. NULL is the empty
+ * text.
  */
 extern void add(Buffer *buffer, const char *format,...);
 

@@ -1,7 +1,7 @@
 /*
  * connections.h
- *		The browsers' connections, and how long each may take: libmicrohttpd knows how long one was silent, which a client that sends
- *		a byte now and then never is.
+ *		The browsers' connections, and how long each may take: libmicrohttpd knows how long one
+ *		was silent, which a client that sends a byte now and then never is.
  */
 #ifndef QUEUE_JOBS_WEB_CONNECTIONS_H
 #define QUEUE_JOBS_WEB_CONNECTIONS_H

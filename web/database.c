@@ -2,9 +2,9 @@
  * database.c
  *		Connections as one role, and queries by them.
  *
- * A connection is used by one thread at a time. All are read only but while they act, with limits on the time that a statement
- * takes and waits for locks. A connection that was lost is made again once; a statement that changes something is never
- * sent twice.
+ * A connection is used by one thread at a time. All are read only but while they act, with limits
+ * on the time that a statement takes and waits for locks. A connection that was lost is made again
+ * once; a statement that changes something is never sent twice.
  */
 #include "database.h"
 
@@ -106,8 +106,8 @@ viewer_of_program(void)
 }
 
 /*
- * A server that asks for no password, or takes the program's own certificate or ticket, would let anyone in as any role: that
- * is no sign-in. Returns why this connection is none, or NULL.
+ * A server that asks for no password, or takes the program's own certificate or ticket, would let
+ * anyone in as any role: that is no sign-in. Returns why this connection is none, or NULL.
  */
 static char *
 sign_in_problem(PGconn *connection)

@@ -1,7 +1,7 @@
 /*
  * database.h
- *		Connections as one role, and queries by them. The database is the access control: what a role may not see or do,
- *		its answer says.
+ *		Connections as one role, and queries by them. The database is the access control: what a
+ *		role may not see or do, its answer says.
  */
 #ifndef QUEUE_JOBS_WEB_DATABASE_H
 #define QUEUE_JOBS_WEB_DATABASE_H
@@ -34,7 +34,10 @@ extern const char *viewer_database(Viewer *viewer);
 
 /* Runs a query, read only. The same query of the same role is run once a second at most, whoever asks. */
 extern Answer *ask(Viewer *viewer, const char *sql, int count, const char *const *values);
-/* Runs a statement that changes something, in a transaction of its own; what was asked before is asked again after it. */
+/*
+ * Runs a statement that changes something, in a transaction of its own; what was asked before is
+ * asked again after it.
+ */
 extern Answer *act(Viewer *viewer, const char *sql, int count, const char *const *values);
 extern void answer_release(Answer *answer);
 /* An error of this program's own. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make web-demo: the dashboard on a throwaway server, with the shop of the demo and jobs of every other state in it. Within the
-# sandbox; ends with Ctrl-C.
+# make web-demo: the dashboard on a throwaway server, with the shop of the demo and jobs of every other
+# state in it. Within the sandbox; ends with Ctrl-C.
 #
 #   LISTEN   where the dashboard listens; default: 127.0.0.1:8480
 set -euo pipefail

@@ -1,5 +1,5 @@
--- What `make web-demo` shows: the shop of test/demo/shop.sql, which gets orders as long as the server runs, beside jobs of
--- every other state. The load comes from schedules, so nothing but the server has to be stopped.
+-- What `make web-demo` shows: the shop of test/demo/shop.sql, which gets orders as long as the server runs,
+-- beside jobs of every other state. The load comes from schedules, so nothing but the server has to be stopped.
 
 CREATE FUNCTION app.render_report(month text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN

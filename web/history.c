@@ -2,7 +2,8 @@
  * history.c
  *		What ran and failed in each queue.
  *
- * The counters are the same whichever role reads them, so there is one history. Roles that may not read them are not shown it.
+ * The counters are the same whichever role reads them, so there is one history. Roles that may not
+ * read them are not shown it.
  */
 #include "history.h"
 

@@ -89,7 +89,10 @@ extern void add_queue_link(Buffer *out, const char *queue);
 extern void add_worker_link(Buffer *out, const char *worker);
 extern void add_code(Buffer *out, const char *summary, const char *text);
 
-/* A form of an action; a button alone is a form without fields to see. Nothing is shown with --read-only. */
+/*
+ * A form of an action; a button alone is a form without fields to see. Nothing is shown with
+ * --read-only.
+ */
 extern void form_begin(Page *page, const char *action, const char *class);
 extern void form_hidden(Page *page, const char *name, const char *value);
 extern void form_end(Page *page);

@@ -6,7 +6,10 @@
 
 #include "page.h"
 
-/* Columns of later versions are read from the row as a whole, so that an older one is not an error. Large values are cut. */
+/*
+ * Columns of later versions are read from the row as a whole, so that an older one is not an error.
+ * Large values are cut.
+ */
 static const char job_sql[] =
 	"SELECT j.id, j.worker, j.queue, j.state, j.priority, j.version, j.attempt, j.max_attempts, j.created_at, j.run_at, j.started_at, "
 	"j.finished_at, j.last_error, j.dedup_key, j.wal_lsn, j.owner, j.executor_pid, j.claimant, j.expires_at, j.waits_for, j.data_consistency, "

@@ -81,7 +81,10 @@ add_row(Page *page, const Answer *jobs, int row)
 		cell(jobs, row, "max_attempts"), waits_for ? "" : " error", waits_for ? waits_for : error);
 }
 
-/* The marks' form stands beside the table, which has its checkboxes: what the script replaces is not the form. */
+/*
+ * The marks' form stands beside the table, which has its checkboxes: what the script replaces is
+ * not the form.
+ */
 static void
 add_actions(Page *page, const Filter *filter)
 {

@@ -1,6 +1,7 @@
 /*
  * page_overview.c
- *		Overview: is all well, what waits and runs in each queue, how fast; and the same queues with what can be done to them.
+ *		Overview: is all well, what waits and runs in each queue, how fast; and the same queues
+ *		with what can be done to them.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /*
  * page_server.c
- *		What the server does: executors and what each is doing, jobs that applications have claimed, replicas.
+ *		What the server does: executors and what each is doing, jobs that applications have
+ *		claimed, replicas.
  */
 #include "page.h"
 

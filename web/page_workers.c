@@ -1,6 +1,7 @@
 /*
  * page_workers.c
- *		Workers: what their runs take against their urgency's target, advice; and one with all its attributes.
+ *		Workers: what their runs take against their urgency's target, advice; and one with all
+ *		its attributes.
  */
 #include <stdlib.h>
 #include <string.h>

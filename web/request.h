@@ -1,7 +1,8 @@
 /*
  * request.h
- *		What a request says, parsed: parameters of the query and of forms, cookies, the Host header. Nothing here knows of HTTP
- *		connections or the database, so that test/fuzz.c can call all of it.
+ *		What a request says, parsed: parameters of the query and of forms, cookies, the Host
+ *		header. Nothing here knows of HTTP connections or the database, so that test/fuzz.c can
+ *		call all of it.
  */
 #ifndef QUEUE_JOBS_WEB_REQUEST_H
 #define QUEUE_JOBS_WEB_REQUEST_H
@@ -23,7 +24,10 @@ typedef struct Params
 	Param		list[MAX_PARAMS];
 } Params;
 
-/* Adds the parameters of application/x-www-form-urlencoded text. False: malformed, no UTF-8, a zero byte, or too many. */
+/*
+ * Adds the parameters of application/x-www-form-urlencoded text. False: malformed, no UTF-8, a zero
+ * byte, or too many.
+ */
 extern bool params_parse(Params *params, const char *text, size_t length);
 extern void params_free(Params *params);
 /* The first value of that name, or NULL; param_given(): NULL also if it is empty. */

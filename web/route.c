@@ -118,8 +118,8 @@ read_cookie(Page *page, const Headers *headers)
 }
 
 /*
- * Another site can make a browser send a form here. It can neither read our token nor, with SameSite, have the cookie sent; the
- * browser says where it came from, too.
+ * Another site can make a browser send a form here. It can neither read our token nor, with
+ * SameSite, have the cookie sent; the browser says where it came from, too.
  */
 static bool
 is_own_form(const Page *page, const Headers *headers)
@@ -194,8 +194,9 @@ answer_get(Page *page, const Headers *headers)
 }
 
 /*
- * The path without the prefix. Another web site's name that resolves to this machine ("DNS rebinding") would be let in by the browser: where nobody
- * signs in, the Host header must be of this machine. With sign-in, such a site has no cookie.
+ * The path without the prefix. Another web site's name that resolves to this machine ("DNS
+ * rebinding") would be let in by the browser: where nobody signs in, the Host header must be of
+ * this machine. With sign-in, such a site has no cookie.
  */
 static bool
 is_acceptable(Page *page, const Headers *headers, const char *uri, char *path)

@@ -1,5 +1,6 @@
-// Numbers refresh by themselves: the page is fetched again, and those parts of it that are marked data-live take the place of the old ones.
-// What one has marked, opened or focused stays. Everything works without this script, too, but for that.
+// Numbers refresh by themselves: the page is fetched again, and those parts of it that are marked data-live
+// take the place of the old ones. What one has marked, opened or focused stays. Everything works without this
+// script, too, but for that.
 "use strict";
 (() => {
 	const every = 2000;
@@ -47,7 +48,8 @@
 			(selection && !selection.isCollapsed && region.contains(selection.anchorNode));
 	};
 
-	// While jobs are marked no row comes or goes: those that are shown change, and those that would be gone are dimmed.
+	// While jobs are marked no row comes or goes: those that are shown change, those that would be gone are
+	// dimmed.
 	const mergeRows = (region, fresh) => {
 		const rows = new Map([...fresh.querySelectorAll("tr[data-key]")].map((row) => [row.dataset.key, row]));
 		for (const row of region.querySelectorAll("tr[data-key]")) {

@@ -2,8 +2,9 @@
  * server.c
  *		HTTP: from a connection to a page and back.
  *
- * libmicrohttpd has a thread for each connection, so that a slow query or a slow client holds up no other. The URI and the
- * body are parsed by request.c, not by libmicrohttpd: one parser, for both, which is fuzzed.
+ * libmicrohttpd has a thread for each connection, so that a slow query or a slow client holds up no
+ * other. The URI and the body are parsed by request.c, not by libmicrohttpd: one parser, for both,
+ * which is fuzzed.
  */
 #include "server.h"
 

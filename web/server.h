@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* Listens, and answers in threads of its own until server_stop(). False, with a message on stderr: it cannot. */
+/*
+ * Listens, and answers in threads of its own until server_stop(). False, with a message on stderr:
+ * it cannot.
+ */
 extern bool server_start(const struct sockaddr *address);
 extern void server_stop(void);
 extern int	server_port(void);

@@ -23,7 +23,10 @@ extern bool session_token_matches(const char *id, const char *token);
 
 /* Gives the viewer a session. False: there are too many, and the viewer is closed. */
 extern bool session_start(Viewer *viewer, char id[SESSION_HEX + 1]);
-/* The session of that cookie, to be released; NULL: none, or it was idle for too long. A refresh by the script is no use of it. */
+/*
+ * The session of that cookie, to be released; NULL: none, or it was idle for too long. A refresh by
+ * the script is no use of it.
+ */
 extern Session *session_find(const char *id, bool is_use);
 extern Viewer *session_viewer(Session *session);
 extern void session_release(Session *session);

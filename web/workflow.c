@@ -2,8 +2,9 @@
  * workflow.c
  *		The steps of a workflow as a graph.
  *
- * A step stands one column right of the last of those that it waits for; within a column, where its neighbours stand on
- * average: those on its right first, then those on its left. That is no best layout, but one that people find their way in.
+ * A step stands one column right of the last of those that it waits for; within a column, where its
+ * neighbours stand on average: those on its right first, then those on its left. That is no best
+ * layout, but one that people find their way in.
  */
 #include "workflow.h"
 
@@ -64,7 +65,10 @@ read_graph(Graph *graph, const Answer *steps, const Answer *edges)
 	}
 }
 
-/* At most as many rounds as there are nodes: what the database holds has no cycles, and one would end all the same. */
+/*
+ * At most as many rounds as there are nodes: what the database holds has no cycles, and one would
+ * end all the same.
+ */
 static void
 set_columns(Graph *graph)
 {

@@ -1,6 +1,7 @@
 /*
  * fuzz.c
- *		The parsing of requests under random input. Under libFuzzer (test/fuzz), or by itself: fuzz SECONDS [SEED].
+ *		The parsing of requests under random input. Under libFuzzer (test/fuzz), or by itself:
+ *		fuzz SECONDS [SEED].
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,10 @@
 #include "buffer.h"
 #include "request.h"
 
-/* What was parsed has to be UTF-8 without zero bytes, and to come back the same from what it is written as. */
+/*
+ * What was parsed has to be UTF-8 without zero bytes, and to come back the same from what it is
+ * written as.
+ */
 static void
 check_params(const Params *params)
 {
