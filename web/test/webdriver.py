@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 LIMIT = 180     # seconds until a condition that does not come is a failure
+REPLACED = ['stale element', 'does not belong to the document', 'No node with given id']
 ELEMENT = 'element-6066-11e4-a52e-4f735466cecf'
 ARGUMENTS = ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-dev-shm-usage',
              '--disable-background-networking', '--disable-component-update', '--disable-sync', '--disable-extensions',
@@ -97,23 +98,19 @@ class Browser:
         return wait_until(lambda: self.all(css), 'there is ' + css)[0]
 
     def text(self, css):
-        """Of the first such element, however often a refresh replaces it meanwhile."""
-        def read():
-            try:
-                return [self.call('GET', '/element/%s/text' % self.one(css))]
-            except WebDriverError as error:
-                if 'stale' not in str(error):
-                    raise
-                return None
-        return wait_until(read, css + ' can be read')[0]
+        """Of the first such element. In one call, for a refresh may replace the element between two."""
+        return wait_until(lambda: [text for text in [self.run(
+            "const found = document.querySelector(arguments[0]); return found && document.readyState == 'complete' ? found.innerText : null", css)]
+            if text is not None], 'there is ' + css)[0]
 
     def with_element(self, css, do):
+        """Again, if a refresh has replaced the element after it was found."""
         def once():
             try:
                 do(self.one(css))
                 return True
             except WebDriverError as error:
-                if 'stale' not in str(error):
+                if not any(text in str(error) for text in REPLACED):
                     raise
                 return False
         wait_until(once, css + ' stays')
