@@ -31,7 +31,7 @@ CREATE FUNCTION app.load(file text DEFAULT 'all') RETURNS text LANGUAGE sql AS $
 SELECT queue_jobs.define_worker('render_report', 'app.render_report', urgency => 'throttled', max_running_jobs => 2,
                                 feature_category => 'reporting', idempotent => true, resource_boundary => 'cpu') \g /dev/null
 SELECT queue_jobs.define_worker('refresh_feed', 'app.refresh_feed', external_dependencies => true, feature_category => 'feeds',
-                                rate_limit => 5, rate_period => '10 s') \g /dev/null
+                                rate_limit => 20, rate_period => '10 s') \g /dev/null
 SELECT queue_jobs.define_worker('extract', 'app.extract', max_retries => 0, feature_category => 'warehouse') \g /dev/null
 SELECT queue_jobs.define_worker('load', 'app.load', feature_category => 'warehouse') \g /dev/null
 SELECT queue_jobs.define_worker('deliver_parcel', urgency => 'high') \g /dev/null

@@ -25,9 +25,10 @@ static const char explain_sql[] = "SELECT reason, detail, hint FROM queue_jobs.e
 static const char batch_sql[] =
 	"SELECT id, name, state, jobs, remaining FROM queue_jobs.batch WHERE id = $1::bigint";
 static const char neighbours_sql[] =
-	"WITH me AS (SELECT s.batch, s.step, s.after FROM queue_jobs.workflow_step s WHERE s.batch = $1::bigint AND s.job = $2::bigint) "
+	"WITH steps AS MATERIALIZED (SELECT step, job, state, after FROM queue_jobs.workflow_step WHERE batch = $1::bigint), "
+	"me AS MATERIALIZED (SELECT step, after FROM steps WHERE job = $2::bigint) "
 	"SELECT s.step, s.job, s.state, CASE WHEN s.job = $2::bigint THEN 'this' WHEN s.step = ANY (me.after) THEN 'before' ELSE 'after' END AS place "
-	"FROM me JOIN queue_jobs.workflow_step s ON s.batch = me.batch "
+	"FROM me CROSS JOIN steps s "
 	"WHERE s.job = $2::bigint OR s.step = ANY (me.after) OR me.step = ANY (s.after) ORDER BY 4 DESC, s.step LIMIT 200";
 
 static void
@@ -200,7 +201,7 @@ add_neighbours(Page *page, const char *batch, const char *id)
 	if (!is_problem(page, of, "view batch") && rows(of) > 0)
 		add(out, "<p><a href=\"%r/batches/%u\">%h %h</a> is %h: %h of %h jobs remain.</p>", options.prefix, batch, batch,
 			cell(of, 0, "name"), cell(of, 0, "state"), cell(of, 0, "remaining"), cell(of, 0, "jobs"));
-	if (rows(steps) > 0)
+	if (of->result && !is_problem(page, steps, "view workflow_step") && rows(steps) > 0)
 	{
 		add_raw(out, "<table><thead><tr><th scope=\"col\">Step</th><th scope=\"col\"></th><th scope=\"col\">Job</th><th scope=\"col\">State</th></tr></thead><tbody>");
 		for (int i = 0; i < rows(steps); i++)

@@ -7,7 +7,7 @@ from webdriver import wait_until
 
 ROOT = os.path.dirname(WEB)
 FOLDER = os.path.join(ROOT, 'docs', 'pictures')
-SECONDS = 75        # of load, so that the curves are more than a dot
+SECONDS = 100       # of load, so that the curves are more than a dot
 
 
 def take(server, dashboard, browser):

@@ -1,7 +1,7 @@
 """All tests of the dashboard, within the sandbox (make test TESTS=web). Ends with `N passed, N failed`.
 
   WEB         the test modules to run; default: all
-  PICTURES=1  writes docs/pictures/dashboard-*.png, too
+  PICTURES=1  writes docs/pictures/dashboard-*.png of the sandbox's tree, too (make test TESTS=web KEEP=1)
 """
 import os
 import subprocess

@@ -4,7 +4,7 @@ import subprocess
 import tempfile
 import threading
 
-from webdriver import wait_until
+from webdriver import end_with_us, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WEB = os.path.dirname(HERE)
@@ -78,7 +78,7 @@ class Dashboard:
         environment.update(PGHOST=server.folder, PGUSER=role, PGDATABASE='web', UBSAN_OPTIONS='print_stacktrace=1',
                            ASAN_OPTIONS='detect_leaks=1')
         self.process = subprocess.Popen([os.path.join(WEB, program), '--listen=127.0.0.1:0', *options], env=environment,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=end_with_us)
         line = self.process.stdout.readline()
         if 'listens on ' not in line:
             raise RuntimeError('%s does not listen: %s' % (program, self.process.stderr.read()))

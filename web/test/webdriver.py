@@ -1,7 +1,9 @@
 """Chromium by chromedriver, in W3C's WebDriver protocol, with nothing but Python's own library."""
+import base64
+import ctypes
 import json
-import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -18,6 +20,11 @@ ARGUMENTS = ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-quic'
 
 class WebDriverError(Exception):
     pass
+
+
+def end_with_us():
+    """In a child, before its program: it is terminated when the process that started it ends, however that comes about."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)      # PR_SET_PDEATHSIG
 
 
 def wait_until(condition, what):
@@ -37,7 +44,8 @@ class Driver:
 
     def __init__(self, log):
         self.log = open(log, 'w')
-        self.process = subprocess.Popen(['chromedriver', '--port=0'], stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.process = subprocess.Popen(['chromedriver', '--port=0'], stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        preexec_fn=end_with_us)
         self.port = None
         for line in self.process.stdout:
             if 'started successfully on port' in line:
@@ -100,7 +108,7 @@ class Browser:
     def text(self, css):
         """Of the first such element. In one call, for a refresh may replace the element between two."""
         return wait_until(lambda: [text for text in [self.run(
-            "const found = document.querySelector(arguments[0]); return found && document.readyState == 'complete' ? found.innerText : null", css)]
+            "const found = document.querySelector(arguments[0]); return found && document.readyState == 'complete' ? found.innerText ?? found.textContent : null", css)]
             if text is not None], 'there is ' + css)[0]
 
     def with_element(self, css, do):
@@ -133,7 +141,6 @@ class Browser:
         return [entry['message'] for entry in self.call('POST', '/se/log', {'type': 'browser'}) if entry['level'] == 'SEVERE']
 
     def screenshot(self, path):
-        import base64
         with open(path, 'wb') as file:
             file.write(base64.b64decode(self.call('GET', '/screenshot')))
 
