@@ -127,7 +127,7 @@ set_order(const Graph *graph, Node *node, bool by_left)
 static void
 set_rows_of_column(Graph *graph, int column, bool by_left)
 {
-	Node	   *in_column[MAX_DRAWN_STEPS];
+	Node	   *in_column[MAX_DRAWN_STEPS] = {NULL};
 	int			count = 0;
 
 	for (int i = 0; i < graph->node_count; i++)

@@ -19,7 +19,7 @@ def take(server, dashboard, browser):
         sql = lambda text: server.run('psql', '-XAtq', '-h', server.folder, '-U', 'postgres', '-d', 'shop', '-c', text).strip()
         browser.go(shop.url + '/')
         wait_until(lambda: float(sql('SELECT extract(epoch FROM now() - min(created_at)) FROM queue_jobs.job')) > SECONDS, 'there is something to see')
-        pages = {'overview': '/', 'job': '/jobs/' + sql("SELECT id FROM queue_jobs.job WHERE state = 'dead' ORDER BY attempt DESC, id LIMIT 1")}
+        pages = {'overview': '/', 'job': '/jobs/' + sql("SELECT id FROM queue_jobs.job WHERE state IN ('dead', 'retryable') ORDER BY state = 'dead', attempt DESC, id LIMIT 1")}
         batch = server.has('batch') and sql("SELECT min(id) FROM queue_jobs.batch WHERE name = 'nightly'")
         if batch:
             pages['workflow'] = '/batches/' + batch
