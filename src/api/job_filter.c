@@ -22,8 +22,7 @@ all_state_names(void)
 
 	initStringInfo(&names);
 	for (JobState state = JOB_SCHEDULED; state <= JOB_DEAD; state++)
-		appendStringInfo(&names, "%s, ", job_state_name(state));
-	appendStringInfoString(&names, "waiting");
+		appendStringInfo(&names, "%s%s", state == JOB_SCHEDULED ? "" : ", ", job_state_name(state));
 	return names.data;
 }
 
@@ -34,9 +33,6 @@ state_bit(const char *name)
 	for (JobState state = JOB_SCHEDULED; state <= JOB_DEAD; state++)
 		if (strcmp(job_state_name(state), name) == 0)
 			return STATE_BIT(state);
-	/* MERGE: no job is in this state before jobs can wait for others; JobState has it then. */
-	if (strcmp(name, "waiting") == 0)
-		return 0;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid job state \"%s\"", name),

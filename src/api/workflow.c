@@ -25,6 +25,7 @@
 #include "utils/numeric.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
+#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_enqueue_workflow);
 
@@ -365,6 +366,38 @@ add_dependencies(const Workflow *workflow)
 		dependency_add_many(dependencies, count);
 }
 
+/*
+ * The first steps may end before it is known that others wait for them: those others are looked at once, found by
+ * whichever are fewer.
+ */
+static void
+have_looked_at(const Workflow *workflow)
+{
+	bool	   *is_parent = palloc0(sizeof(bool) * Max(workflow->count, 1));
+	bool	   *is_second = palloc0(sizeof(bool) * Max(workflow->count, 1));
+	int			parents = 0;
+	int			seconds = 0;
+
+	for (int i = 0; i < workflow->count; i++)
+		for (int j = 0; j < workflow->steps[i].after_count; j++)
+		{
+			int			parent = workflow->steps[i].after[j];
+
+			if (workflow->steps[parent].after_count > 0)
+				continue;
+			parents += !is_parent[parent];
+			seconds += !is_second[i];
+			is_parent[parent] = is_second[i] = true;
+		}
+	for (int i = 0; i < workflow->count; i++)
+	{
+		if (parents <= seconds && is_parent[i])
+			watch_note(NEWS_ENDED, workflow->steps[i].job);
+		else if (parents > seconds && is_second[i])
+			watch_note(NEWS_WAITS, workflow->steps[i].job);
+	}
+}
+
 static void
 return_step(ReturnSetInfo *result, const char *name, int64 job)
 {
@@ -459,6 +492,7 @@ queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
 	}
 	enqueue_steps(&workflow, batch);
 	add_dependencies(&workflow);
+	have_looked_at(&workflow);
 	for (int i = 0; i < workflow.count; i++)
 		return_step(result, workflow.steps[i].name, workflow.steps[i].job);
 	return (Datum) 0;

@@ -123,6 +123,7 @@ dependency_add_many(const Dependency *dependencies, int count)
 		children[i] = dependencies[i].child;
 		parents[i] = dependencies[i].parent;
 		names[i] = CStringGetTextDatum(if_dead_names[dependencies[i].if_dead]);
+		watch_job(parents[i]);
 		watch_note_parent(parents[i]);
 	}
 	values[0] = id_array(children, count);

@@ -143,7 +143,7 @@ static void
 write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 {
 	if (slot == NULL)
-		live_insert(table, job);
+		live_insert_again(table, job);
 	else
 		live_update(table, slot, job);
 }

@@ -1,6 +1,6 @@
 /*
  * live_count.h
- *		How many live jobs of each lane there are, by kind: kept in shared memory, so that nobody counts rows.
+ *		How many live jobs of each lane there are, by kind: kept in shared memory, so that the views need not count rows.
  *
  * A session that wants to know, and finds nothing, counts them once, with one snapshot. From then on each
  * transaction that the snapshot does not see adds what it has changed, when it has committed.
@@ -17,6 +17,7 @@ typedef enum LiveKind
 	KIND_CLAIMED,				/* has a lease, which may have run out */
 	KIND_SCHEDULED,
 	KIND_RETRYABLE,
+	KIND_WAITING,				/* for other jobs, or a signal */
 	KIND_EXPIRING,				/* one of the others, too: it was not started, and is to be by a time */
 	LIVE_KINDS
 } LiveKind;

@@ -547,8 +547,8 @@ transaction_callback(XactEvent event, void *arg)
 			publish_before_release(true);
 			key_hints_end_transaction();
 			hold_end_transaction();
+			watch_end_transaction();	/* first: a job that is woken may end at once */
 			publish(true);
-			watch_end_transaction();
 			forget();
 			break;
 		case XACT_EVENT_ABORT:

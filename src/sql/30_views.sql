@@ -34,7 +34,7 @@ COMMENT ON FUNCTION queue_jobs.data_consistency(text, bigint) IS
 'The worker''s data_consistency for the job of that id: "always" if its feature flag is off for the job. NULL if there is no such worker.';
 
 CREATE FUNCTION queue_jobs.lane_jobs(OUT lane integer, OUT scheduled bigint, OUT available bigint, OUT executing bigint, OUT retryable bigint,
-                                     OUT oldest_available timestamptz)
+                                     OUT oldest_available timestamptz, OUT waiting bigint)
 RETURNS SETOF record LANGUAGE C STRICT STABLE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'queue_jobs_lane_jobs';
 COMMENT ON FUNCTION queue_jobs.lane_jobs() IS
@@ -360,7 +360,8 @@ SELECT q.queue,
        COALESCE(n.available, 0) AS available,
        COALESCE(n.executing, 0) AS executing,
        COALESCE(n.retryable, 0) AS retryable,
-       n.oldest_available
+       n.oldest_available,
+       COALESCE(n.waiting, 0) AS waiting
   FROM (SELECT queue FROM queue_jobs.defined_worker
         UNION SELECT queue FROM queue_jobs.lane
         UNION SELECT queue FROM queue_jobs.paused_queue) q
@@ -369,7 +370,8 @@ SELECT q.queue,
                     pg_catalog.sum(j.available)::pg_catalog.int8 AS available,
                     pg_catalog.sum(j.executing)::pg_catalog.int8 AS executing,
                     pg_catalog.sum(j.retryable)::pg_catalog.int8 AS retryable,
-                    pg_catalog.min(j.oldest_available) AS oldest_available
+                    pg_catalog.min(j.oldest_available) AS oldest_available,
+                    pg_catalog.sum(j.waiting)::pg_catalog.int8 AS waiting
                FROM queue_jobs.lane_jobs() j
                JOIN queue_jobs.lane l ON l.id = j.lane
               GROUP BY l.queue) n ON n.queue = q.queue;

@@ -32,6 +32,7 @@ WITH worker AS (
 ), waiting AS (
     SELECT l.worker, l.queue, COALESCE(pg_catalog.sum(j.scheduled), 0) AS scheduled, COALESCE(pg_catalog.sum(j.available), 0) AS available,
            COALESCE(pg_catalog.sum(j.executing), 0) AS executing, COALESCE(pg_catalog.sum(j.retryable), 0) AS retryable,
+           COALESCE(pg_catalog.sum(j.waiting), 0) AS waiting,
            pg_catalog.min(j.oldest_available) AS oldest_available
       FROM (SELECT id, worker, queue FROM queue_jobs.lane
              UNION ALL
@@ -59,13 +60,19 @@ SELECT 'queue_jobs_jobs', 'gauge', 'Jobs that are not finished, by state.',
        pg_catalog.jsonb_build_object('worker', n.worker, 'queue', n.queue, 'urgency', COALESCE(w.urgency, ''), 'state', s.state), s.jobs::pg_catalog.float8
   FROM waiting n
   LEFT JOIN worker w ON w.name = n.worker
- CROSS JOIN LATERAL (VALUES ('scheduled', n.scheduled), ('available', n.available), ('executing', n.executing), ('retryable', n.retryable)) s (state, jobs)
+ CROSS JOIN LATERAL (VALUES ('scheduled', n.scheduled), ('available', n.available), ('executing', n.executing), ('retryable', n.retryable), ('waiting', n.waiting)) s (state, jobs)
 UNION ALL
 SELECT 'queue_jobs_oldest_available_seconds', 'gauge', 'How long the oldest of the available jobs has been due; 0 if none is available.',
        pg_catalog.jsonb_build_object('worker', n.worker, 'queue', n.queue, 'urgency', COALESCE(w.urgency, '')),
        GREATEST(COALESCE(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - n.oldest_available), 0), 0)::pg_catalog.float8
   FROM waiting n
   LEFT JOIN worker w ON w.name = n.worker
+UNION ALL
+SELECT 'queue_jobs_batches', 'gauge', 'Batches and workflows that are kept, by state.', pg_catalog.jsonb_build_object('state', b.state), pg_catalog.count(t.state)::pg_catalog.float8
+  FROM (VALUES ('open'), ('running'), ('ended'), ('succeeded')) b (state)
+  LEFT JOIN (SELECT CASE WHEN open THEN 'open' WHEN succeeded_at IS NOT NULL THEN 'succeeded' WHEN settled_at IS NOT NULL THEN 'ended' ELSE 'running' END AS state
+               FROM queue_jobs.tracked_batch) t ON t.state = b.state
+ GROUP BY b.state
 UNION ALL
 SELECT 'queue_jobs_paused', 'gauge', 'Whether pause() has stopped the queue: 1 or 0.', pg_catalog.jsonb_build_object('queue', q.queue),
        (EXISTS (SELECT FROM queue_jobs.paused_queue p WHERE p.queue = q.queue))::pg_catalog.int4::pg_catalog.float8
@@ -113,7 +120,6 @@ SELECT m.name, 'gauge', m.help, '{}', m.value::pg_catalog.float8
  CROSS JOIN LATERAL (VALUES ('queue_jobs_schedules', 'Schedules that are defined.', s.number),
                             ('queue_jobs_schedule_lag_seconds', 'How late the tick is that is the latest of all schedules; 0 if none is.',
                              GREATEST(COALESCE(s.lag, 0), 0))) m (name, help, value)
--- MERGE: queue_jobs_batches, by state, comes here.
 UNION ALL
 SELECT 'queue_jobs_xmin_age_seconds', 'gauge', 'How long the oldest snapshot in this database has been held, prepared transactions included; 0 if there is none.', '{}',
        GREATEST(EXTRACT(epoch FROM pg_catalog.clock_timestamp()

@@ -113,6 +113,7 @@ COMMENT ON COLUMN queue_jobs.queue.scheduled IS 'jobs that are due later';
 COMMENT ON COLUMN queue_jobs.queue.available IS 'jobs that are due and do not run';
 COMMENT ON COLUMN queue_jobs.queue.executing IS 'jobs that run';
 COMMENT ON COLUMN queue_jobs.queue.retryable IS 'jobs that failed and are due again later';
+COMMENT ON COLUMN queue_jobs.queue.waiting IS 'jobs that wait for other jobs or a signal';
 COMMENT ON COLUMN queue_jobs.queue.oldest_available IS 'since when the oldest of the available ones has been due; NULL: none is available';
 
 COMMENT ON COLUMN queue_jobs.schedule.name IS 'name of the schedule';

@@ -30,6 +30,7 @@ close_indexes(IndexWriter *writer)
 {
 	for (int i = 0; i < writer->count; i++)
 		index_close(writer->indexes[i], NoLock);
+	writer->unique_known = false;
 	writer->count = 0;
 }
 
@@ -81,7 +82,7 @@ insert_entry(IndexWriter *writer, Relation index, TupleTableSlot *slot, bool upd
 	for (int i = 0; i < form->indnatts; i++)
 		values[i] = slot_getattr(slot, form->indkey.values[i], &nulls[i]);
 	(void) index_insert(index, values, nulls, &slot->tts_tid, writer->rel,
-						form->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, update, NULL);
+						form->indisunique && !writer->unique_known ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, update, NULL);
 }
 
 static void

@@ -30,6 +30,7 @@ typedef struct IndexWriter
 	Relation	rel;
 	MembershipFunction membership;	/* NULL: the table has no partial index of ours */
 	MemoryContext context;		/* in which all of it lives */
+	bool		unique_known;	/* no other row has the keys of what is inserted: that need not be checked */
 	int			count;
 	Relation	indexes[MAX_DIRECT_INDEXES];
 	EState	   *estate;			/* for the server's own way, else NULL */

@@ -122,6 +122,8 @@ live_state(const JobWalk *walk, const Job *job)
 		return JOB_CANCELLED;
 	if (job->due || job->run_at <= walk->now)
 		return JOB_AVAILABLE;
+	if (job->waits != NULL)
+		return JOB_WAITING;
 	return job_failures(job) > 0 ? JOB_RETRYABLE : JOB_SCHEDULED;
 }
 

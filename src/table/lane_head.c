@@ -48,34 +48,44 @@ is_running(const LaneHead *head, int64 id)
 	return false;
 }
 
-static void
-read_job(LaneHead *head, Job *job)
+static int64
+get_int64(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, attribute, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+static bool
+has_lapsed(LaneHead *head)
 {
 	MemoryContext old = MemoryContextSwitchTo(head->each);
+	TimestampTz until;
+	Job			job;
+	bool		lapsed;
 
-	MemoryContextReset(head->each);
-	live_read(head->slot, job);
+	live_read(head->slot, &job);
+	lapsed = !lease_holds(&job, head->now, &until);
 	MemoryContextSwitchTo(old);
+	MemoryContextReset(head->each);
+	return lapsed;
 }
 
 /* Whether the row that the slot shows has a lease; what is found is noted. */
 static bool
 look(LaneHead *head, LaneJobs *jobs)
 {
-	Job			job;
-	TimestampTz until;
-	bool		claimed;
+	bool		claimed = get_int64(head->slot, LIVE_LEASE) != 0;
 
-	read_job(head, &job);
-	claimed = job.lease != 0;
-	if (claimed && !lease_holds(&job, head->now, &until))
+	if (claimed && has_lapsed(head))
 	{
 		jobs->executing--;
 		jobs->available++;
 	}
-	else if (claimed || is_running(head, job.id))
+	else if (claimed || is_running(head, get_int64(head->slot, LIVE_ID)))
 		return claimed;
-	jobs->oldest_available = Min(jobs->oldest_available, job.run_at);
+	jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, LIVE_RUN_AT));
 	return claimed;
 }
 

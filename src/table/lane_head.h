@@ -9,8 +9,19 @@
 #ifndef QUEUE_JOBS_LANE_HEAD_H
 #define QUEUE_JOBS_LANE_HEAD_H
 
-#include "lane_jobs.h"
 #include "store.h"
+#include "utils/hsearch.h"
+
+typedef struct LaneJobs
+{
+	int32		lane;			/* hash key */
+	int64		scheduled;
+	int64		available;
+	int64		executing;
+	int64		retryable;
+	int64		waiting;
+	TimestampTz oldest_available;	/* since when the oldest of those that go first has been due, or DT_NOEND */
+} LaneJobs;
 
 typedef struct LaneHead
 {

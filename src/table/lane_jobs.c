@@ -153,6 +153,16 @@ is_running(Count *count, TupleTableSlot *slot)
 	return bsearch(&id, count->running, count->running_count, sizeof(int64), compare_ids) != NULL || is_claimed(count, slot);
 }
 
+/* For other jobs, or a signal. */
+static bool
+waits(TupleTableSlot *slot)
+{
+	bool		isnull;
+
+	(void) slot_getattr(slot, LIVE_WAITS, &isnull);
+	return !isnull;
+}
+
 static void
 count_row(Count *count, TupleTableSlot *slot)
 {
@@ -173,6 +183,8 @@ count_row(Count *count, TupleTableSlot *slot)
 		lane->available++;
 		lane->oldest_available = Min(lane->oldest_available, run_at);
 	}
+	else if (waits(slot))
+		lane->waiting++;
 	else if (attempt > get_int32(slot, LIVE_UNCHARGED))
 		lane->retryable++;
 	else
@@ -252,7 +264,9 @@ find_overdue(Count *count, LiveTable *table, Snapshot snapshot)
 		LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
 
 		CHECK_FOR_INTERRUPTS();
-		if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
+		if (waits(slot))
+			jobs->waiting--;
+		else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
 			jobs->retryable--;
 		else
 			jobs->scheduled--;
@@ -297,11 +311,13 @@ from_counts(Count *count, const LaneCount *counts, int number)
 		const int64 *kinds = counts[i].kinds;
 		LaneJobs   *jobs;
 
-		if (kinds[KIND_DUE] == 0 && kinds[KIND_CLAIMED] == 0 && kinds[KIND_SCHEDULED] == 0 && kinds[KIND_RETRYABLE] == 0)
+		if (kinds[KIND_DUE] == 0 && kinds[KIND_CLAIMED] == 0 && kinds[KIND_SCHEDULED] == 0 && kinds[KIND_RETRYABLE] == 0 &&
+			kinds[KIND_WAITING] == 0)
 			continue;
 		jobs = jobs_of(count->lanes, counts[i].lane);
 		jobs->scheduled = kinds[KIND_SCHEDULED];
 		jobs->retryable = kinds[KIND_RETRYABLE];
+		jobs->waiting = kinds[KIND_WAITING];
 		jobs->available = kinds[KIND_DUE];
 		jobs->executing = kinds[KIND_CLAIMED];
 	}
@@ -343,8 +359,8 @@ queue_jobs_lane_jobs(PG_FUNCTION_ARGS)
 	hash_seq_init(&status, lane_jobs());
 	while ((lane = hash_seq_search(&status)) != NULL)
 	{
-		Datum		values[6];
-		bool		nulls[6] = {0};
+		Datum		values[7];
+		bool		nulls[7] = {0};
 
 		values[0] = Int32GetDatum(lane->lane);
 		values[1] = Int64GetDatum(Max(lane->scheduled, 0)); /* others may have changed them while we looked */
@@ -353,6 +369,7 @@ queue_jobs_lane_jobs(PG_FUNCTION_ARGS)
 		values[4] = Int64GetDatum(Max(lane->retryable, 0));
 		values[5] = TimestampTzGetDatum(lane->oldest_available);
 		nulls[5] = lane->oldest_available == DT_NOEND;
+		values[6] = Int64GetDatum(Max(lane->waiting, 0));
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

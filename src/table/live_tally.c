@@ -14,6 +14,8 @@ kind_of(const Job *job)
 		return KIND_CLAIMED;
 	if (job->due)
 		return KIND_DUE;
+	if (job->waits != NULL)
+		return KIND_WAITING;
 	return job_failures(job) > 0 ? KIND_RETRYABLE : KIND_SCHEDULED;
 }
 
@@ -45,6 +47,8 @@ counted_part(TupleTableSlot *slot)
 	job.uncharged = isnull ? 0 : DatumGetInt32(value);
 	job.due = DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull));
 	job.expires_at = slot_get_time(slot, LIVE_EXPIRES_AT);
+	value = slot_getattr(slot, LIVE_WAITS, &isnull);
+	job.waits = isnull ? NULL : (Jsonb *) DatumGetPointer(value);	/* whether there is one */
 	value = slot_getattr(slot, LIVE_LEASE, &isnull);
 	job.lease = isnull ? 0 : DatumGetInt64(value);
 	return job;

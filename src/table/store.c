@@ -115,16 +115,73 @@ live_close(LiveTable *table)
 	table_close(table->rel, NoLock);
 }
 
-void
-live_insert(LiveTable *table, const Job *job)
+/*
+ * Where rows are that this process has leased lately: mostly it is the one that completes them, and need not
+ * search the index. Or those of long jobs, which it has put back: mostly it goes on with them, and beside an
+ * old snapshot the index has an entry for each slice of theirs. Never relied on: the row at that place may be
+ * another's by then.
+ */
+typedef struct KnownPlace
+{
+	int64		id;
+	ItemPointerData tid;
+} KnownPlace;
+
+static KnownPlace *
+known_place(int64 id)
+{
+	static KnownPlace places[PLACES_KNOWN];
+
+	return &places[(uint64) id % PLACES_KNOWN];
+}
+
+static void
+know_place(const Job *job, const ItemPointerData *tid)
+{
+	if (job->lease != 0 || job->cursor != NULL)
+		*known_place(job->id) = (KnownPlace)
+		{
+			.id = job->id,.tid = *tid
+		};
+}
+
+/* The job's row in the slot, if the snapshot sees it at the place that is known; the table has so many blocks. */
+static bool
+fetch_known(Relation rel, int64 id, Snapshot snapshot, BlockNumber blocks, TupleTableSlot *slot)
+{
+	KnownPlace *place = known_place(id);
+	bool		isnull;
+
+	return place->id == id && ItemPointerIsValid(&place->tid) && ItemPointerGetBlockNumber(&place->tid) < blocks &&
+		table_tuple_fetch_row_version(rel, &place->tid, snapshot, slot) &&
+		DatumGetInt64(slot_getattr(slot, LIVE_ID, &isnull)) == id;
+}
+
+static void
+insert_row(LiveTable *table, const Job *job, bool again)
 {
 	live_form_row(table->rel, table->slot, job);
 	open_indexes(table);
 	key_hint_insert(job->dedup_hash, job->id);
 	table_tuple_insert(table->rel, table->slot, GetCurrentCommandId(true), 0, NULL);
+	table->writer.unique_known = again;
 	index_writer_insert(&table->writer, table->slot, false, false);
+	table->writer.unique_known = false;
+	know_place(job, &table->slot->tts_tid);
 	tally_job(job, 1);
 	ExecClearTuple(table->slot);	/* the caller's memory context may be reset before the slot is used again */
+}
+
+void
+live_insert(LiveTable *table, const Job *job)
+{
+	insert_row(table, job, false);
+}
+
+void
+live_insert_again(LiveTable *table, const Job *job)
+{
+	insert_row(table, job, true);
 }
 
 static void
@@ -278,9 +335,29 @@ lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Sn
 	scan->slot = table_slot_create(table->rel, NULL);
 }
 
+/*
+ * The job at which the scan starts, if we know where it is: then the entries that the index has of it need not
+ * be walked over.
+ */
+static bool
+lane_scan_known(LaneScan *scan)
+{
+	Relation	rel = scan->table->rel;
+	bool		isnull;
+
+	if (known_place(scan->start.id)->id != scan->start.id ||
+		!fetch_known(rel, scan->start.id, scan->snapshot, RelationGetNumberOfBlocks(rel), scan->slot) ||
+		DatumGetInt32(slot_getattr(scan->slot, LIVE_PRIORITY, &isnull)) != scan->start.priority)
+		return false;
+	scan->start.id++;
+	return true;
+}
+
 static bool
 lane_scan_row(LaneScan *scan)
 {
+	if (scan->part == LANE_BEGIN && lane_scan_known(scan))
+		return true;
 	while (scan->scan == NULL || !index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
 	{
 		if (scan->part == LANE_REST)
@@ -439,24 +516,6 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 	return true;
 }
 
-/*
- * Where rows are that this process has leased lately: mostly it is the one that completes them, and need not
- * search the index. Never relied on: the row at that place may be another's by then.
- */
-typedef struct KnownPlace
-{
-	int64		id;
-	ItemPointerData tid;
-} KnownPlace;
-
-static KnownPlace *
-known_place(int64 id)
-{
-	static KnownPlace places[PLACES_KNOWN];
-
-	return &places[(uint64) id % PLACES_KNOWN];
-}
-
 static bool
 update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 {
@@ -487,13 +546,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 		open_indexes(table);
 		index_writer_insert(&table->writer, table->slot, true, QjOnlySummarizing(update_indexes));
 	}
-	if (job->lease != 0)
-	{
-		*known_place(job->id) = (KnownPlace)
-		{
-			.id = job->id,.tid = table->slot->tts_tid
-		};
-	}
+	know_place(job, &table->slot->tts_tid);
 	ExecClearTuple(table->slot);
 	return true;
 }
@@ -555,17 +608,6 @@ id_scan_begin(IdScan *scan, LiveTable *table)
 	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, 1);
 }
 
-static bool
-is_at_known_place(IdScan *scan, int64 id)
-{
-	KnownPlace *place = known_place(id);
-	bool		isnull;
-
-	return place->id == id && ItemPointerIsValid(&place->tid) && ItemPointerGetBlockNumber(&place->tid) < scan->blocks &&
-		table_tuple_fetch_row_version(scan->table->rel, &place->tid, scan->snapshot, scan->slot) &&
-		DatumGetInt64(slot_getattr(scan->slot, LIVE_ID, &isnull)) == id;
-}
-
 bool
 id_scan_find(IdScan *scan, int64 id, Job *job)
 {
@@ -573,7 +615,7 @@ id_scan_find(IdScan *scan, int64 id, Job *job)
 	ScanKeyData key;
 	bool		found;
 
-	if (is_at_known_place(scan, id) && !deleted_by_us(scan->slot))
+	if (fetch_known(scan->table->rel, id, scan->snapshot, scan->blocks, scan->slot) && !deleted_by_us(scan->slot))
 	{
 		live_read(scan->slot, job);
 		return true;

@@ -67,6 +67,9 @@ extern void live_open_to_read(LiveTable *table);
 extern void live_close(LiveTable *table);
 extern void live_insert(LiveTable *table, const Job *job);
 
+/* The same for a job whose row this transaction has deleted: there is no other of its id. */
+extern void live_insert_again(LiveTable *table, const Job *job);
+
 /* Inserts up to LIVE_INSERT_MANY jobs, for less than one by one. */
 #define LIVE_INSERT_MANY 500
 extern void live_insert_many(LiveTable *table, const Job *jobs, int count);
