@@ -9,6 +9,15 @@
 static const char queues_sql[] = "SELECT * FROM queue_jobs.queue ORDER BY queue LIMIT 1000";
 static const char routing_sql[] = "SELECT position, selector, queue FROM queue_jobs.routing_rule ORDER BY position";
 
+static const char *const states[] = {"available", "executing", "retryable", "scheduled", "waiting"};
+
+/* Older versions have no jobs that wait for others. */
+static int
+state_count(const Answer *queues)
+{
+	return PQfnumber(queues->result, "waiting") >= 0 ? 5 : 4;
+}
+
 static void
 add_actions(Page *page, const char *queue, bool paused)
 {
@@ -25,7 +34,6 @@ add_actions(Page *page, const char *queue, bool paused)
 static void
 add_row(Page *page, const Answer *queues, int row)
 {
-	static const char *const states[] = {"available", "executing", "retryable", "scheduled"};
 	Buffer	   *out = &page->out;
 	const char *queue = cell(queues, row, "queue");
 	bool		paused = is_true(queues, row, "paused");
@@ -33,7 +41,7 @@ add_row(Page *page, const Answer *queues, int row)
 	add(out, "<tr data-key=\"%h\"><th scope=\"row\">", queue);
 	add_queue_link(out, queue);
 	add(out, "</th><td>%r</td>", paused ? "<span class=\"tag warn\">paused</span>" : "running");
-	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+	for (int i = 0; i < state_count(queues); i++)
 	{
 		add_raw(out, "<td class=\"n\">");
 		add_count(out, number(queues, row, states[i]));
@@ -69,10 +77,11 @@ page_queues(Page *page)
 	page_begin(page, "Queues", "/queues");
 	if (!is_problem(page, queues, "view queue"))
 	{
-		add_raw(out, "<div class=\"scroll\"><table id=\"queues\" data-live><caption class=\"hidden\">Queues</caption><thead><tr><th scope=\"col\">Queue</th>"
-				"<th scope=\"col\">State</th><th scope=\"col\" class=\"n\">Available</th><th scope=\"col\" class=\"n\">Executing</th>"
-				"<th scope=\"col\" class=\"n\">Retryable</th><th scope=\"col\" class=\"n\">Scheduled</th><th scope=\"col\" class=\"n\">Oldest</th>"
-				"<th scope=\"col\"><span class=\"hidden\">Actions</span></th></tr></thead><tbody>\n");
+		add(out, "<div class=\"scroll\"><table id=\"queues\" data-live><caption class=\"hidden\">Queues</caption><thead><tr><th scope=\"col\">Queue</th>"
+			"<th scope=\"col\">State</th><th scope=\"col\" class=\"n\">Available</th><th scope=\"col\" class=\"n\">Executing</th>"
+			"<th scope=\"col\" class=\"n\">Retryable</th><th scope=\"col\" class=\"n\">Scheduled</th>%r<th scope=\"col\" class=\"n\">Oldest</th>"
+			"<th scope=\"col\"><span class=\"hidden\">Actions</span></th></tr></thead><tbody>\n",
+			state_count(queues) == 5 ? "<th scope=\"col\" class=\"n\">Waiting</th>" : "");
 		for (int i = 0; i < rows(queues); i++)
 			add_row(page, queues, i);
 		add_raw(out, "</tbody></table></div>\n<datalist id=\"names\">");
