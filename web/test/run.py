@@ -17,7 +17,7 @@ def main():
     if built.returncode != 0:
         print('0 passed, 1 failed')
         return 1
-    modules = os.environ.get('WEB', 'test_fuzz test_protocol test_login test_browser').split()
+    modules = (os.environ.get('WEB') or 'test_fuzz test_protocol test_login test_browser').split()
     suite = unittest.defaultTestLoader.loadTestsFromNames(modules)
     result = unittest.TextTestRunner(verbosity=2, stream=sys.stdout).run(suite)
     bad = len(result.failures) + len(result.errors)
