@@ -89,16 +89,16 @@ CALL wait_for_worker('change_mind');
 SELECT args ->> 'how' AS how, state, cursor, result FROM queue_jobs.job WHERE worker = 'change_mind' ORDER BY id;
 
 -- "cursor jsonb" is filled beside named parameters, beside "args jsonb", and alone if it has a default; the one jsonb of a handler is its args.
-CREATE FUNCTION long_jobs.whole(args jsonb, cursor jsonb DEFAULT '"none"') RETURNS jsonb LANGUAGE sql AS 'SELECT jsonb_build_array(args, cursor)';
+CREATE FUNCTION long_jobs.takes_all(args jsonb, cursor jsonb DEFAULT '"none"') RETURNS jsonb LANGUAGE sql AS 'SELECT jsonb_build_array(args, cursor)';
 CREATE FUNCTION long_jobs.alone(cursor jsonb DEFAULT NULL) RETURNS text LANGUAGE sql AS $$SELECT COALESCE(cursor::text, 'nothing')$$;
-CREATE FUNCTION long_jobs.one(cursor jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT cursor';
+CREATE FUNCTION long_jobs.takes_one(cursor jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT cursor';
 CREATE FUNCTION long_jobs.of_text(cursor text) RETURNS text LANGUAGE sql AS 'SELECT cursor';
 CREATE FUNCTION long_jobs.required(a int, cursor jsonb) RETURNS text LANGUAGE sql AS $$SELECT a || COALESCE(cursor::text, ' and nothing')$$;
 CREATE FUNCTION long_jobs.after_all(results jsonb DEFAULT '{}') RETURNS jsonb LANGUAGE sql AS 'SELECT results';
-SELECT queue_jobs.define_worker(w, 'long_jobs.' || w) FROM unnest('{whole,alone,one,of_text,required,after_all}'::text[]) AS w;
-SELECT queue_jobs.enqueue(w, '{"a": 1, "cursor": "a key"}') > 0 AS enqueued FROM unnest('{whole,alone,one,of_text,required,after_all}'::text[]) AS w;
-CALL wait_for($$SELECT count(*) = 6 FROM queue_jobs.job WHERE worker IN ('whole', 'alone', 'one', 'of_text', 'required', 'after_all') AND state = 'completed'$$);
-SELECT worker, result FROM queue_jobs.job WHERE worker IN ('whole', 'alone', 'one', 'of_text', 'required', 'after_all') ORDER BY worker;
+SELECT queue_jobs.define_worker(w, 'long_jobs.' || w) FROM unnest('{takes_all,alone,takes_one,of_text,required,after_all}'::text[]) AS w;
+SELECT queue_jobs.enqueue(w, '{"a": 1, "cursor": "a key"}') > 0 AS enqueued FROM unnest('{takes_all,alone,takes_one,of_text,required,after_all}'::text[]) AS w;
+CALL wait_for($$SELECT count(*) = 6 FROM queue_jobs.job WHERE worker IN ('takes_all', 'alone', 'takes_one', 'of_text', 'required', 'after_all') AND state = 'completed'$$);
+SELECT worker, result FROM queue_jobs.job WHERE worker IN ('takes_all', 'alone', 'takes_one', 'of_text', 'required', 'after_all') ORDER BY worker;
 
 -- A job of until_executed keeps its key between its slices.
 CREATE FUNCTION long_jobs.keeps_key(cursor jsonb DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
@@ -325,7 +325,7 @@ SELECT errors -> 0 ->> 'sqlstate' AS sqlstate, last_error, errors -> 0 ->> 'deta
   FROM queue_jobs.job WHERE worker IN ('misuse', 'misuse_procedure') ORDER BY id;
 
 SELECT count(queue_jobs.drop_worker(name)) FROM queue_jobs.worker
- WHERE name IN ('count_up', 'stumble', 'change_mind', 'whole', 'alone', 'one', 'of_text', 'required', 'after_all', 'keeps_key', 'climb',
+ WHERE name IN ('count_up', 'stumble', 'change_mind', 'takes_all', 'alone', 'takes_one', 'of_text', 'required', 'after_all', 'keeps_key', 'climb',
                 'endless', 'outside', 'in_steps', 'bad_step', 'died', 'expired', 'always_fails', 'claimed', 'misuse', 'misuse_procedure');
 RESET ROLE;
 SET client_min_messages = warning;

@@ -58,6 +58,17 @@ SELECT queue_jobs.enqueue('states') AS job \gset
 CALL steps(:job, 'claim', 'snooze', 'cancel');
 SELECT queue_jobs.enqueue('states', delay => '1 day') AS job \gset
 CALL steps(:job, 'discard');
+-- Those that wait for another job.
+SELECT queue_jobs.enqueue('states', delay => '1 day') AS parent \gset
+SELECT queue_jobs.enqueue('states', after => ARRAY[:parent]::bigint[]) AS job \gset
+CALL steps(:job, 'cancel');
+SELECT queue_jobs.enqueue('states', after => ARRAY[:parent]::bigint[]) AS job \gset
+CALL steps(:job, 'discard');
+SELECT queue_jobs.enqueue('states', delay => '1 day', after => ARRAY[:parent]::bigint[], if_dead => 'run') AS job \gset
+CALL see(:job);
+SELECT queue_jobs.cancel(:parent);
+CALL wait_for(format($$SELECT state = 'scheduled' FROM queue_jobs.job WHERE id = %s$$, :job));
+CALL steps(:job, 'cancel');
 SELECT queue_jobs.define_worker('states', max_retries => 0);
 SELECT queue_jobs.enqueue('states') AS job \gset
 CALL steps(:job, 'claim', 'lease', 'claim');

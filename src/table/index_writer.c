@@ -62,6 +62,7 @@ index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membersh
 	writer->membership = membership;
 	writer->context = CurrentMemoryContext;
 	writer->count = 0;
+	writer->unique_known = false;
 	writer->estate = NULL;
 	writer->result = NULL;
 	if (open_direct(writer))
