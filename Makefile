@@ -7,6 +7,8 @@
 # make fuzz [FUZZ_SECONDS=60]  parsers, args and times under random input
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/reliability.md)
+# make web                   the dashboard, web/queue_jobs_web
+# make web-demo              see it, with a server that is thrown away afterwards   (LISTEN=127.0.0.1:8480)
 # make demo                  see it work, on a server that is thrown away afterwards
 # make play                  the same, with psql open in it
 # make bench                 measurements (docs/benchmark)
@@ -145,9 +147,14 @@ check-server:
 CLIENTS_NEED = /usr/sbin/pgbouncer:pgbouncer \
 	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy \
 	node:nodejs npm:npm
-test: TESTS ?= regress isolation tap clients
+# What the dashboard and its tests need beside, installed when they run.
+WEB_NEEDED = /usr/include/microhttpd.h:libmicrohttpd-dev /usr/include/gnutls/crypto.h:libgnutls28-dev
+WEB_TEST_NEEDED = $(WEB_NEEDED) python3:python3 chromium:chromium chromedriver:chromium-driver
+
+# What the kinds of tests need beside what all do.
+test: TESTS ?= regress isolation tap web clients
 test:
-	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" NEEDED='$(CLIENTS_NEED)') TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
 clients-test:
 	@$(MAKE) -s test TESTS=clients
@@ -165,6 +172,13 @@ faults: SECONDS = 60
 faults:
 	@QUEUE_JOBS_STRESS_SECONDS='$(SECONDS)' TESTS=tap TAP='test/t/061_faults.pl test/t/062_promotion_faults.pl test/t/063_clocks.pl' VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
 		test/lib/sandbox.sh test/lib/run_tests.sh
+
+web:
+	@PG_CONFIG='$(PG_CONFIG)' NEEDED='$(WEB_NEEDED)' test/lib/packages.sh >/dev/null
+	$(MAKE) -C web
+
+web-demo:
+	@PG_CONFIG='$(PG_CONFIG)' NEEDED='$(WEB_NEEDED)' LISTEN='$(LISTEN)' test/lib/sandbox.sh web/demo.sh
 
 demo:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/demo/demo.sh
@@ -198,7 +212,7 @@ lint:
 help:
 	@sed -n 's/^# //p; /^$$/q' Makefile
 
-.PHONY: help check-server install-docs uninstall-docs test clients-test test-matrix coverage sanitize faults demo play dist fuzz lint soak
+.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults demo play dist fuzz lint soak
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

@@ -8,7 +8,8 @@
 #   CACHE       where the folders are kept, some 1.5 GB each; default: $XDG_CACHE_HOME/queue_jobs, else
 #               /var/cache/queue_jobs. Remove one to have it made anew, with the release's latest packages.
 #   PG_CONFIG   the machine's own PostgreSQL (see packages.sh)
-#   TESTS, TAP, JOBS, KEEP, REGRESS, ISOLATION   as for make test; the clients are tested with the machine's own PostgreSQL only
+#   TESTS       kinds of tests; default: regress isolation tap (make test runs web and clients, too)
+#   TAP, JOBS, KEEP, REGRESS, ISOLATION   as for make test
 #
 # The other versions need root: debootstrap does, and so do a chroot and its mounts. These are made in namespaces of their
 # own and are gone, as is every process in there, once the test has ended, however that came about; the folder itself is only
@@ -121,9 +122,11 @@ trap 'exit 143' TERM HUP
 PG_CONFIG=$(test/lib/packages.sh) || exit 1
 own=$("$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 arguments=()
-# What is tested in the folders of other versions: no clients, whose packages are not there.
-kinds=" ${TESTS:-regress isolation tap} "
-kinds=${kinds/ clients / }
+# What is tested in the folders of other versions: neither clients nor the dashboard, whose packages are not there.
+kinds=
+for kind in ${TESTS:-regress isolation tap}; do
+    case $kind in web | clients) ;; *) kinds+="$kind " ;; esac
+done
 for name in TAP JOBS KEEP REGRESS ISOLATION PG_TEST_TIMEOUT_DEFAULT; do
     [ -z "${!name:-}" ] || arguments+=("$name=${!name}")
 done
@@ -135,12 +138,12 @@ for version in ${VERSIONS:-15 17 18}; do
     chmod 1777 "$work"
     # What a make around us was told is for the machine's own PostgreSQL.
     if [ "$version" = "$own" ]; then
-        run=(make test PG_CONFIG="$PG_CONFIG" ${TESTS:+TESTS="$TESTS"})
+        run=(make test PG_CONFIG="$PG_CONFIG" TESTS="${TESTS:-regress isolation tap}")
     elif ! release "$version" >/dev/null; then
         skip "$version" "$0 knows no Debian release that has it"
         continue
-    elif [ -z "${kinds// /}" ]; then
-        skip "$version" "the clients are tested with the machine's own PostgreSQL"
+    elif [ -z "$kinds" ]; then
+        skip "$version" "clients and dashboard are tested with the machine's own PostgreSQL"
         continue
     elif [ "$(id -u)" -ne 0 ]; then
         skip "$version" 'not root, as debootstrap and chroot need'

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# All tests, within the sandbox: regression, isolation, TAP. The last line is `N passed, N failed` (a TAP file counts
+# All tests, within the sandbox: regression, isolation, TAP, and those of the dashboard. The last line is `N passed, N failed` (a TAP file counts
 # with each of its tests), the exit status 1 if anything failed or nothing ran.
 #
 #   REGRESS, ISOLATION   names of the tests, from the Makefile
-#   TESTS                the kinds to run; default: regress isolation tap; the Makefile adds clients
+#   TESTS                the kinds to run; default: regress isolation tap; the Makefile adds web and clients
 #   TAP                  the TAP files to run, as t/001_x.pl; default: all of the kind
 #   JOBS                 TAP files at a time; default: 2
 #   VERBOSE=1            each of their tests, and what they note
@@ -105,6 +105,17 @@ run_clients() {
     run_tap clients test/clients/*.pl clients/*/test/*.pl
 }
 
+# The dashboard's tests end with `N passed, N failed`, too.
+run_web() {
+    local line
+    echo '=== web'
+    mkdir -p tmp_web
+    python3 -B web/test/run.py 2>&1 | tee tmp_web/summary
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' tmp_web/summary | tail -n 1)
+    line=${line:-0 passed, 1 failed}
+    count "${line%% *}" "$(sed 's/.*, \([0-9]*\) .*/\1/' <<<"$line")"
+}
+
 # The names come as one word from the Makefile, and are split here.
 # shellcheck disable=SC2086
 for kind in ${TESTS:-regress isolation tap}; do
@@ -115,7 +126,8 @@ for kind in ${TESTS:-regress isolation tap}; do
             --inputdir=test/isolation --dbname=isolation_regression -- $ISOLATION ;;
         tap) run_tap tap test/t/*.pl ;;
         clients) run_clients ;;
-        *) echo "TESTS: no such kind: $kind (regress, isolation, tap, clients)" >&2; exit 2 ;;
+        web) run_web ;;
+        *) echo "TESTS: no such kind: $kind (regress, isolation, tap, web, clients)" >&2; exit 2 ;;
     esac
 done
 
@@ -123,6 +135,7 @@ done
 if [ "$failed" -ne 0 ]; then
     echo '=== what failed'
     cat tmp_regress/summary tmp_isolation/summary 2>/dev/null | grep -E '^(test )? *[^ ]+ +\.\.\. FAILED|^not ok '
+    [ ! -s tmp_web/summary ] || grep -E '^(FAIL|ERROR):|^[A-Za-z.]*Error: ' tmp_web/summary | cut -c 1-300
     cat tmp_check/summary_* 2>/dev/null | grep -aE '^ *#|\(Wstat: ' | grep -avE '^# skipped |# Subtest: ' | cut -c 1-300 | tail -n 30
     echo "(make test KEEP=1 keeps the results and logs)"
 fi

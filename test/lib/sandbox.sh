@@ -85,7 +85,7 @@ fi
 version=$("$pg_config" --version)
 echo "Copying the programs of $version to $work$([ -n "${KEEP:-}" ] && echo ", which is kept" || echo ", which is removed at the end")"
 mkdir "$work/tree"
-tar -c --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude=./tmp_check --exclude=./tmp_check_iso \
+tar -c --exclude=./.git --exclude=./web/queue_jobs_web --exclude='*.o' --exclude='*.so' --exclude=./tmp_check --exclude=./tmp_check_iso \
     --exclude=./output_iso --exclude=./results --exclude=./log . | tar -x --no-same-owner -C "$work/tree"
 copy_postgresql
 ! root || chown -R -h "$user": "$work"
