@@ -341,7 +341,7 @@ take_whole_args(Handler *handler)
 
 /*
  * "cursor jsonb" and "results jsonb" are filled by the engine. The one jsonb of a handler is its args whatever
- * its name is, but for one of these names that has a default, which no args need.
+ * its name is, but for "results", and a cursor that has a default, which no args need.
  */
 static void
 take_cursor_and_results(Handler *handler)
@@ -350,7 +350,7 @@ take_cursor_and_results(Handler *handler)
 	{
 		HandlerParameter *parameter = &handler->parameters[i];
 
-		if (handler->takes_args && !parameter->has_default)
+		if (handler->takes_args && !parameter->has_default && !is_parameter(parameter, "results"))
 			continue;
 		if (is_parameter(parameter, "cursor"))
 			parameter->source = PARAMETER_CURSOR;
