@@ -13,6 +13,7 @@
 #include "current_job.h"
 #include "make_way.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
 #include "store.h"
 #include "test_point.h"
 #include "utils/snapmgr.h"
