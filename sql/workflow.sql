@@ -70,7 +70,7 @@ SELECT s.step, s.worker, s.state, s.after, s.if_dead FROM queue_jobs.workflow_st
 INSERT INTO failing VALUES ('left');
 SELECT step, job FROM diamond('unique', 'the key') WHERE step = 'load' \gset
 SELECT job = :job AS the_same FROM diamond('again', 'the key') WHERE step = 'load';
-CALL wait_for(format($$SELECT state = 'dead' FROM queue_jobs.workflow_step WHERE step = 'left' AND batch = (SELECT batch FROM queue_jobs.job WHERE id = %s)$$, :job));
+CALL wait_for(format($$SELECT count(*) = 2 FROM queue_jobs.workflow_step WHERE (step, state) IN (('left', 'dead'), ('right', 'completed')) AND batch = (SELECT batch FROM queue_jobs.job WHERE id = %s)$$, :job));
 SELECT batch FROM queue_jobs.job WHERE id = :job \gset
 SELECT state FROM queue_jobs.batch WHERE id = :batch;
 SELECT queue_jobs.cancel_batch(:batch);
