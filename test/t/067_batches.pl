@@ -1,5 +1,5 @@
 # Batches and workflows: each callback comes once, and no step is lost, whatever is killed between a member's end and what follows from it:
-# the scheduler, an executor, the whole server; on a promoted standby, and without shared_preload_libraries.
+# the scheduler, an executor, the whole server; and without shared_preload_libraries.
 use strict;
 use warnings;
 
@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use QueueJobs::Test;
 use Test::More;
 
-my $node = new_node('batches', allows_streaming => 1, conf => "restart_after_crash = on\nmax_prepared_transactions = 2");
+my $node = new_node('batches', conf => "restart_after_crash = on\nmax_prepared_transactions = 2");
 
 sub sql
 {
@@ -102,18 +102,6 @@ sql(q{BEGIN; SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('one'
 is(sql("SELECT state FROM queue_jobs.batch WHERE id = $batch"), 'running', 'a batch whose last member ends in a prepared transaction runs');
 sql(q{COMMIT PREPARED 'last'});
 check('prepared');
-
-# A standby that is promoted goes on.
-$node->backup('copy');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'copy', has_streaming => 1);
-$standby->start;
-sql('SELECT make_batch(500), make_workflow()');
-wait_until($node, "SELECT count(*) > 5 FROM ran WHERE batch = (SELECT max(id) - 1 FROM queue_jobs.batch)");
-$node->stop('immediate');
-$standby->promote;
-$node = $standby;
-check('promoted');
 
 # Without shared_preload_libraries the next claim does the scheduler's part.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
