@@ -150,7 +150,7 @@ viewer_sign_in(const char *role, const char *password, char **problem)
 	return viewer;
 }
 
-/* Nobody uses it any more: the session's last reference is gone. */
+/* No viewer uses it any more: the session's last reference is gone. */
 void
 viewer_close(Viewer *viewer)
 {

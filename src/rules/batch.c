@@ -373,9 +373,6 @@ static const char *const trim_orphans[] = {
 	"DELETE FROM queue_jobs.job_signal WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM queue_jobs.job_signal s"
 	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = s.job) IS NULL"
 	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
-	"DELETE FROM queue_jobs.saved_step WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM queue_jobs.saved_step s"
-	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = s.job) IS NULL"
-	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
 };
 
 /* Members of batches whose time is over, and then these. True if there is more. */

@@ -6,7 +6,7 @@
  * changes. That is done after its commit can be seen. So of each transaction it is clear whether the count
  * has seen it: it has if its ID is below the snapshot's end, and not among those that ran then.
  *
- * Each database begins anew after a restart, and when rows were changed otherwise: by SQL, or by a prepared
+ * Each database is counted again after a restart, and when rows were changed otherwise: by SQL, or by a prepared
  * transaction, whose session does not know what was changed. While no session asks, nothing is added.
  */
 #include "postgres.h"
