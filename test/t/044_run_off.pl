@@ -58,13 +58,14 @@ is($waiter->query(q{SELECT id FROM queue_jobs.claim('me')}), $future, 'what appl
 is($waiter->query("SELECT queue_jobs.complete($future, 1)") . $waiter->error, '', '… and is completed');
 wait_for_no_processes($node, 'devs');
 is($node->safe_psql('devs', 'SELECT count(*) FROM ran'), '0', 'nothing has run by then: no job, no tick, no healing, no filling');
-my $seen = 0;
+# A scheduler that found nothing left to promote comes back once, for the history.
+my %seen;
 foreach (1 .. 30)
 {
 	enqueue('devs', 'quick');
-	$seen += $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'devs' AND backend_type ~ '^queue_jobs'});
+	$seen{$_} = 1 foreach split /\n/, $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE datname = 'devs' AND backend_type ~ '^queue_jobs'});
 }
-is($seen, 0, 'enqueues start no process there');
+cmp_ok(scalar(keys %seen), '<=', 1, 'enqueues start no process there');
 my $here = enqueue('postgres', 'quick');
 wait_for_job($node, $here, 'completed');
 pass('other databases go on');
