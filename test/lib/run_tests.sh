@@ -5,7 +5,7 @@
 #   REGRESS, ISOLATION   names of the tests, from the Makefile
 #   TESTS                the kinds to run; default: regress isolation tap; the Makefile adds web and clients
 #   TAP                  the TAP files to run, as t/001_x.pl; default: all of the kind
-#   JOBS                 TAP files at a time; default: 2
+#   JOBS                 TAP files at a time; default: twice the processors, for they wait more than they work
 #   VERBOSE=1            each of their tests, and what they note
 set -uo pipefail
 
@@ -71,7 +71,7 @@ run_tap() {
     # Results and logs in tmp_check: PostgreSQL 15 wants to hear TESTDIR, later ones the other two.
     TESTDIR=$PWD TESTDATADIR=$PWD/tmp_check TESTLOGDIR=$PWD/tmp_check/log PG_TEST_PORT_DIR=$PWD/tmp_check/ports \
         PG_REGRESS=$PGXS_DIR/test/regress/pg_regress \
-        prove --jobs "${JOBS:-2}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee "$summary"
+        prove --jobs "${JOBS:-$((2 * $(nproc)))}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee "$summary"
     status=$?
 
     # The summary has a line for each file that failed: "FILE (Wstat: 256 Tests: 3 Failed: 1)". Failed: 0 is one that
