@@ -22,7 +22,7 @@ MODULE_big = $(EXTENSION)
 # The floors of the house, each on those before it (src/README.md; test/lint/floors.pl checks it).
 FLOORS = base shared catalog table calls replica rules duties api executor scheduler
 OBJS = \
-	src/queue_jobs.o \
+	src/queue_jobs.o src/commit.o \
 	src/base/settings.o src/base/arguments.o src/base/job.o src/base/retry.o src/base/consistency.o \
 	src/base/cron.o src/base/subtransaction.o src/base/test_point.o src/base/interruption.o \
 	src/base/run_timeout.o src/base/snapshot.o \

@@ -10,29 +10,23 @@
 #include "catalog.h"
 #include "charge.h"
 #include "clock.h"
-#include "ddl_guard.h"
+#include "commit.h"
 #include "duplicates.h"
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "key_hint.h"
 #include "lane_hint.h"
 #include "live_count.h"
-#include "lane.h"
 #include "lost_claim.h"
-#include "make_way.h"
 #include "miscadmin.h"
 #include "pools.h"
 #include "process.h"
-#include "registry.h"
 #include "replica_status.h"
 #include "session_hold.h"
 #include "settings.h"
 #include "shared.h"
 #include "statistics.h"
-#include "steer.h"
-#include "subscription.h"
 #include "trusted_path.h"
-#include "wakeup.h"
 #include "watch.h"
 
 PG_MODULE_MAGIC;
@@ -45,12 +39,7 @@ _PG_init(void)
 	settings_define(pools_check);
 	catalog_init();
 	trusted_path_init();
-	registry_init();
-	lane_init();
-	wakeup_init();
-	steer_init();
-	statistics_init();
-	ddl_guard_init();
+	commit_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	clock_init();
@@ -60,12 +49,11 @@ _PG_init(void)
 	lost_claims_init();
 	key_hints_init();
 	duplicates_init();
+	statistics_init();
 	live_counts_init();
 	session_holds_init();
 	watch_init();
 	replicas_init();
-	make_way_init();
-	subscription_init();
 	shared_init();
 
 	/* pg_upgrade's server must not touch the tables that it moves */

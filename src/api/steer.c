@@ -271,8 +271,8 @@ refuse_prepare(int64 id)
 			 errhint("Steer running jobs in a transaction of its own.")));
 }
 
-static void
-transaction_callback(XactEvent event, void *arg)
+void
+steer_transaction_event(XactEvent event)
 {
 	int64		id;
 	JobState	end_as;
@@ -282,12 +282,6 @@ transaction_callback(XactEvent event, void *arg)
 	for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
 		if (!end_put_back(id, end_as) && event == XACT_EVENT_PRE_PREPARE)
 			refuse_prepare(id);
-}
-
-void
-steer_init(void)
-{
-	RegisterXactCallback(transaction_callback, NULL);
 }
 
 static void

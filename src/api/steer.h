@@ -5,6 +5,7 @@
 #ifndef QUEUE_JOBS_STEER_H
 #define QUEUE_JOBS_STEER_H
 
+#include "access/xact.h"
 #include "history.h"
 #include "lane.h"
 #include "store.h"
@@ -58,6 +59,6 @@ extern void steering_retry_finished(Steering *steering, FinishedJob *finished, b
 extern void steer_end_late(int64 id, JobState end_as);
 
 /* What cancel() or discard() found running, and is put back by the time of the commit, is ended then. */
-extern void steer_init(void);
+extern void steer_transaction_event(XactEvent event);
 
 #endif

@@ -17,13 +17,11 @@
 #include "lane.h"
 #include "miscadmin.h"
 #include "run_as.h"
-#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 /* ---- names ---- */
 
@@ -189,11 +187,10 @@ check_setting(const AlterRoleSetStmt *statement)
 
 /* ---- the hook ---- */
 
-static void
-utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
-			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+void
+ddl_guard_utility(UtilityCall *call)
 {
-	Node	   *node = statement->utilityStmt;
+	Node	   *node = call->statement->utilityStmt;
 	List	   *uses = NIL;
 
 	if (IsA(node, RenameStmt) || IsA(node, AlterObjectSchemaStmt))
@@ -202,14 +199,6 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 		check_setting((AlterRoleSetStmt *) node);
 	else if (IsA(node, DropRoleStmt))
 		uses = uses_of_roles((DropRoleStmt *) node);
-	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
-		(statement, query, read_only_tree, context, params, environment, destination, completion);
+	utility_proceed(call);
 	warn_of_uses(uses);
-}
-
-void
-ddl_guard_init(void)
-{
-	previous_utility_hook = ProcessUtility_hook;
-	ProcessUtility_hook = utility_hook;
 }

@@ -10,6 +10,9 @@
 #ifndef QUEUE_JOBS_DDL_GUARD_H
 #define QUEUE_JOBS_DDL_GUARD_H
 
-extern void ddl_guard_init(void);
+#include "utility_call.h"
+
+/* A utility statement (commit.c). */
+extern void ddl_guard_utility(UtilityCall *call);
 
 #endif

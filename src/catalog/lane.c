@@ -131,8 +131,8 @@ forget_added(int nest_level)
 	}
 }
 
-static void
-transaction_callback(XactEvent event, void *arg)
+void
+lane_transaction_event(XactEvent event)
 {
 	if (event == XACT_EVENT_ABORT)
 		forget_added(0);
@@ -142,8 +142,8 @@ transaction_callback(XactEvent event, void *arg)
 		added = NIL;
 }
 
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+void
+lane_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
 
@@ -152,13 +152,6 @@ subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionI
 	else if (event == SUBXACT_EVENT_COMMIT_SUB)
 		for (int i = list_length(added) - 1; i >= 0 && ((AddedLane *) list_nth(added, i))->nest_level >= nest_level; i--)
 			((AddedLane *) list_nth(added, i))->nest_level = nest_level - 1;
-}
-
-void
-lane_init(void)
-{
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
 }
 
 /* The one Lane of that content; a lane of an extension that was dropped and made again may have its id. */

@@ -5,6 +5,7 @@
 #ifndef QUEUE_JOBS_LANE_H
 #define QUEUE_JOBS_LANE_H
 
+#include "access/xact.h"
 #include "registry.h"
 
 typedef struct Lane
@@ -65,6 +66,8 @@ extern char *lane_blocked(const Lane *lane, const Worker *worker);
  */
 extern char *lane_blocked_next(const Lane *lane, const Worker *worker, int *check, const char **reason);
 
-extern void lane_init(void);
+/* At the end of a transaction, or of a savepoint (commit.c). */
+extern void lane_transaction_event(XactEvent event);
+extern void lane_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 #endif

@@ -30,7 +30,6 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "table_guard.h"
-#include "tcop/utility.h"
 #include "test_point.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -46,7 +45,6 @@ static bool extension_dropped = false;
 
 static bool restoring = false;	/* this session is held to be a restore's; until it ends */
 
-static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 bool
 make_way_asked(Oid database)
@@ -361,11 +359,10 @@ database_changed(Node *node)
 	return NULL;
 }
 
-static void
-utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
-			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+void
+make_way_utility(UtilityCall *call)
 {
-	Node	   *node = statement->utilityStmt;
+	Node	   *node = call->statement->utilityStmt;
 	Oid			needed = database_needed(node);
 	bool		drops_database = IsA(node, DropdbStmt);
 	bool		drops_us = drops_extension(node);
@@ -383,8 +380,7 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 		make_way_for_command(needed, node);
 	if (needs_extension(node))
 		make_way_for_extension();
-	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
-		(statement, query, read_only_tree, context, params, environment, destination, completion);
+	utility_proceed(call);
 	if (drops_database)
 		dropped = needed;
 	if (changes[0] != '\0')
@@ -427,8 +423,8 @@ make_way_for_restore(void)
 
 /* ---- the end of the transaction ---- */
 
-static void
-transaction_callback(XactEvent event, void *arg)
+void
+make_way_transaction_event(XactEvent event)
 {
 	bool		committed = event == XACT_EVENT_COMMIT;
 	ListCell   *cell;
@@ -457,12 +453,4 @@ transaction_callback(XactEvent event, void *arg)
 	held = changed = NIL;
 	dropped = InvalidOid;
 	extension_dropped = false;
-}
-
-void
-make_way_init(void)
-{
-	RegisterXactCallback(transaction_callback, NULL);
-	previous_utility_hook = ProcessUtility_hook;
-	ProcessUtility_hook = utility_hook;
 }

@@ -18,7 +18,8 @@
 #ifndef QUEUE_JOBS_MAKE_WAY_H
 #define QUEUE_JOBS_MAKE_WAY_H
 
-#include "postgres_ext.h"
+#include "access/xact.h"
+#include "utility_call.h"
 
 /* Whether a process of ours is to leave the database, or not to connect to it. */
 extern bool make_way_asked(Oid database);
@@ -26,6 +27,10 @@ extern bool make_way_asked(Oid database);
 /* This session is a restore: none of our processes is in its database until it has ended. */
 extern void make_way_for_restore(void);
 
-extern void make_way_init(void);
+/* At the end of a transaction (commit.c). */
+extern void make_way_transaction_event(XactEvent event);
+
+/* A utility statement (commit.c). */
+extern void make_way_utility(UtilityCall *call);
 
 #endif

@@ -137,8 +137,8 @@ replace(Worker *worker)
 	MemoryContextSwitchTo(old);
 }
 
-static void
-transaction_callback(XactEvent event, void *arg)
+void
+registry_transaction_event(XactEvent event)
 {
 	ListCell   *cell;
 
@@ -148,12 +148,6 @@ transaction_callback(XactEvent event, void *arg)
 		worker_free(lfirst(cell));
 	list_free(replaced);
 	replaced = NIL;
-}
-
-void
-registry_init(void)
-{
-	RegisterXactCallback(transaction_callback, NULL);
 }
 
 /* Keeps a worker that was made in a context of short life, in place of what is there of that name. */

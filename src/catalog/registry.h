@@ -5,6 +5,7 @@
 #ifndef QUEUE_JOBS_REGISTRY_H
 #define QUEUE_JOBS_REGISTRY_H
 
+#include "access/xact.h"
 #include "handler.h"
 #include "nodes/pg_list.h"
 #include "worker.h"
@@ -55,6 +56,7 @@ extern void registry_worker_written(const char *name);
 extern void registry_disabled_written(const char *worker, bool disabled);
 extern void registry_paused_written(const char *queue, bool paused);
 
-extern void registry_init(void);
+/* At the end of a transaction (commit.c). */
+extern void registry_transaction_event(XactEvent event);
 
 #endif

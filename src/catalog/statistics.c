@@ -372,8 +372,8 @@ statistics_count(const char *worker, Counted what, uint64 count)
 	note(&others);
 }
 
-static void
-transaction_callback(XactEvent event, void *arg)
+void
+statistics_transaction_event(XactEvent event)
 {
 	/* a transaction that is prepared is not heard of again here, and mostly commits */
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
@@ -384,8 +384,8 @@ transaction_callback(XactEvent event, void *arg)
 }
 
 /* What was noted in a savepoint goes with it, or belongs to the level above. */
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+void
+statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
 	int			level = GetCurrentTransactionNestLevel();
 
@@ -400,10 +400,7 @@ subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionI
 void
 statistics_init(void)
 {
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
-	if (process_shared_preload_libraries_in_progress)
-		shared_add_area(mul_size(queue_jobs_max_lanes / 8, sizeof(WorkerCounters)), (void **) &all_counters, initialize);
+	shared_add_area(mul_size(queue_jobs_max_lanes / 8, sizeof(WorkerCounters)), (void **) &all_counters, initialize);
 }
 
 /* ---- reading ---- */

@@ -6,6 +6,7 @@
 #ifndef QUEUE_JOBS_STATISTICS_H
 #define QUEUE_JOBS_STATISTICS_H
 
+#include "access/xact.h"
 #include "job.h"
 #include "registry.h"
 
@@ -120,5 +121,9 @@ extern void statistics_note_claim(const Worker *worker, TimestampTz at);
 extern TimestampTz statistics_last_claim(const Worker *worker);
 
 extern void statistics_init(void);
+
+/* At the end of a transaction, or of a savepoint (commit.c). */
+extern void statistics_transaction_event(XactEvent event);
+extern void statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 #endif

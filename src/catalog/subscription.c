@@ -21,12 +21,10 @@
 #include "registry.h"
 #include "run_as.h"
 #include "subscription.h"
-#include "tcop/utility.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "wakeup.h"
 
-static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 static void
 refuse_in_copy(const char *function)
@@ -74,27 +72,18 @@ take_over(void)
 	wakeup_all();
 }
 
-static void
-utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
-			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+void
+subscription_utility(UtilityCall *call)
 {
-	Node	   *node = statement->utilityStmt;
+	Node	   *node = call->statement->utilityStmt;
 	bool		concerned = (IsA(node, CreateSubscriptionStmt) || IsA(node, AlterSubscriptionStmt) || IsA(node, DropSubscriptionStmt)) &&
 		catalog_status() == EXTENSION_PRESENT;
 	bool		was_copy = concerned && registry_subscription() != NULL;
 
-	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
-		(statement, query, read_only_tree, context, params, environment, destination, completion);
+	utility_proceed(call);
 	if (!concerned)
 		return;
 	catalog_announce_change();
 	if (was_copy && registry_subscription() == NULL)
 		take_over();
-}
-
-void
-subscription_init(void)
-{
-	previous_utility_hook = ProcessUtility_hook;
-	ProcessUtility_hook = utility_hook;
 }

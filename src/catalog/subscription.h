@@ -10,9 +10,12 @@
 #ifndef QUEUE_JOBS_SUBSCRIPTION_H
 #define QUEUE_JOBS_SUBSCRIPTION_H
 
+#include "utility_call.h"
+
 /* ERROR in such a database, in a read-only transaction, on a standby, and in a parallel query. */
 extern void refuse_where_nothing_can_be_written(const char *function);
 
-extern void subscription_init(void);
+/* A utility statement (commit.c). */
+extern void subscription_utility(UtilityCall *call);
 
 #endif

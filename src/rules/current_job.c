@@ -46,8 +46,8 @@ restore(void)
 	said = said->before;
 }
 
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent, void *argument)
+void
+current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		while (said != NULL && said->subtransaction >= subtransaction)
@@ -60,8 +60,8 @@ subtransaction_callback(SubXactEvent event, SubTransactionId subtransaction, Sub
 		said->subtransaction = parent;
 }
 
-static void
-transaction_callback(XactEvent event, void *argument)
+void
+current_job_transaction_event(XactEvent event)
 {
 	if (event == XACT_EVENT_ABORT)
 		while (said != NULL)
@@ -74,11 +74,7 @@ void
 current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure)
 {
 	if (said_context == NULL)
-	{
 		said_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs said by a handler", ALLOCSET_SMALL_SIZES);
-		RegisterXactCallback(transaction_callback, NULL);
-		RegisterSubXactCallback(subtransaction_callback, NULL);
-	}
 	MemoryContextReset(said_context);
 	said = NULL;
 	current_job = (CurrentJob)

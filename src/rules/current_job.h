@@ -6,6 +6,7 @@
 #ifndef QUEUE_JOBS_CURRENT_JOB_H
 #define QUEUE_JOBS_CURRENT_JOB_H
 
+#include "access/xact.h"
 #include "lane.h"
 #include "job.h"
 #include "slice.h"
@@ -30,6 +31,10 @@ extern CurrentJob current_job;
 
 /* A run begins. */
 extern void current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure);
+
+/* At the end of a transaction, or of a savepoint (commit.c). */
+extern void current_job_transaction_event(XactEvent event);
+extern void current_job_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 /* ERROR 55000 unless this process runs a job. */
 extern void current_job_require(const char *function);

@@ -225,8 +225,8 @@ charge_at_exit(int code, Datum argument)
 
 /* ---- noting ---- */
 
-static void
-transaction_callback(XactEvent event, void *argument)
+void
+lost_claims_transaction_event(XactEvent event)
 {
 	if (note_count == 0 || event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE || event == XACT_EVENT_PARALLEL_PRE_COMMIT)
 		return;
@@ -235,10 +235,10 @@ transaction_callback(XactEvent event, void *argument)
 }
 
 /* What a savepoint's rollback gives back. (In the file it stays until the transaction ends.) */
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent, void *argument)
+void
+lost_claims_savepoint_event(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent)
 {
-	if (event != SUBXACT_EVENT_ABORT_SUB)
+	if (event != SUBXACT_EVENT_ABORT_SUB || note_count == 0)
 		return;
 	while (note_count > 0 && notes[note_count - 1].subtransaction >= subtransaction)
 		note_count--;
@@ -254,8 +254,6 @@ attach(void)
 	if (attached)
 		return;
 	attached = true;
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
 	before_shmem_exit(end_charging, (Datum) 0); /* called after the next one */
 	before_shmem_exit(charge_at_exit, (Datum) 0);
 	map_entries();

@@ -18,9 +18,14 @@
 #ifndef QUEUE_JOBS_LOST_CLAIM_H
 #define QUEUE_JOBS_LOST_CLAIM_H
 
+#include "access/xact.h"
 #include "job.h"
 
 extern void lost_claims_init(void);
+
+/* At the end of a transaction, or of a savepoint (commit.c). */
+extern void lost_claims_transaction_event(XactEvent event);
+extern void lost_claims_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 /* This transaction has claimed the job, whose attempt is counted already. */
 extern void lost_claim_note(const Job *job);

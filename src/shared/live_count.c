@@ -251,8 +251,8 @@ add_to_lanes(void)
 	LWLockRelease(shared_counts_lock());
 }
 
-static void
-transaction_callback(XactEvent event, void *arg)
+void
+live_counts_transaction_event(XactEvent event)
 {
 	switch (event)
 	{
@@ -273,8 +273,8 @@ transaction_callback(XactEvent event, void *arg)
 }
 
 /* What was noted in a savepoint goes with it, or belongs to the level above. */
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+void
+live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
 	int			level = GetCurrentTransactionNestLevel();
 
@@ -449,8 +449,5 @@ initialize(void *area)
 void
 live_counts_init(void)
 {
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
-	if (process_shared_preload_libraries_in_progress)
-		shared_add_area(add_size(offsetof(LiveCounts, lanes), mul_size(lanes_size(), sizeof(CountedLane))), (void **) &live_counts, initialize);
+	shared_add_area(add_size(offsetof(LiveCounts, lanes), mul_size(lanes_size(), sizeof(CountedLane))), (void **) &live_counts, initialize);
 }

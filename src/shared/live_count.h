@@ -8,6 +8,7 @@
 #ifndef QUEUE_JOBS_LIVE_COUNT_H
 #define QUEUE_JOBS_LIVE_COUNT_H
 
+#include "access/xact.h"
 #include "utils/snapshot.h"
 
 /* What a row tells, whatever the time is. */
@@ -51,5 +52,9 @@ extern bool live_counts_begin(Snapshot *snapshot);
 extern void live_counts_put(const LaneCount *counts, int count);
 
 extern void live_counts_init(void);
+
+/* At the end of a transaction, or of a savepoint (commit.c). */
+extern void live_counts_transaction_event(XactEvent event);
+extern void live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 #endif

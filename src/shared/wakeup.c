@@ -18,11 +18,9 @@
 #include "nodes/parsenodes.h"
 #include "shared.h"
 #include "storage/ipc.h"
-#include "tcop/utility.h"
 #include "test_point.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "wakeup.h"
 #include "watch.h"
 
@@ -83,7 +81,6 @@ static bool in_doubt = false;	/* a prepared transaction is being ended */
 static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
 static uint32 served_pool = 0;	/* and of which pool: its bit */
 
-static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 /* *size changes only when the memory is there. */
 static void *
@@ -534,8 +531,8 @@ publish_before_release(bool committed)
 			lane_hint_publish(touched[i].lane, touched[i].key);
 }
 
-static void
-transaction_callback(XactEvent event, void *arg)
+void
+wakeup_transaction_event(XactEvent event)
 {
 	switch (event)
 	{
@@ -665,8 +662,8 @@ undo(int nest_level)
 		request_count--;
 }
 
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+void
+wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 		move_up(GetCurrentTransactionNestLevel());
@@ -711,10 +708,10 @@ begin_doubt(void)
  * the server's invalidation messages, which go out after the transaction's callbacks, but before its locks
  * are released.
  */
-static void
-release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+void
+wakeup_after_locks(void)
 {
-	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level || !tell_defined)
+	if (!tell_defined)
 		return;
 	tell_defined = false;
 	databases_call_blocked();
@@ -744,33 +741,31 @@ may_define(Node *statement)
 	}
 }
 
-static void
-utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
-			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+void
+wakeup_utility(UtilityCall *call)
 {
+	Node	   *node = call->statement->utilityStmt;
 	bool		ends_prepared = false;
 
-	if (IsA(statement->utilityStmt, TransactionStmt))
+	if (IsA(node, TransactionStmt))
 	{
-		TransactionStmtKind kind = ((TransactionStmt *) statement->utilityStmt)->kind;
+		TransactionStmtKind kind = ((TransactionStmt *) node)->kind;
 
 		ends_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
 	}
-	else if (shared_present() && may_define(statement->utilityStmt))
+	else if (may_define(node))
 		defined = true;
 	if (!ends_prepared)
 	{
-		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
-			(statement, query, read_only_tree, context, params, environment, destination, completion);
+		utility_proceed(call);
 		return;
 	}
 	wakeup_all();				/* when our own transaction ends, which is after the prepared one */
-	defined = shared_present();
+	defined = true;
 	begin_doubt();
 	PG_TRY();
 	{
-		(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
-			(statement, query, read_only_tree, context, params, environment, destination, completion);
+		utility_proceed(call);
 		test_point("prepared_ended");
 	}
 	PG_FINALLY();
@@ -778,17 +773,4 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, Pro
 		end_doubt();
 	}
 	PG_END_TRY();
-}
-
-void
-wakeup_init(void)
-{
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
-	RegisterResourceReleaseCallback(release_callback, NULL);
-	if (shared_present() || process_shared_preload_libraries_in_progress)
-	{
-		previous_utility_hook = ProcessUtility_hook;
-		ProcessUtility_hook = utility_hook;
-	}
 }

@@ -14,9 +14,19 @@
 #ifndef QUEUE_JOBS_WAKEUP_H
 #define QUEUE_JOBS_WAKEUP_H
 
+#include "access/xact.h"
 #include "job.h"
+#include "utility_call.h"
 
-extern void wakeup_init(void);
+/* At the end of a transaction, or of a savepoint (commit.c). */
+extern void wakeup_transaction_event(XactEvent event);
+extern void wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
+
+/* The server has released the transaction's locks (commit.c). */
+extern void wakeup_after_locks(void);
+
+/* A utility statement (commit.c). */
+extern void wakeup_utility(UtilityCall *call);
 
 /*
  * This process runs jobs of that role and pool, one after the other: no other process need be woken for what

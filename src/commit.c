@@ -1,0 +1,119 @@
+/*
+ * commit.c
+ *		What the library does when a transaction or a savepoint ends, and when a utility statement runs.
+ *
+ * The server calls an extension's callbacks before it sends its invalidation messages and releases its locks.
+ * Modules depend on the order among them, so that it stands here, and no module registers any by itself.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "commit.h"
+#include "current_job.h"
+#include "ddl_guard.h"
+#include "lane.h"
+#include "live_count.h"
+#include "lost_claim.h"
+#include "make_way.h"
+#include "registry.h"
+#include "shared.h"
+#include "statistics.h"
+#include "steer.h"
+#include "subscription.h"
+#include "utility_call.h"
+#include "utils/resowner.h"
+#include "wakeup.h"
+
+/* ---- transactions and savepoints ---- */
+
+typedef struct Participant
+{
+	void		(*transaction_event) (XactEvent event);
+	void		(*savepoint_event) (SubXactEvent event, SubTransactionId id, SubTransactionId parent);	/* or NULL */
+} Participant;
+
+static const Participant participants[] = {
+	{current_job_transaction_event, current_job_savepoint_event},
+	{lost_claims_transaction_event, lost_claims_savepoint_event},	/* before wakeup.c frees the jobs for others */
+	{make_way_transaction_event, NULL},
+	{live_counts_transaction_event, live_counts_savepoint_event},	/* before others see what is counted */
+	{statistics_transaction_event, statistics_savepoint_event},
+	{steer_transaction_event, NULL},	/* before the commit; what it ends then is for all that follow */
+	{wakeup_transaction_event, wakeup_savepoint_event},
+	{lane_transaction_event, lane_savepoint_event},
+	{registry_transaction_event, NULL}, /* frees definitions, which those before it may still use */
+};
+
+static void
+transaction_event(XactEvent event, void *argument)
+{
+	for (int i = 0; i < lengthof(participants); i++)
+		participants[i].transaction_event(event);
+}
+
+static void
+savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *argument)
+{
+	for (int i = 0; i < lengthof(participants); i++)
+		if (participants[i].savepoint_event != NULL)
+			participants[i].savepoint_event(event, id, parent);
+}
+
+static void
+resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *argument)
+{
+	if (phase == RESOURCE_RELEASE_AFTER_LOCKS && is_top_level)
+		wakeup_after_locks();
+}
+
+/* ---- utility statements ---- */
+
+static ProcessUtility_hook_type previous_utility_hook = NULL;
+
+typedef struct UtilityParticipant
+{
+	void		(*run) (UtilityCall *call);
+	bool		needs_processes;	/* it has nothing to do unless the library is preloaded */
+} UtilityParticipant;
+
+static const UtilityParticipant utility_participants[] = {
+	{subscription_utility, true},
+	{make_way_utility, true},
+	{ddl_guard_utility, false},
+	{wakeup_utility, true},
+};
+
+static void
+proceed(UtilityCall *call)
+{
+	while (call->next < lengthof(utility_participants))
+	{
+		const UtilityParticipant *participant = &utility_participants[call->next++];
+
+		if (participant->needs_processes && !shared_present())
+			continue;
+		participant->run(call);
+		return;
+	}
+	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
+		(call->statement, call->query, call->read_only_tree, call->context, call->params, call->environment, call->destination, call->completion);
+}
+
+static void
+utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
+			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+{
+	UtilityCall call = {statement, query, read_only_tree, context, params, environment, destination, completion, 0, proceed};
+
+	proceed(&call);
+}
+
+void
+commit_init(void)
+{
+	RegisterXactCallback(transaction_event, NULL);
+	RegisterSubXactCallback(savepoint_event, NULL);
+	RegisterResourceReleaseCallback(resources_released, NULL);
+	previous_utility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = utility_hook;
+}
