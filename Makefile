@@ -33,19 +33,19 @@ OBJS = \
 	src/catalog/catalog.o src/catalog/table_guard.o src/catalog/run_as.o src/catalog/handler.o \
 	src/catalog/trusted_path.o src/catalog/bind_functions.o src/catalog/registry.o src/catalog/worker.o \
 	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/small_table.o src/catalog/feature_flag.o \
-	src/catalog/lane.o src/catalog/statistics.o src/catalog/make_way.o src/catalog/ddl_guard.o \
+	src/catalog/lane.o src/catalog/statistics.o src/catalog/exclusive_commands.o src/catalog/ddl_guard.o \
 	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o \
 	src/table/store.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/history.o \
 	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/lane_head.o src/table/live_tally.o \
 	src/calls/call.o src/calls/args_check.o src/calls/command.o src/calls/call_sql.o \
 	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
 	src/replica/read.o \
-	src/rules/heads.o src/rules/order.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
+	src/rules/candidates.o src/rules/fairness.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
 	src/rules/outcome.o src/rules/slice.o src/rules/saved_step.o src/rules/current_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
 	src/rules/enqueue.o src/rules/waiting.o src/rules/dependency.o src/rules/release.o src/rules/batch.o src/rules/batch_member.o \
 	src/duties/upkeep.o src/duties/due.o src/duties/heal.o src/duties/capacity.o src/duties/schedule.o src/duties/schedule_clock.o \
 	src/duties/housekeeping.o src/duties/settle.o \
-	src/api/claim.o src/api/claimant.o src/api/missing_queue.o src/api/steer.o src/api/migrate.o \
+	src/api/claim.o src/api/claimant.o src/api/missing_queue.o src/api/job_control.o src/api/migrate.o \
 	src/api/run_once.o src/api/long_jobs.o src/api/steps.o src/api/define_worker.o src/api/define_schedule.o src/api/set_routing.o src/api/pg_cron.o \
 	src/api/batches.o src/api/batch_arguments.o src/api/workflow.o src/api/signals.o src/api/await.o \
 	src/api/advice.o src/api/explain.o src/api/opaque.o src/api/released.o \

@@ -11,14 +11,14 @@
 #include "commit.h"
 #include "current_job.h"
 #include "ddl_guard.h"
+#include "exclusive_commands.h"
+#include "job_control.h"
 #include "lane.h"
 #include "live_count.h"
 #include "lost_claim.h"
-#include "make_way.h"
 #include "registry.h"
 #include "shared.h"
 #include "statistics.h"
-#include "steer.h"
 #include "subscription.h"
 #include "utility_call.h"
 #include "utils/resowner.h"
@@ -35,10 +35,10 @@ typedef struct Participant
 static const Participant participants[] = {
 	{current_job_transaction_event, current_job_savepoint_event},
 	{lost_claims_transaction_event, lost_claims_savepoint_event},	/* before wakeup.c frees the jobs for others */
-	{make_way_transaction_event, NULL},
+	{exclusive_commands_transaction_event, NULL},
 	{live_counts_transaction_event, live_counts_savepoint_event},	/* before others see what is counted */
 	{statistics_transaction_event, statistics_savepoint_event},
-	{steer_transaction_event, NULL},	/* before the commit; what it ends then is for all that follow */
+	{job_control_transaction_event, NULL},	/* before the commit; what it ends then is for all that follow */
 	{wakeup_transaction_event, wakeup_savepoint_event},
 	{lane_transaction_event, lane_savepoint_event},
 	{registry_transaction_event, NULL}, /* frees definitions, which those before it may still use */
@@ -78,7 +78,7 @@ typedef struct UtilityParticipant
 
 static const UtilityParticipant utility_participants[] = {
 	{subscription_utility, true},
-	{make_way_utility, true},
+	{exclusive_commands_utility, true},
 	{ddl_guard_utility, false},
 	{wakeup_utility, true},
 };

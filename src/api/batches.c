@@ -12,9 +12,9 @@
 #include "current_job.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "job_control.h"
 #include "miscadmin.h"
 #include "run_as.h"
-#include "steer.h"
 #include "subscription.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
@@ -130,7 +130,7 @@ queue_jobs_cancel_batch(PG_FUNCTION_ARGS)
 	for (int64 i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (steer_end(ids[i], JOB_CANCELLED))
+		if (job_end(ids[i], JOB_CANCELLED))
 			cancelled++;
 	}
 	PG_RETURN_INT64(cancelled);
@@ -148,7 +148,7 @@ queue_jobs_retry_batch(PG_FUNCTION_ARGS)
 	for (int64 i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (steer_retry(ids[i], true))
+		if (job_retry(ids[i], true))
 			retried++;
 	}
 	PG_RETURN_INT64(retried);

@@ -16,11 +16,11 @@
 #include "arguments.h"
 #include "fmgr.h"
 #include "history.h"
+#include "job_control.h"
 #include "job_filter.h"
 #include "live_row.h"
 #include "miscadmin.h"
 #include "snapshot.h"
-#include "steer.h"
 #include "subscription.h"
 #include "test_point.h"
 #include "utils/memutils.h"
@@ -45,7 +45,7 @@ typedef struct FoundJob
 } FoundJob;
 
 typedef struct Bulk Bulk;
-typedef SteerResult (*Act) (Bulk *bulk, const FoundJob *found);
+typedef ControlResult (*Act) (Bulk *bulk, const FoundJob *found);
 
 struct Bulk
 {
@@ -54,7 +54,7 @@ struct Bulk
 	JobState	end_as;			/* of cancel_jobs() and discard_jobs() */
 	LiveTable	table;
 	HistoryWriter history;
-	Steering	steering;
+	JobControl	control;
 	MemoryContext each;			/* of some jobs at a time */
 	int64		done;
 	int64		before;			/* where the next piece begins */
@@ -67,36 +67,36 @@ struct Bulk
 
 /* ---- what is done to one job ---- */
 
-static SteerResult
+static ControlResult
 retry_one(Bulk *bulk, const FoundJob *found)
 {
 	FinishedJob finished;
 
 	if (found->slice == NO_SLICE)
-		return steering_retry_live(&bulk->steering, found->id);
+		return control_retry_live(&bulk->control, found->id);
 	if (!history_take_from(found->slice, found->id, false, &finished))
-		return STEER_NOTHING;
-	steering_retry_finished(&bulk->steering, &finished, false);
-	return STEER_DONE;
+		return CONTROL_NOTHING;
+	control_retry_finished(&bulk->control, &finished, false);
+	return CONTROL_DONE;
 }
 
-static SteerResult
+static ControlResult
 end_one(Bulk *bulk, const FoundJob *found)
 {
-	SteerResult result = steering_end_job(&bulk->steering, found->id, bulk->end_as, true);
+	ControlResult result = control_end_job(&bulk->control, found->id, bulk->end_as, true);
 
-	if (result == STEER_RUNS)
+	if (result == CONTROL_RUNS)
 		wakeup_end_running(found->id, bulk->end_as);
 	return result;
 }
 
 /* One that has expired, and has not been ended yet, is not kept yet; and members of batches go with these. */
-static SteerResult
+static ControlResult
 forget_one(Bulk *bulk, const FoundJob *found)
 {
 	FinishedJob finished;
 
-	return found->slice != NO_SLICE && found->slice != HISTORY_MEMBERS && history_take_from(found->slice, found->id, true, &finished) ? STEER_DONE : STEER_NOTHING;
+	return found->slice != NO_SLICE && found->slice != HISTORY_MEMBERS && history_take_from(found->slice, found->id, true, &finished) ? CONTROL_DONE : CONTROL_NOTHING;
 }
 
 /* ---- all of them ---- */
@@ -130,12 +130,12 @@ act_on(Bulk *bulk, const FoundJob *jobs, uint64 count, bool again)
 
 	for (uint64 i = 0; i < count && !is_enough(bulk); i++)
 	{
-		SteerResult result;
+		ControlResult result;
 
 		CHECK_FOR_INTERRUPTS();
 		result = bulk->act(bulk, &jobs[i]);
-		bulk->done += result == STEER_DONE || (result == STEER_RUNS && bulk->act == end_one);
-		if (result == STEER_LOCKED && !again)
+		bulk->done += result == CONTROL_DONE || (result == CONTROL_RUNS && bulk->act == end_one);
+		if (result == CONTROL_LOCKED && !again)
 			keep_locked(bulk, &jobs[i]);
 		if (i % HISTORY_AT_ONCE == 0)
 			end_some(bulk);
@@ -189,7 +189,7 @@ open_bulk(Bulk *bulk)
 	bulk->locked = palloc(bulk->locked_size * sizeof(FoundJob));
 	live_open(&bulk->table);
 	history_writer_open(&bulk->history);
-	steering_begin(&bulk->steering, &bulk->table, &bulk->history, false);
+	control_begin(&bulk->control, &bulk->table, &bulk->history, false);
 }
 
 static int64
@@ -200,7 +200,7 @@ act_on_all(Bulk *bulk)
 		act_on(bulk, bulk->piece, bulk->count, false);
 	act_on(bulk, bulk->locked, bulk->locked_count, true);
 	history_writer_close(&bulk->history);
-	steering_end(&bulk->steering);
+	control_end(&bulk->control);
 	live_close(&bulk->table);
 	return bulk->done;
 }

@@ -14,9 +14,9 @@
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "hold.h"
+#include "job_control.h"
 #include "limit_release.h"
 #include "location.h"
-#include "steer.h"
 #include "subscription.h"
 #include "waiting.h"
 #include "wakeup.h"
@@ -123,9 +123,9 @@ queue_jobs_change_job(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(ARG_RUN_AT))
 		(void) finite_run_at(PG_GETARG_TIMESTAMPTZ(ARG_RUN_AT));
 	live_open(&table);
-	found = steer_find(&table, id, &slot, &job);
+	found = job_find(&table, id, &slot, &job);
 	if (found != FIND_NONE)
-		steer_check_owner(id, lane_get(job.lane));
+		job_check_owner(id, lane_get(job.lane));
 	changed = found == FIND_FOUND && waits(&job);
 	if (changed)
 		change(fcinfo, &table, slot, &job);

@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "arguments.h"
+#include "candidates.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "charge.h"
@@ -20,7 +21,6 @@
 #include "dedup.h"
 #include "executor/spi.h"
 #include "funcapi.h"
-#include "heads.h"
 #include "history.h"
 #include "housekeeping.h"
 #include "job_row.h"
@@ -113,7 +113,7 @@ typedef struct Claimable
 	Oid			user;
 	uint64		registry;		/* version */
 	List	   *owners;			/* of LaneOwner: all that were asked for */
-	Heads		heads;
+	Candidates	candidates;
 } Claimable;
 
 static Claimable claimable = {0};
@@ -163,7 +163,7 @@ claimable_holds(ArrayType *queues)
 	ListCell   *cell;
 
 	if (claimable.queues == NULL || claimable.user != GetUserId() || claimable.registry != registry_version() ||
-		heads_outgrown(&claimable.heads) ||
+		candidates_outgrown(&claimable.candidates) ||
 		!datumIsEqual(PointerGetDatum(queues), PointerGetDatum(claimable.queues), false, -1))
 		return false;
 	foreach(cell, claimable.owners)
@@ -198,23 +198,23 @@ find_claimable(ArrayType *queues)
 	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(claimable.context);
 	claimable.patterns = queue_patterns(queues);
-	heads_create(&claimable.heads, admit, false,
-				 hash_combine(hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)), (uint32) GetUserId()));
+	candidates_create(&claimable.candidates, admit, false,
+					  hash_combine(hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)), (uint32) GetUserId()));
 	claimable.queues = DatumGetArrayTypePCopy(PointerGetDatum(queues));
 	MemoryContextSwitchTo(old);
 	claimable.registry = registry;	/* only now, for an error may have come before */
 }
 
 /* What the array's lanes are now. Good until the next call. */
-static Heads *
-claimable_heads(ArrayType *queues)
+static Candidates *
+claimable_candidates(ArrayType *queues)
 {
 	while (!claimable_holds(queues))
 	{
 		CHECK_FOR_INTERRUPTS();
 		find_claimable(queues);
 	}
-	return &claimable.heads;
+	return &claimable.candidates;
 }
 
 /* ---- claim ---- */
@@ -231,9 +231,9 @@ typedef struct Claim
 } Claim;
 
 static bool
-is_claimable(int32 lane, void *heads)
+is_claimable(int32 lane, void *candidates)
 {
-	return heads_serve(heads, lane);
+	return candidates_serve(candidates, lane);
 }
 
 /*
@@ -241,14 +241,14 @@ is_claimable(int32 lane, void *heads)
  * too, where there is one.
  */
 static void
-promote_due(LiveTable *table, Heads *heads, int limit, TimestampTz now, TimestampTz *next)
+promote_due(LiveTable *table, Candidates *candidates, int limit, TimestampTz now, TimestampTz *next)
 {
 	DatabaseSlot *slot = database_slot(MyDatabaseId, false);
 
 	*next = slot ? slot->next_due : DT_NOBEGIN;
 	if (*next > now)
 		return;
-	if (live_promote(table, now, limit, is_claimable, heads, next) > 0)
+	if (live_promote(table, now, limit, is_claimable, candidates, next) > 0)
 		CommandCounterIncrement();
 }
 
@@ -257,21 +257,21 @@ promote_due(LiveTable *table, Heads *heads, int limit, TimestampTz now, Timestam
  * was.
  */
 static bool
-end_unstarted(Claim *claim, LaneHead *head)
+end_unstarted(Claim *claim, Candidate *candidate)
 {
-	Job		   *job = &head->walk->job;
+	Job		   *job = &candidate->walk->job;
 	bool		expired = job_expired(job, claim->now);
-	bool		exhausted = job->started_at != NO_TIME && job_failures(job) > head->worker->max_retries;
+	bool		exhausted = job->started_at != NO_TIME && job_failures(job) > candidate->worker->max_retries;
 
 	if (!expired && !exhausted)
 		return false;
-	if (live_try_delete(&claim->table, head->walk->scan.slot))
+	if (live_try_delete(&claim->table, candidate->walk->scan.slot))
 	{
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
 		if (expired)
-			outcome_expired(&claim->table, NULL, job, head->worker);
+			outcome_expired(&claim->table, NULL, job, candidate->worker);
 		else
-			outcome_finished(&claim->table, NULL, job, head->worker, JOB_DEAD, NULL, NULL);
+			outcome_finished(&claim->table, NULL, job, candidate->worker, JOB_DEAD, NULL, NULL);
 	}
 	return true;
 }
@@ -281,9 +281,9 @@ end_unstarted(Claim *claim, LaneHead *head)
  * raised its location, and others of its key go with it. What that brings is written to the row.
  */
 static void
-settle_key(Claim *claim, LaneHead *head)
+settle_key(Claim *claim, Candidate *candidate)
 {
-	Job		   *job = &head->walk->job;
+	Job		   *job = &candidate->walk->job;
 	int			merged = job->merged;
 	XLogRecPtr	location = job->wal_lsn;
 	bool		again = false;
@@ -294,7 +294,7 @@ settle_key(Claim *claim, LaneHead *head)
 		return;
 	job->wal_lsn = Max(location, location_again(job));
 	job->attempt--;				/* compared by what was before this attempt */
-	dedup_collapse(&claim->table, job, head->worker);
+	dedup_collapse(&claim->table, job, candidate->worker);
 	job->attempt++;
 	if (job->wal_lsn > location)
 		again = choose_again_for_claim(job) || !location_in_doubt();
@@ -308,32 +308,32 @@ settle_key(Claim *claim, LaneHead *head)
 
 /* A "delayed" job waits once more, as if no claim had come by, for a replica to catch up. */
 static void
-put_back_for_replica(Claim *claim, LaneHead *head)
+put_back_for_replica(Claim *claim, Candidate *candidate)
 {
-	Job		   *job = &head->walk->job;
+	Job		   *job = &candidate->walk->job;
 
 	job->due = false;
 	job->run_at = claim->now + CONSISTENCY_RETRY_DELAY;
-	if (live_try_update(&claim->table, head->walk->scan.slot, job))
+	if (live_try_update(&claim->table, candidate->walk->scan.slot, job))
 	{
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
 		wakeup_due(job->run_at);
 	}
-	dedup_claim_undo(job, head->worker, false);
+	dedup_claim_undo(job, candidate->worker, false);
 }
 
 /* Writes the lease to the job's row, if no other transaction has it. */
 static bool
-take_row(Claim *claim, LaneHead *head, const LimitHold *limits)
+take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
 {
-	Job		   *job = &head->walk->job;
+	Job		   *job = &candidate->walk->job;
 
-	if (charge_under_way(job->id) || !dedup_claim_begin(&claim->table, job, head->worker, false))
+	if (charge_under_way(job->id) || !dedup_claim_begin(&claim->table, job, candidate->worker, false))
 		return false;
 	job->wal_lsn = location_of_job(job);
-	if (!choose_for_claim(head->worker, job))
+	if (!choose_for_claim(candidate->worker, job))
 	{
-		put_back_for_replica(claim, head);
+		put_back_for_replica(claim, candidate);
 		return false;
 	}
 	job->attempt++;
@@ -341,41 +341,41 @@ take_row(Claim *claim, LaneHead *head, const LimitHold *limits)
 	job->lease = claim->lease;
 	job->claimant = claim->claimant;
 	job->claimed_by = GetUserId();
-	if (live_try_update(&claim->table, head->walk->scan.slot, job))
+	if (live_try_update(&claim->table, candidate->walk->scan.slot, job))
 		return true;
-	dedup_claim_undo(job, head->worker, false);
+	dedup_claim_undo(job, candidate->worker, false);
 	return false;
 }
 
 /* Takes the job if its worker's limits let it start. */
 static bool
-take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
+take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 {
-	Job		   *job = &head->walk->job;
+	Job		   *job = &candidate->walk->job;
 	ReturnSetInfo *result = (ReturnSetInfo *) claim->fcinfo->resultinfo;
 	LimitHold	limits;
 
 	*verdict = LIMIT_FREE;
 	if (job->started_at != NO_TIME)
 		job_add_lapse(job, claim->now);
-	if (end_unstarted(claim, head))
+	if (end_unstarted(claim, candidate))
 		return false;
-	*verdict = limit_begin(&claim->table, job, head->worker, false, &head->walk->refusals, &limits);
+	*verdict = limit_begin(&claim->table, job, candidate->worker, false, &candidate->walk->refusals, &limits);
 	if (*verdict != LIMIT_FREE)
 		return false;
-	if (!take_row(claim, head, &limits))
+	if (!take_row(claim, candidate, &limits))
 	{
-		limit_undo(&claim->table, &limits, head->worker, false, job, &head->walk->refusals);
+		limit_undo(&claim->table, &limits, candidate->worker, false, job, &candidate->walk->refusals);
 		return false;
 	}
 	lost_claim_note(job);
 	test_point("job_claimed");
-	statistics_note_claim(head->worker, claim->now);
+	statistics_note_claim(candidate->worker, claim->now);
 	wakeup_taken(job->lane, InvalidOid, job_key(job));
 	limit_write_claim(&limits, job);
-	settle_key(claim, head);
+	settle_key(claim, candidate);
 	wakeup_lease(job->lane, job->started_at + claim->lease);
-	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, head->lane, head->worker, 0));
+	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, candidate->lane, candidate->worker, 0));
 	return true;
 }
 
@@ -384,29 +384,29 @@ take(Claim *claim, LaneHead *head, LimitVerdict *verdict)
  * before is taken alone: the jobs beside it would be charged with it.
  */
 static void
-claim_jobs(Claim *claim, Heads *heads)
+claim_jobs(Claim *claim, Candidates *candidates)
 {
-	LaneHead   *head;
+	Candidate  *candidate;
 	int			claimed = 0;
 
-	heads_begin(heads, &claim->table, claim->now);
-	while (claimed < claim->max_jobs && (head = heads_first(heads, false)) != NULL)
+	candidates_begin(candidates, &claim->table, claim->now);
+	while (claimed < claim->max_jobs && (candidate = candidates_first(candidates, false)) != NULL)
 	{
 		LimitVerdict verdict;
-		bool		alone = head->walk->job.crashes > 0;
+		bool		alone = candidate->walk->job.crashes > 0;
 		bool		taken;
 
 		CHECK_FOR_INTERRUPTS();
 		if (alone && claimed > 0)
 			break;
-		taken = take(claim, head, &verdict);
+		taken = take(claim, candidate, &verdict);
 		claimed += taken;
-		heads_tried(heads, head, taken);
-		heads_advance(head, verdict);
+		candidates_tried(candidates, candidate, taken);
+		candidates_advance(candidate, verdict);
 		if (alone && taken)
 			break;
 	}
-	heads_end(heads, true);
+	candidates_end(candidates, true);
 }
 
 /* claim(claimant, queues, max_jobs, lease) */
@@ -414,13 +414,13 @@ Datum
 queue_jobs_claim(PG_FUNCTION_ARGS)
 {
 	Claim		claim = {.fcinfo = fcinfo,.now = GetCurrentTimestamp()};
-	Heads	   *heads;
+	Candidates *candidates;
 	TimestampTz next;
 	TimestampTz retry_at;
 
 	refuse_where_nothing_can_be_written("queue_jobs.claim()");
 	claim.claimant = claimant_argument(fcinfo, 0);
-	heads = claimable_heads(queues_argument(fcinfo, 1));
+	candidates = claimable_candidates(queues_argument(fcinfo, 1));
 	refuse_null(fcinfo, 2, "max_jobs");
 	claim.max_jobs = PG_GETARG_INT32(2);
 	if (claim.max_jobs < 1 || claim.max_jobs > MAX_CLAIM)
@@ -435,14 +435,14 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	claim.descriptor = job_row_descriptor();
 	live_open(&claim.table);
 	CommandCounterIncrement();
-	promote_due(&claim.table, heads, claim.max_jobs, claim.now, &next);
+	promote_due(&claim.table, candidates, claim.max_jobs, claim.now, &next);
 	if (!shared_present())
 	{
 		/* there is no scheduler that would */
 		(void) park_sweep(&retry_at);
 		settle_everything();
 	}
-	claim_jobs(&claim, heads);
+	claim_jobs(&claim, candidates);
 	live_close(&claim.table);
 	return (Datum) 0;
 }
@@ -451,15 +451,15 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 
 /* Of a lane without a hint no transaction tells that it has taken a job: it is tried as claim() would. */
 static bool
-may_be_taken(LiveTable *table, const LaneHead *head)
+may_be_taken(LiveTable *table, const Candidate *candidate)
 {
-	const Job  *job = &head->walk->job;
+	const Job  *job = &candidate->walk->job;
 
-	if (lane_hint_present(head->lane->id))
+	if (lane_hint_present(candidate->lane->id))
 		return true;
-	if (live_is_out_of_reach(head->walk->scan.slot) || !dedup_claim_begin(table, job, head->worker, false))
+	if (live_is_out_of_reach(candidate->walk->scan.slot) || !dedup_claim_begin(table, job, candidate->worker, false))
 		return false;
-	dedup_claim_undo(job, head->worker, false);
+	dedup_claim_undo(job, candidate->worker, false);
 	return true;
 }
 
@@ -471,34 +471,34 @@ static bool
 may_have_jobs(ArrayType *queues, TimestampTz *next)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	Heads	   *heads = claimable_heads(queues);
-	LaneHead   *head;
+	Candidates *candidates = claimable_candidates(queues);
+	Candidate  *candidate;
 	LiveTable	table;
 	bool		found = false;
 
 	live_open(&table);
-	promote_due(&table, heads, PROMOTE_AT_ONCE, now, next);
-	heads_begin(heads, &table, now);
-	while (!found && (head = heads_first(heads, true)) != NULL)
+	promote_due(&table, candidates, PROMOTE_AT_ONCE, now, next);
+	candidates_begin(candidates, &table, now);
+	while (!found && (candidate = candidates_first(candidates, true)) != NULL)
 	{
-		LaneWalk   *walk = head->walk;
+		LaneWalk   *walk = candidate->walk;
 		LimitHold	limits;
-		LimitVerdict verdict = limit_begin(&table, &walk->job, head->worker, false, &walk->refusals, &limits);
+		LimitVerdict verdict = limit_begin(&table, &walk->job, candidate->worker, false, &walk->refusals, &limits);
 
 		CHECK_FOR_INTERRUPTS();
 		if (verdict == LIMIT_FREE)
 		{
-			found = may_be_taken(&table, head);
-			limit_undo(&table, &limits, head->worker, false, found ? NULL : &walk->job, &walk->refusals);
+			found = may_be_taken(&table, candidate);
+			limit_undo(&table, &limits, candidate->worker, false, found ? NULL : &walk->job, &walk->refusals);
 		}
 		if (!found)
-			heads_advance(head, verdict);
+			candidates_advance(candidate, verdict);
 		if (walk->refusals.any)
 			*next = Min(*next, walk->refusals.retry_at);
 	}
-	heads_end(heads, false);
+	candidates_end(candidates, false);
 	live_close(&table);
-	*next = Min(*next, heads_next_revisit(heads));
+	*next = Min(*next, candidates_next_revisit(candidates));
 	return found;
 }
 
@@ -577,7 +577,7 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
 	context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs", ALLOCSET_DEFAULT_SIZES);
 	queues = queues_argument(fcinfo, 0);
-	(void) claimable_heads(queues);	/* to be refused before anything else */
+	(void) claimable_candidates(queues);	/* to be refused before anything else */
 	refuse_null(fcinfo, 1, "timeout");
 	deadline = clock_elapsed() +
 		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_WAIT,

@@ -17,6 +17,7 @@
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "history.h"
+#include "job_control.h"
 #include "lane.h"
 #include "lane_hint.h"
 #include "live_scan.h"
@@ -27,7 +28,6 @@
 #include "run_as.h"
 #include "slice.h"
 #include "statistics.h"
-#include "steer.h"
 #include "store.h"
 #include "subscription.h"
 #include "test_point.h"
@@ -47,7 +47,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_continue_claimed);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
 
-char *
+char	   *
 claimant_argument(FunctionCallInfo fcinfo, int arg)
 {
 	char	   *claimant;
@@ -116,7 +116,7 @@ claimed_begin(Claimed *claimed, int64 id, int32 attempt)
 
 	claimed->slot = NULL;
 	live_open(&claimed->table);
-	found = steer_find(&claimed->table, id, &claimed->slot, &claimed->job);
+	found = job_find(&claimed->table, id, &claimed->slot, &claimed->job);
 	if (found == FIND_NONE)
 		refuse_stale(id, attempt, "It has been finished, cancelled or removed, or never was.");
 	stale = found == FIND_LOCKED ? "An executor is running it." : why_stale(&claimed->job, attempt);
@@ -196,7 +196,7 @@ backoff_was_slow(const char *worker)
 	}
 	foreach(cell, slow_backoffs)
 		if (strcmp(lfirst(cell), worker) == 0)
-			return true;
+		return true;
 	return false;
 }
 

@@ -26,6 +26,7 @@
 #include "executor_slot.h"
 #include "funcapi.h"
 #include "hold.h"
+#include "job_control.h"
 #include "lane.h"
 #include "limit.h"
 #include "miscadmin.h"
@@ -36,7 +37,6 @@
 #include "shared.h"
 #include "snapshot.h"
 #include "statistics.h"
-#include "steer.h"
 #include "storage/bufmgr.h"
 #include "store.h"
 #include "utils/array.h"
@@ -503,7 +503,7 @@ check_claimants(const Subject *subject, Reasons *reasons)
  * MOST_COUNTED_BEFORE; *first becomes the place of the first of them, or highest_key.
  */
 static int
-count_before(const Subject *subject, const LaneKey *end, int most, LaneKey *first)
+count_before(const Subject *subject, const LanePosition *end, int most, LanePosition *first)
 {
 	LaneScan	scan;
 	Job			job;
@@ -516,9 +516,9 @@ count_before(const Subject *subject, const LaneKey *end, int most, LaneKey *firs
 	lane_scan_begin(&scan, subject->table, subject->lane->id, lowest_key, snapshot, subject->now);
 	for (int looked = 0; count < most && looked < MOST_COUNTED_BEFORE && lane_scan_next(&scan, &job); looked++)
 	{
-		LaneKey		key = job_key(&job);
+		LanePosition key = job_key(&job);
 
-		if (lane_key_compare(&key, end) >= 0)
+		if (lane_position_compare(&key, end) >= 0)
 			break;
 		if (!live_is_out_of_reach(scan.slot) && count++ == 0)
 			*first = key;
@@ -534,8 +534,8 @@ count_before(const Subject *subject, const LaneKey *end, int most, LaneKey *firs
 static void
 check_before(const Subject *subject, Reasons *reasons)
 {
-	LaneKey		own = job_key(&subject->job);
-	LaneKey		first;
+	LanePosition own = job_key(&subject->job);
+	LanePosition first;
 	int			count = subject->job.due ? count_before(subject, &own, MOST_COUNTED_BEFORE, &first) : 0;
 
 	if (count > 0)
@@ -592,7 +592,7 @@ explain_if_live(int64 id, Reasons *reasons)
 	if (found)
 	{
 		set_subject(&subject, &table, scan.slot);
-		steer_check_owner(id, subject.lane);
+		job_check_owner(id, subject.lane);
 		explain_live(&subject, reasons);
 	}
 	id_scan_end(&scan);
@@ -629,7 +629,7 @@ explain_if_finished(int64 id, Reasons *reasons)
 	engine_end(&saved);
 	if (state == NULL)
 		return;
-	steer_check_owner(id, lane_get(lane));
+	job_check_owner(id, lane_get(lane));
 	add_reason(reasons, "finished", psprintf("its state is %s, since %s", state, time_text(at)), error ? psprintf("its last error: %s", error) : NULL);
 }
 
@@ -674,7 +674,7 @@ typedef struct Found
 	char	   *keeps;			/* what keeps all of its jobs, or NULL */
 	bool		known_rest;
 	char	   *rest;			/* what goes for one that nothing keeps: processes, claimants; or NULL */
-	LaneKey		first;			/* of a lane: the first job that no transaction has */
+	LanePosition first;			/* of a lane: the first job that no transaction has */
 } Found;
 
 typedef struct Memory
@@ -785,7 +785,7 @@ what_else(const Subject *subject, Memory *memory)
 {
 	static const Check others[] = {check_executors, check_claimants};
 	Found	   *found = find_found(memory->lanes, (uint64) subject->lane->id);
-	LaneKey		own = job_key(&subject->job);
+	LanePosition own = job_key(&subject->job);
 
 	if (!found->known_rest)
 	{
@@ -796,7 +796,7 @@ what_else(const Subject *subject, Memory *memory)
 	}
 	if (found->rest != NULL)
 		return found->rest;
-	return subject->job.due && lane_key_compare(&found->first, &own) < 0 ? OTHERS_GO_FIRST : ABOUT_TO_BE_STARTED;
+	return subject->job.due && lane_position_compare(&found->first, &own) < 0 ? OTHERS_GO_FIRST : ABOUT_TO_BE_STARTED;
 }
 
 static const char *

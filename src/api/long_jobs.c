@@ -11,7 +11,7 @@
 #include "access/xact.h"
 #include "arguments.h"
 #include "current_job.h"
-#include "make_way.h"
+#include "exclusive_commands.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "store.h"
@@ -73,7 +73,7 @@ why_stop(bool found)
 
 	if (!found)
 		return "The job has been ended or removed.";
-	if (make_way_asked(MyDatabaseId))
+	if (exclusive_command_waits(MyDatabaseId))
 		return "The database is wanted without other processes.";
 	PushActiveSnapshot(GetTransactionSnapshot());
 	why = lane_blocked(current_job.lane, registry_worker(current_job.lane->worker));

@@ -12,10 +12,10 @@
 #include "current_job.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "job_control.h"
 #include "lane.h"
 #include "miscadmin.h"
 #include "run_as.h"
-#include "steer.h"
 #include "store.h"
 #include "subscription.h"
 #include "utils/builtins.h"
@@ -52,7 +52,7 @@ is_live(int64 id)
 	live_open(&table);
 	live = live_look_up(&table, id, &job) != LOOK_NONE;
 	if (live)
-		steer_check_owner(id, lane_get(job.lane));
+		job_check_owner(id, lane_get(job.lane));
 	live_close(&table);
 	return live;
 }

@@ -11,8 +11,8 @@
 #include "call_sql.h"
 #include "claimant.h"
 #include "current_job.h"
+#include "job_control.h"
 #include "saved_step.h"
-#include "steer.h"
 #include "subscription.h"
 #include "utils/builtins.h"
 
@@ -99,6 +99,6 @@ queue_jobs_steps(PG_FUNCTION_ARGS)
 	lane_id = saved_step_lane(id);
 	lane = lane_id ? lane_get(lane_id) : NULL;
 	if (lane_id != 0 && (lane == NULL || !lane_owner_is_mine(lane_role(lane, registry_worker(lane->worker)))))
-		steer_check_owner(id, lane);
+		job_check_owner(id, lane);
 	PG_RETURN_JSONB_P(lane_id ? saved_steps_of(id) : DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))));
 }

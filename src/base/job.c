@@ -81,7 +81,7 @@ job_transition(JobState from, JobEvent event, JobState *to)
 
 /* Order within a lane. */
 int
-lane_key_compare(const LaneKey *a, const LaneKey *b)
+lane_position_compare(const LanePosition *a, const LanePosition *b)
 {
 	if (a->priority != b->priority)
 		return a->priority < b->priority ? -1 : 1;
@@ -90,10 +90,10 @@ lane_key_compare(const LaneKey *a, const LaneKey *b)
 	return 0;
 }
 
-LaneKey
+LanePosition
 job_key(const Job *job)
 {
-	return (LaneKey)
+	return (LanePosition)
 	{
 		.priority = job->priority,.id = job->id
 	};
@@ -192,7 +192,7 @@ job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 	job->errors = JsonbValueToJsonb(result);
 }
 
-char *
+char	   *
 job_lapsed_message(const Job *job)
 {
 	return job->claimant ? psprintf("lease of claimant \"%s\" ran out", job->claimant) : pstrdup("executor was lost");
@@ -205,7 +205,7 @@ job_add_lapse(Job *job, TimestampTz now)
 }
 
 /* The message of the latest error, or NULL. */
-char *
+char	   *
 job_last_error(const Jsonb *errors)
 {
 	uint32		count = errors == NULL ? 0 : JsonContainerSize(&errors->root);

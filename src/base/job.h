@@ -54,14 +54,14 @@ typedef enum JobEvent
 } JobEvent;
 
 /* The place of a job in its lane. */
-typedef struct LaneKey
+typedef struct LanePosition
 {
 	int32		priority;
 	int64		id;
-} LaneKey;
+} LanePosition;
 
-static const LaneKey lowest_key = {PG_INT32_MIN, PG_INT64_MIN}; /* before every job */
-static const LaneKey highest_key = {PG_INT32_MAX, PG_INT64_MAX};	/* behind every job */
+static const LanePosition lowest_key = {PG_INT32_MIN, PG_INT64_MIN};	/* before every job */
+static const LanePosition highest_key = {PG_INT32_MAX, PG_INT64_MAX};	/* behind every job */
 
 typedef struct Job
 {
@@ -105,8 +105,8 @@ typedef struct Job
 
 extern const char *job_state_name(JobState state);
 extern bool job_transition(JobState from, JobEvent event, JobState *to);
-extern int	lane_key_compare(const LaneKey *a, const LaneKey *b);
-extern LaneKey job_key(const Job *job);
+extern int	lane_position_compare(const LanePosition *a, const LanePosition *b);
+extern LanePosition job_key(const Job *job);
 
 /* How many failures the job has seen, with which its retry delay and its end are reckoned. */
 extern int	job_failures(const Job *job);

@@ -12,8 +12,8 @@
 #include "catalog/pg_db_role_setting.h"
 #include "catalog/pg_type.h"
 #include "engine_state.h"
+#include "exclusive_commands.h"
 #include "executor_slot.h"
-#include "make_way.h"
 #include "miscadmin.h"
 #include "settings.h"
 #include "shared.h"
@@ -119,7 +119,7 @@ by_settings(Oid role)
 static const char *
 by_restore(Oid role)
 {
-	return make_way_asked(MyDatabaseId) ? "a restore, or a command that needs the database or the extension for itself, is under way" : NULL;
+	return exclusive_command_waits(MyDatabaseId) ? "a restore, or a command that needs the database or the extension for itself, is under way" : NULL;
 }
 
 static const char *

@@ -20,12 +20,12 @@
 #include "current_job.h"
 #include "due.h"
 #include "enqueue.h"
+#include "exclusive_commands.h"
 #include "executor/spi.h"
 #include "hold.h"
 #include "key_hash.h"
 #include "lane.h"
 #include "lane_hint.h"
-#include "make_way.h"
 #include "miscadmin.h"
 #include "process.h"
 #include "run_as.h"
@@ -397,7 +397,7 @@ request(void *argument)
 	const Request *filling = argument;
 
 	unit_begin();
-	if (!make_way_asked(MyDatabaseId) && (filling->is_over || has_successes(filling->worker)))
+	if (!exclusive_command_waits(MyDatabaseId) && (filling->is_over || has_successes(filling->worker)))
 		upkeep_request(FILL_WORKER, filling->worker);
 	unit_end();
 }

@@ -22,9 +22,9 @@
 #include "common/pg_prng.h"
 #include "due.h"
 #include "enqueue.h"
+#include "exclusive_commands.h"
 #include "executor/spi.h"
 #include "heal.h"
-#include "make_way.h"
 #include "miscadmin.h"
 #include "process.h"
 #include "record.h"
@@ -254,7 +254,7 @@ tick(void *name)
 
 	unit_begin();
 	worker = registry_worker_copy(name);
-	if (worker != NULL && worker->heal_every > 0 && !make_way_asked(MyDatabaseId) && note_tick(worker))
+	if (worker != NULL && worker->heal_every > 0 && !exclusive_command_waits(MyDatabaseId) && note_tick(worker))
 	{
 		upkeep_request(HEAL_WORKER, worker->name);
 		ForceSyncCommit();

@@ -7,8 +7,8 @@
 #include "access/xact.h"
 #include "current_job.h"
 #include "enqueue.h"
+#include "exclusive_commands.h"
 #include "lib/stringinfo.h"
-#include "make_way.h"
 #include "miscadmin.h"
 #include "run_as.h"
 #include "run_timeout.h"
@@ -50,7 +50,7 @@ upkeep_request(const char *built_in, const char *worker)
 	restricted_end(&saved);
 }
 
-char *
+char	   *
 upkeep_target(Jsonb *args)
 {
 	JsonbValue	key = {.type = jbvString};
@@ -84,7 +84,7 @@ upkeep_end_part(void)
 }
 
 /* It may have been disabled, or been defined by another role, since the job was enqueued. */
-Worker *
+Worker	   *
 upkeep_definition(const char *target, WorkerTexts *texts)
 {
 	Worker	   *worker = registry_definition(target, texts);
@@ -99,7 +99,7 @@ upkeep_definition(const char *target, WorkerTexts *texts)
 bool
 upkeep_breaks_off(void)
 {
-	if (!make_way_asked(MyDatabaseId))
+	if (!exclusive_command_waits(MyDatabaseId))
 		return false;
 	current_job.snooze = 0;
 	return true;

@@ -39,6 +39,7 @@
 #include "history.h"
 #include "hold.h"
 #include "interruption.h"
+#include "job_control.h"
 #include "lane.h"
 #include "lane_hint.h"
 #include "limit.h"
@@ -56,7 +57,6 @@
 #include "run_timeout.h"
 #include "settings.h"
 #include "statistics.h"
-#include "steer.h"
 #include "storage/proc.h"
 #include "store.h"
 #include "subtransaction.h"
@@ -679,7 +679,7 @@ end_late(void *argument)
 	const LateEnd *end = argument;
 
 	unit_begin();
-	steer_end_late(end->job, end->end_as);
+	job_end_late(end->job, end->end_as);
 	unit_end();
 }
 

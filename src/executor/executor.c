@@ -7,11 +7,11 @@
 
 #include "access/xact.h"
 #include "crash_ledger.h"
+#include "exclusive_commands.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "interruption.h"
 #include "lane_hint.h"
-#include "make_way.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "pools.h"
@@ -164,7 +164,7 @@ connect_session(void)
 		proc_exit(0);
 	session_holds_attach(arguments.slot);
 	before_shmem_exit(detach, (Datum) 0);
-	if (make_way_asked(arguments.database))
+	if (exclusive_command_waits(arguments.database))
 		proc_exit(0);
 	BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, 0);
 	own_slot->connected = true;
@@ -200,7 +200,7 @@ executor_main(Datum argument)
 		last_work = Min(last_work, now);
 		until = last_work + (int64) queue_jobs_idle_timeout * 1000;
 		if (arguments.pools != pools_version() ||
-			(own_slot->leave && (now - start > SERVE_AT_LEAST || make_way_asked(arguments.database))))
+			(own_slot->leave && (now - start > SERVE_AT_LEAST || exclusive_command_waits(arguments.database))))
 			break;
 		if (work() || (!own_slot->leave && wait_for_work(until)))
 		{

@@ -4,12 +4,12 @@
  */
 #include "postgres.h"
 
+#include "candidates.h"
 #include "charge.h"
 #include "dedup.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
-#include "heads.h"
 #include "lane_hint.h"
 #include "miscadmin.h"
 #include "outcome.h"
@@ -91,14 +91,14 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 
 /* Takes it if its worker's limits let it start. */
 static bool
-take(Run *run, LaneHead *head, LimitVerdict *verdict)
+take(Run *run, Candidate *candidate, LimitVerdict *verdict)
 {
-	Task	   *task = head->task;
-	Refusals   *refusals = &head->walk->refusals;
+	Task	   *task = candidate->task;
+	Refusals   *refusals = &candidate->walk->refusals;
 	bool		by_lease;
 
 	run->task = task;
-	run->job = head->walk->job;
+	run->job = candidate->walk->job;
 	by_lease = task->callee->target.handler->is_procedure || run->job.started_at != NO_TIME;
 	*verdict = LIMIT_FREE;
 	run->limits = (LimitHold) {0};
@@ -109,7 +109,7 @@ take(Run *run, LaneHead *head, LimitVerdict *verdict)
 	if (*verdict != LIMIT_FREE)
 		return false;
 	run->started_at = Max(run->started_at, run->limits.rate.at);
-	if (take_row(run, &head->walk->scan, by_lease))
+	if (take_row(run, &candidate->walk->scan, by_lease))
 		return true;
 	limit_undo(&run->table, &run->limits, task->worker, by_lease, &run->job, refusals);
 	return false;
@@ -124,17 +124,17 @@ call_for(const Task *task)
 }
 
 static void
-call_for_help(Heads *heads, LaneHead *taken)
+call_for_help(Candidates *candidates, Candidate *taken)
 {
 	DatabaseSlot *slot = database_slot(MyDatabaseId, true);
-	LaneHead   *other;
+	Candidate  *other;
 
 	if (slot == NULL || slot->attention)
 		return;
-	heads_advance(taken, LIMIT_FREE);
+	candidates_advance(taken, LIMIT_FREE);
 	if (taken->more)
 		call_for(taken->task);
-	other = heads_other(heads, taken);
+	other = candidates_other(candidates, taken);
 	if (other != NULL)
 		call_for(other->task);
 }
@@ -145,13 +145,13 @@ call_for_help(Heads *heads, LaneHead *taken)
  * time.
  */
 static void
-tell_of_revisit(const Heads *heads)
+tell_of_revisit(const Candidates *candidates)
 {
 	static TimestampTz told = DT_NOBEGIN;
 
-	if (heads->next_revisit == DT_NOEND || (told > GetCurrentTimestamp() && told <= heads->next_revisit))
+	if (candidates->next_revisit == DT_NOEND || (told > GetCurrentTimestamp() && told <= candidates->next_revisit))
 		return;
-	told = heads->next_revisit;
+	told = candidates->next_revisit;
 	database_call_attention(MyDatabaseId);
 }
 
@@ -165,34 +165,34 @@ run_pass_over_once(int64 job)
 static bool
 take_first(Run *run, int64 but, bool *met)
 {
-	Heads	   *heads = tasks_refresh();
-	LaneHead   *head;
-	LaneKey		key = lowest_key;
+	Candidates *candidates = tasks_refresh();
+	Candidate  *candidate;
+	LanePosition key = lowest_key;
 	int32		lane = 0;
 	bool		taken = false;
 
-	heads_begin(heads, &run->table, GetCurrentTimestamp());
-	while (!taken && (head = heads_first(heads, false)) != NULL)
+	candidates_begin(candidates, &run->table, GetCurrentTimestamp());
+	while (!taken && (candidate = candidates_first(candidates, false)) != NULL)
 	{
 		LimitVerdict verdict = LIMIT_FREE;
 
 		CHECK_FOR_INTERRUPTS();
-		if (but != 0 && head->walk->job.id == but)
+		if (but != 0 && candidate->walk->job.id == but)
 		{
-			lane = head->lane->id;
-			key = head->key;
+			lane = candidate->lane->id;
+			key = candidate->key;
 		}
 		else
-			taken = take(run, head, &verdict);
-		heads_tried(heads, head, taken);
+			taken = take(run, candidate, &verdict);
+		candidates_tried(candidates, candidate, taken);
 		if (taken)
-			call_for_help(heads, head);
+			call_for_help(candidates, candidate);
 		else
-			heads_advance(head, verdict);
+			candidates_advance(candidate, verdict);
 	}
-	heads_end(heads, false);
+	candidates_end(candidates, false);
 	if (taken)
-		tell_of_revisit(heads);
+		tell_of_revisit(candidates);
 	*met = lane != 0;
 	if (*met)
 		lane_hint_publish(lane, key);	/* others of its lane may have been taken, and the hint be behind it */
@@ -213,5 +213,5 @@ run_take(Run *run, Oid role)
 TimestampTz
 execute_next_look(void)
 {
-	return heads_next_revisit(tasks_known());
+	return candidates_next_revisit(tasks_known());
 }

@@ -15,7 +15,7 @@
 static Oid	own_role;
 static int	own_pool;
 static MemoryContext tasks_context = NULL;
-static Heads heads = {0};
+static Candidates candidates = {0};
 static List *callees = NIL;
 static uint64 tasks_generation = 0;
 static uint64 tasks_handler_generation = 0;
@@ -28,10 +28,10 @@ tasks_init(Oid role, int pool)
 	tasks_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs tasks", ALLOCSET_DEFAULT_SIZES);
 }
 
-Heads *
+Candidates *
 tasks_known(void)
 {
-	return &heads;
+	return &candidates;
 }
 
 static void
@@ -48,7 +48,7 @@ forget_tasks(void)
 		record_plans_free(&callee->record);
 	}
 	callees = NIL;
-	heads = (Heads) {0};
+	candidates = (Candidates) {0};
 	MemoryContextReset(tasks_context);
 }
 
@@ -139,12 +139,12 @@ begin_tasks(void)
 
 	forget_tasks();
 	old = MemoryContextSwitchTo(tasks_context);
-	heads_create(&heads, admit, true, 0);
+	candidates_create(&candidates, admit, true, 0);
 	MemoryContextSwitchTo(old);
 }
 
 /* As the definitions are now. When they change, all lanes that have jobs are looked at again. */
-Heads *
+Candidates *
 tasks_refresh(void)
 {
 	uint64		generation;
@@ -153,13 +153,13 @@ tasks_refresh(void)
 	AcceptInvalidationMessages();
 	generation = catalog_generation();
 	handler_generation = catalog_handler_generation();
-	if (tasks_generation == generation && tasks_handler_generation == handler_generation && !heads_outgrown(&heads))
-		return &heads;
+	if (tasks_generation == generation && tasks_handler_generation == handler_generation && !candidates_outgrown(&candidates))
+		return &candidates;
 	tasks_generation = 0;
 	begin_tasks();
 	tasks_generation = generation;
 	tasks_handler_generation = handler_generation;
-	return &heads;
+	return &candidates;
 }
 
 /* If the worker has been defined again meanwhile, none may. */

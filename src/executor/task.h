@@ -7,7 +7,7 @@
 #define QUEUE_JOBS_TASK_H
 
 #include "call.h"
-#include "heads.h"
+#include "candidates.h"
 #include "record.h"
 
 /* How to call a worker's handler; shared by all lanes of its jobs. */
@@ -35,10 +35,10 @@ typedef struct Task
 extern void tasks_init(Oid role, int pool);
 
 /* The lanes of the tasks as things are: looked up again when anything was announced, else as they were. */
-extern Heads *tasks_refresh(void);
+extern Candidates *tasks_refresh(void);
 
 /* The same without a look at whether they still hold. */
-extern Heads *tasks_known(void);
+extern Candidates *tasks_known(void);
 
 /* Reads from the worker's row which args of its jobs may be logged. Needs a transaction. */
 extern void task_know_loggable_args(Callee *callee);

@@ -458,13 +458,13 @@ limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool s
 }
 
 bool
-limit_settle(int32 lane, const Refusals *refusals, const LaneKey *taken)
+limit_settle(int32 lane, const Refusals *refusals, const LanePosition *taken)
 {
-	LaneKey		passed = {refusals->first.priority, refusals->first.id - 1};
+	LanePosition passed = {refusals->first.priority, refusals->first.id - 1};
 
 	if (!refusals->any)
 		return false;
-	if (taken != NULL && lane_key_compare(taken, &passed) < 0)
+	if (taken != NULL && lane_position_compare(taken, &passed) < 0)
 		passed = *taken;
 	if (!refusals->hands_full)
 		(void) lane_hint_revisit(lane, refusals->retry_at, false);
@@ -472,7 +472,7 @@ limit_settle(int32 lane, const Refusals *refusals, const LaneKey *taken)
 	return true;
 }
 
-char *
+char	   *
 limit_describe(const Worker *worker)
 {
 	StringInfoData text;
@@ -485,7 +485,7 @@ limit_describe(const Worker *worker)
 		appendStringInfo(&text, " concurrency_limit %d,", worker->concurrency_limit);
 	if (worker->rate_limit > 0)
 		appendStringInfo(&text, " rate_limit %d,", worker->rate_limit);
-	text.data[text.len - 1] = '\0';
+	text.		data[text.len - 1] = '\0';
 	return text.data;
 }
 

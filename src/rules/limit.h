@@ -39,7 +39,7 @@ typedef struct Refusals
 {
 	LaneWindow	window;			/* of the lane's hint, when it began; to be set */
 	bool		any;
-	LaneKey		first;			/* the first job that was refused: the lane's cursor must not pass it */
+	LanePosition first;			/* the first job that was refused: the lane's cursor must not pass it */
 	TimestampTz retry_at;		/* when that may be another thing */
 	bool		hands_full;		/* this transaction can take no more, but others can */
 	int			crowd;			/* jobs refused for their key's limit */
@@ -72,7 +72,7 @@ extern void limit_undo(LiveTable *table, const LimitHold *hold, const Worker *wo
  * Settles the hint of a lane in which a claim was refused; "taken" is the key of the last job that it took,
  * or NULL. False if nothing was refused.
  */
-extern bool limit_settle(int32 lane, const Refusals *refusals, const LaneKey *taken);
+extern bool limit_settle(int32 lane, const Refusals *refusals, const LanePosition *taken);
 
 /*
  * How many more jobs of a key could start now. They may have been refused while we looked, and are published.

@@ -91,7 +91,7 @@ park_release(LiveTable *table, const Worker *worker, uint64 key)
 
 /* The first parked job of a key, in one lane or (0) any. */
 static bool
-first_parked(LiveTable *table, const Worker *worker, uint64 key, int32 lane, LaneKey *first)
+first_parked(LiveTable *table, const Worker *worker, uint64 key, int32 lane, LanePosition *first)
 {
 	Snapshot	snapshot = engine_snapshot();
 	LaneScan	scan;
@@ -115,16 +115,16 @@ first_parked(LiveTable *table, const Worker *worker, uint64 key, int32 lane, Lan
 bool
 park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *job)
 {
-	LaneKey		parked;
-	LaneKey		own = job_key(job);
+	LanePosition parked;
+	LanePosition own = job_key(job);
 
-	return first_parked(table, worker, key, job->lane, &parked) && lane_key_compare(&parked, &own) < 0;
+	return first_parked(table, worker, key, job->lane, &parked) && lane_position_compare(&parked, &own) < 0;
 }
 
 bool
 park_any(LiveTable *table, const Worker *worker, uint64 key)
 {
-	LaneKey		parked;
+	LanePosition parked;
 
 	return first_parked(table, worker, key, 0, &parked);
 }

@@ -38,7 +38,7 @@ typedef struct Parking
 	LiveTable	table;
 	const Lane *lane;
 	Worker	   *worker;
-	LaneKey		start;			/* from there on, in the next transaction */
+	LanePosition start;			/* from there on, in the next transaction */
 	bool		more;
 	int			parked;
 	int			nkeys;

@@ -20,13 +20,13 @@
 #include "crash_ledger.h"
 #include "demand.h"
 #include "engine_state.h"
+#include "exclusive_commands.h"
 #include "executor_slot.h"
 #include "heal.h"
 #include "history.h"
 #include "housekeeping.h"
 #include "interruption.h"
 #include "lane.h"
-#include "make_way.h"
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "outcome.h"
@@ -58,7 +58,7 @@
 #define TURN_OF_DATABASE USECS_PER_SEC	/* at least, where there are more databases than slots for them, if there is so much to do */
 
 static DatabaseSlot *own_slot = NULL;
-static bool not_needed = false;	/* until a process calls */
+static bool not_needed = false; /* until a process calls */
 static bool leaving = false;
 static TimestampTz started = 0;
 static bool runs = true;		/* queue_jobs.run */
@@ -569,7 +569,7 @@ may_leave(TimestampTz now, TimestampTz last_busy)
 static bool
 makes_room(TimestampTz now)
 {
-	if (make_way_asked(MyDatabaseId))
+	if (exclusive_command_waits(MyDatabaseId))
 		return true;
 	return own_slot->leave && (!demand.busy || now - started >= TURN_OF_DATABASE || now < started);
 }
@@ -626,7 +626,7 @@ wait_for_turn(TimestampTz until)
 			return;
 		until = Min(until, GetCurrentTimestamp() + TURN_AFTER_NEWS);
 		next_settle = Min(next_settle, next);
-		if (make_way_asked(MyDatabaseId) || own_slot->attention || own_slot->leave || GetCurrentTimestamp() >= until)
+		if (exclusive_command_waits(MyDatabaseId) || own_slot->attention || own_slot->leave || GetCurrentTimestamp() >= until)
 			return;
 		process_wait(until);
 	}
@@ -647,7 +647,7 @@ scheduler_main(Datum argument)
 		proc_exit(0);
 	next_due = DT_NOBEGIN;
 	before_shmem_exit(detach, (Datum) 0);
-	if (make_way_asked(arguments.database))
+	if (exclusive_command_waits(arguments.database))
 	{
 		leaving = true;
 		proc_exit(0);
@@ -665,7 +665,7 @@ scheduler_main(Datum argument)
 
 		QueryCancelPending = false; /* it came too late for the turn before */
 		CHECK_FOR_INTERRUPTS();
-		if (make_way_asked(MyDatabaseId))
+		if (exclusive_command_waits(MyDatabaseId))
 			break;
 		MemoryContextReset(context);
 		MemoryContextSwitchTo(context);

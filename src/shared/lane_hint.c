@@ -14,12 +14,12 @@
 /* ---- what a hint tells ---- */
 
 static void
-publish_locked(LaneHint *hint, LaneKey key)
+publish_locked(LaneHint *hint, LanePosition key)
 {
 	hint->recent[hint->published % RECENT_PUBLISHED] = key;
 	hint->published++;
 	hint->ready = true;
-	if (lane_key_compare(&key, &hint->cursor) < 0)
+	if (lane_position_compare(&key, &hint->cursor) < 0)
 		hint->cursor = key;
 	hint_changed(hint);
 }
@@ -50,9 +50,9 @@ lane_hint_look(int32 lane, LaneLook *look, TimestampTz now)
  * Jobs committed after the claim's snapshot were published after its window was opened, and are allowed for.
  */
 void
-lane_hint_settle(int32 lane, const LaneWindow *window, const LaneKey *passed, bool empty)
+lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passed, bool empty)
 {
-	LaneKey		cursor = passed ? *passed : highest_key;
+	LanePosition cursor = passed ? *passed : highest_key;
 	LaneHint   *hint;
 	uint32		since;
 	bool		moves;
@@ -67,12 +67,12 @@ lane_hint_settle(int32 lane, const LaneWindow *window, const LaneKey *passed, bo
 	{
 		for (uint32 i = 1; i <= since; i++)
 		{
-			LaneKey    *key = &hint->recent[(hint->published - i) % RECENT_PUBLISHED];
+			LanePosition *key = &hint->recent[(hint->published - i) % RECENT_PUBLISHED];
 
-			if (lane_key_compare(key, &cursor) < 0)
+			if (lane_position_compare(key, &cursor) < 0)
 				cursor = *key;
 		}
-		moves = lane_key_compare(&cursor, &hint->cursor) > 0;
+		moves = lane_position_compare(&cursor, &hint->cursor) > 0;
 		ends = empty && since == 0 && hint->ready;
 		if (moves)
 			hint->cursor = cursor;
@@ -86,7 +86,7 @@ lane_hint_settle(int32 lane, const LaneWindow *window, const LaneKey *passed, bo
 
 /* A job has become claimable, or may have: it was committed, or freed. */
 void
-lane_hint_publish(int32 lane, LaneKey key)
+lane_hint_publish(int32 lane, LanePosition key)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, true);
 
@@ -101,14 +101,14 @@ lane_hint_publish(int32 lane, LaneKey key)
 
 /* A claim passes by a job whose key another one has. To be said before the key is tried for the last time. */
 void
-lane_hint_pass_by(int32 lane, LaneKey key)
+lane_hint_pass_by(int32 lane, LanePosition key)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 
 	if (hint == NULL)
 		return;
 	hint->passed_count++;
-	if (lane_key_compare(&key, &hint->passed) < 0)
+	if (lane_position_compare(&key, &hint->passed) < 0)
 		hint->passed = key;
 	hint_unlock(hint);
 }
@@ -401,7 +401,7 @@ lane_hints_forget(Oid database)
 
 /* Whether a job before that key was published since the window was opened, or may have been. */
 bool
-lane_hint_published_before(int32 lane, const LaneWindow *window, LaneKey key)
+lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition key)
 {
 	LaneHint   *hint = hint_lock(lane);
 	bool		found;
@@ -416,7 +416,7 @@ lane_hint_published_before(int32 lane, const LaneWindow *window, LaneKey key)
 	since = hint->published - window->published;
 	found = since > RECENT_PUBLISHED;
 	for (uint32 i = 1; !found && i <= since; i++)
-		found = lane_key_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &key) < 0;
+		found = lane_position_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &key) < 0;
 	hint_unlock(hint);
 	return found;
 }

@@ -38,7 +38,7 @@ typedef struct LaneHints
 static LaneHints *all = NULL;
 static pg_atomic_uint64 *lanes = NULL;	/* database and lane of each hint; 0: none yet; without database: none any more */
 static int32 *refused = NULL;	/* the number of the worker that was refused there; 0: none */
-static pg_atomic_uint64 *refused_bits = NULL;	/* one for each hint whose number that is */
+static pg_atomic_uint64 * refused_bits = NULL;	/* one for each hint whose number that is */
 static LaneHint *hints = NULL;
 
 #define HINTS_OF_WORD 64
@@ -127,7 +127,7 @@ lane_hint_lane(int index)
 void
 hint_changed(LaneHint *hint)
 {
-	uint64		number = pg_atomic_fetch_add_u64(&all->changes, 1);	/* a barrier */
+	uint64		number = pg_atomic_fetch_add_u64(&all->changes, 1); /* a barrier */
 
 	pg_atomic_write_u64(&all->latest[number % REMEMBERED_CHANGES], number << 32 | index_of(hint));
 }
@@ -246,7 +246,7 @@ find(uint64 name)
 	return -1;
 }
 
-LaneHint *
+LaneHint   *
 hint_lock(int32 lane)
 {
 	uint64		name = name_of(MyDatabaseId, lane);
@@ -303,7 +303,7 @@ static bool
 is_at_rest(const LaneHint *hint)
 {
 	return !hint->ready && !hint->crowded && hint_refused(hint) == 0 && hint->successes == 0 && hint->moved_to == 0 &&
-		hint->revisit_at == NO_TIME && lane_key_compare(&hint->passed, &highest_key) == 0;
+		hint->revisit_at == NO_TIME && lane_position_compare(&hint->passed, &highest_key) == 0;
 }
 
 /* The same, and nothing has been counted there. */
@@ -369,7 +369,7 @@ lose_hint(int place)
 	hint_lose(database);
 }
 
-LaneHint *
+LaneHint   *
 hint_lock_or_make(int32 lane, bool by_force)
 {
 	uint64		name = name_of(MyDatabaseId, lane);
@@ -379,7 +379,7 @@ hint_lock_or_make(int32 lane, bool by_force)
 	if (hint != NULL || all == NULL)
 		return hint;
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
-	hint = hint_lock(lane);			/* another process may have been quicker */
+	hint = hint_lock(lane);		/* another process may have been quicker */
 	if (hint == NULL)
 	{
 		place = first_that_gives_way(name, is_unused);

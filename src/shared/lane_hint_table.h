@@ -16,14 +16,14 @@ typedef struct LaneHint
 	slock_t		mutex;			/* guards all below, and which lane it is of */
 	bool		ready;			/* there may be a job to claim */
 	bool		crowded;		/* claims met many jobs of keys that are at their limit */
-	LaneKey		cursor;			/* no claimable job stands before this, but for those published since */
+	LanePosition cursor;		/* no claimable job stands before this, but for those published since */
 	Oid			refused_role;	/* whose executors were refused, if it was */
 	uint32		passed_count;	/* how often a claim passed by a job because another one of its key was running */
-	LaneKey		passed;			/* the first of these jobs, since they were last published */
+	LanePosition		passed;			/* the first of these jobs, since they were last published */
 	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced yet */
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		published;		/* how often a key was published here */
-	LaneKey		recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
+	LanePosition recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
 	uint64		dropped;		/* duplicates since the hint was made */
 	uint64		merged;
 	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */

@@ -60,7 +60,7 @@ typedef struct DatabaseSlot
 	bool		wants_executor; /* the scheduler has jobs without any executor for them, and found no worker slot for one */
 	bool		off;			/* queue_jobs.run was off when the scheduler last looked: "attention" does not count */
 	bool		settings_changed;	/* since then, perhaps */
-	int			holds;			/* commands that our processes make way for (make_way.h) */
+	int			holds;			/* commands that our processes make way for (exclusive_commands.h) */
 } DatabaseSlot;
 
 extern void shared_init(void);

@@ -28,7 +28,7 @@ typedef struct TouchedLane
 {
 	int32		lane;			/* or the number, below zero, of a worker with limits */
 	Oid			role;
-	LaneKey		key;			/* lowest that was touched */
+	LanePosition key;			/* lowest that was touched */
 	int			jobs;			/* new ones, published at commit */
 	bool		released;		/* one was relied on; published in any case */
 	int			relied_at;		/* nesting level at which that was, 0: none; published at rollback */
@@ -134,7 +134,7 @@ add_touched(int32 lane, Oid role)
 		touched = grow(touched, &touched_size, sizeof(TouchedLane));
 	if (touched_count == MANY_TOUCHED && touched_by_lane == NULL)
 	{
-		HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(TouchedEntry), .hcxt = TopTransactionContext};
+		HASHCTL		control = {.keysize = sizeof(int32),.entrysize = sizeof(TouchedEntry),.hcxt = TopTransactionContext};
 		HTAB	   *table = hash_create("queue_jobs touched lanes", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 
 		touched_by_lane = table;
@@ -151,13 +151,13 @@ add_touched(int32 lane, Oid role)
 }
 
 static TouchedLane *
-touch(int32 lane, Oid role, LaneKey key)
+touch(int32 lane, Oid role, LanePosition key)
 {
 	TouchedLane *found = find_touched(lane);
 
 	if (found == NULL)
 		found = add_touched(lane, role);
-	if (lane_key_compare(&key, &found->key) < 0)
+	if (lane_position_compare(&key, &found->key) < 0)
 		found->key = key;
 	return found;
 }
@@ -189,14 +189,14 @@ note_level(const TouchedLane *lane)
 }
 
 void
-wakeup_job(int32 lane, Oid role, LaneKey key)
+wakeup_job(int32 lane, Oid role, LanePosition key)
 {
 	if (shared_present())
 		touch(lane, role, key)->jobs++;
 }
 
 void
-wakeup_taken(int32 lane, Oid role, LaneKey key)
+wakeup_taken(int32 lane, Oid role, LanePosition key)
 {
 	TouchedLane *touched_lane;
 
@@ -218,7 +218,7 @@ wakeup_lease(int32 lane, TimestampTz ends)
 }
 
 void
-wakeup_released(int32 lane, Oid role, LaneKey key)
+wakeup_released(int32 lane, Oid role, LanePosition key)
 {
 	TouchedLane *touched_lane;
 
@@ -261,7 +261,7 @@ wakeup_succeeded(int32 lane)
 }
 
 bool
-wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LaneKey *first)
+wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePosition *first)
 {
 	for (; walk->i < touched_count; walk->i++)
 	{

@@ -37,13 +37,13 @@ extern void wakeup_serve(Oid role, int pool);
 /*
  * A job of the lane can be claimed after commit; role is whose executors run it, or InvalidOid for claimants.
  */
-extern void wakeup_job(int32 lane, Oid role, LaneKey key);
+extern void wakeup_job(int32 lane, Oid role, LanePosition key);
 
 /*
  * A job was taken: if the transaction does not commit, or the savepoint is rolled back, it can be claimed
  * again.
  */
-extern void wakeup_taken(int32 lane, Oid role, LaneKey key);
+extern void wakeup_taken(int32 lane, Oid role, LanePosition key);
 
 /*
  * A lease on a job of the lane, which runs out at that time, can be seen after commit: until then a session
@@ -52,7 +52,7 @@ extern void wakeup_taken(int32 lane, Oid role, LaneKey key);
 extern void wakeup_lease(int32 lane, TimestampTz ends);
 
 /* This transaction relied on a job, which could not start; however it ends, the job can be claimed then. */
-extern void wakeup_released(int32 lane, Oid role, LaneKey key);
+extern void wakeup_released(int32 lane, Oid role, LanePosition key);
 
 /*
  * The run of a job ends with this transaction, however it ends: what the lane's claims have passed by from
@@ -90,7 +90,7 @@ typedef struct TouchedWalk
 	int			hint;
 } TouchedWalk;
 
-extern bool wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LaneKey *first);
+extern bool wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePosition *first);
 
 /* A job is due at that time; published however the transaction ends. */
 extern void wakeup_due(TimestampTz due);

@@ -37,7 +37,7 @@
 #include "wakeup.h"
 
 #define PLACES_KNOWN 1024
-#define MANY_DEAD 16				/* entries of a key that are worth a hint */
+#define MANY_DEAD 16			/* entries of a key that are worth a hint */
 
 static void
 open_table(LiveTable *table, LOCKMODE mode)
@@ -140,9 +140,9 @@ know_place(const Job *job, const ItemPointerData *tid)
 {
 	if (job->lease != 0 || job->cursor != NULL)
 		*known_place(job->id) = (KnownPlace)
-		{
-			.id = job->id,.tid = *tid
-		};
+	{
+		.id = job->id,.tid = *tid
+	};
 }
 
 /* The job's row in the slot, if the snapshot sees it at the place that is known; the table has so many blocks. */
@@ -279,7 +279,7 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
  * a one.)
  */
 static void
-init_from(LaneScan *scan, ScanKey condition, LaneKey from)
+init_from(LaneScan *scan, ScanKey condition, LanePosition from)
 {
 	ScanKeyEntryInitialize(&scan->from[0], SK_ROW_MEMBER, 2, BTGreaterEqualStrategyNumber, INT4OID, InvalidOid, F_BTINT4CMP,
 						   Int32GetDatum(from.priority));
@@ -298,8 +298,8 @@ lane_rescan(LaneScan *scan)
 {
 	ScanKeyData keys[4];
 	int			count = 0;
-	LaneKey		start = scan->start;
-	LaneKey		near_end = {start.priority, PG_INT64_MAX};
+	LanePosition start = scan->start;
+	LanePosition near_end = {start.priority, PG_INT64_MAX};
 	bool		has_near = scan->near != ALL_NEAR && start.id > PG_INT64_MIN;
 
 	if (start.id < PG_INT64_MAX - scan->near)
@@ -325,7 +325,7 @@ lane_rescan(LaneScan *scan)
  * reads all of a page that the scan's bounds include, though mostly one job is wanted.
  */
 void
-lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Snapshot snapshot, TimestampTz now)
+lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start, Snapshot snapshot, TimestampTz now)
 {
 	*scan = (LaneScan)
 	{
@@ -403,7 +403,7 @@ lane_scan_next(LaneScan *scan, Job *job)
 }
 
 void
-lane_scan_move(LaneScan *scan, LaneKey start)
+lane_scan_move(LaneScan *scan, LanePosition start)
 {
 	scan->start = start;
 	scan->part = LANE_BEGIN;

@@ -52,7 +52,7 @@ typedef struct LaneScan
 	Snapshot	snapshot;
 	IndexScanDesc scan;
 	TupleTableSlot *slot;		/* the row that was returned last */
-	LaneKey		start;
+	LanePosition start;
 	int64		near;			/* so many ids; may be set before the first lane_scan_next() */
 	LanePart	part;
 	ScanKeyData from[2];		/* where the rest begins */
@@ -74,11 +74,11 @@ extern void live_insert_again(LiveTable *table, const Job *job);
 #define LIVE_INSERT_MANY 500
 extern void live_insert_many(LiveTable *table, const Job *jobs, int count);
 
-extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LaneKey start, Snapshot snapshot, TimestampTz now);
+extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start, Snapshot snapshot, TimestampTz now);
 extern bool lane_scan_next(LaneScan *scan, Job *job);
 
 /* The walk goes on from there. */
-extern void lane_scan_move(LaneScan *scan, LaneKey start);
+extern void lane_scan_move(LaneScan *scan, LanePosition start);
 extern void lane_scan_end(LaneScan *scan);
 
 /* Whether another transaction has locked, changed or deleted the row that a scan shows. */

@@ -1,7 +1,7 @@
 /*
- * make_way.c
+ * exclusive_commands.c
  *		Our processes make way for commands that need a database, or the extension, for themselves; see
- *		make_way.h.
+ *		exclusive_commands.h.
  *
  * What a command asks for lasts until its transaction ends, because so do its locks: a process that connected
  * sooner would only wait for them. A restore is as many transactions as it likes: it has ended when its
@@ -20,10 +20,10 @@
 #include "commands/extension.h"
 #include "compat.h"
 #include "duplicates.h"
+#include "exclusive_commands.h"
 #include "executor_slot.h"
 #include "lane_hint.h"
 #include "live_count.h"
-#include "make_way.h"
 #include "miscadmin.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -47,7 +47,7 @@ static bool restoring = false;	/* this session is held to be a restore's; until 
 
 
 bool
-make_way_asked(Oid database)
+exclusive_command_waits(Oid database)
 {
 	DatabaseSlot *slot = database_slot(database, false);
 	bool		asked;
@@ -198,7 +198,7 @@ wait_until_left(Oid database)
  * to hold, and a scheduler that connects between the two would not know that it is to leave.
  */
 static void
-make_way_for_command(Oid database, Node *node)
+leave_for_command(Oid database, Node *node)
 {
 	LockSharedObject(DatabaseRelationId, database, 0, IsA(node, CreatedbStmt) ? ShareLock : AccessExclusiveLock);
 	hold(database);
@@ -254,7 +254,7 @@ option(List *options, const char *name)
 
 	foreach(cell, options)
 		if (strcmp(((DefElem *) lfirst(cell))->defname, name) == 0)
-			return lfirst(cell);
+		return lfirst(cell);
 	return NULL;
 }
 
@@ -309,7 +309,7 @@ drops_extension(Node *node)
 		return false;
 	foreach(cell, ((DropStmt *) node)->objects)
 		if (strcmp(strVal(lfirst(cell)), "queue_jobs") == 0)
-			return true;
+		return true;
 	return false;
 }
 
@@ -327,7 +327,7 @@ needs_extension(Node *node)
 }
 
 static void
-make_way_for_extension(void)
+leave_for_extension(void)
 {
 	hold(MyDatabaseId);
 	wait_until_left(MyDatabaseId);
@@ -360,7 +360,7 @@ database_changed(Node *node)
 }
 
 void
-make_way_utility(UtilityCall *call)
+exclusive_commands_utility(UtilityCall *call)
 {
 	Node	   *node = call->statement->utilityStmt;
 	Oid			needed = database_needed(node);
@@ -377,9 +377,9 @@ make_way_utility(UtilityCall *call)
 	if (database_changed(node) != NULL)
 		strlcpy(changes, database_changed(node), sizeof(changes));
 	if (OidIsValid(needed))
-		make_way_for_command(needed, node);
+		leave_for_command(needed, node);
 	if (needs_extension(node))
-		make_way_for_extension();
+		leave_for_extension();
 	utility_proceed(call);
 	if (drops_database)
 		dropped = needed;
@@ -398,7 +398,7 @@ end_restore(int code, Datum argument)
 }
 
 void
-make_way_for_restore(void)
+exclusive_restore_begin(void)
 {
 	static bool registered = false;
 
@@ -424,7 +424,7 @@ make_way_for_restore(void)
 /* ---- the end of the transaction ---- */
 
 void
-make_way_transaction_event(XactEvent event)
+exclusive_commands_transaction_event(XactEvent event)
 {
 	bool		committed = event == XACT_EVENT_COMMIT;
 	ListCell   *cell;

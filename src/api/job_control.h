@@ -1,9 +1,9 @@
 /*
- * steer.h
+ * job_control.h
  *		Jobs steered by hand: cancel(), discard(), retry(), remove_jobs(), pause(), resume().
  */
-#ifndef QUEUE_JOBS_STEER_H
-#define QUEUE_JOBS_STEER_H
+#ifndef QUEUE_JOBS_JOB_CONTROL_H
+#define QUEUE_JOBS_JOB_CONTROL_H
 
 #include "access/xact.h"
 #include "history.h"
@@ -11,54 +11,54 @@
 #include "store.h"
 
 /* ERROR unless the current user has the rights of the job's owner. NULL: a lane that nothing is known of. */
-extern void steer_check_owner(int64 id, const Lane *lane);
+extern void job_check_owner(int64 id, const Lane *lane);
 
 /*
  * live_find() for a caller that has something to say of a job: waits for what others are doing with its row,
  * but not for the end of a run. FIND_LOCKED: an executor runs it, and slot and job show it as it was before.
  */
-extern FindResult steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job);
+extern FindResult job_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job);
 
 /* What cancel() or discard(), and retry(), do; false if there is nothing to do. */
-extern bool steer_end(int64 id, JobState end_as);
-extern bool steer_retry(int64 id, bool in_order);
+extern bool job_end(int64 id, JobState end_as);
+extern bool job_retry(int64 id, bool in_order);
 
 /* How jobs are ended and retried, one after the other. */
-typedef struct Steering
+typedef struct JobControl
 {
 	LiveTable  *table;
 	HistoryWriter *history;		/* or NULL: what has ended is written at once */
 	bool		wait;			/* for what other transactions do with a job's row, but not for the end of a run */
 	TupleTableSlot *slot;		/* the row that was found last */
-} Steering;
+} JobControl;
 
-typedef enum SteerResult
+typedef enum ControlResult
 {
-	STEER_NOTHING,				/* there is nothing to do: it is not live any more, or available already */
-	STEER_DONE,
-	STEER_RUNS,					/* an executor runs it */
-	STEER_LOCKED,				/* another transaction has it, or relies on it (only without "wait") */
-} SteerResult;
+	CONTROL_NOTHING,			/* there is nothing to do: it is not live any more, or available already */
+	CONTROL_DONE,
+	CONTROL_RUNS,				/* an executor runs it */
+	CONTROL_LOCKED,				/* another transaction has it, or relies on it (only without "wait") */
+} ControlResult;
 
-extern void steering_begin(Steering *steering, LiveTable *table, HistoryWriter *history, bool wait);
-extern void steering_end(Steering *steering);
+extern void control_begin(JobControl *control, LiveTable *table, HistoryWriter *history, bool wait);
+extern void control_end(JobControl *control);
 
 /* Ends a live job that no executor runs. ERROR if it is another role's, and "ask_owner". */
-extern SteerResult steering_end_job(Steering *steering, int64 id, JobState end_as, bool ask_owner);
+extern ControlResult control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner);
 
 /* Makes a live job available that waits for its time; ERROR if it is another role's. */
-extern SteerResult steering_retry_live(Steering *steering, int64 id);
+extern ControlResult control_retry_live(JobControl *control, int64 id);
 
 /*
  * Makes a finished job available, which history_take() has taken; likewise. "in_order": if it was enqueued to
  * wait for other jobs, it waits for those that have not been completed.
  */
-extern void steering_retry_finished(Steering *steering, FinishedJob *finished, bool in_order);
+extern void control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order);
 
 /* What cancel() or discard() wanted of a job that an executor was about to put back, which has done so. */
-extern void steer_end_late(int64 id, JobState end_as);
+extern void job_end_late(int64 id, JobState end_as);
 
 /* What cancel() or discard() found running, and is put back by the time of the commit, is ended then. */
-extern void steer_transaction_event(XactEvent event);
+extern void job_control_transaction_event(XactEvent event);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * steer.c
+ * job_control.c
  *		Jobs steered by hand: cancel(), discard(), retry(), remove_jobs(), pause(), resume(); and
  *		running_jobs() for the views.
  */
@@ -15,12 +15,14 @@
 #include "current_job.h"
 #include "dependency.h"
 #include "dedup.h"
+#include "exclusive_commands.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
 #include "funcapi.h"
 #include "history.h"
 #include "engine_state.h"
 #include "hold.h"
+#include "job_control.h"
 #include "key_hint.h"
 #include "lane.h"
 #include "lane_hint.h"
@@ -29,7 +31,6 @@
 #include "live_count.h"
 #include "live_scan.h"
 #include "location.h"
-#include "make_way.h"
 #include "miscadmin.h"
 #include "missing_queue.h"
 #include "outcome.h"
@@ -37,7 +38,6 @@
 #include "run_as.h"
 #include "settings.h"
 #include "shared.h"
-#include "steer.h"
 #include "store.h"
 #include "subscription.h"
 #include "test_point.h"
@@ -62,7 +62,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_table_written);
 PG_FUNCTION_INFO_V1(queue_jobs_transitions);
 
 void
-steer_check_owner(int64 id, const Lane *lane)
+job_check_owner(int64 id, const Lane *lane)
 {
 	if (lane == NULL || !lane_owner_is_mine(lane->owner))
 		ereport(ERROR,
@@ -91,25 +91,25 @@ id_argument(FunctionCallInfo fcinfo, const char *function)
  * not to be waited for.
  */
 static bool
-end_found(const Steering *steering, Job *job, JobState end_as)
+end_found(const JobControl *control, Job *job, JobState end_as)
 {
 	const Lane *lane = lane_get(job->lane); /* NULL: made by a transaction whose news have not come yet */
 	const Worker *worker = lane ? registry_worker(lane->worker) : NULL;
 
 	/* what was dropped in its favour goes with it; what comes now does not */
-	if (job->dedup_hash != 0 && steering->wait)
+	if (job->dedup_hash != 0 && control->wait)
 		hold_wait_to_end(job->id);
 	else if (job->dedup_hash != 0 && !hold_try(job->id, HOLD_END, false))
 		return false;
 	limit_passed_by(worker, job);
-	outcome_finished(steering->table, steering->slot, job, worker, end_as, NULL, steering->history);
+	outcome_finished(control->table, control->slot, job, worker, end_as, NULL, control->history);
 	if (job->dedup_hash != 0)
 		hold_release(job->id, HOLD_END, false); /* its row tells; there may be very many */
 	return true;
 }
 
 FindResult
-steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
+job_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
 {
 	FindResult	found = live_find(table, id, false, slot, job);
 
@@ -122,44 +122,44 @@ steer_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
 }
 
 void
-steering_begin(Steering *steering, LiveTable *table, HistoryWriter *history, bool wait)
+control_begin(JobControl *control, LiveTable *table, HistoryWriter *history, bool wait)
 {
-	*steering = (Steering)
+	*control = (JobControl)
 	{
 		.table = table,.history = history,.wait = wait,.slot = table_slot_create(table->rel, NULL)
 	};
 }
 
 void
-steering_end(Steering *steering)
+control_end(JobControl *control)
 {
-	ExecDropSingleTupleTableSlot(steering->slot);
+	ExecDropSingleTupleTableSlot(control->slot);
 }
 
-/* steer_find(), or without waiting: FIND_LOCKED if another transaction has it, too. */
+/* job_find(), or without waiting: FIND_LOCKED if another transaction has it, too. */
 static FindResult
-find(Steering *steering, int64 id, Job *job)
+find(JobControl *control, int64 id, Job *job)
 {
-	return steering->wait ? steer_find(steering->table, id, &steering->slot, job)
-		: live_find(steering->table, id, false, &steering->slot, job);
+	return control->wait ? job_find(control->table, id, &control->slot, job)
+		: live_find(control->table, id, false, &control->slot, job);
 }
 
-SteerResult
-steering_end_job(Steering *steering, int64 id, JobState end_as, bool ask_owner)
+ControlResult
+control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner)
 {
 	Job			job;
-	FindResult	found = find(steering, id, &job);
+	FindResult	found = find(control, id, &job);
 
 	if (found == FIND_NONE)
-		return STEER_NOTHING;
+		return CONTROL_NOTHING;
 	if (found == FIND_LOCKED)
 	{
-		if (steering->wait && ask_owner)
-			steer_check_owner(id, lane_get(job.lane));
-		return steering->wait || executor_runs(id) ? STEER_RUNS : STEER_LOCKED;
+		if (control->wait && ask_owner)
+			job_check_owner(id, lane_get(job.lane));
+		return control->wait || executor_runs(id) ? CONTROL_RUNS : CONTROL_LOCKED;
 	}
 	if (ask_owner)
-		steer_check_owner(id, lane_get(job.lane));
+		job_check_owner(id, lane_get(job.lane));
 
 	/*
 	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
@@ -168,26 +168,26 @@ steering_end_job(Steering *steering, int64 id, JobState end_as, bool ask_owner)
 	if (job.started_at != NO_TIME && executor_runs(id))
 	{
 		live_leave(&job);
-		return STEER_RUNS;
+		return CONTROL_RUNS;
 	}
-	if (end_found(steering, &job, end_as))
-		return STEER_DONE;
+	if (end_found(control, &job, end_as))
+		return CONTROL_DONE;
 	live_leave(&job);
-	return STEER_LOCKED;
+	return CONTROL_LOCKED;
 }
 
 /* Ends a job that no process runs; what others do with its row is waited for. */
-static SteerResult
+static ControlResult
 try_end(int64 id, JobState end_as, bool ask_owner)
 {
 	LiveTable	table;
-	Steering	steering;
-	SteerResult result;
+	JobControl	control;
+	ControlResult result;
 
 	live_open(&table);
-	steering_begin(&steering, &table, NULL, true);
-	result = steering_end_job(&steering, id, end_as, ask_owner);
-	steering_end(&steering);
+	control_begin(&control, &table, NULL, true);
+	result = control_end_job(&control, id, end_as, ask_owner);
+	control_end(&control);
 	live_close(&table);
 	return result;
 }
@@ -207,16 +207,16 @@ end_own(int64 id, JobState end_as)
 
 /* False if there is nothing to end. */
 bool
-steer_end(int64 id, JobState end_as)
+job_end(int64 id, JobState end_as)
 {
-	SteerResult result;
+	ControlResult result;
 
 	if (end_own(id, end_as))
 		return true;
 	result = try_end(id, end_as, true);
-	if (result == STEER_RUNS)
+	if (result == CONTROL_RUNS)
 		wakeup_end_running(id, end_as);
-	return result != STEER_NOTHING;
+	return result != CONTROL_NOTHING;
 }
 
 /*
@@ -226,14 +226,14 @@ steer_end(int64 id, JobState end_as)
 Datum
 queue_jobs_cancel(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(steer_end(id_argument(fcinfo, "queue_jobs.cancel()"), JOB_CANCELLED));
+	PG_RETURN_BOOL(job_end(id_argument(fcinfo, "queue_jobs.cancel()"), JOB_CANCELLED));
 }
 
 /* discard(id): the same, but it is dead, and kept as such. */
 Datum
 queue_jobs_discard(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(steer_end(id_argument(fcinfo, "queue_jobs.discard()"), JOB_DEAD));
+	PG_RETURN_BOOL(job_end(id_argument(fcinfo, "queue_jobs.discard()"), JOB_DEAD));
 }
 
 /*
@@ -243,18 +243,18 @@ queue_jobs_discard(PG_FUNCTION_ARGS)
 static bool
 end_put_back(int64 id, JobState end_as)
 {
-	SteerResult result;
+	ControlResult result;
 
 	if (catalog_status() != EXTENSION_PRESENT)
 		return true;			/* this transaction drops it */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	result = try_end(id, end_as, false);
 	PopActiveSnapshot();
-	return result != STEER_RUNS;
+	return result != CONTROL_RUNS;
 }
 
 void
-steer_end_late(int64 id, JobState end_as)
+job_end_late(int64 id, JobState end_as)
 {
 	if (!end_put_back(id, end_as))
 		(void) executor_request_end(id, end_as);
@@ -272,7 +272,7 @@ refuse_prepare(int64 id)
 }
 
 void
-steer_transaction_event(XactEvent event)
+job_control_transaction_event(XactEvent event)
 {
 	int64		id;
 	JobState	end_as;
@@ -300,42 +300,42 @@ make_available(Job *job)
 }
 
 /* A live job that waits for its time is available now. */
-static SteerResult
-retry_found(Steering *steering, Job *job)
+static ControlResult
+retry_found(JobControl *control, Job *job)
 {
 	const Lane *lane = lane_get(job->lane);
 
-	steer_check_owner(job->id, lane);
+	job_check_owner(job->id, lane);
 	if (job->waits != NULL && !job->due)
-		return STEER_NOTHING;	/* it goes on when what it waits for has come */
+		return CONTROL_NOTHING; /* it goes on when what it waits for has come */
 	if (job->due && !job_expired(job, GetCurrentTimestamp()))
 	{
 		live_leave(job);
-		return STEER_NOTHING;
+		return CONTROL_NOTHING;
 	}
 	make_available(job);
 	if (job_expired(job, job->run_at))
 		job->expires_at = NO_TIME;
-	live_update(steering->table, steering->slot, job);
+	live_update(control->table, control->slot, job);
 	wakeup_job(job->lane, role_of(lane), job_key(job));
-	return STEER_DONE;
+	return CONTROL_DONE;
 }
 
-SteerResult
-steering_retry_live(Steering *steering, int64 id)
+ControlResult
+control_retry_live(JobControl *control, int64 id)
 {
 	Job			job;
 
-	switch (find(steering, id, &job))
+	switch (find(control, id, &job))
 	{
 		case FIND_FOUND:
-			return retry_found(steering, &job);
+			return retry_found(control, &job);
 		case FIND_LOCKED:
-			if (steering->wait)
-				steer_check_owner(id, lane_get(job.lane));
-			return executor_runs(id) ? STEER_RUNS : STEER_LOCKED;
+			if (control->wait)
+				job_check_owner(id, lane_get(job.lane));
+			return executor_runs(id) ? CONTROL_RUNS : CONTROL_LOCKED;
 		default:
-			return STEER_NOTHING;
+			return CONTROL_NOTHING;
 	}
 }
 
@@ -351,13 +351,13 @@ put_in_order(Job *job, bool in_order)
 
 /* A dead job gets one more attempt at least, as a job retried from Sidekiq's dead set does. */
 void
-steering_retry_finished(Steering *steering, FinishedJob *finished, bool in_order)
+control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order)
 {
 	Job		   *job = &finished->job;
 	const Lane *lane = lane_get(job->lane);
 	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
 
-	steer_check_owner(job->id, lane);
+	job_check_owner(job->id, lane);
 	make_available(job);
 	if (worker != NULL)
 		dedup_move_key(job, worker);	/* a version before may have hashed it otherwise */
@@ -366,30 +366,30 @@ steering_retry_finished(Steering *steering, FinishedJob *finished, bool in_order
 	if (job_failures(job) > 0 && job_failures(job) >= finished->max_attempts - job->uncharged)
 		job->uncharged++;
 	put_in_order(job, in_order);
-	live_insert(steering->table, job);
+	live_insert(control->table, job);
 	if (job->due)
 		wakeup_job(job->lane, role_of(lane), job_key(job));
 	if (job->batch != 0)
-		watch_note(NEWS_BATCH, job->batch);	/* it has not ended after all */
+		watch_note(NEWS_BATCH, job->batch); /* it has not ended after all */
 }
 
 bool
-steer_retry(int64 id, bool in_order)
+job_retry(int64 id, bool in_order)
 {
 	LiveTable	table;
-	Steering	steering;
+	JobControl	control;
 	FinishedJob finished;
 	bool		retried;
 
 	live_open(&table);
-	steering_begin(&steering, &table, NULL, true);
-	retried = steering_retry_live(&steering, id) == STEER_DONE;
+	control_begin(&control, &table, NULL, true);
+	retried = control_retry_live(&control, id) == CONTROL_DONE;
 	if (!retried && history_take(id, &finished))
 	{
-		steering_retry_finished(&steering, &finished, in_order);
+		control_retry_finished(&control, &finished, in_order);
 		retried = true;
 	}
-	steering_end(&steering);
+	control_end(&control);
 	live_close(&table);
 	return retried;
 }
@@ -398,7 +398,7 @@ steer_retry(int64 id, bool in_order)
 Datum
 queue_jobs_retry(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(steer_retry(id_argument(fcinfo, "queue_jobs.retry()"), false));
+	PG_RETURN_BOOL(job_retry(id_argument(fcinfo, "queue_jobs.retry()"), false));
 }
 
 /* Jobs of a worker whose owners' rights the caller has. */
@@ -616,7 +616,7 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);	/* ALTER EXTENSION UPDATE is at it, and has our processes make way */
 	if (is_restore(trigger))
 	{
-		make_way_for_restore();
+		exclusive_restore_begin();
 		if (RelationGetRelid(trigger->tg_relation) == catalog_relation(REL_DEFINED_WORKER))
 			bind_functions();
 	}

@@ -1,5 +1,5 @@
 /*
- * order.h
+ * fairness.h
  *		Which lane's job goes next: by urgency first, then by the queues' shares, then by priority and age.
  *
  * Urgency high goes before low, low before throttled. So that nothing starves, an urgency that has been
@@ -12,8 +12,8 @@
  * over: that one of them has no work says nothing of the others. A set is known by a number that the caller
  * gives it.
  */
-#ifndef QUEUE_JOBS_ORDER_H
-#define QUEUE_JOBS_ORDER_H
+#ifndef QUEUE_JOBS_FAIRNESS_H
+#define QUEUE_JOBS_FAIRNESS_H
 
 #include "registry.h"
 #include "utils/timestamp.h"
@@ -23,28 +23,28 @@
 /* The turns that a queue has had, of one urgency. Never freed. */
 typedef struct QueueTurns QueueTurns;
 
-extern QueueTurns *order_turns(const char *queue, Urgency urgency);
+extern QueueTurns *fairness_turns(const char *queue, Urgency urgency);
 
 /*
  * Whether this process has never passed over the urgency, and is to be told since when its first job has been
  * due.
  */
-extern bool order_is_new(uint32 set, Urgency urgency);
-extern void order_introduce(uint32 set, Urgency urgency, TimestampTz due_since, TimestampTz now);
+extern bool fairness_is_new(uint32 set, Urgency urgency);
+extern void fairness_introduce(uint32 set, Urgency urgency, TimestampTz due_since, TimestampTz now);
 
 /* The urgency whose turn it is, of those that have work: at least one has. */
-extern Urgency order_urgency(uint32 set, const bool has_work[URGENCIES], TimestampTz now);
+extern Urgency fairness_urgency(uint32 set, const bool has_work[URGENCIES], TimestampTz now);
 
 /* No urgency has work: none is passed over any more. */
-extern void order_idle(uint32 set);
+extern void fairness_idle(uint32 set);
 
 /*
  * Below zero if queue a goes before queue b, 0 if they are equal. Both are of the same urgency, and have
  * work.
  */
-extern int	order_compare(QueueTurns *a, QueueTurns *b);
+extern int	fairness_compare(QueueTurns *a, QueueTurns *b);
 
 /* The queue has had a turn: one job of a worker of that weight. */
-extern void order_charge(QueueTurns *turns, int weight);
+extern void fairness_charge(QueueTurns *turns, int weight);
 
 #endif

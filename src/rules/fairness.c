@@ -1,6 +1,6 @@
 /*
- * order.c
- *		Which lane's job goes next; see order.h.
+ * fairness.c
+ *		Which lane's job goes next; see fairness.h.
  *
  * Stride scheduling: a queue's clock advances by STRIDE / weight with each of its jobs, and the queue whose
  * clock is behind all others goes next. The clock of the last to go is the time of its urgency: a queue that
@@ -10,8 +10,8 @@
 
 #include "common/hashfn.h"
 #include "common/pg_prng.h"
+#include "fairness.h"
 #include "job.h"
-#include "order.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
@@ -74,7 +74,7 @@ lane_set(uint32 set)
 }
 
 QueueTurns *
-order_turns(const char *queue, Urgency urgency)
+fairness_turns(const char *queue, Urgency urgency)
 {
 	QueueKey	key = {hash_bytes_extended((const unsigned char *) queue, strlen(queue), 0), urgency};
 	QueueTurns *turns;
@@ -116,14 +116,14 @@ late_turn(uint32 turns_taken, const bool late[URGENCIES], Urgency *urgency)
 }
 
 bool
-order_is_new(uint32 set, Urgency urgency)
+fairness_is_new(uint32 set, Urgency urgency)
 {
 	return !lane_set(set)->introduced[urgency];
 }
 
 /* The count of turns starts anywhere then: a process may not live for eight. */
 void
-order_introduce(uint32 set, Urgency urgency, TimestampTz due_since, TimestampTz now)
+fairness_introduce(uint32 set, Urgency urgency, TimestampTz due_since, TimestampTz now)
 {
 	LaneSet    *lanes = lane_set(set);
 
@@ -135,7 +135,7 @@ order_introduce(uint32 set, Urgency urgency, TimestampTz due_since, TimestampTz 
 }
 
 Urgency
-order_urgency(uint32 set, const bool has_work[URGENCIES], TimestampTz now)
+fairness_urgency(uint32 set, const bool has_work[URGENCIES], TimestampTz now)
 {
 	LaneSet    *lanes = lane_set(set);
 	TimestampTz *passed_over_since = lanes->passed_over_since;
@@ -159,7 +159,7 @@ order_urgency(uint32 set, const bool has_work[URGENCIES], TimestampTz now)
 }
 
 void
-order_idle(uint32 set)
+fairness_idle(uint32 set)
 {
 	LaneSet    *lanes = lane_set(set);
 
@@ -175,7 +175,7 @@ clock_of(QueueTurns *turns)
 }
 
 int
-order_compare(QueueTurns *a, QueueTurns *b)
+fairness_compare(QueueTurns *a, QueueTurns *b)
 {
 	int64		x = clock_of(a);
 	int64		y = clock_of(b);
@@ -184,7 +184,7 @@ order_compare(QueueTurns *a, QueueTurns *b)
 }
 
 void
-order_charge(QueueTurns *turns, int weight)
+fairness_charge(QueueTurns *turns, int weight)
 {
 	times[turns->key.urgency] = clock_of(turns);
 	turns->clock += STRIDE / weight;

@@ -1,5 +1,5 @@
 /*
- * make_way.h
+ * exclusive_commands.h
  *		Our processes make way for commands that need a database, or the extension, for themselves, and for a
  *		restore; and databases that such commands make or change are looked into. So are those whose setting
  *		queue_jobs.run is changed.
@@ -15,22 +15,22 @@
  * handlers need is there: tables, then indexes, triggers and rights. A session that adds rows of such a kind
  * by SQL is taken for one.
  */
-#ifndef QUEUE_JOBS_MAKE_WAY_H
-#define QUEUE_JOBS_MAKE_WAY_H
+#ifndef QUEUE_JOBS_EXCLUSIVE_COMMANDS_H
+#define QUEUE_JOBS_EXCLUSIVE_COMMANDS_H
 
 #include "access/xact.h"
 #include "utility_call.h"
 
 /* Whether a process of ours is to leave the database, or not to connect to it. */
-extern bool make_way_asked(Oid database);
+extern bool exclusive_command_waits(Oid database);
 
 /* This session is a restore: none of our processes is in its database until it has ended. */
-extern void make_way_for_restore(void);
+extern void exclusive_restore_begin(void);
 
 /* At the end of a transaction (commit.c). */
-extern void make_way_transaction_event(XactEvent event);
+extern void exclusive_commands_transaction_event(XactEvent event);
 
 /* A utility statement (commit.c). */
-extern void make_way_utility(UtilityCall *call);
+extern void exclusive_commands_utility(UtilityCall *call);
 
 #endif
