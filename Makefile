@@ -87,7 +87,7 @@ DATA_built = $(EXTENSION_SCRIPT) $(UPDATE_SCRIPT)
 DATA       = $(filter-out $(DATA_built),$(wildcard src/sql/$(EXTENSION)--*.sql))
 
 # Installed with the folders that they are in, for they link to each other. (PGXS's DOCS would put all into one folder, which all extensions share.)
-DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/*)
+DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/* bridge/*)
 DOC_FOLDERS = $(sort $(dir $(DOC_FILES)))
 
 REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer search batch workflow long_jobs explain views comments states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate statistics metric ddl_guard teardown

@@ -99,7 +99,7 @@ is(join(' ', sort grep { /^queue_jobs--/ } keys %installed), "queue_jobs--0.1.0-
 
 # In folders as they are here, or links from one to the other would be broken.
 my ($docs) = map { s/\/CHANGELOG\.md$//r } grep { /\/CHANGELOG\.md$/ } values %installed;
-same_files([ files("$folder/installed/$docs") ], [ qw(README.md CHANGELOG.md LICENSE), map { "docs/$_" } files("$root/docs") ], 'documentation');
+same_files([ files("$folder/installed/$docs") ], [ qw(README.md CHANGELOG.md LICENSE), map { my $part = $_; map { "$part/$_" } files("$root/$part") } qw(docs bridge) ], 'documentation');
 like($docs, qr/\/extension\/queue_jobs$/, '… in a folder of its own');
 
 run_in($root, 'make', '-s', "PG_CONFIG=$pg_config", "DESTDIR=$folder/installed", 'uninstall');

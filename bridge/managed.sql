@@ -1,0 +1,216 @@
+-- The managed side of the bridge: queue_jobs.enqueue() for a database whose server cannot load queue_jobs
+-- (RDS, Cloud SQL, Supabase, Neon). It is SQL alone, and needs no superuser: the role that runs it, once, needs
+-- CREATE in the database, and CREATEROLE if the two roles below do not exist.
+--
+-- enqueue(), try_enqueue() and enqueue_many() write to an outbox, in the caller's transaction. A queue
+-- server, which has the extension, subscribes to the outbox (receiving.sql), and enqueues there what has been
+-- committed here. docs/how-to/bridge.md has all the steps.
+
+BEGIN;
+
+CREATE SCHEMA queue_jobs;
+CREATE SCHEMA queue_jobs_bridge;
+COMMENT ON SCHEMA queue_jobs IS 'Enqueues jobs for a queue server, by the bridge of queue_jobs.';
+COMMENT ON SCHEMA queue_jobs_bridge IS 'What the bridge of queue_jobs has on its way to the queue server.';
+
+-- A role may choose neither the owner nor the time of a row: it has INSERT on the other columns alone.
+CREATE TABLE queue_jobs_bridge.outbox (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    owner name NOT NULL DEFAULT current_user,
+    created_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    worker text NOT NULL,
+    args jsonb NOT NULL,
+    run_at timestamptz,
+    priority integer NOT NULL,
+    queue text,
+    dedup_key text,
+    context jsonb,
+    expires_in interval,
+    jitter interval,
+    batch bigint,
+    after bigint[],
+    if_dead text
+);
+COMMENT ON TABLE queue_jobs_bridge.outbox IS
+'Jobs for the queue server, a row each. Rows stay until queue_jobs_bridge.trim() there has seen that they have arrived.';
+
+-- Deletes stay here: the copy on the queue server has to know a row for longer than the outbox has it.
+CREATE PUBLICATION queue_jobs_bridge FOR TABLE queue_jobs_bridge.outbox WITH (publish = 'insert');
+
+CREATE FUNCTION queue_jobs_bridge.refuse(code text, message text, detail text, hint text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS
+$$ BEGIN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint; END $$;
+COMMENT ON FUNCTION queue_jobs_bridge.refuse(text, text, text, text) IS 'Raises the error.';
+
+CREATE FUNCTION queue_jobs_bridge.check_interval(value interval, name text) RETURNS interval
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS
+$$
+SELECT CASE WHEN value < '0' OR value > '365000 days'
+            THEN (SELECT value FROM queue_jobs_bridge.refuse('22023', name || ' is out of range', format('The value is %s.', value),
+                                                             'Give an interval that is not negative and not longer than 1000 years.'))
+            ELSE value END
+$$;
+COMMENT ON FUNCTION queue_jobs_bridge.check_interval(interval, text) IS 'The interval; error 22023 if it is negative or longer than 1000 years.';
+
+-- NULL means "on arrival". A time is fixed here only if the caller's options count from it, for the two
+-- servers' clocks differ.
+CREATE FUNCTION queue_jobs_bridge.due_at(run_at timestamptz, delay interval, now_if_neither boolean) RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF run_at IS NOT NULL AND delay IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'run_at and delay cannot both be given', format('run_at is %s, and delay is %s.', run_at, delay),
+                                         'Give the time when the job is due, or how long from now.');
+    ELSIF NOT isfinite(run_at) THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'run_at must be finite', format('The value is %s.', run_at), 'Leave it out for a job that is due at once.');
+    ELSIF delay IS NOT NULL THEN
+        RETURN clock_timestamp() + queue_jobs_bridge.check_interval(delay, 'delay');
+    ELSIF run_at IS NULL AND now_if_neither THEN
+        RETURN clock_timestamp();
+    END IF;
+    RETURN run_at;
+END
+$$;
+COMMENT ON FUNCTION queue_jobs_bridge.due_at(timestamptz, interval, boolean) IS 'When a job with these options is due; NULL: as soon as it has arrived.';
+
+CREATE FUNCTION queue_jobs_bridge.current_context() RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
+$$ SELECT NULLIF(current_setting('queue_jobs.context', true), '')::jsonb $$;
+COMMENT ON FUNCTION queue_jobs_bridge.current_context() IS 'The setting queue_jobs.context; NULL if it is not set.';
+
+CREATE FUNCTION queue_jobs.enqueue(
+    worker text,
+    args jsonb DEFAULT '{}',
+    run_at timestamptz DEFAULT NULL,
+    delay interval DEFAULT NULL,
+    priority integer DEFAULT 0,
+    queue text DEFAULT NULL,
+    dedup_key text DEFAULT NULL,
+    context jsonb DEFAULT NULL,
+    expires_in interval DEFAULT NULL,
+    jitter interval DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    after bigint[] DEFAULT NULL,
+    if_dead text DEFAULT 'hold')
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    missing text := CASE WHEN worker IS NULL THEN 'worker' WHEN args IS NULL THEN 'args' WHEN priority IS NULL THEN 'priority' WHEN if_dead IS NULL THEN 'if_dead' END;
+    new_id bigint;
+BEGIN
+    IF missing IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.refuse('22004', missing || ' must not be null', 'It is a parameter of queue_jobs.enqueue().',
+                                         CASE missing WHEN 'worker' THEN 'Give a value: the parameter has no default.' ELSE 'Leave the parameter out for its default.' END);
+    ELSIF if_dead NOT IN ('hold', 'cancel', 'run') THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'if_dead must be hold, cancel or run', format('The value is "%s".', if_dead),
+                                         'hold: the job goes on waiting until the dead one has been retried.');
+    END IF;
+    INSERT INTO queue_jobs_bridge.outbox (worker, args, run_at, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead)
+    VALUES (worker, args, queue_jobs_bridge.due_at(run_at, delay, expires_in IS NOT NULL), priority, queue, dedup_key, COALESCE(context, queue_jobs_bridge.current_context()),
+            queue_jobs_bridge.check_interval(expires_in, 'expires_in'), queue_jobs_bridge.check_interval(jitter, 'jitter'), batch, after, if_dead)
+    RETURNING id INTO new_id;
+    RETURN new_id;
+END
+$$;
+COMMENT ON FUNCTION queue_jobs.enqueue IS
+'Puts a job into the outbox, within the caller''s transaction; it is enqueued on the queue server, for a role of the caller''s name, when that has committed. Returns the id of the row in the outbox, not that of the job: queue_jobs_bridge.outbox on the queue server has both. after: ids that this function has returned. batch: of new_batch() on the queue server. run_at, delay and expires_in count from now by this server''s clock. The other options are as in queue_jobs. Whether the worker exists, and takes these args, is checked on arrival: a row that is refused there stands in the view queue_jobs_bridge.rejected. Errors: 22004 a value is null, 22023 out of range, 22P02 queue_jobs.context is not JSON.';
+
+CREATE FUNCTION queue_jobs.try_enqueue(
+    worker text,
+    args jsonb DEFAULT '{}',
+    run_at timestamptz DEFAULT NULL,
+    delay interval DEFAULT NULL,
+    priority integer DEFAULT 0,
+    queue text DEFAULT NULL,
+    dedup_key text DEFAULT NULL,
+    context jsonb DEFAULT NULL,
+    expires_in interval DEFAULT NULL,
+    jitter interval DEFAULT NULL,
+    batch bigint DEFAULT NULL,
+    after bigint[] DEFAULT NULL,
+    if_dead text DEFAULT 'hold')
+RETURNS bigint LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS
+$$ SELECT queue_jobs.enqueue(worker, args, run_at, delay, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead) $$;
+COMMENT ON FUNCTION queue_jobs.try_enqueue IS
+'The same as enqueue(), which it calls. It never returns NULL: whether the job is a duplicate is only known on the queue server.';
+
+CREATE FUNCTION queue_jobs.enqueue_many(
+    worker text,
+    args jsonb[],
+    contexts jsonb[] DEFAULT NULL,
+    run_at timestamptz DEFAULT NULL,
+    delay interval DEFAULT NULL,
+    priority integer DEFAULT 0,
+    batch_size integer DEFAULT NULL,
+    batch_interval interval DEFAULT NULL,
+    batch bigint DEFAULT NULL)
+RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1000 SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    missing text := CASE WHEN worker IS NULL THEN 'worker' WHEN args IS NULL THEN 'args' WHEN priority IS NULL THEN 'priority' END;
+    first_due timestamptz := queue_jobs_bridge.due_at(run_at, delay, batch_interval IS NOT NULL);
+    session_context jsonb;
+BEGIN
+    IF missing IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.refuse('22004', missing || ' must not be null', 'It is a parameter of queue_jobs.enqueue_many().', 'Give a value.');
+    ELSIF array_position(args, NULL) IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.refuse('22004', 'args must not be null', format('Element %s of the array is null.', array_position(args, NULL)),
+                                         'Use ''{}'' for a job without args.');
+    ELSIF cardinality(contexts) <> cardinality(args) THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'contexts must have one element for each of args',
+                                         format('There are %s args and %s contexts.', cardinality(args), cardinality(contexts)), 'Use NULL for a job without context.');
+    ELSIF (batch_size IS NULL) <> (batch_interval IS NULL) THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'batch_size and batch_interval go together',
+                                         format('batch_size is %s, and batch_interval is %s.', COALESCE(batch_size::text, 'NULL'), COALESCE(batch_interval::text, 'NULL')),
+                                         'Give both, or none.');
+    ELSIF batch_size <= 0 THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'batch_size must be positive', format('The value is %s.', batch_size), 'Give the number of jobs that are due at once.');
+    END IF;
+    PERFORM queue_jobs_bridge.check_interval(batch_interval, 'batch_interval');
+    IF contexts IS NULL THEN
+        session_context := queue_jobs_bridge.current_context();
+    END IF;
+    RETURN QUERY
+    INSERT INTO queue_jobs_bridge.outbox (worker, args, run_at, priority, context, batch)
+    SELECT worker, e.args, CASE WHEN e.n > batch_size THEN first_due + (e.n - 1) / batch_size * batch_interval ELSE first_due END,
+           priority, COALESCE(e.context, session_context), batch
+      FROM ROWS FROM (unnest(args), unnest(contexts)) WITH ORDINALITY AS e (args, context, n)
+     ORDER BY e.n
+    RETURNING id;
+END
+$$;
+COMMENT ON FUNCTION queue_jobs.enqueue_many IS
+'Puts a job for each element of args into the outbox, in that order, and returns the ids of their rows there. Each is enqueued, or refused, by itself on the queue server. The rest as enqueue() here, and enqueue_many() of queue_jobs.';
+
+-- ---- rights: as the extension's, none but for those that are granted ----
+
+REVOKE ALL ON SCHEMA queue_jobs, queue_jobs_bridge FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA queue_jobs_bridge FROM PUBLIC;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA queue_jobs_bridge FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs, queue_jobs_bridge FROM PUBLIC;
+
+-- queue_jobs_enqueue is for roles that enqueue, queue_jobs_bridge for the role by which the queue server
+-- connects.
+DO $$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['queue_jobs_enqueue', 'queue_jobs_bridge'] LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = role);
+        BEGIN
+            EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role);
+        EXCEPTION
+            WHEN insufficient_privilege THEN
+                RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = pg_catalog.format('cannot create role %I', role),
+                    DETAIL = pg_catalog.format('Role %I has no CREATEROLE.', current_user), HINT = 'Have it created with NOLOGIN, and run this file again.';
+        END;
+    END LOOP;
+END
+$$;
+GRANT USAGE ON SCHEMA queue_jobs, queue_jobs_bridge TO queue_jobs_enqueue;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA queue_jobs, queue_jobs_bridge TO queue_jobs_enqueue;
+GRANT INSERT (worker, args, run_at, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead), SELECT (id)
+    ON queue_jobs_bridge.outbox TO queue_jobs_enqueue;
+GRANT USAGE ON SCHEMA queue_jobs_bridge TO queue_jobs_bridge;
+GRANT SELECT, DELETE ON queue_jobs_bridge.outbox TO queue_jobs_bridge;
+
+COMMIT;
