@@ -1,4 +1,5 @@
 # What the tests of this folder share: statements, workers in threads, the command, the examples of a document.
+require "English"
 require "json"
 require "minitest/autorun"
 require "open3"
@@ -8,7 +9,7 @@ require "tmpdir"
 
 module Help
   HERE = __dir__
-  LIMIT = Integer(ENV.fetch("LIMIT", "180"))
+  LIMIT = 180
   JOBS = "SELECT id, worker, state, attempt, last_error FROM queue_jobs.job ORDER BY id DESC LIMIT 20"
 
   def sql(statement, *parameters)
@@ -46,6 +47,7 @@ module Help
     limit = QueueJobs.monotonic + LIMIT
     until yield
       flunk "gave up; jobs: #{sql(JOBS)}" if QueueJobs.monotonic > limit
+      flunk "the program has ended" if @program && Process.wait(@program, Process::WNOHANG)
       sleep 0.05
     end
   end
@@ -62,17 +64,24 @@ module Help
   # Runs the command queue_jobs in a folder until the block returns; the Hashes that it has logged.
   def command(folder, *arguments, **environment)
     Tempfile.create("log") do |log|
-      pid = Process.spawn(environment.transform_keys(&:to_s), RbConfig.ruby, "-I#{HERE}/../lib", "#{HERE}/../exe/queue_jobs", *arguments, chdir: folder, err: log.path)
-      begin
-        yield
-      ensure
-        Process.kill(:TERM, pid)
-        _, status = Process.wait2(pid)
-        said = File.read(log.path)
-        assert status.success?, "ended with #{status}: #{said}"
-        break said.lines.grep(/^\{/).map { |line| JSON.parse(line, symbolize_names: true) }
-      end
+      @program = Process.spawn(environment.transform_keys(&:to_s), RbConfig.ruby, "-I#{HERE}/../lib", "#{HERE}/../exe/queue_jobs", *arguments, chdir: folder, err: log.path)
+      yield
+      end_program
+      logged = File.read(log.path)
+      assert $CHILD_STATUS.success?, "ended with #{$CHILD_STATUS}: #{logged}"
+      logged.lines.grep(/^\{/).map { |line| JSON.parse(line, symbolize_names: true) }
+    rescue Minitest::Assertion
+      end_program
+      warn File.read(log.path)
+      raise
     end
+  end
+
+  def end_program
+    return if @program.nil? || $CHILD_STATUS&.pid == @program
+
+    Process.kill(:TERM, @program)
+    Process.wait(@program)
   end
 
   # The examples of a document. Its database is the one that the test has.

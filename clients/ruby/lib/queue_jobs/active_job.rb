@@ -44,8 +44,6 @@ module QueueJobs
       end
     end
   end
-
-  ::ActiveJob::Base.set_callback(:perform, :around, prepend: true) { |_job, perform| ActiveJobHandler.around_perform(&perform) }
 end
 
 module ActiveJob
@@ -110,4 +108,9 @@ module ActiveJob
       end
     end
   end
+end
+
+# Not before the adapter is there: ActiveJob::Base may be loaded only now, and looks for it.
+ActiveSupport.on_load(:active_job) do
+  set_callback(:perform, :around, prepend: true) { |_job, perform| QueueJobs::ActiveJobHandler.around_perform(&perform) }
 end

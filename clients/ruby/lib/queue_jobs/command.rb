@@ -49,9 +49,10 @@ module QueueJobs
     end
 
     def rails_worker
+      require "queue_jobs/rails"
       require File.expand_path("config/environment")
       require "queue_jobs/active_job"
-      Rails.application.eager_load!
+      ::Rails.application.eager_load! if defined?(::Rails.application)
       QueueJobs.active_job_worker(mode: @options[:mode] || :transaction)
     end
 
