@@ -12,8 +12,10 @@ module QueueJobs
       @connection = connection
     end
 
+    # raw_connection says that statements go by ActiveRecord: in a rollback of what is nested, it would begin a transaction again in which it has seen none.
     def begin
       connection.begin_transaction
+      connection.raw_connection
     end
 
     def commit
