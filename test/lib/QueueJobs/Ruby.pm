@@ -22,7 +22,13 @@ sub run_unit_tests
 	my $ok = IPC::Run::run([ '/usr/bin/ruby', "-I$root/clients/ruby/lib", "$root/clients/ruby/test/$file", '--verbose' ],
 		'<', \'', '>', \my $out, '2>', \my $err, IPC::Run::timeout(4 * $PostgreSQL::Test::Utils::timeout_default));
 	# "Case#test_name = 0.10 s = ."
-	while ($out =~ /^(\w+#test_\w+) = [\d.]+ s = (\S)$/mg) { is($2, '.', $1) }
+	while ($out =~ /^(\w+#test_\w+) = [\d.]+ s = (\S)$/mg)
+	{
+	  SKIP: {
+			skip "$1: not with this version", 1 if $2 eq 'S';
+			is($2, '.', $1);
+		}
+	}
 	ok($ok, "all of $file") or diag("$out$err");
 	return;
 }

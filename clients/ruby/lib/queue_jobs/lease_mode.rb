@@ -59,7 +59,7 @@ module QueueJobs
     def start
       @claimer = Thread.new { claim_for_all }
       @keeper = Thread.new { keep_leases }
-      @threads = Array.new(@worker.concurrency) { Thread.new { Thread.handle_interrupt(Abandoned => :never) { call_handlers } } }
+      @threads = Array.new(@worker.concurrency) { Abandoned.thread { call_handlers } }
     end
 
     # What was not begun is given back at once, what still runs after the deadline then.
@@ -109,8 +109,6 @@ module QueueJobs
       while (run = next_to_run)
         report(run, outcome_of(run.job))
       end
-    rescue Abandoned
-      # What it was doing is another's now.
     end
 
     def next_to_run
@@ -123,7 +121,7 @@ module QueueJobs
     end
 
     def outcome_of(job)
-      Thread.handle_interrupt(Abandoned => :immediate) { @worker.perform(job) }
+      Abandoned.possible { @worker.perform(job) }
     rescue Abandoned
       raise
     rescue Exception => e # rubocop:disable Lint/RescueException

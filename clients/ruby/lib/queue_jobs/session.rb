@@ -2,7 +2,20 @@ require "pg"
 
 module QueueJobs
   # Thrown into a thread whose handler has not ended in time.
-  class Abandoned < Exception; end # rubocop:disable Lint/InheritException
+  class Abandoned < Exception # rubocop:disable Lint/InheritException
+    # A thread that can be abandoned, but only while it calls a handler.
+    def self.thread(&block)
+      Thread.new do
+        Thread.handle_interrupt(self => :never, &block)
+      rescue self
+        # Its last handler had just ended.
+      end
+    end
+
+    def self.possible(&block)
+      Thread.handle_interrupt(self => :immediate, &block)
+    end
+  end
 
   # A thread's connection in transaction mode, and how its transactions begin and end.
   class Session

@@ -7,7 +7,7 @@ module QueueJobs
   # all of them. With a job in hand it passes the turn on, and the next looks whether there is more.
   class TransactionLoop
     # A thread, its session, and the job that it runs.
-    Slot = Struct.new(:thread, :session, :job)
+    Slot = Struct.new(:thread, :session, :job, :abandoned)
 
     # Each statement of a handler that is to end may need a cancel of its own.
     CANCEL_EVERY = 0.05
@@ -28,7 +28,7 @@ module QueueJobs
     def start
       @slots = Array.new(@worker.concurrency) { Slot.new }
       @slots.each do |slot|
-        slot.thread = Thread.new { Thread.handle_interrupt(Abandoned => :never) { work(slot) } }
+        slot.thread = Abandoned.thread { work(slot) }
       end
     end
 
@@ -58,7 +58,8 @@ module QueueJobs
       raw = slot.session&.raw
       if raw && !raw.finished? && raw.transaction_status == PG::PQTRANS_ACTIVE
         raw.cancel
-      else
+      elsif !slot.abandoned
+        slot.abandoned = true
         slot.thread.raise(Abandoned)
       end
     rescue PG::Error, ThreadError
@@ -150,7 +151,7 @@ module QueueJobs
     # Runs the handler and reports its outcome. What a handler that fails has written goes back to the savepoint.
     def outcome_of(session, job)
       session.savepoint do
-        outcome = Thread.handle_interrupt(Abandoned => :immediate) { @worker.perform(job) }
+        outcome = Abandoned.possible { @worker.perform(job) }
         # Or their errors would come at COMMIT.
         session.raw.exec("SET CONSTRAINTS ALL IMMEDIATE")
         outcome.report(session.raw, job)
