@@ -1,4 +1,5 @@
-# What the tests of this folder share: statements, workers in threads, the command, the examples of a document.
+# What the tests of this folder share: statements, workers in threads, the command, the examples of a
+# document.
 require "English"
 require "json"
 require "minitest/autorun"

@@ -1,4 +1,5 @@
-# What is the Ruby client's own: connections, the context of a job, how runs end, the helper for tests, the command. Run by package.pl.
+# What is the Ruby client's own: connections, the context of a job, how runs end, the helper for tests, the
+# command. Run by package.pl.
 require_relative "help"
 
 # Workers with the test's name, so that no test meets another's jobs.

@@ -1,5 +1,5 @@
-# The adapter of ActiveJob (rails.rb), with Debian's Rails, and with a later release's ActiveRecord and ActiveJob, whose folders are RAILS_PACKAGES
-# (rails_packages prints them). Each of its tests counts.
+# The adapter of ActiveJob (rails.rb), with Debian's Rails, and with a later release's ActiveRecord and
+# ActiveJob, whose folders are RAILS_PACKAGES (rails_packages prints them). Each of its tests counts.
 use strict;
 use warnings;
 

@@ -19,8 +19,9 @@ module QueueJobs
         nil
       end
 
-      # Transaction mode: what perform has written goes back before retry_on and discard_on get its error, so that they find a transaction that
-      # works. What is no StandardError, such as the interrupt of a continuation, is no failure, and keeps it.
+      # Transaction mode: what perform has written goes back before retry_on and discard_on get its error, so
+      # that they find a transaction that works. What is no StandardError, such as the interrupt of a
+      # continuation, is no failure, and keeps it.
       def around_perform(&perform)
         job = QueueJobs.current_job
         return perform.call unless job&.worker == ACTIVE_JOB_WORKER && job.transaction?

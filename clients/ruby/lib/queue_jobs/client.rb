@@ -1,7 +1,8 @@
 require "queue_jobs/statement"
 
-# Enqueues within the caller's own transaction: what is rolled back was never enqueued. Each method takes the connection of that transaction
-# first, a PG::Connection or ActiveRecord's. An option that is nil counts as not given.
+# Enqueues within the caller's own transaction: what is rolled back was never enqueued. Each method takes the
+# connection of that transaction first, a PG::Connection or ActiveRecord's. An option that is nil counts as
+# not given.
 module QueueJobs
   module Client
     CASTS = {
@@ -19,7 +20,8 @@ module QueueJobs
 
     module_function
 
-    # Calls a function of the extension with those of the options that are given; its own defaults stand for the others.
+    # Calls a function of the extension with those of the options that are given; its own defaults stand for
+    # the others.
     def call(connection, function, positional, options = {}, allowed = OPTIONS.fetch(function, []))
       refuse_unknown(function, options.keys - allowed, allowed)
       statement = Statement.new
@@ -46,7 +48,8 @@ module QueueJobs
       call(connection, :enqueue_many, positional, options).map { |row| row[:result] }
     end
 
-    # The context given, or the running job's; with the trace that OpenTelemetry has under way, if the application uses it.
+    # The context given, or the running job's; with the trace that OpenTelemetry has under way, if the
+    # application uses it.
     def context(given)
       given ||= QueueJobs.current_job&.context
       return given unless defined?(::OpenTelemetry) && ::OpenTelemetry.respond_to?(:propagation)

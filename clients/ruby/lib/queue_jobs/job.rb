@@ -31,7 +31,8 @@ module QueueJobs
     attr_reader(*COLUMNS)
     attr_reader :retry_delay, :continuation
 
-    # connection: in transaction mode the job's own. worker: where lease mode has a connection for its statements.
+    # connection: in transaction mode the job's own. worker: where lease mode has a connection for its
+    # statements.
     def initialize(row, worker, connection: nil)
       COLUMNS.each { |name| instance_variable_set(:"@#{name}", row[name]) }
       @runner = worker
@@ -64,7 +65,8 @@ module QueueJobs
       @lost = true
     end
 
-    # Ends the run and has the job run again after the delay; no attempt is charged. What was written in its transaction is kept.
+    # Ends the run and has the job run again after the delay; no attempt is charged. What was written in its
+    # transaction is kept.
     def snooze(delay)
       raise Snooze, delay
     end
@@ -85,7 +87,8 @@ module QueueJobs
       nil
     end
 
-    # Transaction mode: calls the block when the run has been committed. It is lost if the process ends just then; a job of its own is not.
+    # Transaction mode: calls the block when the run has been committed. It is lost if the process ends just
+    # then; a job of its own is not.
     def after_commit(&block)
       @after_commit << block
     end
@@ -98,8 +101,8 @@ module QueueJobs
       end
     end
 
-    # Calls the block once per job and name; a later run gets what it returned. In transaction mode the value belongs to the transaction of the
-    # run: it goes back with it if the handler fails.
+    # Calls the block once per job and name; a later run gets what it returned. In transaction mode the value
+    # belongs to the transaction of the run: it goes back with it if the handler fails.
     def step(name)
       @steps ||= call(:steps, ["bigint", id]) || {}
       name = name.to_s
@@ -124,8 +127,8 @@ module QueueJobs
       with_connection { |connection| QueueJobs.enqueue_many(connection, worker, args, **options) }
     end
 
-    # What the members of a batch have returned, as Hashes with :job, :step, :worker, :args, :state, :result. By default of the batch whose
-    # callback this is, or else of the job's own.
+    # What the members of a batch have returned, as Hashes with :job, :step, :worker, :args, :state, :result.
+    # By default of the batch whose callback this is, or else of the job's own.
     def batch_results(batch = nil)
       batch ||= (args["batch"] if args.is_a?(Hash)) || self.batch
       fetch("SELECT job, step, worker, args, state, result FROM queue_jobs.batch_results(%s)", ["bigint", batch])

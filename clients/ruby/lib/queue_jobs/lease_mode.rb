@@ -4,8 +4,9 @@ require "queue_jobs/session"
 module QueueJobs
   # Jobs by lease, for work outside of the database: at least once.
   #
-  # One thread claims for all, and the statement that claims the next jobs completes those that are done. While it waits in wait_for_jobs() the
-  # threads report through a second connection, which also has the heartbeats.
+  # One thread claims for all, and the statement that claims the next jobs completes those that are done.
+  # While it waits in wait_for_jobs() the threads report through a second connection, which also has the
+  # heartbeats.
   class LeaseLoop
     # A job in hand. With an outcome, it waits for that to be reported.
     Run = Struct.new(:job, :since, :outcome) do
@@ -14,7 +15,8 @@ module QueueJobs
       end
     end
 
-    # A connection for short statements of all threads, made when it is first used, and again after it was lost.
+    # A connection for short statements of all threads, made when it is first used, and again after it was
+    # lost.
     class Side
       def initialize(worker)
         @worker = worker
@@ -172,7 +174,8 @@ module QueueJobs
       end
     end
 
-    # Gives back what a claim took whose answer was lost with its connection: our heartbeats would keep it for ever.
+    # Gives back what a claim took whose answer was lost with its connection: our heartbeats would keep it for
+    # ever.
     def give_back_unknown(connection)
       rows = Statement.fetch(connection, "SELECT id, attempt FROM queue_jobs.job WHERE claimant = $1::text AND state = 'executing'", [@worker.claimant])
       unknown = @monitor.synchronize { rows.reject { |row| @held.key?([row[:id], row[:attempt]]) } }
@@ -239,7 +242,8 @@ module QueueJobs
       change { @claimer_waits = false }
     end
 
-    # Completes and claims in one statement, whose commit does for both. If that is refused, it does so one by one.
+    # Completes and claims in one statement, whose commit does for both. If that is refused, it does so one by
+    # one.
     def exchange(connection, columns, completed, free)
       return free.positive? ? claim(connection, columns, free) : [] if completed.empty?
 
@@ -277,7 +281,8 @@ module QueueJobs
              statement.add("integer", free), statement.add("interval", @worker.lease))
     end
 
-    # Reports one outcome. One that comes too late is dropped. A result that the server does not take is a failure.
+    # Reports one outcome. One that comes too late is dropped. A result that the server does not take is a
+    # failure.
     def deliver(connection, run, outcome)
       outcome.report(connection, run.job)
       @worker.log_outcome(run.job, outcome, run.since)

@@ -2,7 +2,8 @@ require "json"
 require "logger"
 require "time"
 
-# Each event is a Hash for a Logger, so that an application may do with it what it likes. JsonLines makes a line of JSON of it.
+# Each event is a Hash for a Logger, so that an application may do with it what it likes. JsonLines makes a
+# line of JSON of it.
 module QueueJobs
   class << self
     attr_accessor :logger

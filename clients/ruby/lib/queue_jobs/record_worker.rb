@@ -2,8 +2,9 @@ require "queue_jobs"
 require "active_record"
 
 module QueueJobs
-  # A session on ActiveRecord's connection. ActiveRecord begins and ends the transactions, so it knows of them: what a handler writes by its
-  # models belongs to them, transaction(requires_new: true) makes a savepoint, and after_commit waits for the commit of the run.
+  # A session on ActiveRecord's connection. ActiveRecord begins and ends the transactions, so it knows of
+  # them: what a handler writes by its models belongs to them, transaction(requires_new: true) makes a
+  # savepoint, and after_commit waits for the commit of the run.
   class RecordSession < Session
     attr_reader :connection
 
@@ -12,7 +13,8 @@ module QueueJobs
       @connection = connection
     end
 
-    # raw_connection says that statements go by ActiveRecord: in a rollback of what is nested, it would begin a transaction again in which it has seen none.
+    # raw_connection says that statements go by ActiveRecord: in a rollback of what is nested, it would begin
+    # a transaction again in which it has seen none.
     def begin
       connection.begin_transaction
       connection.raw_connection
@@ -39,7 +41,8 @@ module QueueJobs
     end
   end
 
-  # A Worker whose handlers use ActiveRecord. In transaction mode job.connection is the connection that ActiveRecord has for the thread.
+  # A Worker whose handlers use ActiveRecord. In transaction mode job.connection is the connection that
+  # ActiveRecord has for the thread.
   class RecordWorker < Worker
     def initialize(record_class: ActiveRecord::Base, **options)
       @record_class = record_class

@@ -3,8 +3,8 @@ require "pg"
 require "queue_jobs/values"
 
 module QueueJobs
-  # A statement and its parameters. These are texts, and the statement casts them: so neither the settings of a connection nor its type maps
-  # matter, and it works through a pooler in transaction mode.
+  # A statement and its parameters. These are texts, and the statement casts them: so neither the settings of
+  # a connection nor its type maps matter, and it works through a pooler in transaction mode.
   class Statement
     class JsonDecoder < PG::SimpleDecoder
       def decode(text, _row = nil, _column = nil)

@@ -1,18 +1,20 @@
 require "queue_jobs"
 
 module QueueJobs
-  # For the tests of an application: in the test's own transaction, which it rolls back in the end. Call QueueJobs::Testing.run_due, or include
-  # the module.
+  # For the tests of an application: in the test's own transaction, which it rolls back in the end. Call
+  # QueueJobs::Testing.run_due, or include the module.
   module Testing
     # A job that run_due has run. event: completed, failed, snoozed or continued; error: the exception.
     Ran = Struct.new(:job, :event, :result, :error, keyword_init: true)
 
     module_function
 
-    # Runs every job that is due for the worker's handlers here and now, also those that they enqueue; what ran, in that order.
+    # Runs every job that is due for the worker's handlers here and now, also those that they enqueue; what
+    # ran, in that order.
     #
-    # The connection is any that enqueue takes, with a transaction under way. A handler finds it as job.connection. The error of a handler is
-    # raised, unless raise_errors is false: then the job fails as it would outside of a test.
+    # The connection is any that enqueue takes, with a transaction under way. A handler finds it as
+    # job.connection. The error of a handler is raised, unless raise_errors is false: then the job fails as it
+    # would outside of a test.
     def run_due(connection, worker, max_jobs: 1000, raise_errors: true)
       session = Testing.session(connection)
       sql = "SELECT #{Job.columns(connection)} FROM queue_jobs.claim('test', $1::text[]) j"
@@ -25,7 +27,8 @@ module QueueJobs
       ran
     end
 
-    # The jobs of that worker, finished or not, whose args contain these: Hashes with :id, :args, :state, :queue, :priority, :run_at, oldest first.
+    # The jobs of that worker, finished or not, whose args contain these: Hashes with :id, :args, :state,
+    # :queue, :priority, :run_at, oldest first.
     def enqueued(connection, worker, args = {})
       statement = Statement.new
       conditions = "worker = #{statement.add("text", worker)} AND args @> #{statement.add("jsonb", args)}"

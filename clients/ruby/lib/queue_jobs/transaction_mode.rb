@@ -3,8 +3,9 @@ require "queue_jobs/session"
 module QueueJobs
   # Claim, handler and completion in one transaction: exactly once.
   #
-  # Each thread has its connection. They take turns at claiming: the one whose turn it is waits in wait_for_jobs() while there is nothing, for
-  # all of them. With a job in hand it passes the turn on, and the next looks whether there is more.
+  # Each thread has its connection. They take turns at claiming: the one whose turn it is waits in
+  # wait_for_jobs() while there is nothing, for all of them. With a job in hand it passes the turn on, and the
+  # next looks whether there is more.
   class TransactionLoop
     # A thread, its session, and the job that it runs.
     Slot = Struct.new(:thread, :session, :job, :abandoned)
@@ -94,7 +95,8 @@ module QueueJobs
       job = nil
       @turn.synchronize do
         while (job = claim(slot.session, columns)) && took_its_process_along?(job)
-          # It may do so again, with every job that has a transaction open here: so it runs alone, and nothing is claimed meanwhile.
+          # It may do so again, with every job that has a transaction open here: so it runs alone, and nothing
+          # is claimed meanwhile.
           return run(slot, job) if @mutex.synchronize { @running.zero? }
 
           slot.session.rollback
@@ -148,7 +150,8 @@ module QueueJobs
       slot.job = nil
     end
 
-    # Runs the handler and reports its outcome. What a handler that fails has written goes back to the savepoint.
+    # Runs the handler and reports its outcome. What a handler that fails has written goes back to the
+    # savepoint.
     def outcome_of(session, job)
       session.savepoint do
         outcome = Abandoned.possible { @worker.perform(job) }

@@ -8,7 +8,8 @@ module QueueJobs
 
     module_function
 
-    # JSON as PostgreSQL takes it. Other objects than JSON has would silently become what to_s makes of them, so they are refused.
+    # JSON as PostgreSQL takes it. Other objects than JSON has would silently become what to_s makes of them,
+    # so they are refused.
     def json(value)
       unless json?(value)
         raise TypeError, "only Hash, Array, String, Symbol, Integer, finite Float, true, false and nil can be written as JSON: #{value.inspect[0, 200]}"

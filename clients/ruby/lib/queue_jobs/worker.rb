@@ -10,12 +10,14 @@ require "queue_jobs/transaction_mode"
 module QueueJobs
   # Claims jobs and calls their handlers, until it is to stop.
   #
-  # conninfo     as PG.connect takes it; "" is what PGHOST and the like say. Direct to the server, not through a pooler in transaction mode.
+  # conninfo     as PG.connect takes it; "" is what PGHOST and the like say. Direct to the server, not
+  #              through a pooler in transaction mode
   # queues       names, "namespace:*", "*", or selectors; by default the workers that have a handler here
-  # mode         :transaction: claim, handler and completion are one transaction, exactly once; :lease: at least once, for work outside of the
-  #              database
+  # mode         :transaction: claim, handler and completion are one transaction, exactly once;
+  #              :lease: at least once, for work outside of the database
   # concurrency  how many handlers run at once, each in a thread
-  # batch        lease mode: how many jobs it has in hand at most, running or not begun; by default as many as run at once
+  # batch        lease mode: how many jobs it has in hand at most, running or not begun; by default as many
+  #              as run at once
   # lease        seconds for which a job is ours without a heartbeat; a heartbeat comes three times as often
   # grace        seconds from SIGTERM until what still runs is given back
   # name         what the claimant's name begins with; each start gets one of its own
@@ -58,7 +60,8 @@ module QueueJobs
       @batch = batch
     end
 
-    # The block, or an object with the method call, does the jobs of that worker. It takes a Job; what it returns is the result.
+    # The block, or an object with the method call, does the jobs of that worker. It takes a Job; what it
+    # returns is the result.
     def handle(worker, handler = nil, &block)
       raise ArgumentError, "worker #{worker} has a handler already" if @handlers.key?(worker.to_s)
 
@@ -68,8 +71,8 @@ module QueueJobs
       @handlers[worker.to_s] = handler
     end
 
-    # Is called around each handler: call(job) { … }, or a block |job, call_next|. It returns what the handler returned. The first is the
-    # outermost.
+    # Is called around each handler: call(job) { … }, or a block |job, call_next|. It returns what the handler
+    # returned. The first is the outermost.
     def use(middleware = nil, &block)
       @middleware << (middleware ? ->(job, call_next) { middleware.call(job, &call_next) } : block)
     end
@@ -80,7 +83,8 @@ module QueueJobs
       @stop_request.set?
     end
 
-    # Has run end: nothing more is claimed, what runs is finished or, after the grace time, given back. May be called in a signal handler.
+    # Has run end: nothing more is claimed, what runs is finished or, after the grace time, given back. May be
+    # called in a signal handler.
     def stop
       @stops&.push(true)
     end
@@ -130,7 +134,8 @@ module QueueJobs
 
     # ---- one job ----
 
-    # Calls the handler within the middleware; returns the outcome of its return. Its error is raised, but for a snooze.
+    # Calls the handler within the middleware; returns the outcome of its return. Its error is raised, but for
+    # a snooze.
     def perform(job)
       handler = @handlers[job.worker]
       return no_handler(job) unless handler

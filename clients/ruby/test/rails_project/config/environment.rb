@@ -1,4 +1,5 @@
-# An application for the tests of the ActiveJob adapter (../rails.rb). WITHOUT_RAILTIES=1: of Rails, ActiveRecord and ActiveJob only.
+# An application for the tests of the ActiveJob adapter (../rails.rb). WITHOUT_RAILTIES=1: of Rails,
+# ActiveRecord and ActiveJob only.
 if ENV["WITHOUT_RAILTIES"]
   require "active_record"
   require "active_job"
