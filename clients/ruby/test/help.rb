@@ -66,23 +66,29 @@ module Help
   def command(folder, *arguments, **environment)
     Tempfile.create("log") do |log|
       @program = Process.spawn(environment.transform_keys(&:to_s), RbConfig.ruby, "-I#{HERE}/../lib", "#{HERE}/../exe/queue_jobs", *arguments, chdir: folder, err: log.path)
-      yield
-      end_program
+      begin
+        yield
+      rescue Minitest::Assertion
+        warn File.read(log.path)
+        raise
+      ensure
+        status = end_program
+      end
       logged = File.read(log.path)
-      assert $CHILD_STATUS.success?, "ended with #{$CHILD_STATUS}: #{logged}"
+      assert status.success?, "ended with #{status}: #{logged}"
       logged.lines.grep(/^\{/).map { |line| JSON.parse(line, symbolize_names: true) }
-    rescue Minitest::Assertion
-      end_program
-      warn File.read(log.path)
-      raise
     end
   end
 
+  # Ends the program, unless wait_until has seen its end; returns its status.
   def end_program
-    return if @program.nil? || $CHILD_STATUS&.pid == @program
-
-    Process.kill(:TERM, @program)
-    Process.wait(@program)
+    unless $CHILD_STATUS&.pid == @program
+      Process.kill(:TERM, @program)
+      Process.wait(@program)
+    end
+    $CHILD_STATUS
+  ensure
+    @program = nil
   end
 
   # The examples of a document. Its database is the one that the test has.
