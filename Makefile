@@ -146,7 +146,9 @@ check-server:
 # What the clients' tests need of Debian, beside what all tests do; a line for each client.
 CLIENTS_NEED = /usr/sbin/pgbouncer:pgbouncer \
 	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy \
-	node:nodejs npm:npm
+	node:nodejs npm:npm \
+	ruby:ruby /usr/lib/ruby/vendor_ruby/pg:ruby-pg /var/lib/dpkg/info/ruby-minitest.list:ruby-minitest /var/lib/dpkg/info/ruby-activejob.list:ruby-activejob \
+	/var/lib/dpkg/info/ruby-activerecord.list:ruby-activerecord /var/lib/dpkg/info/ruby-railties.list:ruby-railties
 # What the dashboard and its tests need beside, installed when they run.
 WEB_NEEDED = /usr/include/microhttpd.h:libmicrohttpd-dev /usr/include/gnutls/crypto.h:libgnutls28-dev
 WEB_TEST_NEEDED = $(WEB_NEEDED) python3:python3 chromium:chromium chromedriver:chromium-driver
@@ -154,7 +156,7 @@ WEB_TEST_NEEDED = $(WEB_NEEDED) python3:python3 chromium:chromium chromedriver:c
 # What the kinds of tests need beside what all do.
 test: TESTS ?= regress isolation tap web clients
 test:
-	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
 clients-test:
 	@$(MAKE) -s test TESTS=clients

@@ -31,7 +31,7 @@ my $root = $ENV{TESTDIR} // '.';
 my $db = 'shop';
 my @first = map { "$root/$_" } qw(README.md docs/tutorial.md docs/claimants.md);
 # The pages of the clients are tested with these (clients/*/test), and the bridge's, with its two servers, by 085_bridge.pl.
-my @documents = (@first, grep { my $file = $_; !/how-to\/(python|django|node|bridge)\.md$/ && !grep { $_ eq $file } @first } sort glob("$root/docs/*.md $root/docs/how-to/*.md $root/docs/reference/*.md"));
+my @documents = (@first, grep { my $file = $_; !/how-to\/(python|django|node|ruby|rails|bridge)\.md$/ && !grep { $_ eq $file } @first } sort glob("$root/docs/*.md $root/docs/how-to/*.md $root/docs/reference/*.md"));
 my ($node, $role, %programs);
 
 # ---- reading ----

@@ -287,7 +287,8 @@ export class LeaseEngine {
 
   // ---- stop ----
 
-  // soft, hard: promises; running handlers are told at the first, their jobs given back at the second.
+  // soft, hard: promises. At the first, the handlers that run have their signals aborted; at the second,
+  // their jobs are given back.
   async stop(soft, hard) {
     this.#stopping.abort();
     for (const item of this.#notBegun.splice(0)) this.#end(item, givenBack());

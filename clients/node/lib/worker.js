@@ -102,8 +102,8 @@ export class Worker {
     return this.#running;
   }
 
-  // Claims nothing more. What is not begun is given back at once; what runs has `stopWithin` milliseconds
-  // to finish, is told by its signal near their end, and is given back after it.
+  // Claims nothing more, and gives back at once what it has not begun. A handler that runs has `stopWithin`
+  // milliseconds to finish: near their end its signal is aborted, and after them its job is given back.
   stop() {
     this.#stopped ??= this.#stop();
     return this.#stopped;

@@ -1,0 +1,3 @@
+module QueueJobs
+  VERSION = "0.2.0"
+end
