@@ -44,7 +44,7 @@ read_batch(int64 batch, bool lock, bool *ended)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	if (engine_execute(lock ? "SELECT owner, ended_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $1 FOR KEY SHARE" :
+	if (engine_execute_often(lock ? "SELECT owner, ended_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $1 FOR KEY SHARE" :
 					   "SELECT owner, ended_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $1", SPI_OK_SELECT, 1, types, values, NULL) > 0)
 	{
 		bool		isnull;
@@ -112,7 +112,7 @@ batch_add_joint(int64 batch, int64 job)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
+	(void) engine_execute_often("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
 						  " WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
 						  " AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
 						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
@@ -134,7 +134,7 @@ batch_move_member(const Job *other, int64 job)
 	if (!watch_may_wait(other->id))
 		return;
 	engine_begin(&saved);
-	(void) engine_execute("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1", SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	(void) engine_execute_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1", SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	watch_job(job);
 	watch_note_parent(job);

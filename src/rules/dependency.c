@@ -69,7 +69,7 @@ dependency_check_parents(const int64 *parents, int count)
 	int32	   *lanes = palloc(sizeof(int32) * Max(count, 1));
 
 	engine_begin(&saved);
-	(void) engine_execute(PARENT_LANES, SPI_OK_SELECT, 1, types, values, NULL);
+	(void) engine_execute_often(PARENT_LANES, SPI_OK_SELECT, 1, types, values, NULL);
 	for (int i = 0; i < count; i++)
 	{
 		bool		isnull;
@@ -91,7 +91,7 @@ dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT $1, p, $3 FROM unnest($2) AS p",
+	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT $1, p, $3 FROM unnest($2) AS p",
 						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	for (int i = 0; i < count; i++)
@@ -130,7 +130,7 @@ dependency_add_many(const Dependency *dependencies, int count)
 	values[1] = id_array(parents, count);
 	values[2] = text_array(names, count);
 	engine_begin(&saved);
-	(void) engine_execute("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
+	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
 						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 }
@@ -143,7 +143,7 @@ dependency_move(int64 other, int64 job)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
+	(void) engine_execute_often("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
 						  " AND NOT EXISTS (SELECT FROM queue_jobs.dependency e WHERE e.child = d.child AND e.parent = $2)",
 						  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	engine_end(&saved);
@@ -173,7 +173,7 @@ dependency_results(const Job *child)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute(PARENT_RESULTS, SPI_OK_SELECT, lengthof(types), types, values, NULL);
+	(void) engine_execute_often(PARENT_RESULTS, SPI_OK_SELECT, lengthof(types), types, values, NULL);
 	datum = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 	if (!isnull)
 	{
@@ -195,7 +195,7 @@ dependency_any(int64 child)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	any = engine_execute("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1", SPI_OK_SELECT, 1, types, values, NULL) > 0;
+	any = engine_execute_often("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1", SPI_OK_SELECT, 1, types, values, NULL) > 0;
 	engine_end(&saved);
 	return any;
 }
