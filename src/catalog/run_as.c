@@ -7,6 +7,7 @@
 #include "access/xact.h"
 #include "catalog.h"
 #include "executor/spi.h"
+#include "jit/jit.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
 #include "run_as.h"
@@ -150,15 +151,19 @@ execute_kept(const char *sql, int nargs, Oid *types, Datum *values, const char *
 	return SPI_execute_snapshot(plan, values, nulls, GetLatestSnapshot(), InvalidSnapshot, false, true, 0);
 }
 
-/* A plan from when the tables were empty would read them from end to end for ever: it has to take the indexes. */
+/*
+ * A plan from when the tables were empty would read them from end to end for ever: it has to take the indexes.
+ * What the planner then thinks of its costs must not have it compiled.
+ */
 uint64
 engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
 {
 	volatile int result = 0;
 	bool		seqscan = enable_seqscan;
+	bool		jit = jit_enabled;
 
 	executes = true;
-	enable_seqscan = false;
+	enable_seqscan = jit_enabled = false;
 	PG_TRY();
 	{
 		result = execute_kept(sql, nargs, types, values, nulls);
@@ -166,6 +171,7 @@ engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum
 	PG_FINALLY();
 	{
 		enable_seqscan = seqscan;
+		jit_enabled = jit;
 		executes = false;
 	}
 	PG_END_TRY();
