@@ -53,20 +53,42 @@ is_own_job(int64 id)
 	return current_job.job != NULL && current_job.job->id == id;
 }
 
+/* The lanes of those that live; 0 for the others. Returns how many these are. */
+static int
+live_lanes(const int64 *ids, int count, int32 *lanes)
+{
+	LiveTable	table;
+	IdScan		scan;
+	int			missing = 0;
+
+	live_open(&table);
+	CommandCounterIncrement();	/* our own ones, too */
+	id_scan_begin(&scan, &table);
+	for (int i = 0; i < count; i++)
+	{
+		Job			job;
+
+		lanes[i] = id_scan_find(&scan, ids[i], &job) ? job.lane : 0;
+		missing += lanes[i] == 0;
+	}
+	id_scan_end(&scan);
+	live_close(&table);
+	return missing;
+}
+
 /* Subselects, and no join: whatever the planner thinks of the tables, each is one look into an index. */
 #define PARENT_LANES \
-	"SELECT p.id, coalesce((SELECT lane FROM queue_jobs.live_job l WHERE l.id = p.id)," \
-	" (SELECT lane FROM queue_jobs.member_job m WHERE m.id = p.id LIMIT 1)," \
+	"SELECT p.id, coalesce((SELECT lane FROM queue_jobs.member_job m WHERE m.id = p.id LIMIT 1)," \
 	" (SELECT lane FROM queue_jobs.finished_job f WHERE f.id = p.id AND f.keep_until > clock_timestamp() LIMIT 1))" \
 	" FROM unnest($1) WITH ORDINALITY AS p (id, n) ORDER BY p.n"
 
-void
-dependency_check_parents(const int64 *parents, int count)
+/* Of those that have ended, whose lanes are 0 so far. */
+static void
+ended_lanes(const int64 *parents, int count, int32 *lanes)
 {
 	Oid			types[] = {INT8ARRAYOID};
 	Datum		values[] = {id_array(parents, count)};
 	RunAs		saved;
-	int32	   *lanes = palloc(sizeof(int32) * Max(count, 1));
 
 	engine_begin(&saved);
 	(void) engine_execute_often(PARENT_LANES, SPI_OK_SELECT, 1, types, values, NULL);
@@ -75,9 +97,19 @@ dependency_check_parents(const int64 *parents, int count)
 		bool		isnull;
 		Datum		lane = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull);
 
-		lanes[i] = isnull ? 0 : DatumGetInt32(lane);
+		if (lanes[i] == 0 && !isnull)
+			lanes[i] = DatumGetInt32(lane);
 	}
 	engine_end(&saved);
+}
+
+void
+dependency_check_parents(const int64 *parents, int count)
+{
+	int32	   *lanes = palloc(sizeof(int32) * Max(count, 1));
+
+	if (live_lanes(parents, count, lanes) > 0)
+		ended_lanes(parents, count, lanes);
 	for (int i = 0; i < count; i++)
 		if (!is_own_job(parents[i]))
 			refuse_parent(parents[i], lanes[i] == 0 ? NULL : lane_get(lanes[i]));
