@@ -142,10 +142,12 @@ kept_plan(const char *sql, int nargs, Oid *types)
 
 /* The snapshot of a REPEATABLE READ transaction may be older than what the statement is to see. */
 static int
-execute_kept(const char *sql, int nargs, Oid *types, Datum *values, const char *nulls)
+execute_kept(const char *sql, int nargs, Oid *types, Datum *values, const char *nulls, Snapshot snapshot)
 {
 	SPIPlanPtr	plan = kept_plan(sql, nargs, types);
 
+	if (snapshot != InvalidSnapshot)
+		return SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, true, false, 0);
 	if (!IsolationUsesXactSnapshot())
 		return SPI_execute_plan(plan, values, nulls, false, 0);
 	return SPI_execute_snapshot(plan, values, nulls, GetLatestSnapshot(), InvalidSnapshot, false, true, 0);
@@ -155,8 +157,8 @@ execute_kept(const char *sql, int nargs, Oid *types, Datum *values, const char *
  * A plan from when the tables were empty would read them from end to end for ever: it has to take the indexes.
  * What the planner then thinks of its costs must not have it compiled.
  */
-uint64
-engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
+static uint64
+execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls, Snapshot snapshot)
 {
 	volatile int result = 0;
 	bool		seqscan = enable_seqscan;
@@ -166,7 +168,7 @@ engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum
 	enable_seqscan = jit_enabled = false;
 	PG_TRY();
 	{
-		result = execute_kept(sql, nargs, types, values, nulls);
+		result = execute_kept(sql, nargs, types, values, nulls, snapshot);
 	}
 	PG_FINALLY();
 	{
@@ -176,6 +178,18 @@ engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum
 	}
 	PG_END_TRY();
 	return check_outcome(sql, result, expected);
+}
+
+uint64
+engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	return execute_often(sql, expected, nargs, types, values, nulls, InvalidSnapshot);
+}
+
+uint64
+engine_select(const char *sql, Snapshot snapshot, int nargs, Oid *types, Datum *values)
+{
+	return execute_often(sql, SPI_OK_SELECT, nargs, types, values, NULL, snapshot);
 }
 
 bool

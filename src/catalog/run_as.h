@@ -44,6 +44,9 @@ extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *type
  */
 extern uint64 engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
 
+/* A SELECT of that kind that sees what the snapshot does. */
+extern uint64 engine_select(const char *sql, Snapshot snapshot, int nargs, Oid *types, Datum *values);
+
 /* Whether such a statement is under way: for triggers that it fires. */
 extern bool engine_executes(void);
 

@@ -11,10 +11,12 @@
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "lane.h"
+#include "live_members.h"
 #include "miscadmin.h"
 #include "run_as.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/snapmgr.h"
 #include "watch.h"
 
 #define KEEP_OF_STEP "24 hours"
@@ -174,7 +176,7 @@ typedef struct BatchState
 	bool		has_ended;
 	bool		has_succeeded;
 	bool		settled;
-	int64		remaining;		/* members that live */
+	int64		remaining;		/* members that live, or fewer than that, but 0 only if there are none; open: not looked at */
 	int64		children;		/* batches of which it is the parent, and which have not settled */
 	bool		callbacks;		/* one of its callbacks lives */
 	int64		dead_job;		/* 0: none */
@@ -196,10 +198,8 @@ typedef struct BatchState
 	"  AND " JOINT_STATE " = 'dead' LIMIT 1)," \
 	" NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND " JOINT_STATE " <> 'completed')"
 #define LOOK_AT_MEMBERS \
-	"SELECT (SELECT count(*) FROM queue_jobs.live_job WHERE batch = $1 AND callback IS NULL)" \
-	" + (SELECT count(*) FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job))," \
+	"SELECT (SELECT count(*) FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job))," \
 	" (SELECT count(*) FROM queue_jobs.tracked_batch WHERE parent = $1 AND settled_at IS NULL)," \
-	" EXISTS (SELECT FROM queue_jobs.live_job WHERE batch = $1 AND callback)," \
 	" coalesce((SELECT id FROM queue_jobs.member_job WHERE batch = $1 AND state = 'dead' ORDER BY finished_at LIMIT 1)," \
 	"  (SELECT dead_job FROM queue_jobs.tracked_batch WHERE parent = $1 AND dead_job IS NOT NULL ORDER BY died_at LIMIT 1))," \
 	" NOT EXISTS (SELECT FROM queue_jobs.member_job WHERE batch = $1 AND state IN ('dead', 'cancelled'))" \
@@ -241,15 +241,31 @@ lock_batch(int64 batch, BatchState *state, MemoryContext context)
 	return true;
 }
 
+/* That an open batch has live members makes no difference. */
 static void
-look_at_joint_members(int64 batch, BatchState *state)
+look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot)
+{
+	LiveTable	table;
+	LiveMembers members;
+
+	if (state->open)
+		return;
+	live_open_to_read(&table);
+	members = live_members(&table, batch, snapshot);
+	live_close(&table);
+	state->remaining += members.count;
+	state->callbacks = members.callbacks;
+}
+
+static void
+look_at_joint_members(int64 batch, BatchState *state, Snapshot snapshot)
 {
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
 	Datum		value;
 	bool		isnull;
 
-	(void) engine_execute_often(LOOK_AT_JOINT_MEMBERS, SPI_OK_SELECT, 1, types, values, NULL);
+	(void) engine_select(LOOK_AT_JOINT_MEMBERS, snapshot, 1, types, values);
 	value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 	if (state->dead_job == 0 && !isnull)
 		state->dead_job = DatumGetInt64(value);
@@ -258,7 +274,7 @@ look_at_joint_members(int64 batch, BatchState *state)
 }
 
 static void
-look_at_members(int64 batch, BatchState *state)
+look_at_members(int64 batch, BatchState *state, Snapshot snapshot)
 {
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
@@ -267,17 +283,16 @@ look_at_members(int64 batch, BatchState *state)
 	Datum		value;
 	bool		isnull;
 
-	(void) engine_execute_often(LOOK_AT_MEMBERS, SPI_OK_SELECT, 1, types, values, NULL);
+	(void) engine_select(LOOK_AT_MEMBERS, snapshot, 1, types, values);
 	row = SPI_tuptable->vals[0];
 	descriptor = SPI_tuptable->tupdesc;
 	state->remaining = DatumGetInt64(VALUE(1));
 	state->children = DatumGetInt64(VALUE(2));
-	state->callbacks = DatumGetBool(VALUE(3));
-	value = VALUE(4);
+	value = VALUE(3);
 	state->dead_job = isnull ? 0 : DatumGetInt64(value);
-	state->all_completed = DatumGetBool(VALUE(5));
-	if (DatumGetBool(VALUE(6)))
-		look_at_joint_members(batch, state);
+	state->all_completed = DatumGetBool(VALUE(4));
+	if (DatumGetBool(VALUE(5)))
+		look_at_joint_members(batch, state, snapshot);
 #undef VALUE
 }
 
@@ -331,6 +346,17 @@ write_batch(int64 batch, bool dies, bool ends, bool succeeds, bool settles, int6
 	engine_end(&saved);
 }
 
+/* All with one snapshot: what is retried meanwhile would be neither live nor dead. */
+static void
+look(int64 batch, BatchState *state)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	look_at_members(batch, state, snapshot);
+	look_at_live_members(batch, state, snapshot);
+	UnregisterSnapshot(snapshot);
+}
+
 /* Writes what has come true, and enqueues the callbacks. */
 static void
 act(int64 batch, const BatchState *state)
@@ -373,7 +399,7 @@ batch_look(int64 batch)
 	engine_begin(&saved);
 	found = lock_batch(batch, &state, context);
 	if (found)
-		look_at_members(batch, &state);
+		look(batch, &state);
 	engine_end(&saved);
 	if (!found)
 		return false;
