@@ -8,7 +8,7 @@ CREATE FUNCTION hear(batch bigint, job bigint DEFAULT NULL) RETURNS void LANGUAG
 $$ INSERT INTO app.heard (worker, batch, job) SELECT worker, $1, $2 FROM queue_jobs.current_job() $$;
 CREATE FUNCTION hear_expired(job bigint, worker text, args jsonb, error text) RETURNS void LANGUAGE sql AS
 $$ INSERT INTO app.heard (worker, job) SELECT c.worker, $1 FROM queue_jobs.current_job() c $$;
-CREATE FUNCTION nothing() RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION idle_step() RETURNS int LANGUAGE sql AS 'SELECT 1';
 CREATE FUNCTION until_opened(n int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     WHILE NOT EXISTS (SELECT FROM app.opened o WHERE o.n = until_opened.n) LOOP
@@ -16,7 +16,7 @@ BEGIN
     END LOOP;
 END $$;
 SELECT queue_jobs.define_worker(w, h) FROM (VALUES ('heard_success', 'app.hear'), ('heard_end', 'app.hear'), ('heard_death', 'app.hear'),
-       ('heard_expired', 'app.hear_expired'), ('nothing', 'app.nothing'), ('until_opened', 'app.until_opened'), ('handed', NULL)) AS d (w, h);
+       ('heard_expired', 'app.hear_expired'), ('idle_step', 'app.idle_step'), ('until_opened', 'app.until_opened'), ('handed', NULL)) AS d (w, h);
 SELECT queue_jobs.define_worker('expiring', on_expired => 'heard_expired');
 SELECT queue_jobs.define_worker('one_key', idempotent => true);
 CREATE FUNCTION make_batch(name text) RETURNS bigint LANGUAGE sql AS
@@ -32,10 +32,10 @@ END $$;
 BEGIN;
 SELECT make_batch('expires') AS expires \gset
 SELECT queue_jobs.enqueue('expiring', run_at => '2001-01-01', expires_in => '1 s', batch => :expires) AS expiring \gset
-SELECT queue_jobs.enqueue('nothing', batch => :expires) > 0 AS other;
-SELECT queue_jobs.enqueue('nothing', after => ARRAY[:expiring]::bigint[]) AS holds \gset
-SELECT queue_jobs.enqueue('nothing', after => ARRAY[:expiring]::bigint[], if_dead => 'cancel') AS cancels \gset
-SELECT queue_jobs.enqueue('nothing', after => ARRAY[:expiring]::bigint[], if_dead => 'run') AS runs \gset
+SELECT queue_jobs.enqueue('idle_step', batch => :expires) > 0 AS other;
+SELECT queue_jobs.enqueue('idle_step', after => ARRAY[:expiring]::bigint[]) AS holds \gset
+SELECT queue_jobs.enqueue('idle_step', after => ARRAY[:expiring]::bigint[], if_dead => 'cancel') AS cancels \gset
+SELECT queue_jobs.enqueue('idle_step', after => ARRAY[:expiring]::bigint[], if_dead => 'run') AS runs \gset
 COMMIT;
 SELECT count(*) FROM queue_jobs.claim('me', '{expiring}');
 CALL wait_for_callbacks(:expires, 1);
@@ -74,8 +74,8 @@ SELECT queue_jobs.fail(id, attempt, 'not yet', retry_in => '1 day') FROM queue_j
 BEGIN;
 SELECT make_batch('twin') AS twin \gset
 SELECT queue_jobs.enqueue('one_key', batch => :twin) AS second \gset
-SELECT queue_jobs.enqueue('nothing', after => ARRAY[:first]::bigint[]) AS after_first \gset
-SELECT queue_jobs.enqueue('nothing', after => ARRAY[:second]::bigint[]) AS after_second \gset
+SELECT queue_jobs.enqueue('idle_step', after => ARRAY[:first]::bigint[]) AS after_first \gset
+SELECT queue_jobs.enqueue('idle_step', after => ARRAY[:second]::bigint[]) AS after_second \gset
 COMMIT;
 SELECT :first <> :second AS two, queue_jobs.retry(:first), queue_jobs.close_batch(:open);
 SELECT count(*) AS run, min(merged) AS merged FROM queue_jobs.claim('me', '{one_key}', 10);
@@ -131,18 +131,18 @@ SET ROLE regress_app;
 
 -- Ten thousand steps, one after the other; and one after ten thousand.
 CREATE FUNCTION many_steps(name text, after_each boolean) RETURNS bigint LANGUAGE sql AS $$
-SELECT max(job) FROM queue_jobs.enqueue_workflow(name, (SELECT jsonb_agg(jsonb_build_object('step', 's' || i, 'worker', 'nothing', 'after',
+SELECT max(job) FROM queue_jobs.enqueue_workflow(name, (SELECT jsonb_agg(jsonb_build_object('step', 's' || i, 'worker', 'idle_step', 'after',
            CASE WHEN i = 1 THEN '[]' WHEN after_each THEN jsonb_build_array('s' || i - 1)
                 WHEN i = 10000 THEN (SELECT jsonb_agg('s' || j) FROM generate_series(1, 9999) j) ELSE '[]' END) ORDER BY i)
       FROM generate_series(1, 10000) i), on_success => 'heard_success') $$;
-SELECT many_steps('fan in', false) AS last \gset
+SELECT many_steps('10,000 to one', false) AS last \gset
 CALL queue_jobs.await_job(:last, '10 min');
-SELECT many_steps('chain', true) AS last \gset
+SELECT many_steps('10,000 in a chain', true) AS last \gset
 CALL queue_jobs.await_job(:last, '10 min');
-CALL wait_for($$SELECT bool_and(state = 'succeeded') FROM queue_jobs.batch WHERE name IN ('fan in', 'chain')$$);
-SELECT name, state, jobs, completed FROM queue_jobs.batch WHERE name IN ('fan in', 'chain') ORDER BY name;
+CALL wait_for($$SELECT bool_and(state = 'succeeded') FROM queue_jobs.batch WHERE name IN ('10,000 to one', '10,000 in a chain')$$);
+SELECT name, state, jobs, completed FROM queue_jobs.batch WHERE name IN ('10,000 to one', '10,000 in a chain') ORDER BY name;
 -- No step began before the one before it had ended.
 SELECT count(*) FROM queue_jobs.job a JOIN queue_jobs.job b ON b.id = a.id + 1 AND b.batch = a.batch
- WHERE a.batch = (SELECT id FROM queue_jobs.batch WHERE name = 'chain') AND b.started_at < a.finished_at;
+ WHERE a.batch = (SELECT id FROM queue_jobs.batch WHERE name = '10,000 in a chain') AND b.started_at < a.finished_at;
 CALL clean_up();
 RESET ROLE;
