@@ -78,7 +78,7 @@ queue_jobs_close_batch(PG_FUNCTION_ARGS)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	closed = engine_execute("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open", SPI_OK_UPDATE, 1, types, values, NULL) > 0;
+	closed = engine_execute_often("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open", SPI_OK_UPDATE, 1, types, values, NULL) > 0;
 	engine_end(&saved);
 	watch_note(NEWS_BATCH, batch);
 	PG_RETURN_BOOL(closed);
@@ -106,7 +106,7 @@ find_members(const char *sql, int64 batch, int64 *count)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	*count = (int64) engine_execute(sql, SPI_OK_SELECT, 1, types, values, NULL);
+	*count = (int64) engine_execute_often(sql, SPI_OK_SELECT, 1, types, values, NULL);
 	ids = MemoryContextAllocHuge(context, sizeof(int64) * Max(*count, 1));
 	for (int64 i = 0; i < *count; i++)
 	{

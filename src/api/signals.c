@@ -79,7 +79,7 @@ queue_jobs_signal(PG_FUNCTION_ARGS)
 	values[1] = CStringGetTextDatum(name);
 	values[2] = JsonbPGetDatum(PG_GETARG_JSONB_P(2));
 	engine_begin(&saved);
-	first = engine_execute("INSERT INTO queue_jobs.job_signal (job, name, payload, sent_at) VALUES ($1, $2, $3, clock_timestamp())"
+	first = engine_execute_often("INSERT INTO queue_jobs.job_signal (job, name, payload, sent_at) VALUES ($1, $2, $3, clock_timestamp())"
 						   " ON CONFLICT DO NOTHING", SPI_OK_INSERT, lengthof(types), types, values, NULL) > 0;
 	engine_end(&saved);
 	if (first)
@@ -101,7 +101,7 @@ queue_jobs_signal_payload(PG_FUNCTION_ARGS)
 	values[0] = Int64GetDatum(current_job.job->id);
 	values[1] = CStringGetTextDatum(signal_name_argument(fcinfo, 0));
 	engine_begin(&saved);
-	if (engine_execute("SELECT payload FROM queue_jobs.job_signal WHERE job = $1 AND name = $2", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
+	if (engine_execute_often("SELECT payload FROM queue_jobs.job_signal WHERE job = $1 AND name = $2", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
 	{
 		bool		isnull;
 		Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);

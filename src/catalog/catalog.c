@@ -57,6 +57,7 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_DEFINED_REPLICA] = "defined_replica",
 	[REL_HASH_SEED] = "hash_seed",
 	[REL_TRACKED_BATCH] = "tracked_batch",
+	[REL_TRACKED_BATCH_KEY] = "tracked_batch_pkey",
 	[REL_DEPENDENCY] = "dependency",
 	[REL_BATCH_ID] = "batch_id",
 	[REL_JOB_VIEW] = "job",

@@ -4,11 +4,17 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog.h"
 #include "executor/spi.h"
+#include "jit/jit.h"
 #include "miscadmin.h"
+#include "optimizer/cost.h"
 #include "run_as.h"
 #include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 static void
 begin(RunAs *saved, Oid role, int security_context, const char *search_path)
@@ -73,6 +79,14 @@ prepare_one_query(const char *sql, int nargs, Oid *types, const char *option)
 
 static bool executes = false;
 
+static uint64
+check_outcome(const char *sql, int result, int expected)
+{
+	if (result != expected)
+		elog(ERROR, "unexpected outcome %s of: %s", SPI_result_code_string(result), sql);
+	return SPI_processed;
+}
+
 uint64
 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
 {
@@ -88,9 +102,94 @@ engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *valu
 		executes = false;
 	}
 	PG_END_TRY();
-	if (result != expected)
-		elog(ERROR, "unexpected outcome %s of: %s", SPI_result_code_string(result), sql);
-	return SPI_processed;
+	return check_outcome(sql, result, expected);
+}
+
+/* ---- plans that are kept ---- */
+
+typedef struct KeptPlan
+{
+	const char *sql;			/* hash key: the constant's address */
+	SPIPlanPtr	plan;			/* NULL: not made yet */
+} KeptPlan;
+
+static SPIPlanPtr
+kept_plan(const char *sql, int nargs, Oid *types)
+{
+	static HTAB *plans = NULL;
+	KeptPlan   *kept;
+	bool		found;
+
+	if (plans == NULL)
+	{
+		HASHCTL		control = {.keysize = sizeof(const char *),.entrysize = sizeof(KeptPlan),.hcxt = TopMemoryContext};
+
+		plans = hash_create("queue_jobs plans", 32, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	kept = hash_search(plans, &sql, HASH_ENTER, &found);
+	if (!found)
+		kept->plan = NULL;
+	if (kept->plan == NULL)
+	{
+		SPIPlanPtr	plan = SPI_prepare_cursor(sql, nargs, types, CURSOR_OPT_GENERIC_PLAN);
+
+		if (plan == NULL || SPI_keepplan(plan) != 0)
+			elog(ERROR, "could not plan: %s", sql);
+		kept->plan = plan;
+	}
+	return kept->plan;
+}
+
+/* The snapshot of a REPEATABLE READ transaction may be older than what the statement is to see. */
+static int
+execute_kept(const char *sql, int nargs, Oid *types, Datum *values, const char *nulls, Snapshot snapshot)
+{
+	SPIPlanPtr	plan = kept_plan(sql, nargs, types);
+
+	if (snapshot != InvalidSnapshot)
+		return SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, true, false, 0);
+	if (!IsolationUsesXactSnapshot())
+		return SPI_execute_plan(plan, values, nulls, false, 0);
+	return SPI_execute_snapshot(plan, values, nulls, GetLatestSnapshot(), InvalidSnapshot, false, true, 0);
+}
+
+/*
+ * A plan from when the tables were empty would read them from end to end for ever: it has to take the indexes.
+ * What the planner then thinks of its costs must not have it compiled.
+ */
+static uint64
+execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls, Snapshot snapshot)
+{
+	volatile int result = 0;
+	bool		seqscan = enable_seqscan;
+	bool		jit = jit_enabled;
+
+	executes = true;
+	enable_seqscan = jit_enabled = false;
+	PG_TRY();
+	{
+		result = execute_kept(sql, nargs, types, values, nulls, snapshot);
+	}
+	PG_FINALLY();
+	{
+		enable_seqscan = seqscan;
+		jit_enabled = jit;
+		executes = false;
+	}
+	PG_END_TRY();
+	return check_outcome(sql, result, expected);
+}
+
+uint64
+engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	return execute_often(sql, expected, nargs, types, values, nulls, InvalidSnapshot);
+}
+
+uint64
+engine_select(const char *sql, Snapshot snapshot, int nargs, Oid *types, Datum *values)
+{
+	return execute_often(sql, SPI_OK_SELECT, nargs, types, values, NULL, snapshot);
 }
 
 bool

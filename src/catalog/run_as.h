@@ -38,6 +38,15 @@ extern SPIPlanPtr prepare_one_query(const char *sql, int nargs, Oid *types, cons
 /* Runs a statement of the engine's own and checks its outcome; parameters are passed, never pasted. */
 extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
 
+/*
+ * The same with a plan that is kept, and with a snapshot of now. For a constant statement, always with the same
+ * types, each part of which is a look into an index.
+ */
+extern uint64 engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
+
+/* A SELECT of that kind that sees what the snapshot does. */
+extern uint64 engine_select(const char *sql, Snapshot snapshot, int nargs, Oid *types, Datum *values);
+
 /* Whether such a statement is under way: for triggers that it fires. */
 extern bool engine_executes(void);
 

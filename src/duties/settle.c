@@ -167,7 +167,8 @@ run_query(IdQuery *query)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	query->found.count = (int) engine_execute(query->sql, SPI_OK_SELECT, query->parameter ? 1 : 0, types, values, NULL);
+	query->found.count = (int) (query->parameter ? engine_execute_often(query->sql, SPI_OK_SELECT, 1, types, values, NULL) :
+								engine_execute(query->sql, SPI_OK_SELECT, 0, types, values, NULL));
 	query->found.ids = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
 	query->found.times = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
 	for (int i = 0; i < query->found.count; i++)
@@ -206,8 +207,11 @@ find_ids(const char *sql, ArrayType *parameter)
 #define WATCHED_JOBS \
 	"SELECT d.parent, 0::int8 FROM queue_jobs.dependency d WHERE (SELECT l.waits IS NOT NULL FROM queue_jobs.live_job l WHERE l.id = d.child)" \
 	" UNION SELECT m.job, 0::int8 FROM queue_jobs.joint_member m"
-#define CHILDREN "SELECT child, count(*) FROM queue_jobs.dependency WHERE parent = ANY ($1) GROUP BY child ORDER BY child"
-#define JOINT_BATCHES "SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1)"
+
+/* Children, with how many of their parents have ended; and batches of which those were members for a duplicate, with 0. */
+#define DEPENDENTS \
+	"SELECT child, count(*) FROM queue_jobs.dependency WHERE parent = ANY ($1) GROUP BY child" \
+	" UNION ALL SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1) ORDER BY 1"
 
 /* The order matters: what ends from the moment on at which it is known who waits is news; what has ended before is found. */
 static void
@@ -233,13 +237,15 @@ static void
 look_at_dependents(const Datum *ended, int count)
 {
 	ArrayType  *ids = construct_array(unconstify(Datum *, ended), count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
-	Ids			found = find_ids(CHILDREN, ids);
+	Ids			found = find_ids(DEPENDENTS, ids);
 
 	for (int i = 0; i < found.count; i++)
-		parents_ended(found.ids[i], found.times[i]);
-	found = find_ids(JOINT_BATCHES, ids);
-	for (int i = 0; i < found.count; i++)
-		look_at_batch(found.ids[i]);
+	{
+		if (found.times[i] > 0)
+			parents_ended(found.ids[i], found.times[i]);
+		else
+			look_at_batch(found.ids[i]);
+	}
 }
 
 static void

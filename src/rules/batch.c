@@ -11,10 +11,12 @@
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "lane.h"
+#include "live_members.h"
 #include "miscadmin.h"
 #include "run_as.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/snapmgr.h"
 #include "watch.h"
 
 #define KEEP_OF_STEP "24 hours"
@@ -66,7 +68,7 @@ insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 	values[11] = IntervalPGetDatum(definition->keep);
 	values[12] = BoolGetDatum(definition->open);
 	engine_begin(&saved);
-	inserted = engine_execute(INSERT_BATCH, SPI_OK_INSERT, lengthof(types), types, values, nulls) > 0;
+	inserted = engine_execute_often(INSERT_BATCH, SPI_OK_INSERT, lengthof(types), types, values, nulls) > 0;
 	engine_end(&saved);
 	return inserted;
 }
@@ -79,7 +81,7 @@ find_id(const char *sql, int nargs, Oid *types, Datum *values)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	if (engine_execute(sql, SPI_OK_SELECT, nargs, types, values, NULL) > 0)
+	if (engine_execute_often(sql, SPI_OK_SELECT, nargs, types, values, NULL) > 0)
 	{
 		bool		isnull;
 		Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
@@ -174,7 +176,7 @@ typedef struct BatchState
 	bool		has_ended;
 	bool		has_succeeded;
 	bool		settled;
-	int64		remaining;		/* members that live */
+	int64		remaining;		/* members that live, or fewer than that, but 0 only if there are none; open: not looked at */
 	int64		children;		/* batches of which it is the parent, and which have not settled */
 	bool		callbacks;		/* one of its callbacks lives */
 	int64		dead_job;		/* 0: none */
@@ -189,18 +191,20 @@ typedef struct BatchState
 #define JOINT_STATE \
 	"coalesce((SELECT f.state FROM queue_jobs.member_job f WHERE f.id = m.job LIMIT 1)," \
 	" (SELECT f.state FROM queue_jobs.finished_job f WHERE f.id = m.job ORDER BY f.finished_at DESC LIMIT 1), 'completed')"
+
+/* A dead one, and whether all are completed. */
+#define LOOK_AT_JOINT_MEMBERS \
+	"SELECT (SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job) IS NULL" \
+	"  AND " JOINT_STATE " = 'dead' LIMIT 1)," \
+	" NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND " JOINT_STATE " <> 'completed')"
 #define LOOK_AT_MEMBERS \
-	"SELECT (SELECT count(*) FROM queue_jobs.live_job WHERE batch = $1 AND callback IS NULL)" \
-	" + (SELECT count(*) FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job))," \
+	"SELECT (SELECT count(*) FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job))," \
 	" (SELECT count(*) FROM queue_jobs.tracked_batch WHERE parent = $1 AND settled_at IS NULL)," \
-	" EXISTS (SELECT FROM queue_jobs.live_job WHERE batch = $1 AND callback)," \
 	" coalesce((SELECT id FROM queue_jobs.member_job WHERE batch = $1 AND state = 'dead' ORDER BY finished_at LIMIT 1)," \
-	"  (SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job) IS NULL" \
-	"    AND " JOINT_STATE " = 'dead' LIMIT 1)," \
 	"  (SELECT dead_job FROM queue_jobs.tracked_batch WHERE parent = $1 AND dead_job IS NOT NULL ORDER BY died_at LIMIT 1))," \
 	" NOT EXISTS (SELECT FROM queue_jobs.member_job WHERE batch = $1 AND state IN ('dead', 'cancelled'))" \
-	" AND NOT EXISTS (SELECT FROM queue_jobs.tracked_batch WHERE parent = $1 AND succeeded_at IS NULL)" \
-	" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND " JOINT_STATE " <> 'completed')"
+	" AND NOT EXISTS (SELECT FROM queue_jobs.tracked_batch WHERE parent = $1 AND succeeded_at IS NULL)," \
+	" EXISTS (SELECT FROM queue_jobs.joint_member WHERE batch = $1)"
 
 static bool
 lock_batch(int64 batch, BatchState *state, MemoryContext context)
@@ -214,7 +218,7 @@ lock_batch(int64 batch, BatchState *state, MemoryContext context)
 	bool		isnull;
 
 #define VALUE(n) SPI_getbinval(row, descriptor, n, &isnull)
-	if (engine_execute(LOCK_BATCH, SPI_OK_SELECT, 1, types, values, NULL) == 0)
+	if (engine_execute_often(LOCK_BATCH, SPI_OK_SELECT, 1, types, values, NULL) == 0)
 		return false;
 	row = SPI_tuptable->vals[0];
 	descriptor = SPI_tuptable->tupdesc;
@@ -237,8 +241,40 @@ lock_batch(int64 batch, BatchState *state, MemoryContext context)
 	return true;
 }
 
+/* That an open batch has live members makes no difference. */
 static void
-look_at_members(int64 batch, BatchState *state)
+look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot)
+{
+	LiveTable	table;
+	LiveMembers members;
+
+	if (state->open)
+		return;
+	live_open_to_read(&table);
+	members = live_members(&table, batch, snapshot);
+	live_close(&table);
+	state->remaining += members.count;
+	state->callbacks = members.callbacks;
+}
+
+static void
+look_at_joint_members(int64 batch, BatchState *state, Snapshot snapshot)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(batch)};
+	Datum		value;
+	bool		isnull;
+
+	(void) engine_select(LOOK_AT_JOINT_MEMBERS, snapshot, 1, types, values);
+	value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	if (state->dead_job == 0 && !isnull)
+		state->dead_job = DatumGetInt64(value);
+	if (!DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull)))
+		state->all_completed = false;
+}
+
+static void
+look_at_members(int64 batch, BatchState *state, Snapshot snapshot)
 {
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
@@ -247,15 +283,16 @@ look_at_members(int64 batch, BatchState *state)
 	Datum		value;
 	bool		isnull;
 
-	(void) engine_execute(LOOK_AT_MEMBERS, SPI_OK_SELECT, 1, types, values, NULL);
+	(void) engine_select(LOOK_AT_MEMBERS, snapshot, 1, types, values);
 	row = SPI_tuptable->vals[0];
 	descriptor = SPI_tuptable->tupdesc;
 	state->remaining = DatumGetInt64(VALUE(1));
 	state->children = DatumGetInt64(VALUE(2));
-	state->callbacks = DatumGetBool(VALUE(3));
-	value = VALUE(4);
+	value = VALUE(3);
 	state->dead_job = isnull ? 0 : DatumGetInt64(value);
-	state->all_completed = DatumGetBool(VALUE(5));
+	state->all_completed = DatumGetBool(VALUE(4));
+	if (DatumGetBool(VALUE(5)))
+		look_at_joint_members(batch, state, snapshot);
 #undef VALUE
 }
 
@@ -275,7 +312,7 @@ callback_args(int64 batch, const BatchState *state, int64 job)
 	if (job == 0)
 		nulls[2] = 'n';
 	engine_begin(&saved);
-	(void) engine_execute("SELECT $1 || jsonb_strip_nulls(jsonb_build_object('batch', $2, 'job', $3))", SPI_OK_SELECT, lengthof(types), types, values, nulls);
+	(void) engine_execute_often("SELECT $1 || jsonb_strip_nulls(jsonb_build_object('batch', $2, 'job', $3))", SPI_OK_SELECT, lengthof(types), types, values, nulls);
 	spi = MemoryContextSwitchTo(context);
 	args = DatumGetJsonbPCopy(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
 	MemoryContextSwitchTo(spi);
@@ -305,8 +342,19 @@ write_batch(int64 batch, bool dies, bool ends, bool succeeds, bool settles, int6
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute(WRITE_BATCH, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	(void) engine_execute_often(WRITE_BATCH, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	engine_end(&saved);
+}
+
+/* All with one snapshot: what is retried meanwhile would be neither live nor dead. */
+static void
+look(int64 batch, BatchState *state)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	look_at_members(batch, state, snapshot);
+	look_at_live_members(batch, state, snapshot);
+	UnregisterSnapshot(snapshot);
 }
 
 /* Writes what has come true, and enqueues the callbacks. */
@@ -351,7 +399,7 @@ batch_look(int64 batch)
 	engine_begin(&saved);
 	found = lock_batch(batch, &state, context);
 	if (found)
-		look_at_members(batch, &state);
+		look(batch, &state);
 	engine_end(&saved);
 	if (!found)
 		return false;

@@ -4,13 +4,23 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "batch_member.h"
+#include "catalog.h"
 #include "catalog/pg_type.h"
+#include "compat.h"
 #include "current_job.h"
 #include "executor/spi.h"
 #include "lane.h"
+#include "miscadmin.h"
 #include "run_as.h"
+#include "snapshot.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
 #include "watch.h"
 
 static void
@@ -34,25 +44,80 @@ refuse_others(int64 batch, Oid owner)
 				 errhint("Only its owner, members of that role and superusers may add to it, or steer it.")));
 }
 
-/* The owner of a batch, and whether it has ended. */
+/* Columns of tracked_batch. */
+#define BATCH_OWNER 3
+#define BATCH_ENDED_AT 17
+
+static bool
+fetch_batch(Relation rel, int64 batch, Snapshot snapshot, TupleTableSlot *slot)
+{
+	Relation	index = index_open(catalog_relation(REL_TRACKED_BATCH_KEY), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(rel, index, snapshot, 1);
+	ScanKeyData key;
+	bool		found;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(batch));
+	index_rescan(scan, &key, 1, NULL, 0);
+	found = index_getnext_slot(scan, ForwardScanDirection, slot);
+	if (found)
+		ExecMaterializeSlot(slot);
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+	return found;
+}
+
+/* Another transaction has ended that had changed the row: there is a newer one. */
+static bool
+lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
+{
+	TM_FailureData failure;
+	TM_Result	result;
+	Snapshot	snapshot;
+	bool		found;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		snapshot = engine_snapshot();
+		found = fetch_batch(rel, batch, snapshot, slot);
+		result = found ? table_tuple_lock(rel, &slot->tts_tid, snapshot, slot, GetCurrentCommandId(true),
+										  LockTupleKeyShare, LockWaitBlock, 0, &failure) : TM_Ok;
+		engine_snapshot_end(snapshot);
+	} while (result != TM_Ok);
+	return found;
+}
+
+/*
+ * The owner of a batch, and whether it has ended; InvalidOid if there is none. Read without the planner, as live
+ * jobs are: a SERIALIZABLE transaction is in no other's way by that, and sees what is committed now.
+ */
 static Oid
 read_batch(int64 batch, bool lock, bool *ended)
 {
-	Oid			types[] = {INT8OID};
-	Datum		values[] = {Int64GetDatum(batch)};
+	LOCKMODE	mode = lock ? RowShareLock : AccessShareLock;
+	Relation	rel = table_open(catalog_relation(REL_TRACKED_BATCH), mode);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	Oid			owner = InvalidOid;
-	RunAs		saved;
+	bool		found;
+	bool		isnull;
 
-	engine_begin(&saved);
-	if (engine_execute(lock ? "SELECT owner, ended_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $1 FOR KEY SHARE" :
-					   "SELECT owner, ended_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $1", SPI_OK_SELECT, 1, types, values, NULL) > 0)
+	CommandCounterIncrement();	/* this command may have made it */
+	if (lock)
+		found = lock_batch_row(rel, batch, slot);
+	else
 	{
-		bool		isnull;
+		Snapshot	snapshot = engine_snapshot();
 
-		owner = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-		*ended = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
+		found = fetch_batch(rel, batch, snapshot, slot);
+		engine_snapshot_end(snapshot);
 	}
-	engine_end(&saved);
+	if (found)
+	{
+		owner = DatumGetObjectId(slot_getattr(slot, BATCH_OWNER, &isnull));
+		*ended = !slot_attisnull(slot, BATCH_ENDED_AT);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
 	return owner;
 }
 
@@ -112,7 +177,7 @@ batch_add_joint(int64 batch, int64 job)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
+	(void) engine_execute_often("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
 						  " WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
 						  " AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
 						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
@@ -134,7 +199,7 @@ batch_move_member(const Job *other, int64 job)
 	if (!watch_may_wait(other->id))
 		return;
 	engine_begin(&saved);
-	(void) engine_execute("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1", SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	(void) engine_execute_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1", SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	watch_job(job);
 	watch_note_parent(job);

@@ -53,31 +53,63 @@ is_own_job(int64 id)
 	return current_job.job != NULL && current_job.job->id == id;
 }
 
+/* The lanes of those that live; 0 for the others. Returns how many these are. */
+static int
+live_lanes(const int64 *ids, int count, int32 *lanes)
+{
+	LiveTable	table;
+	IdScan		scan;
+	int			missing = 0;
+
+	live_open(&table);
+	CommandCounterIncrement();	/* our own ones, too */
+	id_scan_begin(&scan, &table);
+	for (int i = 0; i < count; i++)
+	{
+		Job			job;
+
+		lanes[i] = id_scan_find(&scan, ids[i], &job) ? job.lane : 0;
+		missing += lanes[i] == 0;
+	}
+	id_scan_end(&scan);
+	live_close(&table);
+	return missing;
+}
+
 /* Subselects, and no join: whatever the planner thinks of the tables, each is one look into an index. */
 #define PARENT_LANES \
-	"SELECT p.id, coalesce((SELECT lane FROM queue_jobs.live_job l WHERE l.id = p.id)," \
-	" (SELECT lane FROM queue_jobs.member_job m WHERE m.id = p.id LIMIT 1)," \
+	"SELECT p.id, coalesce((SELECT lane FROM queue_jobs.member_job m WHERE m.id = p.id LIMIT 1)," \
 	" (SELECT lane FROM queue_jobs.finished_job f WHERE f.id = p.id AND f.keep_until > clock_timestamp() LIMIT 1))" \
 	" FROM unnest($1) WITH ORDINALITY AS p (id, n) ORDER BY p.n"
 
-void
-dependency_check_parents(const int64 *parents, int count)
+/* Of those that have ended, whose lanes are 0 so far. */
+static void
+ended_lanes(const int64 *parents, int count, int32 *lanes)
 {
 	Oid			types[] = {INT8ARRAYOID};
 	Datum		values[] = {id_array(parents, count)};
 	RunAs		saved;
-	int32	   *lanes = palloc(sizeof(int32) * Max(count, 1));
 
 	engine_begin(&saved);
-	(void) engine_execute(PARENT_LANES, SPI_OK_SELECT, 1, types, values, NULL);
+	(void) engine_execute_often(PARENT_LANES, SPI_OK_SELECT, 1, types, values, NULL);
 	for (int i = 0; i < count; i++)
 	{
 		bool		isnull;
 		Datum		lane = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull);
 
-		lanes[i] = isnull ? 0 : DatumGetInt32(lane);
+		if (lanes[i] == 0 && !isnull)
+			lanes[i] = DatumGetInt32(lane);
 	}
 	engine_end(&saved);
+}
+
+void
+dependency_check_parents(const int64 *parents, int count)
+{
+	int32	   *lanes = palloc(sizeof(int32) * Max(count, 1));
+
+	if (live_lanes(parents, count, lanes) > 0)
+		ended_lanes(parents, count, lanes);
 	for (int i = 0; i < count; i++)
 		if (!is_own_job(parents[i]))
 			refuse_parent(parents[i], lanes[i] == 0 ? NULL : lane_get(lanes[i]));
@@ -91,7 +123,7 @@ dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT $1, p, $3 FROM unnest($2) AS p",
+	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT $1, p, $3 FROM unnest($2) AS p",
 						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	for (int i = 0; i < count; i++)
@@ -130,7 +162,7 @@ dependency_add_many(const Dependency *dependencies, int count)
 	values[1] = id_array(parents, count);
 	values[2] = text_array(names, count);
 	engine_begin(&saved);
-	(void) engine_execute("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
+	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
 						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 }
@@ -143,7 +175,7 @@ dependency_move(int64 other, int64 job)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
+	(void) engine_execute_often("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
 						  " AND NOT EXISTS (SELECT FROM queue_jobs.dependency e WHERE e.child = d.child AND e.parent = $2)",
 						  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	engine_end(&saved);
@@ -173,7 +205,7 @@ dependency_results(const Job *child)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute(PARENT_RESULTS, SPI_OK_SELECT, lengthof(types), types, values, NULL);
+	(void) engine_execute_often(PARENT_RESULTS, SPI_OK_SELECT, lengthof(types), types, values, NULL);
 	datum = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 	if (!isnull)
 	{
@@ -195,7 +227,7 @@ dependency_any(int64 child)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	any = engine_execute("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1", SPI_OK_SELECT, 1, types, values, NULL) > 0;
+	any = engine_execute_often("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1", SPI_OK_SELECT, 1, types, values, NULL) > 0;
 	engine_end(&saved);
 	return any;
 }

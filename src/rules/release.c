@@ -18,17 +18,18 @@
 #include "waiting.h"
 #include "wakeup.h"
 
+#define NOT_HERE "elsewhere"
+
 /*
- * The state of each parent: NULL while it lives, or the batch of its step has not settled. One of which
- * nothing is left was not to be kept, and so completed.
+ * The state of each parent: NULL while it lives, or the batch of its step has not settled. One that others have
+ * waited for when it ended is in member_job. To look for another in the history is to look at all its partitions.
  */
 #define PARENT_STATES \
-	"SELECT d.if_dead," \
+	"SELECT d.if_dead, d.parent," \
 	" CASE WHEN (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.parent) THEN NULL" \
 	"  WHEN (SELECT b.settled_at IS NULL FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent) THEN NULL" \
 	"  WHEN (SELECT b.succeeded_at IS NULL FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent) THEN 'dead'" \
-	"  ELSE coalesce((SELECT state FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1)," \
-	"   (SELECT state FROM queue_jobs.finished_job f WHERE f.id = d.parent ORDER BY finished_at DESC LIMIT 1), 'completed') END" \
+	"  ELSE coalesce((SELECT state FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1), '" NOT_HERE "') END" \
 	" FROM queue_jobs.dependency d WHERE d.child = $1"
 
 typedef struct ParentsFound
@@ -37,11 +38,23 @@ typedef struct ParentsFound
 	bool		cancels;
 } ParentsFound;
 
+/* One of which nothing is left was not to be kept, and so completed. */
+static bool
+has_completed(Datum parent)
+{
+	Oid			types[] = {INT8OID};
+
+	return engine_execute_often("SELECT FROM (SELECT state FROM queue_jobs.finished_job WHERE id = $1 ORDER BY finished_at DESC LIMIT 1) AS f"
+								" WHERE state <> 'completed'", SPI_OK_SELECT, 1, types, &parent, NULL) == 0;
+}
+
 static void
-judge_parent(ParentsFound *found, const char *if_dead, const char *state)
+judge_parent(ParentsFound *found, const char *if_dead, Datum parent, const char *state)
 {
 	if (state == NULL)
 		found->unmet++;
+	else if (strcmp(state, NOT_HERE) == 0)
+		judge_parent(found, if_dead, parent, has_completed(parent) ? "completed" : "dead");
 	else if (strcmp(state, "completed") == 0 || strcmp(if_dead, if_dead_names[IF_DEAD_RUN]) == 0)
 		return;
 	else if (strcmp(if_dead, if_dead_names[IF_DEAD_CANCEL]) == 0)
@@ -56,13 +69,22 @@ look_at_parents(int64 child)
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(child)};
 	ParentsFound found = {0};
+	SPITupleTable *rows;
+	uint64		count;
 	RunAs		saved;
 
 	engine_begin(&saved);
-	(void) engine_execute(PARENT_STATES, SPI_OK_SELECT, 1, types, values, NULL);
-	for (uint64 i = 0; i < SPI_processed; i++)
-		judge_parent(&found, SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1),
-					 SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2));
+	(void) engine_execute_often(PARENT_STATES, SPI_OK_SELECT, 1, types, values, NULL);
+	rows = SPI_tuptable;
+	count = SPI_processed;
+	for (uint64 i = 0; i < count; i++)
+	{
+		bool		isnull;
+
+		judge_parent(&found, SPI_getvalue(rows->vals[i], rows->tupdesc, 1),
+					 SPI_getbinval(rows->vals[i], rows->tupdesc, 2, &isnull),
+					 SPI_getvalue(rows->vals[i], rows->tupdesc, 3));
+	}
 	engine_end(&saved);
 	return found;
 }
@@ -76,7 +98,7 @@ signal_has_come(int64 job, const char *name)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	found = engine_execute("SELECT FROM queue_jobs.job_signal WHERE job = $1 AND name = $2", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0;
+	found = engine_execute_often("SELECT FROM queue_jobs.job_signal WHERE job = $1 AND name = $2", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0;
 	engine_end(&saved);
 	return found;
 }

@@ -20,7 +20,7 @@ query_value(const char *sql, int64 job, const char *name, Datum *value)
 	Datum		values[] = {Int64GetDatum(job), name ? CStringGetTextDatum(name) : (Datum) 0};
 	bool		isnull;
 
-	if (engine_execute(sql, SPI_OK_SELECT, name ? 2 : 1, types, values, NULL) == 0)
+	if (engine_execute_often(sql, SPI_OK_SELECT, name ? 2 : 1, types, values, NULL) == 0)
 		return false;
 	*value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 	return !isnull;
@@ -65,7 +65,7 @@ saved_step_add(int64 job, const char *name, Jsonb *value)
 	uint64		added;
 
 	engine_begin(&saved);
-	added = engine_execute("INSERT INTO queue_jobs.saved_step (job, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+	added = engine_execute_often("INSERT INTO queue_jobs.saved_step (job, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
 						   SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	return added > 0;

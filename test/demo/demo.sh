@@ -76,6 +76,10 @@ say 'Waiting until nothing is left to run' "At most $limit s; asking every 0.1 s
 wait_for_jobs
 sql -f "$demo/report.sql"
 
+say 'A batch with a callback' \
+    'Each order is checked by a job of its own. When the last one is committed, another adds up what they returned.'
+sql -f "$demo/batch.sql"
+
 say 'What next' \
     'make play                  this shop once more, with psql open in it' \
     'make test TESTS=regress    a minute of tests; without TESTS= all of them' \

@@ -1,0 +1,45 @@
+/*
+ * live_members.c
+ *		Live members of a batch; see live_members.h.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/stratnum.h"
+#include "access/tableam.h"
+#include "catalog.h"
+#include "compat.h"
+#include "live_members.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+
+#define ENDED_WALKED_OVER 16	/* beside as many as there are live ones so far */
+
+/* Newest first: in a batch to which its members add, the one that lives is the first. */
+LiveMembers
+live_members(LiveTable *table, int64 batch, Snapshot snapshot)
+{
+	LiveMembers found = {0};
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_BATCH), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	int64		ended = 0;		/* since the first live one */
+	ScanKeyData key;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(batch));
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (ended <= found.count + ENDED_WALKED_OVER && index_getnext_tid(scan, BackwardScanDirection) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!index_fetch_heap(scan, slot))
+			ended += found.count > 0;
+		else if (slot_attisnull(slot, LIVE_CALLBACK))
+			found.count++;
+		else
+			found.callbacks = true;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+	return found;
+}

@@ -1,0 +1,21 @@
+/*
+ * live_members.h
+ *		Live members of a batch, found by an index.
+ *
+ * Beside an old snapshot the index keeps the entries of all members that have ended. A look at the batch is to
+ * cost no more than there are ends until the next one, so it does not walk over all of them.
+ */
+#ifndef QUEUE_JOBS_LIVE_MEMBERS_H
+#define QUEUE_JOBS_LIVE_MEMBERS_H
+
+#include "store.h"
+
+typedef struct LiveMembers
+{
+	int64		count;			/* at least so many; 0: there is none */
+	bool		callbacks;		/* if there is none: whether a callback of the batch lives */
+} LiveMembers;
+
+extern LiveMembers live_members(LiveTable *table, int64 batch, Snapshot snapshot);
+
+#endif
