@@ -6,7 +6,7 @@
 # make sanitize              the same with AddressSanitizer and UndefinedBehaviorSanitizer in the server   (TESTS=, TAP=)
 # make fuzz [FUZZ_SECONDS=60]  parsers, args and times under random input
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
-# make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/reliability.md)
+# make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/explanation/reliability.md)
 # make web                   the dashboard, web/queue_jobs_web
 # make web-demo              see it, with a server that is thrown away afterwards   (LISTEN=127.0.0.1:8480)
 # make demo                  see it work, on a server that is thrown away afterwards
@@ -195,7 +195,7 @@ dist:
 	$(archive) --format=zip --output=$(release).zip HEAD . ':(exclude)META.json'
 	$(archive) --format=tar.gz --output=$(subst _,-,$(EXTENSION))_$(EXTVERSION).orig.tar.gz HEAD . ':(exclude)META.json'
 
-# An hour's light load of every kind; a line a minute (docs/reliability.md).
+# An hour's light load of every kind; a line a minute (docs/explanation/reliability.md).
 MINUTES ?= 60
 RATE ?= 50
 soak:

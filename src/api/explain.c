@@ -111,7 +111,7 @@ static const struct
 	{"no_pool", "Let a pool of \"queue_jobs.pools\" select it."},
 	{"limit", "Define the worker with another max_running_jobs or concurrency_limit, or wait for the jobs that run."},
 	{"rate_limit", "Define the worker with another rate_limit, or wait."},
-	{"subscription", "Jobs run where they were enqueued; docs/operations.md says how to move them."},
+	{"subscription", "Jobs run where they were enqueued; docs/how-to/operations.md says how to move them."},
 	{"restore", "Jobs go on when that has ended."},
 	{"replica", "Look there."},
 };

@@ -80,7 +80,7 @@ queue_jobs_signal(PG_FUNCTION_ARGS)
 	values[2] = JsonbPGetDatum(PG_GETARG_JSONB_P(2));
 	engine_begin(&saved);
 	first = engine_execute_often("INSERT INTO queue_jobs.job_signal (job, name, payload, sent_at) VALUES ($1, $2, $3, clock_timestamp())"
-						   " ON CONFLICT DO NOTHING", SPI_OK_INSERT, lengthof(types), types, values, NULL) > 0;
+								 " ON CONFLICT DO NOTHING", SPI_OK_INSERT, lengthof(types), types, values, NULL) > 0;
 	engine_end(&saved);
 	if (first)
 		watch_note(NEWS_WAITS, id);

@@ -80,7 +80,7 @@ look(void *argument)
 static void
 look_at_batch(int64 id)
 {
-	Look		one = {.id = id, .is_batch = true};
+	Look		one = {.id = id,.is_batch = true};
 
 	(void) process_protect(look, &one);
 }
@@ -119,7 +119,7 @@ remember_unmet(int64 child, int64 unmet)
 		forget_unmet();
 	if (unmet_parents == NULL)
 	{
-		HASHCTL		control = {.keysize = sizeof(int64), .entrysize = sizeof(Unmet), .hcxt = TopMemoryContext};
+		HASHCTL		control = {.keysize = sizeof(int64),.entrysize = sizeof(Unmet),.hcxt = TopMemoryContext};
 
 		unmet_parents = hash_create("queue_jobs unmet parents", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
@@ -184,7 +184,7 @@ run_query(IdQuery *query)
 static void
 query_in_unit(void *argument)
 {
-	IdQuery	   *query = argument;
+	IdQuery    *query = argument;
 
 	unit_begin();
 	if (catalog_status() == EXTENSION_PRESENT)
@@ -196,7 +196,7 @@ query_in_unit(void *argument)
 static Ids
 find_ids(const char *sql, ArrayType *parameter)
 {
-	IdQuery		query = {.sql = sql, .parameter = parameter, .context = CurrentMemoryContext};
+	IdQuery		query = {.sql = sql,.parameter = parameter,.context = CurrentMemoryContext};
 
 	(void) process_protect(query_in_unit, &query);
 	return query.found;
@@ -319,7 +319,7 @@ is_empty(CatalogRelation which)
 static void
 look_once(const char *sql, bool batches)
 {
-	IdQuery		query = {.sql = sql, .context = CurrentMemoryContext};
+	IdQuery		query = {.sql = sql,.context = CurrentMemoryContext};
 	bool		locked;
 
 	run_query(&query);

@@ -142,7 +142,7 @@ find_step_batch(int64 step)
 int64
 batch_of_run(const Job *job, Oid owner)
 {
-	BatchDefinition definition = {.parent = job->batch, .step_of = job->id};
+	BatchDefinition definition = {.parent = job->batch,.step_of = job->id};
 	bool		standing;
 	int64		id;
 

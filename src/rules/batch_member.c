@@ -178,9 +178,9 @@ batch_add_joint(int64 batch, int64 job)
 
 	engine_begin(&saved);
 	(void) engine_execute_often("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
-						  " WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
-						  " AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
-						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+								" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
+								" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
+								SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	watch_job(job);
 	watch_note_parent(job);

@@ -124,7 +124,7 @@ dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
 
 	engine_begin(&saved);
 	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT $1, p, $3 FROM unnest($2) AS p",
-						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+								SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	for (int i = 0; i < count; i++)
 	{
@@ -163,7 +163,7 @@ dependency_add_many(const Dependency *dependencies, int count)
 	values[2] = text_array(names, count);
 	engine_begin(&saved);
 	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
-						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+								SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 }
 
@@ -176,8 +176,8 @@ dependency_move(int64 other, int64 job)
 
 	engine_begin(&saved);
 	(void) engine_execute_often("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
-						  " AND NOT EXISTS (SELECT FROM queue_jobs.dependency e WHERE e.child = d.child AND e.parent = $2)",
-						  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+								" AND NOT EXISTS (SELECT FROM queue_jobs.dependency e WHERE e.child = d.child AND e.parent = $2)",
+								SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	watch_job(job);
 	watch_note_parent(job);
@@ -193,7 +193,7 @@ dependency_move(int64 other, int64 job)
 	" (SELECT f.result FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state = 'completed' LIMIT 1), 'null') AS result" \
 	" FROM queue_jobs.dependency d WHERE d.child = $1) AS p"
 
-Jsonb *
+Jsonb	   *
 dependency_results(const Job *child)
 {
 	MemoryContext context = CurrentMemoryContext;

@@ -66,12 +66,12 @@ saved_step_add(int64 job, const char *name, Jsonb *value)
 
 	engine_begin(&saved);
 	added = engine_execute_often("INSERT INTO queue_jobs.saved_step (job, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-						   SPI_OK_INSERT, lengthof(types), types, values, NULL);
+								 SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	return added > 0;
 }
 
-Jsonb *
+Jsonb	   *
 saved_steps_of(int64 job)
 {
 	MemoryContext context = CurrentMemoryContext;

@@ -83,8 +83,8 @@ sql -f "$demo/batch.sql"
 say 'What next' \
     'make play                  this shop once more, with psql open in it' \
     'make test TESTS=regress    a minute of tests; without TESTS= all of them' \
-    'README.md                  "Install", and then "Your first job in a minute"; docs/sidekiq.md and' \
-    '                           docs/other-queues.md, if you come from another queue'
+    'README.md                  "Install", and then "Your first job in a minute"; docs/how-to/sidekiq.md and' \
+    '                           docs/how-to/other-queues.md, if you come from another queue'
 
 # The exit status says it, too.
 [ "$(sql -Atc 'SELECT ok FROM app.verdict')" = t ]

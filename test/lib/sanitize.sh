@@ -6,7 +6,7 @@
 # The server is the distribution's, and not built for this: the sanitizers are loaded into it beforehand. So malloc() is
 # theirs, and an access beyond or after a block is seen where it is made by our library, or by a function of the C library's
 # that they stand in for, whoever called it. Not seen are overruns that stay within a memory context's block of several
-# chunks: these are for a server that is built with assertions (docs/reliability.md).
+# chunks: these are for a server that is built with assertions (docs/explanation/reliability.md).
 set -uo pipefail
 
 # Some library that the server is linked with calls bindtextdomain() before libasan is ready, and leaves glibc's lock on its

@@ -1,4 +1,4 @@
-# The Python examples of docs/claimants.md, as they stand there, where programs live: errors, a server that restarts, a client that is
+# The Python examples of docs/how-to/claimants.md, as they stand there, where programs live: errors, a server that restarts, a client that is
 # killed, SIGTERM, and the application's pooler with few connections beside them.
 use strict;
 use warnings;
@@ -77,9 +77,9 @@ sub wait_for_idle
 
 # Each example, by what it works on: document, queue, driver, the args of a job, and those of one that fails.
 my @examples = (
-	[ 'docs/claimants.md', 'deliver', 'psycopg', 'mail_id', 'SELECT count(*) FROM app.delivery' ],
-	[ 'docs/claimants.md', 'pack', 'psycopg2', 'parcel', 'SELECT count(*) FROM app.parcel' ],
-	[ 'docs/claimants.md', 'notify', 'psycopg', 'to', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'notify' AND state = 'completed'} ]);
+	[ 'docs/how-to/claimants.md', 'deliver', 'psycopg', 'mail_id', 'SELECT count(*) FROM app.delivery' ],
+	[ 'docs/how-to/claimants.md', 'pack', 'psycopg2', 'parcel', 'SELECT count(*) FROM app.parcel' ],
+	[ 'docs/how-to/claimants.md', 'notify', 'psycopg', 'to', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'notify' AND state = 'completed'} ]);
 my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin', '/usr/local/sbin';
 
 sub test_example

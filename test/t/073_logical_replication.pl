@@ -1,4 +1,4 @@
-# Logical replication of the queue itself, to another cluster, by the steps of docs/operations.md ("Logical replication"): a true copy under load,
+# Logical replication of the queue itself, to another cluster, by the steps of docs/how-to/operations.md ("Logical replication"): a true copy under load,
 # in which nothing runs; and, at the switch-over, all that waits runs there, once.
 use strict;
 use warnings;

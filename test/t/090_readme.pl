@@ -1,4 +1,4 @@
-# Runs every example of README.md, docs/tutorial.md, docs/claimants.md and then the other files of docs, in the order in which they stand, on one server, in a
+# Runs every example of README.md, docs/tutorial.md, docs/how-to/claimants.md and then the other files of docs, in the order in which they stand, on one server, in a
 # database "shop".
 #
 # Fenced blocks are examples by their language: sql (through psql), python and js (programs that run until they have done
@@ -29,9 +29,9 @@ use Test::More;
 
 my $root = $ENV{TESTDIR} // '.';
 my $db = 'shop';
-my @first = map { "$root/$_" } qw(README.md docs/tutorial.md docs/claimants.md);
+my @first = map { "$root/$_" } qw(README.md docs/tutorial.md docs/how-to/claimants.md);
 # The pages of the clients are tested with these (clients/*/test), and the bridge's, with its two servers, by 085_bridge.pl.
-my @documents = (@first, grep { my $file = $_; !/how-to\/(python|django|node|ruby|rails|bridge)\.md$/ && !grep { $_ eq $file } @first } sort glob("$root/docs/*.md $root/docs/how-to/*.md $root/docs/reference/*.md"));
+my @documents = (@first, grep { my $file = $_; !/how-to\/(python|django|node|ruby|rails|bridge)\.md$/ && !grep { $_ eq $file } @first } sort glob("$root/docs/*.md $root/docs/explanation/*.md $root/docs/how-to/*.md $root/docs/reference/*.md"));
 my ($node, $role, %programs);
 
 # ---- reading ----
