@@ -6,11 +6,13 @@ use warnings;
 use IPC::Run;
 use JSON::PP;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
 use Test::More;
 
 my $root = $ENV{TESTDIR} // '.';
 my $folder = "$root/monitoring";
-$ENV{PATH} = "$ENV{MONITORING_PROGRAMS}:$ENV{PATH}" if $ENV{MONITORING_PROGRAMS};
+my $python = python_with('yaml') or die "no Python with yaml (Debian: python3-yaml)\n";
+$ENV{PATH} = join ':', $ENV{MONITORING_PROGRAMS} // die("MONITORING_PROGRAMS is not set: make test does\n"), $ENV{PATH};
 
 # The documents of a YAML file.
 sub yaml
@@ -19,7 +21,7 @@ sub yaml
 	my $program = 'import json, sys, yaml; json.dump(list(yaml.safe_load_all(sys.stdin)), sys.stdout)';
 	my ($json, $error);
 
-	IPC::Run::run([ 'python3', '-c', $program ], '<', \$text, '>', \$json, '2>', \$error) or die $error;
+	IPC::Run::run([ $python, '-c', $program ], '<', \$text, '>', \$json, '2>', \$error) or die $error;
 	return @{ decode_json($json) };
 }
 
