@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# All tests, within the sandbox: regression, isolation, TAP, and those of dashboard, clients and monitoring. The last line is `N passed, N failed` (a TAP file counts
-# with each of its tests), the exit status 1 if anything failed or nothing ran.
+# All tests, within the sandbox: regression, isolation, TAP, and those of dashboard, clients and monitoring. The last
+# line is `N passed, N failed` (a TAP file counts with each of its tests), the exit status 1 if anything failed or
+# nothing ran.
 #
 #   REGRESS, ISOLATION   names of the tests, from the Makefile
 #   TESTS                the kinds to run; default: regress isolation tap; the Makefile adds web, clients and monitoring
