@@ -1,6 +1,6 @@
-# What is in monitoring/, without a server: promtool takes the configuration and the rules, the rules do what their
-# unit tests say (alerts_test.yml), each alert has its place in docs/how-to/monitor.md, CloudNativePG's queries are
-# postgres_exporter's.
+# What is in monitoring/, without a server: promtool takes the configuration and the rules, the rules do what
+# their unit tests say (alerts_test.yml), each alert has its place in docs/how-to/monitor.md, CloudNativePG's
+# queries are postgres_exporter's.
 use strict;
 use warnings;
 
