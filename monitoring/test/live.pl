@@ -1,6 +1,6 @@
 # Prometheus scrapes a server by the dashboard's /metrics, prometheus-postgres-exporter and
-# prometheus-sql-exporter, configured as monitoring/ says. Each query of the Grafana dashboard has a value by each
-# of them, and each alert fires when its case is brought about, and stops.
+# prometheus-sql-exporter, configured as monitoring/ says. Each query of the Grafana dashboard has a value by
+# each of them, and each alert fires when its case is brought about, and stops.
 #
 # Overridden are the addresses, and what would make it wait: intervals, "for", the alerts' limits.
 use strict;
