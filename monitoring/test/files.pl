@@ -13,7 +13,7 @@ use Test::More;
 my $root = $ENV{TESTDIR} // '.';
 my $folder = "$root/monitoring";
 my $python = python_with('yaml') or die "no Python with yaml (Debian: python3-yaml)\n";
-$ENV{PATH} = join ':', $ENV{MONITORING_PROGRAMS} // die("MONITORING_PROGRAMS is not set: make test does\n"), $ENV{PATH};
+$ENV{PATH} = join ':', $ENV{MONITORING_PROGRAMS} || die("MONITORING_PROGRAMS is not set: make test does\n"), $ENV{PATH};
 
 # The documents of a YAML file.
 sub yaml

@@ -18,7 +18,7 @@ my $root = $ENV{TESTDIR} // '.';
 my $folder = "$root/monitoring";
 my $work = PostgreSQL::Test::Utils::tempdir();
 my %programs;
-$ENV{PATH} = join ':', $ENV{MONITORING_PROGRAMS} // die("MONITORING_PROGRAMS is not set: make test does\n"), $ENV{PATH};
+$ENV{PATH} = join ':', $ENV{MONITORING_PROGRAMS} || die("MONITORING_PROGRAMS is not set: make test does\n"), $ENV{PATH};
 delete @ENV{qw(http_proxy HTTP_PROXY all_proxy ALL_PROXY)};
 
 # ---- a server with jobs of every kind ----
@@ -50,6 +50,8 @@ SELECT queue_jobs.enqueue('once'), queue_jobs.try_enqueue('once'), queue_jobs.ca
        queue_jobs.enqueue('paused', delay => '1 day'), queue_jobs.enqueue('fails', '{"n": 0}'), queue_jobs.new_batch('open', open => true);
 SELECT queue_jobs.snooze(id, attempt, '1 day') FROM queue_jobs.claim('test', '{once}');
 SQL
+$node->safe_psql('postgres', 'CREATE DATABASE second');
+$node->safe_psql('second', 'CREATE EXTENSION queue_jobs');
 my $quoted = 'quoted "\" {worker}';
 
 $node->backup('backup');
@@ -117,7 +119,8 @@ IPC::Run::run([ 'make', '-s', '-C', "$root/web", 'queue_jobs_web' ], '>', \$outp
 		LOGLEVEL => 'warn', QUEUE_JOBS_URL => 'postgres://prometheus@/postgres?sslmode=disable&host=' . $node->host . '&port=' . $node->port);
 	start_program('queue_jobs_web', "$root/web/queue_jobs_web", '--listen=127.0.0.1:0');
 	start_program('postgres_exporter', 'prometheus-postgres-exporter', "--web.listen-address=127.0.0.1:$port{postgres_exporter}",
-		"--extend.query-path=$folder/postgres_exporter.yaml", '--disable-default-metrics', '--disable-settings-metrics');
+		"--extend.query-path=$folder/postgres_exporter.yaml", '--disable-default-metrics', '--disable-settings-metrics',
+		'--auto-discover-databases', '--exclude-databases=template0,template1');
 	start_program('sql_exporter', 'prometheus-sql-exporter', '-web.listen-address', "127.0.0.1:$port{sql_exporter}", '-config.file', adapt('sql_exporter.yaml', '15s' => '1s'));
 }
 ($port{queue_jobs_web}) = wait_for('the dashboard', sub { slurp_file("$work/queue_jobs_web.log") =~ /listens on http:\/\/127\.0\.0\.1:(\d+)/ ? $1 : undef });
@@ -163,11 +166,13 @@ wait_until($node, q{SELECT lag IS NOT NULL FROM queue_jobs.replica}, meanwhile =
 sub samples { return split /\n/, $node->safe_psql('postgres', 'SELECT name, count(*) FROM queue_jobs.metric GROUP BY name') }
 for my $source (@sources)
 {
-	my $all = sub { lines(map { "$_->{metric}{__name__}|$_->{value}[1]" } values_of("count by (__name__) ({job='$source', __name__=~'queue_jobs_.+'})")) };
+	my $all = sub { lines(map { "$_->{metric}{__name__}|$_->{value}[1]" } values_of("count by (__name__) ({job='$source', __name__=~'queue_jobs_.+', database!='second'})")) };
 	eval { wait_for("all metrics by $source", sub { $all->() eq lines(samples()) }) };
 	is($all->(), lines(samples()), "$source: each sample of the view arrives");
 	is(join(' ', map { $_->{metric}{worker} } values_of("queue_jobs_disabled{job='$source', resource_boundary='cpu'}")), $quoted, '… labels are as they are');
 }
+
+is(join(' ', sort map { $_->{metric}{database} } values_of("queue_jobs_info{job='postgres_exporter'}")), 'postgres second', 'postgres_exporter finds each database');
 
 my %documented = map { $_ => 1 } slurp_file("$root/docs/reference/metrics.md") =~ /`(queue_jobs_\w+)`/g;
 is(join(' ', grep { !$documented{$_} } map { s/\|.*//r =~ s/_(?:bucket|sum|count)$//r } samples()), '', 'each is in docs/reference/metrics.md');
