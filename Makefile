@@ -168,7 +168,7 @@ sanitize:
 	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' SANITIZE=1 test/lib/sandbox.sh test/lib/sanitize.sh
 
 test-matrix:
-	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/matrix.sh
+	@TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/matrix.sh
 
 faults: SECONDS = 60
 faults:
