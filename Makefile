@@ -152,11 +152,13 @@ CLIENTS_NEED = /usr/sbin/pgbouncer:pgbouncer \
 # What the dashboard and its tests need beside, installed when they run.
 WEB_NEEDED = /usr/include/microhttpd.h:libmicrohttpd-dev /usr/include/gnutls/crypto.h:libgnutls28-dev
 WEB_TEST_NEEDED = $(WEB_NEEDED) python3:python3 chromium:chromium chromedriver:chromium-driver
+# Beside Prometheus and its exporters, which would be services if they were installed (monitoring/test/programs).
+MONITORING_NEEDED = $(WEB_NEEDED) /usr/lib/python3/dist-packages/yaml:python3-yaml
 
 # What the kinds of tests need beside what all do.
-test: TESTS ?= regress isolation tap web clients
+test: TESTS ?= regress isolation tap web clients monitoring
 test:
-	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") $(if $(filter monitoring,$(TESTS)),MONITORING_PROGRAMS="$$(monitoring/test/programs)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED)) $(if $(filter monitoring,$(TESTS)),$(MONITORING_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
 clients-test:
 	@$(MAKE) -s test TESTS=clients
@@ -168,7 +170,7 @@ sanitize:
 	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' SANITIZE=1 test/lib/sandbox.sh test/lib/sanitize.sh
 
 test-matrix:
-	@REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/matrix.sh
+	@TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/matrix.sh
 
 faults: SECONDS = 60
 faults:

@@ -8,7 +8,7 @@
 #   CACHE       where the folders are kept, some 1.5 GB each; default: $XDG_CACHE_HOME/queue_jobs, else
 #               /var/cache/queue_jobs. Remove one to have it made anew, with the release's latest packages.
 #   PG_CONFIG   the machine's own PostgreSQL (see packages.sh)
-#   TESTS       kinds of tests; default: regress isolation tap (make test runs web and clients, too)
+#   TESTS       kinds of tests; default: regress isolation tap (make test runs web, clients and monitoring, too)
 #   TAP, JOBS, KEEP, REGRESS, ISOLATION   as for make test
 #
 # The other versions need root: debootstrap does, and so do a chroot and its mounts. These are made in namespaces of their
@@ -122,10 +122,10 @@ trap 'exit 143' TERM HUP
 PG_CONFIG=$(test/lib/packages.sh) || exit 1
 own=$("$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 arguments=()
-# What is tested in the folders of other versions: neither clients nor the dashboard, whose packages are not there.
+# What is tested in the folders of other versions: neither clients, dashboard nor monitoring, whose packages are not there.
 kinds=
 for kind in ${TESTS:-regress isolation tap}; do
-    case $kind in web | clients) ;; *) kinds+="$kind " ;; esac
+    case $kind in web | clients | monitoring) ;; *) kinds+="$kind " ;; esac
 done
 for name in TAP JOBS KEEP REGRESS ISOLATION PG_TEST_TIMEOUT_DEFAULT; do
     [ -z "${!name:-}" ] || arguments+=("$name=${!name}")
@@ -143,7 +143,7 @@ for version in ${VERSIONS:-15 17 18}; do
         skip "$version" "$0 knows no Debian release that has it"
         continue
     elif [ -z "$kinds" ]; then
-        skip "$version" "clients and dashboard are tested with the machine's own PostgreSQL"
+        skip "$version" "clients, dashboard and monitoring are tested with the machine's own PostgreSQL"
         continue
     elif [ "$(id -u)" -ne 0 ]; then
         skip "$version" 'not root, as debootstrap and chroot need'

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# All tests, within the sandbox: regression, isolation, TAP, and those of the dashboard. The last line is `N passed, N failed` (a TAP file counts
-# with each of its tests), the exit status 1 if anything failed or nothing ran.
+# All tests, within the sandbox: regression, isolation, TAP, and those of dashboard, clients and monitoring. The last
+# line is `N passed, N failed` (a TAP file counts with each of its tests), the exit status 1 if anything failed or
+# nothing ran.
 #
 #   REGRESS, ISOLATION   names of the tests, from the Makefile
-#   TESTS                the kinds to run; default: regress isolation tap; the Makefile adds web and clients
+#   TESTS                the kinds to run; default: regress isolation tap; the Makefile adds web, clients and monitoring
 #   TAP                  the TAP files to run, as t/001_x.pl; default: all of the kind
 #   JOBS                 TAP files at a time; default: twice the processors, for they wait more than they work
 #   VERBOSE=1            each of their tests, and what they note
@@ -127,7 +128,8 @@ for kind in ${TESTS:-regress isolation tap}; do
         tap) run_tap tap test/t/*.pl ;;
         clients) run_clients ;;
         web) run_web ;;
-        *) echo "TESTS: no such kind: $kind (regress, isolation, tap, web, clients)" >&2; exit 2 ;;
+        monitoring) run_tap monitoring monitoring/test/*.pl ;;
+        *) echo "TESTS: no such kind: $kind (regress, isolation, tap, web, clients, monitoring)" >&2; exit 2 ;;
     esac
 done
 
