@@ -2,8 +2,8 @@
  * change_job.c
  *		change_job(): another time, priority or args for a job that waits.
  *
- * Other args are another deduplication key. Transactions that were told that the job stands for what they
- * enqueue are waited for, as cancel() does, and until we have ended none is told so.
+ * Other args are another deduplication key. So change_job() waits for transactions whose enqueue() has returned
+ * the job in place of theirs, as cancel() does; until our transaction has ended, no enqueue() returns it.
  */
 #include "postgres.h"
 

@@ -507,7 +507,7 @@ parents_argument(FunctionCallInfo fcinfo, Batch *batch)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("after must not contain null"),
 					 errdetail("Element %d is null.", i + 1),
-					 errhint("enqueue() returns NULL for a disabled worker: leave such a one out.")));
+					 errhint("enqueue() returns NULL for a disabled worker: leave it out.")));
 		batch->parents[i] = DatumGetInt64(elements[i]);
 	}
 	dependency_check_parents(batch->parents, count);

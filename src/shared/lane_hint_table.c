@@ -8,8 +8,8 @@
  *
  * A hint gives way only for a lane that comes without one. If it is at rest, nothing is lost with it: its
  * lane has no job to claim, and no session waits there. Only for a job that was published, and if no hint
- * near is at rest, does one give way that is not; that is told before it is gone (lose_hint()), so that a
- * session that misses it finds it told.
+ * near is at rest, does one give way that is not; lose_hint() records that before it is gone, so that a
+ * session that misses it finds the record.
  */
 #include "postgres.h"
 

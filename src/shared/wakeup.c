@@ -271,8 +271,8 @@ wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePositio
 		*first = next->key;
 
 		/*
-		 * a slot that was freed counts where a claim was refused; one that is refused later is told when we
-		 * commit
+		 * a slot that was freed counts where a claim was refused; one that is refused later hears of it when
+		 * we commit
 		 */
 		if (next->limited_at > 0 && lane_hint_next_refused(next->lane, &walk->hint, lane))
 			return true;

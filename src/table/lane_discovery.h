@@ -8,7 +8,7 @@
 
 /*
  * Makes hints for lanes that have entries in the index of jobs to claim, from that after *position on, and no
- * more than "most" of those; "unhinted" is told of each for which there is no room. *position is 0 at the
+ * more than "most" of those; "unhinted" is called with each for which there is no room. *position is 0 at the
  * begin and at the end. True at the end: then all lanes that had jobs at the begin have hints, but those that
  * were told of.
  */

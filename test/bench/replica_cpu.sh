@@ -11,7 +11,7 @@
 # CPU time is that of all processes of the primary, from when the jobs are let go until the last is done; enqueuing is not
 # counted. It is the sum over processes that share two machines' work on one: time on the clock says nothing here.
 #
-# Within the sandbox, so that it disturbs nobody.
+# Within the sandbox, so that it disturbs no other server.
 set -euo pipefail
 
 jobs=${READ_JOBS:-1000}

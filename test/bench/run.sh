@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make bench, bench-latency, bench-exactly-once: runs one of the programs here on a server that is thrown away. Within the
-# sandbox, so that it disturbs nobody.
+# sandbox, so that it disturbs no other server.
 #
 #   run.sh PROGRAM [OPTION…]      PROGRAM: latency, exactly_once, or bench, which writes its JSON to file descriptor 3
 #

@@ -3,8 +3,8 @@
  *		For LD_PRELOAD: a system clock that is ahead of the machine's by what a file says, whenever that changes.
  *
  * CLOCK_AHEAD names a file of eight bytes, a number of seconds as the machine has it. It is mapped into memory, so
- * all processes see a change at the same moment. Clocks that nobody can set are left alone. The system tells nobody of such
- * a change, so nobody can ask it to.
+ * all processes see a change at the same moment. Clocks that cannot be set are left alone. The system tells no process of such
+ * a change, so that no process can ask for that.
  *
  * (libfaketime, made for such tests, has processes that the postmaster of PostgreSQL 15 starts in a signal handler see
  * the true time.)

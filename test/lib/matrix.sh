@@ -6,7 +6,7 @@
 #
 #   VERSIONS    default: 15 17 18
 #   CACHE       where the folders are kept, some 1.5 GB each; default: $XDG_CACHE_HOME/queue_jobs, else
-#               /var/cache/queue_jobs. Remove one to have it made anew, with the release's latest packages.
+#               /var/cache/queue_jobs. Remove one to have it made again, with the release's latest packages.
 #   PG_CONFIG   the machine's own PostgreSQL (see packages.sh)
 #   TESTS       kinds of tests; default: regress isolation tap (make test runs web, clients and monitoring, too)
 #   TAP, JOBS, KEEP, REGRESS, ISOLATION   as for make test

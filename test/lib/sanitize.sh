@@ -20,7 +20,7 @@ CODE
 #   detect_stack_use_after_return=0    the server measures the depth of its stack by addresses of variables
 #   handle_…=0                         what signals do is the server's business, and tested
 #   abort_on_error=1                   a crash for the server, and so for the test
-# It keeps its name, by which pg_ctl starts it anew.
+# It keeps its name, by which pg_ctl starts it again.
 postgres=$(command -v postgres)
 mv "$postgres" "$postgres.plain"
 cat >"$postgres" <<WRAPPER

@@ -11,7 +11,7 @@ done
 status=0
 test/lint/floors.pl || status=1
 
-# The server's headers as the system's: nobody asks what is said of them.
+# The server's headers as the system's: what is said of them is not ours to mend.
 # shellcheck disable=SC2317   # called by the inner shell
 tidy() {
     # shellcheck disable=SC2086   # a word each

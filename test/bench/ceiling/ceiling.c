@@ -133,7 +133,7 @@ ceiling_worker(Datum argument)
 	}
 }
 
-/* The session lets go of the segment, at an error, too: workers that still wait or run have nothing to do. */
+/* The session detaches from the segment, at an error, too: workers that still wait or run have nothing to do. */
 static void
 on_detach(dsm_segment *segment, Datum argument)
 {

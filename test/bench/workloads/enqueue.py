@@ -1,4 +1,4 @@
-"""Jobs that are enqueued while nobody takes them: one a transaction, in bulk, and with duplicates.
+"""Jobs that are enqueued while no process takes them: one a transaction, in bulk, and with duplicates.
 
 A step is (case, competitor, function); the function returns {unit: value}. The driver runs the steps in turn, round by round.
 """
