@@ -57,7 +57,7 @@ wait_for_no_processes($node, 'one');
 $id = $node->safe_psql('one', q{SELECT queue_jobs.enqueue('quick', '{"n": 102}', delay => '3 s')});
 wait_for_no_processes($node, 'one');
 is($node->safe_psql('one', "SELECT state = 'scheduled' OR run_at <= clock_timestamp() FROM queue_jobs.job WHERE id = $id"),
-	't', 'nobody is there, and the job waits');
+	't', 'no process is there, and the job waits');
 wait_for_job($node, $id, 'completed', db => 'one');
 is( $node->safe_psql('one', "SELECT started_at >= run_at, started_at - run_at < '30 s' FROM queue_jobs.job WHERE id = $id"),
 	't|t', 'it started at its time');
@@ -115,7 +115,7 @@ $waiting->result;
 is( $node->safe_psql('postgres', "SELECT args->>'n', queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c')"),
 	'2|', '… wait_for_jobs() returns when a future job is due');
 
-# Nobody but the claimants moves due jobs here: one with an open transaction must not keep the others' from them.
+# Only the claimants move due jobs here: one with an open transaction must not keep the others' from them.
 $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', jsonb_build_object('n', n), delay => '1 ms') FROM generate_series(1, 3) n});
 wait_until($node, q{SELECT count(*) = 3 FROM queue_jobs.job WHERE worker = 'outside' AND state = 'available'});
 $waiting->query('BEGIN');
@@ -125,7 +125,7 @@ is($node->safe_psql('postgres', "SELECT args->>'n' FROM queue_jobs.claim('d', ma
 $waiting->query('ROLLBACK');
 is($node->safe_psql('postgres', "SELECT args->>'n' FROM queue_jobs.claim('d')"), '1', '… and its own when it is rolled back');
 
-# What somebody has ends nobody's waiting.
+# A job that another session has ends no session's waiting.
 $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', '{"n": 4}')});
 $waiting->query('BEGIN');
 is($waiting->query(q{SELECT args->>'n' FROM queue_jobs.claim('c')}), '4', '… another in an open transaction');
@@ -133,7 +133,7 @@ my $other = in_background($node);
 my $pid = $other->pid;
 $other->send(q{CALL queue_jobs.wait_for_jobs('{outside}', '1 hour')});
 wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid");
-is($other->ended, 0, '… ends nobody\'s waiting');
+is($other->ended, 0, '… ends no session\'s waiting');
 $waiting->query('ROLLBACK');
 $other->result;
 is($node->safe_psql('postgres', "SELECT args->>'n' FROM queue_jobs.claim('d')"), '4', '… until it is rolled back');

@@ -1,5 +1,5 @@
-# Processes that die by kill -9, which makes the server start anew: jobs run all the same, exactly once; the job that
-# did it is charged, nobody else; after three such ends it is dead.
+# Processes that die by kill -9, which makes the server start again: jobs run all the same, exactly once; the job that
+# did it is charged, no other; after three such ends it is dead.
 use strict;
 use warnings;
 
@@ -56,7 +56,7 @@ is($node->safe_psql('postgres', 'SELECT n, count(*), max(attempt) FROM ran GROUP
 is( $node->safe_psql('postgres', "SELECT id, attempt, jsonb_array_length(coalesce(errors, '[]')) FROM queue_jobs.job ORDER BY id"),
 	"$killed|2|1\n$other1|1|0\n$other2|1|0", 'only the one has an error');
 
-# An executor between two jobs, or idle: nobody to be charged.
+# An executor between two jobs, or idle: no job is charged.
 wait_until($node, 'SELECT count(*) = 0 FROM queue_jobs.running_jobs()');
 my ($idle) = executor_pids($node);
 kill 'KILL', $idle;

@@ -147,7 +147,7 @@ my $pid = $node->safe_psql('postgres', 'SELECT last_value FROM stubborn_pid WHER
 wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
 is($node->safe_psql('postgres', "SELECT attempt FROM queue_jobs.job WHERE id = $id"), '1', 'one that catches its cancellation is stopped, with its process');
 is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', '… and left nothing');
-isnt($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $bystander"), 'retryable', 'nobody else is charged');
+isnt($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $bystander"), 'retryable', 'no other job is charged');
 
 # Catches a cancel() likewise: ended at the next one, or at its timeout.
 $id = enqueue_next('stubborn');

@@ -1,4 +1,4 @@
-# Too few worker slots or executors: jobs wait, nobody spins, the log says once what to increase; and when there are
+# Too few worker slots or executors: jobs wait, no process spins, the log says once what to increase; and when there are
 # only few executors, all roles and databases get their turn.
 use strict;
 use warnings;

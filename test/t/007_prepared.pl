@@ -68,7 +68,7 @@ wait_for_job($node, $kept, 'completed');
 wait_for_job($node, $gone, 'cancelled');
 pass('a prepared cancel()');
 
-# Of a running one, nobody would be told by COMMIT PREPARED.
+# COMMIT PREPARED would tell no executor of a running one.
 my $running = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('gated', '{"n": 40}')});
 wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity JOIN queue_jobs.job ON executor_pid = pid WHERE id = $running AND wait_event = 'PgSleep'");
 my ($status, $stdout, $stderr) = $node->psql('postgres', "BEGIN; SELECT queue_jobs.cancel($running); PREPARE TRANSACTION 'running'");

@@ -67,7 +67,7 @@ is($node->safe_psql('restored', q{SELECT queue_jobs.retry(id) FROM queue_jobs.jo
 wait_until($node, q{SELECT state = 'completed' FROM queue_jobs.job WHERE worker = 'deadly'}, db => 'restored');
 is($node->safe_psql('postgres', $what), $jobs, 'the original is as it was');
 
-# Nobody resumes or enqueues anything: the restored jobs start by themselves, with no restart.
+# No session resumes or enqueues anything: the restored jobs start by themselves, with no restart.
 $node->safe_psql('postgres', q{SELECT queue_jobs.resume('quick')});
 wait_until($node, 'SELECT count(*) = 11 FROM ran');
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('later', 'public.quick', queue => 'later')});
@@ -202,7 +202,7 @@ foreach my $way (sort keys %ways)
 	wait_until($node, q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted}, db => $db);
 	wait_for_no_processes($node, $db);		# who was there is told to leave, and not waited for
 	is($node->safe_psql($db, qq{SELECT count(*) FROM pg_stat_activity WHERE datname = '$db' AND backend_type LIKE 'queue_jobs%'}), '0',
-		"$way: nobody of ours is in the database while it is under way");
+		"$way: no process of ours is in the database while it is under way");
 	$gate->query('SELECT pg_advisory_unlock(42)');
 	$gate->quit;
 	ok(IPC::Run::finish($restore), $way);

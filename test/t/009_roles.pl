@@ -136,7 +136,7 @@ $node->safe_psql('postgres', 'ALTER ROLE bob CONNECTION LIMIT 0');
 my $limited = enqueue_as('bob', 80);
 $id = enqueue_as('alice', 81);
 wait_for_job($node, $id, 'completed');
-pass('a role at its connection limit keeps nobody else');
+pass('a role at its connection limit keeps no other waiting');
 
 # No process of ours can connect. (A session that is connected already sees what it has been told.)
 wait_until($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'postgres' AND backend_type ~ '^queue_jobs'});

@@ -99,7 +99,7 @@ pass('kill -9: the job is charged');
 $node->safe_psql('postgres', "SELECT queue_jobs.retry($id)");
 $node->safe_psql('postgres', 'INSERT INTO gate VALUES (30), (31)');
 wait_for_job($node, $_, 'completed') foreach ($id, $other);
-is($node->safe_psql('postgres', "SELECT attempt FROM queue_jobs.job WHERE id IN ($id, $other) ORDER BY id"), "2\n1", '… and nobody else is');
+is($node->safe_psql('postgres', "SELECT attempt FROM queue_jobs.job WHERE id IN ($id, $other) ORDER BY id"), "2\n1", '… and no other is');
 
 $id = start_job(40);
 $started = $node->safe_psql('postgres', "SELECT started_at FROM queue_jobs.job WHERE id = $id");

@@ -140,7 +140,7 @@ $_->result foreach ($waiter, $other, $third);
 pass('all that wait are woken');
 take_all();
 
-# A lease that nobody heard of before they began to wait.
+# A lease that none of them knew of before they began to wait.
 $other->query('BEGIN');
 $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside')});
 $other->query(q{SELECT count(*) FROM queue_jobs.claim('dies', '{outside}', lease => '1 s')});

@@ -1,4 +1,4 @@
-# Nothing polls: where there is nothing to do nobody runs a query, or even wakes up.
+# Nothing polls: where there is nothing to do no process runs a query, or even wakes up.
 use strict;
 use warnings;
 
@@ -60,7 +60,7 @@ SKIP:
 	skip 'no /proc', 1 unless $linux;
 	is(sleeps(launcher()), $sleeps, 'and the launcher sleeps');
 }
-is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'idle'}), '0', 'nobody is connected to it');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'idle'}), '0', 'no process is connected to it');
 
 # A scheduler that has something to do more often than it might leave does not turn round without rest meanwhile.
 sub processor_time

@@ -60,7 +60,7 @@ UPDATE queue_jobs.token SET expires_at = now() WHERE token = 'short';
 INSERT INTO queue_jobs.claimed_slot VALUES (1, 12345, 1);
 SQL
 
-# (Whoever reads a partition keeps it from being truncated for the next ten minutes; pg_class tells.)
+# (A session that reads a partition keeps it from being truncated for the next ten minutes; pg_class tells.)
 my $emptied = join ' OR ', map { my $name = partition($_);
 	"oid = '$name'::regclass AND relfilenode <> " . $node->safe_psql('postgres', "SELECT relfilenode FROM pg_class WHERE oid = '$name'::regclass") } (-1, 0);
 $session->query('COMMIT');
@@ -106,7 +106,7 @@ SELECT queue_jobs.drop_worker('filled');
 SELECT queue_jobs.remove_jobs('filled');
 SQL
 
-# What somebody has in a transaction that stays open is passed by.
+# What another session has in a transaction that stays open is passed by.
 # (After a restart, or a scheduler would come once more for what was removed.)
 $node->restart;
 wait_for_job($node, $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('kept')}), 'completed');

@@ -50,13 +50,13 @@ foreach my $queues (10, 1000)
 note("a claim of 10 jobs: $buffers{10} buffers beside 10 queues, $buffers{1000} beside 1000");
 cmp_ok($buffers{1000}, '<', 100 + $buffers{10}, 'a claim of 10 jobs: as much beside 1000 queues as beside 10');
 
-# Somebody else's, of before the first, and his own: both are found by a session that knows the lanes.
+# Another session's, of before the first, and its own: both are found by a session that knows the lanes.
 enqueue('claimed', 1000, 2000);
 my $session = in_background($node);
 my $claim = q{SELECT string_agg(queue, ',' ORDER BY id) FROM queue_jobs.claim('c', '{*}', 2)};
 is($session->query($claim), 'q1,q2', 'the oldest');
 $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('claimed', queue => 'q700', priority => -1)});
-is($session->query($claim), 'q3,q700', 'what somebody has enqueued meanwhile goes first');
+is($session->query($claim), 'q3,q700', 'what another session has enqueued meanwhile goes first');
 $session->query('BEGIN');
 $session->query(q{SELECT queue_jobs.enqueue('claimed', queue => 'q800', priority => -1)});
 is($session->query($claim), 'q4,q800', 'what the transaction itself has enqueued, too');
@@ -112,7 +112,7 @@ SQL
 }
 $node->stop;
 
-# A new lane is told to nobody: no session reads the others for its sake, neither who adds it nor who enqueues and claims beside.
+# A new lane calls no session: no session reads the others for its sake, neither who adds it nor who enqueues and claims beside.
 $node = new_node('new_lane', conf => "autovacuum = off\nqueue_jobs.idle_timeout = '200ms'\n");
 $node->safe_psql('postgres', <<'SQL');
 SELECT queue_jobs.define_worker('claimed');

@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use QueueJobs::Test;
 use Test::More;
 
-# Nobody leaves because it is idle: only to make room.
+# No process leaves because it is idle: only to make room.
 my $node = new_node('turns', extension => 0, conf => <<'CONF');
 queue_jobs.max_databases = 2
 queue_jobs.idle_timeout = '1h'

@@ -15,7 +15,7 @@ my $node = new_node('healing', conf => "restart_after_crash = on\nautovacuum = o
 $node->safe_psql('postgres', <<"SQL");
 CREATE TABLE record (id int PRIMARY KEY, status text NOT NULL);
 INSERT INTO record SELECT n, CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'done' END FROM generate_series(1, 2 * $records) n;
--- Nobody claims them, so that they can be counted.
+-- No process claims them, so that they can be counted.
 CREATE PROCEDURE define(heal_every interval) LANGUAGE sql AS \$\$
 	SELECT queue_jobs.define_worker('heals', record => 'record', record_key => 'id', pending => \$c\$status = 'pending'\$c\$,
 		heal_every => define.heal_every);
@@ -118,7 +118,7 @@ check('immediate stop');
 wait_for_two_ticks();
 check('immediate stop, two ticks later');
 
-# Some have a job of some other state; somebody enqueues at the same time.
+# Some have a job of some other state; a session enqueues at the same time.
 # (A healing that is under way would go on after the TRUNCATE.)
 $node->safe_psql('postgres', q{CALL define('1 h'); SELECT queue_jobs.enqueue('heals', '{"id": 2}', queue => 'other', delay => '1 ms')});
 wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.live_job j JOIN queue_jobs.lane l ON l.id = j.lane WHERE l.queue = 'other' AND j.due});

@@ -51,7 +51,7 @@ sub wait_at_gate
 	return;
 }
 
-# So many transactions leave a note and are told that somebody else sees to it.
+# So many transactions leave a note and return the id of a job that another session sees to.
 sub drop_some
 {
 	my ($count) = @_;
@@ -188,7 +188,7 @@ is($node->safe_psql('postgres', "SELECT state, jsonb_array_length(errors), resul
 	'cancelled|1|t', 'which was merged with it');
 
 # What is dropped in the very moment that a run ends: its follow-up is passed by while the run still has the key, and is
-# found nevertheless. Each key is used once, so that nobody else brings it back to mind.
+# found nevertheless. Each key is used once, so that no other session brings it back to mind.
 $node->safe_psql('postgres', <<'SQL');
 ALTER DATABASE postgres SET synchronous_commit = off;
 ALTER SYSTEM SET queue_jobs.synchronous_commit = off;

@@ -33,7 +33,7 @@ for my $worker ("'executing'", "'executed'")
 }
 note(time - $start, ' s');
 
-# Two sessions at once, with the same keys in opposite orders, each waiting for nobody.
+# Two sessions at once, with the same keys in opposite orders, neither waiting for the other.
 my @sessions = map { in_background($node) } 1 .. 2;
 $node->safe_psql('postgres', 'TRUNCATE queue_jobs.live_job');
 $_->query('BEGIN') foreach @sessions;

@@ -1,4 +1,4 @@
-# Somebody holds a snapshot for long, and nothing that jobs leave behind can be removed: what a claim, an enqueue and a run
+# A session holds a snapshot for long, and nothing that jobs leave behind can be removed: what a claim, an enqueue and a run
 # read must not grow with it. Counted in buffers, not in time.
 use strict;
 use warnings;

@@ -150,7 +150,7 @@ foreach my $n (1 .. 5)
 wait_until($node, q{SELECT count(*) = 200 FROM ran WHERE tenant = 5});
 is($node->safe_psql('postgres', q{
 	SELECT r.job FROM (SELECT job, lag(job) OVER (ORDER BY began) AS before FROM ran WHERE tenant = 5) r WHERE r.job < before}),
-	'', 'those that wait together in order, whoever is terminated');
+	'', 'those that wait together in order, whichever session is terminated');
 is(log_count($node, 'PANIC|terminated by signal|deadlock detected'), 0, 'no crash and no deadlock');
 is( $node->safe_psql('postgres', q{
 	SELECT count(*) FROM queue_jobs.claimed_slot s
@@ -219,7 +219,7 @@ my ($status, $stdout, $stderr) = $node->psql('postgres', q{SELECT queue_jobs.def
 like($stderr, qr/rate_limit needs queue_jobs to be loaded when the server starts/, 'a rate limit needs shared memory');
 $node->stop;
 
-# A lane that an executor was refused is looked at in time, also if nobody else knew of it, and that one has a long job by then.
+# A lane that an executor was refused is looked at in time, also if no other executor knew of it, and that one has a long job by then.
 $node = new_node('refused', conf => "queue_jobs.idle_timeout = '1h'");
 define_gated($node);
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('rated', 'public.quick', rate_limit => 1, rate_period => '10 s')});

@@ -85,7 +85,7 @@ pass('a short period goes on after a restart');
 is(log_count($node, 'PANIC'), 0, 'no crash but ours');
 $node->stop;
 
-# A file that says something impossible harms nobody.
+# A file that says something impossible harms no worker.
 my $file = $node->data_dir . '/pg_stat/queue_jobs.rates';
 my $size = -s $file;
 ok($size > 1_000_000, 'the file is there');

@@ -118,7 +118,7 @@ is( $node->safe_psql('postgres', qq{
 	SELECT count(*) FILTER (WHERE at > to_timestamp($down)) <= 1 AND count(*) FILTER (WHERE made > pg_postmaster_start_time()) >= 1
 	  FROM tick WHERE schedule = 'once' AND at < pg_postmaster_start_time()}), 't', 'once: one for all that were missed');
 
-# Two sessions steer while it ticks: a schedule that somebody has locked keeps no other.
+# Two sessions steer while it ticks: a schedule that a session has locked keeps no other.
 my $session = in_background($node);
 $session->query(q{BEGIN; SELECT queue_jobs.schedule('once', '* * * * * *', 'tick')});
 my $count = $node->safe_psql('postgres', q{SELECT count(*) FROM tick WHERE schedule = 'once'});
@@ -224,7 +224,7 @@ $node->safe_psql('postgres', 'CREATE DATABASE idle');
 $node->safe_psql('idle', 'CREATE EXTENSION queue_jobs; CREATE TABLE tick (at timestamptz)');
 $node->safe_psql('idle', q{SELECT queue_jobs.schedule('hourly', 'every 1 hour', command => 'INSERT INTO tick SELECT run_at FROM queue_jobs.current_job()')});
 wait_for_no_processes($node, 'idle');
-is($node->safe_psql('idle', 'SELECT count(*) FROM tick'), '0', 'nobody is there before the tick');
+is($node->safe_psql('idle', 'SELECT count(*) FROM tick'), '0', 'no process is there before the tick');
 $node->safe_psql('idle', q{UPDATE queue_jobs.defined_schedule SET next_run = now() + interval '4 seconds'});
 wait_for_no_processes($node, 'idle');
 wait_until($node, 'SELECT count(*) = 1 FROM tick', db => 'idle');

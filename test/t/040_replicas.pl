@@ -167,7 +167,7 @@ is(outcome($jobs{delayed}), 'primary|delayed|false|t', 'delayed without a replic
 is($primary->safe_psql('postgres', "SELECT attempt, extract(epoch FROM started_at - created_at)::int >= 6 FROM queue_jobs.job WHERE id = $jobs{delayed}"),
 	'1|t', 'put back for 5 s, no attempt charged');
 
-# As many as there is room for in shared memory, which nobody knows to be no more.
+# As many as there is room for in shared memory, which no process knows to be no more.
 $primary->safe_psql('postgres', q{BEGIN; SELECT queue_jobs.add_replica('never ' || n, 'host=/nowhere') FROM generate_series(1, 64) n;
 	SELECT count(*) FROM queue_jobs.replica; ROLLBACK});
 add($primary, $_) for $one, $two, $three;

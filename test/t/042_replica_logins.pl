@@ -1,5 +1,5 @@
 # How executors and the scheduler log in to a replica: by password file, certificate and peer, each as the job's role; never
-# by the operator's password, which nobody gets to see.
+# by the operator's password, which no role gets to see.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ my $secret = 'hush, hush';
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $os_user = getpwuid($<);
 
-# ---- a certificate authority, and another that nobody trusts; the replica's certificate, and the primary's ----
+# ---- a certificate authority, and another that no server trusts; the replica's certificate, and the primary's ----
 
 sub openssl
 {
@@ -130,7 +130,7 @@ my $error = $primary->safe_psql('postgres', q{SELECT last_error FROM queue_jobs.
 like($error, qr/password|certificate/, "what went wrong is shown: $error");
 
 is_deeply(reads('not trusted', "$tcp sslmode=verify-full sslrootcert=$dir/other.crt $client user=monitor", 'unreachable'), \%nobody,
-	'a replica whose certificate is of another authority: nobody');
+	'a replica whose certificate is of another authority: no role');
 like($primary->safe_psql('postgres', q{SELECT last_error FROM queue_jobs.replica}), qr/certificate verify failed/, '… is shown as such');
 
 # ---- by password ----

@@ -137,7 +137,7 @@ $load->check_ledger;
 $load->check_nothing_left;
 is(ask('SELECT job FROM tick GROUP BY 1 HAVING count(*) > 1'), '', 'no job of a schedule ran twice');
 
-# Nobody is at work but the launcher, asleep until the next job is due by the clock that it had.
+# No process is at work but the launcher, asleep until the next job is due by the clock that it had.
 ask(q{SELECT queue_jobs.drop_worker('heals'), queue_jobs.drop_worker('filled')});
 $later = ask(q{SELECT queue_jobs.enqueue('note', '{"what": "later"}', delay => '1 day')});
 wait_for_no_processes($node, 'postgres');

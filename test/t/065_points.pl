@@ -52,7 +52,7 @@ sub wait_at
 {
 	my ($point) = @_;
 
-	wait_for(sub { -e "$points/$point.waiting" }, "somebody is at $point");
+	wait_for(sub { -e "$points/$point.waiting" }, "a process is at $point");
 	return;
 }
 
@@ -152,7 +152,7 @@ my ($undone) = interrupt_at('gated', 'run_begins', 'pause', 'SELECT queue_jobs.c
 wait_at('run_undone');
 my $beside = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 999}')});
 wait_for_job($node, $beside, 'completed');
-is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', 'a job whose run was undone is nobody else\'s to run');
+is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE n = $n"), '0', 'a job whose run was undone is no other executor\'s to run');
 go_on('run_undone');
 wait_for_job($node, $undone, 'cancelled');
 
@@ -267,7 +267,7 @@ $canceller->query('SELECT pg_advisory_unlock(77)');
 $canceller->quit;
 wait_for_job($node, $refused, 'cancelled');
 
-# An interruption that comes too late for its job harms nobody.
+# An interruption that comes too late for its job harms no other job.
 my $quick = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1000}')});
 wait_for_job($node, $quick, 'completed');
 my @idle = executor_pids($node);
@@ -353,7 +353,7 @@ is($fast->query(walked('fast', 40)), join(' ', 2 .. 21, 31 .. 40), 'undone, they
 $slow->query('ROLLBACK');
 is($slow->query(walked('slow', 40)), join(' ', 1, 22 .. 30), 'and those of the other');
 
-# What the claim's own transaction has enqueued nobody else knows of, and so it does not count as passed.
+# What the claim's own transaction has enqueued is known to no other, and so it does not count as passed.
 enqueue_walked(41, 42);
 $slow->query(q{BEGIN; SELECT queue_jobs.enqueue('walked', '43')});
 enqueue_walked(44, 60);
@@ -479,7 +479,7 @@ sub wait_until_passed
 {
 	my ($point) = @_;
 
-	return wait_for(sub { !-e "$points/$point" }, "somebody has been at $point");
+	return wait_for(sub { !-e "$points/$point" }, "a process has been at $point");
 }
 
 sub wait_until_drained
@@ -575,7 +575,7 @@ foreach my $fault (@faults)
 }
 
 # A client: what it had not committed is not there.
-# (Nobody else inserts a job: what was healed is on disk with this commit, so that no crash has it healed again.)
+# (No other session inserts a job: what was healed is on disk with this commit, so that no crash has it healed again.)
 $node->safe_psql('postgres', q{SELECT queue_jobs.drop_worker('heals')});
 foreach my $fault (@faults)
 {

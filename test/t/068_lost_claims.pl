@@ -123,7 +123,7 @@ for my $time (1 .. 2)
 is(state_of($job), 'available|1|3', 'three losses, but not in a row');
 is(sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('works', '{work}')}), '1', 'completed');
 
-# A shutdown of the server is nobody's fault.
+# A shutdown of the server is no job's fault.
 $job = enqueue();
 for my $time (1 .. 3)
 {

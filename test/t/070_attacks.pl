@@ -1,4 +1,4 @@
-# What somebody who may use the queue tries, to get at others' rights, args or jobs, or to stop their jobs. alice is the victim, mallory the attacker:
+# What a role that may use the queue tries, to get at others' rights, args or jobs, or to stop their jobs. alice is the victim, mallory the attacker:
 # both may do everything that can be granted, and no more.
 use strict;
 use warnings;
@@ -54,7 +54,7 @@ sql('mallory', 'CREATE SCHEMA queue_jobs; CREATE TABLE queue_jobs.live_job (id b
 like(($node->psql($db, 'CREATE EXTENSION queue_jobs'))[2], qr/schema "queue_jobs" already exists/, 'a schema made beforehand is not adopted');
 sql('mallory', 'DROP SCHEMA queue_jobs CASCADE');
 $node->safe_psql($db, 'CREATE ROLE queue_jobs_operate LOGIN');
-like(($node->psql($db, 'CREATE EXTENSION queue_jobs'))[2], qr/role queue_jobs_operate is not such as queue_jobs makes it/, 'nor is a role that somebody logs in as');
+like(($node->psql($db, 'CREATE EXTENSION queue_jobs'))[2], qr/role queue_jobs_operate is not such as queue_jobs makes it/, 'nor is a role that can log in');
 $node->safe_psql($db, 'DROP ROLE queue_jobs_operate');
 
 # Operators and functions that the script could be led to.
@@ -348,7 +348,7 @@ my $sold = meanwhile(q{'mine'}, 'ALTER FUNCTION public.mine OWNER TO alice');
 like(sql(undef, "SELECT state || ': ' || waits_for FROM queue_jobs.job WHERE id = $sold"), qr/^available: .*it belongs to role "alice" now, not to "mallory"/, '… whose owner is another waits');
 sql('mallory', q{SELECT queue_jobs.define_worker('mine', 'public.mine', max_retries => 0)});
 is(ended($sold), 'completed "alice"', '… until the worker is defined again');
-is(ended(meanwhile(q{'mine'}, 'ALTER FUNCTION public.mine SECURITY INVOKER')), 'completed "friend"', 'and again with those of whoever enqueued');
+is(ended(meanwhile(q{'mine'}, 'ALTER FUNCTION public.mine SECURITY INVOKER')), 'completed "friend"', 'and again with those of the role that enqueued');
 sql(undef, 'ALTER FUNCTION public.mine OWNER TO mallory');
 sql('mallory', q{SELECT queue_jobs.define_worker('mine', 'public.mine', max_retries => 0)});
 my $orphan = meanwhile(q{'mine'}, 'DROP FUNCTION public.mine');

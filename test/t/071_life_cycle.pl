@@ -44,11 +44,11 @@ sub run_one
 busy_database('source');
 isnt(processes('source'), '', 'processes stay, for an hour');
 my $before = processes('source');
-isnt($node->psql('postgres', 'SET ROLE bob; DROP DATABASE source'), 0, 'somebody else cannot drop the database');
+isnt($node->psql('postgres', 'SET ROLE bob; DROP DATABASE source'), 0, 'another role cannot drop the database');
 isnt($node->psql('postgres', 'SET ROLE carol; CREATE DATABASE stolen TEMPLATE source'), 0, 'nor copy it');
 # (One more may have been on its way.)
 my @undisturbed = split / /, $before;
-is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_activity WHERE pid IN (' . join(', ', @undisturbed) . ')'), scalar(@undisturbed), 'and disturbs nobody');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_activity WHERE pid IN (' . join(', ', @undisturbed) . ')'), scalar(@undisturbed), 'and disturbs no other');
 
 # Bob's job waits in the original, as he may not connect to it. The copy has none of the rights, and none of the processes.
 $node->safe_psql('postgres', 'REVOKE CONNECT ON DATABASE source FROM PUBLIC');
@@ -69,14 +69,14 @@ run_one('renamed', 5);
 # In a transaction that takes its time, and then does not happen.
 my $session = in_background($node);
 $session->query('BEGIN; ALTER DATABASE renamed RENAME TO other');
-is(processes('renamed'), '', 'while it is being renamed nobody connects');
+is(processes('renamed'), '', 'while it is being renamed no process connects');
 $session->query('ROLLBACK');
 run_one('renamed', 6);
 
 # Jobs that come from nowhere: a template has none that run.
 $node->safe_psql('renamed', q{SELECT queue_jobs.pause('quick'); SELECT queue_jobs.enqueue('quick', '{"n": 7}')});
 $node->safe_psql('postgres', 'ALTER DATABASE renamed IS_TEMPLATE true');
-is($node->psql('postgres', 'SET ROLE carol; CREATE DATABASE hers TEMPLATE renamed'), 0, 'whoever may create databases may copy a template');
+is($node->psql('postgres', 'SET ROLE carol; CREATE DATABASE hers TEMPLATE renamed'), 0, 'a role that may create databases may copy a template');
 $node->safe_psql('hers', q{SELECT queue_jobs.resume('quick')});
 wait_until($node, 'SELECT count(*) = 1 FROM ran WHERE n = 7', db => 'hers');
 $node->safe_psql('postgres', 'ALTER DATABASE renamed IS_TEMPLATE false');
@@ -104,7 +104,7 @@ run_one('postgres', 1);
 $session->query(q{SELECT queue_jobs.pause('quick'); SELECT queue_jobs.enqueue('quick', '{"n": 2}', dedup_key => 'same') FROM generate_series(1, 3)});
 $session->query('BEGIN; DROP EXTENSION queue_jobs CASCADE');
 wait_for_no_processes($node, 'postgres');
-pass('while it is being dropped nobody of ours is connected');
+pass('while it is being dropped no process of ours is connected');
 $session->query('ROLLBACK');
 is($node->safe_psql('postgres', q{SELECT state, dropped FROM queue_jobs.job WHERE args = '{"n": 2}'}), 'available|2', 'DROP EXTENSION rolled back: all is there');
 $session->query(q{SELECT queue_jobs.resume('quick')});
@@ -146,7 +146,7 @@ for my $longer (0, 1)
 	$session->query(q{SELECT queue_jobs.define_worker('quick', 'public.quick'); SELECT queue_jobs.define_worker('gated', 'public.gated')});
 }
 
-# A job that waits for the very session that drops the extension: nobody waits forever.
+# A job that waits for the very session that drops the extension: neither waits forever.
 $node->safe_psql('postgres', q{
 	CREATE TABLE contested (id int PRIMARY KEY); INSERT INTO contested VALUES (1);
 	CREATE FUNCTION contend() RETURNS void LANGUAGE sql AS 'UPDATE contested SET id = id';
@@ -166,7 +166,7 @@ run_one('postgres', 1);
 $session->query('ALTER SCHEMA queue_jobs RENAME TO jobs');
 like($session->error, qr/cannot rename or move schema "queue_jobs"/, 'ALTER SCHEMA queue_jobs RENAME is refused');
 
-# Somebody who writes the catalog himself gets his way. The job falls due meanwhile; it runs when the name is back.
+# A superuser who writes the catalog by hand gets that. The job falls due meanwhile; it runs when the name is back.
 $node->safe_psql('postgres', 'TRUNCATE ran');
 $session->query(q{SELECT queue_jobs.enqueue('quick', '{"n": 30}', delay => '1 s')});
 $session->query(q{UPDATE pg_namespace SET nspname = 'jobs' WHERE nspname = 'queue_jobs'});

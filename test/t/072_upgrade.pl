@@ -73,7 +73,7 @@ foreach my $call (q{SELECT queue_jobs.enqueue('quick')}, q{SELECT * FROM queue_j
 	like(($node->psql('second', "\\set VERBOSITY verbose\n$call"))[2], qr/ERROR:  55000: .*version.*ALTER EXTENSION queue_jobs UPDATE/s, "refused: $call");
 }
 wait_for_no_processes($node, 'second');
-is(log_count($node, 'WARNING:  extension "queue_jobs" in database "second" is not of the library'), 1, 'nobody is started in vain again and again');
+is(log_count($node, 'WARNING:  extension "queue_jobs" in database "second" is not of the library'), 1, 'no process is started in vain again and again');
 $node->safe_psql('second', "UPDATE pg_extension SET extversion = '$current' WHERE extname = 'queue_jobs'");
 $node->safe_psql('second', q{SELECT queue_jobs.resume('quick')});
 wait_for_job($node, $waiting, 'completed', db => 'second');

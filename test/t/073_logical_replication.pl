@@ -42,7 +42,7 @@ sub is_copied
 	return;
 }
 
-# Whoever comes before the last one has gone is refused the slot, and complains.
+# A subscriber that comes before the last one has gone is refused the slot, and complains.
 sub wait_for_no_sender
 {
 	return wait_until($old, q{SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'copy'});
@@ -159,7 +159,7 @@ $new->start;
 wait_until($new, 'SELECT count(*) = 1 FROM ran', db => 'other');
 is_copied('nothing has run in the copy after a restart');
 wait_for_no_processes($new, 'postgres');
-pass('nobody of ours is there');
+pass('no process of ours is there');
 $new->safe_psql('postgres', 'ALTER SUBSCRIPTION copy DISABLE');
 like($new->safe_psql('postgres', q{SELECT string_agg(DISTINCT waits_for, '; ') FROM queue_jobs.job WHERE state = 'available'}),
 	qr/^jobs are copied here/, 'a subscription that is disabled is one');

@@ -194,7 +194,7 @@ $node->wait_for_log(qr/LOG: .*retry_backoff function "shared\.later" of worker "
 is(sprung(), '', 'neither is called');
 sql('alice', "SELECT queue_jobs.cancel(id) FROM unnest(ARRAY[$reading, $retried]) id");
 
-# A superuser's, in a schema of somebody who may drop it there.
+# A superuser's, in a schema whose owner may drop it there.
 sql(undef, <<'SQL');
 CREATE SCHEMA mallory AUTHORIZATION mallory;
 CREATE FUNCTION mallory.report(args jsonb) RETURNS text LANGUAGE sql AS $$SELECT 'root''s'$$;
