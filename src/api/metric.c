@@ -9,6 +9,7 @@
 #include "engine_state.h"
 #include "executor_slot.h"
 #include "funcapi.h"
+#include "lane_hint.h"
 #include "miscadmin.h"
 #include "registry.h"
 #include "settings.h"
@@ -21,6 +22,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_worker_metrics);
 PG_FUNCTION_INFO_V1(queue_jobs_executor_counts);
 PG_FUNCTION_INFO_V1(queue_jobs_oldest_snapshot);
 PG_FUNCTION_INFO_V1(queue_jobs_engine_blocked);
+PG_FUNCTION_INFO_V1(queue_jobs_lanes_full);
 
 /* ---- what is counted of a worker ---- */
 
@@ -163,6 +165,13 @@ queue_jobs_oldest_snapshot(PG_FUNCTION_ARGS)
 	if (oldest == DT_NOEND)
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(oldest);
+}
+
+/* lanes_full(): whether more lanes had jobs at once than queue_jobs.max_lanes. */
+Datum
+queue_jobs_lanes_full(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(lane_hints_full());
 }
 
 /* engine_blocked(): why no job of any role is run in this database, or NULL. */

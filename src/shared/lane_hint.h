@@ -78,6 +78,9 @@ extern void lane_hints_tell_complete(uint64 lost);
 /* Whether there was no room for a lane with jobs, and the log does not say so yet: true once. */
 extern bool lane_hints_full_first(void);
 
+/* Whether there was no room for a lane with jobs since the server started. */
+extern bool lane_hints_full(void);
+
 /*
  * Brings up to date what we know of a lane, by its hint. False if it has none: then *look is as it was. To be
  * called before the claim takes its snapshot, which has a barrier: what was published after our glance at

@@ -210,6 +210,12 @@ lane_hints_full_first(void)
 	return all != NULL && pg_atomic_compare_exchange_u32(&all->full, &untold, 2);
 }
 
+bool
+lane_hints_full(void)
+{
+	return all != NULL && pg_atomic_read_u32(&all->full) != 0;
+}
+
 /* ---- finding them ---- */
 
 static uint64

@@ -17,6 +17,11 @@ CREATE FUNCTION queue_jobs.engine_blocked() RETURNS text
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_engine_blocked';
 COMMENT ON FUNCTION queue_jobs.engine_blocked() IS 'Why no job of any role is run in this database; NULL if jobs are run.';
 
+CREATE FUNCTION queue_jobs.lanes_full() RETURNS boolean
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_lanes_full';
+COMMENT ON FUNCTION queue_jobs.lanes_full() IS
+'Whether more combinations of worker, queue and role had jobs at once than queue_jobs.max_lanes, in any database since the server started: jobs of some are found more slowly.';
+
 -- Labels are of few values: never a role, a tenant or an id. What is of each role's own (schedules) comes as one number.
 CREATE VIEW queue_jobs.metric AS
 WITH worker AS (
@@ -139,7 +144,7 @@ COMMENT ON COLUMN queue_jobs.metric.labels IS 'JSON object of strings; le is the
 COMMENT ON COLUMN queue_jobs.metric.value IS 'the number; times are in seconds';
 
 CREATE FUNCTION queue_jobs.health(OUT name text, OUT ok boolean, OUT value text, OUT advice text) RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 6 SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 7 SET search_path = pg_catalog, pg_temp AS $$
 WITH metric AS MATERIALIZED (
     SELECT m.name, m.labels, m.value FROM queue_jobs.metric m WHERE m.name !~ '_(bucket|sum|count|total)$'
 ), late AS (
@@ -185,8 +190,12 @@ WITH metric AS MATERIALIZED (
     SELECT 6, 'schedules', s.schedule_lag < 60, format('latest tick: %s s late', round(s.schedule_lag::numeric)),
            'The view schedule says for what the schedule waits.'
       FROM single s
+    UNION ALL
+    SELECT 7, 'lanes', NOT f.lanes, CASE WHEN f.lanes THEN 'more had jobs at once than there is room for' ELSE 'there is room for all' END,
+           'Increase queue_jobs.max_lanes, and restart the server.'
+      FROM (SELECT queue_jobs.lanes_full() AS lanes) f
 )
 SELECT c.name, c.ok, c.value, CASE WHEN NOT c.ok THEN c.advice END FROM checks c ORDER BY c.n
 $$;
 COMMENT ON FUNCTION queue_jobs.health() IS
-'What a probe asks, a row for each check: engine (jobs are run in this database), executors (not all are busy), oldest_job (none that could run waits longer than its urgency promises), snapshot (none is held for an hour), replicas (none is away that is not paused), schedules (no tick is a minute late). ok: it is as it should be; advice: what to do if it is not. It reads the view metric with the caller''s rights.';
+'What a probe asks, a row for each check: engine (jobs are run in this database), executors (not all are busy), oldest_job (none that could run waits longer than its urgency promises), snapshot (none is held for an hour), replicas (none is away that is not paused), schedules (no tick is a minute late), lanes (queue_jobs.max_lanes has been enough since the server started). ok: it is as it should be; advice: what to do if it is not. It reads the view metric with the caller''s rights.';

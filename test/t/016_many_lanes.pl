@@ -175,6 +175,7 @@ foreach my $worker ('two_at_once', 'keyed', 'once')
 	pass("300 jobs of $worker in 300 lanes are done");
 }
 is(() = slurp_file($node->logfile, $log) =~ /LOG:  queue_jobs has no room for hints on all lanes that have jobs/g, 1, 'the log says once that there is no room');
+is($node->safe_psql('postgres', q{SELECT ok, value FROM queue_jobs.health() WHERE name = 'lanes'}), 'f|more had jobs at once than there is room for', '… and health() does');
 
 # One by one beside these, each awaited: who sleeps is woken though the lane has no hint yet.
 foreach my $i (1 .. 20)
