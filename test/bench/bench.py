@@ -17,7 +17,7 @@ from pathlib import Path
 
 from server import Server
 from peers import PEERS, find_peers
-from workloads import cost, drain, enqueue, flat, latency
+from workloads import cost, drain, enqueue, flat, latency, related
 
 WORKLOADS = {
     "enqueue": enqueue.one_a_transaction,
@@ -26,6 +26,9 @@ WORKLOADS = {
     "executors": drain.executors,
     "claimants": drain.claimants,
     "together": drain.together,
+    "batch": related.batch,
+    "workflow": related.workflow,
+    "slices": related.slices,
     "latency": latency.idle_server,
     "flood": latency.flooded_lane,
     "cost": cost.wal_and_disk,
@@ -101,7 +104,8 @@ class Bench:
 
     def reset(self):
         """Empty tables; nothing runs."""
-        self.server.sql("TRUNCATE queue_jobs.live_job, queue_jobs.finished_job, raw.job, raw.unique_job, raw.backlog, textbook.job")
+        self.server.sql("TRUNCATE queue_jobs.live_job, queue_jobs.finished_job, raw.job, raw.unique_job, raw.backlog, textbook.job,"
+                        " queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.dependency, queue_jobs.saved_step")
         for peer in self.peers.values():
             peer.reset()
 

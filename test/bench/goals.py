@@ -155,6 +155,23 @@ def latency(results):
     return outcomes
 
 
+def related(results):
+    outcomes = []
+    for case in results.cases("batch", "no-op"):
+        alone = rate(results, "batch", case, "queue_jobs, no batch")
+        for competitor in results.competitors("batch", case, "queue_jobs, one batch", "queue_jobs, a counter"):
+            outcomes += compare(f"{case}, {competitor.split(', ', 1)[1]}: of those of no batch", FLAT, [("", rate(results, "batch", case, competitor), alone)],
+                                peer="counter" in competitor)
+    outcomes += figure("a batch's last end to its callback's start, p50, ms", 1.0,
+                       results.get("batch", "batches of one", "queue_jobs", "ms p50, member's end to callback's start"))
+    for case in results.cases("workflow"):
+        outcomes += figure(f"{case}, steps a second", 1500 if "chain" in case else None, results.get("workflow", case, "queue_jobs", "steps/s"), at_least=True)
+    outcomes += compare("slices of a long job: of as many jobs that each enqueue the next", 0.8,
+                        [("", results.get("slices", "1,000 slices", "queue_jobs, continue_at()", "slices/s"),
+                          results.get("slices", "1,000 slices", "queue_jobs, a job for each", "slices/s"))])
+    return outcomes
+
+
 def flat(results):
     outcomes = []
     for case in results.cases("held", "snapshot held"):
@@ -200,4 +217,4 @@ def cost(results):
 
 def outcomes(document):
     results = Results(document)
-    return [outcome for part in (enqueue, executors, claimants, latency, flat, cost) for outcome in part(results)]
+    return [outcome for part in (enqueue, executors, claimants, related, latency, flat, cost) for outcome in part(results)]
