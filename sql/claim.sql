@@ -137,7 +137,7 @@ SELECT queue_jobs.enqueue('mail', run_at => '2001-01-01', expires_in => '1 s') A
 SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
 SELECT state, attempt FROM queue_jobs.job WHERE id = :job;
 
--- If that is undone, whoever comes next ends it.
+-- If that is undone, the next claim ends it.
 SELECT queue_jobs.enqueue('mail', run_at => '2001-01-01', expires_in => '1 s') AS job \gset
 BEGIN;
 SELECT count(*) FROM queue_jobs.claim('me', '{mail}');
@@ -163,7 +163,7 @@ SELECT queue_jobs.fail(:job, 3, '');
 SELECT state, attempt, last_error, jsonb_array_length(errors) AS errors FROM queue_jobs.job WHERE id = :job;
 SELECT e - 'failed_at' - 'started_at' AS error FROM queue_jobs.job, jsonb_array_elements(errors) e WHERE id = :job;
 
--- A backoff function that fails is a matter for the log; but whoever is cancelled meanwhile has not failed the job.
+-- A backoff function that fails is a matter for the log; but a session that is cancelled meanwhile has not failed the job.
 CREATE FUNCTION app.never_says(failures integer) RETURNS interval LANGUAGE sql AS $$SELECT '1 s'::interval / (failures - 1)$$;
 SELECT queue_jobs.define_worker('mail', retry_backoff => 'app.never_says');
 SELECT queue_jobs.enqueue('mail', '{"fail": 2}') AS job \gset
@@ -244,7 +244,7 @@ SELECT error_of(format('SELECT queue_jobs.complete(%s, 0)', :job));
 SELECT error_of(format('SELECT queue_jobs.fail(%s, 0, %L)', :job, 'x'));
 SELECT queue_jobs.remove_jobs('mail');
 
--- A lease may have run out and the job be complete()d all the same, as long as nobody else has got it.
+-- A lease may have run out and the job be complete()d all the same, as long as no other claimant has it.
 SELECT queue_jobs.enqueue('mail', '{"late": 1}') AS job \gset
 SELECT attempt FROM queue_jobs.claim('slow', '{mail}', lease => '1 ms');
 SELECT pg_sleep(0.01);

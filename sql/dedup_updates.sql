@@ -94,7 +94,7 @@ SELECT queue_jobs.define_worker('gets_record', record => 'app.seen_thing', recor
 SELECT queue_jobs.enqueue('gets_record', '{"id": 1}') IS NOT NULL AS new;
 SELECT args, merged FROM queue_jobs.claim('c', '{gets_record}', 10);
 
--- What a job relies on: also what was committed before by somebody who then, writing nothing, was told "duplicate"; and before it was
+-- What a job relies on: also what a session had committed before that then, writing nothing, got "duplicate"; and before it was
 -- put back.
 SELECT queue_jobs.define_worker('reads', idempotent => true);
 SELECT queue_jobs.enqueue('reads') AS job \gset

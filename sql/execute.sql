@@ -259,7 +259,7 @@ CALL wait_for($$SELECT count(*) = 4 FROM queue_jobs.job WHERE owner = 'regress_t
 SELECT worker, args, context, result FROM queue_jobs.job WHERE owner = 'regress_tenant' ORDER BY worker, args ->> 'hops' DESC, id;
 SET ROLE regress_app;
 
--- As who: whoever enqueued, or whoever defined. RESET ROLE and the like gain nothing, for it is the session's own role.
+-- As which role: the one that enqueued, or the one that defined the worker. RESET ROLE and the like gain nothing, for it is the session's own role.
 CREATE TABLE acted (what text, as_current name, as_session name);
 GRANT INSERT, SELECT ON acted TO regress_other;
 CREATE FUNCTION act(what text) RETURNS text LANGUAGE plpgsql AS $$

@@ -14,7 +14,7 @@ SELECT queue_jobs.define_worker('explained', 'app.explained'), queue_jobs.define
        queue_jobs.define_worker('explained key', idempotent => true, deduplicate => 'until_executed', if_deduplicated => 'reschedule_once'),
        queue_jobs.define_worker('explained rate', rate_limit => 1, rate_period => '1 h');
 
--- One that nobody claims, and one behind it.
+-- One that no claimant claims, and one behind it.
 SELECT queue_jobs.enqueue('explained outside') AS job \gset
 SELECT queue_jobs.enqueue('explained outside') AS second \gset
 SELECT * FROM why(:job);

@@ -38,7 +38,7 @@ SELECT queue_jobs.snooze(of_n(3), 1, '1 day');
 SELECT args -> 'n' AS n FROM queue_jobs.claim('two', '{limited}', 5);
 SELECT queue_jobs.cancel(of_n(4));
 SELECT args -> 'n' AS n FROM queue_jobs.claim('two', '{limited}', 5);
--- A lease that ran out is ended by whoever takes its place: it cannot be revived.
+-- The claim that takes its place ends a lease that ran out: it cannot be revived.
 CALL move_lease_back(of_n(5), '1 hour');
 SELECT args -> 'n' AS n, attempt FROM queue_jobs.claim('three', '{limited}', 5);
 SELECT error_of(format('SELECT queue_jobs.complete(%s, 1)', of_n(5)));

@@ -139,7 +139,7 @@ CREATE FUNCTION is_open(status text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $
 CREATE FUNCTION shut(id integer) RETURNS text LANGUAGE sql AS $$UPDATE app.gate SET status = 'shut' WHERE id = shut.id RETURNING 'shut by ' || current_user$$;
 SELECT queue_jobs.define_worker('shut', 'app.shut', max_retries => 0, record => 'gate', record_key => 'id', pending => 'is_open(status)');
 SELECT search_path FROM queue_jobs.worker WHERE name = 'shut';
--- "$user" is whoever it was then; a schema in which everybody may create is left out, for anybody could put his own names there.
+-- "$user" is the role that it was then; a schema in which every role may create is left out, for any role could put names of its own there.
 RESET ROLE;
 CREATE SCHEMA open_to_all;
 GRANT CREATE, USAGE ON SCHEMA open_to_all TO PUBLIC;

@@ -177,7 +177,7 @@ SELECT * FROM queue_jobs.worker WHERE name = 'plain';
 SET ROLE regress_other;
 SELECT error_of($$SELECT queue_jobs.define_worker('plain', version => 9)$$);
 SELECT error_of($$SELECT queue_jobs.drop_worker('plain')$$);
--- It stays its definer's when somebody else who may replaces it, as a function does; so does as whom its jobs run.
+-- It stays its definer's when another role that may replaces it, as a function does; so does as whom its jobs run.
 SET ROLE regress_boss;
 SELECT queue_jobs.define_worker('plain', version => 2);
 SELECT definer, version FROM queue_jobs.worker WHERE name = 'plain';
@@ -188,7 +188,7 @@ CREATE FUNCTION app.superusers_own() RETURNS void LANGUAGE sql AS '';
 REVOKE EXECUTE ON FUNCTION app.superusers_own() FROM PUBLIC;
 SELECT sqlstate_of($$SELECT queue_jobs.define_worker('plain', 'app.superusers_own', run_as => 'definer')$$);
 DROP FUNCTION app.superusers_own();
--- Where the definer is gone, whoever defines it anew succeeds him.
+-- Where the definer is gone, the role that defines it again succeeds him.
 CREATE ROLE regress_leaver;
 GRANT USAGE ON SCHEMA queue_jobs TO regress_leaver;
 GRANT EXECUTE ON FUNCTION queue_jobs.define_worker TO regress_leaver;
@@ -206,7 +206,7 @@ SELECT queue_jobs.drop_worker('left behind');
 SET ROLE regress_boss;
 SELECT queue_jobs.drop_worker('plain');
 
--- Nobody can have a handler run as himself that he may not call.
+-- No role can have a handler run as itself that it may not call.
 SET ROLE regress_app;
 CREATE FUNCTION private() RETURNS void LANGUAGE sql AS '';
 REVOKE EXECUTE ON FUNCTION private() FROM PUBLIC;

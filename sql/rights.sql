@@ -46,7 +46,7 @@ SELECT type, identity AS without_comment FROM member WHERE type NOT IN ('rule', 
 SELECT tgrelid::regclass, tgfoid::regproc FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace = 'queue_jobs'::regnamespace AND NOT tgisinternal
    AND tgfoid NOT IN (SELECT objid FROM member WHERE classid = 'pg_proc'::regclass);
 
--- The ready-made roles: what each has, and that nobody else has anything.
+-- The ready-made roles: what each has, and that no other role has anything.
 CREATE TEMPORARY VIEW granted AS
 SELECT m.identity, a.privilege_type, a.is_grantable, a.grantee, a.grantee::regrole::text AS role, m.classid, m.objid
   FROM member m
@@ -59,7 +59,7 @@ SELECT role, coalesce(p.proname, identity) AS object, privilege_type FROM grante
  WHERE role LIKE 'queue\_jobs\_%' GROUP BY 1, 2, 3 ORDER BY role COLLATE "C", privilege_type, coalesce(p.proname, identity) COLLATE "C";
 SELECT DISTINCT role FROM granted WHERE is_grantable OR (grantee <> 0 AND role NOT LIKE 'queue\_jobs\_%' AND role NOT LIKE 'regress\_%');
 SELECT rolname, rolcanlogin, rolsuper, rolcreaterole, rolcreatedb FROM pg_roles WHERE rolname LIKE 'queue\_jobs\_%' ORDER BY 1;
--- Nobody but the owner has these.
+-- Only the owner has these.
 SELECT p.oid::regproc AS for_the_owner_alone FROM pg_proc p WHERE pronamespace = 'queue_jobs'::regnamespace
    AND NOT EXISTS (SELECT FROM granted WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND (grantee = 0 OR role LIKE 'queue\_jobs\_%')) ORDER BY 1;
 

@@ -337,7 +337,7 @@ RESET ROLE;
 SELECT worker, urgency, runs > failures AND failures > 0 AS counted FROM queue_jobs.worker_statistics WHERE worker LIKE 'queue_jobs.%';
 SET ROLE regress_app;
 
--- The worker of commands is nobody's to use.
+-- No role may use the worker of commands.
 SELECT error_of($$SELECT queue_jobs.enqueue('queue_jobs.command', '{"command": "SELECT 1"}')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_many('queue_jobs.command', '{}')$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('queue_jobs.command', 'app.note')$$);

@@ -34,7 +34,7 @@ CREATE EXTENSION queue_jobs;
 CREATE EXTENSION queue_jobs SCHEMA public;
 ALTER EXTENSION queue_jobs SET SCHEMA public;
 
--- An application, a role that is a member of it, another application, and somebody without any rights here.
+-- An application, a role that is a member of it, another application, and a role without any rights here.
 CREATE ROLE regress_app LOGIN;
 CREATE ROLE regress_boss LOGIN;
 CREATE ROLE regress_other LOGIN;
@@ -119,7 +119,7 @@ CREATE FUNCTION incompressible(bytes integer) RETURNS text LANGUAGE sql IMMUTABL
 $$;
 COMMENT ON FUNCTION incompressible IS 'Text of about so many bytes, which no algorithm without entropy coding makes shorter.';
 
--- Time is not waited for but moved. By the superuser: nobody else may touch the tables.
+-- Time is not waited for but moved. By the superuser: no other role may touch the tables.
 CREATE PROCEDURE move_lease_back(job bigint, by interval) LANGUAGE sql SECURITY DEFINER AS $$
     UPDATE queue_jobs.live_job SET started_at = started_at - by WHERE id = job
 $$;

@@ -59,7 +59,7 @@ SELECT queue_jobs.discard(:claimed);
 SELECT queue_jobs.retry(:claimed);
 SELECT state FROM queue_jobs.job WHERE id = :claimed;
 COMMIT;
--- a job that had expired may run after all, also if nobody has looked at it since
+-- a job that had expired may run after all, also if no process has looked at it since
 SELECT queue_jobs.enqueue('parcel', '"not looked at"', run_at => '2001-01-01', expires_in => '1 s') AS expired \gset
 SELECT state, waits_for FROM queue_jobs.job WHERE id = :expired;
 SELECT available FROM queue_jobs.queue WHERE queue = 'parcel';
@@ -76,7 +76,7 @@ SELECT args FROM queue_jobs.claim('me', '{parcel}', 10);
 SELECT queue_jobs.enqueue('sleeps', '{"what": "cancelled"}') AS job \gset
 CALL wait_for('SELECT EXISTS (SELECT FROM queue_jobs.job WHERE id = ' || :job || $$ AND state = 'executing' AND attempt = 1)$$);
 SELECT executor_pid IS NOT NULL AS pid, attempt FROM queue_jobs.job WHERE id = :job;
--- nobody waits for its end who has something else to say of it
+-- no session waits for its end that has something else to say of it
 SET lock_timeout = '30 s';
 SELECT queue_jobs.retry(:job) AS retried;
 SELECT error_of(format('SELECT queue_jobs.complete(%s, 1)', :job));

@@ -10,7 +10,7 @@ CREATE FUNCTION run(what text) RETURNS void LANGUAGE sql AS 'INSERT INTO app.ran
 SELECT queue_jobs.define_worker('two phases', 'app.run');
 SELECT queue_jobs.define_worker('claimed', NULL);
 
--- Not before COMMIT PREPARED: neither one that is due nor a future one, in lanes that nobody has used before.
+-- Not before COMMIT PREPARED: neither one that is due nor a future one, in lanes that no transaction has used before.
 BEGIN;
 SELECT queue_jobs.enqueue('two phases', '{"what": "commit"}') IS NOT NULL AS enqueued;
 SELECT queue_jobs.enqueue('two phases', '{"what": "commit, due soon"}', delay => '1 ms') IS NOT NULL AS enqueued;
