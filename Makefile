@@ -7,6 +7,7 @@
 # make fuzz [FUZZ_SECONDS=60]  parsers, args and times under random input
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/explanation/reliability.md)
+# make failover [KILLS=20]   the primary killed under pg_auto_failover, then under Patroni (TOOL=: one of them), with that load (docs/how-to/failover.md)
 # make web                   the dashboard, web/queue_jobs_web
 # make web-demo              see it, with a server that is thrown away afterwards   (LISTEN=127.0.0.1:8480)
 # make demo                  see it work, on a server that is thrown away afterwards
@@ -32,11 +33,11 @@ OBJS = \
 	src/shared/wait.o src/shared/watch.o src/shared/duplicates.o src/shared/live_count.o \
 	src/catalog/catalog.o src/catalog/table_guard.o src/catalog/run_as.o src/catalog/handler.o \
 	src/catalog/trusted_path.o src/catalog/bind_functions.o src/catalog/registry.o src/catalog/worker.o \
-	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/small_table.o src/catalog/feature_flag.o \
+	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/small_table.o src/catalog/table_rows.o src/catalog/feature_flag.o \
 	src/catalog/lane.o src/catalog/statistics.o src/catalog/exclusive_commands.o src/catalog/ddl_guard.o \
 	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o \
-	src/table/store.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/history.o \
-	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/lane_head.o src/table/live_tally.o src/table/live_members.o \
+	src/table/store.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/lane_ids.o src/table/history.o \
+	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/lane_head.o src/table/live_tally.o src/table/live_members.o src/table/row_by_id.o \
 	src/calls/call.o src/calls/args_check.o src/calls/command.o src/calls/call_sql.o \
 	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
 	src/replica/read.o \
@@ -49,7 +50,7 @@ OBJS = \
 	src/api/run_once.o src/api/long_jobs.o src/api/steps.o src/api/define_worker.o src/api/define_schedule.o src/api/set_routing.o src/api/pg_cron.o \
 	src/api/batches.o src/api/batch_arguments.o src/api/workflow.o src/api/signals.o src/api/await.o \
 	src/api/advice.o src/api/explain.o src/api/opaque.o src/api/released.o \
-	src/api/job_filter.o src/api/metric.o src/api/search.o src/api/bulk.o src/api/change_job.o \
+	src/api/job_filter.o src/api/metric.o src/api/metric_row.o src/api/metric_server.o src/api/search.o src/api/bulk.o src/api/change_job.o \
 	src/executor/executor.o src/executor/execute.o src/executor/take.o src/executor/task.o src/executor/session.o \
 	src/executor/run_log.o src/executor/table_changes.o src/executor/assert_idempotent.o \
 	src/scheduler/launcher.o src/scheduler/scheduler.o src/scheduler/demand.o
@@ -91,7 +92,7 @@ DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/* bridg
 DOC_FOLDERS = $(sort $(dir $(DOC_FILES)))
 
 REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer search batch workflow long_jobs explain views comments states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate statistics metric batch_cases ddl_guard teardown
-ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate batch_end batch_levels signals
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate batch_end batch_levels signals signal_levels
 ISOLATION_OPTS = --inputdir=test/isolation
 # The tests' output has other widths in another encoding, and UTF8 does not go with each server's own locale.
 ENCODING       = UTF8
@@ -177,6 +178,15 @@ faults:
 	@QUEUE_JOBS_STRESS_SECONDS='$(SECONDS)' TESTS=tap TAP='test/t/061_faults.pl test/t/062_promotion_faults.pl test/t/063_clocks.pl' VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
 		test/lib/sandbox.sh test/lib/run_tests.sh
 
+# Libraries of Patroni's are installed, the programs only unpacked: installed, they would be services.
+FAILOVER_NEEDED = /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/yaml:python3-yaml /usr/lib/python3/dist-packages/etcd:python3-etcd \
+	/usr/lib/python3/dist-packages/click:python3-click /usr/lib/python3/dist-packages/dateutil:python3-dateutil /usr/lib/python3/dist-packages/prettytable:python3-prettytable \
+	/usr/lib/python3/dist-packages/psutil:python3-psutil /usr/lib/python3/dist-packages/urllib3:python3-urllib3 /usr/lib/python3/dist-packages/cdiff.py:python3-cdiff
+KILLS ?= 20
+failover:
+	@programs=$$(NEEDED='python3:python3 $(FAILOVER_NEEDED)' PG_CONFIG='$(PG_CONFIG)' test/failover/programs) && \
+		PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh /usr/bin/python3 -u -B test/failover/run.py "$$programs" '$(KILLS)' $(TOOL)
+
 web:
 	@PG_CONFIG='$(PG_CONFIG)' NEEDED='$(WEB_NEEDED)' test/lib/packages.sh >/dev/null
 	$(MAKE) -C web
@@ -216,14 +226,14 @@ lint:
 help:
 	@sed -n 's/^# //p; /^$$/q' Makefile
 
-.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults demo play dist fuzz lint soak
+.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover demo play dist fuzz lint soak
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …
 #   make bench-latency [LATENCY_JOBS=500]
 #   make bench-replica [READ_JOBS=1000]
 #   make bench-exactly-once [NOOPS=100000] [UPDATES=10000] [CLAIMANTS=8] [BATCH=10]
-#   make bench-clients [JOBS=20000] [ROUNDS=3] [LATENCIES=200] [QUEUES=queue_jobs,…]      (each client beside queues of its language: test/bench/clients)
+#   make bench-clients [JOBS=20000] [ROUNDS=3] [LATENCIES=200] [LANGUAGES='node python ruby'] [QUEUES=queue_jobs,…]      (each client beside queues of its language: test/bench/clients)
 BENCH_PARAMETERS = FULL WORKLOADS COMPETITORS ROUNDS HELD_ROUNDS DURATION CLIENTS SCALE HOLD STEADY IDLE LOADS
 bench:
 	@json=$$(mktemp) && trap 'rm -f "$$json"' EXIT || exit 1; \
@@ -243,7 +253,10 @@ bench-exactly-once:
 bench-replica:
 	@PG_CONFIG='$(PG_CONFIG)' READ_JOBS='$(READ_JOBS)' test/lib/sandbox.sh test/bench/replica_cpu.sh
 
+BENCH_CLIENTS_NEED = node:nodejs npm:npm redis-server:redis-server redis-cli:redis-tools rq:python3-rq \
+	/usr/lib/python3/dist-packages/celery:python3-celery /usr/lib/python3/dist-packages/psycopg:python3-psycopg \
+	ruby:ruby sidekiq:ruby-sidekiq /usr/lib/ruby/vendor_ruby/pg.rb:ruby-pg
 bench-clients:
-	@PG_CONFIG='$(PG_CONFIG)' NEEDED='node:nodejs npm:npm' test/lib/sandbox.sh test/bench/clients/run.sh
+	@PG_CONFIG='$(PG_CONFIG)' NEEDED='$(BENCH_CLIENTS_NEED)' test/lib/sandbox.sh test/bench/clients/run.sh
 
 .PHONY: bench bench-latency bench-exactly-once bench-replica bench-clients

@@ -290,6 +290,7 @@ SELECT queue_jobs.drop_worker('died');
 SELECT queue_jobs.enqueue('always_fails', '{"n": 7}') AS job \gset
 CALL wait_for_state(:job, 'dead');
 SELECT state, waits_for, args ->> 'error' AS error FROM queue_jobs.job WHERE worker = 'died' AND state = 'available' ORDER BY id;
+SELECT finding, advice FROM queue_jobs.check_workers() WHERE worker = 'always_fails' AND finding LIKE '%not defined';
 SELECT queue_jobs.define_worker('died', 'long_jobs.tell');
 SELECT queue_jobs.enable_worker('died');
 CALL wait_for($$SELECT count(*) = 2 FROM long_jobs.told$$);

@@ -3,7 +3,7 @@ SET ROLE regress_app;
 SET search_path = app, helper;
 SELECT DISTINCT * FROM queue_jobs.transitions() ORDER BY from_state, to_state;
 
--- Every state can be reached from the first ones, and from every one a final one; only retry() leads out of those.
+-- Every state can be reached from the first ones, and from every one a final one; only retry() and retry_batch() lead out of those.
 WITH RECURSIVE reached (state) AS (
     VALUES ('scheduled'), ('available')
     UNION SELECT to_state FROM reached JOIN queue_jobs.transitions() ON from_state = state)
@@ -36,6 +36,7 @@ BEGIN
             WHEN 'cancel' THEN PERFORM queue_jobs.cancel(which);
             WHEN 'discard' THEN PERFORM queue_jobs.discard(which);
             WHEN 'retry' THEN PERFORM queue_jobs.retry(which);
+            WHEN 'retry_batch' THEN PERFORM queue_jobs.retry_batch(batch) FROM queue_jobs.job WHERE id = which;
         END CASE;
         COMMIT;
         CALL app.see(which);
@@ -64,6 +65,8 @@ SELECT queue_jobs.enqueue('states', after => ARRAY[:parent]::bigint[]) AS job \g
 CALL steps(:job, 'cancel');
 SELECT queue_jobs.enqueue('states', after => ARRAY[:parent]::bigint[]) AS job \gset
 CALL steps(:job, 'discard');
+SELECT queue_jobs.enqueue('states', after => ARRAY[:parent]::bigint[], batch => queue_jobs.new_batch(open => true)) AS job \gset
+CALL steps(:job, 'cancel', 'retry_batch', 'discard', 'retry_batch', 'cancel');
 SELECT queue_jobs.enqueue('states', delay => '1 day', after => ARRAY[:parent]::bigint[], if_dead => 'run') AS job \gset
 CALL see(:job);
 SELECT queue_jobs.cancel(:parent);

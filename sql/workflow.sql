@@ -153,6 +153,19 @@ SELECT queue_jobs.enqueue('approval') AS approval \gset
 CALL wait_for(format($$SELECT state = 'waiting' FROM queue_jobs.job WHERE id = %s$$, :approval));
 SELECT queue_jobs.cancel(:approval);
 SELECT state FROM queue_jobs.job WHERE id = :approval;
+-- One that waits for a signal holds its key, as any job of until_executed that has been started. One that waits for jobs is no duplicate of
+-- one that may run before those have ended.
+SELECT queue_jobs.define_worker('keyed_approval', 'app.approval', idempotent => true, deduplicate => 'until_executed');
+SELECT queue_jobs.enqueue('keyed_approval') AS approval \gset
+CALL wait_for(format($$SELECT state = 'waiting' FROM queue_jobs.job WHERE id = %s$$, :approval));
+SELECT queue_jobs.enqueue('keyed_approval') = :approval AS stands, queue_jobs.try_enqueue('keyed_approval') IS NULL AS dropped;
+SELECT queue_jobs.signal(:approval, 'approved', '"once"');
+CALL queue_jobs.await_job(:approval, '3 min');
+SELECT queue_jobs.define_worker('keyed', idempotent => true, including_scheduled => true);
+SELECT queue_jobs.enqueue('manual') AS parent, queue_jobs.enqueue('keyed') AS keyed \gset
+SELECT queue_jobs.try_enqueue('keyed', after => ARRAY[:parent]::bigint[]) AS after_parent \gset
+SELECT state FROM queue_jobs.job WHERE id = :after_parent;
+SELECT queue_jobs.cancel(id) FROM queue_jobs.job WHERE id IN (:parent, :keyed, :after_parent) ORDER BY id;
 SELECT error_of($$SELECT queue_jobs.wait_for_signal('x')$$);
 SELECT error_of($$SELECT queue_jobs.signal_payload('x')$$);
 SELECT error_of($$SELECT queue_jobs.signal(1, '')$$);

@@ -154,7 +154,7 @@ add_objects(Page *page, const Call *call, const Answer *dry_run)
 	if (dry_run)
 	{
 		add_raw(out, "<p><strong>");
-		add_count(out, atof(PQgetvalue(dry_run->result, 0, 0)));
+		add_count(out, parse_number(PQgetvalue(dry_run->result, 0, 0)));
 		add(out, " jobs</strong> match now%r.</p><dl class=\"facts\">", filter_is_empty(&call->filter) ? ": all that you may touch" : "");
 	}
 	else if (call->ids.length > 0)
@@ -211,7 +211,7 @@ say(Page *page, const Call *call, const Answer *answer)
 		add_raw(&text, value && *value != 'f' ? call->action->done : call->action->undone);
 	else
 	{
-		add_count(&text, value ? atof(value) : 0);
+		add_count(&text, value ? parse_number(value) : 0);
 		add(&text, " %r %r.", is_text(value, "1") ? "job" : "jobs", call->action->done);
 	}
 	if (answer->notices)

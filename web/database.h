@@ -32,7 +32,7 @@ extern void viewer_close(Viewer *viewer);
 extern const char *viewer_role(Viewer *viewer);
 extern const char *viewer_database(Viewer *viewer);
 
-/* Runs a query, read only. The same query of the same role is run once a second at most, whoever asks. */
+/* Runs a query, read only. The same query of the same role is run once a second at most, for all viewers. */
 extern Answer *ask(Viewer *viewer, const char *sql, int count, const char *const *values);
 /*
  * Runs a statement that changes something, in a transaction of its own; what was asked before is

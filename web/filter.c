@@ -40,7 +40,7 @@ filter_read(Filter *filter, const Params *params)
 	if (*filter->states)
 	{
 		strcat(filter->states, "}");
-		filter->values[2] = filter->states;
+		filter->values[FILTER_STATES] = filter->states;
 	}
 }
 

@@ -8,6 +8,7 @@
 #include "page.h"
 
 #define FILTER_VALUES 8
+#define FILTER_STATES 2	/* of them: which states */
 
 /* The arguments by name; $1 to $8 are the values. A time may also be how long ago it is: "2 hours". */
 #define FILTER_ARGUMENTS \

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "buffer.h"
+#include "request.h"
 
 #define MAX_QUEUES	500
 #define MAX_GAP		60			/* seconds without a sample: then it begins again */
@@ -79,8 +80,8 @@ take_sample(const Answer *answer, double seconds)
 	for (int i = 0; i < PQntuples(answer->result); i++)
 	{
 		Series	   *of = series_of(PQgetvalue(answer->result, i, 0));
-		double		runs = atof(PQgetvalue(answer->result, i, 1));
-		double		failures = atof(PQgetvalue(answer->result, i, 2));
+		double		runs = parse_number(PQgetvalue(answer->result, i, 1));
+		double		failures = parse_number(PQgetvalue(answer->result, i, 2));
 
 		if (of == NULL && series_count < MAX_QUEUES)
 		{

@@ -146,7 +146,7 @@ number(const Answer *answer, int row, const char *column)
 {
 	const char *value = cell(answer, row, column);
 
-	return value ? atof(value) : 0;
+	return value ? parse_number(value) : 0;
 }
 
 bool
@@ -244,10 +244,12 @@ void
 add_share(Buffer *out, const char *share)
 {
 	char		text[32];
+	double		value;
 
 	if (share == NULL)
 		return;
-	snprintf(text, sizeof(text), atof(share) > 0.99 && atof(share) < 1 ? "%.2f %%" : "%.0f %%", 100 * atof(share));
+	value = parse_number(share);
+	snprintf(text, sizeof(text), value > 0.99 && value < 1 ? "%.2f %%" : "%.0f %%", 100 * value);
 	add_raw(out, text);
 }
 
@@ -256,13 +258,11 @@ static bool
 parse_timestamp(const char *timestamp, double *epoch)
 {
 	struct tm	t = {0};
-	double		second;
+	const char *seconds = strptime(timestamp, "%Y-%m-%d %H:%M:", &t);
 
-	if (sscanf(timestamp, "%d-%d-%d %d:%d:%lf", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour, &t.tm_min, &second) != 6)
+	if (seconds == NULL)
 		return false;
-	t.tm_year -= 1900;
-	t.tm_mon -= 1;
-	*epoch = (double) timegm(&t) + second;
+	*epoch = (double) timegm(&t) + strtod(seconds, NULL);
 	return true;
 }
 

@@ -27,7 +27,7 @@ typedef struct Page
 	char		cookie[SESSION_HEX + 1];
 	char		token[SESSION_HEX + 1];
 	char	   *said;			/* what the action before this page came to */
-	Viewer	   *viewer;			/* NULL: nobody has signed in */
+	Viewer	   *viewer;			/* NULL: not signed in */
 
 	/* the reply */
 	Buffer		out;

@@ -32,7 +32,7 @@ add_duration_cell(Buffer *out, const char *seconds)
 {
 	add_raw(out, "<td class=\"n\">");
 	if (seconds)
-		add_seconds(out, atof(seconds));
+		add_seconds(out, parse_number(seconds));
 	add_raw(out, "</td>");
 }
 
@@ -40,7 +40,7 @@ add_duration_cell(Buffer *out, const char *seconds)
 static void
 add_target_cell(Buffer *out, const char *share)
 {
-	add(out, "<td class=\"n%r\">", share && atof(share) < 0.99 ? " bad" : "");
+	add(out, "<td class=\"n%r\">", share && parse_number(share) < 0.99 ? " bad" : "");
 	add_share(out, share);
 	add_raw(out, "</td>");
 }

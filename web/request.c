@@ -184,6 +184,15 @@ parse_id(const char *text, long long *id)
 	return errno == 0 && *end == '\0';
 }
 
+double
+parse_number(const char *text)
+{
+	char	   *end;
+	double		number = strtod(text, &end);
+
+	return *end == '\0' ? number : 0;
+}
+
 /* Splits the port off. False: what is left is no name. */
 static bool
 host_name(const char *host, char *name, size_t size)

@@ -38,6 +38,8 @@ extern const char *param_given(const Params *params, const char *name);
 extern char *cookie_value(const char *header, const char *name);
 extern bool is_utf8(const char *text, size_t length);
 extern bool parse_id(const char *text, long long *id);
+/* A number of the database's; 0 if it is none. */
+extern double parse_number(const char *text);
 /* Whether a Host header names a loopback address, or one of the names, which a NULL ends. */
 extern bool host_allowed(const char *host, const char *const *names);
 /* Whether a redirect may go there: a path of this server, below the prefix. */

@@ -195,7 +195,7 @@ answer_get(Page *page, const Headers *headers)
 
 /*
  * The path without the prefix. Another web site's name that resolves to this machine ("DNS
- * rebinding") would be let in by the browser: where nobody signs in, the Host header must be of
+ * rebinding") would be let in by the browser: without signing in, the Host header must be of
  * this machine. With sign-in, such a site has no cookie.
  */
 static bool

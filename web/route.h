@@ -14,7 +14,7 @@ typedef struct Headers
 	const char *cookie;
 	const char *content_type;
 	const char *fetch_site;
-	const char *refresh;		/* the script's, which nobody has asked for */
+	const char *refresh;		/* the script's own, which no viewer has asked for */
 	char	   *user;			/* Authorization: Basic */
 	char	   *password;
 } Headers;

@@ -95,6 +95,14 @@ check_functions(Advice *advice)
 			"Sidekiq's formula is used instead. Create the function, or define the worker again.");
 }
 
+static void
+check_follower(Advice *advice, const char *option, const char *follower)
+{
+	if (follower != NULL && registry_worker(follower) == NULL)
+		add(advice, psprintf("its %s, worker \"%s\", is not defined", option, follower),
+			"What is enqueued for that worker waits. Define it, or this worker again.");
+}
+
 /* Whether a role can run the worker's jobs. */
 static void
 check_role(Advice *advice, Oid role)
@@ -234,6 +242,8 @@ check_all(Advice *advice)
 	check_declaration(advice);
 	check_roles_exist(advice);
 	check_functions(advice);
+	check_follower(advice, "on_dead", advice->worker->on_dead);
+	check_follower(advice, "on_expired", advice->worker->on_expired);
 	check_roles(advice);
 	check_upkeep(advice);
 	check_record(advice);

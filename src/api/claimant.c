@@ -47,7 +47,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_continue_claimed);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
 
-char	   *
+char *
 claimant_argument(FunctionCallInfo fcinfo, int arg)
 {
 	char	   *claimant;
@@ -196,7 +196,7 @@ backoff_was_slow(const char *worker)
 	}
 	foreach(cell, slow_backoffs)
 		if (strcmp(lfirst(cell), worker) == 0)
-		return true;
+			return true;
 	return false;
 }
 

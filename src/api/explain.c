@@ -103,6 +103,7 @@ static const struct
 	{"cannot_connect", "GRANT CONNECT ON DATABASE, and see the server's log for why an executor could not connect."},
 	{"claimants_only", "Define the worker with a handler, or claim its jobs with queue_jobs.claim()."},
 	{"not_preloaded", "Add queue_jobs to \"shared_preload_libraries\" and restart the server."},
+	{"read_only", "Wait for the failover tool that holds it, or set it to off in the configuration."},
 	{"run_off", "ALTER DATABASE … SET queue_jobs.run = on, or set it in postgresql.conf."},
 	{"no_executors", "Increase \"queue_jobs.max_executors\", \"queue_jobs.max_executors_per_database\" or \"max_worker_processes\"."},
 	{"executors_busy", "Increase \"queue_jobs.max_executors\" and \"queue_jobs.max_executors_per_database\", or give workers a timeout."},

@@ -1,28 +1,283 @@
 /*
  * metric.c
- *		What the view "metric" and health() are made of: what is counted of each worker, executors, the oldest
- *		snapshot, and why the engine does not run jobs.
+ *		The view "metric": what is counted of each worker and its jobs, executors, replicas, schedules, batches,
+ *		and the oldest snapshot.
+ *
+ * One function makes all of it, and reads the tables itself, with the statement's snapshot: they have few
+ * rows, and to plan a query over a dozen of them takes longer than to read them.
  */
 #include "postgres.h"
 
-#include "compat.h"
-#include "engine_state.h"
-#include "executor_slot.h"
 #include "funcapi.h"
 #include "lane_hint.h"
-#include "miscadmin.h"
-#include "registry.h"
-#include "settings.h"
-#include "statistics.h"
-#include "utils/backend_status.h"
-#include "utils/builtins.h"
-#include "utils/tuplestore.h"
+#include "lane_jobs.h"
+#include "metric_row.h"
+#include "metric_server.h"
+#include "table_rows.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
-PG_FUNCTION_INFO_V1(queue_jobs_worker_metrics);
-PG_FUNCTION_INFO_V1(queue_jobs_executor_counts);
-PG_FUNCTION_INFO_V1(queue_jobs_oldest_snapshot);
-PG_FUNCTION_INFO_V1(queue_jobs_engine_blocked);
-PG_FUNCTION_INFO_V1(queue_jobs_lanes_full);
+PG_FUNCTION_INFO_V1(queue_jobs_metrics);
+
+typedef struct MeteredWorker
+{
+	char	   *name;
+	char	   *queue;
+	char	   *urgency;
+	Labels		labels;
+	int64		max_running;	/* 0: no limit */
+	bool		limited_capacity;
+	bool		disabled;
+	int64		executing;
+	uint64		dropped;
+	uint64		merged;
+} MeteredWorker;
+
+/* A lane; or, once those of one worker and queue have been added up, all of these. */
+typedef struct MeteredLane
+{
+	int32		id;				/* 0: of a worker that has none */
+	char	   *worker;
+	char	   *queue;
+	LaneJobs	jobs;
+} MeteredLane;
+
+typedef struct Metrics
+{
+	MetricRows	rows;
+	Snapshot	snapshot;
+	MeteredWorker *workers;		/* by name */
+	int			worker_count;
+	MeteredLane *lanes;
+	int			lane_count;
+} Metrics;
+
+/* ---- workers ---- */
+
+static int
+compare_workers(const void *a, const void *b)
+{
+	return strcmp(((const MeteredWorker *) a)->name, ((const MeteredWorker *) b)->name);
+}
+
+static MeteredWorker *
+find_worker(Metrics *metrics, char *name)
+{
+	MeteredWorker wanted = {.name = name};
+
+	return bsearch(&wanted, metrics->workers, metrics->worker_count, sizeof(MeteredWorker), compare_workers);
+}
+
+static MeteredWorker *
+add_worker(Metrics *metrics, int *size)
+{
+	if (metrics->worker_count == *size)
+		metrics->workers = repalloc_huge(metrics->workers, (*size *= 2) * sizeof(MeteredWorker));
+	metrics->workers[metrics->worker_count] = (MeteredWorker) {.name = NULL};
+	return &metrics->workers[metrics->worker_count++];
+}
+
+static void
+label_worker(MeteredWorker *worker, const char *feature_category, bool external_dependencies, const char *resource_boundary)
+{
+	label(&worker->labels, "worker", worker->name);
+	label(&worker->labels, "queue", worker->queue);
+	label(&worker->labels, "urgency", worker->urgency);
+	label(&worker->labels, "feature_category", feature_category ? feature_category : "");
+	label(&worker->labels, "external_dependencies", external_dependencies ? "true" : "false");
+	label(&worker->labels, "resource_boundary", resource_boundary);
+}
+
+static void
+read_worker(MeteredWorker *worker, TableRows *rows)
+{
+	worker->name = table_rows_text(rows, "name");
+	worker->queue = table_rows_text(rows, "queue");
+	worker->urgency = table_rows_text(rows, "urgency");
+	worker->max_running = table_rows_int64(rows, "max_running_jobs");
+	worker->limited_capacity = !table_rows_is_null(rows, "remaining_work");
+	label_worker(worker, table_rows_text(rows, "feature_category"), table_rows_bool(rows, "external_dependencies"),
+				 table_rows_text(rows, "resource_boundary"));
+}
+
+/* Those that are defined, and the one of schedules' commands. */
+static void
+read_workers(Metrics *metrics)
+{
+	int			size = 64;
+	TableRows	rows;
+	MeteredWorker *command;
+
+	metrics->workers = palloc(sizeof(MeteredWorker) * size);
+	table_rows_begin(&rows, REL_DEFINED_WORKER, metrics->snapshot);
+	while (table_rows_next(&rows))
+		read_worker(add_worker(metrics, &size), &rows);
+	table_rows_end(&rows);
+	command = add_worker(metrics, &size);
+	command->name = command->queue = COMMAND_WORKER;
+	command->urgency = "low";
+	label_worker(command, NULL, false, "unknown");
+	qsort(metrics->workers, metrics->worker_count, sizeof(MeteredWorker), compare_workers);
+}
+
+static void
+read_disabled(Metrics *metrics)
+{
+	TableRows	rows;
+
+	table_rows_begin(&rows, REL_DISABLED_WORKER, metrics->snapshot);
+	while (table_rows_next(&rows))
+	{
+		MeteredWorker *worker = find_worker(metrics, table_rows_text(&rows, "name"));
+
+		if (worker != NULL)
+			worker->disabled = true;
+	}
+	table_rows_end(&rows);
+}
+
+/* ---- lanes ---- */
+
+static void
+add_lane(Metrics *metrics, int *size, const MeteredLane *lane)
+{
+	if (metrics->lane_count == *size)
+		metrics->lanes = repalloc_huge(metrics->lanes, (*size *= 2) * sizeof(MeteredLane));
+	metrics->lanes[metrics->lane_count++] = *lane;
+}
+
+/* What has changed while the jobs were counted may leave less than none. */
+static LaneJobs
+counted_jobs(HTAB *counted, int32 lane)
+{
+	LaneJobs   *found = hash_search(counted, &lane, HASH_FIND, NULL);
+	LaneJobs	jobs = {.oldest_available = DT_NOEND};
+
+	if (found == NULL)
+		return jobs;
+	jobs.scheduled = Max(found->scheduled, 0);
+	jobs.available = Max(found->available, 0);
+	jobs.executing = Max(found->executing, 0);
+	jobs.retryable = Max(found->retryable, 0);
+	jobs.waiting = Max(found->waiting, 0);
+	jobs.oldest_available = found->oldest_available;
+	return jobs;
+}
+
+/* And one for each worker, which may have none. */
+static void
+read_lanes(Metrics *metrics)
+{
+	HTAB	   *counted = lane_jobs();
+	int			size = 64;
+	TableRows	rows;
+
+	metrics->lanes = palloc(sizeof(MeteredLane) * size);
+	table_rows_begin(&rows, REL_LANE, metrics->snapshot);
+	while (table_rows_next(&rows))
+	{
+		int32		id = (int32) table_rows_int64(&rows, "id");
+		MeteredLane lane = {
+			.id = id,.worker = table_rows_text(&rows, "worker"),.queue = table_rows_text(&rows, "queue"),
+			.jobs = counted_jobs(counted, id)
+		};
+
+		add_lane(metrics, &size, &lane);
+	}
+	table_rows_end(&rows);
+	for (int i = 0; i < metrics->worker_count; i++)
+		if (strcmp(metrics->workers[i].name, COMMAND_WORKER) != 0)
+			add_lane(metrics, &size, &(MeteredLane)
+					 {
+						 .worker = metrics->workers[i].name,.queue = metrics->workers[i].queue,.jobs = {.oldest_available = DT_NOEND}
+					 });
+	hash_destroy(counted);
+}
+
+/* Running jobs and duplicates are counted by lane, and of a worker shown with those of all its lanes. */
+static void
+add_to_workers(Metrics *metrics)
+{
+	for (int i = 0; i < metrics->lane_count; i++)
+	{
+		MeteredWorker *worker = find_worker(metrics, metrics->lanes[i].worker);
+		uint64		dropped;
+		uint64		merged;
+
+		if (worker == NULL || metrics->lanes[i].id == 0)
+			continue;
+		worker->executing += metrics->lanes[i].jobs.executing;
+		lane_hint_counts(metrics->lanes[i].id, &dropped, &merged);
+		worker->dropped += dropped;
+		worker->merged += merged;
+	}
+}
+
+static int
+compare_lanes(const void *a, const void *b)
+{
+	const MeteredLane *x = a;
+	const MeteredLane *y = b;
+	int			by_worker = strcmp(x->worker, y->worker);
+
+	return by_worker ? by_worker : strcmp(x->queue, y->queue);
+}
+
+/* Makes one of those that are of the same worker and queue: whose jobs they are is no label. */
+static void
+add_up_lanes(Metrics *metrics)
+{
+	int			count = 0;
+
+	qsort(metrics->lanes, metrics->lane_count, sizeof(MeteredLane), compare_lanes);
+	for (int i = 0; i < metrics->lane_count; i++)
+	{
+		MeteredLane *lane = &metrics->lanes[i];
+		LaneJobs   *jobs;
+
+		if (count == 0 || compare_lanes(&metrics->lanes[count - 1], lane) != 0)
+		{
+			metrics->lanes[count++] = *lane;
+			continue;
+		}
+		jobs = &metrics->lanes[count - 1].jobs;
+		jobs->scheduled += lane->jobs.scheduled;
+		jobs->available += lane->jobs.available;
+		jobs->executing += lane->jobs.executing;
+		jobs->retryable += lane->jobs.retryable;
+		jobs->waiting += lane->jobs.waiting;
+		jobs->oldest_available = Min(jobs->oldest_available, lane->jobs.oldest_available);
+	}
+	metrics->lane_count = count;
+}
+
+static void
+put_state(Metrics *metrics, const Labels *labels, const char *state, int64 jobs)
+{
+	Labels		with_state = *labels;
+
+	label(&with_state, "state", state);
+	put_gauge(&metrics->rows, "queue_jobs_jobs", "Jobs that are not finished, by state.", &with_state, (double) jobs);
+}
+
+static void
+put_lane(Metrics *metrics, const MeteredLane *lane)
+{
+	MeteredWorker *worker = find_worker(metrics, lane->worker);
+	const LaneJobs *jobs = &lane->jobs;
+	Labels		labels = {0};
+
+	label(&labels, "worker", lane->worker);
+	label(&labels, "queue", lane->queue);
+	label(&labels, "urgency", worker ? worker->urgency : "");
+	put_state(metrics, &labels, "scheduled", jobs->scheduled);
+	put_state(metrics, &labels, "available", jobs->available);
+	put_state(metrics, &labels, "executing", jobs->executing);
+	put_state(metrics, &labels, "retryable", jobs->retryable);
+	put_state(metrics, &labels, "waiting", jobs->waiting);
+	put_gauge(&metrics->rows, "queue_jobs_oldest_available_seconds", "How long the oldest of the available jobs has been due; 0 if none is available.",
+			  &labels, seconds_since(jobs->oldest_available));
+}
 
 /* ---- what is counted of a worker ---- */
 
@@ -51,138 +306,130 @@ static const struct
 };
 
 static void
-put_metric(ReturnSetInfo *result, const char *name, const char *type, const char *help, const char *le, double value)
+put_runs(MetricRows *rows, const MeteredWorker *worker)
 {
-	Datum		values[5] = {
-		CStringGetTextDatum(name), CStringGetTextDatum(type), CStringGetTextDatum(help),
-		le ? CStringGetTextDatum(le) : (Datum) 0, Float8GetDatum(value)
-	};
-	bool		nulls[5] = {false, false, false, le == NULL, false};
-
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
-static void
-put_counter(ReturnSetInfo *result, const char *name, const char *help, uint64 value)
-{
-	put_metric(result, name, "counter", help, NULL, (double) value);
-}
-
-/* Each bucket of Prometheus' has what is in those below it, too. */
-static void
-put_histogram(ReturnSetInfo *result, MeasuredTime time, const TimeHistogram *histogram)
-{
-	const char *help = histograms[time].help;
-	char	   *bucket_name = psprintf("%s_bucket", histograms[time].name);
-	uint64		count = 0;
-
-	for (int i = 0; i <= HISTOGRAM_BOUNDS; i++)
-	{
-		count += histogram->buckets[i];
-		put_metric(result, bucket_name, "histogram", help, i < HISTOGRAM_BOUNDS ? psprintf("%g", histogram_bounds[i]) : "+Inf", (double) count);
-	}
-	put_metric(result, psprintf("%s_sum", histograms[time].name), "histogram", help, NULL, (double) histogram->sum / USECS_PER_SEC);
-	put_metric(result, psprintf("%s_count", histograms[time].name), "histogram", help, NULL, (double) count);
-}
-
-/* worker_metrics(worker) */
-Datum
-queue_jobs_worker_metrics(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	Worker	   *worker = registry_worker(name);
 	WorkerTotals totals;
+	const Labels *labels = &worker->labels;
 
-	InitMaterializedSRF(fcinfo, 0);
-	if (worker == NULL)
-		return (Datum) 0;
-	statistics_totals(name, &totals);
-	put_counter(result, "queue_jobs_runs_total", "Runs that ended, failures included.", totals.runs);
-	put_counter(result, "queue_jobs_failures_total", "Runs that failed.", totals.failures);
-	if (urgency_has_queueing_target(worker->urgency))
-		put_counter(result, "queue_jobs_started_in_target_total", "Runs that started as soon as the urgency promises.", totals.started_in_target);
-	put_counter(result, "queue_jobs_ran_in_target_total", "Runs that took no longer than the urgency allows.", totals.ran_in_target);
+	statistics_totals(worker->name, &totals);
+	put_counter(rows, "queue_jobs_runs_total", "Runs that ended, failures included.", labels, (double) totals.runs);
+	put_counter(rows, "queue_jobs_failures_total", "Runs that failed.", labels, (double) totals.failures);
+	if (urgency_has_queueing_target(option_value(urgency_names, worker->urgency)))
+		put_counter(rows, "queue_jobs_started_in_target_total", "Runs that started as soon as the urgency promises.", labels, (double) totals.started_in_target);
+	put_counter(rows, "queue_jobs_ran_in_target_total", "Runs that took no longer than the urgency allows.", labels, (double) totals.ran_in_target);
 	for (int i = 0; i < COUNTED_KINDS; i++)
-		put_counter(result, counters[i].name, counters[i].help, totals.counted[i]);
+		put_counter(rows, counters[i].name, counters[i].help, labels, (double) totals.counted[i]);
 	for (int i = 0; i < MEASURED_TIMES; i++)
-		put_histogram(result, i, &totals.times[i]);
-	return (Datum) 0;
+		put_histogram(rows, histograms[i].name, histograms[i].help, labels, &totals.times[i]);
 }
 
-/* ---- the engine ---- */
-
-/* executor_counts(): a row for each state of executors. */
-Datum
-queue_jobs_executor_counts(PG_FUNCTION_ARGS)
+static void
+put_worker(MetricRows *rows, const MeteredWorker *worker)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	ExecutorStates here;
-	ExecutorStates everywhere;
+	const Labels *labels = &worker->labels;
+
+	put_runs(rows, worker);
+	put_counter(rows, "queue_jobs_duplicates_total", "Duplicates that were not enqueued, because a job stood for them.", labels, (double) worker->dropped);
+	put_counter(rows, "queue_jobs_merged_total", "Duplicates that were removed when another job of the same key started.", labels, (double) worker->merged);
+	put_gauge(rows, "queue_jobs_disabled", "Whether disable_worker() has switched the worker off: 1 or 0.", labels, worker->disabled);
+	if (worker->max_running == 0)
+		return;
+	put_gauge(rows, "queue_jobs_limit_running", "Jobs that run, of a worker with max_running_jobs.", labels, (double) worker->executing);
+	put_gauge(rows, "queue_jobs_limit_max", "Jobs that may run at once: the worker's max_running_jobs.", labels, (double) worker->max_running);
+}
+
+static void
+put_remaining_work(Metrics *metrics)
+{
+	TableRows	rows;
+
+	table_rows_begin(&rows, REL_CAPACITY_FILL, metrics->snapshot);
+	while (table_rows_next(&rows))
+	{
+		MeteredWorker *worker = find_worker(metrics, table_rows_text(&rows, "worker"));
+
+		if (worker != NULL && worker->limited_capacity && !table_rows_is_null(&rows, "remaining"))
+			put_gauge(&metrics->rows, "queue_jobs_remaining_work", "Rows that the worker's query remaining_work returned when it last returned any.",
+					  &worker->labels, (double) table_rows_int64(&rows, "remaining"));
+	}
+	table_rows_end(&rows);
+}
+
+/* ---- queues ---- */
+
+static int
+compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+static int
+read_paused(Metrics *metrics, char ***queues)
+{
+	int			size = 16;
+	int			count = 0;
+	TableRows	rows;
+
+	*queues = palloc(sizeof(char *) * size);
+	table_rows_begin(&rows, REL_PAUSED_QUEUE, metrics->snapshot);
+	while (table_rows_next(&rows))
+	{
+		if (count == size)
+			*queues = repalloc_huge(*queues, sizeof(char *) * (size *= 2));
+		(*queues)[count++] = table_rows_text(&rows, "queue");
+	}
+	table_rows_end(&rows);
+	qsort(*queues, count, sizeof(char *), compare_names);
+	return count;
+}
+
+/* Each queue once: of the lanes, and of those that are paused. */
+static void
+put_paused(Metrics *metrics)
+{
+	char	  **paused;
+	int			paused_count = read_paused(metrics, &paused);
+	int			count = metrics->lane_count + paused_count;
+	char	  **queues = palloc(sizeof(char *) * Max(count, 1));
+
+	for (int i = 0; i < metrics->lane_count; i++)
+		queues[i] = metrics->lanes[i].queue;
+	memcpy(queues + metrics->lane_count, paused, sizeof(char *) * paused_count);
+	qsort(queues, count, sizeof(char *), compare_names);
+	for (int i = 0; i < count; i++)
+	{
+		Labels		labels = {0};
+
+		if (i > 0 && strcmp(queues[i], queues[i - 1]) == 0)
+			continue;
+		label(&labels, "queue", queues[i]);
+		put_gauge(&metrics->rows, "queue_jobs_paused", "Whether pause() has stopped the queue: 1 or 0.", &labels,
+				  bsearch(&queues[i], paused, paused_count, sizeof(char *), compare_names) != NULL);
+	}
+}
+
+/* ---- all of it ---- */
+
+/* metrics() */
+Datum
+queue_jobs_metrics(PG_FUNCTION_ARGS)
+{
+	Metrics		metrics = {.snapshot = GetActiveSnapshot()};
 
 	InitMaterializedSRF(fcinfo, 0);
-	executor_states(MyDatabaseId, &here);
-	executor_states(InvalidOid, &everywhere);
-	for (int i = 0; i < 3; i++)
-	{
-		static const char *const states[] = {"busy", "idle", "starting"};
-		const int	counts_here[] = {here.busy, here.idle, here.starting};
-		const int	counts_everywhere[] = {everywhere.busy, everywhere.idle, everywhere.starting};
-		Datum		values[3] = {
-			CStringGetTextDatum(states[i]), Int32GetDatum(counts_here[i]), Int32GetDatum(counts_everywhere[i])
-		};
-		bool		nulls[3] = {0};
-
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-	}
+	metrics.rows.result = (ReturnSetInfo *) fcinfo->resultinfo;
+	metrics.rows.each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs metric", ALLOCSET_DEFAULT_SIZES);
+	read_workers(&metrics);
+	read_disabled(&metrics);
+	read_lanes(&metrics);
+	add_to_workers(&metrics);
+	add_up_lanes(&metrics);
+	for (int i = 0; i < metrics.lane_count; i++)
+		put_lane(&metrics, &metrics.lanes[i]);
+	for (int i = 0; i < metrics.worker_count; i++)
+		put_worker(&metrics.rows, &metrics.workers[i]);
+	put_remaining_work(&metrics);
+	put_paused(&metrics);
+	put_server_metrics(&metrics.rows, metrics.snapshot);
 	return (Datum) 0;
-}
-
-/* Whether a session's snapshot keeps rows of this database from being removed. */
-static bool
-holds_snapshot(const LocalPgBackendStatus *entry)
-{
-	const PgBackendStatus *status = &entry->backendStatus;
-
-	return TransactionIdIsValid(entry->backend_xmin) && status->st_xact_start_timestamp != 0 &&
-		status->st_procpid != MyProcPid && status->st_backendType != B_AUTOVAC_WORKER &&
-		(status->st_databaseid == MyDatabaseId || !OidIsValid(status->st_databaseid));
-}
-
-/* oldest_snapshot(): since when the transaction of the oldest one runs; NULL if there is none but our own. */
-Datum
-queue_jobs_oldest_snapshot(PG_FUNCTION_ARGS)
-{
-	TimestampTz oldest = DT_NOEND;
-
-	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
-	{
-		LocalPgBackendStatus *entry = QjLocalBackendStatus(i);
-
-		if (entry != NULL && holds_snapshot(entry))
-			oldest = Min(oldest, entry->backendStatus.st_xact_start_timestamp);
-	}
-	if (oldest == DT_NOEND)
-		PG_RETURN_NULL();
-	PG_RETURN_TIMESTAMPTZ(oldest);
-}
-
-/* lanes_full(): whether more lanes had jobs at once than queue_jobs.max_lanes. */
-Datum
-queue_jobs_lanes_full(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(lane_hints_full());
-}
-
-/* engine_blocked(): why no job of any role is run in this database, or NULL. */
-Datum
-queue_jobs_engine_blocked(PG_FUNCTION_ARGS)
-{
-	int			check = 0;
-	const char *word;
-	const char *why = engine_blocked_next(InvalidOid, &check, &word);
-
-	if (why == NULL)
-		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(why));
 }

@@ -54,7 +54,9 @@ static const struct
 	{JOB_WAITING, EVENT_IS_CANCELLED, JOB_CANCELLED},
 	{JOB_WAITING, EVENT_IS_DISCARDED, JOB_DEAD},
 	{JOB_CANCELLED, EVENT_IS_RETRIED, JOB_AVAILABLE},
+	{JOB_CANCELLED, EVENT_WAITS, JOB_WAITING},	/* retry_batch(): a step waits once more for those before it */
 	{JOB_DEAD, EVENT_IS_RETRIED, JOB_AVAILABLE},
+	{JOB_DEAD, EVENT_WAITS, JOB_WAITING},
 };
 
 /* The state's name, as stored and as shown. */
@@ -192,7 +194,7 @@ job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 	job->errors = JsonbValueToJsonb(result);
 }
 
-char	   *
+char *
 job_lapsed_message(const Job *job)
 {
 	return job->claimant ? psprintf("lease of claimant \"%s\" ran out", job->claimant) : pstrdup("executor was lost");
@@ -205,7 +207,7 @@ job_add_lapse(Job *job, TimestampTz now)
 }
 
 /* The message of the latest error, or NULL. */
-char	   *
+char *
 job_last_error(const Jsonb *errors)
 {
 	uint32		count = errors == NULL ? 0 : JsonContainerSize(&errors->root);

@@ -65,7 +65,7 @@ engine_runs(void)
 		(void) read_setting_of_database(DatumGetArrayTypeP(settings), &runs);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	return runs;
+	return runs && !shared_read_only();
 }
 
 /* A database without a slot has executors only if they have been there since it had one. */
@@ -100,6 +100,12 @@ static const char *
 by_preload(Oid role)
 {
 	return shared_present() ? NULL : "queue_jobs is not in \"shared_preload_libraries\"";
+}
+
+static const char *
+by_read_only(Oid role)
+{
+	return shared_read_only() ? "\"default_transaction_read_only\" is on for the server" : NULL;
 }
 
 static const char *
@@ -165,6 +171,7 @@ static const struct
 #define PROCESSES_ELSEWHERE 2	/* the first two */
 	{"replica", by_standby},
 	{"not_preloaded", by_preload},
+	{"read_only", by_read_only},
 	{"run_off", by_run},
 	{"no_executors", by_settings},
 	{"restore", by_restore},

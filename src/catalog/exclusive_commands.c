@@ -254,7 +254,7 @@ option(List *options, const char *name)
 
 	foreach(cell, options)
 		if (strcmp(((DefElem *) lfirst(cell))->defname, name) == 0)
-		return lfirst(cell);
+			return lfirst(cell);
 	return NULL;
 }
 
@@ -309,7 +309,7 @@ drops_extension(Node *node)
 		return false;
 	foreach(cell, ((DropStmt *) node)->objects)
 		if (strcmp(strVal(lfirst(cell)), "queue_jobs") == 0)
-		return true;
+			return true;
 	return false;
 }
 

@@ -18,6 +18,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
+#include "savepoint_notes.h"
 #include "settings.h"
 #include "shared.h"
 #include "statistics.h"
@@ -53,8 +54,8 @@ const double histogram_bounds[HISTOGRAM_BOUNDS] = {0.01, 0.1, 0.5, 1, 5, 10, 60,
 /* What waits for its transaction to commit: a run, or so many of another kind. */
 typedef struct Noted
 {
+	int			nest_level;		/* first: savepoint_notes.h */
 	uint64		worker;
-	int			nest_level;
 	bool		is_run;
 	Counted		what;
 	uint64		count;
@@ -383,18 +384,13 @@ statistics_transaction_event(XactEvent event)
 		noted_count = 0;
 }
 
-/* What was noted in a savepoint goes with it, or belongs to the level above. */
 void
 statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
-	int			level = GetCurrentTransactionNestLevel();
-
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		while (noted_count > 0 && noted[noted_count - 1].nest_level >= level)
-			noted_count--;
+		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		for (int i = noted_count - 1; i >= 0 && noted[i].nest_level >= level; i--)
-			noted[i].nest_level = level - 1;
+		savepoint_notes_keep(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
 }
 
 void

@@ -50,7 +50,7 @@ upkeep_request(const char *built_in, const char *worker)
 	restricted_end(&saved);
 }
 
-char	   *
+char *
 upkeep_target(Jsonb *args)
 {
 	JsonbValue	key = {.type = jbvString};
@@ -84,7 +84,7 @@ upkeep_end_part(void)
 }
 
 /* It may have been disabled, or been defined by another role, since the job was enqueued. */
-Worker	   *
+Worker *
 upkeep_definition(const char *target, WorkerTexts *texts)
 {
 	Worker	   *worker = registry_definition(target, texts);

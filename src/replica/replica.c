@@ -109,9 +109,8 @@ replica_caught_up(XLogRecPtr location)
 	return NULL;
 }
 
-/* Asks the scheduler to find out how far the replicas have got. */
-static void
-request_news(void)
+void
+replica_request_news(void)
 {
 	ListCell   *cell;
 	bool		requested = false;
@@ -160,7 +159,7 @@ replica_await_news(void)
 
 	if (!shared_present() || (now < not_before && not_before - now <= USECS_PER_SEC) || !news_missing(now - NEWS_FRESH))
 		return;
-	request_news();
+	replica_request_news();
 	while (news_missing(now) && GetCurrentTimestamp() < until)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, NEWS_POLL, PG_WAIT_EXTENSION);
@@ -346,6 +345,6 @@ queue_jobs_replica_states(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	if (!RecoveryInProgress())
-		request_news();
+		replica_request_news();
 	return (Datum) 0;
 }

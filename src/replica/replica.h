@@ -18,6 +18,9 @@ extern List *replica_list(void);
  */
 extern char *replica_caught_up(XLogRecPtr location);
 
+/* Asks the scheduler to find out how far the replicas have got. */
+extern void replica_request_news(void);
+
 /*
  * Asks the scheduler to find out how far the replicas have got, and waits a moment for it; a few
  * milliseconds, if all is well.

@@ -357,6 +357,16 @@ look(int64 batch, BatchState *state)
 	UnregisterSnapshot(snapshot);
 }
 
+/* Of thousands of children only the last one that settles, and the first that dies, make their parent look. */
+static void
+tell_parent(const BatchState *state, bool dies, bool succeeds, bool settles)
+{
+	if ((dies && !watch_batch_died(state->parent)) || (state->settled && (succeeds || !settles)))
+		watch_note(NEWS_BATCH, state->parent);
+	else if (settles && !state->settled)
+		watch_note(NEWS_MEMBERS, state->parent);
+}
+
 /* Writes what has come true, and enqueues the callbacks. */
 static void
 act(int64 batch, const BatchState *state)
@@ -379,7 +389,7 @@ act(int64 batch, const BatchState *state)
 		return;
 	write_batch(batch, dies, ends, succeeds, settles, state->dead_job);
 	if (state->parent != 0)
-		watch_note(NEWS_BATCH, state->parent);
+		tell_parent(state, dies, succeeds, settles);
 	if (state->step_of != 0 && settles)
 		watch_note(NEWS_ENDED, state->step_of);
 	if (ends || succeeds || settles)
@@ -404,7 +414,7 @@ batch_look(int64 batch)
 	if (!found)
 		return false;
 	act(batch, &state);
-	watch_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining, state.died || state.dead_job != 0);
+	watch_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining + state.children, state.died || state.dead_job != 0);
 	return true;
 }
 

@@ -4,22 +4,19 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "batch_member.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
-#include "compat.h"
 #include "current_job.h"
 #include "executor/spi.h"
 #include "lane.h"
 #include "miscadmin.h"
+#include "row_by_id.h"
 #include "run_as.h"
 #include "snapshot.h"
-#include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "watch.h"
 
@@ -48,24 +45,6 @@ refuse_others(int64 batch, Oid owner)
 #define BATCH_OWNER 3
 #define BATCH_ENDED_AT 17
 
-static bool
-fetch_batch(Relation rel, int64 batch, Snapshot snapshot, TupleTableSlot *slot)
-{
-	Relation	index = index_open(catalog_relation(REL_TRACKED_BATCH_KEY), AccessShareLock);
-	IndexScanDesc scan = QjBeginIndexScan(rel, index, snapshot, 1);
-	ScanKeyData key;
-	bool		found;
-
-	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(batch));
-	index_rescan(scan, &key, 1, NULL, 0);
-	found = index_getnext_slot(scan, ForwardScanDirection, slot);
-	if (found)
-		ExecMaterializeSlot(slot);
-	index_endscan(scan);
-	index_close(index, AccessShareLock);
-	return found;
-}
-
 /* Another transaction has ended that had changed the row: there is a newer one. */
 static bool
 lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
@@ -79,7 +58,7 @@ lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
 	{
 		CHECK_FOR_INTERRUPTS();
 		snapshot = engine_snapshot();
-		found = fetch_batch(rel, batch, snapshot, slot);
+		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
 		result = found ? table_tuple_lock(rel, &slot->tts_tid, snapshot, slot, GetCurrentCommandId(true),
 										  LockTupleKeyShare, LockWaitBlock, 0, &failure) : TM_Ok;
 		engine_snapshot_end(snapshot);
@@ -108,7 +87,7 @@ read_batch(int64 batch, bool lock, bool *ended)
 	{
 		Snapshot	snapshot = engine_snapshot();
 
-		found = fetch_batch(rel, batch, snapshot, slot);
+		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
 		engine_snapshot_end(snapshot);
 	}
 	if (found)

@@ -525,7 +525,7 @@ first_queue(Candidates *candidates, Urgency urgency)
 		queues->ph_root = NULL;
 		foreach(cell, candidates->every_queue)
 			if (((CandidateQueue *) lfirst(cell))->urgency == urgency)
-			queue_in(lfirst(cell));
+				queue_in(lfirst(cell));
 	}
 	return pairingheap_container(CandidateQueue, node, queues->ph_root);
 }
@@ -614,7 +614,7 @@ choose_urgency(Candidates *candidates, bool look)
 	return true;
 }
 
-Candidate  *
+Candidate *
 candidates_first(Candidates *candidates, bool look)
 {
 	while (choose_urgency(candidates, look))
@@ -715,7 +715,7 @@ other_in(const pairingheap_node *node, const Candidate *taken)
 	return node->first_child == NULL ? NULL : pairingheap_container(Candidate, node, node->first_child);
 }
 
-Candidate  *
+Candidate *
 candidates_other(Candidates *candidates, const Candidate *taken)
 {
 	for (int i = 0; i < URGENCIES; i++)

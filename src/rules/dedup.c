@@ -311,7 +311,8 @@ can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, Tim
 	if (has_lease && !runs)
 		return false;
 	before.attempt -= has_lease;	/* the one that is under way */
-	return waiting_since(&before) + worker->dedup_ttl >= now && (runs || !may_expire(other, job, now));
+	/* one that waits for a signal may be due at infinity, to which nothing can be added */
+	return waiting_since(&before) >= now - worker->dedup_ttl && (runs || !may_expire(other, job, now));
 }
 
 /* A hold alone may be of a claim that puts the job back. */
@@ -389,13 +390,14 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 	return settled;
 }
 
+/* One that waits for other jobs is no duplicate: what would stand for it may run before those have ended. */
 Standing
 dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing)
 {
 	TimestampTz now = job->created_at;
 	Standing	result = STANDING_NONE;
 
-	if (strategy(job, worker) == DEDUP_NONE || (job->run_at > now && !worker->including_scheduled))
+	if (strategy(job, worker) == DEDUP_NONE || job->waits != NULL || (job->run_at > now && !worker->including_scheduled))
 		return STANDING_NONE;
 	do
 		CHECK_FOR_INTERRUPTS();

@@ -193,7 +193,7 @@ dependency_move(int64 other, int64 job)
 	" (SELECT f.result FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state = 'completed' LIMIT 1), 'null') AS result" \
 	" FROM queue_jobs.dependency d WHERE d.child = $1) AS p"
 
-Jsonb	   *
+Jsonb *
 dependency_results(const Job *child)
 {
 	MemoryContext context = CurrentMemoryContext;

@@ -472,7 +472,7 @@ limit_settle(int32 lane, const Refusals *refusals, const LanePosition *taken)
 	return true;
 }
 
-char	   *
+char *
 limit_describe(const Worker *worker)
 {
 	StringInfoData text;

@@ -71,7 +71,7 @@ saved_step_add(int64 job, const char *name, Jsonb *value)
 	return added > 0;
 }
 
-Jsonb	   *
+Jsonb *
 saved_steps_of(int64 job)
 {
 	MemoryContext context = CurrentMemoryContext;

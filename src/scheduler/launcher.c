@@ -476,9 +476,10 @@ look_after_all(TimestampTz now)
 static void
 heed_setting(TimestampTz now)
 {
-	if (queue_jobs_run == shared_run())
+	if (queue_jobs_run == shared_run() && DefaultXactReadOnly == shared_read_only())
 		return;
 	shared_set_run(queue_jobs_run);
+	shared_set_read_only(DefaultXactReadOnly);
 	for (int i = 0; i < database_slots(); i++)
 	{
 		Oid			database = database_slot_at(i)->database;

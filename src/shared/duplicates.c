@@ -14,6 +14,7 @@
 #include "funcapi.h"
 #include "lane_hint.h"
 #include "miscadmin.h"
+#include "savepoint_notes.h"
 #include "shared.h"
 #include "storage/spin.h"
 #include "utils/memutils.h"
@@ -41,10 +42,10 @@ typedef struct Bucket
 /* What the transaction has noted, the latest last; job 0: merged. */
 typedef struct Noted
 {
+	int			nest_level;		/* first: savepoint_notes.h */
 	int32		lane;
 	int32		count;
 	int64		job;
-	int			nest_level;
 } Noted;
 
 static Bucket *buckets = NULL;
@@ -147,15 +148,13 @@ add(int64 job, int32 count)
 void
 duplicates_keep_savepoint(int nest_level)
 {
-	for (int i = noted_count - 1; i >= 0 && noted[i].nest_level >= nest_level; i--)
-		noted[i].nest_level = nest_level - 1;
+	savepoint_notes_keep(noted, noted_count, sizeof(Noted), nest_level);
 }
 
 void
 duplicates_end_savepoint(int nest_level)
 {
-	while (noted_count > 0 && noted[noted_count - 1].nest_level >= nest_level)
-		noted_count--;
+	noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted), nest_level);
 }
 
 void

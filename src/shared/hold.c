@@ -9,6 +9,7 @@
 #include "compat.h"
 #include "hold.h"
 #include "miscadmin.h"
+#include "savepoint_notes.h"
 #include "session_hold.h"
 #include "storage/lock.h"
 #include "utils/memutils.h"
@@ -46,9 +47,9 @@ lock_tag(int64 id, uint16 kind)
  */
 typedef struct Held
 {
+	int			nest_level;		/* first: savepoint_notes.h */
 	LOCKTAG		tag;
 	LOCKMODE	mode;
-	int			nest_level;
 } Held;
 
 static Held *held = NULL;
@@ -140,8 +141,7 @@ hold_end_savepoint(int nest_level)
 void
 hold_keep_savepoint(int nest_level)
 {
-	for (int i = held_count - 1; i >= 0 && held[i].nest_level >= nest_level; i--)
-		held[i].nest_level = nest_level - 1;
+	savepoint_notes_keep(held, held_count, sizeof(Held), nest_level);
 }
 
 void

@@ -252,7 +252,7 @@ find(uint64 name)
 	return -1;
 }
 
-LaneHint   *
+LaneHint *
 hint_lock(int32 lane)
 {
 	uint64		name = name_of(MyDatabaseId, lane);
@@ -375,7 +375,7 @@ lose_hint(int place)
 	hint_lose(database);
 }
 
-LaneHint   *
+LaneHint *
 hint_lock_or_make(int32 lane, bool by_force)
 {
 	uint64		name = name_of(MyDatabaseId, lane);

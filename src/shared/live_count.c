@@ -18,6 +18,7 @@
 #include "live_count.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "savepoint_notes.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/lwlock.h"
@@ -66,8 +67,8 @@ typedef struct LiveCounts
 /* What this transaction has changed. */
 typedef struct Noted
 {
+	int			nest_level;		/* first: savepoint_notes.h */
 	int32		lane;
-	int			nest_level;
 	int64		kinds[LIVE_KINDS];
 } Noted;
 
@@ -272,18 +273,13 @@ live_counts_transaction_event(XactEvent event)
 	written_by_sql = false;
 }
 
-/* What was noted in a savepoint goes with it, or belongs to the level above. */
 void
 live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
-	int			level = GetCurrentTransactionNestLevel();
-
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		while (noted_count > 0 && noted[noted_count - 1].nest_level >= level)
-			noted_count--;
+		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		for (int i = noted_count - 1; i >= 0 && noted[i].nest_level >= level; i--)
-			noted[i].nest_level = level - 1;
+		savepoint_notes_keep(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
 }
 
 /* ---- reading ---- */

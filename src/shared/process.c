@@ -157,12 +157,15 @@ process_settings(void)
 	force("idle_session_timeout", "0");
 	force("transaction_timeout", "0");
 	force("default_transaction_isolation", "read committed");
-	force("default_transaction_read_only", "off");
 	force("default_transaction_deferrable", "off");
 	force("exit_on_error", "off");
 	force("restrict_nonsystem_relation_kind", "");
+	/* The launcher, which is in no database and writes nothing, follows what the configuration says of it. */
 	if (OidIsValid(MyDatabaseId))
+	{
+		force("default_transaction_read_only", "off");
 		force_role();
+	}
 }
 
 static MemoryContext unit_outside = NULL;	/* the memory context from before the unit */

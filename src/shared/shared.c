@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "compat.h"
 #include "location.h"
 #include "miscadmin.h"
@@ -48,6 +49,7 @@ typedef struct Shared
 	pg_atomic_uint64 refusals;	/* see shared_refusals() */
 	pg_atomic_uint64 up_since;	/* when the first launcher came up; 0: not yet */
 	bool		run;			/* see shared_run() */
+	bool		read_only;		/* see shared_read_only() */
 	bool		worker_slots_lack;	/* see shared_worker_slots_lack() */
 	TimestampTz slot_missed_at[2];	/* the last time, by a scheduler's and by an executor's process */
 	bool		databases_wait; /* for a slot; written by the launcher, too */
@@ -165,6 +167,7 @@ shmem_startup(void)
 		shared->lock = shared_lock_of(LOCK_OF_SLOTS);
 		pg_atomic_init_u32(&shared->launcher_proc, 0);
 		shared->run = queue_jobs_run;
+		shared->read_only = DefaultXactReadOnly;
 		pg_atomic_init_u64(&shared->generation, 0);
 		pg_atomic_init_u64(&shared->refusals, 0);
 		pg_atomic_init_u64(&shared->up_since, 0);
@@ -673,6 +676,18 @@ void
 shared_set_run(bool run)
 {
 	shared->run = run;
+}
+
+bool
+shared_read_only(void)
+{
+	return shared != NULL && shared->read_only;
+}
+
+void
+shared_set_read_only(bool read_only)
+{
+	shared->read_only = read_only;
 }
 
 void

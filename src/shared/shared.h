@@ -184,6 +184,13 @@ extern void scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool atten
 extern bool shared_run(void);
 extern void shared_set_run(bool run);
 
+/*
+ * Whether that configuration has default_transaction_read_only on, as a tool does that has promoted the server and is
+ * not yet sure that the old primary has stopped: nothing runs then. The launcher follows it, too.
+ */
+extern bool shared_read_only(void);
+extern void shared_set_read_only(bool read_only);
+
 extern void launcher_attach(void);
 extern void launcher_detach(bool terminated);
 extern void launcher_wake(void);

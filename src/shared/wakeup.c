@@ -16,6 +16,7 @@
 #include "location.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "savepoint_notes.h"
 #include "shared.h"
 #include "storage/ipc.h"
 #include "test_point.h"
@@ -43,9 +44,9 @@ typedef struct TouchedLane
 
 typedef struct EndRequest
 {
+	int			nest_level;		/* first: savepoint_notes.h */
 	int64		job;
 	JobState	end_as;
-	int			nest_level;
 } EndRequest;
 
 static TouchedLane *touched = NULL;
@@ -607,8 +608,7 @@ move_up(int nest_level)
 		lane->limited_at = Min(lane->limited_at, nest_level - 1);
 	}
 	keep_level_notes(first, nest_level - 1);
-	for (int i = request_count - 1; i >= 0 && requests[i].nest_level >= nest_level; i--)
-		requests[i].nest_level = nest_level - 1;
+	savepoint_notes_keep(requests, request_count, sizeof(EndRequest), nest_level);
 	hold_keep_savepoint(nest_level);
 	duplicates_keep_savepoint(nest_level);
 }
@@ -658,8 +658,7 @@ undo(int nest_level)
 	if (published)
 		waiters_wake(MyDatabaseId);
 	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
-	while (request_count > 0 && requests[request_count - 1].nest_level >= nest_level)
-		request_count--;
+	request_count = savepoint_notes_undo(requests, request_count, sizeof(EndRequest), nest_level);
 }
 
 void

@@ -19,7 +19,7 @@
 typedef enum NewsKind
 {
 	NEWS_BATCH,					/* look at the batch */
-	NEWS_MEMBERS,				/* members of the batch have ended: look at it if it may end by that */
+	NEWS_MEMBERS,				/* members of the batch have ended, or children: look at it if it may end by that */
 	NEWS_ENDED,					/* a job has ended: others may wait for it */
 	NEWS_WAITS,					/* look at the job, which may wait for what has come */
 } NewsKind;
@@ -60,8 +60,8 @@ extern void watch_begin(void);
 extern void watch_known(void);
 
 /*
- * The batch does not end before so many members have: no news of them until then. "died": nor is the next
- * death of one of them news.
+ * The batch does not end before so many of its members have ended and its children have settled: no news of
+ * them until then. "died": nor is the next death of one of them news.
  */
 extern void watch_expect(int64 batch, int64 ends, bool died);
 extern bool watch_batch_died(int64 batch);

@@ -299,7 +299,7 @@ CREATE TABLE queue_jobs.defined_schedule (
     waiting timestamptz
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE queue_jobs.defined_schedule IS 'one row a schedule; see the view schedule';
-COMMENT ON COLUMN queue_jobs.defined_schedule.owner IS 'whoever called schedule(): its jobs are that role''s';
+COMMENT ON COLUMN queue_jobs.defined_schedule.owner IS 'the role that called schedule(); its jobs are that role''s';
 COMMENT ON COLUMN queue_jobs.defined_schedule.worker IS '"queue_jobs.command" if it is for an SQL command, which then is in the args';
 COMMENT ON COLUMN queue_jobs.defined_schedule.next_run IS 'the next tick; in the past while it waits for a job to end, or cron or timezone cannot be read; infinity if there is none any more';
 COMMENT ON COLUMN queue_jobs.defined_schedule.last_job IS 'the last tick''s job; at first an id that no job has. While job_id has not come so far, a restore is under way: no tick is fired';

@@ -104,5 +104,5 @@ GRANT EXECUTE ON FUNCTION queue_jobs.batch_results TO queue_jobs_read;
 -- What monitoring reads, also by the server's own role for that.
 GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
 GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
-GRANT EXECUTE ON FUNCTION queue_jobs.worker_metrics, queue_jobs.executor_counts, queue_jobs.oldest_snapshot, queue_jobs.engine_blocked, queue_jobs.lanes_full,
+GRANT EXECUTE ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full,
     queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;

@@ -4,6 +4,9 @@
  *
  * Each table shows its jobs in the order of their ids, from the end of its index; the walk takes the highest
  * id of them all. Partitions that are empty, which most of them are, are not looked at.
+ *
+ * Finished jobs have no index by lane, which each end of a job would have to write: a walk over a rare
+ * worker's reads those of all workers.
  */
 #include "postgres.h"
 
@@ -21,6 +24,23 @@
 #include "utils/rel.h"
 
 #define LIVE_STATES (STATE_BIT(JOB_COMPLETED) - 1)
+#define FIRST_LOOK 1000			/* when so many were passed by */
+
+/* Shows the next of the ids whose row is there. */
+static bool
+next_of_ids(WalkSource *source)
+{
+	while (source->next < source->ids.count)
+	{
+		ScanKeyData key;
+
+		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(source->ids.ids[source->next++]));
+		index_rescan(source->scan, &key, 1, NULL, 0);
+		if (index_getnext_slot(source->scan, ForwardScanDirection, source->slot))
+			return true;
+	}
+	return false;
+}
 
 static void
 advance(JobWalk *walk, WalkSource *source)
@@ -28,7 +48,7 @@ advance(JobWalk *walk, WalkSource *source)
 	MemoryContext old = MemoryContextSwitchTo(walk->context);	/* the index may allocate memory for the scan */
 	bool		isnull;
 
-	source->at_end = !index_getnext_slot(source->scan, BackwardScanDirection, source->slot);
+	source->at_end = source->by_ids ? !next_of_ids(source) : !index_getnext_slot(source->scan, BackwardScanDirection, source->slot);
 	MemoryContextSwitchTo(old);
 	if (!source->at_end)
 		source->id = DatumGetInt64(slot_getattr(source->slot, source->slice == NO_SLICE ? LIVE_ID : HISTORY_ID, &isnull));
@@ -74,7 +94,7 @@ job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
 
 	*walk = (JobWalk)
 	{
-		.wanted = wanted,.argument = argument,.snapshot = snapshot,.now = GetCurrentTimestamp(),.context = CurrentMemoryContext
+		.wanted = wanted,.argument = argument,.snapshot = snapshot,.now = GetCurrentTimestamp(),.context = CurrentMemoryContext,.next_look = FIRST_LOOK
 	};
 	walk->running = palloc(sizeof(RunningJob) * executors);
 	walk->running_count = executor_running(walk->running, executors);
@@ -157,6 +177,24 @@ newest_source(JobWalk *walk)
 	return newest;
 }
 
+/*
+ * The source shows a job that is not wanted. From there on the wanted ones come by their ids, if to find
+ * these takes at most twice the rows that the walk has passed by; otherwise it tries again when it has passed
+ * by four times as many. So all tries together cost no more than a few times what the walk costs.
+ */
+static void
+pass_by(JobWalk *walk, WalkSource *source)
+{
+	MemoryContext old;
+
+	if (source->slice != NO_SLICE || source->by_ids || ++walk->passed_by < walk->next_look)
+		return;
+	walk->next_look *= 4;
+	old = MemoryContextSwitchTo(walk->context);
+	source->by_ids = lane_ids_find(&source->ids, source->rel, walk->snapshot, source->id, 2 * walk->passed_by, walk->wanted, walk->argument);
+	MemoryContextSwitchTo(old);
+}
+
 bool
 job_walk_next(JobWalk *walk, WalkedJob *walked)
 {
@@ -175,6 +213,8 @@ job_walk_next(JobWalk *walk, WalkedJob *walked)
 			found = read_job(walk, source, walked);
 			MemoryContextSwitchTo(old);
 		}
+		else
+			pass_by(walk, source);
 		advance(walk, source);
 		if (found)
 			return true;

@@ -2,7 +2,8 @@
  * job_walk.h
  *		A walk over all jobs, live and finished, newest first: what a search needs.
  *
- * It goes along the indexes on id, whatever the planner's statistics say of the tables.
+ * It goes along the indexes on id, whatever the planner's statistics say of the tables. Where it meets many
+ * live jobs of other lanes than those that are wanted, it finds the wanted ones by their lanes.
  */
 #ifndef QUEUE_JOBS_JOB_WALK_H
 #define QUEUE_JOBS_JOB_WALK_H
@@ -10,7 +11,7 @@
 #include "access/genam.h"
 #include "executor_slot.h"
 #include "history.h"
-#include "lane.h"
+#include "lane_ids.h"
 
 #define NO_SLICE PG_INT32_MIN	/* of a job that is not finished */
 
@@ -32,6 +33,9 @@ typedef struct WalkSource
 	TupleTableSlot *slot;
 	int64		id;				/* of the row in the slot */
 	bool		at_end;
+	bool		by_ids;			/* the rows that come are those of "ids", from "next" on */
+	LaneIds		ids;
+	int			next;
 } WalkSource;
 
 typedef struct JobWalk
@@ -41,6 +45,8 @@ typedef struct JobWalk
 	Snapshot	snapshot;
 	int32		lane;			/* asked for last; 0: none yet */
 	bool		lane_wanted;
+	int64		passed_by;		/* live jobs that were not wanted */
+	int64		next_look;		/* by lanes, when so many were passed by */
 	TimestampTz now;
 	RunningJob *running;		/* what the executors ran when the walk began */
 	int			running_count;

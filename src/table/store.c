@@ -22,6 +22,7 @@
 #include "live_tally.h"
 #include "location.h"
 #include "miscadmin.h"
+#include "row_by_id.h"
 #include "snapshot.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -577,25 +578,6 @@ live_update(LiveTable *table, TupleTableSlot *slot, const Job *job)
 		elog(ERROR, "a locked job was changed");
 }
 
-/* The row of a job by its id, as this snapshot sees it. */
-static bool
-fetch_by_id(LiveTable *table, int64 id, Snapshot snapshot, TupleTableSlot *slot)
-{
-	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_ID), AccessShareLock);
-	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
-	ScanKeyData key;
-	bool		found;
-
-	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	index_rescan(scan, &key, 1, NULL, 0);
-	found = index_getnext_slot(scan, ForwardScanDirection, slot);
-	if (found)
-		ExecMaterializeSlot(slot);
-	index_endscan(scan);
-	index_close(index, AccessShareLock);
-	return found;
-}
-
 void
 id_scan_begin(IdScan *scan, LiveTable *table)
 {
@@ -657,7 +639,7 @@ live_look_up(LiveTable *table, int64 id, Job *job)
 	SnapshotData dirty;
 
 	InitDirtySnapshot(dirty);
-	if (fetch_by_id(table, id, &dirty, slot))
+	if (row_by_id(table->rel, REL_LIVE_JOB_ID, id, &dirty, slot))
 	{
 		live_read(slot, job);
 		result = TransactionIdIsValid(dirty.xmax) && is_deleted(slot) ? LOOK_GOING : LOOK_THERE;
@@ -740,7 +722,7 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 		TM_Result	result;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!fetch_by_id(table, id, snapshot, *slot))
+		if (!row_by_id(table->rel, REL_LIVE_JOB_ID, id, snapshot, *slot))
 		{
 			engine_snapshot_end(snapshot);
 			return FIND_NONE;

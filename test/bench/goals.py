@@ -158,8 +158,9 @@ def latency(results):
 def related(results):
     outcomes = []
     for case in results.cases("batch", "no-op"):
-        alone = rate(results, "batch", case, "queue_jobs, no batch")
         for competitor in results.competitors("batch", case, "queue_jobs, one batch", "queue_jobs, a counter"):
+            held = ", a snapshot held" if competitor.endswith(", a snapshot held") else ""
+            alone = rate(results, "batch", case, f"queue_jobs, no batch{held}")
             outcomes += compare(f"{case}, {competitor.split(', ', 1)[1]}: of those of no batch", FLAT, [("", rate(results, "batch", case, competitor), alone)],
                                 peer="counter" in competitor)
     outcomes += figure("a batch's last end to its callback's start, p50, ms", 1.0,

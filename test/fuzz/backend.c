@@ -7,6 +7,7 @@
 
 #include "fuzz.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "pgtime.h"
 #include "worker.h"
@@ -15,6 +16,15 @@
 
 #define SECONDS_OF_EPOCH ((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY)
 #define HALF_YEAR (182 * SECS_PER_DAY)
+
+/* ---- interrupts: none come ---- */
+
+volatile sig_atomic_t InterruptPending = false;
+
+void
+ProcessInterrupts(void)
+{
+}
 
 /* ---- memory: all of it goes after each input ---- */
 

@@ -10,12 +10,17 @@ command -v clang >/dev/null || { echo "fuzzing needs clang (apt install clang)" 
 command -v valgrind >/dev/null || { echo "fuzzing needs valgrind (apt install valgrind)" >&2; exit 1; }
 work=$(mktemp -d /tmp/queue_jobs_fuzz.XXXXXX)
 status=0
+compile_web() {
+    clang -std=c99 -gdwarf-4 -O1 -w -D_GNU_SOURCE -DLIBFUZZER -Iweb -I"$("${PG_CONFIG:-pg_config}" --includedir)" \
+        web/test/fuzz.c web/request.c web/filter.c web/buffer.c "$@"
+}
 compile() {
+    [ "$1" != request ] || { compile_web "${@:2}"; return; }
     # shellcheck disable=SC2046   # a word each
     clang -std=gnu11 -gdwarf-4 -O1 -w -ffunction-sections -Wl,--gc-sections $(printf -- '-I%s ' src/*/) -Itest/fuzz -I"$("${PG_CONFIG:-pg_config}" --includedir-server)" \
         "test/fuzz/$1.c" test/fuzz/backend.c src/*/"$1.c" "$("${PG_CONFIG:-pg_config}" --bindir)/../lib/libpgport.a" "${@:2}"
 }
-for parser in cron selector; do
+for parser in cron selector request; do
     compile "$parser" -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -o "$work/$parser"
     compile "$parser" -fsanitize=fuzzer -o "$work/$parser.plain"
     mkdir "$work/$parser.inputs"

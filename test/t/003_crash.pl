@@ -106,7 +106,7 @@ my $poison = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('poison')}
 wait_for_job($node, $poison, 'retryable');
 is($node->safe_psql('postgres', "SELECT run_at - (errors -> -1 ->> 'failed_at')::timestamptz BETWEEN '14 s' AND '25 s' FROM queue_jobs.job WHERE id = $poison"),
 	't', 'after a crash the delay is by the formula');
-wait_for_job($node, $poison, 'dead', meanwhile => sub { retry_crashed($node) });
+wait_for_job($node, $poison, 'dead', retry_crashed => 1);
 is($node->safe_psql('postgres', "SELECT attempt FROM queue_jobs.job WHERE id = $poison"), '3', 'a poison job is dead after three crashes');
 wait_for_crashes(7);
 is(log_count($node, 'all server processes terminated; reinitializing'), 7, 'and there were no more than those');
@@ -117,7 +117,7 @@ pass('the queue is alive');
 # Retried by hand, it has its three lives again, no more.
 is($node->safe_psql('postgres', "SELECT queue_jobs.retry($poison)"), 't', 'retried');
 wait_for_crashes(8);
-wait_for_job($node, $poison, 'dead', meanwhile => sub { retry_crashed($node) });
+wait_for_job($node, $poison, 'dead', retry_crashed => 1);
 cmp_ok(log_count($node, 'all server processes terminated; reinitializing'), '<=', 10, 'and dead again');
 
 $node->stop;

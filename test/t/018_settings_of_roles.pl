@@ -96,6 +96,9 @@ my %session = (
 	row_security => 'on',
 	restrict_nonsystem_relation_kind => '',
 	transaction_timeout => 0,
+	jit => 'off',
+	debug_parallel_query => 'off',
+	force_parallel_mode => 'off',
 );
 my $known = $node->safe_psql('postgres', q{SELECT string_agg(name, ' ') FROM pg_settings});
 my %known = map { $_ => 1 } 'role', split / /, lc $known;

@@ -1,5 +1,5 @@
 # queue_jobs.run = off, for a database or the server: no executors, no ticks, no healing; jobs wait, say so, and can be claimed. Switched on
-# again, they run, without a restart.
+# again, they run, without a restart. So it is while default_transaction_read_only is on for the server.
 use strict;
 use warnings;
 
@@ -138,6 +138,19 @@ $node->reload;
 wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'gated' AND state = 'executing'});
 pass('and on again');
 $node->safe_psql('postgres', 'INSERT INTO gate SELECT generate_series(1, 1000)');
+wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE state <> 'completed'});
+
+# A server that is held read-only, as after a promotion by pg_auto_failover; also a database that is on by itself.
+$node->append_conf('postgresql.conf', 'default_transaction_read_only = on');
+$node->restart;
+my %held = map { $_ => $node->safe_psql($_, q{SET default_transaction_read_only = off; SELECT queue_jobs.enqueue('quick', '{"n": 0}')}) } 'postgres', 'devs';
+is(waits_for($_, $held{$_}), '"default_transaction_read_only" is on for the server', "$_: nothing runs while the server is held read-only") foreach sort keys %held;
+is($node->safe_psql('devs', "SELECT reason FROM queue_jobs.explain_job($held{devs}) LIMIT 1"), 'read_only', 'and explain_job() has a word for it');
+is($node->safe_psql($_, "SELECT state FROM queue_jobs.job WHERE id = $held{$_}"), 'available', "$_: the job has not run") foreach sort keys %held;
+$node->append_conf('postgresql.conf', 'default_transaction_read_only = off');
+$node->reload;
+wait_for_job($node, $held{$_}, 'completed', db => $_) foreach sort keys %held;
+pass('it runs when the server no longer is');
 
 # Databases that are off take no place from others.
 $node->safe_psql('postgres', "CREATE DATABASE off$_ TEMPLATE devs") foreach 1 .. 3;

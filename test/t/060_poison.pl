@@ -88,7 +88,7 @@ SELECT queue_jobs.enqueue('$worker');
 SQL
 	$opts{state} //= 'completed';
 	$opts{attempt} //= 1;
-	wait_for_job($node, $id, $opts{state}, meanwhile => sub { retry_crashed($node) });
+	wait_for_job($node, $id, $opts{state}, retry_crashed => 1);
 	my ($attempt, $runs, $error) = split /\|/,
 	  $node->safe_psql('postgres', "SELECT attempt, CASE WHEN is_called THEN last_value ELSE 0 END, last_error FROM queue_jobs.job, runs WHERE id = $id"), 3;
 	is($attempt, $opts{attempt}, "$name: $opts{state} after $opts{attempt}");

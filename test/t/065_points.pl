@@ -484,7 +484,7 @@ sub wait_until_passed
 
 sub wait_until_drained
 {
-	return wait_until($node, 'SELECT NOT EXISTS (SELECT FROM queue_jobs.live_job)', meanwhile => sub { retry_crashed($node) });
+	return wait_until($node, 'SELECT NOT EXISTS (SELECT FROM queue_jobs.live_job)', retry_crashed => 1);
 }
 
 # Asked until the server answers, which may be about to start anew.
@@ -557,7 +557,7 @@ $n++;
 arm($_, 'kill') foreach ('handler_returned', 'crash_charged');
 my $crashed = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('function', '{\"n\": $n}', delay => '1 s')");
 wait_until_passed($_) foreach ('handler_returned', 'crash_charged');
-wait_for_job($node, $crashed, 'completed', meanwhile => sub { retry_crashed($node) });
+wait_for_job($node, $crashed, 'completed', retry_crashed => 1);
 is($node->safe_psql('postgres', "SELECT attempt, jsonb_array_length(errors) FROM queue_jobs.job WHERE id = $crashed"), '2|1',
 	'a crash is charged once, also if the scheduler is killed when it has charged it');
 # Not before: jobs that heal pass the other points, too.

@@ -97,7 +97,7 @@ sub meet
 	my ($job, $n) = @_;
 
 	wait_until($node, "SELECT EXISTS (SELECT FROM done WHERE job = $job AND n = $n - 1) AND EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $job)",
-		meanwhile => sub { retry_crashed($node) });
+		retry_crashed => 1);
 	return;
 }
 
@@ -134,7 +134,7 @@ for my $worker (qw(in_slices by_checkpoints in_steps))
 		}
 		let_go($job, $n);
 	}
-	wait_for_job($node, $job, 'completed', meanwhile => sub { retry_crashed($node) });
+	wait_for_job($node, $job, 'completed', retry_crashed => 1);
 	is_done_once($job, $upto, "$worker: done once each, through crashes of the server");
 }
 
@@ -163,7 +163,7 @@ SELECT queue_jobs.define_worker('poison', 'public.poison', on_dead => 'tell');
 SELECT queue_jobs.define_worker('claimed', on_dead => 'tell', on_expired => 'tell');
 SQL
 $job = sql(q{SELECT queue_jobs.enqueue('poison', '{"by": "crashes"}')});
-wait_for_job($node, $job, 'dead', meanwhile => sub { retry_crashed($node) });
+wait_for_job($node, $job, 'dead', retry_crashed => 1);
 wait_until($node, q{SELECT count(*) = 1 FROM told WHERE worker = 'poison' AND args = '{"by": "crashes"}' AND error <> ''});
 pass('on_dead: a job that has crashed three times');
 
@@ -209,7 +209,7 @@ SKIP:
 			rename "$points/new", "$points/$point" or die "$point: $!";
 			let_go($job, 50);
 			wait_until($node, "SELECT NOT EXISTS (SELECT FROM pg_ls_dir('queue_jobs.points'))");
-			wait_for_job($node, $job, 'completed', meanwhile => sub { retry_crashed($node) });
+			wait_for_job($node, $job, 'completed', retry_crashed => 1);
 			is_done_once($job, 60, "$worker: done once each, killed at $point");
 		}
 	}

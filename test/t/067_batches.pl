@@ -48,7 +48,7 @@ sub check
 
 	wait_until($node, "SELECT NOT EXISTS (SELECT FROM queue_jobs.batch WHERE state <> 'succeeded')
 	                   AND NOT EXISTS (SELECT FROM queue_jobs.job WHERE state NOT IN ('completed', 'cancelled', 'dead'))",
-		meanwhile => sub { retry_crashed($node) });
+		retry_crashed => 1);
 	is(sql('SELECT count(*) FROM (SELECT batch, n FROM ran GROUP BY 1, 2 HAVING count(*) <> 1) d'), 0, "$name: each member ran once");
 	is(sql("SELECT count(*) FROM queue_jobs.batch b CROSS JOIN unnest('{ended,succeeded}'::text[]) w
 	        WHERE (SELECT count(*) FROM called c WHERE c.batch = b.id AND c.worker = w) <> 1"), 0, "$name: each callback came once");
@@ -73,7 +73,7 @@ foreach my $type ('queue_jobs scheduler', 'queue_jobs executor')
 	foreach my $round (1 .. 3)
 	{
 		wait_until($node, 'SELECT make_batch(50) > 0 AND make_workflow() > 0');
-		wait_until($node, "SELECT count(*) > 5 FROM ran WHERE batch = (SELECT max(id) FROM queue_jobs.batch)", meanwhile => sub { retry_crashed($node) });
+		wait_until($node, "SELECT count(*) > 5 FROM ran WHERE batch = (SELECT max(id) FROM queue_jobs.batch)", retry_crashed => 1);
 		kill_process($type);
 	}
 	check("$type killed");
@@ -83,7 +83,7 @@ foreach my $type ('queue_jobs scheduler', 'queue_jobs executor')
 foreach my $round (1 .. 3)
 {
 	sql('SELECT make_batch(50), make_workflow()');
-	wait_until($node, "SELECT count(*) > 5 FROM ran WHERE batch = (SELECT max(id) FROM queue_jobs.batch)", meanwhile => sub { retry_crashed($node) });
+	wait_until($node, "SELECT count(*) > 5 FROM ran WHERE batch = (SELECT max(id) FROM queue_jobs.batch)", retry_crashed => 1);
 	$node->stop('immediate');
 	$node->start;
 }

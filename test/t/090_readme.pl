@@ -2,7 +2,7 @@
 # database "shop".
 #
 # Fenced blocks are examples by their language: sql (through psql), python and js (programs that run until they have done
-# what they should), sh and console (lines with make: is there such a target? with "run": executed), ini (settings). A text block
+# what they should), sh and console (lines with make: is there such a target? with "run": executed), ini and yaml (settings). A text block
 # directly after another is what that prints; "…" stands for anything. What a block needs besides is said in a comment before it,
 # which no reader sees:
 #
@@ -257,7 +257,7 @@ sub test_block
 	if ($block->{language} eq 'sql') { test_sql($block, $as, $name) }
 	elsif ($block->{language} =~ /^(?:python|js)$/) { test_program($block, $as, $name) }
 	elsif ($block->{language} =~ /^(?:sh|console)$/) { test_shell($block, $as, $name) }
-	elsif ($block->{language} !~ /^(?:text|ini)$/) { fail("$name: what language is that?") }
+	elsif ($block->{language} !~ /^(?:text|ini|yaml)$/) { fail("$name: what language is that?") }
 }
 
 # ---- the tables of docs/reference ----

@@ -9,7 +9,18 @@
 #include <time.h>
 
 #include "buffer.h"
+#include "filter.h"
 #include "request.h"
+
+/* What filter.c needs of the program. */
+Options		options;
+
+void
+form_hidden(Page *page, const char *name, const char *value)
+{
+	if (value)
+		add(&page->out, "%h=%h", name, value);
+}
 
 /*
  * What was parsed has to be UTF-8 without zero bytes, and to come back the same from what it is
@@ -38,6 +49,33 @@ check_params(const Params *params)
 	}
 }
 
+/* A page's links have its filter: which comes back the same from what it is written as. */
+static void
+check_filter(const Params *params)
+{
+	Filter		filter;
+	Filter		again;
+	Buffer		written;
+	Params		parsed = {0};
+
+	filter_read(&filter, params);
+	buffer_init(&written);
+	filter_query(&written, &filter);
+	for (char *found = written.data; written.length && (found = strstr(found, "&amp;")); found++)
+		memmove(found + 1, found + 5, strlen(found + 5) + 1);
+	if (!params_parse(&parsed, written.length ? written.data : "", written.length ? strlen(written.data) : 0))
+		abort();
+	filter_read(&again, &parsed);
+	for (int i = 0; i < FILTER_VALUES; i++)
+		if (i != FILTER_STATES && (!filter.values[i] != !again.values[i] || (filter.values[i] && strcmp(filter.values[i], again.values[i]) != 0)))
+			abort();
+	for (int i = 0; filter_states[i]; i++)
+		if (filter_has_state(&filter, filter_states[i]) != filter_has_state(&again, filter_states[i]))
+			abort();
+	params_free(&parsed);
+	buffer_free(&written);
+}
+
 int
 LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
@@ -45,7 +83,8 @@ LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	Params	   *params = allocate(sizeof(Params));
 	long long	id;
 
-	params_parse(params, text, size);
+	if (params_parse(params, text, size))
+		check_filter(params);
 	check_params(params);
 	params_free(params);
 	free(params);

@@ -18,6 +18,7 @@ ALTER TABLE queue_jobs.defined_worker
     ADD COLUMN handler_owner regrole,
     ADD COLUMN read_handler_owner regrole,
     ADD COLUMN retry_backoff_owner regrole;
+COMMENT ON COLUMN queue_jobs.defined_schedule.owner IS 'the role that called schedule(); its jobs are that role''s';
 COMMENT ON COLUMN queue_jobs.defined_worker.search_path IS 'by which pending and remaining_work find names: as it was resolved at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_arguments IS 'types of the handler''s parameters: with its name and owner, which function it is';
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_owner IS 'owner of the handler at the definition: another role''s function is never called in its place';

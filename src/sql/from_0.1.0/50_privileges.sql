@@ -32,11 +32,11 @@ GRANT EXECUTE ON FUNCTION queue_jobs.forget_jobs TO queue_jobs_operate;
 
 REVOKE ALL ON FUNCTION queue_jobs.lane_jobs FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.lane_jobs TO PUBLIC;
-REVOKE ALL ON FUNCTION queue_jobs.worker_metrics, queue_jobs.executor_counts, queue_jobs.oldest_snapshot, queue_jobs.engine_blocked, queue_jobs.lanes_full, queue_jobs.health FROM PUBLIC;
+REVOKE ALL ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full, queue_jobs.health FROM PUBLIC;
 GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
 REVOKE ALL ON queue_jobs.metric FROM PUBLIC;
 GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
-GRANT EXECUTE ON FUNCTION queue_jobs.worker_metrics, queue_jobs.executor_counts, queue_jobs.oldest_snapshot, queue_jobs.engine_blocked, queue_jobs.lanes_full,
+GRANT EXECUTE ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full,
     queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;
 
 -- What the views that were replaced no longer need.

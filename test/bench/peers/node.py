@@ -77,5 +77,19 @@ class PgBoss(NodePeer):
     def enqueue_many(self, task, jobs):
         self.node("enqueue_many", task, jobs)
 
+    def flow(self, shape, steps, resolver):
+        """A chain, or a fan-in whose last step waits for the others, by flow(); times are those of its own rows."""
+        server = self.bench.server
+        self.bench.reset()
+        wal = server.wal_position()
+        self.node("flow", "noop", shape, steps, resolver)
+        measured = {"steps/s": steps / float(server.sql("SELECT extract(epoch FROM max(completed_on) - min(started_on)) FROM pgboss.job")),
+                    "WAL bytes per step": (server.wal_position() - wal) / steps}
+        if shape == "fan_in":
+            last = "data ->> 'id' = '%d'" % (steps - 1)
+            measured["ms, last parent's end to the step's start"] = 1000 * float(server.sql(
+                f"SELECT extract(epoch FROM max(started_on) FILTER (WHERE {last}) - max(completed_on) FILTER (WHERE NOT {last})) FROM pgboss.job"))
+        return measured
+
     def reset(self):
-        self.bench.server.sql("TRUNCATE pgboss.job")
+        self.bench.server.sql("TRUNCATE pgboss.job, pgboss.job_dependency")

@@ -1,13 +1,14 @@
 // pg-boss: fetch() and complete() of batches, without its polling interval of half a second and more.
 //
-//   node pg_boss.mjs CONNINFO setup | enqueue_many TASK JOBS | drain TASK SETTING JOBS
+//   node pg_boss.mjs CONNINFO setup | enqueue_many TASK JOBS | drain TASK SETTING JOBS | flow TASK SHAPE STEPS RESOLVER
 import pg from "pg";
 import { PgBoss } from "pg-boss";
 
 const [, , , action, task, ...rest] = process.argv;
 const LOOPS = 8, BATCH = 500;
 const connection = { host: process.env.PGHOST, user: process.env.PGUSER, database: process.env.PGDATABASE };
-const boss = new PgBoss({ ...connection, max: LOOPS + 2, supervise: false, schedule: false });
+const ITS_OWN = "its own";      // resolver of flows: looks once a second, which is as often as it can be set to
+const boss = new PgBoss({ ...connection, max: LOOPS + 2, supervise: rest[2] === ITS_OWN, flowIntervalSeconds: 1, schedule: false });
 boss.on("error", (error) => { console.error(error); process.exit(1); });
 await boss.start();
 
@@ -44,7 +45,30 @@ async function drain() {
   console.log(JSON.stringify({ jobs, seconds: (performance.now() - begin) / 1000 }));
 }
 
-await { setup, enqueue_many, drain }[action]();
+const shapes = {
+  chain: (i) => (i > 0 ? [String(i - 1)] : []),
+  fan_in: (i, steps) => (i === steps - 1 ? Array.from({ length: i }, (_, j) => String(j)) : []),
+};
+
+// Until all steps are completed. pg-boss's own resolver releases the steps that wait, or the program does by resolveFlow(), as soon as it has completed
+// a batch: then none waits for the next look.
+async function flow() {
+  const [shape, number, resolver] = [rest[0], Number(rest[1]), rest[2]];
+  await boss.flow(Array.from({ length: number }, (_, i) => ({ ref: String(i), name: task, data: { id: i }, dependsOn: shapes[shape](i, number) })));
+  let done = 0;
+  await Promise.all(Array.from({ length: shape === "chain" ? 1 : LOOPS }, async () => {
+    while (done < number) {
+      const batch = await boss.fetch(task, { batchSize: BATCH });
+      if (batch.length === 0) { await new Promise((resolve) => setTimeout(resolve, 2)); continue; }
+      await Promise.all(batch.map((job) => handlers[task](job.data)));
+      await boss.complete(task, batch.map((job) => job.id));
+      done += batch.length;
+      if (resolver !== ITS_OWN) await boss.resolveFlow();
+    }
+  }));
+}
+
+await { setup, enqueue_many, drain, flow }[action]();
 await boss.stop({ graceful: false });
 await pool.end();
 process.exit(0);

@@ -1,5 +1,6 @@
 """Jobs that belong together: members of a batch, steps of a workflow, slices of a long job."""
 CALLBACKS = 200
+AT_ONCE, ITS_OWN = "at once", "its own"      # what releases the steps of pg-boss's flow(): resolveFlow() after each, or its resolver
 
 
 def scaled(bench, number, least):
@@ -47,18 +48,19 @@ def batch(bench):
         begin, ran = run_paused(bench, worker, done)
         return {"jobs/s": jobs / seconds(bench, f"max(finished_at) - '{begin}'"), "WAL bytes per job": (enqueued + ran) / jobs}
 
-    def held():
+    def held(of_batch):
         holder = server.session()
         holder.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue_jobs.lane")
         try:
-            return drain("noop_kept", True, True)
+            return drain("noop_kept", of_batch, of_batch)
         finally:
             holder.close()
 
     case = f"{jobs:,} no-op jobs"
     yield case, "queue_jobs, no batch", lambda: drain("noop_kept", False, False)
     yield case, "queue_jobs, one batch with its callback", lambda: drain("noop_kept", True, True)
-    yield case, "queue_jobs, one batch with its callback, a snapshot held", held
+    yield case, "queue_jobs, no batch, a snapshot held", lambda: held(False)
+    yield case, "queue_jobs, one batch with its callback, a snapshot held", lambda: held(True)
     yield case, "queue_jobs, a counter in SQL and its callback", lambda: drain("counted", False, True)
 
     def callbacks():
@@ -81,22 +83,31 @@ def workflow(bench):
     def workflow_of(many, after):
         bench.reset()
         bench.warm_executors()
+        wal = server.wal_position()
         server.sql("SELECT count(*) FROM queue_jobs.enqueue_workflow('bench', (SELECT jsonb_agg(jsonb_build_object('step', i::text, 'worker', 'noop_kept',"
                    f" 'after', {after})) FROM generate_series(1, {many}) AS i))", "app")
         server.wait_until("NOT EXISTS (SELECT FROM queue_jobs.live_job)")
+        return {"steps/s": many / seconds(bench, "max(finished_at) - min(started_at)"), "WAL bytes per step": (server.wal_position() - wal) / many}
 
     def chain():
-        workflow_of(1000, "CASE WHEN i > 1 THEN jsonb_build_array((i - 1)::text) ELSE '[]' END")
-        return {"steps/s": 1000 / seconds(bench, "max(finished_at) - min(started_at)")}
+        return workflow_of(1000, "CASE WHEN i > 1 THEN jsonb_build_array((i - 1)::text) ELSE '[]' END")
 
     def fan_in():
-        workflow_of(steps + 1, f"CASE WHEN i > {steps} THEN (SELECT jsonb_agg(j::text) FROM generate_series(1, {steps}) AS j) ELSE '[]' END")
+        measured = workflow_of(steps + 1, f"CASE WHEN i > {steps} THEN (SELECT jsonb_agg(j::text) FROM generate_series(1, {steps}) AS j) ELSE '[]' END")
         last = server.sql("SELECT max(id) FROM queue_jobs.finished_job")
-        return {"steps/s": steps / seconds(bench, "max(finished_at) - min(started_at)"),
+        return {**measured,
                 "ms, last parent's end to the step's start": 1000 * seconds(bench, f"max(started_at) FILTER (WHERE id = {last}) - max(finished_at) FILTER (WHERE id <> {last})")}
 
     yield "1,000 steps in a chain", "queue_jobs", chain
     yield f"{steps:,} steps to one", "queue_jobs", fan_in
+    boss = bench.peers.get("pg_boss")
+    if boss is None:
+        return
+    yield "1,000 steps in a chain", "pg_boss, flow(), resolveFlow() after each", lambda: boss.flow("chain", 1000, AT_ONCE)
+    # Some seconds will do, for it has a step done each second.
+    yield "5 steps in a chain", "pg_boss, flow(), its resolver each second", lambda: boss.flow("chain", 5, ITS_OWN)
+    yield f"{steps:,} steps to one", "pg_boss, flow(), resolveFlow() after each", lambda: boss.flow("fan_in", steps + 1, AT_ONCE)
+    yield f"{steps:,} steps to one", "pg_boss, flow(), its resolver each second", lambda: boss.flow("fan_in", steps + 1, ITS_OWN)
 
 
 def slices(bench):

@@ -258,13 +258,13 @@ sub drain
 			IPC::Run::run([ $node->installed_command('pgbench'), '-n', '-c', 4, '-T', 1, '-f', "$self->{directory}/claim.sql", '-h', $node->host, '-p', $node->port,
 				'-U', $user, 'postgres' ], '>', \my $out, '2>&1') if $node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'claimed' AND state <> 'completed'});
 		}
-		sleep 0.1;
+		select undef, undef, undef, 0.1;
 	}
 	is($left, '', 'all queues drain');
 	is( $node->safe_psql('postgres', q{SELECT id, last_error FROM queue_jobs.job WHERE state = 'dead' AND last_error !~ 'executor process crashed'}),
 		'', 'no job is dead but by crashes');
 	note('dead by crashes: ' . $node->safe_psql('postgres', q{SELECT count(queue_jobs.retry(id)) FROM queue_jobs.job WHERE state = 'dead'}));
-	wait_until($node, $rest, expected => '', meanwhile => sub { retry_crashed($node) });
+	wait_until($node, $rest, expected => '', retry_crashed => 1);
 	return;
 }
 

@@ -56,27 +56,48 @@ CONF
 	return $node;
 }
 
+# Jobs that have crashed: their delay is Sidekiq's, 15 s and more, whatever their worker says.
+my $retry_crashed = q{SELECT count(queue_jobs.retry(id)) FROM queue_jobs.job
+	WHERE state = 'retryable' AND errors -> -1 ->> 'sqlstate' = '57P02'};
+
 # Waits until the query returns true (or what is expected instead), through restarts and crashes of the server; gives up
 # with the query and the jobs as they stand.
 #   db         default: postgres
 #   expected   what the query is to return; default: true
-#   meanwhile  what to do before each look
+#   retry_crashed  1: before each look, jobs that have crashed are retried at once
 sub wait_until
 {
 	my ($node, $query, %opts) = @_;
 	my $db = $opts{db} // 'postgres';
 	my $expected = $opts{expected} // 't';
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
-	my ($status, $out, $err);
+	my ($session, $out, $err);
 
+	# One session for all looks: to start a psql for each takes more of the processors than what is tested.
 	while (time <= $end)
 	{
-		$opts{meanwhile}->() if defined $opts{meanwhile};
-		# psql() dies when the server closes the connection under it.
-		eval { ($status, $out, $err) = $node->psql($db, $query) };
-		return 1 if !$@ && $status == 0 && $out eq $expected;
+		# It dies when the server closes the connection under it.
+		my $seen = eval {
+			$session //= in_background($node, db => $db);
+			$session->query($retry_crashed) if $opts{retry_crashed};
+			$out = $session->query($query);
+			$err = $session->error;
+			$err eq '' && $out eq $expected;
+		};
+		if ($@)
+		{
+			$err = $@;
+			eval { $session->quit } if defined $session;
+			undef $session;
+		}
+		if ($seen)
+		{
+			$session->quit;
+			return 1;
+		}
 		select undef, undef, undef, 0.05;
 	}
+	$session->quit if defined $session;
 
 	my $jobs = eval { $node->safe_psql($db,
 		'SELECT id, worker, state, attempt, run_at, last_error FROM queue_jobs.job ORDER BY id DESC LIMIT 20') };
@@ -93,14 +114,13 @@ sub wait_for_job
 		%opts, expected => $state);
 }
 
-# Retries jobs at once that have crashed: their delay is Sidekiq's, 15 s and more, whatever their worker says.
+# Retries jobs at once that have crashed.
 sub retry_crashed
 {
 	my ($node) = @_;
 
 	# psql() dies when the server closes the connection under it.
-	eval { $node->psql('postgres', q{SELECT count(queue_jobs.retry(id)) FROM queue_jobs.job
-		WHERE state = 'retryable' AND errors -> -1 ->> 'sqlstate' = '57P02'}) };
+	eval { $node->psql('postgres', $retry_crashed) };
 	return;
 }
 

@@ -1,0 +1,99 @@
+/*
+ * table_rows.c
+ *		All rows of a small table; see table_rows.h.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "table_rows.h"
+#include "utils/builtins.h"
+
+void
+table_rows_begin(TableRows *rows, CatalogRelation table, Snapshot snapshot)
+{
+	rows->rel = table_open(catalog_relation(table), AccessShareLock);
+	rows->scan = table_beginscan(rows->rel, snapshot, 0, NULL);
+	rows->tuple = NULL;
+}
+
+bool
+table_rows_next(TableRows *rows)
+{
+	rows->tuple = heap_getnext(rows->scan, ForwardScanDirection);
+	return rows->tuple != NULL;
+}
+
+void
+table_rows_end(TableRows *rows)
+{
+	table_endscan(rows->scan);
+	table_close(rows->rel, AccessShareLock);
+}
+
+static Datum
+get_value(TableRows *rows, const char *column, bool *isnull, Oid *type)
+{
+	TupleDesc	descriptor = RelationGetDescr(rows->rel);
+	int			number = SPI_fnumber(descriptor, column);
+
+	if (number <= 0)
+		elog(ERROR, "column \"%s\" of queue_jobs.%s does not exist", column, RelationGetRelationName(rows->rel));
+	*type = TupleDescAttr(descriptor, number - 1)->atttypid;
+	return heap_getattr(rows->tuple, number, descriptor, isnull);
+}
+
+bool
+table_rows_is_null(TableRows *rows, const char *column)
+{
+	bool		isnull;
+	Oid			type;
+
+	(void) get_value(rows, column, &isnull, &type);
+	return isnull;
+}
+
+char *
+table_rows_text(TableRows *rows, const char *column)
+{
+	bool		isnull;
+	Oid			type;
+	Datum		value = get_value(rows, column, &isnull, &type);
+
+	return isnull ? NULL : TextDatumGetCString(value);
+}
+
+bool
+table_rows_bool(TableRows *rows, const char *column)
+{
+	bool		isnull;
+	Oid			type;
+	Datum		value = get_value(rows, column, &isnull, &type);
+
+	return !isnull && DatumGetBool(value);
+}
+
+int64
+table_rows_int64(TableRows *rows, const char *column)
+{
+	bool		isnull;
+	Oid			type;
+	Datum		value = get_value(rows, column, &isnull, &type);
+
+	if (isnull)
+		return 0;
+	return type == INT8OID ? DatumGetInt64(value) : DatumGetInt32(value);
+}
+
+TimestampTz
+table_rows_time(TableRows *rows, const char *column)
+{
+	bool		isnull;
+	Oid			type;
+	Datum		value = get_value(rows, column, &isnull, &type);
+
+	Assert(!isnull);
+	return DatumGetTimestampTz(value);
+}

@@ -1,0 +1,33 @@
+/*
+ * table_rows.h
+ *		All rows of one of the extension's small tables, as a snapshot has them, with columns by name.
+ */
+#ifndef QUEUE_JOBS_TABLE_ROWS_H
+#define QUEUE_JOBS_TABLE_ROWS_H
+
+#include "access/htup.h"
+#include "access/relscan.h"
+#include "catalog.h"
+#include "utils/rel.h"
+#include "utils/snapshot.h"
+#include "utils/timestamp.h"
+
+typedef struct TableRows
+{
+	Relation	rel;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+} TableRows;
+
+extern void table_rows_begin(TableRows *rows, CatalogRelation table, Snapshot snapshot);
+extern bool table_rows_next(TableRows *rows);
+extern void table_rows_end(TableRows *rows);
+
+/* Columns of the present row; texts in the current memory context, NULL if they are null. */
+extern bool table_rows_is_null(TableRows *rows, const char *column);
+extern char *table_rows_text(TableRows *rows, const char *column);
+extern bool table_rows_bool(TableRows *rows, const char *column);
+extern int64 table_rows_int64(TableRows *rows, const char *column);	/* bigint or integer; 0 if it is null */
+extern TimestampTz table_rows_time(TableRows *rows, const char *column);	/* which is not null */
+
+#endif
