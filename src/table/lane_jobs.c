@@ -4,10 +4,8 @@
  *
  * The states are those of the view "job". The first look after a start reads all live jobs, and leaves counts
  * of what rows tell (live_count.h). With these, later looks read few rows: those that are due by now and not
- * in their place yet, those that executors run, and the first of each lane (lane_head.h).
- *
- * A job that is to be started by a time is cancelled when that has passed, and nothing changes in its row. As
- * long as there are such jobs, all rows are read.
+ * in their place yet, those that have expired and still stand there, those that executors run, and the first of
+ * each lane (lane_head.h).
  */
 #include "postgres.h"
 
@@ -168,15 +166,13 @@ count_row(Count *count, TupleTableSlot *slot)
 {
 	ReadLane   *read = read_lane(count, get_int32(slot, LIVE_LANE));
 	LaneJobs   *lane = &read->jobs;
-	int32		attempt = get_int32(slot, LIVE_ATTEMPT);
 	TimestampTz run_at = slot_get_time(slot, LIVE_RUN_AT);
-	TimestampTz expires_at = attempt == 0 ? slot_get_time(slot, LIVE_EXPIRES_AT) : NO_TIME;
 	bool		isnull;
 
 	tally_add(slot, &read->count);
 	if (is_running(count, slot))
 		lane->executing++;
-	else if (expires_at != NO_TIME && expires_at <= count->now)
+	else if (row_expired(slot, count->now))
 		return;					/* cancelled */
 	else if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)) || run_at <= count->now)
 	{
@@ -185,7 +181,7 @@ count_row(Count *count, TupleTableSlot *slot)
 	}
 	else if (waits(slot))
 		lane->waiting++;
-	else if (attempt > get_int32(slot, LIVE_UNCHARGED))
+	else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
 		lane->retryable++;
 	else
 		lane->scheduled++;
@@ -248,6 +244,17 @@ any_expiring(const LaneCount *counts, int number)
 	return false;
 }
 
+static void
+uncount_waiting(LaneJobs *jobs, TupleTableSlot *slot)
+{
+	if (waits(slot))
+		jobs->waiting--;
+	else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
+		jobs->retryable--;
+	else
+		jobs->scheduled--;
+}
+
 /* What falls due is in its place as soon as the scheduler has found it, but is available before. */
 static void
 find_overdue(Count *count, LiveTable *table, Snapshot snapshot)
@@ -264,14 +271,42 @@ find_overdue(Count *count, LiveTable *table, Snapshot snapshot)
 		LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
 
 		CHECK_FOR_INTERRUPTS();
-		if (waits(slot))
-			jobs->waiting--;
-		else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
-			jobs->retryable--;
-		else
-			jobs->scheduled--;
+		uncount_waiting(jobs, slot);
 		jobs->available++;
-		jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, LIVE_RUN_AT));
+		if (!row_expired(slot, count->now))
+			jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, LIVE_RUN_AT));
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, AccessShareLock);
+}
+
+/*
+ * A job that was not started in time is cancelled, though its row stays as it was until a claim meets it. After
+ * find_overdue().
+ */
+static void
+find_expired(Count *count, LiveTable *table, Snapshot snapshot)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_EXPIRING), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	ScanKeyData key;
+
+	ScanKeyInit(&key, 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE, TimestampTzGetDatum(count->now));
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!row_expired(slot, count->now) || is_running(count, slot))
+			continue;
+		if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)) || slot_get_time(slot, LIVE_RUN_AT) <= count->now)
+			jobs->available--;
+		else
+			uncount_waiting(jobs, slot);
 	}
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
@@ -322,6 +357,8 @@ from_counts(Count *count, const LaneCount *counts, int number)
 		jobs->executing = kinds[KIND_CLAIMED];
 	}
 	find_overdue(count, &table, snapshot);
+	if (any_expiring(counts, number))
+		find_expired(count, &table, snapshot);
 	lane_head_begin(&head, &table, snapshot, count->now, count->running, count->running_count);
 	lane_head_look_all(&head, count->lanes);
 	lane_head_end(&head);
@@ -339,7 +376,7 @@ lane_jobs(void)
 
 	count.each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs lane jobs", ALLOCSET_DEFAULT_SIZES);
 	note_running(&count);
-	if (live_counts_get(&counts, &number) && !any_expiring(counts, number))
+	if (live_counts_get(&counts, &number))
 		from_counts(&count, counts, number);
 	else
 		count_all(&count);

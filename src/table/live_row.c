@@ -93,6 +93,18 @@ slot_get_time(TupleTableSlot *slot, int attribute)
 	return isnull ? NO_TIME : DatumGetTimestampTz(value);
 }
 
+bool
+row_expired(TupleTableSlot *slot, TimestampTz now)
+{
+	Job			job = {.expires_at = slot_get_time(slot, LIVE_EXPIRES_AT)};
+	bool		isnull;
+
+	if (job.expires_at == NO_TIME)
+		return false;
+	job.attempt = DatumGetInt32(slot_getattr(slot, LIVE_ATTEMPT, &isnull));
+	return job_expired(&job, now);
+}
+
 Jsonb *
 slot_get_jsonb(TupleTableSlot *slot, int attribute)
 {
