@@ -44,6 +44,9 @@ extern void live_counts_forget(Oid database);
  */
 extern bool live_counts_get(LaneCount **counts, int *count);
 
+/* Waits while another session counts. False if none does, or it takes too long. */
+extern bool live_counts_await(void);
+
 /*
  * Begins to count: the rows that the snapshot sees, registered here, are to be counted, and the result handed
  * in by live_counts_put(). False if another session is counting, or this is not the time for it.

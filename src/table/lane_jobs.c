@@ -25,6 +25,7 @@
 #include "registry.h"
 #include "snapshot.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -133,7 +134,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 	Job			job;
 	bool		holds;
 
-	if (get_int64(slot, LIVE_LEASE) == 0)
+	if (!row_has(slot, LIVE_LEASE) || get_int64(slot, LIVE_LEASE) == 0)
 		return false;
 	old = MemoryContextSwitchTo(count->each);
 	live_read(slot, &job);
@@ -149,16 +150,6 @@ is_running(Count *count, TupleTableSlot *slot)
 	int64		id = get_int64(slot, LIVE_ID);
 
 	return bsearch(&id, count->running, count->running_count, sizeof(int64), compare_ids) != NULL || is_claimed(count, slot);
-}
-
-/* For other jobs, or a signal. */
-static bool
-waits(TupleTableSlot *slot)
-{
-	bool		isnull;
-
-	(void) slot_getattr(slot, LIVE_WAITS, &isnull);
-	return !isnull;
 }
 
 static void
@@ -179,7 +170,7 @@ count_row(Count *count, TupleTableSlot *slot)
 		lane->available++;
 		lane->oldest_available = Min(lane->oldest_available, run_at);
 	}
-	else if (waits(slot))
+	else if (row_has(slot, LIVE_WAITS))
 		lane->waiting++;
 	else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
 		lane->retryable++;
@@ -188,12 +179,12 @@ count_row(Count *count, TupleTableSlot *slot)
 }
 
 static void
-read_rows(Count *count, Snapshot snapshot)
+read_rows(Count *count, Relation rel, Snapshot snapshot)
 {
-	Relation	rel = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
 
+	test_point("jobs_counted");
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -201,7 +192,6 @@ read_rows(Count *count, Snapshot snapshot)
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
-	table_close(rel, AccessShareLock);
 }
 
 static void
@@ -219,15 +209,13 @@ hand_in(HTAB *lanes)
 	pfree(counts);
 }
 
+/* "snapshot": what is to be handed in, or NULL. */
 static void
-count_all(Count *count)
+count_all(Count *count, Relation rel, Snapshot snapshot)
 {
-	Snapshot	snapshot;
-	bool		hands_in = registry_subscription() == NULL && live_counts_begin(&snapshot);
-
 	count->lanes = make_lanes(sizeof(ReadLane));
-	read_rows(count, hands_in ? snapshot : GetActiveSnapshot());
-	if (!hands_in)
+	read_rows(count, rel, snapshot ? snapshot : GetActiveSnapshot());
+	if (snapshot == NULL)
 		return;
 	hand_in(count->lanes);
 	UnregisterSnapshot(snapshot);
@@ -247,7 +235,7 @@ any_expiring(const LaneCount *counts, int number)
 static void
 uncount_waiting(LaneJobs *jobs, TupleTableSlot *slot)
 {
-	if (waits(slot))
+	if (row_has(slot, LIVE_WAITS))
 		jobs->waiting--;
 	else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
 		jobs->retryable--;
@@ -367,20 +355,45 @@ from_counts(Count *count, const LaneCount *counts, int number)
 	engine_snapshot_end(snapshot);
 }
 
+/*
+ * The counts; or the snapshot with which to count, NULL if what we find is for ourselves. What another session
+ * counts is waited for.
+ */
+static bool
+get_counts(LaneCount **counts, int *number, Snapshot *snapshot)
+{
+	*snapshot = NULL;
+	do
+	{
+		if (live_counts_get(counts, number))
+			return true;
+		if (registry_subscription() == NULL && live_counts_begin(snapshot))
+			return false;
+	} while (live_counts_await());
+	*snapshot = NULL;
+	return false;
+}
+
+/* The table is locked first: so a session that waits for our count keeps us from nothing. */
 HTAB *
 lane_jobs(void)
 {
-	Count		count = {.now = GetCurrentTimestamp()};
+	Relation	rel = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
+	Count		count = {0};
 	LaneCount  *counts;
 	int			number;
+	Snapshot	snapshot;
+	bool		there = get_counts(&counts, &number, &snapshot);
 
+	count.now = GetCurrentTimestamp();
 	count.each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs lane jobs", ALLOCSET_DEFAULT_SIZES);
 	note_running(&count);
-	if (live_counts_get(&counts, &number))
+	if (there)
 		from_counts(&count, counts, number);
 	else
-		count_all(&count);
+		count_all(&count, rel, snapshot);
 	MemoryContextDelete(count.each);
+	table_close(rel, AccessShareLock);
 	return count.lanes;
 }
 
