@@ -359,12 +359,18 @@ another_counts(void)
 }
 
 bool
+live_counts_possible(void)
+{
+	return live_counts != NULL && !written_by_sql && !RecoveryInProgress();
+}
+
+bool
 live_counts_await(void)
 {
 	TimestampTz until = GetCurrentTimestamp() + LONGEST_WAIT;
 	bool		waited = false;
 
-	if (live_counts == NULL || written_by_sql)
+	if (!live_counts_possible())
 		return false;
 	while (another_counts())
 	{

@@ -44,6 +44,9 @@ extern void live_counts_forget(Oid database);
  */
 extern bool live_counts_get(LaneCount **counts, int *count);
 
+/* Whether what another process counts is of use to this transaction. */
+extern bool live_counts_possible(void);
+
 /* Waits while another session counts. False if none does, or it takes too long. */
 extern bool live_counts_await(void);
 

@@ -3,15 +3,16 @@
  *		How many jobs of each lane wait and run; see lane_jobs.h.
  *
  * The states are those of the view "job". The first look after a start reads all live jobs, and leaves counts
- * of what rows tell (live_count.h). With these, later looks read few rows: those that are due by now and not
- * in their place yet, those that have expired and still stand there, those that executors run, and the first of
- * each lane (lane_head.h).
+ * of what rows tell (live_count.h); where there are many, a process of its own does that (live_counter.c). With
+ * these, later looks read few rows: those that are due by now and not in their place yet, those that have expired
+ * and still stand there, those that executors run, and the first of each lane (lane_head.h).
  */
 #include "postgres.h"
 
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog.h"
+#include "exclusive_commands.h"
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -23,8 +24,11 @@
 #include "live_row.h"
 #include "live_tally.h"
 #include "miscadmin.h"
+#include "process.h"
 #include "registry.h"
 #include "snapshot.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "store.h"
 #include "test_point.h"
 #include "utils/fmgroids.h"
@@ -33,6 +37,9 @@
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_lane_jobs);
+
+#define LOOK_UP_EVERY 10000		/* rows */
+#define BLOCKS_FOR_PROCESS 8192	/* 64 MB: a session reads less in a tenth of a second */
 
 /* A lane in a walk over all rows. */
 typedef struct ReadLane
@@ -49,6 +56,8 @@ typedef struct Count
 	int64	   *running;		/* what executors run, in order */
 	int			running_count;
 	MemoryContext each;			/* of a claimed job */
+	bool		makes_way;		/* for a command that needs the database for itself */
+	bool		left_off;
 } Count;
 
 static int
@@ -184,12 +193,15 @@ read_rows(Count *count, Relation rel, Snapshot snapshot)
 {
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	uint64		rows = 0;
 
 	test_point("jobs_counted");
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	while (!count->left_off && table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
 		count_row(count, slot);
+		if (++rows % LOOK_UP_EVERY == 0 && count->makes_way)
+			count->left_off = exclusive_command_waits(MyDatabaseId);
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
@@ -218,7 +230,8 @@ count_all(Count *count, Relation rel, Snapshot snapshot)
 	read_rows(count, rel, snapshot ? snapshot : GetActiveSnapshot());
 	if (snapshot == NULL)
 		return;
-	hand_in(count->lanes);
+	if (!count->left_off)
+		hand_in(count->lanes);
 	UnregisterSnapshot(snapshot);
 }
 
@@ -356,23 +369,54 @@ from_counts(Count *count, const LaneCount *counts, int number)
 	engine_snapshot_end(snapshot);
 }
 
+/* True if a process has done so, or tried. */
+static bool
+have_counted(Relation rel)
+{
+	ProcessArguments arguments = {.database = MyDatabaseId};
+
+	if (MyBackendType != B_BACKEND || !live_counts_possible() || RelationGetNumberOfBlocks(rel) < BLOCKS_FOR_PROCESS ||
+		CheckRelationLockedByMe(rel, AccessExclusiveLock, true))
+		return false;
+	return process_run_counter(&arguments);
+}
+
 /*
  * The counts; or the snapshot with which to count, NULL if what we find is for ourselves. What another session
  * counts is waited for.
  */
 static bool
-get_counts(LaneCount **counts, int *number, Snapshot *snapshot)
+get_counts(Relation rel, LaneCount **counts, int *number, Snapshot *snapshot)
 {
-	*snapshot = NULL;
-	do
+	bool		called = false;
+
+	for (;;)
 	{
 		if (live_counts_get(counts, number))
 			return true;
+		if (live_counts_await())
+			continue;
+		if (!called && registry_subscription() == NULL)
+		{
+			called = true;
+			if (have_counted(rel))
+				continue;
+		}
 		if (registry_subscription() == NULL && live_counts_begin(snapshot))
 			return false;
-	} while (live_counts_await());
+		if (!live_counts_await())
+			break;
+	}
 	*snapshot = NULL;
-	return false;
+	return live_counts_get(counts, number);	/* of a session that began when we could not */
+}
+
+static void
+begin_count(Count *count)
+{
+	count->now = GetCurrentTimestamp();
+	count->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs lane jobs", ALLOCSET_DEFAULT_SIZES);
+	note_running(count);
 }
 
 /* The table is locked first: so a session that waits for our count keeps us from nothing. */
@@ -384,11 +428,9 @@ lane_jobs(void)
 	LaneCount  *counts;
 	int			number;
 	Snapshot	snapshot;
-	bool		there = get_counts(&counts, &number, &snapshot);
+	bool		there = get_counts(rel, &counts, &number, &snapshot);
 
-	count.now = GetCurrentTimestamp();
-	count.each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs lane jobs", ALLOCSET_DEFAULT_SIZES);
-	note_running(&count);
+	begin_count(&count);
 	if (there)
 		from_counts(&count, counts, number);
 	else
@@ -396,6 +438,20 @@ lane_jobs(void)
 	MemoryContextDelete(count.each);
 	table_close(rel, AccessShareLock);
 	return count.lanes;
+}
+
+void
+lane_jobs_count(void)
+{
+	Relation	rel = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
+	Count		count = {.makes_way = true};
+	Snapshot	snapshot;
+
+	begin_count(&count);
+	if (live_counts_begin(&snapshot))
+		count_all(&count, rel, snapshot);
+	MemoryContextDelete(count.each);
+	table_close(rel, AccessShareLock);
 }
 
 /* lane_jobs(), for the views */
