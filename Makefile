@@ -238,7 +238,7 @@ BENCH_PARAMETERS = FULL WORKLOADS COMPETITORS ROUNDS HELD_ROUNDS DURATION CLIENT
 bench:
 	@json=$$(mktemp) && trap 'rm -f "$$json"' EXIT || exit 1; \
 		NEEDED='python3:python3 gnuplot:gnuplot-nox' PG_CONFIG='$(PG_CONFIG)' \
-		WISHED='node:nodejs npm:npm /usr/share/postgresql/@/extension/pgq.control:postgresql-@-pgq3' \
+		WISHED='node:nodejs npm:npm $(WEB_NEEDED) /usr/share/postgresql/@/extension/pgq.control:postgresql-@-pgq3' \
 		SETTINGS='shared_buffers = 2GB;max_wal_size = 8GB;$(SETTINGS)' COMMIT="$$(git describe --always --dirty 2>/dev/null)" \
 		$(foreach name,$(BENCH_PARAMETERS),$(name)='$($(name))') test/lib/sandbox.sh test/bench/run.sh bench 3>"$$json"; status=$$?; \
 		[ ! -s "$$json" ] || python3 -B test/bench/report.py "$$json" docs/benchmark || status=1; exit $$status
