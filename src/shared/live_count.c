@@ -384,7 +384,7 @@ live_counts_await(void)
 	return waited;
 }
 
-/* The place of this database, to count in; NULL if there is none, or another session is at it. */
+/* The place of this database, to count in; NULL if there is none, or another session is at it or has done it. */
 static CountedDatabase *
 take_database(void)
 {
@@ -392,7 +392,7 @@ take_database(void)
 
 	if (counted == NULL)
 		counted = find_database(InvalidOid);
-	else if (is_being_counted(counted))
+	else if (counted->state == COUNT_THERE || is_being_counted(counted))
 		counted = NULL;
 	if (counted == NULL)
 		return NULL;
