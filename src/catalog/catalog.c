@@ -46,6 +46,7 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_LIVE_JOB_KEY] = "live_job_key",
 	[REL_LIVE_JOB_BATCH] = "live_job_batch",
 	[REL_LIVE_JOB_WAITING] = "live_job_waiting",
+	[REL_LIVE_JOB_EXPIRING] = "live_job_expiring",
 	[REL_FINISHED_JOB] = "finished_job",
 	[REL_DEAD_JOB] = "dead_job",
 	[REL_MEMBER_JOB] = "member_job",

@@ -93,6 +93,25 @@ slot_get_time(TupleTableSlot *slot, int attribute)
 	return isnull ? NO_TIME : DatumGetTimestampTz(value);
 }
 
+bool
+row_has(TupleTableSlot *slot, int attribute)
+{
+	return !heap_attisnull(ExecFetchSlotHeapTuple(slot, false, NULL), attribute, slot->tts_tupleDescriptor);
+}
+
+bool
+row_expired(TupleTableSlot *slot, TimestampTz now)
+{
+	Job			job = {.expires_at = NO_TIME};
+	bool		isnull;
+
+	if (!row_has(slot, LIVE_EXPIRES_AT))
+		return false;
+	job.expires_at = slot_get_time(slot, LIVE_EXPIRES_AT);
+	job.attempt = DatumGetInt32(slot_getattr(slot, LIVE_ATTEMPT, &isnull));
+	return job_expired(&job, now);
+}
+
 Jsonb *
 slot_get_jsonb(TupleTableSlot *slot, int attribute)
 {

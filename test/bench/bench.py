@@ -17,7 +17,7 @@ from pathlib import Path
 
 from server import Server
 from peers import PEERS, find_peers
-from workloads import cost, drain, enqueue, flat, latency, related
+from workloads import cost, drain, enqueue, flat, latency, related, seen
 
 WORKLOADS = {
     "enqueue": enqueue.one_a_transaction,
@@ -31,6 +31,7 @@ WORKLOADS = {
     "slices": related.slices,
     "latency": latency.idle_server,
     "flood": latency.flooded_lane,
+    "seen": seen.seen,
     "cost": cost.wal_and_disk,
     "idle": cost.idle,
     "size": flat.size,

@@ -138,6 +138,7 @@ ALTER TABLE queue_jobs.live_job
     ADD COLUMN progress double precision;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
 CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
+CREATE INDEX live_job_expiring ON queue_jobs.live_job (expires_at) WHERE expires_at IS NOT NULL;
 COMMENT ON COLUMN queue_jobs.live_job.batch IS 'the batch whose member, or callback, it is';
 COMMENT ON COLUMN queue_jobs.live_job.step IS 'its name in a workflow';
 COMMENT ON COLUMN queue_jobs.live_job.callback IS 'true: a callback of its batch, and no member';
