@@ -117,7 +117,7 @@ def again(cluster, example, swap):
         cluster.run_example(example, swap)
     except RuntimeError as error:
         message = str(error)
-        if any(known in message for known in ('could not connect', 'could not receive', 'connection to server', 'terminating connection', 'is active for PID', 'cannot leave')):
+        if any(known in message for known in ('could not connect', 'could not receive', 'connection to server', 'terminating connection', 'is active for PID', 'cannot leave', 'has changed meanwhile')):
             return False
         raise
     return True
