@@ -8,6 +8,7 @@
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/explanation/reliability.md)
 # make failover [KILLS=20]   the primary killed under pg_auto_failover, then under Patroni (TOOL=: one of them), with that load (docs/how-to/failover.md)
+# make shards [MOVES=25]     tenants moved between shards under load, with PL/Proxy, and servers killed meanwhile; then 1, 2 and 4 shards measured (docs/how-to/shards.md)
 # make web                   the dashboard, web/queue_jobs_web
 # make web-demo              see it, with a server that is thrown away afterwards   (LISTEN=127.0.0.1:8480)
 # make demo                  see it work, on a server that is thrown away afterwards
@@ -156,10 +157,13 @@ WEB_TEST_NEEDED = $(WEB_NEEDED) python3:python3 chromium:chromium chromedriver:c
 # Beside Prometheus and its exporters, which would be services if they were installed (monitoring/test/programs).
 MONITORING_NEEDED = $(WEB_NEEDED) /usr/lib/python3/dist-packages/yaml:python3-yaml
 
+# PL/Proxy, for the test that needs it, if that is among those to run; without it the test is skipped.
+SHARDS_TEST = $(if $(filter tap,$(TESTS)),$(if $(TAP),$(findstring 087_shards,$(TAP)),yes))
+
 # What the kinds of tests need beside what all do.
 test: TESTS ?= regress isolation tap web clients monitoring
 test:
-	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") $(if $(filter monitoring,$(TESTS)),MONITORING_PROGRAMS="$$(monitoring/test/programs)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED)) $(if $(filter monitoring,$(TESTS)),$(MONITORING_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") $(if $(filter monitoring,$(TESTS)),MONITORING_PROGRAMS="$$(monitoring/test/programs)") $(if $(SHARDS_TEST),SHARDS_PROGRAMS="$$(test/shards/programs)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED)) $(if $(filter monitoring,$(TESTS)),$(MONITORING_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
 clients-test:
 	@$(MAKE) -s test TESTS=clients
@@ -186,6 +190,11 @@ KILLS ?= 20
 failover:
 	@programs=$$(NEEDED='python3:python3 $(FAILOVER_NEEDED)' PG_CONFIG='$(PG_CONFIG)' test/failover/programs) && \
 		PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh /usr/bin/python3 -u -B test/failover/run.py "$$programs" '$(KILLS)' $(TOOL)
+
+MOVES ?= 25
+shards:
+	@programs=$$(NEEDED='python3:python3' PG_CONFIG='$(PG_CONFIG)' test/shards/programs) && \
+		PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh /bin/sh -c '/usr/bin/python3 -u -B test/shards/run.py "$$0" $(MOVES) && /usr/bin/python3 -u -B test/shards/measure.py "$$0"' "$$programs"
 
 web:
 	@PG_CONFIG='$(PG_CONFIG)' NEEDED='$(WEB_NEEDED)' test/lib/packages.sh >/dev/null
@@ -226,7 +235,7 @@ lint:
 help:
 	@sed -n 's/^# //p; /^$$/q' Makefile
 
-.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover demo play dist fuzz lint soak
+.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover shards demo play dist fuzz lint soak
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …
