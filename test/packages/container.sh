@@ -15,6 +15,8 @@ mkdir -p /etc/containers
 # Not in this folder: it is an overlay itself.
 printf '[storage]\ndriver = "overlay"\ngraphroot = "/tmp/containers"\nrunroot = "/tmp/containers-run"\n' >/etc/containers/storage.conf
 printf '{"default": [{"type": "insecureAcceptAnything"}]}\n' >/etc/containers/policy.json
+# No higher limits than this machine gives.
+printf '[containers]\ndefault_ulimits = ["nofile=%s:%s", "nproc=%s:%s"]\n' "$(ulimit -Hn)" "$(ulimit -Hn)" "$(ulimit -Hu)" "$(ulimit -Hu)" >/etc/containers/containers.conf
 export BUILDAH_ISOLATION=chroot
 
 # ---- the base ----
