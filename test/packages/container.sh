@@ -82,15 +82,15 @@ root=$(buildah mount "$image")
 version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" /mnt/queue_jobs.control)
 is '… of these files' "$(cd "$root" && find . -type f | sort | paste -sd ' ')" \
     "./lib/queue_jobs.so ./licenses/queue_jobs/LICENSE ./share/extension/queue_jobs--0.1.0--$version.sql ./share/extension/queue_jobs--0.1.0.sql ./share/extension/queue_jobs--$version.sql ./share/extension/queue_jobs.control"
-mkdir -p /extensions/queue_jobs
-mount --bind "$root" /extensions/queue_jobs && mount -o remount,bind,ro /extensions/queue_jobs || exit 1
+mkdir -p /extensions/queue-jobs
+mount --bind "$root" /extensions/queue-jobs && mount -o remount,bind,ro /extensions/queue-jobs || exit 1
 is 'this server has it in no folder of its own' "$(find /usr -name 'queue_jobs*')" ''
 cluster "$pg" || exit 1
-# As CloudNativePG writes them for an extension "queue_jobs" with defaults.
+# As CloudNativePG writes them for an extension "queue-jobs" with defaults.
 # shellcheck disable=SC2016   # the server's
-pg_conftool "$pg" test set extension_control_path '$system:/extensions/queue_jobs/share'
+pg_conftool "$pg" test set extension_control_path '$system:/extensions/queue-jobs/share'
 # shellcheck disable=SC2016
-pg_conftool "$pg" test set dynamic_library_path '$libdir:/extensions/queue_jobs/lib'
+pg_conftool "$pg" test set dynamic_library_path '$libdir:/extensions/queue-jobs/lib'
 check 'a server starts that preloads it from there' pg_ctlcluster "$pg" test start || cat /var/log/postgresql/*test.log
 check 'CREATE EXTENSION' sql postgres -c 'CREATE EXTENSION queue_jobs'
 check 'a worker is defined, a job enqueued' sql postgres -c "$work"
@@ -98,5 +98,5 @@ becomes 'it runs, by an executor that has found the library' 42 sql postgres -c 
 check 'a schedule' sql postgres -c "SELECT queue_jobs.schedule('tick', '* * * * * *', command => 'INSERT INTO ran VALUES (43)')"
 becomes 'it ticks' t sql postgres -c 'SELECT count(*) > 1 FROM ran WHERE n = 43'
 pg_ctlcluster "$pg" test stop -m fast
-umount /extensions/queue_jobs
+umount /extensions/queue-jobs
 buildah rm "$image" >/dev/null
