@@ -67,14 +67,14 @@ step() {
     fi
     passed=$((passed + good))
     failed=$((failed + bad))
-    results+=("$version, $name: $good passed, $bad failed")
+    results+=("PostgreSQL $version, $name: $good passed, $bad failed")
     while read -r line; do results+=("    $line"); done < <(grep -E '^(not ok|skipped) - ' "$log")
     [ "$bad" -eq 0 ]
 }
 
 skip() {
     echo "PostgreSQL $1 is skipped: $2"
-    results+=("$1: skipped, not tested: $2")
+    results+=("PostgreSQL $1: skipped, not tested: $2")
 }
 
 [ "$(id -u)" -eq 0 ] || fail 'debootstrap and chroot need root'
@@ -120,6 +120,6 @@ for version in ${VERSIONS:-15 17 18}; do
 done
 
 echo
-printf 'PostgreSQL %s\n' "${results[@]}"
+printf '%s\n' "${results[@]}"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

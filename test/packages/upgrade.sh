@@ -9,7 +9,7 @@ set -uo pipefail
 pg=$1
 package=postgresql-$pg-queue-jobs
 version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" /mnt/queue_jobs.control)
-released=$(dpkg-parsechangelog -l "$(ls -d /tmp/released/*/debian)/changelog" -S Version | sed 's/-[0-9]*$//')
+released=$(sed -n 's/^LAST_RELEASE *= *//p' /mnt/Makefile)
 
 jobs() { sql shop -c "SELECT string_agg(DISTINCT state, ',') FROM queue_jobs.job WHERE worker = '$1'"; }
 extension() { sql shop -c "SELECT extversion FROM pg_extension WHERE extname = 'queue_jobs'"; }
@@ -49,7 +49,7 @@ is '… and is not restarted' "$(server)" "$started"
 
 check 'the administrator restarts the cluster' pg_ctlcluster "$pg" test restart -m fast || exit 1
 refusal=$(sql shop -c "SELECT queue_jobs.enqueue('work', '{\"n\": 1}')" 2>&1)
-check 'the new library refuses the old tables, and says what to do' grep -q 'ALTER EXTENSION queue_jobs UPDATE' <<<"$refusal"
+is 'the new library refuses the old tables, and says what to do' "$(grep -o 'ALTER EXTENSION queue_jobs UPDATE' <<<"$refusal")" 'ALTER EXTENSION queue_jobs UPDATE'
 check 'ALTER EXTENSION queue_jobs UPDATE' sql shop -c 'ALTER EXTENSION queue_jobs UPDATE'
 is "it is $version" "$(extension)" "$version"
 
@@ -66,5 +66,5 @@ becomes 'health() finds nothing' '' sql shop -c "SELECT string_agg(name, ',') FR
 
 pg_ctlcluster "$pg" test stop -m fast
 check 'apt removes it' apt-get -qy purge "$package"
-is '… and leaves no file' "$(find / -xdev \( -path /tmp -o -path /mnt -o -path /proc -o -path /var/lib/dpkg \) -prune -o -name '*queue[_-]jobs*' ! -path '/etc/apt/*' -print)" ''
+is '… and leaves no file' "$(find / -xdev \( -path /tmp -o -path /mnt -o -path /proc -o -path /var/lib/dpkg -o -path /var/lib/postgresql \) -prune -o -name '*queue[_-]jobs*' ! -path '/etc/apt/*' -print)" ''
 pg_dropcluster "$pg" test
