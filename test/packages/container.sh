@@ -52,7 +52,7 @@ check 'the base is an image' buildah commit --rm "$base" "localhost/postgres:$pg
 
 # ---- the server's image ----
 
-build() { buildah build --pull=never -f packaging/Dockerfile --build-arg "PG_MAJOR=$pg" --build-arg "BASE=localhost/postgres:$pg" "$@" .; }
+build() { buildah build --layers --pull=never -f packaging/Dockerfile --build-arg "PG_MAJOR=$pg" --build-arg "BASE=localhost/postgres:$pg" "$@" .; }
 cd /tmp/current/*/debian/.. || exit 1
 check 'the server'"'"'s image is built' build -t "queue_jobs:$pg" || exit 1
 server=$(buildah from --pull=never "localhost/queue_jobs:$pg") || exit 1
