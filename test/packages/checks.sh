@@ -29,10 +29,10 @@ skip() { echo "skipped - $1: $2"; }
 
 install() { apt-get -qy install "$@"; }
 
-# Asks until the answer is as expected, for some minutes at most.
+# Asks until the answer is as expected, for PG_TEST_TIMEOUT_DEFAULT seconds at most.
 # becomes NAME EXPECTED COMMAND…
 becomes() {
-    local name=$1 expected=$2 got deadline=$((SECONDS + 180))
+    local name=$1 expected=$2 got deadline=$((SECONDS + ${PG_TEST_TIMEOUT_DEFAULT:-180}))
     shift 2
     while got=$("$@" 2>&1 </dev/null); [ "$got" != "$expected" ] && [ $SECONDS -lt $deadline ]; do sleep 0.1; done
     is "$name" "$got" "$expected"

@@ -13,6 +13,7 @@
 #              Before them, Debian's packages are built.
 #   CACHE      where the folders are kept (releases.sh)
 #   KEEP=1     leaves what it has made
+#   PG_TEST_TIMEOUT_DEFAULT   how long a check waits at most, in seconds; default: 180
 #
 # It needs root, a network to Debian's packages, and the repository's history: 0.1.0 is built from it.
 set -uo pipefail
@@ -57,7 +58,8 @@ step() {
     local name=$1 folder=$2 log=$top/$version.$1.log status good bad
     shift 2
     echo "--- PostgreSQL $version: $name"
-    within_folder "$cache/$version" "$top/$version.$folder" APT_CONFIG=/tmp/apt.conf DEBIAN_FRONTEND=noninteractive "$@" </dev/null 2>&1 | tee "$log"
+    within_folder "$cache/$version" "$top/$version.$folder" APT_CONFIG=/tmp/apt.conf DEBIAN_FRONTEND=noninteractive \
+        PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-180}" "$@" </dev/null 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     good=$(grep -c '^ok - ' "$log")
     bad=$(grep -c '^not ok - ' "$log")
