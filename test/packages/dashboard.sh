@@ -7,12 +7,12 @@ set -uo pipefail
 # shellcheck source=test/packages/checks.sh
 . /mnt/test/packages/checks.sh
 pg=$1
-unit=/usr/lib/systemd/system/queue_jobs_web.service
 
 check 'queue-jobs-web is installed' install /tmp/current/queue-jobs-web_*.deb || exit 1
-[ -e $unit ] || unit=/lib/systemd/system/queue_jobs_web.service
+# /lib in bookworm, /usr/lib afterwards.
+unit=$(dpkg -L queue-jobs-web | grep -E '^(/usr)?/lib/systemd/system/queue_jobs_web.service$')
 is 'its files' "$(dpkg -L queue-jobs-web | grep -v '^/usr/share/doc/' | while read -r file; do [ -d "$file" ] || echo "$file"; done | sort)" \
-    "$(printf '%s\n' /usr/bin/queue_jobs_web /usr/share/man/man1/queue_jobs_web.1.gz $unit | sort)"
+    "$(printf '%s\n' /usr/bin/queue_jobs_web /usr/share/man/man1/queue_jobs_web.1.gz "$unit" | sort)"
 version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" /mnt/queue_jobs.control)
 is 'its version' "$(queue_jobs_web --version)" "queue_jobs_web $version"
 
