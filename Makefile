@@ -1,10 +1,12 @@
 # make && make install       build and install (PG_CONFIG=… for another than the first in the PATH)
+# make install-tree TREE=…   into a folder that PostgreSQL 18 and later find by extension_control_path (docs/how-to/install.md)
 # make installcheck          test a running server whose shared_preload_libraries has queue_jobs   (TAP_TESTS= for the quick tests only)
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
 # make clients-test          those of the clients alone   (QUEUE_JOBS_SCENARIO=, QUEUE_JOBS_CLIENT_JOBS=: test/clients)
 # make test-matrix           the same with PostgreSQL 15, 17 and 18, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
 # make sanitize              the same with AddressSanitizer and UndefinedBehaviorSanitizer in the server   (TESTS=, TAP=)
 # make fuzz [FUZZ_SECONDS=60]  parsers, args and times under random input
+# make packages              packages built, installed, tested and upgraded, and container images, in throwaway folders, as root   (VERSIONS=, STEPS=: test/packages)
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/explanation/reliability.md)
 # make failover [KILLS=20]   the primary killed under pg_auto_failover, then under Patroni (TOOL=: one of them), with that load (docs/how-to/failover.md)
@@ -133,6 +135,14 @@ install-docs:
 uninstall-docs:
 	rm -rf '$(installed_docs)'
 
+# A folder outside of the installation, as an image for CloudNativePG has it.
+install-tree: all
+	@[ -n '$(TREE)' ] || { echo "Name the folder: make install-tree TREE=/extensions/$(EXTENSION)" >&2; exit 1; }
+	$(MKDIR_P) '$(TREE)/lib' '$(TREE)/share/extension' '$(TREE)/licenses/$(EXTENSION)'
+	$(INSTALL_SHLIB) $(MODULE_big).so '$(TREE)/lib'
+	$(INSTALL_DATA) $(EXTENSION).control $(DATA) $(DATA_built) '$(TREE)/share/extension'
+	$(INSTALL_DATA) LICENSE '$(TREE)/licenses/$(EXTENSION)'
+
 # The version goes into the library.
 $(OBJS): $(wildcard src/*/*.h) $(EXTENSION).control
 
@@ -176,6 +186,10 @@ sanitize:
 
 test-matrix:
 	@TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/matrix.sh
+
+# Never this machine's own PostgreSQL.
+packages:
+	@VERSIONS='$(VERSIONS)' STEPS='$(STEPS)' test/packages/run.sh
 
 faults: SECONDS = 60
 faults:
@@ -235,7 +249,7 @@ lint:
 help:
 	@sed -n 's/^# //p; /^$$/q' Makefile
 
-.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover shards demo play dist fuzz lint soak
+.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover shards demo play dist fuzz lint soak packages install-tree
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …
