@@ -10,7 +10,7 @@ check 'apt installs autopkgtest' install autopkgtest || exit 1
 autopkgtest --summary-file=/tmp/summary /tmp/current/*.deb /tmp/current/queue-jobs_*.dsc -- null >/tmp/autopkgtest.log 2>&1
 while read -r test outcome; do
     if [ "$outcome" = PASS ]; then
-        echo "ok - debian/tests/$test: $(grep -cE '^ *ok [0-9]+ ' /tmp/autopkgtest.log) regression and isolation tests"
+        echo "ok - debian/tests/$test: $(grep -cE '^ok [0-9]+ |^test .* ok ' /tmp/autopkgtest.log) regression and isolation tests"
     else
         echo "not ok - debian/tests/$test: $outcome"
     fi
