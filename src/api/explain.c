@@ -22,6 +22,7 @@
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "dedup.h"
+#include "encrypted_job.h"
 #include "engine_state.h"
 #include "executor_slot.h"
 #include "funcapi.h"
@@ -111,6 +112,7 @@ static const struct
 	{"max_databases", "Increase \"queue_jobs.max_databases\"."},
 	{"no_pool", "Let a pool of \"queue_jobs.pools\" select it."},
 	{"limit", "Define the worker with another max_running_jobs or concurrency_limit, or wait for the jobs that run."},
+	{"encryption_key", "Let the command of \"queue_jobs.encryption_key_command\" print the key; processes look again by themselves."},
 	{"rate_limit", "Define the worker with another rate_limit, or wait."},
 	{"subscription", "Jobs run where they were enqueued; docs/how-to/operations.md says how to move them."},
 	{"restore", "Jobs go on when that has ended."},
@@ -331,6 +333,19 @@ check_key(const Subject *subject, Reasons *reasons)
 		}
 	}
 	key_scan_end(&scan);
+}
+
+/* What its run would have to decrypt, or to encrypt. */
+static void
+check_encryption(const Subject *subject, Reasons *reasons)
+{
+	char	   *why;
+
+	if (subject->job.encrypted == 0 && (subject->worker == NULL || !subject->worker->encrypt_result))
+		return;
+	why = encryption_key_missing(&subject->job, subject->worker);
+	if (why != NULL)
+		add_reason(reasons, "encryption_key", why, NULL);
 }
 
 /* ---- its lane, and the processes ---- */
@@ -556,7 +571,7 @@ check_start(const Subject *subject, Reasons *reasons)
 /* ---- asked for one job ---- */
 
 static const Check checks[] = {
-	check_waits, check_time, check_holders, check_lane, check_engine, check_pools, check_limits, check_key, check_executors, check_claimants, check_before, check_start
+	check_waits, check_time, check_holders, check_lane, check_engine, check_pools, check_encryption, check_limits, check_key, check_executors, check_claimants, check_before, check_start
 };
 
 static void
@@ -809,6 +824,8 @@ first_reason(const Subject *subject, Memory *memory)
 		why = try_check(subject, check_holders, CurrentMemoryContext);
 	if (why == NULL)
 		why = what_keeps_lane(subject, memory);
+	if (why == NULL)
+		why = try_check(subject, check_encryption, CurrentMemoryContext);
 	if (why == NULL)
 		why = what_limits(subject, memory);
 	if (why == NULL)

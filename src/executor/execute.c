@@ -32,6 +32,7 @@
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"
+#include "encrypted_job.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
@@ -285,6 +286,8 @@ static bool
 prepare(Run *run, volatile RunEnd *end)
 {
 	check_owners_right(run);
+	if (run->job.encrypted & ENCRYPTED_ARGS)
+		require_decrypted_args(&run->job);
 	if (!has_work(run, false, end))
 		return false;
 	if (!read_for_job(&run->task->callee->reader, run->task->worker, &run->job))
@@ -301,7 +304,7 @@ call_input(const Job *job)
 {
 	return (CallInput)
 	{
-		.args = job->args,.read = job->read,.cursor = job->cursor,.results = job->results
+		.args = job->clear_args ? job->clear_args : job->args,.read = job->read,.cursor = job->cursor,.results = job->results
 	};
 }
 
