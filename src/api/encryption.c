@@ -22,6 +22,7 @@
 #include "run_as.h"
 #include "utils/builtins.h"
 #include "utils/varlena.h"
+#include "worker_option.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_decrypt_job);
 PG_FUNCTION_INFO_V1(queue_jobs_encryption_problem);
@@ -54,16 +55,6 @@ has_name(List *names, const char *name)
 }
 
 static void
-refuse(const char *message, const char *detail, const char *hint)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg_internal("%s", message),
-			 errdetail_internal("%s", detail),
-			 errhint("%s", hint)));
-}
-
-static void
 check_names(List *encrypt)
 {
 	int			length = 0;
@@ -73,12 +64,12 @@ check_names(List *encrypt)
 	{
 		length += (int) strlen(lfirst(cell)) + 1;
 		if (strchr(lfirst(cell), '\n') != NULL)
-			refuse(psprintf("invalid element of encrypt: \"%s\"", (char *) lfirst(cell)), "It has more than one line.", "Give names of args keys.");
+			refuse_combination(psprintf("invalid element of encrypt: \"%s\"", (char *) lfirst(cell)), "It has more than one line.", "Give names of args keys.");
 	}
 	if (has_name(encrypt, "*") && list_length(encrypt) > 1)
-		refuse("encrypt names all keys and others", "\"*\" means the values of all keys.", "Give either '{*}' or names.");
+		refuse_combination("encrypt names all keys and others", "\"*\" means the values of all keys.", "Give either '{*}' or names.");
 	if (length > MOST_OF_ENCRYPT)
-		refuse("encrypt is too long", psprintf("Its names have %d bytes; at most %d are allowed.", length, MOST_OF_ENCRYPT), "Give '{*}' for all keys.");
+		refuse_combination("encrypt is too long", psprintf("Its names have %d bytes; at most %d are allowed.", length, MOST_OF_ENCRYPT), "Give '{*}' for all keys.");
 }
 
 static void
@@ -88,7 +79,7 @@ refuse_keys(List *encrypt, List *keys, const char *option, const char *why)
 
 	foreach(cell, keys)
 		if (has_name(encrypt, "*") || has_name(encrypt, lfirst(cell)))
-			refuse(psprintf("encrypt and %s cannot both name \"%s\"", option, (char *) lfirst(cell)), why,
+			refuse_combination(psprintf("encrypt and %s cannot both name \"%s\"", option, (char *) lfirst(cell)), why,
 				   psprintf("Leave it out of encrypt%s.", has_name(encrypt, "*") ? ", which names the other keys instead of '{*}'" : ""));
 }
 
@@ -120,12 +111,12 @@ encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *log
 	refuse_keys(names, split(concurrency_key), "concurrency_key", "Jobs are counted by its value, which must be readable.");
 	refuse_keys(names, split(record_key), "record_key", "The record is found by its value, which must be readable.");
 	if (names != NIL && remaining_work)
-		refuse("encrypt and remaining_work exclude each other", "What the query returns is compared with the args of jobs that wait.",
+		refuse_combination("encrypt and remaining_work exclude each other", "What the query returns is compared with the args of jobs that wait.",
 			   "Let the query return keys, by which the handler looks the values up.");
 	if (names != NIL && !has_name(names, "*"))
 		refuse_keys(names, names_of(loggable), "loggable_args", "What is encrypted is not to be logged.");
 	else if (names != NIL && ArrayGetNItems(ARR_NDIM(loggable), ARR_DIMS(loggable)) > 0)
-		refuse("encrypt and loggable_args exclude each other", "\"*\" encrypts the values of all keys, and these are not to be logged.",
+		refuse_combination("encrypt and loggable_args exclude each other", "\"*\" encrypts the values of all keys, and these are not to be logged.",
 			   "Leave loggable_args out.");
 }
 
