@@ -6,6 +6,7 @@
 
 #include "arguments.h"
 #include "batch_arguments.h"
+#include "encrypted_job.h"
 #include "history.h"
 #include "job.h"
 #include "registry.h"
@@ -50,6 +51,14 @@ batch_args_argument(FunctionCallInfo fcinfo, int arg)
 				 errdetail("Callbacks are called with them, and the key \"batch\"."),
 				 errhint("Use '{}' if the callbacks need no more.")));
 	return args;
+}
+
+void
+refuse_clear_batch_args(Jsonb *args, const char *const *callbacks, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (callbacks[i] != NULL)
+			refuse_clear_args(registry_require_worker(callbacks[i], UNDEFINED_WORKER_HINT), args, "a batch");
 }
 
 Interval *

@@ -44,6 +44,7 @@ queue_jobs_new_batch(PG_FUNCTION_ARGS)
 	definition.on_ended = callback_argument(fcinfo, NEW_ON_ENDED, "on_ended");
 	definition.on_dead = callback_argument(fcinfo, NEW_ON_DEAD, "on_dead");
 	definition.args = batch_args_argument(fcinfo, NEW_ARGS);
+	refuse_clear_batch_args(definition.args, (const char *[]) {definition.on_success, definition.on_ended, definition.on_dead}, 3);
 	refuse_null(fcinfo, NEW_OPEN, "open");
 	definition.open = PG_GETARG_BOOL(NEW_OPEN);
 	definition.keep = keep_argument(fcinfo, NEW_KEEP);

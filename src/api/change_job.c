@@ -10,6 +10,7 @@
 #include "args_check.h"
 #include "arguments.h"
 #include "dedup.h"
+#include "encrypted_job.h"
 #include "enqueue.h"
 #include "executor_slot.h"
 #include "fmgr.h"
@@ -63,8 +64,13 @@ change_args(Job *job, const Lane *lane, Jsonb *args)
 
 	if (job->dedup_hash != 0)
 		hold_wait_to_change(job->id);
-	dedup_set_key(job, worker, args, job->dedup_key);
+	dedup_set_key(job, worker, args, job->dedup_key && !is_encrypted_dedup_token(job->dedup_key) ? job->dedup_key : NULL);
 	job->args = stored;
+	if (worker->encrypt != NULL || (job->encrypted & ENCRYPTED_ARGS))
+	{
+		encrypt_args(job, worker);
+		job->args = storable_args(job->args);
+	}
 	job->place = 0;				/* it may have been parked for another value of its concurrency key */
 	wakeup_sweep();				/* and others for that which it had */
 }

@@ -16,6 +16,7 @@
 #include "batch_member.h"
 #include "dedup.h"
 #include "dependency.h"
+#include "encrypted_job.h"
 #include "enqueue.h"
 #include "feature_flag.h"
 #include "funcapi.h"
@@ -65,6 +66,7 @@ typedef struct Batch
 	Worker	   *worker;
 	const char *queue;
 	Oid			role;			/* as whom they run */
+	bool		of_engine;		/* see enqueue_for() */
 	Job			job;			/* a template */
 	int			parent_count;	/* jobs that it waits for */
 	int64	   *parents;
@@ -265,6 +267,23 @@ delay_start(Job *job, const Worker *worker)
 	job->due = false;
 }
 
+/*
+ * What the engine enqueues where other jobs end has been stored clear already, and is so again if there is no
+ * key; nor may it be too large.
+ */
+static void
+encrypt(Job *job, const Batch *batch)
+{
+	const Worker *worker = batch->worker;
+
+	if (worker->encrypt_result)
+		job->encrypted = ENCRYPTS_RESULT;
+	if (worker->encrypt == NULL || (batch->of_engine && !encryption_possible()))
+		return;
+	encrypt_args(job, worker);
+	job->args = batch->of_engine ? compressed_args(job->args) : storable_args(job->args);
+}
+
 /* A job of the call, about to be inserted. */
 static Job
 next_job(const Batch *batch)
@@ -272,6 +291,8 @@ next_job(const Batch *batch)
 	Job			job = batch->job;
 
 	job.id = nextval_internal(catalog_relation(REL_JOB_ID), false);
+	if (batch->worker->encrypt != NULL || batch->worker->encrypt_result)
+		encrypt(&job, batch);
 	delay_start(&job, batch->worker);
 	return job;
 }
@@ -416,6 +437,7 @@ enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, boo
 	begin_batch(&batch, owner, worker, worker->queue, GetCurrentTimestamp(), 0);
 	batch.job.run_at = batch.job.created_at;
 	batch.job.due = true;
+	batch.of_engine = true;
 	batch.job.args = compressed_args(args);
 	batch.job.batch = batch_id;
 	batch.job.callback = callback;

@@ -46,7 +46,9 @@ CREATE TABLE queue_jobs.defined_worker (
     read_handler_owner regrole,
     retry_backoff_owner regrole,
     on_dead text COLLATE "C",
-    on_expired text COLLATE "C"
+    on_expired text COLLATE "C",
+    encrypt text[],
+    encrypt_result boolean
 );
 COMMENT ON TABLE queue_jobs.defined_worker IS 'one row a worker, as define_worker() left it; see the view worker';
 COMMENT ON COLUMN queue_jobs.defined_worker.search_path IS 'by which pending and remaining_work find names: as it was resolved at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';
@@ -56,6 +58,8 @@ COMMENT ON COLUMN queue_jobs.defined_worker.read_handler_owner IS 'the same of r
 COMMENT ON COLUMN queue_jobs.defined_worker.retry_backoff_owner IS 'the same of retry_backoff';
 COMMENT ON COLUMN queue_jobs.defined_worker.on_dead IS 'worker of the job that is enqueued when one of its jobs dies';
 COMMENT ON COLUMN queue_jobs.defined_worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
+COMMENT ON COLUMN queue_jobs.defined_worker.encrypt IS 'args keys whose values are stored as ciphertext, or *; NULL: none';
+COMMENT ON COLUMN queue_jobs.defined_worker.encrypt_result IS 'the results of its jobs are stored as ciphertext; NULL: they are not';
 
 -- The kill switch is apart from the definition: it outlives a new definition, or none.
 CREATE TABLE queue_jobs.disabled_worker (
@@ -134,6 +138,7 @@ CREATE TABLE queue_jobs.live_job (
     waits jsonb,
     cursor jsonb,
     progress double precision,
+    encrypted smallint,
     CONSTRAINT live_job_id PRIMARY KEY (id) WITH (fillfactor = 97)
 ) USING heap WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
@@ -163,6 +168,7 @@ COMMENT ON COLUMN queue_jobs.live_job.callback IS 'true: a callback of its batch
 COMMENT ON COLUMN queue_jobs.live_job.waits IS 'what it waits for, jobs or a signal; due is false, and run_at the time at which it stops to wait, or infinity';
 COMMENT ON COLUMN queue_jobs.live_job.cursor IS 'where a long job goes on: what continue_at() or checkpoint() said last';
 COMMENT ON COLUMN queue_jobs.live_job.progress IS 'how far it is, as it says itself';
+COMMENT ON COLUMN queue_jobs.live_job.encrypted IS 'what of it is ciphertext, a sum: 1 args and the texts of errors, 2 its result, 4 its result is to be; NULL: nothing';
 COMMENT ON COLUMN queue_jobs.live_job.lease IS 'how long, in microseconds, the claim holds from started_at or the claimant''s last heartbeat; NULL: as long as its executor lives';
 
 -- Finished jobs, by the time until which they are kept: partition "level_slot" holds those whose keep_until is in
@@ -201,7 +207,8 @@ CREATE TABLE queue_jobs.finished_job (
     batch bigint,
     step text,
     cursor jsonb,
-    progress double precision
+    progress double precision,
+    encrypted smallint
 ) PARTITION BY LIST (slice);
 CREATE INDEX finished_job_id ON queue_jobs.finished_job (id);
 COMMENT ON TABLE queue_jobs.finished_job IS 'jobs that are completed, cancelled or dead; see the view job';

@@ -176,18 +176,20 @@ COMMENT ON VIEW queue_jobs.job IS
 'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has the times, SQLSTATE, message, detail and context of each failed attempt, of many the first and the latest 24.';
 
 CREATE VIEW queue_jobs.batch_member WITH (security_barrier) AS
-SELECT j.batch, j.id AS job, j.step, l.worker, s.state, queue_jobs.opaque(j.args) AS args, NULL::pg_catalog.jsonb AS result
-  FROM (SELECT a.batch, a.id, a.step, a.lane, a.args FROM queue_jobs.live_job a WHERE a.callback IS NULL
+SELECT j.batch, j.id AS job, j.step, l.worker, s.state, queue_jobs.opaque(j.args) AS args, NULL::pg_catalog.jsonb AS result,
+       queue_jobs.opaque(j.encrypted IS NOT NULL) AS encrypted
+  FROM (SELECT a.batch, a.id, a.step, a.lane, a.args, a.encrypted FROM queue_jobs.live_job a WHERE a.callback IS NULL
         UNION ALL
-        SELECT m.batch, a.id, a.step, a.lane, a.args FROM queue_jobs.joint_member m JOIN queue_jobs.live_job a ON a.id = m.job) j
+        SELECT m.batch, a.id, a.step, a.lane, a.args, a.encrypted FROM queue_jobs.joint_member m JOIN queue_jobs.live_job a ON a.id = m.job) j
   JOIN queue_jobs.lane l ON l.id = j.lane
  CROSS JOIN LATERAL (SELECT a.state FROM queue_jobs.job_alive a WHERE a.id = j.id) s
  WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE')
 UNION ALL
-SELECT f.batch, f.id, f.step, l.worker, queue_jobs.opaque(f.state), queue_jobs.opaque(f.args), queue_jobs.opaque(f.result)
-  FROM (SELECT b.batch, b.id, b.step, b.lane, b.state, b.args, b.result FROM queue_jobs.member_job b
+SELECT f.batch, f.id, f.step, l.worker, queue_jobs.opaque(f.state), queue_jobs.opaque(f.args), queue_jobs.opaque(f.result),
+       queue_jobs.opaque(f.encrypted IS NOT NULL)
+  FROM (SELECT b.batch, b.id, b.step, b.lane, b.state, b.args, b.result, b.encrypted FROM queue_jobs.member_job b
         UNION ALL
-        SELECT m.batch, b.id, b.step, b.lane, b.state, b.args, b.result FROM queue_jobs.joint_member m JOIN queue_jobs.finished_job b ON b.id = m.job) f
+        SELECT m.batch, b.id, b.step, b.lane, b.state, b.args, b.result, b.encrypted FROM queue_jobs.joint_member m JOIN queue_jobs.finished_job b ON b.id = m.job) f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE f.batch IS NOT NULL AND queue_jobs.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.batch_member IS 'The members of every batch, live and finished: those that the current user may see; see batch_results().';
@@ -285,7 +287,9 @@ SELECT w.name,
        w.search_path,
        pg_catalog.pg_get_userbyid(w.handler_owner) AS handler_owner,
        w.on_dead,
-       w.on_expired
+       w.on_expired,
+       COALESCE(w.encrypt, '{}') AS encrypt,
+       COALESCE(w.encrypt_result, false) AS encrypt_result
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs.lane_duplicates() d

@@ -57,8 +57,8 @@ enum
 	ATT_MERGED, ATT_DROPPED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
 	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
 	ATT_CLAIMANT, ATT_STRATEGY, ATT_READ_FROM, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, ATT_SCHEDULE,
-	ATT_BATCH, ATT_STEP, ATT_CURSOR, ATT_PROGRESS,
-	FINISHED_JOB_ATTRIBUTES = ATT_PROGRESS
+	ATT_BATCH, ATT_STEP, ATT_CURSOR, ATT_PROGRESS, ATT_ENCRYPTED,
+	FINISHED_JOB_ATTRIBUTES = ATT_ENCRYPTED
 };
 
 StaticAssertDecl(HISTORY_SLICES == LEVELS * SLOTS + 2, "those of members and of dead jobs, and the rings");
@@ -169,6 +169,8 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	values[ATT_CURSOR - 1] = jsonb_datum(job->cursor, &nulls[ATT_CURSOR - 1]);
 	values[ATT_PROGRESS - 1] = Float8GetDatum(job->progress);
 	nulls[ATT_PROGRESS - 1] = !job->has_progress;
+	values[ATT_ENCRYPTED - 1] = Int16GetDatum(job->encrypted);
+	nulls[ATT_ENCRYPTED - 1] = job->encrypted == 0;
 	return heap_form_tuple(RelationGetDescr(rel), values, nulls);
 }
 
@@ -338,6 +340,8 @@ history_read(TupleTableSlot *slot, FinishedJob *finished)
 	value = slot_getattr(slot, ATT_PROGRESS, &isnull);
 	job->has_progress = !isnull;
 	job->progress = isnull ? 0 : DatumGetFloat8(value);
+	value = slot_getattr(slot, ATT_ENCRYPTED, &isnull);
+	job->encrypted = isnull ? 0 : DatumGetInt16(value);
 	finished->max_attempts = get_integer(slot, ATT_MAX_ATTEMPTS);
 	finished->finished_at = slot_get_time(slot, ATT_FINISHED_AT);
 	finished->keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);

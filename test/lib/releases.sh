@@ -23,7 +23,7 @@ release() {
 
 # What the tests need, as packages; -pgbouncer, -psycopg2 and -psycopg for the tests that are skipped without them.
 packages() {
-    echo "postgresql-$1,postgresql-server-dev-$1,libpq-dev,gcc,libc6-dev,make,perl,libipc-run-perl,pgbouncer,python3-psycopg2,python3-psycopg"
+    echo "postgresql-$1,postgresql-server-dev-$1,libpq-dev,libssl-dev,gcc,libc6-dev,make,perl,libipc-run-perl,pgbouncer,python3-psycopg2,python3-psycopg"
 }
 
 # Runs a command with mounts, processes and System V shared memory of its own, which end with it.

@@ -126,16 +126,21 @@ DROP FUNCTION queue_jobs.heartbeat(bigint[], integer[], interval);
 -- Batches, workflows, signals, steps and long jobs.
 ALTER TABLE queue_jobs.defined_worker
     ADD COLUMN on_dead text COLLATE "C",
-    ADD COLUMN on_expired text COLLATE "C";
+    ADD COLUMN on_expired text COLLATE "C",
+    ADD COLUMN encrypt text[],
+    ADD COLUMN encrypt_result boolean;
 COMMENT ON COLUMN queue_jobs.defined_worker.on_dead IS 'worker of the job that is enqueued when one of its jobs dies';
 COMMENT ON COLUMN queue_jobs.defined_worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
+COMMENT ON COLUMN queue_jobs.defined_worker.encrypt IS 'args keys whose values are stored as ciphertext, or *; NULL: none';
+COMMENT ON COLUMN queue_jobs.defined_worker.encrypt_result IS 'the results of its jobs are stored as ciphertext; NULL: they are not';
 ALTER TABLE queue_jobs.live_job
     ADD COLUMN batch bigint,
     ADD COLUMN step text,
     ADD COLUMN callback boolean,
     ADD COLUMN waits jsonb,
     ADD COLUMN cursor jsonb,
-    ADD COLUMN progress double precision;
+    ADD COLUMN progress double precision,
+    ADD COLUMN encrypted smallint;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
 CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
 CREATE INDEX live_job_expiring ON queue_jobs.live_job (expires_at) WHERE expires_at IS NOT NULL;
@@ -145,11 +150,13 @@ COMMENT ON COLUMN queue_jobs.live_job.callback IS 'true: a callback of its batch
 COMMENT ON COLUMN queue_jobs.live_job.waits IS 'what it waits for, jobs or a signal; due is false, and run_at the time at which it stops to wait, or infinity';
 COMMENT ON COLUMN queue_jobs.live_job.cursor IS 'where a long job goes on: what continue_at() or checkpoint() said last';
 COMMENT ON COLUMN queue_jobs.live_job.progress IS 'how far it is, as it says itself';
+COMMENT ON COLUMN queue_jobs.live_job.encrypted IS 'what of it is ciphertext, a sum: 1 args and the texts of errors, 2 its result, 4 its result is to be; NULL: nothing';
 ALTER TABLE queue_jobs.finished_job
     ADD COLUMN batch bigint,
     ADD COLUMN step text,
     ADD COLUMN cursor jsonb,
-    ADD COLUMN progress double precision;
+    ADD COLUMN progress double precision,
+    ADD COLUMN encrypted smallint;
 CREATE TABLE queue_jobs.member_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-2);
 CREATE INDEX member_job_batch ON queue_jobs.member_job (batch, state);
 COMMENT ON TABLE queue_jobs.member_job IS 'finished members of batches, kept as long as these, and finished jobs that others wait for';
