@@ -433,21 +433,28 @@ static const char *const trim_orphans[] = {
 	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
 };
 
+/* By the ids that they have, as the view ended_member finds them. */
+#define TRIM_MEMBERS \
+	"DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.row FROM queue_jobs.tracked_batch b" \
+	" CROSS JOIN LATERAL unnest((SELECT range_agg(int8range(g.first, g.last + 100)) FROM queue_jobs.member_range g WHERE g.batch = b.id)) r (ids)" \
+	" CROSS JOIN LATERAL (SELECT f.ctid AS row, f.batch FROM queue_jobs.member_job f WHERE f.id >= lower(r.ids) AND f.id < upper(r.ids) OFFSET 0) m" \
+	" WHERE b.settled_at + b.keep <= clock_timestamp() AND m.batch = b.id LIMIT $1))"
+#define TRIM_BATCHES \
+	"WITH gone AS (DELETE FROM queue_jobs.tracked_batch b WHERE b.settled_at + b.keep <= clock_timestamp() RETURNING id)," \
+	" ranges AS (DELETE FROM queue_jobs.member_range g USING gone WHERE g.batch = gone.id)" \
+	" DELETE FROM queue_jobs.joint_member m USING gone WHERE m.batch = gone.id"
+
 /* Members of batches whose time is over, and then these. True if there is more. */
 static bool
 trim_batches(void)
 {
 	Oid			types[] = {INT4OID};
 	Datum		values[] = {Int32GetDatum(TRIM_AT_ONCE)};
-	uint64		trimmed = engine_execute("DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.tracked_batch b"
-										 " CROSS JOIN LATERAL (SELECT f.ctid FROM queue_jobs.member_job f WHERE f.batch = b.id LIMIT $1) m"
-										 " WHERE b.settled_at + b.keep <= clock_timestamp() LIMIT $1))",
-										 SPI_OK_DELETE, 1, types, values, NULL);
+	uint64		trimmed = engine_execute(TRIM_MEMBERS, SPI_OK_DELETE, 1, types, values, NULL);
 
 	if (trimmed == TRIM_AT_ONCE)
 		return true;
-	(void) engine_execute("WITH gone AS (DELETE FROM queue_jobs.tracked_batch b WHERE b.settled_at + b.keep <= clock_timestamp() RETURNING id)"
-						  " DELETE FROM queue_jobs.joint_member m USING gone WHERE m.batch = gone.id", SPI_OK_DELETE, 0, NULL, NULL, NULL);
+	(void) engine_execute(TRIM_BATCHES, SPI_OK_DELETE, 0, NULL, NULL, NULL);
 	return false;
 }
 

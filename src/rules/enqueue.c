@@ -22,6 +22,7 @@
 #include "handler.h"
 #include "lane.h"
 #include "location.h"
+#include "member_range.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "settings.h"
@@ -272,6 +273,8 @@ next_job(const Batch *batch)
 	Job			job = batch->job;
 
 	job.id = nextval_internal(catalog_relation(REL_JOB_ID), false);
+	if (job.batch != 0 && !job.callback)
+		member_range_note(job.batch, job.id);
 	delay_start(&job, batch->worker);
 	return job;
 }

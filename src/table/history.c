@@ -25,6 +25,7 @@
 #include "history.h"
 #include "index_writer.h"
 #include "live_row.h"
+#include "member_range.h"
 #include "nodes/makefuncs.h"
 #include "run_as.h"
 #include "snapshot.h"
@@ -174,6 +175,21 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 
 /* ---- writing ---- */
 
+/* Whether a row of member_job is in the index of batches; a completed member, but for steps, is not. */
+static Membership
+membership(Oid index, TupleTableSlot *slot)
+{
+	Datum		state;
+	bool		isnull;
+
+	if (index != catalog_relation(REL_MEMBER_JOB_BATCH))
+		return MEMBER_UNKNOWN;
+	if (slot == NULL || slot_attisnull(slot, ATT_BATCH) || !slot_attisnull(slot, ATT_STEP))
+		return MEMBER_YES;
+	state = slot_getattr(slot, ATT_STATE, &isnull);
+	return strcmp(TextDatumGetCString(state), job_state_name(JOB_COMPLETED)) == 0 ? MEMBER_NO : MEMBER_YES;
+}
+
 void
 history_writer_open(HistoryWriter *history)
 {
@@ -218,7 +234,7 @@ open_slice(HistoryWriter *history, int slice)
 
 	history->slice = slice;
 	history->rel = table_open(history_slice_relation(slice), RowExclusiveLock);
-	index_writer_open(&history->writer, history->rel, NULL);
+	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? membership : NULL);
 	MemoryContextSwitchTo(old);
 }
 
@@ -247,8 +263,8 @@ insert_row(int slice, const FinishedJob *finished)
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	IndexWriter writer;
 
-	index_writer_open(&writer, rel, NULL);
 	ExecStoreHeapTuple(form_row(rel, slice, finished), slot, true);
+	index_writer_open_for(&writer, rel, slice == MEMBER_SLICE ? membership : NULL, slot);
 	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&writer, slot, false, false);
 	index_writer_close(&writer);
@@ -274,7 +290,10 @@ history_insert(HistoryWriter *history, const Job *job, const Worker *worker, Job
 	if (keep <= 0 && !is_member && !watch_may_wait(job->id))
 		return;
 	if (is_member)
+	{
 		finished.keep_until = DT_NOEND;	/* it goes with its batch */
+		member_ranges_write();
+	}
 	if (is_member || watch_may_wait(job->id))
 		slice = MEMBER_SLICE;
 	else
