@@ -404,12 +404,13 @@ batch_look(int64 batch)
 	bool		found;
 	RunAs		saved;
 
-	/* Ends that are committed from now on are news, also those that the look does not see. */
-	watch_expect(batch, 0, watch_batch_died(batch));
 	engine_begin(&saved);
 	found = lock_batch(batch, &state, context);
 	if (found)
+	{
+		watch_look_begins(batch);
 		look(batch, &state);
+	}
 	engine_end(&saved);
 	if (!found)
 		return false;

@@ -145,7 +145,7 @@ batch_join(int64 batch)
 	joined = batch;
 	joined_in = GetCurrentSubTransactionId();
 	joined_at = GetCurrentTransactionStartTimestamp();
-	watch_note(NEWS_BATCH, batch);
+	watch_note(NEWS_JOINED, batch);
 }
 
 void
