@@ -11,7 +11,6 @@
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "lane.h"
-#include "live_members.h"
 #include "miscadmin.h"
 #include "run_as.h"
 #include "utils/builtins.h"
@@ -243,7 +242,7 @@ lock_batch(int64 batch, BatchState *state, MemoryContext context)
 
 /* That an open batch has live members makes no difference. */
 static void
-look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot)
+look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembers *expiring)
 {
 	LiveTable	table;
 	LiveMembers members;
@@ -251,7 +250,7 @@ look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot)
 	if (state->open)
 		return;
 	live_open_to_read(&table);
-	members = live_members(&table, batch, snapshot);
+	members = live_members(&table, batch, snapshot, expiring);
 	live_close(&table);
 	state->remaining += members.count;
 	state->callbacks = members.callbacks;
@@ -348,12 +347,12 @@ write_batch(int64 batch, bool dies, bool ends, bool succeeds, bool settles, int6
 
 /* All with one snapshot: what is retried meanwhile would be neither live nor dead. */
 static void
-look(int64 batch, BatchState *state)
+look(int64 batch, BatchState *state, ExpiringMembers *expiring)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 	look_at_members(batch, state, snapshot);
-	look_at_live_members(batch, state, snapshot);
+	look_at_live_members(batch, state, snapshot, expiring);
 	UnregisterSnapshot(snapshot);
 }
 
@@ -397,19 +396,21 @@ act(int64 batch, const BatchState *state)
 }
 
 bool
-batch_look(int64 batch)
+batch_look(int64 batch, ExpiringMembers *expiring)
 {
 	BatchState	state = {0};
 	MemoryContext context = CurrentMemoryContext;
 	bool		found;
 	RunAs		saved;
 
+	expiring->next = DT_NOEND;
+	expiring->count = 0;
 	engine_begin(&saved);
 	found = lock_batch(batch, &state, context);
 	if (found)
 	{
 		watch_look_begins(batch);
-		look(batch, &state);
+		look(batch, &state, expiring);
 	}
 	engine_end(&saved);
 	if (!found)

@@ -37,6 +37,7 @@
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
 #include "wakeup.h"
+#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_enqueue);
 PG_FUNCTION_INFO_V1(queue_jobs_try_enqueue);
@@ -209,9 +210,8 @@ require_worker(FunctionCallInfo fcinfo)
 	return worker;
 }
 
-/* A worker that runs as its definer does so only for roles that might call its handler themselves. */
-static void
-check_handler_right(const Worker *worker)
+void
+enqueue_check_right(const Worker *worker)
 {
 	Handler    *handler;
 	char	   *why;
@@ -301,6 +301,8 @@ insert_job(EnqueueCall *call, LiveTable *table)
 
 	live_insert(table, &job);
 	test_point("job_inserted");
+	if (job.batch != 0 && job.expires_at != NO_TIME)
+		watch_note(NEWS_BATCH, job.batch);	/* when it expires is to be known */
 	announce(call, &job);
 	call->job.id = job.id;
 	return job.id;
@@ -361,7 +363,7 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 	bool		duplicate;
 	int64		id;
 
-	check_handler_right(worker);
+	enqueue_check_right(worker);
 	if (registry_worker_disabled(worker->name))
 		return 0;
 	/* It is due, even if the clock has been set back meanwhile. */
@@ -379,7 +381,7 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 {
 	EnqueueCall call;
 
-	check_handler_right(worker);
+	enqueue_check_right(worker);
 	args_check(args_handler(worker), args);
 	(void) storable_args(args);
 	begin_call(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
@@ -532,7 +534,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	worker = require_worker(fcinfo);
 	refuse_null(fcinfo, ARG_ARGS, "args");
 	refuse_null(fcinfo, ARG_PRIORITY, "priority");
-	check_handler_right(worker);
+	enqueue_check_right(worker);
 	run_at = run_at_argument(fcinfo, ARG_RUN_AT, ARG_DELAY, now);
 	if (!PG_ARGISNULL(ARG_JITTER))
 	{
@@ -732,7 +734,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	worker = require_worker(fcinfo);
 	refuse_null(fcinfo, MANY_ARGS, "args");
 	refuse_null(fcinfo, MANY_PRIORITY, "priority");
-	check_handler_right(worker);
+	enqueue_check_right(worker);
 	times = batch_arguments(fcinfo);
 	args = jsonb_elements(PG_GETARG_ARRAYTYPE_P(MANY_ARGS), &args_nulls, &count);
 	for (int i = 0; i < count; i++)
