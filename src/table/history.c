@@ -45,6 +45,12 @@
 #define MEMBER_SLICE HISTORY_MEMBERS
 #define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)	/* Sidekiq's limit */
 
+/*
+ * A cancelled job that is not to be kept stays for so long, unseen: a transaction may be about to make a job
+ * that waits for it, and one of which nothing is left counts as completed (release.c).
+ */
+#define KEEP_UNSEEN USECS_PER_HOUR
+
 static const int64 widths[LEVELS] = {
 	10 * USECS_PER_MINUTE,
 	4 * USECS_PER_HOUR,
@@ -285,19 +291,26 @@ history_insert(HistoryWriter *history, const Job *job, const Worker *worker, Job
 		.result = result,
 	};
 	bool		is_member = job->batch != 0 && !job->callback;
+	bool		is_waited_for = watch_may_wait(job->id);
 	int			slice;
 
-	if (keep <= 0 && !is_member && !watch_may_wait(job->id))
+	if (keep <= 0 && !is_member && !is_waited_for && state != JOB_CANCELLED)
 		return;
 	if (is_member)
 	{
 		finished.keep_until = DT_NOEND;	/* it goes with its batch */
 		member_ranges_write();
 	}
-	if (is_member || watch_may_wait(job->id))
+	if (is_member || is_waited_for)
 		slice = MEMBER_SLICE;
+	else if (state == JOB_DEAD)
+		slice = DEAD_SLICE;
 	else
-		slice = state == JOB_DEAD ? DEAD_SLICE : slice_for(keep, finished.keep_until);
+	{
+		int64		stays = keep > 0 ? keep : KEEP_UNSEEN;
+
+		slice = slice_for(stays, finished_at + stays);
+	}
 	if (history == NULL)
 		insert_row(slice, &finished);
 	else
@@ -392,6 +405,13 @@ history_id_index(Relation rel)
 	elog(ERROR, "relation \"%s\" has lost its index", RelationGetRelationName(rel));
 }
 
+/* It was not to be kept at all. */
+static bool
+is_unseen(int slice, const FinishedJob *finished)
+{
+	return slice >= 0 && finished->keep_until <= finished->finished_at;
+}
+
 bool
 history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 {
@@ -410,7 +430,7 @@ history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 		TM_FailureData failure;
 
 		history_read(slot, finished);
-		if (finished->state == JOB_COMPLETED && !completed)
+		if ((finished->state == JOB_COMPLETED && !completed) || is_unseen(slice, finished))
 			continue;
 		taken = table_tuple_delete(rel, &slot->tts_tid, GetCurrentCommandId(true), snapshot, InvalidSnapshot,
 								   false, &failure, false) == TM_Ok;
