@@ -11,6 +11,7 @@
 #include "charge.h"
 #include "clock.h"
 #include "commit.h"
+#include "database_slot.h"
 #include "duplicates.h"
 #include "executor_slot.h"
 #include "fmgr.h"
@@ -43,6 +44,7 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	clock_init();
+	database_slots_init();
 	executor_slots_init();
 	lane_hints_init();
 	charges_init();

@@ -15,6 +15,7 @@
 #include "fmgr.h"
 #include "hold.h"
 #include "job_control.h"
+#include "lease.h"
 #include "limit_release.h"
 #include "location.h"
 #include "subscription.h"

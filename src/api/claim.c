@@ -18,6 +18,7 @@
 #include "clock.h"
 #include "common/hashfn.h"
 #include "compat.h"
+#include "database_slot.h"
 #include "dedup.h"
 #include "executor/spi.h"
 #include "funcapi.h"

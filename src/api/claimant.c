@@ -20,6 +20,7 @@
 #include "job_control.h"
 #include "lane.h"
 #include "lane_hint.h"
+#include "lease.h"
 #include "live_scan.h"
 #include "miscadmin.h"
 #include "outcome.h"

@@ -30,12 +30,12 @@
 #include "shared.h"
 #include "subscription.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "wakeup.h"
+#include "worker_option.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_define_worker);
 PG_FUNCTION_INFO_V1(queue_jobs_drop_worker);
@@ -48,8 +48,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 #define MAX_CONCURRENCY 10000
 #define MAX_WEIGHT 1000
 #define MAX_RATE 1000000
-#define MAX_TEXT_LENGTH 100000	/* bytes of an option */
-#define MAX_NAMES 1000			/* elements of an option */
 
 /* Arguments of define_worker(), in order. */
 enum
@@ -61,172 +59,6 @@ enum
 	ARG_DATA_CONSISTENCY, ARG_READ_HANDLER, ARG_FEATURE_FLAG, ARG_RECORD, ARG_RECORD_KEY, ARG_PENDING, ARG_HEAL_EVERY,
 	ARG_HEAL_AFTER, ARG_RUN_AS, ARG_LOGGABLE_ARGS, ARG_KEEP_COMPLETED, ARG_ON_DEAD, ARG_ON_EXPIRED
 };
-
-/* The row under construction; an attribute that is not set is NULL. */
-typedef struct Definition
-{
-	FunctionCallInfo fcinfo;
-	Datum		values[WORKER_ATTRIBUTES];
-	char		nulls[WORKER_ATTRIBUTES + 1];
-	char	   *search_path;	/* for the names in pending and remaining_work */
-	Oid			handler_owner;
-} Definition;
-
-static void
-set(Definition *definition, WorkerAttribute attribute, Datum value)
-{
-	definition->values[attribute] = value;
-	definition->nulls[attribute] = ' ';
-}
-
-static void
-set_text(Definition *definition, WorkerAttribute attribute, const char *value)
-{
-	if (value == NULL)
-		return;
-	if (strlen(value) > MAX_TEXT_LENGTH)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s is too long", worker_columns[attribute].name),
-				 errdetail("It has %zu bytes; at most %d are allowed.", strlen(value), MAX_TEXT_LENGTH),
-				 errhint("Give less, for instance a function that does it.")));
-	set(definition, attribute, CStringGetTextDatum(value));
-}
-
-/* ---- kinds of options ---- */
-
-/* A boolean that must not be NULL. */
-static bool
-set_boolean(Definition *definition, WorkerAttribute attribute, int arg)
-{
-	FunctionCallInfo fcinfo = definition->fcinfo;
-
-	refuse_null(fcinfo, arg, worker_columns[attribute].name);
-	set(definition, attribute, PG_GETARG_DATUM(arg));
-	return PG_GETARG_BOOL(arg);
-}
-
-/* An integer between two bounds, or NULL, which leaves it unset: 0 is returned then. */
-static int
-set_number(Definition *definition, WorkerAttribute attribute, int arg, int minimum, int maximum)
-{
-	FunctionCallInfo fcinfo = definition->fcinfo;
-	const char *name = worker_columns[attribute].name;
-
-	if (PG_ARGISNULL(arg))
-		return 0;
-	if (PG_GETARG_INT32(arg) < minimum || PG_GETARG_INT32(arg) > maximum)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s is out of range", name),
-				 errdetail("The value is %d.", PG_GETARG_INT32(arg)),
-				 errhint("Give a number from %d to %d.", minimum, maximum)));
-	set(definition, attribute, PG_GETARG_DATUM(arg));
-	return PG_GETARG_INT32(arg);
-}
-
-/* An interval between two bounds, or NULL, which leaves it unset. */
-static void
-set_interval(Definition *definition, WorkerAttribute attribute, int arg, int64 minimum, int64 maximum, const char *hint)
-{
-	FunctionCallInfo fcinfo = definition->fcinfo;
-
-	if (!PG_ARGISNULL(arg))
-		set(definition, attribute,
-			IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(arg), worker_columns[attribute].name, minimum, maximum, hint)));
-}
-
-/* The names of an option's values, as a list for a hint. */
-static char *
-list_values(const char *const *names)
-{
-	StringInfoData list;
-
-	initStringInfo(&list);
-	for (int i = 0; names[i] != NULL; i++)
-		appendStringInfo(&list, "%s\"%s\"", i == 0 ? "" : names[i + 1] == NULL ? " or " : ", ", names[i]);
-	return list.data;
-}
-
-/* Which of its values an option has; it must not be NULL. */
-static int
-value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char *const *names, const char *detail)
-{
-	char	   *name = text_argument(fcinfo, arg);
-	int			value = name ? option_value(names, name) : -1;
-
-	if (value < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid value for %s: \"%s\"", option, name ? name : "NULL"),
-				 errdetail_internal("%s", detail),
-				 errhint("Give %s.", list_values(names))));
-	return value;
-}
-
-static int
-set_value(Definition *definition, WorkerAttribute attribute, int arg, const char *const *names, const char *detail)
-{
-	int			value = value_argument(definition->fcinfo, arg, worker_columns[attribute].name, names, detail);
-
-	set_text(definition, attribute, names[value]);
-	return value;
-}
-
-/* An array of names: none of them NULL, each fit for a selector. */
-static void
-set_names(Definition *definition, WorkerAttribute attribute, int arg)
-{
-	FunctionCallInfo fcinfo = definition->fcinfo;
-	const char *name = worker_columns[attribute].name;
-	Datum	   *elements;
-	bool	   *nulls;
-	int			count;
-
-	refuse_null(fcinfo, arg, name);
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
-	if (count > MAX_NAMES)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s has too many elements", name),
-				 errdetail("There are %d; at most %d are allowed.", count, MAX_NAMES),
-				 errhint("Give fewer.")));
-	for (int i = 0; i < count; i++)
-	{
-		char	   *element = nulls[i] ? NULL : TextDatumGetCString(elements[i]);
-
-		if (element == NULL || element[0] == '\0' || strlen(element) > MAX_NAME_LENGTH)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("invalid element of %s: \"%s\"", name, element ? element : "NULL"),
-					 errdetail("It is element %d of %d, and has %zu bytes.", i + 1, count, element ? strlen(element) : 0),
-					 errhint("Give names of 1 to %d bytes.", MAX_NAME_LENGTH)));
-	}
-	set(definition, attribute, PG_GETARG_DATUM(arg));
-}
-
-/* An option as a DETAIL shows it. */
-static const char *
-quoted(const char *value)
-{
-	return value ? psprintf("\"%s\"", value) : "NULL";
-}
-
-static const char *
-given_interval(FunctionCallInfo fcinfo, int arg)
-{
-	return PG_ARGISNULL(arg) ? "NULL" : DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(arg)));
-}
-
-static void
-refuse_combination(const char *message, const char *detail, const char *hint)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg_internal("%s", message),
-			 errdetail_internal("%s", detail),
-			 errhint("%s", hint)));
-}
 
 /* ---- handlers ---- */
 
@@ -270,7 +102,7 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 	set_text(definition, WORKER_HANDLER, handler_qualified_name(handler->oid, name));
 	set_text(definition, WORKER_HANDLER_ARGUMENTS, handler_arguments(handler->oid));
 	definition->handler_owner = handler_owner(handler->oid);
-	set(definition, WORKER_HANDLER_OWNER, ObjectIdGetDatum(definition->handler_owner));
+	set_datum(definition, WORKER_HANDLER_OWNER, ObjectIdGetDatum(definition->handler_owner));
 }
 
 /* A function of one parameter that takes the place of a formula, or reads. */
@@ -301,7 +133,7 @@ set_function(Definition *definition, WorkerAttribute attribute, WorkerAttribute 
 				 errdetail_internal("%s", detail),
 				 errhint("%s", hint)));
 	set_text(definition, attribute, handler_qualified_name(oid, name));
-	set(definition, owner, ObjectIdGetDatum(handler_owner(oid)));
+	set_datum(definition, owner, ObjectIdGetDatum(handler_owner(oid)));
 }
 
 /* ---- options that go together ---- */
@@ -369,9 +201,9 @@ set_deduplication(Definition *definition, bool has_record)
 		refuse_combination("if_deduplicated => \"reschedule_once\" needs deduplicate => \"until_executed\"",
 						   psprintf("Under \"%s\" nothing is dropped while a job runs.", strategy_names[strategy]),
 						   "Leave if_deduplicated out, or give deduplicate => \"until_executed\".");
-	set(definition, WORKER_IDEMPOTENT, BoolGetDatum(idempotent));
+	set_datum(definition, WORKER_IDEMPOTENT, BoolGetDatum(idempotent));
 	set_text(definition, WORKER_DEDUPLICATE, strategy_names[strategy]);
-	set(definition, WORKER_RESCHEDULE_ONCE, BoolGetDatum(reschedule_once));
+	set_datum(definition, WORKER_RESCHEDULE_ONCE, BoolGetDatum(reschedule_once));
 	set_boolean(definition, WORKER_INCLUDING_SCHEDULED, ARG_INCLUDING_SCHEDULED);
 	refuse_null(fcinfo, ARG_DEDUP_TTL, "dedup_ttl");
 	set_interval(definition, WORKER_DEDUP_TTL, ARG_DEDUP_TTL, 0, LONGEST_TTL, "Give an interval from 0 to 10 years.");
@@ -487,7 +319,7 @@ set_retries(Definition *definition, bool limited_capacity)
 	FunctionCallInfo fcinfo = definition->fcinfo;
 	int			retries = count_argument(fcinfo, ARG_MAX_RETRIES, "max_retries");
 
-	set(definition, WORKER_MAX_RETRIES, Int32GetDatum(limited_capacity ? 0 : retries));
+	set_datum(definition, WORKER_MAX_RETRIES, Int32GetDatum(limited_capacity ? 0 : retries));
 	set_function(definition, WORKER_RETRY_BACKOFF, WORKER_RETRY_BACKOFF_OWNER, ARG_RETRY_BACKOFF, INT4OID, INTERVALOID,
 				 "It must take one integer, the number of failures so far (from 1), and return an interval.",
 				 "Write one like: CREATE FUNCTION f(failures integer) RETURNS interval …");
@@ -731,12 +563,12 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	definer = definer_for(existing);
 	definition_size_check(fcinfo, name, definer);
 	set_text(&definition, WORKER_NAME, name);
-	set(&definition, WORKER_DEFINER, ObjectIdGetDatum(definer));
-	set(&definition, WORKER_RUN_AS_DEFINER, BoolGetDatum(run_as_definer));
+	set_datum(&definition, WORKER_DEFINER, ObjectIdGetDatum(definer));
+	set_datum(&definition, WORKER_RUN_AS_DEFINER, BoolGetDatum(run_as_definer));
 	set_handler(&definition, run_as_definer, definer);
 	set_queue(&definition, name);
 	refuse_null(fcinfo, ARG_VERSION, "version");
-	set(&definition, WORKER_VERSION, PG_GETARG_DATUM(ARG_VERSION));
+	set_datum(&definition, WORKER_VERSION, PG_GETARG_DATUM(ARG_VERSION));
 	set_times(&definition);
 	set_search_path(&definition, name, definer);
 	has_record = set_record(&definition);

@@ -22,6 +22,7 @@
 #include "fmgr.h"
 #include "lane.h"
 #include "lane_hint.h"
+#include "lease.h"
 #include "limit.h"
 #include "limit_release.h"
 #include "live_scan.h"

@@ -11,6 +11,7 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_db_role_setting.h"
 #include "catalog/pg_type.h"
+#include "database_slot.h"
 #include "engine_state.h"
 #include "exclusive_commands.h"
 #include "executor_slot.h"

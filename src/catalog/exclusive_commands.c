@@ -19,6 +19,7 @@
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "compat.h"
+#include "database_slot.h"
 #include "duplicates.h"
 #include "exclusive_commands.h"
 #include "executor_slot.h"

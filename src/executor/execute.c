@@ -8,35 +8,21 @@
  * signal, a failover, the job is as it was. The handler's snapshot is taken after the claim.
  *
  * A handler that is a procedure may COMMIT, so that no row lock lasts: a lease is written and committed
- * first, one without an end, which holds as long as this process has the hold on the job (store.h). It runs
+ * first, one without an end, which holds as long as this process has the hold on the job (lease.h). It runs
  * at least once. An SQL command of a schedule is run in the same way (command.h), and so is what the engine
  * does for a worker (upkeep.h).
- *
- * A timeout or cancel() interrupts the run by SIGINT, as pg_cancel_backend() does. The executor tells the
- * three apart: a timeout is a failure, cancel() ends the job, and a mere pg_cancel_backend() is an
- * interruption, after which the job is as it was; but not if the job cancelled itself (interruption.h), which
- * is an error like any other. So is the drop of the handler between our look at it and the call: the job
- * waits for another, or goes to it.
  */
 #include "postgres.h"
 
-#include <signal.h>
-
 #include "access/xact.h"
-#include "call.h"
-#include "capacity.h"
 #include "catalog.h"
 #include "command.h"
-#include "compat.h"
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
-#include "dependency.h"
 #include "executor.h"
 #include "executor_slot.h"
-#include "handler.h"
 #include "heal.h"
-#include "history.h"
 #include "hold.h"
 #include "interruption.h"
 #include "job_control.h"
@@ -44,69 +30,30 @@
 #include "lane_hint.h"
 #include "limit.h"
 #include "limit_release.h"
-#include "location.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "pgstat.h"
 #include "process.h"
-#include "read.h"
-#include "record.h"
 #include "replica_connection.h"
 #include "run.h"
+#include "run_handler.h"
 #include "run_log.h"
 #include "run_timeout.h"
 #include "settings.h"
 #include "statistics.h"
-#include "storage/proc.h"
 #include "store.h"
 #include "subtransaction.h"
 #include "test_point.h"
-#include "upkeep.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "waiting.h"
 #include "wakeup.h"
 #include "watch.h"
-
-typedef enum RunEnd
-{
-	RUN_SUCCEEDED,
-	RUN_FAILED,
-	RUN_INTERRUPTED,
-	RUN_ENDED,					/* by cancel() or discard() */
-	RUN_TOO_EARLY,				/* no replica has caught up: the handler was not called */
-} RunEnd;
 
 static Oid	own_role;
 static MemoryContext run_context = NULL;
 
 /* ---- the run ---- */
-
-/*
- * Settings of the run; those of a procedure must survive its commits and rollbacks, and are reset with the
- * session. lock_timeout is written to its variable: a SET would have the server go through all its settings
- * at the end of the transaction. The engine itself waits for locks as long as it takes, before and after the
- * handler. A job without a context has none, whatever its role or database has for a default. Returns whether
- * there is a SET, which a rollback would undo.
- */
-static bool
-set_for_run(const Run *run, GucAction action)
-{
-	Jsonb	   *context = run->job.context;
-
-	LockTimeout = run->task->worker->lock_timeout;
-	if (context == NULL && queue_jobs_context[0] == '\0')
-		return false;
-	(void) set_config_option("queue_jobs.context", context ? JsonbToCString(NULL, &context->root, VARSIZE(context)) : "",
-							 PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
-	return true;
-}
 
 static void
 begin_run(Run *run)
@@ -151,266 +98,6 @@ measure_run(Run *run, RunEnd end)
 }
 
 /*
- * Whether the handler could not be called because it was dropped after we looked it up: the server says that
- * something is not there, and the handler is not. Another error is the handler's own, even if it was dropped
- * while it ran.
- */
-static bool
-handler_dropped(const Run *run)
-{
-	Oid			handler = run->task->callee->target.handler->oid;
-
-	switch (run->error->sqlerrcode)
-	{
-		case ERRCODE_INTERNAL_ERROR:	/* cache lookup failed */
-		case ERRCODE_UNDEFINED_FUNCTION:
-		case ERRCODE_UNDEFINED_OBJECT:
-		case ERRCODE_UNDEFINED_SCHEMA:
-			AcceptInvalidationMessages();
-			return OidIsValid(handler) && !SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(handler));
-		default:
-			return false;
-	}
-}
-
-/* JobState that cancel() or discard() wants, or -1. */
-static int
-end_wanted(const Run *run)
-{
-	int			end_as;
-
-	SpinLockAcquire(&run->slot->mutex);
-	end_as = run->slot->end_as;
-	SpinLockRelease(&run->slot->mutex);
-	return end_as;
-}
-
-/* What an error of the handler means, in a transaction that has not failed. The error state is cleared. */
-static RunEnd
-judge_error(Run *run)
-{
-	MemoryContextSwitchTo(run_context); /* the log wants the message after the transaction's end */
-	if (end_wanted(run) >= 0)
-		return RUN_ENDED;		/* whatever the handler has made of the interruption */
-	if (handler_dropped(run) || (current_job.stopped && run->error->sqlerrcode == ERRCODE_QUERY_CANCELED))
-		return RUN_INTERRUPTED;
-	if (run->error->sqlerrcode != ERRCODE_QUERY_CANCELED)
-		return RUN_FAILED;
-	if (run_timeout_fired())
-	{
-		run->error->message = psprintf("job ran longer than its timeout of " INT64_FORMAT " ms",
-									   run->task->worker->timeout / 1000);
-		return RUN_FAILED;
-	}
-	return cancelled_by_others() ? RUN_INTERRUPTED : RUN_FAILED;
-}
-
-/*
- * Those that the handler left open, WITH HOLD, would be run to their end by the commit, out of reach of the
- * timeout.
- */
-static void
-close_cursors(void)
-{
-	PortalHashTableDeleteAll();
-}
-
-static void
-capture_error(Run *run)
-{
-	HOLD_INTERRUPTS();
-	MemoryContextSwitchTo(run_context);
-	run->error = CopyErrorData();
-	FlushErrorState();
-}
-
-/*
- * One of the first two of the three layers on a record: whether the handler is to be called. If not, the job
- * has its result, or *end says that the worker is another by now, with which the job is to start again.
- */
-static bool
-has_work(Run *run, bool lock, volatile RunEnd *end)
-{
-	const Worker *worker = run->task->worker;
-	RecordState state = worker->record == NULL ? RECORD_PENDING :
-		record_state(&run->task->callee->record, worker, run->job.args, lock);
-
-	if (state == RECORD_UNKNOWN)
-		*end = RUN_INTERRUPTED;
-	else if (state == RECORD_NOT_PENDING)
-		run->result = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("\"skipped\"")));
-	return state == RECORD_PENDING;
-}
-
-/*
- * Who had a job run with its definer's rights must still be allowed to; the definer's own right is checked at
- * the call.
- */
-static void
-check_owners_right(const Run *run)
-{
-	const Worker *worker = run->task->worker;
-	const Handler *handler = run->task->callee->target.handler;
-	Oid			owner = run->task->lane->owner;
-	char	   *owner_name;
-
-	if (!worker->run_as_definer || handler == NULL || has_privs_of_role(owner, worker->definer) ||
-		handler_may_be_called(handler, owner))
-		return;
-	owner_name = GetUserNameFromId(owner, true);
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("permission denied for worker \"%s\"", worker->name),
-			 errdetail("It runs as its definer, and the job's owner, role \"%s\", may not execute its handler \"%s\" any more.",
-					   owner_name ? owner_name : "(dropped)", worker->handler),
-			 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
-}
-
-/* What the jobs that it has waited for returned is looked up for a handler that wants it. */
-static void
-find_results(Run *run)
-{
-	const Handler *handler = run->task->callee->target.handler;
-
-	for (int i = 0; i < handler->nparameters; i++)
-		if (handler->parameters[i].source == PARAMETER_RESULTS)
-			run->job.results = dependency_results(&run->job);
-}
-
-/*
- * What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a
- * replica is read.
- */
-static bool
-prepare(Run *run, volatile RunEnd *end)
-{
-	check_owners_right(run);
-	if (!has_work(run, false, end))
-		return false;
-	if (!read_for_job(&run->task->callee->reader, run->task->worker, &run->job))
-	{
-		*end = RUN_TOO_EARLY;
-		return false;
-	}
-	find_results(run);
-	return has_work(run, true, end);
-}
-
-static CallInput
-call_input(const Job *job)
-{
-	return (CallInput)
-	{
-		.args = job->args,.read = job->read,.cursor = job->cursor,.results = job->results
-	};
-}
-
-static RunEnd
-run_function(Run *run)
-{
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile RunEnd end = RUN_SUCCEEDED;
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(run_context);
-	PG_TRY();
-	{
-		(void) set_for_run(run, GUC_ACTION_LOCAL);
-		run_timeout_arm(run->task->worker->timeout);
-		PushActiveSnapshot(GetTransactionSnapshot());
-		if (prepare(run, &end))
-		{
-			CallInput	input = call_input(&run->job);
-
-			run->result = call_function(&run->task->callee->target, &input);
-		}
-		PopActiveSnapshot();
-		close_cursors();
-		call_check_deferred_constraints();
-		run_timeout_disarm(run->task->worker->timeout);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		run_timeout_disarm(run->task->worker->timeout);
-		capture_error(run);
-		RollbackAndReleaseCurrentSubTransaction();
-		end = judge_error(run);
-		RESUME_INTERRUPTS();
-	}
-	PG_END_TRY();
-	LockTimeout = 0;
-	MemoryContextSwitchTo(run_context);
-	CurrentResourceOwner = owner;
-	QueryCancelPending = false;
-	return end;
-}
-
-/* A job that has an old lease keeps one, and so comes here, also if its handler is a function by now. */
-static void
-call_target(Run *run)
-{
-	CallTarget *target = &run->task->callee->target;
-	CallInput	input = call_input(&run->job);
-
-	if (target->handler->is_procedure)
-		run->result = call_procedure(target, &input);
-	else
-	{
-		PushActiveSnapshot(GetTransactionSnapshot());
-		run->result = call_function(target, &input);
-		PopActiveSnapshot();
-	}
-}
-
-static void
-call_if_work(Run *run, volatile RunEnd *end)
-{
-	bool		work;
-
-	PushActiveSnapshot(GetTransactionSnapshot());
-	work = prepare(run, end);
-	PopActiveSnapshot();
-	if (work)
-		call_target(run);
-}
-
-static void
-built_in_callback(void *argument)
-{
-	const Run  *run = argument;
-
-	if (run->task->worker->built_in == BUILT_IN_HEAL)
-		errcontext("healing of worker \"%s\"", upkeep_target(run->job.args));
-	else if (run->task->worker->built_in == BUILT_IN_FILL)
-		errcontext("filling of worker \"%s\"", upkeep_target(run->job.args));
-}
-
-static void
-run_built_in(Run *run)
-{
-	const Worker *worker = run->task->worker;
-	ErrorContextCallback callback = {.callback = built_in_callback,.arg = run,.previous = error_context_stack};
-
-	error_context_stack = &callback;
-	switch (worker->built_in)
-	{
-		case BUILT_IN_NONE:
-			break;
-		case BUILT_IN_COMMAND:
-			run->result = command_run(run->job.args);
-			break;
-		case BUILT_IN_HEAL:
-			heal_run(worker, run->job.args);
-			break;
-		case BUILT_IN_FILL:
-			capacity_run(worker, run->job.args);
-			break;
-	}
-	error_context_stack = callback.previous;
-}
-
-/*
  * The definer of the worker that it was for does not look for jobs of the engine: the log says so, too. An
  * error of the server's own is no reason for a dead job: a healing is put back, as its next tick may be far,
  * and a filling comes again within the minute.
@@ -428,47 +115,6 @@ judge_upkeep(const Run *run, RunEnd end)
 	if (built_in == BUILT_IN_HEAL)
 		current_job.snooze = HEAL_AGAIN_AFTER;
 	return RUN_SUCCEEDED;
-}
-
-/*
- * The job and its lease are committed when this begins; on return there is a transaction without a snapshot.
- */
-static RunEnd
-run_procedure(Run *run)
-{
-	volatile RunEnd end = RUN_SUCCEEDED;
-
-	PG_TRY();
-	{
-		if (set_for_run(run, GUC_ACTION_SET))
-		{
-			CommitTransactionCommand(); /* or a ROLLBACK in the procedure would undo it */
-			StartTransactionCommand();
-			MemoryContextSwitchTo(run_context);
-		}
-		run_timeout_arm(run->task->worker->timeout);
-		if (run->task->worker->built_in != BUILT_IN_NONE)
-			run_built_in(run);
-		else
-			call_if_work(run, &end);
-		close_cursors();
-		call_check_deferred_constraints();
-		run_timeout_disarm(run->task->worker->timeout);
-	}
-	PG_CATCH();
-	{
-		run_timeout_disarm(run->task->worker->timeout);
-		capture_error(run);
-		AbortOutOfAnyTransaction();
-		StartTransactionCommand();
-		end = judge_error(run);
-		RESUME_INTERRUPTS();
-	}
-	PG_END_TRY();
-	LockTimeout = 0;
-	MemoryContextSwitchTo(run_context);
-	QueryCancelPending = false;
-	return end;
 }
 
 static RunError
@@ -717,7 +363,7 @@ heed_late_end(int64 job, int end_as)
 bool
 execute_next(ExecutorSlot *slot)
 {
-	Run			run = {.slot = slot};
+	Run			run = {.slot = slot,.context = run_context};
 	bool		is_procedure;
 	int			end_as;
 

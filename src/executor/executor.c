@@ -7,6 +7,7 @@
 
 #include "access/xact.h"
 #include "crash_ledger.h"
+#include "database_slot.h"
 #include "exclusive_commands.h"
 #include "executor.h"
 #include "executor_slot.h"

@@ -17,6 +17,7 @@ typedef struct Run
 {
 	Task	   *task;
 	ExecutorSlot *slot;
+	MemoryContext context;		/* in which all of it lives */
 	Job			job;			/* its attempt is that of this run */
 	LoadBalancingStrategy stored_strategy;	/* what its row says of earlier choices */
 	LiveTable	table;

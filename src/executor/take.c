@@ -6,11 +6,13 @@
 
 #include "candidates.h"
 #include "charge.h"
+#include "database_slot.h"
 #include "dedup.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
 #include "lane_hint.h"
+#include "lane_scan.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "run.h"

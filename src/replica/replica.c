@@ -12,6 +12,7 @@
 #include "arguments.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
+#include "database_slot.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"

@@ -37,6 +37,7 @@
 #include "key_hash.h"
 #include "lane.h"
 #include "lane_hint.h"
+#include "lease.h"
 #include "limit.h"
 #include "limit_release.h"
 #include "miscadmin.h"

@@ -28,6 +28,7 @@
 #include "postgres.h"
 
 #include "hold.h"
+#include "lane_scan.h"
 #include "limit_key.h"
 #include "miscadmin.h"
 #include "park.h"

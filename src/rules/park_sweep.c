@@ -9,6 +9,7 @@
 #include "compat.h"
 #include "hold.h"
 #include "lane_hint.h"
+#include "lane_scan.h"
 #include "limit.h"
 #include "miscadmin.h"
 #include "park.h"

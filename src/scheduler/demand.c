@@ -12,6 +12,7 @@
 #include "lane.h"
 #include "lane_discovery.h"
 #include "lane_hint.h"
+#include "lane_scan.h"
 #include "miscadmin.h"
 #include "pools.h"
 #include "process.h"

@@ -21,6 +21,7 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "clock.h"
+#include "database_slot.h"
 #include "interruption.h"
 #include "miscadmin.h"
 #include "pgstat.h"

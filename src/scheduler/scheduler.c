@@ -6,7 +6,7 @@
  * It calls no code of users: executors do that, whose jobs it enqueues (upkeep.h). So no duty of its waits
  * for any of theirs.
  *
- * It looks when it is called (shared.h: attention), when the next job is due, or when its other duties say
+ * It looks when it is called (database_slot.h: attention), when the next job is due, or when its other duties say
  * so, and sleeps otherwise. With nothing to do and nothing due soon it leaves, and leaves word when it is
  * next needed.
  */
@@ -18,6 +18,7 @@
 #include "clock.h"
 #include "commands/dbcommands.h"
 #include "crash_ledger.h"
+#include "database_slot.h"
 #include "demand.h"
 #include "engine_state.h"
 #include "exclusive_commands.h"

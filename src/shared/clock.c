@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "database_slot.h"
 #include "executor_slot.h"
 #include "lane_hint.h"
 #include "portability/instr_time.h"

@@ -6,6 +6,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "database_slot.h"
 #include "lane_hint_table.h"
 #include "miscadmin.h"
 #include "shared.h"

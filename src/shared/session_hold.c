@@ -7,6 +7,7 @@
 #include "session_hold.h"
 #include "settings.h"
 #include "shared.h"
+#include "storage/spin.h"
 
 #define MAX_SESSION_HOLDS 8		/* a job, its key, two slots of limits, and one that is only looked at */
 

@@ -7,6 +7,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "database_slot.h"
 #include "duplicates.h"
 #include "executor_slot.h"
 #include "hold.h"

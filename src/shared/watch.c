@@ -2,12 +2,13 @@
  * watch.c
  *		Ends that others wait for; see watch.h.
  *
- * Each database has a part of its own, found by its slot (shared.h); one that gets another database's slot
+ * Each database has a part of its own, found by its slot (database_slot.h); one that gets another database's slot
  * begins with nothing known.
  */
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "database_slot.h"
 #include "miscadmin.h"
 #include "settings.h"
 #include "shared.h"

@@ -15,6 +15,7 @@
 #include "catalog.h"
 #include "compat.h"
 #include "job_walk.h"
+#include "lease.h"
 #include "live_row.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"

@@ -9,6 +9,7 @@
 #include "catalog.h"
 #include "compat.h"
 #include "lane_head.h"
+#include "lease.h"
 #include "live_row.h"
 #include "miscadmin.h"
 #include "utils/fmgroids.h"

@@ -20,6 +20,7 @@
 #include "lane_jobs.h"
 #include "compat.h"
 #include "lane_head.h"
+#include "lease.h"
 #include "live_count.h"
 #include "live_row.h"
 #include "live_tally.h"

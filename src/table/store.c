@@ -12,11 +12,10 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
 #include "compat.h"
 #include "executor/executor.h"
-#include "hold.h"
 #include "key_hint.h"
+#include "known_place.h"
 #include "lane.h"
 #include "live_row.h"
 #include "live_tally.h"
@@ -29,16 +28,12 @@
 #include "storage/lock.h"
 #include "storage/procarray.h"
 #include "store.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "wakeup.h"
-
-#define PLACES_KNOWN 1024
-#define MANY_DEAD 16			/* entries of a key that are worth a hint */
 
 static void
 open_table(LiveTable *table, LOCKMODE mode)
@@ -116,48 +111,6 @@ live_close(LiveTable *table)
 	table_close(table->rel, NoLock);
 }
 
-/*
- * Where rows are that this process has leased lately: mostly it is the one that completes them, and need not
- * search the index. Or those of long jobs, which it has put back: mostly it goes on with them, and beside an
- * old snapshot the index has an entry for each slice of theirs. Never relied on: the row at that place may be
- * another's by then.
- */
-typedef struct KnownPlace
-{
-	int64		id;
-	ItemPointerData tid;
-} KnownPlace;
-
-static KnownPlace *
-known_place(int64 id)
-{
-	static KnownPlace places[PLACES_KNOWN];
-
-	return &places[(uint64) id % PLACES_KNOWN];
-}
-
-static void
-know_place(const Job *job, const ItemPointerData *tid)
-{
-	if (job->lease != 0 || job->cursor != NULL)
-		*known_place(job->id) = (KnownPlace)
-	{
-		.id = job->id,.tid = *tid
-	};
-}
-
-/* The job's row in the slot, if the snapshot sees it at the place that is known; the table has so many blocks. */
-static bool
-fetch_known(Relation rel, int64 id, Snapshot snapshot, BlockNumber blocks, TupleTableSlot *slot)
-{
-	KnownPlace *place = known_place(id);
-	bool		isnull;
-
-	return place->id == id && ItemPointerIsValid(&place->tid) && ItemPointerGetBlockNumber(&place->tid) < blocks &&
-		table_tuple_fetch_row_version(rel, &place->tid, snapshot, slot) &&
-		DatumGetInt64(slot_getattr(slot, LIVE_ID, &isnull)) == id;
-}
-
 static void
 insert_row(LiveTable *table, const Job *job, bool again)
 {
@@ -216,211 +169,16 @@ live_insert_many(LiveTable *table, const Job *jobs, int count)
 	}
 }
 
-/* ---- leases ---- */
-
-/*
- * The latest sign of life of the job's claimant, or NO_TIME. A claimant is a name and the role that claimed
- * by it: another role's heartbeat by the same name is another claimant's. It counts as long as that role may
- * claim the job.
- */
-static TimestampTz
-last_heartbeat(const Job *job)
-{
-	Relation	rel = table_open(catalog_relation(REL_CLAIMANT), AccessShareLock);
-	Oid			index = QjPrimaryKeyIndex(rel);
-	Snapshot	snapshot = engine_snapshot();
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	TimestampTz result = NO_TIME;
-
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(job->claimant));
-	keys[0].sk_collation = C_COLLATION_OID;
-	ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(job->claimed_by));
-	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot, OidIsValid(job->claimed_by) ? 2 : 1, keys);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		bool		isnull;
-		Oid			owner = DatumGetObjectId(heap_getattr(tuple, 2, RelationGetDescr(rel), &isnull));
-
-		if (lane_claimable_by(job->lane, owner))
-			result = Max(result, DatumGetTimestampTz(heap_getattr(tuple, 3, RelationGetDescr(rel), &isnull)));
-	}
-	systable_endscan(scan);
-	engine_snapshot_end(snapshot);
-	table_close(rel, AccessShareLock);
-	return result;
-}
-
-TimestampTz
-lease_since(const Job *job)
-{
-	return job->claimant == NULL ? job->started_at : Max(job->started_at, last_heartbeat(job));
-}
+/* ---- changes of a row ---- */
 
 bool
-lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
-{
-	*until = NO_TIME;
-	if (job->started_at == NO_TIME)
-		return false;
-	if (job->lease == 0)
-		return hold_is_run(job->id);	/* an executor's, as long as that process lives */
-	*until = job->started_at + job->lease;
-	if (*until > now)
-		return true;
-	*until = lease_since(job) + job->lease;
-	return *until > now;
-}
-
-/* ---- scans ---- */
-
-/*
- * (priority, id) >= from, as one condition, by which the index can be entered. (It could not be left by such
- * a one.)
- */
-static void
-init_from(LaneScan *scan, ScanKey condition, LanePosition from)
-{
-	ScanKeyEntryInitialize(&scan->from[0], SK_ROW_MEMBER, 2, BTGreaterEqualStrategyNumber, INT4OID, InvalidOid, F_BTINT4CMP,
-						   Int32GetDatum(from.priority));
-	ScanKeyEntryInitialize(&scan->from[1], SK_ROW_MEMBER | SK_ROW_END, 3, BTGreaterEqualStrategyNumber, INT8OID, InvalidOid,
-						   F_BTINT8CMP, Int64GetDatum(from.id));
-	*condition = (ScanKeyData)
-	{
-		.sk_flags = SK_ROW_HEADER,.sk_attno = 2,.sk_strategy = BTGreaterEqualStrategyNumber,
-			.sk_argument = PointerGetDatum(scan->from)
-	};
-}
-
-/* Starts the next part: not the near one, if nothing is known of where the lane's jobs stand. */
-static void
-lane_rescan(LaneScan *scan)
-{
-	ScanKeyData keys[4];
-	int			count = 0;
-	LanePosition start = scan->start;
-	LanePosition near_end = {start.priority, PG_INT64_MAX};
-	bool		has_near = scan->near != ALL_NEAR && start.id > PG_INT64_MIN;
-
-	if (start.id < PG_INT64_MAX - scan->near)
-		near_end.id = start.id + scan->near;
-	scan->part = scan->part == LANE_BEGIN && has_near ? LANE_NEAR : LANE_REST;
-	ScanKeyInit(&keys[count++], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->place));
-	if (scan->part == LANE_NEAR)
-	{
-		ScanKeyInit(&keys[count++], 2, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(start.priority));
-		ScanKeyInit(&keys[count++], 3, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(start.id));
-		ScanKeyInit(&keys[count++], 3, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(near_end.id));
-	}
-	else
-		init_from(scan, &keys[count++], has_near ? near_end : start);
-	if (scan->scan != NULL)
-		index_endscan(scan->scan);
-	scan->scan = QjBeginIndexScan(scan->table->rel, scan->index, scan->snapshot, count);
-	index_rescan(scan->scan, keys, count, NULL, 0);
-}
-
-/*
- * The snapshot must live until lane_scan_end(). The ids next to the start come first by themselves: the index
- * reads all of a page that the scan's bounds include, though mostly one job is wanted.
- */
-void
-lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start, Snapshot snapshot, TimestampTz now)
-{
-	*scan = (LaneScan)
-	{
-		.table = table,.place = place,.start = start,.near = NEAR_IDS,.snapshot = snapshot,.now = now,.revisit_at = NO_TIME
-	};
-	scan->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
-	scan->slot = table_slot_create(table->rel, NULL);
-}
-
-/*
- * The job at which the scan starts, if we know where it is: then the entries that the index has of it need not
- * be walked over.
- */
-static bool
-lane_scan_known(LaneScan *scan)
-{
-	Relation	rel = scan->table->rel;
-	bool		isnull;
-
-	if (known_place(scan->start.id)->id != scan->start.id ||
-		!fetch_known(rel, scan->start.id, scan->snapshot, RelationGetNumberOfBlocks(rel), scan->slot) ||
-		DatumGetInt32(slot_getattr(scan->slot, LIVE_PRIORITY, &isnull)) != scan->start.priority)
-		return false;
-	scan->start.id++;
-	return true;
-}
-
-static bool
-lane_scan_row(LaneScan *scan)
-{
-	if (scan->part == LANE_BEGIN && lane_scan_known(scan))
-		return true;
-	while (scan->scan == NULL || !index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
-	{
-		if (scan->part == LANE_REST)
-			return false;
-		lane_rescan(scan);
-	}
-	return true;
-}
-
-/* Since the scan's snapshot was taken: merged into the run of another job that we took. */
-static bool
-deleted_by_us(TupleTableSlot *slot)
+live_deleted_by_us(TupleTableSlot *slot)
 {
 	HeapTupleHeader tuple = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
 
 	return (tuple->t_infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple));
 }
-
-bool
-lane_scan_next(LaneScan *scan, Job *job)
-{
-	while (lane_scan_row(scan))
-	{
-		bool		isnull;
-		TimestampTz until;
-
-		/*
-		 * A row that is being moved from one index to the other can show up in a state that is not the
-		 * index's.
-		 */
-		if (!DatumGetBool(slot_getattr(scan->slot, LIVE_DUE, &isnull)) ||
-			DatumGetInt32(slot_getattr(scan->slot, LIVE_PLACE, &isnull)) != scan->place || deleted_by_us(scan->slot))
-			continue;
-		live_read(scan->slot, job);
-		if (!lease_holds(job, scan->now, &until))
-			return true;
-		if (until != NO_TIME && (scan->revisit_at == NO_TIME || until < scan->revisit_at))
-			scan->revisit_at = until;
-		live_pass_by(job);
-	}
-	return false;
-}
-
-void
-lane_scan_move(LaneScan *scan, LanePosition start)
-{
-	scan->start = start;
-	scan->part = LANE_BEGIN;
-	lane_rescan(scan);
-}
-
-void
-lane_scan_end(LaneScan *scan)
-{
-	if (scan->scan)
-		index_endscan(scan->scan);
-	ExecDropSingleTupleTableSlot(scan->slot);
-	index_close(scan->index, AccessShareLock);
-}
-
-/* ---- changes of a row ---- */
 
 static void
 refuse_unexpected(TM_Result result)
@@ -597,7 +355,7 @@ id_scan_find(IdScan *scan, int64 id, Job *job)
 	ScanKeyData key;
 	bool		found;
 
-	if (fetch_known(scan->table->rel, id, scan->snapshot, scan->blocks, scan->slot) && !deleted_by_us(scan->slot))
+	if (fetch_known(scan->table->rel, id, scan->snapshot, scan->blocks, scan->slot) && !live_deleted_by_us(scan->slot))
 	{
 		live_read(scan->slot, job);
 		return true;
@@ -607,7 +365,7 @@ id_scan_find(IdScan *scan, int64 id, Job *job)
 	index_rescan(scan->scan, &key, 1, NULL, 0);
 	found = index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot);
 	MemoryContextSwitchTo(old);
-	if (!found || deleted_by_us(scan->slot))
+	if (!found || live_deleted_by_us(scan->slot))
 		return false;
 	live_read(scan->slot, job);
 	return true;
@@ -745,70 +503,6 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 				refuse_unexpected(result);
 		}
 	}
-}
-
-/* ---- jobs of one key ---- */
-
-void
-key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash)
-{
-	ScanKeyData keys[2];
-
-	CommandCounterIncrement();	/* our own jobs take part */
-	scan->table = table;
-	scan->key = hash;
-	scan->window = key_hint_open(hash);
-	scan->dead = 0;
-	scan->first = PG_INT64_MAX;
-	scan->at_end = false;
-	scan->snapshot = engine_snapshot();
-	scan->index = index_open(catalog_relation(REL_LIVE_JOB_KEY), AccessShareLock);
-	scan->slot = table_slot_create(table->rel, NULL);
-	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, lengthof(keys));
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(hash));
-	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(scan->window.from));
-	index_rescan(scan->scan, keys, lengthof(keys), NULL, 0);
-}
-
-/* As index_getnext_slot() does, but what is dead is counted. */
-static bool
-key_scan_row(KeyScan *scan)
-{
-	while (scan->scan->xs_heap_continue || index_getnext_tid(scan->scan, ForwardScanDirection) != NULL)
-	{
-		if (index_fetch_heap(scan->scan, scan->slot))
-			return true;
-		scan->dead++;
-	}
-	return false;
-}
-
-bool
-key_scan_next(KeyScan *scan, Job *job)
-{
-	bool		none_yet = scan->first == PG_INT64_MAX;
-
-	if (!key_scan_row(scan))
-	{
-		scan->at_end = true;
-		return false;
-	}
-	live_read(scan->slot, job);
-	if (none_yet)
-		scan->first = job->id;
-	return true;
-}
-
-/* SnapshotSelf can miss a row that is being moved: what it shows moves no hint. */
-void
-key_scan_end(KeyScan *scan)
-{
-	if (scan->dead >= MANY_DEAD && scan->snapshot != SnapshotSelf && (scan->at_end || scan->first != PG_INT64_MAX))
-		key_hint_settle(scan->key, &scan->window, scan->first);
-	index_endscan(scan->scan);
-	ExecDropSingleTupleTableSlot(scan->slot);
-	index_close(scan->index, AccessShareLock);
-	engine_snapshot_end(scan->snapshot);
 }
 
 /* ---- falling due ---- */

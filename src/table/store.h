@@ -13,11 +13,9 @@
 #include "executor/tuptable.h"
 #include "index_writer.h"
 #include "job.h"
-#include "key_hint.h"
 #include "live_row.h"
 #include "nodes/lockoptions.h"
 #include "access/genam.h"
-#include "access/skey.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -30,35 +28,6 @@ typedef struct LiveTable
 	TupleTableSlot *slot;		/* for rows to be written */
 	TupleTableSlot **many;		/* for several at once, or NULL */
 } LiveTable;
-
-/* Where a walk over a lane is. */
-typedef enum LanePart
-{
-	LANE_BEGIN,
-	LANE_NEAR,					/* ids next to the start, of its priority */
-	LANE_REST,					/* what comes after them */
-} LanePart;
-
-/* So many ids are near, if nothing is known of a lane's density; ALL_NEAR: it has only a few jobs. */
-#define NEAR_IDS 32
-#define ALL_NEAR 0
-
-/* Walks over the jobs that wait at one place, a lane or (park.c) of one key, and may be claimed, in order. */
-typedef struct LaneScan
-{
-	LiveTable  *table;
-	int32		place;
-	Relation	index;
-	Snapshot	snapshot;
-	IndexScanDesc scan;
-	TupleTableSlot *slot;		/* the row that was returned last */
-	LanePosition start;
-	int64		near;			/* so many ids; may be set before the first lane_scan_next() */
-	LanePart	part;
-	ScanKeyData from[2];		/* where the rest begins */
-	TimestampTz now;
-	TimestampTz revisit_at;		/* earliest end of a lease that was passed by, or NO_TIME */
-} LaneScan;
 
 extern void live_open(LiveTable *table);
 
@@ -74,12 +43,8 @@ extern void live_insert_again(LiveTable *table, const Job *job);
 #define LIVE_INSERT_MANY 500
 extern void live_insert_many(LiveTable *table, const Job *jobs, int count);
 
-extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start, Snapshot snapshot, TimestampTz now);
-extern bool lane_scan_next(LaneScan *scan, Job *job);
-
-/* The walk goes on from there. */
-extern void lane_scan_move(LaneScan *scan, LanePosition start);
-extern void lane_scan_end(LaneScan *scan);
+/* Since the snapshot by which a scan shows the row: merged into the run of another job that we took. */
+extern bool live_deleted_by_us(TupleTableSlot *slot);
 
 /* Whether another transaction has locked, changed or deleted the row that a scan shows. */
 extern bool live_is_out_of_reach(TupleTableSlot *slot);
@@ -156,34 +121,6 @@ extern bool live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, con
  */
 extern int	live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted) (int32 lane, void *argument), void *argument,
 						 TimestampTz *next_due);
-
-/* From when a claimant's lease counts: its claim, or the claimant's last heartbeat. */
-extern TimestampTz lease_since(const Job *job);
-
-/* A lease that is written to the row and has not run out. */
-extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
-
-/*
- * Walks over the live jobs with a deduplication hash, oldest first; as they are now, and this transaction has
- * left them.
- */
-typedef struct KeyScan
-{
-	LiveTable  *table;
-	int64		key;
-	KeyWindow	window;
-	int			dead;			/* index entries of jobs that are gone */
-	int64		first;			/* id of the first job, or PG_INT64_MAX */
-	bool		at_end;
-	Snapshot	snapshot;
-	Relation	index;
-	IndexScanDesc scan;
-	TupleTableSlot *slot;
-} KeyScan;
-
-extern void key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash);
-extern bool key_scan_next(KeyScan *scan, Job *job);
-extern void key_scan_end(KeyScan *scan);
 
 typedef enum LookResult
 {

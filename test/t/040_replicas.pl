@@ -468,8 +468,8 @@ while ($three->safe_psql('postgres', $connections) ne '0' && time < $end)
 }
 is($three->safe_psql('postgres', $connections), '0', '… that it closes when it next runs any job');
 
-# Another server altogether; and one that has no WAL for replicas.
-my $alien = new_node('alien', conf => "wal_level = minimal\nmax_wal_senders = 0\n");
+# Another server altogether, and one that has no WAL for replicas. (A copy of the template would have the primary's system identifier.)
+my $alien = new_node('alien', init => [ force_initdb => 1 ], conf => "wal_level = minimal\nmax_wal_senders = 0\n");
 $one->safe_psql('postgres', q{SELECT queue_jobs.drop_replica('old'), queue_jobs.add_replica('alien', 'host=} . $alien->host . ' port=' . $alien->port . q{')});
 $one->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.replica});
 wait_until($one, q{SELECT state = 'foreign' FROM queue_jobs.replica WHERE name = 'alien'});

@@ -1,0 +1,477 @@
+/*
+ * reason.c
+ *		What keeps a job from running; see reason.h.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "dedup.h"
+#include "engine_state.h"
+#include "executor_slot.h"
+#include "hold.h"
+#include "key_scan.h"
+#include "lane_scan.h"
+#include "lease.h"
+#include "limit.h"
+#include "miscadmin.h"
+#include "pools.h"
+#include "postmaster/postmaster.h"
+#include "reason.h"
+#include "registry.h"
+#include "run_as.h"
+#include "shared.h"
+#include "snapshot.h"
+#include "statistics.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "waiting.h"
+
+#define MOST_HOLDERS 20			/* that are named */
+#define MOST_COUNTED_BEFORE 1000	/* so many jobs before another are counted */
+
+void
+add_reason(Reasons *reasons, const char *word, char *sentence, char *more)
+{
+	Reason	   *reason = palloc(sizeof(Reason));
+
+	*reason = (Reason) {.word = word,.sentence = sentence,.more = more};
+	reasons->list = lappend(reasons->list, reason);
+}
+
+static bool
+enough(const Reasons *reasons)
+{
+	return !reasons->all && reasons->list != NIL;
+}
+
+char *
+time_text(TimestampTz at)
+{
+	return pstrdup(timestamptz_to_str(at));
+}
+
+/* "session 12, session 13, a prepared transaction" */
+static char *
+sessions_text(const int *pids, int count)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < count; i++)
+	{
+		if (i > 0)
+			appendStringInfoString(&text, ", ");
+		if (pids[i] == MyProcPid)
+			appendStringInfoString(&text, "this session");
+		else if (pids[i] == 0)
+			appendStringInfoString(&text, RecoveryInProgress() ? "a transaction of the primary" : "a prepared transaction");
+		else
+			appendStringInfo(&text, "session %d", pids[i]);
+	}
+	return text.data;
+}
+
+/* ---- the job itself ---- */
+
+static void
+add_blockers(int pid, Reasons *reasons)
+{
+	ArrayType  *blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(pid)));
+	int			count = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
+
+	if (count > 0)
+		add_reason(reasons, "blocked", psprintf("executor %d waits for a lock", pid),
+				   psprintf("held by %s", sessions_text((int *) ARR_DATA_PTR(blockers), Min(count, MOST_HOLDERS))));
+}
+
+/* What the executors of this database run now. */
+static RunningJob *
+running_jobs(int *count)
+{
+	int			size = Max(executor_slots(), 1);
+	RunningJob *running = palloc(sizeof(RunningJob) * size);
+
+	*count = executor_running(running, size);
+	return running;
+}
+
+/* Whether it runs; then that is all there is to say. */
+static bool
+check_running(const Subject *subject, Reasons *reasons)
+{
+	int			count;
+	RunningJob *running = running_jobs(&count);
+	const Job  *job = &subject->job;
+	TimestampTz until;
+
+	for (int i = 0; i < count; i++)
+		if (running[i].job == job->id)
+		{
+			add_reason(reasons, "running", psprintf("executor %d runs it, attempt %d", (int) running[i].pid, running[i].attempt),
+					   psprintf("since %s", time_text(running[i].started_at)));
+			add_blockers((int) running[i].pid, reasons);
+			return true;
+		}
+	if (!lease_holds(job, subject->now, &until))
+		return false;
+	add_reason(reasons, "running", job->claimant ? psprintf("claimant \"%s\" has it, attempt %d", job->claimant, job->attempt) :
+			   psprintf("an executor runs it, attempt %d", job->attempt),
+			   until == NO_TIME ? NULL : psprintf("since %s, until %s at least", time_text(job->started_at), time_text(until)));
+	return true;
+}
+
+/* Whether it is too late for it; likewise. */
+static bool
+check_expired(const Subject *subject, Reasons *reasons)
+{
+	if (!job_expired(&subject->job, subject->now))
+		return false;
+	add_reason(reasons, "expired", psprintf("it was to be started by %s, and ends as cancelled", time_text(subject->job.expires_at)), NULL);
+	return true;
+}
+
+static void
+check_time(const Subject *subject, Reasons *reasons)
+{
+	const Job  *job = &subject->job;
+
+	if (job->waits == NULL && !job->due && job->run_at > subject->now)
+		add_reason(reasons, "not_due", psprintf("it is not due before %s", time_text(job->run_at)),
+				   job_failures(job) > 0 ? psprintf("attempt %d has failed", job->attempt) : NULL);
+}
+
+/* How many parents it has that have not ended, and the first of them. */
+#define UNMET_PARENTS \
+	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT d.parent, d.if_dead," \
+	" coalesce((SELECT 'has not ended' FROM queue_jobs.live_job l WHERE l.id = d.parent)," \
+	" (SELECT 'has ended, but not what it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NULL)," \
+	" (SELECT 'is ' || f.state FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state <> 'completed' ORDER BY f.finished_at DESC LIMIT 1)) AS state" \
+	" FROM queue_jobs.dependency d WHERE d.child = $1) AS p WHERE p.state IS NOT NULL AND NOT (p.if_dead = 'run' AND p.state LIKE 'is %')" \
+	" ORDER BY p.parent LIMIT 1"
+
+static void
+check_parents(const Subject *subject, Reasons *reasons)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(subject->job.id)};
+	MemoryContext context = CurrentMemoryContext;
+	MemoryContext spi;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute(UNMET_PARENTS, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
+	{
+		char	   *parent = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+		char	   *state = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
+		char	   *count = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 3);
+
+		spi = MemoryContextSwitchTo(context);
+		add_reason(reasons, "waits_for_job", psprintf("it waits for job %s, which %s", parent, state),
+				   strcmp(count, "1") == 0 ? NULL : psprintf("and for others, %s in all", count));
+		MemoryContextSwitchTo(spi);
+	}
+	engine_end(&saved);
+}
+
+void
+check_waits(const Subject *subject, Reasons *reasons)
+{
+	const Job  *job = &subject->job;
+	char	   *signal;
+
+	if (job->waits == NULL || job->due)
+		return;
+	signal = waits_for_signal(job);
+	if (signal != NULL)
+		add_reason(reasons, "waits_for_signal", psprintf("it waits for the signal \"%s\"", signal),
+				   job->run_at == DT_NOEND ? NULL : psprintf("until %s", time_text(job->run_at)));
+	else
+		check_parents(subject, reasons);
+}
+
+void
+check_holders(const Subject *subject, Reasons *reasons)
+{
+	int			pids[MOST_HOLDERS];
+	int			pid;
+	int			count;
+	RowState	state = live_row_state(subject->slot, &pid);
+
+	if (state == ROW_GONE)
+		add_reason(reasons, "changed", pstrdup("it has been started, changed or ended since the query's snapshot was taken"), NULL);
+	else if (state == ROW_TAKEN)
+		add_reason(reasons, "claimed", psprintf("%s has claimed or changed it in an open transaction", sessions_text(&pid, 1)), NULL);
+	if (enough(reasons) || state == ROW_TAKEN)
+		return;
+	count = subject->job.dedup_hash == 0 ? 0 : hold_holders(subject->job.id, pids, MOST_HOLDERS);
+	if (count == 0 && state == ROW_LOCKED_SHARED)
+		pids[count++] = pid;
+	if (count > 0)
+		add_reason(reasons, "open_duplicate", psprintf("open transactions rely on it for a duplicate that they enqueued: %s", sessions_text(pids, count)),
+				   NULL);
+}
+
+void
+check_key(const Subject *subject, Reasons *reasons)
+{
+	KeyScan		scan;
+	Job			other;
+
+	if (subject->worker == NULL || !dedup_one_at_a_time(&subject->job, subject->worker))
+		return;
+	key_scan_begin(&scan, subject->table, subject->job.dedup_hash);
+	while (!enough(reasons) && key_scan_next(&scan, &other))
+	{
+		TimestampTz until;
+
+		if (other.id != subject->job.id && (lease_holds(&other, subject->now, &until) || hold_is_run(other.id)))
+		{
+			add_reason(reasons, "key_runs", psprintf("job " INT64_FORMAT " of its deduplication key runs", other.id), NULL);
+			break;
+		}
+	}
+	key_scan_end(&scan);
+}
+
+/* ---- its lane, and the processes ---- */
+
+/* "since" a time that the query finds by the name, or NULL. */
+static char *
+since_text(const char *sql, const char *name)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(name)};
+	TimestampTz at = NO_TIME;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute(sql, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
+	{
+		bool		isnull;
+
+		at = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	engine_end(&saved);
+	return at == NO_TIME ? NULL : psprintf("since %s", time_text(at));
+}
+
+static char *
+blocked_since(const Subject *subject, const char *word)
+{
+	if (strcmp(word, "paused") == 0)
+		return since_text("SELECT paused_at FROM queue_jobs.paused_queue WHERE queue = $1", subject->lane->queue);
+	if (strcmp(word, "disabled") == 0)
+		return since_text("SELECT disabled_at FROM queue_jobs.disabled_worker WHERE name = $1", subject->lane->worker);
+	return NULL;
+}
+
+void
+check_lane(const Subject *subject, Reasons *reasons)
+{
+	const char *word;
+	char	   *why;
+	int			check = 0;
+
+	while (!enough(reasons) && (why = lane_blocked_next(subject->lane, subject->worker, &check, &word)) != NULL)
+		add_reason(reasons, word, why, reasons->all ? blocked_since(subject, word) : NULL);
+}
+
+/* Claimants need no process of ours, but the rate limits are in shared memory. */
+static bool
+needs_engine(const Worker *worker)
+{
+	return worker != NULL && (worker->handler != NULL || (worker->rate_limit > 0 && !shared_present()));
+}
+
+void
+check_engine(const Subject *subject, Reasons *reasons)
+{
+	const char *word;
+	const char *why;
+	int			check = 0;
+
+	if (!needs_engine(subject->worker))
+		return;
+	while (!enough(reasons) && (why = engine_blocked_next(lane_role(subject->lane, subject->worker), &check, &word)) != NULL)
+		add_reason(reasons, word, pstrdup(why), NULL);
+}
+
+/* What is said of processes is true of this server alone, if it has any. */
+static bool
+knows_processes(void)
+{
+	return shared_present() && !RecoveryInProgress();
+}
+
+void
+check_pools(const Subject *subject, Reasons *reasons)
+{
+	ExecutorLoad load;
+	Oid			role;
+
+	if (subject->worker == NULL || subject->worker->handler == NULL || !knows_processes())
+		return;
+	if (pools_serving(subject->lane, subject->worker) == 0)
+		add_reason(reasons, "no_pool", pstrdup("no pool of \"queue_jobs.pools\" serves it"), NULL);
+	if (enough(reasons))
+		return;
+	role = lane_role(subject->lane, subject->worker);
+	executor_load(MyDatabaseId, role, ALL_POOLS, &load);
+	if (load.serving == 0 && load.not_before > subject->now)
+		add_reason(reasons, "cannot_connect", psprintf("an executor of role \"%s\" could not connect to this database", GetUserNameFromId(role, true)),
+				   psprintf("the next one tries at %s", time_text(load.not_before)));
+}
+
+static char *
+running_text(void)
+{
+	int			count;
+	RunningJob *running = running_jobs(&count);
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < Min(count, MOST_HOLDERS); i++)
+		appendStringInfo(&text, "%sexecutor %d runs job " INT64_FORMAT " since %s", i > 0 ? ", " : "", (int) running[i].pid, running[i].job,
+						 timestamptz_to_str(running[i].started_at));
+	return count == 0 ? NULL : text.data;
+}
+
+void
+check_executors(const Subject *subject, Reasons *reasons)
+{
+	ExecutorLoad load;
+	Oid			role;
+
+	if (subject->worker == NULL || subject->worker->handler == NULL || !knows_processes())
+		return;
+	role = lane_role(subject->lane, subject->worker);
+	executor_load(MyDatabaseId, role, pools_serving(subject->lane, subject->worker), &load);
+	if (load.serving > 0 && load.idle == 0)
+		add_reason(reasons, "executors_busy", psprintf("all executors for it are busy (%d)", load.serving), running_text());
+}
+
+/* ---- limits ---- */
+
+bool
+is_parked(const Job *job)
+{
+	return job->place != 0 && job->place != job->lane;
+}
+
+void
+check_limits(const Subject *subject, Reasons *reasons)
+{
+	const Job  *job = &subject->job;
+	LimitLook	state;
+
+	if (subject->worker == NULL || !limit_any(subject->worker) || !knows_processes())
+		return;
+	limit_look(subject->table, job, subject->worker, &state);
+	if (state.worker_full || state.key_full || is_parked(job))
+		add_reason(reasons, "limit", state.worker_full || !is_parked(job) ? limit_describe(subject->worker) :
+				   pstrdup("jobs of its concurrency_key are at their limit"),
+				   state.holders[0] != '\0' ? psprintf("taken by %s", state.holders) : NULL);
+	if (!enough(reasons) && state.rate_until != NO_TIME)
+		add_reason(reasons, "rate_limit", limit_describe(subject->worker), psprintf("the next one starts at %s", time_text(state.rate_until)));
+}
+
+/* ---- no claimant takes it ---- */
+
+void
+check_claimants(const Subject *subject, Reasons *reasons)
+{
+	const Worker *worker = subject->worker;
+	TimestampTz last;
+
+	if (worker == NULL || worker->handler != NULL)
+		return;
+	if (subject->job.started_at != NO_TIME && subject->job.claimant != NULL)
+		add_reason(reasons, "lease_lapsed", psprintf("the lease of claimant \"%s\" ran out", subject->job.claimant), NULL);
+	if (enough(reasons))
+		return;
+	last = statistics_last_claim(worker);
+	if (last != NO_TIME)
+		add_reason(reasons, "claimants_only", psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s", worker->name, time_text(last)),
+				   NULL);
+	else
+		add_reason(reasons, "claimants_only", psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s, when the server started",
+													   worker->name, time_text(PgStartTime)), NULL);
+}
+
+int
+count_before(const Subject *subject, const LanePosition *end, int most, LanePosition *first)
+{
+	LaneScan	scan;
+	Job			job;
+	int			count = 0;
+	Snapshot	snapshot = engine_snapshot();
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs jobs before another", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	*first = highest_key;
+	lane_scan_begin(&scan, subject->table, subject->lane->id, lowest_key, snapshot, subject->now);
+	for (int looked = 0; count < most && looked < MOST_COUNTED_BEFORE && lane_scan_next(&scan, &job); looked++)
+	{
+		LanePosition key = job_key(&job);
+
+		if (lane_position_compare(&key, end) >= 0)
+			break;
+		if (!live_is_out_of_reach(scan.slot) && count++ == 0)
+			*first = key;
+		live_pass_by(&job);
+	}
+	lane_scan_end(&scan);
+	engine_snapshot_end(snapshot);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	return count;
+}
+
+static void
+check_before(const Subject *subject, Reasons *reasons)
+{
+	LanePosition own = job_key(&subject->job);
+	LanePosition first;
+	int			count = subject->job.due ? count_before(subject, &own, MOST_COUNTED_BEFORE, &first) : 0;
+
+	if (count > 0)
+		add_reason(reasons, "behind", pstrdup(OTHERS_GO_FIRST),
+				   psprintf(count == 1 ? "%d job" : count < MOST_COUNTED_BEFORE ? "%d jobs" : "%d jobs or more", count));
+}
+
+/* Nothing is known that keeps it: what has to happen next. */
+static void
+check_start(const Subject *subject, Reasons *reasons)
+{
+	if (reasons->list != NIL)
+		return;
+	add_reason(reasons, "starting", pstrdup(ABOUT_TO_BE_STARTED), NULL);
+}
+
+/* ---- all of them ---- */
+
+static const Check checks[] = {
+	check_waits, check_time, check_holders, check_lane, check_engine, check_pools, check_limits, check_key, check_executors, check_claimants, check_before, check_start
+};
+
+void
+find_reasons(const Subject *subject, Reasons *reasons)
+{
+	if (check_running(subject, reasons) || check_expired(subject, reasons))
+		return;
+	for (int i = 0; i < (int) lengthof(checks); i++)
+		checks[i] (subject, reasons);
+}
+
+void
+set_subject(Subject *subject, LiveTable *table, TupleTableSlot *slot)
+{
+	subject->table = table;
+	subject->slot = slot;
+	subject->lane = lane_get(subject->job.lane);
+	subject->worker = subject->lane ? registry_worker(subject->lane->worker) : NULL;
+	subject->now = GetCurrentTimestamp();
+}

@@ -1,0 +1,543 @@
+/*
+ * database_slot.c
+ *		The databases that are looked after; see database_slot.h.
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "database_slot.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#define MAX_REFUSED 256
+#define LONGEST_PAUSE 60		/* seconds after a scheduler that failed */
+#define LOOK_AT_BLOCKED (60 * USECS_PER_SEC)
+
+typedef struct Databases
+{
+	bool		wait;			/* for a slot; written by the launcher, too */
+	int			refused_count;	/* this and the next two are guarded by the lock */
+	bool		more_refused;	/* than there was room for */
+	Oid			refused[MAX_REFUSED];	/* databases that have found no slot */
+	DatabaseSlot slots[FLEXIBLE_ARRAY_MEMBER];
+} Databases;
+
+static Databases *databases = NULL;
+
+static void
+initialize(void *area)
+{
+	Databases  *initial = area;
+
+	for (int i = 0; i < queue_jobs_max_databases; i++)
+		SpinLockInit(&initial->slots[i].mutex);
+}
+
+void
+database_slots_init(void)
+{
+	shared_add_area(add_size(offsetof(Databases, slots), mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot))),
+					(void **) &databases, initialize);
+}
+
+/* ---- slots ---- */
+
+int
+database_slots(void)
+{
+	return databases == NULL ? 0 : queue_jobs_max_databases;
+}
+
+DatabaseSlot *
+database_slot_at(int index)
+{
+	return &databases->slots[index];
+}
+
+/* Nothing is known of what it has to do. Under the LWLock. */
+static void
+reset_slot(DatabaseSlot *slot, Oid database)
+{
+	SpinLockAcquire(&slot->mutex);
+	slot->database = database;
+	slot->scheduler = SCHEDULER_NONE;
+	slot->scheduler_proc = NO_PROC;
+	slot->attention = false;
+	slot->schedules_touched = false;
+	slot->crowded = true;
+	slot->sweep_parked = true;
+	slot->succeeded = false;
+	slot->news = false;
+	slot->blocked_lanes = false;
+	slot->next_due = DT_NOBEGIN;
+	slot->due_published = 0;
+	slot->wake_at = NO_TIME;
+	slot->not_before = NO_TIME;
+	slot->failures = 0;
+	slot->leave = false;
+	slot->off = false;
+	slot->settings_changed = false;
+	slot->holds = 0;
+	SpinLockRelease(&slot->mutex);
+}
+
+/* Under the LWLock. */
+static DatabaseSlot *
+find_slot(Oid database)
+{
+	for (int i = 0; i < queue_jobs_max_databases; i++)
+		if (databases->slots[i].database == database)
+			return &databases->slots[i];
+	return NULL;
+}
+
+/* Under the LWLock: its place among the databases that were refused a slot, or -1. */
+static int
+find_refused(Oid database)
+{
+	int			i = databases->refused_count - 1;
+
+	while (i >= 0 && databases->refused[i] != database)
+		i--;
+	return i;
+}
+
+/* Under the LWLock. True if the launcher does not know it yet. */
+static bool
+note_refused(Oid database)
+{
+	bool		known = find_refused(database) >= 0;
+
+	if (known)
+		return false;
+	if (databases->refused_count < MAX_REFUSED)
+	{
+		databases->refused[databases->refused_count++] = database;
+		return true;
+	}
+	known = databases->more_refused;
+	databases->more_refused = true;
+	return !known;
+}
+
+/* Under the LWLock. */
+static void
+forget_refused(Oid database)
+{
+	int			place = find_refused(database);
+
+	if (place >= 0)
+		databases->refused[place] = databases->refused[--databases->refused_count];
+}
+
+/* The slot of a database, or else a free one. Under the LWLock, taken exclusively. */
+static DatabaseSlot *
+find_or_take_slot(Oid database)
+{
+	DatabaseSlot *slot = find_slot(database);
+
+	if (slot != NULL)
+		return slot;
+	slot = find_slot(InvalidOid);
+	if (slot == NULL)
+		return NULL;
+	reset_slot(slot, database);
+	forget_refused(database);
+	return slot;
+}
+
+DatabaseSlot *
+database_slot(Oid database, bool create)
+{
+	static DatabaseSlot *cached = NULL;
+	DatabaseSlot *slot;
+	bool		refused;
+
+	if (databases == NULL)
+		return NULL;
+	if (cached != NULL && cached->database == database)
+		return cached;
+	LWLockAcquire(shared_lock(), create ? LW_EXCLUSIVE : LW_SHARED);
+	slot = create ? find_or_take_slot(database) : find_slot(database);
+	refused = slot == NULL && create && note_refused(database);
+	LWLockRelease(shared_lock());
+	if (slot != NULL)
+		cached = slot;
+	if (refused)
+		launcher_wake();
+	return slot;
+}
+
+DatabaseSlot *
+database_slot_take(Oid database)
+{
+	DatabaseSlot *slot;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	slot = find_or_take_slot(database);
+	LWLockRelease(shared_lock());
+	return slot;
+}
+
+void
+database_not_wanted(Oid database)
+{
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	forget_refused(database);
+	LWLockRelease(shared_lock());
+}
+
+/* They stay noted until they have got a slot: so a session that publishes there calls the launcher once. */
+List *
+databases_refused(bool *all)
+{
+	List	   *result = NIL;
+	Oid			copy[MAX_REFUSED];
+	int			count;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	count = databases->refused_count;
+	memcpy(copy, databases->refused, sizeof(Oid) * count);
+	*all = databases->more_refused;
+	databases->more_refused = false;
+	LWLockRelease(shared_lock());
+	for (int i = 0; i < count; i++)
+		result = lappend_oid(result, copy[i]);
+	return result;
+}
+
+bool
+databases_wait(void)
+{
+	return databases != NULL && databases->wait;
+}
+
+void
+databases_set_wait(bool wait)
+{
+	databases->wait = wait;
+}
+
+/* When the database is to be looked into again, if its slot is taken away now. With the slot's mutex. */
+static TimestampTz
+due_without_slot(const DatabaseSlot *slot)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz due = slot->wake_at;
+
+	if (slot->attention && !database_is_off(slot))
+		due = now;
+	else if (slot->blocked_lanes && (due == NO_TIME || due > now + LOOK_AT_BLOCKED))
+		due = now + LOOK_AT_BLOCKED;	/* what they wait for does not call a database without a slot */
+	return due == NO_TIME ? due : Max(due, slot->not_before);
+}
+
+Oid
+database_slot_evict(DatabaseSlot *slot, bool by_force, TimestampTz *due)
+{
+	Oid			database = InvalidOid;
+
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->scheduler == SCHEDULER_NONE && slot->holds == 0 &&
+		(by_force ? slot->leave : !slot->attention || database_is_off(slot) || slot->not_before > GetCurrentTimestamp()))
+	{
+		database = slot->database;
+		*due = due_without_slot(slot);
+		slot->database = InvalidOid;
+	}
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(shared_lock());
+	return database;
+}
+
+/*
+ * For a database that has no jobs of ours, or is gone. Kept if a process is at work there, or jobs wait for
+ * what is missing.
+ */
+void
+database_slot_free(DatabaseSlot *slot)
+{
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->scheduler == SCHEDULER_NONE && slot->holds == 0 && !slot->attention && slot->wake_at == NO_TIME &&
+		!slot->blocked_lanes)
+		slot->database = InvalidOid;
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(shared_lock());
+}
+
+/* ---- what is published ---- */
+
+/*
+ * The slot of a database with its mutex held. The launcher may free a slot that no process needs between our
+ * finding it and our locking it: then there is a new one.
+ */
+static DatabaseSlot *
+lock_database_slot(Oid database)
+{
+	DatabaseSlot *slot;
+
+	while ((slot = database_slot(database, true)) != NULL)
+	{
+		SpinLockAcquire(&slot->mutex);
+		if (slot->database == database)
+			break;
+		SpinLockRelease(&slot->mutex);
+	}
+	return slot;
+}
+
+/* The scheduler at work, or NO_PROC. With the slot's mutex. */
+static int
+scheduler_proc(const DatabaseSlot *slot)
+{
+	return slot->scheduler == SCHEDULER_RUNNING ? slot->scheduler_proc : NO_PROC;
+}
+
+/* "proc" as scheduler_proc() had it: without a scheduler, the launcher is to start one. */
+static void
+wake_scheduler(int proc)
+{
+	if (proc != NO_PROC)
+		shared_wake(proc);
+	else
+		launcher_wake();
+}
+
+/*
+ * Sets "attention" and the flag at that offset, and wakes the scheduler or the launcher. Unless "anyway",
+ * only the first call wakes it until the scheduler has looked.
+ */
+static void
+call_attention(Oid database, size_t flag_offset, bool anyway)
+{
+	DatabaseSlot *slot = lock_database_slot(database);
+	bool		called;
+	int			proc;
+
+	if (slot == NULL)
+		return;
+	called = slot->attention;
+	slot->attention = true;
+	*(bool *) ((char *) slot + flag_offset) = true;
+	proc = scheduler_proc(slot);
+	SpinLockRelease(&slot->mutex);
+	if (anyway || !called)
+		wake_scheduler(proc);
+}
+
+/*
+ * There may be more to do than those at work can do: wakes the scheduler, or the launcher if there is none,
+ * unless that has been done since it last looked.
+ */
+void
+database_call_attention(Oid database)
+{
+	call_attention(database, offsetof(DatabaseSlot, attention), false);
+}
+
+void
+database_reconsider(Oid database)
+{
+	call_attention(database, offsetof(DatabaseSlot, settings_changed), true);
+}
+
+/* "Attention" stays set, so that sessions do not call at every commit. */
+void
+database_set_off(DatabaseSlot *slot, bool off)
+{
+	SpinLockAcquire(&slot->mutex);
+	slot->off = off;
+	slot->attention = slot->attention || off;
+	SpinLockRelease(&slot->mutex);
+}
+
+bool
+database_is_off(const DatabaseSlot *slot)
+{
+	return slot->off && !slot->settings_changed;
+}
+
+void
+databases_call_blocked(void)
+{
+	for (int i = 0; i < queue_jobs_max_databases; i++)
+	{
+		DatabaseSlot *slot = &databases->slots[i];
+		Oid			database;
+
+		SpinLockAcquire(&slot->mutex);
+		database = slot->blocked_lanes ? slot->database : InvalidOid;
+		SpinLockRelease(&slot->mutex);
+		if (OidIsValid(database))
+			database_call_attention(database);
+	}
+}
+
+void
+databases_wake_wanting(void)
+{
+	for (int i = 0; i < queue_jobs_max_databases; i++)
+	{
+		DatabaseSlot *slot = &databases->slots[i];
+		int			proc = NO_PROC;
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->attention)
+			proc = scheduler_proc(slot);
+		SpinLockRelease(&slot->mutex);
+		shared_wake(proc);
+	}
+}
+
+/*
+ * A scheduler that is about to leave does not look any more: "attention" has the launcher start another one.
+ */
+void
+database_look_at_schedules(Oid database)
+{
+	call_attention(database, offsetof(DatabaseSlot, schedules_touched), true);
+}
+
+/*
+ * Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set
+ * already; false if there is none at work.
+ */
+static bool
+call_for_duty(Oid database, size_t flag_offset)
+{
+	DatabaseSlot *slot = lock_database_slot(database);
+	bool	   *flag;
+	bool		called;
+	int			proc;
+
+	if (slot == NULL)
+		return false;
+	flag = (bool *) ((char *) slot + flag_offset);
+	called = *flag;
+	*flag = true;
+	proc = scheduler_proc(slot);
+	SpinLockRelease(&slot->mutex);
+	if (proc == NO_PROC)
+		database_call_attention(database);
+	else if (!called)
+		shared_wake(proc);
+	return proc != NO_PROC;
+}
+
+/* A job of a limited-capacity worker is to be replaced. */
+void
+database_publish_success(Oid database)
+{
+	(void) call_for_duty(database, offsetof(DatabaseSlot, succeeded));
+}
+
+/* What others wait for may have come. */
+void
+database_publish_news(Oid database)
+{
+	(void) call_for_duty(database, offsetof(DatabaseSlot, news));
+}
+
+bool
+database_publish_crowded(Oid database)
+{
+	return call_for_duty(database, offsetof(DatabaseSlot, crowded));
+}
+
+void
+database_sweep_parked(Oid database)
+{
+	(void) call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
+}
+
+/* A job is due at that time, or may be. Whether processes that wait for the next one are to look again. */
+bool
+database_publish_due(Oid database, TimestampTz due)
+{
+	DatabaseSlot *slot = lock_database_slot(database);
+	bool		sooner;
+	int			proc;
+
+	if (slot == NULL)
+		return true;
+	/*
+	 * A scheduler at work allows for it when its look is over. Without one, it is not known what next_due is
+	 * worth.
+	 */
+	sooner = due < slot->next_due ||
+		(slot->scheduler != SCHEDULER_RUNNING && (slot->due_published == 0 || due < slot->due_low));
+	if (slot->due_published++ == 0 || due < slot->due_low)
+		slot->due_low = due;
+	if (due < slot->next_due)
+		slot->next_due = due;
+	if (slot->wake_at == NO_TIME || due < slot->wake_at)
+		slot->wake_at = Max(due, NO_TIME + 1);
+	proc = scheduler_proc(slot);
+	SpinLockRelease(&slot->mutex);
+	if (!sooner)
+		return proc == NO_PROC;
+	wake_scheduler(proc);
+	return true;
+}
+
+/* ---- its scheduler ---- */
+
+/* The scheduler of a database takes its slot; false if it has one already. */
+bool
+scheduler_attach(DatabaseSlot *slot)
+{
+	bool		taken;
+
+	SpinLockAcquire(&slot->mutex);
+	taken = slot->scheduler == SCHEDULER_RUNNING;
+	if (!taken)
+	{
+		slot->scheduler = SCHEDULER_RUNNING;
+		slot->scheduler_proc = QjMyProcNumber;
+	}
+	SpinLockRelease(&slot->mutex);
+	if (databases_wait())
+		launcher_wake();		/* which cannot ask a scheduler to leave before */
+	return !taken;
+}
+
+/* It had a turn without an error. */
+void
+scheduler_succeeded(DatabaseSlot *slot)
+{
+	SpinLockAcquire(&slot->mutex);
+	slot->failures = 0;
+	SpinLockRelease(&slot->mutex);
+}
+
+/*
+ * The scheduler leaves. What was published since it last looked makes the launcher start another one at once.
+ */
+void
+scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool attention, SchedulerEnd end)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	SpinLockAcquire(&slot->mutex);
+	slot->scheduler = SCHEDULER_NONE;
+	slot->scheduler_proc = NO_PROC;
+	slot->wants_executor = false;
+	if (slot->wake_at == NO_TIME || (wake_at != NO_TIME && wake_at < slot->wake_at))
+		slot->wake_at = wake_at;
+	slot->attention = slot->attention || attention || end == SCHEDULER_FAILED;
+	slot->not_before = NO_TIME;
+	if (end == SCHEDULER_FAILED)
+	{
+		slot->failures++;
+		slot->not_before = now + Min(1 << Min(slot->failures, 6), LONGEST_PAUSE) * USECS_PER_SEC;
+	}
+	else if (end == SCHEDULER_TERMINATED)
+		slot->not_before = slot->starting_since + LEAST_RUN;
+	SpinLockRelease(&slot->mutex);
+	launcher_wake();
+}

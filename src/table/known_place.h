@@ -1,0 +1,25 @@
+/*
+ * known_place.h
+ *		Where rows are that this process has leased lately: mostly it is the one that completes them, and need
+ *		not search the index. Or those of long jobs, which it has put back: mostly it goes on with them, and
+ *		beside an old snapshot the index has an entry for each slice of theirs. Never relied on: the row at that
+ *		place may be another's by then.
+ */
+#ifndef QUEUE_JOBS_KNOWN_PLACE_H
+#define QUEUE_JOBS_KNOWN_PLACE_H
+
+#include "executor/tuptable.h"
+#include "job.h"
+#include "storage/block.h"
+#include "storage/itemptr.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+/* The job's row has been written there; only places that are worth it are kept. */
+extern void know_place(const Job *job, const ItemPointerData *tid);
+extern bool place_is_known(int64 id);
+
+/* The job's row in the slot, if the snapshot sees it at the place that is known; the table has so many blocks. */
+extern bool fetch_known(Relation rel, int64 id, Snapshot snapshot, BlockNumber blocks, TupleTableSlot *slot);
+
+#endif

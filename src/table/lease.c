@@ -1,0 +1,73 @@
+/*
+ * lease.c
+ *		Until when a job is its claimant's, or an executor's; see lease.h.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog.h"
+#include "catalog/pg_collation.h"
+#include "compat.h"
+#include "hold.h"
+#include "lane.h"
+#include "lease.h"
+#include "snapshot.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+
+/*
+ * The latest sign of life of the job's claimant, or NO_TIME. A claimant is a name and the role that claimed
+ * by it: another role's heartbeat by the same name is another claimant's. It counts as long as that role may
+ * claim the job.
+ */
+static TimestampTz
+last_heartbeat(const Job *job)
+{
+	Relation	rel = table_open(catalog_relation(REL_CLAIMANT), AccessShareLock);
+	Oid			index = QjPrimaryKeyIndex(rel);
+	Snapshot	snapshot = engine_snapshot();
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	TimestampTz result = NO_TIME;
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(job->claimant));
+	keys[0].sk_collation = C_COLLATION_OID;
+	ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(job->claimed_by));
+	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot, OidIsValid(job->claimed_by) ? 2 : 1, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, 2, RelationGetDescr(rel), &isnull));
+
+		if (lane_claimable_by(job->lane, owner))
+			result = Max(result, DatumGetTimestampTz(heap_getattr(tuple, 3, RelationGetDescr(rel), &isnull)));
+	}
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
+TimestampTz
+lease_since(const Job *job)
+{
+	return job->claimant == NULL ? job->started_at : Max(job->started_at, last_heartbeat(job));
+}
+
+bool
+lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
+{
+	*until = NO_TIME;
+	if (job->started_at == NO_TIME)
+		return false;
+	if (job->lease == 0)
+		return hold_is_run(job->id);	/* an executor's, as long as that process lives */
+	*until = job->started_at + job->lease;
+	if (*until > now)
+		return true;
+	*until = lease_since(job) + job->lease;
+	return *until > now;
+}

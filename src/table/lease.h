@@ -1,0 +1,17 @@
+/*
+ * lease.h
+ *		Until when a job that was started is its claimant's, or an executor's: what is written to its row, and
+ *		the claimant's heartbeats.
+ */
+#ifndef QUEUE_JOBS_LEASE_H
+#define QUEUE_JOBS_LEASE_H
+
+#include "job.h"
+
+/* From when a claimant's lease counts: its claim, or the claimant's last heartbeat. */
+extern TimestampTz lease_since(const Job *job);
+
+/* A lease that is written to the row and has not run out. */
+extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
+
+#endif
