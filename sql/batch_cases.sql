@@ -172,10 +172,10 @@ SELECT state, remaining, cancelled FROM queue_jobs.batch WHERE id = :later;
 SELECT queue_jobs.cancel(:stays), queue_jobs.resume('stands still');
 
 -- A run adds to its batch also where it runs as its worker's definer, who has no rights on the batch of the job's owner.
-CREATE FUNCTION add_members(n int) RETURNS void LANGUAGE sql AS
+CREATE FUNCTION add_own_members(n int) RETURNS void LANGUAGE sql AS
 $$ SELECT queue_jobs.enqueue('idle_step', jsonb_build_object(), batch => queue_jobs.current_batch()) FROM generate_series(1, $1) $$;
 CREATE FUNCTION add_to(batch bigint) RETURNS void LANGUAGE sql AS $$ SELECT queue_jobs.enqueue('idle_step', batch => $1) $$;
-SELECT queue_jobs.define_worker('adds', 'app.add_members', run_as => 'definer'),
+SELECT queue_jobs.define_worker('adds', 'app.add_own_members', run_as => 'definer'),
        queue_jobs.define_worker('adds elsewhere', 'app.add_to', run_as => 'definer', max_retries => 0);
 RESET ROLE;
 SET ROLE regress_other;
