@@ -21,8 +21,7 @@
 #include "release.h"
 #include "run_as.h"
 #include "settle.h"
-#include "storage/bufmgr.h"
-#include "access/table.h"
+#include "table_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -420,18 +419,6 @@ settle_news(void)
 
 /* ---- without the scheduler ---- */
 
-/* Nothing is looked at where there has never been a batch or dependency. */
-static bool
-is_empty(CatalogRelation which)
-{
-	Relation	rel = table_open(catalog_relation(which), AccessShareLock);
-	bool		empty = RelationGetNumberOfBlocks(rel) == 0;
-
-	table_close(rel, AccessShareLock);
-	return empty;
-}
-
-
 static void
 look_and_expire(int64 batch)
 {
@@ -459,14 +446,15 @@ look_once(const char *sql, bool batches)
 	}
 }
 
+/* Nothing is looked at where there has never been a batch or dependency. */
 void
 settle_everything(void)
 {
-	if (!is_empty(REL_TRACKED_BATCH))
+	if (!table_has_no_rows(REL_TRACKED_BATCH))
 		look_once(RUNNING_BATCHES, true);
-	if (is_empty(REL_DEPENDENCY))
+	if (table_has_no_rows(REL_DEPENDENCY))
 		return;
 	look_once(WAITING_JOBS, false);
-	if (!is_empty(REL_TRACKED_BATCH))
+	if (!table_has_no_rows(REL_TRACKED_BATCH))
 		look_once(RUNNING_BATCHES, true);
 }

@@ -13,6 +13,7 @@
 #include "lane.h"
 #include "miscadmin.h"
 #include "run_as.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/snapmgr.h"
@@ -422,17 +423,22 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 
 /* ---- removing ---- */
 
-static const char *const trim_orphans[] = {
-	"DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.member_job m"
+/* To plan these takes longer than to run them: not for an empty table. */
+static const struct
+{
+	CatalogRelation from;
+	const char *sql;
+}			trim_orphans[] = {
+	{REL_MEMBER_JOB, "DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.member_job m"
 	" WHERE m.batch IS NULL AND m.keep_until <= clock_timestamp()"
 	" AND (SELECT true FROM queue_jobs.dependency d WHERE d.parent = m.id AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) LIMIT 1) IS NULL"
-	" AND (SELECT true FROM queue_jobs.joint_member j WHERE j.job = m.id LIMIT 1) IS NULL LIMIT $1))",
-	"DELETE FROM queue_jobs.dependency WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM queue_jobs.dependency d"
+	" AND (SELECT true FROM queue_jobs.joint_member j WHERE j.job = m.id LIMIT 1) IS NULL LIMIT $1))"},
+	{REL_DEPENDENCY, "DELETE FROM queue_jobs.dependency WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM queue_jobs.dependency d"
 	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) IS NULL"
-	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = d.child AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
-	"DELETE FROM queue_jobs.job_signal WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM queue_jobs.job_signal s"
+	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = d.child AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))"},
+	{REL_JOB_SIGNAL, "DELETE FROM queue_jobs.job_signal WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM queue_jobs.job_signal s"
 	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = s.job) IS NULL"
-	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
+	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))"},
 };
 
 /* By the ids that they have, as the view ended_member finds them. */
@@ -480,11 +486,14 @@ batches_trim(TimestampTz now)
 	TimestampTz next = now;
 	RunAs		saved;
 
+	if (table_has_no_rows(REL_TRACKED_BATCH) && table_has_no_rows(REL_MEMBER_JOB) && table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_JOB_SIGNAL))
+		return NO_TIME;
 	engine_begin(&saved);
 	if (!trim_batches())
 	{
 		for (int i = 0; i < (int) lengthof(trim_orphans); i++)
-			(void) engine_execute(trim_orphans[i], SPI_OK_DELETE, 1, types, values, NULL);
+			if (!table_has_no_rows(trim_orphans[i].from))
+				(void) engine_execute(trim_orphans[i].sql, SPI_OK_DELETE, 1, types, values, NULL);
 		next = next_trim(now);
 	}
 	engine_end(&saved);
