@@ -22,6 +22,7 @@
 #include "subscription.h"
 #include "waiting.h"
 #include "wakeup.h"
+#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_change_job);
 
@@ -107,6 +108,8 @@ change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job
 	job->wal_lsn = InvalidXLogRecPtr;
 	location_relied_on(job);	/* it is to see what its caller has written */
 	live_update(table, slot, job);
+	if (job->batch != 0 && job->expires_at != NO_TIME)
+		watch_note(NEWS_BATCH, job->batch); /* it expires at another time */
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_key(job));
 	else

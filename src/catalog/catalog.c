@@ -50,6 +50,8 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_FINISHED_JOB] = "finished_job",
 	[REL_DEAD_JOB] = "dead_job",
 	[REL_MEMBER_JOB] = "member_job",
+	[REL_MEMBER_JOB_BATCH] = "member_job_batch",
+	[REL_MEMBER_RANGE] = "member_range",
 	[REL_CLAIMANT] = "claimant",
 	[REL_CLAIMED_SLOT] = "claimed_slot",
 	[REL_CLAIMED_SLOT_SLOT] = "claimed_slot_slot",
@@ -62,6 +64,7 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_TRACKED_BATCH] = "tracked_batch",
 	[REL_TRACKED_BATCH_KEY] = "tracked_batch_pkey",
 	[REL_DEPENDENCY] = "dependency",
+	[REL_JOB_SIGNAL] = "job_signal",
 	[REL_BATCH_ID] = "batch_id",
 	[REL_JOB_VIEW] = "job",
 };

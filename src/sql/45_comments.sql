@@ -199,6 +199,13 @@ COMMENT ON COLUMN queue_jobs.workflow_step.state IS 'the job''s state, as in the
 COMMENT ON COLUMN queue_jobs.workflow_step.after IS 'names of the steps that it waits for, or has waited for';
 COMMENT ON COLUMN queue_jobs.workflow_step.if_dead IS 'what happens if one of them is dead or cancelled: hold, cancel or run';
 
+COMMENT ON COLUMN queue_jobs.ended_member.batch IS 'the batch';
+COMMENT ON COLUMN queue_jobs.ended_member.id IS 'the member';
+COMMENT ON COLUMN queue_jobs.ended_member.step IS 'its name in a workflow; NULL: it has none';
+COMMENT ON COLUMN queue_jobs.ended_member.lane IS 'its lane';
+COMMENT ON COLUMN queue_jobs.ended_member.state IS 'completed, dead or cancelled';
+COMMENT ON COLUMN queue_jobs.ended_member.args IS 'what its handler was called with';
+COMMENT ON COLUMN queue_jobs.ended_member.result IS 'what it has returned';
 COMMENT ON COLUMN queue_jobs.batch_member.batch IS 'the batch';
 COMMENT ON COLUMN queue_jobs.batch_member.job IS 'the member';
 COMMENT ON COLUMN queue_jobs.batch_member.step IS 'its name in a workflow; NULL: it has none';

@@ -106,7 +106,7 @@ class Bench:
     def reset(self):
         """Empty tables; nothing runs."""
         self.server.sql("TRUNCATE queue_jobs.live_job, queue_jobs.finished_job, raw.job, raw.unique_job, raw.backlog, textbook.job,"
-                        " queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.dependency, queue_jobs.saved_step")
+                        " queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.member_range, queue_jobs.dependency, queue_jobs.saved_step")
         for peer in self.peers.values():
             peer.reset()
 

@@ -63,7 +63,7 @@ $$;
 REVOKE ALL ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.current_batch,
     queue_jobs.batch_results, queue_jobs.enqueue_workflow, queue_jobs.signal, queue_jobs.signal_payload, queue_jobs.wait_for_signal FROM PUBLIC;
 REVOKE ALL ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch FROM PUBLIC;
-REVOKE ALL ON queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
+REVOKE ALL ON queue_jobs.ended_member, queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.batch_results,
     queue_jobs.enqueue_workflow, queue_jobs.signal TO queue_jobs_enqueue;
