@@ -1,5 +1,5 @@
 # The backend of Django's tasks (django_backend.py), with Django 5 and django-tasks, and with Django 6, which has tasks itself. DJANGO_PACKAGES and
-# DJANGO_6 are the folders that django_packages prints. Each of its tests counts.
+# LATER_PYTHON are the folders that django_packages prints. Each of its tests counts.
 use strict;
 use warnings;
 
@@ -8,7 +8,7 @@ use QueueJobs::Python;
 use QueueJobs::Test;
 use Test::More;
 
-my $six = $ENV{DJANGO_6} // '';
+my $six = $ENV{LATER_PYTHON} // '';
 my %frameworks = (
 	'django-tasks' => { PYTHONPATH => $ENV{DJANGO_PACKAGES} },
 	'Django 6' => { PYTHONPATH => $six && "$six/usr/lib/python3/dist-packages", PYTHON => "$six/usr/bin/python3-later" });
