@@ -160,7 +160,7 @@ check-server:
 
 # What the clients' tests need of Debian, beside what all tests do; a line for each client.
 CLIENTS_NEED = /usr/sbin/pgbouncer:pgbouncer \
-	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy \
+	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy mypy:mypy \
 	node:nodejs npm:npm \
 	ruby:ruby /usr/lib/ruby/vendor_ruby/pg:ruby-pg /var/lib/dpkg/info/ruby-minitest.list:ruby-minitest /var/lib/dpkg/info/ruby-activejob.list:ruby-activejob \
 	/var/lib/dpkg/info/ruby-activerecord.list:ruby-activerecord /var/lib/dpkg/info/ruby-railties.list:ruby-railties
@@ -176,7 +176,7 @@ SHARDS_TEST = $(if $(filter tap,$(TESTS)),$(if $(TAP),$(findstring 087_shards,$(
 # What the kinds of tests need beside what all do.
 test: TESTS ?= regress isolation tap web clients monitoring
 test:
-	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") $(if $(filter monitoring,$(TESTS)),MONITORING_PROGRAMS="$$(monitoring/test/programs)") $(if $(SHARDS_TEST),SHARDS_PROGRAMS="$$(test/shards/programs)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED)) $(if $(filter monitoring,$(TESTS)),$(MONITORING_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" LATER_PYTHON="$$(clients/python/test/django_packages 6)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") $(if $(filter monitoring,$(TESTS)),MONITORING_PROGRAMS="$$(monitoring/test/programs)") $(if $(SHARDS_TEST),SHARDS_PROGRAMS="$$(test/shards/programs)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED)) $(if $(filter monitoring,$(TESTS)),$(MONITORING_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
 clients-test:
 	@$(MAKE) -s test TESTS=clients
