@@ -51,7 +51,7 @@ class Run:
             self.relations = dict(line.split() for line in file)
         wanted = 'queue_jobs executor' if kind == 'execute' else 'client backend'
         found = [(sum(line[5] for line in lines if line[:2] == ('lwlock', 'XidGen')), lines) for name, lines in self.read() if name == wanted]
-        most = max(transactions for transactions, lines in found)
+        most = max((transactions for transactions, lines in found), default=0)
         for transactions, lines in found:
             if transactions * 20 > most:    # and not those that observe
                 self.processes += 1
@@ -130,7 +130,11 @@ def main():
     runs = collections.defaultdict(list)
     for path in glob.glob(os.path.join(folder, '*.counts')):
         kind, sessions = os.path.basename(path).split('.')[:2]
-        runs[kind].append(Run(kind, int(sessions)))
+        run = Run(kind, int(sessions))
+        if run.jobs:
+            runs[kind].append(run)
+        else:
+            print('%s with %s sessions: no job was counted' % (kind, sessions), file=sys.stderr)
     for kind in [k for k in ('enqueue', 'execute', 'claim', 'claim_10') if k in runs]:
         of_kind = sorted(runs[kind], key=lambda run: run.sessions)
         print('\n## %s\n' % kind)
