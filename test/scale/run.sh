@@ -99,7 +99,7 @@ for kind in $work; do
                 sleep "$warm" ;;
             execute)
                 load=
-                enqueue noop_kept 60000
+                enqueue noop_kept 200000
                 sql -c 'VACUUM ANALYZE queue_jobs.live_job' -c 'ALTER DATABASE bench SET queue_jobs.run = on'
                 sql -c 'SELECT queue_jobs.resume()' >/dev/null 2>&1 || true
                 for ((i = 0; i < 300; i++)); do
