@@ -11,6 +11,7 @@
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/explanation/reliability.md)
 # make failover [KILLS=20]   the primary killed under pg_auto_failover, then under Patroni (TOOL=: one of them), with that load (docs/how-to/failover.md)
 # make shards [MOVES=25]     tenants moved between shards under load, with PL/Proxy, and servers killed meanwhile; then 1, 2 and 4 shards measured (docs/how-to/shards.md)
+# make scale                 what each job takes of what all sessions share, counted in a server built for it   (SESSIONS=, WORK=: docs/explanation/scale.md)
 # make web                   the dashboard, web/queue_jobs_web
 # make web-demo              see it, with a server that is thrown away afterwards   (LISTEN=127.0.0.1:8480)
 # make demo                  see it work, on a server that is thrown away afterwards
@@ -213,6 +214,11 @@ shards:
 	@programs=$$(NEEDED='python3:python3' PG_CONFIG='$(PG_CONFIG)' test/shards/programs) && \
 		PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh /bin/sh -c '/usr/bin/python3 -u -B test/shards/run.py "$$0" $(MOVES) && /usr/bin/python3 -u -B test/shards/measure.py "$$0"' "$$programs"
 
+# Debian's source of PostgreSQL 15 is built with counters in it, which takes some minutes the first time.
+scale:
+	@counting=$$(test/scale/server.sh) && COUNTING="$$counting" $(foreach name,SESSIONS WORK COUNTED,$(if $($(name)),$(name)='$($(name))')) PG_CONFIG='$(PG_CONFIG)' \
+		test/lib/sandbox.sh test/scale/run.sh
+
 web:
 	@PG_CONFIG='$(PG_CONFIG)' NEEDED='$(WEB_NEEDED)' test/lib/packages.sh >/dev/null
 	$(MAKE) -C web
@@ -252,7 +258,7 @@ lint:
 help:
 	@sed -n 's/^# //p; /^$$/q' Makefile
 
-.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover shards demo play dist fuzz lint soak packages install-tree
+.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover shards demo play dist fuzz lint soak packages install-tree scale
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …

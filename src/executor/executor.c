@@ -114,14 +114,6 @@ work(void)
 	return true;
 }
 
-static void
-set_idle(bool idle)
-{
-	SpinLockAcquire(&own_slot->mutex);
-	own_slot->idle = idle;
-	SpinLockRelease(&own_slot->mutex);
-}
-
 /*
  * Idle is said before the last look, so that a session that commits after it wakes us. Returns whether that
  * found a job.
@@ -131,7 +123,7 @@ wait_for_work(TimestampTz until)
 {
 	bool		ran;
 
-	set_idle(true);
+	executor_set_idle(own_slot, true);
 	test_point("looks_again");
 	ran = work();
 	if (!ran)
@@ -141,7 +133,7 @@ wait_for_work(TimestampTz until)
 		test_point("going_to_sleep");
 		process_wait(Min(until, execute_next_look()));
 	}
-	set_idle(false);
+	executor_set_idle(own_slot, false);
 	return ran;
 }
 
