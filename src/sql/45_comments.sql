@@ -206,6 +206,7 @@ COMMENT ON COLUMN queue_jobs.ended_member.lane IS 'its lane';
 COMMENT ON COLUMN queue_jobs.ended_member.state IS 'completed, dead or cancelled';
 COMMENT ON COLUMN queue_jobs.ended_member.args IS 'what its handler was called with';
 COMMENT ON COLUMN queue_jobs.ended_member.result IS 'what it has returned';
+COMMENT ON COLUMN queue_jobs.ended_member.encrypted IS 'that its args or its result are ciphertext; NULL: they are not';
 COMMENT ON COLUMN queue_jobs.batch_member.batch IS 'the batch';
 COMMENT ON COLUMN queue_jobs.batch_member.job IS 'the member';
 COMMENT ON COLUMN queue_jobs.batch_member.step IS 'its name in a workflow; NULL: it has none';
