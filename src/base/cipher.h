@@ -3,7 +3,7 @@
  *		AES-256-GCM and HMAC-SHA-256, by OpenSSL's libcrypto.
  *
  * A sealed text is the nonce, the ciphertext and the tag, one after the other. What it is bound to is no part
- * of it: whoever opens it has to name the same.
+ * of it: to open it takes the same.
  */
 #ifndef QUEUE_JOBS_CIPHER_H
 #define QUEUE_JOBS_CIPHER_H
