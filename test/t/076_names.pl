@@ -209,7 +209,9 @@ sql(undef, qq{SELECT queue_jobs.cancel($report), queue_jobs.unschedule('report')
 # What a dump of 0.1.0 brings is bound to what is there.
 is(sql(undef, <<'SQL'), "by name|shared.work|pg_catalog.jsonb|alice\nby types|shared.work(pg_catalog.jsonb)|pg_catalog.jsonb|alice\nfails|alice.fails|pg_catalog.jsonb|alice", 'definitions without owners that are restored');
 CREATE TEMPORARY TABLE old AS SELECT * FROM queue_jobs.defined_worker WHERE name IN ('by name', 'by types', 'fails');
-ALTER TABLE old DROP handler_arguments, DROP handler_owner, DROP read_handler_owner, DROP retry_backoff_owner, DROP on_dead, DROP on_expired;
+-- 0.1.0's last column is search_path.
+SELECT pg_catalog.format('ALTER TABLE old %s', string_agg('DROP ' || attname, ', ')) FROM pg_attribute
+ WHERE attrelid = 'old'::regclass AND attnum > (SELECT attnum FROM pg_attribute WHERE attrelid = 'old'::regclass AND attname = 'search_path') \gexec
 DELETE FROM queue_jobs.defined_worker WHERE name IN ('by name', 'by types', 'fails');
 INSERT INTO queue_jobs.defined_worker SELECT * FROM old;
 SELECT name, handler, handler_arguments, handler_owner FROM queue_jobs.defined_worker WHERE name IN ('by name', 'by types', 'fails') ORDER BY 1;
