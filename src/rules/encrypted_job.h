@@ -51,7 +51,7 @@ extern Jsonb *decrypted_args(int64 id, int16 encrypted, Jsonb *args);
 extern Jsonb *decrypted_result(int64 id, int16 encrypted, Jsonb *result);
 extern Jsonb *decrypted_errors(int64 id, int16 encrypted, Jsonb *errors);
 
-/* The result as it is to be stored; the job is told of what it is. */
+/* The result as it is to be stored, and in the job whether it is ciphertext. */
 extern Jsonb *storable_result(Job *job, const Worker *worker, Jsonb *result);
 
 /* The text of an error as it is to be stored, in the current memory context; NULL stays NULL. */
