@@ -80,15 +80,32 @@ slice_name(int slice)
 	return psprintf("finished_job_%d_%d", slice / SLOTS, slice % SLOTS);
 }
 
+/* A partition of the rings. They come and go with their parent only, so that each is looked up once. */
+static Oid
+ring_relation(int slice)
+{
+	static Oid	parent = InvalidOid;
+	static Oid	relations[LEVELS * SLOTS];
+	Oid			current = catalog_relation(REL_FINISHED_JOB);
+
+	if (parent != current)
+		memset(relations, 0, sizeof(relations));
+	parent = current;
+	if (!OidIsValid(relations[slice]))
+		relations[slice] = get_relname_relid(slice_name(slice), get_rel_namespace(parent));
+	if (!OidIsValid(relations[slice]))
+		elog(ERROR, "partition \"%s\" of finished jobs is missing", slice_name(slice));
+	return relations[slice];
+}
+
 Oid
 history_slice_relation(int slice)
 {
-	Oid			schema = get_rel_namespace(catalog_relation(REL_FINISHED_JOB));
-	Oid			oid = slice == DEAD_SLICE ? catalog_relation(REL_DEAD_JOB) : slice == MEMBER_SLICE ? catalog_relation(REL_MEMBER_JOB) : get_relname_relid(slice_name(slice), schema);
-
-	if (!OidIsValid(oid))
-		elog(ERROR, "partition \"%s\" of finished jobs is missing", slice_name(slice));
-	return oid;
+	if (slice == DEAD_SLICE)
+		return catalog_relation(REL_DEAD_JOB);
+	if (slice == MEMBER_SLICE)
+		return catalog_relation(REL_MEMBER_JOB);
+	return ring_relation(slice);
 }
 
 bool
