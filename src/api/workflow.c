@@ -211,9 +211,10 @@ step_object(Jsonb *steps, int number)
 {
 	JsonbValue *value = getIthJsonbValueFromContainer(&steps->root, number);
 
-	if (value == NULL || value->type != jbvBinary || !JsonContainerIsObject(value->val.binary.data))
-		refuse_step(number, NULL, "It is not a JSON object.", "A step is such as {\"step\": \"load\", \"worker\": \"load\", \"after\": [\"extract\"]}.");
-	return value->val.binary.data;
+	if (value != NULL && value->type == jbvBinary && JsonContainerIsObject(value->val.binary.data))
+		return value->val.binary.data;
+	refuse_step(number, NULL, "It is not a JSON object.", "A step is such as {\"step\": \"load\", \"worker\": \"load\", \"after\": [\"extract\"]}.");
+	return NULL;				/* keep compiler quiet */
 }
 
 static void
@@ -247,10 +248,11 @@ find_step(const Workflow *workflow, const JsonbValue *value, const Step *step, i
 		memcpy(key, value->val.string.val, value->val.string.len);
 		named = hash_search(workflow->by_name, key, HASH_FIND, NULL);
 	}
-	if (named == NULL)
-		refuse_step(number, step->name, psprintf("It is to run after \"%s\", which is no step.", pnstrdup(value->val.string.val, Min(value->val.string.len, 100))),
-					"Name steps of this workflow.");
-	return named->number;
+	if (named != NULL)
+		return named->number;
+	refuse_step(number, step->name, psprintf("It is to run after \"%s\", which is no step.", pnstrdup(value->val.string.val, Min(value->val.string.len, 100))),
+				"Name steps of this workflow.");
+	return -1;					/* keep compiler quiet */
 }
 
 /* A step may be named more than once. */

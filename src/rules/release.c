@@ -52,13 +52,11 @@ has_completed(Datum parent)
 static void
 judge_parent(ParentsFound *found, const char *if_dead, Datum parent, const char *state)
 {
-	if (state == NULL)
-		found->unmet++;
-	else if (strcmp(state, NOT_HERE) == 0)
-		judge_parent(found, if_dead, parent, has_completed(parent) ? "completed" : "dead");
-	else if (strcmp(state, "completed") == 0 || strcmp(if_dead, if_dead_names[IF_DEAD_RUN]) == 0)
+	if (state != NULL && strcmp(state, NOT_HERE) == 0)
+		state = has_completed(parent) ? "completed" : "dead";
+	if (state != NULL && (strcmp(state, "completed") == 0 || strcmp(if_dead, if_dead_names[IF_DEAD_RUN]) == 0))
 		return;
-	else if (strcmp(if_dead, if_dead_names[IF_DEAD_CANCEL]) == 0)
+	if (state != NULL && strcmp(if_dead, if_dead_names[IF_DEAD_CANCEL]) == 0)
 		found->cancels = true;
 	else
 		found->unmet++;
