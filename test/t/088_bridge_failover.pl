@@ -80,6 +80,7 @@ wait_until($queue, "SELECT count(*) > $arrived + 300 FROM ran");
 $managed->kill9;
 eval { $load->finish };
 $standby->promote;
+$standby->safe_psql('postgres', example('promoted', $standby));
 is($standby->safe_psql('postgres', q{SELECT failover FROM pg_replication_slots WHERE slot_name = 'queue_jobs_bridge'}), 't', 'the promoted standby has it, too');
 my $committed = $standby->safe_psql('shop', 'SELECT count(*) FROM ledger');
 cmp_ok($committed, '>', 600, 'under load');
