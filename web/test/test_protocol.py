@@ -238,14 +238,17 @@ class Limits(unittest.TestCase):
         queries = ['FROM queue_jobs.queue ORDER BY', 'FROM queue_jobs.health()', 'FROM queue_jobs.running_jobs()', 'FROM queue_jobs.worker_statistics']
         before = [server.logged().count(query) for query in queries]
         start = time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(50) as viewers:
-            replies = list(viewers.map(lambda n: Client(dashboard).get('/').status, range(200)))
+        asked = []
+        # What the test before has asked may still be shown to the first 200.
+        while not asked or (0 in asked and time.monotonic() < start + 60):
+            with concurrent.futures.ThreadPoolExecutor(50) as viewers:
+                replies = list(viewers.map(lambda n: Client(dashboard).get('/').status, range(200)))
+            self.assertEqual(replies, [200] * 200)
+            asked = [server.logged().count(query) - count for query, count in zip(queries, before)]
         seconds = time.monotonic() - start
-        self.assertEqual(replies, [200] * 200)
-        for query, count in zip(queries, before):
-            asked = server.logged().count(query) - count
-            self.assertGreater(asked, 0, query)
-            self.assertLessEqual(asked, seconds + 2, query)
+        for query, count in zip(queries, asked):
+            self.assertGreater(count, 0, query)
+            self.assertLessEqual(count, seconds + 2, query)
 
 
 class Options(unittest.TestCase):
