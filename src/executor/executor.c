@@ -7,6 +7,7 @@
 
 #include "access/xact.h"
 #include "crash_ledger.h"
+#include "engine_state.h"
 #include "database_slot.h"
 #include "exclusive_commands.h"
 #include "executor.h"
@@ -33,6 +34,7 @@
 
 static ProcessArguments arguments;
 static ExecutorSlot *own_slot = NULL;
+static bool nothing_left = false;	/* to do, and none of it was called for since */
 
 /* The first thing to be done when the process ends, before the server rolls back, and so frees the job. */
 static void
@@ -61,8 +63,12 @@ detach(int code, Datum argument)
 	executor_release(arguments.slot, arguments.generation);
 	if (interrupted)
 		lane_hints_void(arguments.database);
-	database_call_attention(arguments.database);
+	if (nothing_left && !interrupted)
+		database_executor_left(arguments.database);
+	else
+		database_call_unserved(arguments.database, InvalidOid, false);
 	databases_wake_wanting();
+	launcher_wake();			/* which may wait for our place */
 }
 
 static void
@@ -114,12 +120,17 @@ work(void)
 	return true;
 }
 
-static void
+/* Whether it was idle before: not if a session has woken us. */
+static bool
 set_idle(bool idle)
 {
+	bool		was_idle;
+
 	SpinLockAcquire(&own_slot->mutex);
+	was_idle = own_slot->idle;
 	own_slot->idle = idle;
 	SpinLockRelease(&own_slot->mutex);
+	return was_idle;
 }
 
 /*
@@ -130,8 +141,9 @@ static bool
 wait_for_work(TimestampTz until)
 {
 	bool		ran;
+	bool		asleep;
 
-	set_idle(true);
+	(void) set_idle(true);
 	test_point("looks_again");
 	ran = work();
 	if (!ran)
@@ -141,7 +153,8 @@ wait_for_work(TimestampTz until)
 		test_point("going_to_sleep");
 		process_wait(Min(until, execute_next_look()));
 	}
-	set_idle(false);
+	asleep = set_idle(false);
+	nothing_left = !ran && asleep && execute_next_look() == DT_NOEND;
 	return ran;
 }
 
@@ -176,6 +189,20 @@ connect_session(void)
 	execute_init(arguments.role, arguments.pool);
 }
 
+/* What a scheduler looks at before it starts an executor. */
+static bool
+is_wanted(void)
+{
+	bool		runs;
+
+	if (!arguments.unchecked)
+		return true;
+	unit_begin();
+	runs = engine_runs();
+	unit_end();
+	return runs;
+}
+
 void
 executor_main(Datum argument)
 {
@@ -186,6 +213,8 @@ executor_main(Datum argument)
 	connect_session();
 	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "queue_jobs executor", ALLOCSET_DEFAULT_SIZES));
 	start = last_work = GetCurrentTimestamp();
+	if (!is_wanted())
+		proc_exit(0);
 	for (;;)
 	{
 		TimestampTz now;
@@ -205,7 +234,8 @@ executor_main(Datum argument)
 			break;
 		if (work() || (!own_slot->leave && wait_for_work(until)))
 		{
-			last_work = GetCurrentTimestamp();
+			own_slot->worked_at = last_work = GetCurrentTimestamp();
+			nothing_left = false;
 			pgstat_report_stat(false);
 			if (!session_reset(arguments.role))
 				break;

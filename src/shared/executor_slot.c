@@ -79,6 +79,7 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 		slot->pid = 0;
 		slot->proc = NO_PROC;
 		slot->idle = false;
+		slot->worked_at = NO_TIME;
 		slot->leave = false;
 		slot->job = 0;
 		slot->recovering = false;
@@ -191,8 +192,8 @@ executor_wake_idle(Oid database, Oid role, uint32 pools)
 	return false;
 }
 
-bool
-executor_serves(Oid database, Oid role)
+static bool
+find_executor(Oid database, Oid role, bool staying)
 {
 	bool		found = false;
 
@@ -201,10 +202,72 @@ executor_serves(Oid database, Oid role)
 		ExecutorSlot *slot = &executors->slots[i];
 
 		SpinLockAcquire(&slot->mutex);
-		found = slot->state != EXECUTOR_NONE && slot->database == database && (!OidIsValid(role) || slot->role == role);
+		found = slot->state != EXECUTOR_NONE && slot->database == database && (!OidIsValid(role) || slot->role == role) &&
+			!(staying && slot->leave);
 		SpinLockRelease(&slot->mutex);
 	}
 	return found;
+}
+
+bool
+executor_serves(Oid database, Oid role)
+{
+	return find_executor(database, role, false);
+}
+
+bool
+executor_stays(Oid database, Oid role)
+{
+	return find_executor(database, role, true);
+}
+
+bool
+executor_has_to_wait(Oid database, Oid role)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		found = false;
+
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && !found; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		SpinLockAcquire(&slot->mutex);
+		found = slot->state == EXECUTOR_NONE && slot->database == database && slot->role == role && slot->not_before > now;
+		SpinLockRelease(&slot->mutex);
+	}
+	return found;
+}
+
+bool
+executor_ask_idle(Oid but_of, int most)
+{
+	ExecutorSlot *found = NULL;
+	int			leaving = 0;
+	int			proc = NO_PROC;
+
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		if (slot->state != EXECUTOR_RUNNING || slot->database == but_of)
+			continue;
+		leaving += slot->leave;
+		if (slot->idle && !slot->leave && (found == NULL || slot->worked_at < found->worked_at))
+			found = slot;
+	}
+	if (leaving >= most)
+		return true;
+	if (found == NULL)
+		return false;
+	SpinLockAcquire(&found->mutex);
+	if (found->state == EXECUTOR_RUNNING)
+	{
+		found->leave = true;
+		proc = found->proc;
+	}
+	SpinLockRelease(&found->mutex);
+	shared_wake(proc);
+	return true;
 }
 
 void

@@ -38,6 +38,7 @@ typedef struct ExecutorSlot
 	pid_t		pid;
 	int			proc;			/* process number */
 	bool		idle;			/* waits for its latch */
+	TimestampTz worked_at;		/* when it had ended its last job; NO_TIME: it has had none */
 	bool		leave;			/* is asked to make room once its job is done */
 	int64		job;			/* or 0 */
 	bool		recovering;		/* the job's transaction has failed, and what comes of it is not written yet */
@@ -70,6 +71,18 @@ extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
  * is being started, too.
  */
 extern bool executor_serves(Oid database, Oid role);
+
+/* The same, but for those that are asked to leave. */
+extern bool executor_stays(Oid database, Oid role);
+
+/* Whether the latest executor of a role in a database could not connect, or was terminated, so that the next one has to wait. */
+extern bool executor_has_to_wait(Oid database, Oid role);
+
+/*
+ * Asks the executor that has been idle for longest to leave, unless it is of that database, or as many are
+ * leaving already; false if there is none.
+ */
+extern bool executor_ask_idle(Oid but_of, int most);
 
 /* The executors of a role in a database that are in one of the pools (bits). */
 typedef struct ExecutorLoad

@@ -17,6 +17,8 @@ typedef struct ProcessArguments
 	uint32		generation;
 	int			pool;			/* of an executor: see pools.h */
 	uint32		pools;			/* version of the setting that it is of */
+	bool		looks;			/* a scheduler that no session called for */
+	bool		unchecked;		/* an executor that no scheduler started, which would know whether jobs are to be run there */
 } ProcessArguments;
 
 extern void process_register_launcher(void);
