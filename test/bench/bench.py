@@ -17,7 +17,7 @@ from pathlib import Path
 
 from server import Server
 from peers import PEERS, find_peers
-from workloads import cost, drain, enqueue, flat, latency, related
+from workloads import cost, drain, enqueue, flat, latency, related, tenants
 
 WORKLOADS = {
     "enqueue": enqueue.one_a_transaction,
@@ -36,9 +36,10 @@ WORKLOADS = {
     "size": flat.size,
     "held": flat.held,
     "steady": flat.steady,
+    "tenants": tenants.tenants,
 }
 
-MINUTES = ("idle", "held", "steady")                     # workloads that take minutes have rounds of their own
+MINUTES = ("idle", "held", "steady", "tenants")                     # workloads that take minutes have rounds of their own
 SETUP = ("raw/setup.sql", "raw/ceiling.sql", "textbook/setup.sql", "queue_jobs/setup.sql")
 YARDSTICKS = ("raw", "on conflict", "queue_jobs")      # always there
 
@@ -67,7 +68,7 @@ class Bench:
         self.scale = number("SCALE", 0.02, 1)
         self.idle_seconds = number("IDLE", 5, 60)
         self.clients = [int(c) for c in words("CLIENTS", ["8"], ["1", "2", "8", "16"])]
-        self.workloads = words("WORKLOADS", [name for name in WORKLOADS if name != "steady"], list(WORKLOADS))
+        self.workloads = words("WORKLOADS", [name for name in WORKLOADS if name not in ("steady", "tenants")], list(WORKLOADS))
         self.competitors = words("COMPETITORS", ["textbook", "graphile_worker"], ["textbook", *PEERS])
         self.loads = words("LOADS", [], [])          # none: all
         self.notes = []
