@@ -487,7 +487,10 @@ start_executor(const Demand *demand, int pool)
 	return false;
 }
 
-/* Of two executors the one that is to leave first: of another database, idle, and for longer than the other has been. */
+/*
+ * Of two executors the one that is to leave first: of another database, idle, and for longer than the other
+ * has been.
+ */
 static bool
 leaves_before(const ExecutorSlot *a, const ExecutorSlot *b)
 {

@@ -45,6 +45,7 @@
 #define START_AHEAD INT64CONST(50000)	/* microseconds; so that the scheduler is there when a job falls due */
 #define STARTING_LIMIT (30 * USECS_PER_SEC)	/* a process that has not come up by then never will */
 #define LOOK_INTERVAL INT64CONST(100000)	/* microseconds between databases at the start; less if one is done sooner */
+#define CALLED_LATELY USECS_PER_SEC /* others are likely to be called for, too */
 #define RETRY_AFTER USECS_PER_SEC	/* when no worker slot was free */
 #define LEAVE_EVERY (2 * USECS_PER_SEC)	/* while worker slots lack: one scheduler */
 #define LOOK_AGAIN_AT_SERVED USECS_PER_SEC	/* after a scheduler that made way, as its jobs had executors */
@@ -67,6 +68,7 @@ static bool executors_wait = false; /* for a worker slot, likewise */
 static int	executors_asked_for = 0;	/* idle ones, in the present look, so that databases get their first */
 static TimestampTz last_start = 0;	/* of a scheduler */
 static TimestampTz last_look = 0;	/* of a scheduler that no session called for */
+static TimestampTz last_called = 0; /* of another process */
 static bool out_of_database_slots_logged = false;
 
 /*
@@ -286,8 +288,8 @@ ask_to_leave(TimestampTz now)
 }
 
 /*
- * At the start of the server all databases are to be looked into: one after the other, while there is room for
- * schedulers that are called for.
+ * At the start of the server all databases are to be looked into: one after the other, with pauses while
+ * others are called for, and only while there is room for these.
  */
 static bool
 may_look(TimestampTz now)
@@ -296,7 +298,11 @@ may_look(TimestampTz now)
 
 	for (int i = 0; i < database_slots() && !looking; i++)
 		looking = database_slot_at(i)->looking;
-	return schedulers_wait == 0 && !schedulers_crowded() && (!looking || now - last_look >= LOOK_INTERVAL || now < last_look);
+	if (schedulers_wait > 0 || schedulers_crowded())
+		return false;
+	if (!looking && now - last_called > CALLED_LATELY)
+		return true;
+	return now - last_look >= LOOK_INTERVAL || now < last_look;
 }
 
 /* Gives a slot to one database that is due; returns when to look again: now, if there may be another. */
@@ -344,7 +350,7 @@ give_slot(TimestampTz now)
 	return looks ? now + LOOK_INTERVAL : now;
 }
 
-/* To all that are due, as far as there are slots, but to one only of those that are only to be looked into. */
+/* To all that are due, as far as there are slots; but to one only of those that are to be looked into. */
 static TimestampTz
 give_slots(TimestampTz now)
 {
@@ -395,6 +401,8 @@ start_scheduler(DatabaseSlot *slot, TimestampTz now)
 	if (process_start_scheduler(&arguments))
 	{
 		last_start = now;
+		if (!arguments.looks)
+			last_called = now;
 		worker_slot_found();
 		return true;
 	}
@@ -463,7 +471,7 @@ note_served(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 	SpinLockRelease(&slot->mutex);
 }
 
-/* Free places are for the databases whose schedulers wait for one, and for those that we have found before. */
+/* Free places are for the databases whose schedulers wait for one for longer. */
 static bool
 has_place(const DatabaseSlot *slot, TimestampTz now)
 {
@@ -486,6 +494,7 @@ serve(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 	if (has_place(slot, now) && start_executor(seen))
 	{
 		note_served(slot, seen, now);
+		last_called = now;
 		return seen->unserved_more ? now : DT_NOEND;
 	}
 	executors_asked_for++;
@@ -563,7 +572,10 @@ leaves_before(const DatabaseSlot *a, const DatabaseSlot *b)
 	return a->wants_executor ? a->starting_since > b->starting_since : a->starting_since < b->starting_since;
 }
 
-/* The scheduler at work for longest whose jobs have executors, or that has none to run, and that is not asked yet. */
+/*
+ * The scheduler at work for longest whose jobs have executors, or that has none to run, of those that are not
+ * asked yet.
+ */
 static DatabaseSlot *
 not_needed_now(int *asked)
 {

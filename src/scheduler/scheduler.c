@@ -110,6 +110,25 @@ how_we_end(int code)
 	return terminated_by_others() ? SCHEDULER_TERMINATED : SCHEDULER_FAILED;
 }
 
+/* The last scheduler's, if it had looked and this database has still had its slot since. */
+static void
+take_history_time(void)
+{
+	SpinLockAcquire(&own_slot->mutex);
+	if (own_slot->history_looked)
+		next_history = own_slot->next_history;
+	SpinLockRelease(&own_slot->mutex);
+}
+
+static void
+keep_history_time(void)
+{
+	SpinLockAcquire(&own_slot->mutex);
+	own_slot->history_looked = last_history != 0 || own_slot->history_looked;
+	own_slot->next_history = next_history;
+	SpinLockRelease(&own_slot->mutex);
+}
+
 /*
  * Left behind at every exit, also by an error. The next scheduler is needed at once if what we were called
  * for is not done, or if executors that are at work may need us.
@@ -129,6 +148,7 @@ detach(int code, Datum argument)
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
 	}
+	keep_history_time();
 	scheduler_detach(own_slot, wake_at, in_turn || (demand.busy && !makes_way), how_we_end(code));
 }
 
@@ -586,8 +606,8 @@ makes_room(TimestampTz now)
 }
 
 /*
- * Whether it leaves though jobs may be run: others need the room, all that it could do is done, and executors do the
- * rest. One that was only to look leaves as soon as it has seen that there is nothing to do.
+ * Whether it leaves though jobs may be run: others need the room, all that it could do is done, and executors
+ * do the rest. One that was only to look leaves as soon as it has seen that there is nothing to do.
  */
 static bool
 makes_way_for_others(TimestampTz now)
@@ -669,6 +689,7 @@ scheduler_main(Datum argument)
 	if (own_slot == NULL || !scheduler_attach(own_slot))
 		proc_exit(0);
 	next_due = DT_NOBEGIN;
+	take_history_time();
 	before_shmem_exit(detach, (Datum) 0);
 	if (exclusive_command_waits(arguments.database))
 	{

@@ -75,7 +75,10 @@ extern bool executor_serves(Oid database, Oid role);
 /* The same, but for those that are asked to leave. */
 extern bool executor_stays(Oid database, Oid role);
 
-/* Whether the latest executor of a role in a database could not connect, or was terminated, so that the next one has to wait. */
+/*
+ * Whether the latest executor of a role in a database could not connect, or was terminated, so that the next
+ * one has to wait.
+ */
 extern bool executor_has_to_wait(Oid database, Oid role);
 
 /*

@@ -9,7 +9,7 @@ use QueueJobs::Test;
 use Test::More;
 
 # No process leaves because it is idle: only to make way.
-my $node = new_node('tenants', extension => 0, conf => <<'CONF');
+my $node = new_node('tenants', extension => 0, init => [ allows_streaming => 1 ], conf => <<'CONF');
 max_worker_processes = 16
 queue_jobs.idle_timeout = '1h'
 CONF
