@@ -1,13 +1,17 @@
 # make && make install       build and install (PG_CONFIG=… for another than the first in the PATH)
+# make install-tree TREE=…   into a folder that PostgreSQL 18 and later find by extension_control_path (docs/how-to/install.md)
 # make installcheck          test a running server whose shared_preload_libraries has queue_jobs   (TAP_TESTS= for the quick tests only)
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
 # make clients-test          those of the clients alone   (QUEUE_JOBS_SCENARIO=, QUEUE_JOBS_CLIENT_JOBS=: test/clients)
 # make test-matrix           the same with PostgreSQL 15, 17 and 18, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
 # make sanitize              the same with AddressSanitizer and UndefinedBehaviorSanitizer in the server   (TESTS=, TAP=)
 # make fuzz [FUZZ_SECONDS=60]  parsers, args and times under random input
+# make packages              packages built, installed, tested and upgraded, and container images, in throwaway folders, as root   (VERSIONS=, STEPS=: test/packages)
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/explanation/reliability.md)
 # make failover [KILLS=20]   the primary killed under pg_auto_failover, then under Patroni (TOOL=: one of them), with that load (docs/how-to/failover.md)
+# make shards [MOVES=25]     tenants moved between shards under load, with PL/Proxy, and servers killed meanwhile; then 1, 2 and 4 shards measured (docs/how-to/shards.md)
+# make scale                 what each job takes of what all sessions share, counted in a server built for it   (SESSIONS=, WORK=: docs/explanation/scale.md)
 # make web                   the dashboard, web/queue_jobs_web
 # make web-demo              see it, with a server that is thrown away afterwards   (LISTEN=127.0.0.1:8480)
 # make demo                  see it work, on a server that is thrown away afterwards
@@ -26,7 +30,7 @@ OBJS = \
 	src/queue_jobs.o src/commit.o \
 	src/base/settings.o src/base/arguments.o src/base/job.o src/base/retry.o src/base/consistency.o \
 	src/base/cron.o src/base/subtransaction.o src/base/test_point.o src/base/interruption.o \
-	src/base/run_timeout.o src/base/snapshot.o \
+	src/base/run_timeout.o src/base/snapshot.o src/base/cipher.o \
 	src/shared/shared.o src/shared/database_slot.o src/shared/crowd.o src/shared/executor_slot.o src/shared/session_hold.o src/shared/lane_hint.o \
 	src/shared/lane_hint_table.o src/shared/key_hint.o src/shared/location.o src/shared/rate.o \
 	src/shared/crash_ledger.o src/shared/charge.o src/shared/clock.o src/shared/hold.o src/shared/wakeup.o src/shared/process.o \
@@ -35,28 +39,31 @@ OBJS = \
 	src/catalog/trusted_path.o src/catalog/bind_functions.o src/catalog/registry.o src/catalog/worker.o \
 	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/small_table.o src/catalog/table_rows.o src/catalog/feature_flag.o \
 	src/catalog/lane.o src/catalog/statistics.o src/catalog/exclusive_commands.o src/catalog/ddl_guard.o \
-	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o \
+	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o src/catalog/encryption_key.o \
 	src/table/store.o src/table/lease.o src/table/lane_scan.o src/table/key_scan.o src/table/known_place.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/lane_ids.o src/table/history.o \
-	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/lane_head.o src/table/live_tally.o src/table/live_members.o src/table/row_by_id.o \
+	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/lane_head.o src/table/live_tally.o src/table/live_counter.o src/table/live_members.o src/table/member_range.o src/table/row_by_id.o \
 	src/calls/call.o src/calls/args_check.o src/calls/command.o src/calls/call_sql.o \
 	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
 	src/replica/read.o \
 	src/rules/candidates.o src/rules/candidate_heap.o src/rules/candidate_look.o src/rules/fairness.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
-	src/rules/outcome.o src/rules/slice.o src/rules/saved_step.o src/rules/current_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
-	src/rules/enqueue.o src/rules/waiting.o src/rules/dependency.o src/rules/release.o src/rules/batch.o src/rules/batch_member.o \
+	src/rules/outcome.o src/rules/slice.o src/rules/saved_step.o src/rules/current_job.o src/rules/encrypted_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
+	src/rules/enqueue.o src/rules/waiting.o src/rules/dependency.o src/rules/release.o src/rules/expiry.o src/rules/batch.o src/rules/batch_member.o \
 	src/duties/upkeep.o src/duties/due.o src/duties/heal.o src/duties/capacity.o src/duties/schedule.o src/duties/schedule_clock.o \
 	src/duties/housekeeping.o src/duties/settle.o \
 	src/api/claim.o src/api/claimant.o src/api/missing_queue.o src/api/job_control.o src/api/migrate.o \
 	src/api/run_once.o src/api/long_jobs.o src/api/steps.o src/api/define_worker.o src/api/worker_option.o src/api/define_schedule.o src/api/set_routing.o src/api/pg_cron.o \
 	src/api/batches.o src/api/batch_arguments.o src/api/workflow.o src/api/signals.o src/api/await.o \
-	src/api/advice.o src/api/explain.o src/api/reason.o src/api/waits_for.o src/api/opaque.o src/api/released.o \
+	src/api/advice.o src/api/explain.o src/api/encryption.o src/api/reason.o src/api/waits_for.o src/api/opaque.o src/api/released.o \
 	src/api/job_filter.o src/api/metric.o src/api/metric_row.o src/api/metric_server.o src/api/search.o src/api/bulk.o src/api/change_job.o \
 	src/executor/executor.o src/executor/execute.o src/executor/run_handler.o src/executor/take.o src/executor/task.o src/executor/session.o \
 	src/executor/run_log.o src/executor/table_changes.o src/executor/assert_idempotent.o \
 	src/scheduler/launcher.o src/scheduler/scheduler.o src/scheduler/demand.o
 
 PG_CPPFLAGS = $(FLOORS:%=-I$(srcdir)/src/%) -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
-SHLIB_LINK = $(libpq)
+# Without OpenSSL's headers all is built but for the encryption of args and results, which is refused then.
+HAVE_OPENSSL := $(shell echo '\#include <openssl/evp.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+PG_CPPFLAGS += $(if $(HAVE_OPENSSL),-DQUEUE_JOBS_OPENSSL)
+SHLIB_LINK = $(libpq) $(if $(HAVE_OPENSSL),-lcrypto)
 # The exceptions are what the server's own headers trip over. `make test` adds -Werror (COPT): here a newer compiler's
 # new warning would only keep people from installing.
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
@@ -91,8 +98,8 @@ DATA       = $(filter-out $(DATA_built),$(wildcard src/sql/$(EXTENSION)--*.sql))
 DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/* bridge/*)
 DOC_FOLDERS = $(sort $(dir $(DOC_FILES)))
 
-REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer search batch workflow long_jobs explain views comments states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate statistics metric batch_cases ddl_guard teardown
-ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate batch_end batch_levels signals signal_levels
+REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer search batch workflow long_jobs explain views comments states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate encrypt statistics metric batch_cases ddl_guard teardown
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate batch_end batch_levels signals signal_levels parent_ends
 ISOLATION_OPTS = --inputdir=test/isolation
 # The tests' output has other widths in another encoding, and UTF8 does not go with each server's own locale.
 ENCODING       = UTF8
@@ -132,6 +139,14 @@ install-docs:
 uninstall-docs:
 	rm -rf '$(installed_docs)'
 
+# A folder outside of the installation, as an image for CloudNativePG has it.
+install-tree: all
+	@[ -n '$(TREE)' ] || { echo "Name the folder: make install-tree TREE=/extensions/$(EXTENSION)" >&2; exit 1; }
+	$(MKDIR_P) '$(TREE)/lib' '$(TREE)/share/extension' '$(TREE)/licenses/$(EXTENSION)'
+	$(INSTALL_SHLIB) $(MODULE_big).so '$(TREE)/lib'
+	$(INSTALL_DATA) $(EXTENSION).control $(DATA) $(DATA_built) '$(TREE)/share/extension'
+	$(INSTALL_DATA) LICENSE '$(TREE)/licenses/$(EXTENSION)'
+
 # The version goes into the library.
 $(OBJS): $(wildcard src/*/*.h) $(EXTENSION).control
 
@@ -146,7 +161,7 @@ check-server:
 
 # What the clients' tests need of Debian, beside what all tests do; a line for each client.
 CLIENTS_NEED = /usr/sbin/pgbouncer:pgbouncer \
-	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy \
+	/usr/lib/python3/dist-packages/psycopg:python3-psycopg /usr/lib/python3/dist-packages/psycopg2:python3-psycopg2 /usr/lib/python3/dist-packages/sqlalchemy:python3-sqlalchemy mypy:mypy \
 	node:nodejs npm:npm \
 	ruby:ruby /usr/lib/ruby/vendor_ruby/pg:ruby-pg /var/lib/dpkg/info/ruby-minitest.list:ruby-minitest /var/lib/dpkg/info/ruby-activejob.list:ruby-activejob \
 	/var/lib/dpkg/info/ruby-activerecord.list:ruby-activerecord /var/lib/dpkg/info/ruby-railties.list:ruby-railties
@@ -156,10 +171,13 @@ WEB_TEST_NEEDED = $(WEB_NEEDED) python3:python3 chromium:chromium chromedriver:c
 # Beside Prometheus and its exporters, which would be services if they were installed (monitoring/test/programs).
 MONITORING_NEEDED = $(WEB_NEEDED) /usr/lib/python3/dist-packages/yaml:python3-yaml
 
+# PL/Proxy, for the test that needs it, if that is among those to run; without it the test is skipped.
+SHARDS_TEST = $(if $(filter tap,$(TESTS)),$(if $(TAP),$(findstring 087_shards,$(TAP)),yes))
+
 # What the kinds of tests need beside what all do.
 test: TESTS ?= regress isolation tap web clients monitoring
 test:
-	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") $(if $(filter monitoring,$(TESTS)),MONITORING_PROGRAMS="$$(monitoring/test/programs)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED)) $(if $(filter monitoring,$(TESTS)),$(MONITORING_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
+	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" LATER_PYTHON="$$(clients/python/test/django_packages 6)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") $(if $(filter monitoring,$(TESTS)),MONITORING_PROGRAMS="$$(monitoring/test/programs)") $(if $(SHARDS_TEST),SHARDS_PROGRAMS="$$(test/shards/programs)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED)) $(if $(filter monitoring,$(TESTS)),$(MONITORING_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
 clients-test:
 	@$(MAKE) -s test TESTS=clients
@@ -172,6 +190,10 @@ sanitize:
 
 test-matrix:
 	@TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' test/lib/matrix.sh
+
+# Never this machine's own PostgreSQL.
+packages:
+	@VERSIONS='$(VERSIONS)' STEPS='$(STEPS)' test/packages/run.sh
 
 faults: SECONDS = 60
 faults:
@@ -186,6 +208,16 @@ KILLS ?= 20
 failover:
 	@programs=$$(NEEDED='python3:python3 $(FAILOVER_NEEDED)' PG_CONFIG='$(PG_CONFIG)' test/failover/programs) && \
 		PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh /usr/bin/python3 -u -B test/failover/run.py "$$programs" '$(KILLS)' $(TOOL)
+
+MOVES ?= 25
+shards:
+	@programs=$$(NEEDED='python3:python3' PG_CONFIG='$(PG_CONFIG)' test/shards/programs) && \
+		PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh /bin/sh -c '/usr/bin/python3 -u -B test/shards/run.py "$$0" $(MOVES) && /usr/bin/python3 -u -B test/shards/measure.py "$$0"' "$$programs"
+
+# Debian's source of PostgreSQL 15 is built with counters in it, which takes some minutes the first time.
+scale:
+	@counting=$$(test/scale/server.sh) && COUNTING="$$counting" $(foreach name,SESSIONS WORK COUNTED,$(if $($(name)),$(name)='$($(name))')) PG_CONFIG='$(PG_CONFIG)' \
+		test/lib/sandbox.sh test/scale/run.sh
 
 web:
 	@PG_CONFIG='$(PG_CONFIG)' NEEDED='$(WEB_NEEDED)' test/lib/packages.sh >/dev/null
@@ -226,7 +258,7 @@ lint:
 help:
 	@sed -n 's/^# //p; /^$$/q' Makefile
 
-.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover demo play dist fuzz lint soak
+.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover shards demo play dist fuzz lint soak packages install-tree scale
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …
@@ -238,7 +270,7 @@ BENCH_PARAMETERS = FULL WORKLOADS COMPETITORS ROUNDS HELD_ROUNDS DURATION CLIENT
 bench:
 	@json=$$(mktemp) && trap 'rm -f "$$json"' EXIT || exit 1; \
 		NEEDED='python3:python3 gnuplot:gnuplot-nox' PG_CONFIG='$(PG_CONFIG)' \
-		WISHED='node:nodejs npm:npm /usr/share/postgresql/@/extension/pgq.control:postgresql-@-pgq3' \
+		WISHED='node:nodejs npm:npm $(WEB_NEEDED) /usr/share/postgresql/@/extension/pgq.control:postgresql-@-pgq3' \
 		SETTINGS='shared_buffers = 2GB;max_wal_size = 8GB;$(SETTINGS)' COMMIT="$$(git describe --always --dirty 2>/dev/null)" \
 		$(foreach name,$(BENCH_PARAMETERS),$(name)='$($(name))') test/lib/sandbox.sh test/bench/run.sh bench 3>"$$json"; status=$$?; \
 		[ ! -s "$$json" ] || python3 -B test/bench/report.py "$$json" docs/benchmark || status=1; exit $$status

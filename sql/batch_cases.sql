@@ -1,5 +1,5 @@
 -- Batches and workflows in the harder cases: members that expire, move, are removed or merged, or run while the batch is cancelled; an
--- owner that is dropped; ten thousand steps.
+-- owner that is dropped; members that end in the transaction that enqueues them; rights of handlers and callbacks; ten thousand steps.
 SET ROLE regress_app;
 SET search_path = app, helper;
 CREATE TABLE heard (n int GENERATED ALWAYS AS IDENTITY, worker text, batch bigint, job bigint);
@@ -127,6 +127,85 @@ SELECT state, remaining FROM queue_jobs.batch WHERE id = :left;
 SELECT queue_jobs.cancel_batch(:left);
 CALL queue_jobs.await_batch(:left, '3 min');
 SELECT state, jobs, cancelled, (SELECT count(*) FROM app.heard WHERE batch = :left) AS callbacks FROM queue_jobs.batch WHERE id = :left;
+SET ROLE regress_app;
+
+-- Members end in the transaction that has enqueued them, before and after a rollback to a savepoint, and others after it: all are found.
+BEGIN;
+SELECT queue_jobs.new_batch('at once', open => true) AS at_once \gset
+SELECT count(queue_jobs.enqueue('handed', queue => 'at once', batch => :at_once)) FROM generate_series(1, 3);
+SAVEPOINT s;
+SELECT count(queue_jobs.enqueue('handed', queue => 'at once', batch => :at_once)) FROM generate_series(1, 3);
+SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('me', '{at once}', 2);
+SELECT state, jobs, remaining, completed FROM queue_jobs.batch WHERE id = :at_once;
+ROLLBACK TO s;
+SELECT state, jobs, remaining, completed FROM queue_jobs.batch WHERE id = :at_once;
+SELECT count(queue_jobs.complete(id, attempt, '1')) FROM queue_jobs.claim('me', '{at once}', 1);
+SELECT state, jobs, remaining, completed FROM queue_jobs.batch WHERE id = :at_once;
+COMMIT;
+SELECT count(queue_jobs.enqueue('handed', queue => 'at once', batch => :at_once)) FROM generate_series(1, 2);
+SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('me', '{at once}', 4);
+SELECT state, jobs, remaining, completed FROM queue_jobs.batch WHERE id = :at_once;
+SELECT count(*), count(DISTINCT job), count(result) AS with_result FROM queue_jobs.batch_results(:at_once) WHERE state = 'completed';
+SELECT queue_jobs.close_batch(:at_once);
+CALL queue_jobs.await_batch(:at_once, '3 min');
+SELECT state, jobs, completed FROM queue_jobs.batch WHERE id = :at_once;
+
+-- Members that expire end their batch where no claim meets them: in a paused queue, of a worker that no claimant claims, after a wait for others.
+SELECT queue_jobs.pause('stands still');
+BEGIN;
+SELECT make_batch('expires unseen') AS unseen \gset
+SELECT queue_jobs.enqueue('idle_step', queue => 'stands still', expires_in => '1 s', batch => :unseen) > 0 AS paused;
+SELECT queue_jobs.enqueue('expiring', run_at => '2001-01-01', expires_in => '1 s', batch => :unseen) > 0 AS of_no_claimant;
+SELECT queue_jobs.enqueue('idle_step', batch => :unseen) AS first \gset
+SELECT queue_jobs.enqueue('expiring', after => ARRAY[:first]::bigint[], expires_in => '100 ms', batch => :unseen) > 0 AS waits;
+COMMIT;
+CALL wait_for_callbacks(:unseen, 1);
+SELECT state, jobs, completed, cancelled, callbacks(id) FROM queue_jobs.batch WHERE id = :unseen;
+-- It is noticed, too, of one that comes to members without an end.
+BEGIN;
+SELECT make_batch('expires later') AS later \gset
+SELECT queue_jobs.enqueue('handed', queue => 'stands still', batch => :later) AS stays \gset
+COMMIT;
+SELECT queue_jobs.enqueue('handed', queue => 'stands still', expires_in => '100 ms', batch => :later) AS goes \gset
+CALL queue_jobs.await_job(:goes, '3 min');
+SELECT state, remaining, cancelled FROM queue_jobs.batch WHERE id = :later;
+SELECT queue_jobs.cancel(:stays), queue_jobs.resume('stands still');
+
+-- A run adds to its batch also where it runs as its worker's definer, who has no rights on the batch of the job's owner.
+CREATE FUNCTION add_own_members(n int) RETURNS void LANGUAGE sql AS
+$$ SELECT queue_jobs.enqueue('idle_step', jsonb_build_object(), batch => queue_jobs.current_batch()) FROM generate_series(1, $1) $$;
+CREATE FUNCTION add_to(batch bigint) RETURNS void LANGUAGE sql AS $$ SELECT queue_jobs.enqueue('idle_step', batch => $1) $$;
+SELECT queue_jobs.define_worker('adds', 'app.add_own_members', run_as => 'definer'),
+       queue_jobs.define_worker('adds elsewhere', 'app.add_to', run_as => 'definer', max_retries => 0);
+RESET ROLE;
+SET ROLE regress_other;
+BEGIN;
+SELECT queue_jobs.new_batch('of another') AS other \gset
+SELECT queue_jobs.enqueue('adds', '{"n": 2}', batch => :other) > 0 AS enqueued;
+COMMIT;
+CALL queue_jobs.await_batch(:other, '3 min');
+SELECT state, jobs, completed FROM queue_jobs.batch WHERE id = :other;
+-- Only to its own.
+BEGIN;
+SELECT queue_jobs.new_batch('closed to it', open => true) AS closed \gset
+SELECT queue_jobs.enqueue('adds elsewhere', jsonb_build_object('batch', :closed), batch => queue_jobs.new_batch('tries')) AS tries \gset
+COMMIT;
+CALL wait_for_state(:tries, 'dead');
+SELECT state, errors -> 0 ->> 'sqlstate' AS sqlstate FROM queue_jobs.job WHERE id = :tries;
+SELECT queue_jobs.close_batch(:closed);
+
+-- A callback that could never be called is refused where the batch is made.
+RESET ROLE;
+SET ROLE regress_app;
+CREATE FUNCTION hear_closed(batch bigint, job bigint DEFAULT NULL) RETURNS void LANGUAGE sql AS '';
+REVOKE EXECUTE ON FUNCTION hear_closed FROM PUBLIC;
+SELECT queue_jobs.define_worker('heard by definer', 'app.hear_closed', run_as => 'definer');
+SELECT queue_jobs.new_batch(on_success => 'heard by definer') > 0 AS made;
+SET ROLE regress_other;
+SELECT error_of($$SELECT queue_jobs.new_batch(on_success => 'heard by definer')$$);
+SELECT sqlstate_of($$SELECT queue_jobs.new_batch(on_ended => 'heard by definer')$$);
+SELECT sqlstate_of($$SELECT queue_jobs.enqueue_workflow('w', '[]', on_dead => 'heard by definer')$$);
+RESET ROLE;
 SET ROLE regress_app;
 
 -- Ten thousand steps, one after the other; and one after ten thousand.

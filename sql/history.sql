@@ -45,8 +45,9 @@ SELECT l.worker, regexp_replace(f.tableoid::regclass::text, '_\d$', '_N') AS par
        f.slice % 8 = right(f.tableoid::regclass::text, 1)::integer AS slot
   FROM queue_jobs.finished_job f JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE l.worker LIKE 'kept _%' AND l.worker <> 'kept not' ORDER BY f.keep_until - f.finished_at;
-SELECT f.tableoid::regclass AS partition, f.keep_until - f.finished_at AS kept, f.state
-  FROM queue_jobs.finished_job f JOIN queue_jobs.lane l ON l.id = f.lane WHERE l.worker = 'claimed kept not';
+-- The cancelled one stays for a while, unseen: others might be about to wait for it.
+SELECT regexp_replace(f.tableoid::regclass::text, '_\d$', '_N') AS partition, f.keep_until - f.finished_at AS kept, f.state
+  FROM queue_jobs.finished_job f JOIN queue_jobs.lane l ON l.id = f.lane WHERE l.worker = 'claimed kept not' ORDER BY f.state DESC;
 -- None of them is over before its time: the rest of the ring is behind.
 SELECT count(*) FROM queue_jobs.finished_job WHERE keep_until < finished_at;
 

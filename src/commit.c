@@ -16,6 +16,7 @@
 #include "lane.h"
 #include "live_count.h"
 #include "lost_claim.h"
+#include "member_range.h"
 #include "registry.h"
 #include "shared.h"
 #include "statistics.h"
@@ -39,6 +40,7 @@ static const Participant participants[] = {
 	{live_counts_transaction_event, live_counts_savepoint_event},	/* before others see what is counted */
 	{statistics_transaction_event, statistics_savepoint_event},
 	{job_control_transaction_event, NULL},	/* before the commit; what it ends then is for all that follow */
+	{member_ranges_transaction_event, member_ranges_savepoint_event},	/* before the commit */
 	{wakeup_transaction_event, wakeup_savepoint_event},
 	{lane_transaction_event, lane_savepoint_event},
 	{registry_transaction_event, NULL}, /* frees definitions, which those before it may still use */

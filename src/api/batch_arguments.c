@@ -6,6 +6,8 @@
 
 #include "arguments.h"
 #include "batch_arguments.h"
+#include "encrypted_job.h"
+#include "enqueue.h"
 #include "history.h"
 #include "job.h"
 #include "registry.h"
@@ -23,17 +25,20 @@ batch_name_argument(FunctionCallInfo fcinfo, int arg)
 char *
 callback_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 {
-	char	   *worker = text_argument(fcinfo, arg);
+	char	   *name_of_worker = text_argument(fcinfo, arg);
+	Worker	   *worker;
 
-	if (worker == NULL)
+	if (name_of_worker == NULL)
 		return NULL;
-	if (registry_require_worker(worker, UNDEFINED_WORKER_HINT)->built_in != BUILT_IN_NONE)
+	worker = registry_require_worker(name_of_worker, UNDEFINED_WORKER_HINT);
+	if (worker->built_in != BUILT_IN_NONE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("worker \"%s\" cannot be called back", worker),
+				 errmsg("worker \"%s\" cannot be called back", name_of_worker),
 				 errdetail("It is the extension's own; %s names it.", name),
 				 errhint("Define a worker for it.")));
-	return worker;
+	enqueue_check_right(worker);
+	return name_of_worker;
 }
 
 Jsonb *
@@ -50,6 +55,14 @@ batch_args_argument(FunctionCallInfo fcinfo, int arg)
 				 errdetail("Callbacks are called with them, and the key \"batch\"."),
 				 errhint("Use '{}' if the callbacks need no more.")));
 	return args;
+}
+
+void
+refuse_clear_batch_args(Jsonb *args, const char *const *callbacks, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (callbacks[i] != NULL)
+			refuse_clear_args(registry_require_worker(callbacks[i], UNDEFINED_WORKER_HINT), args, "a batch");
 }
 
 Interval *

@@ -17,6 +17,9 @@ extern char *callback_argument(FunctionCallInfo fcinfo, int arg, const char *nam
 
 /* An object, to which callbacks' args are added. */
 extern Jsonb *batch_args_argument(FunctionCallInfo fcinfo, int arg);
+
+/* ERROR if a callback (NULL: none) encrypts args of the batch, which are stored as they are. */
+extern void refuse_clear_batch_args(Jsonb *args, const char *const *callbacks, int count);
 extern Interval *keep_argument(FunctionCallInfo fcinfo, int arg);
 
 #endif

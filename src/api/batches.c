@@ -44,6 +44,7 @@ queue_jobs_new_batch(PG_FUNCTION_ARGS)
 	definition.on_ended = callback_argument(fcinfo, NEW_ON_ENDED, "on_ended");
 	definition.on_dead = callback_argument(fcinfo, NEW_ON_DEAD, "on_dead");
 	definition.args = batch_args_argument(fcinfo, NEW_ARGS);
+	refuse_clear_batch_args(definition.args, (const char *[]) {definition.on_success, definition.on_ended, definition.on_dead}, 3);
 	refuse_null(fcinfo, NEW_OPEN, "open");
 	definition.open = PG_GETARG_BOOL(NEW_OPEN);
 	definition.keep = keep_argument(fcinfo, NEW_KEEP);
@@ -118,40 +119,48 @@ find_members(const char *sql, int64 batch, int64 *count)
 	return ids;
 }
 
+/* Returns for how many of the members it was true. */
+static int64
+steer_members(const char *sql, int64 batch, bool (*steer) (int64 job))
+{
+	int64		count;
+	int64	   *ids = find_members(sql, batch, &count);
+	int64		steered = 0;
+
+	for (int64 i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (steer(ids[i]))
+			steered++;
+	}
+	return steered;
+}
+
+static bool
+cancel_member(int64 job)
+{
+	return job_end(job, JOB_CANCELLED);
+}
+
+/* A step waits once more for those before it. */
+static bool
+retry_member(int64 job)
+{
+	return job_retry(job, true);
+}
+
 /* cancel_batch(id): how many of its jobs, and of its child batches', were not finished. */
 Datum
 queue_jobs_cancel_batch(PG_FUNCTION_ARGS)
 {
-	int64		batch = batch_argument(fcinfo, "queue_jobs.cancel_batch()");
-	int64		count;
-	int64	   *ids = find_members(LIVE_MEMBERS, batch, &count);
-	int64		cancelled = 0;
-
-	for (int64 i = 0; i < count; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (job_end(ids[i], JOB_CANCELLED))
-			cancelled++;
-	}
-	PG_RETURN_INT64(cancelled);
+	PG_RETURN_INT64(steer_members(LIVE_MEMBERS, batch_argument(fcinfo, "queue_jobs.cancel_batch()"), cancel_member));
 }
 
-/* retry_batch(id): how many of them that were dead or cancelled go on. A step waits once more for those before it. */
+/* retry_batch(id): how many of them that were dead or cancelled go on. */
 Datum
 queue_jobs_retry_batch(PG_FUNCTION_ARGS)
 {
-	int64		batch = batch_argument(fcinfo, "queue_jobs.retry_batch()");
-	int64		count;
-	int64	   *ids = find_members(FAILED_MEMBERS, batch, &count);
-	int64		retried = 0;
-
-	for (int64 i = 0; i < count; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (job_retry(ids[i], true))
-			retried++;
-	}
-	PG_RETURN_INT64(retried);
+	PG_RETURN_INT64(steer_members(FAILED_MEMBERS, batch_argument(fcinfo, "queue_jobs.retry_batch()"), retry_member));
 }
 
 /* current_batch(): NULL outside of a run, or if the job is a member of none */

@@ -10,6 +10,7 @@
 #include "args_check.h"
 #include "arguments.h"
 #include "dedup.h"
+#include "encrypted_job.h"
 #include "enqueue.h"
 #include "executor_slot.h"
 #include "fmgr.h"
@@ -21,6 +22,7 @@
 #include "subscription.h"
 #include "waiting.h"
 #include "wakeup.h"
+#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_change_job);
 
@@ -63,8 +65,13 @@ change_args(Job *job, const Lane *lane, Jsonb *args)
 
 	if (job->dedup_hash != 0)
 		hold_wait_to_change(job->id);
-	dedup_set_key(job, worker, args, job->dedup_key);
+	dedup_set_key(job, worker, args, job->dedup_key && !is_encrypted_dedup_token(job->dedup_key) ? job->dedup_key : NULL);
 	job->args = stored;
+	if (worker->encrypt != NULL || (job->encrypted & ENCRYPTED_ARGS))
+	{
+		encrypt_args(job, worker);
+		job->args = storable_args(job->args);
+	}
 	job->place = 0;				/* it may have been parked for another value of its concurrency key */
 	wakeup_sweep();				/* and others for that which it had */
 }
@@ -101,6 +108,8 @@ change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job
 	job->wal_lsn = InvalidXLogRecPtr;
 	location_relied_on(job);	/* it is to see what its caller has written */
 	live_update(table, slot, job);
+	if (job->batch != 0 && job->expires_at != NO_TIME)
+		watch_note(NEWS_BATCH, job->batch); /* it expires at another time */
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_key(job));
 	else

@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "database_slot.h"
 #include "dedup.h"
+#include "encrypted_job.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "history.h"
@@ -348,6 +349,32 @@ take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
 	return false;
 }
 
+/* Whether the args can be decrypted. A job whose args were altered is dead: a claim that failed would fail for ever. */
+static bool
+decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
+{
+	Job		   *job = &candidate->walk->job;
+	char	   *key;
+	const char *message;
+	bool		whole_lane;
+
+	if (pass_by_without_key(job, candidate->worker, candidate->lane, &whole_lane))
+	{
+		*verdict = whole_lane ? LIMIT_WORKER : LIMIT_FREE;
+		return false;
+	}
+	if (decrypt_args(job, &key))
+		return true;
+	if (live_try_delete(&claim->table, candidate->walk->scan.slot))
+	{
+		message = psprintf("args of the job cannot be decrypted: the value of \"%s\" was altered, or is another job's or key's", key);
+		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		job_add_error(job, NO_TIME, claim->now, unpack_sql_state(ERRCODE_DATA_CORRUPTED), message, NULL, NULL);
+		outcome_finished(&claim->table, NULL, job, candidate->worker, JOB_DEAD, NULL, NULL);
+	}
+	return false;
+}
+
 /* Takes the job if its worker's limits let it start. */
 static bool
 take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
@@ -360,6 +387,8 @@ take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 	if (job->started_at != NO_TIME)
 		job_add_lapse(job, claim->now);
 	if (end_unstarted(claim, candidate))
+		return false;
+	if (job_may_be_encrypted(job, candidate->worker) && !decrypt(claim, candidate, verdict))
 		return false;
 	*verdict = limit_begin(&claim->table, job, candidate->worker, false, &candidate->walk->refusals, &limits);
 	if (*verdict != LIMIT_FREE)
@@ -484,9 +513,17 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 	{
 		LaneWalk   *walk = candidate->walk;
 		LimitHold	limits;
-		LimitVerdict verdict = limit_begin(&table, &walk->job, candidate->worker, false, &walk->refusals, &limits);
+		LimitVerdict verdict;
+		bool		whole_lane;
 
 		CHECK_FOR_INTERRUPTS();
+		if (job_may_be_encrypted(&walk->job, candidate->worker) &&
+			pass_by_without_key(&walk->job, candidate->worker, candidate->lane, &whole_lane))
+		{
+			candidates_advance(candidate, whole_lane ? LIMIT_WORKER : LIMIT_FREE);
+			continue;
+		}
+		verdict = limit_begin(&table, &walk->job, candidate->worker, false, &walk->refusals, &limits);
 		if (verdict == LIMIT_FREE)
 		{
 			found = may_be_taken(&table, candidate);

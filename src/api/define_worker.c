@@ -18,6 +18,7 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "definition_size.h"
+#include "encryption.h"
 #include "handler.h"
 #include "history.h"
 #include "job.h"
@@ -57,7 +58,8 @@ enum
 	ARG_RESOURCE_BOUNDARY, ARG_FEATURE_CATEGORY, ARG_WEIGHT, ARG_MAX_RUNNING_JOBS, ARG_CONCURRENCY_KEY,
 	ARG_CONCURRENCY_LIMIT, ARG_RATE_LIMIT, ARG_RATE_PERIOD, ARG_TAGS, ARG_REMAINING_WORK, ARG_TIMEOUT, ARG_LOCK_TIMEOUT,
 	ARG_DATA_CONSISTENCY, ARG_READ_HANDLER, ARG_FEATURE_FLAG, ARG_RECORD, ARG_RECORD_KEY, ARG_PENDING, ARG_HEAL_EVERY,
-	ARG_HEAL_AFTER, ARG_RUN_AS, ARG_LOGGABLE_ARGS, ARG_KEEP_COMPLETED, ARG_ON_DEAD, ARG_ON_EXPIRED
+	ARG_HEAL_AFTER, ARG_RUN_AS, ARG_LOGGABLE_ARGS, ARG_KEEP_COMPLETED, ARG_ON_DEAD, ARG_ON_EXPIRED, ARG_ENCRYPT,
+	ARG_ENCRYPT_RESULT
 };
 
 /* ---- handlers ---- */
@@ -439,6 +441,23 @@ set_followers(Definition *definition, const char *worker)
 	}
 }
 
+/* What is stored as ciphertext; an option that is not given is NULL in the row. */
+static void
+set_encryption(Definition *definition)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+
+	refuse_null(fcinfo, ARG_ENCRYPT, "encrypt");
+	refuse_null(fcinfo, ARG_ENCRYPT_RESULT, "encrypt_result");
+	if (ArrayGetNItems(ARR_NDIM(PG_GETARG_ARRAYTYPE_P(ARG_ENCRYPT)), ARR_DIMS(PG_GETARG_ARRAYTYPE_P(ARG_ENCRYPT))) > 0)
+		set_names(definition, WORKER_ENCRYPT, ARG_ENCRYPT);
+	if (PG_GETARG_BOOL(ARG_ENCRYPT_RESULT))
+		set_datum(definition, WORKER_ENCRYPT_RESULT, BoolGetDatum(true));
+	encryption_check_options(PG_GETARG_ARRAYTYPE_P(ARG_ENCRYPT), PG_GETARG_BOOL(ARG_ENCRYPT_RESULT), PG_GETARG_ARRAYTYPE_P(ARG_LOGGABLE_ARGS),
+							 text_argument(fcinfo, ARG_CONCURRENCY_KEY), text_argument(fcinfo, ARG_RECORD_KEY),
+							 !PG_ARGISNULL(ARG_REMAINING_WORK));
+}
+
 /* ---- the row ---- */
 
 /* Only its definer, a role that has its rights, or a superuser may change a worker. */
@@ -579,6 +598,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	set_retries(&definition, set_remaining_work(&definition, strategy));
 	set_consistency(&definition);
 	set_followers(&definition, name);
+	set_encryption(&definition);
 	store(&definition, name);
 	if (!PG_ARGISNULL(ARG_REMAINING_WORK))
 		capacity_forget(name);

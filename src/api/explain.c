@@ -46,6 +46,7 @@ static const struct
 	{"max_databases", "Increase \"queue_jobs.max_databases\"."},
 	{"no_pool", "Let a pool of \"queue_jobs.pools\" select it."},
 	{"limit", "Define the worker with another max_running_jobs or concurrency_limit, or wait for the jobs that run."},
+	{"encryption_key", "Let the command of \"queue_jobs.encryption_key_command\" print the key; processes look again by themselves."},
 	{"rate_limit", "Define the worker with another rate_limit, or wait."},
 	{"subscription", "Jobs run where they were enqueued; docs/how-to/operations.md says how to move them."},
 	{"restore", "Jobs go on when that has ended."},

@@ -7,6 +7,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "dedup.h"
+#include "encrypted_job.h"
 #include "engine_state.h"
 #include "executor_slot.h"
 #include "hold.h"
@@ -236,6 +237,19 @@ check_key(const Subject *subject, Reasons *reasons)
 	key_scan_end(&scan);
 }
 
+/* What its run would have to decrypt, or to encrypt. */
+void
+check_encryption(const Subject *subject, Reasons *reasons)
+{
+	char	   *why;
+
+	if (subject->job.encrypted == 0 && (subject->worker == NULL || !subject->worker->encrypt_result))
+		return;
+	why = encryption_key_missing(&subject->job, subject->worker);
+	if (why != NULL)
+		add_reason(reasons, "encryption_key", why, NULL);
+}
+
 /* ---- its lane, and the processes ---- */
 
 /* "since" a time that the query finds by the name, or NULL. */
@@ -454,7 +468,7 @@ check_start(const Subject *subject, Reasons *reasons)
 /* ---- all of them ---- */
 
 static const Check checks[] = {
-	check_waits, check_time, check_holders, check_lane, check_engine, check_pools, check_limits, check_key, check_executors, check_claimants, check_before, check_start
+	check_waits, check_time, check_holders, check_lane, check_engine, check_pools, check_encryption, check_limits, check_key, check_executors, check_claimants, check_before, check_start
 };
 
 void

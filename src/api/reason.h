@@ -61,6 +61,9 @@ extern void check_holders(const Subject *subject, Reasons *reasons);
 /* until_executed: one of its key runs. */
 extern void check_key(const Subject *subject, Reasons *reasons);
 
+/* A key that its run needs is missing. */
+extern void check_encryption(const Subject *subject, Reasons *reasons);
+
 /* Its lane, and the processes. */
 extern void check_lane(const Subject *subject, Reasons *reasons);
 extern void check_engine(const Subject *subject, Reasons *reasons);

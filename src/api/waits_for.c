@@ -167,6 +167,8 @@ first_reason(const Subject *subject, Memory *memory)
 	if (why == NULL)
 		why = what_keeps_lane(subject, memory);
 	if (why == NULL)
+		why = try_check(subject, check_encryption, CurrentMemoryContext);
+	if (why == NULL)
 		why = what_limits(subject, memory);
 	if (why == NULL)
 		why = try_check(subject, check_key, CurrentMemoryContext);

@@ -478,6 +478,7 @@ queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
 	definition.on_ended = callback_argument(fcinfo, ARG_ON_ENDED, "on_ended");
 	definition.on_dead = callback_argument(fcinfo, ARG_ON_DEAD, "on_dead");
 	definition.args = batch_args_argument(fcinfo, ARG_ARGS);
+	refuse_clear_batch_args(definition.args, (const char *[]) {definition.on_success, definition.on_ended, definition.on_dead}, 3);
 	definition.dedup_key = text_argument(fcinfo, ARG_DEDUP_KEY);
 	if (definition.dedup_key != NULL)
 		check_name("dedup_key", definition.dedup_key);

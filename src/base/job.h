@@ -18,6 +18,11 @@
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
+/* What of a job is ciphertext (encrypted_job.h): bits of Job.encrypted. */
+#define ENCRYPTED_ARGS 1		/* values of args, and the texts of its errors */
+#define ENCRYPTED_RESULT 2
+#define ENCRYPTS_RESULT 4		/* the result that it will have is to be */
+
 /* A time that is not set. No job can be given an infinite time (enqueue refuses them). */
 #define NO_TIME DT_NOBEGIN
 #define MAX_JOB_CRASHES 3
@@ -91,7 +96,9 @@ typedef struct Job
 	char	   *read_from;		/* replica, or READ_FROM_PRIMARY; NULL: not chosen */
 	Jsonb	   *read;			/* what its read handler returned, while it runs */
 	Jsonb	   *results;		/* what the jobs that it has waited for returned, while it runs */
-	Jsonb	   *args;
+	Jsonb	   *args;			/* as they are stored */
+	int16		encrypted;		/* what of it is ciphertext, or is to be; 0: nothing */
+	Jsonb	   *clear_args;		/* what was decrypted for its run, or NULL */
 	Jsonb	   *context;		/* or NULL */
 	Jsonb	   *errors;			/* array of objects, or NULL */
 	int64		batch;			/* whose member it is; 0: of none */

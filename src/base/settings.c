@@ -65,6 +65,9 @@ int			queue_jobs_replica_timeout = 1000;
 /* milliseconds for a read handler on a replica; after that the primary does it */
 int			queue_jobs_replica_read_timeout = 30000;
 
+/* prints the keys by which args and results are encrypted (encryption_key.h) */
+char	   *queue_jobs_encryption_key_command = NULL;
+
 static const struct config_enum_entry log_jobs_options[] = {
 	{"none", LOG_JOBS_NONE, false},
 	{"failures", LOG_JOBS_FAILURES, false},
@@ -149,5 +152,9 @@ settings_define(GucStringCheckHook check_pools)
 							"Time for a read handler on a replica.",
 							"One that takes longer is stopped there, and run on the primary.",
 							&queue_jobs_replica_read_timeout, 30000, 1, INT_MAX / 2, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomStringVariable("queue_jobs.encryption_key_command",
+							   "Shell command that prints the keys by which args and results of jobs are encrypted.",
+							   "It prints lines of a version and a key of 64 hexadecimal digits; the highest version is for new jobs. Each process that needs a key runs it.",
+							   &queue_jobs_encryption_key_command, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("queue_jobs");
 }

@@ -26,6 +26,7 @@ extern int	queue_jobs_idle_timeout;
 extern bool queue_jobs_synchronous_commit;
 extern bool queue_jobs_run;
 extern int	queue_jobs_log_jobs;
+extern char *queue_jobs_encryption_key_command;
 extern int	queue_jobs_replica_timeout;
 extern int	queue_jobs_replica_read_timeout;
 

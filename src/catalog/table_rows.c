@@ -8,8 +8,19 @@
 #include "access/table.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
+#include "storage/bufmgr.h"
 #include "table_rows.h"
 #include "utils/builtins.h"
+
+bool
+table_has_no_rows(CatalogRelation table)
+{
+	Relation	rel = table_open(catalog_relation(table), AccessShareLock);
+	bool		empty = RelationGetNumberOfBlocks(rel) == 0;
+
+	table_close(rel, AccessShareLock);
+	return empty;
+}
 
 void
 table_rows_begin(TableRows *rows, CatalogRelation table, Snapshot snapshot)

@@ -19,6 +19,9 @@ typedef struct TableRows
 	HeapTuple	tuple;
 } TableRows;
 
+/* Whether there has never been a row since it was last truncated: it has no page. */
+extern bool table_has_no_rows(CatalogRelation table);
+
 extern void table_rows_begin(TableRows *rows, CatalogRelation table, Snapshot snapshot);
 extern bool table_rows_next(TableRows *rows);
 extern void table_rows_end(TableRows *rows);

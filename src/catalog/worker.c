@@ -67,6 +67,8 @@ const WorkerColumn worker_columns[WORKER_ATTRIBUTES] = {
 	[WORKER_RETRY_BACKOFF_OWNER] = {"retry_backoff_owner", REGROLEOID},
 	[WORKER_ON_DEAD] = {"on_dead", TEXTOID},
 	[WORKER_ON_EXPIRED] = {"on_expired", TEXTOID},
+	[WORKER_ENCRYPT] = {"encrypt", TEXTARRAYOID},
+	[WORKER_ENCRYPT_RESULT] = {"encrypt_result", BOOLOID},
 };
 
 const char *const strategy_names[] = {
@@ -101,7 +103,8 @@ const char *const consistency_names[] = {
 static const Size strings[] = {
 	offsetof(Worker, name), offsetof(Worker, handler), offsetof(Worker, handler_arguments), offsetof(Worker, queue), offsetof(Worker, retry_backoff), offsetof(Worker, on_dead), offsetof(Worker, on_expired),
 	offsetof(Worker, feature_category), offsetof(Worker, concurrency_key), offsetof(Worker, tags), offsetof(Worker, read_handler),
-	offsetof(Worker, feature_flag), offsetof(Worker, record), offsetof(Worker, record_key)
+	offsetof(Worker, feature_flag), offsetof(Worker, record), offsetof(Worker, record_key),
+	offsetof(Worker, encrypt)
 };
 
 #define STRING(worker, i) (*(char **) ((char *) (worker) + strings[i]))
@@ -166,6 +169,26 @@ joined_tags(Datum array)
 		appendStringInfo(&lines, "%s\n", (char *) lfirst(cell));
 	}
 	return lines.data;
+}
+
+/* Names that do not fit, which only a row that was written by hand can have, are no reason to store anything clear. */
+static char *
+encrypted_keys(Datum array)
+{
+	char	   *lines = joined_tags(array);
+
+	return lines != NULL ? (lines[0] == '\0' ? NULL : lines) : pstrdup(ALL_KEYS);
+}
+
+bool
+worker_encrypts(const Worker *worker, const char *key, int length)
+{
+	if (worker->encrypt == NULL || strcmp(worker->encrypt, ALL_KEYS) == 0)
+		return worker->encrypt != NULL;
+	for (const char *line = worker->encrypt; *line != '\0'; line = strchr(line, '\n') + 1)
+		if (strncmp(line, key, length) == 0 && line[length] == '\n')
+			return true;
+	return false;
 }
 
 char *
@@ -281,6 +304,8 @@ worker_read(HeapTuple tuple, TupleDesc desc)
 			.keep_completed = MICROSECONDS(WORKER_KEEP_COMPLETED),
 			.on_dead = TEXT(WORKER_ON_DEAD),
 			.on_expired = TEXT(WORKER_ON_EXPIRED),
+			.encrypt = n[WORKER_ENCRYPT] ? NULL : encrypted_keys(v[WORKER_ENCRYPT]),
+			.encrypt_result = !n[WORKER_ENCRYPT_RESULT] && DatumGetBool(v[WORKER_ENCRYPT_RESULT]),
 			.slot = MyProcPid,
 	};
 	return worker;

@@ -67,7 +67,7 @@ typedef enum WorkerAttribute
 	WORKER_READ_HANDLER, WORKER_FEATURE_FLAG, WORKER_RECORD, WORKER_RECORD_KEY, WORKER_PENDING, WORKER_HEAL_EVERY,
 	WORKER_HEAL_AFTER, WORKER_RUN_AS_DEFINER, WORKER_LOGGABLE_ARGS, WORKER_KEEP_COMPLETED, WORKER_SEARCH_PATH,
 	WORKER_HANDLER_ARGUMENTS, WORKER_HANDLER_OWNER, WORKER_READ_HANDLER_OWNER, WORKER_RETRY_BACKOFF_OWNER,
-	WORKER_ON_DEAD, WORKER_ON_EXPIRED,
+	WORKER_ON_DEAD, WORKER_ON_EXPIRED, WORKER_ENCRYPT, WORKER_ENCRYPT_RESULT,
 	WORKER_ATTRIBUTES
 } WorkerAttribute;
 
@@ -141,6 +141,8 @@ typedef struct Worker
 	int64		keep_completed; /* microseconds */
 	char	   *on_dead;		/* worker of the job that is enqueued when one of its jobs dies, or NULL */
 	char	   *on_expired;		/* the same when one expires */
+	char	   *encrypt;		/* args keys, one a line, whose values are stored as ciphertext; ALL_KEYS; or NULL */
+	bool		encrypt_result; /* its result likewise */
 
 	/* the lane that was used last: mostly one role enqueues */
 	Oid			lane_owner;
@@ -148,6 +150,9 @@ typedef struct Worker
 
 	int			slot;			/* of max_running_jobs, that this process had last */
 } Worker;
+
+#define ALL_KEYS "*\n"
+#define MOST_OF_ENCRYPT 1000	/* bytes of all names in Worker.encrypt */
 
 /* What is long, and stays in the row. */
 typedef struct WorkerTexts
@@ -168,6 +173,9 @@ extern Worker *worker_read(HeapTuple tuple, TupleDesc desc);
  */
 extern bool worker_texts(const Worker *worker, WorkerTexts *texts);
 extern bool worker_has_tag(const Worker *worker, const char *tag);
+
+/* Whether the values of that args key are to be encrypted; it need not end with a zero byte. */
+extern bool worker_encrypts(const Worker *worker, const char *key, int length);
 
 /* The same definition, in the current memory context. */
 extern Worker *worker_copy(const Worker *worker);

@@ -32,6 +32,7 @@
 #include "cron.h"
 #include "dedup.h"
 #include "due.h"
+#include "encrypted_job.h"
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "funcapi.h"
@@ -295,6 +296,7 @@ schedule_define(const ScheduleDefinition *definition)
 		refuse_other_roles(definition->name, existing->owner);
 	next = first_tick(definition, timezone, existing);
 	enqueue_prepare(worker, definition->args);	/* after the times: a typo there is to be told first, as in the order of the arguments */
+	refuse_clear_args(worker, definition->args, "a schedule");
 	write_schedule(definition, timezone, next);
 	if (!shared_present())
 		ereport(WARNING,

@@ -15,13 +15,13 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
+#include "expiry.h"
 #include "miscadmin.h"
 #include "process.h"
 #include "release.h"
 #include "run_as.h"
 #include "settle.h"
-#include "storage/bufmgr.h"
-#include "access/table.h"
+#include "table_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -32,6 +32,7 @@
 
 #define NEWS_AT_ONCE 1024
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds */
+#define EXPIRE_AGAIN_AT_LOCKED USECS_PER_SEC
 #define FEW_PARENTS 4			/* with so many it is not worth remembering */
 #define MOST_REMEMBERED 10000
 
@@ -56,10 +57,20 @@ typedef struct Look
 	bool		is_batch;
 	bool		locked;
 	int64		unmet;
+	ExpiringMembers expiring;
 } Look;
+
+/* Of a batch with members that expire. */
+typedef struct NextExpiry
+{
+	int64		batch;
+	TimestampTz at;
+} NextExpiry;
 
 static HTAB *unmet_parents = NULL;
 static List *locked_jobs = NIL; /* of int64 *, in TopMemoryContext */
+static List *expiries = NIL;	/* of NextExpiry *, likewise */
+static bool expiries_known = false;
 
 static void
 look(void *argument)
@@ -70,7 +81,7 @@ look(void *argument)
 	if (catalog_status() == EXTENSION_PRESENT)
 	{
 		if (one->is_batch)
-			(void) batch_look(one->id);
+			(void) batch_look(one->id, &one->expiring);
 		else
 			one->unmet = release_look(one->id, &one->locked);
 	}
@@ -78,11 +89,96 @@ look(void *argument)
 }
 
 static void
+remember_expiry(int64 batch, TimestampTz at)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	ListCell   *cell;
+	NextExpiry *expiry;
+
+	foreach(cell, expiries)
+	{
+		expiry = lfirst(cell);
+		if (expiry->batch != batch)
+			continue;
+		expiries = foreach_delete_current(expiries, cell);
+		pfree(expiry);
+	}
+	if (at != DT_NOEND)
+	{
+		expiry = palloc(sizeof(NextExpiry));
+		*expiry = (NextExpiry) {.batch = batch, .at = at};
+		expiries = lappend(expiries, expiry);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+static void
+expire(void *argument)
+{
+	Look	   *one = argument;
+
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+		one->locked = !expiry_end(one->id);
+	unit_end();
+}
+
+/* What ends by that is news. A claim that has one of them ends it, or leaves it as it is: we try again. */
+static void
+end_expired(ExpiringMembers *expiring)
+{
+	for (int i = 0; i < expiring->count; i++)
+	{
+		Look		one = {.id = expiring->expired[i]};
+
+		if (!process_protect(expire, &one) || one.locked)
+			expiring->next = Min(expiring->next, GetCurrentTimestamp() + EXPIRE_AGAIN_AT_LOCKED);
+	}
+}
+
+static void
 look_at_batch(int64 id)
 {
-	Look		one = {.id = id,.is_batch = true};
+	Look		one = {.id = id,.is_batch = true,.expiring.next = DT_NOEND};
 
-	(void) process_protect(look, &one);
+	if (!process_protect(look, &one))
+		return;
+	end_expired(&one.expiring);
+	remember_expiry(id, one.expiring.next);
+}
+
+/* The lowest time at which a member of some batch expires, of those that are known. */
+static TimestampTz
+next_expiry(void)
+{
+	TimestampTz next = DT_NOEND;
+	ListCell   *cell;
+
+	foreach(cell, expiries)
+		next = Min(next, ((NextExpiry *) lfirst(cell))->at);
+	return next;
+}
+
+static void
+look_at_expired(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	List	   *due = NIL;
+	ListCell   *cell;
+
+	foreach(cell, expiries)
+	{
+		NextExpiry *expiry = lfirst(cell);
+
+		if (expiry->at <= now)
+			due = lappend(due, expiry);
+	}
+	foreach(cell, due)
+	{
+		int64		batch = ((NextExpiry *) lfirst(cell))->batch;
+
+		look_at_batch(batch);
+	}
 }
 
 static void
@@ -204,6 +300,9 @@ find_ids(const char *sql, ArrayType *parameter)
 
 #define WAITING_JOBS "SELECT id, 0::int8 FROM queue_jobs.live_job WHERE waits IS NOT NULL"
 #define RUNNING_BATCHES "SELECT id, 0::int8 FROM queue_jobs.tracked_batch WHERE settled_at IS NULL ORDER BY id"
+#define EXPIRING_BATCHES \
+	"SELECT b.id, 0::int8 FROM queue_jobs.tracked_batch b WHERE b.settled_at IS NULL AND NOT b.open" \
+	" AND EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.batch = b.id AND l.expires_at IS NOT NULL AND l.attempt = 0 OFFSET 0)"
 #define WATCHED_JOBS \
 	"SELECT d.parent, 0::int8 FROM queue_jobs.dependency d WHERE (SELECT l.waits IS NOT NULL FROM queue_jobs.live_job l WHERE l.id = d.child)" \
 	" UNION SELECT m.job, 0::int8 FROM queue_jobs.joint_member m"
@@ -279,6 +378,20 @@ look_at_locked(void)
 	list_free_deep(jobs);
 }
 
+/* What the process before us knew. */
+static void
+learn_expiries(void)
+{
+	Ids			found;
+
+	if (expiries_known)
+		return;
+	found = find_ids(EXPIRING_BATCHES, NULL);
+	for (int i = 0; i < found.count; i++)
+		look_at_batch(found.ids[i]);
+	expiries_known = true;
+}
+
 TimestampTz
 settle_news(void)
 {
@@ -289,6 +402,8 @@ settle_news(void)
 	int			count;
 
 	look_at_locked();
+	learn_expiries();
+	look_at_expired();
 	while ((count = watch_take(news, NEWS_AT_ONCE, &all)) > 0 || all)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -299,22 +414,20 @@ settle_news(void)
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-	return locked_jobs == NIL ? DT_NOEND : GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED;
+	return Min(next_expiry(), locked_jobs == NIL ? DT_NOEND : GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
 }
 
 /* ---- without the scheduler ---- */
 
-/* Nothing is looked at where there has never been a batch or dependency. */
-static bool
-is_empty(CatalogRelation which)
+static void
+look_and_expire(int64 batch)
 {
-	Relation	rel = table_open(catalog_relation(which), AccessShareLock);
-	bool		empty = RelationGetNumberOfBlocks(rel) == 0;
+	ExpiringMembers expiring;
 
-	table_close(rel, AccessShareLock);
-	return empty;
+	(void) batch_look(batch, &expiring);
+	for (int i = 0; i < expiring.count; i++)
+		(void) expiry_end(expiring.expired[i]);
 }
-
 
 static void
 look_once(const char *sql, bool batches)
@@ -327,20 +440,21 @@ look_once(const char *sql, bool batches)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (batches)
-			(void) batch_look(query.found.ids[i]);
+			look_and_expire(query.found.ids[i]);
 		else
 			(void) release_look(query.found.ids[i], &locked);
 	}
 }
 
+/* Nothing is looked at where there has never been a batch or dependency. */
 void
 settle_everything(void)
 {
-	if (!is_empty(REL_TRACKED_BATCH))
+	if (!table_has_no_rows(REL_TRACKED_BATCH))
 		look_once(RUNNING_BATCHES, true);
-	if (is_empty(REL_DEPENDENCY))
+	if (table_has_no_rows(REL_DEPENDENCY))
 		return;
 	look_once(WAITING_JOBS, false);
-	if (!is_empty(REL_TRACKED_BATCH))
+	if (!table_has_no_rows(REL_TRACKED_BATCH))
 		look_once(RUNNING_BATCHES, true);
 }

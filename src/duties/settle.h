@@ -1,7 +1,7 @@
 /*
  * settle.h
- *		What others wait for is looked at: batches that may have ended, jobs whose parents or signal may have
- *		come.
+ *		Looks at what others wait for: batches that may have ended, jobs whose parents or signal may have come,
+ *		members of batches that have expired where no claim meets them.
  */
 #ifndef QUEUE_JOBS_SETTLE_H
 #define QUEUE_JOBS_SETTLE_H

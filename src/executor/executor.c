@@ -34,7 +34,8 @@
 
 static ProcessArguments arguments;
 static ExecutorSlot *own_slot = NULL;
-static bool nothing_left = false;	/* to do, and none of it was called for since */
+static bool nothing_left = false;	/* to do, as we resigned */
+static bool called_in_vain = false; /* a session has woken us, and we were to leave */
 
 /* The first thing to be done when the process ends, before the server rolls back, and so frees the job. */
 static void
@@ -55,6 +56,7 @@ detach(int code, Datum argument)
 {
 	bool		interrupted = own_slot->job != 0;
 
+	test_point("executor_leaves");
 	session_holds_forget();
 	if (terminated_by_others())
 		own_slot->not_before = own_slot->starting_since + LEAST_RUN;
@@ -66,7 +68,7 @@ detach(int code, Datum argument)
 	if (nothing_left && !interrupted)
 		database_executor_left(arguments.database);
 	else
-		database_call_unserved(arguments.database, InvalidOid, false);
+		database_call_unserved(arguments.database, called_in_vain ? arguments.role : InvalidOid, false);
 	databases_wake_wanting();
 	launcher_wake();			/* which may wait for our place */
 }
@@ -120,42 +122,33 @@ work(void)
 	return true;
 }
 
-/* Whether it was idle before: not if a session has woken us. */
-static bool
-set_idle(bool idle)
-{
-	bool		was_idle;
-
-	SpinLockAcquire(&own_slot->mutex);
-	was_idle = own_slot->idle;
-	own_slot->idle = idle;
-	SpinLockRelease(&own_slot->mutex);
-	return was_idle;
-}
-
 /*
  * Idle is said before the last look, so that a session that commits after it wakes us. Returns whether that
- * found a job.
+ * found a job. An executor that is to leave resigns, so that no session counts on it; one that a session has
+ * woken before that looks again, after its idle time, too.
  */
 static bool
-wait_for_work(TimestampTz until)
+wait_for_work(TimestampTz until, bool *resigned)
 {
-	bool		ran;
-	bool		asleep;
-
-	(void) set_idle(true);
+	(void) executor_set_idle(own_slot, true);
 	test_point("looks_again");
-	ran = work();
-	if (!ran)
+	if (work())
 	{
-		pgstat_report_stat(true);
-		pgstat_report_activity(STATE_IDLE, NULL);
-		test_point("going_to_sleep");
-		process_wait(Min(until, execute_next_look()));
+		(void) executor_set_idle(own_slot, false);
+		return true;
 	}
-	asleep = set_idle(false);
-	nothing_left = !ran && asleep && execute_next_look() == DT_NOEND;
-	return ran;
+	pgstat_report_stat(true);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	test_point("going_to_sleep");
+	process_wait(Min(until, execute_next_look()));
+	test_point("sleep_over");
+	if (own_slot->leave || GetCurrentTimestamp() >= until)
+		*resigned = executor_resign(own_slot);
+	else
+		(void) executor_set_idle(own_slot, false);
+	nothing_left = *resigned && execute_next_look() == DT_NOEND;
+	called_in_vain = own_slot->leave && !*resigned;
+	return false;
 }
 
 /* As the configuration, or the role or database, has it for executors. */
@@ -219,6 +212,7 @@ executor_main(Datum argument)
 	{
 		TimestampTz now;
 		TimestampTz until;
+		bool		resigned = false;
 
 		QueryCancelPending = false; /* it came too late for the job before */
 		CHECK_FOR_INTERRUPTS();
@@ -232,15 +226,14 @@ executor_main(Datum argument)
 		if (arguments.pools != pools_version() ||
 			(own_slot->leave && (now - start > SERVE_AT_LEAST || exclusive_command_waits(arguments.database))))
 			break;
-		if (work() || (!own_slot->leave && wait_for_work(until)))
+		if (work() || (!own_slot->leave && wait_for_work(until, &resigned)))
 		{
 			own_slot->worked_at = last_work = GetCurrentTimestamp();
-			nothing_left = false;
 			pgstat_report_stat(false);
 			if (!session_reset(arguments.role))
 				break;
 		}
-		else if (own_slot->leave || GetCurrentTimestamp() >= until)
+		else if (resigned || own_slot->leave)
 			break;
 	}
 	proc_exit(0);

@@ -17,6 +17,7 @@
 #include "compat.h"
 #include "current_job.h"
 #include "dependency.h"
+#include "encrypted_job.h"
 #include "handler.h"
 #include "heal.h"
 #include "interruption.h"
@@ -192,6 +193,8 @@ static bool
 prepare(Run *run, volatile RunEnd *end)
 {
 	check_owners_right(run);
+	if (run->job.encrypted & ENCRYPTED_ARGS)
+		require_decrypted_args(&run->job);
 	if (!has_work(run, false, end))
 		return false;
 	if (!read_for_job(&run->task->callee->reader, run->task->worker, &run->job))
@@ -208,7 +211,7 @@ call_input(const Job *job)
 {
 	return (CallInput)
 	{
-		.args = job->args,.read = job->read,.cursor = job->cursor,.results = job->results
+		.args = job->clear_args ? job->clear_args : job->args,.read = job->read,.cursor = job->cursor,.results = job->results
 	};
 }
 

@@ -90,7 +90,8 @@ run_log(const Worker *worker, List *loggable, const Lane *lane, const Job *job, 
 	if (error != NULL)
 	{
 		add_string(&line, "sqlstate", unpack_sql_state(error->sqlerrcode));
-		add_string(&line, "error", error->message ? error->message : "");
+		if (!(job->encrypted & ENCRYPTED_ARGS)) /* it may show what the args are */
+			add_string(&line, "error", error->message ? error->message : "");
 	}
 	appendStringInfoChar(&line, '}');
 	ereport(LOG, (errmsg_internal("%s", line.data), errhidestmt(true), errhidecontext(true)));

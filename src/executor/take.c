@@ -8,6 +8,7 @@
 #include "charge.h"
 #include "database_slot.h"
 #include "dedup.h"
+#include "encrypted_job.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
@@ -98,6 +99,7 @@ take(Run *run, Candidate *candidate, LimitVerdict *verdict)
 	Task	   *task = candidate->task;
 	Refusals   *refusals = &candidate->walk->refusals;
 	bool		by_lease;
+	bool		whole_lane;
 
 	run->task = task;
 	run->job = candidate->walk->job;
@@ -106,6 +108,12 @@ take(Run *run, Candidate *candidate, LimitVerdict *verdict)
 	run->limits = (LimitHold) {0};
 	run->stored_expires_at = NO_TIME;
 	run->started_at = GetCurrentTimestamp();
+	if (job_may_be_encrypted(&run->job, task->worker) && !run_expired(run) &&
+		pass_by_without_key(&run->job, task->worker, task->lane, &whole_lane))
+	{
+		*verdict = whole_lane ? LIMIT_WORKER : LIMIT_FREE;
+		return false;
+	}
 	if (!run_expired(run))
 		*verdict = limit_begin(&run->table, &run->job, task->worker, by_lease, refusals, &run->limits);
 	if (*verdict != LIMIT_FREE)

@@ -11,9 +11,9 @@
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "lane.h"
-#include "live_members.h"
 #include "miscadmin.h"
 #include "run_as.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/snapmgr.h"
@@ -243,7 +243,7 @@ lock_batch(int64 batch, BatchState *state, MemoryContext context)
 
 /* That an open batch has live members makes no difference. */
 static void
-look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot)
+look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembers *expiring)
 {
 	LiveTable	table;
 	LiveMembers members;
@@ -251,7 +251,7 @@ look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot)
 	if (state->open)
 		return;
 	live_open_to_read(&table);
-	members = live_members(&table, batch, snapshot);
+	members = live_members(&table, batch, snapshot, expiring);
 	live_close(&table);
 	state->remaining += members.count;
 	state->callbacks = members.callbacks;
@@ -348,12 +348,12 @@ write_batch(int64 batch, bool dies, bool ends, bool succeeds, bool settles, int6
 
 /* All with one snapshot: what is retried meanwhile would be neither live nor dead. */
 static void
-look(int64 batch, BatchState *state)
+look(int64 batch, BatchState *state, ExpiringMembers *expiring)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 	look_at_members(batch, state, snapshot);
-	look_at_live_members(batch, state, snapshot);
+	look_at_live_members(batch, state, snapshot, expiring);
 	UnregisterSnapshot(snapshot);
 }
 
@@ -397,19 +397,22 @@ act(int64 batch, const BatchState *state)
 }
 
 bool
-batch_look(int64 batch)
+batch_look(int64 batch, ExpiringMembers *expiring)
 {
 	BatchState	state = {0};
 	MemoryContext context = CurrentMemoryContext;
 	bool		found;
 	RunAs		saved;
 
-	/* Ends that are committed from now on are news, also those that the look does not see. */
-	watch_expect(batch, 0, watch_batch_died(batch));
+	expiring->next = DT_NOEND;
+	expiring->count = 0;
 	engine_begin(&saved);
 	found = lock_batch(batch, &state, context);
 	if (found)
-		look(batch, &state);
+	{
+		watch_look_begins(batch);
+		look(batch, &state, expiring);
+	}
 	engine_end(&saved);
 	if (!found)
 		return false;
@@ -420,18 +423,34 @@ batch_look(int64 batch)
 
 /* ---- removing ---- */
 
-static const char *const trim_orphans[] = {
-	"DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.member_job m"
+/* To plan these takes longer than to run them: not for an empty table. */
+static const struct
+{
+	CatalogRelation from;
+	const char *sql;
+}			trim_orphans[] = {
+	{REL_MEMBER_JOB, "DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.member_job m"
 	" WHERE m.batch IS NULL AND m.keep_until <= clock_timestamp()"
 	" AND (SELECT true FROM queue_jobs.dependency d WHERE d.parent = m.id AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) LIMIT 1) IS NULL"
-	" AND (SELECT true FROM queue_jobs.joint_member j WHERE j.job = m.id LIMIT 1) IS NULL LIMIT $1))",
-	"DELETE FROM queue_jobs.dependency WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM queue_jobs.dependency d"
+	" AND (SELECT true FROM queue_jobs.joint_member j WHERE j.job = m.id LIMIT 1) IS NULL LIMIT $1))"},
+	{REL_DEPENDENCY, "DELETE FROM queue_jobs.dependency WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM queue_jobs.dependency d"
 	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) IS NULL"
-	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = d.child AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
-	"DELETE FROM queue_jobs.job_signal WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM queue_jobs.job_signal s"
+	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = d.child AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))"},
+	{REL_JOB_SIGNAL, "DELETE FROM queue_jobs.job_signal WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM queue_jobs.job_signal s"
 	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = s.job) IS NULL"
-	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))",
+	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))"},
 };
+
+/* By the ids that they have, as the view ended_member finds them. */
+#define TRIM_MEMBERS \
+	"DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.row FROM queue_jobs.tracked_batch b" \
+	" CROSS JOIN LATERAL unnest((SELECT range_agg(int8range(g.first, g.last + 100)) FROM queue_jobs.member_range g WHERE g.batch = b.id)) r (ids)" \
+	" CROSS JOIN LATERAL (SELECT f.ctid AS row, f.batch FROM queue_jobs.member_job f WHERE f.id >= lower(r.ids) AND f.id < upper(r.ids) OFFSET 0) m" \
+	" WHERE b.settled_at + b.keep <= clock_timestamp() AND m.batch = b.id LIMIT $1))"
+#define TRIM_BATCHES \
+	"WITH gone AS (DELETE FROM queue_jobs.tracked_batch b WHERE b.settled_at + b.keep <= clock_timestamp() RETURNING id)," \
+	" ranges AS (DELETE FROM queue_jobs.member_range g USING gone WHERE g.batch = gone.id)" \
+	" DELETE FROM queue_jobs.joint_member m USING gone WHERE m.batch = gone.id"
 
 /* Members of batches whose time is over, and then these. True if there is more. */
 static bool
@@ -439,15 +458,11 @@ trim_batches(void)
 {
 	Oid			types[] = {INT4OID};
 	Datum		values[] = {Int32GetDatum(TRIM_AT_ONCE)};
-	uint64		trimmed = engine_execute("DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.tracked_batch b"
-										 " CROSS JOIN LATERAL (SELECT f.ctid FROM queue_jobs.member_job f WHERE f.batch = b.id LIMIT $1) m"
-										 " WHERE b.settled_at + b.keep <= clock_timestamp() LIMIT $1))",
-										 SPI_OK_DELETE, 1, types, values, NULL);
+	uint64		trimmed = engine_execute(TRIM_MEMBERS, SPI_OK_DELETE, 1, types, values, NULL);
 
 	if (trimmed == TRIM_AT_ONCE)
 		return true;
-	(void) engine_execute("WITH gone AS (DELETE FROM queue_jobs.tracked_batch b WHERE b.settled_at + b.keep <= clock_timestamp() RETURNING id)"
-						  " DELETE FROM queue_jobs.joint_member m USING gone WHERE m.batch = gone.id", SPI_OK_DELETE, 0, NULL, NULL, NULL);
+	(void) engine_execute(TRIM_BATCHES, SPI_OK_DELETE, 0, NULL, NULL, NULL);
 	return false;
 }
 
@@ -471,11 +486,14 @@ batches_trim(TimestampTz now)
 	TimestampTz next = now;
 	RunAs		saved;
 
+	if (table_has_no_rows(REL_TRACKED_BATCH) && table_has_no_rows(REL_MEMBER_JOB) && table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_JOB_SIGNAL))
+		return NO_TIME;
 	engine_begin(&saved);
 	if (!trim_batches())
 	{
 		for (int i = 0; i < (int) lengthof(trim_orphans); i++)
-			(void) engine_execute(trim_orphans[i], SPI_OK_DELETE, 1, types, values, NULL);
+			if (!table_has_no_rows(trim_orphans[i].from))
+				(void) engine_execute(trim_orphans[i].sql, SPI_OK_DELETE, 1, types, values, NULL);
 		next = next_trim(now);
 	}
 	engine_end(&saved);

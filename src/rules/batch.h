@@ -11,6 +11,7 @@
 #define QUEUE_JOBS_BATCH_H
 
 #include "job.h"
+#include "live_members.h"
 #include "utils/timestamp.h"
 
 typedef struct BatchDefinition
@@ -37,8 +38,12 @@ extern int64 batch_make(const BatchDefinition *definition, Oid owner, bool *stan
 /* The batch of a run: of a workflow's step its own, made when it is first asked for. 0: none. */
 extern int64 batch_of_run(const Job *job, Oid owner);
 
-/* Looks whether anything has come true. False if another transaction has it locked, which has it looked at again. */
-extern bool batch_look(int64 batch);
+/*
+ * Looks whether anything has come true. False if another transaction has it locked, which has it looked at
+ * again. The caller ends the members that have expired, in another transaction (expiry.h), and looks again when
+ * the next one does.
+ */
+extern bool batch_look(int64 batch, ExpiringMembers *expiring);
 
 /* Removes what has been kept for as long as it is to be; returns when to look again, or NO_TIME. */
 extern TimestampTz batches_trim(TimestampTz now);

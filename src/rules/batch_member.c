@@ -41,10 +41,6 @@ refuse_others(int64 batch, Oid owner)
 				 errhint("Only its owner, members of that role and superusers may add to it, or steer it.")));
 }
 
-/* Columns of tracked_batch. */
-#define BATCH_OWNER 3
-#define BATCH_ENDED_AT 17
-
 /* Another transaction has ended that had changed the row: there is a newer one. */
 static bool
 lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
@@ -92,8 +88,8 @@ read_batch(int64 batch, bool lock, bool *ended)
 	}
 	if (found)
 	{
-		owner = DatumGetObjectId(slot_getattr(slot, BATCH_OWNER, &isnull));
-		*ended = !slot_attisnull(slot, BATCH_ENDED_AT);
+		owner = DatumGetObjectId(slot_getattr(slot, SPI_fnumber(RelationGetDescr(rel), "owner"), &isnull));
+		*ended = !slot_attisnull(slot, SPI_fnumber(RelationGetDescr(rel), "ended_at"));
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	table_close(rel, NoLock);
@@ -135,7 +131,8 @@ batch_join(int64 batch)
 	owner = read_batch(batch, true, &ended);
 	if (!OidIsValid(owner))
 		refuse_unknown(batch);
-	refuse_others(batch, owner);
+	if (!is_own(batch))			/* a run adds to its own also where it runs as its worker's definer */
+		refuse_others(batch, owner);
 	if (ended && !is_own(batch))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -145,7 +142,7 @@ batch_join(int64 batch)
 	joined = batch;
 	joined_in = GetCurrentSubTransactionId();
 	joined_at = GetCurrentTransactionStartTimestamp();
-	watch_note(NEWS_BATCH, batch);
+	watch_note(NEWS_JOINED, batch);
 }
 
 void

@@ -134,31 +134,41 @@ found_unhinted(int32 lane, void *argument)
 		candidate_look_without_hint(candidates, candidate);
 }
 
+/*
+ * The changes of a busy lane stand one behind the other, as many as there are sessions at work. One look, after
+ * the last of them was read, sees them all, and takes the mutex of its hint once.
+ */
 static bool
 look_at_hint_changes(Candidates *candidates, bool make)
 {
 	bool		all = false;
 	bool		unknown = false;
+	Candidate  *changed = NULL;
 	int			index;
 
-	while (candidates->by_hint != NULL)
+	while (candidates->by_hint != NULL && !unknown)
 	{
 		uint64		before = candidates->seen;
 		ChangeResult result = lane_hint_next_change(&candidates->seen, &index);
-		Candidate  *candidate;
+		Candidate  *candidate = NULL;
 
 		if (result == CHANGES_END)
 			break;
 		else if (result == CHANGES_LOST)
 			all = true;
-		else if (!all && (candidate = candidate_of_hint(candidates, index, make, &unknown)) != NULL)
-			(void) candidate_look(candidates, candidate);
+		else if (!all)
+			candidate = candidate_of_hint(candidates, index, make, &unknown);
 		if (unknown)
 			candidates->seen = before;
-		if (unknown)
-			return false;
+		if (candidate == NULL || candidate == changed)
+			continue;
+		if (changed != NULL)
+			(void) candidate_look(candidates, changed);
+		changed = candidate;
 	}
-	return !all;
+	if (changed != NULL && !all)
+		(void) candidate_look(candidates, changed);
+	return !all && !unknown;
 }
 
 static bool

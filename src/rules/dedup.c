@@ -39,6 +39,7 @@
 #include "dedup.h"
 #include "dependency.h"
 #include "duplicates.h"
+#include "encrypted_job.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
 #include "history.h"
@@ -76,7 +77,7 @@ strategy(const Job *job, const Worker *worker)
 {
 	if (job->dedup_hash == 0 || worker == NULL)
 		return DEDUP_NONE;
-	if (job->dedup_key != NULL)
+	if (job->dedup_key != NULL && !is_encrypted_dedup_token(job->dedup_key))
 		return worker->deduplicate == DEDUP_NONE ? DEDUP_UNTIL_EXECUTING : worker->deduplicate;
 	return worker->idempotent ? worker->deduplicate : DEDUP_NONE;
 }
@@ -133,6 +134,8 @@ dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 	if (token == NULL && !dedup_takes_part(worker))
 		return;
 	lane = lane_of(job);
+	if (token == NULL && worker->encrypt != NULL && worker->record == NULL)
+		token = encrypted_dedup_token(lane, args);
 	job->dedup_hash = salted(hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token), lane);
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }

@@ -22,8 +22,8 @@ extern bool dedup_takes_part(const Worker *worker);
 extern bool dedup_one_at_a_time(const Job *job, const Worker *worker);
 
 /*
- * Gives the job its key: worker, queue and owner, which its lane has, and the token or the args. None if the
- * worker does not deduplicate.
+ * Gives the job its key: worker, queue and owner, which its lane has, and the token or the args, or what stands
+ * for these if they are encrypted. None if the worker does not deduplicate. The args are clear.
  */
 extern void dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token);
 

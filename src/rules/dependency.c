@@ -186,11 +186,13 @@ dependency_move(int64 other, int64 job)
 
 /* ---- results ---- */
 
+#define CLEAR_RESULT(row) \
+	"CASE WHEN " row ".encrypted IS NULL THEN " row ".result ELSE (queue_jobs.decrypt_job(" row ".id)).result END"
 #define PARENT_RESULTS \
 	"SELECT jsonb_object_agg(coalesce(p.step, p.id::text), p.result) FROM (SELECT d.parent AS id," \
 	" (SELECT m.step FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.batch = $2 LIMIT 1) AS step," \
-	" coalesce((SELECT m.result FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.state = 'completed' LIMIT 1)," \
-	" (SELECT f.result FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state = 'completed' LIMIT 1), 'null') AS result" \
+	" coalesce((SELECT " CLEAR_RESULT("m") " FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.state = 'completed' LIMIT 1)," \
+	" (SELECT " CLEAR_RESULT("f") " FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state = 'completed' LIMIT 1), 'null') AS result" \
 	" FROM queue_jobs.dependency d WHERE d.child = $1) AS p"
 
 Jsonb *

@@ -16,12 +16,14 @@
 #include "batch_member.h"
 #include "dedup.h"
 #include "dependency.h"
+#include "encrypted_job.h"
 #include "enqueue.h"
 #include "feature_flag.h"
 #include "funcapi.h"
 #include "handler.h"
 #include "lane.h"
 #include "location.h"
+#include "member_range.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "settings.h"
@@ -36,6 +38,7 @@
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
 #include "wakeup.h"
+#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_enqueue);
 PG_FUNCTION_INFO_V1(queue_jobs_try_enqueue);
@@ -60,16 +63,17 @@ enum
 };
 
 /* What all jobs of one call have in common. */
-typedef struct Batch
+typedef struct EnqueueCall
 {
 	Worker	   *worker;
 	const char *queue;
 	Oid			role;			/* as whom they run */
+	bool		of_engine;		/* see enqueue_for() */
 	Job			job;			/* a template */
 	int			parent_count;	/* jobs that it waits for */
 	int64	   *parents;
 	IfDead		if_dead;
-} Batch;
+} EnqueueCall;
 
 /* A sum that may be beyond the calendar's end. */
 typedef struct Sum
@@ -208,9 +212,8 @@ require_worker(FunctionCallInfo fcinfo)
 	return worker;
 }
 
-/* A worker that runs as its definer does so only for roles that might call its handler themselves. */
-static void
-check_handler_right(const Worker *worker)
+void
+enqueue_check_right(const Worker *worker)
 {
 	Handler    *handler;
 	char	   *why;
@@ -228,27 +231,27 @@ check_handler_right(const Worker *worker)
 
 /* Fills in what is the same for all jobs of a call. */
 static void
-begin_batch(Batch *batch, Oid owner, Worker *worker, const char *queue, TimestampTz now, int priority)
+begin_call(EnqueueCall *call, Oid owner, Worker *worker, const char *queue, TimestampTz now, int priority)
 {
 	Worker	   *cached = registry_worker(worker->name);
 
-	memset(batch, 0, sizeof(*batch));
-	batch->worker = worker;
-	batch->queue = queue;
-	batch->role = worker->run_as_definer ? worker->definer : owner;
-	batch->job.version = worker->version;
-	batch->job.created_at = now;
-	batch->job.priority = priority;
-	batch->job.expires_at = NO_TIME;
-	batch->job.started_at = NO_TIME;
-	batch->job.lane = lane_for(cached ? cached : worker, queue, owner);
+	memset(call, 0, sizeof(*call));
+	call->worker = worker;
+	call->queue = queue;
+	call->role = worker->run_as_definer ? worker->definer : owner;
+	call->job.version = worker->version;
+	call->job.created_at = now;
+	call->job.priority = priority;
+	call->job.expires_at = NO_TIME;
+	call->job.started_at = NO_TIME;
+	call->job.lane = lane_for(cached ? cached : worker, queue, owner);
 }
 
 static void
-join_batch(Batch *batch, int64 id)
+join_batch(EnqueueCall *call, int64 id)
 {
 	batch_join(id);
-	batch->job.batch = id;
+	call->job.batch = id;
 }
 
 /* A job that may read from a replica gives it time to catch up. */
@@ -265,59 +268,82 @@ delay_start(Job *job, const Worker *worker)
 	job->due = false;
 }
 
+/*
+ * What the engine enqueues where other jobs end has been stored clear already, and is so again if there is no
+ * key; nor may it be too large.
+ */
+static void
+encrypt(Job *job, const EnqueueCall *call)
+{
+	const Worker *worker = call->worker;
+
+	if (worker->encrypt_result)
+		job->encrypted = ENCRYPTS_RESULT;
+	if (worker->encrypt == NULL || (call->of_engine && !encryption_possible()))
+		return;
+	encrypt_args(job, worker);
+	job->args = call->of_engine ? compressed_args(job->args) : storable_args(job->args);
+}
+
 /* A job of the call, about to be inserted. */
 static Job
-next_job(const Batch *batch)
+next_job(const EnqueueCall *call)
 {
-	Job			job = batch->job;
+	Job			job = call->job;
 
 	job.id = nextval_internal(catalog_relation(REL_JOB_ID), false);
-	delay_start(&job, batch->worker);
+	if (call->worker->encrypt != NULL || call->worker->encrypt_result)
+		encrypt(&job, call);
+	if (job.batch != 0 && !job.callback)
+		member_range_note(job.batch, job.id);
+	delay_start(&job, call->worker);
 	return job;
 }
 
 /* A job has been inserted: says so at commit. */
 static void
-announce(const Batch *batch, const Job *job)
+announce(const EnqueueCall *call, const Job *job)
 {
-	const Worker *worker = batch->worker;
+	const Worker *worker = call->worker;
 
 	statistics_count(worker->name, COUNTED_ENQUEUED, 1);
 	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
 		location_enqueued(job);
 	if (job->due)
-		wakeup_job(job->lane, worker->handler ? batch->role : InvalidOid, job_key(job));
+		wakeup_job(job->lane, worker->handler ? call->role : InvalidOid, job_key(job));
 	else
 		wakeup_due(job->run_at);
 }
 
 static int64
-insert_job(Batch *batch, LiveTable *table)
+insert_job(EnqueueCall *call, LiveTable *table)
 {
-	Job			job = next_job(batch);
+	Job			job = next_job(call);
 
 	live_insert(table, &job);
 	test_point("job_inserted");
-	announce(batch, &job);
-	batch->job.id = job.id;
+	if (job.batch != 0 && job.expires_at != NO_TIME)
+		watch_note(NEWS_BATCH, job.batch);	/* when it expires is to be known */
+	announce(call, &job);
+	call->job.id = job.id;
 	return job.id;
 }
 
 /* Enqueues one job, or finds the one that stands for it. */
 static int64
-add_job(Batch *batch, LiveTable *table, Jsonb *args, const char *token, bool *duplicate)
+add_job(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token, bool *duplicate)
 {
-	Job		   *job = &batch->job;
+	Job		   *job = &call->job;
 	Jsonb	   *stored = storable_args(args);
 	int64		standing = 0;
 	Standing	found;
 
 	job->args = args;
 	job->due = job->run_at <= job->created_at;
-	if (batch->parent_count > 0)
+	if (call->parent_count > 0)
 		waiting_for_jobs(job, 0);
-	dedup_set_key(job, batch->worker, args, token);
-	found = dedup_find_standing(table, job, batch->worker, batch->worker->handler ? batch->role : InvalidOid, &standing);
+	dedup_set_key(job, call->worker, args, token);
+	found = dedup_find_standing(table, job, call->worker, call->worker->handler ? call->role : InvalidOid, &standing);
 	*duplicate = found != STANDING_NONE;
 	if (found == STANDING_DROP)
 	{
@@ -326,18 +352,18 @@ add_job(Batch *batch, LiveTable *table, Jsonb *args, const char *token, bool *du
 		return standing;
 	}
 	job->args = stored;
-	return insert_job(batch, table);
+	return insert_job(call, table);
 }
 
 bool
 enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 {
-	Batch		batch;
-	Job		   *job = &batch.job;
+	EnqueueCall call;
+	Job		   *job = &call.job;
 	LiveTable	table;
 	bool		none;
 
-	begin_batch(&batch, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
+	begin_call(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	job->run_at = run_at;
 	job->due = run_at <= job->created_at;
 	job->args = args;
@@ -345,7 +371,7 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 	live_open(&table);
 	none = !dedup_any_live(&table, job, worker);
 	if (none)
-		(void) insert_job(&batch, &table);
+		(void) insert_job(&call, &table);
 	live_close(&table);
 	return none;
 }
@@ -353,20 +379,20 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 int64
 enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule)
 {
-	Batch		batch;
+	EnqueueCall call;
 	LiveTable	table;
 	bool		duplicate;
 	int64		id;
 
-	check_handler_right(worker);
+	enqueue_check_right(worker);
 	if (registry_worker_disabled(worker->name))
 		return 0;
 	/* It is due, even if the clock has been set back meanwhile. */
-	begin_batch(&batch, GetUserId(), worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
-	batch.job.run_at = run_at;
-	batch.job.schedule = schedule ? pstrdup(schedule) : NULL;
+	begin_call(&call, GetUserId(), worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
+	call.job.run_at = run_at;
+	call.job.schedule = schedule ? pstrdup(schedule) : NULL;
 	live_open(&table);
-	id = add_job(&batch, &table, args, NULL, &duplicate);
+	id = add_job(&call, &table, args, NULL, &duplicate);
 	live_close(&table);
 	return id;
 }
@@ -374,26 +400,26 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 void
 enqueue_prepare(Worker *worker, Jsonb *args)
 {
-	Batch		batch;
+	EnqueueCall call;
 
-	check_handler_right(worker);
+	enqueue_check_right(worker);
 	args_check(args_handler(worker), args);
 	(void) storable_args(args);
-	begin_batch(&batch, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
-	dedup_set_key(&batch.job, worker, args, NULL);
+	begin_call(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
+	dedup_set_key(&call.job, worker, args, NULL);
 }
 
 void
 enqueue_one(Worker *worker, Jsonb *args)
 {
-	Batch		batch;
+	EnqueueCall call;
 	LiveTable	table;
 	bool		duplicate;
 
-	begin_batch(&batch, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
-	batch.job.run_at = batch.job.created_at;
+	begin_call(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
+	call.job.run_at = call.job.created_at;
 	live_open(&table);
-	(void) add_job(&batch, &table, args, NULL, &duplicate);
+	(void) add_job(&call, &table, args, NULL, &duplicate);
 	live_close(&table);
 }
 
@@ -405,7 +431,7 @@ int64
 enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, bool callback)
 {
 	Worker	   *worker = registry_worker_copy(worker_name);
-	Batch		batch;
+	EnqueueCall call;
 	LiveTable	table;
 	int64		id;
 
@@ -413,14 +439,15 @@ enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, boo
 		return 0;
 	if (worker == NULL)
 		worker = registry_default_worker(pstrdup(worker_name), pstrdup(worker_name));
-	begin_batch(&batch, owner, worker, worker->queue, GetCurrentTimestamp(), 0);
-	batch.job.run_at = batch.job.created_at;
-	batch.job.due = true;
-	batch.job.args = compressed_args(args);
-	batch.job.batch = batch_id;
-	batch.job.callback = callback;
+	begin_call(&call, owner, worker, worker->queue, GetCurrentTimestamp(), 0);
+	call.job.run_at = call.job.created_at;
+	call.job.due = true;
+	call.of_engine = true;
+	call.job.args = compressed_args(args);
+	call.job.batch = batch_id;
+	call.job.callback = callback;
 	live_open(&table);
-	id = insert_job(&batch, &table);
+	id = insert_job(&call, &table);
 	live_close(&table);
 	return id;
 }
@@ -428,25 +455,25 @@ enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, boo
 int64
 enqueue_step(const StepJob *step)
 {
-	Batch		batch;
+	EnqueueCall call;
 	LiveTable	table;
 	int64		id;
 
-	begin_batch(&batch, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue, GetCurrentTimestamp(), step->priority);
-	batch.job.run_at = batch.job.created_at;
-	batch.job.args = compressed_args(step->args);
-	batch.job.context = current_context();
-	batch.job.batch = step->batch;
-	batch.job.step = unconstify(char *, step->name);
+	begin_call(&call, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue, GetCurrentTimestamp(), step->priority);
+	call.job.run_at = call.job.created_at;
+	call.job.args = compressed_args(step->args);
+	call.job.context = current_context();
+	call.job.batch = step->batch;
+	call.job.step = unconstify(char *, step->name);
 	if (step->waits)
-		waiting_for_jobs(&batch.job, step->delay);
+		waiting_for_jobs(&call.job, step->delay);
 	else
 	{
-		batch.job.run_at += step->delay;
-		batch.job.due = step->delay == 0;
+		call.job.run_at += step->delay;
+		call.job.due = step->delay == 0;
 	}
 	live_open(&table);
-	id = insert_job(&batch, &table);
+	id = insert_job(&call, &table);
 	live_close(&table);
 	return id;
 }
@@ -483,13 +510,13 @@ if_dead_argument(FunctionCallInfo fcinfo)
 
 /* Jobs after which it is to run; each once, and none for an array without elements. */
 static void
-parents_argument(FunctionCallInfo fcinfo, Batch *batch)
+parents_argument(FunctionCallInfo fcinfo, EnqueueCall *call)
 {
 	Datum	   *elements;
 	bool	   *nulls;
 	int			count;
 
-	batch->if_dead = if_dead_argument(fcinfo);
+	call->if_dead = if_dead_argument(fcinfo);
 	if (PG_ARGISNULL(ARG_AFTER))
 		return;
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(ARG_AFTER), INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &elements, &nulls, &count);
@@ -499,7 +526,7 @@ parents_argument(FunctionCallInfo fcinfo, Batch *batch)
 				 errmsg("too many jobs to run after"),
 				 errdetail("The array has %d elements; the limit is %d.", count, MAX_PARENTS),
 				 errhint("Enqueue them into a batch with on_success.")));
-	batch->parents = palloc(sizeof(int64) * Max(count, 1));
+	call->parents = palloc(sizeof(int64) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 	{
 		if (nulls[i])
@@ -508,10 +535,10 @@ parents_argument(FunctionCallInfo fcinfo, Batch *batch)
 					 errmsg("after must not contain null"),
 					 errdetail("Element %d is null.", i + 1),
 					 errhint("enqueue() returns NULL for a disabled worker: leave it out.")));
-		batch->parents[i] = DatumGetInt64(elements[i]);
+		call->parents[i] = DatumGetInt64(elements[i]);
 	}
-	dependency_check_parents(batch->parents, count);
-	batch->parent_count = count;
+	dependency_check_parents(call->parents, count);
+	call->parent_count = count;
 }
 
 /* Returns the id of the job that will do the work, or 0 if there is none: the worker is disabled. */
@@ -520,7 +547,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	Worker	   *worker;
-	Batch		batch;
+	EnqueueCall call;
 	LiveTable	table;
 	TimestampTz run_at;
 	int64		id;
@@ -529,7 +556,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	worker = require_worker(fcinfo);
 	refuse_null(fcinfo, ARG_ARGS, "args");
 	refuse_null(fcinfo, ARG_PRIORITY, "priority");
-	check_handler_right(worker);
+	enqueue_check_right(worker);
 	run_at = run_at_argument(fcinfo, ARG_RUN_AT, ARG_DELAY, now);
 	if (!PG_ARGISNULL(ARG_JITTER))
 	{
@@ -551,19 +578,19 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 		return 0;
 	args_check(args_handler(worker), PG_GETARG_JSONB_P(ARG_ARGS));
 
-	begin_batch(&batch, GetUserId(), worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
-	batch.job.run_at = run_at;
-	batch.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
+	begin_call(&call, GetUserId(), worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
+	call.job.run_at = run_at;
+	call.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
 	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
-		batch.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"), "expires_in");
-	parents_argument(fcinfo, &batch);
+		call.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"), "expires_in");
+	parents_argument(fcinfo, &call);
 	if (!PG_ARGISNULL(ARG_BATCH))
-		join_batch(&batch, PG_GETARG_INT64(ARG_BATCH));
+		join_batch(&call, PG_GETARG_INT64(ARG_BATCH));
 	live_open(&table);
-	id = add_job(&batch, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
+	id = add_job(&call, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
 	live_close(&table);
-	if (batch.parent_count > 0 && id == batch.job.id)
-		dependency_add(id, batch.parents, batch.parent_count, batch.if_dead);
+	if (call.parent_count > 0 && id == call.job.id)
+		dependency_add(id, call.parents, call.parent_count, call.if_dead);
 	return id;
 }
 
@@ -650,7 +677,7 @@ return_id(ReturnSetInfo *result, int64 id)
 }
 
 static void
-flush_many(Batch *batch, LiveTable *table, Jobs *jobs, ReturnSetInfo *result)
+flush_many(EnqueueCall *call, LiveTable *table, Jobs *jobs, ReturnSetInfo *result)
 {
 	MemoryContext old = MemoryContextSwitchTo(jobs->context);
 
@@ -658,7 +685,7 @@ flush_many(Batch *batch, LiveTable *table, Jobs *jobs, ReturnSetInfo *result)
 		live_insert_many(table, jobs->jobs, jobs->count);
 	for (int i = 0; i < jobs->count; i++)
 	{
-		announce(batch, &jobs->jobs[i]);
+		announce(call, &jobs->jobs[i]);
 		return_id(result, jobs->jobs[i].id);
 	}
 	jobs->count = 0;
@@ -686,25 +713,25 @@ check_all_args(const Worker *worker, const Datum *args, int count)
 
 /* Those that are deduplicated go one by one, for they must see each other. */
 static void
-add_to_many(Batch *batch, LiveTable *table, Jobs *jobs, Datum args, ReturnSetInfo *result)
+add_to_many(EnqueueCall *call, LiveTable *table, Jobs *jobs, Datum args, ReturnSetInfo *result)
 {
-	Job		   *job = &batch->job;
+	Job		   *job = &call->job;
 	MemoryContext old = MemoryContextSwitchTo(jobs->context);
 	bool		duplicate;
 
-	if (dedup_takes_part(batch->worker))
+	if (dedup_takes_part(call->worker))
 	{
-		return_id(result, add_job(batch, table, DatumGetJsonbP(args), NULL, &duplicate));
+		return_id(result, add_job(call, table, DatumGetJsonbP(args), NULL, &duplicate));
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(jobs->context);
 		return;
 	}
 	job->args = storable_args(DatumGetJsonbP(args));
 	job->due = job->run_at <= job->created_at;
-	jobs->jobs[jobs->count++] = next_job(batch);
+	jobs->jobs[jobs->count++] = next_job(call);
 	MemoryContextSwitchTo(old);
 	if (jobs->count == LIVE_INSERT_MANY)
-		flush_many(batch, table, jobs, result);
+		flush_many(call, table, jobs, result);
 }
 
 /* enqueue_many(): the ids in the order of the args; none if the worker is disabled. */
@@ -714,7 +741,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	TimestampTz now = GetCurrentTimestamp();
 	Worker	   *worker;
-	Batch		batch;
+	EnqueueCall call;
 	BatchTimes	times;
 	TimestampTz run_at;
 	LiveTable	table;
@@ -729,7 +756,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	worker = require_worker(fcinfo);
 	refuse_null(fcinfo, MANY_ARGS, "args");
 	refuse_null(fcinfo, MANY_PRIORITY, "priority");
-	check_handler_right(worker);
+	enqueue_check_right(worker);
 	times = batch_arguments(fcinfo);
 	args = jsonb_elements(PG_GETARG_ARRAYTYPE_P(MANY_ARGS), &args_nulls, &count);
 	for (int i = 0; i < count; i++)
@@ -756,12 +783,12 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	if (count == 0 || registry_worker_disabled(worker->name))
 		return (Datum) 0;
 	check_all_args(worker, args, count);
-	begin_batch(&batch, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
-	batch.job.run_at = run_at;
+	begin_call(&call, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
+	call.job.run_at = run_at;
 	if (!PG_ARGISNULL(MANY_BATCH))
-		join_batch(&batch, PG_GETARG_INT64(MANY_BATCH));
+		join_batch(&call, PG_GETARG_INT64(MANY_BATCH));
 	if (contexts == NULL)
-		batch.job.context = current_context();
+		call.job.context = current_context();
 
 	live_open(&table);
 	jobs = palloc0(sizeof(Jobs));
@@ -770,12 +797,12 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (times.size > 0 && i > 0 && i % times.size == 0)
-			batch.job.run_at = add_interval(batch.job.run_at, times.interval, "batch_interval");
+			call.job.run_at = add_interval(call.job.run_at, times.interval, "batch_interval");
 		if (contexts != NULL)
-			batch.job.context = contexts_nulls[i] ? NULL : DatumGetJsonbP(contexts[i]);
-		add_to_many(&batch, &table, jobs, args[i], result);
+			call.job.context = contexts_nulls[i] ? NULL : DatumGetJsonbP(contexts[i]);
+		add_to_many(&call, &table, jobs, args[i], result);
 	}
-	flush_many(&batch, &table, jobs, result);
+	flush_many(&call, &table, jobs, result);
 	live_close(&table);
 	return (Datum) 0;
 }

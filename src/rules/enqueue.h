@@ -27,6 +27,9 @@ extern bool enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at);
  */
 extern int64 enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule);
 
+/* ERROR unless the current user may enqueue its jobs: one that runs as its definer is for those who may call its handler. */
+extern void enqueue_check_right(const Worker *worker);
+
 /*
  * ERROR if the current user could not enqueue a job with such args, or the handler could never take them;
  * makes the lane for it.

@@ -13,6 +13,7 @@
 #include "crash_ledger.h"
 #include "dedup.h"
 #include "duplicates.h"
+#include "encrypted_job.h"
 #include "enqueue.h"
 #include "executor_slot.h"
 #include "fmgr.h"
@@ -225,6 +226,8 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		wakeup_schedules();		/* a tick may wait for it */
 	}
 	count_end(job, state);
+	if (state == JOB_COMPLETED && job_may_be_encrypted(job, worker))
+		result = storable_result(job, worker, result);
 	history_insert(history, job, worker, state, GetCurrentTimestamp(), result);
 	limit_job_ended(table, job, worker);
 	if (state == JOB_COMPLETED && worker->limited_capacity)
@@ -286,7 +289,8 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	int			failures = job_failures(job);
 
 	worker = command_attributes(worker, job);
-	job_add_error(job, job->started_at, GetCurrentTimestamp(), error->sqlstate, error->message, error->detail, error->context);
+	job_add_error(job, job->started_at, GetCurrentTimestamp(), error->sqlstate, storable_error_text(job, error->message),
+				  storable_error_text(job, error->detail), storable_error_text(job, error->context));
 	if (error->final || failures > worker->max_retries || job->crashes >= MAX_JOB_CRASHES)
 	{
 		outcome_finished(table, slot, job, worker, JOB_DEAD, NULL, NULL);

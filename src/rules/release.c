@@ -17,6 +17,7 @@
 #include "utils/builtins.h"
 #include "waiting.h"
 #include "wakeup.h"
+#include "watch.h"
 
 #define NOT_HERE "elsewhere"
 
@@ -120,6 +121,8 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 	job->wal_lsn = InvalidXLogRecPtr;
 	location_relied_on(job);
 	live_update(table, slot, job);
+	if (job->batch != 0 && job->expires_at != NO_TIME)
+		watch_note(NEWS_BATCH, job->batch); /* when it expires is to be known */
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, worker), job_key(job));
 	else

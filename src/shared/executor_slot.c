@@ -18,6 +18,7 @@
 typedef struct Executors
 {
 	pg_atomic_uint32 recovering;	/* slots that are, so that they are mostly not looked at */
+	pg_atomic_uint32 idle;		/* the same; under load each commit asks for one, and there is none */
 	ExecutorSlot slots[FLEXIBLE_ARRAY_MEMBER];
 } Executors;
 
@@ -29,6 +30,7 @@ initialize(void *area)
 	Executors  *initial = area;
 
 	pg_atomic_init_u32(&initial->recovering, 0);
+	pg_atomic_init_u32(&initial->idle, 0);
 	for (int i = 0; i < queue_jobs_max_executors; i++)
 		SpinLockInit(&initial->slots[i].mutex);
 }
@@ -50,6 +52,44 @@ ExecutorSlot *
 executor_slot_at(int index)
 {
 	return &executors->slots[index];
+}
+
+/* With the slot's mutex. The counter's update is a barrier. */
+static void
+mark_idle(ExecutorSlot *slot, bool idle)
+{
+	if (slot->idle == idle)
+		return;
+	slot->idle = idle;
+	if (idle)
+		pg_atomic_fetch_add_u32(&executors->idle, 1);
+	else
+		pg_atomic_fetch_sub_u32(&executors->idle, 1);
+}
+
+bool
+executor_set_idle(ExecutorSlot *slot, bool idle)
+{
+	bool		was_idle;
+
+	SpinLockAcquire(&slot->mutex);
+	was_idle = slot->idle;
+	mark_idle(slot, idle);
+	SpinLockRelease(&slot->mutex);
+	return was_idle;
+}
+
+bool
+executor_resign(ExecutorSlot *slot)
+{
+	bool		resigns;
+
+	SpinLockAcquire(&slot->mutex);
+	resigns = slot->idle;
+	mark_idle(slot, false);
+	slot->leave = slot->leave || resigns;
+	SpinLockRelease(&slot->mutex);
+	return resigns;
 }
 
 /* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
@@ -78,7 +118,7 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 		slot->failed_until = 0;
 		slot->pid = 0;
 		slot->proc = NO_PROC;
-		slot->idle = false;
+		mark_idle(slot, false);
 		slot->worked_at = NO_TIME;
 		slot->leave = false;
 		slot->job = 0;
@@ -129,7 +169,7 @@ executor_release(int index, uint32 generation)
 	{
 		slot->state = EXECUTOR_NONE;
 		slot->job = 0;
-		slot->idle = false;
+		mark_idle(slot, false);
 		slot->pid = 0;
 		slot->proc = NO_PROC;
 	}
@@ -169,17 +209,22 @@ executor_is(const ExecutorSlot *slot, Oid database, Oid role, uint32 pools)
 bool
 executor_wake_idle(Oid database, Oid role, uint32 pools)
 {
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	if (executors == NULL)
+		return false;
+	pg_memory_barrier();		/* what was published comes before the look: an executor says that it is idle before it looks */
+	if (pg_atomic_read_u32(&executors->idle) == 0)
+		return false;
+	for (int i = 0; i < queue_jobs_max_executors; i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 		int			proc = NO_PROC;
 
-		if (!slot->idle || !executor_is(slot, database, role, pools))
+		if (!slot->idle || slot->leave || !executor_is(slot, database, role, pools))
 			continue;
 		SpinLockAcquire(&slot->mutex);
-		if (slot->idle && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
+		if (slot->idle && !slot->leave && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
 		{
-			slot->idle = false;
+			mark_idle(slot, false);
 			proc = slot->proc;
 		}
 		SpinLockRelease(&slot->mutex);
@@ -192,8 +237,8 @@ executor_wake_idle(Oid database, Oid role, uint32 pools)
 	return false;
 }
 
-static bool
-find_executor(Oid database, Oid role, bool staying)
+bool
+executor_serves(Oid database, Oid role)
 {
 	bool		found = false;
 
@@ -202,23 +247,39 @@ find_executor(Oid database, Oid role, bool staying)
 		ExecutorSlot *slot = &executors->slots[i];
 
 		SpinLockAcquire(&slot->mutex);
-		found = slot->state != EXECUTOR_NONE && slot->database == database && (!OidIsValid(role) || slot->role == role) &&
-			!(staying && slot->leave);
+		found = slot->state != EXECUTOR_NONE && slot->database == database && (!OidIsValid(role) || slot->role == role);
 		SpinLockRelease(&slot->mutex);
 	}
 	return found;
 }
 
-bool
-executor_serves(Oid database, Oid role)
+static bool
+stays(const ExecutorSlot *slot, Oid database, Oid role)
 {
-	return find_executor(database, role, false);
+	return slot->state != EXECUTOR_NONE && !slot->leave && slot->database == database && (!OidIsValid(role) || slot->role == role);
 }
 
+/*
+ * Under load each commit asks. So it looks first where it found one the last time, and takes no mutex: what
+ * it sees may have changed a moment later in any case (database_executor_left()).
+ */
 bool
 executor_stays(Oid database, Oid role)
 {
-	return find_executor(database, role, true);
+	static int	last = 0;
+
+	if (executors == NULL || queue_jobs_max_executors == 0)
+		return false;
+	if (stays(&executors->slots[last], database, role))
+		return true;
+	for (int i = 0; i < queue_jobs_max_executors; i++)
+	{
+		if (!stays(&executors->slots[i], database, role))
+			continue;
+		last = i;
+		return true;
+	}
+	return false;
 }
 
 bool

@@ -9,7 +9,7 @@
 #define QUEUE_JOBS_EXECUTOR_SLOT_H
 
 #include "access/xlogdefs.h"
-#include "job.h"
+#include "shared.h"
 #include "storage/spin.h"
 
 typedef enum ExecutorState
@@ -34,7 +34,8 @@ typedef struct ExecutorSlot
 
 	TimestampTz failed_until;	/* the same of one that could not connect, until another process has the slot */
 
-	slock_t		mutex;			/* guards all below */
+	/* a cache line of its own, for each job writes it several times */
+	slock_t		mutex pg_attribute_aligned(CACHE_LINE);	/* guards all below */
 	pid_t		pid;
 	int			proc;			/* process number */
 	bool		idle;			/* waits for its latch */
@@ -64,6 +65,16 @@ extern void executor_release(int index, uint32 generation);
 extern ExecutorSlot *executor_attach(int index, uint32 generation);
 extern ExecutorSlot *executor_slot_at(int index);
 extern int	executor_slots(void);
+
+/* Whether it was idle before: not if a session has woken it. */
+extern bool executor_set_idle(ExecutorSlot *slot, bool idle);
+
+/*
+ * An idle executor leaves: false if a session has woken it. From then on no session counts on it, but calls
+ * for another one.
+ */
+extern bool executor_resign(ExecutorSlot *slot);
+
 extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
 
 /*

@@ -6,28 +6,32 @@
 #define QUEUE_JOBS_LANE_HINT_TABLE_H
 
 #include "lane_hint.h"
+#include "shared.h"
 #include "storage/spin.h"
 
 #define RECENT_PUBLISHED 8
 
-/* Where in its lane the first job may stand that can be claimed. */
+/*
+ * Where in its lane the first job may stand that can be claimed. Begins with what a publication and a look read and write, in one cache line; behind that, a publication
+ * writes the line of its place in "recent".
+ */
 typedef struct LaneHint
 {
 	slock_t		mutex;			/* guards all below, and which lane it is of */
 	bool		ready;			/* there may be a job to claim */
 	bool		crowded;		/* claims met many jobs of keys that are at their limit */
-	LanePosition cursor;		/* no claimable job stands before this, but for those published since */
-	Oid			refused_role;	/* whose executors were refused, if it was */
-	uint32		passed_count;	/* how often a claim passed by a job because another one of its key was running */
-	LanePosition		passed;			/* the first of these jobs, since they were last published */
-	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced yet */
-	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		published;		/* how often a key was published here */
-	LanePosition recent[RECENT_PUBLISHED];	/* the latest of these keys, at published % RECENT_PUBLISHED */
-	uint64		dropped;		/* duplicates since the hint was made */
-	uint64		merged;
+	LanePosition cursor;		/* no claimable job stands before this, but for those published since */
+	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
 	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
+	Oid			refused_role;	/* whose executors were refused, if it was */
+	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced yet */
+	uint32		passed_count;	/* how often a claim passed by a job because another one of its key was running */
+	LanePosition recent[RECENT_PUBLISHED] pg_attribute_aligned(CACHE_LINE); /* the latest of these keys, at published % RECENT_PUBLISHED */
+	LanePosition passed;		/* the first of the jobs that were passed by, since they were last published */
+	uint64		dropped;		/* duplicates since the hint was made */
+	uint64		merged;
 	int64		chosen[LOAD_BALANCING_STRATEGIES];	/* where its jobs have read from */
 } LaneHint;
 

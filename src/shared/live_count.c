@@ -7,7 +7,8 @@
  * has seen it: it has if its ID is below the snapshot's end, and not among those that ran then.
  *
  * Each database is counted again after a restart, and when rows were changed otherwise: by SQL, or by a prepared
- * transaction, whose session does not know what was changed. While no session asks, nothing is added.
+ * transaction, whose session does not know what was changed. One session counts, and others that ask wait for it.
+ * While no session asks, nothing is added.
  */
 #include "postgres.h"
 
@@ -21,16 +22,21 @@
 #include "savepoint_notes.h"
 #include "settings.h"
 #include "shared.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 #define COUNTED_DATABASES 64
 #define MOST_RUNNING 1024		/* transactions that may run when a count begins */
 #define PLACES 32				/* where the counts of a lane may be */
 #define NOTES_LOOKED_BACK 8		/* for one of the same lane */
+#define LONGEST_WAIT (60 * USECS_PER_SEC)	/* for the count of another session */
+#define LOOK_EVERY 10			/* milliseconds */
 
 typedef enum CountState
 {
@@ -339,7 +345,46 @@ is_being_counted(const CountedDatabase *counted)
 	return counted->state == COUNT_BEGUN && counted->counter != MyProcPid && BackendPidGetProc(counted->counter) != NULL;
 }
 
-/* The place of this database, to count in; NULL if there is none, or another session is at it. */
+static bool
+another_counts(void)
+{
+	CountedDatabase *counted;
+	bool		found;
+
+	LWLockAcquire(shared_counts_lock(), LW_SHARED);
+	counted = find_database(MyDatabaseId);
+	found = counted != NULL && is_being_counted(counted);
+	LWLockRelease(shared_counts_lock());
+	return found;
+}
+
+bool
+live_counts_possible(void)
+{
+	return live_counts != NULL && !written_by_sql && !RecoveryInProgress();
+}
+
+bool
+live_counts_await(void)
+{
+	TimestampTz until = GetCurrentTimestamp() + LONGEST_WAIT;
+	bool		waited = false;
+
+	if (!live_counts_possible())
+		return false;
+	while (another_counts())
+	{
+		if (GetCurrentTimestamp() >= until)
+			return false;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		waited = true;
+	}
+	return waited;
+}
+
+/* The place of this database, to count in; NULL if there is none, or another session is at it or has done it. */
 static CountedDatabase *
 take_database(void)
 {
@@ -347,7 +392,7 @@ take_database(void)
 
 	if (counted == NULL)
 		counted = find_database(InvalidOid);
-	else if (is_being_counted(counted))
+	else if (counted->state == COUNT_THERE || is_being_counted(counted))
 		counted = NULL;
 	if (counted == NULL)
 		return NULL;

@@ -44,6 +44,12 @@ extern void live_counts_forget(Oid database);
  */
 extern bool live_counts_get(LaneCount **counts, int *count);
 
+/* Whether what another process counts is of use to this transaction. */
+extern bool live_counts_possible(void);
+
+/* Waits while another session counts. False if none does, or it takes too long. */
+extern bool live_counts_await(void);
+
 /*
  * Begins to count: the rows that the snapshot sees, registered here, are to be counted, and the result handed
  * in by live_counts_put(). False if another session is counting, or this is not the time for it.

@@ -155,25 +155,32 @@ publish(const NotedJob *note, XLogRecPtr commit)
 	SpinLockRelease(&slot->mutex);
 }
 
+/*
+ * The insert position is asked for only where it is needed: each record that any session writes takes the same
+ * spinlock.
+ */
 XLogRecPtr
 location_of_job(const Job *job)
 {
-	XLogRecPtr	now = location_after_snapshot();
 	LocationSlot *slot;
 	XLogRecPtr	floor;
 	XLogRecPtr	result;
+	bool		known;
 
-	if (locations == NULL || pg_atomic_read_u32(&locations->in_doubt) > 0)
-		return now;
+	if (location_in_doubt())
+		return location_after_snapshot();
 	floor = known_floor();
 	slot = slot_of(job->id);
 	SpinLockAcquire(&slot->mutex);
-	result = slot_is_of(slot, job->id, job->created_at) ? slot->location : job->wal_lsn;
+	known = slot_is_of(slot, job->id, job->created_at);
+	result = known ? slot->location : job->wal_lsn;
 	floor = Max(floor, slot->floor);
 	SpinLockRelease(&slot->mutex);
+	if (known)
+		return Max(result, floor);
 	if (result == InvalidXLogRecPtr)
-		return now;
-	return Min(Max(result, floor), now);	/* a restored row's may be another server's */
+		return location_after_snapshot();
+	return Min(Max(result, floor), location_after_snapshot());	/* a restored row's may be another server's */
 }
 
 XLogRecPtr

@@ -39,6 +39,7 @@ StaticAssertDecl(sizeof(ProcessArguments) <= BGW_EXTRALEN, "arguments must fit b
 PGDLLEXPORT void queue_jobs_launcher_main(Datum argument);
 PGDLLEXPORT void queue_jobs_scheduler_main(Datum argument);
 PGDLLEXPORT void queue_jobs_executor_main(Datum argument);
+PGDLLEXPORT void queue_jobs_counter_main(Datum argument);
 
 static void
 describe(BackgroundWorker *worker, const char *type, const char *function)
@@ -99,6 +100,22 @@ process_start_executor(const ProcessArguments *arguments)
 	return false;
 }
 
+bool
+process_run_counter(const ProcessArguments *arguments)
+{
+	BackgroundWorker worker;
+	BackgroundWorkerHandle *handle;
+
+	describe(&worker, "queue_jobs counter", "queue_jobs_counter_main");
+	memcpy(worker.bgw_extra, arguments, sizeof(*arguments));
+	worker.bgw_notify_pid = MyProcPid;
+	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+		return false;
+	(void) WaitForBackgroundWorkerShutdown(handle);
+	pfree(handle);
+	return true;
+}
+
 /* What the server calls by name. */
 void
 queue_jobs_launcher_main(Datum argument)
@@ -116,6 +133,12 @@ void
 queue_jobs_executor_main(Datum argument)
 {
 	executor_main(argument);
+}
+
+void
+queue_jobs_counter_main(Datum argument)
+{
+	counter_main(argument);
 }
 
 /*

@@ -30,6 +30,9 @@ extern void process_register_launcher(void);
 extern bool process_start_scheduler(const ProcessArguments *arguments);
 extern bool process_start_executor(const ProcessArguments *arguments);
 
+/* The same; waits until it has ended. */
+extern bool process_run_counter(const ProcessArguments *arguments);
+
 /* Signals; to be called first. */
 extern void process_begin(ProcessArguments *arguments);
 
@@ -80,5 +83,6 @@ extern void process_wait_for(TimestampTz until, int descriptor);
 extern void launcher_main(Datum argument);
 extern void scheduler_main(Datum argument);
 extern void executor_main(Datum argument);
+extern void counter_main(Datum argument);
 
 #endif

@@ -55,7 +55,7 @@ typedef struct Shared
 	Waiter	   *waiters;		/* by process number; not only of those that wait */
 } Shared;
 
-/* Parts of other modules, behind ours. */
+/* Parts of other modules, behind ours, each from a cache line on. */
 typedef struct Area
 {
 	Size		size;
@@ -84,11 +84,11 @@ waiters_size(void)
 static Size
 shared_size(void)
 {
-	Size		size = MAXALIGN(sizeof(Shared));
+	Size		size = CACHELINEALIGN(sizeof(Shared));
 
-	size = add_size(size, MAXALIGN(waiters_size()));
+	size = add_size(size, CACHELINEALIGN(waiters_size()));
 	for (int i = 0; i < area_count; i++)
-		size = add_size(size, MAXALIGN(areas[i].size));
+		size = add_size(size, CACHELINEALIGN(areas[i].size));
 	return size;
 }
 
@@ -111,7 +111,7 @@ set_up_areas(char *next, bool first)
 		*areas[i].pointer = next;
 		if (first)
 			areas[i].initialize(next);
-		next += MAXALIGN(areas[i].size);
+		next += CACHELINEALIGN(areas[i].size);
 	}
 }
 
@@ -149,7 +149,7 @@ shmem_startup(void)
 	if (!found)
 	{
 		memset(shared, 0, shared_size());
-		shared->waiters = (Waiter *) ((char *) shared + MAXALIGN(sizeof(Shared)));
+		shared->waiters = (Waiter *) ((char *) shared + CACHELINEALIGN(sizeof(Shared)));
 		shared->lock = shared_lock_of(LOCK_OF_SLOTS);
 		pg_atomic_init_u32(&shared->launcher_proc, 0);
 		shared->run = queue_jobs_run;
@@ -162,7 +162,7 @@ shmem_startup(void)
 		for (int i = 0; i < WAITING_COUNTERS; i++)
 			pg_atomic_init_u32(&shared->waiting[i], 0);
 	}
-	set_up_areas((char *) shared->waiters + MAXALIGN(waiters_size()), !found);
+	set_up_areas((char *) shared->waiters + CACHELINEALIGN(waiters_size()), !found);
 	location_shared_init(ShmemInitStruct("queue_jobs locations", location_shared_size(), &found), found);
 	LWLockRelease(AddinShmemInitLock);
 }

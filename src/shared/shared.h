@@ -18,6 +18,9 @@
 
 extern void shared_init(void);
 
+/* Areas begin with one, and what each job writes is kept apart from what others read by it. */
+#define CACHE_LINE 64
+
 /*
  * For a module that has a part of shared memory to itself: to be called while the library is being preloaded.
  * *area is set in every process; "initialize" is called once, for memory that is all zero.

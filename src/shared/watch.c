@@ -25,7 +25,9 @@
 typedef struct Expected
 {
 	int64		batch;			/* 0: free */
-	int64		ends;
+	int64		ends;			/* 0 during a look */
+	int64		counted;		/* ends since the look began */
+	bool		looking;
 	bool		died;
 } Expected;
 
@@ -180,6 +182,7 @@ watch_begin(void)
 	if (watch == NULL)
 		return;
 	memset(watch->filter, 0, sizeof(watch->filter));
+	memset(watch->expected, 0, sizeof(watch->expected));	/* ends that were lost were not counted */
 	watch->lost = false;
 	watch->count = 0;
 	SpinLockRelease(&watch->mutex);
@@ -228,6 +231,46 @@ make_expected(Watch *watch, int64 batch)
 }
 
 void
+watch_look_begins(int64 batch)
+{
+	Watch	   *watch = lock_watch();
+	Expected   *expected;
+
+	if (watch == NULL)
+		return;
+	if (watch->known)			/* or ends are not counted */
+	{
+		expected = find_expected(watch, batch);
+		if (expected == NULL)
+		{
+			expected = make_expected(watch, batch);
+			expected->died = false;
+		}
+		expected->batch = batch;
+		expected->ends = 0;
+		expected->counted = 0;
+		expected->looking = true;
+	}
+	SpinLockRelease(&watch->mutex);
+}
+
+/* What was news only because a look was under way. */
+static void
+remove_news_of_members(Watch *watch, int64 batch)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < watch->count; i++)
+		if (watch->news[i].kind != NEWS_MEMBERS || watch->news[i].id != batch)
+			watch->news[kept++] = watch->news[i];
+	watch->count = kept;
+}
+
+/*
+ * Of the ends since the look began it may have seen some. Without them, so many as are left are to come in any
+ * case. If all may have come, the news of them stays, and there is another look; so does it if a look fails.
+ */
+void
 watch_expect(int64 batch, int64 ends, bool died)
 {
 	Watch	   *watch = lock_watch();
@@ -236,16 +279,15 @@ watch_expect(int64 batch, int64 ends, bool died)
 	if (watch == NULL)
 		return;
 	expected = find_expected(watch, batch);
-	if (ends <= 0)
+	if (expected != NULL && expected->looking)
 	{
-		if (expected != NULL)
+		expected->ends = ends - expected->counted;
+		expected->died = died;
+		expected->looking = false;
+		if (expected->ends > 0)
+			remove_news_of_members(watch, batch);
+		else
 			expected->batch = 0;
-	}
-	else
-	{
-		if (expected == NULL)
-			expected = make_expected(watch, batch);
-		*expected = (Expected) {.batch = batch, .ends = ends, .died = died};
 	}
 	SpinLockRelease(&watch->mutex);
 }
@@ -273,6 +315,11 @@ are_expected(Watch *watch, const News *news)
 
 	if (expected == NULL)
 		return true;
+	if (expected->looking)
+	{
+		expected->counted += news->count;
+		return true;
+	}
 	expected->ends -= news->count;
 	if (expected->ends > 0)
 		return false;
@@ -280,12 +327,21 @@ are_expected(Watch *watch, const News *news)
 	return true;
 }
 
+/* Whether members of the batch are known to live: those that are added make no difference to when it is looked at. */
+static bool
+is_known_to_live(Watch *watch, int64 batch)
+{
+	const Expected *expected = find_expected(watch, batch);
+
+	return expected != NULL && !expected->looking;
+}
+
 /* ---- news ---- */
 
 static void
 add_news(Watch *watch, const News *news)
 {
-	NewsKind	kind = news->kind == NEWS_MEMBERS ? NEWS_BATCH : news->kind;
+	NewsKind	kind = news->kind == NEWS_JOINED ? NEWS_BATCH : news->kind;
 
 	for (int i = watch->count - 1; i >= Max(watch->count - LOOK_BACK, 0); i--)
 		if (watch->news[i].kind == kind && watch->news[i].id == news->id)
@@ -306,6 +362,8 @@ is_for_scheduler(Watch *watch, const News *news)
 	{
 		case NEWS_MEMBERS:
 			return are_expected(watch, news);
+		case NEWS_JOINED:
+			return !is_known_to_live(watch, news->id);
 		case NEWS_ENDED:
 			return (watch->filter[bit / 32] & (uint32) 1 << (bit % 32)) != 0;
 		default:

@@ -19,6 +19,7 @@
 typedef enum NewsKind
 {
 	NEWS_BATCH,					/* look at the batch */
+	NEWS_JOINED,				/* members were added to the batch: look at it unless some are known to live */
 	NEWS_MEMBERS,				/* members of the batch have ended, or children: look at it if it may end by that */
 	NEWS_ENDED,					/* a job has ended: others may wait for it */
 	NEWS_WAITS,					/* look at the job, which may wait for what has come */
@@ -60,8 +61,15 @@ extern void watch_begin(void);
 extern void watch_known(void);
 
 /*
- * The batch does not end before so many of its members have ended and its children have settled: no news of
- * them until then. "died": nor is the next death of one of them news.
+ * A look at the batch, whose row the caller has locked, begins: ends are news from now on, also those that the
+ * look does not see, and they are counted.
+ */
+extern void watch_look_begins(int64 batch);
+
+/*
+ * The look has found that the batch does not end before so many of its members have ended and its children
+ * have settled: no news of them until then, apart from those that have come during the look. "died": nor is
+ * the next death of one of them news.
  */
 extern void watch_expect(int64 batch, int64 ends, bool died);
 extern bool watch_batch_died(int64 batch);

@@ -175,19 +175,38 @@ SELECT * FROM queue_jobs.job_finished;
 COMMENT ON VIEW queue_jobs.job IS
 'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has the times, SQLSTATE, message, detail and context of each failed attempt, of many the first and the latest 24.';
 
+-- Finished members. Those that are in the index of batches by it, the others by the ids that members of the batch have: ranges that all but touch are one, as each
+-- is a look into the index. OFFSET 0: the planner cannot know how few ids there are in a range, and would rather read the whole table.
+CREATE VIEW queue_jobs.ended_member AS
+SELECT m.batch, m.id, m.step, m.lane, m.state, m.args, m.result, m.encrypted
+  FROM queue_jobs.member_job m
+ WHERE m.batch IS NOT NULL AND (m.step IS NOT NULL OR m.state <> 'completed')
+UNION ALL
+SELECT b.id, m.id, m.step, m.lane, m.state, m.args, m.result, m.encrypted
+  FROM queue_jobs.tracked_batch b
+ CROSS JOIN LATERAL pg_catalog.unnest((SELECT pg_catalog.range_agg(pg_catalog.int8range(g.first, g.last + 100)) FROM queue_jobs.member_range g WHERE g.batch = b.id)) r (ids)
+ CROSS JOIN LATERAL (SELECT f.batch, f.id, f.step, f.lane, f.state, f.args, f.result, f.encrypted
+                       FROM queue_jobs.member_job f
+                      WHERE f.id >= pg_catalog.lower(r.ids) AND f.id < pg_catalog.upper(r.ids)
+                     OFFSET 0) m
+ WHERE m.batch = b.id AND m.step IS NULL AND m.state = 'completed';
+COMMENT ON VIEW queue_jobs.ended_member IS 'The finished members of every batch, without those that are members for a duplicate; see batch_results().';
+
 CREATE VIEW queue_jobs.batch_member WITH (security_barrier) AS
-SELECT j.batch, j.id AS job, j.step, l.worker, s.state, queue_jobs.opaque(j.args) AS args, NULL::pg_catalog.jsonb AS result
-  FROM (SELECT a.batch, a.id, a.step, a.lane, a.args FROM queue_jobs.live_job a WHERE a.callback IS NULL
+SELECT j.batch, j.id AS job, j.step, l.worker, s.state, queue_jobs.opaque(j.args) AS args, NULL::pg_catalog.jsonb AS result,
+       queue_jobs.opaque(j.encrypted IS NOT NULL) AS encrypted
+  FROM (SELECT a.batch, a.id, a.step, a.lane, a.args, a.encrypted FROM queue_jobs.live_job a WHERE a.callback IS NULL
         UNION ALL
-        SELECT m.batch, a.id, a.step, a.lane, a.args FROM queue_jobs.joint_member m JOIN queue_jobs.live_job a ON a.id = m.job) j
+        SELECT m.batch, a.id, a.step, a.lane, a.args, a.encrypted FROM queue_jobs.joint_member m JOIN queue_jobs.live_job a ON a.id = m.job) j
   JOIN queue_jobs.lane l ON l.id = j.lane
  CROSS JOIN LATERAL (SELECT a.state FROM queue_jobs.job_alive a WHERE a.id = j.id) s
  WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE')
 UNION ALL
-SELECT f.batch, f.id, f.step, l.worker, queue_jobs.opaque(f.state), queue_jobs.opaque(f.args), queue_jobs.opaque(f.result)
-  FROM (SELECT b.batch, b.id, b.step, b.lane, b.state, b.args, b.result FROM queue_jobs.member_job b
+SELECT f.batch, f.id, f.step, l.worker, queue_jobs.opaque(f.state), queue_jobs.opaque(f.args), queue_jobs.opaque(f.result),
+       queue_jobs.opaque(f.encrypted IS NOT NULL)
+  FROM (SELECT b.batch, b.id, b.step, b.lane, b.state, b.args, b.result, b.encrypted FROM queue_jobs.ended_member b
         UNION ALL
-        SELECT m.batch, b.id, b.step, b.lane, b.state, b.args, b.result FROM queue_jobs.joint_member m JOIN queue_jobs.finished_job b ON b.id = m.job) f
+        SELECT m.batch, b.id, b.step, b.lane, b.state, b.args, b.result, b.encrypted FROM queue_jobs.joint_member m JOIN queue_jobs.finished_job b ON b.id = m.job) f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE f.batch IS NOT NULL AND queue_jobs.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.batch_member IS 'The members of every batch, live and finished: those that the current user may see; see batch_results().';
@@ -215,7 +234,7 @@ SELECT b.id,
  CROSS JOIN LATERAL (SELECT pg_catalog.count(*) FILTER (WHERE f.state = 'completed') AS completed,
                             pg_catalog.count(*) FILTER (WHERE f.state = 'dead') AS dead,
                             pg_catalog.count(*) FILTER (WHERE f.state = 'cancelled') AS cancelled
-                       FROM (SELECT m.state FROM queue_jobs.member_job m WHERE m.batch = b.id
+                       FROM (SELECT m.state FROM queue_jobs.ended_member m WHERE m.batch = b.id
                              UNION ALL
                              SELECT COALESCE((SELECT e.state FROM queue_jobs.finished_job e WHERE e.id = i.job ORDER BY e.finished_at DESC LIMIT 1), 'completed')
                                FROM (SELECT DISTINCT m.job FROM queue_jobs.joint_member m WHERE m.batch = b.id) i
@@ -285,7 +304,9 @@ SELECT w.name,
        w.search_path,
        pg_catalog.pg_get_userbyid(w.handler_owner) AS handler_owner,
        w.on_dead,
-       w.on_expired
+       w.on_expired,
+       COALESCE(w.encrypt, '{}') AS encrypt,
+       COALESCE(w.encrypt_result, false) AS encrypt_result
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs.lane_duplicates() d

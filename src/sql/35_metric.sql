@@ -13,6 +13,11 @@ LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_lanes
 COMMENT ON FUNCTION queue_jobs.lanes_full() IS
 'Whether more combinations of worker, queue and role had jobs at once than queue_jobs.max_lanes, in any database since the server started: jobs of some are found more slowly.';
 
+CREATE FUNCTION queue_jobs.encryption_problem() RETURNS text
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_encryption_problem';
+COMMENT ON FUNCTION queue_jobs.encryption_problem() IS
+'Which encryption key is missing that workers need, or jobs that wait; NULL if none is.';
+
 -- Labels are of few values: never a role, a tenant or an id. What is of each role's own (schedules) comes as one number.
 CREATE VIEW queue_jobs.metric AS
 SELECT m.name, m.type, m.help, m.labels, m.value FROM queue_jobs.metrics() m;
@@ -25,7 +30,7 @@ COMMENT ON COLUMN queue_jobs.metric.labels IS 'JSON object of strings; le is the
 COMMENT ON COLUMN queue_jobs.metric.value IS 'the number; times are in seconds';
 
 CREATE FUNCTION queue_jobs.health(OUT name text, OUT ok boolean, OUT value text, OUT advice text) RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 7 SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 8 SET search_path = pg_catalog, pg_temp AS $$
 WITH metric AS MATERIALIZED (
     SELECT m.name, m.labels, m.value FROM queue_jobs.metric m WHERE m.name !~ '_(bucket|sum|count|total)$'
 ), late AS (
@@ -75,8 +80,12 @@ WITH metric AS MATERIALIZED (
     SELECT 7, 'lanes', NOT f.lanes, CASE WHEN f.lanes THEN 'more had jobs at once than there is room for' ELSE 'there is room for all' END,
            'Increase queue_jobs.max_lanes, and restart the server.'
       FROM (SELECT queue_jobs.lanes_full() AS lanes) f
+    UNION ALL
+    SELECT 8, 'encryption_keys', p.why IS NULL, COALESCE(p.why, 'none is missing'),
+           'Let the command of queue_jobs.encryption_key_command print the key; processes look again by themselves.'
+      FROM (SELECT queue_jobs.encryption_problem() AS why) p
 )
 SELECT c.name, c.ok, c.value, CASE WHEN NOT c.ok THEN c.advice END FROM checks c ORDER BY c.n
 $$;
 COMMENT ON FUNCTION queue_jobs.health() IS
-'What a probe asks, a row for each check: engine (jobs are run in this database), executors (not all are busy), oldest_job (none that could run waits longer than its urgency promises), snapshot (none is held for an hour), replicas (none is away that is not paused), schedules (no tick is a minute late), lanes (queue_jobs.max_lanes has been enough since the server started). ok: it is as it should be; advice: what to do if it is not. It reads the view metric with the caller''s rights.';
+'What a probe asks, a row for each check: engine (jobs are run in this database), executors (not all are busy), oldest_job (none that could run waits longer than its urgency promises), snapshot (none is held for an hour), replicas (none is away that is not paused), schedules (no tick is a minute late), lanes (queue_jobs.max_lanes has been enough since the server started), encryption_keys (none is missing that workers or jobs need). ok: it is as it should be; advice: what to do if it is not. It reads the view metric with the caller''s rights.';

@@ -81,6 +81,8 @@ COMMENT ON COLUMN queue_jobs.worker.search_path IS 'by which names in pending an
 COMMENT ON COLUMN queue_jobs.worker.handler_owner IS 'role that owned the handler when the worker was defined: another role''s function is never called in its place';
 COMMENT ON COLUMN queue_jobs.worker.on_dead IS 'worker of the job that is enqueued when one of its jobs dies';
 COMMENT ON COLUMN queue_jobs.worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
+COMMENT ON COLUMN queue_jobs.worker.encrypt IS 'args keys whose values are stored as ciphertext; *: all';
+COMMENT ON COLUMN queue_jobs.worker.encrypt_result IS 'the results of its jobs are stored as ciphertext';
 
 COMMENT ON COLUMN queue_jobs.worker_statistics.worker IS 'name of the worker; queue_jobs.command: commands of schedules';
 COMMENT ON COLUMN queue_jobs.worker_statistics.feature_category IS 'the worker''s label; NULL: none';
@@ -197,6 +199,14 @@ COMMENT ON COLUMN queue_jobs.workflow_step.state IS 'the job''s state, as in the
 COMMENT ON COLUMN queue_jobs.workflow_step.after IS 'names of the steps that it waits for, or has waited for';
 COMMENT ON COLUMN queue_jobs.workflow_step.if_dead IS 'what happens if one of them is dead or cancelled: hold, cancel or run';
 
+COMMENT ON COLUMN queue_jobs.ended_member.batch IS 'the batch';
+COMMENT ON COLUMN queue_jobs.ended_member.id IS 'the member';
+COMMENT ON COLUMN queue_jobs.ended_member.step IS 'its name in a workflow; NULL: it has none';
+COMMENT ON COLUMN queue_jobs.ended_member.lane IS 'its lane';
+COMMENT ON COLUMN queue_jobs.ended_member.state IS 'completed, dead or cancelled';
+COMMENT ON COLUMN queue_jobs.ended_member.args IS 'what its handler was called with';
+COMMENT ON COLUMN queue_jobs.ended_member.result IS 'what it has returned';
+COMMENT ON COLUMN queue_jobs.ended_member.encrypted IS 'that its args or its result are ciphertext; NULL: they are not';
 COMMENT ON COLUMN queue_jobs.batch_member.batch IS 'the batch';
 COMMENT ON COLUMN queue_jobs.batch_member.job IS 'the member';
 COMMENT ON COLUMN queue_jobs.batch_member.step IS 'its name in a workflow; NULL: it has none';
@@ -204,3 +214,4 @@ COMMENT ON COLUMN queue_jobs.batch_member.worker IS 'its worker';
 COMMENT ON COLUMN queue_jobs.batch_member.state IS 'its state, as in the view job';
 COMMENT ON COLUMN queue_jobs.batch_member.args IS 'what its handler is called with';
 COMMENT ON COLUMN queue_jobs.batch_member.result IS 'what its handler returned; NULL: nothing, or not completed';
+COMMENT ON COLUMN queue_jobs.batch_member.encrypted IS 'args or result are ciphertext, or the result is to be: batch_results() decrypts them';

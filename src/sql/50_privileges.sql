@@ -100,9 +100,11 @@ GRANT SELECT ON queue_jobs.batch_member TO queue_jobs_enqueue, queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.signal TO queue_jobs_operate;
 GRANT SELECT ON queue_jobs.batch, queue_jobs.workflow_step TO queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.batch_results TO queue_jobs_read;
+-- Of one's own jobs.
+GRANT EXECUTE ON FUNCTION queue_jobs.decrypt_job TO queue_jobs_enqueue, queue_jobs_claim, queue_jobs_read;
 
 -- What monitoring reads, also by the server's own role for that.
 GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
 GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full,
-    queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;
+    queue_jobs.encryption_problem, queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;

@@ -25,6 +25,7 @@
 #include "history.h"
 #include "index_writer.h"
 #include "live_row.h"
+#include "member_range.h"
 #include "nodes/makefuncs.h"
 #include "run_as.h"
 #include "snapshot.h"
@@ -44,6 +45,12 @@
 #define MEMBER_SLICE HISTORY_MEMBERS
 #define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)	/* Sidekiq's limit */
 
+/*
+ * A cancelled job that is not to be kept stays for so long, unseen: a transaction may be about to make a job
+ * that waits for it, and one of which nothing is left counts as completed (release.c).
+ */
+#define KEEP_UNSEEN USECS_PER_HOUR
+
 static const int64 widths[LEVELS] = {
 	10 * USECS_PER_MINUTE,
 	4 * USECS_PER_HOUR,
@@ -57,8 +64,8 @@ enum
 	ATT_MERGED, ATT_DROPPED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
 	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
 	ATT_CLAIMANT, ATT_STRATEGY, ATT_READ_FROM, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, ATT_SCHEDULE,
-	ATT_BATCH, ATT_STEP, ATT_CURSOR, ATT_PROGRESS,
-	FINISHED_JOB_ATTRIBUTES = ATT_PROGRESS
+	ATT_BATCH, ATT_STEP, ATT_CURSOR, ATT_PROGRESS, ATT_ENCRYPTED,
+	FINISHED_JOB_ATTRIBUTES = ATT_ENCRYPTED
 };
 
 StaticAssertDecl(HISTORY_SLICES == LEVELS * SLOTS + 2, "those of members and of dead jobs, and the rings");
@@ -169,10 +176,27 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	values[ATT_CURSOR - 1] = jsonb_datum(job->cursor, &nulls[ATT_CURSOR - 1]);
 	values[ATT_PROGRESS - 1] = Float8GetDatum(job->progress);
 	nulls[ATT_PROGRESS - 1] = !job->has_progress;
+	values[ATT_ENCRYPTED - 1] = Int16GetDatum(job->encrypted);
+	nulls[ATT_ENCRYPTED - 1] = job->encrypted == 0;
 	return heap_form_tuple(RelationGetDescr(rel), values, nulls);
 }
 
 /* ---- writing ---- */
+
+/* Whether a row of member_job is in the index of batches; a completed member, but for steps, is not. */
+static Membership
+membership(Oid index, TupleTableSlot *slot)
+{
+	Datum		state;
+	bool		isnull;
+
+	if (index != catalog_relation(REL_MEMBER_JOB_BATCH))
+		return MEMBER_UNKNOWN;
+	if (slot == NULL || slot_attisnull(slot, ATT_BATCH) || !slot_attisnull(slot, ATT_STEP))
+		return MEMBER_YES;
+	state = slot_getattr(slot, ATT_STATE, &isnull);
+	return strcmp(TextDatumGetCString(state), job_state_name(JOB_COMPLETED)) == 0 ? MEMBER_NO : MEMBER_YES;
+}
 
 void
 history_writer_open(HistoryWriter *history)
@@ -218,7 +242,7 @@ open_slice(HistoryWriter *history, int slice)
 
 	history->slice = slice;
 	history->rel = table_open(history_slice_relation(slice), RowExclusiveLock);
-	index_writer_open(&history->writer, history->rel, NULL);
+	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? membership : NULL);
 	MemoryContextSwitchTo(old);
 }
 
@@ -247,8 +271,8 @@ insert_row(int slice, const FinishedJob *finished)
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	IndexWriter writer;
 
-	index_writer_open(&writer, rel, NULL);
 	ExecStoreHeapTuple(form_row(rel, slice, finished), slot, true);
+	index_writer_open_for(&writer, rel, slice == MEMBER_SLICE ? membership : NULL, slot);
 	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&writer, slot, false, false);
 	index_writer_close(&writer);
@@ -269,16 +293,26 @@ history_insert(HistoryWriter *history, const Job *job, const Worker *worker, Job
 		.result = result,
 	};
 	bool		is_member = job->batch != 0 && !job->callback;
+	bool		is_waited_for = watch_may_wait(job->id);
 	int			slice;
 
-	if (keep <= 0 && !is_member && !watch_may_wait(job->id))
+	if (keep <= 0 && !is_member && !is_waited_for && state != JOB_CANCELLED)
 		return;
 	if (is_member)
+	{
 		finished.keep_until = DT_NOEND;	/* it goes with its batch */
-	if (is_member || watch_may_wait(job->id))
+		member_ranges_write();
+	}
+	if (is_member || is_waited_for)
 		slice = MEMBER_SLICE;
+	else if (state == JOB_DEAD)
+		slice = DEAD_SLICE;
 	else
-		slice = state == JOB_DEAD ? DEAD_SLICE : slice_for(keep, finished.keep_until);
+	{
+		int64		stays = keep > 0 ? keep : KEEP_UNSEEN;
+
+		slice = slice_for(stays, finished_at + stays);
+	}
 	if (history == NULL)
 		insert_row(slice, &finished);
 	else
@@ -338,6 +372,8 @@ history_read(TupleTableSlot *slot, FinishedJob *finished)
 	value = slot_getattr(slot, ATT_PROGRESS, &isnull);
 	job->has_progress = !isnull;
 	job->progress = isnull ? 0 : DatumGetFloat8(value);
+	value = slot_getattr(slot, ATT_ENCRYPTED, &isnull);
+	job->encrypted = isnull ? 0 : DatumGetInt16(value);
 	finished->max_attempts = get_integer(slot, ATT_MAX_ATTEMPTS);
 	finished->finished_at = slot_get_time(slot, ATT_FINISHED_AT);
 	finished->keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
@@ -373,6 +409,13 @@ history_id_index(Relation rel)
 	elog(ERROR, "relation \"%s\" has lost its index", RelationGetRelationName(rel));
 }
 
+/* It was not to be kept at all. */
+static bool
+is_unseen(int slice, const FinishedJob *finished)
+{
+	return slice >= 0 && finished->keep_until <= finished->finished_at;
+}
+
 bool
 history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 {
@@ -391,7 +434,7 @@ history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 		TM_FailureData failure;
 
 		history_read(slot, finished);
-		if (finished->state == JOB_COMPLETED && !completed)
+		if ((finished->state == JOB_COMPLETED && !completed) || is_unseen(slice, finished))
 			continue;
 		taken = table_tuple_delete(rel, &slot->tts_tid, GetCurrentCommandId(true), snapshot, InvalidSnapshot,
 								   false, &failure, false) == TM_Ok;

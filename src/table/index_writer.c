@@ -34,9 +34,9 @@ close_indexes(IndexWriter *writer)
 	writer->count = 0;
 }
 
-/* False if there are indexes of other kinds. */
+/* False if there are indexes of other kinds. "row": the only one that is to be written, or NULL. */
 static bool
-open_direct(IndexWriter *writer)
+open_direct(IndexWriter *writer, TupleTableSlot *row)
 {
 	List	   *oids = RelationGetIndexList(writer->rel);
 	ListCell   *cell;
@@ -46,6 +46,8 @@ open_direct(IndexWriter *writer)
 	{
 		if (!direct)
 			break;
+		if (row != NULL && writer->membership != NULL && writer->membership(lfirst_oid(cell), row) == MEMBER_NO)
+			continue;
 		writer->indexes[writer->count] = index_open(lfirst_oid(cell), RowExclusiveLock);
 		direct = is_direct(writer, writer->indexes[writer->count++]);
 	}
@@ -56,7 +58,7 @@ open_direct(IndexWriter *writer)
 }
 
 void
-index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership)
+index_writer_open_for(IndexWriter *writer, Relation rel, MembershipFunction membership, TupleTableSlot *row)
 {
 	writer->rel = rel;
 	writer->membership = membership;
@@ -65,12 +67,18 @@ index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membersh
 	writer->unique_known = false;
 	writer->estate = NULL;
 	writer->result = NULL;
-	if (open_direct(writer))
+	if (open_direct(writer, row))
 		return;
 	writer->estate = CreateExecutorState();
 	writer->result = makeNode(ResultRelInfo);
 	InitResultRelInfo(writer->result, rel, 0, NULL, 0);
 	ExecOpenIndices(writer->result, false);
+}
+
+void
+index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership)
+{
+	index_writer_open_for(writer, rel, membership, NULL);
 }
 
 static void

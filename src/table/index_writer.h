@@ -39,6 +39,9 @@ typedef struct IndexWriter
 
 extern void index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership);
 
+/* For one row alone: partial indexes to which it does not belong are not even opened. */
+extern void index_writer_open_for(IndexWriter *writer, Relation rel, MembershipFunction membership, TupleTableSlot *row);
+
 /* For a row just written; for an update that is not HOT with "update". */
 extern void index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing);
 

@@ -52,7 +52,7 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 	SET(COL_QUEUE, CStringGetTextDatum(lane->queue));
 	SET(COL_STATE, CStringGetTextDatum(job_state_name(JOB_EXECUTING)));
 	SET(COL_PRIORITY, Int32GetDatum(job->priority));
-	SET(COL_ARGS, JsonbPGetDatum(job->args));
+	SET(COL_ARGS, JsonbPGetDatum(job->clear_args ? job->clear_args : job->args));
 	if (job->context)
 		SET(COL_CONTEXT, JsonbPGetDatum(job->context));
 	SET(COL_VERSION, Int32GetDatum(job->version));

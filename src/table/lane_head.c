@@ -73,21 +73,30 @@ has_lapsed(LaneHead *head)
 	return lapsed;
 }
 
-/* Whether the row that the slot shows has a lease; what is found is noted. */
-static bool
+typedef enum Met
+{
+	MET_CLAIMED,				/* it has a lease, though that may have run out */
+	MET_EXPIRED,				/* it was not started in time */
+	MET_OTHER,
+} Met;
+
+/* What the row is that the slot shows; what is found is noted. */
+static Met
 look(LaneHead *head, LaneJobs *jobs)
 {
-	bool		claimed = get_int64(head->slot, LIVE_LEASE) != 0;
+	Met			met = get_int64(head->slot, LIVE_LEASE) != 0 ? MET_CLAIMED : MET_OTHER;
 
-	if (claimed && has_lapsed(head))
+	if (met == MET_CLAIMED && has_lapsed(head))
 	{
 		jobs->executing--;
 		jobs->available++;
 	}
-	else if (claimed || is_running(head, get_int64(head->slot, LIVE_ID)))
-		return claimed;
+	else if (met == MET_CLAIMED || is_running(head, get_int64(head->slot, LIVE_ID)))
+		return met;
+	if (row_expired(head->slot, head->now))
+		return MET_EXPIRED;
 	jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, LIVE_RUN_AT));
-	return claimed;
+	return met;
 }
 
 static int32
@@ -129,9 +138,17 @@ look_at_lane(LaneHead *head, LaneJobs *jobs)
 			priorities++;
 			others = 0;
 		}
-		if (look(head, jobs))
-			claimed--;
-		else if (++others >= READ_OF_PRIORITY && (claimed <= 0 || others >= 10 * READ_OF_PRIORITY))
+		switch (look(head, jobs))
+		{
+			case MET_CLAIMED:
+				claimed--;
+				continue;
+			case MET_EXPIRED:
+				continue;		/* lane_jobs.c has met all of them, too */
+			case MET_OTHER:
+				break;
+		}
+		if (++others >= READ_OF_PRIORITY && (claimed <= 0 || others >= 10 * READ_OF_PRIORITY))
 			rescan(scan, jobs->lane, &priority);
 	}
 	index_endscan(scan);
@@ -153,7 +170,7 @@ look_at_parked(LaneHead *head, HTAB *lanes)
 		LaneJobs   *jobs = hash_search(lanes, &lane, HASH_FIND, NULL);
 
 		CHECK_FOR_INTERRUPTS();
-		if (jobs != NULL)
+		if (jobs != NULL && !row_expired(head->slot, head->now))
 			jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, LIVE_RUN_AT));
 	}
 	index_endscan(scan);

@@ -3,17 +3,16 @@
  *		How many jobs of each lane wait and run; see lane_jobs.h.
  *
  * The states are those of the view "job". The first look after a start reads all live jobs, and leaves counts
- * of what rows tell (live_count.h). With these, later looks read few rows: those that are due by now and not
- * in their place yet, those that executors run, and the first of each lane (lane_head.h).
- *
- * A job that is to be started by a time is cancelled when that has passed, and nothing changes in its row. As
- * long as there are such jobs, all rows are read.
+ * of what rows tell (live_count.h); where there are many, a process of its own does that (live_counter.c). With
+ * these, later looks read few rows: those that are due by now and not in their place yet, those that have expired
+ * and still stand there, those that executors run, and the first of each lane (lane_head.h).
  */
 #include "postgres.h"
 
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog.h"
+#include "exclusive_commands.h"
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -25,15 +24,22 @@
 #include "live_row.h"
 #include "live_tally.h"
 #include "miscadmin.h"
+#include "process.h"
 #include "registry.h"
 #include "snapshot.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_lane_jobs);
+
+#define LOOK_UP_EVERY 10000		/* rows */
+#define BLOCKS_FOR_PROCESS 8192	/* 64 MB: a session reads less in a tenth of a second */
 
 /* A lane in a walk over all rows. */
 typedef struct ReadLane
@@ -50,6 +56,8 @@ typedef struct Count
 	int64	   *running;		/* what executors run, in order */
 	int			running_count;
 	MemoryContext each;			/* of a claimed job */
+	bool		makes_way;		/* for a command that needs the database for itself */
+	bool		left_off;
 } Count;
 
 static int
@@ -136,7 +144,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 	Job			job;
 	bool		holds;
 
-	if (get_int64(slot, LIVE_LEASE) == 0)
+	if (!row_has(slot, LIVE_LEASE) || get_int64(slot, LIVE_LEASE) == 0)
 		return false;
 	old = MemoryContextSwitchTo(count->each);
 	live_read(slot, &job);
@@ -154,59 +162,49 @@ is_running(Count *count, TupleTableSlot *slot)
 	return bsearch(&id, count->running, count->running_count, sizeof(int64), compare_ids) != NULL || is_claimed(count, slot);
 }
 
-/* For other jobs, or a signal. */
-static bool
-waits(TupleTableSlot *slot)
-{
-	bool		isnull;
-
-	(void) slot_getattr(slot, LIVE_WAITS, &isnull);
-	return !isnull;
-}
-
 static void
 count_row(Count *count, TupleTableSlot *slot)
 {
 	ReadLane   *read = read_lane(count, get_int32(slot, LIVE_LANE));
 	LaneJobs   *lane = &read->jobs;
-	int32		attempt = get_int32(slot, LIVE_ATTEMPT);
 	TimestampTz run_at = slot_get_time(slot, LIVE_RUN_AT);
-	TimestampTz expires_at = attempt == 0 ? slot_get_time(slot, LIVE_EXPIRES_AT) : NO_TIME;
 	bool		isnull;
 
 	tally_add(slot, &read->count);
 	if (is_running(count, slot))
 		lane->executing++;
-	else if (expires_at != NO_TIME && expires_at <= count->now)
+	else if (row_expired(slot, count->now))
 		return;					/* cancelled */
 	else if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)) || run_at <= count->now)
 	{
 		lane->available++;
 		lane->oldest_available = Min(lane->oldest_available, run_at);
 	}
-	else if (waits(slot))
+	else if (row_has(slot, LIVE_WAITS))
 		lane->waiting++;
-	else if (attempt > get_int32(slot, LIVE_UNCHARGED))
+	else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
 		lane->retryable++;
 	else
 		lane->scheduled++;
 }
 
 static void
-read_rows(Count *count, Snapshot snapshot)
+read_rows(Count *count, Relation rel, Snapshot snapshot)
 {
-	Relation	rel = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	uint64		rows = 0;
 
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	test_point("jobs_counted");
+	while (!count->left_off && table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
 		count_row(count, slot);
+		if (++rows % LOOK_UP_EVERY == 0 && count->makes_way)
+			count->left_off = exclusive_command_waits(MyDatabaseId);
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
-	table_close(rel, AccessShareLock);
 }
 
 static void
@@ -224,17 +222,16 @@ hand_in(HTAB *lanes)
 	pfree(counts);
 }
 
+/* "snapshot": what is to be handed in, or NULL. */
 static void
-count_all(Count *count)
+count_all(Count *count, Relation rel, Snapshot snapshot)
 {
-	Snapshot	snapshot;
-	bool		hands_in = registry_subscription() == NULL && live_counts_begin(&snapshot);
-
 	count->lanes = make_lanes(sizeof(ReadLane));
-	read_rows(count, hands_in ? snapshot : GetActiveSnapshot());
-	if (!hands_in)
+	read_rows(count, rel, snapshot ? snapshot : GetActiveSnapshot());
+	if (snapshot == NULL)
 		return;
-	hand_in(count->lanes);
+	if (!count->left_off)
+		hand_in(count->lanes);
 	UnregisterSnapshot(snapshot);
 }
 
@@ -247,6 +244,17 @@ any_expiring(const LaneCount *counts, int number)
 		if (counts[i].kinds[KIND_EXPIRING] > 0)
 			return true;
 	return false;
+}
+
+static void
+uncount_waiting(LaneJobs *jobs, TupleTableSlot *slot)
+{
+	if (row_has(slot, LIVE_WAITS))
+		jobs->waiting--;
+	else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
+		jobs->retryable--;
+	else
+		jobs->scheduled--;
 }
 
 /* What falls due is in its place as soon as the scheduler has found it, but is available before. */
@@ -265,14 +273,42 @@ find_overdue(Count *count, LiveTable *table, Snapshot snapshot)
 		LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
 
 		CHECK_FOR_INTERRUPTS();
-		if (waits(slot))
-			jobs->waiting--;
-		else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
-			jobs->retryable--;
-		else
-			jobs->scheduled--;
+		uncount_waiting(jobs, slot);
 		jobs->available++;
-		jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, LIVE_RUN_AT));
+		if (!row_expired(slot, count->now))
+			jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, LIVE_RUN_AT));
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, AccessShareLock);
+}
+
+/*
+ * A job that was not started in time is cancelled, though its row stays as it was until a claim meets it. After
+ * find_overdue().
+ */
+static void
+find_expired(Count *count, LiveTable *table, Snapshot snapshot)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_EXPIRING), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	ScanKeyData key;
+
+	ScanKeyInit(&key, 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE, TimestampTzGetDatum(count->now));
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!row_expired(slot, count->now) || is_running(count, slot))
+			continue;
+		if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)) || slot_get_time(slot, LIVE_RUN_AT) <= count->now)
+			jobs->available--;
+		else
+			uncount_waiting(jobs, slot);
 	}
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
@@ -323,6 +359,8 @@ from_counts(Count *count, const LaneCount *counts, int number)
 		jobs->executing = kinds[KIND_CLAIMED];
 	}
 	find_overdue(count, &table, snapshot);
+	if (any_expiring(counts, number))
+		find_expired(count, &table, snapshot);
 	lane_head_begin(&head, &table, snapshot, count->now, count->running, count->running_count);
 	lane_head_look_all(&head, count->lanes);
 	lane_head_end(&head);
@@ -331,21 +369,89 @@ from_counts(Count *count, const LaneCount *counts, int number)
 	engine_snapshot_end(snapshot);
 }
 
+/* True if a process has done so, or tried. */
+static bool
+have_counted(Relation rel)
+{
+	ProcessArguments arguments = {.database = MyDatabaseId};
+
+	if (MyBackendType != B_BACKEND || !live_counts_possible() || RelationGetNumberOfBlocks(rel) < BLOCKS_FOR_PROCESS ||
+		CheckRelationLockedByMe(rel, AccessExclusiveLock, true))
+		return false;
+	return process_run_counter(&arguments);
+}
+
+/*
+ * The counts; or the snapshot with which to count, NULL if what we find is for ourselves. What another session
+ * counts is waited for.
+ */
+static bool
+get_counts(Relation rel, LaneCount **counts, int *number, Snapshot *snapshot)
+{
+	bool		called = false;
+
+	for (;;)
+	{
+		if (live_counts_get(counts, number))
+			return true;
+		if (live_counts_await())
+			continue;
+		if (!called && registry_subscription() == NULL)
+		{
+			called = true;
+			if (have_counted(rel))
+				continue;
+		}
+		if (registry_subscription() == NULL && live_counts_begin(snapshot))
+			return false;
+		if (!live_counts_await())
+			break;
+	}
+	*snapshot = NULL;
+	return live_counts_get(counts, number);	/* of a session that began when we could not */
+}
+
+static void
+begin_count(Count *count)
+{
+	count->now = GetCurrentTimestamp();
+	count->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs lane jobs", ALLOCSET_DEFAULT_SIZES);
+	note_running(count);
+}
+
+/* The table is locked first: so a session that waits for our count keeps us from nothing. */
 HTAB *
 lane_jobs(void)
 {
-	Count		count = {.now = GetCurrentTimestamp()};
+	Relation	rel = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
+	Count		count = {0};
 	LaneCount  *counts;
 	int			number;
+	Snapshot	snapshot;
+	bool		there = get_counts(rel, &counts, &number, &snapshot);
 
-	count.each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs lane jobs", ALLOCSET_DEFAULT_SIZES);
-	note_running(&count);
-	if (live_counts_get(&counts, &number) && !any_expiring(counts, number))
+	begin_count(&count);
+	if (there)
 		from_counts(&count, counts, number);
 	else
-		count_all(&count);
+		count_all(&count, rel, snapshot);
 	MemoryContextDelete(count.each);
+	table_close(rel, AccessShareLock);
 	return count.lanes;
+}
+
+void
+lane_jobs_count(void)
+{
+	Relation	rel = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
+	Count		count = {.makes_way = true};
+	Snapshot	snapshot;
+
+	begin_count(&count);
+	if (live_counts_begin(&snapshot))
+		count_all(&count, rel, snapshot);
+	MemoryContextDelete(count.each);
+	table_close(rel, AccessShareLock);
 }
 
 /* lane_jobs(), for the views */

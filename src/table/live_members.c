@@ -15,15 +15,31 @@
 
 #define ENDED_WALKED_OVER 16	/* beside as many as there are live ones so far */
 
+/* If there is no room for more that have expired, these are looked for at once. */
+static void
+note_expiry(ExpiringMembers *expiring, TupleTableSlot *slot, TimestampTz now)
+{
+	bool		isnull;
+	TimestampTz at = slot_get_time(slot, LIVE_EXPIRES_AT);
+
+	if (at == NO_TIME || DatumGetInt32(slot_getattr(slot, LIVE_ATTEMPT, &isnull)) > 0)
+		return;
+	if (at <= now && expiring->count < EXPIRED_AT_ONCE)
+		expiring->expired[expiring->count++] = DatumGetInt64(slot_getattr(slot, LIVE_ID, &isnull));
+	else
+		expiring->next = Min(expiring->next, at);
+}
+
 /* Newest first: in a batch to which its members add, the one that lives is the first. */
 LiveMembers
-live_members(LiveTable *table, int64 batch, Snapshot snapshot)
+live_members(LiveTable *table, int64 batch, Snapshot snapshot, ExpiringMembers *expiring)
 {
 	LiveMembers found = {0};
 	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_BATCH), AccessShareLock);
 	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
 	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
 	int64		ended = 0;		/* since the first live one */
+	TimestampTz now = GetCurrentTimestamp();
 	ScanKeyData key;
 
 	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(batch));
@@ -34,7 +50,10 @@ live_members(LiveTable *table, int64 batch, Snapshot snapshot)
 		if (!index_fetch_heap(scan, slot))
 			ended += found.count > 0;
 		else if (slot_attisnull(slot, LIVE_CALLBACK))
+		{
 			found.count++;
+			note_expiry(expiring, slot, now);
+		}
 		else
 			found.callbacks = true;
 	}

@@ -10,12 +10,22 @@
 
 #include "store.h"
 
+#define EXPIRED_AT_ONCE 100
+
+/* Those that expire unless they are started, as far as they were met. */
+typedef struct ExpiringMembers
+{
+	TimestampTz next;			/* when another expires; DT_NOEND: never */
+	int			count;			/* that have expired */
+	int64		expired[EXPIRED_AT_ONCE];
+} ExpiringMembers;
+
 typedef struct LiveMembers
 {
 	int64		count;			/* at least so many; 0: there is none */
 	bool		callbacks;		/* if there is none: whether a callback of the batch lives */
 } LiveMembers;
 
-extern LiveMembers live_members(LiveTable *table, int64 batch, Snapshot snapshot);
+extern LiveMembers live_members(LiveTable *table, int64 batch, Snapshot snapshot, ExpiringMembers *expiring);
 
 #endif

@@ -81,6 +81,7 @@ live_form_row(Relation rel, TupleTableSlot *slot, const Job *job)
 	set_jsonb(values, nulls, LIVE_WAITS, job->waits);
 	set_jsonb(values, nulls, LIVE_CURSOR, job->cursor);
 	set_counter(values, nulls, LIVE_PROGRESS, Float8GetDatum(job->progress), !job->has_progress);
+	set_counter(values, nulls, LIVE_ENCRYPTED, Int16GetDatum(job->encrypted), job->encrypted == 0);
 	ExecStoreHeapTuple(heap_form_tuple(RelationGetDescr(rel), values, nulls), slot, true);
 }
 
@@ -91,6 +92,25 @@ slot_get_time(TupleTableSlot *slot, int attribute)
 	Datum		value = slot_getattr(slot, attribute, &isnull);
 
 	return isnull ? NO_TIME : DatumGetTimestampTz(value);
+}
+
+bool
+row_has(TupleTableSlot *slot, int attribute)
+{
+	return !heap_attisnull(ExecFetchSlotHeapTuple(slot, false, NULL), attribute, slot->tts_tupleDescriptor);
+}
+
+bool
+row_expired(TupleTableSlot *slot, TimestampTz now)
+{
+	Job			job = {.expires_at = NO_TIME};
+	bool		isnull;
+
+	if (!row_has(slot, LIVE_EXPIRES_AT))
+		return false;
+	job.expires_at = slot_get_time(slot, LIVE_EXPIRES_AT);
+	job.attempt = DatumGetInt32(slot_getattr(slot, LIVE_ATTEMPT, &isnull));
+	return job_expired(&job, now);
 }
 
 Jsonb *
@@ -142,7 +162,7 @@ live_read(TupleTableSlot *slot, Job *job)
 	job->strategy = isnull ? STRATEGY_NONE : load_balancing_strategy(TextDatumGetCString(value));
 	value = slot_getattr(slot, LIVE_READ_FROM, &isnull);
 	job->read_from = isnull ? NULL : TextDatumGetCString(value);
-	job->read = job->results = NULL;
+	job->read = job->results = job->clear_args = NULL;
 	job->args = slot_get_jsonb(slot, LIVE_ARGS);
 	job->context = slot_get_jsonb(slot, LIVE_CONTEXT);
 	job->errors = slot_get_jsonb(slot, LIVE_ERRORS);
@@ -161,6 +181,8 @@ live_read(TupleTableSlot *slot, Job *job)
 	value = slot_getattr(slot, LIVE_PROGRESS, &isnull);
 	job->has_progress = !isnull;
 	job->progress = isnull ? 0 : DatumGetFloat8(value);
+	value = slot_getattr(slot, LIVE_ENCRYPTED, &isnull);
+	job->encrypted = isnull ? 0 : DatumGetInt16(value);
 }
 
 void

@@ -14,8 +14,8 @@ enum
 	LIVE_ID = 1, LIVE_CREATED_AT, LIVE_RUN_AT, LIVE_LANE, LIVE_PLACE, LIVE_PRIORITY, LIVE_VERSION, LIVE_ATTEMPT, LIVE_UNCHARGED, LIVE_CRASHES,
 	LIVE_DUE, LIVE_MERGED, LIVE_DEDUP_HASH, LIVE_DEDUP_KEY, LIVE_EXPIRES_AT, LIVE_STARTED_AT, LIVE_LEASE, LIVE_WAL_LSN, LIVE_CLAIMANT,
 	LIVE_STRATEGY, LIVE_READ_FROM, LIVE_ARGS, LIVE_CONTEXT, LIVE_ERRORS, LIVE_SCHEDULE, LIVE_CLAIMED_BY,
-	LIVE_BATCH, LIVE_STEP, LIVE_CALLBACK, LIVE_WAITS, LIVE_CURSOR, LIVE_PROGRESS,
-	LIVE_JOB_ATTRIBUTES = LIVE_PROGRESS
+	LIVE_BATCH, LIVE_STEP, LIVE_CALLBACK, LIVE_WAITS, LIVE_CURSOR, LIVE_PROGRESS, LIVE_ENCRYPTED,
+	LIVE_JOB_ATTRIBUTES = LIVE_ENCRYPTED
 };
 
 /* Puts the row of a job into the slot, which is for heap tuples. */
@@ -23,6 +23,12 @@ extern void live_form_row(Relation rel, TupleTableSlot *slot, const Job *job);
 
 /* A value in a slot, NO_TIME or NULL if it is null; JSON is copied to the current memory context. */
 extern TimestampTz slot_get_time(TupleTableSlot *slot, int attribute);
+
+/* Whether a value is not null: without a look at what is before it in the row. The slot is for heap tuples. */
+extern bool row_has(TupleTableSlot *slot, int attribute);
+
+/* job_expired(), of the job that the slot shows. */
+extern bool row_expired(TupleTableSlot *slot, TimestampTz now);
 extern Jsonb *slot_get_jsonb(TupleTableSlot *slot, int attribute);
 
 /* The job in a slot; strings and JSON are copied to the current memory context. */

@@ -4,7 +4,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/tableam.h"
 #include "live_row.h"
 #include "live_scan.h"
@@ -69,13 +68,12 @@ live_scan_end(LiveScan *scan)
 static bool
 is_claim_of(TupleTableSlot *slot, const char *claimant, int length, Oid role)
 {
-	HeapTuple	row = ExecFetchSlotHeapTuple(slot, false, NULL);
 	bool		isnull;
 	Datum		datum;
 	text	   *name;
 	bool		same;
 
-	if (heap_attisnull(row, LIVE_CLAIMANT, slot->tts_tupleDescriptor))	/* without a look at what is before it in the row */
+	if (!row_has(slot, LIVE_CLAIMANT))
 		return false;
 	datum = slot_getattr(slot, LIVE_CLAIMANT, &isnull);
 	name = DatumGetTextPP(datum);

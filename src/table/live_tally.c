@@ -46,11 +46,10 @@ counted_part(TupleTableSlot *slot)
 	value = slot_getattr(slot, LIVE_UNCHARGED, &isnull);
 	job.uncharged = isnull ? 0 : DatumGetInt32(value);
 	job.due = DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull));
-	job.expires_at = slot_get_time(slot, LIVE_EXPIRES_AT);
-	value = slot_getattr(slot, LIVE_WAITS, &isnull);
-	job.waits = isnull ? NULL : (Jsonb *) DatumGetPointer(value);	/* whether there is one */
-	value = slot_getattr(slot, LIVE_LEASE, &isnull);
-	job.lease = isnull ? 0 : DatumGetInt64(value);
+	job.expires_at = row_has(slot, LIVE_EXPIRES_AT) ? slot_get_time(slot, LIVE_EXPIRES_AT) : NO_TIME;
+	job.lease = row_has(slot, LIVE_LEASE) ? DatumGetInt64(slot_getattr(slot, LIVE_LEASE, &isnull)) : 0;
+	if (!job.due && row_has(slot, LIVE_WAITS))
+		job.waits = (Jsonb *) DatumGetPointer(slot_getattr(slot, LIVE_WAITS, &isnull)); /* whether there is one */
 	return job;
 }
 

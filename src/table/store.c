@@ -82,6 +82,8 @@ membership(Oid index, TupleTableSlot *slot)
 		return has_value(slot, LIVE_BATCH);
 	if (index == catalog_relation(REL_LIVE_JOB_WAITING))
 		return has_value(slot, LIVE_WAITS);
+	if (index == catalog_relation(REL_LIVE_JOB_EXPIRING))
+		return has_value(slot, LIVE_EXPIRES_AT);
 	if (index == catalog_relation(REL_LIVE_JOB_KEY))
 		return has_value(slot, LIVE_DEDUP_HASH);
 	return MEMBER_UNKNOWN;

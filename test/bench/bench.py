@@ -17,7 +17,7 @@ from pathlib import Path
 
 from server import Server
 from peers import PEERS, find_peers
-from workloads import cost, drain, enqueue, flat, latency, related, tenants
+from workloads import cost, drain, enqueue, flat, latency, related, seen, tenants
 
 WORKLOADS = {
     "enqueue": enqueue.one_a_transaction,
@@ -31,6 +31,7 @@ WORKLOADS = {
     "slices": related.slices,
     "latency": latency.idle_server,
     "flood": latency.flooded_lane,
+    "seen": seen.seen,
     "cost": cost.wal_and_disk,
     "idle": cost.idle,
     "size": flat.size,
@@ -106,7 +107,7 @@ class Bench:
     def reset(self):
         """Empty tables; nothing runs."""
         self.server.sql("TRUNCATE queue_jobs.live_job, queue_jobs.finished_job, raw.job, raw.unique_job, raw.backlog, textbook.job,"
-                        " queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.dependency, queue_jobs.saved_step")
+                        " queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.member_range, queue_jobs.dependency, queue_jobs.saved_step")
         for peer in self.peers.values():
             peer.reset()
 

@@ -8,6 +8,7 @@ BULK = 1.0
 DUPLICATES = {0: 0.95, 50: 1.2, 99: 2.5}             # by percent
 OF_UPDATES, OF_PEERS, OF_CEILING = 2.0, 1.5, 0.8     # executors
 CLAIMANTS = 1.3
+LOOK, OVERVIEW = 20, 50                              # milliseconds by the clock
 FLAT = 0.95                                          # with time, held snapshots, and large tables
 
 BATCHES = (1, 10, 100)
@@ -183,6 +184,16 @@ def related(results):
     return outcomes
 
 
+def seen(results):
+    outcomes = []
+    for case in results.cases("seen"):
+        for view in ("queue", "metric"):
+            for look in ("first look of a session", "later look"):
+                outcomes += figure(f"view {view} beside {case}, {look}, ms", LOOK, results.get("seen", case, f"queue_jobs, {view}", f"ms, {look}"))
+        outcomes += figure(f"dashboard's overview beside {case}, ms", OVERVIEW, results.get("seen", case, "queue_jobs, dashboard", "ms, overview"))
+    return outcomes
+
+
 def flat(results):
     outcomes = []
     for case in results.cases("held", "snapshot held"):
@@ -228,4 +239,4 @@ def cost(results):
 
 def outcomes(document):
     results = Results(document)
-    return [outcome for part in (enqueue, executors, claimants, related, latency, tenants, flat, cost) for outcome in part(results)]
+    return [outcome for part in (enqueue, executors, claimants, related, latency, seen, tenants, flat, cost) for outcome in part(results)]

@@ -5,89 +5,22 @@
 # reported as skipped, and counts as nothing; the exit status is 1 if anything failed or nothing ran.
 #
 #   VERSIONS    default: 15 17 18
-#   CACHE       where the folders are kept, some 1.5 GB each; default: $XDG_CACHE_HOME/queue_jobs, else
-#               /var/cache/queue_jobs. Remove one to have it made again, with the release's latest packages.
+#   CACHE       where the folders are kept (see releases.sh)
 #   PG_CONFIG   the machine's own PostgreSQL (see packages.sh)
 #   TESTS       kinds of tests; default: regress isolation tap (make test runs web, clients and monitoring, too)
 #   TAP, JOBS, KEEP, REGRESS, ISOLATION   as for make test
 #
-# The other versions need root: debootstrap does, and so do a chroot and its mounts. These are made in namespaces of their
-# own and are gone, as is every process in there, once the test has ended, however that came about; the folder itself is only
-# read, the tests write to a temporary directory that is mounted over its /tmp.
+# The other versions need root (see releases.sh). Their folders are only read: the tests write to a temporary directory that is
+# mounted over /tmp.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
+. test/lib/releases.sh
 
-cache=${CACHE:-${XDG_CACHE_HOME:-/var/cache}/queue_jobs}
 results=()
 failures=
 passed=0
 failed=0
 work=
-
-# The Debian release that has the version.
-release() {
-    case $1 in
-        15) echo bookworm ;;
-        17) echo trixie ;;
-        18) echo forky ;;
-        *) return 1 ;;
-    esac
-}
-
-# What the tests need, as packages; -pgbouncer, -psycopg2 and -psycopg for the tests that are skipped without them.
-packages() {
-    echo "postgresql-$1,postgresql-server-dev-$1,libpq-dev,gcc,libc6-dev,make,perl,libipc-run-perl,pgbouncer,python3-psycopg2,python3-psycopg"
-}
-
-# Runs a command with mounts, processes and System V shared memory of its own, which end with it.
-contained() { unshare --mount --pid --ipc --fork --kill-child "$@"; }
-
-# Runs a command within the version's folder; $work is its /tmp, this tree its /mnt. Bash is not replaced by it, for the first
-# process of a PID namespace has to wait for orphans.
-# shellcheck disable=SC2016   # expanded by the inner shell
-within() {
-    contained bash -ec '
-        dir=$1 work=$2
-        shift 2
-        mount --bind "$PWD" "$dir/mnt"
-        mount -o remount,bind,ro "$dir/mnt"
-        mount --bind "$work" "$dir/tmp"
-        mount --bind /dev "$dir/dev"
-        mount -t tmpfs -o mode=1777 tmpfs "$dir/dev/shm"
-        mount -t proc proc "$dir/proc"
-        chroot "$dir" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
-        exit' contained "$cache/$1" "$work" "${@:2}"
-}
-
-# Installs the version's release, with its security updates: pg_upgrade to a minor release that is older than the machine's own
-# may fail. Older debootstraps don't know the newer releases' names, but all are made by the same script.
-install_release() {
-    local version=$1 dir=$cache/$1
-    contained timeout 900 /usr/sbin/debootstrap --variant=minbase --include="$(packages "$version")" \
-        "$(release "$version")" "$dir" http://deb.debian.org/debian /usr/share/debootstrap/scripts/sid || return
-    printf '#!/bin/sh\nexit 101\n' >"$dir/usr/sbin/policy-rc.d"
-    chmod 755 "$dir/usr/sbin/policy-rc.d"
-    # A mirror may be some weeks behind; what it has is signed all the same.
-    echo 'Acquire::Check-Valid-Until "false";' >"$dir/etc/apt/apt.conf.d/90queue_jobs"
-    echo "deb http://deb.debian.org/debian-security $(release "$version")-security main" >>"$dir/etc/apt/sources.list"
-    within "$version" timeout 300 sh -c 'apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy upgrade && apt-get clean'
-}
-
-# Makes the folder of the version, unless it is there. It is whole once the list of its packages is beside it.
-bootstrap() {
-    local version=$1 dir=$cache/$1
-    mkdir -p "$cache" || return
-    exec 9>"$cache/lock"
-    flock 9 || return
-    if [ "$(cat "$dir.packages" 2>/dev/null)" != "$(packages "$version")" ]; then
-        NEEDED='/usr/sbin/debootstrap:debootstrap' test/lib/packages.sh >/dev/null || return
-        echo "Making $dir"
-        rm -rf --one-file-system "$dir.packages" "$dir"
-        install_release "$version" </dev/null >"$cache/$version.log" 2>&1 9>&- || { tail -n 5 "$cache/$version.log"; return 1; }
-        packages "$version" >"$dir.packages"
-    fi
-    exec 9>&-
-}
 
 # The machine's own PostgreSQL as another version's /tmp/old, which can be upgraded from (test/t/014_pg_upgrade.pl).
 pack_own() {

@@ -101,7 +101,8 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 wished=()
-for pair in ${WISHED:-}; do there "$pair" || wished+=("$(package "$pair")"); done
+# Without OpenSSL's headers the library is built, too, but encrypts nothing.
+for pair in /usr/include/openssl/evp.h:libssl-dev ${WISHED:-}; do there "$pair" || wished+=("$(package "$pair")"); done
 if [ ${#wished[@]} -gt 0 ] && command -v apt-get >/dev/null; then
     echo "Installing ${wished[*]}, if they can be had" >&2
     for name in "${wished[@]}"; do

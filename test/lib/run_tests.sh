@@ -6,7 +6,7 @@
 #   REGRESS, ISOLATION   names of the tests, from the Makefile
 #   TESTS                the kinds to run; default: regress isolation tap; the Makefile adds web, clients and monitoring
 #   TAP                  the TAP files to run, as t/001_x.pl; default: all of the kind
-#   JOBS                 TAP files at a time; default: twice the processors, for they wait more than they work
+#   JOBS                 TAP files at a time; default: four times the processors, for they wait more than they work
 #   VERBOSE=1            each of their tests, and what they note
 set -uo pipefail
 
@@ -64,6 +64,20 @@ make_template() {
         initdb -D "$INITDB_TEMPLATE" -A trust -N >/dev/null
 }
 
+# The files that take longest, minutes where others take seconds: they begin first, so that none of them is at work alone at the end.
+longest='090_readme 092_installcheck 065_points 060_poison 022_reschedule_once 040_replicas'
+
+longest_first() {
+    local file name
+    for name in $longest; do
+        for file in "$@"; do [[ $file != *"/$name.pl" ]] || echo "$file"; done
+    done
+    for file in "$@"; do
+        name=${file##*/}
+        [[ " $longest " = *" ${name%.pl} "* ]] || echo "$file"
+    done
+}
+
 # run_tap KIND FILES…: the files, or those that TAP names.
 run_tap() {
     local summary=tmp_check/summary_$1 files=() file status tests bad
@@ -73,6 +87,7 @@ run_tap() {
         [ ! -e "$file" ] && [ -z "${TAP:-}" ] || files+=("$file")
     done
     [ ${#files[@]} -gt 0 ] || return 0
+    mapfile -t files < <(longest_first "${files[@]}")
 
     make_template || { count 0 ${#files[@]}; return; }
     echo "=== prove: ${files[*]}"
@@ -80,7 +95,7 @@ run_tap() {
     # Results and logs in tmp_check: PostgreSQL 15 wants to hear TESTDIR, later ones the other two.
     TESTDIR=$PWD TESTDATADIR=$PWD/tmp_check TESTLOGDIR=$PWD/tmp_check/log PG_TEST_PORT_DIR=$PWD/tmp_check/ports \
         PG_REGRESS=$PGXS_DIR/test/regress/pg_regress \
-        prove --jobs "${JOBS:-$((2 * $(nproc)))}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee "$summary"
+        prove --jobs "${JOBS:-$((4 * $(nproc)))}" --timer ${VERBOSE:+--verbose} -I "$PGXS_DIR/test/perl" -I test/lib "${files[@]}" 2>&1 | tee "$summary"
     status=$?
 
     # The summary has a line for each file that failed: "FILE (Wstat: 256 Tests: 3 Failed: 1)". Failed: 0 is one that

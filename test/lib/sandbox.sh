@@ -64,7 +64,7 @@ bindir=$("$pg_config" --bindir)
 pkglibdir=$("$pg_config" --pkglibdir)
 sharedir=$("$pg_config" --sharedir)
 pgxs_dir=$(dirname "$(dirname "$("$pg_config" --pgxs)")")
-timeout=${PG_TEST_TIMEOUT_DEFAULT:-}
+timeout=${PG_TEST_TIMEOUT_DEFAULT:-360}
 
 # Root's own TMPDIR may be closed to others. (Not too deep, please: a socket's path has to stay under 108 characters.)
 if root; then unset TMPDIR; fi

@@ -100,6 +100,7 @@ my @restores = map { in_background($node, db => $_) } @databases[0, 1];
 $_->query('INSERT INTO queue_jobs.live_job SELECT * FROM queue_jobs.live_job WHERE false') foreach @restores;
 my $id = $node->safe_psql('d3', q{SET SESSION AUTHORIZATION carol; SELECT queue_jobs.enqueue('quick', '{"n": 6}')});
 wait_until($node, "SELECT waits_for ~ 'turn.*queue_jobs.max_databases' FROM queue_jobs.job WHERE id = $id", db => 'd3');
+is($node->safe_psql('d3', "SELECT reason FROM queue_jobs.explain_job($id) WHERE reason = 'max_databases'"), 'max_databases', 'to programs, too');
 pass('while two restores have both slots, a job of another database says that it waits for its turn');
 is($node->safe_psql('d3', "SELECT state FROM queue_jobs.job WHERE id = $id"), 'available', '… and waits');
 my $third = in_background($node, db => 'd4');

@@ -57,6 +57,7 @@ pass('a pool whose neighbour is busy starts its jobs');
 enqueue('odd', 21);
 wait_until($node, q{SELECT waits_for LIKE 'no pool of%' FROM queue_jobs.job WHERE worker = 'odd'});
 pass('what no pool serves waits, and says so');
+is($node->safe_psql('postgres', q{SELECT e.reason FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE worker = 'odd' AND e.reason = 'no_pool'}), 'no_pool', '… to programs, too');
 is($node->safe_psql('postgres', 'SELECT worker, jobs FROM running ORDER BY worker'), "high|1\nlow|2", 'no pool has more executors than it may');
 
 # One job after the other, by the one executor.

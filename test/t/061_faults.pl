@@ -169,12 +169,14 @@ while (time < $end)
 	# each as often as its weight says, in any order
 	@queue = sort { $a->[0] <=> $b->[0] } map { [ rand(), $_ ] } @bag unless @queue;
 	(shift @queue)->[1]->();
+	eval { $node->psql('postgres', 'SELECT * FROM queue_jobs.queue', stdout => \my $counted, stderr => \my $refused) };    # jobs are counted from here on
 	sleep 0.05 + rand(0.3);
 }
 
 # ---- what is left ----
 
 $load->stop;
+$load->check_counts;
 $node->append_conf('postgresql.conf', 'max_worker_processes = 16');
 $node->restart;
 $node->safe_psql('postgres', q{SELECT queue_jobs.unschedule('ticks')});

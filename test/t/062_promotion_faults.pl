@@ -66,6 +66,7 @@ while (time < $end || @servers < 3)
 # The last one goes on by itself.
 wait_until($primary, q{SELECT count(*) > 100 FROM asked WHERE n > } . (sort { $b <=> $a } @sure)[0]);
 $load->stop;
+$load->check_counts;
 $primary->safe_psql('postgres', q{SELECT queue_jobs.unschedule('ticks')});
 $load->drain;
 $load->check_ledger;

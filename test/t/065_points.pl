@@ -747,4 +747,33 @@ define_gated($node);
 wait_for_job($node, $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 2}')}), 'completed');
 $node->stop;
 
+# ---- sessions that look while another one counts the live jobs ----
+
+use_node('count');
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('claimed'); SELECT queue_jobs.enqueue_many('claimed', '{1,2,3}')});
+my $look = q{SELECT available, (SELECT sum(seq_scan) FROM pg_stat_xact_all_tables WHERE relid = 'queue_jobs.live_job'::regclass) FROM queue_jobs.queue};
+arm('jobs_counted', 'wait');
+my @lookers = map { in_background($node) } 1 .. 3;
+my @pids = map { $_->pid } @lookers;
+$lookers[0]->send($look);
+wait_at('jobs_counted');
+$_->send($look) foreach @lookers[ 1, 2 ];
+my $both_wait = "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND pid IN ($pids[1], $pids[2])";
+wait_until($node, $both_wait);
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('claimed')});
+go_on('jobs_counted');
+is($lookers[0]->result, '3|1', 'a look counts the rows that its snapshot sees');
+is($_->result, '4|0', 'those that come meanwhile wait for its count, and read no rows themselves') foreach @lookers[ 1, 2 ];
+
+$node->safe_psql('postgres', 'DELETE FROM queue_jobs.live_job WHERE false');    # it is counted again
+arm('jobs_counted', 'pause');
+$lookers[0]->send($look);
+wait_at('jobs_counted');
+$_->send($look) foreach @lookers[ 1, 2 ];
+wait_until($node, $both_wait);
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($pids[0])");
+go_on('jobs_counted');
+is_deeply([ sort map { $_->result } @lookers[ 1, 2 ] ], [ '4|0', '4|1' ], 'one of them counts if the one that did so is gone');
+$node->stop;
+
 done_testing();

@@ -141,6 +141,7 @@ SQL
 is_copied('and with jobs that wait');
 like($new->safe_psql('postgres', q{SELECT string_agg(DISTINCT waits_for, '; ') FROM queue_jobs.job WHERE state = 'available'}),
 	qr/^jobs are copied here by subscription "copy"$/, 'the copy says why they wait');
+is($new->safe_psql('postgres', q{SELECT DISTINCT e.reason FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE state = 'available' AND e.n = 1}), 'subscription', '… to programs, too');
 foreach my $call (q{enqueue('quick', '{"n": 1}')}, q{claim('me')}, q{run_now('yearly')}, q{complete(id, attempt) FROM queue_jobs.job WHERE state = 'executing'},
 	q{remove_jobs('quick')}, q{heartbeat('me')}, q{pause('quick')}, q{resume('quick')}, q{define_worker('new')}, q{drop_worker('quick')},
 	q{disable_worker('quick')}, q{enable_worker('quick')})

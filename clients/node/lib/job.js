@@ -1,6 +1,6 @@
 // One run of a handler: the context that it is given, and what comes of it.
 import { completed, continued, discarded, failed, givenBack, snoozed } from './outcome.js';
-import { enqueue, enqueueMany } from './enqueue.js';
+import { enqueue, enqueueMany, signal as sendSignal } from './enqueue.js';
 import { batchResults, resultsBefore } from './batches.js';
 import { parse, stringify } from './json.js';
 import { off } from './log.js';
@@ -135,6 +135,11 @@ export class JobContext {
 
   enqueueMany(worker, argsList, options) {
     return enqueueMany(this.#db, worker, argsList, options);
+  }
+
+  // Sends a signal to another job. (ctx.signal is the AbortSignal of this one.)
+  sendSignal(id, name, payload) {
+    return sendSignal(this.#db, id, name, payload);
   }
 
   // What the jobs of a batch have returned; by default of that whose callback it is, or else of its own.

@@ -54,6 +54,22 @@ for (const mode of ['lease', 'transaction']) {
   });
 }
 
+for (const mode of ['lease', 'transaction']) {
+  test(`${mode}: a handler sends a signal`, async (t) => {
+    await client.query("SELECT queue_jobs.define_worker('sends')");
+    const worker = new Worker({ connection: { database: name }, mode, log: recordedLog().log }).handle({
+      sends: async ({ to }, ctx) => [await ctx.sendSignal(to, 'go', { by: ctx.id }), await ctx.sendSignal(to, 'go')],
+    });
+    t.after(() => worker.stop());
+    worker.start();
+    const to = await enqueue(client, 'tell', {}, { delay: '1 h' });
+    const row = await untilJob(client, await enqueue(client, 'sends', { to }), 'completed');
+    assert.deepEqual(row.result, [true, false]);
+    const { rows } = await client.query('SELECT payload FROM queue_jobs.job_signal WHERE job = $1', [to]);
+    assert.deepEqual(rows, [{ payload: { by: row.id } }]);
+  });
+}
+
 test('the setting of the session stays what it was, and its keys are inherited', async () => {
   await client.query('BEGIN');
   await client.query(`SET LOCAL queue_jobs.context = '{"user": 1}'`);

@@ -168,6 +168,8 @@ export interface JobContext<W = string> {
   step<T>(name: string, run: () => T | Promise<T>): Promise<T>;
   enqueue<V extends WorkerName>(worker: V, args?: ArgsOf<V>, options?: EnqueueOptions): Promise<Id | null>;
   enqueueMany<V extends WorkerName>(worker: V, argsList: Iterable<ArgsOf<V>>, options?: EnqueueManyOptions): Promise<(Id | null)[]>;
+  /** Sends a signal to another job: true if it is the first of that name, and the job is not finished. */
+  sendSignal(id: IdLike, name: string, payload?: Json): Promise<boolean>;
   batchResults(batch?: IdLike): Promise<BatchResult[]>;
   /** In a workflow's step: what the steps before it have returned, by their names. */
   results(): Promise<Record<string, any>>;

@@ -5,10 +5,11 @@ Each function takes a connection first (see connections.py). Those whose name be
 
 from __future__ import annotations
 
+import json
 import sys
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Iterable, NamedTuple, Optional
+from typing import Any, Callable, Iterable, NamedTuple, Optional
 
 from .connections import afetch, fetch
 from .values import Interval, interval, timestamp, to_json
@@ -34,7 +35,7 @@ def _array(values: Iterable[int]) -> list[int]:
 
 
 # How each option of enqueue() is cast, and how its value becomes that text.
-_OPTIONS = {
+_OPTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "run_at": ("timestamptz", timestamp),
     "delay": ("interval", interval),
     "priority": ("integer", int),
@@ -141,13 +142,29 @@ def close_batch(connection: Any, batch: int) -> None:
     fetch(connection, *_call("close_batch", [("bigint", batch)], {}))
 
 
-def enqueue_workflow(connection: Any, name: str, steps: list[dict[str, Any]], *, on_success: str | None = None, on_ended: str | None = None,
-                     on_dead: str | None = None, args: Any = None, dedup_key: str | None = None, keep: Interval | None = None) -> list[Step]:
-    """Jobs of which some wait for others: steps are {"step", "worker", "args", "after": […], …}."""
+def enqueue_workflow(connection: Any, name: str, steps: Iterable[dict[str, Any]], *, context: dict[str, Any] | None = None, on_success: str | None = None,
+                     on_ended: str | None = None, on_dead: str | None = None, args: Any = None, dedup_key: str | None = None,
+                     keep: Interval | None = None) -> list[Step]:
+    """Jobs of which some wait for others: steps are {"step", "worker", "args", "after": […], "if_dead", "delay", "priority", "queue"}."""
     options = {**_given(locals()), "args": args}
-    del options["name"], options["steps"]
-    rows = fetch(connection, *_call("enqueue_workflow", [("text", name), ("jsonb", to_json(steps))], options))
-    return [Step(row["step"], row["job"]) for row in rows]
+    for other in ("name", "steps", "context"):
+        options.pop(other, None)
+    written = to_json([{**step, "delay": interval(step["delay"])} if "delay" in step else step for step in steps])
+    call = _call("enqueue_workflow", [("text", name), ("jsonb", written)], options)
+    return [Step(row["step"], row["job"]) for row in _fetch_with_context(connection, call, _context(context))]
+
+
+def _fetch_with_context(connection: Any, call: Call, context: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The rows of a call whose jobs take their context from the session: for its time, that is what they are to inherit."""
+    if context is None:
+        return fetch(connection, *call)
+    before = _one(fetch(connection, "SELECT coalesce(current_setting('queue_jobs.context', true), '') AS result"))
+    # In one statement, for outside of a transaction the setting lasts no longer. The name depends on it, so it is made first.
+    setting = "(SELECT set_config('queue_jobs.context', %s::text, true) AS context) AS setting, LATERAL "
+    sql = call.sql.replace("FROM ", "FROM " + setting, 1).replace("(%s::text, ", "(%s::text || left(setting.context, 0), ", 1)
+    rows = fetch(connection, sql, [to_json({**json.loads(before or "{}"), **context}), *call.parameters])
+    fetch(connection, "SELECT set_config('queue_jobs.context', %s::text, true)", [before])
+    return rows
 
 
 def signal(connection: Any, job: int, name: str, payload: Any = None) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any, Callable, NoReturn
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NoReturn
 
 from . import client
 from .connections import fetch
@@ -39,8 +40,11 @@ class Job:
     id: int
     worker: str
     queue: str
+    priority: int
     attempt: int
     max_attempts: int
+    created_at: datetime
+    run_at: datetime
     args: Any
     context: dict[str, Any] | None
     errors: list[dict[str, Any]] | None
@@ -113,11 +117,28 @@ class Job:
         """Enqueues another job: in transaction mode with this run's end, or not at all; in lease mode at once."""
         return self._with(lambda connection: client.enqueue(connection, worker, args, **options))
 
+    def enqueue_many(self, worker: str, args: Iterable[Any], **options: Any) -> list[int]:
+        return self._with(lambda connection: client.enqueue_many(connection, worker, args, **options))
+
     def batch_results(self, batch: int | None = None) -> list[dict[str, Any]]:
-        """What the members of a batch, by default of this job's own, have returned: job, step, worker, args, state, result."""
+        """What the members of a batch have returned: job, step, worker, args, state, result.
+
+        By default of the batch whose callback this is, or else of the job's own.
+        """
+        if batch is None:
+            batch = self.args.get("batch") if isinstance(self.args, dict) else None
         sql = "SELECT job, step, worker, args::text, state, result::text FROM queue_jobs.batch_results(%s::bigint)"
         rows = self._with(lambda connection: fetch(connection, sql, [self.batch if batch is None else batch]))
         return [{**row, **{name: json.loads(row[name]) for name in ("args", "result") if row[name] is not None}} for row in rows]
+
+    def results(self) -> dict[str, Any]:
+        """In a workflow: what the steps before this one have returned, by their names."""
+        if self.batch is None:
+            return {}
+        sql = """SELECT r.step, r.result::text AS result FROM queue_jobs.workflow_step s JOIN queue_jobs.batch_results(s.batch) r ON r.step = ANY (s.after)
+                  WHERE s.batch = %s::bigint AND s.job = %s::bigint"""
+        rows = self._with(lambda connection: fetch(connection, sql, [self.batch, self.id]))
+        return {row["step"]: None if row["result"] is None else json.loads(row["result"]) for row in rows}
 
     def _with(self, work: Callable[[Any], Any]) -> Any:
         return work(self._connection) if self._own or self._owner is None else self._owner.aside(work)

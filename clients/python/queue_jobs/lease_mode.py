@@ -38,6 +38,12 @@ class Run:
     def key(self) -> Key:
         return self.job.id, self.job.attempt
 
+    @property
+    def ended(self) -> Outcome:
+        """The outcome of a run that has one."""
+        assert self.outcome is not None
+        return self.outcome
+
 
 class Side:
     """A connection for short statements of all threads, made when it is first used, and again after it was lost."""
@@ -170,10 +176,10 @@ class LeaseLoop:
             free = 0 if self.worker.stopping else self._free() + len(done)
         if self.worker.stopping and not done:
             return bool(self.held)
-        for run in [run for run in done if run.outcome.event != "completed"]:
-            self._deliver(connection, run, run.outcome)
+        for run in [run for run in done if run.ended.event != "completed"]:
+            self._deliver(connection, run, run.ended)
             self._forget([run])
-        completed = [run for run in done if run.outcome.event == "completed"]
+        completed = [run for run in done if run.ended.event == "completed"]
         rows = self._exchange(connection, select, completed, free)
         with self.changed:
             for run in completed:
@@ -215,23 +221,26 @@ class LeaseLoop:
                 self.changed.notify_all()
 
     def _exchange(self, connection: psycopg.Connection, select: str, completed: list[Run], free: int) -> list[dict[str, Any]]:
-        """Completes and claims in one statement, whose commit does for both; if that is refused, one by one."""
+        """Completes and claims in one statement, whose commit does for both; if that is refused, one by one.
+
+        By the outer join nothing is claimed before they are completed, and they are completed though there is nothing to claim.
+        """
         complete = "queue_jobs.complete_many(%s::bigint[], %s::integer[], %s::text[]::jsonb[])"
         claim = "queue_jobs.claim(%s::text, %s::text[], %s::integer, %s * interval '1 s') j"
-        ours = [[run.job.id for run in completed], [run.job.attempt for run in completed], [run.outcome.parameters[0] for run in completed]]
+        ours = [[run.job.id for run in completed], [run.job.attempt for run in completed], [run.ended.parameters[0] for run in completed]]
         wanted = [self.worker.claimant, self.worker.claimed_queues, free, self.worker.lease]
         if completed:
             try:
-                rows = fetch(connection, f"SELECT {select} FROM {complete}, {claim}" if free else f"SELECT {complete}", ours + (wanted if free else []))
+                rows = fetch(connection, f"SELECT {select} FROM {complete} LEFT JOIN {claim} ON true" if free else f"SELECT {complete}", ours + (wanted if free else []))
             except psycopg.Error:
                 if connection.closed:
                     raise
                 for run in completed:
-                    self._deliver(connection, run, run.outcome)
+                    self._deliver(connection, run, run.ended)
             else:
                 for run in completed:
-                    self.worker.log_outcome(run.job, run.outcome, run.since)
-                return rows if free else []
+                    self.worker.log_outcome(run.job, run.ended, run.since)
+                return [row for row in rows if row["id"] is not None] if free else []
         return fetch(connection, f"SELECT {select} FROM {claim}", wanted) if free else []
 
     def _deliver(self, connection: psycopg.Connection, run: Run, outcome: Outcome) -> None:

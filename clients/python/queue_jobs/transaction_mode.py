@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -27,7 +27,7 @@ class Thread(threading.Thread):
 
     def __init__(self, loop: "TransactionLoop"):
         super().__init__(target=loop.work, args=[self], daemon=True)
-        self.connection: psycopg.Connection | None = None
+        self.connection: Any = None  # of psycopg, while there is one
         self.job: Job | None = None
 
 
@@ -168,7 +168,8 @@ def _call_all(job: Job) -> None:
 
 
 def _took_its_process_along(job: Job) -> bool:
-    return bool(job.errors) and job.errors[-1].get("sqlstate") == "57P02"
+    errors = job.errors or []
+    return bool(errors) and errors[-1].get("sqlstate") == "57P02"
 
 
 def _roll_back(connection: psycopg.Connection | None) -> None:

@@ -98,15 +98,16 @@ class Worker:
         self.claimant = "-".join([self.name or socket.gethostname(), str(os.getpid()), secrets.token_hex(4)])
         self._stop.clear()
         self._pipe = os.pipe()
-        self._loop = (TransactionLoop if self.mode == "transaction" else LeaseLoop)(self)
+        loop: TransactionLoop | LeaseLoop = TransactionLoop(self) if self.mode == "transaction" else LeaseLoop(self)
+        self._loop = loop
         before = self._catch_signals()
         log(logging.INFO, "started", claimant=self.claimant, mode=self.mode, concurrency=self.concurrency, queues=self.claimed_queues)
         try:
-            self._loop.start()
+            loop.start()
             os.read(self._pipe[0], 1)
             log(logging.INFO, "stopping", claimant=self.claimant, grace=self.grace)
             self._stop.set()
-            self._loop.finish(time.monotonic() + self.grace)
+            loop.finish(time.monotonic() + self.grace)
             log(logging.INFO, "stopped", claimant=self.claimant)
         finally:
             for number, handler in before.items():

@@ -20,7 +20,7 @@ django.setup()
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.utils import timezone
-from queue_jobs.django.framework import TaskResultDoesNotExist, TaskResultStatus, task_backends
+from queue_jobs.django.framework import Task, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from queue_jobs.django.worker import django_worker
 from queue_jobs.testing import run_due
 from shop.models import Order
@@ -112,6 +112,11 @@ class Tasks(unittest.TestCase):
             pass
         self.assertRaises(TaskResultDoesNotExist, book.get_result, gone.id)
         self.assertRaises(TaskResultDoesNotExist, book.get_result, "no number")
+
+    def test_framework(self):
+        """Django 6 has tasks of its own, and so needs no other package."""
+        self.assertEqual(Task.__module__, {"django-tasks": "django_tasks.base", "Django 6": "django.tasks.base"}[os.environ["FRAMEWORK"]])
+        self.assertEqual(django.VERSION[0] >= 6, os.environ["FRAMEWORK"] == "Django 6")
 
     def test_run_due(self):
         with transaction.atomic():

@@ -132,6 +132,51 @@ class Connections(Case):
         asyncio.run(main())
         self.assertEqual([args["n"] for (args,) in self.jobs()], [1, 2])
 
+    def test_batches_and_workflows(self):
+        """On connections whose drivers take lists in different ways."""
+        for connect in (psycopg.connect, lambda: psycopg2.connect(""), lambda: sqlalchemy.orm.Session(ENGINE)):
+            connection = connect()
+            self.check_batches(connection)
+            connection.rollback()
+            connection.close()
+
+    def check_batches(self, connection):
+        batch = queue_jobs.new_batch(connection, "import", on_success=self.name, args={"import": 7}, open=True)
+        queue_jobs.enqueue(connection, self.name, {"n": 1}, batch=batch)
+        queue_jobs.enqueue_many(connection, self.name, [{"n": 2}], batch=batch)
+        queue_jobs.close_batch(connection, batch)
+        steps = [{"step": "load", "worker": self.name, "delay": timedelta(minutes=1)}, {"step": "report", "worker": self.name, "after": ["load"], "args": {"n": 3}}]
+        load, report = queue_jobs.enqueue_workflow(connection, "nightly", steps, dedup_key="today", keep=3600)
+        self.assertEqual([load.step, report.step], ["load", "report"])
+        self.assertEqual([job["state"] for job in enqueued(connection, self.name)], ["available", "available", "scheduled", "waiting"])
+        later = queue_jobs.enqueue(connection, self.name, after=[load.job, report.job], if_dead="run")
+        self.assertEqual(enqueued(connection, self.name)[-1]["state"], "waiting")
+        self.assertIs(queue_jobs.signal(connection, later, "paid", {"amount": None}), True)
+        self.assertIs(queue_jobs.signal(connection, later, "paid"), False)
+        worker = Worker()
+        worker.handler(self.name)(lambda job: [(row["args"], row["result"]) for row in job.batch_results()])
+        self.assertEqual([one.result for one in run_due(connection, worker)], [[({"n": 1}, None), ({"n": 2}, None)], [({"n": 1}, [[{"n": 1}, None], [{"n": 2}, None]]), ({"n": 2}, None)]])
+
+    def test_context_and_trace(self):
+        class Propagate:
+            """What we use of OpenTelemetry."""
+
+            @staticmethod
+            def inject(carrier):
+                carrier["traceparent"] = "00-1-2-01"
+
+        sys.modules["opentelemetry.propagate"] = Propagate
+        self.addCleanup(sys.modules.pop, "opentelemetry.propagate")
+        with psycopg.connect(autocommit=True) as connection:
+            connection.execute("""SET queue_jobs.context = '{"user": 1}'""")
+            queue_jobs.enqueue(connection, self.name, context={"tenant": "ö"})
+            queue_jobs.enqueue_many(connection, self.name, [{}])
+            queue_jobs.enqueue_workflow(connection, "nightly", [{"step": "one", "worker": self.name}], context={"tenant": "ö"})
+            self.assertEqual(connection.execute("SELECT current_setting('queue_jobs.context')").fetchone(), ('{"user": 1}',))
+            queue_jobs.enqueue_workflow(connection, "nightly", [{"step": "one", "worker": self.name}])
+        trace = {"traceparent": "00-1-2-01"}
+        self.assertEqual([context for (context,) in self.jobs("context")], [{"tenant": "ö", **trace}, trace, {"user": 1, "tenant": "ö", **trace}, {"user": 1, **trace}])
+
     def test_refused(self):
         with psycopg.connect() as connection:
             self.assertRaises(ValueError, queue_jobs.enqueue, connection, self.name, run_at=datetime(2100, 1, 1))
@@ -189,6 +234,46 @@ class Handlers(Case):
             find = "SELECT state::text, last_error, coalesce(finished_at, run_at) > now() + '50 min' FROM queue_jobs.job WHERE id = ANY (%s) AND last_error IS NOT NULL ORDER BY id"
             self.work(worker, lambda: len(sql(find, ids)) == 2)
             self.assertEqual(sql(find, ids), [("dead", "no use", False), ("retryable", "RuntimeError: later", True)])
+
+    def test_workflow(self):
+        """Its steps in order, with the results of those before, in the context of who enqueued them; a batch's callback has its results."""
+        for mode in ("transaction", "lease"):
+            worker, seen, queue = Worker(mode=mode, queues=[mode]), [], mode
+
+            @worker.handler(self.name)
+            def handler(job):
+                if job.args.get("start"):
+                    with psycopg.connect(autocommit=True) as connection:
+                        queue_jobs.enqueue_workflow(connection, "nightly", [
+                            {"step": step, "worker": self.name, "args": {"step": step}, "after": after, "queue": queue}
+                            for step, after in (("a", []), ("b", []), ("sum", ["a", "b"]))])
+                elif job.args["step"] == "sum":
+                    seen.append((job.results(), job.context, [row["step"] for row in job.batch_results() if row["result"]]))
+                return job.args.get("step")
+
+            with psycopg.connect() as connection:
+                queue_jobs.enqueue(connection, self.name, {"start": mode}, queue=queue, context={"tenant": mode})
+            self.work(worker, lambda: seen)
+            self.assertEqual(seen, [({"a": "a", "b": "b"}, {"tenant": mode}, ["a", "b"])])
+
+    def test_signal_and_after_commit(self):
+        """A handler's signal and what it enqueues belong to its run; after_commit() comes after it."""
+        for mode in ("transaction", "lease"):
+            worker, seen = Worker(mode=mode, queues=[mode]), []
+
+            @worker.handler(self.name)
+            def handler(job):
+                if mode == "transaction":
+                    job.after_commit(lambda: seen.append(sql("SELECT state::text FROM queue_jobs.job WHERE id = %s", job.id)))
+                return [job.signal(job.args["to"], "go", {"by": job.id}), job.signal(job.args["to"], "go"), len(job.enqueue_many(self.name, [{}, {}], delay="1 day"))]
+
+            with psycopg.connect() as connection:
+                to = queue_jobs.enqueue(connection, self.name, delay="1 hour")
+                id = queue_jobs.enqueue(connection, self.name, {"to": to}, queue=mode)
+            self.work(worker, lambda: sql("SELECT id FROM queue_jobs.job WHERE id = %s AND state = 'completed'", id) and (seen or mode == "lease"))
+            self.assertEqual(sql("SELECT result FROM queue_jobs.job WHERE id = %s", id), [([True, False, 2],)])
+            self.assertEqual(sql("SELECT payload FROM queue_jobs.job_signal WHERE job = %s", to), [({"by": id},)])
+            self.assertEqual(seen, [[("completed",)]] if mode == "transaction" else [])
 
     def test_what_fails_goes_back(self):
         sql("CREATE TABLE written (n int PRIMARY KEY, other int REFERENCES written DEFERRABLE INITIALLY DEFERRED)")
@@ -268,6 +353,13 @@ class Helper(Case):
             with self.assertRaisesRegex(AssertionError, "'m': 2"):
                 assert_enqueued(connection, self.name, {"n": 2})
             connection.rollback()
+
+
+class Types(unittest.TestCase):
+    def test_types(self):
+        options = ["--python-version", "3.9", "--cache-dir", os.devnull, "--disallow-untyped-defs", "--ignore-missing-imports", "--warn-unused-ignores", "--exclude", "django/"]
+        checked = subprocess.run(["mypy", *options, "queue_jobs", "test/types_of_use.py"], cwd=os.path.join(HERE, ".."), capture_output=True, text=True)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
 
 class Documents(Case):

@@ -77,6 +77,15 @@ class Enqueue < Case
       assert_equal [{ "tenant" => "ö", "traceparent" => "00-1-2-01" }, { "traceparent" => "00-1-2-01" }],
                    QueueJobs::Statement.fetch(connection, "SELECT context FROM queue_jobs.job WHERE worker = $1 ORDER BY id", [name]).map { |row| row[:context] }
     end
+    # A workflow's context is the session's, which is the same afterwards.
+    with_connection do |connection|
+      connection.exec(%(SET queue_jobs.context = '{"user": 1}'))
+      2.times do |n|
+        QueueJobs.enqueue_workflow(connection, "nightly", [{ step: "one", worker: name }], context: n.zero? ? { tenant: "ö" } : nil)
+        assert_equal '{"user": 1}', connection.exec("SELECT current_setting('queue_jobs.context')").getvalue(0, 0)
+      end
+    end
+    assert_equal [{ "user" => 1, "tenant" => "ö", "traceparent" => "00-1-2-01" }, { "user" => 1, "traceparent" => "00-1-2-01" }], jobs("context").flatten
   ensure
     Object.send(:remove_const, :OpenTelemetry)
   end
@@ -154,6 +163,35 @@ class Handlers < Case
     assert_equal [1, 6], sql("SELECT n FROM written ORDER BY n").map { |row| row[:n] }
     assert_equal [nil, "PG::DivisionByZero", "PG::UntranslatableCharacter", "PG::ForeignKeyViolation", nil, "SystemExit"], jobs("split_part(last_error, ': ', 1) AS error").flatten
     assert_equal [nil], jobs("result").first # a PG::Result is none
+  end
+
+  # A batch's callback has its results, a step those before it, in the context of what enqueued the workflow.
+  def test_workflow
+    %i[transaction lease].each do |mode|
+      worker = QueueJobs::Worker.new(mode: mode, queues: [mode.to_s])
+      seen = Queue.new
+      steps = { "a" => [], "b" => [], "sum" => %w[a b] }.map { |step, after| { step: step, worker: name, args: { step: step }, after: after, queue: mode.to_s } }
+      worker.handle(name) do |job|
+        with_connection { |connection| QueueJobs.enqueue_workflow(connection, "nightly", steps) } if job.args["start"]
+        seen << [job.results, job.context, job.batch_results.filter_map { |row| row[:step] if row[:result] }] if job.args["step"] == "sum"
+        job.args["step"]
+      end
+      with_connection { |connection| QueueJobs.enqueue(connection, name, { start: true }, queue: mode.to_s, context: { tenant: mode }) }
+      work(worker) { !seen.empty? }
+      assert_equal [{ "a" => "a", "b" => "b" }, { "tenant" => mode.to_s }, %w[a b]], seen.pop
+    end
+  end
+
+  def test_signal
+    %i[transaction lease].each do |mode|
+      worker = QueueJobs::Worker.new(mode: mode, queues: [mode.to_s])
+      worker.handle(name) { |job| [job.signal(job.args["to"], "go", { by: job.id }), job.signal(job.args["to"], "go"), job.enqueue_many(name, [{}, {}], delay: "1 day").size] }
+      to = with_connection { |connection| QueueJobs.enqueue(connection, name, {}, delay: "1 hour") }
+      id = with_connection { |connection| QueueJobs.enqueue(connection, name, { to: to }, queue: mode.to_s) }
+      work(worker) { !sql("SELECT id FROM queue_jobs.job WHERE id = $1 AND state = 'completed'", id).empty? }
+      assert_equal [true, false, 2], sql("SELECT result FROM queue_jobs.job WHERE id = $1", id).first[:result]
+      assert_equal [{ payload: { "by" => id } }], sql("SELECT payload FROM queue_jobs.job_signal WHERE job = $1", to)
+    end
   end
 
   def test_after_commit

@@ -113,6 +113,15 @@ class Program < RailsCase
     until_orders([1, 2, 3])
   end
 
+  # Lease mode, for there the test sees that the job has begun.
+  def test_a_long_job_sees_the_stop_and_goes_on_in_another_process
+    skip "this ActiveJob rescues only StandardErrors" unless ActiveJob.respond_to?(:perform_all_later)
+    StopJob.perform_later(1)
+    command(PROJECT, "--rails", "--mode", "lease") { wait_until { Order.exists?(number: 1) } }
+    assert_equal [1, 1], [Order.count, unfinished]
+    until_orders([1, 2], "--mode", "lease")
+  end
+
   def test_lease_mode
     order = Order.create!(number: 1)
     BookJob.perform_later(2)

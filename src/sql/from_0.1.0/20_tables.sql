@@ -126,31 +126,39 @@ DROP FUNCTION queue_jobs.heartbeat(bigint[], integer[], interval);
 -- Batches, workflows, signals, steps and long jobs.
 ALTER TABLE queue_jobs.defined_worker
     ADD COLUMN on_dead text COLLATE "C",
-    ADD COLUMN on_expired text COLLATE "C";
+    ADD COLUMN on_expired text COLLATE "C",
+    ADD COLUMN encrypt text[],
+    ADD COLUMN encrypt_result boolean;
 COMMENT ON COLUMN queue_jobs.defined_worker.on_dead IS 'worker of the job that is enqueued when one of its jobs dies';
 COMMENT ON COLUMN queue_jobs.defined_worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
+COMMENT ON COLUMN queue_jobs.defined_worker.encrypt IS 'args keys whose values are stored as ciphertext, or *; NULL: none';
+COMMENT ON COLUMN queue_jobs.defined_worker.encrypt_result IS 'the results of its jobs are stored as ciphertext; NULL: they are not';
 ALTER TABLE queue_jobs.live_job
     ADD COLUMN batch bigint,
     ADD COLUMN step text,
     ADD COLUMN callback boolean,
     ADD COLUMN waits jsonb,
     ADD COLUMN cursor jsonb,
-    ADD COLUMN progress double precision;
+    ADD COLUMN progress double precision,
+    ADD COLUMN encrypted smallint;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
 CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
+CREATE INDEX live_job_expiring ON queue_jobs.live_job (expires_at) WHERE expires_at IS NOT NULL;
 COMMENT ON COLUMN queue_jobs.live_job.batch IS 'the batch whose member, or callback, it is';
 COMMENT ON COLUMN queue_jobs.live_job.step IS 'its name in a workflow';
 COMMENT ON COLUMN queue_jobs.live_job.callback IS 'true: a callback of its batch, and no member';
 COMMENT ON COLUMN queue_jobs.live_job.waits IS 'what it waits for, jobs or a signal; due is false, and run_at the time at which it stops to wait, or infinity';
 COMMENT ON COLUMN queue_jobs.live_job.cursor IS 'where a long job goes on: what continue_at() or checkpoint() said last';
 COMMENT ON COLUMN queue_jobs.live_job.progress IS 'how far it is, as it says itself';
+COMMENT ON COLUMN queue_jobs.live_job.encrypted IS 'what of it is ciphertext, a sum: 1 args and the texts of errors, 2 its result, 4 its result is to be; NULL: nothing';
 ALTER TABLE queue_jobs.finished_job
     ADD COLUMN batch bigint,
     ADD COLUMN step text,
     ADD COLUMN cursor jsonb,
-    ADD COLUMN progress double precision;
+    ADD COLUMN progress double precision,
+    ADD COLUMN encrypted smallint;
 CREATE TABLE queue_jobs.member_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-2);
-CREATE INDEX member_job_batch ON queue_jobs.member_job (batch, state);
+CREATE INDEX member_job_batch ON queue_jobs.member_job (batch, state) WHERE batch IS NULL OR step IS NOT NULL OR state <> 'completed';
 COMMENT ON TABLE queue_jobs.member_job IS 'finished members of batches, kept as long as these, and finished jobs that others wait for';
 ALTER TABLE queue_jobs.member_job REPLICA IDENTITY FULL;
 -- Batches (src/rules/batch.c). A batch has no counter of its members: their live rows are what is looked at.
@@ -204,6 +212,16 @@ CREATE INDEX joint_member_job ON queue_jobs.joint_member (job);
 ALTER TABLE queue_jobs.joint_member REPLICA IDENTITY FULL;
 COMMENT ON TABLE queue_jobs.joint_member IS 'jobs that are members of batches into which duplicates of theirs were enqueued; a pair may be there twice, as two transactions that add it do not wait for each other';
 
+-- Which ids a batch's members have (src/table/member_range.c): all of them are in its ranges, and others may be, too.
+CREATE TABLE queue_jobs.member_range (
+    batch bigint NOT NULL,
+    first bigint NOT NULL,
+    last bigint NOT NULL
+);
+CREATE INDEX member_range_batch ON queue_jobs.member_range (batch);
+ALTER TABLE queue_jobs.member_range REPLICA IDENTITY FULL;
+COMMENT ON TABLE queue_jobs.member_range IS 'from which id to which the members of each batch are, a row for each run of ids that a transaction gave them; ranges may overlap, and have ids of other jobs in them';
+
 -- Which jobs a job waits for, or has waited for (src/rules/dependency.c).
 CREATE TABLE queue_jobs.dependency (
     child bigint NOT NULL,
@@ -236,10 +254,11 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.member_job', 'WHERE lane 
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.batch_id', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.tracked_batch', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.joint_member', '');
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.member_range', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dependency', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.job_signal', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.saved_step', '');
-REVOKE ALL ON queue_jobs.member_job, queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.dependency, queue_jobs.job_signal, queue_jobs.saved_step FROM PUBLIC;
+REVOKE ALL ON queue_jobs.member_job, queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.member_range, queue_jobs.dependency, queue_jobs.job_signal, queue_jobs.saved_step FROM PUBLIC;
 REVOKE ALL ON SEQUENCE queue_jobs.batch_id FROM PUBLIC;
 
 -- enqueue() and its like have more parameters. Who could call them is to call the new ones (50_privileges.sql).

@@ -32,12 +32,12 @@ GRANT EXECUTE ON FUNCTION queue_jobs.forget_jobs TO queue_jobs_operate;
 
 REVOKE ALL ON FUNCTION queue_jobs.lane_jobs FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.lane_jobs TO PUBLIC;
-REVOKE ALL ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full, queue_jobs.health FROM PUBLIC;
+REVOKE ALL ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full, queue_jobs.health, queue_jobs.encryption_problem FROM PUBLIC;
 GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
 REVOKE ALL ON queue_jobs.metric FROM PUBLIC;
 GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full,
-    queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;
+    queue_jobs.encryption_problem, queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;
 
 -- What the views that were replaced no longer need.
 DROP FUNCTION queue_jobs.waits_for(integer);
@@ -63,7 +63,7 @@ $$;
 REVOKE ALL ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.current_batch,
     queue_jobs.batch_results, queue_jobs.enqueue_workflow, queue_jobs.signal, queue_jobs.signal_payload, queue_jobs.wait_for_signal FROM PUBLIC;
 REVOKE ALL ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch FROM PUBLIC;
-REVOKE ALL ON queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
+REVOKE ALL ON queue_jobs.ended_member, queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.batch_results,
     queue_jobs.enqueue_workflow, queue_jobs.signal TO queue_jobs_enqueue;
@@ -72,6 +72,8 @@ GRANT SELECT ON queue_jobs.batch_member TO queue_jobs_enqueue, queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.signal TO queue_jobs_operate;
 GRANT SELECT ON queue_jobs.batch, queue_jobs.workflow_step TO queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.batch_results TO queue_jobs_read;
+REVOKE ALL ON FUNCTION queue_jobs.decrypt_job FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.decrypt_job TO queue_jobs_enqueue, queue_jobs_claim, queue_jobs_read;
 
 -- enqueue() and its like have more parameters.
 REVOKE ALL ON FUNCTION queue_jobs.enqueue, queue_jobs.try_enqueue, queue_jobs.enqueue_many FROM PUBLIC;

@@ -24,7 +24,7 @@ my $json = JSON::PP->new->utf8->canonical;
 
 # What the scenario under way has: { language, node, standby, db, mode, dir, clients, lock, pooler }.
 my $now = {};
-# Every process that a scenario has started and that has not been waited for, by its id.
+# Every process that a scenario has started and that has not been waited for, by its id, with what to send a signal to: itself or its group.
 my %alive;
 
 # ---- the server, at an address that stays when another server takes its place ----
@@ -90,15 +90,38 @@ sub start_program
 		open STDIN, '<', '/dev/null';
 		open STDOUT, '>>', $client->{log};
 		open STDERR, '>&', \*STDOUT;
-		{ exec "$root/clients/$now->{language}/test/worker" }
+		my $program = "$root/clients/$now->{language}/test/worker";
+		restart_for_ever($program) if $client->{restart};
+		{ exec $program }
 		POSIX::_exit(127);
 	}
-	$alive{$pid} = 1;
+	# Both do so: whichever comes first.
+	setpgrp $pid, $pid if $client->{restart};
+	$alive{$pid} = $client->{restart} ? -$pid : $pid;
 	$client->{pid} = $pid;
 	return;
 }
 
-# Whether the program has ended: its wait status, or undef. One that is to be restarted is.
+# Runs the program again whenever it has ended: in a process of its own, for the test may look once in some seconds only on a busy machine.
+sub restart_for_ever
+{
+	my ($program) = @_;
+
+	setpgrp 0, 0;
+	while (1)
+	{
+		my $pid = fork // POSIX::_exit(1);
+		if ($pid == 0)
+		{
+			{ exec $program }
+			POSIX::_exit(127);
+		}
+		waitpid $pid, 0;
+		select undef, undef, undef, 0.05;
+	}
+}
+
+# Whether the program has ended: its wait status, or undef. One that is restarted never does.
 sub ended
 {
 	my ($client) = @_;
@@ -106,11 +129,6 @@ sub ended
 	return $client->{status} if defined $client->{status};
 	return if waitpid($client->{pid}, POSIX::WNOHANG()) == 0;
 	delete $alive{ $client->{pid} };
-	if ($client->{restart})
-	{
-		start_program($client);
-		return;
-	}
 	return $client->{status} = $?;
 }
 
@@ -210,10 +228,26 @@ my %steps = (
 		point_to($now->{standby});
 		$now->{node} = delete $now->{standby};
 	},
+	watch => sub { $now->{watched} = -s $now->{node}->logfile },
+	statements => sub {
+		my ($step) = @_;
+		my @found = grep { /$step->{statements}/ } watched_statements();
+		my $name = "$step->{name}: " . @found . " statements like $step->{statements}";
+		cmp_ok(scalar @found, '>=', $step->{at_least}, "$name, at least $step->{at_least}") if defined $step->{at_least};
+		cmp_ok(scalar @found, '<=', $step->{at_most}, "$name, at most $step->{at_most}") or diag(join "\n", @found) if defined $step->{at_most};
+	},
 	check => sub {
 		my ($step) = @_;
 		is(sql($step->{query}), encode_utf8($step->{is}), encode_utf8($step->{check})) or diag(jobs_as_they_stand());
 	});
+
+# What the server was sent since the last `watch`, each in a line: Cluster.pm has servers log all statements.
+sub watched_statements
+{
+	my $log = PostgreSQL::Test::Utils::slurp_file($now->{node}->logfile, $now->{watched});
+
+	return $log =~ /^\S+ \S+ \S+ \[\d+\] .*?LOG:  (?:statement|execute [^:]*): (.*)$/mg;
+}
 
 # The session that holds the lock is gone, if there is one.
 sub end_lock
@@ -312,16 +346,16 @@ sub start_pair
 	return;
 }
 
-# Every client that still runs ends by itself at SIGTERM. One that is restarted may have no handler of that signal at the moment.
+# Every client that still runs ends by itself at SIGTERM. One that is restarted is killed, with the process that restarts it.
 sub end_clients
 {
 	foreach my $name (sort keys %{ $now->{clients} })
 	{
 		my $client = $now->{clients}{$name};
-		my $restarted = delete $client->{restart};
+		my $restarted = $client->{restart};
 		wait_for("the start of client $name", sub { defined ended($client) || $restarted || events($client, 'started') });
 		next if defined ended($client);
-		kill $restarted ? 'KILL' : 'TERM', $client->{pid};
+		kill $restarted ? 'KILL' : 'TERM', $alive{ $client->{pid} };
 		wait_for("the end of client $name", sub { defined ended($client) });
 		next if $restarted;
 		is($client->{status}, 0, "client $name ends at SIGTERM") or diag(substr(log_of($client), -2000));
@@ -363,7 +397,7 @@ sub clear
 
 	foreach my $pid (keys %alive)
 	{
-		kill 'KILL', $pid;
+		kill 'KILL', $alive{$pid};
 		waitpid $pid, 0;
 		delete $alive{$pid};
 	}
@@ -416,7 +450,7 @@ sub run_scenarios
 END
 {
 	my $status = $?;
-	kill 'KILL', keys %alive;
+	kill 'KILL', values %alive;
 	waitpid $_, 0 foreach keys %alive;
 	$? = $status;
 }

@@ -333,6 +333,19 @@ sub check_nothing_left
 	return;
 }
 
+# The view queue has what the rows have: by counts that were made at the first look since the last crash, and kept since.
+sub check_counts
+{
+	my ($self) = @_;
+
+	my $states = 'scheduled available executing retryable waiting';
+	my $counted = join ', ', map { "sum($_)" } split / /, $states;
+	my $rows = join ', ', map { "count(*) FILTER (WHERE state = '$_')" } split / /, $states;
+	ok(wait_until($self->{node}, "SELECT NOT EXISTS (SELECT queue, $counted FROM queue_jobs.queue WHERE available + scheduled + executing + retryable + waiting > 0 GROUP BY queue"
+				. " EXCEPT SELECT queue, $rows FROM queue_jobs.job GROUP BY queue)"), 'what is counted is what there is');
+	return;
+}
+
 # How much there was.
 sub note_counts
 {

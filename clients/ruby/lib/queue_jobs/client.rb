@@ -48,6 +48,22 @@ module QueueJobs
       call(connection, :enqueue_many, positional, options).map { |row| row[:result] }
     end
 
+    # Within the block's time the session has this context, which the jobs inherit from it. Outside of a
+    # transaction it makes one, for a setting lasts no longer.
+    def with_context(connection, context)
+      return yield if context.nil?
+
+      Statement.in_transaction(connection) do
+        before = Statement.fetch(connection, "SELECT coalesce(current_setting('queue_jobs.context', true), '') AS value").first[:value]
+        set_context(connection, Values.json({ **(before.empty? ? {} : JSON.parse(before)), **context.transform_keys(&:to_s) }))
+        yield.tap { set_context(connection, before) }
+      end
+    end
+
+    def set_context(connection, text)
+      Statement.fetch(connection, "SELECT set_config('queue_jobs.context', $1::text, true)", [text])
+    end
+
     # The context given, or the running job's; with the trace that OpenTelemetry has under way, if the
     # application uses it.
     def context(given)
@@ -101,8 +117,9 @@ module QueueJobs
     end
 
     # Jobs of which some wait for others: steps are { step:, worker:, args:, after: […], … }.
-    def enqueue_workflow(connection, name, steps, **options)
-      rows = Client.call(connection, :enqueue_workflow, [["text", name], ["jsonb", steps.map { |one| Client.step(one) }]], options)
+    def enqueue_workflow(connection, name, steps, context: nil, **options)
+      positional = [["text", name], ["jsonb", steps.map { |one| Client.step(one) }]]
+      rows = Client.with_context(connection, Client.context(context)) { Client.call(connection, :enqueue_workflow, positional, options) }
       rows.map { |row| Step.new(row[:step], row[:job]) }
     end
 

@@ -30,6 +30,14 @@ module QueueJobs
       result&.clear
     end
 
+    # In the transaction under way, or in one of its own.
+    def self.in_transaction(connection, &block)
+      raw = connection.respond_to?(:raw_connection) ? connection.raw_connection : connection
+      return yield unless raw.transaction_status == PG::PQTRANS_IDLE
+
+      connection.transaction { block.call }
+    end
+
     attr_reader :values
 
     def initialize

@@ -1,0 +1,312 @@
+/*
+ * encryption_key.c
+ *		The keys by which args and results are encrypted; see encryption_key.h.
+ *
+ * The command prints lines "version key", the key as 64 hexadecimal digits. The highest version is for what is
+ * encrypted now, the others are for what has been. Duplicates are known by the key of a line "dedup key", or
+ * without one by that of the lowest version, so that a new version changes nothing for them. Empty lines and
+ * lines that begin with "#" are left out.
+ *
+ * If the command fails, or prints something else, the keys that are known stay. No message shows what it has
+ * printed.
+ */
+#include "postgres.h"
+
+#include <errno.h>
+#include <ctype.h>
+
+#include "arguments.h"
+#include "encryption_key.h"
+#include "settings.h"
+#include "storage/fd.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#define MAX_KEYS 1000
+#define MAX_LINE 256			/* bytes */
+#define DEDUP_VERSION 0
+#define NO_COMMAND "\"queue_jobs.encryption_key_command\" is not set"
+#define LOG_AGAIN_AFTER USECS_PER_MINUTE
+
+typedef struct Keys
+{
+	int			count;
+	EncryptionKey keys[MAX_KEYS];	/* in no order */
+} Keys;
+
+static Keys *known = NULL;		/* or NULL */
+static char *problem = NULL;	/* of the latest look, or NULL */
+static TimestampTz read_at = 0;
+static TimestampTz of_reload = 0;	/* PgReloadTime of the latest look */
+
+/* ---- what the command prints ---- */
+
+static int
+hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+static bool
+parse_key(const char *text, uint8 *key)
+{
+	for (int i = 0; i < CIPHER_KEY_LENGTH; i++)
+	{
+		int			high = hex_digit(text[2 * i]);
+		int			low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
+
+		if (low < 0)
+			return false;
+		key[i] = (uint8) (high << 4 | low);
+	}
+	text += 2 * CIPHER_KEY_LENGTH;
+	return text[strspn(text, " \t\r\n")] == '\0';
+}
+
+/* "version key": false if the line is none. */
+static bool
+parse_line(char *line, EncryptionKey *key)
+{
+	size_t		length = strcspn(line, " \t");
+	char	   *end;
+	long		version;
+
+	if (length == strlen("dedup") && strncmp(line, "dedup", length) == 0)
+		key->version = DEDUP_VERSION;
+	else
+	{
+		errno = 0;
+		version = strtol(line, &end, 10);
+		if (errno != 0 || end != line + length || !isdigit((unsigned char) line[0]) || version < 1 || version > PG_INT32_MAX)
+			return false;
+		key->version = (int32) version;
+	}
+	line += length;
+	return parse_key(line + strspn(line, " \t"), key->key);
+}
+
+static const EncryptionKey *
+find(const Keys *keys, int32 version)
+{
+	for (int i = 0; keys != NULL && i < keys->count; i++)
+		if (keys->keys[i].version == version)
+			return &keys->keys[i];
+	return NULL;
+}
+
+/* Adds the line's key; what is wrong with the line, or NULL. */
+static const char *
+add_line(Keys *keys, char *line)
+{
+	EncryptionKey key;
+	const char *wrong = NULL;
+
+	if (line[strspn(line, " \t\r\n")] == '\0' || line[0] == '#')
+		return NULL;
+	if (!parse_line(line, &key))
+		wrong = "is not a version and a key of 64 hexadecimal digits";
+	else if (find(keys, key.version) != NULL)
+		wrong = "has a version that another line has";
+	else if (keys->count == MAX_KEYS)
+		wrong = "is one too many";
+	else
+		keys->keys[keys->count++] = key;
+	explicit_bzero(&key, sizeof(key));
+	return wrong;
+}
+
+static void
+forget(Keys *keys)
+{
+	if (keys == NULL)
+		return;
+	explicit_bzero(keys, sizeof(Keys));
+	free(keys);
+}
+
+/* ---- reading ---- */
+
+/* What is wrong, in the current memory context; NULL: nothing. */
+static char *
+read_lines(FILE *pipe, Keys *keys)
+{
+	char		line[MAX_LINE];
+	const char *wrong = NULL;
+	int			number = 0;
+	int			versions = 0;
+
+	while (wrong == NULL && fgets(line, sizeof(line), pipe) != NULL)
+	{
+		number++;
+		wrong = add_line(keys, line);
+	}
+	explicit_bzero(line, sizeof(line));
+	if (wrong != NULL)
+		return psprintf("line %d of what \"queue_jobs.encryption_key_command\" prints %s", number, wrong);
+	for (int i = 0; i < keys->count; i++)
+		versions += keys->keys[i].version != DEDUP_VERSION;
+	return versions == 0 ? pstrdup("\"queue_jobs.encryption_key_command\" prints no key") : NULL;
+}
+
+/* The stream's buffer is ours, so that no key stays in it. */
+static char *
+run_command(const char *command, Keys *keys)
+{
+	char		buffer[BLCKSZ];
+	FILE	   *pipe = OpenPipeStream(command, "r");
+	char	   *wrong;
+	int			status;
+
+	if (pipe == NULL)
+		return psprintf("\"queue_jobs.encryption_key_command\" could not be run: %s", strerror(errno));
+	setvbuf(pipe, buffer, _IOFBF, sizeof(buffer));
+	wrong = read_lines(pipe, keys);
+	while (fread(buffer, 1, 1, pipe) == 1)
+		;						/* its end is to be its own, and not by SIGPIPE */
+	status = ClosePipeStream(pipe);
+	explicit_bzero(buffer, sizeof(buffer));
+	if (status != 0)
+		return psprintf("\"queue_jobs.encryption_key_command\" failed: %s", status == -1 ? strerror(errno) : wait_result_to_str(status));
+	return wrong;
+}
+
+/* All processes that need a key would say the same, again and again. */
+static void
+note_problem(const char *text)
+{
+	static TimestampTz logged_at = 0;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		is_new = text != NULL && (problem == NULL || strcmp(problem, text) != 0);
+	char	   *copy = text ? MemoryContextStrdup(TopMemoryContext, text) : NULL;
+
+	if (problem != NULL)
+		pfree(problem);
+	problem = copy;
+	if (text == NULL || (!is_new && now - logged_at < LOG_AGAIN_AFTER))
+		return;
+	logged_at = now;
+	ereport(LOG, (errmsg("no encryption keys could be read: %s", text)));
+}
+
+static void
+read_keys(void)
+{
+	Keys	   *keys;
+	char	   *wrong;
+
+	of_reload = PgReloadTime;
+	read_at = GetCurrentTimestamp();
+	if (queue_jobs_encryption_key_command[0] == '\0')
+	{
+		forget(known);
+		known = NULL;
+		if (problem != NULL)
+			pfree(problem);
+		problem = MemoryContextStrdup(TopMemoryContext, NO_COMMAND);
+		return;
+	}
+	keys = calloc(1, sizeof(Keys));
+	if (keys == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	wrong = run_command(queue_jobs_encryption_key_command, keys);
+	if (wrong == NULL)
+	{
+		Keys	   *before = known;
+
+		known = keys;
+		keys = before;
+	}
+	forget(keys);
+	note_problem(wrong);
+}
+
+static void
+look(void)
+{
+	if (read_at == 0 || of_reload != PgReloadTime)
+		read_keys();
+}
+
+/* Something is missing: looks again, but not over and over. True if it did. */
+static bool
+look_again(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (now >= read_at && now - read_at < LOOK_FOR_KEYS_EVERY)
+		return false;
+	read_keys();
+	return true;
+}
+
+/* ---- asked for ---- */
+
+static const EncryptionKey *
+newest(void)
+{
+	const EncryptionKey *best = NULL;
+
+	for (int i = 0; known != NULL && i < known->count; i++)
+		if (best == NULL || known->keys[i].version > best->version)
+			best = &known->keys[i];
+	return best;
+}
+
+const EncryptionKey *
+encryption_key_newest(void)
+{
+	const EncryptionKey *key;
+
+	look();
+	key = newest();
+	return key == NULL && look_again() ? newest() : key;
+}
+
+const EncryptionKey *
+encryption_key_of(int32 version)
+{
+	const EncryptionKey *key;
+
+	look();
+	key = find(known, version);
+	return key == NULL && look_again() ? find(known, version) : key;
+}
+
+const EncryptionKey *
+encryption_key_require_newest(void)
+{
+	const EncryptionKey *key = encryption_key_newest();
+
+	if (key == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("there is no encryption key"),
+				 errdetail_internal("%s", as_sentence(encryption_key_problem(0))),
+				 errhint("Set \"queue_jobs.encryption_key_command\" to a command that prints a line \"version key\", the key as 64 hexadecimal digits.")));
+	return key;
+}
+
+const uint8 *
+encryption_key_for_duplicates(void)
+{
+	const EncryptionKey *lowest = encryption_key_require_newest();
+
+	for (int i = 0; i < known->count; i++)	/* DEDUP_VERSION is below all others */
+		if (known->keys[i].version < lowest->version)
+			lowest = &known->keys[i];
+	return lowest->key;
+}
+
+const char *
+encryption_key_problem(int32 version)
+{
+	if (problem != NULL)
+		return problem;
+	return version == 0 ? "no key was printed" : "\"queue_jobs.encryption_key_command\" prints no such version";
+}

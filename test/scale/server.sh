@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Builds the counting server of make scale: Debian's source of PostgreSQL 15, in which each LWLock, spinlock and pin is counted by the
+# process that takes it (count.h, report.c). Prints the program's path. This is no server for anything else.
+#
+#   CACHE  where it is built, and kept for the next time; default: /var/tmp/queue_jobs_scale. 600 MB.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${CACHE:-/var/tmp/queue_jobs_scale}
+installed=$cache/pg
+stamp=$(cat "$here"/{count.h,report.c,server.sh} | sha256sum)
+if [ "$(cat "$installed/stamp" 2>/dev/null)" = "$stamp" ]; then
+    echo "$installed/postgres"
+    exit
+fi
+exec 3>&1 >&2
+
+# Lists of sources, apart from the system's. A mirror may lack the latest version that its list has.
+fetch() {
+    local version options
+    options=(-q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$cache/lists" -o Dir::State::lists="$cache/state"
+        -o Dir::Cache="$cache/apt" -o APT::Sandbox::User=root)
+    mkdir -p "$cache"/lists "$cache"/state/partial "$cache"/apt/archives/partial
+    cat >"$cache/lists/sources.sources" <<LIST
+Types: deb-src
+URIs: ${MIRROR:-http://deb.debian.org/debian}
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+LIST
+    apt-get "${options[@]}" update
+    for version in $(apt-cache "${options[@]}" showsrc postgresql-15 | sed -n 's/^Version: //p' | sort -Vru); do
+        (cd "$cache" && apt-get "${options[@]}" source --download-only "postgresql-15=$version") && return
+    done
+    return 1
+}
+
+# The places at which lwlock.c and bufmgr.c take and release; each must be there.
+instrument() {
+    perl -0pi -e '
+        my $n = 0;
+        $n += s/^static const char \*GetLWTrancheName\(uint16 trancheId\);/$&\n#include "report.c"/m;
+        $n += s/^(\s*)(held_lwlocks\[num_held_lwlocks\]\.lock = lock;)/$1scale_acquired(lock, mode);\n$1$2/mg;
+        $n += s/^(\s*)(mode = held_lwlocks\[i\]\.mode;)/$1$2\n$1scale_released(lock, mode);/mg;
+        $n += s/^(\s+)(LWLockReportWaitStart\(lock\);)/$1$2\n$1scale_blocked(lock);/mg;
+        $n += s/(\nCreateLWLocks\(void\)\n\{)/$1\n\tscale_create();/;
+        $n += s/(\nInitLWLockAccess\(void\)\n\{)/$1\n\tscale_init();/;
+        $n == 10 or die "lwlock.c: $n places in place of 10\n"' src/backend/storage/lmgr/lwlock.c
+    perl -0pi -e '
+        my $n = s/^(\s*)(ref = NewPrivateRefCountEntry\(b\);)/$1$2\n$1scale_pinned(buf);/mg;
+        $n += s/(\n#define BUF_WRITTEN)/\nextern void scale_pinned(const void *buffer);\n$1/;
+        $n == 3 or die "bufmgr.c: $n places in place of 3\n"' src/backend/storage/buffer/bufmgr.c
+}
+
+mkdir -p "$installed"
+cp "$here"/count.h "$here"/report.c "$installed"
+if ! ls "$cache"/postgresql-15.*/config.status >/dev/null 2>&1; then
+    ls "$cache"/*.orig.tar.bz2 >/dev/null 2>&1 || fetch
+    tar -x -j -C "$cache" -f "$(ls "$cache"/*.orig.tar.bz2 | tail -n 1)"
+    cd "$cache"/postgresql-15.*
+    instrument
+    ./configure -q --prefix="$installed" --without-readline --without-zlib CFLAGS='-O2 -g1' CPPFLAGS="-include $installed/count.h -I$installed"
+fi
+cd "$cache"/postgresql-15.*
+touch src/backend/storage/lmgr/lwlock.c          # has report.c in it
+make -s -j"$(nproc)" -C src/port all
+make -s -j"$(nproc)" -C src/common all
+make -s -j"$(nproc)" -C src/backend all
+install -m 755 src/backend/postgres "$installed/postgres"
+chmod -R a+rX "$cache"
+echo "$stamp" >"$installed/stamp"
+echo "$installed/postgres" >&3
