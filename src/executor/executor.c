@@ -35,7 +35,7 @@
 static ProcessArguments arguments;
 static ExecutorSlot *own_slot = NULL;
 static bool nothing_left = false;	/* to do, as we resigned */
-static bool called_in_vain = false; /* a session has woken us, and we were to leave */
+static bool called = false;		/* a session has woken us, and we have not looked since */
 
 /* The first thing to be done when the process ends, before the server rolls back, and so frees the job. */
 static void
@@ -68,7 +68,7 @@ detach(int code, Datum argument)
 	if (nothing_left && !interrupted)
 		database_executor_left(arguments.database);
 	else
-		database_call_unserved(arguments.database, called_in_vain ? arguments.role : InvalidOid, false);
+		database_call_unserved(arguments.database, called ? arguments.role : InvalidOid, false);
 	databases_wake_wanting();
 	launcher_wake();			/* which may wait for our place */
 }
@@ -143,11 +143,13 @@ wait_for_work(TimestampTz until, bool *resigned)
 	process_wait(Min(until, execute_next_look()));
 	test_point("sleep_over");
 	if (own_slot->leave || GetCurrentTimestamp() >= until)
+	{
 		*resigned = executor_resign(own_slot);
+		called = !*resigned;
+	}
 	else
-		(void) executor_set_idle(own_slot, false);
+		called = !executor_set_idle(own_slot, false);
 	nothing_left = *resigned && execute_next_look() == DT_NOEND;
-	called_in_vain = own_slot->leave && !*resigned;
 	return false;
 }
 
@@ -226,6 +228,7 @@ executor_main(Datum argument)
 		if (arguments.pools != pools_version() ||
 			(own_slot->leave && (now - start > SERVE_AT_LEAST || exclusive_command_waits(arguments.database))))
 			break;
+		called = false;
 		if (work() || (!own_slot->leave && wait_for_work(until, &resigned)))
 		{
 			own_slot->worked_at = last_work = GetCurrentTimestamp();

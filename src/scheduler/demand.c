@@ -615,8 +615,8 @@ provide_executor(const Demand *demand, TimestampTz now)
 		found.unserved = found.unserved || counts.wanted == 0;
 		return true;
 	}
-	room = counts.total + crowd_waiting(own_database, counts.wanted == 0, now) < queue_jobs_max_executors && counts.database < queue_jobs_max_executors_per_database &&
-		counts.role < share_of_database(demand->role) && pool >= 0;
+	room = counts.total + crowd_waiting(own_database, counts.wanted == 0, now) < queue_jobs_max_executors &&
+		counts.database < queue_jobs_max_executors_per_database && counts.role < share_of_database(demand->role) && pool >= 0;
 	if (room && start_executor(demand, pool))
 		return true;
 	found.unserved = found.unserved || counts.wanted == 0;

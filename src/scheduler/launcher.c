@@ -49,9 +49,9 @@
 #define RETRY_AFTER USECS_PER_SEC	/* when no worker slot was free */
 #define LEAVE_EVERY (2 * USECS_PER_SEC)	/* while worker slots lack: one scheduler */
 #define LOOK_AGAIN_AT_SERVED USECS_PER_SEC	/* after a scheduler that made way, as its jobs had executors */
-#define LOOK_AFTER_EXECUTOR INT64CONST(50000)	/* microseconds: a scheduler, after we have started an executor; later in a crowd */
+#define LOOK_AFTER_EXECUTOR INT64CONST(50000)	/* microseconds: a scheduler, after an executor; later in a crowd */
 #define IDLE_LEAVES_WITHIN INT64CONST(200000)	/* microseconds; then the scheduler asks one that is at work */
-#define HOLD_BACK USECS_PER_SEC	/* at most, after the start of a scheduler, until the next one's while executors lack worker slots */
+#define HOLD_BACK USECS_PER_SEC	/* at most, from one scheduler's start to the next, while executors lack slots */
 #define LOOK_AT_ALL USECS_PER_SEC	/* at most so often, when more databases asked for a slot than could be noted */
 
 /* A database without a slot that is to be looked into by a scheduler: at that time. */
@@ -63,7 +63,7 @@ typedef struct Waiting
 } Waiting;
 
 static List *waiting = NIL;		/* of Waiting * */
-static int	schedulers_wait = 0;	/* so many, for room or a worker slot, as the present look at all databases has found */
+static int	schedulers_wait = 0;	/* for room or a worker slot, as the present look at all databases has found */
 static bool executors_wait = false; /* for a worker slot, likewise */
 static int	executors_asked_for = 0;	/* idle ones, in the present look, so that databases get their first */
 static TimestampTz last_start = 0;	/* of a scheduler */
@@ -425,7 +425,8 @@ attention_due(const DatabaseSlot *seen, TimestampTz now)
 {
 	TimestampTz due = now;
 
-	if (seen->unserved || seen->news || seen->schedules_touched || seen->settings_changed || !executor_stays(seen->database, InvalidOid))
+	if (seen->unserved || seen->news || seen->schedules_touched || seen->settings_changed ||
+		!executor_stays(seen->database, InvalidOid))
 		return now;
 	if (seen->made_way && seen->starting_since <= now)
 		due = Max(due, seen->starting_since + LOOK_AGAIN_AT_SERVED);
@@ -436,20 +437,36 @@ attention_due(const DatabaseSlot *seen, TimestampTz now)
 
 /* ---- the first executor of a database ---- */
 
-/* What a scheduler would look at is looked at by the executor. */
+/* The database's executors are fewer than there may be. */
+static bool
+has_place_in_database(Oid database)
+{
+	ExecutorStates states;
+
+	executor_states(database, &states);
+	return states.busy + states.idle + states.starting < queue_jobs_max_executors_per_database;
+}
+
+/*
+ * What a scheduler would look at is looked at by the executor. Where lanes are blocked, for want of a role
+ * that can connect, say, the scheduler knows which.
+ */
 static bool
 may_start_executor(const DatabaseSlot *seen)
 {
 	return seen->unserved && OidIsValid(seen->unserved_role) && !seen->settings_changed && !database_is_off(seen) &&
 		seen->failures == 0 && shared_run() && !shared_read_only() && queue_jobs_pools[0] == '\0' &&
-		queue_jobs_max_executors_per_database > 0 &&
+		!seen->blocked_lanes && has_place_in_database(seen->database) &&
 		!executor_has_to_wait(seen->database, seen->unserved_role) && !lost_claims_in(seen->database);
 }
 
 static bool
 start_executor(const DatabaseSlot *seen)
 {
-	ProcessArguments arguments = {.database = seen->database,.role = seen->unserved_role,.pools = pools_version(),.unchecked = true};
+	ProcessArguments arguments =
+	{
+		.database = seen->database,.role = seen->unserved_role,.pools = pools_version(),.unchecked = true
+	};
 
 	arguments.slot = executor_reserve(seen->database, seen->unserved_role, 0, arguments.pools, &arguments.generation);
 	if (arguments.slot < 0)
@@ -498,7 +515,8 @@ serve(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 		return seen->unserved_more ? now : DT_NOEND;
 	}
 	executors_asked_for++;
-	if (seen->unserved_at > now || now - seen->unserved_at > IDLE_LEAVES_WITHIN || !executor_ask_idle(seen->database, executors_asked_for))
+	if (seen->unserved_at > now || now - seen->unserved_at > IDLE_LEAVES_WITHIN ||
+		!executor_ask_idle(seen->database, executors_asked_for))
 		return now;
 	return seen->unserved_at + IDLE_LEAVES_WITHIN + 1;	/* one that leaves calls */
 }

@@ -702,6 +702,7 @@ scheduler_main(Datum argument)
 	SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_OVERRIDE);
 	pgstat_report_appname("queue_jobs scheduler");
 	only_looks = arguments.looks;
+	test_point("scheduler_starts");
 	context = AllocSetContextCreate(TopMemoryContext, "queue_jobs scheduler", ALLOCSET_DEFAULT_SIZES);
 	last_busy = started = GetCurrentTimestamp();
 	for (;;)

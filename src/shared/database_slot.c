@@ -450,8 +450,11 @@ void
 database_look(DatabaseSlot *slot)
 {
 	SpinLockAcquire(&slot->mutex);
-	slot->looking = !slot->attention;
-	slot->attention = true;
+	if (slot->scheduler == SCHEDULER_NONE)
+	{
+		slot->looking = !slot->attention;
+		slot->attention = true;
+	}
 	SpinLockRelease(&slot->mutex);
 }
 

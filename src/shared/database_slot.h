@@ -38,7 +38,7 @@ typedef struct DatabaseSlot
 	int			scheduler_proc; /* process number, if running */
 	bool		attention;		/* the scheduler, or the launcher in its place, has been woken to look at lanes */
 	bool		schedules_touched;	/* the scheduler has been called to look at schedules */
-	bool		unserved;		/* jobs of a role that has no executor have come, since a process was last started for that */
+	bool		unserved;		/* jobs have come whose role has no executor; until a process looks after them */
 	Oid			unserved_role;	/* whose jobs these are, InvalidOid: not known */
 	TimestampTz unserved_at;	/* when the first of them came */
 	bool		unserved_more;	/* one executor is not enough for them */
@@ -52,8 +52,8 @@ typedef struct DatabaseSlot
 	uint32		due_published;	/* how often a due time was published */
 	TimestampTz due_low;		/* the earliest of them since the scheduler last looked */
 	TimestampTz wake_at;		/* when a scheduler is next needed, though nothing happens; NO_TIME: not */
-	bool		history_looked; /* a scheduler has looked after the history, and next_history is when it is to be done again; NO_TIME: not until there is something */
-	TimestampTz next_history;
+	bool		history_looked; /* a scheduler has looked after the history, and knows the next time: */
+	TimestampTz next_history;	/* NO_TIME: not until there is something */
 	TimestampTz not_before;		/* no scheduler is started sooner: the last one failed, or was terminated */
 	int			failures;		/* of schedulers, since one had a turn without an error */
 	bool		leave;			/* the scheduler is asked to make room for another database */
@@ -143,7 +143,10 @@ extern bool database_publish_due(Oid database, TimestampTz due);
 extern bool scheduler_attach(DatabaseSlot *slot);
 extern void scheduler_succeeded(DatabaseSlot *slot);
 
-/* A scheduler is to find out what there is to do in a database for which no session called. */
+/*
+ * A scheduler is to find out what there is to do in a database for which no session called. One that is there
+ * knows: with "attention" set, and nothing to wake it, sessions would not call it either.
+ */
 extern void database_look(DatabaseSlot *slot);
 
 /* "attention": the next one is needed at once, and not only at wake_at. */

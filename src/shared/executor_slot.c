@@ -299,36 +299,56 @@ executor_has_to_wait(Oid database, Oid role)
 	return found;
 }
 
-bool
-executor_ask_idle(Oid but_of, int most)
+/* The executor that has been idle for longest; NULL if there is none. "leaving": so many are asked already. */
+static ExecutorSlot *
+longest_idle(Oid but_of, int *leaving)
 {
 	ExecutorSlot *found = NULL;
-	int			leaving = 0;
-	int			proc = NO_PROC;
 
+	*leaving = 0;
 	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 
 		if (slot->state != EXECUTOR_RUNNING || slot->database == but_of)
 			continue;
-		leaving += slot->leave;
+		*leaving += slot->leave;
 		if (slot->idle && !slot->leave && (found == NULL || slot->worked_at < found->worked_at))
 			found = slot;
 	}
-	if (leaving >= most)
-		return true;
-	if (found == NULL)
-		return false;
-	SpinLockAcquire(&found->mutex);
-	if (found->state == EXECUTOR_RUNNING)
+	return found;
+}
+
+/* False if a session has woken it meanwhile. */
+static bool
+ask_if_idle(ExecutorSlot *slot)
+{
+	int			proc = NO_PROC;
+
+	SpinLockAcquire(&slot->mutex);
+	if (slot->state == EXECUTOR_RUNNING && slot->idle && !slot->leave)
 	{
-		found->leave = true;
-		proc = found->proc;
+		slot->leave = true;
+		proc = slot->proc;
 	}
-	SpinLockRelease(&found->mutex);
+	SpinLockRelease(&slot->mutex);
 	shared_wake(proc);
-	return true;
+	return proc != NO_PROC;
+}
+
+bool
+executor_ask_idle(Oid but_of, int most)
+{
+	ExecutorSlot *found;
+	int			leaving;
+
+	do
+	{
+		found = longest_idle(but_of, &leaving);
+		if (leaving >= most)
+			return true;
+	} while (found != NULL && !ask_if_idle(found));
+	return found != NULL;
 }
 
 void
