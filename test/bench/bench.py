@@ -75,6 +75,7 @@ class Bench:
         self.notes = []
         self.peers = {}
         self.databases = []
+        self.undo = []               # what a workload has changed of the server, functions
 
     def rounds_of(self, workload):
         """What "size" compares hardly differs: more rounds, but for a quick look."""
@@ -94,6 +95,11 @@ class Bench:
         other.server.file("queue_jobs/database.sql")
         other.set_up()
         return other
+
+    def clean_up(self):
+        self.drop_databases()
+        while self.undo:
+            self.undo.pop()()
 
     def drop_databases(self):
         while self.databases:
@@ -174,7 +180,7 @@ def main():
             "load": round(load, 1),      # of the machine at its beginning: other work beside it would show
             "seconds": round(time.monotonic() - begin, 1),
         }
-        bench.drop_databases()
+        bench.clean_up()
         notes = bench.notes + sorted(server.warnings)
         Path(output).write_text(json.dumps({"machine": machine(server), "notes": notes, "workloads": sections}, indent=1))
 

@@ -1,15 +1,16 @@
 /*
  * tenants.c
- *		Many databases on one server, a few of them at work at any moment: how long after its commit does the first job
- *		of a database start that has rested, and how long do those after it take?
+ *		Many databases on one server, a few of them at work at any moment: how long after its commit does the
+ *		first job of a database start that has rested, and how long do those after it take?
  *
  *	tenants CONNINFO [--databases=500] [--at_work=20] [--seconds=60] [--work=3000] [--every=100] [--limit=120]
  *
- * Databases tenant_1 and so on, each with a worker "note", whose handler notes when it began. As many threads as databases
- * are at work. Each takes the database that has rested for longest, enqueues a job there every so many milliseconds
- * (each a transaction, its job is the next one's "n"), for "work" milliseconds, and waits until all of them have run.
- * Times are read from the one clock of this machine: by the client just before it sends COMMIT, and by the handler as its
- * first statement. Jobs that have not run "limit" seconds after the last was enqueued are counted as lost.
+ * Databases tenant_1 and so on, each with a worker "note", whose handler notes when it began. As many threads as
+ * databases are at work. Each takes the database that has rested for longest, enqueues a job there every so many
+ * milliseconds (each in its own transaction), for "work" milliseconds, and waits until all of them have run.
+ * Times are read from the one clock of this machine: by the client just before it sends COMMIT, and by the
+ * handler as its first statement. Jobs that have not run "limit" seconds after the last was enqueued are counted
+ * as lost.
  */
 #include <pthread.h>
 

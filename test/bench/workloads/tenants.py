@@ -54,6 +54,12 @@ def tenants(bench):
     bench.server.sql(f"ALTER SYSTEM SET max_worker_processes = {WORKER_SLOTS}")
     restart(bench)
 
+    def with_default_slots():
+        bench.server.sql("ALTER SYSTEM RESET max_worker_processes")
+        restart(bench)
+
+    bench.undo.append(with_default_slots)
+
     def rested():
         time.sleep(seconds)      # until all databases have been looked into
         bench.server.wait_until(f"NOT EXISTS (SELECT FROM pg_stat_activity WHERE {OURS})")
