@@ -14,9 +14,14 @@
 char	   *queue_jobs_context = NULL;
 
 /*
- * executors at once in the whole cluster; with the launcher and a scheduler they fit max_worker_processes = 8
+ * executors at once in the whole cluster: by default four, which fit max_worker_processes = 8 with the
+ * launcher and a scheduler; more where there are more worker slots than that, so that many databases can be at
+ * work at once
  */
-int			queue_jobs_max_executors = 4;
+#define LEAST_EXECUTORS 4
+#define MOST_EXECUTORS 100
+#define OTHER_WORKER_SLOTS 12	/* schedulers, parallel queries, logical replication */
+int			queue_jobs_max_executors = LEAST_EXECUTORS;
 
 /* executors at once in one database */
 int			queue_jobs_max_executors_per_database = 4;
@@ -82,6 +87,12 @@ check_run(bool *value, void **extra, GucSource source)
 	return false;
 }
 
+static int
+default_executors(void)
+{
+	return Min(Max(max_worker_processes - OTHER_WORKER_SLOTS, LEAST_EXECUTORS), MOST_EXECUTORS);
+}
+
 void
 settings_define(GucStringCheckHook check_pools)
 {
@@ -94,7 +105,7 @@ settings_define(GucStringCheckHook check_pools)
 	DefineCustomIntVariable("queue_jobs.max_executors",
 							"Number of processes that run jobs, in all databases together.",
 							"Each takes one of max_worker_processes; so do the launcher and one scheduler a database at work.",
-							&queue_jobs_max_executors, 4, 0, 1000, at_start, 0, NULL, NULL, NULL);
+							&queue_jobs_max_executors, default_executors(), 0, 1000, at_start, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_executors_per_database",
 							"Number of processes that run jobs in one database.",
 							NULL, &queue_jobs_max_executors_per_database, 4, 0, 1000, PGC_SIGHUP, 0, NULL, NULL, NULL);

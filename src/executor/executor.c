@@ -7,6 +7,7 @@
 
 #include "access/xact.h"
 #include "crash_ledger.h"
+#include "engine_state.h"
 #include "database_slot.h"
 #include "exclusive_commands.h"
 #include "executor.h"
@@ -33,6 +34,8 @@
 
 static ProcessArguments arguments;
 static ExecutorSlot *own_slot = NULL;
+static bool nothing_left = false;	/* to do, as we resigned */
+static bool called = false;		/* a session has woken us, and we have not looked since */
 
 /* The first thing to be done when the process ends, before the server rolls back, and so frees the job. */
 static void
@@ -53,6 +56,7 @@ detach(int code, Datum argument)
 {
 	bool		interrupted = own_slot->job != 0;
 
+	test_point("executor_leaves");
 	session_holds_forget();
 	if (terminated_by_others())
 		own_slot->not_before = own_slot->starting_since + LEAST_RUN;
@@ -61,8 +65,12 @@ detach(int code, Datum argument)
 	executor_release(arguments.slot, arguments.generation);
 	if (interrupted)
 		lane_hints_void(arguments.database);
-	database_call_attention(arguments.database);
+	if (nothing_left && !interrupted)
+		database_executor_left(arguments.database);
+	else
+		database_call_unserved(arguments.database, called ? arguments.role : InvalidOid, false);
 	databases_wake_wanting();
+	launcher_wake();			/* which may wait for our place */
 }
 
 static void
@@ -116,25 +124,33 @@ work(void)
 
 /*
  * Idle is said before the last look, so that a session that commits after it wakes us. Returns whether that
- * found a job.
+ * found a job. An executor that is to leave resigns, so that no session counts on it; one that a session has
+ * woken before that looks again, after its idle time, too.
  */
 static bool
-wait_for_work(TimestampTz until)
+wait_for_work(TimestampTz until, bool *resigned)
 {
-	bool		ran;
-
-	executor_set_idle(own_slot, true);
+	(void) executor_set_idle(own_slot, true);
 	test_point("looks_again");
-	ran = work();
-	if (!ran)
+	if (work())
 	{
-		pgstat_report_stat(true);
-		pgstat_report_activity(STATE_IDLE, NULL);
-		test_point("going_to_sleep");
-		process_wait(Min(until, execute_next_look()));
+		(void) executor_set_idle(own_slot, false);
+		return true;
 	}
-	executor_set_idle(own_slot, false);
-	return ran;
+	pgstat_report_stat(true);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	test_point("going_to_sleep");
+	process_wait(Min(until, execute_next_look()));
+	test_point("sleep_over");
+	if (own_slot->leave || GetCurrentTimestamp() >= until)
+	{
+		*resigned = executor_resign(own_slot);
+		called = !*resigned;
+	}
+	else
+		called = !executor_set_idle(own_slot, false);
+	nothing_left = *resigned && execute_next_look() == DT_NOEND;
+	return false;
 }
 
 /* As the configuration, or the role or database, has it for executors. */
@@ -168,6 +184,20 @@ connect_session(void)
 	execute_init(arguments.role, arguments.pool);
 }
 
+/* What a scheduler looks at before it starts an executor. */
+static bool
+is_wanted(void)
+{
+	bool		runs;
+
+	if (!arguments.unchecked)
+		return true;
+	unit_begin();
+	runs = engine_runs();
+	unit_end();
+	return runs;
+}
+
 void
 executor_main(Datum argument)
 {
@@ -178,10 +208,13 @@ executor_main(Datum argument)
 	connect_session();
 	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "queue_jobs executor", ALLOCSET_DEFAULT_SIZES));
 	start = last_work = GetCurrentTimestamp();
+	if (!is_wanted())
+		proc_exit(0);
 	for (;;)
 	{
 		TimestampTz now;
 		TimestampTz until;
+		bool		resigned = false;
 
 		QueryCancelPending = false; /* it came too late for the job before */
 		CHECK_FOR_INTERRUPTS();
@@ -195,14 +228,15 @@ executor_main(Datum argument)
 		if (arguments.pools != pools_version() ||
 			(own_slot->leave && (now - start > SERVE_AT_LEAST || exclusive_command_waits(arguments.database))))
 			break;
-		if (work() || (!own_slot->leave && wait_for_work(until)))
+		called = false;
+		if (work() || (!own_slot->leave && wait_for_work(until, &resigned)))
 		{
-			last_work = GetCurrentTimestamp();
+			own_slot->worked_at = last_work = GetCurrentTimestamp();
 			pgstat_report_stat(false);
 			if (!session_reset(arguments.role))
 				break;
 		}
-		else if (own_slot->leave || GetCurrentTimestamp() >= until)
+		else if (resigned || own_slot->leave)
 			break;
 	}
 	proc_exit(0);

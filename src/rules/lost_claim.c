@@ -311,6 +311,17 @@ charge_entry(void *argument)
 	unit_end();
 }
 
+bool
+lost_claims_in(Oid database)
+{
+	bool		any = false;
+
+	map_entries();
+	for (int i = 0; entries != NULL && i < MaxBackends * PLACES_PER_PROCESS && !any; i++)
+		any = is_lost(&entries[i]) && entries[i].database == database;
+	return any;
+}
+
 TimestampTz
 lost_claims_charge(void)
 {

@@ -30,6 +30,9 @@ extern void lost_claims_savepoint_event(SubXactEvent event, SubTransactionId sub
 /* This transaction has claimed the job, whose attempt is counted already. */
 extern void lost_claim_note(const Job *job);
 
+/* Whether there are some of that database to be charged by its scheduler before its jobs are run. */
+extern bool lost_claims_in(Oid database);
+
 /*
  * For a scheduler: charges what processes that crashed had claimed. Returns when to look again, DT_NOEND if
  * there is nothing left.

@@ -7,6 +7,7 @@
 
 #include "catalog.h"
 #include "commands/dbcommands.h"
+#include "crowd.h"
 #include "demand.h"
 #include "executor_slot.h"
 #include "lane.h"
@@ -83,6 +84,7 @@ typedef struct Crowded
 static List *crowded_roles = NIL;	/* of Crowded *, in TopMemoryContext */
 
 static DemandFound found;		/* by the look that is under way */
+static DatabaseSlot *own_database;
 
 static void
 look_again_at(TimestampTz at)
@@ -476,40 +478,59 @@ start_executor(const Demand *demand, int pool)
 	if (process_start_executor(&arguments))
 	{
 		last_started = *demand;
-		worker_slot_found();
+		SpinLockAcquire(&own_database->mutex);
+		own_database->wants_since = NO_TIME;	/* other databases are the next */
+		SpinLockRelease(&own_database->mutex);
 		return true;
 	}
 	executor_release(arguments.slot, arguments.generation);
-	if (worker_slot_missed(true))
-		ereport(LOG,
-				(errmsg("queue_jobs has no free background worker slot for an executor"),
-				 errdetail("Jobs wait for the executors that are there, if any."),
-				 errhint("You may need to increase \"max_worker_processes\".")));
 	return false;
 }
 
 /*
+ * Of two executors the one that is to leave first: of another database, idle, and for longer than the other
+ * has been.
+ */
+static bool
+leaves_before(const ExecutorSlot *a, const ExecutorSlot *b)
+{
+	bool		a_here = a->database == MyDatabaseId;
+	bool		b_here = b->database == MyDatabaseId;
+	TimestampTz a_since = a->idle && a->worked_at != NO_TIME ? a->worked_at : a->starting_since;
+	TimestampTz b_since = b->idle && b->worked_at != NO_TIME ? b->worked_at : b->starting_since;
+
+	if (a_here != b_here)
+		return b_here;
+	if (a->idle != b->idle)
+		return a->idle;
+	return a_since < b_since;
+}
+
+/*
  * Jobs without any executor for them, where there is no room for one, have another leave after its job: one
- * of their own pools if those are full, otherwise rather one of another database.
+ * of their own pools if those are full, otherwise rather one of another database. Not more than databases
+ * wait: each is to be started again.
  */
 static void
-make_room(const Demand *demand, bool pools_full)
+make_room(const Demand *demand, bool pools_full, TimestampTz now)
 {
 	ExecutorSlot *to_leave = NULL;
+	int			leaving = 0;
 
 	for (int i = 0; i < executor_slots(); i++)
 	{
 		ExecutorSlot *slot = executor_slot_at(i);
 		bool		here = slot->database == MyDatabaseId;
 
+		leaving += slot->state == EXECUTOR_RUNNING && slot->leave && !here;
 		if (slot->state != EXECUTOR_RUNNING || slot->leave || is_as_demanded(slot, demand))
 			continue;
 		if (pools_full && !(here && (demand->pools & ((uint32) 1 << slot->pool)) != 0))
 			continue;
-		if (to_leave == NULL || !here)
+		if (to_leave == NULL || leaves_before(slot, to_leave))
 			to_leave = slot;
 	}
-	if (to_leave != NULL)
+	if (to_leave != NULL && (pools_full || leaving <= crowd_waiting(own_database, false, now)))
 		ask_to_leave(to_leave);
 }
 
@@ -591,17 +612,19 @@ provide_executor(const Demand *demand, TimestampTz now)
 		 * may have been after this turn began; if it was long after, the clock was set back.
 		 */
 		look_again_at(failure->not_before);
+		found.unserved = found.unserved || counts.wanted == 0;
 		return true;
 	}
-	room = counts.total < queue_jobs_max_executors && counts.database < queue_jobs_max_executors_per_database &&
-		counts.role < share_of_database(demand->role) && pool >= 0;
+	room = counts.total + crowd_waiting(own_database, counts.wanted == 0, now) < queue_jobs_max_executors &&
+		counts.database < queue_jobs_max_executors_per_database && counts.role < share_of_database(demand->role) && pool >= 0;
 	if (room && start_executor(demand, pool))
 		return true;
+	found.unserved = found.unserved || counts.wanted == 0;
 	if (room && counts.wanted == 0)
 		found.lacks_slot = true;
 	if (counts.wanted > 0)
 		return false;
-	make_room(demand, pool < 0);
+	make_room(demand, pool < 0, now);
 	if (!room)
 		note_crowded(demand->role, now);
 	return false;
@@ -624,6 +647,7 @@ demand_provide(TimestampTz now)
 	ListCell   *cell;
 	ExecutorCounts counts;
 
+	own_database = database_slot(MyDatabaseId, true);
 	found = (DemandFound)
 	{
 		.enough = true,.next_revisit = DT_NOEND,.look_again_at = DT_NOEND

@@ -14,6 +14,7 @@ typedef struct DemandFound
 	bool		blocked;		/* lanes have jobs that cannot start: no handler, role or pool for them */
 	bool		busy;			/* there is work, or an executor does it */
 	bool		attended;		/* there are executors, if idle ones */
+	bool		unserved;		/* jobs have no executor */
 	bool		lacks_slot;		/* jobs have no executor, for want of a worker slot */
 	TimestampTz next_revisit;	/* when a limit lets jobs of some lane start; DT_NOEND */
 	TimestampTz look_again_at;	/* for executors' sake; DT_NOEND */

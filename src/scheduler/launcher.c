@@ -12,6 +12,11 @@
  * gets the slot of one that is at rest; or else the scheduler that has been at work for longest is asked to
  * leave, and its database waits in the same list. A new launcher, which knows nothing of this list, looks
  * into all databases.
+ *
+ * Databases for which a session has called, or a job has fallen due, come first; those that are only to be
+ * looked into have what room there is beside them. Of those that called, the one whose last scheduler was
+ * started before the others' is the first. There is room for so many schedulers at once (crowd.h): where there
+ * is none, one whose jobs have executors makes way at once.
  */
 #include "postgres.h"
 
@@ -21,10 +26,14 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "clock.h"
+#include "crowd.h"
 #include "database_slot.h"
+#include "executor_slot.h"
 #include "interruption.h"
+#include "lost_claim.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "pools.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
 #include "settings.h"
@@ -36,9 +45,13 @@
 #define START_AHEAD INT64CONST(50000)	/* microseconds; so that the scheduler is there when a job falls due */
 #define STARTING_LIMIT (30 * USECS_PER_SEC)	/* a process that has not come up by then never will */
 #define LOOK_INTERVAL INT64CONST(100000)	/* microseconds between databases at the start; less if one is done sooner */
+#define CALLED_LATELY USECS_PER_SEC /* others are likely to be called for, too */
 #define RETRY_AFTER USECS_PER_SEC	/* when no worker slot was free */
 #define LEAVE_EVERY (2 * USECS_PER_SEC)	/* while worker slots lack: one scheduler */
-#define HOLD_BACK (10 * USECS_PER_SEC)	/* at most, after the start of a scheduler, until the next one's while executors lack worker slots */
+#define LOOK_AGAIN_AT_SERVED USECS_PER_SEC	/* after a scheduler that made way, as its jobs had executors */
+#define LOOK_AFTER_EXECUTOR INT64CONST(50000)	/* microseconds: a scheduler, after an executor; later in a crowd */
+#define IDLE_LEAVES_WITHIN INT64CONST(200000)	/* microseconds; then the scheduler asks one that is at work */
+#define HOLD_BACK USECS_PER_SEC	/* at most, from one scheduler's start to the next, while executors lack slots */
 #define LOOK_AT_ALL USECS_PER_SEC	/* at most so often, when more databases asked for a slot than could be noted */
 
 /* A database without a slot that is to be looked into by a scheduler: at that time. */
@@ -46,12 +59,16 @@ typedef struct Waiting
 {
 	Oid			database;
 	TimestampTz due;
+	bool		looks;			/* only to find out what there is to do */
 } Waiting;
 
 static List *waiting = NIL;		/* of Waiting * */
-static bool schedulers_wait = false;	/* for a worker slot, as the present look at all databases has found */
-static bool executors_wait = false; /* likewise */
+static int	schedulers_wait = 0;	/* for room or a worker slot, as the present look at all databases has found */
+static bool executors_wait = false; /* for a worker slot, likewise */
+static int	executors_asked_for = 0;	/* idle ones, in the present look, so that databases get their first */
 static TimestampTz last_start = 0;	/* of a scheduler */
+static TimestampTz last_look = 0;	/* of a scheduler that no session called for */
+static TimestampTz last_called = 0; /* of another process */
 static bool out_of_database_slots_logged = false;
 
 /*
@@ -99,7 +116,7 @@ database_gone(Oid database)
 }
 
 static void
-remember(Oid database, TimestampTz due)
+remember(Oid database, TimestampTz due, bool looks)
 {
 	Waiting    *entry;
 	ListCell   *cell;
@@ -110,23 +127,24 @@ remember(Oid database, TimestampTz due)
 		if (entry->database != database)
 			continue;
 		entry->due = Min(entry->due, due);
+		entry->looks = entry->looks && looks;
 		return;
 	}
 	entry = palloc(sizeof(Waiting));
 	*entry = (Waiting)
 	{
-		.database = database,.due = due
+		.database = database,.due = due,.looks = looks
 	};
 	waiting = lappend(waiting, entry);
 }
 
 static void
-remember_all(List *databases, TimestampTz due)
+remember_all(List *databases, TimestampTz due, bool looks)
 {
 	ListCell   *cell;
 
 	foreach(cell, databases)
-		remember(lfirst_oid(cell), due);
+		remember(lfirst_oid(cell), due, looks);
 	list_free(databases);
 }
 
@@ -138,13 +156,13 @@ remember_refused(TimestampTz now)
 	static bool all = false;
 	bool		more;
 
-	remember_all(databases_refused(&more), now);
+	remember_all(databases_refused(&more), now, false);
 	all = all || more;
 	if (!all || (now >= last_all && now - last_all < LOOK_AT_ALL))
 		return;
 	last_all = now;
 	all = false;
-	remember_all(list_databases(false), now);
+	remember_all(list_databases(false), now, true);
 }
 
 static void
@@ -154,9 +172,18 @@ forget_waiting(Waiting *entry)
 	pfree(entry);
 }
 
-/* The one that has been due for longest, or is due next; NULL if there is none. */
+/* Databases that are due and were called for come before those that are only to be looked into. */
+static bool
+waits_before(const Waiting *a, const Waiting *b, TimestampTz now)
+{
+	if (a->looks != b->looks && (a->looks ? b : a)->due <= now)
+		return b->looks;
+	return a->due < b->due;
+}
+
+/* The one that is the next to get a slot, or is due next; NULL if there is none. */
 static Waiting *
-first_waiting(void)
+first_waiting(TimestampTz now)
 {
 	Waiting    *first = NULL;
 	ListCell   *cell;
@@ -165,25 +192,32 @@ first_waiting(void)
 	{
 		Waiting    *entry = lfirst(cell);
 
-		if (first == NULL || entry->due < first->due)
+		if (first == NULL || waits_before(entry, first, now))
 			first = entry;
 	}
 	return first;
 }
 
-/* A slot that no scheduler needs now; its database waits instead, if it has anything to do, or will have. */
+/*
+ * A slot that no scheduler needs now; its database waits instead, if it has anything to do, or will have.
+ * "by_force": though there is something. "served": though it has executors, whose scheduler will be needed
+ * sooner than those of others.
+ */
 static bool
-evict_one(bool by_force)
+evict_one(bool by_force, bool served)
 {
 	for (int i = 0; i < database_slots(); i++)
 	{
 		TimestampTz due;
-		Oid			database = database_slot_evict(database_slot_at(i), by_force, &due);
+		Oid			database;
 
+		if (!served && executor_serves(database_slot_at(i)->database, InvalidOid))
+			continue;
+		database = database_slot_evict(database_slot_at(i), by_force, &due);
 		if (!OidIsValid(database))
 			continue;
 		if (due != NO_TIME)
-			remember(database, due - START_AHEAD);
+			remember(database, due - START_AHEAD, false);
 		return true;
 	}
 	return false;
@@ -254,19 +288,41 @@ ask_to_leave(TimestampTz now)
 }
 
 /*
- * Gives a slot to one database that is due; returns when to look again. One at a time: at the start of the
- * server all of them are to be looked into.
+ * At the start of the server all databases are to be looked into: one after the other, with pauses while
+ * others are called for, and only while there is room for these.
  */
+static bool
+may_look(TimestampTz now)
+{
+	bool		looking = false;
+
+	for (int i = 0; i < database_slots() && !looking; i++)
+		looking = database_slot_at(i)->looking;
+	if (schedulers_wait > 0 || schedulers_crowded())
+		return false;
+	if (!looking && now - last_called > CALLED_LATELY)
+		return true;
+	return now - last_look >= LOOK_INTERVAL || now < last_look;
+}
+
+/* Gives a slot to one database that is due; returns when to look again: now, if there may be another. */
 static TimestampTz
 give_slot(TimestampTz now)
 {
-	Waiting    *first = first_waiting();
+	Waiting    *first = first_waiting(now);
 	DatabaseSlot *slot;
+	bool		looks;
 
 	if (first == NULL || first->due > now)
 	{
 		databases_set_wait(false);
 		return first == NULL ? DT_NOEND : first->due;
+	}
+	looks = first->looks;
+	if (looks && !may_look(now))
+	{
+		databases_set_wait(false);
+		return now + LOOK_INTERVAL;
 	}
 	if (database_gone(first->database))
 	{
@@ -275,7 +331,7 @@ give_slot(TimestampTz now)
 		return now;
 	}
 	slot = database_slot_take(first->database);
-	if (slot == NULL && (evict_one(true) || evict_one(false)))
+	if (slot == NULL && (evict_one(true, true) || evict_one(false, false) || evict_one(false, true)))
 		slot = database_slot_take(first->database);
 	databases_set_wait(slot == NULL);
 	if (slot == NULL)
@@ -283,9 +339,26 @@ give_slot(TimestampTz now)
 		ask_to_leave(now);
 		return DT_NOEND;		/* a scheduler that leaves calls */
 	}
-	database_call_attention(first->database);
+	if (looks)
+	{
+		database_look(slot);
+		last_look = now;
+	}
+	else
+		database_call_attention(first->database);
 	forget_waiting(first);
-	return now + LOOK_INTERVAL;
+	return looks ? now + LOOK_INTERVAL : now;
+}
+
+/* To all that are due, as far as there are slots; but to one only of those that are to be looked into. */
+static TimestampTz
+give_slots(TimestampTz now)
+{
+	TimestampTz next;
+
+	while ((next = give_slot(now)) <= now)
+		;
+	return next;
 }
 
 /* ---- schedulers ---- */
@@ -301,6 +374,7 @@ reserve(DatabaseSlot *slot, TimestampTz now)
 	{
 		slot->scheduler = SCHEDULER_STARTING;
 		slot->starting_since = now;
+		slot->make_way = false;
 		slot->leave = false;	/* the one before was asked to, for a database that has a slot by now */
 	}
 	SpinLockRelease(&slot->mutex);
@@ -320,13 +394,15 @@ unreserve(DatabaseSlot *slot)
 static bool
 start_scheduler(DatabaseSlot *slot, TimestampTz now)
 {
-	ProcessArguments arguments = {.database = slot->database};
+	ProcessArguments arguments = {.database = slot->database,.looks = slot->looking};
 
 	if (!reserve(slot, now))
 		return true;
 	if (process_start_scheduler(&arguments))
 	{
 		last_start = now;
+		if (!arguments.looks)
+			last_called = now;
 		worker_slot_found();
 		return true;
 	}
@@ -337,6 +413,112 @@ start_scheduler(DatabaseSlot *slot, TimestampTz now)
 				 errdetail("Jobs of database %u wait.", slot->database),
 				 errhint("You may need to increase \"max_worker_processes\".")));
 	return false;
+}
+
+/*
+ * When the scheduler is due that sessions call for: at once, unless the last one made way as its jobs had
+ * executors. What these cannot do waits a little, or a scheduler would be started for each job of a busy
+ * database.
+ */
+static TimestampTz
+attention_due(const DatabaseSlot *seen, TimestampTz now)
+{
+	TimestampTz due = now;
+
+	if (seen->unserved || seen->news || seen->schedules_touched || seen->settings_changed ||
+		!executor_stays(seen->database, InvalidOid))
+		return now;
+	if (seen->made_way && seen->starting_since <= now)
+		due = Max(due, seen->starting_since + LOOK_AGAIN_AT_SERVED);
+	if (seen->served_at <= now)
+		due = Max(due, seen->served_at + (schedulers_crowded() ? LOOK_AGAIN_AT_SERVED : LOOK_AFTER_EXECUTOR));
+	return due;
+}
+
+/* ---- the first executor of a database ---- */
+
+/* The database's executors are fewer than there may be. */
+static bool
+has_place_in_database(Oid database)
+{
+	ExecutorStates states;
+
+	executor_states(database, &states);
+	return states.busy + states.idle + states.starting < queue_jobs_max_executors_per_database;
+}
+
+/*
+ * What a scheduler would look at is looked at by the executor. Where lanes are blocked, for want of a role
+ * that can connect, say, the scheduler knows which.
+ */
+static bool
+may_start_executor(const DatabaseSlot *seen)
+{
+	return seen->unserved && OidIsValid(seen->unserved_role) && !seen->settings_changed && !database_is_off(seen) &&
+		seen->failures == 0 && shared_run() && !shared_read_only() && queue_jobs_pools[0] == '\0' &&
+		!seen->blocked_lanes && has_place_in_database(seen->database) &&
+		!executor_has_to_wait(seen->database, seen->unserved_role) && !lost_claims_in(seen->database);
+}
+
+static bool
+start_executor(const DatabaseSlot *seen)
+{
+	ProcessArguments arguments =
+	{
+		.database = seen->database,.role = seen->unserved_role,.pools = pools_version(),.unchecked = true
+	};
+
+	arguments.slot = executor_reserve(seen->database, seen->unserved_role, 0, arguments.pools, &arguments.generation);
+	if (arguments.slot < 0)
+		return false;
+	if (process_start_executor(&arguments))
+		return true;
+	executor_release(arguments.slot, arguments.generation);
+	return false;
+}
+
+/* The scheduler, if there is to be one at once, looks at more than that. */
+static void
+note_served(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
+{
+	SpinLockAcquire(&slot->mutex);
+	slot->unserved = slot->unserved_more;
+	slot->unserved_role = InvalidOid;
+	slot->served_at = now;
+	SpinLockRelease(&slot->mutex);
+}
+
+/* Free places are for the databases whose schedulers wait for one for longer. */
+static bool
+has_place(const DatabaseSlot *slot, TimestampTz now)
+{
+	ExecutorStates states;
+
+	executor_states(InvalidOid, &states);
+	return states.busy + states.idle + states.starting + crowd_waiting(slot, true, now) < queue_jobs_max_executors;
+}
+
+/*
+ * A database that has no executor for the jobs of its session's transaction gets one without waiting for its
+ * scheduler, which has much to look at first. Returns when to look again: DT_NOEND if that is done, now if it
+ * is a matter for the scheduler.
+ */
+static TimestampTz
+serve(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
+{
+	if (!may_start_executor(seen))
+		return now;
+	if (has_place(slot, now) && start_executor(seen))
+	{
+		note_served(slot, seen, now);
+		last_called = now;
+		return seen->unserved_more ? now : DT_NOEND;
+	}
+	executors_asked_for++;
+	if (seen->unserved_at > now || now - seen->unserved_at > IDLE_LEAVES_WITHIN ||
+		!executor_ask_idle(seen->database, executors_asked_for))
+		return now;
+	return seen->unserved_at + IDLE_LEAVES_WITHIN + 1;	/* one that leaves calls */
 }
 
 /* Does for one database what is due; returns when to look at it again. */
@@ -366,11 +548,15 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 		database_slot_free(slot);
 		return DT_NOEND;
 	}
-	due = called ? now : seen.wake_at - START_AHEAD;
+	due = called ? attention_due(&seen, now) : DT_NOEND;
+	if (seen.wake_at != NO_TIME)
+		due = Min(due, seen.wake_at - START_AHEAD);
 	if (seen.not_before != NO_TIME && seen.not_before > due)
 		due = seen.not_before;
 	if (due > now)
 		return due;
+	if (called && (due = serve(slot, &seen, now)) != now)
+		return due == DT_NOEND ? now + (schedulers_crowded() ? LOOK_AGAIN_AT_SERVED : LOOK_AFTER_EXECUTOR) : due;
 	if (seen.failures > 0 && database_gone(seen.database))
 	{
 		SpinLockAcquire(&slot->mutex);
@@ -383,9 +569,9 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 	}
 	if (executors_wait && last_start <= now && now - last_start < HOLD_BACK)
 		return last_start + HOLD_BACK;
-	if (!schedulers_wait && start_scheduler(slot, now))
+	if (schedulers_wait == 0 && schedulers_count() < schedulers_most() && start_scheduler(slot, now))
 		return now + STARTING_LIMIT;
-	schedulers_wait = true;
+	schedulers_wait++;
 	return now + RETRY_AFTER;
 }
 
@@ -405,6 +591,48 @@ leaves_before(const DatabaseSlot *a, const DatabaseSlot *b)
 }
 
 /*
+ * The scheduler at work for longest whose jobs have executors, or that has none to run, of those that are not
+ * asked yet.
+ */
+static DatabaseSlot *
+not_needed_now(int *asked)
+{
+	DatabaseSlot *found = NULL;
+
+	*asked = 0;
+	for (int i = 0; i < database_slots(); i++)
+	{
+		DatabaseSlot *slot = database_slot_at(i);
+
+		if (slot->scheduler != SCHEDULER_RUNNING)
+			continue;
+		*asked += slot->make_way;
+		if (!slot->make_way && slot->wants_since == NO_TIME && (found == NULL || slot->starting_since < found->starting_since))
+			found = slot;
+	}
+	return found;
+}
+
+/* Others need the room of schedulers: as many are asked to make way, if they are not needed right now. */
+static void
+ask_to_make_way(void)
+{
+	int			asked;
+	DatabaseSlot *slot;
+
+	while ((slot = not_needed_now(&asked)) != NULL && asked < Max(schedulers_wait, schedulers_crowded()))
+	{
+		int			proc;
+
+		SpinLockAcquire(&slot->mutex);
+		slot->make_way = true;
+		proc = slot->scheduler_proc;
+		SpinLockRelease(&slot->mutex);
+		shared_wake(proc);
+	}
+}
+
+/*
  * Processes find no free worker slot: one scheduler after the other leaves, so that executors get its slot,
  * or the scheduler of another database. Nothing else would end this, because a scheduler whose jobs wait does
  * not leave by itself. Returns when to look again.
@@ -417,7 +645,7 @@ share_worker_slots(TimestampTz now)
 	int			running = 0;
 	bool		leaving = false;
 
-	if (!schedulers_wait && !executors_wait)
+	if (schedulers_wait == 0 && !executors_wait)
 		return DT_NOEND;
 	for (int i = 0; i < database_slots(); i++)
 	{
@@ -439,18 +667,21 @@ share_worker_slots(TimestampTz now)
 	return now + RETRY_AFTER;
 }
 
+/* Those that are only to be looked into come last. */
 static int
 by_start(const void *a, const void *b)
 {
-	TimestampTz first = database_slot_at(*(const int *) a)->starting_since;
-	TimestampTz second = database_slot_at(*(const int *) b)->starting_since;
+	const DatabaseSlot *first = database_slot_at(*(const int *) a);
+	const DatabaseSlot *second = database_slot_at(*(const int *) b);
 
-	return first < second ? -1 : first > second;
+	if (first->looking != second->looking)
+		return first->looking ? 1 : -1;
+	return first->starting_since < second->starting_since ? -1 : first->starting_since > second->starting_since;
 }
 
 /*
- * Does for all databases what is due; returns when to look at them again. While worker slots lack, the
- * database whose last scheduler was started before the others' goes first.
+ * Does for all databases what is due; returns when to look at them again. While room lacks, the database
+ * whose last scheduler was started before the others' goes first.
  */
 static TimestampTz
 look_after_all(TimestampTz now)
@@ -464,12 +695,14 @@ look_after_all(TimestampTz now)
 		order[i] = i;
 		executors_wait = executors_wait || database_slot_at(i)->wants_executor;
 	}
-	if (shared_worker_slots_lack())
+	if (schedulers_wait > 0 || schedulers_crowded() || shared_worker_slots_lack())
 		qsort(order, database_slots(), sizeof(int), by_start);
-	schedulers_wait = false;
+	schedulers_wait = 0;
+	executors_asked_for = 0;
 	for (int i = 0; i < database_slots(); i++)
 		next = Min(next, look_after(database_slot_at(order[i]), now));
 	pfree(order);
+	ask_to_make_way();
 	return Min(next, share_worker_slots(now));
 }
 
@@ -488,7 +721,7 @@ heed_setting(TimestampTz now)
 		if (OidIsValid(database))
 			database_reconsider(database);
 	}
-	remember_all(list_databases(false), now);
+	remember_all(list_databases(false), now, true);
 }
 
 /* All times were reckoned by another clock if it was set. */
@@ -531,7 +764,7 @@ launcher_main(Datum argument)
 	process_settings();
 	pgstat_report_appname("queue_jobs launcher");
 	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "queue_jobs launcher", ALLOCSET_DEFAULT_SIZES));
-	remember_all(list_databases(false), NO_TIME);
+	remember_all(list_databases(false), NO_TIME, true);
 	for (;;)
 	{
 		TimestampTz now;
@@ -543,7 +776,7 @@ launcher_main(Datum argument)
 		next = watch < 0 ? now + CLOCK_LOOK_INTERVAL : DT_NOEND;
 		heed_setting(now);
 		remember_refused(now);
-		next = Min(next, give_slot(now));
+		next = Min(next, give_slots(now));
 		next = Min(next, look_after_all(now));
 		process_wait_for(next, watch);
 	}

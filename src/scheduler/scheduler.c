@@ -18,6 +18,7 @@
 #include "clock.h"
 #include "commands/dbcommands.h"
 #include "crash_ledger.h"
+#include "crowd.h"
 #include "database_slot.h"
 #include "demand.h"
 #include "engine_state.h"
@@ -56,11 +57,15 @@
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (2 * USECS_PER_SEC)
 #define TURN_AFTER_NEWS INT64CONST(50000)	/* microseconds: what else we may have been woken for waits no longer */
+#define START_IS_WORTH INT64CONST(150000)	/* microseconds: what is due sooner we wait for, instead of the next one */
+#define BACK_FOR_MORE USECS_PER_SEC	/* after we made way, though jobs could do with more executors than they have */
 #define TURN_OF_DATABASE USECS_PER_SEC	/* at least, where there are more databases than slots for them, if there is so much to do */
 
 static DatabaseSlot *own_slot = NULL;
 static bool not_needed = false; /* until a process calls */
 static bool leaving = false;
+static bool makes_way = false;	/* as the jobs have executors; said by how we leave */
+static bool only_looks = false; /* no session called when we were started */
 static TimestampTz started = 0;
 static bool runs = true;		/* queue_jobs.run */
 static bool in_turn = true;		/* or before the first: what we were called for is not done */
@@ -101,8 +106,27 @@ static SchedulerEnd
 how_we_end(int code)
 {
 	if (code == 0 && leaving)
-		return SCHEDULER_LEFT;
+		return makes_way ? SCHEDULER_MADE_WAY : SCHEDULER_LEFT;
 	return terminated_by_others() ? SCHEDULER_TERMINATED : SCHEDULER_FAILED;
+}
+
+/* The last scheduler's, if it had looked and this database has still had its slot since. */
+static void
+take_history_time(void)
+{
+	SpinLockAcquire(&own_slot->mutex);
+	if (own_slot->history_looked)
+		next_history = own_slot->next_history;
+	SpinLockRelease(&own_slot->mutex);
+}
+
+static void
+keep_history_time(void)
+{
+	SpinLockAcquire(&own_slot->mutex);
+	own_slot->history_looked = last_history != 0 || own_slot->history_looked;
+	own_slot->next_history = next_history;
+	SpinLockRelease(&own_slot->mutex);
 }
 
 /*
@@ -119,10 +143,13 @@ detach(int code, Datum argument)
 		wake_at = Min(next_duty(), next_history == NO_TIME ? DT_NOEND : next_history);
 		if (demand.blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
+		if (makes_way && demand.look_again_at != DT_NOEND)
+			wake_at = Min(wake_at, Max(demand.look_again_at, GetCurrentTimestamp() + BACK_FOR_MORE));
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
 	}
-	scheduler_detach(own_slot, wake_at, in_turn || demand.busy, how_we_end(code));
+	keep_history_time();
+	scheduler_detach(own_slot, wake_at, in_turn || (demand.busy && !makes_way), how_we_end(code));
 }
 
 /* ---- due jobs ---- */
@@ -334,6 +361,7 @@ tell_lack_of_slots(void)
 	news = demand.lacks_slot && !own_slot->wants_executor;
 	own_slot->wants_executor = demand.lacks_slot;
 	SpinLockRelease(&own_slot->mutex);
+	crowd_tell(own_slot, demand.unserved, GetCurrentTimestamp());
 	if (news)
 		launcher_wake();
 }
@@ -441,6 +469,8 @@ answer_calls(void)
 
 	SpinLockAcquire(&own_slot->mutex);
 	own_slot->attention = false;
+	own_slot->unserved = own_slot->unserved_more = false;
+	own_slot->unserved_role = InvalidOid;
 	own_slot->settings_changed = false;
 	if (own_slot->schedules_touched)
 		next_schedule = DT_NOBEGIN;
@@ -576,6 +606,18 @@ makes_room(TimestampTz now)
 }
 
 /*
+ * Whether it leaves though jobs may be run: others need the room, all that it could do is done, and executors
+ * do the rest. One that was only to look leaves as soon as it has seen that there is nothing to do.
+ */
+static bool
+makes_way_for_others(TimestampTz now)
+{
+	if (only_looks && !demand.busy && !demand.attended && next_duty() - now > START_IS_WORTH)
+		return true;
+	return (own_slot->make_way || schedulers_crowded()) && !demand.unserved && next_turn - now > START_IS_WORTH;
+}
+
+/*
  * When its next turn is due, or it may leave if nothing comes up. (It may not when something is due before it
  * would.)
  */
@@ -647,6 +689,7 @@ scheduler_main(Datum argument)
 	if (own_slot == NULL || !scheduler_attach(own_slot))
 		proc_exit(0);
 	next_due = DT_NOBEGIN;
+	take_history_time();
 	before_shmem_exit(detach, (Datum) 0);
 	if (exclusive_command_waits(arguments.database))
 	{
@@ -658,6 +701,8 @@ scheduler_main(Datum argument)
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_OVERRIDE);
 	pgstat_report_appname("queue_jobs scheduler");
+	only_looks = arguments.looks;
+	test_point("scheduler_starts");
 	context = AllocSetContextCreate(TopMemoryContext, "queue_jobs scheduler", ALLOCSET_DEFAULT_SIZES);
 	last_busy = started = GetCurrentTimestamp();
 	for (;;)
@@ -678,12 +723,19 @@ scheduler_main(Datum argument)
 		now = GetCurrentTimestamp();
 		if (demand.busy || last_busy > now)
 			last_busy = now;
-		if ((succeeded && may_leave(now, last_busy)) || makes_room(now))
+		makes_way = succeeded && !makes_room(now) && makes_way_for_others(now);
+		if (makes_way || (succeeded && may_leave(now, last_busy)) || makes_room(now))
 			break;
-		if (succeeded)
-			wait_for_turn(next_look(now, last_busy));
-		else
+		only_looks = false;
+		if (!succeeded)
+		{
 			pause_after_error();
+			continue;
+		}
+		wait_for_turn(next_look(now, last_busy));
+		makes_way = own_slot->make_way && !own_slot->attention && makes_way_for_others(GetCurrentTimestamp());
+		if (makes_way)
+			break;
 	}
 	leaving = true;
 	proc_exit(0);

@@ -12,16 +12,25 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#define MAX_REFUSED 256
+#define MAX_REFUSED 1024
 #define LONGEST_PAUSE 60		/* seconds after a scheduler that failed */
 #define LOOK_AT_BLOCKED (60 * USECS_PER_SEC)
+
+/* A database that has found no slot, and whose jobs had no executor then: see DatabaseSlot. */
+typedef struct Refused
+{
+	Oid			database;
+	bool		unserved;
+	bool		unserved_more;
+	Oid			unserved_role;
+} Refused;
 
 typedef struct Databases
 {
 	bool		wait;			/* for a slot; written by the launcher, too */
 	int			refused_count;	/* this and the next two are guarded by the lock */
 	bool		more_refused;	/* than there was room for */
-	Oid			refused[MAX_REFUSED];	/* databases that have found no slot */
+	Refused		refused[MAX_REFUSED];
 	DatabaseSlot slots[FLEXIBLE_ARRAY_MEMBER];
 } Databases;
 
@@ -66,7 +75,11 @@ reset_slot(DatabaseSlot *slot, Oid database)
 	slot->scheduler = SCHEDULER_NONE;
 	slot->scheduler_proc = NO_PROC;
 	slot->attention = false;
+	slot->starting_since = NO_TIME;
 	slot->schedules_touched = false;
+	slot->unserved = slot->unserved_more = false;
+	slot->unserved_role = InvalidOid;
+	slot->served_at = NO_TIME;
 	slot->crowded = true;
 	slot->sweep_parked = true;
 	slot->succeeded = false;
@@ -75,9 +88,15 @@ reset_slot(DatabaseSlot *slot, Oid database)
 	slot->next_due = DT_NOBEGIN;
 	slot->due_published = 0;
 	slot->wake_at = NO_TIME;
+	slot->history_looked = false;
 	slot->not_before = NO_TIME;
 	slot->failures = 0;
 	slot->leave = false;
+	slot->make_way = false;
+	slot->made_way = false;
+	slot->looking = false;
+	slot->wants_since = NO_TIME;
+	slot->wants_seen = NO_TIME;
 	slot->off = false;
 	slot->settings_changed = false;
 	slot->holds = 0;
@@ -100,7 +119,7 @@ find_refused(Oid database)
 {
 	int			i = databases->refused_count - 1;
 
-	while (i >= 0 && databases->refused[i] != database)
+	while (i >= 0 && databases->refused[i].database != database)
 		i--;
 	return i;
 }
@@ -115,7 +134,7 @@ note_refused(Oid database)
 		return false;
 	if (databases->refused_count < MAX_REFUSED)
 	{
-		databases->refused[databases->refused_count++] = database;
+		databases->refused[databases->refused_count++] = (Refused) {.database = database};
 		return true;
 	}
 	known = databases->more_refused;
@@ -133,6 +152,44 @@ forget_refused(Oid database)
 		databases->refused[place] = databases->refused[--databases->refused_count];
 }
 
+/* What its sessions have called for until it got the slot. Under the LWLock. */
+static void
+take_over_refused(DatabaseSlot *slot, int place)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (place < 0 || !databases->refused[place].unserved)
+		return;
+	SpinLockAcquire(&slot->mutex);
+	slot->unserved = true;
+	slot->unserved_at = now;
+	slot->unserved_role = databases->refused[place].unserved_role;
+	slot->unserved_more = databases->refused[place].unserved_more;
+	SpinLockRelease(&slot->mutex);
+}
+
+/* Jobs of a database without a slot have no executor. */
+static void
+note_unserved(Oid database, Oid role, bool more)
+{
+	int			place;
+	Refused    *refused;
+
+	if (databases == NULL)
+		return;
+	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
+	place = find_refused(database);
+	if (place >= 0)
+	{
+		refused = &databases->refused[place];
+		refused->unserved_more = refused->unserved_more || more || (refused->unserved && refused->unserved_role != role);
+		if (!refused->unserved)
+			refused->unserved_role = role;
+		refused->unserved = true;
+	}
+	LWLockRelease(shared_lock());
+}
+
 /* The slot of a database, or else a free one. Under the LWLock, taken exclusively. */
 static DatabaseSlot *
 find_or_take_slot(Oid database)
@@ -145,6 +202,7 @@ find_or_take_slot(Oid database)
 	if (slot == NULL)
 		return NULL;
 	reset_slot(slot, database);
+	take_over_refused(slot, find_refused(database));
 	forget_refused(database);
 	return slot;
 }
@@ -195,12 +253,13 @@ List *
 databases_refused(bool *all)
 {
 	List	   *result = NIL;
-	Oid			copy[MAX_REFUSED];
 	int			count;
+	Oid			copy[MAX_REFUSED];
 
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	count = databases->refused_count;
-	memcpy(copy, databases->refused, sizeof(Oid) * count);
+	for (int i = 0; i < count; i++)
+		copy[i] = databases->refused[i].database;
 	*all = databases->more_refused;
 	databases->more_refused = false;
 	LWLockRelease(shared_lock());
@@ -321,7 +380,7 @@ call_attention(Oid database, size_t flag_offset, bool anyway)
 
 	if (slot == NULL)
 		return;
-	called = slot->attention;
+	called = slot->attention && *(bool *) ((char *) slot + flag_offset);
 	slot->attention = true;
 	*(bool *) ((char *) slot + flag_offset) = true;
 	proc = scheduler_proc(slot);
@@ -338,6 +397,65 @@ void
 database_call_attention(Oid database)
 {
 	call_attention(database, offsetof(DatabaseSlot, attention), false);
+}
+
+void
+database_call_unserved(Oid database, Oid role, bool more)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	DatabaseSlot *slot = lock_database_slot(database);
+	bool		called;
+	int			proc;
+
+	if (slot == NULL)
+	{
+		note_unserved(database, role, more);
+		return;
+	}
+	more = more || (slot->unserved && slot->unserved_role != role);
+	called = slot->attention && slot->unserved && (slot->unserved_more || !more);
+	if (!slot->unserved)
+	{
+		slot->unserved_role = role;
+		slot->unserved_at = now;
+	}
+	slot->unserved_more = slot->unserved_more || more;
+	slot->attention = slot->unserved = true;
+	proc = scheduler_proc(slot);
+	SpinLockRelease(&slot->mutex);
+	if (!called)
+		wake_scheduler(proc);
+}
+
+void
+database_executor_left(Oid database)
+{
+	DatabaseSlot *slot = database_slot(database, false);
+	bool		attention;
+	int			proc;
+
+	if (slot == NULL)
+		return;
+	SpinLockAcquire(&slot->mutex);
+	attention = slot->attention && slot->database == database;
+	proc = slot->database == database ? scheduler_proc(slot) : NO_PROC;
+	SpinLockRelease(&slot->mutex);
+	if (attention)
+		wake_scheduler(proc);	/* the launcher may have put it off, as there was an executor */
+	else if (proc != NO_PROC)
+		database_call_attention(database);
+}
+
+void
+database_look(DatabaseSlot *slot)
+{
+	SpinLockAcquire(&slot->mutex);
+	if (slot->scheduler == SCHEDULER_NONE)
+	{
+		slot->looking = !slot->attention;
+		slot->attention = true;
+	}
+	SpinLockRelease(&slot->mutex);
 }
 
 void
@@ -510,9 +628,15 @@ scheduler_attach(DatabaseSlot *slot)
 void
 scheduler_succeeded(DatabaseSlot *slot)
 {
+	bool		looking;
+
 	SpinLockAcquire(&slot->mutex);
 	slot->failures = 0;
+	looking = slot->looking;
+	slot->looking = false;
 	SpinLockRelease(&slot->mutex);
+	if (looking)
+		launcher_wake();		/* the next one can look */
 }
 
 /*
@@ -527,6 +651,9 @@ scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool attention, Schedu
 	slot->scheduler = SCHEDULER_NONE;
 	slot->scheduler_proc = NO_PROC;
 	slot->wants_executor = false;
+	slot->make_way = false;
+	slot->made_way = end == SCHEDULER_MADE_WAY;
+	slot->looking = false;
 	if (slot->wake_at == NO_TIME || (wake_at != NO_TIME && wake_at < slot->wake_at))
 		slot->wake_at = wake_at;
 	slot->attention = slot->attention || attention || end == SCHEDULER_FAILED;

@@ -23,7 +23,8 @@ typedef enum SchedulerState
 
 typedef enum SchedulerEnd
 {
-	SCHEDULER_LEFT,				/* it had nothing to do, or made way */
+	SCHEDULER_LEFT,				/* it had nothing to do, or made way for another with its slot */
+	SCHEDULER_MADE_WAY,			/* its jobs have executors, and schedulers are many (crowd.h) */
 	SCHEDULER_TERMINATED,		/* an administrator's SIGTERM, which is no failure */
 	SCHEDULER_FAILED,
 } SchedulerEnd;
@@ -37,6 +38,11 @@ typedef struct DatabaseSlot
 	int			scheduler_proc; /* process number, if running */
 	bool		attention;		/* the scheduler, or the launcher in its place, has been woken to look at lanes */
 	bool		schedules_touched;	/* the scheduler has been called to look at schedules */
+	bool		unserved;		/* jobs have come whose role has no executor; until a process looks after them */
+	Oid			unserved_role;	/* whose jobs these are, InvalidOid: not known */
+	TimestampTz unserved_at;	/* when the first of them came */
+	bool		unserved_more;	/* one executor is not enough for them */
+	TimestampTz served_at;		/* when the launcher last started an executor for that */
 	bool		crowded;		/* lanes are, since the scheduler last looked */
 	bool		sweep_parked;	/* parked jobs may have been forgotten */
 	bool		news;			/* there is some of what others wait for (watch.h) */
@@ -46,9 +52,16 @@ typedef struct DatabaseSlot
 	uint32		due_published;	/* how often a due time was published */
 	TimestampTz due_low;		/* the earliest of them since the scheduler last looked */
 	TimestampTz wake_at;		/* when a scheduler is next needed, though nothing happens; NO_TIME: not */
+	bool		history_looked; /* a scheduler has looked after the history, and knows the next time: */
+	TimestampTz next_history;	/* NO_TIME: not until there is something */
 	TimestampTz not_before;		/* no scheduler is started sooner: the last one failed, or was terminated */
 	int			failures;		/* of schedulers, since one had a turn without an error */
 	bool		leave;			/* the scheduler is asked to make room for another database */
+	bool		make_way;		/* the scheduler is asked to leave for another one, if its jobs have executors */
+	bool		made_way;		/* the last one did */
+	bool		looking;		/* the scheduler is started to find out what there is to do, and no session called */
+	TimestampTz wants_since;	/* jobs here have had no executor; NO_TIME: they have, or there are none */
+	TimestampTz wants_seen;		/* when a scheduler last looked whether they do */
 	bool		wants_executor; /* the scheduler has jobs without any executor for them, and found no worker slot for one */
 	bool		off;			/* queue_jobs.run was off when the scheduler last looked: "attention" does not count */
 	bool		settings_changed;	/* since then, perhaps */
@@ -88,6 +101,15 @@ extern bool databases_wait(void);
 extern void databases_set_wait(bool wait);
 extern void database_call_attention(Oid database);
 
+/*
+ * The same, for jobs of a role that has no executor there (InvalidOid: it is not known whose): the launcher may
+ * start one without waiting for a scheduler. "more": one is not enough.
+ */
+extern void database_call_unserved(Oid database, Oid role, bool more);
+
+/* An executor has left that had nothing to do: its scheduler looks, if there is one. */
+extern void database_executor_left(Oid database);
+
 /* The same, after the database's settings may have changed. */
 extern void database_reconsider(Oid database);
 
@@ -120,6 +142,12 @@ extern void database_sweep_parked(Oid database);
 extern bool database_publish_due(Oid database, TimestampTz due);
 extern bool scheduler_attach(DatabaseSlot *slot);
 extern void scheduler_succeeded(DatabaseSlot *slot);
+
+/*
+ * A scheduler is to find out what there is to do in a database for which no session called. One that is there
+ * knows: with "attention" set, and nothing to wake it, sessions would not call it either.
+ */
+extern void database_look(DatabaseSlot *slot);
 
 /* "attention": the next one is needed at once, and not only at wake_at. */
 extern void scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool attention, SchedulerEnd end);

@@ -67,12 +67,29 @@ mark_idle(ExecutorSlot *slot, bool idle)
 		pg_atomic_fetch_sub_u32(&executors->idle, 1);
 }
 
-void
+bool
 executor_set_idle(ExecutorSlot *slot, bool idle)
 {
+	bool		was_idle;
+
 	SpinLockAcquire(&slot->mutex);
+	was_idle = slot->idle;
 	mark_idle(slot, idle);
 	SpinLockRelease(&slot->mutex);
+	return was_idle;
+}
+
+bool
+executor_resign(ExecutorSlot *slot)
+{
+	bool		resigns;
+
+	SpinLockAcquire(&slot->mutex);
+	resigns = slot->idle;
+	mark_idle(slot, false);
+	slot->leave = slot->leave || resigns;
+	SpinLockRelease(&slot->mutex);
+	return resigns;
 }
 
 /* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
@@ -102,6 +119,7 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 		slot->pid = 0;
 		slot->proc = NO_PROC;
 		mark_idle(slot, false);
+		slot->worked_at = NO_TIME;
 		slot->leave = false;
 		slot->job = 0;
 		slot->recovering = false;
@@ -201,10 +219,10 @@ executor_wake_idle(Oid database, Oid role, uint32 pools)
 		ExecutorSlot *slot = &executors->slots[i];
 		int			proc = NO_PROC;
 
-		if (!slot->idle || !executor_is(slot, database, role, pools))
+		if (!slot->idle || slot->leave || !executor_is(slot, database, role, pools))
 			continue;
 		SpinLockAcquire(&slot->mutex);
-		if (slot->idle && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
+		if (slot->idle && !slot->leave && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
 		{
 			mark_idle(slot, false);
 			proc = slot->proc;
@@ -233,6 +251,104 @@ executor_serves(Oid database, Oid role)
 		SpinLockRelease(&slot->mutex);
 	}
 	return found;
+}
+
+static bool
+stays(const ExecutorSlot *slot, Oid database, Oid role)
+{
+	return slot->state != EXECUTOR_NONE && !slot->leave && slot->database == database && (!OidIsValid(role) || slot->role == role);
+}
+
+/*
+ * Under load each commit asks. So it looks first where it found one the last time, and takes no mutex: what
+ * it sees may have changed a moment later in any case (database_executor_left()).
+ */
+bool
+executor_stays(Oid database, Oid role)
+{
+	static int	last = 0;
+
+	if (executors == NULL || queue_jobs_max_executors == 0)
+		return false;
+	if (stays(&executors->slots[last], database, role))
+		return true;
+	for (int i = 0; i < queue_jobs_max_executors; i++)
+	{
+		if (!stays(&executors->slots[i], database, role))
+			continue;
+		last = i;
+		return true;
+	}
+	return false;
+}
+
+bool
+executor_has_to_wait(Oid database, Oid role)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		found = false;
+
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && !found; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		SpinLockAcquire(&slot->mutex);
+		found = slot->state == EXECUTOR_NONE && slot->database == database && slot->role == role && slot->not_before > now;
+		SpinLockRelease(&slot->mutex);
+	}
+	return found;
+}
+
+/* The executor that has been idle for longest; NULL if there is none. "leaving": so many are asked already. */
+static ExecutorSlot *
+longest_idle(Oid but_of, int *leaving)
+{
+	ExecutorSlot *found = NULL;
+
+	*leaving = 0;
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		if (slot->state != EXECUTOR_RUNNING || slot->database == but_of)
+			continue;
+		*leaving += slot->leave;
+		if (slot->idle && !slot->leave && (found == NULL || slot->worked_at < found->worked_at))
+			found = slot;
+	}
+	return found;
+}
+
+/* False if a session has woken it meanwhile. */
+static bool
+ask_if_idle(ExecutorSlot *slot)
+{
+	int			proc = NO_PROC;
+
+	SpinLockAcquire(&slot->mutex);
+	if (slot->state == EXECUTOR_RUNNING && slot->idle && !slot->leave)
+	{
+		slot->leave = true;
+		proc = slot->proc;
+	}
+	SpinLockRelease(&slot->mutex);
+	shared_wake(proc);
+	return proc != NO_PROC;
+}
+
+bool
+executor_ask_idle(Oid but_of, int most)
+{
+	ExecutorSlot *found;
+	int			leaving;
+
+	do
+	{
+		found = longest_idle(but_of, &leaving);
+		if (leaving >= most)
+			return true;
+	} while (found != NULL && !ask_if_idle(found));
+	return found != NULL;
 }
 
 void

@@ -39,6 +39,7 @@ typedef struct ExecutorSlot
 	pid_t		pid;
 	int			proc;			/* process number */
 	bool		idle;			/* waits for its latch */
+	TimestampTz worked_at;		/* when it had ended its last job; NO_TIME: it has had none */
 	bool		leave;			/* is asked to make room once its job is done */
 	int64		job;			/* or 0 */
 	bool		recovering;		/* the job's transaction has failed, and what comes of it is not written yet */
@@ -64,7 +65,16 @@ extern void executor_release(int index, uint32 generation);
 extern ExecutorSlot *executor_attach(int index, uint32 generation);
 extern ExecutorSlot *executor_slot_at(int index);
 extern int	executor_slots(void);
-extern void executor_set_idle(ExecutorSlot *slot, bool idle);
+
+/* Whether it was idle before: not if a session has woken it. */
+extern bool executor_set_idle(ExecutorSlot *slot, bool idle);
+
+/*
+ * An idle executor leaves: false if a session has woken it. From then on no session counts on it, but calls
+ * for another one.
+ */
+extern bool executor_resign(ExecutorSlot *slot);
+
 extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
 
 /*
@@ -72,6 +82,21 @@ extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
  * is being started, too.
  */
 extern bool executor_serves(Oid database, Oid role);
+
+/* The same, but for those that are asked to leave. */
+extern bool executor_stays(Oid database, Oid role);
+
+/*
+ * Whether the latest executor of a role in a database could not connect, or was terminated, so that the next
+ * one has to wait.
+ */
+extern bool executor_has_to_wait(Oid database, Oid role);
+
+/*
+ * Asks the executor that has been idle for longest to leave, unless it is of that database, or as many are
+ * leaving already; false if there is none.
+ */
+extern bool executor_ask_idle(Oid but_of, int most);
 
 /* The executors of a role in a database that are in one of the pools (bits). */
 typedef struct ExecutorLoad

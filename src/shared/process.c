@@ -87,7 +87,17 @@ process_start_executor(const ProcessArguments *arguments)
 	BackgroundWorker worker;
 
 	describe(&worker, "queue_jobs executor", "queue_jobs_executor_main");
-	return start(&worker, arguments);
+	if (start(&worker, arguments))
+	{
+		worker_slot_found();
+		return true;
+	}
+	if (worker_slot_missed(true))
+		ereport(LOG,
+				(errmsg("queue_jobs has no free background worker slot for an executor"),
+				 errdetail("Jobs wait for the executors that are there, if any."),
+				 errhint("You may need to increase \"max_worker_processes\".")));
+	return false;
 }
 
 bool

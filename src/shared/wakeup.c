@@ -379,8 +379,12 @@ wake_executors(const TouchedLane *lane)
 	pools = lane_hint_pools(lane->lane);
 	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role, pools))
 		wanted--;
-	if (wanted > 0)
+	if (wanted == 0)
+		return;
+	if (executor_stays(MyDatabaseId, lane->role))
 		database_call_attention(MyDatabaseId);
+	else
+		database_call_unserved(MyDatabaseId, lane->role, wanted > 1);
 }
 
 static void

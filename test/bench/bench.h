@@ -1,6 +1,6 @@
 /*
  * bench.h
- *		What the programs of this directory share: SQL that must succeed, options, the clock.
+ *		What the programs of this directory share: SQL that must succeed, options, the clock, percentiles.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -28,6 +28,25 @@ sleep_us(long us)
 	struct timespec t = {.tv_sec = us / 1000000,.tv_nsec = us % 1000000 * 1000};
 
 	nanosleep(&t, NULL);
+}
+
+/* For qsort() of doubles. */
+static inline int
+by_value(const void *a, const void *b)
+{
+	double		x = *(const double *) a;
+	double		y = *(const double *) b;
+
+	return (x > y) - (x < y);
+}
+
+/* The smallest of the sorted values that so many percent do not exceed. */
+static inline double
+percentile(const double *sorted, int n, int percent)
+{
+	int			rank = (n * percent + 99) / 100;
+
+	return sorted[rank > 0 ? rank - 1 : 0];
 }
 
 static inline PGconn *

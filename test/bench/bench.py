@@ -17,7 +17,7 @@ from pathlib import Path
 
 from server import Server
 from peers import PEERS, find_peers
-from workloads import cost, drain, enqueue, flat, latency, related, seen
+from workloads import cost, drain, enqueue, flat, latency, related, seen, tenants
 
 WORKLOADS = {
     "enqueue": enqueue.one_a_transaction,
@@ -37,9 +37,10 @@ WORKLOADS = {
     "size": flat.size,
     "held": flat.held,
     "steady": flat.steady,
+    "tenants": tenants.tenants,
 }
 
-MINUTES = ("idle", "held", "steady")                     # workloads that take minutes have rounds of their own
+MINUTES = ("idle", "held", "steady", "tenants")                     # workloads that take minutes have rounds of their own
 SETUP = ("raw/setup.sql", "raw/ceiling.sql", "textbook/setup.sql", "queue_jobs/setup.sql")
 YARDSTICKS = ("raw", "on conflict", "queue_jobs")      # always there
 
@@ -68,12 +69,13 @@ class Bench:
         self.scale = number("SCALE", 0.02, 1)
         self.idle_seconds = number("IDLE", 5, 60)
         self.clients = [int(c) for c in words("CLIENTS", ["8"], ["1", "2", "8", "16"])]
-        self.workloads = words("WORKLOADS", [name for name in WORKLOADS if name != "steady"], list(WORKLOADS))
+        self.workloads = words("WORKLOADS", [name for name in WORKLOADS if name not in ("steady", "tenants")], list(WORKLOADS))
         self.competitors = words("COMPETITORS", ["textbook", "graphile_worker"], ["textbook", *PEERS])
         self.loads = words("LOADS", [], [])          # none: all
         self.notes = []
         self.peers = {}
         self.databases = []
+        self.undo = []               # what a workload has changed of the server, functions
 
     def rounds_of(self, workload):
         """What "size" compares hardly differs: more rounds, but for a quick look."""
@@ -93,6 +95,11 @@ class Bench:
         other.server.file("queue_jobs/database.sql")
         other.set_up()
         return other
+
+    def clean_up(self):
+        self.drop_databases()
+        while self.undo:
+            self.undo.pop()()
 
     def drop_databases(self):
         while self.databases:
@@ -173,7 +180,7 @@ def main():
             "load": round(load, 1),      # of the machine at its beginning: other work beside it would show
             "seconds": round(time.monotonic() - begin, 1),
         }
-        bench.drop_databases()
+        bench.clean_up()
         notes = bench.notes + sorted(server.warnings)
         Path(output).write_text(json.dumps({"machine": machine(server), "notes": notes, "workloads": sections}, indent=1))
 

@@ -156,6 +156,16 @@ def latency(results):
     return outcomes
 
 
+def tenants(results):
+    outcomes = []
+    for case in results.cases("tenants"):
+        for percentile, goal in (("p50", 50), ("p99", 250)):
+            outcomes += figure(f"first job of a tenant after a rest, {percentile}, ms", goal,
+                               results.get("tenants", case, "queue_jobs", f"ms {percentile}, first job"), remark=case)
+        outcomes += figure("tenants' jobs that have not run", 0, results.get("tenants", case, "queue_jobs", "jobs not run"), remark=case)
+    return outcomes
+
+
 def related(results):
     outcomes = []
     for case in results.cases("batch", "no-op"):
@@ -229,4 +239,4 @@ def cost(results):
 
 def outcomes(document):
     results = Results(document)
-    return [outcome for part in (enqueue, executors, claimants, related, latency, seen, flat, cost) for outcome in part(results)]
+    return [outcome for part in (enqueue, executors, claimants, related, latency, seen, tenants, flat, cost) for outcome in part(results)]

@@ -44,24 +44,6 @@ add(Series *series, long long us)
 	series->ms[series->n++] = us / 1000.0;
 }
 
-static int
-by_value(const void *a, const void *b)
-{
-	double		x = *(const double *) a;
-	double		y = *(const double *) b;
-
-	return (x > y) - (x < y);
-}
-
-/* The smallest value that so many percent do not exceed. */
-static double
-percentile(const Series *series, int percent)
-{
-	int			rank = (series->n * percent + 99) / 100;
-
-	return series->ms[rank > 0 ? rank - 1 : 0];
-}
-
 static void
 print(Series *series)
 {
@@ -69,7 +51,8 @@ print(Series *series)
 		return;
 	qsort(series->ms, series->n, sizeof(double), by_value);
 	printf("%-40s %8.3f %8.3f %8.3f %8.3f\n", series->label,
-		   percentile(series, 50), percentile(series, 95), percentile(series, 99), series->ms[series->n - 1]);
+		   percentile(series->ms, series->n, 50), percentile(series->ms, series->n, 95),
+		   percentile(series->ms, series->n, 99), series->ms[series->n - 1]);
 }
 
 static void

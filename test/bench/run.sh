@@ -16,9 +16,10 @@ data=$PWD/bench_data
 include=$(pg_config --includedir)
 lib=$(pg_config --libdir)
 [ -e "$include/libpq-fe.h" ] || { include=/${include#*/pg/} lib=/${lib#*/pg/}; }
-compile() { cc -O2 -Wall -Wextra -I"$include" -o "$1" "test/bench/$1.c" -L"$lib" -lpq; }
+compile() { cc -O2 -Wall -Wextra -pthread -I"$include" -o "$1" "test/bench/$1.c" -L"$lib" -lpq; }
 if [ "$program" = bench ]; then
     compile latency
+    compile tenants
     make -s -C test/bench/ceiling PG_CONFIG="$SERVER_PG_CONFIG" COPT=-Werror with_llvm=no pkglibdir="$(pg_config --pkglibdir)" install >make.log ||
         { cat make.log; exit 1; }
 else

@@ -8,14 +8,14 @@ use PostgreSQL::Test::Utils;
 use QueueJobs::Test;
 use Test::More;
 
-# Launcher, one scheduler, one executor: that is all.
+# The launcher and two more: that is all.
 my $node = new_node('slots', extension => 0, conf => <<'CONF');
 max_worker_processes = 3
 max_logical_replication_workers = 0
 max_parallel_workers = 0
 queue_jobs.idle_timeout = '300ms'
 CONF
-for my $db (qw(one two))
+for my $db (qw(one two three))
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $db");
 	$node->safe_psql($db, 'CREATE EXTENSION queue_jobs');
@@ -29,28 +29,29 @@ for my $db (qw(one two))
 
 my $id = $node->safe_psql('one', q{SELECT queue_jobs.enqueue('gated', '{"n": 1}')});
 wait_for_job($node, $id, 'executing', db => 'one');
+wait_for_job($node, $node->safe_psql('two', q{SELECT queue_jobs.enqueue('gated', '{"n": 1}')}), 'executing', db => 'two');
 $node->safe_psql('one', q{SELECT queue_jobs.enqueue('quick', jsonb_build_object('n', n)) FROM generate_series(11, 15) n});
 for my $n (21 .. 25)
 {
-	$node->safe_psql('two', "SELECT queue_jobs.enqueue('quick', '{\"n\": $n}')");
+	$node->safe_psql('three', "SELECT queue_jobs.enqueue('quick', '{\"n\": $n}')");
 	$node->safe_psql('one', "SELECT queue_jobs.enqueue('quick', '{\"n\": $n}')");
 }
 wait_until($node, 'SELECT true') until log_count($node, 'no free background worker slot for an executor')
   && log_count($node, 'no free background worker slot for a scheduler');
 is( $node->safe_psql($_, q{SELECT state, count(*) FROM queue_jobs.job WHERE worker = 'quick' GROUP BY 1}),
 	'available|' . ($_ eq 'one' ? 10 : 5), "no slot is free: jobs of database $_ wait")
-  foreach qw(one two);
-is($node->safe_psql('two', 'SELECT DISTINCT waits_for FROM queue_jobs.job WHERE state = \'available\''), 'no background worker slot is free (max_worker_processes)', 'a job says so');
-is($node->safe_psql('two', 'SELECT DISTINCT e.reason FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE state = \'available\' AND e.n = 1'), 'no_executors', 'to programs, too');
+  foreach qw(one three);
+is($node->safe_psql('three', 'SELECT DISTINCT waits_for FROM queue_jobs.job WHERE state = \'available\''), 'no background worker slot is free (max_worker_processes)', 'a job says so');
+is($node->safe_psql('three', 'SELECT DISTINCT e.reason FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE state = \'available\' AND e.n = 1'), 'no_executors', 'to programs, too');
 like($node->safe_psql('one', 'SELECT DISTINCT waits_for FROM queue_jobs.job WHERE state = \'available\''), qr/^all executors for it are busy/, 'beside one that is busy, jobs wait for it');
 is( $node->safe_psql('one', "SELECT DISTINCT e.detail ~ 'executor [0-9]+ runs job $id since ' FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE state = 'available' AND e.reason = 'executors_busy'"),
 	't', 'with the job that it runs');
 # (Once more for each process whose place another has had in between.)
 cmp_ok(log_count($node, 'HINT:  You may need to increase "max_worker_processes"'), '<', 8, 'the log says so, with the hint, not at each commit');
 
-$node->safe_psql('one', 'INSERT INTO gate VALUES (1)');
+$node->safe_psql($_, 'INSERT INTO gate VALUES (1)') foreach qw(one two);
 wait_until($node, 'SELECT count(*) = 11 FROM ran WHERE n > 0', db => 'one');
-wait_until($node, 'SELECT count(*) = 5 FROM ran WHERE n > 0', db => 'two');
+wait_until($node, 'SELECT count(*) = 5 FROM ran WHERE n > 0', db => 'three');
 pass('when slots are free, all run');
 $node->stop;
 
