@@ -731,7 +731,8 @@ define_gated($node, db => 'other');
 wait_for_job($node, $node->safe_psql('other', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}')}), 'completed', db => 'other');
 my $restore = in_background($node);
 $restore->query('INSERT INTO queue_jobs.live_job SELECT * FROM queue_jobs.live_job WHERE false');    # it has the slot now
-is(scalar executor_pids($node, 'other'), 1, 'an executor is in a database without a slot');
+# (One, or two: another may have been started before the first had taken the job.)
+cmp_ok(scalar executor_pids($node, 'other'), '>=', 1, 'an executor is in a database without a slot');
 arm('way_asked', 'wait');
 my $drop = in_background($node);
 $drop->send('DROP DATABASE other');
