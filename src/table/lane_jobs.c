@@ -257,11 +257,11 @@ uncount_waiting(LaneJobs *jobs, TupleTableSlot *slot)
 		jobs->scheduled--;
 }
 
-/* What falls due is in its place as soon as the scheduler has found it, but is available before. */
+/* Counts the rows of an index on times, up to now. */
 static void
-find_overdue(Count *count, LiveTable *table, Snapshot snapshot)
+count_until_now(Count *count, LiveTable *table, Snapshot snapshot, CatalogRelation which, void (*count_row) (Count *count, TupleTableSlot *slot))
 {
-	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_FUTURE), AccessShareLock);
+	Relation	index = index_open(catalog_relation(which), AccessShareLock);
 	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
 	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
 	ScanKeyData key;
@@ -270,49 +270,42 @@ find_overdue(Count *count, LiveTable *table, Snapshot snapshot)
 	index_rescan(scan, &key, 1, NULL, 0);
 	while (index_getnext_slot(scan, ForwardScanDirection, slot))
 	{
-		LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
-
 		CHECK_FOR_INTERRUPTS();
-		uncount_waiting(jobs, slot);
-		jobs->available++;
-		if (!row_expired(slot, count->now))
-			jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, LIVE_RUN_AT));
+		count_row(count, slot);
 	}
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
 }
 
+/* What falls due is in its place as soon as the scheduler has found it, but is available before. */
+static void
+count_overdue(Count *count, TupleTableSlot *slot)
+{
+	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
+
+	uncount_waiting(jobs, slot);
+	jobs->available++;
+	if (!row_expired(slot, count->now))
+		jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, LIVE_RUN_AT));
+}
+
 /*
  * A job that was not started in time is cancelled, though its row stays as it was until a claim meets it. After
- * find_overdue().
+ * count_overdue().
  */
 static void
-find_expired(Count *count, LiveTable *table, Snapshot snapshot)
+count_expired(Count *count, TupleTableSlot *slot)
 {
-	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_EXPIRING), AccessShareLock);
-	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
-	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
-	ScanKeyData key;
+	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
+	bool		isnull;
 
-	ScanKeyInit(&key, 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE, TimestampTzGetDatum(count->now));
-	index_rescan(scan, &key, 1, NULL, 0);
-	while (index_getnext_slot(scan, ForwardScanDirection, slot))
-	{
-		LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
-		bool		isnull;
-
-		CHECK_FOR_INTERRUPTS();
-		if (!row_expired(slot, count->now) || is_running(count, slot))
-			continue;
-		if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)) || slot_get_time(slot, LIVE_RUN_AT) <= count->now)
-			jobs->available--;
-		else
-			uncount_waiting(jobs, slot);
-	}
-	index_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	index_close(index, AccessShareLock);
+	if (!row_expired(slot, count->now) || is_running(count, slot))
+		return;
+	if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)) || slot_get_time(slot, LIVE_RUN_AT) <= count->now)
+		jobs->available--;
+	else
+		uncount_waiting(jobs, slot);
 }
 
 /* Their rows are as they were before. */
@@ -358,9 +351,9 @@ from_counts(Count *count, const LaneCount *counts, int number)
 		jobs->available = kinds[KIND_DUE];
 		jobs->executing = kinds[KIND_CLAIMED];
 	}
-	find_overdue(count, &table, snapshot);
+	count_until_now(count, &table, snapshot, REL_LIVE_JOB_FUTURE, count_overdue);
 	if (any_expiring(counts, number))
-		find_expired(count, &table, snapshot);
+		count_until_now(count, &table, snapshot, REL_LIVE_JOB_EXPIRING, count_expired);
 	lane_head_begin(&head, &table, snapshot, count->now, count->running, count->running_count);
 	lane_head_look_all(&head, count->lanes);
 	lane_head_end(&head);
