@@ -110,22 +110,26 @@ how_we_end(int code)
 	return terminated_by_others() ? SCHEDULER_TERMINATED : SCHEDULER_FAILED;
 }
 
-/* The last scheduler's, if it had looked and this database has still had its slot since. */
+/*
+ * A scheduler looks after the history as it starts, for what the last one knew may have changed since, but not
+ * as soon as that had.
+ */
 static void
 take_history_time(void)
 {
 	SpinLockAcquire(&own_slot->mutex);
-	if (own_slot->history_looked)
-		next_history = own_slot->next_history;
+	last_history = own_slot->history_looked_at;
 	SpinLockRelease(&own_slot->mutex);
+	if (last_history > GetCurrentTimestamp())
+		last_history = 0;		/* the clock was set back */
+	next_history = last_history + HISTORY_EVERY;
 }
 
 static void
 keep_history_time(void)
 {
 	SpinLockAcquire(&own_slot->mutex);
-	own_slot->history_looked = last_history != 0 || own_slot->history_looked;
-	own_slot->next_history = next_history;
+	own_slot->history_looked_at = last_history;
 	SpinLockRelease(&own_slot->mutex);
 }
 

@@ -88,7 +88,7 @@ reset_slot(DatabaseSlot *slot, Oid database)
 	slot->next_due = DT_NOBEGIN;
 	slot->due_published = 0;
 	slot->wake_at = NO_TIME;
-	slot->history_looked = false;
+	slot->history_looked_at = 0;
 	slot->not_before = NO_TIME;
 	slot->failures = 0;
 	slot->leave = false;

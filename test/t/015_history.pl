@@ -32,6 +32,8 @@ sub fill_partitions
 {
 	my ($session, @which) = @_;
 
+	# Neither as a period begins, whose first row is not over yet, nor as it ends.
+	wait_until($node, q{SELECT extract(epoch FROM now() - '2000-01-01 00:00+00')::numeric % 600 BETWEEN 2 AND 570});
 	$period = $node->safe_psql('postgres', q{SELECT floor(extract(epoch FROM now() - '2000-01-01 00:00+00') / 600)::bigint});
 	foreach my $which (@which)
 	{
