@@ -64,7 +64,7 @@ savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *argument)
 {
-	if (phase == RESOURCE_RELEASE_AFTER_LOCKS && is_top_level)
+	if (phase == RESOURCE_RELEASE_AFTER_LOCKS)
 		wakeup_after_locks();
 }
 

@@ -64,7 +64,7 @@ change_args(Job *job, const Lane *lane, Jsonb *args)
 	Jsonb	   *stored = storable_args(args);
 
 	if (job->dedup_hash != 0)
-		hold_wait_to_change(job->id);
+		hold_wait(job->id);
 	dedup_set_key(job, worker, args, job->dedup_key && !is_encrypted_dedup_token(job->dedup_key) ? job->dedup_key : NULL);
 	job->args = stored;
 	if (worker->encrypt != NULL || (job->encrypted & ENCRYPTED_ARGS))

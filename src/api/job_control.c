@@ -98,7 +98,7 @@ end_found(const JobControl *control, Job *job, JobState end_as)
 
 	/* what was dropped in its favour goes with it; what comes now does not */
 	if (job->dedup_hash != 0 && control->wait)
-		hold_wait_to_end(job->id);
+		hold_wait(job->id);
 	else if (job->dedup_hash != 0 && !hold_try(job->id, HOLD_END, false))
 		return false;
 	limit_passed_by(worker, job);

@@ -22,9 +22,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "shared.h"
 #include "utils/syscache.h"
-#include "wakeup.h"
 
 static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_DEFINED_WORKER] = "defined_worker",
@@ -216,7 +214,6 @@ catalog_announce_change(void)
 	uint64		before;
 
 	CacheInvalidateRelcacheByRelid(catalog_relation(REL_DEFINED_WORKER));
-	wakeup_announce();
 	before = generation;
 	CommandCounterIncrement();	/* calls back for what we have just sent, and for nothing that others send */
 	return generation - before;
@@ -225,7 +222,8 @@ catalog_announce_change(void)
 uint64
 catalog_generation(void)
 {
-	return generation + shared_generation();
+	AcceptInvalidationMessages();
+	return generation;
 }
 
 uint64

@@ -192,7 +192,6 @@ refresh(void)
 	HASHCTL		ctl = {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)};
 	HASHCTL		content_ctl = {.keysize = sizeof(LaneContent),.entrysize = sizeof(ContentEntry)};
 
-	AcceptInvalidationMessages();
 	generation = catalog_generation();
 	if (cached_generation == generation)
 		return;

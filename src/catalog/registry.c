@@ -416,7 +416,6 @@ look(void)
 static void
 refresh(void)
 {
-	AcceptInvalidationMessages();
 	if (cached_generation != catalog_generation())
 		look();
 }

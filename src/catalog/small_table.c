@@ -8,7 +8,6 @@
 #include "access/table.h"
 #include "small_table.h"
 #include "snapshot.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -38,7 +37,6 @@ small_table_refresh(SmallTable *table)
 	uint64		generation;
 	MemoryContext old;
 
-	AcceptInvalidationMessages();
 	generation = catalog_generation();
 	if (table->generation == generation)
 		return false;

@@ -9,7 +9,6 @@
 #include "miscadmin.h"
 #include "pools.h"
 #include "task.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 
 static Oid	own_role;
@@ -147,12 +146,9 @@ begin_tasks(void)
 Candidates *
 tasks_refresh(void)
 {
-	uint64		generation;
-	uint64		handler_generation;
+	uint64		generation = catalog_generation();
+	uint64		handler_generation = catalog_handler_generation();
 
-	AcceptInvalidationMessages();
-	generation = catalog_generation();
-	handler_generation = catalog_handler_generation();
 	if (tasks_generation == generation && tasks_handler_generation == handler_generation && !candidates_outgrown(&candidates))
 		return &candidates;
 	tasks_generation = 0;

@@ -232,10 +232,11 @@ note_roles(void)
 	static uint64 generation = 0;
 	static uint64 handler_generation = 0;
 	static uint32 pools = 0;
+	uint64		current = catalog_generation();
 
-	if (generation == catalog_generation() && handler_generation == catalog_handler_generation() && pools == pools_version())
+	if (generation == current && handler_generation == catalog_handler_generation() && pools == pools_version())
 		return;
-	generation = catalog_generation();
+	generation = current;
 	handler_generation = catalog_handler_generation();
 	pools = pools_version();
 	memset(roles_of_pools, 0, sizeof(roles_of_pools));

@@ -42,40 +42,27 @@ lock_tag(int64 id, uint16 kind)
 }
 
 /*
- * The transaction's holds, to be released before it publishes what it did: the processes that this wakes must
- * find them gone, and the server itself releases locks later than that.
+ * The nesting level of each hold that the transaction has: the server's locks cannot be counted, and are
+ * released by it.
  */
-typedef struct Held
-{
-	int			nest_level;		/* first: savepoint_notes.h */
-	LOCKTAG		tag;
-	LOCKMODE	mode;
-} Held;
-
-static Held *held = NULL;
+static int *held_at = NULL;
 static int	held_count = 0;
 static int	held_size = 0;
 
 static void
-remember(const LOCKTAG *tag, LOCKMODE mode)
+count_hold(void)
 {
 	if (held_count == held_size)
 	{
-		int			size = Max(held_size * 2, 64);	/* held_size changes only when the memory is there */
+		int			size = Max(held_size * 2, 256); /* held_size changes only when the memory is there */
 
-		held = held ? repalloc_huge(held, size * sizeof(Held)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Held));
+		held_at = held_at ? repalloc_huge(held_at, size * sizeof(int)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(int));
 		held_size = size;
 	}
-	held[held_count++] = (Held)
-	{
-		.tag = *tag,.mode = mode,.nest_level = GetCurrentTransactionNestLevel()
-	};
+	held_at[held_count++] = GetCurrentTransactionNestLevel();
 }
 
-/*
- * A transaction's holds belong to the transaction, or savepoint, and not to the statement: a portal, such as
- * a parameterised statement has, keeps its locks for itself until after the transaction's callbacks.
- */
+/* A hold is of the transaction or savepoint, and not of the portal in which the statement runs. */
 static LockAcquireResult
 acquire(const LOCKTAG *tag, LOCKMODE mode, bool session, bool only_try)
 {
@@ -89,11 +76,11 @@ acquire(const LOCKTAG *tag, LOCKMODE mode, bool session, bool only_try)
 }
 
 static void
-let_go(const LOCKTAG *tag, LOCKMODE mode, bool session, ResourceOwner of)
+release_lock(const LOCKTAG *tag, LOCKMODE mode, bool session)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
-	CurrentResourceOwner = of;
+	CurrentResourceOwner = CurTransactionResourceOwner;
 	LockRelease(tag, mode, session);
 	CurrentResourceOwner = owner;
 }
@@ -110,42 +97,20 @@ hold_share(void)
 	return Max(max_locks_per_xact * (MaxBackends + max_prepared_xacts) / 4, 64);
 }
 
-/*
- * Those noted at this level and deeper ones, which are the last. A procedure's session may have released some
- * already: session_hold.h.
- */
-static void
-end_level(int nest_level, ResourceOwner of)
-{
-	while (held_count > 0 && held[held_count - 1].nest_level >= nest_level)
-	{
-		Held	   *last = &held[--held_count];
-
-		if (QjLockHeldByMe(&last->tag, last->mode))
-			let_go(&last->tag, last->mode, false, of);
-	}
-}
-
 void
-hold_end_transaction(void)
+hold_undo_savepoint(int nest_level)
 {
-	end_level(0, TopTransactionResourceOwner);
-}
-
-void
-hold_end_savepoint(int nest_level)
-{
-	end_level(nest_level, CurTransactionResourceOwner);
+	held_count = savepoint_notes_undo(held_at, held_count, sizeof(int), nest_level);
 }
 
 void
 hold_keep_savepoint(int nest_level)
 {
-	savepoint_notes_keep(held, held_count, sizeof(Held), nest_level);
+	savepoint_notes_keep(held_at, held_count, sizeof(int), nest_level);
 }
 
 void
-hold_forget_transaction(void)
+hold_end_transaction(void)
 {
 	held_count = 0;
 }
@@ -159,13 +124,13 @@ try(int64 id, uint16 kind, LOCKMODE mode, bool session)
 		return false;
 	if (session_hold_noted(&tag))
 	{
-		let_go(&tag, mode, session, CurTransactionResourceOwner);
+		release_lock(&tag, mode, session);
 		return false;
 	}
 	if (session)
 		session_hold_note(&tag);
 	else
-		remember(&tag, mode);
+		count_hold();
 	return true;
 }
 
@@ -176,11 +141,10 @@ release(int64 id, uint16 kind, LOCKMODE mode, bool session)
 
 	if (session)
 		session_hold_forget(&tag);
-	if (!session || QjLockHeldByMe(&tag, mode)) /* a procedure may have released it: session_hold.h */
-		let_go(&tag, mode, session, CurTransactionResourceOwner);
-	if (!session && held_count > 0 && memcmp(&held[held_count - 1].tag, &tag, sizeof(tag)) == 0 &&
-		held[held_count - 1].mode == mode)
+	else
 		held_count--;
+	if (!session || QjLockHeldByMe(&tag, mode)) /* a procedure may have released it: session_hold.h */
+		release_lock(&tag, mode, session);
 }
 
 void
@@ -207,20 +171,12 @@ hold_release(int64 job, HoldMode mode, bool session)
 }
 
 void
-hold_wait_to_end(int64 job)
+hold_wait(int64 job)
 {
 	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
 
 	(void) acquire(&tag, lock_modes[HOLD_END], false, false);
-}
-
-void
-hold_wait_to_change(int64 job)
-{
-	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
-
-	(void) acquire(&tag, lock_modes[HOLD_END], false, false);
-	remember(&tag, lock_modes[HOLD_END]);
+	count_hold();
 }
 
 /*
@@ -310,7 +266,7 @@ token_lock_wait(int64 token)
 				 errdetail("Each is a lock until the transaction ends; it has %d, and may have %d: half of the server's lock table.", held_count, most),
 				 errhint("Commit from time to time, or increase \"max_locks_per_transaction\".")));
 	(void) acquire(&tag, ExclusiveLock, false, false);
-	remember(&tag, ExclusiveLock);
+	count_hold();
 }
 
 bool

@@ -37,22 +37,18 @@ extern int	hold_count(void);
 extern int	hold_share(void);
 
 /*
- * At the transaction's end, before it publishes; and when it is prepared, which takes the locks over.
- * Likewise those of a savepoint, when it is rolled back; one that is released leaves them to the level above.
+ * The server releases the holds of a transaction, or of a savepoint that is rolled back, with its other locks,
+ * after the callbacks for its end. These only see to the count: a released savepoint's are the level's above.
  */
 extern void hold_end_transaction(void);
-extern void hold_end_savepoint(int nest_level);
+extern void hold_undo_savepoint(int nest_level);
 extern void hold_keep_savepoint(int nest_level);
-extern void hold_forget_transaction(void);
 
 /* Between two jobs, outside of a transaction: releases all, and the handler's own advisory locks. */
 extern void hold_end_session(void);
 
-/* Waits for the end of the transactions that rely on the job. */
-extern void hold_wait_to_end(int64 job);
-
-/* The same, and no other transaction relies on the job as it was before this one has ended. */
-extern void hold_wait_to_change(int64 job);
+/* HOLD_END for this transaction, after the end of those that rely on the job. */
+extern void hold_wait(int64 job);
 
 /*
  * For explain_job(): which processes keep the job from being started by their holds, and which has the slot:

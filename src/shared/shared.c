@@ -42,7 +42,6 @@ typedef struct Shared
 {
 	LWLock	   *lock;
 	pg_atomic_uint32 launcher_proc; /* process number + 1, or 0 */
-	pg_atomic_uint64 generation;	/* see shared_generation() */
 	pg_atomic_uint64 refusals;	/* see shared_refusals() */
 	pg_atomic_uint64 up_since;	/* when the first launcher came up; 0: not yet */
 	bool		run;			/* see shared_run() */
@@ -154,7 +153,6 @@ shmem_startup(void)
 		pg_atomic_init_u32(&shared->launcher_proc, 0);
 		shared->run = queue_jobs_run;
 		shared->read_only = DefaultXactReadOnly;
-		pg_atomic_init_u64(&shared->generation, 0);
 		pg_atomic_init_u64(&shared->refusals, 0);
 		pg_atomic_init_u64(&shared->up_since, 0);
 		for (int i = 0; i < waiter_count; i++)
@@ -194,19 +192,6 @@ shared_require(const char *what)
 				 errmsg("%s needs queue_jobs to be loaded when the server starts", what),
 				 errdetail("\"shared_preload_libraries\" does not have it."),
 				 errhint("Add queue_jobs to \"shared_preload_libraries\" and restart the server.")));
-}
-
-uint64
-shared_generation(void)
-{
-	return shared == NULL ? 0 : pg_atomic_read_u64(&shared->generation);
-}
-
-void
-shared_bump_generation(void)
-{
-	if (shared != NULL)
-		pg_atomic_fetch_add_u64(&shared->generation, 1);
 }
 
 bool

@@ -56,14 +56,6 @@ extern struct LWLock *shared_replicas_lock(void);
 /* Of the counts of live jobs (live_count.c). */
 extern struct LWLock *shared_counts_lock(void);
 
-/*
- * Counts announced changes of workers, queues and lanes, all databases together. The server's invalidation
- * messages go out only after a transaction's callbacks, that is after we have woken the processes that are to
- * see the change.
- */
-extern uint64 shared_generation(void);
-extern void shared_bump_generation(void);
-
 /* Counts claims that were refused by a limit, all databases together. */
 extern uint64 shared_refusals(void);
 extern void shared_count_refusal(void);

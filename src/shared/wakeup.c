@@ -76,13 +76,23 @@ static TimestampTz first_due_if_undone = DT_NOEND;
 static bool look_at_all = false;
 static bool look_at_schedules = false;
 static bool sweep_parked = false;
-static bool announced = false;
 static bool defined = false;	/* something that jobs may wait for was */
-static bool tell_defined = false;	/* and is committed */
 static bool in_doubt = false;	/* a prepared transaction is being ended */
 static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
 static uint32 served_pool = 0;	/* and of which pool: its bit */
 
+/*
+ * What has ended, and is published when the server has released its locks: nothing, the transaction, or the
+ * savepoints of undone_level and deeper ones.
+ */
+static enum
+{
+	ENDED_NOTHING,
+	ENDED_COMMIT,
+	ENDED_ROLLBACK,
+	ENDED_SAVEPOINT,
+}			ended = ENDED_NOTHING;
+static int	undone_level;
 
 /* *size changes only when the memory is there. */
 static void *
@@ -325,12 +335,6 @@ wakeup_all(void)
 }
 
 void
-wakeup_announce(void)
-{
-	announced = true;
-}
-
-void
 wakeup_end_running(int64 job, JobState end_as)
 {
 	if (request_count == request_size)
@@ -364,7 +368,6 @@ forget(void)
 	look_at_all = false;
 	look_at_schedules = false;
 	sweep_parked = false;
-	announced = false;
 	defined = false;
 }
 
@@ -469,9 +472,8 @@ publish(bool committed)
 {
 	bool		news = look_at_all; /* for sessions in wait_for_jobs() */
 
-	if (committed && announced)
-		shared_bump_generation();
-	tell_defined = committed && defined;
+	if (committed && defined)
+		databases_call_blocked();
 	if (!committed)
 		first_due = Min(first_due, first_due_if_undone);
 	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !look_at_schedules && !sweep_parked)
@@ -521,9 +523,9 @@ publish(bool committed)
 }
 
 /*
- * A process that gets a slot of a limit that we free must see what became claimable with it, or a later job
- * of its key could overtake. It is published once more afterwards, for processes that looked in between and
- * were refused.
+ * Before the locks are released: a process that gets a slot of a limit that we free must see what became
+ * claimable with it, or a later job of its key could overtake. It is published once more afterwards, for
+ * processes that looked in between and were refused.
  */
 static void
 publish_before_release(bool committed)
@@ -550,9 +552,7 @@ wakeup_transaction_event(XactEvent event)
 			publish_before_release(true);
 			key_hints_end_transaction();
 			hold_end_transaction();
-			watch_end_transaction();	/* first: a job that is woken may end at once */
-			publish(true);
-			forget();
+			ended = ENDED_COMMIT;
 			break;
 		case XACT_EVENT_ABORT:
 			location_end_transaction(false);
@@ -560,15 +560,13 @@ wakeup_transaction_event(XactEvent event)
 			publish_before_release(false);
 			key_hints_end_transaction();
 			hold_end_transaction();
-			publish(false);
-			watch_end_transaction();
-			forget();
+			ended = ENDED_ROLLBACK;
 			break;
 		case XACT_EVENT_PREPARE:
 			location_end_transaction(false);
 			duplicates_end_transaction(true);	/* it will not be heard of again here, and mostly commits */
 			key_hints_end_transaction();
-			hold_forget_transaction();
+			hold_end_transaction();
 			watch_forget_transaction();
 			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 			break;
@@ -618,22 +616,6 @@ move_up(int nest_level)
 	duplicates_keep_savepoint(nest_level);
 }
 
-/* Publishes what the rollback of a savepoint has freed in a lane. True if others are to look. */
-static bool
-publish_undone(TouchedLane *lane, int nest_level)
-{
-	bool		wake = false;
-
-	if (lane->limited_at >= nest_level)
-		wake = publish_limited(lane->lane);
-	if (Max(lane->taken_at, lane->relied_at) < nest_level)
-		return wake;
-	publish_lane(lane);
-	wake_executors(lane);
-	lane->released = true;		/* once more at the end: the server releases rows only after this */
-	return true;
-}
-
 /*
  * A savepoint's rollback frees the jobs taken, or relied on, in it: no need to wait for the whole
  * transaction.
@@ -641,29 +623,51 @@ publish_undone(TouchedLane *lane, int nest_level)
 static void
 undo(int nest_level)
 {
-	int			first = first_level_note(nest_level);
-	bool		published = false;
-
-	for (int i = first; i < level_note_count; i++)
+	for (int i = first_level_note(nest_level); i < level_note_count; i++)
 		if (touched[level_notes[i].lane].taken_at >= nest_level)
 			lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);	/* as publish_before_release() */
 	key_hints_end_savepoint();
-	hold_end_savepoint(nest_level);
+	hold_undo_savepoint(nest_level);
 	duplicates_end_savepoint(nest_level);
+	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
+	request_count = savepoint_notes_undo(requests, request_count, sizeof(EndRequest), nest_level);
+	undone_level = nest_level;
+	ended = ENDED_SAVEPOINT;
+}
+
+/* Publishes what the rollback of a savepoint has freed in a lane. True if others are to look. */
+static bool
+publish_undone_lane(TouchedLane *lane)
+{
+	bool		wake = false;
+
+	if (lane->limited_at >= undone_level)
+		wake = publish_limited(lane->lane);
+	if (Max(lane->taken_at, lane->relied_at) < undone_level)
+		return wake;
+	publish_lane(lane);
+	wake_executors(lane);
+	return true;
+}
+
+static void
+publish_undone(void)
+{
+	int			first = first_level_note(undone_level);
+	bool		published = false;
+
 	for (int i = first; i < level_note_count; i++)
 	{
 		TouchedLane *lane = &touched[level_notes[i].lane];
 
-		published = publish_undone(lane, nest_level) || published;
-		lane->relied_at = Min(lane->relied_at, nest_level - 1);
-		lane->taken_at = Min(lane->taken_at, nest_level - 1);
-		lane->limited_at = Min(lane->limited_at, nest_level - 1);
+		published = publish_undone_lane(lane) || published;
+		lane->relied_at = Min(lane->relied_at, undone_level - 1);
+		lane->taken_at = Min(lane->taken_at, undone_level - 1);
+		lane->limited_at = Min(lane->limited_at, undone_level - 1);
 	}
-	keep_level_notes(first, nest_level - 1);
+	keep_level_notes(first, undone_level - 1);
 	if (published)
 		waiters_wake(MyDatabaseId);
-	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
-	request_count = savepoint_notes_undo(requests, request_count, sizeof(EndRequest), nest_level);
 }
 
 void
@@ -673,6 +677,34 @@ wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId
 		move_up(GetCurrentTransactionNestLevel());
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 		undo(GetCurrentTransactionNestLevel());
+}
+
+/*
+ * By now other sessions find rows and holds free, and get the server's invalidation messages for definitions
+ * that have changed. A portal's locks can be released by itself: then nothing has ended.
+ */
+void
+wakeup_after_locks(void)
+{
+	switch (ended)
+	{
+		case ENDED_NOTHING:
+			return;
+		case ENDED_COMMIT:
+			watch_end_transaction();	/* first: a job that is woken may end at once */
+			publish(true);
+			forget();
+			break;
+		case ENDED_ROLLBACK:
+			publish(false);
+			watch_end_transaction();
+			forget();
+			break;
+		case ENDED_SAVEPOINT:
+			publish_undone();
+			break;
+	}
+	ended = ENDED_NOTHING;
 }
 
 /* The prepared transaction has ended; or has not, if an error or the end of our process came before. */
@@ -705,20 +737,6 @@ begin_doubt(void)
 	in_doubt = true;
 	location_begin_doubt();
 	key_hints_begin_doubt();
-}
-
-/*
- * Jobs that wait for a handler or a role (lane_blocked()) may have got it. A process that looks for it needs
- * the server's invalidation messages, which go out after the transaction's callbacks, but before its locks
- * are released.
- */
-void
-wakeup_after_locks(void)
-{
-	if (!tell_defined)
-		return;
-	tell_defined = false;
-	databases_call_blocked();
 }
 
 static bool

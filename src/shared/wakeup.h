@@ -22,7 +22,7 @@
 extern void wakeup_transaction_event(XactEvent event);
 extern void wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
-/* The server has released the transaction's locks (commit.c). */
+/* The server has released the locks of what has ended last (commit.c). */
 extern void wakeup_after_locks(void);
 
 /* A utility statement (commit.c). */
@@ -108,9 +108,6 @@ extern void wakeup_sweep(void);
 
 /* Anything may have become claimable, in any lane. */
 extern void wakeup_all(void);
-
-/* Workers, queues or lanes have changed: others are to read them again. */
-extern void wakeup_announce(void);
 
 /* The running job is to be interrupted, if this transaction commits. */
 extern void wakeup_end_running(int64 job, JobState end_as);

@@ -111,9 +111,9 @@ class Bench:
                 if c in YARDSTICKS or c in self.competitors and (c not in PEERS or c in self.peers)]
 
     def reset(self):
-        """Empty tables; nothing runs."""
-        self.server.sql("TRUNCATE queue_jobs.live_job, queue_jobs.finished_job, raw.job, raw.unique_job, raw.backlog, textbook.job,"
-                        " queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.member_range, queue_jobs.dependency, queue_jobs.saved_step")
+        """Empty tables; nothing runs. The scheduler, which looks at the same tables in another order, may be in the way."""
+        self.server.sql_again("TRUNCATE queue_jobs.live_job, queue_jobs.finished_job, raw.job, raw.unique_job, raw.backlog, textbook.job,"
+                              " queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.member_range, queue_jobs.dependency, queue_jobs.saved_step")
         for peer in self.peers.values():
             peer.reset()
 

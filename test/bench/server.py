@@ -64,6 +64,16 @@ class Server:
         rows = done.stdout.splitlines()
         return rows[-1].split("\t")[0] if rows else None
 
+    def sql_again(self, statement):
+        """The same until no deadlock ends it."""
+        for _ in range(20):
+            try:
+                return self.sql(statement)
+            except RuntimeError as error:
+                if "deadlock detected" not in str(error):
+                    raise
+        raise RuntimeError(f"deadlock each time: {statement}")
+
     def row(self, statement, user="postgres"):
         done = subprocess.run(self.psql_command(user) + ["-c", statement], capture_output=True, text=True, check=True)
         return done.stdout.splitlines()[-1].split("\t")
