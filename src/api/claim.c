@@ -321,7 +321,7 @@ put_back_for_replica(Claim *claim, Candidate *candidate)
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
 		wakeup_due(job->run_at);
 	}
-	dedup_claim_undo(job, candidate->worker, false);
+	dedup_claim_undo(job, candidate->worker);
 }
 
 /* Writes the lease to the job's row, if no other transaction has it. */
@@ -330,7 +330,7 @@ take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
 {
 	Job		   *job = &candidate->walk->job;
 
-	if (charge_under_way(job->id) || !dedup_claim_begin(&claim->table, job, candidate->worker, false))
+	if (charge_under_way(job->id) || !dedup_claim_begin(&claim->table, job, candidate->worker))
 		return false;
 	job->wal_lsn = location_of_job(job);
 	if (!choose_for_claim(candidate->worker, job))
@@ -345,7 +345,7 @@ take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
 	job->claimed_by = GetUserId();
 	if (live_try_update(&claim->table, candidate->walk->scan.slot, job))
 		return true;
-	dedup_claim_undo(job, candidate->worker, false);
+	dedup_claim_undo(job, candidate->worker);
 	return false;
 }
 
@@ -390,12 +390,12 @@ take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 		return false;
 	if (job_may_be_encrypted(job, candidate->worker) && !decrypt(claim, candidate, verdict))
 		return false;
-	*verdict = limit_begin(&claim->table, job, candidate->worker, false, &candidate->walk->refusals, &limits);
+	*verdict = limit_begin(&claim->table, job, candidate->worker, &candidate->walk->refusals, &limits);
 	if (*verdict != LIMIT_FREE)
 		return false;
 	if (!take_row(claim, candidate, &limits))
 	{
-		limit_undo(&claim->table, &limits, candidate->worker, false, job, &candidate->walk->refusals);
+		limit_undo(&claim->table, &limits, candidate->worker, job, &candidate->walk->refusals);
 		return false;
 	}
 	lost_claim_note(job);
@@ -487,9 +487,9 @@ may_be_taken(LiveTable *table, const Candidate *candidate)
 
 	if (lane_hint_present(candidate->lane->id))
 		return true;
-	if (live_is_out_of_reach(candidate->walk->scan.slot) || !dedup_claim_begin(table, job, candidate->worker, false))
+	if (live_is_out_of_reach(candidate->walk->scan.slot) || !dedup_claim_begin(table, job, candidate->worker))
 		return false;
-	dedup_claim_undo(job, candidate->worker, false);
+	dedup_claim_undo(job, candidate->worker);
 	return true;
 }
 
@@ -523,11 +523,11 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 			candidates_advance(candidate, whole_lane ? LIMIT_WORKER : LIMIT_FREE);
 			continue;
 		}
-		verdict = limit_begin(&table, &walk->job, candidate->worker, false, &walk->refusals, &limits);
+		verdict = limit_begin(&table, &walk->job, candidate->worker, &walk->refusals, &limits);
 		if (verdict == LIMIT_FREE)
 		{
 			found = may_be_taken(&table, candidate);
-			limit_undo(&table, &limits, candidate->worker, false, found ? NULL : &walk->job, &walk->refusals);
+			limit_undo(&table, &limits, candidate->worker, found ? NULL : &walk->job, &walk->refusals);
 		}
 		if (!found)
 			candidates_advance(candidate, verdict);

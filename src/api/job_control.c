@@ -99,12 +99,12 @@ end_found(const JobControl *control, Job *job, JobState end_as)
 	/* what was dropped in its favour goes with it; what comes now does not */
 	if (job->dedup_hash != 0 && control->wait)
 		hold_wait(job->id);
-	else if (job->dedup_hash != 0 && !hold_try(job->id, HOLD_END, false))
+	else if (job->dedup_hash != 0 && !hold_try(job->id, HOLD_END))
 		return false;
 	limit_passed_by(worker, job);
 	outcome_finished(control->table, control->slot, job, worker, end_as, NULL, control->history);
 	if (job->dedup_hash != 0)
-		hold_release(job->id, HOLD_END, false); /* its row tells; there may be very many */
+		hold_release(job->id, HOLD_END); /* its row tells; there may be very many */
 	return true;
 }
 

@@ -303,7 +303,7 @@ worker_to_fill(const Filling *filling, WorkerTexts *texts)
 static bool
 lock_filling(const Filling *filling)
 {
-	if (key_lock_try((int64) key_hash_text(filling->worker, key_hash_seed()), false))
+	if (key_lock_try((int64) key_hash_text(filling->worker, key_hash_seed())))
 		return true;
 	current_job.snooze = AGAIN_AFTER;
 	return false;

@@ -39,6 +39,7 @@
 #include "run_handler.h"
 #include "run_log.h"
 #include "run_timeout.h"
+#include "session_hold.h"
 #include "settings.h"
 #include "statistics.h"
 #include "store.h"
@@ -267,8 +268,7 @@ execute_function(Run *run)
 static void
 end_hold(Run *run)
 {
-	dedup_claim_end(&run->job, run->task->worker);
-	limit_end(&run->limits, true);
+	session_holds_forget();
 	lane_hint_publish(run->task->lane->id, job_key(&run->job)); /* put back, it was published too soon as well */
 	unit_begin();
 	MemoryContextSwitchTo(run_context);

@@ -12,6 +12,7 @@
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
+#include "hold.h"
 #include "lane_hint.h"
 #include "lane_scan.h"
 #include "miscadmin.h"
@@ -54,7 +55,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	/* Seen as running before it is: a session that finds its row locked then knows by which process. */
 	run_show(run, true);
 	test_point("job_shown");
-	if (charge_awaited(&run->job) || !dedup_claim_begin(&run->table, &run->job, worker, by_lease))
+	if (charge_awaited(&run->job) || !dedup_claim_begin(&run->table, &run->job, worker))
 	{
 		run_show(run, false);
 		return false;
@@ -76,6 +77,9 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	{
 		int			merged = run->job.merged;
 
+		if (by_lease)
+			hold_through_commits(run->job.id, dedup_one_at_a_time(&run->job, worker) ? run->job.dedup_hash : 0,
+								 run->limits.worker_slot, run->limits.key_slot);
 		test_point("job_taken");
 		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
 		if (run->job.dedup_hash != 0)
@@ -86,7 +90,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	}
 	else
 	{
-		dedup_claim_undo(&run->job, worker, by_lease);
+		dedup_claim_undo(&run->job, worker);
 		run_show(run, false);
 	}
 	return taken;
@@ -115,13 +119,13 @@ take(Run *run, Candidate *candidate, LimitVerdict *verdict)
 		return false;
 	}
 	if (!run_expired(run))
-		*verdict = limit_begin(&run->table, &run->job, task->worker, by_lease, refusals, &run->limits);
+		*verdict = limit_begin(&run->table, &run->job, task->worker, refusals, &run->limits);
 	if (*verdict != LIMIT_FREE)
 		return false;
 	run->started_at = Max(run->started_at, run->limits.rate.at);
 	if (take_row(run, &candidate->walk->scan, by_lease))
 		return true;
-	limit_undo(&run->table, &run->limits, task->worker, by_lease, &run->job, refusals);
+	limit_undo(&run->table, &run->limits, task->worker, &run->job, refusals);
 	return false;
 }
 

@@ -276,11 +276,11 @@ rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *wo
 {
 	RelyResult	result;
 
-	if (hold_count() >= MAX_HOLDS || !hold_try(job->id, HOLD_RELY, false))
+	if (hold_count() >= MAX_HOLDS || !hold_try(job->id, HOLD_RELY))
 		return rely_by_row(table, slot, job, worker, now);
 	result = look_again(table, job, worker, now);
 	if (result != RELY_DONE)
-		hold_release(job->id, HOLD_RELY, false);
+		hold_release(job->id, HOLD_RELY);
 	return result;
 }
 
@@ -493,30 +493,30 @@ look_again_at_lane(const Job *job, const Worker *worker)
 }
 
 static void
-unlock_key(const Job *job, bool session)
+unlock_key(const Job *job)
 {
 	test_point("key_unlocked");
-	key_lock_release(job->dedup_hash, session);
+	key_lock_release(job->dedup_hash);
 }
 
 /* Gives back a key for which no job was started after all. */
 static void
-give_back_key(const Job *job, const Worker *worker, bool session)
+give_back_key(const Job *job, const Worker *worker)
 {
-	unlock_key(job, session);
+	unlock_key(job);
 	if (passed_by_meanwhile(job))
 		look_again_at_lane(job, worker);
 }
 
 static bool
-take_key(LiveTable *table, const Job *job, const Worker *worker, bool session)
+take_key(LiveTable *table, const Job *job, const Worker *worker)
 {
 	passed_before = lane_hint_passed_count(job->lane);
-	if (!key_lock_try(job->dedup_hash, session))
+	if (!key_lock_try(job->dedup_hash))
 		return false;
 	if (!key_is_taken(table, job))
 		return true;
-	unlock_key(job, session);
+	unlock_key(job);
 
 	/* as long as it is taken, the end of that run publishes what was passed by */
 	if (passed_by_meanwhile(job) && !key_is_taken(table, job))
@@ -525,47 +525,38 @@ take_key(LiveTable *table, const Job *job, const Worker *worker, bool session)
 }
 
 static bool
-take_key_or_pass_by(LiveTable *table, const Job *job, const Worker *worker, bool session)
+take_key_or_pass_by(LiveTable *table, const Job *job, const Worker *worker)
 {
-	if (take_key(table, job, worker, session))
+	if (take_key(table, job, worker))
 		return true;
 	lane_hint_pass_by(job->lane, job_key(job));
-	return take_key(table, job, worker, session);
+	return take_key(table, job, worker);
 }
 
 bool
-dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool session)
+dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker)
 {
 	bool		one_at_a_time = dedup_one_at_a_time(job, worker);
 
-	if (job->dedup_hash == 0 && !session)
+	if (job->dedup_hash == 0)
 		return true;
-	if (one_at_a_time && !take_key_or_pass_by(table, job, worker, session))
+	if (one_at_a_time && !take_key_or_pass_by(table, job, worker))
 		return false;
-	if (hold_try(job->id, HOLD_RUN, session))
+	if (hold_try(job->id, HOLD_RUN))
 		return true;
 	if (one_at_a_time)
-		give_back_key(job, worker, session);
+		give_back_key(job, worker);
 	return false;
 }
 
 void
-dedup_claim_undo(const Job *job, const Worker *worker, bool session)
+dedup_claim_undo(const Job *job, const Worker *worker)
 {
-	if (job->dedup_hash == 0 && !session)
+	if (job->dedup_hash == 0)
 		return;
-	hold_release(job->id, HOLD_RUN, session);
+	hold_release(job->id, HOLD_RUN);
 	if (dedup_one_at_a_time(job, worker))
-		give_back_key(job, worker, session);
-}
-
-/* The caller publishes the key's jobs afterwards. */
-void
-dedup_claim_end(const Job *job, const Worker *worker)
-{
-	hold_release(job->id, HOLD_RUN, true);
-	if (dedup_one_at_a_time(job, worker))
-		key_lock_release(job->dedup_hash, true);
+		give_back_key(job, worker);
 }
 
 static Jsonb *
@@ -606,10 +597,10 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 {
 	bool		taken;
 
-	if (!hold_try(other->id, HOLD_RUN, false))
+	if (!hold_try(other->id, HOLD_RUN))
 		return false;
 	taken = live_try_delete(table, slot);
-	hold_release(other->id, HOLD_RUN, false);
+	hold_release(other->id, HOLD_RUN);
 	if (!taken)
 		return false;
 	wakeup_taken(other->lane, InvalidOid, job_key(other));
@@ -709,7 +700,7 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 
 	if (!dedup_one_at_a_time(job, worker))
 		return true;
-	if (!take_key(table, job, worker, false))
+	if (!take_key(table, job, worker))
 		return false;
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
@@ -728,5 +719,5 @@ void
 dedup_move_end(const Job *job, const Worker *worker)
 {
 	if (dedup_one_at_a_time(job, worker))
-		give_back_key(job, worker, false);
+		give_back_key(job, worker);
 }

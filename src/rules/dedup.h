@@ -41,15 +41,12 @@ extern bool dedup_any_live(LiveTable *table, const Job *job, const Worker *worke
 
 /*
  * To be called before a job is taken: gets the hold (and the key, under until_executed) without waiting.
- * False if the job cannot start now. Holds last to the end of the transaction, or of the session.
+ * False if the job cannot start now. Holds last to the end of the transaction.
  */
-extern bool dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker, bool session);
+extern bool dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker);
 
 /* The job could not be taken after all. */
-extern void dedup_claim_undo(const Job *job, const Worker *worker, bool session);
-
-/* The run of a session that was begun with "session" is over. */
-extern void dedup_claim_end(const Job *job, const Worker *worker);
+extern void dedup_claim_undo(const Job *job, const Worker *worker);
 
 /*
  * A job has been taken: merges all others of its key that wait, and on which no open transaction relies, into

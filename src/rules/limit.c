@@ -3,7 +3,7 @@
  *		Limits on how many jobs run at once, strictly: over executors, procedures and claimants together.
  *
  * A limit of N has N slots. The process that runs a job has one, by an advisory lock that is only ever tried,
- * and lasts for as long as the run: to the end of the transaction, or of the session's hold if the handler is
+ * and lasts for as long as the run: to the end of the transaction, or of what is noted of it if the handler is
  * a procedure. The server releases it, however the process ends, after the outcome of the transaction can be
  * seen.
  *
@@ -189,21 +189,21 @@ limit_rekeyed_slot(const Worker *worker, Jsonb *args, int64 slot, uint64 seed)
  * last, so that not all processes try the same ones.
  */
 static int64
-take_slot(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit, bool session, int *first)
+take_slot(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit, int *first)
 {
 	for (int i = 0; i < limit; i++)
 	{
 		int			number = (int) (((int64) *first + i) % limit);
 		int64		slot = slot_id(scope, number);
 
-		if (!slot_lock_try(slot, session))
+		if (!slot_lock_try(slot))
 			continue;
 		if (!slot_is_claimed(table, slot, job, worker))
 		{
 			*first = number;
 			return slot;
 		}
-		slot_lock_release(slot, session);
+		slot_lock_release(slot);
 	}
 	return 0;
 }
@@ -218,15 +218,15 @@ free_slots_of(LiveTable *table, const Job *job, const Worker *worker, uint64 key
 	{
 		int64		slot = slot_id(key, number);
 
-		if (!slot_lock_try(slot, false))
+		if (!slot_lock_try(slot))
 			continue;
 		if (slot_is_claimed(table, slot, job, worker))
-			slot_lock_release(slot, false);
+			slot_lock_release(slot);
 		else
 		{
 			free_slots++;
 			if (!keep)
-				slot_lock_release(slot, false);
+				slot_lock_release(slot);
 		}
 	}
 	if (free_slots > 0)
@@ -298,9 +298,12 @@ begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
  * refused meanwhile, or jobs parked, which no process would send back.
  */
 static void
-give_back(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session)
+give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
 {
-	limit_end(hold, session);
+	if (hold->key_slot != 0)
+		slot_lock_release(hold->key_slot);
+	if (hold->worker_slot != 0)
+		slot_lock_release(hold->worker_slot);
 	if ((hold->worker_slot != 0 || hold->key_slot != 0) && shared_refusals() != hold->refusals)
 		wakeup_limited_now(lane_hint_worker(worker->name));
 	if (hold->key_slot != 0 && park_any(table, worker, hold->key))
@@ -321,7 +324,7 @@ overtakes(LiveTable *table, const Job *job, const Worker *worker, const Refusals
 
 /* Slots first, for they can be freed without a trace. */
 static LimitVerdict
-begin(LiveTable *table, const Job *job, Worker *worker, bool session, const Refusals *refusals,
+begin(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals,
 	  LimitHold *hold, TimestampTz *retry_at)
 {
 	int			anywhere = MyProcPid;
@@ -331,27 +334,27 @@ begin(LiveTable *table, const Job *job, Worker *worker, bool session, const Refu
 	hold->refusals = shared_refusals();
 	if (worker->max_running_jobs > 0)
 	{
-		hold->worker_slot = take_slot(table, job, worker, worker_scope(worker), worker->max_running_jobs, session, &worker->slot);
+		hold->worker_slot = take_slot(table, job, worker, worker_scope(worker), worker->max_running_jobs, &worker->slot);
 		if (hold->worker_slot == 0)
 			return LIMIT_WORKER;
 	}
 	if (worker->concurrency_limit > 0 && hold->key != 0)
 	{
-		hold->key_slot = take_slot(table, job, worker, hold->key, worker->concurrency_limit, session, &anywhere);
+		hold->key_slot = take_slot(table, job, worker, hold->key, worker->concurrency_limit, &anywhere);
 		if (hold->key_slot == 0)
 		{
-			give_back(table, hold, worker, session);
+			give_back(table, hold, worker);
 			return LIMIT_KEY;
 		}
 	}
 	if (hold->key_slot != 0 && worker->concurrency_limit == 1 && overtakes(table, job, worker, refusals, hold->key))
 	{
-		give_back(table, hold, worker, session);
+		give_back(table, hold, worker);
 		return LIMIT_KEY;
 	}
 	if (begin_rate(worker, hold, retry_at))
 		return LIMIT_FREE;
-	give_back(table, hold, worker, session);
+	give_back(table, hold, worker);
 	return worker->concurrency_key ? LIMIT_KEY : LIMIT_WORKER;
 }
 
@@ -403,14 +406,14 @@ executor_role(int32 id, const Worker *worker)
 }
 
 LimitVerdict
-limit_begin(LiveTable *table, const Job *job, Worker *worker, bool session, Refusals *refusals,
+limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals,
 			LimitHold *hold)
 {
 	LimitVerdict verdict;
 	TimestampTz retry_at = NO_TIME;
 
 	*hold = (LimitHold) {0};
-	if (!session && hold_count() >= most_holds(job, worker))
+	if (hold_count() >= most_holds(job, worker))
 	{
 		refuse(refusals, job, NO_TIME);
 		refusals->hands_full = true;
@@ -425,11 +428,11 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, bool session, Refu
 		refuse(refusals, job, NO_TIME);
 		return refused_key_verdict(refusals, job->lane);
 	}
-	verdict = begin(table, job, worker, session, refusals, hold, &retry_at);
+	verdict = begin(table, job, worker, refusals, hold, &retry_at);
 	if (verdict != LIMIT_FREE)
 		lane_hint_refuse(job->lane, lane_hint_worker(worker->name), executor_role(job->lane, worker));
 	if (verdict != LIMIT_FREE && retry_at == NO_TIME && shared_present())
-		verdict = begin(table, job, worker, session, refusals, hold, &retry_at);
+		verdict = begin(table, job, worker, refusals, hold, &retry_at);
 	if (verdict == LIMIT_FREE)
 		limit_publish(worker);
 	else
@@ -447,11 +450,11 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, bool session, Refu
  * publishes it.
  */
 void
-limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, const Job *passed_by, Refusals *refusals)
+limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const Job *passed_by, Refusals *refusals)
 {
 	rate_give_back(&hold->rate);
 	if (limit_any(worker))
-		give_back(table, hold, worker, session);
+		give_back(table, hold, worker);
 	if (passed_by == NULL || hold->key == 0 || worker->concurrency_limit != 1)
 		return;
 	refuse_key(refusals, hold->key);
@@ -542,13 +545,3 @@ limit_look(LiveTable *table, const Job *job, const Worker *worker, LimitLook *st
 		rate_possible((int64) (worker->concurrency_key ? key : worker_scope(worker)), worker->rate_limit, worker->rate_period, &state->rate_until) > 0)
 		state->rate_until = NO_TIME;
 }
-
-void
-limit_end(const LimitHold *hold, bool session)
-{
-	if (hold->key_slot != 0)
-		slot_lock_release(hold->key_slot, session);
-	if (hold->worker_slot != 0)
-		slot_lock_release(hold->worker_slot, session);
-}
-

@@ -56,16 +56,16 @@ extern int64 limit_rekeyed_slot(const Worker *worker, Jsonb *args, int64 slot, u
 
 /*
  * To be called before a job is taken; tries, and never waits. What it gets lasts until the end of the
- * transaction, or of the session. When that comes, lanes that were refused meanwhile are published.
+ * transaction. When that comes, lanes that were refused meanwhile are published.
  */
-extern LimitVerdict limit_begin(LiveTable *table, const Job *job, Worker *worker, bool session,
+extern LimitVerdict limit_begin(LiveTable *table, const Job *job, Worker *worker,
 								Refusals *refusals, LimitHold *hold);
 
 /*
  * The job was not taken after all: it could not be, for another transaction has it (passed_by), or it was not
  * to be (NULL).
  */
-extern void limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, bool session, const Job *passed_by,
+extern void limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const Job *passed_by,
 					   Refusals *refusals);
 
 /*
@@ -86,9 +86,6 @@ extern bool limit_settle(int32 lane, const Refusals *refusals, const LanePositio
  */
 extern int	limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool ahead,
 							  TimestampTz *retry_at);
-
-/* The run is over; without "session" the end of the transaction does the same. */
-extern void limit_end(const LimitHold *hold, bool session);
 
 /* For waits_for(): which limits a worker has. */
 extern char *limit_describe(const Worker *worker);

@@ -64,24 +64,24 @@ count_hold(void)
 
 /* A hold is of the transaction or savepoint, and not of the portal in which the statement runs. */
 static LockAcquireResult
-acquire(const LOCKTAG *tag, LOCKMODE mode, bool session, bool only_try)
+acquire(const LOCKTAG *tag, LOCKMODE mode, bool only_try)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 	LockAcquireResult result;
 
 	CurrentResourceOwner = CurTransactionResourceOwner;
-	result = LockAcquire(tag, mode, session, only_try);
+	result = LockAcquire(tag, mode, false, only_try);
 	CurrentResourceOwner = owner;
 	return result;
 }
 
 static void
-release_lock(const LOCKTAG *tag, LOCKMODE mode, bool session)
+release_lock(const LOCKTAG *tag, LOCKMODE mode)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
 	CurrentResourceOwner = CurTransactionResourceOwner;
-	LockRelease(tag, mode, session);
+	LockRelease(tag, mode, false);
 	CurrentResourceOwner = owner;
 }
 
@@ -116,35 +116,44 @@ hold_end_transaction(void)
 }
 
 static bool
-try(int64 id, uint16 kind, LOCKMODE mode, bool session)
+try(int64 id, uint16 kind, LOCKMODE mode)
 {
 	LOCKTAG		tag = lock_tag(id, kind);
 
-	if (acquire(&tag, mode, session, true) == LOCKACQUIRE_NOT_AVAIL)
+	if (acquire(&tag, mode, true) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
 	if (session_hold_noted(&tag))
 	{
-		release_lock(&tag, mode, session);
+		release_lock(&tag, mode);
 		return false;
 	}
-	if (session)
-		session_hold_note(&tag);
-	else
-		count_hold();
+	count_hold();
 	return true;
 }
 
 static void
-release(int64 id, uint16 kind, LOCKMODE mode, bool session)
+release(int64 id, uint16 kind, LOCKMODE mode)
 {
 	LOCKTAG		tag = lock_tag(id, kind);
 
-	if (session)
-		session_hold_forget(&tag);
-	else
-		held_count--;
-	if (!session || QjLockHeldByMe(&tag, mode)) /* a procedure may have released it: session_hold.h */
-		release_lock(&tag, mode, session);
+	release_lock(&tag, mode);
+	held_count--;
+}
+
+void
+hold_through_commits(int64 job, int64 key, int64 worker_slot, int64 key_slot)
+{
+	LOCKTAG		tags[SESSION_HOLDS];
+	int			count = 0;
+
+	tags[count++] = lock_tag(job, JOB_LOCK_KIND);
+	if (key != 0)
+		tags[count++] = lock_tag(key, KEY_LOCK_KIND);
+	if (worker_slot != 0)
+		tags[count++] = lock_tag(worker_slot, SLOT_LOCK_KIND);
+	if (key_slot != 0)
+		tags[count++] = lock_tag(key_slot, SLOT_LOCK_KIND);
+	session_holds_note(tags, count);
 }
 
 void
@@ -155,19 +164,19 @@ hold_end_session(void)
 }
 
 bool
-hold_try(int64 job, HoldMode mode, bool session)
+hold_try(int64 job, HoldMode mode)
 {
 	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
 
 	if (mode == HOLD_RUN && QjLockHeldByMe(&tag, ExclusiveLock))
 		return false;
-	return try(job, JOB_LOCK_KIND, lock_modes[mode], session);
+	return try(job, JOB_LOCK_KIND, lock_modes[mode]);
 }
 
 void
-hold_release(int64 job, HoldMode mode, bool session)
+hold_release(int64 job, HoldMode mode)
 {
-	release(job, JOB_LOCK_KIND, lock_modes[mode], session);
+	release(job, JOB_LOCK_KIND, lock_modes[mode]);
 }
 
 void
@@ -175,7 +184,7 @@ hold_wait(int64 job)
 {
 	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
 
-	(void) acquire(&tag, lock_modes[HOLD_END], false, false);
+	(void) acquire(&tag, lock_modes[HOLD_END], false);
 	count_hold();
 }
 
@@ -265,34 +274,34 @@ token_lock_wait(int64 token)
 				 errmsg("transaction has too many tokens or jobs"),
 				 errdetail("Each is a lock until the transaction ends; it has %d, and may have %d: half of the server's lock table.", held_count, most),
 				 errhint("Commit from time to time, or increase \"max_locks_per_transaction\".")));
-	(void) acquire(&tag, ExclusiveLock, false, false);
+	(void) acquire(&tag, ExclusiveLock, false);
 	count_hold();
 }
 
 bool
-key_lock_try(int64 key, bool session)
+key_lock_try(int64 key)
 {
-	return try(key, KEY_LOCK_KIND, ExclusiveLock, session);
+	return try(key, KEY_LOCK_KIND, ExclusiveLock);
 }
 
 void
-key_lock_release(int64 key, bool session)
+key_lock_release(int64 key)
 {
-	release(key, KEY_LOCK_KIND, ExclusiveLock, session);
+	release(key, KEY_LOCK_KIND, ExclusiveLock);
 }
 
 bool
-slot_lock_try(int64 slot, bool session)
+slot_lock_try(int64 slot)
 {
 	LOCKTAG		tag = lock_tag(slot, SLOT_LOCK_KIND);
 
-	return !QjLockHeldByMe(&tag, ExclusiveLock) && try(slot, SLOT_LOCK_KIND, ExclusiveLock, session);
+	return !QjLockHeldByMe(&tag, ExclusiveLock) && try(slot, SLOT_LOCK_KIND, ExclusiveLock);
 }
 
 void
-slot_lock_release(int64 slot, bool session)
+slot_lock_release(int64 slot)
 {
-	release(slot, SLOT_LOCK_KIND, ExclusiveLock, session);
+	release(slot, SLOT_LOCK_KIND, ExclusiveLock);
 }
 
 bool
@@ -301,5 +310,5 @@ park_lock_try(uint64 key, bool exclusive)
 	LOCKTAG		tag = lock_tag((int64) key, PARK_LOCK_KIND);
 
 	return (!exclusive && QjLockHeldByMe(&tag, ShareLock)) ||
-		try((int64) key, PARK_LOCK_KIND, exclusive ? ExclusiveLock : ShareLock, false);
+		try((int64) key, PARK_LOCK_KIND, exclusive ? ExclusiveLock : ShareLock);
 }

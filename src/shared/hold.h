@@ -8,8 +8,8 @@
  * cannot start before all transactions that rely on it have committed, and its run sees what they wrote. A
  * hold is an advisory lock: no row version, no transaction ID, no WAL.
  *
- * The holds of a session, which a procedure has through its commits, count until they are released or the
- * process ends, whatever becomes of the advisory locks meanwhile (session_hold.h).
+ * A procedure commits, and its advisory locks are gone by that. So an executor that runs one has its holds noted
+ * (session_hold.h), and they count as long as they are noted.
  *
  * Lock order: the key, then the job. Only cancel() and its like wait, for the job alone.
  */
@@ -24,11 +24,17 @@ typedef enum HoldMode
 } HoldMode;
 
 /*
- * HOLD_RUN is refused, too, if this session has it already: no session runs a job twice. The others add up.
- * "session": until released or the process ends, through commits; otherwise until the (sub)transaction ends.
+ * Until the transaction ends, or the savepoint is rolled back. HOLD_RUN is refused, too, if this session has it
+ * already: no session runs a job twice. The others add up.
  */
-extern bool hold_try(int64 job, HoldMode mode, bool session);
-extern void hold_release(int64 job, HoldMode mode, bool session);
+extern bool hold_try(int64 job, HoldMode mode);
+extern void hold_release(int64 job, HoldMode mode);
+
+/*
+ * For an executor that is about to call a procedure, in the transaction that has taken the job: what it has
+ * taken outlasts commits, until session_holds_forget(). A key or slot of 0 stands for none.
+ */
+extern void hold_through_commits(int64 job, int64 key, int64 worker_slot, int64 key_slot);
 
 /* How many holds the transaction has. */
 extern int	hold_count(void);
@@ -71,15 +77,15 @@ extern bool hold_is_run(int64 job);
 extern void token_lock_wait(int64 token);
 
 /* At most one job of a key runs (until_executed). */
-extern bool key_lock_try(int64 key, bool session);
-extern void key_lock_release(int64 key, bool session);
+extern bool key_lock_try(int64 key);
+extern void key_lock_release(int64 key);
 
 /*
  * A slot of a limit (limit.c): the process that has it may run one more job. Refused also if this session has
- * it already. "session" as for hold_try().
+ * it already.
  */
-extern bool slot_lock_try(int64 slot, bool session);
-extern void slot_lock_release(int64 slot, bool session);
+extern bool slot_lock_try(int64 slot);
+extern void slot_lock_release(int64 slot);
 
 /*
  * Parking jobs of a concurrency key, exclusively, or sending them back (park.c); until the end of the

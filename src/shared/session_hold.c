@@ -1,6 +1,6 @@
 /*
  * session_hold.c
- *		Locks that outlast pg_advisory_unlock_all(); see session_hold.h.
+ *		Locks that an executor has while a procedure runs; see session_hold.h.
  */
 #include "postgres.h"
 
@@ -9,13 +9,11 @@
 #include "shared.h"
 #include "storage/spin.h"
 
-#define MAX_SESSION_HOLDS 8		/* a job, its key, two slots of limits, and one that is only looked at */
-
 typedef struct SessionHolds
 {
 	slock_t		mutex;			/* guards all below */
 	int			count;
-	LOCKTAG		tags[MAX_SESSION_HOLDS];
+	LOCKTAG		tags[SESSION_HOLDS];
 } SessionHolds;
 
 static SessionHolds *all = NULL;	/* one a slot of executors */
@@ -41,45 +39,12 @@ session_holds_attach(int slot)
 	session_holds_forget();
 }
 
-/* The place of a lock among those noted, or -1. The mutex is held. */
-static int
-find(const SessionHolds *holds, const LOCKTAG *tag)
-{
-	for (int i = 0; i < holds->count; i++)
-		if (memcmp(&holds->tags[i], tag, sizeof(*tag)) == 0)
-			return i;
-	return -1;
-}
-
 void
-session_hold_note(const LOCKTAG *tag)
+session_holds_note(const LOCKTAG *tags, int count)
 {
-	bool		noted = false;
-
-	if (own == NULL)
-		return;
 	SpinLockAcquire(&own->mutex);
-	if (own->count < MAX_SESSION_HOLDS)
-	{
-		own->tags[own->count++] = *tag;
-		noted = true;
-	}
-	SpinLockRelease(&own->mutex);
-	if (!noted)
-		elog(ERROR, "too many locks of an executor's session");
-}
-
-void
-session_hold_forget(const LOCKTAG *tag)
-{
-	int			i;
-
-	if (own == NULL)
-		return;
-	SpinLockAcquire(&own->mutex);
-	i = find(own, tag);
-	if (i >= 0)
-		own->tags[i] = own->tags[--own->count];
+	memcpy(own->tags, tags, count * sizeof(LOCKTAG));
+	own->count = count;
 	SpinLockRelease(&own->mutex);
 }
 
@@ -93,18 +58,25 @@ session_holds_forget(void)
 	SpinLockRelease(&own->mutex);
 }
 
-bool
-session_hold_noted(const LOCKTAG *tag)
+static bool
+has(SessionHolds *holds, const LOCKTAG *tag)
 {
 	bool		found = false;
 
-	for (int i = 0; all != NULL && i < queue_jobs_max_executors && !found; i++)
-	{
-		if (all[i].count == 0)
-			continue;
-		SpinLockAcquire(&all[i].mutex);
-		found = find(&all[i], tag) >= 0;
-		SpinLockRelease(&all[i].mutex);
-	}
+	if (holds->count == 0)
+		return false;
+	SpinLockAcquire(&holds->mutex);
+	for (int i = 0; i < holds->count && !found; i++)
+		found = memcmp(&holds->tags[i], tag, sizeof(*tag)) == 0;
+	SpinLockRelease(&holds->mutex);
 	return found;
+}
+
+bool
+session_hold_noted(const LOCKTAG *tag)
+{
+	for (int i = 0; all != NULL && i < queue_jobs_max_executors; i++)
+		if (has(&all[i], tag))
+			return true;
+	return false;
 }

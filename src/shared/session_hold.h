@@ -2,23 +2,26 @@
  * session_hold.h
  *		Locks that an executor has while a procedure runs, through its commits: noted in shared memory.
  *
- * They are advisory locks of the session, but the procedure can release all of these, by
- * pg_advisory_unlock_all(). So they count as held for as long as they stand here, with or without the lock. A
- * process that wants such a lock gets the advisory one first, and then looks here; it is noted here before
- * the advisory one can be lost.
+ * A process that wants such a lock gets the advisory one first, which lasts for its transaction, and then looks
+ * here. An executor has the advisory one when it notes the lock, and keeps it until that transaction's commit.
+ * So one of two that want the same lock at the same moment finds the other's. Notes are void once the executor
+ * has ended. (Advisory locks of the session would outlast commits as well, but pg_advisory_unlock_all(), which a
+ * procedure may call, releases them.)
  */
 #ifndef QUEUE_JOBS_SESSION_HOLD_H
 #define QUEUE_JOBS_SESSION_HOLD_H
 
 #include "storage/lock.h"
 
+#define SESSION_HOLDS 4			/* at most: a job, its key, two slots of limits */
+
 extern void session_holds_init(void);
 
-/* This process is the executor in that slot; others have no locks to be noted. */
+/* This process is the executor in that slot. */
 extern void session_holds_attach(int slot);
 
-extern void session_hold_note(const LOCKTAG *tag);
-extern void session_hold_forget(const LOCKTAG *tag);
+/* All that the executor has, until it forgets them. */
+extern void session_holds_note(const LOCKTAG *tags, int count);
 extern void session_holds_forget(void);
 
 /* Whether any executor has the lock, this one included. */
