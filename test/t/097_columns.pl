@@ -43,5 +43,9 @@ my %columns = map { split /\|/ } split /\n/, $node->safe_psql('postgres', q{SELE
 	FROM pg_attribute JOIN pg_type t ON t.oid = atttypid WHERE attrelid = 'queue_jobs.defined_worker'::regclass AND attnum > 0 AND NOT attisdropped});
 is_deeply(\%of_worker, \%columns, 'catalog/worker.c has the columns of defined_worker, with their types');
 
+# Options are also parameters of define_worker(), which C knows by number.
+my @parameters = split / /, $node->safe_psql('postgres', q{SELECT array_to_string(proargnames, ' ') FROM pg_proc WHERE proname = 'define_worker' AND pronamespace = 'queue_jobs'::regnamespace});
+is_deeply(enumerated('api/define_worker.c', 'ARG_NAME'), \@parameters, 'api/define_worker.c has the parameters of define_worker()');
+
 $node->stop;
 done_testing();
