@@ -19,7 +19,7 @@ COLOURS = {
     "textbook": ("#e6820e", "#f7b267", "#a65407"),
     "on conflict": ("#8c6d31",),
     "graphile_worker": ("#1b8a4b", "#7cc79a"),
-    "pg_boss": ("#8e5bb5",),
+    "pg_boss": ("#8e5bb5", "#c3a5dc"),
     "pgq": ("#c94f7c",),
 }
 GOAL = "#d62728"
@@ -295,6 +295,26 @@ def latency(results):
     yield "", groups, marks
 
 
+def batch(results):
+    cases = results.cases("batch", "no-op")
+    marks = [(i, f"queue_jobs, one batch with its callback{held}", v) for i, case in enumerate(cases) for held in ("", ", a snapshot held")
+             for v in times(results, "batch", case, f"queue_jobs, no batch{held}", goals.FLAT)]
+    yield "", groups_of(results, "batch", cases), marks
+
+
+def workflow(results):
+    for wanted in ("chain", "to one"):
+        cases = [case for case in results.cases("workflow") if wanted in case]
+        yield ("one after the other" if wanted == "chain" else "many that one waits for", groups_of(results, "workflow", cases, unit="steps/s"),
+               [(i, "queue_jobs", 1500) for i, case in enumerate(cases) if wanted == "chain"])
+
+
+def slices(results):
+    cases = results.cases("slices")
+    yield ("", groups_of(results, "slices", cases, unit="slices/s"),
+           [(i, "queue_jobs, continue_at()", 0.8 * median(results.get("slices", case, "queue_jobs, a job for each", "slices/s"))) for i, case in enumerate(cases)])
+
+
 def draw_all(results, directory):
     for name, title, panels, goal_title in (
             ("enqueue", "Enqueue, one a transaction", enqueue, f"goal: {goals.ENQUEUE['on']} of raw, with synchronous_commit off {goals.ENQUEUE['off']}"),
@@ -306,6 +326,9 @@ def draw_all(results, directory):
             ("together", "Enqueue and drain together", together, ""),
             ("size", "With large tables", size, f"goal: {goals.FLAT} of that with 10,000 jobs")):
         bars(directory, name, title, list(panels(results)), goal_title)
+    bars(directory, "batch", "100,000 no-op jobs, in a batch and in none", list(batch(results)), f"goal: {goals.FLAT} of those of no batch")
+    bars(directory, "workflow", "Steps of a workflow", list(workflow(results)), "goal", unit="steps/s")
+    bars(directory, "slices", "A job in a thousand slices", list(slices(results)), "goal: 0.8 of the separate jobs", unit="slices/s")
     bars(directory, "latency", "Pick-up: from COMMIT to the handler's first statement", list(latency(results)), "goal, from COMMIT returned",
          unit="ms", logarithmic=0.01)
     over_time(directory, results, "held", "With a snapshot held open")
