@@ -7,7 +7,7 @@
 #   VERSIONS    default: 15 17 18
 #   CACHE       where the folders are kept (see releases.sh)
 #   PG_CONFIG   the machine's own PostgreSQL (see packages.sh)
-#   TESTS       kinds of tests; default: regress isolation tap (make test runs web, clients and monitoring, too)
+#   TESTS       kinds of tests; default: all that make test runs
 #   TAP, JOBS, KEEP, REGRESS, ISOLATION   as for make test
 #
 # The other versions need root (see releases.sh). Their folders are only read: the tests write to a temporary directory that is
@@ -57,7 +57,8 @@ own=$("$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 arguments=()
 # What is tested in the folders of other versions: neither clients, dashboard nor monitoring, whose packages are not there.
 kinds=
-for kind in ${TESTS:-regress isolation tap}; do
+all=${TESTS:-regress isolation tap web clients monitoring}
+for kind in $all; do
     case $kind in web | clients | monitoring) ;; *) kinds+="$kind " ;; esac
 done
 for name in TAP JOBS KEEP REGRESS ISOLATION PG_TEST_TIMEOUT_DEFAULT; do
@@ -71,7 +72,7 @@ for version in ${VERSIONS:-15 17 18}; do
     chmod 1777 "$work"
     # What a make around us was told is for the machine's own PostgreSQL.
     if [ "$version" = "$own" ]; then
-        run=(make test PG_CONFIG="$PG_CONFIG" TESTS="${TESTS:-regress isolation tap}")
+        run=(make test PG_CONFIG="$PG_CONFIG" TESTS="$all")
     elif ! release "$version" >/dev/null; then
         skip "$version" "$0 knows no Debian release that has it"
         continue
