@@ -68,6 +68,9 @@ BEGIN
         COMMIT;
         CALL helper.wait_for_worker('burner');
         EXIT WHEN (SELECT cpu_bound FROM queue_jobs.worker_statistics WHERE worker = 'burner');
+        IF i % 100 = 0 THEN
+            PERFORM queue_jobs.reset_statistics('burner');    -- what ran while the others had the processors counts no more
+        END IF;
     END LOOP;
 END $$;
 CALL burn();
