@@ -60,8 +60,9 @@ OBJS = \
 	src/scheduler/launcher.o src/scheduler/scheduler.o src/scheduler/demand.o
 
 PG_CPPFLAGS = $(FLOORS:%=-I$(srcdir)/src/%) -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
-# Without OpenSSL's headers all is built but for the encryption of args and results, which is refused then.
-HAVE_OPENSSL := $(shell echo '\#include <openssl/evp.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+# Without OpenSSL's headers all is built but for the encryption of args and results, which is refused then. Found out when PGXS has said which compiler
+# and folders; HAVE_OPENSSL= (nothing) builds without them where they are there.
+HAVE_OPENSSL = $(shell $(CC) $(CPPFLAGS) -include openssl/evp.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
 PG_CPPFLAGS += $(if $(HAVE_OPENSSL),-DQUEUE_JOBS_OPENSSL)
 SHLIB_LINK = $(libpq) $(if $(HAVE_OPENSSL),-lcrypto)
 # The exceptions are what the server's own headers trip over. `make test` adds -Werror (COPT): here a newer compiler's

@@ -32,6 +32,7 @@ log_statement = none
 log_replication_commands = off
 log_min_error_statement = panic
 CONF
+plan skip_all => "the library was built without OpenSSL's headers" unless can_encrypt($node);
 sub sql { my ($sql, %opts) = @_; return $node->safe_psql('postgres', $sql, %opts) }
 
 sub sql_as { my ($role, $sql) = @_; return $node->safe_psql('postgres', $sql, extra_params => [ '-U', $role ]) }
