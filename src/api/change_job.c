@@ -19,6 +19,7 @@
 #include "lease.h"
 #include "limit_release.h"
 #include "location.h"
+#include "new_job.h"
 #include "subscription.h"
 #include "waiting.h"
 #include "wakeup.h"
