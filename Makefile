@@ -30,7 +30,7 @@ OBJS = \
 	src/queue_jobs.o src/commit.o \
 	src/base/settings.o src/base/arguments.o src/base/job.o src/base/retry.o src/base/consistency.o \
 	src/base/cron.o src/base/subtransaction.o src/base/test_point.o src/base/interruption.o \
-	src/base/run_timeout.o src/base/snapshot.o src/base/cipher.o \
+	src/base/run_timeout.o src/base/snapshot.o src/base/cipher.o src/base/shell_command.o \
 	src/shared/shared.o src/shared/database_slot.o src/shared/crowd.o src/shared/executor_slot.o src/shared/session_hold.o src/shared/lane_hint.o \
 	src/shared/lane_hint_table.o src/shared/key_hint.o src/shared/location.o src/shared/rate.o \
 	src/shared/crash_ledger.o src/shared/charge.o src/shared/clock.o src/shared/hold.o src/shared/wakeup.o src/shared/process.o \
@@ -47,7 +47,7 @@ OBJS = \
 	src/replica/read.o \
 	src/rules/candidates.o src/rules/candidate_heap.o src/rules/candidate_look.o src/rules/fairness.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
 	src/rules/outcome.o src/rules/slice.o src/rules/saved_step.o src/rules/current_job.o src/rules/encrypted_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
-	src/rules/enqueue.o src/rules/waiting.o src/rules/dependency.o src/rules/release.o src/rules/expiry.o src/rules/batch.o src/rules/batch_member.o \
+	src/rules/new_job.o src/rules/enqueue.o src/rules/waiting.o src/rules/dependency.o src/rules/release.o src/rules/expiry.o src/rules/batch.o src/rules/batch_member.o \
 	src/duties/upkeep.o src/duties/due.o src/duties/heal.o src/duties/capacity.o src/duties/schedule.o src/duties/schedule_clock.o \
 	src/duties/housekeeping.o src/duties/settle.o \
 	src/api/claim.o src/api/claimant.o src/api/missing_queue.o src/api/job_control.o src/api/migrate.o \
@@ -60,8 +60,9 @@ OBJS = \
 	src/scheduler/launcher.o src/scheduler/scheduler.o src/scheduler/demand.o
 
 PG_CPPFLAGS = $(FLOORS:%=-I$(srcdir)/src/%) -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
-# Without OpenSSL's headers all is built but for the encryption of args and results, which is refused then.
-HAVE_OPENSSL := $(shell echo '\#include <openssl/evp.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+# Without OpenSSL's headers all is built but for the encryption of args and results, which is refused then. Found out when PGXS has said which compiler
+# and folders; HAVE_OPENSSL= (nothing) builds without them where they are there.
+HAVE_OPENSSL = $(shell $(CC) $(CPPFLAGS) -include openssl/evp.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
 PG_CPPFLAGS += $(if $(HAVE_OPENSSL),-DQUEUE_JOBS_OPENSSL)
 SHLIB_LINK = $(libpq) $(if $(HAVE_OPENSSL),-lcrypto)
 # The exceptions are what the server's own headers trip over. `make test` adds -Werror (COPT): here a newer compiler's

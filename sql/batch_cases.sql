@@ -169,7 +169,25 @@ COMMIT;
 SELECT queue_jobs.enqueue('handed', queue => 'stands still', expires_in => '100 ms', batch => :later) AS goes \gset
 CALL queue_jobs.await_job(:goes, '3 min');
 SELECT state, remaining, cancelled FROM queue_jobs.batch WHERE id = :later;
-SELECT queue_jobs.cancel(:stays), queue_jobs.resume('stands still');
+SELECT queue_jobs.cancel(:stays);
+-- And of a job that is a member for a duplicate only: of one that has expired when the batch is looked at, and of one that expires after that, sooner than it was to.
+SELECT queue_jobs.enqueue('one_key', '{"expires": 1}', queue => 'stands still', expires_in => '1 hour') AS stands \gset
+SELECT queue_jobs.new_batch('of a duplicate', on_ended => 'heard_end', open => true) AS of_duplicate \gset
+SELECT queue_jobs.enqueue('one_key', '{"expires": 1}', queue => 'stands still', expires_in => '1 hour', batch => :of_duplicate) = :stands AS duplicate;
+SELECT queue_jobs.change_job(:stands, run_at => now() - interval '1 day');
+SELECT queue_jobs.close_batch(:of_duplicate);
+CALL wait_for_callbacks(:of_duplicate, 1);
+SELECT state, jobs, cancelled, callbacks(id) FROM queue_jobs.batch WHERE id = :of_duplicate;
+SELECT queue_jobs.enqueue('one_key', '{"expires": 2}', queue => 'stands still', expires_in => '1 hour') AS stands \gset
+BEGIN;
+SELECT make_batch('of a duplicate that goes') AS of_duplicate \gset
+SELECT queue_jobs.enqueue('one_key', '{"expires": 2}', queue => 'stands still', expires_in => '1 hour', batch => :of_duplicate) = :stands AS duplicate;
+COMMIT;
+CALL wait_for(format($$SELECT state = 'running' FROM queue_jobs.batch WHERE id = %s$$, :of_duplicate));
+SELECT queue_jobs.change_job(:stands, run_at => now() - interval '1 hour' + interval '100 ms');
+CALL wait_for_callbacks(:of_duplicate, 1);
+SELECT state, jobs, cancelled, callbacks(id) FROM queue_jobs.batch WHERE id = :of_duplicate;
+SELECT queue_jobs.resume('stands still');
 
 -- A run adds to its batch also where it runs as its worker's definer, who has no rights on the batch of the job's owner.
 CREATE FUNCTION add_own_members(n int) RETURNS void LANGUAGE sql AS

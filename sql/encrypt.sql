@@ -1,6 +1,15 @@
--- Options of encryption, and what is refused; no key is set here. (t/095: everything with keys.)
+-- Options of encryption, and what is refused; no key is set here. (t/099: everything with keys.)
 SET ROLE regress_app;
 SET search_path = app, helper;
+-- A library that was built without OpenSSL's headers refuses them all, and nothing else (encrypt_1.out).
+SELECT sqlstate_of($$SELECT queue_jobs.define_worker('sealed', encrypt_result => true)$$) = '0A000' AS cannot_encrypt \gset
+\if :cannot_encrypt
+SELECT error_of($$SELECT queue_jobs.define_worker('sealed', encrypt => '{card}')$$);
+SELECT error_of($$SELECT queue_jobs.define_worker('sealed', encrypt_result => true)$$);
+SELECT queue_jobs.define_worker('sealed', encrypt => '{}', encrypt_result => false);
+SELECT queue_jobs.drop_worker('sealed');
+\quit
+\endif
 CREATE FUNCTION sealed(card text) RETURNS text LANGUAGE sql AS 'SELECT card';
 SELECT queue_jobs.define_worker('sealed', 'app.sealed', encrypt => '{card,"a key"}', encrypt_result => true, loggable_args => '{plan}', concurrency_key => 'plan', concurrency_limit => 1);
 SELECT queue_jobs.define_worker('sealed whole', encrypt => '{*}');

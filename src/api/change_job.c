@@ -19,6 +19,7 @@
 #include "lease.h"
 #include "limit_release.h"
 #include "location.h"
+#include "new_job.h"
 #include "subscription.h"
 #include "waiting.h"
 #include "wakeup.h"
@@ -110,6 +111,8 @@ change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job
 	live_update(table, slot, job);
 	if (job->batch != 0 && job->expires_at != NO_TIME)
 		watch_note(NEWS_BATCH, job->batch); /* it expires at another time */
+	if (job->expires_at != NO_TIME && watch_may_wait(job->id))
+		watch_note(NEWS_ENDED, job->id);	/* so that batches in which it stands for a duplicate are looked at, too */
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_key(job));
 	else

@@ -7,8 +7,9 @@
  * without one by that of the lowest version, so that a new version changes nothing for them. Empty lines and
  * lines that begin with "#" are left out.
  *
- * If the command fails, or prints something else, the keys that are known stay. No message shows what it has
- * printed.
+ * If the command fails, takes too long, or prints something else, the keys that are known stay. No message shows
+ * what it has printed. A process that is interrupted while it waits for the command has learnt nothing: it runs
+ * the command again when it next needs a key.
  */
 #include "postgres.h"
 
@@ -18,7 +19,7 @@
 #include "arguments.h"
 #include "encryption_key.h"
 #include "settings.h"
-#include "storage/fd.h"
+#include "shell_command.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -27,6 +28,8 @@
 #define DEDUP_VERSION 0
 #define NO_COMMAND "\"queue_jobs.encryption_key_command\" is not set"
 #define LOG_AGAIN_AFTER USECS_PER_MINUTE
+#define LONGEST_RUN 10			/* seconds that the command may take */
+#define RUNS_APART 10			/* times as long as it took, so that processes that wait for a slow one do other work, too */
 
 typedef struct Keys
 {
@@ -36,7 +39,8 @@ typedef struct Keys
 
 static Keys *known = NULL;		/* or NULL */
 static char *problem = NULL;	/* of the latest look, or NULL */
-static TimestampTz read_at = 0;
+static TimestampTz read_at = 0; /* when the latest look ended */
+static int64 again_after = 0;	/* microseconds from then on */
 static TimestampTz of_reload = 0;	/* PgReloadTime of the latest look */
 
 /* ---- what the command prints ---- */
@@ -132,47 +136,76 @@ forget(Keys *keys)
 
 /* ---- reading ---- */
 
-/* What is wrong, in the current memory context; NULL: nothing. */
-static char *
-read_lines(FILE *pipe, Keys *keys)
+/* What the command has printed so far. */
+typedef struct Reading
 {
-	char		line[MAX_LINE];
-	const char *wrong = NULL;
-	int			number = 0;
+	Keys	   *keys;
+	int			number;			/* of lines */
+	const char *wrong;			/* with the latest line */
+	int			length;
+	char		line[MAX_LINE]; /* of one that is longer, what does not fit is left out */
+} Reading;
+
+static void
+end_line(Reading *reading)
+{
+	reading->line[reading->length] = '\0';
+	reading->length = 0;
+	if (reading->wrong != NULL)
+		return;
+	reading->number++;
+	reading->wrong = add_line(reading->keys, reading->line);
+}
+
+static void
+take_output(const char *bytes, size_t count, void *argument)
+{
+	Reading    *reading = argument;
+
+	for (size_t i = 0; i < count; i++)
+	{
+		if (bytes[i] == '\n')
+			end_line(reading);
+		else if (reading->length < MAX_LINE - 1)
+			reading->line[reading->length++] = bytes[i];
+	}
+}
+
+/* What is wrong with what was printed; NULL: nothing. */
+static char *
+problem_of_output(Reading *reading)
+{
 	int			versions = 0;
 
-	while (wrong == NULL && fgets(line, sizeof(line), pipe) != NULL)
-	{
-		number++;
-		wrong = add_line(keys, line);
-	}
-	explicit_bzero(line, sizeof(line));
-	if (wrong != NULL)
-		return psprintf("line %d of what \"queue_jobs.encryption_key_command\" prints %s", number, wrong);
-	for (int i = 0; i < keys->count; i++)
-		versions += keys->keys[i].version != DEDUP_VERSION;
+	if (reading->length > 0)
+		end_line(reading);
+	if (reading->wrong != NULL)
+		return psprintf("line %d of what \"queue_jobs.encryption_key_command\" prints %s", reading->number, reading->wrong);
+	for (int i = 0; i < reading->keys->count; i++)
+		versions += reading->keys->keys[i].version != DEDUP_VERSION;
 	return versions == 0 ? pstrdup("\"queue_jobs.encryption_key_command\" prints no key") : NULL;
 }
 
-/* The stream's buffer is ours, so that no key stays in it. */
+/* What is wrong, in the current memory context; NULL: nothing. The keys are gone if it ends in an ERROR. */
 static char *
 run_command(const char *command, Keys *keys)
 {
-	char		buffer[BLCKSZ];
-	FILE	   *pipe = OpenPipeStream(command, "r");
-	char	   *wrong;
-	int			status;
+	Reading		reading = {.keys = keys};
+	char	   *wrong = NULL;
 
-	if (pipe == NULL)
-		return psprintf("\"queue_jobs.encryption_key_command\" could not be run: %s", strerror(errno));
-	setvbuf(pipe, buffer, _IOFBF, sizeof(buffer));
-	wrong = read_lines(pipe, keys);
-	while (fread(buffer, 1, 1, pipe) == 1)
-		;						/* its end is to be its own, and not by SIGPIPE */
-	status = ClosePipeStream(pipe);
-	explicit_bzero(buffer, sizeof(buffer));
-	if (status != 0)
-		return psprintf("\"queue_jobs.encryption_key_command\" failed: %s", status == -1 ? strerror(errno) : wait_result_to_str(status));
+	PG_TRY();
+	{
+		wrong = shell_command_run(command, LONGEST_RUN, take_output, &reading);
+	}
+	PG_CATCH();
+	{
+		explicit_bzero(&reading, sizeof(reading));
+		forget(keys);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	wrong = wrong ? psprintf("\"queue_jobs.encryption_key_command\" %s", wrong) : problem_of_output(&reading);
+	explicit_bzero(&reading, sizeof(reading));
 	return wrong;
 }
 
@@ -195,13 +228,20 @@ note_problem(const char *text)
 }
 
 static void
+has_looked(TimestampTz began)
+{
+	of_reload = PgReloadTime;
+	read_at = GetCurrentTimestamp();
+	again_after = Max(LOOK_FOR_KEYS_EVERY, Min(read_at - began, LONGEST_RUN * USECS_PER_SEC) * RUNS_APART);
+}
+
+static void
 read_keys(void)
 {
+	TimestampTz began = GetCurrentTimestamp();
 	Keys	   *keys;
 	char	   *wrong;
 
-	of_reload = PgReloadTime;
-	read_at = GetCurrentTimestamp();
 	if (queue_jobs_encryption_key_command[0] == '\0')
 	{
 		forget(known);
@@ -209,6 +249,7 @@ read_keys(void)
 		if (problem != NULL)
 			pfree(problem);
 		problem = MemoryContextStrdup(TopMemoryContext, NO_COMMAND);
+		has_looked(began);
 		return;
 	}
 	keys = calloc(1, sizeof(Keys));
@@ -224,6 +265,7 @@ read_keys(void)
 	}
 	forget(keys);
 	note_problem(wrong);
+	has_looked(began);
 }
 
 static void
@@ -239,7 +281,7 @@ look_again(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (now >= read_at && now - read_at < LOOK_FOR_KEYS_EVERY)
+	if (now >= read_at && now - read_at < again_after)
 		return false;
 	read_keys();
 	return true;

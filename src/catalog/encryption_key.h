@@ -3,14 +3,15 @@
  *		The keys by which args and results are encrypted: what queue_jobs.encryption_key_command prints.
  *
  * The keys are in no table and in no file of the server's. Each process that needs one runs the command, and
- * keeps what it prints in its memory: until the configuration is loaded again, or a version is missing.
+ * keeps what it prints in its memory: until the configuration is loaded again, or a version is missing. It waits
+ * for the command, for some seconds at most; interrupts are served.
  */
 #ifndef QUEUE_JOBS_ENCRYPTION_KEY_H
 #define QUEUE_JOBS_ENCRYPTION_KEY_H
 
 #include "cipher.h"
 
-#define LOOK_FOR_KEYS_EVERY (2 * USECS_PER_SEC) /* while one is missing */
+#define LOOK_FOR_KEYS_EVERY (2 * USECS_PER_SEC) /* while one is missing, or less often if the command is slow */
 
 typedef struct EncryptionKey
 {

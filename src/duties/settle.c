@@ -302,7 +302,9 @@ find_ids(const char *sql, ArrayType *parameter)
 #define RUNNING_BATCHES "SELECT id, 0::int8 FROM queue_jobs.tracked_batch WHERE settled_at IS NULL ORDER BY id"
 #define EXPIRING_BATCHES \
 	"SELECT b.id, 0::int8 FROM queue_jobs.tracked_batch b WHERE b.settled_at IS NULL AND NOT b.open" \
-	" AND EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.batch = b.id AND l.expires_at IS NOT NULL AND l.attempt = 0 OFFSET 0)"
+	" AND (EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.batch = b.id AND l.expires_at IS NOT NULL AND l.attempt = 0 OFFSET 0)" \
+	"  OR EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = b.id" \
+	"   AND (SELECT l.expires_at IS NOT NULL AND l.attempt = 0 FROM queue_jobs.live_job l WHERE l.id = m.job) OFFSET 0))"
 #define WATCHED_JOBS \
 	"SELECT d.parent, 0::int8 FROM queue_jobs.dependency d WHERE (SELECT l.waits IS NOT NULL FROM queue_jobs.live_job l WHERE l.id = d.child)" \
 	" UNION SELECT m.job, 0::int8 FROM queue_jobs.joint_member m"

@@ -197,6 +197,10 @@ typedef struct BatchState
 	"SELECT (SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job) IS NULL" \
 	"  AND " JOINT_STATE " = 'dead' LIMIT 1)," \
 	" NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND " JOINT_STATE " <> 'completed')"
+/* Those that expire unless they are started, the next ones first; one may be there twice. */
+#define EXPIRING_JOINT_MEMBERS \
+	"SELECT e.job, e.at FROM (SELECT m.job, (SELECT l.expires_at FROM queue_jobs.live_job l WHERE l.id = m.job AND l.attempt = 0) AS at" \
+	"  FROM queue_jobs.joint_member m WHERE m.batch = $1) e WHERE e.at IS NOT NULL ORDER BY e.at LIMIT " CppAsString2(EXPIRED_AT_ONCE)
 #define LOOK_AT_MEMBERS \
 	"SELECT (SELECT count(*) FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job))," \
 	" (SELECT count(*) FROM queue_jobs.tracked_batch WHERE parent = $1 AND settled_at IS NULL)," \
@@ -257,8 +261,26 @@ look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot, Expiring
 	state->callbacks = members.callbacks;
 }
 
+/* They may expire where no claim meets them, and their own batches, if they have any, be open. */
 static void
-look_at_joint_members(int64 batch, BatchState *state, Snapshot snapshot)
+look_at_expiring_joint_members(int64 batch, Snapshot snapshot, ExpiringMembers *expiring)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(batch)};
+	uint64		rows = engine_select(EXPIRING_JOINT_MEMBERS, snapshot, 1, types, values);
+	TimestampTz now = GetCurrentTimestamp();
+
+	for (uint64 i = 0; i < rows; i++)
+	{
+		bool		isnull;
+		int64		job = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+
+		expiring_note(expiring, job, DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull)), now);
+	}
+}
+
+static void
+look_at_joint_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembers *expiring)
 {
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
@@ -271,10 +293,12 @@ look_at_joint_members(int64 batch, BatchState *state, Snapshot snapshot)
 		state->dead_job = DatumGetInt64(value);
 	if (!DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull)))
 		state->all_completed = false;
+	if (!state->open)
+		look_at_expiring_joint_members(batch, snapshot, expiring);
 }
 
 static void
-look_at_members(int64 batch, BatchState *state, Snapshot snapshot)
+look_at_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembers *expiring)
 {
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
@@ -292,7 +316,7 @@ look_at_members(int64 batch, BatchState *state, Snapshot snapshot)
 	state->dead_job = isnull ? 0 : DatumGetInt64(value);
 	state->all_completed = DatumGetBool(VALUE(4));
 	if (DatumGetBool(VALUE(5)))
-		look_at_joint_members(batch, state, snapshot);
+		look_at_joint_members(batch, state, snapshot, expiring);
 #undef VALUE
 }
 
@@ -352,7 +376,7 @@ look(int64 batch, BatchState *state, ExpiringMembers *expiring)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
-	look_at_members(batch, state, snapshot);
+	look_at_members(batch, state, snapshot, expiring);
 	look_at_live_members(batch, state, snapshot, expiring);
 	UnregisterSnapshot(snapshot);
 }

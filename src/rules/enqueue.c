@@ -4,48 +4,34 @@
  */
 #include "postgres.h"
 
-#include "access/toast_internals.h"
 #include "args_check.h"
 #include "arguments.h"
-#include "catalog.h"
 #include "catalog/pg_type.h"
-#include "commands/sequence.h"
+#include "batch_member.h"
 #include "common/int.h"
 #include "common/pg_prng.h"
 #include "compat.h"
-#include "batch_member.h"
 #include "dedup.h"
 #include "dependency.h"
-#include "encrypted_job.h"
 #include "enqueue.h"
-#include "feature_flag.h"
 #include "funcapi.h"
 #include "handler.h"
-#include "lane.h"
-#include "location.h"
-#include "member_range.h"
 #include "miscadmin.h"
+#include "new_job.h"
 #include "nodes/execnodes.h"
 #include "settings.h"
-#include "statistics.h"
-#include "store.h"
 #include "subscription.h"
-#include "test_point.h"
-#include "waiting.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
-#include "wakeup.h"
-#include "watch.h"
+#include "waiting.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_enqueue);
 PG_FUNCTION_INFO_V1(queue_jobs_try_enqueue);
 PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
 
-#define COMPRESS_ARGS_OVER (100 * 1024)
-#define MAX_ARGS_SIZE (5 * 1024 * 1024)
 #define INTERVAL_HINT "Give an interval that is not negative and not longer than 1000 years."
 #define LONGEST_INTERVAL (INT64CONST(365000) * USECS_PER_DAY)
 
@@ -61,19 +47,6 @@ enum
 {
 	MANY_WORKER, MANY_ARGS, MANY_CONTEXTS, MANY_RUN_AT, MANY_DELAY, MANY_PRIORITY, MANY_BATCH_SIZE, MANY_BATCH_INTERVAL, MANY_BATCH
 };
-
-/* What all jobs of one call have in common. */
-typedef struct EnqueueCall
-{
-	Worker	   *worker;
-	const char *queue;
-	Oid			role;			/* as whom they run */
-	bool		of_engine;		/* see enqueue_for() */
-	Job			job;			/* a template */
-	int			parent_count;	/* jobs that it waits for */
-	int64	   *parents;
-	IfDead		if_dead;
-} EnqueueCall;
 
 /* A sum that may be beyond the calendar's end. */
 typedef struct Sum
@@ -127,18 +100,6 @@ finite_run_at(TimestampTz run_at)
 	return run_at;
 }
 
-/* The args compressed, if they are large and can be. */
-static Jsonb *
-compressed_args(Jsonb *args)
-{
-	Datum		compressed;
-
-	if (VARSIZE(args) <= COMPRESS_ARGS_OVER)
-		return args;
-	compressed = toast_compress_datum(JsonbPGetDatum(args), InvalidCompressionMethod);
-	return DatumGetPointer(compressed) != NULL ? (Jsonb *) DatumGetPointer(compressed) : args;
-}
-
 /* When the job is due, of run_at and delay. */
 static TimestampTz
 run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
@@ -153,21 +114,6 @@ run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, Timestam
 	if (!PG_ARGISNULL(delay_arg))
 		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
 	return PG_ARGISNULL(run_at_arg) ? now : finite_run_at(PG_GETARG_TIMESTAMPTZ(run_at_arg));
-}
-
-Jsonb *
-storable_args(Jsonb *args)
-{
-	Jsonb	   *stored = compressed_args(args);
-	Size		size = VARSIZE(stored);
-
-	if (size > MAX_ARGS_SIZE)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("args of the job are too large"),
-				 errdetail("They have %zu bytes after compression; the limit is %d bytes (5 MB).", size, MAX_ARGS_SIZE),
-				 errhint("Store the data in a table and pass its key.")));
-	return stored;
 }
 
 static void
@@ -229,130 +175,11 @@ enqueue_check_right(const Worker *worker)
 				 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
 }
 
-/* Fills in what is the same for all jobs of a call. */
-static void
-begin_call(EnqueueCall *call, Oid owner, Worker *worker, const char *queue, TimestampTz now, int priority)
-{
-	Worker	   *cached = registry_worker(worker->name);
-
-	memset(call, 0, sizeof(*call));
-	call->worker = worker;
-	call->queue = queue;
-	call->role = worker->run_as_definer ? worker->definer : owner;
-	call->job.version = worker->version;
-	call->job.created_at = now;
-	call->job.priority = priority;
-	call->job.expires_at = NO_TIME;
-	call->job.started_at = NO_TIME;
-	call->job.lane = lane_for(cached ? cached : worker, queue, owner);
-}
-
 static void
 join_batch(EnqueueCall *call, int64 id)
 {
 	batch_join(id);
 	call->job.batch = id;
-}
-
-/* A job that may read from a replica gives it time to catch up. */
-static void
-delay_start(Job *job, const Worker *worker)
-{
-	TimestampTz earliest = job->created_at + CONSISTENCY_START_DELAY;
-
-	if (job->run_at >= earliest || job_consistency(worker, job->id) == CONSISTENCY_ALWAYS)
-		return;
-	if (job->expires_at != NO_TIME)
-		job->expires_at += earliest - Max(job->run_at, job->created_at);
-	job->run_at = earliest;
-	job->due = false;
-}
-
-/*
- * What the engine enqueues where other jobs end has been stored clear already, and is so again if there is no
- * key; nor may it be too large.
- */
-static void
-encrypt(Job *job, const EnqueueCall *call)
-{
-	const Worker *worker = call->worker;
-
-	if (worker->encrypt_result)
-		job->encrypted = ENCRYPTS_RESULT;
-	if (worker->encrypt == NULL || (call->of_engine && !encryption_possible()))
-		return;
-	encrypt_args(job, worker);
-	job->args = call->of_engine ? compressed_args(job->args) : storable_args(job->args);
-}
-
-/* A job of the call, about to be inserted. */
-static Job
-next_job(const EnqueueCall *call)
-{
-	Job			job = call->job;
-
-	job.id = nextval_internal(catalog_relation(REL_JOB_ID), false);
-	if (call->worker->encrypt != NULL || call->worker->encrypt_result)
-		encrypt(&job, call);
-	if (job.batch != 0 && !job.callback)
-		member_range_note(job.batch, job.id);
-	delay_start(&job, call->worker);
-	return job;
-}
-
-/* A job has been inserted: says so at commit. */
-static void
-announce(const EnqueueCall *call, const Job *job)
-{
-	const Worker *worker = call->worker;
-
-	statistics_count(worker->name, COUNTED_ENQUEUED, 1);
-	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
-		location_enqueued(job);
-	if (job->due)
-		wakeup_job(job->lane, worker->handler ? call->role : InvalidOid, job_key(job));
-	else
-		wakeup_due(job->run_at);
-}
-
-static int64
-insert_job(EnqueueCall *call, LiveTable *table)
-{
-	Job			job = next_job(call);
-
-	live_insert(table, &job);
-	test_point("job_inserted");
-	if (job.batch != 0 && job.expires_at != NO_TIME)
-		watch_note(NEWS_BATCH, job.batch);	/* when it expires is to be known */
-	announce(call, &job);
-	call->job.id = job.id;
-	return job.id;
-}
-
-/* Enqueues one job, or finds the one that stands for it. */
-static int64
-add_job(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token, bool *duplicate)
-{
-	Job		   *job = &call->job;
-	Jsonb	   *stored = storable_args(args);
-	int64		standing = 0;
-	Standing	found;
-
-	job->args = args;
-	job->due = job->run_at <= job->created_at;
-	if (call->parent_count > 0)
-		waiting_for_jobs(job, 0);
-	dedup_set_key(job, call->worker, args, token);
-	found = dedup_find_standing(table, job, call->worker, call->worker->handler ? call->role : InvalidOid, &standing);
-	*duplicate = found != STANDING_NONE;
-	if (found == STANDING_DROP)
-	{
-		if (job->batch != 0)
-			batch_add_joint(job->batch, standing);
-		return standing;
-	}
-	job->args = stored;
-	return insert_job(call, table);
 }
 
 bool
@@ -363,7 +190,7 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 	LiveTable	table;
 	bool		none;
 
-	begin_call(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
+	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	job->run_at = run_at;
 	job->due = run_at <= job->created_at;
 	job->args = args;
@@ -371,7 +198,7 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 	live_open(&table);
 	none = !dedup_any_live(&table, job, worker);
 	if (none)
-		(void) insert_job(&call, &table);
+		(void) new_job_insert(&call, &table);
 	live_close(&table);
 	return none;
 }
@@ -388,11 +215,11 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 	if (registry_worker_disabled(worker->name))
 		return 0;
 	/* It is due, even if the clock has been set back meanwhile. */
-	begin_call(&call, GetUserId(), worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
+	new_job_begin(&call, GetUserId(), worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
 	call.job.run_at = run_at;
 	call.job.schedule = schedule ? pstrdup(schedule) : NULL;
 	live_open(&table);
-	id = add_job(&call, &table, args, NULL, &duplicate);
+	id = new_job_add(&call, &table, args, NULL, &duplicate);
 	live_close(&table);
 	return id;
 }
@@ -405,7 +232,7 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	enqueue_check_right(worker);
 	args_check(args_handler(worker), args);
 	(void) storable_args(args);
-	begin_call(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
+	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	dedup_set_key(&call.job, worker, args, NULL);
 }
 
@@ -416,10 +243,10 @@ enqueue_one(Worker *worker, Jsonb *args)
 	LiveTable	table;
 	bool		duplicate;
 
-	begin_call(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
+	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	call.job.run_at = call.job.created_at;
 	live_open(&table);
-	(void) add_job(&call, &table, args, NULL, &duplicate);
+	(void) new_job_add(&call, &table, args, NULL, &duplicate);
 	live_close(&table);
 }
 
@@ -439,7 +266,7 @@ enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, boo
 		return 0;
 	if (worker == NULL)
 		worker = registry_default_worker(pstrdup(worker_name), pstrdup(worker_name));
-	begin_call(&call, owner, worker, worker->queue, GetCurrentTimestamp(), 0);
+	new_job_begin(&call, owner, worker, worker->queue, GetCurrentTimestamp(), 0);
 	call.job.run_at = call.job.created_at;
 	call.job.due = true;
 	call.of_engine = true;
@@ -447,7 +274,7 @@ enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, boo
 	call.job.batch = batch_id;
 	call.job.callback = callback;
 	live_open(&table);
-	id = insert_job(&call, &table);
+	id = new_job_insert(&call, &table);
 	live_close(&table);
 	return id;
 }
@@ -459,7 +286,7 @@ enqueue_step(const StepJob *step)
 	LiveTable	table;
 	int64		id;
 
-	begin_call(&call, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue, GetCurrentTimestamp(), step->priority);
+	new_job_begin(&call, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue, GetCurrentTimestamp(), step->priority);
 	call.job.run_at = call.job.created_at;
 	call.job.args = compressed_args(step->args);
 	call.job.context = current_context();
@@ -473,7 +300,7 @@ enqueue_step(const StepJob *step)
 		call.job.due = step->delay == 0;
 	}
 	live_open(&table);
-	id = insert_job(&call, &table);
+	id = new_job_insert(&call, &table);
 	live_close(&table);
 	return id;
 }
@@ -509,16 +336,23 @@ if_dead_argument(FunctionCallInfo fcinfo)
 }
 
 /* Jobs after which it is to run; each once, and none for an array without elements. */
-static void
-parents_argument(FunctionCallInfo fcinfo, EnqueueCall *call)
+typedef struct Parents
 {
+	int			count;
+	int64	   *ids;
+	IfDead		if_dead;
+} Parents;
+
+static Parents
+parents_argument(FunctionCallInfo fcinfo)
+{
+	Parents		parents = {.if_dead = if_dead_argument(fcinfo)};
 	Datum	   *elements;
 	bool	   *nulls;
 	int			count;
 
-	call->if_dead = if_dead_argument(fcinfo);
 	if (PG_ARGISNULL(ARG_AFTER))
-		return;
+		return parents;
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(ARG_AFTER), INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &elements, &nulls, &count);
 	if (count > MAX_PARENTS)
 		ereport(ERROR,
@@ -526,7 +360,7 @@ parents_argument(FunctionCallInfo fcinfo, EnqueueCall *call)
 				 errmsg("too many jobs to run after"),
 				 errdetail("The array has %d elements; the limit is %d.", count, MAX_PARENTS),
 				 errhint("Enqueue them into a batch with on_success.")));
-	call->parents = palloc(sizeof(int64) * Max(count, 1));
+	parents.ids = palloc(sizeof(int64) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 	{
 		if (nulls[i])
@@ -535,10 +369,11 @@ parents_argument(FunctionCallInfo fcinfo, EnqueueCall *call)
 					 errmsg("after must not contain null"),
 					 errdetail("Element %d is null.", i + 1),
 					 errhint("enqueue() returns NULL for a disabled worker: leave it out.")));
-		call->parents[i] = DatumGetInt64(elements[i]);
+		parents.ids[i] = DatumGetInt64(elements[i]);
 	}
-	dependency_check_parents(call->parents, count);
-	call->parent_count = count;
+	dependency_check_parents(parents.ids, count);
+	parents.count = count;
+	return parents;
 }
 
 /* Returns the id of the job that will do the work, or 0 if there is none: the worker is disabled. */
@@ -548,6 +383,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	TimestampTz now = GetCurrentTimestamp();
 	Worker	   *worker;
 	EnqueueCall call;
+	Parents		parents;
 	LiveTable	table;
 	TimestampTz run_at;
 	int64		id;
@@ -578,19 +414,20 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 		return 0;
 	args_check(args_handler(worker), PG_GETARG_JSONB_P(ARG_ARGS));
 
-	begin_call(&call, GetUserId(), worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
+	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
 	call.job.run_at = run_at;
 	call.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
 	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
 		call.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"), "expires_in");
-	parents_argument(fcinfo, &call);
+	parents = parents_argument(fcinfo);
+	call.waits = parents.count > 0;
 	if (!PG_ARGISNULL(ARG_BATCH))
 		join_batch(&call, PG_GETARG_INT64(ARG_BATCH));
 	live_open(&table);
-	id = add_job(&call, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
+	id = new_job_add(&call, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
 	live_close(&table);
-	if (call.parent_count > 0 && id == call.job.id)
-		dependency_add(id, call.parents, call.parent_count, call.if_dead);
+	if (call.waits && id == call.job.id)
+		dependency_add(id, parents.ids, parents.count, parents.if_dead);
 	return id;
 }
 
@@ -685,7 +522,7 @@ flush_many(EnqueueCall *call, LiveTable *table, Jobs *jobs, ReturnSetInfo *resul
 		live_insert_many(table, jobs->jobs, jobs->count);
 	for (int i = 0; i < jobs->count; i++)
 	{
-		announce(call, &jobs->jobs[i]);
+		new_job_announce(call, &jobs->jobs[i]);
 		return_id(result, jobs->jobs[i].id);
 	}
 	jobs->count = 0;
@@ -721,14 +558,14 @@ add_to_many(EnqueueCall *call, LiveTable *table, Jobs *jobs, Datum args, ReturnS
 
 	if (dedup_takes_part(call->worker))
 	{
-		return_id(result, add_job(call, table, DatumGetJsonbP(args), NULL, &duplicate));
+		return_id(result, new_job_add(call, table, DatumGetJsonbP(args), NULL, &duplicate));
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(jobs->context);
 		return;
 	}
 	job->args = storable_args(DatumGetJsonbP(args));
 	job->due = job->run_at <= job->created_at;
-	jobs->jobs[jobs->count++] = next_job(call);
+	jobs->jobs[jobs->count++] = new_job_next(call);
 	MemoryContextSwitchTo(old);
 	if (jobs->count == LIVE_INSERT_MANY)
 		flush_many(call, table, jobs, result);
@@ -783,7 +620,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	if (count == 0 || registry_worker_disabled(worker->name))
 		return (Datum) 0;
 	check_all_args(worker, args, count);
-	begin_call(&call, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
+	new_job_begin(&call, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
 	call.job.run_at = run_at;
 	if (!PG_ARGISNULL(MANY_BATCH))
 		join_batch(&call, PG_GETARG_INT64(MANY_BATCH));

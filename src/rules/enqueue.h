@@ -12,9 +12,6 @@
 /* The time, if a job can be due then; else an ERROR. */
 extern TimestampTz finite_run_at(TimestampTz run_at);
 
-/* The args as they are stored: compressed if they are large; ERROR if they are still too large then. */
-extern Jsonb *storable_args(Jsonb *args);
-
 /*
  * As the current user, without context. False if any live job has its key, also one that is running or to be
  * retried.

@@ -75,9 +75,7 @@ CREATE VIEW queue_jobs.job_alive WITH (security_barrier) AS
 SELECT j.id,
        l.worker,
        l.queue,
-       queue_jobs.opaque(CASE WHEN r.job_id IS NOT NULL
-              OR (j.lease IS NOT NULL
-                  AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp()) THEN 'executing'
+       queue_jobs.opaque(CASE WHEN r.job_id IS NOT NULL OR (j.lease IS NOT NULL AND h.until > pg_catalog.clock_timestamp()) THEN 'executing'
             WHEN j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp() THEN 'cancelled'
             WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
             WHEN j.waits IS NOT NULL THEN 'waiting'
@@ -103,9 +101,7 @@ SELECT j.id,
        queue_jobs.opaque(j.claimant) AS claimant,
        queue_jobs.opaque(j.expires_at) AS expires_at,
        queue_jobs.opaque(j.errors) AS errors,
-       queue_jobs.opaque(CASE WHEN r.job_id IS NOT NULL
-              OR (j.lease IS NOT NULL
-                  AND GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval > pg_catalog.clock_timestamp())
+       queue_jobs.opaque(CASE WHEN r.job_id IS NOT NULL OR (j.lease IS NOT NULL AND h.until > pg_catalog.clock_timestamp())
               OR (j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp()) THEN NULL
             WHEN j.due OR j.waits IS NOT NULL OR j.run_at <= pg_catalog.clock_timestamp() THEN queue_jobs.waits_for(j.ctid) END) AS waits_for,
        queue_jobs.data_consistency(l.worker, j.id) AS data_consistency,
@@ -114,7 +110,7 @@ SELECT j.id,
        queue_jobs.opaque(j.schedule) AS schedule,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END) AS load_balancing_strategy,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END) AS read_from,
-       queue_jobs.opaque(GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval) AS lease_until,
+       queue_jobs.opaque(h.until) AS lease_until,
        queue_jobs.opaque(CASE WHEN j.callback IS NULL THEN j.batch END) AS batch,
        queue_jobs.opaque(j.cursor) AS cursor,
        queue_jobs.opaque(j.progress) AS progress
@@ -123,6 +119,7 @@ SELECT j.id,
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
   LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
   LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)
+ CROSS JOIN LATERAL (SELECT GREATEST(j.started_at, c.last_heartbeat) + j.lease * '1 microsecond'::pg_catalog.interval AS until) h -- its lease
  WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
 

@@ -16,18 +16,23 @@
 #define ENDED_WALKED_OVER 16	/* beside as many as there are live ones so far */
 
 /* If there is no room for more that have expired, these are looked for at once. */
+void
+expiring_note(ExpiringMembers *expiring, int64 job, TimestampTz at, TimestampTz now)
+{
+	if (at <= now && expiring->count < EXPIRED_AT_ONCE)
+		expiring->expired[expiring->count++] = job;
+	else
+		expiring->next = Min(expiring->next, at);
+}
+
 static void
 note_expiry(ExpiringMembers *expiring, TupleTableSlot *slot, TimestampTz now)
 {
 	bool		isnull;
 	TimestampTz at = slot_get_time(slot, LIVE_EXPIRES_AT);
 
-	if (at == NO_TIME || DatumGetInt32(slot_getattr(slot, LIVE_ATTEMPT, &isnull)) > 0)
-		return;
-	if (at <= now && expiring->count < EXPIRED_AT_ONCE)
-		expiring->expired[expiring->count++] = DatumGetInt64(slot_getattr(slot, LIVE_ID, &isnull));
-	else
-		expiring->next = Min(expiring->next, at);
+	if (at != NO_TIME && DatumGetInt32(slot_getattr(slot, LIVE_ATTEMPT, &isnull)) == 0)
+		expiring_note(expiring, DatumGetInt64(slot_getattr(slot, LIVE_ID, &isnull)), at, now);
 }
 
 /* Newest first: in a batch to which its members add, the one that lives is the first. */

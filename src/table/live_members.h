@@ -26,6 +26,9 @@ typedef struct LiveMembers
 	bool		callbacks;		/* if there is none: whether a callback of the batch lives */
 } LiveMembers;
 
+/* Adds a job that expires at that time unless it is started. */
+extern void expiring_note(ExpiringMembers *expiring, int64 job, TimestampTz at, TimestampTz now);
+
 extern LiveMembers live_members(LiveTable *table, int64 batch, Snapshot snapshot, ExpiringMembers *expiring);
 
 #endif

@@ -1,5 +1,5 @@
 # What need not be kept any longer goes: partitions of finished jobs, dead jobs beyond 10,000 of a worker and owner or six months, tokens, slots of
-# leases that are gone. The clock cannot be set, so rows are put where older ones would be; a scheduler that starts looks.
+# leases that are gone, batches with their members and the ids that these have. The clock cannot be set, so rows are put where older ones would be; a scheduler that starts looks.
 use strict;
 use warnings;
 
@@ -83,6 +83,33 @@ is(log_count($node, qr/removes the oldest dead jobs of worker "fails" and role "
 wait_until($node, q{SELECT string_agg(token, ' ') = 'long' FROM queue_jobs.token});
 wait_until($node, 'SELECT count(*) = 0 FROM queue_jobs.claimed_slot');
 pass('tokens that have expired, and slots without a lease, too');
+
+# A batch goes with all that is known of its members when its time is over; of others nothing goes, not of one whose members have ids within its range,
+# nor of one that has not ended.
+my ($over, $kept, $open) = map { $node->safe_psql('postgres', "SELECT queue_jobs.new_batch('$_', keep => '1 day', open => true)") } qw(over kept open);
+sub member { return "SELECT queue_jobs.enqueue('kept', batch => $_[0])" }
+$session = in_background($node);
+$session->query('BEGIN; ' . member($over));
+$node->safe_psql('postgres', "BEGIN; " . member($kept) . '; ' . member($open) . '; COMMIT');
+$session->query(member($over) . '; COMMIT');
+$session->quit;
+$node->safe_psql('postgres', member($kept));
+is($node->safe_psql('postgres', "SELECT count(*) FROM queue_jobs.member_range o JOIN queue_jobs.member_range k ON k.first BETWEEN o.first AND o.last WHERE o.batch = $over AND k.batch = $kept"),
+	'1', 'the ids of two batches are within one another');
+$node->safe_psql('postgres', "SELECT queue_jobs.close_batch($over), queue_jobs.close_batch($kept)");
+wait_until($node, "SELECT count(*) = 2 FROM queue_jobs.tracked_batch WHERE id IN ($over, $kept) AND settled_at IS NOT NULL");
+wait_until($node, "SELECT completed = 1 FROM queue_jobs.batch WHERE id = $open");
+wait_for_no_processes($node, 'postgres');
+my $ranges = 'SELECT batch, first, last FROM queue_jobs.member_range WHERE batch %s ORDER BY first';
+my $members = 'SELECT id, batch FROM queue_jobs.member_job WHERE batch %s ORDER BY id';
+my @stay = map { $node->safe_psql('postgres', sprintf $_, "IN ($kept, $open)") } $ranges, $members;
+is(scalar(split /\n/, $stay[1]), '3', 'members that are kept');
+$node->safe_psql('postgres', "UPDATE queue_jobs.tracked_batch SET keep = '0' WHERE id IN ($over, $open); SELECT queue_jobs.enqueue('kept')");
+wait_until($node, "SELECT count(*) = 0 FROM queue_jobs.tracked_batch WHERE id = $over");
+is($node->safe_psql('postgres', sprintf $ranges, "= $over"), '', 'no id of a batch is left when its time is over');
+is($node->safe_psql('postgres', sprintf $members, "= $over"), '', '… and no member');
+is_deeply([ map { $node->safe_psql('postgres', sprintf $_, "IN ($kept, $open)") } $ranges, $members ], \@stay, 'of others all stay');
+is($node->safe_psql('postgres', "SELECT name, jobs, completed FROM queue_jobs.batch WHERE id IN ($kept, $open) ORDER BY id"), "kept|2|2\nopen|1|1", '… and are found');
 
 # … also where there are no jobs that a scheduler would be at work for.
 wait_for_no_processes($node, 'postgres');

@@ -4,6 +4,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Tenants;
 use QueueJobs::Test;
 use Test::More;
 
@@ -15,30 +16,9 @@ queue_jobs.max_databases = 64
 CONF
 my @databases = map { "d$_" } 1 .. 10;
 
-$node->safe_psql('postgres', 'CREATE DATABASE origin');
-$node->safe_psql('origin', <<'SQL');
-CREATE EXTENSION queue_jobs;
-CREATE TABLE ran (n int);
-CREATE TABLE gate (n int);
-CREATE FUNCTION once(n int) RETURNS void LANGUAGE sql AS 'INSERT INTO ran VALUES (n)';
-CREATE FUNCTION again() RETURNS void LANGUAGE sql AS $$
-	SELECT queue_jobs.enqueue('again') WHERE NOT EXISTS (SELECT FROM gate);
-	SELECT pg_sleep(0.001);
-$$;
-SELECT queue_jobs.define_worker('once', 'public.once'), queue_jobs.define_worker('again', 'public.again');
-SQL
-wait_for_no_processes($node, 'origin');
-$node->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE origin") foreach @databases;
+make_tenants($node, @databases);
 
-# One client for all, so that the jobs come at the same time.
-sub enqueue_everywhere
-{
-	my ($n) = @_;
-	my $script = join "\n", map { "\\connect $_\nSELECT queue_jobs.enqueue('once', '{\"n\": $n}');" } @databases;
-
-	$node->safe_psql('postgres', $script);
-	return;
-}
+sub enqueue_everywhere { everywhere($node, "SELECT queue_jobs.enqueue('once', '{\"n\": $_[0]}')", @databases); return }
 
 foreach my $n (1 .. 3)
 {

@@ -103,6 +103,24 @@ is(sql("SELECT state FROM queue_jobs.batch WHERE id = $batch"), 'running', 'a ba
 sql(q{COMMIT PREPARED 'last'});
 check('prepared');
 
+# A scheduler that starts finds what expires of batches, also a job that is a member for a duplicate. (Of the changed row there is no news.)
+sql(q{SELECT queue_jobs.define_worker('once', idempotent => true)});
+my $job = sql(q{SELECT queue_jobs.enqueue('once', expires_in => '1 h')});
+$batch = sql(<<'SQL');
+BEGIN;
+SELECT queue_jobs.new_batch(on_ended => 'ended') AS batch \gset
+SELECT queue_jobs.enqueue('once', expires_in => '1 h', batch => :batch) AS job \gset
+COMMIT;
+SELECT :batch;
+SQL
+is(sql("SELECT state, remaining FROM queue_jobs.batch WHERE id = $batch"), 'running|1', 'a job is a member for a duplicate');
+sql("UPDATE queue_jobs.live_job SET expires_at = now() WHERE id = $job");
+sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler'});
+sql(q{SELECT queue_jobs.enqueue('member', '{"n": 0}')});
+wait_until($node, "SELECT state = 'ended' FROM queue_jobs.batch WHERE id = $batch");
+is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), 'cancelled', '… which expires where no claim meets it');
+wait_until($node, "SELECT count(*) = 1 FROM called WHERE batch = $batch");
+
 # Without shared_preload_libraries the next claim does the scheduler's part.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;

@@ -5,6 +5,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Tenants;
 use QueueJobs::Test;
 use Test::More;
 
@@ -16,29 +17,7 @@ CONF
 my @tenants = map { "tenant_$_" } 1 .. 60;
 
 is($node->safe_psql('postgres', 'SHOW queue_jobs.max_executors'), '4', 'with 16 worker slots, four executors by default');
-$node->safe_psql('postgres', 'CREATE DATABASE origin');
-$node->safe_psql('origin', <<'SQL');
-CREATE EXTENSION queue_jobs;
-CREATE TABLE ran (n int);
-CREATE TABLE gate (n int);
-CREATE FUNCTION once(n int) RETURNS void LANGUAGE sql AS 'INSERT INTO public.ran VALUES (n)';
-CREATE FUNCTION again() RETURNS void LANGUAGE sql AS $$
-	SELECT queue_jobs.enqueue('again') WHERE NOT EXISTS (SELECT FROM public.gate);
-	INSERT INTO public.ran VALUES (-1);
-	SELECT pg_sleep(0.001);
-$$;
-SELECT queue_jobs.define_worker('once', 'public.once'), queue_jobs.define_worker('again', 'public.again');
-SQL
-$node->safe_psql('postgres', join "\n", map { "CREATE DATABASE $_ TEMPLATE origin;" } @tenants);
-$node->safe_psql('postgres', 'DROP DATABASE origin');
-
-# One client for all, so that the jobs come at about the same time.
-sub everywhere
-{
-	my ($sql, @where) = @_;
-
-	return split /\n/, $node->safe_psql('postgres', join "\n", map { "\\connect $_\n$sql;" } @where ? @where : @tenants);
-}
+make_tenants($node, @tenants);
 
 sub wait_everywhere
 {
@@ -50,7 +29,7 @@ sub wait_everywhere
 
 	do
 	{
-		@values = everywhere("SELECT $condition", @where);
+		@values = everywhere($node, "SELECT $condition", @where);
 		return 1 unless grep { $_ ne 't' } @values;
 		select(undef, undef, undef, 0.2);
 	} while (time() < $limit);
@@ -62,7 +41,7 @@ sub run_round
 {
 	my ($n, $what) = @_;
 
-	everywhere("SELECT queue_jobs.enqueue('once', '{\"n\": $n}') IS NULL");
+	everywhere($node, "SELECT queue_jobs.enqueue('once', '{\"n\": $n}') IS NULL", @tenants);
 	ok(wait_everywhere("count(*) = 1 FROM ran WHERE n = $n"), "60 databases, 16 worker slots: each runs its job, $what");
 	return;
 }
@@ -71,17 +50,17 @@ run_round(1, 'the first one');
 run_round(2, 'and another');
 
 # Several at once, some of which fall due.
-everywhere(q{SELECT count(queue_jobs.enqueue('once', '{"n": 3}', delay => CASE WHEN n % 2 = 0 THEN interval '200 ms' END)) FROM generate_series(1, 6) n});
+everywhere($node, q{SELECT count(queue_jobs.enqueue('once', '{"n": 3}', delay => CASE WHEN n % 2 = 0 THEN interval '200 ms' END)) FROM generate_series(1, 6) n}, @tenants);
 ok(wait_everywhere('count(*) = 6 FROM ran WHERE n = 3'), '… and six jobs of each, three of which fall due later');
 
 # More tenants than executors enqueue all the time: they take turns, and the others get theirs.
 my @busy = @tenants[ 0 .. 9 ];
 my @others = @tenants[ 10 .. 59 ];
-everywhere(q{SELECT count(queue_jobs.enqueue('again')) FROM generate_series(1, 5)}, @busy);
+everywhere($node, q{SELECT count(queue_jobs.enqueue('again')) FROM generate_series(1, 5)}, @busy);
 ok(wait_everywhere('count(*) >= 20 FROM ran WHERE n = -1', @busy), 'ten tenants whose jobs never end, and four executors: each has its turns');
-everywhere(q{SELECT queue_jobs.enqueue('once', '{"n": 4}') IS NULL}, @others);
+everywhere($node, q{SELECT queue_jobs.enqueue('once', '{"n": 4}') IS NULL}, @others);
 ok(wait_everywhere('count(*) = 1 FROM ran WHERE n = 4', @others), '… beside which all others run their jobs');
-everywhere('DELETE FROM ran WHERE n = -1', @busy);
+everywhere($node, 'DELETE FROM ran WHERE n = -1', @busy);
 ok(wait_everywhere('count(*) >= 20 FROM ran WHERE n = -1', @busy), '… and they go on');
 
 foreach my $mode ('fast', 'immediate')
@@ -91,7 +70,7 @@ foreach my $mode ('fast', 'immediate')
 	$node->stop($mode);
 	$node->start;
 	run_round($n, "right after a restart ($mode), beside ten that are busy");
-	everywhere('TRUNCATE ran', @busy);
+	everywhere($node, 'TRUNCATE ran', @busy);
 	ok(wait_everywhere('count(*) > 0 FROM ran', @busy), '… which go on without being called');
 }
 
@@ -103,11 +82,11 @@ $node->start;
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'queue\_jobs%'}), '0', 'on a standby nothing runs');
 $node->promote;
 run_round(7, 'right after a promotion');
-everywhere('TRUNCATE ran', @busy);
+everywhere($node, 'TRUNCATE ran', @busy);
 ok(wait_everywhere('count(*) > 0 FROM ran', @busy), '… and so do those that were busy before');
 
 # At rest no process is left, and nothing stands in the way of a command.
-everywhere('INSERT INTO gate VALUES (0)', @busy);
+everywhere($node, 'INSERT INTO gate VALUES (0)', @busy);
 ok(wait_everywhere(q{count(*) = 0 FROM queue_jobs.live_job}), 'all is done in the end');
 $node->safe_psql('postgres', "CREATE DATABASE copy TEMPLATE $tenants[0]");
 $node->safe_psql('postgres', join "\n", map { "DROP DATABASE $_;" } @tenants);

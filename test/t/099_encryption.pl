@@ -1,10 +1,11 @@
 # Args and results as ciphertext (docs/how-to/secrets.md): what is clear for handlers and claimants is nowhere on disk, in no view, log or dump; keys
-# that are missing, that come back, that are rotated; ciphertext that was moved; duplicates; a dump, and a standby that is promoted.
+# that are missing, that come back, that are rotated, whose command hangs; ciphertext that was moved; duplicates; a dump, and a standby that is promoted.
 use strict;
 use warnings;
 
 use File::Basename 'dirname';
 use File::Find;
+use POSIX 'mkfifo';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use QueueJobs::Test;
@@ -31,6 +32,7 @@ log_statement = none
 log_replication_commands = off
 log_min_error_statement = panic
 CONF
+plan skip_all => "the library was built without OpenSSL's headers" unless can_encrypt($node);
 sub sql { my ($sql, %opts) = @_; return $node->safe_psql('postgres', $sql, %opts) }
 
 sub sql_as { my ($role, $sql) = @_; return $node->safe_psql('postgres', $sql, extra_params => [ '-U', $role ]) }
@@ -272,6 +274,83 @@ restart();
 is(sql_as('app', q{SELECT queue_jobs.enqueue('once', '{"a": 1}')}), $fixed, 'with a key for duplicates, they outlive all versions');
 write_keys(1, 2, 3, 'dedup');
 restart();
+
+# ---- a command that hangs ----
+
+# Waits until the number of processes that run it is such.
+sub wait_for_commands
+{
+	my ($condition) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my $count;
+
+	do
+	{
+		$count = grep { (eval { slurp_file($_) } // '') =~ /\Q$key_file\E/ } glob '/proc/[0-9]*/cmdline';
+		return if $condition->($count);
+		select undef, undef, undef, 0.05;
+	} while (time <= $end);
+	die "$count processes run the command";
+}
+
+# No process ever writes to the pipe, and signals that the server sends to process groups end neither the shell nor what it has started.
+my $waiting = sql_as('app', q{SELECT queue_jobs.enqueue('charge', '{"card": "sesamecard", "amount": 70}', delay => '1 day')});
+unlink $key_file;
+mkfifo($key_file, 0600) or die "$key_file: $!";
+sql(qq{ALTER SYSTEM SET queue_jobs.encryption_key_command = 'trap "" INT TERM; cat "$key_file" | cat'});
+restart();
+my $enqueue = q{SELECT queue_jobs.enqueue('charge', '{"card": "sesamecard", "amount": 71}')};
+my $session = in_background($node, user => 'app');
+$session->query(q{SET statement_timeout = '100ms'});
+$session->query($enqueue);
+like($session->error, qr/57014: canceling statement due to statement timeout/, 'a session that waits for the command obeys statement_timeout');
+$session->query('RESET statement_timeout');
+my $pid = $session->pid;
+my $waits = "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid AND state = 'active'";
+$session->send($enqueue);
+wait_until($node, $waits);
+sql("SELECT pg_cancel_backend($pid)");
+$session->result;
+like($session->error, qr/57014: canceling statement due to user request/, '… pg_cancel_backend()');
+$session->send($enqueue);
+wait_until($node, $waits);
+sql("SELECT pg_terminate_backend($pid)");
+wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
+pass('… and pg_terminate_backend()');
+$session->kill_client;
+
+like(error_of($enqueue, 'app'), qr/there is no encryption key.*did not end within 10 seconds, and was killed/s, 'it waits for no more than ten seconds');
+sql_as('app', q{
+CREATE FUNCTION app.plain() RETURNS void LANGUAGE sql AS '';
+SELECT queue_jobs.define_worker('plain', 'app.plain');
+});
+sql("SELECT queue_jobs.retry($waiting)");
+foreach my $how ('cancel', 'terminate')
+{
+	wait_for_commands(sub { $_[0] > 0 });
+	sql("SELECT pg_${how}_backend(pid) FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor'");
+}
+$node->wait_for_log(qr/ executor .*no encryption keys could be read: .* did not end within 10 seconds, and was killed/);
+wait_for_job($node, sql_as('app', q{SELECT queue_jobs.enqueue('plain')}), 'completed');
+pass('executors go on with other jobs');
+is(sql("SELECT state FROM queue_jobs.job_alive WHERE id = $waiting"), 'available', '… and the job waits');
+$session = in_background($node, user => 'app');
+$pid = $session->pid;
+$waits =~ s/pid = \d+/pid = $pid/;
+$session->send($enqueue);
+wait_until($node, $waits);
+$node->stop;
+pass('the server stops while a session waits for the command');
+$session->kill_client;
+wait_for_commands(sub { $_[0] == 0 });
+pass('nothing that it has started is left');
+unlink $key_file;
+write_keys(1, 2, 3, 'dedup');
+$node->start;
+wait_for_job($node, $waiting, 'completed');
+pass('with the keys the job runs');
+sql('ALTER SYSTEM RESET queue_jobs.encryption_key_command');
+reload();
 
 # ---- ciphertext that a superuser has moved ----
 

@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(new_node wait_until wait_for_job retry_crashed executor_pids wait_for_no_processes define_gated define_gated_procedure in_background log_count python_with run_quietly);
+our @EXPORT = qw(new_node wait_until wait_for_job retry_crashed executor_pids wait_for_no_processes define_gated define_gated_procedure in_background log_count can_encrypt python_with run_quietly);
 
 # Runs a command, and says whether it succeeded.
 sub run_quietly
@@ -208,6 +208,15 @@ sub log_count
 
 	my @found = slurp_file($node->logfile) =~ /$pattern/g;
 	return scalar @found;
+}
+
+# Whether the library encrypts args and results: not if it was built without OpenSSL's headers.
+sub can_encrypt
+{
+	my ($node, %opts) = @_;
+	my (undef, undef, $error) = $node->psql($opts{db} // 'postgres', q{BEGIN; SELECT queue_jobs.define_worker('encrypts', encrypt_result => true); ROLLBACK});
+
+	return $error !~ /this library of queue_jobs cannot encrypt/;
 }
 
 # A psql that stays connected, for what a test does while something else goes on. (PostgreSQL::Test::Cluster has one,
