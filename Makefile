@@ -30,7 +30,7 @@ OBJS = \
 	src/queue_jobs.o src/commit.o \
 	src/base/settings.o src/base/arguments.o src/base/job.o src/base/retry.o src/base/consistency.o \
 	src/base/cron.o src/base/subtransaction.o src/base/test_point.o src/base/interruption.o \
-	src/base/run_timeout.o src/base/snapshot.o src/base/cipher.o src/base/shell_command.o \
+	src/base/run_timeout.o src/base/snapshot.o src/base/cipher.o \
 	src/shared/shared.o src/shared/database_slot.o src/shared/crowd.o src/shared/executor_slot.o src/shared/session_hold.o src/shared/lane_hint.o \
 	src/shared/lane_hint_table.o src/shared/key_hint.o src/shared/location.o src/shared/rate.o \
 	src/shared/crash_ledger.o src/shared/charge.o src/shared/clock.o src/shared/hold.o src/shared/wakeup.o src/shared/process.o \

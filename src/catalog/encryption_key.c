@@ -8,8 +8,7 @@
  * lines that begin with "#" are left out.
  *
  * If the command fails, takes too long, or prints something else, the keys that are known stay. No message shows
- * what it has printed. A process that is interrupted while it waits for the command has learnt nothing: it runs
- * the command again when it next needs a key.
+ * what it has printed.
  */
 #include "postgres.h"
 
@@ -18,8 +17,9 @@
 
 #include "arguments.h"
 #include "encryption_key.h"
+#include "lib/stringinfo.h"
 #include "settings.h"
-#include "shell_command.h"
+#include "storage/fd.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -136,76 +136,71 @@ forget(Keys *keys)
 
 /* ---- reading ---- */
 
-/* What the command has printed so far. */
-typedef struct Reading
-{
-	Keys	   *keys;
-	int			number;			/* of lines */
-	const char *wrong;			/* with the latest line */
-	int			length;
-	char		line[MAX_LINE]; /* of one that is longer, what does not fit is left out */
-} Reading;
-
-static void
-end_line(Reading *reading)
-{
-	reading->line[reading->length] = '\0';
-	reading->length = 0;
-	if (reading->wrong != NULL)
-		return;
-	reading->number++;
-	reading->wrong = add_line(reading->keys, reading->line);
-}
-
-static void
-take_output(const char *bytes, size_t count, void *argument)
-{
-	Reading    *reading = argument;
-
-	for (size_t i = 0; i < count; i++)
-	{
-		if (bytes[i] == '\n')
-			end_line(reading);
-		else if (reading->length < MAX_LINE - 1)
-			reading->line[reading->length++] = bytes[i];
-	}
-}
-
-/* What is wrong with what was printed; NULL: nothing. */
+/* What is wrong with the lines, in the current memory context; NULL: nothing. */
 static char *
-problem_of_output(Reading *reading)
+read_lines(FILE *pipe, Keys *keys)
 {
+	char		line[MAX_LINE];
+	const char *wrong = NULL;
+	int			number = 0;
 	int			versions = 0;
 
-	if (reading->length > 0)
-		end_line(reading);
-	if (reading->wrong != NULL)
-		return psprintf("line %d of what \"queue_jobs.encryption_key_command\" prints %s", reading->number, reading->wrong);
-	for (int i = 0; i < reading->keys->count; i++)
-		versions += reading->keys->keys[i].version != DEDUP_VERSION;
+	while (wrong == NULL && fgets(line, sizeof(line), pipe) != NULL)
+	{
+		number++;
+		wrong = add_line(keys, line);
+	}
+	explicit_bzero(line, sizeof(line));
+	if (wrong != NULL)
+		return psprintf("line %d of what \"queue_jobs.encryption_key_command\" prints %s", number, wrong);
+	for (int i = 0; i < keys->count; i++)
+		versions += keys->keys[i].version != DEDUP_VERSION;
 	return versions == 0 ? pstrdup("\"queue_jobs.encryption_key_command\" prints no key") : NULL;
 }
 
-/* What is wrong, in the current memory context; NULL: nothing. The keys are gone if it ends in an ERROR. */
+/*
+ * The process that waits for the command listens to no interrupt meanwhile. So the command is killed after a
+ * while, with all that it has started.
+ */
+static char *
+with_bound(const char *command)
+{
+	StringInfoData line;
+
+	initStringInfo(&line);
+	appendStringInfo(&line, "timeout -s KILL %d /bin/sh -c '", LONGEST_RUN);
+	for (; *command != '\0'; command++)
+	{
+		if (*command == '\'')
+			appendStringInfoString(&line, "'\\'");
+		appendStringInfoChar(&line, *command);
+	}
+	appendStringInfoChar(&line, '\'');
+	return line.data;
+}
+
+/* The stream's buffer is ours, so that no key stays in it. */
 static char *
 run_command(const char *command, Keys *keys)
 {
-	Reading		reading = {.keys = keys};
-	char	   *wrong = NULL;
+	char		buffer[BLCKSZ];
+	TimestampTz began = GetCurrentTimestamp();
+	FILE	   *pipe = OpenPipeStream(with_bound(command), "r");
+	char	   *wrong;
+	int			status;
 
-	PG_TRY();
-	{
-		wrong = shell_command_run(command, LONGEST_RUN, take_output, &reading);
-	}
-	PG_CATCH();
-	{
-		explicit_bzero(&reading, sizeof(reading));
-		forget(keys);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	wrong = wrong ? psprintf("\"queue_jobs.encryption_key_command\" %s", wrong) : problem_of_output(&reading);
-	explicit_bzero(&reading, sizeof(reading));
+	if (pipe == NULL)
+		return psprintf("\"queue_jobs.encryption_key_command\" could not be run: %s", strerror(errno));
+	setvbuf(pipe, buffer, _IOFBF, sizeof(buffer));
+	wrong = read_lines(pipe, keys);
+	while (fread(buffer, 1, 1, pipe) == 1)
+		;						/* its end is to be its own, and not by SIGPIPE */
+	status = ClosePipeStream(pipe);
+	explicit_bzero(buffer, sizeof(buffer));
+	if (status != 0 && GetCurrentTimestamp() - began >= LONGEST_RUN * USECS_PER_SEC)
+		return psprintf("\"queue_jobs.encryption_key_command\" did not end within %d seconds, and was killed", LONGEST_RUN);
+	if (status != 0)
+		return psprintf("\"queue_jobs.encryption_key_command\" failed: %s", status == -1 ? strerror(errno) : wait_result_to_str(status));
 	return wrong;
 }
 
