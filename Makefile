@@ -46,7 +46,7 @@ OBJS = \
 	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
 	src/replica/read.o \
 	src/rules/candidates.o src/rules/candidate_heap.o src/rules/candidate_look.o src/rules/fairness.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
-	src/rules/outcome.o src/rules/slice.o src/rules/saved_step.o src/rules/current_job.o src/rules/encrypted_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
+	src/rules/outcome.o src/rules/slice.o src/rules/saved_step.o src/rules/job_signal.o src/rules/current_job.o src/rules/encrypted_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
 	src/rules/new_job.o src/rules/enqueue.o src/rules/waiting.o src/rules/dependency.o src/rules/release.o src/rules/expiry.o src/rules/batch.o src/rules/batch_member.o \
 	src/duties/upkeep.o src/duties/due.o src/duties/heal.o src/duties/capacity.o src/duties/schedule.o src/duties/schedule_clock.o \
 	src/duties/housekeeping.o src/duties/settle.o \
@@ -100,7 +100,7 @@ DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/* bridg
 DOC_FOLDERS = $(sort $(dir $(DOC_FILES)))
 
 REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer search batch workflow long_jobs explain views comments states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate encrypt statistics metric batch_cases ddl_guard teardown
-ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate batch_end batch_levels signals signal_levels parent_ends
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate batch_end batch_levels signals signal_levels claimed_signals parent_ends
 ISOLATION_OPTS = --inputdir=test/isolation
 # The tests' output has other widths in another encoding, and UTF8 does not go with each server's own locale.
 ENCODING       = UTF8

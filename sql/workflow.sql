@@ -172,6 +172,83 @@ SELECT error_of($$SELECT queue_jobs.signal(1, '')$$);
 SELECT error_of(format($$CALL queue_jobs.await_job(%s)$$, :approval));
 CALL queue_jobs.await_job(1234567890);
 
+-- Signals of a claimed job: the claim ends, no attempt is charged, and the job can be claimed again when the signal has come.
+SELECT queue_jobs.define_worker('claimed', max_retries => 1);
+SELECT queue_jobs.enqueue('claimed', expires_in => '1 h') AS claimed \gset
+SELECT queue_jobs.signals(:claimed), (SELECT attempt FROM queue_jobs.claim('me', '{claimed}'));
+SELECT queue_jobs.wait_for_signal(:claimed, 1, 'go');
+SELECT state, attempt, max_attempts, claimant, lease_until, run_at, expires_at, waits_for FROM queue_jobs.job WHERE id = :claimed;
+SELECT reason, detail, hint FROM queue_jobs.explain_job(:claimed) WHERE n = 1;
+SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 1, 'go')$$, :claimed));
+SELECT error_of(format($$SELECT queue_jobs.complete(%s, 1)$$, :claimed));
+SELECT queue_jobs.retry(:claimed), (SELECT count(*) FROM queue_jobs.claim('me', '{claimed}')) AS claimable;
+SELECT queue_jobs.signal(:claimed, 'another'), queue_jobs.signal(:claimed, 'go', '{"by": "ann"}'), queue_jobs.signal(:claimed, 'go', '{"by": "eve"}');
+CALL wait_for_state(:claimed, 'available');
+SELECT attempt, max_attempts, queue_jobs.signals(id) FROM queue_jobs.claim('me', '{claimed}');
+-- One that came before: at once, also within the transaction of the claim.
+SELECT queue_jobs.wait_for_signal(:claimed, 2, 'go');
+BEGIN;
+SELECT attempt, queue_jobs.wait_for_signal(id, attempt, 'go', '1 h') FROM queue_jobs.claim('me', '{claimed}');
+COMMIT;
+SELECT attempt FROM queue_jobs.claim('me', '{claimed}');
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT queue_jobs.signal(:claimed, 'mine', '1'), queue_jobs.wait_for_signal(:claimed, 4, 'mine');
+COMMIT;
+SELECT attempt, max_attempts, errors FROM queue_jobs.claim('me', '{claimed}');
+-- After a rollback it is claimed as before.
+BEGIN;
+SAVEPOINT s;
+SELECT queue_jobs.wait_for_signal(:claimed, 5, 'never');
+SELECT state, waits_for FROM queue_jobs.job WHERE id = :claimed;
+ROLLBACK TO s;
+SELECT state, claimant FROM queue_jobs.job WHERE id = :claimed;
+SELECT queue_jobs.wait_for_signal(:claimed, 5, 'never');
+ROLLBACK;
+SELECT state, claimant FROM queue_jobs.job WHERE id = :claimed;
+-- The timeout, and what a timeout may be.
+SELECT queue_jobs.wait_for_signal(:claimed, 5, 'never', '10 ms');
+CALL wait_for_state(:claimed, 'available');
+SELECT attempt, max_attempts, queue_jobs.signals(id) -> 'never' AS never FROM queue_jobs.claim('me', '{claimed}');
+SELECT queue_jobs.wait_for_signal(:claimed, 6, 'never', '0');
+CALL wait_for_state(:claimed, 'available');
+SELECT attempt, max_attempts FROM queue_jobs.claim('me', '{claimed}');
+SELECT queue_jobs.wait_for_signal(:claimed, 7, 'never', '1 day');
+SELECT state, run_at > now() + '23 h' AS later, reason, detail ~ '^it waits for the signal "never": until ' AS until FROM queue_jobs.job, queue_jobs.explain_job(:claimed) WHERE id = :claimed AND n = 1;
+SELECT queue_jobs.signal(:claimed, 'never');
+CALL wait_for_state(:claimed, 'available');
+SELECT attempt FROM queue_jobs.claim('me', '{claimed}');
+SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 8, 'go', '-1 s')$$, :claimed));
+SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 8, 'go', '366 days')$$, :claimed));
+SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 8, '')$$, :claimed));
+SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 8, NULL)$$, :claimed));
+SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, NULL, 'go')$$, :claimed));
+SELECT error_of($$SELECT queue_jobs.wait_for_signal(NULL, 1, 'go')$$);
+SELECT error_of($$SELECT queue_jobs.signals(NULL)$$);
+-- A failure counts as ever; the signals are kept as long as the job.
+SELECT queue_jobs.fail(:claimed, 8, 'no', retry_in => '0');
+SELECT attempt, max_attempts FROM queue_jobs.claim('me', '{claimed}');
+SELECT queue_jobs.complete(:claimed, 9);
+SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 9, 'go')$$, :claimed));
+SELECT state, attempt, jsonb_array_length(errors) AS errors, queue_jobs.signals(id) FROM queue_jobs.job WHERE id = :claimed;
+-- One that is cancelled while it waits has ended.
+SELECT queue_jobs.enqueue('claimed') AS ended \gset
+SELECT queue_jobs.wait_for_signal(id, attempt, 'go') FROM queue_jobs.claim('me', '{claimed}');
+SELECT queue_jobs.cancel(:ended), queue_jobs.signal(:ended, 'go'), queue_jobs.signals(:ended);
+RESET ROLE;
+SET ROLE regress_other;
+SELECT error_of(format($$SELECT queue_jobs.signals(%s)$$, :claimed));
+SELECT queue_jobs.signals(-1);
+SELECT queue_jobs.enqueue('claimed') AS others \gset
+SELECT count(*) FROM queue_jobs.claim('other', '{claimed}');
+RESET ROLE;
+SET ROLE regress_app;
+SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 1, 'go')$$, :others));
+RESET ROLE;
+SET ROLE regress_other;
+SELECT queue_jobs.complete(:others, 1);
+RESET ROLE;
+SET ROLE regress_app;
+
 RESET ROLE;
 SET ROLE regress_other;
 SELECT sqlstate_of(format($$SELECT queue_jobs.enqueue('manual', after => '{%s}')$$, :one)) AS after;

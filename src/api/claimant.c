@@ -241,25 +241,25 @@ was_retried(const Claimed *claimed)
 		(claimed->job.strategy == STRATEGY_PRIMARY || claimed->job.strategy == STRATEGY_REPLICA_RETRIED);
 }
 
-/* "slice": it goes on from there; NULL: it only waits. */
+void
+claimed_put_back(Claimed *claimed, int64 delay)
+{
+	statistics_count(claimed->worker->name, COUNTED_SNOOZED, 1);
+	claimed->job.uncharged++;
+	claimed->job.crashes = 0;
+	if (was_retried(claimed))
+		outcome_keep_retried(&claimed->job);
+	outcome_put_back(&claimed->table, claimed->slot, &claimed->job, claimed->worker, InvalidOid, delay);
+	claimed_end(claimed);
+}
+
 static void
-snooze_one(int64 id, int32 attempt, int64 delay, const Slice *slice)
+snooze_one(int64 id, int32 attempt, int64 delay)
 {
 	Claimed		claimed;
 
 	claimed_begin(&claimed, id, attempt);
-	statistics_count(claimed.worker->name, COUNTED_SNOOZED, 1);
-	claimed.job.uncharged++;
-	claimed.job.crashes = 0;
-	if (slice != NULL)
-	{
-		claimed.job.expires_at = NO_TIME;
-		slice_apply(&claimed.job, slice, claimed.job.attempt);
-	}
-	if (was_retried(&claimed))
-		outcome_keep_retried(&claimed.job);
-	outcome_put_back(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, delay);
-	claimed_end(&claimed);
+	claimed_put_back(&claimed, delay);
 }
 
 /*
@@ -345,7 +345,7 @@ Datum
 queue_jobs_snooze(PG_FUNCTION_ARGS)
 {
 	refuse_null_job(fcinfo, "queue_jobs.snooze()");
-	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2), NULL);
+	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2));
 	PG_RETURN_VOID();
 }
 
@@ -353,13 +353,17 @@ queue_jobs_snooze(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_continue_claimed(PG_FUNCTION_ARGS)
 {
+	Claimed		claimed;
 	Slice		slice;
 	int64		delay;
 
 	refuse_null_job(fcinfo, "queue_jobs.continue_at()");
 	slice = slice_arguments(fcinfo, 2, 4);
 	delay = slice_delay_argument(fcinfo, 3);
-	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay, &slice);
+	claimed_begin(&claimed, PG_GETARG_INT64(0), PG_GETARG_INT32(1));
+	claimed.job.expires_at = NO_TIME;
+	slice_apply(&claimed.job, &slice, claimed.job.attempt - 1);	/* this attempt is uncharged as it is put back */
+	claimed_put_back(&claimed, delay);
 	PG_RETURN_VOID();
 }
 
@@ -563,7 +567,7 @@ queue_jobs_snooze_many(PG_FUNCTION_ARGS)
 	int64		delay = delay_argument(fcinfo, 2);
 
 	for (int i = 0; i < arrays.count; i++)
-		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay, NULL);
+		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay);
 	PG_RETURN_VOID();
 }
 

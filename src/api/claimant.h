@@ -32,4 +32,10 @@ typedef struct Claimed
 extern void claimed_begin(Claimed *claimed, int64 id, int32 attempt);
 extern void claimed_end(Claimed *claimed);
 
+/*
+ * Ends the claim, in place of claimed_end(): the job can be claimed again after the delay, in microseconds, or
+ * when what it waits for has come, and the attempt is not charged.
+ */
+extern void claimed_put_back(Claimed *claimed, int64 delay);
+
 #endif

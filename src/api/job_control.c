@@ -72,6 +72,38 @@ job_check_owner(int64 id, const Lane *lane)
 				 errhint("Only its owner, members of that role and superusers may steer a job.")));
 }
 
+/* The lane of a job that is live or kept; 0: there is none of that id. */
+static int32
+lane_of_job(int64 id)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(id)};
+	int32		lane = 0;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute_often("SELECT lane FROM queue_jobs.live_job WHERE id = $1"
+							 " UNION ALL SELECT lane FROM queue_jobs.finished_job WHERE id = $1", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
+	{
+		bool		isnull;
+
+		lane = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	engine_end(&saved);
+	return lane;
+}
+
+bool
+job_check_reader(int64 id)
+{
+	int32		lane_id = lane_of_job(id);
+	const Lane *lane = lane_id == 0 ? NULL : lane_get(lane_id);
+
+	if (lane_id != 0 && (lane == NULL || !lane_owner_is_mine(lane_role(lane, registry_worker(lane->worker)))))
+		job_check_owner(id, lane);
+	return lane_id != 0;
+}
+
 static Oid
 role_of(const Lane *lane)
 {

@@ -13,6 +13,9 @@
 /* ERROR unless the current user has the rights of the job's owner. NULL: a lane that nothing is known of. */
 extern void job_check_owner(int64 id, const Lane *lane);
 
+/* Whether there is such a job, live or kept; ERROR unless the current user has the rights of its owner, or may claim it. */
+extern bool job_check_reader(int64 id);
+
 /*
  * live_find() for a caller that has something to say of a job: waits for what others are doing with its row,
  * but not for the end of a run. FIND_LOCKED: an executor runs it, and slot and job show it as it was before.

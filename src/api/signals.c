@@ -1,6 +1,6 @@
 /*
  * signals.c
- *		signal(), signal_payload(), wait_for_signal().
+ *		signal(), signal_payload(), wait_for_signal(); signals() and another wait_for_signal() for claimants.
  *
  * A signal is a row of its own, which is there before the sender looks for nothing: whether the job waits for
  * it the scheduler sees after the sender's commit, and once more after the job's, if it was just about to wait.
@@ -8,23 +8,25 @@
 #include "postgres.h"
 
 #include "arguments.h"
-#include "catalog/pg_type.h"
+#include "claimant.h"
 #include "current_job.h"
-#include "executor/spi.h"
 #include "fmgr.h"
+#include "job.h"
 #include "job_control.h"
+#include "job_signal.h"
 #include "lane.h"
-#include "miscadmin.h"
-#include "run_as.h"
 #include "store.h"
 #include "subscription.h"
-#include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/timestamp.h"
+#include "waiting.h"
 #include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_signal);
 PG_FUNCTION_INFO_V1(queue_jobs_signal_payload);
+PG_FUNCTION_INFO_V1(queue_jobs_signals);
 PG_FUNCTION_INFO_V1(queue_jobs_wait_for_signal);
+PG_FUNCTION_INFO_V1(queue_jobs_wait_for_signal_claimed);
 
 #define LONGEST_TIMEOUT (365 * USECS_PER_DAY)
 
@@ -61,12 +63,9 @@ is_live(int64 id)
 Datum
 queue_jobs_signal(PG_FUNCTION_ARGS)
 {
-	Oid			types[] = {INT8OID, TEXTOID, JSONBOID};
-	Datum		values[3];
 	char	   *name;
 	int64		id;
 	bool		first;
-	RunAs		saved;
 
 	refuse_where_nothing_can_be_written("queue_jobs.signal()");
 	refuse_null(fcinfo, 0, "job");
@@ -75,13 +74,7 @@ queue_jobs_signal(PG_FUNCTION_ARGS)
 	id = PG_GETARG_INT64(0);
 	if (!is_live(id))
 		PG_RETURN_BOOL(false);
-	values[0] = Int64GetDatum(id);
-	values[1] = CStringGetTextDatum(name);
-	values[2] = JsonbPGetDatum(PG_GETARG_JSONB_P(2));
-	engine_begin(&saved);
-	first = engine_execute_often("INSERT INTO queue_jobs.job_signal (job, name, payload, sent_at) VALUES ($1, $2, $3, clock_timestamp())"
-								 " ON CONFLICT DO NOTHING", SPI_OK_INSERT, lengthof(types), types, values, NULL) > 0;
-	engine_end(&saved);
+	first = job_signal_add(id, name, PG_GETARG_JSONB_P(2));
 	if (first)
 		watch_note(NEWS_WAITS, id);
 	PG_RETURN_BOOL(first);
@@ -91,29 +84,34 @@ queue_jobs_signal(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_signal_payload(PG_FUNCTION_ARGS)
 {
-	MemoryContext context = CurrentMemoryContext;
-	Oid			types[] = {INT8OID, TEXTOID};
-	Datum		values[2];
-	Jsonb	   *payload = NULL;
-	RunAs		saved;
+	Jsonb	   *payload;
 
 	current_job_require("queue_jobs.signal_payload()");
-	values[0] = Int64GetDatum(current_job.job->id);
-	values[1] = CStringGetTextDatum(signal_name_argument(fcinfo, 0));
-	engine_begin(&saved);
-	if (engine_execute_often("SELECT payload FROM queue_jobs.job_signal WHERE job = $1 AND name = $2", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
-	{
-		bool		isnull;
-		Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-		MemoryContext spi = MemoryContextSwitchTo(context);
-
-		payload = DatumGetJsonbPCopy(value);
-		MemoryContextSwitchTo(spi);
-	}
-	engine_end(&saved);
+	payload = job_signal_payload(current_job.job->id, signal_name_argument(fcinfo, 0));
 	if (payload == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_JSONB_P(payload);
+}
+
+/* signals(id): an object of the payloads by name, for those who may see the job's steps */
+Datum
+queue_jobs_signals(PG_FUNCTION_ARGS)
+{
+	int64		id;
+
+	refuse_null(fcinfo, 0, "id");
+	id = PG_GETARG_INT64(0);
+	PG_RETURN_JSONB_P(job_check_reader(id) ? job_signals_of(id) : jsonb_literal("{}"));
+}
+
+/* In microseconds; NO_TIMEOUT if it is NULL. */
+static int64
+timeout_argument(FunctionCallInfo fcinfo, int arg)
+{
+	if (PG_ARGISNULL(arg))
+		return NO_TIMEOUT;
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "timeout", 0, LONGEST_TIMEOUT,
+												   "Give an interval from 0 to 365 days."));
 }
 
 /* wait_for_signal(name, timeout): when the handler returns, the job waits */
@@ -121,13 +119,38 @@ Datum
 queue_jobs_wait_for_signal(PG_FUNCTION_ARGS)
 {
 	char	   *name;
-	int64		timeout = NO_TIMEOUT;
 
 	current_job_require("queue_jobs.wait_for_signal()");
 	name = signal_name_argument(fcinfo, 0);
-	if (!PG_ARGISNULL(1))
-		timeout = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_TIMEOUT,
-														  "Give an interval from 0 to 365 days."));
-	current_job_wait_for(name, timeout);
+	current_job_wait_for(name, timeout_argument(fcinfo, 1));
 	PG_RETURN_VOID();
+}
+
+/*
+ * wait_for_signal(id, attempt, name, timeout): true if the signal is there, and the job can be claimed again
+ * at once. The scheduler looks at the job after our commit, and sees a signal that comes meanwhile.
+ */
+Datum
+queue_jobs_wait_for_signal_claimed(PG_FUNCTION_ARGS)
+{
+	Claimed		claimed;
+	char	   *name;
+	int64		timeout;
+	bool		has_come;
+
+	refuse_where_nothing_can_be_written("queue_jobs.wait_for_signal()");
+	refuse_null(fcinfo, 0, "id");
+	refuse_null(fcinfo, 1, "attempt");
+	name = signal_name_argument(fcinfo, 2);
+	timeout = timeout_argument(fcinfo, 3);
+	claimed_begin(&claimed, PG_GETARG_INT64(0), PG_GETARG_INT32(1));
+	claimed.job.expires_at = NO_TIME;	/* it was started in time */
+	has_come = job_signal_has_come(claimed.job.id, name);
+	if (!has_come)
+	{
+		waiting_for_signal(&claimed.job, name, timeout == NO_TIMEOUT ? DT_NOEND : GetCurrentTimestamp() + timeout);
+		watch_note(NEWS_WAITS, claimed.job.id);
+	}
+	claimed_put_back(&claimed, 0);
+	PG_RETURN_BOOL(has_come);
 }

@@ -11,10 +11,10 @@
 #include "call_sql.h"
 #include "claimant.h"
 #include "current_job.h"
+#include "job.h"
 #include "job_control.h"
 #include "saved_step.h"
 #include "subscription.h"
-#include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_step);
 PG_FUNCTION_INFO_V1(queue_jobs_save_step);
@@ -41,7 +41,7 @@ name_argument(FunctionCallInfo fcinfo, int arg)
 static Jsonb *
 or_json_null(Jsonb *value)
 {
-	return value ? value : DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("null")));
+	return value ? value : jsonb_literal("null");
 }
 
 /* step(name, command, args): the command has the args as $1 */
@@ -91,14 +91,8 @@ Datum
 queue_jobs_steps(PG_FUNCTION_ARGS)
 {
 	int64		id;
-	int32		lane_id;
-	const Lane *lane;
 
 	refuse_null(fcinfo, 0, "id");
 	id = PG_GETARG_INT64(0);
-	lane_id = saved_step_lane(id);
-	lane = lane_id ? lane_get(lane_id) : NULL;
-	if (lane_id != 0 && (lane == NULL || !lane_owner_is_mine(lane_role(lane, registry_worker(lane->worker)))))
-		job_check_owner(id, lane);
-	PG_RETURN_JSONB_P(lane_id ? saved_steps_of(id) : DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))));
+	PG_RETURN_JSONB_P(job_check_reader(id) ? saved_steps_of(id) : jsonb_literal("{}"));
 }

@@ -191,7 +191,7 @@ read_args(JsonbContainer *object)
 	JsonbValue *value = member(object, "args");
 
 	if (value == NULL || value->type == jbvNull)
-		return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+		return jsonb_literal("{}");
 	return JsonbValueToJsonb(value);
 }
 

@@ -228,3 +228,9 @@ job_last_error(const Jsonb *errors)
 		return NULL;
 	return pnstrdup(message->val.string.val, message->val.string.len);
 }
+
+Jsonb *
+jsonb_literal(const char *json)
+{
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+}

@@ -133,4 +133,7 @@ extern void job_add_lapse(Job *job, TimestampTz now);
 
 extern char *job_last_error(const Jsonb *errors);
 
+/* JSON that stands in the source, as jsonb. */
+extern Jsonb *jsonb_literal(const char *json);
+
 #endif

@@ -63,6 +63,7 @@ static const char *const relation_names[CATALOG_RELATIONS] = {
 	[REL_TRACKED_BATCH_KEY] = "tracked_batch_pkey",
 	[REL_DEPENDENCY] = "dependency",
 	[REL_JOB_SIGNAL] = "job_signal",
+	[REL_JOB_SIGNAL_KEY] = "job_signal_pkey",
 	[REL_BATCH_ID] = "batch_id",
 	[REL_JOB_VIEW] = "job",
 };

@@ -186,6 +186,27 @@ engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum
 	return execute_often(sql, expected, nargs, types, values, nulls, InvalidSnapshot);
 }
 
+Jsonb *
+engine_select_jsonb(const char *sql, int nargs, Oid *types, Datum *values)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Jsonb	   *copy = NULL;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute_often(sql, SPI_OK_SELECT, nargs, types, values, NULL) > 0)
+	{
+		bool		isnull;
+		Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+		MemoryContext spi = MemoryContextSwitchTo(context);
+
+		copy = isnull ? NULL : DatumGetJsonbPCopy(value);
+		MemoryContextSwitchTo(spi);
+	}
+	engine_end(&saved);
+	return copy;
+}
+
 uint64
 engine_select(const char *sql, Snapshot snapshot, int nargs, Oid *types, Datum *values)
 {

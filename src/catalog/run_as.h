@@ -8,6 +8,7 @@
 #define QUEUE_JOBS_RUN_AS_H
 
 #include "executor/spi.h"
+#include "utils/jsonb.h"
 
 typedef struct RunAs
 {
@@ -43,6 +44,9 @@ extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *type
  * types, each part of which is a look into an index.
  */
 extern uint64 engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
+
+/* The jsonb that such a SELECT has, in the current memory context; NULL: none, or null. It switches users itself. */
+extern Jsonb *engine_select_jsonb(const char *sql, int nargs, Oid *types, Datum *values);
 
 /* A SELECT of that kind that sees what the snapshot does. */
 extern uint64 engine_select(const char *sql, Snapshot snapshot, int nargs, Oid *types, Datum *values);

@@ -448,13 +448,13 @@ look_once(const char *sql, bool batches)
 	}
 }
 
-/* Nothing is looked at where there has never been a batch or dependency. */
+/* Nothing is looked at where there has never been a batch, dependency or signal. */
 void
 settle_everything(void)
 {
 	if (!table_has_no_rows(REL_TRACKED_BATCH))
 		look_once(RUNNING_BATCHES, true);
-	if (table_has_no_rows(REL_DEPENDENCY))
+	if (table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_JOB_SIGNAL))
 		return;
 	look_once(WAITING_JOBS, false);
 	if (!table_has_no_rows(REL_TRACKED_BATCH))

@@ -154,7 +154,7 @@ batch_of_run(const Job *job, Oid owner)
 	if (id != 0)
 		return id;
 	definition.name = job->step;
-	definition.args = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+	definition.args = jsonb_literal("{}");
 	definition.keep = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(KEEP_OF_STEP), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
 	return batch_make(&definition, owner, &standing);
 }

@@ -127,8 +127,8 @@ current_job_require(const char *function)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s can only be called while an executor runs a job", function),
 				 errdetail("This session runs none."),
-				 errhint("For claimants there are queue_jobs.fail(), queue_jobs.snooze(), queue_jobs.save_step() and"
-						 " queue_jobs.continue_at(), which take the job's id and attempt.")));
+				 errhint("For claimants there are queue_jobs.fail(), queue_jobs.snooze(), queue_jobs.save_step(), queue_jobs.continue_at() and"
+						 " queue_jobs.wait_for_signal(), which take the job's id and attempt, and queue_jobs.signals().")));
 }
 
 static int64

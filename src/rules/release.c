@@ -8,6 +8,7 @@
 #include "dependency.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
+#include "job_signal.h"
 #include "lane.h"
 #include "location.h"
 #include "outcome.h"
@@ -88,20 +89,6 @@ look_at_parents(int64 child)
 	return found;
 }
 
-static bool
-signal_has_come(int64 job, const char *name)
-{
-	Oid			types[] = {INT8OID, TEXTOID};
-	Datum		values[] = {Int64GetDatum(job), CStringGetTextDatum(name)};
-	bool		found;
-	RunAs		saved;
-
-	engine_begin(&saved);
-	found = engine_execute_often("SELECT FROM queue_jobs.job_signal WHERE job = $1 AND name = $2", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0;
-	engine_end(&saved);
-	return found;
-}
-
 /* Its run is to see all that those have committed which it waited for. */
 static void
 release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
@@ -149,7 +136,7 @@ look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 
 	if (signal != NULL)
 	{
-		if (signal_has_come(job->id, signal))
+		if (job_signal_has_come(job->id, signal))
 			release_job(table, slot, job);
 		return 0;
 	}

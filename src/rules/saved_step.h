@@ -16,9 +16,6 @@ extern bool saved_step_add(int64 job, const char *name, Jsonb *value);
 /* All of them, an object of their values by name. */
 extern Jsonb *saved_steps_of(int64 job);
 
-/* The lane of a job that is live or kept; 0: there is none of that id. */
-extern int32 saved_step_lane(int64 job);
-
 /* Those of jobs that are kept no longer go. */
 extern void saved_steps_trim(void);
 

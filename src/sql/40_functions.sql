@@ -182,6 +182,16 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_wait_for_s
 COMMENT ON FUNCTION queue_jobs.wait_for_signal(text, interval) IS
 'Inside a handler: when it returns, what it wrote is kept, and the job runs again when the signal comes, or after the timeout (0 to 365 days; NULL: none), no attempt charged. A signal that has come before is not missed. Error 55000: no executor runs a job here.';
 
+CREATE FUNCTION queue_jobs.wait_for_signal(id bigint, attempt integer, name text, timeout interval DEFAULT NULL) RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_wait_for_signal_claimed';
+COMMENT ON FUNCTION queue_jobs.wait_for_signal(bigint, integer, text, interval) IS
+'Ends the claim of the job, which can be claimed again when the signal has come, or after the timeout (0 to 365 days; NULL: none); the attempt does not count. True if the signal is there already, and the job can be claimed again at once. Errors: 55000 as for complete(), 22023 a name or timeout out of range.';
+
+CREATE FUNCTION queue_jobs.signals(id bigint) RETURNS jsonb
+LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_signals';
+COMMENT ON FUNCTION queue_jobs.signals(bigint) IS
+'The payloads of the signals that were sent to the job, an object by name; {} if there are none. They are kept as long as the job. Error 42501: the job is another role''s.';
+
 CREATE PROCEDURE queue_jobs.await_job(id bigint, timeout interval DEFAULT '1 min', INOUT state text DEFAULT NULL, INOUT result jsonb DEFAULT NULL, INOUT error text DEFAULT NULL)
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_await_job';
 COMMENT ON PROCEDURE queue_jobs.await_job(bigint, interval, text, jsonb, text) IS

@@ -62,13 +62,14 @@ GRANT EXECUTE ON FUNCTION queue_jobs.enqueue, queue_jobs.try_enqueue, queue_jobs
     queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,
     queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.change_job,
     queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text), queue_jobs.run_once,
-    queue_jobs.last_commit_lsn, queue_jobs.replayed, queue_jobs.steps TO queue_jobs_enqueue;
+    queue_jobs.last_commit_lsn, queue_jobs.replayed, queue_jobs.steps, queue_jobs.signals TO queue_jobs_enqueue;
 GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_replay TO queue_jobs_enqueue;
 
 -- Claim jobs from outside: those of one's own role, and of roles that one is a member of.
 GRANT EXECUTE ON FUNCTION queue_jobs.claim, queue_jobs.complete, queue_jobs.complete_many,
     queue_jobs.fail, queue_jobs.fail_many, queue_jobs.snooze, queue_jobs.snooze_many, queue_jobs.heartbeat, queue_jobs.heartbeat_many,
     queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision), queue_jobs.save_step, queue_jobs.steps, queue_jobs.replayed,
+    queue_jobs.wait_for_signal(bigint, integer, text, interval), queue_jobs.signals,
     queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text) TO queue_jobs_claim;
 GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_jobs, queue_jobs.wait_for_replay TO queue_jobs_claim;
 
@@ -89,7 +90,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_ro
 GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.worker_statistics, queue_jobs.misdeclared_worker,
     queue_jobs.routing_rule, queue_jobs.schedule, queue_jobs.capacity, queue_jobs.replica, queue_jobs.load_balancing TO queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.replica_states, queue_jobs.capacity_impact, queue_jobs.check_workers, queue_jobs.next_runs,
-    queue_jobs.explain_job, queue_jobs.search_jobs, queue_jobs.steps TO queue_jobs_read;
+    queue_jobs.explain_job, queue_jobs.search_jobs, queue_jobs.steps, queue_jobs.signals TO queue_jobs_read;
 
 -- Batches, workflows and signals. Within a run: about the run's own job.
 GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;

@@ -121,6 +121,15 @@ wait_until($node, "SELECT state = 'ended' FROM queue_jobs.batch WHERE id = $batc
 is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), 'cancelled', '… which expires where no claim meets it');
 wait_until($node, "SELECT count(*) = 1 FROM called WHERE batch = $batch");
 
+# A claimant waits for a signal in a prepared transaction, and the signal comes before that is committed.
+sql(q{SELECT queue_jobs.define_worker('asks')});
+my $asks = sql(q{SELECT queue_jobs.enqueue('asks')});
+sql(q{BEGIN; SELECT queue_jobs.wait_for_signal(id, attempt, 'go') FROM queue_jobs.claim('one', '{asks}'); PREPARE TRANSACTION 'waits'});
+is(sql("SELECT queue_jobs.signal($asks, 'go')"), 't', 'a signal is sent to a job whose wait is prepared');
+sql(q{COMMIT PREPARED 'waits'});
+wait_until($node, "SELECT state = 'available' FROM queue_jobs.job WHERE id = $asks");
+is(sql(q{SELECT attempt, queue_jobs.complete(id, attempt) FROM queue_jobs.claim('one', '{asks}')}), '2|', '… which can be claimed when it is committed');
+
 # Without shared_preload_libraries the next claim does the scheduler's part.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;
@@ -137,6 +146,18 @@ is(sql(q{SELECT count(*) FROM queue_jobs.claim('one', '{after}')}), 0, 'a job th
 sql(q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('one', '{by_hand}')});
 is(sql(q{SELECT args ->> 'batch' FROM queue_jobs.claim('one', '{ended}')}), $batch, 'without shared_preload_libraries, the next claim finds the callback');
 is(sql(q{SELECT count(*) FROM queue_jobs.claim('one', '{after}')}), 1, '… and the job that waited');
+
+# Where there are signals, but neither dependencies nor batches: what wait_for_jobs() has released, the next claim takes.
+$node->safe_psql('postgres', 'CREATE DATABASE signals');
+$node->safe_psql('signals', q{CREATE EXTENSION queue_jobs; SELECT queue_jobs.define_worker('asks')});
+$asks = $node->safe_psql('signals', q{SELECT queue_jobs.enqueue('asks')});
+is($node->safe_psql('signals', q{SELECT queue_jobs.wait_for_signal(id, attempt, 'go') FROM queue_jobs.claim('one')}), 'f', 'a claimed job waits for a signal');
+is($node->safe_psql('signals', q{SELECT count(*) FROM queue_jobs.claim('one')}), '0', '… and is not claimed');
+$node->safe_psql('signals', "SELECT queue_jobs.signal($asks, 'go')");
+$node->safe_psql('signals', q{CALL queue_jobs.wait_for_jobs('{asks}', '3 min')});
+is($node->safe_psql('signals', q{SELECT attempt FROM queue_jobs.claim('one')}), '2', '… before that has come');
+$node->safe_psql('signals', "SELECT queue_jobs.wait_for_signal($asks, 2, 'in vain', '1 ms'), pg_sleep(0.01)");
+is($node->safe_psql('signals', q{SELECT attempt FROM queue_jobs.claim('one')}), '3', '… or the timeout is over');
 
 $node->stop;
 done_testing();

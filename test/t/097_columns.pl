@@ -28,7 +28,8 @@ foreach (
 	[ 'live_job', 'table/live_row.h', 'LIVE_ID' ],
 	[ 'finished_job', 'table/history.c', 'ATT_SLICE' ],
 	[ 'job', 'table/job_row.c', 'COL_ID' ],
-	[ 'token', 'api/run_once.c', 'ATT_OWNER' ])
+	[ 'token', 'api/run_once.c', 'ATT_OWNER' ],
+	[ 'job_signal', 'rules/job_signal.c', 'ATT_JOB' ])
 {
 	my ($relation, $file, $first) = @$_;
 	my @columns = split / /, $node->safe_psql('postgres', "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute

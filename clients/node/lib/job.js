@@ -1,5 +1,5 @@
 // One run of a handler: the context that it is given, and what comes of it.
-import { completed, continued, discarded, failed, givenBack, snoozed } from './outcome.js';
+import { completed, continued, discarded, failed, givenBack, snoozed, waiting } from './outcome.js';
 import { enqueue, enqueueMany, signal as sendSignal } from './enqueue.js';
 import { batchResults, resultsBefore } from './batches.js';
 import { parse, stringify } from './json.js';
@@ -82,6 +82,12 @@ export class JobContext {
     this.#decisions.end = snoozed(interval(delay));
   }
 
+  // When the handler has returned, the job is put back, to run again when the signal has come, or after the
+  // timeout; at once if it has come before. No attempt is charged.
+  waitForSignal(name, { timeout = null } = {}) {
+    this.#decisions.end = waiting(name, timeout === null ? null : interval(timeout));
+  }
+
   // If the handler throws, the next attempt is due after this delay.
   retryIn(delay) {
     this.#decisions.retryIn = interval(delay);
@@ -135,6 +141,20 @@ export class JobContext {
 
   enqueueMany(worker, argsList, options) {
     return enqueueMany(this.#db, worker, argsList, options);
+  }
+
+  // The payloads of the signals that were sent to this job so far, by their names.
+  async signals() {
+    const values = new Values();
+    const [row] = await this.#ask(`SELECT queue_jobs.signals(${values.add('bigint', this.id)})::text AS signals`, values);
+    return parse(row.signals);
+  }
+
+  // The payload of the signal of that name; null if it has not come. (Its payload may be null, too: then
+  // signals() has the name.)
+  async signalPayload(name) {
+    const signals = await this.signals();
+    return Object.hasOwn(signals, name) ? signals[name] : null;
   }
 
   // Sends a signal to another job. (ctx.signal is the AbortSignal of this one.)

@@ -1,5 +1,5 @@
-// What becomes of a claimed job, and how that is written: complete(), fail(), snooze() or continue_at(),
-// fenced by the attempt.
+// What becomes of a claimed job, and how that is written: complete(), fail(), snooze(), continue_at() or
+// wait_for_signal(), fenced by the attempt.
 import { ask, Values } from './sql.js';
 import { stringify } from './json.js';
 
@@ -41,6 +41,7 @@ export function discarded(reason) {
 
 export const snoozed = (delay) => ({ kind: 'snooze', delay });
 export const givenBack = () => snoozed(0);
+export const waiting = (name, timeout) => ({ kind: 'wait', name, timeout });
 export const continued = (cursor, delay, progress) => ({ kind: 'continue', cursor: stringify(cursor), delay, progress });
 
 function call(job, outcome, values) {
@@ -52,6 +53,8 @@ function call(job, outcome, values) {
       return `fail(${fence}, ${values.add('text', outcome.error)}, ${values.add('text', outcome.detail)}, ${values.add('interval', outcome.retryIn)}, ${values.add('boolean', outcome.final)})`;
     case 'snooze':
       return `snooze(${fence}, ${values.add('interval', outcome.delay)})`;
+    case 'wait':
+      return `wait_for_signal(${fence}, ${values.add('text', outcome.name)}, ${values.add('interval', outcome.timeout)})`;
     case 'continue':
       return `continue_at(${fence}, ${values.addJsonText('jsonb', outcome.cursor)}, ${values.add('interval', outcome.delay)}, ${values.add('float8', outcome.progress)})`;
     default:

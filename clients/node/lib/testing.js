@@ -9,7 +9,7 @@ import { ask, Values } from './sql.js';
 import { Worker } from './worker.js';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
-const SETTLED = { complete: 'completed', fail: 'failed', snooze: 'snoozed', continue: 'continued' };
+const SETTLED = { complete: 'completed', fail: 'failed', snooze: 'snoozed', wait: 'waiting', continue: 'continued' };
 
 function asWorker(worker) {
   return worker instanceof Worker ? worker : new Worker({ log: SILENT }).handle(worker);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { enqueue, enqueueMany, Worker } from '../lib/index.js';
+import { enqueue, enqueueMany, signal, Worker } from '../lib/index.js';
 import { assertEnqueued, assertNotEnqueued, runDue } from '../lib/testing.js';
 import { job, newDatabase } from './help.mjs';
 
@@ -45,6 +45,22 @@ test('runDue() with a worker and its middleware, a limit, and other outcomes', a
   assert.deepEqual((await runDue(client, worker, { maxJobs: 1 })).map((ran) => ran.outcome), ['snoozed']);
   assert.deepEqual((await runDue(client, worker)).map((ran) => [ran.outcome, ran.error]), [['failed', 'no']]);
   assert.deepEqual(seen, ['mail', 'slow']);
+});
+
+test('runDue() with a job that waits for a signal', async () => {
+  const payloads = [];
+  const waits = async (args, ctx) => {
+    payloads.push([await ctx.signalPayload('go'), await ctx.signals()]);
+    if (payloads.at(-1)[0] === null) ctx.waitForSignal('go', { timeout: '1 h' });
+  };
+  const id = await enqueue(client, 'slow');
+  assert.deepEqual((await runDue(client, { slow: waits })).map((ran) => ran.outcome), ['waiting']);
+  assert.deepEqual([(await job(client, id)).state, (await job(client, id)).errors], ['waiting', null]);
+  assert.deepEqual(await runDue(client, { slow: waits }), []);
+  const other = await enqueue(client, 'slow');
+  await signal(client, other, 'go', { by: 'ann' });
+  assert.deepEqual((await runDue(client, { slow: waits })).map((ran) => [ran.id, ran.outcome]), [[other, 'completed']]);
+  assert.deepEqual(payloads, [[null, {}], [{ by: 'ann' }, { go: { by: 'ann' } }]]);
 });
 
 test('assertEnqueued() finds jobs by a part of their args', async () => {

@@ -43,6 +43,13 @@ worker.handle({
     if (ctx.attempt === 1) ctx.snooze(0);
     else await ledger(key, ctx);
   },
+  waits: async ({ key, timeout }, ctx) => {
+    const payload = await ctx.signalPayload('go');
+    if (payload === null && ctx.attempt === 1) {
+      await ledger(`${key} asked`, ctx);
+      ctx.waitForSignal('go', { timeout });
+    } else await ledger(`${key} ${payload === null ? 'in vain' : payload.by}`, ctx);
+  },
   steps: async ({ key }, ctx) => {
     await ctx.step('first', () => ledger(`${key} 1`, ctx));
     if (ctx.attempt === 1) fail('between the steps');

@@ -162,12 +162,18 @@ export interface JobContext<W = string> {
   readonly log: Log;
 
   snooze(delay: Interval): void;
+  /** The job runs again when the signal has come, or after the timeout; at once if it has come before. */
+  waitForSignal(name: string, options?: { timeout?: Interval | null }): void;
   retryIn(delay: Interval): void;
   discard(reason?: string): void;
   continueAt(cursor: Json, options?: { delay?: Interval | null; progress?: number | null }): void;
   step<T>(name: string, run: () => T | Promise<T>): Promise<T>;
   enqueue<V extends WorkerName>(worker: V, args?: ArgsOf<V>, options?: EnqueueOptions): Promise<Id | null>;
   enqueueMany<V extends WorkerName>(worker: V, argsList: Iterable<ArgsOf<V>>, options?: EnqueueManyOptions): Promise<(Id | null)[]>;
+  /** The payloads of the signals that were sent to this job so far, by their names. */
+  signals(): Promise<Record<string, any>>;
+  /** Null if it has not come. (A payload may be null, too: then signals() has the name.) */
+  signalPayload(name: string): Promise<any>;
   /** Sends a signal to another job: true if it is the first of that name, and the job is not finished. */
   sendSignal(id: IdLike, name: string, payload?: Json): Promise<boolean>;
   batchResults(batch?: IdLike): Promise<BatchResult[]>;

@@ -4,7 +4,7 @@ export interface Ran {
   id: Id;
   worker: string;
   args: any;
-  outcome: 'completed' | 'failed' | 'snoozed' | 'continued';
+  outcome: 'completed' | 'failed' | 'snoozed' | 'waiting' | 'continued';
   result: any;
   error: string | null;
 }

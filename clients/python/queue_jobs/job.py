@@ -22,12 +22,25 @@ _COLUMNS = {
 _JSON = ("args", "context", "errors", "cursor")
 
 
-class Snooze(Exception):
-    """Raised by job.snooze(): puts the job back, no failure."""
+class PutBack(Exception):
+    """What ends a run and puts the job back, no failure; what was written in its transaction is kept."""
+
+
+class Snooze(PutBack):
+    """Raised by job.snooze()."""
 
     def __init__(self, delay: Interval):
         super().__init__(delay)
         self.delay = interval(delay)
+
+
+class WaitForSignal(PutBack):
+    """Raised by job.wait_for_signal()."""
+
+    def __init__(self, name: str, timeout: Interval | None = None):
+        super().__init__(name)
+        self.name = name
+        self.timeout = interval(timeout)
 
 
 class Discard(Exception):
@@ -80,6 +93,13 @@ class Job:
         """Ends the run and has the job run again after the delay; no attempt is charged. What was written in its transaction is kept."""
         raise Snooze(delay)
 
+    def wait_for_signal(self, name: str, timeout: Interval | None = None) -> NoReturn:
+        """Ends the run and has the job run again when the signal has come, or after the timeout; no attempt is charged.
+
+        At once if it has come before: look with signal_payload() first. What was written in its transaction is kept.
+        """
+        raise WaitForSignal(name, timeout)
+
     def discard(self, reason: str) -> NoReturn:
         """Ends the run as failed for good: the job is dead."""
         raise Discard(reason)
@@ -108,6 +128,14 @@ class Job:
             self._call("save_step", ("bigint", self.id), ("integer", self.attempt), ("text", name), ("jsonb", value))
             self._steps[name] = json.loads(value)
         return self._steps[name]
+
+    def signals(self) -> dict[str, Any]:
+        """The payloads of the signals that were sent to this job so far, by their names."""
+        return json.loads(self._call("signals", ("bigint", self.id), cast="::text"))
+
+    def signal_payload(self, name: str) -> Any:
+        """The payload of the signal of that name; None if it has not come. (Its payload may be None, too: then signals() has the name.)"""
+        return self.signals().get(name)
 
     def signal(self, job: int, name: str, payload: Any = None) -> bool:
         """Sends a signal to another job."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .connections import fetch
-from .job import Discard, Job, Snooze
+from .job import Discard, Job, Snooze, WaitForSignal
 from .values import to_json
 
 
@@ -41,9 +41,11 @@ def of_snooze(delay: str | None) -> Outcome:
 
 
 def of_error(job: Job, error: BaseException) -> Outcome:
-    """The handler has raised: a snooze is no failure, everything else is one."""
+    """The handler has raised: what puts the job back is no failure, everything else is one."""
     if isinstance(error, Snooze):
         return of_snooze(error.delay)
+    if isinstance(error, WaitForSignal):
+        return Outcome("waiting", "SELECT queue_jobs.wait_for_signal(%s::bigint, %s::integer, %s::text, %s::interval)", [error.name, error.timeout])
     final = isinstance(error, Discard)
     message = str(error) if final else f"{type(error).__name__}: {error}"
     stack = "".join(traceback.format_exception(type(error), error, error.__traceback__))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .connections import fetch
-from .job import Job, Snooze, columns
+from .job import Job, PutBack, columns
 from .outcome import Outcome, of_error, of_return
 from .values import to_json
 from .worker import Worker
@@ -14,7 +14,7 @@ from .worker import Worker
 
 @dataclass
 class Ran:
-    """A job that run_due() has run: event is completed, failed, snoozed or continued."""
+    """A job that run_due() has run: event is completed, failed, snoozed, waiting or continued."""
 
     job: Job
     event: str
@@ -56,8 +56,8 @@ def _call(worker: Worker, job: Job) -> tuple[Any, Outcome, BaseException | None]
     try:
         value = worker.call(job)
         return value, of_return(job, value), None
-    except Snooze as snooze:
-        return None, of_error(job, snooze), snooze
+    except PutBack as put_back:
+        return None, of_error(job, put_back), put_back
 
 
 def _execute(connection: Any, sql: str) -> None:

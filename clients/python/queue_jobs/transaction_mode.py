@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from .connections import fetch
-from .job import Job, Snooze, columns
+from .job import Job, PutBack, columns
 from .log import log
 from .outcome import Outcome, of_error, of_return
 
@@ -146,8 +146,8 @@ class TransactionLoop:
             with connection.transaction():
                 try:
                     outcome = of_return(job, self.worker.call(job))
-                except Snooze as snooze:
-                    outcome = of_error(job, snooze)
+                except PutBack as put_back:
+                    outcome = of_error(job, put_back)
                 # Or their errors would come at COMMIT.
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
                 outcome.report(connection, job)

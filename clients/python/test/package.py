@@ -256,6 +256,15 @@ class Handlers(Case):
             self.work(worker, lambda: seen)
             self.assertEqual(seen, [({"a": "a", "b": "b"}, {"tenant": mode}, ["a", "b"])])
 
+    def test_wait_for_a_signal_without_a_name(self):
+        """What the server refuses is a failure, in both modes."""
+        for mode in ("transaction", "lease"):
+            worker = Worker(mode=mode)
+            worker.handler(self.name)(lambda job: job.wait_for_signal(""))
+            with psycopg.connect() as connection:
+                id = queue_jobs.enqueue(connection, self.name)
+            self.work(worker, lambda: sql("SELECT state::text, last_error LIKE '%%invalid signal name%%' FROM queue_jobs.job WHERE id = %s", id) == [("dead", True)])
+
     def test_signal_and_after_commit(self):
         """A handler's signal and what it enqueues belong to its run; after_commit() comes after it."""
         for mode in ("transaction", "lease"):
@@ -336,6 +345,25 @@ class Helper(Case):
             self.assertEqual([job["state"] for job in enqueued(connection, self.name)], ["retryable"])
             connection.rollback()
         self.assertEqual(self.jobs(), [])
+
+    def test_run_due_with_a_signal(self):
+        worker = Worker()
+
+        @worker.handler(self.name)
+        def handler(job):
+            if "go" not in job.signals():
+                job.wait_for_signal("go", timedelta(hours=1))
+            return [job.signal_payload("go"), job.signal_payload("another")]
+
+        with psycopg.connect() as connection:
+            queue_jobs.enqueue(connection, self.name)
+            self.assertEqual([(one.event, one.result) for one in run_due(connection, worker)], [("waiting", None)])
+            self.assertEqual([job["state"] for job in enqueued(connection, self.name)], ["waiting"])
+            self.assertEqual(run_due(connection, worker), [])
+            for payload in ({"by": "ö"}, None):
+                queue_jobs.signal(connection, queue_jobs.enqueue(connection, self.name), "go", payload)
+                self.assertEqual([(one.event, one.result) for one in run_due(connection, worker)], [("completed", [payload, None])])
+            connection.rollback()
 
     def test_run_due_in_a_session(self):
         worker = Worker()

@@ -22,6 +22,10 @@ def mail(job: Job) -> dict[str, int]:
 
 @worker.handler("later")
 async def later(job: Job) -> None:
+    payload: Any = job.signal_payload("go")
+    seen: dict[str, Any] = job.signals()
+    if payload is None and not seen:
+        job.wait_for_signal("go", timedelta(days=3))
     job.snooze("5 min")
 
 

@@ -265,6 +265,24 @@ class Helper < Case
     assert_empty jobs
   end
 
+  def test_run_due_with_a_signal
+    worker = QueueJobs::Worker.new
+    worker.handle(name) do |job|
+      job.wait_for_signal(:go, timeout: 3600) unless job.signals.key?("go")
+      [job.signal_payload(:go), job.signal_payload("another")]
+    end
+    in_test_transaction do |connection|
+      QueueJobs.enqueue(connection, name)
+      assert_equal [["waiting", nil]], run_due(connection, worker).map { |one| [one.event, one.result] }
+      assert_equal ["waiting"], enqueued(connection, name).map { |job| job[:state] }
+      assert_empty run_due(connection, worker)
+      [{ "by" => "ö" }, nil].each do |payload|
+        QueueJobs.signal(connection, QueueJobs.enqueue(connection, name), "go", payload)
+        assert_equal [["completed", [payload, nil]]], run_due(connection, worker).map { |one| [one.event, one.result] }
+      end
+    end
+  end
+
   def test_assert_enqueued
     in_test_transaction do |connection|
       QueueJobs.enqueue(connection, name, { n: 1, m: 2 })

@@ -61,7 +61,8 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.current_batch,
-    queue_jobs.batch_results, queue_jobs.enqueue_workflow, queue_jobs.signal, queue_jobs.signal_payload, queue_jobs.wait_for_signal FROM PUBLIC;
+    queue_jobs.batch_results, queue_jobs.enqueue_workflow, queue_jobs.signal, queue_jobs.signal_payload, queue_jobs.signals,
+    queue_jobs.wait_for_signal(text, interval), queue_jobs.wait_for_signal(bigint, integer, text, interval) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch FROM PUBLIC;
 REVOKE ALL ON queue_jobs.ended_member, queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;
@@ -88,5 +89,6 @@ REVOKE ALL ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision)
 REVOKE ALL ON PROCEDURE queue_jobs.checkpoint FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.step TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE queue_jobs.checkpoint TO PUBLIC;
-GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision), queue_jobs.save_step TO queue_jobs_claim;
-GRANT EXECUTE ON FUNCTION queue_jobs.steps TO queue_jobs_claim, queue_jobs_enqueue, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision), queue_jobs.save_step,
+    queue_jobs.wait_for_signal(bigint, integer, text, interval) TO queue_jobs_claim;
+GRANT EXECUTE ON FUNCTION queue_jobs.steps, queue_jobs.signals TO queue_jobs_claim, queue_jobs_enqueue, queue_jobs_read;

@@ -25,6 +25,10 @@ export async function use() {
       const n: number = mail_id;
       const price = await ctx.step('price', async () => n * 2);
       ctx.continueAt({ from: price });
+      const seen: Record<string, unknown> = await ctx.signals();
+      if ((await ctx.signalPayload('go')) === null && !('go' in seen)) ctx.waitForSignal('go', { timeout: '3 days' });
+      // @ts-expect-error: the timeout is an option
+      ctx.waitForSignal('go', '3 days');
       return { status: 250 };
     })
     .handle({ other: (args, ctx) => ctx.snooze(1000) })

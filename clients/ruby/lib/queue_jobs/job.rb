@@ -4,13 +4,27 @@ module QueueJobs
   # How a handler ends its own run. No StandardError, so that a handler's own rescue lets it pass.
   class Ending < Exception; end # rubocop:disable Lint/InheritException
 
-  # Raised by job.snooze: puts the job back, no failure.
-  class Snooze < Ending
+  # Puts the job back, no failure.
+  class PutBack < Ending; end
+
+  # Raised by job.snooze.
+  class Snooze < PutBack
     attr_reader :delay
 
     def initialize(delay)
       super("again in #{delay}")
       @delay = Values.interval(delay)
+    end
+  end
+
+  # Raised by job.wait_for_signal.
+  class WaitForSignal < PutBack
+    attr_reader :signal, :timeout
+
+    def initialize(signal, timeout)
+      super("waits for #{signal}")
+      @signal = signal.to_s
+      @timeout = Values.interval(timeout)
     end
   end
 
@@ -71,6 +85,12 @@ module QueueJobs
       raise Snooze, delay
     end
 
+    # Ends the run and has the job run again when the signal has come, or after the timeout; at once if it has
+    # come before. No attempt is charged, and what was written in its transaction is kept.
+    def wait_for_signal(name, timeout: nil)
+      raise WaitForSignal.new(name, timeout)
+    end
+
     # Ends the run as failed for good: the job is dead.
     def discard(reason)
       raise Discard, reason
@@ -111,6 +131,17 @@ module QueueJobs
       text = Values.json(yield)
       call(:save_step, ["bigint", id], ["integer", attempt], ["text", name], ["jsonb", WrittenJson.new(text)])
       @steps[name] = JSON.parse(text, max_nesting: false)
+    end
+
+    # The payloads of the signals that were sent to this job so far, by their names.
+    def signals
+      call(:signals, ["bigint", id])
+    end
+
+    # The payload of the signal of that name; nil if it has not come. (Its payload may be nil, too: then signals
+    # has the name.)
+    def signal_payload(name)
+      signals[name.to_s]
     end
 
     # Sends a signal to another job.

@@ -22,6 +22,7 @@ module QueueJobs
 
     def self.of_error(job, error)
       return of_snooze(error.delay) if error.is_a?(Snooze)
+      return new("waiting", "wait_for_signal", [["text", error.signal], ["interval", error.timeout]]) if error.is_a?(WaitForSignal)
 
       final = error.is_a?(Discard)
       message = Values.text(final ? error.message : "#{error.class}: #{error.message}").strip

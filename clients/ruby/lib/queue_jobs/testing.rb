@@ -4,7 +4,8 @@ module QueueJobs
   # For the tests of an application: in the test's own transaction, which it rolls back in the end. Call
   # QueueJobs::Testing.run_due, or include the module.
   module Testing
-    # A job that run_due has run. event: completed, failed, snoozed or continued; error: the exception.
+    # A job that run_due has run. event: completed, failed, snoozed, waiting or continued; error: the
+    # exception.
     Ran = Struct.new(:job, :event, :result, :error, keyword_init: true)
 
     module_function

@@ -135,13 +135,13 @@ module QueueJobs
     # ---- one job ----
 
     # Calls the handler within the middleware; returns the outcome of its return. Its error is raised, but for
-    # a snooze.
+    # one that puts the job back.
     def perform(job)
       handler = @handlers[job.worker]
       return no_handler(job) unless handler
 
       QueueJobs.with_current_job(job) { Outcome.of_return(job, call_through(@middleware, handler, job)) }
-    rescue Snooze => e
+    rescue PutBack => e
       Outcome.of_error(job, e)
     end
 

@@ -1,0 +1,91 @@
+/*
+ * job_signal.c
+ *		Signals that were sent to jobs; see job_signal.h.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "job_signal.h"
+#include "run_as.h"
+#include "snapshot.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+
+enum
+{
+	ATT_JOB = 1, ATT_NAME, ATT_PAYLOAD, ATT_SENT_AT
+};
+
+bool
+job_signal_add(int64 job, const char *name, Jsonb *payload)
+{
+	Oid			types[] = {INT8OID, TEXTOID, JSONBOID};
+	Datum		values[] = {Int64GetDatum(job), CStringGetTextDatum(name), JsonbPGetDatum(payload)};
+	RunAs		saved;
+	uint64		added;
+
+	engine_begin(&saved);
+	added = engine_execute_often("INSERT INTO queue_jobs.job_signal (job, name, payload, sent_at) VALUES ($1, $2, $3, clock_timestamp())"
+								 " ON CONFLICT DO NOTHING", SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	engine_end(&saved);
+	return added > 0;
+}
+
+/* Without "payload" only whether it is there. Read as the engine reads, whatever the caller's snapshot. */
+static bool
+find(int64 job, const char *name, Jsonb **payload)
+{
+	Relation	rel = table_open(catalog_relation(REL_JOB_SIGNAL), AccessShareLock);
+	Snapshot	snapshot = engine_snapshot();
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found;
+
+	ScanKeyInit(&keys[0], ATT_JOB, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
+	ScanKeyInit(&keys[1], ATT_NAME, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
+	keys[1].sk_collation = C_COLLATION_OID;
+	scan = systable_beginscan(rel, catalog_relation(REL_JOB_SIGNAL_KEY), true, snapshot, lengthof(keys), keys);
+	tuple = systable_getnext(scan);
+	found = HeapTupleIsValid(tuple);
+	if (found && payload != NULL)
+	{
+		bool		isnull;
+
+		*payload = DatumGetJsonbPCopy(heap_getattr(tuple, ATT_PAYLOAD, RelationGetDescr(rel), &isnull));
+	}
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+bool
+job_signal_has_come(int64 job, const char *name)
+{
+	return find(job, name, NULL);
+}
+
+Jsonb *
+job_signal_payload(int64 job, const char *name)
+{
+	Jsonb	   *payload = NULL;
+
+	(void) find(job, name, &payload);
+	return payload;
+}
+
+Jsonb *
+job_signals_of(int64 job)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(job)};
+
+	return engine_select_jsonb("SELECT coalesce(jsonb_object_agg(name, payload), '{}') FROM queue_jobs.job_signal WHERE job = $1", lengthof(types), types, values);
+}
