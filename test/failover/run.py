@@ -26,12 +26,16 @@ def read(name):
         return file.read()
 
 
-def primary_of(pair, after=0):
-    """The server that lets clients write, and has done so since a moment after that."""
+def primary_since(pair, after):
+    """The server that lets clients write, and since when, which is after that moment."""
     def look():
-        ready = {node: since for node in pair.nodes if (since := node.ready_since()) and since > after}
-        return max(ready, key=ready.get, default=None)
+        ready = [(since, node) for node in pair.nodes if (since := node.ready_since()) and since > after]
+        return max(ready, key=lambda found: found[0], default=None)
     return wait_for('a server that can be written to', look)
+
+
+def primary_of(pair):
+    return primary_since(pair, 0)[1]
 
 
 def first_runs(node, load, since):
@@ -54,8 +58,7 @@ def kill_and_wait(pair, load, whole_node):
         old.kill()
     else:
         old.kill_postmaster()
-    new = primary_of(pair, after=killed)
-    since = new.ready_since()
+    since, new = primary_since(pair, killed)
     times = [since - killed, *first_runs(new, load, since)]
     if whole_node:
         pair.start_keeper(old)
