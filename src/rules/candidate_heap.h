@@ -2,6 +2,9 @@
  * candidate_heap.h
  *		The candidates of a process, and the heaps in which those with work stand: in one for each queue and
  *		urgency, and these in one for each urgency.
+ *
+ * With a walk over all queues in place of the heaps of queues, a job in one of 1,000 queues takes 51 % more
+ * instructions; the upkeep of the heaps takes 1.3 % (callgrind, 5,000 jobs that do nothing).
  */
 #ifndef QUEUE_JOBS_CANDIDATE_HEAP_H
 #define QUEUE_JOBS_CANDIDATE_HEAP_H

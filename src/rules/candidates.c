@@ -319,6 +319,10 @@ settle_hint(const Candidate *candidate, bool tried)
 /*
  * Where lanes are many, the next job of one stands far behind the first: some of them are to be near. What
  * was far once is forgotten slowly, for jobs that come at random stand now close together, now apart.
+ *
+ * If always NEAR_IDS were near, a job in one of 1,000 lanes would take 6 % more instructions. If it were
+ * NEAR_IDS for each lane that is known, one in a lane of 4,000 jobs side by side, with 999 other lanes, would
+ * take 34 % more (callgrind).
  */
 static void
 learn_density(Candidate *candidate)

@@ -5,6 +5,11 @@
  * Stride scheduling: a queue's clock advances by STRIDE / weight with each of its jobs, and the queue whose
  * clock is behind all others goes next. The clock of the last to go is the time of its urgency: a queue that
  * comes back after it had nothing to do starts from there, and has saved up no turns.
+ *
+ * Why there are sets of lanes: a session whose claims alternate between two arrays makes new candidates for
+ * each claim. If what is known of a set were kept there, an urgency that was passed over would get no turn
+ * before its first job is 30 s old, instead of 3 s after it was passed over
+ * (test/isolation/specs/passed_over.spec fails).
  */
 #include "postgres.h"
 

@@ -291,6 +291,10 @@ lane_hint_pools(int32 lane)
  * Jobs of one lane were moved to another. A transaction that relies on one of them knows the lane where it
  * was, and publishes that at its end: then those are to be published, too, to which it may have been moved.
  * They are a chain, perhaps a ring.
+ *
+ * It would not be enough if migrate_queue() published all lanes when it commits: the transaction that relies
+ * on the job ends later, and until then claims pass the job by in its new lane. They would not look at it
+ * again (four permutations of test/isolation/specs/migrate.spec fail).
  */
 void
 lane_hint_moved(int32 from, int32 to)

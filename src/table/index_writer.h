@@ -5,6 +5,12 @@
  * The tables' indexes are on plain columns, and which partial ones a row belongs to is known: so entries are
  * made without what it takes to evaluate expressions and predicates. Where a user has added an index of
  * another kind, the server's own way is gone.
+ *
+ * With ExecInsertIndexTuples() in its place a single enqueue takes 11 % more instructions, a run of a job
+ * that does nothing 2 %, a job of a bulk enqueue 0.6 % (callgrind; 3,000, 4,000 and 20,000 jobs). Beside an
+ * old snapshot a slice of a long job then reads the more, the more slices came before it, because the server
+ * checks each time that the id is unique: 517 blocks for each of 1,000 slices instead of 17
+ * (test/t/069_batch_faults.pl).
  */
 #ifndef QUEUE_JOBS_INDEX_WRITER_H
 #define QUEUE_JOBS_INDEX_WRITER_H

@@ -4,6 +4,10 @@
  *		not search the index. Or those of long jobs, which it has put back: mostly it goes on with them, and
  *		beside an old snapshot the index has an entry for each slice of theirs. Never relied on: the row at that
  *		place may be another's by then.
+ *
+ * Without it a claimant that claims and completes 100 jobs at a time takes 5 % more instructions for each job
+ * (callgrind, 2,000 jobs, their enqueue included); one that does so job by job takes 1 % more. Beside an old
+ * snapshot each of 1,000 slices of a job reads 56 blocks instead of 17 (test/t/069_batch_faults.pl).
  */
 #ifndef QUEUE_JOBS_KNOWN_PLACE_H
 #define QUEUE_JOBS_KNOWN_PLACE_H

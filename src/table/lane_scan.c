@@ -59,10 +59,7 @@ lane_rescan(LaneScan *scan)
 	index_rescan(scan->scan, keys, count, NULL, 0);
 }
 
-/*
- * The snapshot must live until lane_scan_end(). The ids next to the start come first by themselves: the index
- * reads all of a page that the scan's bounds include, though mostly one job is wanted.
- */
+/* The snapshot must live until lane_scan_end(). */
 void
 lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start, Snapshot snapshot, TimestampTz now)
 {
