@@ -100,8 +100,14 @@ def test(tool, programs, kills):
     for (whole_node, happened), times in sorted(rows.items()):
         print(f'| **median of {len(times)}: {"node" if whole_node else "postmaster"} killed, {happened}** | '
               + ' | '.join(f'**{statistics.median(t):.3f} s**' for t in zip(*times)) + ' |', flush=True)
-    wrong = split_brain.test(pair, primary_of)
-    wrong += drain_and_check(pair, load)
+    try:
+        wrong = split_brain.test(pair, primary_of)
+        wrong += drain_and_check(pair, load)
+    except TimeoutError:
+        for node in pair.nodes:
+            with open(node.log, encoding='utf-8', errors='replace') as log:
+                print(f'--- end of the log of {node.name}', ''.join(log.readlines()[-40:]), sep='\n', flush=True)
+        raise
     print(f'{len(load.acknowledged)} transactions acknowledged, {len(load.claims)} claims, {load.carried_over} completed in another session than their own')
     for error, count in load.errors.most_common(10):
         print(f'clients saw {count} times: {error}')
