@@ -33,7 +33,7 @@ OBJS = \
 	src/base/run_timeout.o src/base/snapshot.o src/base/cipher.o \
 	src/shared/shared.o src/shared/database_slot.o src/shared/crowd.o src/shared/executor_slot.o src/shared/session_hold.o src/shared/lane_hint.o \
 	src/shared/lane_hint_table.o src/shared/key_hint.o src/shared/location.o src/shared/rate.o \
-	src/shared/crash_ledger.o src/shared/charge.o src/shared/clock.o src/shared/hold.o src/shared/wakeup.o src/shared/process.o \
+	src/shared/mapped_file.o src/shared/crash_ledger.o src/shared/charge.o src/shared/clock.o src/shared/hold.o src/shared/wakeup.o src/shared/process.o \
 	src/shared/wait.o src/shared/watch.o src/shared/duplicates.o src/shared/live_count.o \
 	src/catalog/catalog.o src/catalog/table_guard.o src/catalog/run_as.o src/catalog/handler.o \
 	src/catalog/trusted_path.o src/catalog/bind_functions.o src/catalog/registry.o src/catalog/worker.o \

@@ -50,17 +50,14 @@ typedef struct LaneSet
 static HTAB *all_turns = NULL;
 static int64 times[URGENCIES];
 static HTAB *all_sets = NULL;
-static LaneSet *last_set = NULL;
 
 /* Of very many sets, as of arrays that a client makes up for each claim, what is known is forgotten. */
 static LaneSet *
 lane_set(uint32 set)
 {
+	LaneSet    *lanes;
 	bool		found;
 
-	if (last_set != NULL && last_set->set == set)
-		return last_set;
-	last_set = NULL;
 	if (all_sets != NULL && hash_get_num_entries(all_sets) >= MOST_SETS)
 	{
 		hash_destroy(all_sets);
@@ -72,10 +69,10 @@ lane_set(uint32 set)
 
 		all_sets = hash_create("queue_jobs sets of lanes", 16, &ctl, HASH_ELEM | HASH_BLOBS);
 	}
-	last_set = hash_search(all_sets, &set, HASH_ENTER, &found);
+	lanes = hash_search(all_sets, &set, HASH_ENTER, &found);
 	if (!found)
-		*last_set = (LaneSet) {.set = set};
-	return last_set;
+		*lanes = (LaneSet) {.set = set};
+	return lanes;
 }
 
 QueueTurns *

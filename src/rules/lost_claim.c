@@ -13,6 +13,7 @@
 #include "interruption.h"
 #include "lane_hint.h"
 #include "lost_claim.h"
+#include "mapped_file.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "process.h"
@@ -76,7 +77,7 @@ map_entries(void)
 	static bool tried = false;
 
 	if (!tried && lost_claims != NULL)
-		entries = ledger_map(CLAIMS_FILE, mul_size(MaxBackends * PLACES_PER_PROCESS, sizeof(ClaimEntry)));
+		entries = mapped_file(CLAIMS_FILE, mul_size(MaxBackends * PLACES_PER_PROCESS, sizeof(ClaimEntry)), LEDGER_MISSING);
 	tried = true;
 }
 

@@ -7,18 +7,15 @@
  */
 #include "postgres.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/file_perm.h"
 #include "crash_ledger.h"
 #include "interruption.h"
+#include "mapped_file.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "settings.h"
-#include "storage/fd.h"
 
 #define LEDGER_FILE "pg_stat/queue_jobs.ledger"
 
@@ -32,35 +29,6 @@ ledger_places(void)
 	return 2 * queue_jobs_max_executors;
 }
 
-/* All of the file is written once, so that no store meets a full disk. */
-static bool
-fill(int file, Size size)
-{
-	char	   *zeros = palloc0(size);
-	bool		filled = lseek(file, 0, SEEK_END) >= (off_t) size || pwrite(file, zeros, size, 0) == (ssize_t) size;
-
-	pfree(zeros);
-	return filled;
-}
-
-void *
-ledger_map(const char *path, Size size)
-{
-	int			file = OpenTransientFilePerm(path, O_RDWR | O_CREAT | PG_BINARY, pg_file_create_mode);
-	void	   *address = MAP_FAILED;
-
-	if (file >= 0 && fill(file, size))
-		address = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	if (address == MAP_FAILED)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not map file \"%s\": %m", path),
-				 errdetail("Jobs that crash the process that runs or claims them cannot be told.")));
-	if (file >= 0)
-		CloseTransientFile(file);
-	return address == MAP_FAILED ? NULL : address;
-}
-
 static void
 map(void)
 {
@@ -68,7 +36,7 @@ map(void)
 
 	if (ledger != NULL || failed || ledger_places() == 0)
 		return;
-	ledger = ledger_map(LEDGER_FILE, ledger_places() * sizeof(LedgerEntry));
+	ledger = mapped_file(LEDGER_FILE, ledger_places() * sizeof(LedgerEntry), LEDGER_MISSING);
 	failed = ledger == NULL && MyBackendType != B_BG_WORKER;
 }
 

@@ -25,11 +25,8 @@ typedef struct LedgerEntry
 	TimestampTz server_start;	/* entries of an earlier postmaster blame no job */
 } LedgerEntry;
 
-/*
- * A file of that size in memory, the same for all processes; NULL, and a line in the log, if it cannot be
- * had.
- */
-extern void *ledger_map(const char *path, Size size);
+/* What is said where a file of such entries cannot be had. */
+#define LEDGER_MISSING "Jobs that crash the process that runs or claims them cannot be told."
 
 /* Opens the executor's place and installs the SIGQUIT handler that wipes it. */
 extern void ledger_attach(int slot);

@@ -3,7 +3,7 @@
  *		How many duplicates were dropped: in favour of each job that stands, and of each lane's jobs since the
  *		server started.
  *
- * The view job and the dashboard show how many a job has, the view worker and metric() how many a worker has.
+ * The view job and the dashboard show how many a job has, the views worker and metric how many a worker has.
  *
  * A duplicate writes nothing, so they are counted in shared memory, when the transaction that was told
  * "duplicate" commits. They are statistics: a restart forgets them, and where very many jobs have duplicates

@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
-#include "common/file_perm.h"
 #include "common/hashfn.h"
+#include "mapped_file.h"
 #include "miscadmin.h"
 #include "rate.h"
 #include "storage/fd.h"
@@ -82,41 +82,15 @@ static LWLock *rates_lock = NULL;	/* guards all of it */
 
 /* ---- the file ---- */
 
-/* All of it is written once, so that no store meets a full disk. One of another layout is written again. */
-static bool
-fill(int file)
-{
-	Rates	   *empty;
-	bool		filled;
-
-	if (lseek(file, 0, SEEK_END) == (off_t) sizeof(Rates))
-		return true;
-	empty = palloc0(sizeof(Rates));
-	filled = ftruncate(file, sizeof(Rates)) == 0 && pwrite(file, empty, sizeof(Rates), 0) == (ssize_t) sizeof(Rates);
-	pfree(empty);
-	return filled;
-}
-
 /* For all processes, in the postmaster. Without a file it is plain memory, which they share as well. */
 static void
 map(void)
 {
-	int			file = OpenTransientFilePerm(RATES_FILE, O_RDWR | O_CREAT | PG_BINARY, pg_file_create_mode);
-	void	   *address = MAP_FAILED;
-
-	if (file >= 0 && fill(file))
-		address = mmap(NULL, sizeof(Rates), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	if (address == MAP_FAILED)
-	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not map file \"%s\": %m", RATES_FILE),
-				 errdetail("What rate-limited workers have started is not known after a restart.")));
-		address = mmap(NULL, sizeof(Rates), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	}
-	if (file >= 0)
-		CloseTransientFile(file);
-	rates = address == MAP_FAILED ? NULL : address;
+	rates = mapped_file(RATES_FILE, sizeof(Rates), "What rate-limited workers have started is not known after a restart.");
+	if (rates == NULL)
+		rates = mmap(NULL, sizeof(Rates), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (rates == MAP_FAILED)
+		rates = NULL;
 }
 
 static Identity
