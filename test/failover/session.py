@@ -34,6 +34,9 @@ class Session:
                 answer += data
         except OSError as error:
             raise Lost(answer) from error
+        # A commit that did not wait for the standby to the end is none that was acknowledged.
+        if 'WARNING' in answer:
+            raise Lost(answer)
         return answer.splitlines()[:-1]
 
     def close(self):
