@@ -52,9 +52,8 @@ class Load:
 
     def claim(self, session, name, state):
         """A claim, its work and its completion in the next transaction, if need be in the next session."""
-        if 'job' in state:
-            self.carried_over += 1
-        else:
+        carried_over = 'job' in state
+        if not carried_over:
             session.ask("CALL queue_jobs.wait_for_jobs('{claimed}', '1 s')")
             claimed = session.ask(f"SELECT id, attempt, args ->> 'n' FROM queue_jobs.claim('{name}', '{{claimed}}', lease => '30 s')")
             if not claimed:
@@ -69,6 +68,7 @@ class Load:
             # Completed, and the answer was lost; or its lease has lapsed. The ledger tells whether it was done.
             del state['job']
             raise
+        self.carried_over += carried_over
         del state['job']
 
     def stop(self):
