@@ -550,7 +550,7 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 	}
 	due = called ? attention_due(&seen, now) : DT_NOEND;
 	if (seen.wake_at != NO_TIME)
-		due = Min(due, seen.wake_at - START_AHEAD);
+		due = Min(due, seen.wake_at <= now ? now : seen.wake_at - START_AHEAD);	/* the lowest of times has none before it */
 	if (seen.not_before != NO_TIME && seen.not_before > due)
 		due = seen.not_before;
 	if (due > now)
