@@ -9,6 +9,7 @@ DUPLICATES = {0: 0.95, 50: 1.2, 99: 2.5}             # by percent
 OF_UPDATES, OF_PEERS, OF_CEILING = 2.0, 1.5, 0.8     # executors
 CLAIMANTS = 1.3
 LOOK, OVERVIEW = 20, 50                              # milliseconds by the clock
+CHAIN, SLICES = 1500, 0.8                            # steps a second; of the separate jobs
 FLAT = 0.95                                          # with time, held snapshots, and large tables
 
 BATCHES = (1, 10, 100)
@@ -177,8 +178,8 @@ def related(results):
     outcomes += figure("a batch's last end to its callback's start, p50, ms", 1.0,
                        results.get("batch", "batches of one", "queue_jobs", "ms p50, member's end to callback's start"))
     for case in results.cases("workflow"):
-        outcomes += figure(f"{case}, steps a second", 1500 if "chain" in case else None, results.get("workflow", case, "queue_jobs", "steps/s"), at_least=True)
-    outcomes += compare("slices of a long job: of as many jobs that each enqueue the next", 0.8,
+        outcomes += figure(f"{case}, steps a second", CHAIN if "chain" in case else None, results.get("workflow", case, "queue_jobs", "steps/s"), at_least=True)
+    outcomes += compare("slices of a long job: of as many jobs that each enqueue the next", SLICES,
                         [("", results.get("slices", "1,000 slices", "queue_jobs, continue_at()", "slices/s"),
                           results.get("slices", "1,000 slices", "queue_jobs, a job for each", "slices/s"))])
     return outcomes

@@ -306,13 +306,13 @@ def workflow(results):
     for wanted in ("chain", "to one"):
         cases = [case for case in results.cases("workflow") if wanted in case]
         yield ("one after the other" if wanted == "chain" else "many that one waits for", groups_of(results, "workflow", cases, unit="steps/s"),
-               [(i, "queue_jobs", 1500) for i, case in enumerate(cases) if wanted == "chain"])
+               [(i, "queue_jobs", goals.CHAIN) for i, case in enumerate(cases) if wanted == "chain"])
 
 
 def slices(results):
     cases = results.cases("slices")
     yield ("", groups_of(results, "slices", cases, unit="slices/s"),
-           [(i, "queue_jobs, continue_at()", 0.8 * median(results.get("slices", case, "queue_jobs, a job for each", "slices/s"))) for i, case in enumerate(cases)])
+           [(i, "queue_jobs, continue_at()", goals.SLICES * median(results.get("slices", case, "queue_jobs, a job for each", "slices/s"))) for i, case in enumerate(cases)])
 
 
 def draw_all(results, directory):
@@ -328,7 +328,7 @@ def draw_all(results, directory):
         bars(directory, name, title, list(panels(results)), goal_title)
     bars(directory, "batch", "100,000 no-op jobs, in a batch and in none", list(batch(results)), f"goal: {goals.FLAT} of those of no batch")
     bars(directory, "workflow", "Steps of a workflow", list(workflow(results)), "goal", unit="steps/s")
-    bars(directory, "slices", "A job in a thousand slices", list(slices(results)), "goal: 0.8 of the separate jobs", unit="slices/s")
+    bars(directory, "slices", "A job in a thousand slices", list(slices(results)), f"goal: {goals.SLICES} of the separate jobs", unit="slices/s")
     bars(directory, "latency", "Pick-up: from COMMIT to the handler's first statement", list(latency(results)), "goal, from COMMIT returned",
          unit="ms", logarithmic=0.01)
     over_time(directory, results, "held", "With a snapshot held open")
