@@ -4,7 +4,7 @@
  *
  * The keys are in no table and in no file of the server's. Each process that needs one runs the command, and
  * keeps what it prints in its memory: until the configuration is loaded again, or a version is missing. It waits
- * for the command, for some seconds at most; interrupts are served.
+ * for the command, ten seconds at most, and listens to no interrupt meanwhile.
  */
 #ifndef QUEUE_JOBS_ENCRYPTION_KEY_H
 #define QUEUE_JOBS_ENCRYPTION_KEY_H

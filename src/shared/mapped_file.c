@@ -16,9 +16,13 @@
 static bool
 fill(int file, Size size)
 {
-	char	   *zeros = palloc0(size);
-	bool		filled = lseek(file, 0, SEEK_END) >= (off_t) size || pwrite(file, zeros, size, 0) == (ssize_t) size;
+	char	   *zeros;
+	bool		filled;
 
+	if (lseek(file, 0, SEEK_END) >= (off_t) size)
+		return true;
+	zeros = palloc0(size);
+	filled = pwrite(file, zeros, size, 0) == (ssize_t) size;
 	pfree(zeros);
 	return filled;
 }

@@ -596,6 +596,15 @@ keep_level_notes(int first, int nest_level)
 		level_note_count = first;
 }
 
+/* The savepoint has ended: what was noted of the lane belongs to the level above. */
+static void
+leave_level(TouchedLane *lane, int nest_level)
+{
+	lane->relied_at = Min(lane->relied_at, nest_level - 1);
+	lane->taken_at = Min(lane->taken_at, nest_level - 1);
+	lane->limited_at = Min(lane->limited_at, nest_level - 1);
+}
+
 /* What was noted in a savepoint that is released belongs to the level above. */
 static void
 move_up(int nest_level)
@@ -606,9 +615,7 @@ move_up(int nest_level)
 	{
 		TouchedLane *lane = &touched[level_notes[i].lane];
 
-		lane->relied_at = Min(lane->relied_at, nest_level - 1);
-		lane->taken_at = Min(lane->taken_at, nest_level - 1);
-		lane->limited_at = Min(lane->limited_at, nest_level - 1);
+		leave_level(lane, nest_level);
 	}
 	keep_level_notes(first, nest_level - 1);
 	savepoint_notes_keep(requests, request_count, sizeof(EndRequest), nest_level);
@@ -661,9 +668,7 @@ publish_undone(void)
 		TouchedLane *lane = &touched[level_notes[i].lane];
 
 		published = publish_undone_lane(lane) || published;
-		lane->relied_at = Min(lane->relied_at, undone_level - 1);
-		lane->taken_at = Min(lane->taken_at, undone_level - 1);
-		lane->limited_at = Min(lane->limited_at, undone_level - 1);
+		leave_level(lane, undone_level);
 	}
 	keep_level_notes(first, undone_level - 1);
 	if (published)
