@@ -78,19 +78,9 @@ lane_of_job(int64 id)
 {
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(id)};
-	int32		lane = 0;
-	RunAs		saved;
 
-	engine_begin(&saved);
-	if (engine_execute_often("SELECT lane FROM queue_jobs.live_job WHERE id = $1"
-							 " UNION ALL SELECT lane FROM queue_jobs.finished_job WHERE id = $1", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
-	{
-		bool		isnull;
-
-		lane = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	}
-	engine_end(&saved);
-	return lane;
+	return (int32) engine_select_id("SELECT lane::int8 FROM queue_jobs.live_job WHERE id = $1"
+									" UNION ALL SELECT lane::int8 FROM queue_jobs.finished_job WHERE id = $1", lengthof(types), types, values);
 }
 
 bool

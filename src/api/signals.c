@@ -101,7 +101,7 @@ queue_jobs_signals(PG_FUNCTION_ARGS)
 
 	refuse_null(fcinfo, 0, "id");
 	id = PG_GETARG_INT64(0);
-	PG_RETURN_JSONB_P(job_check_reader(id) ? job_signals_of(id) : jsonb_literal("{}"));
+	PG_RETURN_JSONB_P(job_check_reader(id) ? job_signals_of(id) : jsonb_parse("{}"));
 }
 
 /* In microseconds; NO_TIMEOUT if it is NULL. */

@@ -41,7 +41,7 @@ name_argument(FunctionCallInfo fcinfo, int arg)
 static Jsonb *
 or_json_null(Jsonb *value)
 {
-	return value ? value : jsonb_literal("null");
+	return value ? value : jsonb_parse("null");
 }
 
 /* step(name, command, args): the command has the args as $1 */
@@ -94,5 +94,5 @@ queue_jobs_steps(PG_FUNCTION_ARGS)
 
 	refuse_null(fcinfo, 0, "id");
 	id = PG_GETARG_INT64(0);
-	PG_RETURN_JSONB_P(job_check_reader(id) ? saved_steps_of(id) : jsonb_literal("{}"));
+	PG_RETURN_JSONB_P(job_check_reader(id) ? saved_steps_of(id) : jsonb_parse("{}"));
 }

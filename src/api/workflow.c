@@ -191,7 +191,7 @@ read_args(JsonbContainer *object)
 	JsonbValue *value = member(object, "args");
 
 	if (value == NULL || value->type == jbvNull)
-		return jsonb_literal("{}");
+		return jsonb_parse("{}");
 	return JsonbValueToJsonb(value);
 }
 

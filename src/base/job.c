@@ -230,7 +230,7 @@ job_last_error(const Jsonb *errors)
 }
 
 Jsonb *
-jsonb_literal(const char *json)
+jsonb_parse(const char *json)
 {
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
 }

@@ -133,7 +133,7 @@ extern void job_add_lapse(Job *job, TimestampTz now);
 
 extern char *job_last_error(const Jsonb *errors);
 
-/* JSON that stands in the source, as jsonb. */
-extern Jsonb *jsonb_literal(const char *json);
+/* JSON as jsonb; ERROR if it is none. */
+extern Jsonb *jsonb_parse(const char *json);
 
 #endif

@@ -23,6 +23,7 @@
 #include "executor/tstoreReceiver.h"
 #include "funcapi.h"
 #include "fmgr.h"
+#include "job.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "parser/analyze.h"
@@ -518,7 +519,7 @@ output_row(Tuplestorestate *store, TupleDesc descriptor)
 	{
 		Datum		json = DirectFunctionCall1(row_to_json, ExecFetchSlotHeapTupleDatum(slot));
 
-		result = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json))));
+		result = jsonb_parse(TextDatumGetCString(json));
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	return result;

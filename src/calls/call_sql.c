@@ -9,6 +9,7 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "funcapi.h"
+#include "job.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 
@@ -29,7 +30,7 @@ first_row(MemoryContext context)
 	row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], BlessTupleDesc(SPI_tuptable->tupdesc));
 	row = DirectFunctionCall1(row_to_json, row);
 	spi = MemoryContextSwitchTo(context);
-	object = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(row))));
+	object = jsonb_parse(TextDatumGetCString(row));
 	result = object;
 	if (SPI_tuptable->tupdesc->natts == 1)
 	{

@@ -37,7 +37,7 @@ command_args(const char *command, int64 timeout, int max_retries, int64 keep_com
 	if (keep_completed >= 0)
 		appendStringInfo(&json, ", \"keep_completed_ms\": " INT64_FORMAT, keep_completed / 1000);
 	appendStringInfoChar(&json, '}');
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
+	return jsonb_parse(json.data);
 }
 
 static JsonbValue *
@@ -185,7 +185,7 @@ tag_result(const QueryCompletion *completion)
 						 completion->nprocessed);
 	initStringInfo(&json);
 	escape_json(&json, tag.data);
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
+	return jsonb_parse(json.data);
 }
 
 Jsonb *

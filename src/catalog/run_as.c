@@ -207,6 +207,24 @@ engine_select_jsonb(const char *sql, int nargs, Oid *types, Datum *values)
 	return copy;
 }
 
+int64
+engine_select_id(const char *sql, int nargs, Oid *types, Datum *values)
+{
+	int64		id = 0;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute_often(sql, SPI_OK_SELECT, nargs, types, values, NULL) > 0)
+	{
+		bool		isnull;
+		Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+
+		id = isnull ? 0 : DatumGetInt64(value);
+	}
+	engine_end(&saved);
+	return id;
+}
+
 uint64
 engine_select(const char *sql, Snapshot snapshot, int nargs, Oid *types, Datum *values)
 {

@@ -48,6 +48,9 @@ extern uint64 engine_execute_often(const char *sql, int expected, int nargs, Oid
 /* The jsonb that such a SELECT has, in the current memory context; NULL: none, or null. It switches users itself. */
 extern Jsonb *engine_select_jsonb(const char *sql, int nargs, Oid *types, Datum *values);
 
+/* The same for a bigint; 0: no row, or null. */
+extern int64 engine_select_id(const char *sql, int nargs, Oid *types, Datum *values);
+
 /* A SELECT of that kind that sees what the snapshot does. */
 extern uint64 engine_select(const char *sql, Snapshot snapshot, int nargs, Oid *types, Datum *values);
 

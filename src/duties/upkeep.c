@@ -33,7 +33,7 @@ args_for(const char *worker)
 	appendStringInfoString(&json, "{\"" TARGET_KEY "\": ");
 	escape_json(&json, worker);
 	appendStringInfoChar(&json, '}');
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
+	return jsonb_parse(json.data);
 }
 
 /* Of a definer that is gone there can be no job: check_workers() says so. */

@@ -146,7 +146,7 @@ has_work(Run *run, bool lock, volatile RunEnd *end)
 	if (state == RECORD_UNKNOWN)
 		*end = RUN_INTERRUPTED;
 	else if (state == RECORD_NOT_PENDING)
-		run->result = jsonb_literal("\"skipped\"");
+		run->result = jsonb_parse("\"skipped\"");
 	return state == RECORD_PENDING;
 }
 

@@ -19,6 +19,7 @@
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "compat.h"
+#include "job.h"
 #include "libpq-fe.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -671,7 +672,7 @@ replica_read(const Replica *replica, const char *function, Jsonb *args, Timestam
 
 	if (link->connection == NULL || !with_link(link, run_read, &read))
 		return false;
-	*result = read.value ? DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(read.value))) : NULL;
+	*result = read.value ? jsonb_parse(read.value) : NULL;
 	replica_served(replica->name);
 	return true;
 }

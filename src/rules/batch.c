@@ -73,33 +73,14 @@ insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 	return inserted;
 }
 
-/* The value of a query's only row and column; 0 if there is no row, or it is NULL. */
-static int64
-find_id(const char *sql, int nargs, Oid *types, Datum *values)
-{
-	int64		id = 0;
-	RunAs		saved;
-
-	engine_begin(&saved);
-	if (engine_execute_often(sql, SPI_OK_SELECT, nargs, types, values, NULL) > 0)
-	{
-		bool		isnull;
-		Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-
-		id = isnull ? 0 : DatumGetInt64(value);
-	}
-	engine_end(&saved);
-	return id;
-}
-
 static int64
 find_standing(const char *dedup_key, Oid owner)
 {
 	Oid			types[] = {REGROLEOID, TEXTOID};
 	Datum		values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(dedup_key)};
 
-	return find_id("SELECT id FROM queue_jobs.tracked_batch WHERE owner = $1 AND dedup_key = $2 AND ended_at IS NULL",
-				   lengthof(types), types, values);
+	return engine_select_id("SELECT id FROM queue_jobs.tracked_batch WHERE owner = $1 AND dedup_key = $2 AND ended_at IS NULL",
+							lengthof(types), types, values);
 }
 
 /*
@@ -136,7 +117,7 @@ find_step_batch(int64 step)
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(step)};
 
-	return find_id("SELECT id FROM queue_jobs.tracked_batch WHERE step_of = $1", 1, types, values);
+	return engine_select_id("SELECT id FROM queue_jobs.tracked_batch WHERE step_of = $1", 1, types, values);
 }
 
 int64
@@ -154,7 +135,7 @@ batch_of_run(const Job *job, Oid owner)
 	if (id != 0)
 		return id;
 	definition.name = job->step;
-	definition.args = jsonb_literal("{}");
+	definition.args = jsonb_parse("{}");
 	definition.keep = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(KEEP_OF_STEP), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
 	return batch_make(&definition, owner, &standing);
 }

@@ -564,7 +564,7 @@ merged_into(int64 id)
 {
 	char	   *json = psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", id);
 
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+	return jsonb_parse(json);
 }
 
 int64

@@ -194,7 +194,7 @@ open_value(int64 job, const char *bound_to, JsonbValue *value)
 
 	if (opening == OPENED)
 	{
-		JsonbToJsonbValue(DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text))), value);
+		JsonbToJsonbValue(jsonb_parse(text), value);
 		forget(text);
 	}
 	else if (opening == NO_SUCH_KEY)

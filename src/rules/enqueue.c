@@ -132,7 +132,7 @@ current_context(void)
 	if (queue_jobs_context == NULL || queue_jobs_context[0] == '\0')
 		return NULL;
 	error_context_stack = &callback;
-	context = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(queue_jobs_context)));
+	context = jsonb_parse(queue_jobs_context);
 	error_context_stack = callback.previous;
 	return context;
 }

@@ -42,12 +42,6 @@ find_number(const Jsonb *waits, const char *key)
 	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
 }
 
-static Jsonb *
-parse(const char *json)
-{
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
-}
-
 /* Times are microseconds of the server's calendar. */
 static Jsonb *
 for_jobs(TimestampTz run_at, int64 delay, int64 expires_in)
@@ -61,7 +55,7 @@ for_jobs(TimestampTz run_at, int64 delay, int64 expires_in)
 	if (expires_in != NO_TIME)
 		appendStringInfo(&json, ", \"expires_in\": " INT64_FORMAT, expires_in);
 	appendStringInfoChar(&json, '}');
-	return parse(json.data);
+	return jsonb_parse(json.data);
 }
 
 void
@@ -88,7 +82,7 @@ waiting_for_signal(Job *job, const char *name, TimestampTz until)
 	appendStringInfoString(&json, "{\"for\": \"" FOR_SIGNAL "\", \"name\": ");
 	escape_json(&json, name);
 	appendStringInfoChar(&json, '}');
-	job->waits = parse(json.data);
+	job->waits = jsonb_parse(json.data);
 	job->due = false;
 	job->run_at = until;
 }
