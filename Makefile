@@ -76,6 +76,7 @@ SQL_PARTS = \
 	src/sql/00_guard.sql \
 	src/sql/10_schema.sql \
 	src/sql/20_tables.sql \
+	src/sql/21_since_$(LAST_RELEASE).sql \
 	src/sql/30_views.sql \
 	src/sql/35_metric.sql \
 	src/sql/40_functions.sql \
@@ -83,13 +84,17 @@ SQL_PARTS = \
 	src/sql/50_privileges.sql
 EXTENSION_SCRIPT = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 
-# The update script from the last released version: what happens to its tables, all views and functions as they are now with
+# The update script from the last released version: columns and tables that are new, what happens to its rows, all views and functions as they are now with
 # their comments, and the rights on those that are new. A function or view that stays keeps its rights, and what depends on it.
 LAST_RELEASE  = 0.1.0
 UPDATE_SCRIPT = src/sql/$(EXTENSION)--$(LAST_RELEASE)--$(EXTVERSION).sql
-UPDATE_PARTS  = src/sql/from_$(LAST_RELEASE)/00_guard.sql src/sql/from_$(LAST_RELEASE)/20_tables.sql
+UPDATE_PARTS  = src/sql/from_$(LAST_RELEASE)/00_guard.sql src/sql/21_since_$(LAST_RELEASE).sql src/sql/from_$(LAST_RELEASE)/20_tables.sql
 UPDATE_RIGHTS = src/sql/from_$(LAST_RELEASE)/50_privileges.sql
 REPLACED_PARTS = src/sql/30_views.sql src/sql/35_metric.sql src/sql/40_functions.sql src/sql/45_comments.sql
+
+# The numbers of the columns that the tables have, for C.
+ATTRIBUTE_NUMBERS = src/base/attribute_numbers.h
+EXTRA_CLEAN       = $(ATTRIBUTE_NUMBERS)
 
 DATA_built = $(EXTENSION_SCRIPT) $(UPDATE_SCRIPT)
 # Scripts of released versions, which are fixed.
@@ -149,7 +154,10 @@ install-tree: all
 	$(INSTALL_DATA) LICENSE '$(TREE)/licenses/$(EXTENSION)'
 
 # The version goes into the library.
-$(OBJS): $(wildcard src/*/*.h) $(EXTENSION).control
+$(OBJS): $(wildcard src/*/*.h) $(EXTENSION).control $(ATTRIBUTE_NUMBERS)
+
+$(ATTRIBUTE_NUMBERS): src/base/attribute_numbers.awk $(SQL_PARTS) Makefile
+	awk -f src/base/attribute_numbers.awk $(SQL_PARTS) > $@
 
 $(EXTENSION_SCRIPT): $(SQL_PARTS) $(EXTENSION).control Makefile
 	cat $(SQL_PARTS) > $@

@@ -57,7 +57,7 @@ check_declaration(Advice *advice)
 			"Give a timeout: a service that does not answer would keep an executor for ever.");
 }
 
-/* A definition that names a role that is gone is in no dump (20_tables.sql). */
+/* A definition that names a role that is gone is in no dump (21_since_0.1.0.sql). */
 static void
 check_role_exists(Advice *advice, const char *what, Oid role)
 {
