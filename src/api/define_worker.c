@@ -50,17 +50,20 @@ PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 #define MAX_WEIGHT 1000
 #define MAX_RATE 1000000
 
-/* Arguments of define_worker(), in order. */
-enum
+/* A parameter's number, a column's, and both of an option that is stored as it is. */
+#define ARG(name) Arg_define_worker_##name
+#define COLUMN(name) Anum_defined_worker_##name
+#define OPTION(name) COLUMN(name), ARG(name)
+
+/* What is stored as it is given; NULL only if it is a text. */
+static void
+set_options(Definition *definition)
 {
-	ARG_NAME, ARG_HANDLER, ARG_QUEUE, ARG_NAMESPACE, ARG_VERSION, ARG_IDEMPOTENT, ARG_DEDUPLICATE, ARG_IF_DEDUPLICATED,
-	ARG_INCLUDING_SCHEDULED, ARG_DEDUP_TTL, ARG_MAX_RETRIES, ARG_RETRY_BACKOFF, ARG_URGENCY, ARG_EXTERNAL_DEPENDENCIES,
-	ARG_RESOURCE_BOUNDARY, ARG_FEATURE_CATEGORY, ARG_WEIGHT, ARG_MAX_RUNNING_JOBS, ARG_CONCURRENCY_KEY,
-	ARG_CONCURRENCY_LIMIT, ARG_RATE_LIMIT, ARG_RATE_PERIOD, ARG_TAGS, ARG_REMAINING_WORK, ARG_TIMEOUT, ARG_LOCK_TIMEOUT,
-	ARG_DATA_CONSISTENCY, ARG_READ_HANDLER, ARG_FEATURE_FLAG, ARG_RECORD, ARG_RECORD_KEY, ARG_PENDING, ARG_HEAL_EVERY,
-	ARG_HEAL_AFTER, ARG_RUN_AS, ARG_LOGGABLE_ARGS, ARG_KEEP_COMPLETED, ARG_ON_DEAD, ARG_ON_EXPIRED, ARG_ENCRYPT,
-	ARG_ENCRYPT_RESULT
-};
+#define SET_text(option) set_text(definition, COLUMN(option), text_argument(definition->fcinfo, ARG(option)));
+#define SET_boolean(option) set_boolean(definition, OPTION(option));
+#define WORKER_OPTION(name, type) SET_##type(name)
+#include "worker_columns.h"
+}
 
 /* ---- handlers ---- */
 
@@ -68,8 +71,8 @@ static void
 set_queue(Definition *definition, const char *worker)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
-	char	   *queue = text_argument(fcinfo, ARG_QUEUE);
-	char	   *namespace = text_argument(fcinfo, ARG_NAMESPACE);
+	char	   *queue = text_argument(fcinfo, ARG(queue));
+	char	   *namespace = text_argument(fcinfo, ARG(namespace));
 	char	   *name = queue ? queue : pstrdup(worker);
 
 	check_name("queue", name);
@@ -85,13 +88,13 @@ set_queue(Definition *definition, const char *worker)
 		name = psprintf("%s:%s", namespace, name);
 		check_name("queue", name);
 	}
-	set_text(definition, WORKER_QUEUE, name);
+	set_text(definition, COLUMN(queue), name);
 }
 
 static void
 set_handler(Definition *definition, bool run_as_definer, Oid definer)
 {
-	char	   *name = text_argument(definition->fcinfo, ARG_HANDLER);
+	char	   *name = text_argument(definition->fcinfo, ARG(handler));
 	Handler    *handler;
 
 	if (name == NULL)
@@ -101,15 +104,15 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 	/* What a definer's worker does, its definer must be allowed to do. Checked again when the job runs. */
 	if (run_as_definer && !handler_may_be_called(handler, definer))
 		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
-	set_text(definition, WORKER_HANDLER, handler_qualified_name(handler->oid, name));
-	set_text(definition, WORKER_HANDLER_ARGUMENTS, handler_arguments(handler->oid));
+	set_text(definition, COLUMN(handler), handler_qualified_name(handler->oid, name));
+	set_text(definition, COLUMN(handler_arguments), handler_arguments(handler->oid));
 	definition->handler_owner = handler_owner(handler->oid);
-	set_datum(definition, WORKER_HANDLER_OWNER, ObjectIdGetDatum(definition->handler_owner));
+	set_datum(definition, COLUMN(handler_owner), ObjectIdGetDatum(definition->handler_owner));
 }
 
 /* A function of one parameter that takes the place of a formula, or reads. */
 static void
-set_function(Definition *definition, WorkerAttribute attribute, WorkerAttribute owner, int arg, Oid parameter, Oid result,
+set_function(Definition *definition, int attribute, int owner, int arg, Oid parameter, Oid result,
 			 const char *detail, const char *hint)
 {
 	char	   *name = text_argument(definition->fcinfo, arg);
@@ -145,20 +148,20 @@ static void
 set_search_path(Definition *definition, const char *worker, Oid definer)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
-	bool		has_names = !PG_ARGISNULL(ARG_PENDING) || !PG_ARGISNULL(ARG_REMAINING_WORK);
+	bool		has_names = !PG_ARGISNULL(ARG(pending)) || !PG_ARGISNULL(ARG(remaining_work));
 	PathTrust	trust = {.definer = definer,.handler_owner = definition->handler_owner};
 
 	definition->search_path = trusted_path_of_session(trust, has_names ? psprintf("worker \"%s\"", worker) : NULL);
-	set_text(definition, WORKER_SEARCH_PATH, definition->search_path);
+	set_text(definition, COLUMN(search_path), definition->search_path);
 }
 
 /* record, record_key and pending; record becomes qualified. Returns whether there is one. */
 static bool
 set_record(Definition *definition)
 {
-	char	   *record = text_argument(definition->fcinfo, ARG_RECORD);
-	Worker		worker = {.record_key = text_argument(definition->fcinfo, ARG_RECORD_KEY)};
-	WorkerTexts texts = {.pending = text_argument(definition->fcinfo, ARG_PENDING),.search_path = definition->search_path};
+	char	   *record = text_argument(definition->fcinfo, ARG(record));
+	Worker		worker = {.record_key = text_argument(definition->fcinfo, ARG(record_key))};
+	WorkerTexts texts = {.pending = text_argument(definition->fcinfo, ARG(pending)),.search_path = definition->search_path};
 	Oid			table;
 
 	if (record == NULL && worker.record_key == NULL && texts.pending == NULL)
@@ -177,9 +180,9 @@ set_record(Definition *definition)
 				 errdetail("No table has that OID."),
 				 errhint("Give the table's name, as schema.table.")));
 	record_check_definition(&worker, &texts);
-	set_text(definition, WORKER_RECORD, worker.record);
-	set_text(definition, WORKER_RECORD_KEY, worker.record_key);
-	set_text(definition, WORKER_PENDING, texts.pending);
+	set_text(definition, COLUMN(record), worker.record);
+	set_text(definition, COLUMN(record_key), worker.record_key);
+	set_text(definition, COLUMN(pending), texts.pending);
 	return true;
 }
 
@@ -189,26 +192,25 @@ set_deduplication(Definition *definition, bool has_record)
 {
 	static const char *const if_deduplicated_names[] = {"drop", "reschedule_once", NULL};
 	FunctionCallInfo fcinfo = definition->fcinfo;
-	bool		idempotent = PG_ARGISNULL(ARG_IDEMPOTENT) ? has_record : PG_GETARG_BOOL(ARG_IDEMPOTENT);
+	bool		idempotent = PG_ARGISNULL(ARG(idempotent)) ? has_record : PG_GETARG_BOOL(ARG(idempotent));
 	DedupStrategy strategy = idempotent ? DEDUP_UNTIL_EXECUTING : DEDUP_NONE;
 	bool		reschedule_once;
 
-	if (!PG_ARGISNULL(ARG_DEDUPLICATE))
-		strategy = value_argument(fcinfo, ARG_DEDUPLICATE, "deduplicate", strategy_names,
+	if (!PG_ARGISNULL(ARG(deduplicate)))
+		strategy = value_argument(fcinfo, ARG(deduplicate), "deduplicate", strategy_names,
 								  "The key of a job is free before its handler starts, or when the job has ended.");
-	refuse_null(fcinfo, ARG_IF_DEDUPLICATED, "if_deduplicated");
-	reschedule_once = value_argument(fcinfo, ARG_IF_DEDUPLICATED, "if_deduplicated", if_deduplicated_names,
+	refuse_null(fcinfo, ARG(if_deduplicated), "if_deduplicated");
+	reschedule_once = value_argument(fcinfo, ARG(if_deduplicated), "if_deduplicated", if_deduplicated_names,
 									 "A duplicate is dropped, or makes a running job run once more.") == 1;
 	if (reschedule_once && strategy != DEDUP_UNTIL_EXECUTED)
 		refuse_combination("if_deduplicated => \"reschedule_once\" needs deduplicate => \"until_executed\"",
 						   psprintf("Under \"%s\" nothing is dropped while a job runs.", strategy_names[strategy]),
 						   "Leave if_deduplicated out, or give deduplicate => \"until_executed\".");
-	set_datum(definition, WORKER_IDEMPOTENT, BoolGetDatum(idempotent));
-	set_text(definition, WORKER_DEDUPLICATE, strategy_names[strategy]);
-	set_datum(definition, WORKER_RESCHEDULE_ONCE, BoolGetDatum(reschedule_once));
-	set_boolean(definition, WORKER_INCLUDING_SCHEDULED, ARG_INCLUDING_SCHEDULED);
-	refuse_null(fcinfo, ARG_DEDUP_TTL, "dedup_ttl");
-	set_interval(definition, WORKER_DEDUP_TTL, ARG_DEDUP_TTL, 0, LONGEST_TTL, "Give an interval from 0 to 10 years.");
+	set_datum(definition, COLUMN(idempotent), BoolGetDatum(idempotent));
+	set_text(definition, COLUMN(deduplicate), strategy_names[strategy]);
+	set_datum(definition, COLUMN(reschedule_once), BoolGetDatum(reschedule_once));
+	refuse_null(fcinfo, ARG(dedup_ttl), "dedup_ttl");
+	set_interval(definition, OPTION(dedup_ttl), 0, LONGEST_TTL, "Give an interval from 0 to 10 years.");
 	return idempotent ? strategy : DEDUP_NONE;
 }
 
@@ -218,32 +220,33 @@ set_healing(Definition *definition, bool has_record, DedupStrategy strategy)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
-	if (PG_ARGISNULL(ARG_HEAL_EVERY) && !PG_ARGISNULL(ARG_HEAL_AFTER))
+	if (PG_ARGISNULL(ARG(heal_every)) && !PG_ARGISNULL(ARG(heal_after)))
 		refuse_combination("heal_after needs heal_every",
-						   psprintf("heal_after is %s, and heal_every is NULL.", given_interval(fcinfo, ARG_HEAL_AFTER)),
+						   psprintf("heal_after is %s, and heal_every is NULL.", given_interval(fcinfo, ARG(heal_after))),
 						   "Give heal_every: how often pending records are looked for.");
-	if (!PG_ARGISNULL(ARG_HEAL_EVERY) && (!has_record || strategy == DEDUP_NONE))
+	if (!PG_ARGISNULL(ARG(heal_every)) && (!has_record || strategy == DEDUP_NONE))
 		refuse_combination("heal_every needs a record, and deduplication",
 						   has_record ? "Without deduplication, every healing would add to the jobs that wait already."
 						   : "Without a record there is nothing that could be pending.",
 						   "Give record, record_key and pending, and leave idempotent and deduplicate out.");
-	set_interval(definition, WORKER_HEAL_EVERY, ARG_HEAL_EVERY, USECS_PER_SEC, LONGEST_PERIOD,
+	set_interval(definition, OPTION(heal_every), USECS_PER_SEC, LONGEST_PERIOD,
 				 "Give an interval from 1 second to 365 days.");
-	set_interval(definition, WORKER_HEAL_AFTER, ARG_HEAL_AFTER, 0, LONGEST_PERIOD, "Give an interval from 0 to 365 days.");
+	set_interval(definition, OPTION(heal_after), 0, LONGEST_PERIOD, "Give an interval from 0 to 365 days.");
 }
 
 /* GitLab's rules: what waits for others, or for much memory, cannot promise to be quick. */
 static void
 set_attributes(Definition *definition)
 {
+	FunctionCallInfo fcinfo = definition->fcinfo;
 	bool		external;
 	bool		high;
 	ResourceBoundary boundary;
 
-	high = set_value(definition, WORKER_URGENCY, ARG_URGENCY, urgency_names,
+	high = set_value(definition, OPTION(urgency), urgency_names,
 					 "Urgency says how soon a job is to start, and how long it may run.") == URGENCY_HIGH;
-	external = set_boolean(definition, WORKER_EXTERNAL_DEPENDENCIES, ARG_EXTERNAL_DEPENDENCIES);
-	boundary = set_value(definition, WORKER_RESOURCE_BOUNDARY, ARG_RESOURCE_BOUNDARY, boundary_names,
+	external = PG_GETARG_BOOL(ARG(external_dependencies));
+	boundary = set_value(definition, OPTION(resource_boundary), boundary_names,
 						 "It is what bounds the speed of a job.");
 	if (high && external)
 		refuse_combination("urgency \"high\" and external_dependencies exclude each other",
@@ -253,11 +256,10 @@ set_attributes(Definition *definition)
 		refuse_combination("urgency \"high\" and resource_boundary \"memory\" exclude each other",
 						   "Jobs that need much memory are run a few at a time.",
 						   "Give urgency \"low\" or \"throttled\".");
-	set_text(definition, WORKER_FEATURE_CATEGORY, text_argument(definition->fcinfo, ARG_FEATURE_CATEGORY));
-	refuse_null(definition->fcinfo, ARG_WEIGHT, "weight");
-	set_number(definition, WORKER_WEIGHT, ARG_WEIGHT, 1, MAX_WEIGHT);
-	set_names(definition, WORKER_TAGS, ARG_TAGS);
-	set_names(definition, WORKER_LOGGABLE_ARGS, ARG_LOGGABLE_ARGS);
+	refuse_null(fcinfo, ARG(weight), "weight");
+	set_number(definition, OPTION(weight), 1, MAX_WEIGHT);
+	set_names(definition, OPTION(tags));
+	set_names(definition, OPTION(loggable_args));
 }
 
 /* Limits on how many jobs run at once, and start in a time. */
@@ -265,29 +267,28 @@ static void
 set_limits(Definition *definition)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
-	bool		limited = set_number(definition, WORKER_CONCURRENCY_LIMIT, ARG_CONCURRENCY_LIMIT, 1, MAX_CONCURRENCY) > 0;
-	bool		rated = set_number(definition, WORKER_RATE_LIMIT, ARG_RATE_LIMIT, 1, MAX_RATE) > 0;
+	bool		limited = set_number(definition, OPTION(concurrency_limit), 1, MAX_CONCURRENCY) > 0;
+	bool		rated = set_number(definition, OPTION(rate_limit), 1, MAX_RATE) > 0;
 
-	(void) set_number(definition, WORKER_MAX_RUNNING_JOBS, ARG_MAX_RUNNING_JOBS, 1, MAX_CONCURRENCY);
-	set_text(definition, WORKER_CONCURRENCY_KEY, text_argument(fcinfo, ARG_CONCURRENCY_KEY));
-	set_interval(definition, WORKER_RATE_PERIOD, ARG_RATE_PERIOD, 1000, LONGEST_PERIOD,
+	(void) set_number(definition, OPTION(max_running_jobs), 1, MAX_CONCURRENCY);
+	set_interval(definition, OPTION(rate_period), 1000, LONGEST_PERIOD,
 				 "Give an interval from 1 millisecond to 365 days.");
-	if (limited && PG_ARGISNULL(ARG_CONCURRENCY_KEY))
+	if (limited && PG_ARGISNULL(ARG(concurrency_key)))
 		refuse_combination("concurrency_limit needs concurrency_key",
-						   psprintf("concurrency_limit is %d, and concurrency_key is NULL.", PG_GETARG_INT32(ARG_CONCURRENCY_LIMIT)),
+						   psprintf("concurrency_limit is %d, and concurrency_key is NULL.", PG_GETARG_INT32(ARG(concurrency_limit))),
 						   "Give the args key by whose values jobs are counted, or max_running_jobs for all of the worker's.");
-	if (!limited && !rated && !PG_ARGISNULL(ARG_CONCURRENCY_KEY))
+	if (!limited && !rated && !PG_ARGISNULL(ARG(concurrency_key)))
 		refuse_combination("concurrency_key needs concurrency_limit or rate_limit",
-						   psprintf("concurrency_key is %s, and both limits are NULL.", quoted(text_argument(fcinfo, ARG_CONCURRENCY_KEY))),
+						   psprintf("concurrency_key is %s, and both limits are NULL.", quoted(text_argument(fcinfo, ARG(concurrency_key)))),
 						   "Give how many jobs of one value may run at once, or start in a rate_period.");
-	if (!PG_ARGISNULL(ARG_CONCURRENCY_KEY))
-		limit_check_key(text_argument(fcinfo, ARG_CONCURRENCY_KEY));
+	if (!PG_ARGISNULL(ARG(concurrency_key)))
+		limit_check_key(text_argument(fcinfo, ARG(concurrency_key)));
 	if (rated)
 		shared_require("rate_limit");
-	if (rated != !PG_ARGISNULL(ARG_RATE_PERIOD))
+	if (rated != !PG_ARGISNULL(ARG(rate_period)))
 		refuse_combination("rate_limit and rate_period go together",
-						   rated ? psprintf("rate_limit is %d, and rate_period is NULL.", PG_GETARG_INT32(ARG_RATE_LIMIT))
-						   : psprintf("rate_limit is NULL, and rate_period is %s.", given_interval(fcinfo, ARG_RATE_PERIOD)),
+						   rated ? psprintf("rate_limit is %d, and rate_period is NULL.", PG_GETARG_INT32(ARG(rate_limit)))
+						   : psprintf("rate_limit is NULL, and rate_period is %s.", given_interval(fcinfo, ARG(rate_period))),
 						   "Give how many jobs may start, and in which interval.");
 }
 
@@ -300,18 +301,18 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
-	if (PG_ARGISNULL(ARG_REMAINING_WORK))
+	if (PG_ARGISNULL(ARG(remaining_work)))
 		return false;
-	if (PG_ARGISNULL(ARG_MAX_RUNNING_JOBS))
+	if (PG_ARGISNULL(ARG(max_running_jobs)))
 		refuse_combination("remaining_work needs max_running_jobs", "max_running_jobs is NULL.",
 						   "Give how many jobs are to be at work while work is left.");
-	if (strategy != DEDUP_NONE || (!PG_ARGISNULL(ARG_DEDUPLICATE) && strcmp(text_argument(fcinfo, ARG_DEDUPLICATE), "none") != 0))
+	if (strategy != DEDUP_NONE || (!PG_ARGISNULL(ARG(deduplicate)) && strcmp(text_argument(fcinfo, ARG(deduplicate)), "none") != 0))
 		refuse_combination("remaining_work and deduplication exclude each other",
 						   "Each of its jobs takes a piece of the work that is left.",
 						   "Leave idempotent, deduplicate and record out.");
 	shared_require("remaining_work");
-	capacity_check_query(text_argument(fcinfo, ARG_REMAINING_WORK), definition->search_path);
-	set_text(definition, WORKER_REMAINING_WORK, text_argument(fcinfo, ARG_REMAINING_WORK));
+	capacity_check_query(text_argument(fcinfo, ARG(remaining_work)), definition->search_path);
+	set_text(definition, COLUMN(remaining_work), text_argument(fcinfo, ARG(remaining_work)));
 	return true;
 }
 
@@ -319,10 +320,10 @@ static void
 set_retries(Definition *definition, bool limited_capacity)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
-	int			retries = count_argument(fcinfo, ARG_MAX_RETRIES, "max_retries");
+	int			retries = count_argument(fcinfo, ARG(max_retries), "max_retries");
 
-	set_datum(definition, WORKER_MAX_RETRIES, Int32GetDatum(limited_capacity ? 0 : retries));
-	set_function(definition, WORKER_RETRY_BACKOFF, WORKER_RETRY_BACKOFF_OWNER, ARG_RETRY_BACKOFF, INT4OID, INTERVALOID,
+	set_datum(definition, COLUMN(max_retries), Int32GetDatum(limited_capacity ? 0 : retries));
+	set_function(definition, COLUMN(retry_backoff), COLUMN(retry_backoff_owner), ARG(retry_backoff), INT4OID, INTERVALOID,
 				 "It must take one integer, the number of failures so far (from 1), and return an interval.",
 				 "Write one like: CREATE FUNCTION f(failures integer) RETURNS interval …");
 }
@@ -332,13 +333,13 @@ set_times(Definition *definition)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
-	set_interval(definition, WORKER_TIMEOUT, ARG_TIMEOUT, 1000, LONGEST_TIMEOUT,
+	set_interval(definition, OPTION(timeout), 1000, LONGEST_TIMEOUT,
 				 "Give an interval from 1 millisecond to 24 days, or NULL for none.");
-	refuse_null(fcinfo, ARG_LOCK_TIMEOUT, "lock_timeout");
-	set_interval(definition, WORKER_LOCK_TIMEOUT, ARG_LOCK_TIMEOUT, 1000, LONGEST_TIMEOUT,
+	refuse_null(fcinfo, ARG(lock_timeout), "lock_timeout");
+	set_interval(definition, OPTION(lock_timeout), 1000, LONGEST_TIMEOUT,
 				 "Give an interval from 1 millisecond to 24 days.");
-	refuse_null(fcinfo, ARG_KEEP_COMPLETED, "keep_completed");
-	set_interval(definition, WORKER_KEEP_COMPLETED, ARG_KEEP_COMPLETED, 0, HISTORY_LONGEST,
+	refuse_null(fcinfo, ARG(keep_completed), "keep_completed");
+	set_interval(definition, OPTION(keep_completed), 0, HISTORY_LONGEST,
 				 "Give an interval from 0 (not kept) to 540 days.");
 }
 
@@ -366,17 +367,16 @@ set_consistency(Definition *definition)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
-	(void) set_value(definition, WORKER_DATA_CONSISTENCY, ARG_DATA_CONSISTENCY, consistency_names,
+	(void) set_value(definition, OPTION(data_consistency), consistency_names,
 					 "It says whether the job's data may be read from a replica.");
-	set_function(definition, WORKER_READ_HANDLER, WORKER_READ_HANDLER_OWNER, ARG_READ_HANDLER, JSONBOID, JSONBOID,
+	set_function(definition, COLUMN(read_handler), COLUMN(read_handler_owner), ARG(read_handler), JSONBOID, JSONBOID,
 				 "It must take one jsonb, the args, and return one.",
 				 "Write one like: CREATE FUNCTION f(args jsonb) RETURNS jsonb …");
-	if (!PG_ARGISNULL(ARG_READ_HANDLER) && PG_ARGISNULL(ARG_HANDLER))
+	if (!PG_ARGISNULL(ARG(read_handler)) && PG_ARGISNULL(ARG(handler)))
 		refuse_combination("read_handler needs a handler", "Its result is handed to the handler.",
 						   "Leave read_handler out for a worker whose jobs are claimed by applications.");
-	if (!PG_ARGISNULL(ARG_READ_HANDLER))
-		check_read_parameter(text_argument(fcinfo, ARG_HANDLER));
-	set_text(definition, WORKER_FEATURE_FLAG, text_argument(fcinfo, ARG_FEATURE_FLAG));
+	if (!PG_ARGISNULL(ARG(read_handler)))
+		check_read_parameter(text_argument(fcinfo, ARG(handler)));
 }
 
 /* ---- jobs that follow on a job's end ---- */
@@ -409,7 +409,7 @@ refuse_circle(const char *option, const char *worker, const char *follower, cons
 
 /* A worker whose jobs are enqueued when one of this worker's has ended in a certain way. */
 static char *
-set_follower(Definition *definition, WorkerAttribute attribute, int arg, const char *worker)
+set_follower(Definition *definition, int attribute, int arg, const char *worker)
 {
 	const char *option = worker_columns[attribute].name;
 	char	   *name = text_argument(definition->fcinfo, arg);
@@ -427,10 +427,10 @@ set_follower(Definition *definition, WorkerAttribute attribute, int arg, const c
 static void
 set_followers(Definition *definition, const char *worker)
 {
-	char	   *on_dead = set_follower(definition, WORKER_ON_DEAD, ARG_ON_DEAD, worker);
+	char	   *on_dead = set_follower(definition, OPTION(on_dead), worker);
 	const Worker *next = on_dead ? registry_worker(on_dead) : NULL;
 
-	(void) set_follower(definition, WORKER_ON_EXPIRED, ARG_ON_EXPIRED, worker);
+	(void) set_follower(definition, OPTION(on_expired), worker);
 	for (int length = 1; next != NULL && next->on_dead != NULL; length++)
 	{
 		if (strcmp(next->on_dead, worker) == 0)
@@ -447,15 +447,15 @@ set_encryption(Definition *definition)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
-	refuse_null(fcinfo, ARG_ENCRYPT, "encrypt");
-	refuse_null(fcinfo, ARG_ENCRYPT_RESULT, "encrypt_result");
-	if (ArrayGetNItems(ARR_NDIM(PG_GETARG_ARRAYTYPE_P(ARG_ENCRYPT)), ARR_DIMS(PG_GETARG_ARRAYTYPE_P(ARG_ENCRYPT))) > 0)
-		set_names(definition, WORKER_ENCRYPT, ARG_ENCRYPT);
-	if (PG_GETARG_BOOL(ARG_ENCRYPT_RESULT))
-		set_datum(definition, WORKER_ENCRYPT_RESULT, BoolGetDatum(true));
-	encryption_check_options(PG_GETARG_ARRAYTYPE_P(ARG_ENCRYPT), PG_GETARG_BOOL(ARG_ENCRYPT_RESULT), PG_GETARG_ARRAYTYPE_P(ARG_LOGGABLE_ARGS),
-							 text_argument(fcinfo, ARG_CONCURRENCY_KEY), text_argument(fcinfo, ARG_RECORD_KEY),
-							 !PG_ARGISNULL(ARG_REMAINING_WORK));
+	refuse_null(fcinfo, ARG(encrypt), "encrypt");
+	refuse_null(fcinfo, ARG(encrypt_result), "encrypt_result");
+	if (ArrayGetNItems(ARR_NDIM(PG_GETARG_ARRAYTYPE_P(ARG(encrypt))), ARR_DIMS(PG_GETARG_ARRAYTYPE_P(ARG(encrypt)))) > 0)
+		set_names(definition, OPTION(encrypt));
+	if (PG_GETARG_BOOL(ARG(encrypt_result)))
+		set_datum(definition, COLUMN(encrypt_result), BoolGetDatum(true));
+	encryption_check_options(PG_GETARG_ARRAYTYPE_P(ARG(encrypt)), PG_GETARG_BOOL(ARG(encrypt_result)), PG_GETARG_ARRAYTYPE_P(ARG(loggable_args)),
+							 text_argument(fcinfo, ARG(concurrency_key)), text_argument(fcinfo, ARG(record_key)),
+							 !PG_ARGISNULL(ARG(remaining_work)));
 }
 
 /* ---- the row ---- */
@@ -503,7 +503,7 @@ store(Definition *definition, const char *worker)
 	StringInfoData sql;
 	StringInfoData parameters;
 	StringInfoData updates;
-	Oid			types[WORKER_ATTRIBUTES];
+	Oid			types[Natts_defined_worker];
 	RunAs		saved;
 	uint64		written;
 
@@ -511,11 +511,11 @@ store(Definition *definition, const char *worker)
 	initStringInfo(&parameters);
 	initStringInfo(&updates);
 	appendStringInfoString(&sql, "INSERT INTO queue_jobs.defined_worker AS w (");
-	for (int i = 0; i < WORKER_ATTRIBUTES; i++)
+	for (int i = 0; i < Natts_defined_worker; i++)
 	{
-		const char *name = worker_columns[i].name;
+		const char *name = worker_columns[i + 1].name;
 
-		types[i] = worker_columns[i].type;
+		types[i] = worker_columns[i + 1].type;
 		appendStringInfo(&sql, "%s%s", i ? ", " : "", name);
 		appendStringInfo(&parameters, "%s$%d", i ? ", " : "", i + 1);
 		appendStringInfo(&updates, "%s%s = EXCLUDED.%s", i ? ", " : "", name, name);
@@ -524,7 +524,7 @@ store(Definition *definition, const char *worker)
 					 " WHERE w.definer = EXCLUDED.definer OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = w.definer)",
 					 parameters.data, updates.data);
 	engine_begin(&saved);
-	written = engine_execute(sql.data, SPI_OK_INSERT, WORKER_ATTRIBUTES, types, definition->values, definition->nulls);
+	written = engine_execute(sql.data, SPI_OK_INSERT, Natts_defined_worker, types, definition->values, definition->nulls);
 	engine_end(&saved);
 	if (written == 0)
 		ereport(ERROR,
@@ -541,8 +541,8 @@ static void
 warn_if_not_kept_up(const Definition *definition, const char *name, Oid definer)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
-	bool		heals = !PG_ARGISNULL(ARG_HEAL_EVERY);
-	bool		fills = !PG_ARGISNULL(ARG_REMAINING_WORK);
+	bool		heals = !PG_ARGISNULL(ARG(heal_every));
+	bool		fills = !PG_ARGISNULL(ARG(remaining_work));
 	char	   *why = heals || fills ? lane_role_blocked(definer) : NULL;
 
 	if (why != NULL)
@@ -569,25 +569,26 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	DedupStrategy strategy;
 
 	refuse_where_nothing_can_be_written("queue_jobs.define_worker()");
-	refuse_null(fcinfo, ARG_NAME, "name");
-	name = text_argument(fcinfo, ARG_NAME);
+	refuse_null(fcinfo, ARG(name), "name");
+	name = text_argument(fcinfo, ARG(name));
 	check_name("worker", name);
 	refuse_reserved_name(name);
-	memset(definition.nulls, 'n', WORKER_ATTRIBUTES);
-	run_as_definer = value_argument(fcinfo, ARG_RUN_AS, "run_as", run_as_names,
+	memset(definition.nulls, 'n', Natts_defined_worker);
+	run_as_definer = value_argument(fcinfo, ARG(run_as), "run_as", run_as_names,
 									"Jobs run as the role that enqueued them, or as the one that defined the worker.") == 1;
 	existing = registry_worker(name);
 	if (existing != NULL)
 		check_definer(existing);
 	definer = definer_for(existing);
 	definition_size_check(fcinfo, name, definer);
-	set_text(&definition, WORKER_NAME, name);
-	set_datum(&definition, WORKER_DEFINER, ObjectIdGetDatum(definer));
-	set_datum(&definition, WORKER_RUN_AS_DEFINER, BoolGetDatum(run_as_definer));
+	set_text(&definition, COLUMN(name), name);
+	set_datum(&definition, COLUMN(definer), ObjectIdGetDatum(definer));
+	set_datum(&definition, COLUMN(run_as_definer), BoolGetDatum(run_as_definer));
 	set_handler(&definition, run_as_definer, definer);
 	set_queue(&definition, name);
-	refuse_null(fcinfo, ARG_VERSION, "version");
-	set_datum(&definition, WORKER_VERSION, PG_GETARG_DATUM(ARG_VERSION));
+	refuse_null(fcinfo, ARG(version), "version");
+	set_datum(&definition, COLUMN(version), PG_GETARG_DATUM(ARG(version)));
+	set_options(&definition);
 	set_times(&definition);
 	set_search_path(&definition, name, definer);
 	has_record = set_record(&definition);
@@ -600,10 +601,10 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	set_followers(&definition, name);
 	set_encryption(&definition);
 	store(&definition, name);
-	if (!PG_ARGISNULL(ARG_REMAINING_WORK))
+	if (!PG_ARGISNULL(ARG(remaining_work)))
 		capacity_forget(name);
 	warn_if_not_kept_up(&definition, name, definer);
-	if (!PG_ARGISNULL(ARG_HANDLER) && !shared_present())
+	if (!PG_ARGISNULL(ARG(handler)) && !shared_present())
 		ereport(WARNING,
 				(errmsg("jobs of worker \"%s\" are not run yet", name),
 				 errdetail("queue_jobs is not in \"shared_preload_libraries\"."),

@@ -12,6 +12,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "arguments.h"
+#include "attribute_numbers.h"
 #include "call_sql.h"
 #include "catalog.h"
 #include "catalog/pg_collation.h"
@@ -37,11 +38,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_run_once);
 #define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
 #define MAX_TOKEN_LENGTH 2000	/* bytes; an index entry has 2,704 at most */
 
-enum
-{
-	ATT_OWNER = 1, ATT_TOKEN, ATT_RESULT, ATT_EXPIRES_AT
-};
-
 /* The stored result of a token that has not expired; false if there is none. */
 static bool
 find_result(const char *token, Jsonb **result)
@@ -53,16 +49,16 @@ find_result(const char *token, Jsonb **result)
 	HeapTuple	tuple;
 	bool		found = false;
 
-	ScanKeyInit(&keys[0], ATT_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(GetUserId()));
-	ScanKeyInit(&keys[1], ATT_TOKEN, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(token));
+	ScanKeyInit(&keys[0], Anum_token_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(GetUserId()));
+	ScanKeyInit(&keys[1], Anum_token_token, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(token));
 	keys[1].sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, catalog_relation(REL_TOKEN_KEY), true, snapshot, 2, keys);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
 		bool		isnull;
-		Datum		expires_at = heap_getattr(tuple, ATT_EXPIRES_AT, RelationGetDescr(rel), &isnull);
-		Datum		value = heap_getattr(tuple, ATT_RESULT, RelationGetDescr(rel), &isnull);
+		Datum		expires_at = heap_getattr(tuple, Anum_token_expires_at, RelationGetDescr(rel), &isnull);
+		Datum		value = heap_getattr(tuple, Anum_token_result, RelationGetDescr(rel), &isnull);
 
 		found = DatumGetTimestampTz(expires_at) > GetCurrentTimestamp();
 		*result = isnull ? NULL : DatumGetJsonbPCopy(value);

@@ -17,14 +17,14 @@
 #define MAX_NAMES 1000			/* elements of an option */
 
 void
-set_datum(Definition *definition, WorkerAttribute attribute, Datum value)
+set_datum(Definition *definition, int attribute, Datum value)
 {
-	definition->values[attribute] = value;
-	definition->nulls[attribute] = ' ';
+	definition->values[attribute - 1] = value;
+	definition->nulls[attribute - 1] = ' ';
 }
 
 void
-set_text(Definition *definition, WorkerAttribute attribute, const char *value)
+set_text(Definition *definition, int attribute, const char *value)
 {
 	if (value == NULL)
 		return;
@@ -38,7 +38,7 @@ set_text(Definition *definition, WorkerAttribute attribute, const char *value)
 }
 
 bool
-set_boolean(Definition *definition, WorkerAttribute attribute, int arg)
+set_boolean(Definition *definition, int attribute, int arg)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
@@ -48,7 +48,7 @@ set_boolean(Definition *definition, WorkerAttribute attribute, int arg)
 }
 
 int
-set_number(Definition *definition, WorkerAttribute attribute, int arg, int minimum, int maximum)
+set_number(Definition *definition, int attribute, int arg, int minimum, int maximum)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 	const char *name = worker_columns[attribute].name;
@@ -66,7 +66,7 @@ set_number(Definition *definition, WorkerAttribute attribute, int arg, int minim
 }
 
 void
-set_interval(Definition *definition, WorkerAttribute attribute, int arg, int64 minimum, int64 maximum, const char *hint)
+set_interval(Definition *definition, int attribute, int arg, int64 minimum, int64 maximum, const char *hint)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
@@ -103,7 +103,7 @@ value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char 
 }
 
 int
-set_value(Definition *definition, WorkerAttribute attribute, int arg, const char *const *names, const char *detail)
+set_value(Definition *definition, int attribute, int arg, const char *const *names, const char *detail)
 {
 	int			value = value_argument(definition->fcinfo, arg, worker_columns[attribute].name, names, detail);
 
@@ -112,7 +112,7 @@ set_value(Definition *definition, WorkerAttribute attribute, int arg, const char
 }
 
 void
-set_names(Definition *definition, WorkerAttribute attribute, int arg)
+set_names(Definition *definition, int attribute, int arg)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 	const char *name = worker_columns[attribute].name;

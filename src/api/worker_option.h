@@ -12,32 +12,32 @@
 typedef struct Definition
 {
 	FunctionCallInfo fcinfo;
-	Datum		values[WORKER_ATTRIBUTES];
-	char		nulls[WORKER_ATTRIBUTES + 1];
+	Datum		values[Natts_defined_worker];
+	char		nulls[Natts_defined_worker + 1];
 	char	   *search_path;	/* for the names in pending and remaining_work */
 	Oid			handler_owner;
 } Definition;
 
-extern void set_datum(Definition *definition, WorkerAttribute attribute, Datum value);
+extern void set_datum(Definition *definition, int attribute, Datum value);
 
 /* NULL leaves it unset. */
-extern void set_text(Definition *definition, WorkerAttribute attribute, const char *value);
+extern void set_text(Definition *definition, int attribute, const char *value);
 
 /* A boolean that must not be NULL. */
-extern bool set_boolean(Definition *definition, WorkerAttribute attribute, int arg);
+extern bool set_boolean(Definition *definition, int attribute, int arg);
 
 /* An integer between two bounds, or NULL, which leaves it unset: 0 is returned then. */
-extern int	set_number(Definition *definition, WorkerAttribute attribute, int arg, int minimum, int maximum);
+extern int	set_number(Definition *definition, int attribute, int arg, int minimum, int maximum);
 
 /* An interval between two bounds, or NULL, which leaves it unset. */
-extern void set_interval(Definition *definition, WorkerAttribute attribute, int arg, int64 minimum, int64 maximum, const char *hint);
+extern void set_interval(Definition *definition, int attribute, int arg, int64 minimum, int64 maximum, const char *hint);
 
 /* Which of its values an option has; it must not be NULL. */
 extern int	value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char *const *names, const char *detail);
-extern int	set_value(Definition *definition, WorkerAttribute attribute, int arg, const char *const *names, const char *detail);
+extern int	set_value(Definition *definition, int attribute, int arg, const char *const *names, const char *detail);
 
 /* An array of names: none of them NULL, each fit for a selector. */
-extern void set_names(Definition *definition, WorkerAttribute attribute, int arg);
+extern void set_names(Definition *definition, int attribute, int arg);
 
 /* An option as a DETAIL shows it. */
 extern const char *quoted(const char *value);

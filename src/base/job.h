@@ -68,46 +68,28 @@ typedef struct LanePosition
 static const LanePosition lowest_key = {PG_INT32_MIN, PG_INT64_MIN};	/* before every job */
 static const LanePosition highest_key = {PG_INT32_MAX, PG_INT64_MAX};	/* behind every job */
 
+/* A member for each column (job_columns.h), and what is known of a job while a process has it. */
+#define Job_bigint int64
+#define Job_integer int32
+#define Job_smallint int16
+#define Job_boolean bool
+#define Job_timestamptz TimestampTz	/* or NO_TIME */
+#define Job_text char *				/* or NULL */
+#define Job_jsonb Jsonb *				/* or NULL */
+#define Job_pg_lsn XLogRecPtr			/* or InvalidXLogRecPtr */
+#define Job_regrole Oid				/* or InvalidOid */
+#define Job_strategy LoadBalancingStrategy	/* or STRATEGY_NONE */
+#define Job_float8 float8
+#define JOB_COLUMN(name, type) Job_##type name;
+#define LIVE_COLUMN(name, type) Job_##type name;
+#define FINISHED_COLUMN(name, type) Job_##type name;
 typedef struct Job
 {
-	int64		id;
-	TimestampTz created_at;
-	TimestampTz run_at;
-	int32		lane;
-	int32		place;			/* where it waits, if parked (park.c); 0: in its lane */
-	int32		priority;
-	int32		version;
-	int32		attempt;		/* starts so far */
-	int32		uncharged;		/* starts that count as no attempt */
-	int16		crashes;
-	int32		merged;			/* duplicates that were merged into it when it was claimed */
-	int32		dropped;		/* duplicates that were dropped in its favour; of finished jobs only */
-	int64		dedup_hash;		/* of its deduplication key; 0: none */
-	char	   *dedup_key;		/* the token, if the key has one, or NULL */
-	bool		due;
-	TimestampTz expires_at;		/* or NO_TIME */
-	TimestampTz started_at;		/* NO_TIME unless a lease is written */
-	int64		lease;			/* microseconds; 0 with started_at: an executor's */
-	XLogRecPtr	wal_lsn;		/* its location (location.h); of one that waits: found when it fell due or was put back */
-	char	   *claimant;		/* or NULL */
-	Oid			claimed_by;		/* the claimant's role; of live jobs only. InvalidOid: claimed before 0.2.0 */
-	char	   *schedule;		/* whose tick it is, or NULL */
-	LoadBalancingStrategy strategy; /* STRATEGY_NONE: nothing was chosen */
-	char	   *read_from;		/* replica, or READ_FROM_PRIMARY; NULL: not chosen */
+#include "job_columns.h"
 	Jsonb	   *read;			/* what its read handler returned, while it runs */
 	Jsonb	   *results;		/* what the jobs that it has waited for returned, while it runs */
-	Jsonb	   *args;			/* as they are stored */
-	int16		encrypted;		/* what of it is ciphertext, or is to be; 0: nothing */
 	Jsonb	   *clear_args;		/* what was decrypted for its run, or NULL */
-	Jsonb	   *context;		/* or NULL */
-	Jsonb	   *errors;			/* array of objects, or NULL */
-	int64		batch;			/* whose member it is; 0: of none */
-	char	   *step;			/* its name in a workflow, or NULL */
-	bool		callback;		/* it is a callback of its batch, and no member */
-	Jsonb	   *waits;			/* what it waits for (waiting.h), or NULL */
-	Jsonb	   *cursor;			/* where a long job goes on, or NULL */
-	bool		has_progress;	/* it has said how far it is */
-	float8		progress;
+	bool		has_progress;
 } Job;
 
 extern const char *job_state_name(JobState state);

@@ -9,6 +9,7 @@
 
 #include "access/htup_details.h"
 #include "arguments.h"
+#include "attribute_numbers.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "executor/spi.h"
@@ -34,8 +35,8 @@ read_flag(HeapTuple tuple, TupleDesc descriptor)
 	FeatureFlag *flag = palloc(sizeof(FeatureFlag));
 	bool		isnull;
 
-	flag->name = TextDatumGetCString(heap_getattr(tuple, 1, descriptor, &isnull));
-	flag->percent = DatumGetInt32(heap_getattr(tuple, 2, descriptor, &isnull));
+	flag->name = TextDatumGetCString(heap_getattr(tuple, Anum_feature_flag_name, descriptor, &isnull));
+	flag->percent = DatumGetInt32(heap_getattr(tuple, Anum_feature_flag_percent, descriptor, &isnull));
 	return flag;
 }
 

@@ -7,6 +7,7 @@
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "attribute_numbers.h"
 #include "catalog.h"
 #include "common/hashfn.h"
 #include "key_hash.h"
@@ -16,11 +17,6 @@
 #include "utils/timestamp.h"
 
 /* Columns of hash_seed. */
-enum
-{
-	ATT_SEED = 1, ATT_MADE_AT
-};
-
 /* Of several the oldest: CREATE EXTENSION makes one, and then a restore brings that of the dump. */
 static uint64
 read_seed(void)
@@ -35,12 +31,12 @@ read_seed(void)
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
-		TimestampTz made_at = DatumGetTimestampTz(heap_getattr(tuple, ATT_MADE_AT, RelationGetDescr(rel), &isnull));
+		TimestampTz made_at = DatumGetTimestampTz(heap_getattr(tuple, Anum_hash_seed_made_at, RelationGetDescr(rel), &isnull));
 
 		if (made_at >= oldest)
 			continue;
 		oldest = made_at;
-		seed = DatumGetUInt64(heap_getattr(tuple, ATT_SEED, RelationGetDescr(rel), &isnull));
+		seed = DatumGetUInt64(heap_getattr(tuple, Anum_hash_seed_seed, RelationGetDescr(rel), &isnull));
 	}
 	table_endscan(scan);
 	engine_snapshot_end(snapshot);

@@ -231,7 +231,7 @@ static void
 look_at_row(HeapTuple tuple, TupleDesc desc)
 {
 	bool		isnull;
-	char	   *name = TextDatumGetCString(heap_getattr(tuple, WORKER_NAME + 1, desc, &isnull));
+	char	   *name = TextDatumGetCString(heap_getattr(tuple, Anum_defined_worker_name, desc, &isnull));
 	WorkerEntry *entry = hash_search(workers, &name, HASH_FIND, NULL);
 
 	if (built_in_named(name) != BUILT_IN_NONE)
@@ -447,7 +447,7 @@ look_at_worker(const char *name)
 	HeapTuple	tuple;
 	WorkerEntry *entry;
 
-	ScanKeyInit(&key, WORKER_NAME + 1, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
+	ScanKeyInit(&key, Anum_defined_worker_name, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
 	key.sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, catalog_relation(REL_DEFINED_WORKER_KEY), true, snapshot, 1, &key);
 	tuple = systable_getnext(scan);

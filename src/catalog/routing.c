@@ -10,6 +10,7 @@
 #include "access/heapam.h"
 #include "access/table.h"
 #include "arguments.h"
+#include "attribute_numbers.h"
 #include "catalog.h"
 #include "job.h"
 #include "routing.h"
@@ -17,8 +18,6 @@
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/rel.h"
-
-#define ATT_RULES 2
 
 typedef struct RoutingRule
 {
@@ -108,7 +107,7 @@ routing_read(Snapshot snapshot)
 	if (tuple != NULL)
 	{
 		bool		isnull;
-		Jsonb	   *stored = DatumGetJsonbP(heap_getattr(tuple, ATT_RULES, RelationGetDescr(rel), &isnull));
+		Jsonb	   *stored = DatumGetJsonbP(heap_getattr(tuple, Anum_routing_rules, RelationGetDescr(rel), &isnull));
 
 		if (JB_ROOT_IS_ARRAY(stored) && !JB_ROOT_IS_SCALAR(stored))
 			rules = read_rules(stored);

@@ -22,53 +22,25 @@
 
 #define LONGEST_TAGS 1000		/* bytes of all tags of a worker, beyond which they stay in the row */
 
-const WorkerColumn worker_columns[WORKER_ATTRIBUTES] = {
-	[WORKER_NAME] = {"name", TEXTOID},
-	[WORKER_DEFINER] = {"definer", REGROLEOID},
-	[WORKER_HANDLER] = {"handler", TEXTOID},
-	[WORKER_QUEUE] = {"queue", TEXTOID},
-	[WORKER_VERSION] = {"version", INT4OID},
-	[WORKER_IDEMPOTENT] = {"idempotent", BOOLOID},
-	[WORKER_DEDUPLICATE] = {"deduplicate", TEXTOID},
-	[WORKER_RESCHEDULE_ONCE] = {"reschedule_once", BOOLOID},
-	[WORKER_INCLUDING_SCHEDULED] = {"including_scheduled", BOOLOID},
-	[WORKER_DEDUP_TTL] = {"dedup_ttl", INTERVALOID},
-	[WORKER_MAX_RETRIES] = {"max_retries", INT4OID},
-	[WORKER_RETRY_BACKOFF] = {"retry_backoff", TEXTOID},
-	[WORKER_URGENCY] = {"urgency", TEXTOID},
-	[WORKER_EXTERNAL_DEPENDENCIES] = {"external_dependencies", BOOLOID},
-	[WORKER_RESOURCE_BOUNDARY] = {"resource_boundary", TEXTOID},
-	[WORKER_FEATURE_CATEGORY] = {"feature_category", TEXTOID},
-	[WORKER_WEIGHT] = {"weight", INT4OID},
-	[WORKER_MAX_RUNNING_JOBS] = {"max_running_jobs", INT4OID},
-	[WORKER_CONCURRENCY_KEY] = {"concurrency_key", TEXTOID},
-	[WORKER_CONCURRENCY_LIMIT] = {"concurrency_limit", INT4OID},
-	[WORKER_RATE_LIMIT] = {"rate_limit", INT4OID},
-	[WORKER_RATE_PERIOD] = {"rate_period", INTERVALOID},
-	[WORKER_TAGS] = {"tags", TEXTARRAYOID},
-	[WORKER_REMAINING_WORK] = {"remaining_work", TEXTOID},
-	[WORKER_TIMEOUT] = {"timeout", INTERVALOID},
-	[WORKER_LOCK_TIMEOUT] = {"lock_timeout", INTERVALOID},
-	[WORKER_DATA_CONSISTENCY] = {"data_consistency", TEXTOID},
-	[WORKER_READ_HANDLER] = {"read_handler", TEXTOID},
-	[WORKER_FEATURE_FLAG] = {"feature_flag", TEXTOID},
-	[WORKER_RECORD] = {"record", TEXTOID},
-	[WORKER_RECORD_KEY] = {"record_key", TEXTOID},
-	[WORKER_PENDING] = {"pending", TEXTOID},
-	[WORKER_HEAL_EVERY] = {"heal_every", INTERVALOID},
-	[WORKER_HEAL_AFTER] = {"heal_after", INTERVALOID},
-	[WORKER_RUN_AS_DEFINER] = {"run_as_definer", BOOLOID},
-	[WORKER_LOGGABLE_ARGS] = {"loggable_args", TEXTARRAYOID},
-	[WORKER_KEEP_COMPLETED] = {"keep_completed", INTERVALOID},
-	[WORKER_SEARCH_PATH] = {"search_path", TEXTOID},
-	[WORKER_HANDLER_ARGUMENTS] = {"handler_arguments", TEXTOID},
-	[WORKER_HANDLER_OWNER] = {"handler_owner", REGROLEOID},
-	[WORKER_READ_HANDLER_OWNER] = {"read_handler_owner", REGROLEOID},
-	[WORKER_RETRY_BACKOFF_OWNER] = {"retry_backoff_owner", REGROLEOID},
-	[WORKER_ON_DEAD] = {"on_dead", TEXTOID},
-	[WORKER_ON_EXPIRED] = {"on_expired", TEXTOID},
-	[WORKER_ENCRYPT] = {"encrypt", TEXTARRAYOID},
-	[WORKER_ENCRYPT_RESULT] = {"encrypt_result", BOOLOID},
+/* What the types of worker_columns.h are in SQL. */
+#define OID_text TEXTOID
+#define OID_role REGROLEOID
+#define OID_integer INT4OID
+#define OID_boolean BOOLOID
+#define OID_microseconds INTERVALOID
+#define OID_milliseconds INTERVALOID
+#define OID_tags TEXTARRAYOID
+#define OID_keys TEXTARRAYOID
+#define OID_strategy TEXTOID
+#define OID_urgency TEXTOID
+#define OID_boundary TEXTOID
+#define OID_consistency TEXTOID
+
+const WorkerColumn worker_columns[Natts_defined_worker + 1] = {
+#define WORKER_COLUMN(name, type) [Anum_defined_worker_##name] = {#name, OID_##type},
+#define WORKER_OPTION(name, type) WORKER_COLUMN(name, type)
+#define ROW_COLUMN(name, type) WORKER_COLUMN(name, type)
+#include "worker_columns.h"
 };
 
 const char *const strategy_names[] = {
@@ -98,16 +70,6 @@ const char *const consistency_names[] = {
 	[CONSISTENCY_DELAYED] = "delayed",
 	NULL
 };
-
-/* Where a Worker has its strings. */
-static const Size strings[] = {
-	offsetof(Worker, name), offsetof(Worker, handler), offsetof(Worker, handler_arguments), offsetof(Worker, queue), offsetof(Worker, retry_backoff), offsetof(Worker, on_dead), offsetof(Worker, on_expired),
-	offsetof(Worker, feature_category), offsetof(Worker, concurrency_key), offsetof(Worker, tags), offsetof(Worker, read_handler),
-	offsetof(Worker, feature_flag), offsetof(Worker, record), offsetof(Worker, record_key),
-	offsetof(Worker, encrypt)
-};
-
-#define STRING(worker, i) (*(char **) ((char *) (worker) + strings[i]))
 
 static const char *const built_in_names[BUILT_IN_WORKERS] = {
 	[BUILT_IN_NONE] = "",
@@ -218,7 +180,7 @@ size_of_texts(TupleDesc desc, const Datum *values, const bool *nulls)
 {
 	Size		size = 0;
 
-	for (int i = 0; i < WORKER_ATTRIBUTES; i++)
+	for (int i = 0; i < Natts_defined_worker; i++)
 		if (!nulls[i] && TupleDescAttr(desc, i)->attlen == -1)
 			size += toast_raw_datum_size(values[i]) - VARHDRSZ;
 	return size;
@@ -245,86 +207,54 @@ worker_is_of_row(const Worker *worker, HeapTuple tuple)
 	return row_version_equals(worker->row, row_version(tuple));
 }
 
-#define TEXT(attribute) (n[attribute] ? NULL : TextDatumGetCString(v[attribute]))
-#define MICROSECONDS(attribute) (n[attribute] ? 0 : interval_microseconds(DatumGetIntervalP(v[attribute])))
-#define ROLE(attribute) (n[attribute] ? InvalidOid : DatumGetObjectId(v[attribute]))
-#define INTEGER(attribute) (n[attribute] ? 0 : DatumGetInt32(v[attribute]))
-#define VALUE(attribute, names) Max(option_value(names, TextDatumGetCString(v[attribute])), 0)
+/* How a type is read; v and n are the row's values, and whether they are NULL. */
+#define READ_text(i) (n[i] ? NULL : TextDatumGetCString(v[i]))
+#define READ_role(i) (n[i] ? InvalidOid : DatumGetObjectId(v[i]))
+#define READ_integer(i) (n[i] ? 0 : DatumGetInt32(v[i]))
+#define READ_boolean(i) (!n[i] && DatumGetBool(v[i]))
+#define READ_microseconds(i) (n[i] ? 0 : interval_microseconds(DatumGetIntervalP(v[i])))
+#define READ_milliseconds(i) (READ_microseconds(i) / 1000)
+#define READ_tags(i) joined_tags(v[i])
+#define READ_keys(i) (n[i] ? NULL : encrypted_keys(v[i]))
+#define READ_value(i, names) Max(option_value(names, TextDatumGetCString(v[i])), 0)
+#define READ_strategy(i) READ_value(i, strategy_names)
+#define READ_urgency(i) READ_value(i, urgency_names)
+#define READ_boundary(i) READ_value(i, boundary_names)
+#define READ_consistency(i) READ_value(i, consistency_names)
 
 Worker *
 worker_read(HeapTuple tuple, TupleDesc desc)
 {
-	Worker	   *worker = palloc(sizeof(Worker));
-	Datum		v[WORKER_ATTRIBUTES];
-	bool		n[WORKER_ATTRIBUTES];
+	Worker	   *worker = palloc0(sizeof(Worker));
+	Datum		v[Natts_defined_worker];
+	bool		n[Natts_defined_worker];
 
 	heap_deform_tuple(tuple, desc, v, n);
-	*worker = (Worker)
-	{
-		.name = TEXT(WORKER_NAME),
-			.row = row_version(tuple),
-			.size = size_of_texts(desc, v, n),
-			.definer = DatumGetObjectId(v[WORKER_DEFINER]),
-			.handler = TEXT(WORKER_HANDLER),
-			.handler_arguments = TEXT(WORKER_HANDLER_ARGUMENTS),
-			.handler_owner = ROLE(WORKER_HANDLER_OWNER),
-			.queue = TEXT(WORKER_QUEUE),
-			.version = INTEGER(WORKER_VERSION),
-			.idempotent = DatumGetBool(v[WORKER_IDEMPOTENT]),
-			.deduplicate = VALUE(WORKER_DEDUPLICATE, strategy_names),
-			.reschedule_once = DatumGetBool(v[WORKER_RESCHEDULE_ONCE]),
-			.including_scheduled = DatumGetBool(v[WORKER_INCLUDING_SCHEDULED]),
-			.dedup_ttl = MICROSECONDS(WORKER_DEDUP_TTL),
-			.max_retries = INTEGER(WORKER_MAX_RETRIES),
-			.retry_backoff = TEXT(WORKER_RETRY_BACKOFF),
-			.retry_backoff_owner = ROLE(WORKER_RETRY_BACKOFF_OWNER),
-			.urgency = VALUE(WORKER_URGENCY, urgency_names),
-			.external_dependencies = DatumGetBool(v[WORKER_EXTERNAL_DEPENDENCIES]),
-			.resource_boundary = VALUE(WORKER_RESOURCE_BOUNDARY, boundary_names),
-			.feature_category = TEXT(WORKER_FEATURE_CATEGORY),
-			.weight = Max(INTEGER(WORKER_WEIGHT), 1),	/* 0 in a row that was written by hand would be divided by */
-			.max_running_jobs = INTEGER(WORKER_MAX_RUNNING_JOBS),
-			.concurrency_key = TEXT(WORKER_CONCURRENCY_KEY),
-			.concurrency_limit = INTEGER(WORKER_CONCURRENCY_LIMIT),
-			.rate_limit = INTEGER(WORKER_RATE_LIMIT),
-			.rate_period = MICROSECONDS(WORKER_RATE_PERIOD),
-			.tags = joined_tags(v[WORKER_TAGS]),
-			.limited_capacity = !n[WORKER_REMAINING_WORK],
-			.timeout = MICROSECONDS(WORKER_TIMEOUT),
-			.lock_timeout = MICROSECONDS(WORKER_LOCK_TIMEOUT) / 1000,
-			.data_consistency = VALUE(WORKER_DATA_CONSISTENCY, consistency_names),
-			.read_handler = TEXT(WORKER_READ_HANDLER),
-			.read_handler_owner = ROLE(WORKER_READ_HANDLER_OWNER),
-			.feature_flag = TEXT(WORKER_FEATURE_FLAG),
-			.record = TEXT(WORKER_RECORD),
-			.record_key = TEXT(WORKER_RECORD_KEY),
-			.heal_every = MICROSECONDS(WORKER_HEAL_EVERY),
-			.heal_after = MICROSECONDS(WORKER_HEAL_AFTER),
-			.run_as_definer = DatumGetBool(v[WORKER_RUN_AS_DEFINER]),
-			.keep_completed = MICROSECONDS(WORKER_KEEP_COMPLETED),
-			.on_dead = TEXT(WORKER_ON_DEAD),
-			.on_expired = TEXT(WORKER_ON_EXPIRED),
-			.encrypt = n[WORKER_ENCRYPT] ? NULL : encrypted_keys(v[WORKER_ENCRYPT]),
-			.encrypt_result = !n[WORKER_ENCRYPT_RESULT] && DatumGetBool(v[WORKER_ENCRYPT_RESULT]),
-			.slot = MyProcPid,
-	};
+#define WORKER_COLUMN(name, type) worker->name = READ_##type(Anum_defined_worker_##name - 1);
+#define WORKER_OPTION(name, type) WORKER_COLUMN(name, type)
+#include "worker_columns.h"
+	worker->weight = Max(worker->weight, 1);	/* 0 in a row that was written by hand would be divided by */
+	worker->row = row_version(tuple);
+	worker->size = size_of_texts(desc, v, n);
+	worker->limited_capacity = !n[Anum_defined_worker_remaining_work - 1];
+	worker->slot = MyProcPid;
 	return worker;
 }
 
 static void
 read_texts(HeapTuple tuple, TupleDesc desc, WorkerTexts *texts)
 {
-	Datum		v[WORKER_ATTRIBUTES];
-	bool		n[WORKER_ATTRIBUTES];
+	Datum		v[Natts_defined_worker];
+	bool		n[Natts_defined_worker];
 
 	heap_deform_tuple(tuple, desc, v, n);
 	*texts = (WorkerTexts)
 	{
-		.pending = TEXT(WORKER_PENDING),
-			.remaining_work = TEXT(WORKER_REMAINING_WORK),
-			.search_path = TEXT(WORKER_SEARCH_PATH),
-			.tags = text_list(v[WORKER_TAGS]),
-			.loggable_args = text_list(v[WORKER_LOGGABLE_ARGS]),
+		.pending = READ_text(Anum_defined_worker_pending - 1),
+			.remaining_work = READ_text(Anum_defined_worker_remaining_work - 1),
+			.search_path = READ_text(Anum_defined_worker_search_path - 1),
+			.tags = text_list(v[Anum_defined_worker_tags - 1]),
+			.loggable_args = text_list(v[Anum_defined_worker_loggable_args - 1]),
 	};
 }
 
@@ -371,11 +301,33 @@ worker_has_tag(const Worker *worker, const char *tag)
 	return false;
 }
 
-#undef TEXT
-#undef MICROSECONDS
-#undef ROLE
-#undef INTEGER
-#undef VALUE
+/* Types that are strings have memory of their own, which copy_string() or free_string() is called for; of the others nothing is to be done. */
+static void
+copy_string(char **string)
+{
+	if (*string != NULL)
+		*string = pstrdup(*string);
+}
+
+static void
+free_string(char **string)
+{
+	if (*string != NULL)
+		pfree(*string);
+}
+
+#define STRING_text(action, member) action(&member);
+#define STRING_tags(action, member) action(&member);
+#define STRING_keys(action, member) action(&member);
+#define STRING_role(action, member)
+#define STRING_integer(action, member)
+#define STRING_boolean(action, member)
+#define STRING_microseconds(action, member)
+#define STRING_milliseconds(action, member)
+#define STRING_strategy(action, member)
+#define STRING_urgency(action, member)
+#define STRING_boundary(action, member)
+#define STRING_consistency(action, member)
 
 Worker *
 worker_copy(const Worker *worker)
@@ -383,17 +335,17 @@ worker_copy(const Worker *worker)
 	Worker	   *copy = palloc(sizeof(Worker));
 
 	*copy = *worker;
-	for (int i = 0; i < lengthof(strings); i++)
-		if (STRING(copy, i) != NULL)
-			STRING(copy, i) = pstrdup(STRING(copy, i));
+#define WORKER_COLUMN(name, type) STRING_##type(copy_string, copy->name)
+#define WORKER_OPTION(name, type) WORKER_COLUMN(name, type)
+#include "worker_columns.h"
 	return copy;
 }
 
 void
 worker_free(Worker *worker)
 {
-	for (int i = 0; i < lengthof(strings); i++)
-		if (STRING(worker, i) != NULL)
-			pfree(STRING(worker, i));
+#define WORKER_COLUMN(name, type) STRING_##type(free_string, worker->name)
+#define WORKER_OPTION(name, type) WORKER_COLUMN(name, type)
+#include "worker_columns.h"
 	pfree(worker);
 }

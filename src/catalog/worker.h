@@ -10,6 +10,7 @@
 
 #include "access/htup.h"
 #include "access/tupdesc.h"
+#include "attribute_numbers.h"
 #include "consistency.h"
 #include "nodes/pg_list.h"
 #include "storage/itemptr.h"
@@ -56,28 +57,15 @@ typedef enum BuiltIn
 /* Which of them bears that name. */
 extern BuiltIn built_in_named(const char *name);
 
-/* Columns of defined_worker. */
-typedef enum WorkerAttribute
-{
-	WORKER_NAME, WORKER_DEFINER, WORKER_HANDLER, WORKER_QUEUE, WORKER_VERSION, WORKER_IDEMPOTENT, WORKER_DEDUPLICATE,
-	WORKER_RESCHEDULE_ONCE, WORKER_INCLUDING_SCHEDULED, WORKER_DEDUP_TTL, WORKER_MAX_RETRIES, WORKER_RETRY_BACKOFF,
-	WORKER_URGENCY, WORKER_EXTERNAL_DEPENDENCIES, WORKER_RESOURCE_BOUNDARY, WORKER_FEATURE_CATEGORY, WORKER_WEIGHT,
-	WORKER_MAX_RUNNING_JOBS, WORKER_CONCURRENCY_KEY, WORKER_CONCURRENCY_LIMIT, WORKER_RATE_LIMIT, WORKER_RATE_PERIOD,
-	WORKER_TAGS, WORKER_REMAINING_WORK, WORKER_TIMEOUT, WORKER_LOCK_TIMEOUT, WORKER_DATA_CONSISTENCY,
-	WORKER_READ_HANDLER, WORKER_FEATURE_FLAG, WORKER_RECORD, WORKER_RECORD_KEY, WORKER_PENDING, WORKER_HEAL_EVERY,
-	WORKER_HEAL_AFTER, WORKER_RUN_AS_DEFINER, WORKER_LOGGABLE_ARGS, WORKER_KEEP_COMPLETED, WORKER_SEARCH_PATH,
-	WORKER_HANDLER_ARGUMENTS, WORKER_HANDLER_OWNER, WORKER_READ_HANDLER_OWNER, WORKER_RETRY_BACKOFF_OWNER,
-	WORKER_ON_DEAD, WORKER_ON_EXPIRED, WORKER_ENCRYPT, WORKER_ENCRYPT_RESULT,
-	WORKER_ATTRIBUTES
-} WorkerAttribute;
-
+/* A column's name, and its type in SQL. */
 typedef struct WorkerColumn
 {
 	const char *name;
 	Oid			type;
 } WorkerColumn;
 
-extern const WorkerColumn worker_columns[WORKER_ATTRIBUTES];
+/* By their numbers (attribute_numbers.h), from 1. */
+extern const WorkerColumn worker_columns[Natts_defined_worker + 1];
 
 /* The names of the values of options, ending with NULL. */
 extern const char *const strategy_names[];
@@ -95,54 +83,28 @@ typedef struct RowVersion
 	ItemPointerData tid;
 } RowVersion;
 
+/* A member for each column (worker_columns.h), and what this process knows beside them. */
+#define Worker_text char *			/* or NULL */
+#define Worker_role Oid				/* or InvalidOid */
+#define Worker_integer int
+#define Worker_boolean bool
+#define Worker_microseconds int64
+#define Worker_milliseconds int
+#define Worker_tags char *
+#define Worker_keys char *
+#define Worker_strategy DedupStrategy
+#define Worker_urgency Urgency
+#define Worker_boundary ResourceBoundary
+#define Worker_consistency DataConsistency
+#define WORKER_COLUMN(name, type) Worker_##type name;
+#define WORKER_OPTION(name, type) Worker_##type name;
 typedef struct Worker
 {
-	char	   *name;
+#include "worker_columns.h"
 	RowVersion	row;			/* from which it was read */
 	Size		size;			/* of the definition's texts, with those that stay in the row */
-	Oid			definer;
-	char	   *handler;		/* as it was named, qualified; NULL: its jobs are claimed by applications */
-	char	   *handler_arguments;	/* its types; with its owner, what the name is bound to (handler.h) */
-	Oid			handler_owner;
-	char	   *queue;			/* where its jobs wait: its own, with its namespace, or as routed */
-	int			version;
-	bool		idempotent;
-	DedupStrategy deduplicate;
-	bool		reschedule_once;
-	bool		including_scheduled;
-	int64		dedup_ttl;		/* microseconds */
-	int			max_retries;
-	char	   *retry_backoff;	/* or NULL: Sidekiq's formula */
-	Oid			retry_backoff_owner;
-	Urgency		urgency;
-	bool		external_dependencies;
-	ResourceBoundary resource_boundary;
-	char	   *feature_category;	/* or NULL */
-	int			weight;
-	int			max_running_jobs;	/* 0: no limit */
-	char	   *concurrency_key;	/* args key, or NULL */
-	int			concurrency_limit;	/* jobs of one value of that key; 0: no limit */
-	int			rate_limit;		/* starts in any rate_period; 0: no limit */
-	int64		rate_period;	/* microseconds */
-	char	   *tags;			/* one name a line; NULL: they are many, and stay in the row */
 	bool		limited_capacity;	/* it has a query for remaining_work */
-	int64		timeout;		/* microseconds; 0: none */
-	int			lock_timeout;	/* milliseconds */
-	DataConsistency data_consistency;
-	char	   *read_handler;	/* or NULL */
-	Oid			read_handler_owner;
-	char	   *feature_flag;	/* or NULL */
-	char	   *record;			/* table, qualified; or NULL, and then there is no condition either */
-	char	   *record_key;		/* args keys */
-	int64		heal_every;		/* microseconds; 0: no healing */
-	int64		heal_after;		/* microseconds */
-	bool		run_as_definer;
 	BuiltIn		built_in;
-	int64		keep_completed; /* microseconds */
-	char	   *on_dead;		/* worker of the job that is enqueued when one of its jobs dies, or NULL */
-	char	   *on_expired;		/* the same when one expires */
-	char	   *encrypt;		/* args keys, one a line, whose values are stored as ciphertext; ALL_KEYS; or NULL */
-	bool		encrypt_result; /* its result likewise */
 
 	/* the lane that was used last: mostly one role enqueues */
 	Oid			lane_owner;

@@ -10,6 +10,7 @@
 
 #include "access/htup_details.h"
 #include "arguments.h"
+#include "attribute_numbers.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
 #include "database_slot.h"
@@ -61,9 +62,9 @@ read_replica(HeapTuple tuple, TupleDesc descriptor)
 	Replica    *replica = palloc(sizeof(Replica));
 	bool		isnull;
 
-	replica->name = TextDatumGetCString(heap_getattr(tuple, 1, descriptor, &isnull));
-	replica->conninfo = TextDatumGetCString(heap_getattr(tuple, 2, descriptor, &isnull));
-	replica->paused = DatumGetBool(heap_getattr(tuple, 4, descriptor, &isnull));
+	replica->name = TextDatumGetCString(heap_getattr(tuple, Anum_defined_replica_name, descriptor, &isnull));
+	replica->conninfo = TextDatumGetCString(heap_getattr(tuple, Anum_defined_replica_conninfo, descriptor, &isnull));
+	replica->paused = DatumGetBool(heap_getattr(tuple, Anum_defined_replica_paused, descriptor, &isnull));
 	return replica->paused ? NULL : replica;
 }
 

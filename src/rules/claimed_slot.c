@@ -38,7 +38,7 @@ claimed_slots_forget(const Job *job)
 	HeapTuple	tuple;
 
 	CommandCounterIncrement();
-	ScanKeyInit(&key, CLAIMED_SLOT_JOB, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job->id));
+	ScanKeyInit(&key, Anum_claimed_slot_job, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job->id));
 	scan = systable_beginscan(rel, catalog_relation(REL_CLAIMED_SLOT_JOB), true, snapshot, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		delete_claim(rel, tuple);
@@ -65,8 +65,8 @@ claimed_slots_trim(void)
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
-		int64		id = DatumGetInt64(heap_getattr(tuple, CLAIMED_SLOT_JOB, RelationGetDescr(rel), &isnull));
-		int32		attempt = DatumGetInt32(heap_getattr(tuple, CLAIMED_SLOT_ATTEMPT, RelationGetDescr(rel), &isnull));
+		int64		id = DatumGetInt64(heap_getattr(tuple, Anum_claimed_slot_job, RelationGetDescr(rel), &isnull));
+		int32		attempt = DatumGetInt32(heap_getattr(tuple, Anum_claimed_slot_attempt, RelationGetDescr(rel), &isnull));
 		Job			job;
 
 		CHECK_FOR_INTERRUPTS();

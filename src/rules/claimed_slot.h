@@ -6,13 +6,8 @@
 #ifndef QUEUE_JOBS_CLAIMED_SLOT_H
 #define QUEUE_JOBS_CLAIMED_SLOT_H
 
+#include "attribute_numbers.h"
 #include "job.h"
-
-/* Columns of claimed_slot. */
-enum ClaimedSlotAttribute
-{
-	CLAIMED_SLOT_NUMBER = 1, CLAIMED_SLOT_JOB, CLAIMED_SLOT_ATTEMPT, CLAIMED_SLOT_ATTRIBUTES = CLAIMED_SLOT_ATTEMPT
-};
 
 /* The job has no slot any more. */
 extern void claimed_slots_forget(const Job *job);

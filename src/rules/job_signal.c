@@ -7,6 +7,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "attribute_numbers.h"
 #include "catalog.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
@@ -16,11 +17,6 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
-
-enum
-{
-	ATT_JOB = 1, ATT_NAME, ATT_PAYLOAD, ATT_SENT_AT
-};
 
 bool
 job_signal_add(int64 job, const char *name, Jsonb *payload)
@@ -48,8 +44,8 @@ find(int64 job, const char *name, Jsonb **payload)
 	HeapTuple	tuple;
 	bool		found;
 
-	ScanKeyInit(&keys[0], ATT_JOB, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
-	ScanKeyInit(&keys[1], ATT_NAME, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
+	ScanKeyInit(&keys[0], Anum_job_signal_job, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
+	ScanKeyInit(&keys[1], Anum_job_signal_name, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
 	keys[1].sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, catalog_relation(REL_JOB_SIGNAL_KEY), true, snapshot, lengthof(keys), keys);
 	tuple = systable_getnext(scan);
@@ -58,7 +54,7 @@ find(int64 job, const char *name, Jsonb **payload)
 	{
 		bool		isnull;
 
-		*payload = DatumGetJsonbPCopy(heap_getattr(tuple, ATT_PAYLOAD, RelationGetDescr(rel), &isnull));
+		*payload = DatumGetJsonbPCopy(heap_getattr(tuple, Anum_job_signal_payload, RelationGetDescr(rel), &isnull));
 	}
 	systable_endscan(scan);
 	engine_snapshot_end(snapshot);

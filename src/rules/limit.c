@@ -110,13 +110,13 @@ find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *w
 	HeapTuple	tuple;
 	bool		found = false;
 
-	ScanKeyInit(&key, CLAIMED_SLOT_NUMBER, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(slot));
+	ScanKeyInit(&key, Anum_claimed_slot_slot, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(slot));
 	scan = systable_beginscan(rel, catalog_relation(REL_CLAIMED_SLOT_SLOT), true, snapshot, 1, &key);
 	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		bool		isnull;
-		int64		id = DatumGetInt64(heap_getattr(tuple, CLAIMED_SLOT_JOB, RelationGetDescr(rel), &isnull));
-		int32		attempt = DatumGetInt32(heap_getattr(tuple, CLAIMED_SLOT_ATTEMPT, RelationGetDescr(rel), &isnull));
+		int64		id = DatumGetInt64(heap_getattr(tuple, Anum_claimed_slot_job, RelationGetDescr(rel), &isnull));
+		int32		attempt = DatumGetInt32(heap_getattr(tuple, Anum_claimed_slot_attempt, RelationGetDescr(rel), &isnull));
 		TimestampTz until;
 
 		if (id == job->id || !live_look_up(table, id, claimed) || claimed->started_at == NO_TIME || claimed->attempt != attempt)
@@ -141,8 +141,8 @@ slot_is_claimed(LiveTable *table, int64 slot, const Job *job, const Worker *work
 static void
 write_slot(Relation rel, int64 slot, const Job *job)
 {
-	Datum		values[CLAIMED_SLOT_ATTRIBUTES] = {Int64GetDatum(slot), Int64GetDatum(job->id), Int32GetDatum(job->attempt)};
-	bool		nulls[CLAIMED_SLOT_ATTRIBUTES] = {0};
+	Datum		values[Natts_claimed_slot] = {Int64GetDatum(slot), Int64GetDatum(job->id), Int32GetDatum(job->attempt)};
+	bool		nulls[Natts_claimed_slot] = {0};
 
 	CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
 }

@@ -27,6 +27,7 @@
 #include "live_row.h"
 #include "member_range.h"
 #include "nodes/makefuncs.h"
+#include "row_value.h"
 #include "run_as.h"
 #include "snapshot.h"
 #include "storage/bufmgr.h"
@@ -34,7 +35,6 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/pg_lsn.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "watch.h"
@@ -56,16 +56,6 @@ static const int64 widths[LEVELS] = {
 	4 * USECS_PER_HOUR,
 	4 * USECS_PER_DAY,
 	90 * USECS_PER_DAY,
-};
-
-enum
-{
-	ATT_SLICE = 1, ATT_ID = HISTORY_ID, ATT_LANE = HISTORY_LANE, ATT_PRIORITY, ATT_VERSION, ATT_ATTEMPT, ATT_UNCHARGED, ATT_MAX_ATTEMPTS, ATT_CRASHES,
-	ATT_MERGED, ATT_DROPPED, ATT_DEDUP_HASH, ATT_DEDUP_KEY,
-	ATT_STATE, ATT_CREATED_AT, ATT_RUN_AT, ATT_STARTED_AT, ATT_FINISHED_AT, ATT_KEEP_UNTIL, ATT_EXPIRES_AT, ATT_WAL_LSN,
-	ATT_CLAIMANT, ATT_STRATEGY, ATT_READ_FROM, ATT_ARGS, ATT_CONTEXT, ATT_ERRORS, ATT_RESULT, ATT_SCHEDULE,
-	ATT_BATCH, ATT_STEP, ATT_CURSOR, ATT_PROGRESS, ATT_ENCRYPTED,
-	FINISHED_JOB_ATTRIBUTES = ATT_ENCRYPTED
 };
 
 StaticAssertDecl(HISTORY_SLICES == LEVELS * SLOTS + 2, "those of members and of dead jobs, and the rings");
@@ -129,73 +119,30 @@ slice_for(int64 keep, TimestampTz keep_until)
 	return level * SLOTS + (int) ((uint64) (keep_until / widths[level]) % SLOTS);
 }
 
-static Datum
-time_datum(TimestampTz time, bool *isnull)
-{
-	*isnull = time == NO_TIME;
-	return TimestampTzGetDatum(time);
-}
-
-static Datum
-jsonb_datum(Jsonb *value, bool *isnull)
-{
-	*isnull = value == NULL;
-	return value ? JsonbPGetDatum(value) : (Datum) 0;
-}
-
 static HeapTuple
 form_row(Relation rel, int slice, const FinishedJob *finished)
 {
 	const Job  *job = &finished->job;
-	Datum		values[FINISHED_JOB_ATTRIBUTES] = {0};
-	bool		nulls[FINISHED_JOB_ATTRIBUTES] = {0};
+	Datum		values[Natts_finished_job] = {0};
+	bool		nulls[Natts_finished_job] = {0};
+	RowValues	row = {RelationGetDescr(rel), values, nulls};
 
-	values[ATT_SLICE - 1] = Int32GetDatum(slice);
-	values[ATT_ID - 1] = Int64GetDatum(job->id);
-	values[ATT_LANE - 1] = Int32GetDatum(job->lane);
-	values[ATT_PRIORITY - 1] = Int32GetDatum(job->priority);
-	values[ATT_VERSION - 1] = Int32GetDatum(job->version);
-	values[ATT_ATTEMPT - 1] = Int32GetDatum(job->attempt);
-	values[ATT_UNCHARGED - 1] = Int32GetDatum(job->uncharged);
-	values[ATT_MAX_ATTEMPTS - 1] = Int32GetDatum(finished->max_attempts);
-	values[ATT_CRASHES - 1] = Int16GetDatum(job->crashes);
-	values[ATT_MERGED - 1] = Int32GetDatum(job->merged);
-	values[ATT_DROPPED - 1] = Int32GetDatum(job->dropped);
-	values[ATT_DEDUP_HASH - 1] = Int64GetDatum(job->dedup_hash);
-	nulls[ATT_DEDUP_HASH - 1] = job->dedup_hash == 0;
-	values[ATT_DEDUP_KEY - 1] = job->dedup_key ? CStringGetTextDatum(job->dedup_key) : (Datum) 0;
-	nulls[ATT_DEDUP_KEY - 1] = job->dedup_key == NULL;
-	values[ATT_STATE - 1] = CStringGetTextDatum(job_state_name(finished->state));
-	values[ATT_CREATED_AT - 1] = TimestampTzGetDatum(job->created_at);
-	values[ATT_RUN_AT - 1] = TimestampTzGetDatum(job->run_at);
-	values[ATT_STARTED_AT - 1] = time_datum(job->started_at, &nulls[ATT_STARTED_AT - 1]);
-	values[ATT_FINISHED_AT - 1] = TimestampTzGetDatum(finished->finished_at);
-	values[ATT_KEEP_UNTIL - 1] = TimestampTzGetDatum(finished->keep_until);
-	values[ATT_EXPIRES_AT - 1] = time_datum(job->expires_at, &nulls[ATT_EXPIRES_AT - 1]);
-	values[ATT_WAL_LSN - 1] = LSNGetDatum(job->wal_lsn);
-	nulls[ATT_WAL_LSN - 1] = job->wal_lsn == InvalidXLogRecPtr;
-	values[ATT_CLAIMANT - 1] = job->claimant ? CStringGetTextDatum(job->claimant) : (Datum) 0;
-	nulls[ATT_CLAIMANT - 1] = job->claimant == NULL;
-	values[ATT_STRATEGY - 1] = job->strategy ? CStringGetTextDatum(load_balancing_name(job->strategy)) : (Datum) 0;
-	nulls[ATT_STRATEGY - 1] = job->strategy == STRATEGY_NONE;
-	values[ATT_READ_FROM - 1] = job->strategy && job->read_from ? CStringGetTextDatum(job->read_from) : (Datum) 0;
-	nulls[ATT_READ_FROM - 1] = job->strategy == STRATEGY_NONE || job->read_from == NULL;
-	values[ATT_ARGS - 1] = JsonbPGetDatum(job->args);
-	values[ATT_CONTEXT - 1] = jsonb_datum(job->context, &nulls[ATT_CONTEXT - 1]);
-	values[ATT_ERRORS - 1] = jsonb_datum(job->errors, &nulls[ATT_ERRORS - 1]);
-	values[ATT_RESULT - 1] = jsonb_datum(finished->result, &nulls[ATT_RESULT - 1]);
-	values[ATT_SCHEDULE - 1] = job->schedule ? CStringGetTextDatum(job->schedule) : (Datum) 0;
-	nulls[ATT_SCHEDULE - 1] = job->schedule == NULL;
-	values[ATT_BATCH - 1] = Int64GetDatum(job->batch);
-	nulls[ATT_BATCH - 1] = job->batch == 0 || job->callback;
-	values[ATT_STEP - 1] = job->step ? CStringGetTextDatum(job->step) : (Datum) 0;
-	nulls[ATT_STEP - 1] = job->step == NULL;
-	values[ATT_CURSOR - 1] = jsonb_datum(job->cursor, &nulls[ATT_CURSOR - 1]);
-	values[ATT_PROGRESS - 1] = Float8GetDatum(job->progress);
-	nulls[ATT_PROGRESS - 1] = !job->has_progress;
-	values[ATT_ENCRYPTED - 1] = Int16GetDatum(job->encrypted);
-	nulls[ATT_ENCRYPTED - 1] = job->encrypted == 0;
-	return heap_form_tuple(RelationGetDescr(rel), values, nulls);
+#define JOB_COLUMN(name, type) put_##type(&row, Anum_finished_job_##name, job->name);
+#define FINISHED_COLUMN(name, type) JOB_COLUMN(name, type)
+#include "job_columns.h"
+	put_integer(&row, Anum_finished_job_slice, slice);
+	put_integer(&row, Anum_finished_job_max_attempts, finished->max_attempts);
+	put_text(&row, Anum_finished_job_state, job_state_name(finished->state));
+	put_timestamptz(&row, Anum_finished_job_finished_at, finished->finished_at);
+	put_timestamptz(&row, Anum_finished_job_keep_until, finished->keep_until);
+	put_jsonb(&row, Anum_finished_job_result, finished->result);
+	if (job->strategy == STRATEGY_NONE)
+		nulls[Anum_finished_job_read_from - 1] = true;
+	if (job->callback)
+		nulls[Anum_finished_job_batch - 1] = true;
+	if (!job->has_progress)
+		nulls[Anum_finished_job_progress - 1] = true;
+	return heap_form_tuple(row.desc, values, nulls);
 }
 
 /* ---- writing ---- */
@@ -209,9 +156,9 @@ membership(Oid index, TupleTableSlot *slot)
 
 	if (index != catalog_relation(REL_MEMBER_JOB_BATCH))
 		return MEMBER_UNKNOWN;
-	if (slot == NULL || slot_attisnull(slot, ATT_BATCH) || !slot_attisnull(slot, ATT_STEP))
+	if (slot == NULL || slot_attisnull(slot, Anum_finished_job_batch) || !slot_attisnull(slot, Anum_finished_job_step))
 		return MEMBER_YES;
-	state = slot_getattr(slot, ATT_STATE, &isnull);
+	state = slot_getattr(slot, Anum_finished_job_state, &isnull);
 	return strcmp(TextDatumGetCString(state), job_state_name(JOB_COMPLETED)) == 0 ? MEMBER_NO : MEMBER_YES;
 }
 
@@ -338,73 +285,46 @@ history_insert(HistoryWriter *history, const Job *job, const Worker *worker, Job
 
 /* ---- taking one back ---- */
 
-static int32
-get_integer(TupleTableSlot *slot, int attribute)
+static JobState
+state_named(const char *name)
 {
-	bool		isnull;
+	JobState	state = JOB_COMPLETED;
 
-	return DatumGetInt32(slot_getattr(slot, attribute, &isnull));
+	while (state < JOB_DEAD && strcmp(name, job_state_name(state)) != 0)
+		state++;
+	return state;
 }
 
+/* The job will run again: what belongs to its last run alone is not read. */
 void
 history_read(TupleTableSlot *slot, FinishedJob *finished)
 {
 	Job		   *job = &finished->job;
-	bool		isnull;
-	Datum		state = slot_getattr(slot, ATT_STATE, &isnull);
-	char	   *name = TextDatumGetCString(state);
-	Datum		value;
 
 	memset(finished, 0, sizeof(*finished));
-	for (JobState s = JOB_COMPLETED; s <= JOB_DEAD; s++)
-		if (strcmp(name, job_state_name(s)) == 0)
-			finished->state = s;
-	job->id = DatumGetInt64(slot_getattr(slot, ATT_ID, &isnull));
-	job->lane = get_integer(slot, ATT_LANE);
-	job->priority = get_integer(slot, ATT_PRIORITY);
-	job->version = get_integer(slot, ATT_VERSION);
-	job->attempt = get_integer(slot, ATT_ATTEMPT);
-	job->uncharged = get_integer(slot, ATT_UNCHARGED);
-	job->crashes = DatumGetInt16(slot_getattr(slot, ATT_CRASHES, &isnull));
-	job->merged = get_integer(slot, ATT_MERGED);
-	job->dropped = get_integer(slot, ATT_DROPPED);
-	value = slot_getattr(slot, ATT_DEDUP_HASH, &isnull);
-	job->dedup_hash = isnull ? 0 : DatumGetInt64(value);
-	value = slot_getattr(slot, ATT_DEDUP_KEY, &isnull);
-	job->dedup_key = isnull ? NULL : TextDatumGetCString(value);
-	job->created_at = slot_get_time(slot, ATT_CREATED_AT);
-	job->run_at = slot_get_time(slot, ATT_RUN_AT);
+	slot_getallattrs(slot);
+#define JOB_COLUMN(name, type) job->name = get_##type(slot, Anum_finished_job_##name);
+#define FINISHED_COLUMN(name, type) JOB_COLUMN(name, type)
+#include "job_columns.h"
 	job->started_at = NO_TIME;
-	job->expires_at = slot_get_time(slot, ATT_EXPIRES_AT);
-	job->args = slot_get_jsonb(slot, ATT_ARGS);
-	job->context = slot_get_jsonb(slot, ATT_CONTEXT);
-	job->errors = slot_get_jsonb(slot, ATT_ERRORS);
-	value = slot_getattr(slot, ATT_SCHEDULE, &isnull);
-	job->schedule = isnull ? NULL : TextDatumGetCString(value);
-	value = slot_getattr(slot, ATT_BATCH, &isnull);
-	job->batch = isnull ? 0 : DatumGetInt64(value);
-	value = slot_getattr(slot, ATT_STEP, &isnull);
-	job->step = isnull ? NULL : TextDatumGetCString(value);
-	job->cursor = slot_get_jsonb(slot, ATT_CURSOR);
-	value = slot_getattr(slot, ATT_PROGRESS, &isnull);
-	job->has_progress = !isnull;
-	job->progress = isnull ? 0 : DatumGetFloat8(value);
-	value = slot_getattr(slot, ATT_ENCRYPTED, &isnull);
-	job->encrypted = isnull ? 0 : DatumGetInt16(value);
-	finished->max_attempts = get_integer(slot, ATT_MAX_ATTEMPTS);
-	finished->finished_at = slot_get_time(slot, ATT_FINISHED_AT);
-	finished->keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
+	job->wal_lsn = InvalidXLogRecPtr;
+	job->claimant = job->read_from = NULL;
+	job->strategy = STRATEGY_NONE;
+	job->has_progress = !slot->tts_isnull[Anum_finished_job_progress - 1];
+	finished->state = state_named(get_text(slot, Anum_finished_job_state));
+	finished->max_attempts = get_integer(slot, Anum_finished_job_max_attempts);
+	finished->finished_at = get_timestamptz(slot, Anum_finished_job_finished_at);
+	finished->keep_until = get_timestamptz(slot, Anum_finished_job_keep_until);
 }
 
 void
 history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at, TimestampTz *keep_until)
 {
-	bool		isnull;
-
-	*id = DatumGetInt64(slot_getattr(slot, ATT_ID, &isnull));
-	*lane = get_integer(slot, ATT_LANE);
-	*finished_at = slot_get_time(slot, ATT_FINISHED_AT);
-	*keep_until = slot_get_time(slot, ATT_KEEP_UNTIL);
+	slot_getsomeattrs(slot, Anum_finished_job_keep_until);
+	*id = get_bigint(slot, Anum_finished_job_id);
+	*lane = get_integer(slot, Anum_finished_job_lane);
+	*finished_at = get_timestamptz(slot, Anum_finished_job_finished_at);
+	*keep_until = get_timestamptz(slot, Anum_finished_job_keep_until);
 }
 
 /* There may be others, that users have made. */
@@ -416,7 +336,7 @@ history_id_index(Relation rel)
 	foreach(cell, RelationGetIndexList(rel))
 	{
 		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
-		bool		is_ours = index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indkey.values[0] == ATT_ID &&
+		bool		is_ours = index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indkey.values[0] == Anum_finished_job_id &&
 			index->rd_index->indisvalid && RelationGetIndexPredicate(index) == NIL;
 
 		index_close(index, AccessShareLock);

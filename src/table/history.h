@@ -48,12 +48,10 @@ extern void history_writer_close(HistoryWriter *history);
 extern void history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state, TimestampTz finished_at,
 						   Jsonb *result);
 
-/* The partitions, by their numbers, and two columns of each. */
+/* The partitions, by their numbers. */
 #define HISTORY_FIRST_SLICE (-2)
 #define HISTORY_MEMBERS (-2)	/* members of batches, and jobs that others wait for: kept as long as these */
 #define HISTORY_SLICES 34
-#define HISTORY_ID 2
-#define HISTORY_LANE 3
 
 extern Oid	history_slice_relation(int slice);
 

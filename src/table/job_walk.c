@@ -52,7 +52,7 @@ advance(JobWalk *walk, WalkSource *source)
 	source->at_end = source->by_ids ? !next_of_ids(source) : !index_getnext_slot(source->scan, BackwardScanDirection, source->slot);
 	MemoryContextSwitchTo(old);
 	if (!source->at_end)
-		source->id = DatumGetInt64(slot_getattr(source->slot, source->slice == NO_SLICE ? LIVE_ID : HISTORY_ID, &isnull));
+		source->id = DatumGetInt64(slot_getattr(source->slot, source->slice == NO_SLICE ? Anum_live_job_id : Anum_finished_job_id, &isnull));
 }
 
 static void
@@ -112,7 +112,7 @@ static bool
 is_wanted(JobWalk *walk, const WalkSource *source)
 {
 	bool		isnull;
-	int32		id = DatumGetInt32(slot_getattr(source->slot, source->slice == NO_SLICE ? LIVE_LANE : HISTORY_LANE, &isnull));
+	int32		id = DatumGetInt32(slot_getattr(source->slot, source->slice == NO_SLICE ? Anum_live_job_lane : Anum_finished_job_lane, &isnull));
 	const Lane *lane;
 
 	if (id == walk->lane)

@@ -84,18 +84,18 @@ typedef enum Met
 static Met
 look(LaneHead *head, LaneJobs *jobs)
 {
-	Met			met = get_int64(head->slot, LIVE_LEASE) != 0 ? MET_CLAIMED : MET_OTHER;
+	Met			met = get_int64(head->slot, Anum_live_job_lease) != 0 ? MET_CLAIMED : MET_OTHER;
 
 	if (met == MET_CLAIMED && has_lapsed(head))
 	{
 		jobs->executing--;
 		jobs->available++;
 	}
-	else if (met == MET_CLAIMED || is_running(head, get_int64(head->slot, LIVE_ID)))
+	else if (met == MET_CLAIMED || is_running(head, get_int64(head->slot, Anum_live_job_id)))
 		return met;
 	if (row_expired(head->slot, head->now))
 		return MET_EXPIRED;
-	jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, LIVE_RUN_AT));
+	jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, Anum_live_job_run_at));
 	return met;
 }
 
@@ -104,7 +104,7 @@ priority_of(TupleTableSlot *slot)
 {
 	bool		isnull;
 
-	return DatumGetInt32(slot_getattr(slot, LIVE_PRIORITY, &isnull));
+	return DatumGetInt32(slot_getattr(slot, Anum_live_job_priority, &isnull));
 }
 
 /* Goes on behind that priority. */
@@ -166,12 +166,12 @@ look_at_parked(LaneHead *head, HTAB *lanes)
 	for (int i = 0; i < READ_OF_PARKED && index_getnext_slot(scan, ForwardScanDirection, head->slot); i++)
 	{
 		bool		isnull;
-		int32		lane = DatumGetInt32(slot_getattr(head->slot, LIVE_LANE, &isnull));
+		int32		lane = DatumGetInt32(slot_getattr(head->slot, Anum_live_job_lane, &isnull));
 		LaneJobs   *jobs = hash_search(lanes, &lane, HASH_FIND, NULL);
 
 		CHECK_FOR_INTERRUPTS();
 		if (jobs != NULL && !row_expired(head->slot, head->now))
-			jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, LIVE_RUN_AT));
+			jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, Anum_live_job_run_at));
 	}
 	index_endscan(scan);
 }

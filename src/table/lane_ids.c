@@ -43,7 +43,7 @@ lane_of(TupleTableSlot *slot)
 {
 	bool		isnull;
 
-	return DatumGetInt32(slot_getattr(slot, LIVE_LANE, &isnull));
+	return DatumGetInt32(slot_getattr(slot, Anum_live_job_lane, &isnull));
 }
 
 /* Reads the rows of a part of an index; of all of it, if there is no key. False if there are too many. */
@@ -57,7 +57,7 @@ read_part(Search *search, CatalogRelation which, ScanKey key)
 	while (search->read <= search->most && index_getnext_slot(scan, ForwardScanDirection, search->slot))
 	{
 		bool		isnull;
-		int64		id = DatumGetInt64(slot_getattr(search->slot, LIVE_ID, &isnull));
+		int64		id = DatumGetInt64(slot_getattr(search->slot, Anum_live_job_id, &isnull));
 		const Lane *lane = lane_get(lane_of(search->slot));
 
 		CHECK_FOR_INTERRUPTS();

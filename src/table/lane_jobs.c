@@ -144,7 +144,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 	Job			job;
 	bool		holds;
 
-	if (!row_has(slot, LIVE_LEASE) || get_int64(slot, LIVE_LEASE) == 0)
+	if (!row_has(slot, Anum_live_job_lease) || get_int64(slot, Anum_live_job_lease) == 0)
 		return false;
 	old = MemoryContextSwitchTo(count->each);
 	live_read(slot, &job);
@@ -157,7 +157,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 static bool
 is_running(Count *count, TupleTableSlot *slot)
 {
-	int64		id = get_int64(slot, LIVE_ID);
+	int64		id = get_int64(slot, Anum_live_job_id);
 
 	return bsearch(&id, count->running, count->running_count, sizeof(int64), compare_ids) != NULL || is_claimed(count, slot);
 }
@@ -165,9 +165,9 @@ is_running(Count *count, TupleTableSlot *slot)
 static void
 count_row(Count *count, TupleTableSlot *slot)
 {
-	ReadLane   *read = read_lane(count, get_int32(slot, LIVE_LANE));
+	ReadLane   *read = read_lane(count, get_int32(slot, Anum_live_job_lane));
 	LaneJobs   *lane = &read->jobs;
-	TimestampTz run_at = slot_get_time(slot, LIVE_RUN_AT);
+	TimestampTz run_at = slot_get_time(slot, Anum_live_job_run_at);
 	bool		isnull;
 
 	tally_add(slot, &read->count);
@@ -175,14 +175,14 @@ count_row(Count *count, TupleTableSlot *slot)
 		lane->executing++;
 	else if (row_expired(slot, count->now))
 		return;					/* cancelled */
-	else if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)) || run_at <= count->now)
+	else if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)) || run_at <= count->now)
 	{
 		lane->available++;
 		lane->oldest_available = Min(lane->oldest_available, run_at);
 	}
-	else if (row_has(slot, LIVE_WAITS))
+	else if (row_has(slot, Anum_live_job_waits))
 		lane->waiting++;
-	else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
+	else if (get_int32(slot, Anum_live_job_attempt) > get_int32(slot, Anum_live_job_uncharged))
 		lane->retryable++;
 	else
 		lane->scheduled++;
@@ -249,9 +249,9 @@ any_expiring(const LaneCount *counts, int number)
 static void
 uncount_waiting(LaneJobs *jobs, TupleTableSlot *slot)
 {
-	if (row_has(slot, LIVE_WAITS))
+	if (row_has(slot, Anum_live_job_waits))
 		jobs->waiting--;
-	else if (get_int32(slot, LIVE_ATTEMPT) > get_int32(slot, LIVE_UNCHARGED))
+	else if (get_int32(slot, Anum_live_job_attempt) > get_int32(slot, Anum_live_job_uncharged))
 		jobs->retryable--;
 	else
 		jobs->scheduled--;
@@ -282,12 +282,12 @@ count_until_now(Count *count, LiveTable *table, Snapshot snapshot, CatalogRelati
 static void
 count_overdue(Count *count, TupleTableSlot *slot)
 {
-	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
+	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, Anum_live_job_lane));
 
 	uncount_waiting(jobs, slot);
 	jobs->available++;
 	if (!row_expired(slot, count->now))
-		jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, LIVE_RUN_AT));
+		jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, Anum_live_job_run_at));
 }
 
 /*
@@ -297,12 +297,12 @@ count_overdue(Count *count, TupleTableSlot *slot)
 static void
 count_expired(Count *count, TupleTableSlot *slot)
 {
-	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, LIVE_LANE));
+	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, Anum_live_job_lane));
 	bool		isnull;
 
 	if (!row_expired(slot, count->now) || is_running(count, slot))
 		return;
-	if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)) || slot_get_time(slot, LIVE_RUN_AT) <= count->now)
+	if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)) || slot_get_time(slot, Anum_live_job_run_at) <= count->now)
 		jobs->available--;
 	else
 		uncount_waiting(jobs, slot);

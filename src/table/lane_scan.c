@@ -83,7 +83,7 @@ lane_scan_known(LaneScan *scan)
 
 	if (!place_is_known(scan->start.id) ||
 		!fetch_known(rel, scan->start.id, scan->snapshot, RelationGetNumberOfBlocks(rel), scan->slot) ||
-		DatumGetInt32(slot_getattr(scan->slot, LIVE_PRIORITY, &isnull)) != scan->start.priority)
+		DatumGetInt32(slot_getattr(scan->slot, Anum_live_job_priority, &isnull)) != scan->start.priority)
 		return false;
 	scan->start.id++;
 	return true;
@@ -115,8 +115,8 @@ lane_scan_next(LaneScan *scan, Job *job)
 		 * A row that is being moved from one index to the other can show up in a state that is not the
 		 * index's.
 		 */
-		if (!DatumGetBool(slot_getattr(scan->slot, LIVE_DUE, &isnull)) ||
-			DatumGetInt32(slot_getattr(scan->slot, LIVE_PLACE, &isnull)) != scan->place || live_deleted_by_us(scan->slot))
+		if (!DatumGetBool(slot_getattr(scan->slot, Anum_live_job_due, &isnull)) ||
+			DatumGetInt32(slot_getattr(scan->slot, Anum_live_job_place, &isnull)) != scan->place || live_deleted_by_us(scan->slot))
 			continue;
 		live_read(scan->slot, job);
 		if (!lease_holds(job, scan->now, &until))

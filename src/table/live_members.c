@@ -29,10 +29,10 @@ static void
 note_expiry(ExpiringMembers *expiring, TupleTableSlot *slot, TimestampTz now)
 {
 	bool		isnull;
-	TimestampTz at = slot_get_time(slot, LIVE_EXPIRES_AT);
+	TimestampTz at = slot_get_time(slot, Anum_live_job_expires_at);
 
-	if (at != NO_TIME && DatumGetInt32(slot_getattr(slot, LIVE_ATTEMPT, &isnull)) == 0)
-		expiring_note(expiring, DatumGetInt64(slot_getattr(slot, LIVE_ID, &isnull)), at, now);
+	if (at != NO_TIME && DatumGetInt32(slot_getattr(slot, Anum_live_job_attempt, &isnull)) == 0)
+		expiring_note(expiring, DatumGetInt64(slot_getattr(slot, Anum_live_job_id, &isnull)), at, now);
 }
 
 /* Newest first: in a batch to which its members add, the one that lives is the first. */
@@ -54,7 +54,7 @@ live_members(LiveTable *table, int64 batch, Snapshot snapshot, ExpiringMembers *
 		CHECK_FOR_INTERRUPTS();
 		if (!index_fetch_heap(scan, slot))
 			ended += found.count > 0;
-		else if (slot_attisnull(slot, LIVE_CALLBACK))
+		else if (slot_attisnull(slot, Anum_live_job_callback))
 		{
 			found.count++;
 			note_expiry(expiring, slot, now);

@@ -1,22 +1,14 @@
 /*
  * live_row.h
- *		A job as a row of the table of live jobs. The columns' order is that of src/sql/20_tables.sql.
+ *		A job as a row of the table of live jobs. The columns are those of job_columns.h.
  */
 #ifndef QUEUE_JOBS_LIVE_ROW_H
 #define QUEUE_JOBS_LIVE_ROW_H
 
+#include "attribute_numbers.h"
 #include "executor/tuptable.h"
 #include "job.h"
 #include "utils/relcache.h"
-
-enum
-{
-	LIVE_ID = 1, LIVE_CREATED_AT, LIVE_RUN_AT, LIVE_LANE, LIVE_PLACE, LIVE_PRIORITY, LIVE_VERSION, LIVE_ATTEMPT, LIVE_UNCHARGED, LIVE_CRASHES,
-	LIVE_DUE, LIVE_MERGED, LIVE_DEDUP_HASH, LIVE_DEDUP_KEY, LIVE_EXPIRES_AT, LIVE_STARTED_AT, LIVE_LEASE, LIVE_WAL_LSN, LIVE_CLAIMANT,
-	LIVE_STRATEGY, LIVE_READ_FROM, LIVE_ARGS, LIVE_CONTEXT, LIVE_ERRORS, LIVE_SCHEDULE, LIVE_CLAIMED_BY,
-	LIVE_BATCH, LIVE_STEP, LIVE_CALLBACK, LIVE_WAITS, LIVE_CURSOR, LIVE_PROGRESS, LIVE_ENCRYPTED,
-	LIVE_JOB_ATTRIBUTES = LIVE_ENCRYPTED
-};
 
 /* Puts the row of a job into the slot, which is for heap tuples. */
 extern void live_form_row(Relation rel, TupleTableSlot *slot, const Job *job);

@@ -27,7 +27,7 @@ static bool
 is_wanted(LiveScan *scan)
 {
 	bool		isnull;
-	int32		id = DatumGetInt32(slot_getattr(scan->slot, LIVE_LANE, &isnull));
+	int32		id = DatumGetInt32(slot_getattr(scan->slot, Anum_live_job_lane, &isnull));
 	const Lane *lane;
 
 	if (id == scan->lane)
@@ -73,16 +73,16 @@ is_claim_of(TupleTableSlot *slot, const char *claimant, int length, Oid role)
 	text	   *name;
 	bool		same;
 
-	if (!row_has(slot, LIVE_CLAIMANT))
+	if (!row_has(slot, Anum_live_job_claimant))
 		return false;
-	datum = slot_getattr(slot, LIVE_CLAIMANT, &isnull);
+	datum = slot_getattr(slot, Anum_live_job_claimant, &isnull);
 	name = DatumGetTextPP(datum);
 	same = VARSIZE_ANY_EXHDR(name) == length && memcmp(VARDATA_ANY(name), claimant, length) == 0;
 	if ((Pointer) name != DatumGetPointer(datum))
 		pfree(name);
 	if (!same)
 		return false;
-	datum = slot_getattr(slot, LIVE_CLAIMED_BY, &isnull);
+	datum = slot_getattr(slot, Anum_live_job_claimed_by, &isnull);
 	return isnull || DatumGetObjectId(datum) == role;
 }
 
@@ -108,8 +108,8 @@ live_claimed(LiveTable *table, const char *claimant, Oid role)
 		if (!is_claim_of(slot, claimant, length, role))
 			continue;
 		claim = palloc(sizeof(LiveClaim));
-		claim->id = DatumGetInt64(slot_getattr(slot, LIVE_ID, &isnull));
-		claim->lane = DatumGetInt32(slot_getattr(slot, LIVE_LANE, &isnull));
+		claim->id = DatumGetInt64(slot_getattr(slot, Anum_live_job_id, &isnull));
+		claim->lane = DatumGetInt32(slot_getattr(slot, Anum_live_job_lane, &isnull));
 		claims = lappend(claims, claim);
 	}
 	table_endscan(scan);

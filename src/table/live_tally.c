@@ -41,15 +41,15 @@ counted_part(TupleTableSlot *slot)
 	bool		isnull;
 	Datum		value;
 
-	job.lane = DatumGetInt32(slot_getattr(slot, LIVE_LANE, &isnull));
-	job.attempt = DatumGetInt32(slot_getattr(slot, LIVE_ATTEMPT, &isnull));
-	value = slot_getattr(slot, LIVE_UNCHARGED, &isnull);
+	job.lane = DatumGetInt32(slot_getattr(slot, Anum_live_job_lane, &isnull));
+	job.attempt = DatumGetInt32(slot_getattr(slot, Anum_live_job_attempt, &isnull));
+	value = slot_getattr(slot, Anum_live_job_uncharged, &isnull);
 	job.uncharged = isnull ? 0 : DatumGetInt32(value);
-	job.due = DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull));
-	job.expires_at = row_has(slot, LIVE_EXPIRES_AT) ? slot_get_time(slot, LIVE_EXPIRES_AT) : NO_TIME;
-	job.lease = row_has(slot, LIVE_LEASE) ? DatumGetInt64(slot_getattr(slot, LIVE_LEASE, &isnull)) : 0;
-	if (!job.due && row_has(slot, LIVE_WAITS))
-		job.waits = (Jsonb *) DatumGetPointer(slot_getattr(slot, LIVE_WAITS, &isnull)); /* whether there is one */
+	job.due = DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull));
+	job.expires_at = row_has(slot, Anum_live_job_expires_at) ? slot_get_time(slot, Anum_live_job_expires_at) : NO_TIME;
+	job.lease = row_has(slot, Anum_live_job_lease) ? DatumGetInt64(slot_getattr(slot, Anum_live_job_lease, &isnull)) : 0;
+	if (!job.due && row_has(slot, Anum_live_job_waits))
+		job.waits = (Jsonb *) DatumGetPointer(slot_getattr(slot, Anum_live_job_waits, &isnull)); /* whether there is one */
 	return job;
 }
 

@@ -72,20 +72,20 @@ static Membership
 membership(Oid index, TupleTableSlot *slot)
 {
 	bool		isnull = false;
-	bool		due = slot != NULL && DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull));
+	bool		due = slot != NULL && DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull));
 
 	if (index == catalog_relation(REL_LIVE_JOB_READY))
 		return due ? MEMBER_YES : MEMBER_NO;
 	if (index == catalog_relation(REL_LIVE_JOB_FUTURE))
 		return due ? MEMBER_NO : MEMBER_YES;
 	if (index == catalog_relation(REL_LIVE_JOB_BATCH))
-		return has_value(slot, LIVE_BATCH);
+		return has_value(slot, Anum_live_job_batch);
 	if (index == catalog_relation(REL_LIVE_JOB_WAITING))
-		return has_value(slot, LIVE_WAITS);
+		return has_value(slot, Anum_live_job_waits);
 	if (index == catalog_relation(REL_LIVE_JOB_EXPIRING))
-		return has_value(slot, LIVE_EXPIRES_AT);
+		return has_value(slot, Anum_live_job_expires_at);
 	if (index == catalog_relation(REL_LIVE_JOB_KEY))
-		return has_value(slot, LIVE_DEDUP_HASH);
+		return has_value(slot, Anum_live_job_dedup_hash);
 	return MEMBER_UNKNOWN;
 }
 
@@ -192,7 +192,7 @@ static int64
 slot_get_key(TupleTableSlot *slot)
 {
 	bool		isnull;
-	Datum		value = slot_getattr(slot, LIVE_DEDUP_HASH, &isnull);
+	Datum		value = slot_getattr(slot, Anum_live_job_dedup_hash, &isnull);
 
 	return isnull ? 0 : DatumGetInt64(value);
 }
@@ -533,7 +533,7 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now, bool (*want
 	Job			job;
 	bool		isnull;
 
-	if (DatumGetBool(slot_getattr(slot, LIVE_DUE, &isnull)))
+	if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)))
 		return false;
 	live_read(slot, &job);
 	if (job.run_at > now || enough)

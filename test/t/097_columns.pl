@@ -1,5 +1,6 @@
-# The columns of rows that C writes and reads by number: each enumeration in src names those of its table or view, in their order. A column
-# that is added in one place only fails here, by name.
+# What C knows of columns by number or by name is what the tables have. Their numbers are made from the install script at build
+# (src/base/attribute_numbers.awk); the lists job_columns.h and worker_columns.h say what is written and read. A column that is added in one place only
+# fails here, by name.
 use strict;
 use warnings;
 
@@ -24,29 +25,42 @@ sub enumerated
 
 my $node = new_node('columns');
 
-foreach (
-	[ 'live_job', 'table/live_row.h', 'LIVE_ID' ],
-	[ 'finished_job', 'table/history.c', 'ATT_SLICE' ],
-	[ 'job', 'table/job_row.c', 'COL_ID' ],
-	[ 'token', 'api/run_once.c', 'ATT_OWNER' ],
-	[ 'job_signal', 'rules/job_signal.c', 'ATT_JOB' ])
-{
-	my ($relation, $file, $first) = @$_;
-	my @columns = split / /, $node->safe_psql('postgres', "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute
-		WHERE attrelid = 'queue_jobs.$relation'::regclass AND attnum > 0 AND NOT attisdropped");
+# As the build makes them.
+my $numbers = qx(awk -f '$src/base/attribute_numbers.awk' '$src/sql/20_tables.sql' @{[ map { "'$_'" } glob "$src/sql/21_*.sql" ]} '$src/sql/40_functions.sql');
+my %number = $numbers =~ /^\t(?:Anum|Arg)_(\w+) = (\d+),$/mg;
 
-	is_deeply(enumerated($file, $first), \@columns, "$file has the columns of $relation");
+sub columns_of
+{
+	return split / /, $node->safe_psql('postgres', "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute
+		WHERE attrelid = 'queue_jobs.$_[0]'::regclass AND attnum > 0 AND NOT attisdropped");
 }
 
-# Each option of a worker is read by name: its column, and its type. What is no option, define_worker() writes itself.
-my %of_worker = slurp_file("$src/catalog/worker.c") =~ /^\s*\[WORKER_[A-Z_]+\] = \{"(\w+)", ([A-Z0-9]+OID)\}/mg;
-my %columns = map { split /\|/ } split /\n/, $node->safe_psql('postgres', q{SELECT attname, upper(CASE WHEN typname = '_text' THEN 'textarray' ELSE typname END) || 'OID'
-	FROM pg_attribute JOIN pg_type t ON t.oid = atttypid WHERE attrelid = 'queue_jobs.defined_worker'::regclass AND attnum > 0 AND NOT attisdropped});
-is_deeply(\%of_worker, \%columns, 'catalog/worker.c has the columns of defined_worker, with their types');
+foreach my $table (qw(live_job finished_job defined_worker token job_signal))
+{
+	my @columns = columns_of($table);
 
-# Options are also parameters of define_worker(), which C knows by number.
+	is_deeply({ map { $_ => $number{"${table}_$_"} } @columns }, { map { $columns[ $_ - 1 ] => $_ } 1 .. @columns }, "attribute_numbers.h has the columns of $table");
+	like($numbers, qr/^\tNatts_$table = ${\scalar @columns}$/m, 'and how many they are');
+}
+
 my @parameters = split / /, $node->safe_psql('postgres', q{SELECT array_to_string(proargnames, ' ') FROM pg_proc WHERE proname = 'define_worker' AND pronamespace = 'queue_jobs'::regnamespace});
-is_deeply(enumerated('api/define_worker.c', 'ARG_NAME'), \@parameters, 'api/define_worker.c has the parameters of define_worker()');
+is_deeply([ map { $number{"define_worker_$_"} } @parameters ], [ 0 .. $#parameters ], 'and the parameters of define_worker()');
+
+# Each column of a job is written and read by the list, or by history.c itself.
+my %kind = map { /^([A-Z]+)_COLUMN\((\w+), \w+\)/ ? ($2 => $1) : () } split /\n/, slurp_file("$src/base/job_columns.h");
+my ($form_row) = slurp_file("$src/table/history.c") =~ /^form_row\((.*?)^\}/ms;
+my %by_hand = map { $_ => 1 } $form_row =~ /put_\w+\(&row, Anum_finished_job_(\w+),/g;
+is_deeply([ sort grep { $kind{$_} =~ /^(JOB|LIVE)$/ } keys %kind ], [ sort(columns_of('live_job')) ], 'job_columns.h has the columns of live_job');
+is_deeply([ sort +(grep { $kind{$_} =~ /^(JOB|FINISHED)$/ } keys %kind), keys %by_hand ], [ sort(columns_of('finished_job')) ],
+	'and, with those that history.c writes itself, the columns of finished_job');
+is_deeply(enumerated('table/job_row.c', 'COL_ID'), [ columns_of('job') ], 'table/job_row.c has the columns of the view job');
+
+# Of a worker likewise, with their types.
+my %sql_type = slurp_file("$src/catalog/worker.c") =~ /^#define OID_(\w+) ([A-Z0-9]+)OID$/mg;
+my %of_worker = map { /^(?:WORKER|ROW)_(?:COLUMN|OPTION)\((\w+), (\w+)\)/ ? ($1 => $sql_type{$2}) : () } split /\n/, slurp_file("$src/catalog/worker_columns.h");
+my %columns = map { split /\|/ } split /\n/, $node->safe_psql('postgres', q{SELECT attname, upper(CASE WHEN typname = '_text' THEN 'textarray' ELSE typname END)
+	FROM pg_attribute JOIN pg_type t ON t.oid = atttypid WHERE attrelid = 'queue_jobs.defined_worker'::regclass AND attnum > 0 AND NOT attisdropped});
+is_deeply(\%of_worker, \%columns, 'worker_columns.h has the columns of defined_worker, with their types');
 
 $node->stop;
 done_testing();

@@ -1,0 +1,77 @@
+/*
+ * row_value.h
+ *		Values of a job (job_columns.h) as they are in a row: put_type() writes one of that SQL type to a row under construction, get_type() reads
+ *		it from a slot of which all columns were read.
+ *
+ * No value (0, NO_TIME, a null pointer) is NULL in the row where the column may be NULL.
+ */
+#ifndef QUEUE_JOBS_ROW_VALUE_H
+#define QUEUE_JOBS_ROW_VALUE_H
+
+#include "executor/tuptable.h"
+#include "job.h"
+#include "utils/builtins.h"
+#include "utils/pg_lsn.h"
+
+/* A row under construction. */
+typedef struct RowValues
+{
+	TupleDesc	desc;
+	Datum	   *values;
+	bool	   *nulls;
+} RowValues;
+
+static inline void
+put_value(RowValues *row, int attribute, Datum value, bool none)
+{
+	row->values[attribute - 1] = value;
+	row->nulls[attribute - 1] = none && !TupleDescAttr(row->desc, attribute - 1)->attnotnull;
+}
+
+/* Strings and JSON are made only where there is something to make them of. */
+static inline void
+put_text(RowValues *row, int attribute, const char *value)
+{
+	put_value(row, attribute, value ? CStringGetTextDatum(value) : (Datum) 0, value == NULL);
+}
+
+static inline void
+put_strategy(RowValues *row, int attribute, LoadBalancingStrategy value)
+{
+	put_text(row, attribute, value == STRATEGY_NONE ? NULL : load_balancing_name(value));
+}
+
+#define put_bigint(row, attribute, value) put_value(row, attribute, Int64GetDatum(value), (value) == 0)
+#define put_integer(row, attribute, value) put_value(row, attribute, Int32GetDatum(value), (value) == 0)
+#define put_smallint(row, attribute, value) put_value(row, attribute, Int16GetDatum(value), (value) == 0)
+#define put_boolean(row, attribute, value) put_value(row, attribute, BoolGetDatum(value), !(value))
+#define put_float8(row, attribute, value) put_value(row, attribute, Float8GetDatum(value), false)
+#define put_timestamptz(row, attribute, value) put_value(row, attribute, TimestampTzGetDatum(value), (value) == NO_TIME)
+#define put_pg_lsn(row, attribute, value) put_value(row, attribute, LSNGetDatum(value), (value) == InvalidXLogRecPtr)
+#define put_regrole(row, attribute, value) put_value(row, attribute, ObjectIdGetDatum(value), !OidIsValid(value))
+#define put_jsonb(row, attribute, value) put_value(row, attribute, PointerGetDatum(value), (value) == NULL)
+
+#define get_value(slot, attribute, none, convert) \
+	((slot)->tts_isnull[(attribute) - 1] ? (none) : convert((slot)->tts_values[(attribute) - 1]))
+#define get_bigint(slot, attribute) get_value(slot, attribute, 0, DatumGetInt64)
+#define get_integer(slot, attribute) get_value(slot, attribute, 0, DatumGetInt32)
+#define get_smallint(slot, attribute) get_value(slot, attribute, 0, DatumGetInt16)
+#define get_boolean(slot, attribute) get_value(slot, attribute, false, DatumGetBool)
+#define get_float8(slot, attribute) get_value(slot, attribute, 0, DatumGetFloat8)
+#define get_timestamptz(slot, attribute) get_value(slot, attribute, NO_TIME, DatumGetTimestampTz)
+#define get_pg_lsn(slot, attribute) get_value(slot, attribute, InvalidXLogRecPtr, DatumGetLSN)
+#define get_regrole(slot, attribute) get_value(slot, attribute, InvalidOid, DatumGetObjectId)
+
+/* In the current memory context. */
+#define get_text(slot, attribute) get_value(slot, attribute, NULL, TextDatumGetCString)
+#define get_jsonb(slot, attribute) get_value(slot, attribute, NULL, DatumGetJsonbPCopy)
+
+static inline LoadBalancingStrategy
+get_strategy(TupleTableSlot *slot, int attribute)
+{
+	char	   *name = get_text(slot, attribute);
+
+	return name ? load_balancing_strategy(name) : STRATEGY_NONE;
+}
+
+#endif
