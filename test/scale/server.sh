@@ -63,6 +63,7 @@ if ! ls "$cache"/postgresql-15.*/config.status >/dev/null 2>&1; then
 fi
 cd "$cache"/postgresql-15.*
 touch src/backend/storage/lmgr/lwlock.c          # has report.c in it
+make -s -j"$(nproc)" -C src/backend generated-headers
 make -s -j"$(nproc)" -C src/port all
 make -s -j"$(nproc)" -C src/common all
 make -s -j"$(nproc)" -C src/backend all
