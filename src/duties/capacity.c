@@ -275,11 +275,11 @@ static int
 take_successes(const char *worker)
 {
 	int			successes = 0;
+	int32		id;
 
-	for (int i = 0; i < lane_hints_size(); i++)
+	for (int i = 0; lane_hint_next(&i, &id); i++)
 	{
-		int32		id = lane_hint_lane(i);
-		const Lane *lane = id != 0 && lane_hint_any_successes(i) ? lane_get(id) : NULL;
+		const Lane *lane = lane_hint_any_successes(i) ? lane_get(id) : NULL;
 
 		if (lane != NULL && strcmp(lane->worker, worker) == 0)
 			successes += lane_hint_take_successes(id);
@@ -379,10 +379,11 @@ typedef struct Request
 static bool
 has_successes(const char *worker)
 {
-	for (int i = 0; i < lane_hints_size(); i++)
+	int32		id;
+
+	for (int i = 0; lane_hint_next(&i, &id); i++)
 	{
-		int32		id = lane_hint_lane(i);
-		const Lane *lane = id != 0 && lane_hint_any_successes(i) ? lane_get(id) : NULL;
+		const Lane *lane = lane_hint_any_successes(i) ? lane_get(id) : NULL;
 
 		if (lane != NULL && strcmp(lane->worker, worker) == 0)
 			return true;

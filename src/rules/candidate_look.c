@@ -76,6 +76,7 @@ look_at_all(Candidates *candidates)
 {
 	HASH_SEQ_STATUS status;
 	CandidateEntry *entry;
+	int32		lane;
 
 	candidates->next_revisit = DT_NOEND;
 	hash_seq_init(&status, candidates->lanes);
@@ -86,13 +87,12 @@ look_at_all(Candidates *candidates)
 		if (entry->candidate->worker != NULL && !candidate_look(candidates, entry->candidate) && entry->candidate->unhinted)
 			candidate_look_without_hint(candidates, entry->candidate);
 	}
-	for (int i = 0; i < lane_hints_size(); i++)
+	for (int i = 0; lane_hint_next(&i, &lane); i++)
 	{
-		int32		lane = lane_hint_lane(i);
 		LaneLook	seen;
 		Candidate  *candidate;
 
-		if (lane == 0 || known_candidate(candidates, lane) != NULL || !lane_hint_look(lane, &seen, candidates->now) ||
+		if (known_candidate(candidates, lane) != NULL || !lane_hint_look(lane, &seen, candidates->now) ||
 			(!seen.ready && seen.revisit_at == NO_TIME))
 			continue;
 		candidate = candidate_of(candidates, lane);

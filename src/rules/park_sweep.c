@@ -136,14 +136,11 @@ park_crowded_lanes(void)
 {
 	List	   *crowded = NIL;
 	ListCell   *cell;
+	int32		lane;
 
-	for (int i = 0; i < lane_hints_size(); i++)
-	{
-		int32		lane = lane_hint_lane(i);
-
-		if (lane != 0 && lane_hint_take_crowded(lane))
+	for (int i = 0; lane_hint_next(&i, &lane); i++)
+		if (lane_hint_take_crowded(lane))
 			crowded = lappend_int(crowded, lane);
-	}
 	foreach(cell, crowded)
 	{
 		int32		lane = lfirst_int(cell);

@@ -339,15 +339,16 @@ report_full(void)
 static void
 find_demands(TimestampTz now)
 {
+	int32		lane;
+
 	demands = NIL;
 	note_roles();
 	look_for_lost(now);
-	for (int i = 0; i < lane_hints_size(); i++)
+	for (int i = 0; lane_hint_next(&i, &lane); i++)
 	{
-		int32		lane = lane_hint_lane(i);
 		LaneLook	look;
 
-		if (lane != 0 && lane_hint_look(lane, &look, now) && (look.ready || look.revisit_at != NO_TIME || pools_version() != 0))
+		if (lane_hint_look(lane, &look, now) && (look.ready || look.revisit_at != NO_TIME || pools_version() != 0))
 			look_at_lane(lane, &look, now);
 	}
 	report_full();

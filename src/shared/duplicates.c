@@ -216,18 +216,16 @@ Datum
 queue_jobs_lane_duplicates(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int32		lane;
 
 	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; i < lane_hints_size(); i++)
+	for (int i = 0; lane_hint_next(&i, &lane); i++)
 	{
-		int32		lane = lane_hint_lane(i);
 		uint64		dropped;
 		uint64		merged;
 		Datum		values[3];
 		bool		nulls[3] = {0};
 
-		if (lane == 0)
-			continue;
 		lane_hint_counts(lane, &dropped, &merged);
 		values[0] = Int32GetDatum(lane);
 		values[1] = Int64GetDatum((int64) dropped);

@@ -51,11 +51,12 @@ typedef enum ChangeResult
 extern ChangeResult lane_hint_next_change(uint64 *seen, int *index);
 
 /*
- * Hints by their index, up to lane_hints_size(); 0 without shared memory. The lane, 0 if there is none of
- * this database.
+ * Hints by their index, up to lane_hints_size(); 0 without shared memory. The lane, 0 if there is none of this database. The next one of a lane of
+ * this database, from *index on: for (int i = 0; lane_hint_next(&i, &lane); i++)
  */
 extern int	lane_hints_size(void);
 extern int32 lane_hint_lane(int index);
+extern bool lane_hint_next(int *index, int32 *lane);
 
 extern void lane_hints_init(void);
 

@@ -122,6 +122,22 @@ lane_hint_lane(int index)
 	return (Oid) (lane >> 32) == MyDatabaseId ? (int32) (lane & PG_UINT32_MAX) : 0;
 }
 
+bool
+lane_hint_next(int *index, int32 *lane)
+{
+	const uint64 database = (uint64) MyDatabaseId << 32;
+
+	for (; *index < lane_hints_size(); ++*index)
+	{
+		uint64		place = pg_atomic_read_u64(&lanes[*index]);
+
+		*lane = (int32) (place & PG_UINT32_MAX);
+		if ((place ^ database) >> 32 == 0 && *lane != 0)
+			return true;
+	}
+	return false;
+}
+
 /* ---- changes ---- */
 
 void

@@ -156,7 +156,7 @@ membership(Oid index, TupleTableSlot *slot)
 
 	if (index != catalog_relation(REL_MEMBER_JOB_BATCH))
 		return MEMBER_UNKNOWN;
-	if (slot == NULL || slot_attisnull(slot, Anum_finished_job_batch) || !slot_attisnull(slot, Anum_finished_job_step))
+	if (slot == NULL || !row_has(slot, Anum_finished_job_batch) || row_has(slot, Anum_finished_job_step))
 		return MEMBER_YES;
 	state = slot_getattr(slot, Anum_finished_job_state, &isnull);
 	return strcmp(TextDatumGetCString(state), job_state_name(JOB_COMPLETED)) == 0 ? MEMBER_NO : MEMBER_YES;

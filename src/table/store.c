@@ -60,11 +60,7 @@ live_open_to_read(LiveTable *table)
 static Membership
 has_value(TupleTableSlot *slot, int attribute)
 {
-	bool		isnull = false;
-
-	if (slot != NULL)
-		(void) slot_getattr(slot, attribute, &isnull);
-	return isnull ? MEMBER_NO : MEMBER_YES;
+	return slot == NULL || row_has(slot, attribute) ? MEMBER_YES : MEMBER_NO;
 }
 
 /* Which of the partial indexes a row belongs to. */
