@@ -93,13 +93,13 @@ for kind in $work; do
                 sleep "$warm" ;;
             claim | claim_10)
                 batch=$([ "$kind" = claim ] && echo 1 || echo 10)
-                enqueue claimed_kept $((40000 * batch))
+                enqueue claimed_kept $(((warm + counted) * (batch == 1 ? 30000 : 80000)))
                 sql -c 'VACUUM ANALYZE queue_jobs.live_job'
                 load "$n" one_transaction -D worker=claimed_kept -D batch="$batch" -T $((warm + counted + 60))
                 sleep "$warm" ;;
             execute)
                 load=
-                enqueue noop_kept 200000
+                enqueue noop_kept $((counted * 200000))
                 sql -c 'VACUUM ANALYZE queue_jobs.live_job' -c 'ALTER DATABASE bench SET queue_jobs.run = on'
                 sql -c 'SELECT queue_jobs.resume()' >/dev/null 2>&1 || true
                 for ((i = 0; i < 300; i++)); do
