@@ -269,7 +269,7 @@ static void
 end_hold(Run *run)
 {
 	session_holds_forget();
-	lane_hint_publish(run->task->lane->id, job_key(&run->job)); /* put back, it was published too soon as well */
+	(void) lane_hint_publish(run->task->lane->id, job_key(&run->job)); /* put back, it was published too soon as well */
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
 	live_open(&run->table);

@@ -209,7 +209,7 @@ take_first(Run *run, int64 but, bool *met)
 		tell_of_revisit(candidates);
 	*met = lane != 0;
 	if (*met)
-		lane_hint_publish(lane, key);	/* others of its lane may have been taken, and the hint be behind it */
+		(void) lane_hint_publish(lane, key);	/* others of its lane may have been taken, and the hint be behind it */
 	return taken;
 }
 

@@ -86,18 +86,21 @@ lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passe
 }
 
 /* A job has become claimable, or may have: it was committed, or freed. */
-void
+uint32
 lane_hint_publish(int32 lane, LanePosition key)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, true);
+	uint32		pools;
 
 	if (hint == NULL)
 	{
 		hint_lose(MyDatabaseId);
-		return;
+		return 0;
 	}
 	publish_locked(hint, key);
+	pools = hint->pools;
 	hint_unlock(hint);
+	return pools;
 }
 
 /* A claim passes by a job whose key another one has. To be said before the key is tried for the last time. */
@@ -140,7 +143,7 @@ lane_hint_publish_passed(int32 lane, uint32 count)
 
 	if (hint == NULL)
 	{
-		lane_hint_publish(lane, lowest_key);
+		(void) lane_hint_publish(lane, lowest_key);
 		return true;
 	}
 	passed = hint->passed_count != count;

@@ -41,6 +41,7 @@ typedef struct TouchedLane
 	int			limited_at;		/* nesting level at which a slot of the worker was taken, 0: none */
 	TimestampTz lease_ends;		/* the first of those that were written, or DT_NOEND */
 	bool		wake;			/* published; a process is to look */
+	uint32		pools;			/* that served it when it was published; 0: not known */
 } TouchedLane;
 
 typedef struct EndRequest
@@ -379,7 +380,7 @@ wake_executors(const TouchedLane *lane)
 
 	if (!OidIsValid(lane->role))
 		return;
-	pools = lane_hint_pools(lane->lane);
+	pools = lane->pools != 0 ? lane->pools : lane_hint_pools(lane->lane);
 	while (wanted > 0 && executor_wake_idle(MyDatabaseId, lane->role, pools))
 		wanted--;
 	if (wanted == 0)
@@ -393,7 +394,7 @@ wake_executors(const TouchedLane *lane)
 static void
 publish_lane(TouchedLane *lane)
 {
-	lane_hint_publish(lane->lane, lane->key);
+	lane->pools = lane_hint_publish(lane->lane, lane->key);
 	lane->wake = true;
 }
 
@@ -536,7 +537,7 @@ publish_before_release(bool committed)
 		limited = touched[i].limited_at > 0;
 	for (int i = 0; i < touched_count && limited; i++)
 		if (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0)
-			lane_hint_publish(touched[i].lane, touched[i].key);
+			(void) lane_hint_publish(touched[i].lane, touched[i].key);
 }
 
 void
@@ -632,7 +633,7 @@ undo(int nest_level)
 {
 	for (int i = first_level_note(nest_level); i < level_note_count; i++)
 		if (touched[level_notes[i].lane].taken_at >= nest_level)
-			lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);	/* as publish_before_release() */
+			(void) lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);	/* as publish_before_release() */
 	key_hints_end_savepoint();
 	hold_undo_savepoint(nest_level);
 	duplicates_end_savepoint(nest_level);

@@ -10,6 +10,7 @@
 #include "common/hashfn.h"
 #include "database_slot.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "settings.h"
 #include "shared.h"
 #include "utils/memutils.h"
@@ -141,7 +142,7 @@ forget_notes(void)
 static uint32
 filter_bit(int64 job)
 {
-	return hash_combine(hash_uint32((uint32) job), hash_uint32((uint32) (job >> 32))) % FILTER_BITS;
+	return murmurhash32((uint32) job ^ murmurhash32((uint32) (job >> 32))) % FILTER_BITS;
 }
 
 static void
@@ -150,6 +151,24 @@ add_to_filter(Watch *watch, int64 job)
 	uint32		bit = filter_bit(job);
 
 	watch->filter[bit / 32] |= (uint32) 1 << (bit % 32);
+}
+
+static bool
+filter_has(const Watch *watch, int64 job)
+{
+	uint32		bit = filter_bit(job);
+
+	return (watch->filter[bit / 32] & (uint32) 1 << (bit % 32)) != 0;
+}
+
+/* This database's part, for a look without its mutex; NULL if it has none. */
+static const Watch *
+watch_to_read(void)
+{
+	DatabaseSlot *slot = watches == NULL ? NULL : database_slot(MyDatabaseId, false);
+	const Watch *watch = slot == NULL ? NULL : &watches[slot - database_slot_at(0)];
+
+	return watch != NULL && watch->database == MyDatabaseId ? watch : NULL;
 }
 
 void
@@ -167,11 +186,9 @@ watch_job(int64 job)
 bool
 watch_may_wait(int64 job)
 {
-	DatabaseSlot *slot = watches == NULL ? NULL : database_slot(MyDatabaseId, false);
-	const Watch *watch = slot == NULL ? NULL : &watches[slot - database_slot_at(0)];
-	uint32		bit = filter_bit(job);
+	const Watch *watch = watch_to_read();
 
-	return watch != NULL && watch->database == MyDatabaseId && (watch->filter[bit / 32] & (uint32) 1 << (bit % 32)) != 0;
+	return watch != NULL && filter_has(watch, job);
 }
 
 void
@@ -205,7 +222,7 @@ watch_known(void)
 static Expected *
 find_expected(Watch *watch, int64 batch)
 {
-	Expected   *way = &watch->expected[hash_uint32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
+	Expected   *way = &watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
 
 	for (int i = 0; i < EXPECTED_WAYS; i++)
 		if (way[i].batch == batch)
@@ -217,7 +234,7 @@ find_expected(Watch *watch, int64 batch)
 static Expected *
 make_expected(Watch *watch, int64 batch)
 {
-	Expected   *way = &watch->expected[hash_uint32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
+	Expected   *way = &watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
 	Expected   *place = way;
 
 	for (int i = 0; i < EXPECTED_WAYS; i++)
@@ -356,8 +373,6 @@ add_news(Watch *watch, const News *news)
 static bool
 is_for_scheduler(Watch *watch, const News *news)
 {
-	uint32		bit = filter_bit(news->id);
-
 	switch (news->kind)
 	{
 		case NEWS_MEMBERS:
@@ -365,19 +380,36 @@ is_for_scheduler(Watch *watch, const News *news)
 		case NEWS_JOINED:
 			return !is_known_to_live(watch, news->id);
 		case NEWS_ENDED:
-			return (watch->filter[bit / 32] & (uint32) 1 << (bit % 32)) != 0;
+			return filter_has(watch, news->id);
 		default:
 			return true;
 	}
+}
+
+/*
+ * Whether it is known, without the mutex, that others do not wait for the job: so it is with most. A session that
+ * will wait adds the job to the filter before it takes the snapshot by which it, or the scheduler, looks whether the
+ * job has ended. If the filter does not have the job once our commit can be seen, that snapshot sees our commit.
+ */
+static bool
+is_awaited_by_none(int64 job)
+{
+	const Watch *watch = watch_to_read();
+
+	pg_memory_barrier();
+	return watch != NULL && watch->known && !filter_has(watch, job);
 }
 
 /* The mutex is held for one note at a time. True if the scheduler is to be called. */
 static bool
 publish_note(const Noted *note)
 {
-	Watch	   *watch = lock_watch();
+	Watch	   *watch;
 	bool		calls = false;
 
+	if (!note->is_parent && note->news.kind == NEWS_ENDED && is_awaited_by_none(note->news.id))
+		return false;
+	watch = lock_watch();
 	if (watch == NULL)
 		return false;
 	if (note->is_parent)
