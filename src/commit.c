@@ -30,7 +30,7 @@
 typedef struct Participant
 {
 	void		(*transaction_event) (XactEvent event);
-	void		(*savepoint_event) (SubXactEvent event, SubTransactionId id, SubTransactionId parent);	/* or NULL */
+	void		(*savepoint_event) (SubXactEvent event, SubTransactionId id, SubTransactionId parent);	/* at its commit and abort; or NULL */
 } Participant;
 
 static const Participant participants[] = {
@@ -53,9 +53,12 @@ transaction_event(XactEvent event, void *argument)
 		participants[i].transaction_event(event);
 }
 
+/* None takes part in a savepoint's begin, or acts before it is released. */
 static void
 savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *argument)
 {
+	if (event == SUBXACT_EVENT_START_SUB || event == SUBXACT_EVENT_PRE_COMMIT_SUB)
+		return;
 	for (int i = 0; i < lengthof(participants); i++)
 		if (participants[i].savepoint_event != NULL)
 			participants[i].savepoint_event(event, id, parent);
