@@ -30,12 +30,14 @@
 typedef struct Participant
 {
 	void		(*transaction_event) (XactEvent event);
-	void		(*savepoint_event) (SubXactEvent event, SubTransactionId id, SubTransactionId parent);	/* at its commit and abort; or NULL */
+	/* at its commit and abort; or NULL */
+	void		(*savepoint_event) (SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 } Participant;
 
 static const Participant participants[] = {
 	{current_job_transaction_event, current_job_savepoint_event},
-	{lost_claims_transaction_event, lost_claims_savepoint_event},	/* before wakeup.c frees the jobs for others */
+	/* before wakeup.c frees the jobs for others */
+	{lost_claims_transaction_event, lost_claims_savepoint_event},
 	{exclusive_commands_transaction_event, NULL},
 	{live_counts_transaction_event, live_counts_savepoint_event},	/* before others see what is counted */
 	{statistics_transaction_event, statistics_savepoint_event},
@@ -100,15 +102,19 @@ proceed(UtilityCall *call)
 		participant->run(call);
 		return;
 	}
-	(previous_utility_hook ? previous_utility_hook : standard_ProcessUtility)
-		(call->statement, call->query, call->read_only_tree, call->context, call->params, call->environment, call->destination, call->completion);
+	(previous_utility_hook ? previous_utility_hook
+						   : standard_ProcessUtility)(call->statement, call->query, call->read_only_tree,
+													  call->context, call->params, call->environment,
+													  call->destination, call->completion);
 }
 
 static void
-utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
-			 ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree,
+			 ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
+			 DestReceiver *destination, QueryCompletion *completion)
 {
-	UtilityCall call = {statement, query, read_only_tree, context, params, environment, destination, completion, 0, proceed};
+	UtilityCall call = {statement, query, read_only_tree, context, params, environment, destination,
+						completion, 0, proceed};
 
 	proceed(&call);
 }

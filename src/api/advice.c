@@ -35,9 +35,8 @@ typedef struct Advice
 static void
 add(Advice *advice, const char *finding, const char *what_to_do)
 {
-	Datum		values[] = {
-		CStringGetTextDatum(advice->worker->name), CStringGetTextDatum(finding), CStringGetTextDatum(what_to_do)
-	};
+	Datum		values[] = {CStringGetTextDatum(advice->worker->name), CStringGetTextDatum(finding),
+							CStringGetTextDatum(what_to_do)};
 	bool		nulls[] = {false, false, false};
 
 	tuplestore_putvalues(advice->result->setResult, advice->result->setDesc, values, nulls);
@@ -91,7 +90,8 @@ check_functions(Advice *advice)
 		add(advice, psprintf("read_handler \"%s\" cannot be called: %s", worker->read_handler, why),
 			"Its jobs wait. Create the function, or define the worker again.");
 	if (worker->retry_backoff != NULL && !OidIsValid(registry_retry_backoff(worker, &why)))
-		add(advice, psprintf("retry_backoff function \"%s\" cannot be called: %s", worker->retry_backoff, why),
+		add(advice,
+			psprintf("retry_backoff function \"%s\" cannot be called: %s", worker->retry_backoff, why),
 			"Sidekiq's formula is used instead. Create the function, or define the worker again.");
 }
 
@@ -114,10 +114,14 @@ check_role(Advice *advice, Oid role)
 	if (blocked != NULL)
 		add(advice, blocked, "Its jobs wait. Allow it, or let the worker run_as => 'definer'.");
 	else if (handler != NULL && QjSchemaAclCheck(handler->schema, role, ACL_USAGE) != ACLCHECK_OK)
-		add(advice, psprintf("role \"%s\" may not use the schema of handler \"%s\"", GetUserNameFromId(role, true), advice->worker->handler),
+		add(advice,
+			psprintf("role \"%s\" may not use the schema of handler \"%s\"",
+					 GetUserNameFromId(role, true), advice->worker->handler),
 			"GRANT USAGE on the schema.");
 	else if (handler != NULL && QjFunctionAclCheck(handler->oid, role, ACL_EXECUTE) != ACLCHECK_OK)
-		add(advice, psprintf("role \"%s\" may not execute handler \"%s\"", GetUserNameFromId(role, true), advice->worker->handler),
+		add(advice,
+			psprintf("role \"%s\" may not execute handler \"%s\"", GetUserNameFromId(role, true),
+					 advice->worker->handler),
 			"GRANT EXECUTE on the handler, or let the worker run_as => 'definer'.");
 }
 
@@ -145,10 +149,15 @@ static void
 check_upkeep(Advice *advice)
 {
 	const Worker *worker = advice->worker;
-	char	   *blocked = worker->heal_every > 0 || worker->limited_capacity ? lane_role_blocked(worker->definer) : NULL;
+	char	   *blocked = worker->heal_every > 0 || worker->limited_capacity
+		? lane_role_blocked(worker->definer)
+		: NULL;
 
 	if (blocked != NULL)
-		add(advice, psprintf("%s: %s", worker->limited_capacity ? "it is not filled" : "its records are not healed", blocked),
+		add(advice,
+			psprintf("%s: %s",
+					 worker->limited_capacity ? "it is not filled" : "its records are not healed",
+					 blocked),
 			"Executors connect as the definer for that. Allow it, or let a role that can log in define the worker.");
 }
 

@@ -32,7 +32,10 @@ PG_FUNCTION_INFO_V1(queue_jobs_await_batch);
 #define POLL_WITHOUT_SHARED_MEMORY 500	/* milliseconds */
 #define MOST_COLUMNS 3
 
-/* What is waited for: a query whose first column is the state, and the last two whether it has ended, and its owner. */
+/*
+ * What is waited for: a query whose first column is the state, and the last two whether it has ended, and its
+ * owner.
+ */
 typedef struct Awaited
 {
 	const char *sql;
@@ -52,7 +55,8 @@ copy_row(Awaited *awaited)
 	{
 		MemoryContext old;
 
-		awaited->values[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1, &awaited->nulls[i]);
+		awaited->values[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1,
+										   &awaited->nulls[i]);
 		old = MemoryContextSwitchTo(awaited->context);
 		if (!awaited->nulls[i])
 			awaited->values[i] = PointerGetDatum(PG_DETOAST_DATUM_COPY(awaited->values[i]));
@@ -81,8 +85,10 @@ look(Awaited *awaited)
 	if (awaited->found)
 	{
 		copy_row(awaited);
-		ended = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 1, &isnull));
-		owner = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 2, &isnull));
+		ended = DatumGetBool(
+			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 1, &isnull));
+		owner = DatumGetObjectId(
+			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 2, &isnull));
 	}
 	engine_end(&saved);
 	PopActiveSnapshot();
@@ -102,7 +108,9 @@ refuse_unknown(const Awaited *awaited)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg(awaited->is_job ? "job " INT64_FORMAT " does not exist" : "batch " INT64_FORMAT " does not exist", awaited->id),
+			 errmsg(awaited->is_job ? "job " INT64_FORMAT " does not exist"
+									: "batch " INT64_FORMAT " does not exist",
+					awaited->id),
 			 errdetail("It is another role's, never was, or is no longer kept."),
 			 errhint("A worker's keep_completed says how long its jobs are kept.")));
 }
@@ -137,7 +145,8 @@ await(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 	awaited->id = PG_GETARG_INT64(0);
 	timeout = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_TIMEOUT,
 													  "Give an interval from 0 to 365 days."));
-	awaited->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs await", ALLOCSET_DEFAULT_SIZES);
+	awaited->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs await",
+											 ALLOCSET_DEFAULT_SIZES);
 	if (!shared_present())
 		wait_for_end(awaited, timeout);
 	else

@@ -69,5 +69,6 @@ Interval *
 keep_argument(FunctionCallInfo fcinfo, int arg)
 {
 	refuse_null(fcinfo, arg, "keep");
-	return interval_argument(PG_GETARG_INTERVAL_P(arg), "keep", 0, HISTORY_LONGEST, "Give an interval from 0 to 540 days.");
+	return interval_argument(PG_GETARG_INTERVAL_P(arg), "keep", 0, HISTORY_LONGEST,
+							 "Give an interval from 0 to 540 days.");
 }

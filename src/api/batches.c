@@ -44,7 +44,10 @@ queue_jobs_new_batch(PG_FUNCTION_ARGS)
 	definition.on_ended = callback_argument(fcinfo, NEW_ON_ENDED, "on_ended");
 	definition.on_dead = callback_argument(fcinfo, NEW_ON_DEAD, "on_dead");
 	definition.args = batch_args_argument(fcinfo, NEW_ARGS);
-	refuse_clear_batch_args(definition.args, (const char *[]) {definition.on_success, definition.on_ended, definition.on_dead}, 3);
+	refuse_clear_batch_args(definition.args,
+							(const char *[]){definition.on_success, definition.on_ended,
+											 definition.on_dead},
+							3);
 	refuse_null(fcinfo, NEW_OPEN, "open");
 	definition.open = PG_GETARG_BOOL(NEW_OPEN);
 	definition.keep = keep_argument(fcinfo, NEW_KEEP);
@@ -153,14 +156,16 @@ retry_member(int64 job)
 Datum
 queue_jobs_cancel_batch(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(steer_members(LIVE_MEMBERS, batch_argument(fcinfo, "queue_jobs.cancel_batch()"), cancel_member));
+	PG_RETURN_INT64(
+		steer_members(LIVE_MEMBERS, batch_argument(fcinfo, "queue_jobs.cancel_batch()"), cancel_member));
 }
 
 /* retry_batch(id): how many of them that were dead or cancelled go on. */
 Datum
 queue_jobs_retry_batch(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(steer_members(FAILED_MEMBERS, batch_argument(fcinfo, "queue_jobs.retry_batch()"), retry_member));
+	PG_RETURN_INT64(
+		steer_members(FAILED_MEMBERS, batch_argument(fcinfo, "queue_jobs.retry_batch()"), retry_member));
 }
 
 /* current_batch(): NULL outside of a run, or if the job is a member of none */

@@ -3,9 +3,9 @@
  *		retry_jobs(), cancel_jobs(), discard_jobs(), forget_jobs(): what retry() and its like do to one job,
  *		done to all that meet a filter.
  *
- * A piece of so many ids at a time is found, by a walk that goes on where the one before has stopped, and then
- * each job is steered by its id. So memory is bounded, and a job that has changed meanwhile is seen as it is
- * by then.
+ * A piece of so many ids at a time is found, by a walk that goes on where the one before has stopped, and
+ * then each job is steered by its id. So memory is bounded, and a job that has changed meanwhile is seen as
+ * it is by then.
  *
  * No other transaction is waited for. A job that one has locked is left until the end, and tried once more
  * then, for the scheduler may just have been making it available; what is still locked stays as it is. A job
@@ -96,7 +96,10 @@ forget_one(Bulk *bulk, const FoundJob *found)
 {
 	FinishedJob finished;
 
-	return found->slice != NO_SLICE && found->slice != HISTORY_MEMBERS && history_take_from(found->slice, found->id, true, &finished) ? CONTROL_DONE : CONTROL_NOTHING;
+	return found->slice != NO_SLICE && found->slice != HISTORY_MEMBERS &&
+			history_take_from(found->slice, found->id, true, &finished)
+		? CONTROL_DONE
+		: CONTROL_NOTHING;
 }
 
 /* ---- all of them ---- */
@@ -207,7 +210,8 @@ act_on_all(Bulk *bulk)
 
 /* For jobs in "states", and without a filter by state in those of "usual". */
 static Datum
-bulk_call(FunctionCallInfo fcinfo, const char *function, Act act, JobState end_as, uint32 states, uint32 usual)
+bulk_call(FunctionCallInfo fcinfo, const char *function, Act act, JobState end_as, uint32 states,
+		  uint32 usual)
 {
 	Bulk	   *bulk = palloc0(sizeof(Bulk));
 
@@ -232,7 +236,8 @@ queue_jobs_retry_jobs(PG_FUNCTION_ARGS)
 {
 	uint32		usual = STATE_BIT(JOB_RETRYABLE) | STATE_BIT(JOB_CANCELLED) | STATE_BIT(JOB_DEAD);
 
-	return bulk_call(fcinfo, "queue_jobs.retry_jobs()", retry_one, JOB_AVAILABLE, usual | STATE_BIT(JOB_SCHEDULED), usual);
+	return bulk_call(fcinfo, "queue_jobs.retry_jobs()", retry_one, JOB_AVAILABLE,
+					 usual | STATE_BIT(JOB_SCHEDULED), usual);
 }
 
 Datum

@@ -2,8 +2,9 @@
  * change_job.c
  *		change_job(): another time, priority or args for a job that waits.
  *
- * Other args are another deduplication key. So change_job() waits for transactions whose enqueue() has returned
- * the job in place of theirs, as cancel() does; until our transaction has ended, no enqueue() returns it.
+ * Other args are another deduplication key. So change_job() waits for transactions whose enqueue() has
+ * returned the job in place of theirs, as cancel() does; until our transaction has ended, no enqueue()
+ * returns it.
  */
 #include "postgres.h"
 
@@ -39,7 +40,8 @@ waits(const Job *job)
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz until;
 
-	return !(job->started_at != NO_TIME && executor_runs(job->id)) && !lease_holds(job, now, &until) && !job_expired(job, now);
+	return !(job->started_at != NO_TIME && executor_runs(job->id)) && !lease_holds(job, now, &until) &&
+		!job_expired(job, now);
 }
 
 /* ERROR if the job could not have been enqueued with such args. */
@@ -66,7 +68,8 @@ change_args(Job *job, const Lane *lane, Jsonb *args)
 
 	if (job->dedup_hash != 0)
 		hold_wait(job->id);
-	dedup_set_key(job, worker, args, job->dedup_key && !is_encrypted_dedup_token(job->dedup_key) ? job->dedup_key : NULL);
+	dedup_set_key(job, worker, args,
+				  job->dedup_key && !is_encrypted_dedup_token(job->dedup_key) ? job->dedup_key : NULL);
 	job->args = stored;
 	if (worker->encrypt != NULL || (job->encrypted & ENCRYPTED_ARGS))
 	{
@@ -112,7 +115,8 @@ change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job
 	if (job->batch != 0 && job->expires_at != NO_TIME)
 		watch_note(NEWS_BATCH, job->batch); /* it expires at another time */
 	if (job->expires_at != NO_TIME && watch_may_wait(job->id))
-		watch_note(NEWS_ENDED, job->id);	/* so that batches in which it stands for a duplicate are looked at, too */
+		/* so that batches in which it stands for a duplicate are looked at, too */
+		watch_note(NEWS_ENDED, job->id);
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_key(job));
 	else

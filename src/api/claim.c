@@ -164,8 +164,8 @@ claimable_holds(ArrayType *queues)
 {
 	ListCell   *cell;
 
-	if (claimable.queues == NULL || claimable.user != GetUserId() || claimable.registry != registry_version() ||
-		candidates_outgrown(&claimable.candidates) ||
+	if (claimable.queues == NULL || claimable.user != GetUserId() ||
+		claimable.registry != registry_version() || candidates_outgrown(&claimable.candidates) ||
 		!datumIsEqual(PointerGetDatum(queues), PointerGetDatum(claimable.queues), false, -1))
 		return false;
 	foreach(cell, claimable.owners)
@@ -197,11 +197,13 @@ find_claimable(ArrayType *queues)
 	if (claimable.context != NULL)
 		MemoryContextDelete(claimable.context);
 	claimable = (Claimable) {.user = GetUserId()};
-	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes", ALLOCSET_DEFAULT_SIZES);
+	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes",
+											  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(claimable.context);
 	claimable.patterns = queue_patterns(queues);
 	candidates_create(&claimable.candidates, admit, false,
-					  hash_combine(hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)), (uint32) GetUserId()));
+					  hash_combine(hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)),
+								   (uint32) GetUserId()));
 	claimable.queues = DatumGetArrayTypePCopy(PointerGetDatum(queues));
 	MemoryContextSwitchTo(old);
 	claimable.registry = registry;	/* only now, for an error may have come before */
@@ -349,7 +351,10 @@ take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
 	return false;
 }
 
-/* Whether the args can be decrypted. A job whose args were altered is dead: a claim that failed would fail for ever. */
+/*
+ * Whether the args can be decrypted. A job whose args were altered is dead: a claim that failed would fail
+ * for ever.
+ */
 static bool
 decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 {
@@ -369,7 +374,8 @@ decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 	{
 		message = psprintf("args of the job cannot be decrypted: the value of \"%s\" was altered, or is another job's or key's", key);
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
-		job_add_error(job, NO_TIME, claim->now, unpack_sql_state(ERRCODE_DATA_CORRUPTED), message, NULL, NULL);
+		job_add_error(job, NO_TIME, claim->now, unpack_sql_state(ERRCODE_DATA_CORRUPTED), message, NULL,
+					  NULL);
 		outcome_finished(&claim->table, NULL, job, candidate->worker, JOB_DEAD, NULL, NULL);
 	}
 	return false;
@@ -405,7 +411,8 @@ take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 	limit_write_claim(&limits, job);
 	settle_key(claim, candidate);
 	wakeup_lease(job->lane, job->started_at + claim->lease);
-	tuplestore_puttuple(result->setResult, job_row(claim->descriptor, job, candidate->lane, candidate->worker, 0));
+	tuplestore_puttuple(result->setResult,
+						job_row(claim->descriptor, job, candidate->lane, candidate->worker, 0));
 	return true;
 }
 
@@ -611,7 +618,8 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	ArrayType  *queues;
 	MemoryContext context;
 
-	refuse_where_nothing_can_be_written("queue_jobs.wait_for_jobs()");	/* it makes jobs available that have fallen due */
+	/* it makes jobs available that have fallen due */
+	refuse_where_nothing_can_be_written("queue_jobs.wait_for_jobs()");
 	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
 	context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs", ALLOCSET_DEFAULT_SIZES);
 	queues = queues_argument(fcinfo, 0);
@@ -623,7 +631,8 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	if (!shared_present())
 	{
 		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
-			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), POLL_WITHOUT_SHARED_MEMORY, NULL, NULL);
+			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), POLL_WITHOUT_SHARED_MEMORY,
+									 NULL, NULL);
 		end_transaction_of_procedure();
 		PG_RETURN_VOID();
 	}

@@ -224,7 +224,8 @@ fail_one(int64 id, int32 attempt, const RunError *error, int64 delay)
 	add_run(&claimed, true);
 	if (delay < 0 && backoff_was_slow(name))
 		delay = retry_default_delay(job_failures(&claimed.job) - 1);
-	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, error, delay);
+	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, error,
+						  delay);
 	if (process_limits_reached() != limits_reached)
 		note_slow_backoff(name);
 	claimed_end(&claimed);
@@ -362,7 +363,8 @@ queue_jobs_continue_claimed(PG_FUNCTION_ARGS)
 	delay = slice_delay_argument(fcinfo, 3);
 	claimed_begin(&claimed, PG_GETARG_INT64(0), PG_GETARG_INT32(1));
 	claimed.job.expires_at = NO_TIME;
-	slice_apply(&claimed.job, &slice, claimed.job.attempt - 1);	/* this attempt is uncharged as it is put back */
+	/* this attempt is uncharged as it is put back */
+	slice_apply(&claimed.job, &slice, claimed.job.attempt - 1);
 	claimed_put_back(&claimed, delay);
 	PG_RETURN_VOID();
 }
@@ -379,8 +381,8 @@ typedef struct JobArrays
 } JobArrays;
 
 static Datum *
-array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int16 length, bool byval, char align, int *count,
-			   bool **nulls)
+array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int16 length, bool byval,
+			   char align, int *count, bool **nulls)
 {
 	Datum	   *elements;
 
@@ -424,7 +426,8 @@ job_arrays(FunctionCallInfo fcinfo, const char *function)
 	int			count;
 
 	refuse_where_nothing_can_be_written(function);
-	arrays.ids = array_argument(fcinfo, 0, "ids", INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &arrays.count, &nulls);
+	arrays.ids = array_argument(fcinfo, 0, "ids", INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+								&arrays.count, &nulls);
 	refuse_null_elements("ids", nulls, arrays.count);
 	arrays.attempts = array_argument(fcinfo, 1, "attempts", INT4OID, 4, true, TYPALIGN_INT, &count, &nulls);
 	refuse_null_elements("attempts", nulls, count);
@@ -456,7 +459,9 @@ complete_jobs(const JobArrays *arrays)
 	{
 		int64		id = DatumGetInt64(arrays->ids[i]);
 		int32		attempt = DatumGetInt32(arrays->attempts[i]);
-		Jsonb	   *result = arrays->results == NULL || arrays->result_nulls[i] ? NULL : DatumGetJsonbP(arrays->results[i]);
+		Jsonb	   *result = arrays->results == NULL || arrays->result_nulls[i]
+			? NULL
+			: DatumGetJsonbP(arrays->results[i]);
 
 		CHECK_FOR_INTERRUPTS();
 		if (!complete_seen(&table, &scan, arrays->count > 1 ? &history : NULL, id, attempt, result))
@@ -467,7 +472,8 @@ complete_jobs(const JobArrays *arrays)
 		MemoryContextReset(jobs);
 	}
 	history_writer_close(&history);
-	wakeup_due(GetCurrentTimestamp() + HISTORY_LOOK_AFTER); /* where there are claimants only, no scheduler is at work */
+	/* where there are claimants only, no scheduler is at work */
+	wakeup_due(GetCurrentTimestamp() + HISTORY_LOOK_AFTER);
 	MemoryContextSwitchTo(outer);
 	id_scan_end(&scan);
 	live_close(&table);
@@ -482,7 +488,8 @@ queue_jobs_complete(PG_FUNCTION_ARGS)
 	Datum		attempt = PG_GETARG_DATUM(1);
 	Datum		result = PG_GETARG_DATUM(2);
 	bool		result_is_null = PG_ARGISNULL(2);
-	JobArrays	one = {.count = 1,.ids = &id,.attempts = &attempt,.results = &result,.result_nulls = &result_is_null};
+	JobArrays	one = {.count = 1, .ids = &id, .attempts = &attempt, .results = &result,
+					   .result_nulls = &result_is_null};
 
 	refuse_null_job(fcinfo, "queue_jobs.complete()");
 	complete_jobs(&one);
@@ -498,7 +505,8 @@ queue_jobs_complete_many(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(2))
 	{
-		arrays.results = array_argument(fcinfo, 2, "results", JSONBOID, -1, false, TYPALIGN_INT, &count, &arrays.result_nulls);
+		arrays.results = array_argument(fcinfo, 2, "results", JSONBOID, -1, false, TYPALIGN_INT, &count,
+										&arrays.result_nulls);
 		refuse_lengths("results", count, arrays.count);
 	}
 	complete_jobs(&arrays);
@@ -520,7 +528,8 @@ job_texts(FunctionCallInfo fcinfo, int arg, const char *name, int jobs)
 {
 	JobTexts	texts;
 
-	texts.values = array_argument(fcinfo, arg, name, TEXTOID, -1, false, TYPALIGN_INT, &texts.count, &texts.nulls);
+	texts.values = array_argument(fcinfo, arg, name, TEXTOID, -1, false, TYPALIGN_INT, &texts.count,
+								  &texts.nulls);
 	if (texts.count != 1)
 		refuse_lengths(name, texts.count, jobs);
 	return texts;

@@ -33,8 +33,8 @@ extern void claimed_begin(Claimed *claimed, int64 id, int32 attempt);
 extern void claimed_end(Claimed *claimed);
 
 /*
- * Ends the claim, in place of claimed_end(): the job can be claimed again after the delay, in microseconds, or
- * when what it waits for has come, and the attempt is not charged.
+ * Ends the claim, in place of claimed_end(): the job can be claimed again after the delay, in microseconds,
+ * or when what it waits for has come, and the attempt is not charged.
  */
 extern void claimed_put_back(Claimed *claimed, int64 delay);
 

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "arguments.h"
+#include "attribute_numbers.h"
 #include "command.h"
 #include "fmgr.h"
 #include "history.h"
@@ -15,16 +16,10 @@
 
 PG_FUNCTION_INFO_V1(queue_jobs_schedule);
 
-/* Arguments of schedule(), in order. */
-enum
-{
-	ARG_NAME, ARG_CRON, ARG_WORKER, ARG_ARGS, ARG_TIMEZONE, ARG_IF_RUNNING, ARG_CATCH_UP, ARG_COMMAND, ARG_TIMEOUT,
-	ARG_MAX_RETRIES, ARG_KEEP_COMPLETED
-};
-
 /* Which of the names an argument is. */
 static int
-choice_argument(FunctionCallInfo fcinfo, int arg, const char *name, const char *const *names, int count, const char *detail)
+choice_argument(FunctionCallInfo fcinfo, int arg, const char *name, const char *const *names, int count,
+				const char *detail)
 {
 	char	   *value;
 	StringInfoData all;
@@ -55,20 +50,22 @@ empty_object(Jsonb *args)
 static void
 work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 {
-	char	   *command = text_argument(fcinfo, ARG_COMMAND);
+	char	   *command = text_argument(fcinfo, Arg_schedule_command);
 	int64		timeout = 0;
 	int64		keep_completed = -1;
 
-	refuse_null(fcinfo, ARG_ARGS, "args");
-	definition->worker = text_argument(fcinfo, ARG_WORKER);
-	definition->args = PG_GETARG_JSONB_P(ARG_ARGS);
+	refuse_null(fcinfo, Arg_schedule_args, "args");
+	definition->worker = text_argument(fcinfo, Arg_schedule_worker);
+	definition->args = PG_GETARG_JSONB_P(Arg_schedule_args);
 	if ((command == NULL) == (definition->worker == NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a schedule needs either a worker or a command"),
-				 command ? errdetail("Both are given: worker \"%s\" and a command.", definition->worker) : errdetail("Neither is given."),
+				 command ? errdetail("Both are given: worker \"%s\" and a command.", definition->worker)
+						 : errdetail("Neither is given."),
 				 errhint("Give the worker whose jobs it enqueues, or SQL as command => '…'.")));
-	if (command == NULL ? !PG_ARGISNULL(ARG_TIMEOUT) || !PG_ARGISNULL(ARG_MAX_RETRIES) : !empty_object(definition->args))
+	if (command == NULL ? !PG_ARGISNULL(Arg_schedule_timeout) || !PG_ARGISNULL(Arg_schedule_max_retries)
+						: !empty_object(definition->args))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 command ? errmsg("args and command cannot both be given")
@@ -77,7 +74,7 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 				 : errdetail("The schedule is of worker \"%s\".", definition->worker),
 				 command ? errhint("Write the values into the command.")
 				 : errhint("A worker has its own: see define_worker().")));
-	if (command == NULL && !PG_ARGISNULL(ARG_KEEP_COMPLETED))
+	if (command == NULL && !PG_ARGISNULL(Arg_schedule_keep_completed))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("keep_completed is for a command"),
@@ -92,15 +89,21 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 	if (command == NULL)
 		return;
 	command_check(command);
-	if (!PG_ARGISNULL(ARG_TIMEOUT))
-		timeout = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(ARG_TIMEOUT), "timeout", 1000, 24 * USECS_PER_DAY,
-														  "Give an interval from 1 millisecond to 24 days, or NULL for none."));
-	if (!PG_ARGISNULL(ARG_KEEP_COMPLETED))
-		keep_completed = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(ARG_KEEP_COMPLETED), "keep_completed", 0, HISTORY_LONGEST,
-																 "Give an interval from 0 (not kept) to 540 days, or NULL for 24 hours."));
+	if (!PG_ARGISNULL(Arg_schedule_timeout))
+		timeout = interval_microseconds(
+			interval_argument(PG_GETARG_INTERVAL_P(Arg_schedule_timeout), "timeout", 1000, 24 * USECS_PER_DAY,
+							  "Give an interval from 1 millisecond to 24 days, or NULL for none."));
+	if (!PG_ARGISNULL(Arg_schedule_keep_completed))
+		keep_completed = interval_microseconds(
+			interval_argument(PG_GETARG_INTERVAL_P(Arg_schedule_keep_completed), "keep_completed", 0,
+							  HISTORY_LONGEST,
+							  "Give an interval from 0 (not kept) to 540 days, or NULL for 24 hours."));
 	definition->worker = COMMAND_WORKER;
 	definition->args = command_args(command, timeout,
-									PG_ARGISNULL(ARG_MAX_RETRIES) ? 0 : count_argument(fcinfo, ARG_MAX_RETRIES, "max_retries"), keep_completed);
+									PG_ARGISNULL(Arg_schedule_max_retries)
+										? 0
+										: count_argument(fcinfo, Arg_schedule_max_retries, "max_retries"),
+									keep_completed);
 }
 
 /*
@@ -113,16 +116,19 @@ queue_jobs_schedule(PG_FUNCTION_ARGS)
 	ScheduleDefinition definition = {0};
 
 	refuse_where_nothing_can_be_written("queue_jobs.schedule()");
-	refuse_null(fcinfo, ARG_NAME, "name");
-	refuse_null(fcinfo, ARG_CRON, "cron");
-	refuse_null(fcinfo, ARG_TIMEZONE, "timezone");
-	definition.name = text_argument(fcinfo, ARG_NAME);
-	definition.cron = text_argument(fcinfo, ARG_CRON);
-	definition.timezone = text_argument(fcinfo, ARG_TIMEZONE);
-	definition.if_running = choice_argument(fcinfo, ARG_IF_RUNNING, "if_running", if_running_names, lengthof(if_running_names),
-											"It says what becomes of a tick while the last job has not ended.");
-	definition.catch_up = choice_argument(fcinfo, ARG_CATCH_UP, "catch_up", catch_up_names, lengthof(catch_up_names),
-										  "It says what becomes of ticks that were missed while the server was down.");
+	refuse_null(fcinfo, Arg_schedule_name, "name");
+	refuse_null(fcinfo, Arg_schedule_cron, "cron");
+	refuse_null(fcinfo, Arg_schedule_timezone, "timezone");
+	definition.name = text_argument(fcinfo, Arg_schedule_name);
+	definition.cron = text_argument(fcinfo, Arg_schedule_cron);
+	definition.timezone = text_argument(fcinfo, Arg_schedule_timezone);
+	definition
+		.if_running = choice_argument(fcinfo, Arg_schedule_if_running, "if_running", if_running_names,
+									  lengthof(if_running_names),
+									  "It says what becomes of a tick while the last job has not ended.");
+	definition.catch_up =
+		choice_argument(fcinfo, Arg_schedule_catch_up, "catch_up", catch_up_names, lengthof(catch_up_names),
+						"It says what becomes of ticks that were missed while the server was down.");
 	work_arguments(fcinfo, &definition);
 	schedule_define(&definition);
 	PG_RETURN_VOID();

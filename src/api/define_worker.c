@@ -151,7 +151,9 @@ set_search_path(Definition *definition, const char *worker, Oid definer)
 	bool		has_names = !PG_ARGISNULL(ARG(pending)) || !PG_ARGISNULL(ARG(remaining_work));
 	PathTrust	trust = {.definer = definer,.handler_owner = definition->handler_owner};
 
-	definition->search_path = trusted_path_of_session(trust, has_names ? psprintf("worker \"%s\"", worker) : NULL);
+	definition->search_path = trusted_path_of_session(trust,
+													  has_names ? psprintf("worker \"%s\"", worker)
+																: NULL);
 	set_text(definition, COLUMN(search_path), definition->search_path);
 }
 
@@ -161,7 +163,8 @@ set_record(Definition *definition)
 {
 	char	   *record = text_argument(definition->fcinfo, ARG(record));
 	Worker		worker = {.record_key = text_argument(definition->fcinfo, ARG(record_key))};
-	WorkerTexts texts = {.pending = text_argument(definition->fcinfo, ARG(pending)),.search_path = definition->search_path};
+	WorkerTexts texts = {.pending = text_argument(definition->fcinfo, ARG(pending)),
+						 .search_path = definition->search_path};
 	Oid			table;
 
 	if (record == NULL && worker.record_key == NULL && texts.pending == NULL)
@@ -203,9 +206,10 @@ set_deduplication(Definition *definition, bool has_record)
 	reschedule_once = value_argument(fcinfo, ARG(if_deduplicated), "if_deduplicated", if_deduplicated_names,
 									 "A duplicate is dropped, or makes a running job run once more.") == 1;
 	if (reschedule_once && strategy != DEDUP_UNTIL_EXECUTED)
-		refuse_combination("if_deduplicated => \"reschedule_once\" needs deduplicate => \"until_executed\"",
-						   psprintf("Under \"%s\" nothing is dropped while a job runs.", strategy_names[strategy]),
-						   "Leave if_deduplicated out, or give deduplicate => \"until_executed\".");
+		refuse_combination(
+			"if_deduplicated => \"reschedule_once\" needs deduplicate => \"until_executed\"",
+			psprintf("Under \"%s\" nothing is dropped while a job runs.", strategy_names[strategy]),
+			"Leave if_deduplicated out, or give deduplicate => \"until_executed\".");
 	set_datum(definition, COLUMN(idempotent), BoolGetDatum(idempotent));
 	set_text(definition, COLUMN(deduplicate), strategy_names[strategy]);
 	set_datum(definition, COLUMN(reschedule_once), BoolGetDatum(reschedule_once));
@@ -222,7 +226,8 @@ set_healing(Definition *definition, bool has_record, DedupStrategy strategy)
 
 	if (PG_ARGISNULL(ARG(heal_every)) && !PG_ARGISNULL(ARG(heal_after)))
 		refuse_combination("heal_after needs heal_every",
-						   psprintf("heal_after is %s, and heal_every is NULL.", given_interval(fcinfo, ARG(heal_after))),
+						   psprintf("heal_after is %s, and heal_every is NULL.",
+									given_interval(fcinfo, ARG(heal_after))),
 						   "Give heal_every: how often pending records are looked for.");
 	if (!PG_ARGISNULL(ARG(heal_every)) && (!has_record || strategy == DEDUP_NONE))
 		refuse_combination("heal_every needs a record, and deduplication",
@@ -274,12 +279,15 @@ set_limits(Definition *definition)
 	set_interval(definition, OPTION(rate_period), 1000, LONGEST_PERIOD,
 				 "Give an interval from 1 millisecond to 365 days.");
 	if (limited && PG_ARGISNULL(ARG(concurrency_key)))
-		refuse_combination("concurrency_limit needs concurrency_key",
-						   psprintf("concurrency_limit is %d, and concurrency_key is NULL.", PG_GETARG_INT32(ARG(concurrency_limit))),
-						   "Give the args key by whose values jobs are counted, or max_running_jobs for all of the worker's.");
+		refuse_combination(
+			"concurrency_limit needs concurrency_key",
+			psprintf("concurrency_limit is %d, and concurrency_key is NULL.",
+					 PG_GETARG_INT32(ARG(concurrency_limit))),
+			"Give the args key by whose values jobs are counted, or max_running_jobs for all of the worker's.");
 	if (!limited && !rated && !PG_ARGISNULL(ARG(concurrency_key)))
 		refuse_combination("concurrency_key needs concurrency_limit or rate_limit",
-						   psprintf("concurrency_key is %s, and both limits are NULL.", quoted(text_argument(fcinfo, ARG(concurrency_key)))),
+						   psprintf("concurrency_key is %s, and both limits are NULL.",
+									quoted(text_argument(fcinfo, ARG(concurrency_key)))),
 						   "Give how many jobs of one value may run at once, or start in a rate_period.");
 	if (!PG_ARGISNULL(ARG(concurrency_key)))
 		limit_check_key(text_argument(fcinfo, ARG(concurrency_key)));
@@ -287,8 +295,10 @@ set_limits(Definition *definition)
 		shared_require("rate_limit");
 	if (rated != !PG_ARGISNULL(ARG(rate_period)))
 		refuse_combination("rate_limit and rate_period go together",
-						   rated ? psprintf("rate_limit is %d, and rate_period is NULL.", PG_GETARG_INT32(ARG(rate_limit)))
-						   : psprintf("rate_limit is NULL, and rate_period is %s.", given_interval(fcinfo, ARG(rate_period))),
+						   rated ? psprintf("rate_limit is %d, and rate_period is NULL.",
+											PG_GETARG_INT32(ARG(rate_limit)))
+								 : psprintf("rate_limit is NULL, and rate_period is %s.",
+											given_interval(fcinfo, ARG(rate_period))),
 						   "Give how many jobs may start, and in which interval.");
 }
 
@@ -306,7 +316,8 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 	if (PG_ARGISNULL(ARG(max_running_jobs)))
 		refuse_combination("remaining_work needs max_running_jobs", "max_running_jobs is NULL.",
 						   "Give how many jobs are to be at work while work is left.");
-	if (strategy != DEDUP_NONE || (!PG_ARGISNULL(ARG(deduplicate)) && strcmp(text_argument(fcinfo, ARG(deduplicate)), "none") != 0))
+	if (strategy != DEDUP_NONE ||
+		(!PG_ARGISNULL(ARG(deduplicate)) && strcmp(text_argument(fcinfo, ARG(deduplicate)), "none") != 0))
 		refuse_combination("remaining_work and deduplication exclude each other",
 						   "Each of its jobs takes a piece of the work that is left.",
 						   "Leave idempotent, deduplicate and record out.");
@@ -323,9 +334,11 @@ set_retries(Definition *definition, bool limited_capacity)
 	int			retries = count_argument(fcinfo, ARG(max_retries), "max_retries");
 
 	set_datum(definition, COLUMN(max_retries), Int32GetDatum(limited_capacity ? 0 : retries));
-	set_function(definition, COLUMN(retry_backoff), COLUMN(retry_backoff_owner), ARG(retry_backoff), INT4OID, INTERVALOID,
-				 "It must take one integer, the number of failures so far (from 1), and return an interval.",
-				 "Write one like: CREATE FUNCTION f(failures integer) RETURNS interval …");
+	set_function(
+		definition, COLUMN(retry_backoff), COLUMN(retry_backoff_owner), ARG(retry_backoff), INT4OID,
+		INTERVALOID,
+		"It must take one integer, the number of failures so far (from 1), and return an interval.",
+		"Write one like: CREATE FUNCTION f(failures integer) RETURNS interval …");
 }
 
 static void
@@ -369,8 +382,8 @@ set_consistency(Definition *definition)
 
 	(void) set_value(definition, OPTION(data_consistency), consistency_names,
 					 "It says whether the job's data may be read from a replica.");
-	set_function(definition, COLUMN(read_handler), COLUMN(read_handler_owner), ARG(read_handler), JSONBOID, JSONBOID,
-				 "It must take one jsonb, the args, and return one.",
+	set_function(definition, COLUMN(read_handler), COLUMN(read_handler_owner), ARG(read_handler),
+				 JSONBOID, JSONBOID, "It must take one jsonb, the args, and return one.",
 				 "Write one like: CREATE FUNCTION f(args jsonb) RETURNS jsonb …");
 	if (!PG_ARGISNULL(ARG(read_handler)) && PG_ARGISNULL(ARG(handler)))
 		refuse_combination("read_handler needs a handler", "Its result is handed to the handler.",
@@ -387,10 +400,10 @@ refuse_built_in(const char *name)
 {
 	if (built_in_named(name) != BUILT_IN_NONE)
 		ereport(ERROR,
-				(errcode(ERRCODE_RESERVED_NAME),
-				 errmsg("worker name \"%s\" is reserved", name),
-				 built_in_named(name) == BUILT_IN_COMMAND ? errdetail("That worker runs the commands of schedules.")
-				 : errdetail("That worker is the extension's own."),
+				(errcode(ERRCODE_RESERVED_NAME), errmsg("worker name \"%s\" is reserved", name),
+				 built_in_named(name) == BUILT_IN_COMMAND
+					 ? errdetail("That worker runs the commands of schedules.")
+					 : errdetail("That worker is the extension's own."),
 				 errhint("Choose another name.")));
 }
 
@@ -434,9 +447,13 @@ set_followers(Definition *definition, const char *worker)
 	for (int length = 1; next != NULL && next->on_dead != NULL; length++)
 	{
 		if (strcmp(next->on_dead, worker) == 0)
-			refuse_circle("on_dead", worker, on_dead, psprintf("By on_dead, worker \"%s\" leads back to \"%s\".", next->name, worker));
+			refuse_circle("on_dead", worker, on_dead,
+						  psprintf("By on_dead, worker \"%s\" leads back to \"%s\".", next->name,
+								   worker));
 		if (length == MOST_FOLLOWERS)
-			refuse_circle("on_dead", worker, on_dead, psprintf("More than %d workers follow on each other by on_dead.", MOST_FOLLOWERS));
+			refuse_circle("on_dead", worker, on_dead,
+						  psprintf("More than %d workers follow on each other by on_dead.",
+								   MOST_FOLLOWERS));
 		next = registry_worker(next->on_dead);
 	}
 }
@@ -449,13 +466,15 @@ set_encryption(Definition *definition)
 
 	refuse_null(fcinfo, ARG(encrypt), "encrypt");
 	refuse_null(fcinfo, ARG(encrypt_result), "encrypt_result");
-	if (ArrayGetNItems(ARR_NDIM(PG_GETARG_ARRAYTYPE_P(ARG(encrypt))), ARR_DIMS(PG_GETARG_ARRAYTYPE_P(ARG(encrypt)))) > 0)
+	if (ArrayGetNItems(ARR_NDIM(PG_GETARG_ARRAYTYPE_P(ARG(encrypt))),
+					   ARR_DIMS(PG_GETARG_ARRAYTYPE_P(ARG(encrypt)))) > 0)
 		set_names(definition, OPTION(encrypt));
 	if (PG_GETARG_BOOL(ARG(encrypt_result)))
 		set_datum(definition, COLUMN(encrypt_result), BoolGetDatum(true));
-	encryption_check_options(PG_GETARG_ARRAYTYPE_P(ARG(encrypt)), PG_GETARG_BOOL(ARG(encrypt_result)), PG_GETARG_ARRAYTYPE_P(ARG(loggable_args)),
-							 text_argument(fcinfo, ARG(concurrency_key)), text_argument(fcinfo, ARG(record_key)),
-							 !PG_ARGISNULL(ARG(remaining_work)));
+	encryption_check_options(PG_GETARG_ARRAYTYPE_P(ARG(encrypt)), PG_GETARG_BOOL(ARG(encrypt_result)),
+							 PG_GETARG_ARRAYTYPE_P(ARG(loggable_args)),
+							 text_argument(fcinfo, ARG(concurrency_key)),
+							 text_argument(fcinfo, ARG(record_key)), !PG_ARGISNULL(ARG(remaining_work)));
 }
 
 /* ---- the row ---- */
@@ -524,7 +543,8 @@ store(Definition *definition, const char *worker)
 					 " WHERE w.definer = EXCLUDED.definer OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = w.definer)",
 					 parameters.data, updates.data);
 	engine_begin(&saved);
-	written = engine_execute(sql.data, SPI_OK_INSERT, Natts_defined_worker, types, definition->values, definition->nulls);
+	written = engine_execute(sql.data, SPI_OK_INSERT, Natts_defined_worker, types, definition->values,
+							 definition->nulls);
 	engine_end(&saved);
 	if (written == 0)
 		ereport(ERROR,
@@ -546,10 +566,13 @@ warn_if_not_kept_up(const Definition *definition, const char *name, Oid definer)
 	char	   *why = heals || fills ? lane_role_blocked(definer) : NULL;
 
 	if (why != NULL)
-		ereport(WARNING,
-				(errmsg(heals ? "records of worker \"%s\" are not healed" : "worker \"%s\" is not filled", name),
-				 errdetail_internal("%s", as_sentence(why)),
-				 errhint("Executors connect as the worker's definer for that. Allow it, or let a role that can log in define the worker.")));
+		ereport(
+			WARNING,
+			(errmsg(heals ? "records of worker \"%s\" are not healed" : "worker \"%s\" is not filled",
+					name),
+			 errdetail_internal("%s", as_sentence(why)),
+			 errhint(
+				 "Executors connect as the worker's definer for that. Allow it, or let a role that can log in define the worker.")));
 }
 
 /*
@@ -630,7 +653,8 @@ is_defined(const char *name)
  * Runs a statement about a worker that the caller may change; a DELETE is to have undone what "undoes" tells.
  */
 static char *
-change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected, bool (*undoes) (const char *))
+change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected,
+			  bool (*undoes)(const char *))
 {
 	Oid			types[1] = {TEXTOID};
 	Datum		values[1];

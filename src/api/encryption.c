@@ -64,12 +64,17 @@ check_names(List *encrypt)
 	{
 		length += (int) strlen(lfirst(cell)) + 1;
 		if (strchr(lfirst(cell), '\n') != NULL)
-			refuse_combination(psprintf("invalid element of encrypt: \"%s\"", (char *) lfirst(cell)), "It has more than one line.", "Give names of args keys.");
+			refuse_combination(psprintf("invalid element of encrypt: \"%s\"", (char *) lfirst(cell)),
+							   "It has more than one line.", "Give names of args keys.");
 	}
 	if (has_name(encrypt, "*") && list_length(encrypt) > 1)
-		refuse_combination("encrypt names all keys and others", "\"*\" means the values of all keys.", "Give either '{*}' or names.");
+		refuse_combination("encrypt names all keys and others", "\"*\" means the values of all keys.",
+						   "Give either '{*}' or names.");
 	if (length > MOST_OF_ENCRYPT)
-		refuse_combination("encrypt is too long", psprintf("Its names have %d bytes; at most %d are allowed.", length, MOST_OF_ENCRYPT), "Give '{*}' for all keys.");
+		refuse_combination("encrypt is too long",
+						   psprintf("Its names have %d bytes; at most %d are allowed.", length,
+									MOST_OF_ENCRYPT),
+						   "Give '{*}' for all keys.");
 }
 
 static void
@@ -79,8 +84,13 @@ refuse_keys(List *encrypt, List *keys, const char *option, const char *why)
 
 	foreach(cell, keys)
 		if (has_name(encrypt, "*") || has_name(encrypt, lfirst(cell)))
-			refuse_combination(psprintf("encrypt and %s cannot both name \"%s\"", option, (char *) lfirst(cell)), why,
-				   psprintf("Leave it out of encrypt%s.", has_name(encrypt, "*") ? ", which names the other keys instead of '{*}'" : ""));
+			refuse_combination(psprintf("encrypt and %s cannot both name \"%s\"", option,
+										(char *) lfirst(cell)),
+							   why,
+							   psprintf("Leave it out of encrypt%s.",
+										has_name(encrypt, "*")
+											? ", which names the other keys instead of '{*}'"
+											: ""));
 }
 
 static List *
@@ -94,8 +104,8 @@ split(char *keys)
 }
 
 void
-encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable, char *concurrency_key, char *record_key,
-						 bool remaining_work)
+encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable,
+						 char *concurrency_key, char *record_key, bool remaining_work)
 {
 	List	   *names = names_of(encrypt);
 
@@ -108,8 +118,10 @@ encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *log
 				 errdetail("OpenSSL's headers were missing when it was built."),
 				 errhint("Install them (libssl-dev), and build queue_jobs again.")));
 	check_names(names);
-	refuse_keys(names, split(concurrency_key), "concurrency_key", "Jobs are counted by its value, which must be readable.");
-	refuse_keys(names, split(record_key), "record_key", "The record is found by its value, which must be readable.");
+	refuse_keys(names, split(concurrency_key), "concurrency_key",
+				"Jobs are counted by its value, which must be readable.");
+	refuse_keys(names, split(record_key), "record_key",
+				"The record is found by its value, which must be readable.");
 	if (names != NIL && remaining_work)
 		refuse_combination("encrypt and remaining_work exclude each other", "What the query returns is compared with the args of jobs that wait.",
 			   "Let the query return keys, by which the handler looks the values up.");
@@ -163,7 +175,8 @@ find_stored(int64 id, Stored *stored)
 	if (found)
 	{
 		stored->lane = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-		stored->encrypted = DatumGetInt16(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
+		stored->encrypted = DatumGetInt16(
+			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
 		if (isnull)
 			stored->encrypted = 0;
 		stored->args = stored_jsonb(3, context);
@@ -236,7 +249,9 @@ problem_of(uint64 row)
 	job.encrypted = DatumGetInt16(SPI_getbinval(tuple, SPI_tuptable->tupdesc, 2, &isnull));
 	job.args = DatumGetJsonbP(SPI_getbinval(tuple, SPI_tuptable->tupdesc, 3, &isnull));
 	why = encryption_key_missing(&job, NULL);
-	return why ? psprintf("jobs of worker \"%s\" wait: %s", SPI_getvalue(tuple, SPI_tuptable->tupdesc, 1), why) : NULL;
+	return why
+		? psprintf("jobs of worker \"%s\" wait: %s", SPI_getvalue(tuple, SPI_tuptable->tupdesc, 1), why)
+		: NULL;
 }
 
 static char *

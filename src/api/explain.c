@@ -98,8 +98,10 @@ explain_if_finished(int64 id, Reasons *reasons)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	if (engine_execute("SELECT lane, state, finished_at, errors -> -1 ->> 'message' FROM queue_jobs.finished_job"
-					   " WHERE id = $1 AND keep_until > clock_timestamp()", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
+	if (engine_execute(
+			"SELECT lane, state, finished_at, errors -> -1 ->> 'message' FROM queue_jobs.finished_job"
+			" WHERE id = $1 AND keep_until > clock_timestamp()",
+			SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
 	{
 		HeapTuple	row = SPI_tuptable->vals[0];
 		TupleDesc	descriptor = SPI_tuptable->tupdesc;
@@ -115,7 +117,8 @@ explain_if_finished(int64 id, Reasons *reasons)
 	if (state == NULL)
 		return;
 	job_check_owner(id, lane_get(lane));
-	add_reason(reasons, "finished", psprintf("its state is %s, since %s", state, time_text(at)), error ? psprintf("its last error: %s", error) : NULL);
+	add_reason(reasons, "finished", psprintf("its state is %s, since %s", state, time_text(at)),
+			   error ? psprintf("its last error: %s", error) : NULL);
 }
 
 /* explain_job(id) */
@@ -142,7 +145,8 @@ queue_jobs_explain_job(PG_FUNCTION_ARGS)
 
 		values[0] = Int32GetDatum(++n);
 		values[1] = CStringGetTextDatum(reason->word);
-		values[2] = CStringGetTextDatum(reason->more ? psprintf("%s: %s", reason->sentence, reason->more) : reason->sentence);
+		values[2] = CStringGetTextDatum(reason->more ? psprintf("%s: %s", reason->sentence, reason->more)
+													 : reason->sentence);
 		values[3] = hint ? CStringGetTextDatum(hint) : (Datum) 0;
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}

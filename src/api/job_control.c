@@ -541,7 +541,8 @@ change_queue(FunctionCallInfo fcinfo, const char *function, const char *sql, int
 	engine_begin(&saved);
 	written = engine_execute(sql, expected, 1, types, values, NULL);
 	engine_end(&saved);
-	if (written == 0 && expected == SPI_OK_DELETE && IsolationUsesXactSnapshot() && registry_queue_paused(queue))
+	if (written == 0 && expected == SPI_OK_DELETE && IsolationUsesXactSnapshot() &&
+		registry_queue_paused(queue))
 		refuse_unseen("queue", queue);
 	wakeup_all();
 	return queue;
@@ -562,8 +563,10 @@ queue_jobs_pause(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_resume(PG_FUNCTION_ARGS)
 {
-	registry_paused_written(change_queue(fcinfo, "queue_jobs.resume()", "DELETE FROM queue_jobs.paused_queue WHERE queue = $1",
-										 SPI_OK_DELETE), false);
+	registry_paused_written(change_queue(fcinfo, "queue_jobs.resume()",
+										 "DELETE FROM queue_jobs.paused_queue WHERE queue = $1",
+										 SPI_OK_DELETE),
+							false);
 	PG_RETURN_VOID();
 }
 

@@ -13,7 +13,10 @@
 /* ERROR unless the current user has the rights of the job's owner. NULL: a lane that nothing is known of. */
 extern void job_check_owner(int64 id, const Lane *lane);
 
-/* Whether there is such a job, live or kept; ERROR unless the current user has the rights of its owner, or may claim it. */
+/*
+ * Whether there is such a job, live or kept; ERROR unless the current user has the rights of its owner, or
+ * may claim it.
+ */
 extern bool job_check_reader(int64 id);
 
 /*
@@ -31,7 +34,8 @@ typedef struct JobControl
 {
 	LiveTable  *table;
 	HistoryWriter *history;		/* or NULL: what has ended is written at once */
-	bool		wait;			/* for what other transactions do with a job's row, but not for the end of a run */
+	/* for what other transactions do with a job's row, but not for the end of a run */
+	bool		wait;
 	TupleTableSlot *slot;		/* the row that was found last */
 } JobControl;
 

@@ -71,21 +71,23 @@ max_jobs_argument(FunctionCallInfo fcinfo)
 void
 job_filter_arguments(FunctionCallInfo fcinfo, JobFilter *filter)
 {
-	*filter = (JobFilter)
-	{
-		.worker = text_argument(fcinfo, FILTER_WORKER),
-			.queue = text_argument(fcinfo, FILTER_QUEUE),
-			.by_state = !PG_ARGISNULL(FILTER_STATES),
-			.states = PG_ARGISNULL(FILTER_STATES) ? ALL_STATES : states_argument(PG_GETARG_ARRAYTYPE_P(FILTER_STATES)),
-			.args = PG_ARGISNULL(FILTER_ARGS) ? NULL : PG_GETARG_JSONB_P(FILTER_ARGS),
-			.error = PG_ARGISNULL(FILTER_ERROR) ? NULL : PG_GETARG_TEXT_PP(FILTER_ERROR),
-			.by_batch = !PG_ARGISNULL(FILTER_BATCH),
-			.batch = PG_ARGISNULL(FILTER_BATCH) ? 0 : PG_GETARG_INT64(FILTER_BATCH),
-			.since = PG_ARGISNULL(FILTER_SINCE) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(FILTER_SINCE),
-			.until = PG_ARGISNULL(FILTER_UNTIL) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(FILTER_UNTIL),
-			.before = PG_ARGISNULL(FILTER_BEFORE) ? PG_INT64_MAX : PG_GETARG_INT64(FILTER_BEFORE),
-			.max_jobs = max_jobs_argument(fcinfo)
-	};
+	*filter = (JobFilter){.worker = text_argument(fcinfo, FILTER_WORKER),
+						  .queue = text_argument(fcinfo, FILTER_QUEUE),
+						  .by_state = !PG_ARGISNULL(FILTER_STATES),
+						  .states = PG_ARGISNULL(FILTER_STATES)
+							  ? ALL_STATES
+							  : states_argument(PG_GETARG_ARRAYTYPE_P(FILTER_STATES)),
+						  .args = PG_ARGISNULL(FILTER_ARGS) ? NULL : PG_GETARG_JSONB_P(FILTER_ARGS),
+						  .error = PG_ARGISNULL(FILTER_ERROR) ? NULL : PG_GETARG_TEXT_PP(FILTER_ERROR),
+						  .by_batch = !PG_ARGISNULL(FILTER_BATCH),
+						  .batch = PG_ARGISNULL(FILTER_BATCH) ? 0 : PG_GETARG_INT64(FILTER_BATCH),
+						  .since = PG_ARGISNULL(FILTER_SINCE) ? DT_NOBEGIN
+															  : PG_GETARG_TIMESTAMPTZ(FILTER_SINCE),
+						  .until = PG_ARGISNULL(FILTER_UNTIL) ? DT_NOEND
+															  : PG_GETARG_TIMESTAMPTZ(FILTER_UNTIL),
+						  .before = PG_ARGISNULL(FILTER_BEFORE) ? PG_INT64_MAX
+																: PG_GETARG_INT64(FILTER_BEFORE),
+						  .max_jobs = max_jobs_argument(fcinfo)};
 }
 
 static bool
@@ -107,7 +109,8 @@ job_filter_walk(JobFilter *filter, Snapshot snapshot, int64 before, JobWalk *wal
 static bool
 args_contain(const Job *job, const Jsonb *wanted)
 {
-	return DatumGetBool(DirectFunctionCall2(jsonb_contains, JsonbPGetDatum(job->args), JsonbPGetDatum(wanted)));
+	return DatumGetBool(
+		DirectFunctionCall2(jsonb_contains, JsonbPGetDatum(job->args), JsonbPGetDatum(wanted)));
 }
 
 static bool
@@ -115,8 +118,9 @@ error_is_like(const Job *job, text *pattern)
 {
 	char	   *error = job_last_error(job->errors);
 
-	return error != NULL && DatumGetBool(DirectFunctionCall2Coll(texticlike, DEFAULT_COLLATION_OID, CStringGetTextDatum(error),
-																  PointerGetDatum(pattern)));
+	return error != NULL &&
+		DatumGetBool(DirectFunctionCall2Coll(texticlike, DEFAULT_COLLATION_OID,
+											 CStringGetTextDatum(error), PointerGetDatum(pattern)));
 }
 
 /* Whether it is a member of that batch. */

@@ -11,8 +11,8 @@
 /* Arguments, in order; what follows is each function's own. */
 enum
 {
-	FILTER_WORKER, FILTER_QUEUE, FILTER_STATES, FILTER_ARGS, FILTER_ERROR, FILTER_BATCH, FILTER_SINCE, FILTER_UNTIL, FILTER_BEFORE,
-	FILTER_MAX_JOBS, FILTER_ARGUMENTS
+	FILTER_WORKER, FILTER_QUEUE, FILTER_STATES, FILTER_ARGS, FILTER_ERROR, FILTER_BATCH, FILTER_SINCE,
+	FILTER_UNTIL, FILTER_BEFORE, FILTER_MAX_JOBS, FILTER_ARGUMENTS
 };
 
 typedef struct JobFilter
@@ -34,7 +34,9 @@ typedef struct JobFilter
 /* ERROR for a state that is none, or a number that is negative. */
 extern void job_filter_arguments(FunctionCallInfo fcinfo, JobFilter *filter);
 
-/* Begins a walk over the jobs of the filter's worker and queue, below that id, that the current user may see. */
+/*
+ * Begins a walk over the jobs of the filter's worker and queue, below that id, that the current user may see.
+ */
 extern void job_filter_walk(JobFilter *filter, Snapshot snapshot, int64 before, JobWalk *walk);
 
 /* The next one of them that meets the whole filter. */

@@ -35,7 +35,8 @@ refuse_function(void)
 static void
 refuse_atomic(FunctionCallInfo fcinfo)
 {
-	if (fcinfo->context && IsA(fcinfo->context, CallContext) && !((CallContext *) fcinfo->context)->atomic && !IsSubTransaction())
+	if (fcinfo->context && IsA(fcinfo->context, CallContext) &&
+		!((CallContext *) fcinfo->context)->atomic && !IsSubTransaction())
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),

@@ -1,7 +1,7 @@
 /*
  * metric.c
- *		The view "metric": what is counted of each worker and its jobs, executors, replicas, schedules, batches,
- *		and the oldest snapshot.
+ *		The view "metric": what is counted of each worker and its jobs, executors, replicas, schedules,
+ *		batches, and the oldest snapshot.
  *
  * One function makes all of it, and reads the tables itself, with the statement's snapshot: they have few
  * rows, and to plan a query over a dozen of them takes longer than to read them.
@@ -78,7 +78,8 @@ add_worker(Metrics *metrics, int *size)
 }
 
 static void
-label_worker(MeteredWorker *worker, const char *feature_category, bool external_dependencies, const char *resource_boundary)
+label_worker(MeteredWorker *worker, const char *feature_category, bool external_dependencies,
+			 const char *resource_boundary)
 {
 	label(&worker->labels, "worker", worker->name);
 	label(&worker->labels, "queue", worker->queue);
@@ -96,7 +97,8 @@ read_worker(MeteredWorker *worker, TableRows *rows)
 	worker->urgency = table_rows_text(rows, "urgency");
 	worker->max_running = table_rows_int64(rows, "max_running_jobs");
 	worker->limited_capacity = !table_rows_is_null(rows, "remaining_work");
-	label_worker(worker, table_rows_text(rows, "feature_category"), table_rows_bool(rows, "external_dependencies"),
+	label_worker(worker, table_rows_text(rows, "feature_category"),
+				 table_rows_bool(rows, "external_dependencies"),
 				 table_rows_text(rows, "resource_boundary"));
 }
 
@@ -187,10 +189,10 @@ read_lanes(Metrics *metrics)
 	table_rows_end(&rows);
 	for (int i = 0; i < metrics->worker_count; i++)
 		if (strcmp(metrics->workers[i].name, COMMAND_WORKER) != 0)
-			add_lane(metrics, &size, &(MeteredLane)
-					 {
-						 .worker = metrics->workers[i].name,.queue = metrics->workers[i].queue,.jobs = {.oldest_available = DT_NOEND}
-					 });
+			add_lane(metrics, &size,
+					 &(MeteredLane){.worker = metrics->workers[i].name,
+									.queue = metrics->workers[i].queue,
+									.jobs = {.oldest_available = DT_NOEND}});
 	hash_destroy(counted);
 }
 
@@ -257,7 +259,8 @@ put_state(Metrics *metrics, const Labels *labels, const char *state, int64 jobs)
 	Labels		with_state = *labels;
 
 	label(&with_state, "state", state);
-	put_gauge(&metrics->rows, "queue_jobs_jobs", "Jobs that are not finished, by state.", &with_state, (double) jobs);
+	put_gauge(&metrics->rows, "queue_jobs_jobs", "Jobs that are not finished, by state.", &with_state,
+			  (double) jobs);
 }
 
 static void
@@ -312,11 +315,16 @@ put_runs(MetricRows *rows, const MeteredWorker *worker)
 	const Labels *labels = &worker->labels;
 
 	statistics_totals(worker->name, &totals);
-	put_counter(rows, "queue_jobs_runs_total", "Runs that ended, failures included.", labels, (double) totals.runs);
+	put_counter(rows, "queue_jobs_runs_total", "Runs that ended, failures included.", labels,
+				(double) totals.runs);
 	put_counter(rows, "queue_jobs_failures_total", "Runs that failed.", labels, (double) totals.failures);
 	if (urgency_has_queueing_target(option_value(urgency_names, worker->urgency)))
-		put_counter(rows, "queue_jobs_started_in_target_total", "Runs that started as soon as the urgency promises.", labels, (double) totals.started_in_target);
-	put_counter(rows, "queue_jobs_ran_in_target_total", "Runs that took no longer than the urgency allows.", labels, (double) totals.ran_in_target);
+		put_counter(rows, "queue_jobs_started_in_target_total",
+					"Runs that started as soon as the urgency promises.", labels,
+					(double) totals.started_in_target);
+	put_counter(rows, "queue_jobs_ran_in_target_total",
+				"Runs that took no longer than the urgency allows.", labels,
+				(double) totals.ran_in_target);
 	for (int i = 0; i < COUNTED_KINDS; i++)
 		put_counter(rows, counters[i].name, counters[i].help, labels, (double) totals.counted[i]);
 	for (int i = 0; i < MEASURED_TIMES; i++)
@@ -334,8 +342,10 @@ put_worker(MetricRows *rows, const MeteredWorker *worker)
 	put_gauge(rows, "queue_jobs_disabled", "Whether disable_worker() has switched the worker off: 1 or 0.", labels, worker->disabled);
 	if (worker->max_running == 0)
 		return;
-	put_gauge(rows, "queue_jobs_limit_running", "Jobs that run, of a worker with max_running_jobs.", labels, (double) worker->executing);
-	put_gauge(rows, "queue_jobs_limit_max", "Jobs that may run at once: the worker's max_running_jobs.", labels, (double) worker->max_running);
+	put_gauge(rows, "queue_jobs_limit_running", "Jobs that run, of a worker with max_running_jobs.",
+			  labels, (double) worker->executing);
+	put_gauge(rows, "queue_jobs_limit_max", "Jobs that may run at once: the worker's max_running_jobs.",
+			  labels, (double) worker->max_running);
 }
 
 static void
@@ -403,7 +413,8 @@ put_paused(Metrics *metrics)
 		if (i > 0 && strcmp(queues[i], queues[i - 1]) == 0)
 			continue;
 		label(&labels, "queue", queues[i]);
-		put_gauge(&metrics->rows, "queue_jobs_paused", "Whether pause() has stopped the queue: 1 or 0.", &labels,
+		put_gauge(&metrics->rows, "queue_jobs_paused", "Whether pause() has stopped the queue: 1 or 0.",
+				  &labels,
 				  bsearch(&queues[i], paused, paused_count, sizeof(char *), compare_names) != NULL);
 	}
 }
@@ -418,7 +429,8 @@ queue_jobs_metrics(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	metrics.rows.result = (ReturnSetInfo *) fcinfo->resultinfo;
-	metrics.rows.each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs metric", ALLOCSET_DEFAULT_SIZES);
+	metrics.rows.each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs metric",
+											  ALLOCSET_DEFAULT_SIZES);
 	read_workers(&metrics);
 	read_disabled(&metrics);
 	read_lanes(&metrics);

@@ -47,12 +47,12 @@ labels_datum(const Labels *labels)
 }
 
 static void
-put(MetricRows *rows, const char *name, const char *type, const char *help, const Labels *labels, double value)
+put(MetricRows *rows, const char *name, const char *type, const char *help, const Labels *labels,
+	double value)
 {
 	MemoryContext old = MemoryContextSwitchTo(rows->each);
-	Datum		values[5] = {
-		CStringGetTextDatum(name), CStringGetTextDatum(type), CStringGetTextDatum(help), labels_datum(labels), Float8GetDatum(value)
-	};
+	Datum		values[5] = {CStringGetTextDatum(name), CStringGetTextDatum(type), CStringGetTextDatum(help),
+							 labels_datum(labels), Float8GetDatum(value)};
 	bool		nulls[5] = {0};
 
 	tuplestore_putvalues(rows->result->setResult, rows->result->setDesc, values, nulls);
@@ -73,7 +73,8 @@ put_gauge(MetricRows *rows, const char *name, const char *help, const Labels *la
 }
 
 static void
-put_bucket(MetricRows *rows, const char *name, const char *help, const Labels *labels, int bound, uint64 count)
+put_bucket(MetricRows *rows, const char *name, const char *help, const Labels *labels, int bound,
+		   uint64 count)
 {
 	Labels		with_bound = *labels;
 	char		le[32] = "+Inf";
@@ -86,7 +87,8 @@ put_bucket(MetricRows *rows, const char *name, const char *help, const Labels *l
 
 /* Each bucket of Prometheus' has what is in those below it, too. */
 void
-put_histogram(MetricRows *rows, const char *name, const char *help, const Labels *labels, const TimeHistogram *histogram)
+put_histogram(MetricRows *rows, const char *name, const char *help, const Labels *labels,
+			  const TimeHistogram *histogram)
 {
 	char		part[NAMEDATALEN];
 	uint64		count = 0;

@@ -41,7 +41,8 @@ put_executor_state(MetricRows *rows, const char *state, int here, int everywhere
 
 	label(&labels, "state", state);
 	put_gauge(rows, "queue_jobs_executors", "Executors of this database, by state.", &labels, here);
-	put_gauge(rows, "queue_jobs_server_executors", "Executors of all databases of the server, by state.", &labels, everywhere);
+	put_gauge(rows, "queue_jobs_server_executors", "Executors of all databases of the server, by state.",
+			  &labels, everywhere);
 }
 
 static void
@@ -97,7 +98,8 @@ put_batches(MetricRows *rows, Snapshot snapshot)
 		Labels		labels = {0};
 
 		label(&labels, "state", states[i]);
-		put_gauge(rows, "queue_jobs_batches", "Batches and workflows that are kept, by state.", &labels, (double) counts[i]);
+		put_gauge(rows, "queue_jobs_batches", "Batches and workflows that are kept, by state.", &labels,
+				  (double) counts[i]);
 	}
 }
 
@@ -125,11 +127,13 @@ put_replica(MetricRows *rows, char *name, bool paused)
 		slot = (ReplicaSlot) {.state = REPLICA_UNKNOWN,.seen_at = NO_TIME};
 	label(&labels, "replica", name);
 	if (slot.seen_at != NO_TIME)
-		put_gauge(rows, "queue_jobs_replica_lag_seconds", "How far the replica is behind.", &labels, (double) slot.position.lag / USECS_PER_SEC);
+		put_gauge(rows, "queue_jobs_replica_lag_seconds", "How far the replica is behind.", &labels,
+				  (double) slot.position.lag / USECS_PER_SEC);
 	put_gauge(rows, "queue_jobs_replica_up",
 			  "0 if the replica does not answer, or cannot be read from; 1 also while it is paused or has not been asked yet.", &labels,
 			  paused || slot.state == REPLICA_READY || slot.state == REPLICA_UNKNOWN);
-	put_counter(rows, "queue_jobs_replica_served_total", "Jobs that read from the replica.", &labels, (double) slot.served);
+	put_counter(rows, "queue_jobs_replica_served_total", "Jobs that read from the replica.", &labels,
+				(double) slot.served);
 }
 
 /* As reading the view "replica" does, it has them asked again, for the next look. */

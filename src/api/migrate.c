@@ -168,7 +168,8 @@ pass(Migration *migration)
 	uint64		count;
 	int64	   *ids = waiting_ids(&migration->table, migration->from, &count);
 	int64		before = migration->moved;
-	MemoryContext each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs migration", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs migration",
+											   ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(each);
 
 	migration->left = 0;

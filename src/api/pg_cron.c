@@ -35,7 +35,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_import_pg_cron);
 typedef struct CronJob
 {
 	int64		id;
-	const char *missing;		/* a column that is NULL, of those that a job needs; those are then not to be looked at */
+	/* a column that is NULL, of those that a job needs; those are then not to be looked at */
+	const char *missing;
 	char	   *schedule;
 	char	   *command;
 	char	   *node;
@@ -158,7 +159,8 @@ schedule_exists(const char *name)
 	bool		exists;
 
 	engine_begin(&saved);
-	exists = engine_execute("SELECT FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_SELECT, 1, types, values, NULL) > 0;
+	exists = engine_execute("SELECT FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_SELECT, 1,
+							types, values, NULL) > 0;
 	engine_end(&saved);
 	return exists;
 }
@@ -173,7 +175,9 @@ make_inactive(const CronJob *job)
 		elog(ERROR, "SPI_connect failed");
 	if (SPI_execute_with_args("UPDATE cron.job SET active = false WHERE jobid OPERATOR(pg_catalog.=) $1", 1, types, values,
 							  NULL, false, 0) != SPI_OK_UPDATE || SPI_processed != 1)
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("it cannot be made inactive in cron.job")));
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("it cannot be made inactive in cron.job")));
 	SPI_finish();
 }
 

@@ -68,7 +68,9 @@ sessions_text(const int *pids, int count)
 		if (pids[i] == MyProcPid)
 			appendStringInfoString(&text, "this session");
 		else if (pids[i] == 0)
-			appendStringInfoString(&text, RecoveryInProgress() ? "a transaction of the primary" : "a prepared transaction");
+			appendStringInfoString(&text,
+								   RecoveryInProgress() ? "a transaction of the primary"
+														: "a prepared transaction");
 		else
 			appendStringInfo(&text, "session %d", pids[i]);
 	}
@@ -85,7 +87,8 @@ add_blockers(int pid, Reasons *reasons)
 
 	if (count > 0)
 		add_reason(reasons, "blocked", psprintf("executor %d waits for a lock", pid),
-				   psprintf("held by %s", sessions_text((int *) ARR_DATA_PTR(blockers), Min(count, MOST_HOLDERS))));
+				   psprintf("held by %s",
+							sessions_text((int *) ARR_DATA_PTR(blockers), Min(count, MOST_HOLDERS))));
 }
 
 /* What the executors of this database run now. */
@@ -111,16 +114,21 @@ check_running(const Subject *subject, Reasons *reasons)
 	for (int i = 0; i < count; i++)
 		if (running[i].job == job->id)
 		{
-			add_reason(reasons, "running", psprintf("executor %d runs it, attempt %d", (int) running[i].pid, running[i].attempt),
+			add_reason(reasons, "running",
+					   psprintf("executor %d runs it, attempt %d", (int) running[i].pid,
+								running[i].attempt),
 					   psprintf("since %s", time_text(running[i].started_at)));
 			add_blockers((int) running[i].pid, reasons);
 			return true;
 		}
 	if (!lease_holds(job, subject->now, &until))
 		return false;
-	add_reason(reasons, "running", job->claimant ? psprintf("claimant \"%s\" has it, attempt %d", job->claimant, job->attempt) :
-			   psprintf("an executor runs it, attempt %d", job->attempt),
-			   until == NO_TIME ? NULL : psprintf("since %s, until %s at least", time_text(job->started_at), time_text(until)));
+	add_reason(reasons, "running",
+			   job->claimant ? psprintf("claimant \"%s\" has it, attempt %d", job->claimant, job->attempt)
+							 : psprintf("an executor runs it, attempt %d", job->attempt),
+			   until == NO_TIME ? NULL
+								: psprintf("since %s, until %s at least", time_text(job->started_at),
+										   time_text(until)));
 	return true;
 }
 
@@ -130,7 +138,10 @@ check_expired(const Subject *subject, Reasons *reasons)
 {
 	if (!job_expired(&subject->job, subject->now))
 		return false;
-	add_reason(reasons, "expired", psprintf("it was to be started by %s, and ends as cancelled", time_text(subject->job.expires_at)), NULL);
+	add_reason(reasons, "expired",
+			   psprintf("it was to be started by %s, and ends as cancelled",
+						time_text(subject->job.expires_at)),
+			   NULL);
 	return true;
 }
 
@@ -204,7 +215,10 @@ check_holders(const Subject *subject, Reasons *reasons)
 	if (state == ROW_GONE)
 		add_reason(reasons, "changed", pstrdup("it has been started, changed or ended since the query's snapshot was taken"), NULL);
 	else if (state == ROW_TAKEN)
-		add_reason(reasons, "claimed", psprintf("%s has claimed or changed it in an open transaction", sessions_text(&pid, 1)), NULL);
+		add_reason(reasons, "claimed",
+				   psprintf("%s has claimed or changed it in an open transaction",
+							sessions_text(&pid, 1)),
+				   NULL);
 	if (enough(reasons) || state == ROW_TAKEN)
 		return;
 	count = subject->job.dedup_hash == 0 ? 0 : hold_holders(subject->job.id, pids, MOST_HOLDERS);
@@ -228,9 +242,11 @@ check_key(const Subject *subject, Reasons *reasons)
 	{
 		TimestampTz until;
 
-		if (other.id != subject->job.id && (lease_holds(&other, subject->now, &until) || hold_is_run(other.id)))
+		if (other.id != subject->job.id &&
+			(lease_holds(&other, subject->now, &until) || hold_is_run(other.id)))
 		{
-			add_reason(reasons, "key_runs", psprintf("job " INT64_FORMAT " of its deduplication key runs", other.id), NULL);
+			add_reason(reasons, "key_runs",
+					   psprintf("job " INT64_FORMAT " of its deduplication key runs", other.id), NULL);
 			break;
 		}
 	}
@@ -289,7 +305,8 @@ check_lane(const Subject *subject, Reasons *reasons)
 	char	   *why;
 	int			check = 0;
 
-	while (!enough(reasons) && (why = lane_blocked_next(subject->lane, subject->worker, &check, &word)) != NULL)
+	while (!enough(reasons) &&
+		   (why = lane_blocked_next(subject->lane, subject->worker, &check, &word)) != NULL)
 		add_reason(reasons, word, why, reasons->all ? blocked_since(subject, word) : NULL);
 }
 
@@ -309,7 +326,8 @@ check_engine(const Subject *subject, Reasons *reasons)
 
 	if (!needs_engine(subject->worker))
 		return;
-	while (!enough(reasons) && (why = engine_blocked_next(lane_role(subject->lane, subject->worker), &check, &word)) != NULL)
+	while (!enough(reasons) &&
+		   (why = engine_blocked_next(lane_role(subject->lane, subject->worker), &check, &word)) != NULL)
 		add_reason(reasons, word, pstrdup(why), NULL);
 }
 
@@ -335,7 +353,9 @@ check_pools(const Subject *subject, Reasons *reasons)
 	role = lane_role(subject->lane, subject->worker);
 	executor_load(MyDatabaseId, role, ALL_POOLS, &load);
 	if (load.serving == 0 && load.not_before > subject->now)
-		add_reason(reasons, "cannot_connect", psprintf("an executor of role \"%s\" could not connect to this database", GetUserNameFromId(role, true)),
+		add_reason(reasons, "cannot_connect",
+				   psprintf("an executor of role \"%s\" could not connect to this database",
+							GetUserNameFromId(role, true)),
 				   psprintf("the next one tries at %s", time_text(load.not_before)));
 }
 
@@ -348,8 +368,8 @@ running_text(void)
 
 	initStringInfo(&text);
 	for (int i = 0; i < Min(count, MOST_HOLDERS); i++)
-		appendStringInfo(&text, "%sexecutor %d runs job " INT64_FORMAT " since %s", i > 0 ? ", " : "", (int) running[i].pid, running[i].job,
-						 timestamptz_to_str(running[i].started_at));
+		appendStringInfo(&text, "%sexecutor %d runs job " INT64_FORMAT " since %s", i > 0 ? ", " : "",
+						 (int) running[i].pid, running[i].job, timestamptz_to_str(running[i].started_at));
 	return count == 0 ? NULL : text.data;
 }
 
@@ -364,7 +384,8 @@ check_executors(const Subject *subject, Reasons *reasons)
 	role = lane_role(subject->lane, subject->worker);
 	executor_load(MyDatabaseId, role, pools_serving(subject->lane, subject->worker), &load);
 	if (load.serving > 0 && load.idle == 0)
-		add_reason(reasons, "executors_busy", psprintf("all executors for it are busy (%d)", load.serving), running_text());
+		add_reason(reasons, "executors_busy",
+				   psprintf("all executors for it are busy (%d)", load.serving), running_text());
 }
 
 /* ---- limits ---- */
@@ -389,7 +410,8 @@ check_limits(const Subject *subject, Reasons *reasons)
 				   pstrdup("jobs of its concurrency_key are at their limit"),
 				   state.holders[0] != '\0' ? psprintf("taken by %s", state.holders) : NULL);
 	if (!enough(reasons) && state.rate_until != NO_TIME)
-		add_reason(reasons, "rate_limit", limit_describe(subject->worker), psprintf("the next one starts at %s", time_text(state.rate_until)));
+		add_reason(reasons, "rate_limit", limit_describe(subject->worker),
+				   psprintf("the next one starts at %s", time_text(state.rate_until)));
 }
 
 /* ---- no claimant takes it ---- */
@@ -403,7 +425,8 @@ check_claimants(const Subject *subject, Reasons *reasons)
 	if (worker == NULL || worker->handler != NULL)
 		return;
 	if (subject->job.started_at != NO_TIME && subject->job.claimant != NULL)
-		add_reason(reasons, "lease_lapsed", psprintf("the lease of claimant \"%s\" ran out", subject->job.claimant), NULL);
+		add_reason(reasons, "lease_lapsed",
+				   psprintf("the lease of claimant \"%s\" ran out", subject->job.claimant), NULL);
 	if (enough(reasons))
 		return;
 	last = statistics_last_claim(worker);
@@ -422,12 +445,14 @@ count_before(const Subject *subject, const LanePosition *end, int most, LanePosi
 	Job			job;
 	int			count = 0;
 	Snapshot	snapshot = engine_snapshot();
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs jobs before another", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs jobs before another",
+												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 
 	*first = highest_key;
 	lane_scan_begin(&scan, subject->table, subject->lane->id, lowest_key, snapshot, subject->now);
-	for (int looked = 0; count < most && looked < MOST_COUNTED_BEFORE && lane_scan_next(&scan, &job); looked++)
+	for (int looked = 0; count < most && looked < MOST_COUNTED_BEFORE && lane_scan_next(&scan, &job);
+		 looked++)
 	{
 		LanePosition key = job_key(&job);
 
@@ -453,7 +478,10 @@ check_before(const Subject *subject, Reasons *reasons)
 
 	if (count > 0)
 		add_reason(reasons, "behind", pstrdup(OTHERS_GO_FIRST),
-				   psprintf(count == 1 ? "%d job" : count < MOST_COUNTED_BEFORE ? "%d jobs" : "%d jobs or more", count));
+				   psprintf(count == 1						  ? "%d job"
+								: count < MOST_COUNTED_BEFORE ? "%d jobs"
+															  : "%d jobs or more",
+							count));
 }
 
 /* Nothing is known that keeps it: what has to happen next. */
@@ -468,7 +496,8 @@ check_start(const Subject *subject, Reasons *reasons)
 /* ---- all of them ---- */
 
 static const Check checks[] = {
-	check_waits, check_time, check_holders, check_lane, check_engine, check_pools, check_encryption, check_limits, check_key, check_executors, check_claimants, check_before, check_start
+	check_waits, check_time, check_holders, check_lane, check_engine, check_pools, check_encryption,
+	check_limits, check_key, check_executors, check_claimants, check_before, check_start
 };
 
 void

@@ -27,5 +27,6 @@ queue_jobs_rekey_claimed_slot(PG_FUNCTION_ARGS)
 	worker.max_running_jobs = PG_ARGISNULL(4) ? 0 : PG_GETARG_INT32(4);
 	worker.concurrency_key = PG_ARGISNULL(5) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(5));
 	worker.concurrency_limit = PG_ARGISNULL(6) ? 0 : PG_GETARG_INT32(6);
-	PG_RETURN_INT64(limit_rekeyed_slot(&worker, PG_GETARG_JSONB_P(1), PG_GETARG_INT64(0), (uint64) PG_GETARG_INT64(2)));
+	PG_RETURN_INT64(limit_rekeyed_slot(&worker, PG_GETARG_JSONB_P(1), PG_GETARG_INT64(0),
+									   (uint64) PG_GETARG_INT64(2)));
 }

@@ -50,7 +50,8 @@ return_rows(ReturnSetInfo *result, Datum ids)
 	Oid			types[] = {INT8ARRAYOID};
 	int			nest_level = NewGUCNestLevel();
 
-	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
+							 0, false);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	if (SPI_execute_with_args(ROWS_OF_IDS, lengthof(types), types, &ids, NULL, true, 0) != SPI_OK_SELECT)
@@ -75,6 +76,8 @@ queue_jobs_search_jobs(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	ids = find_ids(&filter, &count);
 	if (count > 0)
-		return_rows(result, PointerGetDatum(construct_array(ids, count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)));
+		return_rows(result,
+					PointerGetDatum(construct_array(ids, count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL,
+													TYPALIGN_DOUBLE)));
 	return (Datum) 0;
 }

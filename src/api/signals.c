@@ -3,7 +3,8 @@
  *		signal(), signal_payload(), wait_for_signal(); signals() and another wait_for_signal() for claimants.
  *
  * A signal is a row of its own, which is there before the sender looks for nothing: whether the job waits for
- * it the scheduler sees after the sender's commit, and once more after the job's, if it was just about to wait.
+ * it the scheduler sees after the sender's commit, and once more after the job's, if it was just about to
+ * wait.
  */
 #include "postgres.h"
 
@@ -148,7 +149,8 @@ queue_jobs_wait_for_signal_claimed(PG_FUNCTION_ARGS)
 	has_come = job_signal_has_come(claimed.job.id, name);
 	if (!has_come)
 	{
-		waiting_for_signal(&claimed.job, name, timeout == NO_TIMEOUT ? DT_NOEND : GetCurrentTimestamp() + timeout);
+		waiting_for_signal(&claimed.job, name,
+						   timeout == NO_TIMEOUT ? DT_NOEND : GetCurrentTimestamp() + timeout);
 		watch_note(NEWS_WAITS, claimed.job.id);
 	}
 	claimed_put_back(&claimed, 0);

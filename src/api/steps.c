@@ -2,8 +2,8 @@
  * steps.c
  *		Durable steps: step() in a handler, save_step() and steps() for claimants.
  *
- * A step's result is written in the transaction that has done the step's work: both are there for the next run
- * of the job, or neither.
+ * A step's result is written in the transaction that has done the step's work: both are there for the next
+ * run of the job, or neither.
  */
 #include "postgres.h"
 

@@ -69,7 +69,8 @@ memory_of(FunctionCallInfo fcinfo)
 		return memory;
 	if (memory->context != NULL)
 		MemoryContextDelete(memory->context);
-	memory->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "queue_jobs waits_for", ALLOCSET_DEFAULT_SIZES);
+	memory->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "queue_jobs waits_for",
+											ALLOCSET_DEFAULT_SIZES);
 	memory->lanes = found_table("lanes", memory->context);
 	memory->keys = found_table("keys of limits", memory->context);
 	memory->until = now + REMEMBERED;
@@ -94,7 +95,9 @@ try_check(const Subject *subject, Check check, MemoryContext context)
 	Reasons		reasons = {.all = false};
 
 	check(subject, &reasons);
-	return reasons.list == NIL ? NULL : MemoryContextStrdup(context, ((Reason *) linitial(reasons.list))->sentence);
+	return reasons.list == NIL
+		? NULL
+		: MemoryContextStrdup(context, ((Reason *) linitial(reasons.list))->sentence);
 }
 
 static char *
@@ -154,7 +157,8 @@ what_else(const Subject *subject, Memory *memory)
 	}
 	if (found->rest != NULL)
 		return found->rest;
-	return subject->job.due && lane_position_compare(&found->first, &own) < 0 ? OTHERS_GO_FIRST : ABOUT_TO_BE_STARTED;
+	return subject->job.due && lane_position_compare(&found->first, &own) < 0 ? OTHERS_GO_FIRST
+																			  : ABOUT_TO_BE_STARTED;
 }
 
 static const char *

@@ -72,7 +72,9 @@ set_interval(Definition *definition, int attribute, int arg, int64 minimum, int6
 
 	if (!PG_ARGISNULL(arg))
 		set_datum(definition, attribute,
-				  IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(arg), worker_columns[attribute].name, minimum, maximum, hint)));
+				  IntervalPGetDatum(interval_argument(PG_GETARG_INTERVAL_P(arg),
+													  worker_columns[attribute].name, minimum, maximum,
+													  hint)));
 }
 
 /* The names of an option's values, as a list for a hint. */
@@ -88,7 +90,8 @@ list_values(const char *const *names)
 }
 
 int
-value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char *const *names, const char *detail)
+value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char *const *names,
+			   const char *detail)
 {
 	char	   *name = text_argument(fcinfo, arg);
 	int			value = name ? option_value(names, name) : -1;
@@ -105,7 +108,8 @@ value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char 
 int
 set_value(Definition *definition, int attribute, int arg, const char *const *names, const char *detail)
 {
-	int			value = value_argument(definition->fcinfo, arg, worker_columns[attribute].name, names, detail);
+	const char *option = worker_columns[attribute].name;
+	int			value = value_argument(definition->fcinfo, arg, option, names, detail);
 
 	set_text(definition, attribute, names[value]);
 	return value;
@@ -121,7 +125,8 @@ set_names(Definition *definition, int attribute, int arg)
 	int			count;
 
 	refuse_null(fcinfo, arg, name);
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls,
+					  &count);
 	if (count > MAX_NAMES)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -136,7 +141,8 @@ set_names(Definition *definition, int attribute, int arg)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid element of %s: \"%s\"", name, element ? element : "NULL"),
-					 errdetail("It is element %d of %d, and has %zu bytes.", i + 1, count, element ? strlen(element) : 0),
+					 errdetail("It is element %d of %d, and has %zu bytes.", i + 1, count,
+							   element ? strlen(element) : 0),
 					 errhint("Give names of 1 to %d bytes.", MAX_NAME_LENGTH)));
 	}
 	set_datum(definition, attribute, PG_GETARG_DATUM(arg));
@@ -151,7 +157,8 @@ quoted(const char *value)
 const char *
 given_interval(FunctionCallInfo fcinfo, int arg)
 {
-	return PG_ARGISNULL(arg) ? "NULL" : DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(arg)));
+	return PG_ARGISNULL(arg) ? "NULL"
+							 : DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(arg)));
 }
 
 void

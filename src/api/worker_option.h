@@ -30,11 +30,14 @@ extern bool set_boolean(Definition *definition, int attribute, int arg);
 extern int	set_number(Definition *definition, int attribute, int arg, int minimum, int maximum);
 
 /* An interval between two bounds, or NULL, which leaves it unset. */
-extern void set_interval(Definition *definition, int attribute, int arg, int64 minimum, int64 maximum, const char *hint);
+extern void set_interval(Definition *definition, int attribute, int arg, int64 minimum, int64 maximum,
+						 const char *hint);
 
 /* Which of its values an option has; it must not be NULL. */
-extern int	value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char *const *names, const char *detail);
-extern int	set_value(Definition *definition, int attribute, int arg, const char *const *names, const char *detail);
+extern int value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char *const *names,
+						  const char *detail);
+extern int
+set_value(Definition *definition, int attribute, int arg, const char *const *names, const char *detail);
 
 /* An array of names: none of them NULL, each fit for a selector. */
 extern void set_names(Definition *definition, int attribute, int arg);

@@ -105,7 +105,8 @@ string_member(JsonbContainer *object, const char *key, int number, const char *s
 static void
 check_keys(JsonbContainer *object, int number)
 {
-	static const char *const known[] = {"step", "worker", "args", "after", "if_dead", "delay", "priority", "queue"};
+	static const char *const known[] = {"step", "worker", "args", "after", "if_dead", "delay", "priority",
+										"queue"};
 	JsonbIterator *iterator = JsonbIteratorInit(object);
 	JsonbIteratorToken token;
 	JsonbValue	value;
@@ -115,9 +116,12 @@ check_keys(JsonbContainer *object, int number)
 		bool		is_known = token != WJB_KEY;
 
 		for (int i = 0; i < (int) lengthof(known) && !is_known; i++)
-			is_known = value.val.string.len == (int) strlen(known[i]) && memcmp(value.val.string.val, known[i], value.val.string.len) == 0;
+			is_known = value.val.string.len == (int) strlen(known[i]) &&
+				memcmp(value.val.string.val, known[i], value.val.string.len) == 0;
 		if (!is_known)
-			refuse_step(number, NULL, psprintf("It has an unknown key \"%s\".", pnstrdup(value.val.string.val, Min(value.val.string.len, 100))),
+			refuse_step(number, NULL,
+						psprintf("It has an unknown key \"%s\".",
+								 pnstrdup(value.val.string.val, Min(value.val.string.len, 100))),
 						"The keys are step, worker, args, after, if_dead, delay, priority and queue.");
 	}
 }
@@ -136,7 +140,8 @@ read_name(Workflow *workflow, Step *step, JsonbContainer *object, int number)
 	strlcpy(key, step->name, sizeof(key));
 	named = hash_search(workflow->by_name, key, HASH_ENTER, &found);
 	if (found)
-		refuse_step(number, step->name, psprintf("Step %d has the same name.", named->number + 1), "Give each step a name of its own.");
+		refuse_step(number, step->name, psprintf("Step %d has the same name.", named->number + 1),
+					"Give each step a name of its own.");
 	named->number = number;
 }
 
@@ -151,7 +156,8 @@ read_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int nu
 	if (before != NULL && strcmp(before->name, name) == 0)
 		return before;
 	if (registry_require_worker(name, UNDEFINED_WORKER_HINT)->built_in != BUILT_IN_NONE)
-		refuse_step(number, step->name, psprintf("Worker \"%s\" is the extension's own.", name), "Define a worker for it.");
+		refuse_step(number, step->name, psprintf("Worker \"%s\" is the extension's own.", name),
+					"Define a worker for it.");
 	if (registry_worker_disabled(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -169,7 +175,8 @@ read_priority(JsonbContainer *object, const Step *step, int number)
 	if (value == NULL || value->type == jbvNull)
 		return 0;
 	if (value->type != jbvNumeric)
-		refuse_step(number, step->name, "\"priority\" is not a number.", "Give an integer; the lowest number starts first.");
+		refuse_step(number, step->name, "\"priority\" is not a number.",
+					"Give an integer; the lowest number starts first.");
 	return DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(value->val.numeric)));
 }
 
@@ -180,9 +187,12 @@ read_delay(JsonbContainer *object, const Step *step, int number)
 
 	if (text == NULL)
 		return 0;
-	return interval_microseconds(interval_argument(DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid),
-																						  Int32GetDatum(-1))),
-												   "delay", 0, LONGEST_DELAY, "Give an interval that is not negative and not longer than 1000 years."));
+	return interval_microseconds(
+		interval_argument(DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
+																ObjectIdGetDatum(InvalidOid),
+																Int32GetDatum(-1))),
+						  "delay", 0, LONGEST_DELAY,
+						  "Give an interval that is not negative and not longer than 1000 years."));
 }
 
 static Jsonb *
@@ -202,7 +212,8 @@ read_if_dead(JsonbContainer *object, const Step *step, int number)
 	int			value = text == NULL ? IF_DEAD_HOLD : option_value(if_dead_names, text);
 
 	if (value < 0)
-		refuse_step(number, step->name, psprintf("\"if_dead\" is \"%.100s\".", text), "It is hold, cancel or run.");
+		refuse_step(number, step->name, psprintf("\"if_dead\" is \"%.100s\".", text),
+					"It is hold, cancel or run.");
 	return (IfDead) value;
 }
 
@@ -242,7 +253,8 @@ find_step(const Workflow *workflow, const JsonbValue *value, const Step *step, i
 	NamedStep  *named = NULL;
 
 	if (value->type != jbvString)
-		refuse_step(number, step->name, "\"after\" names something that is not a string.", "It is an array of steps' names.");
+		refuse_step(number, step->name, "\"after\" names something that is not a string.",
+					"It is an array of steps' names.");
 	if (value->val.string.len <= MAX_NAME_LENGTH)
 	{
 		memcpy(key, value->val.string.val, value->val.string.len);
@@ -250,7 +262,9 @@ find_step(const Workflow *workflow, const JsonbValue *value, const Step *step, i
 	}
 	if (named != NULL)
 		return named->number;
-	refuse_step(number, step->name, psprintf("It is to run after \"%s\", which is no step.", pnstrdup(value->val.string.val, Min(value->val.string.len, 100))),
+	refuse_step(number, step->name,
+				psprintf("It is to run after \"%s\", which is no step.",
+						 pnstrdup(value->val.string.val, Min(value->val.string.len, 100))),
 				"Name steps of this workflow.");
 	return -1;					/* keep compiler quiet */
 }
@@ -270,7 +284,10 @@ read_after(Workflow *workflow, Jsonb *steps, int number)
 	count = JsonContainerSize(value->val.binary.data);
 	step->after = palloc(sizeof(int) * Max(count, 1));
 	for (uint32 i = 0; i < count; i++)
-		step->after[step->after_count++] = find_step(workflow, getIthJsonbValueFromContainer(value->val.binary.data, i), step, number);
+		step->after[step->after_count++] = find_step(workflow,
+													 getIthJsonbValueFromContainer(value->val.binary.data,
+																				   i),
+													 step, number);
 	workflow->dependencies += step->after_count;
 	if (workflow->dependencies > MAX_DEPENDENCIES)
 		ereport(ERROR,
@@ -282,7 +299,10 @@ read_after(Workflow *workflow, Jsonb *steps, int number)
 
 /* ---- cycles ---- */
 
-/* For each step the steps that wait for it, one after the other: the list of step i is from first[i] to first[i + 1]. */
+/*
+ * For each step the steps that wait for it, one after the other: the list of step i is from first[i] to
+ * first[i + 1].
+ */
 static int *
 list_dependents(const Workflow *workflow, int *first)
 {
@@ -307,7 +327,8 @@ refuse_cycle(const Workflow *workflow)
 {
 	for (int i = 0; i < workflow->count; i++)
 		if (workflow->steps[i].waited_for > 0)
-			refuse_step(i, workflow->steps[i].name, "It waits, by way of others, for itself.", "Let the steps go one way.");
+			refuse_step(i, workflow->steps[i].name, "It waits, by way of others, for itself.",
+						"Let the steps go one way.");
 }
 
 /* Steps that wait for none are passed, then those that waited for these only: what is left goes round. */
@@ -341,10 +362,14 @@ enqueue_steps(Workflow *workflow, int64 batch)
 	for (int i = 0; i < workflow->count; i++)
 	{
 		Step	   *step = &workflow->steps[i];
-		StepJob		job = {
-			.worker = step->worker,.args = step->args,.queue = step->queue,.priority = step->priority,.delay = step->delay,
-			.batch = batch,.name = step->name,.waits = step->after_count > 0
-		};
+		StepJob		job = {.worker = step->worker,
+						   .args = step->args,
+						   .queue = step->queue,
+						   .priority = step->priority,
+						   .delay = step->delay,
+						   .batch = batch,
+						   .name = step->name,
+						   .waits = step->after_count > 0};
 
 		CHECK_FOR_INTERRUPTS();
 		step->job = enqueue_step(&job);
@@ -354,7 +379,9 @@ enqueue_steps(Workflow *workflow, int64 batch)
 static void
 add_dependencies(const Workflow *workflow)
 {
-	Dependency *dependencies = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Dependency) * Max(workflow->dependencies, 1));
+	Dependency *dependencies = MemoryContextAllocHuge(CurrentMemoryContext,
+													  sizeof(Dependency) *
+														  Max(workflow->dependencies, 1));
 	int			count = 0;
 
 	for (int i = 0; i < workflow->count; i++)
@@ -362,15 +389,17 @@ add_dependencies(const Workflow *workflow)
 		const Step *step = &workflow->steps[i];
 
 		for (int j = 0; j < step->after_count; j++)
-			dependencies[count++] = (Dependency) {.child = step->job, .parent = workflow->steps[step->after[j]].job, .if_dead = step->if_dead};
+			dependencies[count++] = (Dependency){.child = step->job,
+												 .parent = workflow->steps[step->after[j]].job,
+												 .if_dead = step->if_dead};
 	}
 	if (count > 0)
 		dependency_add_many(dependencies, count);
 }
 
 /*
- * The first steps may end before it is known that others wait for them: those others are looked at once, found by
- * whichever are fewer.
+ * The first steps may end before it is known that others wait for them: those others are looked at once,
+ * found by whichever are fewer.
  */
 static void
 have_looked_at(const Workflow *workflow)
@@ -434,7 +463,8 @@ return_standing(ReturnSetInfo *result, int64 batch)
 static void
 read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
 {
-	HASHCTL		control = {.keysize = MAX_NAME_LENGTH + 4, .entrysize = sizeof(NamedStep), .hcxt = CurrentMemoryContext};
+	HASHCTL		control = {.keysize = MAX_NAME_LENGTH + 4, .entrysize = sizeof(NamedStep),
+						   .hcxt = CurrentMemoryContext};
 	Jsonb	   *steps;
 
 	refuse_null(fcinfo, ARG_STEPS, "steps");
@@ -453,7 +483,8 @@ read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
 				 errdetail("There are %d; the limit is %d.", workflow->count, MAX_STEPS),
 				 errhint("Let a step enqueue more jobs with batch => queue_jobs.current_batch().")));
 	workflow->steps = palloc0(sizeof(Step) * Max(workflow->count, 1));
-	workflow->by_name = hash_create("queue_jobs steps", Max(workflow->count, 16), &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	workflow->by_name = hash_create("queue_jobs steps", Max(workflow->count, 16), &control,
+									HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 	for (int i = 0; i < workflow->count; i++)
 		read_step(workflow, steps, i);
 	for (int i = 0; i < workflow->count; i++)
@@ -463,7 +494,9 @@ read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
 		enqueue_prepare(workflow->steps[i].worker, workflow->steps[i].args);
 }
 
-/* enqueue_workflow(name, steps, on_success, on_ended, on_dead, args, dedup_key, keep): each step with its job */
+/*
+ * enqueue_workflow(name, steps, on_success, on_ended, on_dead, args, dedup_key, keep): each step with its job
+ */
 Datum
 queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
 {
@@ -480,7 +513,10 @@ queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
 	definition.on_ended = callback_argument(fcinfo, ARG_ON_ENDED, "on_ended");
 	definition.on_dead = callback_argument(fcinfo, ARG_ON_DEAD, "on_dead");
 	definition.args = batch_args_argument(fcinfo, ARG_ARGS);
-	refuse_clear_batch_args(definition.args, (const char *[]) {definition.on_success, definition.on_ended, definition.on_dead}, 3);
+	refuse_clear_batch_args(definition.args,
+							(const char *[]){definition.on_success, definition.on_ended,
+											 definition.on_dead},
+							3);
 	definition.dedup_key = text_argument(fcinfo, ARG_DEDUP_KEY);
 	if (definition.dedup_key != NULL)
 		check_name("dedup_key", definition.dedup_key);

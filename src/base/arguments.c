@@ -81,11 +81,11 @@ refuse_null(FunctionCallInfo fcinfo, int arg, const char *name)
 {
 	if (PG_ARGISNULL(arg))
 		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", name),
-				 errdetail("It is parameter %d of queue_jobs.%s().", arg + 1, get_func_name(fcinfo->flinfo->fn_oid)),
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name),
+				 errdetail("It is parameter %d of queue_jobs.%s().", arg + 1,
+						   get_func_name(fcinfo->flinfo->fn_oid)),
 				 has_default(fcinfo, arg) ? errhint("Leave the parameter out for its default.")
-				 : errhint("Give a value: the parameter has no default.")));
+										  : errhint("Give a value: the parameter has no default.")));
 }
 
 char *
@@ -135,7 +135,8 @@ interval_microseconds(const Interval *interval)
 	int64		days = (int64) interval->day + (int64) interval->month * 30;
 	int64		result;
 
-	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &result) || pg_add_s64_overflow(result, interval->time, &result))
+	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &result) ||
+		pg_add_s64_overflow(result, interval->time, &result))
 		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
 	return result;
 }

@@ -20,7 +20,10 @@ extern bool cipher_present(void);
 /* Seals the text with a nonce of its own; "sealed" has room for length + CIPHER_OVERHEAD bytes. */
 extern void cipher_seal(const uint8 *key, const char *bound_to, const uint8 *text, int length, uint8 *sealed);
 
-/* The reverse; "length" is that of what is sealed. False if it was altered, or bound to something else, or by another key. */
+/*
+ * The reverse; "length" is that of what is sealed. False if it was altered, or bound to something else, or by
+ * another key.
+ */
 extern bool cipher_open(const uint8 *key, const char *bound_to, const uint8 *sealed, int length, uint8 *text);
 
 extern void cipher_mac(const uint8 *key, const void *data, size_t length, uint8 *mac);

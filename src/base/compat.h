@@ -79,9 +79,11 @@ typedef bool TU_UpdateIndexes;
 #endif
 
 #if PG_VERSION_NUM < 180000
-#define QjBeginIndexScan(heap, index, snapshot, nkeys) index_beginscan((heap), (index), (snapshot), (nkeys), 0)
+#define QjBeginIndexScan(heap, index, snapshot, nkeys) \
+	index_beginscan((heap), (index), (snapshot), (nkeys), 0)
 #else
-#define QjBeginIndexScan(heap, index, snapshot, nkeys) index_beginscan((heap), (index), (snapshot), NULL, (nkeys), 0)
+#define QjBeginIndexScan(heap, index, snapshot, nkeys) \
+	index_beginscan((heap), (index), (snapshot), NULL, (nkeys), 0)
 #endif
 
 #if PG_VERSION_NUM < 170000

@@ -141,7 +141,8 @@ parse_range(const Field *field, const char *term, const char **c, int *from, int
 	if (*from < field->low || *from > field->high || *to < field->low || *to > field->high)
 		return out_of_range(error, field, term);
 	if (*from > *to)
-		return fail_in_field(error, field, term, "ends before it begins", "Write two ranges, separated by a comma.");
+		return fail_in_field(error, field, term, "ends before it begins",
+							 "Write two ranges, separated by a comma.");
 	return true;
 }
 
@@ -317,7 +318,8 @@ split(char *text, char **words, int size)
 	int			count = 0;
 	char	   *saved;
 
-	for (char *word = strtok_r(text, " \t\r\n\f\v", &saved); word != NULL; word = strtok_r(NULL, " \t\r\n\f\v", &saved))
+	for (char *word = strtok_r(text, " \t\r\n\f\v", &saved); word != NULL;
+		 word = strtok_r(NULL, " \t\r\n\f\v", &saved))
 	{
 		if (count < size)
 			words[count] = word;
@@ -416,7 +418,8 @@ match_time_of_day(const Cron *cron, int from)
 	}
 	if (hour < 0)
 		return -1;
-	return hour * SECS_PER_HOUR + first_match(cron->minutes, 0) * SECS_PER_MINUTE + first_match(cron->seconds, 0);
+	return hour * SECS_PER_HOUR + first_match(cron->minutes, 0) * SECS_PER_MINUTE +
+		first_match(cron->seconds, 0);
 }
 
 /* The first matching local time from "from" on, before "to"; false if there is none. */
@@ -468,7 +471,8 @@ stretch_from(const pg_tz *timezone, pg_time_t start, pg_time_t limit)
 	long		after_offset;
 	pg_time_t	boundary;
 
-	if (pg_next_dst_boundary(&start, &stretch.offset, &before_isdst, &boundary, &after_offset, &after_isdst, timezone) == 1)
+	if (pg_next_dst_boundary(&start, &stretch.offset, &before_isdst, &boundary, &after_offset,
+							 &after_isdst, timezone) == 1)
 		stretch.end = Min(boundary, limit);
 	return stretch;
 }

@@ -54,7 +54,8 @@ static const struct
 	{JOB_WAITING, EVENT_IS_CANCELLED, JOB_CANCELLED},
 	{JOB_WAITING, EVENT_IS_DISCARDED, JOB_DEAD},
 	{JOB_CANCELLED, EVENT_IS_RETRIED, JOB_AVAILABLE},
-	{JOB_CANCELLED, EVENT_WAITS, JOB_WAITING},	/* retry_batch(): a step waits once more for those before it */
+	/* retry_batch(): a step waits once more for those before it */
+	{JOB_CANCELLED, EVENT_WAITS, JOB_WAITING},
 	{JOB_DEAD, EVENT_IS_RETRIED, JOB_AVAILABLE},
 	{JOB_DEAD, EVENT_WAITS, JOB_WAITING},
 };
@@ -197,7 +198,8 @@ job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 char *
 job_lapsed_message(const Job *job)
 {
-	return job->claimant ? psprintf("lease of claimant \"%s\" ran out", job->claimant) : pstrdup("executor was lost");
+	return job->claimant ? psprintf("lease of claimant \"%s\" ran out", job->claimant)
+						 : pstrdup("executor was lost");
 }
 
 void

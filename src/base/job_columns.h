@@ -2,12 +2,13 @@
  * job_columns.h
  *		The columns of a job: what is written to its row, and read from it.
  *
- * Job (job.h) has a member for each, in this order, and live_row.c and history.c write and read them by this list. An including
- * file defines JOB_COLUMN for columns of both tables, LIVE_COLUMN for those of live_job alone and FINISHED_COLUMN for those of finished_job alone; what
- * it does not define is left out. There is no guard: the list is included several times.
+ * Job (job.h) has a member for each, in this order, and live_row.c and history.c write and read them by this
+ * list. An including file defines JOB_COLUMN for columns of both tables, LIVE_COLUMN for those of live_job
+ * alone and FINISHED_COLUMN for those of finished_job alone; what it does not define is left out. There is no
+ * guard: the list is included several times.
  *
- * A column has its name in SQL, its type there, and what "no value" is, if it is not 0: NO_TIME of a time, NULL of a pointer.
- * No value is NULL in the row, where the column may be NULL. row_value.h has the types.
+ * A column has its name in SQL, its type there, and what "no value" is, if it is not 0: NO_TIME of a time,
+ * NULL of a pointer. No value is NULL in the row, where the column may be NULL. row_value.h has the types.
  */
 #ifndef JOB_COLUMN
 #define JOB_COLUMN(name, type)
@@ -37,7 +38,8 @@ LIVE_COLUMN(due, boolean)
 JOB_COLUMN(expires_at, timestamptz)
 JOB_COLUMN(started_at, timestamptz)	/* none unless a lease is written */
 LIVE_COLUMN(lease, bigint)			/* microseconds; 0 with started_at: an executor's */
-JOB_COLUMN(wal_lsn, pg_lsn)			/* its location (location.h); of one that waits: found when it fell due or was put back */
+/* its location (location.h); of one that waits: found when it fell due or was put back */
+JOB_COLUMN(wal_lsn, pg_lsn)
 JOB_COLUMN(claimant, text)
 LIVE_COLUMN(claimed_by, regrole)	/* the claimant's role; none: claimed before 0.2.0 */
 JOB_COLUMN(schedule, text)			/* whose tick it is */

@@ -11,7 +11,8 @@
 #include "utils/timeout.h"
 
 #define ANSWER_TO_TIMEOUT 1000	/* milliseconds between the signals to a run that does not stop */
-#define TIMEOUTS_BEFORE_END 5	/* so many times a handler may catch its cancellation; then its process ends */
+/* so many times a handler may catch its cancellation; then its process ends */
+#define TIMEOUTS_BEFORE_END 5
 
 static TimeoutId job_timeout;	/* fires when the run's time is over */
 static TimeoutId job_timeout_again; /* ticks while it lasts, and fires again if the run goes on */

@@ -1,6 +1,7 @@
 /*
  * savepoint_notes.h
- *		Notes of a transaction that end with the savepoint in which they were made, or go on with the level above.
+ *		Notes of a transaction that end with the savepoint in which they were made, or go on with the level
+ *		above.
  *
  * They are an array of structs, in the order in which they were made. Each struct begins with an int, the
  * nesting level of its note: so the notes of a level, and of deeper ones, are the last.

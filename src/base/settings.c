@@ -15,8 +15,8 @@ char	   *queue_jobs_context = NULL;
 
 /*
  * executors at once in the whole cluster: by default four, which fit max_worker_processes = 8 with the
- * launcher and a scheduler; more where there are more worker slots than that, so that many databases can be at
- * work at once
+ * launcher and a scheduler; more where there are more worker slots than that, so that many databases can be
+ * at work at once
  */
 #define LEAST_EXECUTORS 4
 #define MOST_EXECUTORS 100
@@ -102,13 +102,14 @@ settings_define(GucStringCheckHook check_pools)
 	DefineCustomStringVariable("queue_jobs.context",
 							   "JSON object stored with each job that is enqueued and restored when it runs.",
 							   NULL, &queue_jobs_context, "", PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("queue_jobs.max_executors",
-							"Number of processes that run jobs, in all databases together.",
-							"Each takes one of max_worker_processes; so do the launcher and one scheduler a database at work.",
-							&queue_jobs_max_executors, default_executors(), 0, 1000, at_start, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"queue_jobs.max_executors", "Number of processes that run jobs, in all databases together.",
+		"Each takes one of max_worker_processes; so do the launcher and one scheduler a database at work.",
+		&queue_jobs_max_executors, default_executors(), 0, 1000, at_start, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_executors_per_database",
-							"Number of processes that run jobs in one database.",
-							NULL, &queue_jobs_max_executors_per_database, 4, 0, 1000, PGC_SIGHUP, 0, NULL, NULL, NULL);
+							"Number of processes that run jobs in one database.", NULL,
+							&queue_jobs_max_executors_per_database, 4, 0, 1000, PGC_SIGHUP, 0, NULL, NULL,
+							NULL);
 	DefineCustomIntVariable("queue_jobs.max_executors_per_role",
 							"Number of processes that run jobs of one role in one database.",
 							"0: all that there may be, but for one that is kept for others if other roles have had jobs there.",
@@ -119,7 +120,8 @@ settings_define(GucStringCheckHook check_pools)
 							   &queue_jobs_pools, "", PGC_SIGHUP, 0, check_pools, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_databases",
 							"Number of databases that are looked after at once.",
-							"If more have something to do, they take turns.", &queue_jobs_max_databases, 64, 1, 10000, at_start, 0, NULL, NULL, NULL);
+							"If more have something to do, they take turns.", &queue_jobs_max_databases,
+							64, 1, 10000, at_start, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_lanes",
 							"Number of lanes (worker, queue and owner) with jobs for which shared memory has a hint where to look.",
 							"Jobs of lanes beyond this number run all the same, but in an order that is less exact. Lanes without jobs do not count.",
@@ -129,8 +131,9 @@ settings_define(GucStringCheckHook check_pools)
 							"The oldest beyond it are removed, as are those that have been dead for 180 days.",
 							&queue_jobs_max_dead_jobs, 10000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.idle_timeout",
-							"Time without work after which a process of queue_jobs leaves.",
-							NULL, &queue_jobs_idle_timeout, 4000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+							"Time without work after which a process of queue_jobs leaves.", NULL,
+							&queue_jobs_idle_timeout, 4000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL,
+							NULL, NULL);
 	DefineCustomBoolVariable("queue_jobs.synchronous_commit",
 							 "Makes executors wait until a finished job is safely on disk.",
 							 "Off, a power cut can undo the latest jobs together with all that they wrote, and they run again. "
@@ -143,18 +146,20 @@ settings_define(GucStringCheckHook check_pools)
 							 &queue_jobs_run, true, PGC_USERSET, 0, check_run, NULL, NULL);
 	DefineCustomEnumVariable("queue_jobs.log_jobs",
 							 "Which runs of jobs are written to the server's log, one line of JSON each.",
-							 NULL, &queue_jobs_log_jobs, LOG_JOBS_NONE, log_jobs_options, PGC_SUSET, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("queue_jobs.replica_timeout",
-							"Time for connecting to a replica and asking how far it has got.",
-							"A replica that takes longer is left alone for a while, and the primary is read from.",
-							&queue_jobs_replica_timeout, 1000, 1, 60000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("queue_jobs.replica_read_timeout",
-							"Time for a read handler on a replica.",
+							 NULL, &queue_jobs_log_jobs, LOG_JOBS_NONE, log_jobs_options, PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"queue_jobs.replica_timeout", "Time for connecting to a replica and asking how far it has got.",
+		"A replica that takes longer is left alone for a while, and the primary is read from.",
+		&queue_jobs_replica_timeout, 1000, 1, 60000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("queue_jobs.replica_read_timeout", "Time for a read handler on a replica.",
 							"One that takes longer is stopped there, and run on the primary.",
-							&queue_jobs_replica_read_timeout, 30000, 1, INT_MAX / 2, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomStringVariable("queue_jobs.encryption_key_command",
-							   "Shell command that prints the keys by which args and results of jobs are encrypted.",
-							   "It prints lines of a version and a key of 64 hexadecimal digits; the highest version is for new jobs. Each process that needs a key runs it.",
-							   &queue_jobs_encryption_key_command, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+							&queue_jobs_replica_read_timeout, 30000, 1, INT_MAX / 2, PGC_SIGHUP,
+							GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomStringVariable(
+		"queue_jobs.encryption_key_command",
+		"Shell command that prints the keys by which args and results of jobs are encrypted.",
+		"It prints lines of a version and a key of 64 hexadecimal digits; the highest version is for new jobs. Each process that needs a key runs it.",
+		&queue_jobs_encryption_key_command, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("queue_jobs");
 }

@@ -55,7 +55,8 @@ subtransaction_try_and_undo(void (*function) (void *), void *argument)
 void
 rethrow_our_own(ErrorData *error)
 {
-	if (error != NULL && (error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY))
+	if (error != NULL &&
+		(error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY))
 		ReThrowError(error);
 }
 

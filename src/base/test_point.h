@@ -10,7 +10,8 @@
  *   kill	the process is killed
  *   fatal	ereport(FATAL)
  *   error	ereport(ERROR)
- *   wait	the file is renamed to NAME.waiting, and the process goes on when that is gone; it listens to no interrupt meanwhile
+ *   wait	the file is renamed to NAME.waiting, and the process goes on when that is gone; it listens to no
+ *			interrupt meanwhile
  *   pause	the same, and then it does
  */
 #ifndef QUEUE_JOBS_TEST_POINT_H

@@ -36,7 +36,8 @@ forget(void)
 
 	handlers = NULL;
 	if (context == NULL)
-		context = AllocSetContextCreate(TopMemoryContext, "queue_jobs handlers to check args", ALLOCSET_DEFAULT_SIZES);
+		context = AllocSetContextCreate(TopMemoryContext, "queue_jobs handlers to check args",
+										ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(context);
 	info.hcxt = context;
 	handlers = hash_create("handlers to check args", 16, &info, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
@@ -50,7 +51,8 @@ find(const Worker *worker)
 	char	   *why;
 	Handler    *handler = registry_worker_handler(worker, &why);
 
-	if (handler != NULL && worker->read_handler != NULL && (reader = registry_read_handler(worker, &why)) == NULL)
+	if (handler != NULL && worker->read_handler != NULL &&
+		(reader = registry_read_handler(worker, &why)) == NULL)
 		handler = NULL;
 	if (reader != NULL)
 		handler_take_read(handler);
@@ -67,7 +69,8 @@ remembered_handler(const Worker *worker)
 	Handler    *handler;
 	bool		known;
 
-	if (handlers == NULL || seen_handlers != handlers_now || seen_registry != registry_now || hash_get_num_entries(handlers) >= MOST_REMEMBERED)
+	if (handlers == NULL || seen_handlers != handlers_now || seen_registry != registry_now ||
+		hash_get_num_entries(handlers) >= MOST_REMEMBERED)
 	{
 		forget();
 		seen_handlers = handlers_now;

@@ -81,8 +81,8 @@ whole_input(ParameterSource source, const CallInput *input)
 static bool
 takes_whole(const HandlerParameter *parameter, const CallInput *input)
 {
-	return parameter->source == PARAMETER_ARGS || parameter->source == PARAMETER_READ || !parameter->has_default ||
-		whole_input(parameter->source, input) != NULL;
+	return parameter->source == PARAMETER_ARGS || parameter->source == PARAMETER_READ ||
+		!parameter->has_default || whole_input(parameter->source, input) != NULL;
 }
 
 /* Which parameters are filled; ERROR if one without a default is missing in the args. */
@@ -124,7 +124,8 @@ given_parameters(const Handler *handler, const CallInput *input, uint64 given[2]
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("args have no key \"%s\"", parameter->name),
-					 errdetail("Parameter \"%s\" of handler %s has no default.", parameter->name, handler->call_name),
+					 errdetail("Parameter \"%s\" of handler %s has no default.", parameter->name,
+							   handler->call_name),
 					 errhint("Give the parameter a default, or enqueue with that key.")));
 	}
 }
@@ -201,7 +202,10 @@ parameter_node(int number, Oid type)
 static int
 whole_number(ParameterSource source)
 {
-	return source == PARAMETER_READ ? 3 : source == PARAMETER_CURSOR ? 4 : source == PARAMETER_RESULTS ? 5 : 1;
+	return source == PARAMETER_READ	  ? 3
+		: source == PARAMETER_CURSOR  ? 4
+		: source == PARAMETER_RESULTS ? 5
+									  : 1;
 }
 
 /*
@@ -251,7 +255,8 @@ function_sql(const Handler *handler, const uint64 given[2])
 	bool		wrap = !handler->returns_void && !handler->returns_jsonb;
 
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT %s AS %s", wrap ? "pg_catalog.to_jsonb($2)" : "$2", quote_identifier(handler->call_name));
+	appendStringInfo(&sql, "SELECT %s AS %s", wrap ? "pg_catalog.to_jsonb($2)" : "$2",
+					 quote_identifier(handler->call_name));
 	append_record(&sql, handler, given);
 	return sql.data;
 }
@@ -363,10 +368,10 @@ make_parameters(int count)
 static ParamExternData
 whole_parameter(Jsonb *value)
 {
-	return (ParamExternData)
-	{
-		.value = value ? JsonbPGetDatum(value) : (Datum) 0,.isnull = value == NULL,.ptype = JSONBOID,.pflags = PARAM_FLAG_CONST
-	};
+	return (ParamExternData){.value = value ? JsonbPGetDatum(value) : (Datum) 0,
+							 .isnull = value == NULL,
+							 .ptype = JSONBOID,
+							 .pflags = PARAM_FLAG_CONST};
 }
 
 Jsonb *
@@ -423,7 +428,8 @@ procedure_values(const Handler *handler, const CallInput *input, const uint64 gi
 
 	for (int i = 0; i < handler->nparameters; i++)
 	{
-		Jsonb	   *whole = handler->takes_args ? input->args : whole_input(handler->parameters[i].source, input);
+		Jsonb	   *whole = handler->takes_args ? input->args
+												: whole_input(handler->parameters[i].source, input);
 
 		params->params[i] = (ParamExternData)
 		{
@@ -438,7 +444,9 @@ procedure_values(const Handler *handler, const CallInput *input, const uint64 gi
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute_with_args(psprintf("SELECT r.*%s", sql.data), 1, types, values, NULL, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+	if (SPI_execute_with_args(psprintf("SELECT r.*%s", sql.data), 1, types, values, NULL, true, 1) !=
+			SPI_OK_SELECT ||
+		SPI_processed != 1)
 		elog(ERROR, "could not read the args of a procedure");
 	for (int i = 0; i < handler->nparameters; i++)
 	{
@@ -595,7 +603,8 @@ call_in_transaction(CallTarget *target, const CallInput *input)
 	params = procedure_values(handler, input, given);
 	sql = psprintf("CALL %s", handler->call_name);
 	plans = pg_plan_queries(list_make1(procedure_query(handler, given)), sql, 0, NULL);
-	ProcessUtility(linitial_node(PlannedStmt, plans), sql, false, PROCESS_UTILITY_QUERY, params, NULL, None_Receiver, NULL);
+	ProcessUtility(linitial_node(PlannedStmt, plans), sql, false, PROCESS_UTILITY_QUERY, params, NULL,
+				   None_Receiver, NULL);
 	CommandCounterIncrement();
 }
 

@@ -10,7 +10,8 @@
 #include "handler.h"
 #include "utils/jsonb.h"
 
-#define MAX_PLANS 4				/* of a handler with defaults: for so many sets of given parameters a plan is kept */
+/* of a handler with defaults: for so many sets of given parameters a plan is kept */
+#define MAX_PLANS 4
 
 typedef struct HandlerPlan
 {
@@ -42,7 +43,10 @@ typedef struct CallTarget
  */
 extern void call_check_args(const Handler *handler, Jsonb *args);
 
-/* Calls a function within the current transaction. Its result as jsonb in the current memory context, or NULL. */
+/*
+ * Calls a function within the current transaction. Its result as jsonb in the current memory context, or
+ * NULL.
+ */
 extern Jsonb *call_function(CallTarget *target, const CallInput *input);
 
 /*

@@ -181,7 +181,9 @@ tag_result(const QueryCompletion *completion)
 	initStringInfo(&tag);
 	appendStringInfoString(&tag, GetCommandTagName(completion->commandTag));
 	if (command_tag_display_rowcount(completion->commandTag))
-		appendStringInfo(&tag, completion->commandTag == CMDTAG_INSERT ? " 0 " UINT64_FORMAT : " " UINT64_FORMAT,
+		appendStringInfo(&tag,
+						 completion->commandTag == CMDTAG_INSERT ? " 0 " UINT64_FORMAT
+																 : " " UINT64_FORMAT,
 						 completion->nprocessed);
 	initStringInfo(&json);
 	escape_json(&json, tag.data);

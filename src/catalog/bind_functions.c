@@ -42,7 +42,8 @@ bind_functions(void)
 {
 	int			nest_level = NewGUCNestLevel();
 
-	(void) set_config_option("search_path", BARE_SEARCH_PATH, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("search_path", BARE_SEARCH_PATH, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	(void) engine_execute(BIND, SPI_OK_UPDATE, 0, NULL, NULL, NULL);

@@ -126,7 +126,8 @@ read_extension(Oid *owner, char **version)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ, CStringGetDatum("queue_jobs"));
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum("queue_jobs"));
 	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
@@ -157,7 +158,8 @@ load(void)
 		schema = get_namespace_oid("queue_jobs", true);
 		for (int i = 0; i < CATALOG_RELATIONS; i++)
 		{
-			cache.relations[i] = OidIsValid(schema) ? get_relname_relid(relation_names[i], schema) : InvalidOid;
+			cache.relations[i] = OidIsValid(schema) ? get_relname_relid(relation_names[i], schema)
+													: InvalidOid;
 
 			/* While CREATE EXTENSION or ALTER EXTENSION UPDATE runs, not all of them are there. */
 			if (!OidIsValid(cache.relations[i]) && cache.status == EXTENSION_PRESENT)

@@ -40,7 +40,9 @@ static bool
 is_ours(Oid relation)
 {
 	char		kind = get_rel_relkind(relation);
-	Oid			member = kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX ? IndexGetRelation(relation, true) : relation;
+	Oid			member = kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX
+		? IndexGetRelation(relation, true)
+		: relation;
 
 	return getExtensionOfObject(RelationRelationId, member) == get_extension_oid("queue_jobs", true);
 }
@@ -141,7 +143,8 @@ uses_of_roles(DropRoleStmt *statement)
 	foreach(cell, statement->roles)
 	{
 		RoleSpec   *spec = lfirst(cell);
-		Oid			role = spec->roletype == ROLESPEC_CSTRING ? get_role_oid(spec->rolename, true) : InvalidOid;
+		bool		named = spec->roletype == ROLESPEC_CSTRING;
+		Oid			role = named ? get_role_oid(spec->rolename, true) : InvalidOid;
 		RoleUse    *use = OidIsValid(role) ? look_at_use(role) : NULL;
 
 		if (use != NULL && use->jobs + use->schedules + use->workers > 0)
@@ -159,13 +162,17 @@ warn_of_uses(List *uses)
 	{
 		RoleUse    *use = lfirst(cell);
 
-		ereport(WARNING,
-				(errmsg("role \"%s\" has left jobs, schedules or workers of queue_jobs in database \"%s\"",
-						use->name, get_database_name(MyDatabaseId)),
-				 errdetail("Unfinished jobs: " INT64_FORMAT ", which wait until a superuser cancels them. Schedules: " INT64_FORMAT
-						   ", which make no more jobs. Workers: " INT64_FORMAT ".", use->jobs, use->schedules, use->workers),
-				 errhint("Before you drop a role, wait until its jobs have ended or cancel them, and define its schedules and workers again as another "
-						 "role. Look into other databases, too.")));
+		ereport(
+			WARNING,
+			(errmsg("role \"%s\" has left jobs, schedules or workers of queue_jobs in database \"%s\"",
+					use->name, get_database_name(MyDatabaseId)),
+			 errdetail("Unfinished jobs: " INT64_FORMAT
+					   ", which wait until a superuser cancels them. Schedules: " INT64_FORMAT
+					   ", which make no more jobs. Workers: " INT64_FORMAT ".",
+					   use->jobs, use->schedules, use->workers),
+			 errhint(
+				 "Before you drop a role, wait until its jobs have ended or cancel them, and define its schedules and workers again as another "
+				 "role. Look into other databases, too.")));
 	}
 }
 
@@ -177,7 +184,8 @@ check_setting(const AlterRoleSetStmt *statement)
 {
 	const VariableSetStmt *setting = statement->setstmt;
 
-	if (setting->name == NULL || pg_strcasecmp(setting->name, "queue_jobs.run") != 0 || setting->kind == VAR_RESET)
+	if (setting->name == NULL || pg_strcasecmp(setting->name, "queue_jobs.run") != 0 ||
+		setting->kind == VAR_RESET)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM),

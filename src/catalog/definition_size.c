@@ -59,7 +59,8 @@ definition_size_check(FunctionCallInfo fcinfo, const char *worker, Oid definer)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("definition of worker \"%s\" is too large", worker),
-				 errdetail("Its texts have %lld bytes; at most %d are allowed.", (long long) size, MOST_OF_DEFINITION),
+				 errdetail("Its texts have %lld bytes; at most %d are allowed.", (long long) size,
+						   MOST_OF_DEFINITION),
 				 errhint("Put long conditions and queries into a function or a view.")));
 	if (size <= WORTH_A_SUM || superuser_arg(definer))
 		return;

@@ -2,13 +2,13 @@
  * encryption_key.c
  *		The keys by which args and results are encrypted; see encryption_key.h.
  *
- * The command prints lines "version key", the key as 64 hexadecimal digits. The highest version is for what is
- * encrypted now, the others are for what has been. Duplicates are known by the key of a line "dedup key", or
- * without one by that of the lowest version, so that a new version changes nothing for them. Empty lines and
- * lines that begin with "#" are left out.
+ * The command prints lines "version key", the key as 64 hexadecimal digits. The highest version is for what
+ * is encrypted now, the others are for what has been. Duplicates are known by the key of a line "dedup key",
+ * or without one by that of the lowest version, so that a new version changes nothing for them. Empty lines
+ * and lines that begin with "#" are left out.
  *
- * If the command fails, takes too long, or prints something else, the keys that are known stay. No message shows
- * what it has printed.
+ * If the command fails, takes too long, or prints something else, the keys that are known stay. No message
+ * shows what it has printed.
  */
 #include "postgres.h"
 
@@ -29,7 +29,8 @@
 #define NO_COMMAND "\"queue_jobs.encryption_key_command\" is not set"
 #define LOG_AGAIN_AFTER USECS_PER_MINUTE
 #define LONGEST_RUN 10			/* seconds that the command may take */
-#define RUNS_APART 10			/* times as long as it took, so that processes that wait for a slow one do other work, too */
+/* times as long as it took, so that processes that wait for a slow one do other work, too */
+#define RUNS_APART 10
 
 typedef struct Keys
 {
@@ -87,7 +88,8 @@ parse_line(char *line, EncryptionKey *key)
 	{
 		errno = 0;
 		version = strtol(line, &end, 10);
-		if (errno != 0 || end != line + length || !isdigit((unsigned char) line[0]) || version < 1 || version > PG_INT32_MAX)
+		if (errno != 0 || end != line + length || !isdigit((unsigned char) line[0]) || version < 1 ||
+			version > PG_INT32_MAX)
 			return false;
 		key->version = (int32) version;
 	}
@@ -200,7 +202,8 @@ run_command(const char *command, Keys *keys)
 	if (status != 0 && GetCurrentTimestamp() - began >= LONGEST_RUN * USECS_PER_SEC)
 		return psprintf("\"queue_jobs.encryption_key_command\" did not end within %d seconds, and was killed", LONGEST_RUN);
 	if (status != 0)
-		return psprintf("\"queue_jobs.encryption_key_command\" failed: %s", status == -1 ? strerror(errno) : wait_result_to_str(status));
+		return psprintf("\"queue_jobs.encryption_key_command\" failed: %s",
+						status == -1 ? strerror(errno) : wait_result_to_str(status));
 	return wrong;
 }
 
@@ -345,5 +348,6 @@ encryption_key_problem(int32 version)
 {
 	if (problem != NULL)
 		return problem;
-	return version == 0 ? "no key was printed" : "\"queue_jobs.encryption_key_command\" prints no such version";
+	return version == 0 ? "no key was printed"
+		: "\"queue_jobs.encryption_key_command\" prints no such version";
 }

@@ -3,15 +3,16 @@
  *		The keys by which args and results are encrypted: what queue_jobs.encryption_key_command prints.
  *
  * The keys are in no table and in no file of the server's. Each process that needs one runs the command, and
- * keeps what it prints in its memory: until the configuration is loaded again, or a version is missing. It waits
- * for the command, ten seconds at most, and listens to no interrupt meanwhile.
+ * keeps what it prints in its memory: until the configuration is loaded again, or a version is missing. It
+ * waits for the command, ten seconds at most, and listens to no interrupt meanwhile.
  */
 #ifndef QUEUE_JOBS_ENCRYPTION_KEY_H
 #define QUEUE_JOBS_ENCRYPTION_KEY_H
 
 #include "cipher.h"
 
-#define LOOK_FOR_KEYS_EVERY (2 * USECS_PER_SEC) /* while one is missing, or less often if the command is slow */
+/* while one is missing, or less often if the command is slow */
+#define LOOK_FOR_KEYS_EVERY (2 * USECS_PER_SEC)
 
 typedef struct EncryptionKey
 {
@@ -19,7 +20,9 @@ typedef struct EncryptionKey
 	uint8		key[CIPHER_KEY_LENGTH];
 } EncryptionKey;
 
-/* The key for what is encrypted now, or of a version; NULL if there is none. Good until the next call here. */
+/*
+ * The key for what is encrypted now, or of a version; NULL if there is none. Good until the next call here.
+ */
 extern const EncryptionKey *encryption_key_newest(void);
 extern const EncryptionKey *encryption_key_of(int32 version);
 

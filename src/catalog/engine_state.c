@@ -56,8 +56,10 @@ engine_runs(void)
 	Datum		settings = (Datum) 0;
 	bool		isnull = true;
 
-	ScanKeyInit(&keys[0], Anum_pg_db_role_setting_setdatabase, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(MyDatabaseId));
-	ScanKeyInit(&keys[1], Anum_pg_db_role_setting_setrole, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(InvalidOid));
+	ScanKeyInit(&keys[0], Anum_pg_db_role_setting_setdatabase, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(MyDatabaseId));
+	ScanKeyInit(&keys[1], Anum_pg_db_role_setting_setrole, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(InvalidOid));
 	scan = systable_beginscan(rel, DbRoleSettingDatidRolidIndexId, true, NULL, lengthof(keys), keys);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
@@ -73,7 +75,8 @@ engine_runs(void)
 static bool
 waits_for_turn(void)
 {
-	return databases_wait() && database_slot(MyDatabaseId, false) == NULL && !executor_serves(MyDatabaseId, InvalidOid);
+	return databases_wait() && database_slot(MyDatabaseId, false) == NULL &&
+		!executor_serves(MyDatabaseId, InvalidOid);
 }
 
 /* An idle executor makes room for a role that has none. */
@@ -120,7 +123,8 @@ by_settings(Oid role)
 {
 	if (queue_jobs_max_executors == 0)
 		return "\"queue_jobs.max_executors\" is 0";
-	return queue_jobs_max_executors_per_database == 0 ? "\"queue_jobs.max_executors_per_database\" is 0" : NULL;
+	return queue_jobs_max_executors_per_database == 0 ? "\"queue_jobs.max_executors_per_database\" is 0"
+													  : NULL;
 }
 
 static const char *

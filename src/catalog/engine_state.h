@@ -8,8 +8,8 @@
 
 /*
  * The setting queue_jobs.run as it is now for this database: of ALTER DATABASE, or else of the configuration.
- * A session's own value is that of when it began. Off while the server is held read-only (shared_read_only()). In a
- * transaction.
+ * A session's own value is that of when it began. Off while the server is held read-only
+ * (shared_read_only()). In a transaction.
  */
 extern bool engine_runs(void);
 

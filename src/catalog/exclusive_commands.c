@@ -137,7 +137,8 @@ has_processes(Oid database)
 		ExecutorSlot *executor = executor_slot_at(i);
 
 		SpinLockAcquire(&executor->mutex);
-		found = executor->state == EXECUTOR_RUNNING && executor->database == database && executor->pid != MyProcPid;
+		found = executor->state == EXECUTOR_RUNNING && executor->database == database &&
+			executor->pid != MyProcPid;
 		SpinLockRelease(&executor->mutex);
 	}
 	return found;
@@ -186,7 +187,8 @@ wait_until_left(Oid database)
 
 	while (has_processes(database) && GetCurrentTimestamp() < until)
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY, PG_WAIT_EXTENSION);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY,
+						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -201,7 +203,8 @@ wait_until_left(Oid database)
 static void
 leave_for_command(Oid database, Node *node)
 {
-	LockSharedObject(DatabaseRelationId, database, 0, IsA(node, CreatedbStmt) ? ShareLock : AccessExclusiveLock);
+	LockSharedObject(DatabaseRelationId, database, 0,
+					 IsA(node, CreatedbStmt) ? ShareLock : AccessExclusiveLock);
 	hold(database);
 	test_point("way_asked");
 }
@@ -245,7 +248,8 @@ may_have(Oid database, bool as_template)
 
 	if (!OidIsValid(database) || !read_database(database, &kind))
 		return false;
-	return QjDatabaseOwnerCheck(database, GetUserId()) || (as_template && kind.is_template && may_create_databases());
+	return QjDatabaseOwnerCheck(database, GetUserId()) ||
+		(as_template && kind.is_template && may_create_databases());
 }
 
 static DefElem *
@@ -344,7 +348,8 @@ leave_for_extension(void)
 static bool
 sets_run(const VariableSetStmt *setting)
 {
-	return setting->kind == VAR_RESET_ALL || (setting->name != NULL && pg_strcasecmp(setting->name, "queue_jobs.run") == 0);
+	return setting->kind == VAR_RESET_ALL ||
+		(setting->name != NULL && pg_strcasecmp(setting->name, "queue_jobs.run") == 0);
 }
 
 /* The database that the statement makes, or changes so that jobs in it may have to be run; or NULL. */
@@ -412,7 +417,8 @@ exclusive_restore_begin(void)
 	/* Where databases take turns, the launcher sees to it that this one has a slot in a moment. */
 	while (!hold_slot(MyDatabaseId, true))
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY, PG_WAIT_EXTENSION);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY,
+						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

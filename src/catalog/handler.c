@@ -117,7 +117,8 @@ argument_types(Form_pg_proc proc)
 
 	initStringInfo(&types);
 	for (int i = 0; i < proc->pronargs; i++)
-		appendStringInfo(&types, "%s%s", i > 0 ? "," : "", format_type_be_qualified(proc->proargtypes.values[i]));
+		appendStringInfo(&types, "%s%s", i > 0 ? "," : "",
+						 format_type_be_qualified(proc->proargtypes.values[i]));
 	return types.data;
 }
 
@@ -264,7 +265,8 @@ handler_misfit(Form_pg_proc proc)
 		return "it is an aggregate or window function";
 	if (proc->proretset)
 		return "it returns a set";
-	if (proc->prorettype == TRIGGEROID || proc->prorettype == EVENT_TRIGGEROID || proc->prorettype == INTERNALOID)
+	if (proc->prorettype == TRIGGEROID || proc->prorettype == EVENT_TRIGGEROID ||
+		proc->prorettype == INTERNALOID)
 		return "it cannot be called by SQL";
 	if (OidIsValid(proc->provariadic))
 		return "it is variadic";
@@ -340,8 +342,8 @@ take_whole_args(Handler *handler)
 }
 
 /*
- * "cursor jsonb" and "results jsonb" are filled by the engine. The one jsonb of a handler is its args whatever
- * its name is, but for "results", and a cursor that has a default, which no args need.
+ * "cursor jsonb" and "results jsonb" are filled by the engine. The one jsonb of a handler is its args
+ * whatever its name is, but for "results", and a cursor that has a default, which no args need.
  */
 static void
 take_cursor_and_results(Handler *handler)
@@ -459,7 +461,8 @@ handler_backoff(const BoundFunction *function, char **why)
 
 	if (!OidIsValid(oid))
 		return InvalidOid;
-	if (get_func_prokind(oid) == PROKIND_FUNCTION && !get_func_retset(oid) && get_func_rettype(oid) == INTERVALOID)
+	if (get_func_prokind(oid) == PROKIND_FUNCTION && !get_func_retset(oid) &&
+		get_func_rettype(oid) == INTERVALOID)
 		return oid;
 	*why = psprintf("function %s does not return one interval", function->name);
 	return InvalidOid;
@@ -478,5 +481,6 @@ handler_qualified_name(Oid oid, const char *given)
 				 errmsg("handler \"%s\" cannot be found", given),
 				 errdetail("It has been dropped meanwhile."),
 				 errhint("Create it, and try again.")));
-	return has_argument_types(given) ? format_procedure_qualified(oid) : quote_qualified_identifier(schema, name);
+	return has_argument_types(given) ? format_procedure_qualified(oid)
+									 : quote_qualified_identifier(schema, name);
 }

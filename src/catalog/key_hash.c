@@ -31,7 +31,8 @@ read_seed(void)
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
-		TimestampTz made_at = DatumGetTimestampTz(heap_getattr(tuple, Anum_hash_seed_made_at, RelationGetDescr(rel), &isnull));
+		TimestampTz made_at = DatumGetTimestampTz(
+			heap_getattr(tuple, Anum_hash_seed_made_at, RelationGetDescr(rel), &isnull));
 
 		if (made_at >= oldest)
 			continue;
@@ -68,5 +69,6 @@ key_hash_text(const char *text, uint64 seed)
 uint64
 key_hash_jsonb(Jsonb *value, uint64 seed)
 {
-	return DatumGetUInt64(DirectFunctionCall2(jsonb_hash_extended, JsonbPGetDatum(value), UInt64GetDatum(seed)));
+	return DatumGetUInt64(
+		DirectFunctionCall2(jsonb_hash_extended, JsonbPGetDatum(value), UInt64GetDatum(seed)));
 }

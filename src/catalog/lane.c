@@ -55,7 +55,8 @@
 static MemoryContext cache_context = NULL;
 static HTAB *lanes_by_id = NULL;	/* int32 -> Lane * */
 static HTAB *lanes_by_content = NULL;	/* LaneContent -> its lanes */
-static HTAB *known_lanes = NULL;	/* int32 -> Lane *, but never emptied: it owns the Lanes, whose addresses stay good */
+/* int32 -> Lane *, but never emptied: it owns the Lanes, whose addresses stay good */
+static HTAB *known_lanes = NULL;
 static uint64 cached_generation = 0;
 static List *added = NIL;		/* of AddedLane, in TopTransactionContext: by this transaction */
 
@@ -150,7 +151,8 @@ lane_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId p
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		forget_added(nest_level);
 	else if (event == SUBXACT_EVENT_COMMIT_SUB)
-		for (int i = list_length(added) - 1; i >= 0 && ((AddedLane *) list_nth(added, i))->nest_level >= nest_level; i--)
+		for (int i = list_length(added) - 1;
+			 i >= 0 && ((AddedLane *) list_nth(added, i))->nest_level >= nest_level; i--)
 			((AddedLane *) list_nth(added, i))->nest_level = nest_level - 1;
 }
 
@@ -199,7 +201,8 @@ refresh(void)
 	cache_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs lanes", ALLOCSET_DEFAULT_SIZES);
 	ctl.hcxt = content_ctl.hcxt = cache_context;
 	lanes_by_id = hash_create("queue_jobs lanes", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	lanes_by_content = hash_create("queue_jobs lanes by content", 256, &content_ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	lanes_by_content = hash_create("queue_jobs lanes by content", 256, &content_ctl,
+								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	cached_generation = generation;
 }
 
@@ -218,8 +221,8 @@ rows_begin(LaneRows *rows, CatalogRelation index, int nkeys, ScanKey keys)
 {
 	rows->rel = table_open(catalog_relation(REL_LANE), AccessShareLock);
 	InitDirtySnapshot(rows->snapshot);
-	rows->scan = systable_beginscan(rows->rel, index == REL_LANE ? InvalidOid : catalog_relation(index), index != REL_LANE,
-									&rows->snapshot, nkeys, keys);
+	rows->scan = systable_beginscan(rows->rel, index == REL_LANE ? InvalidOid : catalog_relation(index),
+									index != REL_LANE, &rows->snapshot, nkeys, keys);
 }
 
 static Lane *
@@ -233,8 +236,8 @@ rows_next(LaneRows *rows, bool *in_progress)
 		return NULL;
 	*in_progress = TransactionIdIsValid(rows->snapshot.xmin);
 	heap_deform_tuple(tuple, RelationGetDescr(rows->rel), v, n);
-	return intern(DatumGetInt32(v[0]), TextDatumGetCString(v[1]), TextDatumGetCString(v[2]), DatumGetObjectId(v[3]),
-				  DatumGetInt64(v[4]));
+	return intern(DatumGetInt32(v[0]), TextDatumGetCString(v[1]), TextDatumGetCString(v[2]),
+				  DatumGetObjectId(v[3]), DatumGetInt64(v[4]));
 }
 
 static void
@@ -293,8 +296,8 @@ remember_id(Lane *lane)
 }
 
 /*
- * Lanes of that content, the one to be used first; NIL if there is none to be used. *for_good: it is to be used
- * until a change is announced.
+ * Lanes of that content, the one to be used first; NIL if there is none to be used. *for_good: it is to be
+ * used until a change is announced.
  */
 static List *
 lanes_of_content(const char *worker, const char *queue, Oid owner, bool *for_good)
@@ -382,11 +385,14 @@ next_by_index(Oid after_owner, const char *after_worker)
 	bool		in_progress;
 
 	if (after_worker == NULL)
-		ScanKeyInit(&keys[count++], LANE_OWNER, BTGreaterStrategyNumber, F_OIDGT, ObjectIdGetDatum(after_owner));
+		ScanKeyInit(&keys[count++], LANE_OWNER, BTGreaterStrategyNumber, F_OIDGT,
+					ObjectIdGetDatum(after_owner));
 	else
 	{
-		ScanKeyInit(&keys[count++], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(after_owner));
-		ScanKeyInit(&keys[count], LANE_WORKER, BTGreaterStrategyNumber, F_TEXT_GT, CStringGetTextDatum(after_worker));
+		ScanKeyInit(&keys[count++], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(after_owner));
+		ScanKeyInit(&keys[count], LANE_WORKER, BTGreaterStrategyNumber, F_TEXT_GT,
+					CStringGetTextDatum(after_worker));
 		keys[count++].sk_collation = C_COLLATION_OID;
 	}
 	rows_begin(&rows, REL_LANE_CONTENT, count, keys);
@@ -582,7 +588,8 @@ role_cannot_log_in(Oid role)
 	if (!HeapTupleIsValid(tuple))
 		return psprintf("role with OID %u does not exist", role);
 	if (!((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin)
-		why = psprintf("role \"%s\" is not permitted to log in", NameStr(((Form_pg_authid) GETSTRUCT(tuple))->rolname));
+		why = psprintf("role \"%s\" is not permitted to log in",
+					   NameStr(((Form_pg_authid) GETSTRUCT(tuple))->rolname));
 	ReleaseSysCache(tuple);
 	return why;
 }
@@ -608,7 +615,9 @@ lane_role_blocked(Oid role)
 static char *
 by_subscription(const Lane *lane, const Worker *worker)
 {
-	return registry_subscription() ? psprintf("jobs are copied here by subscription \"%s\"", registry_subscription()) : NULL;
+	return registry_subscription()
+		? psprintf("jobs are copied here by subscription \"%s\"", registry_subscription())
+		: NULL;
 }
 
 static char *
@@ -620,7 +629,8 @@ by_no_worker(const Lane *lane, const Worker *worker)
 static char *
 by_disabled(const Lane *lane, const Worker *worker)
 {
-	return registry_worker_disabled(lane->worker) ? psprintf("worker \"%s\" is disabled", lane->worker) : NULL;
+	return registry_worker_disabled(lane->worker) ? psprintf("worker \"%s\" is disabled", lane->worker)
+												  : NULL;
 }
 
 static char *
@@ -644,7 +654,8 @@ by_read_handler(const Lane *lane, const Worker *worker)
 {
 	char	   *why = NULL;
 
-	if (worker == NULL || worker->handler == NULL || worker->read_handler == NULL || registry_read_handler(worker, &why) != NULL)
+	if (worker == NULL || worker->handler == NULL || worker->read_handler == NULL ||
+		registry_read_handler(worker, &why) != NULL)
 		return NULL;
 	return psprintf("read_handler \"%s\": %s", worker->read_handler, why);
 }

@@ -72,8 +72,8 @@ parse_pool(const char *text, char **why)
 	pool->selector = selector_parse(text, &error);
 	if (pool->selector == NULL)
 	{
-		*why = psprintf("Invalid term \"%s\" in the selector of pool \"%s\": %s %s", error.term, pool->name, error.problem,
-						error.hint);
+		*why = psprintf("Invalid term \"%s\" in the selector of pool \"%s\": %s %s", error.term,
+						pool->name, error.problem, error.hint);
 		return NULL;
 	}
 	return pool;
@@ -111,7 +111,8 @@ parse_pools(const char *text, char **why)
 bool
 pools_check(char **value, void **extra, GucSource source)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs pools", ALLOCSET_SMALL_SIZES);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs pools",
+												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	char	   *why;
 

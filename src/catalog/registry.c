@@ -91,9 +91,11 @@ name_match(const void *a, const void *b, Size size)
 static HTAB *
 create_table(const char *name, Size entry_size, MemoryContext context)
 {
-	HASHCTL		ctl = {
-		.keysize = sizeof(char *),.entrysize = entry_size,.hash = name_hash,.match = name_match,.hcxt = context
-	};
+	HASHCTL		ctl = {.keysize = sizeof(char *),
+					   .entrysize = entry_size,
+					   .hash = name_hash,
+					   .match = name_match,
+					   .hcxt = context};
 
 	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
 }
@@ -208,13 +210,18 @@ keep_built_in_worker(Worker *worker)
 static void
 look_at_built_in_workers(void)
 {
-	Worker		command = {
-		.name = COMMAND_WORKER,.built_in = BUILT_IN_COMMAND,.urgency = URGENCY_LOW,.keep_completed = USECS_PER_DAY
-	};
-	Worker		heal = {
-		.name = HEAL_WORKER,.built_in = BUILT_IN_HEAL,.urgency = URGENCY_LOW,.idempotent = true,
-		.deduplicate = DEDUP_UNTIL_EXECUTED,.including_scheduled = true,.dedup_ttl = PG_INT64_MAX / 2,.timeout = UPKEEP_LIMIT
-	};
+	Worker		command = {.name = COMMAND_WORKER,
+						   .built_in = BUILT_IN_COMMAND,
+						   .urgency = URGENCY_LOW,
+						   .keep_completed = USECS_PER_DAY};
+	Worker		heal = {.name = HEAL_WORKER,
+						.built_in = BUILT_IN_HEAL,
+						.urgency = URGENCY_LOW,
+						.idempotent = true,
+						.deduplicate = DEDUP_UNTIL_EXECUTED,
+						.including_scheduled = true,
+						.dedup_ttl = PG_INT64_MAX / 2,
+						.timeout = UPKEEP_LIMIT};
 	Worker		fill = heal;
 
 	fill.name = FILL_WORKER;
@@ -265,9 +272,11 @@ drop_unseen(bool all)
 static void
 create_cache(void)
 {
-	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "queue_jobs workers", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "queue_jobs workers",
+												  ALLOCSET_DEFAULT_SIZES);
 
-	disabled_workers.context = AllocSetContextCreate(context, "queue_jobs disabled workers", ALLOCSET_SMALL_SIZES);
+	disabled_workers.context = AllocSetContextCreate(context, "queue_jobs disabled workers",
+													 ALLOCSET_SMALL_SIZES);
 	paused_queues.context = AllocSetContextCreate(context, "queue_jobs paused queues", ALLOCSET_SMALL_SIZES);
 	rules_context = AllocSetContextCreate(context, "queue_jobs routing rules", ALLOCSET_SMALL_SIZES);
 	empty_names(&disabled_workers);
@@ -393,7 +402,8 @@ static void
 look(void)
 {
 	uint64		generation = catalog_generation();
-	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs definitions", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs definitions",
+												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(scratch);
 	Snapshot	snapshot;
 
@@ -612,7 +622,8 @@ registry_subscription(void)
 Handler *
 registry_worker_handler(const Worker *worker, char **why)
 {
-	BoundFunction function = {.name = worker->handler,.arguments = worker->handler_arguments,.owner = worker->handler_owner};
+	BoundFunction function = {.name = worker->handler, .arguments = worker->handler_arguments,
+							  .owner = worker->handler_owner};
 	Handler    *handler;
 
 	if (worker->built_in == BUILT_IN_NONE)
@@ -626,7 +637,8 @@ registry_worker_handler(const Worker *worker, char **why)
 Handler *
 registry_read_handler(const Worker *worker, char **why)
 {
-	BoundFunction function = {.name = worker->read_handler,.arguments = READ_HANDLER_ARGUMENTS,.owner = worker->read_handler_owner};
+	BoundFunction function = {.name = worker->read_handler, .arguments = READ_HANDLER_ARGUMENTS,
+							  .owner = worker->read_handler_owner};
 
 	return handler_find(&function, why);
 }
@@ -634,7 +646,8 @@ registry_read_handler(const Worker *worker, char **why)
 Oid
 registry_retry_backoff(const Worker *worker, char **why)
 {
-	BoundFunction function = {.name = worker->retry_backoff,.arguments = BACKOFF_ARGUMENTS,.owner = worker->retry_backoff_owner};
+	BoundFunction function = {.name = worker->retry_backoff, .arguments = BACKOFF_ARGUMENTS,
+							  .owner = worker->retry_backoff_owner};
 
 	return handler_backoff(&function, why);
 }

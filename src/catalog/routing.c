@@ -107,7 +107,8 @@ routing_read(Snapshot snapshot)
 	if (tuple != NULL)
 	{
 		bool		isnull;
-		Jsonb	   *stored = DatumGetJsonbP(heap_getattr(tuple, Anum_routing_rules, RelationGetDescr(rel), &isnull));
+		Jsonb	   *stored = DatumGetJsonbP(
+			heap_getattr(tuple, Anum_routing_rules, RelationGetDescr(rel), &isnull));
 
 		if (JB_ROOT_IS_ARRAY(stored) && !JB_ROOT_IS_SCALAR(stored))
 			rules = read_rules(stored);
@@ -137,10 +138,10 @@ routing_check(Jsonb *rules)
 {
 	if (!JB_ROOT_IS_ARRAY(rules) || JB_ROOT_IS_SCALAR(rules))
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("routing rules must be a JSON array"),
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("routing rules must be a JSON array"),
 				 errdetail("What is given is of type %s.",
-						   text_to_cstring(DatumGetTextPP(DirectFunctionCall1(jsonb_typeof, JsonbPGetDatum(rules))))),
+						   text_to_cstring(
+							   DatumGetTextPP(DirectFunctionCall1(jsonb_typeof, JsonbPGetDatum(rules))))),
 				 errhint("Give an array such as [[\"urgency=high\", \"fast\"], [\"*\", \"\"]].")));
 	for (uint32 i = 0; i < JsonContainerSize(&rules->root); i++)
 	{

@@ -22,7 +22,8 @@ begin(RunAs *saved, Oid role, int security_context, const char *search_path)
 	GetUserIdAndSecContext(&saved->user, &saved->security_context);
 	SetUserIdAndSecContext(role, saved->security_context | security_context);
 	saved->guc_nest_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 }
@@ -122,7 +123,8 @@ kept_plan(const char *sql, int nargs, Oid *types)
 
 	if (plans == NULL)
 	{
-		HASHCTL		control = {.keysize = sizeof(const char *),.entrysize = sizeof(KeptPlan),.hcxt = TopMemoryContext};
+		HASHCTL		control = {.keysize = sizeof(const char *), .entrysize = sizeof(KeptPlan),
+							   .hcxt = TopMemoryContext};
 
 		plans = hash_create("queue_jobs plans", 32, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
@@ -154,11 +156,12 @@ execute_kept(const char *sql, int nargs, Oid *types, Datum *values, const char *
 }
 
 /*
- * A plan from when the tables were empty would read them from end to end for ever: it has to take the indexes.
- * What the planner then thinks of its costs must not have it compiled.
+ * A plan from when the tables were empty would read them from end to end for ever: it has to take the
+ * indexes. What the planner then thinks of its costs must not have it compiled.
  */
 static uint64
-execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls, Snapshot snapshot)
+execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls,
+			  Snapshot snapshot)
 {
 	volatile int result = 0;
 	bool		seqscan = enable_seqscan;

@@ -37,15 +37,20 @@ extern void restricted_end(RunAs *saved);
 extern SPIPlanPtr prepare_one_query(const char *sql, int nargs, Oid *types, const char *option);
 
 /* Runs a statement of the engine's own and checks its outcome; parameters are passed, never pasted. */
-extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
+extern uint64
+engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
 
 /*
- * The same with a plan that is kept, and with a snapshot of now. For a constant statement, always with the same
- * types, each part of which is a look into an index.
+ * The same with a plan that is kept, and with a snapshot of now. For a constant statement, always with the
+ * same types, each part of which is a look into an index.
  */
-extern uint64 engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
+extern uint64 engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values,
+								   const char *nulls);
 
-/* The jsonb that such a SELECT has, in the current memory context; NULL: none, or null. It switches users itself. */
+/*
+ * The jsonb that such a SELECT has, in the current memory context; NULL: none, or null. It switches users
+ * itself.
+ */
 extern Jsonb *engine_select_jsonb(const char *sql, int nargs, Oid *types, Datum *values);
 
 /* The same for a bigint; 0: no row, or null. */

@@ -236,11 +236,13 @@ selector_of_queues(const char *text)
 		return single(SELECT_NAME, pstrdup(text));
 	if (star != NULL && star[1] == '\0' && star - text >= 2 && star[-1] == ':')
 		return single(SELECT_QUEUE_NAMESPACE, pnstrdup(text, star - 1 - text));
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid queue pattern \"%s\"", text),
-			 text[0] == '\0' ? errdetail("It is empty.") : errdetail("A \"*\" stands alone, or for all queues of a namespace."),
-			 errhint("Give the name of a queue, \"namespace:*\", \"*\", or a selector such as \"urgency=high\".")));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid queue pattern \"%s\"", text),
+		 text[0] == '\0' ? errdetail("It is empty.")
+						 : errdetail("A \"*\" stands alone, or for all queues of a namespace."),
+		 errhint(
+			 "Give the name of a queue, \"namespace:*\", \"*\", or a selector such as \"urgency=high\".")));
 }
 
 /* ---- matching ---- */

@@ -43,7 +43,8 @@ small_table_refresh(SmallTable *table)
 	table->generation = 0;		/* an error may come before all is read */
 	table->rows = NIL;
 	if (table->context == NULL)
-		table->context = AllocSetContextCreate(TopMemoryContext, "queue_jobs small table", ALLOCSET_SMALL_SIZES);
+		table->context = AllocSetContextCreate(TopMemoryContext, "queue_jobs small table",
+											   ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(table->context);
 	old = MemoryContextSwitchTo(table->context);
 	read_rows(table);

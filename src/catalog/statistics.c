@@ -245,7 +245,8 @@ statistics_cpu_time(void)
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
-	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * USECS_PER_SEC + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * USECS_PER_SEC + usage.ru_utime.tv_usec +
+		usage.ru_stime.tv_usec;
 }
 
 /* Up to 8 microseconds each has a bucket of its own; then there are four to a power of two. */
@@ -334,7 +335,8 @@ note(const Noted *what)
 	{
 		int			size = Max(noted_size * 2, 16);
 
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
+		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
+					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
 		noted_size = size;
 	}
 	noted[noted_count++] = *what;
@@ -358,14 +360,16 @@ statistics_add_run(const Worker *worker, const RunMeasure *measure)
 void
 statistics_count(const char *worker, Counted what, uint64 count)
 {
-	Noted		others = {
-		.worker = worker_hash(worker),.nest_level = GetCurrentTransactionNestLevel(),.what = what,.count = count
-	};
+	Noted		others = {.worker = worker_hash(worker),
+						  .nest_level = GetCurrentTransactionNestLevel(),
+						  .what = what,
+						  .count = count};
 
 	if (!shared_present())
 		return;
 	for (int i = noted_count - 1; i >= Max(noted_count - NOTES_LOOKED_BACK, 0); i--)
-		if (!noted[i].is_run && noted[i].worker == others.worker && noted[i].what == what && noted[i].nest_level == others.nest_level)
+		if (!noted[i].is_run && noted[i].worker == others.worker && noted[i].what == what &&
+			noted[i].nest_level == others.nest_level)
 		{
 			noted[i].count += count;
 			return;
@@ -388,7 +392,8 @@ void
 statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
+		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted),
+										   GetCurrentTransactionNestLevel());
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 		savepoint_notes_keep(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
 }
@@ -396,7 +401,8 @@ statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransacti
 void
 statistics_init(void)
 {
-	shared_add_area(mul_size(queue_jobs_max_lanes / 8, sizeof(WorkerCounters)), (void **) &all_counters, initialize);
+	shared_add_area(mul_size(queue_jobs_max_lanes / 8, sizeof(WorkerCounters)), (void **) &all_counters,
+					initialize);
 }
 
 /* ---- reading ---- */
@@ -430,7 +436,8 @@ statistics_note_claim(const Worker *worker, TimestampTz at)
 	uint64		hash = worker_hash(worker->name);
 	WorkerCounters *counters = counters_size() > 0 ? find_counters(MyDatabaseId, hash) : NULL;
 
-	if (counters != NULL && counters->last_claim > at - USECS_PER_SEC && counters->last_claim < at + USECS_PER_SEC)
+	if (counters != NULL && counters->last_claim > at - USECS_PER_SEC &&
+		counters->last_claim < at + USECS_PER_SEC)
 		return;					/* also of a claim that began a little later */
 	counters = lock_counters(hash, true);
 	if (counters == NULL)
@@ -466,24 +473,26 @@ statistics_get(const Worker *worker, WorkerStatistics *statistics)
 	if (now.runs == 0)
 		return false;
 	cpu_share = now.cpu_run_time > 0 ? (double) now.cpu_time / now.cpu_run_time : -1;
-	*statistics = (WorkerStatistics)
-	{
+	*statistics = (WorkerStatistics){
 		.since = now.since,
-			.runs = now.runs,
-			.failures = now.failures,
-			.merged = now.merged,
-			.cpu_seconds = cpu_share < 0 ? -1 : cpu_share * now.executor_run_time / USECS_PER_SEC,
-			.cpu_share = cpu_share,
-			.run_time_mean = (double) now.run_time / now.runs / USECS_PER_SEC,
-			.run_time_p50 = percentile(now.run_times, now.runs, 0.5),
-			.run_time_p99 = percentile(now.run_times, now.runs, 0.99),
-			.queueing_time_mean = (double) now.queueing_time / now.runs / USECS_PER_SEC,
-			.queueing_time_p50 = percentile(now.queueing_times, now.runs, 0.5),
-			.queueing_time_p99 = percentile(now.queueing_times, now.runs, 0.99),
-			.started_in_target = targets[worker->urgency].queueing > 0 ? (double) now.started_in_target / now.runs : -1,
-			.ran_in_target = (double) now.ran_in_target / now.runs,
+		.runs = now.runs,
+		.failures = now.failures,
+		.merged = now.merged,
+		.cpu_seconds = cpu_share < 0 ? -1 : cpu_share * now.executor_run_time / USECS_PER_SEC,
+		.cpu_share = cpu_share,
+		.run_time_mean = (double) now.run_time / now.runs / USECS_PER_SEC,
+		.run_time_p50 = percentile(now.run_times, now.runs, 0.5),
+		.run_time_p99 = percentile(now.run_times, now.runs, 0.99),
+		.queueing_time_mean = (double) now.queueing_time / now.runs / USECS_PER_SEC,
+		.queueing_time_p50 = percentile(now.queueing_times, now.runs, 0.5),
+		.queueing_time_p99 = percentile(now.queueing_times, now.runs, 0.99),
+		.started_in_target = targets[worker->urgency].queueing > 0
+			? (double) now.started_in_target / now.runs
+			: -1,
+		.ran_in_target = (double) now.ran_in_target / now.runs,
 	};
-	statistics->cpu_bound = worker->resource_boundary != BOUNDARY_CPU && statistics->cpu_share > CPU_BOUND_SHARE &&
+	statistics->cpu_bound = worker->resource_boundary != BOUNDARY_CPU &&
+		statistics->cpu_share > CPU_BOUND_SHARE &&
 		(double) now.executor_run_time / USECS_PER_SEC >= ENOUGH_RUN_TIME;
 	statistics->too_slow = is_too_slow(worker, statistics);
 	return true;

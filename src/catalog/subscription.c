@@ -58,12 +58,16 @@ take_over(void)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	engine_execute("SELECT setval('queue_jobs.job_id', m) FROM"
-				   " (SELECT max(id) FROM (SELECT max(id) FROM queue_jobs.live_job UNION ALL SELECT max(id) FROM queue_jobs.finished_job"
-				   " UNION ALL SELECT max(last_job) FROM queue_jobs.defined_schedule) j (id)) s (m)"
-				   " WHERE m > (SELECT last_value FROM queue_jobs.job_id)", SPI_OK_SELECT, 0, NULL, NULL, NULL);
-	engine_execute("SELECT setval('queue_jobs.lane_id_seq', m) FROM (SELECT max(id) FROM queue_jobs.lane) s (m)"
-				   " WHERE m > (SELECT last_value FROM queue_jobs.lane_id_seq)", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+	engine_execute(
+		"SELECT setval('queue_jobs.job_id', m) FROM"
+		" (SELECT max(id) FROM (SELECT max(id) FROM queue_jobs.live_job UNION ALL SELECT max(id) FROM queue_jobs.finished_job"
+		" UNION ALL SELECT max(last_job) FROM queue_jobs.defined_schedule) j (id)) s (m)"
+		" WHERE m > (SELECT last_value FROM queue_jobs.job_id)",
+		SPI_OK_SELECT, 0, NULL, NULL, NULL);
+	engine_execute(
+		"SELECT setval('queue_jobs.lane_id_seq', m) FROM (SELECT max(id) FROM queue_jobs.lane) s (m)"
+		" WHERE m > (SELECT last_value FROM queue_jobs.lane_id_seq)",
+		SPI_OK_SELECT, 0, NULL, NULL, NULL);
 	engine_execute("DELETE FROM queue_jobs.heal_tick", SPI_OK_DELETE, 0, NULL, NULL, NULL);
 	engine_end(&saved);
 	location_unknown();
@@ -76,7 +80,8 @@ void
 subscription_utility(UtilityCall *call)
 {
 	Node	   *node = call->statement->utilityStmt;
-	bool		concerned = (IsA(node, CreateSubscriptionStmt) || IsA(node, AlterSubscriptionStmt) || IsA(node, DropSubscriptionStmt)) &&
+	bool		concerned = (IsA(node, CreateSubscriptionStmt) || IsA(node, AlterSubscriptionStmt) ||
+							 IsA(node, DropSubscriptionStmt)) &&
 		catalog_status() == EXTENSION_PRESENT;
 	bool		was_copy = concerned && registry_subscription() != NULL;
 

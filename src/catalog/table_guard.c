@@ -45,7 +45,8 @@ queue_jobs_guard_table(PG_FUNCTION_ARGS)
 		refuse(RelationGetRelationName(trigger->tg_relation), "A row in it can run code as another role.");
 	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 		return PointerGetDatum(NULL);
-	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple);
+	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple
+																	  : trigger->tg_trigtuple);
 }
 
 /* Readers may lock as reading does: pg_dump locks what it dumps in that way. */
@@ -55,13 +56,15 @@ table_guard_check_lock(Node *statement)
 	LockStmt   *lock = (LockStmt *) statement;
 	ListCell   *cell;
 
-	if (!IsA(statement, LockStmt) || lock->mode <= AccessShareLock || catalog_status() != EXTENSION_PRESENT || may_write())
+	if (!IsA(statement, LockStmt) || lock->mode <= AccessShareLock ||
+		catalog_status() != EXTENSION_PRESENT || may_write())
 		return;
 	foreach(cell, lock->relations)
 	{
 		Oid			table = RangeVarGetRelid(lfirst(cell), NoLock, true);
 
-		if (OidIsValid(table) && get_rel_namespace(table) == get_rel_namespace(catalog_relation(REL_LIVE_JOB)))
+		if (OidIsValid(table) &&
+			get_rel_namespace(table) == get_rel_namespace(catalog_relation(REL_LIVE_JOB)))
 			refuse(get_rel_name(table), "The lock would keep jobs from being enqueued and run.");
 	}
 }

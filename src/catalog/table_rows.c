@@ -51,7 +51,8 @@ get_value(TableRows *rows, const char *column, bool *isnull, Oid *type)
 	int			number = SPI_fnumber(descriptor, column);
 
 	if (number <= 0)
-		elog(ERROR, "column \"%s\" of queue_jobs.%s does not exist", column, RelationGetRelationName(rows->rel));
+		elog(ERROR, "column \"%s\" of queue_jobs.%s does not exist", column,
+			 RelationGetRelationName(rows->rel));
 	*type = TupleDescAttr(descriptor, number - 1)->atttypid;
 	return heap_getattr(rows->tuple, number, descriptor, isnull);
 }

@@ -80,7 +80,8 @@ distrusted_grantee(Datum acl_datum, PathTrust trust, bool *found)
 
 	*found = true;
 	for (int i = 0; i < ACL_NUM(acl); i++)
-		if (((ACLITEM_GET_PRIVS(items[i]) | ACLITEM_GET_GOPTIONS(items[i])) & ACL_CREATE) != 0 && !is_trusted(items[i].ai_grantee, trust))
+		if (((ACLITEM_GET_PRIVS(items[i]) | ACLITEM_GET_GOPTIONS(items[i])) & ACL_CREATE) != 0 &&
+			!is_trusted(items[i].ai_grantee, trust))
 			return items[i].ai_grantee;
 	*found = false;
 	return InvalidOid;
@@ -208,7 +209,9 @@ trusted_path_faults(const char *stored, PathTrust trust)
 		char	   *fault = schema_fault(get_namespace_oid(lfirst(cell), true), trust);
 
 		if (fault != NULL)
-			faults = lappend(faults, psprintf("schema \"%s\" of its search_path is not used: %s", (char *) lfirst(cell), fault));
+			faults = lappend(faults,
+							 psprintf("schema \"%s\" of its search_path is not used: %s",
+									  (char *) lfirst(cell), fault));
 	}
 	return faults;
 }

@@ -133,7 +133,10 @@ joined_tags(Datum array)
 	return lines.data;
 }
 
-/* Names that do not fit, which only a row that was written by hand can have, are no reason to store anything clear. */
+/*
+ * Names that do not fit, which only a row that was written by hand can have, are no reason to store anything
+ * clear.
+ */
 static char *
 encrypted_keys(Datum array)
 {
@@ -273,7 +276,8 @@ worker_texts(const Worker *worker, WorkerTexts *texts)
 		return true;
 	rel = table_open(catalog_relation(REL_DEFINED_WORKER), AccessShareLock);
 	snapshot = engine_snapshot();
-	if (ItemPointerIsValid(&tuple.t_self) && ItemPointerGetBlockNumber(&tuple.t_self) < RelationGetNumberOfBlocks(rel) &&
+	if (ItemPointerIsValid(&tuple.t_self) &&
+		ItemPointerGetBlockNumber(&tuple.t_self) < RelationGetNumberOfBlocks(rel) &&
 		heap_fetch(rel, snapshot, &tuple, &buffer, false))
 	{
 		found = worker_is_of_row(worker, &tuple);
@@ -301,7 +305,10 @@ worker_has_tag(const Worker *worker, const char *tag)
 	return false;
 }
 
-/* Types that are strings have memory of their own, which copy_string() or free_string() is called for; of the others nothing is to be done. */
+/*
+ * Types that are strings have memory of their own, which copy_string() or free_string() is called for; of the
+ * others nothing is to be done.
+ */
 static void
 copy_string(char **string)
 {

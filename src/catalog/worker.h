@@ -52,7 +52,8 @@ typedef enum BuiltIn
 #define HEAL_WORKER BUILT_IN_PREFIX "heal"
 #define FILL_WORKER BUILT_IN_PREFIX "fill"
 
-#define UPKEEP_LIMIT (30 * USECS_PER_SEC)	/* how long one query of the last two may take; a batch, in healing */
+/* how long one query of the last two may take; a batch, in healing */
+#define UPKEEP_LIMIT (30 * USECS_PER_SEC)
 
 /* Which of them bears that name. */
 extern BuiltIn built_in_named(const char *name);

@@ -2,11 +2,11 @@
  * worker_columns.h
  *		The columns of defined_worker: what a worker's definition is made of.
  *
- * An including file defines the macros that it wants, and the others are left out. There is no guard: the list is
- * included several times. The numbers of columns are in attribute_numbers.h.
+ * An including file defines the macros that it wants, and the others are left out. There is no guard: the
+ * list is included several times. The numbers of columns are in attribute_numbers.h.
  *
  *	WORKER_COLUMN(name, type)	a member of Worker, which define_worker() checks with rules of its own
- *	WORKER_OPTION(name, type)	a member of Worker that is an option of define_worker(), and taken as it is given
+ *	WORKER_OPTION(name, type)	a member of Worker that is an option of define_worker(), taken as it is given
  *	ROW_COLUMN(name, type)		no member: it stays in the row (WorkerTexts), for it may be long
  *
  * worker.c has what a type is in SQL, how it is read, and what it is if it is NULL.
@@ -23,7 +23,8 @@
 
 WORKER_COLUMN(name, text)
 WORKER_COLUMN(definer, role)
-WORKER_COLUMN(handler, text)			/* as it was named, qualified; NULL: its jobs are claimed by applications */
+/* as it was named, qualified; NULL: its jobs are claimed by applications */
+WORKER_COLUMN(handler, text)
 WORKER_COLUMN(handler_arguments, text)	/* its types; with its owner, what the name is bound to (handler.h) */
 WORKER_COLUMN(handler_owner, role)
 WORKER_COLUMN(queue, text)				/* where its jobs wait: its own, with its namespace, or as routed */
@@ -61,7 +62,8 @@ WORKER_COLUMN(run_as_definer, boolean)
 WORKER_COLUMN(keep_completed, microseconds)
 WORKER_COLUMN(on_dead, text)			/* worker of the job that is enqueued when one of its jobs dies */
 WORKER_COLUMN(on_expired, text)			/* the same when one expires */
-WORKER_COLUMN(encrypt, keys)			/* args keys, one a line, whose values are stored as ciphertext; ALL_KEYS; or NULL */
+/* args keys, one a line, whose values are stored as ciphertext; ALL_KEYS; or NULL */
+WORKER_COLUMN(encrypt, keys)
 WORKER_COLUMN(encrypt_result, boolean)
 ROW_COLUMN(pending, text)				/* SQL condition on the record */
 ROW_COLUMN(remaining_work, text)		/* query */

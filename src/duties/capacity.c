@@ -77,7 +77,8 @@ capacity_check_query(const char *query, const char *search_path)
 	RunAs		saved;
 
 	restricted_begin(&saved, GetUserId(), search_path);
-	if (SPI_execute_plan(prepare_one_query(psprintf("%s LIMIT 0", work_sql("work.args", query)), 0, NULL, "remaining_work"),
+	if (SPI_execute_plan(prepare_one_query(psprintf("%s LIMIT 0", work_sql("work.args", query)), 0, NULL,
+										   "remaining_work"),
 						 NULL, NULL, true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not check remaining_work");
 	check_type(SPI_tuptable->tupdesc);
@@ -92,7 +93,8 @@ capacity_forget(const char *worker)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	engine_execute("DELETE FROM queue_jobs.capacity_fill WHERE worker = $1", SPI_OK_DELETE, 1, types, values, NULL);
+	engine_execute("DELETE FROM queue_jobs.capacity_fill WHERE worker = $1", SPI_OK_DELETE, 1, types,
+				   values, NULL);
 	engine_end(&saved);
 }
 
@@ -217,9 +219,9 @@ static bool
 is_due(const Filling *filling)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
-	Datum		values[] = {
-		CStringGetTextDatum(filling->worker), TimestampTzGetDatum(filling->now - FILL_EVERY), TimestampTzGetDatum(filling->now)
-	};
+	Datum		values[] = {CStringGetTextDatum(filling->worker),
+							TimestampTzGetDatum(filling->now - FILL_EVERY),
+							TimestampTzGetDatum(filling->now)};
 	RunAs		saved;
 	bool		due;
 

@@ -86,7 +86,8 @@ static void
 find_age(Healing *healing, const Worker *worker, MemoryContext context)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
-	Datum		values[] = {CStringGetTextDatum(worker->name), TimestampTzGetDatum(healing->began - worker->heal_after)};
+	Datum		values[] = {CStringGetTextDatum(worker->name),
+							TimestampTzGetDatum(healing->began - worker->heal_after)};
 	RunAs		saved;
 
 	healing->ready = worker->heal_after == 0;
@@ -100,7 +101,8 @@ find_age(Healing *healing, const Worker *worker, MemoryContext context)
 		Datum		running = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull);
 		MemoryContext spi = MemoryContextSwitchTo(context);
 
-		healing->written_before = DatumGetTransactionId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+		healing->written_before = DatumGetTransactionId(
+			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
 		healing->running = DatumGetArrayTypePCopy(running);
 		healing->ready = true;
 		MemoryContextSwitchTo(spi);
@@ -114,15 +116,17 @@ pending_keys(const Healing *healing, const Worker *worker, const char *pending)
 {
 	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {JSONBOID, XIDOID, XIDARRAYOID};
-	Datum		values[] = {
-		PointerGetDatum(healing->last), TransactionIdGetDatum(healing->written_before), PointerGetDatum(healing->running)
-	};
-	char		nulls[] = {healing->last ? ' ' : 'n', healing->running ? ' ' : 'n', healing->running ? ' ' : 'n', '\0'};
+	Datum		values[] = {PointerGetDatum(healing->last), TransactionIdGetDatum(healing->written_before),
+							PointerGetDatum(healing->running)};
+	char		nulls[] = {healing->last ? ' ' : 'n', healing->running ? ' ' : 'n',
+						   healing->running ? ' ' : 'n', '\0'};
 	List	   *keys = NIL;
 
-	SPIPlanPtr	plan = prepare_one_query(record_pending_sql(worker, pending, healing->last != NULL, BATCH), 3, types, "pending");
+	SPIPlanPtr	plan = prepare_one_query(record_pending_sql(worker, pending, healing->last != NULL, BATCH),
+										 3, types, "pending");
 
-	if (SPI_execute_plan(plan, values, nulls, true, 0) != SPI_OK_SELECT || SPI_tuptable->tupdesc->natts != 1 ||
+	if (SPI_execute_plan(plan, values, nulls, true, 0) != SPI_OK_SELECT ||
+		SPI_tuptable->tupdesc->natts != 1 ||
 		TupleDescAttr(SPI_tuptable->tupdesc, 0)->atttypid != JSONBOID)
 		elog(ERROR, "could not read pending records");
 	for (uint64 i = 0; i < SPI_processed; i++)
@@ -228,7 +232,8 @@ note_tick(const Worker *worker)
 	bool		found;
 
 	transactions_ended(&this_tick[2], &this_tick[3]);
-	now = GetCurrentTimestamp();	/* not before the snapshot: what ended in between would seem older than it is */
+	/* not before the snapshot: what ended in between would seem older than it is */
+	now = GetCurrentTimestamp();
 	this_tick[1] = TimestampTzGetDatum(now);
 	old_enough[1] = TimestampTzGetDatum(now - worker->heal_after);
 	engine_begin(&saved);
@@ -254,7 +259,8 @@ tick(void *name)
 
 	unit_begin();
 	worker = registry_worker_copy(name);
-	if (worker != NULL && worker->heal_every > 0 && !exclusive_command_waits(MyDatabaseId) && note_tick(worker))
+	if (worker != NULL && worker->heal_every > 0 && !exclusive_command_waits(MyDatabaseId) &&
+		note_tick(worker))
 	{
 		upkeep_request(HEAL_WORKER, worker->name);
 		ForceSyncCommit();

@@ -60,7 +60,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_next_runs);
 PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
 
 #define TICKS_AT_ONCE 100		/* of one schedule, before the scheduler looks after other things */
-#define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE	/* in case no process tells that a lock, a job or a restore has ended */
+/* in case no process tells that a lock, a job or a restore has ended */
+#define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE
 #define LOOK_AGAIN_AFTER_ERROR (5 * USECS_PER_SEC)
 #define LOOK_AGAIN_AT_OTHERS_JOB (5 * USECS_PER_SEC)	/* at first: no process tells that it has ended */
 #define MAX_NEXT_RUNS 100000
@@ -128,7 +129,8 @@ parse_timezone(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("time zone \"%s\" is not recognized", name),
-				 timezone == NULL ? errdetail("The server knows none of that name.") : errdetail("It counts leap seconds, which the server does not."),
+				 timezone == NULL ? errdetail("The server knows none of that name.")
+								  : errdetail("It counts leap seconds, which the server does not."),
 				 errhint("See SELECT name FROM pg_timezone_names.")));
 	return timezone;
 }
@@ -235,8 +237,8 @@ first_tick(const ScheduleDefinition *definition, const char *timezone, const Sch
 	TimestampTz next;
 
 	parse_cron(definition->cron, &cron);
-	if (existing != NULL && strcmp(existing->cron, definition->cron) == 0 && strcmp(existing->timezone, timezone) == 0 &&
-		!TIMESTAMP_NOT_FINITE(existing->next_run))
+	if (existing != NULL && strcmp(existing->cron, definition->cron) == 0 &&
+		strcmp(existing->timezone, timezone) == 0 && !TIMESTAMP_NOT_FINITE(existing->next_run))
 		return existing->next_run;
 	next = cron_next(&cron, parse_timezone(timezone), GetCurrentTimestamp());
 	if (TIMESTAMP_NOT_FINITE(next))
@@ -251,15 +253,18 @@ first_tick(const ScheduleDefinition *definition, const char *timezone, const Sch
 static void
 write_schedule(const ScheduleDefinition *definition, const char *timezone, TimestampTz next)
 {
-	Oid			types[] = {TEXTOID, REGROLEOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID,
-	INT8OID};
-	Datum		values[] = {
-		CStringGetTextDatum(definition->name), ObjectIdGetDatum(GetUserId()), CStringGetTextDatum(definition->cron),
-		CStringGetTextDatum(timezone), CStringGetTextDatum(definition->worker), JsonbPGetDatum(definition->args),
-		CStringGetTextDatum(if_running_names[definition->if_running]),
-		CStringGetTextDatum(catch_up_names[definition->catch_up]), TimestampTzGetDatum(next),
-		Int64GetDatum(nextval_internal(catalog_relation(REL_JOB_ID), false))
-	};
+	Oid			types[] = {TEXTOID,	 REGROLEOID, TEXTOID, TEXTOID,		  TEXTOID,
+						   JSONBOID, TEXTOID,	 TEXTOID, TIMESTAMPTZOID, INT8OID};
+	Datum		values[] = {CStringGetTextDatum(definition->name),
+							ObjectIdGetDatum(GetUserId()),
+							CStringGetTextDatum(definition->cron),
+							CStringGetTextDatum(timezone),
+							CStringGetTextDatum(definition->worker),
+							JsonbPGetDatum(definition->args),
+							CStringGetTextDatum(if_running_names[definition->if_running]),
+							CStringGetTextDatum(catch_up_names[definition->catch_up]),
+							TimestampTzGetDatum(next),
+							Int64GetDatum(nextval_internal(catalog_relation(REL_JOB_ID), false))};
 	RunAs		saved;
 	uint64		written;
 
@@ -278,7 +283,8 @@ write_schedule(const ScheduleDefinition *definition, const char *timezone, Times
 	engine_end(&saved);
 	if (written == 0)
 		refuse_other_roles(definition->name, InvalidOid);
-	wakeup_schedules();			/* by the trigger alone it would not be seen from a session whose session_replication_role is replica */
+	/* by the trigger alone it would not be seen from a session whose session_replication_role is replica */
+	wakeup_schedules();
 }
 
 void
@@ -295,7 +301,8 @@ schedule_define(const ScheduleDefinition *definition)
 	if (existing != NULL && !has_privs_of_role(GetUserId(), existing->owner))
 		refuse_other_roles(definition->name, existing->owner);
 	next = first_tick(definition, timezone, existing);
-	enqueue_prepare(worker, definition->args);	/* after the times: a typo there is to be told first, as in the order of the arguments */
+	/* after the times: a typo there is to be told first, as in the order of the arguments */
+	enqueue_prepare(worker, definition->args);
 	refuse_clear_args(worker, definition->args, "a schedule");
 	write_schedule(definition, timezone, next);
 	if (!shared_present())
@@ -316,7 +323,8 @@ queue_jobs_unschedule(PG_FUNCTION_ARGS)
 	refuse_where_nothing_can_be_written("queue_jobs.unschedule()");
 	values[0] = CStringGetTextDatum(require_schedule(fcinfo)->name);
 	engine_begin(&saved);
-	engine_execute("DELETE FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_DELETE, 1, types, values, NULL);
+	engine_execute("DELETE FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_DELETE, 1, types,
+				   values, NULL);
 	engine_end(&saved);
 	PG_RETURN_VOID();
 }
@@ -341,7 +349,8 @@ must_wait(const Schedule *schedule, bool *others)
 	if (schedule->if_running == IF_RUNNING_ALLOW)
 		return false;
 	live_open(&table);
-	while (!(live = live_look_up(&table, id, &job) != LOOK_NONE) && may_merge && (id = dedup_merged_into(id)) != 0)
+	while (!(live = live_look_up(&table, id, &job) != LOOK_NONE) && may_merge &&
+		   (id = dedup_merged_into(id)) != 0)
 		CHECK_FOR_INTERRUPTS();
 	*others = live && job.schedule == NULL;
 	live_close(&table);
@@ -363,12 +372,15 @@ typedef struct Outcome
 static void
 write_outcome(const char *name, const Outcome *outcome)
 {
-	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID};
-	Datum		values[] = {
-		CStringGetTextDatum(name), TimestampTzGetDatum(outcome->next_run), TimestampTzGetDatum(outcome->tick),
-		Int64GetDatum(outcome->job), Int64GetDatum(outcome->skipped ? 1 : 0),
-		outcome->error ? CStringGetTextDatum(outcome->error) : (Datum) 0, TimestampTzGetDatum(outcome->waiting)
-	};
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, TEXTOID,
+						   TIMESTAMPTZOID};
+	Datum		values[] = {CStringGetTextDatum(name),
+							TimestampTzGetDatum(outcome->next_run),
+							TimestampTzGetDatum(outcome->tick),
+							Int64GetDatum(outcome->job),
+							Int64GetDatum(outcome->skipped ? 1 : 0),
+							outcome->error ? CStringGetTextDatum(outcome->error) : (Datum) 0,
+							TimestampTzGetDatum(outcome->waiting)};
 	char		nulls[] = "       ";
 	RunAs		saved;
 
@@ -557,8 +569,9 @@ look_again_at_others(const Schedule *schedule, TimestampTz now)
 static bool
 says_anything_new(const Schedule *schedule, const Outcome *outcome)
 {
-	bool		same_error = schedule->error == NULL || outcome->error == NULL ? schedule->error == outcome->error :
-		strcmp(schedule->error, outcome->error) == 0;
+	bool		same_error = schedule->error == NULL || outcome->error == NULL
+		? schedule->error == outcome->error
+		: strcmp(schedule->error, outcome->error) == 0;
 
 	return outcome->job != 0 || outcome->skipped || outcome->next_run != schedule->next_run ||
 		outcome->waiting != schedule->waiting || !same_error;
@@ -677,7 +690,8 @@ queue_jobs_schedule_written(PG_FUNCTION_ARGS)
 static void
 run_afterwards(const Schedule *schedule)
 {
-	Outcome		outcome = {.next_run = schedule->next_run,.tick = NO_TIME,.waiting = schedule->waiting,.error = schedule->error};
+	Outcome		outcome = {.next_run = schedule->next_run, .tick = NO_TIME, .waiting = schedule->waiting,
+						   .error = schedule->error};
 
 	if (outcome.waiting == NO_TIME)
 		outcome.waiting = Min(schedule->next_run, GetCurrentTimestamp());
@@ -702,8 +716,10 @@ queue_jobs_run_now(PG_FUNCTION_ARGS)
 		if (schedule->if_running == IF_RUNNING_QUEUE)
 			run_afterwards(schedule);
 		ereport(NOTICE,
-				(errmsg(schedule->if_running == IF_RUNNING_QUEUE ? "schedule \"%s\" runs again when its job has ended"
-						: "schedule \"%s\" has a job that has not ended", schedule->name),
+				(errmsg(schedule->if_running == IF_RUNNING_QUEUE
+							? "schedule \"%s\" runs again when its job has ended"
+							: "schedule \"%s\" has a job that has not ended",
+						schedule->name),
 				 errdetail("Job " INT64_FORMAT ".", schedule->last_job)));
 		PG_RETURN_NULL();
 	}

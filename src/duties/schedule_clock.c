@@ -28,7 +28,9 @@ right_tick(const char *cron_text, const char *timezone_name, TimestampTz next_ru
 
 	if (timezone == NULL || !cron_parse(cron_text, &cron, &error))
 		return next_run;		/* for its tick to complain of */
-	if (next_run <= cron_next(&cron, timezone, now + (cron.interval > 0 || cron.elapsed_time ? ELAPSED_WAITS : TIMES_WAIT)))
+	if (next_run <=
+		cron_next(&cron, timezone,
+				  now + (cron.interval > 0 || cron.elapsed_time ? ELAPSED_WAITS : TIMES_WAIT)))
 		return next_run;
 	return cron_next(&cron, timezone, now);
 }
@@ -75,7 +77,8 @@ static bool
 write_right(const WrongTick *tick)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
-	Datum		values[] = {CStringGetTextDatum(tick->name), TimestampTzGetDatum(tick->wrong), TimestampTzGetDatum(tick->right)};
+	Datum		values[] = {CStringGetTextDatum(tick->name), TimestampTzGetDatum(tick->wrong),
+							TimestampTzGetDatum(tick->right)};
 
 	return engine_execute("UPDATE queue_jobs.defined_schedule SET next_run = $3 WHERE ctid = (SELECT ctid FROM"
 						  " queue_jobs.defined_schedule WHERE name = $1 AND next_run = $2 FOR UPDATE SKIP LOCKED)",

@@ -5,8 +5,9 @@
  * Each look is a transaction of its own, so that one that fails harms no other, and none holds locks for
  * another.
  *
- * A job with many parents is looked at only when so many of them have ended as it waited for at the last look:
- * no sooner can it have changed. What is known of that is this process's own; after a start all are looked at.
+ * A job with many parents is looked at only when so many of them have ended as it waited for at the last
+ * look: no sooner can it have changed. What is known of that is this process's own; after a start all are
+ * looked at.
  */
 #include "postgres.h"
 
@@ -217,7 +218,8 @@ remember_unmet(int64 child, int64 unmet)
 	{
 		HASHCTL		control = {.keysize = sizeof(int64),.entrysize = sizeof(Unmet),.hcxt = TopMemoryContext};
 
-		unmet_parents = hash_create("queue_jobs unmet parents", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		unmet_parents = hash_create("queue_jobs unmet parents", 64, &control,
+									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
 	entry = hash_search(unmet_parents, &child, HASH_ENTER, NULL);
 	entry->ends = unmet;
@@ -263,16 +265,20 @@ run_query(IdQuery *query)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	query->found.count = (int) (query->parameter ? engine_execute_often(query->sql, SPI_OK_SELECT, 1, types, values, NULL) :
-								engine_execute(query->sql, SPI_OK_SELECT, 0, types, values, NULL));
+	query->found.count = (int) (query->parameter
+									? engine_execute_often(query->sql, SPI_OK_SELECT, 1, types, values,
+														   NULL)
+									: engine_execute(query->sql, SPI_OK_SELECT, 0, types, values, NULL));
 	query->found.ids = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
 	query->found.times = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
 	for (int i = 0; i < query->found.count; i++)
 	{
 		bool		isnull;
 
-		query->found.ids[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
-		query->found.times[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull));
+		query->found.ids[i] = DatumGetInt64(
+			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+		query->found.times[i] = DatumGetInt64(
+			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull));
 	}
 	engine_end(&saved);
 }
@@ -309,12 +315,18 @@ find_ids(const char *sql, ArrayType *parameter)
 	"SELECT d.parent, 0::int8 FROM queue_jobs.dependency d WHERE (SELECT l.waits IS NOT NULL FROM queue_jobs.live_job l WHERE l.id = d.child)" \
 	" UNION SELECT m.job, 0::int8 FROM queue_jobs.joint_member m"
 
-/* Children, with how many of their parents have ended; and batches of which those were members for a duplicate, with 0. */
+/*
+ * Children, with how many of their parents have ended; and batches of which those were members for a
+ * duplicate, with 0.
+ */
 #define DEPENDENTS \
 	"SELECT child, count(*) FROM queue_jobs.dependency WHERE parent = ANY ($1) GROUP BY child" \
 	" UNION ALL SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1) ORDER BY 1"
 
-/* The order matters: what ends from the moment on at which it is known who waits is news; what has ended before is found. */
+/*
+ * The order matters: what ends from the moment on at which it is known who waits is news; what has ended
+ * before is found.
+ */
 static void
 look_at_everything(void)
 {
@@ -337,7 +349,8 @@ look_at_everything(void)
 static void
 look_at_dependents(const Datum *ended, int count)
 {
-	ArrayType  *ids = construct_array(unconstify(Datum *, ended), count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+	ArrayType *ids = construct_array(unconstify(Datum *, ended), count, INT8OID, 8, FLOAT8PASSBYVAL,
+									 TYPALIGN_DOUBLE);
 	Ids			found = find_ids(DEPENDENTS, ids);
 
 	for (int i = 0; i < found.count; i++)
@@ -397,7 +410,8 @@ learn_expiries(void)
 TimestampTz
 settle_news(void)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs news", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs news",
+												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	News	   *news = palloc(sizeof(News) * NEWS_AT_ONCE);
 	bool		all;

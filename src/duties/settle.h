@@ -1,7 +1,7 @@
 /*
  * settle.h
- *		Looks at what others wait for: batches that may have ended, jobs whose parents or signal may have come,
- *		members of batches that have expired where no claim meets them.
+ *		Looks at what others wait for: batches that may have ended, jobs whose parents or signal may have
+ *		come, members of batches that have expired where no claim meets them.
  */
 #ifndef QUEUE_JOBS_SETTLE_H
 #define QUEUE_JOBS_SETTLE_H
@@ -9,8 +9,8 @@
 #include "datatype/timestamp.h"
 
 /*
- * For the scheduler, outside of a transaction: looks at all that there is news of, and at everything if that is
- * not known. Returns when to look again at what was locked, or DT_NOEND.
+ * For the scheduler, outside of a transaction: looks at all that there is news of, and at everything if that
+ * is not known. Returns when to look again at what was locked, or DT_NOEND.
  */
 extern TimestampTz settle_news(void);
 

@@ -43,7 +43,8 @@ upkeep_request(const char *built_in, const char *worker)
 	const Worker *target = registry_worker(worker);
 	RunAs		saved;
 
-	if (target == NULL || registry_worker_disabled(worker) || !SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(target->definer)))
+	if (target == NULL || registry_worker_disabled(worker) ||
+		!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(target->definer)))
 		return;
 	restricted_begin(&saved, target->definer, BARE_SEARCH_PATH);
 	(void) enqueue_tick(registry_worker_copy(built_in), args_for(worker), GetCurrentTimestamp(), NULL);
@@ -89,7 +90,8 @@ upkeep_definition(const char *target, WorkerTexts *texts)
 {
 	Worker	   *worker = registry_definition(target, texts);
 
-	return worker != NULL && worker->definer == GetUserId() && !registry_worker_disabled(target) ? worker : NULL;
+	return worker != NULL && worker->definer == GetUserId() && !registry_worker_disabled(target) ? worker
+																								 : NULL;
 }
 
 /*

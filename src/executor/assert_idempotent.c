@@ -77,7 +77,8 @@ run_handler(void *argument)
 	char		milliseconds[32];
 
 	snprintf(milliseconds, sizeof(milliseconds), "%d", trial->worker->lock_timeout);
-	(void) set_config_option("lock_timeout", milliseconds, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("lock_timeout", milliseconds, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
 	CommandCounterIncrement();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (trial->worker->record == NULL || (is_pending(trial, false) && is_pending(trial, true)))
@@ -136,7 +137,9 @@ try_runs(Trial *trial)
 
 	job.version = trial->worker->version;
 	trial->session = session_state();
-	(void) set_config_option("track_counts", "on", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false); /* tells what was written */
+	/* tells what was written */
+	(void) set_config_option("track_counts", "on", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0,
+							 false);
 	begin_run(trial, &job, &lane, 1);
 	run_handler(trial);
 	for (int run = 2; run <= trial->times && trial->report.len == 0 && rewritten == NIL; run++)

@@ -65,7 +65,8 @@ begin_run(Run *run)
 	run->job.attempt++;
 	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
 	run->stored_strategy = run->job.strategy;
-	current_job_begin(&run->job, run->task->lane, run->task->worker, run->task->callee->target.handler->is_procedure);
+	current_job_begin(&run->job, run->task->lane, run->task->worker,
+					  run->task->callee->target.handler->is_procedure);
 	run->job.started_at = run->started_at;
 	rate_started(&run->limits.rate);
 	run_show(run, true);
@@ -77,7 +78,8 @@ begin_run(Run *run)
 	pgstat_report_activity(STATE_RUNNING, activity);
 	run->measure.by_executor = true;
 	run->measure.cpu = -1;
-	if (!run->task->callee->short_runs || ++run->task->callee->unmeasured >= MEASURE_SHORT_RUNS || queue_jobs_log_jobs != LOG_JOBS_NONE)
+	if (!run->task->callee->short_runs || ++run->task->callee->unmeasured >= MEASURE_SHORT_RUNS ||
+		queue_jobs_log_jobs != LOG_JOBS_NONE)
 		run->measure.cpu = statistics_cpu_time();
 }
 
@@ -149,13 +151,16 @@ put_back(Run *run, TupleTableSlot *slot, int64 delay)
 static void
 wait_for_signal(Run *run)
 {
-	TimestampTz until = current_job.snooze == NO_TIMEOUT ? DT_NOEND : GetCurrentTimestamp() + current_job.snooze;
+	TimestampTz until = current_job.snooze == NO_TIMEOUT ? DT_NOEND
+														 : GetCurrentTimestamp() + current_job.snooze;
 
 	waiting_for_signal(&run->job, current_job.signal, until);
 	watch_note(NEWS_WAITS, run->job.id);
 }
 
-/* The handler has said that the job runs again: after a delay, from a cursor on, or when a signal has come. */
+/*
+ * The handler has said that the job runs again: after a delay, from a cursor on, or when a signal has come.
+ */
 static JobState
 put_back_as_said(Run *run, TupleTableSlot *slot)
 {
@@ -200,7 +205,8 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			return JOB_COMPLETED;
 		case RUN_FAILED:
 			error = run_error(run->error);
-			return outcome_failed(&run->table, slot, &run->job, worker, own_role, &error, current_job.retry_in);
+			return outcome_failed(&run->table, slot, &run->job, worker, own_role, &error,
+								  current_job.retry_in);
 		case RUN_ENDED:
 			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL, NULL);
 			return (JobState) end_as;
@@ -213,7 +219,8 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			 * a lease was written, with which it would have been started; a merged twin may have longer to
 			 * live
 			 */
-			if (run->job.expires_at == NO_TIME && run->stored_expires_at != NO_TIME && run->measure.merged == 0)
+			if (run->job.expires_at == NO_TIME && run->stored_expires_at != NO_TIME &&
+				run->measure.merged == 0)
 				run->job.expires_at = run->stored_expires_at + CONSISTENCY_RETRY_DELAY;
 			put_back(run, slot, CONSISTENCY_RETRY_DELAY);
 			return JOB_SCHEDULED;
@@ -242,7 +249,8 @@ static void
 log_run(const Run *run, JobState state)
 {
 	MemoryContextSwitchTo(run_context);
-	run_log(run->task->worker, run->task->callee->loggable_args, run->task->lane, &run->job, &run->measure, state, run->error);
+	run_log(run->task->worker, run->task->callee->loggable_args, run->task->lane, &run->job,
+			&run->measure, state, run->error);
 }
 
 static void
@@ -269,7 +277,8 @@ static void
 end_hold(Run *run)
 {
 	session_holds_forget();
-	(void) lane_hint_publish(run->task->lane->id, job_key(&run->job)); /* put back, it was published too soon as well */
+	/* put back, it was published too soon as well */
+	(void) lane_hint_publish(run->task->lane->id, job_key(&run->job));
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
 	live_open(&run->table);
@@ -421,7 +430,8 @@ execute_interrupted(const ErrorData *error)
 
 /* Its end as it would have been written in the transaction that failed, or what the failure comes to. */
 static void
-write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *slot, bool begun, const ErrorData *edata)
+write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *slot, bool begun,
+		  const ErrorData *edata)
 {
 	const Lane *lane = lane_get(job->lane);
 	Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;

@@ -28,7 +28,8 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
-#define SERVE_AT_LEAST (100 * INT64CONST(1000))	/* microseconds before an executor makes room for another role's */
+/* microseconds before an executor makes room for another role's */
+#define SERVE_AT_LEAST (100 * INT64CONST(1000))
 #define PAUSE_AFTER_ERROR USECS_PER_SEC
 #define RETRY_AFTER (5 * USECS_PER_SEC) /* when it could not connect */
 
@@ -206,7 +207,8 @@ executor_main(Datum argument)
 
 	process_begin(&arguments);
 	connect_session();
-	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "queue_jobs executor", ALLOCSET_DEFAULT_SIZES));
+	MemoryContextSwitchTo(
+		AllocSetContextCreate(TopMemoryContext, "queue_jobs executor", ALLOCSET_DEFAULT_SIZES));
 	start = last_work = GetCurrentTimestamp();
 	if (!is_wanted())
 		proc_exit(0);
@@ -226,7 +228,8 @@ executor_main(Datum argument)
 		last_work = Min(last_work, now);
 		until = last_work + (int64) queue_jobs_idle_timeout * 1000;
 		if (arguments.pools != pools_version() ||
-			(own_slot->leave && (now - start > SERVE_AT_LEAST || exclusive_command_waits(arguments.database))))
+			(own_slot->leave &&
+			 (now - start > SERVE_AT_LEAST || exclusive_command_waits(arguments.database))))
 			break;
 		called = false;
 		if (work() || (!own_slot->leave && wait_for_work(until, &resigned)))

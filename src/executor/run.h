@@ -43,7 +43,9 @@ extern bool run_expired(const Run *run);
  */
 extern bool run_take(Run *run, Oid role);
 
-/* The next run_take() takes that job only if there is no other: it goes on later, and others have their turn. */
+/*
+ * The next run_take() takes that job only if there is no other: it goes on later, and others have their turn.
+ */
 extern void run_pass_over_once(int64 job);
 
 #endif

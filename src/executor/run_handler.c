@@ -54,7 +54,8 @@ set_for_run(const Run *run, GucAction action)
 	LockTimeout = run->task->worker->lock_timeout;
 	if (context == NULL && queue_jobs_context[0] == '\0')
 		return false;
-	(void) set_config_option("queue_jobs.context", context ? JsonbToCString(NULL, &context->root, VARSIZE(context)) : "",
+	(void) set_config_option("queue_jobs.context",
+							 context ? JsonbToCString(NULL, &context->root, VARSIZE(context)) : "",
 							 PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
 	return true;
 }
@@ -209,10 +210,10 @@ prepare(Run *run, volatile RunEnd *end)
 static CallInput
 call_input(const Job *job)
 {
-	return (CallInput)
-	{
-		.args = job->clear_args ? job->clear_args : job->args,.read = job->read,.cursor = job->cursor,.results = job->results
-	};
+	return (CallInput){.args = job->clear_args ? job->clear_args : job->args,
+					   .read = job->read,
+					   .cursor = job->cursor,
+					   .results = job->results};
 }
 
 RunEnd
@@ -300,7 +301,8 @@ static void
 run_built_in(Run *run)
 {
 	const Worker *worker = run->task->worker;
-	ErrorContextCallback callback = {.callback = built_in_callback,.arg = run,.previous = error_context_stack};
+	ErrorContextCallback callback = {.callback = built_in_callback, .arg = run,
+									 .previous = error_context_stack};
 
 	error_context_stack = &callback;
 	switch (worker->built_in)

@@ -1,8 +1,8 @@
 /*
  * run_handler.h
- *		Calls the handler of the job that an executor has taken (run.h), the engine's own command in its place,
- *		or neither if there is nothing to do; and says what has come of it. What that means for the job is for
- *		execute.c.
+ *		Calls the handler of the job that an executor has taken (run.h), the engine's own command in its
+ *		place, or neither if there is nothing to do; and says what has come of it. What that means for the job
+ *		is for execute.c.
  */
 #ifndef QUEUE_JOBS_RUN_HANDLER_H
 #define QUEUE_JOBS_RUN_HANDLER_H

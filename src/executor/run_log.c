@@ -65,8 +65,8 @@ add_jsonb(StringInfo line, const char *key, Jsonb *value)
 }
 
 void
-run_log(const Worker *worker, List *loggable, const Lane *lane, const Job *job, const RunMeasure *measure, JobState state,
-		const ErrorData *error)
+run_log(const Worker *worker, List *loggable, const Lane *lane, const Job *job, const RunMeasure *measure,
+		JobState state, const ErrorData *error)
 {
 	StringInfoData line;
 

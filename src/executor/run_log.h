@@ -13,7 +13,7 @@
  * state: what became of the job; error: NULL unless the run failed. Of the args only numbers are logged, and
  * what the worker calls loggable.
  */
-extern void run_log(const Worker *worker, List *loggable, const Lane *lane, const Job *job, const RunMeasure *measure, JobState state,
-					const ErrorData *error);
+extern void run_log(const Worker *worker, List *loggable, const Lane *lane, const Job *job,
+					const RunMeasure *measure, JobState state, const ErrorData *error);
 
 #endif

@@ -49,7 +49,8 @@ is_role(Oid role)
 static void
 reset_role(void)
 {
-	(void) set_config_option("session_authorization", NULL, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+	(void) set_config_option("session_authorization", NULL, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET,
+							 true, 0, false);
 	(void) set_config_option("role", NULL, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
 }
 
@@ -118,7 +119,8 @@ temporary_objects(void)
 	GetTempNamespaceState(&schema, &toast_schema);
 	if (!OidIsValid(schema))
 		return NIL;
-	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(NamespaceRelationId));
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(NamespaceRelationId));
 	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(schema));
 	rel = table_open(DependRelationId, AccessShareLock);
 	scan = systable_beginscan(rel, DependReferenceIndexId, true, NULL, lengthof(keys), keys);
@@ -169,7 +171,8 @@ session_close_cursors(const SessionState *before)
 	{
 		Portal		portal = GetPortalByName(strVal(lfirst(cell)));
 
-		if (!list_member(before->cursors, lfirst(cell)) && PortalIsValid(portal) && portal->status != PORTAL_ACTIVE && !portal->portalPinned)
+		if (!list_member(before->cursors, lfirst(cell)) && PortalIsValid(portal) &&
+			portal->status != PORTAL_ACTIVE && !portal->portalPinned)
 			PortalDrop(portal, false);
 	}
 }
@@ -205,7 +208,8 @@ deferrable_constraints(bool deferred)
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
 		char	   *schema;
 
-		if (!constraint->condeferrable || constraint->condeferred != deferred || isOtherTempNamespace(constraint->connamespace) ||
+		if (!constraint->condeferrable || constraint->condeferred != deferred ||
+			isOtherTempNamespace(constraint->connamespace) ||
 			QjSchemaAclCheck(constraint->connamespace, GetUserId(), ACL_USAGE) != ACLCHECK_OK)
 			continue;
 		schema = get_namespace_name(constraint->connamespace);

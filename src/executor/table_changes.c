@@ -106,14 +106,14 @@ is_table_of_interest(Form_pg_class class)
 static TableState
 table_state(Form_pg_class class)
 {
-	return (TableState)
-	{
+	return (TableState){
 		.oid = class->oid,
-			.file = class->relfilenode,
-			.written = statistic(pg_stat_get_xact_tuples_inserted, class->oid) +
+		.file = class->relfilenode,
+		.written = statistic(pg_stat_get_xact_tuples_inserted, class->oid) +
 			statistic(pg_stat_get_xact_tuples_updated, class->oid) +
 			statistic(pg_stat_get_xact_tuples_deleted, class->oid),
-			.name = quote_qualified_identifier(get_namespace_name(class->relnamespace), NameStr(class->relname)),
+		.name = quote_qualified_identifier(get_namespace_name(class->relnamespace),
+										   NameStr(class->relname)),
 	};
 }
 
@@ -172,7 +172,8 @@ count_rows(RowSet *rows, Oid table, Snapshot snapshot, Snapshot other, int by)
 	Relation	rel = table_open(table, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	MemoryContext each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs row", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs row",
+											   ALLOCSET_DEFAULT_SIZES);
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
@@ -224,7 +225,8 @@ report_side(StringInfo report, RowSet *rows, int sign, const char *what, bool sh
 	}
 	if (total == 0)
 		return;
-	appendStringInfo(report, "%s" INT64_FORMAT " %s %s", *separator, total, total == 1 ? "row is" : "rows are", what);
+	appendStringInfo(report, "%s" INT64_FORMAT " %s %s", *separator, total,
+					 total == 1 ? "row is" : "rows are", what);
 	if (show)
 		appendStringInfo(report, ":%s%s", shown.data, lines > ROWS_SHOWN ? " ..." : "");
 	*separator = "; ";
@@ -255,7 +257,8 @@ report_rows(StringInfo report, const TableState *table, RowSet *rows)
 ChangesPoint *
 changes_begin(List *rewritten)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs changes", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs changes",
+												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	ChangesPoint *point = palloc(sizeof(ChangesPoint));
 	ListCell   *cell;
@@ -281,7 +284,8 @@ changes_begin(List *rewritten)
 
 /* One table that was there before; false if it can't be compared. */
 static bool
-compare_table(ChangesPoint *point, TableState *before, const TableState *after, Snapshot now, StringInfo report)
+compare_table(ChangesPoint *point, TableState *before, const TableState *after, Snapshot now,
+			  StringInfo report)
 {
 	RowSet	   *rows = before->content;
 

@@ -78,12 +78,14 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 		int			merged = run->job.merged;
 
 		if (by_lease)
-			hold_through_commits(run->job.id, dedup_one_at_a_time(&run->job, worker) ? run->job.dedup_hash : 0,
+			hold_through_commits(run->job.id,
+								 dedup_one_at_a_time(&run->job, worker) ? run->job.dedup_hash : 0,
 								 run->limits.worker_slot, run->limits.key_slot);
 		test_point("job_taken");
 		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
 		if (run->job.dedup_hash != 0)
-			run->job.wal_lsn = location_again(&run->job);	/* a transaction may have relied on it until it was ours */
+			/* a transaction may have relied on it until it was ours */
+			run->job.wal_lsn = location_again(&run->job);
 		if (!run_expired(run))
 			dedup_collapse(&run->table, &run->job, worker);
 		run->measure.merged = run->job.merged - merged;
@@ -163,7 +165,8 @@ tell_of_revisit(const Candidates *candidates)
 {
 	static TimestampTz told = DT_NOBEGIN;
 
-	if (candidates->next_revisit == DT_NOEND || (told > GetCurrentTimestamp() && told <= candidates->next_revisit))
+	if (candidates->next_revisit == DT_NOEND ||
+		(told > GetCurrentTimestamp() && told <= candidates->next_revisit))
 		return;
 	told = candidates->next_revisit;
 	database_call_attention(MyDatabaseId);
@@ -209,7 +212,8 @@ take_first(Run *run, int64 but, bool *met)
 		tell_of_revisit(candidates);
 	*met = lane != 0;
 	if (*met)
-		(void) lane_hint_publish(lane, key);	/* others of its lane may have been taken, and the hint be behind it */
+		/* others of its lane may have been taken, and the hint be behind it */
+		(void) lane_hint_publish(lane, key);
 	return taken;
 }
 

@@ -86,7 +86,8 @@ find_handlers(Callee *callee)
 	if (callee->target.handler != NULL)
 		return true;
 	handler = registry_worker_handler(worker, &why);
-	if (handler == NULL || (worker->read_handler != NULL && (reader = registry_read_handler(worker, &why)) == NULL))
+	if (handler == NULL ||
+		(worker->read_handler != NULL && (reader = registry_read_handler(worker, &why)) == NULL))
 		return false;
 	if (reader != NULL)
 		handler_take_read(handler);
@@ -149,7 +150,8 @@ tasks_refresh(void)
 	uint64		generation = catalog_generation();
 	uint64		handler_generation = catalog_handler_generation();
 
-	if (tasks_generation == generation && tasks_handler_generation == handler_generation && !candidates_outgrown(&candidates))
+	if (tasks_generation == generation && tasks_handler_generation == handler_generation &&
+		!candidates_outgrown(&candidates))
 		return &candidates;
 	tasks_generation = 0;
 	begin_tasks();

@@ -40,7 +40,9 @@ choose(Job *job, LoadBalancingStrategy strategy, char *replica)
 	if (strategy == STRATEGY_RETRY && job->expires_at != NO_TIME)
 		job->expires_at += CONSISTENCY_RETRY_DELAY; /* it was to start now */
 	job->strategy = strategy;
-	job->read_from = strategy == STRATEGY_RETRY ? NULL : replica != NULL ? replica : pstrdup(READ_FROM_PRIMARY);
+	job->read_from = strategy == STRATEGY_RETRY ? NULL
+		: replica != NULL						? replica
+												: pstrdup(READ_FROM_PRIMARY);
 	lane_hint_count_strategy(job->lane, strategy);
 }
 
@@ -121,7 +123,8 @@ read_for_job(CallTarget *reader, const Worker *worker, Job *job)
 
 	job->read = NULL;
 	if (replica_connected())
-		(void) replica_list();	/* those dropped meanwhile are let go, though only other jobs may come from now on */
+		/* those dropped meanwhile are let go, though only other jobs may come from now on */
+		(void) replica_list();
 	if (reader->handler == NULL)
 	{
 		choose(job, consistency == CONSISTENCY_ALWAYS ? STRATEGY_NONE : STRATEGY_PRIMARY, NULL);
@@ -192,7 +195,8 @@ queue_jobs_load_balancing_counts(PG_FUNCTION_ARGS)
 	{
 		int32		lane = lane_hint_lane(i);
 
-		for (LoadBalancingStrategy strategy = STRATEGY_PRIMARY; lane != 0 && strategy < LOAD_BALANCING_STRATEGIES; strategy++)
+		for (LoadBalancingStrategy strategy = STRATEGY_PRIMARY;
+			 lane != 0 && strategy < LOAD_BALANCING_STRATEGIES; strategy++)
 		{
 			int64		count = lane_hint_counted(lane, strategy);
 			Datum		values[3];

@@ -38,7 +38,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_pause_replica);
 PG_FUNCTION_INFO_V1(queue_jobs_resume_replica);
 PG_FUNCTION_INFO_V1(queue_jobs_replica_states);
 
-#define NEWS_LAST (10 * USECS_PER_SEC)	/* so long a claimant is sent to a replica while no process asks it again */
+/* so long a claimant is sent to a replica while no process asks it again */
+#define NEWS_LAST (10 * USECS_PER_SEC)
 #define NEWS_FRESH INT64CONST(20000)	/* microseconds for which no process asks for newer ones */
 #define NEWS_AWAITED INT64CONST(200000) /* microseconds at most that a claimant waits for them */
 #define NEWS_POLL 2				/* milliseconds */
@@ -63,7 +64,8 @@ read_replica(HeapTuple tuple, TupleDesc descriptor)
 	bool		isnull;
 
 	replica->name = TextDatumGetCString(heap_getattr(tuple, Anum_defined_replica_name, descriptor, &isnull));
-	replica->conninfo = TextDatumGetCString(heap_getattr(tuple, Anum_defined_replica_conninfo, descriptor, &isnull));
+	replica->conninfo = TextDatumGetCString(
+		heap_getattr(tuple, Anum_defined_replica_conninfo, descriptor, &isnull));
 	replica->paused = DatumGetBool(heap_getattr(tuple, Anum_defined_replica_paused, descriptor, &isnull));
 	return replica->paused ? NULL : replica;
 }
@@ -88,7 +90,8 @@ known_to_have(const char *name, XLogRecPtr location, TimestampTz now)
 
 	if (slot == NULL)
 		return false;
-	has = slot->state == REPLICA_READY && slot->seen_at + NEWS_LAST > now && slot->position.replayed >= location;
+	has = slot->state == REPLICA_READY && slot->seen_at + NEWS_LAST > now &&
+		slot->position.replayed >= location;
 	replica_unlock(slot);
 	return has;
 }
@@ -144,8 +147,9 @@ news_missing(TimestampTz since)
 
 		if (slot == NULL)
 			continue;
-		missing = missing || (slot->seen_at < since && (slot->error_at == NO_TIME || slot->error_at < since) &&
-							  (slot->not_before == NO_TIME || slot->not_before < since));
+		missing = missing ||
+			(slot->seen_at < since && (slot->error_at == NO_TIME || slot->error_at < since) &&
+			 (slot->not_before == NO_TIME || slot->not_before < since));
 		replica_unlock(slot);
 	}
 	return missing;
@@ -159,12 +163,14 @@ replica_await_news(void)
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz until = now + NEWS_AWAITED;
 
-	if (!shared_present() || (now < not_before && not_before - now <= USECS_PER_SEC) || !news_missing(now - NEWS_FRESH))
+	if (!shared_present() || (now < not_before && not_before - now <= USECS_PER_SEC) ||
+		!news_missing(now - NEWS_FRESH))
 		return;
 	replica_request_news();
 	while (news_missing(now) && GetCurrentTimestamp() < until)
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, NEWS_POLL, PG_WAIT_EXTENSION);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, NEWS_POLL,
+						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -286,7 +292,9 @@ queue_jobs_drop_replica(PG_FUNCTION_ARGS)
 	char	   *name = begin_change(fcinfo, "queue_jobs.drop_replica()");
 	Datum		values[] = {CStringGetTextDatum(name)};
 
-	require_replica(name, change("DELETE FROM queue_jobs.defined_replica WHERE name = $1", SPI_OK_DELETE, 1, values));
+	require_replica(name,
+					change("DELETE FROM queue_jobs.defined_replica WHERE name = $1", SPI_OK_DELETE, 1,
+						   values));
 	replica_forget(name);
 	PG_RETURN_VOID();
 }

@@ -100,9 +100,13 @@ is_secret(const char *keyword)
 static bool
 is_identity(const char *keyword)
 {
-	static const char *const identity[] = {
-		"user", "password", "scram_client_key", "scram_server_key", "oauth_client_id", "oauth_client_secret", NULL
-	};
+	static const char *const identity[] = {"user",
+										   "password",
+										   "scram_client_key",
+										   "scram_server_key",
+										   "oauth_client_id",
+										   "oauth_client_secret",
+										   NULL};
 
 	return in_list(keyword, identity);
 }
@@ -189,8 +193,8 @@ wait_for_socket(PGconn *connection, int events, TimestampTz deadline)
 
 	if (milliseconds <= 0)
 		return false;
-	happened = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | WL_TIMEOUT | events, PQsocket(connection),
-								 milliseconds, PG_WAIT_EXTENSION);
+	happened = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | WL_TIMEOUT | events,
+								 PQsocket(connection), milliseconds, PG_WAIT_EXTENSION);
 	if (happened & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);
@@ -238,7 +242,8 @@ start_connection(Link *link)
 	keywords[n] = "application_name", values[n++] = "queue_jobs";
 	for (PQconninfoOption *option = options; option->keyword != NULL && n < MAX_OPTIONS; option++)
 	{
-		if (option->val == NULL || option->val[0] == '\0' || (OidIsValid(connect_as) && is_identity(option->keyword)))
+		if (option->val == NULL || option->val[0] == '\0' ||
+			(OidIsValid(connect_as) && is_identity(option->keyword)))
 			continue;
 		if (strcmp(option->keyword, "options") == 0)
 			session = psprintf("%s %s", option->val, SESSION_OPTIONS);
@@ -282,7 +287,8 @@ connect_link(Link *link, TimestampTz deadline)
 	{
 		ConnStatusType stage;
 
-		if (!wait_for_socket(link->connection, status == PGRES_POLLING_READING ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE,
+		if (!wait_for_socket(link->connection,
+							 status == PGRES_POLLING_READING ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE,
 							 deadline))
 		{
 			set_failure("timeout while connecting");
@@ -358,7 +364,8 @@ await_result(Link *link, TimestampTz deadline)
 
 /* A statement, with parameters in text form. */
 static Attempt
-run_statement(Link *link, const char *sql, int nparams, const Oid *types, const char *const *values, TimestampTz deadline)
+run_statement(Link *link, const char *sql, int nparams, const Oid *types, const char *const *values,
+			  TimestampTz deadline)
 {
 	if (PQsendQueryParams(link->connection, sql, nparams, types, values, NULL, NULL, 0))
 		return await_result(link, deadline);
@@ -506,7 +513,8 @@ judge(ReplicaPosition *position)
 		set_failure("it has not followed to this server's timeline");
 		return REPLICA_OTHER_TIMELINE;
 	}
-	position->replayed = DatumGetLSN(DirectFunctionCall1(pg_lsn_in, CStringGetDatum(PQgetvalue(received, 0, 0))));
+	position->replayed = DatumGetLSN(
+		DirectFunctionCall1(pg_lsn_in, CStringGetDatum(PQgetvalue(received, 0, 0))));
 	position->lag = strtoll(PQgetvalue(received, 0, 5), NULL, 10);
 	return REPLICA_READY;
 }
@@ -527,7 +535,9 @@ ask(Link *link, const Jsonb *context, TimestampTz until, TimestampTz deadline)
 	const char *values[2];
 	Attempt		attempt = ATTEMPT_DONE;
 
-	values[0] = context ? JsonbToCString(NULL, unconstify(JsonbContainer *, &context->root), VARSIZE(context)) : "";
+	values[0] = context
+		? JsonbToCString(NULL, unconstify(JsonbContainer *, &context->root), VARSIZE(context))
+		: "";
 	values[1] = psprintf("%d", statement_timeout(until));
 	if (link->connection == NULL)
 		attempt = connect_link(link, deadline);
@@ -623,7 +633,8 @@ replica_ask(const Replica *replica, const Jsonb *context, TimestampTz until, Rep
 	if (now >= until || replica_left_alone(replica->name, now))
 		return false;
 	link = find_link(replica);
-	if (link->not_before != NO_TIME && now < link->not_before && link->not_before - now <= LONGEST_REST * USECS_PER_SEC)
+	if (link->not_before != NO_TIME && now < link->not_before &&
+		link->not_before - now <= LONGEST_REST * USECS_PER_SEC)
 		return false;
 	return with_link(link, put_question, &question);
 }
@@ -643,7 +654,8 @@ run_read(Link *link, void *argument)
 {
 	static const Oid types[] = {JSONBOID};
 	Read	   *read = argument;
-	TimestampTz deadline = GetCurrentTimestamp() + ((int64) queue_jobs_replica_read_timeout + SPARE_TIME) * 1000;
+	TimestampTz deadline = GetCurrentTimestamp() +
+		((int64) queue_jobs_replica_read_timeout + SPARE_TIME) * 1000;
 	Attempt		attempt = run_statement(link, read->sql, 1, types, &read->args, Min(deadline, read->until));
 
 	if (attempt == ATTEMPT_LOST)

@@ -40,7 +40,8 @@ find(const char *name)
 static bool
 resting(const ReplicaSlot *slot, TimestampTz now)
 {
-	return slot->not_before != NO_TIME && now < slot->not_before && slot->not_before - now <= LONGEST_REST * USECS_PER_SEC;
+	return slot->not_before != NO_TIME && now < slot->not_before &&
+		slot->not_before - now <= LONGEST_REST * USECS_PER_SEC;
 }
 
 /*
@@ -157,7 +158,8 @@ replica_left_alone(const char *name, TimestampTz now)
 	bool		alone;
 
 	if (slot == NULL)
-		return true;			/* without a common memory of failures each process would try it for each job */
+		/* without a common memory of failures each process would try it for each job */
+		return true;
 	alone = resting(slot, now);
 	replica_unlock(slot);
 	return alone;

@@ -28,7 +28,8 @@ typedef enum ReplicaState
 typedef struct ReplicaPosition
 {
 	XLogRecPtr	replayed;
-	int64		lag;			/* microseconds by which what it replayed is behind; 0 if it has replayed all it received */
+	/* microseconds by which what it replayed is behind; 0 if it has replayed all it received */
+	int64		lag;
 } ReplicaPosition;
 
 typedef struct ReplicaSlot

@@ -48,7 +48,8 @@ id_datum(int64 id, char *is_null)
 static bool
 insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 {
-	Oid			types[] = {INT8OID, TEXTOID, REGROLEOID, INT8OID, INT8OID, BOOLOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, INTERVALOID, BOOLOID};
+	Oid			types[] = {INT8OID, TEXTOID, REGROLEOID, INT8OID, INT8OID, BOOLOID, TEXTOID, TEXTOID,
+						   TEXTOID, TEXTOID, JSONBOID, INTERVALOID, BOOLOID};
 	char		nulls[lengthof(types) + 1] = "             ";
 	Datum		values[lengthof(types)];
 	bool		inserted;
@@ -84,8 +85,8 @@ find_standing(const char *dedup_key, Oid owner)
 }
 
 /*
- * Of two transactions that make one of the same key the second waits for the first. In REPEATABLE READ the one
- * that stands may be out of its sight: then it fails as any other that comes too late.
+ * Of two transactions that make one of the same key the second waits for the first. In REPEATABLE READ the
+ * one that stands may be out of its sight: then it fails as any other that comes too late.
  */
 int64
 batch_make(const BatchDefinition *definition, Oid owner, bool *standing)
@@ -136,7 +137,9 @@ batch_of_run(const Job *job, Oid owner)
 		return id;
 	definition.name = job->step;
 	definition.args = jsonb_parse("{}");
-	definition.keep = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(KEEP_OF_STEP), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	definition.keep = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(KEEP_OF_STEP),
+															ObjectIdGetDatum(InvalidOid),
+															Int32GetDatum(-1)));
 	return batch_make(&definition, owner, &standing);
 }
 
@@ -157,7 +160,8 @@ typedef struct BatchState
 	bool		has_ended;
 	bool		has_succeeded;
 	bool		settled;
-	int64		remaining;		/* members that live, or fewer than that, but 0 only if there are none; open: not looked at */
+	/* members that live, or fewer than that, but 0 only if there are none; open: not looked at */
+	int64		remaining;
 	int64		children;		/* batches of which it is the parent, and which have not settled */
 	bool		callbacks;		/* one of its callbacks lives */
 	int64		dead_job;		/* 0: none */
@@ -254,9 +258,13 @@ look_at_expiring_joint_members(int64 batch, Snapshot snapshot, ExpiringMembers *
 	for (uint64 i = 0; i < rows; i++)
 	{
 		bool		isnull;
-		int64		job = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+		int64		job = DatumGetInt64(
+			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
 
-		expiring_note(expiring, job, DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull)), now);
+		expiring_note(expiring, job,
+					  DatumGetTimestampTz(
+						  SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull)),
+					  now);
 	}
 }
 
@@ -329,7 +337,8 @@ callback_args(int64 batch, const BatchState *state, int64 job)
 static bool
 call_back(int64 batch, const BatchState *state, const char *worker, int64 job)
 {
-	return worker != NULL && enqueue_for(state->owner, worker, callback_args(batch, state, job), batch, true) != 0;
+	return worker != NULL &&
+		enqueue_for(state->owner, worker, callback_args(batch, state, job), batch, true) != 0;
 }
 
 #define WRITE_BATCH \
@@ -343,7 +352,8 @@ static void
 write_batch(int64 batch, bool dies, bool ends, bool succeeds, bool settles, int64 dead_job)
 {
 	Oid			types[] = {INT8OID, BOOLOID, BOOLOID, BOOLOID, BOOLOID, INT8OID};
-	Datum		values[] = {Int64GetDatum(batch), BoolGetDatum(dies), BoolGetDatum(ends), BoolGetDatum(succeeds), BoolGetDatum(settles), Int64GetDatum(dead_job)};
+	Datum		values[] = {Int64GetDatum(batch), BoolGetDatum(dies), BoolGetDatum(ends),
+							BoolGetDatum(succeeds), BoolGetDatum(settles), Int64GetDatum(dead_job)};
 	RunAs		saved;
 
 	engine_begin(&saved);
@@ -362,7 +372,9 @@ look(int64 batch, BatchState *state, ExpiringMembers *expiring)
 	UnregisterSnapshot(snapshot);
 }
 
-/* Of thousands of children only the last one that settles, and the first that dies, make their parent look. */
+/*
+ * Of thousands of children only the last one that settles, and the first that dies, make their parent look.
+ */
 static void
 tell_parent(const BatchState *state, bool dies, bool succeeds, bool settles)
 {
@@ -422,7 +434,8 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 	if (!found)
 		return false;
 	act(batch, &state);
-	watch_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining + state.children, state.died || state.dead_job != 0);
+	watch_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining + state.children,
+				 state.died || state.dead_job != 0);
 	return true;
 }
 
@@ -491,7 +504,8 @@ batches_trim(TimestampTz now)
 	TimestampTz next = now;
 	RunAs		saved;
 
-	if (table_has_no_rows(REL_TRACKED_BATCH) && table_has_no_rows(REL_MEMBER_JOB) && table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_JOB_SIGNAL))
+	if (table_has_no_rows(REL_TRACKED_BATCH) && table_has_no_rows(REL_MEMBER_JOB) &&
+		table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_JOB_SIGNAL))
 		return NO_TIME;
 	engine_begin(&saved);
 	if (!trim_batches())

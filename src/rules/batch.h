@@ -3,9 +3,9 @@
  *		Batches: jobs whose common end has callbacks.
  *
  * A batch has no counter. Its members' live rows are what is looked at, after the commit of what ended one of
- * them (settle.h): each look locks the batch's row, and writes what has come true together with the callbacks'
- * jobs. So a look that comes twice, or for nothing, does nothing, and none is needed that was lost in a crash,
- * as all batches are looked at after a start.
+ * them (settle.h): each look locks the batch's row, and writes what has come true together with the
+ * callbacks' jobs. So a look that comes twice, or for nothing, does nothing, and none is needed that was lost
+ * in a crash, as all batches are looked at after a start.
  */
 #ifndef QUEUE_JOBS_BATCH_H
 #define QUEUE_JOBS_BATCH_H
@@ -40,8 +40,8 @@ extern int64 batch_of_run(const Job *job, Oid owner);
 
 /*
  * Looks whether anything has come true. False if another transaction has it locked, which has it looked at
- * again. The caller ends the members that have expired, in another transaction (expiry.h), and looks again when
- * the next one does.
+ * again. The caller ends the members that have expired, in another transaction (expiry.h), and looks again
+ * when the next one does.
  */
 extern bool batch_look(int64 batch, ExpiringMembers *expiring);
 

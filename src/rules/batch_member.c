@@ -63,8 +63,8 @@ lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
 }
 
 /*
- * The owner of a batch, and whether it has ended; InvalidOid if there is none. Read without the planner, as live
- * jobs are: a SERIALIZABLE transaction is in no other's way by that, and sees what is committed now.
+ * The owner of a batch, and whether it has ended; InvalidOid if there is none. Read without the planner, as
+ * live jobs are: a SERIALIZABLE transaction is in no other's way by that, and sees what is committed now.
  */
 static Oid
 read_batch(int64 batch, bool lock, bool *ended)
@@ -125,8 +125,12 @@ batch_join(int64 batch)
 	bool		ended = false;
 	Oid			owner;
 
-	/* mostly the batch that was joined before, in the same transaction and savepoint, which has the lock still */
-	if (joined == batch && joined_in == GetCurrentSubTransactionId() && joined_at == GetCurrentTransactionStartTimestamp())
+	/*
+	 * mostly the batch that was joined before, in the same transaction and savepoint, which has the lock
+	 * still
+	 */
+	if (joined == batch && joined_in == GetCurrentSubTransactionId() &&
+		joined_at == GetCurrentTransactionStartTimestamp())
 		return;
 	owner = read_batch(batch, true, &ended);
 	if (!OidIsValid(owner))
@@ -175,7 +179,8 @@ batch_move_member(const Job *other, int64 job)
 	if (!watch_may_wait(other->id))
 		return;
 	engine_begin(&saved);
-	(void) engine_execute_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1", SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	(void) engine_execute_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
+								SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	watch_job(job);
 	watch_note_parent(job);

@@ -85,8 +85,10 @@ candidate_place(Candidate *candidate, bool more, LanePosition key)
 void
 candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, uint32 set)
 {
-	HASHCTL		ctl = {.keysize = sizeof(int32),.entrysize = sizeof(CandidateEntry),.hcxt = CurrentMemoryContext};
-	HASHCTL		turns_ctl = {.keysize = sizeof(QueueTurns *),.entrysize = sizeof(TurnsEntry),.hcxt = CurrentMemoryContext};
+	HASHCTL		ctl = {.keysize = sizeof(int32), .entrysize = sizeof(CandidateEntry),
+					   .hcxt = CurrentMemoryContext};
+	HASHCTL		turns_ctl = {.keysize = sizeof(QueueTurns *), .entrysize = sizeof(TurnsEntry),
+							 .hcxt = CurrentMemoryContext};
 
 	*candidates = (Candidates)
 	{
@@ -94,7 +96,8 @@ candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, ui
 			.next_revisit = DT_NOEND,.retry_unhinted = DT_NOEND
 	};
 	candidates->lanes = hash_create("queue_jobs candidates", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	candidates->by_turns_of = hash_create("queue_jobs candidates of queues", 64, &turns_ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	candidates->by_turns_of = hash_create("queue_jobs candidates of queues", 64, &turns_ctl,
+										  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	if (lane_hints_size() > 0)
 		candidates->by_hint = palloc0(lane_hints_size() * sizeof(Candidate *));
 	for (int i = 0; i < URGENCIES; i++)
@@ -170,7 +173,8 @@ candidate_of(Candidates *candidates, int32 id)
 	candidate->near = -1;
 	if (worker != NULL)
 	{
-		candidate->queue = queue_of(candidates, fairness_turns(lane->queue, worker->urgency), worker->urgency);
+		candidate->queue = queue_of(candidates, fairness_turns(lane->queue, worker->urgency),
+									worker->urgency);
 		candidate->weight = weight_of(candidates, worker);
 	}
 	entry = hash_search(candidates->lanes, &id, HASH_ENTER, NULL);
@@ -182,7 +186,8 @@ candidate_of(Candidates *candidates, int32 id)
 bool
 candidates_outgrown(const Candidates *candidates)
 {
-	return hash_get_num_entries(candidates->lanes) > Max(2 * lane_hints_size() + 1000, 4 * list_length(candidates->unhinted));
+	return hash_get_num_entries(candidates->lanes) >
+		Max(2 * lane_hints_size() + 1000, 4 * list_length(candidates->unhinted));
 }
 
 bool

@@ -49,7 +49,8 @@ typedef struct Candidate
 	LaneWalk   *walk;			/* or NULL */
 	bool		noted;			/* our transaction has noted jobs that the hint knows nothing of */
 	bool		unhinted;		/* it is in Candidates.unhinted */
-	TimestampTz retry_at;		/* without a hint: when it may have jobs again though nothing happens, or DT_NOEND */
+	/* without a hint: when it may have jobs again though nothing happens, or DT_NOEND */
+	TimestampTz retry_at;
 } Candidate;
 
 /*
@@ -89,7 +90,8 @@ typedef struct Candidates
 	List	   *every_queue;	/* of CandidateQueue */
 	List	   *weights;		/* of CandidateWeight */
 	List	   *unhinted;		/* of Candidate: those that had no hint when they were looked at last */
-	Candidate  **by_hint;		/* what is known of the hint's index, if it still is that lane's; NULL: there are no hints */
+	/* what is known of the hint's index, if it still is that lane's; NULL: there are no hints */
+	Candidate  **by_hint;
 	uint64		seen;			/* changes of hints */
 	TimestampTz next_revisit;	/* some hint may become ready then, without a change */
 	TimestampTz retry_unhinted; /* the same of lanes without a hint */
@@ -139,7 +141,9 @@ extern void candidate_place(Candidate *candidate, bool more, LanePosition key);
 /* The lane that goes first of a queue that has any with work. */
 extern Candidate *queue_first_lane(const CandidateQueue *queue);
 
-/* Takes a queue out of its heap, and puts it in again where it belongs by now; one without work is in none. */
+/*
+ * Takes a queue out of its heap, and puts it in again where it belongs by now; one without work is in none.
+ */
 extern void queue_out(CandidateQueue *queue);
 extern void queue_in(CandidateQueue *queue);
 

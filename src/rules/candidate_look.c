@@ -84,7 +84,8 @@ look_at_all(Candidates *candidates)
 	{
 		entry->candidate->walk = NULL;	/* of a claim that an error has ended */
 		entry->candidate->noted = false;
-		if (entry->candidate->worker != NULL && !candidate_look(candidates, entry->candidate) && entry->candidate->unhinted)
+		if (entry->candidate->worker != NULL && !candidate_look(candidates, entry->candidate) &&
+			entry->candidate->unhinted)
 			candidate_look_without_hint(candidates, entry->candidate);
 	}
 	for (int i = 0; lane_hint_next(&i, &lane); i++)
@@ -135,8 +136,8 @@ found_unhinted(int32 lane, void *argument)
 }
 
 /*
- * The changes of a busy lane stand one behind the other, as many as there are sessions at work. One look, after
- * the last of them was read, sees them all, and takes the mutex of its hint once.
+ * The changes of a busy lane stand one behind the other, as many as there are sessions at work. One look,
+ * after the last of them was read, sees them all, and takes the mutex of its hint once.
  */
 static bool
 look_at_hint_changes(Candidates *candidates, bool make)
@@ -208,7 +209,8 @@ discover(Candidates *candidates)
 			candidates->losing = lost;
 			candidates->missing = false;
 		}
-		if (lane_hints_discover(&candidates->position, first ? PG_INT32_MAX : DISCOVER_AT_ONCE, found_unhinted, candidates))
+		if (lane_hints_discover(&candidates->position, first ? PG_INT32_MAX : DISCOVER_AT_ONCE,
+								found_unhinted, candidates))
 		{
 			candidates->lost = candidates->losing;
 			if (!candidates->missing)
@@ -243,7 +245,8 @@ static bool
 look_outside_transaction(Candidates *candidates, TimestampTz now)
 {
 	candidates->now = now;
-	if (candidates->doubted || candidates->next_revisit <= now || candidates->retry_unhinted <= now || candidates->lost != lane_hints_lost())
+	if (candidates->doubted || candidates->next_revisit <= now || candidates->retry_unhinted <= now ||
+		candidates->lost != lane_hints_lost())
 		return false;
 	if (look_at_hint_changes(candidates, false))
 		return true;

@@ -1,6 +1,7 @@
 /*
  * candidate_look.h
- *		What the lanes' hints tell of them, and (where there is no room for the hints of all) the index of jobs.
+ *		What the lanes' hints tell of them, and (where there is no room for the hints of all) the index of
+ *		jobs.
  */
 #ifndef QUEUE_JOBS_CANDIDATE_LOOK_H
 #define QUEUE_JOBS_CANDIDATE_LOOK_H

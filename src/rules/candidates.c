@@ -31,7 +31,10 @@ look_at_own(Candidates *candidates)
 		candidates->altered = lappend(candidates->altered, candidate);
 		candidate->noted = true;
 		if (!candidate->more || lane_position_compare(&key, &candidate->key) < 0)
-			candidate_place(candidate, true, lane_position_compare(&key, &candidate->look.window.start) < 0 ? key : candidate->look.window.start);
+			candidate_place(candidate, true,
+							lane_position_compare(&key, &candidate->look.window.start) < 0
+								? key
+								: candidate->look.window.start);
 	}
 }
 
@@ -109,9 +112,11 @@ open_lane(Candidates *candidates, Candidate *candidate)
 		.start = candidate->key,.published = candidate->look.window.published
 	};
 	candidates->altered = lappend(candidates->altered, candidate);
-	lane_scan_begin(&candidate->walk->scan, candidates->table, candidate->lane->id, candidate->key, candidates->snapshot, candidates->now);
+	lane_scan_begin(&candidate->walk->scan, candidates->table, candidate->lane->id, candidate->key,
+					candidates->snapshot, candidates->now);
 	if (candidate->near < 0)
-		candidate->near = (int64) NEAR_IDS * hash_get_num_entries(candidates->lanes); /* as if jobs came to all lanes alike */
+		/* as if jobs came to all lanes alike */
+		candidate->near = (int64) NEAR_IDS * hash_get_num_entries(candidates->lanes);
 	candidate->walk->scan.near = candidate->near;
 	candidates_advance(candidate, LIMIT_FREE);
 }
@@ -333,7 +338,8 @@ learn_density(Candidate *candidate)
 	if (walk->over || candidate->key.priority != start->priority || start->id == PG_INT64_MIN)
 		candidate->near = ALL_NEAR;
 	else if (candidate->more)
-		candidate->near = Max(Max(NEAR_IDS, candidate->near - candidate->near / 8), NEAR_JOBS * (candidate->key.id - start->id) / walk->seen);
+		candidate->near = Max(Max(NEAR_IDS, candidate->near - candidate->near / 8),
+							  NEAR_JOBS * (candidate->key.id - start->id) / walk->seen);
 }
 
 /*

@@ -24,8 +24,8 @@
 extern void candidates_begin(Candidates *candidates, LiveTable *table, TimestampTz now);
 
 /*
- * The candidate whose walk has the next job, or NULL if there is none; "look" if it is not to be taken: then no
- * turn is used up.
+ * The candidate whose walk has the next job, or NULL if there is none; "look" if it is not to be taken: then
+ * no turn is used up.
  */
 extern Candidate *candidates_first(Candidates *candidates, bool look);
 
@@ -33,8 +33,8 @@ extern Candidate *candidates_first(Candidates *candidates, bool look);
 extern void candidates_tried(Candidates *candidates, Candidate *candidate, bool taken);
 
 /*
- * To the next job of the candidate's lane, if there is one and the verdict on the last one does not hold for all
- * of the worker's.
+ * To the next job of the candidate's lane, if there is one and the verdict on the last one does not hold for
+ * all of the worker's.
  */
 extern void candidates_advance(Candidate *candidate, LimitVerdict verdict);
 

@@ -25,7 +25,8 @@ delete_claim(Relation rel, HeapTuple tuple)
 {
 	TM_FailureData failure;
 
-	(void) table_tuple_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot, InvalidSnapshot, false, &failure, false);
+	(void) table_tuple_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
+							  InvalidSnapshot, false, &failure, false);
 }
 
 void
@@ -65,8 +66,10 @@ claimed_slots_trim(void)
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
-		int64		id = DatumGetInt64(heap_getattr(tuple, Anum_claimed_slot_job, RelationGetDescr(rel), &isnull));
-		int32		attempt = DatumGetInt32(heap_getattr(tuple, Anum_claimed_slot_attempt, RelationGetDescr(rel), &isnull));
+		int64		id = DatumGetInt64(
+			heap_getattr(tuple, Anum_claimed_slot_job, RelationGetDescr(rel), &isnull));
+		int32		attempt = DatumGetInt32(
+			heap_getattr(tuple, Anum_claimed_slot_attempt, RelationGetDescr(rel), &isnull));
 		Job			job;
 
 		CHECK_FOR_INTERRUPTS();

@@ -74,7 +74,8 @@ void
 current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure)
 {
 	if (said_context == NULL)
-		said_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs said by a handler", ALLOCSET_SMALL_SIZES);
+		said_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs said by a handler",
+											 ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(said_context);
 	said = NULL;
 	current_job = (CurrentJob)
@@ -92,10 +93,11 @@ current_job_about_to_say(void)
 	if (said != NULL && said->subtransaction == subtransaction)
 		return;
 	now = MemoryContextAlloc(said_context, sizeof(Said));
-	*now = (Said)
-	{
-		.subtransaction = subtransaction,.snooze = current_job.snooze,.signal = current_job.signal,.slice = current_job.slice,.before = said
-	};
+	*now = (Said){.subtransaction = subtransaction,
+				  .snooze = current_job.snooze,
+				  .signal = current_job.signal,
+				  .slice = current_job.slice,
+				  .before = said};
 	said = now;
 }
 
@@ -135,7 +137,8 @@ static int64
 delay_argument(FunctionCallInfo fcinfo)
 {
 	refuse_null(fcinfo, 0, "interval");
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(0), "interval", 0, 365 * USECS_PER_DAY,
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(0), "interval", 0,
+												   365 * USECS_PER_DAY,
 												   "Give an interval from 0 to 365 days."));
 }
 
@@ -145,8 +148,8 @@ queue_jobs_current_job(PG_FUNCTION_ARGS)
 {
 	if (current_job.job == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(HeapTupleGetDatum(job_row(job_row_descriptor(), current_job.job, current_job.lane, current_job.worker,
-											  MyProcPid)));
+	PG_RETURN_DATUM(HeapTupleGetDatum(
+		job_row(job_row_descriptor(), current_job.job, current_job.lane, current_job.worker, MyProcPid)));
 }
 
 /* retry_in(interval): should the run fail, the next attempt is due after that */
@@ -174,8 +177,8 @@ queue_jobs_snooze_me(PG_FUNCTION_ARGS)
 }
 
 /*
- * continue_at(cursor, delay, progress): should the run succeed, what it wrote is kept, and the job goes on from
- * there
+ * continue_at(cursor, delay, progress): should the run succeed, what it wrote is kept, and the job goes on
+ * from there
  */
 Datum
 queue_jobs_continue_at(PG_FUNCTION_ARGS)

@@ -21,7 +21,8 @@ typedef struct CurrentJob
 	int64		snooze;			/* microseconds; -1: no */
 	char	   *signal;			/* for which it snoozes, or NULL; lives as long as the run */
 	int64		step_batch;		/* of the step that runs, once it has asked for it */
-	Slice		slice;			/* what continue_at() said last, unless its cursor is NULL; snooze is the delay */
+	/* what continue_at() said last, unless its cursor is NULL; snooze is the delay */
+	Slice		slice;
 	bool		stopped;		/* checkpoint() has ended the run, with an error */
 } CurrentJob;
 
@@ -34,7 +35,8 @@ extern void current_job_begin(Job *job, const Lane *lane, const Worker *worker, 
 
 /* At the end of a transaction, or of a savepoint (commit.c). */
 extern void current_job_transaction_event(XactEvent event);
-extern void current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent);
+extern void
+current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent);
 
 /* ERROR 55000 unless this process runs a job. */
 extern void current_job_require(const char *function);
@@ -45,7 +47,10 @@ extern void current_job_require(const char *function);
  */
 extern void current_job_about_to_say(void);
 
-/* The handler says that its job is to wait for the signal, no longer than "timeout" microseconds or NO_TIMEOUT. */
+/*
+ * The handler says that its job is to wait for the signal, no longer than "timeout" microseconds or
+ * NO_TIMEOUT.
+ */
 extern void current_job_wait_for(const char *signal, int64 timeout);
 
 /* A copy that lives as long as the run. */

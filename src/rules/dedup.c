@@ -136,7 +136,8 @@ dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 	lane = lane_of(job);
 	if (token == NULL && worker->encrypt != NULL && worker->record == NULL)
 		token = encrypted_dedup_token(lane, args);
-	job->dedup_hash = salted(hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token), lane);
+	job->dedup_hash = salted(hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token),
+							 lane);
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
 
@@ -157,7 +158,9 @@ dedup_move_key(Job *job, const Worker *worker)
 
 	if (job->dedup_hash == 0)
 		return;
-	job->dedup_hash = salted(hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args, job->dedup_key), lane);
+	job->dedup_hash = salted(hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args,
+									  job->dedup_key),
+							 lane);
 }
 
 /*
@@ -171,7 +174,8 @@ same_key(const Job *a, const Job *b)
 	const Lane *y = lane_get(b->lane);
 	Worker	   *worker;
 
-	if (x == NULL || y == NULL || strcmp(x->worker, y->worker) != 0 || strcmp(x->queue, y->queue) != 0 || x->owner != y->owner)
+	if (x == NULL || y == NULL || strcmp(x->worker, y->worker) != 0 || strcmp(x->queue, y->queue) != 0 ||
+		x->owner != y->owner)
 		return false;
 	worker = registry_worker(x->worker);
 	if (worker == NULL)
@@ -247,7 +251,8 @@ look_again(LiveTable *table, const Job *seen, const Worker *worker, TimestampTz 
 		case LOOK_GOING:
 			return RELY_ENDS;
 		case LOOK_THERE:
-			if (job.dedup_hash != seen->dedup_hash || lease_holds(&job, now, &until) || !takes_part(&job, worker, now))
+			if (job.dedup_hash != seen->dedup_hash || lease_holds(&job, now, &until) ||
+				!takes_part(&job, worker, now))
 				return RELY_CHANGED;
 			return charge_possible(&job) ? RELY_ENDS : RELY_DONE;
 		default:
@@ -291,7 +296,8 @@ rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *wo
 static bool
 runs_here(const Job *job)
 {
-	return current_job.job != NULL && current_job.job->dedup_hash == job->dedup_hash && same_key(job, current_job.job);
+	return current_job.job != NULL && current_job.job->dedup_hash == job->dedup_hash &&
+		same_key(job, current_job.job);
 }
 
 /* What becomes of a duplicate of a job that runs, under until_executed. */
@@ -334,7 +340,8 @@ function_runs(LiveTable *table, int64 id)
  * sees what we wrote.
  */
 static bool
-look(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now, Standing *result, int64 *standing)
+look(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now, Standing *result,
+	 int64 *standing)
 {
 	bool		until_executed = dedup_one_at_a_time(job, worker);
 	KeyScan		scan;
@@ -358,7 +365,8 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		if (!same_key(job, &other))
 			continue;
 		/* a function's run does not show in its row; nor does it that an executor ends what has expired */
-		runs = lease_holds(&other, now, &until) || (until_executed && other.expires_at != NO_TIME && function_runs(table, other.id));
+		runs = lease_holds(&other, now, &until) ||
+			(until_executed && other.expires_at != NO_TIME && function_runs(table, other.id));
 		if (runs && other.attempt == 0 && other.expires_at != NO_TIME)
 			runs = !executor_ends_expired(other.id, other.expires_at);
 		if (!can_stand(&other, runs, job, worker, now))
@@ -378,7 +386,8 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 			*standing = other.id;
 		}
 		else if (rely == RELY_ENDS)
-			wakeup_released(other.lane, role, job_key(&other)); /* should it stay, we were in the way for a moment */
+			/* should it stay, we were in the way for a moment */
+			wakeup_released(other.lane, role, job_key(&other));
 		else if (rely == RELY_DONE)
 		{
 			relied = true;
@@ -401,7 +410,8 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 	TimestampTz now = job->created_at;
 	Standing	result = STANDING_NONE;
 
-	if (strategy(job, worker) == DEDUP_NONE || job->waits != NULL || (job->run_at > now && !worker->including_scheduled))
+	if (strategy(job, worker) == DEDUP_NONE || job->waits != NULL ||
+		(job->run_at > now && !worker->including_scheduled))
 		return STANDING_NONE;
 	do
 		CHECK_FOR_INTERRUPTS();
@@ -463,7 +473,8 @@ key_is_taken(LiveTable *table, const Job *job)
 	{
 		TimestampTz until;
 
-		taken = other.id != job->id && same_key(job, &other) && (lease_holds(&other, now, &until) || charge_awaited(&other));
+		taken = other.id != job->id && same_key(job, &other) &&
+			(lease_holds(&other, now, &until) || charge_awaited(&other));
 	}
 	key_scan_end(&scan);
 	return taken;
@@ -646,7 +657,9 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 		if (charge_awaited(&other))
 			continue;
 		if (!takes_part(&other, worker, now) ||
-			Max(waiting_since(&other), waiting_since(job)) - Min(waiting_since(&other), waiting_since(job)) > worker->dedup_ttl)
+			Max(waiting_since(&other), waiting_since(job)) -
+					Min(waiting_since(&other), waiting_since(job)) >
+				worker->dedup_ttl)
 			continue;
 		(void) absorb(table, scan.slot, &other, job, worker, now);
 	}

@@ -22,8 +22,8 @@ extern bool dedup_takes_part(const Worker *worker);
 extern bool dedup_one_at_a_time(const Job *job, const Worker *worker);
 
 /*
- * Gives the job its key: worker, queue and owner, which its lane has, and the token or the args, or what stands
- * for these if they are encrypted. None if the worker does not deduplicate. The args are clear.
+ * Gives the job its key: worker, queue and owner, which its lane has, and the token or the args, or what
+ * stands for these if they are encrypted. None if the worker does not deduplicate. The args are clear.
  */
 extern void dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token);
 
@@ -31,7 +31,8 @@ extern void dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const cha
  * Whether a job of that key stands already for the one about to be enqueued. The job that stands is held
  * until the end of the transaction.
  */
-extern Standing dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing);
+extern Standing
+dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing);
 
 /*
  * Whether any live job of that key is there, in whatever state; also one of another owner, if the worker's

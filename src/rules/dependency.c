@@ -119,7 +119,8 @@ void
 dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
 {
 	Oid			types[] = {INT8OID, INT8ARRAYOID, TEXTOID};
-	Datum		values[] = {Int64GetDatum(child), id_array(parents, count), CStringGetTextDatum(if_dead_names[if_dead])};
+	Datum		values[] = {Int64GetDatum(child), id_array(parents, count),
+							CStringGetTextDatum(if_dead_names[if_dead])};
 	RunAs		saved;
 
 	engine_begin(&saved);
@@ -187,7 +188,8 @@ dependency_move(int64 other, int64 job)
 /* ---- results ---- */
 
 #define CLEAR_RESULT(row) \
-	"CASE WHEN " row ".encrypted IS NULL THEN " row ".result ELSE (queue_jobs.decrypt_job(" row ".id)).result END"
+	"CASE WHEN " row ".encrypted IS NULL THEN " row ".result ELSE (queue_jobs.decrypt_job(" row \
+	".id)).result END"
 #define PARENT_RESULTS \
 	"SELECT jsonb_object_agg(coalesce(p.step, p.id::text), p.result) FROM (SELECT d.parent AS id," \
 	" (SELECT m.step FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.batch = $2 LIMIT 1) AS step," \
@@ -229,7 +231,8 @@ dependency_any(int64 child)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	any = engine_execute_often("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1", SPI_OK_SELECT, 1, types, values, NULL) > 0;
+	any = engine_execute_often("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1",
+							   SPI_OK_SELECT, 1, types, values, NULL) > 0;
 	engine_end(&saved);
 	return any;
 }

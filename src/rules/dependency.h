@@ -2,9 +2,9 @@
  * dependency.h
  *		Jobs that wait for other jobs.
  *
- * A dependency is a row: a child waits for its parent, and what is to happen if that one is dead or cancelled.
- * Nothing is decided at a parent's end, where each of the last two would see the other as running. The
- * scheduler looks at the child afterwards, with a fresh snapshot (settle.h).
+ * A dependency is a row: a child waits for its parent, and what is to happen if that one is dead or
+ * cancelled. Nothing is decided at a parent's end, where each of the last two would see the other as running.
+ * The scheduler looks at the child afterwards, with a fresh snapshot (settle.h).
  */
 #ifndef QUEUE_JOBS_DEPENDENCY_H
 #define QUEUE_JOBS_DEPENDENCY_H

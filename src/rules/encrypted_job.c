@@ -2,14 +2,14 @@
  * encrypted_job.c
  *		Args, results and errors of a job as ciphertext.
  *
- * The value of an args key becomes the text "queue_jobs:encrypted:version:base64": the version of the key, and
- * what cipher.h seals. It is sealed by a key of the job's own, which is derived from that version and the
- * job's id, and bound to the job and the name of the args key: ciphertext that was moved to another job or key
- * cannot be opened there. What is sealed is the value's JSON text, the same on any machine.
+ * The value of an args key becomes the text "queue_jobs:encrypted:version:base64": the version of the key,
+ * and what cipher.h seals. It is sealed by a key of the job's own, which is derived from that version and the
+ * job's id, and bound to the job and the name of the args key: ciphertext that was moved to another job or
+ * key cannot be opened there. What is sealed is the value's JSON text, the same on any machine.
  *
- * Which jobs have ciphertext is known by Job.encrypted, and not by the look of a value. In a job that has any,
- * each text that looks like ciphertext is: one that looks so and came from a caller is encrypted, too, whatever
- * its key.
+ * Which jobs have ciphertext is known by Job.encrypted, and not by the look of a value. In a job that has
+ * any, each text that looks like ciphertext is: one that looks so and came from a caller is encrypted, too,
+ * whatever its key.
  *
  * Errors of such a job may show what its handler was given, so their texts are encrypted as well.
  *
@@ -268,7 +268,8 @@ convert_whole(Conversion *conversion, const char *what, Jsonb *jsonb)
 static Jsonb *
 convert_args(Conversion *conversion, Jsonb *args)
 {
-	return JB_ROOT_IS_OBJECT(args) ? convert_object(conversion, args) : convert_whole(conversion, "all args", args);
+	return JB_ROOT_IS_OBJECT(args) ? convert_object(conversion, args)
+								   : convert_whole(conversion, "all args", args);
 }
 
 /* ---- args ---- */
@@ -327,7 +328,10 @@ refuse_clear_args(const Worker *worker, Jsonb *args, const char *where)
 					 errhint("Leave that key out, and let the handler look the value up.")));
 }
 
-/* The first version that is missing of those by which the value, or one of its members, is encrypted; 0: none. */
+/*
+ * The first version that is missing of those by which the value, or one of its members, is encrypted; 0:
+ * none.
+ */
 static int32
 missing_version(Jsonb *args)
 {
@@ -458,7 +462,8 @@ storable_error_text(const Job *job, const char *text)
 		return text;
 	if (!encryption_possible())
 		return WITHOUT_KEY;
-	return seal(job->id, binding(job->id, "error", ""), text, pg_mbcliplen(text, strlen(text), MAX_SEALED_ERROR));
+	return seal(job->id, binding(job->id, "error", ""), text,
+				pg_mbcliplen(text, strlen(text), MAX_SEALED_ERROR));
 }
 
 static void

@@ -40,8 +40,8 @@ extern char *encryption_key_missing(const Job *job, const Worker *worker);
 extern bool pass_by_without_key(const Job *job, const Worker *worker, const Lane *lane, bool *whole_lane);
 
 /*
- * Gives the job its clear_args, in the current memory context. False if what is stored was altered, or belongs
- * to another job or key; *key is that key then. ERROR if a key is missing.
+ * Gives the job its clear_args, in the current memory context. False if what is stored was altered, or
+ * belongs to another job or key; *key is that key then. ERROR if a key is missing.
  */
 extern bool decrypt_args(Job *job, char **key);
 extern void require_decrypted_args(Job *job);
@@ -58,8 +58,8 @@ extern Jsonb *storable_result(Job *job, const Worker *worker, Jsonb *result);
 extern const char *storable_error_text(const Job *job, const char *text);
 
 /*
- * What takes the place of the args in the deduplication key of a job whose args are encrypted: a hash by a key
- * that is not in the database.
+ * What takes the place of the args in the deduplication key of a job whose args are encrypted: a hash by a
+ * key that is not in the database.
  */
 extern char *encrypted_dedup_token(const Lane *lane, Jsonb *args);
 extern bool is_encrypted_dedup_token(const char *token);

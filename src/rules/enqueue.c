@@ -6,6 +6,7 @@
 
 #include "args_check.h"
 #include "arguments.h"
+#include "attribute_numbers.h"
 #include "catalog/pg_type.h"
 #include "batch_member.h"
 #include "common/int.h"
@@ -35,19 +36,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
 #define INTERVAL_HINT "Give an interval that is not negative and not longer than 1000 years."
 #define LONGEST_INTERVAL (INT64CONST(365000) * USECS_PER_DAY)
 
-/* Arguments of enqueue(), in order. */
-enum
-{
-	ARG_WORKER, ARG_ARGS, ARG_RUN_AT, ARG_DELAY, ARG_PRIORITY, ARG_QUEUE, ARG_DEDUP_KEY, ARG_CONTEXT, ARG_EXPIRES_IN,
-	ARG_JITTER, ARG_BATCH, ARG_AFTER, ARG_IF_DEAD
-};
-
-/* Arguments of enqueue_many(), in order. */
-enum
-{
-	MANY_WORKER, MANY_ARGS, MANY_CONTEXTS, MANY_RUN_AT, MANY_DELAY, MANY_PRIORITY, MANY_BATCH_SIZE, MANY_BATCH_INTERVAL, MANY_BATCH
-};
-
 /* A sum that may be beyond the calendar's end. */
 typedef struct Sum
 {
@@ -65,7 +53,8 @@ sum_callback(void *arg)
 	const Sum  *sum = arg;
 
 	errdetail("The %s of %s counts from %s.", sum->name,
-			  DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(sum->interval))), timestamptz_to_str(sum->time));
+			  DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(sum->interval))),
+			  timestamptz_to_str(sum->time));
 	errhint(CALENDAR_HINT);
 }
 
@@ -77,7 +66,8 @@ add_interval(TimestampTz time, Interval *interval, const char *name)
 	TimestampTz result;
 
 	error_context_stack = &callback;
-	result = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(time), IntervalPGetDatum(interval)));
+	result = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(time),
+													 IntervalPGetDatum(interval)));
 	error_context_stack = callback.previous;
 	return result;
 }
@@ -108,8 +98,10 @@ run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, Timestam
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("run_at and delay cannot both be given"),
-				 errdetail("run_at is %s, and delay is %s.", timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
-						   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
+				 errdetail("run_at is %s, and delay is %s.",
+						   timestamptz_to_str(PG_GETARG_TIMESTAMPTZ(run_at_arg)),
+						   DatumGetCString(
+							   DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
 				 errhint("Give the time when the job is due, or how long from now.")));
 	if (!PG_ARGISNULL(delay_arg))
 		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
@@ -143,9 +135,10 @@ require_worker(FunctionCallInfo fcinfo)
 	char	   *name;
 	Worker	   *worker;
 
-	refuse_null(fcinfo, ARG_WORKER, "worker");
-	name = text_argument(fcinfo, ARG_WORKER);
-	worker = registry_require_worker(name, UNDEFINED_WORKER_HINT);	/* the cache may be rebuilt by the next look at it */
+	refuse_null(fcinfo, Arg_enqueue_worker, "worker");
+	name = text_argument(fcinfo, Arg_enqueue_worker);
+	/* the cache may be rebuilt by the next look at it */
+	worker = registry_require_worker(name, UNDEFINED_WORKER_HINT);
 	if (worker->built_in != BUILT_IN_NONE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -286,7 +279,8 @@ enqueue_step(const StepJob *step)
 	LiveTable	table;
 	int64		id;
 
-	new_job_begin(&call, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue, GetCurrentTimestamp(), step->priority);
+	new_job_begin(&call, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue,
+				  GetCurrentTimestamp(), step->priority);
 	call.job.run_at = call.job.created_at;
 	call.job.args = compressed_args(step->args);
 	call.job.context = current_context();
@@ -309,7 +303,7 @@ enqueue_step(const StepJob *step)
 static const char *
 queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
 {
-	char	   *queue = text_argument(fcinfo, ARG_QUEUE);
+	char	   *queue = text_argument(fcinfo, Arg_enqueue_queue);
 
 	if (queue == NULL)
 		return worker->queue;
@@ -323,8 +317,8 @@ if_dead_argument(FunctionCallInfo fcinfo)
 	char	   *name;
 	int			value;
 
-	refuse_null(fcinfo, ARG_IF_DEAD, "if_dead");
-	name = text_argument(fcinfo, ARG_IF_DEAD);
+	refuse_null(fcinfo, Arg_enqueue_if_dead, "if_dead");
+	name = text_argument(fcinfo, Arg_enqueue_if_dead);
 	value = option_value(if_dead_names, name);
 	if (value < 0)
 		ereport(ERROR,
@@ -351,9 +345,10 @@ parents_argument(FunctionCallInfo fcinfo)
 	bool	   *nulls;
 	int			count;
 
-	if (PG_ARGISNULL(ARG_AFTER))
+	if (PG_ARGISNULL(Arg_enqueue_after))
 		return parents;
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(ARG_AFTER), INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &elements, &nulls, &count);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(Arg_enqueue_after), INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+					  &elements, &nulls, &count);
 	if (count > MAX_PARENTS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -390,41 +385,46 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 
 	refuse_where_nothing_can_be_written(function);
 	worker = require_worker(fcinfo);
-	refuse_null(fcinfo, ARG_ARGS, "args");
-	refuse_null(fcinfo, ARG_PRIORITY, "priority");
+	refuse_null(fcinfo, Arg_enqueue_args, "args");
+	refuse_null(fcinfo, Arg_enqueue_priority, "priority");
 	enqueue_check_right(worker);
-	run_at = run_at_argument(fcinfo, ARG_RUN_AT, ARG_DELAY, now);
-	if (!PG_ARGISNULL(ARG_JITTER))
+	run_at = run_at_argument(fcinfo, Arg_enqueue_run_at, Arg_enqueue_delay, now);
+	if (!PG_ARGISNULL(Arg_enqueue_jitter))
 	{
-		int64		jitter = interval_microseconds(future_interval(fcinfo, ARG_JITTER, "jitter"));
+		int64		jitter = interval_microseconds(future_interval(fcinfo, Arg_enqueue_jitter, "jitter"));
 		TimestampTz due = run_at;
 
 		if (jitter > 0)
 			jitter = (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, jitter - 1);
 		if (pg_add_s64_overflow(due, jitter, &run_at) || !IS_VALID_TIMESTAMP(run_at))
 			ereport(ERROR,
-					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-					 errmsg("timestamp out of range"),
+					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range"),
 					 errdetail("The jitter of up to %s counts from %s.",
-							   DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(ARG_JITTER))),
+							   DatumGetCString(
+								   DirectFunctionCall1(interval_out, PG_GETARG_DATUM(Arg_enqueue_jitter))),
 							   timestamptz_to_str(due)),
 					 errhint(CALENDAR_HINT)));
 	}
 	if (registry_worker_disabled(worker->name))
 		return 0;
-	args_check(args_handler(worker), PG_GETARG_JSONB_P(ARG_ARGS));
+	args_check(args_handler(worker), PG_GETARG_JSONB_P(Arg_enqueue_args));
 
-	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, worker), now, PG_GETARG_INT32(ARG_PRIORITY));
+	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, worker), now,
+				  PG_GETARG_INT32(Arg_enqueue_priority));
 	call.job.run_at = run_at;
-	call.job.context = PG_ARGISNULL(ARG_CONTEXT) ? current_context() : PG_GETARG_JSONB_P(ARG_CONTEXT);
-	if (!PG_ARGISNULL(ARG_EXPIRES_IN))
-		call.job.expires_at = add_interval(run_at, future_interval(fcinfo, ARG_EXPIRES_IN, "expires_in"), "expires_in");
+	call.job.context = PG_ARGISNULL(Arg_enqueue_context) ? current_context()
+														 : PG_GETARG_JSONB_P(Arg_enqueue_context);
+	if (!PG_ARGISNULL(Arg_enqueue_expires_in))
+		call.job.expires_at = add_interval(run_at,
+										   future_interval(fcinfo, Arg_enqueue_expires_in, "expires_in"),
+										   "expires_in");
 	parents = parents_argument(fcinfo);
 	call.waits = parents.count > 0;
-	if (!PG_ARGISNULL(ARG_BATCH))
-		join_batch(&call, PG_GETARG_INT64(ARG_BATCH));
+	if (!PG_ARGISNULL(Arg_enqueue_batch))
+		join_batch(&call, PG_GETARG_INT64(Arg_enqueue_batch));
 	live_open(&table);
-	id = new_job_add(&call, &table, PG_GETARG_JSONB_P(ARG_ARGS), text_argument(fcinfo, ARG_DEDUP_KEY), duplicate);
+	id = new_job_add(&call, &table, PG_GETARG_JSONB_P(Arg_enqueue_args),
+					 text_argument(fcinfo, Arg_enqueue_dedup_key), duplicate);
 	live_close(&table);
 	if (call.waits && id == call.job.id)
 		dependency_add(id, parents.ids, parents.count, parents.if_dead);
@@ -476,23 +476,25 @@ batch_arguments(FunctionCallInfo fcinfo)
 {
 	BatchTimes	times = {0};
 
-	if (PG_ARGISNULL(MANY_BATCH_SIZE) != PG_ARGISNULL(MANY_BATCH_INTERVAL))
+	if (PG_ARGISNULL(Arg_enqueue_many_batch_size) != PG_ARGISNULL(Arg_enqueue_many_batch_interval))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_size and batch_interval go together"),
-				 PG_ARGISNULL(MANY_BATCH_SIZE) ? errdetail("batch_interval is given, and batch_size is NULL.")
-				 : errdetail("batch_size is %d, and batch_interval is NULL.", PG_GETARG_INT32(MANY_BATCH_SIZE)),
+				 PG_ARGISNULL(Arg_enqueue_many_batch_size)
+					 ? errdetail("batch_interval is given, and batch_size is NULL.")
+					 : errdetail("batch_size is %d, and batch_interval is NULL.",
+								 PG_GETARG_INT32(Arg_enqueue_many_batch_size)),
 				 errhint("Give both, or none.")));
-	if (PG_ARGISNULL(MANY_BATCH_SIZE))
+	if (PG_ARGISNULL(Arg_enqueue_many_batch_size))
 		return times;
-	times.size = PG_GETARG_INT32(MANY_BATCH_SIZE);
+	times.size = PG_GETARG_INT32(Arg_enqueue_many_batch_size);
 	if (times.size <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_size must be positive"),
 				 errdetail("The value is %d.", times.size),
 				 errhint("Give the number of jobs that are due at once.")));
-	times.interval = future_interval(fcinfo, MANY_BATCH_INTERVAL, "batch_interval");
+	times.interval = future_interval(fcinfo, Arg_enqueue_many_batch_interval, "batch_interval");
 	return times;
 }
 
@@ -535,7 +537,8 @@ static void
 check_all_args(const Worker *worker, const Datum *args, int count)
 {
 	const Handler *handler = args_handler(worker);
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs args", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs args",
+												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 
 	for (int i = 0; i < count; i++)
@@ -591,11 +594,11 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.enqueue_many()");
 	worker = require_worker(fcinfo);
-	refuse_null(fcinfo, MANY_ARGS, "args");
-	refuse_null(fcinfo, MANY_PRIORITY, "priority");
+	refuse_null(fcinfo, Arg_enqueue_many_args, "args");
+	refuse_null(fcinfo, Arg_enqueue_many_priority, "priority");
 	enqueue_check_right(worker);
 	times = batch_arguments(fcinfo);
-	args = jsonb_elements(PG_GETARG_ARRAYTYPE_P(MANY_ARGS), &args_nulls, &count);
+	args = jsonb_elements(PG_GETARG_ARRAYTYPE_P(Arg_enqueue_many_args), &args_nulls, &count);
 	for (int i = 0; i < count; i++)
 		if (args_nulls[i])
 			ereport(ERROR,
@@ -603,11 +606,12 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 					 errmsg("args must not be null"),
 					 errdetail("Element %d of the array is null.", i + 1),
 					 errhint("Use '{}' for a job without args.")));
-	if (!PG_ARGISNULL(MANY_CONTEXTS))
+	if (!PG_ARGISNULL(Arg_enqueue_many_contexts))
 	{
 		int			contexts_count;
 
-		contexts = jsonb_elements(PG_GETARG_ARRAYTYPE_P(MANY_CONTEXTS), &contexts_nulls, &contexts_count);
+		contexts = jsonb_elements(PG_GETARG_ARRAYTYPE_P(Arg_enqueue_many_contexts), &contexts_nulls,
+								  &contexts_count);
 		if (contexts_count != count)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -615,21 +619,22 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 					 errdetail("There are %d args and %d contexts.", count, contexts_count),
 					 errhint("Use NULL for a job without context.")));
 	}
-	run_at = run_at_argument(fcinfo, MANY_RUN_AT, MANY_DELAY, now);
+	run_at = run_at_argument(fcinfo, Arg_enqueue_many_run_at, Arg_enqueue_many_delay, now);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	if (count == 0 || registry_worker_disabled(worker->name))
 		return (Datum) 0;
 	check_all_args(worker, args, count);
-	new_job_begin(&call, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(MANY_PRIORITY));
+	new_job_begin(&call, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(Arg_enqueue_many_priority));
 	call.job.run_at = run_at;
-	if (!PG_ARGISNULL(MANY_BATCH))
-		join_batch(&call, PG_GETARG_INT64(MANY_BATCH));
+	if (!PG_ARGISNULL(Arg_enqueue_many_batch))
+		join_batch(&call, PG_GETARG_INT64(Arg_enqueue_many_batch));
 	if (contexts == NULL)
 		call.job.context = current_context();
 
 	live_open(&table);
 	jobs = palloc0(sizeof(Jobs));
-	jobs->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs enqueue_many", ALLOCSET_DEFAULT_SIZES);
+	jobs->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs enqueue_many",
+										  ALLOCSET_DEFAULT_SIZES);
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

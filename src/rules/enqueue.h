@@ -24,7 +24,10 @@ extern bool enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at);
  */
 extern int64 enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule);
 
-/* ERROR unless the current user may enqueue its jobs: one that runs as its definer is for those who may call its handler. */
+/*
+ * ERROR unless the current user may enqueue its jobs: one that runs as its definer is for those who may call
+ * its handler.
+ */
 extern void enqueue_check_right(const Worker *worker);
 
 /*
@@ -37,9 +40,9 @@ extern void enqueue_prepare(Worker *worker, Jsonb *args);
 extern void enqueue_one(Worker *worker, Jsonb *args);
 
 /*
- * Enqueues a job for that role, due now and without a deduplication key, whatever rights the current user has;
- * also if the worker is disabled or has been dropped, with which the job waits. "batch" 0: it belongs to none;
- * "callback": it is a callback of the batch, and no member. Its id; 0 if the role has been dropped.
+ * Enqueues a job for that role, due now and without a deduplication key, whatever rights the current user
+ * has; also if the worker is disabled or has been dropped, with which the job waits. "batch" 0: it belongs to
+ * none; "callback": it is a callback of the batch, and no member. Its id; 0 if the role has been dropped.
  */
 extern int64 enqueue_for(Oid owner, const char *worker, Jsonb *args, int64 batch, bool callback);
 

@@ -27,8 +27,10 @@ job_signal_add(int64 job, const char *name, Jsonb *payload)
 	uint64		added;
 
 	engine_begin(&saved);
-	added = engine_execute_often("INSERT INTO queue_jobs.job_signal (job, name, payload, sent_at) VALUES ($1, $2, $3, clock_timestamp())"
-								 " ON CONFLICT DO NOTHING", SPI_OK_INSERT, lengthof(types), types, values, NULL);
+	added = engine_execute_often(
+		"INSERT INTO queue_jobs.job_signal (job, name, payload, sent_at) VALUES ($1, $2, $3, clock_timestamp())"
+		" ON CONFLICT DO NOTHING",
+		SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	engine_end(&saved);
 	return added > 0;
 }
@@ -47,14 +49,16 @@ find(int64 job, const char *name, Jsonb **payload)
 	ScanKeyInit(&keys[0], Anum_job_signal_job, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
 	ScanKeyInit(&keys[1], Anum_job_signal_name, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
 	keys[1].sk_collation = C_COLLATION_OID;
-	scan = systable_beginscan(rel, catalog_relation(REL_JOB_SIGNAL_KEY), true, snapshot, lengthof(keys), keys);
+	scan = systable_beginscan(rel, catalog_relation(REL_JOB_SIGNAL_KEY), true, snapshot, lengthof(keys),
+							  keys);
 	tuple = systable_getnext(scan);
 	found = HeapTupleIsValid(tuple);
 	if (found && payload != NULL)
 	{
 		bool		isnull;
 
-		*payload = DatumGetJsonbPCopy(heap_getattr(tuple, Anum_job_signal_payload, RelationGetDescr(rel), &isnull));
+		*payload = DatumGetJsonbPCopy(heap_getattr(tuple, Anum_job_signal_payload,
+												   RelationGetDescr(rel), &isnull));
 	}
 	systable_endscan(scan);
 	engine_snapshot_end(snapshot);

@@ -3,9 +3,9 @@
  *		Limits on how many jobs run at once, strictly: over executors, procedures and claimants together.
  *
  * A limit of N has N slots. The process that runs a job has one, by an advisory lock that is only ever tried,
- * and lasts for as long as the run: to the end of the transaction, or of what is noted of it if the handler is
- * a procedure. The server releases it, however the process ends, after the outcome of the transaction can be
- * seen.
+ * and lasts for as long as the run: to the end of the transaction, or of what is noted of it if the handler
+ * is a procedure. The server releases it, however the process ends, after the outcome of the transaction can
+ * be seen.
  *
  * A claimant's lease goes on when its transaction has committed and its locks are gone. It is written beside
  * the lease that the job has the slot (table claimed_slot). A process that gets a slot's lock looks, with a
@@ -52,8 +52,10 @@
 
 #define MAX_SLOTS 256			/* that a transaction may have: the server's lock table is small */
 #define CROWD 16				/* refused jobs in front of a lane that are worth being put aside */
-#define WALK 256				/* refused jobs that a claim walks over, while the scheduler puts them aside */
-#define RATE_PACE (100 * INT64CONST(1000))	/* microseconds between two looks at jobs that wait for their rate */
+/* refused jobs that a claim walks over, while the scheduler puts them aside */
+#define WALK 256
+/* microseconds between two looks at jobs that wait for their rate */
+#define RATE_PACE (100 * INT64CONST(1000))
 #define LOOK_AGAIN (10 * USECS_PER_SEC)
 
 static uint64
@@ -101,7 +103,8 @@ end_lost_claim(LiveTable *table, int64 id, int32 attempt, const Worker *worker)
  * slot's lock.
  */
 static bool
-find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *worker, bool end_lost, Job *claimed)
+find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *worker, bool end_lost,
+				   Job *claimed)
 {
 	Relation	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();
@@ -115,13 +118,17 @@ find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *w
 	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		bool		isnull;
-		int64		id = DatumGetInt64(heap_getattr(tuple, Anum_claimed_slot_job, RelationGetDescr(rel), &isnull));
-		int32		attempt = DatumGetInt32(heap_getattr(tuple, Anum_claimed_slot_attempt, RelationGetDescr(rel), &isnull));
+		int64		id = DatumGetInt64(
+			heap_getattr(tuple, Anum_claimed_slot_job, RelationGetDescr(rel), &isnull));
+		int32		attempt = DatumGetInt32(
+			heap_getattr(tuple, Anum_claimed_slot_attempt, RelationGetDescr(rel), &isnull));
 		TimestampTz until;
 
-		if (id == job->id || !live_look_up(table, id, claimed) || claimed->started_at == NO_TIME || claimed->attempt != attempt)
+		if (id == job->id || !live_look_up(table, id, claimed) || claimed->started_at == NO_TIME ||
+			claimed->attempt != attempt)
 			continue;
-		found = lease_holds(claimed, GetCurrentTimestamp(), &until) || (end_lost && !end_lost_claim(table, id, attempt, worker));
+		found = lease_holds(claimed, GetCurrentTimestamp(), &until) ||
+			(end_lost && !end_lost_claim(table, id, attempt, worker));
 	}
 	systable_endscan(scan);
 	engine_snapshot_end(snapshot);
@@ -141,7 +148,8 @@ slot_is_claimed(LiveTable *table, int64 slot, const Job *job, const Worker *work
 static void
 write_slot(Relation rel, int64 slot, const Job *job)
 {
-	Datum		values[Natts_claimed_slot] = {Int64GetDatum(slot), Int64GetDatum(job->id), Int32GetDatum(job->attempt)};
+	Datum		values[Natts_claimed_slot] = {Int64GetDatum(slot), Int64GetDatum(job->id),
+											  Int32GetDatum(job->attempt)};
 	bool		nulls[Natts_claimed_slot] = {0};
 
 	CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
@@ -235,7 +243,8 @@ free_slots_of(LiveTable *table, const Job *job, const Worker *worker, uint64 key
 }
 
 int
-limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool ahead, TimestampTz *retry_at)
+limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool ahead,
+				  TimestampTz *retry_at)
 {
 	int			starts = PG_INT32_MAX;
 
@@ -250,7 +259,8 @@ limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64
 	}
 	if (starts > 0 && worker->concurrency_limit > 0)
 	{
-		int			free_slots = free_slots_of(table, job, worker, key, ahead && worker->concurrency_limit == 1 && shared_present());
+		int			free_slots = free_slots_of(table, job, worker, key,
+											   ahead && worker->concurrency_limit == 1 && shared_present());
 
 		starts = Min(starts, free_slots);
 	}
@@ -334,7 +344,8 @@ begin(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals
 	hold->refusals = shared_refusals();
 	if (worker->max_running_jobs > 0)
 	{
-		hold->worker_slot = take_slot(table, job, worker, worker_scope(worker), worker->max_running_jobs, &worker->slot);
+		hold->worker_slot = take_slot(table, job, worker, worker_scope(worker), worker->max_running_jobs,
+									  &worker->slot);
 		if (hold->worker_slot == 0)
 			return LIMIT_WORKER;
 	}
@@ -347,7 +358,8 @@ begin(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals
 			return LIMIT_KEY;
 		}
 	}
-	if (hold->key_slot != 0 && worker->concurrency_limit == 1 && overtakes(table, job, worker, refusals, hold->key))
+	if (hold->key_slot != 0 && worker->concurrency_limit == 1 &&
+		overtakes(table, job, worker, refusals, hold->key))
 	{
 		give_back(table, hold, worker);
 		return LIMIT_KEY;
@@ -450,7 +462,8 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
  * publishes it.
  */
 void
-limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const Job *passed_by, Refusals *refusals)
+limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const Job *passed_by,
+		   Refusals *refusals)
 {
 	rate_give_back(&hold->rate);
 	if (limit_any(worker))
@@ -508,7 +521,8 @@ slot_taken(LiveTable *table, int64 slot, const Job *job, const Worker *worker, S
 	else if (slot_held_by_procedure(slot))
 		appendStringInfo(holders, "%sa procedure", separator);
 	else if (find_claim_of_slot(table, slot, job, worker, false, &claimed))
-		appendStringInfo(holders, "%sjob " INT64_FORMAT " of claimant \"%s\"", separator, claimed.id, claimed.claimant ? claimed.claimant : "");
+		appendStringInfo(holders, "%sjob " INT64_FORMAT " of claimant \"%s\"", separator, claimed.id,
+						 claimed.claimant ? claimed.claimant : "");
 	else
 		return false;
 	return true;
@@ -516,7 +530,8 @@ slot_taken(LiveTable *table, int64 slot, const Job *job, const Worker *worker, S
 
 /* Whether all slots are; only then the processes that have them are added. */
 static bool
-slots_taken(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit, StringInfo holders)
+slots_taken(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit,
+			StringInfo holders)
 {
 	int			before = holders->len;
 
@@ -537,11 +552,13 @@ limit_look(LiveTable *table, const Job *job, const Worker *worker, LimitLook *st
 
 	*state = (LimitLook) {.rate_until = NO_TIME};
 	initStringInfo(&holders);
-	state->worker_full = slots_taken(table, job, worker, worker_scope(worker), worker->max_running_jobs, &holders);
+	state->worker_full = slots_taken(table, job, worker, worker_scope(worker), worker->max_running_jobs,
+									 &holders);
 	if (key != 0)
 		state->key_full = slots_taken(table, job, worker, key, worker->concurrency_limit, &holders);
 	state->holders = holders.data;
 	if (worker->rate_limit > 0 && (worker->concurrency_key == NULL || key != 0) &&
-		rate_possible((int64) (worker->concurrency_key ? key : worker_scope(worker)), worker->rate_limit, worker->rate_period, &state->rate_until) > 0)
+		rate_possible((int64) (worker->concurrency_key ? key : worker_scope(worker)), worker->rate_limit,
+					  worker->rate_period, &state->rate_until) > 0)
 		state->rate_until = NO_TIME;
 }

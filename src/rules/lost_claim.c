@@ -77,7 +77,8 @@ map_entries(void)
 	static bool tried = false;
 
 	if (!tried && lost_claims != NULL)
-		entries = mapped_file(CLAIMS_FILE, mul_size(MaxBackends * PLACES_PER_PROCESS, sizeof(ClaimEntry)), LEDGER_MISSING);
+		entries = mapped_file(CLAIMS_FILE, mul_size(MaxBackends * PLACES_PER_PROCESS, sizeof(ClaimEntry)),
+							  LEDGER_MISSING);
 	tried = true;
 }
 
@@ -229,7 +230,8 @@ charge_at_exit(int code, Datum argument)
 void
 lost_claims_transaction_event(XactEvent event)
 {
-	if (note_count == 0 || event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE || event == XACT_EVENT_PARALLEL_PRE_COMMIT)
+	if (note_count == 0 || event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE ||
+		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
 		return;
 	note_count = 0;
 	wipe_entries();
@@ -275,7 +277,8 @@ lost_claim_note(const Job *job)
 	{
 		int			room = Max(16, 2 * note_room);
 
-		notes = notes == NULL ? MemoryContextAlloc(TopMemoryContext, room * sizeof(ClaimNote)) : repalloc(notes, room * sizeof(ClaimNote));
+		notes = notes == NULL ? MemoryContextAlloc(TopMemoryContext, room * sizeof(ClaimNote))
+							  : repalloc(notes, room * sizeof(ClaimNote));
 		note_room = room;
 	}
 	notes[note_count++] = (ClaimNote)

@@ -152,7 +152,8 @@ new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token,
 	if (call->waits)
 		waiting_for_jobs(job, 0);
 	dedup_set_key(job, call->worker, args, token);
-	found = dedup_find_standing(table, job, call->worker, call->worker->handler ? call->role : InvalidOid, &standing);
+	found = dedup_find_standing(table, job, call->worker, call->worker->handler ? call->role : InvalidOid,
+								&standing);
 	*duplicate = found != STANDING_NONE;
 	if (found == STANDING_DROP)
 	{

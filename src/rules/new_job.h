@@ -26,15 +26,20 @@ extern Jsonb *compressed_args(Jsonb *args);
 extern Jsonb *storable_args(Jsonb *args);
 
 /* Fills in what is the same for all jobs of a call. */
-extern void new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const char *queue, TimestampTz now, int priority);
+extern void new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const char *queue,
+						  TimestampTz now, int priority);
 
 /* Enqueues one job, or finds the one that stands for it. Returns its id. */
-extern int64 new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token, bool *duplicate);
+extern int64
+new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token, bool *duplicate);
 
 /* The same without deduplication: the template has the args as they are stored. */
 extern int64 new_job_insert(EnqueueCall *call, LiveTable *table);
 
-/* The parts of that, for many at once: a job of the call, about to be inserted; it has been inserted, which is said at commit. */
+/*
+ * The parts of that, for many at once: a job of the call, about to be inserted; it has been inserted, which
+ * is said at commit.
+ */
 extern Job	new_job_next(const EnqueueCall *call);
 extern void new_job_announce(const EnqueueCall *call, const Job *job);
 

@@ -94,7 +94,8 @@ try_backoff(void *argument)
 		backoff->delay = call_backoff(function, backoff->failures);
 	else
 		ereport(LOG,
-				(errmsg("retry_backoff function \"%s\" of worker \"%s\" cannot be called", backoff->worker->retry_backoff, backoff->worker->name),
+				(errmsg("retry_backoff function \"%s\" of worker \"%s\" cannot be called",
+						backoff->worker->retry_backoff, backoff->worker->name),
 				 errdetail_internal("%s", as_sentence(why)),
 				 errhint("Sidekiq's formula is used instead.")));
 	restricted_end(&saved);
@@ -133,7 +134,8 @@ retry_delay(const Worker *worker, Oid role, int failures)
 	error = subtransaction_try_and_undo(try_backoff, &backoff);
 	too_long = process_end_limit();
 	forget_seed();
-	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED && !too_long && MyBackendType != B_BG_WORKER)
+	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED && !too_long &&
+		MyBackendType != B_BG_WORKER)
 		ReThrowError(error);
 	if (error != NULL)
 		report_error(error);
@@ -154,7 +156,9 @@ static void
 tell_end(const Job *job, JobState state)
 {
 	if (job->batch != 0)
-		watch_note(job->callback || (state == JOB_DEAD && !watch_batch_died(job->batch)) ? NEWS_BATCH : NEWS_MEMBERS, job->batch);
+		watch_note(job->callback || (state == JOB_DEAD && !watch_batch_died(job->batch)) ? NEWS_BATCH
+																						 : NEWS_MEMBERS,
+				   job->batch);
 	watch_note(NEWS_ENDED, job->id);
 }
 
@@ -199,7 +203,8 @@ enqueue_follower(const char *follower, const Job *job)
 	JsonbToJsonbValue((Jsonb *) PG_DETOAST_DATUM(JsonbPGetDatum(job->args)), &value);
 	push_value(&state, "args", &value);
 	push_text(&state, "error", job_last_error(job->errors));
-	(void) enqueue_for(lane->owner, follower, JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)), 0, false);
+	(void) enqueue_for(lane->owner, follower,
+					   JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)), 0, false);
 }
 
 static void
@@ -212,8 +217,8 @@ count_end(const Job *job, JobState state)
 }
 
 void
-outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
-				 HistoryWriter *history)
+outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state,
+				 Jsonb *result, HistoryWriter *history)
 {
 	worker = command_attributes(worker, job);
 	if (slot != NULL)
@@ -254,7 +259,8 @@ outcome_keep_retried(Job *job)
 }
 
 void
-outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay)
+outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
+				 int64 delay)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
@@ -289,8 +295,9 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	int			failures = job_failures(job);
 
 	worker = command_attributes(worker, job);
-	job_add_error(job, job->started_at, GetCurrentTimestamp(), error->sqlstate, storable_error_text(job, error->message),
-				  storable_error_text(job, error->detail), storable_error_text(job, error->context));
+	job_add_error(job, job->started_at, GetCurrentTimestamp(), error->sqlstate,
+				  storable_error_text(job, error->message), storable_error_text(job, error->detail),
+				  storable_error_text(job, error->context));
 	if (error->final || failures > worker->max_retries || job->crashes >= MAX_JOB_CRASHES)
 	{
 		outcome_finished(table, slot, job, worker, JOB_DEAD, NULL, NULL);
@@ -298,14 +305,16 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	}
 	statistics_count(worker->name, COUNTED_RETRIED, 1);
 	if (delay < 0)
-		delay = retry_delay(worker, OidIsValid(role) ? role : lane_role(lane_get(job->lane), worker), failures);
+		delay = retry_delay(worker, OidIsValid(role) ? role : lane_role(lane_get(job->lane), worker),
+							failures);
 	outcome_put_back(table, slot, job, worker, role, delay);
 	return JOB_RETRYABLE;
 }
 
 bool
 outcome_charge(int64 id, int32 attempt,
-			   void (*write) (LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, const void *argument),
+			   void (*write)(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker,
+							 const void *argument),
 			   const void *argument)
 {
 	LiveTable	table;

@@ -22,11 +22,11 @@ typedef struct RunError
 } RunError;
 
 /*
- * The job has ended in that state, and is kept as long as it is to be; of a dead one, what the worker wants on
- * that is enqueued. "history" as in history_insert().
+ * The job has ended in that state, and is kept as long as it is to be; of a dead one, what the worker wants
+ * on that is enqueued. "history" as in history_insert().
  */
-extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state, Jsonb *result,
-							 HistoryWriter *history);
+extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker,
+							 JobState state, Jsonb *result, HistoryWriter *history);
 
 /* It was not started in time: it is cancelled, and what the worker wants on that is enqueued. */
 extern void outcome_expired(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker);
@@ -37,8 +37,8 @@ extern void outcome_expired(LiveTable *table, TupleTableSlot *slot, Job *job, co
  * "role": whose executors are to run it again, and as whom retry_backoff is called; InvalidOid if it is for
  * claimants.
  */
-extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
-							   const RunError *error, int64 delay);
+extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker,
+							   Oid role, const RunError *error, int64 delay);
 
 /*
  * What is put back keeps that it was put back for a replica once, but not the location for which none was
@@ -50,7 +50,8 @@ extern void outcome_keep_retried(Job *job);
  * The job is put back, due after "delay" microseconds, as if it had not been started; or, if it waits for a
  * signal by now, when that has come.
  */
-extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role, int64 delay);
+extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker,
+							 Oid role, int64 delay);
 
 #define CRASH_SQLSTATE "57P02"
 
@@ -60,7 +61,8 @@ extern void outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, c
  * job's row: the caller tries again.
  */
 extern bool outcome_charge(int64 id, int32 attempt,
-						   void (*write) (LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, const void *argument),
+						   void (*write)(LiveTable *table, TupleTableSlot *slot, Job *job,
+										 const Worker *worker, const void *argument),
 						   const void *argument);
 
 #endif

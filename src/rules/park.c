@@ -67,8 +67,8 @@ park_send_back(LiveTable *table, const Worker *worker, uint64 key, int most, boo
 		const Lane *lane = lane_get(job.lane);
 
 		CHECK_FOR_INTERRUPTS();
-		if (lane != NULL && limit_key_hash(worker, job.args) == key && strcmp(lane->worker, worker->name) == 0 &&
-			lane_blocked(lane, worker) == NULL)
+		if (lane != NULL && limit_key_hash(worker, job.args) == key &&
+			strcmp(lane->worker, worker->name) == 0 && lane_blocked(lane, worker) == NULL)
 		{
 			if (sent < most && send_back(table, scan.slot, &job, lane, worker))
 				sent++;

@@ -63,7 +63,8 @@ key_is_full(Parking *parking, const Job *job)
 		return false;
 	state = &parking->keys[parking->nkeys++];
 	state->key = key;
-	state->full = park_lock_try(key, true) && limit_free_starts(&parking->table, job, parking->worker, key, false, &retry_at) == 0;
+	state->full = park_lock_try(key, true) &&
+		limit_free_starts(&parking->table, job, parking->worker, key, false, &retry_at) == 0;
 	return state->full;
 }
 
@@ -119,7 +120,8 @@ static void
 park_lane(void *lane)
 {
 	Parking		parking = {.start = lowest_key};
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs parking", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs parking",
+												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 
 	do
@@ -239,7 +241,8 @@ park_sweep(TimestampTz *retry_at)
 		park_send_back(&table, worker, key, starts, &more);
 		ended = GetCurrentTimestamp();
 		if (more && retry_key_at != NO_TIME)
-			*retry_at = Min(*retry_at, Max(retry_key_at, ended + (ended - began)));	/* at most half of the time is spent so */
+			/* at most half of the time is spent so */
+			*retry_at = Min(*retry_at, Max(retry_key_at, ended + (ended - began)));
 		if (hold_count() >= SLOTS_AT_ONCE)
 		{
 			resume_after = place;

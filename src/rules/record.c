@@ -134,7 +134,8 @@ key_column(Relation rel, Relation index, int i)
 		type = column->input;
 	column->type = format_type_extended(type, -1, FORMAT_TYPE_FORCE_QUALIFY | FORMAT_TYPE_TYPEMOD_GIVEN);
 	column->value = psprintf("record.%s", quote_identifier(column->name));
-	if (attribute->atttypid != type)	/* a cast that changes nothing would hide that the index has the order of a healing */
+	/* a cast that changes nothing would hide that the index has the order of a healing */
+	if (attribute->atttypid != type)
 		column->value = psprintf("%s::%s", column->value, column->type);
 	return column;
 }
@@ -173,7 +174,8 @@ key_operator(const KeyColumn *column, int16 strategy)
 	char	   *result;
 
 	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "no operator %d for type %s in operator family %u", strategy, column->type, column->family);
+		elog(ERROR, "no operator %d for type %s in operator family %u", strategy, column->type,
+			 column->family);
 	operator = (Form_pg_operator) GETSTRUCT(tuple);
 	schema = get_namespace_name(operator->oprnamespace);
 	if (schema == NULL)
@@ -202,7 +204,8 @@ append_key_condition(StringInfo sql, List *columns, List *names)
 	{
 		const KeyColumn *column = lfirst(column_cell);
 
-		appendStringInfo(sql, "%s%s %s %s", separator, column->value, key_operator(column, BTEqualStrategyNumber),
+		appendStringInfo(sql, "%s%s %s %s", separator, column->value,
+						 key_operator(column, BTEqualStrategyNumber),
 						 key_value_sql(column, lfirst(name_cell)));
 		separator = " AND ";
 	}
@@ -258,9 +261,10 @@ append_nested_comparison(StringInfo sql, List *columns, List *names)
 		const KeyColumn *column = lfirst(column_cell);
 		const char *value = key_value_sql(column, lfirst(name_cell));
 
-		appendStringInfo(sql, "%s%s %s %s AND (%s %s %s", foreach_current_index(column_cell) > 0 ? " OR (" : "",
-						 column->value, key_operator(column, BTGreaterEqualStrategyNumber), value,
-						 column->value, key_operator(column, BTGreaterStrategyNumber), value);
+		appendStringInfo(sql, "%s%s %s %s AND (%s %s %s",
+						 foreach_current_index(column_cell) > 0 ? " OR (" : "", column->value,
+						 key_operator(column, BTGreaterEqualStrategyNumber), value, column->value,
+						 key_operator(column, BTGreaterStrategyNumber), value);
 	}
 	for (int i = 2 * list_length(columns) - 1; i > 0; i--)
 		appendStringInfoChar(sql, ')');
@@ -277,7 +281,8 @@ append_key_order(StringInfo sql, List *columns)
 	{
 		const KeyColumn *column = lfirst(cell);
 
-		appendStringInfo(sql, "%s%s USING %s", separator, column->value, key_operator(column, BTLessStrategyNumber));
+		appendStringInfo(sql, "%s%s USING %s", separator, column->value,
+						 key_operator(column, BTLessStrategyNumber));
 		separator = ", ";
 	}
 }
@@ -300,8 +305,10 @@ record_sql(const Worker *worker, const char *pending, bool lock)
 	if (list_length(columns) != list_length(names))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("record_key \"%s\" does not match the primary key of %s", worker->record_key, worker->record),
-				 errdetail("The primary key has %d columns; %d keys are given.", list_length(columns), list_length(names)),
+				 errmsg("record_key \"%s\" does not match the primary key of %s", worker->record_key,
+						worker->record),
+				 errdetail("The primary key has %d columns; %d keys are given.", list_length(columns),
+						   list_length(names)),
 				 errhint("Name one args key for each column of the primary key, in its order.")));
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT true FROM %s AS record WHERE ", worker->record);
@@ -391,7 +398,8 @@ path_begin(const char *search_path)
 {
 	int			nest_level = NewGUCNestLevel();
 
-	(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
 	return nest_level;
 }
 
@@ -460,7 +468,8 @@ record_state(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock)
 	bool		pending;
 	int			nest_level;
 
-	if (!prepare_plan(&plans->check, plans, worker, false) || (lock && !prepare_plan(&plans->lock, plans, worker, true)))
+	if (!prepare_plan(&plans->check, plans, worker, false) ||
+		(lock && !prepare_plan(&plans->lock, plans, worker, true)))
 		return RECORD_UNKNOWN;
 	find_path(plans, worker);
 	nest_level = path_begin(plans->search_path);
@@ -495,7 +504,9 @@ record_plans_free(RecordPlans *plans)
 static void
 prepare_condition_alone(const Worker *worker, const char *pending)
 {
-	(void) prepare_one_query(psprintf("SELECT CASE WHEN\n%s\nTHEN true END FROM %s AS record", pending, worker->record), 0, NULL, "pending");
+	(void) prepare_one_query(psprintf("SELECT CASE WHEN\n%s\nTHEN true END FROM %s AS record", pending,
+									  worker->record),
+							 0, NULL, "pending");
 }
 
 void
@@ -553,8 +564,9 @@ spelled_out(JsonbValue *value)
 		if (!isdigit((unsigned char) text[i]) && (text[i] != '-' || text[1] == '0'))
 			return value;
 	value->type = jbvNumeric;
-	value->val.numeric = DatumGetNumeric(DirectFunctionCall3(numeric_in, CStringGetDatum(pnstrdup(text, length)),
-															 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	value->val.numeric = DatumGetNumeric(
+		DirectFunctionCall3(numeric_in, CStringGetDatum(pnstrdup(text, length)),
+							ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
 	return value;
 }
 
@@ -641,7 +653,8 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 	condition = text_argument(fcinfo, 2);
 	name = record_table_name(table);
 	if (name == NULL)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", table)));
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", table)));
 
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT true FROM %s AS record WHERE ", name);
@@ -650,7 +663,8 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 
 	nest_level = NewGUCNestLevel();
 	if (strcmp(GetConfigOption("lock_timeout", false, false), "0") == 0)
-		(void) set_config_option("lock_timeout", "10s", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+		(void) set_config_option("lock_timeout", "10s", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
+								 0, false);
 	spi_begin();
 	check = prepare_one_query(sql.data, 1, &key_type, "condition");
 	appendStringInfoString(&sql, " FOR UPDATE OF record");

@@ -25,7 +25,8 @@ typedef enum RecordState
 {
 	RECORD_PENDING,
 	RECORD_NOT_PENDING,			/* or gone */
-	RECORD_UNKNOWN,				/* the worker has been defined again, or dropped: look at its definition again */
+	/* the worker has been defined again, or dropped: look at its definition again */
+	RECORD_UNKNOWN,
 } RecordState;
 
 /*

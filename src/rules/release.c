@@ -23,8 +23,9 @@
 #define NOT_HERE "elsewhere"
 
 /*
- * The state of each parent: NULL while it lives, or the batch of its step has not settled. One that others have
- * waited for when it ended is in member_job. To look for another in the history is to look at all its partitions.
+ * The state of each parent: NULL while it lives, or the batch of its step has not settled. One that others
+ * have waited for when it ended is in member_job. To look for another in the history is to look at all its
+ * partitions.
  */
 #define PARENT_STATES \
 	"SELECT d.if_dead, d.parent," \
@@ -55,7 +56,8 @@ judge_parent(ParentsFound *found, const char *if_dead, Datum parent, const char 
 {
 	if (state != NULL && strcmp(state, NOT_HERE) == 0)
 		state = has_completed(parent) ? "completed" : "dead";
-	if (state != NULL && (strcmp(state, "completed") == 0 || strcmp(if_dead, if_dead_names[IF_DEAD_RUN]) == 0))
+	if (state != NULL &&
+		(strcmp(state, "completed") == 0 || strcmp(if_dead, if_dead_names[IF_DEAD_RUN]) == 0))
 		return;
 	if (state != NULL && strcmp(if_dead, if_dead_names[IF_DEAD_CANCEL]) == 0)
 		found->cancels = true;
@@ -98,7 +100,8 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 	TimestampTz now = GetCurrentTimestamp();
 
 	waiting_is_over(job, now);
-	if (worker != NULL && worker->data_consistency != CONSISTENCY_ALWAYS && job->run_at < now + CONSISTENCY_START_DELAY)
+	if (worker != NULL && worker->data_consistency != CONSISTENCY_ALWAYS &&
+		job->run_at < now + CONSISTENCY_START_DELAY)
 	{
 		job->run_at = now + CONSISTENCY_START_DELAY;
 		job->due = false;

@@ -2,8 +2,8 @@
  * saved_step.c
  *		Steps that runs of a job have gone through; see saved_step.h.
  *
- * No two processes run a job at once, so that a step is looked for first, and then added. That it is there all
- * the same means that the step's own command, or an earlier call of the claimant's, has added it.
+ * No two processes run a job at once, so that a step is looked for first, and then added. That it is there
+ * all the same means that the step's own command, or an earlier call of the claimant's, has added it.
  */
 #include "postgres.h"
 
@@ -19,7 +19,10 @@ saved_step_find(int64 job, const char *name, Jsonb **value)
 	Datum		values[] = {Int64GetDatum(job), CStringGetTextDatum(name)};
 	Jsonb	   *found = engine_select_jsonb("SELECT value FROM queue_jobs.saved_step WHERE job = $1 AND name = $2", lengthof(types), types, values);
 
-	*value = found != NULL && JB_ROOT_IS_SCALAR(found) && getIthJsonbValueFromContainer(&found->root, 0)->type == jbvNull ? NULL : found;
+	*value = found;
+	if (found != NULL && JB_ROOT_IS_SCALAR(found) &&
+		getIthJsonbValueFromContainer(&found->root, 0)->type == jbvNull)
+		*value = NULL;
 	return found != NULL;
 }
 

@@ -7,7 +7,10 @@
 
 #include "utils/jsonb.h"
 
-/* A step's result in the current memory context, NULL if it is null; false if the job has no step of that name. */
+/*
+ * A step's result in the current memory context, NULL if it is null; false if the job has no step of that
+ * name.
+ */
 extern bool saved_step_find(int64 job, const char *name, Jsonb **value);
 
 /* False, and nothing is done, if the job has a step of that name. */

@@ -26,10 +26,10 @@ schedule_end_note(const Job *job, JobState state)
 	const Lane *lane = lane_get(job->lane);
 	char	   *error = state != JOB_COMPLETED && job->errors != NULL ? job_last_error(job->errors) : NULL;
 	Oid			types[] = {TEXTOID, REGROLEOID, INT8OID, TEXTOID, TEXTOID};
-	Datum		values[] = {
-		CStringGetTextDatum(job->schedule), ObjectIdGetDatum(lane ? lane->owner : InvalidOid), Int64GetDatum(job->id),
-		CStringGetTextDatum(job_state_name(state)), error ? CStringGetTextDatum(error) : (Datum) 0
-	};
+	Datum		values[] = {CStringGetTextDatum(job->schedule),
+							ObjectIdGetDatum(lane ? lane->owner : InvalidOid), Int64GetDatum(job->id),
+							CStringGetTextDatum(job_state_name(state)),
+							error ? CStringGetTextDatum(error) : (Datum) 0};
 	char		nulls[] = {' ', ' ', ' ', ' ', error ? ' ' : 'n', '\0'};
 	RunAs		saved;
 
@@ -37,7 +37,8 @@ schedule_end_note(const Job *job, JobState state)
 		return;
 	engine_begin(&saved);
 	engine_execute("INSERT INTO queue_jobs.schedule_end (schedule, owner, job, state, error, finished_at)"
-				   " VALUES ($1, $2, $3, $4, $5, clock_timestamp())", SPI_OK_INSERT, lengthof(types), types, values, nulls);
+				   " VALUES ($1, $2, $3, $4, $5, clock_timestamp())",
+				   SPI_OK_INSERT, lengthof(types), types, values, nulls);
 	engine_end(&saved);
 }
 

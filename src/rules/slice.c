@@ -17,9 +17,9 @@ progress_argument(FunctionCallInfo fcinfo, int arg)
 
 	if (isnan(progress) || isinf(progress) || progress < 0)
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("progress is out of range"),
-				 errdetail("The value is %s.", DatumGetCString(DirectFunctionCall1(float8out, Float8GetDatum(progress)))),
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("progress is out of range"),
+				 errdetail("The value is %s.",
+						   DatumGetCString(DirectFunctionCall1(float8out, Float8GetDatum(progress)))),
 				 errhint("Give a finite number that is not negative, or NULL for none.")));
 	return progress;
 }

@@ -28,7 +28,9 @@ find_string(const Jsonb *waits, const char *key)
 {
 	JsonbValue *value = waits ? find(waits, key) : NULL;
 
-	return value != NULL && value->type == jbvString ? pnstrdup(value->val.string.val, value->val.string.len) : NULL;
+	return value != NULL && value->type == jbvString
+		? pnstrdup(value->val.string.val, value->val.string.len)
+		: NULL;
 }
 
 /* A number of microseconds; NO_TIME if there is none. */
@@ -67,7 +69,8 @@ waiting_until(Job *job, TimestampTz run_at)
 void
 waiting_for_jobs(Job *job, int64 delay)
 {
-	job->waits = for_jobs(job->run_at, delay, job->expires_at == NO_TIME ? NO_TIME : job->expires_at - job->run_at);
+	job->waits = for_jobs(job->run_at, delay,
+						  job->expires_at == NO_TIME ? NO_TIME : job->expires_at - job->run_at);
 	job->due = false;
 	job->run_at = DT_NOEND;
 	job->expires_at = NO_TIME;

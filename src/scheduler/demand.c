@@ -28,8 +28,10 @@
 
 #define STARTING_LIMIT (30 * USECS_PER_SEC)
 #define LONG_WAIT (10 * USECS_PER_SEC)	/* for other roles' jobs, which is worth a word in the log */
-#define LOOK_AGAIN_AT_WANT INT64CONST(200000)	/* microseconds, while there are fewer executors than wanted */
-#define STILL_CROWDED (2 * USECS_PER_SEC)	/* between two looks, which are so close that no job of the role can have run */
+/* microseconds, while there are fewer executors than wanted */
+#define LOOK_AGAIN_AT_WANT INT64CONST(200000)
+/* between two looks, which are so close that no job of the role can have run */
+#define STILL_CROWDED (2 * USECS_PER_SEC)
 #define DISCOVER_AT_ONCE 1000	/* lanes without hints, in one turn */
 #define RETRY_AFTER (5 * USECS_PER_SEC)	/* the longest pause after an executor that could not connect */
 
@@ -182,7 +184,8 @@ note_role(Oid role, uint32 pools)
 	{
 		Oid		   *known = roles_of_pools[i];
 
-		if ((pools & ((uint32) 1 << i)) == 0 || known[0] == role || known[1] == role || OidIsValid(known[1]) || lane_role_blocked(role) != NULL)
+		if ((pools & ((uint32) 1 << i)) == 0 || known[0] == role || known[1] == role ||
+			OidIsValid(known[1]) || lane_role_blocked(role) != NULL)
 			continue;
 		known[OidIsValid(known[0]) ? 1 : 0] = role;
 	}
@@ -234,7 +237,8 @@ note_roles(void)
 	static uint32 pools = 0;
 	uint64		current = catalog_generation();
 
-	if (generation == current && handler_generation == catalog_handler_generation() && pools == pools_version())
+	if (generation == current && handler_generation == catalog_handler_generation() &&
+		pools == pools_version())
 		return;
 	generation = current;
 	handler_generation = catalog_handler_generation();
@@ -310,7 +314,8 @@ look_for_lost(TimestampTz now)
 		losing = lost;
 		missing = false;
 	}
-	if (lane_hints_discover(&position, known == 0 ? PG_INT32_MAX : DISCOVER_AT_ONCE, look_at_unhinted, &missing))
+	if (lane_hints_discover(&position, known == 0 ? PG_INT32_MAX : DISCOVER_AT_ONCE, look_at_unhinted,
+							&missing))
 	{
 		known = losing;
 		if (!missing)
@@ -348,7 +353,8 @@ find_demands(TimestampTz now)
 	{
 		LaneLook	look;
 
-		if (lane_hint_look(lane, &look, now) && (look.ready || look.revisit_at != NO_TIME || pools_version() != 0))
+		if (lane_hint_look(lane, &look, now) &&
+			(look.ready || look.revisit_at != NO_TIME || pools_version() != 0))
 			look_at_lane(lane, &look, now);
 	}
 	report_full();
@@ -462,7 +468,8 @@ dismiss_surplus(Oid role, int limit)
 	{
 		ExecutorSlot *slot = executor_slot_at(i);
 
-		if (slot->state == EXECUTOR_NONE || slot->database != MyDatabaseId || (OidIsValid(role) && slot->role != role) || ++count <= limit)
+		if (slot->state == EXECUTOR_NONE || slot->database != MyDatabaseId ||
+			(OidIsValid(role) && slot->role != role) || ++count <= limit)
 			continue;
 		ask_to_leave(slot);
 	}
@@ -472,9 +479,11 @@ dismiss_surplus(Oid role, int limit)
 static bool
 start_executor(const Demand *demand, int pool)
 {
-	ProcessArguments arguments = {.database = MyDatabaseId,.role = demand->role,.pool = pool,.pools = pools_version()};
+	ProcessArguments arguments = {.database = MyDatabaseId, .role = demand->role, .pool = pool,
+								  .pools = pools_version()};
 
-	arguments.slot = executor_reserve(MyDatabaseId, demand->role, pool, arguments.pools, &arguments.generation);
+	arguments.slot = executor_reserve(MyDatabaseId, demand->role, pool, arguments.pools,
+									  &arguments.generation);
 	if (arguments.slot < 0)
 		return false;
 	if (process_start_executor(&arguments))
@@ -581,11 +590,15 @@ note_crowded(Oid role, TimestampTz now)
 	if (crowded->logged || now - crowded->since < LONG_WAIT)
 		return;
 	crowded->logged = true;
-	ereport(LOG,
-			(errmsg("jobs of role \"%s\" wait, as all executors are busy with jobs of other roles", GetUserNameFromId(role, true)),
-			 errdetail("They have waited for %d s in database \"%s\".", (int) (LONG_WAIT / USECS_PER_SEC), get_database_name(MyDatabaseId)),
-			 errhint("You may need to set \"queue_jobs.max_executors_per_role\", to increase \"queue_jobs.max_executors\" and "
-					 "\"queue_jobs.max_executors_per_database\", or to give workers a timeout.")));
+	ereport(
+		LOG,
+		(errmsg("jobs of role \"%s\" wait, as all executors are busy with jobs of other roles",
+				GetUserNameFromId(role, true)),
+		 errdetail("They have waited for %d s in database \"%s\".", (int) (LONG_WAIT / USECS_PER_SEC),
+				   get_database_name(MyDatabaseId)),
+		 errhint(
+			 "You may need to set \"queue_jobs.max_executors_per_role\", to increase \"queue_jobs.max_executors\" and "
+			 "\"queue_jobs.max_executors_per_database\", or to give workers a timeout.")));
 }
 
 /* Sees to an executor for jobs that can run; false if they would need more than there may be. */
@@ -617,8 +630,10 @@ provide_executor(const Demand *demand, TimestampTz now)
 		found.unserved = found.unserved || counts.wanted == 0;
 		return true;
 	}
-	room = counts.total + crowd_waiting(own_database, counts.wanted == 0, now) < queue_jobs_max_executors &&
-		counts.database < queue_jobs_max_executors_per_database && counts.role < share_of_database(demand->role) && pool >= 0;
+	room = counts.total + crowd_waiting(own_database, counts.wanted == 0, now) <
+			queue_jobs_max_executors &&
+		counts.database < queue_jobs_max_executors_per_database &&
+		counts.role < share_of_database(demand->role) && pool >= 0;
 	if (room && start_executor(demand, pool))
 		return true;
 	found.unserved = found.unserved || counts.wanted == 0;
@@ -667,7 +682,8 @@ demand_provide(TimestampTz now)
 	foreach(cell, demands)
 		found.enough = provide_executor(lfirst(cell), now) && found.enough;
 	if (!found.enough)
-		look_again_at(now + LOOK_AGAIN_AT_WANT);	/* another role may have got jobs, and no session calls meanwhile */
+		/* another role may have got jobs, and no session calls meanwhile */
+		look_again_at(now + LOOK_AGAIN_AT_WANT);
 	counts = count_executors(&none, now);
 	found.busy = demands != NIL || counts.working;
 	found.attended = counts.database > 0;

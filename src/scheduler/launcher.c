@@ -15,8 +15,8 @@
  *
  * Databases for which a session has called, or a job has fallen due, come first; those that are only to be
  * looked into have what room there is beside them. Of those that called, the one whose last scheduler was
- * started before the others' is the first. There is room for so many schedulers at once (crowd.h): where there
- * is none, one whose jobs have executors makes way at once.
+ * started before the others' is the first. There is room for so many schedulers at once (crowd.h): where
+ * there is none, one whose jobs have executors makes way at once.
  */
 #include "postgres.h"
 
@@ -42,17 +42,23 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#define START_AHEAD INT64CONST(50000)	/* microseconds; so that the scheduler is there when a job falls due */
+/* microseconds; so that the scheduler is there when a job falls due */
+#define START_AHEAD INT64CONST(50000)
 #define STARTING_LIMIT (30 * USECS_PER_SEC)	/* a process that has not come up by then never will */
-#define LOOK_INTERVAL INT64CONST(100000)	/* microseconds between databases at the start; less if one is done sooner */
+/* microseconds between databases at the start; less if one is done sooner */
+#define LOOK_INTERVAL INT64CONST(100000)
 #define CALLED_LATELY USECS_PER_SEC /* others are likely to be called for, too */
 #define RETRY_AFTER USECS_PER_SEC	/* when no worker slot was free */
 #define LEAVE_EVERY (2 * USECS_PER_SEC)	/* while worker slots lack: one scheduler */
 #define LOOK_AGAIN_AT_SERVED USECS_PER_SEC	/* after a scheduler that made way, as its jobs had executors */
-#define LOOK_AFTER_EXECUTOR INT64CONST(50000)	/* microseconds: a scheduler, after an executor; later in a crowd */
-#define IDLE_LEAVES_WITHIN INT64CONST(200000)	/* microseconds; then the scheduler asks one that is at work */
-#define HOLD_BACK USECS_PER_SEC	/* at most, from one scheduler's start to the next, while executors lack slots */
-#define LOOK_AT_ALL USECS_PER_SEC	/* at most so often, when more databases asked for a slot than could be noted */
+/* microseconds: a scheduler, after an executor; later in a crowd */
+#define LOOK_AFTER_EXECUTOR INT64CONST(50000)
+/* microseconds; then the scheduler asks one that is at work */
+#define IDLE_LEAVES_WITHIN INT64CONST(200000)
+/* at most, from one scheduler's start to the next, while executors lack slots */
+#define HOLD_BACK USECS_PER_SEC
+/* at most so often, when more databases asked for a slot than could be noted */
+#define LOOK_AT_ALL USECS_PER_SEC
 
 /* A database without a slot that is to be looked into by a scheduler: at that time. */
 typedef struct Waiting
@@ -63,9 +69,11 @@ typedef struct Waiting
 } Waiting;
 
 static List *waiting = NIL;		/* of Waiting * */
-static int	schedulers_wait = 0;	/* for room or a worker slot, as the present look at all databases has found */
+/* for room or a worker slot, as the present look at all databases has found */
+static int	schedulers_wait = 0;
 static bool executors_wait = false; /* for a worker slot, likewise */
-static int	executors_asked_for = 0;	/* idle ones, in the present look, so that databases get their first */
+/* idle ones, in the present look, so that databases get their first */
+static int	executors_asked_for = 0;
 static TimestampTz last_start = 0;	/* of a scheduler */
 static TimestampTz last_look = 0;	/* of a scheduler that no session called for */
 static TimestampTz last_called = 0; /* of another process */
@@ -246,7 +254,8 @@ ask_one_to_leave(void)
 	{
 		DatabaseSlot *slot = database_slot_at(i);
 
-		if (slot->scheduler == SCHEDULER_RUNNING && !slot->leave && slot->holds == 0 && (oldest == NULL || slot->starting_since < oldest->starting_since))
+		if (slot->scheduler == SCHEDULER_RUNNING && !slot->leave && slot->holds == 0 &&
+			(oldest == NULL || slot->starting_since < oldest->starting_since))
 			oldest = slot;
 	}
 	if (oldest == NULL)
@@ -454,9 +463,9 @@ has_place_in_database(Oid database)
 static bool
 may_start_executor(const DatabaseSlot *seen)
 {
-	return seen->unserved && OidIsValid(seen->unserved_role) && !seen->settings_changed && !database_is_off(seen) &&
-		seen->failures == 0 && shared_run() && !shared_read_only() && queue_jobs_pools[0] == '\0' &&
-		!seen->blocked_lanes && has_place_in_database(seen->database) &&
+	return seen->unserved && OidIsValid(seen->unserved_role) && !seen->settings_changed &&
+		!database_is_off(seen) && seen->failures == 0 && shared_run() && !shared_read_only() &&
+		queue_jobs_pools[0] == '\0' && !seen->blocked_lanes && has_place_in_database(seen->database) &&
 		!executor_has_to_wait(seen->database, seen->unserved_role) && !lost_claims_in(seen->database);
 }
 
@@ -468,7 +477,8 @@ start_executor(const DatabaseSlot *seen)
 		.database = seen->database,.role = seen->unserved_role,.pools = pools_version(),.unchecked = true
 	};
 
-	arguments.slot = executor_reserve(seen->database, seen->unserved_role, 0, arguments.pools, &arguments.generation);
+	arguments.slot = executor_reserve(seen->database, seen->unserved_role, 0, arguments.pools,
+									  &arguments.generation);
 	if (arguments.slot < 0)
 		return false;
 	if (process_start_executor(&arguments))
@@ -495,7 +505,8 @@ has_place(const DatabaseSlot *slot, TimestampTz now)
 	ExecutorStates states;
 
 	executor_states(InvalidOid, &states);
-	return states.busy + states.idle + states.starting + crowd_waiting(slot, true, now) < queue_jobs_max_executors;
+	return states.busy + states.idle + states.starting + crowd_waiting(slot, true, now) <
+		queue_jobs_max_executors;
 }
 
 /*
@@ -550,13 +561,15 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 	}
 	due = called ? attention_due(&seen, now) : DT_NOEND;
 	if (seen.wake_at != NO_TIME)
-		due = Min(due, seen.wake_at <= now ? now : seen.wake_at - START_AHEAD);	/* the lowest of times has none before it */
+		/* the lowest of times has none before it */
+		due = Min(due, seen.wake_at <= now ? now : seen.wake_at - START_AHEAD);
 	if (seen.not_before != NO_TIME && seen.not_before > due)
 		due = seen.not_before;
 	if (due > now)
 		return due;
 	if (called && (due = serve(slot, &seen, now)) != now)
-		return due == DT_NOEND ? now + (schedulers_crowded() ? LOOK_AGAIN_AT_SERVED : LOOK_AFTER_EXECUTOR) : due;
+		return due == DT_NOEND ? now + (schedulers_crowded() ? LOOK_AGAIN_AT_SERVED : LOOK_AFTER_EXECUTOR)
+							   : due;
 	if (seen.failures > 0 && database_gone(seen.database))
 	{
 		SpinLockAcquire(&slot->mutex);
@@ -607,7 +620,8 @@ not_needed_now(int *asked)
 		if (slot->scheduler != SCHEDULER_RUNNING)
 			continue;
 		*asked += slot->make_way;
-		if (!slot->make_way && slot->wants_since == NO_TIME && (found == NULL || slot->starting_since < found->starting_since))
+		if (!slot->make_way && slot->wants_since == NO_TIME &&
+			(found == NULL || slot->starting_since < found->starting_since))
 			found = slot;
 	}
 	return found;
@@ -676,7 +690,9 @@ by_start(const void *a, const void *b)
 
 	if (first->looking != second->looking)
 		return first->looking ? 1 : -1;
-	return first->starting_since < second->starting_since ? -1 : first->starting_since > second->starting_since;
+	return first->starting_since < second->starting_since
+		? -1
+		: first->starting_since > second->starting_since;
 }
 
 /*
@@ -763,7 +779,8 @@ launcher_main(Datum argument)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	process_settings();
 	pgstat_report_appname("queue_jobs launcher");
-	MemoryContextSwitchTo(AllocSetContextCreate(TopMemoryContext, "queue_jobs launcher", ALLOCSET_DEFAULT_SIZES));
+	MemoryContextSwitchTo(
+		AllocSetContextCreate(TopMemoryContext, "queue_jobs launcher", ALLOCSET_DEFAULT_SIZES));
 	remember_all(list_databases(false), NO_TIME, true);
 	for (;;)
 	{

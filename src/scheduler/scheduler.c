@@ -6,8 +6,8 @@
  * It calls no code of users: executors do that, whose jobs it enqueues (upkeep.h). So no duty of its waits
  * for any of theirs.
  *
- * It looks when it is called (database_slot.h: attention), when the next job is due, or when its other duties say
- * so, and sleeps otherwise. With nothing to do and nothing due soon it leaves, and leaves word when it is
+ * It looks when it is called (database_slot.h: attention), when the next job is due, or when its other duties
+ * say so, and sleeps otherwise. With nothing to do and nothing due soon it leaves, and leaves word when it is
  * next needed.
  */
 #include "postgres.h"
@@ -51,15 +51,21 @@
 #include "utils/memutils.h"
 
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
-#define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)	/* in case no process tells that a handler or role is back */
-#define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds, while a job that is to be charged is locked */
+/* in case no process tells that a handler or role is back */
+#define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)
+/* microseconds, while a job that is to be charged is locked */
+#define LOOK_AGAIN_AT_LOCKED INT64CONST(100000)
 #define HISTORY_EVERY (2 * USECS_PER_SEC)	/* at most, when sessions call for it */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
 #define PAUSE_AFTER_ERROR (2 * USECS_PER_SEC)
-#define TURN_AFTER_NEWS INT64CONST(50000)	/* microseconds: what else we may have been woken for waits no longer */
-#define START_IS_WORTH INT64CONST(150000)	/* microseconds: what is due sooner we wait for, instead of the next one */
-#define BACK_FOR_MORE USECS_PER_SEC	/* after we made way, though jobs could do with more executors than they have */
-#define TURN_OF_DATABASE USECS_PER_SEC	/* at least, where there are more databases than slots for them, if there is so much to do */
+/* microseconds: what else we may have been woken for waits no longer */
+#define TURN_AFTER_NEWS INT64CONST(50000)
+/* microseconds: what is due sooner we wait for, instead of the next one */
+#define START_IS_WORTH INT64CONST(150000)
+/* after we made way, though jobs could do with more executors than they have */
+#define BACK_FOR_MORE USECS_PER_SEC
+/* at least, where there are more databases than slots for them, if there is so much to do */
+#define TURN_OF_DATABASE USECS_PER_SEC
 
 static DatabaseSlot *own_slot = NULL;
 static bool not_needed = false; /* until a process calls */
@@ -81,7 +87,8 @@ static TimestampTz next_schedule = DT_NOBEGIN;
 static TimestampTz next_fill = DT_NOBEGIN;
 static TimestampTz next_sweep = DT_NOBEGIN;
 static TimestampTz next_settle = DT_NOEND;	/* of what was locked */
-static bool claims_to_charge = true;	/* what processes of clients have left in a crash: all of it from before this process was started */
+/* what processes of clients have left in a crash: all of it from before this process was started */
+static bool claims_to_charge = true;
 static TimestampTz next_charge = DT_NOEND;	/* of what could not be charged yet */
 static uint32 clock_seen = 0;	/* settings of the clock that all of these are reckoned by */
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
@@ -111,8 +118,8 @@ how_we_end(int code)
 }
 
 /*
- * A scheduler looks after the history as it starts, for what the last one knew may have changed since, but not
- * as soon as that had.
+ * A scheduler looks after the history as it starts, for what the last one knew may have changed since, but
+ * not as soon as that had.
  */
 static void
 take_history_time(void)
@@ -257,7 +264,8 @@ ask_replicas(TimestampTz now)
 	ReplicaPosition position;
 	ListCell   *cell;
 
-	if (replica_list() == NIL || (!replica_news_requested() && (own_slot->next_due > now || !claimants_read_elsewhere())))
+	if (replica_list() == NIL ||
+		(!replica_news_requested() && (own_slot->next_due > now || !claimants_read_elsewhere())))
 		return;
 	foreach(cell, replica_list())
 		(void) replica_ask(lfirst(cell), NULL, DT_NOEND, &position);
@@ -275,7 +283,8 @@ fail_crashed(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *work
 
 	job->attempt++;
 	job->crashes++;
-	(void) outcome_failed(table, row, job, worker, lane_role(lane_get(job->lane), worker), &error, retry_default_delay(job_failures(job) - 1));
+	(void) outcome_failed(table, row, job, worker, lane_role(lane_get(job->lane), worker), &error,
+						  retry_default_delay(job_failures(job) - 1));
 }
 
 typedef struct Charge
@@ -310,7 +319,8 @@ charge_crashes(void)
 	{
 		Charge		crash = {.done = false};
 
-		if ((i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE) || !ledger_read(i, &crash.entry))
+		if ((i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE) ||
+			!ledger_read(i, &crash.entry))
 			continue;
 		if (!process_protect(charge_for_good, &crash))
 		{
@@ -343,7 +353,8 @@ set_blocked(bool blocked)
 static void
 provide_executors(TimestampTz now)
 {
-	set_blocked(true);			/* until it is known: what comes while we look, and may be what a lane waits for, calls us once more */
+	/* until it is known: what comes while we look, and may be what a lane waits for, calls us once more */
+	set_blocked(true);
 	demand = demand_provide(now);
 	SpinLockAcquire(&own_slot->mutex);
 	own_slot->blocked_lanes = demand.blocked;
@@ -421,7 +432,8 @@ forget_times(void)
 static void
 request_upkeep(TimestampTz now, bool succeeded)
 {
-	uint64		generation = catalog_generation();	/* before the definitions are looked at, which may change meanwhile */
+	/* before the definitions are looked at, which may change meanwhile */
+	uint64		generation = catalog_generation();
 	bool		redefined = heal_generation != generation;
 	bool		fills = next_fill <= now || redefined || succeeded;
 	bool		heals = next_heal <= now || redefined;
@@ -618,7 +630,8 @@ makes_way_for_others(TimestampTz now)
 {
 	if (only_looks && !demand.busy && !demand.attended && next_duty() - now > START_IS_WORTH)
 		return true;
-	return (own_slot->make_way || schedulers_crowded()) && !demand.unserved && next_turn - now > START_IS_WORTH;
+	return (own_slot->make_way || schedulers_crowded()) && !demand.unserved &&
+		next_turn - now > START_IS_WORTH;
 }
 
 /*
@@ -673,7 +686,8 @@ wait_for_turn(TimestampTz until)
 			return;
 		until = Min(until, GetCurrentTimestamp() + TURN_AFTER_NEWS);
 		next_settle = Min(next_settle, next);
-		if (exclusive_command_waits(MyDatabaseId) || own_slot->attention || own_slot->leave || GetCurrentTimestamp() >= until)
+		if (exclusive_command_waits(MyDatabaseId) || own_slot->attention || own_slot->leave ||
+			GetCurrentTimestamp() >= until)
 			return;
 		process_wait(until);
 	}

@@ -12,7 +12,8 @@
 #include "shared.h"
 #include "storage/spin.h"
 
-#define CHARGERS 32				/* processes that charge at once; those beyond it may see their jobs claimed before */
+/* processes that charge at once; those beyond it may see their jobs claimed before */
+#define CHARGERS 32
 
 /* Jobs that one process is charging, all of the database between two ids. */
 typedef struct Charger
@@ -106,5 +107,6 @@ charge_awaited(const Job *job)
 bool
 charge_possible(const Job *job)
 {
-	return shared_present() && (ledger_names(job->id, job->attempt) || executor_recovers(job->id) || charge_under_way(job->id));
+	return shared_present() &&
+		(ledger_names(job->id, job->attempt) || executor_recovers(job->id) || charge_under_way(job->id));
 }

@@ -25,7 +25,8 @@ typedef struct Clocks
 {
 	slock_t		mutex;			/* guards all below */
 	bool		compared;
-	int64		difference;		/* the system clock's time less the other's, when last found to have changed */
+	/* the system clock's time less the other's, when last found to have changed */
+	int64		difference;
 	uint32		settings;
 } Clocks;
 
@@ -132,7 +133,8 @@ clock_settings(void)
 	if (set)
 	{
 		ereport(LOG,
-				(errmsg("the system clock was set %s by %.0f s", change < 0 ? "back" : "forward", fabs((double) change / USECS_PER_SEC)),
+				(errmsg("the system clock was set %s by %.0f s", change < 0 ? "back" : "forward",
+						fabs((double) change / USECS_PER_SEC)),
 				 errdetail("What queue_jobs has to do when is looked up again.")));
 		look_anew();
 	}
@@ -150,7 +152,8 @@ clock_watch(void)
 	if (!tried)
 		descriptor = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
 	tried = true;
-	if (descriptor >= 0 && timerfd_settime(descriptor, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL) != 0)
+	if (descriptor >= 0 &&
+		timerfd_settime(descriptor, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL) != 0)
 	{
 		close(descriptor);
 		descriptor = -1;

@@ -19,7 +19,8 @@
 
 #define LEDGER_FILE "pg_stat/queue_jobs.ledger"
 
-static LedgerEntry *ledger = NULL;	/* one entry a slot, then those that are to be charged, one a slot as well */
+/* one entry a slot, then those that are to be charged, one a slot as well */
+static LedgerEntry *ledger = NULL;
 static LedgerEntry *own_entry = NULL;
 static LedgerEntry *own_blamed = NULL;
 

@@ -1,7 +1,7 @@
 /*
  * crowd.h
- *		How many schedulers there may be at once, so that executors find worker slots, and which databases wait
- *		for their first executor.
+ *		How many schedulers there may be at once, so that executors find worker slots, and which databases
+ *		wait for their first executor.
  *
  * A database at work needs its executors all the time, and its scheduler now and then. So a scheduler whose
  * jobs have executors makes way for that of another database, and comes back when there is something to do.

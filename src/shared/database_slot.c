@@ -48,7 +48,8 @@ initialize(void *area)
 void
 database_slots_init(void)
 {
-	shared_add_area(add_size(offsetof(Databases, slots), mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot))),
+	shared_add_area(add_size(offsetof(Databases, slots),
+							 mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot))),
 					(void **) &databases, initialize);
 }
 
@@ -182,7 +183,8 @@ note_unserved(Oid database, Oid role, bool more)
 	if (place >= 0)
 	{
 		refused = &databases->refused[place];
-		refused->unserved_more = refused->unserved_more || more || (refused->unserved && refused->unserved_role != role);
+		refused->unserved_more = refused->unserved_more || more ||
+			(refused->unserved && refused->unserved_role != role);
 		if (!refused->unserved)
 			refused->unserved_role = role;
 		refused->unserved = true;
@@ -302,7 +304,9 @@ database_slot_evict(DatabaseSlot *slot, bool by_force, TimestampTz *due)
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	SpinLockAcquire(&slot->mutex);
 	if (slot->scheduler == SCHEDULER_NONE && slot->holds == 0 &&
-		(by_force ? slot->leave : !slot->attention || database_is_off(slot) || slot->not_before > GetCurrentTimestamp()))
+		(by_force
+			 ? slot->leave
+			 : !slot->attention || database_is_off(slot) || slot->not_before > GetCurrentTimestamp()))
 	{
 		database = slot->database;
 		*due = due_without_slot(slot);
@@ -322,8 +326,8 @@ database_slot_free(DatabaseSlot *slot)
 {
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	SpinLockAcquire(&slot->mutex);
-	if (slot->scheduler == SCHEDULER_NONE && slot->holds == 0 && !slot->attention && slot->wake_at == NO_TIME &&
-		!slot->blocked_lanes)
+	if (slot->scheduler == SCHEDULER_NONE && slot->holds == 0 && !slot->attention &&
+		slot->wake_at == NO_TIME && !slot->blocked_lanes)
 		slot->database = InvalidOid;
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared_lock());

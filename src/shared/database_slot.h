@@ -36,9 +36,11 @@ typedef struct DatabaseSlot
 	SchedulerState scheduler;
 	TimestampTz starting_since;
 	int			scheduler_proc; /* process number, if running */
-	bool		attention;		/* the scheduler, or the launcher in its place, has been woken to look at lanes */
+	/* the scheduler, or the launcher in its place, has been woken to look at lanes */
+	bool		attention;
 	bool		schedules_touched;	/* the scheduler has been called to look at schedules */
-	bool		unserved;		/* jobs have come whose role has no executor; until a process looks after them */
+	/* jobs have come whose role has no executor; until a process looks after them */
+	bool		unserved;
 	Oid			unserved_role;	/* whose jobs these are, InvalidOid: not known */
 	TimestampTz unserved_at;	/* when the first of them came */
 	bool		unserved_more;	/* one executor is not enough for them */
@@ -47,8 +49,12 @@ typedef struct DatabaseSlot
 	bool		sweep_parked;	/* parked jobs may have been forgotten */
 	bool		news;			/* there is some of what others wait for (watch.h) */
 	bool		succeeded;		/* jobs of limited-capacity workers have, since the scheduler last looked */
-	bool		blocked_lanes;	/* jobs wait for a handler, worker or role to come back, or all of them for what the extension consists of */
-	TimestampTz next_due;		/* no job in live_job_future has a run_at before this, but for those published since */
+	/*
+	 * jobs wait for a handler, worker or role to come back, or all of them for what the extension consists of
+	 */
+	bool		blocked_lanes;
+	/* no job in live_job_future has a run_at before this, but for those published since */
+	TimestampTz next_due;
 	uint32		due_published;	/* how often a due time was published */
 	TimestampTz due_low;		/* the earliest of them since the scheduler last looked */
 	TimestampTz wake_at;		/* when a scheduler is next needed, though nothing happens; NO_TIME: not */
@@ -56,13 +62,17 @@ typedef struct DatabaseSlot
 	TimestampTz not_before;		/* no scheduler is started sooner: the last one failed, or was terminated */
 	int			failures;		/* of schedulers, since one had a turn without an error */
 	bool		leave;			/* the scheduler is asked to make room for another database */
-	bool		make_way;		/* the scheduler is asked to leave for another one, if its jobs have executors */
+	/* the scheduler is asked to leave for another one, if its jobs have executors */
+	bool		make_way;
 	bool		made_way;		/* the last one did */
-	bool		looking;		/* the scheduler is started to find out what there is to do, and no session called */
+	/* the scheduler is started to find out what there is to do, and no session called */
+	bool		looking;
 	TimestampTz wants_since;	/* jobs here have had no executor; NO_TIME: they have, or there are none */
 	TimestampTz wants_seen;		/* when a scheduler last looked whether they do */
-	bool		wants_executor; /* the scheduler has jobs without any executor for them, and found no worker slot for one */
-	bool		off;			/* queue_jobs.run was off when the scheduler last looked: "attention" does not count */
+	/* the scheduler has jobs without any executor for them, and found no worker slot for one */
+	bool		wants_executor;
+	/* queue_jobs.run was off when the scheduler last looked: "attention" does not count */
+	bool		off;
 	bool		settings_changed;	/* since then, perhaps */
 	int			holds;			/* commands that our processes make way for (exclusive_commands.h) */
 } DatabaseSlot;
@@ -101,8 +111,8 @@ extern void databases_set_wait(bool wait);
 extern void database_call_attention(Oid database);
 
 /*
- * The same, for jobs of a role that has no executor there (InvalidOid: it is not known whose): the launcher may
- * start one without waiting for a scheduler. "more": one is not enough.
+ * The same, for jobs of a role that has no executor there (InvalidOid: it is not known whose): the launcher
+ * may start one without waiting for a scheduler. "more": one is not enough.
  */
 extern void database_call_unserved(Oid database, Oid role, bool more);
 

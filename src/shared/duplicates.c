@@ -95,7 +95,8 @@ note(int32 lane, int64 job)
 	{
 		int			size = Max(noted_size * 2, 16); /* told only when the memory is there */
 
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
+		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
+					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
 		noted_size = size;
 	}
 	noted[noted_count++] = (Noted)

@@ -38,7 +38,8 @@ initialize(void *area)
 void
 executor_slots_init(void)
 {
-	shared_add_area(add_size(offsetof(Executors, slots), mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))),
+	shared_add_area(add_size(offsetof(Executors, slots),
+							 mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))),
 					(void **) &executors, initialize);
 }
 
@@ -211,7 +212,8 @@ executor_wake_idle(Oid database, Oid role, uint32 pools)
 {
 	if (executors == NULL)
 		return false;
-	pg_memory_barrier();		/* what was published comes before the look: an executor says that it is idle before it looks */
+	/* what was published comes before the look: an executor says that it is idle before it looks */
+	pg_memory_barrier();
 	if (pg_atomic_read_u32(&executors->idle) == 0)
 		return false;
 	for (int i = 0; i < queue_jobs_max_executors; i++)
@@ -222,7 +224,8 @@ executor_wake_idle(Oid database, Oid role, uint32 pools)
 		if (!slot->idle || slot->leave || !executor_is(slot, database, role, pools))
 			continue;
 		SpinLockAcquire(&slot->mutex);
-		if (slot->idle && !slot->leave && executor_is(slot, database, role, pools) && slot->state == EXECUTOR_RUNNING)
+		if (slot->idle && !slot->leave && executor_is(slot, database, role, pools) &&
+			slot->state == EXECUTOR_RUNNING)
 		{
 			mark_idle(slot, false);
 			proc = slot->proc;
@@ -247,7 +250,8 @@ executor_serves(Oid database, Oid role)
 		ExecutorSlot *slot = &executors->slots[i];
 
 		SpinLockAcquire(&slot->mutex);
-		found = slot->state != EXECUTOR_NONE && slot->database == database && (!OidIsValid(role) || slot->role == role);
+		found = slot->state != EXECUTOR_NONE && slot->database == database &&
+			(!OidIsValid(role) || slot->role == role);
 		SpinLockRelease(&slot->mutex);
 	}
 	return found;
@@ -256,7 +260,8 @@ executor_serves(Oid database, Oid role)
 static bool
 stays(const ExecutorSlot *slot, Oid database, Oid role)
 {
-	return slot->state != EXECUTOR_NONE && !slot->leave && slot->database == database && (!OidIsValid(role) || slot->role == role);
+	return slot->state != EXECUTOR_NONE && !slot->leave && slot->database == database &&
+		(!OidIsValid(role) || slot->role == role);
 }
 
 /*
@@ -293,13 +298,16 @@ executor_has_to_wait(Oid database, Oid role)
 		ExecutorSlot *slot = &executors->slots[i];
 
 		SpinLockAcquire(&slot->mutex);
-		found = slot->state == EXECUTOR_NONE && slot->database == database && slot->role == role && slot->not_before > now;
+		found = slot->state == EXECUTOR_NONE && slot->database == database && slot->role == role &&
+			slot->not_before > now;
 		SpinLockRelease(&slot->mutex);
 	}
 	return found;
 }
 
-/* The executor that has been idle for longest; NULL if there is none. "leaving": so many are asked already. */
+/*
+ * The executor that has been idle for longest; NULL if there is none. "leaving": so many are asked already.
+ */
 static ExecutorSlot *
 longest_idle(Oid but_of, int *leaving)
 {

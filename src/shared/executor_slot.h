@@ -23,16 +23,19 @@ typedef struct ExecutorSlot
 {
 	/* changed under the LWLock and the mutex */
 	ExecutorState state;
-	uint32		generation;		/* counts the slot's uses, so that a late process finds out that it is too late */
+	/* counts the slot's uses, so that a late process finds out that it is too late */
+	uint32		generation;
 	Oid			database;
 	Oid			role;
 	int			pool;
 	uint32		pools;			/* version of the setting that the pool is of */
 	TimestampTz starting_since;
 	bool		connected;		/* its process has got into the database */
-	TimestampTz not_before;		/* its last process could not connect, or was terminated: no other of that role sooner; 0: none was */
+	/* its last process could not connect, or was terminated: no other of that role sooner; 0: none was */
+	TimestampTz not_before;
 
-	TimestampTz failed_until;	/* the same of one that could not connect, until another process has the slot */
+	/* the same of one that could not connect, until another process has the slot */
+	TimestampTz failed_until;
 
 	/* a cache line of its own, for each job writes it several times */
 	slock_t		mutex pg_attribute_aligned(CACHE_LINE);	/* guards all below */
@@ -42,7 +45,8 @@ typedef struct ExecutorSlot
 	TimestampTz worked_at;		/* when it had ended its last job; NO_TIME: it has had none */
 	bool		leave;			/* is asked to make room once its job is done */
 	int64		job;			/* or 0 */
-	bool		recovering;		/* the job's transaction has failed, and what comes of it is not written yet */
+	/* the job's transaction has failed, and what comes of it is not written yet */
+	bool		recovering;
 	int32		attempt;
 	TimestampTz started_at;
 	XLogRecPtr	wal_lsn;
@@ -104,7 +108,8 @@ typedef struct ExecutorLoad
 	int			serving;
 	int			idle;
 	int			starting;
-	TimestampTz not_before;		/* the latest one could not connect, and the next one starts then; NO_TIME: it could */
+	/* the latest one could not connect, and the next one starts then; NO_TIME: it could */
+	TimestampTz not_before;
 } ExecutorLoad;
 
 extern void executor_load(Oid database, Oid role, uint32 pools, ExecutorLoad *load);

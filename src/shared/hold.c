@@ -56,7 +56,8 @@ count_hold(void)
 	{
 		int			size = Max(held_size * 2, 256); /* held_size changes only when the memory is there */
 
-		held_at = held_at ? repalloc_huge(held_at, size * sizeof(int)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(int));
+		held_at = held_at ? repalloc_huge(held_at, size * sizeof(int))
+						  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(int));
 		held_size = size;
 	}
 	held_at[held_count++] = GetCurrentTransactionNestLevel();
@@ -213,7 +214,8 @@ pid_of(VirtualTransactionId transaction)
 	if (VirtualTransactionIdIsRecoveredPreparedXact(transaction))
 		return 0;
 	process = QjVirtualTransactionProcess(transaction);
-	return process != NULL && QjLocalTransaction(process) == transaction.localTransactionId ? process->pid : 0;
+	return process != NULL && QjLocalTransaction(process) == transaction.localTransactionId ? process->pid
+																							: 0;
 }
 
 static int

@@ -8,8 +8,8 @@
  * cannot start before all transactions that rely on it have committed, and its run sees what they wrote. A
  * hold is an advisory lock: no row version, no transaction ID, no WAL.
  *
- * A procedure commits, and its advisory locks are gone by that. So an executor that runs one has its holds noted
- * (session_hold.h), and they count as long as they are noted.
+ * A procedure commits, and its advisory locks are gone by that. So an executor that runs one has its holds
+ * noted (session_hold.h), and they count as long as they are noted.
  *
  * Lock order: the key, then the job. Only cancel() and its like wait, for the job alone.
  */
@@ -24,8 +24,8 @@ typedef enum HoldMode
 } HoldMode;
 
 /*
- * Until the transaction ends, or the savepoint is rolled back. HOLD_RUN is refused, too, if this session has it
- * already: no session runs a job twice. The others add up.
+ * Until the transaction ends, or the savepoint is rolled back. HOLD_RUN is refused, too, if this session has
+ * it already: no session runs a job twice. The others add up.
  */
 extern bool hold_try(int64 job, HoldMode mode);
 extern void hold_release(int64 job, HoldMode mode);
@@ -43,8 +43,9 @@ extern int	hold_count(void);
 extern int	hold_share(void);
 
 /*
- * The server releases the holds of a transaction, or of a savepoint that is rolled back, with its other locks,
- * after the callbacks for its end. These only see to the count: a released savepoint's are the level's above.
+ * The server releases the holds of a transaction, or of a savepoint that is rolled back, with its other
+ * locks, after the callbacks for its end. These only see to the count: a released savepoint's are the level's
+ * above.
  */
 extern void hold_end_transaction(void);
 extern void hold_undo_savepoint(int nest_level);

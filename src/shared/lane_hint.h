@@ -51,8 +51,9 @@ typedef enum ChangeResult
 extern ChangeResult lane_hint_next_change(uint64 *seen, int *index);
 
 /*
- * Hints by their index, up to lane_hints_size(); 0 without shared memory. The lane, 0 if there is none of this database. The next one of a lane of
- * this database, from *index on: for (int i = 0; lane_hint_next(&i, &lane); i++)
+ * Hints by their index, up to lane_hints_size(); 0 without shared memory. The lane, 0 if there is none of
+ * this database. The next one of a lane of this database, from *index on: for (int i = 0; lane_hint_next(&i,
+ * &lane); i++)
  */
 extern int	lane_hints_size(void);
 extern int32 lane_hint_lane(int index);

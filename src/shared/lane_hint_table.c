@@ -27,16 +27,19 @@
 typedef struct LaneHints
 {
 	pg_atomic_uint64 changes;	/* of all hints, so far */
-	pg_atomic_uint64 latest[REMEMBERED_CHANGES];	/* low half of a change's number, index of the hint that it changed */
+	/* low half of a change's number, index of the hint that it changed */
+	pg_atomic_uint64 latest[REMEMBERED_CHANGES];
 	pg_atomic_uint64 lost[DATABASES];	/* see lane_hints_lost() */
 	pg_atomic_uint64 complete[DATABASES];	/* database, low half of the number at which it was last */
 	pg_atomic_uint32 refused[DATABASES];	/* 1: a refusal was lost, see lane_hints_allow_lost() */
 	pg_atomic_uint32 made;		/* hints, so far */
-	pg_atomic_uint32 full;		/* 0: never; 1: there was no room for a lane with jobs; 2: and that has been told */
+	/* 0: never; 1: there was no room for a lane with jobs; 2: and that has been told */
+	pg_atomic_uint32 full;
 } LaneHints;
 
 static LaneHints *all = NULL;
-static pg_atomic_uint64 *lanes = NULL;	/* database and lane of each hint; 0: none yet; without database: none any more */
+/* database and lane of each hint; 0: none yet; without database: none any more */
+static pg_atomic_uint64 *lanes = NULL;
 static int32 *refused = NULL;	/* the number of the worker that was refused there; 0: none */
 static pg_atomic_uint64 * refused_bits = NULL;	/* one for each hint whose number that is */
 static LaneHint *hints = NULL;
@@ -96,9 +99,11 @@ void
 lane_hints_init(void)
 {
 	shared_add_area(sizeof(LaneHints), (void **) &all, initialize);
-	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(pg_atomic_uint64)), (void **) &lanes, initialize_lanes);
+	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(pg_atomic_uint64)), (void **) &lanes,
+					initialize_lanes);
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(int32)), (void **) &refused, initialize_refused);
-	shared_add_area(mul_size(bit_words(), sizeof(pg_atomic_uint64)), (void **) &refused_bits, initialize_bits);
+	shared_add_area(mul_size(bit_words(), sizeof(pg_atomic_uint64)), (void **) &refused_bits,
+					initialize_bits);
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)), (void **) &hints, initialize_hints);
 }
 
@@ -208,14 +213,16 @@ bool
 lane_hints_complete(uint64 lost)
 {
 	return all != NULL &&
-		pg_atomic_read_u64(&all->complete[MyDatabaseId % DATABASES]) == ((uint64) MyDatabaseId << 32 | (lost & PG_UINT32_MAX));
+		pg_atomic_read_u64(&all->complete[MyDatabaseId % DATABASES]) ==
+		((uint64) MyDatabaseId << 32 | (lost & PG_UINT32_MAX));
 }
 
 void
 lane_hints_tell_complete(uint64 lost)
 {
 	if (all != NULL)
-		pg_atomic_write_u64(&all->complete[MyDatabaseId % DATABASES], (uint64) MyDatabaseId << 32 | (lost & PG_UINT32_MAX));
+		pg_atomic_write_u64(&all->complete[MyDatabaseId % DATABASES],
+							(uint64) MyDatabaseId << 32 | (lost & PG_UINT32_MAX));
 }
 
 bool
@@ -243,7 +250,8 @@ name_of(Oid database, int32 lane)
 static int
 place_of(uint64 name, int probe)
 {
-	uint32		start = hash_combine(hash_uint32((uint32) (name >> 32)), hash_uint32((uint32) name)) % queue_jobs_max_lanes;
+	uint32		start = hash_combine(hash_uint32((uint32) (name >> 32)), hash_uint32((uint32) name)) %
+		queue_jobs_max_lanes;
 
 	return (start + probe) % queue_jobs_max_lanes;
 }
@@ -309,13 +317,17 @@ hint_set_refused(LaneHint *hint, int32 worker)
 static void
 reset(LaneHint *hint)
 {
-	uint32		base = (pg_atomic_fetch_add_u32(&all->made, 1) + 1) * 2654435761U;	/* far from that of the hint before */
+	/* far from that of the hint before */
+	uint32		base = (pg_atomic_fetch_add_u32(&all->made, 1) + 1) * 2654435761U;
 
-	*hint = (LaneHint)
-	{
-		.mutex = hint->mutex,.published = base,.passed_count = base,.cursor = lowest_key,.ready = true,
-			.revisit_at = NO_TIME,.passed = highest_key,.pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0
-	};
+	*hint = (LaneHint){.mutex = hint->mutex,
+					   .published = base,
+					   .passed_count = base,
+					   .cursor = lowest_key,
+					   .ready = true,
+					   .revisit_at = NO_TIME,
+					   .passed = highest_key,
+					   .pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0};
 	hint_set_refused(hint, 0);
 	hint_changed(hint);
 }
@@ -324,8 +336,9 @@ reset(LaneHint *hint)
 static bool
 is_at_rest(const LaneHint *hint)
 {
-	return !hint->ready && !hint->crowded && hint_refused(hint) == 0 && hint->successes == 0 && hint->moved_to == 0 &&
-		hint->revisit_at == NO_TIME && lane_position_compare(&hint->passed, &highest_key) == 0;
+	return !hint->ready && !hint->crowded && hint_refused(hint) == 0 && hint->successes == 0 &&
+		hint->moved_to == 0 && hint->revisit_at == NO_TIME &&
+		lane_position_compare(&hint->passed, &highest_key) == 0;
 }
 
 /* The same, and nothing has been counted there. */

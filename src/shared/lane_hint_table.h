@@ -12,8 +12,8 @@
 #define RECENT_PUBLISHED 8
 
 /*
- * Where in its lane the first job may stand that can be claimed. Begins with what a publication and a look read and write, in one cache line; behind that, a publication
- * writes the line of its place in "recent".
+ * Where in its lane the first job may stand that can be claimed. Begins with what a publication and a look
+ * read and write, in one cache line; behind that, a publication writes the line of its place in "recent".
  */
 typedef struct LaneHint
 {
@@ -26,10 +26,14 @@ typedef struct LaneHint
 	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
 	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
 	Oid			refused_role;	/* whose executors were refused, if it was */
-	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced yet */
-	uint32		passed_count;	/* how often a claim passed by a job because another one of its key was running */
-	LanePosition recent[RECENT_PUBLISHED] pg_attribute_aligned(CACHE_LINE); /* the latest of these keys, at published % RECENT_PUBLISHED */
-	LanePosition passed;		/* the first of the jobs that were passed by, since they were last published */
+	/* jobs of a limited-capacity worker that succeeded, and are not replaced yet */
+	uint32		successes;
+	/* how often a claim passed by a job because another one of its key was running */
+	uint32		passed_count;
+	/* the latest of these keys, at published % RECENT_PUBLISHED */
+	LanePosition recent[RECENT_PUBLISHED] pg_attribute_aligned(CACHE_LINE);
+	/* the first of the jobs that were passed by, since they were last published */
+	LanePosition passed;
 	uint64		dropped;		/* duplicates since the hint was made */
 	uint64		merged;
 	int64		chosen[LOAD_BALANCING_STRATEGIES];	/* where its jobs have read from */

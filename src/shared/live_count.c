@@ -6,9 +6,9 @@
  * changes. That is done after its commit can be seen. So of each transaction it is clear whether the count
  * has seen it: it has if its ID is below the snapshot's end, and not among those that ran then.
  *
- * Each database is counted again after a restart, and when rows were changed otherwise: by SQL, or by a prepared
- * transaction, whose session does not know what was changed. One session counts, and others that ask wait for it.
- * While no session asks, nothing is added.
+ * Each database is counted again after a restart, and when rows were changed otherwise: by SQL, or by a
+ * prepared transaction, whose session does not know what was changed. One session counts, and others that ask
+ * wait for it. While no session asks, nothing is added.
  */
 #include "postgres.h"
 
@@ -192,7 +192,8 @@ live_count_note(int32 lane, LiveKind kind, int change)
 	{
 		int			size = Max(noted_size * 2, 16);
 
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
+		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
+					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
 		noted_size = size;
 	}
 	noted[noted_count] = (Noted) {.lane = lane,.nest_level = nest_level};
@@ -283,7 +284,8 @@ void
 live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
+		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted),
+										   GetCurrentTransactionNestLevel());
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 		savepoint_notes_keep(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
 }
@@ -342,7 +344,8 @@ live_counts_get(LaneCount **counts, int *count)
 static bool
 is_being_counted(const CountedDatabase *counted)
 {
-	return counted->state == COUNT_BEGUN && counted->counter != MyProcPid && BackendPidGetProc(counted->counter) != NULL;
+	return counted->state == COUNT_BEGUN && counted->counter != MyProcPid &&
+		BackendPidGetProc(counted->counter) != NULL;
 }
 
 static bool
@@ -376,7 +379,8 @@ live_counts_await(void)
 	{
 		if (GetCurrentTimestamp() >= until)
 			return false;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY, PG_WAIT_EXTENSION);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY,
+						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		waited = true;
@@ -384,7 +388,9 @@ live_counts_await(void)
 	return waited;
 }
 
-/* The place of this database, to count in; NULL if there is none, or another session is at it or has done it. */
+/*
+ * The place of this database, to count in; NULL if there is none, or another session is at it or has done it.
+ */
 static CountedDatabase *
 take_database(void)
 {
@@ -490,5 +496,6 @@ initialize(void *area)
 void
 live_counts_init(void)
 {
-	shared_add_area(add_size(offsetof(LiveCounts, lanes), mul_size(lanes_size(), sizeof(CountedLane))), (void **) &live_counts, initialize);
+	shared_add_area(add_size(offsetof(LiveCounts, lanes), mul_size(lanes_size(), sizeof(CountedLane))),
+					(void **) &live_counts, initialize);
 }

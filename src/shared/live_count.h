@@ -1,6 +1,7 @@
 /*
  * live_count.h
- *		How many live jobs of each lane there are, by kind: kept in shared memory, so that the views need not count rows.
+ *		How many live jobs of each lane there are, by kind: kept in shared memory, so that the views need not
+ *		count rows.
  *
  * A session that wants to know, and finds nothing, counts them once, with one snapshot. From then on each
  * transaction that the snapshot does not see adds what it has changed, when it has committed.

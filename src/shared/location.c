@@ -62,7 +62,8 @@ static NotedJob *noted = NULL;
 static int	noted_count = 0;
 static bool raises_floor = false;
 static bool doubtful = false;
-static XLogRecPtr previous_commit = InvalidXLogRecPtr;	/* tells whether the transaction wrote a commit record */
+/* tells whether the transaction wrote a commit record */
+static XLogRecPtr previous_commit = InvalidXLogRecPtr;
 
 /*
  * The insert position, brought back to the end of the last record: at the start of a page it points behind
@@ -108,7 +109,8 @@ location_shared_init(void *memory, bool found)
 static LocationSlot *
 slot_of(int64 job)
 {
-	return &locations->slots[hash_combine(hash_uint32(MyDatabaseId), hash_bytes((unsigned char *) &job, sizeof(job))) %
+	return &locations->slots[hash_combine(hash_uint32(MyDatabaseId),
+										  hash_bytes((unsigned char *) &job, sizeof(job))) %
 							 LOCATION_SLOTS];
 }
 
@@ -156,8 +158,8 @@ publish(const NotedJob *note, XLogRecPtr commit)
 }
 
 /*
- * The insert position is asked for only where it is needed: each record that any session writes takes the same
- * spinlock.
+ * The insert position is asked for only where it is needed: each record that any session writes takes the
+ * same spinlock.
  */
 XLogRecPtr
 location_of_job(const Job *job)
@@ -215,7 +217,8 @@ note(const Job *job)
 {
 	if (noted == NULL)
 		noted = MemoryContextAlloc(TopMemoryContext, sizeof(NotedJob) * MAX_NOTED);
-	if (noted_count > 0 && noted[noted_count - 1].job == job->id && noted[noted_count - 1].created_at == job->created_at)
+	if (noted_count > 0 && noted[noted_count - 1].job == job->id &&
+		noted[noted_count - 1].created_at == job->created_at)
 		return true;
 	if (noted_count == MAX_NOTED)
 		return false;

@@ -8,8 +8,8 @@
 #define QUEUE_JOBS_MAPPED_FILE_H
 
 /*
- * A file in memory, the same for all processes; it is made if need be, and one that is shorter is written again,
- * all zero. NULL, and a line in the log with that detail, if it cannot be had.
+ * A file in memory, the same for all processes; it is made if need be, and one that is shorter is written
+ * again, all zero. NULL, and a line in the log with that detail, if it cannot be had.
  */
 extern void *mapped_file(const char *path, Size size, const char *detail);
 

@@ -46,7 +46,8 @@ describe(BackgroundWorker *worker, const char *type, const char *function)
 {
 	memset(worker, 0, sizeof(*worker));
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;	/* a standby runs nothing; promoted, it goes on */
+	/* a standby runs nothing; promoted, it goes on */
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker->bgw_restart_time = BGW_NEVER_RESTART;
 	snprintf(worker->bgw_library_name, BGW_MAXLEN, "queue_jobs");
 	snprintf(worker->bgw_function_name, BGW_MAXLEN, "%s", function);
@@ -217,7 +218,8 @@ unit_end(void)
 {
 	PopActiveSnapshot();
 	CommitTransactionCommand();
-	MemoryContextSwitchTo(unit_outside);	/* the server leaves us in TopMemoryContext, where nothing is ever freed */
+	/* the server leaves us in TopMemoryContext, where nothing is ever freed */
+	MemoryContextSwitchTo(unit_outside);
 }
 
 /* Of a process of ours, if what it called can not be stopped otherwise. */
@@ -249,7 +251,8 @@ process_limit_time(int milliseconds)
 	limits_within = 0;
 	limit_signals = 0;
 	limit = milliseconds;
-	enable_timeout_every(limit_timeout, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), milliseconds), ANSWER_TO_LIMIT);
+	enable_timeout_every(limit_timeout, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), milliseconds),
+						 ANSWER_TO_LIMIT);
 }
 
 /* A signal that came too late must not hit what follows. */
@@ -345,7 +348,8 @@ process_wait_for(TimestampTz until, int descriptor)
 	if (shared_woken() || ConfigReloadPending)
 		 /* what we did since we last looked has taken that for its own */ ;
 	else if (descriptor >= 0)
-		(void) WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, descriptor, milliseconds, PG_WAIT_EXTENSION);
+		(void) WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, descriptor, milliseconds,
+								 PG_WAIT_EXTENSION);
 	else
 		(void) WaitLatch(MyLatch, events, milliseconds, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);

@@ -38,7 +38,8 @@
 #define RATES_VERSION 0x716a0003	/* of the file's layout, and of what its scopes are hashes of */
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 
-#define WINDOWS 2048			/* in all databases: workers or keys with a limit and a start in the last period */
+/* in all databases: workers or keys with a limit and a start in the last period */
+#define WINDOWS 2048
 #define PROBES 32				/* places where a window may be, after the one that its hash says */
 #define QUANTA 64
 #define FORGET_AFTER (10 * USECS_PER_SEC)

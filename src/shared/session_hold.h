@@ -2,11 +2,11 @@
  * session_hold.h
  *		Locks that an executor has while a procedure runs, through its commits: noted in shared memory.
  *
- * A process that wants such a lock gets the advisory one first, which lasts for its transaction, and then looks
- * here. An executor has the advisory one when it notes the lock, and keeps it until that transaction's commit.
- * So one of two that want the same lock at the same moment finds the other's. Notes are void once the executor
- * has ended. (Advisory locks of the session would outlast commits as well, but pg_advisory_unlock_all(), which a
- * procedure may call, releases them.)
+ * A process that wants such a lock gets the advisory one first, which lasts for its transaction, and then
+ * looks here. An executor has the advisory one when it notes the lock, and keeps it until that transaction's
+ * commit. So one of two that want the same lock at the same moment finds the other's. Notes are void once the
+ * executor has ended. (Advisory locks of the session would outlast commits as well, but
+ * pg_advisory_unlock_all(), which a procedure may call, releases them.)
  */
 #ifndef QUEUE_JOBS_SESSION_HOLD_H
 #define QUEUE_JOBS_SESSION_HOLD_H

@@ -20,7 +20,8 @@
 #define MAX_AREAS 24
 #define WAITING_COUNTERS 64
 #define LAUNCHER_PAUSE (5 * USECS_PER_SEC)	/* after one that failed */
-#define MISSED_AGAIN (60 * USECS_PER_SEC)	/* without a free worker slot, after a while in which all were to be had */
+/* without a free worker slot, after a while in which all were to be had */
+#define MISSED_AGAIN (60 * USECS_PER_SEC)
 
 /* The locks of the tranche "queue_jobs". */
 typedef enum LockName
@@ -48,7 +49,8 @@ typedef struct Shared
 	bool		read_only;		/* see shared_read_only() */
 	bool		worker_slots_lack;	/* see shared_worker_slots_lack() */
 	TimestampTz slot_missed_at[2];	/* the last time, by a scheduler's and by an executor's process */
-	pg_atomic_uint32 waiting[WAITING_COUNTERS]; /* sessions in wait_for_jobs(), by database modulo the number of counters */
+	/* sessions in wait_for_jobs(), by database modulo the number of counters */
+	pg_atomic_uint32 waiting[WAITING_COUNTERS];
 	TimestampTz launcher_started;	/* these two are the launcher's own; there is one at a time */
 	TimestampTz launcher_not_before;
 	Waiter	   *waiters;		/* by process number; not only of those that wait */
@@ -287,13 +289,15 @@ launcher_attach(void)
 void
 launcher_detach(bool terminated)
 {
-	shared->launcher_not_before = terminated ? shared->launcher_started + LEAST_RUN : GetCurrentTimestamp() + LAUNCHER_PAUSE;
+	shared->launcher_not_before = terminated ? shared->launcher_started + LEAST_RUN
+											 : GetCurrentTimestamp() + LAUNCHER_PAUSE;
 }
 
 TimestampTz
 launcher_not_before(void)
 {
-	return Min(shared->launcher_not_before, GetCurrentTimestamp() + LAUNCHER_PAUSE);	/* the clock may have been set back */
+	/* the clock may have been set back */
+	return Min(shared->launcher_not_before, GetCurrentTimestamp() + LAUNCHER_PAUSE);
 }
 
 void

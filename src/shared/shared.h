@@ -7,9 +7,9 @@
  * All of it is a hint or a matter of processes. What is true of jobs stands in the tables: a crash resets
  * shared memory, and nothing is lost by it.
  *
- * Locks: slots, of databases and of executors, are taken and freed under the one LWLock. A slot's fields are guarded by its own spinlock,
- * which is held for assignments only. Never two spinlocks at once; a spinlock may be taken while the LWLock
- * is held.
+ * Locks: slots, of databases and of executors, are taken and freed under the one LWLock. A slot's fields are
+ * guarded by its own spinlock, which is held for assignments only. Never two spinlocks at once; a spinlock
+ * may be taken while the LWLock is held.
  */
 #ifndef QUEUE_JOBS_SHARED_H
 #define QUEUE_JOBS_SHARED_H
@@ -68,8 +68,9 @@ extern bool shared_run(void);
 extern void shared_set_run(bool run);
 
 /*
- * Whether that configuration has default_transaction_read_only on, as a tool does that has promoted the server and is
- * not yet sure that the old primary has stopped: nothing runs then. The launcher follows it, too.
+ * Whether that configuration has default_transaction_read_only on, as a tool does that has promoted the
+ * server and is not yet sure that the old primary has stopped: nothing runs then. The launcher follows it,
+ * too.
  */
 extern bool shared_read_only(void);
 extern void shared_set_read_only(bool read_only);

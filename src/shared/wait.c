@@ -41,9 +41,11 @@ wait_for_latch(TimestampTz until, long poll, bool (*done) (void *), void *argume
 
 	while (!over && !(done ? done(argument) : shared_woken()))
 	{
-		long		milliseconds = (long) Min((end - clock_elapsed()) / 1000 + 1, poll > 0 ? poll : CHECK_CLIENT_EVERY);
+		long		milliseconds = (long) Min((end - clock_elapsed()) / 1000 + 1,
+											  poll > 0 ? poll : CHECK_CLIENT_EVERY);
 
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Max(milliseconds, 0), PG_WAIT_EXTENSION);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Max(milliseconds, 0),
+						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		if (MyProcPort != NULL && !pq_check_connection())

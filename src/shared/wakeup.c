@@ -101,7 +101,8 @@ grow(void *array, int *size, Size element)
 {
 	int			larger = Max(*size * 2, 16);
 
-	array = array == NULL ? MemoryContextAllocHuge(TopMemoryContext, larger * element) : repalloc_huge(array, larger * element);
+	array = array == NULL ? MemoryContextAllocHuge(TopMemoryContext, larger * element)
+						  : repalloc_huge(array, larger * element);
 	*size = larger;
 	return array;
 }
@@ -147,8 +148,10 @@ add_touched(int32 lane, Oid role)
 		touched = grow(touched, &touched_size, sizeof(TouchedLane));
 	if (touched_count == MANY_TOUCHED && touched_by_lane == NULL)
 	{
-		HASHCTL		control = {.keysize = sizeof(int32),.entrysize = sizeof(TouchedEntry),.hcxt = TopTransactionContext};
-		HTAB	   *table = hash_create("queue_jobs touched lanes", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(TouchedEntry),
+							   .hcxt = TopTransactionContext};
+		HTAB	   *table = hash_create("queue_jobs touched lanes", 256, &control,
+										HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 
 		touched_by_lane = table;
 		for (int i = 0; i < touched_count; i++)
@@ -419,7 +422,8 @@ publish_released(const TouchedLane *lane)
 static bool
 is_served_here(const TouchedLane *lane)
 {
-	return OidIsValid(lane->role) && lane->role == served_role && (lane_hint_pools(lane->lane) & served_pool) != 0;
+	return OidIsValid(lane->role) && lane->role == served_role &&
+		(lane_hint_pools(lane->lane) & served_pool) != 0;
 }
 
 /* Only lanes that were refused: otherwise a job's end is of no use to others. True if others are to look. */
@@ -477,7 +481,8 @@ publish(bool committed)
 		databases_call_blocked();
 	if (!committed)
 		first_due = Min(first_due, first_due_if_undone);
-	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all && !look_at_schedules && !sweep_parked)
+	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all &&
+		!look_at_schedules && !sweep_parked)
 		return;
 	if (committed)
 		test_point("publishes");
@@ -494,7 +499,8 @@ publish(bool committed)
 	{
 		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
 			publish_lane(&touched[i]);
-		if (committed && touched[i].lease_ends != DT_NOEND && lane_hint_revisit(touched[i].lane, touched[i].lease_ends, true))
+		if (committed && touched[i].lease_ends != DT_NOEND &&
+			lane_hint_revisit(touched[i].lane, touched[i].lease_ends, true))
 			touched[i].wake = true;
 		if (committed && touched[i].succeeded > 0)
 			publish_success(&touched[i]);
@@ -633,7 +639,8 @@ undo(int nest_level)
 {
 	for (int i = first_level_note(nest_level); i < level_note_count; i++)
 		if (touched[level_notes[i].lane].taken_at >= nest_level)
-			(void) lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);	/* as publish_before_release() */
+			/* as publish_before_release() */
+			(void) lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);
 	key_hints_end_savepoint();
 	hold_undo_savepoint(nest_level);
 	duplicates_end_savepoint(nest_level);
@@ -762,7 +769,8 @@ may_define(Node *statement)
 		case T_GrantStmt:
 			return true;
 		case T_DropStmt:		/* a name was ambiguous */
-			return ((DropStmt *) statement)->removeType == OBJECT_FUNCTION || ((DropStmt *) statement)->removeType == OBJECT_PROCEDURE ||
+			return ((DropStmt *) statement)->removeType == OBJECT_FUNCTION ||
+				((DropStmt *) statement)->removeType == OBJECT_PROCEDURE ||
 				((DropStmt *) statement)->removeType == OBJECT_ROUTINE;
 		default:
 			return false;

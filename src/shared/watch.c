@@ -2,8 +2,8 @@
  * watch.c
  *		Ends that others wait for; see watch.h.
  *
- * Each database has a part of its own, found by its slot (database_slot.h); one that gets another database's slot
- * begins with nothing known.
+ * Each database has a part of its own, found by its slot (database_slot.h); one that gets another database's
+ * slot begins with nothing known.
  */
 #include "postgres.h"
 
@@ -69,7 +69,10 @@ watch_init(void)
 	shared_add_area(mul_size(queue_jobs_max_databases, sizeof(Watch)), (void **) &watches, initialize);
 }
 
-/* This database's part with its mutex held; NULL if it has none. Large parts are cleared only when another database had it. */
+/*
+ * This database's part with its mutex held; NULL if it has none. Large parts are cleared only when another
+ * database had it.
+ */
 static Watch *
 lock_watch(void)
 {
@@ -100,7 +103,8 @@ add_note(void)
 	{
 		int			size = Max(noted_size * 2, 16); /* told only when the memory is there */
 
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted)) : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
+		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
+					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
 		noted_size = size;
 	}
 	return &noted[noted_count++];
@@ -222,7 +226,8 @@ watch_known(void)
 static Expected *
 find_expected(Watch *watch, int64 batch)
 {
-	Expected   *way = &watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
+	Expected *way =
+		&watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
 
 	for (int i = 0; i < EXPECTED_WAYS; i++)
 		if (way[i].batch == batch)
@@ -234,7 +239,8 @@ find_expected(Watch *watch, int64 batch)
 static Expected *
 make_expected(Watch *watch, int64 batch)
 {
-	Expected   *way = &watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
+	Expected *way =
+		&watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
 	Expected   *place = way;
 
 	for (int i = 0; i < EXPECTED_WAYS; i++)
@@ -284,8 +290,9 @@ remove_news_of_members(Watch *watch, int64 batch)
 }
 
 /*
- * Of the ends since the look began it may have seen some. Without them, so many as are left are to come in any
- * case. If all may have come, the news of them stays, and there is another look; so does it if a look fails.
+ * Of the ends since the look began it may have seen some. Without them, so many as are left are to come in
+ * any case. If all may have come, the news of them stays, and there is another look; so does it if a look
+ * fails.
  */
 void
 watch_expect(int64 batch, int64 ends, bool died)
@@ -344,7 +351,10 @@ are_expected(Watch *watch, const News *news)
 	return true;
 }
 
-/* Whether members of the batch are known to live: those that are added make no difference to when it is looked at. */
+/*
+ * Whether members of the batch are known to live: those that are added make no difference to when it is
+ * looked at.
+ */
 static bool
 is_known_to_live(Watch *watch, int64 batch)
 {
@@ -387,9 +397,10 @@ is_for_scheduler(Watch *watch, const News *news)
 }
 
 /*
- * Whether it is known, without the mutex, that others do not wait for the job: so it is with most. A session that
- * will wait adds the job to the filter before it takes the snapshot by which it, or the scheduler, looks whether the
- * job has ended. If the filter does not have the job once our commit can be seen, that snapshot sees our commit.
+ * Whether it is known, without the mutex, that others do not wait for the job: so it is with most. A session
+ * that will wait adds the job to the filter before it takes the snapshot by which it, or the scheduler, looks
+ * whether the job has ended. If the filter does not have the job once our commit can be seen, that snapshot
+ * sees our commit.
  */
 static bool
 is_awaited_by_none(int64 job)

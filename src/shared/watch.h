@@ -19,8 +19,10 @@
 typedef enum NewsKind
 {
 	NEWS_BATCH,					/* look at the batch */
-	NEWS_JOINED,				/* members were added to the batch: look at it unless some are known to live */
-	NEWS_MEMBERS,				/* members of the batch have ended, or children: look at it if it may end by that */
+	/* members were added to the batch: look at it unless some are known to live */
+	NEWS_JOINED,
+	/* members of the batch have ended, or children: look at it if it may end by that */
+	NEWS_MEMBERS,
 	NEWS_ENDED,					/* a job has ended: others may wait for it */
 	NEWS_WAITS,					/* look at the job, which may wait for what has come */
 } NewsKind;
@@ -56,13 +58,16 @@ extern void watch_lose_all(void);
 /* Takes up to "size" pieces of news; *all: some were lost, or this is the first look. */
 extern int	watch_take(News *news, int size, bool *all);
 
-/* Begins to find out which jobs others wait for: forgets those known. They are known once all have been added. */
+/*
+ * Begins to find out which jobs others wait for: forgets those known. They are known once all have been
+ * added.
+ */
 extern void watch_begin(void);
 extern void watch_known(void);
 
 /*
- * A look at the batch, whose row the caller has locked, begins: ends are news from now on, also those that the
- * look does not see, and they are counted.
+ * A look at the batch, whose row the caller has locked, begins: ends are news from now on, also those that
+ * the look does not see, and they are counted.
  */
 extern void watch_look_begins(int64 batch);
 

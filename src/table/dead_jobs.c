@@ -57,7 +57,8 @@ remove_row(Relation rel, ItemPointer tid)
 {
 	TM_FailureData failure;
 
-	return table_tuple_delete(rel, tid, GetCurrentCommandId(true), InvalidSnapshot, InvalidSnapshot, false, &failure, false) == TM_Ok;
+	return table_tuple_delete(rel, tid, GetCurrentCommandId(true), InvalidSnapshot, InvalidSnapshot,
+							  false, &failure, false) == TM_Ok;
 }
 
 static DeadGroup *
@@ -75,13 +76,15 @@ group_of(Trim *trim, int32 lane_id)
 	}
 	group = hash_search(trim->groups, &key, HASH_ENTER, &found);
 	if (!found)
-		memset((char *) group + offsetof(DeadGroup, count), 0, sizeof(DeadGroup) - offsetof(DeadGroup, count));
+		memset((char *) group + offsetof(DeadGroup, count), 0,
+			   sizeof(DeadGroup) - offsetof(DeadGroup, count));
 	return group;
 }
 
 /* Calls the function with each dead job that the trim sees. */
 static void
-each_job(Trim *trim, void (*function) (Trim *trim, const DeadJob *job, TimestampTz keep_until, DeadGroup *group))
+each_job(Trim *trim,
+		 void (*function)(Trim *trim, const DeadJob *job, TimestampTz keep_until, DeadGroup *group))
 {
 	Snapshot	snapshot = engine_snapshot();
 	TableScanDesc scan = table_beginscan(trim->rel, snapshot, 0, NULL);
@@ -158,8 +161,10 @@ log_removed(const DeadGroup *group)
 	logged = lappend(logged, pstrdup(name));
 	MemoryContextSwitchTo(old);
 	ereport(LOG,
-			(errmsg("queue_jobs removes the oldest dead jobs of worker \"%s\" and role \"%s\"", group->worker, owner ? owner : "(dropped)"),
-			 errdetail("It had " INT64_FORMAT "; at most %d are kept.", group->count, queue_jobs_max_dead_jobs),
+			(errmsg("queue_jobs removes the oldest dead jobs of worker \"%s\" and role \"%s\"",
+					group->worker, owner ? owner : "(dropped)"),
+			 errdetail("It had " INT64_FORMAT "; at most %d are kept.", group->count,
+					   queue_jobs_max_dead_jobs),
 			 errhint("Retry or discard dead jobs, or increase \"queue_jobs.max_dead_jobs\".")));
 }
 

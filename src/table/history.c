@@ -221,7 +221,8 @@ add_row(HistoryWriter *history, int slice, const FinishedJob *finished)
 	{
 		MemoryContext old = MemoryContextSwitchTo(history->context);
 
-		history->rows[history->count] = MakeSingleTupleTableSlot(RelationGetDescr(history->rel), &TTSOpsHeapTuple);
+		history->rows[history->count] = MakeSingleTupleTableSlot(RelationGetDescr(history->rel),
+																 &TTSOpsHeapTuple);
 		MemoryContextSwitchTo(old);
 	}
 	ExecStoreHeapTuple(form_row(history->rel, slice, finished), history->rows[history->count], true);
@@ -245,7 +246,8 @@ insert_row(int slice, const FinishedJob *finished)
 }
 
 void
-history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state, TimestampTz finished_at, Jsonb *result)
+history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state,
+			   TimestampTz finished_at, Jsonb *result)
 {
 	int64		keep = state == JOB_DEAD ? KEEP_DEAD : worker ? worker->keep_completed : USECS_PER_DAY;
 	FinishedJob finished = {
@@ -318,7 +320,8 @@ history_read(TupleTableSlot *slot, FinishedJob *finished)
 }
 
 void
-history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at, TimestampTz *keep_until)
+history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at,
+				  TimestampTz *keep_until)
 {
 	slot_getsomeattrs(slot, Anum_finished_job_keep_until);
 	*id = get_bigint(slot, Anum_finished_job_id);
@@ -336,8 +339,9 @@ history_id_index(Relation rel)
 	foreach(cell, RelationGetIndexList(rel))
 	{
 		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
-		bool		is_ours = index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indkey.values[0] == Anum_finished_job_id &&
-			index->rd_index->indisvalid && RelationGetIndexPredicate(index) == NIL;
+		bool		is_ours = index->rd_rel->relam == BTREE_AM_OID &&
+			index->rd_index->indkey.values[0] == Anum_finished_job_id && index->rd_index->indisvalid &&
+			RelationGetIndexPredicate(index) == NIL;
 
 		index_close(index, AccessShareLock);
 		if (is_ours)
@@ -433,10 +437,12 @@ truncate_slice(int slice, TimestampTz now)
 {
 	RunAs		saved;
 
-	if (slice_empty(slice) || slice_kept(slice, now) || !ConditionalLockRelationOid(history_slice_relation(slice), AccessExclusiveLock))
+	if (slice_empty(slice) || slice_kept(slice, now) ||
+		!ConditionalLockRelationOid(history_slice_relation(slice), AccessExclusiveLock))
 		return;
 	engine_begin(&saved);
-	engine_execute(psprintf("TRUNCATE ONLY queue_jobs.%s", slice_name(slice)), SPI_OK_UTILITY, 0, NULL, NULL, NULL);
+	engine_execute(psprintf("TRUNCATE ONLY queue_jobs.%s", slice_name(slice)), SPI_OK_UTILITY, 0, NULL,
+				   NULL, NULL);
 	engine_end(&saved);
 }
 

@@ -45,8 +45,8 @@ extern void history_writer_close(HistoryWriter *history);
  * Writes a job that has ended; a completed or cancelled one only if it is to be kept at all. At once, or
  * (history not NULL) when the writer is flushed: the caller's memory must last so long.
  */
-extern void history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state, TimestampTz finished_at,
-						   Jsonb *result);
+extern void history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state,
+						   TimestampTz finished_at, Jsonb *result);
 
 /* The partitions, by their numbers. */
 #define HISTORY_FIRST_SLICE (-2)
@@ -65,7 +65,8 @@ extern Oid	history_id_index(Relation rel);
 extern void history_read(TupleTableSlot *slot, FinishedJob *finished);
 
 /* What is read of a row of dead_job to tell how long it is kept. */
-extern void history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at, TimestampTz *keep_until);
+extern void history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at,
+							  TimestampTz *keep_until);
 
 /*
  * Finds a finished job that is cancelled or dead, and removes it; false if there is none, or another

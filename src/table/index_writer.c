@@ -16,7 +16,8 @@
 static bool
 is_direct(const IndexWriter *writer, Relation index)
 {
-	if (index->rd_rel->relam != BTREE_AM_OID || !index->rd_index->indisready || index->rd_index->indisexclusion ||
+	if (index->rd_rel->relam != BTREE_AM_OID || !index->rd_index->indisready ||
+		index->rd_index->indisexclusion ||
 		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL))
 		return false;
 	if (heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
@@ -46,7 +47,8 @@ open_direct(IndexWriter *writer, TupleTableSlot *row)
 	{
 		if (!direct)
 			break;
-		if (row != NULL && writer->membership != NULL && writer->membership(lfirst_oid(cell), row) == MEMBER_NO)
+		if (row != NULL && writer->membership != NULL &&
+			writer->membership(lfirst_oid(cell), row) == MEMBER_NO)
 			continue;
 		writer->indexes[writer->count] = index_open(lfirst_oid(cell), RowExclusiveLock);
 		direct = is_direct(writer, writer->indexes[writer->count++]);
@@ -91,7 +93,8 @@ insert_entry(IndexWriter *writer, Relation index, TupleTableSlot *slot, bool upd
 	for (int i = 0; i < form->indnatts; i++)
 		values[i] = slot_getattr(slot, form->indkey.values[i], &nulls[i]);
 	(void) index_insert(index, values, nulls, &slot->tts_tid, writer->rel,
-						form->indisunique && !writer->unique_known ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, update, NULL);
+						form->indisunique && !writer->unique_known ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+						update, NULL);
 }
 
 static void

@@ -46,10 +46,12 @@ typedef struct IndexWriter
 extern void index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership);
 
 /* For one row alone: partial indexes to which it does not belong are not even opened. */
-extern void index_writer_open_for(IndexWriter *writer, Relation rel, MembershipFunction membership, TupleTableSlot *row);
+extern void index_writer_open_for(IndexWriter *writer, Relation rel, MembershipFunction membership,
+								  TupleTableSlot *row);
 
 /* For a row just written; for an update that is not HOT with "update". */
-extern void index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing);
+extern void
+index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing);
 
 /* For rows just inserted. */
 extern void index_writer_insert_many(IndexWriter *writer, TupleTableSlot **slots, int count);

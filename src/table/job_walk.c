@@ -46,13 +46,18 @@ next_of_ids(WalkSource *source)
 static void
 advance(JobWalk *walk, WalkSource *source)
 {
-	MemoryContext old = MemoryContextSwitchTo(walk->context);	/* the index may allocate memory for the scan */
+	/* the index may allocate memory for the scan */
+	MemoryContext old = MemoryContextSwitchTo(walk->context);
 	bool		isnull;
 
-	source->at_end = source->by_ids ? !next_of_ids(source) : !index_getnext_slot(source->scan, BackwardScanDirection, source->slot);
+	source->at_end = source->by_ids
+		? !next_of_ids(source)
+		: !index_getnext_slot(source->scan, BackwardScanDirection, source->slot);
 	MemoryContextSwitchTo(old);
 	if (!source->at_end)
-		source->id = DatumGetInt64(slot_getattr(source->slot, source->slice == NO_SLICE ? Anum_live_job_id : Anum_finished_job_id, &isnull));
+		source->id = DatumGetInt64(
+			slot_getattr(source->slot,
+						 source->slice == NO_SLICE ? Anum_live_job_id : Anum_finished_job_id, &isnull));
 }
 
 static void
@@ -93,17 +98,20 @@ job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
 {
 	int			executors = Max(executor_slots(), 1);
 
-	*walk = (JobWalk)
-	{
-		.wanted = wanted,.argument = argument,.snapshot = snapshot,.now = GetCurrentTimestamp(),.context = CurrentMemoryContext,.next_look = FIRST_LOOK
-	};
+	*walk = (JobWalk){.wanted = wanted,
+					  .argument = argument,
+					  .snapshot = snapshot,
+					  .now = GetCurrentTimestamp(),
+					  .context = CurrentMemoryContext,
+					  .next_look = FIRST_LOOK};
 	walk->running = palloc(sizeof(RunningJob) * executors);
 	walk->running_count = executor_running(walk->running, executors);
 	walk->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs job walk", ALLOCSET_DEFAULT_SIZES);
 
 	/* one that has expired is cancelled, though it is still there */
 	if ((states & (LIVE_STATES | STATE_BIT(JOB_CANCELLED))) != 0)
-		add_source(walk, NO_SLICE, table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock), catalog_relation(REL_LIVE_JOB_ID), before);
+		add_source(walk, NO_SLICE, table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock),
+				   catalog_relation(REL_LIVE_JOB_ID), before);
 	add_history(walk, states, before);
 }
 
@@ -112,7 +120,9 @@ static bool
 is_wanted(JobWalk *walk, const WalkSource *source)
 {
 	bool		isnull;
-	int32		id = DatumGetInt32(slot_getattr(source->slot, source->slice == NO_SLICE ? Anum_live_job_lane : Anum_finished_job_lane, &isnull));
+	int32		id = DatumGetInt32(
+		slot_getattr(source->slot,
+					 source->slice == NO_SLICE ? Anum_live_job_lane : Anum_finished_job_lane, &isnull));
 	const Lane *lane;
 
 	if (id == walk->lane)
@@ -192,7 +202,8 @@ pass_by(JobWalk *walk, WalkSource *source)
 		return;
 	walk->next_look *= 4;
 	old = MemoryContextSwitchTo(walk->context);
-	source->by_ids = lane_ids_find(&source->ids, source->rel, walk->snapshot, source->id, 2 * walk->passed_by, walk->wanted, walk->argument);
+	source->by_ids = lane_ids_find(&source->ids, source->rel, walk->snapshot, source->id,
+								   2 * walk->passed_by, walk->wanted, walk->argument);
 	MemoryContextSwitchTo(old);
 }
 

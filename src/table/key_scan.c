@@ -70,7 +70,8 @@ key_scan_next(KeyScan *scan, Job *job)
 void
 key_scan_end(KeyScan *scan)
 {
-	if (scan->dead >= MANY_DEAD && scan->snapshot != SnapshotSelf && (scan->at_end || scan->first != PG_INT64_MAX))
+	if (scan->dead >= MANY_DEAD && scan->snapshot != SnapshotSelf &&
+		(scan->at_end || scan->first != PG_INT64_MAX))
 		key_hint_settle(scan->key, &scan->window, scan->first);
 	index_endscan(scan->scan);
 	ExecDropSingleTupleTableSlot(scan->slot);

@@ -1,7 +1,7 @@
 /*
  * key_scan.h
- *		A walk over the live jobs with a deduplication hash, oldest first; as they are now, and this transaction
- *		has left them.
+ *		A walk over the live jobs with a deduplication hash, oldest first; as they are now, and this
+ *		transaction has left them.
  */
 #ifndef QUEUE_JOBS_KEY_SCAN_H
 #define QUEUE_JOBS_KEY_SCAN_H

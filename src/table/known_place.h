@@ -2,8 +2,8 @@
  * known_place.h
  *		Where rows are that this process has leased lately: mostly it is the one that completes them, and need
  *		not search the index. Or those of long jobs, which it has put back: mostly it goes on with them, and
- *		beside an old snapshot the index has an entry for each slice of theirs. Never relied on: the row at that
- *		place may be another's by then.
+ *		beside an old snapshot the index has an entry for each slice of theirs. Never relied on: the row at
+ *		that place may be another's by then.
  *
  * Without it a claimant that claims and completes 100 jobs at a time takes 5 % more instructions for each job
  * (callgrind, 2,000 jobs, their enqueue included); one that does so job by job takes 1 % more. Beside an old
@@ -23,7 +23,10 @@
 extern void know_place(const Job *job, const ItemPointerData *tid);
 extern bool place_is_known(int64 id);
 
-/* The job's row in the slot, if the snapshot sees it at the place that is known; the table has so many blocks. */
+/*
+ * The job's row in the slot, if the snapshot sees it at the place that is known; the table has so many
+ * blocks.
+ */
 extern bool fetch_known(Relation rel, int64 id, Snapshot snapshot, BlockNumber blocks, TupleTableSlot *slot);
 
 #endif

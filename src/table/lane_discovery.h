@@ -12,6 +12,7 @@
  * begin and at the end. True at the end: then all lanes that had jobs at the begin have hints, but those that
  * were told of.
  */
-extern bool lane_hints_discover(int32 *position, int most, void (*unhinted) (int32 lane, void *argument), void *argument);
+extern bool lane_hints_discover(int32 *position, int most, void (*unhinted)(int32 lane, void *argument),
+								void *argument);
 
 #endif

@@ -21,7 +21,8 @@
 #define READ_OF_PARKED 1000
 
 void
-lane_head_begin(LaneHead *head, LiveTable *table, Snapshot snapshot, TimestampTz now, const int64 *running, int running_count)
+lane_head_begin(LaneHead *head, LiveTable *table, Snapshot snapshot, TimestampTz now,
+				const int64 *running, int running_count)
 {
 	*head = (LaneHead)
 	{
@@ -114,8 +115,8 @@ rescan(IndexScanDesc scan, int32 place, const int32 *after)
 	ScanKeyData keys[2];
 
 	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(place));
-	ScanKeyInit(&keys[1], 2, after ? BTGreaterStrategyNumber : BTGreaterEqualStrategyNumber, after ? F_INT4GT : F_INT4GE,
-				Int32GetDatum(after ? *after : PG_INT32_MIN));
+	ScanKeyInit(&keys[1], 2, after ? BTGreaterStrategyNumber : BTGreaterEqualStrategyNumber,
+				after ? F_INT4GT : F_INT4GE, Int32GetDatum(after ? *after : PG_INT32_MIN));
 	index_rescan(scan, keys, lengthof(keys), NULL, 0);
 }
 
@@ -171,7 +172,8 @@ look_at_parked(LaneHead *head, HTAB *lanes)
 
 		CHECK_FOR_INTERRUPTS();
 		if (jobs != NULL && !row_expired(head->slot, head->now))
-			jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, Anum_live_job_run_at));
+			jobs->oldest_available = Min(jobs->oldest_available,
+										 slot_get_time(head->slot, Anum_live_job_run_at));
 	}
 	index_endscan(scan);
 }

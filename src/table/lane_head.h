@@ -20,7 +20,8 @@ typedef struct LaneJobs
 	int64		executing;
 	int64		retryable;
 	int64		waiting;
-	TimestampTz oldest_available;	/* since when the oldest of those that go first has been due, or DT_NOEND */
+	/* since when the oldest of those that go first has been due, or DT_NOEND */
+	TimestampTz oldest_available;
 } LaneJobs;
 
 typedef struct LaneHead
@@ -35,7 +36,8 @@ typedef struct LaneHead
 	MemoryContext each;			/* of a claimed job */
 } LaneHead;
 
-extern void lane_head_begin(LaneHead *head, LiveTable *table, Snapshot snapshot, TimestampTz now, const int64 *running, int running_count);
+extern void lane_head_begin(LaneHead *head, LiveTable *table, Snapshot snapshot, TimestampTz now,
+							const int64 *running, int running_count);
 
 /* Lanes of LaneJobs in which "executing" has all leases: those that have run out become available. */
 extern void lane_head_look_all(LaneHead *head, HTAB *lanes);

@@ -3,9 +3,9 @@
  *		How many jobs of each lane wait and run; see lane_jobs.h.
  *
  * The states are those of the view "job". The first look after a start reads all live jobs, and leaves counts
- * of what rows tell (live_count.h); where there are many, a process of its own does that (live_counter.c). With
- * these, later looks read few rows: those that are due by now and not in their place yet, those that have expired
- * and still stand there, those that executors run, and the first of each lane (lane_head.h).
+ * of what rows tell (live_count.h); where there are many, a process of its own does that (live_counter.c).
+ * With these, later looks read few rows: those that are due by now and not in their place yet, those that
+ * have expired and still stand there, those that executors run, and the first of each lane (lane_head.h).
  */
 #include "postgres.h"
 
@@ -159,7 +159,8 @@ is_running(Count *count, TupleTableSlot *slot)
 {
 	int64		id = get_int64(slot, Anum_live_job_id);
 
-	return bsearch(&id, count->running, count->running_count, sizeof(int64), compare_ids) != NULL || is_claimed(count, slot);
+	return bsearch(&id, count->running, count->running_count, sizeof(int64), compare_ids) != NULL ||
+		is_claimed(count, slot);
 }
 
 static void
@@ -259,7 +260,8 @@ uncount_waiting(LaneJobs *jobs, TupleTableSlot *slot)
 
 /* Counts the rows of an index on times, up to now. */
 static void
-count_until_now(Count *count, LiveTable *table, Snapshot snapshot, CatalogRelation which, void (*count_row) (Count *count, TupleTableSlot *slot))
+count_until_now(Count *count, LiveTable *table, Snapshot snapshot, CatalogRelation which,
+				void (*count_row)(Count *count, TupleTableSlot *slot))
 {
 	Relation	index = index_open(catalog_relation(which), AccessShareLock);
 	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
@@ -291,8 +293,8 @@ count_overdue(Count *count, TupleTableSlot *slot)
 }
 
 /*
- * A job that was not started in time is cancelled, though its row stays as it was until a claim meets it. After
- * count_overdue().
+ * A job that was not started in time is cancelled, though its row stays as it was until a claim meets it.
+ * After count_overdue().
  */
 static void
 count_expired(Count *count, TupleTableSlot *slot)
@@ -302,7 +304,8 @@ count_expired(Count *count, TupleTableSlot *slot)
 
 	if (!row_expired(slot, count->now) || is_running(count, slot))
 		return;
-	if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)) || slot_get_time(slot, Anum_live_job_run_at) <= count->now)
+	if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)) ||
+		slot_get_time(slot, Anum_live_job_run_at) <= count->now)
 		jobs->available--;
 	else
 		uncount_waiting(jobs, slot);
@@ -341,8 +344,8 @@ from_counts(Count *count, const LaneCount *counts, int number)
 		const int64 *kinds = counts[i].kinds;
 		LaneJobs   *jobs;
 
-		if (kinds[KIND_DUE] == 0 && kinds[KIND_CLAIMED] == 0 && kinds[KIND_SCHEDULED] == 0 && kinds[KIND_RETRYABLE] == 0 &&
-			kinds[KIND_WAITING] == 0)
+		if (kinds[KIND_DUE] == 0 && kinds[KIND_CLAIMED] == 0 && kinds[KIND_SCHEDULED] == 0 &&
+			kinds[KIND_RETRYABLE] == 0 && kinds[KIND_WAITING] == 0)
 			continue;
 		jobs = jobs_of(count->lanes, counts[i].lane);
 		jobs->scheduled = kinds[KIND_SCHEDULED];
@@ -368,15 +371,16 @@ have_counted(Relation rel)
 {
 	ProcessArguments arguments = {.database = MyDatabaseId};
 
-	if (MyBackendType != B_BACKEND || !live_counts_possible() || RelationGetNumberOfBlocks(rel) < BLOCKS_FOR_PROCESS ||
+	if (MyBackendType != B_BACKEND || !live_counts_possible() ||
+		RelationGetNumberOfBlocks(rel) < BLOCKS_FOR_PROCESS ||
 		CheckRelationLockedByMe(rel, AccessExclusiveLock, true))
 		return false;
 	return process_run_counter(&arguments);
 }
 
 /*
- * The counts; or the snapshot with which to count, NULL if what we find is for ourselves. What another session
- * counts is waited for.
+ * The counts; or the snapshot with which to count, NULL if what we find is for ourselves. What another
+ * session counts is waited for.
  */
 static bool
 get_counts(Relation rel, LaneCount **counts, int *number, Snapshot *snapshot)

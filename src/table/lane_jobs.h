@@ -11,7 +11,10 @@
 /* The lanes that have any, as LaneJobs, in the current memory context. */
 extern HTAB *lane_jobs(void);
 
-/* Counts them for those who ask, unless a session does so; leaves off if a command needs the database for itself. */
+/*
+ * Counts them for those who ask, unless a session does so; leaves off if a command needs the database for
+ * itself.
+ */
 extern void lane_jobs_count(void);
 
 #endif

@@ -20,10 +20,10 @@
 static void
 init_from(LaneScan *scan, ScanKey condition, LanePosition from)
 {
-	ScanKeyEntryInitialize(&scan->from[0], SK_ROW_MEMBER, 2, BTGreaterEqualStrategyNumber, INT4OID, InvalidOid, F_BTINT4CMP,
-						   Int32GetDatum(from.priority));
-	ScanKeyEntryInitialize(&scan->from[1], SK_ROW_MEMBER | SK_ROW_END, 3, BTGreaterEqualStrategyNumber, INT8OID, InvalidOid,
-						   F_BTINT8CMP, Int64GetDatum(from.id));
+	ScanKeyEntryInitialize(&scan->from[0], SK_ROW_MEMBER, 2, BTGreaterEqualStrategyNumber, INT4OID,
+						   InvalidOid, F_BTINT4CMP, Int32GetDatum(from.priority));
+	ScanKeyEntryInitialize(&scan->from[1], SK_ROW_MEMBER | SK_ROW_END, 3, BTGreaterEqualStrategyNumber,
+						   INT8OID, InvalidOid, F_BTINT8CMP, Int64GetDatum(from.id));
 	*condition = (ScanKeyData)
 	{
 		.sk_flags = SK_ROW_HEADER,.sk_attno = 2,.sk_strategy = BTGreaterEqualStrategyNumber,
@@ -61,19 +61,23 @@ lane_rescan(LaneScan *scan)
 
 /* The snapshot must live until lane_scan_end(). */
 void
-lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start, Snapshot snapshot, TimestampTz now)
+lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start, Snapshot snapshot,
+				TimestampTz now)
 {
-	*scan = (LaneScan)
-	{
-		.table = table,.place = place,.start = start,.near = NEAR_IDS,.snapshot = snapshot,.now = now,.revisit_at = NO_TIME
-	};
+	*scan = (LaneScan){.table = table,
+					   .place = place,
+					   .start = start,
+					   .near = NEAR_IDS,
+					   .snapshot = snapshot,
+					   .now = now,
+					   .revisit_at = NO_TIME};
 	scan->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
 	scan->slot = table_slot_create(table->rel, NULL);
 }
 
 /*
- * The job at which the scan starts, if we know where it is: then the entries that the index has of it need not
- * be walked over.
+ * The job at which the scan starts, if we know where it is: then the entries that the index has of it need
+ * not be walked over.
  */
 static bool
 lane_scan_known(LaneScan *scan)
@@ -116,7 +120,8 @@ lane_scan_next(LaneScan *scan, Job *job)
 		 * index's.
 		 */
 		if (!DatumGetBool(slot_getattr(scan->slot, Anum_live_job_due, &isnull)) ||
-			DatumGetInt32(slot_getattr(scan->slot, Anum_live_job_place, &isnull)) != scan->place || live_deleted_by_us(scan->slot))
+			DatumGetInt32(slot_getattr(scan->slot, Anum_live_job_place, &isnull)) != scan->place ||
+			live_deleted_by_us(scan->slot))
 			continue;
 		live_read(scan->slot, job);
 		if (!lease_holds(job, scan->now, &until))

@@ -1,6 +1,7 @@
 /*
  * lane_scan.h
- *		A walk over the jobs that wait at one place, a lane or (park.c) of one key, and may be claimed, in order.
+ *		A walk over the jobs that wait at one place, a lane or (park.c) of one key, and may be claimed, in
+ *		order.
  *
  * It begins with the ids next to its start: the index reads all of a page that the walk's bounds include,
  * though mostly one job is wanted. Without that a job that does nothing takes 32 % more instructions
@@ -40,7 +41,8 @@ typedef struct LaneScan
 	TimestampTz revisit_at;		/* earliest end of a lease that was passed by, or NO_TIME */
 } LaneScan;
 
-extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start, Snapshot snapshot, TimestampTz now);
+extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start,
+							Snapshot snapshot, TimestampTz now);
 extern bool lane_scan_next(LaneScan *scan, Job *job);
 
 /* The walk goes on from there. */

@@ -34,17 +34,23 @@ last_heartbeat(const Job *job)
 	HeapTuple	tuple;
 	TimestampTz result = NO_TIME;
 
-	ScanKeyInit(&keys[0], Anum_claimant_name, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(job->claimant));
+	ScanKeyInit(&keys[0], Anum_claimant_name, BTEqualStrategyNumber, F_TEXTEQ,
+				CStringGetTextDatum(job->claimant));
 	keys[0].sk_collation = C_COLLATION_OID;
-	ScanKeyInit(&keys[1], Anum_claimant_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(job->claimed_by));
-	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot, OidIsValid(job->claimed_by) ? 2 : 1, keys);
+	ScanKeyInit(&keys[1], Anum_claimant_owner, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(job->claimed_by));
+	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot,
+							  OidIsValid(job->claimed_by) ? 2 : 1, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		bool		isnull;
-		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_claimant_owner, RelationGetDescr(rel), &isnull));
+		Oid			owner = DatumGetObjectId(
+			heap_getattr(tuple, Anum_claimant_owner, RelationGetDescr(rel), &isnull));
 
 		if (lane_claimable_by(job->lane, owner))
-			result = Max(result, DatumGetTimestampTz(heap_getattr(tuple, Anum_claimant_last_heartbeat, RelationGetDescr(rel), &isnull)));
+			result = Max(result,
+						 DatumGetTimestampTz(heap_getattr(tuple, Anum_claimant_last_heartbeat,
+														  RelationGetDescr(rel), &isnull)));
 	}
 	systable_endscan(scan);
 	engine_snapshot_end(snapshot);

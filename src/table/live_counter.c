@@ -1,11 +1,11 @@
 /*
  * live_counter.c
- *		A process that counts the live jobs of a database, if there are many: what it counts is not lost if the
- *		statement that asks is cancelled, by a timeout of a dashboard's or an exporter's.
+ *		A process that counts the live jobs of a database, if there are many: what it counts is not lost if
+ *		the statement that asks is cancelled, by a timeout of a dashboard's or an exporter's.
  *
- * The session that started it waits, and holds a lock on the table. A third one that waits for that lock keeps
- * ours waiting, and nothing detects the circle: so no lock is waited for longer than a second, and the session
- * counts itself then.
+ * The session that started it waits, and holds a lock on the table. A third one that waits for that lock
+ * keeps ours waiting, and nothing detects the circle: so no lock is waited for longer than a second, and the
+ * session counts itself then.
  */
 #include "postgres.h"
 

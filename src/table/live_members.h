@@ -2,8 +2,8 @@
  * live_members.h
  *		Live members of a batch, found by an index.
  *
- * Beside an old snapshot the index keeps the entries of all members that have ended. A look at the batch is to
- * cost no more than there are ends until the next one, so it does not walk over all of them.
+ * Beside an old snapshot the index keeps the entries of all members that have ended. A look at the batch is
+ * to cost no more than there are ends until the next one, so it does not walk over all of them.
  */
 #ifndef QUEUE_JOBS_LIVE_MEMBERS_H
 #define QUEUE_JOBS_LIVE_MEMBERS_H

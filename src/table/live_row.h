@@ -16,7 +16,9 @@ extern void live_form_row(Relation rel, TupleTableSlot *slot, const Job *job);
 /* A value in a slot, NO_TIME or NULL if it is null; JSON is copied to the current memory context. */
 extern TimestampTz slot_get_time(TupleTableSlot *slot, int attribute);
 
-/* Whether a value is not null: without a look at what is before it in the row. The slot is for heap tuples. */
+/*
+ * Whether a value is not null: without a look at what is before it in the row. The slot is for heap tuples.
+ */
 extern bool row_has(TupleTableSlot *slot, int attribute);
 
 /* job_expired(), of the job that the slot shows. */

@@ -46,10 +46,15 @@ counted_part(TupleTableSlot *slot)
 	value = slot_getattr(slot, Anum_live_job_uncharged, &isnull);
 	job.uncharged = isnull ? 0 : DatumGetInt32(value);
 	job.due = DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull));
-	job.expires_at = row_has(slot, Anum_live_job_expires_at) ? slot_get_time(slot, Anum_live_job_expires_at) : NO_TIME;
-	job.lease = row_has(slot, Anum_live_job_lease) ? DatumGetInt64(slot_getattr(slot, Anum_live_job_lease, &isnull)) : 0;
+	job.expires_at = row_has(slot, Anum_live_job_expires_at)
+		? slot_get_time(slot, Anum_live_job_expires_at)
+		: NO_TIME;
+	job.lease = row_has(slot, Anum_live_job_lease)
+		? DatumGetInt64(slot_getattr(slot, Anum_live_job_lease, &isnull))
+		: 0;
 	if (!job.due && row_has(slot, Anum_live_job_waits))
-		job.waits = (Jsonb *) DatumGetPointer(slot_getattr(slot, Anum_live_job_waits, &isnull)); /* whether there is one */
+		/* whether there is one */
+		job.waits = (Jsonb *) DatumGetPointer(slot_getattr(slot, Anum_live_job_waits, &isnull));
 	return job;
 }
 

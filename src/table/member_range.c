@@ -39,7 +39,8 @@ add_range(void)
 	{
 		int			new_size = Max(size * 2, 16);
 
-		ranges = ranges ? repalloc_huge(ranges, new_size * sizeof(Range)) : MemoryContextAllocHuge(TopMemoryContext, new_size * sizeof(Range));
+		ranges = ranges ? repalloc_huge(ranges, new_size * sizeof(Range))
+						: MemoryContextAllocHuge(TopMemoryContext, new_size * sizeof(Range));
 		size = new_size;
 	}
 	return &ranges[count++];
@@ -54,7 +55,10 @@ member_range_note(int64 batch, int64 job)
 	if (last != NULL && last->batch == batch && job > last->last && job - last->last <= WIDEST_GAP)
 		last->last = job;
 	else
-		*add_range() = (Range) {.level = GetCurrentTransactionNestLevel(), .batch = batch, .first = job, .last = job};
+		*add_range() = (Range)
+		{
+			.level = GetCurrentTransactionNestLevel(),.batch = batch,.first = job,.last = job
+		};
 }
 
 static void
@@ -121,7 +125,9 @@ member_ranges_transaction_event(XactEvent event)
 	}
 }
 
-/* What was written in a savepoint that is rolled back is written again, and with it what was written before. */
+/*
+ * What was written in a savepoint that is rolled back is written again, and with it what was written before.
+ */
 void
 member_ranges_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {

@@ -10,7 +10,10 @@
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
-/* The row of rel, as the snapshot sees it, whose bigint in the index's first column that is; false if there is none. */
+/*
+ * The row of rel, as the snapshot sees it, whose bigint in the index's first column that is; false if there
+ * is none.
+ */
 extern bool row_by_id(Relation rel, CatalogRelation by, int64 id, Snapshot snapshot, TupleTableSlot *slot);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * row_value.h
- *		Values of a job (job_columns.h) as they are in a row: put_type() writes one of that SQL type to a row under construction, get_type() reads
- *		it from a slot of which all columns were read.
+ *		Values of a job (job_columns.h) as they are in a row: put_type() writes one of that SQL type to a row
+ *		under construction, get_type() reads it from a slot of which all columns were read.
  *
  * No value (0, NO_TIME, a null pointer) is NULL in the row where the column may be NULL.
  */
@@ -46,9 +46,12 @@ put_strategy(RowValues *row, int attribute, LoadBalancingStrategy value)
 #define put_smallint(row, attribute, value) put_value(row, attribute, Int16GetDatum(value), (value) == 0)
 #define put_boolean(row, attribute, value) put_value(row, attribute, BoolGetDatum(value), !(value))
 #define put_float8(row, attribute, value) put_value(row, attribute, Float8GetDatum(value), false)
-#define put_timestamptz(row, attribute, value) put_value(row, attribute, TimestampTzGetDatum(value), (value) == NO_TIME)
-#define put_pg_lsn(row, attribute, value) put_value(row, attribute, LSNGetDatum(value), (value) == InvalidXLogRecPtr)
-#define put_regrole(row, attribute, value) put_value(row, attribute, ObjectIdGetDatum(value), !OidIsValid(value))
+#define put_timestamptz(row, attribute, value) \
+	put_value(row, attribute, TimestampTzGetDatum(value), (value) == NO_TIME)
+#define put_pg_lsn(row, attribute, value) \
+	put_value(row, attribute, LSNGetDatum(value), (value) == InvalidXLogRecPtr)
+#define put_regrole(row, attribute, value) \
+	put_value(row, attribute, ObjectIdGetDatum(value), !OidIsValid(value))
 #define put_jsonb(row, attribute, value) put_value(row, attribute, PointerGetDatum(value), (value) == NULL)
 
 #define get_value(slot, attribute, none, convert) \

@@ -121,7 +121,8 @@ insert_row(LiveTable *table, const Job *job, bool again)
 	table->writer.unique_known = false;
 	know_place(job, &table->slot->tts_tid);
 	tally_job(job, 1);
-	ExecClearTuple(table->slot);	/* the caller's memory context may be reset before the slot is used again */
+	/* the caller's memory context may be reset before the slot is used again */
+	ExecClearTuple(table->slot);
 }
 
 void
@@ -221,7 +222,8 @@ holder_of(const HeapTupleHeaderData *row)
 
 	if ((row->t_infomask & HEAP_XMAX_IS_MULTI) == 0)
 		return HeapTupleHeaderGetRawXmax(row);
-	count = GetMultiXactIdMembers(HeapTupleHeaderGetRawXmax(row), &members, false, HEAP_XMAX_IS_LOCKED_ONLY(row->t_infomask));
+	count = GetMultiXactIdMembers(HeapTupleHeaderGetRawXmax(row), &members, false,
+								  HEAP_XMAX_IS_LOCKED_ONLY(row->t_infomask));
 	for (int i = 0; i < count && !TransactionIdIsValid(result); i++)
 		if (TransactionIdIsCurrentTransactionId(members[i].xid) || TransactionIdIsInProgress(members[i].xid))
 			result = members[i].xid;
@@ -248,8 +250,11 @@ live_row_state(TupleTableSlot *slot, int *pid)
 		return ROW_GONE;
 	holder = holder_of(&header);
 	if (TransactionIdIsValid(holder))
-		*pid = TransactionIdIsCurrentTransactionId(holder) ? MyProcPid : BackendXidGetPid(SubTransGetTopmostTransaction(holder));
-	return HEAP_XMAX_IS_LOCKED_ONLY(header.t_infomask) && !HEAP_XMAX_IS_EXCL_LOCKED(header.t_infomask) ? ROW_LOCKED_SHARED : ROW_TAKEN;
+		*pid = TransactionIdIsCurrentTransactionId(holder) ? MyProcPid
+			: BackendXidGetPid(SubTransGetTopmostTransaction(holder));
+	return HEAP_XMAX_IS_LOCKED_ONLY(header.t_infomask) && !HEAP_XMAX_IS_EXCL_LOCKED(header.t_infomask)
+		? ROW_LOCKED_SHARED
+		: ROW_TAKEN;
 }
 
 /*
@@ -353,7 +358,8 @@ id_scan_find(IdScan *scan, int64 id, Job *job)
 	ScanKeyData key;
 	bool		found;
 
-	if (fetch_known(scan->table->rel, id, scan->snapshot, scan->blocks, scan->slot) && !live_deleted_by_us(scan->slot))
+	if (fetch_known(scan->table->rel, id, scan->snapshot, scan->blocks, scan->slot) &&
+		!live_deleted_by_us(scan->slot))
 	{
 		live_read(scan->slot, job);
 		return true;
@@ -409,8 +415,9 @@ live_try_share(LiveTable *table, TupleTableSlot *slot)
 {
 	TupleTableSlot *locked = table_slot_create(table->rel, NULL);
 	TM_FailureData failure;
-	TM_Result	result = table_tuple_lock(table->rel, &slot->tts_tid, SnapshotSelf, locked, GetCurrentCommandId(true),
-										  LockTupleShare, LockWaitSkip, 0, &failure);
+	TM_Result	result = table_tuple_lock(table->rel, &slot->tts_tid, SnapshotSelf, locked,
+										  GetCurrentCommandId(true), LockTupleShare, LockWaitSkip, 0,
+										  &failure);
 
 	ExecDropSingleTupleTableSlot(locked);
 	switch (result)
@@ -523,8 +530,9 @@ reads_elsewhere(int32 id)
  * one is to be.
  */
 static bool
-promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now, bool (*wanted) (int32 lane, void *argument), void *argument, bool enough,
-			int *promoted, TimestampTz *next_due)
+promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,
+			bool (*wanted)(int32 lane, void *argument), void *argument, bool enough, int *promoted,
+			TimestampTz *next_due)
 {
 	Job			job;
 	bool		isnull;
@@ -551,7 +559,8 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now, bool (*want
 }
 
 int
-live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted) (int32 lane, void *argument), void *argument, TimestampTz *next_due)
+live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted)(int32 lane, void *argument),
+			 void *argument, TimestampTz *next_due)
 {
 	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_FUTURE), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();

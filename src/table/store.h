@@ -96,7 +96,8 @@ typedef struct IdScan
 {
 	LiveTable  *table;
 	MemoryContext context;		/* of id_scan_begin(); what is found is copied to the caller's */
-	BlockNumber blocks;			/* of the table, when the scan began: our lock keeps it from being truncated */
+	/* of the table, when the scan began: our lock keeps it from being truncated */
+	BlockNumber blocks;
 	Relation	index;
 	IndexScanDesc scan;
 	Snapshot	snapshot;
@@ -119,8 +120,9 @@ extern bool live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, con
  * (DT_NOEND: none), counting from *next_due on. They are ours until the transaction ends: a claimant must not
  * take more than it needs.
  */
-extern int	live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted) (int32 lane, void *argument), void *argument,
-						 TimestampTz *next_due);
+extern int
+live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted)(int32 lane, void *argument),
+			 void *argument, TimestampTz *next_due);
 
 typedef enum LookResult
 {

@@ -1,17 +1,23 @@
 #!/usr/bin/env perl
 # The floors of src (src/README.md): a file includes headers of its own folder, and of folders that stand before it in this list. Within a folder
-# modules include each other in no circle. Prints what is otherwise, and fails if anything is.
+# modules include each other in no circle. And no line has more than 110 columns, unless a string that is not broken needs them.
+# Prints what is otherwise, and fails if anything is.
 use strict;
 use warnings;
 use File::Basename qw(basename dirname);
+use Text::Tabs qw(expand);
 
+$Text::Tabs::tabstop = 4;
 my @floors = qw(base shared catalog table calls replica rules duties api executor scheduler);
 # One module in two files.
 my @circles = ('lane_hint lane_hint_table');
+my $columns = 110;
+my $long_string = qr/"(?:[^"\\]|\\.){60,}"/;
 
 chdir dirname($0) . '/../..' or die "chdir: $!\n";
 my %floor_of;
 my %includes;
+my @long;
 for my $floor (0 .. $#floors)
 {
 	foreach my $path (glob "src/$floors[$floor]/*.[ch]")
@@ -19,16 +25,19 @@ for my $floor (0 .. $#floors)
 		my $module = basename($path) =~ s/\.[ch]$//r;
 		die "$path: there is another $module\n" if ($floor_of{$module} // $floor) != $floor;
 		$floor_of{$module} = $floor;
-		open my $file, '<', $path or die "$path: $!\n";
+		open my $file, '<:encoding(UTF-8)', $path or die "$path: $!\n";
 		while (<$file>)
 		{
 			push @{ $includes{$module}{$1} }, "$path:$." if /^#include "([a-z_]+)\.h"/ && $1 ne $module;
+			chomp;
+			push @long, "$path:$.: more than $columns columns\n" if length(expand($_)) > $columns && !/$long_string/;
 		}
 		close $file;
 	}
 }
 
-my @found = map { "$_: this folder is no floor\n" } grep { my $name = basename($_); -d $_ && $name ne 'sql' && !grep { $_ eq $name } @floors } glob 'src/*';
+my @found = @long;
+push @found, map { "$_: this folder is no floor\n" } grep { my $name = basename($_); -d $_ && $name ne 'sql' && !grep { $_ eq $name } @floors } glob 'src/*';
 foreach my $module (sort keys %includes)
 {
 	foreach my $other (sort grep { exists $floor_of{$_} } keys %{ $includes{$module} })

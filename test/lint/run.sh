@@ -9,6 +9,7 @@ for tool in clang-tidy cppcheck; do
     command -v "$tool" >/dev/null || { echo "make lint needs $tool (apt install $tool)" >&2; exit 1; }
 done
 status=0
+make -s src/base/attribute_numbers.h || status=1
 test/lint/floors.pl || status=1
 
 # The server's headers as the system's: what is said of them is not ours to mend.
