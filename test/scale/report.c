@@ -11,7 +11,8 @@
 #include "postmaster/bgworker_internals.h"
 #include "storage/buf_internals.h"
 
-#define SCALE_LOCKS 65536		/* a power of 2 */
+#define SCALE_LOCKS 131072		/* a power of 2 */
+#define SCALE_PROBES 512
 #define SCALE_HELD 256
 
 typedef struct ScaleLock
@@ -82,13 +83,14 @@ scale_lock(const void *address)
 	uint32		place = (uint32) (((uint64) (uintptr_t) address >> 3) * UINT64CONST(0x9E3779B97F4A7C15) >> 40);
 
 	scale_look();
-	for (;; place++)
+	for (int probes = 0;; probes++)
 	{
-		ScaleLock  *lock = &scale_locks[place & (SCALE_LOCKS - 1)];
+		ScaleLock  *lock = &scale_locks[(place + probes) & (SCALE_LOCKS - 1)];
 
 		if (lock->address == NULL)
 			lock->address = address;
-		if (lock->address == address)
+		/* if there is no room left, it is counted as another: as a buffer mostly, of which there are so many */
+		if (lock->address == address || probes == SCALE_PROBES)
 			return lock;
 	}
 }

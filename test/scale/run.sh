@@ -54,8 +54,11 @@ sql -c "CREATE FUNCTION scale_restart() RETURNS void LANGUAGE c AS '$PWD/test/sc
     -c "ALTER DATABASE bench SET queue_jobs.run = off"
 stop
 
-enqueue() {                 # worker, jobs
-    role=app sql -c "SELECT count(*) FROM queue_jobs.enqueue_many('$1', ARRAY(SELECT jsonb_build_object('n', i) FROM generate_series(1, $2) AS i))" >enqueued.log
+enqueue() {                 # worker, jobs; a session for each part, for it has room to count some 100,000 buffers
+    local first
+    for ((first = 1; first <= $2; first += 100000)); do
+        role=app sql -c "SELECT count(*) FROM queue_jobs.enqueue_many('$1', ARRAY(SELECT jsonb_build_object('n', i) FROM generate_series($first, $((first + 99999))) AS i))"
+    done >enqueued.log
 }
 live() { sql -c 'SELECT count(*) FROM queue_jobs.live_job'; }
 load() {                    # sessions, script, settings of pgbench…
@@ -99,7 +102,7 @@ for kind in $work; do
                 sleep "$warm" ;;
             execute)
                 load=
-                enqueue noop_kept $((counted * 200000))
+                enqueue noop_kept $((counted * 100000))
                 sql -c 'VACUUM ANALYZE queue_jobs.live_job' -c 'ALTER DATABASE bench SET queue_jobs.run = on'
                 sql -c 'SELECT queue_jobs.resume()' >/dev/null 2>&1 || true
                 for ((i = 0; i < 300; i++)); do
