@@ -145,8 +145,7 @@ park_crowded_lanes(void)
 			crowded = lappend_int(crowded, lane);
 	foreach(cell, crowded)
 	{
-		int32		lane = lfirst_int(cell);
-
+		lane = lfirst_int(cell);
 		(void) process_protect(park_lane, &lane);
 	}
 }
