@@ -72,16 +72,8 @@ class Node(Server):
         kill_tree(self.keeper)
         send(signal.SIGKILL, backends)
 
-    def kill_keeper(self):
-        """The server goes on."""
-        send(signal.SIGKILL, self.keepers())
-        self.keeper.wait()
-
     def freeze_keeper(self):
-        send(signal.SIGSTOP, self.keepers())
-
-    def keepers(self):
-        return set(tree(self.keeper.pid)) - set(tree(self.postmaster()[0]))
+        send(signal.SIGSTOP, set(tree(self.keeper.pid)) - set(tree(self.postmaster()[0])))
 
     def thaw_keeper(self):
         send(signal.SIGCONT, tree(self.keeper.pid))

@@ -8,8 +8,6 @@ import urllib.request
 from node import Node
 from processes import free_ports, start, wait_for
 
-AGAIN_AFTER = 120       # seconds
-
 
 class Patroni:
     def __init__(self, directory, programs):
@@ -43,25 +41,12 @@ class Patroni:
             'PATRONI_ETCD3_HOST': node.service,
             'PATRONI_ETCD3_USE_PROXIES': 'true'})
 
-    def cluster(self, node):
-        """Roles and states as the node knows them, by name; none if it knows of no leader."""
-        try:
-            with urllib.request.urlopen(f'http://127.0.0.1:{self.api_ports[node]}/cluster', timeout=5) as answer:
-                return {member['name']: (member['role'], member['state']) for member in json.load(answer)['members']}
-        except urllib.error.HTTPError:
-            return {}
-
-    def is_pair(self):
-        return all(sorted(self.cluster(node).values()) == [('leader', 'running'), ('sync_standby', 'running')] for node in self.nodes)
-
     def wait_for_pair(self):
-        """Until one leads and the other is its synchronous standby. A leader that was stopped for a while may fail for ever to write down who is
-        synchronous ("updated by someone else"): killed and started again, beside its server that goes on, it does."""
-        try:
-            wait_for('leader and synchronous standby', self.is_pair, limit=AGAIN_AFTER)
-        except TimeoutError:
-            [leader] = [node for node in self.nodes if self.cluster(node).get(node.name) == ('leader', 'running')]
-            print(f'# no synchronous standby for {AGAIN_AFTER} s: Patroni of {leader.name} is killed, and started again', flush=True)
-            leader.kill_keeper()
-            self.start_keeper(leader)
-            wait_for('leader and synchronous standby', self.is_pair)
+        """Until one leads and the other is its synchronous standby."""
+        def roles(node):
+            try:
+                with urllib.request.urlopen(f'http://127.0.0.1:{self.api_ports[node]}/cluster', timeout=5) as answer:
+                    return sorted((member['role'], member['state']) for member in json.load(answer)['members'])
+            except urllib.error.HTTPError:
+                return None
+        wait_for('leader and synchronous standby', lambda: all(roles(node) == [('leader', 'running'), ('sync_standby', 'running')] for node in self.nodes))
