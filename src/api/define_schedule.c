@@ -115,6 +115,7 @@ queue_jobs_schedule(PG_FUNCTION_ARGS)
 {
 	ScheduleDefinition definition = {0};
 
+	refuse_old_call(fcinfo, Arg_schedule_keep_completed + 1);
 	refuse_where_nothing_can_be_written("queue_jobs.schedule()");
 	refuse_null(fcinfo, Arg_schedule_name, "name");
 	refuse_null(fcinfo, Arg_schedule_cron, "cron");

@@ -35,4 +35,10 @@ extern Interval *
 interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum, const char *hint);
 extern int64 interval_microseconds(const Interval *interval);
 
+/*
+ * ERROR if the function was called with fewer arguments: the statement was planned before ALTER EXTENSION
+ * UPDATE gave it more, and runs after that.
+ */
+extern void refuse_old_call(FunctionCallInfo fcinfo, int parameters);
+
 #endif

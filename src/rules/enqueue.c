@@ -385,6 +385,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 
 	refuse_where_nothing_can_be_written(function);
 	worker = require_worker(fcinfo);
+	refuse_old_call(fcinfo, Arg_enqueue_if_dead + 1);
 	refuse_null(fcinfo, Arg_enqueue_args, "args");
 	refuse_null(fcinfo, Arg_enqueue_priority, "priority");
 	enqueue_check_right(worker);
@@ -594,6 +595,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.enqueue_many()");
 	worker = require_worker(fcinfo);
+	refuse_old_call(fcinfo, Arg_enqueue_many_batch + 1);
 	refuse_null(fcinfo, Arg_enqueue_many_args, "args");
 	refuse_null(fcinfo, Arg_enqueue_many_priority, "priority");
 	enqueue_check_right(worker);
