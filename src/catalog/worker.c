@@ -323,9 +323,9 @@ free_string(char **string)
 		pfree(*string);
 }
 
-#define STRING_text(action, member) action(&member);
-#define STRING_tags(action, member) action(&member);
-#define STRING_keys(action, member) action(&member);
+#define STRING_text(action, member) action(&(member));
+#define STRING_tags(action, member) action(&(member));
+#define STRING_keys(action, member) action(&(member));
 #define STRING_role(action, member)
 #define STRING_integer(action, member)
 #define STRING_boolean(action, member)
