@@ -93,6 +93,8 @@ static const UtilityParticipant utility_participants[] = {
 static void
 proceed(UtilityCall *call)
 {
+	ProcessUtility_hook_type next = previous_utility_hook ? previous_utility_hook : standard_ProcessUtility;
+
 	while (call->next < lengthof(utility_participants))
 	{
 		const UtilityParticipant *participant = &utility_participants[call->next++];
@@ -102,10 +104,8 @@ proceed(UtilityCall *call)
 		participant->run(call);
 		return;
 	}
-	(previous_utility_hook ? previous_utility_hook
-						   : standard_ProcessUtility)(call->statement, call->query, call->read_only_tree,
-													  call->context, call->params, call->environment,
-													  call->destination, call->completion);
+	next(call->statement, call->query, call->read_only_tree, call->context, call->params, call->environment,
+		 call->destination, call->completion);
 }
 
 static void

@@ -315,14 +315,7 @@ retry_arguments(FunctionCallInfo fcinfo, RunError *error)
 												   "Give an interval from 0 to 365 days."));
 }
 
-/* Of 0.1.0, whose SQL is refused by this library, but for what calls it before the update. */
-static void
-refuse_parameters_of_0_1_0(FunctionCallInfo fcinfo)
-{
-	(void) catalog_owner();
-	if (PG_NARGS() != 6)
-		elog(ERROR, "function has %d parameters, not 6", PG_NARGS());
-}
+#define FAIL_PARAMETERS 6		/* of fail() and fail_many() */
 
 /* fail(id, attempt, error, detail, retry_in, final) */
 Datum
@@ -332,7 +325,7 @@ queue_jobs_fail(PG_FUNCTION_ARGS)
 	int64		delay;
 
 	refuse_null_job(fcinfo, "queue_jobs.fail()");
-	refuse_parameters_of_0_1_0(fcinfo);
+	catalog_require_call(fcinfo, FAIL_PARAMETERS);
 	refuse_null(fcinfo, 2, "error");
 	error.message = text_argument(fcinfo, 2);
 	error.detail = PG_ARGISNULL(3) ? NULL : text_argument(fcinfo, 3);
@@ -553,7 +546,7 @@ queue_jobs_fail_many(PG_FUNCTION_ARGS)
 	JobTexts	details = {0};
 	int64		delay;
 
-	refuse_parameters_of_0_1_0(fcinfo);
+	catalog_require_call(fcinfo, FAIL_PARAMETERS);
 	errors = job_texts(fcinfo, 2, "errors", arrays.count);
 	refuse_null_elements("errors", errors.nulls, errors.count);
 	if (!PG_ARGISNULL(3))

@@ -6,6 +6,7 @@
 
 #include "arguments.h"
 #include "attribute_numbers.h"
+#include "catalog.h"
 #include "command.h"
 #include "fmgr.h"
 #include "history.h"
@@ -115,8 +116,8 @@ queue_jobs_schedule(PG_FUNCTION_ARGS)
 {
 	ScheduleDefinition definition = {0};
 
-	refuse_old_call(fcinfo, Arg_schedule_keep_completed + 1);
 	refuse_where_nothing_can_be_written("queue_jobs.schedule()");
+	catalog_require_call(fcinfo, Arg_schedule_keep_completed + 1);
 	refuse_null(fcinfo, Arg_schedule_name, "name");
 	refuse_null(fcinfo, Arg_schedule_cron, "cron");
 	refuse_null(fcinfo, Arg_schedule_timezone, "timezone");

@@ -591,8 +591,8 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	bool		has_record;
 	DedupStrategy strategy;
 
-	refuse_old_call(fcinfo, ARG(encrypt_result) + 1);
 	refuse_where_nothing_can_be_written("queue_jobs.define_worker()");
+	catalog_require_call(fcinfo, ARG(encrypt_result) + 1);
 	refuse_null(fcinfo, ARG(name), "name");
 	name = text_argument(fcinfo, ARG(name));
 	check_name("worker", name);

@@ -31,10 +31,10 @@ typedef struct MetricRows
 extern void label(Labels *labels, const char *key, const char *value);
 
 /* A sample; "labels" may be NULL. */
-extern void
-put_counter(MetricRows *rows, const char *name, const char *help, const Labels *labels, double value);
-extern void
-put_gauge(MetricRows *rows, const char *name, const char *help, const Labels *labels, double value);
+extern void put_counter(MetricRows *rows, const char *name, const char *help, const Labels *labels,
+						double value);
+extern void put_gauge(MetricRows *rows, const char *name, const char *help, const Labels *labels,
+					  double value);
 
 /* The samples of a histogram of that name, which get the label "le", too. */
 extern void put_histogram(MetricRows *rows, const char *name, const char *help, const Labels *labels,

@@ -37,14 +37,13 @@ set_text(Definition *definition, int attribute, const char *value)
 	set_datum(definition, attribute, CStringGetTextDatum(value));
 }
 
-bool
+void
 set_boolean(Definition *definition, int attribute, int arg)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 
 	refuse_null(fcinfo, arg, worker_columns[attribute].name);
 	set_datum(definition, attribute, PG_GETARG_DATUM(arg));
-	return PG_GETARG_BOOL(arg);
 }
 
 int

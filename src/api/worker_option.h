@@ -24,7 +24,7 @@ extern void set_datum(Definition *definition, int attribute, Datum value);
 extern void set_text(Definition *definition, int attribute, const char *value);
 
 /* A boolean that must not be NULL. */
-extern bool set_boolean(Definition *definition, int attribute, int arg);
+extern void set_boolean(Definition *definition, int attribute, int arg);
 
 /* An integer between two bounds, or NULL, which leaves it unset: 0 is returned then. */
 extern int	set_number(Definition *definition, int attribute, int arg, int minimum, int maximum);
@@ -36,8 +36,8 @@ extern void set_interval(Definition *definition, int attribute, int arg, int64 m
 /* Which of its values an option has; it must not be NULL. */
 extern int value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char *const *names,
 						  const char *detail);
-extern int
-set_value(Definition *definition, int attribute, int arg, const char *const *names, const char *detail);
+extern int set_value(Definition *definition, int attribute, int arg, const char *const *names,
+					 const char *detail);
 
 /* An array of names: none of them NULL, each fit for a selector. */
 extern void set_names(Definition *definition, int attribute, int arg);

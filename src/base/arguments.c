@@ -140,15 +140,3 @@ interval_microseconds(const Interval *interval)
 		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
 	return result;
 }
-
-void
-refuse_old_call(FunctionCallInfo fcinfo, int parameters)
-{
-	if (PG_NARGS() < parameters)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the call does not fit the version of extension \"queue_jobs\""),
-				 errdetail("The function was called with %d arguments, and has %d parameters now.", PG_NARGS(),
-						   parameters),
-				 errhint("Run ALTER EXTENSION queue_jobs UPDATE unless that was done, and the statement again.")));
-}

@@ -31,14 +31,8 @@ extern char *as_sentence(const char *message);
 extern int	count_argument(FunctionCallInfo fcinfo, int arg, const char *name);
 
 /* The interval, if it is between minimum and maximum, both in microseconds; else an ERROR. */
-extern Interval *
-interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum, const char *hint);
+extern Interval *interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum,
+								   const char *hint);
 extern int64 interval_microseconds(const Interval *interval);
-
-/*
- * ERROR if the function was called with fewer arguments: the statement was planned before ALTER EXTENSION
- * UPDATE gave it more, and runs after that.
- */
-extern void refuse_old_call(FunctionCallInfo fcinfo, int parameters);
 
 #endif

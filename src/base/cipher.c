@@ -68,8 +68,8 @@ cipher_open(const uint8 *key, const char *bound_to, const uint8 *sealed, int len
 		return false;
 	context = new_context();
 	done = EVP_DecryptInit_ex(context, EVP_aes_256_gcm(), NULL, key, sealed) == 1 &&
-		EVP_DecryptUpdate(context, NULL, &written, (const uint8 *) bound_to, (int) strlen(bound_to)) ==
-			1 &&
+		EVP_DecryptUpdate(context, NULL, &written, (const uint8 *) bound_to,
+						  (int) strlen(bound_to)) == 1 &&
 		EVP_DecryptUpdate(context, text, &written, ciphertext, text_length) == 1 &&
 		EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, CIPHER_TAG_LENGTH,
 							unconstify(uint8 *, ciphertext) + text_length) == 1 &&

@@ -50,8 +50,8 @@ extern LoadBalancingStrategy load_balancing_strategy(const char *name);
  * caught_up: a replica has replayed the job's location. retried: the job has been started, or put back,
  * before.
  */
-extern LoadBalancingStrategy
-consistency_choose(DataConsistency consistency, bool location_known, bool caught_up, bool retried);
+extern LoadBalancingStrategy consistency_choose(DataConsistency consistency, bool location_known,
+												bool caught_up, bool retried);
 
 /* Whether the strategy reads from a replica. */
 extern bool reads_from_replica(LoadBalancingStrategy strategy);

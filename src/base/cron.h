@@ -51,7 +51,7 @@ extern bool cron_parse(const char *expression, Cron *cron, CronError *error);
 extern TimestampTz cron_next(const Cron *cron, const pg_tz *timezone, TimestampTz after);
 
 /* The first tick after a time of the series that a given tick, not later than that time, belongs to. */
-extern TimestampTz
-cron_next_of_series(const Cron *cron, const pg_tz *timezone, TimestampTz tick, TimestampTz after);
+extern TimestampTz cron_next_of_series(const Cron *cron, const pg_tz *timezone, TimestampTz tick,
+									   TimestampTz after);
 
 #endif

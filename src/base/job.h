@@ -81,8 +81,8 @@ static const LanePosition highest_key = {PG_INT32_MAX, PG_INT64_MAX};	/* behind 
 #define Job_strategy LoadBalancingStrategy	/* or STRATEGY_NONE */
 #define Job_float8 float8
 #define JOB_COLUMN(name, type) Job_##type name;
-#define LIVE_COLUMN(name, type) Job_##type name;
-#define FINISHED_COLUMN(name, type) Job_##type name;
+#define LIVE_COLUMN(name, type) JOB_COLUMN(name, type)
+#define FINISHED_COLUMN(name, type) JOB_COLUMN(name, type)
 typedef struct Job
 {
 #include "job_columns.h"

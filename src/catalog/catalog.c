@@ -204,6 +204,20 @@ catalog_relation(CatalogRelation which)
 	return cache.relations[which];
 }
 
+void
+catalog_require_call(FunctionCallInfo fcinfo, int parameters)
+{
+	require_extension();
+	if (PG_NARGS() == parameters)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("extension \"queue_jobs\" was updated after the statement was planned"),
+			 errdetail("The function was called with %d arguments, and has %d parameters now.", PG_NARGS(),
+					   parameters),
+			 errhint("Run the statement again.")));
+}
+
 Oid
 catalog_owner(void)
 {

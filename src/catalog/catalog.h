@@ -5,6 +5,8 @@
 #ifndef QUEUE_JOBS_CATALOG_H
 #define QUEUE_JOBS_CATALOG_H
 
+#include "fmgr.h"
+
 typedef enum CatalogRelation
 {
 	REL_DEFINED_WORKER,
@@ -63,6 +65,13 @@ extern CatalogStatus catalog_status(void);
 
 /* The OID of a relation; ERROR if the extension is absent or of another version. */
 extern Oid	catalog_relation(CatalogRelation which);
+
+/*
+ * ERROR if the extension is absent or of another version, or the function was called with another number of
+ * arguments than it has parameters: the statement was planned before ALTER EXTENSION UPDATE, and runs after
+ * it.
+ */
+extern void catalog_require_call(FunctionCallInfo fcinfo, int parameters);
 
 /* Who owns the extension: the engine's SQL runs as this role. */
 extern Oid	catalog_owner(void);

@@ -37,8 +37,8 @@ extern void restricted_end(RunAs *saved);
 extern SPIPlanPtr prepare_one_query(const char *sql, int nargs, Oid *types, const char *option);
 
 /* Runs a statement of the engine's own and checks its outcome; parameters are passed, never pasted. */
-extern uint64
-engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls);
+extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *types, Datum *values,
+							 const char *nulls);
 
 /*
  * The same with a plan that is kept, and with a snapshot of now. For a constant statement, always with the

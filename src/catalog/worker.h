@@ -98,7 +98,7 @@ typedef struct RowVersion
 #define Worker_boundary ResourceBoundary
 #define Worker_consistency DataConsistency
 #define WORKER_COLUMN(name, type) Worker_##type name;
-#define WORKER_OPTION(name, type) Worker_##type name;
+#define WORKER_OPTION(name, type) WORKER_COLUMN(name, type)
 typedef struct Worker
 {
 #include "worker_columns.h"

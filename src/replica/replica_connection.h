@@ -29,8 +29,8 @@ extern void replica_connect_as(Oid role);
  * connection: it sees no less. "context" is set as queue_jobs.context there, if not NULL. Neither this nor
  * the read lasts longer than "until" (DT_NOEND: only as long as the settings say).
  */
-extern bool
-replica_ask(const Replica *replica, const Jsonb *context, TimestampTz until, ReplicaPosition *position);
+extern bool replica_ask(const Replica *replica, const Jsonb *context, TimestampTz until,
+						ReplicaPosition *position);
 
 /*
  * Runs a function of one jsonb over the connection that replica_ask() has used; the outcome, in the current

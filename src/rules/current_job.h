@@ -35,8 +35,8 @@ extern void current_job_begin(Job *job, const Lane *lane, const Worker *worker, 
 
 /* At the end of a transaction, or of a savepoint (commit.c). */
 extern void current_job_transaction_event(XactEvent event);
-extern void
-current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent);
+extern void current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
+										SubTransactionId parent);
 
 /* ERROR 55000 unless this process runs a job. */
 extern void current_job_require(const char *function);

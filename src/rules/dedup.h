@@ -31,8 +31,8 @@ extern void dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const cha
  * Whether a job of that key stands already for the one about to be enqueued. The job that stands is held
  * until the end of the transaction.
  */
-extern Standing
-dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing);
+extern Standing dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role,
+									int64 *standing);
 
 /*
  * Whether any live job of that key is there, in whatever state; also one of another owner, if the worker's

@@ -7,6 +7,7 @@
 #include "args_check.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "batch_member.h"
 #include "common/int.h"
@@ -385,7 +386,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 
 	refuse_where_nothing_can_be_written(function);
 	worker = require_worker(fcinfo);
-	refuse_old_call(fcinfo, Arg_enqueue_if_dead + 1);
+	catalog_require_call(fcinfo, Arg_enqueue_if_dead + 1);
 	refuse_null(fcinfo, Arg_enqueue_args, "args");
 	refuse_null(fcinfo, Arg_enqueue_priority, "priority");
 	enqueue_check_right(worker);
@@ -595,7 +596,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.enqueue_many()");
 	worker = require_worker(fcinfo);
-	refuse_old_call(fcinfo, Arg_enqueue_many_batch + 1);
+	catalog_require_call(fcinfo, Arg_enqueue_many_batch + 1);
 	refuse_null(fcinfo, Arg_enqueue_many_args, "args");
 	refuse_null(fcinfo, Arg_enqueue_many_priority, "priority");
 	enqueue_check_right(worker);

@@ -25,8 +25,8 @@ extern void lost_claims_init(void);
 
 /* At the end of a transaction, or of a savepoint (commit.c). */
 extern void lost_claims_transaction_event(XactEvent event);
-extern void
-lost_claims_savepoint_event(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent);
+extern void lost_claims_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
+										SubTransactionId parent);
 
 /* This transaction has claimed the job, whose attempt is counted already. */
 extern void lost_claim_note(const Job *job);

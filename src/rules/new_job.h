@@ -30,8 +30,8 @@ extern void new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const ch
 						  TimestampTz now, int priority);
 
 /* Enqueues one job, or finds the one that stands for it. Returns its id. */
-extern int64
-new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token, bool *duplicate);
+extern int64 new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token,
+						 bool *duplicate);
 
 /* The same without deduplication: the template has the args as they are stored. */
 extern int64 new_job_insert(EnqueueCall *call, LiveTable *table);

@@ -50,8 +50,8 @@ extern void index_writer_open_for(IndexWriter *writer, Relation rel, MembershipF
 								  TupleTableSlot *row);
 
 /* For a row just written; for an update that is not HOT with "update". */
-extern void
-index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing);
+extern void index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update,
+								bool only_summarizing);
 
 /* For rows just inserted. */
 extern void index_writer_insert_many(IndexWriter *writer, TupleTableSlot **slots, int count);

@@ -14,7 +14,7 @@
 extern TupleDesc job_row_descriptor(void);
 
 /* The row of a job that is executing; executor_pid is 0 for a claimant's. */
-extern HeapTuple
-job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *worker, int executor_pid);
+extern HeapTuple job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *worker,
+						 int executor_pid);
 
 #endif

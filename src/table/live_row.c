@@ -58,15 +58,6 @@ row_expired(TupleTableSlot *slot, TimestampTz now)
 	return job_expired(&job, now);
 }
 
-Jsonb *
-slot_get_jsonb(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? NULL : DatumGetJsonbPCopy(value);
-}
-
 void
 live_read(TupleTableSlot *slot, Job *job)
 {

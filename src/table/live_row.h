@@ -13,7 +13,7 @@
 /* Puts the row of a job into the slot, which is for heap tuples. */
 extern void live_form_row(Relation rel, TupleTableSlot *slot, const Job *job);
 
-/* A value in a slot, NO_TIME or NULL if it is null; JSON is copied to the current memory context. */
+/* A value in a slot, NO_TIME if it is null. */
 extern TimestampTz slot_get_time(TupleTableSlot *slot, int attribute);
 
 /*
@@ -23,7 +23,6 @@ extern bool row_has(TupleTableSlot *slot, int attribute);
 
 /* job_expired(), of the job that the slot shows. */
 extern bool row_expired(TupleTableSlot *slot, TimestampTz now);
-extern Jsonb *slot_get_jsonb(TupleTableSlot *slot, int attribute);
 
 /* The job in a slot; strings and JSON are copied to the current memory context. */
 extern void live_read(TupleTableSlot *slot, Job *job);
