@@ -318,7 +318,7 @@ make_available(Job *job)
 	job->strategy = STRATEGY_NONE;
 	job->read_from = NULL;
 	job->wal_lsn = InvalidXLogRecPtr;
-	location_relied_on(job);	/* who has repaired what it failed of wants that to be seen */
+	location_relied_on(job);	/* its next run sees what was repaired by now */
 }
 
 /* A live job that waits for its time is available now. */

@@ -247,7 +247,7 @@ set_up_parser(ParseState *pstate, void *plan)
 	pstate->p_paramref_hook = resolve_parameter;
 }
 
-/* $2 stands for the call; the column is named after it for those who read an error's context. */
+/* $2 stands for the call; the column is named after it, for an error's context. */
 static char *
 function_sql(const Handler *handler, const uint64 given[2])
 {

@@ -324,8 +324,8 @@ find_ids(const char *sql, ArrayType *parameter)
 	" UNION ALL SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1) ORDER BY 1"
 
 /*
- * The order matters: what ends from the moment on at which it is known who waits is news; what has ended
- * before is found.
+ * The order matters. First the watched jobs are noted: their ends are news from then on. Then the look finds
+ * what had ended before.
  */
 static void
 look_at_everything(void)

@@ -152,8 +152,8 @@ has_work(Run *run, bool lock, volatile RunEnd *end)
 }
 
 /*
- * Who had a job run with its definer's rights must still be allowed to; the definer's own right is checked at
- * the call.
+ * The owner of a job that runs with its definer's rights must still be allowed to call the handler. The
+ * definer's own right is checked at the call.
  */
 static void
 check_owners_right(const Run *run)

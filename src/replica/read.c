@@ -123,7 +123,7 @@ read_for_job(CallTarget *reader, const Worker *worker, Job *job)
 
 	job->read = NULL;
 	if (replica_connected())
-		/* those dropped meanwhile are let go, though only other jobs may come from now on */
+		/* closes connections to replicas that were dropped, also where no job of this worker reads again */
 		(void) replica_list();
 	if (reader->handler == NULL)
 	{

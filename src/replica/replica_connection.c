@@ -5,8 +5,8 @@
  * A connection is kept for as long as its process lives and the replica is on the list, as it was. One that
  * broke while it was not used is renewed at once: that is no failure of the replica. Every wait has an end.
  *
- * The replica says itself who it is, over the very connection that is then read from: a name can lead to
- * another server today than yesterday. Since it only ever replays more, what it has replayed when asked is
+ * The replica identifies itself over the connection that is then read from: a name can lead to another server
+ * today than yesterday. Since it only ever replays more, what it has replayed when asked is
  * there when the read begins.
  *
  * Failures are of two kinds. A replica that cannot be reached, does not answer, or is no replica of ours, is

@@ -226,8 +226,9 @@ expires_before(TimestampTz a, TimestampTz b)
 
 /*
  * Whether a job may end without being started: its time runs out before that of the one that it would stand
- * for. Of two that both expire the longer one is let in only if the other has less than half as long to live:
- * it would be a row each, if the same work is enqueued over and over.
+ * for. Of two that both expire the longer one is let in only if the other has less than half as long to live.
+ * Without that, each enqueue() of the same work with an expires_in makes a row of its own: 1000 calls leave
+ * 1000 waiting jobs, and with it one.
  */
 static bool
 may_expire(const Job *other, const Job *job, TimestampTz now)

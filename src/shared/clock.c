@@ -73,7 +73,7 @@ read_difference(int64 *difference)
  * all the time again.
  */
 static void
-look_anew(void)
+look_again(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
@@ -136,7 +136,7 @@ clock_settings(void)
 				(errmsg("the system clock was set %s by %.0f s", change < 0 ? "back" : "forward",
 						fabs((double) change / USECS_PER_SEC)),
 				 errdetail("What queue_jobs has to do when is looked up again.")));
-		look_anew();
+		look_again();
 	}
 	return settings;
 }

@@ -11,6 +11,11 @@
  * inserts such a job moves the hint back to it before. What this transaction has deleted it cannot see, but
  * it may yet be rolled back: then it moves no hint. A transaction that writes the table by SQL, remove_jobs()
  * or a restore, moves none either, and has all forgotten at its end.
+ *
+ * One bound for all keys, the oldest live id, was weighed against it, and does not move while one old job
+ * lives. Measured with a session that enqueues, claims and completes jobs of one key beside a held snapshot,
+ * without the hints: 0.4 ms a job at first, 2.6 ms after 12,000 jobs, and growing. With them: 0.27 ms
+ * throughout.
  */
 #ifndef QUEUE_JOBS_KEY_HINT_H
 #define QUEUE_JOBS_KEY_HINT_H

@@ -2,9 +2,10 @@
  * location.h
  *		Positions in the write-ahead log: how far a replica must have replayed to see what a job relies on.
  *
- * The location of a job is where the commit of its enqueuer ends, of all who were told that it stands for
- * theirs, and of the one who put it back to be run once more. It is never too early; it is exact where the
- * commits are known, and otherwise the position at which it is asked for.
+ * The location of a job is the end of the latest commit that it relies on: the commit that enqueued it, each
+ * commit whose enqueue() it stands for as a duplicate, and the commit that made it available once more. The
+ * location is never too early. It is exact where the commits are known, and otherwise the position at which
+ * it is asked for.
  */
 #ifndef QUEUE_JOBS_LOCATION_H
 #define QUEUE_JOBS_LOCATION_H

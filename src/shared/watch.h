@@ -42,7 +42,7 @@ extern void watch_note(NewsKind kind, int64 id);
 /* From the end of the transaction on the job is one that others wait for. */
 extern void watch_note_parent(int64 job);
 
-/* The same at once: a session waits for it, or another transaction may not see yet who does. */
+/* The same at once, for a session that waits, or where another transaction may not see the dependency yet. */
 extern void watch_job(int64 job);
 
 /* Whether others may wait for the job, as far as is known now. */

@@ -12,8 +12,8 @@
 extern HTAB *lane_jobs(void);
 
 /*
- * Counts them for those who ask, unless a session does so; leaves off if a command needs the database for
- * itself.
+ * Counts them for the sessions that ask, unless one of them counts. Leaves off if a command needs the
+ * database for itself.
  */
 extern void lane_jobs_count(void);
 
