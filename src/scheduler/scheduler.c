@@ -92,7 +92,7 @@ static bool claims_to_charge = true;
 static TimestampTz next_charge = DT_NOEND;	/* of what could not be charged yet */
 static uint32 clock_seen = 0;	/* settings of the clock that all of these are reckoned by */
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
-static DemandFound demand = {.next_revisit = DT_NOEND};
+static DemandFound demand = {.enough = true,.next_revisit = DT_NOEND};
 
 static void
 need_turn_at(TimestampTz at)
@@ -477,14 +477,19 @@ typedef struct Calls
 	bool		sweep;
 } Calls;
 
-/* Before anything is looked at: a session that calls from now on finds us looking again. */
+/*
+ * Before anything is looked at: a session that calls from now on finds us looking again. Where there was more
+ * work than executors are allowed, there most likely is still. Each job that an executor takes meanwhile
+ * would call, and a turn follow the other: "attention" stays set for this look (provide_executors), and if
+ * there are enough now, another look follows, during which sessions can call.
+ */
 static Calls
 answer_calls(void)
 {
 	Calls		calls;
 
 	SpinLockAcquire(&own_slot->mutex);
-	own_slot->attention = false;
+	own_slot->attention = !demand.enough;
 	own_slot->unserved = own_slot->unserved_more = false;
 	own_slot->unserved_role = InvalidOid;
 	own_slot->settings_changed = false;
@@ -579,6 +584,7 @@ turn(void *present)
 {
 	uint32		settings = clock_settings();
 	TimestampTz now = GetCurrentTimestamp();
+	bool		could_call = demand.enough;
 	Calls		calls;
 
 	in_turn = true;
@@ -591,6 +597,8 @@ turn(void *present)
 	if (*(bool *) present)
 	{
 		look_after_jobs(now, &calls);
+		if (demand.enough && !could_call)
+			need_turn_at(now);
 		look_after_history(now);
 		database_set_off(own_slot, !runs);
 		pgstat_report_stat(true);

@@ -131,8 +131,9 @@ bool
 lane_hint_next(int *index, int32 *lane)
 {
 	const uint64 database = (uint64) MyDatabaseId << 32;
+	const int	size = lane_hints_size();
 
-	for (; *index < lane_hints_size(); ++*index)
+	for (; *index < size; ++*index)
 	{
 		uint64		place = pg_atomic_read_u64(&lanes[*index]);
 
