@@ -103,7 +103,7 @@ for kind in $work; do
             execute)
                 load=
                 # More for more executors, which are started one after the other while the first are at work.
-                enqueue noop_kept $(((counted + n / 10) * 100000))
+                enqueue noop_kept $(((2 * counted + n / 10) * 100000))
                 sql -c 'VACUUM ANALYZE queue_jobs.live_job' -c 'ALTER DATABASE bench SET queue_jobs.run = on'
                 sql -c 'SELECT queue_jobs.resume()' >/dev/null 2>&1 || true
                 for ((i = 0; i < 300; i++)); do
