@@ -20,14 +20,14 @@ CODE
 #   detect_stack_use_after_return=0    the server measures the depth of its stack by addresses of variables
 #   handle_…=0                         what signals do is the server's business, and tested
 #   abort_on_error=1                   a crash for the server, and so for the test
-# It keeps its name, by which pg_ctl starts it again.
+# It keeps its name, by which pg_ctl starts it again and a copy finds its own files (t/074), and what a test loads into it (t/063).
 postgres=$(command -v postgres)
 mv "$postgres" "$postgres.plain"
 cat >"$postgres" <<WRAPPER
 #!/bin/bash
-export LD_PRELOAD='$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so) $PWD/no_gettext.so'
+export LD_PRELOAD='$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so) $PWD/no_gettext.so'" \$LD_PRELOAD"
 export ASAN_OPTIONS=abort_on_error=1:detect_leaks=0:detect_stack_use_after_return=0:handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe=0
-exec -a '$postgres' '$postgres.plain' "\$@"
+exec -a "\$0" "\$(dirname "\$0")/postgres.plain" "\$@"
 WRAPPER
 chmod 755 "$postgres"
 timeout 60 postgres -V || { echo 'the server does not start with the sanitizers'; exit 1; }
