@@ -244,7 +244,7 @@ count_starts(const Window *window, TimestampTz since, TimestampTz *oldest)
 static void
 add_start(Window *window, int limit, TimestampTz since, TimestampTz at)
 {
-	int			share = (limit + QUANTA - 1) / QUANTA;
+	int			share = (limit - 1) / QUANTA + 1;
 	int			next = (window->newest + 1) % QUANTA;
 	Quantum    *quantum = &window->ring[window->newest];
 

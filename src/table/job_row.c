@@ -11,6 +11,7 @@
 #include "feature_flag.h"
 #include "funcapi.h"
 #include "job_row.h"
+#include "lease.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -81,7 +82,7 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 	if (job->claimant)
 		SET(COL_CLAIMANT, CStringGetTextDatum(job->claimant));
 	if (job->lease != 0)
-		SET(COL_LEASE_UNTIL, TimestampTzGetDatum(job->started_at + job->lease));
+		SET(COL_LEASE_UNTIL, TimestampTzGetDatum(lease_end(job->started_at, job->lease)));
 	if (job->expires_at != NO_TIME)
 		SET(COL_EXPIRES_AT, TimestampTzGetDatum(job->expires_at));
 	if (job->errors)

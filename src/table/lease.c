@@ -10,6 +10,7 @@
 #include "attribute_numbers.h"
 #include "catalog.h"
 #include "catalog/pg_collation.h"
+#include "common/int.h"
 #include "compat.h"
 #include "hold.h"
 #include "lane.h"
@@ -17,6 +18,9 @@
 #include "snapshot.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+
+/* Far beyond what claim() writes: a longer one may end beyond all times. The view job has the number, too. */
+#define LONGEST_LEASE (365000 * USECS_PER_DAY)
 
 /*
  * The latest sign of life of the job's claimant, or NO_TIME. A claimant is a name and the role that claimed
@@ -64,6 +68,14 @@ lease_since(const Job *job)
 	return job->claimant == NULL ? job->started_at : Max(job->started_at, last_heartbeat(job));
 }
 
+TimestampTz
+lease_end(TimestampTz since, int64 lease)
+{
+	TimestampTz end;
+
+	return pg_add_s64_overflow(since, Min(lease, LONGEST_LEASE), &end) ? DT_NOEND : end;
+}
+
 bool
 lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 {
@@ -72,9 +84,9 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 		return false;
 	if (job->lease == 0)
 		return hold_is_run(job->id);	/* an executor's, as long as that process lives */
-	*until = job->started_at + job->lease;
+	*until = lease_end(job->started_at, job->lease);
 	if (*until > now)
 		return true;
-	*until = lease_since(job) + job->lease;
+	*until = lease_end(lease_since(job), job->lease);
 	return *until > now;
 }

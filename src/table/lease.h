@@ -11,6 +11,9 @@
 /* From when a claimant's lease counts: its claim, or the claimant's last heartbeat. */
 extern TimestampTz lease_since(const Job *job);
 
+/* When a lease of so many microseconds ends. SQL may have written one of any length to the row. */
+extern TimestampTz lease_end(TimestampTz since, int64 lease);
+
 /* A lease that is written to the row and has not run out. */
 extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
 
