@@ -89,6 +89,9 @@ archives || fail "no archives: it takes a git repository with the history back t
 
 for version in ${VERSIONS:-15 17 18}; do
     echo "=== PostgreSQL $version"
+    work=$top/$version.tmp
+    mkdir -p "$work/archives/partial" "$work/current" "$work/released" "$work/dist"
+    chmod 1777 "$work"
     if ! release "$version" >/dev/null; then
         skip "$version" 'test/lib/releases.sh knows no Debian release that has it'
         continue
@@ -96,9 +99,6 @@ for version in ${VERSIONS:-15 17 18}; do
         skip "$version" "Debian $(release "$version") could not be installed into $cache/$version"
         continue
     fi
-    work=$top/$version.tmp
-    mkdir -p "$work/archives/partial" "$work/current" "$work/released" "$work/dist"
-    chmod 1777 "$work"
     # What one step has downloaded the next ones take from there.
     printf '%s\n' 'Dir::Cache::archives "/tmp/archives/";' 'APT::Install-Recommends "false";' 'APT::Sandbox::User "root";' >"$work/apt.conf"
     cp "$top"/archives/* "$work/dist"
