@@ -117,7 +117,7 @@ queue_jobs_schedule(PG_FUNCTION_ARGS)
 	ScheduleDefinition definition = {0};
 
 	refuse_where_nothing_can_be_written("queue_jobs.schedule()");
-	catalog_require_call(fcinfo, Arg_schedule_keep_completed + 1);
+	catalog_require_call(fcinfo, Nargs_schedule);
 	refuse_null(fcinfo, Arg_schedule_name, "name");
 	refuse_null(fcinfo, Arg_schedule_cron, "cron");
 	refuse_null(fcinfo, Arg_schedule_timezone, "timezone");

@@ -592,7 +592,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	DedupStrategy strategy;
 
 	refuse_where_nothing_can_be_written("queue_jobs.define_worker()");
-	catalog_require_call(fcinfo, ARG(encrypt_result) + 1);
+	catalog_require_call(fcinfo, Nargs_define_worker);
 	refuse_null(fcinfo, ARG(name), "name");
 	name = text_argument(fcinfo, ARG(name));
 	check_name("worker", name);

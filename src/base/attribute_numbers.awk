@@ -1,6 +1,6 @@
 # attribute_numbers.awk
 #	Reads the parts of the install script, and writes a header with the number of each column of a table (from 1, as the server's own Anum_ constants) and
-#	of each parameter of a function (from 0), so that they are defined once, in SQL.
+#	of each parameter of a function (from 0), and how many there are, so that they are defined once, in SQL.
 #
 # Tables are written a column a line, and so are the parameters of the functions that C looks at by number.
 BEGIN {
@@ -22,7 +22,7 @@ function name_of(qualified)
 table != "" && /^    ADD COLUMN / { columns[table] = columns[table] " " $3 }
 table != "" && /^    [a-z_]+ [a-z]/ { columns[table] = columns[table] " " $1 }
 
-of_function != "" && /^RETURNS/ { print "};\n"; of_function = "" }
+of_function != "" && /^RETURNS/ { printf "\tNargs_%s = %d\n};\n\n", of_function, parameters; of_function = "" }
 of_function != "" && /^    [a-z_]+ [a-z]/ { printf "\tArg_%s_%s = %d,\n", of_function, $1, parameters++ }
 
 END {

@@ -386,7 +386,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 
 	refuse_where_nothing_can_be_written(function);
 	worker = require_worker(fcinfo);
-	catalog_require_call(fcinfo, Arg_enqueue_if_dead + 1);
+	catalog_require_call(fcinfo, Nargs_enqueue);
 	refuse_null(fcinfo, Arg_enqueue_args, "args");
 	refuse_null(fcinfo, Arg_enqueue_priority, "priority");
 	enqueue_check_right(worker);
@@ -596,7 +596,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.enqueue_many()");
 	worker = require_worker(fcinfo);
-	catalog_require_call(fcinfo, Arg_enqueue_many_batch + 1);
+	catalog_require_call(fcinfo, Nargs_enqueue_many);
 	refuse_null(fcinfo, Arg_enqueue_many_args, "args");
 	refuse_null(fcinfo, Arg_enqueue_many_priority, "priority");
 	enqueue_check_right(worker);

@@ -45,6 +45,7 @@ foreach my $table (qw(live_job finished_job defined_worker token job_signal))
 
 my @parameters = split / /, $node->safe_psql('postgres', q{SELECT array_to_string(proargnames, ' ') FROM pg_proc WHERE proname = 'define_worker' AND pronamespace = 'queue_jobs'::regnamespace});
 is_deeply([ map { $number{"define_worker_$_"} } @parameters ], [ 0 .. $#parameters ], 'and the parameters of define_worker()');
+like($numbers, qr/^\tNargs_define_worker = ${\scalar @parameters}$/m, 'and how many they are');
 
 # Each column of a job is written and read by the list, or by history.c itself.
 my %kind = map { /^([A-Z]+)_COLUMN\((\w+), \w+\)/ ? ($2 => $1) : () } split /\n/, slurp_file("$src/base/job_columns.h");
