@@ -35,4 +35,10 @@ extern Interval *interval_argument(Interval *interval, const char *name, int64 m
 								   const char *hint);
 extern int64 interval_microseconds(const Interval *interval);
 
+/*
+ * What a duration that is read from a row counts for at most, in microseconds. It is far beyond what any
+ * function of ours writes; SQL may have written more than can be added to a time.
+ */
+#define LONGEST_STORED_DURATION (365000 * USECS_PER_DAY)
+
 #endif

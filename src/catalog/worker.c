@@ -22,9 +22,6 @@
 
 #define LONGEST_TAGS 1000		/* bytes of all tags of a worker, beyond which they stay in the row */
 
-/* Far beyond what a function writes; SQL may have written more than can be added to a time. */
-#define LONGEST_INTERVAL (365000 * USECS_PER_DAY)
-
 /* What the types of worker_columns.h are in SQL. */
 #define OID_text TEXTOID
 #define OID_role REGROLEOID
@@ -219,7 +216,7 @@ worker_is_of_row(const Worker *worker, HeapTuple tuple)
 #define READ_integer(i) (n[i] ? 0 : DatumGetInt32(v[i]))
 #define READ_boolean(i) (!n[i] && DatumGetBool(v[i]))
 #define READ_microseconds(i) \
-	(n[i] ? 0 : Min(interval_microseconds(DatumGetIntervalP(v[i])), LONGEST_INTERVAL))
+	(n[i] ? 0 : Min(interval_microseconds(DatumGetIntervalP(v[i])), LONGEST_STORED_DURATION))
 #define READ_milliseconds(i) (READ_microseconds(i) / 1000)
 #define READ_tags(i) joined_tags(v[i])
 #define READ_keys(i) (n[i] ? NULL : encrypted_keys(v[i]))

@@ -1,6 +1,6 @@
 /*
  * crowd.c
- *		How many schedulers there may be, and which waits for an executor; see crowd.h.
+ *		How many schedulers there may be, and which databases wait for an executor; see crowd.h.
  */
 #include "postgres.h"
 

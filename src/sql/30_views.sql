@@ -119,7 +119,7 @@ SELECT j.id,
   LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
   LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
   LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)
- CROSS JOIN LATERAL (SELECT GREATEST(j.started_at, c.last_heartbeat) + LEAST(j.lease, 31536000000000000) * '1 microsecond'::pg_catalog.interval AS until) h -- its lease (lease.c)
+ CROSS JOIN LATERAL (SELECT GREATEST(j.started_at, c.last_heartbeat) + LEAST(j.lease, 31536000000000000) * '1 microsecond'::pg_catalog.interval AS until) h -- its lease (LONGEST_STORED_DURATION)
  WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
 

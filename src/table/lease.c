@@ -7,6 +7,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "arguments.h"
 #include "attribute_numbers.h"
 #include "catalog.h"
 #include "catalog/pg_collation.h"
@@ -18,9 +19,6 @@
 #include "snapshot.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-
-/* Far beyond what claim() writes: a longer one may end beyond all times. The view job has the number, too. */
-#define LONGEST_LEASE (365000 * USECS_PER_DAY)
 
 /*
  * The latest sign of life of the job's claimant, or NO_TIME. A claimant is a name and the role that claimed
@@ -73,7 +71,7 @@ lease_end(TimestampTz since, int64 lease)
 {
 	TimestampTz end;
 
-	return pg_add_s64_overflow(since, Min(lease, LONGEST_LEASE), &end) ? DT_NOEND : end;
+	return pg_add_s64_overflow(since, Min(lease, LONGEST_STORED_DURATION), &end) ? DT_NOEND : end;
 }
 
 bool
