@@ -770,7 +770,7 @@ wait_for_turn(void)
 }
 
 void
-launcher_main(Datum argument)
+queue_jobs_launcher_main(Datum argument)
 {
 	process_begin(NULL);
 	wait_for_turn();
