@@ -17,7 +17,6 @@
 #include "savepoint_notes.h"
 #include "shared.h"
 #include "storage/spin.h"
-#include "utils/memutils.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_dropped_duplicates);
@@ -91,14 +90,7 @@ note(int32 lane, int64 job)
 			return;
 		}
 	}
-	if (noted_count == noted_size)
-	{
-		int			size = Max(noted_size * 2, 16); /* told only when the memory is there */
-
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
-					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
-		noted_size = size;
-	}
+	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count++] = (Noted)
 	{
 		.lane = lane,.count = 1,.job = job,.nest_level = nest_level
@@ -147,15 +139,9 @@ add(int64 job, int32 count)
 }
 
 void
-duplicates_keep_savepoint(int nest_level)
+duplicates_end_savepoint(SubXactEvent event)
 {
-	savepoint_notes_keep(noted, noted_count, sizeof(Noted), nest_level);
-}
-
-void
-duplicates_end_savepoint(int nest_level)
-{
-	noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted), nest_level);
+	noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
 }
 
 void

@@ -26,7 +26,6 @@
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -188,14 +187,7 @@ live_count_note(int32 lane, LiveKind kind, int change)
 			noted[i].kinds[kind] += change;
 			return;
 		}
-	if (noted_count == noted_size)
-	{
-		int			size = Max(noted_size * 2, 16);
-
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
-					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
-		noted_size = size;
-	}
+	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count] = (Noted) {.lane = lane,.nest_level = nest_level};
 	noted[noted_count++].kinds[kind] = change;
 }
@@ -283,11 +275,7 @@ live_counts_transaction_event(XactEvent event)
 void
 live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted),
-										   GetCurrentTransactionNestLevel());
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		savepoint_notes_keep(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
+	noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
 }
 
 /* ---- reading ---- */

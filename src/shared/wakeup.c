@@ -22,7 +22,6 @@
 #include "storage/ipc.h"
 #include "test_point.h"
 #include "utils/hsearch.h"
-#include "utils/memutils.h"
 #include "wakeup.h"
 #include "watch.h"
 
@@ -95,18 +94,6 @@ static enum
 }			ended = ENDED_NOTHING;
 static int	undone_level;
 
-/* *size changes only when the memory is there. */
-static void *
-grow(void *array, int *size, Size element)
-{
-	int			larger = Max(*size * 2, 16);
-
-	array = array == NULL ? MemoryContextAllocHuge(TopMemoryContext, larger * element)
-						  : repalloc_huge(array, larger * element);
-	*size = larger;
-	return array;
-}
-
 #define MANY_TOUCHED 16			/* lanes, from which on they are looked up in a table */
 
 typedef struct TouchedEntry
@@ -144,8 +131,7 @@ find_touched(int32 lane)
 static TouchedLane *
 add_touched(int32 lane, Oid role)
 {
-	if (touched_count == touched_size)
-		touched = grow(touched, &touched_size, sizeof(TouchedLane));
+	touched = notes_with_room(touched, touched_count, &touched_size, sizeof(TouchedLane));
 	if (touched_count == MANY_TOUCHED && touched_by_lane == NULL)
 	{
 		HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(TouchedEntry),
@@ -195,8 +181,7 @@ note_level(const TouchedLane *lane)
 
 	if (nest_level == 1)
 		return nest_level;
-	if (level_note_count == level_note_size)
-		level_notes = grow(level_notes, &level_note_size, sizeof(LevelNote));
+	level_notes = notes_with_room(level_notes, level_note_count, &level_note_size, sizeof(LevelNote));
 	level_notes[level_note_count++] = (LevelNote)
 	{
 		.lane = lane - touched,.nest_level = nest_level
@@ -341,8 +326,7 @@ wakeup_all(void)
 void
 wakeup_end_running(int64 job, JobState end_as)
 {
-	if (request_count == request_size)
-		requests = grow(requests, &request_size, sizeof(EndRequest));
+	requests = notes_with_room(requests, request_count, &request_size, sizeof(EndRequest));
 	requests[request_count++] = (EndRequest)
 	{
 		.job = job,.end_as = end_as,.nest_level = GetCurrentTransactionNestLevel()
@@ -625,9 +609,6 @@ move_up(int nest_level)
 		leave_level(lane, nest_level);
 	}
 	keep_level_notes(first, nest_level - 1);
-	savepoint_notes_keep(requests, request_count, sizeof(EndRequest), nest_level);
-	hold_keep_savepoint(nest_level);
-	duplicates_keep_savepoint(nest_level);
 }
 
 /*
@@ -642,10 +623,7 @@ undo(int nest_level)
 			/* as publish_before_release() */
 			(void) lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);
 	key_hints_end_savepoint();
-	hold_undo_savepoint(nest_level);
-	duplicates_end_savepoint(nest_level);
 	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
-	request_count = savepoint_notes_undo(requests, request_count, sizeof(EndRequest), nest_level);
 	undone_level = nest_level;
 	ended = ENDED_SAVEPOINT;
 }
@@ -686,6 +664,9 @@ publish_undone(void)
 void
 wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
+	hold_end_savepoint(event);
+	duplicates_end_savepoint(event);
+	request_count = savepoint_notes_end(event, requests, request_count, sizeof(EndRequest));
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 		move_up(GetCurrentTransactionNestLevel());
 	else if (event == SUBXACT_EVENT_ABORT_SUB)

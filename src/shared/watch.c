@@ -11,9 +11,9 @@
 #include "database_slot.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "savepoint_notes.h"
 #include "settings.h"
 #include "shared.h"
-#include "utils/memutils.h"
 #include "watch.h"
 
 #define NEWS_KEPT 1024
@@ -96,18 +96,11 @@ lock_watch(void)
 
 /* ---- notes ---- */
 
-static Noted *
-add_note(void)
+static void
+note(Noted what)
 {
-	if (noted_count == noted_size)
-	{
-		int			size = Max(noted_size * 2, 16); /* told only when the memory is there */
-
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
-					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
-		noted_size = size;
-	}
-	return &noted[noted_count++];
+	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
+	noted[noted_count++] = what;
 }
 
 void
@@ -120,14 +113,14 @@ watch_note(NewsKind kind, int64 id)
 	if (last != NULL && !last->is_parent && last->news.kind == kind && last->news.id == id)
 		last->news.count++;
 	else
-		*add_note() = (Noted) {.news = {.kind = kind, .count = 1, .id = id}};
+		note((Noted) {.news = {.kind = kind, .count = 1, .id = id}});
 }
 
 void
 watch_note_parent(int64 job)
 {
 	if (shared_present())
-		*add_note() = (Noted) {.news = {.id = job}, .is_parent = true};
+		note((Noted) {.news = {.id = job}, .is_parent = true});
 }
 
 static void
