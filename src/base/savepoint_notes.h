@@ -32,15 +32,22 @@ savepoint_note_level(void *notes, int i, size_t size)
 	return (int *) ((char *) notes + i * size);
 }
 
+/* The index of the first note of that level or a deeper one. */
+static inline int
+savepoint_notes_first(void *notes, int count, size_t size, int nest_level)
+{
+	while (count > 0 && *savepoint_note_level(notes, count - 1, size) >= nest_level)
+		count--;
+	return count;
+}
+
 /* For the callback at a savepoint's end: returns how many notes are left. */
 static inline int
 savepoint_notes_end(SubXactEvent event, void *notes, int count, size_t size)
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
-	int			first = count;	/* of that level, or a deeper one */
+	int			first = savepoint_notes_first(notes, count, size, nest_level);
 
-	while (first > 0 && *savepoint_note_level(notes, first - 1, size) >= nest_level)
-		first--;
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		return first;
 	for (int i = first; i < count; i++)
