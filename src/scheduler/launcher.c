@@ -36,6 +36,7 @@
 #include "pools.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
+#include "rate.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -726,10 +727,8 @@ look_after_all(TimestampTz now)
 static void
 heed_setting(TimestampTz now)
 {
-	if (queue_jobs_run == shared_run() && DefaultXactReadOnly == shared_read_only())
+	if (!shared_follow_configuration())
 		return;
-	shared_set_run(queue_jobs_run);
-	shared_set_read_only(DefaultXactReadOnly);
 	for (int i = 0; i < database_slots(); i++)
 	{
 		Oid			database = database_slot_at(i)->database;
@@ -775,6 +774,7 @@ queue_jobs_launcher_main(Datum argument)
 	process_begin(NULL);
 	wait_for_turn();
 	launcher_attach();
+	rate_begin();
 	before_shmem_exit(detach, (Datum) 0);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	process_settings();

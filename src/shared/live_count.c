@@ -161,7 +161,7 @@ live_counts_forget(Oid database)
 
 	if (live_counts == NULL || pg_atomic_read_u32(&live_counts->wanted) == 0)
 		return;
-	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = find_database(database);
 	if (counted != NULL)
 	{
@@ -169,7 +169,7 @@ live_counts_forget(Oid database)
 		counted->state = COUNT_NONE;
 		counted->database = InvalidOid;
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
 
 /* ---- a transaction's changes ---- */
@@ -220,7 +220,7 @@ add_to_known_lanes(void)
 {
 	bool		known = true;
 
-	LWLockAcquire(shared_counts_lock(), LW_SHARED);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_SHARED);
 	if (!is_counted(find_database(MyDatabaseId)))
 	{
 		for (int i = 0; i < noted_count && known; i++)
@@ -228,7 +228,7 @@ add_to_known_lanes(void)
 		for (int i = 0; i < noted_count && known; i++)
 			add(find_lane(MyDatabaseId, noted[i].lane), noted[i].kinds);
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	return known;
 }
 
@@ -237,7 +237,7 @@ add_to_lanes(void)
 {
 	CountedDatabase *counted;
 
-	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = find_database(MyDatabaseId);
 	for (int i = 0; i < noted_count && !is_counted(counted); i++)
 	{
@@ -248,7 +248,7 @@ add_to_lanes(void)
 		else
 			counted->state = COUNT_NONE;	/* there are too many: rows are counted */
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
 
 void
@@ -307,7 +307,7 @@ live_counts_get(LaneCount **counts, int *count)
 	size = lanes_size() + 1;
 	*counts = MemoryContextAllocHuge(CurrentMemoryContext, size * sizeof(LaneCount));
 	*count = 0;
-	LWLockAcquire(shared_counts_lock(), LW_SHARED);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_SHARED);
 	counted = find_database(MyDatabaseId);
 	there = counted != NULL && counted->state == COUNT_THERE;
 	for (int i = 0; i < lanes_size() && there; i++)
@@ -321,7 +321,7 @@ live_counts_get(LaneCount **counts, int *count)
 			(*counts)[*count].kinds[kind] = (int64) pg_atomic_read_u64(&lane->kinds[kind]);
 		(*count)++;
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	for (int i = 0; i < noted_count && there; i++)
 		add_own(counts, count, &size, noted[i].lane, noted[i].kinds);
 	return there;
@@ -342,10 +342,10 @@ another_counts(void)
 	CountedDatabase *counted;
 	bool		found;
 
-	LWLockAcquire(shared_counts_lock(), LW_SHARED);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_SHARED);
 	counted = find_database(MyDatabaseId);
 	found = counted != NULL && is_being_counted(counted);
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	return found;
 }
 
@@ -430,7 +430,7 @@ live_counts_begin(Snapshot *snapshot)
 	if (live_counts == NULL || noted_count > 0 || written_by_sql || RecoveryInProgress())
 		return false;
 	*snapshot = NULL;
-	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = take_database();
 	if (counted != NULL)
 	{
@@ -441,7 +441,7 @@ live_counts_begin(Snapshot *snapshot)
 		if (begun)
 			note_snapshot(counted, *snapshot);
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	if (begun)
 		*snapshot = RegisterSnapshot(*snapshot);
 	return begun;
@@ -452,7 +452,7 @@ live_counts_put(const LaneCount *counts, int count)
 {
 	CountedDatabase *counted;
 
-	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = find_database(MyDatabaseId);
 	if (counted != NULL && counted->state == COUNT_BEGUN && counted->counter == MyProcPid)
 	{
@@ -467,7 +467,7 @@ live_counts_put(const LaneCount *counts, int count)
 				counted->state = COUNT_NONE;
 		}
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
 
 static void
