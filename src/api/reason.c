@@ -351,8 +351,8 @@ check_pools(const Subject *subject, Reasons *reasons)
 	if (enough(reasons))
 		return;
 	role = lane_role(subject->lane, subject->worker);
-	executor_load(MyDatabaseId, role, ALL_POOLS, &load);
-	if (load.serving == 0 && load.not_before > subject->now)
+	load = executor_load(MyDatabaseId, role, ALL_POOLS);
+	if (load.busy + load.idle == 0 && load.not_before > subject->now)
 		add_reason(reasons, "cannot_connect",
 				   psprintf("an executor of role \"%s\" could not connect to this database",
 							GetUserNameFromId(role, true)),
@@ -382,10 +382,10 @@ check_executors(const Subject *subject, Reasons *reasons)
 	if (subject->worker == NULL || subject->worker->handler == NULL || !knows_processes())
 		return;
 	role = lane_role(subject->lane, subject->worker);
-	executor_load(MyDatabaseId, role, pools_serving(subject->lane, subject->worker), &load);
-	if (load.serving > 0 && load.idle == 0)
+	load = executor_load(MyDatabaseId, role, pools_serving(subject->lane, subject->worker));
+	if (load.busy > 0 && load.idle == 0)
 		add_reason(reasons, "executors_busy",
-				   psprintf("all executors for it are busy (%d)", load.serving), running_text());
+				   psprintf("all executors for it are busy (%d)", load.busy), running_text());
 }
 
 /* ---- limits ---- */

@@ -451,10 +451,9 @@ attention_due(const DatabaseSlot *seen, TimestampTz now)
 static bool
 has_place_in_database(Oid database)
 {
-	ExecutorStates states;
+	ExecutorLoad load = executor_load(database, InvalidOid, ALL_POOLS);
 
-	executor_states(database, &states);
-	return states.busy + states.idle + states.starting < queue_jobs_max_executors_per_database;
+	return load.busy + load.idle + load.starting < queue_jobs_max_executors_per_database;
 }
 
 /*
@@ -503,11 +502,9 @@ note_served(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 static bool
 has_place(const DatabaseSlot *slot, TimestampTz now)
 {
-	ExecutorStates states;
+	ExecutorLoad load = executor_load(InvalidOid, InvalidOid, ALL_POOLS);
 
-	executor_states(InvalidOid, &states);
-	return states.busy + states.idle + states.starting + crowd_waiting(slot, true, now) <
-		queue_jobs_max_executors;
+	return load.busy + load.idle + load.starting + crowd_waiting(slot, true, now) < queue_jobs_max_executors;
 }
 
 /*
