@@ -123,8 +123,8 @@ watch_note_parent(int64 job)
 		note((Noted) {.news = {.id = job}, .is_parent = true});
 }
 
-static void
-forget_notes(void)
+void
+watch_forget_transaction(void)
 {
 	noted_count = 0;
 	if (noted_size <= MOST_NOTES_KEPT)
@@ -216,33 +216,27 @@ watch_known(void)
 
 /* ---- what is expected ---- */
 
+/*
+ * The batch's place. With "make" it gets one that is free, or else that of the one that ends first; otherwise
+ * NULL if it has none.
+ */
 static Expected *
-find_expected(Watch *watch, int64 batch)
+find_expected(Watch *watch, int64 batch, bool make)
 {
-	Expected *way =
-		&watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
-
-	for (int i = 0; i < EXPECTED_WAYS; i++)
-		if (way[i].batch == batch)
-			return &way[i];
-	return NULL;
-}
-
-/* In place of a free one, or else of the one that ends first. */
-static Expected *
-make_expected(Watch *watch, int64 batch)
-{
-	Expected *way =
+	Expected   *way =
 		&watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
 	Expected   *place = way;
 
 	for (int i = 0; i < EXPECTED_WAYS; i++)
 	{
-		if (way[i].batch == 0)
+		if (way[i].batch == batch)
 			return &way[i];
-		if (way[i].ends < place->ends)
+		if (place->batch != 0 && (way[i].batch == 0 || way[i].ends < place->ends))
 			place = &way[i];
 	}
+	if (!make)
+		return NULL;
+	*place = (Expected) {.batch = batch};
 	return place;
 }
 
@@ -250,19 +244,13 @@ void
 watch_look_begins(int64 batch)
 {
 	Watch	   *watch = lock_watch();
-	Expected   *expected;
 
 	if (watch == NULL)
 		return;
 	if (watch->known)			/* or ends are not counted */
 	{
-		expected = find_expected(watch, batch);
-		if (expected == NULL)
-		{
-			expected = make_expected(watch, batch);
-			expected->died = false;
-		}
-		expected->batch = batch;
+		Expected   *expected = find_expected(watch, batch, true);
+
 		expected->ends = 0;
 		expected->counted = 0;
 		expected->looking = true;
@@ -295,7 +283,7 @@ watch_expect(int64 batch, int64 ends, bool died)
 
 	if (watch == NULL)
 		return;
-	expected = find_expected(watch, batch);
+	expected = find_expected(watch, batch, false);
 	if (expected != NULL && expected->looking)
 	{
 		expected->ends = ends - expected->counted;
@@ -318,7 +306,7 @@ watch_batch_died(int64 batch)
 
 	if (watch == NULL)
 		return false;
-	expected = find_expected(watch, batch);
+	expected = find_expected(watch, batch, false);
 	died = expected != NULL && expected->died;
 	SpinLockRelease(&watch->mutex);
 	return died;
@@ -328,7 +316,7 @@ watch_batch_died(int64 batch)
 static bool
 are_expected(Watch *watch, const News *news)
 {
-	Expected   *expected = find_expected(watch, news->id);
+	Expected   *expected = find_expected(watch, news->id, false);
 
 	if (expected == NULL)
 		return true;
@@ -351,7 +339,7 @@ are_expected(Watch *watch, const News *news)
 static bool
 is_known_to_live(Watch *watch, int64 batch)
 {
-	const Expected *expected = find_expected(watch, batch);
+	const Expected *expected = find_expected(watch, batch, false);
 
 	return expected != NULL && !expected->looking;
 }
@@ -443,17 +431,11 @@ watch_end_transaction(void)
 	for (int i = 0; i < noted_count; i++)
 		if (!noted[i].is_parent && publish_note(&noted[i]))
 			is_news = true;
-	forget_notes();
+	watch_forget_transaction();
 	if (!is_news)
 		return;
 	database_publish_news(MyDatabaseId);
 	waiters_wake(MyDatabaseId);
-}
-
-void
-watch_forget_transaction(void)
-{
-	forget_notes();
 }
 
 void
