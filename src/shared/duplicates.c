@@ -38,7 +38,7 @@ typedef struct Bucket
 	JobCount	counts[BUCKET_SIZE];
 } Bucket;
 
-/* What the transaction has noted, the latest last; job 0: merged. */
+/* What the transaction has noted, the latest last. */
 typedef struct Noted
 {
 	int			nest_level;		/* first: savepoint_notes.h */
@@ -73,8 +73,8 @@ bucket_of(int64 job)
 
 /* ---- noting ---- */
 
-static void
-note(int32 lane, int64 job)
+void
+duplicates_note(int32 lane, int64 job)
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
 
@@ -95,18 +95,6 @@ note(int32 lane, int64 job)
 	{
 		.lane = lane,.count = 1,.job = job,.nest_level = nest_level
 	};
-}
-
-void
-duplicates_note_dropped(int32 lane, int64 job)
-{
-	note(lane, job);
-}
-
-void
-duplicates_note_merged(int32 lane)
-{
-	note(lane, 0);
 }
 
 /* Jobs of low ids have been waiting for long, or are gone: they make room. */
@@ -149,7 +137,7 @@ duplicates_end_transaction(bool committed)
 {
 	for (int i = 0; committed && i < noted_count; i++)
 	{
-		lane_hint_count(noted[i].lane, noted[i].job ? noted[i].count : 0, noted[i].job ? 0 : noted[i].count);
+		lane_hint_count(noted[i].lane, noted[i].job ? LANE_DROPPED : LANE_MERGED, noted[i].count);
 		if (noted[i].job != 0)
 			add(noted[i].job, noted[i].count);
 	}
@@ -208,15 +196,11 @@ queue_jobs_lane_duplicates(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; lane_hint_next(&i, &lane); i++)
 	{
-		uint64		dropped;
-		uint64		merged;
-		Datum		values[3];
 		bool		nulls[3] = {0};
+		Datum		values[3] = {Int32GetDatum(lane),
+								 Int64GetDatum(lane_hint_counted(lane, LANE_DROPPED)),
+								 Int64GetDatum(lane_hint_counted(lane, LANE_MERGED))};
 
-		lane_hint_counts(lane, &dropped, &merged);
-		values[0] = Int32GetDatum(lane);
-		values[1] = Int64GetDatum((int64) dropped);
-		values[2] = Int64GetDatum((int64) merged);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -14,11 +14,11 @@
 
 #include "access/xact.h"
 
-/* This transaction was told that "job", of that lane, stands for a job of its own. */
-extern void duplicates_note_dropped(int32 lane, int64 job);
-
-/* This transaction has merged a job of that lane into another. */
-extern void duplicates_note_merged(int32 lane);
+/*
+ * This transaction was told that "job", of that lane, stands for a job of its own; 0: it has merged a job of
+ * that lane into another.
+ */
+extern void duplicates_note(int32 lane, int64 job);
 
 /* A savepoint is released, or rolled back. */
 extern void duplicates_end_savepoint(SubXactEvent event);

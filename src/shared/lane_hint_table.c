@@ -325,12 +325,10 @@ is_at_rest(const LaneHint *hint)
 static bool
 is_unused(const LaneHint *hint)
 {
-	if (!is_at_rest(hint) || hint->dropped != 0 || hint->merged != 0)
-		return false;
-	for (int i = 0; i < LOAD_BALANCING_STRATEGIES; i++)
-		if (hint->chosen[i] != 0)
+	for (int i = 0; i < LANE_COUNTERS; i++)
+		if (hint->counted[i] != 0)
 			return false;
-	return true;
+	return is_at_rest(hint);
 }
 
 /* What cannot be found out from the table again stays. */
