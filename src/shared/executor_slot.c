@@ -429,12 +429,13 @@ place_of(int64 job, const RunningJob *found, int count)
  * What the executors of this database are doing. Two can show one job: the one that has been at it for longer
  * has it, the other has not found that out yet.
  */
-int
-executor_running(RunningJob *result, int size)
+RunningJob *
+executor_running(int *count)
 {
-	int			count = 0;
+	RunningJob *result = palloc(sizeof(RunningJob) * Max(executor_slots(), 1));
 
-	for (int i = 0; i < executor_slots() && count < size; i++)
+	*count = 0;
+	for (int i = 0; i < executor_slots(); i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 		RunningJob	running = {0};
@@ -453,14 +454,14 @@ executor_running(RunningJob *result, int size)
 		SpinLockRelease(&slot->mutex);
 		if (running.job == 0)
 			continue;
-		place = place_of(running.job, result, count);
-		if (place == count)
-			count++;
+		place = place_of(running.job, result, *count);
+		if (place == *count)
+			(*count)++;
 		else if (result[place].started_at <= running.started_at)
 			continue;
 		result[place] = running;
 	}
-	return count;
+	return result;
 }
 
 /* Whether an executor of this database shows the job as one that it started at that time or later. */

@@ -116,7 +116,7 @@ typedef struct ExecutorLoad
 
 extern ExecutorLoad executor_load(Oid database, Oid role, uint32 pools);
 extern bool executor_request_end(int64 job, JobState end_as);
-extern int	executor_running(RunningJob *result, int size);
+extern RunningJob *executor_running(int *count);
 extern bool executor_runs(int64 job);
 
 /* Whether an executor has the job, or is about to, only to end it: it came too late to start it. */
