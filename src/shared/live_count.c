@@ -101,41 +101,29 @@ find_database(Oid database)
 	return NULL;
 }
 
+/* A lane's place. If "make", with the exclusive lock, a free one if it has none. NULL if there is none. */
 static CountedLane *
-find_lane(Oid database, int32 lane)
+find_lane(int32 lane, bool make)
 {
-	uint32		start = hash_combine(hash_uint32(database), hash_uint32((uint32) lane));
+	uint32		start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32((uint32) lane));
+	CountedLane *unused = NULL;
 
 	for (int i = 0; i < PLACES; i++)
 	{
-		CountedLane *counted = &live_counts->lanes[(start + i) % lanes_size()];
-
-		if (counted->database == database && counted->lane == lane)
-			return counted;
-	}
-	return NULL;
-}
-
-/* NULL if there is no place for it. With the exclusive lock. */
-static CountedLane *
-make_lane(int32 lane)
-{
-	uint32		start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32((uint32) lane));
-	CountedLane *counted = find_lane(MyDatabaseId, lane);
-
-	for (int i = 0; i < PLACES && counted == NULL; i++)
-	{
 		CountedLane *place = &live_counts->lanes[(start + i) % lanes_size()];
 
-		if (OidIsValid(place->database))
-			continue;
-		counted = place;
-		counted->database = MyDatabaseId;
-		counted->lane = lane;
-		for (int kind = 0; kind < LIVE_KINDS; kind++)
-			pg_atomic_write_u64(&counted->kinds[kind], 0);
+		if (place->database == MyDatabaseId && place->lane == lane)
+			return place;
+		if (unused == NULL && !OidIsValid(place->database))
+			unused = place;
 	}
-	return counted;
+	if (!make || unused == NULL)
+		return NULL;
+	unused->database = MyDatabaseId;
+	unused->lane = lane;
+	for (int kind = 0; kind < LIVE_KINDS; kind++)
+		pg_atomic_write_u64(&unused->kinds[kind], 0);
+	return unused;
 }
 
 static void
@@ -224,12 +212,24 @@ add_to_known_lanes(void)
 	if (!is_counted(find_database(MyDatabaseId)))
 	{
 		for (int i = 0; i < noted_count && known; i++)
-			known = find_lane(MyDatabaseId, noted[i].lane) != NULL;
+			known = find_lane(noted[i].lane, false) != NULL;
 		for (int i = 0; i < noted_count && known; i++)
-			add(find_lane(MyDatabaseId, noted[i].lane), noted[i].kinds);
+			add(find_lane(noted[i].lane, false), noted[i].kinds);
 	}
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	return known;
+}
+
+/* With the exclusive lock. */
+static void
+add_or_give_up(CountedDatabase *counted, int32 lane, const int64 *kinds)
+{
+	CountedLane *place = find_lane(lane, true);
+
+	if (place != NULL)
+		add(place, kinds);
+	else
+		counted->state = COUNT_NONE;	/* there are too many: rows are counted */
 }
 
 static void
@@ -240,14 +240,7 @@ add_to_lanes(void)
 	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = find_database(MyDatabaseId);
 	for (int i = 0; i < noted_count && !is_counted(counted); i++)
-	{
-		CountedLane *lane = make_lane(noted[i].lane);
-
-		if (lane != NULL)
-			add(lane, noted[i].kinds);
-		else
-			counted->state = COUNT_NONE;	/* there are too many: rows are counted */
-	}
+		add_or_give_up(counted, noted[i].lane, noted[i].kinds);
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
 
@@ -427,7 +420,7 @@ live_counts_begin(Snapshot *snapshot)
 	CountedDatabase *counted;
 	bool		begun = false;
 
-	if (live_counts == NULL || noted_count > 0 || written_by_sql || RecoveryInProgress())
+	if (!live_counts_possible() || noted_count > 0)
 		return false;
 	*snapshot = NULL;
 	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
@@ -458,14 +451,7 @@ live_counts_put(const LaneCount *counts, int count)
 	{
 		counted->state = COUNT_THERE;
 		for (int i = 0; i < count && counted->state == COUNT_THERE; i++)
-		{
-			CountedLane *lane = make_lane(counts[i].lane);
-
-			if (lane != NULL)
-				add(lane, counts[i].kinds);
-			else
-				counted->state = COUNT_NONE;
-		}
+			add_or_give_up(counted, counts[i].lane, counts[i].kinds);
 	}
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
