@@ -23,7 +23,6 @@
 #include "shared.h"
 #include "statistics.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -110,13 +109,6 @@ static int
 counters_size(void)
 {
 	return all_counters == NULL ? 0 : queue_jobs_max_lanes / 8;
-}
-
-static void
-initialize(void *area)
-{
-	for (int i = 0; i < queue_jobs_max_lanes / 8; i++)
-		SpinLockInit(&((WorkerCounters *) area)[i].mutex);
 }
 
 static WorkerCounters *
@@ -389,8 +381,7 @@ statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransacti
 void
 statistics_init(void)
 {
-	shared_add_area(mul_size(queue_jobs_max_lanes / 8, sizeof(WorkerCounters)), (void **) &all_counters,
-					initialize);
+	shared_add_array(queue_jobs_max_lanes / 8, sizeof(WorkerCounters), (void **) &all_counters);
 }
 
 /* ---- reading ---- */

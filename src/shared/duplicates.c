@@ -52,17 +52,10 @@ static Noted *noted = NULL;
 static int	noted_count = 0;
 static int	noted_size = 0;
 
-static void
-initialize(void *area)
-{
-	for (int i = 0; i < BUCKETS; i++)
-		SpinLockInit(&((Bucket *) area)[i].mutex);
-}
-
 void
 duplicates_init(void)
 {
-	shared_add_area(BUCKETS * sizeof(Bucket), (void **) &buckets, initialize);
+	shared_add_array(BUCKETS, sizeof(Bucket), (void **) &buckets);
 }
 
 static Bucket *

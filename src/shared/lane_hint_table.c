@@ -52,7 +52,7 @@ bit_words(void)
 	return (queue_jobs_max_lanes + HINTS_OF_WORD - 1) / HINTS_OF_WORD;
 }
 
-/* All parts, for the last of them. */
+/* All parts: the last of them is added with this. */
 static void
 initialize(void *area)
 {
@@ -70,20 +70,17 @@ initialize(void *area)
 	for (int i = 0; i < bit_words(); i++)
 		pg_atomic_init_u64(&refused_bits[i], 0);
 	for (int i = 0; i < queue_jobs_max_lanes; i++)
-	{
 		pg_atomic_init_u64(&lanes[i], 0);
-		SpinLockInit(&hints[i].mutex);
-	}
 }
 
 void
 lane_hints_init(void)
 {
-	shared_add_area(sizeof(LaneHints), (void **) &all, NULL);
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(pg_atomic_uint64)), (void **) &lanes, NULL);
-	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(int32)), (void **) &refused, NULL);
 	shared_add_area(mul_size(bit_words(), sizeof(pg_atomic_uint64)), (void **) &refused_bits, NULL);
-	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)), (void **) &hints, initialize);
+	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(int32)), (void **) &refused, NULL);
+	shared_add_array(queue_jobs_max_lanes, sizeof(LaneHint), (void **) &hints);
+	shared_add_area(sizeof(LaneHints), (void **) &all, initialize);
 }
 
 static int

@@ -14,6 +14,7 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "storage/spin.h"
 
 #define MAX_AREAS 24
 #define WAITING_COUNTERS 64
@@ -50,7 +51,8 @@ typedef struct Area
 {
 	Size		size;
 	void	  **pointer;
-	void		(*initialize) (void *area);
+	void		(*initialize) (void *area); /* or NULL */
+	int			locks;			/* of the structs that it is an array of; 0: it is none */
 } Area;
 
 static Shared *shared = NULL;
@@ -69,6 +71,13 @@ shared_add_area(Size size, void **area, void (*initialize) (void *area))
 	{
 		.size = size,.pointer = area,.initialize = initialize
 	};
+}
+
+void
+shared_add_array(int count, Size size, void **area)
+{
+	shared_add_area(mul_size(count, size), area, NULL);
+	areas[area_count - 1].locks = count;
 }
 
 static Size
@@ -114,6 +123,16 @@ shmem_request(void)
 }
 
 static void
+set_up_area(const Area *area, char *memory, bool first)
+{
+	*area->pointer = memory;
+	for (int i = 0; first && i < area->locks; i++)
+		SpinLockInit((slock_t *) (memory + i * (area->size / area->locks)));
+	if (first && area->initialize)
+		area->initialize(memory);
+}
+
+static void
 shmem_startup(void)
 {
 	bool		found;
@@ -127,9 +146,7 @@ shmem_startup(void)
 		memset(next, 0, areas_size());
 	for (int i = 0; i < area_count; i++)
 	{
-		*areas[i].pointer = next;
-		if (!found && areas[i].initialize)
-			areas[i].initialize(next);
+		set_up_area(&areas[i], next, !found);
 		next += CACHELINEALIGN(areas[i].size);
 	}
 	LWLockRelease(AddinShmemInitLock);

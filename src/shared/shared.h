@@ -28,6 +28,9 @@ extern void shared_init(void);
  * zero.
  */
 extern void shared_add_area(Size size, void **area, void (*initialize) (void *area));
+
+/* The same for an array of structs that begin with a spinlock: it is free, and all else is zero. */
+extern void shared_add_array(int count, Size size, void **area);
 extern bool shared_present(void);
 
 #define NO_PROC (-1)

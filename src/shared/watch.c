@@ -56,17 +56,10 @@ static Noted *noted = NULL;
 static int	noted_count = 0;
 static int	noted_size = 0;
 
-static void
-initialize(void *area)
-{
-	for (int i = 0; i < queue_jobs_max_databases; i++)
-		SpinLockInit(&((Watch *) area)[i].mutex);
-}
-
 void
 watch_init(void)
 {
-	shared_add_area(mul_size(queue_jobs_max_databases, sizeof(Watch)), (void **) &watches, initialize);
+	shared_add_array(queue_jobs_max_databases, sizeof(Watch), (void **) &watches);
 }
 
 /*
