@@ -16,7 +16,6 @@
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
-#include "utils/numeric.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
 

@@ -4,10 +4,7 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
-#include "utils/builtins.h"
 #include "utils/json.h"
-#include "utils/numeric.h"
 #include "waiting.h"
 
 #define FOR_JOBS "jobs"

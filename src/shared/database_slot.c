@@ -6,7 +6,6 @@
 
 #include "compat.h"
 #include "database_slot.h"
-#include "miscadmin.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/lwlock.h"

@@ -7,10 +7,8 @@
 #include <signal.h>
 
 #include "access/xact.h"
-#include "executor/spi.h"
 #include "interruption.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "process.h"
