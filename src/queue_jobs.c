@@ -18,10 +18,12 @@
 #include "key_hint.h"
 #include "lane_hint.h"
 #include "live_count.h"
+#include "location.h"
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "pools.h"
 #include "process.h"
+#include "rate.h"
 #include "replica_status.h"
 #include "session_hold.h"
 #include "settings.h"
@@ -50,6 +52,8 @@ _PG_init(void)
 	charges_init();
 	lost_claims_init();
 	key_hints_init();
+	locations_init();
+	rates_init();
 	duplicates_init();
 	statistics_init();
 	live_counts_init();

@@ -203,15 +203,12 @@ add_to_workers(Metrics *metrics)
 	for (int i = 0; i < metrics->lane_count; i++)
 	{
 		MeteredWorker *worker = find_worker(metrics, metrics->lanes[i].worker);
-		uint64		dropped;
-		uint64		merged;
 
 		if (worker == NULL || metrics->lanes[i].id == 0)
 			continue;
 		worker->executing += metrics->lanes[i].jobs.executing;
-		lane_hint_counts(metrics->lanes[i].id, &dropped, &merged);
-		worker->dropped += dropped;
-		worker->merged += merged;
+		worker->dropped += lane_hint_counted(metrics->lanes[i].id, LANE_DROPPED);
+		worker->merged += lane_hint_counted(metrics->lanes[i].id, LANE_MERGED);
 	}
 }
 

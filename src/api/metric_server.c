@@ -48,11 +48,9 @@ put_executor_state(MetricRows *rows, const char *state, int here, int everywhere
 static void
 put_executors(MetricRows *rows)
 {
-	ExecutorStates here;
-	ExecutorStates everywhere;
+	ExecutorLoad here = executor_load(MyDatabaseId, InvalidOid, ALL_POOLS);
+	ExecutorLoad everywhere = executor_load(InvalidOid, InvalidOid, ALL_POOLS);
 
-	executor_states(MyDatabaseId, &here);
-	executor_states(InvalidOid, &everywhere);
 	put_executor_state(rows, "busy", here.busy, everywhere.busy);
 	put_executor_state(rows, "idle", here.idle, everywhere.idle);
 	put_executor_state(rows, "starting", here.starting, everywhere.starting);

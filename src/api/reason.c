@@ -91,23 +91,12 @@ add_blockers(int pid, Reasons *reasons)
 							sessions_text((int *) ARR_DATA_PTR(blockers), Min(count, MOST_HOLDERS))));
 }
 
-/* What the executors of this database run now. */
-static RunningJob *
-running_jobs(int *count)
-{
-	int			size = Max(executor_slots(), 1);
-	RunningJob *running = palloc(sizeof(RunningJob) * size);
-
-	*count = executor_running(running, size);
-	return running;
-}
-
 /* Whether it runs; then that is all there is to say. */
 static bool
 check_running(const Subject *subject, Reasons *reasons)
 {
 	int			count;
-	RunningJob *running = running_jobs(&count);
+	RunningJob *running = executor_running(&count);
 	const Job  *job = &subject->job;
 	TimestampTz until;
 
@@ -351,8 +340,8 @@ check_pools(const Subject *subject, Reasons *reasons)
 	if (enough(reasons))
 		return;
 	role = lane_role(subject->lane, subject->worker);
-	executor_load(MyDatabaseId, role, ALL_POOLS, &load);
-	if (load.serving == 0 && load.not_before > subject->now)
+	load = executor_load(MyDatabaseId, role, ALL_POOLS);
+	if (load.busy + load.idle == 0 && load.not_before > subject->now)
 		add_reason(reasons, "cannot_connect",
 				   psprintf("an executor of role \"%s\" could not connect to this database",
 							GetUserNameFromId(role, true)),
@@ -363,7 +352,7 @@ static char *
 running_text(void)
 {
 	int			count;
-	RunningJob *running = running_jobs(&count);
+	RunningJob *running = executor_running(&count);
 	StringInfoData text;
 
 	initStringInfo(&text);
@@ -382,10 +371,10 @@ check_executors(const Subject *subject, Reasons *reasons)
 	if (subject->worker == NULL || subject->worker->handler == NULL || !knows_processes())
 		return;
 	role = lane_role(subject->lane, subject->worker);
-	executor_load(MyDatabaseId, role, pools_serving(subject->lane, subject->worker), &load);
-	if (load.serving > 0 && load.idle == 0)
+	load = executor_load(MyDatabaseId, role, pools_serving(subject->lane, subject->worker));
+	if (load.busy > 0 && load.idle == 0)
 		add_reason(reasons, "executors_busy",
-				   psprintf("all executors for it are busy (%d)", load.serving), running_text());
+				   psprintf("all executors for it are busy (%d)", load.busy), running_text());
 }
 
 /* ---- limits ---- */

@@ -11,7 +11,6 @@
 #include "commands/trigger.h"
 #include "common/int.h"
 #include "job.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"

@@ -83,15 +83,16 @@ waits_for_turn(void)
 static const char *
 busy_with_others(Oid role)
 {
-	int			busy;
-	int			here;
+	ExecutorLoad here;
+	ExecutorLoad everywhere;
 
 	if (executor_serves(MyDatabaseId, role))
 		return NULL;
-	executor_count_busy(MyDatabaseId, &busy, &here);
-	if (here >= queue_jobs_max_executors_per_database)
+	here = executor_load(MyDatabaseId, InvalidOid, ALL_POOLS);
+	if (here.busy + here.starting >= queue_jobs_max_executors_per_database)
 		return "all executors are busy with jobs of other roles";
-	return busy >= queue_jobs_max_executors ? "all executors are busy with jobs of other roles or databases" : NULL;
+	everywhere = executor_load(InvalidOid, InvalidOid, ALL_POOLS);
+	return everywhere.busy + everywhere.starting >= queue_jobs_max_executors ? "all executors are busy with jobs of other roles or databases" : NULL;
 }
 
 static const char *

@@ -8,6 +8,7 @@
 
 #include "arguments.h"
 #include "common/hashfn.h"
+#include "executor_slot.h"
 #include "fmgr.h"
 #include "nodes/pg_list.h"
 #include "pools.h"

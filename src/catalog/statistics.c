@@ -23,11 +23,9 @@
 #include "shared.h"
 #include "statistics.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_worker_counters);
 PG_FUNCTION_INFO_V1(queue_jobs_reset_statistics);
@@ -111,13 +109,6 @@ static int
 counters_size(void)
 {
 	return all_counters == NULL ? 0 : queue_jobs_max_lanes / 8;
-}
-
-static void
-initialize(void *area)
-{
-	for (int i = 0; i < queue_jobs_max_lanes / 8; i++)
-		SpinLockInit(&((WorkerCounters *) area)[i].mutex);
 }
 
 static WorkerCounters *
@@ -331,14 +322,7 @@ count_others(const Noted *others)
 static void
 note(const Noted *what)
 {
-	if (noted_count == noted_size)
-	{
-		int			size = Max(noted_size * 2, 16);
-
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
-					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
-		noted_size = size;
-	}
+	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count++] = *what;
 }
 
@@ -391,18 +375,13 @@ statistics_transaction_event(XactEvent event)
 void
 statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted),
-										   GetCurrentTransactionNestLevel());
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		savepoint_notes_keep(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
+	noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
 }
 
 void
 statistics_init(void)
 {
-	shared_add_area(mul_size(queue_jobs_max_lanes / 8, sizeof(WorkerCounters)), (void **) &all_counters,
-					initialize);
+	shared_add_array(queue_jobs_max_lanes / 8, sizeof(WorkerCounters), (void **) &all_counters);
 }
 
 /* ---- reading ---- */

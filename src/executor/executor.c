@@ -200,7 +200,7 @@ is_wanted(void)
 }
 
 void
-executor_main(Datum argument)
+queue_jobs_executor_main(Datum argument)
 {
 	TimestampTz start;
 	TimestampTz last_work;

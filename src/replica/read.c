@@ -43,7 +43,8 @@ choose(Job *job, LoadBalancingStrategy strategy, char *replica)
 	job->read_from = strategy == STRATEGY_RETRY ? NULL
 		: replica != NULL						? replica
 												: pstrdup(READ_FROM_PRIMARY);
-	lane_hint_count_strategy(job->lane, strategy);
+	if (strategy != STRATEGY_NONE)
+		lane_hint_count(job->lane, LANE_READ + strategy, 1);
 }
 
 /* A replica that has replayed the job's location, asked now; none is preferred. */
@@ -189,16 +190,15 @@ Datum
 queue_jobs_load_balancing_counts(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int32		lane;
 
 	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; i < lane_hints_size(); i++)
+	for (int i = 0; lane_hint_next(&i, &lane); i++)
 	{
-		int32		lane = lane_hint_lane(i);
-
-		for (LoadBalancingStrategy strategy = STRATEGY_PRIMARY;
-			 lane != 0 && strategy < LOAD_BALANCING_STRATEGIES; strategy++)
+		for (LoadBalancingStrategy strategy = STRATEGY_PRIMARY; strategy < LOAD_BALANCING_STRATEGIES;
+			 strategy++)
 		{
-			int64		count = lane_hint_counted(lane, strategy);
+			int64		count = lane_hint_counted(lane, LANE_READ + strategy);
 			Datum		values[3];
 			bool		nulls[3] = {0};
 

@@ -101,18 +101,18 @@ replica_lock(const char *name)
 
 	if (slots == NULL)
 		return NULL;
-	LWLockAcquire(shared_replicas_lock(), LW_SHARED);
+	LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_SHARED);
 	slot = find(name);
 	if (slot == NULL)
 	{
-		LWLockRelease(shared_replicas_lock());
-		LWLockAcquire(shared_replicas_lock(), LW_EXCLUSIVE);
+		LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
+		LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_EXCLUSIVE);
 		slot = find(name);
 		if (slot == NULL)
 			slot = make_slot(name);
 	}
 	if (slot == NULL)
-		LWLockRelease(shared_replicas_lock());
+		LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
 	else
 		SpinLockAcquire(&slot->mutex);
 	return slot;
@@ -122,7 +122,7 @@ void
 replica_unlock(ReplicaSlot *slot)
 {
 	SpinLockRelease(&slot->mutex);
-	LWLockRelease(shared_replicas_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
 }
 
 void
@@ -132,11 +132,11 @@ replica_forget(const char *name)
 
 	if (slots == NULL)
 		return;
-	LWLockAcquire(shared_replicas_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_EXCLUSIVE);
 	slot = find(name);
 	if (slot != NULL)
 		slot->database = InvalidOid;
-	LWLockRelease(shared_replicas_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
 }
 
 void
@@ -246,11 +246,11 @@ replica_next_slot(int *i, ReplicaSlot *copy)
 	{
 		ReplicaSlot *slot = &slots[(*i)++];
 
-		LWLockAcquire(shared_replicas_lock(), LW_SHARED);
+		LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_SHARED);
 		SpinLockAcquire(&slot->mutex);
 		*copy = *slot;
 		SpinLockRelease(&slot->mutex);
-		LWLockRelease(shared_replicas_lock());
+		LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
 		if (copy->database == MyDatabaseId)
 			return true;
 	}

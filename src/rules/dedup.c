@@ -418,7 +418,7 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 		CHECK_FOR_INTERRUPTS();
 	while (!look(table, job, worker, role, now, &result, standing));
 	if (result == STANDING_DROP)
-		duplicates_note_dropped(job->lane, *standing);
+		duplicates_note(job->lane, *standing);
 	return result;
 }
 
@@ -620,7 +620,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 		wakeup_due_if_undone(other->run_at);
 	if (other->schedule != NULL)
 		wakeup_schedules();		/* a tick may wait for its end */
-	duplicates_note_merged(other->lane);
+	duplicates_note(other->lane, 0);
 	job->merged += 1 + other->merged;
 	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
 	location_relied_on(job);	/* for the next attempt: this one's may be lost with its lease */

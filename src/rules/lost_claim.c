@@ -17,12 +17,12 @@
 #include "miscadmin.h"
 #include "outcome.h"
 #include "process.h"
+#include "savepoint_notes.h"
 #include "shared.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
 #include "tcop/tcopprot.h"
-#include "utils/memutils.h"
 #include "utils/pidfile.h"
 
 #define CLAIMS_FILE "pg_stat/queue_jobs.claims"
@@ -273,14 +273,7 @@ lost_claim_note(const Job *job)
 	if (MyBackendType != B_BACKEND)
 		return;
 	attach();
-	if (note_count == note_room)
-	{
-		int			room = Max(16, 2 * note_room);
-
-		notes = notes == NULL ? MemoryContextAlloc(TopMemoryContext, room * sizeof(ClaimNote))
-							  : repalloc(notes, room * sizeof(ClaimNote));
-		note_room = room;
-	}
+	notes = notes_with_room(notes, note_count, &note_room, sizeof(ClaimNote));
 	notes[note_count++] = (ClaimNote)
 	{
 		.job = job->id,.attempt = job->attempt - 1,.subtransaction = GetCurrentSubTransactionId()

@@ -36,6 +36,7 @@
 #include "pools.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
+#include "rate.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -450,10 +451,9 @@ attention_due(const DatabaseSlot *seen, TimestampTz now)
 static bool
 has_place_in_database(Oid database)
 {
-	ExecutorStates states;
+	ExecutorLoad load = executor_load(database, InvalidOid, ALL_POOLS);
 
-	executor_states(database, &states);
-	return states.busy + states.idle + states.starting < queue_jobs_max_executors_per_database;
+	return load.busy + load.idle + load.starting < queue_jobs_max_executors_per_database;
 }
 
 /*
@@ -502,11 +502,9 @@ note_served(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 static bool
 has_place(const DatabaseSlot *slot, TimestampTz now)
 {
-	ExecutorStates states;
+	ExecutorLoad load = executor_load(InvalidOid, InvalidOid, ALL_POOLS);
 
-	executor_states(InvalidOid, &states);
-	return states.busy + states.idle + states.starting + crowd_waiting(slot, true, now) <
-		queue_jobs_max_executors;
+	return load.busy + load.idle + load.starting + crowd_waiting(slot, true, now) < queue_jobs_max_executors;
 }
 
 /*
@@ -726,10 +724,8 @@ look_after_all(TimestampTz now)
 static void
 heed_setting(TimestampTz now)
 {
-	if (queue_jobs_run == shared_run() && DefaultXactReadOnly == shared_read_only())
+	if (!shared_follow_configuration())
 		return;
-	shared_set_run(queue_jobs_run);
-	shared_set_read_only(DefaultXactReadOnly);
 	for (int i = 0; i < database_slots(); i++)
 	{
 		Oid			database = database_slot_at(i)->database;
@@ -770,11 +766,12 @@ wait_for_turn(void)
 }
 
 void
-launcher_main(Datum argument)
+queue_jobs_launcher_main(Datum argument)
 {
 	process_begin(NULL);
 	wait_for_turn();
 	launcher_attach();
+	rate_begin();
 	before_shmem_exit(detach, (Datum) 0);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	process_settings();

@@ -702,7 +702,7 @@ wait_for_turn(TimestampTz until)
 }
 
 void
-scheduler_main(Datum argument)
+queue_jobs_scheduler_main(Datum argument)
 {
 	ProcessArguments arguments;
 	MemoryContext context;

@@ -131,10 +131,17 @@ extern void lane_hint_set_pools(int32 lane, uint32 pools);
 extern uint32 lane_hint_pools(int32 lane);
 extern void lane_hint_moved(int32 from, int32 to);
 extern int32 lane_hint_moved_to(int32 lane);
-extern void lane_hint_count_strategy(int32 lane, LoadBalancingStrategy strategy);
-extern int64 lane_hint_counted(int32 lane, LoadBalancingStrategy strategy);
 
-extern void lane_hint_count(int32 lane, int dropped, int merged);
-extern void lane_hint_counts(int32 lane, uint64 *dropped, uint64 *merged);
+/* What is counted of a lane since its hint was made. */
+typedef enum LaneCounter
+{
+	LANE_DROPPED,				/* duplicates */
+	LANE_MERGED,
+	LANE_READ,					/* where its jobs have read from: + LoadBalancingStrategy */
+	LANE_COUNTERS = LANE_READ + LOAD_BALANCING_STRATEGIES
+} LaneCounter;
+
+extern void lane_hint_count(int32 lane, LaneCounter counter, int count);
+extern int64 lane_hint_counted(int32 lane, LaneCounter counter);
 
 #endif

@@ -35,7 +35,7 @@ count_jobs(void *argument)
 }
 
 void
-counter_main(Datum argument)
+queue_jobs_counter_main(Datum argument)
 {
 	ProcessArguments arguments;
 
