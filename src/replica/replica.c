@@ -114,11 +114,12 @@ replica_caught_up(XLogRecPtr location)
 	return NULL;
 }
 
-void
-replica_request_news(void)
+/* Notes with each replica whether news of it are wanted. Whether that changes anything. */
+static bool
+mark_news(bool requested)
 {
 	ListCell   *cell;
-	bool		requested = false;
+	bool		changed = false;
 
 	foreach(cell, replica_list())
 	{
@@ -126,12 +127,24 @@ replica_request_news(void)
 
 		if (slot == NULL)
 			continue;
-		requested = requested || !slot->news_requested;
-		slot->news_requested = true;
+		changed = changed || slot->news_requested != requested;
+		slot->news_requested = requested;
 		replica_unlock(slot);
 	}
-	if (requested)
+	return changed;
+}
+
+void
+replica_request_news(void)
+{
+	if (mark_news(true))
 		database_call_attention(MyDatabaseId);
+}
+
+bool
+replica_news_requested(void)
+{
+	return mark_news(false);
 }
 
 /* Whether nothing was heard of a replica that might answer, since that time. */
@@ -176,25 +189,6 @@ replica_await_news(void)
 	}
 	if (news_missing(now))
 		not_before = GetCurrentTimestamp() + USECS_PER_SEC;
-}
-
-bool
-replica_news_requested(void)
-{
-	ListCell   *cell;
-	bool		requested = false;
-
-	foreach(cell, replica_list())
-	{
-		ReplicaSlot *slot = replica_lock(((Replica *) lfirst(cell))->name);
-
-		if (slot == NULL)
-			continue;
-		requested = requested || slot->news_requested;
-		slot->news_requested = false;
-		replica_unlock(slot);
-	}
-	return requested;
 }
 
 /* ---- functions ---- */
