@@ -228,15 +228,20 @@ change(const char *sql, int expected, int nargs, Datum *values)
 	return count;
 }
 
-static void
-require_replica(const char *name, uint64 changed)
+/* The same to the replica that the caller names, by a statement with that parameter. Returns the name. */
+static char *
+change_replica(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected)
 {
-	if (changed == 0)
+	char	   *name = begin_change(fcinfo, function);
+	Datum		value = CStringGetTextDatum(name);
+
+	if (change(sql, expected, 1, &value) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("replica \"%s\" is not known", name),
 				 errdetail("No replica of that name has been added in this database, or it was dropped."),
 				 errhint("See SELECT name FROM queue_jobs.replica; add one with queue_jobs.add_replica().")));
+	return name;
 }
 
 static void
@@ -280,16 +285,12 @@ queue_jobs_add_replica(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* drop_replica(name): what is known of it goes with it. */
 Datum
 queue_jobs_drop_replica(PG_FUNCTION_ARGS)
 {
-	char	   *name = begin_change(fcinfo, "queue_jobs.drop_replica()");
-	Datum		values[] = {CStringGetTextDatum(name)};
-
-	require_replica(name,
-					change("DELETE FROM queue_jobs.defined_replica WHERE name = $1", SPI_OK_DELETE, 1,
-						   values));
-	replica_forget(name);
+	replica_forget(change_replica(fcinfo, "queue_jobs.drop_replica()",
+								  "DELETE FROM queue_jobs.defined_replica WHERE name = $1", SPI_OK_DELETE));
 	PG_RETURN_VOID();
 }
 
@@ -297,11 +298,9 @@ queue_jobs_drop_replica(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_pause_replica(PG_FUNCTION_ARGS)
 {
-	char	   *name = begin_change(fcinfo, "queue_jobs.pause_replica()");
-	Datum		values[] = {CStringGetTextDatum(name)};
-
-	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = true WHERE name = $1",
-								 SPI_OK_UPDATE, 1, values));
+	(void) change_replica(fcinfo, "queue_jobs.pause_replica()",
+						  "UPDATE queue_jobs.defined_replica SET paused = true WHERE name = $1",
+						  SPI_OK_UPDATE);
 	PG_RETURN_VOID();
 }
 
@@ -309,12 +308,9 @@ queue_jobs_pause_replica(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_resume_replica(PG_FUNCTION_ARGS)
 {
-	char	   *name = begin_change(fcinfo, "queue_jobs.resume_replica()");
-	Datum		values[] = {CStringGetTextDatum(name)};
-
-	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = false WHERE name = $1",
-								 SPI_OK_UPDATE, 1, values));
-	replica_forgive(name);
+	replica_forgive(change_replica(fcinfo, "queue_jobs.resume_replica()",
+								   "UPDATE queue_jobs.defined_replica SET paused = false WHERE name = $1",
+								   SPI_OK_UPDATE));
 	PG_RETURN_VOID();
 }
 
