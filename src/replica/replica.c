@@ -60,14 +60,16 @@ static const char *const state_names[] = {
 static void *
 read_replica(HeapTuple tuple, TupleDesc descriptor)
 {
-	Replica    *replica = palloc(sizeof(Replica));
+	Replica    *replica;
 	bool		isnull;
 
+	if (DatumGetBool(heap_getattr(tuple, Anum_defined_replica_paused, descriptor, &isnull)))
+		return NULL;
+	replica = palloc(sizeof(Replica));
 	replica->name = TextDatumGetCString(heap_getattr(tuple, Anum_defined_replica_name, descriptor, &isnull));
 	replica->conninfo = TextDatumGetCString(
 		heap_getattr(tuple, Anum_defined_replica_conninfo, descriptor, &isnull));
-	replica->paused = DatumGetBool(heap_getattr(tuple, Anum_defined_replica_paused, descriptor, &isnull));
-	return replica->paused ? NULL : replica;
+	return replica;
 }
 
 static SmallTable replicas = {.relation = REL_DEFINED_REPLICA,.read_row = read_replica};
