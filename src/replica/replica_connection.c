@@ -77,38 +77,22 @@ replica_connect_as(Oid role)
 
 /* ---- connection strings ---- */
 
+/* Of PostgreSQL 18's libpq, too. */
+static const char *const secrets[] = {
+	"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret", NULL
+};
+
+/* The operator's identity: no part of a connection as another role. */
+static const char *const identity[] = {
+	"user", "password", "scram_client_key", "scram_server_key", "oauth_client_id", "oauth_client_secret", NULL
+};
+
 static bool
 in_list(const char *keyword, const char *const *list)
 {
 	while (*list != NULL && strcmp(keyword, *list) != 0)
 		list++;
 	return *list != NULL;
-}
-
-/* Of PostgreSQL 18's libpq, too. */
-static bool
-is_secret(const char *keyword)
-{
-	static const char *const secrets[] = {
-		"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret", NULL
-	};
-
-	return in_list(keyword, secrets);
-}
-
-/* The operator's identity: no part of a connection as another role. */
-static bool
-is_identity(const char *keyword)
-{
-	static const char *const identity[] = {"user",
-										   "password",
-										   "scram_client_key",
-										   "scram_server_key",
-										   "oauth_client_id",
-										   "oauth_client_secret",
-										   NULL};
-
-	return in_list(keyword, identity);
 }
 
 /* Its values are the malloc'd ones of libpq. */
@@ -158,7 +142,7 @@ replica_check_conninfo(const char *conninfo)
 			continue;
 		if (strcmp(option->keyword, "service") == 0 || strcmp(option->keyword, "replication") == 0)
 			refused = option->keyword;
-		if (!is_secret(option->keyword))
+		if (!in_list(option->keyword, secrets))
 			append_option(&shown, option->keyword, option->val);
 	}
 	PQconninfoFree(options);
@@ -243,7 +227,7 @@ start_connection(Link *link)
 	for (PQconninfoOption *option = options; option->keyword != NULL && n < MAX_OPTIONS; option++)
 	{
 		if (option->val == NULL || option->val[0] == '\0' ||
-			(OidIsValid(connect_as) && is_identity(option->keyword)))
+			(OidIsValid(connect_as) && in_list(option->keyword, identity)))
 			continue;
 		if (strcmp(option->keyword, "options") == 0)
 			session = psprintf("%s %s", option->val, SESSION_OPTIONS);
