@@ -448,21 +448,16 @@ replica_disconnect_others(List *replicas)
 	}
 }
 
-/* The replica would not have us; others it may. */
-static void
-leave_alone(Link *link)
-{
-	link->not_before = GetCurrentTimestamp() + Min(1 << Min(link->refusals, 6), LONGEST_REST) * USECS_PER_SEC;
-	link->refusals++;
-}
-
 static void
 give_up(Link *link, ReplicaState state, bool all)
 {
 	replica_failed(link->name, state, failure, all);
 	close_link(link);
-	if (!all)
-		leave_alone(link);
+	if (all)
+		return;
+	/* The replica would not have us; others it may. */
+	link->not_before = GetCurrentTimestamp() + Min(1 << Min(link->refusals, 6), LONGEST_REST) * USECS_PER_SEC;
+	link->refusals++;
 }
 
 /* ---- asking ---- */
