@@ -390,17 +390,8 @@ find_link(const Replica *replica)
 	foreach(cell, links)
 	{
 		link = lfirst(cell);
-		if (strcmp(link->name, replica->name) != 0)
-			continue;
-		if (strcmp(link->conninfo, replica->conninfo) != 0)
-		{
-			close_link(link);
-			pfree(link->conninfo);
-			link->conninfo = MemoryContextStrdup(TopMemoryContext, replica->conninfo);
-			link->refusals = 0;
-			link->not_before = NO_TIME;
-		}
-		return link;
+		if (strcmp(link->name, replica->name) == 0)
+			return link;
 	}
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	link = palloc0(sizeof(Link));
@@ -424,8 +415,12 @@ is_listed(const Link *link, List *replicas)
 	ListCell   *cell;
 
 	foreach(cell, replicas)
-		if (strcmp(((Replica *) lfirst(cell))->name, link->name) == 0)
+	{
+		const Replica *replica = lfirst(cell);
+
+		if (strcmp(replica->name, link->name) == 0 && strcmp(replica->conninfo, link->conninfo) == 0)
 			return true;
+	}
 	return false;
 }
 
