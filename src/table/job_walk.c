@@ -48,16 +48,14 @@ advance(JobWalk *walk, WalkSource *source)
 {
 	/* the index may allocate memory for the scan */
 	MemoryContext old = MemoryContextSwitchTo(walk->context);
-	bool		isnull;
 
 	source->at_end = source->by_ids
 		? !next_of_ids(source)
 		: !index_getnext_slot(source->scan, BackwardScanDirection, source->slot);
 	MemoryContextSwitchTo(old);
 	if (!source->at_end)
-		source->id = DatumGetInt64(
-			slot_getattr(source->slot,
-						 source->slice == NO_SLICE ? Anum_live_job_id : Anum_finished_job_id, &isnull));
+		source->id = slot_get_int64(
+			source->slot, source->slice == NO_SLICE ? Anum_live_job_id : Anum_finished_job_id);
 }
 
 static void
@@ -119,10 +117,8 @@ job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
 static bool
 is_wanted(JobWalk *walk, const WalkSource *source)
 {
-	bool		isnull;
-	int32		id = DatumGetInt32(
-		slot_getattr(source->slot,
-					 source->slice == NO_SLICE ? Anum_live_job_lane : Anum_finished_job_lane, &isnull));
+	int32		id = slot_get_int32(
+		source->slot, source->slice == NO_SLICE ? Anum_live_job_lane : Anum_finished_job_lane);
 	const Lane *lane;
 
 	if (id == walk->lane)

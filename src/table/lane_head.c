@@ -50,15 +50,6 @@ is_running(const LaneHead *head, int64 id)
 	return false;
 }
 
-static int64
-get_int64(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? 0 : DatumGetInt64(value);
-}
-
 static bool
 has_lapsed(LaneHead *head)
 {
@@ -85,27 +76,19 @@ typedef enum Met
 static Met
 look(LaneHead *head, LaneJobs *jobs)
 {
-	Met			met = get_int64(head->slot, Anum_live_job_lease) != 0 ? MET_CLAIMED : MET_OTHER;
+	Met			met = slot_get_int64(head->slot, Anum_live_job_lease) != 0 ? MET_CLAIMED : MET_OTHER;
 
 	if (met == MET_CLAIMED && has_lapsed(head))
 	{
 		jobs->executing--;
 		jobs->available++;
 	}
-	else if (met == MET_CLAIMED || is_running(head, get_int64(head->slot, Anum_live_job_id)))
+	else if (met == MET_CLAIMED || is_running(head, slot_get_int64(head->slot, Anum_live_job_id)))
 		return met;
 	if (row_expired(head->slot, head->now))
 		return MET_EXPIRED;
 	jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(head->slot, Anum_live_job_run_at));
 	return met;
-}
-
-static int32
-priority_of(TupleTableSlot *slot)
-{
-	bool		isnull;
-
-	return DatumGetInt32(slot_getattr(slot, Anum_live_job_priority, &isnull));
 }
 
 /* Goes on behind that priority. */
@@ -133,9 +116,9 @@ look_at_lane(LaneHead *head, LaneJobs *jobs)
 	while (priorities <= MOST_PRIORITIES && index_getnext_slot(scan, ForwardScanDirection, head->slot))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (priorities == 0 || priority_of(head->slot) != priority)
+		if (priorities == 0 || slot_get_int32(head->slot, Anum_live_job_priority) != priority)
 		{
-			priority = priority_of(head->slot);
+			priority = slot_get_int32(head->slot, Anum_live_job_priority);
 			priorities++;
 			others = 0;
 		}
@@ -166,8 +149,7 @@ look_at_parked(LaneHead *head, HTAB *lanes)
 	index_rescan(scan, &key, 1, NULL, 0);
 	for (int i = 0; i < READ_OF_PARKED && index_getnext_slot(scan, ForwardScanDirection, head->slot); i++)
 	{
-		bool		isnull;
-		int32		lane = DatumGetInt32(slot_getattr(head->slot, Anum_live_job_lane, &isnull));
+		int32		lane = slot_get_int32(head->slot, Anum_live_job_lane);
 		LaneJobs   *jobs = hash_search(lanes, &lane, HASH_FIND, NULL);
 
 		CHECK_FOR_INTERRUPTS();

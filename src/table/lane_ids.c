@@ -38,14 +38,6 @@ add_id(LaneIds *found, int64 id)
 	found->ids[found->count++] = id;
 }
 
-static int32
-lane_of(TupleTableSlot *slot)
-{
-	bool		isnull;
-
-	return DatumGetInt32(slot_getattr(slot, Anum_live_job_lane, &isnull));
-}
-
 /* Reads the rows of a part of an index; of all of it, if there is no key. False if there are too many. */
 static bool
 read_part(Search *search, CatalogRelation which, ScanKey key)
@@ -56,9 +48,8 @@ read_part(Search *search, CatalogRelation which, ScanKey key)
 	index_rescan(scan, key, key ? 1 : 0, NULL, 0);
 	while (search->read <= search->most && index_getnext_slot(scan, ForwardScanDirection, search->slot))
 	{
-		bool		isnull;
-		int64		id = DatumGetInt64(slot_getattr(search->slot, Anum_live_job_id, &isnull));
-		const Lane *lane = lane_get(lane_of(search->slot));
+		int64		id = slot_get_int64(search->slot, Anum_live_job_id);
+		const Lane *lane = lane_get(slot_get_int32(search->slot, Anum_live_job_lane));
 
 		CHECK_FOR_INTERRUPTS();
 		search->read++;

@@ -117,24 +117,6 @@ read_lane(Count *count, int32 id)
 	return count->last;
 }
 
-static int64
-get_int64(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? 0 : DatumGetInt64(value);
-}
-
-static int32
-get_int32(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? 0 : DatumGetInt32(value);
-}
-
 /* Whether a claimant's lease holds. */
 static bool
 is_claimed(Count *count, TupleTableSlot *slot)
@@ -144,7 +126,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 	Job			job;
 	bool		holds;
 
-	if (!row_has(slot, Anum_live_job_lease) || get_int64(slot, Anum_live_job_lease) == 0)
+	if (!row_has(slot, Anum_live_job_lease) || slot_get_int64(slot, Anum_live_job_lease) == 0)
 		return false;
 	old = MemoryContextSwitchTo(count->each);
 	live_read(slot, &job);
@@ -157,7 +139,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 static bool
 is_running(Count *count, TupleTableSlot *slot)
 {
-	int64		id = get_int64(slot, Anum_live_job_id);
+	int64		id = slot_get_int64(slot, Anum_live_job_id);
 
 	return bsearch(&id, count->running, count->running_count, sizeof(int64), compare_ids) != NULL ||
 		is_claimed(count, slot);
@@ -166,24 +148,23 @@ is_running(Count *count, TupleTableSlot *slot)
 static void
 count_row(Count *count, TupleTableSlot *slot)
 {
-	ReadLane   *read = read_lane(count, get_int32(slot, Anum_live_job_lane));
+	ReadLane   *read = read_lane(count, slot_get_int32(slot, Anum_live_job_lane));
 	LaneJobs   *lane = &read->jobs;
 	TimestampTz run_at = slot_get_time(slot, Anum_live_job_run_at);
-	bool		isnull;
 
 	tally_add(slot, &read->count);
 	if (is_running(count, slot))
 		lane->executing++;
 	else if (row_expired(slot, count->now))
 		return;					/* cancelled */
-	else if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)) || run_at <= count->now)
+	else if (slot_get_bool(slot, Anum_live_job_due) || run_at <= count->now)
 	{
 		lane->available++;
 		lane->oldest_available = Min(lane->oldest_available, run_at);
 	}
 	else if (row_has(slot, Anum_live_job_waits))
 		lane->waiting++;
-	else if (get_int32(slot, Anum_live_job_attempt) > get_int32(slot, Anum_live_job_uncharged))
+	else if (slot_get_int32(slot, Anum_live_job_attempt) > slot_get_int32(slot, Anum_live_job_uncharged))
 		lane->retryable++;
 	else
 		lane->scheduled++;
@@ -252,7 +233,7 @@ uncount_waiting(LaneJobs *jobs, TupleTableSlot *slot)
 {
 	if (row_has(slot, Anum_live_job_waits))
 		jobs->waiting--;
-	else if (get_int32(slot, Anum_live_job_attempt) > get_int32(slot, Anum_live_job_uncharged))
+	else if (slot_get_int32(slot, Anum_live_job_attempt) > slot_get_int32(slot, Anum_live_job_uncharged))
 		jobs->retryable--;
 	else
 		jobs->scheduled--;
@@ -284,7 +265,7 @@ count_until_now(Count *count, LiveTable *table, Snapshot snapshot, CatalogRelati
 static void
 count_overdue(Count *count, TupleTableSlot *slot)
 {
-	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, Anum_live_job_lane));
+	LaneJobs   *jobs = jobs_of(count->lanes, slot_get_int32(slot, Anum_live_job_lane));
 
 	uncount_waiting(jobs, slot);
 	jobs->available++;
@@ -299,12 +280,11 @@ count_overdue(Count *count, TupleTableSlot *slot)
 static void
 count_expired(Count *count, TupleTableSlot *slot)
 {
-	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, Anum_live_job_lane));
-	bool		isnull;
+	LaneJobs   *jobs = jobs_of(count->lanes, slot_get_int32(slot, Anum_live_job_lane));
 
 	if (!row_expired(slot, count->now) || is_running(count, slot))
 		return;
-	if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)) ||
+	if (slot_get_bool(slot, Anum_live_job_due) ||
 		slot_get_time(slot, Anum_live_job_run_at) <= count->now)
 		jobs->available--;
 	else

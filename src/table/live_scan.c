@@ -26,8 +26,7 @@ live_scan_begin(LiveScan *scan, LiveTable *table, LaneFilter filter, void *argum
 static bool
 is_wanted(LiveScan *scan)
 {
-	bool		isnull;
-	int32		id = DatumGetInt32(slot_getattr(scan->slot, Anum_live_job_lane, &isnull));
+	int32		id = slot_get_int32(scan->slot, Anum_live_job_lane);
 	const Lane *lane;
 
 	if (id == scan->lane)
@@ -102,14 +101,13 @@ live_claimed(LiveTable *table, const char *claimant, Oid role)
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		LiveClaim  *claim;
-		bool		isnull;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!is_claim_of(slot, claimant, length, role))
 			continue;
 		claim = palloc(sizeof(LiveClaim));
-		claim->id = DatumGetInt64(slot_getattr(slot, Anum_live_job_id, &isnull));
-		claim->lane = DatumGetInt32(slot_getattr(slot, Anum_live_job_lane, &isnull));
+		claim->id = slot_get_int64(slot, Anum_live_job_id);
+		claim->lane = slot_get_int32(slot, Anum_live_job_lane);
 		claims = lappend(claims, claim);
 	}
 	table_endscan(scan);
