@@ -575,9 +575,8 @@ Datum
 queue_jobs_running_jobs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	int			size = Max(executor_slots(), 1);
-	RunningJob *running = palloc(sizeof(RunningJob) * size);
-	int			count = executor_running(running, size);
+	int			count;
+	RunningJob *running = executor_running(&count);
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < count; i++)

@@ -91,23 +91,12 @@ add_blockers(int pid, Reasons *reasons)
 							sessions_text((int *) ARR_DATA_PTR(blockers), Min(count, MOST_HOLDERS))));
 }
 
-/* What the executors of this database run now. */
-static RunningJob *
-running_jobs(int *count)
-{
-	int			size = Max(executor_slots(), 1);
-	RunningJob *running = palloc(sizeof(RunningJob) * size);
-
-	*count = executor_running(running, size);
-	return running;
-}
-
 /* Whether it runs; then that is all there is to say. */
 static bool
 check_running(const Subject *subject, Reasons *reasons)
 {
 	int			count;
-	RunningJob *running = running_jobs(&count);
+	RunningJob *running = executor_running(&count);
 	const Job  *job = &subject->job;
 	TimestampTz until;
 
@@ -363,7 +352,7 @@ static char *
 running_text(void)
 {
 	int			count;
-	RunningJob *running = running_jobs(&count);
+	RunningJob *running = executor_running(&count);
 	StringInfoData text;
 
 	initStringInfo(&text);

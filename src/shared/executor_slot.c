@@ -458,16 +458,14 @@ place_of(int64 job, const RunningJob *found, int count)
 	return i;
 }
 
-/*
- * What the executors of this database are doing. Two can show one job: the one that has been at it for longer
- * has it, the other has not found that out yet.
- */
-int
-executor_running(RunningJob *result, int size)
+/* Two can show one job: the one that has been at it for longer has it; the other has not found that out. */
+RunningJob *
+executor_running(int *count)
 {
-	int			count = 0;
+	RunningJob *result = palloc(sizeof(RunningJob) * executor_slots());
 
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && count < size; i++)
+	*count = 0;
+	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 		RunningJob	running = {0};
@@ -486,14 +484,14 @@ executor_running(RunningJob *result, int size)
 		SpinLockRelease(&slot->mutex);
 		if (running.job == 0)
 			continue;
-		place = place_of(running.job, result, count);
-		if (place == count)
-			count++;
+		place = place_of(running.job, result, *count);
+		if (place == *count)
+			(*count)++;
 		else if (result[place].started_at <= running.started_at)
 			continue;
 		result[place] = running;
 	}
-	return count;
+	return result;
 }
 
 /* Whether an executor of this database shows that it has the job. */

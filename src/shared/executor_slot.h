@@ -127,7 +127,9 @@ extern void executor_states(Oid database, ExecutorStates *counts);
 /* How many are not idle: in all databases, and in that one. */
 extern void executor_count_busy(Oid database, int *busy, int *here);
 extern bool executor_request_end(int64 job, JobState end_as);
-extern int	executor_running(RunningJob *result, int size);
+
+/* What the executors of this database are doing, in palloc'd memory. */
+extern RunningJob *executor_running(int *count);
 extern bool executor_runs(int64 job);
 
 /* Whether an executor has the job, or is about to, only to end it: it came too late to start it. */

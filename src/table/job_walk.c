@@ -94,16 +94,13 @@ void
 job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
 			   bool (*wanted) (const Lane *lane, void *argument), void *argument)
 {
-	int			executors = Max(executor_slots(), 1);
-
 	*walk = (JobWalk){.wanted = wanted,
 					  .argument = argument,
 					  .snapshot = snapshot,
 					  .now = GetCurrentTimestamp(),
 					  .context = CurrentMemoryContext,
 					  .next_look = FIRST_LOOK};
-	walk->running = palloc(sizeof(RunningJob) * executors);
-	walk->running_count = executor_running(walk->running, executors);
+	walk->running = executor_running(&walk->running_count);
 	walk->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs job walk", ALLOCSET_DEFAULT_SIZES);
 
 	/* one that has expired is cancelled, though it is still there */

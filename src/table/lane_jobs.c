@@ -72,11 +72,9 @@ compare_ids(const void *a, const void *b)
 static void
 note_running(Count *count)
 {
-	int			size = Max(executor_slots(), 1);
-	RunningJob *running = palloc(sizeof(RunningJob) * size);
+	RunningJob *running = executor_running(&count->running_count);
 
-	count->running_count = executor_running(running, size);
-	count->running = palloc(sizeof(int64) * size);
+	count->running = palloc(sizeof(int64) * count->running_count);
 	for (int i = 0; i < count->running_count; i++)
 		count->running[i] = running[i].job;
 	qsort(count->running, count->running_count, sizeof(int64), compare_ids);
