@@ -62,11 +62,20 @@ tally_row(TupleTableSlot *slot, int change)
 	tally_job(&job, change);
 }
 
-void
+LiveKind
+tally_kind(TupleTableSlot *slot)
+{
+	Job			job = counted_part(slot);
+
+	return kind_of(&job);
+}
+
+LiveKind
 tally_add(TupleTableSlot *slot, LaneCount *count)
 {
 	Job			job = counted_part(slot);
 
 	count->kinds[kind_of(&job)]++;
 	count->kinds[KIND_EXPIRING] += is_expiring(&job);
+	return kind_of(&job);
 }
