@@ -92,10 +92,9 @@ add_history(JobWalk *walk, uint32 states, int64 before)
 
 void
 job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
-			   bool (*wanted) (const Lane *lane, void *argument), void *argument)
+			   LaneFilter filter, void *argument)
 {
-	*walk = (JobWalk){.wanted = wanted,
-					  .argument = argument,
+	*walk = (JobWalk){.lanes = {.filter = filter,.argument = argument},
 					  .snapshot = snapshot,
 					  .now = GetCurrentTimestamp(),
 					  .context = CurrentMemoryContext,
@@ -110,20 +109,12 @@ job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
 	add_history(walk, states, before);
 }
 
-/* Jobs of a lane mostly follow each other. */
 static bool
 is_wanted(JobWalk *walk, const WalkSource *source)
 {
-	int32		id = slot_get_int32(
-		source->slot, source->slice == NO_SLICE ? Anum_live_job_lane : Anum_finished_job_lane);
-	const Lane *lane;
-
-	if (id == walk->lane)
-		return walk->lane_wanted;
-	lane = lane_get(id);
-	walk->lane_wanted = lane != NULL && walk->wanted(lane, walk->argument);
-	walk->lane = id;
-	return walk->lane_wanted;
+	return lane_is_wanted(
+		&walk->lanes, slot_get_int32(source->slot, source->slice == NO_SLICE ? Anum_live_job_lane
+																			  : Anum_finished_job_lane));
 }
 
 static bool
@@ -196,7 +187,7 @@ pass_by(JobWalk *walk, WalkSource *source)
 	walk->next_look *= 4;
 	old = MemoryContextSwitchTo(walk->context);
 	source->by_ids = lane_ids_find(&source->ids, source->rel, walk->snapshot, source->id,
-								   2 * walk->passed_by, walk->wanted, walk->argument);
+								   2 * walk->passed_by, &walk->lanes);
 	MemoryContextSwitchTo(old);
 }
 

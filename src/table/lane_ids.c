@@ -23,8 +23,7 @@ typedef struct Search
 	Relation	live_jobs;
 	Snapshot	snapshot;
 	int64		highest;
-	bool		(*wanted) (const Lane *lane, void *argument);
-	void	   *argument;
+	LaneChoice *lanes;
 	TupleTableSlot *slot;
 	int64		read;			/* rows */
 	int64		most;
@@ -49,11 +48,10 @@ read_part(Search *search, CatalogRelation which, ScanKey key)
 	while (search->read <= search->most && index_getnext_slot(scan, ForwardScanDirection, search->slot))
 	{
 		int64		id = slot_get_int64(search->slot, Anum_live_job_id);
-		const Lane *lane = lane_get(slot_get_int32(search->slot, Anum_live_job_lane));
 
 		CHECK_FOR_INTERRUPTS();
 		search->read++;
-		if (id <= search->highest && lane != NULL && search->wanted(lane, search->argument))
+		if (id <= search->highest && lane_is_wanted(search->lanes, slot_get_int32(search->slot, Anum_live_job_lane)))
 			add_id(search->found, id);
 	}
 	index_endscan(scan);
@@ -72,7 +70,7 @@ read_lanes(Search *search)
 		const Lane *lane = lfirst(cell);
 		ScanKeyData key;
 
-		if (!search->wanted(lane, search->argument))
+		if (!lane_is_wanted(search->lanes, lane->id))
 			continue;
 		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(lane->id));
 		if (!read_part(search, REL_LIVE_JOB_READY, &key))
@@ -101,11 +99,11 @@ from_highest(const void *a, const void *b)
 
 bool
 lane_ids_find(LaneIds *found, Relation live_jobs, Snapshot snapshot, int64 highest, int64 most,
-			  bool (*wanted) (const Lane *lane, void *argument), void *argument)
+			  LaneChoice *lanes)
 {
 	Search		search = {
 		.found = found,.live_jobs = live_jobs,.snapshot = snapshot,.highest = highest,.most = most,
-		.wanted = wanted,.argument = argument
+		.lanes = lanes
 	};
 	bool		all;
 

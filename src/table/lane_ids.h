@@ -5,7 +5,7 @@
 #ifndef QUEUE_JOBS_LANE_IDS_H
 #define QUEUE_JOBS_LANE_IDS_H
 
-#include "lane.h"
+#include "live_scan.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
@@ -17,10 +17,10 @@ typedef struct LaneIds
 } LaneIds;
 
 /*
- * The ids, up to "highest", of the jobs that the snapshot has in lanes that "wanted" says, in the current
+ * The ids, up to "highest", of the jobs that the snapshot has in these lanes, in the current
  * memory context. False if more than "most" rows have to be read.
  */
 extern bool lane_ids_find(LaneIds *found, Relation live_jobs, Snapshot snapshot, int64 highest, int64 most,
-						  bool (*wanted) (const Lane *lane, void *argument), void *argument);
+						  LaneChoice *lanes);
 
 #endif
