@@ -11,7 +11,6 @@
 #include "access/genam.h"
 #include "executor_slot.h"
 #include "history.h"
-#include "lane_ids.h"
 #include "live_scan.h"
 
 #define NO_SLICE PG_INT32_MIN	/* of a job that is not finished */
@@ -35,7 +34,9 @@ typedef struct WalkSource
 	int64		id;				/* of the row in the slot */
 	bool		at_end;
 	bool		by_ids;			/* the rows that come are those of "ids", from "next" on */
-	LaneIds		ids;
+	int64	   *ids;			/* from the highest to the lowest */
+	int			id_count;
+	int			id_size;
 	int			next;
 } WalkSource;
 
