@@ -9,7 +9,6 @@
 #ifndef QUEUE_JOBS_DEAD_JOBS_H
 #define QUEUE_JOBS_DEAD_JOBS_H
 
-#include "utils/relcache.h"
 #include "utils/timestamp.h"
 
 /* Removes what is too much or too old. For the scheduler, or for a session that stands in for it. */

@@ -319,17 +319,6 @@ history_read(TupleTableSlot *slot, FinishedJob *finished)
 	finished->keep_until = get_timestamptz(slot, Anum_finished_job_keep_until);
 }
 
-void
-history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at,
-				  TimestampTz *keep_until)
-{
-	slot_getsomeattrs(slot, Anum_finished_job_keep_until);
-	*id = get_bigint(slot, Anum_finished_job_id);
-	*lane = get_integer(slot, Anum_finished_job_lane);
-	*finished_at = get_timestamptz(slot, Anum_finished_job_finished_at);
-	*keep_until = get_timestamptz(slot, Anum_finished_job_keep_until);
-}
-
 /* There may be others, that users have made. */
 Oid
 history_id_index(Relation rel)

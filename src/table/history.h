@@ -64,10 +64,6 @@ extern Oid	history_id_index(Relation rel);
 /* The job in a slot, in the current memory context, but for its result. */
 extern void history_read(TupleTableSlot *slot, FinishedJob *finished);
 
-/* What is read of a row of dead_job to tell how long it is kept. */
-extern void history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at,
-							  TimestampTz *keep_until);
-
 /*
  * Finds a finished job that is cancelled or dead, and removes it; false if there is none, or another
  * transaction has it.
