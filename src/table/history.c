@@ -206,7 +206,7 @@ open_slice(HistoryWriter *history, int slice)
 
 	history->slice = slice;
 	history->rel = table_open(history_slice_relation(slice), RowExclusiveLock);
-	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? membership : NULL);
+	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? membership : NULL, NULL);
 	MemoryContextSwitchTo(old);
 }
 
@@ -237,7 +237,7 @@ insert_row(int slice, const FinishedJob *finished)
 	IndexWriter writer;
 
 	ExecStoreHeapTuple(form_row(rel, slice, finished), slot, true);
-	index_writer_open_for(&writer, rel, slice == MEMBER_SLICE ? membership : NULL, slot);
+	index_writer_open(&writer, rel, slice == MEMBER_SLICE ? membership : NULL, slot);
 	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&writer, slot, false, false);
 	index_writer_close(&writer);
