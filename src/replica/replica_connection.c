@@ -543,21 +543,30 @@ lost_for_all(TimestampTz until)
 	return GetCurrentTimestamp() < until;
 }
 
-static bool
-ask_link(Link *link, const Jsonb *context, TimestampTz until, ReplicaPosition *position)
+typedef struct Question
 {
-	Attempt		attempt = ask_renewed(link, context, until);
+	const Jsonb *context;
+	TimestampTz until;
+	ReplicaPosition *position;
+} Question;
+
+static bool
+ask_link(Link *link, void *argument)
+{
+	const Question *question = argument;
+	Attempt		attempt = ask_renewed(link, question->context, question->until);
 	ReplicaState state = attempt == ATTEMPT_LOST ? REPLICA_UNREACHABLE :
-		attempt == ATTEMPT_REFUSED ? REPLICA_REFUSED : judge(position);
+		attempt == ATTEMPT_REFUSED ? REPLICA_REFUSED : judge(question->position);
 
 	if (state != REPLICA_READY)
 	{
-		give_up(link, state, attempt == ATTEMPT_LOST ? lost_for_all(until) : state != REPLICA_REFUSED);
+		give_up(link, state,
+				attempt == ATTEMPT_LOST ? lost_for_all(question->until) : state != REPLICA_REFUSED);
 		return false;
 	}
 	link->used = true;
 	link->refusals = 0;
-	replica_seen(link->name, position);
+	replica_seen(link->name, question->position);
 	return true;
 }
 
@@ -582,21 +591,6 @@ with_link(Link *link, bool (*function) (Link *, void *), void *argument)
 	return done;
 }
 
-typedef struct Question
-{
-	const Jsonb *context;
-	TimestampTz until;
-	ReplicaPosition *position;
-} Question;
-
-static bool
-put_question(Link *link, void *argument)
-{
-	Question   *question = argument;
-
-	return ask_link(link, question->context, question->until, question->position);
-}
-
 bool
 replica_ask(const Replica *replica, const Jsonb *context, TimestampTz until, ReplicaPosition *position)
 {
@@ -610,7 +604,7 @@ replica_ask(const Replica *replica, const Jsonb *context, TimestampTz until, Rep
 	if (link->not_before != NO_TIME && now < link->not_before &&
 		link->not_before - now <= LONGEST_REST * USECS_PER_SEC)
 		return false;
-	return with_link(link, put_question, &question);
+	return with_link(link, ask_link, &question);
 }
 
 /* ---- reading ---- */
