@@ -40,8 +40,8 @@ OBJS = \
 	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/small_table.o src/catalog/table_rows.o src/catalog/feature_flag.o \
 	src/catalog/lane.o src/catalog/statistics.o src/catalog/exclusive_commands.o src/catalog/ddl_guard.o \
 	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o src/catalog/encryption_key.o \
-	src/table/store.o src/table/lease.o src/table/lane_scan.o src/table/key_scan.o src/table/known_place.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/lane_ids.o src/table/history.o \
-	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/lane_head.o src/table/live_tally.o src/table/live_counter.o src/table/live_members.o src/table/member_range.o src/table/row_by_id.o \
+	src/table/store.o src/table/lease.o src/table/lane_scan.o src/table/key_scan.o src/table/known_place.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/history.o \
+	src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/live_tally.o src/table/live_counter.o src/table/live_members.o src/table/member_range.o src/table/row_by_id.o \
 	src/calls/call.o src/calls/args_check.o src/calls/command.o src/calls/call_sql.o \
 	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
 	src/replica/read.o \

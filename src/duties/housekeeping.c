@@ -6,7 +6,6 @@
 
 #include "batch.h"
 #include "claimed_slot.h"
-#include "dead_jobs.h"
 #include "executor/spi.h"
 #include "history.h"
 #include "housekeeping.h"
@@ -53,7 +52,6 @@ housekeeping(TimestampTz now)
 	TimestampTz next_token;
 	TimestampTz next_batch;
 
-	dead_jobs_trim(now);
 	next_token = trim_tokens(now);
 	if (next_token != NO_TIME && (next == NO_TIME || next_token < next))
 		next = next_token;

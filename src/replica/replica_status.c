@@ -74,23 +74,13 @@ make_slot(const char *name)
 
 	if (slot == NULL)
 		return NULL;
-	slot->database = MyDatabaseId;
-	strlcpy(slot->name, name, sizeof(slot->name));
-	SpinLockAcquire(&slot->mutex);
-	slot->state = REPLICA_UNKNOWN;
-	slot->position = (ReplicaPosition)
+	/* its mutex is free: a process that has it has the LWLock, too */
+	*slot = (ReplicaSlot)
 	{
-		0
+		.database = MyDatabaseId,.seen_at = NO_TIME,.not_before = NO_TIME,.error_at = NO_TIME,.heard_at = now
 	};
-	slot->seen_at = NO_TIME;
-	slot->failures = 0;
-	slot->not_before = NO_TIME;
-	slot->error[0] = '\0';
-	slot->error_at = NO_TIME;
-	slot->heard_at = now;
-	slot->served = 0;
-	slot->news_requested = false;
-	SpinLockRelease(&slot->mutex);
+	strlcpy(slot->name, name, sizeof(slot->name));
+	SpinLockInit(&slot->mutex);
 	return slot;
 }
 

@@ -425,14 +425,11 @@ place_of(int64 job, const RunningJob *found, int count)
 	return i;
 }
 
-/*
- * What the executors of this database are doing. Two can show one job: the one that has been at it for longer
- * has it, the other has not found that out yet.
- */
+/* Two can show one job: the one that has been at it for longer has it; the other has not found that out. */
 RunningJob *
 executor_running(int *count)
 {
-	RunningJob *result = palloc(sizeof(RunningJob) * Max(executor_slots(), 1));
+	RunningJob *result = palloc(sizeof(RunningJob) * executor_slots());
 
 	*count = 0;
 	for (int i = 0; i < executor_slots(); i++)

@@ -116,6 +116,8 @@ typedef struct ExecutorLoad
 
 extern ExecutorLoad executor_load(Oid database, Oid role, uint32 pools);
 extern bool executor_request_end(int64 job, JobState end_as);
+
+/* What the executors of this database are doing, in palloc'd memory. */
 extern RunningJob *executor_running(int *count);
 extern bool executor_runs(int64 job);
 

@@ -60,27 +60,15 @@ open_direct(IndexWriter *writer, TupleTableSlot *row)
 }
 
 void
-index_writer_open_for(IndexWriter *writer, Relation rel, MembershipFunction membership, TupleTableSlot *row)
+index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership, TupleTableSlot *row)
 {
-	writer->rel = rel;
-	writer->membership = membership;
-	writer->context = CurrentMemoryContext;
-	writer->count = 0;
-	writer->unique_known = false;
-	writer->estate = NULL;
-	writer->result = NULL;
+	*writer = (IndexWriter) {.rel = rel,.membership = membership,.context = CurrentMemoryContext};
 	if (open_direct(writer, row))
 		return;
 	writer->estate = CreateExecutorState();
 	writer->result = makeNode(ResultRelInfo);
 	InitResultRelInfo(writer->result, rel, 0, NULL, 0);
 	ExecOpenIndices(writer->result, false);
-}
-
-void
-index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership)
-{
-	index_writer_open_for(writer, rel, membership, NULL);
 }
 
 static void

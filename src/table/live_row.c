@@ -30,15 +30,6 @@ live_form_row(Relation rel, TupleTableSlot *slot, const Job *job)
 	ExecStoreHeapTuple(heap_form_tuple(row.desc, values, nulls), slot, true);
 }
 
-TimestampTz
-slot_get_time(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? NO_TIME : DatumGetTimestampTz(value);
-}
-
 bool
 row_has(TupleTableSlot *slot, int attribute)
 {
@@ -49,12 +40,11 @@ bool
 row_expired(TupleTableSlot *slot, TimestampTz now)
 {
 	Job			job = {.expires_at = NO_TIME};
-	bool		isnull;
 
 	if (!row_has(slot, Anum_live_job_expires_at))
 		return false;
 	job.expires_at = slot_get_time(slot, Anum_live_job_expires_at);
-	job.attempt = DatumGetInt32(slot_getattr(slot, Anum_live_job_attempt, &isnull));
+	job.attempt = slot_get_int32(slot, Anum_live_job_attempt);
 	return job_expired(&job, now);
 }
 

@@ -73,7 +73,7 @@ member_ranges_write(void)
 		return;
 	rel = table_open(catalog_relation(REL_MEMBER_RANGE), RowExclusiveLock);
 	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
-	index_writer_open(&writer, rel, NULL);
+	index_writer_open(&writer, rel, NULL, NULL);
 	for (; written < count; written++)
 		write_range(rel, slot, &writer, &ranges[written]);
 	index_writer_close(&writer);
