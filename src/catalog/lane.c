@@ -23,7 +23,6 @@
 #include "access/xact.h"
 #include "catalog.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -247,13 +246,6 @@ rows_end(LaneRows *rows)
 	table_close(rows->rel, AccessShareLock);
 }
 
-static void
-init_text_key(ScanKey key, AttrNumber column, const char *text)
-{
-	ScanKeyInit(key, column, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(text));
-	key->sk_collation = C_COLLATION_OID;
-}
-
 /* What the table has of a content. */
 typedef struct ContentRows
 {
@@ -272,8 +264,8 @@ read_content(const char *worker, const char *queue, Oid owner)
 	bool		in_progress;
 
 	ScanKeyInit(&keys[0], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	init_text_key(&keys[1], LANE_WORKER, worker);
-	init_text_key(&keys[2], LANE_QUEUE, queue);
+	ScanKeyInit(&keys[1], LANE_WORKER, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(worker));
+	ScanKeyInit(&keys[2], LANE_QUEUE, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(queue));
 	rows_begin(&rows, REL_LANE_CONTENT, 3, keys);
 	while ((lane = rows_next(&rows, &in_progress)) != NULL)
 	{
@@ -391,9 +383,8 @@ next_by_index(Oid after_owner, const char *after_worker)
 	{
 		ScanKeyInit(&keys[count++], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ,
 					ObjectIdGetDatum(after_owner));
-		ScanKeyInit(&keys[count], LANE_WORKER, BTGreaterStrategyNumber, F_TEXT_GT,
+		ScanKeyInit(&keys[count++], LANE_WORKER, BTGreaterStrategyNumber, F_TEXT_GT,
 					CStringGetTextDatum(after_worker));
-		keys[count++].sk_collation = C_COLLATION_OID;
 	}
 	rows_begin(&rows, REL_LANE_CONTENT, count, keys);
 	lane = rows_next(&rows, &in_progress);
@@ -439,7 +430,7 @@ lane_of_worker(const char *worker)
 		bool		in_progress;
 
 		ScanKeyInit(&keys[0], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(lfirst_oid(cell)));
-		init_text_key(&keys[1], LANE_WORKER, worker);
+		ScanKeyInit(&keys[1], LANE_WORKER, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(worker));
 		rows_begin(&rows, REL_LANE_CONTENT, 2, keys);
 		while ((lane = rows_next(&rows, &in_progress)) != NULL)
 			lanes = lappend(lanes, lane);

@@ -21,7 +21,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_subscription.h"
 #include "catalog/pg_subscription_rel.h"
 #include "common/hashfn.h"
@@ -458,7 +457,6 @@ look_at_worker(const char *name)
 	WorkerEntry *entry;
 
 	ScanKeyInit(&key, Anum_defined_worker_name, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
-	key.sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, catalog_relation(REL_DEFINED_WORKER_KEY), true, snapshot, 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
