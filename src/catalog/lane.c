@@ -4,8 +4,8 @@
  *
  * A session knows the lanes that it has met, each looked up by an index when it is needed. A row of a lane
  * never changes, so no transaction tells of a new one. All of them are forgotten when anything is announced
- * (a restore or a superuser may have written the table), and what a transaction has added when it is rolled
- * back.
+ * (a restore or a superuser may have written the table), and when a transaction or savepoint that has added
+ * one is rolled back.
  *
  * Two transactions that add the same lane at once do not see each other's, and may leave two rows of the same
  * content. Jobs of one key can then wait in both. So a session that has met one of them knows the others,
@@ -57,7 +57,7 @@ static HTAB *lanes_by_content = NULL;	/* LaneContent -> its lanes */
 /* int32 -> Lane *, but never emptied: it owns the Lanes, whose addresses stay good */
 static HTAB *known_lanes = NULL;
 static uint64 cached_generation = 0;
-static List *added = NIL;		/* of AddedLane, in TopTransactionContext: by this transaction */
+static int	added_level = 0;		/* the nesting level at which this transaction added one last; 0: none */
 
 typedef struct LaneEntry
 {
@@ -78,12 +78,6 @@ typedef struct ContentEntry
 	LaneContent content;
 	List	   *lanes;			/* of Lane: the one to be used first, then others of the same content */
 } ContentEntry;
-
-typedef struct AddedLane
-{
-	int32		id;
-	int			nest_level;
-} AddedLane;
 
 static void
 forget(void)
@@ -106,40 +100,15 @@ content_of(const char *worker, const char *queue, Oid owner)
 	};
 }
 
-/* A row of it is not there any more. */
-static void
-forget_lane(int32 id)
-{
-	LaneEntry  *entry = lanes_by_id == NULL ? NULL : hash_search(lanes_by_id, &id, HASH_FIND, NULL);
-	LaneContent content;
-
-	if (entry == NULL)
-		return;
-	content = content_of(entry->lane->worker, entry->lane->queue, entry->lane->owner);
-	hash_search(lanes_by_content, &content, HASH_REMOVE, NULL);
-	hash_search(lanes_by_id, &id, HASH_REMOVE, NULL);
-}
-
-/* What was added at that nesting level, or a deeper one, is undone. */
-static void
-forget_added(int nest_level)
-{
-	while (added != NIL && ((AddedLane *) llast(added))->nest_level >= nest_level)
-	{
-		forget_lane(((AddedLane *) llast(added))->id);
-		added = list_delete_last(added);
-	}
-}
-
+/* Of one that is prepared we are not told whether it is rolled back. */
 void
 lane_transaction_event(XactEvent event)
 {
-	if (event == XACT_EVENT_ABORT)
-		forget_added(0);
-	else if (event == XACT_EVENT_PREPARE && added != NIL)
-		forget();				/* we are not told if it is rolled back */
-	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
-		added = NIL;
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
+		return;
+	if (added_level > 0 && event != XACT_EVENT_COMMIT)
+		forget();
+	added_level = 0;
 }
 
 void
@@ -147,12 +116,11 @@ lane_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId p
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
 
+	if (added_level < nest_level)
+		return;
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		forget_added(nest_level);
-	else if (event == SUBXACT_EVENT_COMMIT_SUB)
-		for (int i = list_length(added) - 1;
-			 i >= 0 && ((AddedLane *) list_nth(added, i))->nest_level >= nest_level; i--)
-			((AddedLane *) list_nth(added, i))->nest_level = nest_level - 1;
+		forget();
+	added_level = nest_level - 1;	/* as if there were one of the level above: a look too many at most */
 }
 
 /* The one Lane of that content; a lane of an extension that was dropped and made again may have its id. */
@@ -485,21 +453,6 @@ salt_of(Oid owner)
 	return (int64) key_hash_text(GetUserNameFromId(owner, false), key_hash_seed());
 }
 
-/* Before the row is there: if there is no memory for the note, nothing has been done. */
-static void
-note_added(int32 id)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-	AddedLane  *note = palloc(sizeof(AddedLane));
-
-	*note = (AddedLane)
-	{
-		.id = id,.nest_level = GetCurrentTransactionNestLevel()
-	};
-	added = lappend(added, note);
-	MemoryContextSwitchTo(old);
-}
-
 static int32
 add(const char *worker, const char *queue, Oid owner)
 {
@@ -511,7 +464,7 @@ add(const char *worker, const char *queue, Oid owner)
 	};
 	RunAs		saved;
 
-	note_added(id);
+	added_level = GetCurrentTransactionNestLevel();
 	engine_begin(&saved);
 	engine_execute("INSERT INTO queue_jobs.lane (id, worker, queue, owner, salt) VALUES ($1, $2, $3, $4, $5)",
 				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
