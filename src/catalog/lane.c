@@ -21,6 +21,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "attribute_numbers.h"
 #include "catalog.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
@@ -44,12 +45,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-
-/* columns of the table */
-#define LANE_ID 1
-#define LANE_WORKER 2
-#define LANE_QUEUE 3
-#define LANE_OWNER 4
 
 static MemoryContext cache_context = NULL;
 static HTAB *lanes_by_id = NULL;	/* int32 -> Lane * */
@@ -196,8 +191,8 @@ static Lane *
 rows_next(LaneRows *rows, bool *in_progress)
 {
 	HeapTuple	tuple = systable_getnext(rows->scan);
-	Datum		v[5];
-	bool		n[5];
+	Datum		v[Natts_lane];
+	bool		n[Natts_lane];
 
 	if (!HeapTupleIsValid(tuple))
 		return NULL;
@@ -222,6 +217,7 @@ typedef struct ContentRows
 	int32		coming;			/* the oldest that a transaction in progress adds, or the highest number */
 } ContentRows;
 
+/* queue may be NULL: then of all queues. */
 static ContentRows
 read_content(const char *worker, const char *queue, Oid owner)
 {
@@ -231,10 +227,11 @@ read_content(const char *worker, const char *queue, Oid owner)
 	Lane	   *lane;
 	bool		in_progress;
 
-	ScanKeyInit(&keys[0], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	ScanKeyInit(&keys[1], LANE_WORKER, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(worker));
-	ScanKeyInit(&keys[2], LANE_QUEUE, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(queue));
-	rows_begin(&rows, REL_LANE_CONTENT, 3, keys);
+	ScanKeyInit(&keys[0], Anum_lane_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+	ScanKeyInit(&keys[1], Anum_lane_worker, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(worker));
+	if (queue != NULL)
+		ScanKeyInit(&keys[2], Anum_lane_queue, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(queue));
+	rows_begin(&rows, REL_LANE_CONTENT, queue ? 3 : 2, keys);
 	while ((lane = rows_next(&rows, &in_progress)) != NULL)
 	{
 		content.lanes = lappend(content.lanes, lane);
@@ -324,7 +321,7 @@ lane_get(int32 id)
 	entry = hash_search(lanes_by_id, &id, HASH_FIND, NULL);
 	if (entry != NULL)
 		return entry->lane;
-	ScanKeyInit(&key, LANE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(id));
+	ScanKeyInit(&key, Anum_lane_id, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(id));
 	rows_begin(&rows, REL_LANE_KEY, 1, &key);
 	lane = rows_next(&rows, &in_progress);
 	rows_end(&rows);
@@ -345,13 +342,13 @@ next_by_index(Oid after_owner, const char *after_worker)
 	bool		in_progress;
 
 	if (after_worker == NULL)
-		ScanKeyInit(&keys[count++], LANE_OWNER, BTGreaterStrategyNumber, F_OIDGT,
+		ScanKeyInit(&keys[count++], Anum_lane_owner, BTGreaterStrategyNumber, F_OIDGT,
 					ObjectIdGetDatum(after_owner));
 	else
 	{
-		ScanKeyInit(&keys[count++], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ,
+		ScanKeyInit(&keys[count++], Anum_lane_owner, BTEqualStrategyNumber, F_OIDEQ,
 					ObjectIdGetDatum(after_owner));
-		ScanKeyInit(&keys[count++], LANE_WORKER, BTGreaterStrategyNumber, F_TEXT_GT,
+		ScanKeyInit(&keys[count++], Anum_lane_worker, BTGreaterStrategyNumber, F_TEXT_GT,
 					CStringGetTextDatum(after_worker));
 	}
 	rows_begin(&rows, REL_LANE_CONTENT, count, keys);
@@ -368,53 +365,14 @@ lane_next_kind(const Lane *after)
 	return next != NULL ? next : next_by_index(after == NULL ? InvalidOid : after->owner, NULL);
 }
 
-/* Owners of lanes, in the current memory context. */
-static List *
-lane_owners(void)
-{
-	List	   *owners = NIL;
-	Oid			last = InvalidOid;
-	Lane	   *lane;
-
-	while ((lane = next_by_index(last, NULL)) != NULL)
-	{
-		last = lane->owner;
-		owners = lappend_oid(owners, last);
-	}
-	return owners;
-}
-
 List *
-lane_of_worker(const char *worker)
+lane_of_worker(const char *worker, const char *queue)
 {
 	List	   *lanes = NIL;
-	ListCell   *cell;
 
-	foreach(cell, lane_owners())
-	{
-		LaneRows	rows;
-		ScanKeyData keys[2];
-		Lane	   *lane;
-		bool		in_progress;
-
-		ScanKeyInit(&keys[0], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(lfirst_oid(cell)));
-		ScanKeyInit(&keys[1], LANE_WORKER, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(worker));
-		rows_begin(&rows, REL_LANE_CONTENT, 2, keys);
-		while ((lane = rows_next(&rows, &in_progress)) != NULL)
-			lanes = lappend(lanes, lane);
-		rows_end(&rows);
-	}
-	return lanes;
-}
-
-List *
-lane_of_queue(const char *worker, const char *queue)
-{
-	List	   *lanes = NIL;
-	ListCell   *cell;
-
-	foreach(cell, lane_owners())
-		lanes = list_concat(lanes, read_content(worker, queue, lfirst_oid(cell)).lanes);
+	for (Lane *owner = next_by_index(InvalidOid, NULL); owner != NULL;
+		 owner = next_by_index(owner->owner, NULL))
+		lanes = list_concat(lanes, read_content(worker, queue, owner->owner).lanes);
 	return lanes;
 }
 
