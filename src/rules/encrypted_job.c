@@ -177,14 +177,6 @@ seal_value(int64 job, const char *bound_to, const JsonbValue *value)
 	return sealed;
 }
 
-static void
-set_string(JsonbValue *value, char *string)
-{
-	value->type = jbvString;
-	value->val.string.val = string;
-	value->val.string.len = strlen(string);
-}
-
 /* In place. */
 static Opening
 open_value(int64 job, const char *bound_to, JsonbValue *value)
@@ -219,7 +211,7 @@ convert_value(Conversion *conversion, const char *what, const char *key, bool wa
 		return;
 	bound_to = binding(conversion->job, what, key);
 	if (conversion->worker != NULL)
-		set_string(value, seal_value(conversion->job, bound_to, value));
+		*value = jsonb_string(seal_value(conversion->job, bound_to, value));
 	else if (open_value(conversion->job, bound_to, value) != OPENED)
 		conversion->altered = pstrdup(key);
 }
@@ -476,7 +468,7 @@ open_error_text(int64 id, JsonbValue *value)
 	switch (open_sealed(id, binding(id, "error", ""), value->val.string.val, value->val.string.len, &text))
 	{
 		case OPENED:
-			set_string(value, text);
+			*value = jsonb_string(text);
 			break;
 		case NO_SUCH_KEY:
 			refuse_missing_version(value->val.string.val, value->val.string.len);

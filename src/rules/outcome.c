@@ -163,27 +163,11 @@ tell_end(const Job *job, JobState state)
 }
 
 static void
-push_value(JsonbParseState **state, const char *key, JsonbValue *value)
-{
-	JsonbValue	name = {.type = jbvString};
-
-	name.val.string.val = unconstify(char *, key);
-	name.val.string.len = strlen(key);
-	pushJsonbValue(state, WJB_KEY, &name);
-	pushJsonbValue(state, WJB_VALUE, value);
-}
-
-static void
 push_text(JsonbParseState **state, const char *key, const char *text)
 {
-	JsonbValue	value = {.type = text ? jbvString : jbvNull};
+	JsonbValue	value = text ? jsonb_string(text) : (JsonbValue) {.type = jbvNull};
 
-	if (text != NULL)
-	{
-		value.val.string.val = unconstify(char *, text);
-		value.val.string.len = strlen(text);
-	}
-	push_value(state, key, &value);
+	jsonb_push_member(state, key, &value);
 }
 
 /* Enqueues the job that tells of this one's end, for its owner. NULL: the worker wants none. */
@@ -198,10 +182,10 @@ enqueue_follower(const char *follower, const Job *job)
 		return;
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 	value.val.numeric = int64_to_numeric(job->id);
-	push_value(&state, "job", &value);
+	jsonb_push_member(&state, "job", &value);
 	push_text(&state, "worker", lane->worker);
 	JsonbToJsonbValue((Jsonb *) PG_DETOAST_DATUM(JsonbPGetDatum(job->args)), &value);
-	push_value(&state, "args", &value);
+	jsonb_push_member(&state, "args", &value);
 	push_text(&state, "error", job_last_error(job->errors));
 	(void) enqueue_for(lane->owner, follower,
 					   JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)), 0, false);
