@@ -20,13 +20,10 @@ typedef struct HandlerPlan
 	uint64		given[2];		/* bit n: parameter n comes from the args */
 } HandlerPlan;
 
-/* What the parameters of a handler are filled from (handler.h). */
+/* What the parameters of a handler are filled from, by source (handler.h). Only the args must be there. */
 typedef struct CallInput
 {
-	Jsonb	   *args;
-	Jsonb	   *read;			/* or NULL, as the others */
-	Jsonb	   *cursor;
-	Jsonb	   *results;
+	Jsonb	   *from[PARAMETER_SOURCES];
 } CallInput;
 
 /* A handler with the plans to call it, for as long as its definition holds. */

@@ -5,14 +5,17 @@
 #ifndef QUEUE_JOBS_HANDLER_H
 #define QUEUE_JOBS_HANDLER_H
 
+/* From the args on, each is also the number by which a function's statement has it (call.c). */
 typedef enum ParameterSource
 {
 	PARAMETER_KEY,				/* the args' key of its name */
 	PARAMETER_ARGS,				/* the args as a whole, beside one of the following */
-	PARAMETER_READ,				/* what the worker's read handler returned */
+	PARAMETER_READ = 3,			/* what the worker's read handler returned */
 	PARAMETER_CURSOR,			/* where a long job goes on */
 	PARAMETER_RESULTS,			/* what the jobs that it has waited for returned */
 } ParameterSource;
+
+#define PARAMETER_SOURCES (PARAMETER_RESULTS + 1)
 
 /* What one parameter of a handler is filled from. */
 typedef struct HandlerParameter
