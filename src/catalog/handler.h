@@ -35,7 +35,7 @@ typedef struct HandlerParameter
 typedef struct BoundFunction
 {
 	const char *name;			/* "schema.name", or "schema.name(types)" */
-	const char *arguments;		/* its types, as handler_arguments() has them */
+	const char *arguments;		/* its types, qualified and in order: "pg_catalog.jsonb,integer" */
 	Oid			owner;
 } BoundFunction;
 
@@ -80,13 +80,8 @@ extern void handler_take_read(Handler *handler);
  */
 extern Oid	handler_function(const char *function, char **why);
 
-/* The name under which a function is kept, qualified. "given" is how it was named when it was found. */
-extern char *handler_qualified_name(Oid oid, const char *given);
-
-/* The types of a function's parameters, qualified and in order: "pg_catalog.jsonb,integer". */
-extern char *handler_arguments(Oid oid);
-
-extern Oid	handler_owner(Oid oid);
+/* The function as a definition is to have it. "given" is how it was named when it was found. */
+extern BoundFunction handler_bind(Oid oid, const char *given);
 
 #define BACKOFF_ARGUMENTS "integer"
 #define READ_HANDLER_ARGUMENTS "pg_catalog.jsonb"
