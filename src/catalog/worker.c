@@ -97,7 +97,7 @@ option_value(const char *const *names, const char *name)
 }
 
 /* Without NULLs, which only a row that was written by hand can have. */
-static List *
+List *
 text_list(Datum array)
 {
 	Datum	   *elements;
