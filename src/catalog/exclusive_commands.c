@@ -41,8 +41,7 @@
 /* What the end of the transaction is to undo or publish; the lists live in its memory. */
 static List *held = NIL;		/* OIDs of databases */
 static List *changed = NIL;		/* OIDs of databases that may have come to have jobs to run */
-static Oid	dropped = InvalidOid;
-static bool extension_dropped = false;
+static Oid	emptied = InvalidOid;	/* the database that is dropped, or ours if the extension is */
 
 static bool restoring = false;	/* this session is held to be a restore's; until it ends */
 
@@ -159,7 +158,7 @@ static void
 let_go(Oid database)
 {
 	DatabaseSlot *slot = database_slot(database, false);
-	bool		gone = database == dropped;
+	bool		gone = database == emptied && database != MyDatabaseId;
 
 	if (slot == NULL)
 		return;
@@ -370,8 +369,7 @@ exclusive_commands_utility(UtilityCall *call)
 {
 	Node	   *node = call->statement->utilityStmt;
 	Oid			needed = database_needed(node);
-	bool		drops_database = IsA(node, DropdbStmt);
-	bool		drops_us = drops_extension(node);
+	Oid			empties = IsA(node, DropdbStmt) ? needed : drops_extension(node) ? MyDatabaseId : InvalidOid;
 	char		changes[NAMEDATALEN] = "";
 
 	table_guard_check_lock(node);
@@ -387,11 +385,10 @@ exclusive_commands_utility(UtilityCall *call)
 	if (needs_extension(node))
 		leave_for_extension();
 	utility_proceed(call);
-	if (drops_database)
-		dropped = needed;
+	if (OidIsValid(empties))
+		emptied = empties;
 	if (changes[0] != '\0')
 		note_changed(changes);
-	extension_dropped = extension_dropped || drops_us;
 }
 
 /* ---- restores ---- */
@@ -439,25 +436,18 @@ exclusive_commands_transaction_event(XactEvent event)
 	if (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
 		return;
 	if (!committed)
-		dropped = InvalidOid;
+		emptied = InvalidOid;
 	foreach(cell, held)
 		let_go(lfirst_oid(cell));
 	if (committed)
 		foreach(cell, changed)
 			database_reconsider(lfirst_oid(cell));
-	if (OidIsValid(dropped))
+	if (OidIsValid(emptied))
 	{
-		lane_hints_forget(dropped);
-		duplicates_forget(dropped);
-		live_counts_forget(dropped);
-	}
-	if (committed && extension_dropped)
-	{
-		lane_hints_forget(MyDatabaseId);
-		duplicates_forget(MyDatabaseId);
-		live_counts_forget(MyDatabaseId);
+		lane_hints_forget(emptied);
+		duplicates_forget(emptied);
+		live_counts_forget(emptied);
 	}
 	held = changed = NIL;
-	dropped = InvalidOid;
-	extension_dropped = false;
+	emptied = InvalidOid;
 }
