@@ -16,8 +16,8 @@
 #include "feature_flag.h"
 #include "fmgr.h"
 #include "run_as.h"
-#include "small_table.h"
 #include "subscription.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_set_flag);

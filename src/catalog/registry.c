@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -29,7 +28,7 @@
 #include "registry.h"
 #include "routing.h"
 #include "snapshot.h"
-#include "storage/bufmgr.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
@@ -288,7 +287,7 @@ create_cache(void)
 static void
 look_at_routing(Snapshot snapshot)
 {
-	RowVersion	row = routing_row(snapshot);
+	RowVersion	row = routing_read(snapshot, NULL);
 	MemoryContext old;
 
 	if (row_version_equals(row, rules_row))
@@ -298,53 +297,36 @@ look_at_routing(Snapshot snapshot)
 	rules_row = (RowVersion) {0};
 	MemoryContextReset(rules_context);
 	old = MemoryContextSwitchTo(rules_context);
-	rules = routing_read(snapshot);
+	rules_row = routing_read(snapshot, &rules);
 	MemoryContextSwitchTo(old);
-	rules_row = row;
 }
 
 static void
 look_at_workers(Snapshot snapshot)
 {
-	Relation	rel = table_open(catalog_relation(REL_DEFINED_WORKER), AccessShareLock);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	HeapTuple	tuple;
+	TableRows	rows;
 
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-		look_at_row(tuple, RelationGetDescr(rel));
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
+	table_rows_begin(&rows, REL_DEFINED_WORKER, snapshot);
+	while (table_rows_next(&rows))
+		look_at_row(rows.tuple, RelationGetDescr(rows.rel));
+	table_rows_end(&rows);
 	look_at_built_in_workers();
 	drop_unseen(false);
 }
 
-/* The first column of every row of a small table, as strings. */
-static List *
-read_names(CatalogRelation which, Snapshot snapshot)
+static void
+look_at_names(NameSet *set, CatalogRelation which, const char *column, Snapshot snapshot)
 {
 	List	   *names = NIL;
-	Relation	rel = table_open(catalog_relation(which), AccessShareLock);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	HeapTuple	tuple;
-
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-	{
-		bool		isnull;
-
-		names = lappend(names, TextDatumGetCString(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull)));
-	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return names;
-}
-
-static void
-look_at_names(NameSet *set, CatalogRelation which, Snapshot snapshot)
-{
-	List	   *names = read_names(which, snapshot);
-	bool		same = hash_get_num_entries(set->names) == list_length(names);
+	TableRows	rows;
+	bool		same;
 	ListCell   *cell;
 
+	table_rows_begin(&rows, which, snapshot);
+	while (table_rows_next(&rows))
+		names = lappend(names, table_rows_text(&rows, column));
+	table_rows_end(&rows);
+	same = hash_get_num_entries(set->names) == list_length(names);
 	foreach(cell, names)
 		same = same && has_name(set, lfirst(cell));
 	if (same)
@@ -413,8 +395,8 @@ look(void)
 	snapshot = engine_snapshot();
 	look_at_routing(snapshot);
 	look_at_workers(snapshot);
-	look_at_names(&disabled_workers, REL_DISABLED_WORKER, snapshot);
-	look_at_names(&paused_queues, REL_PAUSED_QUEUE, snapshot);
+	look_at_names(&disabled_workers, REL_DISABLED_WORKER, "name", snapshot);
+	look_at_names(&paused_queues, REL_PAUSED_QUEUE, "queue", snapshot);
 	look_at_subscription(snapshot);
 	engine_snapshot_end(snapshot);
 	MemoryContextSwitchTo(old);
