@@ -24,6 +24,7 @@
 #include "catalog/pg_subscription_rel.h"
 #include "common/hashfn.h"
 #include "handler.h"
+#include "job.h"
 #include "miscadmin.h"
 #include "registry.h"
 #include "routing.h"
@@ -38,7 +39,7 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-/* An entry of the hash tables: its key is the pointer to the name. */
+/* Its key is the pointer to the name. */
 typedef struct WorkerEntry
 {
 	char	   *name;			/* the worker's own */
@@ -46,21 +47,10 @@ typedef struct WorkerEntry
 	uint64		seen;			/* the look that found its row last */
 } WorkerEntry;
 
-typedef struct NameEntry
-{
-	char	   *name;
-} NameEntry;
-
-typedef struct NameSet
-{
-	MemoryContext context;		/* emptied when the names are others */
-	HTAB	   *names;			/* of NameEntry */
-} NameSet;
-
 static MemoryContext cache_context = NULL;
 static HTAB *workers = NULL;	/* of WorkerEntry */
-static NameSet disabled_workers = {0};
-static NameSet paused_queues = {0};
+static HTAB *disabled_workers = NULL;	/* of their names */
+static HTAB *paused_queues = NULL;
 static MemoryContext rules_context = NULL;
 static List *rules = NIL;		/* of routing */
 static RowVersion rules_row = {0};	/* from which they were read */
@@ -87,42 +77,30 @@ name_match(const void *a, const void *b, Size size)
 }
 
 static HTAB *
-create_table(const char *name, Size entry_size, MemoryContext context)
+create_workers(MemoryContext context)
 {
 	HASHCTL		ctl = {.keysize = sizeof(char *),
-					   .entrysize = entry_size,
+					   .entrysize = sizeof(WorkerEntry),
 					   .hash = name_hash,
 					   .match = name_match,
 					   .hcxt = context};
 
-	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+	return hash_create("queue_jobs workers", 64, &ctl,
+					   HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+}
+
+static HTAB *
+create_names(MemoryContext context)
+{
+	HASHCTL		ctl = {.keysize = MAX_NAME_LENGTH + 1,.entrysize = MAX_NAME_LENGTH + 1,.hcxt = context};
+
+	return hash_create("queue_jobs names", 64, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 }
 
 static bool
-has_name(const NameSet *set, const char *name)
+has_name(HTAB *names, const char *name)
 {
-	return hash_search(set->names, &name, HASH_FIND, NULL) != NULL;
-}
-
-static void
-add_name(NameSet *set, const char *name)
-{
-	NameEntry  *entry;
-	char	   *copy;
-
-	if (has_name(set, name))
-		return;
-	copy = MemoryContextStrdup(set->context, name);
-	entry = hash_search(set->names, &copy, HASH_ENTER, NULL);
-	entry->name = copy;
-}
-
-static void
-empty_names(NameSet *set)
-{
-	set->names = NULL;
-	MemoryContextReset(set->context);
-	set->names = create_table("queue_jobs names", sizeof(NameEntry), set->context);
+	return hash_search(names, name, HASH_FIND, NULL) != NULL;
 }
 
 /* ---- definitions ---- */
@@ -273,13 +251,10 @@ create_cache(void)
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "queue_jobs workers",
 												  ALLOCSET_DEFAULT_SIZES);
 
-	disabled_workers.context = AllocSetContextCreate(context, "queue_jobs disabled workers",
-													 ALLOCSET_SMALL_SIZES);
-	paused_queues.context = AllocSetContextCreate(context, "queue_jobs paused queues", ALLOCSET_SMALL_SIZES);
 	rules_context = AllocSetContextCreate(context, "queue_jobs routing rules", ALLOCSET_SMALL_SIZES);
-	empty_names(&disabled_workers);
-	empty_names(&paused_queues);
-	workers = create_table("queue_jobs workers", sizeof(WorkerEntry), context);
+	disabled_workers = create_names(context);
+	paused_queues = create_names(context);
+	workers = create_workers(context);
 	cache_context = context;
 }
 
@@ -314,26 +289,35 @@ look_at_workers(Snapshot snapshot)
 	drop_unseen(false);
 }
 
+/* A name that is too long, as only SQL has written it, is none of a worker or queue. */
 static void
-look_at_names(NameSet *set, CatalogRelation which, const char *column, Snapshot snapshot)
+look_at_names(HTAB **names, CatalogRelation which, const char *column, Snapshot snapshot)
 {
-	List	   *names = NIL;
+	List	   *found = NIL;
 	TableRows	rows;
+	HTAB	   *fresh;
 	bool		same;
 	ListCell   *cell;
 
 	table_rows_begin(&rows, which, snapshot);
 	while (table_rows_next(&rows))
-		names = lappend(names, table_rows_text(&rows, column));
+	{
+		char	   *name = table_rows_text(&rows, column);
+
+		if (strlen(name) <= MAX_NAME_LENGTH)
+			found = lappend(found, name);
+	}
 	table_rows_end(&rows);
-	same = hash_get_num_entries(set->names) == list_length(names);
-	foreach(cell, names)
-		same = same && has_name(set, lfirst(cell));
+	same = hash_get_num_entries(*names) == list_length(found);
+	foreach(cell, found)
+		same = same && has_name(*names, lfirst(cell));
 	if (same)
 		return;
-	empty_names(set);
-	foreach(cell, names)
-		add_name(set, lfirst(cell));
+	fresh = create_names(cache_context);
+	hash_destroy(*names);
+	*names = fresh;
+	foreach(cell, found)
+		hash_search(*names, lfirst(cell), HASH_ENTER, NULL);
 	version++;
 }
 
@@ -462,16 +446,13 @@ registry_worker_written(const char *name)
 }
 
 static void
-name_written(NameSet *set, const char *name, bool is_there)
+name_written(HTAB *names, const char *name, bool is_there)
 {
 	uint64		generation;
 
 	if (!announce_written(&generation))
 		return;
-	if (is_there)
-		add_name(set, name);
-	else
-		hash_search(set->names, &name, HASH_REMOVE, NULL);
+	hash_search(names, name, is_there ? HASH_ENTER : HASH_REMOVE, NULL);
 	version++;
 	cached_generation = generation;
 }
@@ -479,13 +460,13 @@ name_written(NameSet *set, const char *name, bool is_there)
 void
 registry_disabled_written(const char *worker, bool disabled)
 {
-	name_written(&disabled_workers, worker, disabled);
+	name_written(disabled_workers, worker, disabled);
 }
 
 void
 registry_paused_written(const char *queue, bool paused)
 {
-	name_written(&paused_queues, queue, paused);
+	name_written(paused_queues, queue, paused);
 }
 
 /* ---- asking ---- */
@@ -582,14 +563,14 @@ bool
 registry_worker_disabled(const char *name)
 {
 	refresh();
-	return has_name(&disabled_workers, name);
+	return has_name(disabled_workers, name);
 }
 
 bool
 registry_queue_paused(const char *queue)
 {
 	refresh();
-	return has_name(&paused_queues, queue);
+	return has_name(paused_queues, queue);
 }
 
 const char *
