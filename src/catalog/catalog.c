@@ -75,6 +75,7 @@ catalog_init(void)
 	CacheRegisterSyscacheCallback(PROCOID, handler_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, handler_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, handler_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, handler_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_callback, (Datum) 0);
 }
 

@@ -90,7 +90,10 @@ extern uint64 catalog_announce_change(void);
 /* Counts changes announced by anyone; a cache built at another count is stale. */
 extern uint64 catalog_generation(void);
 
-/* Counts changes of functions, roles and schemas, by which a handler can come and go. */
+/*
+ * Counts changes of functions, roles, schemas and databases, by which a handler can come and go, and a
+ * search_path be trusted or not (trusted_path.h).
+ */
 extern uint64 catalog_handler_generation(void);
 
 extern void catalog_init(void);
