@@ -420,13 +420,10 @@ add(const char *worker, const char *queue, Oid owner)
 		Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner),
 		Int64GetDatum(salt_of(owner))
 	};
-	RunAs		saved;
 
 	added_level = GetCurrentTransactionNestLevel();
-	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.lane (id, worker, queue, owner, salt) VALUES ($1, $2, $3, $4, $5)",
-				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	engine_statement("INSERT INTO queue_jobs.lane (id, worker, queue, owner, salt) VALUES ($1, $2, $3, $4, $5)",
+					 SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	CommandCounterIncrement();
 	if (list_length(read_content(worker, queue, owner).lanes) > 1)
 		catalog_announce_change();
