@@ -67,7 +67,6 @@ remembered_handler(const Worker *worker)
 	uint64		registry_now = registry_version();
 	Remembered *entry;
 	Handler    *handler;
-	bool		known;
 
 	if (handlers == NULL || seen_handlers != handlers_now || seen_registry != registry_now ||
 		hash_get_num_entries(handlers) >= MOST_REMEMBERED)
@@ -80,7 +79,7 @@ remembered_handler(const Worker *worker)
 	if (entry != NULL)
 		return entry->handler;
 	handler = find(worker);
-	entry = hash_search(handlers, worker->name, HASH_ENTER, &known);
+	entry = hash_search(handlers, worker->name, HASH_ENTER, NULL);
 	entry->handler = handler;
 	return handler;
 }
