@@ -23,6 +23,7 @@
 #include "duplicates.h"
 #include "exclusive_commands.h"
 #include "executor_slot.h"
+#include "guard.h"
 #include "lane_hint.h"
 #include "live_count.h"
 #include "miscadmin.h"
@@ -30,7 +31,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "table_guard.h"
 #include "test_point.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -372,7 +372,7 @@ exclusive_commands_utility(UtilityCall *call)
 	Oid			empties = IsA(node, DropdbStmt) ? needed : drops_extension(node) ? MyDatabaseId : InvalidOid;
 	char		changes[NAMEDATALEN] = "";
 
-	table_guard_check_lock(node);
+	guard_check_lock(node);
 
 	/*
 	 * All that is of interest, before it runs: a procedure that rolls back may free the statement by which it
