@@ -11,7 +11,6 @@
 #include "funcapi.h"
 #include "job.h"
 #include "utils/builtins.h"
-#include "utils/json.h"
 
 /*
  * The first row as jsonb: its value if it has one column, an object if it has several; NULL if there is no

@@ -13,10 +13,8 @@
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
-#include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
-#include "utils/numeric.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
 

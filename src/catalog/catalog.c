@@ -13,7 +13,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog.h"
-#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"

@@ -8,7 +8,6 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xlog.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_db_role_setting.h"
 #include "database_slot.h"
 #include "engine_state.h"

@@ -20,10 +20,8 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "run_as.h"
-#include "storage/lock.h"
 #include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 

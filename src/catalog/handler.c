@@ -11,7 +11,6 @@
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "commands/defrem.h"
 #include "compat.h"
 #include "fmgr.h"
 #include "funcapi.h"

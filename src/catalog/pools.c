@@ -13,7 +13,6 @@
 #include "pools.h"
 #include "settings.h"
 #include "statistics.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_capacity_impact);

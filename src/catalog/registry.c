@@ -37,7 +37,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/timestamp.h"
 
 /* Its key is the pointer to the name. */
 typedef struct WorkerEntry

@@ -10,7 +10,6 @@
 #include "access/htup_details.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
-#include "job.h"
 #include "routing.h"
 #include "selector.h"
 #include "table_rows.h"

@@ -4,11 +4,9 @@
  */
 #include "postgres.h"
 
-#include "arguments.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "selector.h"
-#include "utils/builtins.h"
 
 typedef enum SelectorAttribute
 {

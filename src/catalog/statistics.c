@@ -25,7 +25,6 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 

@@ -9,10 +9,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/table.h"
 #include "catalog.h"
-#include "catalog/pg_subscription.h"
-#include "catalog/pg_subscription_rel.h"
 #include "executor/spi.h"
 #include "key_hint.h"
 #include "live_count.h"
@@ -21,8 +18,6 @@
 #include "registry.h"
 #include "run_as.h"
 #include "subscription.h"
-#include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "wakeup.h"
 
 

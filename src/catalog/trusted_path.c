@@ -15,7 +15,6 @@
 #include "run_as.h"
 #include "trusted_path.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
