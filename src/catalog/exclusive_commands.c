@@ -219,22 +219,15 @@ may_create_databases(void)
 	return may;
 }
 
-typedef struct DatabaseKind
-{
-	bool		is_template;
-	bool		connectable;
-} DatabaseKind;
-
 /* False if there is no such database. */
 static bool
-read_database(Oid database, DatabaseKind *kind)
+read_database(Oid database, FormData_pg_database *row)
 {
 	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
-	kind->is_template = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
-	kind->connectable = ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+	*row = *(Form_pg_database) GETSTRUCT(tuple);
 	ReleaseSysCache(tuple);
 	return true;
 }
@@ -243,12 +236,12 @@ read_database(Oid database, DatabaseKind *kind)
 static bool
 may_have(Oid database, bool as_template)
 {
-	DatabaseKind kind;
+	FormData_pg_database row;
 
-	if (!OidIsValid(database) || !read_database(database, &kind))
+	if (!OidIsValid(database) || !read_database(database, &row))
 		return false;
 	return QjDatabaseOwnerCheck(database, GetUserId()) ||
-		(as_template && kind.is_template && may_create_databases());
+		(as_template && row.datistemplate && may_create_databases());
 }
 
 static DefElem *
@@ -295,12 +288,12 @@ database_needed(Node *node)
 static void
 note_changed(const char *name)
 {
-	DatabaseKind kind;
+	FormData_pg_database row;
 	Oid			database;
 
 	CommandCounterIncrement();
 	database = get_database_oid(name, true);
-	if (OidIsValid(database) && read_database(database, &kind) && kind.connectable && !kind.is_template)
+	if (OidIsValid(database) && read_database(database, &row) && row.datallowconn && !row.datistemplate)
 		changed = note(changed, database);
 }
 
