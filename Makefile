@@ -42,7 +42,7 @@ OBJS = \
 	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o src/catalog/encryption_key.o \
 	src/table/store.o src/table/lease.o src/table/lane_scan.o src/table/key_scan.o src/table/known_place.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/lane_ids.o src/table/history.o \
 	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/lane_head.o src/table/live_tally.o src/table/live_counter.o src/table/live_members.o src/table/member_range.o src/table/row_by_id.o \
-	src/calls/call.o src/calls/args_check.o src/calls/command.o src/calls/call_sql.o \
+	src/calls/call.o src/calls/args_check.o src/calls/command.o \
 	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
 	src/replica/read.o \
 	src/rules/candidates.o src/rules/candidate_heap.o src/rules/candidate_look.o src/rules/fairness.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
