@@ -9,7 +9,6 @@
 #include "postgres.h"
 
 #include "args_check.h"
-#include "call.h"
 #include "catalog.h"
 #include "job.h"
 #include "utils/hsearch.h"
@@ -88,11 +87,4 @@ const Handler *
 args_handler(const Worker *worker)
 {
 	return worker->handler == NULL || worker->built_in != BUILT_IN_NONE ? NULL : remembered_handler(worker);
-}
-
-void
-args_check(const Handler *handler, Jsonb *args)
-{
-	if (handler != NULL)
-		call_check_args(handler, args);
 }

@@ -35,8 +35,8 @@ typedef struct CallTarget
 } CallTarget;
 
 /*
- * ERROR if the handler can take no such args: it has named parameters, and they are no object, or lack one
- * without a default.
+ * ERROR if the handler (or NULL) has named parameters, and the args are no object or lack a key without a
+ * default. Types are not looked at: whether a value fits one the call tells.
  */
 extern void call_check_args(const Handler *handler, Jsonb *args);
 
