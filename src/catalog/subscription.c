@@ -21,11 +21,14 @@
 #include "wakeup.h"
 
 
-static void
-refuse_in_copy(const char *function)
+void
+refuse_where_nothing_can_be_written(const char *function)
 {
-	const char *subscription = registry_subscription();
+	const char *subscription;
 
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+	subscription = registry_subscription();
 	if (subscription == NULL)
 		return;
 	ereport(ERROR,
@@ -33,14 +36,6 @@ refuse_in_copy(const char *function)
 			 errmsg("cannot execute %s in a database whose jobs are copied from another", function),
 			 errdetail("They come by subscription \"%s\".", subscription),
 			 errhint("Call it in the database that they come from; or drop the subscription, to go on in this one.")));
-}
-
-void
-refuse_where_nothing_can_be_written(const char *function)
-{
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
-	refuse_in_copy(function);
 }
 
 /*
