@@ -205,10 +205,6 @@ command_run(Jsonb *args)
 
 /* ---- within a transaction ---- */
 
-/*
- * The first row as jsonb: its value if it has one column, an object if it has several; NULL if there is no
- * row.
- */
 static Jsonb *
 first_row(MemoryContext context)
 {
@@ -243,8 +239,7 @@ sql_first_row(const char *command, Jsonb *args, const char *function)
 	Jsonb	   *result;
 	int			code;
 
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	SPI_connect();
 	code = SPI_execute_with_args(command, 1, types, values, NULL, false, 0);
 	if (code < 0)
 		ereport(ERROR,
