@@ -171,17 +171,6 @@ worker_search_path(const Worker *worker, const WorkerTexts *texts)
 	return trusted_path(texts->search_path, trust);
 }
 
-static Size
-size_of_texts(TupleDesc desc, const Datum *values, const bool *nulls)
-{
-	Size		size = 0;
-
-	for (int i = 0; i < Natts_defined_worker; i++)
-		if (!nulls[i] && TupleDescAttr(desc, i)->attlen == -1)
-			size += toast_raw_datum_size(values[i]) - VARHDRSZ;
-	return size;
-}
-
 RowVersion
 row_version(HeapTuple tuple)
 {
@@ -232,7 +221,6 @@ worker_read(HeapTuple tuple, TupleDesc desc)
 #include "worker_columns.h"
 	worker->weight = Max(worker->weight, 1);	/* 0 in a row that was written by hand would be divided by */
 	worker->row = row_version(tuple);
-	worker->size = size_of_texts(desc, v, n);
 	worker->limited_capacity = !n[Anum_defined_worker_remaining_work - 1];
 	worker->slot = MyProcPid;
 	return worker;

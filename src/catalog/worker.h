@@ -103,7 +103,6 @@ typedef struct Worker
 {
 #include "worker_columns.h"
 	RowVersion	row;			/* from which it was read */
-	Size		size;			/* of the definition's texts, with those that stay in the row */
 	bool		limited_capacity;	/* it has a query for remaining_work */
 	BuiltIn		built_in;
 
