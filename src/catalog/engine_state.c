@@ -61,14 +61,6 @@ engine_runs(void)
 	return runs && !shared_read_only();
 }
 
-/* A database without a slot has executors only if they have been there since it had one. */
-static bool
-waits_for_turn(void)
-{
-	return databases_wait() && database_slot(MyDatabaseId, false) == NULL &&
-		!executor_serves(MyDatabaseId, InvalidOid);
-}
-
 /* An idle executor makes room for a role that has none. */
 static const char *
 busy_with_others(Oid role)
@@ -123,10 +115,12 @@ by_restore(Oid role)
 	return exclusive_command_waits(MyDatabaseId) ? "a restore, or a command that needs the database or the extension for itself, is under way" : NULL;
 }
 
+/* A database without a slot has executors only if they have been there since it had one. */
 static const char *
 by_turn(Oid role)
 {
-	if (!waits_for_turn())
+	if (!databases_wait() || database_slot(MyDatabaseId, false) != NULL ||
+		executor_serves(MyDatabaseId, InvalidOid))
 		return NULL;
 	return psprintf("the database waits for its turn: more than %d have jobs (queue_jobs.max_databases)", queue_jobs_max_databases);
 }

@@ -402,21 +402,16 @@ lane_all(void)
 
 /* ---- adding ---- */
 
-/* By the owner's present name, which a dump carries; the lane keeps it when the role is renamed. */
-static int64
-salt_of(Oid owner)
-{
-	return (int64) key_hash_text(GetUserNameFromId(owner, false), key_hash_seed());
-}
-
+/* Its salt is of the owner's present name, which a dump carries; it stays when the role is renamed. */
 static int32
 add(const char *worker, const char *queue, Oid owner)
 {
 	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID};
 	int32		id = (int32) nextval_internal(catalog_relation(REL_LANE_ID_SEQ), false);
+	uint64		salt = key_hash_text(GetUserNameFromId(owner, false), key_hash_seed());
 	Datum		values[] = {
 		Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner),
-		Int64GetDatum(salt_of(owner))
+		UInt64GetDatum(salt)
 	};
 
 	added_level = GetCurrentTransactionNestLevel();
