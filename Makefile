@@ -35,14 +35,14 @@ OBJS = \
 	src/shared/lane_hint_table.o src/shared/key_hint.o src/shared/location.o src/shared/rate.o \
 	src/shared/mapped_file.o src/shared/crash_ledger.o src/shared/charge.o src/shared/clock.o src/shared/hold.o src/shared/wakeup.o src/shared/process.o \
 	src/shared/wait.o src/shared/watch.o src/shared/duplicates.o src/shared/live_count.o \
-	src/catalog/catalog.o src/catalog/table_guard.o src/catalog/run_as.o src/catalog/handler.o \
+	src/catalog/catalog.o src/catalog/run_as.o src/catalog/handler.o \
 	src/catalog/trusted_path.o src/catalog/bind_functions.o src/catalog/registry.o src/catalog/worker.o \
-	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/small_table.o src/catalog/table_rows.o src/catalog/feature_flag.o \
-	src/catalog/lane.o src/catalog/statistics.o src/catalog/exclusive_commands.o src/catalog/ddl_guard.o \
+	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/table_rows.o src/catalog/feature_flag.o \
+	src/catalog/lane.o src/catalog/statistics.o src/catalog/exclusive_commands.o src/catalog/guard.o \
 	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o src/catalog/encryption_key.o \
 	src/table/store.o src/table/lease.o src/table/lane_scan.o src/table/key_scan.o src/table/known_place.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/history.o \
 	src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/live_tally.o src/table/live_counter.o src/table/live_members.o src/table/member_range.o src/table/row_by_id.o \
-	src/calls/call.o src/calls/args_check.o src/calls/command.o src/calls/call_sql.o \
+	src/calls/call.o src/calls/args_check.o src/calls/command.o \
 	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
 	src/replica/read.o \
 	src/rules/candidates.o src/rules/candidate_heap.o src/rules/candidate_look.o src/rules/fairness.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \

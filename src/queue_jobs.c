@@ -29,7 +29,6 @@
 #include "settings.h"
 #include "shared.h"
 #include "statistics.h"
-#include "trusted_path.h"
 #include "watch.h"
 
 PG_MODULE_MAGIC;
@@ -41,7 +40,6 @@ _PG_init(void)
 {
 	settings_define(pools_check);
 	catalog_init();
-	trusted_path_init();
 	commit_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;

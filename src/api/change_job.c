@@ -10,6 +10,7 @@
 
 #include "args_check.h"
 #include "arguments.h"
+#include "call.h"
 #include "dedup.h"
 #include "encrypted_job.h"
 #include "enqueue.h"
@@ -56,7 +57,7 @@ check_args(const Lane *lane, Jsonb *args)
 				 errmsg("args of a job of worker \"%s\" cannot be changed", worker->name),
 				 errdetail("The engine makes these jobs, and their args."),
 				 errhint("Change the schedule, or the definition of the worker, that they are for.")));
-	args_check(args_handler(worker), args);
+	call_check_args(args_handler(worker), args);
 	return worker;
 }
 

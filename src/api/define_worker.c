@@ -96,6 +96,7 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 {
 	char	   *name = text_argument(definition->fcinfo, ARG(handler));
 	Handler    *handler;
+	BoundFunction function;
 
 	if (name == NULL)
 		return;
@@ -104,10 +105,11 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 	/* What a definer's worker does, its definer must be allowed to do. Checked again when the job runs. */
 	if (run_as_definer && !handler_may_be_called(handler, definer))
 		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
-	set_text(definition, COLUMN(handler), handler_qualified_name(handler->oid, name));
-	set_text(definition, COLUMN(handler_arguments), handler_arguments(handler->oid));
-	definition->handler_owner = handler_owner(handler->oid);
-	set_datum(definition, COLUMN(handler_owner), ObjectIdGetDatum(definition->handler_owner));
+	function = handler_bind(handler->oid, name);
+	set_text(definition, COLUMN(handler), function.name);
+	set_text(definition, COLUMN(handler_arguments), function.arguments);
+	set_datum(definition, COLUMN(handler_owner), ObjectIdGetDatum(function.owner));
+	definition->handler_owner = function.owner;
 }
 
 /* A function of one parameter that takes the place of a formula, or reads. */
@@ -117,6 +119,7 @@ set_function(Definition *definition, int attribute, int owner, int arg, Oid para
 {
 	char	   *name = text_argument(definition->fcinfo, arg);
 	char	   *why = NULL;
+	BoundFunction function;
 	Oid			oid;
 	Oid		   *types;
 	int			nargs;
@@ -137,8 +140,9 @@ set_function(Definition *definition, int attribute, int owner, int arg, Oid para
 				 errmsg("function \"%s\" cannot be a %s", name, worker_columns[attribute].name),
 				 errdetail_internal("%s", detail),
 				 errhint("%s", hint)));
-	set_text(definition, attribute, handler_qualified_name(oid, name));
-	set_datum(definition, owner, ObjectIdGetDatum(handler_owner(oid)));
+	function = handler_bind(oid, name);
+	set_text(definition, attribute, function.name);
+	set_datum(definition, owner, ObjectIdGetDatum(function.owner));
 }
 
 /* ---- options that go together ---- */

@@ -13,10 +13,9 @@
 #include "access/table.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
-#include "call_sql.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "command.h"
 #include "common/hashfn.h"
 #include "key_hash.h"
 #include "executor/spi.h"
@@ -51,7 +50,6 @@ find_result(const char *token, Jsonb **result)
 
 	ScanKeyInit(&keys[0], Anum_token_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(GetUserId()));
 	ScanKeyInit(&keys[1], Anum_token_token, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(token));
-	keys[1].sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, catalog_relation(REL_TOKEN_KEY), true, snapshot, 2, keys);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))

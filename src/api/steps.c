@@ -8,8 +8,8 @@
 #include "postgres.h"
 
 #include "arguments.h"
-#include "call_sql.h"
 #include "claimant.h"
+#include "command.h"
 #include "current_job.h"
 #include "job.h"
 #include "job_control.h"

@@ -103,7 +103,6 @@ typedef struct Worker
 {
 #include "worker_columns.h"
 	RowVersion	row;			/* from which it was read */
-	Size		size;			/* of the definition's texts, with those that stay in the row */
 	bool		limited_capacity;	/* it has a query for remaining_work */
 	BuiltIn		built_in;
 
@@ -129,6 +128,9 @@ typedef struct WorkerTexts
 
 /* The definition in a row, in the current memory context; its queue is its own. */
 extern Worker *worker_read(HeapTuple tuple, TupleDesc desc);
+
+/* The strings of a text[], in the current memory context. */
+extern List *text_list(Datum array);
 
 /*
  * Reads what the worker's row has beside it, in the current memory context. False if the worker has been

@@ -103,7 +103,7 @@ capacity_forget(const char *worker)
 static Datum
 lanes_of(const char *worker)
 {
-	List	   *lanes = lane_of_worker(worker);
+	List	   *lanes = lane_of_worker(worker, NULL);
 	ListCell   *cell;
 	Datum	   *elements = palloc(sizeof(Datum) * Max(list_length(lanes), 1));
 	int			count = 0;

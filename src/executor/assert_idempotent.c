@@ -82,10 +82,10 @@ run_handler(void *argument)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (trial->worker->record == NULL || (is_pending(trial, false) && is_pending(trial, true)))
 	{
-		CallInput	input = {.args = trial->args};
+		CallInput	input = {.from[PARAMETER_ARGS] = trial->args};
 
 		if (trial->reader.handler)
-			input.read = call_function(&trial->reader, &input);
+			input.from[PARAMETER_READ] = call_function(&trial->reader, &input);
 		call_in_transaction(&trial->target, &input);
 	}
 	PopActiveSnapshot();

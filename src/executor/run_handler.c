@@ -210,10 +210,10 @@ prepare(Run *run, volatile RunEnd *end)
 static CallInput
 call_input(const Job *job)
 {
-	return (CallInput){.args = job->clear_args ? job->clear_args : job->args,
-					   .read = job->read,
-					   .cursor = job->cursor,
-					   .results = job->results};
+	return (CallInput){.from[PARAMETER_ARGS] = job->clear_args ? job->clear_args : job->args,
+					   .from[PARAMETER_READ] = job->read,
+					   .from[PARAMETER_CURSOR] = job->cursor,
+					   .from[PARAMETER_RESULTS] = job->results};
 }
 
 RunEnd

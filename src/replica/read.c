@@ -78,7 +78,7 @@ static void
 call_reader(void *argument)
 {
 	PrimaryRead *read = argument;
-	CallInput	input = {.args = read->args};
+	CallInput	input = {.from[PARAMETER_ARGS] = read->args};
 
 	XactReadOnly = true;
 	read->result = call_function(read->reader, &input);

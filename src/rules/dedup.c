@@ -445,7 +445,7 @@ dedup_any_live(LiveTable *table, const Job *job, const Worker *worker)
 
 	if (!worker->run_as_definer)
 		return any_live(table, job);
-	foreach(cell, lane_of_queue(own->worker, own->queue))
+	foreach(cell, lane_of_worker(own->worker, own->queue))
 	{
 		other.lane = ((Lane *) lfirst(cell))->id;
 		dedup_move_key(&other, worker);

@@ -7,6 +7,7 @@
 #include "args_check.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
+#include "call.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "batch_member.h"
@@ -224,7 +225,7 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	EnqueueCall call;
 
 	enqueue_check_right(worker);
-	args_check(args_handler(worker), args);
+	call_check_args(args_handler(worker), args);
 	(void) storable_args(args);
 	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	dedup_set_key(&call.job, worker, args, NULL);
@@ -409,7 +410,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	}
 	if (registry_worker_disabled(worker->name))
 		return 0;
-	args_check(args_handler(worker), PG_GETARG_JSONB_P(Arg_enqueue_args));
+	call_check_args(args_handler(worker), PG_GETARG_JSONB_P(Arg_enqueue_args));
 
 	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, worker), now,
 				  PG_GETARG_INT32(Arg_enqueue_priority));
@@ -546,7 +547,7 @@ check_all_args(const Worker *worker, const Datum *args, int count)
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		args_check(handler, DatumGetJsonbP(args[i]));
+		call_check_args(handler, DatumGetJsonbP(args[i]));
 		MemoryContextReset(context);
 	}
 	MemoryContextSwitchTo(old);

@@ -9,7 +9,6 @@
 #include "access/table.h"
 #include "attribute_numbers.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "job_signal.h"
 #include "run_as.h"
@@ -48,7 +47,6 @@ find(int64 job, const char *name, Jsonb **payload)
 
 	ScanKeyInit(&keys[0], Anum_job_signal_job, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
 	ScanKeyInit(&keys[1], Anum_job_signal_name, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
-	keys[1].sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, catalog_relation(REL_JOB_SIGNAL_KEY), true, snapshot, lengthof(keys),
 							  keys);
 	tuple = systable_getnext(scan);

@@ -20,6 +20,7 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "arguments.h"
+#include "catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
@@ -422,7 +423,7 @@ static void
 find_path(RecordPlans *plans, const Worker *worker)
 {
 	WorkerTexts texts = {.search_path = plans->stored_path};
-	uint64		generation = trusted_path_generation();
+	uint64		generation = catalog_handler_generation();
 	char	   *path;
 
 	if (plans->search_path != NULL && plans->path_generation == generation)

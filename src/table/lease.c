@@ -10,7 +10,6 @@
 #include "arguments.h"
 #include "attribute_numbers.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
 #include "common/int.h"
 #include "compat.h"
 #include "hold.h"
@@ -38,7 +37,6 @@ last_heartbeat(const Job *job)
 
 	ScanKeyInit(&keys[0], Anum_claimant_name, BTEqualStrategyNumber, F_TEXTEQ,
 				CStringGetTextDatum(job->claimant));
-	keys[0].sk_collation = C_COLLATION_OID;
 	ScanKeyInit(&keys[1], Anum_claimant_owner, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(job->claimed_by));
 	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot,

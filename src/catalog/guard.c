@@ -1,9 +1,10 @@
 /*
- * ddl_guard.c
- *		Statements of others that concern the extension's objects, or the roles of its jobs; see ddl_guard.h.
+ * guard.c
+ *		Statements of others that concern the extension's objects, or the roles of its jobs; see guard.h.
  */
 #include "postgres.h"
 
+#include "arguments.h"
 #include "catalog.h"
 #include "catalog/dependency.h"
 #include "catalog/index.h"
@@ -12,16 +13,19 @@
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/extension.h"
-#include "ddl_guard.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
+#include "guard.h"
 #include "lane.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
 #include "run_as.h"
 #include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
+PG_FUNCTION_INFO_V1(queue_jobs_guard_table);
 
 /* ---- names ---- */
 
@@ -193,10 +197,63 @@ check_setting(const AlterRoleSetStmt *statement)
 			 errhint("Set it in postgresql.conf, or with ALTER DATABASE.")));
 }
 
+/* ---- rows and locks ---- */
+
+static bool
+may_write(void)
+{
+	return superuser() || has_privs_of_role(GetUserId(), catalog_owner());
+}
+
+static void
+deny(const char *table, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for table %s", table),
+			 errdetail_internal("%s", detail),
+			 errhint("Use the functions of queue_jobs, or do it as a superuser or the extension's owner.")));
+}
+
+/* guard_table(): trigger of each table, before each statement and each row. */
+Datum
+queue_jobs_guard_table(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	refuse_unless_trigger(fcinfo, "queue_jobs.guard_table()");
+	if (!may_write())
+		deny(RelationGetRelationName(trigger->tg_relation), "A row in it can run code as another role.");
+	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		return PointerGetDatum(NULL);
+	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple
+																	  : trigger->tg_trigtuple);
+}
+
+/* Readers may lock as reading does: pg_dump locks what it dumps in that way. */
+void
+guard_check_lock(Node *statement)
+{
+	LockStmt   *lock = (LockStmt *) statement;
+	ListCell   *cell;
+
+	if (!IsA(statement, LockStmt) || lock->mode <= AccessShareLock ||
+		catalog_status() != EXTENSION_PRESENT || may_write())
+		return;
+	foreach(cell, lock->relations)
+	{
+		Oid			table = RangeVarGetRelid(lfirst(cell), NoLock, true);
+
+		if (OidIsValid(table) &&
+			get_rel_namespace(table) == get_rel_namespace(catalog_relation(REL_LIVE_JOB)))
+			deny(get_rel_name(table), "The lock would keep jobs from being enqueued and run.");
+	}
+}
+
 /* ---- the hook ---- */
 
 void
-ddl_guard_utility(UtilityCall *call)
+guard_utility(UtilityCall *call)
 {
 	Node	   *node = call->statement->utilityStmt;
 	List	   *uses = NIL;
