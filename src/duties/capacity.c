@@ -90,12 +90,9 @@ capacity_forget(const char *worker)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(worker)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	engine_execute("DELETE FROM queue_jobs.capacity_fill WHERE worker = $1", SPI_OK_DELETE, 1, types,
-				   values, NULL);
-	engine_end(&saved);
+	engine_statement("DELETE FROM queue_jobs.capacity_fill WHERE worker = $1", SPI_OK_DELETE, 1, types,
+					 values, NULL);
 }
 
 /* ---- what is there ---- */
@@ -222,14 +219,9 @@ is_due(const Filling *filling)
 	Datum		values[] = {CStringGetTextDatum(filling->worker),
 							TimestampTzGetDatum(filling->now - FILL_EVERY),
 							TimestampTzGetDatum(filling->now)};
-	RunAs		saved;
-	bool		due;
 
-	engine_begin(&saved);
-	due = engine_execute("SELECT FROM queue_jobs.capacity_fill WHERE worker = $1 AND filled_at > $2 AND filled_at <= $3",
-						 SPI_OK_SELECT, lengthof(types), types, values, NULL) == 0;
-	engine_end(&saved);
-	return due;
+	return engine_statement("SELECT FROM queue_jobs.capacity_fill WHERE worker = $1 AND filled_at > $2 AND filled_at <= $3",
+							SPI_OK_SELECT, lengthof(types), types, values, NULL) == 0;
 }
 
 /*
@@ -243,19 +235,14 @@ note_start(const Filling *filling)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
 	Datum		values[] = {CStringGetTextDatum(filling->worker), TimestampTzGetDatum(filling->now)};
-	RunAs		saved;
-	bool		noted;
 
-	engine_begin(&saved);
-	noted = engine_execute("UPDATE queue_jobs.capacity_fill SET filled_at = $2 WHERE ctid = (SELECT ctid FROM"
-						   " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)",
-						   SPI_OK_UPDATE, 2, types, values, NULL) > 0 ||
-		engine_execute("INSERT INTO queue_jobs.capacity_fill (worker, filled_at) SELECT $1, $2"
-					   " WHERE NOT EXISTS (SELECT FROM queue_jobs.capacity_fill WHERE worker = $1) ON CONFLICT DO NOTHING",
-					   SPI_OK_INSERT, 2, types, values, NULL) > 0;
-	engine_end(&saved);
 	ForceSyncCommit();
-	return noted;
+	return engine_statement("UPDATE queue_jobs.capacity_fill SET filled_at = $2 WHERE ctid = (SELECT ctid FROM"
+							" queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)",
+							SPI_OK_UPDATE, 2, types, values, NULL) > 0 ||
+		engine_statement("INSERT INTO queue_jobs.capacity_fill (worker, filled_at) SELECT $1, $2"
+						 " WHERE NOT EXISTS (SELECT FROM queue_jobs.capacity_fill WHERE worker = $1) ON CONFLICT DO NOTHING",
+						 SPI_OK_INSERT, 2, types, values, NULL) > 0;
 }
 
 /* Not if another transaction has the row: that one removes it. */
@@ -264,12 +251,9 @@ note_remaining(const Filling *filling, int64 remaining)
 {
 	Oid			types[] = {TEXTOID, INT8OID};
 	Datum		values[] = {CStringGetTextDatum(filling->worker), Int64GetDatum(remaining)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	engine_execute("UPDATE queue_jobs.capacity_fill SET remaining = $2 WHERE ctid = (SELECT ctid FROM"
-				   " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)", SPI_OK_UPDATE, 2, types, values, NULL);
-	engine_end(&saved);
+	engine_statement("UPDATE queue_jobs.capacity_fill SET remaining = $2 WHERE ctid = (SELECT ctid FROM"
+					 " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)", SPI_OK_UPDATE, 2, types, values, NULL);
 }
 
 /* How many jobs of the worker have succeeded since this was asked last. */

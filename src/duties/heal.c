@@ -228,24 +228,19 @@ note_tick(const Worker *worker)
 	Datum		this_tick[4] = {CStringGetTextDatum(worker->name)};
 	Datum		old_enough[2] = {this_tick[0]};
 	TimestampTz now;
-	RunAs		saved;
-	bool		found;
 
 	transactions_ended(&this_tick[2], &this_tick[3]);
 	/* not before the snapshot: what ended in between would seem older than it is */
 	now = GetCurrentTimestamp();
 	this_tick[1] = TimestampTzGetDatum(now);
 	old_enough[1] = TimestampTzGetDatum(now - worker->heal_after);
-	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.heal_tick (worker, at, written_before, running) VALUES ($1, $2, $3, $4)"
-				   " ON CONFLICT (worker, at) DO NOTHING", SPI_OK_INSERT, 4, types, this_tick, NULL);
-	engine_execute("DELETE FROM queue_jobs.heal_tick WHERE worker = $1 AND at <"
-				   " (SELECT max(at) FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2)",
-				   SPI_OK_DELETE, 2, types, old_enough, NULL);
-	found = engine_execute("SELECT FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2 LIMIT 1",
-						   SPI_OK_SELECT, 2, types, old_enough, NULL) > 0;
-	engine_end(&saved);
-	return found;
+	engine_statement("INSERT INTO queue_jobs.heal_tick (worker, at, written_before, running) VALUES ($1, $2, $3, $4)"
+					 " ON CONFLICT (worker, at) DO NOTHING", SPI_OK_INSERT, 4, types, this_tick, NULL);
+	engine_statement("DELETE FROM queue_jobs.heal_tick WHERE worker = $1 AND at <"
+					 " (SELECT max(at) FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2)",
+					 SPI_OK_DELETE, 2, types, old_enough, NULL);
+	return engine_statement("SELECT FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2 LIMIT 1",
+							SPI_OK_SELECT, 2, types, old_enough, NULL) > 0;
 }
 
 /*

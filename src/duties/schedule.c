@@ -265,23 +265,18 @@ write_schedule(const ScheduleDefinition *definition, const char *timezone, Times
 							CStringGetTextDatum(catch_up_names[definition->catch_up]),
 							TimestampTzGetDatum(next),
 							Int64GetDatum(nextval_internal(catalog_relation(REL_JOB_ID), false))};
-	RunAs		saved;
-	uint64		written;
 
 	/* The owner again: another session may have defined that name since we looked. */
-	engine_begin(&saved);
-	written = engine_execute("INSERT INTO queue_jobs.defined_schedule AS s"
-							 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job)"
-							 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-							 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
-							 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
-							 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
-							 " next_run = EXCLUDED.next_run, error = NULL,"
-							 " waiting = CASE WHEN s.next_run = EXCLUDED.next_run THEN s.waiting END"
-							 " WHERE pg_has_role($2::oid, s.owner, 'USAGE')",
-							 SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
-	if (written == 0)
+	if (engine_statement("INSERT INTO queue_jobs.defined_schedule AS s"
+						 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job)"
+						 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+						 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
+						 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
+						 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
+						 " next_run = EXCLUDED.next_run, error = NULL,"
+						 " waiting = CASE WHEN s.next_run = EXCLUDED.next_run THEN s.waiting END"
+						 " WHERE pg_has_role($2::oid, s.owner, 'USAGE')",
+						 SPI_OK_INSERT, lengthof(types), types, values, NULL) == 0)
 		refuse_other_roles(definition->name, InvalidOid);
 	/* by the trigger alone it would not be seen from a session whose session_replication_role is replica */
 	wakeup_schedules();
@@ -318,14 +313,11 @@ queue_jobs_unschedule(PG_FUNCTION_ARGS)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[1];
-	RunAs		saved;
 
 	refuse_where_nothing_can_be_written("queue_jobs.unschedule()");
 	values[0] = CStringGetTextDatum(require_schedule(fcinfo)->name);
-	engine_begin(&saved);
-	engine_execute("DELETE FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_DELETE, 1, types,
-				   values, NULL);
-	engine_end(&saved);
+	engine_statement("DELETE FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_DELETE, 1, types,
+					 values, NULL);
 	PG_RETURN_VOID();
 }
 
@@ -382,7 +374,6 @@ write_outcome(const char *name, const Outcome *outcome)
 							outcome->error ? CStringGetTextDatum(outcome->error) : (Datum) 0,
 							TimestampTzGetDatum(outcome->waiting)};
 	char		nulls[] = "       ";
-	RunAs		saved;
 
 	if (outcome->job == 0)
 		nulls[2] = nulls[3] = 'n';
@@ -390,11 +381,9 @@ write_outcome(const char *name, const Outcome *outcome)
 		nulls[5] = 'n';
 	if (outcome->waiting == NO_TIME)
 		nulls[6] = 'n';
-	engine_begin(&saved);
-	engine_execute("UPDATE queue_jobs.defined_schedule SET next_run = $2, last_run = coalesce($3, last_run),"
-				   " last_job = coalesce($4, last_job), skipped = skipped + $5, error = $6, waiting = $7 WHERE name = $1",
-				   SPI_OK_UPDATE, lengthof(types), types, values, nulls);
-	engine_end(&saved);
+	engine_statement("UPDATE queue_jobs.defined_schedule SET next_run = $2, last_run = coalesce($3, last_run),"
+					 " last_job = coalesce($4, last_job), skipped = skipped + $5, error = $6, waiting = $7 WHERE name = $1",
+					 SPI_OK_UPDATE, lengthof(types), types, values, nulls);
 }
 
 /* Enqueues as the owner, with the owner's rights; 0 if the worker is disabled. */
