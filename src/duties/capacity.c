@@ -256,9 +256,9 @@ note_remaining(const Filling *filling, int64 remaining)
 					 " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)", SPI_OK_UPDATE, 2, types, values, NULL);
 }
 
-/* How many jobs of the worker have succeeded since this was asked last. */
+/* How many jobs of the worker have succeeded since they were last taken; not taken, only whether any have. */
 static int
-take_successes(const char *worker)
+successes_of(const char *worker, bool take)
 {
 	int			successes = 0;
 	int32		id;
@@ -268,7 +268,7 @@ take_successes(const char *worker)
 		const Lane *lane = lane_hint_any_successes(i) ? lane_get(id) : NULL;
 
 		if (lane != NULL && strcmp(lane->worker, worker) == 0)
-			successes += lane_hint_take_successes(id);
+			successes += take ? lane_hint_take_successes(id) : 1;
 	}
 	return successes;
 }
@@ -304,7 +304,7 @@ look_at_demand(Filling *filling)
 	filling->most = 0;
 	if (worker_to_fill(filling, &texts) == NULL || !lock_filling(filling))
 		return;
-	filling->most = take_successes(filling->worker);
+	filling->most = successes_of(filling->worker, true);
 	if (is_due(filling))
 		filling->most = note_start(filling) ? INT_MAX : 0;
 }
@@ -362,21 +362,6 @@ typedef struct Request
 	bool		is_over;		/* the minute */
 } Request;
 
-static bool
-has_successes(const char *worker)
-{
-	int32		id;
-
-	for (int i = 0; lane_hint_next(&i, &id); i++)
-	{
-		const Lane *lane = lane_hint_any_successes(i) ? lane_get(id) : NULL;
-
-		if (lane != NULL && strcmp(lane->worker, worker) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* A request is not on disk before the filling notes its start: lost, it is made again. */
 static void
 request(void *argument)
@@ -384,7 +369,7 @@ request(void *argument)
 	const Request *filling = argument;
 
 	unit_begin();
-	if (!exclusive_command_waits(MyDatabaseId) && (filling->is_over || has_successes(filling->worker)))
+	if (!exclusive_command_waits(MyDatabaseId) && (filling->is_over || successes_of(filling->worker, false) > 0))
 		upkeep_request(FILL_WORKER, filling->worker);
 	unit_end();
 }
