@@ -130,14 +130,13 @@ live_args(const Worker *worker)
 				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE due AND place < 0 AND lane = ANY ($1)"
 				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE NOT due AND lane = ANY ($1) LIMIT $2",
 				   SPI_OK_SELECT, 2, types, values, NULL);
+	MemoryContextSwitchTo(context);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		bool		isnull;
-		Datum		value = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
-		MemoryContext spi = MemoryContextSwitchTo(context);
 
-		args = lappend(args, DatumGetJsonbPCopy(value));
-		MemoryContextSwitchTo(spi);
+		args = lappend(args, DatumGetJsonbPCopy(
+						   SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull)));
 	}
 	engine_end(&saved);
 	return args;
@@ -256,7 +255,7 @@ note_remaining(const Filling *filling, int64 remaining)
 					 " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)", SPI_OK_UPDATE, 2, types, values, NULL);
 }
 
-/* How many jobs of the worker have succeeded since they were last taken; not taken, only whether any have. */
+/* How many jobs of the worker have succeeded since they were last taken; else only whether any have. */
 static int
 successes_of(const char *worker, bool take)
 {
@@ -369,7 +368,8 @@ request(void *argument)
 	const Request *filling = argument;
 
 	unit_begin();
-	if (!exclusive_command_waits(MyDatabaseId) && (filling->is_over || successes_of(filling->worker, false) > 0))
+	if (!exclusive_command_waits(MyDatabaseId) &&
+		(filling->is_over || successes_of(filling->worker, false) > 0))
 		upkeep_request(FILL_WORKER, filling->worker);
 	unit_end();
 }

@@ -98,23 +98,21 @@ find_age(Healing *healing, const Worker *worker, MemoryContext context)
 					   " ORDER BY at DESC LIMIT 1", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
 	{
 		bool		isnull;
-		Datum		running = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull);
-		MemoryContext spi = MemoryContextSwitchTo(context);
 
+		MemoryContextSwitchTo(context);
 		healing->written_before = DatumGetTransactionId(
 			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-		healing->running = DatumGetArrayTypePCopy(running);
+		healing->running = DatumGetArrayTypePCopy(
+			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
 		healing->ready = true;
-		MemoryContextSwitchTo(spi);
 	}
 	engine_end(&saved);
 }
 
-/* Reads a batch of records' keys, with the definer's rights, into the caller's memory context. */
+/* Reads a batch of records' keys, with the definer's rights. */
 static List *
 pending_keys(const Healing *healing, const Worker *worker, const char *pending)
 {
-	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {JSONBOID, XIDOID, XIDARRAYOID};
 	Datum		values[] = {PointerGetDatum(healing->last), TransactionIdGetDatum(healing->written_before),
 							PointerGetDatum(healing->running)};
@@ -133,11 +131,9 @@ pending_keys(const Healing *healing, const Worker *worker, const char *pending)
 	{
 		bool		isnull;
 		Datum		value = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
-		MemoryContext spi = MemoryContextSwitchTo(context);
 
 		if (!isnull)
-			keys = lappend(keys, DatumGetJsonbPCopy(value));
-		MemoryContextSwitchTo(spi);
+			keys = lappend(keys, DatumGetJsonbP(value));
 	}
 	return keys;
 }
@@ -170,7 +166,6 @@ static void
 heal_batch(Healing *healing, const Worker *built_in)
 {
 	MemoryContext context = CurrentMemoryContext;
-	MemoryContext old;
 	Worker	   *worker;
 	WorkerTexts texts;
 	List	   *keys;
@@ -186,12 +181,11 @@ heal_batch(Healing *healing, const Worker *built_in)
 		restricted_begin(&saved, worker->definer, worker_search_path(worker, &texts));
 		keys = healing->ready ? pending_keys(healing, worker, texts.pending) : NIL;
 		enqueue_missing(healing, worker, keys);
-		old = MemoryContextSwitchTo(context);
 		/* (By an operator ">" of the table's owner they may be the same over and over.) */
 		healing->more = list_length(keys) == BATCH && !is_last(healing, llast(keys));
+		MemoryContextSwitchTo(context);
 		if (keys != NIL)
 			healing->last = DatumGetJsonbPCopy(JsonbPGetDatum((Jsonb *) llast(keys)));
-		MemoryContextSwitchTo(old);
 		restricted_end(&saved);
 		test_point("batch_healed");
 	}
