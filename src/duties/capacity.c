@@ -16,6 +16,7 @@
 
 #include "access/xact.h"
 #include "capacity.h"
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "current_job.h"
 #include "due.h"
@@ -27,7 +28,6 @@
 #include "lane.h"
 #include "lane_hint.h"
 #include "miscadmin.h"
-#include "process.h"
 #include "run_as.h"
 #include "test_point.h"
 #include "upkeep.h"
@@ -367,11 +367,9 @@ request(void *argument)
 {
 	const Request *filling = argument;
 
-	unit_begin();
 	if (!exclusive_command_waits(MyDatabaseId) &&
 		(filling->is_over || successes_of(filling->worker, false) > 0))
 		upkeep_request(FILL_WORKER, filling->worker);
-	unit_end();
 }
 
 /* What is wrong with one worker keeps no other from being filled. */
@@ -391,7 +389,7 @@ capacity_fill_due(TimestampTz now)
 		if (filled->has_time && filled->at <= now)
 			at = filled->at + FILL_EVERY;
 		filling.is_over = at <= now;
-		(void) process_protect(request, &filling);
+		(void) catalog_unit(request, &filling);
 		next = Min(next, filling.is_over ? now + FILL_EVERY : at);
 	}
 	return next;

@@ -18,6 +18,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "arguments.h"
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
 #include "due.h"
@@ -26,7 +27,6 @@
 #include "executor/spi.h"
 #include "heal.h"
 #include "miscadmin.h"
-#include "process.h"
 #include "record.h"
 #include "run_as.h"
 #include "test_point.h"
@@ -244,17 +244,14 @@ note_tick(const Worker *worker)
 static void
 tick(void *name)
 {
-	Worker	   *worker;
+	Worker	   *worker = registry_worker_copy(name);
 
-	unit_begin();
-	worker = registry_worker_copy(name);
 	if (worker != NULL && worker->heal_every > 0 && !exclusive_command_waits(MyDatabaseId) &&
 		note_tick(worker))
 	{
 		upkeep_request(HEAL_WORKER, worker->name);
 		ForceSyncCommit();
 	}
-	unit_end();
 }
 
 /* What is wrong with one worker keeps no other from its ticks. */
@@ -270,7 +267,7 @@ heal_due(TimestampTz now)
 		const Due  *due = lfirst(cell);
 
 		if (!due->has_time || due->at <= now)
-			(void) process_protect(tick, due->name);
+			(void) catalog_unit(tick, due->name);
 	}
 	/* with the ticks that were just noted */
 	later = GetCurrentTimestamp();

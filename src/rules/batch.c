@@ -413,7 +413,7 @@ act(int64 batch, const BatchState *state)
 		watch_note(NEWS_BATCH, batch);	/* for sessions that wait for it */
 }
 
-bool
+void
 batch_look(int64 batch, ExpiringMembers *expiring)
 {
 	BatchState	state = {0};
@@ -432,11 +432,10 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 	}
 	engine_end(&saved);
 	if (!found)
-		return false;
+		return;
 	act(batch, &state);
 	watch_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining + state.children,
 				 state.died || state.dead_job != 0);
-	return true;
 }
 
 /* ---- removing ---- */

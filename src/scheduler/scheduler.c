@@ -299,10 +299,8 @@ charge_for_good(void *argument)
 {
 	Charge	   *crash = argument;
 
-	unit_begin();
 	crash->done = outcome_charge(crash->entry.job, crash->entry.attempt, fail_crashed, NULL);
 	ForceSyncCommit();
-	unit_end();
 }
 
 /*
@@ -322,7 +320,7 @@ charge_crashes(void)
 		if ((i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE) ||
 			!ledger_read(i, &crash.entry))
 			continue;
-		if (!process_protect(charge_for_good, &crash))
+		if (!catalog_unit(charge_for_good, &crash))
 		{
 			next_charge = Min(next_charge, GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
 			continue;
