@@ -45,7 +45,7 @@ extern int64 batch_of_run(const Job *job, Oid owner);
  */
 extern void batch_look(int64 batch, ExpiringMembers *expiring);
 
-/* Removes what has been kept for as long as it is to be; returns when to look again, or NO_TIME. */
+/* Removes what has been kept for as long as it is to be; returns when to look again, or DT_NOEND. */
 extern TimestampTz batches_trim(TimestampTz now);
 
 #endif

@@ -83,7 +83,7 @@ extern bool history_take_from(int slice, int64 id, bool completed, FinishedJob *
 #define HISTORY_LOOK_AFTER (10 * USECS_PER_MINUTE)
 
 /*
- * Truncates what need not be kept any longer; returns when there will be more to do, or NO_TIME. For the
+ * Truncates what need not be kept any longer; returns when there will be more to do, or DT_NOEND. For the
  * scheduler, or a session that stands in for it.
  */
 extern TimestampTz history_maintain(TimestampTz now);
