@@ -482,20 +482,13 @@ start_executor(const Demand *demand, int pool)
 	ProcessArguments arguments = {.database = MyDatabaseId, .role = demand->role, .pool = pool,
 								  .pools = pools_version()};
 
-	arguments.slot = executor_reserve(MyDatabaseId, demand->role, pool, arguments.pools,
-									  &arguments.generation);
-	if (arguments.slot < 0)
+	if (!executor_start(&arguments))
 		return false;
-	if (process_start_executor(&arguments))
-	{
-		last_started = *demand;
-		SpinLockAcquire(&own_database->mutex);
-		own_database->wants_since = NO_TIME;	/* other databases are the next */
-		SpinLockRelease(&own_database->mutex);
-		return true;
-	}
-	executor_release(arguments.slot, arguments.generation);
-	return false;
+	last_started = *demand;
+	SpinLockAcquire(&own_database->mutex);
+	own_database->wants_since = NO_TIME;	/* other databases are the next */
+	SpinLockRelease(&own_database->mutex);
+	return true;
 }
 
 /*
