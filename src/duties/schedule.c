@@ -89,8 +89,6 @@ typedef struct Schedule
 	TimestampTz waiting;		/* the time of a run that waits for the last job to end, or NO_TIME */
 } Schedule;
 
-#define SCHEDULE_COLUMNS "name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error, waiting"
-
 static bool in_scheduler = false;
 
 const char *const if_running_names[] = {
@@ -137,11 +135,9 @@ parse_timezone(const char *name)
 
 /* ---- definitions ---- */
 
-/* Connected as the engine; the row is in the memory context that was current before. */
 static Schedule *
-read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
+read_schedule(HeapTuple tuple, TupleDesc desc)
 {
-	MemoryContext spi = MemoryContextSwitchTo(context);
 	Schedule   *schedule = palloc0(sizeof(Schedule));
 	bool		isnull;
 
@@ -163,7 +159,26 @@ read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
 	schedule->waiting = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 12, &isnull));
 	if (isnull)
 		schedule->waiting = NO_TIME;
-	MemoryContextSwitchTo(spi);
+	return schedule;
+}
+
+/* The row that a query finds, in the current memory context; NULL if there is none. */
+static Schedule *
+select_schedule(const char *condition, int nargs, Oid *types, Datum *values)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Schedule   *schedule = NULL;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute(psprintf("SELECT name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error, waiting"
+								" FROM queue_jobs.defined_schedule WHERE %s", condition),
+					   SPI_OK_SELECT, nargs, types, values, NULL) > 0)
+	{
+		MemoryContextSwitchTo(context);
+		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
+	}
+	engine_end(&saved);
 	return schedule;
 }
 
@@ -174,20 +189,12 @@ read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
 static Schedule *
 lock_schedule(const char *name)
 {
-	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(name)};
-	Schedule   *schedule = NULL;
-	RunAs		saved;
+	Schedule   *schedule = select_schedule("name = $1 FOR UPDATE", 1, types, values);
 
-	engine_begin(&saved);
-	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule WHERE name = $1 FOR UPDATE",
-					   SPI_OK_SELECT, 1, types, values, NULL) > 0)
-	{
-		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
+	if (schedule != NULL)
 		wakeup_schedules();
-	}
-	engine_end(&saved);
 	return schedule;
 }
 
@@ -529,20 +536,12 @@ typedef struct Ticking
 static Schedule *
 lock_due(const Ticking *ticking)
 {
-	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
 	Datum		values[] = {CStringGetTextDatum(ticking->name), TimestampTzGetDatum(ticking->now)};
-	Schedule   *schedule = NULL;
-	RunAs		saved;
 
-	engine_begin(&saved);
-	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule"
-					   " WHERE name = $1 AND (next_run <= $2 OR waiting IS NOT NULL)"
-					   " AND last_job <= (SELECT last_value FROM queue_jobs.job_id) FOR UPDATE SKIP LOCKED",
-					   SPI_OK_SELECT, 2, types, values, NULL) > 0)
-		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
-	engine_end(&saved);
-	return schedule;
+	return select_schedule("name = $1 AND (next_run <= $2 OR waiting IS NOT NULL)"
+						   " AND last_job <= (SELECT last_value FROM queue_jobs.job_id) FOR UPDATE SKIP LOCKED",
+						   2, types, values);
 }
 
 /* An application's job may take days: the longer it is waited for, the more seldom. */
