@@ -356,24 +356,27 @@ must_wait(const Schedule *schedule, bool *others)
 	return live;
 }
 
-/* What a tick has come to. */
+/* A schedule that is looked at, and what has come of it. */
 typedef struct Outcome
 {
+	const Schedule *schedule;
+	TimestampTz now;
 	TimestampTz next_run;
 	TimestampTz tick;			/* the one whose job was enqueued, or NO_TIME */
 	int64		job;			/* 0: none */
 	bool		skipped;
 	const char *error;			/* or NULL */
 	TimestampTz waiting;
+	bool		undecided;		/* there is nothing to be done before the last job has ended */
 	bool		others;			/* it waits for a job whose end no process tells */
 } Outcome;
 
 static void
-write_outcome(const char *name, const Outcome *outcome)
+write_outcome(const Outcome *outcome)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, TEXTOID,
 						   TIMESTAMPTZOID};
-	Datum		values[] = {CStringGetTextDatum(name),
+	Datum		values[] = {CStringGetTextDatum(outcome->schedule->name),
 							TimestampTzGetDatum(outcome->next_run),
 							TimestampTzGetDatum(outcome->tick),
 							Int64GetDatum(outcome->job),
@@ -428,11 +431,14 @@ next_after_waiting(const Schedule *schedule, const Cron *cron, const pg_tz *time
 	return tick == schedule->waiting ? cron_next_of_series(cron, timezone, tick, tick) : tick;
 }
 
-/* The ticks that are due are decided on. False: there is nothing to be done before the last job has ended. */
-static bool
-decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
+/* The ticks that are due are decided on. */
+static void
+decide(void *argument)
 {
+	Outcome    *outcome = argument;
+	const Schedule *schedule = outcome->schedule;
 	const pg_tz *timezone = parse_timezone(schedule->timezone);
+	TimestampTz now = outcome->now;
 	TimestampTz tick = schedule->next_run;
 	TimestampTz up_since = shared_up_since();
 	Cron		cron;
@@ -441,40 +447,40 @@ decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 	parse_cron(schedule->cron, &cron);
 	if (schedule->waiting != NO_TIME)
 	{
-		if (must_wait(schedule, &outcome->others))
-			return false;
+		outcome->undecided = must_wait(schedule, &outcome->others);
+		if (outcome->undecided)
+			return;
 		outcome->next_run = next_after_waiting(schedule, &cron, timezone, now);
 		outcome->waiting = NO_TIME;
 		outcome->tick = Min(schedule->waiting, now);	/* the clock may have been set back */
 		outcome->job = enqueue_as_owner(schedule, outcome->tick);
-		return true;
+		return;
 	}
 	outcome->next_run = cron_next_of_series(&cron, timezone, tick, now);
 	if (tick < up_since && schedule->catch_up == CATCH_UP_SKIP)
 	{
 		tick = cron_next_of_series(&cron, timezone, tick, up_since - 1);
 		if (tick > now)
-			return true;
+			return;
 	}
 	missed = tick < up_since;
 	if (must_wait(schedule, &outcome->others))
 	{
 		if (missed && schedule->catch_up == CATCH_UP_ALL)
-			return false;
-		if (schedule->if_running == IF_RUNNING_QUEUE)
+			outcome->undecided = true;
+		else if (schedule->if_running == IF_RUNNING_QUEUE)
 		{
 			outcome->next_run = schedule->next_run;
 			outcome->waiting = tick;
 		}
 		else
 			outcome->skipped = true;
-		return true;
+		return;
 	}
 	if (schedule->catch_up == CATCH_UP_ALL && (missed || schedule->if_running == IF_RUNNING_ALLOW))
 		outcome->next_run = cron_next_of_series(&cron, timezone, tick, tick);
 	outcome->tick = tick;
 	outcome->job = enqueue_as_owner(schedule, tick);
-	return true;
 }
 
 static void
@@ -483,36 +489,21 @@ schedule_callback(void *name)
 	errcontext("schedule \"%s\"", (char *) name);
 }
 
-typedef struct Decision
-{
-	const Schedule *schedule;
-	TimestampTz now;
-	Outcome    *outcome;
-	bool		decided;
-} Decision;
-
+/* Any other error is the schedule's own, and told once; its row's next tick stays in the transaction. */
 static void
-decide_named(void *argument)
+try_to_decide(Outcome *outcome)
 {
-	Decision   *decision = argument;
+	const Schedule *schedule = outcome->schedule;
 	ErrorContextCallback callback = {
-		.callback = schedule_callback,.arg = decision->schedule->name,.previous = error_context_stack
+		.callback = schedule_callback,.arg = schedule->name,.previous = error_context_stack
 	};
+	ErrorData  *error;
 
 	error_context_stack = &callback;
-	decision->decided = decide(decision->schedule, decision->now, decision->outcome);
+	error = subtransaction_try(decide, outcome);
 	error_context_stack = callback.previous;
-}
-
-/* Any other error is the schedule's own, and told once; its row's next tick stays in the transaction. */
-static bool
-try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
-{
-	Decision	decision = {.schedule = schedule,.now = now,.outcome = outcome};
-	ErrorData  *error = subtransaction_try(decide_named, &decision);
-
 	if (error == NULL)
-		return decision.decided;
+		return;
 	if (error_is_servers_own(error))
 		ReThrowError(error);
 	if (schedule->error == NULL || strcmp(schedule->error, error->message) != 0)
@@ -520,7 +511,6 @@ try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 	outcome->tick = NO_TIME;
 	outcome->job = 0;
 	outcome->error = error->message;
-	return true;
 }
 
 /* One schedule under way. */
@@ -555,8 +545,9 @@ look_again_at_others(const Schedule *schedule, TimestampTz now)
 
 /* Whether the row is to be written; not each time that a time zone, say, cannot be read. */
 static bool
-says_anything_new(const Schedule *schedule, const Outcome *outcome)
+says_anything_new(const Outcome *outcome)
 {
+	const Schedule *schedule = outcome->schedule;
 	bool		same_error = schedule->error == NULL || outcome->error == NULL
 		? schedule->error == outcome->error
 		: strcmp(schedule->error, outcome->error) == 0;
@@ -577,12 +568,14 @@ tick(void *argument)
 	if (schedule != NULL)
 	{
 		/* what it stays if its times cannot be told */
-		Outcome		outcome = {.next_run = schedule->next_run,.tick = NO_TIME,.waiting = schedule->waiting};
+		Outcome		outcome = {.schedule = schedule, .now = ticking->now, .next_run = schedule->next_run,
+							   .tick = NO_TIME, .waiting = schedule->waiting};
 
-		if (try_to_decide(schedule, ticking->now, &outcome))
+		try_to_decide(&outcome);
+		if (!outcome.undecided)
 		{
-			if (says_anything_new(schedule, &outcome))
-				write_outcome(schedule->name, &outcome);
+			if (says_anything_new(&outcome))
+				write_outcome(&outcome);
 			ticking->again = outcome.next_run <= ticking->now &&
 				(outcome.next_run != schedule->next_run || outcome.waiting != schedule->waiting);
 		}
@@ -678,12 +671,12 @@ queue_jobs_schedule_written(PG_FUNCTION_ARGS)
 static void
 run_afterwards(const Schedule *schedule)
 {
-	Outcome		outcome = {.next_run = schedule->next_run, .tick = NO_TIME, .waiting = schedule->waiting,
-						   .error = schedule->error};
+	Outcome		outcome = {.schedule = schedule, .next_run = schedule->next_run, .tick = NO_TIME,
+						   .waiting = schedule->waiting, .error = schedule->error};
 
 	if (outcome.waiting == NO_TIME)
 		outcome.waiting = Min(schedule->next_run, GetCurrentTimestamp());
-	write_outcome(schedule->name, &outcome);
+	write_outcome(&outcome);
 }
 
 /*
@@ -695,11 +688,10 @@ queue_jobs_run_now(PG_FUNCTION_ARGS)
 {
 	Schedule   *schedule;
 	Outcome		outcome = {0};
-	bool		others;
 
 	refuse_where_nothing_can_be_written("queue_jobs.run_now()");
 	schedule = require_schedule(fcinfo);
-	if (must_wait(schedule, &others))
+	if (must_wait(schedule, &outcome.others))
 	{
 		if (schedule->if_running == IF_RUNNING_QUEUE)
 			run_afterwards(schedule);
@@ -711,13 +703,14 @@ queue_jobs_run_now(PG_FUNCTION_ARGS)
 				 errdetail("Job " INT64_FORMAT ".", schedule->last_job)));
 		PG_RETURN_NULL();
 	}
+	outcome.schedule = schedule;
 	outcome.next_run = schedule->next_run;
 	outcome.waiting = schedule->waiting;
 	outcome.tick = GetCurrentTimestamp();
 	outcome.job = enqueue_as_owner(schedule, outcome.tick);
 	if (outcome.job == 0)
 		PG_RETURN_NULL();
-	write_outcome(schedule->name, &outcome);
+	write_outcome(&outcome);
 	PG_RETURN_INT64(outcome.job);
 }
 
