@@ -386,7 +386,7 @@ capacity_fill_due(TimestampTz now)
 		TimestampTz at = now;
 
 		/* One in the future was before the clock was set back. */
-		if (filled->has_time && filled->at <= now)
+		if (filled->at <= now)
 			at = filled->at + FILL_EVERY;
 		filling.is_over = at <= now;
 		(void) catalog_unit(request, &filling);

@@ -33,10 +33,10 @@ due_list(const char *query, TimestampTz now)
 			HeapTuple	row = SPI_tuptable->vals[i];
 			Due		   *due = palloc(sizeof(Due));
 			bool		isnull;
+			Datum		at = SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull);
 
 			due->name = SPI_getvalue(row, SPI_tuptable->tupdesc, 1);
-			due->at = DatumGetTimestampTz(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
-			due->has_time = !isnull;
+			due->at = isnull ? DT_NOBEGIN : DatumGetTimestampTz(at);
 			result = lappend(result, due);
 		}
 		engine_end(&saved);

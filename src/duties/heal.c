@@ -259,25 +259,22 @@ TimestampTz
 heal_due(TimestampTz now)
 {
 	TimestampTz next = DT_NOEND;
-	TimestampTz later;
 	ListCell   *cell;
 
 	foreach(cell, due_list(NEXT_TICKS, now))
 	{
 		const Due  *due = lfirst(cell);
 
-		if (!due->has_time || due->at <= now)
+		if (due->at <= now)
 			(void) catalog_unit(tick, due->name);
 	}
 	/* with the ticks that were just noted */
-	later = GetCurrentTimestamp();
-	foreach(cell, due_list(NEXT_TICKS, later))
+	foreach(cell, due_list(NEXT_TICKS, GetCurrentTimestamp()))
 	{
 		const Due  *due = lfirst(cell);
-		TimestampTz at = due->has_time ? due->at : later;
 
 		/* one that failed before it could note its tick is tried again later, not at once */
-		next = Min(next, at <= now ? now + USECS_PER_MINUTE : at);
+		next = Min(next, due->at <= now ? now + USECS_PER_MINUTE : due->at);
 	}
 	return next;
 }
