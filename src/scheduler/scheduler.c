@@ -79,7 +79,6 @@ static bool version_warned = false;
 
 static TimestampTz next_turn;	/* as the last one has found */
 static TimestampTz next_history = 0;	/* long ago; DT_NOEND: not until there is something */
-static TimestampTz last_history = 0;
 static TimestampTz next_due;
 static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
@@ -115,22 +114,11 @@ how_we_end(int code)
  * not as soon as that had.
  */
 static void
-take_history_time(void)
+begin_history(void)
 {
-	SpinLockAcquire(&own_slot->mutex);
-	last_history = own_slot->history_looked_at;
-	SpinLockRelease(&own_slot->mutex);
-	if (last_history > GetCurrentTimestamp())
-		last_history = 0;		/* the clock was set back */
-	next_history = last_history + HISTORY_EVERY;
-}
-
-static void
-keep_history_time(void)
-{
-	SpinLockAcquire(&own_slot->mutex);
-	own_slot->history_looked_at = last_history;
-	SpinLockRelease(&own_slot->mutex);
+	if (own_slot->history_looked_at > GetCurrentTimestamp())
+		own_slot->history_looked_at = 0;	/* the clock was set back */
+	next_history = own_slot->history_looked_at + HISTORY_EVERY;
 }
 
 /*
@@ -152,7 +140,6 @@ detach(int code, Datum argument)
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
 	}
-	keep_history_time();
 	scheduler_detach(own_slot, wake_at, in_turn || (demand.busy && !makes_way), how_we_end(code));
 }
 
@@ -190,7 +177,7 @@ settle_due(TimestampTz found)
 static void
 look_at_history(TimestampTz at)
 {
-	at = Max(at, last_history + HISTORY_EVERY);
+	at = Max(at, own_slot->history_looked_at + HISTORY_EVERY);
 	next_history = Min(next_history, at);
 }
 
@@ -409,7 +396,7 @@ check_extension(void)
 static void
 forget_times(void)
 {
-	next_history = last_history = 0;
+	next_history = own_slot->history_looked_at = 0;
 	next_heal = next_schedule = next_fill = next_sweep = DT_NOBEGIN;
 	schedules_doubt();
 }
@@ -549,7 +536,7 @@ look_after_history(TimestampTz now)
 
 	if (next_history <= now)
 	{
-		last_history = now;
+		own_slot->history_looked_at = now;
 		/* it may fail by a trigger that a user has added, say */
 		next_history = catalog_unit(maintain_history, &next) ? next : now + HISTORY_LOOK_AFTER;
 	}
@@ -694,7 +681,7 @@ scheduler_main(Datum argument)
 	if (own_slot == NULL || !scheduler_attach(own_slot))
 		proc_exit(0);
 	next_due = DT_NOBEGIN;
-	take_history_time();
+	begin_history();
 	before_shmem_exit(detach, (Datum) 0);
 	if (exclusive_command_waits(arguments.database))
 	{
