@@ -34,9 +34,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "wakeup.h"
 
 #define FILL_EVERY USECS_PER_MINUTE
 #define ROWS_AT_ONCE 100

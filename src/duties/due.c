@@ -10,7 +10,6 @@
 #include "executor/spi.h"
 #include "process.h"
 #include "run_as.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 List *

@@ -15,9 +15,7 @@
  */
 #include "postgres.h"
 
-#include "access/transam.h"
 #include "access/xact.h"
-#include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
@@ -33,7 +31,6 @@
 #include "upkeep.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #define BATCH 1000

@@ -23,11 +23,9 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
-#include "command.h"
 #include "commands/sequence.h"
 #include "cron.h"
 #include "dedup.h"
@@ -50,7 +48,6 @@
 #include "test_point.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/tuplestore.h"
 #include "wakeup.h"
 

@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "batch.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
@@ -23,10 +22,8 @@
 #include "settle.h"
 #include "table_rows.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "watch.h"
 

@@ -40,7 +40,6 @@
 #include "shared.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 
 /* microseconds; so that the scheduler is there when a job falls due */
 #define START_AHEAD INT64CONST(50000)
