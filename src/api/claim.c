@@ -556,8 +556,7 @@ maintain_history(void *now)
 {
 	TimestampTz next = housekeeping(*(TimestampTz *) now);
 
-	if (next != NO_TIME)
-		next_history = Min(next_history, next);
+	next_history = Min(next_history, next);
 }
 
 /*

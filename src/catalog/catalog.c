@@ -16,6 +16,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
+#include "process.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -138,6 +139,31 @@ catalog_status(void)
 	if (!cache.valid)
 		load();
 	return cache.status;
+}
+
+typedef struct Unit
+{
+	void		(*function) (void *);
+	void	   *argument;
+} Unit;
+
+static void
+run_unit(void *argument)
+{
+	const Unit *unit = argument;
+
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+		unit->function(unit->argument);
+	unit_end();
+}
+
+bool
+catalog_unit(void (*function) (void *), void *argument)
+{
+	Unit		unit = {function, argument};
+
+	return process_protect(run_unit, &unit);
 }
 
 static void

@@ -65,6 +65,12 @@ typedef enum CatalogStatus
 	EXTENSION_PRESENT,
 } CatalogStatus;
 
+/*
+ * Outside of a transaction: calls a function in a unit of its own, by process_protect(). Where the extension
+ * is absent or of another version it does nothing. False: the function failed.
+ */
+extern bool catalog_unit(void (*function) (void *), void *argument);
+
 /* Needs a transaction, as all below. */
 extern CatalogStatus catalog_status(void);
 

@@ -23,7 +23,7 @@ trim_tokens(TimestampTz now)
 {
 	RunAs		saved;
 	uint64		trimmed;
-	TimestampTz next = NO_TIME;
+	TimestampTz next = DT_NOEND;
 	Datum		expires_at;
 	bool		isnull;
 
@@ -48,17 +48,13 @@ trim_tokens(TimestampTz now)
 TimestampTz
 housekeeping(TimestampTz now)
 {
-	TimestampTz next = history_maintain(now);
+	TimestampTz next_history = history_maintain(now);
 	TimestampTz next_token;
 	TimestampTz next_batch;
 
 	next_token = trim_tokens(now);
-	if (next_token != NO_TIME && (next == NO_TIME || next_token < next))
-		next = next_token;
 	next_batch = batches_trim(now);
-	if (next_batch != NO_TIME && (next == NO_TIME || next_batch < next))
-		next = next_batch;
 	claimed_slots_trim();
 	saved_steps_trim();
-	return next;
+	return Min(next_history, Min(next_token, next_batch));
 }

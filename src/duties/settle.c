@@ -11,23 +11,19 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "batch.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "expiry.h"
 #include "miscadmin.h"
-#include "process.h"
 #include "release.h"
 #include "run_as.h"
 #include "settle.h"
 #include "table_rows.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "watch.h"
 
@@ -37,21 +33,13 @@
 #define FEW_PARENTS 4			/* with so many it is not worth remembering */
 #define MOST_REMEMBERED 10000
 
-/* What one query found: ids, and how many pieces of news each is for. */
-typedef struct Ids
-{
-	int			count;
-	int64	   *ids;
-	int64	   *times;
-} Ids;
-
 typedef struct Unmet
 {
 	int64		child;			/* hash key */
 	int64		ends;			/* of parents, that are to come before it is looked at */
 } Unmet;
 
-/* A look, for process_protect(). */
+/* A look, for catalog_unit(). */
 typedef struct Look
 {
 	int64		id;
@@ -71,22 +59,17 @@ typedef struct NextExpiry
 static HTAB *unmet_parents = NULL;
 static List *locked_jobs = NIL; /* of int64 *, in TopMemoryContext */
 static List *expiries = NIL;	/* of NextExpiry *, likewise */
-static bool expiries_known = false;
+static bool expiries_known = false; /* also what the process before us knew */
 
 static void
 look(void *argument)
 {
 	Look	   *one = argument;
 
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-	{
-		if (one->is_batch)
-			(void) batch_look(one->id, &one->expiring);
-		else
-			one->unmet = release_look(one->id, &one->locked);
-	}
-	unit_end();
+	if (one->is_batch)
+		batch_look(one->id, &one->expiring);
+	else
+		one->unmet = release_look(one->id, &one->locked);
 }
 
 static void
@@ -118,10 +101,7 @@ expire(void *argument)
 {
 	Look	   *one = argument;
 
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-		one->locked = !expiry_end(one->id);
-	unit_end();
+	one->locked = !expiry_end(one->id);
 }
 
 /* What ends by that is news. A claim that has one of them ends it, or leaves it as it is: we try again. */
@@ -132,7 +112,7 @@ end_expired(ExpiringMembers *expiring)
 	{
 		Look		one = {.id = expiring->expired[i]};
 
-		if (!process_protect(expire, &one) || one.locked)
+		if (!catalog_unit(expire, &one) || one.locked)
 			expiring->next = Min(expiring->next, GetCurrentTimestamp() + EXPIRE_AGAIN_AT_LOCKED);
 	}
 }
@@ -142,7 +122,7 @@ look_at_batch(int64 id)
 {
 	Look		one = {.id = id,.is_batch = true,.expiring.next = DT_NOEND};
 
-	if (!process_protect(look, &one))
+	if (!catalog_unit(look, &one))
 		return;
 	end_expired(&one.expiring);
 	remember_expiry(id, one.expiring.next);
@@ -175,11 +155,7 @@ look_at_expired(void)
 			due = lappend(due, expiry);
 	}
 	foreach(cell, due)
-	{
-		int64		batch = ((NextExpiry *) lfirst(cell))->batch;
-
-		look_at_batch(batch);
-	}
+		look_at_batch(((NextExpiry *) lfirst(cell))->batch);
 }
 
 static void
@@ -230,7 +206,7 @@ look_at_job(int64 id)
 {
 	Look		one = {.id = id};
 
-	if (!process_protect(look, &one) || one.locked)
+	if (!catalog_unit(look, &one) || one.locked)
 		remember_locked(id);
 	else
 		remember_unmet(id, one.unmet);
@@ -249,59 +225,42 @@ parents_ended(int64 child, int64 ended)
 
 /* ---- queries ---- */
 
+/* One that returns ids, and how many pieces of news each is for. */
 typedef struct IdQuery
 {
 	const char *sql;
 	ArrayType  *parameter;		/* or NULL */
 	MemoryContext context;
-	Ids			found;
+	int			count;
+	struct
+	{
+		int64		id;
+		int64		times;
+	}		   *found;
 } IdQuery;
 
 static void
-run_query(IdQuery *query)
+run_query(void *argument)
 {
+	IdQuery    *query = argument;
 	Oid			types[] = {INT8ARRAYOID};
 	Datum		values[] = {PointerGetDatum(query->parameter)};
 	RunAs		saved;
 
 	engine_begin(&saved);
-	query->found.count = (int) (query->parameter
-									? engine_execute_often(query->sql, SPI_OK_SELECT, 1, types, values,
-														   NULL)
-									: engine_execute(query->sql, SPI_OK_SELECT, 0, types, values, NULL));
-	query->found.ids = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
-	query->found.times = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
-	for (int i = 0; i < query->found.count; i++)
+	query->count = (int) (query->parameter
+							  ? engine_execute_often(query->sql, SPI_OK_SELECT, 1, types, values, NULL)
+							  : engine_execute(query->sql, SPI_OK_SELECT, 0, types, values, NULL));
+	query->found = MemoryContextAllocHuge(query->context, sizeof(*query->found) * Max(query->count, 1));
+	for (int i = 0; i < query->count; i++)
 	{
+		HeapTuple	row = SPI_tuptable->vals[i];
 		bool		isnull;
 
-		query->found.ids[i] = DatumGetInt64(
-			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
-		query->found.times[i] = DatumGetInt64(
-			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull));
+		query->found[i].id = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
+		query->found[i].times = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
 	}
 	engine_end(&saved);
-}
-
-static void
-query_in_unit(void *argument)
-{
-	IdQuery    *query = argument;
-
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-		run_query(query);
-	unit_end();
-}
-
-/* Empty if it fails, which the log says. */
-static Ids
-find_ids(const char *sql, ArrayType *parameter)
-{
-	IdQuery		query = {.sql = sql,.parameter = parameter,.context = CurrentMemoryContext};
-
-	(void) process_protect(query_in_unit, &query);
-	return query.found;
 }
 
 #define WAITING_JOBS "SELECT id, 0::int8 FROM queue_jobs.live_job WHERE waits IS NOT NULL"
@@ -323,6 +282,17 @@ find_ids(const char *sql, ArrayType *parameter)
 	"SELECT child, count(*) FROM queue_jobs.dependency WHERE parent = ANY ($1) GROUP BY child" \
 	" UNION ALL SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1) ORDER BY 1"
 
+static void
+for_each_id(const char *sql, void (*look_at) (int64))
+{
+	IdQuery		query = {.sql = sql,.context = CurrentMemoryContext};
+
+	if (!catalog_unit(run_query, &query))
+		return;					/* the log says why */
+	for (int i = 0; i < query.count; i++)
+		look_at(query.found[i].id);
+}
+
 /*
  * The order matters. First the watched jobs are noted: their ends are news from then on. Then the look finds
  * what had ended before.
@@ -330,35 +300,30 @@ find_ids(const char *sql, ArrayType *parameter)
 static void
 look_at_everything(void)
 {
-	Ids			found;
-
 	watch_begin();
 	forget_unmet();
-	found = find_ids(WATCHED_JOBS, NULL);
-	for (int i = 0; i < found.count; i++)
-		watch_job(found.ids[i]);
+	for_each_id(WATCHED_JOBS, watch_job);
 	watch_known();
-	found = find_ids(WAITING_JOBS, NULL);
-	for (int i = 0; i < found.count; i++)
-		look_at_job(found.ids[i]);
-	found = find_ids(RUNNING_BATCHES, NULL);
-	for (int i = 0; i < found.count; i++)
-		look_at_batch(found.ids[i]);
+	for_each_id(WAITING_JOBS, look_at_job);
+	for_each_id(RUNNING_BATCHES, look_at_batch);
 }
 
 static void
-look_at_dependents(const Datum *ended, int count)
+look_at_dependents(Datum *ended, int count)
 {
-	ArrayType *ids = construct_array(unconstify(Datum *, ended), count, INT8OID, 8, FLOAT8PASSBYVAL,
-									 TYPALIGN_DOUBLE);
-	Ids			found = find_ids(DEPENDENTS, ids);
+	IdQuery		query = {
+		.sql = DEPENDENTS,.context = CurrentMemoryContext,
+		.parameter = construct_array(ended, count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)
+	};
 
-	for (int i = 0; i < found.count; i++)
+	if (!catalog_unit(run_query, &query))
+		return;
+	for (int i = 0; i < query.count; i++)
 	{
-		if (found.times[i] > 0)
-			parents_ended(found.ids[i], found.times[i]);
+		if (query.found[i].times > 0)
+			parents_ended(query.found[i].id, query.found[i].times);
 		else
-			look_at_batch(found.ids[i]);
+			look_at_batch(query.found[i].id);
 	}
 }
 
@@ -393,20 +358,6 @@ look_at_locked(void)
 	list_free_deep(jobs);
 }
 
-/* What the process before us knew. */
-static void
-learn_expiries(void)
-{
-	Ids			found;
-
-	if (expiries_known)
-		return;
-	found = find_ids(EXPIRING_BATCHES, NULL);
-	for (int i = 0; i < found.count; i++)
-		look_at_batch(found.ids[i]);
-	expiries_known = true;
-}
-
 TimestampTz
 settle_news(void)
 {
@@ -418,7 +369,9 @@ settle_news(void)
 	int			count;
 
 	look_at_locked();
-	learn_expiries();
+	if (!expiries_known)
+		for_each_id(EXPIRING_BATCHES, look_at_batch);
+	expiries_known = true;
 	look_at_expired();
 	while ((count = watch_take(news, NEWS_AT_ONCE, &all)) > 0 || all)
 	{
@@ -440,7 +393,7 @@ look_and_expire(int64 batch)
 {
 	ExpiringMembers expiring;
 
-	(void) batch_look(batch, &expiring);
+	batch_look(batch, &expiring);
 	for (int i = 0; i < expiring.count; i++)
 		(void) expiry_end(expiring.expired[i]);
 }
@@ -452,13 +405,13 @@ look_once(const char *sql, bool batches)
 	bool		locked;
 
 	run_query(&query);
-	for (int i = 0; i < query.found.count; i++)
+	for (int i = 0; i < query.count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (batches)
-			look_and_expire(query.found.ids[i]);
+			look_and_expire(query.found[i].id);
 		else
-			(void) release_look(query.found.ids[i], &locked);
+			(void) release_look(query.found[i].id, &locked);
 	}
 }
 

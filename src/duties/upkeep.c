@@ -13,7 +13,6 @@
 #include "run_as.h"
 #include "run_timeout.h"
 #include "upkeep.h"
-#include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"

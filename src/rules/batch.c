@@ -413,7 +413,7 @@ act(int64 batch, const BatchState *state)
 		watch_note(NEWS_BATCH, batch);	/* for sessions that wait for it */
 }
 
-bool
+void
 batch_look(int64 batch, ExpiringMembers *expiring)
 {
 	BatchState	state = {0};
@@ -432,11 +432,10 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 	}
 	engine_end(&saved);
 	if (!found)
-		return false;
+		return;
 	act(batch, &state);
 	watch_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining + state.children,
 				 state.died || state.dead_job != 0);
-	return true;
 }
 
 /* ---- removing ---- */
@@ -493,7 +492,7 @@ next_trim(TimestampTz now)
 	(void) engine_execute("SELECT least((SELECT min(settled_at + keep) FROM queue_jobs.tracked_batch WHERE settled_at IS NOT NULL),"
 						  " (SELECT min(keep_until) FROM queue_jobs.member_job WHERE batch IS NULL))", SPI_OK_SELECT, 0, NULL, NULL, NULL);
 	next = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	return isnull ? NO_TIME : Max(DatumGetTimestampTz(next), now + TRIM_EVERY);
+	return isnull ? DT_NOEND : Max(DatumGetTimestampTz(next), now + TRIM_EVERY);
 }
 
 TimestampTz
@@ -506,7 +505,7 @@ batches_trim(TimestampTz now)
 
 	if (table_has_no_rows(REL_TRACKED_BATCH) && table_has_no_rows(REL_MEMBER_JOB) &&
 		table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_JOB_SIGNAL))
-		return NO_TIME;
+		return DT_NOEND;
 	engine_begin(&saved);
 	if (!trim_batches())
 	{

@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "access/xact.h"
+#include "catalog.h"
 #include "charge.h"
 #include "compat.h"
 #include "crash_ledger.h"
@@ -301,11 +302,9 @@ charge_entry(void *argument)
 {
 	LostEntry  *lost = argument;
 
-	unit_begin();
 	lost->done = outcome_charge(lost->entry->job, lost->entry->attempt, add_crash,
 								"server process crashed in the middle of the transaction that had claimed the job");
 	ForceSyncCommit();
-	unit_end();
 }
 
 bool
@@ -331,7 +330,7 @@ lost_claims_charge(void)
 
 		if (!is_lost(lost.entry) || lost.entry->database != MyDatabaseId)
 			continue;
-		if (process_protect(charge_entry, &lost) && lost.done)
+		if (catalog_unit(charge_entry, &lost) && lost.done)
 			lost.entry->job = 0;
 		else
 			again = GetCurrentTimestamp() + LOOK_AGAIN;

@@ -93,11 +93,11 @@ executor_resign(ExecutorSlot *slot)
 	return resigns;
 }
 
-/* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
-int
-executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation)
+/* Takes a free slot for an executor that is about to be started; false if all are taken. */
+static bool
+reserve(ProcessArguments *arguments)
 {
-	int			index = -1;
+	bool		reserved = false;
 
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	for (int i = 0; i < queue_jobs_max_executors; i++)
@@ -109,10 +109,10 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 		SpinLockAcquire(&slot->mutex);
 		slot->state = EXECUTOR_STARTING;
 		slot->generation++;
-		slot->database = database;
-		slot->role = role;
-		slot->pool = pool;
-		slot->pools = pools;
+		slot->database = arguments->database;
+		slot->role = arguments->role;
+		slot->pool = arguments->pool;
+		slot->pools = arguments->pools;
 		slot->starting_since = GetCurrentTimestamp();
 		slot->connected = false;
 		slot->not_before = 0;
@@ -126,12 +126,13 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 		slot->recovering = false;
 		slot->end_as = -1;
 		SpinLockRelease(&slot->mutex);
-		*generation = slot->generation;
-		index = i;
+		arguments->generation = slot->generation;
+		arguments->slot = i;
+		reserved = true;
 		break;
 	}
 	LWLockRelease(shared_lock());
-	return index;
+	return reserved;
 }
 
 void
@@ -176,6 +177,17 @@ executor_release(int index, uint32 generation)
 	}
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared_lock());
+}
+
+bool
+executor_start(ProcessArguments *arguments)
+{
+	if (!reserve(arguments))
+		return false;
+	if (process_start_executor(arguments))
+		return true;
+	executor_release(arguments->slot, arguments->generation);
+	return false;
 }
 
 /* The executor's process takes the slot that was reserved for it; NULL if it comes too late. */

@@ -9,6 +9,7 @@
 #define QUEUE_JOBS_EXECUTOR_SLOT_H
 
 #include "access/xlogdefs.h"
+#include "process.h"
 #include "shared.h"
 #include "storage/spin.h"
 
@@ -64,7 +65,12 @@ typedef struct RunningJob
 } RunningJob;
 
 extern void executor_slots_init(void);
-extern int	executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation);
+
+/*
+ * Reserves a slot for an executor, which becomes one of its arguments, and starts it; false if no slot is
+ * free, or no process can be started.
+ */
+extern bool executor_start(ProcessArguments *arguments);
 extern void executor_release(int index, uint32 generation);
 extern ExecutorSlot *executor_attach(int index, uint32 generation);
 extern ExecutorSlot *executor_slot_at(int index);

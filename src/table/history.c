@@ -535,7 +535,7 @@ trim_dead(TimestampTz now)
 TimestampTz
 history_maintain(TimestampTz now)
 {
-	TimestampTz next = NO_TIME;
+	TimestampTz next = DT_NOEND;
 
 	for (int level = 0; level < LEVELS; level++)
 	{
@@ -544,12 +544,9 @@ history_maintain(TimestampTz now)
 		truncate_slice(level * SLOTS + (int) ((period - 1) % SLOTS), now);
 		for (int ahead = 0; ahead < SLOTS - 1; ahead++)
 		{
-			TimestampTz over = (period + ahead + 1) * widths[level];
-
 			if (slice_empty(level * SLOTS + (int) ((period + ahead) % SLOTS)))
 				continue;
-			if (next == NO_TIME || over < next)
-				next = over;
+			next = Min(next, (period + ahead + 1) * widths[level]);
 			break;
 		}
 	}

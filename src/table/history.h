@@ -80,7 +80,7 @@ extern bool history_take_from(int slice, int64 id, bool completed, FinishedJob *
 
 /*
  * Truncates what need not be kept any longer, and removes the dead jobs that are too old or too many; returns
- * when there will be more to truncate, or NO_TIME. For the scheduler, or a session that stands in for it.
+ * when there will be more to truncate, or DT_NOEND. For the scheduler, or a session that stands in for it.
  */
 extern TimestampTz history_maintain(TimestampTz now);
 
