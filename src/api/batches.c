@@ -78,14 +78,11 @@ queue_jobs_close_batch(PG_FUNCTION_ARGS)
 	int64		batch = batch_argument(fcinfo, "queue_jobs.close_batch()");
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
-	bool		closed;
-	RunAs		saved;
+	uint64		closed = engine_statement_often("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open",
+												SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 
-	engine_begin(&saved);
-	closed = engine_execute_often("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open", SPI_OK_UPDATE, 1, types, values, NULL) > 0;
-	engine_end(&saved);
 	watch_note(NEWS_BATCH, batch);
-	PG_RETURN_BOOL(closed);
+	PG_RETURN_BOOL(closed > 0);
 }
 
 /* The batch, and all of which it is the parent. */

@@ -626,17 +626,14 @@ queue_jobs_heartbeat(PG_FUNCTION_ARGS)
 	Oid			types[] = {TEXTOID, REGROLEOID};
 	Datum		values[] = {CStringGetTextDatum(claimant), ObjectIdGetDatum(role)};
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	RunAs		saved;
 
 	refuse_where_nothing_can_be_written("queue_jobs.heartbeat()");
 	(void) catalog_owner();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	engine_begin(&saved);
-	(void) engine_execute("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
-						  " VALUES ($1, $2, clock_timestamp())"
-						  " ON CONFLICT (name, owner) DO UPDATE SET last_heartbeat = EXCLUDED.last_heartbeat",
-						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	engine_statement("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
+					 " VALUES ($1, $2, clock_timestamp())"
+					 " ON CONFLICT (name, owner) DO UPDATE SET last_heartbeat = EXCLUDED.last_heartbeat",
+					 SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	put_claimed(claimant, role, result->setResult, result->setDesc);
 	return (Datum) 0;
 }

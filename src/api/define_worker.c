@@ -523,8 +523,6 @@ store(Definition *definition, const char *worker)
 	StringInfoData parameters;
 	StringInfoData updates;
 	Oid			types[Natts_defined_worker];
-	RunAs		saved;
-	uint64		written;
 
 	initStringInfo(&sql);
 	initStringInfo(&parameters);
@@ -542,11 +540,8 @@ store(Definition *definition, const char *worker)
 	appendStringInfo(&sql, ") VALUES (%s) ON CONFLICT (name) DO UPDATE SET %s"
 					 " WHERE w.definer = EXCLUDED.definer OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = w.definer)",
 					 parameters.data, updates.data);
-	engine_begin(&saved);
-	written = engine_execute(sql.data, SPI_OK_INSERT, Natts_defined_worker, types, definition->values,
-							 definition->nulls);
-	engine_end(&saved);
-	if (written == 0)
+	if (engine_statement(sql.data, SPI_OK_INSERT, Natts_defined_worker, types, definition->values,
+						 definition->nulls) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("worker \"%s\" was defined by another role meanwhile", worker),
@@ -659,7 +654,6 @@ change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, in
 {
 	Oid			types[1] = {TEXTOID};
 	Datum		values[1];
-	RunAs		saved;
 	char	   *name;
 	uint64		written;
 
@@ -668,9 +662,7 @@ change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, in
 	name = text_argument(fcinfo, 0);
 	check_definer(require_worker(name));
 	values[0] = CStringGetTextDatum(name);
-	engine_begin(&saved);
-	written = engine_execute(sql, expected, 1, types, values, NULL);
-	engine_end(&saved);
+	written = engine_statement(sql, expected, 1, types, values, NULL);
 	if (written == 0 && undoes != NULL && IsolationUsesXactSnapshot() && undoes(name))
 		refuse_unseen("worker", name);
 	wakeup_all();

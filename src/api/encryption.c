@@ -274,13 +274,7 @@ problem_of_jobs(MemoryContext context)
 static bool
 any_worker_encrypts(void)
 {
-	RunAs		saved;
-	bool		any;
-
-	engine_begin(&saved);
-	any = engine_execute("SELECT FROM queue_jobs.defined_worker WHERE encrypt IS NOT NULL OR encrypt_result LIMIT 1", SPI_OK_SELECT, 0, NULL, NULL, NULL) > 0;
-	engine_end(&saved);
-	return any;
+	return engine_statement("SELECT FROM queue_jobs.defined_worker WHERE encrypt IS NOT NULL OR encrypt_result LIMIT 1", SPI_OK_SELECT, 0, NULL, NULL, NULL) > 0;
 }
 
 /* encryption_problem(): which key is missing; NULL if none is. */

@@ -430,21 +430,6 @@ is_removable(const Lane *lane, void *worker)
 	return strcmp(lane->worker, worker) == 0 && lane_owner_is_mine(lane->owner);
 }
 
-/* Of the jobs that have been enqueued so far. */
-static int64
-last_id(void)
-{
-	RunAs		saved;
-	int64		last;
-	bool		isnull;
-
-	engine_begin(&saved);
-	(void) engine_execute("SELECT last_value FROM queue_jobs.job_id", SPI_OK_SELECT, 0, NULL, NULL, NULL);
-	last = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	engine_end(&saved);
-	return last;
-}
-
 /* A member of a batch, and a job that others wait for, is not without a trace: it counts as cancelled. */
 static void
 tell_of_removal(LiveTable *table, Job *job)
@@ -510,7 +495,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 	refuse_where_nothing_can_be_written("queue_jobs.remove_jobs()");
 	refuse_null(fcinfo, 0, "worker");
 	worker = text_argument(fcinfo, 0);
-	last = last_id();
+	last = engine_select_id("SELECT last_value FROM queue_jobs.job_id", 0, NULL, NULL);
 	wakeup_all();				/* now, for claims that meet locked rows if this fails half-way */
 	live_open(&table);
 	do
@@ -529,7 +514,6 @@ change_queue(FunctionCallInfo fcinfo, const char *function, const char *sql, int
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[1];
-	RunAs		saved;
 	char	   *queue;
 	uint64		written;
 
@@ -538,9 +522,7 @@ change_queue(FunctionCallInfo fcinfo, const char *function, const char *sql, int
 	queue = text_argument(fcinfo, 0);
 	check_name("queue", queue);
 	values[0] = CStringGetTextDatum(queue);
-	engine_begin(&saved);
-	written = engine_execute(sql, expected, 1, types, values, NULL);
-	engine_end(&saved);
+	written = engine_statement(sql, expected, 1, types, values, NULL);
 	if (written == 0 && expected == SPI_OK_DELETE && IsolationUsesXactSnapshot() &&
 		registry_queue_paused(queue))
 		refuse_unseen("queue", queue);

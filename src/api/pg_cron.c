@@ -155,14 +155,9 @@ schedule_exists(const char *name)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(name)};
-	RunAs		saved;
-	bool		exists;
 
-	engine_begin(&saved);
-	exists = engine_execute("SELECT FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_SELECT, 1,
-							types, values, NULL) > 0;
-	engine_end(&saved);
-	return exists;
+	return engine_statement("SELECT FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_SELECT,
+							lengthof(types), types, values, NULL) > 0;
 }
 
 static void

@@ -76,15 +76,12 @@ store_result(const char *token, Jsonb *result, TimestampTz expires_at)
 	Datum		values[] = {ObjectIdGetDatum(GetUserId()), CStringGetTextDatum(token), JsonbPGetDatum(result),
 	TimestampTzGetDatum(expires_at)};
 	char		nulls[] = "    ";
-	RunAs		saved;
 
 	if (result == NULL)
 		nulls[2] = 'n';
-	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.token (owner, token, result, expires_at) VALUES ($1, $2, $3, $4)"
-				   " ON CONFLICT (owner, token) DO UPDATE SET result = EXCLUDED.result, expires_at = EXCLUDED.expires_at",
-				   SPI_OK_INSERT, lengthof(types), types, values, nulls);
-	engine_end(&saved);
+	engine_statement("INSERT INTO queue_jobs.token (owner, token, result, expires_at) VALUES ($1, $2, $3, $4)"
+					 " ON CONFLICT (owner, token) DO UPDATE SET result = EXCLUDED.result, expires_at = EXCLUDED.expires_at",
+					 SPI_OK_INSERT, lengthof(types), types, values, nulls);
 	wakeup_due(expires_at);		/* where there are no jobs, no scheduler is at work */
 }
 
