@@ -12,18 +12,9 @@
 #include "job.h"
 #include "registry.h"
 
-char *
-batch_name_argument(FunctionCallInfo fcinfo, int arg)
-{
-	char	   *name = text_argument(fcinfo, arg);
-
-	if (name != NULL)
-		check_name("batch", name);
-	return name;
-}
-
-char *
-callback_argument(FunctionCallInfo fcinfo, int arg, const char *name)
+/* The name of a worker that is defined, and may be called back with the args of the batch; or NULL. */
+static char *
+callback_argument(FunctionCallInfo fcinfo, int arg, const char *name, Jsonb *args)
 {
 	char	   *name_of_worker = text_argument(fcinfo, arg);
 	Worker	   *worker;
@@ -38,11 +29,12 @@ callback_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 				 errdetail("It is the extension's own; %s names it.", name),
 				 errhint("Define a worker for it.")));
 	enqueue_check_right(worker);
+	refuse_clear_args(worker, args, "a batch");
 	return name_of_worker;
 }
 
-Jsonb *
-batch_args_argument(FunctionCallInfo fcinfo, int arg)
+static Jsonb *
+args_argument(FunctionCallInfo fcinfo, int arg)
 {
 	Jsonb	   *args;
 
@@ -58,17 +50,16 @@ batch_args_argument(FunctionCallInfo fcinfo, int arg)
 }
 
 void
-refuse_clear_batch_args(Jsonb *args, const char *const *callbacks, int count)
+batch_arguments(FunctionCallInfo fcinfo, int callbacks, int keep, BatchDefinition *definition)
 {
-	for (int i = 0; i < count; i++)
-		if (callbacks[i] != NULL)
-			refuse_clear_args(registry_require_worker(callbacks[i], UNDEFINED_WORKER_HINT), args, "a batch");
-}
-
-Interval *
-keep_argument(FunctionCallInfo fcinfo, int arg)
-{
-	refuse_null(fcinfo, arg, "keep");
-	return interval_argument(PG_GETARG_INTERVAL_P(arg), "keep", 0, HISTORY_LONGEST,
-							 "Give an interval from 0 to 540 days.");
+	definition->name = text_argument(fcinfo, 0);
+	if (definition->name != NULL)
+		check_name("batch", definition->name);
+	definition->args = args_argument(fcinfo, callbacks + 3);
+	definition->on_success = callback_argument(fcinfo, callbacks, "on_success", definition->args);
+	definition->on_ended = callback_argument(fcinfo, callbacks + 1, "on_ended", definition->args);
+	definition->on_dead = callback_argument(fcinfo, callbacks + 2, "on_dead", definition->args);
+	refuse_null(fcinfo, keep, "keep");
+	definition->keep = interval_argument(PG_GETARG_INTERVAL_P(keep), "keep", 0, HISTORY_LONGEST,
+										 "Give an interval from 0 to 540 days.");
 }

@@ -5,21 +5,14 @@
 #ifndef QUEUE_JOBS_BATCH_ARGUMENTS_H
 #define QUEUE_JOBS_BATCH_ARGUMENTS_H
 
+#include "batch.h"
 #include "fmgr.h"
-#include "utils/jsonb.h"
-#include "utils/timestamp.h"
 
-/* NULL, or a name of no more than MAX_NAME_LENGTH bytes. */
-extern char *batch_name_argument(FunctionCallInfo fcinfo, int arg);
-
-/* NULL, or the name of a worker that is defined. */
-extern char *callback_argument(FunctionCallInfo fcinfo, int arg, const char *name);
-
-/* An object, to which callbacks' args are added. */
-extern Jsonb *batch_args_argument(FunctionCallInfo fcinfo, int arg);
-
-/* ERROR if a callback (NULL: none) encrypts args of the batch, which are stored as they are. */
-extern void refuse_clear_batch_args(Jsonb *args, const char *const *callbacks, int count);
-extern Interval *keep_argument(FunctionCallInfo fcinfo, int arg);
+/*
+ * Sets the definition's name, which is the first argument, on_success, on_ended, on_dead and args, which
+ * begin at "callbacks", and keep. ERROR if a callback encrypts args of the batch, which are stored as they
+ * are.
+ */
+extern void batch_arguments(FunctionCallInfo fcinfo, int callbacks, int keep, BatchDefinition *definition);
 
 #endif

@@ -39,18 +39,9 @@ queue_jobs_new_batch(PG_FUNCTION_ARGS)
 	bool		standing;
 
 	refuse_where_nothing_can_be_written("queue_jobs.new_batch()");
-	definition.name = batch_name_argument(fcinfo, NEW_NAME);
-	definition.on_success = callback_argument(fcinfo, NEW_ON_SUCCESS, "on_success");
-	definition.on_ended = callback_argument(fcinfo, NEW_ON_ENDED, "on_ended");
-	definition.on_dead = callback_argument(fcinfo, NEW_ON_DEAD, "on_dead");
-	definition.args = batch_args_argument(fcinfo, NEW_ARGS);
-	refuse_clear_batch_args(definition.args,
-							(const char *[]){definition.on_success, definition.on_ended,
-											 definition.on_dead},
-							3);
+	batch_arguments(fcinfo, NEW_ON_SUCCESS, NEW_KEEP, &definition);
 	refuse_null(fcinfo, NEW_OPEN, "open");
 	definition.open = PG_GETARG_BOOL(NEW_OPEN);
-	definition.keep = keep_argument(fcinfo, NEW_KEEP);
 	if (!PG_ARGISNULL(NEW_PARENT))
 	{
 		definition.parent = PG_GETARG_INT64(NEW_PARENT);

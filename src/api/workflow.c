@@ -508,19 +508,10 @@ queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.enqueue_workflow()");
 	refuse_null(fcinfo, ARG_NAME, "name");
-	definition.name = batch_name_argument(fcinfo, ARG_NAME);
-	definition.on_success = callback_argument(fcinfo, ARG_ON_SUCCESS, "on_success");
-	definition.on_ended = callback_argument(fcinfo, ARG_ON_ENDED, "on_ended");
-	definition.on_dead = callback_argument(fcinfo, ARG_ON_DEAD, "on_dead");
-	definition.args = batch_args_argument(fcinfo, ARG_ARGS);
-	refuse_clear_batch_args(definition.args,
-							(const char *[]){definition.on_success, definition.on_ended,
-											 definition.on_dead},
-							3);
+	batch_arguments(fcinfo, ARG_ON_SUCCESS, ARG_KEEP, &definition);
 	definition.dedup_key = text_argument(fcinfo, ARG_DEDUP_KEY);
 	if (definition.dedup_key != NULL)
 		check_name("dedup_key", definition.dedup_key);
-	definition.keep = keep_argument(fcinfo, ARG_KEEP);
 	read_workflow(fcinfo, &workflow);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	batch = batch_make(&definition, GetUserId(), &standing);
