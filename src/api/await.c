@@ -27,7 +27,6 @@
 PG_FUNCTION_INFO_V1(queue_jobs_await_job);
 PG_FUNCTION_INFO_V1(queue_jobs_await_batch);
 
-#define LONGEST_TIMEOUT (365 * USECS_PER_DAY)
 #define LOOK_AT_LEAST_EVERY (60 * USECS_PER_SEC)
 #define POLL_WITHOUT_SHARED_MEMORY 500	/* milliseconds */
 #define MOST_COLUMNS 3
@@ -141,10 +140,8 @@ await(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 
 	refuse_within_transaction(fcinfo, function);
 	refuse_null(fcinfo, 0, "id");
-	refuse_null(fcinfo, 1, "timeout");
 	awaited->id = PG_GETARG_INT64(0);
-	timeout = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_TIMEOUT,
-													  "Give an interval from 0 to 365 days."));
+	timeout = wait_argument(fcinfo, 1, "timeout");
 	awaited->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs await",
 											 ALLOCSET_DEFAULT_SIZES);
 	if (!shared_present())

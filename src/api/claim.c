@@ -456,7 +456,7 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	TimestampTz retry_at;
 
 	refuse_where_nothing_can_be_written("queue_jobs.claim()");
-	claim.claimant = claimant_argument(fcinfo, 0);
+	claim.claimant = name_argument(fcinfo, 0, "claimant", "claimant");
 	candidates = claimable_candidates(queues_argument(fcinfo, 1));
 	refuse_null(fcinfo, 2, "max_jobs");
 	claim.max_jobs = PG_GETARG_INT32(2);
@@ -624,10 +624,7 @@ queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 	context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs", ALLOCSET_DEFAULT_SIZES);
 	queues = queues_argument(fcinfo, 0);
 	(void) claimable_candidates(queues);	/* to be refused before anything else */
-	refuse_null(fcinfo, 1, "timeout");
-	deadline = clock_elapsed() +
-		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_WAIT,
-												"Give an interval from 0 to 365 days."));
+	deadline = clock_elapsed() + wait_argument(fcinfo, 1, "timeout");
 	if (!shared_present())
 	{
 		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)

@@ -48,23 +48,11 @@ PG_FUNCTION_INFO_V1(queue_jobs_continue_claimed);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
 
-char *
-claimant_argument(FunctionCallInfo fcinfo, int arg)
-{
-	char	   *claimant;
-
-	refuse_null(fcinfo, arg, "claimant");
-	claimant = text_argument(fcinfo, arg);
-	check_name("claimant", claimant);
-	return claimant;
-}
-
 int64
 lease_argument(FunctionCallInfo fcinfo, int arg)
 {
-	refuse_null(fcinfo, arg, "lease");
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "lease", 1000, LONGEST_WAIT,
-												   "Give an interval from 1 millisecond to 365 days."));
+	return duration_argument(fcinfo, arg, "lease", 1000, 365 * USECS_PER_DAY,
+							 "Give an interval from 1 millisecond to 365 days.");
 }
 
 static void
@@ -289,14 +277,6 @@ refuse_null_job(FunctionCallInfo fcinfo, const char *function)
 	refuse_null(fcinfo, 1, "attempt");
 }
 
-static int64
-delay_argument(FunctionCallInfo fcinfo, int arg)
-{
-	refuse_null(fcinfo, arg, "delay");
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "delay", 0, LONGEST_WAIT,
-												   "Give an interval from 0 to 365 days."));
-}
-
 /* What fail() and fail_many() take beside the error: retry_in, in microseconds or -1, and final. */
 static int64
 retry_arguments(FunctionCallInfo fcinfo, RunError *error)
@@ -311,8 +291,7 @@ retry_arguments(FunctionCallInfo fcinfo, RunError *error)
 				 errmsg("retry_in and final exclude each other"),
 				 errdetail("A job that is dead now is not tried again."),
 				 errhint("Leave one of them out.")));
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(4), "retry_in", 0, LONGEST_WAIT,
-												   "Give an interval from 0 to 365 days."));
+	return wait_argument(fcinfo, 4, "retry_in");
 }
 
 #define FAIL_PARAMETERS 6		/* of fail() and fail_many() */
@@ -339,7 +318,7 @@ Datum
 queue_jobs_snooze(PG_FUNCTION_ARGS)
 {
 	refuse_null_job(fcinfo, "queue_jobs.snooze()");
-	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2));
+	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), wait_argument(fcinfo, 2, "delay"));
 	PG_RETURN_VOID();
 }
 
@@ -566,7 +545,7 @@ Datum
 queue_jobs_snooze_many(PG_FUNCTION_ARGS)
 {
 	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.snooze_many()");
-	int64		delay = delay_argument(fcinfo, 2);
+	int64		delay = wait_argument(fcinfo, 2, "delay");
 
 	for (int i = 0; i < arrays.count; i++)
 		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay);
@@ -621,7 +600,7 @@ put_claimed(const char *claimant, Oid role, Tuplestorestate *result, TupleDesc d
 Datum
 queue_jobs_heartbeat(PG_FUNCTION_ARGS)
 {
-	char	   *claimant = claimant_argument(fcinfo, 0);
+	char	   *claimant = name_argument(fcinfo, 0, "claimant", "claimant");
 	Oid			role = GetUserId();
 	Oid			types[] = {TEXTOID, REGROLEOID};
 	Datum		values[] = {CStringGetTextDatum(claimant), ObjectIdGetDatum(role)};

@@ -588,9 +588,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.define_worker()");
 	catalog_require_call(fcinfo, Nargs_define_worker);
-	refuse_null(fcinfo, ARG(name), "name");
-	name = text_argument(fcinfo, ARG(name));
-	check_name("worker", name);
+	name = name_argument(fcinfo, ARG(name), "name", "worker");
 	refuse_reserved_name(name);
 	memset(definition.nulls, 'n', Natts_defined_worker);
 	run_as_definer = value_argument(fcinfo, ARG(run_as), "run_as", run_as_names,

@@ -518,9 +518,7 @@ change_queue(FunctionCallInfo fcinfo, const char *function, const char *sql, int
 	uint64		written;
 
 	refuse_where_nothing_can_be_written(function);
-	refuse_null(fcinfo, 0, "queue");
-	queue = text_argument(fcinfo, 0);
-	check_name("queue", queue);
+	queue = name_argument(fcinfo, 0, "queue", "queue");
 	values[0] = CStringGetTextDatum(queue);
 	written = engine_statement(sql, expected, 1, types, values, NULL);
 	if (written == 0 && expected == SPI_OK_DELETE && IsolationUsesXactSnapshot() &&

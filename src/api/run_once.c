@@ -110,11 +110,9 @@ queue_jobs_run_once(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, 0, "token");
 	refuse_null(fcinfo, 1, "command");
 	refuse_null(fcinfo, 2, "args");
-	refuse_null(fcinfo, 3, "ttl");
 	token = text_argument(fcinfo, 0);
 	check_token(token);
-	ttl = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(3), "ttl", 0, LONGEST_TTL,
-												  "Give an interval from 0 to 10 years."));
+	ttl = duration_argument(fcinfo, 3, "ttl", 0, LONGEST_TTL, "Give an interval from 0 to 10 years.");
 	if (!find_result(token, &result))
 	{
 		token_lock_wait((int64) hash_combine64(key_hash_text(token, key_hash_seed()), GetUserId()));
