@@ -105,26 +105,24 @@ put_batches(MetricRows *rows, Snapshot snapshot)
 
 /* ---- replicas ---- */
 
-static bool
-find_replica(const char *name, ReplicaSlot *found)
+static ReplicaSlot
+find_replica(const char *name)
 {
 	int			next = 0;
+	ReplicaSlot found;
 
-	while (replica_next_slot(&next, found))
-		if (strcmp(found->name, name) == 0)
-			return true;
-	return false;
+	while (replica_next_slot(&next, &found))
+		if (strcmp(found.name, name) == 0)
+			return found;
+	return (ReplicaSlot) {.state = REPLICA_UNKNOWN,.seen_at = NO_TIME};
 }
 
 static void
 put_replica(MetricRows *rows, char *name, bool paused)
 {
-	ReplicaSlot slot = {.state = REPLICA_UNKNOWN,.seen_at = NO_TIME};
-	bool		found = find_replica(name, &slot);
+	ReplicaSlot slot = find_replica(name);
 	Labels		labels = {0};
 
-	if (!found)
-		slot = (ReplicaSlot) {.state = REPLICA_UNKNOWN,.seen_at = NO_TIME};
 	label(&labels, "replica", name);
 	if (slot.seen_at != NO_TIME)
 		put_gauge(rows, "queue_jobs_replica_lag_seconds", "How far the replica is behind.", &labels,
