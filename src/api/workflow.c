@@ -49,7 +49,8 @@ typedef struct Step
 	IfDead		if_dead;
 	int			after_count;
 	int		   *after;			/* the steps that it waits for, by their numbers */
-	int			waited_for;		/* of these, not yet passed when cycles are looked for */
+	int			met;			/* so many of these have passed, when cycles are looked for */
+	bool		passed;
 	int64		job;
 } Step;
 
@@ -299,59 +300,32 @@ read_after(Workflow *workflow, Jsonb *steps, int number)
 
 /* ---- cycles ---- */
 
-/*
- * For each step the steps that wait for it, one after the other: the list of step i is from first[i] to
- * first[i + 1].
- */
-static int *
-list_dependents(const Workflow *workflow, int *first)
+static bool
+may_go(const Workflow *workflow, Step *step)
 {
-	int		   *dependents = palloc(sizeof(int) * Max(workflow->dependencies, 1));
-	int		   *next = palloc(sizeof(int) * (workflow->count + 1));
-
-	memset(first, 0, sizeof(int) * (workflow->count + 1));
-	for (int i = 0; i < workflow->count; i++)
-		for (int j = 0; j < workflow->steps[i].after_count; j++)
-			first[workflow->steps[i].after[j] + 1]++;
-	for (int i = 0; i < workflow->count; i++)
-		first[i + 1] += first[i];
-	memcpy(next, first, sizeof(int) * (workflow->count + 1));
-	for (int i = 0; i < workflow->count; i++)
-		for (int j = 0; j < workflow->steps[i].after_count; j++)
-			dependents[next[workflow->steps[i].after[j]]++] = i;
-	return dependents;
-}
-
-static void
-refuse_cycle(const Workflow *workflow)
-{
-	for (int i = 0; i < workflow->count; i++)
-		if (workflow->steps[i].waited_for > 0)
-			refuse_step(i, workflow->steps[i].name, "It waits, by way of others, for itself.",
-						"Let the steps go one way.");
+	while (step->met < step->after_count && workflow->steps[step->after[step->met]].passed)
+		step->met++;
+	return step->met == step->after_count;
 }
 
 /* Steps that wait for none are passed, then those that waited for these only: what is left goes round. */
 static void
 check_cycles(Workflow *workflow)
 {
-	int		   *first = palloc(sizeof(int) * (workflow->count + 1));
-	int		   *dependents = list_dependents(workflow, first);
-	int		   *passed = palloc(sizeof(int) * Max(workflow->count, 1));
-	int			count = 0;
+	bool		any = true;
 
-	for (int i = 0; i < workflow->count; i++)
+	while (any)
 	{
-		workflow->steps[i].waited_for = workflow->steps[i].after_count;
-		if (workflow->steps[i].after_count == 0)
-			passed[count++] = i;
+		any = false;
+		CHECK_FOR_INTERRUPTS();
+		for (int i = 0; i < workflow->count; i++)
+			if (!workflow->steps[i].passed && may_go(workflow, &workflow->steps[i]))
+				workflow->steps[i].passed = any = true;
 	}
-	for (int i = 0; i < count; i++)
-		for (int j = first[passed[i]]; j < first[passed[i] + 1]; j++)
-			if (--workflow->steps[dependents[j]].waited_for == 0)
-				passed[count++] = dependents[j];
-	if (count < workflow->count)
-		refuse_cycle(workflow);
+	for (int i = 0; i < workflow->count; i++)
+		if (!workflow->steps[i].passed)
+			refuse_step(i, workflow->steps[i].name, "It waits, by way of others, for itself.",
+						"Let the steps go one way.");
 }
 
 /* ---- writing ---- */
