@@ -175,18 +175,13 @@ static TimestampTz slow_backoffs_of = 0;	/* the transaction's start */
 static bool
 backoff_was_slow(const char *worker)
 {
-	ListCell   *cell;
-
 	if (slow_backoffs_of != GetCurrentTransactionStartTimestamp())
 	{
 		list_free_deep(slow_backoffs);
 		slow_backoffs = NIL;
 		slow_backoffs_of = GetCurrentTransactionStartTimestamp();
 	}
-	foreach(cell, slow_backoffs)
-		if (strcmp(lfirst(cell), worker) == 0)
-			return true;
-	return false;
+	return is_listed(worker, slow_backoffs);
 }
 
 static void

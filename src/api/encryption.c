@@ -22,6 +22,7 @@
 #include "run_as.h"
 #include "utils/builtins.h"
 #include "utils/varlena.h"
+#include "worker.h"
 #include "worker_option.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_decrypt_job);
@@ -43,17 +44,6 @@ names_of(ArrayType *array)
 	return names;
 }
 
-static bool
-has_name(List *names, const char *name)
-{
-	ListCell   *cell;
-
-	foreach(cell, names)
-		if (strcmp(lfirst(cell), name) == 0)
-			return true;
-	return false;
-}
-
 static void
 check_names(List *encrypt)
 {
@@ -67,7 +57,7 @@ check_names(List *encrypt)
 			refuse_combination(psprintf("invalid element of encrypt: \"%s\"", (char *) lfirst(cell)),
 							   "It has more than one line.", "Give names of args keys.");
 	}
-	if (has_name(encrypt, "*") && list_length(encrypt) > 1)
+	if (is_listed("*", encrypt) && list_length(encrypt) > 1)
 		refuse_combination("encrypt names all keys and others", "\"*\" means the values of all keys.",
 						   "Give either '{*}' or names.");
 	if (length > MOST_OF_ENCRYPT)
@@ -83,12 +73,12 @@ refuse_keys(List *encrypt, List *keys, const char *option, const char *why)
 	ListCell   *cell;
 
 	foreach(cell, keys)
-		if (has_name(encrypt, "*") || has_name(encrypt, lfirst(cell)))
+		if (is_listed("*", encrypt) || is_listed(lfirst(cell), encrypt))
 			refuse_combination(psprintf("encrypt and %s cannot both name \"%s\"", option,
 										(char *) lfirst(cell)),
 							   why,
 							   psprintf("Leave it out of encrypt%s.",
-										has_name(encrypt, "*")
+										is_listed("*", encrypt)
 											? ", which names the other keys instead of '{*}'"
 											: ""));
 }
@@ -125,7 +115,7 @@ encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *log
 	if (names != NIL && remaining_work)
 		refuse_combination("encrypt and remaining_work exclude each other", "What the query returns is compared with the args of jobs that wait.",
 			   "Let the query return keys, by which the handler looks the values up.");
-	if (names != NIL && !has_name(names, "*"))
+	if (names != NIL && !is_listed("*", names))
 		refuse_keys(names, names_of(loggable), "loggable_args", "What is encrypted is not to be logged.");
 	else if (names != NIL && ArrayGetNItems(ARR_NDIM(loggable), ARR_DIMS(loggable)) > 0)
 		refuse_combination("encrypt and loggable_args exclude each other", "\"*\" encrypts the values of all keys, and these are not to be logged.",

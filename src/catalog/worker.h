@@ -77,6 +77,9 @@ extern const char *const consistency_names[];
 /* Which of them a name is; -1 if none. */
 extern int	option_value(const char *const *names, const char *name);
 
+/* Whether a list of char * has that name. */
+extern bool is_listed(const char *name, List *names);
+
 /* Which version of a row a definition was read from: no two have both in common. */
 typedef struct RowVersion
 {
