@@ -20,7 +20,6 @@ typedef struct Claimed
 	Job			job;
 	const Lane *lane;
 	Worker	   *worker;
-	Oid			role;
 } Claimed;
 
 /* Locks the job of that attempt, or refuses: this is the fence. */
