@@ -47,10 +47,12 @@
 #include "test_point.h"
 #include "utils/array.h"
 #include "utils/datum.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 #include "wait.h"
 #include "wakeup.h"
@@ -96,13 +98,6 @@ queue_patterns(ArrayType *queues)
 	return patterns;
 }
 
-/* An owner of lanes, and whether the current user may claim his jobs. */
-typedef struct LaneOwner
-{
-	Oid			role;
-	bool		mine;
-} LaneOwner;
-
 /*
  * The lanes that queues mean and the current user may claim from. Found once for many claims; whether it
  * still holds is found out from what it was made of.
@@ -114,75 +109,53 @@ typedef struct Claimable
 	List	   *patterns;
 	Oid			user;
 	uint64		registry;		/* version */
-	List	   *owners;			/* of LaneOwner: all that were asked for */
+	uint64		roles;			/* the same of the rights that the user has of others */
 	Candidates	candidates;
 } Claimable;
 
 static Claimable claimable = {0};
+static uint64 roles_version = 1;
 
-static bool
-owner_is_mine(Oid role)
+static void
+roles_callback(Datum arg, int cacheid, uint32 hashvalue)
 {
-	LaneOwner  *owner;
-	ListCell   *cell;
-	MemoryContext old;
-
-	foreach(cell, claimable.owners)
-	{
-		owner = lfirst(cell);
-		if (owner->role == role)
-			return owner->mine;
-	}
-	old = MemoryContextSwitchTo(claimable.context);
-	owner = palloc(sizeof(LaneOwner));
-	owner->role = role;
-	owner->mine = lane_owner_is_mine(role);
-	claimable.owners = lappend(claimable.owners, owner);
-	MemoryContextSwitchTo(old);
-	return owner->mine;
+	roles_version++;
 }
 
-/* Whether the current user may claim the lane's jobs, which the selectors mean, now. */
-static bool
-lane_claimable(const Lane *lane, const Worker *worker, List *patterns)
+/* What has_privs_of_role() looks at. */
+static void
+watch_roles(void)
 {
-	ListCell   *cell;
-	bool		meant = false;
-
-	foreach(cell, patterns)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if ((meant = selector_matches(lfirst(cell), worker, lane->queue)))
-			break;
-	}
-	return meant && worker != NULL && worker->handler == NULL && owner_is_mine(lane_role(lane, worker)) &&
-		lane_blocked(lane, worker) == NULL;
+	CacheRegisterSyscacheCallback(AUTHOID, roles_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, roles_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, roles_callback, (Datum) 0);
 }
 
 static bool
 claimable_holds(ArrayType *queues)
 {
-	ListCell   *cell;
-
-	if (claimable.queues == NULL || claimable.user != GetUserId() ||
-		claimable.registry != registry_version() || candidates_outgrown(&claimable.candidates) ||
-		!datumIsEqual(PointerGetDatum(queues), PointerGetDatum(claimable.queues), false, -1))
-		return false;
-	foreach(cell, claimable.owners)
-	{
-		const LaneOwner *owner = lfirst(cell);
-
-		if (lane_owner_is_mine(owner->role) != owner->mine)
-			return false;
-	}
-	return true;
+	return claimable.queues != NULL && claimable.user == GetUserId() &&
+		claimable.registry == registry_version() && claimable.roles == roles_version &&
+		!candidates_outgrown(&claimable.candidates) &&
+		datumIsEqual(PointerGetDatum(queues), PointerGetDatum(claimable.queues), false, -1);
 }
 
+/* Whether the current user may claim the lane's jobs, which the selectors mean, now. */
 static bool
 admit(const Lane *lane, Worker **worker, struct Task **task)
 {
+	ListCell   *cell;
+	bool		meant = false;
+
 	*worker = registry_worker(lane->worker);
-	return lane_claimable(lane, *worker, claimable.patterns);
+	foreach(cell, claimable.patterns)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if ((meant = selector_matches(lfirst(cell), *worker, lane->queue)))
+			break;
+	}
+	return meant && *worker != NULL && (*worker)->handler == NULL &&
+		lane_owner_is_mine(lane_role(lane, *worker)) && lane_blocked(lane, *worker) == NULL;
 }
 
 static void
@@ -196,7 +169,9 @@ find_claimable(ArrayType *queues)
 		notice_missing_names(lfirst(cell));
 	if (claimable.context != NULL)
 		MemoryContextDelete(claimable.context);
-	claimable = (Claimable) {.user = GetUserId()};
+	else
+		watch_roles();
+	claimable = (Claimable) {.user = GetUserId(),.roles = roles_version};
 	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes",
 											  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(claimable.context);
