@@ -15,7 +15,6 @@
 #include "catalog/pg_type.h"
 #include "charge.h"
 #include "claimant.h"
-#include "clock.h"
 #include "common/hashfn.h"
 #include "compat.h"
 #include "database_slot.h"
@@ -41,7 +40,6 @@
 #include "shared.h"
 #include "statistics.h"
 #include "store.h"
-#include "storage/ipc.h"
 #include "subscription.h"
 #include "subtransaction.h"
 #include "test_point.h"
@@ -556,67 +554,47 @@ stand_in_for_scheduler(bool found)
 		report_error(error);
 }
 
+typedef struct WaitForJobs
+{
+	ArrayType  *queues;
+	MemoryContext context;
+} WaitForJobs;
+
 /*
  * In a context of its own: the call's lives until it returns, and a worker at its limit may be looked at very
  * often.
  */
 static bool
-look_for_jobs(MemoryContext context, ArrayType *queues, TimestampTz *next)
+look_for_jobs(void *argument, TimestampTz *next)
 {
-	MemoryContext old = MemoryContextSwitchTo(context);
+	WaitForJobs *wait = argument;
+	MemoryContext old = MemoryContextSwitchTo(wait->context);
 	bool		found;
 
 	shared_look();
 	if (!shared_present())
 		settle_everything();
-	found = may_have_jobs(queues, next);
+	found = may_have_jobs(wait->queues, next);
 	if (!shared_present())
 		stand_in_for_scheduler(found);
 	MemoryContextSwitchTo(old);
-	MemoryContextReset(context);
+	MemoryContextReset(wait->context);
 	return found;
-}
-
-static void
-unregister_waiter(int code, Datum argument)
-{
-	waiter_unregister();
 }
 
 /* wait_for_jobs(queues, timeout); the patterns live in the call's own context, which outlives transactions */
 Datum
 queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 {
-	int64		deadline;		/* by a clock that cannot be set */
-	int64		left;
-	TimestampTz next;
-	ArrayType  *queues;
-	MemoryContext context;
+	WaitForJobs wait;
 
 	/* it makes jobs available that have fallen due */
 	refuse_where_nothing_can_be_written("queue_jobs.wait_for_jobs()");
 	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
-	context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs", ALLOCSET_DEFAULT_SIZES);
-	queues = queues_argument(fcinfo, 0);
-	(void) claimable_candidates(queues);	/* to be refused before anything else */
-	deadline = clock_elapsed() + wait_argument(fcinfo, 1, "timeout");
-	if (!shared_present())
-	{
-		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
-			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), POLL_WITHOUT_SHARED_MEMORY,
-									 NULL, NULL);
-		end_transaction_of_procedure();
-		PG_RETURN_VOID();
-	}
-	/* Registered before the first look, so that what is committed after it sets our latch. */
-	waiter_register();
-	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
-	{
-		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
-			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), 0, NULL, NULL);
-	}
-	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
-	waiter_unregister();
-	end_transaction_of_procedure();
+	wait.context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs",
+										 ALLOCSET_DEFAULT_SIZES);
+	wait.queues = queues_argument(fcinfo, 0);
+	(void) claimable_candidates(wait.queues);	/* to be refused before anything else */
+	wait_until(look_for_jobs, &wait, wait_argument(fcinfo, 1, "timeout"), POLL_WITHOUT_SHARED_MEMORY);
 	PG_RETURN_VOID();
 }
