@@ -40,18 +40,13 @@ enum
 
 typedef struct Step
 {
-	char	   *name;
-	Worker	   *worker;
-	Jsonb	   *args;
-	char	   *queue;
-	int			priority;
-	int64		delay;
+	StepJob		job;
+	int64		id;				/* of the job */
 	IfDead		if_dead;
 	int			after_count;
 	int		   *after;			/* the steps that it waits for, by their numbers */
 	int			met;			/* so many of these have passed, when cycles are looked for */
 	bool		passed;
-	int64		job;
 } Step;
 
 typedef struct NamedStep
@@ -134,14 +129,14 @@ read_name(Workflow *workflow, Step *step, JsonbContainer *object, int number)
 	NamedStep  *named;
 	bool		found;
 
-	step->name = string_member(object, "step", number, NULL);
-	if (step->name == NULL)
+	step->job.name = string_member(object, "step", number, NULL);
+	if (step->job.name == NULL)
 		refuse_step(number, NULL, "It has no name.", "Each step has the keys step and worker.");
-	check_name("step", step->name);
-	strlcpy(key, step->name, sizeof(key));
+	check_name("step", step->job.name);
+	strlcpy(key, step->job.name, sizeof(key));
 	named = hash_search(workflow->by_name, key, HASH_ENTER, &found);
 	if (found)
-		refuse_step(number, step->name, psprintf("Step %d has the same name.", named->number + 1),
+		refuse_step(number, step->job.name, psprintf("Step %d has the same name.", named->number + 1),
 					"Give each step a name of its own.");
 	named->number = number;
 }
@@ -149,20 +144,20 @@ read_name(Workflow *workflow, Step *step, JsonbContainer *object, int number)
 static Worker *
 read_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int number)
 {
-	char	   *name = string_member(object, "worker", number, step->name);
-	Worker	   *before = number > 0 ? workflow->steps[number - 1].worker : NULL;
+	char	   *name = string_member(object, "worker", number, step->job.name);
+	Worker	   *before = number > 0 ? workflow->steps[number - 1].job.worker : NULL;
 
 	if (name == NULL)
-		refuse_step(number, step->name, "It has no worker.", "Each step has the keys step and worker.");
+		refuse_step(number, step->job.name, "It has no worker.", "Each step has the keys step and worker.");
 	if (before != NULL && strcmp(before->name, name) == 0)
 		return before;
 	if (registry_require_worker(name, UNDEFINED_WORKER_HINT)->built_in != BUILT_IN_NONE)
-		refuse_step(number, step->name, psprintf("Worker \"%s\" is the extension's own.", name),
+		refuse_step(number, step->job.name, psprintf("Worker \"%s\" is the extension's own.", name),
 					"Define a worker for it.");
 	if (registry_worker_disabled(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("worker \"%s\" of step \"%s\" is disabled", name, step->name),
+				 errmsg("worker \"%s\" of step \"%s\" is disabled", name, step->job.name),
 				 errdetail("A workflow is enqueued as a whole, or not at all."),
 				 errhint("Call queue_jobs.enable_worker() first.")));
 	return registry_worker_copy(name);
@@ -176,7 +171,7 @@ read_priority(JsonbContainer *object, const Step *step, int number)
 	if (value == NULL || value->type == jbvNull)
 		return 0;
 	if (value->type != jbvNumeric)
-		refuse_step(number, step->name, "\"priority\" is not a number.",
+		refuse_step(number, step->job.name, "\"priority\" is not a number.",
 					"Give an integer; the lowest number starts first.");
 	return DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(value->val.numeric)));
 }
@@ -184,7 +179,7 @@ read_priority(JsonbContainer *object, const Step *step, int number)
 static int64
 read_delay(JsonbContainer *object, const Step *step, int number)
 {
-	char	   *text = string_member(object, "delay", number, step->name);
+	char	   *text = string_member(object, "delay", number, step->job.name);
 
 	if (text == NULL)
 		return 0;
@@ -209,11 +204,11 @@ read_args(JsonbContainer *object)
 static IfDead
 read_if_dead(JsonbContainer *object, const Step *step, int number)
 {
-	char	   *text = string_member(object, "if_dead", number, step->name);
+	char	   *text = string_member(object, "if_dead", number, step->job.name);
 	int			value = text == NULL ? IF_DEAD_HOLD : option_value(if_dead_names, text);
 
 	if (value < 0)
-		refuse_step(number, step->name, psprintf("\"if_dead\" is \"%.100s\".", text),
+		refuse_step(number, step->job.name, psprintf("\"if_dead\" is \"%.100s\".", text),
 					"It is hold, cancel or run.");
 	return (IfDead) value;
 }
@@ -237,13 +232,13 @@ read_step(Workflow *workflow, Jsonb *steps, int number)
 
 	check_keys(object, number);
 	read_name(workflow, step, object, number);
-	step->worker = read_worker(workflow, step, object, number);
-	step->args = read_args(object);
-	step->queue = string_member(object, "queue", number, step->name);
-	if (step->queue != NULL)
-		check_name("queue", step->queue);
-	step->priority = read_priority(object, step, number);
-	step->delay = read_delay(object, step, number);
+	step->job.worker = read_worker(workflow, step, object, number);
+	step->job.args = read_args(object);
+	step->job.queue = string_member(object, "queue", number, step->job.name);
+	if (step->job.queue != NULL)
+		check_name("queue", step->job.queue);
+	step->job.priority = read_priority(object, step, number);
+	step->job.delay = read_delay(object, step, number);
 	step->if_dead = read_if_dead(object, step, number);
 }
 
@@ -254,7 +249,7 @@ find_step(const Workflow *workflow, const JsonbValue *value, const Step *step, i
 	NamedStep  *named = NULL;
 
 	if (value->type != jbvString)
-		refuse_step(number, step->name, "\"after\" names something that is not a string.",
+		refuse_step(number, step->job.name, "\"after\" names something that is not a string.",
 					"It is an array of steps' names.");
 	if (value->val.string.len <= MAX_NAME_LENGTH)
 	{
@@ -263,7 +258,7 @@ find_step(const Workflow *workflow, const JsonbValue *value, const Step *step, i
 	}
 	if (named != NULL)
 		return named->number;
-	refuse_step(number, step->name,
+	refuse_step(number, step->job.name,
 				psprintf("It is to run after \"%s\", which is no step.",
 						 pnstrdup(value->val.string.val, Min(value->val.string.len, 100))),
 				"Name steps of this workflow.");
@@ -281,7 +276,7 @@ read_after(Workflow *workflow, Jsonb *steps, int number)
 	if (value == NULL || value->type == jbvNull)
 		return;
 	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
-		refuse_step(number, step->name, "\"after\" is not an array.", "It is an array of steps' names.");
+		refuse_step(number, step->job.name, "\"after\" is not an array.", "It is an array of steps' names.");
 	count = JsonContainerSize(value->val.binary.data);
 	step->after = palloc(sizeof(int) * Max(count, 1));
 	for (uint32 i = 0; i < count; i++)
@@ -324,7 +319,7 @@ check_cycles(Workflow *workflow)
 	}
 	for (int i = 0; i < workflow->count; i++)
 		if (!workflow->steps[i].passed)
-			refuse_step(i, workflow->steps[i].name, "It waits, by way of others, for itself.",
+			refuse_step(i, workflow->steps[i].job.name, "It waits, by way of others, for itself.",
 						"Let the steps go one way.");
 }
 
@@ -336,17 +331,11 @@ enqueue_steps(Workflow *workflow, int64 batch)
 	for (int i = 0; i < workflow->count; i++)
 	{
 		Step	   *step = &workflow->steps[i];
-		StepJob		job = {.worker = step->worker,
-						   .args = step->args,
-						   .queue = step->queue,
-						   .priority = step->priority,
-						   .delay = step->delay,
-						   .batch = batch,
-						   .name = step->name,
-						   .waits = step->after_count > 0};
 
 		CHECK_FOR_INTERRUPTS();
-		step->job = enqueue_step(&job);
+		step->job.batch = batch;
+		step->job.waits = step->after_count > 0;
+		step->id = enqueue_step(&step->job);
 	}
 }
 
@@ -363,8 +352,8 @@ add_dependencies(const Workflow *workflow)
 		const Step *step = &workflow->steps[i];
 
 		for (int j = 0; j < step->after_count; j++)
-			dependencies[count++] = (Dependency){.child = step->job,
-												 .parent = workflow->steps[step->after[j]].job,
+			dependencies[count++] = (Dependency){.child = step->id,
+												 .parent = workflow->steps[step->after[j]].id,
 												 .if_dead = step->if_dead};
 	}
 	if (count > 0)
@@ -397,9 +386,9 @@ have_looked_at(const Workflow *workflow)
 	for (int i = 0; i < workflow->count; i++)
 	{
 		if (parents <= seconds && is_parent[i])
-			watch_note(NEWS_ENDED, workflow->steps[i].job);
+			watch_note(NEWS_ENDED, workflow->steps[i].id);
 		else if (parents > seconds && is_second[i])
-			watch_note(NEWS_WAITS, workflow->steps[i].job);
+			watch_note(NEWS_WAITS, workflow->steps[i].id);
 	}
 }
 
@@ -465,7 +454,7 @@ read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
 		read_after(workflow, steps, i);
 	check_cycles(workflow);
 	for (int i = 0; i < workflow->count; i++)
-		enqueue_prepare(workflow->steps[i].worker, workflow->steps[i].args);
+		enqueue_prepare(workflow->steps[i].job.worker, workflow->steps[i].job.args);
 }
 
 /*
@@ -498,6 +487,6 @@ queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
 	add_dependencies(&workflow);
 	have_looked_at(&workflow);
 	for (int i = 0; i < workflow.count; i++)
-		return_step(result, workflow.steps[i].name, workflow.steps[i].job);
+		return_step(result, workflow.steps[i].job.name, workflow.steps[i].id);
 	return (Datum) 0;
 }
