@@ -110,9 +110,9 @@ find_members(const char *sql, int64 batch, int64 *count)
 	return ids;
 }
 
-/* Returns for how many of the members it was true. */
+/* How many of the members were cancelled, or retried: then a step waits once more for those before it. */
 static int64
-steer_members(const char *sql, int64 batch, bool (*steer) (int64 job))
+steer_members(const char *sql, int64 batch, bool cancel)
 {
 	int64		count;
 	int64	   *ids = find_members(sql, batch, &count);
@@ -121,39 +121,23 @@ steer_members(const char *sql, int64 batch, bool (*steer) (int64 job))
 	for (int64 i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (steer(ids[i]))
-			steered++;
+		steered += cancel ? job_end(ids[i], JOB_CANCELLED) : job_retry(ids[i], true);
 	}
 	return steered;
-}
-
-static bool
-cancel_member(int64 job)
-{
-	return job_end(job, JOB_CANCELLED);
-}
-
-/* A step waits once more for those before it. */
-static bool
-retry_member(int64 job)
-{
-	return job_retry(job, true);
 }
 
 /* cancel_batch(id): how many of its jobs, and of its child batches', were not finished. */
 Datum
 queue_jobs_cancel_batch(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(
-		steer_members(LIVE_MEMBERS, batch_argument(fcinfo, "queue_jobs.cancel_batch()"), cancel_member));
+	PG_RETURN_INT64(steer_members(LIVE_MEMBERS, batch_argument(fcinfo, "queue_jobs.cancel_batch()"), true));
 }
 
 /* retry_batch(id): how many of them that were dead or cancelled go on. */
 Datum
 queue_jobs_retry_batch(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(
-		steer_members(FAILED_MEMBERS, batch_argument(fcinfo, "queue_jobs.retry_batch()"), retry_member));
+	PG_RETURN_INT64(steer_members(FAILED_MEMBERS, batch_argument(fcinfo, "queue_jobs.retry_batch()"), false));
 }
 
 /* current_batch(): NULL outside of a run, or if the job is a member of none */
