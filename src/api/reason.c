@@ -170,7 +170,6 @@ check_parents(const Subject *subject, Reasons *reasons)
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(subject->job.id)};
 	MemoryContext context = CurrentMemoryContext;
-	MemoryContext spi;
 	RunAs		saved;
 
 	engine_begin(&saved);
@@ -180,10 +179,9 @@ check_parents(const Subject *subject, Reasons *reasons)
 		char	   *state = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
 		char	   *count = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 3);
 
-		spi = MemoryContextSwitchTo(context);
+		MemoryContextSwitchTo(context);
 		add_reason(reasons, "waits_for_job", psprintf("it waits for job %s, which %s", parent, state),
 				   strcmp(count, "1") == 0 ? NULL : psprintf("and for others, %s in all", count));
-		MemoryContextSwitchTo(spi);
 	}
 	engine_end(&saved);
 }
@@ -430,12 +428,11 @@ check_claimants(const Subject *subject, Reasons *reasons)
 	if (enough(reasons))
 		return;
 	last = statistics_last_claim(worker);
-	if (last != NO_TIME)
-		add_reason(reasons, "claimants_only", psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s", worker->name, time_text(last)),
-				   NULL);
-	else
-		add_reason(reasons, "claimants_only", psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s, when the server started",
-													   worker->name, time_text(PgStartTime)), NULL);
+	add_reason(reasons, "claimants_only",
+			   psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s%s",
+						worker->name, time_text(last == NO_TIME ? PgStartTime : last),
+						last == NO_TIME ? ", when the server started" : ""),
+			   NULL);
 }
 
 int
