@@ -174,14 +174,10 @@ control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner)
 
 	if (found == FIND_NONE)
 		return CONTROL_NOTHING;
-	if (found == FIND_LOCKED)
-	{
-		if (control->wait && ask_owner)
-			job_check_owner(id, lane_get(job.lane));
-		return control->wait || executor_runs(id) ? CONTROL_RUNS : CONTROL_LOCKED;
-	}
-	if (ask_owner)
+	if (ask_owner && (found == FIND_FOUND || control->wait))
 		job_check_owner(id, lane_get(job.lane));
+	if (found == FIND_LOCKED)
+		return control->wait || executor_runs(id) ? CONTROL_RUNS : CONTROL_LOCKED;
 
 	/*
 	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
