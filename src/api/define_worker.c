@@ -18,7 +18,6 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "definition_size.h"
-#include "encryption.h"
 #include "handler.h"
 #include "history.h"
 #include "job.h"

@@ -72,26 +72,26 @@ job_check_owner(int64 id, const Lane *lane)
 				 errhint("Only its owner, members of that role and superusers may steer a job.")));
 }
 
-/* The lane of a job that is live or kept; 0: there is none of that id. */
-static int32
-lane_of_job(int64 id)
+void
+job_check_lane(int64 id, int32 lane_id)
 {
-	Oid			types[] = {INT8OID};
-	Datum		values[] = {Int64GetDatum(id)};
+	const Lane *lane = lane_get(lane_id);
 
-	return (int32) engine_select_id("SELECT lane::int8 FROM queue_jobs.live_job WHERE id = $1"
-									" UNION ALL SELECT lane::int8 FROM queue_jobs.finished_job WHERE id = $1", lengthof(types), types, values);
+	if (lane == NULL || !lane_owner_is_mine(lane_role(lane, registry_worker(lane->worker))))
+		job_check_owner(id, lane);
 }
 
 bool
 job_check_reader(int64 id)
 {
-	int32		lane_id = lane_of_job(id);
-	const Lane *lane = lane_id == 0 ? NULL : lane_get(lane_id);
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(id)};
+	int64		lane = engine_select_id("SELECT lane::int8 FROM queue_jobs.live_job WHERE id = $1"
+										" UNION ALL SELECT lane::int8 FROM queue_jobs.finished_job WHERE id = $1", lengthof(types), types, values);
 
-	if (lane_id != 0 && (lane == NULL || !lane_owner_is_mine(lane_role(lane, registry_worker(lane->worker)))))
-		job_check_owner(id, lane);
-	return lane_id != 0;
+	if (lane != 0)
+		job_check_lane(id, (int32) lane);
+	return lane != 0;
 }
 
 static Oid

@@ -107,8 +107,8 @@ is_listed(const char *name, List *names)
 	return false;
 }
 
-/* Without NULLs, which only a row that was written by hand can have. */
-static List *
+/* NULLs only a row that was written by hand can have. */
+List *
 text_list(Datum array)
 {
 	Datum	   *elements;
