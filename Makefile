@@ -52,7 +52,7 @@ OBJS = \
 	src/duties/housekeeping.o src/duties/settle.o \
 	src/api/claim.o src/api/claimant.o src/api/missing_queue.o src/api/job_control.o src/api/migrate.o \
 	src/api/run_once.o src/api/long_jobs.o src/api/steps.o src/api/define_worker.o src/api/worker_option.o src/api/define_schedule.o src/api/set_routing.o src/api/pg_cron.o \
-	src/api/batches.o src/api/batch_arguments.o src/api/workflow.o src/api/signals.o src/api/await.o \
+	src/api/batches.o src/api/workflow.o src/api/signals.o src/api/await.o \
 	src/api/advice.o src/api/explain.o src/api/encryption.o src/api/reason.o src/api/waits_for.o src/api/opaque.o src/api/released.o \
 	src/api/job_filter.o src/api/metric.o src/api/metric_row.o src/api/metric_server.o src/api/search.o src/api/bulk.o src/api/change_job.o \
 	src/executor/executor.o src/executor/execute.o src/executor/run_handler.o src/executor/take.o src/executor/task.o src/executor/session.o \

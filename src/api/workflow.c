@@ -8,7 +8,7 @@
 
 #include "arguments.h"
 #include "batch.h"
-#include "batch_arguments.h"
+#include "batches.h"
 #include "catalog/pg_type.h"
 #include "dependency.h"
 #include "enqueue.h"

@@ -1,9 +1,9 @@
 /*
- * batch_arguments.h
+ * batches.h
  *		What new_batch() and enqueue_workflow() take alike.
  */
-#ifndef QUEUE_JOBS_BATCH_ARGUMENTS_H
-#define QUEUE_JOBS_BATCH_ARGUMENTS_H
+#ifndef QUEUE_JOBS_BATCHES_H
+#define QUEUE_JOBS_BATCHES_H
 
 #include "batch.h"
 #include "fmgr.h"
