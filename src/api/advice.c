@@ -6,7 +6,6 @@
 
 #include "catalog/pg_type.h"
 #include "compat.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "handler.h"

@@ -20,7 +20,6 @@
 #include "registry.h"
 #include "run_as.h"
 #include "subscription.h"
-#include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "watch.h"
 

@@ -12,7 +12,6 @@
 #include "history.h"
 #include "schedule.h"
 #include "subscription.h"
-#include "utils/builtins.h"
 #include "worker_option.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_schedule);

@@ -12,7 +12,6 @@
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "job_control.h"
-#include "lane.h"
 #include "miscadmin.h"
 #include "run_as.h"
 #include "utils/builtins.h"
