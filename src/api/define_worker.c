@@ -519,26 +519,22 @@ static void
 store(Definition *definition, const char *worker)
 {
 	StringInfoData sql;
+	StringInfoData names;
 	StringInfoData parameters;
-	StringInfoData updates;
 	Oid			types[Natts_defined_worker];
 
 	initStringInfo(&sql);
+	initStringInfo(&names);
 	initStringInfo(&parameters);
-	initStringInfo(&updates);
-	appendStringInfoString(&sql, "INSERT INTO queue_jobs.defined_worker AS w (");
 	for (int i = 0; i < Natts_defined_worker; i++)
 	{
-		const char *name = worker_columns[i + 1].name;
-
 		types[i] = worker_columns[i + 1].type;
-		appendStringInfo(&sql, "%s%s", i ? ", " : "", name);
+		appendStringInfo(&names, "%s%s", i ? ", " : "", worker_columns[i + 1].name);
 		appendStringInfo(&parameters, "%s$%d", i ? ", " : "", i + 1);
-		appendStringInfo(&updates, "%s%s = EXCLUDED.%s", i ? ", " : "", name, name);
 	}
-	appendStringInfo(&sql, ") VALUES (%s) ON CONFLICT (name) DO UPDATE SET %s"
+	appendStringInfo(&sql, "INSERT INTO queue_jobs.defined_worker AS w (%s) VALUES (%s) ON CONFLICT (name) DO UPDATE SET (%s) = ROW (%s)"
 					 " WHERE w.definer = EXCLUDED.definer OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = w.definer)",
-					 parameters.data, updates.data);
+					 names.data, parameters.data, names.data, parameters.data);
 	if (engine_statement(sql.data, SPI_OK_INSERT, Natts_defined_worker, types, definition->values,
 						 definition->nulls) == 0)
 		ereport(ERROR,
@@ -630,12 +626,6 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 
 /* ---- drop, disable, enable ---- */
 
-static Worker *
-require_worker(const char *name)
-{
-	return registry_require_worker(name, "See SELECT name FROM queue_jobs.worker.");
-}
-
 static bool
 is_defined(const char *name)
 {
@@ -657,7 +647,7 @@ change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, in
 	refuse_where_nothing_can_be_written(function);
 	refuse_null(fcinfo, 0, "name");
 	name = text_argument(fcinfo, 0);
-	check_definer(require_worker(name));
+	check_definer(registry_require_worker(name, "See SELECT name FROM queue_jobs.worker."));
 	values[0] = CStringGetTextDatum(name);
 	written = engine_statement(sql, expected, 1, types, values, NULL);
 	if (written == 0 && undoes != NULL && IsolationUsesXactSnapshot() && undoes(name))
