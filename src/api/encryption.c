@@ -145,19 +145,13 @@ problem_of_jobs(MemoryContext context)
 	return problem;
 }
 
-static bool
-any_worker_encrypts(void)
-{
-	return engine_statement("SELECT FROM queue_jobs.defined_worker WHERE encrypt IS NOT NULL OR encrypt_result LIMIT 1", SPI_OK_SELECT, 0, NULL, NULL, NULL) > 0;
-}
-
 /* encryption_problem(): which key is missing; NULL if none is. */
 Datum
 queue_jobs_encryption_problem(PG_FUNCTION_ARGS)
 {
 	char	   *problem;
 
-	if (!any_worker_encrypts())
+	if (engine_statement("SELECT FROM queue_jobs.defined_worker WHERE encrypt IS NOT NULL OR encrypt_result LIMIT 1", SPI_OK_SELECT, 0, NULL, NULL, NULL) == 0)
 		PG_RETURN_NULL();
 	problem = problem_of_jobs(CurrentMemoryContext);
 	if (problem == NULL && encryption_key_newest() == NULL)
