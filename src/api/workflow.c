@@ -45,8 +45,8 @@ typedef struct Step
 	IfDead		if_dead;
 	int			after_count;
 	int		   *after;			/* the steps that it waits for, by their numbers */
-	int			met;			/* so many of these have passed, when cycles are looked for */
-	bool		passed;
+	int			met;			/* so many of these have been found not to go round */
+	bool		on_way;			/* to them */
 } Step;
 
 typedef struct NamedStep
@@ -295,32 +295,35 @@ read_after(Workflow *workflow, Jsonb *steps, int number)
 
 /* ---- cycles ---- */
 
-static bool
-may_go(const Workflow *workflow, Step *step)
-{
-	while (step->met < step->after_count && workflow->steps[step->after[step->met]].passed)
-		step->met++;
-	return step->met == step->after_count;
-}
-
-/* Steps that wait for none are passed, then those that waited for these only: what is left goes round. */
+/* From each step to those that it waits for: one that is met again on the way there waits for itself. */
 static void
 check_cycles(Workflow *workflow)
 {
-	bool		any = true;
+	Step	   *steps = workflow->steps;
+	Step	  **way = palloc(sizeof(Step *) * Max(workflow->count, 1));
 
-	while (any)
-	{
-		any = false;
-		CHECK_FOR_INTERRUPTS();
-		for (int i = 0; i < workflow->count; i++)
-			if (!workflow->steps[i].passed && may_go(workflow, &workflow->steps[i]))
-				workflow->steps[i].passed = any = true;
-	}
 	for (int i = 0; i < workflow->count; i++)
-		if (!workflow->steps[i].passed)
-			refuse_step(i, workflow->steps[i].job.name, "It waits, by way of others, for itself.",
-						"Let the steps go one way.");
+	{
+		int			length = 1;
+
+		way[0] = &steps[i];
+		while (length > 0)
+		{
+			Step	   *step = way[length - 1];
+			Step	   *next = step->met < step->after_count ? &steps[step->after[step->met]] : NULL;
+
+			step->on_way = true;
+			if (next == NULL)
+				length--;
+			else if (next->met == next->after_count)
+				step->met++;
+			else if (next->on_way)
+				refuse_step(next - steps, next->job.name, "It waits, by way of others, for itself.",
+							"Let the steps go one way.");
+			else
+				way[length++] = next;
+		}
+	}
 }
 
 /* ---- writing ---- */
