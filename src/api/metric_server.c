@@ -189,20 +189,13 @@ static TimestampTz
 oldest_prepared(void)
 {
 	Oid			types[] = {OIDOID};
-	Datum		database = ObjectIdGetDatum(MyDatabaseId);
-	TimestampTz oldest = DT_NOEND;
-	bool		isnull;
-	RunAs		saved;
+	Datum		values[] = {ObjectIdGetDatum(MyDatabaseId)};
+	TimestampTz oldest = 0;
 
-	if (max_prepared_xacts == 0)
-		return DT_NOEND;
-	engine_begin(&saved);
-	(void) engine_execute("SELECT min(prepared) FROM pg_prepared_xact() WHERE dbid = $1", SPI_OK_SELECT, lengthof(types), types, &database, NULL);
-	database = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	if (!isnull)
-		oldest = DatumGetTimestampTz(database);
-	engine_end(&saved);
-	return oldest;
+	if (max_prepared_xacts > 0)
+		oldest = engine_select_id("SELECT min(prepared) FROM pg_prepared_xact() WHERE dbid = $1",
+								  lengthof(types), types, values);
+	return oldest == 0 ? DT_NOEND : oldest;
 }
 
 static void

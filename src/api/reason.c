@@ -272,18 +272,9 @@ since_text(const char *sql, const char *name)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(name)};
-	TimestampTz at = NO_TIME;
-	RunAs		saved;
+	TimestampTz at = engine_select_id(sql, lengthof(types), types, values);
 
-	engine_begin(&saved);
-	if (engine_execute(sql, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
-	{
-		bool		isnull;
-
-		at = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	}
-	engine_end(&saved);
-	return at == NO_TIME ? NULL : psprintf("since %s", time_text(at));
+	return at == 0 ? NULL : psprintf("since %s", time_text(at));
 }
 
 static char *
