@@ -115,6 +115,7 @@ SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worke
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["b"]}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["a"]}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["b"]}, {"step": "b", "worker": "manual", "after": ["a"]}]')$$);
+SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["b"]}, {"step": "b", "worker": "manual", "after": ["c"]}, {"step": "c", "worker": "manual", "after": ["b"]}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual"}, {"step": "a", "worker": "manual"}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "if_dead": "maybe"}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "delay": "-1 s"}]')$$);

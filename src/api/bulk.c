@@ -171,17 +171,9 @@ find_piece(Bulk *bulk)
 static int64
 count_jobs(Bulk *bulk)
 {
-	Snapshot	snapshot = engine_snapshot();
-	JobWalk		walk;
-	WalkedJob	walked;
-	int64		count = 0;
-
-	job_filter_walk(&bulk->filter, snapshot, PG_INT64_MAX, &walk);
-	while (count < bulk->filter.max_jobs && job_filter_next(&bulk->filter, &walk, &walked))
-		count++;
-	job_walk_end(&walk);
-	engine_snapshot_end(snapshot);
-	return count;
+	while (!is_enough(bulk) && find_piece(bulk))
+		bulk->done += bulk->count;
+	return Min(bulk->done, bulk->filter.max_jobs);
 }
 
 static void

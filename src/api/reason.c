@@ -159,7 +159,6 @@ check_parents(const Subject *subject, Reasons *reasons)
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(subject->job.id)};
 	MemoryContext context = CurrentMemoryContext;
-	MemoryContext spi;
 	RunAs		saved;
 
 	engine_begin(&saved);
@@ -169,10 +168,9 @@ check_parents(const Subject *subject, Reasons *reasons)
 		char	   *state = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
 		char	   *count = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 3);
 
-		spi = MemoryContextSwitchTo(context);
+		MemoryContextSwitchTo(context);
 		add_reason(reasons, "waits_for_job", psprintf("it waits for job %s, which %s", parent, state),
 				   strcmp(count, "1") == 0 ? NULL : psprintf("and for others, %s in all", count));
-		MemoryContextSwitchTo(spi);
 	}
 	engine_end(&saved);
 }
@@ -263,18 +261,9 @@ since_text(const char *sql, const char *name)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(name)};
-	TimestampTz at = NO_TIME;
-	RunAs		saved;
+	TimestampTz at = engine_select_id(sql, lengthof(types), types, values);
 
-	engine_begin(&saved);
-	if (engine_execute(sql, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
-	{
-		bool		isnull;
-
-		at = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	}
-	engine_end(&saved);
-	return at == NO_TIME ? NULL : psprintf("since %s", time_text(at));
+	return at == 0 ? NULL : psprintf("since %s", time_text(at));
 }
 
 static char *
@@ -419,12 +408,11 @@ check_claimants(const Subject *subject, Reasons *reasons)
 	if (enough(reasons))
 		return;
 	last = statistics_last_claim(worker);
-	if (last != NO_TIME)
-		add_reason(reasons, "claimants_only", psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s", worker->name, time_text(last)),
-				   NULL);
-	else
-		add_reason(reasons, "claimants_only", psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s, when the server started",
-													   worker->name, time_text(PgStartTime)), NULL);
+	add_reason(reasons, "claimants_only",
+			   psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s%s",
+						worker->name, time_text(last == NO_TIME ? PgStartTime : last),
+						last == NO_TIME ? ", when the server started" : ""),
+			   NULL);
 }
 
 int

@@ -47,6 +47,17 @@ text_argument(FunctionCallInfo fcinfo, int arg)
 	return PG_ARGISNULL(arg) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(arg));
 }
 
+char *
+name_argument(FunctionCallInfo fcinfo, int arg, const char *parameter, const char *kind)
+{
+	char	   *name;
+
+	refuse_null(fcinfo, arg, parameter);
+	name = text_argument(fcinfo, arg);
+	check_name(kind, name);
+	return name;
+}
+
 /* Whether the function that was called has a default for a parameter. */
 static bool
 has_default(FunctionCallInfo fcinfo, int arg)
@@ -138,4 +149,19 @@ interval_microseconds(const Interval *interval)
 		pg_add_s64_overflow(result, interval->time, &result))
 		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
 	return result;
+}
+
+int64
+duration_argument(FunctionCallInfo fcinfo, int arg, const char *name, int64 minimum, int64 maximum,
+				  const char *hint)
+{
+	refuse_null(fcinfo, arg, name);
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), name, minimum, maximum, hint));
+}
+
+int64
+wait_argument(FunctionCallInfo fcinfo, int arg, const char *name)
+{
+	return duration_argument(fcinfo, arg, name, 0, 365 * USECS_PER_DAY,
+							 "Give an interval from 0 to 365 days.");
 }

@@ -59,7 +59,7 @@ extern uint64 engine_statement_often(const char *sql, int expected, int nargs, O
  */
 extern Jsonb *engine_select_jsonb(const char *sql, int nargs, Oid *types, Datum *values);
 
-/* The same for a bigint; 0: no row, or null. */
+/* The same for a bigint, or a time; 0: no row, or null. */
 extern int64 engine_select_id(const char *sql, int nargs, Oid *types, Datum *values);
 
 /* A SELECT of that kind that sees what the snapshot does. */

@@ -96,6 +96,17 @@ option_value(const char *const *names, const char *name)
 	return -1;
 }
 
+bool
+is_listed(const char *name, List *names)
+{
+	ListCell   *cell;
+
+	foreach(cell, names)
+		if (strcmp(lfirst(cell), name) == 0)
+			return true;
+	return false;
+}
+
 /* Without NULLs, which only a row that was written by hand can have. */
 List *
 text_list(Datum array)

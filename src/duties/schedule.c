@@ -92,12 +92,14 @@ const char *const if_running_names[] = {
 	[IF_RUNNING_SKIP] = "skip",
 	[IF_RUNNING_QUEUE] = "queue",
 	[IF_RUNNING_ALLOW] = "allow",
+	NULL
 };
 
 const char *const catch_up_names[] = {
 	[CATCH_UP_SKIP] = "skip",
 	[CATCH_UP_ONCE] = "once",
 	[CATCH_UP_ALL] = "all",
+	NULL
 };
 
 /* ---- times ---- */
@@ -144,12 +146,8 @@ read_schedule(HeapTuple tuple, TupleDesc desc)
 	schedule->timezone = SPI_getvalue(tuple, desc, 4);
 	schedule->worker = SPI_getvalue(tuple, desc, 5);
 	schedule->args = DatumGetJsonbPCopy(SPI_getbinval(tuple, desc, 6, &isnull));
-	for (int i = 0; i < lengthof(if_running_names); i++)
-		if (strcmp(SPI_getvalue(tuple, desc, 7), if_running_names[i]) == 0)
-			schedule->if_running = i;
-	for (int i = 0; i < lengthof(catch_up_names); i++)
-		if (strcmp(SPI_getvalue(tuple, desc, 8), catch_up_names[i]) == 0)
-			schedule->catch_up = i;
+	schedule->if_running = Max(option_value(if_running_names, SPI_getvalue(tuple, desc, 7)), 0);
+	schedule->catch_up = Max(option_value(catch_up_names, SPI_getvalue(tuple, desc, 8)), 0);
 	schedule->next_run = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 9, &isnull));
 	schedule->last_job = DatumGetInt64(SPI_getbinval(tuple, desc, 10, &isnull));
 	schedule->error = SPI_getvalue(tuple, desc, 11);
