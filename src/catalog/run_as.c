@@ -189,6 +189,30 @@ engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum
 	return execute_often(sql, expected, nargs, types, values, nulls, InvalidSnapshot);
 }
 
+uint64
+engine_statement(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	RunAs		saved;
+	uint64		rows;
+
+	engine_begin(&saved);
+	rows = engine_execute(sql, expected, nargs, types, values, nulls);
+	engine_end(&saved);
+	return rows;
+}
+
+uint64
+engine_statement_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	RunAs		saved;
+	uint64		rows;
+
+	engine_begin(&saved);
+	rows = engine_execute_often(sql, expected, nargs, types, values, nulls);
+	engine_end(&saved);
+	return rows;
+}
+
 Jsonb *
 engine_select_jsonb(const char *sql, int nargs, Oid *types, Datum *values)
 {

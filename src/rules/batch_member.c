@@ -154,14 +154,11 @@ batch_add_joint(int64 batch, int64 job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(batch), Int64GetDatum(job)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	(void) engine_execute_often("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
-								" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
-								" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
-								SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	(void) engine_statement_often("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
+								  " WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
+								  " AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
+								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	watch_job(job);
 	watch_note_parent(job);
 	watch_note(NEWS_BATCH, batch);
@@ -172,16 +169,13 @@ batch_move_member(const Job *other, int64 job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(other->id), Int64GetDatum(job)};
-	RunAs		saved;
 
 	if (other->batch != 0 && !other->callback)
 		batch_add_joint(other->batch, job);
 	if (!watch_may_wait(other->id))
 		return;
-	engine_begin(&saved);
-	(void) engine_execute_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
-								SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	(void) engine_statement_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
+								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	watch_job(job);
 	watch_note_parent(job);
 }

@@ -582,21 +582,12 @@ merged_into(int64 id)
 int64
 dedup_merged_into(int64 id)
 {
-	Oid			types[] = {INT8OID, TEXTOID};
-	Datum		values[] = {Int64GetDatum(id), CStringGetTextDatum(MERGED_INTO)};
-	int64		into = 0;
-	RunAs		saved;
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(id)};
 
-	engine_begin(&saved);
-	if (engine_execute("SELECT (result ->> $2)::int8 FROM queue_jobs.finished_job WHERE id = $1 AND state = 'cancelled' AND result ? $2",
-					   SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
-	{
-		bool		isnull;
-
-		into = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	}
-	engine_end(&saved);
-	return into;
+	return engine_select_id("SELECT (result ->> '" MERGED_INTO "')::int8 FROM queue_jobs.finished_job"
+							" WHERE id = $1 AND state = 'cancelled' AND result ? '" MERGED_INTO "'",
+							lengthof(types), types, values);
 }
 
 /*

@@ -23,16 +23,11 @@ job_signal_add(int64 job, const char *name, Jsonb *payload)
 {
 	Oid			types[] = {INT8OID, TEXTOID, JSONBOID};
 	Datum		values[] = {Int64GetDatum(job), CStringGetTextDatum(name), JsonbPGetDatum(payload)};
-	RunAs		saved;
-	uint64		added;
 
-	engine_begin(&saved);
-	added = engine_execute_often(
+	return engine_statement_often(
 		"INSERT INTO queue_jobs.job_signal (job, name, payload, sent_at) VALUES ($1, $2, $3, clock_timestamp())"
 		" ON CONFLICT DO NOTHING",
-		SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
-	return added > 0;
+		SPI_OK_INSERT, lengthof(types), types, values, NULL) > 0;
 }
 
 /* Without "payload" only whether it is there. Read as the engine reads, whatever the caller's snapshot. */
