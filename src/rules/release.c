@@ -139,7 +139,7 @@ look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 
 	if (signal != NULL)
 	{
-		if (job_signal_has_come(job->id, signal))
+		if (job_signal_payload(job->id, signal) != NULL)
 			release_job(table, slot, job);
 		return 0;
 	}
