@@ -16,7 +16,6 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "expiry.h"
 #include "miscadmin.h"
 #include "process.h"
 #include "release.h"
