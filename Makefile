@@ -45,7 +45,7 @@ OBJS = \
 	src/calls/call.o src/calls/args_check.o src/calls/command.o src/calls/call_sql.o \
 	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
 	src/replica/read.o \
-	src/rules/candidates.o src/rules/candidate_heap.o src/rules/candidate_look.o src/rules/fairness.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
+	src/rules/candidates.o src/rules/candidate_heap.o src/rules/candidate_look.o src/rules/fairness.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
 	src/rules/outcome.o src/rules/slice.o src/rules/saved_step.o src/rules/job_signal.o src/rules/current_job.o src/rules/encrypted_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
 	src/rules/new_job.o src/rules/enqueue.o src/rules/waiting.o src/rules/dependency.o src/rules/release.o src/rules/batch.o src/rules/batch_member.o \
 	src/duties/upkeep.o src/duties/due.o src/duties/heal.o src/duties/capacity.o src/duties/schedule.o src/duties/schedule_clock.o \

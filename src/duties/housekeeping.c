@@ -5,11 +5,11 @@
 #include "postgres.h"
 
 #include "batch.h"
-#include "claimed_slot.h"
 #include "dead_jobs.h"
 #include "executor/spi.h"
 #include "history.h"
 #include "housekeeping.h"
+#include "limit_release.h"
 #include "run_as.h"
 #include "saved_step.h"
 
@@ -60,7 +60,7 @@ housekeeping(TimestampTz now)
 	next_batch = batches_trim(now);
 	if (next_batch != NO_TIME && (next == NO_TIME || next_batch < next))
 		next = next_batch;
-	claimed_slots_trim();
+	limit_trim_claimed();
 	saved_steps_trim();
 	return next;
 }
