@@ -309,7 +309,7 @@ give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
 		slot_lock_release(hold->worker_slot);
 	if ((hold->worker_slot != 0 || hold->key_slot != 0) && shared_refusals() != hold->refusals)
 		wakeup_limited_now(lane_hint_worker(worker->name));
-	if (hold->key_slot != 0 && park_any(table, worker, hold->key))
+	if (hold->key_slot != 0 && park_any(table, worker, hold->key, NULL))
 		wakeup_sweep();
 }
 
@@ -328,7 +328,7 @@ begin_key(LiveTable *table, const Job *job, const Worker *worker, const Refusals
 	if (hold->key_slot == 0 || worker->concurrency_limit > 1)
 		return hold->key_slot != 0;
 	return !lane_hint_published_before(job->lane, &refusals->window, job_key(job)) &&
-		!park_goes_before(table, worker, hold->key, job);
+		!park_any(table, worker, hold->key, job);
 }
 
 /* Slots first, for they can be freed without a trace. */
