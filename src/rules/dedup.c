@@ -100,18 +100,13 @@ dedup_takes_part(const Worker *worker)
  * owner's OID, as a restore does, nor with the owner's name.
  */
 static int64
-salted(uint64 hash, const Lane *lane)
-{
-	hash ^= (uint64) lane->salt;
-	return hash == 0 ? 1 : (int64) hash;
-}
-
-static uint64
 hash_key(const Lane *lane, Jsonb *args, const char *token)
 {
 	uint64		hash = hash_combine64(key_hash_text(lane->worker, 0), key_hash_text(lane->queue, 0));
 
-	return hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
+	hash = hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
+	hash ^= (uint64) lane->salt;
+	return hash == 0 ? 1 : (int64) hash;
 }
 
 static const Lane *
@@ -136,8 +131,7 @@ dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 	lane = lane_of(job);
 	if (token == NULL && worker->encrypt != NULL && worker->record == NULL)
 		token = encrypted_dedup_token(lane, args);
-	job->dedup_hash = salted(hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token),
-							 lane);
+	job->dedup_hash = hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token);
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
 
@@ -158,9 +152,8 @@ dedup_move_key(Job *job, const Worker *worker)
 
 	if (job->dedup_hash == 0)
 		return;
-	job->dedup_hash = salted(hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args,
-									  job->dedup_key),
-							 lane);
+	job->dedup_hash = hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args,
+							   job->dedup_key);
 }
 
 /*
@@ -571,14 +564,6 @@ dedup_claim_undo(const Job *job, const Worker *worker)
 		give_back_key(job, worker);
 }
 
-static Jsonb *
-merged_into(int64 id)
-{
-	char	   *json = psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", id);
-
-	return jsonb_parse(json);
-}
-
 int64
 dedup_merged_into(int64 id)
 {
@@ -626,7 +611,8 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	if (watch_may_wait(other->id))
 		dependency_move(other->id, job->id);
 	other->batch = 0;			/* the run that it was merged into is the member now */
-	history_insert(NULL, other, worker, JOB_CANCELLED, now, merged_into(job->id));
+	history_insert(NULL, other, worker, JOB_CANCELLED, now,
+				   jsonb_parse(psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", job->id)));
 	return true;
 }
 
