@@ -19,7 +19,6 @@
 #include "utils/snapmgr.h"
 #include "watch.h"
 
-#define KEEP_OF_STEP "24 hours"
 #define NOT_BEFORE_CLOSED (PG_INT64_MAX / 2)	/* ends of members that are news, while the batch is open */
 #define TRIM_AT_ONCE 10000
 #define TRIM_EVERY (10 * USECS_PER_MINUTE)
@@ -112,7 +111,8 @@ find_step_batch(int64 step)
 int64
 batch_of_run(const Job *job, Oid owner)
 {
-	BatchDefinition definition = {.parent = job->batch,.step_of = job->id};
+	Interval	keep = {.time = 24 * USECS_PER_HOUR};
+	BatchDefinition definition = {.name = job->step,.parent = job->batch,.step_of = job->id,.keep = &keep};
 	bool		standing;
 	int64		id;
 
@@ -123,11 +123,7 @@ batch_of_run(const Job *job, Oid owner)
 	id = find_step_batch(job->id);
 	if (id != 0)
 		return id;
-	definition.name = job->step;
 	definition.args = jsonb_parse("{}");
-	definition.keep = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(KEEP_OF_STEP),
-															ObjectIdGetDatum(InvalidOid),
-															Int32GetDatum(-1)));
 	return batch_make(&definition, owner, &standing);
 }
 

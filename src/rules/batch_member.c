@@ -41,9 +41,9 @@ refuse_others(int64 batch, Oid owner)
 				 errhint("Only its owner, members of that role and superusers may add to it, or steer it.")));
 }
 
-/* Another transaction has ended that had changed the row: there is a newer one. */
+/* While another transaction has ended that had changed the row, there is a newer one to be locked. */
 static bool
-lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
+find_batch_row(Relation rel, int64 batch, bool lock, TupleTableSlot *slot)
 {
 	TM_FailureData failure;
 	TM_Result	result;
@@ -55,8 +55,9 @@ lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
 		CHECK_FOR_INTERRUPTS();
 		snapshot = engine_snapshot();
 		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
-		result = found ? table_tuple_lock(rel, &slot->tts_tid, snapshot, slot, GetCurrentCommandId(true),
-										  LockTupleKeyShare, LockWaitBlock, 0, &failure) : TM_Ok;
+		result = found && lock ? table_tuple_lock(rel, &slot->tts_tid, snapshot, slot,
+												  GetCurrentCommandId(true), LockTupleKeyShare,
+												  LockWaitBlock, 0, &failure) : TM_Ok;
 		engine_snapshot_end(snapshot);
 	} while (result != TM_Ok);
 	return found;
@@ -73,20 +74,10 @@ read_batch(int64 batch, bool lock, bool *ended)
 	Relation	rel = table_open(catalog_relation(REL_TRACKED_BATCH), mode);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	Oid			owner = InvalidOid;
-	bool		found;
 	bool		isnull;
 
 	CommandCounterIncrement();	/* this command may have made it */
-	if (lock)
-		found = lock_batch_row(rel, batch, slot);
-	else
-	{
-		Snapshot	snapshot = engine_snapshot();
-
-		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
-		engine_snapshot_end(snapshot);
-	}
-	if (found)
+	if (find_batch_row(rel, batch, lock, slot))
 	{
 		owner = DatumGetObjectId(slot_getattr(slot, SPI_fnumber(RelationGetDescr(rel), "owner"), &isnull));
 		*ended = !slot_attisnull(slot, SPI_fnumber(RelationGetDescr(rel), "ended_at"));
