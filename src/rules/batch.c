@@ -10,8 +10,6 @@
 #include "commands/sequence.h"
 #include "enqueue.h"
 #include "executor/spi.h"
-#include "lane.h"
-#include "miscadmin.h"
 #include "run_as.h"
 #include "table_rows.h"
 #include "utils/builtins.h"

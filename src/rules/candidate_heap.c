@@ -9,7 +9,6 @@
 
 #include "candidate_heap.h"
 #include "utils/hsearch.h"
-#include "utils/memutils.h"
 
 typedef struct TurnsEntry
 {

@@ -30,17 +30,14 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "batch_member.h"
 #include "charge.h"
 #include "common/hashfn.h"
-#include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"
 #include "duplicates.h"
 #include "encrypted_job.h"
-#include "executor/spi.h"
 #include "executor_slot.h"
 #include "history.h"
 #include "hold.h"
@@ -53,8 +50,6 @@
 #include "record.h"
 #include "run_as.h"
 #include "test_point.h"
-#include "utils/builtins.h"
-#include "utils/numeric.h"
 #include "wakeup.h"
 #include "watch.h"
 

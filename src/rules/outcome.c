@@ -16,7 +16,6 @@
 #include "duplicates.h"
 #include "encrypted_job.h"
 #include "enqueue.h"
-#include "executor_slot.h"
 #include "fmgr.h"
 #include "handler.h"
 #include "history.h"

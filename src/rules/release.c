@@ -15,7 +15,6 @@
 #include "registry.h"
 #include "release.h"
 #include "run_as.h"
-#include "utils/builtins.h"
 #include "waiting.h"
 #include "wakeup.h"
 #include "watch.h"
