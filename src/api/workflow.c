@@ -79,21 +79,11 @@ refuse_step(int number, const char *name, const char *problem, const char *hint)
 
 /* ---- reading ---- */
 
-static JsonbValue *
-member(JsonbContainer *object, const char *key)
-{
-	JsonbValue	name = {.type = jbvString};
-
-	name.val.string.val = unconstify(char *, key);
-	name.val.string.len = strlen(key);
-	return findJsonbValueFromContainer(object, JB_FOBJECT, &name);
-}
-
 /* A string; NULL if it is missing or null. */
 static char *
 string_member(JsonbContainer *object, const char *key, int number, const char *step)
 {
-	JsonbValue *value = member(object, key);
+	JsonbValue *value = jsonb_member(object, key);
 
 	if (value == NULL || value->type == jbvNull)
 		return NULL;
@@ -170,7 +160,7 @@ read_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int nu
 static int
 read_priority(JsonbContainer *object, const Step *step, int number)
 {
-	JsonbValue *value = member(object, "priority");
+	JsonbValue *value = jsonb_member(object, "priority");
 
 	if (value == NULL || value->type == jbvNull)
 		return 0;
@@ -198,7 +188,7 @@ read_delay(JsonbContainer *object, const Step *step, int number)
 static Jsonb *
 read_args(JsonbContainer *object)
 {
-	JsonbValue *value = member(object, "args");
+	JsonbValue *value = jsonb_member(object, "args");
 
 	if (value == NULL || value->type == jbvNull)
 		return jsonb_parse("{}");
@@ -274,7 +264,7 @@ static void
 read_after(Workflow *workflow, Jsonb *steps, int number)
 {
 	Step	   *step = &workflow->steps[number];
-	JsonbValue *value = member(step_object(steps, number), "after");
+	JsonbValue *value = jsonb_member(step_object(steps, number), "after");
 	uint32		count;
 
 	if (value == NULL || value->type == jbvNull)

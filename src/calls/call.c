@@ -106,7 +106,6 @@ given_parameters(const Handler *handler, const CallInput *input, uint64 given[2]
 	for (int i = 0; i < handler->nparameters; i++)
 	{
 		const HandlerParameter *parameter = &handler->parameters[i];
-		JsonbValue	key = {.type = jbvString};
 
 		if (parameter->out)
 			continue;
@@ -116,9 +115,7 @@ given_parameters(const Handler *handler, const CallInput *input, uint64 given[2]
 				given[i / 64] |= UINT64CONST(1) << (i % 64);
 			continue;
 		}
-		key.val.string.val = parameter->name;
-		key.val.string.len = strlen(parameter->name);
-		if (findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key) != NULL)
+		if (jsonb_member(&args->root, parameter->name) != NULL)
 			given[i / 64] |= UINT64CONST(1) << (i % 64);
 		else if (!parameter->has_default)
 			ereport(ERROR,

@@ -34,12 +34,8 @@ first_row(MemoryContext context)
 	result = object;
 	if (SPI_tuptable->tupdesc->natts == 1)
 	{
-		JsonbValue	key = {.type = jbvString};
-		JsonbValue *value;
+		JsonbValue *value = jsonb_member(&object->root, SPI_fname(SPI_tuptable->tupdesc, 1));
 
-		key.val.string.val = SPI_fname(SPI_tuptable->tupdesc, 1);
-		key.val.string.len = strlen(key.val.string.val);
-		value = findJsonbValueFromContainer(&object->root, JB_FOBJECT, &key);
 		result = value == NULL || value->type == jbvNull ? NULL : JsonbValueToJsonb(value);
 	}
 	MemoryContextSwitchTo(spi);

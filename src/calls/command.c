@@ -40,39 +40,21 @@ command_args(const char *command, int64 timeout, int max_retries, int64 keep_com
 	return jsonb_parse(json.data);
 }
 
-static JsonbValue *
-find(Jsonb *args, const char *name)
-{
-	JsonbValue	key = {.type = jbvString};
-
-	key.val.string.val = unconstify(char *, name);
-	key.val.string.len = strlen(name);
-	return findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key);
-}
-
-static int64
-find_number(Jsonb *args, const char *name)
-{
-	JsonbValue *value = find(args, name);
-
-	if (value == NULL || value->type != jbvNumeric)
-		return 0;
-	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
-}
-
 const Worker *
 command_attributes(const Worker *worker, const Job *job)
 {
+	const JsonbContainer *args;
 	Worker	   *copy;
 
 	if (worker == NULL || worker->built_in != BUILT_IN_COMMAND)
 		return worker;
 	copy = palloc(sizeof(Worker));
 	*copy = *worker;
-	copy->timeout = find_number(job->args, "timeout_ms") * 1000;
-	copy->max_retries = (int) find_number(job->args, "max_retries");
-	if (find(job->args, "keep_completed_ms") != NULL)
-		copy->keep_completed = find_number(job->args, "keep_completed_ms") * 1000;
+	args = &job->args->root;
+	copy->timeout = jsonb_member_number(args, "timeout_ms", 0) * 1000;
+	copy->max_retries = (int) jsonb_member_number(args, "max_retries", 0);
+	if (jsonb_member(args, "keep_completed_ms") != NULL)
+		copy->keep_completed = jsonb_member_number(args, "keep_completed_ms", 0) * 1000;
 	return copy;
 }
 
@@ -194,16 +176,14 @@ Jsonb *
 command_run(Jsonb *args)
 {
 	MemoryContext context = CurrentMemoryContext;
-	JsonbValue *value = find(args, "command");
-	char	   *command;
+	char	   *command = jsonb_member_string(&args->root, "command");
 	List	   *statements;
 	ListCell   *cell;
 	bool		alone;
 	QueryCompletion completion;
 
-	if (value == NULL || value->type != jbvString)
+	if (command == NULL)
 		elog(ERROR, "args have no command");
-	command = pnstrdup(value->val.string.val, value->val.string.len);
 	statements = parse(command);
 	alone = list_length(statements) == 1;
 	foreach(cell, statements)

@@ -54,15 +54,11 @@ upkeep_request(const char *built_in, const char *worker)
 char *
 upkeep_target(Jsonb *args)
 {
-	JsonbValue	key = {.type = jbvString};
-	JsonbValue *value;
+	char	   *worker = jsonb_member_string(&args->root, TARGET_KEY);
 
-	key.val.string.val = TARGET_KEY;
-	key.val.string.len = strlen(TARGET_KEY);
-	value = findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key);
-	if (value == NULL || value->type != jbvString)
+	if (worker == NULL)
 		elog(ERROR, "args name no worker");
-	return pnstrdup(value->val.string.val, value->val.string.len);
+	return worker;
 }
 
 void

@@ -160,14 +160,6 @@ seal_value(int64 job, const char *bound_to, const JsonbValue *value)
 	return sealed;
 }
 
-static void
-set_string(JsonbValue *value, char *string)
-{
-	value->type = jbvString;
-	value->val.string.val = string;
-	value->val.string.len = strlen(string);
-}
-
 /* In place. */
 static bool
 open_value(int64 job, const char *bound_to, JsonbValue *value)
@@ -198,7 +190,7 @@ convert_value(Conversion *conversion, const char *what, const char *key, bool wa
 		return;
 	bound_to = binding(conversion->job, what, key);
 	if (conversion->worker != NULL)
-		set_string(value, seal_value(conversion->job, bound_to, value));
+		*value = jsonb_string(seal_value(conversion->job, bound_to, value));
 	else if (!open_value(conversion->job, bound_to, value))
 		conversion->altered = pstrdup(key);
 }
@@ -441,7 +433,7 @@ open_error_text(int64 id, JsonbValue *value)
 		return;
 	if (!open_sealed(id, binding(id, "error", ""), value, &text))
 		refuse_altered(id, "errors", NULL);
-	set_string(value, text);
+	*value = jsonb_string(text);
 }
 
 /* An array of objects, whose members are texts. */

@@ -27,6 +27,7 @@
 #include "common/jsonapi.h"
 #include "compat.h"
 #include "fmgr.h"
+#include "job.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "record.h"
@@ -473,29 +474,15 @@ record_check_definition(const Worker *worker, const WorkerTexts *texts)
 	end(nest_level);
 }
 
-/* The value of a key of the args, or NULL. */
-static JsonbValue *
-key_value(Jsonb *args, JsonbValue *key, char *name)
-{
-	*key = (JsonbValue)
-	{
-		.type = jbvString
-	};
-	key->val.string.val = name;
-	key->val.string.len = strlen(name);
-	return JB_ROOT_IS_OBJECT(args) ? findJsonbValueFromContainer(&args->root, JB_FOBJECT, key) : NULL;
-}
-
 bool
 record_has_key(const Worker *worker, Jsonb *args)
 {
 	ListCell   *cell;
-	JsonbValue	key;
 
 	if (worker->record == NULL)
 		return true;
 	foreach(cell, record_key_names(worker->record_key))
-		if (key_value(args, &key, lfirst(cell)) == NULL)
+		if (jsonb_member(&args->root, lfirst(cell)) == NULL)
 			return false;
 	return true;
 }
@@ -534,8 +521,7 @@ record_key_args(const Worker *worker, Jsonb *args)
 	foreach(cell, record_key_names(worker->record_key))
 	{
 		char	   *name = lfirst(cell);
-		JsonbValue	key;
-		JsonbValue *value = key_value(args, &key, name);
+		JsonbValue *value = jsonb_member(&args->root, name);
 
 		if (value == NULL)
 			ereport(ERROR,
@@ -543,8 +529,7 @@ record_key_args(const Worker *worker, Jsonb *args)
 					 errmsg("args have no key \"%s\"", name),
 					 errdetail("It names the record of a job of worker \"%s\".", worker->name),
 					 errhint("Enqueue with that key.")));
-		pushJsonbValue(&state, WJB_KEY, &key);
-		pushJsonbValue(&state, WJB_VALUE, spelled_out(value));
+		jsonb_push_member(&state, name, spelled_out(value));
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }

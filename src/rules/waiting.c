@@ -13,35 +13,11 @@
 #define FOR_JOBS "jobs"
 #define FOR_SIGNAL "signal"
 
-static JsonbValue *
-find(const Jsonb *waits, const char *key)
-{
-	JsonbValue	name = {.type = jbvString};
-
-	name.val.string.val = unconstify(char *, key);
-	name.val.string.len = strlen(key);
-	return findJsonbValueFromContainer(unconstify(JsonbContainer *, &waits->root), JB_FOBJECT, &name);
-}
-
-static char *
-find_string(const Jsonb *waits, const char *key)
-{
-	JsonbValue *value = waits ? find(waits, key) : NULL;
-
-	return value != NULL && value->type == jbvString
-		? pnstrdup(value->val.string.val, value->val.string.len)
-		: NULL;
-}
-
 /* A number of microseconds; NO_TIME if there is none. */
 static int64
 find_number(const Jsonb *waits, const char *key)
 {
-	JsonbValue *value = find(waits, key);
-
-	if (value == NULL || value->type != jbvNumeric)
-		return NO_TIME;
-	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
+	return jsonb_member_number(&waits->root, key, NO_TIME);
 }
 
 /* Times are microseconds of the server's calendar. */
@@ -90,20 +66,24 @@ waiting_for_signal(Job *job, const char *name, TimestampTz until)
 	job->run_at = until;
 }
 
+static bool
+waits_for(const Job *job, const char *what)
+{
+	char	   *found = job->waits ? jsonb_member_string(&job->waits->root, "for") : NULL;
+
+	return found != NULL && strcmp(found, what) == 0;
+}
+
 bool
 waits_for_jobs(const Job *job)
 {
-	char	   *what = find_string(job->waits, "for");
-
-	return what != NULL && strcmp(what, FOR_JOBS) == 0;
+	return waits_for(job, FOR_JOBS);
 }
 
 char *
 waits_for_signal(const Job *job)
 {
-	char	   *what = find_string(job->waits, "for");
-
-	return what != NULL && strcmp(what, FOR_SIGNAL) == 0 ? find_string(job->waits, "name") : NULL;
+	return waits_for(job, FOR_SIGNAL) ? jsonb_member_string(&job->waits->root, "name") : NULL;
 }
 
 void
