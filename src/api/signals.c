@@ -130,7 +130,7 @@ queue_jobs_wait_for_signal_claimed(PG_FUNCTION_ARGS)
 	timeout = timeout_argument(fcinfo, 3);
 	claimed_begin(&claimed, PG_GETARG_INT64(0), PG_GETARG_INT32(1));
 	claimed.job.expires_at = NO_TIME;	/* it was started in time */
-	has_come = job_signal_has_come(claimed.job.id, name);
+	has_come = job_signal_payload(claimed.job.id, name) != NULL;
 	if (!has_come)
 	{
 		waiting_for_signal(&claimed.job, name,

@@ -172,7 +172,7 @@ enqueue_rows(Worker *worker, const SPITupleTable *rows, List **live, int most)
 		CHECK_FOR_INTERRUPTS();
 		if (isnull || strike_out(live, DatumGetJsonbP(args)))
 			continue;
-		enqueue_one(worker, DatumGetJsonbP(args));
+		(void) enqueue_tick(worker, DatumGetJsonbP(args), GetCurrentTimestamp(), NULL);
 		made++;
 	}
 	return made;

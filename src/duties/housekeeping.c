@@ -5,10 +5,10 @@
 #include "postgres.h"
 
 #include "batch.h"
-#include "claimed_slot.h"
 #include "executor/spi.h"
 #include "history.h"
 #include "housekeeping.h"
+#include "limit_release.h"
 #include "run_as.h"
 #include "saved_step.h"
 
@@ -54,7 +54,7 @@ housekeeping(TimestampTz now)
 
 	next_token = trim_tokens(now);
 	next_batch = batches_trim(now);
-	claimed_slots_trim();
+	limit_trim_claimed();
 	saved_steps_trim();
 	return Min(next_history, Min(next_token, next_batch));
 }

@@ -15,7 +15,6 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "expiry.h"
 #include "miscadmin.h"
 #include "release.h"
 #include "run_as.h"

@@ -40,7 +40,7 @@ extern int64 batch_of_run(const Job *job, Oid owner);
 
 /*
  * Looks whether anything has come true, unless another transaction has it locked, which has it looked at
- * again. The caller ends the members that have expired, in another transaction (expiry.h), and looks again
+ * again. The caller ends the members that have expired, in another transaction (release.h), and looks again
  * when the next one does.
  */
 extern void batch_look(int64 batch, ExpiringMembers *expiring);

@@ -41,9 +41,9 @@ refuse_others(int64 batch, Oid owner)
 				 errhint("Only its owner, members of that role and superusers may add to it, or steer it.")));
 }
 
-/* Another transaction has ended that had changed the row: there is a newer one. */
+/* While another transaction has ended that had changed the row, there is a newer one to be locked. */
 static bool
-lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
+find_batch_row(Relation rel, int64 batch, bool lock, TupleTableSlot *slot)
 {
 	TM_FailureData failure;
 	TM_Result	result;
@@ -55,8 +55,9 @@ lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
 		CHECK_FOR_INTERRUPTS();
 		snapshot = engine_snapshot();
 		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
-		result = found ? table_tuple_lock(rel, &slot->tts_tid, snapshot, slot, GetCurrentCommandId(true),
-										  LockTupleKeyShare, LockWaitBlock, 0, &failure) : TM_Ok;
+		result = found && lock ? table_tuple_lock(rel, &slot->tts_tid, snapshot, slot,
+												  GetCurrentCommandId(true), LockTupleKeyShare,
+												  LockWaitBlock, 0, &failure) : TM_Ok;
 		engine_snapshot_end(snapshot);
 	} while (result != TM_Ok);
 	return found;
@@ -73,20 +74,10 @@ read_batch(int64 batch, bool lock, bool *ended)
 	Relation	rel = table_open(catalog_relation(REL_TRACKED_BATCH), mode);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	Oid			owner = InvalidOid;
-	bool		found;
 	bool		isnull;
 
 	CommandCounterIncrement();	/* this command may have made it */
-	if (lock)
-		found = lock_batch_row(rel, batch, slot);
-	else
-	{
-		Snapshot	snapshot = engine_snapshot();
-
-		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
-		engine_snapshot_end(snapshot);
-	}
-	if (found)
+	if (find_batch_row(rel, batch, lock, slot))
 	{
 		owner = DatumGetObjectId(slot_getattr(slot, SPI_fnumber(RelationGetDescr(rel), "owner"), &isnull));
 		*ended = !slot_attisnull(slot, SPI_fnumber(RelationGetDescr(rel), "ended_at"));
@@ -154,14 +145,11 @@ batch_add_joint(int64 batch, int64 job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(batch), Int64GetDatum(job)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	(void) engine_execute_often("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
-								" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
-								" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
-								SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	(void) engine_statement_often("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
+								  " WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
+								  " AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
+								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	watch_job(job);
 	watch_note_parent(job);
 	watch_note(NEWS_BATCH, batch);
@@ -172,16 +160,13 @@ batch_move_member(const Job *other, int64 job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(other->id), Int64GetDatum(job)};
-	RunAs		saved;
 
 	if (other->batch != 0 && !other->callback)
 		batch_add_joint(other->batch, job);
 	if (!watch_may_wait(other->id))
 		return;
-	engine_begin(&saved);
-	(void) engine_execute_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
-								SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	(void) engine_statement_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
+								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	watch_job(job);
 	watch_note_parent(job);
 }

@@ -30,17 +30,14 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "batch_member.h"
 #include "charge.h"
 #include "common/hashfn.h"
-#include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"
 #include "duplicates.h"
 #include "encrypted_job.h"
-#include "executor/spi.h"
 #include "executor_slot.h"
 #include "history.h"
 #include "hold.h"
@@ -53,8 +50,6 @@
 #include "record.h"
 #include "run_as.h"
 #include "test_point.h"
-#include "utils/builtins.h"
-#include "utils/numeric.h"
 #include "wakeup.h"
 #include "watch.h"
 
@@ -100,18 +95,13 @@ dedup_takes_part(const Worker *worker)
  * owner's OID, as a restore does, nor with the owner's name.
  */
 static int64
-salted(uint64 hash, const Lane *lane)
-{
-	hash ^= (uint64) lane->salt;
-	return hash == 0 ? 1 : (int64) hash;
-}
-
-static uint64
 hash_key(const Lane *lane, Jsonb *args, const char *token)
 {
 	uint64		hash = hash_combine64(key_hash_text(lane->worker, 0), key_hash_text(lane->queue, 0));
 
-	return hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
+	hash = hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
+	hash ^= (uint64) lane->salt;
+	return hash == 0 ? 1 : (int64) hash;
 }
 
 static const Lane *
@@ -136,8 +126,7 @@ dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 	lane = lane_of(job);
 	if (token == NULL && worker->encrypt != NULL && worker->record == NULL)
 		token = encrypted_dedup_token(lane, args);
-	job->dedup_hash = salted(hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token),
-							 lane);
+	job->dedup_hash = hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token);
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
 
@@ -158,9 +147,8 @@ dedup_move_key(Job *job, const Worker *worker)
 
 	if (job->dedup_hash == 0)
 		return;
-	job->dedup_hash = salted(hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args,
-									  job->dedup_key),
-							 lane);
+	job->dedup_hash = hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args,
+							   job->dedup_key);
 }
 
 /*
@@ -571,32 +559,15 @@ dedup_claim_undo(const Job *job, const Worker *worker)
 		give_back_key(job, worker);
 }
 
-static Jsonb *
-merged_into(int64 id)
-{
-	char	   *json = psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", id);
-
-	return jsonb_parse(json);
-}
-
 int64
 dedup_merged_into(int64 id)
 {
-	Oid			types[] = {INT8OID, TEXTOID};
-	Datum		values[] = {Int64GetDatum(id), CStringGetTextDatum(MERGED_INTO)};
-	int64		into = 0;
-	RunAs		saved;
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(id)};
 
-	engine_begin(&saved);
-	if (engine_execute("SELECT (result ->> $2)::int8 FROM queue_jobs.finished_job WHERE id = $1 AND state = 'cancelled' AND result ? $2",
-					   SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
-	{
-		bool		isnull;
-
-		into = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	}
-	engine_end(&saved);
-	return into;
+	return engine_select_id("SELECT (result ->> '" MERGED_INTO "')::int8 FROM queue_jobs.finished_job"
+							" WHERE id = $1 AND state = 'cancelled' AND result ? '" MERGED_INTO "'",
+							lengthof(types), types, values);
 }
 
 /*
@@ -635,7 +606,8 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	if (watch_may_wait(other->id))
 		dependency_move(other->id, job->id);
 	other->batch = 0;			/* the run that it was merged into is the member now */
-	history_insert(NULL, other, worker, JOB_CANCELLED, now, merged_into(job->id));
+	history_insert(NULL, other, worker, JOB_CANCELLED, now,
+				   jsonb_parse(psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", job->id)));
 	return true;
 }
 

@@ -116,32 +116,6 @@ dependency_check_parents(const int64 *parents, int count)
 }
 
 void
-dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
-{
-	Oid			types[] = {INT8OID, INT8ARRAYOID, TEXTOID};
-	Datum		values[] = {Int64GetDatum(child), id_array(parents, count),
-							CStringGetTextDatum(if_dead_names[if_dead])};
-	RunAs		saved;
-
-	engine_begin(&saved);
-	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT $1, p, $3 FROM unnest($2) AS p",
-								SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
-	for (int i = 0; i < count; i++)
-	{
-		watch_job(parents[i]);	/* so that it is kept, should it end before we commit */
-		watch_note_parent(parents[i]);
-	}
-	watch_note(NEWS_WAITS, child);
-}
-
-static Datum
-text_array(Datum *elements, int count)
-{
-	return PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
-}
-
-void
 dependency_add_many(const Dependency *dependencies, int count)
 {
 	Oid			types[] = {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
@@ -149,23 +123,31 @@ dependency_add_many(const Dependency *dependencies, int count)
 	int64	   *children = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
 	int64	   *parents = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
 	Datum	   *names = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Datum) * Max(count, 1));
-	RunAs		saved;
 
 	for (int i = 0; i < count; i++)
 	{
 		children[i] = dependencies[i].child;
 		parents[i] = dependencies[i].parent;
 		names[i] = CStringGetTextDatum(if_dead_names[dependencies[i].if_dead]);
-		watch_job(parents[i]);
+		watch_job(parents[i]);	/* so that it is kept, should it end before we commit */
 		watch_note_parent(parents[i]);
 	}
 	values[0] = id_array(children, count);
 	values[1] = id_array(parents, count);
-	values[2] = text_array(names, count);
-	engine_begin(&saved);
-	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
-								SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	values[2] = PointerGetDatum(construct_array(names, count, TEXTOID, -1, false, TYPALIGN_INT));
+	(void) engine_statement_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
+								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+}
+
+void
+dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
+{
+	Dependency *dependencies = palloc(sizeof(Dependency) * count);
+
+	for (int i = 0; i < count; i++)
+		dependencies[i] = (Dependency) {.child = child,.parent = parents[i],.if_dead = if_dead};
+	dependency_add_many(dependencies, count);
+	watch_note(NEWS_WAITS, child);
 }
 
 void
@@ -173,13 +155,10 @@ dependency_move(int64 other, int64 job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(other), Int64GetDatum(job)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	(void) engine_execute_often("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
-								" AND NOT EXISTS (SELECT FROM queue_jobs.dependency e WHERE e.child = d.child AND e.parent = $2)",
-								SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	(void) engine_statement_often("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
+								  " AND NOT EXISTS (SELECT FROM queue_jobs.dependency e WHERE e.child = d.child AND e.parent = $2)",
+								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	watch_job(job);
 	watch_note_parent(job);
 	watch_note(NEWS_ENDED, other);
@@ -200,26 +179,10 @@ dependency_move(int64 other, int64 job)
 Jsonb *
 dependency_results(const Job *child)
 {
-	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(child->id), Int64GetDatum(child->step ? child->batch : 0)};
-	Jsonb	   *results = NULL;
-	Datum		datum;
-	bool		isnull;
-	RunAs		saved;
 
-	engine_begin(&saved);
-	(void) engine_execute_often(PARENT_RESULTS, SPI_OK_SELECT, lengthof(types), types, values, NULL);
-	datum = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	if (!isnull)
-	{
-		MemoryContext spi = MemoryContextSwitchTo(context);
-
-		results = DatumGetJsonbPCopy(datum);
-		MemoryContextSwitchTo(spi);
-	}
-	engine_end(&saved);
-	return results;
+	return engine_select_jsonb(PARENT_RESULTS, lengthof(types), types, values);
 }
 
 bool
@@ -227,12 +190,7 @@ dependency_any(int64 child)
 {
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(child)};
-	bool		any;
-	RunAs		saved;
 
-	engine_begin(&saved);
-	any = engine_execute_often("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1",
-							   SPI_OK_SELECT, 1, types, values, NULL) > 0;
-	engine_end(&saved);
-	return any;
+	return engine_statement_often("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1", SPI_OK_SELECT,
+								  1, types, values, NULL) > 0;
 }

@@ -231,20 +231,6 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	dedup_set_key(&call.job, worker, args, NULL);
 }
 
-void
-enqueue_one(Worker *worker, Jsonb *args)
-{
-	EnqueueCall call;
-	LiveTable	table;
-	bool		duplicate;
-
-	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
-	call.job.run_at = call.job.created_at;
-	live_open(&table);
-	(void) new_job_add(&call, &table, args, NULL, &duplicate);
-	live_close(&table);
-}
-
 /*
  * It is enqueued where other jobs end, and nothing may keep these from ending: a worker that is disabled or
  * gone lets the job wait, a role that is gone leaves none, and args may be as large as they are.

@@ -10,8 +10,6 @@
 /* False, and nothing is done, if the job has a signal of that name. Waits for another sender of it. */
 extern bool job_signal_add(int64 job, const char *name, Jsonb *payload);
 
-extern bool job_signal_has_come(int64 job, const char *name);
-
 /* In the current memory context; NULL if the job has no signal of that name. */
 extern Jsonb *job_signal_payload(int64 job, const char *name);
 

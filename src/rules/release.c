@@ -1,6 +1,6 @@
 /*
  * release.c
- *		Jobs that wait no longer; see release.h.
+ *		Jobs that wait no longer, or have expired; see release.h.
  */
 #include "postgres.h"
 
@@ -15,7 +15,6 @@
 #include "registry.h"
 #include "release.h"
 #include "run_as.h"
-#include "utils/builtins.h"
 #include "waiting.h"
 #include "wakeup.h"
 #include "watch.h"
@@ -118,16 +117,19 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 }
 
 static void
-cancel_job(LiveTable *table, TupleTableSlot *slot, Job *job)
+end_job(LiveTable *table, TupleTableSlot *slot, Job *job, bool expired)
 {
 	const Lane *lane = lane_get(job->lane);
-	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+	Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
 
 	if (lane == NULL)
 		return;
 	if (worker == NULL)
 		worker = registry_default_worker(lane->worker, lane->queue);
-	outcome_finished(table, slot, job, worker, JOB_CANCELLED, NULL, NULL);
+	if (expired)
+		outcome_expired(table, slot, job, worker);
+	else
+		outcome_finished(table, slot, job, worker, JOB_CANCELLED, NULL, NULL);
 }
 
 /* The job's row is locked. No claim has passed by one that stays as it is: it is not due. */
@@ -139,13 +141,13 @@ look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 
 	if (signal != NULL)
 	{
-		if (job_signal_has_come(job->id, signal))
+		if (job_signal_payload(job->id, signal) != NULL)
 			release_job(table, slot, job);
 		return 0;
 	}
 	found = look_at_parents(job->id);
 	if (found.cancels)
-		cancel_job(table, slot, job);
+		end_job(table, slot, job, false);
 	else if (found.unmet == 0)
 		release_job(table, slot, job);
 	return found.unmet;
@@ -173,4 +175,26 @@ release_look(int64 child, bool *locked)
 	ExecDropSingleTupleTableSlot(slot);
 	live_close(&table);
 	return unmet;
+}
+
+bool
+expiry_end(int64 id)
+{
+	LiveTable	table;
+	TupleTableSlot *slot = NULL;
+	Job			job;
+	FindResult	found;
+
+	live_open(&table);
+	found = live_find(&table, id, false, &slot, &job);
+	if (found == FIND_FOUND)
+	{
+		if (job_expired(&job, GetCurrentTimestamp()))
+			end_job(&table, slot, &job, true);
+		else if (job.due)
+			live_leave(&job);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	live_close(&table);
+	return found != FIND_LOCKED;
 }
