@@ -194,3 +194,15 @@ dependency_any(int64 child)
 	return engine_statement_often("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1", SPI_OK_SELECT,
 								  1, types, values, NULL) > 0;
 }
+
+bool
+dependency_needs(int64 parent)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(parent)};
+
+	return engine_statement_often("SELECT FROM queue_jobs.dependency d WHERE parent = $1"
+								  " AND EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.id = d.child)"
+								  " UNION ALL SELECT FROM queue_jobs.joint_member WHERE job = $1",
+								  SPI_OK_SELECT, 1, types, values, NULL) > 0;
+}

@@ -47,4 +47,7 @@ extern void dependency_move(int64 other, int64 job);
 /* Whether the job has waited for others when it was enqueued. */
 extern bool dependency_any(int64 child);
 
+/* Whether a job or a batch that has not ended needs what is kept of a job that has. */
+extern bool dependency_needs(int64 parent);
+
 #endif

@@ -329,6 +329,15 @@ history_read(TupleTableSlot *slot, FinishedJob *finished)
 	finished->keep_until = get_timestamptz(slot, Anum_finished_job_keep_until);
 }
 
+bool
+history_is_merged(TupleTableSlot *slot)
+{
+	bool		isnull;
+	Datum		result = slot_getattr(slot, Anum_finished_job_result, &isnull);
+
+	return !isnull && jsonb_member(&DatumGetJsonbP(result)->root, MERGED_INTO) != NULL;
+}
+
 /* There may be others, that users have made. */
 Oid
 history_id_index(Relation rel)
@@ -450,6 +459,12 @@ truncate_slice(int slice, TimestampTz now)
 #define TRIM_EVERY (10 * USECS_PER_MINUTE)
 #define MAX_LOGGED 100			/* workers and owners that are remembered as logged */
 
+/* Dead jobs that others waited for when they ended, and wait for no longer, become like the rest. */
+#define ADD_AWAITED "UPDATE queue_jobs.finished_job f SET slice = -1" \
+	" WHERE slice = " "-2" " AND batch IS NULL AND state = 'dead'" \
+	" AND NOT EXISTS (SELECT FROM queue_jobs.dependency d JOIN queue_jobs.live_job l ON l.id = d.child WHERE d.parent = f.id)" \
+	" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member j WHERE j.job = f.id)"
+
 #define REMOVE_OLD "DELETE FROM queue_jobs.dead_job WHERE ctid IN (" \
 	" SELECT ctid FROM queue_jobs.dead_job WHERE keep_until <= $1 FOR UPDATE SKIP LOCKED)"
 
@@ -523,10 +538,11 @@ trim_dead(TimestampTz now)
 	RunAs		saved;
 
 	if ((now < next_trim && next_trim - now <= TRIM_EVERY) ||	/* or the clock was set back */
-		slice_empty(DEAD_SLICE))
+		(slice_empty(DEAD_SLICE) && slice_empty(MEMBER_SLICE)))
 		return;
 	next_trim = now + TRIM_EVERY;
 	engine_begin(&saved);
+	engine_execute(ADD_AWAITED, SPI_OK_UPDATE, 0, NULL, NULL, NULL);
 	engine_execute(REMOVE_OLD, SPI_OK_DELETE, 1, types, values, NULL);
 	remove_surplus(types, values);
 	engine_end(&saved);

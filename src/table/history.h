@@ -64,6 +64,12 @@ extern Oid	history_id_index(Relation rel);
 /* The job in a slot, in the current memory context, but for its result. */
 extern void history_read(TupleTableSlot *slot, FinishedJob *finished);
 
+/* The key of the result of a job that was merged into the run of another (dedup.h). */
+#define MERGED_INTO "merged_into"
+
+/* Whether a cancelled job was. */
+extern bool history_is_merged(TupleTableSlot *slot);
+
 /*
  * Finds a finished job that is cancelled or dead, and removes it; false if there is none, or another
  * transaction has it.

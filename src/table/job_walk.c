@@ -149,6 +149,7 @@ read_job(const JobWalk *walk, const WalkSource *source, WalkedJob *walked)
 	FinishedJob finished;
 
 	walked->slice = source->slice;
+	walked->merged = false;
 	if (source->slice == NO_SLICE)
 	{
 		live_read(source->slot, &walked->job);
@@ -158,6 +159,7 @@ read_job(const JobWalk *walk, const WalkSource *source, WalkedJob *walked)
 	history_read(source->slot, &finished);
 	walked->job = finished.job;
 	walked->state = finished.state;
+	walked->merged = finished.state == JOB_CANCELLED && history_is_merged(source->slot);
 	return finished.keep_until > walk->now;
 }
 

@@ -20,6 +20,7 @@ typedef struct WalkedJob
 {
 	int			slice;			/* where a finished job is kept, for history_take_from(); or NO_SLICE */
 	JobState	state;			/* as the view "job" has it */
+	bool		merged;			/* into another, whose run was its run, too */
 	Job			job;
 } WalkedJob;
 
