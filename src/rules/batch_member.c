@@ -132,7 +132,7 @@ batch_join(int64 batch)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("batch " INT64_FORMAT " has ended", batch),
-				 errdetail("Its callbacks have been enqueued."),
+				 errdetail("Its callbacks have been enqueued, though members of it may have been retried since."),
 				 errhint("Make another batch, or keep one open with new_batch(…, open => true) until close_batch().")));
 	joined = batch;
 	joined_in = GetCurrentSubTransactionId();
@@ -156,17 +156,20 @@ batch_add_joint(int64 batch, int64 job)
 }
 
 void
-batch_move_member(const Job *other, int64 job)
+batch_move_member(const Job *other, const Job *job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
-	Datum		values[] = {Int64GetDatum(other->id), Int64GetDatum(job)};
+	Datum		values[] = {Int64GetDatum(other->id), Int64GetDatum(job->id)};
 
-	if (other->batch != 0 && !other->callback)
-		batch_add_joint(other->batch, job);
+	bool		is_member = other->batch == job->batch && !job->callback;
+
+	/* the row of a run that this transaction will end may be gone, so that the table does not tell */
+	if (other->batch != 0 && !other->callback && !is_member)
+		batch_add_joint(other->batch, job->id);
 	if (!watch_may_wait(other->id))
 		return;
 	(void) engine_statement_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
 								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	watch_job(job);
-	watch_note_parent(job);
+	watch_job(job->id);
+	watch_note_parent(job->id);
 }

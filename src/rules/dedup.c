@@ -55,7 +55,6 @@
 
 #define LOOK_AGAIN USECS_PER_SEC
 #define MAX_HOLDS 32			/* in a transaction; beyond them rows are locked */
-#define MERGED_INTO "merged_into"	/* key of the result of a job that was */
 
 typedef enum RelyResult
 {
@@ -602,7 +601,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	if (job_failures(other) < job_failures(job))
 		job->uncharged = job->attempt - job_failures(other);
 	other->dropped = duplicates_dropped(other->id);
-	batch_move_member(other, job->id);
+	batch_move_member(other, job);
 	if (watch_may_wait(other->id))
 		dependency_move(other->id, job->id);
 	other->batch = 0;			/* the run that it was merged into is the member now */
