@@ -48,6 +48,7 @@ typedef struct Trial
 	SessionState *session;		/* the caller's */
 	List	   *rewritten;		/* tables whose content must be copied before later runs */
 	List	   *uncopied;		/* those that these runs have rewritten without that */
+	bool		called;			/* the handler, by any of these runs */
 	StringInfoData report;		/* what the first later run that changed anything changed; empty: nothing */
 } Trial;
 
@@ -87,6 +88,7 @@ run_handler(void *argument)
 		if (trial->reader.handler)
 			input.from[PARAMETER_READ] = call_function(&trial->reader, &input);
 		call_in_transaction(&trial->target, &input);
+		trial->called = true;
 	}
 	PopActiveSnapshot();
 	session_close_cursors(trial->session);
@@ -143,6 +145,12 @@ try_runs(void *argument)
 							 false);
 	begin_run(trial, &job, &lane, 1);
 	run_handler(trial);
+	if (!trial->called)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("handler of worker \"%s\" was not called", trial->worker->name),
+				 errdetail("Its record does not exist, or is not pending, so that there is nothing to be tested."),
+				 errhint("Give args of a record that is pending.")));
 	for (int run = 2; run <= trial->times && trial->report.len == 0 && trial->uncopied == NIL; run++)
 	{
 		ChangesPoint *point = changes_begin(trial->rewritten);
