@@ -68,7 +68,8 @@ refuse_unknown(const Awaited *awaited)
 									: "batch " INT64_FORMAT " does not exist",
 					awaited->id),
 			 errdetail("It is another role's, never was, or is no longer kept."),
-			 errhint("A worker's keep_completed says how long its jobs are kept.")));
+			 awaited->is_job ? errhint("A worker's keep_completed says how long its jobs are kept.")
+			 : errhint("The parameter \"keep\" of new_batch() says how long a batch is kept.")));
 }
 
 /* Whether it has ended. */

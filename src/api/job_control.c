@@ -23,6 +23,7 @@
 #include "engine_state.h"
 #include "hold.h"
 #include "job_control.h"
+#include "job_walk.h"
 #include "key_hint.h"
 #include "lane.h"
 #include "lane_hint.h"
@@ -641,17 +642,22 @@ queue_jobs_transitions(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (JobState from = JOB_SCHEDULED; from <= JOB_DEAD; from++)
+	{
+		uint32		seen = 0;		/* states to which an earlier event has led */
+
 		for (JobEvent event = EVENT_FALLS_DUE; event <= EVENT_IS_RELEASED; event++)
 		{
 			JobState	to;
 			Datum		values[2];
 			bool		nulls[2] = {0};
 
-			if (!job_transition(from, event, &to))
+			if (!job_transition(from, event, &to) || (seen & STATE_BIT(to)) != 0)
 				continue;
+			seen |= STATE_BIT(to);
 			values[0] = CStringGetTextDatum(job_state_name(from));
 			values[1] = CStringGetTextDatum(job_state_name(to));
 			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 		}
+	}
 	return (Datum) 0;
 }

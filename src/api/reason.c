@@ -410,7 +410,7 @@ check_claimants(const Subject *subject, Reasons *reasons)
 	last = statistics_last_claim(worker);
 	add_reason(reasons, "claimants_only",
 			   psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s%s",
-						worker->name, time_text(last == NO_TIME ? PgStartTime : last),
+						worker->name, time_text(last == NO_TIME ? Max(PgStartTime, shared_up_since()) : last),
 						last == NO_TIME ? ", when the server started" : ""),
 			   NULL);
 }

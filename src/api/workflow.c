@@ -157,13 +157,18 @@ static int
 read_priority(JsonbContainer *object, const Step *step, int number)
 {
 	JsonbValue *value = jsonb_member(object, "priority");
+	char	   *text;
+	char	   *end;
+	long		priority;
 
 	if (value == NULL || value->type == jbvNull)
 		return 0;
-	if (value->type != jbvNumeric)
-		refuse_step(number, step->job.name, "\"priority\" is not a number.",
+	text = value->type == jbvNumeric ? numeric_normalize(value->val.numeric) : "";
+	priority = strtol(text, &end, 10);
+	if (*text == '\0' || *end != '\0' || priority < PG_INT32_MIN || priority > PG_INT32_MAX)
+		refuse_step(number, step->job.name, "\"priority\" is not an integer.",
 					"Give an integer; the lowest number starts first.");
-	return DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(value->val.numeric)));
+	return (int) priority;
 }
 
 static int64

@@ -241,6 +241,12 @@ sql_first_row(const char *command, Jsonb *args, const char *function)
 
 	SPI_connect();
 	code = SPI_execute_with_args(command, 1, types, values, NULL, false, 0);
+	if (code == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("command of %s must not be empty", function),
+				 errdetail("There is no statement in \"%s\".", command),
+				 errhint("Give an SQL statement.")));
 	if (code < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -61,6 +61,15 @@ engine_runs(void)
 	return runs && !shared_read_only();
 }
 
+static const char *
+by_settings(Oid role)
+{
+	if (queue_jobs_max_executors == 0)
+		return "\"queue_jobs.max_executors\" is 0";
+	return queue_jobs_max_executors_per_database == 0 ? "\"queue_jobs.max_executors_per_database\" is 0"
+													  : NULL;
+}
+
 /* An idle executor makes room for a role that has none. */
 static const char *
 busy_with_others(Oid role)
@@ -68,7 +77,7 @@ busy_with_others(Oid role)
 	ExecutorLoad here;
 	ExecutorLoad everywhere;
 
-	if (executor_serves(MyDatabaseId, role))
+	if (by_settings(role) != NULL || executor_serves(MyDatabaseId, role))
 		return NULL;
 	here = executor_load(MyDatabaseId, InvalidOid, ALL_POOLS);
 	if (here.busy + here.starting >= queue_jobs_max_executors_per_database)
@@ -99,15 +108,6 @@ static const char *
 by_run(Oid role)
 {
 	return engine_runs() ? NULL : "\"queue_jobs.run\" is off";
-}
-
-static const char *
-by_settings(Oid role)
-{
-	if (queue_jobs_max_executors == 0)
-		return "\"queue_jobs.max_executors\" is 0";
-	return queue_jobs_max_executors_per_database == 0 ? "\"queue_jobs.max_executors_per_database\" is 0"
-													  : NULL;
 }
 
 static const char *
