@@ -107,7 +107,7 @@ is_listed(const char *name, List *names)
 	return false;
 }
 
-/* NULLs only a row that was written by hand can have. */
+/* Without NULLs, which only a row that was written by hand can have. */
 List *
 text_list(Datum array)
 {
