@@ -25,7 +25,7 @@
 #include "utils/syscache.h"
 
 static const char *const relation_names[CATALOG_RELATIONS] = {
-#define NAMED(relation, name) [relation] = name,
+#define NAMED(relation, name) [relation] = #name,
 	CATALOG_RELATION_LIST(NAMED)
 };
 

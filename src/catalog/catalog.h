@@ -7,49 +7,49 @@
 
 #include "fmgr.h"
 
-/* What is in the schema queue_jobs, by name, and what it is called here. */
+/* What is in the schema queue_jobs: what it is called here, and its name there. */
 #define CATALOG_RELATION_LIST(RELATION) \
-	RELATION(REL_DEFINED_WORKER, "defined_worker") \
-	RELATION(REL_DEFINED_WORKER_KEY, "defined_worker_pkey") \
-	RELATION(REL_DISABLED_WORKER, "disabled_worker") \
-	RELATION(REL_DEFINED_SCHEDULE, "defined_schedule") \
-	RELATION(REL_CAPACITY_FILL, "capacity_fill") \
-	RELATION(REL_PAUSED_QUEUE, "paused_queue") \
-	RELATION(REL_ROUTING, "routing") \
-	RELATION(REL_LANE, "lane") \
-	RELATION(REL_LANE_KEY, "lane_pkey") \
-	RELATION(REL_LANE_CONTENT, "lane_content") \
-	RELATION(REL_LANE_ID_SEQ, "lane_id_seq") \
-	RELATION(REL_JOB_ID, "job_id") \
-	RELATION(REL_LIVE_JOB, "live_job") \
-	RELATION(REL_LIVE_JOB_ID, "live_job_id") \
-	RELATION(REL_LIVE_JOB_READY, "live_job_ready") \
-	RELATION(REL_LIVE_JOB_FUTURE, "live_job_future") \
-	RELATION(REL_LIVE_JOB_KEY, "live_job_key") \
-	RELATION(REL_LIVE_JOB_BATCH, "live_job_batch") \
-	RELATION(REL_LIVE_JOB_WAITING, "live_job_waiting") \
-	RELATION(REL_LIVE_JOB_EXPIRING, "live_job_expiring") \
-	RELATION(REL_FINISHED_JOB, "finished_job") \
-	RELATION(REL_DEAD_JOB, "dead_job") \
-	RELATION(REL_MEMBER_JOB, "member_job") \
-	RELATION(REL_MEMBER_JOB_BATCH, "member_job_batch") \
-	RELATION(REL_MEMBER_RANGE, "member_range") \
-	RELATION(REL_CLAIMANT, "claimant") \
-	RELATION(REL_CLAIMED_SLOT, "claimed_slot") \
-	RELATION(REL_CLAIMED_SLOT_SLOT, "claimed_slot_slot") \
-	RELATION(REL_CLAIMED_SLOT_JOB, "claimed_slot_job") \
-	RELATION(REL_TOKEN, "token") \
-	RELATION(REL_TOKEN_KEY, "token_key") \
-	RELATION(REL_FEATURE_FLAG, "feature_flag") \
-	RELATION(REL_DEFINED_REPLICA, "defined_replica") \
-	RELATION(REL_HASH_SEED, "hash_seed") \
-	RELATION(REL_TRACKED_BATCH, "tracked_batch") \
-	RELATION(REL_TRACKED_BATCH_KEY, "tracked_batch_pkey") \
-	RELATION(REL_DEPENDENCY, "dependency") \
-	RELATION(REL_JOB_SIGNAL, "job_signal") \
-	RELATION(REL_JOB_SIGNAL_KEY, "job_signal_pkey") \
-	RELATION(REL_BATCH_ID, "batch_id") \
-	RELATION(REL_JOB_VIEW, "job")
+	RELATION(REL_DEFINED_WORKER, defined_worker) \
+	RELATION(REL_DEFINED_WORKER_KEY, defined_worker_pkey) \
+	RELATION(REL_DISABLED_WORKER, disabled_worker) \
+	RELATION(REL_DEFINED_SCHEDULE, defined_schedule) \
+	RELATION(REL_CAPACITY_FILL, capacity_fill) \
+	RELATION(REL_PAUSED_QUEUE, paused_queue) \
+	RELATION(REL_ROUTING, routing) \
+	RELATION(REL_LANE, lane) \
+	RELATION(REL_LANE_KEY, lane_pkey) \
+	RELATION(REL_LANE_CONTENT, lane_content) \
+	RELATION(REL_LANE_ID_SEQ, lane_id_seq) \
+	RELATION(REL_JOB_ID, job_id) \
+	RELATION(REL_LIVE_JOB, live_job) \
+	RELATION(REL_LIVE_JOB_ID, live_job_id) \
+	RELATION(REL_LIVE_JOB_READY, live_job_ready) \
+	RELATION(REL_LIVE_JOB_FUTURE, live_job_future) \
+	RELATION(REL_LIVE_JOB_KEY, live_job_key) \
+	RELATION(REL_LIVE_JOB_BATCH, live_job_batch) \
+	RELATION(REL_LIVE_JOB_WAITING, live_job_waiting) \
+	RELATION(REL_LIVE_JOB_EXPIRING, live_job_expiring) \
+	RELATION(REL_FINISHED_JOB, finished_job) \
+	RELATION(REL_DEAD_JOB, dead_job) \
+	RELATION(REL_MEMBER_JOB, member_job) \
+	RELATION(REL_MEMBER_JOB_BATCH, member_job_batch) \
+	RELATION(REL_MEMBER_RANGE, member_range) \
+	RELATION(REL_CLAIMANT, claimant) \
+	RELATION(REL_CLAIMED_SLOT, claimed_slot) \
+	RELATION(REL_CLAIMED_SLOT_SLOT, claimed_slot_slot) \
+	RELATION(REL_CLAIMED_SLOT_JOB, claimed_slot_job) \
+	RELATION(REL_TOKEN, token) \
+	RELATION(REL_TOKEN_KEY, token_key) \
+	RELATION(REL_FEATURE_FLAG, feature_flag) \
+	RELATION(REL_DEFINED_REPLICA, defined_replica) \
+	RELATION(REL_HASH_SEED, hash_seed) \
+	RELATION(REL_TRACKED_BATCH, tracked_batch) \
+	RELATION(REL_TRACKED_BATCH_KEY, tracked_batch_pkey) \
+	RELATION(REL_DEPENDENCY, dependency) \
+	RELATION(REL_JOB_SIGNAL, job_signal) \
+	RELATION(REL_JOB_SIGNAL_KEY, job_signal_pkey) \
+	RELATION(REL_BATCH_ID, batch_id) \
+	RELATION(REL_JOB_VIEW, job)
 
 typedef enum CatalogRelation
 {

@@ -465,20 +465,25 @@ truncate_slice(int slice, TimestampTz now)
 	" AND NOT EXISTS (SELECT FROM queue_jobs.dependency d JOIN queue_jobs.live_job l ON l.id = d.child WHERE d.parent = f.id)" \
 	" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member j WHERE j.job = f.id)"
 
-#define REMOVE_OLD "DELETE FROM queue_jobs.dead_job WHERE ctid IN (" \
-	" SELECT ctid FROM queue_jobs.dead_job WHERE keep_until <= $1 FOR UPDATE SKIP LOCKED)"
+#define REMOVE_OLD "DELETE FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
+	" SELECT ctid FROM queue_jobs.dead_job WHERE keep_until <= $1 FOR UPDATE SKIP LOCKED))"
 
-/* Returns of which workers and owners how many were there, and how many of these were removed. */
-#define REMOVE_SURPLUS "WITH surplus AS MATERIALIZED (SELECT * FROM (" \
-	"  SELECT d.ctid AS tid, coalesce(l.worker, '') AS worker, coalesce(l.owner::oid, 0) AS owner," \
-	"   row_number() OVER (PARTITION BY l.worker, l.owner ORDER BY d.finished_at DESC, d.id DESC) AS place," \
-	"   count(*) OVER (PARTITION BY l.worker, l.owner) AS jobs" \
-	"  FROM queue_jobs.dead_job AS d LEFT JOIN queue_jobs.lane AS l ON l.id = d.lane" \
-	"  WHERE d.keep_until > $1) AS dead WHERE place > $2)," \
-	" removed AS (DELETE FROM queue_jobs.dead_job WHERE ctid IN (" \
-	"  SELECT ctid FROM queue_jobs.dead_job WHERE ctid IN (SELECT tid FROM surplus) FOR UPDATE SKIP LOCKED)" \
-	"  RETURNING ctid AS tid)" \
-	" SELECT worker, owner, jobs, count(*) FROM removed JOIN surplus USING (tid) GROUP BY 1, 2, 3"
+/*
+ * The lanes of those workers and owners that have too many; of their jobs all but the latest go. Returns how
+ * many a worker and owner had, and how many of these were removed.
+ */
+#define REMOVE_SURPLUS "WITH crowded AS (SELECT * FROM (" \
+	"  SELECT lane, coalesce(worker, '') AS worker, coalesce(owner::oid, 0) AS owner," \
+	"   sum(number) OVER (PARTITION BY worker, owner)::bigint AS jobs" \
+	"  FROM (SELECT lane, count(*) AS number FROM queue_jobs.dead_job WHERE keep_until > $1 GROUP BY lane) AS counted" \
+	"  LEFT JOIN queue_jobs.lane ON lane.id = counted.lane) AS lanes WHERE jobs > $2)," \
+	" removed AS (DELETE FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
+	"  SELECT ctid FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
+	"   SELECT tid FROM (SELECT dead_job.ctid AS tid," \
+	"     row_number() OVER (PARTITION BY worker, owner ORDER BY finished_at DESC, id DESC) AS place" \
+	"    FROM queue_jobs.dead_job JOIN crowded USING (lane) WHERE keep_until > $1) AS ranked" \
+	"   WHERE place > $2)) FOR UPDATE SKIP LOCKED)) RETURNING lane)" \
+	" SELECT worker, owner, jobs, count(*) FROM removed JOIN crowded USING (lane) GROUP BY 1, 2, 3"
 
 /*
  * Once for each worker and owner in the life of this process: a worker that goes on failing would fill the
@@ -528,7 +533,10 @@ remove_surplus(Oid *types, Datum *values)
 	}
 }
 
-/* All rows are read. Jobs that another transaction is just retrying are left alone until the next time. */
+/*
+ * All rows are read; of workers and owners that have too many a second time. Jobs that another transaction is
+ * just retrying are left alone until the next time.
+ */
 static void
 trim_dead(TimestampTz now)
 {

@@ -62,7 +62,13 @@ open_direct(IndexWriter *writer, TupleTableSlot *row)
 void
 index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership, TupleTableSlot *row)
 {
-	*writer = (IndexWriter) {.rel = rel,.membership = membership,.context = CurrentMemoryContext};
+	writer->rel = rel;
+	writer->membership = membership;
+	writer->context = CurrentMemoryContext;
+	writer->count = 0;
+	writer->unique_known = false;
+	writer->estate = NULL;
+	writer->result = NULL;
 	if (open_direct(writer, row))
 		return;
 	writer->estate = CreateExecutorState();
