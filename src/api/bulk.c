@@ -109,9 +109,8 @@ end_one(Bulk *bulk, const FoundJob *found)
 static bool
 is_to_be_forgotten(const WalkedJob *walked)
 {
-	if (walked->slice == HISTORY_MEMBERS)
-		return walked->job.batch == 0 && !dependency_needs(walked->job.id);
-	return walked->slice != NO_SLICE;
+	return walked->slice != NO_SLICE && (walked->slice != HISTORY_MEMBERS || walked->job.batch == 0) &&
+		!dependency_needs(walked->job.id);
 }
 
 static ControlResult

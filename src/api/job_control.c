@@ -362,7 +362,7 @@ control_retry_live(JobControl *control, int64 id)
 static void
 put_in_order(Job *job, bool in_order)
 {
-	if (!in_order || !dependency_any(job->id))
+	if (!in_order || !dependency_wait_again(job->id))
 		return;
 	waiting_for_jobs(job, 0);
 	watch_note(NEWS_WAITS, job->id);

@@ -149,6 +149,8 @@ check_time(const Subject *subject, Reasons *reasons)
 	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT d.parent, d.if_dead," \
 	" coalesce((SELECT 'has not ended' FROM queue_jobs.live_job l WHERE l.id = d.parent)," \
 	" (SELECT 'has ended, but not what it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NULL)," \
+	" (SELECT 'is completed, but not all that it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NOT NULL AND b.succeeded_at IS NULL)," \
+	" (SELECT 'is kept no longer, and had failed' WHERE d.failed AND NOT EXISTS (SELECT FROM queue_jobs.finished_job f WHERE f.id = d.parent))," \
 	" (SELECT 'is ' || f.state FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state <> 'completed' ORDER BY f.finished_at DESC LIMIT 1)) AS state" \
 	" FROM queue_jobs.dependency d WHERE d.child = $1) AS p WHERE p.state IS NOT NULL AND NOT (p.if_dead = 'run' AND p.state LIKE 'is %')" \
 	" ORDER BY p.parent LIMIT 1"

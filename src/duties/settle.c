@@ -28,6 +28,7 @@
 
 #define NEWS_AT_ONCE 1024
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds */
+#define LOOK_AGAIN_AT_FAILED (5 * USECS_PER_SEC)
 #define EXPIRE_AGAIN_AT_LOCKED USECS_PER_SEC
 #define FEW_PARENTS 4			/* with so many it is not worth remembering */
 #define MOST_REMEMBERED 10000
@@ -55,8 +56,18 @@ typedef struct NextExpiry
 	TimestampTz at;
 } NextExpiry;
 
+/* A look that is to be made again. */
+typedef struct Again
+{
+	int64		id;
+	bool		is_batch;
+	TimestampTz at;
+} Again;
+
 static HTAB *unmet_parents = NULL;
-static List *locked_jobs = NIL; /* of int64 *, in TopMemoryContext */
+static List *again = NIL;		/* of Again *, in TopMemoryContext */
+static TimestampTz all_again_at = DT_NOEND; /* everything, after a query has failed */
+static bool under_way = false;	/* what was taken as news has not been looked at */
 static List *expiries = NIL;	/* of NextExpiry *, likewise */
 static bool expiries_known = false; /* also what the process before us knew */
 
@@ -117,13 +128,25 @@ end_expired(ExpiringMembers *expiring)
 }
 
 static void
+look_again(int64 id, bool is_batch, int64 after)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	Again	   *look = palloc(sizeof(Again));
+
+	*look = (Again) {.id = id,.is_batch = is_batch,.at = GetCurrentTimestamp() + after};
+	again = lappend(again, look);
+	MemoryContextSwitchTo(old);
+}
+
+static void
 look_at_batch(int64 id)
 {
 	Look		one = {.id = id,.is_batch = true,.expiring.next = DT_NOEND};
 
-	if (!catalog_unit(look, &one))
-		return;
-	end_expired(&one.expiring);
+	if (catalog_unit(look, &one))
+		end_expired(&one.expiring);
+	else
+		look_again(id, true, LOOK_AGAIN_AT_FAILED);
 	remember_expiry(id, one.expiring.next);
 }
 
@@ -155,17 +178,6 @@ look_at_expired(void)
 	}
 	foreach(cell, due)
 		look_at_batch(((NextExpiry *) lfirst(cell))->batch);
-}
-
-static void
-remember_locked(int64 id)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	int64	   *copy = palloc(sizeof(int64));
-
-	*copy = id;
-	locked_jobs = lappend(locked_jobs, copy);
-	MemoryContextSwitchTo(old);
 }
 
 static void
@@ -205,8 +217,10 @@ look_at_job(int64 id)
 {
 	Look		one = {.id = id};
 
-	if (!catalog_unit(look, &one) || one.locked)
-		remember_locked(id);
+	if (!catalog_unit(look, &one))
+		look_again(id, false, LOOK_AGAIN_AT_FAILED);
+	else if (one.locked)
+		look_again(id, false, LOOK_AGAIN_AT_LOCKED);
 	else
 		remember_unmet(id, one.unmet);
 }
@@ -263,7 +277,9 @@ run_query(void *argument)
 }
 
 #define WAITING_JOBS "SELECT id, 0::int8 FROM queue_jobs.live_job WHERE waits IS NOT NULL"
-#define RUNNING_BATCHES "SELECT id, 0::int8 FROM queue_jobs.tracked_batch WHERE settled_at IS NULL ORDER BY id"
+/* One that has ended without success may have come to it since: its failed members were retried. */
+#define RUNNING_BATCHES "SELECT id, 0::int8 FROM queue_jobs.tracked_batch b WHERE settled_at IS NULL OR (succeeded_at IS NULL" \
+	" AND (SELECT true FROM queue_jobs.member_job m WHERE m.batch = b.id AND m.state IN ('dead', 'cancelled') LIMIT 1) IS NULL) ORDER BY id"
 #define EXPIRING_BATCHES \
 	"SELECT b.id, 0::int8 FROM queue_jobs.tracked_batch b WHERE b.settled_at IS NULL AND NOT b.open" \
 	" AND (EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.batch = b.id AND l.expires_at IS NOT NULL AND l.attempt = 0 OFFSET 0)" \
@@ -273,23 +289,38 @@ run_query(void *argument)
 	"SELECT d.parent, 0::int8 FROM queue_jobs.dependency d WHERE (SELECT l.waits IS NOT NULL FROM queue_jobs.live_job l WHERE l.id = d.child)" \
 	" UNION SELECT m.job, 0::int8 FROM queue_jobs.joint_member m"
 
+#define ALL_AT_ONCE 1000000000	/* for a child that is cancelled by the first death */
+
 /*
  * Children, with how many of their parents have ended; and batches of which those were members for a
  * duplicate, with 0.
  */
 #define DEPENDENTS \
-	"SELECT child, count(*) FROM queue_jobs.dependency WHERE parent = ANY ($1) GROUP BY child" \
+	"SELECT d.child, CASE WHEN bool_or(d.if_dead = 'cancel' AND (SELECT m.state <> 'completed' FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1))" \
+	"  THEN " CppAsString2(ALL_AT_ONCE) " ELSE count(*) END FROM queue_jobs.dependency d WHERE d.parent = ANY ($1) GROUP BY d.child" \
 	" UNION ALL SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1) ORDER BY 1"
 
-static void
+/* A query that has failed may have found anything. The log says why it has. */
+static bool
+find_ids(IdQuery *query)
+{
+	query->context = CurrentMemoryContext;
+	if (catalog_unit(run_query, query))
+		return true;
+	all_again_at = GetCurrentTimestamp() + LOOK_AGAIN_AT_FAILED;
+	return false;
+}
+
+static bool
 for_each_id(const char *sql, void (*look_at) (int64))
 {
-	IdQuery		query = {.sql = sql,.context = CurrentMemoryContext};
+	IdQuery		query = {.sql = sql};
 
-	if (!catalog_unit(run_query, &query))
-		return;					/* the log says why */
+	if (!find_ids(&query))
+		return false;
 	for (int i = 0; i < query.count; i++)
 		look_at(query.found[i].id);
+	return true;
 }
 
 /*
@@ -299,23 +330,25 @@ for_each_id(const char *sql, void (*look_at) (int64))
 static void
 look_at_everything(void)
 {
+	all_again_at = DT_NOEND;
 	watch_begin();
 	forget_unmet();
-	for_each_id(WATCHED_JOBS, watch_job);
+	if (!for_each_id(WATCHED_JOBS, watch_job))
+		return;
 	watch_known();
-	for_each_id(WAITING_JOBS, look_at_job);
-	for_each_id(RUNNING_BATCHES, look_at_batch);
+	(void) for_each_id(WAITING_JOBS, look_at_job);
+	(void) for_each_id(RUNNING_BATCHES, look_at_batch);
 }
 
 static void
 look_at_dependents(Datum *ended, int count)
 {
 	IdQuery		query = {
-		.sql = DEPENDENTS,.context = CurrentMemoryContext,
+		.sql = DEPENDENTS,
 		.parameter = construct_array(ended, count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)
 	};
 
-	if (!catalog_unit(run_query, &query))
+	if (!find_ids(&query))
 		return;
 	for (int i = 0; i < query.count; i++)
 	{
@@ -345,16 +378,54 @@ look_at_news(const News *news, int count)
 		look_at_dependents(ended, ended_count);
 }
 
-static void
-look_at_locked(void)
+/* Returns when the next of them is to be made. One in the far future was before the clock was set back. */
+static TimestampTz
+look_again_where_due(void)
 {
-	List	   *jobs = locked_jobs;
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz next = DT_NOEND;
+	List	   *looks = again;
 	ListCell   *cell;
 
-	locked_jobs = NIL;
-	foreach(cell, jobs)
-		look_at_job(*(int64 *) lfirst(cell));
-	list_free_deep(jobs);
+	again = NIL;
+	foreach(cell, looks)
+	{
+		const Again *look = lfirst(cell);
+
+		if (look->at > now && look->at - now <= LOOK_AGAIN_AT_FAILED)
+			look_again(look->id, look->is_batch, look->at - now);
+		else if (look->is_batch)
+			look_at_batch(look->id);
+		else
+			look_at_job(look->id);
+	}
+	list_free_deep(looks);
+	foreach(cell, again)
+		next = Min(next, ((Again *) lfirst(cell))->at);
+	return next;
+}
+
+static void
+look_at_all_news(void)
+{
+	News	   *news = palloc(sizeof(News) * NEWS_AT_ONCE);
+	TimestampTz now = GetCurrentTimestamp();
+	bool		all;
+	int			count;
+
+	if (all_again_at != DT_NOEND && (all_again_at <= now || all_again_at - now > LOOK_AGAIN_AT_FAILED))
+		look_at_everything();
+	if (!expiries_known)
+		expiries_known = for_each_id(EXPIRING_BATCHES, look_at_batch);
+	look_at_expired();
+	while (all_again_at == DT_NOEND && ((count = watch_take(news, NEWS_AT_ONCE, &all)) > 0 || all))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (all)
+			look_at_everything();
+		else
+			look_at_news(news, count);
+	}
 }
 
 TimestampTz
@@ -363,26 +434,24 @@ settle_news(void)
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs news",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
-	News	   *news = palloc(sizeof(News) * NEWS_AT_ONCE);
-	bool		all;
-	int			count;
+	TimestampTz next;
 
-	look_at_locked();
-	if (!expiries_known)
-		for_each_id(EXPIRING_BATCHES, look_at_batch);
-	expiries_known = true;
-	look_at_expired();
-	while ((count = watch_take(news, NEWS_AT_ONCE, &all)) > 0 || all)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (all)
-			look_at_everything();
-		else
-			look_at_news(news, count);
-	}
+	if (under_way)				/* an error has ended the latest call */
+		watch_lose_all();
+	under_way = true;
+	next = look_again_where_due();
+	look_at_all_news();
+	under_way = false;
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-	return Min(next_expiry(), locked_jobs == NIL ? DT_NOEND : GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
+	return Min(next, Min(next_expiry(), all_again_at));
+}
+
+void
+settle_leave(void)
+{
+	if (under_way || again != NIL || all_again_at != DT_NOEND)
+		watch_lose_all();
 }
 
 /* ---- without the scheduler ---- */

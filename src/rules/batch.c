@@ -389,6 +389,7 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 
 	expiring->next = DT_NOEND;
 	expiring->count = 0;
+	watch_try_look(batch);
 	engine_begin(&saved);
 	found = lock_batch(batch, &state, context);
 	if (found)

@@ -4,12 +4,14 @@
  */
 #include "postgres.h"
 
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "current_job.h"
 #include "dependency.h"
 #include "executor/spi.h"
 #include "lane.h"
 #include "run_as.h"
+#include "table_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
@@ -115,6 +117,10 @@ dependency_check_parents(const int64 *parents, int count)
 			refuse_parent(parents[i], lanes[i] == 0 ? NULL : lane_get(lanes[i]));
 }
 
+#define FAILED_ALREADY \
+	" CASE WHEN (SELECT true FROM queue_jobs.live_job l WHERE l.id = p) THEN false" \
+	" ELSE coalesce((SELECT f.state <> 'completed' FROM queue_jobs.finished_job f WHERE f.id = p ORDER BY f.finished_at DESC LIMIT 1), false) END"
+
 void
 dependency_add_many(const Dependency *dependencies, int count)
 {
@@ -135,7 +141,7 @@ dependency_add_many(const Dependency *dependencies, int count)
 	values[0] = id_array(children, count);
 	values[1] = id_array(parents, count);
 	values[2] = PointerGetDatum(construct_array(names, count, TEXTOID, -1, false, TYPALIGN_INT));
-	(void) engine_statement_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
+	(void) engine_statement_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead, failed) SELECT DISTINCT c, p, i," FAILED_ALREADY " FROM unnest($1, $2, $3) AS u (c, p, i)",
 								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 }
 
@@ -186,13 +192,27 @@ dependency_results(const Job *child)
 }
 
 bool
-dependency_any(int64 child)
+dependency_wait_again(int64 child)
 {
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(child)};
+	uint64		count;
+	RunAs		saved;
 
-	return engine_statement_often("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1", SPI_OK_SELECT,
-								  1, types, values, NULL) > 0;
+	engine_begin(&saved);
+	count = engine_execute_often("SELECT parent FROM queue_jobs.dependency WHERE child = $1", SPI_OK_SELECT,
+								 1, types, values, NULL);
+	for (uint64 i = 0; i < count; i++)
+	{
+		bool		isnull;
+		int64		parent = DatumGetInt64(
+			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+
+		watch_job(parent);
+		watch_note_parent(parent);
+	}
+	engine_end(&saved);
+	return count > 0;
 }
 
 bool
@@ -201,6 +221,8 @@ dependency_needs(int64 parent)
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(parent)};
 
+	if (table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_TRACKED_BATCH))
+		return false;
 	return engine_statement_often("SELECT FROM queue_jobs.dependency d WHERE parent = $1"
 								  " AND EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.id = d.child)"
 								  " UNION ALL SELECT FROM queue_jobs.joint_member WHERE job = $1",

@@ -31,7 +31,7 @@
 	" CASE WHEN (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.parent) THEN NULL" \
 	"  WHEN (SELECT b.settled_at IS NULL FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent) THEN NULL" \
 	"  WHEN (SELECT b.succeeded_at IS NULL FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent) THEN 'dead'" \
-	"  ELSE coalesce((SELECT state FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1), '" NOT_HERE "') END" \
+	"  ELSE coalesce((SELECT state FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1), '" NOT_HERE "') END, d.failed" \
 	" FROM queue_jobs.dependency d WHERE d.child = $1"
 
 typedef struct ParentsFound
@@ -40,21 +40,26 @@ typedef struct ParentsFound
 	bool		cancels;
 } ParentsFound;
 
-/* One of which nothing is left was not to be kept, and so completed. */
-static bool
-has_completed(Datum parent)
+/*
+ * One of which nothing is left was not to be kept, and so completed; unless it had failed already when the
+ * child was enqueued, and was not retried since.
+ */
+static const char *
+state_elsewhere(Datum parent, bool failed)
 {
 	Oid			types[] = {INT8OID};
 
-	return engine_execute_often("SELECT FROM (SELECT state FROM queue_jobs.finished_job WHERE id = $1 ORDER BY finished_at DESC LIMIT 1) AS f"
-								" WHERE state <> 'completed'", SPI_OK_SELECT, 1, types, &parent, NULL) == 0;
+	if (engine_execute_often("SELECT state FROM queue_jobs.finished_job WHERE id = $1 ORDER BY finished_at DESC LIMIT 1",
+							 SPI_OK_SELECT, 1, types, &parent, NULL) > 0)
+		return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	return failed ? "dead" : "completed";
 }
 
 static void
-judge_parent(ParentsFound *found, const char *if_dead, Datum parent, const char *state)
+judge_parent(ParentsFound *found, const char *if_dead, Datum parent, const char *state, bool failed)
 {
 	if (state != NULL && strcmp(state, NOT_HERE) == 0)
-		state = has_completed(parent) ? "completed" : "dead";
+		state = state_elsewhere(parent, failed);
 	if (state != NULL &&
 		(strcmp(state, "completed") == 0 || strcmp(if_dead, if_dead_names[IF_DEAD_RUN]) == 0))
 		return;
@@ -84,7 +89,8 @@ look_at_parents(int64 child)
 
 		judge_parent(&found, SPI_getvalue(rows->vals[i], rows->tupdesc, 1),
 					 SPI_getbinval(rows->vals[i], rows->tupdesc, 2, &isnull),
-					 SPI_getvalue(rows->vals[i], rows->tupdesc, 3));
+					 SPI_getvalue(rows->vals[i], rows->tupdesc, 3),
+					 DatumGetBool(SPI_getbinval(rows->vals[i], rows->tupdesc, 4, &isnull)));
 	}
 	engine_end(&saved);
 	return found;

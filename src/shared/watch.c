@@ -234,6 +234,20 @@ find_expected(Watch *watch, int64 batch, bool make)
 }
 
 void
+watch_try_look(int64 batch)
+{
+	Watch	   *watch = lock_watch();
+	Expected   *expected;
+
+	if (watch == NULL)
+		return;
+	expected = find_expected(watch, batch, false);
+	if (expected != NULL)
+		expected->batch = 0;
+	SpinLockRelease(&watch->mutex);
+}
+
+void
 watch_look_begins(int64 batch)
 {
 	Watch	   *watch = lock_watch();

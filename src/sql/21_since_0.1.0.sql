@@ -159,6 +159,7 @@ CREATE TABLE queue_jobs.dependency (
     child bigint NOT NULL,
     parent bigint NOT NULL,
     if_dead text COLLATE "C" NOT NULL,
+    failed boolean NOT NULL, -- the parent had ended without success by then; it may be kept for a shorter time than the child waits
     CONSTRAINT dependency_pkey PRIMARY KEY (child, parent)
 );
 CREATE INDEX dependency_parent ON queue_jobs.dependency (parent);

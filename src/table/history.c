@@ -460,13 +460,14 @@ truncate_slice(int slice, TimestampTz now)
 #define MAX_LOGGED 100			/* workers and owners that are remembered as logged */
 
 /* Dead jobs that others waited for when they ended, and wait for no longer, become like the rest. */
+#define NOT_NEEDED(job) \
+	" AND NOT EXISTS (SELECT FROM queue_jobs.dependency d JOIN queue_jobs.live_job l ON l.id = d.child WHERE d.parent = " job ")"
 #define ADD_AWAITED "UPDATE queue_jobs.finished_job f SET slice = -1" \
-	" WHERE slice = " "-2" " AND batch IS NULL AND state = 'dead'" \
-	" AND NOT EXISTS (SELECT FROM queue_jobs.dependency d JOIN queue_jobs.live_job l ON l.id = d.child WHERE d.parent = f.id)" \
+	" WHERE slice = -2 AND batch IS NULL AND state = 'dead'" NOT_NEEDED("f.id") \
 	" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member j WHERE j.job = f.id)"
 
 #define REMOVE_OLD "DELETE FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
-	" SELECT ctid FROM queue_jobs.dead_job WHERE keep_until <= $1 FOR UPDATE SKIP LOCKED))"
+	" SELECT ctid FROM queue_jobs.dead_job f WHERE keep_until <= $1" NOT_NEEDED("f.id") " FOR UPDATE SKIP LOCKED))"
 
 /*
  * The lanes of those workers and owners that have too many; of their jobs all but the latest go. Returns how
@@ -482,7 +483,7 @@ truncate_slice(int slice, TimestampTz now)
 	"   SELECT tid FROM (SELECT dead_job.ctid AS tid," \
 	"     row_number() OVER (PARTITION BY worker, owner ORDER BY finished_at DESC, id DESC) AS place" \
 	"    FROM queue_jobs.dead_job JOIN crowded USING (lane) WHERE keep_until > $1) AS ranked" \
-	"   WHERE place > $2)) FOR UPDATE SKIP LOCKED)) RETURNING lane)" \
+	"   WHERE place > $2))" NOT_NEEDED("dead_job.id") " FOR UPDATE SKIP LOCKED)) RETURNING lane)" \
 	" SELECT worker, owner, jobs, count(*) FROM removed JOIN crowded USING (lane) GROUP BY 1, 2, 3"
 
 /*
