@@ -241,5 +241,16 @@ SELECT name, state, jobs, completed FROM queue_jobs.batch WHERE name IN ('10,000
 -- No step began before the one before it had ended.
 SELECT count(*) FROM queue_jobs.job a JOIN queue_jobs.job b ON b.id = a.id + 1 AND b.batch = a.batch
  WHERE a.batch = (SELECT id FROM queue_jobs.batch WHERE name = '10,000 in a chain') AND b.started_at < a.finished_at;
+-- A duplicate that is merged into a run of the same batch is no second member.
+SELECT queue_jobs.define_worker('one_run', 'app.idle_step', idempotent => true);
+SELECT queue_jobs.pause('one_run');
+BEGIN;
+SELECT make_batch('merged in one') AS merged \gset
+SELECT queue_jobs.enqueue('one_run', delay => '1 ms', batch => :merged) AS first, queue_jobs.enqueue('one_run', delay => '1 ms', batch => :merged) AS second \gset
+COMMIT;
+CALL wait_for(format($$SELECT count(*) = 2 FROM queue_jobs.job WHERE id IN (%s, %s) AND state = 'available'$$, :first, :second));
+SELECT queue_jobs.resume('one_run');
+CALL wait_for_callbacks(:merged, 2);
+SELECT state, jobs, completed, (SELECT count(*) FROM queue_jobs.batch_results(id)) AS results FROM queue_jobs.batch WHERE id = :merged;
 CALL clean_up();
 RESET ROLE;

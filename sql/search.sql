@@ -129,6 +129,25 @@ SELECT queue_jobs.cancel_jobs('find once');
 SELECT queue_jobs.enqueue('find once', '{"n": 1}', dedup_key => 'token') AS a \gset
 SELECT queue_jobs.change_job(:a, args => '{"n": 5}'), queue_jobs.enqueue('find once', '{"n": 6}', dedup_key => 'token') = :a AS is_duplicate;
 
+-- What was to be done for a job that was merged into another's run has been done: retry_jobs() leaves it out.
+SELECT queue_jobs.define_worker('find merged');
+BEGIN;
+SELECT queue_jobs.enqueue('find merged', dedup_key => 'k', delay => '1 ms') AS a \gset
+SELECT queue_jobs.enqueue('find merged', dedup_key => 'k', delay => '1 ms') <> :a AS another;
+COMMIT;
+CALL wait_for($$SELECT count(*) = 2 FROM queue_jobs.job WHERE worker = 'find merged' AND state = 'available'$$);
+SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{find merged}', 10);
+SELECT state, result ? 'merged_into' AS merged FROM queue_jobs.job WHERE worker = 'find merged' ORDER BY state;
+SELECT queue_jobs.retry_jobs('find merged', dry_run => true), queue_jobs.retry_jobs('find merged', states => '{cancelled}');
+SELECT queue_jobs.forget_jobs('find merged');
+-- A job that a session has waited for is forgotten like others; one for which a job waits is not.
+SELECT queue_jobs.enqueue('find merged') AS a \gset
+SELECT queue_jobs.enqueue('find', after => ARRAY[:a]::bigint[]) AS b \gset
+CALL queue_jobs.await_job(:a, '1 ms');
+SELECT queue_jobs.fail(id, attempt, 'it is gone', final => true) FROM queue_jobs.claim('me', '{find merged}');
+SELECT queue_jobs.forget_jobs('find merged', dry_run => true), queue_jobs.forget_jobs('find merged');
+SELECT queue_jobs.cancel(:b);
+SELECT queue_jobs.forget_jobs('find merged', dry_run => true), queue_jobs.forget_jobs('find merged');
 SELECT queue_jobs.cancel_jobs('find once'), queue_jobs.cancel_jobs('find'), queue_jobs.resume('elsewhere');
 SELECT queue_jobs.drop_worker(name) FROM queue_jobs.worker WHERE name LIKE 'find%';
 DROP VIEW finds;

@@ -21,6 +21,7 @@ SELECT state, run_at, replace(waits_for, :'one', 'one') AS waits_for FROM queue_
 SELECT n, reason, replace(detail, :'one', 'one') AS detail FROM queue_jobs.explain_job(:child) WHERE n = 1;
 SELECT waiting FROM queue_jobs.queue WHERE queue = 'work';
 SELECT queue_jobs.retry(:child), queue_jobs.change_job(:child, priority => 1);
+SELECT error_of(format('SELECT queue_jobs.enqueue_workflow(''w'', ''[{"step": "a", "worker": "work", "priority": %s}]'')', p)) FROM unnest('{2.5,10000000000,"\"1\""}'::text[]) p;
 CALL queue_jobs.await_job(:child, '0 s');
 SELECT queue_jobs.complete(id, attempt, to_jsonb(id = :one)) FROM queue_jobs.claim('me', '{manual}');
 SELECT state FROM queue_jobs.job WHERE id = :child;

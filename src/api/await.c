@@ -126,6 +126,12 @@ await(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), awaited->values, awaited->nulls));
 }
 
+/* Jobs; and those that are not to be kept, but were waited for when they ended. */
+#define AWAITED_JOBS \
+	"(SELECT id, state, result, last_error, finished_at, owner FROM queue_jobs.job WHERE id = $1" \
+	" UNION ALL SELECT m.id, m.state, m.result, m.errors -> -1 ->> 'message', m.finished_at, pg_get_userbyid(l.owner)" \
+	"  FROM queue_jobs.member_job m JOIN queue_jobs.lane l ON l.id = m.lane WHERE m.id = $1 AND m.keep_until <= clock_timestamp()) AS j"
+
 /* await_job(id, timeout, INOUT state, INOUT result, INOUT error) */
 Datum
 queue_jobs_await_job(PG_FUNCTION_ARGS)
@@ -133,7 +139,7 @@ queue_jobs_await_job(PG_FUNCTION_ARGS)
 	Awaited		awaited = {
 		.sql = "SELECT state, CASE WHEN result #>> '{}' LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).result ELSE result END,"
 		" CASE WHEN last_error LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).errors -> -1 ->> 'message' ELSE last_error END, state IN ('completed', 'cancelled', 'dead') AND finished_at IS NOT NULL,"
-		" (SELECT oid FROM pg_roles WHERE rolname = owner) FROM queue_jobs.job WHERE id = $1 ORDER BY finished_at NULLS FIRST",
+		" (SELECT oid FROM pg_roles WHERE rolname = owner) FROM " AWAITED_JOBS " ORDER BY finished_at NULLS FIRST",
 		.columns = 3,.is_job = true
 	};
 

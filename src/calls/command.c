@@ -241,7 +241,7 @@ sql_first_row(const char *command, Jsonb *args, const char *function)
 
 	SPI_connect();
 	code = SPI_execute_with_args(command, 1, types, values, NULL, false, 0);
-	if (code == 0)
+	if (code == SPI_OK_REWRITTEN && pg_parse_query(command) == NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("command of %s must not be empty", function),

@@ -390,8 +390,17 @@ find_link(const Replica *replica)
 	foreach(cell, links)
 	{
 		link = lfirst(cell);
-		if (strcmp(link->name, replica->name) == 0)
-			return link;
+		if (strcmp(link->name, replica->name) != 0)
+			continue;
+		if (strcmp(link->conninfo, replica->conninfo) != 0)
+		{
+			close_link(link);
+			pfree(link->conninfo);
+			link->conninfo = MemoryContextStrdup(TopMemoryContext, replica->conninfo);
+			link->refusals = 0;
+			link->not_before = NO_TIME;
+		}
+		return link;
 	}
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	link = palloc0(sizeof(Link));
@@ -415,12 +424,8 @@ is_listed(const Link *link, List *replicas)
 	ListCell   *cell;
 
 	foreach(cell, replicas)
-	{
-		const Replica *replica = lfirst(cell);
-
-		if (strcmp(replica->name, link->name) == 0 && strcmp(replica->conninfo, link->conninfo) == 0)
+		if (strcmp(((Replica *) lfirst(cell))->name, link->name) == 0)
 			return true;
-	}
 	return false;
 }
 

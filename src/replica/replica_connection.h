@@ -38,13 +38,8 @@ extern bool replica_ask(const Replica *replica, const Jsonb *context, TimestampT
 extern bool replica_read(const Replica *replica, const char *function, Jsonb *args, TimestampTz until,
 						 Jsonb **result);
 
-/* Whether connections are kept. */
+/* Whether connections are kept, and the end of those to any but these replicas ("Replica *"). */
 extern bool replica_connected(void);
-
-/*
- * The end of those to any but these replicas ("Replica *"). To be called when replicas were defined again: a
- * connection to one whose connection string is another now ends as well.
- */
 extern void replica_disconnect_others(List *replicas);
 
 /*

@@ -160,12 +160,13 @@ batch_move_member(const Job *other, const Job *job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(other->id), Int64GetDatum(job->id)};
-
-	bool		is_member = other->batch == job->batch && !job->callback;
+	bool		was_member = other->batch != 0 && !other->callback;
 
 	/* the row of a run that this transaction will end may be gone, so that the table does not tell */
-	if (other->batch != 0 && !other->callback && !is_member)
+	if (was_member && (other->batch != job->batch || job->callback))
 		batch_add_joint(other->batch, job->id);
+	else if (was_member)
+		watch_note(NEWS_BATCH, other->batch);	/* one end less will come */
 	if (!watch_may_wait(other->id))
 		return;
 	(void) engine_statement_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",

@@ -171,5 +171,17 @@ looked();
 is(sql("SELECT state FROM queue_jobs.job WHERE id = $child"), 'waiting', 'and holds it also when it is gone');
 like(sql("SELECT string_agg(detail, '') FROM queue_jobs.explain_job($child)"), qr/it waits for job $parent, which is kept no longer, and had failed/, 'which says so');
 
+# ---- a job that is not kept ----
+
+sql(q{SELECT queue_jobs.define_worker('unkept', keep_completed => '0')});
+my $unkept = sql(q{SELECT queue_jobs.enqueue('unkept')});
+my $waits = QueueJobs::Session->new($node);
+$waits->send("CALL queue_jobs.await_job($unkept, '3 min')");
+wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CALL queue_jobs.await_job%' AND wait_event_type = 'Extension'});
+sql(q{SELECT queue_jobs.complete(id, attempt, '7') FROM queue_jobs.claim('me', '{unkept}')});
+is($waits->result, 'completed|7|', 'a session that waits for it is told how it has ended');
+is(sql("SELECT count(*) FROM queue_jobs.job WHERE id = $unkept"), 0, 'though it is shown no more');
+
+$waits->quit;
 $node->stop;
 done_testing();
