@@ -138,8 +138,10 @@ queue_jobs_await_job(PG_FUNCTION_ARGS)
 {
 	Awaited		awaited = {
 		.sql = "SELECT state, CASE WHEN result #>> '{}' LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).result ELSE result END,"
-		" CASE WHEN last_error LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).errors -> -1 ->> 'message' ELSE last_error END, state IN ('completed', 'cancelled', 'dead') AND finished_at IS NOT NULL,"
-		" (SELECT oid FROM pg_roles WHERE rolname = owner) FROM " AWAITED_JOBS " ORDER BY finished_at NULLS FIRST",
+		" CASE WHEN last_error LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).errors -> -1 ->> 'message' ELSE last_error END,"
+		" state IN ('completed', 'cancelled', 'dead') AND finished_at IS NOT NULL,"
+		" (SELECT oid FROM pg_roles WHERE rolname = owner) FROM " AWAITED_JOBS
+		" ORDER BY finished_at NULLS FIRST",
 		.columns = 3,.is_job = true
 	};
 

@@ -133,9 +133,6 @@ typedef struct WorkerTexts
 /* The definition in a row, in the current memory context; its queue is its own. */
 extern Worker *worker_read(HeapTuple tuple, TupleDesc desc);
 
-/* The strings of a text[], in the current memory context. */
-extern List *text_list(Datum array);
-
 /*
  * Reads what the worker's row has beside it, in the current memory context. False if the worker has been
  * defined again since, or dropped: then all of it is to be looked at again.

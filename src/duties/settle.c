@@ -289,7 +289,7 @@ run_query(void *argument)
 	"SELECT d.parent, 0::int8 FROM queue_jobs.dependency d WHERE (SELECT l.waits IS NOT NULL FROM queue_jobs.live_job l WHERE l.id = d.child)" \
 	" UNION SELECT m.job, 0::int8 FROM queue_jobs.joint_member m"
 
-#define ALL_AT_ONCE 1000000000	/* for a child that is cancelled by the first death */
+#define ALL_AT_ONCE "1000000000"	/* for a child that is cancelled by the first death */
 
 /*
  * Children, with how many of their parents have ended; and batches of which those were members for a
@@ -297,7 +297,7 @@ run_query(void *argument)
  */
 #define DEPENDENTS \
 	"SELECT d.child, CASE WHEN bool_or(d.if_dead = 'cancel' AND (SELECT m.state <> 'completed' FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1))" \
-	"  THEN " CppAsString2(ALL_AT_ONCE) " ELSE count(*) END FROM queue_jobs.dependency d WHERE d.parent = ANY ($1) GROUP BY d.child" \
+	"  THEN " ALL_AT_ONCE " ELSE count(*) END FROM queue_jobs.dependency d WHERE d.parent = ANY ($1) GROUP BY d.child" \
 	" UNION ALL SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1) ORDER BY 1"
 
 /* A query that has failed may have found anything. The log says why it has. */

@@ -117,15 +117,45 @@ dependency_check_parents(const int64 *parents, int count)
 			refuse_parent(parents[i], lanes[i] == 0 ? NULL : lane_get(lanes[i]));
 }
 
-#define FAILED_ALREADY \
-	" CASE WHEN (SELECT true FROM queue_jobs.live_job l WHERE l.id = p) THEN false" \
-	" ELSE coalesce((SELECT f.state <> 'completed' FROM queue_jobs.finished_job f WHERE f.id = p ORDER BY f.finished_at DESC LIMIT 1), false) END"
+#define HAVE_FAILED \
+	"SELECT coalesce((SELECT f.state <> 'completed' FROM queue_jobs.finished_job f WHERE f.id = p.id ORDER BY f.finished_at DESC LIMIT 1), false)" \
+	" FROM unnest($1) WITH ORDINALITY AS p (id, n) ORDER BY p.n"
+
+/*
+ * Which parents have ended without success already. The server's own scans find out only where some have
+ * ended: what a serializable transaction reads by them, other transactions must not write.
+ */
+static Datum
+failed_parents(const int64 *parents, int count)
+{
+	Oid			types[] = {INT8ARRAYOID};
+	Datum		values[] = {id_array(parents, count)};
+	int32	   *lanes = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int32) * Max(count, 1));
+	Datum	   *failed = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Datum) * Max(count, 1));
+	RunAs		saved;
+
+	memset(failed, 0, sizeof(Datum) * count);
+	if (live_lanes(parents, count, lanes) > 0)
+	{
+		engine_begin(&saved);
+		(void) engine_execute_often(HAVE_FAILED, SPI_OK_SELECT, 1, types, values, NULL);
+		for (int i = 0; i < count; i++)
+		{
+			bool		isnull;
+
+			failed[i] = BoolGetDatum(lanes[i] == 0 && DatumGetBool(
+				SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull)));
+		}
+		engine_end(&saved);
+	}
+	return PointerGetDatum(construct_array(failed, count, BOOLOID, 1, true, TYPALIGN_CHAR));
+}
 
 void
 dependency_add_many(const Dependency *dependencies, int count)
 {
-	Oid			types[] = {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
-	Datum		values[3];
+	Oid			types[] = {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, BOOLARRAYOID};
+	Datum		values[4];
 	int64	   *children = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
 	int64	   *parents = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
 	Datum	   *names = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Datum) * Max(count, 1));
@@ -141,7 +171,8 @@ dependency_add_many(const Dependency *dependencies, int count)
 	values[0] = id_array(children, count);
 	values[1] = id_array(parents, count);
 	values[2] = PointerGetDatum(construct_array(names, count, TEXTOID, -1, false, TYPALIGN_INT));
-	(void) engine_statement_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead, failed) SELECT DISTINCT c, p, i," FAILED_ALREADY " FROM unnest($1, $2, $3) AS u (c, p, i)",
+	values[3] = failed_parents(parents, count);
+	(void) engine_statement_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead, failed) SELECT DISTINCT * FROM unnest($1, $2, $3, $4)",
 								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 }
 
