@@ -281,7 +281,7 @@ shared_clock_set(TimestampTz now)
 TimestampTz
 shared_up_since(void)
 {
-	return (TimestampTz) pg_atomic_read_u64(&shared->up_since);
+	return shared == NULL ? 0 : (TimestampTz) pg_atomic_read_u64(&shared->up_since);
 }
 
 void
