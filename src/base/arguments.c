@@ -128,8 +128,10 @@ count_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 static bool
 parts_are_short(const Interval *interval)
 {
-	return Abs((int64) interval->month) * 30 <= LONGEST_STORED_DURATION / USECS_PER_DAY &&
-		Abs((int64) interval->day) <= LONGEST_STORED_DURATION / USECS_PER_DAY &&
+	const int64 days = LONGEST_STORED_DURATION / USECS_PER_DAY;
+	int64		of_months = (int64) interval->month * 30;
+
+	return of_months >= -days && of_months <= days && interval->day >= -days && interval->day <= days &&
 		interval->time >= -LONGEST_STORED_DURATION && interval->time <= LONGEST_STORED_DURATION;
 }
 
