@@ -47,6 +47,7 @@ CREATE INDEX live_job_priority ON queue_jobs.live_job (priority);
 ALTER INDEX queue_jobs.live_job_priority SET (fillfactor = 80);
 DROP INDEX queue_jobs.live_job_priority;
 COMMENT ON COLUMN queue_jobs.live_job.args IS 'what the handler gets';
+SET LOCAL client_min_messages = error;  -- wal_level
 CREATE PUBLICATION live_jobs FOR TABLE queue_jobs.live_job;
 ROLLBACK;
 -- And what a superuser does who says that system tables are meant. No job gets into a table with other columns.
