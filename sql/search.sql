@@ -109,6 +109,15 @@ SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''infinity'')
 SELECT queue_jobs.enqueue('find', expires_in => '2 h', delay => '1 h') AS job \gset
 SELECT queue_jobs.change_job(:job, run_at => '2100-01-01');
 SELECT expires_at = '2100-01-01 02:00' AS two_hours_later FROM queue_jobs.job WHERE id = :job;
+-- It does not move beyond the calendar, where no row could be shown.
+SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''294276-12-31 23:00Z'')', :job));
+SELECT queue_jobs.enqueue('find', run_at => now() + interval '1 day', expires_in => '999 years') AS lasting \gset
+SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''294276-01-01 00:00Z'')', :lasting));
+SELECT queue_jobs.change_job(:lasting, run_at => '4714-11-24 00:00Z BC');
+SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''294276-01-01 00:00Z'')', :job));
+SELECT queue_jobs.change_job(:job, run_at => '294276-12-31 21:59:59.999999Z');
+SELECT run_at, expires_at FROM queue_jobs.job WHERE id IN (:job, :lasting) ORDER BY id;
+SELECT queue_jobs.change_job(:job, run_at => '2100-01-01'), queue_jobs.cancel(:lasting);
 -- Another role's is not to be changed, nor args that the handler could not take.
 RESET ROLE;
 SET ROLE regress_other;

@@ -22,12 +22,18 @@ SELECT n, reason, replace(detail, :'one', 'one') AS detail FROM queue_jobs.expla
 SELECT waiting FROM queue_jobs.queue WHERE queue = 'work';
 SELECT queue_jobs.retry(:child), queue_jobs.change_job(:child, priority => 1);
 SELECT error_of(format('SELECT queue_jobs.enqueue_workflow(''w'', ''[{"step": "a", "worker": "work", "priority": %s}]'')', p)) FROM unnest('{2.5,10000000000,"\"1\""}'::text[]) p;
+SELECT queue_jobs.enqueue('work', '{"what": "too late"}', after => ARRAY[:one]::bigint[], expires_in => '999 years') AS lasting \gset
+SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''294276-01-01 00:00Z'')', :lasting));
+SELECT queue_jobs.change_job(:lasting, run_at => '293277-01-01 00:00Z');
 CALL queue_jobs.await_job(:child, '0 s');
 SELECT queue_jobs.complete(id, attempt, to_jsonb(id = :one)) FROM queue_jobs.claim('me', '{manual}');
 SELECT state FROM queue_jobs.job WHERE id = :child;
 SELECT queue_jobs.complete(id, attempt, to_jsonb(id = :one)) FROM queue_jobs.claim('me', '{manual}');
 CALL queue_jobs.await_job(:child, '3 min');
 SELECT results = jsonb_build_object(:'one', true, :'two', false) AS both FROM trace WHERE what = 'after two';
+CALL wait_for_state(:lasting, 'scheduled');
+SELECT run_at, expires_at FROM queue_jobs.job WHERE id = :lasting;
+SELECT queue_jobs.change_job(:lasting, run_at => '4714-11-24 00:00Z BC'), queue_jobs.cancel(:lasting);
 -- Those that are completed already count.
 SELECT queue_jobs.enqueue('work', '{"what": "late"}', after => ARRAY[:one, :two, :one]::bigint[]) AS late \gset
 CALL queue_jobs.await_job(:late, '3 min');

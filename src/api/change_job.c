@@ -10,6 +10,7 @@
 
 #include "args_check.h"
 #include "arguments.h"
+#include "calendar.h"
 #include "call.h"
 #include "dedup.h"
 #include "encrypted_job.h"
@@ -91,7 +92,8 @@ change_time(Job *job, TimestampTz run_at)
 		return;
 	}
 	if (job->expires_at != NO_TIME)
-		job->expires_at += run_at - job->run_at;
+		job->expires_at = calendar_checked_sum(run_at, calendar_difference(job->expires_at, job->run_at),
+											   "expires_in");
 	job->run_at = run_at;
 	job->due = run_at <= GetCurrentTimestamp();
 	job->place = 0;

@@ -121,11 +121,26 @@ count_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 	return PG_GETARG_INT32(arg);
 }
 
+/*
+ * Whether the interval can be added to a time of today. Its parts are added one by one, and one of them may
+ * lead beyond the calendar, though another leads back.
+ */
+static bool
+parts_are_short(const Interval *interval)
+{
+	const int64 days = LONGEST_STORED_DURATION / USECS_PER_DAY;
+	int64		of_months = (int64) interval->month * 30;
+
+	return of_months >= -days && of_months <= days && interval->day >= -days && interval->day <= days &&
+		interval->time >= -LONGEST_STORED_DURATION && interval->time <= LONGEST_STORED_DURATION;
+}
+
 /* An interval between minimum and maximum, all in microseconds. */
 Interval *
 interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum, const char *hint)
 {
-	if (interval_microseconds(interval) < minimum || interval_microseconds(interval) > maximum)
+	if (interval_microseconds(interval) < minimum || interval_microseconds(interval) > maximum ||
+		!parts_are_short(interval))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s is out of range", name),

@@ -9,6 +9,7 @@
 #include "access/genam.h"
 #include "access/parallel.h"
 #include "access/tableam.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
@@ -39,6 +40,7 @@ typedef bool TU_UpdateIndexes;
 #define QjSchemaAclCheck(oid, role, mode) pg_namespace_aclcheck((oid), (role), (mode))
 #define QjDatabaseOwnerCheck(oid, role) pg_database_ownercheck((oid), (role))
 #define QjExtensionOwnerCheck(oid, role) pg_extension_ownercheck((oid), (role))
+#define QjRelationOwnerCheck(oid, role) pg_class_ownercheck((oid), (role))
 #define QjLocalBackendStatus(index) pgstat_fetch_stat_local_beentry(index)
 #define QjQualifiedNameList(string) stringToQualifiedNameList(string)
 #else
@@ -50,6 +52,7 @@ typedef bool TU_UpdateIndexes;
 #define QjSchemaAclCheck(oid, role, mode) object_aclcheck(NamespaceRelationId, (oid), (role), (mode))
 #define QjDatabaseOwnerCheck(oid, role) object_ownercheck(DatabaseRelationId, (oid), (role))
 #define QjExtensionOwnerCheck(oid, role) object_ownercheck(ExtensionRelationId, (oid), (role))
+#define QjRelationOwnerCheck(oid, role) object_ownercheck(RelationRelationId, (oid), (role))
 #define QjLocalBackendStatus(index) pgstat_get_local_beentry_by_index(index)
 #define QjQualifiedNameList(string) stringToQualifiedNameList((string), NULL)
 #endif

@@ -192,6 +192,20 @@ catalog_relation(CatalogRelation which)
 }
 
 void
+catalog_require_columns(Relation table, int columns)
+{
+	if (likely(RelationGetNumberOfAttributes(table) == columns))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" of extension \"queue_jobs\" has been changed",
+					RelationGetRelationName(table)),
+			 errdetail("It has had %d columns, and the library knows %d.",
+					   RelationGetNumberOfAttributes(table), columns),
+			 errhint("Drop the others, with allow_system_table_mods on, then dump and restore the database.")));
+}
+
+void
 catalog_require_call(FunctionCallInfo fcinfo, int parameters)
 {
 	require_extension();

@@ -6,6 +6,7 @@
 #define QUEUE_JOBS_CATALOG_H
 
 #include "fmgr.h"
+#include "utils/relcache.h"
 
 /* What is in the schema queue_jobs: what it is called here, and its name there. */
 #define CATALOG_RELATION_LIST(RELATION) \
@@ -83,6 +84,12 @@ extern Oid	catalog_relation(CatalogRelation which);
  * it.
  */
 extern void catalog_require_call(FunctionCallInfo fcinfo, int parameters);
+
+/*
+ * ERROR unless the table has so many columns, of whose values the caller forms a row. A superuser may have
+ * added one where the library, which refuses it (guard.h), was not loaded.
+ */
+extern void catalog_require_columns(Relation table, int columns);
 
 /* Who owns the extension: the engine's SQL runs as this role. */
 extern Oid	catalog_owner(void);

@@ -14,6 +14,7 @@
 #include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "commands/trigger.h"
+#include "compat.h"
 #include "executor/spi.h"
 #include "guard.h"
 #include "lane.h"
@@ -51,22 +52,28 @@ is_ours(Oid relation)
 	return getExtensionOfObject(RelationRelationId, member) == get_extension_oid("queue_jobs", true);
 }
 
+/* The relation of that name if it is one of the extension's; else InvalidOid. */
+static Oid
+our_relation(const RangeVar *name)
+{
+	Oid			relation = name == NULL ? InvalidOid : RangeVarGetRelid(name, NoLock, true);
+
+	return OidIsValid(relation) && is_ours(relation) ? relation : InvalidOid;
+}
+
 /* The relation itself, or a column, constraint or trigger of it. */
 static void
 check_relation(const RangeVar *name)
 {
-	Oid			relation = name == NULL ? InvalidOid : RangeVarGetRelid(name, NoLock, true);
+	Oid			relation = our_relation(name);
 
-	if (OidIsValid(relation) && is_ours(relation))
+	if (OidIsValid(relation))
 		refuse_change_of_name(psprintf("relation \"%s\"", get_rel_name(relation)));
 }
 
-/* An update script of the extension may do all of this. */
 static void
 check_names(Node *node)
 {
-	if (creating_extension || !OidIsValid(get_extension_oid("queue_jobs", true)))
-		return;
 	if (IsA(node, RenameStmt) && ((RenameStmt *) node)->renameType == OBJECT_SCHEMA)
 	{
 		if (strcmp(((RenameStmt *) node)->subname, "queue_jobs") == 0)
@@ -76,6 +83,101 @@ check_names(Node *node)
 		check_relation(((RenameStmt *) node)->relation);
 	else if (IsA(node, AlterObjectSchemaStmt))
 		check_relation(((AlterObjectSchemaStmt *) node)->relation);
+}
+
+/* ---- what tables and views consist of ---- */
+
+/* Nothing for InvalidOid; and to roles other than the owner the server says that they have not the right. */
+static void
+refuse_change_of_shape(Oid relation, const char *detail)
+{
+	if (!OidIsValid(relation) || !QjRelationOwnerCheck(relation, GetUserId()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change relation \"%s\" of extension \"queue_jobs\" in this way",
+					get_rel_name(relation)),
+			 errdetail_internal("%s", detail),
+			 errhint("Storage parameters, tablespaces, statistics, publications and further indexes are yours to choose.")));
+}
+
+/* Why a subcommand of ALTER TABLE is refused, or NULL. */
+static const char *
+why_no_change(AlterTableType change)
+{
+	switch (change)
+	{
+		case AT_AddColumn:
+		case AT_DropColumn:
+		case AT_AlterColumnType:
+		case AT_ColumnDefault:
+		case AT_SetNotNull:
+		case AT_DropNotNull:
+		case AT_AddIdentity:
+		case AT_SetIdentity:
+		case AT_DropIdentity:
+		case AT_AddConstraint:
+		case AT_AlterConstraint:
+		case AT_DropConstraint:
+			return "The library reads and writes its rows with the columns and constraints that the extension gave it.";
+		case AT_AddInherit:
+		case AT_DropInherit:
+		case AT_AttachPartition:
+		case AT_DetachPartition:
+		case AT_AddOf:
+		case AT_DropOf:
+		case AT_SetAccessMethod:
+			return "The library reads and writes its rows where the extension has put them.";
+		case AT_SetUnLogged:
+			return "Its rows would be lost in a crash, and missing on replicas.";
+		case AT_EnableRowSecurity:
+		case AT_ForceRowSecurity:
+			return "The library would not see all of its rows.";
+		default:
+			return NULL;
+	}
+}
+
+static void
+check_changes(const AlterTableStmt *statement)
+{
+	Oid			relation = our_relation(statement->relation);
+	ListCell   *cell;
+
+	foreach(cell, statement->cmds)
+	{
+		const AlterTableCmd *command = lfirst(cell);
+		const char *detail = why_no_change(command->subtype);
+
+		if (detail != NULL)
+			refuse_change_of_shape(relation, detail);
+	}
+}
+
+/* It is looked for where the view would be made, not in the whole search_path. */
+static Oid
+our_replaced_view(const ViewStmt *statement)
+{
+	Oid			view = get_relname_relid(statement->view->relname,
+										 RangeVarGetCreationNamespace(statement->view));
+
+	return OidIsValid(view) && is_ours(view) ? view : InvalidOid;
+}
+
+static void
+check_shape(Node *node)
+{
+	if (IsA(node, AlterTableStmt))
+		check_changes((AlterTableStmt *) node);
+	else if (IsA(node, IndexStmt) && ((IndexStmt *) node)->unique)
+		refuse_change_of_shape(our_relation(((IndexStmt *) node)->relation),
+							   "Of two rows that are equal in these columns, the library could not write one.");
+	else if (IsA(node, RuleStmt))
+		refuse_change_of_shape(our_relation(((RuleStmt *) node)->relation),
+							   "The library's own statements would be rewritten.");
+	else if (IsA(node, ViewStmt) && ((ViewStmt *) node)->replace)
+		refuse_change_of_shape(our_replaced_view((ViewStmt *) node),
+							   "The library and the other views read it.");
 }
 
 /* ---- DROP ROLE ---- */
@@ -252,6 +354,17 @@ guard_check_lock(Node *statement)
 
 /* ---- the hook ---- */
 
+/*
+ * An update script of the extension may do all of this, and pg_upgrade makes the tables as they were. So may
+ * a superuser who repairs something, with the setting that opens the server's own tables.
+ */
+static bool
+is_guarded(void)
+{
+	return !creating_extension && !IsBinaryUpgrade && !allowSystemTableMods &&
+		OidIsValid(get_extension_oid("queue_jobs", true));
+}
+
 void
 guard_utility(UtilityCall *call)
 {
@@ -259,7 +372,15 @@ guard_utility(UtilityCall *call)
 	List	   *uses = NIL;
 
 	if (IsA(node, RenameStmt) || IsA(node, AlterObjectSchemaStmt))
-		check_names(node);
+	{
+		if (is_guarded())
+			check_names(node);
+	}
+	else if (IsA(node, AlterTableStmt) || IsA(node, IndexStmt) || IsA(node, RuleStmt) || IsA(node, ViewStmt))
+	{
+		if (is_guarded())
+			check_shape(node);
+	}
 	else if (IsA(node, AlterRoleSetStmt))
 		check_setting((AlterRoleSetStmt *) node);
 	else if (IsA(node, DropRoleStmt))

@@ -10,7 +10,8 @@
  *
  * Extension membership keeps DROP from our tables and functions, and ALTER EXTENSION … SET SCHEMA from the
  * schema. It does not keep anything from being renamed or moved by itself, and the functions and the library
- * find what they need by name.
+ * find what they need by name. Nor does it keep tables from getting other columns, by whose numbers the
+ * library forms rows, other constraints, or a kind of storage that loses rows.
  */
 #ifndef QUEUE_JOBS_GUARD_H
 #define QUEUE_JOBS_GUARD_H

@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "calendar.h"
 #include "catalog.h"
 #include "command.h"
 #include "crash_ledger.h"
@@ -220,7 +221,8 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			 */
 			if (run->job.expires_at == NO_TIME && run->stored_expires_at != NO_TIME &&
 				run->measure.merged == 0)
-				run->job.expires_at = run->stored_expires_at + CONSISTENCY_RETRY_DELAY;
+				run->job.expires_at =
+					calendar_bounded_sum(run->stored_expires_at, CONSISTENCY_RETRY_DELAY);
 			put_back(run, slot, CONSISTENCY_RETRY_DELAY);
 			return JOB_SCHEDULED;
 	}

@@ -9,6 +9,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "calendar.h"
 #include "common/pg_prng.h"
 #include "consistency.h"
 #include "feature_flag.h"
@@ -38,7 +39,8 @@ static void
 choose(Job *job, LoadBalancingStrategy strategy, char *replica)
 {
 	if (strategy == STRATEGY_RETRY && job->expires_at != NO_TIME)
-		job->expires_at += CONSISTENCY_RETRY_DELAY; /* it was to start now */
+		/* it was to start now */
+		job->expires_at = calendar_bounded_sum(job->expires_at, CONSISTENCY_RETRY_DELAY);
 	job->strategy = strategy;
 	job->read_from = strategy == STRATEGY_RETRY ? NULL
 		: replica != NULL						? replica

@@ -10,6 +10,7 @@
 #include "batch_member.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "compat.h"
 #include "current_job.h"
 #include "executor/spi.h"
 #include "lane.h"
@@ -17,6 +18,7 @@
 #include "row_by_id.h"
 #include "run_as.h"
 #include "snapshot.h"
+#include "test_point.h"
 #include "utils/rel.h"
 #include "watch.h"
 
@@ -107,23 +109,43 @@ is_own(int64 batch)
 	return job != NULL && !job->callback && (job->batch == batch || current_job.step_batch == batch);
 }
 
+/*
+ * What was joined last, by which role, and in which transaction and savepoint. Transactions of one message
+ * have the same start timestamp, and all have the same first subtransaction.
+ */
+typedef struct Joined
+{
+	int64		batch;
+	Oid			user;
+	LocalTransactionId transaction;
+	SubTransactionId subtransaction;
+} Joined;
+
 void
 batch_join(int64 batch)
 {
-	static SubTransactionId joined_in = InvalidSubTransactionId;
-	static TimestampTz joined_at = 0;
-	static int64 joined = 0;
+	static Joined last = {0};
+	Joined		joined = {
+		.batch = batch,
+		.user = GetUserId(),
+		.transaction = QjLocalTransaction(MyProc),
+		.subtransaction = GetCurrentSubTransactionId(),
+	};
 	bool		ended = false;
 	Oid			owner;
 
-	/*
-	 * mostly the batch that was joined before, in the same transaction and savepoint, which has the lock
-	 * still
-	 */
-	if (joined == batch && joined_in == GetCurrentSubTransactionId() &&
-		joined_at == GetCurrentTransactionStartTimestamp())
+	/* mostly the batch that was joined before: the lock is still held, and the role may join it */
+	if (joined.batch == last.batch && joined.user == last.user && joined.transaction == last.transaction &&
+		joined.subtransaction == last.subtransaction)
 		return;
+
+	/*
+	 * The scheduler's look passes by a batch that is locked. Noted before the lock, this tells it to look
+	 * again when the lock is gone, also if an error comes between.
+	 */
+	watch_note(NEWS_JOINED, batch);
 	owner = read_batch(batch, true, &ended);
+	test_point("batch_locked");
 	if (!OidIsValid(owner))
 		refuse_unknown(batch);
 	if (!is_own(batch))			/* a run adds to its own also where it runs as its worker's definer */
@@ -134,10 +156,7 @@ batch_join(int64 batch)
 				 errmsg("batch " INT64_FORMAT " has ended", batch),
 				 errdetail("Its callbacks have been enqueued, though members of it may have been retried since."),
 				 errhint("Make another batch, or keep one open with new_batch(…, open => true) until close_batch().")));
-	joined = batch;
-	joined_in = GetCurrentSubTransactionId();
-	joined_at = GetCurrentTransactionStartTimestamp();
-	watch_note(NEWS_JOINED, batch);
+	last = joined;
 }
 
 void

@@ -7,11 +7,11 @@
 #include "args_check.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
+#include "calendar.h"
 #include "call.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "batch_member.h"
-#include "common/int.h"
 #include "common/pg_prng.h"
 #include "compat.h"
 #include "dedup.h"
@@ -45,8 +45,6 @@ typedef struct Sum
 	Interval   *interval;
 	const char *name;			/* of the interval */
 } Sum;
-
-#define CALENDAR_HINT "Give an earlier time, or a shorter interval: the calendar ends with the year 294276."
 
 /* The server's own error says neither what was added nor what to do. */
 static void
@@ -278,7 +276,7 @@ enqueue_step(const StepJob *step)
 		waiting_for_jobs(&call.job, step->delay);
 	else
 	{
-		call.job.run_at += step->delay;
+		call.job.run_at = calendar_bounded_sum(call.job.run_at, step->delay);
 		call.job.due = step->delay == 0;
 	}
 	live_open(&table);
@@ -385,7 +383,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 
 		if (jitter > 0)
 			jitter = (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, jitter - 1);
-		if (pg_add_s64_overflow(due, jitter, &run_at) || !IS_VALID_TIMESTAMP(run_at))
+		if (!calendar_sum(due, jitter, &run_at))
 			ereport(ERROR,
 					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range"),
 					 errdetail("The jitter of up to %s counts from %s.",

@@ -136,6 +136,7 @@ write_slot(Relation rel, int64 slot, const Job *job)
 											  Int32GetDatum(job->attempt)};
 	bool		nulls[Natts_claimed_slot] = {0};
 
+	catalog_require_columns(rel, Natts_claimed_slot);
 	CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
 }
 

@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "calendar.h"
 #include "utils/json.h"
 #include "waiting.h"
 
@@ -36,7 +37,11 @@ for_jobs(TimestampTz run_at, int64 delay, int64 expires_in)
 void
 waiting_until(Job *job, TimestampTz run_at)
 {
-	job->waits = for_jobs(run_at, 0, find_number(job->waits, "expires_in"));
+	int64		expires_in = find_number(job->waits, "expires_in");
+
+	if (expires_in != NO_TIME)
+		(void) calendar_checked_sum(run_at, expires_in, "expires_in");
+	job->waits = for_jobs(run_at, 0, expires_in);
 }
 
 void
@@ -93,9 +98,9 @@ waiting_is_over(Job *job, TimestampTz now)
 
 	job->run_at = Max(now, run_at);
 	if (delay != NO_TIME)
-		job->run_at = Max(job->run_at, now + delay);
+		job->run_at = Max(job->run_at, calendar_bounded_sum(now, delay));
 	if (expires_in != NO_TIME)
-		job->expires_at = job->run_at + expires_in;
+		job->expires_at = calendar_bounded_sum(job->run_at, expires_in);
 	job->due = job->run_at <= now;
 	job->waits = NULL;
 }

@@ -103,7 +103,10 @@ extern bool shared_worker_slots_lack(void);
 extern void worker_slot_found(void);
 extern bool worker_slot_missed(bool of_executor);
 
-/* Since when jobs have been run: what fell due before was missed while the server was down, or a standby. */
+/*
+ * Since when jobs have been run: what fell due before was missed while the server was down, or a standby. 0
+ * without shared memory.
+ */
 extern TimestampTz shared_up_since(void);
 
 /* The system clock was set: it cannot be later than now. */

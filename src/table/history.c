@@ -137,6 +137,7 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	bool		nulls[Natts_finished_job] = {0};
 	RowValues	row = {RelationGetDescr(rel), values, nulls};
 
+	catalog_require_columns(rel, Natts_finished_job);
 #define JOB_COLUMN(name, type) put_##type(&row, Anum_finished_job_##name, job->name);
 #define FINISHED_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"

@@ -9,8 +9,8 @@
 #include "access/table.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
+#include "calendar.h"
 #include "catalog.h"
-#include "common/int.h"
 #include "compat.h"
 #include "hold.h"
 #include "lane.h"
@@ -69,7 +69,7 @@ lease_end(TimestampTz since, int64 lease)
 {
 	TimestampTz end;
 
-	return pg_add_s64_overflow(since, Min(lease, LONGEST_STORED_DURATION), &end) ? DT_NOEND : end;
+	return calendar_sum(since, Min(lease, LONGEST_STORED_DURATION), &end) ? end : DT_NOEND;
 }
 
 bool

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog.h"
 #include "live_row.h"
 #include "row_value.h"
 #include "utils/rel.h"
@@ -16,6 +17,7 @@ live_form_row(Relation rel, TupleTableSlot *slot, const Job *job)
 	bool		nulls[Natts_live_job] = {0};
 	RowValues	row = {RelationGetDescr(rel), values, nulls};
 
+	catalog_require_columns(rel, Natts_live_job);
 #define JOB_COLUMN(name, type) put_##type(&row, Anum_live_job_##name, job->name);
 #define LIVE_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"
