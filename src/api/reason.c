@@ -146,7 +146,7 @@ check_time(const Subject *subject, Reasons *reasons)
 
 /* How many parents it has that have not ended, and the first of them. */
 #define UNMET_PARENTS \
-	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT d.parent, d.if_dead," \
+	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT DISTINCT d.parent, d.if_dead," \
 	" coalesce((SELECT 'has not ended' FROM queue_jobs.live_job l WHERE l.id = d.parent)," \
 	" (SELECT 'has ended, but not what it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NULL)," \
 	" (SELECT 'is ' || f.state FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state <> 'completed' ORDER BY f.finished_at DESC LIMIT 1)) AS state" \
