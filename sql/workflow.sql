@@ -40,6 +40,19 @@ CALL queue_jobs.await_job(:late, '3 min');
 SELECT queue_jobs.enqueue('work', '{"what": "of none"}', after => '{}') AS of_none \gset
 CALL queue_jobs.await_job(:of_none, '3 min');
 
+-- Of one that is merged into another's run: the run's result, by the id that the child was given.
+SELECT queue_jobs.define_worker('twins', idempotent => true);
+SELECT queue_jobs.enqueue('twins', delay => '1 h') AS first, queue_jobs.enqueue('twins', delay => '1 h') AS second \gset
+SELECT queue_jobs.enqueue('work', '{"what": "after second"}', after => ARRAY[:second]::bigint[]) AS after_second \gset
+SELECT queue_jobs.enqueue('work', '{"what": "after both"}', after => ARRAY[:first, :second]::bigint[]) AS after_both \gset
+SELECT queue_jobs.change_job(:first, run_at => now()), queue_jobs.change_job(:second, run_at => now());
+SELECT id = :first AS first, merged FROM queue_jobs.claim('me', '{twins}', 10);
+SELECT replace(detail, :'first', 'first') AS detail, hint FROM queue_jobs.explain_job(:after_both) WHERE n = 1;
+SELECT queue_jobs.complete(:first, 1, '"one run"');
+CALL queue_jobs.await_job(:after_second, '3 min');
+CALL queue_jobs.await_job(:after_both, '3 min');
+SELECT what, replace(replace(results::text, :'first', 'first'), :'second', 'second') AS results FROM trace WHERE what IN ('after second', 'after both') ORDER BY what DESC;
+
 -- One that dies: hold waits for its retry, cancel is cancelled, and so on down, run goes on with null.
 INSERT INTO failing VALUES ('flaky');
 BEGIN;

@@ -63,13 +63,16 @@ check_args(const Lane *lane, Jsonb *args)
 }
 
 static void
-change_args(Job *job, const Lane *lane, Jsonb *args)
+change_args(LiveTable *table, Job *job, const Lane *lane, Jsonb *args)
 {
 	Worker	   *worker = check_args(lane, args);
 	Jsonb	   *stored = storable_args(args);
 
 	if (job->dedup_hash != 0)
+	{
 		hold_wait(job->id);
+		dedup_publish_key(table, job, worker);	/* if it has begun, others of the key waited for its end */
+	}
 	dedup_set_key(job, worker, args,
 				  job->dedup_key && !is_encrypted_dedup_token(job->dedup_key) ? job->dedup_key : NULL);
 	job->args = stored;
@@ -107,7 +110,7 @@ change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job
 
 	limit_passed_by(worker, job);
 	if (!PG_ARGISNULL(ARG_ARGS))
-		change_args(job, lane, PG_GETARG_JSONB_P(ARG_ARGS));
+		change_args(table, job, lane, PG_GETARG_JSONB_P(ARG_ARGS));
 	if (!PG_ARGISNULL(ARG_RUN_AT))
 		change_time(job, finite_run_at(PG_GETARG_TIMESTAMPTZ(ARG_RUN_AT)));
 	if (!PG_ARGISNULL(ARG_PRIORITY))

@@ -146,7 +146,7 @@ check_time(const Subject *subject, Reasons *reasons)
 
 /* How many parents it has that have not ended, and the first of them. */
 #define UNMET_PARENTS \
-	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT d.parent, d.if_dead," \
+	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT DISTINCT d.parent, d.if_dead," \
 	" coalesce((SELECT 'has not ended' FROM queue_jobs.live_job l WHERE l.id = d.parent)," \
 	" (SELECT 'has ended, but not what it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NULL)," \
 	" (SELECT 'is completed, but not all that it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NOT NULL AND b.succeeded_at IS NULL)," \
@@ -218,26 +218,32 @@ check_holders(const Subject *subject, Reasons *reasons)
 				   NULL);
 }
 
+/* What another job of its key does that keeps it from starting, or NULL. */
+static const char *
+key_taken_by(const Subject *subject, const Job *other)
+{
+	TimestampTz until;
+
+	if (lease_holds(other, subject->now, &until) || hold_is_run(other->id))
+		return "runs";
+	return dedup_goes_first(other, &subject->job, subject->worker) ? "has begun, and goes on first" : NULL;
+}
+
 void
 check_key(const Subject *subject, Reasons *reasons)
 {
 	KeyScan		scan;
 	Job			other;
+	const char *taken = NULL;
 
 	if (subject->worker == NULL || !dedup_one_at_a_time(&subject->job, subject->worker))
 		return;
 	key_scan_begin(&scan, subject->table, subject->job.dedup_hash);
-	while (!enough(reasons) && key_scan_next(&scan, &other))
+	while (taken == NULL && !enough(reasons) && key_scan_next(&scan, &other))
 	{
-		TimestampTz until;
-
-		if (other.id != subject->job.id &&
-			(lease_holds(&other, subject->now, &until) || hold_is_run(other.id)))
-		{
+		if (other.id != subject->job.id && (taken = key_taken_by(subject, &other)) != NULL)
 			add_reason(reasons, "key_runs",
-					   psprintf("job " INT64_FORMAT " of its deduplication key runs", other.id), NULL);
-			break;
-		}
+					   psprintf("job " INT64_FORMAT " of its deduplication key %s", other.id, taken), NULL);
 	}
 	key_scan_end(&scan);
 }

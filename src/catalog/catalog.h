@@ -49,6 +49,8 @@
 	RELATION(REL_DEPENDENCY, dependency) \
 	RELATION(REL_JOB_SIGNAL, job_signal) \
 	RELATION(REL_JOB_SIGNAL_KEY, job_signal_pkey) \
+	RELATION(REL_SAVED_STEP, saved_step) \
+	RELATION(REL_SAVED_STEP_KEY, saved_step_pkey) \
 	RELATION(REL_BATCH_ID, batch_id) \
 	RELATION(REL_JOB_VIEW, job)
 

@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
@@ -12,6 +13,7 @@
 #include "storage/bufmgr.h"
 #include "table_rows.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 
 bool
@@ -22,6 +24,29 @@ table_has_no_rows(CatalogRelation table)
 
 	table_close(rel, AccessShareLock);
 	return empty;
+}
+
+/* Read as the engine reads, whatever the caller's snapshot. */
+bool
+table_has_row_of(CatalogRelation table, CatalogRelation index, int64 value)
+{
+	Relation	rel;
+	Snapshot	snapshot;
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		found;
+
+	if (table_has_no_rows(table))
+		return false;
+	rel = table_open(catalog_relation(table), AccessShareLock);
+	snapshot = engine_snapshot();
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(value));
+	scan = systable_beginscan(rel, catalog_relation(index), true, snapshot, 1, &key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	return found;
 }
 
 void

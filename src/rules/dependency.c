@@ -172,7 +172,8 @@ dependency_add_many(const Dependency *dependencies, int count)
 	values[1] = id_array(parents, count);
 	values[2] = PointerGetDatum(construct_array(names, count, TEXTOID, -1, false, TYPALIGN_INT));
 	values[3] = failed_parents(parents, count);
-	(void) engine_statement_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead, failed) SELECT DISTINCT * FROM unnest($1, $2, $3, $4)",
+	(void) engine_statement_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead, failed, named)"
+								  " SELECT DISTINCT child, parent, if_dead, failed, parent FROM unnest($1, $2, $3, $4) AS d (child, parent, if_dead, failed)",
 								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 }
 
@@ -193,8 +194,7 @@ dependency_move(int64 other, int64 job)
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(other), Int64GetDatum(job)};
 
-	(void) engine_statement_often("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
-								  " AND NOT EXISTS (SELECT FROM queue_jobs.dependency e WHERE e.child = d.child AND e.parent = $2)",
+	(void) engine_statement_often("UPDATE queue_jobs.dependency SET parent = $2 WHERE parent = $1",
 								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	watch_job(job);
 	watch_note_parent(job);
@@ -207,7 +207,7 @@ dependency_move(int64 other, int64 job)
 	"CASE WHEN " row ".encrypted IS NULL THEN " row ".result ELSE (queue_jobs.decrypt_job(" row \
 	".id)).result END"
 #define PARENT_RESULTS \
-	"SELECT jsonb_object_agg(coalesce(p.step, p.id::text), p.result) FROM (SELECT d.parent AS id," \
+	"SELECT jsonb_object_agg(coalesce(p.step, p.named::text), p.result) FROM (SELECT d.named," \
 	" (SELECT m.step FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.batch = $2 LIMIT 1) AS step," \
 	" coalesce((SELECT " CLEAR_RESULT("m") " FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.state = 'completed' LIMIT 1)," \
 	" (SELECT " CLEAR_RESULT("f") " FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state = 'completed' LIMIT 1), 'null') AS result" \

@@ -38,7 +38,7 @@ typedef struct Dependency
 
 extern void dependency_add_many(const Dependency *dependencies, int count);
 
-/* What a child's parents have returned, by their steps' names, or their ids; NULL if it has none. */
+/* What a child's parents have returned, by their steps' names, or the ids that it was given; NULL if none. */
 extern Jsonb *dependency_results(const Job *child);
 
 /* "other" was merged into the run of that job: what waits for it waits for that one. */

@@ -13,6 +13,7 @@
 #include "job_signal.h"
 #include "run_as.h"
 #include "snapshot.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
@@ -56,6 +57,12 @@ job_signal_payload(int64 job, const char *name)
 	engine_snapshot_end(snapshot);
 	table_close(rel, AccessShareLock);
 	return payload;
+}
+
+bool
+job_signal_any(int64 job)
+{
+	return table_has_row_of(REL_JOB_SIGNAL, REL_JOB_SIGNAL_KEY, job);
 }
 
 Jsonb *

@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "run_as.h"
 #include "saved_step.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 
 bool
@@ -24,6 +25,12 @@ saved_step_find(int64 job, const char *name, Jsonb **value)
 		getIthJsonbValueFromContainer(&found->root, 0)->type == jbvNull)
 		*value = NULL;
 	return found != NULL;
+}
+
+bool
+saved_step_any(int64 job)
+{
+	return table_has_row_of(REL_SAVED_STEP, REL_SAVED_STEP_KEY, job);
 }
 
 bool

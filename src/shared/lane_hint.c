@@ -103,18 +103,22 @@ lane_hint_publish(int32 lane, LanePosition key)
 	return pools;
 }
 
-/* A claim passes by a job whose key another one has. To be said before the key is tried for the last time. */
-void
+/*
+ * A claim passes by a job whose key another one has. To be said before the key is tried for the last time.
+ * False if there is no hint that would count it.
+ */
+bool
 lane_hint_pass_by(int32 lane, LanePosition key)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 
 	if (hint == NULL)
-		return;
+		return false;
 	hint->passed_count++;
 	if (lane_position_compare(&key, &hint->passed) < 0)
 		hint->passed = key;
 	hint_unlock(hint);
+	return true;
 }
 
 /* 0: nothing is known. */

@@ -98,7 +98,7 @@ extern void lane_hint_settle(int32 lane, const LaneWindow *window, const LanePos
 
 /* Which pools serve the lane; 0: nothing is known. */
 extern uint32 lane_hint_publish(int32 lane, LanePosition key);
-extern void lane_hint_pass_by(int32 lane, LanePosition key);
+extern bool lane_hint_pass_by(int32 lane, LanePosition key);
 extern uint32 lane_hint_passed_count(int32 lane);
 extern bool lane_hint_publish_passed(int32 lane, uint32 count);
 
