@@ -26,38 +26,7 @@ EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(EXTENSION).
 MODULE_big = $(EXTENSION)
 # The floors of the house, each on those before it (src/README.md; test/lint/floors.pl checks it).
 FLOORS = base shared catalog table calls replica rules duties api executor scheduler
-OBJS = \
-	src/queue_jobs.o src/commit.o \
-	src/base/settings.o src/base/arguments.o src/base/job.o src/base/retry.o src/base/consistency.o \
-	src/base/cron.o src/base/subtransaction.o src/base/test_point.o src/base/interruption.o \
-	src/base/run_timeout.o src/base/snapshot.o src/base/cipher.o \
-	src/shared/shared.o src/shared/database_slot.o src/shared/crowd.o src/shared/executor_slot.o src/shared/session_hold.o src/shared/lane_hint.o \
-	src/shared/lane_hint_table.o src/shared/key_hint.o src/shared/location.o src/shared/rate.o \
-	src/shared/mapped_file.o src/shared/crash_ledger.o src/shared/charge.o src/shared/clock.o src/shared/hold.o src/shared/wakeup.o src/shared/process.o \
-	src/shared/wait.o src/shared/watch.o src/shared/duplicates.o src/shared/live_count.o \
-	src/catalog/catalog.o src/catalog/table_guard.o src/catalog/run_as.o src/catalog/handler.o \
-	src/catalog/trusted_path.o src/catalog/bind_functions.o src/catalog/registry.o src/catalog/worker.o \
-	src/catalog/selector.o src/catalog/routing.o src/catalog/pools.o src/catalog/small_table.o src/catalog/table_rows.o src/catalog/feature_flag.o \
-	src/catalog/lane.o src/catalog/statistics.o src/catalog/exclusive_commands.o src/catalog/ddl_guard.o \
-	src/catalog/subscription.o src/catalog/engine_state.o src/catalog/definition_size.o src/catalog/key_hash.o src/catalog/encryption_key.o \
-	src/table/store.o src/table/lease.o src/table/lane_scan.o src/table/key_scan.o src/table/known_place.o src/table/live_row.o src/table/live_scan.o src/table/lane_discovery.o src/table/lane_ids.o src/table/history.o \
-	src/table/dead_jobs.o src/table/job_row.o src/table/index_writer.o src/table/job_walk.o src/table/lane_jobs.o src/table/lane_head.o src/table/live_tally.o src/table/live_counter.o src/table/live_members.o src/table/member_range.o src/table/row_by_id.o \
-	src/calls/call.o src/calls/args_check.o src/calls/command.o src/calls/call_sql.o \
-	src/replica/replica.o src/replica/replica_status.o src/replica/replica_connection.o src/replica/standby.o \
-	src/replica/read.o \
-	src/rules/candidates.o src/rules/candidate_heap.o src/rules/candidate_look.o src/rules/fairness.o src/rules/limit.o src/rules/limit_key.o src/rules/limit_release.o src/rules/claimed_slot.o src/rules/park.o src/rules/park_sweep.o src/rules/dedup.o src/rules/record.o \
-	src/rules/outcome.o src/rules/slice.o src/rules/saved_step.o src/rules/job_signal.o src/rules/current_job.o src/rules/encrypted_job.o src/rules/lost_claim.o src/rules/schedule_end.o \
-	src/rules/new_job.o src/rules/enqueue.o src/rules/waiting.o src/rules/dependency.o src/rules/release.o src/rules/expiry.o src/rules/batch.o src/rules/batch_member.o \
-	src/duties/upkeep.o src/duties/due.o src/duties/heal.o src/duties/capacity.o src/duties/schedule.o src/duties/schedule_clock.o \
-	src/duties/housekeeping.o src/duties/settle.o \
-	src/api/claim.o src/api/claimant.o src/api/missing_queue.o src/api/job_control.o src/api/migrate.o \
-	src/api/run_once.o src/api/long_jobs.o src/api/steps.o src/api/define_worker.o src/api/worker_option.o src/api/define_schedule.o src/api/set_routing.o src/api/pg_cron.o \
-	src/api/batches.o src/api/batch_arguments.o src/api/workflow.o src/api/signals.o src/api/await.o \
-	src/api/advice.o src/api/explain.o src/api/encryption.o src/api/reason.o src/api/waits_for.o src/api/opaque.o src/api/released.o \
-	src/api/job_filter.o src/api/metric.o src/api/metric_row.o src/api/metric_server.o src/api/search.o src/api/bulk.o src/api/change_job.o \
-	src/executor/executor.o src/executor/execute.o src/executor/run_handler.o src/executor/take.o src/executor/task.o src/executor/session.o \
-	src/executor/run_log.o src/executor/table_changes.o src/executor/assert_idempotent.o \
-	src/scheduler/launcher.o src/scheduler/scheduler.o src/scheduler/demand.o
+OBJS := $(patsubst %.c,%.o,$(wildcard src/*.c $(FLOORS:%=src/%/*.c)))
 
 PG_CPPFLAGS = $(FLOORS:%=-I$(srcdir)/src/%) -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'
 # Without OpenSSL's headers all is built but for the encryption of args and results, which is refused then. Found out when PGXS has said which compiler
@@ -105,7 +74,7 @@ DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/* bridg
 DOC_FOLDERS = $(sort $(dir $(DOC_FILES)))
 
 REGRESS        = setup registry enqueue two_phase enqueue_many execute fail claim steer search batch workflow long_jobs explain views comments states bad_input privileges rights history dedup dedup_updates duplicates idempotent record cron schedule limits selectors migrate encrypt statistics metric batch_cases ddl_guard teardown
-ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate batch_end batch_levels signals signal_levels claimed_signals parent_ends
+ISOLATION      = claim_claim claim_cancel claim_complete enqueue_rollback fencing steer_claim disable_worker isolation_levels lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once lock_record record_layers limit_slots prepared explain migrate batch_end batch_levels signals signal_levels claimed_signals dedup_begun parent_ends
 ISOLATION_OPTS = --inputdir=test/isolation
 # The tests' output has other widths in another encoding, and UTF8 does not go with each server's own locale.
 ENCODING       = UTF8

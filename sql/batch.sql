@@ -130,6 +130,7 @@ SELECT error_of($$SELECT queue_jobs.new_batch(args => '[]')$$);
 SELECT error_of($$SELECT queue_jobs.new_batch(parent => 4711000)$$);
 SELECT sqlstate_of($$SELECT queue_jobs.new_batch(repeat('x', 1000000))$$) AS too_long;
 SELECT error_of($$SELECT queue_jobs.new_batch(keep => '-1 s')$$);
+SELECT error_of($$SELECT queue_jobs.new_batch(keep => '500000 years -180000000 days')$$);
 SELECT error_of($$SELECT queue_jobs.close_batch(4711000)$$);
 SELECT error_of(format($$CALL queue_jobs.await_batch(%s)$$, :good));
 CALL queue_jobs.await_batch(4711000);

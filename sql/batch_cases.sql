@@ -226,6 +226,43 @@ SELECT sqlstate_of($$SELECT queue_jobs.enqueue_workflow('w', '[]', on_dead => 'h
 RESET ROLE;
 SET ROLE regress_app;
 
+-- Each transaction joins the batch by itself, also if several come in one message: it locks the batch's row, and finds out whether there is one.
+SELECT queue_jobs.new_batch('joined twice', open => true) AS twice \gset
+RESET ROLE;
+GRANT SELECT ON queue_jobs.tracked_batch TO regress_app;
+SET ROLE regress_app;
+CREATE FUNCTION i_lock(batch bigint) RETURNS boolean LANGUAGE sql AS $$ SELECT xmax = pg_current_xact_id()::xid FROM queue_jobs.tracked_batch WHERE id = batch $$;
+BEGIN \; SELECT queue_jobs.enqueue('handed', batch => :twice) > 0 AS first, app.i_lock(:twice) \; COMMIT \; BEGIN \; SELECT queue_jobs.enqueue('handed', batch => :twice) > 0 AS second, app.i_lock(:twice) \; COMMIT;
+SELECT last_value + 1 AS undone FROM queue_jobs.batch_id \gset
+\set VERBOSITY sqlstate
+BEGIN \; SELECT queue_jobs.new_batch() = :undone AS made, queue_jobs.enqueue('handed', batch => :undone) > 0 AS member \; ROLLBACK \; BEGIN \; SELECT queue_jobs.enqueue('handed', batch => :undone) > 0 AS of_none;
+ROLLBACK;
+-- So does each role: what one may join the owner of a trigger's function may not.
+CREATE TABLE orders (batch bigint);
+GRANT INSERT ON orders TO regress_other;
+RESET ROLE;
+REVOKE SELECT ON queue_jobs.tracked_batch FROM regress_app;
+CREATE FUNCTION app.enqueue_order() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    PERFORM queue_jobs.enqueue('handed', batch => NEW.batch);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER enqueue_order AFTER INSERT ON app.orders FOR EACH ROW EXECUTE FUNCTION app.enqueue_order();
+ALTER FUNCTION app.enqueue_order() OWNER TO regress_other;
+SET ROLE regress_app;
+INSERT INTO orders VALUES (:twice);
+BEGIN;
+SELECT queue_jobs.enqueue('handed', batch => :twice) > 0 AS own;
+INSERT INTO orders VALUES (:twice);
+ROLLBACK;
+\set VERBOSITY default
+SELECT queue_jobs.cancel_jobs('handed'), queue_jobs.close_batch(:twice);
+DROP TABLE orders;
+DROP FUNCTION i_lock(bigint);
+RESET ROLE;
+DROP FUNCTION app.enqueue_order();
+SET ROLE regress_app;
+
 -- Ten thousand steps, one after the other; and one after ten thousand.
 CREATE FUNCTION many_steps(name text, after_each boolean) RETURNS bigint LANGUAGE sql AS $$
 SELECT max(job) FROM queue_jobs.enqueue_workflow(name, (SELECT jsonb_agg(jsonb_build_object('step', 's' || i, 'worker', 'idle_step', 'after',
@@ -241,5 +278,16 @@ SELECT name, state, jobs, completed FROM queue_jobs.batch WHERE name IN ('10,000
 -- No step began before the one before it had ended.
 SELECT count(*) FROM queue_jobs.job a JOIN queue_jobs.job b ON b.id = a.id + 1 AND b.batch = a.batch
  WHERE a.batch = (SELECT id FROM queue_jobs.batch WHERE name = '10,000 in a chain') AND b.started_at < a.finished_at;
+-- A duplicate that is merged into a run of the same batch is no second member.
+SELECT queue_jobs.define_worker('one_run', 'app.idle_step', idempotent => true);
+SELECT queue_jobs.pause('one_run');
+BEGIN;
+SELECT make_batch('merged in one') AS merged \gset
+SELECT queue_jobs.enqueue('one_run', delay => '1 ms', batch => :merged) AS first, queue_jobs.enqueue('one_run', delay => '1 ms', batch => :merged) AS second \gset
+COMMIT;
+CALL wait_for(format($$SELECT count(*) = 2 FROM queue_jobs.job WHERE id IN (%s, %s) AND state = 'available'$$, :first, :second));
+SELECT queue_jobs.resume('one_run');
+CALL wait_for_callbacks(:merged, 2);
+SELECT state, jobs, completed, (SELECT count(*) FROM queue_jobs.batch_results(id)) AS results FROM queue_jobs.batch WHERE id = :merged;
 CALL clean_up();
 RESET ROLE;

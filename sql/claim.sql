@@ -355,6 +355,17 @@ SELECT args, attempt FROM queue_jobs.claim('lives', '{mail}', 3);
 SET ROLE regress_app;
 SELECT count(*) FROM queue_jobs.heartbeat('lives');
 SELECT queue_jobs.complete(:kept, 2), queue_jobs.complete(:lost, 2);
+-- Rights that are taken and given between a session's claims count in the next one.
+SELECT queue_jobs.enqueue('mail', '{"rights": true}') AS job \gset
+RESET ROLE;
+REVOKE regress_app FROM regress_twin;
+SET ROLE regress_twin;
+SELECT count(*) FROM queue_jobs.claim('twin', '{mail}');
+RESET ROLE;
+GRANT regress_app TO regress_twin;
+SET ROLE regress_twin;
+SELECT args FROM queue_jobs.claim('twin', '{mail}');
+SELECT queue_jobs.complete(:job, 1);
 RESET ROLE;
 DROP ROLE regress_twin;
 SET ROLE regress_app;

@@ -12,6 +12,50 @@ ALTER INDEX queue_jobs.live_job_ready RENAME TO ready;
 ALTER SEQUENCE queue_jobs.lane_id_seq RENAME TO lanes;
 ALTER VIEW queue_jobs.job RENAME TO jobs;
 DROP TABLE queue_jobs.token;
+-- Columns and constraints. The library knows those that there are.
+ALTER TABLE queue_jobs.live_job ADD COLUMN note jsonb;
+ALTER TABLE queue_jobs.live_job SET (fillfactor = 70), ADD COLUMN note text;
+ALTER TABLE queue_jobs.live_job DROP COLUMN context;
+ALTER TABLE queue_jobs.live_job ALTER COLUMN id TYPE numeric;
+ALTER TABLE queue_jobs.live_job ALTER COLUMN args DROP NOT NULL;
+ALTER TABLE queue_jobs.live_job ALTER COLUMN context SET NOT NULL;
+ALTER TABLE queue_jobs.defined_worker ALTER COLUMN max_retries SET DEFAULT 3;
+ALTER TABLE queue_jobs.live_job ADD CONSTRAINT small CHECK (priority < 100);
+ALTER TABLE queue_jobs.lane DROP CONSTRAINT lane_pkey;
+CREATE UNIQUE INDEX one_priority ON queue_jobs.live_job (priority);
+-- What would lose jobs, or hide them from the engine.
+ALTER TABLE queue_jobs.live_job SET UNLOGGED;
+ALTER TABLE queue_jobs.live_job ENABLE ROW LEVEL SECURITY;
+ALTER TABLE queue_jobs.defined_worker FORCE ROW LEVEL SECURITY;
+CREATE TABLE app.lanes (LIKE queue_jobs.lane);
+ALTER TABLE queue_jobs.lane INHERIT app.lanes;
+DROP TABLE app.lanes;
+CREATE RULE no_tokens AS ON INSERT TO queue_jobs.token DO INSTEAD NOTHING;
+CREATE OR REPLACE VIEW queue_jobs.queue AS SELECT 1;
+BEGIN;
+SET LOCAL search_path = app, queue_jobs;
+CREATE OR REPLACE VIEW queue AS SELECT 1 AS of_another_schema;
+CREATE OR REPLACE VIEW queue AS SELECT 2 AS of_another_schema;
+ROLLBACK;
+-- What a DBA does to any table.
+BEGIN;
+ALTER TABLE queue_jobs.live_job SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01), ALTER COLUMN args SET STATISTICS 10, ALTER COLUMN args SET STORAGE EXTERNAL, REPLICA IDENTITY FULL;
+ALTER TABLE queue_jobs.live_job RESET (fillfactor), SET TABLESPACE pg_default, CLUSTER ON live_job_id;
+ALTER INDEX queue_jobs.live_job_id SET (fillfactor = 80);
+ALTER TABLE queue_jobs.live_job DISABLE TRIGGER ALL, ENABLE TRIGGER ALL, SET LOGGED, DISABLE ROW LEVEL SECURITY;
+CREATE INDEX live_job_priority ON queue_jobs.live_job (priority);
+ALTER INDEX queue_jobs.live_job_priority SET (fillfactor = 80);
+DROP INDEX queue_jobs.live_job_priority;
+COMMENT ON COLUMN queue_jobs.live_job.args IS 'what the handler gets';
+SET LOCAL client_min_messages = error;  -- wal_level
+CREATE PUBLICATION live_jobs FOR TABLE queue_jobs.live_job;
+ROLLBACK;
+-- And what a superuser does who says that system tables are meant. No job gets into a table with other columns.
+BEGIN;
+SET LOCAL allow_system_table_mods = on;
+ALTER TABLE queue_jobs.live_job ADD COLUMN note jsonb;
+SELECT queue_jobs.define_worker('noted'), queue_jobs.enqueue('noted');
+ROLLBACK;
 -- What is not the extension's is not its business.
 CREATE TABLE queue_jobs.stray (id integer PRIMARY KEY);
 ALTER TABLE queue_jobs.stray RENAME TO foreign_table;

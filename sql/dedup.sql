@@ -169,6 +169,8 @@ SELECT queue_jobs.drop_worker('heals');
 SELECT queue_jobs.run_once('token', 'INSERT INTO app.simple VALUES (2) RETURNING id') AS ran,
        queue_jobs.run_once('token', 'SELECT 1 / 0') AS stored;
 SELECT error_of($$SELECT queue_jobs.run_once('other', 'SELECT 1 / 0')$$);
+SELECT error_of($$SELECT queue_jobs.run_once('other', '')$$);
+SELECT error_of($$SELECT queue_jobs.run_once('other', '-- nothing')$$);
 SELECT queue_jobs.run_once('other', $$SELECT $1->>'a' AS a, 2 AS b$$, '{"a": "x"}') AS not_stored;
 SELECT queue_jobs.run_once('expired', 'SELECT 3', ttl => '0'), queue_jobs.run_once('expired', 'SELECT 4');
 SELECT queue_jobs.run_once('*', 'SELECT 5'), queue_jobs.run_once('*', 'SELECT 6');

@@ -155,5 +155,12 @@ ROLLBACK;
 SELECT nextval('app.entry_id_seq') AS drawn \gset
 SELECT queue_jobs.assert_idempotent('draws');
 SELECT nextval('app.entry_id_seq') - :drawn AS numbers;
+-- A handler that is not called is not tested: its record is not pending, or does not exist.
+CREATE TABLE records (id int PRIMARY KEY, status text);
+INSERT INTO records VALUES (1, 'done');
+SELECT queue_jobs.define_worker('of a record', 'app.counts', record => 'app.records', record_key => 'id', pending => $$status = 'pending'$$);
+SELECT error_of($$SELECT queue_jobs.assert_idempotent('of a record', '{"id": 1}')$$);
+SELECT sqlstate_of($$SELECT queue_jobs.assert_idempotent('of a record', '{"id": 2}')$$), sqlstate_of($$SELECT queue_jobs.assert_idempotent('of a record')$$);
+DROP TABLE records;
 DROP FUNCTION verdict(text, integer);
 CALL clean_up();

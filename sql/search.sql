@@ -109,6 +109,15 @@ SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''infinity'')
 SELECT queue_jobs.enqueue('find', expires_in => '2 h', delay => '1 h') AS job \gset
 SELECT queue_jobs.change_job(:job, run_at => '2100-01-01');
 SELECT expires_at = '2100-01-01 02:00' AS two_hours_later FROM queue_jobs.job WHERE id = :job;
+-- It does not move beyond the calendar, where no row could be shown.
+SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''294276-12-31 23:00Z'')', :job));
+SELECT queue_jobs.enqueue('find', run_at => now() + interval '1 day', expires_in => '999 years') AS lasting \gset
+SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''294276-01-01 00:00Z'')', :lasting));
+SELECT queue_jobs.change_job(:lasting, run_at => '4714-11-24 00:00Z BC');
+SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''294276-01-01 00:00Z'')', :job));
+SELECT queue_jobs.change_job(:job, run_at => '294276-12-31 21:59:59.999999Z');
+SELECT run_at, expires_at FROM queue_jobs.job WHERE id IN (:job, :lasting) ORDER BY id;
+SELECT queue_jobs.change_job(:job, run_at => '2100-01-01'), queue_jobs.cancel(:lasting);
 -- Another role's is not to be changed, nor args that the handler could not take.
 RESET ROLE;
 SET ROLE regress_other;
@@ -129,6 +138,25 @@ SELECT queue_jobs.cancel_jobs('find once');
 SELECT queue_jobs.enqueue('find once', '{"n": 1}', dedup_key => 'token') AS a \gset
 SELECT queue_jobs.change_job(:a, args => '{"n": 5}'), queue_jobs.enqueue('find once', '{"n": 6}', dedup_key => 'token') = :a AS is_duplicate;
 
+-- What was to be done for a job that was merged into another's run has been done: retry_jobs() leaves it out.
+SELECT queue_jobs.define_worker('find merged');
+BEGIN;
+SELECT queue_jobs.enqueue('find merged', dedup_key => 'k', delay => '1 ms') AS a \gset
+SELECT queue_jobs.enqueue('find merged', dedup_key => 'k', delay => '1 ms') <> :a AS another;
+COMMIT;
+CALL wait_for($$SELECT count(*) = 2 FROM queue_jobs.job WHERE worker = 'find merged' AND state = 'available'$$);
+SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{find merged}', 10);
+SELECT state, result ? 'merged_into' AS merged FROM queue_jobs.job WHERE worker = 'find merged' ORDER BY state;
+SELECT queue_jobs.retry_jobs('find merged', dry_run => true), queue_jobs.retry_jobs('find merged', states => '{cancelled}');
+SELECT queue_jobs.forget_jobs('find merged');
+-- A job that a session has waited for is forgotten like others; one for which a job waits is not.
+SELECT queue_jobs.enqueue('find merged') AS a \gset
+SELECT queue_jobs.enqueue('find', after => ARRAY[:a]::bigint[]) AS b \gset
+CALL queue_jobs.await_job(:a, '1 ms');
+SELECT queue_jobs.fail(id, attempt, 'it is gone', final => true) FROM queue_jobs.claim('me', '{find merged}');
+SELECT queue_jobs.forget_jobs('find merged', dry_run => true), queue_jobs.forget_jobs('find merged');
+SELECT queue_jobs.cancel(:b);
+SELECT queue_jobs.forget_jobs('find merged', dry_run => true), queue_jobs.forget_jobs('find merged');
 SELECT queue_jobs.cancel_jobs('find once'), queue_jobs.cancel_jobs('find'), queue_jobs.resume('elsewhere');
 SELECT queue_jobs.drop_worker(name) FROM queue_jobs.worker WHERE name LIKE 'find%';
 DROP VIEW finds;

@@ -1,7 +1,7 @@
 -- The states of a job: the table of transitions, and each of them made to happen.
 SET ROLE regress_app;
 SET search_path = app, helper;
-SELECT DISTINCT * FROM queue_jobs.transitions() ORDER BY from_state, to_state;
+SELECT * FROM queue_jobs.transitions() ORDER BY from_state, to_state;
 
 -- Every state can be reached from the first ones, and from every one a final one; only retry() and retry_batch() lead out of those.
 WITH RECURSIVE reached (state) AS (

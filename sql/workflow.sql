@@ -21,17 +21,37 @@ SELECT state, run_at, replace(waits_for, :'one', 'one') AS waits_for FROM queue_
 SELECT n, reason, replace(detail, :'one', 'one') AS detail FROM queue_jobs.explain_job(:child) WHERE n = 1;
 SELECT waiting FROM queue_jobs.queue WHERE queue = 'work';
 SELECT queue_jobs.retry(:child), queue_jobs.change_job(:child, priority => 1);
+SELECT error_of(format('SELECT queue_jobs.enqueue_workflow(''w'', ''[{"step": "a", "worker": "work", "priority": %s}]'')', p)) FROM unnest('{2.5,10000000000,"\"1\""}'::text[]) p;
+SELECT queue_jobs.enqueue('work', '{"what": "too late"}', after => ARRAY[:one]::bigint[], expires_in => '999 years') AS lasting \gset
+SELECT error_of(format('SELECT queue_jobs.change_job(%s, run_at => ''294276-01-01 00:00Z'')', :lasting));
+SELECT queue_jobs.change_job(:lasting, run_at => '293277-01-01 00:00Z');
 CALL queue_jobs.await_job(:child, '0 s');
 SELECT queue_jobs.complete(id, attempt, to_jsonb(id = :one)) FROM queue_jobs.claim('me', '{manual}');
 SELECT state FROM queue_jobs.job WHERE id = :child;
 SELECT queue_jobs.complete(id, attempt, to_jsonb(id = :one)) FROM queue_jobs.claim('me', '{manual}');
 CALL queue_jobs.await_job(:child, '3 min');
 SELECT results = jsonb_build_object(:'one', true, :'two', false) AS both FROM trace WHERE what = 'after two';
+CALL wait_for_state(:lasting, 'scheduled');
+SELECT run_at, expires_at FROM queue_jobs.job WHERE id = :lasting;
+SELECT queue_jobs.change_job(:lasting, run_at => '4714-11-24 00:00Z BC'), queue_jobs.cancel(:lasting);
 -- Those that are completed already count.
 SELECT queue_jobs.enqueue('work', '{"what": "late"}', after => ARRAY[:one, :two, :one]::bigint[]) AS late \gset
 CALL queue_jobs.await_job(:late, '3 min');
 SELECT queue_jobs.enqueue('work', '{"what": "of none"}', after => '{}') AS of_none \gset
 CALL queue_jobs.await_job(:of_none, '3 min');
+
+-- Of one that is merged into another's run: the run's result, by the id that the child was given.
+SELECT queue_jobs.define_worker('twins', idempotent => true);
+SELECT queue_jobs.enqueue('twins', delay => '1 h') AS first, queue_jobs.enqueue('twins', delay => '1 h') AS second \gset
+SELECT queue_jobs.enqueue('work', '{"what": "after second"}', after => ARRAY[:second]::bigint[]) AS after_second \gset
+SELECT queue_jobs.enqueue('work', '{"what": "after both"}', after => ARRAY[:first, :second]::bigint[]) AS after_both \gset
+SELECT queue_jobs.change_job(:first, run_at => now()), queue_jobs.change_job(:second, run_at => now());
+SELECT id = :first AS first, merged FROM queue_jobs.claim('me', '{twins}', 10);
+SELECT replace(detail, :'first', 'first') AS detail, hint FROM queue_jobs.explain_job(:after_both) WHERE n = 1;
+SELECT queue_jobs.complete(:first, 1, '"one run"');
+CALL queue_jobs.await_job(:after_second, '3 min');
+CALL queue_jobs.await_job(:after_both, '3 min');
+SELECT what, replace(replace(results::text, :'first', 'first'), :'second', 'second') AS results FROM trace WHERE what IN ('after second', 'after both') ORDER BY what DESC;
 
 -- One that dies: hold waits for its retry, cancel is cancelled, and so on down, run goes on with null.
 INSERT INTO failing VALUES ('flaky');
@@ -115,6 +135,7 @@ SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worke
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["b"]}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["a"]}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["b"]}, {"step": "b", "worker": "manual", "after": ["a"]}]')$$);
+SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["b"]}, {"step": "b", "worker": "manual", "after": ["c"]}, {"step": "c", "worker": "manual", "after": ["b"]}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual"}, {"step": "a", "worker": "manual"}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "if_dead": "maybe"}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "delay": "-1 s"}]')$$);

@@ -10,8 +10,8 @@
 #include "access/xact.h"
 #include "commit.h"
 #include "current_job.h"
-#include "ddl_guard.h"
 #include "exclusive_commands.h"
+#include "guard.h"
 #include "job_control.h"
 #include "lane.h"
 #include "live_count.h"
@@ -86,7 +86,7 @@ typedef struct UtilityParticipant
 static const UtilityParticipant utility_participants[] = {
 	{subscription_utility, true},
 	{exclusive_commands_utility, true},
-	{ddl_guard_utility, false},
+	{guard_utility, false},
 	{wakeup_utility, true},
 };
 

@@ -18,16 +18,17 @@
 #include "key_hint.h"
 #include "lane_hint.h"
 #include "live_count.h"
+#include "location.h"
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "pools.h"
 #include "process.h"
+#include "rate.h"
 #include "replica_status.h"
 #include "session_hold.h"
 #include "settings.h"
 #include "shared.h"
 #include "statistics.h"
-#include "trusted_path.h"
 #include "watch.h"
 
 PG_MODULE_MAGIC;
@@ -39,7 +40,6 @@ _PG_init(void)
 {
 	settings_define(pools_check);
 	catalog_init();
-	trusted_path_init();
 	commit_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
@@ -50,6 +50,8 @@ _PG_init(void)
 	charges_init();
 	lost_claims_init();
 	key_hints_init();
+	locations_init();
+	rates_init();
 	duplicates_init();
 	statistics_init();
 	live_counts_init();

@@ -6,7 +6,6 @@
 
 #include "catalog/pg_type.h"
 #include "compat.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "handler.h"
@@ -169,29 +168,19 @@ check_record(Advice *advice)
 	Oid			types[] = {TEXTOID};
 	Datum		values[1];
 	WorkerTexts texts;
-	RunAs		saved;
-	bool		missing;
-	bool		slow = false;
+	int64		found;			/* 0: no table; 2: a large one without an index of some rows */
 
 	if (worker->record == NULL)
 		return;
 	values[0] = CStringGetTextDatum(worker->record);
-	engine_begin(&saved);
-	missing = engine_execute("SELECT c.reltuples > " LARGE_TABLE " AND NOT EXISTS"
+	found = engine_select_id("SELECT CASE WHEN c.reltuples > " LARGE_TABLE " AND NOT EXISTS"
 							 " (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indpred IS NOT NULL)"
-							 " FROM pg_class c WHERE c.oid = to_regclass($1)",
-							 SPI_OK_SELECT, lengthof(types), types, values, NULL) == 0;
-	if (!missing)
-	{
-		bool		isnull;
-
-		slow = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	}
-	engine_end(&saved);
-	if (missing)
+							 " THEN 2::int8 ELSE 1 END FROM pg_class c WHERE c.oid = to_regclass($1)",
+							 lengthof(types), types, values);
+	if (found == 0)
 		add(advice, psprintf("record \"%s\" does not exist", worker->record),
 			"Its jobs fail. Create the table, or define the worker again.");
-	else if (slow && worker->heal_every > 0 && worker_texts(worker, &texts))
+	else if (found == 2 && worker->heal_every > 0 && worker_texts(worker, &texts))
 		add(advice, psprintf("no index of the pending rows of \"%s\"", worker->record),
 			psprintf("Every healing reads the whole table: CREATE INDEX ON %s (…) WHERE %s, on the columns of the primary key.",
 					 worker->record, texts.pending));

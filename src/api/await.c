@@ -8,14 +8,12 @@
 
 #include "arguments.h"
 #include "catalog/pg_type.h"
-#include "clock.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lane.h"
 #include "run_as.h"
 #include "shared.h"
-#include "storage/ipc.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
@@ -27,7 +25,6 @@
 PG_FUNCTION_INFO_V1(queue_jobs_await_job);
 PG_FUNCTION_INFO_V1(queue_jobs_await_batch);
 
-#define LONGEST_TIMEOUT (365 * USECS_PER_DAY)
 #define LOOK_AT_LEAST_EVERY (60 * USECS_PER_SEC)
 #define POLL_WITHOUT_SHARED_MEMORY 500	/* milliseconds */
 #define MOST_COLUMNS 3
@@ -44,63 +41,22 @@ typedef struct Awaited
 	bool		is_job;
 	Datum		values[MOST_COLUMNS];
 	bool		nulls[MOST_COLUMNS];
-	bool		found;
 	MemoryContext context;		/* of the values; outlives transactions */
 } Awaited;
 
 static void
 copy_row(Awaited *awaited)
 {
+	MemoryContext old = MemoryContextSwitchTo(awaited->context);
+
 	for (int i = 0; i < awaited->columns; i++)
 	{
-		MemoryContext old;
-
 		awaited->values[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1,
 										   &awaited->nulls[i]);
-		old = MemoryContextSwitchTo(awaited->context);
 		if (!awaited->nulls[i])
 			awaited->values[i] = PointerGetDatum(PG_DETOAST_DATUM_COPY(awaited->values[i]));
-		MemoryContextSwitchTo(old);
 	}
-}
-
-/* Whether it has ended. */
-static bool
-look(Awaited *awaited)
-{
-	Oid			types[] = {INT8OID};
-	Datum		values[] = {Int64GetDatum(awaited->id)};
-	Oid			owner = InvalidOid;
-	bool		ended = false;
-	bool		isnull;
-	RunAs		saved;
-
-	MemoryContextReset(awaited->context);
-	shared_look();
-	if (awaited->is_job)
-		watch_job(awaited->id); /* before the look: a later end is news, which wakes us */
-	PushActiveSnapshot(GetTransactionSnapshot());
-	engine_begin(&saved);
-	awaited->found = engine_execute(awaited->sql, SPI_OK_SELECT, 1, types, values, NULL) > 0;
-	if (awaited->found)
-	{
-		copy_row(awaited);
-		ended = DatumGetBool(
-			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 1, &isnull));
-		owner = DatumGetObjectId(
-			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 2, &isnull));
-	}
-	engine_end(&saved);
-	PopActiveSnapshot();
-	if (awaited->found && !lane_owner_is_mine(owner))
-		awaited->found = ended = false;
-	return ended;
-}
-
-static void
-unregister_waiter(int code, Datum argument)
-{
-	waiter_unregister();
+	MemoryContextSwitchTo(old);
 }
 
 static void
@@ -112,25 +68,44 @@ refuse_unknown(const Awaited *awaited)
 									: "batch " INT64_FORMAT " does not exist",
 					awaited->id),
 			 errdetail("It is another role's, never was, or is no longer kept."),
-			 errhint("A worker's keep_completed says how long its jobs are kept.")));
+			 awaited->is_job ? errhint("A worker's keep_completed says how long its jobs are kept.")
+			 : errhint("The parameter \"keep\" of new_batch() says how long a batch is kept.")));
 }
 
-static void
-wait_for_end(Awaited *awaited, int64 timeout)
+/* Whether it has ended. */
+static bool
+look(void *argument, TimestampTz *next)
 {
-	int64		deadline = clock_elapsed() + timeout;
-	int64		left;
-	long		poll = shared_present() ? 0 : POLL_WITHOUT_SHARED_MEMORY;
+	Awaited    *awaited = argument;
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(awaited->id)};
+	Oid			owner = InvalidOid;
+	bool		found;
+	bool		ended = false;
+	bool		isnull;
+	RunAs		saved;
 
-	while (!look(awaited))
+	MemoryContextReset(awaited->context);
+	shared_look();
+	if (awaited->is_job)
+		watch_job(awaited->id); /* before the look: a later end is news, which wakes us */
+	PushActiveSnapshot(GetTransactionSnapshot());
+	engine_begin(&saved);
+	found = engine_execute(awaited->sql, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0;
+	if (found)
 	{
-		if (!awaited->found)
-			refuse_unknown(awaited);
-		left = deadline - clock_elapsed();
-		if (left <= 0)
-			break;
-		wait_outside_transaction(GetCurrentTimestamp() + Min(left, LOOK_AT_LEAST_EVERY), poll, NULL, NULL);
+		copy_row(awaited);
+		ended = DatumGetBool(
+			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 1, &isnull));
+		owner = DatumGetObjectId(
+			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 2, &isnull));
 	}
+	engine_end(&saved);
+	PopActiveSnapshot();
+	if (!found || !lane_owner_is_mine(owner))
+		refuse_unknown(awaited);
+	*next = GetCurrentTimestamp() + LOOK_AT_LEAST_EVERY;
+	return ended;
 }
 
 static Datum
@@ -141,29 +116,21 @@ await(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 
 	refuse_within_transaction(fcinfo, function);
 	refuse_null(fcinfo, 0, "id");
-	refuse_null(fcinfo, 1, "timeout");
 	awaited->id = PG_GETARG_INT64(0);
-	timeout = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_TIMEOUT,
-													  "Give an interval from 0 to 365 days."));
+	timeout = wait_argument(fcinfo, 1, "timeout");
 	awaited->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs await",
 											 ALLOCSET_DEFAULT_SIZES);
-	if (!shared_present())
-		wait_for_end(awaited, timeout);
-	else
-	{
-		waiter_register();
-		PG_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
-		{
-			wait_for_end(awaited, timeout);
-		}
-		PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
-		waiter_unregister();
-	}
-	end_transaction_of_procedure();
+	wait_until(look, awaited, timeout, POLL_WITHOUT_SHARED_MEMORY);
 	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "%s does not return a row", function);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), awaited->values, awaited->nulls));
 }
+
+/* Jobs; and those that are not to be kept, but were waited for when they ended. */
+#define AWAITED_JOBS \
+	"(SELECT id, state, result, last_error, finished_at, owner FROM queue_jobs.job WHERE id = $1" \
+	" UNION ALL SELECT m.id, m.state, m.result, m.errors -> -1 ->> 'message', m.finished_at, pg_get_userbyid(l.owner)" \
+	"  FROM queue_jobs.member_job m JOIN queue_jobs.lane l ON l.id = m.lane WHERE m.id = $1 AND m.keep_until <= clock_timestamp()) AS j"
 
 /* await_job(id, timeout, INOUT state, INOUT result, INOUT error) */
 Datum
@@ -171,8 +138,10 @@ queue_jobs_await_job(PG_FUNCTION_ARGS)
 {
 	Awaited		awaited = {
 		.sql = "SELECT state, CASE WHEN result #>> '{}' LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).result ELSE result END,"
-		" CASE WHEN last_error LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).errors -> -1 ->> 'message' ELSE last_error END, state IN ('completed', 'cancelled', 'dead') AND finished_at IS NOT NULL,"
-		" (SELECT oid FROM pg_roles WHERE rolname = owner) FROM queue_jobs.job WHERE id = $1 ORDER BY finished_at NULLS FIRST",
+		" CASE WHEN last_error LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).errors -> -1 ->> 'message' ELSE last_error END,"
+		" state IN ('completed', 'cancelled', 'dead') AND finished_at IS NOT NULL,"
+		" (SELECT oid FROM pg_roles WHERE rolname = owner) FROM " AWAITED_JOBS
+		" ORDER BY finished_at NULLS FIRST",
 		.columns = 3,.is_job = true
 	};
 

@@ -6,17 +6,20 @@
 
 #include "arguments.h"
 #include "batch.h"
-#include "batch_arguments.h"
 #include "batch_member.h"
+#include "batches.h"
 #include "catalog/pg_type.h"
 #include "current_job.h"
+#include "encrypted_job.h"
+#include "enqueue.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "history.h"
 #include "job_control.h"
 #include "miscadmin.h"
+#include "registry.h"
 #include "run_as.h"
 #include "subscription.h"
-#include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "watch.h"
 
@@ -31,6 +34,58 @@ enum
 	NEW_NAME, NEW_ON_SUCCESS, NEW_ON_ENDED, NEW_ON_DEAD, NEW_ARGS, NEW_PARENT, NEW_OPEN, NEW_KEEP
 };
 
+/* The name of a worker that is defined, and may be called back with the args of the batch; or NULL. */
+static char *
+callback_argument(FunctionCallInfo fcinfo, int arg, const char *name, Jsonb *args)
+{
+	char	   *name_of_worker = text_argument(fcinfo, arg);
+	Worker	   *worker;
+
+	if (name_of_worker == NULL)
+		return NULL;
+	worker = registry_require_worker(name_of_worker, UNDEFINED_WORKER_HINT);
+	if (worker->built_in != BUILT_IN_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("worker \"%s\" cannot be called back", name_of_worker),
+				 errdetail("It is the extension's own; %s names it.", name),
+				 errhint("Define a worker for it.")));
+	enqueue_check_right(worker);
+	refuse_clear_args(worker, args, "a batch");
+	return name_of_worker;
+}
+
+static Jsonb *
+args_argument(FunctionCallInfo fcinfo, int arg)
+{
+	Jsonb	   *args;
+
+	refuse_null(fcinfo, arg, "args");
+	args = PG_GETARG_JSONB_P(arg);
+	if (!JB_ROOT_IS_OBJECT(args))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("args of a batch must be a JSON object"),
+				 errdetail("Callbacks are called with them, and the key \"batch\"."),
+				 errhint("Use '{}' if the callbacks need no more.")));
+	return args;
+}
+
+void
+batch_arguments(FunctionCallInfo fcinfo, int callbacks, int keep, BatchDefinition *definition)
+{
+	definition->name = text_argument(fcinfo, 0);
+	if (definition->name != NULL)
+		check_name("batch", definition->name);
+	definition->args = args_argument(fcinfo, callbacks + 3);
+	definition->on_success = callback_argument(fcinfo, callbacks, "on_success", definition->args);
+	definition->on_ended = callback_argument(fcinfo, callbacks + 1, "on_ended", definition->args);
+	definition->on_dead = callback_argument(fcinfo, callbacks + 2, "on_dead", definition->args);
+	refuse_null(fcinfo, keep, "keep");
+	definition->keep = interval_argument(PG_GETARG_INTERVAL_P(keep), "keep", 0, HISTORY_LONGEST,
+										 "Give an interval from 0 to 540 days.");
+}
+
 /* new_batch(name, on_success, on_ended, on_dead, args, parent, open, keep): its id */
 Datum
 queue_jobs_new_batch(PG_FUNCTION_ARGS)
@@ -39,18 +94,9 @@ queue_jobs_new_batch(PG_FUNCTION_ARGS)
 	bool		standing;
 
 	refuse_where_nothing_can_be_written("queue_jobs.new_batch()");
-	definition.name = batch_name_argument(fcinfo, NEW_NAME);
-	definition.on_success = callback_argument(fcinfo, NEW_ON_SUCCESS, "on_success");
-	definition.on_ended = callback_argument(fcinfo, NEW_ON_ENDED, "on_ended");
-	definition.on_dead = callback_argument(fcinfo, NEW_ON_DEAD, "on_dead");
-	definition.args = batch_args_argument(fcinfo, NEW_ARGS);
-	refuse_clear_batch_args(definition.args,
-							(const char *[]){definition.on_success, definition.on_ended,
-											 definition.on_dead},
-							3);
+	batch_arguments(fcinfo, NEW_ON_SUCCESS, NEW_KEEP, &definition);
 	refuse_null(fcinfo, NEW_OPEN, "open");
 	definition.open = PG_GETARG_BOOL(NEW_OPEN);
-	definition.keep = keep_argument(fcinfo, NEW_KEEP);
 	if (!PG_ARGISNULL(NEW_PARENT))
 	{
 		definition.parent = PG_GETARG_INT64(NEW_PARENT);
@@ -78,14 +124,11 @@ queue_jobs_close_batch(PG_FUNCTION_ARGS)
 	int64		batch = batch_argument(fcinfo, "queue_jobs.close_batch()");
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
-	bool		closed;
-	RunAs		saved;
+	uint64		closed = engine_statement_often("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open",
+												SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 
-	engine_begin(&saved);
-	closed = engine_execute_often("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open", SPI_OK_UPDATE, 1, types, values, NULL) > 0;
-	engine_end(&saved);
 	watch_note(NEWS_BATCH, batch);
-	PG_RETURN_BOOL(closed);
+	PG_RETURN_BOOL(closed > 0);
 }
 
 /* The batch, and all of which it is the parent. */
@@ -122,9 +165,9 @@ find_members(const char *sql, int64 batch, int64 *count)
 	return ids;
 }
 
-/* Returns for how many of the members it was true. */
+/* How many of the members were cancelled, or retried: then a step waits once more for those before it. */
 static int64
-steer_members(const char *sql, int64 batch, bool (*steer) (int64 job))
+steer_members(const char *sql, int64 batch, bool cancel)
 {
 	int64		count;
 	int64	   *ids = find_members(sql, batch, &count);
@@ -133,39 +176,23 @@ steer_members(const char *sql, int64 batch, bool (*steer) (int64 job))
 	for (int64 i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (steer(ids[i]))
-			steered++;
+		steered += cancel ? job_end(ids[i], JOB_CANCELLED) : job_retry(ids[i], true);
 	}
 	return steered;
-}
-
-static bool
-cancel_member(int64 job)
-{
-	return job_end(job, JOB_CANCELLED);
-}
-
-/* A step waits once more for those before it. */
-static bool
-retry_member(int64 job)
-{
-	return job_retry(job, true);
 }
 
 /* cancel_batch(id): how many of its jobs, and of its child batches', were not finished. */
 Datum
 queue_jobs_cancel_batch(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(
-		steer_members(LIVE_MEMBERS, batch_argument(fcinfo, "queue_jobs.cancel_batch()"), cancel_member));
+	PG_RETURN_INT64(steer_members(LIVE_MEMBERS, batch_argument(fcinfo, "queue_jobs.cancel_batch()"), true));
 }
 
 /* retry_batch(id): how many of them that were dead or cancelled go on. */
 Datum
 queue_jobs_retry_batch(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(
-		steer_members(FAILED_MEMBERS, batch_argument(fcinfo, "queue_jobs.retry_batch()"), retry_member));
+	PG_RETURN_INT64(steer_members(FAILED_MEMBERS, batch_argument(fcinfo, "queue_jobs.retry_batch()"), false));
 }
 
 /* current_batch(): NULL outside of a run, or if the job is a member of none */

@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "arguments.h"
+#include "dependency.h"
 #include "fmgr.h"
 #include "history.h"
 #include "job_control.h"
@@ -47,9 +48,13 @@ typedef struct FoundJob
 typedef struct Bulk Bulk;
 typedef ControlResult (*Act) (Bulk *bulk, const FoundJob *found);
 
+/* Whether a job that the filter means is one for the function. */
+typedef bool (*Wanted) (const WalkedJob *walked);
+
 struct Bulk
 {
 	JobFilter	filter;
+	Wanted		wanted;			/* or NULL: all are */
 	Act			act;
 	JobState	end_as;			/* of cancel_jobs() and discard_jobs() */
 	LiveTable	table;
@@ -66,6 +71,13 @@ struct Bulk
 };
 
 /* ---- what is done to one job ---- */
+
+/* What was to be done for a merged job has been done; retry() runs it again all the same. */
+static bool
+is_to_be_retried(const WalkedJob *walked)
+{
+	return !walked->merged;
+}
 
 static ControlResult
 retry_one(Bulk *bulk, const FoundJob *found)
@@ -90,16 +102,23 @@ end_one(Bulk *bulk, const FoundJob *found)
 	return result;
 }
 
-/* One that has expired, and has not been ended yet, is not kept yet; and members of batches go with these. */
+/*
+ * One that has expired, and has not been ended yet, is not kept yet. Members of batches go with these, and a
+ * job that others wait for stays until they have seen how it ended.
+ */
+static bool
+is_to_be_forgotten(const WalkedJob *walked)
+{
+	return walked->slice != NO_SLICE && (walked->slice != HISTORY_MEMBERS || walked->job.batch == 0) &&
+		!dependency_needs(walked->job.id);
+}
+
 static ControlResult
 forget_one(Bulk *bulk, const FoundJob *found)
 {
 	FinishedJob finished;
 
-	return found->slice != NO_SLICE && found->slice != HISTORY_MEMBERS &&
-			history_take_from(found->slice, found->id, true, &finished)
-		? CONTROL_DONE
-		: CONTROL_NOTHING;
+	return history_take_from(found->slice, found->id, true, &finished) ? CONTROL_DONE : CONTROL_NOTHING;
 }
 
 /* ---- all of them ---- */
@@ -161,6 +180,8 @@ find_piece(Bulk *bulk)
 	while (bulk->count < PIECE && job_filter_next(&bulk->filter, &walk, &walked))
 	{
 		bulk->before = walked.job.id;
+		if (bulk->wanted != NULL && !bulk->wanted(&walked))
+			continue;
 		bulk->piece[bulk->count++] = (FoundJob) {.id = walked.job.id,.slice = walked.slice};
 	}
 	job_walk_end(&walk);
@@ -171,17 +192,9 @@ find_piece(Bulk *bulk)
 static int64
 count_jobs(Bulk *bulk)
 {
-	Snapshot	snapshot = engine_snapshot();
-	JobWalk		walk;
-	WalkedJob	walked;
-	int64		count = 0;
-
-	job_filter_walk(&bulk->filter, snapshot, PG_INT64_MAX, &walk);
-	while (count < bulk->filter.max_jobs && job_filter_next(&bulk->filter, &walk, &walked))
-		count++;
-	job_walk_end(&walk);
-	engine_snapshot_end(snapshot);
-	return count;
+	while (!is_enough(bulk) && find_piece(bulk))
+		bulk->done += bulk->count;
+	return Min(bulk->done, bulk->filter.max_jobs);
 }
 
 static void
@@ -210,14 +223,15 @@ act_on_all(Bulk *bulk)
 
 /* For jobs in "states", and without a filter by state in those of "usual". */
 static Datum
-bulk_call(FunctionCallInfo fcinfo, const char *function, Act act, JobState end_as, uint32 states,
-		  uint32 usual)
+bulk_call(FunctionCallInfo fcinfo, const char *function, Wanted wanted, Act act, JobState end_as,
+		  uint32 states, uint32 usual)
 {
 	Bulk	   *bulk = palloc0(sizeof(Bulk));
 
 	refuse_null(fcinfo, ARG_DRY_RUN, "dry_run");
 	job_filter_arguments(fcinfo, &bulk->filter);
 	bulk->filter.states &= bulk->filter.by_state ? states : usual;
+	bulk->wanted = wanted;
 	bulk->act = act;
 	bulk->end_as = end_as;
 	bulk->before = PG_INT64_MAX;
@@ -236,25 +250,27 @@ queue_jobs_retry_jobs(PG_FUNCTION_ARGS)
 {
 	uint32		usual = STATE_BIT(JOB_RETRYABLE) | STATE_BIT(JOB_CANCELLED) | STATE_BIT(JOB_DEAD);
 
-	return bulk_call(fcinfo, "queue_jobs.retry_jobs()", retry_one, JOB_AVAILABLE,
+	return bulk_call(fcinfo, "queue_jobs.retry_jobs()", is_to_be_retried, retry_one, JOB_AVAILABLE,
 					 usual | STATE_BIT(JOB_SCHEDULED), usual);
 }
 
 Datum
 queue_jobs_cancel_jobs(PG_FUNCTION_ARGS)
 {
-	return bulk_call(fcinfo, "queue_jobs.cancel_jobs()", end_one, JOB_CANCELLED, UNFINISHED, UNFINISHED);
+	return bulk_call(fcinfo, "queue_jobs.cancel_jobs()", NULL, end_one, JOB_CANCELLED, UNFINISHED,
+					 UNFINISHED);
 }
 
 Datum
 queue_jobs_discard_jobs(PG_FUNCTION_ARGS)
 {
-	return bulk_call(fcinfo, "queue_jobs.discard_jobs()", end_one, JOB_DEAD, UNFINISHED, UNFINISHED);
+	return bulk_call(fcinfo, "queue_jobs.discard_jobs()", NULL, end_one, JOB_DEAD, UNFINISHED, UNFINISHED);
 }
 
 /* forget_jobs(the filter's arguments, dry_run): how many finished jobs were deleted. */
 Datum
 queue_jobs_forget_jobs(PG_FUNCTION_ARGS)
 {
-	return bulk_call(fcinfo, "queue_jobs.forget_jobs()", forget_one, JOB_AVAILABLE, FINISHED, FINISHED);
+	return bulk_call(fcinfo, "queue_jobs.forget_jobs()", is_to_be_forgotten, forget_one, JOB_AVAILABLE,
+					 FINISHED, FINISHED);
 }

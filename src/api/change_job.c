@@ -10,6 +10,8 @@
 
 #include "args_check.h"
 #include "arguments.h"
+#include "calendar.h"
+#include "call.h"
 #include "dedup.h"
 #include "encrypted_job.h"
 #include "enqueue.h"
@@ -56,18 +58,21 @@ check_args(const Lane *lane, Jsonb *args)
 				 errmsg("args of a job of worker \"%s\" cannot be changed", worker->name),
 				 errdetail("The engine makes these jobs, and their args."),
 				 errhint("Change the schedule, or the definition of the worker, that they are for.")));
-	args_check(args_handler(worker), args);
+	call_check_args(args_handler(worker), args);
 	return worker;
 }
 
 static void
-change_args(Job *job, const Lane *lane, Jsonb *args)
+change_args(LiveTable *table, Job *job, const Lane *lane, Jsonb *args)
 {
 	Worker	   *worker = check_args(lane, args);
 	Jsonb	   *stored = storable_args(args);
 
 	if (job->dedup_hash != 0)
+	{
 		hold_wait(job->id);
+		dedup_publish_key(table, job, worker);	/* if it has begun, others of the key waited for its end */
+	}
 	dedup_set_key(job, worker, args,
 				  job->dedup_key && !is_encrypted_dedup_token(job->dedup_key) ? job->dedup_key : NULL);
 	job->args = stored;
@@ -90,7 +95,8 @@ change_time(Job *job, TimestampTz run_at)
 		return;
 	}
 	if (job->expires_at != NO_TIME)
-		job->expires_at += run_at - job->run_at;
+		job->expires_at = calendar_checked_sum(run_at, calendar_difference(job->expires_at, job->run_at),
+											   "expires_in");
 	job->run_at = run_at;
 	job->due = run_at <= GetCurrentTimestamp();
 	job->place = 0;
@@ -104,7 +110,7 @@ change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job
 
 	limit_passed_by(worker, job);
 	if (!PG_ARGISNULL(ARG_ARGS))
-		change_args(job, lane, PG_GETARG_JSONB_P(ARG_ARGS));
+		change_args(table, job, lane, PG_GETARG_JSONB_P(ARG_ARGS));
 	if (!PG_ARGISNULL(ARG_RUN_AT))
 		change_time(job, finite_run_at(PG_GETARG_TIMESTAMPTZ(ARG_RUN_AT)));
 	if (!PG_ARGISNULL(ARG_PRIORITY))

@@ -15,13 +15,11 @@
 #include "catalog/pg_type.h"
 #include "charge.h"
 #include "claimant.h"
-#include "clock.h"
 #include "common/hashfn.h"
 #include "compat.h"
 #include "database_slot.h"
 #include "dedup.h"
 #include "encrypted_job.h"
-#include "executor/spi.h"
 #include "funcapi.h"
 #include "history.h"
 #include "housekeeping.h"
@@ -41,16 +39,15 @@
 #include "shared.h"
 #include "statistics.h"
 #include "store.h"
-#include "storage/ipc.h"
 #include "subscription.h"
 #include "subtransaction.h"
 #include "test_point.h"
 #include "utils/array.h"
 #include "utils/datum.h"
-#include "utils/lsyscache.h"
+#include "utils/inval.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 #include "wait.h"
 #include "wakeup.h"
@@ -96,13 +93,6 @@ queue_patterns(ArrayType *queues)
 	return patterns;
 }
 
-/* An owner of lanes, and whether the current user may claim his jobs. */
-typedef struct LaneOwner
-{
-	Oid			role;
-	bool		mine;
-} LaneOwner;
-
 /*
  * The lanes that queues mean and the current user may claim from. Found once for many claims; whether it
  * still holds is found out from what it was made of.
@@ -114,75 +104,53 @@ typedef struct Claimable
 	List	   *patterns;
 	Oid			user;
 	uint64		registry;		/* version */
-	List	   *owners;			/* of LaneOwner: all that were asked for */
+	uint64		roles;			/* the same of the rights that the user has of others */
 	Candidates	candidates;
 } Claimable;
 
 static Claimable claimable = {0};
+static uint64 roles_version = 1;
 
-static bool
-owner_is_mine(Oid role)
+static void
+roles_callback(Datum arg, int cacheid, uint32 hashvalue)
 {
-	LaneOwner  *owner;
-	ListCell   *cell;
-	MemoryContext old;
-
-	foreach(cell, claimable.owners)
-	{
-		owner = lfirst(cell);
-		if (owner->role == role)
-			return owner->mine;
-	}
-	old = MemoryContextSwitchTo(claimable.context);
-	owner = palloc(sizeof(LaneOwner));
-	owner->role = role;
-	owner->mine = lane_owner_is_mine(role);
-	claimable.owners = lappend(claimable.owners, owner);
-	MemoryContextSwitchTo(old);
-	return owner->mine;
+	roles_version++;
 }
 
-/* Whether the current user may claim the lane's jobs, which the selectors mean, now. */
-static bool
-lane_claimable(const Lane *lane, const Worker *worker, List *patterns)
+/* What has_privs_of_role() looks at. */
+static void
+watch_roles(void)
 {
-	ListCell   *cell;
-	bool		meant = false;
-
-	foreach(cell, patterns)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if ((meant = selector_matches(lfirst(cell), worker, lane->queue)))
-			break;
-	}
-	return meant && worker != NULL && worker->handler == NULL && owner_is_mine(lane_role(lane, worker)) &&
-		lane_blocked(lane, worker) == NULL;
+	CacheRegisterSyscacheCallback(AUTHOID, roles_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, roles_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, roles_callback, (Datum) 0);
 }
 
 static bool
 claimable_holds(ArrayType *queues)
 {
-	ListCell   *cell;
-
-	if (claimable.queues == NULL || claimable.user != GetUserId() ||
-		claimable.registry != registry_version() || candidates_outgrown(&claimable.candidates) ||
-		!datumIsEqual(PointerGetDatum(queues), PointerGetDatum(claimable.queues), false, -1))
-		return false;
-	foreach(cell, claimable.owners)
-	{
-		const LaneOwner *owner = lfirst(cell);
-
-		if (lane_owner_is_mine(owner->role) != owner->mine)
-			return false;
-	}
-	return true;
+	return claimable.queues != NULL && claimable.user == GetUserId() &&
+		claimable.registry == registry_version() && claimable.roles == roles_version &&
+		!candidates_outgrown(&claimable.candidates) &&
+		datumIsEqual(PointerGetDatum(queues), PointerGetDatum(claimable.queues), false, -1);
 }
 
+/* Whether the current user may claim the lane's jobs, which the selectors mean, now. */
 static bool
 admit(const Lane *lane, Worker **worker, struct Task **task)
 {
+	ListCell   *cell;
+	bool		meant = false;
+
 	*worker = registry_worker(lane->worker);
-	return lane_claimable(lane, *worker, claimable.patterns);
+	foreach(cell, claimable.patterns)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if ((meant = selector_matches(lfirst(cell), *worker, lane->queue)))
+			break;
+	}
+	return meant && *worker != NULL && (*worker)->handler == NULL &&
+		lane_owner_is_mine(lane_role(lane, *worker)) && lane_blocked(lane, *worker) == NULL;
 }
 
 static void
@@ -196,7 +164,9 @@ find_claimable(ArrayType *queues)
 		notice_missing_names(lfirst(cell));
 	if (claimable.context != NULL)
 		MemoryContextDelete(claimable.context);
-	claimable = (Claimable) {.user = GetUserId()};
+	else
+		watch_roles();
+	claimable = (Claimable) {.user = GetUserId(),.roles = roles_version};
 	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes",
 											  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(claimable.context);
@@ -456,7 +426,7 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	TimestampTz retry_at;
 
 	refuse_where_nothing_can_be_written("queue_jobs.claim()");
-	claim.claimant = claimant_argument(fcinfo, 0);
+	claim.claimant = name_argument(fcinfo, 0, "claimant", "claimant");
 	candidates = claimable_candidates(queues_argument(fcinfo, 1));
 	refuse_null(fcinfo, 2, "max_jobs");
 	claim.max_jobs = PG_GETARG_INT32(2);
@@ -556,8 +526,7 @@ maintain_history(void *now)
 {
 	TimestampTz next = housekeeping(*(TimestampTz *) now);
 
-	if (next != NO_TIME)
-		next_history = Min(next_history, next);
+	next_history = Min(next_history, next);
 }
 
 /*
@@ -581,70 +550,47 @@ stand_in_for_scheduler(bool found)
 		report_error(error);
 }
 
+typedef struct WaitForJobs
+{
+	ArrayType  *queues;
+	MemoryContext context;
+} WaitForJobs;
+
 /*
  * In a context of its own: the call's lives until it returns, and a worker at its limit may be looked at very
  * often.
  */
 static bool
-look_for_jobs(MemoryContext context, ArrayType *queues, TimestampTz *next)
+look_for_jobs(void *argument, TimestampTz *next)
 {
-	MemoryContext old = MemoryContextSwitchTo(context);
+	WaitForJobs *wait = argument;
+	MemoryContext old = MemoryContextSwitchTo(wait->context);
 	bool		found;
 
 	shared_look();
 	if (!shared_present())
 		settle_everything();
-	found = may_have_jobs(queues, next);
+	found = may_have_jobs(wait->queues, next);
 	if (!shared_present())
 		stand_in_for_scheduler(found);
 	MemoryContextSwitchTo(old);
-	MemoryContextReset(context);
+	MemoryContextReset(wait->context);
 	return found;
-}
-
-static void
-unregister_waiter(int code, Datum argument)
-{
-	waiter_unregister();
 }
 
 /* wait_for_jobs(queues, timeout); the patterns live in the call's own context, which outlives transactions */
 Datum
 queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 {
-	int64		deadline;		/* by a clock that cannot be set */
-	int64		left;
-	TimestampTz next;
-	ArrayType  *queues;
-	MemoryContext context;
+	WaitForJobs wait;
 
 	/* it makes jobs available that have fallen due */
 	refuse_where_nothing_can_be_written("queue_jobs.wait_for_jobs()");
 	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_jobs()");
-	context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs", ALLOCSET_DEFAULT_SIZES);
-	queues = queues_argument(fcinfo, 0);
-	(void) claimable_candidates(queues);	/* to be refused before anything else */
-	refuse_null(fcinfo, 1, "timeout");
-	deadline = clock_elapsed() +
-		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_WAIT,
-												"Give an interval from 0 to 365 days."));
-	if (!shared_present())
-	{
-		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
-			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), POLL_WITHOUT_SHARED_MEMORY,
-									 NULL, NULL);
-		end_transaction_of_procedure();
-		PG_RETURN_VOID();
-	}
-	/* Registered before the first look, so that what is committed after it sets our latch. */
-	waiter_register();
-	PG_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
-	{
-		while (!look_for_jobs(context, queues, &next) && (left = deadline - clock_elapsed()) > 0)
-			wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), 0, NULL, NULL);
-	}
-	PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
-	waiter_unregister();
-	end_transaction_of_procedure();
+	wait.context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs wait_for_jobs",
+										 ALLOCSET_DEFAULT_SIZES);
+	wait.queues = queues_argument(fcinfo, 0);
+	(void) claimable_candidates(wait.queues);	/* to be refused before anything else */
+	wait_until(look_for_jobs, &wait, wait_argument(fcinfo, 1, "timeout"), POLL_WITHOUT_SHARED_MEMORY);
 	PG_RETURN_VOID();
 }

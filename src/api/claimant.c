@@ -48,23 +48,11 @@ PG_FUNCTION_INFO_V1(queue_jobs_continue_claimed);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
 
-char *
-claimant_argument(FunctionCallInfo fcinfo, int arg)
-{
-	char	   *claimant;
-
-	refuse_null(fcinfo, arg, "claimant");
-	claimant = text_argument(fcinfo, arg);
-	check_name("claimant", claimant);
-	return claimant;
-}
-
 int64
 lease_argument(FunctionCallInfo fcinfo, int arg)
 {
-	refuse_null(fcinfo, arg, "lease");
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "lease", 1000, LONGEST_WAIT,
-												   "Give an interval from 1 millisecond to 365 days."));
+	return duration_argument(fcinfo, arg, "lease", 1000, 365 * USECS_PER_DAY,
+							 "Give an interval from 1 millisecond to 365 days.");
 }
 
 static void
@@ -94,18 +82,20 @@ why_stale(const Job *job, int32 attempt)
 static void
 identify(Claimed *claimed)
 {
+	Oid			role;
+
 	claimed->lane = lane_get(claimed->job.lane);
 	if (claimed->lane == NULL)
 		elog(ERROR, "lane %d is missing", claimed->job.lane);
 	claimed->worker = registry_worker(claimed->lane->worker);
 	if (claimed->worker == NULL)
 		claimed->worker = registry_default_worker(claimed->lane->worker, claimed->lane->queue);
-	claimed->role = lane_role(claimed->lane, claimed->worker);
-	if (!lane_owner_is_mine(claimed->role))
+	role = lane_role(claimed->lane, claimed->worker);
+	if (!lane_owner_is_mine(role))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for job " INT64_FORMAT, claimed->job.id),
-				 errdetail("It is of role \"%s\".", GetUserNameFromId(claimed->role, true)),
+				 errdetail("It is of role \"%s\".", GetUserNameFromId(role, true)),
 				 errhint("Become a member of that role.")));
 }
 
@@ -187,18 +177,13 @@ static TimestampTz slow_backoffs_of = 0;	/* the transaction's start */
 static bool
 backoff_was_slow(const char *worker)
 {
-	ListCell   *cell;
-
 	if (slow_backoffs_of != GetCurrentTransactionStartTimestamp())
 	{
 		list_free_deep(slow_backoffs);
 		slow_backoffs = NIL;
 		slow_backoffs_of = GetCurrentTransactionStartTimestamp();
 	}
-	foreach(cell, slow_backoffs)
-		if (strcmp(lfirst(cell), worker) == 0)
-			return true;
-	return false;
+	return is_listed(worker, slow_backoffs);
 }
 
 static void
@@ -289,14 +274,6 @@ refuse_null_job(FunctionCallInfo fcinfo, const char *function)
 	refuse_null(fcinfo, 1, "attempt");
 }
 
-static int64
-delay_argument(FunctionCallInfo fcinfo, int arg)
-{
-	refuse_null(fcinfo, arg, "delay");
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "delay", 0, LONGEST_WAIT,
-												   "Give an interval from 0 to 365 days."));
-}
-
 /* What fail() and fail_many() take beside the error: retry_in, in microseconds or -1, and final. */
 static int64
 retry_arguments(FunctionCallInfo fcinfo, RunError *error)
@@ -311,8 +288,7 @@ retry_arguments(FunctionCallInfo fcinfo, RunError *error)
 				 errmsg("retry_in and final exclude each other"),
 				 errdetail("A job that is dead now is not tried again."),
 				 errhint("Leave one of them out.")));
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(4), "retry_in", 0, LONGEST_WAIT,
-												   "Give an interval from 0 to 365 days."));
+	return wait_argument(fcinfo, 4, "retry_in");
 }
 
 #define FAIL_PARAMETERS 6		/* of fail() and fail_many() */
@@ -339,7 +315,7 @@ Datum
 queue_jobs_snooze(PG_FUNCTION_ARGS)
 {
 	refuse_null_job(fcinfo, "queue_jobs.snooze()");
-	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), delay_argument(fcinfo, 2));
+	snooze_one(PG_GETARG_INT64(0), PG_GETARG_INT32(1), wait_argument(fcinfo, 2, "delay"));
 	PG_RETURN_VOID();
 }
 
@@ -364,31 +340,38 @@ queue_jobs_continue_claimed(PG_FUNCTION_ARGS)
 
 /* ---- arrays ---- */
 
+typedef struct Array
+{
+	int			count;
+	Datum	   *values;
+	bool	   *nulls;
+} Array;
+
 typedef struct JobArrays
 {
 	int			count;
 	Datum	   *ids;
 	Datum	   *attempts;
-	Datum	   *results;		/* or NULL */
-	bool	   *result_nulls;
+	Array		results;		/* empty: none */
 } JobArrays;
 
-static Datum *
+static Array
 array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int16 length, bool byval,
-			   char align, int *count, bool **nulls)
+			   char align)
 {
-	Datum	   *elements;
+	Array		array;
 
 	refuse_null(fcinfo, arg, name);
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), type, length, byval, align, &elements, nulls, count);
-	return elements;
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), type, length, byval, align, &array.values, &array.nulls,
+					  &array.count);
+	return array;
 }
 
 static void
-refuse_null_elements(const char *name, const bool *nulls, int count)
+refuse_null_elements(const char *name, const Array *array)
 {
-	for (int i = 0; i < count; i++)
-		if (nulls[i])
+	for (int i = 0; i < array->count; i++)
+		if (array->nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("%s must not contain null", name),
@@ -414,18 +397,16 @@ refuse_lengths(const char *name, int count, int expected)
 static JobArrays
 job_arrays(FunctionCallInfo fcinfo, const char *function)
 {
-	JobArrays	arrays = {0};
-	bool	   *nulls;
-	int			count;
+	Array		ids;
+	Array		attempts;
 
 	refuse_where_nothing_can_be_written(function);
-	arrays.ids = array_argument(fcinfo, 0, "ids", INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-								&arrays.count, &nulls);
-	refuse_null_elements("ids", nulls, arrays.count);
-	arrays.attempts = array_argument(fcinfo, 1, "attempts", INT4OID, 4, true, TYPALIGN_INT, &count, &nulls);
-	refuse_null_elements("attempts", nulls, count);
-	refuse_lengths("attempts", count, arrays.count);
-	return arrays;
+	ids = array_argument(fcinfo, 0, "ids", INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+	refuse_null_elements("ids", &ids);
+	attempts = array_argument(fcinfo, 1, "attempts", INT4OID, 4, true, TYPALIGN_INT);
+	refuse_null_elements("attempts", &attempts);
+	refuse_lengths("attempts", attempts.count, ids.count);
+	return (JobArrays) {.count = ids.count,.ids = ids.values,.attempts = attempts.values};
 }
 
 /* ---- complete ---- */
@@ -452,9 +433,9 @@ complete_jobs(const JobArrays *arrays)
 	{
 		int64		id = DatumGetInt64(arrays->ids[i]);
 		int32		attempt = DatumGetInt32(arrays->attempts[i]);
-		Jsonb	   *result = arrays->results == NULL || arrays->result_nulls[i]
+		Jsonb	   *result = arrays->results.count == 0 || arrays->results.nulls[i]
 			? NULL
-			: DatumGetJsonbP(arrays->results[i]);
+			: DatumGetJsonbP(arrays->results.values[i]);
 
 		CHECK_FOR_INTERRUPTS();
 		if (!complete_seen(&table, &scan, arrays->count > 1 ? &history : NULL, id, attempt, result))
@@ -481,8 +462,8 @@ queue_jobs_complete(PG_FUNCTION_ARGS)
 	Datum		attempt = PG_GETARG_DATUM(1);
 	Datum		result = PG_GETARG_DATUM(2);
 	bool		result_is_null = PG_ARGISNULL(2);
-	JobArrays	one = {.count = 1, .ids = &id, .attempts = &attempt, .results = &result,
-					   .result_nulls = &result_is_null};
+	JobArrays	one = {.count = 1, .ids = &id, .attempts = &attempt,
+					   .results = {.count = 1, .values = &result, .nulls = &result_is_null}};
 
 	refuse_null_job(fcinfo, "queue_jobs.complete()");
 	complete_jobs(&one);
@@ -494,13 +475,11 @@ Datum
 queue_jobs_complete_many(PG_FUNCTION_ARGS)
 {
 	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.complete_many()");
-	int			count;
 
 	if (!PG_ARGISNULL(2))
 	{
-		arrays.results = array_argument(fcinfo, 2, "results", JSONBOID, -1, false, TYPALIGN_INT, &count,
-										&arrays.result_nulls);
-		refuse_lengths("results", count, arrays.count);
+		arrays.results = array_argument(fcinfo, 2, "results", JSONBOID, -1, false, TYPALIGN_INT);
+		refuse_lengths("results", arrays.results.count, arrays.count);
 	}
 	complete_jobs(&arrays);
 	PG_RETURN_VOID();
@@ -509,27 +488,18 @@ queue_jobs_complete_many(PG_FUNCTION_ARGS)
 /* ---- fail, snooze and heartbeat for arrays ---- */
 
 /* Texts that are one for each job, or one for all of them. */
-typedef struct JobTexts
-{
-	int			count;
-	Datum	   *values;
-	bool	   *nulls;
-} JobTexts;
-
-static JobTexts
+static Array
 job_texts(FunctionCallInfo fcinfo, int arg, const char *name, int jobs)
 {
-	JobTexts	texts;
+	Array		texts = array_argument(fcinfo, arg, name, TEXTOID, -1, false, TYPALIGN_INT);
 
-	texts.values = array_argument(fcinfo, arg, name, TEXTOID, -1, false, TYPALIGN_INT, &texts.count,
-								  &texts.nulls);
 	if (texts.count != 1)
 		refuse_lengths(name, texts.count, jobs);
 	return texts;
 }
 
 static char *
-text_of_job(const JobTexts *texts, int job)
+text_of_job(const Array *texts, int job)
 {
 	int			i = texts->count == 1 ? 0 : job;
 
@@ -542,13 +512,13 @@ queue_jobs_fail_many(PG_FUNCTION_ARGS)
 {
 	RunError	error = {0};
 	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.fail_many()");
-	JobTexts	errors;
-	JobTexts	details = {0};
+	Array		errors;
+	Array		details = {0};
 	int64		delay;
 
 	catalog_require_call(fcinfo, FAIL_PARAMETERS);
 	errors = job_texts(fcinfo, 2, "errors", arrays.count);
-	refuse_null_elements("errors", errors.nulls, errors.count);
+	refuse_null_elements("errors", &errors);
 	if (!PG_ARGISNULL(3))
 		details = job_texts(fcinfo, 3, "details", arrays.count);
 	delay = retry_arguments(fcinfo, &error);
@@ -566,7 +536,7 @@ Datum
 queue_jobs_snooze_many(PG_FUNCTION_ARGS)
 {
 	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.snooze_many()");
-	int64		delay = delay_argument(fcinfo, 2);
+	int64		delay = wait_argument(fcinfo, 2, "delay");
 
 	for (int i = 0; i < arrays.count; i++)
 		snooze_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), delay);
@@ -578,9 +548,8 @@ Datum
 queue_jobs_heartbeat_many(PG_FUNCTION_ARGS)
 {
 	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.heartbeat_many()");
-	int64		lease;
+	int64		lease = lease_argument(fcinfo, 2);
 
-	lease = lease_argument(fcinfo, 2);
 	for (int i = 0; i < arrays.count; i++)
 		heartbeat_one(DatumGetInt64(arrays.ids[i]), DatumGetInt32(arrays.attempts[i]), lease);
 	PG_RETURN_VOID();
@@ -621,22 +590,19 @@ put_claimed(const char *claimant, Oid role, Tuplestorestate *result, TupleDesc d
 Datum
 queue_jobs_heartbeat(PG_FUNCTION_ARGS)
 {
-	char	   *claimant = claimant_argument(fcinfo, 0);
+	char	   *claimant = name_argument(fcinfo, 0, "claimant", "claimant");
 	Oid			role = GetUserId();
 	Oid			types[] = {TEXTOID, REGROLEOID};
 	Datum		values[] = {CStringGetTextDatum(claimant), ObjectIdGetDatum(role)};
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	RunAs		saved;
 
 	refuse_where_nothing_can_be_written("queue_jobs.heartbeat()");
 	(void) catalog_owner();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	engine_begin(&saved);
-	(void) engine_execute("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
-						  " VALUES ($1, $2, clock_timestamp())"
-						  " ON CONFLICT (name, owner) DO UPDATE SET last_heartbeat = EXCLUDED.last_heartbeat",
-						  SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	engine_statement("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
+					 " VALUES ($1, $2, clock_timestamp())"
+					 " ON CONFLICT (name, owner) DO UPDATE SET last_heartbeat = EXCLUDED.last_heartbeat",
+					 SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	put_claimed(claimant, role, result->setResult, result->setDesc);
 	return (Datum) 0;
 }

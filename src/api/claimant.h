@@ -1,7 +1,6 @@
 /*
  * claimant.h
- *		What claim() and the functions for claimants have in common: how a claimant and a lease
- *		are given, and which of its jobs is meant.
+ *		What claim() and the functions for claimants have in common: a lease, and the job that is meant.
  */
 #ifndef QUEUE_JOBS_CLAIMANT_H
 #define QUEUE_JOBS_CLAIMANT_H
@@ -9,10 +8,6 @@
 #include "fmgr.h"
 #include "lane.h"
 #include "store.h"
-
-#define LONGEST_WAIT (365 * USECS_PER_DAY)	/* also of a lease */
-
-extern char *claimant_argument(FunctionCallInfo fcinfo, int arg);
 
 /* In microseconds. */
 extern int64 lease_argument(FunctionCallInfo fcinfo, int arg);
@@ -25,7 +20,6 @@ typedef struct Claimed
 	Job			job;
 	const Lane *lane;
 	Worker	   *worker;
-	Oid			role;
 } Claimed;
 
 /* Locks the job of that attempt, or refuses: this is the fence. */

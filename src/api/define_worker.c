@@ -18,7 +18,6 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "definition_size.h"
-#include "encryption.h"
 #include "handler.h"
 #include "history.h"
 #include "job.h"
@@ -96,6 +95,7 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 {
 	char	   *name = text_argument(definition->fcinfo, ARG(handler));
 	Handler    *handler;
+	BoundFunction function;
 
 	if (name == NULL)
 		return;
@@ -104,10 +104,11 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 	/* What a definer's worker does, its definer must be allowed to do. Checked again when the job runs. */
 	if (run_as_definer && !handler_may_be_called(handler, definer))
 		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
-	set_text(definition, COLUMN(handler), handler_qualified_name(handler->oid, name));
-	set_text(definition, COLUMN(handler_arguments), handler_arguments(handler->oid));
-	definition->handler_owner = handler_owner(handler->oid);
-	set_datum(definition, COLUMN(handler_owner), ObjectIdGetDatum(definition->handler_owner));
+	function = handler_bind(handler->oid, name);
+	set_text(definition, COLUMN(handler), function.name);
+	set_text(definition, COLUMN(handler_arguments), function.arguments);
+	set_datum(definition, COLUMN(handler_owner), ObjectIdGetDatum(function.owner));
+	definition->handler_owner = function.owner;
 }
 
 /* A function of one parameter that takes the place of a formula, or reads. */
@@ -117,6 +118,7 @@ set_function(Definition *definition, int attribute, int owner, int arg, Oid para
 {
 	char	   *name = text_argument(definition->fcinfo, arg);
 	char	   *why = NULL;
+	BoundFunction function;
 	Oid			oid;
 	Oid		   *types;
 	int			nargs;
@@ -137,8 +139,9 @@ set_function(Definition *definition, int attribute, int owner, int arg, Oid para
 				 errmsg("function \"%s\" cannot be a %s", name, worker_columns[attribute].name),
 				 errdetail_internal("%s", detail),
 				 errhint("%s", hint)));
-	set_text(definition, attribute, handler_qualified_name(oid, name));
-	set_datum(definition, owner, ObjectIdGetDatum(handler_owner(oid)));
+	function = handler_bind(oid, name);
+	set_text(definition, attribute, function.name);
+	set_datum(definition, owner, ObjectIdGetDatum(function.owner));
 }
 
 /* ---- options that go together ---- */
@@ -520,33 +523,24 @@ static void
 store(Definition *definition, const char *worker)
 {
 	StringInfoData sql;
+	StringInfoData names;
 	StringInfoData parameters;
-	StringInfoData updates;
 	Oid			types[Natts_defined_worker];
-	RunAs		saved;
-	uint64		written;
 
 	initStringInfo(&sql);
+	initStringInfo(&names);
 	initStringInfo(&parameters);
-	initStringInfo(&updates);
-	appendStringInfoString(&sql, "INSERT INTO queue_jobs.defined_worker AS w (");
 	for (int i = 0; i < Natts_defined_worker; i++)
 	{
-		const char *name = worker_columns[i + 1].name;
-
 		types[i] = worker_columns[i + 1].type;
-		appendStringInfo(&sql, "%s%s", i ? ", " : "", name);
+		appendStringInfo(&names, "%s%s", i ? ", " : "", worker_columns[i + 1].name);
 		appendStringInfo(&parameters, "%s$%d", i ? ", " : "", i + 1);
-		appendStringInfo(&updates, "%s%s = EXCLUDED.%s", i ? ", " : "", name, name);
 	}
-	appendStringInfo(&sql, ") VALUES (%s) ON CONFLICT (name) DO UPDATE SET %s"
+	appendStringInfo(&sql, "INSERT INTO queue_jobs.defined_worker AS w (%s) VALUES (%s) ON CONFLICT (name) DO UPDATE SET (%s) = ROW (%s)"
 					 " WHERE w.definer = EXCLUDED.definer OR NOT EXISTS (SELECT FROM pg_authid r WHERE r.oid = w.definer)",
-					 parameters.data, updates.data);
-	engine_begin(&saved);
-	written = engine_execute(sql.data, SPI_OK_INSERT, Natts_defined_worker, types, definition->values,
-							 definition->nulls);
-	engine_end(&saved);
-	if (written == 0)
+					 names.data, parameters.data, names.data, parameters.data);
+	if (engine_statement(sql.data, SPI_OK_INSERT, Natts_defined_worker, types, definition->values,
+						 definition->nulls) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("worker \"%s\" was defined by another role meanwhile", worker),
@@ -593,9 +587,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.define_worker()");
 	catalog_require_call(fcinfo, Nargs_define_worker);
-	refuse_null(fcinfo, ARG(name), "name");
-	name = text_argument(fcinfo, ARG(name));
-	check_name("worker", name);
+	name = name_argument(fcinfo, ARG(name), "name", "worker");
 	refuse_reserved_name(name);
 	memset(definition.nulls, 'n', Natts_defined_worker);
 	run_as_definer = value_argument(fcinfo, ARG(run_as), "run_as", run_as_names,
@@ -638,12 +630,6 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 
 /* ---- drop, disable, enable ---- */
 
-static Worker *
-require_worker(const char *name)
-{
-	return registry_require_worker(name, "See SELECT name FROM queue_jobs.worker.");
-}
-
 static bool
 is_defined(const char *name)
 {
@@ -659,18 +645,15 @@ change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, in
 {
 	Oid			types[1] = {TEXTOID};
 	Datum		values[1];
-	RunAs		saved;
 	char	   *name;
 	uint64		written;
 
 	refuse_where_nothing_can_be_written(function);
 	refuse_null(fcinfo, 0, "name");
 	name = text_argument(fcinfo, 0);
-	check_definer(require_worker(name));
+	check_definer(registry_require_worker(name, "See SELECT name FROM queue_jobs.worker."));
 	values[0] = CStringGetTextDatum(name);
-	engine_begin(&saved);
-	written = engine_execute(sql, expected, 1, types, values, NULL);
-	engine_end(&saved);
+	written = engine_statement(sql, expected, 1, types, values, NULL);
 	if (written == 0 && undoes != NULL && IsolationUsesXactSnapshot() && undoes(name))
 		refuse_unseen("worker", name);
 	wakeup_all();

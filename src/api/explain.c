@@ -14,7 +14,6 @@
 #include "run_as.h"
 #include "store.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_explain_job);
 
@@ -107,11 +106,11 @@ explain_if_finished(int64 id, Reasons *reasons)
 		TupleDesc	descriptor = SPI_tuptable->tupdesc;
 		bool		isnull;
 
+		MemoryContextSwitchTo(context);
 		lane = DatumGetInt32(SPI_getbinval(row, descriptor, 1, &isnull));
-		state = MemoryContextStrdup(context, SPI_getvalue(row, descriptor, 2));
+		state = SPI_getvalue(row, descriptor, 2);
 		at = DatumGetTimestampTz(SPI_getbinval(row, descriptor, 3, &isnull));
 		error = SPI_getvalue(row, descriptor, 4);
-		error = error ? MemoryContextStrdup(context, error) : NULL;
 	}
 	engine_end(&saved);
 	if (state == NULL)

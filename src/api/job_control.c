@@ -23,6 +23,7 @@
 #include "engine_state.h"
 #include "hold.h"
 #include "job_control.h"
+#include "job_walk.h"
 #include "key_hint.h"
 #include "lane.h"
 #include "lane_hint.h"
@@ -72,26 +73,26 @@ job_check_owner(int64 id, const Lane *lane)
 				 errhint("Only its owner, members of that role and superusers may steer a job.")));
 }
 
-/* The lane of a job that is live or kept; 0: there is none of that id. */
-static int32
-lane_of_job(int64 id)
+void
+job_check_lane(int64 id, int32 lane_id)
 {
-	Oid			types[] = {INT8OID};
-	Datum		values[] = {Int64GetDatum(id)};
+	const Lane *lane = lane_get(lane_id);
 
-	return (int32) engine_select_id("SELECT lane::int8 FROM queue_jobs.live_job WHERE id = $1"
-									" UNION ALL SELECT lane::int8 FROM queue_jobs.finished_job WHERE id = $1", lengthof(types), types, values);
+	if (lane == NULL || !lane_owner_is_mine(lane_role(lane, registry_worker(lane->worker))))
+		job_check_owner(id, lane);
 }
 
 bool
 job_check_reader(int64 id)
 {
-	int32		lane_id = lane_of_job(id);
-	const Lane *lane = lane_id == 0 ? NULL : lane_get(lane_id);
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(id)};
+	int64		lane = engine_select_id("SELECT lane::int8 FROM queue_jobs.live_job WHERE id = $1"
+										" UNION ALL SELECT lane::int8 FROM queue_jobs.finished_job WHERE id = $1", lengthof(types), types, values);
 
-	if (lane_id != 0 && (lane == NULL || !lane_owner_is_mine(lane_role(lane, registry_worker(lane->worker)))))
-		job_check_owner(id, lane);
-	return lane_id != 0;
+	if (lane != 0)
+		job_check_lane(id, (int32) lane);
+	return lane != 0;
 }
 
 static Oid
@@ -174,14 +175,10 @@ control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner)
 
 	if (found == FIND_NONE)
 		return CONTROL_NOTHING;
-	if (found == FIND_LOCKED)
-	{
-		if (control->wait && ask_owner)
-			job_check_owner(id, lane_get(job.lane));
-		return control->wait || executor_runs(id) ? CONTROL_RUNS : CONTROL_LOCKED;
-	}
-	if (ask_owner)
+	if (ask_owner && (found == FIND_FOUND || control->wait))
 		job_check_owner(id, lane_get(job.lane));
+	if (found == FIND_LOCKED)
+		return control->wait || executor_runs(id) ? CONTROL_RUNS : CONTROL_LOCKED;
 
 	/*
 	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
@@ -365,7 +362,7 @@ control_retry_live(JobControl *control, int64 id)
 static void
 put_in_order(Job *job, bool in_order)
 {
-	if (!in_order || !dependency_any(job->id))
+	if (!in_order || !dependency_wait_again(job->id))
 		return;
 	waiting_for_jobs(job, 0);
 	watch_note(NEWS_WAITS, job->id);
@@ -428,21 +425,6 @@ static bool
 is_removable(const Lane *lane, void *worker)
 {
 	return strcmp(lane->worker, worker) == 0 && lane_owner_is_mine(lane->owner);
-}
-
-/* Of the jobs that have been enqueued so far. */
-static int64
-last_id(void)
-{
-	RunAs		saved;
-	int64		last;
-	bool		isnull;
-
-	engine_begin(&saved);
-	(void) engine_execute("SELECT last_value FROM queue_jobs.job_id", SPI_OK_SELECT, 0, NULL, NULL, NULL);
-	last = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	engine_end(&saved);
-	return last;
 }
 
 /* A member of a batch, and a job that others wait for, is not without a trace: it counts as cancelled. */
@@ -510,7 +492,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 	refuse_where_nothing_can_be_written("queue_jobs.remove_jobs()");
 	refuse_null(fcinfo, 0, "worker");
 	worker = text_argument(fcinfo, 0);
-	last = last_id();
+	last = engine_select_id("SELECT last_value FROM queue_jobs.job_id", 0, NULL, NULL);
 	wakeup_all();				/* now, for claims that meet locked rows if this fails half-way */
 	live_open(&table);
 	do
@@ -529,18 +511,13 @@ change_queue(FunctionCallInfo fcinfo, const char *function, const char *sql, int
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[1];
-	RunAs		saved;
 	char	   *queue;
 	uint64		written;
 
 	refuse_where_nothing_can_be_written(function);
-	refuse_null(fcinfo, 0, "queue");
-	queue = text_argument(fcinfo, 0);
-	check_name("queue", queue);
+	queue = name_argument(fcinfo, 0, "queue", "queue");
 	values[0] = CStringGetTextDatum(queue);
-	engine_begin(&saved);
-	written = engine_execute(sql, expected, 1, types, values, NULL);
-	engine_end(&saved);
+	written = engine_statement(sql, expected, 1, types, values, NULL);
 	if (written == 0 && expected == SPI_OK_DELETE && IsolationUsesXactSnapshot() &&
 		registry_queue_paused(queue))
 		refuse_unseen("queue", queue);
@@ -575,9 +552,8 @@ Datum
 queue_jobs_running_jobs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	int			size = Max(executor_slots(), 1);
-	RunningJob *running = palloc(sizeof(RunningJob) * size);
-	int			count = executor_running(running, size);
+	int			count;
+	RunningJob *running = executor_running(&count);
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < count; i++)
@@ -666,17 +642,22 @@ queue_jobs_transitions(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (JobState from = JOB_SCHEDULED; from <= JOB_DEAD; from++)
+	{
+		uint32		seen = 0;		/* states to which an earlier event has led */
+
 		for (JobEvent event = EVENT_FALLS_DUE; event <= EVENT_IS_RELEASED; event++)
 		{
 			JobState	to;
 			Datum		values[2];
 			bool		nulls[2] = {0};
 
-			if (!job_transition(from, event, &to))
+			if (!job_transition(from, event, &to) || (seen & STATE_BIT(to)) != 0)
 				continue;
+			seen |= STATE_BIT(to);
 			values[0] = CStringGetTextDatum(job_state_name(from));
 			values[1] = CStringGetTextDatum(job_state_name(to));
 			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 		}
+	}
 	return (Datum) 0;
 }

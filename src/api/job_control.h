@@ -13,10 +13,10 @@
 /* ERROR unless the current user has the rights of the job's owner. NULL: a lane that nothing is known of. */
 extern void job_check_owner(int64 id, const Lane *lane);
 
-/*
- * Whether there is such a job, live or kept; ERROR unless the current user has the rights of its owner, or
- * may claim it.
- */
+/* The same of a job in that lane, unless the user may claim it. */
+extern void job_check_lane(int64 id, int32 lane);
+
+/* Whether there is such a job, live or kept; job_check_lane() if there is. */
 extern bool job_check_reader(int64 id);
 
 /*

@@ -62,12 +62,6 @@ states_argument(ArrayType *states)
 	return bits;
 }
 
-static int64
-max_jobs_argument(FunctionCallInfo fcinfo)
-{
-	return PG_ARGISNULL(FILTER_MAX_JOBS) ? PG_INT64_MAX : count_argument(fcinfo, FILTER_MAX_JOBS, "max_jobs");
-}
-
 void
 job_filter_arguments(FunctionCallInfo fcinfo, JobFilter *filter)
 {
@@ -87,7 +81,9 @@ job_filter_arguments(FunctionCallInfo fcinfo, JobFilter *filter)
 															  : PG_GETARG_TIMESTAMPTZ(FILTER_UNTIL),
 						  .before = PG_ARGISNULL(FILTER_BEFORE) ? PG_INT64_MAX
 																: PG_GETARG_INT64(FILTER_BEFORE),
-						  .max_jobs = max_jobs_argument(fcinfo)};
+						  .max_jobs = PG_ARGISNULL(FILTER_MAX_JOBS)
+							  ? PG_INT64_MAX
+							  : count_argument(fcinfo, FILTER_MAX_JOBS, "max_jobs")};
 }
 
 static bool
@@ -123,13 +119,6 @@ error_is_like(const Job *job, text *pattern)
 											 CStringGetTextDatum(error), PointerGetDatum(pattern)));
 }
 
-/* Whether it is a member of that batch. */
-static bool
-is_in_batch(const Job *job, int64 batch)
-{
-	return job->batch == batch && !job->callback;
-}
-
 static bool
 matches(const JobFilter *filter, const WalkedJob *walked)
 {
@@ -137,7 +126,7 @@ matches(const JobFilter *filter, const WalkedJob *walked)
 
 	return (filter->states & STATE_BIT(walked->state)) != 0 &&
 		job->created_at >= filter->since && job->created_at <= filter->until &&
-		(!filter->by_batch || is_in_batch(job, filter->batch)) &&
+		(!filter->by_batch || (job->batch == filter->batch && !job->callback)) &&
 		(filter->args == NULL || args_contain(job, filter->args)) &&
 		(filter->error == NULL || error_is_like(job, filter->error));
 }

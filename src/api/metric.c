@@ -148,22 +148,12 @@ add_lane(Metrics *metrics, int *size, const MeteredLane *lane)
 	metrics->lanes[metrics->lane_count++] = *lane;
 }
 
-/* What has changed while the jobs were counted may leave less than none. */
 static LaneJobs
 counted_jobs(HTAB *counted, int32 lane)
 {
 	LaneJobs   *found = hash_search(counted, &lane, HASH_FIND, NULL);
-	LaneJobs	jobs = {.oldest_available = DT_NOEND};
 
-	if (found == NULL)
-		return jobs;
-	jobs.scheduled = Max(found->scheduled, 0);
-	jobs.available = Max(found->available, 0);
-	jobs.executing = Max(found->executing, 0);
-	jobs.retryable = Max(found->retryable, 0);
-	jobs.waiting = Max(found->waiting, 0);
-	jobs.oldest_available = found->oldest_available;
-	return jobs;
+	return found ? *found : (LaneJobs) {.oldest_available = DT_NOEND};
 }
 
 /* And one for each worker, which may have none. */
@@ -203,15 +193,12 @@ add_to_workers(Metrics *metrics)
 	for (int i = 0; i < metrics->lane_count; i++)
 	{
 		MeteredWorker *worker = find_worker(metrics, metrics->lanes[i].worker);
-		uint64		dropped;
-		uint64		merged;
 
 		if (worker == NULL || metrics->lanes[i].id == 0)
 			continue;
-		worker->executing += metrics->lanes[i].jobs.executing;
-		lane_hint_counts(metrics->lanes[i].id, &dropped, &merged);
-		worker->dropped += dropped;
-		worker->merged += merged;
+		worker->executing += metrics->lanes[i].jobs.states[JOB_EXECUTING];
+		worker->dropped += lane_hint_counted(metrics->lanes[i].id, LANE_DROPPED);
+		worker->merged += lane_hint_counted(metrics->lanes[i].id, LANE_MERGED);
 	}
 }
 
@@ -243,43 +230,32 @@ add_up_lanes(Metrics *metrics)
 			continue;
 		}
 		jobs = &metrics->lanes[count - 1].jobs;
-		jobs->scheduled += lane->jobs.scheduled;
-		jobs->available += lane->jobs.available;
-		jobs->executing += lane->jobs.executing;
-		jobs->retryable += lane->jobs.retryable;
-		jobs->waiting += lane->jobs.waiting;
+		for (int state = 0; state < LIVE_JOB_STATES; state++)
+			jobs->states[state] += lane->jobs.states[state];
 		jobs->oldest_available = Min(jobs->oldest_available, lane->jobs.oldest_available);
 	}
 	metrics->lane_count = count;
 }
 
 static void
-put_state(Metrics *metrics, const Labels *labels, const char *state, int64 jobs)
-{
-	Labels		with_state = *labels;
-
-	label(&with_state, "state", state);
-	put_gauge(&metrics->rows, "queue_jobs_jobs", "Jobs that are not finished, by state.", &with_state,
-			  (double) jobs);
-}
-
-static void
 put_lane(Metrics *metrics, const MeteredLane *lane)
 {
 	MeteredWorker *worker = find_worker(metrics, lane->worker);
-	const LaneJobs *jobs = &lane->jobs;
 	Labels		labels = {0};
 
 	label(&labels, "worker", lane->worker);
 	label(&labels, "queue", lane->queue);
 	label(&labels, "urgency", worker ? worker->urgency : "");
-	put_state(metrics, &labels, "scheduled", jobs->scheduled);
-	put_state(metrics, &labels, "available", jobs->available);
-	put_state(metrics, &labels, "executing", jobs->executing);
-	put_state(metrics, &labels, "retryable", jobs->retryable);
-	put_state(metrics, &labels, "waiting", jobs->waiting);
+	for (JobState state = JOB_SCHEDULED; state < LIVE_JOB_STATES; state++)
+	{
+		Labels		with_state = labels;
+
+		label(&with_state, "state", job_state_name(state));
+		put_gauge(&metrics->rows, "queue_jobs_jobs", "Jobs that are not finished, by state.", &with_state,
+				  (double) lane->jobs.states[state]);
+	}
 	put_gauge(&metrics->rows, "queue_jobs_oldest_available_seconds", "How long the oldest of the available jobs has been due; 0 if none is available.",
-			  &labels, seconds_since(jobs->oldest_available));
+			  &labels, seconds_since(lane->jobs.oldest_available));
 }
 
 /* ---- what is counted of a worker ---- */

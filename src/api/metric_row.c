@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "job.h"
 #include "metric_row.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
@@ -18,15 +19,6 @@ label(Labels *labels, const char *key, const char *value)
 	labels->pairs[labels->count++].value = value;
 }
 
-static JsonbValue
-json_string(const char *text)
-{
-	return (JsonbValue)
-	{
-		.type = jbvString,.val.string = {.val = unconstify(char *, text),.len = strlen(text)}
-	};
-}
-
 static Datum
 labels_datum(const Labels *labels)
 {
@@ -36,11 +28,9 @@ labels_datum(const Labels *labels)
 	(void) pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 	for (int i = 0; labels != NULL && i < labels->count; i++)
 	{
-		JsonbValue	key = json_string(labels->pairs[i].key);
-		JsonbValue	value = json_string(labels->pairs[i].value);
+		JsonbValue	value = jsonb_string(labels->pairs[i].value);
 
-		(void) pushJsonbValue(&state, WJB_KEY, &key);
-		(void) pushJsonbValue(&state, WJB_VALUE, &value);
+		jsonb_push_member(&state, labels->pairs[i].key, &value);
 	}
 	object = pushJsonbValue(&state, WJB_END_OBJECT, NULL);
 	return JsonbPGetDatum(JsonbValueToJsonb(object));

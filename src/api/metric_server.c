@@ -48,11 +48,9 @@ put_executor_state(MetricRows *rows, const char *state, int here, int everywhere
 static void
 put_executors(MetricRows *rows)
 {
-	ExecutorStates here;
-	ExecutorStates everywhere;
+	ExecutorLoad here = executor_load(MyDatabaseId, InvalidOid, ALL_POOLS);
+	ExecutorLoad everywhere = executor_load(InvalidOid, InvalidOid, ALL_POOLS);
 
-	executor_states(MyDatabaseId, &here);
-	executor_states(InvalidOid, &everywhere);
 	put_executor_state(rows, "busy", here.busy, everywhere.busy);
 	put_executor_state(rows, "idle", here.idle, everywhere.idle);
 	put_executor_state(rows, "starting", here.starting, everywhere.starting);
@@ -105,26 +103,24 @@ put_batches(MetricRows *rows, Snapshot snapshot)
 
 /* ---- replicas ---- */
 
-static bool
-find_replica(const char *name, ReplicaSlot *found)
+static ReplicaSlot
+find_replica(const char *name)
 {
 	int			next = 0;
+	ReplicaSlot found;
 
-	while (replica_next_slot(&next, found))
-		if (strcmp(found->name, name) == 0)
-			return true;
-	return false;
+	while (replica_next_slot(&next, &found))
+		if (strcmp(found.name, name) == 0)
+			return found;
+	return (ReplicaSlot) {.state = REPLICA_UNKNOWN,.seen_at = NO_TIME};
 }
 
 static void
 put_replica(MetricRows *rows, char *name, bool paused)
 {
-	ReplicaSlot slot = {.state = REPLICA_UNKNOWN,.seen_at = NO_TIME};
-	bool		found = find_replica(name, &slot);
+	ReplicaSlot slot = find_replica(name);
 	Labels		labels = {0};
 
-	if (!found)
-		slot = (ReplicaSlot) {.state = REPLICA_UNKNOWN,.seen_at = NO_TIME};
 	label(&labels, "replica", name);
 	if (slot.seen_at != NO_TIME)
 		put_gauge(rows, "queue_jobs_replica_lag_seconds", "How far the replica is behind.", &labels,
@@ -191,20 +187,13 @@ static TimestampTz
 oldest_prepared(void)
 {
 	Oid			types[] = {OIDOID};
-	Datum		database = ObjectIdGetDatum(MyDatabaseId);
-	TimestampTz oldest = DT_NOEND;
-	bool		isnull;
-	RunAs		saved;
+	Datum		values[] = {ObjectIdGetDatum(MyDatabaseId)};
+	TimestampTz oldest = 0;
 
-	if (max_prepared_xacts == 0)
-		return DT_NOEND;
-	engine_begin(&saved);
-	(void) engine_execute("SELECT min(prepared) FROM pg_prepared_xact() WHERE dbid = $1", SPI_OK_SELECT, lengthof(types), types, &database, NULL);
-	database = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	if (!isnull)
-		oldest = DatumGetTimestampTz(database);
-	engine_end(&saved);
-	return oldest;
+	if (max_prepared_xacts > 0)
+		oldest = engine_select_id("SELECT min(prepared) FROM pg_prepared_xact() WHERE dbid = $1",
+								  lengthof(types), types, values);
+	return oldest == 0 ? DT_NOEND : oldest;
 }
 
 static void

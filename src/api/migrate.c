@@ -185,17 +185,6 @@ pass(Migration *migration)
 	return migration->moved > before;
 }
 
-static char *
-queue_argument(FunctionCallInfo fcinfo, int arg, const char *name)
-{
-	char	   *queue;
-
-	refuse_null(fcinfo, arg, name);
-	queue = text_argument(fcinfo, arg);
-	check_name("queue", queue);
-	return queue;
-}
-
 /* migrate_queue(from, to): how many jobs were moved. */
 Datum
 queue_jobs_migrate_queue(PG_FUNCTION_ARGS)
@@ -204,8 +193,8 @@ queue_jobs_migrate_queue(PG_FUNCTION_ARGS)
 	int			passes = 0;
 
 	refuse_where_nothing_can_be_written("queue_jobs.migrate_queue()");
-	migration.from = queue_argument(fcinfo, 0, "from");
-	migration.to = queue_argument(fcinfo, 1, "to");
+	migration.from = name_argument(fcinfo, 0, "from", "queue");
+	migration.to = name_argument(fcinfo, 1, "to", "queue");
 	if (strcmp(migration.from, migration.to) == 0)
 		PG_RETURN_INT64(0);
 	live_open(&migration.table);

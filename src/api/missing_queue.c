@@ -20,29 +20,14 @@ static bool
 is_news(const char *kind, const char *name)
 {
 	char	   *what = psprintf("%s %s", kind, name);
-	ListCell   *cell;
 	MemoryContext old;
 
-	foreach(cell, noticed)
-		if (strcmp(lfirst(cell), what) == 0)
-			return false;
-	if (list_length(noticed) >= MAX_NOTICED)
+	if (is_listed(what, noticed) || list_length(noticed) >= MAX_NOTICED)
 		return false;
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	noticed = lappend(noticed, pstrdup(what));
 	MemoryContextSwitchTo(old);
 	return true;
-}
-
-static bool
-is_listed(const char *name, List *names)
-{
-	ListCell   *cell;
-
-	foreach(cell, names)
-		if (strcmp(lfirst(cell), name) == 0)
-			return true;
-	return false;
 }
 
 /* All queues that workers have. */

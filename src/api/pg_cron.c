@@ -90,26 +90,22 @@ read_jobs(void)
 {
 	MemoryContext context = CurrentMemoryContext;
 	List	   *jobs = NIL;
+	bool		isnull;
 
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	SPI_connect();
 	if (SPI_execute("SELECT jobid::pg_catalog.int8 AS jobid, schedule, command, nodename, database, username, active::pg_catalog.bool AS active, jobname FROM cron.job"
 					" ORDER BY jobid", true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not read cron.job");
+	MemoryContextSwitchTo(context);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
 		TupleDesc	desc = SPI_tuptable->tupdesc;
-		MemoryContext spi = MemoryContextSwitchTo(context);
 		CronJob    *job = palloc0(sizeof(CronJob));
 		char	   *active;
 
-		if (read_column(job, row, desc, 1) != NULL)
-		{
-			bool		isnull;
-
-			job->id = DatumGetInt64(SPI_getbinval(row, desc, 1, &isnull));
-		}
+		(void) read_column(job, row, desc, 1);
+		job->id = DatumGetInt64(SPI_getbinval(row, desc, 1, &isnull));	/* 0 if it is null */
 		job->schedule = read_column(job, row, desc, 2);
 		job->command = read_column(job, row, desc, 3);
 		job->node = read_column(job, row, desc, 4);
@@ -121,7 +117,6 @@ read_jobs(void)
 		if (job->name == NULL)
 			job->name = psprintf("pg_cron " INT64_FORMAT, job->id);
 		jobs = lappend(jobs, job);
-		MemoryContextSwitchTo(spi);
 	}
 	SPI_finish();
 	return jobs;
@@ -155,14 +150,9 @@ schedule_exists(const char *name)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(name)};
-	RunAs		saved;
-	bool		exists;
 
-	engine_begin(&saved);
-	exists = engine_execute("SELECT FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_SELECT, 1,
-							types, values, NULL) > 0;
-	engine_end(&saved);
-	return exists;
+	return engine_statement("SELECT FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_SELECT,
+							lengthof(types), types, values, NULL) > 0;
 }
 
 static void
@@ -171,8 +161,7 @@ make_inactive(const CronJob *job)
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(job->id)};
 
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	SPI_connect();
 	if (SPI_execute_with_args("UPDATE cron.job SET active = false WHERE jobid OPERATOR(pg_catalog.=) $1", 1, types, values,
 							  NULL, false, 0) != SPI_OK_UPDATE || SPI_processed != 1)
 		ereport(ERROR,

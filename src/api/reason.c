@@ -91,23 +91,12 @@ add_blockers(int pid, Reasons *reasons)
 							sessions_text((int *) ARR_DATA_PTR(blockers), Min(count, MOST_HOLDERS))));
 }
 
-/* What the executors of this database run now. */
-static RunningJob *
-running_jobs(int *count)
-{
-	int			size = Max(executor_slots(), 1);
-	RunningJob *running = palloc(sizeof(RunningJob) * size);
-
-	*count = executor_running(running, size);
-	return running;
-}
-
 /* Whether it runs; then that is all there is to say. */
 static bool
 check_running(const Subject *subject, Reasons *reasons)
 {
 	int			count;
-	RunningJob *running = running_jobs(&count);
+	RunningJob *running = executor_running(&count);
 	const Job  *job = &subject->job;
 	TimestampTz until;
 
@@ -157,9 +146,11 @@ check_time(const Subject *subject, Reasons *reasons)
 
 /* How many parents it has that have not ended, and the first of them. */
 #define UNMET_PARENTS \
-	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT d.parent, d.if_dead," \
+	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT DISTINCT d.parent, d.if_dead," \
 	" coalesce((SELECT 'has not ended' FROM queue_jobs.live_job l WHERE l.id = d.parent)," \
 	" (SELECT 'has ended, but not what it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NULL)," \
+	" (SELECT 'is completed, but not all that it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NOT NULL AND b.succeeded_at IS NULL)," \
+	" (SELECT 'is kept no longer, and had failed' WHERE d.failed AND NOT EXISTS (SELECT FROM queue_jobs.finished_job f WHERE f.id = d.parent))," \
 	" (SELECT 'is ' || f.state FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state <> 'completed' ORDER BY f.finished_at DESC LIMIT 1)) AS state" \
 	" FROM queue_jobs.dependency d WHERE d.child = $1) AS p WHERE p.state IS NOT NULL AND NOT (p.if_dead = 'run' AND p.state LIKE 'is %')" \
 	" ORDER BY p.parent LIMIT 1"
@@ -170,7 +161,6 @@ check_parents(const Subject *subject, Reasons *reasons)
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(subject->job.id)};
 	MemoryContext context = CurrentMemoryContext;
-	MemoryContext spi;
 	RunAs		saved;
 
 	engine_begin(&saved);
@@ -180,10 +170,9 @@ check_parents(const Subject *subject, Reasons *reasons)
 		char	   *state = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
 		char	   *count = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 3);
 
-		spi = MemoryContextSwitchTo(context);
+		MemoryContextSwitchTo(context);
 		add_reason(reasons, "waits_for_job", psprintf("it waits for job %s, which %s", parent, state),
 				   strcmp(count, "1") == 0 ? NULL : psprintf("and for others, %s in all", count));
-		MemoryContextSwitchTo(spi);
 	}
 	engine_end(&saved);
 }
@@ -229,26 +218,32 @@ check_holders(const Subject *subject, Reasons *reasons)
 				   NULL);
 }
 
+/* What another job of its key does that keeps it from starting, or NULL. */
+static const char *
+key_taken_by(const Subject *subject, const Job *other)
+{
+	TimestampTz until;
+
+	if (lease_holds(other, subject->now, &until) || hold_is_run(other->id))
+		return "runs";
+	return dedup_goes_first(other, &subject->job, subject->worker) ? "has begun, and goes on first" : NULL;
+}
+
 void
 check_key(const Subject *subject, Reasons *reasons)
 {
 	KeyScan		scan;
 	Job			other;
+	const char *taken = NULL;
 
 	if (subject->worker == NULL || !dedup_one_at_a_time(&subject->job, subject->worker))
 		return;
 	key_scan_begin(&scan, subject->table, subject->job.dedup_hash);
-	while (!enough(reasons) && key_scan_next(&scan, &other))
+	while (taken == NULL && !enough(reasons) && key_scan_next(&scan, &other))
 	{
-		TimestampTz until;
-
-		if (other.id != subject->job.id &&
-			(lease_holds(&other, subject->now, &until) || hold_is_run(other.id)))
-		{
+		if (other.id != subject->job.id && (taken = key_taken_by(subject, &other)) != NULL)
 			add_reason(reasons, "key_runs",
-					   psprintf("job " INT64_FORMAT " of its deduplication key runs", other.id), NULL);
-			break;
-		}
+					   psprintf("job " INT64_FORMAT " of its deduplication key %s", other.id, taken), NULL);
 	}
 	key_scan_end(&scan);
 }
@@ -274,18 +269,9 @@ since_text(const char *sql, const char *name)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(name)};
-	TimestampTz at = NO_TIME;
-	RunAs		saved;
+	TimestampTz at = engine_select_id(sql, lengthof(types), types, values);
 
-	engine_begin(&saved);
-	if (engine_execute(sql, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
-	{
-		bool		isnull;
-
-		at = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	}
-	engine_end(&saved);
-	return at == NO_TIME ? NULL : psprintf("since %s", time_text(at));
+	return at == 0 ? NULL : psprintf("since %s", time_text(at));
 }
 
 static char *
@@ -351,8 +337,8 @@ check_pools(const Subject *subject, Reasons *reasons)
 	if (enough(reasons))
 		return;
 	role = lane_role(subject->lane, subject->worker);
-	executor_load(MyDatabaseId, role, ALL_POOLS, &load);
-	if (load.serving == 0 && load.not_before > subject->now)
+	load = executor_load(MyDatabaseId, role, ALL_POOLS);
+	if (load.busy + load.idle == 0 && load.not_before > subject->now)
 		add_reason(reasons, "cannot_connect",
 				   psprintf("an executor of role \"%s\" could not connect to this database",
 							GetUserNameFromId(role, true)),
@@ -363,7 +349,7 @@ static char *
 running_text(void)
 {
 	int			count;
-	RunningJob *running = running_jobs(&count);
+	RunningJob *running = executor_running(&count);
 	StringInfoData text;
 
 	initStringInfo(&text);
@@ -382,10 +368,10 @@ check_executors(const Subject *subject, Reasons *reasons)
 	if (subject->worker == NULL || subject->worker->handler == NULL || !knows_processes())
 		return;
 	role = lane_role(subject->lane, subject->worker);
-	executor_load(MyDatabaseId, role, pools_serving(subject->lane, subject->worker), &load);
-	if (load.serving > 0 && load.idle == 0)
+	load = executor_load(MyDatabaseId, role, pools_serving(subject->lane, subject->worker));
+	if (load.busy > 0 && load.idle == 0)
 		add_reason(reasons, "executors_busy",
-				   psprintf("all executors for it are busy (%d)", load.serving), running_text());
+				   psprintf("all executors for it are busy (%d)", load.busy), running_text());
 }
 
 /* ---- limits ---- */
@@ -430,12 +416,11 @@ check_claimants(const Subject *subject, Reasons *reasons)
 	if (enough(reasons))
 		return;
 	last = statistics_last_claim(worker);
-	if (last != NO_TIME)
-		add_reason(reasons, "claimants_only", psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s", worker->name, time_text(last)),
-				   NULL);
-	else
-		add_reason(reasons, "claimants_only", psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s, when the server started",
-													   worker->name, time_text(PgStartTime)), NULL);
+	add_reason(reasons, "claimants_only",
+			   psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s%s",
+						worker->name, time_text(last == NO_TIME ? Max(PgStartTime, shared_up_since()) : last),
+						last == NO_TIME ? ", when the server started" : ""),
+			   NULL);
 }
 
 int

@@ -13,10 +13,9 @@
 #include "access/table.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
-#include "call_sql.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "command.h"
 #include "common/hashfn.h"
 #include "key_hash.h"
 #include "executor/spi.h"
@@ -51,7 +50,6 @@ find_result(const char *token, Jsonb **result)
 
 	ScanKeyInit(&keys[0], Anum_token_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(GetUserId()));
 	ScanKeyInit(&keys[1], Anum_token_token, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(token));
-	keys[1].sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, catalog_relation(REL_TOKEN_KEY), true, snapshot, 2, keys);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
@@ -76,15 +74,12 @@ store_result(const char *token, Jsonb *result, TimestampTz expires_at)
 	Datum		values[] = {ObjectIdGetDatum(GetUserId()), CStringGetTextDatum(token), JsonbPGetDatum(result),
 	TimestampTzGetDatum(expires_at)};
 	char		nulls[] = "    ";
-	RunAs		saved;
 
 	if (result == NULL)
 		nulls[2] = 'n';
-	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.token (owner, token, result, expires_at) VALUES ($1, $2, $3, $4)"
-				   " ON CONFLICT (owner, token) DO UPDATE SET result = EXCLUDED.result, expires_at = EXCLUDED.expires_at",
-				   SPI_OK_INSERT, lengthof(types), types, values, nulls);
-	engine_end(&saved);
+	engine_statement("INSERT INTO queue_jobs.token (owner, token, result, expires_at) VALUES ($1, $2, $3, $4)"
+					 " ON CONFLICT (owner, token) DO UPDATE SET result = EXCLUDED.result, expires_at = EXCLUDED.expires_at",
+					 SPI_OK_INSERT, lengthof(types), types, values, nulls);
 	wakeup_due(expires_at);		/* where there are no jobs, no scheduler is at work */
 }
 
@@ -113,11 +108,9 @@ queue_jobs_run_once(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, 0, "token");
 	refuse_null(fcinfo, 1, "command");
 	refuse_null(fcinfo, 2, "args");
-	refuse_null(fcinfo, 3, "ttl");
 	token = text_argument(fcinfo, 0);
 	check_token(token);
-	ttl = interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(3), "ttl", 0, LONGEST_TTL,
-												  "Give an interval from 0 to 10 years."));
+	ttl = duration_argument(fcinfo, 3, "ttl", 0, LONGEST_TTL, "Give an interval from 0 to 10 years.");
 	if (!find_result(token, &result))
 	{
 		token_lock_wait((int64) hash_combine64(key_hash_text(token, key_hash_seed()), GetUserId()));

@@ -23,22 +23,16 @@ PG_FUNCTION_INFO_V1(queue_jobs_search_jobs);
 #define ROWS_OF_IDS "SELECT j.* FROM queue_jobs.job j WHERE j.id OPERATOR(pg_catalog.=) ANY ($1)" \
 	" ORDER BY j.id USING OPERATOR(pg_catalog.>)"
 
-static Datum *
-find_ids(JobFilter *filter, int *count)
+static ArrayBuildState *
+find_ids(JobFilter *filter)
 {
-	int			size = 128;
-	Datum	   *ids = palloc(size * sizeof(Datum));
+	ArrayBuildState *ids = initArrayResult(INT8OID, CurrentMemoryContext, false);
 	JobWalk		walk;
 	WalkedJob	walked;
 
-	*count = 0;
 	job_filter_walk(filter, GetActiveSnapshot(), PG_INT64_MAX, &walk);
-	while (*count < filter->max_jobs && job_filter_next(filter, &walk, &walked))
-	{
-		if (*count == size)
-			ids = repalloc_huge(ids, (size *= 2) * sizeof(Datum));
-		ids[(*count)++] = Int64GetDatum(walked.job.id);
-	}
+	while (ids->nelems < filter->max_jobs && job_filter_next(filter, &walk, &walked))
+		(void) accumArrayResult(ids, Int64GetDatum(walked.job.id), false, INT8OID, CurrentMemoryContext);
 	job_walk_end(&walk);
 	return ids;
 }
@@ -52,14 +46,12 @@ return_rows(ReturnSetInfo *result, Datum ids)
 
 	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
 							 0, false);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	SPI_connect();
 	if (SPI_execute_with_args(ROWS_OF_IDS, lengthof(types), types, &ids, NULL, true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not read the view queue_jobs.job");
 	for (uint64 i = 0; i < SPI_processed; i++)
 		tuplestore_puttuple(result->setResult, SPI_tuptable->vals[i]);
-	if (SPI_finish() != SPI_OK_FINISH)
-		elog(ERROR, "SPI_finish failed");
+	SPI_finish();
 	AtEOXact_GUC(false, nest_level);
 }
 
@@ -69,15 +61,12 @@ queue_jobs_search_jobs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	JobFilter	filter;
-	Datum	   *ids;
-	int			count;
+	ArrayBuildState *ids;
 
 	job_filter_arguments(fcinfo, &filter);
 	InitMaterializedSRF(fcinfo, 0);
-	ids = find_ids(&filter, &count);
-	if (count > 0)
-		return_rows(result,
-					PointerGetDatum(construct_array(ids, count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL,
-													TYPALIGN_DOUBLE)));
+	ids = find_ids(&filter);
+	if (ids->nelems > 0)
+		return_rows(result, makeArrayResult(ids, CurrentMemoryContext));
 	return (Datum) 0;
 }

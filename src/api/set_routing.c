@@ -21,16 +21,13 @@ queue_jobs_set_routing(PG_FUNCTION_ARGS)
 {
 	Oid			types[] = {JSONBOID};
 	Datum		values[1];
-	RunAs		saved;
 
 	refuse_where_nothing_can_be_written("queue_jobs.set_routing()");
 	refuse_null(fcinfo, 0, "rules");
 	routing_check(PG_GETARG_JSONB_P(0));
 	values[0] = PG_GETARG_DATUM(0);
-	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.routing (rules) VALUES ($1) ON CONFLICT (one) DO UPDATE SET rules = EXCLUDED.rules",
-				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	engine_statement("INSERT INTO queue_jobs.routing (rules) VALUES ($1) ON CONFLICT (one) DO UPDATE SET rules = EXCLUDED.rules",
+					 SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	catalog_announce_change();
 	PG_RETURN_VOID();
 }

@@ -29,19 +29,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_signals);
 PG_FUNCTION_INFO_V1(queue_jobs_wait_for_signal);
 PG_FUNCTION_INFO_V1(queue_jobs_wait_for_signal_claimed);
 
-#define LONGEST_TIMEOUT (365 * USECS_PER_DAY)
-
-static char *
-signal_name_argument(FunctionCallInfo fcinfo, int arg)
-{
-	char	   *name;
-
-	refuse_null(fcinfo, arg, "name");
-	name = text_argument(fcinfo, arg);
-	check_name("signal", name);
-	return name;
-}
-
 /* Whether the job has not ended; ERROR if it is another role's. */
 static bool
 is_live(int64 id)
@@ -70,7 +57,7 @@ queue_jobs_signal(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.signal()");
 	refuse_null(fcinfo, 0, "job");
-	name = signal_name_argument(fcinfo, 1);
+	name = name_argument(fcinfo, 1, "name", "signal");
 	refuse_null(fcinfo, 2, "payload");
 	id = PG_GETARG_INT64(0);
 	if (!is_live(id))
@@ -88,7 +75,7 @@ queue_jobs_signal_payload(PG_FUNCTION_ARGS)
 	Jsonb	   *payload;
 
 	current_job_require("queue_jobs.signal_payload()");
-	payload = job_signal_payload(current_job.job->id, signal_name_argument(fcinfo, 0));
+	payload = job_signal_payload(current_job.job->id, name_argument(fcinfo, 0, "name", "signal"));
 	if (payload == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_JSONB_P(payload);
@@ -109,10 +96,7 @@ queue_jobs_signals(PG_FUNCTION_ARGS)
 static int64
 timeout_argument(FunctionCallInfo fcinfo, int arg)
 {
-	if (PG_ARGISNULL(arg))
-		return NO_TIMEOUT;
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "timeout", 0, LONGEST_TIMEOUT,
-												   "Give an interval from 0 to 365 days."));
+	return PG_ARGISNULL(arg) ? NO_TIMEOUT : wait_argument(fcinfo, arg, "timeout");
 }
 
 /* wait_for_signal(name, timeout): when the handler returns, the job waits */
@@ -122,7 +106,7 @@ queue_jobs_wait_for_signal(PG_FUNCTION_ARGS)
 	char	   *name;
 
 	current_job_require("queue_jobs.wait_for_signal()");
-	name = signal_name_argument(fcinfo, 0);
+	name = name_argument(fcinfo, 0, "name", "signal");
 	current_job_wait_for(name, timeout_argument(fcinfo, 1));
 	PG_RETURN_VOID();
 }
@@ -142,11 +126,11 @@ queue_jobs_wait_for_signal_claimed(PG_FUNCTION_ARGS)
 	refuse_where_nothing_can_be_written("queue_jobs.wait_for_signal()");
 	refuse_null(fcinfo, 0, "id");
 	refuse_null(fcinfo, 1, "attempt");
-	name = signal_name_argument(fcinfo, 2);
+	name = name_argument(fcinfo, 2, "name", "signal");
 	timeout = timeout_argument(fcinfo, 3);
 	claimed_begin(&claimed, PG_GETARG_INT64(0), PG_GETARG_INT32(1));
 	claimed.job.expires_at = NO_TIME;	/* it was started in time */
-	has_come = job_signal_has_come(claimed.job.id, name);
+	has_come = job_signal_payload(claimed.job.id, name) != NULL;
 	if (!has_come)
 	{
 		waiting_for_signal(&claimed.job, name,

@@ -8,8 +8,8 @@
 #include "postgres.h"
 
 #include "arguments.h"
-#include "call_sql.h"
 #include "claimant.h"
+#include "command.h"
 #include "current_job.h"
 #include "job.h"
 #include "job_control.h"
@@ -21,7 +21,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_save_step);
 PG_FUNCTION_INFO_V1(queue_jobs_steps);
 
 static char *
-name_argument(FunctionCallInfo fcinfo, int arg)
+step_argument(FunctionCallInfo fcinfo, int arg)
 {
 	char	   *name;
 	size_t		length;
@@ -53,7 +53,7 @@ queue_jobs_step(PG_FUNCTION_ARGS)
 	int64		job;
 
 	current_job_require("queue_jobs.step()");
-	name = name_argument(fcinfo, 0);
+	name = step_argument(fcinfo, 0);
 	refuse_null(fcinfo, 1, "command");
 	refuse_null(fcinfo, 2, "args");
 	job = current_job.job->id;
@@ -78,7 +78,7 @@ queue_jobs_save_step(PG_FUNCTION_ARGS)
 	refuse_where_nothing_can_be_written("queue_jobs.save_step()");
 	refuse_null(fcinfo, 0, "id");
 	refuse_null(fcinfo, 1, "attempt");
-	name = name_argument(fcinfo, 2);
+	name = step_argument(fcinfo, 2);
 	claimed_begin(&claimed, PG_GETARG_INT64(0), PG_GETARG_INT32(1));
 	(void) saved_step_add(claimed.job.id, name, PG_ARGISNULL(3) ? or_json_null(NULL) : PG_GETARG_JSONB_P(3));
 	live_leave(&claimed.job);

@@ -6,11 +6,13 @@
 
 #include "arguments.h"
 #include "catalog/pg_type.h"
+#include "cipher.h"
 #include "job.h"
 #include "lib/stringinfo.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/varlena.h"
 #include "worker_option.h"
 
 #define MAX_TEXT_LENGTH 100000	/* bytes of an option */
@@ -168,4 +170,85 @@ refuse_combination(const char *message, const char *detail, const char *hint)
 			 errmsg_internal("%s", message),
 			 errdetail_internal("%s", detail),
 			 errhint("%s", hint)));
+}
+
+/* ---- encryption ---- */
+
+static void
+check_names(List *encrypt)
+{
+	int			length = 0;
+	ListCell   *cell;
+
+	foreach(cell, encrypt)
+	{
+		length += (int) strlen(lfirst(cell)) + 1;
+		if (strchr(lfirst(cell), '\n') != NULL)
+			refuse_combination(psprintf("invalid element of encrypt: \"%s\"", (char *) lfirst(cell)),
+							   "It has more than one line.", "Give names of args keys.");
+	}
+	if (is_listed("*", encrypt) && list_length(encrypt) > 1)
+		refuse_combination("encrypt names all keys and others", "\"*\" means the values of all keys.",
+						   "Give either '{*}' or names.");
+	if (length > MOST_OF_ENCRYPT)
+		refuse_combination("encrypt is too long",
+						   psprintf("Its names have %d bytes; at most %d are allowed.", length,
+									MOST_OF_ENCRYPT),
+						   "Give '{*}' for all keys.");
+}
+
+static void
+refuse_keys(List *encrypt, List *keys, const char *option, const char *why)
+{
+	ListCell   *cell;
+
+	foreach(cell, keys)
+		if (is_listed("*", encrypt) || is_listed(lfirst(cell), encrypt))
+			refuse_combination(psprintf("encrypt and %s cannot both name \"%s\"", option,
+										(char *) lfirst(cell)),
+							   why,
+							   psprintf("Leave it out of encrypt%s.",
+										is_listed("*", encrypt)
+											? ", which names the other keys instead of '{*}'"
+											: ""));
+}
+
+static List *
+split(char *keys)
+{
+	List	   *names = NIL;
+
+	if (keys != NULL)
+		(void) SplitGUCList(keys, ',', &names);
+	return names;
+}
+
+void
+encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable,
+						 char *concurrency_key, char *record_key, bool remaining_work)
+{
+	List	   *names = text_list(PointerGetDatum(encrypt));
+
+	if (names == NIL && !encrypt_result)
+		return;
+	if (!cipher_present())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("this library of queue_jobs cannot encrypt"),
+				 errdetail("OpenSSL's headers were missing when it was built."),
+				 errhint("Install them (libssl-dev), and build queue_jobs again.")));
+	check_names(names);
+	refuse_keys(names, split(concurrency_key), "concurrency_key",
+				"Jobs are counted by its value, which must be readable.");
+	refuse_keys(names, split(record_key), "record_key",
+				"The record is found by its value, which must be readable.");
+	if (names != NIL && remaining_work)
+		refuse_combination("encrypt and remaining_work exclude each other", "What the query returns is compared with the args of jobs that wait.",
+			   "Let the query return keys, by which the handler looks the values up.");
+	if (names != NIL && !is_listed("*", names))
+		refuse_keys(names, text_list(PointerGetDatum(loggable)), "loggable_args",
+					"What is encrypted is not to be logged.");
+	else if (names != NIL && text_list(PointerGetDatum(loggable)) != NIL)
+		refuse_combination("encrypt and loggable_args exclude each other", "\"*\" encrypts the values of all keys, and these are not to be logged.",
+			   "Leave loggable_args out.");
 }

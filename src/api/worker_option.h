@@ -6,6 +6,7 @@
 #define QUEUE_JOBS_WORKER_OPTION_H
 
 #include "fmgr.h"
+#include "utils/array.h"
 #include "worker.h"
 
 /* The row under construction; an attribute that is not set is NULL. */
@@ -46,5 +47,13 @@ extern void set_names(Definition *definition, int attribute, int arg);
 extern const char *quoted(const char *value);
 extern const char *given_interval(FunctionCallInfo fcinfo, int arg);
 extern void refuse_combination(const char *message, const char *detail, const char *hint);
+
+/*
+ * ERROR if these options do not go together: what the engine itself has to read cannot be encrypted, keys by
+ * which it counts, deduplicates or finds records. The arrays have no NULLs, and the keys are NULL or lists of
+ * names.
+ */
+extern void encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable,
+									 char *concurrency_key, char *record_key, bool remaining_work);
 
 #endif

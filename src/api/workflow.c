@@ -8,7 +8,7 @@
 
 #include "arguments.h"
 #include "batch.h"
-#include "batch_arguments.h"
+#include "batches.h"
 #include "catalog/pg_type.h"
 #include "dependency.h"
 #include "enqueue.h"
@@ -40,17 +40,13 @@ enum
 
 typedef struct Step
 {
-	char	   *name;
-	Worker	   *worker;
-	Jsonb	   *args;
-	char	   *queue;
-	int			priority;
-	int64		delay;
+	StepJob		job;
+	int64		id;				/* of the job */
 	IfDead		if_dead;
 	int			after_count;
 	int		   *after;			/* the steps that it waits for, by their numbers */
-	int			waited_for;		/* of these, not yet passed when cycles are looked for */
-	int64		job;
+	int			met;			/* so many of these have been found not to go round */
+	bool		on_way;			/* to them */
 } Step;
 
 typedef struct NamedStep
@@ -79,21 +75,11 @@ refuse_step(int number, const char *name, const char *problem, const char *hint)
 
 /* ---- reading ---- */
 
-static JsonbValue *
-member(JsonbContainer *object, const char *key)
-{
-	JsonbValue	name = {.type = jbvString};
-
-	name.val.string.val = unconstify(char *, key);
-	name.val.string.len = strlen(key);
-	return findJsonbValueFromContainer(object, JB_FOBJECT, &name);
-}
-
 /* A string; NULL if it is missing or null. */
 static char *
 string_member(JsonbContainer *object, const char *key, int number, const char *step)
 {
-	JsonbValue *value = member(object, key);
+	JsonbValue *value = jsonb_member(object, key);
 
 	if (value == NULL || value->type == jbvNull)
 		return NULL;
@@ -133,14 +119,14 @@ read_name(Workflow *workflow, Step *step, JsonbContainer *object, int number)
 	NamedStep  *named;
 	bool		found;
 
-	step->name = string_member(object, "step", number, NULL);
-	if (step->name == NULL)
+	step->job.name = string_member(object, "step", number, NULL);
+	if (step->job.name == NULL)
 		refuse_step(number, NULL, "It has no name.", "Each step has the keys step and worker.");
-	check_name("step", step->name);
-	strlcpy(key, step->name, sizeof(key));
+	check_name("step", step->job.name);
+	strlcpy(key, step->job.name, sizeof(key));
 	named = hash_search(workflow->by_name, key, HASH_ENTER, &found);
 	if (found)
-		refuse_step(number, step->name, psprintf("Step %d has the same name.", named->number + 1),
+		refuse_step(number, step->job.name, psprintf("Step %d has the same name.", named->number + 1),
 					"Give each step a name of its own.");
 	named->number = number;
 }
@@ -148,20 +134,20 @@ read_name(Workflow *workflow, Step *step, JsonbContainer *object, int number)
 static Worker *
 read_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int number)
 {
-	char	   *name = string_member(object, "worker", number, step->name);
-	Worker	   *before = number > 0 ? workflow->steps[number - 1].worker : NULL;
+	char	   *name = string_member(object, "worker", number, step->job.name);
+	Worker	   *before = number > 0 ? workflow->steps[number - 1].job.worker : NULL;
 
 	if (name == NULL)
-		refuse_step(number, step->name, "It has no worker.", "Each step has the keys step and worker.");
+		refuse_step(number, step->job.name, "It has no worker.", "Each step has the keys step and worker.");
 	if (before != NULL && strcmp(before->name, name) == 0)
 		return before;
 	if (registry_require_worker(name, UNDEFINED_WORKER_HINT)->built_in != BUILT_IN_NONE)
-		refuse_step(number, step->name, psprintf("Worker \"%s\" is the extension's own.", name),
+		refuse_step(number, step->job.name, psprintf("Worker \"%s\" is the extension's own.", name),
 					"Define a worker for it.");
 	if (registry_worker_disabled(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("worker \"%s\" of step \"%s\" is disabled", name, step->name),
+				 errmsg("worker \"%s\" of step \"%s\" is disabled", name, step->job.name),
 				 errdetail("A workflow is enqueued as a whole, or not at all."),
 				 errhint("Call queue_jobs.enable_worker() first.")));
 	return registry_worker_copy(name);
@@ -170,20 +156,25 @@ read_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int nu
 static int
 read_priority(JsonbContainer *object, const Step *step, int number)
 {
-	JsonbValue *value = member(object, "priority");
+	JsonbValue *value = jsonb_member(object, "priority");
+	char	   *text;
+	char	   *end;
+	long		priority;
 
 	if (value == NULL || value->type == jbvNull)
 		return 0;
-	if (value->type != jbvNumeric)
-		refuse_step(number, step->name, "\"priority\" is not a number.",
+	text = value->type == jbvNumeric ? numeric_normalize(value->val.numeric) : "";
+	priority = strtol(text, &end, 10);
+	if (*text == '\0' || *end != '\0' || priority < PG_INT32_MIN || priority > PG_INT32_MAX)
+		refuse_step(number, step->job.name, "\"priority\" is not an integer.",
 					"Give an integer; the lowest number starts first.");
-	return DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(value->val.numeric)));
+	return (int) priority;
 }
 
 static int64
 read_delay(JsonbContainer *object, const Step *step, int number)
 {
-	char	   *text = string_member(object, "delay", number, step->name);
+	char	   *text = string_member(object, "delay", number, step->job.name);
 
 	if (text == NULL)
 		return 0;
@@ -198,7 +189,7 @@ read_delay(JsonbContainer *object, const Step *step, int number)
 static Jsonb *
 read_args(JsonbContainer *object)
 {
-	JsonbValue *value = member(object, "args");
+	JsonbValue *value = jsonb_member(object, "args");
 
 	if (value == NULL || value->type == jbvNull)
 		return jsonb_parse("{}");
@@ -208,11 +199,11 @@ read_args(JsonbContainer *object)
 static IfDead
 read_if_dead(JsonbContainer *object, const Step *step, int number)
 {
-	char	   *text = string_member(object, "if_dead", number, step->name);
+	char	   *text = string_member(object, "if_dead", number, step->job.name);
 	int			value = text == NULL ? IF_DEAD_HOLD : option_value(if_dead_names, text);
 
 	if (value < 0)
-		refuse_step(number, step->name, psprintf("\"if_dead\" is \"%.100s\".", text),
+		refuse_step(number, step->job.name, psprintf("\"if_dead\" is \"%.100s\".", text),
 					"It is hold, cancel or run.");
 	return (IfDead) value;
 }
@@ -236,13 +227,13 @@ read_step(Workflow *workflow, Jsonb *steps, int number)
 
 	check_keys(object, number);
 	read_name(workflow, step, object, number);
-	step->worker = read_worker(workflow, step, object, number);
-	step->args = read_args(object);
-	step->queue = string_member(object, "queue", number, step->name);
-	if (step->queue != NULL)
-		check_name("queue", step->queue);
-	step->priority = read_priority(object, step, number);
-	step->delay = read_delay(object, step, number);
+	step->job.worker = read_worker(workflow, step, object, number);
+	step->job.args = read_args(object);
+	step->job.queue = string_member(object, "queue", number, step->job.name);
+	if (step->job.queue != NULL)
+		check_name("queue", step->job.queue);
+	step->job.priority = read_priority(object, step, number);
+	step->job.delay = read_delay(object, step, number);
 	step->if_dead = read_if_dead(object, step, number);
 }
 
@@ -253,7 +244,7 @@ find_step(const Workflow *workflow, const JsonbValue *value, const Step *step, i
 	NamedStep  *named = NULL;
 
 	if (value->type != jbvString)
-		refuse_step(number, step->name, "\"after\" names something that is not a string.",
+		refuse_step(number, step->job.name, "\"after\" names something that is not a string.",
 					"It is an array of steps' names.");
 	if (value->val.string.len <= MAX_NAME_LENGTH)
 	{
@@ -262,7 +253,7 @@ find_step(const Workflow *workflow, const JsonbValue *value, const Step *step, i
 	}
 	if (named != NULL)
 		return named->number;
-	refuse_step(number, step->name,
+	refuse_step(number, step->job.name,
 				psprintf("It is to run after \"%s\", which is no step.",
 						 pnstrdup(value->val.string.val, Min(value->val.string.len, 100))),
 				"Name steps of this workflow.");
@@ -274,13 +265,13 @@ static void
 read_after(Workflow *workflow, Jsonb *steps, int number)
 {
 	Step	   *step = &workflow->steps[number];
-	JsonbValue *value = member(step_object(steps, number), "after");
+	JsonbValue *value = jsonb_member(step_object(steps, number), "after");
 	uint32		count;
 
 	if (value == NULL || value->type == jbvNull)
 		return;
 	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
-		refuse_step(number, step->name, "\"after\" is not an array.", "It is an array of steps' names.");
+		refuse_step(number, step->job.name, "\"after\" is not an array.", "It is an array of steps' names.");
 	count = JsonContainerSize(value->val.binary.data);
 	step->after = palloc(sizeof(int) * Max(count, 1));
 	for (uint32 i = 0; i < count; i++)
@@ -299,59 +290,35 @@ read_after(Workflow *workflow, Jsonb *steps, int number)
 
 /* ---- cycles ---- */
 
-/*
- * For each step the steps that wait for it, one after the other: the list of step i is from first[i] to
- * first[i + 1].
- */
-static int *
-list_dependents(const Workflow *workflow, int *first)
-{
-	int		   *dependents = palloc(sizeof(int) * Max(workflow->dependencies, 1));
-	int		   *next = palloc(sizeof(int) * (workflow->count + 1));
-
-	memset(first, 0, sizeof(int) * (workflow->count + 1));
-	for (int i = 0; i < workflow->count; i++)
-		for (int j = 0; j < workflow->steps[i].after_count; j++)
-			first[workflow->steps[i].after[j] + 1]++;
-	for (int i = 0; i < workflow->count; i++)
-		first[i + 1] += first[i];
-	memcpy(next, first, sizeof(int) * (workflow->count + 1));
-	for (int i = 0; i < workflow->count; i++)
-		for (int j = 0; j < workflow->steps[i].after_count; j++)
-			dependents[next[workflow->steps[i].after[j]]++] = i;
-	return dependents;
-}
-
-static void
-refuse_cycle(const Workflow *workflow)
-{
-	for (int i = 0; i < workflow->count; i++)
-		if (workflow->steps[i].waited_for > 0)
-			refuse_step(i, workflow->steps[i].name, "It waits, by way of others, for itself.",
-						"Let the steps go one way.");
-}
-
-/* Steps that wait for none are passed, then those that waited for these only: what is left goes round. */
+/* From each step to those that it waits for: one that is met again on the way there waits for itself. */
 static void
 check_cycles(Workflow *workflow)
 {
-	int		   *first = palloc(sizeof(int) * (workflow->count + 1));
-	int		   *dependents = list_dependents(workflow, first);
-	int		   *passed = palloc(sizeof(int) * Max(workflow->count, 1));
-	int			count = 0;
+	Step	   *steps = workflow->steps;
+	Step	  **way = palloc(sizeof(Step *) * Max(workflow->count, 1));
 
 	for (int i = 0; i < workflow->count; i++)
 	{
-		workflow->steps[i].waited_for = workflow->steps[i].after_count;
-		if (workflow->steps[i].after_count == 0)
-			passed[count++] = i;
+		int			length = 1;
+
+		way[0] = &steps[i];
+		while (length > 0)
+		{
+			Step	   *step = way[length - 1];
+			Step	   *next = step->met < step->after_count ? &steps[step->after[step->met]] : NULL;
+
+			step->on_way = true;
+			if (next == NULL)
+				length--;
+			else if (next->met == next->after_count)
+				step->met++;
+			else if (next->on_way)
+				refuse_step(next - steps, next->job.name, "It waits, by way of others, for itself.",
+							"Let the steps go one way.");
+			else
+				way[length++] = next;
+		}
 	}
-	for (int i = 0; i < count; i++)
-		for (int j = first[passed[i]]; j < first[passed[i] + 1]; j++)
-			if (--workflow->steps[dependents[j]].waited_for == 0)
-				passed[count++] = dependents[j];
-	if (count < workflow->count)
-		refuse_cycle(workflow);
 }
 
 /* ---- writing ---- */
@@ -362,17 +329,11 @@ enqueue_steps(Workflow *workflow, int64 batch)
 	for (int i = 0; i < workflow->count; i++)
 	{
 		Step	   *step = &workflow->steps[i];
-		StepJob		job = {.worker = step->worker,
-						   .args = step->args,
-						   .queue = step->queue,
-						   .priority = step->priority,
-						   .delay = step->delay,
-						   .batch = batch,
-						   .name = step->name,
-						   .waits = step->after_count > 0};
 
 		CHECK_FOR_INTERRUPTS();
-		step->job = enqueue_step(&job);
+		step->job.batch = batch;
+		step->job.waits = step->after_count > 0;
+		step->id = enqueue_step(&step->job);
 	}
 }
 
@@ -389,8 +350,8 @@ add_dependencies(const Workflow *workflow)
 		const Step *step = &workflow->steps[i];
 
 		for (int j = 0; j < step->after_count; j++)
-			dependencies[count++] = (Dependency){.child = step->job,
-												 .parent = workflow->steps[step->after[j]].job,
+			dependencies[count++] = (Dependency){.child = step->id,
+												 .parent = workflow->steps[step->after[j]].id,
 												 .if_dead = step->if_dead};
 	}
 	if (count > 0)
@@ -423,9 +384,9 @@ have_looked_at(const Workflow *workflow)
 	for (int i = 0; i < workflow->count; i++)
 	{
 		if (parents <= seconds && is_parent[i])
-			watch_note(NEWS_ENDED, workflow->steps[i].job);
+			watch_note(NEWS_ENDED, workflow->steps[i].id);
 		else if (parents > seconds && is_second[i])
-			watch_note(NEWS_WAITS, workflow->steps[i].job);
+			watch_note(NEWS_WAITS, workflow->steps[i].id);
 	}
 }
 
@@ -491,7 +452,7 @@ read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
 		read_after(workflow, steps, i);
 	check_cycles(workflow);
 	for (int i = 0; i < workflow->count; i++)
-		enqueue_prepare(workflow->steps[i].worker, workflow->steps[i].args);
+		enqueue_prepare(workflow->steps[i].job.worker, workflow->steps[i].job.args);
 }
 
 /*
@@ -508,19 +469,10 @@ queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.enqueue_workflow()");
 	refuse_null(fcinfo, ARG_NAME, "name");
-	definition.name = batch_name_argument(fcinfo, ARG_NAME);
-	definition.on_success = callback_argument(fcinfo, ARG_ON_SUCCESS, "on_success");
-	definition.on_ended = callback_argument(fcinfo, ARG_ON_ENDED, "on_ended");
-	definition.on_dead = callback_argument(fcinfo, ARG_ON_DEAD, "on_dead");
-	definition.args = batch_args_argument(fcinfo, ARG_ARGS);
-	refuse_clear_batch_args(definition.args,
-							(const char *[]){definition.on_success, definition.on_ended,
-											 definition.on_dead},
-							3);
+	batch_arguments(fcinfo, ARG_ON_SUCCESS, ARG_KEEP, &definition);
 	definition.dedup_key = text_argument(fcinfo, ARG_DEDUP_KEY);
 	if (definition.dedup_key != NULL)
 		check_name("dedup_key", definition.dedup_key);
-	definition.keep = keep_argument(fcinfo, ARG_KEEP);
 	read_workflow(fcinfo, &workflow);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	batch = batch_make(&definition, GetUserId(), &standing);
@@ -533,6 +485,6 @@ queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
 	add_dependencies(&workflow);
 	have_looked_at(&workflow);
 	for (int i = 0; i < workflow.count; i++)
-		return_step(result, workflow.steps[i].name, workflow.steps[i].job);
+		return_step(result, workflow.steps[i].job.name, workflow.steps[i].id);
 	return (Datum) 0;
 }

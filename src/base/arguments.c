@@ -11,7 +11,6 @@
 #include "commands/trigger.h"
 #include "common/int.h"
 #include "job.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -46,6 +45,17 @@ char *
 text_argument(FunctionCallInfo fcinfo, int arg)
 {
 	return PG_ARGISNULL(arg) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(arg));
+}
+
+char *
+name_argument(FunctionCallInfo fcinfo, int arg, const char *parameter, const char *kind)
+{
+	char	   *name;
+
+	refuse_null(fcinfo, arg, parameter);
+	name = text_argument(fcinfo, arg);
+	check_name(kind, name);
+	return name;
 }
 
 /* Whether the function that was called has a default for a parameter. */
@@ -111,11 +121,26 @@ count_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 	return PG_GETARG_INT32(arg);
 }
 
+/*
+ * Whether the interval can be added to a time of today. Its parts are added one by one, and one of them may
+ * lead beyond the calendar, though another leads back.
+ */
+static bool
+parts_are_short(const Interval *interval)
+{
+	const int64 days = LONGEST_STORED_DURATION / USECS_PER_DAY;
+	int64		of_months = (int64) interval->month * 30;
+
+	return of_months >= -days && of_months <= days && interval->day >= -days && interval->day <= days &&
+		interval->time >= -LONGEST_STORED_DURATION && interval->time <= LONGEST_STORED_DURATION;
+}
+
 /* An interval between minimum and maximum, all in microseconds. */
 Interval *
 interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum, const char *hint)
 {
-	if (interval_microseconds(interval) < minimum || interval_microseconds(interval) > maximum)
+	if (interval_microseconds(interval) < minimum || interval_microseconds(interval) > maximum ||
+		!parts_are_short(interval))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s is out of range", name),
@@ -139,4 +164,19 @@ interval_microseconds(const Interval *interval)
 		pg_add_s64_overflow(result, interval->time, &result))
 		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
 	return result;
+}
+
+int64
+duration_argument(FunctionCallInfo fcinfo, int arg, const char *name, int64 minimum, int64 maximum,
+				  const char *hint)
+{
+	refuse_null(fcinfo, arg, name);
+	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), name, minimum, maximum, hint));
+}
+
+int64
+wait_argument(FunctionCallInfo fcinfo, int arg, const char *name)
+{
+	return duration_argument(fcinfo, arg, name, 0, 365 * USECS_PER_DAY,
+							 "Give an interval from 0 to 365 days.");
 }

@@ -24,6 +24,9 @@ extern void refuse_unseen(const char *kind, const char *name);
 
 extern char *text_argument(FunctionCallInfo fcinfo, int arg);
 
+/* The name of what "kind" says, which must not be null; check_name(). */
+extern char *name_argument(FunctionCallInfo fcinfo, int arg, const char *parameter, const char *kind);
+
 /* A message, such as the server's own are, as the sentence that a DETAIL is. */
 extern char *as_sentence(const char *message);
 
@@ -34,6 +37,11 @@ extern int	count_argument(FunctionCallInfo fcinfo, int arg, const char *name);
 extern Interval *interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum,
 								   const char *hint);
 extern int64 interval_microseconds(const Interval *interval);
+
+/* The same in microseconds, which must not be null; and how long to wait: from 0 to 365 days. */
+extern int64 duration_argument(FunctionCallInfo fcinfo, int arg, const char *name, int64 minimum,
+							   int64 maximum, const char *hint);
+extern int64 wait_argument(FunctionCallInfo fcinfo, int arg, const char *name);
 
 /*
  * What a duration that is read from a row counts for at most, in microseconds. It is far beyond what any

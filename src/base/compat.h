@@ -9,6 +9,7 @@
 #include "access/genam.h"
 #include "access/parallel.h"
 #include "access/tableam.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
@@ -31,6 +32,7 @@
 typedef bool TU_UpdateIndexes;
 
 #define TU_None false
+#define QjOnlySummarizing(update_indexes) false
 #define QjInsertIndexTuples(rri, slot, estate, update, onlySummarizing) \
 	((void) (onlySummarizing), ExecInsertIndexTuples((rri), (slot), (estate), (update), false, NULL, NIL))
 #define QjFunctionAclCheck(oid, role, mode) pg_proc_aclcheck((oid), (role), (mode))
@@ -38,7 +40,11 @@ typedef bool TU_UpdateIndexes;
 #define QjSchemaAclCheck(oid, role, mode) pg_namespace_aclcheck((oid), (role), (mode))
 #define QjDatabaseOwnerCheck(oid, role) pg_database_ownercheck((oid), (role))
 #define QjExtensionOwnerCheck(oid, role) pg_extension_ownercheck((oid), (role))
+#define QjRelationOwnerCheck(oid, role) pg_class_ownercheck((oid), (role))
+#define QjLocalBackendStatus(index) pgstat_fetch_stat_local_beentry(index)
+#define QjQualifiedNameList(string) stringToQualifiedNameList(string)
 #else
+#define QjOnlySummarizing(update_indexes) ((update_indexes) == TU_Summarizing)
 #define QjInsertIndexTuples(rri, slot, estate, update, onlySummarizing) \
 	ExecInsertIndexTuples((rri), (slot), (estate), (update), false, NULL, NIL, (onlySummarizing))
 #define QjFunctionAclCheck(oid, role, mode) object_aclcheck(ProcedureRelationId, (oid), (role), (mode))
@@ -46,69 +52,38 @@ typedef bool TU_UpdateIndexes;
 #define QjSchemaAclCheck(oid, role, mode) object_aclcheck(NamespaceRelationId, (oid), (role), (mode))
 #define QjDatabaseOwnerCheck(oid, role) object_ownercheck(DatabaseRelationId, (oid), (role))
 #define QjExtensionOwnerCheck(oid, role) object_ownercheck(ExtensionRelationId, (oid), (role))
-#endif
-
-#if PG_VERSION_NUM < 160000
-#define QjOnlySummarizing(update_indexes) false
-#else
-#define QjOnlySummarizing(update_indexes) ((update_indexes) == TU_Summarizing)
-#endif
-
-#if PG_VERSION_NUM < 170000
-#define QjMyProcNumber (MyProc->pgprocno)
-#else
-#define QjMyProcNumber MyProcNumber
-#endif
-
-#if PG_VERSION_NUM < 170000
-#define QjVirtualTransactionProcess(vxid) BackendIdGetProc((vxid).backendId)
-#define QjLocalTransaction(process) ((process)->lxid)
-#else
-#define QjVirtualTransactionProcess(vxid) ProcNumberGetProc((vxid).procNumber)
-#define QjLocalTransaction(process) ((process)->vxid.lxid)
+#define QjRelationOwnerCheck(oid, role) object_ownercheck(RelationRelationId, (oid), (role))
+#define QjLocalBackendStatus(index) pgstat_get_local_beentry_by_index(index)
+#define QjQualifiedNameList(string) stringToQualifiedNameList((string), NULL)
 #endif
 
 /*
- * Options of a session on a server of the same major version, in which a transaction may take as long as it
- * likes.
+ * QjNoTransactionTimeout: options of a session on a server of the same major version, in which a transaction
+ * may take as long as it likes.
  */
 #if PG_VERSION_NUM < 170000
+#define QjMyProcNumber (MyProc->pgprocno)
+#define QjVirtualTransactionProcess(vxid) BackendIdGetProc((vxid).backendId)
+#define QjLocalTransaction(process) ((process)->lxid)
+#define QjLockHeldByMe(tag, mode) LockHeldByMe((tag), (mode))
 #define QjNoTransactionTimeout ""
 #else
+#define QjMyProcNumber MyProcNumber
+#define QjVirtualTransactionProcess(vxid) ProcNumberGetProc((vxid).procNumber)
+#define QjLocalTransaction(process) ((process)->vxid.lxid)
+#define QjLockHeldByMe(tag, mode) LockHeldByMe((tag), (mode), false)
 #define QjNoTransactionTimeout " -c transaction_timeout=0"
 #endif
 
 #if PG_VERSION_NUM < 180000
 #define QjBeginIndexScan(heap, index, snapshot, nkeys) \
 	index_beginscan((heap), (index), (snapshot), (nkeys), 0)
-#else
-#define QjBeginIndexScan(heap, index, snapshot, nkeys) \
-	index_beginscan((heap), (index), (snapshot), NULL, (nkeys), 0)
-#endif
-
-#if PG_VERSION_NUM < 170000
-#define QjLockHeldByMe(tag, mode) LockHeldByMe((tag), (mode))
-#else
-#define QjLockHeldByMe(tag, mode) LockHeldByMe((tag), (mode), false)
-#endif
-
-#if PG_VERSION_NUM < 160000
-#define QjLocalBackendStatus(index) pgstat_fetch_stat_local_beentry(index)
-#else
-#define QjLocalBackendStatus(index) pgstat_get_local_beentry_by_index(index)
-#endif
-
-#if PG_VERSION_NUM < 160000
-#define QjQualifiedNameList(string) stringToQualifiedNameList(string)
-#else
-#define QjQualifiedNameList(string) stringToQualifiedNameList((string), NULL)
-#endif
-
-#if PG_VERSION_NUM < 180000
 #define QjPrimaryKeyIndex(rel) RelationGetPrimaryKeyIndex(rel)
 #define QjPortalRun(portal, top_level, receiver, completion) \
 	PortalRun((portal), FETCH_ALL, (top_level), true, (receiver), (receiver), (completion))
 #else
+#define QjBeginIndexScan(heap, index, snapshot, nkeys) \
+	index_beginscan((heap), (index), (snapshot), NULL, (nkeys), 0)
 #define QjPrimaryKeyIndex(rel) RelationGetPrimaryKeyIndex((rel), false)
 #define QjPortalRun(portal, top_level, receiver, completion) \
 	PortalRun((portal), FETCH_ALL, (top_level), (receiver), (receiver), (completion))

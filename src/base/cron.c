@@ -396,30 +396,21 @@ day_matches(const Cron *cron, int julian, int year, int month, int day)
 static int
 match_time_of_day(const Cron *cron, int from)
 {
-	int			from_hour = from / SECS_PER_HOUR;
-	int			from_minute = from / SECS_PER_MINUTE % MINS_PER_HOUR;
-	int			hour = first_match(cron->hours, from_hour);
+	int			hour = first_match(cron->hours, from / SECS_PER_HOUR);
 	int			minute;
 	int			second;
 
-	if (hour == from_hour)
-	{
-		minute = first_match(cron->minutes, from_minute);
-		if (minute == from_minute)
-		{
-			second = first_match(cron->seconds, from % SECS_PER_MINUTE);
-			if (second >= 0)
-				return hour * SECS_PER_HOUR + minute * SECS_PER_MINUTE + second;
-			minute = first_match(cron->minutes, from_minute + 1);
-		}
-		if (minute >= 0)
-			return hour * SECS_PER_HOUR + minute * SECS_PER_MINUTE + first_match(cron->seconds, 0);
-		hour = first_match(cron->hours, from_hour + 1);
-	}
 	if (hour < 0)
 		return -1;
-	return hour * SECS_PER_HOUR + first_match(cron->minutes, 0) * SECS_PER_MINUTE +
-		first_match(cron->seconds, 0);
+	from = Max(from, hour * SECS_PER_HOUR);
+	minute = first_match(cron->minutes, from / SECS_PER_MINUTE % MINS_PER_HOUR);
+	if (minute < 0)
+		return match_time_of_day(cron, (hour + 1) * SECS_PER_HOUR);
+	from = Max(from, hour * SECS_PER_HOUR + minute * SECS_PER_MINUTE);
+	second = first_match(cron->seconds, from % SECS_PER_MINUTE);
+	if (second < 0)
+		return match_time_of_day(cron, hour * SECS_PER_HOUR + (minute + 1) * SECS_PER_MINUTE);
+	return hour * SECS_PER_HOUR + minute * SECS_PER_MINUTE + second;
 }
 
 /* The first matching local time from "from" on, before "to"; false if there is none. */

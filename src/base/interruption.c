@@ -47,28 +47,20 @@ is_child(int signo)
 }
 
 static void
-handle_sigterm(int signo, siginfo_t *info, void *context)
+handle(int signo, siginfo_t *info, void *context)
 {
 	int			saved_errno = errno;
 
-	if (!is_child(signo))
+	if (is_child(signo))
+		return;
+	if (signo == SIGTERM)
 	{
-		if (sent_by_others(info))
-			terminated = true;
+		terminated = terminated || sent_by_others(info);
 		die(signo);
 	}
-	errno = saved_errno;
-}
-
-static void
-handle_sigint(int signo, siginfo_t *info, void *context)
-{
-	int			saved_errno = errno;
-
-	if (!is_child(signo))
+	else
 	{
-		if (sent_by_others(info))
-			cancelled = true;
+		cancelled = cancelled || sent_by_others(info);
 		StatementCancelHandler(signo);
 	}
 	errno = saved_errno;
@@ -77,8 +69,8 @@ handle_sigint(int signo, siginfo_t *info, void *context)
 void
 interruption_init(void)
 {
-	signal_set_handler(SIGTERM, handle_sigterm);
-	signal_set_handler(SIGINT, handle_sigint);
+	signal_set_handler(SIGTERM, handle);
+	signal_set_handler(SIGINT, handle);
 }
 
 void

@@ -1,6 +1,6 @@
 /*
  * job.c
- *		States of a job and the way from one to the other; the record of its errors.
+ *		States of a job and the way from one to the other; the record of its errors; JSON.
  */
 #include "postgres.h"
 
@@ -10,6 +10,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
+#include "utils/numeric.h"
 
 static const char *const state_names[] = {
 	[JOB_SCHEDULED] = "scheduled",
@@ -125,17 +126,13 @@ job_max_attempts(const Job *job, int max_retries)
 static void
 push_string(JsonbParseState **state, const char *key, const char *value)
 {
-	JsonbValue	jb;
+	JsonbValue	string;
 
 	if (value == NULL)
 		return;
-	jb.type = jbvString;
-	jb.val.string.val = unconstify(char *, key);
-	jb.val.string.len = strlen(key);
-	pushJsonbValue(state, WJB_KEY, &jb);
-	jb.val.string.val = unconstify(char *, value);
-	jb.val.string.len = pg_mbcliplen(value, strlen(value), MAX_ERROR_LENGTH);
-	pushJsonbValue(state, WJB_VALUE, &jb);
+	string = jsonb_string(value);
+	string.val.string.len = pg_mbcliplen(value, string.val.string.len, MAX_ERROR_LENGTH);
+	jsonb_push_member(state, key, &string);
 }
 
 /* ISO 8601, as JSON has it. */
@@ -146,20 +143,6 @@ push_time(JsonbParseState **state, const char *key, TimestampTz time)
 		push_string(state, key, JsonEncodeDateTime(NULL, TimestampTzGetDatum(time), TIMESTAMPTZOID, NULL));
 }
 
-static void
-push_integer(JsonbParseState **state, const char *key, int32 value)
-{
-	JsonbValue	jb;
-
-	jb.type = jbvString;
-	jb.val.string.val = unconstify(char *, key);
-	jb.val.string.len = strlen(key);
-	pushJsonbValue(state, WJB_KEY, &jb);
-	jb.type = jbvNumeric;
-	jb.val.numeric = DatumGetNumeric(DirectFunctionCall1(int4_numeric, Int32GetDatum(value)));
-	pushJsonbValue(state, WJB_VALUE, &jb);
-}
-
 /*
  * Of more than MAX_KEPT_ERRORS the first stays, for when it all began, and the second goes.
  */
@@ -168,6 +151,7 @@ job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 			  const char *sqlstate, const char *message, const char *detail, const char *context)
 {
 	JsonbParseState *state = NULL;
+	JsonbValue	attempt = {.type = jbvNumeric,.val.numeric = int64_to_numeric(job->attempt)};
 	JsonbValue *result;
 
 	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
@@ -183,7 +167,7 @@ job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 		}
 	}
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	push_integer(&state, "attempt", job->attempt);
+	jsonb_push_member(&state, "attempt", &attempt);
 	push_time(&state, "started_at", started_at);
 	push_time(&state, "failed_at", failed_at);
 	push_string(&state, "sqlstate", sqlstate);
@@ -214,25 +198,65 @@ job_last_error(const Jsonb *errors)
 {
 	uint32		count = errors == NULL ? 0 : JsonContainerSize(&errors->root);
 	JsonbValue *last;
-	JsonbValue *message;
-	JsonbValue	key;
 
 	if (count == 0)
 		return NULL;
 	last = getIthJsonbValueFromContainer(unconstify(JsonbContainer *, &errors->root), count - 1);
 	if (last == NULL || last->type != jbvBinary)
 		return NULL;
-	key.type = jbvString;
-	key.val.string.val = "message";
-	key.val.string.len = strlen("message");
-	message = findJsonbValueFromContainer(last->val.binary.data, JB_FOBJECT, &key);
-	if (message == NULL || message->type != jbvString)
-		return NULL;
-	return pnstrdup(message->val.string.val, message->val.string.len);
+	return jsonb_member_string(last->val.binary.data, "message");
 }
+
+/* ---- JSON ---- */
 
 Jsonb *
 jsonb_parse(const char *json)
 {
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+}
+
+JsonbValue
+jsonb_string(const char *text)
+{
+	return (JsonbValue)
+	{
+		.type = jbvString,.val.string = {.val = unconstify(char *, text),.len = strlen(text)}
+	};
+}
+
+JsonbValue *
+jsonb_member(const JsonbContainer *object, const char *key)
+{
+	if (!JsonContainerIsObject(object))
+		return NULL;
+	return getKeyJsonValueFromContainer(unconstify(JsonbContainer *, object), key, strlen(key), NULL);
+}
+
+char *
+jsonb_member_string(const JsonbContainer *object, const char *key)
+{
+	JsonbValue *value = jsonb_member(object, key);
+
+	if (value == NULL || value->type != jbvString)
+		return NULL;
+	return pnstrdup(value->val.string.val, value->val.string.len);
+}
+
+int64
+jsonb_member_number(const JsonbContainer *object, const char *key, int64 none)
+{
+	JsonbValue *value = jsonb_member(object, key);
+
+	if (value == NULL || value->type != jbvNumeric)
+		return none;
+	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
+}
+
+void
+jsonb_push_member(JsonbParseState **state, const char *key, JsonbValue *value)
+{
+	JsonbValue	name = jsonb_string(key);
+
+	pushJsonbValue(state, WJB_KEY, &name);
+	pushJsonbValue(state, WJB_VALUE, value);
 }

@@ -118,4 +118,15 @@ extern char *job_last_error(const Jsonb *errors);
 /* JSON as jsonb; ERROR if it is none. */
 extern Jsonb *jsonb_parse(const char *json);
 
+extern JsonbValue jsonb_string(const char *text);
+
+/* The value of an object's key; NULL if there is none, or that is no object. */
+extern JsonbValue *jsonb_member(const JsonbContainer *object, const char *key);
+
+/* The same as a string, or as a whole number; NULL, or "none", if it is none. */
+extern char *jsonb_member_string(const JsonbContainer *object, const char *key);
+extern int64 jsonb_member_number(const JsonbContainer *object, const char *key, int64 none);
+
+extern void jsonb_push_member(JsonbParseState **state, const char *key, JsonbValue *value);
+
 #endif

@@ -9,13 +9,13 @@
 #include "miscadmin.h"
 #include "run_timeout.h"
 #include "utils/timeout.h"
+#include "utils/timestamp.h"
 
 #define ANSWER_TO_TIMEOUT 1000	/* milliseconds between the signals to a run that does not stop */
 /* so many times a handler may catch its cancellation; then its process ends */
 #define TIMEOUTS_BEFORE_END 5
 
-static TimeoutId job_timeout;	/* fires when the run's time is over */
-static TimeoutId job_timeout_again; /* ticks while it lasts, and fires again if the run goes on */
+static TimeoutId job_timeout;
 static volatile sig_atomic_t timeouts_fired = 0;
 
 /* In a signal handler. A handler that catches every cancellation is stopped with its process. */
@@ -26,34 +26,19 @@ job_timeout_handler(void)
 	kill(MyProcPid, timeouts_fired > TIMEOUTS_BEFORE_END ? SIGTERM : SIGINT);
 }
 
-static void
-job_timeout_again_handler(void)
-{
-	if (timeouts_fired > 0)
-		job_timeout_handler();
-}
-
 void
 run_timeout_arm(int64 timeout)
 {
-	EnableTimeoutParams params[] = {
-		{.id = job_timeout,.type = TMPARAM_AFTER,.delay_ms = timeout / 1000},
-		{.id = job_timeout_again,.type = TMPARAM_EVERY,.delay_ms = ANSWER_TO_TIMEOUT},
-	};
-
 	timeouts_fired = 0;
-	if (timeout == 0)
-		return;
-	enable_timeouts(params, lengthof(params));
+	if (timeout != 0)
+		enable_timeout_every(job_timeout, GetCurrentTimestamp() + timeout, ANSWER_TO_TIMEOUT);
 }
 
 void
 run_timeout_disarm(int64 timeout)
 {
-	DisableTimeoutParams params[] = {{.id = job_timeout}, {.id = job_timeout_again}};
-
 	if (timeout != 0)
-		disable_timeouts(params, lengthof(params));
+		disable_timeout(job_timeout, false);
 }
 
 bool
@@ -66,5 +51,4 @@ void
 run_timeout_init(void)
 {
 	job_timeout = RegisterTimeout(USER_TIMEOUT, job_timeout_handler);
-	job_timeout_again = RegisterTimeout(USER_TIMEOUT, job_timeout_again_handler);
 }

@@ -10,63 +10,30 @@
 #include "settings.h"
 #include "utils/guc.h"
 
-/* jsonb object that enqueue stores with the job; the run of a job restores it, so that it flows on */
+/* What each is for stands in its definition, at the end; here, why it has its default. */
 char	   *queue_jobs_context = NULL;
 
 /*
- * executors at once in the whole cluster: by default four, which fit max_worker_processes = 8 with the
- * launcher and a scheduler; more where there are more worker slots than that, so that many databases can be
- * at work at once
+ * Four fit max_worker_processes = 8 with the launcher and a scheduler; more where there are more worker slots
+ * than that, so that many databases can be at work at once.
  */
 #define LEAST_EXECUTORS 4
 #define MOST_EXECUTORS 100
 #define OTHER_WORKER_SLOTS 12	/* schedulers, parallel queries, logical replication */
 int			queue_jobs_max_executors = LEAST_EXECUTORS;
-
-/* executors at once in one database */
 int			queue_jobs_max_executors_per_database = 4;
-
-/* executors at once of one role in one database; 0: all, but for one if other roles have jobs there */
 int			queue_jobs_max_executors_per_role = 0;
-
-/* pools of executors: see pools.h */
-char	   *queue_jobs_pools = NULL;
-
-/* databases that have a scheduler at once; others take turns */
+char	   *queue_jobs_pools = NULL;	/* see pools.h */
 int			queue_jobs_max_databases = 64;
-
-/* lanes with a hint in shared memory; jobs of lanes beyond are found by looking */
 int			queue_jobs_max_lanes = 8192;
-
-/* dead jobs of each worker and owner that are kept */
 int			queue_jobs_max_dead_jobs = 10000;
-
-/*
- * milliseconds without work after which an executor, and with the last its scheduler, leaves; DROP DATABASE
- * waits 5 s
- */
-int			queue_jobs_idle_timeout = 4000;
-
-/* whether executors wait for the WAL of a finished job to be on disk */
+int			queue_jobs_idle_timeout = 4000; /* milliseconds; DROP DATABASE waits 5 s */
 bool		queue_jobs_synchronous_commit = false;
-
-/* whether jobs, schedules and healing run by themselves; of a database: engine_runs() */
-bool		queue_jobs_run = true;
-
-/* which runs are written to the server's log */
+bool		queue_jobs_run = true;	/* of a database: engine_runs() */
 int			queue_jobs_log_jobs = LOG_JOBS_NONE;
-
-/*
- * milliseconds for connecting to a replica and asking how far it has got; after that it is left alone for a
- * while
- */
-int			queue_jobs_replica_timeout = 1000;
-
-/* milliseconds for a read handler on a replica; after that the primary does it */
+int			queue_jobs_replica_timeout = 1000;	/* milliseconds, also the next */
 int			queue_jobs_replica_read_timeout = 30000;
-
-/* prints the keys by which args and results are encrypted (encryption_key.h) */
-char	   *queue_jobs_encryption_key_command = NULL;
+char	   *queue_jobs_encryption_key_command = NULL;	/* see encryption_key.h */
 
 static const struct config_enum_entry log_jobs_options[] = {
 	{"none", LOG_JOBS_NONE, false},

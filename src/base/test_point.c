@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pgstat.h"
 #include "storage/latch.h"
 #include "utils/wait_event.h"
 

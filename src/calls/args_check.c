@@ -9,7 +9,6 @@
 #include "postgres.h"
 
 #include "args_check.h"
-#include "call.h"
 #include "catalog.h"
 #include "job.h"
 #include "utils/hsearch.h"
@@ -67,7 +66,6 @@ remembered_handler(const Worker *worker)
 	uint64		registry_now = registry_version();
 	Remembered *entry;
 	Handler    *handler;
-	bool		known;
 
 	if (handlers == NULL || seen_handlers != handlers_now || seen_registry != registry_now ||
 		hash_get_num_entries(handlers) >= MOST_REMEMBERED)
@@ -80,7 +78,7 @@ remembered_handler(const Worker *worker)
 	if (entry != NULL)
 		return entry->handler;
 	handler = find(worker);
-	entry = hash_search(handlers, worker->name, HASH_ENTER, &known);
+	entry = hash_search(handlers, worker->name, HASH_ENTER, NULL);
 	entry->handler = handler;
 	return handler;
 }
@@ -89,11 +87,4 @@ const Handler *
 args_handler(const Worker *worker)
 {
 	return worker->handler == NULL || worker->built_in != BUILT_IN_NONE ? NULL : remembered_handler(worker);
-}
-
-void
-args_check(const Handler *handler, Jsonb *args)
-{
-	if (handler != NULL)
-		call_check_args(handler, args);
 }

@@ -37,7 +37,6 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
-#include "utils/json.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
@@ -57,39 +56,19 @@ takes_keys(const Handler *handler)
 	return true;
 }
 
-/* What a parameter takes as a whole; NULL: nothing, or it is filled from a key. */
-static Jsonb *
-whole_input(ParameterSource source, const CallInput *input)
-{
-	switch (source)
-	{
-		case PARAMETER_KEY:
-			return NULL;
-		case PARAMETER_ARGS:
-			return input->args;
-		case PARAMETER_READ:
-			return input->read;
-		case PARAMETER_CURSOR:
-			return input->cursor;
-		case PARAMETER_RESULTS:
-			return input->results;
-	}
-	pg_unreachable();
-}
-
 /* A parameter that has a default takes that where there is no cursor yet, or are no results. */
 static bool
 takes_whole(const HandlerParameter *parameter, const CallInput *input)
 {
 	return parameter->source == PARAMETER_ARGS || parameter->source == PARAMETER_READ ||
-		!parameter->has_default || whole_input(parameter->source, input) != NULL;
+		!parameter->has_default || input->from[parameter->source] != NULL;
 }
 
 /* Which parameters are filled; ERROR if one without a default is missing in the args. */
 static void
 given_parameters(const Handler *handler, const CallInput *input, uint64 given[2])
 {
-	Jsonb	   *args = input->args;
+	Jsonb	   *args = input->from[PARAMETER_ARGS];
 
 	given[0] = given[1] = 0;
 	if (handler->takes_args)
@@ -106,7 +85,6 @@ given_parameters(const Handler *handler, const CallInput *input, uint64 given[2]
 	for (int i = 0; i < handler->nparameters; i++)
 	{
 		const HandlerParameter *parameter = &handler->parameters[i];
-		JsonbValue	key = {.type = jbvString};
 
 		if (parameter->out)
 			continue;
@@ -116,9 +94,7 @@ given_parameters(const Handler *handler, const CallInput *input, uint64 given[2]
 				given[i / 64] |= UINT64CONST(1) << (i % 64);
 			continue;
 		}
-		key.val.string.val = parameter->name;
-		key.val.string.len = strlen(parameter->name);
-		if (findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key) != NULL)
+		if (jsonb_member(&args->root, parameter->name) != NULL)
 			given[i / 64] |= UINT64CONST(1) << (i % 64);
 		else if (!parameter->has_default)
 			ereport(ERROR,
@@ -133,10 +109,11 @@ given_parameters(const Handler *handler, const CallInput *input, uint64 given[2]
 void
 call_check_args(const Handler *handler, Jsonb *args)
 {
-	CallInput	input = {.args = args};
+	CallInput	input = {.from[PARAMETER_ARGS] = args};
 	uint64		given[2];
 
-	given_parameters(handler, &input, given);
+	if (handler != NULL)
+		given_parameters(handler, &input, given);
 }
 
 static bool
@@ -198,16 +175,6 @@ parameter_node(int number, Oid type)
 	return param;
 }
 
-/* The number of the parameter by which a function's statement has what is passed as a whole. */
-static int
-whole_number(ParameterSource source)
-{
-	return source == PARAMETER_READ	  ? 3
-		: source == PARAMETER_CURSOR  ? 4
-		: source == PARAMETER_RESULTS ? 5
-									  : 1;
-}
-
 /*
  * What $1 and $2 are in a function's statement: the args, and the call, whose arguments are columns of r, or
  * one of the parameters from the third on.
@@ -219,14 +186,13 @@ resolve_parameter(ParseState *pstate, ParamRef *reference)
 	const Handler *handler = plan->handler;
 	List	   *arguments = NIL;
 
-	if (reference->number == 1)
-		return (Node *) parameter_node(1, JSONBOID);
+	if (reference->number == PARAMETER_ARGS)
+		return (Node *) parameter_node(PARAMETER_ARGS, JSONBOID);
 	if (handler->takes_args)
-		arguments = list_make1(parameter_node(1, JSONBOID));
+		arguments = list_make1(parameter_node(PARAMETER_ARGS, JSONBOID));
 	for (int i = 0; i < handler->nparameters; i++)
 	{
 		HandlerParameter *parameter = &handler->parameters[i];
-
 		Node	   *value;
 
 		if (!is_given(plan->given, i))
@@ -234,7 +200,7 @@ resolve_parameter(ParseState *pstate, ParamRef *reference)
 		if (parameter->source == PARAMETER_KEY)
 			value = colNameToVar(pstate, parameter->name, false, -1);
 		else
-			value = (Node *) parameter_node(whole_number(parameter->source), JSONBOID);
+			value = (Node *) parameter_node(parameter->source, JSONBOID);
 		arguments = lappend(arguments, named_argument(parameter, i, value));
 	}
 	return (Node *) handler_call(handler, arguments);
@@ -350,27 +316,12 @@ call_directly(const Handler *handler, Jsonb *args)
 	return fcinfo->isnull || handler->returns_void ? NULL : DatumGetJsonbPCopy(value);
 }
 
-/*
- * All NULL at first: makeParamList() leaves them undefined, and pgaudit and auto_explain read also those that
- * no statement uses. In a function's statement the second, which stands for the call, is one of them.
- */
-static ParamListInfo
-make_parameters(int count)
-{
-	ParamListInfo params = makeParamList(count);
-
-	memset(params->params, 0, count * sizeof(ParamExternData));
-	for (int i = 0; i < count; i++)
-		params->params[i].isnull = true;
-	return params;
-}
-
 static ParamExternData
-whole_parameter(Jsonb *value)
+whole_parameter(Jsonb *value, Oid type)
 {
 	return (ParamExternData){.value = value ? JsonbPGetDatum(value) : (Datum) 0,
 							 .isnull = value == NULL,
-							 .ptype = JSONBOID,
+							 .ptype = type,
 							 .pflags = PARAM_FLAG_CONST};
 }
 
@@ -379,20 +330,18 @@ call_function(CallTarget *target, const CallInput *input)
 {
 	MemoryContext context = CurrentMemoryContext;
 	uint64		given[2];
-	ParamListInfo params = make_parameters(5);
+	ParamListInfo params = makeParamList(PARAMETER_SOURCES - 1);
 	Jsonb	   *result = NULL;
 	int			code;
 
 	check_schema_right(target->handler);
 	if (callable_directly(target->handler))
-		return call_directly(target->handler, input->args);
-	params->params[0] = whole_parameter(input->args);
-	params->params[2] = whole_parameter(input->read);
-	params->params[3] = whole_parameter(input->cursor);
-	params->params[4] = whole_parameter(input->results);
+		return call_directly(target->handler, input->from[PARAMETER_ARGS]);
+	/* all of them: pgaudit and auto_explain read also those that no statement uses */
+	for (int i = 0; i < params->numParams; i++)
+		params->params[i] = whole_parameter(input->from[i + 1], JSONBOID);
 	given_parameters(target->handler, input, given);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	SPI_connect();
 	code = SPI_execute_plan_with_paramlist(function_plan(target, given), params, false, 0);
 	if (code != SPI_OK_SELECT)
 		elog(ERROR, "unexpected outcome %s of a handler's call", SPI_result_code_string(code));
@@ -420,30 +369,25 @@ static ParamListInfo
 procedure_values(const Handler *handler, const CallInput *input, const uint64 given[2])
 {
 	MemoryContext context = CurrentMemoryContext;
-	ParamListInfo params = make_parameters(Max(handler->nparameters, 1));
+	ParamListInfo params = makeParamList(handler->nparameters);
 	Oid			types[] = {JSONBOID};
-	Datum		values[] = {JsonbPGetDatum(input->args)};
+	Datum		values[] = {JsonbPGetDatum(input->from[PARAMETER_ARGS])};
 	StringInfoData sql;
 	int			column = 0;
 
 	for (int i = 0; i < handler->nparameters; i++)
 	{
-		Jsonb	   *whole = handler->takes_args ? input->args
-												: whole_input(handler->parameters[i].source, input);
+		const HandlerParameter *parameter = &handler->parameters[i];
+		ParameterSource source = handler->takes_args ? PARAMETER_ARGS : parameter->source;
 
-		params->params[i] = (ParamExternData)
-		{
-			.ptype = handler->parameters[i].type,.pflags = PARAM_FLAG_CONST,
-				.isnull = whole == NULL,.value = whole ? JsonbPGetDatum(whole) : (Datum) 0
-		};
+		params->params[i] = whole_parameter(input->from[source], parameter->type);
 	}
 	initStringInfo(&sql);
 	append_record(&sql, handler, given);
 	if (sql.len == 0)
 		return params;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	SPI_connect();
 	if (SPI_execute_with_args(psprintf("SELECT r.*%s", sql.data), 1, types, values, NULL, true, 1) !=
 			SPI_OK_SELECT ||
 		SPI_processed != 1)

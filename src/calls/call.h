@@ -20,13 +20,10 @@ typedef struct HandlerPlan
 	uint64		given[2];		/* bit n: parameter n comes from the args */
 } HandlerPlan;
 
-/* What the parameters of a handler are filled from (handler.h). */
+/* What the parameters of a handler are filled from, by source (handler.h). Only the args must be there. */
 typedef struct CallInput
 {
-	Jsonb	   *args;
-	Jsonb	   *read;			/* or NULL, as the others */
-	Jsonb	   *cursor;
-	Jsonb	   *results;
+	Jsonb	   *from[PARAMETER_SOURCES];
 } CallInput;
 
 /* A handler with the plans to call it, for as long as its definition holds. */
@@ -38,8 +35,8 @@ typedef struct CallTarget
 } CallTarget;
 
 /*
- * ERROR if the handler can take no such args: it has named parameters, and they are no object, or lack one
- * without a default.
+ * ERROR if the handler (or NULL) has named parameters, and the args are no object or lack a key without a
+ * default. Types are not looked at: whether a value fits one the call tells.
  */
 extern void call_check_args(const Handler *handler, Jsonb *args);
 

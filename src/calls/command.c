@@ -1,12 +1,16 @@
 /*
  * command.c
- *		SQL commands of schedules; see command.h.
+ *		SQL commands of users; see command.h.
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "command.h"
 #include "compat.h"
+#include "executor/spi.h"
+#include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "nodes/parsenodes.h"
 #include "parser/analyze.h"
@@ -16,7 +20,6 @@
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
-#include "utils/numeric.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
 
@@ -40,39 +43,21 @@ command_args(const char *command, int64 timeout, int max_retries, int64 keep_com
 	return jsonb_parse(json.data);
 }
 
-static JsonbValue *
-find(Jsonb *args, const char *name)
-{
-	JsonbValue	key = {.type = jbvString};
-
-	key.val.string.val = unconstify(char *, name);
-	key.val.string.len = strlen(name);
-	return findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key);
-}
-
-static int64
-find_number(Jsonb *args, const char *name)
-{
-	JsonbValue *value = find(args, name);
-
-	if (value == NULL || value->type != jbvNumeric)
-		return 0;
-	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
-}
-
 const Worker *
 command_attributes(const Worker *worker, const Job *job)
 {
+	const JsonbContainer *args;
 	Worker	   *copy;
 
 	if (worker == NULL || worker->built_in != BUILT_IN_COMMAND)
 		return worker;
 	copy = palloc(sizeof(Worker));
 	*copy = *worker;
-	copy->timeout = find_number(job->args, "timeout_ms") * 1000;
-	copy->max_retries = (int) find_number(job->args, "max_retries");
-	if (find(job->args, "keep_completed_ms") != NULL)
-		copy->keep_completed = find_number(job->args, "keep_completed_ms") * 1000;
+	args = &job->args->root;
+	copy->timeout = jsonb_member_number(args, "timeout_ms", 0) * 1000;
+	copy->max_retries = (int) jsonb_member_number(args, "max_retries", 0);
+	if (jsonb_member(args, "keep_completed_ms") != NULL)
+		copy->keep_completed = jsonb_member_number(args, "keep_completed_ms", 0) * 1000;
 	return copy;
 }
 
@@ -194,16 +179,14 @@ Jsonb *
 command_run(Jsonb *args)
 {
 	MemoryContext context = CurrentMemoryContext;
-	JsonbValue *value = find(args, "command");
-	char	   *command;
+	char	   *command = jsonb_member_string(&args->root, "command");
 	List	   *statements;
 	ListCell   *cell;
 	bool		alone;
 	QueryCompletion completion;
 
-	if (value == NULL || value->type != jbvString)
+	if (command == NULL)
 		elog(ERROR, "args have no command");
-	command = pnstrdup(value->val.string.val, value->val.string.len);
 	statements = parse(command);
 	alone = list_length(statements) == 1;
 	foreach(cell, statements)
@@ -218,4 +201,59 @@ command_run(Jsonb *args)
 	if (!alone)
 		EndImplicitTransactionBlock();
 	return tag_result(&completion);
+}
+
+/* ---- within a transaction ---- */
+
+static Jsonb *
+first_row(MemoryContext context)
+{
+	Datum		row;
+	Jsonb	   *object;
+	Jsonb	   *result;
+	MemoryContext spi;
+
+	if (SPI_tuptable == NULL || SPI_tuptable->numvals == 0)
+		return NULL;
+	row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], BlessTupleDesc(SPI_tuptable->tupdesc));
+	row = DirectFunctionCall1(row_to_json, row);
+	spi = MemoryContextSwitchTo(context);
+	object = jsonb_parse(TextDatumGetCString(row));
+	result = object;
+	if (SPI_tuptable->tupdesc->natts == 1)
+	{
+		JsonbValue *value = jsonb_member(&object->root, SPI_fname(SPI_tuptable->tupdesc, 1));
+
+		result = value == NULL || value->type == jbvNull ? NULL : JsonbValueToJsonb(value);
+	}
+	MemoryContextSwitchTo(spi);
+	return result;
+}
+
+Jsonb *
+sql_first_row(const char *command, Jsonb *args, const char *function)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {JSONBOID};
+	Datum		values[] = {JsonbPGetDatum(args)};
+	Jsonb	   *result;
+	int			code;
+
+	SPI_connect();
+	code = SPI_execute_with_args(command, 1, types, values, NULL, false, 0);
+	if (code == SPI_OK_REWRITTEN && pg_parse_query(command) == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("command of %s must not be empty", function),
+				 errdetail("There is no statement in \"%s\".", command),
+				 errhint("Give an SQL statement.")));
+	if (code < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("command cannot be run by %s: %s", function, SPI_result_code_string(code)),
+				 errdetail("It is run within your transaction, together with the storing of its result."),
+				 errhint("Give an SQL statement without transaction control.")));
+	result = first_row(context);
+	SPI_finish();
+	return result;
 }

@@ -1,11 +1,13 @@
 /*
  * command.h
- *		SQL commands of schedules, as jobs of the built-in worker COMMAND_WORKER: {"command": …, "timeout_ms":
- *		…, "max_retries": …, "keep_completed_ms": …}. Only a schedule can enqueue one.
+ *		SQL commands of users: of schedules, as jobs of the built-in worker COMMAND_WORKER: {"command": …,
+ *		"timeout_ms": …, "max_retries": …, "keep_completed_ms": …}, which only a schedule can enqueue; and
+ *		those that functions are given.
  *
- * A command is run as a client's would be, at the top level: VACUUM, CREATE INDEX CONCURRENTLY and procedures
- * that COMMIT are possible. Of several statements all are one transaction, in which those are not. The job
- * ends in the command's transaction, or the last of them: what has not committed on its way is exactly once.
+ * A schedule's command is run as a client's would be, at the top level: VACUUM, CREATE INDEX CONCURRENTLY and
+ * procedures that COMMIT are possible. Of several statements all are one transaction, in which those are not.
+ * The job ends in the command's transaction, or the last of them: what has not committed on its way is
+ * exactly once.
  */
 #ifndef QUEUE_JOBS_COMMAND_H
 #define QUEUE_JOBS_COMMAND_H
@@ -32,5 +34,12 @@ extern const Worker *command_attributes(const Worker *worker, const Job *job);
  * result is the last statement's command tag, as psql prints it.
  */
 extern Jsonb *command_run(Jsonb *args);
+
+/*
+ * Runs the command, whose $1 is the args, as the current user; "function" is the one that was given it. Its
+ * first row as jsonb in the current memory context: the value if it has one column, an object if it has
+ * several; NULL if there is no row, or that value is null.
+ */
+extern Jsonb *sql_first_row(const char *command, Jsonb *args, const char *function);
 
 #endif

@@ -5,10 +5,9 @@
 #include "postgres.h"
 
 #include "bind_functions.h"
-#include "executor/spi.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "run_as.h"
-#include "utils/guc.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_bind_functions);
 
@@ -40,15 +39,11 @@ PG_FUNCTION_INFO_V1(queue_jobs_bind_functions);
 void
 bind_functions(void)
 {
-	int			nest_level = NewGUCNestLevel();
+	RunAs		saved;
 
-	(void) set_config_option("search_path", BARE_SEARCH_PATH, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	restricted_begin(&saved, GetUserId(), BARE_SEARCH_PATH);
 	(void) engine_execute(BIND, SPI_OK_UPDATE, 0, NULL, NULL, NULL);
-	SPI_finish();
-	AtEOXact_GUC(true, nest_level);
+	restricted_end(&saved);
 }
 
 Datum

@@ -13,10 +13,10 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog.h"
-#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
+#include "process.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -25,47 +25,8 @@
 #include "utils/syscache.h"
 
 static const char *const relation_names[CATALOG_RELATIONS] = {
-	[REL_DEFINED_WORKER] = "defined_worker",
-	[REL_DEFINED_WORKER_KEY] = "defined_worker_pkey",
-	[REL_DISABLED_WORKER] = "disabled_worker",
-	[REL_DEFINED_SCHEDULE] = "defined_schedule",
-	[REL_CAPACITY_FILL] = "capacity_fill",
-	[REL_PAUSED_QUEUE] = "paused_queue",
-	[REL_ROUTING] = "routing",
-	[REL_LANE] = "lane",
-	[REL_LANE_KEY] = "lane_pkey",
-	[REL_LANE_CONTENT] = "lane_content",
-	[REL_LANE_ID_SEQ] = "lane_id_seq",
-	[REL_JOB_ID] = "job_id",
-	[REL_LIVE_JOB] = "live_job",
-	[REL_LIVE_JOB_ID] = "live_job_id",
-	[REL_LIVE_JOB_READY] = "live_job_ready",
-	[REL_LIVE_JOB_FUTURE] = "live_job_future",
-	[REL_LIVE_JOB_KEY] = "live_job_key",
-	[REL_LIVE_JOB_BATCH] = "live_job_batch",
-	[REL_LIVE_JOB_WAITING] = "live_job_waiting",
-	[REL_LIVE_JOB_EXPIRING] = "live_job_expiring",
-	[REL_FINISHED_JOB] = "finished_job",
-	[REL_DEAD_JOB] = "dead_job",
-	[REL_MEMBER_JOB] = "member_job",
-	[REL_MEMBER_JOB_BATCH] = "member_job_batch",
-	[REL_MEMBER_RANGE] = "member_range",
-	[REL_CLAIMANT] = "claimant",
-	[REL_CLAIMED_SLOT] = "claimed_slot",
-	[REL_CLAIMED_SLOT_SLOT] = "claimed_slot_slot",
-	[REL_CLAIMED_SLOT_JOB] = "claimed_slot_job",
-	[REL_TOKEN] = "token",
-	[REL_TOKEN_KEY] = "token_key",
-	[REL_FEATURE_FLAG] = "feature_flag",
-	[REL_DEFINED_REPLICA] = "defined_replica",
-	[REL_HASH_SEED] = "hash_seed",
-	[REL_TRACKED_BATCH] = "tracked_batch",
-	[REL_TRACKED_BATCH_KEY] = "tracked_batch_pkey",
-	[REL_DEPENDENCY] = "dependency",
-	[REL_JOB_SIGNAL] = "job_signal",
-	[REL_JOB_SIGNAL_KEY] = "job_signal_pkey",
-	[REL_BATCH_ID] = "batch_id",
-	[REL_JOB_VIEW] = "job",
+#define NAMED(relation, name) [relation] = #name,
+	CATALOG_RELATION_LIST(NAMED)
 };
 
 static struct
@@ -114,6 +75,7 @@ catalog_init(void)
 	CacheRegisterSyscacheCallback(PROCOID, handler_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, handler_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, handler_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, handler_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_callback, (Datum) 0);
 }
 
@@ -179,6 +141,31 @@ catalog_status(void)
 	return cache.status;
 }
 
+typedef struct Unit
+{
+	void		(*function) (void *);
+	void	   *argument;
+} Unit;
+
+static void
+run_unit(void *argument)
+{
+	const Unit *unit = argument;
+
+	unit_begin();
+	if (catalog_status() == EXTENSION_PRESENT)
+		unit->function(unit->argument);
+	unit_end();
+}
+
+bool
+catalog_unit(void (*function) (void *), void *argument)
+{
+	Unit		unit = {function, argument};
+
+	return process_protect(run_unit, &unit);
+}
+
 static void
 require_extension(void)
 {
@@ -202,6 +189,20 @@ catalog_relation(CatalogRelation which)
 	if (!cache.valid)
 		require_extension();
 	return cache.relations[which];
+}
+
+void
+catalog_require_columns(Relation table, int columns)
+{
+	if (likely(RelationGetNumberOfAttributes(table) == columns))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" of extension \"queue_jobs\" has been changed",
+					RelationGetRelationName(table)),
+			 errdetail("It has had %d columns, and the library knows %d.",
+					   RelationGetNumberOfAttributes(table), columns),
+			 errhint("Drop the others, with allow_system_table_mods on, then dump and restore the database.")));
 }
 
 void

@@ -6,50 +6,58 @@
 #define QUEUE_JOBS_CATALOG_H
 
 #include "fmgr.h"
+#include "utils/relcache.h"
+
+/* What is in the schema queue_jobs: what it is called here, and its name there. */
+#define CATALOG_RELATION_LIST(RELATION) \
+	RELATION(REL_DEFINED_WORKER, defined_worker) \
+	RELATION(REL_DEFINED_WORKER_KEY, defined_worker_pkey) \
+	RELATION(REL_DISABLED_WORKER, disabled_worker) \
+	RELATION(REL_DEFINED_SCHEDULE, defined_schedule) \
+	RELATION(REL_CAPACITY_FILL, capacity_fill) \
+	RELATION(REL_PAUSED_QUEUE, paused_queue) \
+	RELATION(REL_ROUTING, routing) \
+	RELATION(REL_LANE, lane) \
+	RELATION(REL_LANE_KEY, lane_pkey) \
+	RELATION(REL_LANE_CONTENT, lane_content) \
+	RELATION(REL_LANE_ID_SEQ, lane_id_seq) \
+	RELATION(REL_JOB_ID, job_id) \
+	RELATION(REL_LIVE_JOB, live_job) \
+	RELATION(REL_LIVE_JOB_ID, live_job_id) \
+	RELATION(REL_LIVE_JOB_READY, live_job_ready) \
+	RELATION(REL_LIVE_JOB_FUTURE, live_job_future) \
+	RELATION(REL_LIVE_JOB_KEY, live_job_key) \
+	RELATION(REL_LIVE_JOB_BATCH, live_job_batch) \
+	RELATION(REL_LIVE_JOB_WAITING, live_job_waiting) \
+	RELATION(REL_LIVE_JOB_EXPIRING, live_job_expiring) \
+	RELATION(REL_FINISHED_JOB, finished_job) \
+	RELATION(REL_DEAD_JOB, dead_job) \
+	RELATION(REL_MEMBER_JOB, member_job) \
+	RELATION(REL_MEMBER_JOB_BATCH, member_job_batch) \
+	RELATION(REL_MEMBER_RANGE, member_range) \
+	RELATION(REL_CLAIMANT, claimant) \
+	RELATION(REL_CLAIMED_SLOT, claimed_slot) \
+	RELATION(REL_CLAIMED_SLOT_SLOT, claimed_slot_slot) \
+	RELATION(REL_CLAIMED_SLOT_JOB, claimed_slot_job) \
+	RELATION(REL_TOKEN, token) \
+	RELATION(REL_TOKEN_KEY, token_key) \
+	RELATION(REL_FEATURE_FLAG, feature_flag) \
+	RELATION(REL_DEFINED_REPLICA, defined_replica) \
+	RELATION(REL_HASH_SEED, hash_seed) \
+	RELATION(REL_TRACKED_BATCH, tracked_batch) \
+	RELATION(REL_TRACKED_BATCH_KEY, tracked_batch_pkey) \
+	RELATION(REL_DEPENDENCY, dependency) \
+	RELATION(REL_JOB_SIGNAL, job_signal) \
+	RELATION(REL_JOB_SIGNAL_KEY, job_signal_pkey) \
+	RELATION(REL_SAVED_STEP, saved_step) \
+	RELATION(REL_SAVED_STEP_KEY, saved_step_pkey) \
+	RELATION(REL_BATCH_ID, batch_id) \
+	RELATION(REL_JOB_VIEW, job)
 
 typedef enum CatalogRelation
 {
-	REL_DEFINED_WORKER,
-	REL_DEFINED_WORKER_KEY,
-	REL_DISABLED_WORKER,
-	REL_DEFINED_SCHEDULE,
-	REL_CAPACITY_FILL,
-	REL_PAUSED_QUEUE,
-	REL_ROUTING,
-	REL_LANE,
-	REL_LANE_KEY,
-	REL_LANE_CONTENT,
-	REL_LANE_ID_SEQ,
-	REL_JOB_ID,
-	REL_LIVE_JOB,
-	REL_LIVE_JOB_ID,
-	REL_LIVE_JOB_READY,
-	REL_LIVE_JOB_FUTURE,
-	REL_LIVE_JOB_KEY,
-	REL_LIVE_JOB_BATCH,
-	REL_LIVE_JOB_WAITING,
-	REL_LIVE_JOB_EXPIRING,
-	REL_FINISHED_JOB,
-	REL_DEAD_JOB,
-	REL_MEMBER_JOB,
-	REL_MEMBER_JOB_BATCH,
-	REL_MEMBER_RANGE,
-	REL_CLAIMANT,
-	REL_CLAIMED_SLOT,
-	REL_CLAIMED_SLOT_SLOT,
-	REL_CLAIMED_SLOT_JOB,
-	REL_TOKEN,
-	REL_TOKEN_KEY,
-	REL_FEATURE_FLAG,
-	REL_DEFINED_REPLICA,
-	REL_HASH_SEED,
-	REL_TRACKED_BATCH,
-	REL_TRACKED_BATCH_KEY,
-	REL_DEPENDENCY,
-	REL_JOB_SIGNAL,
-	REL_JOB_SIGNAL_KEY,
-	REL_BATCH_ID,
-	REL_JOB_VIEW,
+#define NUMBERED(relation, name) relation,
+	CATALOG_RELATION_LIST(NUMBERED)
 	CATALOG_RELATIONS
 } CatalogRelation;
 
@@ -59,6 +67,12 @@ typedef enum CatalogStatus
 	EXTENSION_OTHER_VERSION,	/* new library, old SQL: ALTER EXTENSION queue_jobs UPDATE is due */
 	EXTENSION_PRESENT,
 } CatalogStatus;
+
+/*
+ * Outside of a transaction: calls a function in a unit of its own, by process_protect(). Where the extension
+ * is absent or of another version it does nothing. False: the function failed.
+ */
+extern bool catalog_unit(void (*function) (void *), void *argument);
 
 /* Needs a transaction, as all below. */
 extern CatalogStatus catalog_status(void);
@@ -73,6 +87,12 @@ extern Oid	catalog_relation(CatalogRelation which);
  */
 extern void catalog_require_call(FunctionCallInfo fcinfo, int parameters);
 
+/*
+ * ERROR unless the table has so many columns, of whose values the caller forms a row. A superuser may have
+ * added one where the library, which refuses it (guard.h), was not loaded.
+ */
+extern void catalog_require_columns(Relation table, int columns);
+
 /* Who owns the extension: the engine's SQL runs as this role. */
 extern Oid	catalog_owner(void);
 
@@ -85,7 +105,10 @@ extern uint64 catalog_announce_change(void);
 /* Counts changes announced by anyone; a cache built at another count is stale. */
 extern uint64 catalog_generation(void);
 
-/* Counts changes of functions, roles and schemas, by which a handler can come and go. */
+/*
+ * Counts changes of functions, roles, schemas and databases, by which a handler can come and go, and a
+ * search_path be trusted or not (trusted_path.h).
+ */
 extern uint64 catalog_handler_generation(void);
 
 extern void catalog_init(void);

@@ -20,6 +20,7 @@
 #include "lib/stringinfo.h"
 #include "settings.h"
 #include "storage/fd.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -46,32 +47,16 @@ static TimestampTz of_reload = 0;	/* PgReloadTime of the latest look */
 
 /* ---- what the command prints ---- */
 
-static int
-hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
+/* hex_decode() is left no digit to complain of: its message would show part of the key. */
 static bool
 parse_key(const char *text, uint8 *key)
 {
-	for (int i = 0; i < CIPHER_KEY_LENGTH; i++)
-	{
-		int			high = hex_digit(text[2 * i]);
-		int			low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
+	size_t		digits = strspn(text, "0123456789abcdefABCDEF");
 
-		if (low < 0)
-			return false;
-		key[i] = (uint8) (high << 4 | low);
-	}
-	text += 2 * CIPHER_KEY_LENGTH;
-	return text[strspn(text, " \t\r\n")] == '\0';
+	if (digits != 2 * CIPHER_KEY_LENGTH || text[digits + strspn(text + digits, " \t\r\n")] != '\0')
+		return false;
+	(void) hex_decode(text, digits, (char *) key);
+	return true;
 }
 
 /* "version key": false if the line is none. */

@@ -8,9 +8,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xlog.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_db_role_setting.h"
-#include "catalog/pg_type.h"
 #include "database_slot.h"
 #include "engine_state.h"
 #include "exclusive_commands.h"
@@ -18,31 +16,23 @@
 #include "miscadmin.h"
 #include "settings.h"
 #include "shared.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
+#include "worker.h"
 
 #define SETTING "queue_jobs.run="
 
 /* As ALTER DATABASE has it, if it has. */
-static bool
-read_setting_of_database(ArrayType *settings, bool *value)
+static void
+read_setting_of_database(Datum settings, bool *value)
 {
-	Datum	   *elements;
-	bool	   *nulls;
-	int			count;
+	ListCell   *cell;
 
-	deconstruct_array(settings, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
-	for (int i = 0; i < count; i++)
-	{
-		char	   *setting = nulls[i] ? "" : TextDatumGetCString(elements[i]);
-
-		if (pg_strncasecmp(setting, SETTING, strlen(SETTING)) == 0)
-			return parse_bool(setting + strlen(SETTING), value);
-	}
-	return false;
+	foreach(cell, text_list(settings))
+		if (pg_strncasecmp(lfirst(cell), SETTING, strlen(SETTING)) == 0)
+			(void) parse_bool((char *) lfirst(cell) + strlen(SETTING), value);
 }
 
 bool
@@ -65,33 +55,35 @@ engine_runs(void)
 	if (HeapTupleIsValid(tuple))
 		settings = heap_getattr(tuple, Anum_pg_db_role_setting_setconfig, RelationGetDescr(rel), &isnull);
 	if (!isnull)
-		(void) read_setting_of_database(DatumGetArrayTypeP(settings), &runs);
+		read_setting_of_database(settings, &runs);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return runs && !shared_read_only();
 }
 
-/* A database without a slot has executors only if they have been there since it had one. */
-static bool
-waits_for_turn(void)
+static const char *
+by_settings(Oid role)
 {
-	return databases_wait() && database_slot(MyDatabaseId, false) == NULL &&
-		!executor_serves(MyDatabaseId, InvalidOid);
+	if (queue_jobs_max_executors == 0)
+		return "\"queue_jobs.max_executors\" is 0";
+	return queue_jobs_max_executors_per_database == 0 ? "\"queue_jobs.max_executors_per_database\" is 0"
+													  : NULL;
 }
 
 /* An idle executor makes room for a role that has none. */
 static const char *
 busy_with_others(Oid role)
 {
-	int			busy;
-	int			here;
+	ExecutorLoad here;
+	ExecutorLoad everywhere;
 
-	if (executor_serves(MyDatabaseId, role))
+	if (by_settings(role) != NULL || executor_serves(MyDatabaseId, role))
 		return NULL;
-	executor_count_busy(MyDatabaseId, &busy, &here);
-	if (here >= queue_jobs_max_executors_per_database)
+	here = executor_load(MyDatabaseId, InvalidOid, ALL_POOLS);
+	if (here.busy + here.starting >= queue_jobs_max_executors_per_database)
 		return "all executors are busy with jobs of other roles";
-	return busy >= queue_jobs_max_executors ? "all executors are busy with jobs of other roles or databases" : NULL;
+	everywhere = executor_load(InvalidOid, InvalidOid, ALL_POOLS);
+	return everywhere.busy + everywhere.starting >= queue_jobs_max_executors ? "all executors are busy with jobs of other roles or databases" : NULL;
 }
 
 static const char *
@@ -119,24 +111,17 @@ by_run(Oid role)
 }
 
 static const char *
-by_settings(Oid role)
-{
-	if (queue_jobs_max_executors == 0)
-		return "\"queue_jobs.max_executors\" is 0";
-	return queue_jobs_max_executors_per_database == 0 ? "\"queue_jobs.max_executors_per_database\" is 0"
-													  : NULL;
-}
-
-static const char *
 by_restore(Oid role)
 {
 	return exclusive_command_waits(MyDatabaseId) ? "a restore, or a command that needs the database or the extension for itself, is under way" : NULL;
 }
 
+/* A database without a slot has executors only if they have been there since it had one. */
 static const char *
 by_turn(Oid role)
 {
-	if (!waits_for_turn())
+	if (!databases_wait() || database_slot(MyDatabaseId, false) != NULL ||
+		executor_serves(MyDatabaseId, InvalidOid))
 		return NULL;
 	return psprintf("the database waits for its turn: more than %d have jobs (queue_jobs.max_databases)", queue_jobs_max_databases);
 }

@@ -23,6 +23,7 @@
 #include "duplicates.h"
 #include "exclusive_commands.h"
 #include "executor_slot.h"
+#include "guard.h"
 #include "lane_hint.h"
 #include "live_count.h"
 #include "miscadmin.h"
@@ -30,7 +31,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "table_guard.h"
 #include "test_point.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -41,8 +41,7 @@
 /* What the end of the transaction is to undo or publish; the lists live in its memory. */
 static List *held = NIL;		/* OIDs of databases */
 static List *changed = NIL;		/* OIDs of databases that may have come to have jobs to run */
-static Oid	dropped = InvalidOid;
-static bool extension_dropped = false;
+static Oid	emptied = InvalidOid;	/* the database that is dropped, or ours if the extension is */
 
 static bool restoring = false;	/* this session is held to be a restore's; until it ends */
 
@@ -159,7 +158,7 @@ static void
 let_go(Oid database)
 {
 	DatabaseSlot *slot = database_slot(database, false);
-	bool		gone = database == dropped;
+	bool		gone = database == emptied && database != MyDatabaseId;
 
 	if (slot == NULL)
 		return;
@@ -220,22 +219,15 @@ may_create_databases(void)
 	return may;
 }
 
-typedef struct DatabaseKind
-{
-	bool		is_template;
-	bool		connectable;
-} DatabaseKind;
-
 /* False if there is no such database. */
 static bool
-read_database(Oid database, DatabaseKind *kind)
+read_database(Oid database, FormData_pg_database *row)
 {
 	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
-	kind->is_template = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
-	kind->connectable = ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+	*row = *(Form_pg_database) GETSTRUCT(tuple);
 	ReleaseSysCache(tuple);
 	return true;
 }
@@ -244,12 +236,12 @@ read_database(Oid database, DatabaseKind *kind)
 static bool
 may_have(Oid database, bool as_template)
 {
-	DatabaseKind kind;
+	FormData_pg_database row;
 
-	if (!OidIsValid(database) || !read_database(database, &kind))
+	if (!OidIsValid(database) || !read_database(database, &row))
 		return false;
 	return QjDatabaseOwnerCheck(database, GetUserId()) ||
-		(as_template && kind.is_template && may_create_databases());
+		(as_template && row.datistemplate && may_create_databases());
 }
 
 static DefElem *
@@ -296,12 +288,12 @@ database_needed(Node *node)
 static void
 note_changed(const char *name)
 {
-	DatabaseKind kind;
+	FormData_pg_database row;
 	Oid			database;
 
 	CommandCounterIncrement();
 	database = get_database_oid(name, true);
-	if (OidIsValid(database) && read_database(database, &kind) && kind.connectable && !kind.is_template)
+	if (OidIsValid(database) && read_database(database, &row) && row.datallowconn && !row.datistemplate)
 		changed = note(changed, database);
 }
 
@@ -370,11 +362,10 @@ exclusive_commands_utility(UtilityCall *call)
 {
 	Node	   *node = call->statement->utilityStmt;
 	Oid			needed = database_needed(node);
-	bool		drops_database = IsA(node, DropdbStmt);
-	bool		drops_us = drops_extension(node);
+	Oid			empties = IsA(node, DropdbStmt) ? needed : drops_extension(node) ? MyDatabaseId : InvalidOid;
 	char		changes[NAMEDATALEN] = "";
 
-	table_guard_check_lock(node);
+	guard_check_lock(node);
 
 	/*
 	 * All that is of interest, before it runs: a procedure that rolls back may free the statement by which it
@@ -387,11 +378,10 @@ exclusive_commands_utility(UtilityCall *call)
 	if (needs_extension(node))
 		leave_for_extension();
 	utility_proceed(call);
-	if (drops_database)
-		dropped = needed;
+	if (OidIsValid(empties))
+		emptied = empties;
 	if (changes[0] != '\0')
 		note_changed(changes);
-	extension_dropped = extension_dropped || drops_us;
 }
 
 /* ---- restores ---- */
@@ -439,25 +429,18 @@ exclusive_commands_transaction_event(XactEvent event)
 	if (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
 		return;
 	if (!committed)
-		dropped = InvalidOid;
+		emptied = InvalidOid;
 	foreach(cell, held)
 		let_go(lfirst_oid(cell));
 	if (committed)
 		foreach(cell, changed)
 			database_reconsider(lfirst_oid(cell));
-	if (OidIsValid(dropped))
+	if (OidIsValid(emptied))
 	{
-		lane_hints_forget(dropped);
-		duplicates_forget(dropped);
-		live_counts_forget(dropped);
-	}
-	if (committed && extension_dropped)
-	{
-		lane_hints_forget(MyDatabaseId);
-		duplicates_forget(MyDatabaseId);
-		live_counts_forget(MyDatabaseId);
+		lane_hints_forget(emptied);
+		duplicates_forget(emptied);
+		live_counts_forget(emptied);
 	}
 	held = changed = NIL;
-	dropped = InvalidOid;
-	extension_dropped = false;
+	emptied = InvalidOid;
 }

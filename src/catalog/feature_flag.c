@@ -16,8 +16,8 @@
 #include "feature_flag.h"
 #include "fmgr.h"
 #include "run_as.h"
-#include "small_table.h"
 #include "subscription.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_set_flag);
@@ -77,7 +77,6 @@ queue_jobs_set_flag(PG_FUNCTION_ARGS)
 {
 	Oid			types[] = {TEXTOID, INT4OID};
 	Datum		values[2];
-	RunAs		saved;
 	char	   *name;
 	int			percent;
 
@@ -95,11 +94,9 @@ queue_jobs_set_flag(PG_FUNCTION_ARGS)
 				 errhint("Give a number from 0 (off) to 100 (on for every job).")));
 	values[0] = CStringGetTextDatum(name);
 	values[1] = Int32GetDatum(percent);
-	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.feature_flag (name, percent) VALUES ($1, $2)"
-				   " ON CONFLICT (name) DO UPDATE SET percent = EXCLUDED.percent",
-				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	engine_statement("INSERT INTO queue_jobs.feature_flag (name, percent) VALUES ($1, $2)"
+					 " ON CONFLICT (name) DO UPDATE SET percent = EXCLUDED.percent",
+					 SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	catalog_announce_change();
 	PG_RETURN_VOID();
 }

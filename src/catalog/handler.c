@@ -11,7 +11,6 @@
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "commands/defrem.h"
 #include "compat.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -122,34 +121,27 @@ argument_types(Form_pg_proc proc)
 	return types.data;
 }
 
-static HeapTuple
-require_function(Oid oid)
+/* Its name has types only if it was given with them. */
+BoundFunction
+handler_bind(Oid oid, const char *given)
 {
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(oid));
+	Form_pg_proc proc = HeapTupleIsValid(tuple) ? (Form_pg_proc) GETSTRUCT(tuple) : NULL;
+	char	   *schema = proc ? get_namespace_name(proc->pronamespace) : NULL;
+	BoundFunction function;
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for function %u", oid);
-	return tuple;
-}
-
-char *
-handler_arguments(Oid oid)
-{
-	HeapTuple	tuple = require_function(oid);
-	char	   *types = argument_types((Form_pg_proc) GETSTRUCT(tuple));
-
+	if (schema == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("handler \"%s\" cannot be found", given),
+				 errdetail("It has been dropped meanwhile."),
+				 errhint("Create it, and try again.")));
+	function.name = has_argument_types(given) ? format_procedure_qualified(oid)
+											  : quote_qualified_identifier(schema, NameStr(proc->proname));
+	function.arguments = argument_types(proc);
+	function.owner = proc->proowner;
 	ReleaseSysCache(tuple);
-	return types;
-}
-
-Oid
-handler_owner(Oid oid)
-{
-	HeapTuple	tuple = require_function(oid);
-	Oid			owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
-
-	ReleaseSysCache(tuple);
-	return owner;
+	return function;
 }
 
 /*
@@ -284,12 +276,8 @@ read_parameters(HeapTuple tuple, Handler *handler)
 	char	  **names;
 	char	   *modes;
 	int			total = get_func_arg_info(tuple, &types, &names, &modes);
-	int			inputs = 0;
 	int			seen = 0;
 
-	for (int i = 0; i < total; i++)
-		if (modes == NULL || modes[i] == PROARGMODE_IN || modes[i] == PROARGMODE_INOUT)
-			inputs++;
 	handler->parameters = palloc0(sizeof(HandlerParameter) * Max(total, 1));
 	for (int i = 0; i < total; i++)
 	{
@@ -303,10 +291,10 @@ read_parameters(HeapTuple tuple, Handler *handler)
 		parameter->out = !input;
 		parameter->in_out = handler->is_procedure && modes != NULL && modes[i] == PROARGMODE_INOUT;
 		if (input)
-			parameter->has_default = ++seen > inputs - proc->pronargdefaults;
+			parameter->has_default = ++seen > proc->pronargs - proc->pronargdefaults;
 		handler->nparameters++;
 	}
-	handler->takes_args = inputs == 1 && handler->nparameters == 1 && handler->parameters[0].type == JSONBOID;
+	handler->takes_args = seen == 1 && handler->nparameters == 1 && handler->parameters[0].type == JSONBOID;
 	for (int i = 0; i < handler->nparameters && !handler->takes_args; i++)
 	{
 		if (handler->parameters[i].name[0] == '\0')
@@ -466,21 +454,4 @@ handler_backoff(const BoundFunction *function, char **why)
 		return oid;
 	*why = psprintf("function %s does not return one interval", function->name);
 	return InvalidOid;
-}
-
-/* With types only if it was given with them. */
-char *
-handler_qualified_name(Oid oid, const char *given)
-{
-	char	   *schema = get_namespace_name(get_func_namespace(oid));
-	char	   *name = get_func_name(oid);
-
-	if (schema == NULL || name == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("handler \"%s\" cannot be found", given),
-				 errdetail("It has been dropped meanwhile."),
-				 errhint("Create it, and try again.")));
-	return has_argument_types(given) ? format_procedure_qualified(oid)
-									 : quote_qualified_identifier(schema, name);
 }

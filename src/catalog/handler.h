@@ -5,14 +5,17 @@
 #ifndef QUEUE_JOBS_HANDLER_H
 #define QUEUE_JOBS_HANDLER_H
 
+/* From the args on, each is also the number by which a function's statement has it (call.c). */
 typedef enum ParameterSource
 {
 	PARAMETER_KEY,				/* the args' key of its name */
 	PARAMETER_ARGS,				/* the args as a whole, beside one of the following */
-	PARAMETER_READ,				/* what the worker's read handler returned */
+	PARAMETER_READ = 3,			/* what the worker's read handler returned */
 	PARAMETER_CURSOR,			/* where a long job goes on */
 	PARAMETER_RESULTS,			/* what the jobs that it has waited for returned */
 } ParameterSource;
+
+#define PARAMETER_SOURCES (PARAMETER_RESULTS + 1)
 
 /* What one parameter of a handler is filled from. */
 typedef struct HandlerParameter
@@ -32,7 +35,7 @@ typedef struct HandlerParameter
 typedef struct BoundFunction
 {
 	const char *name;			/* "schema.name", or "schema.name(types)" */
-	const char *arguments;		/* its types, as handler_arguments() has them */
+	const char *arguments;		/* its types, qualified and in order: "pg_catalog.jsonb,integer" */
 	Oid			owner;
 } BoundFunction;
 
@@ -77,13 +80,8 @@ extern void handler_take_read(Handler *handler);
  */
 extern Oid	handler_function(const char *function, char **why);
 
-/* The name under which a function is kept, qualified. "given" is how it was named when it was found. */
-extern char *handler_qualified_name(Oid oid, const char *given);
-
-/* The types of a function's parameters, qualified and in order: "pg_catalog.jsonb,integer". */
-extern char *handler_arguments(Oid oid);
-
-extern Oid	handler_owner(Oid oid);
+/* The function as a definition is to have it. "given" is how it was named when it was found. */
+extern BoundFunction handler_bind(Oid oid, const char *given);
 
 #define BACKOFF_ARGUMENTS "integer"
 #define READ_HANDLER_ARGUMENTS "pg_catalog.jsonb"

@@ -4,44 +4,33 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "attribute_numbers.h"
-#include "catalog.h"
 #include "common/hashfn.h"
 #include "key_hash.h"
 #include "snapshot.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/timestamp.h"
 
-/* Columns of hash_seed. */
 /* Of several the oldest: CREATE EXTENSION makes one, and then a restore brings that of the dump. */
 static uint64
 read_seed(void)
 {
-	Relation	rel = table_open(catalog_relation(REL_HASH_SEED), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	HeapTuple	tuple;
+	TableRows	rows;
 	uint64		seed = 0;
 	TimestampTz oldest = DT_NOEND;
 
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	table_rows_begin(&rows, REL_HASH_SEED, snapshot);
+	while (table_rows_next(&rows))
 	{
-		bool		isnull;
-		TimestampTz made_at = DatumGetTimestampTz(
-			heap_getattr(tuple, Anum_hash_seed_made_at, RelationGetDescr(rel), &isnull));
+		TimestampTz made_at = table_rows_time(&rows, "made_at");
 
 		if (made_at >= oldest)
 			continue;
 		oldest = made_at;
-		seed = DatumGetUInt64(heap_getattr(tuple, Anum_hash_seed_seed, RelationGetDescr(rel), &isnull));
+		seed = (uint64) table_rows_int64(&rows, "seed");
 	}
-	table_endscan(scan);
+	table_rows_end(&rows);
 	engine_snapshot_end(snapshot);
-	table_close(rel, AccessShareLock);
 	return seed;
 }
 

@@ -4,8 +4,8 @@
  *
  * A session knows the lanes that it has met, each looked up by an index when it is needed. A row of a lane
  * never changes, so no transaction tells of a new one. All of them are forgotten when anything is announced
- * (a restore or a superuser may have written the table), and what a transaction has added when it is rolled
- * back.
+ * (a restore or a superuser may have written the table), and when a transaction or savepoint that has added
+ * one is rolled back.
  *
  * Two transactions that add the same lane at once do not see each other's, and may leave two rows of the same
  * content. Jobs of one key can then wait in both. So a session that has met one of them knows the others,
@@ -21,16 +21,14 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "attribute_numbers.h"
 #include "catalog.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_collation.h"
-#include "catalog/pg_database.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "compat.h"
 #include "executor/spi.h"
-#include "handler.h"
 #include "key_hash.h"
 #include "lane.h"
 #include "miscadmin.h"
@@ -46,19 +44,13 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-/* columns of the table */
-#define LANE_ID 1
-#define LANE_WORKER 2
-#define LANE_QUEUE 3
-#define LANE_OWNER 4
-
 static MemoryContext cache_context = NULL;
 static HTAB *lanes_by_id = NULL;	/* int32 -> Lane * */
 static HTAB *lanes_by_content = NULL;	/* LaneContent -> its lanes */
 /* int32 -> Lane *, but never emptied: it owns the Lanes, whose addresses stay good */
 static HTAB *known_lanes = NULL;
 static uint64 cached_generation = 0;
-static List *added = NIL;		/* of AddedLane, in TopTransactionContext: by this transaction */
+static int	added_level = 0;		/* the nesting level at which this transaction added one last; 0: none */
 
 typedef struct LaneEntry
 {
@@ -79,12 +71,6 @@ typedef struct ContentEntry
 	LaneContent content;
 	List	   *lanes;			/* of Lane: the one to be used first, then others of the same content */
 } ContentEntry;
-
-typedef struct AddedLane
-{
-	int32		id;
-	int			nest_level;
-} AddedLane;
 
 static void
 forget(void)
@@ -107,40 +93,15 @@ content_of(const char *worker, const char *queue, Oid owner)
 	};
 }
 
-/* A row of it is not there any more. */
-static void
-forget_lane(int32 id)
-{
-	LaneEntry  *entry = lanes_by_id == NULL ? NULL : hash_search(lanes_by_id, &id, HASH_FIND, NULL);
-	LaneContent content;
-
-	if (entry == NULL)
-		return;
-	content = content_of(entry->lane->worker, entry->lane->queue, entry->lane->owner);
-	hash_search(lanes_by_content, &content, HASH_REMOVE, NULL);
-	hash_search(lanes_by_id, &id, HASH_REMOVE, NULL);
-}
-
-/* What was added at that nesting level, or a deeper one, is undone. */
-static void
-forget_added(int nest_level)
-{
-	while (added != NIL && ((AddedLane *) llast(added))->nest_level >= nest_level)
-	{
-		forget_lane(((AddedLane *) llast(added))->id);
-		added = list_delete_last(added);
-	}
-}
-
+/* Of one that is prepared we are not told whether it is rolled back. */
 void
 lane_transaction_event(XactEvent event)
 {
-	if (event == XACT_EVENT_ABORT)
-		forget_added(0);
-	else if (event == XACT_EVENT_PREPARE && added != NIL)
-		forget();				/* we are not told if it is rolled back */
-	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
-		added = NIL;
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
+		return;
+	if (added_level > 0 && event != XACT_EVENT_COMMIT)
+		forget();
+	added_level = 0;
 }
 
 void
@@ -148,12 +109,11 @@ lane_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId p
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
 
+	if (added_level < nest_level)
+		return;
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		forget_added(nest_level);
-	else if (event == SUBXACT_EVENT_COMMIT_SUB)
-		for (int i = list_length(added) - 1;
-			 i >= 0 && ((AddedLane *) list_nth(added, i))->nest_level >= nest_level; i--)
-			((AddedLane *) list_nth(added, i))->nest_level = nest_level - 1;
+		forget();
+	added_level = nest_level - 1;	/* as if there were one of the level above: a look too many at most */
 }
 
 /* The one Lane of that content; a lane of an extension that was dropped and made again may have its id. */
@@ -229,8 +189,8 @@ static Lane *
 rows_next(LaneRows *rows, bool *in_progress)
 {
 	HeapTuple	tuple = systable_getnext(rows->scan);
-	Datum		v[5];
-	bool		n[5];
+	Datum		v[Natts_lane];
+	bool		n[Natts_lane];
 
 	if (!HeapTupleIsValid(tuple))
 		return NULL;
@@ -247,13 +207,6 @@ rows_end(LaneRows *rows)
 	table_close(rows->rel, AccessShareLock);
 }
 
-static void
-init_text_key(ScanKey key, AttrNumber column, const char *text)
-{
-	ScanKeyInit(key, column, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(text));
-	key->sk_collation = C_COLLATION_OID;
-}
-
 /* What the table has of a content. */
 typedef struct ContentRows
 {
@@ -262,6 +215,7 @@ typedef struct ContentRows
 	int32		coming;			/* the oldest that a transaction in progress adds, or the highest number */
 } ContentRows;
 
+/* queue may be NULL: then of all queues. */
 static ContentRows
 read_content(const char *worker, const char *queue, Oid owner)
 {
@@ -271,10 +225,11 @@ read_content(const char *worker, const char *queue, Oid owner)
 	Lane	   *lane;
 	bool		in_progress;
 
-	ScanKeyInit(&keys[0], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	init_text_key(&keys[1], LANE_WORKER, worker);
-	init_text_key(&keys[2], LANE_QUEUE, queue);
-	rows_begin(&rows, REL_LANE_CONTENT, 3, keys);
+	ScanKeyInit(&keys[0], Anum_lane_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+	ScanKeyInit(&keys[1], Anum_lane_worker, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(worker));
+	if (queue != NULL)
+		ScanKeyInit(&keys[2], Anum_lane_queue, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(queue));
+	rows_begin(&rows, REL_LANE_CONTENT, queue ? 3 : 2, keys);
 	while ((lane = rows_next(&rows, &in_progress)) != NULL)
 	{
 		content.lanes = lappend(content.lanes, lane);
@@ -364,7 +319,7 @@ lane_get(int32 id)
 	entry = hash_search(lanes_by_id, &id, HASH_FIND, NULL);
 	if (entry != NULL)
 		return entry->lane;
-	ScanKeyInit(&key, LANE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(id));
+	ScanKeyInit(&key, Anum_lane_id, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(id));
 	rows_begin(&rows, REL_LANE_KEY, 1, &key);
 	lane = rows_next(&rows, &in_progress);
 	rows_end(&rows);
@@ -385,15 +340,14 @@ next_by_index(Oid after_owner, const char *after_worker)
 	bool		in_progress;
 
 	if (after_worker == NULL)
-		ScanKeyInit(&keys[count++], LANE_OWNER, BTGreaterStrategyNumber, F_OIDGT,
+		ScanKeyInit(&keys[count++], Anum_lane_owner, BTGreaterStrategyNumber, F_OIDGT,
 					ObjectIdGetDatum(after_owner));
 	else
 	{
-		ScanKeyInit(&keys[count++], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ,
+		ScanKeyInit(&keys[count++], Anum_lane_owner, BTEqualStrategyNumber, F_OIDEQ,
 					ObjectIdGetDatum(after_owner));
-		ScanKeyInit(&keys[count], LANE_WORKER, BTGreaterStrategyNumber, F_TEXT_GT,
+		ScanKeyInit(&keys[count++], Anum_lane_worker, BTGreaterStrategyNumber, F_TEXT_GT,
 					CStringGetTextDatum(after_worker));
-		keys[count++].sk_collation = C_COLLATION_OID;
 	}
 	rows_begin(&rows, REL_LANE_CONTENT, count, keys);
 	lane = rows_next(&rows, &in_progress);
@@ -409,53 +363,14 @@ lane_next_kind(const Lane *after)
 	return next != NULL ? next : next_by_index(after == NULL ? InvalidOid : after->owner, NULL);
 }
 
-/* Owners of lanes, in the current memory context. */
-static List *
-lane_owners(void)
-{
-	List	   *owners = NIL;
-	Oid			last = InvalidOid;
-	Lane	   *lane;
-
-	while ((lane = next_by_index(last, NULL)) != NULL)
-	{
-		last = lane->owner;
-		owners = lappend_oid(owners, last);
-	}
-	return owners;
-}
-
 List *
-lane_of_worker(const char *worker)
+lane_of_worker(const char *worker, const char *queue)
 {
 	List	   *lanes = NIL;
-	ListCell   *cell;
 
-	foreach(cell, lane_owners())
-	{
-		LaneRows	rows;
-		ScanKeyData keys[2];
-		Lane	   *lane;
-		bool		in_progress;
-
-		ScanKeyInit(&keys[0], LANE_OWNER, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(lfirst_oid(cell)));
-		init_text_key(&keys[1], LANE_WORKER, worker);
-		rows_begin(&rows, REL_LANE_CONTENT, 2, keys);
-		while ((lane = rows_next(&rows, &in_progress)) != NULL)
-			lanes = lappend(lanes, lane);
-		rows_end(&rows);
-	}
-	return lanes;
-}
-
-List *
-lane_of_queue(const char *worker, const char *queue)
-{
-	List	   *lanes = NIL;
-	ListCell   *cell;
-
-	foreach(cell, lane_owners())
-		lanes = list_concat(lanes, read_content(worker, queue, lfirst_oid(cell)).lanes);
+	for (Lane *owner = next_by_index(InvalidOid, NULL); owner != NULL;
+		 owner = next_by_index(owner->owner, NULL))
+		lanes = list_concat(lanes, read_content(worker, queue, owner->owner).lanes);
 	return lanes;
 }
 
@@ -487,44 +402,21 @@ lane_all(void)
 
 /* ---- adding ---- */
 
-/* By the owner's present name, which a dump carries; the lane keeps it when the role is renamed. */
-static int64
-salt_of(Oid owner)
-{
-	return (int64) key_hash_text(GetUserNameFromId(owner, false), key_hash_seed());
-}
-
-/* Before the row is there: if there is no memory for the note, nothing has been done. */
-static void
-note_added(int32 id)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-	AddedLane  *note = palloc(sizeof(AddedLane));
-
-	*note = (AddedLane)
-	{
-		.id = id,.nest_level = GetCurrentTransactionNestLevel()
-	};
-	added = lappend(added, note);
-	MemoryContextSwitchTo(old);
-}
-
+/* Its salt is of the owner's present name, which a dump carries; it stays when the role is renamed. */
 static int32
 add(const char *worker, const char *queue, Oid owner)
 {
 	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID};
 	int32		id = (int32) nextval_internal(catalog_relation(REL_LANE_ID_SEQ), false);
+	uint64		salt = key_hash_text(GetUserNameFromId(owner, false), key_hash_seed());
 	Datum		values[] = {
 		Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner),
-		Int64GetDatum(salt_of(owner))
+		UInt64GetDatum(salt)
 	};
-	RunAs		saved;
 
-	note_added(id);
-	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.lane (id, worker, queue, owner, salt) VALUES ($1, $2, $3, $4, $5)",
-				   SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	added_level = GetCurrentTransactionNestLevel();
+	engine_statement("INSERT INTO queue_jobs.lane (id, worker, queue, owner, salt) VALUES ($1, $2, $3, $4, $5)",
+					 SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	CommandCounterIncrement();
 	if (list_length(read_content(worker, queue, owner).lanes) > 1)
 		catalog_announce_change();

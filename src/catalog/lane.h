@@ -29,11 +29,10 @@ extern const Lane *lane_get(int32 id);
 extern List *lane_siblings(const Lane *lane);
 
 /*
- * Lanes of a worker; of a worker and a queue; or all of them, which is for what a user asks for, and not for
+ * Lanes of a worker and a queue (NULL: any); or all of them, which is for what a user asks for, and not for
  * what is done over and over. As "const Lane *", in the current memory context.
  */
-extern List *lane_of_worker(const char *worker);
-extern List *lane_of_queue(const char *worker, const char *queue);
+extern List *lane_of_worker(const char *worker, const char *queue);
 extern List *lane_all(void);
 
 /* Whether any lane is of that queue. */

@@ -8,12 +8,12 @@
 
 #include "arguments.h"
 #include "common/hashfn.h"
+#include "executor_slot.h"
 #include "fmgr.h"
 #include "nodes/pg_list.h"
 #include "pools.h"
 #include "settings.h"
 #include "statistics.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_capacity_impact);
@@ -84,24 +84,20 @@ static List *
 parse_pools(const char *text, char **why)
 {
 	List	   *list = NIL;
-	char	   *copy = pstrdup(text);
+	ListCell   *cell;
 
 	*why = NULL;
-	for (char *part = copy; part != NULL && *why == NULL;)
+	foreach(cell, split_trimmed(text, ';'))
 	{
-		char	   *semicolon = strchr(part, ';');
-		Pool	   *pool;
+		const char *part = lfirst(cell);
+		Pool	   *pool = part[0] == '\0' ? NULL : parse_pool(part, why);
 
-		if (semicolon != NULL)
-			*semicolon = '\0';
-		if (part[strspn(part, SPACES)] != '\0')
-		{
-			pool = parse_pool(part, why);
-			if (pool != NULL && find_pool(list, pool->name) != NULL)
-				*why = psprintf("There are two pools \"%s\".", pool->name);
+		if (pool != NULL && find_pool(list, pool->name) != NULL)
+			*why = psprintf("There are two pools \"%s\".", pool->name);
+		if (*why != NULL)
+			return NIL;
+		if (pool != NULL)
 			list = lappend(list, pool);
-		}
-		part = semicolon ? semicolon + 1 : NULL;
 	}
 	if (*why == NULL && list_length(list) > MAX_POOLS)
 		*why = psprintf("There are more than %d pools.", MAX_POOLS);

@@ -15,7 +15,6 @@
 #include "utils/guc.h"
 
 #define MAX_POOLS 32			/* bits of a set */
-#define ALL_POOLS PG_UINT32_MAX
 
 typedef struct Pool
 {

@@ -16,21 +16,20 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_subscription.h"
 #include "catalog/pg_subscription_rel.h"
 #include "common/hashfn.h"
 #include "handler.h"
+#include "job.h"
 #include "miscadmin.h"
 #include "registry.h"
 #include "routing.h"
 #include "snapshot.h"
-#include "storage/bufmgr.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
@@ -38,9 +37,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/timestamp.h"
 
-/* An entry of the hash tables: its key is the pointer to the name. */
+/* Its key is the pointer to the name. */
 typedef struct WorkerEntry
 {
 	char	   *name;			/* the worker's own */
@@ -48,21 +46,10 @@ typedef struct WorkerEntry
 	uint64		seen;			/* the look that found its row last */
 } WorkerEntry;
 
-typedef struct NameEntry
-{
-	char	   *name;
-} NameEntry;
-
-typedef struct NameSet
-{
-	MemoryContext context;		/* emptied when the names are others */
-	HTAB	   *names;			/* of NameEntry */
-} NameSet;
-
 static MemoryContext cache_context = NULL;
 static HTAB *workers = NULL;	/* of WorkerEntry */
-static NameSet disabled_workers = {0};
-static NameSet paused_queues = {0};
+static HTAB *disabled_workers = NULL;	/* of their names */
+static HTAB *paused_queues = NULL;
 static MemoryContext rules_context = NULL;
 static List *rules = NIL;		/* of routing */
 static RowVersion rules_row = {0};	/* from which they were read */
@@ -89,42 +76,30 @@ name_match(const void *a, const void *b, Size size)
 }
 
 static HTAB *
-create_table(const char *name, Size entry_size, MemoryContext context)
+create_workers(MemoryContext context)
 {
 	HASHCTL		ctl = {.keysize = sizeof(char *),
-					   .entrysize = entry_size,
+					   .entrysize = sizeof(WorkerEntry),
 					   .hash = name_hash,
 					   .match = name_match,
 					   .hcxt = context};
 
-	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+	return hash_create("queue_jobs workers", 64, &ctl,
+					   HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+}
+
+static HTAB *
+create_names(MemoryContext context)
+{
+	HASHCTL		ctl = {.keysize = MAX_NAME_LENGTH + 1,.entrysize = MAX_NAME_LENGTH + 1,.hcxt = context};
+
+	return hash_create("queue_jobs names", 64, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 }
 
 static bool
-has_name(const NameSet *set, const char *name)
+has_name(HTAB *names, const char *name)
 {
-	return hash_search(set->names, &name, HASH_FIND, NULL) != NULL;
-}
-
-static void
-add_name(NameSet *set, const char *name)
-{
-	NameEntry  *entry;
-	char	   *copy;
-
-	if (has_name(set, name))
-		return;
-	copy = MemoryContextStrdup(set->context, name);
-	entry = hash_search(set->names, &copy, HASH_ENTER, NULL);
-	entry->name = copy;
-}
-
-static void
-empty_names(NameSet *set)
-{
-	set->names = NULL;
-	MemoryContextReset(set->context);
-	set->names = create_table("queue_jobs names", sizeof(NameEntry), set->context);
+	return hash_search(names, name, HASH_FIND, NULL) != NULL;
 }
 
 /* ---- definitions ---- */
@@ -275,13 +250,10 @@ create_cache(void)
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "queue_jobs workers",
 												  ALLOCSET_DEFAULT_SIZES);
 
-	disabled_workers.context = AllocSetContextCreate(context, "queue_jobs disabled workers",
-													 ALLOCSET_SMALL_SIZES);
-	paused_queues.context = AllocSetContextCreate(context, "queue_jobs paused queues", ALLOCSET_SMALL_SIZES);
 	rules_context = AllocSetContextCreate(context, "queue_jobs routing rules", ALLOCSET_SMALL_SIZES);
-	empty_names(&disabled_workers);
-	empty_names(&paused_queues);
-	workers = create_table("queue_jobs workers", sizeof(WorkerEntry), context);
+	disabled_workers = create_names(context);
+	paused_queues = create_names(context);
+	workers = create_workers(context);
 	cache_context = context;
 }
 
@@ -289,7 +261,7 @@ create_cache(void)
 static void
 look_at_routing(Snapshot snapshot)
 {
-	RowVersion	row = routing_row(snapshot);
+	RowVersion	row = routing_read(snapshot, NULL);
 	MemoryContext old;
 
 	if (row_version_equals(row, rules_row))
@@ -299,60 +271,52 @@ look_at_routing(Snapshot snapshot)
 	rules_row = (RowVersion) {0};
 	MemoryContextReset(rules_context);
 	old = MemoryContextSwitchTo(rules_context);
-	rules = routing_read(snapshot);
+	rules_row = routing_read(snapshot, &rules);
 	MemoryContextSwitchTo(old);
-	rules_row = row;
 }
 
 static void
 look_at_workers(Snapshot snapshot)
 {
-	Relation	rel = table_open(catalog_relation(REL_DEFINED_WORKER), AccessShareLock);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	HeapTuple	tuple;
+	TableRows	rows;
 
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-		look_at_row(tuple, RelationGetDescr(rel));
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
+	table_rows_begin(&rows, REL_DEFINED_WORKER, snapshot);
+	while (table_rows_next(&rows))
+		look_at_row(rows.tuple, RelationGetDescr(rows.rel));
+	table_rows_end(&rows);
 	look_at_built_in_workers();
 	drop_unseen(false);
 }
 
-/* The first column of every row of a small table, as strings. */
-static List *
-read_names(CatalogRelation which, Snapshot snapshot)
-{
-	List	   *names = NIL;
-	Relation	rel = table_open(catalog_relation(which), AccessShareLock);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	HeapTuple	tuple;
-
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-	{
-		bool		isnull;
-
-		names = lappend(names, TextDatumGetCString(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull)));
-	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return names;
-}
-
+/* A name that is too long, as only SQL has written it, is none of a worker or queue. */
 static void
-look_at_names(NameSet *set, CatalogRelation which, Snapshot snapshot)
+look_at_names(HTAB **names, CatalogRelation which, const char *column, Snapshot snapshot)
 {
-	List	   *names = read_names(which, snapshot);
-	bool		same = hash_get_num_entries(set->names) == list_length(names);
+	List	   *found = NIL;
+	TableRows	rows;
+	HTAB	   *fresh;
+	bool		same;
 	ListCell   *cell;
 
-	foreach(cell, names)
-		same = same && has_name(set, lfirst(cell));
+	table_rows_begin(&rows, which, snapshot);
+	while (table_rows_next(&rows))
+	{
+		char	   *name = table_rows_text(&rows, column);
+
+		if (strlen(name) <= MAX_NAME_LENGTH)
+			found = lappend(found, name);
+	}
+	table_rows_end(&rows);
+	same = hash_get_num_entries(*names) == list_length(found);
+	foreach(cell, found)
+		same = same && has_name(*names, lfirst(cell));
 	if (same)
 		return;
-	empty_names(set);
-	foreach(cell, names)
-		add_name(set, lfirst(cell));
+	fresh = create_names(cache_context);
+	hash_destroy(*names);
+	*names = fresh;
+	foreach(cell, found)
+		hash_search(*names, lfirst(cell), HASH_ENTER, NULL);
 	version++;
 }
 
@@ -414,8 +378,8 @@ look(void)
 	snapshot = engine_snapshot();
 	look_at_routing(snapshot);
 	look_at_workers(snapshot);
-	look_at_names(&disabled_workers, REL_DISABLED_WORKER, snapshot);
-	look_at_names(&paused_queues, REL_PAUSED_QUEUE, snapshot);
+	look_at_names(&disabled_workers, REL_DISABLED_WORKER, "name", snapshot);
+	look_at_names(&paused_queues, REL_PAUSED_QUEUE, "queue", snapshot);
 	look_at_subscription(snapshot);
 	engine_snapshot_end(snapshot);
 	MemoryContextSwitchTo(old);
@@ -458,7 +422,6 @@ look_at_worker(const char *name)
 	WorkerEntry *entry;
 
 	ScanKeyInit(&key, Anum_defined_worker_name, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
-	key.sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, catalog_relation(REL_DEFINED_WORKER_KEY), true, snapshot, 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
@@ -482,16 +445,13 @@ registry_worker_written(const char *name)
 }
 
 static void
-name_written(NameSet *set, const char *name, bool is_there)
+name_written(HTAB *names, const char *name, bool is_there)
 {
 	uint64		generation;
 
 	if (!announce_written(&generation))
 		return;
-	if (is_there)
-		add_name(set, name);
-	else
-		hash_search(set->names, &name, HASH_REMOVE, NULL);
+	hash_search(names, name, is_there ? HASH_ENTER : HASH_REMOVE, NULL);
 	version++;
 	cached_generation = generation;
 }
@@ -499,13 +459,13 @@ name_written(NameSet *set, const char *name, bool is_there)
 void
 registry_disabled_written(const char *worker, bool disabled)
 {
-	name_written(&disabled_workers, worker, disabled);
+	name_written(disabled_workers, worker, disabled);
 }
 
 void
 registry_paused_written(const char *queue, bool paused)
 {
-	name_written(&paused_queues, queue, paused);
+	name_written(paused_queues, queue, paused);
 }
 
 /* ---- asking ---- */
@@ -602,14 +562,14 @@ bool
 registry_worker_disabled(const char *name)
 {
 	refresh();
-	return has_name(&disabled_workers, name);
+	return has_name(disabled_workers, name);
 }
 
 bool
 registry_queue_paused(const char *queue)
 {
 	refresh();
-	return has_name(&paused_queues, queue);
+	return has_name(paused_queues, queue);
 }
 
 const char *

@@ -7,17 +7,14 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/table.h"
+#include "access/htup_details.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
-#include "catalog.h"
-#include "job.h"
 #include "routing.h"
 #include "selector.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
-#include "utils/rel.h"
 
 typedef struct RoutingRule
 {
@@ -64,10 +61,14 @@ rule_parts(JsonbValue *rule, char **selector, char **queue)
  * queue.
  */
 static List *
-read_rules(Jsonb *rules)
+stored_rules(HeapTuple tuple, TupleDesc descriptor)
 {
+	bool		isnull;
+	Jsonb	   *rules = DatumGetJsonbP(heap_getattr(tuple, Anum_routing_rules, descriptor, &isnull));
 	List	   *list = NIL;
 
+	if (!JB_ROOT_IS_ARRAY(rules) || JB_ROOT_IS_SCALAR(rules))
+		return NIL;
 	for (uint32 i = 0; i < JsonContainerSize(&rules->root); i++)
 	{
 		RoutingRule *rule = palloc(sizeof(RoutingRule));
@@ -82,40 +83,20 @@ read_rules(Jsonb *rules)
 }
 
 RowVersion
-routing_row(Snapshot snapshot)
+routing_read(Snapshot snapshot, List **rules)
 {
-	Relation	rel = table_open(catalog_relation(REL_ROUTING), AccessShareLock);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	HeapTuple	tuple = heap_getnext(scan, ForwardScanDirection);
+	TableRows	rows;
 	RowVersion	row = {0};
 
-	if (tuple != NULL)
-		row = row_version(tuple);
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return row;
-}
-
-List *
-routing_read(Snapshot snapshot)
-{
-	Relation	rel = table_open(catalog_relation(REL_ROUTING), AccessShareLock);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	HeapTuple	tuple = heap_getnext(scan, ForwardScanDirection);
-	List	   *rules = NIL;
-
-	if (tuple != NULL)
+	table_rows_begin(&rows, REL_ROUTING, snapshot);
+	if (table_rows_next(&rows))
 	{
-		bool		isnull;
-		Jsonb	   *stored = DatumGetJsonbP(
-			heap_getattr(tuple, Anum_routing_rules, RelationGetDescr(rel), &isnull));
-
-		if (JB_ROOT_IS_ARRAY(stored) && !JB_ROOT_IS_SCALAR(stored))
-			rules = read_rules(stored);
+		row = row_version(rows.tuple);
+		if (rules != NULL)
+			*rules = stored_rules(rows.tuple, RelationGetDescr(rows.rel));
 	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return rules;
+	table_rows_end(&rows);
+	return row;
 }
 
 char *

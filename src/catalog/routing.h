@@ -10,14 +10,14 @@
 #include "utils/jsonb.h"
 #include "utils/snapshot.h"
 
-/* Which row has the rules; all zero if there is none. */
-extern RowVersion routing_row(Snapshot snapshot);
-
 /* ERROR unless they are rules. */
 extern void routing_check(Jsonb *rules);
 
-/* The rules that set_routing() stored, in the current memory context. */
-extern List *routing_read(Snapshot snapshot);
+/*
+ * Which row has the rules that set_routing() stored; all zero if there is none. Unless "rules" is NULL, it
+ * takes them, in the current memory context.
+ */
+extern RowVersion routing_read(Snapshot snapshot, List **rules);
 
 /* The queue that the rules give the worker; its own if none does. */
 extern char *routing_queue(List *rules, Worker *worker);

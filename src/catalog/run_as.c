@@ -24,18 +24,7 @@ begin(RunAs *saved, Oid role, int security_context, const char *search_path)
 	saved->guc_nest_level = NewGUCNestLevel();
 	(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 							 true, 0, false);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-}
-
-/* Settings are those of before, whatever code that was called in between has set for the session. */
-static void
-end(RunAs *saved)
-{
-	if (SPI_finish() != SPI_OK_FINISH)
-		elog(ERROR, "SPI_finish failed");
-	AtEOXact_GUC(false, saved->guc_nest_level);
-	SetUserIdAndSecContext(saved->user, saved->security_context);
+	SPI_connect();
 }
 
 void
@@ -44,10 +33,14 @@ engine_begin(RunAs *saved)
 	begin(saved, catalog_owner(), SECURITY_LOCAL_USERID_CHANGE, BARE_SEARCH_PATH);
 }
 
+/* Settings are those of before, whatever code that was called in between has set for the session. */
 void
 engine_end(RunAs *saved)
 {
-	end(saved);
+	if (SPI_finish() != SPI_OK_FINISH)
+		elog(ERROR, "SPI_finish failed");
+	AtEOXact_GUC(false, saved->guc_nest_level);
+	SetUserIdAndSecContext(saved->user, saved->security_context);
 }
 
 void
@@ -59,7 +52,7 @@ restricted_begin(RunAs *saved, Oid role, const char *search_path)
 void
 restricted_end(RunAs *saved)
 {
-	end(saved);
+	engine_end(saved);
 }
 
 SPIPlanPtr
@@ -187,6 +180,30 @@ uint64
 engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
 {
 	return execute_often(sql, expected, nargs, types, values, nulls, InvalidSnapshot);
+}
+
+uint64
+engine_statement(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	RunAs		saved;
+	uint64		rows;
+
+	engine_begin(&saved);
+	rows = engine_execute(sql, expected, nargs, types, values, nulls);
+	engine_end(&saved);
+	return rows;
+}
+
+uint64
+engine_statement_often(const char *sql, int expected, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	RunAs		saved;
+	uint64		rows;
+
+	engine_begin(&saved);
+	rows = engine_execute_often(sql, expected, nargs, types, values, nulls);
+	engine_end(&saved);
+	return rows;
 }
 
 Jsonb *

@@ -47,13 +47,19 @@ extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *type
 extern uint64 engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values,
 								   const char *nulls);
 
+/* Both by themselves, where the number of rows is all that counts: they switch users themselves. */
+extern uint64 engine_statement(const char *sql, int expected, int nargs, Oid *types, Datum *values,
+							   const char *nulls);
+extern uint64 engine_statement_often(const char *sql, int expected, int nargs, Oid *types, Datum *values,
+									 const char *nulls);
+
 /*
  * The jsonb that such a SELECT has, in the current memory context; NULL: none, or null. It switches users
  * itself.
  */
 extern Jsonb *engine_select_jsonb(const char *sql, int nargs, Oid *types, Datum *values);
 
-/* The same for a bigint; 0: no row, or null. */
+/* The same for a bigint, or a time; 0: no row, or null. */
 extern int64 engine_select_id(const char *sql, int nargs, Oid *types, Datum *values);
 
 /* A SELECT of that kind that sees what the snapshot does. */

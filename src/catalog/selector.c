@@ -4,11 +4,9 @@
  */
 #include "postgres.h"
 
-#include "arguments.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "selector.h"
-#include "utils/builtins.h"
 
 typedef enum SelectorAttribute
 {
@@ -71,9 +69,8 @@ trimmed(const char *text, size_t length)
 	return pnstrdup(text, length);
 }
 
-/* The parts of a text between separators, trimmed; one empty part for an empty text. */
-static List *
-split(const char *text, char separator)
+List *
+split_trimmed(const char *text, char separator)
 {
 	List	   *parts = NIL;
 
@@ -151,7 +148,7 @@ parse_term(const char *text, SelectorError *error)
 	term = palloc(sizeof(Term));
 	*term = (Term)
 	{
-		.attribute = attribute,.negated = negated,.values = split(equals + 1, ',')
+		.attribute = attribute,.negated = negated,.values = split_trimmed(equals + 1, ',')
 	};
 	foreach(cell, term->values)
 	{
@@ -178,12 +175,12 @@ selector_parse(const char *text, SelectorError *error)
 		selector->clauses = list_make1(NIL);
 		return selector;
 	}
-	foreach(clause_cell, split(text, '|'))
+	foreach(clause_cell, split_trimmed(text, '|'))
 	{
 		List	   *clause = NIL;
 		ListCell   *term_cell;
 
-		foreach(term_cell, split(lfirst(clause_cell), '&'))
+		foreach(term_cell, split_trimmed(lfirst(clause_cell), '&'))
 		{
 			Term	   *term = parse_term(lfirst(term_cell), error);
 

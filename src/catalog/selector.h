@@ -26,6 +26,9 @@ typedef struct SelectorError
 	char	   *hint;			/* a sentence */
 } SelectorError;
 
+/* The parts of a text between separators, without the spaces around them; one empty part if it is empty. */
+extern List *split_trimmed(const char *text, char separator);
+
 /* NULL if the text is none, with the reason in *error. */
 extern Selector *selector_parse(const char *text, SelectorError *error);
 

@@ -23,11 +23,8 @@
 #include "shared.h"
 #include "statistics.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_worker_counters);
 PG_FUNCTION_INFO_V1(queue_jobs_reset_statistics);
@@ -88,20 +85,13 @@ typedef struct WorkerCounters
 	TimestampTz since;
 	TimestampTz last_used;
 	TimestampTz last_claim;		/* 0: none */
-	uint64		runs;
-	uint64		failures;
+	WorkerTotals totals;
 	uint64		merged;
-	uint64		run_time;		/* sums, in microseconds */
-	uint64		queueing_time;
-	uint64		cpu_time;
+	uint64		cpu_time;		/* sums, in microseconds */
 	uint64		cpu_run_time;	/* of the runs whose CPU time was measured */
 	uint64		executor_run_time;	/* of all that executors ran */
-	uint64		started_in_target;
-	uint64		ran_in_target;
 	uint64		run_times[TIME_BUCKETS];
 	uint64		queueing_times[TIME_BUCKETS];
-	uint64		counted[COUNTED_KINDS];
-	TimeHistogram times[MEASURED_TIMES];
 } WorkerCounters;
 
 static WorkerCounters *all_counters = NULL;	/* open addressing by database and hash of the worker's name */
@@ -111,13 +101,6 @@ static int
 counters_size(void)
 {
 	return all_counters == NULL ? 0 : queue_jobs_max_lanes / 8;
-}
-
-static void
-initialize(void *area)
-{
-	for (int i = 0; i < queue_jobs_max_lanes / 8; i++)
-		SpinLockInit(&((WorkerCounters *) area)[i].mutex);
 }
 
 static WorkerCounters *
@@ -282,63 +265,50 @@ add_time(TimeHistogram *histogram, int64 time, int runs)
 }
 
 static void
-count_run(const Noted *run)
+add_run(WorkerCounters *counters, const RunMeasure *measure, Urgency urgency)
 {
-	const RunMeasure *measure = &run->measure;
-	int			running = bucket_of(measure->running);
-	int			queueing = bucket_of(measure->queueing);
-	WorkerCounters *counters = lock_counters(run->worker, true);
+	WorkerTotals *totals = &counters->totals;
 
-	if (counters == NULL)
-		return;
-	counters->last_used = GetCurrentTransactionStartTimestamp();
-	if (counters->runs == 0)
+	if (totals->runs == 0)
 		counters->since = GetCurrentTransactionStartTimestamp();
-	counters->runs++;
-	counters->failures += measure->failed;
+	totals->runs++;
+	totals->failures += measure->failed;
 	counters->merged += measure->merged;
-	counters->run_time += measure->running;
-	counters->queueing_time += measure->queueing;
 	if (measure->cpu >= 0)
 	{
 		counters->cpu_time += measure->cpu;
 		counters->cpu_run_time += measure->running;
-		add_time(&counters->times[TIME_CPU], measure->cpu, measure->cpu_runs);
+		add_time(&totals->times[TIME_CPU], measure->cpu, measure->cpu_runs);
 	}
-	add_time(&counters->times[TIME_RUN], measure->running, 1);
-	add_time(&counters->times[TIME_QUEUEING], measure->queueing, 1);
+	add_time(&totals->times[TIME_RUN], measure->running, 1);
+	add_time(&totals->times[TIME_QUEUEING], measure->queueing, 1);
 	if (measure->by_executor)
 		counters->executor_run_time += measure->running;
-	counters->started_in_target += measure->queueing <= targets[run->urgency].queueing;
-	counters->ran_in_target += measure->running <= targets[run->urgency].running;
-	counters->run_times[running]++;
-	counters->queueing_times[queueing]++;
-	SpinLockRelease(&counters->mutex);
+	totals->started_in_target += measure->queueing <= targets[urgency].queueing;
+	totals->ran_in_target += measure->running <= targets[urgency].running;
+	counters->run_times[bucket_of(measure->running)]++;
+	counters->queueing_times[bucket_of(measure->queueing)]++;
 }
 
 static void
-count_others(const Noted *others)
+count_noted(const Noted *what)
 {
-	WorkerCounters *counters = lock_counters(others->worker, true);
+	WorkerCounters *counters = lock_counters(what->worker, true);
 
 	if (counters == NULL)
 		return;
 	counters->last_used = GetCurrentTransactionStartTimestamp();
-	counters->counted[others->what] += others->count;
+	if (what->is_run)
+		add_run(counters, &what->measure, what->urgency);
+	else
+		counters->totals.counted[what->what] += what->count;
 	SpinLockRelease(&counters->mutex);
 }
 
 static void
 note(const Noted *what)
 {
-	if (noted_count == noted_size)
-	{
-		int			size = Max(noted_size * 2, 16);
-
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
-					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
-		noted_size = size;
-	}
+	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count++] = *what;
 }
 
@@ -383,7 +353,7 @@ statistics_transaction_event(XactEvent event)
 	/* a transaction that is prepared is not heard of again here, and mostly commits */
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
 		for (int i = 0; i < noted_count; i++)
-			noted[i].is_run ? count_run(&noted[i]) : count_others(&noted[i]);
+			count_noted(&noted[i]);
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		noted_count = 0;
 }
@@ -391,18 +361,13 @@ statistics_transaction_event(XactEvent event)
 void
 statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted),
-										   GetCurrentTransactionNestLevel());
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		savepoint_notes_keep(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
+	noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
 }
 
 void
 statistics_init(void)
 {
-	shared_add_area(mul_size(queue_jobs_max_lanes / 8, sizeof(WorkerCounters)), (void **) &all_counters,
-					initialize);
+	shared_add_array(queue_jobs_max_lanes / 8, sizeof(WorkerCounters), (void **) &all_counters);
 }
 
 /* ---- reading ---- */
@@ -464,32 +429,34 @@ statistics_get(const Worker *worker, WorkerStatistics *statistics)
 {
 	WorkerCounters *counters = lock_counters(worker_hash(worker->name), false);
 	WorkerCounters now;
+	uint64		runs;
 	double		cpu_share;
 
 	if (counters == NULL)
 		return false;
 	memcpy(&now, counters, sizeof(now));
 	SpinLockRelease(&counters->mutex);
-	if (now.runs == 0)
+	runs = now.totals.runs;
+	if (runs == 0)
 		return false;
 	cpu_share = now.cpu_run_time > 0 ? (double) now.cpu_time / now.cpu_run_time : -1;
 	*statistics = (WorkerStatistics){
 		.since = now.since,
-		.runs = now.runs,
-		.failures = now.failures,
+		.runs = runs,
+		.failures = now.totals.failures,
 		.merged = now.merged,
 		.cpu_seconds = cpu_share < 0 ? -1 : cpu_share * now.executor_run_time / USECS_PER_SEC,
 		.cpu_share = cpu_share,
-		.run_time_mean = (double) now.run_time / now.runs / USECS_PER_SEC,
-		.run_time_p50 = percentile(now.run_times, now.runs, 0.5),
-		.run_time_p99 = percentile(now.run_times, now.runs, 0.99),
-		.queueing_time_mean = (double) now.queueing_time / now.runs / USECS_PER_SEC,
-		.queueing_time_p50 = percentile(now.queueing_times, now.runs, 0.5),
-		.queueing_time_p99 = percentile(now.queueing_times, now.runs, 0.99),
+		.run_time_mean = (double) now.totals.times[TIME_RUN].sum / runs / USECS_PER_SEC,
+		.run_time_p50 = percentile(now.run_times, runs, 0.5),
+		.run_time_p99 = percentile(now.run_times, runs, 0.99),
+		.queueing_time_mean = (double) now.totals.times[TIME_QUEUEING].sum / runs / USECS_PER_SEC,
+		.queueing_time_p50 = percentile(now.queueing_times, runs, 0.5),
+		.queueing_time_p99 = percentile(now.queueing_times, runs, 0.99),
 		.started_in_target = targets[worker->urgency].queueing > 0
-			? (double) now.started_in_target / now.runs
+			? (double) now.totals.started_in_target / runs
 			: -1,
-		.ran_in_target = (double) now.ran_in_target / now.runs,
+		.ran_in_target = (double) now.totals.ran_in_target / runs,
 	};
 	statistics->cpu_bound = worker->resource_boundary != BOUNDARY_CPU &&
 		statistics->cpu_share > CPU_BOUND_SHARE &&
@@ -506,12 +473,7 @@ statistics_totals(const char *worker, WorkerTotals *totals)
 	memset(totals, 0, sizeof(*totals));
 	if (counters == NULL)
 		return;
-	totals->runs = counters->runs;
-	totals->failures = counters->failures;
-	totals->started_in_target = counters->started_in_target;
-	totals->ran_in_target = counters->ran_in_target;
-	memcpy(totals->counted, counters->counted, sizeof(totals->counted));
-	memcpy(totals->times, counters->times, sizeof(totals->times));
+	*totals = counters->totals;
 	SpinLockRelease(&counters->mutex);
 }
 

@@ -9,10 +9,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/table.h"
 #include "catalog.h"
-#include "catalog/pg_subscription.h"
-#include "catalog/pg_subscription_rel.h"
 #include "executor/spi.h"
 #include "key_hint.h"
 #include "live_count.h"
@@ -21,16 +18,17 @@
 #include "registry.h"
 #include "run_as.h"
 #include "subscription.h"
-#include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "wakeup.h"
 
 
-static void
-refuse_in_copy(const char *function)
+void
+refuse_where_nothing_can_be_written(const char *function)
 {
-	const char *subscription = registry_subscription();
+	const char *subscription;
 
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+	subscription = registry_subscription();
 	if (subscription == NULL)
 		return;
 	ereport(ERROR,
@@ -38,14 +36,6 @@ refuse_in_copy(const char *function)
 			 errmsg("cannot execute %s in a database whose jobs are copied from another", function),
 			 errdetail("They come by subscription \"%s\".", subscription),
 			 errhint("Call it in the database that they come from; or drop the subscription, to go on in this one.")));
-}
-
-void
-refuse_where_nothing_can_be_written(const char *function)
-{
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
-	refuse_in_copy(function);
 }
 
 /*

@@ -4,13 +4,17 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
+#include "snapshot.h"
 #include "storage/bufmgr.h"
 #include "table_rows.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
 
 bool
 table_has_no_rows(CatalogRelation table)
@@ -20,6 +24,29 @@ table_has_no_rows(CatalogRelation table)
 
 	table_close(rel, AccessShareLock);
 	return empty;
+}
+
+/* Read as the engine reads, whatever the caller's snapshot. */
+bool
+table_has_row_of(CatalogRelation table, CatalogRelation index, int64 value)
+{
+	Relation	rel;
+	Snapshot	snapshot;
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		found;
+
+	if (table_has_no_rows(table))
+		return false;
+	rel = table_open(catalog_relation(table), AccessShareLock);
+	snapshot = engine_snapshot();
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(value));
+	scan = systable_beginscan(rel, catalog_relation(index), true, snapshot, 1, &key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	return found;
 }
 
 void
@@ -108,4 +135,45 @@ table_rows_time(TableRows *rows, const char *column)
 
 	Assert(!isnull);
 	return DatumGetTimestampTz(value);
+}
+
+/* ---- what is kept ---- */
+
+static void
+read_rows(SmallTable *table)
+{
+	Snapshot	snapshot = engine_snapshot();
+	TableRows	rows;
+
+	table_rows_begin(&rows, table->relation, snapshot);
+	while (table_rows_next(&rows))
+	{
+		void	   *row = table->read_row(rows.tuple, RelationGetDescr(rows.rel));
+
+		if (row != NULL)
+			table->rows = lappend(table->rows, row);
+	}
+	table_rows_end(&rows);
+	engine_snapshot_end(snapshot);
+}
+
+bool
+small_table_refresh(SmallTable *table)
+{
+	uint64		generation = catalog_generation();
+	MemoryContext old;
+
+	if (table->generation == generation)
+		return false;
+	table->generation = 0;		/* an error may come before all is read */
+	table->rows = NIL;
+	if (table->context == NULL)
+		table->context = AllocSetContextCreate(TopMemoryContext, "queue_jobs small table",
+											   ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(table->context);
+	old = MemoryContextSwitchTo(table->context);
+	read_rows(table);
+	MemoryContextSwitchTo(old);
+	table->generation = generation;
+	return true;
 }

@@ -15,34 +15,10 @@
 #include "run_as.h"
 #include "trusted_path.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/varlena.h"
-
-static uint64 generation = 1;
-
-static void
-rights_callback(Datum arg, int cacheid, uint32 hashvalue)
-{
-	generation++;
-}
-
-void
-trusted_path_init(void)
-{
-	CacheRegisterSyscacheCallback(NAMESPACEOID, rights_callback, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHOID, rights_callback, (Datum) 0);
-	CacheRegisterSyscacheCallback(DATABASEOID, rights_callback, (Datum) 0);
-}
-
-uint64
-trusted_path_generation(void)
-{
-	return generation;
-}
 
 /* ---- who may create in a schema ---- */
 

@@ -7,7 +7,7 @@
  * SQL, and the owner of the worker's handler, whose code runs anyway. Another role that may create in a
  * schema could put an operator or a function there that fits better than the one that was meant, and would
  * have it called with the rights of all whose jobs are run. It is looked at when the SQL is defined, and
- * again whenever it is run.
+ * again whenever it is run; what is found then holds as long as catalog_handler_generation() does.
  */
 #ifndef QUEUE_JOBS_TRUSTED_PATH_H
 #define QUEUE_JOBS_TRUSTED_PATH_H
@@ -35,10 +35,5 @@ extern char *trusted_path(const char *stored, PathTrust trust);
  * are.
  */
 extern List *trusted_path_faults(const char *stored, PathTrust trust);
-
-/* What these say holds as long as this does not change. */
-extern uint64 trusted_path_generation(void);
-
-extern void trusted_path_init(void);
 
 #endif

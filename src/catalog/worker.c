@@ -96,8 +96,19 @@ option_value(const char *const *names, const char *name)
 	return -1;
 }
 
+bool
+is_listed(const char *name, List *names)
+{
+	ListCell   *cell;
+
+	foreach(cell, names)
+		if (strcmp(lfirst(cell), name) == 0)
+			return true;
+	return false;
+}
+
 /* Without NULLs, which only a row that was written by hand can have. */
-static List *
+List *
 text_list(Datum array)
 {
 	Datum	   *elements;
@@ -145,15 +156,22 @@ encrypted_keys(Datum array)
 	return lines != NULL ? (lines[0] == '\0' ? NULL : lines) : pstrdup(ALL_KEYS);
 }
 
+/* Whether a name is among joined_tags(). */
+static bool
+lists(const char *lines, const char *name, size_t length)
+{
+	for (const char *line = lines; *line != '\0'; line = strchr(line, '\n') + 1)
+		if (strncmp(line, name, length) == 0 && line[length] == '\n')
+			return true;
+	return false;
+}
+
 bool
 worker_encrypts(const Worker *worker, const char *key, int length)
 {
 	if (worker->encrypt == NULL || strcmp(worker->encrypt, ALL_KEYS) == 0)
 		return worker->encrypt != NULL;
-	for (const char *line = worker->encrypt; *line != '\0'; line = strchr(line, '\n') + 1)
-		if (strncmp(line, key, length) == 0 && line[length] == '\n')
-			return true;
-	return false;
+	return lists(worker->encrypt, key, length);
 }
 
 char *
@@ -162,31 +180,6 @@ worker_search_path(const Worker *worker, const WorkerTexts *texts)
 	PathTrust	trust = {.definer = worker->definer,.handler_owner = worker->handler_owner};
 
 	return trusted_path(texts->search_path, trust);
-}
-
-/* Whether a name is in Worker.tags, which must not be NULL. */
-static bool
-lists_tag(const Worker *worker, const char *tag)
-{
-	size_t		length = strlen(tag);
-
-	if (strchr(tag, '\n') != NULL)
-		return false;
-	for (const char *line = worker->tags; *line != '\0'; line = strchr(line, '\n') + 1)
-		if (strncmp(line, tag, length) == 0 && line[length] == '\n')
-			return true;
-	return false;
-}
-
-static Size
-size_of_texts(TupleDesc desc, const Datum *values, const bool *nulls)
-{
-	Size		size = 0;
-
-	for (int i = 0; i < Natts_defined_worker; i++)
-		if (!nulls[i] && TupleDescAttr(desc, i)->attlen == -1)
-			size += toast_raw_datum_size(values[i]) - VARHDRSZ;
-	return size;
 }
 
 RowVersion
@@ -239,7 +232,6 @@ worker_read(HeapTuple tuple, TupleDesc desc)
 #include "worker_columns.h"
 	worker->weight = Max(worker->weight, 1);	/* 0 in a row that was written by hand would be divided by */
 	worker->row = row_version(tuple);
-	worker->size = size_of_texts(desc, v, n);
 	worker->limited_capacity = !n[Anum_defined_worker_remaining_work - 1];
 	worker->slot = MyProcPid;
 	return worker;
@@ -298,7 +290,7 @@ worker_has_tag(const Worker *worker, const char *tag)
 	ListCell   *cell;
 
 	if (worker->tags != NULL)
-		return lists_tag(worker, tag);
+		return strchr(tag, '\n') == NULL && lists(worker->tags, tag, strlen(tag));
 	if (worker_texts(worker, &texts))
 		foreach(cell, texts.tags)
 			if (strcmp(lfirst(cell), tag) == 0)

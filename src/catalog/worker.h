@@ -77,6 +77,10 @@ extern const char *const consistency_names[];
 /* Which of them a name is; -1 if none. */
 extern int	option_value(const char *const *names, const char *name);
 
+/* The texts of an array as a list of char *, without NULLs; and whether such a list has that name. */
+extern List *text_list(Datum array);
+extern bool is_listed(const char *name, List *names);
+
 /* Which version of a row a definition was read from: no two have both in common. */
 typedef struct RowVersion
 {
@@ -103,7 +107,6 @@ typedef struct Worker
 {
 #include "worker_columns.h"
 	RowVersion	row;			/* from which it was read */
-	Size		size;			/* of the definition's texts, with those that stay in the row */
 	bool		limited_capacity;	/* it has a query for remaining_work */
 	BuiltIn		built_in;
 

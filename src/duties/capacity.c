@@ -16,6 +16,7 @@
 
 #include "access/xact.h"
 #include "capacity.h"
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "current_job.h"
 #include "due.h"
@@ -27,16 +28,13 @@
 #include "lane.h"
 #include "lane_hint.h"
 #include "miscadmin.h"
-#include "process.h"
 #include "run_as.h"
 #include "test_point.h"
 #include "upkeep.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "wakeup.h"
 
 #define FILL_EVERY USECS_PER_MINUTE
 #define ROWS_AT_ONCE 100
@@ -90,12 +88,9 @@ capacity_forget(const char *worker)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(worker)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	engine_execute("DELETE FROM queue_jobs.capacity_fill WHERE worker = $1", SPI_OK_DELETE, 1, types,
-				   values, NULL);
-	engine_end(&saved);
+	engine_statement("DELETE FROM queue_jobs.capacity_fill WHERE worker = $1", SPI_OK_DELETE, 1, types,
+					 values, NULL);
 }
 
 /* ---- what is there ---- */
@@ -103,7 +98,7 @@ capacity_forget(const char *worker)
 static Datum
 lanes_of(const char *worker)
 {
-	List	   *lanes = lane_of_worker(worker);
+	List	   *lanes = lane_of_worker(worker, NULL);
 	ListCell   *cell;
 	Datum	   *elements = palloc(sizeof(Datum) * Max(list_length(lanes), 1));
 	int			count = 0;
@@ -133,14 +128,13 @@ live_args(const Worker *worker)
 				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE due AND place < 0 AND lane = ANY ($1)"
 				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE NOT due AND lane = ANY ($1) LIMIT $2",
 				   SPI_OK_SELECT, 2, types, values, NULL);
+	MemoryContextSwitchTo(context);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		bool		isnull;
-		Datum		value = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
-		MemoryContext spi = MemoryContextSwitchTo(context);
 
-		args = lappend(args, DatumGetJsonbPCopy(value));
-		MemoryContextSwitchTo(spi);
+		args = lappend(args, DatumGetJsonbPCopy(
+						   SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull)));
 	}
 	engine_end(&saved);
 	return args;
@@ -178,7 +172,7 @@ enqueue_rows(Worker *worker, const SPITupleTable *rows, List **live, int most)
 		CHECK_FOR_INTERRUPTS();
 		if (isnull || strike_out(live, DatumGetJsonbP(args)))
 			continue;
-		enqueue_one(worker, DatumGetJsonbP(args));
+		(void) enqueue_tick(worker, DatumGetJsonbP(args), GetCurrentTimestamp(), NULL);
 		made++;
 	}
 	return made;
@@ -222,14 +216,9 @@ is_due(const Filling *filling)
 	Datum		values[] = {CStringGetTextDatum(filling->worker),
 							TimestampTzGetDatum(filling->now - FILL_EVERY),
 							TimestampTzGetDatum(filling->now)};
-	RunAs		saved;
-	bool		due;
 
-	engine_begin(&saved);
-	due = engine_execute("SELECT FROM queue_jobs.capacity_fill WHERE worker = $1 AND filled_at > $2 AND filled_at <= $3",
-						 SPI_OK_SELECT, lengthof(types), types, values, NULL) == 0;
-	engine_end(&saved);
-	return due;
+	return engine_statement("SELECT FROM queue_jobs.capacity_fill WHERE worker = $1 AND filled_at > $2 AND filled_at <= $3",
+							SPI_OK_SELECT, lengthof(types), types, values, NULL) == 0;
 }
 
 /*
@@ -243,19 +232,14 @@ note_start(const Filling *filling)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
 	Datum		values[] = {CStringGetTextDatum(filling->worker), TimestampTzGetDatum(filling->now)};
-	RunAs		saved;
-	bool		noted;
 
-	engine_begin(&saved);
-	noted = engine_execute("UPDATE queue_jobs.capacity_fill SET filled_at = $2 WHERE ctid = (SELECT ctid FROM"
-						   " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)",
-						   SPI_OK_UPDATE, 2, types, values, NULL) > 0 ||
-		engine_execute("INSERT INTO queue_jobs.capacity_fill (worker, filled_at) SELECT $1, $2"
-					   " WHERE NOT EXISTS (SELECT FROM queue_jobs.capacity_fill WHERE worker = $1) ON CONFLICT DO NOTHING",
-					   SPI_OK_INSERT, 2, types, values, NULL) > 0;
-	engine_end(&saved);
 	ForceSyncCommit();
-	return noted;
+	return engine_statement("UPDATE queue_jobs.capacity_fill SET filled_at = $2 WHERE ctid = (SELECT ctid FROM"
+							" queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)",
+							SPI_OK_UPDATE, 2, types, values, NULL) > 0 ||
+		engine_statement("INSERT INTO queue_jobs.capacity_fill (worker, filled_at) SELECT $1, $2"
+						 " WHERE NOT EXISTS (SELECT FROM queue_jobs.capacity_fill WHERE worker = $1) ON CONFLICT DO NOTHING",
+						 SPI_OK_INSERT, 2, types, values, NULL) > 0;
 }
 
 /* Not if another transaction has the row: that one removes it. */
@@ -264,17 +248,14 @@ note_remaining(const Filling *filling, int64 remaining)
 {
 	Oid			types[] = {TEXTOID, INT8OID};
 	Datum		values[] = {CStringGetTextDatum(filling->worker), Int64GetDatum(remaining)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	engine_execute("UPDATE queue_jobs.capacity_fill SET remaining = $2 WHERE ctid = (SELECT ctid FROM"
-				   " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)", SPI_OK_UPDATE, 2, types, values, NULL);
-	engine_end(&saved);
+	engine_statement("UPDATE queue_jobs.capacity_fill SET remaining = $2 WHERE ctid = (SELECT ctid FROM"
+					 " queue_jobs.capacity_fill WHERE worker = $1 FOR UPDATE SKIP LOCKED)", SPI_OK_UPDATE, 2, types, values, NULL);
 }
 
-/* How many jobs of the worker have succeeded since this was asked last. */
+/* How many jobs of the worker have succeeded since they were last taken; else only whether any have. */
 static int
-take_successes(const char *worker)
+successes_of(const char *worker, bool take)
 {
 	int			successes = 0;
 	int32		id;
@@ -284,7 +265,7 @@ take_successes(const char *worker)
 		const Lane *lane = lane_hint_any_successes(i) ? lane_get(id) : NULL;
 
 		if (lane != NULL && strcmp(lane->worker, worker) == 0)
-			successes += lane_hint_take_successes(id);
+			successes += take ? lane_hint_take_successes(id) : 1;
 	}
 	return successes;
 }
@@ -320,7 +301,7 @@ look_at_demand(Filling *filling)
 	filling->most = 0;
 	if (worker_to_fill(filling, &texts) == NULL || !lock_filling(filling))
 		return;
-	filling->most = take_successes(filling->worker);
+	filling->most = successes_of(filling->worker, true);
 	if (is_due(filling))
 		filling->most = note_start(filling) ? INT_MAX : 0;
 }
@@ -378,31 +359,15 @@ typedef struct Request
 	bool		is_over;		/* the minute */
 } Request;
 
-static bool
-has_successes(const char *worker)
-{
-	int32		id;
-
-	for (int i = 0; lane_hint_next(&i, &id); i++)
-	{
-		const Lane *lane = lane_hint_any_successes(i) ? lane_get(id) : NULL;
-
-		if (lane != NULL && strcmp(lane->worker, worker) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* A request is not on disk before the filling notes its start: lost, it is made again. */
 static void
 request(void *argument)
 {
 	const Request *filling = argument;
 
-	unit_begin();
-	if (!exclusive_command_waits(MyDatabaseId) && (filling->is_over || has_successes(filling->worker)))
+	if (!exclusive_command_waits(MyDatabaseId) &&
+		(filling->is_over || successes_of(filling->worker, false) > 0))
 		upkeep_request(FILL_WORKER, filling->worker);
-	unit_end();
 }
 
 /* What is wrong with one worker keeps no other from being filled. */
@@ -419,10 +384,10 @@ capacity_fill_due(TimestampTz now)
 		TimestampTz at = now;
 
 		/* One in the future was before the clock was set back. */
-		if (filled->has_time && filled->at <= now)
+		if (filled->at <= now)
 			at = filled->at + FILL_EVERY;
 		filling.is_over = at <= now;
-		(void) process_protect(request, &filling);
+		(void) catalog_unit(request, &filling);
 		next = Min(next, filling.is_over ? now + FILL_EVERY : at);
 	}
 	return next;

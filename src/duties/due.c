@@ -10,21 +10,7 @@
 #include "executor/spi.h"
 #include "process.h"
 #include "run_as.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
-
-static Due *
-read_row(HeapTuple tuple, TupleDesc descriptor)
-{
-	Due		   *due = palloc(sizeof(Due));
-	bool		isnull;
-	Datum		at = SPI_getbinval(tuple, descriptor, 2, &isnull);
-
-	due->name = SPI_getvalue(tuple, descriptor, 1);
-	due->has_time = !isnull;
-	due->at = isnull ? DT_NOBEGIN : DatumGetTimestampTz(at);
-	return due;
-}
 
 List *
 due_list(const char *query, TimestampTz now)
@@ -40,12 +26,17 @@ due_list(const char *query, TimestampTz now)
 	{
 		engine_begin(&saved);
 		engine_execute(query, SPI_OK_SELECT, 1, &type, &value, NULL);
+		MemoryContextSwitchTo(context); /* until the end of SPI, which switches back */
 		for (uint64 i = 0; i < SPI_processed; i++)
 		{
-			MemoryContext spi = MemoryContextSwitchTo(context);
+			HeapTuple	row = SPI_tuptable->vals[i];
+			Due		   *due = palloc(sizeof(Due));
+			bool		isnull;
+			Datum		at = SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull);
 
-			result = lappend(result, read_row(SPI_tuptable->vals[i], SPI_tuptable->tupdesc));
-			MemoryContextSwitchTo(spi);
+			due->name = SPI_getvalue(row, SPI_tuptable->tupdesc, 1);
+			due->at = isnull ? DT_NOBEGIN : DatumGetTimestampTz(at);
+			result = lappend(result, due);
 		}
 		engine_end(&saved);
 	}

@@ -11,8 +11,7 @@
 typedef struct Due
 {
 	char	   *name;
-	bool		has_time;
-	TimestampTz at;
+	TimestampTz at;				/* DT_NOBEGIN: null */
 } Due;
 
 /*

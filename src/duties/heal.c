@@ -15,9 +15,8 @@
  */
 #include "postgres.h"
 
-#include "access/transam.h"
 #include "access/xact.h"
-#include "arguments.h"
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
 #include "due.h"
@@ -26,14 +25,12 @@
 #include "executor/spi.h"
 #include "heal.h"
 #include "miscadmin.h"
-#include "process.h"
 #include "record.h"
 #include "run_as.h"
 #include "test_point.h"
 #include "upkeep.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #define BATCH 1000
@@ -98,23 +95,21 @@ find_age(Healing *healing, const Worker *worker, MemoryContext context)
 					   " ORDER BY at DESC LIMIT 1", SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
 	{
 		bool		isnull;
-		Datum		running = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull);
-		MemoryContext spi = MemoryContextSwitchTo(context);
 
+		MemoryContextSwitchTo(context);
 		healing->written_before = DatumGetTransactionId(
 			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-		healing->running = DatumGetArrayTypePCopy(running);
+		healing->running = DatumGetArrayTypePCopy(
+			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
 		healing->ready = true;
-		MemoryContextSwitchTo(spi);
 	}
 	engine_end(&saved);
 }
 
-/* Reads a batch of records' keys, with the definer's rights, into the caller's memory context. */
+/* Reads a batch of records' keys, with the definer's rights. */
 static List *
 pending_keys(const Healing *healing, const Worker *worker, const char *pending)
 {
-	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {JSONBOID, XIDOID, XIDARRAYOID};
 	Datum		values[] = {PointerGetDatum(healing->last), TransactionIdGetDatum(healing->written_before),
 							PointerGetDatum(healing->running)};
@@ -133,11 +128,9 @@ pending_keys(const Healing *healing, const Worker *worker, const char *pending)
 	{
 		bool		isnull;
 		Datum		value = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
-		MemoryContext spi = MemoryContextSwitchTo(context);
 
 		if (!isnull)
-			keys = lappend(keys, DatumGetJsonbPCopy(value));
-		MemoryContextSwitchTo(spi);
+			keys = lappend(keys, DatumGetJsonbP(value));
 	}
 	return keys;
 }
@@ -170,7 +163,6 @@ static void
 heal_batch(Healing *healing, const Worker *built_in)
 {
 	MemoryContext context = CurrentMemoryContext;
-	MemoryContext old;
 	Worker	   *worker;
 	WorkerTexts texts;
 	List	   *keys;
@@ -186,12 +178,11 @@ heal_batch(Healing *healing, const Worker *built_in)
 		restricted_begin(&saved, worker->definer, worker_search_path(worker, &texts));
 		keys = healing->ready ? pending_keys(healing, worker, texts.pending) : NIL;
 		enqueue_missing(healing, worker, keys);
-		old = MemoryContextSwitchTo(context);
 		/* (By an operator ">" of the table's owner they may be the same over and over.) */
 		healing->more = list_length(keys) == BATCH && !is_last(healing, llast(keys));
+		MemoryContextSwitchTo(context);
 		if (keys != NIL)
 			healing->last = DatumGetJsonbPCopy(JsonbPGetDatum((Jsonb *) llast(keys)));
-		MemoryContextSwitchTo(old);
 		restricted_end(&saved);
 		test_point("batch_healed");
 	}
@@ -228,24 +219,19 @@ note_tick(const Worker *worker)
 	Datum		this_tick[4] = {CStringGetTextDatum(worker->name)};
 	Datum		old_enough[2] = {this_tick[0]};
 	TimestampTz now;
-	RunAs		saved;
-	bool		found;
 
 	transactions_ended(&this_tick[2], &this_tick[3]);
 	/* not before the snapshot: what ended in between would seem older than it is */
 	now = GetCurrentTimestamp();
 	this_tick[1] = TimestampTzGetDatum(now);
 	old_enough[1] = TimestampTzGetDatum(now - worker->heal_after);
-	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.heal_tick (worker, at, written_before, running) VALUES ($1, $2, $3, $4)"
-				   " ON CONFLICT (worker, at) DO NOTHING", SPI_OK_INSERT, 4, types, this_tick, NULL);
-	engine_execute("DELETE FROM queue_jobs.heal_tick WHERE worker = $1 AND at <"
-				   " (SELECT max(at) FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2)",
-				   SPI_OK_DELETE, 2, types, old_enough, NULL);
-	found = engine_execute("SELECT FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2 LIMIT 1",
-						   SPI_OK_SELECT, 2, types, old_enough, NULL) > 0;
-	engine_end(&saved);
-	return found;
+	engine_statement("INSERT INTO queue_jobs.heal_tick (worker, at, written_before, running) VALUES ($1, $2, $3, $4)"
+					 " ON CONFLICT (worker, at) DO NOTHING", SPI_OK_INSERT, 4, types, this_tick, NULL);
+	engine_statement("DELETE FROM queue_jobs.heal_tick WHERE worker = $1 AND at <"
+					 " (SELECT max(at) FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2)",
+					 SPI_OK_DELETE, 2, types, old_enough, NULL);
+	return engine_statement("SELECT FROM queue_jobs.heal_tick WHERE worker = $1 AND at <= $2 LIMIT 1",
+							SPI_OK_SELECT, 2, types, old_enough, NULL) > 0;
 }
 
 /*
@@ -255,17 +241,14 @@ note_tick(const Worker *worker)
 static void
 tick(void *name)
 {
-	Worker	   *worker;
+	Worker	   *worker = registry_worker_copy(name);
 
-	unit_begin();
-	worker = registry_worker_copy(name);
 	if (worker != NULL && worker->heal_every > 0 && !exclusive_command_waits(MyDatabaseId) &&
 		note_tick(worker))
 	{
 		upkeep_request(HEAL_WORKER, worker->name);
 		ForceSyncCommit();
 	}
-	unit_end();
 }
 
 /* What is wrong with one worker keeps no other from its ticks. */
@@ -273,25 +256,22 @@ TimestampTz
 heal_due(TimestampTz now)
 {
 	TimestampTz next = DT_NOEND;
-	TimestampTz later;
 	ListCell   *cell;
 
 	foreach(cell, due_list(NEXT_TICKS, now))
 	{
 		const Due  *due = lfirst(cell);
 
-		if (!due->has_time || due->at <= now)
-			(void) process_protect(tick, due->name);
+		if (due->at <= now)
+			(void) catalog_unit(tick, due->name);
 	}
 	/* with the ticks that were just noted */
-	later = GetCurrentTimestamp();
-	foreach(cell, due_list(NEXT_TICKS, later))
+	foreach(cell, due_list(NEXT_TICKS, GetCurrentTimestamp()))
 	{
 		const Due  *due = lfirst(cell);
-		TimestampTz at = due->has_time ? due->at : later;
 
 		/* one that failed before it could note its tick is tried again later, not at once */
-		next = Min(next, at <= now ? now + USECS_PER_MINUTE : at);
+		next = Min(next, due->at <= now ? now + USECS_PER_MINUTE : due->at);
 	}
 	return next;
 }

@@ -5,11 +5,10 @@
 #include "postgres.h"
 
 #include "batch.h"
-#include "claimed_slot.h"
-#include "dead_jobs.h"
 #include "executor/spi.h"
 #include "history.h"
 #include "housekeeping.h"
+#include "limit_release.h"
 #include "run_as.h"
 #include "saved_step.h"
 
@@ -24,7 +23,7 @@ trim_tokens(TimestampTz now)
 {
 	RunAs		saved;
 	uint64		trimmed;
-	TimestampTz next = NO_TIME;
+	TimestampTz next = DT_NOEND;
 	Datum		expires_at;
 	bool		isnull;
 
@@ -49,18 +48,13 @@ trim_tokens(TimestampTz now)
 TimestampTz
 housekeeping(TimestampTz now)
 {
-	TimestampTz next = history_maintain(now);
+	TimestampTz next_history = history_maintain(now);
 	TimestampTz next_token;
 	TimestampTz next_batch;
 
-	dead_jobs_trim(now);
 	next_token = trim_tokens(now);
-	if (next_token != NO_TIME && (next == NO_TIME || next_token < next))
-		next = next_token;
 	next_batch = batches_trim(now);
-	if (next_batch != NO_TIME && (next == NO_TIME || next_batch < next))
-		next = next_batch;
-	claimed_slots_trim();
+	limit_trim_claimed();
 	saved_steps_trim();
-	return next;
+	return Min(next_history, Min(next_token, next_batch));
 }

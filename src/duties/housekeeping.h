@@ -9,7 +9,7 @@
 #include "utils/timestamp.h"
 
 /*
- * Returns when there will be more to do, or NO_TIME. For the scheduler, or a session that stands in for it.
+ * Returns when there will be more to do, or DT_NOEND. For the scheduler, or a session that stands in for it.
  * Needs a transaction.
  */
 extern TimestampTz housekeeping(TimestampTz now);

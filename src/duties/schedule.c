@@ -23,11 +23,9 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
-#include "command.h"
 #include "commands/sequence.h"
 #include "cron.h"
 #include "dedup.h"
@@ -50,7 +48,6 @@
 #include "test_point.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/tuplestore.h"
 #include "wakeup.h"
 
@@ -89,20 +86,20 @@ typedef struct Schedule
 	TimestampTz waiting;		/* the time of a run that waits for the last job to end, or NO_TIME */
 } Schedule;
 
-#define SCHEDULE_COLUMNS "name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error, waiting"
-
 static bool in_scheduler = false;
 
 const char *const if_running_names[] = {
 	[IF_RUNNING_SKIP] = "skip",
 	[IF_RUNNING_QUEUE] = "queue",
 	[IF_RUNNING_ALLOW] = "allow",
+	NULL
 };
 
 const char *const catch_up_names[] = {
 	[CATCH_UP_SKIP] = "skip",
 	[CATCH_UP_ONCE] = "once",
 	[CATCH_UP_ALL] = "all",
+	NULL
 };
 
 /* ---- times ---- */
@@ -137,11 +134,9 @@ parse_timezone(const char *name)
 
 /* ---- definitions ---- */
 
-/* Connected as the engine; the row is in the memory context that was current before. */
 static Schedule *
-read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
+read_schedule(HeapTuple tuple, TupleDesc desc)
 {
-	MemoryContext spi = MemoryContextSwitchTo(context);
 	Schedule   *schedule = palloc0(sizeof(Schedule));
 	bool		isnull;
 
@@ -151,19 +146,34 @@ read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
 	schedule->timezone = SPI_getvalue(tuple, desc, 4);
 	schedule->worker = SPI_getvalue(tuple, desc, 5);
 	schedule->args = DatumGetJsonbPCopy(SPI_getbinval(tuple, desc, 6, &isnull));
-	for (int i = 0; i < lengthof(if_running_names); i++)
-		if (strcmp(SPI_getvalue(tuple, desc, 7), if_running_names[i]) == 0)
-			schedule->if_running = i;
-	for (int i = 0; i < lengthof(catch_up_names); i++)
-		if (strcmp(SPI_getvalue(tuple, desc, 8), catch_up_names[i]) == 0)
-			schedule->catch_up = i;
+	schedule->if_running = Max(option_value(if_running_names, SPI_getvalue(tuple, desc, 7)), 0);
+	schedule->catch_up = Max(option_value(catch_up_names, SPI_getvalue(tuple, desc, 8)), 0);
 	schedule->next_run = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 9, &isnull));
 	schedule->last_job = DatumGetInt64(SPI_getbinval(tuple, desc, 10, &isnull));
 	schedule->error = SPI_getvalue(tuple, desc, 11);
 	schedule->waiting = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 12, &isnull));
 	if (isnull)
 		schedule->waiting = NO_TIME;
-	MemoryContextSwitchTo(spi);
+	return schedule;
+}
+
+/* The row that a query finds, in the current memory context; NULL if there is none. */
+static Schedule *
+select_schedule(const char *condition, int nargs, Oid *types, Datum *values)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Schedule   *schedule = NULL;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	if (engine_execute(psprintf("SELECT name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error, waiting"
+								" FROM queue_jobs.defined_schedule WHERE %s", condition),
+					   SPI_OK_SELECT, nargs, types, values, NULL) > 0)
+	{
+		MemoryContextSwitchTo(context);
+		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
+	}
+	engine_end(&saved);
 	return schedule;
 }
 
@@ -174,20 +184,12 @@ read_schedule(HeapTuple tuple, TupleDesc desc, MemoryContext context)
 static Schedule *
 lock_schedule(const char *name)
 {
-	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(name)};
-	Schedule   *schedule = NULL;
-	RunAs		saved;
+	Schedule   *schedule = select_schedule("name = $1 FOR UPDATE", 1, types, values);
 
-	engine_begin(&saved);
-	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule WHERE name = $1 FOR UPDATE",
-					   SPI_OK_SELECT, 1, types, values, NULL) > 0)
-	{
-		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
+	if (schedule != NULL)
 		wakeup_schedules();
-	}
-	engine_end(&saved);
 	return schedule;
 }
 
@@ -265,23 +267,18 @@ write_schedule(const ScheduleDefinition *definition, const char *timezone, Times
 							CStringGetTextDatum(catch_up_names[definition->catch_up]),
 							TimestampTzGetDatum(next),
 							Int64GetDatum(nextval_internal(catalog_relation(REL_JOB_ID), false))};
-	RunAs		saved;
-	uint64		written;
 
 	/* The owner again: another session may have defined that name since we looked. */
-	engine_begin(&saved);
-	written = engine_execute("INSERT INTO queue_jobs.defined_schedule AS s"
-							 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job)"
-							 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-							 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
-							 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
-							 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
-							 " next_run = EXCLUDED.next_run, error = NULL,"
-							 " waiting = CASE WHEN s.next_run = EXCLUDED.next_run THEN s.waiting END"
-							 " WHERE pg_has_role($2::oid, s.owner, 'USAGE')",
-							 SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
-	if (written == 0)
+	if (engine_statement("INSERT INTO queue_jobs.defined_schedule AS s"
+						 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job)"
+						 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+						 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
+						 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
+						 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
+						 " next_run = EXCLUDED.next_run, error = NULL,"
+						 " waiting = CASE WHEN s.next_run = EXCLUDED.next_run THEN s.waiting END"
+						 " WHERE pg_has_role($2::oid, s.owner, 'USAGE')",
+						 SPI_OK_INSERT, lengthof(types), types, values, NULL) == 0)
 		refuse_other_roles(definition->name, InvalidOid);
 	/* by the trigger alone it would not be seen from a session whose session_replication_role is replica */
 	wakeup_schedules();
@@ -318,14 +315,11 @@ queue_jobs_unschedule(PG_FUNCTION_ARGS)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[1];
-	RunAs		saved;
 
 	refuse_where_nothing_can_be_written("queue_jobs.unschedule()");
 	values[0] = CStringGetTextDatum(require_schedule(fcinfo)->name);
-	engine_begin(&saved);
-	engine_execute("DELETE FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_DELETE, 1, types,
-				   values, NULL);
-	engine_end(&saved);
+	engine_statement("DELETE FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_DELETE, 1, types,
+					 values, NULL);
 	PG_RETURN_VOID();
 }
 
@@ -357,24 +351,27 @@ must_wait(const Schedule *schedule, bool *others)
 	return live;
 }
 
-/* What a tick has come to. */
+/* A schedule that is looked at, and what has come of it. */
 typedef struct Outcome
 {
+	const Schedule *schedule;
+	TimestampTz now;
 	TimestampTz next_run;
 	TimestampTz tick;			/* the one whose job was enqueued, or NO_TIME */
 	int64		job;			/* 0: none */
 	bool		skipped;
 	const char *error;			/* or NULL */
 	TimestampTz waiting;
+	bool		undecided;		/* there is nothing to be done before the last job has ended */
 	bool		others;			/* it waits for a job whose end no process tells */
 } Outcome;
 
 static void
-write_outcome(const char *name, const Outcome *outcome)
+write_outcome(const Outcome *outcome)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, TEXTOID,
 						   TIMESTAMPTZOID};
-	Datum		values[] = {CStringGetTextDatum(name),
+	Datum		values[] = {CStringGetTextDatum(outcome->schedule->name),
 							TimestampTzGetDatum(outcome->next_run),
 							TimestampTzGetDatum(outcome->tick),
 							Int64GetDatum(outcome->job),
@@ -382,7 +379,6 @@ write_outcome(const char *name, const Outcome *outcome)
 							outcome->error ? CStringGetTextDatum(outcome->error) : (Datum) 0,
 							TimestampTzGetDatum(outcome->waiting)};
 	char		nulls[] = "       ";
-	RunAs		saved;
 
 	if (outcome->job == 0)
 		nulls[2] = nulls[3] = 'n';
@@ -390,11 +386,9 @@ write_outcome(const char *name, const Outcome *outcome)
 		nulls[5] = 'n';
 	if (outcome->waiting == NO_TIME)
 		nulls[6] = 'n';
-	engine_begin(&saved);
-	engine_execute("UPDATE queue_jobs.defined_schedule SET next_run = $2, last_run = coalesce($3, last_run),"
-				   " last_job = coalesce($4, last_job), skipped = skipped + $5, error = $6, waiting = $7 WHERE name = $1",
-				   SPI_OK_UPDATE, lengthof(types), types, values, nulls);
-	engine_end(&saved);
+	engine_statement("UPDATE queue_jobs.defined_schedule SET next_run = $2, last_run = coalesce($3, last_run),"
+					 " last_job = coalesce($4, last_job), skipped = skipped + $5, error = $6, waiting = $7 WHERE name = $1",
+					 SPI_OK_UPDATE, lengthof(types), types, values, nulls);
 }
 
 /* Enqueues as the owner, with the owner's rights; 0 if the worker is disabled. */
@@ -432,11 +426,14 @@ next_after_waiting(const Schedule *schedule, const Cron *cron, const pg_tz *time
 	return tick == schedule->waiting ? cron_next_of_series(cron, timezone, tick, tick) : tick;
 }
 
-/* The ticks that are due are decided on. False: there is nothing to be done before the last job has ended. */
-static bool
-decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
+/* The ticks that are due are decided on. */
+static void
+decide(void *argument)
 {
+	Outcome    *outcome = argument;
+	const Schedule *schedule = outcome->schedule;
 	const pg_tz *timezone = parse_timezone(schedule->timezone);
+	TimestampTz now = outcome->now;
 	TimestampTz tick = schedule->next_run;
 	TimestampTz up_since = shared_up_since();
 	Cron		cron;
@@ -445,40 +442,40 @@ decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 	parse_cron(schedule->cron, &cron);
 	if (schedule->waiting != NO_TIME)
 	{
-		if (must_wait(schedule, &outcome->others))
-			return false;
+		outcome->undecided = must_wait(schedule, &outcome->others);
+		if (outcome->undecided)
+			return;
 		outcome->next_run = next_after_waiting(schedule, &cron, timezone, now);
 		outcome->waiting = NO_TIME;
 		outcome->tick = Min(schedule->waiting, now);	/* the clock may have been set back */
 		outcome->job = enqueue_as_owner(schedule, outcome->tick);
-		return true;
+		return;
 	}
 	outcome->next_run = cron_next_of_series(&cron, timezone, tick, now);
 	if (tick < up_since && schedule->catch_up == CATCH_UP_SKIP)
 	{
 		tick = cron_next_of_series(&cron, timezone, tick, up_since - 1);
 		if (tick > now)
-			return true;
+			return;
 	}
 	missed = tick < up_since;
 	if (must_wait(schedule, &outcome->others))
 	{
 		if (missed && schedule->catch_up == CATCH_UP_ALL)
-			return false;
-		if (schedule->if_running == IF_RUNNING_QUEUE)
+			outcome->undecided = true;
+		else if (schedule->if_running == IF_RUNNING_QUEUE)
 		{
 			outcome->next_run = schedule->next_run;
 			outcome->waiting = tick;
 		}
 		else
 			outcome->skipped = true;
-		return true;
+		return;
 	}
 	if (schedule->catch_up == CATCH_UP_ALL && (missed || schedule->if_running == IF_RUNNING_ALLOW))
 		outcome->next_run = cron_next_of_series(&cron, timezone, tick, tick);
 	outcome->tick = tick;
 	outcome->job = enqueue_as_owner(schedule, tick);
-	return true;
 }
 
 static void
@@ -487,36 +484,21 @@ schedule_callback(void *name)
 	errcontext("schedule \"%s\"", (char *) name);
 }
 
-typedef struct Decision
-{
-	const Schedule *schedule;
-	TimestampTz now;
-	Outcome    *outcome;
-	bool		decided;
-} Decision;
-
+/* Any other error is the schedule's own, and told once; its row's next tick stays in the transaction. */
 static void
-decide_named(void *argument)
+try_to_decide(Outcome *outcome)
 {
-	Decision   *decision = argument;
+	const Schedule *schedule = outcome->schedule;
 	ErrorContextCallback callback = {
-		.callback = schedule_callback,.arg = decision->schedule->name,.previous = error_context_stack
+		.callback = schedule_callback,.arg = schedule->name,.previous = error_context_stack
 	};
+	ErrorData  *error;
 
 	error_context_stack = &callback;
-	decision->decided = decide(decision->schedule, decision->now, decision->outcome);
+	error = subtransaction_try(decide, outcome);
 	error_context_stack = callback.previous;
-}
-
-/* Any other error is the schedule's own, and told once; its row's next tick stays in the transaction. */
-static bool
-try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
-{
-	Decision	decision = {.schedule = schedule,.now = now,.outcome = outcome};
-	ErrorData  *error = subtransaction_try(decide_named, &decision);
-
 	if (error == NULL)
-		return decision.decided;
+		return;
 	if (error_is_servers_own(error))
 		ReThrowError(error);
 	if (schedule->error == NULL || strcmp(schedule->error, error->message) != 0)
@@ -524,7 +506,6 @@ try_to_decide(const Schedule *schedule, TimestampTz now, Outcome *outcome)
 	outcome->tick = NO_TIME;
 	outcome->job = 0;
 	outcome->error = error->message;
-	return true;
 }
 
 /* One schedule under way. */
@@ -540,20 +521,12 @@ typedef struct Ticking
 static Schedule *
 lock_due(const Ticking *ticking)
 {
-	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
 	Datum		values[] = {CStringGetTextDatum(ticking->name), TimestampTzGetDatum(ticking->now)};
-	Schedule   *schedule = NULL;
-	RunAs		saved;
 
-	engine_begin(&saved);
-	if (engine_execute("SELECT " SCHEDULE_COLUMNS " FROM queue_jobs.defined_schedule"
-					   " WHERE name = $1 AND (next_run <= $2 OR waiting IS NOT NULL)"
-					   " AND last_job <= (SELECT last_value FROM queue_jobs.job_id) FOR UPDATE SKIP LOCKED",
-					   SPI_OK_SELECT, 2, types, values, NULL) > 0)
-		schedule = read_schedule(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, context);
-	engine_end(&saved);
-	return schedule;
+	return select_schedule("name = $1 AND (next_run <= $2 OR waiting IS NOT NULL)"
+						   " AND last_job <= (SELECT last_value FROM queue_jobs.job_id) FOR UPDATE SKIP LOCKED",
+						   2, types, values);
 }
 
 /* An application's job may take days: the longer it is waited for, the more seldom. */
@@ -567,8 +540,9 @@ look_again_at_others(const Schedule *schedule, TimestampTz now)
 
 /* Whether the row is to be written; not each time that a time zone, say, cannot be read. */
 static bool
-says_anything_new(const Schedule *schedule, const Outcome *outcome)
+says_anything_new(const Outcome *outcome)
 {
+	const Schedule *schedule = outcome->schedule;
 	bool		same_error = schedule->error == NULL || outcome->error == NULL
 		? schedule->error == outcome->error
 		: strcmp(schedule->error, outcome->error) == 0;
@@ -589,12 +563,14 @@ tick(void *argument)
 	if (schedule != NULL)
 	{
 		/* what it stays if its times cannot be told */
-		Outcome		outcome = {.next_run = schedule->next_run,.tick = NO_TIME,.waiting = schedule->waiting};
+		Outcome		outcome = {.schedule = schedule, .now = ticking->now, .next_run = schedule->next_run,
+							   .tick = NO_TIME, .waiting = schedule->waiting};
 
-		if (try_to_decide(schedule, ticking->now, &outcome))
+		try_to_decide(&outcome);
+		if (!outcome.undecided)
 		{
-			if (says_anything_new(schedule, &outcome))
-				write_outcome(schedule->name, &outcome);
+			if (says_anything_new(&outcome))
+				write_outcome(&outcome);
 			ticking->again = outcome.next_run <= ticking->now &&
 				(outcome.next_run != schedule->next_run || outcome.waiting != schedule->waiting);
 		}
@@ -690,12 +666,12 @@ queue_jobs_schedule_written(PG_FUNCTION_ARGS)
 static void
 run_afterwards(const Schedule *schedule)
 {
-	Outcome		outcome = {.next_run = schedule->next_run, .tick = NO_TIME, .waiting = schedule->waiting,
-						   .error = schedule->error};
+	Outcome		outcome = {.schedule = schedule, .next_run = schedule->next_run, .tick = NO_TIME,
+						   .waiting = schedule->waiting, .error = schedule->error};
 
 	if (outcome.waiting == NO_TIME)
 		outcome.waiting = Min(schedule->next_run, GetCurrentTimestamp());
-	write_outcome(schedule->name, &outcome);
+	write_outcome(&outcome);
 }
 
 /*
@@ -707,11 +683,10 @@ queue_jobs_run_now(PG_FUNCTION_ARGS)
 {
 	Schedule   *schedule;
 	Outcome		outcome = {0};
-	bool		others;
 
 	refuse_where_nothing_can_be_written("queue_jobs.run_now()");
 	schedule = require_schedule(fcinfo);
-	if (must_wait(schedule, &others))
+	if (must_wait(schedule, &outcome.others))
 	{
 		if (schedule->if_running == IF_RUNNING_QUEUE)
 			run_afterwards(schedule);
@@ -723,13 +698,14 @@ queue_jobs_run_now(PG_FUNCTION_ARGS)
 				 errdetail("Job " INT64_FORMAT ".", schedule->last_job)));
 		PG_RETURN_NULL();
 	}
+	outcome.schedule = schedule;
 	outcome.next_run = schedule->next_run;
 	outcome.waiting = schedule->waiting;
 	outcome.tick = GetCurrentTimestamp();
 	outcome.job = enqueue_as_owner(schedule, outcome.tick);
 	if (outcome.job == 0)
 		PG_RETURN_NULL();
-	write_outcome(schedule->name, &outcome);
+	write_outcome(&outcome);
 	PG_RETURN_INT64(outcome.job);
 }
 

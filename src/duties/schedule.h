@@ -22,9 +22,9 @@ typedef enum CatchUp
 	CATCH_UP_ALL,
 } CatchUp;
 
-/* The names of both, in order. */
-extern const char *const if_running_names[IF_RUNNING_ALLOW + 1];
-extern const char *const catch_up_names[CATCH_UP_ALL + 1];
+/* The names of both, in order, ending with NULL. */
+extern const char *const if_running_names[];
+extern const char *const catch_up_names[];
 
 typedef struct ScheduleDefinition
 {

@@ -8,10 +8,8 @@
 #include "catalog/pg_type.h"
 #include "cron.h"
 #include "executor/spi.h"
-#include "process.h"
 #include "run_as.h"
 #include "schedule_clock.h"
-#include "utils/builtins.h"
 
 #define ELAPSED_WAITS USECS_PER_MINUTE
 #define TIMES_WAIT (3 * USECS_PER_HOUR)
@@ -35,75 +33,50 @@ right_tick(const char *cron_text, const char *timezone_name, TimestampTz next_ru
 	return cron_next(&cron, timezone, now);
 }
 
-/* A next tick to be changed. */
-typedef struct WrongTick
-{
-	char	   *name;
-	TimestampTz wrong;
-	TimestampTz right;
-} WrongTick;
-
-/* In the current memory context; connected as the engine. */
-static List *
-list_wrong(TimestampTz now, MemoryContext context)
-{
-	List	   *result = NIL;
-	Oid			type = TIMESTAMPTZOID;
-	Datum		value = TimestampTzGetDatum(now);
-
-	engine_execute("SELECT name, cron, timezone, next_run FROM queue_jobs.defined_schedule"
-				   " WHERE next_run > $1 AND isfinite(next_run)", SPI_OK_SELECT, 1, &type, &value, NULL);
-	for (uint64 i = 0; i < SPI_processed; i++)
-	{
-		HeapTuple	row = SPI_tuptable->vals[i];
-		TupleDesc	desc = SPI_tuptable->tupdesc;
-		bool		isnull;
-		WrongTick	tick = {.wrong = DatumGetTimestampTz(SPI_getbinval(row, desc, 4, &isnull))};
-		MemoryContext spi;
-
-		tick.right = right_tick(SPI_getvalue(row, desc, 2), SPI_getvalue(row, desc, 3), tick.wrong, now);
-		if (tick.right == tick.wrong)
-			continue;
-		spi = MemoryContextSwitchTo(context);
-		tick.name = SPI_getvalue(row, desc, 1);
-		result = lappend(result, memcpy(palloc(sizeof(tick)), &tick, sizeof(tick)));
-		MemoryContextSwitchTo(spi);
-	}
-	return result;
-}
-
 /* False if another transaction has the row. */
 static bool
-write_right(const WrongTick *tick)
+write_next_run(Datum name, TimestampTz wrong, TimestampTz corrected)
 {
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
-	Datum		values[] = {CStringGetTextDatum(tick->name), TimestampTzGetDatum(tick->wrong),
-							TimestampTzGetDatum(tick->right)};
+	Datum		values[] = {name, TimestampTzGetDatum(wrong), TimestampTzGetDatum(corrected)};
 
 	return engine_execute("UPDATE queue_jobs.defined_schedule SET next_run = $3 WHERE ctid = (SELECT ctid FROM"
 						  " queue_jobs.defined_schedule WHERE name = $1 AND next_run = $2 FOR UPDATE SKIP LOCKED)",
 						  SPI_OK_UPDATE, lengthof(types), types, values, NULL) > 0;
 }
 
-static void
-put_right(void *now)
+typedef struct Correction
 {
-	MemoryContext context = CurrentMemoryContext;
-	bool		all = true;
+	TimestampTz now;
+	bool		all;			/* that were wrong have been put right */
+} Correction;
 
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
+static void
+put_right(void *argument)
+{
+	Correction *correction = argument;
+	Oid			type = TIMESTAMPTZOID;
+	Datum		value = TimestampTzGetDatum(correction->now);
+	const SPITupleTable *rows;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	engine_execute("SELECT name, cron, timezone, next_run FROM queue_jobs.defined_schedule"
+				   " WHERE next_run > $1 AND isfinite(next_run)", SPI_OK_SELECT, 1, &type, &value, NULL);
+	rows = SPI_tuptable;
+	for (uint64 i = 0; i < rows->numvals; i++)
 	{
-		RunAs		saved;
-		ListCell   *cell;
+		HeapTuple	row = rows->vals[i];
+		bool		isnull;
+		TimestampTz next_run = DatumGetTimestampTz(SPI_getbinval(row, rows->tupdesc, 4, &isnull));
+		TimestampTz corrected = right_tick(SPI_getvalue(row, rows->tupdesc, 2),
+										   SPI_getvalue(row, rows->tupdesc, 3), next_run, correction->now);
 
-		engine_begin(&saved);
-		foreach(cell, list_wrong(*(TimestampTz *) now, context))
-			all = write_right(lfirst(cell)) && all;
-		engine_end(&saved);
+		if (corrected != next_run)
+			correction->all &= write_next_run(SPI_getbinval(row, rows->tupdesc, 1, &isnull), next_run,
+											  corrected);
 	}
-	unit_end();
-	right = all;
+	engine_end(&saved);
 }
 
 void
@@ -115,7 +88,9 @@ schedules_doubt(void)
 bool
 schedules_right(TimestampTz now)
 {
+	Correction	correction = {.now = now,.all = true};
+
 	if (!right)
-		(void) process_protect(put_right, &now);
+		right = catalog_unit(put_right, &correction) && correction.all;
 	return right;
 }

@@ -11,39 +11,27 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "batch.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "expiry.h"
 #include "miscadmin.h"
-#include "process.h"
 #include "release.h"
 #include "run_as.h"
 #include "settle.h"
 #include "table_rows.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "watch.h"
 
 #define NEWS_AT_ONCE 1024
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds */
+#define LOOK_AGAIN_AT_FAILED (5 * USECS_PER_SEC)
 #define EXPIRE_AGAIN_AT_LOCKED USECS_PER_SEC
 #define FEW_PARENTS 4			/* with so many it is not worth remembering */
 #define MOST_REMEMBERED 10000
-
-/* What one query found: ids, and how many pieces of news each is for. */
-typedef struct Ids
-{
-	int			count;
-	int64	   *ids;
-	int64	   *times;
-} Ids;
 
 typedef struct Unmet
 {
@@ -51,7 +39,7 @@ typedef struct Unmet
 	int64		ends;			/* of parents, that are to come before it is looked at */
 } Unmet;
 
-/* A look, for process_protect(). */
+/* A look, for catalog_unit(). */
 typedef struct Look
 {
 	int64		id;
@@ -68,25 +56,30 @@ typedef struct NextExpiry
 	TimestampTz at;
 } NextExpiry;
 
+/* A look that is to be made again. */
+typedef struct Again
+{
+	int64		id;
+	bool		is_batch;
+	TimestampTz at;
+} Again;
+
 static HTAB *unmet_parents = NULL;
-static List *locked_jobs = NIL; /* of int64 *, in TopMemoryContext */
+static List *again = NIL;		/* of Again *, in TopMemoryContext */
+static TimestampTz all_again_at = DT_NOEND; /* everything, after a query has failed */
+static bool under_way = false;	/* what was taken as news has not been looked at */
 static List *expiries = NIL;	/* of NextExpiry *, likewise */
-static bool expiries_known = false;
+static bool expiries_known = false; /* also what the process before us knew */
 
 static void
 look(void *argument)
 {
 	Look	   *one = argument;
 
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-	{
-		if (one->is_batch)
-			(void) batch_look(one->id, &one->expiring);
-		else
-			one->unmet = release_look(one->id, &one->locked);
-	}
-	unit_end();
+	if (one->is_batch)
+		batch_look(one->id, &one->expiring);
+	else
+		one->unmet = release_look(one->id, &one->locked);
 }
 
 static void
@@ -118,10 +111,7 @@ expire(void *argument)
 {
 	Look	   *one = argument;
 
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-		one->locked = !expiry_end(one->id);
-	unit_end();
+	one->locked = !expiry_end(one->id);
 }
 
 /* What ends by that is news. A claim that has one of them ends it, or leaves it as it is: we try again. */
@@ -132,9 +122,20 @@ end_expired(ExpiringMembers *expiring)
 	{
 		Look		one = {.id = expiring->expired[i]};
 
-		if (!process_protect(expire, &one) || one.locked)
+		if (!catalog_unit(expire, &one) || one.locked)
 			expiring->next = Min(expiring->next, GetCurrentTimestamp() + EXPIRE_AGAIN_AT_LOCKED);
 	}
+}
+
+static void
+look_again(int64 id, bool is_batch, int64 after)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	Again	   *look = palloc(sizeof(Again));
+
+	*look = (Again) {.id = id,.is_batch = is_batch,.at = GetCurrentTimestamp() + after};
+	again = lappend(again, look);
+	MemoryContextSwitchTo(old);
 }
 
 static void
@@ -142,9 +143,10 @@ look_at_batch(int64 id)
 {
 	Look		one = {.id = id,.is_batch = true,.expiring.next = DT_NOEND};
 
-	if (!process_protect(look, &one))
-		return;
-	end_expired(&one.expiring);
+	if (catalog_unit(look, &one))
+		end_expired(&one.expiring);
+	else
+		look_again(id, true, LOOK_AGAIN_AT_FAILED);
 	remember_expiry(id, one.expiring.next);
 }
 
@@ -175,22 +177,7 @@ look_at_expired(void)
 			due = lappend(due, expiry);
 	}
 	foreach(cell, due)
-	{
-		int64		batch = ((NextExpiry *) lfirst(cell))->batch;
-
-		look_at_batch(batch);
-	}
-}
-
-static void
-remember_locked(int64 id)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	int64	   *copy = palloc(sizeof(int64));
-
-	*copy = id;
-	locked_jobs = lappend(locked_jobs, copy);
-	MemoryContextSwitchTo(old);
+		look_at_batch(((NextExpiry *) lfirst(cell))->batch);
 }
 
 static void
@@ -230,8 +217,10 @@ look_at_job(int64 id)
 {
 	Look		one = {.id = id};
 
-	if (!process_protect(look, &one) || one.locked)
-		remember_locked(id);
+	if (!catalog_unit(look, &one))
+		look_again(id, false, LOOK_AGAIN_AT_FAILED);
+	else if (one.locked)
+		look_again(id, false, LOOK_AGAIN_AT_LOCKED);
 	else
 		remember_unmet(id, one.unmet);
 }
@@ -249,63 +238,48 @@ parents_ended(int64 child, int64 ended)
 
 /* ---- queries ---- */
 
+/* One that returns ids, and how many pieces of news each is for. */
 typedef struct IdQuery
 {
 	const char *sql;
 	ArrayType  *parameter;		/* or NULL */
 	MemoryContext context;
-	Ids			found;
+	int			count;
+	struct
+	{
+		int64		id;
+		int64		times;
+	}		   *found;
 } IdQuery;
 
 static void
-run_query(IdQuery *query)
+run_query(void *argument)
 {
+	IdQuery    *query = argument;
 	Oid			types[] = {INT8ARRAYOID};
 	Datum		values[] = {PointerGetDatum(query->parameter)};
 	RunAs		saved;
 
 	engine_begin(&saved);
-	query->found.count = (int) (query->parameter
-									? engine_execute_often(query->sql, SPI_OK_SELECT, 1, types, values,
-														   NULL)
-									: engine_execute(query->sql, SPI_OK_SELECT, 0, types, values, NULL));
-	query->found.ids = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
-	query->found.times = MemoryContextAllocHuge(query->context, sizeof(int64) * Max(query->found.count, 1));
-	for (int i = 0; i < query->found.count; i++)
+	query->count = (int) (query->parameter
+							  ? engine_execute_often(query->sql, SPI_OK_SELECT, 1, types, values, NULL)
+							  : engine_execute(query->sql, SPI_OK_SELECT, 0, types, values, NULL));
+	query->found = MemoryContextAllocHuge(query->context, sizeof(*query->found) * Max(query->count, 1));
+	for (int i = 0; i < query->count; i++)
 	{
+		HeapTuple	row = SPI_tuptable->vals[i];
 		bool		isnull;
 
-		query->found.ids[i] = DatumGetInt64(
-			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
-		query->found.times[i] = DatumGetInt64(
-			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2, &isnull));
+		query->found[i].id = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
+		query->found[i].times = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
 	}
 	engine_end(&saved);
 }
 
-static void
-query_in_unit(void *argument)
-{
-	IdQuery    *query = argument;
-
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-		run_query(query);
-	unit_end();
-}
-
-/* Empty if it fails, which the log says. */
-static Ids
-find_ids(const char *sql, ArrayType *parameter)
-{
-	IdQuery		query = {.sql = sql,.parameter = parameter,.context = CurrentMemoryContext};
-
-	(void) process_protect(query_in_unit, &query);
-	return query.found;
-}
-
 #define WAITING_JOBS "SELECT id, 0::int8 FROM queue_jobs.live_job WHERE waits IS NOT NULL"
-#define RUNNING_BATCHES "SELECT id, 0::int8 FROM queue_jobs.tracked_batch WHERE settled_at IS NULL ORDER BY id"
+/* One that has ended without success may have come to it since: its failed members were retried. */
+#define RUNNING_BATCHES "SELECT id, 0::int8 FROM queue_jobs.tracked_batch b WHERE settled_at IS NULL OR (succeeded_at IS NULL" \
+	" AND (SELECT true FROM queue_jobs.member_job m WHERE m.batch = b.id AND m.state IN ('dead', 'cancelled') LIMIT 1) IS NULL) ORDER BY id"
 #define EXPIRING_BATCHES \
 	"SELECT b.id, 0::int8 FROM queue_jobs.tracked_batch b WHERE b.settled_at IS NULL AND NOT b.open" \
 	" AND (EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.batch = b.id AND l.expires_at IS NOT NULL AND l.attempt = 0 OFFSET 0)" \
@@ -315,13 +289,39 @@ find_ids(const char *sql, ArrayType *parameter)
 	"SELECT d.parent, 0::int8 FROM queue_jobs.dependency d WHERE (SELECT l.waits IS NOT NULL FROM queue_jobs.live_job l WHERE l.id = d.child)" \
 	" UNION SELECT m.job, 0::int8 FROM queue_jobs.joint_member m"
 
+#define ALL_AT_ONCE "1000000000"	/* for a child that is cancelled by the first death */
+
 /*
  * Children, with how many of their parents have ended; and batches of which those were members for a
  * duplicate, with 0.
  */
 #define DEPENDENTS \
-	"SELECT child, count(*) FROM queue_jobs.dependency WHERE parent = ANY ($1) GROUP BY child" \
+	"SELECT d.child, CASE WHEN bool_or(d.if_dead = 'cancel' AND (SELECT m.state <> 'completed' FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1))" \
+	"  THEN " ALL_AT_ONCE " ELSE count(*) END FROM queue_jobs.dependency d WHERE d.parent = ANY ($1) GROUP BY d.child" \
 	" UNION ALL SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1) ORDER BY 1"
+
+/* A query that has failed may have found anything. The log says why it has. */
+static bool
+find_ids(IdQuery *query)
+{
+	query->context = CurrentMemoryContext;
+	if (catalog_unit(run_query, query))
+		return true;
+	all_again_at = GetCurrentTimestamp() + LOOK_AGAIN_AT_FAILED;
+	return false;
+}
+
+static bool
+for_each_id(const char *sql, void (*look_at) (int64))
+{
+	IdQuery		query = {.sql = sql};
+
+	if (!find_ids(&query))
+		return false;
+	for (int i = 0; i < query.count; i++)
+		look_at(query.found[i].id);
+	return true;
+}
 
 /*
  * The order matters. First the watched jobs are noted: their ends are news from then on. Then the look finds
@@ -330,35 +330,32 @@ find_ids(const char *sql, ArrayType *parameter)
 static void
 look_at_everything(void)
 {
-	Ids			found;
-
+	all_again_at = DT_NOEND;
 	watch_begin();
 	forget_unmet();
-	found = find_ids(WATCHED_JOBS, NULL);
-	for (int i = 0; i < found.count; i++)
-		watch_job(found.ids[i]);
+	if (!for_each_id(WATCHED_JOBS, watch_job))
+		return;
 	watch_known();
-	found = find_ids(WAITING_JOBS, NULL);
-	for (int i = 0; i < found.count; i++)
-		look_at_job(found.ids[i]);
-	found = find_ids(RUNNING_BATCHES, NULL);
-	for (int i = 0; i < found.count; i++)
-		look_at_batch(found.ids[i]);
+	(void) for_each_id(WAITING_JOBS, look_at_job);
+	(void) for_each_id(RUNNING_BATCHES, look_at_batch);
 }
 
 static void
-look_at_dependents(const Datum *ended, int count)
+look_at_dependents(Datum *ended, int count)
 {
-	ArrayType *ids = construct_array(unconstify(Datum *, ended), count, INT8OID, 8, FLOAT8PASSBYVAL,
-									 TYPALIGN_DOUBLE);
-	Ids			found = find_ids(DEPENDENTS, ids);
+	IdQuery		query = {
+		.sql = DEPENDENTS,
+		.parameter = construct_array(ended, count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)
+	};
 
-	for (int i = 0; i < found.count; i++)
+	if (!find_ids(&query))
+		return;
+	for (int i = 0; i < query.count; i++)
 	{
-		if (found.times[i] > 0)
-			parents_ended(found.ids[i], found.times[i]);
+		if (query.found[i].times > 0)
+			parents_ended(query.found[i].id, query.found[i].times);
 		else
-			look_at_batch(found.ids[i]);
+			look_at_batch(query.found[i].id);
 	}
 }
 
@@ -381,30 +378,54 @@ look_at_news(const News *news, int count)
 		look_at_dependents(ended, ended_count);
 }
 
-static void
-look_at_locked(void)
+/* Returns when the next of them is to be made. One in the far future was before the clock was set back. */
+static TimestampTz
+look_again_where_due(void)
 {
-	List	   *jobs = locked_jobs;
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz next = DT_NOEND;
+	List	   *looks = again;
 	ListCell   *cell;
 
-	locked_jobs = NIL;
-	foreach(cell, jobs)
-		look_at_job(*(int64 *) lfirst(cell));
-	list_free_deep(jobs);
+	again = NIL;
+	foreach(cell, looks)
+	{
+		const Again *look = lfirst(cell);
+
+		if (look->at > now && look->at - now <= LOOK_AGAIN_AT_FAILED)
+			look_again(look->id, look->is_batch, look->at - now);
+		else if (look->is_batch)
+			look_at_batch(look->id);
+		else
+			look_at_job(look->id);
+	}
+	list_free_deep(looks);
+	foreach(cell, again)
+		next = Min(next, ((Again *) lfirst(cell))->at);
+	return next;
 }
 
-/* What the process before us knew. */
 static void
-learn_expiries(void)
+look_at_all_news(void)
 {
-	Ids			found;
+	News	   *news = palloc(sizeof(News) * NEWS_AT_ONCE);
+	TimestampTz now = GetCurrentTimestamp();
+	bool		all;
+	int			count;
 
-	if (expiries_known)
-		return;
-	found = find_ids(EXPIRING_BATCHES, NULL);
-	for (int i = 0; i < found.count; i++)
-		look_at_batch(found.ids[i]);
-	expiries_known = true;
+	if (all_again_at != DT_NOEND && (all_again_at <= now || all_again_at - now > LOOK_AGAIN_AT_FAILED))
+		look_at_everything();
+	if (!expiries_known)
+		expiries_known = for_each_id(EXPIRING_BATCHES, look_at_batch);
+	look_at_expired();
+	while (all_again_at == DT_NOEND && ((count = watch_take(news, NEWS_AT_ONCE, &all)) > 0 || all))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (all)
+			look_at_everything();
+		else
+			look_at_news(news, count);
+	}
 }
 
 TimestampTz
@@ -413,24 +434,24 @@ settle_news(void)
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs news",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
-	News	   *news = palloc(sizeof(News) * NEWS_AT_ONCE);
-	bool		all;
-	int			count;
+	TimestampTz next;
 
-	look_at_locked();
-	learn_expiries();
-	look_at_expired();
-	while ((count = watch_take(news, NEWS_AT_ONCE, &all)) > 0 || all)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (all)
-			look_at_everything();
-		else
-			look_at_news(news, count);
-	}
+	if (under_way)				/* an error has ended the latest call */
+		watch_lose_all();
+	under_way = true;
+	next = look_again_where_due();
+	look_at_all_news();
+	under_way = false;
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-	return Min(next_expiry(), locked_jobs == NIL ? DT_NOEND : GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
+	return Min(next, Min(next_expiry(), all_again_at));
+}
+
+void
+settle_leave(void)
+{
+	if (under_way || again != NIL || all_again_at != DT_NOEND)
+		watch_lose_all();
 }
 
 /* ---- without the scheduler ---- */
@@ -440,7 +461,7 @@ look_and_expire(int64 batch)
 {
 	ExpiringMembers expiring;
 
-	(void) batch_look(batch, &expiring);
+	batch_look(batch, &expiring);
 	for (int i = 0; i < expiring.count; i++)
 		(void) expiry_end(expiring.expired[i]);
 }
@@ -452,13 +473,13 @@ look_once(const char *sql, bool batches)
 	bool		locked;
 
 	run_query(&query);
-	for (int i = 0; i < query.found.count; i++)
+	for (int i = 0; i < query.count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (batches)
-			look_and_expire(query.found.ids[i]);
+			look_and_expire(query.found[i].id);
 		else
-			(void) release_look(query.found.ids[i], &locked);
+			(void) release_look(query.found[i].id, &locked);
 	}
 }
 

@@ -10,9 +10,12 @@
 
 /*
  * For the scheduler, outside of a transaction: looks at all that there is news of, and at everything if that
- * is not known. Returns when to look again at what was locked, or DT_NOEND.
+ * is not known. Returns when to look again at what was locked, or could not be looked at, or DT_NOEND.
  */
 extern TimestampTz settle_news(void);
+
+/* The process ends: what it has not looked at, or would look at again, the next one finds out. */
+extern void settle_leave(void);
 
 /* Without shared memory, in the caller's transaction: looks at everything. */
 extern void settle_everything(void);

@@ -13,7 +13,6 @@
 #include "run_as.h"
 #include "run_timeout.h"
 #include "upkeep.h"
-#include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -54,15 +53,11 @@ upkeep_request(const char *built_in, const char *worker)
 char *
 upkeep_target(Jsonb *args)
 {
-	JsonbValue	key = {.type = jbvString};
-	JsonbValue *value;
+	char	   *worker = jsonb_member_string(&args->root, TARGET_KEY);
 
-	key.val.string.val = TARGET_KEY;
-	key.val.string.len = strlen(TARGET_KEY);
-	value = findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key);
-	if (value == NULL || value->type != jbvString)
+	if (worker == NULL)
 		elog(ERROR, "args name no worker");
-	return pnstrdup(value->val.string.val, value->val.string.len);
+	return worker;
 }
 
 void

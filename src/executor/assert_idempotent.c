@@ -31,8 +31,6 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_assert_idempotent);
@@ -49,6 +47,8 @@ typedef struct Trial
 	CallTarget	reader;			/* the worker's read handler, if it has one */
 	SessionState *session;		/* the caller's */
 	List	   *rewritten;		/* tables whose content must be copied before later runs */
+	List	   *uncopied;		/* those that these runs have rewritten without that */
+	bool		called;			/* the handler, by any of these runs */
 	StringInfoData report;		/* what the first later run that changed anything changed; empty: nothing */
 } Trial;
 
@@ -83,11 +83,12 @@ run_handler(void *argument)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (trial->worker->record == NULL || (is_pending(trial, false) && is_pending(trial, true)))
 	{
-		CallInput	input = {.args = trial->args};
+		CallInput	input = {.from[PARAMETER_ARGS] = trial->args};
 
 		if (trial->reader.handler)
-			input.read = call_function(&trial->reader, &input);
+			input.from[PARAMETER_READ] = call_function(&trial->reader, &input);
 		call_in_transaction(&trial->target, &input);
+		trial->called = true;
 	}
 	PopActiveSnapshot();
 	session_close_cursors(trial->session);
@@ -125,24 +126,32 @@ begin_run(Trial *trial, Job *job, const Lane *lane, int run)
 }
 
 /*
- * All runs, to the first that changes anything. Returns tables that have to be copied before it can be told.
+ * All runs, to the first that changes anything. Tables that have to be copied before that can be told go to
+ * trial->uncopied.
  */
-static List *
-try_runs(Trial *trial)
+static void
+try_runs(void *argument)
 {
+	Trial	   *trial = argument;
 	TimestampTz now = GetCurrentTimestamp();
 	Job			job = {.created_at = now,.run_at = now,.due = true,.expires_at = NO_TIME,.args = trial->args};
 	Lane		lane = {.worker = trial->worker->name,.queue = trial->worker->queue,.owner = GetUserId()};
-	List	   *rewritten = NIL;
 
 	job.version = trial->worker->version;
+	trial->uncopied = NIL;
 	trial->session = session_state();
 	/* tells what was written */
 	(void) set_config_option("track_counts", "on", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0,
 							 false);
 	begin_run(trial, &job, &lane, 1);
 	run_handler(trial);
-	for (int run = 2; run <= trial->times && trial->report.len == 0 && rewritten == NIL; run++)
+	if (!trial->called)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("handler of worker \"%s\" was not called", trial->worker->name),
+				 errdetail("Its record does not exist, or is not pending, so that there is nothing to be tested."),
+				 errhint("Give args of a record that is pending.")));
+	for (int run = 2; run <= trial->times && trial->report.len == 0 && trial->uncopied == NIL; run++)
 	{
 		ChangesPoint *point = changes_begin(trial->rewritten);
 		StringInfoData changes;
@@ -150,63 +159,37 @@ try_runs(Trial *trial)
 		begin_run(trial, &job, &lane, run);
 		run_again(trial, run);
 		initStringInfo(&changes);
-		rewritten = changes_since(point, &changes);
+		trial->uncopied = changes_since(point, &changes);
 		if (trial->report.len == 0 && changes.len > 0)
 			appendStringInfo(&trial->report, "Run %d changed what was settled.\n%s", run, changes.data);
 		changes_end(point);
 	}
-	return rewritten;
-}
-
-/* All runs within a subtransaction that is rolled back, also by an error. Returns as try_runs() does. */
-static List *
-try_in_subtransaction(Trial *trial)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	List	   *volatile rewritten = NIL;
-	ErrorData  *volatile error = NULL;
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		rewritten = try_runs(trial);
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	RollbackAndReleaseCurrentSubTransaction();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	if (error == NULL)
-		return rewritten;
-	if (error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION && error->hint == NULL)
-		error->hint = "What a procedure commits could not be rolled back: test the functions that it calls.";
-	ReThrowError(error);
-	pg_unreachable();
 }
 
 /* Tried again when the runs rewrote tables that had not been copied before. */
 static void
 try_and_undo(Trial *trial)
 {
-	List	   *rewritten;
 	int			known;
 
 	do
 	{
+		ErrorData  *error;
+
 		known = list_length(trial->rewritten);
 		resetStringInfo(&trial->report);
-		rewritten = try_in_subtransaction(trial);
-		trial->rewritten = list_concat_unique(trial->rewritten, rewritten);
+		error = subtransaction_try_and_undo(try_runs, trial);
+		if (error != NULL)
+		{
+			if (error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION && error->hint == NULL)
+				error->hint = "What a procedure commits could not be rolled back: test the functions that it calls.";
+			ReThrowError(error);
+		}
+		trial->rewritten = list_concat_unique(trial->rewritten, trial->uncopied);
 	} while (list_length(trial->rewritten) > known);
-	if (rewritten != NIL && trial->report.len == 0)
-		appendStringInfo(&trial->report, "Table %s is created again by each run, and cannot be compared.\n", strVal(linitial(rewritten)));
+	if (trial->uncopied != NIL && trial->report.len == 0)
+		appendStringInfo(&trial->report, "Table %s is created again by each run, and cannot be compared.\n",
+						 strVal(linitial(trial->uncopied)));
 }
 
 /* ---- SQL ---- */

@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "calendar.h"
 #include "catalog.h"
 #include "command.h"
 #include "crash_ledger.h"
@@ -51,7 +52,6 @@
 #include "wakeup.h"
 #include "watch.h"
 
-static Oid	own_role;
 static MemoryContext run_context = NULL;
 
 /* ---- the run ---- */
@@ -144,7 +144,7 @@ put_back(Run *run, TupleTableSlot *slot, int64 delay)
 		outcome_keep_retried(&run->job);
 	else if (run->job.strategy != STRATEGY_RETRY)
 		run->job.strategy = STRATEGY_NONE;
-	outcome_put_back(&run->table, slot, &run->job, run->task->worker, own_role, delay);
+	outcome_put_back(&run->table, slot, &run->job, run->task->worker, run->slot->role, delay);
 }
 
 /* Whether the signal has come already the scheduler sees, which looks at the job once it waits. */
@@ -205,7 +205,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			return JOB_COMPLETED;
 		case RUN_FAILED:
 			error = run_error(run->error);
-			return outcome_failed(&run->table, slot, &run->job, worker, own_role, &error,
+			return outcome_failed(&run->table, slot, &run->job, worker, run->slot->role, &error,
 								  current_job.retry_in);
 		case RUN_ENDED:
 			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL, NULL);
@@ -221,7 +221,8 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			 */
 			if (run->job.expires_at == NO_TIME && run->stored_expires_at != NO_TIME &&
 				run->measure.merged == 0)
-				run->job.expires_at = run->stored_expires_at + CONSISTENCY_RETRY_DELAY;
+				run->job.expires_at =
+					calendar_bounded_sum(run->stored_expires_at, CONSISTENCY_RETRY_DELAY);
 			put_back(run, slot, CONSISTENCY_RETRY_DELAY);
 			return JOB_SCHEDULED;
 	}
@@ -385,7 +386,7 @@ execute_next(ExecutorSlot *slot)
 		return false;
 	}
 	live_open(&run.table);
-	if (!run_take(&run, own_role))
+	if (!run_take(&run))
 	{
 		live_close(&run.table);
 		unit_end();
@@ -451,7 +452,7 @@ write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *s
 	if (slot->end_as >= 0)
 		outcome_finished(table, row, job, worker, (JobState) slot->end_as, NULL, NULL);
 	else
-		(void) outcome_failed(table, row, job, worker, own_role, &error, -1);
+		(void) outcome_failed(table, row, job, worker, slot->role, &error, -1);
 }
 
 /* What a run that could not be committed comes to, in a transaction of its own. */
@@ -510,12 +511,11 @@ execute_let_go(ExecutorSlot *slot)
 }
 
 void
-execute_init(Oid role, int pool)
+execute_init(const ExecutorSlot *slot)
 {
-	own_role = role;
-	wakeup_serve(role, pool);
-	replica_connect_as(role);
-	tasks_init(role, pool);
+	wakeup_serve(slot->role, slot->pool);
+	replica_connect_as(slot->role);
+	tasks_init(slot->role, slot->pool);
 	run_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs run", ALLOCSET_DEFAULT_SIZES);
 	run_timeout_init();
 }

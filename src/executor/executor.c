@@ -75,12 +75,6 @@ detach(int code, Datum argument)
 }
 
 static void
-run_next(void *ran)
-{
-	*(bool *) ran = execute_next(own_slot);
-}
-
-static void
 recover(void *error)
 {
 	execute_recover(own_slot, error);
@@ -96,7 +90,7 @@ work(void)
 
 	PG_TRY();
 	{
-		run_next((void *) &ran);
+		ran = execute_next(own_slot);
 	}
 	PG_CATCH();
 	{
@@ -182,7 +176,7 @@ connect_session(void)
 	pgstat_report_appname("queue_jobs executor");
 	ledger_attach(arguments.slot);
 	before_shmem_exit(blame, (Datum) 0);
-	execute_init(arguments.role, arguments.pool);
+	execute_init(own_slot);
 }
 
 /* What a scheduler looks at before it starts an executor. */
@@ -200,7 +194,7 @@ is_wanted(void)
 }
 
 void
-executor_main(Datum argument)
+queue_jobs_executor_main(Datum argument)
 {
 	TimestampTz start;
 	TimestampTz last_work;

@@ -29,6 +29,6 @@ extern void execute_let_go(ExecutorSlot *slot);
 extern bool execute_interrupted(const ErrorData *error);
 
 /* To be called once, before the first job. */
-extern void execute_init(Oid role, int pool);
+extern void execute_init(const ExecutorSlot *slot);
 
 #endif

@@ -41,7 +41,7 @@ extern bool run_expired(const Run *run);
  * deleted, or it has a lease without an end, in this transaction; run->task, job, limits and started_at are
  * set.
  */
-extern bool run_take(Run *run, Oid role);
+extern bool run_take(Run *run);
 
 /*
  * The next run_take() takes that job only if there is no other: it goes on later, and others have their turn.

@@ -94,6 +94,15 @@ end_wanted(const Run *run)
 	return end_as;
 }
 
+/* A handler that has caught the cancellation by which it was to stop has failed nevertheless. */
+static void
+end_timeout(const Run *run)
+{
+	run_timeout_disarm(run->task->worker->timeout);
+	if (run->task->worker->timeout != 0 && run_timeout_fired())
+		ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED), errmsg("handler went on after its timeout")));
+}
+
 /* What an error of the handler means, in a transaction that has not failed. The error state is cleared. */
 static RunEnd
 judge_error(Run *run)
@@ -210,10 +219,10 @@ prepare(Run *run, volatile RunEnd *end)
 static CallInput
 call_input(const Job *job)
 {
-	return (CallInput){.args = job->clear_args ? job->clear_args : job->args,
-					   .read = job->read,
-					   .cursor = job->cursor,
-					   .results = job->results};
+	return (CallInput){.from[PARAMETER_ARGS] = job->clear_args ? job->clear_args : job->args,
+					   .from[PARAMETER_READ] = job->read,
+					   .from[PARAMETER_CURSOR] = job->cursor,
+					   .from[PARAMETER_RESULTS] = job->results};
 }
 
 RunEnd
@@ -238,7 +247,7 @@ run_function(Run *run)
 		PopActiveSnapshot();
 		close_cursors();
 		call_check_deferred_constraints();
-		run_timeout_disarm(run->task->worker->timeout);
+		end_timeout(run);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
@@ -342,7 +351,7 @@ run_procedure(Run *run)
 			call_if_work(run, &end);
 		close_cursors();
 		call_check_deferred_constraints();
-		run_timeout_disarm(run->task->worker->timeout);
+		end_timeout(run);
 	}
 	PG_CATCH();
 	{

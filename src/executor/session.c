@@ -81,7 +81,7 @@ session_reset(Oid role)
 struct SessionState
 {
 	List	   *cursors;		/* names, as String */
-	List	   *temporary;		/* ObjectAddress *, of all in the schema of temporary objects */
+	ObjectAddresses *temporary; /* all in the schema of temporary objects */
 };
 
 static List *
@@ -105,10 +105,10 @@ open_cursors(void)
 	return names;
 }
 
-static List *
-temporary_objects(void)
+/* Adds those that there are, but for those that are among others. */
+static void
+add_temporary_objects(ObjectAddresses *objects, const ObjectAddresses *others)
 {
-	List	   *objects = NIL;
 	Relation	rel;
 	SysScanDesc scan;
 	ScanKeyData keys[2];
@@ -118,7 +118,7 @@ temporary_objects(void)
 
 	GetTempNamespaceState(&schema, &toast_schema);
 	if (!OidIsValid(schema))
-		return NIL;
+		return;
 	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(NamespaceRelationId));
 	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(schema));
@@ -127,29 +127,14 @@ temporary_objects(void)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_depend depend = (Form_pg_depend) GETSTRUCT(tuple);
-		ObjectAddress *object = palloc(sizeof(ObjectAddress));
+		ObjectAddress object;
 
-		ObjectAddressSet(*object, depend->classid, depend->objid);
-		objects = lappend(objects, object);
+		ObjectAddressSet(object, depend->classid, depend->objid);
+		if (others == NULL || !object_address_present(&object, others))
+			add_exact_object_address(&object, objects);
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	return objects;
-}
-
-static bool
-is_among(const ObjectAddress *object, List *objects)
-{
-	ListCell   *cell;
-
-	foreach(cell, objects)
-	{
-		const ObjectAddress *other = lfirst(cell);
-
-		if (other->classId == object->classId && other->objectId == object->objectId)
-			return true;
-	}
-	return false;
 }
 
 SessionState *
@@ -158,7 +143,8 @@ session_state(void)
 	SessionState *state = palloc(sizeof(SessionState));
 
 	state->cursors = open_cursors();
-	state->temporary = temporary_objects();
+	state->temporary = new_object_addresses();
+	add_temporary_objects(state->temporary, NULL);
 	return state;
 }
 
@@ -181,12 +167,9 @@ void
 session_drop_temporary_objects(const SessionState *before)
 {
 	ObjectAddresses *drop = new_object_addresses();
-	ListCell   *cell;
 
 	CommandCounterIncrement();
-	foreach(cell, temporary_objects())
-		if (!is_among(lfirst(cell), before->temporary))
-			add_exact_object_address(lfirst(cell), drop);
+	add_temporary_objects(drop, before->temporary);
 	performMultipleDeletions(drop, DROP_CASCADE, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);
 	free_object_addresses(drop);
 }

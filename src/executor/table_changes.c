@@ -43,13 +43,13 @@ typedef struct TableState
 	Oid			file;			/* changes when the table is rewritten */
 	int64		written;		/* rows that the transaction has written */
 	char	   *name;
-	struct RowSet *content;		/* if it was copied */
+	HTAB	   *content;		/* of RowCount, if it was copied */
 	bool		seen;			/* by the later look */
 } TableState;
 
 struct ChangesPoint
 {
-	MemoryContext context;
+	MemoryContext context;		/* in which all of it lives */
 	Snapshot	snapshot;
 	HTAB	   *tables;
 };
@@ -59,15 +59,8 @@ typedef struct RowCount
 {
 	uint64		hash;			/* hash key */
 	int64		net;			/* how many more there are now than before */
-	char	   *row;
+	char		row[ROW_WIDTH_SHOWN + 1];
 } RowCount;
-
-/* Rows, counted by content. */
-typedef struct RowSet
-{
-	HTAB	   *counts;			/* of RowCount */
-	MemoryContext context;
-} RowSet;
 
 static HTAB *
 make_hash(const char *name, Size entry_size, Size key_size, MemoryContext context)
@@ -77,14 +70,11 @@ make_hash(const char *name, Size entry_size, Size key_size, MemoryContext contex
 	return hash_create(name, 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-static RowSet *
-make_row_set(MemoryContext context)
+/* Rows, counted by content. */
+static HTAB *
+make_rows(const ChangesPoint *point)
 {
-	RowSet	   *rows = MemoryContextAlloc(context, sizeof(RowSet));
-
-	rows->counts = make_hash("queue_jobs rows", sizeof(RowCount), sizeof(uint64), context);
-	rows->context = context;
-	return rows;
+	return make_hash("queue_jobs rows", sizeof(RowCount), sizeof(uint64), point->context);
 }
 
 /* ---- tables ---- */
@@ -145,29 +135,29 @@ list_tables(void)
 /* ---- rows ---- */
 
 static void
-count_row(RowSet *rows, TupleTableSlot *slot, int by)
+count_row(HTAB *rows, TupleTableSlot *slot, int by)
 {
 	Datum		row = ExecFetchSlotHeapTupleDatum(slot);
 	char	   *text = OidOutputFunctionCall(F_RECORD_OUT, row);
 	uint64		hash = hash_bytes_extended((unsigned char *) text, strlen(text), 0);
 	bool		found;
-	RowCount   *count = hash_search(rows->counts, &hash, HASH_ENTER, &found);
+	RowCount   *count = hash_search(rows, &hash, HASH_ENTER, &found);
 
 	if (!found)
 	{
-		int			length = pg_mbcliplen(text, strlen(text), ROW_WIDTH_SHOWN);
+		int			length = strlen(text);
+		int			shown = length <= ROW_WIDTH_SHOWN ? length
+												 : pg_mbcliplen(text, length, ROW_WIDTH_SHOWN - 3);
 
 		count->net = 0;
-		count->row = MemoryContextStrdup(rows->context, text);
-		if (length < strlen(text))
-			strcpy(count->row + Max(pg_mbcliplen(text, length, length - 3), 0), "...");
+		snprintf(count->row, sizeof(count->row), "%.*s%s", shown, text, shown < length ? "..." : "");
 	}
 	count->net += by;
 }
 
 /* Counts rows that one snapshot sees and the other, if any, does not. */
 static void
-count_rows(RowSet *rows, Oid table, Snapshot snapshot, Snapshot other, int by)
+count_rows(HTAB *rows, Oid table, Snapshot snapshot, Snapshot other, int by)
 {
 	Relation	rel = table_open(table, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
@@ -205,7 +195,7 @@ may_show_rows(Oid table)
 
 /* "2 rows are new: (1,a) (2,b)", or nothing if there are none. */
 static void
-report_side(StringInfo report, RowSet *rows, int sign, const char *what, bool show, const char **separator)
+report_side(StringInfo report, HTAB *rows, int sign, const char *what, bool show, const char **separator)
 {
 	StringInfoData shown;
 	HASH_SEQ_STATUS status;
@@ -214,7 +204,7 @@ report_side(StringInfo report, RowSet *rows, int sign, const char *what, bool sh
 	int			lines = 0;
 
 	initStringInfo(&shown);
-	hash_seq_init(&status, rows->counts);
+	hash_seq_init(&status, rows);
 	while ((count = hash_seq_search(&status)) != NULL)
 	{
 		if (count->net * sign <= 0)
@@ -239,7 +229,7 @@ report_line(StringInfo report, const char *name, const char *text)
 }
 
 static void
-report_rows(StringInfo report, const TableState *table, RowSet *rows)
+report_rows(StringInfo report, const TableState *table, HTAB *rows)
 {
 	bool		show = may_show_rows(table->oid);
 	const char *separator = ": ";
@@ -275,7 +265,7 @@ changes_begin(List *rewritten)
 		*entry = *state;
 		if (!list_member(rewritten, makeString(state->name)))
 			continue;
-		entry->content = make_row_set(context);
+		entry->content = make_rows(point);
 		count_rows(entry->content, state->oid, point->snapshot, NULL, -1);
 	}
 	MemoryContextSwitchTo(old);
@@ -287,7 +277,7 @@ static bool
 compare_table(ChangesPoint *point, TableState *before, const TableState *after, Snapshot now,
 			  StringInfo report)
 {
-	RowSet	   *rows = before->content;
+	HTAB	   *rows = before->content;
 
 	if (after->file == before->file && after->written == before->written)
 		return true;
@@ -295,7 +285,7 @@ compare_table(ChangesPoint *point, TableState *before, const TableState *after, 
 	{
 		if (after->file != before->file)
 			return false;
-		rows = make_row_set(point->context);
+		rows = make_rows(point);
 		count_rows(rows, before->oid, point->snapshot, now, -1);
 		count_rows(rows, before->oid, now, point->snapshot, 1);
 	}

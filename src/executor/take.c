@@ -21,7 +21,6 @@
 #include "test_point.h"
 #include "wakeup.h"
 
-static Oid	own_role;			/* whose jobs are taken */
 static int64 passed_over = 0;	/* the job whose slice was run last; 0: none */
 
 void
@@ -82,7 +81,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 								 dedup_one_at_a_time(&run->job, worker) ? run->job.dedup_hash : 0,
 								 run->limits.worker_slot, run->limits.key_slot);
 		test_point("job_taken");
-		wakeup_taken(run->job.lane, own_role, job_key(&run->job));
+		wakeup_taken(run->job.lane, run->slot->role, job_key(&run->job));
 		if (run->job.dedup_hash != 0)
 			/* a transaction may have relied on it until it was ours */
 			run->job.wal_lsn = location_again(&run->job);
@@ -133,14 +132,14 @@ take(Run *run, Candidate *candidate, LimitVerdict *verdict)
 
 /* There is more than we can do alone. */
 static void
-call_for(const Task *task)
+call_for(const Run *run, const Task *task)
 {
-	if (!executor_wake_idle(MyDatabaseId, own_role, task->pools))
+	if (!executor_wake_idle(MyDatabaseId, run->slot->role, task->pools))
 		database_call_attention(MyDatabaseId);
 }
 
 static void
-call_for_help(Candidates *candidates, Candidate *taken)
+call_for_help(const Run *run, Candidates *candidates, Candidate *taken)
 {
 	DatabaseSlot *slot = database_slot(MyDatabaseId, true);
 	Candidate  *other;
@@ -149,10 +148,10 @@ call_for_help(Candidates *candidates, Candidate *taken)
 		return;
 	candidates_advance(taken, LIMIT_FREE);
 	if (taken->more)
-		call_for(taken->task);
+		call_for(run, taken->task);
 	other = candidates_other(candidates, taken);
 	if (other != NULL)
-		call_for(other->task);
+		call_for(run, other->task);
 }
 
 /*
@@ -203,7 +202,7 @@ take_first(Run *run, int64 but, bool *met)
 			taken = take(run, candidate, &verdict);
 		candidates_tried(candidates, candidate, taken);
 		if (taken)
-			call_for_help(candidates, candidate);
+			call_for_help(run, candidates, candidate);
 		else
 			candidates_advance(candidate, verdict);
 	}
@@ -218,12 +217,11 @@ take_first(Run *run, int64 but, bool *met)
 }
 
 bool
-run_take(Run *run, Oid role)
+run_take(Run *run)
 {
 	int64		but = passed_over;
 	bool		met;
 
-	own_role = role;
 	passed_over = 0;
 	return take_first(run, but, &met) || (met && take_first(run, 0, &met));
 }

@@ -9,6 +9,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "calendar.h"
 #include "common/pg_prng.h"
 #include "consistency.h"
 #include "feature_flag.h"
@@ -38,12 +39,14 @@ static void
 choose(Job *job, LoadBalancingStrategy strategy, char *replica)
 {
 	if (strategy == STRATEGY_RETRY && job->expires_at != NO_TIME)
-		job->expires_at += CONSISTENCY_RETRY_DELAY; /* it was to start now */
+		/* it was to start now */
+		job->expires_at = calendar_bounded_sum(job->expires_at, CONSISTENCY_RETRY_DELAY);
 	job->strategy = strategy;
 	job->read_from = strategy == STRATEGY_RETRY ? NULL
 		: replica != NULL						? replica
 												: pstrdup(READ_FROM_PRIMARY);
-	lane_hint_count_strategy(job->lane, strategy);
+	if (strategy != STRATEGY_NONE)
+		lane_hint_count(job->lane, LANE_READ + strategy, 1);
 }
 
 /* A replica that has replayed the job's location, asked now; none is preferred. */
@@ -77,7 +80,7 @@ static void
 call_reader(void *argument)
 {
 	PrimaryRead *read = argument;
-	CallInput	input = {.args = read->args};
+	CallInput	input = {.from[PARAMETER_ARGS] = read->args};
 
 	XactReadOnly = true;
 	read->result = call_function(read->reader, &input);
@@ -189,16 +192,15 @@ Datum
 queue_jobs_load_balancing_counts(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int32		lane;
 
 	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; i < lane_hints_size(); i++)
+	for (int i = 0; lane_hint_next(&i, &lane); i++)
 	{
-		int32		lane = lane_hint_lane(i);
-
-		for (LoadBalancingStrategy strategy = STRATEGY_PRIMARY;
-			 lane != 0 && strategy < LOAD_BALANCING_STRATEGIES; strategy++)
+		for (LoadBalancingStrategy strategy = STRATEGY_PRIMARY; strategy < LOAD_BALANCING_STRATEGIES;
+			 strategy++)
 		{
-			int64		count = lane_hint_counted(lane, strategy);
+			int64		count = lane_hint_counted(lane, LANE_READ + strategy);
 			Datum		values[3];
 			bool		nulls[3] = {0};
 

@@ -23,9 +23,9 @@
 #include "replica_connection.h"
 #include "run_as.h"
 #include "shared.h"
-#include "small_table.h"
 #include "storage/latch.h"
 #include "subscription.h"
+#include "table_rows.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
@@ -60,14 +60,16 @@ static const char *const state_names[] = {
 static void *
 read_replica(HeapTuple tuple, TupleDesc descriptor)
 {
-	Replica    *replica = palloc(sizeof(Replica));
+	Replica    *replica;
 	bool		isnull;
 
+	if (DatumGetBool(heap_getattr(tuple, Anum_defined_replica_paused, descriptor, &isnull)))
+		return NULL;
+	replica = palloc(sizeof(Replica));
 	replica->name = TextDatumGetCString(heap_getattr(tuple, Anum_defined_replica_name, descriptor, &isnull));
 	replica->conninfo = TextDatumGetCString(
 		heap_getattr(tuple, Anum_defined_replica_conninfo, descriptor, &isnull));
-	replica->paused = DatumGetBool(heap_getattr(tuple, Anum_defined_replica_paused, descriptor, &isnull));
-	return replica->paused ? NULL : replica;
+	return replica;
 }
 
 static SmallTable replicas = {.relation = REL_DEFINED_REPLICA,.read_row = read_replica};
@@ -114,11 +116,12 @@ replica_caught_up(XLogRecPtr location)
 	return NULL;
 }
 
-void
-replica_request_news(void)
+/* Notes with each replica whether news of it are wanted. Whether that changes anything. */
+static bool
+mark_news(bool requested)
 {
 	ListCell   *cell;
-	bool		requested = false;
+	bool		changed = false;
 
 	foreach(cell, replica_list())
 	{
@@ -126,12 +129,24 @@ replica_request_news(void)
 
 		if (slot == NULL)
 			continue;
-		requested = requested || !slot->news_requested;
-		slot->news_requested = true;
+		changed = changed || slot->news_requested != requested;
+		slot->news_requested = requested;
 		replica_unlock(slot);
 	}
-	if (requested)
+	return changed;
+}
+
+void
+replica_request_news(void)
+{
+	if (mark_news(true))
 		database_call_attention(MyDatabaseId);
+}
+
+bool
+replica_news_requested(void)
+{
+	return mark_news(false);
 }
 
 /* Whether nothing was heard of a replica that might answer, since that time. */
@@ -178,25 +193,6 @@ replica_await_news(void)
 		not_before = GetCurrentTimestamp() + USECS_PER_SEC;
 }
 
-bool
-replica_news_requested(void)
-{
-	ListCell   *cell;
-	bool		requested = false;
-
-	foreach(cell, replica_list())
-	{
-		ReplicaSlot *slot = replica_lock(((Replica *) lfirst(cell))->name);
-
-		if (slot == NULL)
-			continue;
-		requested = requested || slot->news_requested;
-		slot->news_requested = false;
-		replica_unlock(slot);
-	}
-	return requested;
-}
-
 /* ---- functions ---- */
 
 /* Jobs of any role are sent to a replica: that is not for every role to say. */
@@ -234,15 +230,20 @@ change(const char *sql, int expected, int nargs, Datum *values)
 	return count;
 }
 
-static void
-require_replica(const char *name, uint64 changed)
+/* The same to the replica that the caller names, by a statement with that parameter. Returns the name. */
+static char *
+change_replica(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected)
 {
-	if (changed == 0)
+	char	   *name = begin_change(fcinfo, function);
+	Datum		value = CStringGetTextDatum(name);
+
+	if (change(sql, expected, 1, &value) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("replica \"%s\" is not known", name),
 				 errdetail("No replica of that name has been added in this database, or it was dropped."),
 				 errhint("See SELECT name FROM queue_jobs.replica; add one with queue_jobs.add_replica().")));
+	return name;
 }
 
 static void
@@ -286,16 +287,12 @@ queue_jobs_add_replica(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* drop_replica(name): what is known of it goes with it. */
 Datum
 queue_jobs_drop_replica(PG_FUNCTION_ARGS)
 {
-	char	   *name = begin_change(fcinfo, "queue_jobs.drop_replica()");
-	Datum		values[] = {CStringGetTextDatum(name)};
-
-	require_replica(name,
-					change("DELETE FROM queue_jobs.defined_replica WHERE name = $1", SPI_OK_DELETE, 1,
-						   values));
-	replica_forget(name);
+	replica_forget(change_replica(fcinfo, "queue_jobs.drop_replica()",
+								  "DELETE FROM queue_jobs.defined_replica WHERE name = $1", SPI_OK_DELETE));
 	PG_RETURN_VOID();
 }
 
@@ -303,11 +300,9 @@ queue_jobs_drop_replica(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_pause_replica(PG_FUNCTION_ARGS)
 {
-	char	   *name = begin_change(fcinfo, "queue_jobs.pause_replica()");
-	Datum		values[] = {CStringGetTextDatum(name)};
-
-	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = true WHERE name = $1",
-								 SPI_OK_UPDATE, 1, values));
+	(void) change_replica(fcinfo, "queue_jobs.pause_replica()",
+						  "UPDATE queue_jobs.defined_replica SET paused = true WHERE name = $1",
+						  SPI_OK_UPDATE);
 	PG_RETURN_VOID();
 }
 
@@ -315,12 +310,9 @@ queue_jobs_pause_replica(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_resume_replica(PG_FUNCTION_ARGS)
 {
-	char	   *name = begin_change(fcinfo, "queue_jobs.resume_replica()");
-	Datum		values[] = {CStringGetTextDatum(name)};
-
-	require_replica(name, change("UPDATE queue_jobs.defined_replica SET paused = false WHERE name = $1",
-								 SPI_OK_UPDATE, 1, values));
-	replica_forgive(name);
+	replica_forgive(change_replica(fcinfo, "queue_jobs.resume_replica()",
+								   "UPDATE queue_jobs.defined_replica SET paused = false WHERE name = $1",
+								   SPI_OK_UPDATE));
 	PG_RETURN_VOID();
 }
 

@@ -77,38 +77,22 @@ replica_connect_as(Oid role)
 
 /* ---- connection strings ---- */
 
+/* Of PostgreSQL 18's libpq, too. */
+static const char *const secrets[] = {
+	"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret", NULL
+};
+
+/* The operator's identity: no part of a connection as another role. */
+static const char *const identity[] = {
+	"user", "password", "scram_client_key", "scram_server_key", "oauth_client_id", "oauth_client_secret", NULL
+};
+
 static bool
 in_list(const char *keyword, const char *const *list)
 {
 	while (*list != NULL && strcmp(keyword, *list) != 0)
 		list++;
 	return *list != NULL;
-}
-
-/* Of PostgreSQL 18's libpq, too. */
-static bool
-is_secret(const char *keyword)
-{
-	static const char *const secrets[] = {
-		"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret", NULL
-	};
-
-	return in_list(keyword, secrets);
-}
-
-/* The operator's identity: no part of a connection as another role. */
-static bool
-is_identity(const char *keyword)
-{
-	static const char *const identity[] = {"user",
-										   "password",
-										   "scram_client_key",
-										   "scram_server_key",
-										   "oauth_client_id",
-										   "oauth_client_secret",
-										   NULL};
-
-	return in_list(keyword, identity);
 }
 
 /* Its values are the malloc'd ones of libpq. */
@@ -158,7 +142,7 @@ replica_check_conninfo(const char *conninfo)
 			continue;
 		if (strcmp(option->keyword, "service") == 0 || strcmp(option->keyword, "replication") == 0)
 			refused = option->keyword;
-		if (!is_secret(option->keyword))
+		if (!in_list(option->keyword, secrets))
 			append_option(&shown, option->keyword, option->val);
 	}
 	PQconninfoFree(options);
@@ -243,7 +227,7 @@ start_connection(Link *link)
 	for (PQconninfoOption *option = options; option->keyword != NULL && n < MAX_OPTIONS; option++)
 	{
 		if (option->val == NULL || option->val[0] == '\0' ||
-			(OidIsValid(connect_as) && is_identity(option->keyword)))
+			(OidIsValid(connect_as) && in_list(option->keyword, identity)))
 			continue;
 		if (strcmp(option->keyword, "options") == 0)
 			session = psprintf("%s %s", option->val, SESSION_OPTIONS);
@@ -464,21 +448,16 @@ replica_disconnect_others(List *replicas)
 	}
 }
 
-/* The replica would not have us; others it may. */
-static void
-leave_alone(Link *link)
-{
-	link->not_before = GetCurrentTimestamp() + Min(1 << Min(link->refusals, 6), LONGEST_REST) * USECS_PER_SEC;
-	link->refusals++;
-}
-
 static void
 give_up(Link *link, ReplicaState state, bool all)
 {
 	replica_failed(link->name, state, failure, all);
 	close_link(link);
-	if (!all)
-		leave_alone(link);
+	if (all)
+		return;
+	/* The replica would not have us; others it may. */
+	link->not_before = GetCurrentTimestamp() + Min(1 << Min(link->refusals, 6), LONGEST_REST) * USECS_PER_SEC;
+	link->refusals++;
 }
 
 /* ---- asking ---- */
@@ -569,21 +548,30 @@ lost_for_all(TimestampTz until)
 	return GetCurrentTimestamp() < until;
 }
 
-static bool
-ask_link(Link *link, const Jsonb *context, TimestampTz until, ReplicaPosition *position)
+typedef struct Question
 {
-	Attempt		attempt = ask_renewed(link, context, until);
+	const Jsonb *context;
+	TimestampTz until;
+	ReplicaPosition *position;
+} Question;
+
+static bool
+ask_link(Link *link, void *argument)
+{
+	const Question *question = argument;
+	Attempt		attempt = ask_renewed(link, question->context, question->until);
 	ReplicaState state = attempt == ATTEMPT_LOST ? REPLICA_UNREACHABLE :
-		attempt == ATTEMPT_REFUSED ? REPLICA_REFUSED : judge(position);
+		attempt == ATTEMPT_REFUSED ? REPLICA_REFUSED : judge(question->position);
 
 	if (state != REPLICA_READY)
 	{
-		give_up(link, state, attempt == ATTEMPT_LOST ? lost_for_all(until) : state != REPLICA_REFUSED);
+		give_up(link, state,
+				attempt == ATTEMPT_LOST ? lost_for_all(question->until) : state != REPLICA_REFUSED);
 		return false;
 	}
 	link->used = true;
 	link->refusals = 0;
-	replica_seen(link->name, position);
+	replica_seen(link->name, question->position);
 	return true;
 }
 
@@ -608,21 +596,6 @@ with_link(Link *link, bool (*function) (Link *, void *), void *argument)
 	return done;
 }
 
-typedef struct Question
-{
-	const Jsonb *context;
-	TimestampTz until;
-	ReplicaPosition *position;
-} Question;
-
-static bool
-put_question(Link *link, void *argument)
-{
-	Question   *question = argument;
-
-	return ask_link(link, question->context, question->until, question->position);
-}
-
 bool
 replica_ask(const Replica *replica, const Jsonb *context, TimestampTz until, ReplicaPosition *position)
 {
@@ -636,7 +609,7 @@ replica_ask(const Replica *replica, const Jsonb *context, TimestampTz until, Rep
 	if (link->not_before != NO_TIME && now < link->not_before &&
 		link->not_before - now <= LONGEST_REST * USECS_PER_SEC)
 		return false;
-	return with_link(link, put_question, &question);
+	return with_link(link, ask_link, &question);
 }
 
 /* ---- reading ---- */

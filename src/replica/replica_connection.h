@@ -18,7 +18,6 @@ typedef struct Replica
 {
 	char	   *name;
 	char	   *conninfo;		/* as it was given, password and all */
-	bool		paused;
 } Replica;
 
 /* To be called once in a process that connects as a role, before any of the others. */

@@ -74,23 +74,13 @@ make_slot(const char *name)
 
 	if (slot == NULL)
 		return NULL;
-	slot->database = MyDatabaseId;
-	strlcpy(slot->name, name, sizeof(slot->name));
-	SpinLockAcquire(&slot->mutex);
-	slot->state = REPLICA_UNKNOWN;
-	slot->position = (ReplicaPosition)
+	/* its mutex is free: a process that has it has the LWLock, too */
+	*slot = (ReplicaSlot)
 	{
-		0
+		.database = MyDatabaseId,.seen_at = NO_TIME,.not_before = NO_TIME,.error_at = NO_TIME,.heard_at = now
 	};
-	slot->seen_at = NO_TIME;
-	slot->failures = 0;
-	slot->not_before = NO_TIME;
-	slot->error[0] = '\0';
-	slot->error_at = NO_TIME;
-	slot->heard_at = now;
-	slot->served = 0;
-	slot->news_requested = false;
-	SpinLockRelease(&slot->mutex);
+	strlcpy(slot->name, name, sizeof(slot->name));
+	SpinLockInit(&slot->mutex);
 	return slot;
 }
 
@@ -101,18 +91,18 @@ replica_lock(const char *name)
 
 	if (slots == NULL)
 		return NULL;
-	LWLockAcquire(shared_replicas_lock(), LW_SHARED);
+	LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_SHARED);
 	slot = find(name);
 	if (slot == NULL)
 	{
-		LWLockRelease(shared_replicas_lock());
-		LWLockAcquire(shared_replicas_lock(), LW_EXCLUSIVE);
+		LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
+		LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_EXCLUSIVE);
 		slot = find(name);
 		if (slot == NULL)
 			slot = make_slot(name);
 	}
 	if (slot == NULL)
-		LWLockRelease(shared_replicas_lock());
+		LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
 	else
 		SpinLockAcquire(&slot->mutex);
 	return slot;
@@ -122,7 +112,7 @@ void
 replica_unlock(ReplicaSlot *slot)
 {
 	SpinLockRelease(&slot->mutex);
-	LWLockRelease(shared_replicas_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
 }
 
 void
@@ -132,11 +122,11 @@ replica_forget(const char *name)
 
 	if (slots == NULL)
 		return;
-	LWLockAcquire(shared_replicas_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_EXCLUSIVE);
 	slot = find(name);
 	if (slot != NULL)
 		slot->database = InvalidOid;
-	LWLockRelease(shared_replicas_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
 }
 
 void
@@ -246,11 +236,11 @@ replica_next_slot(int *i, ReplicaSlot *copy)
 	{
 		ReplicaSlot *slot = &slots[(*i)++];
 
-		LWLockAcquire(shared_replicas_lock(), LW_SHARED);
+		LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_SHARED);
 		SpinLockAcquire(&slot->mutex);
 		*copy = *slot;
 		SpinLockRelease(&slot->mutex);
-		LWLockRelease(shared_replicas_lock());
+		LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
 		if (copy->database == MyDatabaseId)
 			return true;
 	}

@@ -25,7 +25,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_wait_for_replay);
 PG_FUNCTION_INFO_V1(queue_jobs_replay_position);
 
 #define POLL_REPLAY 5			/* milliseconds: the server tells no process how far it has got */
-#define LONGEST_WAIT (365 * USECS_PER_DAY)
 
 /*
  * last_commit_lsn(): where the commit of this session's latest transaction that wrote anything ends; NULL if
@@ -87,10 +86,7 @@ queue_jobs_wait_for_replay(PG_FUNCTION_ARGS)
 	refuse_within_transaction(fcinfo, "queue_jobs.wait_for_replay()");
 	refuse_null(fcinfo, 0, "lsn");
 	location = PG_GETARG_LSN(0);
-	refuse_null(fcinfo, 1, "timeout");
-	deadline = GetCurrentTimestamp() +
-		interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(1), "timeout", 0, LONGEST_WAIT,
-												"Give an interval from 0 to 365 days."));
+	deadline = GetCurrentTimestamp() + wait_argument(fcinfo, 1, "timeout");
 	if (!replayed_or_promoted(&location))
 		wait_outside_transaction(deadline, POLL_REPLAY, replayed_or_promoted, &location);
 	if (!replayed(location))

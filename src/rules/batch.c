@@ -10,8 +10,6 @@
 #include "commands/sequence.h"
 #include "enqueue.h"
 #include "executor/spi.h"
-#include "lane.h"
-#include "miscadmin.h"
 #include "run_as.h"
 #include "table_rows.h"
 #include "utils/builtins.h"
@@ -19,7 +17,6 @@
 #include "utils/snapmgr.h"
 #include "watch.h"
 
-#define KEEP_OF_STEP "24 hours"
 #define NOT_BEFORE_CLOSED (PG_INT64_MAX / 2)	/* ends of members that are news, while the batch is open */
 #define TRIM_AT_ONCE 10000
 #define TRIM_EVERY (10 * USECS_PER_MINUTE)
@@ -31,19 +28,12 @@ text_datum(const char *text, char *is_null)
 	return text ? CStringGetTextDatum(text) : (Datum) 0;
 }
 
-static Datum
-id_datum(int64 id, char *is_null)
-{
-	*is_null = id == 0 ? 'n' : ' ';
-	return Int64GetDatum(id);
-}
-
 /* ---- making one ---- */
 
 #define INSERT_BATCH \
 	"INSERT INTO queue_jobs.tracked_batch (id, name, owner, parent, step_of, workflow, dedup_key, on_success, on_ended, on_dead," \
 	" args, keep, open, created_at)" \
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, clock_timestamp()) ON CONFLICT DO NOTHING"
+	" VALUES ($1, $2, $3, nullif($4, 0), nullif($5, 0), $6, $7, $8, $9, $10, $11, $12, $13, clock_timestamp()) ON CONFLICT DO NOTHING"
 
 static bool
 insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
@@ -52,14 +42,12 @@ insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 						   TEXTOID, TEXTOID, JSONBOID, INTERVALOID, BOOLOID};
 	char		nulls[lengthof(types) + 1] = "             ";
 	Datum		values[lengthof(types)];
-	bool		inserted;
-	RunAs		saved;
 
 	values[0] = Int64GetDatum(id);
 	values[1] = text_datum(definition->name, &nulls[1]);
 	values[2] = ObjectIdGetDatum(owner);
-	values[3] = id_datum(definition->parent, &nulls[3]);
-	values[4] = id_datum(definition->step_of, &nulls[4]);
+	values[3] = Int64GetDatum(definition->parent);
+	values[4] = Int64GetDatum(definition->step_of);
 	values[5] = BoolGetDatum(definition->workflow);
 	values[6] = text_datum(definition->dedup_key, &nulls[6]);
 	values[7] = text_datum(definition->on_success, &nulls[7]);
@@ -68,10 +56,7 @@ insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 	values[10] = JsonbPGetDatum(definition->args);
 	values[11] = IntervalPGetDatum(definition->keep);
 	values[12] = BoolGetDatum(definition->open);
-	engine_begin(&saved);
-	inserted = engine_execute_often(INSERT_BATCH, SPI_OK_INSERT, lengthof(types), types, values, nulls) > 0;
-	engine_end(&saved);
-	return inserted;
+	return engine_statement_often(INSERT_BATCH, SPI_OK_INSERT, lengthof(types), types, values, nulls) > 0;
 }
 
 static int64
@@ -124,7 +109,8 @@ find_step_batch(int64 step)
 int64
 batch_of_run(const Job *job, Oid owner)
 {
-	BatchDefinition definition = {.parent = job->batch,.step_of = job->id};
+	Interval	keep = {.time = 24 * USECS_PER_HOUR};
+	BatchDefinition definition = {.name = job->step,.parent = job->batch,.step_of = job->id,.keep = &keep};
 	bool		standing;
 	int64		id;
 
@@ -135,11 +121,7 @@ batch_of_run(const Job *job, Oid owner)
 	id = find_step_batch(job->id);
 	if (id != 0)
 		return id;
-	definition.name = job->step;
 	definition.args = jsonb_parse("{}");
-	definition.keep = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(KEEP_OF_STEP),
-															ObjectIdGetDatum(InvalidOid),
-															Int32GetDatum(-1)));
 	return batch_make(&definition, owner, &standing);
 }
 
@@ -313,24 +295,11 @@ look_at_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembe
 static Jsonb *
 callback_args(int64 batch, const BatchState *state, int64 job)
 {
-	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {JSONBOID, INT8OID, INT8OID};
 	Datum		values[] = {JsonbPGetDatum(state->args), Int64GetDatum(batch), Int64GetDatum(job)};
-	char		nulls[] = "   ";
-	Jsonb	   *args;
-	MemoryContext spi;
-	bool		isnull;
-	RunAs		saved;
 
-	if (job == 0)
-		nulls[2] = 'n';
-	engine_begin(&saved);
-	(void) engine_execute_often("SELECT $1 || jsonb_strip_nulls(jsonb_build_object('batch', $2, 'job', $3))", SPI_OK_SELECT, lengthof(types), types, values, nulls);
-	spi = MemoryContextSwitchTo(context);
-	args = DatumGetJsonbPCopy(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	MemoryContextSwitchTo(spi);
-	engine_end(&saved);
-	return args;
+	return engine_select_jsonb("SELECT $1 || jsonb_strip_nulls(jsonb_build_object('batch', $2, 'job', nullif($3, 0)))",
+							   lengthof(types), types, values);
 }
 
 /* True if it was enqueued, which makes the batch wait for its end. */
@@ -354,11 +323,8 @@ write_batch(int64 batch, bool dies, bool ends, bool succeeds, bool settles, int6
 	Oid			types[] = {INT8OID, BOOLOID, BOOLOID, BOOLOID, BOOLOID, INT8OID};
 	Datum		values[] = {Int64GetDatum(batch), BoolGetDatum(dies), BoolGetDatum(ends),
 							BoolGetDatum(succeeds), BoolGetDatum(settles), Int64GetDatum(dead_job)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	(void) engine_execute_often(WRITE_BATCH, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	(void) engine_statement_often(WRITE_BATCH, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 }
 
 /* All with one snapshot: what is retried meanwhile would be neither live nor dead. */
@@ -413,7 +379,7 @@ act(int64 batch, const BatchState *state)
 		watch_note(NEWS_BATCH, batch);	/* for sessions that wait for it */
 }
 
-bool
+void
 batch_look(int64 batch, ExpiringMembers *expiring)
 {
 	BatchState	state = {0};
@@ -423,6 +389,7 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 
 	expiring->next = DT_NOEND;
 	expiring->count = 0;
+	watch_try_look(batch);
 	engine_begin(&saved);
 	found = lock_batch(batch, &state, context);
 	if (found)
@@ -432,11 +399,10 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 	}
 	engine_end(&saved);
 	if (!found)
-		return false;
+		return;
 	act(batch, &state);
 	watch_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining + state.children,
 				 state.died || state.dead_job != 0);
-	return true;
 }
 
 /* ---- removing ---- */
@@ -493,7 +459,7 @@ next_trim(TimestampTz now)
 	(void) engine_execute("SELECT least((SELECT min(settled_at + keep) FROM queue_jobs.tracked_batch WHERE settled_at IS NOT NULL),"
 						  " (SELECT min(keep_until) FROM queue_jobs.member_job WHERE batch IS NULL))", SPI_OK_SELECT, 0, NULL, NULL, NULL);
 	next = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	return isnull ? NO_TIME : Max(DatumGetTimestampTz(next), now + TRIM_EVERY);
+	return isnull ? DT_NOEND : Max(DatumGetTimestampTz(next), now + TRIM_EVERY);
 }
 
 TimestampTz
@@ -506,7 +472,7 @@ batches_trim(TimestampTz now)
 
 	if (table_has_no_rows(REL_TRACKED_BATCH) && table_has_no_rows(REL_MEMBER_JOB) &&
 		table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_JOB_SIGNAL))
-		return NO_TIME;
+		return DT_NOEND;
 	engine_begin(&saved);
 	if (!trim_batches())
 	{

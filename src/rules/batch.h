@@ -39,13 +39,13 @@ extern int64 batch_make(const BatchDefinition *definition, Oid owner, bool *stan
 extern int64 batch_of_run(const Job *job, Oid owner);
 
 /*
- * Looks whether anything has come true. False if another transaction has it locked, which has it looked at
- * again. The caller ends the members that have expired, in another transaction (expiry.h), and looks again
+ * Looks whether anything has come true, unless another transaction has it locked, which has it looked at
+ * again. The caller ends the members that have expired, in another transaction (release.h), and looks again
  * when the next one does.
  */
-extern bool batch_look(int64 batch, ExpiringMembers *expiring);
+extern void batch_look(int64 batch, ExpiringMembers *expiring);
 
-/* Removes what has been kept for as long as it is to be; returns when to look again, or NO_TIME. */
+/* Removes what has been kept for as long as it is to be; returns when to look again, or DT_NOEND. */
 extern TimestampTz batches_trim(TimestampTz now);
 
 #endif

@@ -10,6 +10,7 @@
 #include "batch_member.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "compat.h"
 #include "current_job.h"
 #include "executor/spi.h"
 #include "lane.h"
@@ -17,6 +18,7 @@
 #include "row_by_id.h"
 #include "run_as.h"
 #include "snapshot.h"
+#include "test_point.h"
 #include "utils/rel.h"
 #include "watch.h"
 
@@ -41,9 +43,9 @@ refuse_others(int64 batch, Oid owner)
 				 errhint("Only its owner, members of that role and superusers may add to it, or steer it.")));
 }
 
-/* Another transaction has ended that had changed the row: there is a newer one. */
+/* While another transaction has ended that had changed the row, there is a newer one to be locked. */
 static bool
-lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
+find_batch_row(Relation rel, int64 batch, bool lock, TupleTableSlot *slot)
 {
 	TM_FailureData failure;
 	TM_Result	result;
@@ -55,8 +57,9 @@ lock_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
 		CHECK_FOR_INTERRUPTS();
 		snapshot = engine_snapshot();
 		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
-		result = found ? table_tuple_lock(rel, &slot->tts_tid, snapshot, slot, GetCurrentCommandId(true),
-										  LockTupleKeyShare, LockWaitBlock, 0, &failure) : TM_Ok;
+		result = found && lock ? table_tuple_lock(rel, &slot->tts_tid, snapshot, slot,
+												  GetCurrentCommandId(true), LockTupleKeyShare,
+												  LockWaitBlock, 0, &failure) : TM_Ok;
 		engine_snapshot_end(snapshot);
 	} while (result != TM_Ok);
 	return found;
@@ -73,20 +76,10 @@ read_batch(int64 batch, bool lock, bool *ended)
 	Relation	rel = table_open(catalog_relation(REL_TRACKED_BATCH), mode);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	Oid			owner = InvalidOid;
-	bool		found;
 	bool		isnull;
 
 	CommandCounterIncrement();	/* this command may have made it */
-	if (lock)
-		found = lock_batch_row(rel, batch, slot);
-	else
-	{
-		Snapshot	snapshot = engine_snapshot();
-
-		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
-		engine_snapshot_end(snapshot);
-	}
-	if (found)
+	if (find_batch_row(rel, batch, lock, slot))
 	{
 		owner = DatumGetObjectId(slot_getattr(slot, SPI_fnumber(RelationGetDescr(rel), "owner"), &isnull));
 		*ended = !slot_attisnull(slot, SPI_fnumber(RelationGetDescr(rel), "ended_at"));
@@ -116,23 +109,43 @@ is_own(int64 batch)
 	return job != NULL && !job->callback && (job->batch == batch || current_job.step_batch == batch);
 }
 
+/*
+ * What was joined last, by which role, and in which transaction and savepoint. Transactions of one message
+ * have the same start timestamp, and all have the same first subtransaction.
+ */
+typedef struct Joined
+{
+	int64		batch;
+	Oid			user;
+	LocalTransactionId transaction;
+	SubTransactionId subtransaction;
+} Joined;
+
 void
 batch_join(int64 batch)
 {
-	static SubTransactionId joined_in = InvalidSubTransactionId;
-	static TimestampTz joined_at = 0;
-	static int64 joined = 0;
+	static Joined last = {0};
+	Joined		joined = {
+		.batch = batch,
+		.user = GetUserId(),
+		.transaction = QjLocalTransaction(MyProc),
+		.subtransaction = GetCurrentSubTransactionId(),
+	};
 	bool		ended = false;
 	Oid			owner;
 
-	/*
-	 * mostly the batch that was joined before, in the same transaction and savepoint, which has the lock
-	 * still
-	 */
-	if (joined == batch && joined_in == GetCurrentSubTransactionId() &&
-		joined_at == GetCurrentTransactionStartTimestamp())
+	/* mostly the batch that was joined before: the lock is still held, and the role may join it */
+	if (joined.batch == last.batch && joined.user == last.user && joined.transaction == last.transaction &&
+		joined.subtransaction == last.subtransaction)
 		return;
+
+	/*
+	 * The scheduler's look passes by a batch that is locked. Noted before the lock, this tells it to look
+	 * again when the lock is gone, also if an error comes between.
+	 */
+	watch_note(NEWS_JOINED, batch);
 	owner = read_batch(batch, true, &ended);
+	test_point("batch_locked");
 	if (!OidIsValid(owner))
 		refuse_unknown(batch);
 	if (!is_own(batch))			/* a run adds to its own also where it runs as its worker's definer */
@@ -141,12 +154,9 @@ batch_join(int64 batch)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("batch " INT64_FORMAT " has ended", batch),
-				 errdetail("Its callbacks have been enqueued."),
+				 errdetail("Its callbacks have been enqueued, though members of it may have been retried since."),
 				 errhint("Make another batch, or keep one open with new_batch(…, open => true) until close_batch().")));
-	joined = batch;
-	joined_in = GetCurrentSubTransactionId();
-	joined_at = GetCurrentTransactionStartTimestamp();
-	watch_note(NEWS_JOINED, batch);
+	last = joined;
 }
 
 void
@@ -154,34 +164,32 @@ batch_add_joint(int64 batch, int64 job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(batch), Int64GetDatum(job)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	(void) engine_execute_often("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
-								" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
-								" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
-								SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	(void) engine_statement_often("INSERT INTO queue_jobs.joint_member (batch, job) SELECT $1, $2"
+								  " WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
+								  " AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
+								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	watch_job(job);
 	watch_note_parent(job);
 	watch_note(NEWS_BATCH, batch);
 }
 
 void
-batch_move_member(const Job *other, int64 job)
+batch_move_member(const Job *other, const Job *job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
-	Datum		values[] = {Int64GetDatum(other->id), Int64GetDatum(job)};
-	RunAs		saved;
+	Datum		values[] = {Int64GetDatum(other->id), Int64GetDatum(job->id)};
+	bool		was_member = other->batch != 0 && !other->callback;
 
-	if (other->batch != 0 && !other->callback)
-		batch_add_joint(other->batch, job);
+	/* the row of a run that this transaction will end may be gone, so that the table does not tell */
+	if (was_member && (other->batch != job->batch || job->callback))
+		batch_add_joint(other->batch, job->id);
+	else if (was_member)
+		watch_note(NEWS_BATCH, other->batch);	/* one end less will come */
 	if (!watch_may_wait(other->id))
 		return;
-	engine_begin(&saved);
-	(void) engine_execute_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
-								SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	engine_end(&saved);
-	watch_job(job);
-	watch_note_parent(job);
+	(void) engine_statement_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
+								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	watch_job(job->id);
+	watch_note_parent(job->id);
 }

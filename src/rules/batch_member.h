@@ -17,7 +17,7 @@ extern void batch_join(int64 batch);
 extern void batch_add_joint(int64 batch, int64 job);
 
 /* The job "other" was merged into the run of that one, which takes its place in its batches. */
-extern void batch_move_member(const Job *other, int64 job);
+extern void batch_move_member(const Job *other, const Job *job);
 
 /* ERROR unless it is a batch whose owner's rights the caller has. */
 extern void batch_check_owner(int64 batch);

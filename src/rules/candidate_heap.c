@@ -9,7 +9,6 @@
 
 #include "candidate_heap.h"
 #include "utils/hsearch.h"
-#include "utils/memutils.h"
 
 typedef struct TurnsEntry
 {
@@ -85,7 +84,7 @@ candidate_place(Candidate *candidate, bool more, LanePosition key)
 void
 candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, uint32 set)
 {
-	HASHCTL		ctl = {.keysize = sizeof(int32), .entrysize = sizeof(CandidateEntry),
+	HASHCTL		ctl = {.keysize = sizeof(int32), .entrysize = sizeof(Candidate),
 					   .hcxt = CurrentMemoryContext};
 	HASHCTL		turns_ctl = {.keysize = sizeof(QueueTurns *), .entrysize = sizeof(TurnsEntry),
 							 .hcxt = CurrentMemoryContext};
@@ -145,40 +144,31 @@ weight_of(Candidates *candidates, const Worker *worker)
 Candidate *
 known_candidate(Candidates *candidates, int32 lane)
 {
-	CandidateEntry *entry = hash_search(candidates->lanes, &lane, HASH_FIND, NULL);
-
-	return entry ? entry->candidate : NULL;
+	return hash_search(candidates->lanes, &lane, HASH_FIND, NULL);
 }
 
 Candidate *
 candidate_of(Candidates *candidates, int32 id)
 {
 	Candidate  *candidate = known_candidate(candidates, id);
+	Candidate	new;
 	const Lane *lane;
-	Worker	   *worker = NULL;
-	struct Task *task = NULL;
 	MemoryContext old;
-	CandidateEntry *entry;
 
 	if (candidate != NULL || (lane = lane_get(id)) == NULL)
 		return candidate;
-	if (!candidates->admit(lane, &worker, &task))
-		worker = NULL;
+	new = (Candidate) {.id = id,.lane = lane,.retry_at = DT_NOEND,.near = -1};
+	if (!candidates->admit(lane, &new.worker, &new.task))
+		new.worker = NULL;
 	old = MemoryContextSwitchTo(candidates->context);
-	candidate = palloc0(sizeof(Candidate));
-	candidate->lane = lane;
-	candidate->worker = worker;
-	candidate->task = task;
-	candidate->retry_at = DT_NOEND;
-	candidate->near = -1;
-	if (worker != NULL)
+	if (new.worker != NULL)
 	{
-		candidate->queue = queue_of(candidates, fairness_turns(lane->queue, worker->urgency),
-									worker->urgency);
-		candidate->weight = weight_of(candidates, worker);
+		new.queue = queue_of(candidates, fairness_turns(lane->queue, new.worker->urgency),
+							 new.worker->urgency);
+		new.weight = weight_of(candidates, new.worker);
 	}
-	entry = hash_search(candidates->lanes, &id, HASH_ENTER, NULL);
-	entry->candidate = candidate;
+	candidate = hash_search(candidates->lanes, &id, HASH_ENTER, NULL);
+	*candidate = new;
 	MemoryContextSwitchTo(old);
 	return candidate;
 }

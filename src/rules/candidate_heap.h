@@ -35,6 +35,7 @@ typedef struct LaneWalk
 
 typedef struct Candidate
 {
+	int32		id;				/* of the lane: hash key */
 	const Lane *lane;
 	Worker	   *worker;			/* NULL: the process takes no jobs of this lane */
 	struct Task *task;			/* of an executor, or NULL */
@@ -85,7 +86,7 @@ typedef struct Candidates
 	bool		in_turn;		/* queues take turns even if their workers weigh the same */
 	uint32		set;			/* by which fairness.h knows these lanes */
 
-	HTAB	   *lanes;			/* of Candidate * by their lanes' ids */
+	HTAB	   *lanes;			/* of Candidate */
 	HTAB	   *by_turns_of;	/* of CandidateQueue * by their turns */
 	List	   *every_queue;	/* of CandidateQueue */
 	List	   *weights;		/* of CandidateWeight */
@@ -112,13 +113,6 @@ typedef struct Candidates
 	bool		has_urgency;	/* it is known whose turn it is */
 	Urgency		urgency;
 } Candidates;
-
-/* In Candidates.lanes. */
-typedef struct CandidateEntry
-{
-	int32		lane;
-	Candidate  *candidate;
-} CandidateEntry;
 
 /* No candidates yet, in the current memory context. */
 extern void candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, uint32 set);

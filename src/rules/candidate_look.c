@@ -75,23 +75,21 @@ static void
 look_at_all(Candidates *candidates)
 {
 	HASH_SEQ_STATUS status;
-	CandidateEntry *entry;
+	Candidate  *candidate;
 	int32		lane;
 
 	candidates->next_revisit = DT_NOEND;
 	hash_seq_init(&status, candidates->lanes);
-	while ((entry = hash_seq_search(&status)) != NULL)
+	while ((candidate = hash_seq_search(&status)) != NULL)
 	{
-		entry->candidate->walk = NULL;	/* of a claim that an error has ended */
-		entry->candidate->noted = false;
-		if (entry->candidate->worker != NULL && !candidate_look(candidates, entry->candidate) &&
-			entry->candidate->unhinted)
-			candidate_look_without_hint(candidates, entry->candidate);
+		candidate->walk = NULL; /* of a claim that an error has ended */
+		candidate->noted = false;
+		if (candidate->worker != NULL && !candidate_look(candidates, candidate) && candidate->unhinted)
+			candidate_look_without_hint(candidates, candidate);
 	}
 	for (int i = 0; lane_hint_next(&i, &lane); i++)
 	{
 		LaneLook	seen;
-		Candidate  *candidate;
 
 		if (known_candidate(candidates, lane) != NULL || !lane_hint_look(lane, &seen, candidates->now) ||
 			(!seen.ready && seen.revisit_at == NO_TIME))

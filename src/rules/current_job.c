@@ -133,15 +133,6 @@ current_job_require(const char *function)
 						 " queue_jobs.wait_for_signal(), which take the job's id and attempt, and queue_jobs.signals().")));
 }
 
-static int64
-delay_argument(FunctionCallInfo fcinfo)
-{
-	refuse_null(fcinfo, 0, "interval");
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(0), "interval", 0,
-												   365 * USECS_PER_DAY,
-												   "Give an interval from 0 to 365 days."));
-}
-
 /* current_job(): NULL outside of a run */
 Datum
 queue_jobs_current_job(PG_FUNCTION_ARGS)
@@ -157,7 +148,7 @@ Datum
 queue_jobs_retry_in(PG_FUNCTION_ARGS)
 {
 	current_job_require("queue_jobs.retry_in()");
-	current_job.retry_in = delay_argument(fcinfo);
+	current_job.retry_in = wait_argument(fcinfo, 0, "interval");
 	PG_RETURN_VOID();
 }
 
@@ -168,7 +159,7 @@ queue_jobs_snooze_me(PG_FUNCTION_ARGS)
 	int64		delay;
 
 	current_job_require("queue_jobs.snooze_me()");
-	delay = delay_argument(fcinfo);
+	delay = wait_argument(fcinfo, 0, "interval");
 	current_job_about_to_say();
 	current_job.snooze = delay;
 	current_job.signal = NULL;

@@ -25,25 +25,30 @@
  * claim has said so since. So does a claim that has locked the key only to find that its own job cannot
  * start.
  *
+ * A job that goes on from a cursor, a saved step or a signal has begun. What its earlier runs did, they did
+ * without what others have written since: it is like a run that lasts from its first start to its end, also
+ * while it waits. Under until_executing it has freed its key. Under until_executed it holds it: others of the
+ * key start when it has ended. It is never merged with others, for what is kept under its id would be lost.
+ * (A retry that has kept nothing begins again, and is merged.) Should there be two such jobs, as retry() can
+ * have it, neither waits for the other; their slices alternate.
+ *
  * A transaction that has very many duplicates would fill the server's lock table with holds: beyond some
  * dozens it locks the rows FOR SHARE instead, which a claim's delete or update respects as well.
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "batch_member.h"
 #include "charge.h"
 #include "common/hashfn.h"
-#include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"
 #include "duplicates.h"
 #include "encrypted_job.h"
-#include "executor/spi.h"
 #include "executor_slot.h"
 #include "history.h"
 #include "hold.h"
+#include "job_signal.h"
 #include "key_hash.h"
 #include "key_scan.h"
 #include "lane_hint.h"
@@ -52,15 +57,14 @@
 #include "miscadmin.h"
 #include "record.h"
 #include "run_as.h"
+#include "saved_step.h"
 #include "test_point.h"
-#include "utils/builtins.h"
-#include "utils/numeric.h"
+#include "waiting.h"
 #include "wakeup.h"
 #include "watch.h"
 
 #define LOOK_AGAIN USECS_PER_SEC
 #define MAX_HOLDS 32			/* in a transaction; beyond them rows are locked */
-#define MERGED_INTO "merged_into"	/* key of the result of a job that was */
 
 typedef enum RelyResult
 {
@@ -100,18 +104,13 @@ dedup_takes_part(const Worker *worker)
  * owner's OID, as a restore does, nor with the owner's name.
  */
 static int64
-salted(uint64 hash, const Lane *lane)
-{
-	hash ^= (uint64) lane->salt;
-	return hash == 0 ? 1 : (int64) hash;
-}
-
-static uint64
 hash_key(const Lane *lane, Jsonb *args, const char *token)
 {
 	uint64		hash = hash_combine64(key_hash_text(lane->worker, 0), key_hash_text(lane->queue, 0));
 
-	return hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
+	hash = hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
+	hash ^= (uint64) lane->salt;
+	return hash == 0 ? 1 : (int64) hash;
 }
 
 static const Lane *
@@ -136,8 +135,7 @@ dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 	lane = lane_of(job);
 	if (token == NULL && worker->encrypt != NULL && worker->record == NULL)
 		token = encrypted_dedup_token(lane, args);
-	job->dedup_hash = salted(hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token),
-							 lane);
+	job->dedup_hash = hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token);
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
 
@@ -158,9 +156,8 @@ dedup_move_key(Job *job, const Worker *worker)
 
 	if (job->dedup_hash == 0)
 		return;
-	job->dedup_hash = salted(hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args,
-									  job->dedup_key),
-							 lane);
+	job->dedup_hash = hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args,
+							   job->dedup_key);
 }
 
 /*
@@ -204,12 +201,29 @@ waits_for_replicas(const Job *job, const Worker *worker, TimestampTz now)
 		 (job->strategy == STRATEGY_RETRY && job->run_at <= now + CONSISTENCY_RETRY_DELAY));
 }
 
+/* Whether more is kept of a job than its row would have if it were enqueued again. */
+static bool
+has_state(const Job *job)
+{
+	return job->cursor != NULL || waits_for_signal(job) != NULL || saved_step_any(job->id) ||
+		job_signal_any(job->id);
+}
+
+/* Whether it goes on where an earlier run stopped. One that is as it was enqueued need not be looked up. */
+static bool
+has_begun(const Job *job)
+{
+	return (job->attempt > 0 || job->run_at != job->created_at) && has_state(job);
+}
+
 /* Whether a job that is not running takes part in deduplication now. */
 static bool
 takes_part(const Job *job, const Worker *worker, TimestampTz now)
 {
 	if (job->waits != NULL && job->attempt == 0)
 		return false;			/* it waits for other jobs */
+	if (!dedup_one_at_a_time(job, worker) && has_begun(job))
+		return false;			/* it has freed its key */
 	if (job->due || job->run_at <= now || waits_for_replicas(job, worker, now))
 		return true;
 	if (job->attempt > 0 && dedup_one_at_a_time(job, worker))
@@ -236,6 +250,17 @@ may_expire(const Job *other, const Job *job, TimestampTz now)
 	if (other->attempt > 0 || !expires_before(other->expires_at, job->expires_at))
 		return false;
 	return job->expires_at == NO_TIME || other->expires_at - now < (job->expires_at - now) / 2;
+}
+
+/*
+ * Under until_executed: whether another job of the key, which is not running, has begun and is to end before
+ * this one starts.
+ */
+static bool
+goes_first(const Job *other, const Job *job, const Worker *worker, TimestampTz now)
+{
+	return takes_part(other, worker, now) && waiting_since(other) >= now - worker->dedup_ttl &&
+		has_begun(other) && !has_begun(job);
 }
 
 /* ---- enqueue ---- */
@@ -326,6 +351,14 @@ can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, Tim
 	return waiting_since(&before) >= now - worker->dedup_ttl && (runs || !may_expire(other, job, now));
 }
 
+/* Whether what is dropped now is to run once more, as the job has begun. */
+static bool
+needs_follow_up(const Job *other, const Worker *worker, TimestampTz now)
+{
+	return dedup_one_at_a_time(other, worker) && worker->reschedule_once && takes_part(other, worker, now) &&
+		has_begun(other);
+}
+
 /* A hold alone may be of a claim that puts the job back. */
 static bool
 function_runs(LiveTable *table, int64 id)
@@ -367,7 +400,8 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 			continue;
 		/* a function's run does not show in its row; nor does it that an executor ends what has expired */
 		runs = lease_holds(&other, now, &until) ||
-			(until_executed && other.expires_at != NO_TIME && function_runs(table, other.id));
+			(until_executed && other.expires_at != NO_TIME && function_runs(table, other.id)) ||
+			needs_follow_up(&other, worker, now);
 		if (runs && other.attempt == 0 && other.expires_at != NO_TIME)
 			runs = !executor_ends_expired(other.id, other.expires_at);
 		if (!can_stand(&other, runs, job, worker, now))
@@ -418,7 +452,7 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 		CHECK_FOR_INTERRUPTS();
 	while (!look(table, job, worker, role, now, &result, standing));
 	if (result == STANDING_DROP)
-		duplicates_note_dropped(job->lane, *standing);
+		duplicates_note(job->lane, *standing);
 	return result;
 }
 
@@ -445,7 +479,7 @@ dedup_any_live(LiveTable *table, const Job *job, const Worker *worker)
 
 	if (!worker->run_as_definer)
 		return any_live(table, job);
-	foreach(cell, lane_of_queue(own->worker, own->queue))
+	foreach(cell, lane_of_worker(own->worker, own->queue))
 	{
 		other.lane = ((Lane *) lfirst(cell))->id;
 		dedup_move_key(&other, worker);
@@ -462,23 +496,45 @@ dedup_any_live(LiveTable *table, const Job *job, const Worker *worker)
  * being run, and cannot be merged yet: it would run once more.
  */
 static bool
-key_is_taken(LiveTable *table, const Job *job)
+is_run(const Job *other, TimestampTz now)
+{
+	TimestampTz until;
+
+	return lease_holds(other, now, &until) || charge_awaited(other);
+}
+
+typedef enum KeyState
+{
+	KEY_FREE,
+	KEY_BEGUN,					/* no job of it runs, but one goes first */
+	KEY_RUNS,
+} KeyState;
+
+/* KEY_BEGUN: *since is when the job that goes first began to wait, the last one if there are several. */
+static KeyState
+key_state(LiveTable *table, const Job *job, const Worker *worker, TimestampTz *since)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	KeyScan		scan;
 	Job			other;
-	bool		taken = false;
+	KeyState	state = KEY_FREE;
 
+	*since = NO_TIME;
 	key_scan_begin(&scan, table, job->dedup_hash);
-	while (!taken && key_scan_next(&scan, &other))
+	while (state != KEY_RUNS && key_scan_next(&scan, &other))
 	{
-		TimestampTz until;
-
-		taken = other.id != job->id && same_key(job, &other) &&
-			(lease_holds(&other, now, &until) || charge_awaited(&other));
+		if (other.id == job->id || !same_key(job, &other))
+			continue;
+		if (is_run(&other, now))
+			state = KEY_RUNS;
+		else if (goes_first(&other, job, worker, now))
+		{
+			*since = Max(*since, waiting_since(&other));
+			state = KEY_BEGUN;
+		}
 	}
 	key_scan_end(&scan);
-	return taken;
+	return state;
 }
 
 /* How often claims had passed by jobs of the lane when this process last tried a key. */
@@ -490,18 +546,24 @@ passed_by_meanwhile(const Job *job)
 	return lane_hint_passed_count(job->lane) != passed_before;
 }
 
+static void
+look_again_at_lane(const Job *job, const Worker *worker, TimestampTz at)
+{
+	const Lane *lane = lane_get(job->lane);
+
+	if (lane != NULL)
+		wakeup_revisit(lane->id, lane_executor_role(lane, worker), at);
+}
+
 /*
  * A claim that was refused the key while this process had it for a moment has passed by its job, and no run
  * will end and publish it. The lane is looked at again, after a while, so that claims which get in each
  * other's way do not do so without a pause.
  */
 static void
-look_again_at_lane(const Job *job, const Worker *worker)
+look_again_soon(const Job *job, const Worker *worker)
 {
-	const Lane *lane = lane_get(job->lane);
-
-	if (lane != NULL)
-		wakeup_revisit(lane->id, lane_executor_role(lane, worker), GetCurrentTimestamp() + LOOK_AGAIN);
+	look_again_at_lane(job, worker, GetCurrentTimestamp() + LOOK_AGAIN);
 }
 
 static void
@@ -517,32 +579,54 @@ give_back_key(const Job *job, const Worker *worker)
 {
 	unlock_key(job);
 	if (passed_by_meanwhile(job))
-		look_again_at_lane(job, worker);
+		look_again_soon(job, worker);
 }
 
+/* "least": from which state on it is taken. Claims that have passed by since passed_before count. */
 static bool
-take_key(LiveTable *table, const Job *job, const Worker *worker)
+try_key(LiveTable *table, const Job *job, const Worker *worker, KeyState least)
 {
-	passed_before = lane_hint_passed_count(job->lane);
+	KeyState	state;
+	TimestampTz since;
+
 	if (!key_lock_try(job->dedup_hash))
 		return false;
-	if (!key_is_taken(table, job))
+	state = key_state(table, job, worker, &since);
+	if (state < least)
 		return true;
 	unlock_key(job);
 
-	/* as long as it is taken, the end of that run publishes what was passed by */
-	if (passed_by_meanwhile(job) && !key_is_taken(table, job))
-		look_again_at_lane(job, worker);
+	/* as long as it runs, the end of that run publishes what was passed by */
+	if (passed_by_meanwhile(job) && key_state(table, job, worker, &since) != KEY_RUNS)
+		look_again_soon(job, worker);
+	/* one that waits for a signal without a timeout gets no older */
+	if (state == KEY_BEGUN && !TIMESTAMP_NOT_FINITE(since))
+		look_again_at_lane(job, worker, since + worker->dedup_ttl);
 	return false;
+}
+
+static bool
+take_key(LiveTable *table, const Job *job, const Worker *worker, KeyState least)
+{
+	passed_before = lane_hint_passed_count(job->lane);
+	return try_key(table, job, worker, least);
 }
 
 static bool
 take_key_or_pass_by(LiveTable *table, const Job *job, const Worker *worker)
 {
-	if (take_key(table, job, worker))
+	if (take_key(table, job, worker, KEY_BEGUN))
 		return true;
-	lane_hint_pass_by(job->lane, job_key(job));
-	return take_key(table, job, worker);
+	if (lane_hint_pass_by(job->lane, job_key(job)))
+		passed_before++;		/* that was ours */
+	return try_key(table, job, worker, KEY_BEGUN);
+}
+
+bool
+dedup_goes_first(const Job *other, const Job *job, const Worker *worker)
+{
+	return dedup_one_at_a_time(job, worker) && same_key(job, other) &&
+		goes_first(other, job, worker, GetCurrentTimestamp());
 }
 
 bool
@@ -571,32 +655,15 @@ dedup_claim_undo(const Job *job, const Worker *worker)
 		give_back_key(job, worker);
 }
 
-static Jsonb *
-merged_into(int64 id)
-{
-	char	   *json = psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", id);
-
-	return jsonb_parse(json);
-}
-
 int64
 dedup_merged_into(int64 id)
 {
-	Oid			types[] = {INT8OID, TEXTOID};
-	Datum		values[] = {Int64GetDatum(id), CStringGetTextDatum(MERGED_INTO)};
-	int64		into = 0;
-	RunAs		saved;
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(id)};
 
-	engine_begin(&saved);
-	if (engine_execute("SELECT (result ->> $2)::int8 FROM queue_jobs.finished_job WHERE id = $1 AND state = 'cancelled' AND result ? $2",
-					   SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
-	{
-		bool		isnull;
-
-		into = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	}
-	engine_end(&saved);
-	return into;
+	return engine_select_id("SELECT (result ->> '" MERGED_INTO "')::int8 FROM queue_jobs.finished_job"
+							" WHERE id = $1 AND state = 'cancelled' AND result ? '" MERGED_INTO "'",
+							lengthof(types), types, values);
 }
 
 /*
@@ -620,7 +687,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 		wakeup_due_if_undone(other->run_at);
 	if (other->schedule != NULL)
 		wakeup_schedules();		/* a tick may wait for its end */
-	duplicates_note_merged(other->lane);
+	duplicates_note(other->lane, 0);
 	job->merged += 1 + other->merged;
 	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
 	location_relied_on(job);	/* for the next attempt: this one's may be lost with its lease */
@@ -631,11 +698,12 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	if (job_failures(other) < job_failures(job))
 		job->uncharged = job->attempt - job_failures(other);
 	other->dropped = duplicates_dropped(other->id);
-	batch_move_member(other, job->id);
+	batch_move_member(other, job);
 	if (watch_may_wait(other->id))
 		dependency_move(other->id, job->id);
 	other->batch = 0;			/* the run that it was merged into is the member now */
-	history_insert(NULL, other, worker, JOB_CANCELLED, now, merged_into(job->id));
+	history_insert(NULL, other, worker, JOB_CANCELLED, now,
+				   jsonb_parse(psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", job->id)));
 	return true;
 }
 
@@ -646,18 +714,14 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 	KeyScan		scan;
 	Job			other;
 
-	if (strategy(job, worker) == DEDUP_NONE)
+	if (strategy(job, worker) == DEDUP_NONE || has_begun(job))
 		return;
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{
-		TimestampTz until;
-
-		if (other.id == job->id || !same_key(job, &other) || lease_holds(&other, now, &until))
+		if (other.id == job->id || !same_key(job, &other) || is_run(&other, now))
 			continue;
-		if (charge_awaited(&other))
-			continue;
-		if (!takes_part(&other, worker, now) ||
+		if (!takes_part(&other, worker, now) || has_state(&other) ||
 			Max(waiting_since(&other), waiting_since(job)) -
 					Min(waiting_since(&other), waiting_since(job)) >
 				worker->dedup_ttl)
@@ -714,7 +778,7 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 
 	if (!dedup_one_at_a_time(job, worker))
 		return true;
-	if (!take_key(table, job, worker))
+	if (!take_key(table, job, worker, KEY_RUNS))
 		return false;
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))

@@ -46,12 +46,19 @@ extern bool dedup_any_live(LiveTable *table, const Job *job, const Worker *worke
  */
 extern bool dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker);
 
+/*
+ * Whether another job, which is not running, keeps the job from starting: it is of the same key, has begun,
+ * and goes on later.
+ */
+extern bool dedup_goes_first(const Job *other, const Job *job, const Worker *worker);
+
 /* The job could not be taken after all. */
 extern void dedup_claim_undo(const Job *job, const Worker *worker);
 
 /*
  * A job has been taken: merges all others of its key that wait, and on which no open transaction relies, into
- * its run. If one of them has fewer failures, its attempts count from now on: *job becomes that one.
+ * its run. If one of them has fewer failures, its attempts count from now on: *job becomes that one. A job
+ * that has begun (dedup.c) is merged with none.
  */
 extern void dedup_collapse(LiveTable *table, Job *job, const Worker *worker);
 

@@ -4,12 +4,14 @@
  */
 #include "postgres.h"
 
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "current_job.h"
 #include "dependency.h"
 #include "executor/spi.h"
 #include "lane.h"
 #include "run_as.h"
+#include "table_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
@@ -115,57 +117,75 @@ dependency_check_parents(const int64 *parents, int count)
 			refuse_parent(parents[i], lanes[i] == 0 ? NULL : lane_get(lanes[i]));
 }
 
-void
-dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
+#define HAVE_FAILED \
+	"SELECT coalesce((SELECT f.state <> 'completed' FROM queue_jobs.finished_job f WHERE f.id = p.id ORDER BY f.finished_at DESC LIMIT 1), false)" \
+	" FROM unnest($1) WITH ORDINALITY AS p (id, n) ORDER BY p.n"
+
+/*
+ * Which parents have ended without success already. The server's own scans find out only where some have
+ * ended: what a serializable transaction reads by them, other transactions must not write.
+ */
+static Datum
+failed_parents(const int64 *parents, int count)
 {
-	Oid			types[] = {INT8OID, INT8ARRAYOID, TEXTOID};
-	Datum		values[] = {Int64GetDatum(child), id_array(parents, count),
-							CStringGetTextDatum(if_dead_names[if_dead])};
+	Oid			types[] = {INT8ARRAYOID};
+	Datum		values[] = {id_array(parents, count)};
+	int32	   *lanes = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int32) * Max(count, 1));
+	Datum	   *failed = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Datum) * Max(count, 1));
 	RunAs		saved;
 
-	engine_begin(&saved);
-	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT $1, p, $3 FROM unnest($2) AS p",
-								SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
-	for (int i = 0; i < count; i++)
+	memset(failed, 0, sizeof(Datum) * count);
+	if (live_lanes(parents, count, lanes) > 0)
 	{
-		watch_job(parents[i]);	/* so that it is kept, should it end before we commit */
-		watch_note_parent(parents[i]);
-	}
-	watch_note(NEWS_WAITS, child);
-}
+		engine_begin(&saved);
+		(void) engine_execute_often(HAVE_FAILED, SPI_OK_SELECT, 1, types, values, NULL);
+		for (int i = 0; i < count; i++)
+		{
+			bool		isnull;
 
-static Datum
-text_array(Datum *elements, int count)
-{
-	return PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
+			failed[i] = BoolGetDatum(lanes[i] == 0 && DatumGetBool(
+				SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull)));
+		}
+		engine_end(&saved);
+	}
+	return PointerGetDatum(construct_array(failed, count, BOOLOID, 1, true, TYPALIGN_CHAR));
 }
 
 void
 dependency_add_many(const Dependency *dependencies, int count)
 {
-	Oid			types[] = {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
-	Datum		values[3];
+	Oid			types[] = {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, BOOLARRAYOID};
+	Datum		values[4];
 	int64	   *children = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
 	int64	   *parents = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(count, 1));
 	Datum	   *names = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Datum) * Max(count, 1));
-	RunAs		saved;
 
 	for (int i = 0; i < count; i++)
 	{
 		children[i] = dependencies[i].child;
 		parents[i] = dependencies[i].parent;
 		names[i] = CStringGetTextDatum(if_dead_names[dependencies[i].if_dead]);
-		watch_job(parents[i]);
+		watch_job(parents[i]);	/* so that it is kept, should it end before we commit */
 		watch_note_parent(parents[i]);
 	}
 	values[0] = id_array(children, count);
 	values[1] = id_array(parents, count);
-	values[2] = text_array(names, count);
-	engine_begin(&saved);
-	(void) engine_execute_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead) SELECT DISTINCT * FROM unnest($1, $2, $3)",
-								SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	values[2] = PointerGetDatum(construct_array(names, count, TEXTOID, -1, false, TYPALIGN_INT));
+	values[3] = failed_parents(parents, count);
+	(void) engine_statement_often("INSERT INTO queue_jobs.dependency (child, parent, if_dead, failed, named)"
+								  " SELECT DISTINCT child, parent, if_dead, failed, parent FROM unnest($1, $2, $3, $4) AS d (child, parent, if_dead, failed)",
+								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
+}
+
+void
+dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
+{
+	Dependency *dependencies = palloc(sizeof(Dependency) * count);
+
+	for (int i = 0; i < count; i++)
+		dependencies[i] = (Dependency) {.child = child,.parent = parents[i],.if_dead = if_dead};
+	dependency_add_many(dependencies, count);
+	watch_note(NEWS_WAITS, child);
 }
 
 void
@@ -173,13 +193,9 @@ dependency_move(int64 other, int64 job)
 {
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(other), Int64GetDatum(job)};
-	RunAs		saved;
 
-	engine_begin(&saved);
-	(void) engine_execute_often("UPDATE queue_jobs.dependency d SET parent = $2 WHERE parent = $1"
-								" AND NOT EXISTS (SELECT FROM queue_jobs.dependency e WHERE e.child = d.child AND e.parent = $2)",
-								SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	engine_end(&saved);
+	(void) engine_statement_often("UPDATE queue_jobs.dependency SET parent = $2 WHERE parent = $1",
+								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	watch_job(job);
 	watch_note_parent(job);
 	watch_note(NEWS_ENDED, other);
@@ -191,7 +207,7 @@ dependency_move(int64 other, int64 job)
 	"CASE WHEN " row ".encrypted IS NULL THEN " row ".result ELSE (queue_jobs.decrypt_job(" row \
 	".id)).result END"
 #define PARENT_RESULTS \
-	"SELECT jsonb_object_agg(coalesce(p.step, p.id::text), p.result) FROM (SELECT d.parent AS id," \
+	"SELECT jsonb_object_agg(coalesce(p.step, p.named::text), p.result) FROM (SELECT d.named," \
 	" (SELECT m.step FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.batch = $2 LIMIT 1) AS step," \
 	" coalesce((SELECT " CLEAR_RESULT("m") " FROM queue_jobs.member_job m WHERE m.id = d.parent AND m.state = 'completed' LIMIT 1)," \
 	" (SELECT " CLEAR_RESULT("f") " FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state = 'completed' LIMIT 1), 'null') AS result" \
@@ -200,39 +216,46 @@ dependency_move(int64 other, int64 job)
 Jsonb *
 dependency_results(const Job *child)
 {
-	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(child->id), Int64GetDatum(child->step ? child->batch : 0)};
-	Jsonb	   *results = NULL;
-	Datum		datum;
-	bool		isnull;
-	RunAs		saved;
 
-	engine_begin(&saved);
-	(void) engine_execute_often(PARENT_RESULTS, SPI_OK_SELECT, lengthof(types), types, values, NULL);
-	datum = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	if (!isnull)
-	{
-		MemoryContext spi = MemoryContextSwitchTo(context);
-
-		results = DatumGetJsonbPCopy(datum);
-		MemoryContextSwitchTo(spi);
-	}
-	engine_end(&saved);
-	return results;
+	return engine_select_jsonb(PARENT_RESULTS, lengthof(types), types, values);
 }
 
 bool
-dependency_any(int64 child)
+dependency_wait_again(int64 child)
 {
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(child)};
-	bool		any;
+	uint64		count;
 	RunAs		saved;
 
 	engine_begin(&saved);
-	any = engine_execute_often("SELECT FROM queue_jobs.dependency WHERE child = $1 LIMIT 1",
-							   SPI_OK_SELECT, 1, types, values, NULL) > 0;
+	count = engine_execute_often("SELECT parent FROM queue_jobs.dependency WHERE child = $1", SPI_OK_SELECT,
+								 1, types, values, NULL);
+	for (uint64 i = 0; i < count; i++)
+	{
+		bool		isnull;
+		int64		parent = DatumGetInt64(
+			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+
+		watch_job(parent);
+		watch_note_parent(parent);
+	}
 	engine_end(&saved);
-	return any;
+	return count > 0;
+}
+
+bool
+dependency_needs(int64 parent)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(parent)};
+
+	if (table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_TRACKED_BATCH))
+		return false;
+	return engine_statement_often("SELECT FROM queue_jobs.dependency d WHERE parent = $1"
+								  " AND EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.id = d.child)"
+								  " UNION ALL SELECT FROM queue_jobs.joint_member WHERE job = $1",
+								  SPI_OK_SELECT, 1, types, values, NULL) > 0;
 }

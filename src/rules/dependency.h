@@ -38,13 +38,19 @@ typedef struct Dependency
 
 extern void dependency_add_many(const Dependency *dependencies, int count);
 
-/* What a child's parents have returned, by their steps' names, or their ids; NULL if it has none. */
+/* What a child's parents have returned, by their steps' names, or the ids that it was given; NULL if none. */
 extern Jsonb *dependency_results(const Job *child);
 
 /* "other" was merged into the run of that job: what waits for it waits for that one. */
 extern void dependency_move(int64 other, int64 job);
 
-/* Whether the job has waited for others when it was enqueued. */
-extern bool dependency_any(int64 child);
+/*
+ * Whether the job waited for others when it was enqueued. If so, it is about to wait for them again: from now
+ * on these are watched.
+ */
+extern bool dependency_wait_again(int64 child);
+
+/* Whether a job or a batch that has not ended needs what is kept of a job that has. */
+extern bool dependency_needs(int64 parent);
 
 #endif

@@ -36,13 +36,6 @@
 #define MAX_SEALED_ERROR 7000	/* bytes of text, whose ciphertext is not longer than MAX_ERROR_LENGTH */
 #define WITHOUT_KEY "(not kept: there was no encryption key)"
 
-typedef enum Opening
-{
-	OPENED,
-	NO_SUCH_KEY,
-	ALTERED,
-} Opening;
-
 /* ---- texts ---- */
 
 /* The key of one job. */
@@ -84,21 +77,18 @@ seal(int64 job, const char *bound_to, const char *text, int length)
 }
 
 static bool
-looks_sealed(const char *text, int length)
-{
-	return length >= (int) strlen(PREFIX) && memcmp(text, PREFIX, strlen(PREFIX)) == 0;
-}
-
-static bool
 is_sealed(const JsonbValue *value)
 {
-	return value->type == jbvString && looks_sealed(value->val.string.val, value->val.string.len);
+	return value->type == jbvString && value->val.string.len >= (int) strlen(PREFIX) &&
+		memcmp(value->val.string.val, PREFIX, strlen(PREFIX)) == 0;
 }
 
 /* The version of its key, 0 if it has none; *base64 is where the rest begins. */
 static int32
-sealed_version(const char *text, int length, int *base64)
+sealed_version(const JsonbValue *value, int *base64)
 {
+	const char *text = value->val.string.val;
+	int			length = value->val.string.len;
 	int64		version = 0;
 	int			i = strlen(PREFIX);
 
@@ -110,34 +100,40 @@ sealed_version(const char *text, int length, int *base64)
 	return (int32) version;
 }
 
-/* *text ends with a zero byte. */
-static Opening
-open_sealed(int64 job, const char *bound_to, const char *string, int length, char **text)
+/* False if the text was altered, or is bound to something else. *text ends with a zero byte. */
+static bool
+open_sealed(int64 job, const char *bound_to, const JsonbValue *value, char **text)
 {
 	int			base64 = 0;
-	int32		version = sealed_version(string, length, &base64);
-	const EncryptionKey *key = version > 0 ? encryption_key_of(version) : NULL;
+	int32		version = sealed_version(value, &base64);
+	int			length = value->val.string.len - base64;
+	const EncryptionKey *key;
 	uint8		derived[CIPHER_KEY_LENGTH];
 	uint8	   *sealed;
 	int			sealed_length;
 	bool		opened;
 
 	if (version == 0)
-		return ALTERED;
+		return false;
+	key = encryption_key_of(version);
 	if (key == NULL)
-		return NO_SUCH_KEY;
-	sealed_length = pg_b64_dec_len(length - base64);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("encryption key version %d is missing", version),
+				 errdetail_internal("%s", as_sentence(encryption_key_problem(version))),
+				 errhint("Let the command of \"queue_jobs.encryption_key_command\" print it again.")));
+	sealed_length = pg_b64_dec_len(length);
 	sealed = palloc(sealed_length + 1);
-	sealed_length = pg_b64_decode(string + base64, length - base64, (void *) sealed, sealed_length);
+	sealed_length = pg_b64_decode(value->val.string.val + base64, length, (void *) sealed, sealed_length);
 	if (sealed_length < CIPHER_OVERHEAD)
-		return ALTERED;
+		return false;
 	*text = palloc(sealed_length - CIPHER_OVERHEAD + 1);
 	derive_key(key, job, derived);
 	opened = cipher_open(derived, bound_to, sealed, sealed_length, (uint8 *) *text);
 	explicit_bzero(derived, sizeof(derived));
 	(*text)[sealed_length - CIPHER_OVERHEAD] = '\0';
 	pfree(sealed);
-	return opened ? OPENED : ALTERED;
+	return opened;
 }
 
 /* Clear text is not left in memory that is free for others. */
@@ -146,19 +142,6 @@ forget(char *text)
 {
 	explicit_bzero(text, strlen(text));
 	pfree(text);
-}
-
-static void
-refuse_missing_version(const char *string, int length)
-{
-	int			base64;
-	int32		version = sealed_version(string, length, &base64);
-
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("encryption key version %d is missing", version),
-			 errdetail_internal("%s", as_sentence(encryption_key_problem(version))),
-			 errhint("Let the command of \"queue_jobs.encryption_key_command\" print it again.")));
 }
 
 /* ---- values ---- */
@@ -177,29 +160,17 @@ seal_value(int64 job, const char *bound_to, const JsonbValue *value)
 	return sealed;
 }
 
-static void
-set_string(JsonbValue *value, char *string)
-{
-	value->type = jbvString;
-	value->val.string.val = string;
-	value->val.string.len = strlen(string);
-}
-
 /* In place. */
-static Opening
+static bool
 open_value(int64 job, const char *bound_to, JsonbValue *value)
 {
 	char	   *text;
-	Opening		opening = open_sealed(job, bound_to, value->val.string.val, value->val.string.len, &text);
 
-	if (opening == OPENED)
-	{
-		JsonbToJsonbValue(jsonb_parse(text), value);
-		forget(text);
-	}
-	else if (opening == NO_SUCH_KEY)
-		refuse_missing_version(value->val.string.val, value->val.string.len);
-	return opening;
+	if (!open_sealed(job, bound_to, value, &text))
+		return false;
+	JsonbToJsonbValue(jsonb_parse(text), value);
+	forget(text);
+	return true;
 }
 
 /* What is done to args: encrypted for a worker, or (NULL) decrypted. */
@@ -219,8 +190,8 @@ convert_value(Conversion *conversion, const char *what, const char *key, bool wa
 		return;
 	bound_to = binding(conversion->job, what, key);
 	if (conversion->worker != NULL)
-		set_string(value, seal_value(conversion->job, bound_to, value));
-	else if (open_value(conversion->job, bound_to, value) != OPENED)
+		*value = jsonb_string(seal_value(conversion->job, bound_to, value));
+	else if (!open_value(conversion->job, bound_to, value))
 		conversion->altered = pstrdup(key);
 }
 
@@ -247,20 +218,13 @@ convert_object(Conversion *conversion, Jsonb *args)
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
 
-/* Of a scalar the value, else the container as a value. */
-static void
-root_value(Jsonb *jsonb, JsonbValue *value)
-{
-	if (!JB_ROOT_IS_SCALAR(jsonb) || !JsonbExtractScalar(&jsonb->root, value))
-		JsonbToJsonbValue(jsonb, value);
-}
-
 static Jsonb *
 convert_whole(Conversion *conversion, const char *what, Jsonb *jsonb)
 {
 	JsonbValue	value;
 
-	root_value(jsonb, &value);
+	if (!JB_ROOT_IS_SCALAR(jsonb) || !JsonbExtractScalar(&jsonb->root, &value))
+		JsonbToJsonbValue(jsonb, &value);
 	convert_value(conversion, what, "", conversion->worker != NULL, &value);
 	return JsonbValueToJsonb(&value);
 }
@@ -274,16 +238,6 @@ convert_args(Conversion *conversion, Jsonb *args)
 
 /* ---- args ---- */
 
-static void
-refuse_args_without_keys(const Worker *worker)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("args must be a JSON object for worker \"%s\"", worker->name),
-			 errdetail("It encrypts the values of some of their keys."),
-			 errhint("Enqueue it with an object, or define the worker with encrypt => '{*}'.")));
-}
-
 void
 encrypt_args(Job *job, const Worker *worker)
 {
@@ -291,7 +245,11 @@ encrypt_args(Job *job, const Worker *worker)
 	Jsonb	   *args = DatumGetJsonbP(JsonbPGetDatum(job->args));
 
 	if (!JB_ROOT_IS_OBJECT(args) && worker->encrypt != NULL && strcmp(worker->encrypt, ALL_KEYS) != 0)
-		refuse_args_without_keys(worker);
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("args must be a JSON object for worker \"%s\"", worker->name),
+				 errdetail("It encrypts the values of some of their keys."),
+				 errhint("Enqueue it with an object, or define the worker with encrypt => '{*}'.")));
 	(void) encryption_key_require_newest();
 	job->args = convert_args(&conversion, args);
 	job->encrypted |= ENCRYPTED_ARGS;
@@ -348,7 +306,7 @@ missing_version(Jsonb *args)
 
 		if (token == WJB_KEY || !is_sealed(&value))
 			continue;
-		version = sealed_version(value.val.string.val, value.val.string.len, &base64);
+		version = sealed_version(&value, &base64);
 		if (version == 0 || version == ours)
 			continue;
 		if (encryption_key_of(version) == NULL)
@@ -473,18 +431,9 @@ open_error_text(int64 id, JsonbValue *value)
 
 	if (!is_sealed(value))
 		return;
-	switch (open_sealed(id, binding(id, "error", ""), value->val.string.val, value->val.string.len, &text))
-	{
-		case OPENED:
-			set_string(value, text);
-			break;
-		case NO_SUCH_KEY:
-			refuse_missing_version(value->val.string.val, value->val.string.len);
-			break;
-		case ALTERED:
-			refuse_altered(id, "errors", NULL);
-			break;
-	}
+	if (!open_sealed(id, binding(id, "error", ""), value, &text))
+		refuse_altered(id, "errors", NULL);
+	*value = jsonb_string(text);
 }
 
 /* An array of objects, whose members are texts. */

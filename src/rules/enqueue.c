@@ -7,10 +7,11 @@
 #include "args_check.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
+#include "calendar.h"
+#include "call.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "batch_member.h"
-#include "common/int.h"
 #include "common/pg_prng.h"
 #include "compat.h"
 #include "dedup.h"
@@ -44,8 +45,6 @@ typedef struct Sum
 	Interval   *interval;
 	const char *name;			/* of the interval */
 } Sum;
-
-#define CALENDAR_HINT "Give an earlier time, or a shorter interval: the calendar ends with the year 294276."
 
 /* The server's own error says neither what was added nor what to do. */
 static void
@@ -224,24 +223,10 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	EnqueueCall call;
 
 	enqueue_check_right(worker);
-	args_check(args_handler(worker), args);
+	call_check_args(args_handler(worker), args);
 	(void) storable_args(args);
 	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
 	dedup_set_key(&call.job, worker, args, NULL);
-}
-
-void
-enqueue_one(Worker *worker, Jsonb *args)
-{
-	EnqueueCall call;
-	LiveTable	table;
-	bool		duplicate;
-
-	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
-	call.job.run_at = call.job.created_at;
-	live_open(&table);
-	(void) new_job_add(&call, &table, args, NULL, &duplicate);
-	live_close(&table);
 }
 
 /*
@@ -291,7 +276,7 @@ enqueue_step(const StepJob *step)
 		waiting_for_jobs(&call.job, step->delay);
 	else
 	{
-		call.job.run_at += step->delay;
+		call.job.run_at = calendar_bounded_sum(call.job.run_at, step->delay);
 		call.job.due = step->delay == 0;
 	}
 	live_open(&table);
@@ -398,7 +383,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 
 		if (jitter > 0)
 			jitter = (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, jitter - 1);
-		if (pg_add_s64_overflow(due, jitter, &run_at) || !IS_VALID_TIMESTAMP(run_at))
+		if (!calendar_sum(due, jitter, &run_at))
 			ereport(ERROR,
 					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range"),
 					 errdetail("The jitter of up to %s counts from %s.",
@@ -409,7 +394,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	}
 	if (registry_worker_disabled(worker->name))
 		return 0;
-	args_check(args_handler(worker), PG_GETARG_JSONB_P(Arg_enqueue_args));
+	call_check_args(args_handler(worker), PG_GETARG_JSONB_P(Arg_enqueue_args));
 
 	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, worker), now,
 				  PG_GETARG_INT32(Arg_enqueue_priority));
@@ -546,7 +531,7 @@ check_all_args(const Worker *worker, const Datum *args, int count)
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		args_check(handler, DatumGetJsonbP(args[i]));
+		call_check_args(handler, DatumGetJsonbP(args[i]));
 		MemoryContextReset(context);
 	}
 	MemoryContextSwitchTo(old);

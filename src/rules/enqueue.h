@@ -19,8 +19,8 @@ extern TimestampTz finite_run_at(TimestampTz run_at);
 extern bool enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at);
 
 /*
- * A tick of a schedule: as the current user, without context. The id of the job that will do the work; 0 if
- * the worker is disabled.
+ * A tick of a schedule, or (schedule NULL) of another duty: as the current user, without context. The id of
+ * the job that will do the work; 0 if the worker is disabled.
  */
 extern int64 enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule);
 
@@ -35,9 +35,6 @@ extern void enqueue_check_right(const Worker *worker);
  * makes the lane for it.
  */
 extern void enqueue_prepare(Worker *worker, Jsonb *args);
-
-/* Enqueues a job in the worker's own queue, due now, for the current user; whatever else is there. */
-extern void enqueue_one(Worker *worker, Jsonb *args);
 
 /*
  * Enqueues a job for that role, due now and without a deduplication key, whatever rights the current user

@@ -16,9 +16,7 @@
 #include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "fairness.h"
-#include "job.h"
 #include "utils/hsearch.h"
-#include "utils/memutils.h"
 
 #define STRIDE INT64CONST(5045040)	/* many numbers divide it */
 #define PATIENCE (3 * USECS_PER_SEC)

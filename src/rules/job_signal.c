@@ -9,11 +9,11 @@
 #include "access/table.h"
 #include "attribute_numbers.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "job_signal.h"
 #include "run_as.h"
 #include "snapshot.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
@@ -23,62 +23,46 @@ job_signal_add(int64 job, const char *name, Jsonb *payload)
 {
 	Oid			types[] = {INT8OID, TEXTOID, JSONBOID};
 	Datum		values[] = {Int64GetDatum(job), CStringGetTextDatum(name), JsonbPGetDatum(payload)};
-	RunAs		saved;
-	uint64		added;
 
-	engine_begin(&saved);
-	added = engine_execute_often(
+	return engine_statement_often(
 		"INSERT INTO queue_jobs.job_signal (job, name, payload, sent_at) VALUES ($1, $2, $3, clock_timestamp())"
 		" ON CONFLICT DO NOTHING",
-		SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
-	return added > 0;
+		SPI_OK_INSERT, lengthof(types), types, values, NULL) > 0;
 }
 
-/* Without "payload" only whether it is there. Read as the engine reads, whatever the caller's snapshot. */
-static bool
-find(int64 job, const char *name, Jsonb **payload)
+/* Read as the engine reads, whatever the caller's snapshot. */
+Jsonb *
+job_signal_payload(int64 job, const char *name)
 {
 	Relation	rel = table_open(catalog_relation(REL_JOB_SIGNAL), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();
+	Jsonb	   *payload = NULL;
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	bool		found;
 
 	ScanKeyInit(&keys[0], Anum_job_signal_job, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
 	ScanKeyInit(&keys[1], Anum_job_signal_name, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
-	keys[1].sk_collation = C_COLLATION_OID;
 	scan = systable_beginscan(rel, catalog_relation(REL_JOB_SIGNAL_KEY), true, snapshot, lengthof(keys),
 							  keys);
 	tuple = systable_getnext(scan);
-	found = HeapTupleIsValid(tuple);
-	if (found && payload != NULL)
+	if (HeapTupleIsValid(tuple))
 	{
 		bool		isnull;
 
-		*payload = DatumGetJsonbPCopy(heap_getattr(tuple, Anum_job_signal_payload,
-												   RelationGetDescr(rel), &isnull));
+		payload = DatumGetJsonbPCopy(heap_getattr(tuple, Anum_job_signal_payload, RelationGetDescr(rel),
+												  &isnull));
 	}
 	systable_endscan(scan);
 	engine_snapshot_end(snapshot);
 	table_close(rel, AccessShareLock);
-	return found;
+	return payload;
 }
 
 bool
-job_signal_has_come(int64 job, const char *name)
+job_signal_any(int64 job)
 {
-	return find(job, name, NULL);
-}
-
-Jsonb *
-job_signal_payload(int64 job, const char *name)
-{
-	Jsonb	   *payload = NULL;
-
-	(void) find(job, name, &payload);
-	return payload;
+	return table_has_row_of(REL_JOB_SIGNAL, REL_JOB_SIGNAL_KEY, job);
 }
 
 Jsonb *

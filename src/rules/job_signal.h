@@ -10,10 +10,11 @@
 /* False, and nothing is done, if the job has a signal of that name. Waits for another sender of it. */
 extern bool job_signal_add(int64 job, const char *name, Jsonb *payload);
 
-extern bool job_signal_has_come(int64 job, const char *name);
-
 /* In the current memory context; NULL if the job has no signal of that name. */
 extern Jsonb *job_signal_payload(int64 job, const char *name);
+
+/* Whether the job has a signal of any name. */
+extern bool job_signal_any(int64 job);
 
 /* All of them, an object of their payloads by name. */
 extern Jsonb *job_signals_of(int64 job);

@@ -21,18 +21,13 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/tableam.h"
-#include "access/xact.h"
+#include "attribute_numbers.h"
 #include "catalog.h"
 #include "catalog/indexing.h"
-#include "claimed_slot.h"
 #include "common/hashfn.h"
-#include "compat.h"
 #include "executor/tuptable.h"
-#include "fmgr.h"
 #include "hold.h"
 #include "key_hash.h"
 #include "lane.h"
@@ -44,10 +39,8 @@
 #include "outcome.h"
 #include "park.h"
 #include "snapshot.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "wakeup.h"
 
 #define MAX_SLOTS 256			/* that a transaction may have: the server's lock table is small */
@@ -136,15 +129,6 @@ find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *w
 	return found;
 }
 
-/* Whether a live claim has the slot. We have its lock. */
-static bool
-slot_is_claimed(LiveTable *table, int64 slot, const Job *job, const Worker *worker)
-{
-	Job			claimed;
-
-	return find_claim_of_slot(table, slot, job, worker, true, &claimed);
-}
-
 static void
 write_slot(Relation rel, int64 slot, const Job *job)
 {
@@ -152,6 +136,7 @@ write_slot(Relation rel, int64 slot, const Job *job)
 											  Int32GetDatum(job->attempt)};
 	bool		nulls[Natts_claimed_slot] = {0};
 
+	catalog_require_columns(rel, Natts_claimed_slot);
 	CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
 }
 
@@ -192,6 +177,20 @@ limit_rekeyed_slot(const Worker *worker, Jsonb *args, int64 slot, uint64 seed)
 	return slot;
 }
 
+/* Takes the slot, unless another process or a live claim has it. */
+static bool
+try_slot(LiveTable *table, const Job *job, const Worker *worker, int64 slot)
+{
+	Job			claimed;
+
+	if (!slot_lock_try(slot))
+		return false;
+	if (!find_claim_of_slot(table, slot, job, worker, true, &claimed))
+		return true;
+	slot_lock_release(slot);
+	return false;
+}
+
 /*
  * Takes any slot of a limit; 0 if there is none. They are tried from *first on, the one that this process had
  * last, so that not all processes try the same ones.
@@ -204,14 +203,11 @@ take_slot(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, 
 		int			number = (int) (((int64) *first + i) % limit);
 		int64		slot = slot_id(scope, number);
 
-		if (!slot_lock_try(slot))
-			continue;
-		if (!slot_is_claimed(table, slot, job, worker))
+		if (try_slot(table, job, worker, slot))
 		{
 			*first = number;
 			return slot;
 		}
-		slot_lock_release(slot);
 	}
 	return 0;
 }
@@ -226,16 +222,11 @@ free_slots_of(LiveTable *table, const Job *job, const Worker *worker, uint64 key
 	{
 		int64		slot = slot_id(key, number);
 
-		if (!slot_lock_try(slot))
+		if (!try_slot(table, job, worker, slot))
 			continue;
-		if (slot_is_claimed(table, slot, job, worker))
+		free_slots++;
+		if (!keep)
 			slot_lock_release(slot);
-		else
-		{
-			free_slots++;
-			if (!keep)
-				slot_lock_release(slot);
-		}
 	}
 	if (free_slots > 0)
 		limit_publish(worker);
@@ -287,19 +278,15 @@ static bool
 begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 {
 	int64		scope = (int64) (worker->concurrency_key ? hold->key : worker_scope(worker));
-	TimestampTz at;
 
 	if (worker->rate_limit == 0 || scope == 0)
 		return true;
-	if (!rate_reserve(scope, worker->rate_limit, worker->rate_period, &at))
+	if (!rate_reserve(scope, worker->rate_limit, worker->rate_period, &hold->rate.at))
 	{
-		*retry_at = at;
+		*retry_at = hold->rate.at;
 		return false;
 	}
-	hold->rate = (RateHold)
-	{
-		.scope = scope,.at = at
-	};
+	hold->rate.scope = scope;
 	return true;
 }
 
@@ -316,7 +303,7 @@ give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
 		slot_lock_release(hold->worker_slot);
 	if ((hold->worker_slot != 0 || hold->key_slot != 0) && shared_refusals() != hold->refusals)
 		wakeup_limited_now(lane_hint_worker(worker->name));
-	if (hold->key_slot != 0 && park_any(table, worker, hold->key))
+	if (hold->key_slot != 0 && park_any(table, worker, hold->key, NULL))
 		wakeup_sweep();
 }
 
@@ -325,11 +312,17 @@ give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
  * is parked still, goes first.
  */
 static bool
-overtakes(LiveTable *table, const Job *job, const Worker *worker, const Refusals *refusals, uint64 key)
+begin_key(LiveTable *table, const Job *job, const Worker *worker, const Refusals *refusals, LimitHold *hold)
 {
-	if (lane_hint_published_before(job->lane, &refusals->window, job_key(job)))
+	int			anywhere = MyProcPid;
+
+	if (worker->concurrency_limit <= 0 || hold->key == 0)
 		return true;
-	return park_goes_before(table, worker, key, job);
+	hold->key_slot = take_slot(table, job, worker, hold->key, worker->concurrency_limit, &anywhere);
+	if (hold->key_slot == 0 || worker->concurrency_limit > 1)
+		return hold->key_slot != 0;
+	return !lane_hint_published_before(job->lane, &refusals->window, job_key(job)) &&
+		!park_any(table, worker, hold->key, job);
 }
 
 /* Slots first, for they can be freed without a trace. */
@@ -337,7 +330,7 @@ static LimitVerdict
 begin(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals,
 	  LimitHold *hold, TimestampTz *retry_at)
 {
-	int			anywhere = MyProcPid;
+	LimitVerdict verdict = LIMIT_KEY;
 
 	*retry_at = NO_TIME;
 	hold->worker_slot = hold->key_slot = 0;
@@ -349,25 +342,14 @@ begin(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals
 		if (hold->worker_slot == 0)
 			return LIMIT_WORKER;
 	}
-	if (worker->concurrency_limit > 0 && hold->key != 0)
+	if (begin_key(table, job, worker, refusals, hold))
 	{
-		hold->key_slot = take_slot(table, job, worker, hold->key, worker->concurrency_limit, &anywhere);
-		if (hold->key_slot == 0)
-		{
-			give_back(table, hold, worker);
-			return LIMIT_KEY;
-		}
+		if (begin_rate(worker, hold, retry_at))
+			return LIMIT_FREE;
+		verdict = worker->concurrency_key ? LIMIT_KEY : LIMIT_WORKER;
 	}
-	if (hold->key_slot != 0 && worker->concurrency_limit == 1 &&
-		overtakes(table, job, worker, refusals, hold->key))
-	{
-		give_back(table, hold, worker);
-		return LIMIT_KEY;
-	}
-	if (begin_rate(worker, hold, retry_at))
-		return LIMIT_FREE;
 	give_back(table, hold, worker);
-	return worker->concurrency_key ? LIMIT_KEY : LIMIT_WORKER;
+	return verdict;
 }
 
 /* In case a slot is freed and no process tells, the lane is looked at again after LOOK_AGAIN. */
@@ -449,11 +431,10 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 		limit_publish(worker);
 	else
 		refuse(refusals, job, retry_at);
-	if (verdict == LIMIT_KEY)
-		refuse_key(refusals, hold->key);
-	if (verdict == LIMIT_KEY)
-		return refused_key_verdict(refusals, job->lane);
-	return verdict;
+	if (verdict != LIMIT_KEY)
+		return verdict;
+	refuse_key(refusals, hold->key);
+	return refused_key_verdict(refusals, job->lane);
 }
 
 /*

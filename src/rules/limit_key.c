@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "job.h"
 #include "key_hash.h"
 #include "limit_key.h"
 #include "utils/builtins.h"
@@ -45,13 +46,9 @@ key_values(const Worker *worker, Jsonb *args)
 	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
 	foreach(cell, key_names(worker->concurrency_key))
 	{
-		JsonbValue	key = {.type = jbvString};
-		JsonbValue *value;
+		JsonbValue *value = jsonb_member(&args->root, lfirst(cell));
 		JsonbValue	none = {.type = jbvNull};
 
-		key.val.string.val = lfirst(cell);
-		key.val.string.len = strlen(lfirst(cell));
-		value = findJsonbValueFromContainer(&args->root, JB_FOBJECT, &key);
 		any = any || (value != NULL && value->type != jbvNull);
 		pushJsonbValue(&state, WJB_ELEM, value ? value : &none);
 	}

@@ -20,4 +20,7 @@ extern void limit_passed_by(const Worker *worker, const Job *job);
 /* A job has ended, or was put back; "job" still shows its lease, if it had one. */
 extern void limit_job_ended(LiveTable *table, const Job *job, const Worker *worker);
 
+/* Removes claims of slots that are void: most are removed when their job ends. For the scheduler. */
+extern void limit_trim_claimed(void);
+
 #endif

@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "access/xact.h"
+#include "catalog.h"
 #include "charge.h"
 #include "compat.h"
 #include "crash_ledger.h"
@@ -17,12 +18,12 @@
 #include "miscadmin.h"
 #include "outcome.h"
 #include "process.h"
+#include "savepoint_notes.h"
 #include "shared.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
 #include "tcop/tcopprot.h"
-#include "utils/memutils.h"
 #include "utils/pidfile.h"
 
 #define CLAIMS_FILE "pg_stat/queue_jobs.claims"
@@ -273,14 +274,7 @@ lost_claim_note(const Job *job)
 	if (MyBackendType != B_BACKEND)
 		return;
 	attach();
-	if (note_count == note_room)
-	{
-		int			room = Max(16, 2 * note_room);
-
-		notes = notes == NULL ? MemoryContextAlloc(TopMemoryContext, room * sizeof(ClaimNote))
-							  : repalloc(notes, room * sizeof(ClaimNote));
-		note_room = room;
-	}
+	notes = notes_with_room(notes, note_count, &note_room, sizeof(ClaimNote));
 	notes[note_count++] = (ClaimNote)
 	{
 		.job = job->id,.attempt = job->attempt - 1,.subtransaction = GetCurrentSubTransactionId()
@@ -308,11 +302,9 @@ charge_entry(void *argument)
 {
 	LostEntry  *lost = argument;
 
-	unit_begin();
 	lost->done = outcome_charge(lost->entry->job, lost->entry->attempt, add_crash,
 								"server process crashed in the middle of the transaction that had claimed the job");
 	ForceSyncCommit();
-	unit_end();
 }
 
 bool
@@ -338,7 +330,7 @@ lost_claims_charge(void)
 
 		if (!is_lost(lost.entry) || lost.entry->database != MyDatabaseId)
 			continue;
-		if (process_protect(charge_entry, &lost) && lost.done)
+		if (catalog_unit(charge_entry, &lost) && lost.done)
 			lost.entry->job = 0;
 		else
 			again = GetCurrentTimestamp() + LOOK_AGAIN;

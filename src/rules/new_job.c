@@ -6,6 +6,7 @@
 
 #include "access/toast_internals.h"
 #include "batch_member.h"
+#include "calendar.h"
 #include "catalog.h"
 #include "commands/sequence.h"
 #include "dedup.h"
@@ -75,7 +76,8 @@ delay_start(Job *job, const Worker *worker)
 	if (job->run_at >= earliest || job_consistency(worker, job->id) == CONSISTENCY_ALWAYS)
 		return;
 	if (job->expires_at != NO_TIME)
-		job->expires_at += earliest - Max(job->run_at, job->created_at);
+		job->expires_at = calendar_bounded_sum(job->expires_at,
+											   earliest - Max(job->run_at, job->created_at));
 	job->run_at = earliest;
 	job->due = false;
 }

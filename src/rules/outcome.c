@@ -7,6 +7,7 @@
 #include "access/xact.h"
 #include "arguments.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_type.h"
 #include "command.h"
 #include "common/pg_prng.h"
 #include "compat.h"
@@ -15,7 +16,6 @@
 #include "duplicates.h"
 #include "encrypted_job.h"
 #include "enqueue.h"
-#include "executor_slot.h"
 #include "fmgr.h"
 #include "handler.h"
 #include "history.h"
@@ -30,9 +30,9 @@
 #include "schedule_end.h"
 #include "statistics.h"
 #include "subtransaction.h"
+#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
-#include "utils/numeric.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "wakeup.h"
@@ -162,49 +162,24 @@ tell_end(const Job *job, JobState state)
 	watch_note(NEWS_ENDED, job->id);
 }
 
-static void
-push_value(JsonbParseState **state, const char *key, JsonbValue *value)
-{
-	JsonbValue	name = {.type = jbvString};
-
-	name.val.string.val = unconstify(char *, key);
-	name.val.string.len = strlen(key);
-	pushJsonbValue(state, WJB_KEY, &name);
-	pushJsonbValue(state, WJB_VALUE, value);
-}
-
-static void
-push_text(JsonbParseState **state, const char *key, const char *text)
-{
-	JsonbValue	value = {.type = text ? jbvString : jbvNull};
-
-	if (text != NULL)
-	{
-		value.val.string.val = unconstify(char *, text);
-		value.val.string.len = strlen(text);
-	}
-	push_value(state, key, &value);
-}
-
 /* Enqueues the job that tells of this one's end, for its owner. NULL: the worker wants none. */
 static void
 enqueue_follower(const char *follower, const Job *job)
 {
 	const Lane *lane = follower ? lane_get(job->lane) : NULL;
-	JsonbParseState *state = NULL;
-	JsonbValue	value = {.type = jbvNumeric};
+	Oid			types[] = {INT8OID, TEXTOID, JSONBOID, JSONBOID};
+	Datum		values[4];
 
 	if (lane == NULL)
 		return;
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	value.val.numeric = int64_to_numeric(job->id);
-	push_value(&state, "job", &value);
-	push_text(&state, "worker", lane->worker);
-	JsonbToJsonbValue((Jsonb *) PG_DETOAST_DATUM(JsonbPGetDatum(job->args)), &value);
-	push_value(&state, "args", &value);
-	push_text(&state, "error", job_last_error(job->errors));
+	values[0] = Int64GetDatum(job->id);
+	values[1] = CStringGetTextDatum(lane->worker);
+	values[2] = JsonbPGetDatum(job->args);
+	values[3] = JsonbPGetDatum(job->errors ? job->errors : jsonb_parse("[]"));
 	(void) enqueue_for(lane->owner, follower,
-					   JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)), 0, false);
+					   engine_select_jsonb("SELECT jsonb_build_object('job', $1, 'worker', $2, 'args', $3, 'error', $4 -> -1 -> 'message')",
+										   lengthof(types), types, values),
+					   0, false);
 }
 
 static void

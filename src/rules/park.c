@@ -90,42 +90,28 @@ park_release(LiveTable *table, const Worker *worker, uint64 key)
 		wakeup_sweep();
 }
 
-/* The first parked job of a key, in one lane or (0) any. */
-static bool
-first_parked(LiveTable *table, const Worker *worker, uint64 key, int32 lane, LanePosition *first)
+bool
+park_any(LiveTable *table, const Worker *worker, uint64 key, const Job *before)
 {
 	Snapshot	snapshot = engine_snapshot();
+	LanePosition end = before ? job_key(before) : highest_key;
 	LaneScan	scan;
 	Job			parked;
 	bool		found = false;
+	bool		over = false;
 
 	lane_scan_begin(&scan, table, park_place(key), lowest_key, snapshot, GetCurrentTimestamp());
-	while (!found && lane_scan_next(&scan, &parked))
+	while (!found && !over && lane_scan_next(&scan, &parked))
 	{
+		LanePosition position = job_key(&parked);
+
 		CHECK_FOR_INTERRUPTS();
-		found = (lane == 0 || parked.lane == lane) && limit_key_hash(worker, parked.args) == key;
-		if (found)
-			*first = job_key(&parked);
+		over = lane_position_compare(&position, &end) >= 0;
+		found = !over && (before == NULL || parked.lane == before->lane) &&
+			limit_key_hash(worker, parked.args) == key;
 		live_pass_by(&parked);
 	}
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);
 	return found;
-}
-
-bool
-park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *job)
-{
-	LanePosition parked;
-	LanePosition own = job_key(job);
-
-	return first_parked(table, worker, key, job->lane, &parked) && lane_position_compare(&parked, &own) < 0;
-}
-
-bool
-park_any(LiveTable *table, const Worker *worker, uint64 key)
-{
-	LanePosition parked;
-
-	return first_parked(table, worker, key, 0, &parked);
 }

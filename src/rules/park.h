@@ -12,11 +12,8 @@
 /* A job of the key has ended: the next one of it goes back to its lane, in this transaction. */
 extern void park_release(LiveTable *table, const Worker *worker, uint64 key);
 
-/* Whether a job of the key and the lane that is parked goes before this one. */
-extern bool park_goes_before(LiveTable *table, const Worker *worker, uint64 key, const Job *job);
-
-/* Whether any job of the key is parked. */
-extern bool park_any(LiveTable *table, const Worker *worker, uint64 key);
+/* Whether any job of the key is parked: one of the lane that goes before that job, or (NULL) of all lanes. */
+extern bool park_any(LiveTable *table, const Worker *worker, uint64 key, const Job *before);
 
 /* Where jobs of the key are parked: a number below zero. */
 extern int32 park_place(uint64 key);

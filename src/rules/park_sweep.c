@@ -41,7 +41,6 @@ typedef struct Parking
 	Worker	   *worker;
 	LanePosition start;			/* from there on, in the next transaction */
 	bool		more;
-	int			parked;
 	int			nkeys;
 	KeyState	keys[KEYS_AT_ONCE];
 } Parking;

@@ -18,17 +18,17 @@
 #include "access/genam.h"
 #include "access/relation.h"
 #include "access/stratnum.h"
-#include "access/table.h"
 #include "arguments.h"
+#include "catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
-#include "catalog/pg_index.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
 #include "common/jsonapi.h"
 #include "compat.h"
 #include "fmgr.h"
-#include "funcapi.h"
+#include "job.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "record.h"
@@ -53,6 +53,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_lock_record_if);
 typedef struct KeyColumn
 {
 	char	   *name;
+	char	   *key;			/* of the args, or another object, that has its value */
 	char	   *type;			/* as which it is compared, qualified */
 	char	   *value;			/* "record.a", or "record.a::pg_catalog.text" */
 	Oid			family;			/* of btree operators */
@@ -64,8 +65,6 @@ static List *
 record_key_names(const char *record_key)
 {
 	List	   *names = NIL;
-	List	   *result = NIL;
-	ListCell   *cell;
 
 	if (!SplitGUCList(pstrdup(record_key), ',', &names) || names == NIL)
 		ereport(ERROR,
@@ -73,9 +72,7 @@ record_key_names(const char *record_key)
 				 errmsg("invalid record_key \"%s\"", record_key),
 				 errdetail("It is empty, or no list of names."),
 				 errhint("Give the args keys that hold the record's primary key, separated by commas.")));
-	foreach(cell, names)
-		result = lappend(result, pstrdup(lfirst(cell)));
-	return result;
+	return names;
 }
 
 char *
@@ -85,28 +82,6 @@ record_table_name(Oid table)
 	char	   *name = get_rel_name(table);
 
 	return schema && name ? quote_qualified_identifier(schema, name) : NULL;
-}
-
-/* rd_pkindex is not that of a DEFERRABLE one on PostgreSQL 15. */
-static Oid
-primary_key_index(Relation rel)
-{
-	List	   *indexes = RelationGetIndexList(rel);
-	Oid			found = InvalidOid;
-	ListCell   *cell;
-
-	foreach(cell, indexes)
-	{
-		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
-
-		if (!HeapTupleIsValid(tuple))
-			continue;
-		if (((Form_pg_index) GETSTRUCT(tuple))->indisprimary)
-			found = lfirst_oid(cell);
-		ReleaseSysCache(tuple);
-	}
-	list_free(indexes);
-	return found;
 }
 
 /*
@@ -120,7 +95,7 @@ key_column(Relation rel, Relation index, int i)
 	KeyColumn  *column = palloc(sizeof(KeyColumn));
 	Oid			type = getBaseType(attribute->atttypid);
 
-	column->name = pstrdup(NameStr(attribute->attname));
+	column->name = column->key = pstrdup(NameStr(attribute->attname));
 	column->family = index->rd_opfamily[i];
 	column->input = index->rd_opcintype[i];
 	if (index->rd_rel->relam != BTREE_AM_OID)
@@ -140,22 +115,22 @@ key_column(Relation rel, Relation index, int i)
 	return column;
 }
 
-/* The columns of a table's primary key, in its order. */
+/* The columns of a table's primary key, deferrable or not, in its order. */
 static List *
 primary_key(Oid table)
 {
 	Relation	rel = relation_open(table, AccessShareLock);
-	Oid			index_oid = primary_key_index(rel);
+	Oid			constraint;
 	Relation	index;
 	List	   *columns = NIL;
 
-	if (!OidIsValid(index_oid))
+	if (get_primary_key_attnos(table, true, &constraint) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
 				 errmsg("table \"%s\" has no primary key", RelationGetRelationName(rel)),
 				 errdetail("A record is found by its primary key."),
 				 errhint("Add one: ALTER TABLE … ADD PRIMARY KEY.")));
-	index = index_open(index_oid, AccessShareLock);
+	index = index_open(get_constraint_index(constraint), AccessShareLock);
 	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
 		columns = lappend(columns, key_column(rel, index, i));
 	index_close(index, AccessShareLock);
@@ -187,27 +162,23 @@ key_operator(const KeyColumn *column, int16 strategy)
 
 /* "($1 ->> 'a')::pg_catalog.int4" */
 static char *
-key_value_sql(const KeyColumn *column, const char *name)
+key_value_sql(const KeyColumn *column)
 {
-	return psprintf("($1 OPERATOR(pg_catalog.->>) %s)::%s", quote_literal_cstr(name), column->type);
+	return psprintf("($1 OPERATOR(pg_catalog.->>) %s)::%s", quote_literal_cstr(column->key), column->type);
 }
 
 /* "record.a = ($1 ->> 'a')::integer AND …" */
 static void
-append_key_condition(StringInfo sql, List *columns, List *names)
+append_key_condition(StringInfo sql, List *columns)
 {
-	ListCell   *column_cell;
-	ListCell   *name_cell;
-	const char *separator = "";
+	ListCell   *cell;
 
-	forboth(column_cell, columns, name_cell, names)
+	foreach(cell, columns)
 	{
-		const KeyColumn *column = lfirst(column_cell);
+		const KeyColumn *column = lfirst(cell);
 
-		appendStringInfo(sql, "%s%s %s %s", separator, column->value,
-						 key_operator(column, BTEqualStrategyNumber),
-						 key_value_sql(column, lfirst(name_cell)));
-		separator = " AND ";
+		appendStringInfo(sql, "%s%s %s %s", foreach_current_index(cell) > 0 ? " AND " : "", column->value,
+						 key_operator(column, BTEqualStrategyNumber), key_value_sql(column));
 	}
 }
 
@@ -226,22 +197,20 @@ same_operator(List *columns)
 
 /* "(record.a, record.b) > (($1 ->> 'a')::integer, …)" */
 static void
-append_row_comparison(StringInfo sql, List *columns, List *names)
+append_row_comparison(StringInfo sql, List *columns)
 {
 	StringInfoData values;
-	ListCell   *column_cell;
-	ListCell   *name_cell;
-	const char *separator = "";
+	ListCell   *cell;
 
 	initStringInfo(&values);
 	appendStringInfoChar(sql, '(');
-	forboth(column_cell, columns, name_cell, names)
+	foreach(cell, columns)
 	{
-		const KeyColumn *column = lfirst(column_cell);
+		const KeyColumn *column = lfirst(cell);
+		const char *separator = foreach_current_index(cell) > 0 ? ", " : "";
 
 		appendStringInfo(sql, "%s%s", separator, column->value);
-		appendStringInfo(&values, "%s%s", separator, key_value_sql(column, lfirst(name_cell)));
-		separator = ", ";
+		appendStringInfo(&values, "%s%s", separator, key_value_sql(column));
 	}
 	appendStringInfo(sql, ") %s (%s)", key_operator(linitial(columns), BTGreaterStrategyNumber), values.data);
 }
@@ -251,18 +220,17 @@ append_row_comparison(StringInfo sql, List *columns, List *names)
  * an index takes the first.
  */
 static void
-append_nested_comparison(StringInfo sql, List *columns, List *names)
+append_nested_comparison(StringInfo sql, List *columns)
 {
-	ListCell   *column_cell;
-	ListCell   *name_cell;
+	ListCell   *cell;
 
-	forboth(column_cell, columns, name_cell, names)
+	foreach(cell, columns)
 	{
-		const KeyColumn *column = lfirst(column_cell);
-		const char *value = key_value_sql(column, lfirst(name_cell));
+		const KeyColumn *column = lfirst(cell);
+		const char *value = key_value_sql(column);
 
 		appendStringInfo(sql, "%s%s %s %s AND (%s %s %s",
-						 foreach_current_index(column_cell) > 0 ? " OR (" : "", column->value,
+						 foreach_current_index(cell) > 0 ? " OR (" : "", column->value,
 						 key_operator(column, BTGreaterEqualStrategyNumber), value, column->value,
 						 key_operator(column, BTGreaterStrategyNumber), value);
 	}
@@ -274,33 +242,25 @@ append_nested_comparison(StringInfo sql, List *columns, List *names)
 static void
 append_key_order(StringInfo sql, List *columns)
 {
-	const char *separator = "";
 	ListCell   *cell;
 
 	foreach(cell, columns)
 	{
 		const KeyColumn *column = lfirst(cell);
 
-		appendStringInfo(sql, "%s%s USING %s", separator, column->value,
+		appendStringInfo(sql, "%s%s USING %s", foreach_current_index(cell) > 0 ? ", " : "", column->value,
 						 key_operator(column, BTLessStrategyNumber));
-		separator = ", ";
 	}
 }
 
-static Oid
-record_table(const char *name)
+/* The columns of the primary key of a worker's record, each with its args key. */
+static List *
+record_columns(const Worker *worker)
 {
-	List	   *names = QjQualifiedNameList(name);
-
-	return RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, false);
-}
-
-static char *
-record_sql(const Worker *worker, const char *pending, bool lock)
-{
-	StringInfoData sql;
-	List	   *columns = primary_key(record_table(worker->record));
+	RangeVar   *table = makeRangeVarFromNameList(QjQualifiedNameList(worker->record));
+	List	   *columns = primary_key(RangeVarGetRelid(table, NoLock, false));
 	List	   *names = record_key_names(worker->record_key);
+	ListCell   *cell;
 
 	if (list_length(columns) != list_length(names))
 		ereport(ERROR,
@@ -310,9 +270,19 @@ record_sql(const Worker *worker, const char *pending, bool lock)
 				 errdetail("The primary key has %d columns; %d keys are given.", list_length(columns),
 						   list_length(names)),
 				 errhint("Name one args key for each column of the primary key, in its order.")));
+	foreach(cell, columns)
+		((KeyColumn *) lfirst(cell))->key = list_nth(names, foreach_current_index(cell));
+	return columns;
+}
+
+static char *
+record_sql(const Worker *worker, const char *pending, bool lock)
+{
+	StringInfoData sql;
+
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT true FROM %s AS record WHERE ", worker->record);
-	append_key_condition(&sql, columns, names);
+	append_key_condition(&sql, record_columns(worker));
 	/* on lines of its own, for a comment in it must not swallow what follows */
 	appendStringInfo(&sql, " AND (\n%s\n)%s", pending, lock ? " FOR UPDATE OF record" : "");
 	return sql.data;
@@ -322,19 +292,17 @@ char *
 record_pending_sql(const Worker *worker, const char *pending, bool after, int limit)
 {
 	StringInfoData sql;
-	List	   *columns = primary_key(record_table(worker->record));
-	List	   *names = record_key_names(worker->record_key);
-	ListCell   *column_cell;
-	ListCell   *name_cell;
-	const char *separator = "";
+	List	   *columns = record_columns(worker);
+	ListCell   *cell;
 
 	initStringInfo(&sql);
 	appendStringInfoString(&sql, "SELECT pg_catalog.jsonb_build_object(");
-	forboth(column_cell, columns, name_cell, names)
+	foreach(cell, columns)
 	{
-		appendStringInfo(&sql, "%s%s, record.%s", separator, quote_literal_cstr(lfirst(name_cell)),
-						 quote_identifier(((KeyColumn *) lfirst(column_cell))->name));
-		separator = ", ";
+		const KeyColumn *column = lfirst(cell);
+
+		appendStringInfo(&sql, "%s%s, record.%s", foreach_current_index(cell) > 0 ? ", " : "",
+						 quote_literal_cstr(column->key), quote_identifier(column->name));
 	}
 	/* the xmin of a frozen row may be so old that its age is negative */
 	appendStringInfo(&sql, ") FROM %s AS record WHERE (\n%s\n)"
@@ -345,9 +313,9 @@ record_pending_sql(const Worker *worker, const char *pending, bool after, int li
 	{
 		appendStringInfoString(&sql, " AND ");
 		if (same_operator(columns))
-			append_row_comparison(&sql, columns, names);
+			append_row_comparison(&sql, columns);
 		else
-			append_nested_comparison(&sql, columns, names);
+			append_nested_comparison(&sql, columns);
 	}
 	appendStringInfoString(&sql, " ORDER BY ");
 	append_key_order(&sql, columns);
@@ -391,29 +359,27 @@ lock_and_find(SPIPlanPtr lock, SPIPlanPtr check, Datum *key)
 }
 
 /*
- * Names in the condition are those that they were when the worker was defined, whichever role's job this is.
+ * Names in a definition's condition are those that they were when the worker was defined, whichever role's
+ * job this is. NULL: the session's path stays.
  */
 static int
-path_begin(const char *search_path)
+begin(const char *search_path)
 {
 	int			nest_level = NewGUCNestLevel();
 
-	(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
+	if (search_path != NULL)
+		(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+								 true, 0, false);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
 	return nest_level;
 }
 
 static void
-path_end(int nest_level)
+end(int nest_level)
 {
+	SPI_finish();
 	AtEOXact_GUC(true, nest_level);
-}
-
-static void
-spi_begin(void)
-{
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
 }
 
 /* The path as it may be used now. (A plan that was made with another one is made again by the server.) */
@@ -421,7 +387,7 @@ static void
 find_path(RecordPlans *plans, const Worker *worker)
 {
 	WorkerTexts texts = {.search_path = plans->stored_path};
-	uint64		generation = trusted_path_generation();
+	uint64		generation = catalog_handler_generation();
 	char	   *path;
 
 	if (plans->search_path != NULL && plans->path_generation == generation)
@@ -451,13 +417,11 @@ prepare_plan(SPIPlanPtr *plan, RecordPlans *plans, const Worker *worker, bool lo
 	if (plans->stored_path == NULL)
 		plans->stored_path = MemoryContextStrdup(TopMemoryContext, texts.search_path);
 	find_path(plans, worker);
-	nest_level = path_begin(plans->search_path);
-	spi_begin();
+	nest_level = begin(plans->search_path);
 	made = prepare(worker, texts.pending, lock);
 	SPI_keepplan(made);
 	*plan = made;
-	SPI_finish();
-	path_end(nest_level);
+	end(nest_level);
 	return true;
 }
 
@@ -472,14 +436,12 @@ record_state(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock)
 		(lock && !prepare_plan(&plans->lock, plans, worker, true)))
 		return RECORD_UNKNOWN;
 	find_path(plans, worker);
-	nest_level = path_begin(plans->search_path);
-	spi_begin();
+	nest_level = begin(plans->search_path);
 	if (lock)
 		pending = lock_and_find(plans->lock, plans->check, &key);
 	else
 		pending = finds(plans->check, &key, InvalidSnapshot);
-	SPI_finish();
-	path_end(nest_level);
+	end(nest_level);
 	return pending ? RECORD_PENDING : RECORD_NOT_PENDING;
 }
 
@@ -499,51 +461,29 @@ record_plans_free(RecordPlans *plans)
 
 /*
  * Beside the key's condition, in parentheses, "a) OR (b" would be more than a condition: it would hold for
- * other records. Where there are none it is a syntax error.
+ * other records. Where there are none it is a syntax error: so it is planned alone, too.
  */
-static void
-prepare_condition_alone(const Worker *worker, const char *pending)
-{
-	(void) prepare_one_query(psprintf("SELECT CASE WHEN\n%s\nTHEN true END FROM %s AS record", pending,
-									  worker->record),
-							 0, NULL, "pending");
-}
-
 void
 record_check_definition(const Worker *worker, const WorkerTexts *texts)
 {
-	int			nest_level = path_begin(texts->search_path);
+	int			nest_level = begin(texts->search_path);
 
-	spi_begin();
 	(void) prepare(worker, texts->pending, true);
-	prepare_condition_alone(worker, texts->pending);
-	SPI_finish();
-	path_end(nest_level);
-}
-
-/* The value of a key of the args, or NULL. */
-static JsonbValue *
-key_value(Jsonb *args, JsonbValue *key, char *name)
-{
-	*key = (JsonbValue)
-	{
-		.type = jbvString
-	};
-	key->val.string.val = name;
-	key->val.string.len = strlen(name);
-	return JB_ROOT_IS_OBJECT(args) ? findJsonbValueFromContainer(&args->root, JB_FOBJECT, key) : NULL;
+	(void) prepare_one_query(psprintf("SELECT CASE WHEN\n%s\nTHEN true END FROM %s AS record", texts->pending,
+									  worker->record),
+							 0, NULL, "pending");
+	end(nest_level);
 }
 
 bool
 record_has_key(const Worker *worker, Jsonb *args)
 {
 	ListCell   *cell;
-	JsonbValue	key;
 
 	if (worker->record == NULL)
 		return true;
 	foreach(cell, record_key_names(worker->record_key))
-		if (key_value(args, &key, lfirst(cell)) == NULL)
+		if (jsonb_member(&args->root, lfirst(cell)) == NULL)
 			return false;
 	return true;
 }
@@ -582,8 +522,7 @@ record_key_args(const Worker *worker, Jsonb *args)
 	foreach(cell, record_key_names(worker->record_key))
 	{
 		char	   *name = lfirst(cell);
-		JsonbValue	key;
-		JsonbValue *value = key_value(args, &key, name);
+		JsonbValue *value = jsonb_member(&args->root, name);
 
 		if (value == NULL)
 			ereport(ERROR,
@@ -591,8 +530,7 @@ record_key_args(const Worker *worker, Jsonb *args)
 					 errmsg("args have no key \"%s\"", name),
 					 errdetail("It names the record of a job of worker \"%s\".", worker->name),
 					 errhint("Enqueue with that key.")));
-		pushJsonbValue(&state, WJB_KEY, &key);
-		pushJsonbValue(&state, WJB_VALUE, spelled_out(value));
+		jsonb_push_member(&state, name, spelled_out(value));
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
@@ -607,12 +545,7 @@ append_value_condition(StringInfo sql, List *columns, Oid key_type)
 
 	if (key_type == JSONBOID && list_length(columns) > 1)
 	{
-		List	   *names = NIL;
-		ListCell   *cell;
-
-		foreach(cell, columns)
-			names = lappend(names, ((KeyColumn *) lfirst(cell))->name);
-		append_key_condition(sql, columns, names);
+		append_key_condition(sql, columns);
 		return;
 	}
 	if (list_length(columns) > 1)
@@ -661,15 +594,13 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 	append_value_condition(&sql, primary_key(table), key_type);
 	appendStringInfo(&sql, " AND (\n%s\n)", condition ? condition : "true");
 
-	nest_level = NewGUCNestLevel();
+	nest_level = begin(NULL);
 	if (strcmp(GetConfigOption("lock_timeout", false, false), "0") == 0)
 		(void) set_config_option("lock_timeout", "10s", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
 								 0, false);
-	spi_begin();
 	check = prepare_one_query(sql.data, 1, &key_type, "condition");
 	appendStringInfoString(&sql, " FOR UPDATE OF record");
 	locked = lock_and_find(prepare_one_query(sql.data, 1, &key_type, "condition"), check, &key);
-	SPI_finish();
-	AtEOXact_GUC(true, nest_level);
+	end(nest_level);
 	PG_RETURN_BOOL(locked);
 }

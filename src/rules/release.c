@@ -1,6 +1,6 @@
 /*
  * release.c
- *		Jobs that wait no longer; see release.h.
+ *		Jobs that wait no longer, or have expired; see release.h.
  */
 #include "postgres.h"
 
@@ -15,7 +15,6 @@
 #include "registry.h"
 #include "release.h"
 #include "run_as.h"
-#include "utils/builtins.h"
 #include "waiting.h"
 #include "wakeup.h"
 #include "watch.h"
@@ -32,7 +31,7 @@
 	" CASE WHEN (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.parent) THEN NULL" \
 	"  WHEN (SELECT b.settled_at IS NULL FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent) THEN NULL" \
 	"  WHEN (SELECT b.succeeded_at IS NULL FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent) THEN 'dead'" \
-	"  ELSE coalesce((SELECT state FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1), '" NOT_HERE "') END" \
+	"  ELSE coalesce((SELECT state FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1), '" NOT_HERE "') END, d.failed" \
 	" FROM queue_jobs.dependency d WHERE d.child = $1"
 
 typedef struct ParentsFound
@@ -41,21 +40,26 @@ typedef struct ParentsFound
 	bool		cancels;
 } ParentsFound;
 
-/* One of which nothing is left was not to be kept, and so completed. */
-static bool
-has_completed(Datum parent)
+/*
+ * One of which nothing is left was not to be kept, and so completed; unless it had failed already when the
+ * child was enqueued, and was not retried since.
+ */
+static const char *
+state_elsewhere(Datum parent, bool failed)
 {
 	Oid			types[] = {INT8OID};
 
-	return engine_execute_often("SELECT FROM (SELECT state FROM queue_jobs.finished_job WHERE id = $1 ORDER BY finished_at DESC LIMIT 1) AS f"
-								" WHERE state <> 'completed'", SPI_OK_SELECT, 1, types, &parent, NULL) == 0;
+	if (engine_execute_often("SELECT state FROM queue_jobs.finished_job WHERE id = $1 ORDER BY finished_at DESC LIMIT 1",
+							 SPI_OK_SELECT, 1, types, &parent, NULL) > 0)
+		return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	return failed ? "dead" : "completed";
 }
 
 static void
-judge_parent(ParentsFound *found, const char *if_dead, Datum parent, const char *state)
+judge_parent(ParentsFound *found, const char *if_dead, Datum parent, const char *state, bool failed)
 {
 	if (state != NULL && strcmp(state, NOT_HERE) == 0)
-		state = has_completed(parent) ? "completed" : "dead";
+		state = state_elsewhere(parent, failed);
 	if (state != NULL &&
 		(strcmp(state, "completed") == 0 || strcmp(if_dead, if_dead_names[IF_DEAD_RUN]) == 0))
 		return;
@@ -85,7 +89,8 @@ look_at_parents(int64 child)
 
 		judge_parent(&found, SPI_getvalue(rows->vals[i], rows->tupdesc, 1),
 					 SPI_getbinval(rows->vals[i], rows->tupdesc, 2, &isnull),
-					 SPI_getvalue(rows->vals[i], rows->tupdesc, 3));
+					 SPI_getvalue(rows->vals[i], rows->tupdesc, 3),
+					 DatumGetBool(SPI_getbinval(rows->vals[i], rows->tupdesc, 4, &isnull)));
 	}
 	engine_end(&saved);
 	return found;
@@ -118,16 +123,19 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 }
 
 static void
-cancel_job(LiveTable *table, TupleTableSlot *slot, Job *job)
+end_job(LiveTable *table, TupleTableSlot *slot, Job *job, bool expired)
 {
 	const Lane *lane = lane_get(job->lane);
-	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
+	Worker	   *worker = lane ? registry_worker_copy(lane->worker) : NULL;
 
 	if (lane == NULL)
 		return;
 	if (worker == NULL)
 		worker = registry_default_worker(lane->worker, lane->queue);
-	outcome_finished(table, slot, job, worker, JOB_CANCELLED, NULL, NULL);
+	if (expired)
+		outcome_expired(table, slot, job, worker);
+	else
+		outcome_finished(table, slot, job, worker, JOB_CANCELLED, NULL, NULL);
 }
 
 /* The job's row is locked. No claim has passed by one that stays as it is: it is not due. */
@@ -139,13 +147,13 @@ look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 
 	if (signal != NULL)
 	{
-		if (job_signal_has_come(job->id, signal))
+		if (job_signal_payload(job->id, signal) != NULL)
 			release_job(table, slot, job);
 		return 0;
 	}
 	found = look_at_parents(job->id);
 	if (found.cancels)
-		cancel_job(table, slot, job);
+		end_job(table, slot, job, false);
 	else if (found.unmet == 0)
 		release_job(table, slot, job);
 	return found.unmet;
@@ -173,4 +181,26 @@ release_look(int64 child, bool *locked)
 	ExecDropSingleTupleTableSlot(slot);
 	live_close(&table);
 	return unmet;
+}
+
+bool
+expiry_end(int64 id)
+{
+	LiveTable	table;
+	TupleTableSlot *slot = NULL;
+	Job			job;
+	FindResult	found;
+
+	live_open(&table);
+	found = live_find(&table, id, false, &slot, &job);
+	if (found == FIND_FOUND)
+	{
+		if (job_expired(&job, GetCurrentTimestamp()))
+			end_job(&table, slot, &job, true);
+		else if (job.due)
+			live_leave(&job);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	live_close(&table);
+	return found != FIND_LOCKED;
 }

@@ -1,6 +1,6 @@
 /*
  * release.h
- *		Looks at waiting jobs: whether that for which they wait has come.
+ *		Looks at jobs that no claim meets: whether that for which they wait has come, or they have expired.
  */
 #ifndef QUEUE_JOBS_RELEASE_H
 #define QUEUE_JOBS_RELEASE_H
@@ -13,5 +13,11 @@
  * (*locked).
  */
 extern int64 release_look(int64 child, bool *locked);
+
+/*
+ * Ends a job that has expired: its queue is paused, perhaps. False if another transaction has it, and may
+ * leave it as it is.
+ */
+extern bool expiry_end(int64 id);
 
 #endif

@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "run_as.h"
 #include "saved_step.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 
 bool
@@ -27,18 +28,19 @@ saved_step_find(int64 job, const char *name, Jsonb **value)
 }
 
 bool
+saved_step_any(int64 job)
+{
+	return table_has_row_of(REL_SAVED_STEP, REL_SAVED_STEP_KEY, job);
+}
+
+bool
 saved_step_add(int64 job, const char *name, Jsonb *value)
 {
 	Oid			types[] = {INT8OID, TEXTOID, JSONBOID};
 	Datum		values[] = {Int64GetDatum(job), CStringGetTextDatum(name), JsonbPGetDatum(value)};
-	RunAs		saved;
-	uint64		added;
 
-	engine_begin(&saved);
-	added = engine_execute_often("INSERT INTO queue_jobs.saved_step (job, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-								 SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	engine_end(&saved);
-	return added > 0;
+	return engine_statement_often("INSERT INTO queue_jobs.saved_step (job, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+								  SPI_OK_INSERT, lengthof(types), types, values, NULL) > 0;
 }
 
 Jsonb *
@@ -53,12 +55,8 @@ saved_steps_of(int64 job)
 void
 saved_steps_trim(void)
 {
-	RunAs		saved;
-
-	engine_begin(&saved);
-	(void) engine_execute("DELETE FROM queue_jobs.saved_step s"
-						  " WHERE NOT EXISTS (SELECT FROM queue_jobs.live_job j WHERE j.id = s.job)"
-						  " AND NOT EXISTS (SELECT FROM queue_jobs.finished_job f WHERE f.id = s.job)",
-						  SPI_OK_DELETE, 0, NULL, NULL, NULL);
-	engine_end(&saved);
+	(void) engine_statement("DELETE FROM queue_jobs.saved_step s"
+							" WHERE NOT EXISTS (SELECT FROM queue_jobs.live_job j WHERE j.id = s.job)"
+							" AND NOT EXISTS (SELECT FROM queue_jobs.finished_job f WHERE f.id = s.job)",
+							SPI_OK_DELETE, 0, NULL, NULL, NULL);
 }

@@ -13,6 +13,9 @@
  */
 extern bool saved_step_find(int64 job, const char *name, Jsonb **value);
 
+/* Whether the job has a step of any name. */
+extern bool saved_step_any(int64 job);
+
 /* False, and nothing is done, if the job has a step of that name. */
 extern bool saved_step_add(int64 job, const char *name, Jsonb *value);
 

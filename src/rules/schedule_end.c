@@ -13,7 +13,6 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "lane.h"
-#include "process.h"
 #include "run_as.h"
 #include "schedule_end.h"
 #include "utils/builtins.h"
@@ -31,34 +30,22 @@ schedule_end_note(const Job *job, JobState state)
 							CStringGetTextDatum(job_state_name(state)),
 							error ? CStringGetTextDatum(error) : (Datum) 0};
 	char		nulls[] = {' ', ' ', ' ', ' ', error ? ' ' : 'n', '\0'};
-	RunAs		saved;
 
 	if (lane == NULL)
 		return;
-	engine_begin(&saved);
-	engine_execute("INSERT INTO queue_jobs.schedule_end (schedule, owner, job, state, error, finished_at)"
-				   " VALUES ($1, $2, $3, $4, $5, clock_timestamp())",
-				   SPI_OK_INSERT, lengthof(types), types, values, nulls);
-	engine_end(&saved);
+	engine_statement("INSERT INTO queue_jobs.schedule_end (schedule, owner, job, state, error, finished_at)"
+					 " VALUES ($1, $2, $3, $4, $5, clock_timestamp())",
+					 SPI_OK_INSERT, lengthof(types), types, values, nulls);
 }
 
 static void
 forget(void *argument)
 {
-	RunAs		saved;
-
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-	{
-		engine_begin(&saved);
-		engine_execute("DELETE FROM queue_jobs.schedule_end e"
-					   " WHERE EXISTS (SELECT FROM queue_jobs.schedule_end l WHERE l.schedule = e.schedule AND l.owner = e.owner"
-					   " AND (l.job, l.finished_at) > (e.job, e.finished_at))"
-					   " OR NOT EXISTS (SELECT FROM queue_jobs.defined_schedule s WHERE s.name = e.schedule AND s.owner = e.owner)",
-					   SPI_OK_DELETE, 0, NULL, NULL, NULL);
-		engine_end(&saved);
-	}
-	unit_end();
+	engine_statement("DELETE FROM queue_jobs.schedule_end e"
+					 " WHERE EXISTS (SELECT FROM queue_jobs.schedule_end l WHERE l.schedule = e.schedule AND l.owner = e.owner"
+					 " AND (l.job, l.finished_at) > (e.job, e.finished_at))"
+					 " OR NOT EXISTS (SELECT FROM queue_jobs.defined_schedule s WHERE s.name = e.schedule AND s.owner = e.owner)",
+					 SPI_OK_DELETE, 0, NULL, NULL, NULL);
 }
 
 void
@@ -69,5 +56,5 @@ schedule_ends_forget(TimestampTz now)
 	if (forgot != DT_NOBEGIN && now >= forgot && now - forgot < FORGET_EVERY)
 		return;
 	forgot = now;
-	(void) process_protect(forget, NULL);
+	(void) catalog_unit(forget, NULL);
 }

@@ -39,10 +39,7 @@ slice_arguments(FunctionCallInfo fcinfo, int cursor_arg, int progress_arg)
 int64
 slice_delay_argument(FunctionCallInfo fcinfo, int arg)
 {
-	if (PG_ARGISNULL(arg))
-		return 0;
-	return interval_microseconds(interval_argument(PG_GETARG_INTERVAL_P(arg), "delay", 0, 365 * USECS_PER_DAY,
-												   "Give an interval from 0 to 365 days."));
+	return PG_ARGISNULL(arg) ? 0 : wait_argument(fcinfo, arg, "delay");
 }
 
 void

@@ -4,44 +4,18 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
-#include "utils/builtins.h"
+#include "calendar.h"
 #include "utils/json.h"
-#include "utils/numeric.h"
 #include "waiting.h"
 
 #define FOR_JOBS "jobs"
 #define FOR_SIGNAL "signal"
 
-static JsonbValue *
-find(const Jsonb *waits, const char *key)
-{
-	JsonbValue	name = {.type = jbvString};
-
-	name.val.string.val = unconstify(char *, key);
-	name.val.string.len = strlen(key);
-	return findJsonbValueFromContainer(unconstify(JsonbContainer *, &waits->root), JB_FOBJECT, &name);
-}
-
-static char *
-find_string(const Jsonb *waits, const char *key)
-{
-	JsonbValue *value = waits ? find(waits, key) : NULL;
-
-	return value != NULL && value->type == jbvString
-		? pnstrdup(value->val.string.val, value->val.string.len)
-		: NULL;
-}
-
 /* A number of microseconds; NO_TIME if there is none. */
 static int64
 find_number(const Jsonb *waits, const char *key)
 {
-	JsonbValue *value = find(waits, key);
-
-	if (value == NULL || value->type != jbvNumeric)
-		return NO_TIME;
-	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
+	return jsonb_member_number(&waits->root, key, NO_TIME);
 }
 
 /* Times are microseconds of the server's calendar. */
@@ -63,7 +37,11 @@ for_jobs(TimestampTz run_at, int64 delay, int64 expires_in)
 void
 waiting_until(Job *job, TimestampTz run_at)
 {
-	job->waits = for_jobs(run_at, 0, find_number(job->waits, "expires_in"));
+	int64		expires_in = find_number(job->waits, "expires_in");
+
+	if (expires_in != NO_TIME)
+		(void) calendar_checked_sum(run_at, expires_in, "expires_in");
+	job->waits = for_jobs(run_at, 0, expires_in);
 }
 
 void
@@ -90,20 +68,24 @@ waiting_for_signal(Job *job, const char *name, TimestampTz until)
 	job->run_at = until;
 }
 
+static bool
+waits_for(const Job *job, const char *what)
+{
+	char	   *found = job->waits ? jsonb_member_string(&job->waits->root, "for") : NULL;
+
+	return found != NULL && strcmp(found, what) == 0;
+}
+
 bool
 waits_for_jobs(const Job *job)
 {
-	char	   *what = find_string(job->waits, "for");
-
-	return what != NULL && strcmp(what, FOR_JOBS) == 0;
+	return waits_for(job, FOR_JOBS);
 }
 
 char *
 waits_for_signal(const Job *job)
 {
-	char	   *what = find_string(job->waits, "for");
-
-	return what != NULL && strcmp(what, FOR_SIGNAL) == 0 ? find_string(job->waits, "name") : NULL;
+	return waits_for(job, FOR_SIGNAL) ? jsonb_member_string(&job->waits->root, "name") : NULL;
 }
 
 void
@@ -116,9 +98,9 @@ waiting_is_over(Job *job, TimestampTz now)
 
 	job->run_at = Max(now, run_at);
 	if (delay != NO_TIME)
-		job->run_at = Max(job->run_at, now + delay);
+		job->run_at = Max(job->run_at, calendar_bounded_sum(now, delay));
 	if (expires_in != NO_TIME)
-		job->expires_at = job->run_at + expires_in;
+		job->expires_at = calendar_bounded_sum(job->run_at, expires_in);
 	job->due = job->run_at <= now;
 	job->waits = NULL;
 }

@@ -57,16 +57,19 @@ typedef struct ExecutorCounts
 	bool		starting;		/* one as demanded has not come up yet */
 } ExecutorCounts;
 
-/*
- * Roles as which an executor could not connect to this database lately, or was terminated as soon as it had.
- */
-typedef struct Failure
+/* What this scheduler has found out of a role. */
+typedef struct RoleNote
 {
 	Oid			role;
-	TimestampTz not_before;		/* the next one */
-} Failure;
+	/* the next executor, after one that could not connect to this database or was terminated at once */
+	TimestampTz not_before;
+	/* the role's jobs wait since all executors are busy with those of others */
+	TimestampTz crowded_since;
+	TimestampTz crowded_seen_at;	/* last */
+	bool		crowded_logged;
+} RoleNote;
 
-static List *failures = NIL;	/* of Failure, in TopMemoryContext: slots are given to others meanwhile */
+static List *role_notes = NIL;	/* of RoleNote *, in TopMemoryContext: slots are given to others meanwhile */
 
 /*
  * Up to two roles that have lanes which a pool serves, and can run jobs: so many tell whether there is
@@ -74,17 +77,7 @@ static List *failures = NIL;	/* of Failure, in TopMemoryContext: slots are given
  */
 static Oid	roles_of_pools[MAX_POOLS][2];
 
-/* Roles whose jobs wait since all executors are busy with those of others. */
-typedef struct Crowded
-{
-	Oid			role;
-	TimestampTz since;
-	TimestampTz seen_at;		/* last */
-	bool		logged;
-} Crowded;
-
-static List *crowded_roles = NIL;	/* of Crowded *, in TopMemoryContext */
-
+static const DemandFound nothing = {.enough = true,.next_revisit = DT_NOEND,.look_again_at = DT_NOEND};
 static DemandFound found;		/* by the look that is under way */
 static DatabaseSlot *own_database;
 
@@ -367,15 +360,22 @@ is_as_demanded(const ExecutorSlot *slot, const Demand *demand)
 		(demand->pools & ((uint32) 1 << slot->pool)) != 0;
 }
 
-static Failure *
-failure_of(Oid role)
+static RoleNote *
+note_of(Oid role)
 {
+	MemoryContext old;
+	RoleNote   *note;
 	ListCell   *cell;
 
-	foreach(cell, failures)
-		if (((Failure *) lfirst(cell))->role == role)
+	foreach(cell, role_notes)
+		if (((RoleNote *) lfirst(cell))->role == role)
 			return lfirst(cell);
-	return NULL;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	note = palloc0(sizeof(RoleNote));
+	note->role = role;
+	role_notes = lappend(role_notes, note);
+	MemoryContextSwitchTo(old);
+	return note;
 }
 
 /*
@@ -385,11 +385,10 @@ failure_of(Oid role)
 static ExecutorState
 note_failure(ExecutorSlot *slot, TimestampTz now)
 {
-	Failure    *failure;
+	RoleNote   *note;
 	TimestampTz not_before = 0;
 	Oid			role;
 	ExecutorState state;
-	MemoryContext old;
 
 	SpinLockAcquire(&slot->mutex);
 	role = slot->role;
@@ -402,17 +401,9 @@ note_failure(ExecutorSlot *slot, TimestampTz now)
 	SpinLockRelease(&slot->mutex);
 	if (not_before <= now)
 		return state;
-	failure = failure_of(role);
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	if (failure == NULL)
-	{
-		failure = palloc0(sizeof(Failure));
-		failure->role = role;
-		failures = lappend(failures, failure);
-	}
-	if (failure->not_before < not_before || failure->not_before > now + RETRY_AFTER)
-		failure->not_before = not_before;
-	MemoryContextSwitchTo(old);
+	note = note_of(role);
+	if (note->not_before < not_before || note->not_before > now + RETRY_AFTER)
+		note->not_before = not_before;
 	return state;
 }
 
@@ -482,20 +473,13 @@ start_executor(const Demand *demand, int pool)
 	ProcessArguments arguments = {.database = MyDatabaseId, .role = demand->role, .pool = pool,
 								  .pools = pools_version()};
 
-	arguments.slot = executor_reserve(MyDatabaseId, demand->role, pool, arguments.pools,
-									  &arguments.generation);
-	if (arguments.slot < 0)
+	if (!executor_start(&arguments))
 		return false;
-	if (process_start_executor(&arguments))
-	{
-		last_started = *demand;
-		SpinLockAcquire(&own_database->mutex);
-		own_database->wants_since = NO_TIME;	/* other databases are the next */
-		SpinLockRelease(&own_database->mutex);
-		return true;
-	}
-	executor_release(arguments.slot, arguments.generation);
-	return false;
+	last_started = *demand;
+	SpinLockAcquire(&own_database->mutex);
+	own_database->wants_since = NO_TIME;	/* other databases are the next */
+	SpinLockRelease(&own_database->mutex);
+	return true;
 }
 
 /*
@@ -558,38 +542,18 @@ pool_with_room(const Demand *demand, const ExecutorCounts *counts)
 
 /* ---- roles whose jobs wait for those of others ---- */
 
-static Crowded *
-crowded_role(Oid role)
-{
-	ListCell   *cell;
-
-	foreach(cell, crowded_roles)
-		if (((Crowded *) lfirst(cell))->role == role)
-			return lfirst(cell);
-	return NULL;
-}
-
 /* Said once by each scheduler, of a role. */
 static void
 note_crowded(Oid role, TimestampTz now)
 {
-	Crowded    *crowded = crowded_role(role);
+	RoleNote   *note = note_of(role);
 
-	if (crowded == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-		crowded = palloc0(sizeof(Crowded));
-		crowded->role = role;
-		crowded_roles = lappend(crowded_roles, crowded);
-		MemoryContextSwitchTo(old);
-	}
-	if (now - crowded->seen_at > STILL_CROWDED || now < crowded->seen_at)
-		crowded->since = now;	/* it had an executor in between, or the clock was set */
-	crowded->seen_at = now;
-	if (crowded->logged || now - crowded->since < LONG_WAIT)
+	if (now - note->crowded_seen_at > STILL_CROWDED || now < note->crowded_seen_at)
+		note->crowded_since = now;	/* it had an executor in between, or the clock was set */
+	note->crowded_seen_at = now;
+	if (note->crowded_logged || now - note->crowded_since < LONG_WAIT)
 		return;
-	crowded->logged = true;
+	note->crowded_logged = true;
 	ereport(
 		LOG,
 		(errmsg("jobs of role \"%s\" wait, as all executors are busy with jobs of other roles",
@@ -606,27 +570,27 @@ static bool
 provide_executor(const Demand *demand, TimestampTz now)
 {
 	ExecutorCounts counts;
-	const Failure *failure;
+	TimestampTz not_before;
 	int			pool;
 	bool		room;
 
 	if (executor_wake_idle(MyDatabaseId, demand->role, demand->pools))
 		return true;
 	counts = count_executors(demand, now);
-	failure = failure_of(demand->role);
+	not_before = note_of(demand->role)->not_before;
 	pool = pool_with_room(demand, &counts);
 	if (counts.starting)
 	{
 		look_again_at(now + STARTING_LIMIT);
 		return true;
 	}
-	if (failure != NULL && failure->not_before > now && failure->not_before <= now + 2 * RETRY_AFTER)
+	if (not_before > now && not_before <= now + 2 * RETRY_AFTER)
 	{
 		/*
 		 * For a reason that lane_blocked() does not know, and that will not have passed a moment later. It
 		 * may have been after this turn began; if it was long after, the clock was set back.
 		 */
-		look_again_at(failure->not_before);
+		look_again_at(not_before);
 		found.unserved = found.unserved || counts.wanted == 0;
 		return true;
 	}
@@ -651,10 +615,7 @@ DemandFound
 demand_dismiss(void)
 {
 	dismiss_surplus(InvalidOid, 0);
-	return (DemandFound)
-	{
-		.enough = true,.next_revisit = DT_NOEND,.look_again_at = DT_NOEND
-	};
+	return nothing;
 }
 
 DemandFound
@@ -665,10 +626,7 @@ demand_provide(TimestampTz now)
 	ExecutorCounts counts;
 
 	own_database = database_slot(MyDatabaseId, true);
-	found = (DemandFound)
-	{
-		.enough = true,.next_revisit = DT_NOEND,.look_again_at = DT_NOEND
-	};
+	found = nothing;
 	dismiss_surplus(InvalidOid, queue_jobs_max_executors_per_database);
 	find_demands(now);
 	foreach(cell, demands)

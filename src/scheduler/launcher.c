@@ -36,11 +36,11 @@
 #include "pools.h"
 #include "postmaster/bgworker.h"
 #include "process.h"
+#include "rate.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 
 /* microseconds; so that the scheduler is there when a job falls due */
 #define START_AHEAD INT64CONST(50000)
@@ -231,17 +231,17 @@ evict_one(bool by_force, bool served)
 	return false;
 }
 
+/* Sets one of the slot's flags that have its scheduler leave. */
 static void
-ask_scheduler(DatabaseSlot *slot)
+ask_scheduler(DatabaseSlot *slot, bool *flag)
 {
 	int			proc;
 
 	SpinLockAcquire(&slot->mutex);
-	slot->leave = true;
+	*flag = true;
 	proc = slot->scheduler_proc;
 	SpinLockRelease(&slot->mutex);
-	if (proc != NO_PROC)
-		shared_wake(proc);
+	shared_wake(proc);
 }
 
 /* The scheduler that has been at work for longest is to leave; false if all have been asked to. */
@@ -260,7 +260,7 @@ ask_one_to_leave(void)
 	}
 	if (oldest == NULL)
 		return false;
-	ask_scheduler(oldest);
+	ask_scheduler(oldest, &oldest->leave);
 	return true;
 }
 
@@ -446,14 +446,13 @@ attention_due(const DatabaseSlot *seen, TimestampTz now)
 
 /* ---- the first executor of a database ---- */
 
-/* The database's executors are fewer than there may be. */
-static bool
-has_place_in_database(Oid database)
+/* Of all databases: InvalidOid. */
+static int
+executors_in(Oid database)
 {
-	ExecutorStates states;
+	ExecutorLoad load = executor_load(database, InvalidOid, ALL_POOLS);
 
-	executor_states(database, &states);
-	return states.busy + states.idle + states.starting < queue_jobs_max_executors_per_database;
+	return load.busy + load.idle + load.starting;
 }
 
 /*
@@ -465,26 +464,9 @@ may_start_executor(const DatabaseSlot *seen)
 {
 	return seen->unserved && OidIsValid(seen->unserved_role) && !seen->settings_changed &&
 		!database_is_off(seen) && seen->failures == 0 && shared_run() && !shared_read_only() &&
-		queue_jobs_pools[0] == '\0' && !seen->blocked_lanes && has_place_in_database(seen->database) &&
+		queue_jobs_pools[0] == '\0' && !seen->blocked_lanes &&
+		executors_in(seen->database) < queue_jobs_max_executors_per_database &&
 		!executor_has_to_wait(seen->database, seen->unserved_role) && !lost_claims_in(seen->database);
-}
-
-static bool
-start_executor(const DatabaseSlot *seen)
-{
-	ProcessArguments arguments =
-	{
-		.database = seen->database,.role = seen->unserved_role,.pools = pools_version(),.unchecked = true
-	};
-
-	arguments.slot = executor_reserve(seen->database, seen->unserved_role, 0, arguments.pools,
-									  &arguments.generation);
-	if (arguments.slot < 0)
-		return false;
-	if (process_start_executor(&arguments))
-		return true;
-	executor_release(arguments.slot, arguments.generation);
-	return false;
 }
 
 /* The scheduler, if there is to be one at once, looks at more than that. */
@@ -498,17 +480,6 @@ note_served(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 	SpinLockRelease(&slot->mutex);
 }
 
-/* Free places are for the databases whose schedulers wait for one for longer. */
-static bool
-has_place(const DatabaseSlot *slot, TimestampTz now)
-{
-	ExecutorStates states;
-
-	executor_states(InvalidOid, &states);
-	return states.busy + states.idle + states.starting + crowd_waiting(slot, true, now) <
-		queue_jobs_max_executors;
-}
-
 /*
  * A database that has no executor for the jobs of its session's transaction gets one without waiting for its
  * scheduler, which has much to look at first. Returns when to look again: DT_NOEND if that is done, now if it
@@ -517,9 +488,14 @@ has_place(const DatabaseSlot *slot, TimestampTz now)
 static TimestampTz
 serve(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 {
+	ProcessArguments arguments = {.database = seen->database, .role = seen->unserved_role,
+								  .pools = pools_version(), .unchecked = true};
+
 	if (!may_start_executor(seen))
 		return now;
-	if (has_place(slot, now) && start_executor(seen))
+	/* free places are for the databases whose schedulers wait for one for longer */
+	if (executors_in(InvalidOid) + crowd_waiting(slot, true, now) < queue_jobs_max_executors &&
+		executor_start(&arguments))
 	{
 		note_served(slot, seen, now);
 		last_called = now;
@@ -635,15 +611,7 @@ ask_to_make_way(void)
 	DatabaseSlot *slot;
 
 	while ((slot = not_needed_now(&asked)) != NULL && asked < Max(schedulers_wait, schedulers_crowded()))
-	{
-		int			proc;
-
-		SpinLockAcquire(&slot->mutex);
-		slot->make_way = true;
-		proc = slot->scheduler_proc;
-		SpinLockRelease(&slot->mutex);
-		shared_wake(proc);
-	}
+		ask_scheduler(slot, &slot->make_way);
 }
 
 /*
@@ -677,7 +645,7 @@ share_worker_slots(TimestampTz now)
 	if (last_asked <= now && now - last_asked < LEAVE_EVERY)
 		return last_asked + LEAVE_EVERY;
 	last_asked = now;
-	ask_scheduler(first);
+	ask_scheduler(first, &first->leave);
 	return now + RETRY_AFTER;
 }
 
@@ -726,10 +694,8 @@ look_after_all(TimestampTz now)
 static void
 heed_setting(TimestampTz now)
 {
-	if (queue_jobs_run == shared_run() && DefaultXactReadOnly == shared_read_only())
+	if (!shared_follow_configuration())
 		return;
-	shared_set_run(queue_jobs_run);
-	shared_set_read_only(DefaultXactReadOnly);
 	for (int i = 0; i < database_slots(); i++)
 	{
 		Oid			database = database_slot_at(i)->database;
@@ -770,11 +736,12 @@ wait_for_turn(void)
 }
 
 void
-launcher_main(Datum argument)
+queue_jobs_launcher_main(Datum argument)
 {
 	process_begin(NULL);
 	wait_for_turn();
 	launcher_attach();
+	rate_begin();
 	before_shmem_exit(detach, (Datum) 0);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	process_settings();

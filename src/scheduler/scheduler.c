@@ -77,10 +77,8 @@ static bool runs = true;		/* queue_jobs.run */
 static bool in_turn = true;		/* or before the first: what we were called for is not done */
 static bool version_warned = false;
 
-/* When the duties of one turn say that the next is needed. */
-static TimestampTz next_turn;
-static TimestampTz next_history = 0;	/* long ago; NO_TIME: not until there is something */
-static TimestampTz last_history = 0;
+static TimestampTz next_turn;	/* as the last one has found */
+static TimestampTz next_history = 0;	/* long ago; DT_NOEND: not until there is something */
 static TimestampTz next_due;
 static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
@@ -93,12 +91,6 @@ static TimestampTz next_charge = DT_NOEND;	/* of what could not be charged yet *
 static uint32 clock_seen = 0;	/* settings of the clock that all of these are reckoned by */
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
 static DemandFound demand = {.enough = true,.next_revisit = DT_NOEND};
-
-static void
-need_turn_at(TimestampTz at)
-{
-	next_turn = Min(next_turn, at);
-}
 
 /* When one of the duties is next due that a scheduler is needed for; history can wait for another. */
 static TimestampTz
@@ -122,22 +114,11 @@ how_we_end(int code)
  * not as soon as that had.
  */
 static void
-take_history_time(void)
+begin_history(void)
 {
-	SpinLockAcquire(&own_slot->mutex);
-	last_history = own_slot->history_looked_at;
-	SpinLockRelease(&own_slot->mutex);
-	if (last_history > GetCurrentTimestamp())
-		last_history = 0;		/* the clock was set back */
-	next_history = last_history + HISTORY_EVERY;
-}
-
-static void
-keep_history_time(void)
-{
-	SpinLockAcquire(&own_slot->mutex);
-	own_slot->history_looked_at = last_history;
-	SpinLockRelease(&own_slot->mutex);
+	if (own_slot->history_looked_at > GetCurrentTimestamp())
+		own_slot->history_looked_at = 0;	/* the clock was set back */
+	next_history = own_slot->history_looked_at + HISTORY_EVERY;
 }
 
 /*
@@ -151,7 +132,7 @@ detach(int code, Datum argument)
 
 	if (!not_needed)
 	{
-		wake_at = Min(next_duty(), next_history == NO_TIME ? DT_NOEND : next_history);
+		wake_at = Min(next_duty(), next_history);
 		if (demand.blocked)
 			wake_at = Min(wake_at, GetCurrentTimestamp() + LOOK_AGAIN_AT_BLOCKED);
 		if (makes_way && demand.look_again_at != DT_NOEND)
@@ -159,7 +140,7 @@ detach(int code, Datum argument)
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
 	}
-	keep_history_time();
+	settle_leave();
 	scheduler_detach(own_slot, wake_at, in_turn || (demand.busy && !makes_way), how_we_end(code));
 }
 
@@ -197,8 +178,8 @@ settle_due(TimestampTz found)
 static void
 look_at_history(TimestampTz at)
 {
-	at = Max(at, last_history + HISTORY_EVERY);
-	next_history = next_history == NO_TIME ? at : Min(next_history, at);
+	at = Max(at, own_slot->history_looked_at + HISTORY_EVERY);
+	next_history = Min(next_history, at);
 }
 
 /* In batches, each a transaction of its own. */
@@ -230,7 +211,6 @@ promote_due_jobs(void)
 		next_due = settle_due(next);
 		look_at_history(promoted > 0 ? now + HISTORY_LOOK_AFTER : now);
 	} while (promoted == PROMOTE_AT_ONCE || next_due <= now);
-	need_turn_at(next_due);
 }
 
 /* ---- replicas ---- */
@@ -299,10 +279,8 @@ charge_for_good(void *argument)
 {
 	Charge	   *crash = argument;
 
-	unit_begin();
 	crash->done = outcome_charge(crash->entry.job, crash->entry.attempt, fail_crashed, NULL);
 	ForceSyncCommit();
-	unit_end();
 }
 
 /*
@@ -322,7 +300,7 @@ charge_crashes(void)
 		if ((i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE) ||
 			!ledger_read(i, &crash.entry))
 			continue;
-		if (!process_protect(charge_for_good, &crash))
+		if (!catalog_unit(charge_for_good, &crash))
 		{
 			next_charge = Min(next_charge, GetCurrentTimestamp() + PAUSE_AFTER_ERROR);
 			continue;
@@ -333,7 +311,6 @@ charge_crashes(void)
 		else
 			next_charge = Min(next_charge, GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
 	}
-	need_turn_at(next_charge);
 }
 
 /* ---- executors ---- */
@@ -361,9 +338,6 @@ provide_executors(TimestampTz now)
 	if (!demand.enough)
 		own_slot->attention = true;
 	SpinLockRelease(&own_slot->mutex);
-	need_turn_at(Min(demand.next_revisit, demand.look_again_at));
-	if (demand.blocked)
-		need_turn_at(now + LOOK_AGAIN_AT_BLOCKED);
 }
 
 /* The launcher sees to it that schedulers do not keep all worker slots. */
@@ -423,7 +397,7 @@ check_extension(void)
 static void
 forget_times(void)
 {
-	next_history = last_history = 0;
+	next_history = own_slot->history_looked_at = 0;
 	next_heal = next_schedule = next_fill = next_sweep = DT_NOBEGIN;
 	schedules_doubt();
 }
@@ -443,18 +417,12 @@ request_upkeep(TimestampTz now, bool succeeded)
 		next_fill = capacity_fill_due(now);
 	if (heals)
 		next_heal = heal_due(now);
-	need_turn_at(Min(next_heal, next_fill));
 }
 
 static void
-maintain_history(void *now)
+maintain_history(void *time)
 {
-	TimestampTz next;
-
-	unit_begin();
-	next = housekeeping(*(TimestampTz *) now);
-	unit_end();
-	next_history = next;
+	*(TimestampTz *) time = housekeeping(*(TimestampTz *) time);
 }
 
 static bool
@@ -544,10 +512,8 @@ look_after_jobs(TimestampTz now, const Calls *calls)
 	charge_crashes();
 	(void) take_news();
 	next_settle = settle_news();
-	need_turn_at(next_settle);
 	if (next_schedule <= now)
 		next_schedule = schedule_due(now);
-	need_turn_at(next_schedule);
 	if (runs)
 		request_upkeep(now, calls->succeeded);
 	promote_due_jobs();
@@ -555,7 +521,6 @@ look_after_jobs(TimestampTz now, const Calls *calls)
 		park_crowded_lanes();
 	if (calls->crowded || calls->sweep || next_sweep <= now)
 		sweep_parked(now);
-	need_turn_at(next_sweep);
 	unit_begin();
 	if (runs)
 		provide_executors(now);
@@ -568,15 +533,16 @@ look_after_jobs(TimestampTz now, const Calls *calls)
 static void
 look_after_history(TimestampTz now)
 {
-	if (next_history != NO_TIME && next_history <= now)
+	TimestampTz next = now;
+
+	if (next_history <= now)
 	{
-		last_history = now;
-		next_history = now + HISTORY_LOOK_AFTER;	/* if it fails, by a trigger that a user has added, say */
-		(void) process_protect(maintain_history, &now);
+		own_slot->history_looked_at = now;
+		/* it may fail by a trigger that a user has added, say */
+		next_history = catalog_unit(maintain_history, &next) ? next : now + HISTORY_LOOK_AFTER;
 	}
-	else if (next_history == NO_TIME && demand.busy)
+	else if (next_history == DT_NOEND && demand.busy)
 		next_history = now + HISTORY_LOOK_AFTER;	/* something will have finished by then */
-	need_turn_at(next_history == NO_TIME ? DT_NOEND : next_history);
 }
 
 static void
@@ -588,7 +554,6 @@ turn(void *present)
 	Calls		calls;
 
 	in_turn = true;
-	next_turn = DT_NOEND;
 	if (settings != clock_seen)
 		forget_times();
 	clock_seen = settings;
@@ -597,9 +562,12 @@ turn(void *present)
 	if (*(bool *) present)
 	{
 		look_after_jobs(now, &calls);
-		if (demand.enough && !could_call)
-			need_turn_at(now);
 		look_after_history(now);
+		next_turn = Min(Min(next_duty(), next_history), demand.look_again_at);
+		if (demand.blocked)
+			next_turn = Min(next_turn, now + LOOK_AGAIN_AT_BLOCKED);
+		if (demand.enough && !could_call)
+			next_turn = now;
 		database_set_off(own_slot, !runs);
 		pgstat_report_stat(true);
 		scheduler_succeeded(own_slot);
@@ -672,9 +640,11 @@ pause_after_error(void)
 }
 
 static void
-settle(void *next)
+settle(void *argument)
 {
-	*(TimestampTz *) next = settle_news();
+	TimestampTz next = settle_news();
+
+	next_settle = Min(next_settle, next);
 }
 
 /*
@@ -688,12 +658,9 @@ wait_for_turn(TimestampTz until)
 	process_wait(until);
 	while (take_news())
 	{
-		TimestampTz next = DT_NOEND;
-
-		if (!process_protect(settle, &next))
+		if (!process_protect(settle, NULL))
 			return;
 		until = Min(until, GetCurrentTimestamp() + TURN_AFTER_NEWS);
-		next_settle = Min(next_settle, next);
 		if (exclusive_command_waits(MyDatabaseId) || own_slot->attention || own_slot->leave ||
 			GetCurrentTimestamp() >= until)
 			return;
@@ -702,7 +669,7 @@ wait_for_turn(TimestampTz until)
 }
 
 void
-scheduler_main(Datum argument)
+queue_jobs_scheduler_main(Datum argument)
 {
 	ProcessArguments arguments;
 	MemoryContext context;
@@ -715,7 +682,7 @@ scheduler_main(Datum argument)
 	if (own_slot == NULL || !scheduler_attach(own_slot))
 		proc_exit(0);
 	next_due = DT_NOBEGIN;
-	take_history_time();
+	begin_history();
 	before_shmem_exit(detach, (Datum) 0);
 	if (exclusive_command_waits(arguments.database))
 	{

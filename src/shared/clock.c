@@ -32,16 +32,10 @@ typedef struct Clocks
 
 static Clocks *clocks = NULL;
 
-static void
-initialize(void *area)
-{
-	SpinLockInit(&((Clocks *) area)->mutex);
-}
-
 void
 clock_init(void)
 {
-	shared_add_area(sizeof(Clocks), (void **) &clocks, initialize);
+	shared_add_array(1, sizeof(Clocks), (void **) &clocks);
 }
 
 int64

@@ -6,7 +6,6 @@
 
 #include "compat.h"
 #include "database_slot.h"
-#include "miscadmin.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/lwlock.h"
@@ -71,36 +70,16 @@ database_slot_at(int index)
 static void
 reset_slot(DatabaseSlot *slot, Oid database)
 {
+	const size_t guarded = offsetof(DatabaseSlot, database);	/* and all behind it */
+
 	SpinLockAcquire(&slot->mutex);
+	memset((char *) slot + guarded, 0, sizeof(DatabaseSlot) - guarded);
 	slot->database = database;
-	slot->scheduler = SCHEDULER_NONE;
 	slot->scheduler_proc = NO_PROC;
-	slot->attention = false;
-	slot->starting_since = NO_TIME;
-	slot->schedules_touched = false;
-	slot->unserved = slot->unserved_more = false;
-	slot->unserved_role = InvalidOid;
-	slot->served_at = NO_TIME;
-	slot->crowded = true;
-	slot->sweep_parked = true;
-	slot->succeeded = false;
-	slot->news = false;
-	slot->blocked_lanes = false;
+	slot->crowded = slot->sweep_parked = true;
 	slot->next_due = DT_NOBEGIN;
-	slot->due_published = 0;
-	slot->wake_at = NO_TIME;
-	slot->history_looked_at = 0;
-	slot->not_before = NO_TIME;
-	slot->failures = 0;
-	slot->leave = false;
-	slot->make_way = false;
-	slot->made_way = false;
-	slot->looking = false;
-	slot->wants_since = NO_TIME;
-	slot->wants_seen = NO_TIME;
-	slot->off = false;
-	slot->settings_changed = false;
-	slot->holds = 0;
+	slot->starting_since = slot->served_at = slot->wake_at = slot->not_before = NO_TIME;
+	slot->wants_since = slot->wants_seen = NO_TIME;
 	SpinLockRelease(&slot->mutex);
 }
 

@@ -58,7 +58,8 @@ typedef struct DatabaseSlot
 	uint32		due_published;	/* how often a due time was published */
 	TimestampTz due_low;		/* the earliest of them since the scheduler last looked */
 	TimestampTz wake_at;		/* when a scheduler is next needed, though nothing happens; NO_TIME: not */
-	TimestampTz history_looked_at;	/* when a scheduler last looked after the history, or 0 */
+	/* when a scheduler last looked after the history, or 0; only they use it, so that it needs no mutex */
+	TimestampTz history_looked_at;
 	TimestampTz not_before;		/* no scheduler is started sooner: the last one failed, or was terminated */
 	int			failures;		/* of schedulers, since one had a turn without an error */
 	bool		leave;			/* the scheduler is asked to make room for another database */

@@ -17,7 +17,6 @@
 #include "savepoint_notes.h"
 #include "shared.h"
 #include "storage/spin.h"
-#include "utils/memutils.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_dropped_duplicates);
@@ -39,7 +38,7 @@ typedef struct Bucket
 	JobCount	counts[BUCKET_SIZE];
 } Bucket;
 
-/* What the transaction has noted, the latest last; job 0: merged. */
+/* What the transaction has noted, the latest last. */
 typedef struct Noted
 {
 	int			nest_level;		/* first: savepoint_notes.h */
@@ -53,17 +52,10 @@ static Noted *noted = NULL;
 static int	noted_count = 0;
 static int	noted_size = 0;
 
-static void
-initialize(void *area)
-{
-	for (int i = 0; i < BUCKETS; i++)
-		SpinLockInit(&((Bucket *) area)[i].mutex);
-}
-
 void
 duplicates_init(void)
 {
-	shared_add_area(BUCKETS * sizeof(Bucket), (void **) &buckets, initialize);
+	shared_add_array(BUCKETS, sizeof(Bucket), (void **) &buckets);
 }
 
 static Bucket *
@@ -74,8 +66,8 @@ bucket_of(int64 job)
 
 /* ---- noting ---- */
 
-static void
-note(int32 lane, int64 job)
+void
+duplicates_note(int32 lane, int64 job)
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
 
@@ -91,30 +83,11 @@ note(int32 lane, int64 job)
 			return;
 		}
 	}
-	if (noted_count == noted_size)
-	{
-		int			size = Max(noted_size * 2, 16); /* told only when the memory is there */
-
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
-					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
-		noted_size = size;
-	}
+	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count++] = (Noted)
 	{
 		.lane = lane,.count = 1,.job = job,.nest_level = nest_level
 	};
-}
-
-void
-duplicates_note_dropped(int32 lane, int64 job)
-{
-	note(lane, job);
-}
-
-void
-duplicates_note_merged(int32 lane)
-{
-	note(lane, 0);
 }
 
 /* Jobs of low ids have been waiting for long, or are gone: they make room. */
@@ -147,15 +120,9 @@ add(int64 job, int32 count)
 }
 
 void
-duplicates_keep_savepoint(int nest_level)
+duplicates_end_savepoint(SubXactEvent event)
 {
-	savepoint_notes_keep(noted, noted_count, sizeof(Noted), nest_level);
-}
-
-void
-duplicates_end_savepoint(int nest_level)
-{
-	noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted), nest_level);
+	noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
 }
 
 void
@@ -163,7 +130,7 @@ duplicates_end_transaction(bool committed)
 {
 	for (int i = 0; committed && i < noted_count; i++)
 	{
-		lane_hint_count(noted[i].lane, noted[i].job ? noted[i].count : 0, noted[i].job ? 0 : noted[i].count);
+		lane_hint_count(noted[i].lane, noted[i].job ? LANE_DROPPED : LANE_MERGED, noted[i].count);
 		if (noted[i].job != 0)
 			add(noted[i].job, noted[i].count);
 	}
@@ -222,15 +189,11 @@ queue_jobs_lane_duplicates(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; lane_hint_next(&i, &lane); i++)
 	{
-		uint64		dropped;
-		uint64		merged;
-		Datum		values[3];
 		bool		nulls[3] = {0};
+		Datum		values[3] = {Int32GetDatum(lane),
+								 Int64GetDatum(lane_hint_counted(lane, LANE_DROPPED)),
+								 Int64GetDatum(lane_hint_counted(lane, LANE_MERGED))};
 
-		lane_hint_counts(lane, &dropped, &merged);
-		values[0] = Int32GetDatum(lane);
-		values[1] = Int64GetDatum((int64) dropped);
-		values[2] = Int64GetDatum((int64) merged);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

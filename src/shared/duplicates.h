@@ -12,15 +12,16 @@
 #ifndef QUEUE_JOBS_DUPLICATES_H
 #define QUEUE_JOBS_DUPLICATES_H
 
-/* This transaction was told that "job", of that lane, stands for a job of its own. */
-extern void duplicates_note_dropped(int32 lane, int64 job);
+#include "access/xact.h"
 
-/* This transaction has merged a job of that lane into another. */
-extern void duplicates_note_merged(int32 lane);
+/*
+ * This transaction was told that "job", of that lane, stands for a job of its own; 0: it has merged a job of
+ * that lane into another.
+ */
+extern void duplicates_note(int32 lane, int64 job);
 
-/* A savepoint of that nesting level is released, or rolled back. */
-extern void duplicates_keep_savepoint(int nest_level);
-extern void duplicates_end_savepoint(int nest_level);
+/* A savepoint is released, or rolled back. */
+extern void duplicates_end_savepoint(SubXactEvent event);
 
 /*
  * At the end of the transaction, before its holds are released: a claim of the job after that finds its

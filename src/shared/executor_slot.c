@@ -93,11 +93,11 @@ executor_resign(ExecutorSlot *slot)
 	return resigns;
 }
 
-/* Takes a free slot for an executor that is about to be started; -1 if all are taken. */
-int
-executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation)
+/* Takes a free slot for an executor that is about to be started; false if all are taken. */
+static bool
+reserve(ProcessArguments *arguments)
 {
-	int			index = -1;
+	bool		reserved = false;
 
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	for (int i = 0; i < queue_jobs_max_executors; i++)
@@ -109,10 +109,10 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 		SpinLockAcquire(&slot->mutex);
 		slot->state = EXECUTOR_STARTING;
 		slot->generation++;
-		slot->database = database;
-		slot->role = role;
-		slot->pool = pool;
-		slot->pools = pools;
+		slot->database = arguments->database;
+		slot->role = arguments->role;
+		slot->pool = arguments->pool;
+		slot->pools = arguments->pools;
 		slot->starting_since = GetCurrentTimestamp();
 		slot->connected = false;
 		slot->not_before = 0;
@@ -126,12 +126,13 @@ executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generat
 		slot->recovering = false;
 		slot->end_as = -1;
 		SpinLockRelease(&slot->mutex);
-		*generation = slot->generation;
-		index = i;
+		arguments->generation = slot->generation;
+		arguments->slot = i;
+		reserved = true;
 		break;
 	}
 	LWLockRelease(shared_lock());
-	return index;
+	return reserved;
 }
 
 void
@@ -176,6 +177,17 @@ executor_release(int index, uint32 generation)
 	}
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared_lock());
+}
+
+bool
+executor_start(ProcessArguments *arguments)
+{
+	if (!reserve(arguments))
+		return false;
+	if (process_start_executor(arguments))
+		return true;
+	executor_release(arguments->slot, arguments->generation);
+	return false;
 }
 
 /* The executor's process takes the slot that was reserved for it; NULL if it comes too late. */
@@ -245,7 +257,7 @@ executor_serves(Oid database, Oid role)
 {
 	bool		found = false;
 
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && !found; i++)
+	for (int i = 0; i < executor_slots() && !found; i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 
@@ -293,7 +305,7 @@ executor_has_to_wait(Oid database, Oid role)
 	TimestampTz now = GetCurrentTimestamp();
 	bool		found = false;
 
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && !found; i++)
+	for (int i = 0; i < executor_slots() && !found; i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 
@@ -314,7 +326,7 @@ longest_idle(Oid but_of, int *leaving)
 	ExecutorSlot *found = NULL;
 
 	*leaving = 0;
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	for (int i = 0; i < executor_slots(); i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 
@@ -359,61 +371,28 @@ executor_ask_idle(Oid but_of, int most)
 	return found != NULL;
 }
 
-void
-executor_load(Oid database, Oid role, uint32 pools, ExecutorLoad *load)
+ExecutorLoad
+executor_load(Oid database, Oid role, uint32 pools)
 {
-	*load = (ExecutorLoad) {.not_before = NO_TIME};
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	ExecutorLoad load = {.not_before = NO_TIME};
+
+	for (int i = 0; i < executor_slots(); i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 
 		SpinLockAcquire(&slot->mutex);
-		if (slot->database == database && slot->role == role && (pools & ((uint32) 1 << slot->pool)) != 0)
+		if ((!OidIsValid(database) || slot->database == database) &&
+			(!OidIsValid(role) || slot->role == role) && (pools & ((uint32) 1 << slot->pool)) != 0)
 		{
-			load->serving += slot->state == EXECUTOR_RUNNING;
-			load->idle += slot->state == EXECUTOR_RUNNING && slot->idle;
-			load->starting += slot->state == EXECUTOR_STARTING;
+			load.busy += slot->state == EXECUTOR_RUNNING && !slot->idle;
+			load.idle += slot->state == EXECUTOR_RUNNING && slot->idle;
+			load.starting += slot->state == EXECUTOR_STARTING;
 			if (slot->state == EXECUTOR_NONE && slot->failed_until != 0)
-				load->not_before = Max(load->not_before, slot->failed_until);
+				load.not_before = Max(load.not_before, slot->failed_until);
 		}
 		SpinLockRelease(&slot->mutex);
 	}
-}
-
-void
-executor_states(Oid database, ExecutorStates *counts)
-{
-	*counts = (ExecutorStates) {0};
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
-	{
-		ExecutorSlot *slot = &executors->slots[i];
-
-		SpinLockAcquire(&slot->mutex);
-		if (!OidIsValid(database) || slot->database == database)
-		{
-			counts->busy += slot->state == EXECUTOR_RUNNING && !slot->idle;
-			counts->idle += slot->state == EXECUTOR_RUNNING && slot->idle;
-			counts->starting += slot->state == EXECUTOR_STARTING;
-		}
-		SpinLockRelease(&slot->mutex);
-	}
-}
-
-void
-executor_count_busy(Oid database, int *busy, int *here)
-{
-	*busy = *here = 0;
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
-	{
-		ExecutorSlot *slot = &executors->slots[i];
-		bool		is_busy;
-
-		SpinLockAcquire(&slot->mutex);
-		is_busy = slot->state != EXECUTOR_NONE && !slot->idle;
-		*busy += is_busy;
-		*here += is_busy && slot->database == database;
-		SpinLockRelease(&slot->mutex);
-	}
+	return load;
 }
 
 /*
@@ -426,7 +405,7 @@ executor_request_end(int64 job, JobState end_as)
 	bool		any = false;
 
 	/* all that show it: one may be about to find that another has it */
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	for (int i = 0; i < executor_slots(); i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 		pid_t		pid = 0;
@@ -458,16 +437,14 @@ place_of(int64 job, const RunningJob *found, int count)
 	return i;
 }
 
-/*
- * What the executors of this database are doing. Two can show one job: the one that has been at it for longer
- * has it, the other has not found that out yet.
- */
-int
-executor_running(RunningJob *result, int size)
+/* Two can show one job: the one that has been at it for longer has it; the other has not found that out. */
+RunningJob *
+executor_running(int *count)
 {
-	int			count = 0;
+	RunningJob *result = palloc(sizeof(RunningJob) * executor_slots());
 
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors && count < size; i++)
+	*count = 0;
+	for (int i = 0; i < executor_slots(); i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 		RunningJob	running = {0};
@@ -486,59 +463,49 @@ executor_running(RunningJob *result, int size)
 		SpinLockRelease(&slot->mutex);
 		if (running.job == 0)
 			continue;
-		place = place_of(running.job, result, count);
-		if (place == count)
-			count++;
+		place = place_of(running.job, result, *count);
+		if (place == *count)
+			(*count)++;
 		else if (result[place].started_at <= running.started_at)
 			continue;
 		result[place] = running;
 	}
-	return count;
+	return result;
 }
 
-/* Whether an executor of this database shows that it has the job. */
+/* Whether an executor of this database shows the job as one that it started at that time or later. */
 static bool
-any_shows(int64 job, bool recovering)
+any_shows(int64 job, bool recovering, TimestampTz since)
 {
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
+	bool		found = false;
+
+	for (int i = 0; i < executor_slots() && !found; i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
-		bool		shows;
 
 		SpinLockAcquire(&slot->mutex);
-		shows = slot->job == job && slot->database == MyDatabaseId && (slot->recovering || !recovering);
+		found = slot->job == job && slot->database == MyDatabaseId && (slot->recovering || !recovering) &&
+			slot->started_at >= since;
 		SpinLockRelease(&slot->mutex);
-		if (shows)
-			return true;
 	}
-	return false;
+	return found;
 }
 
 bool
 executor_ends_expired(int64 job, TimestampTz expires_at)
 {
-	for (int i = 0; executors != NULL && i < queue_jobs_max_executors; i++)
-	{
-		ExecutorSlot *slot = &executors->slots[i];
-		bool		too_late;
-
-		SpinLockAcquire(&slot->mutex);
-		too_late = slot->job == job && slot->database == MyDatabaseId && slot->started_at >= expires_at;
-		SpinLockRelease(&slot->mutex);
-		if (too_late)
-			return true;
-	}
-	return false;
+	return any_shows(job, false, expires_at);
 }
 
 bool
 executor_runs(int64 job)
 {
-	return any_shows(job, false);
+	return any_shows(job, false, DT_NOBEGIN);
 }
 
 bool
 executor_recovers(int64 job)
 {
-	return executors != NULL && pg_atomic_read_u32(&executors->recovering) > 0 && any_shows(job, true);
+	return executors != NULL && pg_atomic_read_u32(&executors->recovering) > 0 &&
+		any_shows(job, true, DT_NOBEGIN);
 }

@@ -9,6 +9,7 @@
 #define QUEUE_JOBS_EXECUTOR_SLOT_H
 
 #include "access/xlogdefs.h"
+#include "process.h"
 #include "shared.h"
 #include "storage/spin.h"
 
@@ -64,7 +65,12 @@ typedef struct RunningJob
 } RunningJob;
 
 extern void executor_slots_init(void);
-extern int	executor_reserve(Oid database, Oid role, int pool, uint32 pools, uint32 *generation);
+
+/*
+ * Reserves a slot for an executor, which becomes one of its arguments, and starts it; false if no slot is
+ * free, or no process can be started.
+ */
+extern bool executor_start(ProcessArguments *arguments);
 extern void executor_release(int index, uint32 generation);
 extern ExecutorSlot *executor_attach(int index, uint32 generation);
 extern ExecutorSlot *executor_slot_at(int index);
@@ -102,32 +108,23 @@ extern bool executor_has_to_wait(Oid database, Oid role);
  */
 extern bool executor_ask_idle(Oid but_of, int most);
 
-/* The executors of a role in a database that are in one of the pools (bits). */
+#define ALL_POOLS PG_UINT32_MAX
+
+/* The executors of a role in a database, or of all for InvalidOid, that are in one of the pools (bits). */
 typedef struct ExecutorLoad
 {
-	int			serving;
+	int			busy;
 	int			idle;
 	int			starting;
 	/* the latest one could not connect, and the next one starts then; NO_TIME: it could */
 	TimestampTz not_before;
 } ExecutorLoad;
 
-extern void executor_load(Oid database, Oid role, uint32 pools, ExecutorLoad *load);
-
-/* The executors of a database; of all, if it is InvalidOid. */
-typedef struct ExecutorStates
-{
-	int			busy;
-	int			idle;
-	int			starting;
-} ExecutorStates;
-
-extern void executor_states(Oid database, ExecutorStates *counts);
-
-/* How many are not idle: in all databases, and in that one. */
-extern void executor_count_busy(Oid database, int *busy, int *here);
+extern ExecutorLoad executor_load(Oid database, Oid role, uint32 pools);
 extern bool executor_request_end(int64 job, JobState end_as);
-extern int	executor_running(RunningJob *result, int size);
+
+/* What the executors of this database are doing, in palloc'd memory. */
+extern RunningJob *executor_running(int *count);
 extern bool executor_runs(int64 job);
 
 /* Whether an executor has the job, or is about to, only to end it: it came too late to start it. */

@@ -12,7 +12,6 @@
 #include "savepoint_notes.h"
 #include "session_hold.h"
 #include "storage/lock.h"
-#include "utils/memutils.h"
 #include "utils/resowner.h"
 
 /* Advisory locks of our own kinds, which pg_advisory_lock() cannot take: its kinds are 1 and 2. */
@@ -52,14 +51,7 @@ static int	held_size = 0;
 static void
 count_hold(void)
 {
-	if (held_count == held_size)
-	{
-		int			size = Max(held_size * 2, 256); /* held_size changes only when the memory is there */
-
-		held_at = held_at ? repalloc_huge(held_at, size * sizeof(int))
-						  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(int));
-		held_size = size;
-	}
+	held_at = notes_with_room(held_at, held_count, &held_size, sizeof(int));
 	held_at[held_count++] = GetCurrentTransactionNestLevel();
 }
 
@@ -99,15 +91,9 @@ hold_share(void)
 }
 
 void
-hold_undo_savepoint(int nest_level)
+hold_end_savepoint(SubXactEvent event)
 {
-	held_count = savepoint_notes_undo(held_at, held_count, sizeof(int), nest_level);
-}
-
-void
-hold_keep_savepoint(int nest_level)
-{
-	savepoint_notes_keep(held_at, held_count, sizeof(int), nest_level);
+	held_count = savepoint_notes_end(event, held_at, held_count, sizeof(int));
 }
 
 void

@@ -16,6 +16,8 @@
 #ifndef QUEUE_JOBS_HOLD_H
 #define QUEUE_JOBS_HOLD_H
 
+#include "access/xact.h"
+
 typedef enum HoldMode
 {
 	HOLD_RELY,					/* I was told that this job stands for mine */
@@ -48,8 +50,7 @@ extern int	hold_share(void);
  * above.
  */
 extern void hold_end_transaction(void);
-extern void hold_undo_savepoint(int nest_level);
-extern void hold_keep_savepoint(int nest_level);
+extern void hold_end_savepoint(SubXactEvent event);
 
 /* Between two jobs, outside of a transaction: releases all, and the handler's own advisory locks. */
 extern void hold_end_session(void);

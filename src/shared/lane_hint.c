@@ -103,18 +103,22 @@ lane_hint_publish(int32 lane, LanePosition key)
 	return pools;
 }
 
-/* A claim passes by a job whose key another one has. To be said before the key is tried for the last time. */
-void
+/*
+ * A claim passes by a job whose key another one has. To be said before the key is tried for the last time.
+ * False if there is no hint that would count it.
+ */
+bool
 lane_hint_pass_by(int32 lane, LanePosition key)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 
 	if (hint == NULL)
-		return;
+		return false;
 	hint->passed_count++;
 	if (lane_position_compare(&key, &hint->passed) < 0)
 		hint->passed = key;
 	hint_unlock(hint);
+	return true;
 }
 
 /* 0: nothing is known. */
@@ -332,50 +336,25 @@ lane_hint_moved_to(int32 lane)
 }
 
 void
-lane_hint_count(int32 lane, int dropped, int merged)
+lane_hint_count(int32 lane, LaneCounter counter, int count)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 
 	if (hint == NULL)
 		return;
-	hint->dropped += dropped;
-	hint->merged += merged;
-	hint_unlock(hint);
-}
-
-void
-lane_hint_counts(int32 lane, uint64 *dropped, uint64 *merged)
-{
-	LaneHint   *hint = hint_lock(lane);
-
-	*dropped = *merged = 0;
-	if (hint == NULL)
-		return;
-	*dropped = hint->dropped;
-	*merged = hint->merged;
-	hint_unlock(hint);
-}
-
-void
-lane_hint_count_strategy(int32 lane, LoadBalancingStrategy strategy)
-{
-	LaneHint   *hint = strategy == STRATEGY_NONE ? NULL : hint_lock_or_make(lane, false);
-
-	if (hint == NULL)
-		return;
-	hint->chosen[strategy]++;
+	hint->counted[counter] += count;
 	hint_unlock(hint);
 }
 
 int64
-lane_hint_counted(int32 lane, LoadBalancingStrategy strategy)
+lane_hint_counted(int32 lane, LaneCounter counter)
 {
 	LaneHint   *hint = hint_lock(lane);
 	int64		count;
 
 	if (hint == NULL)
 		return 0;
-	count = hint->chosen[strategy];
+	count = hint->counted[counter];
 	hint_unlock(hint);
 	return count;
 }
@@ -415,14 +394,10 @@ lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition ke
 	bool		found;
 	uint32		since;
 
-	if (hint == NULL || window->published == 0)
-	{
-		if (hint != NULL)
-			hint_unlock(hint);
-		return hint != NULL || window->published != 0;	/* it has come or gone meanwhile */
-	}
+	if (hint == NULL)
+		return window->published != 0;	/* it has gone meanwhile */
 	since = hint->published - window->published;
-	found = since > RECENT_PUBLISHED;
+	found = since > RECENT_PUBLISHED || window->published == 0; /* or come */
 	for (uint32 i = 1; !found && i <= since; i++)
 		found = lane_position_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &key) < 0;
 	hint_unlock(hint);

@@ -98,7 +98,7 @@ extern void lane_hint_settle(int32 lane, const LaneWindow *window, const LanePos
 
 /* Which pools serve the lane; 0: nothing is known. */
 extern uint32 lane_hint_publish(int32 lane, LanePosition key);
-extern void lane_hint_pass_by(int32 lane, LanePosition key);
+extern bool lane_hint_pass_by(int32 lane, LanePosition key);
 extern uint32 lane_hint_passed_count(int32 lane);
 extern bool lane_hint_publish_passed(int32 lane, uint32 count);
 
@@ -131,10 +131,17 @@ extern void lane_hint_set_pools(int32 lane, uint32 pools);
 extern uint32 lane_hint_pools(int32 lane);
 extern void lane_hint_moved(int32 from, int32 to);
 extern int32 lane_hint_moved_to(int32 lane);
-extern void lane_hint_count_strategy(int32 lane, LoadBalancingStrategy strategy);
-extern int64 lane_hint_counted(int32 lane, LoadBalancingStrategy strategy);
 
-extern void lane_hint_count(int32 lane, int dropped, int merged);
-extern void lane_hint_counts(int32 lane, uint64 *dropped, uint64 *merged);
+/* What is counted of a lane since its hint was made. */
+typedef enum LaneCounter
+{
+	LANE_DROPPED,				/* duplicates */
+	LANE_MERGED,
+	LANE_READ,					/* where its jobs have read from: + LoadBalancingStrategy */
+	LANE_COUNTERS = LANE_READ + LOAD_BALANCING_STRATEGIES
+} LaneCounter;
+
+extern void lane_hint_count(int32 lane, LaneCounter counter, int count);
+extern int64 lane_hint_counted(int32 lane, LaneCounter counter);
 
 #endif

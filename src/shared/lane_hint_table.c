@@ -52,6 +52,7 @@ bit_words(void)
 	return (queue_jobs_max_lanes + HINTS_OF_WORD - 1) / HINTS_OF_WORD;
 }
 
+/* All parts: the last of them is added with this. */
 static void
 initialize(void *area)
 {
@@ -66,45 +67,20 @@ initialize(void *area)
 	}
 	pg_atomic_init_u32(&all->made, 0);
 	pg_atomic_init_u32(&all->full, 0);
-}
-
-static void
-initialize_lanes(void *area)
-{
-	for (int i = 0; i < queue_jobs_max_lanes; i++)
-		pg_atomic_init_u64(&lanes[i], 0);
-}
-
-static void
-initialize_refused(void *area)
-{
-	memset(refused, 0, queue_jobs_max_lanes * sizeof(int32));
-}
-
-static void
-initialize_bits(void *area)
-{
 	for (int i = 0; i < bit_words(); i++)
 		pg_atomic_init_u64(&refused_bits[i], 0);
-}
-
-static void
-initialize_hints(void *area)
-{
 	for (int i = 0; i < queue_jobs_max_lanes; i++)
-		SpinLockInit(&hints[i].mutex);
+		pg_atomic_init_u64(&lanes[i], 0);
 }
 
 void
 lane_hints_init(void)
 {
+	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(pg_atomic_uint64)), (void **) &lanes, NULL);
+	shared_add_area(mul_size(bit_words(), sizeof(pg_atomic_uint64)), (void **) &refused_bits, NULL);
+	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(int32)), (void **) &refused, NULL);
+	shared_add_array(queue_jobs_max_lanes, sizeof(LaneHint), (void **) &hints);
 	shared_add_area(sizeof(LaneHints), (void **) &all, initialize);
-	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(pg_atomic_uint64)), (void **) &lanes,
-					initialize_lanes);
-	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(int32)), (void **) &refused, initialize_refused);
-	shared_add_area(mul_size(bit_words(), sizeof(pg_atomic_uint64)), (void **) &refused_bits,
-					initialize_bits);
-	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(LaneHint)), (void **) &hints, initialize_hints);
 }
 
 static int
@@ -346,12 +322,10 @@ is_at_rest(const LaneHint *hint)
 static bool
 is_unused(const LaneHint *hint)
 {
-	if (!is_at_rest(hint) || hint->dropped != 0 || hint->merged != 0)
-		return false;
-	for (int i = 0; i < LOAD_BALANCING_STRATEGIES; i++)
-		if (hint->chosen[i] != 0)
+	for (int i = 0; i < LANE_COUNTERS; i++)
+		if (hint->counted[i] != 0)
 			return false;
-	return true;
+	return is_at_rest(hint);
 }
 
 /* What cannot be found out from the table again stays. */

@@ -34,9 +34,7 @@ typedef struct LaneHint
 	LanePosition recent[RECENT_PUBLISHED] pg_attribute_aligned(CACHE_LINE);
 	/* the first of the jobs that were passed by, since they were last published */
 	LanePosition passed;
-	uint64		dropped;		/* duplicates since the hint was made */
-	uint64		merged;
-	int64		chosen[LOAD_BALANCING_STRATEGIES];	/* where its jobs have read from */
+	int64		counted[LANE_COUNTERS];
 } LaneHint;
 
 /* The hint of a lane of this database with its mutex, or NULL if there is none. */

@@ -26,7 +26,6 @@
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -102,41 +101,29 @@ find_database(Oid database)
 	return NULL;
 }
 
+/* A lane's place. If "make", with the exclusive lock, a free one if it has none. NULL if there is none. */
 static CountedLane *
-find_lane(Oid database, int32 lane)
+find_lane(int32 lane, bool make)
 {
-	uint32		start = hash_combine(hash_uint32(database), hash_uint32((uint32) lane));
+	uint32		start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32((uint32) lane));
+	CountedLane *unused = NULL;
 
 	for (int i = 0; i < PLACES; i++)
 	{
-		CountedLane *counted = &live_counts->lanes[(start + i) % lanes_size()];
-
-		if (counted->database == database && counted->lane == lane)
-			return counted;
-	}
-	return NULL;
-}
-
-/* NULL if there is no place for it. With the exclusive lock. */
-static CountedLane *
-make_lane(int32 lane)
-{
-	uint32		start = hash_combine(hash_uint32(MyDatabaseId), hash_uint32((uint32) lane));
-	CountedLane *counted = find_lane(MyDatabaseId, lane);
-
-	for (int i = 0; i < PLACES && counted == NULL; i++)
-	{
 		CountedLane *place = &live_counts->lanes[(start + i) % lanes_size()];
 
-		if (OidIsValid(place->database))
-			continue;
-		counted = place;
-		counted->database = MyDatabaseId;
-		counted->lane = lane;
-		for (int kind = 0; kind < LIVE_KINDS; kind++)
-			pg_atomic_write_u64(&counted->kinds[kind], 0);
+		if (place->database == MyDatabaseId && place->lane == lane)
+			return place;
+		if (unused == NULL && !OidIsValid(place->database))
+			unused = place;
 	}
-	return counted;
+	if (!make || unused == NULL)
+		return NULL;
+	unused->database = MyDatabaseId;
+	unused->lane = lane;
+	for (int kind = 0; kind < LIVE_KINDS; kind++)
+		pg_atomic_write_u64(&unused->kinds[kind], 0);
+	return unused;
 }
 
 static void
@@ -162,7 +149,7 @@ live_counts_forget(Oid database)
 
 	if (live_counts == NULL || pg_atomic_read_u32(&live_counts->wanted) == 0)
 		return;
-	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = find_database(database);
 	if (counted != NULL)
 	{
@@ -170,7 +157,7 @@ live_counts_forget(Oid database)
 		counted->state = COUNT_NONE;
 		counted->database = InvalidOid;
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
 
 /* ---- a transaction's changes ---- */
@@ -188,14 +175,7 @@ live_count_note(int32 lane, LiveKind kind, int change)
 			noted[i].kinds[kind] += change;
 			return;
 		}
-	if (noted_count == noted_size)
-	{
-		int			size = Max(noted_size * 2, 16);
-
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
-					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
-		noted_size = size;
-	}
+	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count] = (Noted) {.lane = lane,.nest_level = nest_level};
 	noted[noted_count++].kinds[kind] = change;
 }
@@ -228,16 +208,28 @@ add_to_known_lanes(void)
 {
 	bool		known = true;
 
-	LWLockAcquire(shared_counts_lock(), LW_SHARED);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_SHARED);
 	if (!is_counted(find_database(MyDatabaseId)))
 	{
 		for (int i = 0; i < noted_count && known; i++)
-			known = find_lane(MyDatabaseId, noted[i].lane) != NULL;
+			known = find_lane(noted[i].lane, false) != NULL;
 		for (int i = 0; i < noted_count && known; i++)
-			add(find_lane(MyDatabaseId, noted[i].lane), noted[i].kinds);
+			add(find_lane(noted[i].lane, false), noted[i].kinds);
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	return known;
+}
+
+/* With the exclusive lock. */
+static void
+add_or_give_up(CountedDatabase *counted, int32 lane, const int64 *kinds)
+{
+	CountedLane *place = find_lane(lane, true);
+
+	if (place != NULL)
+		add(place, kinds);
+	else
+		counted->state = COUNT_NONE;	/* there are too many: rows are counted */
 }
 
 static void
@@ -245,18 +237,11 @@ add_to_lanes(void)
 {
 	CountedDatabase *counted;
 
-	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = find_database(MyDatabaseId);
 	for (int i = 0; i < noted_count && !is_counted(counted); i++)
-	{
-		CountedLane *lane = make_lane(noted[i].lane);
-
-		if (lane != NULL)
-			add(lane, noted[i].kinds);
-		else
-			counted->state = COUNT_NONE;	/* there are too many: rows are counted */
-	}
-	LWLockRelease(shared_counts_lock());
+		add_or_give_up(counted, noted[i].lane, noted[i].kinds);
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
 
 void
@@ -283,11 +268,7 @@ live_counts_transaction_event(XactEvent event)
 void
 live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		noted_count = savepoint_notes_undo(noted, noted_count, sizeof(Noted),
-										   GetCurrentTransactionNestLevel());
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		savepoint_notes_keep(noted, noted_count, sizeof(Noted), GetCurrentTransactionNestLevel());
+	noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
 }
 
 /* ---- reading ---- */
@@ -319,7 +300,7 @@ live_counts_get(LaneCount **counts, int *count)
 	size = lanes_size() + 1;
 	*counts = MemoryContextAllocHuge(CurrentMemoryContext, size * sizeof(LaneCount));
 	*count = 0;
-	LWLockAcquire(shared_counts_lock(), LW_SHARED);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_SHARED);
 	counted = find_database(MyDatabaseId);
 	there = counted != NULL && counted->state == COUNT_THERE;
 	for (int i = 0; i < lanes_size() && there; i++)
@@ -333,7 +314,7 @@ live_counts_get(LaneCount **counts, int *count)
 			(*counts)[*count].kinds[kind] = (int64) pg_atomic_read_u64(&lane->kinds[kind]);
 		(*count)++;
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	for (int i = 0; i < noted_count && there; i++)
 		add_own(counts, count, &size, noted[i].lane, noted[i].kinds);
 	return there;
@@ -354,10 +335,10 @@ another_counts(void)
 	CountedDatabase *counted;
 	bool		found;
 
-	LWLockAcquire(shared_counts_lock(), LW_SHARED);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_SHARED);
 	counted = find_database(MyDatabaseId);
 	found = counted != NULL && is_being_counted(counted);
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	return found;
 }
 
@@ -439,10 +420,10 @@ live_counts_begin(Snapshot *snapshot)
 	CountedDatabase *counted;
 	bool		begun = false;
 
-	if (live_counts == NULL || noted_count > 0 || written_by_sql || RecoveryInProgress())
+	if (!live_counts_possible() || noted_count > 0)
 		return false;
 	*snapshot = NULL;
-	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = take_database();
 	if (counted != NULL)
 	{
@@ -453,7 +434,7 @@ live_counts_begin(Snapshot *snapshot)
 		if (begun)
 			note_snapshot(counted, *snapshot);
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	if (begun)
 		*snapshot = RegisterSnapshot(*snapshot);
 	return begun;
@@ -464,22 +445,15 @@ live_counts_put(const LaneCount *counts, int count)
 {
 	CountedDatabase *counted;
 
-	LWLockAcquire(shared_counts_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = find_database(MyDatabaseId);
 	if (counted != NULL && counted->state == COUNT_BEGUN && counted->counter == MyProcPid)
 	{
 		counted->state = COUNT_THERE;
 		for (int i = 0; i < count && counted->state == COUNT_THERE; i++)
-		{
-			CountedLane *lane = make_lane(counts[i].lane);
-
-			if (lane != NULL)
-				add(lane, counts[i].kinds);
-			else
-				counted->state = COUNT_NONE;
-		}
+			add_or_give_up(counted, counts[i].lane, counts[i].kinds);
 	}
-	LWLockRelease(shared_counts_lock());
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
 
 static void

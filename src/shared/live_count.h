@@ -10,16 +10,17 @@
 #define QUEUE_JOBS_LIVE_COUNT_H
 
 #include "access/xact.h"
+#include "job.h"
 #include "utils/snapshot.h"
 
-/* What a row tells, whatever the time is. */
+/* What a row tells, whatever the time is: the state of its job, more or less, by the same number. */
 typedef enum LiveKind
 {
-	KIND_DUE,
-	KIND_CLAIMED,				/* has a lease, which may have run out */
-	KIND_SCHEDULED,
-	KIND_RETRYABLE,
-	KIND_WAITING,				/* for other jobs, or a signal */
+	KIND_SCHEDULED = JOB_SCHEDULED,
+	KIND_DUE = JOB_AVAILABLE,
+	KIND_CLAIMED = JOB_EXECUTING,	/* has a lease, which may have run out */
+	KIND_RETRYABLE = JOB_RETRYABLE,
+	KIND_WAITING = JOB_WAITING, /* for other jobs, or a signal */
 	KIND_EXPIRING,				/* one of the others, too: it was not started, and is to be by a time */
 	LIVE_KINDS
 } LiveKind;

@@ -26,6 +26,7 @@
 #include "location.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "shared.h"
 #include "storage/spin.h"
 #include "utils/memutils.h"
 
@@ -88,22 +89,19 @@ location_after_snapshot(void)
 
 /* ---- shared memory ---- */
 
-Size
-location_shared_size(void)
+static void
+initialize(void *area)
 {
-	return MAXALIGN(sizeof(Locations));
-}
-
-void
-location_shared_init(void *memory, bool found)
-{
-	locations = memory;
-	if (found)
-		return;
 	pg_atomic_init_u64(&locations->floor, 0);
 	pg_atomic_init_u32(&locations->in_doubt, 0);
 	for (int i = 0; i < LOCATION_SLOTS; i++)
 		SpinLockInit(&locations->slots[i].mutex);
+}
+
+void
+locations_init(void)
+{
+	shared_add_area(sizeof(Locations), (void **) &locations, initialize);
 }
 
 static LocationSlot *

@@ -55,8 +55,6 @@ extern void location_end_transaction(bool committed);
 extern void location_begin_doubt(void);
 extern void location_end_doubt(void);
 
-/* shared memory, for shared.c */
-extern Size location_shared_size(void);
-extern void location_shared_init(void *memory, bool found);
+extern void locations_init(void);
 
 #endif

@@ -7,11 +7,8 @@
 #include <signal.h>
 
 #include "access/xact.h"
-#include "compat.h"
-#include "executor/spi.h"
 #include "interruption.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "process.h"
@@ -35,11 +32,6 @@ static volatile sig_atomic_t limit_signals = 0;
 static uint64 limits_reached = 0;
 
 StaticAssertDecl(sizeof(ProcessArguments) <= BGW_EXTRALEN, "arguments must fit bgw_extra");
-
-PGDLLEXPORT void queue_jobs_launcher_main(Datum argument);
-PGDLLEXPORT void queue_jobs_scheduler_main(Datum argument);
-PGDLLEXPORT void queue_jobs_executor_main(Datum argument);
-PGDLLEXPORT void queue_jobs_counter_main(Datum argument);
 
 static void
 describe(BackgroundWorker *worker, const char *type, const char *function)
@@ -65,30 +57,29 @@ process_register_launcher(void)
 	RegisterBackgroundWorker(&worker);
 }
 
+/* *handle: for a caller that waits for its end, or NULL. */
 static bool
-start(BackgroundWorker *worker, const ProcessArguments *arguments)
+start(const char *type, const char *function, const ProcessArguments *arguments,
+	  BackgroundWorkerHandle **handle)
 {
-	memcpy(worker->bgw_extra, arguments, sizeof(*arguments));
-	worker->bgw_notify_pid = MyProcPid;
-	return RegisterDynamicBackgroundWorker(worker, NULL);
+	BackgroundWorker worker;
+
+	describe(&worker, type, function);
+	memcpy(worker.bgw_extra, arguments, sizeof(*arguments));
+	worker.bgw_notify_pid = MyProcPid;
+	return RegisterDynamicBackgroundWorker(&worker, handle);
 }
 
 bool
 process_start_scheduler(const ProcessArguments *arguments)
 {
-	BackgroundWorker worker;
-
-	describe(&worker, "queue_jobs scheduler", "queue_jobs_scheduler_main");
-	return start(&worker, arguments);
+	return start("queue_jobs scheduler", "queue_jobs_scheduler_main", arguments, NULL);
 }
 
 bool
 process_start_executor(const ProcessArguments *arguments)
 {
-	BackgroundWorker worker;
-
-	describe(&worker, "queue_jobs executor", "queue_jobs_executor_main");
-	if (start(&worker, arguments))
+	if (start("queue_jobs executor", "queue_jobs_executor_main", arguments, NULL))
 	{
 		worker_slot_found();
 		return true;
@@ -104,42 +95,13 @@ process_start_executor(const ProcessArguments *arguments)
 bool
 process_run_counter(const ProcessArguments *arguments)
 {
-	BackgroundWorker worker;
 	BackgroundWorkerHandle *handle;
 
-	describe(&worker, "queue_jobs counter", "queue_jobs_counter_main");
-	memcpy(worker.bgw_extra, arguments, sizeof(*arguments));
-	worker.bgw_notify_pid = MyProcPid;
-	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+	if (!start("queue_jobs counter", "queue_jobs_counter_main", arguments, &handle))
 		return false;
 	(void) WaitForBackgroundWorkerShutdown(handle);
 	pfree(handle);
 	return true;
-}
-
-/* What the server calls by name. */
-void
-queue_jobs_launcher_main(Datum argument)
-{
-	launcher_main(argument);
-}
-
-void
-queue_jobs_scheduler_main(Datum argument)
-{
-	scheduler_main(argument);
-}
-
-void
-queue_jobs_executor_main(Datum argument)
-{
-	executor_main(argument);
-}
-
-void
-queue_jobs_counter_main(Datum argument)
-{
-	counter_main(argument);
 }
 
 /*

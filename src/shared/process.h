@@ -80,9 +80,10 @@ extern void process_wait(TimestampTz until);
 /* The same; also until the descriptor can be read from, unless it is -1. */
 extern void process_wait_for(TimestampTz until, int descriptor);
 
-extern void launcher_main(Datum argument);
-extern void scheduler_main(Datum argument);
-extern void executor_main(Datum argument);
-extern void counter_main(Datum argument);
+/* The server calls these by their names. */
+extern PGDLLEXPORT void queue_jobs_launcher_main(Datum argument);
+extern PGDLLEXPORT void queue_jobs_scheduler_main(Datum argument);
+extern PGDLLEXPORT void queue_jobs_executor_main(Datum argument);
+extern PGDLLEXPORT void queue_jobs_counter_main(Datum argument);
 
 #endif

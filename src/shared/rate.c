@@ -30,9 +30,9 @@
 #include "mapped_file.h"
 #include "miscadmin.h"
 #include "rate.h"
+#include "shared.h"
 #include "storage/fd.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 
 #define RATES_FILE "pg_stat/queue_jobs.rates"
 #define RATES_VERSION 0x716a0003	/* of the file's layout, and of what its scopes are hashes of */
@@ -171,21 +171,18 @@ rate_begin(void)
 	LWLockRelease(rates_lock);
 }
 
-Size
-rate_shared_size(void)
+static void
+initialize(void *area)
 {
-	return MAXALIGN(sizeof(bool));
+	rates_lock = shared_lock_of(LOCK_OF_RATES);
+	if (rates == NULL)
+		map();
 }
 
 void
-rate_shared_init(void *memory, bool found, LWLock *lock)
+rates_init(void)
 {
-	recognized = memory;
-	rates_lock = lock;
-	if (rates == NULL)
-		map();
-	if (!found)
-		*recognized = false;
+	shared_add_area(sizeof(bool), (void **) &recognized, initialize);
 }
 
 /* ---- windows ---- */

@@ -7,7 +7,6 @@
 #ifndef QUEUE_JOBS_RATE_H
 #define QUEUE_JOBS_RATE_H
 
-#include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
 /* A start that was reserved. */
@@ -38,8 +37,6 @@ extern void rate_started(const RateHold *hold);
  */
 extern void rate_begin(void);
 
-/* For shared.c: the part of shared memory that is described in rate.c. */
-extern Size rate_shared_size(void);
-extern void rate_shared_init(void *memory, bool found, LWLock *lock);
+extern void rates_init(void);
 
 #endif

@@ -19,17 +19,10 @@ typedef struct SessionHolds
 static SessionHolds *all = NULL;	/* one a slot of executors */
 static SessionHolds *own = NULL;
 
-static void
-initialize(void *area)
-{
-	for (int i = 0; i < queue_jobs_max_executors; i++)
-		SpinLockInit(&((SessionHolds *) area)[i].mutex);
-}
-
 void
 session_holds_init(void)
 {
-	shared_add_area(queue_jobs_max_executors * sizeof(SessionHolds), (void **) &all, initialize);
+	shared_add_array(queue_jobs_max_executors, sizeof(SessionHolds), (void **) &all);
 }
 
 void

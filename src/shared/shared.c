@@ -6,32 +6,21 @@
 
 #include "access/xact.h"
 #include "compat.h"
-#include "location.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "rate.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "storage/spin.h"
 
 #define MAX_AREAS 24
 #define WAITING_COUNTERS 64
 #define LAUNCHER_PAUSE (5 * USECS_PER_SEC)	/* after one that failed */
 /* without a free worker slot, after a while in which all were to be had */
 #define MISSED_AGAIN (60 * USECS_PER_SEC)
-
-/* The locks of the tranche "queue_jobs". */
-typedef enum LockName
-{
-	LOCK_OF_SLOTS,				/* see shared_lock() */
-	LOCK_OF_RATES,
-	LOCK_OF_REPLICAS,
-	LOCK_OF_COUNTS,
-	LOCKS
-} LockName;
 
 typedef struct Waiter
 {
@@ -53,45 +42,26 @@ typedef struct Shared
 	pg_atomic_uint32 waiting[WAITING_COUNTERS];
 	TimestampTz launcher_started;	/* these two are the launcher's own; there is one at a time */
 	TimestampTz launcher_not_before;
-	Waiter	   *waiters;		/* by process number; not only of those that wait */
+	/* by process number, of all that can have a latch; auxiliary processes come after MaxBackends */
+	Waiter		waiters[FLEXIBLE_ARRAY_MEMBER] pg_attribute_aligned(CACHE_LINE);
 } Shared;
 
-/* Parts of other modules, behind ours, each from a cache line on. */
+/* Parts of other modules, and ours behind them, each from a cache line on. */
 typedef struct Area
 {
 	Size		size;
 	void	  **pointer;
-	void		(*initialize) (void *area);
+	void		(*initialize) (void *area); /* or NULL */
+	int			locks;			/* of the structs that it is an array of; 0: it is none */
 } Area;
 
 static Shared *shared = NULL;
 static Area areas[MAX_AREAS];
 static int	area_count = 0;
-static int	waiter_count = 0;
 static uint32 wakes_seen = 0;	/* by this process */
 
 static shmem_request_hook_type previous_shmem_request_hook = NULL;
 static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
-
-/*
- * All that can have a latch. Auxiliary processes come after MaxBackends, and never wait here.
- */
-static Size
-waiters_size(void)
-{
-	return mul_size(MaxBackends, sizeof(Waiter));
-}
-
-static Size
-shared_size(void)
-{
-	Size		size = CACHELINEALIGN(sizeof(Shared));
-
-	size = add_size(size, CACHELINEALIGN(waiters_size()));
-	for (int i = 0; i < area_count; i++)
-		size = add_size(size, CACHELINEALIGN(areas[i].size));
-	return size;
-}
 
 void
 shared_add_area(Size size, void **area, void (*initialize) (void *area))
@@ -103,76 +73,88 @@ shared_add_area(Size size, void **area, void (*initialize) (void *area))
 	};
 }
 
-/* Behind our own part; in every process. */
-static void
-set_up_areas(char *next, bool first)
+void
+shared_add_array(int count, Size size, void **area)
 {
-	for (int i = 0; i < area_count; i++)
-	{
-		*areas[i].pointer = next;
-		if (first)
-			areas[i].initialize(next);
-		next += CACHELINEALIGN(areas[i].size);
-	}
+	shared_add_area(mul_size(count, size), area, NULL);
+	areas[area_count - 1].locks = count;
 }
 
-static LWLock *
+static Size
+areas_size(void)
+{
+	Size		size = 0;
+
+	for (int i = 0; i < area_count; i++)
+		size = add_size(size, CACHELINEALIGN(areas[i].size));
+	return size;
+}
+
+LWLock *
 shared_lock_of(LockName name)
 {
 	return &GetNamedLWLockTranche("queue_jobs")[name].lock;
 }
 
 static void
+initialize(void *area)
+{
+	shared->lock = shared_lock_of(LOCK_OF_SLOTS);
+	pg_atomic_init_u32(&shared->launcher_proc, 0);
+	(void) shared_follow_configuration();
+	pg_atomic_init_u64(&shared->refusals, 0);
+	pg_atomic_init_u64(&shared->up_since, 0);
+	for (int i = 0; i < MaxBackends; i++)
+		pg_atomic_init_u32(&shared->waiters[i].wakes, 0);
+	for (int i = 0; i < WAITING_COUNTERS; i++)
+		pg_atomic_init_u32(&shared->waiting[i], 0);
+}
+
+/* Only now is it known how many processes there can be. */
+static void
 shmem_request(void)
 {
 	if (previous_shmem_request_hook)
 		previous_shmem_request_hook();
-	RequestAddinShmemSpace(shared_size());
-	RequestAddinShmemSpace(rate_shared_size());
-	RequestAddinShmemSpace(location_shared_size());
+	shared_add_area(add_size(offsetof(Shared, waiters), mul_size(MaxBackends, sizeof(Waiter))),
+					(void **) &shared, initialize);
+	RequestAddinShmemSpace(areas_size());
 	RequestNamedLWLockTranche("queue_jobs", LOCKS);
+}
+
+static void
+set_up_area(const Area *area, char *memory, bool first)
+{
+	*area->pointer = memory;
+	for (int i = 0; first && i < area->locks; i++)
+		SpinLockInit((slock_t *) (memory + i * (area->size / area->locks)));
+	if (first && area->initialize)
+		area->initialize(memory);
 }
 
 static void
 shmem_startup(void)
 {
 	bool		found;
-	bool		rates_found;
-	void	   *rates;
+	char	   *next;
 
 	if (previous_shmem_startup_hook)
 		previous_shmem_startup_hook();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	rates = ShmemInitStruct("queue_jobs rates", rate_shared_size(), &rates_found);
-	rate_shared_init(rates, rates_found, shared_lock_of(LOCK_OF_RATES));
-	shared = ShmemInitStruct("queue_jobs", shared_size(), &found);
-	waiter_count = MaxBackends;
+	next = ShmemInitStruct("queue_jobs", areas_size(), &found);
 	if (!found)
+		memset(next, 0, areas_size());
+	for (int i = 0; i < area_count; i++)
 	{
-		memset(shared, 0, shared_size());
-		shared->waiters = (Waiter *) ((char *) shared + CACHELINEALIGN(sizeof(Shared)));
-		shared->lock = shared_lock_of(LOCK_OF_SLOTS);
-		pg_atomic_init_u32(&shared->launcher_proc, 0);
-		shared->run = queue_jobs_run;
-		shared->read_only = DefaultXactReadOnly;
-		pg_atomic_init_u64(&shared->refusals, 0);
-		pg_atomic_init_u64(&shared->up_since, 0);
-		for (int i = 0; i < waiter_count; i++)
-			pg_atomic_init_u32(&shared->waiters[i].wakes, 0);
-		for (int i = 0; i < WAITING_COUNTERS; i++)
-			pg_atomic_init_u32(&shared->waiting[i], 0);
+		set_up_area(&areas[i], next, !found);
+		next += CACHELINEALIGN(areas[i].size);
 	}
-	set_up_areas((char *) shared->waiters + CACHELINEALIGN(waiters_size()), !found);
-	location_shared_init(ShmemInitStruct("queue_jobs locations", location_shared_size(), &found), found);
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Called by _PG_init; does nothing unless the library is being preloaded. */
 void
 shared_init(void)
 {
-	if (!process_shared_preload_libraries_in_progress)
-		return;
 	previous_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = shmem_request;
 	previous_shmem_startup_hook = shmem_startup_hook;
@@ -261,18 +243,6 @@ shared_lock(void)
 	return shared->lock;
 }
 
-LWLock *
-shared_replicas_lock(void)
-{
-	return shared_lock_of(LOCK_OF_REPLICAS);
-}
-
-LWLock *
-shared_counts_lock(void)
-{
-	return shared_lock_of(LOCK_OF_COUNTS);
-}
-
 /* ---- the launcher ---- */
 
 void
@@ -283,7 +253,6 @@ launcher_attach(void)
 	pg_atomic_write_u32(&shared->launcher_proc, QjMyProcNumber + 1);
 	shared->launcher_started = GetCurrentTimestamp();
 	(void) pg_atomic_compare_exchange_u64(&shared->up_since, &not_yet, (uint64) GetCurrentTimestamp());
-	rate_begin();
 }
 
 void
@@ -312,7 +281,7 @@ shared_clock_set(TimestampTz now)
 TimestampTz
 shared_up_since(void)
 {
-	return (TimestampTz) pg_atomic_read_u64(&shared->up_since);
+	return shared == NULL ? 0 : (TimestampTz) pg_atomic_read_u64(&shared->up_since);
 }
 
 void
@@ -330,22 +299,20 @@ shared_run(void)
 	return shared == NULL ? queue_jobs_run : shared->run;
 }
 
-void
-shared_set_run(bool run)
-{
-	shared->run = run;
-}
-
 bool
 shared_read_only(void)
 {
 	return shared != NULL && shared->read_only;
 }
 
-void
-shared_set_read_only(bool read_only)
+bool
+shared_follow_configuration(void)
 {
-	shared->read_only = read_only;
+	bool		changed = shared->run != queue_jobs_run || shared->read_only != DefaultXactReadOnly;
+
+	shared->run = queue_jobs_run;
+	shared->read_only = DefaultXactReadOnly;
+	return changed;
 }
 
 /* ---- waiting sessions ---- */
@@ -379,8 +346,8 @@ waiters_wake(Oid database)
 	if (shared == NULL)
 		return;
 	pg_memory_barrier();		/* what was published comes before the look at which processes wait for it */
-	left = OidIsValid(database) ? pg_atomic_read_u32(waiting_of(database)) : waiter_count;
-	for (int i = 0; left > 0 && i < waiter_count; i++)
+	left = OidIsValid(database) ? pg_atomic_read_u32(waiting_of(database)) : MaxBackends;
+	for (int i = 0; left > 0 && i < MaxBackends; i++)
 	{
 		Oid			waits = shared->waiters[i].database;
 

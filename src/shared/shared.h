@@ -16,6 +16,7 @@
 
 #include "job.h"
 
+/* To be called while the library is being preloaded. */
 extern void shared_init(void);
 
 /* Areas begin with one, and what each job writes is kept apart from what others read by it. */
@@ -23,9 +24,13 @@ extern void shared_init(void);
 
 /*
  * For a module that has a part of shared memory to itself: to be called while the library is being preloaded.
- * *area is set in every process; "initialize" is called once, for memory that is all zero.
+ * *area is set in every process; "initialize", unless it is NULL, is called once, for memory that is all
+ * zero.
  */
 extern void shared_add_area(Size size, void **area, void (*initialize) (void *area));
+
+/* The same for an array of structs that begin with a spinlock: it is free, and all else is zero. */
+extern void shared_add_array(int count, Size size, void **area);
 extern bool shared_present(void);
 
 #define NO_PROC (-1)
@@ -50,11 +55,17 @@ extern bool shared_woken(void);
 /* The one lock under which slots are taken and freed. */
 extern struct LWLock *shared_lock(void);
 
-/* That of what is known of replicas (replica.c). */
-extern struct LWLock *shared_replicas_lock(void);
+/* Others are for one module each. */
+typedef enum LockName
+{
+	LOCK_OF_SLOTS,				/* that one */
+	LOCK_OF_RATES,
+	LOCK_OF_REPLICAS,
+	LOCK_OF_COUNTS,				/* of live jobs */
+	LOCKS
+} LockName;
 
-/* Of the counts of live jobs (live_count.c). */
-extern struct LWLock *shared_counts_lock(void);
+extern struct LWLock *shared_lock_of(LockName name);
 
 /* Counts claims that were refused by a limit, all databases together. */
 extern uint64 shared_refusals(void);
@@ -65,7 +76,6 @@ extern void shared_require(const char *what);
 
 /* The setting queue_jobs.run of the server's configuration, which the launcher follows. */
 extern bool shared_run(void);
-extern void shared_set_run(bool run);
 
 /*
  * Whether that configuration has default_transaction_read_only on, as a tool does that has promoted the
@@ -73,7 +83,9 @@ extern void shared_set_run(bool run);
  * too.
  */
 extern bool shared_read_only(void);
-extern void shared_set_read_only(bool read_only);
+
+/* For the launcher: makes both what this process has read. False if they were that already. */
+extern bool shared_follow_configuration(void);
 
 extern void launcher_attach(void);
 extern void launcher_detach(bool terminated);
@@ -91,7 +103,10 @@ extern bool shared_worker_slots_lack(void);
 extern void worker_slot_found(void);
 extern bool worker_slot_missed(bool of_executor);
 
-/* Since when jobs have been run: what fell due before was missed while the server was down, or a standby. */
+/*
+ * Since when jobs have been run: what fell due before was missed while the server was down, or a standby. 0
+ * without shared memory.
+ */
 extern TimestampTz shared_up_since(void);
 
 /* The system clock was set: it cannot be later than now. */

@@ -11,6 +11,7 @@
 #include "nodes/parsenodes.h"
 #include "pgstat.h"
 #include "shared.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/pquery.h"
 #include "utils/snapmgr.h"
@@ -85,4 +86,41 @@ wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), vo
 	wait_for_latch(until, poll, done, argument);
 	StartTransactionCommand();
 	MemoryContextSwitchTo(context);
+}
+
+static void
+look_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int64 deadline, long poll)
+{
+	int64		left;
+	TimestampTz next;
+
+	while (!look(argument, &next) && (left = deadline - clock_elapsed()) > 0)
+		wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), poll, NULL, NULL);
+}
+
+static void
+unregister_waiter(int code, Datum argument)
+{
+	waiter_unregister();
+}
+
+void
+wait_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int64 timeout, long poll)
+{
+	int64		deadline = clock_elapsed() + timeout;	/* by a clock that cannot be set */
+
+	if (!shared_present())
+		look_until(look, argument, deadline, poll);
+	else
+	{
+		/* before the first look, so that what is committed after it sets our latch */
+		waiter_register();
+		PG_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
+		{
+			look_until(look, argument, deadline, 0);
+		}
+		PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
+		waiter_unregister();
+	}
+	end_transaction_of_procedure();
 }

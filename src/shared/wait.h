@@ -26,4 +26,12 @@ extern void end_transaction_of_procedure(void);
  */
 extern void wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), void *argument);
 
+/*
+ * Waits so between looks until one of them returns true, for no longer than "timeout" microseconds, and ends
+ * the transaction. Commits wake this process; where there is no shared memory, it looks every "poll"
+ * milliseconds. A look sets *next, the latest time of the next one.
+ */
+extern void wait_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int64 timeout,
+					   long poll);
+
 #endif

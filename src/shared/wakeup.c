@@ -22,7 +22,6 @@
 #include "storage/ipc.h"
 #include "test_point.h"
 #include "utils/hsearch.h"
-#include "utils/memutils.h"
 #include "wakeup.h"
 #include "watch.h"
 
@@ -62,8 +61,8 @@ static HTAB *touched_by_lane = NULL;	/* id of a lane -> its index in "touched"; 
  */
 typedef struct LevelNote
 {
+	int			nest_level;		/* first: savepoint_notes.h */
 	int			lane;			/* its index in "touched" */
-	int			nest_level;
 } LevelNote;
 
 static LevelNote *level_notes = NULL;
@@ -94,18 +93,6 @@ static enum
 	ENDED_SAVEPOINT,
 }			ended = ENDED_NOTHING;
 static int	undone_level;
-
-/* *size changes only when the memory is there. */
-static void *
-grow(void *array, int *size, Size element)
-{
-	int			larger = Max(*size * 2, 16);
-
-	array = array == NULL ? MemoryContextAllocHuge(TopMemoryContext, larger * element)
-						  : repalloc_huge(array, larger * element);
-	*size = larger;
-	return array;
-}
 
 #define MANY_TOUCHED 16			/* lanes, from which on they are looked up in a table */
 
@@ -144,8 +131,7 @@ find_touched(int32 lane)
 static TouchedLane *
 add_touched(int32 lane, Oid role)
 {
-	if (touched_count == touched_size)
-		touched = grow(touched, &touched_size, sizeof(TouchedLane));
+	touched = notes_with_room(touched, touched_count, &touched_size, sizeof(TouchedLane));
 	if (touched_count == MANY_TOUCHED && touched_by_lane == NULL)
 	{
 		HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(TouchedEntry),
@@ -195,8 +181,7 @@ note_level(const TouchedLane *lane)
 
 	if (nest_level == 1)
 		return nest_level;
-	if (level_note_count == level_note_size)
-		level_notes = grow(level_notes, &level_note_size, sizeof(LevelNote));
+	level_notes = notes_with_room(level_notes, level_note_count, &level_note_size, sizeof(LevelNote));
 	level_notes[level_note_count++] = (LevelNote)
 	{
 		.lane = lane - touched,.nest_level = nest_level
@@ -341,8 +326,7 @@ wakeup_all(void)
 void
 wakeup_end_running(int64 job, JobState end_as)
 {
-	if (request_count == request_size)
-		requests = grow(requests, &request_size, sizeof(EndRequest));
+	requests = notes_with_room(requests, request_count, &request_size, sizeof(EndRequest));
 	requests[request_count++] = (EndRequest)
 	{
 		.job = job,.end_as = end_as,.nest_level = GetCurrentTransactionNestLevel()
@@ -549,105 +533,26 @@ publish_before_release(bool committed)
 void
 wakeup_transaction_event(XactEvent event)
 {
-	switch (event)
+	bool		committed = event == XACT_EVENT_COMMIT;
+
+	if (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
+		return;
+	if (committed && touched_count > 0)
+		test_point("committed");
+	location_end_transaction(committed);
+	/* one that is prepared will not be heard of again here, and mostly commits */
+	duplicates_end_transaction(event != XACT_EVENT_ABORT);
+	if (event != XACT_EVENT_PREPARE)
+		publish_before_release(committed);
+	key_hints_end_transaction();
+	hold_end_transaction();
+	if (event == XACT_EVENT_PREPARE)
 	{
-		case XACT_EVENT_COMMIT:
-			if (touched_count > 0)
-				test_point("committed");
-			location_end_transaction(true);
-			duplicates_end_transaction(true);
-			publish_before_release(true);
-			key_hints_end_transaction();
-			hold_end_transaction();
-			ended = ENDED_COMMIT;
-			break;
-		case XACT_EVENT_ABORT:
-			location_end_transaction(false);
-			duplicates_end_transaction(false);
-			publish_before_release(false);
-			key_hints_end_transaction();
-			hold_end_transaction();
-			ended = ENDED_ROLLBACK;
-			break;
-		case XACT_EVENT_PREPARE:
-			location_end_transaction(false);
-			duplicates_end_transaction(true);	/* it will not be heard of again here, and mostly commits */
-			key_hints_end_transaction();
-			hold_end_transaction();
-			watch_forget_transaction();
-			forget();			/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
-			break;
-		default:
-			break;
+		watch_forget_transaction();
+		forget();				/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 	}
-}
-
-/* The first note of that level or a deeper one. */
-static int
-first_level_note(int nest_level)
-{
-	int			first = level_note_count;
-
-	while (first > 0 && level_notes[first - 1].nest_level >= nest_level)
-		first--;
-	return first;
-}
-
-/* From that note on they belong to a level above; those of the transaction itself need none. */
-static void
-keep_level_notes(int first, int nest_level)
-{
-	for (int i = first; i < level_note_count; i++)
-		level_notes[i].nest_level = nest_level;
-	if (nest_level <= 1)
-		level_note_count = first;
-}
-
-/* The savepoint has ended: what was noted of the lane belongs to the level above. */
-static void
-leave_level(TouchedLane *lane, int nest_level)
-{
-	lane->relied_at = Min(lane->relied_at, nest_level - 1);
-	lane->taken_at = Min(lane->taken_at, nest_level - 1);
-	lane->limited_at = Min(lane->limited_at, nest_level - 1);
-}
-
-/* What was noted in a savepoint that is released belongs to the level above. */
-static void
-move_up(int nest_level)
-{
-	int			first = first_level_note(nest_level);
-
-	for (int i = first; i < level_note_count; i++)
-	{
-		TouchedLane *lane = &touched[level_notes[i].lane];
-
-		leave_level(lane, nest_level);
-	}
-	keep_level_notes(first, nest_level - 1);
-	savepoint_notes_keep(requests, request_count, sizeof(EndRequest), nest_level);
-	hold_keep_savepoint(nest_level);
-	duplicates_keep_savepoint(nest_level);
-}
-
-/*
- * A savepoint's rollback frees the jobs taken, or relied on, in it: no need to wait for the whole
- * transaction.
- */
-static void
-undo(int nest_level)
-{
-	for (int i = first_level_note(nest_level); i < level_note_count; i++)
-		if (touched[level_notes[i].lane].taken_at >= nest_level)
-			/* as publish_before_release() */
-			(void) lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);
-	key_hints_end_savepoint();
-	hold_undo_savepoint(nest_level);
-	duplicates_end_savepoint(nest_level);
-	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
-	request_count = savepoint_notes_undo(requests, request_count, sizeof(EndRequest), nest_level);
-	undone_level = nest_level;
-	ended = ENDED_SAVEPOINT;
+	else
+		ended = committed ? ENDED_COMMIT : ENDED_ROLLBACK;
 }
 
 /* Publishes what the rollback of a savepoint has freed in a lane. True if others are to look. */
@@ -665,31 +570,59 @@ publish_undone_lane(TouchedLane *lane)
 	return true;
 }
 
+/*
+ * The savepoint of that level has ended: what was noted in it belongs to the level above, where it is not
+ * undone. That of the transaction itself needs no notes.
+ */
 static void
-publish_undone(void)
+leave_level(int nest_level, bool undone)
 {
-	int			first = first_level_note(undone_level);
+	int			first = savepoint_notes_first(level_notes, level_note_count, sizeof(LevelNote), nest_level);
 	bool		published = false;
 
 	for (int i = first; i < level_note_count; i++)
 	{
 		TouchedLane *lane = &touched[level_notes[i].lane];
 
-		published = publish_undone_lane(lane) || published;
-		leave_level(lane, undone_level);
+		if (undone)
+			published = publish_undone_lane(lane) || published;
+		lane->relied_at = Min(lane->relied_at, nest_level - 1);
+		lane->taken_at = Min(lane->taken_at, nest_level - 1);
+		lane->limited_at = Min(lane->limited_at, nest_level - 1);
+		level_notes[i].nest_level = nest_level - 1;
 	}
-	keep_level_notes(first, undone_level - 1);
+	if (nest_level <= 2)
+		level_note_count = first;
 	if (published)
 		waiters_wake(MyDatabaseId);
 }
 
+/*
+ * A savepoint's rollback frees the jobs taken, or relied on, in it: no need to wait for the whole
+ * transaction.
+ */
 void
 wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
+	int			nest_level = GetCurrentTransactionNestLevel();
+	int			first = savepoint_notes_first(level_notes, level_note_count, sizeof(LevelNote), nest_level);
+
+	hold_end_savepoint(event);
+	duplicates_end_savepoint(event);
+	request_count = savepoint_notes_end(event, requests, request_count, sizeof(EndRequest));
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		move_up(GetCurrentTransactionNestLevel());
-	else if (event == SUBXACT_EVENT_ABORT_SUB)
-		undo(GetCurrentTransactionNestLevel());
+	{
+		leave_level(nest_level, false);
+		return;
+	}
+	for (int i = first; i < level_note_count; i++)
+		if (touched[level_notes[i].lane].taken_at >= nest_level)
+			/* as publish_before_release() */
+			(void) lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);
+	key_hints_end_savepoint();
+	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
+	undone_level = nest_level;
+	ended = ENDED_SAVEPOINT;
 }
 
 /*
@@ -714,7 +647,7 @@ wakeup_after_locks(void)
 			forget();
 			break;
 		case ENDED_SAVEPOINT:
-			publish_undone();
+			leave_level(undone_level, true);
 			break;
 	}
 	ended = ENDED_NOTHING;

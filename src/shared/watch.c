@@ -11,9 +11,9 @@
 #include "database_slot.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "savepoint_notes.h"
 #include "settings.h"
 #include "shared.h"
-#include "utils/memutils.h"
 #include "watch.h"
 
 #define NEWS_KEPT 1024
@@ -56,17 +56,10 @@ static Noted *noted = NULL;
 static int	noted_count = 0;
 static int	noted_size = 0;
 
-static void
-initialize(void *area)
-{
-	for (int i = 0; i < queue_jobs_max_databases; i++)
-		SpinLockInit(&((Watch *) area)[i].mutex);
-}
-
 void
 watch_init(void)
 {
-	shared_add_area(mul_size(queue_jobs_max_databases, sizeof(Watch)), (void **) &watches, initialize);
+	shared_add_array(queue_jobs_max_databases, sizeof(Watch), (void **) &watches);
 }
 
 /*
@@ -96,18 +89,11 @@ lock_watch(void)
 
 /* ---- notes ---- */
 
-static Noted *
-add_note(void)
+static void
+note(Noted what)
 {
-	if (noted_count == noted_size)
-	{
-		int			size = Max(noted_size * 2, 16); /* told only when the memory is there */
-
-		noted = noted ? repalloc_huge(noted, size * sizeof(Noted))
-					  : MemoryContextAllocHuge(TopMemoryContext, size * sizeof(Noted));
-		noted_size = size;
-	}
-	return &noted[noted_count++];
+	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
+	noted[noted_count++] = what;
 }
 
 void
@@ -120,18 +106,18 @@ watch_note(NewsKind kind, int64 id)
 	if (last != NULL && !last->is_parent && last->news.kind == kind && last->news.id == id)
 		last->news.count++;
 	else
-		*add_note() = (Noted) {.news = {.kind = kind, .count = 1, .id = id}};
+		note((Noted) {.news = {.kind = kind, .count = 1, .id = id}});
 }
 
 void
 watch_note_parent(int64 job)
 {
 	if (shared_present())
-		*add_note() = (Noted) {.news = {.id = job}, .is_parent = true};
+		note((Noted) {.news = {.id = job}, .is_parent = true});
 }
 
-static void
-forget_notes(void)
+void
+watch_forget_transaction(void)
 {
 	noted_count = 0;
 	if (noted_size <= MOST_NOTES_KEPT)
@@ -223,53 +209,55 @@ watch_known(void)
 
 /* ---- what is expected ---- */
 
+/*
+ * The batch's place. With "make" it gets one that is free, or else that of the one that ends first; otherwise
+ * NULL if it has none.
+ */
 static Expected *
-find_expected(Watch *watch, int64 batch)
+find_expected(Watch *watch, int64 batch, bool make)
 {
-	Expected *way =
-		&watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
-
-	for (int i = 0; i < EXPECTED_WAYS; i++)
-		if (way[i].batch == batch)
-			return &way[i];
-	return NULL;
-}
-
-/* In place of a free one, or else of the one that ends first. */
-static Expected *
-make_expected(Watch *watch, int64 batch)
-{
-	Expected *way =
+	Expected   *way =
 		&watch->expected[murmurhash32((uint32) batch) % (EXPECTED / EXPECTED_WAYS) * EXPECTED_WAYS];
 	Expected   *place = way;
 
 	for (int i = 0; i < EXPECTED_WAYS; i++)
 	{
-		if (way[i].batch == 0)
+		if (way[i].batch == batch)
 			return &way[i];
-		if (way[i].ends < place->ends)
+		if (place->batch != 0 && (way[i].batch == 0 || way[i].ends < place->ends))
 			place = &way[i];
 	}
+	if (!make)
+		return NULL;
+	*place = (Expected) {.batch = batch};
 	return place;
 }
 
 void
-watch_look_begins(int64 batch)
+watch_try_look(int64 batch)
 {
 	Watch	   *watch = lock_watch();
 	Expected   *expected;
 
 	if (watch == NULL)
 		return;
+	expected = find_expected(watch, batch, false);
+	if (expected != NULL)
+		expected->batch = 0;
+	SpinLockRelease(&watch->mutex);
+}
+
+void
+watch_look_begins(int64 batch)
+{
+	Watch	   *watch = lock_watch();
+
+	if (watch == NULL)
+		return;
 	if (watch->known)			/* or ends are not counted */
 	{
-		expected = find_expected(watch, batch);
-		if (expected == NULL)
-		{
-			expected = make_expected(watch, batch);
-			expected->died = false;
-		}
-		expected->batch = batch;
+		Expected   *expected = find_expected(watch, batch, true);
+
 		expected->ends = 0;
 		expected->counted = 0;
 		expected->looking = true;
@@ -302,7 +290,7 @@ watch_expect(int64 batch, int64 ends, bool died)
 
 	if (watch == NULL)
 		return;
-	expected = find_expected(watch, batch);
+	expected = find_expected(watch, batch, false);
 	if (expected != NULL && expected->looking)
 	{
 		expected->ends = ends - expected->counted;
@@ -325,7 +313,7 @@ watch_batch_died(int64 batch)
 
 	if (watch == NULL)
 		return false;
-	expected = find_expected(watch, batch);
+	expected = find_expected(watch, batch, false);
 	died = expected != NULL && expected->died;
 	SpinLockRelease(&watch->mutex);
 	return died;
@@ -335,7 +323,7 @@ watch_batch_died(int64 batch)
 static bool
 are_expected(Watch *watch, const News *news)
 {
-	Expected   *expected = find_expected(watch, news->id);
+	Expected   *expected = find_expected(watch, news->id, false);
 
 	if (expected == NULL)
 		return true;
@@ -358,7 +346,7 @@ are_expected(Watch *watch, const News *news)
 static bool
 is_known_to_live(Watch *watch, int64 batch)
 {
-	const Expected *expected = find_expected(watch, batch);
+	const Expected *expected = find_expected(watch, batch, false);
 
 	return expected != NULL && !expected->looking;
 }
@@ -450,17 +438,11 @@ watch_end_transaction(void)
 	for (int i = 0; i < noted_count; i++)
 		if (!noted[i].is_parent && publish_note(&noted[i]))
 			is_news = true;
-	forget_notes();
+	watch_forget_transaction();
 	if (!is_news)
 		return;
 	database_publish_news(MyDatabaseId);
 	waiters_wake(MyDatabaseId);
-}
-
-void
-watch_forget_transaction(void)
-{
-	forget_notes();
 }
 
 void

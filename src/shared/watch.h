@@ -66,6 +66,13 @@ extern void watch_begin(void);
 extern void watch_known(void);
 
 /*
+ * A look at the batch is to be tried. Until watch_expect() each end of a member, and each member that is
+ * added, is news. So a look that finds the row locked is made up for: the transaction that has it is one that
+ * adds members, and is news itself when its lock is gone.
+ */
+extern void watch_try_look(int64 batch);
+
+/*
  * A look at the batch, whose row the caller has locked, begins: ends are news from now on, also those that
  * the look does not see, and they are counted.
  */

@@ -159,10 +159,13 @@ CREATE TABLE queue_jobs.dependency (
     child bigint NOT NULL,
     parent bigint NOT NULL,
     if_dead text COLLATE "C" NOT NULL,
-    CONSTRAINT dependency_pkey PRIMARY KEY (child, parent)
+    failed boolean NOT NULL, -- the parent had ended without success by then; it may be kept for a shorter time than the child waits
+    named bigint NOT NULL, -- the parent as the child was given it: "parent" changes where that one is merged into the run of another
+    CONSTRAINT dependency_pkey PRIMARY KEY (child, named)
 );
 CREATE INDEX dependency_parent ON queue_jobs.dependency (parent);
 COMMENT ON TABLE queue_jobs.dependency IS 'which jobs each job waits for, and what happens if one of them dies; kept as long as the job';
+COMMENT ON COLUMN queue_jobs.dependency.named IS 'the parent as it was given to the job, and is called in its results: parent is another one if it was merged into that one''s run';
 
 -- Signals that were sent to jobs, the first of each name.
 CREATE TABLE queue_jobs.job_signal (

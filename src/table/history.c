@@ -26,15 +26,19 @@
 #include "index_writer.h"
 #include "live_row.h"
 #include "member_range.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "row_value.h"
 #include "run_as.h"
+#include "settings.h"
 #include "snapshot.h"
+#include "statistics.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "watch.h"
@@ -43,7 +47,13 @@
 #define SLOTS 8
 #define DEAD_SLICE (-1)
 #define MEMBER_SLICE HISTORY_MEMBERS
-#define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)	/* Sidekiq's limit */
+
+/*
+ * Dead jobs are kept for so long, and the latest queue_jobs.max_dead_jobs of each worker and owner (Sidekiq's
+ * limits, where they hold for all jobs together). For each owner, so that no role can push out another's with
+ * its own; for each worker, so that one that fails often leaves the others' alone.
+ */
+#define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)
 
 /*
  * A cancelled job that is not to be kept stays for so long, unseen: a transaction may be about to make a job
@@ -127,6 +137,7 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 	bool		nulls[Natts_finished_job] = {0};
 	RowValues	row = {RelationGetDescr(rel), values, nulls};
 
+	catalog_require_columns(rel, Natts_finished_job);
 #define JOB_COLUMN(name, type) put_##type(&row, Anum_finished_job_##name, job->name);
 #define FINISHED_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"
@@ -206,7 +217,7 @@ open_slice(HistoryWriter *history, int slice)
 
 	history->slice = slice;
 	history->rel = table_open(history_slice_relation(slice), RowExclusiveLock);
-	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? membership : NULL);
+	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? membership : NULL, NULL);
 	MemoryContextSwitchTo(old);
 }
 
@@ -237,7 +248,7 @@ insert_row(int slice, const FinishedJob *finished)
 	IndexWriter writer;
 
 	ExecStoreHeapTuple(form_row(rel, slice, finished), slot, true);
-	index_writer_open_for(&writer, rel, slice == MEMBER_SLICE ? membership : NULL, slot);
+	index_writer_open(&writer, rel, slice == MEMBER_SLICE ? membership : NULL, slot);
 	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&writer, slot, false, false);
 	index_writer_close(&writer);
@@ -319,15 +330,13 @@ history_read(TupleTableSlot *slot, FinishedJob *finished)
 	finished->keep_until = get_timestamptz(slot, Anum_finished_job_keep_until);
 }
 
-void
-history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at,
-				  TimestampTz *keep_until)
+bool
+history_is_merged(TupleTableSlot *slot)
 {
-	slot_getsomeattrs(slot, Anum_finished_job_keep_until);
-	*id = get_bigint(slot, Anum_finished_job_id);
-	*lane = get_integer(slot, Anum_finished_job_lane);
-	*finished_at = get_timestamptz(slot, Anum_finished_job_finished_at);
-	*keep_until = get_timestamptz(slot, Anum_finished_job_keep_until);
+	bool		isnull;
+	Datum		result = slot_getattr(slot, Anum_finished_job_result, &isnull);
+
+	return !isnull && jsonb_member(&DatumGetJsonbP(result)->root, MERGED_INTO) != NULL;
 }
 
 /* There may be others, that users have made. */
@@ -446,10 +455,113 @@ truncate_slice(int slice, TimestampTz now)
 	engine_end(&saved);
 }
 
+/* ---- dead jobs ---- */
+
+#define TRIM_EVERY (10 * USECS_PER_MINUTE)
+#define MAX_LOGGED 100			/* workers and owners that are remembered as logged */
+
+/* Dead jobs that others waited for when they ended, and wait for no longer, become like the rest. */
+#define NOT_NEEDED(job) \
+	" AND NOT EXISTS (SELECT FROM queue_jobs.dependency d JOIN queue_jobs.live_job l ON l.id = d.child WHERE d.parent = " job ")"
+#define ADD_AWAITED "UPDATE queue_jobs.finished_job f SET slice = -1" \
+	" WHERE slice = -2 AND batch IS NULL AND state = 'dead'" NOT_NEEDED("f.id") \
+	" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member j WHERE j.job = f.id)"
+
+#define REMOVE_OLD "DELETE FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
+	" SELECT ctid FROM queue_jobs.dead_job f WHERE keep_until <= $1" NOT_NEEDED("f.id") " FOR UPDATE SKIP LOCKED))"
+
+/*
+ * The lanes of those workers and owners that have too many; of their jobs all but the latest go. Returns how
+ * many a worker and owner had, and how many of these were removed.
+ */
+#define REMOVE_SURPLUS "WITH crowded AS (SELECT * FROM (" \
+	"  SELECT lane, coalesce(worker, '') AS worker, coalesce(owner::oid, 0) AS owner," \
+	"   sum(number) OVER (PARTITION BY worker, owner)::bigint AS jobs" \
+	"  FROM (SELECT lane, count(*) AS number FROM queue_jobs.dead_job WHERE keep_until > $1 GROUP BY lane) AS counted" \
+	"  LEFT JOIN queue_jobs.lane ON lane.id = counted.lane) AS lanes WHERE jobs > $2)," \
+	" removed AS (DELETE FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
+	"  SELECT ctid FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
+	"   SELECT tid FROM (SELECT dead_job.ctid AS tid," \
+	"     row_number() OVER (PARTITION BY worker, owner ORDER BY finished_at DESC, id DESC) AS place" \
+	"    FROM queue_jobs.dead_job JOIN crowded USING (lane) WHERE keep_until > $1) AS ranked" \
+	"   WHERE place > $2))" NOT_NEEDED("dead_job.id") " FOR UPDATE SKIP LOCKED)) RETURNING lane)" \
+	" SELECT worker, owner, jobs, count(*) FROM removed JOIN crowded USING (lane) GROUP BY 1, 2, 3"
+
+/*
+ * Once for each worker and owner in the life of this process: a worker that goes on failing would fill the
+ * log.
+ */
+static void
+log_removed(const char *worker, Oid owner, int64 jobs)
+{
+	static List *logged = NIL;	/* of char * */
+	char	   *role = GetUserNameFromId(owner, true);
+	char	   *name = psprintf("%u %s", owner, worker);
+	ListCell   *cell;
+	MemoryContext old;
+
+	foreach(cell, logged)
+		if (strcmp(lfirst(cell), name) == 0)
+			return;
+	if (list_length(logged) >= MAX_LOGGED)
+		return;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	logged = lappend(logged, pstrdup(name));
+	MemoryContextSwitchTo(old);
+	ereport(LOG,
+			(errmsg("queue_jobs removes the oldest dead jobs of worker \"%s\" and role \"%s\"",
+					worker, role ? role : "(dropped)"),
+			 errdetail("It had " INT64_FORMAT "; at most %d are kept.", jobs, queue_jobs_max_dead_jobs),
+			 errhint("Retry or discard dead jobs, or increase \"queue_jobs.max_dead_jobs\".")));
+}
+
+static void
+remove_surplus(Oid *types, Datum *values)
+{
+	uint64		groups = engine_execute(REMOVE_SURPLUS, SPI_OK_SELECT, 2, types, values, NULL);
+
+	for (uint64 i = 0; i < groups; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	descriptor = SPI_tuptable->tupdesc;
+		bool		isnull;
+		char	   *worker = SPI_getvalue(row, descriptor, 1);
+		Oid			owner = DatumGetObjectId(SPI_getbinval(row, descriptor, 2, &isnull));
+		int64		jobs = DatumGetInt64(SPI_getbinval(row, descriptor, 3, &isnull));
+		int64		removed = DatumGetInt64(SPI_getbinval(row, descriptor, 4, &isnull));
+
+		statistics_count(worker, COUNTED_PUSHED_OUT, removed);
+		log_removed(worker, owner, jobs);
+	}
+}
+
+/*
+ * All rows are read; of workers and owners that have too many a second time. Jobs that another transaction is
+ * just retrying are left alone until the next time.
+ */
+static void
+trim_dead(TimestampTz now)
+{
+	static TimestampTz next_trim = 0;
+	Oid			types[] = {TIMESTAMPTZOID, INT4OID};
+	Datum		values[] = {TimestampTzGetDatum(now), Int32GetDatum(queue_jobs_max_dead_jobs)};
+	RunAs		saved;
+
+	if ((now < next_trim && next_trim - now <= TRIM_EVERY) ||	/* or the clock was set back */
+		(slice_empty(DEAD_SLICE) && slice_empty(MEMBER_SLICE)))
+		return;
+	next_trim = now + TRIM_EVERY;
+	engine_begin(&saved);
+	engine_execute(ADD_AWAITED, SPI_OK_UPDATE, 0, NULL, NULL, NULL);
+	engine_execute(REMOVE_OLD, SPI_OK_DELETE, 1, types, values, NULL);
+	remove_surplus(types, values);
+	engine_end(&saved);
+}
+
 TimestampTz
 history_maintain(TimestampTz now)
 {
-	TimestampTz next = NO_TIME;
+	TimestampTz next = DT_NOEND;
 
 	for (int level = 0; level < LEVELS; level++)
 	{
@@ -458,14 +570,12 @@ history_maintain(TimestampTz now)
 		truncate_slice(level * SLOTS + (int) ((period - 1) % SLOTS), now);
 		for (int ahead = 0; ahead < SLOTS - 1; ahead++)
 		{
-			TimestampTz over = (period + ahead + 1) * widths[level];
-
 			if (slice_empty(level * SLOTS + (int) ((period + ahead) % SLOTS)))
 				continue;
-			if (next == NO_TIME || over < next)
-				next = over;
+			next = Min(next, (period + ahead + 1) * widths[level]);
 			break;
 		}
 	}
+	trim_dead(now);
 	return next;
 }

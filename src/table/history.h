@@ -64,9 +64,11 @@ extern Oid	history_id_index(Relation rel);
 /* The job in a slot, in the current memory context, but for its result. */
 extern void history_read(TupleTableSlot *slot, FinishedJob *finished);
 
-/* What is read of a row of dead_job to tell how long it is kept. */
-extern void history_read_dead(TupleTableSlot *slot, int64 *id, int32 *lane, TimestampTz *finished_at,
-							  TimestampTz *keep_until);
+/* The key of the result of a job that was merged into the run of another (dedup.h). */
+#define MERGED_INTO "merged_into"
+
+/* Whether a cancelled job was. */
+extern bool history_is_merged(TupleTableSlot *slot);
 
 /*
  * Finds a finished job that is cancelled or dead, and removes it; false if there is none, or another
@@ -83,8 +85,8 @@ extern bool history_take_from(int slice, int64 id, bool completed, FinishedJob *
 #define HISTORY_LOOK_AFTER (10 * USECS_PER_MINUTE)
 
 /*
- * Truncates what need not be kept any longer; returns when there will be more to do, or NO_TIME. For the
- * scheduler, or a session that stands in for it.
+ * Truncates what need not be kept any longer, and removes the dead jobs that are too old or too many; returns
+ * when there will be more to truncate, or DT_NOEND. For the scheduler, or a session that stands in for it.
  */
 extern TimestampTz history_maintain(TimestampTz now);
 

@@ -60,7 +60,7 @@ open_direct(IndexWriter *writer, TupleTableSlot *row)
 }
 
 void
-index_writer_open_for(IndexWriter *writer, Relation rel, MembershipFunction membership, TupleTableSlot *row)
+index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership, TupleTableSlot *row)
 {
 	writer->rel = rel;
 	writer->membership = membership;
@@ -75,12 +75,6 @@ index_writer_open_for(IndexWriter *writer, Relation rel, MembershipFunction memb
 	writer->result = makeNode(ResultRelInfo);
 	InitResultRelInfo(writer->result, rel, 0, NULL, 0);
 	ExecOpenIndices(writer->result, false);
-}
-
-void
-index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership)
-{
-	index_writer_open_for(writer, rel, membership, NULL);
 }
 
 static void

@@ -43,11 +43,12 @@ typedef struct IndexWriter
 	ResultRelInfo *result;
 } IndexWriter;
 
-extern void index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership);
-
-/* For one row alone: partial indexes to which it does not belong are not even opened. */
-extern void index_writer_open_for(IndexWriter *writer, Relation rel, MembershipFunction membership,
-								  TupleTableSlot *row);
+/*
+ * "row", if not NULL: the only one that is to be written. Partial indexes to which it does not belong are not
+ * even opened.
+ */
+extern void index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership,
+							  TupleTableSlot *row);
 
 /* For a row just written; for an update that is not HOT with "update". */
 extern void index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update,

@@ -31,11 +31,11 @@
 static bool
 next_of_ids(WalkSource *source)
 {
-	while (source->next < source->ids.count)
+	while (source->next < source->id_count)
 	{
 		ScanKeyData key;
 
-		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(source->ids.ids[source->next++]));
+		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(source->ids[source->next++]));
 		index_rescan(source->scan, &key, 1, NULL, 0);
 		if (index_getnext_slot(source->scan, ForwardScanDirection, source->slot))
 			return true;
@@ -48,16 +48,14 @@ advance(JobWalk *walk, WalkSource *source)
 {
 	/* the index may allocate memory for the scan */
 	MemoryContext old = MemoryContextSwitchTo(walk->context);
-	bool		isnull;
 
 	source->at_end = source->by_ids
 		? !next_of_ids(source)
 		: !index_getnext_slot(source->scan, BackwardScanDirection, source->slot);
 	MemoryContextSwitchTo(old);
 	if (!source->at_end)
-		source->id = DatumGetInt64(
-			slot_getattr(source->slot,
-						 source->slice == NO_SLICE ? Anum_live_job_id : Anum_finished_job_id, &isnull));
+		source->id = slot_get_int64(
+			source->slot, source->slice == NO_SLICE ? Anum_live_job_id : Anum_finished_job_id);
 }
 
 static void
@@ -94,18 +92,14 @@ add_history(JobWalk *walk, uint32 states, int64 before)
 
 void
 job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
-			   bool (*wanted) (const Lane *lane, void *argument), void *argument)
+			   LaneFilter filter, void *argument)
 {
-	int			executors = Max(executor_slots(), 1);
-
-	*walk = (JobWalk){.wanted = wanted,
-					  .argument = argument,
+	*walk = (JobWalk){.lanes = {.filter = filter,.argument = argument},
 					  .snapshot = snapshot,
 					  .now = GetCurrentTimestamp(),
 					  .context = CurrentMemoryContext,
 					  .next_look = FIRST_LOOK};
-	walk->running = palloc(sizeof(RunningJob) * executors);
-	walk->running_count = executor_running(walk->running, executors);
+	walk->running = executor_running(&walk->running_count);
 	walk->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs job walk", ALLOCSET_DEFAULT_SIZES);
 
 	/* one that has expired is cancelled, though it is still there */
@@ -115,22 +109,12 @@ job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
 	add_history(walk, states, before);
 }
 
-/* Jobs of a lane mostly follow each other. */
 static bool
 is_wanted(JobWalk *walk, const WalkSource *source)
 {
-	bool		isnull;
-	int32		id = DatumGetInt32(
-		slot_getattr(source->slot,
-					 source->slice == NO_SLICE ? Anum_live_job_lane : Anum_finished_job_lane, &isnull));
-	const Lane *lane;
-
-	if (id == walk->lane)
-		return walk->lane_wanted;
-	lane = lane_get(id);
-	walk->lane_wanted = lane != NULL && walk->wanted(lane, walk->argument);
-	walk->lane = id;
-	return walk->lane_wanted;
+	return lane_is_wanted(
+		&walk->lanes, slot_get_int32(source->slot, source->slice == NO_SLICE ? Anum_live_job_lane
+																			  : Anum_finished_job_lane));
 }
 
 static bool
@@ -165,6 +149,7 @@ read_job(const JobWalk *walk, const WalkSource *source, WalkedJob *walked)
 	FinishedJob finished;
 
 	walked->slice = source->slice;
+	walked->merged = false;
 	if (source->slice == NO_SLICE)
 	{
 		live_read(source->slot, &walked->job);
@@ -174,6 +159,7 @@ read_job(const JobWalk *walk, const WalkSource *source, WalkedJob *walked)
 	history_read(source->slot, &finished);
 	walked->job = finished.job;
 	walked->state = finished.state;
+	walked->merged = finished.state == JOB_CANCELLED && history_is_merged(source->slot);
 	return finished.keep_until > walk->now;
 }
 
@@ -186,6 +172,84 @@ newest_source(JobWalk *walk)
 		if (!walk->sources[i].at_end && (newest == NULL || walk->sources[i].id > newest->id))
 			newest = &walk->sources[i];
 	return newest;
+}
+
+/* ---- live jobs by their lanes ---- */
+
+static void
+add_id(WalkSource *source, int64 id)
+{
+	if (source->id_count == source->id_size)
+		source->ids = repalloc_huge(source->ids, sizeof(int64) * (source->id_size *= 2));
+	source->ids[source->id_count++] = id;
+}
+
+/* Adds the wanted rows of a part of an index; of all of it, if there is no key. Reads no more than *left. */
+static void
+read_part(JobWalk *walk, WalkSource *source, CatalogRelation which, ScanKey key, int64 *left)
+{
+	Relation	index = index_open(catalog_relation(which), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(source->rel, index, walk->snapshot, key ? 1 : 0);
+	TupleTableSlot *slot = table_slot_create(source->rel, NULL);
+
+	index_rescan(scan, key, key ? 1 : 0, NULL, 0);
+	while (*left >= 0 && index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		int64		id = slot_get_int64(slot, Anum_live_job_id);
+
+		CHECK_FOR_INTERRUPTS();
+		(*left)--;
+		if (id <= source->id && lane_is_wanted(&walk->lanes, slot_get_int32(slot, Anum_live_job_lane)))
+			add_id(source, id);
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, AccessShareLock);
+}
+
+static int
+from_highest(const void *a, const void *b)
+{
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
+
+	return (x < y) - (x > y);
+}
+
+/*
+ * Finds the ids of the wanted jobs that are still to come. False if more rows than "most" have to be read.
+ *
+ * Each row that the snapshot has stands in one of two indexes: in that of jobs to claim, by its lane, or by
+ * its key if it is parked; or in that of jobs that are not due, by time. So all jobs that are parked or not
+ * due are read, those of other lanes too.
+ */
+static bool
+find_ids(JobWalk *walk, WalkSource *source, int64 most)
+{
+	int64		left = most;
+	ScanKeyData key;
+	ListCell   *cell;
+
+	source->id_size = 256;
+	source->id_count = 0;
+	source->ids = palloc(sizeof(int64) * source->id_size);
+	foreach(cell, lane_all())
+	{
+		const Lane *lane = lfirst(cell);
+
+		if (left < 0 || !lane_is_wanted(&walk->lanes, lane->id))
+			continue;
+		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(lane->id));
+		read_part(walk, source, REL_LIVE_JOB_READY, &key, &left);
+	}
+	ScanKeyInit(&key, 1, BTLessStrategyNumber, F_INT4LT, Int32GetDatum(0));
+	read_part(walk, source, REL_LIVE_JOB_READY, &key, &left);
+	read_part(walk, source, REL_LIVE_JOB_FUTURE, NULL, &left);
+	if (left >= 0)
+		qsort(source->ids, source->id_count, sizeof(int64), from_highest);
+	else
+		pfree(source->ids);
+	return left >= 0;
 }
 
 /*
@@ -202,10 +266,11 @@ pass_by(JobWalk *walk, WalkSource *source)
 		return;
 	walk->next_look *= 4;
 	old = MemoryContextSwitchTo(walk->context);
-	source->by_ids = lane_ids_find(&source->ids, source->rel, walk->snapshot, source->id,
-								   2 * walk->passed_by, walk->wanted, walk->argument);
+	source->by_ids = find_ids(walk, source, 2 * walk->passed_by);
 	MemoryContextSwitchTo(old);
 }
+
+/* ---- the walk ---- */
 
 bool
 job_walk_next(JobWalk *walk, WalkedJob *walked)

@@ -11,7 +11,7 @@
 #include "access/genam.h"
 #include "executor_slot.h"
 #include "history.h"
-#include "lane_ids.h"
+#include "live_scan.h"
 
 #define NO_SLICE PG_INT32_MIN	/* of a job that is not finished */
 
@@ -20,6 +20,7 @@ typedef struct WalkedJob
 {
 	int			slice;			/* where a finished job is kept, for history_take_from(); or NO_SLICE */
 	JobState	state;			/* as the view "job" has it */
+	bool		merged;			/* into another, whose run was its run, too */
 	Job			job;
 } WalkedJob;
 
@@ -34,17 +35,16 @@ typedef struct WalkSource
 	int64		id;				/* of the row in the slot */
 	bool		at_end;
 	bool		by_ids;			/* the rows that come are those of "ids", from "next" on */
-	LaneIds		ids;
+	int64	   *ids;			/* from the highest to the lowest */
+	int			id_count;
+	int			id_size;
 	int			next;
 } WalkSource;
 
 typedef struct JobWalk
 {
-	bool		(*wanted) (const Lane *lane, void *argument);
-	void	   *argument;
+	LaneChoice	lanes;
 	Snapshot	snapshot;
-	int32		lane;			/* asked for last; 0: none yet */
-	bool		lane_wanted;
 	int64		passed_by;		/* live jobs that were not wanted */
 	int64		next_look;		/* by lanes, when so many were passed by */
 	TimestampTz now;
@@ -59,11 +59,12 @@ typedef struct JobWalk
 #define STATE_BIT(state) ((uint32) 1 << (state))
 
 /*
- * Begins a walk over jobs whose id is below "before", in lanes that "wanted" says, as the snapshot has them.
- * Tables that have no jobs of the states (STATE_BIT) are left out; others than these are shown all the same.
+ * Begins a walk over jobs whose id is below "before", in lanes that the filter says, as the snapshot has
+ * them. Tables that have no jobs of the states (STATE_BIT) are left out; others than these are shown all the
+ * same.
  */
 extern void job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
-						   bool (*wanted) (const Lane *lane, void *argument), void *argument);
+						   LaneFilter filter, void *argument);
 
 /* The job lives until the next call. */
 extern bool job_walk_next(JobWalk *walk, WalkedJob *walked);

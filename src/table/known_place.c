@@ -44,10 +44,9 @@ bool
 fetch_known(Relation rel, int64 id, Snapshot snapshot, BlockNumber blocks, TupleTableSlot *slot)
 {
 	KnownPlace *place = known_place(id);
-	bool		isnull;
 
 	return place->id == id && ItemPointerIsValid(&place->tid) &&
 		ItemPointerGetBlockNumber(&place->tid) < blocks &&
 		table_tuple_fetch_row_version(rel, &place->tid, snapshot, slot) &&
-		DatumGetInt64(slot_getattr(slot, Anum_live_job_id, &isnull)) == id;
+		slot_get_int64(slot, Anum_live_job_id) == id;
 }

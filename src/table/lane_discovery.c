@@ -17,60 +17,40 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-typedef struct PlaceScan
-{
-	Relation	table;
-	Relation	index;
-	IndexScanDesc scan;
-} PlaceScan;
-
-/* No row is looked at, and the snapshot does not matter: an entry is there before its row is committed. */
-static void
-place_scan_begin(PlaceScan *scan)
-{
-	scan->table = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
-	scan->index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
-	scan->scan = QjBeginIndexScan(scan->table, scan->index, SnapshotSelf, 1);
-	scan->scan->xs_want_itup = true;
-}
-
 /* The next lane after that one, or 0. */
 static int32
-place_scan_next(PlaceScan *scan, int32 after)
+next_lane(IndexScanDesc scan, int32 after)
 {
 	ScanKeyData key;
 	bool		isnull;
 
 	ScanKeyInit(&key, 1, BTGreaterStrategyNumber, F_INT4GT, Int32GetDatum(Max(after, 0)));
-	index_rescan(scan->scan, &key, 1, NULL, 0);
-	if (index_getnext_tid(scan->scan, ForwardScanDirection) == NULL)
+	index_rescan(scan, &key, 1, NULL, 0);
+	if (index_getnext_tid(scan, ForwardScanDirection) == NULL)
 		return 0;
-	return DatumGetInt32(index_getattr(scan->scan->xs_itup, 1, scan->scan->xs_itupdesc, &isnull));
+	return DatumGetInt32(index_getattr(scan->xs_itup, 1, scan->xs_itupdesc, &isnull));
 }
 
-static void
-place_scan_end(PlaceScan *scan)
-{
-	index_endscan(scan->scan);
-	index_close(scan->index, AccessShareLock);
-	table_close(scan->table, AccessShareLock);
-}
-
+/* No row is looked at, and the snapshot does not matter: an entry is there before its row is committed. */
 bool
 lane_hints_discover(int32 *position, int most, void (*unhinted) (int32 lane, void *argument), void *argument)
 {
-	PlaceScan	scan;
+	Relation	table = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(table, index, SnapshotSelf, 1);
 	int32		lane;
 
-	place_scan_begin(&scan);
-	while (most-- > 0 && (lane = place_scan_next(&scan, *position)) != 0)
+	scan->xs_want_itup = true;
+	while (most-- > 0 && (lane = next_lane(scan, *position)) != 0)
 	{
 		CHECK_FOR_INTERRUPTS();
 		*position = lane;
 		if (!lane_hint_make(lane))
 			unhinted(lane, argument);
 	}
-	place_scan_end(&scan);
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+	table_close(table, AccessShareLock);
 	if (most >= 0)
 		*position = 0;
 	return most >= 0;

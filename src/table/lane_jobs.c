@@ -5,22 +5,20 @@
  * The states are those of the view "job". The first look after a start reads all live jobs, and leaves counts
  * of what rows tell (live_count.h); where there are many, a process of its own does that (live_counter.c).
  * With these, later looks read few rows: those that are due by now and not in their place yet, those that
- * have expired and still stand there, those that executors run, and the first of each lane (lane_head.h).
+ * have expired and still stand there, those that executors run, and the first of each lane.
  */
 #include "postgres.h"
 
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog.h"
+#include "compat.h"
 #include "exclusive_commands.h"
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lane_jobs.h"
-#include "compat.h"
-#include "lane_head.h"
 #include "lease.h"
-#include "live_count.h"
 #include "live_row.h"
 #include "live_tally.h"
 #include "miscadmin.h"
@@ -40,24 +38,22 @@ PG_FUNCTION_INFO_V1(queue_jobs_lane_jobs);
 
 #define LOOK_UP_EVERY 10000		/* rows */
 #define BLOCKS_FOR_PROCESS 8192	/* 64 MB: a session reads less in a tenth of a second */
-
-/* A lane in a walk over all rows. */
-typedef struct ReadLane
-{
-	LaneJobs	jobs;			/* first: has the hash key */
-	LaneCount	count;
-} ReadLane;
+#define READ_OF_PRIORITY 100	/* jobs of a lane that have no lease */
+#define MOST_PRIORITIES 50
+#define READ_OF_PARKED 1000
 
 typedef struct Count
 {
-	HTAB	   *lanes;			/* of LaneJobs; while all rows are read, of ReadLane */
-	ReadLane   *last;			/* lane that was read last, or NULL */
+	HTAB	   *lanes;			/* of LaneJobs */
+	LaneJobs   *last;			/* lane that was looked up last, or NULL */
 	TimestampTz now;
 	int64	   *running;		/* what executors run, in order */
 	int			running_count;
 	MemoryContext each;			/* of a claimed job */
 	bool		makes_way;		/* for a command that needs the database for itself */
 	bool		left_off;
+	LiveTable	table;			/* if there were counts to begin with */
+	Snapshot	snapshot;
 } Count;
 
 static int
@@ -72,67 +68,33 @@ compare_ids(const void *a, const void *b)
 static void
 note_running(Count *count)
 {
-	int			size = Max(executor_slots(), 1);
-	RunningJob *running = palloc(sizeof(RunningJob) * size);
+	RunningJob *running = executor_running(&count->running_count);
 
-	count->running_count = executor_running(running, size);
-	count->running = palloc(sizeof(int64) * size);
+	count->running = palloc(sizeof(int64) * count->running_count);
 	for (int i = 0; i < count->running_count; i++)
 		count->running[i] = running[i].job;
 	qsort(count->running, count->running_count, sizeof(int64), compare_ids);
 	pfree(running);
 }
 
-static HTAB *
-make_lanes(Size entry_size)
-{
-	HASHCTL		control = {.keysize = sizeof(int32),.entrysize = entry_size,.hcxt = CurrentMemoryContext};
-
-	return hash_create("queue_jobs lane jobs", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
+/* Jobs of a lane mostly follow each other. */
 static LaneJobs *
-jobs_of(HTAB *lanes, int32 lane)
-{
-	bool		found;
-	LaneJobs   *jobs = hash_search(lanes, &lane, HASH_ENTER, &found);
-
-	if (!found)
-		*jobs = (LaneJobs) {.lane = lane,.oldest_available = DT_NOEND};
-	return jobs;
-}
-
-/* ---- all rows ---- */
-
-static ReadLane *
-read_lane(Count *count, int32 id)
+jobs_of(Count *count, int32 lane)
 {
 	bool		found;
 
-	if (count->last != NULL && count->last->jobs.lane == id)
+	if (count->last != NULL && count->last->rows.lane == lane)
 		return count->last;
-	count->last = hash_search(count->lanes, &id, HASH_ENTER, &found);
+	count->last = hash_search(count->lanes, &lane, HASH_ENTER, &found);
 	if (!found)
-		*count->last = (ReadLane) {.jobs = {.lane = id,.oldest_available = DT_NOEND},.count = {.lane = id}};
+		*count->last = (LaneJobs) {.rows = {.lane = lane},.oldest_available = DT_NOEND};
 	return count->last;
 }
 
-static int64
-get_int64(TupleTableSlot *slot, int attribute)
+static LaneJobs *
+jobs_of_row(Count *count, TupleTableSlot *slot)
 {
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? 0 : DatumGetInt64(value);
-}
-
-static int32
-get_int32(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? 0 : DatumGetInt32(value);
+	return jobs_of(count, slot_get_int32(slot, Anum_live_job_lane));
 }
 
 /* Whether a claimant's lease holds. */
@@ -144,7 +106,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 	Job			job;
 	bool		holds;
 
-	if (!row_has(slot, Anum_live_job_lease) || get_int64(slot, Anum_live_job_lease) == 0)
+	if (!row_has(slot, Anum_live_job_lease) || slot_get_int64(slot, Anum_live_job_lease) == 0)
 		return false;
 	old = MemoryContextSwitchTo(count->each);
 	live_read(slot, &job);
@@ -157,36 +119,38 @@ is_claimed(Count *count, TupleTableSlot *slot)
 static bool
 is_running(Count *count, TupleTableSlot *slot)
 {
-	int64		id = get_int64(slot, Anum_live_job_id);
+	int64		id = slot_get_int64(slot, Anum_live_job_id);
 
 	return bsearch(&id, count->running, count->running_count, sizeof(int64), compare_ids) != NULL ||
 		is_claimed(count, slot);
 }
 
 static void
+note_available(LaneJobs *jobs, TupleTableSlot *slot)
+{
+	jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, Anum_live_job_run_at));
+}
+
+/* ---- all rows ---- */
+
+static void
 count_row(Count *count, TupleTableSlot *slot)
 {
-	ReadLane   *read = read_lane(count, get_int32(slot, Anum_live_job_lane));
-	LaneJobs   *lane = &read->jobs;
-	TimestampTz run_at = slot_get_time(slot, Anum_live_job_run_at);
-	bool		isnull;
+	LaneJobs   *jobs = jobs_of_row(count, slot);
+	LiveKind	kind = tally_add(slot, &jobs->rows);
 
-	tally_add(slot, &read->count);
 	if (is_running(count, slot))
-		lane->executing++;
+		jobs->states[JOB_EXECUTING]++;
 	else if (row_expired(slot, count->now))
 		return;					/* cancelled */
-	else if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)) || run_at <= count->now)
+	else if (kind == KIND_DUE || kind == KIND_CLAIMED ||
+			 slot_get_time(slot, Anum_live_job_run_at) <= count->now)
 	{
-		lane->available++;
-		lane->oldest_available = Min(lane->oldest_available, run_at);
+		jobs->states[JOB_AVAILABLE]++;
+		note_available(jobs, slot);
 	}
-	else if (row_has(slot, Anum_live_job_waits))
-		lane->waiting++;
-	else if (get_int32(slot, Anum_live_job_attempt) > get_int32(slot, Anum_live_job_uncharged))
-		lane->retryable++;
 	else
-		lane->scheduled++;
+		jobs->states[kind]++;
 }
 
 static void
@@ -214,11 +178,11 @@ hand_in(HTAB *lanes)
 	LaneCount  *counts = palloc(sizeof(LaneCount) * (hash_get_num_entries(lanes) + 1));
 	int			number = 0;
 	HASH_SEQ_STATUS status;
-	ReadLane   *read;
+	LaneJobs   *jobs;
 
 	hash_seq_init(&status, lanes);
-	while ((read = hash_seq_search(&status)) != NULL)
-		counts[number++] = read->count;
+	while ((jobs = hash_seq_search(&status)) != NULL)
+		counts[number++] = jobs->rows;
 	live_counts_put(counts, number);
 	pfree(counts);
 }
@@ -227,7 +191,6 @@ hand_in(HTAB *lanes)
 static void
 count_all(Count *count, Relation rel, Snapshot snapshot)
 {
-	count->lanes = make_lanes(sizeof(ReadLane));
 	read_rows(count, rel, snapshot ? snapshot : GetActiveSnapshot());
 	if (snapshot == NULL)
 		return;
@@ -239,6 +202,15 @@ count_all(Count *count, Relation rel, Snapshot snapshot)
 /* ---- from counts ---- */
 
 static bool
+has_any(const LaneCount *count)
+{
+	for (int state = 0; state < LIVE_JOB_STATES; state++)
+		if (count->kinds[state] != 0)
+			return true;
+	return false;
+}
+
+static bool
 any_expiring(const LaneCount *counts, int number)
 {
 	for (int i = 0; i < number; i++)
@@ -247,33 +219,20 @@ any_expiring(const LaneCount *counts, int number)
 	return false;
 }
 
+/* Calls the function with the first rows, at most so many, that meet the condition on an index. */
 static void
-uncount_waiting(LaneJobs *jobs, TupleTableSlot *slot)
-{
-	if (row_has(slot, Anum_live_job_waits))
-		jobs->waiting--;
-	else if (get_int32(slot, Anum_live_job_attempt) > get_int32(slot, Anum_live_job_uncharged))
-		jobs->retryable--;
-	else
-		jobs->scheduled--;
-}
-
-/* Counts the rows of an index on times, up to now. */
-static void
-count_until_now(Count *count, LiveTable *table, Snapshot snapshot, CatalogRelation which,
-				void (*count_row)(Count *count, TupleTableSlot *slot))
+each_in_index(Count *count, CatalogRelation which, ScanKey key, int64 most,
+			  void (*function)(Count *count, TupleTableSlot *slot))
 {
 	Relation	index = index_open(catalog_relation(which), AccessShareLock);
-	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
-	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
-	ScanKeyData key;
+	IndexScanDesc scan = QjBeginIndexScan(count->table.rel, index, count->snapshot, 1);
+	TupleTableSlot *slot = table_slot_create(count->table.rel, NULL);
 
-	ScanKeyInit(&key, 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE, TimestampTzGetDatum(count->now));
-	index_rescan(scan, &key, 1, NULL, 0);
-	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	index_rescan(scan, key, 1, NULL, 0);
+	while (most-- > 0 && index_getnext_slot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
-		count_row(count, slot);
+		function(count, slot);
 	}
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
@@ -284,12 +243,12 @@ count_until_now(Count *count, LiveTable *table, Snapshot snapshot, CatalogRelati
 static void
 count_overdue(Count *count, TupleTableSlot *slot)
 {
-	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, Anum_live_job_lane));
+	LaneJobs   *jobs = jobs_of_row(count, slot);
 
-	uncount_waiting(jobs, slot);
-	jobs->available++;
+	jobs->states[tally_kind(slot)]--;
+	jobs->states[JOB_AVAILABLE]++;
 	if (!row_expired(slot, count->now))
-		jobs->oldest_available = Min(jobs->oldest_available, slot_get_time(slot, Anum_live_job_run_at));
+		note_available(jobs, slot);
 }
 
 /*
@@ -299,70 +258,175 @@ count_overdue(Count *count, TupleTableSlot *slot)
 static void
 count_expired(Count *count, TupleTableSlot *slot)
 {
-	LaneJobs   *jobs = jobs_of(count->lanes, get_int32(slot, Anum_live_job_lane));
-	bool		isnull;
+	LaneJobs   *jobs = jobs_of_row(count, slot);
 
 	if (!row_expired(slot, count->now) || is_running(count, slot))
 		return;
-	if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)) ||
-		slot_get_time(slot, Anum_live_job_run_at) <= count->now)
-		jobs->available--;
+	if (slot_get_bool(slot, Anum_live_job_due) || slot_get_time(slot, Anum_live_job_run_at) <= count->now)
+		jobs->states[JOB_AVAILABLE]--;
 	else
-		uncount_waiting(jobs, slot);
+		jobs->states[tally_kind(slot)]--;
+}
+
+typedef enum Met
+{
+	MET_CLAIMED,				/* it has a lease, though that may have run out */
+	MET_EXPIRED,				/* it was not started in time */
+	MET_OTHER,
+} Met;
+
+/* What a row is that stands among the first of its lane; one whose lease has run out becomes available. */
+static Met
+meet(Count *count, LaneJobs *jobs, TupleTableSlot *slot)
+{
+	Met			met = slot_get_int64(slot, Anum_live_job_lease) != 0 ? MET_CLAIMED : MET_OTHER;
+
+	if (is_running(count, slot))
+		return met;
+	if (met == MET_CLAIMED)
+	{
+		jobs->states[JOB_EXECUTING]--;
+		jobs->states[JOB_AVAILABLE]++;
+	}
+	if (row_expired(slot, count->now))
+		return MET_EXPIRED;
+	note_available(jobs, slot);
+	return met;
+}
+
+/* Goes on behind that priority. */
+static void
+rescan(IndexScanDesc scan, int32 place, const int32 *after)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(place));
+	ScanKeyInit(&keys[1], 2, after ? BTGreaterStrategyNumber : BTGreaterEqualStrategyNumber,
+				after ? F_INT4GT : F_INT4GE, Int32GetDatum(after ? *after : PG_INT32_MIN));
+	index_rescan(scan, keys, lengthof(keys), NULL, 0);
+}
+
+/*
+ * The first jobs of a lane, read for what is not counted: whose lease has run out, and which has waited
+ * longest. Of each priority no more than some are read: one that has waited longer, but stands behind these,
+ * is not found.
+ */
+static void
+look_at_lane(Count *count, LaneJobs *jobs, Relation index, TupleTableSlot *slot)
+{
+	IndexScanDesc scan = QjBeginIndexScan(count->table.rel, index, count->snapshot, 2);
+	int64		claimed = jobs->states[JOB_EXECUTING];	/* that have not been met yet */
+	int			priorities = 0;
+	int			others = 0;
+	int32		priority = 0;
+
+	rescan(scan, jobs->rows.lane, NULL);
+	while (priorities <= MOST_PRIORITIES && index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (priorities == 0 || slot_get_int32(slot, Anum_live_job_priority) != priority)
+		{
+			priority = slot_get_int32(slot, Anum_live_job_priority);
+			priorities++;
+			others = 0;
+		}
+		switch (meet(count, jobs, slot))
+		{
+			case MET_CLAIMED:
+				claimed--;
+				continue;
+			case MET_EXPIRED:
+				continue;		/* count_expired() has met all of them, too */
+			case MET_OTHER:
+				break;
+		}
+		if (++others >= READ_OF_PRIORITY && (claimed <= 0 || others >= 10 * READ_OF_PRIORITY))
+			rescan(scan, jobs->rows.lane, &priority);
+	}
+	index_endscan(scan);
+}
+
+static void
+look_at_lanes(Count *count)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(count->table.rel, NULL);
+	HASH_SEQ_STATUS status;
+	LaneJobs   *jobs;
+
+	hash_seq_init(&status, count->lanes);
+	while ((jobs = hash_seq_search(&status)) != NULL)
+		if (jobs->states[JOB_AVAILABLE] > 0 || jobs->states[JOB_EXECUTING] > 0)
+			look_at_lane(count, jobs, index, slot);
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, AccessShareLock);
+}
+
+/*
+ * Parked jobs (park.h) have no lease: they are back in their lane when they are claimed. No more than
+ * READ_OF_PARKED are read, of all lanes together.
+ */
+static void
+look_at_parked(Count *count, TupleTableSlot *slot)
+{
+	if (!row_expired(slot, count->now))
+		note_available(jobs_of_row(count, slot), slot);
 }
 
 /* Their rows are as they were before. */
 static void
-find_running(Count *count, LiveTable *table)
+find_running(Count *count)
 {
 	IdScan		scan;
 	Job			job;
 
-	id_scan_begin(&scan, table);
+	id_scan_begin(&scan, &count->table);
 	for (int i = 0; i < count->running_count; i++)
 		if (id_scan_find(&scan, count->running[i], &job) && job.lease == 0 && job.due)
 		{
-			LaneJobs   *jobs = jobs_of(count->lanes, job.lane);
+			LaneJobs   *jobs = jobs_of(count, job.lane);
 
-			jobs->available--;
-			jobs->executing++;
+			jobs->states[JOB_AVAILABLE]--;
+			jobs->states[JOB_EXECUTING]++;
 		}
 	id_scan_end(&scan);
+}
+
+/* What has changed while the jobs were counted may leave less than none. */
+static void
+raise_to_zero(Count *count)
+{
+	HASH_SEQ_STATUS status;
+	LaneJobs   *jobs;
+
+	hash_seq_init(&status, count->lanes);
+	while ((jobs = hash_seq_search(&status)) != NULL)
+		for (int state = 0; state < LIVE_JOB_STATES; state++)
+			jobs->states[state] = Max(jobs->states[state], 0);
 }
 
 static void
 from_counts(Count *count, const LaneCount *counts, int number)
 {
-	Snapshot	snapshot = engine_snapshot();
-	LiveTable	table;
-	LaneHead	head;
+	ScanKeyData until_now;
+	ScanKeyData parked;
 
-	count->lanes = make_lanes(sizeof(LaneJobs));
-	live_open_to_read(&table);
 	for (int i = 0; i < number; i++)
-	{
-		const int64 *kinds = counts[i].kinds;
-		LaneJobs   *jobs;
-
-		if (kinds[KIND_DUE] == 0 && kinds[KIND_CLAIMED] == 0 && kinds[KIND_SCHEDULED] == 0 &&
-			kinds[KIND_RETRYABLE] == 0 && kinds[KIND_WAITING] == 0)
-			continue;
-		jobs = jobs_of(count->lanes, counts[i].lane);
-		jobs->scheduled = kinds[KIND_SCHEDULED];
-		jobs->retryable = kinds[KIND_RETRYABLE];
-		jobs->waiting = kinds[KIND_WAITING];
-		jobs->available = kinds[KIND_DUE];
-		jobs->executing = kinds[KIND_CLAIMED];
-	}
-	count_until_now(count, &table, snapshot, REL_LIVE_JOB_FUTURE, count_overdue);
+		if (has_any(&counts[i]))
+			memcpy(jobs_of(count, counts[i].lane)->states, counts[i].kinds, sizeof(int64) * LIVE_JOB_STATES);
+	count->snapshot = engine_snapshot();
+	live_open_to_read(&count->table);
+	ScanKeyInit(&until_now, 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE, TimestampTzGetDatum(count->now));
+	each_in_index(count, REL_LIVE_JOB_FUTURE, &until_now, PG_INT64_MAX, count_overdue);
 	if (any_expiring(counts, number))
-		count_until_now(count, &table, snapshot, REL_LIVE_JOB_EXPIRING, count_expired);
-	lane_head_begin(&head, &table, snapshot, count->now, count->running, count->running_count);
-	lane_head_look_all(&head, count->lanes);
-	lane_head_end(&head);
-	find_running(count, &table);
-	live_close(&table);
-	engine_snapshot_end(snapshot);
+		each_in_index(count, REL_LIVE_JOB_EXPIRING, &until_now, PG_INT64_MAX, count_expired);
+	look_at_lanes(count);
+	ScanKeyInit(&parked, 1, BTLessStrategyNumber, F_INT4LT, Int32GetDatum(0));
+	each_in_index(count, REL_LIVE_JOB_READY, &parked, READ_OF_PARKED, look_at_parked);
+	find_running(count);
+	live_close(&count->table);
+	engine_snapshot_end(count->snapshot);
+	raise_to_zero(count);
 }
 
 /* True if a process has done so, or tried. */
@@ -411,6 +475,11 @@ get_counts(Relation rel, LaneCount **counts, int *number, Snapshot *snapshot)
 static void
 begin_count(Count *count)
 {
+	HASHCTL		control = {
+		.keysize = sizeof(int32),.entrysize = sizeof(LaneJobs),.hcxt = CurrentMemoryContext
+	};
+
+	count->lanes = hash_create("queue_jobs lane jobs", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	count->now = GetCurrentTimestamp();
 	count->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs lane jobs", ALLOCSET_DEFAULT_SIZES);
 	note_running(count);
@@ -466,14 +535,14 @@ queue_jobs_lane_jobs(PG_FUNCTION_ARGS)
 		Datum		values[7];
 		bool		nulls[7] = {0};
 
-		values[0] = Int32GetDatum(lane->lane);
-		values[1] = Int64GetDatum(Max(lane->scheduled, 0)); /* others may have changed them while we looked */
-		values[2] = Int64GetDatum(Max(lane->available, 0));
-		values[3] = Int64GetDatum(Max(lane->executing, 0));
-		values[4] = Int64GetDatum(Max(lane->retryable, 0));
+		values[0] = Int32GetDatum(lane->rows.lane);
+		values[1] = Int64GetDatum(lane->states[JOB_SCHEDULED]);
+		values[2] = Int64GetDatum(lane->states[JOB_AVAILABLE]);
+		values[3] = Int64GetDatum(lane->states[JOB_EXECUTING]);
+		values[4] = Int64GetDatum(lane->states[JOB_RETRYABLE]);
 		values[5] = TimestampTzGetDatum(lane->oldest_available);
 		nulls[5] = lane->oldest_available == DT_NOEND;
-		values[6] = Int64GetDatum(Max(lane->waiting, 0));
+		values[6] = Int64GetDatum(lane->states[JOB_WAITING]);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -5,8 +5,18 @@
 #ifndef QUEUE_JOBS_LANE_JOBS_H
 #define QUEUE_JOBS_LANE_JOBS_H
 
-#include "lane_head.h"
+#include "live_count.h"
 #include "utils/hsearch.h"
+
+#define LIVE_JOB_STATES JOB_COMPLETED	/* those of JobState that come before it */
+
+typedef struct LaneJobs
+{
+	LaneCount	rows;			/* first: has the hash key. What rows tell, while all are read */
+	int64		states[LIVE_JOB_STATES];
+	/* since when the oldest of those that go first has been due, or DT_NOEND */
+	TimestampTz oldest_available;
+} LaneJobs;
 
 /* The lanes that have any, as LaneJobs, in the current memory context. */
 extern HTAB *lane_jobs(void);

@@ -83,11 +83,10 @@ static bool
 lane_scan_known(LaneScan *scan)
 {
 	Relation	rel = scan->table->rel;
-	bool		isnull;
 
 	if (!place_is_known(scan->start.id) ||
 		!fetch_known(rel, scan->start.id, scan->snapshot, RelationGetNumberOfBlocks(rel), scan->slot) ||
-		DatumGetInt32(slot_getattr(scan->slot, Anum_live_job_priority, &isnull)) != scan->start.priority)
+		slot_get_int32(scan->slot, Anum_live_job_priority) != scan->start.priority)
 		return false;
 	scan->start.id++;
 	return true;
@@ -112,16 +111,14 @@ lane_scan_next(LaneScan *scan, Job *job)
 {
 	while (lane_scan_row(scan))
 	{
-		bool		isnull;
 		TimestampTz until;
 
 		/*
 		 * A row that is being moved from one index to the other can show up in a state that is not the
 		 * index's.
 		 */
-		if (!DatumGetBool(slot_getattr(scan->slot, Anum_live_job_due, &isnull)) ||
-			DatumGetInt32(slot_getattr(scan->slot, Anum_live_job_place, &isnull)) != scan->place ||
-			live_deleted_by_us(scan->slot))
+		if (!slot_get_bool(scan->slot, Anum_live_job_due) ||
+			slot_get_int32(scan->slot, Anum_live_job_place) != scan->place || live_deleted_by_us(scan->slot))
 			continue;
 		live_read(scan->slot, job);
 		if (!lease_holds(job, scan->now, &until))

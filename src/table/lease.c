@@ -9,9 +9,8 @@
 #include "access/table.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
+#include "calendar.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
-#include "common/int.h"
 #include "compat.h"
 #include "hold.h"
 #include "lane.h"
@@ -38,7 +37,6 @@ last_heartbeat(const Job *job)
 
 	ScanKeyInit(&keys[0], Anum_claimant_name, BTEqualStrategyNumber, F_TEXTEQ,
 				CStringGetTextDatum(job->claimant));
-	keys[0].sk_collation = C_COLLATION_OID;
 	ScanKeyInit(&keys[1], Anum_claimant_owner, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(job->claimed_by));
 	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot,
@@ -71,7 +69,7 @@ lease_end(TimestampTz since, int64 lease)
 {
 	TimestampTz end;
 
-	return pg_add_s64_overflow(since, Min(lease, LONGEST_STORED_DURATION), &end) ? DT_NOEND : end;
+	return calendar_sum(since, Min(lease, LONGEST_STORED_DURATION), &end) ? end : DT_NOEND;
 }
 
 bool

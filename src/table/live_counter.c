@@ -19,23 +19,15 @@
 #include "process.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
-#include "utils/snapmgr.h"
 
 static void
 count_jobs(void *argument)
 {
-	unit_begin();
-	if (catalog_status() == EXTENSION_PRESENT)
-	{
-		PushActiveSnapshot(GetTransactionSnapshot());
-		lane_jobs_count();
-		PopActiveSnapshot();
-	}
-	unit_end();
+	lane_jobs_count();
 }
 
 void
-counter_main(Datum argument)
+queue_jobs_counter_main(Datum argument)
 {
 	ProcessArguments arguments;
 
@@ -48,6 +40,6 @@ counter_main(Datum argument)
 	SetConfigOption("lock_timeout", "1s", PGC_USERSET, PGC_S_OVERRIDE);
 	pgstat_report_appname("queue_jobs counter");
 	pgstat_report_activity(STATE_RUNNING, "counting jobs");
-	(void) process_protect(count_jobs, NULL);
+	(void) catalog_unit(count_jobs, NULL);
 	proc_exit(0);
 }

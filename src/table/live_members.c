@@ -28,11 +28,10 @@ expiring_note(ExpiringMembers *expiring, int64 job, TimestampTz at, TimestampTz 
 static void
 note_expiry(ExpiringMembers *expiring, TupleTableSlot *slot, TimestampTz now)
 {
-	bool		isnull;
 	TimestampTz at = slot_get_time(slot, Anum_live_job_expires_at);
 
-	if (at != NO_TIME && DatumGetInt32(slot_getattr(slot, Anum_live_job_attempt, &isnull)) == 0)
-		expiring_note(expiring, DatumGetInt64(slot_getattr(slot, Anum_live_job_id, &isnull)), at, now);
+	if (at != NO_TIME && slot_get_int32(slot, Anum_live_job_attempt) == 0)
+		expiring_note(expiring, slot_get_int64(slot, Anum_live_job_id), at, now);
 }
 
 /* Newest first: in a batch to which its members add, the one that lives is the first. */

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog.h"
 #include "live_row.h"
 #include "row_value.h"
 #include "utils/rel.h"
@@ -16,6 +17,7 @@ live_form_row(Relation rel, TupleTableSlot *slot, const Job *job)
 	bool		nulls[Natts_live_job] = {0};
 	RowValues	row = {RelationGetDescr(rel), values, nulls};
 
+	catalog_require_columns(rel, Natts_live_job);
 #define JOB_COLUMN(name, type) put_##type(&row, Anum_live_job_##name, job->name);
 #define LIVE_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"
@@ -30,15 +32,6 @@ live_form_row(Relation rel, TupleTableSlot *slot, const Job *job)
 	ExecStoreHeapTuple(heap_form_tuple(row.desc, values, nulls), slot, true);
 }
 
-TimestampTz
-slot_get_time(TupleTableSlot *slot, int attribute)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, attribute, &isnull);
-
-	return isnull ? NO_TIME : DatumGetTimestampTz(value);
-}
-
 bool
 row_has(TupleTableSlot *slot, int attribute)
 {
@@ -49,12 +42,11 @@ bool
 row_expired(TupleTableSlot *slot, TimestampTz now)
 {
 	Job			job = {.expires_at = NO_TIME};
-	bool		isnull;
 
 	if (!row_has(slot, Anum_live_job_expires_at))
 		return false;
 	job.expires_at = slot_get_time(slot, Anum_live_job_expires_at);
-	job.attempt = DatumGetInt32(slot_getattr(slot, Anum_live_job_attempt, &isnull));
+	job.attempt = slot_get_int32(slot, Anum_live_job_attempt);
 	return job_expired(&job, now);
 }
 

@@ -13,8 +13,40 @@
 /* Puts the row of a job into the slot, which is for heap tuples. */
 extern void live_form_row(Relation rel, TupleTableSlot *slot, const Job *job);
 
-/* A value in a slot, NO_TIME if it is null. */
-extern TimestampTz slot_get_time(TupleTableSlot *slot, int attribute);
+/* A value in a slot for heap tuples; of one that is null: NO_TIME, 0 or false, which its Datum is. */
+static inline TimestampTz
+slot_get_time(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, attribute, &isnull);
+
+	return isnull ? NO_TIME : DatumGetTimestampTz(value);
+}
+
+static inline int64
+slot_get_int64(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, attribute, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+static inline int32
+slot_get_int32(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+
+	return DatumGetInt32(slot_getattr(slot, attribute, &isnull));
+}
+
+static inline bool
+slot_get_bool(TupleTableSlot *slot, int attribute)
+{
+	bool		isnull;
+
+	return DatumGetBool(slot_getattr(slot, attribute, &isnull));
+}
 
 /*
  * Whether a value is not null: without a look at what is before it in the row. The slot is for heap tuples.

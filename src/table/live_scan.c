@@ -12,30 +12,27 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+bool
+lane_is_wanted(LaneChoice *choice, int32 id)
+{
+	const Lane *lane;
+
+	if (id == choice->lane)
+		return choice->wanted;
+	lane = lane_get(id);
+	choice->wanted = lane != NULL && choice->filter(lane, choice->argument);
+	choice->lane = id;
+	return choice->wanted;
+}
+
 void
 live_scan_begin(LiveScan *scan, LiveTable *table, LaneFilter filter, void *argument)
 {
-	*scan = (LiveScan) {.table = table, .filter = filter, .argument = argument};
+	*scan = (LiveScan) {.lanes = {.filter = filter, .argument = argument}};
 	scan->snapshot = engine_snapshot();
 	scan->slot = table_slot_create(table->rel, NULL);
 	scan->scan = table_beginscan(table->rel, scan->snapshot, 0, NULL);
 	scan->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs live scan", ALLOCSET_DEFAULT_SIZES);
-}
-
-/* Jobs of a lane mostly follow each other. */
-static bool
-is_wanted(LiveScan *scan)
-{
-	bool		isnull;
-	int32		id = DatumGetInt32(slot_getattr(scan->slot, Anum_live_job_lane, &isnull));
-	const Lane *lane;
-
-	if (id == scan->lane)
-		return scan->wanted;
-	lane = lane_get(id);
-	scan->wanted = lane != NULL && scan->filter(lane, scan->argument);
-	scan->lane = id;
-	return scan->wanted;
 }
 
 bool
@@ -48,7 +45,7 @@ live_scan_next(LiveScan *scan, Job *job)
 		CHECK_FOR_INTERRUPTS();
 		if (!table_scan_getnextslot(scan->scan, ForwardScanDirection, scan->slot))
 			return false;
-	} while (!is_wanted(scan));
+	} while (!lane_is_wanted(&scan->lanes, slot_get_int32(scan->slot, Anum_live_job_lane)));
 	MemoryContextReset(scan->each);
 	old = MemoryContextSwitchTo(scan->each);
 	live_read(scan->slot, job);
@@ -102,14 +99,13 @@ live_claimed(LiveTable *table, const char *claimant, Oid role)
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		LiveClaim  *claim;
-		bool		isnull;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!is_claim_of(slot, claimant, length, role))
 			continue;
 		claim = palloc(sizeof(LiveClaim));
-		claim->id = DatumGetInt64(slot_getattr(slot, Anum_live_job_id, &isnull));
-		claim->lane = DatumGetInt32(slot_getattr(slot, Anum_live_job_lane, &isnull));
+		claim->id = slot_get_int64(slot, Anum_live_job_id);
+		claim->lane = slot_get_int32(slot, Anum_live_job_lane);
 		claims = lappend(claims, claim);
 	}
 	table_endscan(scan);

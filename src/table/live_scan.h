@@ -13,16 +13,23 @@
 #include "lane.h"
 #include "store.h"
 
-/* Whether the walk shows jobs of that lane. */
+/* Whether a walk shows jobs of that lane. */
 typedef bool (*LaneFilter) (const Lane *lane, void *argument);
 
-typedef struct LiveScan
+/* The lanes of a walk. Its jobs of one lane mostly follow each other: so the latest answer is kept. */
+typedef struct LaneChoice
 {
-	LiveTable  *table;
 	LaneFilter	filter;
 	void	   *argument;
 	int32		lane;			/* asked for last; 0: none yet */
-	bool		wanted;			/* and the filter's answer */
+	bool		wanted;			/* and the answer */
+} LaneChoice;
+
+extern bool lane_is_wanted(LaneChoice *choice, int32 id);
+
+typedef struct LiveScan
+{
+	LaneChoice	lanes;
 	Snapshot	snapshot;
 	TableScanDesc scan;
 	TupleTableSlot *slot;		/* the row that was found last */

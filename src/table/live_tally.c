@@ -39,19 +39,15 @@ counted_part(TupleTableSlot *slot)
 {
 	Job			job = {0};
 	bool		isnull;
-	Datum		value;
 
-	job.lane = DatumGetInt32(slot_getattr(slot, Anum_live_job_lane, &isnull));
-	job.attempt = DatumGetInt32(slot_getattr(slot, Anum_live_job_attempt, &isnull));
-	value = slot_getattr(slot, Anum_live_job_uncharged, &isnull);
-	job.uncharged = isnull ? 0 : DatumGetInt32(value);
-	job.due = DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull));
+	job.lane = slot_get_int32(slot, Anum_live_job_lane);
+	job.attempt = slot_get_int32(slot, Anum_live_job_attempt);
+	job.uncharged = slot_get_int32(slot, Anum_live_job_uncharged);
+	job.due = slot_get_bool(slot, Anum_live_job_due);
 	job.expires_at = row_has(slot, Anum_live_job_expires_at)
 		? slot_get_time(slot, Anum_live_job_expires_at)
 		: NO_TIME;
-	job.lease = row_has(slot, Anum_live_job_lease)
-		? DatumGetInt64(slot_getattr(slot, Anum_live_job_lease, &isnull))
-		: 0;
+	job.lease = row_has(slot, Anum_live_job_lease) ? slot_get_int64(slot, Anum_live_job_lease) : 0;
 	if (!job.due && row_has(slot, Anum_live_job_waits))
 		/* whether there is one */
 		job.waits = (Jsonb *) DatumGetPointer(slot_getattr(slot, Anum_live_job_waits, &isnull));
@@ -66,11 +62,20 @@ tally_row(TupleTableSlot *slot, int change)
 	tally_job(&job, change);
 }
 
-void
+LiveKind
+tally_kind(TupleTableSlot *slot)
+{
+	Job			job = counted_part(slot);
+
+	return kind_of(&job);
+}
+
+LiveKind
 tally_add(TupleTableSlot *slot, LaneCount *count)
 {
 	Job			job = counted_part(slot);
 
 	count->kinds[kind_of(&job)]++;
 	count->kinds[KIND_EXPIRING] += is_expiring(&job);
+	return kind_of(&job);
 }

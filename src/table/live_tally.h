@@ -13,7 +13,10 @@
 extern void tally_job(const Job *job, int change);
 extern void tally_row(TupleTableSlot *slot, int change);
 
-/* Adds the row that a slot shows to the counts of its lane. */
-extern void tally_add(TupleTableSlot *slot, LaneCount *count);
+/* As what the row that a slot shows is counted. */
+extern LiveKind tally_kind(TupleTableSlot *slot);
+
+/* Adds it to the counts of its lane, and returns the same. */
+extern LiveKind tally_add(TupleTableSlot *slot, LaneCount *count);
 
 #endif

@@ -13,7 +13,6 @@
 #include "index_writer.h"
 #include "member_range.h"
 #include "savepoint_notes.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 
 #define WIDEST_GAP 100			/* of ids of other jobs, in a range */
@@ -32,20 +31,6 @@ static int	count = 0;
 static int	size = 0;
 static int	written = 0;		/* so many, the first, are in the table */
 
-static Range *
-add_range(void)
-{
-	if (count == size)
-	{
-		int			new_size = Max(size * 2, 16);
-
-		ranges = ranges ? repalloc_huge(ranges, new_size * sizeof(Range))
-						: MemoryContextAllocHuge(TopMemoryContext, new_size * sizeof(Range));
-		size = new_size;
-	}
-	return &ranges[count++];
-}
-
 /* Also that of a level above: what is rolled back leaves it too wide. */
 void
 member_range_note(int64 batch, int64 job)
@@ -53,12 +38,15 @@ member_range_note(int64 batch, int64 job)
 	Range	   *last = count > written ? &ranges[count - 1] : NULL;
 
 	if (last != NULL && last->batch == batch && job > last->last && job - last->last <= WIDEST_GAP)
+	{
 		last->last = job;
-	else
-		*add_range() = (Range)
-		{
-			.level = GetCurrentTransactionNestLevel(),.batch = batch,.first = job,.last = job
-		};
+		return;
+	}
+	ranges = notes_with_room(ranges, count, &size, sizeof(Range));
+	ranges[count++] = (Range)
+	{
+		.level = GetCurrentTransactionNestLevel(),.batch = batch,.first = job,.last = job
+	};
 }
 
 static void
@@ -85,7 +73,7 @@ member_ranges_write(void)
 		return;
 	rel = table_open(catalog_relation(REL_MEMBER_RANGE), RowExclusiveLock);
 	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
-	index_writer_open(&writer, rel, NULL);
+	index_writer_open(&writer, rel, NULL, NULL);
 	for (; written < count; written++)
 		write_range(rel, slot, &writer, &ranges[written]);
 	index_writer_close(&writer);
@@ -131,13 +119,7 @@ member_ranges_transaction_event(XactEvent event)
 void
 member_ranges_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
-	int			level = GetCurrentTransactionNestLevel();
-
+	count = savepoint_notes_end(event, ranges, count, sizeof(Range));
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-	{
-		count = savepoint_notes_undo(ranges, count, sizeof(Range), level);
 		written = 0;
-	}
-	else if (event == SUBXACT_EVENT_COMMIT_SUB)
-		savepoint_notes_keep(ranges, count, sizeof(Range), level);
 }

@@ -67,8 +67,7 @@ has_value(TupleTableSlot *slot, int attribute)
 static Membership
 membership(Oid index, TupleTableSlot *slot)
 {
-	bool		isnull = false;
-	bool		due = slot != NULL && DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull));
+	bool		due = slot != NULL && slot_get_bool(slot, Anum_live_job_due);
 
 	if (index == catalog_relation(REL_LIVE_JOB_READY))
 		return due ? MEMBER_YES : MEMBER_NO;
@@ -92,7 +91,7 @@ open_indexes(LiveTable *table)
 	MemoryContext old = MemoryContextSwitchTo(table->context);
 
 	if (!table->writes)
-		index_writer_open(&table->writer, table->rel, membership);
+		index_writer_open(&table->writer, table->rel, membership, NULL);
 	table->writes = true;
 	MemoryContextSwitchTo(old);
 }
@@ -185,15 +184,6 @@ refuse_unexpected(TM_Result result)
 	elog(ERROR, "unexpected state %d of a job's row", (int) result);
 }
 
-static int64
-slot_get_key(TupleTableSlot *slot)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, Anum_live_job_dedup_hash, &isnull);
-
-	return isnull ? 0 : DatumGetInt64(value);
-}
-
 /*
  * The server would find it as well, but only after it gave us a transaction ID, which costs a record in WAL,
  * and after a new row was formed for it; and one that is built with assertions takes an update that is not to
@@ -269,7 +259,7 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 
 	if (!wait && live_is_out_of_reach(slot))
 		return false;
-	key_hint_delete(slot_get_key(slot));
+	key_hint_delete(slot_get_int64(slot, Anum_live_job_dedup_hash));
 	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
 								InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
 	if (result != TM_Ok)
@@ -289,9 +279,9 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	if (!wait && live_is_out_of_reach(slot))
 		return false;
 	live_form_row(table->rel, table->slot, job);
-	if (slot_get_key(slot) != job->dedup_hash)
+	if (slot_get_int64(slot, Anum_live_job_dedup_hash) != job->dedup_hash)
 	{
-		key_hint_delete(slot_get_key(slot));
+		key_hint_delete(slot_get_int64(slot, Anum_live_job_dedup_hash));
 		key_hint_insert(job->dedup_hash, job->id);
 	}
 	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
@@ -535,9 +525,8 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,
 			TimestampTz *next_due)
 {
 	Job			job;
-	bool		isnull;
 
-	if (DatumGetBool(slot_getattr(slot, Anum_live_job_due, &isnull)))
+	if (slot_get_bool(slot, Anum_live_job_due))
 		return false;
 	live_read(slot, &job);
 	if (job.run_at > now || enough)

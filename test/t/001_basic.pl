@@ -107,6 +107,8 @@ $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', '{"n": 1}')}
 is( $node->safe_psql('postgres', "SELECT args->>'n', queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c')"),
 	'1|', '… a claimant takes and completes its job');
 is($node->safe_psql('postgres', "SELECT count(*) FROM queue_jobs.claim('c')"), '0', '… once');
+like(($node->psql('postgres', q{BEGIN; ALTER TABLE queue_jobs.live_job ADD COLUMN note jsonb; SELECT queue_jobs.enqueue('outside')}))[2],
+	qr/ERROR:  table "live_job" of extension "queue_jobs" has been changed/, '… and no job gets into a table with other columns, which a session without the library can add');
 
 my $waiting = in_background($node);
 $waiting->send(q{CALL queue_jobs.wait_for_jobs(timeout => '1 hour')});

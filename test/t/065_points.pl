@@ -444,6 +444,27 @@ is($locker->result, '0', 'which has none');
 found_again('the job that both passed by is found');
 $_->quit foreach ($slow, $fast, $locker);
 
+# ---- a batch that ends while a transaction that will fail has it locked ----
+
+# The look passes by its row; when the lock is gone, there is another look. (News is taken in order: the second batch ends after the first was passed by.)
+$node->safe_psql('postgres', 'CREATE ROLE stranger; GRANT queue_jobs_enqueue TO stranger');
+my ($locked, $member) = split /\|/, $node->safe_psql('postgres', q{WITH b AS MATERIALIZED (SELECT queue_jobs.new_batch() AS id) SELECT id, queue_jobs.enqueue('walked', batch => id) FROM b});
+my $stranger = in_background($node);
+$stranger->query('SET ROLE stranger');
+arm('batch_locked', 'wait');
+$stranger->send("SELECT queue_jobs.enqueue('walked', batch => $locked)");
+wait_at('batch_locked');
+$node->safe_psql('postgres', "SELECT queue_jobs.cancel($member)");
+my $next = $node->safe_psql('postgres', 'SELECT queue_jobs.new_batch()');
+wait_until($node, "SELECT state = 'succeeded' FROM queue_jobs.batch WHERE id = $next");
+is($node->safe_psql('postgres', "SELECT ended_at IS NULL FROM queue_jobs.batch WHERE id = $locked"), 't', 'a batch that is locked does not end');
+go_on('batch_locked');
+$stranger->result;
+like($stranger->error, qr/permission denied for batch/, 'the transaction that locked it fails');
+wait_until($node, "SELECT ended_at IS NOT NULL FROM queue_jobs.batch WHERE id = $locked");
+pass('and the batch ends');
+$stranger->quit;
+
 # ---- kill, end and fail at every point ----
 
 $node->safe_psql('postgres', <<'SQL');
