@@ -121,6 +121,10 @@ count_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 	return PG_GETARG_INT32(arg);
 }
 
+/* The calendar begins in 4714 BC, and ends with 294276. */
+#define MOST_DAYS_BACK (-5000 * 365)
+#define MOST_DAYS_AHEAD (200000 * 365)
+
 /*
  * Whether the interval can be added to a time of today. Its parts are added one by one, and one of them may
  * lead beyond the calendar, though another leads back.
@@ -128,11 +132,12 @@ count_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 static bool
 parts_are_short(const Interval *interval)
 {
-	const int64 days = LONGEST_STORED_DURATION / USECS_PER_DAY;
-	int64		of_months = (int64) interval->month * 30;
+	const int64 parts[] = {(int64) interval->month * 30, interval->day, interval->time / USECS_PER_DAY};
 
-	return of_months >= -days && of_months <= days && interval->day >= -days && interval->day <= days &&
-		interval->time >= -LONGEST_STORED_DURATION && interval->time <= LONGEST_STORED_DURATION;
+	for (int i = 0; i < (int) lengthof(parts); i++)
+		if (parts[i] < MOST_DAYS_BACK || parts[i] > MOST_DAYS_AHEAD)
+			return false;
+	return true;
 }
 
 /* An interval between minimum and maximum, all in microseconds. */
