@@ -447,11 +447,13 @@ settle_news(void)
 	return Min(next, Min(next_expiry(), all_again_at));
 }
 
-void
+bool
 settle_leave(void)
 {
-	if (under_way || again != NIL || all_again_at != DT_NOEND)
-		watch_lose_all();
+	if (!under_way && again == NIL && all_again_at == DT_NOEND)
+		return false;
+	watch_lose_all();
+	return true;
 }
 
 /* ---- without the scheduler ---- */

@@ -14,8 +14,11 @@
  */
 extern TimestampTz settle_news(void);
 
-/* The process ends: what it has not looked at, or would look at again, the next one finds out. */
-extern void settle_leave(void);
+/*
+ * The process ends: what it has not looked at, or would look at again, the next one finds out. True if there
+ * is any of that.
+ */
+extern bool settle_leave(void);
 
 /* Without shared memory, in the caller's transaction: looks at everything. */
 extern void settle_everything(void);

@@ -140,8 +140,8 @@ detach(int code, Datum argument)
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
 	}
-	settle_leave();
-	scheduler_detach(own_slot, wake_at, in_turn || (demand.busy && !makes_way), how_we_end(code));
+	scheduler_detach(own_slot, wake_at, settle_leave() || in_turn || (demand.busy && !makes_way),
+					 how_we_end(code));
 }
 
 /* ---- due jobs ---- */
