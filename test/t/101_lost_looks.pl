@@ -95,8 +95,9 @@ $batch = sql('SELECT max(b) FROM (SELECT make_batch(1) AS b FROM generate_series
 $adds->query('BEGIN; LOCK TABLE queue_jobs.tracked_batch');
 sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('me', '{hand}', 1000)});
 wait_until($node, "SELECT count(*) = 1 FROM pg_locks WHERE pid = $scheduler AND NOT granted");
-sql("SELECT pg_terminate_backend($scheduler)");
-wait_until($node, "SELECT coalesce((SELECT count(*) FROM pg_locks WHERE pid = $scheduler AND NOT granted), 0) = 0");
+$old = sql("SELECT $scheduler");
+sql("SELECT pg_terminate_backend($old)");
+wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $old");
 $adds->query('COMMIT');
 wait_until($node, "SELECT count(*) = 300 FROM called WHERE worker = 'succeeded' AND batch > $batch - 300 AND batch <= $batch");
 is(sql("SELECT count(DISTINCT batch) FROM called WHERE worker = 'succeeded' AND batch > $batch - 300 AND batch <= $batch"), 300,
