@@ -78,6 +78,11 @@ longest_first() {
     done
 }
 
+# The names of the files that failed, from what prove says at its end.
+failed_files() {
+    sed -n 's|^.*/\([^ ]*\)\.pl *(Wstat: .*|\1|p' "$@" 2>/dev/null
+}
+
 # run_tap KIND FILES…: the files, or those that TAP names.
 run_tap() {
     local summary=tmp_check/summary_$1 files=() file status tests bad
@@ -115,7 +120,7 @@ run_tap() {
         if [ $# -eq 0 ] && [ "$status" -ne 0 ]; then broken=1; fi
         count $((tests - not_ok)) $((not_ok + broken))
     fi
-    sed -n 's|^.*/\([^ ]*\)\.pl *(Wstat: .*|\1|p' "$summary" | while read -r file; do
+    failed_files "$summary" | while read -r file; do
         tails tmp_check/log/regress_log_"$file" tmp_check/log/"$file"_*.log
     done
 }
@@ -138,6 +143,14 @@ run_web() {
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' tmp_web/summary | tail -n 1)
     line=${line:-0 passed, 1 failed}
     count "${line%% *}" "$(sed 's/.*, \([0-9]*\) .*/\1/' <<<"$line")"
+}
+
+# What the TAP files that died said after the last of their tests.
+last_words() {
+    failed_files tmp_check/summary_* | while read -r file; do
+        awk -v file="$file" '/^\[[^]]*\] *(not )?ok |^server started/ { said = ""; next } /^(#|\[|waiting for server |server stopped)/ { next }
+            { said = said $0 "\n" } END { if (said != "") printf "--- %s\n%s", file, said }' tmp_check/log/regress_log_"$file" | cut -c 1-300 | head -n 30
+    done
 }
 
 # The names come as one word from the Makefile, and are split here.
@@ -182,7 +195,10 @@ if [ "$failed" -ne 0 ]; then
     echo '=== what failed'
     cat tmp_regress/summary tmp_isolation/summary 2>/dev/null | grep -E '^(test )? *[^ ]+ +\.\.\. FAILED|^not ok '
     [ ! -s tmp_web/summary ] || grep -E '^(FAIL|ERROR):|^[A-Za-z.]*Error: ' tmp_web/summary | cut -c 1-300
+    # What another language's runner says of its failed tests, which its lines on the others would drown.
+    cat tmp_check/summary_* 2>/dev/null | grep -aE -A 25 '^# *not ok ' | cut -c 1-300 | head -n 100
     cat tmp_check/summary_* 2>/dev/null | grep -aE '^ *#|\(Wstat: ' | grep -avE '^# skipped |# Subtest: ' | cut -c 1-300 | tail -n 30
+    last_words
     echo "(make test KEEP=1 keeps the results and logs)"
 fi
 echo "$passed passed, $failed failed"
