@@ -77,15 +77,17 @@ sub poison
 	my $worker = $name =~ s/\W+/_/gr;
 	my $what = $opts{procedure} ? 'PROCEDURE' : 'FUNCTION';
 	my $returns = $opts{procedure} ? '' : 'RETURNS ' . ($opts{returns} // 'void');
-	my $id = $node->safe_psql('postgres', <<SQL);
+	$node->safe_psql('postgres', <<SQL);
 DO 'BEGIN PERFORM setval(''runs'', 1, false); END';
 CREATE $what "$worker"() $returns LANGUAGE plpgsql AS \$poison\$
 $body
 \$poison\$;
 DO \$do\$ BEGIN PERFORM queue_jobs.define_worker('$worker', 'public."$worker"', retry_backoff => 'public.at_once', max_retries => @{[ $opts{retries} // 4 ]}
 	@{[ $opts{options} // '' ]}); END \$do\$;
-SELECT queue_jobs.enqueue('$worker');
 SQL
+
+	# The job may take the server down before the COMMIT has returned.
+	my ($status, $id) = $node->psql('postgres', "BEGIN;\nSELECT queue_jobs.enqueue('$worker');\nCOMMIT;");
 	$opts{state} //= 'completed';
 	$opts{attempt} //= 1;
 	wait_for_job($node, $id, $opts{state}, retry_crashed => 1);
