@@ -131,6 +131,7 @@ SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[1]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"worker": "work"}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a"}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "no such worker"}]')$$);
+SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual"}, {"step": "b", "worker": "no such worker"}]');
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "aftr": []}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["b"]}]')$$);
 SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worker": "manual", "after": ["a"]}]')$$);

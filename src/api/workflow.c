@@ -73,6 +73,24 @@ refuse_step(int number, const char *name, const char *problem, const char *hint)
 			 errhint("%s", hint)));
 }
 
+static void
+tell_step(void *step)
+{
+	errcontext("step \"%s\" of the workflow", ((Step *) step)->job.name);
+}
+
+/*
+ * Modules that refuse a worker or its args know nothing of steps. The caller sets error_context_stack back.
+ */
+static void
+begin_step(ErrorContextCallback *context, Step *step)
+{
+	context->previous = error_context_stack;
+	context->callback = tell_step;
+	context->arg = step;
+	error_context_stack = context;
+}
+
 /* ---- reading ---- */
 
 /* A string; NULL if it is missing or null. */
@@ -136,12 +154,17 @@ read_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int nu
 {
 	char	   *name = string_member(object, "worker", number, step->job.name);
 	Worker	   *before = number > 0 ? workflow->steps[number - 1].job.worker : NULL;
+	Worker	   *worker;
+	ErrorContextCallback context;
 
 	if (name == NULL)
 		refuse_step(number, step->job.name, "It has no worker.", "Each step has the keys step and worker.");
 	if (before != NULL && strcmp(before->name, name) == 0)
 		return before;
-	if (registry_require_worker(name, UNDEFINED_WORKER_HINT)->built_in != BUILT_IN_NONE)
+	begin_step(&context, step);
+	worker = registry_require_worker(name, UNDEFINED_WORKER_HINT);
+	error_context_stack = context.previous;
+	if (worker->built_in != BUILT_IN_NONE)
 		refuse_step(number, step->job.name, psprintf("Worker \"%s\" is the extension's own.", name),
 					"Define a worker for it.");
 	if (registry_worker_disabled(name))
@@ -329,11 +352,14 @@ enqueue_steps(Workflow *workflow, int64 batch)
 	for (int i = 0; i < workflow->count; i++)
 	{
 		Step	   *step = &workflow->steps[i];
+		ErrorContextCallback context;
 
 		CHECK_FOR_INTERRUPTS();
 		step->job.batch = batch;
 		step->job.waits = step->after_count > 0;
+		begin_step(&context, step);
 		step->id = enqueue_step(&step->job);
+		error_context_stack = context.previous;
 	}
 }
 
@@ -422,6 +448,20 @@ return_standing(ReturnSetInfo *result, int64 batch)
 }
 
 static void
+check_args(Workflow *workflow)
+{
+	for (int i = 0; i < workflow->count; i++)
+	{
+		Step	   *step = &workflow->steps[i];
+		ErrorContextCallback context;
+
+		begin_step(&context, step);
+		enqueue_prepare(step->job.worker, step->job.args);
+		error_context_stack = context.previous;
+	}
+}
+
+static void
 read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
 {
 	HASHCTL		control = {.keysize = MAX_NAME_LENGTH + 4, .entrysize = sizeof(NamedStep),
@@ -451,8 +491,7 @@ read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
 	for (int i = 0; i < workflow->count; i++)
 		read_after(workflow, steps, i);
 	check_cycles(workflow);
-	for (int i = 0; i < workflow->count; i++)
-		enqueue_prepare(workflow->steps[i].job.worker, workflow->steps[i].job.args);
+	check_args(workflow);
 }
 
 /*
