@@ -48,10 +48,16 @@ SELECT queue_jobs.enqueue('work', '{"what": "after both"}', after => ARRAY[:firs
 SELECT queue_jobs.change_job(:first, run_at => now()), queue_jobs.change_job(:second, run_at => now());
 SELECT id = :first AS first, merged FROM queue_jobs.claim('me', '{twins}', 10);
 SELECT replace(detail, :'first', 'first') AS detail, hint FROM queue_jobs.explain_job(:after_both) WHERE n = 1;
+SELECT queue_jobs.enqueue('work', '{"what": "after the merge"}', after => ARRAY[:second]::bigint[]) AS after_the_merge \gset
+SELECT queue_jobs.enqueue('work', '{"what": "not cancelled"}', after => ARRAY[:second]::bigint[], if_dead => 'cancel') AS not_cancelled \gset
 SELECT queue_jobs.complete(:first, 1, '"one run"');
 CALL queue_jobs.await_job(:after_second, '3 min');
 CALL queue_jobs.await_job(:after_both, '3 min');
-SELECT what, replace(replace(results::text, :'first', 'first'), :'second', 'second') AS results FROM trace WHERE what IN ('after second', 'after both') ORDER BY what DESC;
+CALL queue_jobs.await_job(:after_the_merge, '3 min');
+CALL queue_jobs.await_job(:not_cancelled, '3 min');
+SELECT queue_jobs.enqueue('work', '{"what": "after its end"}', after => ARRAY[:second]::bigint[], if_dead => 'cancel') AS after_its_end \gset
+CALL queue_jobs.await_job(:after_its_end, '3 min');
+SELECT what, replace(replace(results::text, :'first', 'first'), :'second', 'second') AS results FROM trace WHERE what IN ('after second', 'after both', 'after the merge', 'after its end') ORDER BY what DESC;
 
 -- One that dies: hold waits for its retry, cancel is cancelled, and so on down, run goes on with null.
 INSERT INTO failing VALUES ('flaky');

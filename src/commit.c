@@ -27,32 +27,43 @@
 
 /* ---- transactions and savepoints ---- */
 
+/* Before a commit or PREPARE, while rows can be written. */
+static void (*const before_commit[]) (XactEvent event) = {
+	job_control_before_commit,	/* what it ends is for all that follow */
+	member_ranges_before_commit,
+};
+
 typedef struct Participant
 {
-	void		(*transaction_event) (XactEvent event);
+	/* at XACT_EVENT_COMMIT, ABORT or PREPARE */
+	void		(*transaction_end) (XactEvent event);
 	/* at its commit and abort; or NULL */
 	void		(*savepoint_event) (SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 } Participant;
 
 static const Participant participants[] = {
-	{current_job_transaction_event, current_job_savepoint_event},
+	{current_job_transaction_end, current_job_savepoint_event},
 	/* before wakeup.c frees the jobs for others */
-	{lost_claims_transaction_event, lost_claims_savepoint_event},
-	{exclusive_commands_transaction_event, NULL},
-	{live_counts_transaction_event, live_counts_savepoint_event},	/* before others see what is counted */
-	{statistics_transaction_event, statistics_savepoint_event},
-	{job_control_transaction_event, NULL},	/* before the commit; what it ends then is for all that follow */
-	{member_ranges_transaction_event, member_ranges_savepoint_event},	/* before the commit */
-	{wakeup_transaction_event, wakeup_savepoint_event},
-	{lane_transaction_event, lane_savepoint_event},
-	{registry_transaction_event, NULL}, /* frees definitions, which those before it may still use */
+	{lost_claims_transaction_end, lost_claims_savepoint_event},
+	{exclusive_commands_transaction_end, NULL},
+	{live_counts_transaction_end, live_counts_savepoint_event}, /* before others see what is counted */
+	{statistics_transaction_end, statistics_savepoint_event},
+	{member_ranges_transaction_end, member_ranges_savepoint_event},
+	{wakeup_transaction_end, wakeup_savepoint_event},
+	{lane_transaction_end, lane_savepoint_event},
+	{registry_transaction_end, NULL},	/* frees definitions, which those before it may still use */
 };
 
+/* None takes part in the end of a parallel worker, which writes nothing of ours. */
 static void
 transaction_event(XactEvent event, void *argument)
 {
-	for (int i = 0; i < lengthof(participants); i++)
-		participants[i].transaction_event(event);
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
+		for (int i = 0; i < lengthof(before_commit); i++)
+			before_commit[i] (event);
+	else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		for (int i = 0; i < lengthof(participants); i++)
+			participants[i].transaction_end(event);
 }
 
 /* None takes part in a savepoint's begin, or acts before it is released. */

@@ -17,6 +17,7 @@
 #include "enqueue.h"
 #include "executor_slot.h"
 #include "fmgr.h"
+#include "history.h"
 #include "hold.h"
 #include "job_control.h"
 #include "lease.h"
@@ -120,7 +121,7 @@ change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job
 	live_update(table, slot, job);
 	if (job->batch != 0 && job->expires_at != NO_TIME)
 		watch_note(NEWS_BATCH, job->batch); /* it expires at another time */
-	if (job->expires_at != NO_TIME && watch_may_wait(job->id))
+	if (job->expires_at != NO_TIME && history_is_awaited(job->id))
 		/* so that batches in which it stands for a duplicate are looked at, too */
 		watch_note(NEWS_ENDED, job->id);
 	if (job->due)

@@ -296,7 +296,11 @@ put_back_for_replica(Claim *claim, Candidate *candidate)
 	dedup_claim_undo(job, candidate->worker);
 }
 
-/* Writes the lease to the job's row, if no other transaction has it. */
+/*
+ * Writes the lease to the job's row, if no other transaction has it. While its key is ours, other claims pass
+ * the job by: that is noted before an interrupt can end this one. A job that is refused is not: a rollback
+ * would publish it, and wake the session that was refused.
+ */
 static bool
 take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
 {
@@ -304,6 +308,9 @@ take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
 
 	if (charge_under_way(job->id) || !dedup_claim_begin(&claim->table, job, candidate->worker))
 		return false;
+	if (job->dedup_hash != 0)
+		wakeup_taken(job->lane, InvalidOid, job_key(job));
+	test_point("claim_has_key");
 	job->wal_lsn = location_of_job(job);
 	if (!choose_for_claim(candidate->worker, job))
 	{

@@ -291,13 +291,11 @@ refuse_prepare(int64 id)
 }
 
 void
-job_control_transaction_event(XactEvent event)
+job_control_before_commit(XactEvent event)
 {
 	int64		id;
 	JobState	end_as;
 
-	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
-		return;
 	for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
 		if (!end_put_back(id, end_as) && event == XACT_EVENT_PRE_PREPARE)
 			refuse_prepare(id);
@@ -434,7 +432,7 @@ tell_of_removal(LiveTable *table, Job *job)
 	const Lane *lane = lane_get(job->lane);
 	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
 
-	if (lane == NULL || (job->batch == 0 && !watch_may_wait(job->id)))
+	if (lane == NULL || (job->batch == 0 && !history_is_awaited(job->id)))
 		return;
 	if (worker == NULL)
 		worker = registry_default_worker(lane->worker, lane->queue);

@@ -66,6 +66,6 @@ extern void control_retry_finished(JobControl *control, FinishedJob *finished, b
 extern void job_end_late(int64 id, JobState end_as);
 
 /* What cancel() or discard() found running, and is put back by the time of the commit, is ended then. */
-extern void job_control_transaction_event(XactEvent event);
+extern void job_control_before_commit(XactEvent event);
 
 #endif

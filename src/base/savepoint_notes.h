@@ -45,9 +45,13 @@ savepoint_notes_first(void *notes, int count, size_t size, int nest_level)
 static inline int
 savepoint_notes_end(SubXactEvent event, void *notes, int count, size_t size)
 {
-	int			nest_level = GetCurrentTransactionNestLevel();
-	int			first = savepoint_notes_first(notes, count, size, nest_level);
+	int			nest_level;
+	int			first;
 
+	if (count == 0)
+		return 0;
+	nest_level = GetCurrentTransactionNestLevel();
+	first = savepoint_notes_first(notes, count, size, nest_level);
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		return first;
 	for (int i = first; i < count; i++)

@@ -47,6 +47,9 @@
 	RELATION(REL_TRACKED_BATCH, tracked_batch) \
 	RELATION(REL_TRACKED_BATCH_KEY, tracked_batch_pkey) \
 	RELATION(REL_DEPENDENCY, dependency) \
+	RELATION(REL_DEPENDENCY_PARENT, dependency_parent) \
+	RELATION(REL_JOINT_MEMBER, joint_member) \
+	RELATION(REL_JOINT_MEMBER_JOB, joint_member_job) \
 	RELATION(REL_JOB_SIGNAL, job_signal) \
 	RELATION(REL_JOB_SIGNAL_KEY, job_signal_pkey) \
 	RELATION(REL_SAVED_STEP, saved_step) \

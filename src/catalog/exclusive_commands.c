@@ -421,13 +421,11 @@ exclusive_restore_begin(void)
 /* ---- the end of the transaction ---- */
 
 void
-exclusive_commands_transaction_event(XactEvent event)
+exclusive_commands_transaction_end(XactEvent event)
 {
 	bool		committed = event == XACT_EVENT_COMMIT;
 	ListCell   *cell;
 
-	if (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
-		return;
 	if (!committed)
 		emptied = InvalidOid;
 	foreach(cell, held)

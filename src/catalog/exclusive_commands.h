@@ -28,7 +28,7 @@ extern bool exclusive_command_waits(Oid database);
 extern void exclusive_restore_begin(void);
 
 /* At the end of a transaction (commit.c). */
-extern void exclusive_commands_transaction_event(XactEvent event);
+extern void exclusive_commands_transaction_end(XactEvent event);
 
 /* A utility statement (commit.c). */
 extern void exclusive_commands_utility(UtilityCall *call);

@@ -81,9 +81,7 @@ queue_jobs_set_flag(PG_FUNCTION_ARGS)
 	int			percent;
 
 	refuse_where_nothing_can_be_written("queue_jobs.set_flag()");
-	refuse_null(fcinfo, 0, "name");
-	name = text_argument(fcinfo, 0);
-	check_name("flag", name);
+	name = name_argument(fcinfo, 0, "name", "flag");
 	refuse_null(fcinfo, 1, "percent");
 	percent = PG_GETARG_INT32(1);
 	if (percent < 0 || percent > 100)

@@ -95,10 +95,8 @@ content_of(const char *worker, const char *queue, Oid owner)
 
 /* Of one that is prepared we are not told whether it is rolled back. */
 void
-lane_transaction_event(XactEvent event)
+lane_transaction_end(XactEvent event)
 {
-	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
-		return;
 	if (added_level > 0 && event != XACT_EVENT_COMMIT)
 		forget();
 	added_level = 0;

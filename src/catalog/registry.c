@@ -115,12 +115,10 @@ replace(Worker *worker)
 }
 
 void
-registry_transaction_event(XactEvent event)
+registry_transaction_end(XactEvent event)
 {
 	ListCell   *cell;
 
-	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
-		return;
 	foreach(cell, replaced)
 		worker_free(lfirst(cell));
 	list_free(replaced);

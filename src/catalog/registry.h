@@ -57,6 +57,6 @@ extern void registry_disabled_written(const char *worker, bool disabled);
 extern void registry_paused_written(const char *queue, bool paused);
 
 /* At the end of a transaction (commit.c). */
-extern void registry_transaction_event(XactEvent event);
+extern void registry_transaction_end(XactEvent event);
 
 #endif

@@ -348,14 +348,13 @@ statistics_count(const char *worker, Counted what, uint64 count)
 }
 
 void
-statistics_transaction_event(XactEvent event)
+statistics_transaction_end(XactEvent event)
 {
 	/* a transaction that is prepared is not heard of again here, and mostly commits */
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
+	if (event != XACT_EVENT_ABORT)
 		for (int i = 0; i < noted_count; i++)
 			count_noted(&noted[i]);
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-		noted_count = 0;
+	noted_count = 0;
 }
 
 void

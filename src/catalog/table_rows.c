@@ -28,7 +28,7 @@ table_has_no_rows(CatalogRelation table)
 
 /* Read as the engine reads, whatever the caller's snapshot. */
 bool
-table_has_row_of(CatalogRelation table, CatalogRelation index, int64 value)
+table_has_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value)
 {
 	Relation	rel;
 	Snapshot	snapshot;
@@ -40,7 +40,7 @@ table_has_row_of(CatalogRelation table, CatalogRelation index, int64 value)
 		return false;
 	rel = table_open(catalog_relation(table), AccessShareLock);
 	snapshot = engine_snapshot();
-	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(value));
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(value));
 	scan = systable_beginscan(rel, catalog_relation(index), true, snapshot, 1, &key);
 	found = HeapTupleIsValid(systable_getnext(scan));
 	systable_endscan(scan);

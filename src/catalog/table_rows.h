@@ -25,8 +25,8 @@ typedef struct TableRows
 /* Whether there has never been a row since it was last truncated: it has no page. */
 extern bool table_has_no_rows(CatalogRelation table);
 
-/* Whether a row of the table has that value in its first column, a bigint by which the index begins. */
-extern bool table_has_row_of(CatalogRelation table, CatalogRelation index, int64 value);
+/* Whether a row of the table has that value in the column, a bigint by which the index begins. */
+extern bool table_has_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value);
 
 extern void table_rows_begin(TableRows *rows, CatalogRelation table, Snapshot snapshot);
 extern bool table_rows_next(TableRows *rows);

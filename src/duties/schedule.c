@@ -34,6 +34,7 @@
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "funcapi.h"
+#include "history.h"
 #include "miscadmin.h"
 #include "process.h"
 #include "registry.h"
@@ -344,7 +345,7 @@ must_wait(const Schedule *schedule, bool *others)
 		return false;
 	live_open(&table);
 	while (!(live = live_look_up(&table, id, &job) != LOOK_NONE) && may_merge &&
-		   (id = dedup_merged_into(id)) != 0)
+		   (id = history_merged_into(id)) != 0)
 		CHECK_FOR_INTERRUPTS();
 	*others = live && job.schedule == NULL;
 	live_close(&table);

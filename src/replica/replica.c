@@ -199,8 +199,6 @@ replica_await_news(void)
 static char *
 begin_change(FunctionCallInfo fcinfo, const char *function)
 {
-	char	   *name;
-
 	refuse_where_nothing_can_be_written(function);
 	if (!superuser() && !has_privs_of_role(GetUserId(), catalog_owner()))
 		ereport(ERROR,
@@ -209,10 +207,7 @@ begin_change(FunctionCallInfo fcinfo, const char *function)
 				 errdetail("Replicas are a matter of the extension's owner, \"%s\".",
 						   GetUserNameFromId(catalog_owner(), true)),
 				 errhint("Ask a superuser.")));
-	refuse_null(fcinfo, 0, "name");
-	name = text_argument(fcinfo, 0);
-	check_name("replica", name);
-	return name;
+	return name_argument(fcinfo, 0, "name", "replica");
 }
 
 /* Returns how many rows it changed. */

@@ -10,6 +10,7 @@
 #include "commands/sequence.h"
 #include "enqueue.h"
 #include "executor/spi.h"
+#include "history.h"
 #include "run_as.h"
 #include "table_rows.h"
 #include "utils/builtins.h"
@@ -414,9 +415,7 @@ static const struct
 	const char *sql;
 }			trim_orphans[] = {
 	{REL_MEMBER_JOB, "DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.member_job m"
-	" WHERE m.batch IS NULL AND m.keep_until <= clock_timestamp()"
-	" AND (SELECT true FROM queue_jobs.dependency d WHERE d.parent = m.id AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) LIMIT 1) IS NULL"
-	" AND (SELECT true FROM queue_jobs.joint_member j WHERE j.job = m.id LIMIT 1) IS NULL LIMIT $1))"},
+	" WHERE m.batch IS NULL AND m.keep_until <= clock_timestamp() AND " NEEDED_BY_NONE("m.id") " LIMIT $1))"},
 	{REL_DEPENDENCY, "DELETE FROM queue_jobs.dependency WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM queue_jobs.dependency d"
 	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) IS NULL"
 	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = d.child AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))"},

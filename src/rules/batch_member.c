@@ -169,16 +169,13 @@ batch_add_joint(int64 batch, int64 job)
 								  " WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
 								  " AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
 								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	watch_job(job);
-	watch_note_parent(job);
+	watch_parent(job);
 	watch_note(NEWS_BATCH, batch);
 }
 
 void
 batch_move_member(const Job *other, const Job *job)
 {
-	Oid			types[] = {INT8OID, INT8OID};
-	Datum		values[] = {Int64GetDatum(other->id), Int64GetDatum(job->id)};
 	bool		was_member = other->batch != 0 && !other->callback;
 
 	/* the row of a run that this transaction will end may be gone, so that the table does not tell */
@@ -186,10 +183,15 @@ batch_move_member(const Job *other, const Job *job)
 		batch_add_joint(other->batch, job->id);
 	else if (was_member)
 		watch_note(NEWS_BATCH, other->batch);	/* one end less will come */
-	if (!watch_may_wait(other->id))
-		return;
+}
+
+void
+batch_move_joint(int64 other, int64 job)
+{
+	Oid			types[] = {INT8OID, INT8OID};
+	Datum		values[] = {Int64GetDatum(other), Int64GetDatum(job)};
+
 	(void) engine_statement_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
 								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	watch_job(job->id);
-	watch_note_parent(job->id);
+	watch_parent(job);
 }

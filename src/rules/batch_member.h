@@ -16,8 +16,11 @@ extern void batch_join(int64 batch);
 /* The job stands for a duplicate that was enqueued into the batch: it is a member, too. */
 extern void batch_add_joint(int64 batch, int64 job);
 
-/* The job "other" was merged into the run of that one, which takes its place in its batches. */
+/* The job "other" was merged into the run of that one, which takes its place in its own batch. */
 extern void batch_move_member(const Job *other, const Job *job);
+
+/* The same in batches of which it is a member for a duplicate. */
+extern void batch_move_joint(int64 other, int64 job);
 
 /* ERROR unless it is a batch whose owner's rights the caller has. */
 extern void batch_check_owner(int64 batch);

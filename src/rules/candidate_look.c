@@ -159,8 +159,8 @@ look_at_hint_changes(Candidates *candidates, bool make)
 			candidate = candidate_of_hint(candidates, index, make, &unknown);
 		if (unknown)
 			candidates->seen = before;
-		if (candidate == NULL || candidate == changed)
-			continue;
+		if (candidate == NULL || candidate == changed || candidate->look.changes >= candidates->seen)
+			continue;			/* most changes are our own, and our latest look was after them */
 		if (changed != NULL)
 			(void) candidate_look(candidates, changed);
 		changed = candidate;

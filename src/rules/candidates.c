@@ -379,7 +379,7 @@ settle(Candidates *candidates, Candidate *candidate, bool tried)
 	tell_revisit(candidate);
 	if (!limit_settle(candidate->lane->id, &walk->refusals, candidate->more ? &walk->tried : NULL))
 		settle_hint(candidate, tried);
-	if (!lane_hint_present(candidate->lane->id))
+	if (!candidate_look(candidates, candidate))
 		settle_unhinted(candidates, candidate, tried);
 	lane_scan_end(&walk->scan);
 	candidate->walk = NULL;
@@ -391,14 +391,14 @@ candidates_end(Candidates *candidates, bool tried)
 	ListCell   *cell;
 
 	foreach(cell, candidates->altered)
-		if (((Candidate *) lfirst(cell))->walk != NULL)
-		settle(candidates, lfirst(cell), tried);
-	foreach(cell, candidates->altered)
 	{
 		Candidate  *candidate = lfirst(cell);
 
 		candidate->noted = false;
-		(void) candidate_look(candidates, candidate);
+		if (candidate->walk != NULL)
+			settle(candidates, candidate, tried);
+		else
+			(void) candidate_look(candidates, candidate);
 	}
 	if (candidates->snapshot != NULL)
 		engine_snapshot_end(candidates->snapshot);

@@ -61,7 +61,7 @@ current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
 }
 
 void
-current_job_transaction_event(XactEvent event)
+current_job_transaction_end(XactEvent event)
 {
 	if (event == XACT_EVENT_ABORT)
 		while (said != NULL)

@@ -34,7 +34,7 @@ extern CurrentJob current_job;
 extern void current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure);
 
 /* At the end of a transaction, or of a savepoint (commit.c). */
-extern void current_job_transaction_event(XactEvent event);
+extern void current_job_transaction_end(XactEvent event);
 extern void current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
 										SubTransactionId parent);
 

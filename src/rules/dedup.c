@@ -655,17 +655,6 @@ dedup_claim_undo(const Job *job, const Worker *worker)
 		give_back_key(job, worker);
 }
 
-int64
-dedup_merged_into(int64 id)
-{
-	Oid			types[] = {INT8OID};
-	Datum		values[] = {Int64GetDatum(id)};
-
-	return engine_select_id("SELECT (result ->> '" MERGED_INTO "')::int8 FROM queue_jobs.finished_job"
-							" WHERE id = $1 AND state = 'cancelled' AND result ? '" MERGED_INTO "'",
-							lengthof(types), types, values);
-}
-
 /*
  * Takes another job of the key for the run of *job, unless a transaction relies on it. The hold need not
  * last: a transaction that gets one from now on sees that the row is going. (There may be more of them than
@@ -699,8 +688,12 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 		job->uncharged = job->attempt - job_failures(other);
 	other->dropped = duplicates_dropped(other->id);
 	batch_move_member(other, job);
-	if (watch_may_wait(other->id))
+	if (history_is_awaited(other->id))
+	{
+		batch_move_joint(other->id, job->id);
 		dependency_move(other->id, job->id);
+	}
+	watch_note(NEWS_ENDED, other->id);	/* a job that waits for it may be enqueued meanwhile */
 	other->batch = 0;			/* the run that it was merged into is the member now */
 	history_insert(NULL, other, worker, JOB_CANCELLED, now,
 				   jsonb_parse(psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", job->id)));

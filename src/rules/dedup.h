@@ -62,9 +62,6 @@ extern void dedup_claim_undo(const Job *job, const Worker *worker);
  */
 extern void dedup_collapse(LiveTable *table, Job *job, const Worker *worker);
 
-/* The job into whose run that one was merged; 0 if it was not, or nothing is kept of it. */
-extern int64 dedup_merged_into(int64 id);
-
 /* The job has come to another lane: gives it the key that it has there. */
 extern void dedup_move_key(Job *job, const Worker *worker);
 

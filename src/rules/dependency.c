@@ -9,6 +9,7 @@
 #include "current_job.h"
 #include "dependency.h"
 #include "executor/spi.h"
+#include "history.h"
 #include "lane.h"
 #include "run_as.h"
 #include "table_rows.h"
@@ -165,8 +166,7 @@ dependency_add_many(const Dependency *dependencies, int count)
 		children[i] = dependencies[i].child;
 		parents[i] = dependencies[i].parent;
 		names[i] = CStringGetTextDatum(if_dead_names[dependencies[i].if_dead]);
-		watch_job(parents[i]);	/* so that it is kept, should it end before we commit */
-		watch_note_parent(parents[i]);
+		watch_parent(parents[i]);
 	}
 	values[0] = id_array(children, count);
 	values[1] = id_array(parents, count);
@@ -194,11 +194,28 @@ dependency_move(int64 other, int64 job)
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(other), Int64GetDatum(job)};
 
-	(void) engine_statement_often("UPDATE queue_jobs.dependency SET parent = $2 WHERE parent = $1",
+	(void) engine_statement_often("UPDATE queue_jobs.dependency SET parent = $2, failed = false WHERE parent = $1",
 								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	watch_job(job);
-	watch_note_parent(job);
-	watch_note(NEWS_ENDED, other);
+	watch_parent(job);
+}
+
+/* A run that lives has not failed; of one that has ended, "failed" counts if nothing of it is kept. */
+#define FOLLOW \
+	"UPDATE queue_jobs.dependency SET parent = $3," \
+	" failed = failed AND (SELECT true FROM queue_jobs.live_job WHERE id = $3) IS NULL WHERE child = $1 AND parent = $2"
+
+bool
+dependency_follow(int64 child, int64 parent)
+{
+	int64		job = history_merged_into(parent);
+	Oid			types[] = {INT8OID, INT8OID, INT8OID};
+	Datum		values[] = {Int64GetDatum(child), Int64GetDatum(parent), Int64GetDatum(job)};
+
+	if (job == 0)
+		return false;
+	(void) engine_statement_often(FOLLOW, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	watch_parent(job);
+	return true;
 }
 
 /* ---- results ---- */
@@ -239,8 +256,7 @@ dependency_wait_again(int64 child)
 		int64		parent = DatumGetInt64(
 			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
 
-		watch_job(parent);
-		watch_note_parent(parent);
+		watch_parent(parent);
 	}
 	engine_end(&saved);
 	return count > 0;
@@ -254,8 +270,6 @@ dependency_needs(int64 parent)
 
 	if (table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_TRACKED_BATCH))
 		return false;
-	return engine_statement_often("SELECT FROM queue_jobs.dependency d WHERE parent = $1"
-								  " AND EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.id = d.child)"
-								  " UNION ALL SELECT FROM queue_jobs.joint_member WHERE job = $1",
-								  SPI_OK_SELECT, 1, types, values, NULL) > 0;
+	return engine_statement_often("SELECT WHERE " NEEDED_BY_NONE("$1"), SPI_OK_SELECT, 1, types, values,
+								  NULL) == 0;
 }

@@ -45,6 +45,12 @@ extern Jsonb *dependency_results(const Job *child);
 extern void dependency_move(int64 other, int64 job);
 
 /*
+ * The same for one child, where the merge was committed without having seen it. False if that parent was not
+ * merged.
+ */
+extern bool dependency_follow(int64 child, int64 parent);
+
+/*
  * Whether the job waited for others when it was enqueued. If so, it is about to wait for them again: from now
  * on these are watched.
  */

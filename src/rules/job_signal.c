@@ -62,7 +62,7 @@ job_signal_payload(int64 job, const char *name)
 bool
 job_signal_any(int64 job)
 {
-	return table_has_row_of(REL_JOB_SIGNAL, REL_JOB_SIGNAL_KEY, job);
+	return table_has_row_of(REL_JOB_SIGNAL, Anum_job_signal_job, REL_JOB_SIGNAL_KEY, job);
 }
 
 Jsonb *

@@ -229,10 +229,9 @@ charge_at_exit(int code, Datum argument)
 /* ---- noting ---- */
 
 void
-lost_claims_transaction_event(XactEvent event)
+lost_claims_transaction_end(XactEvent event)
 {
-	if (note_count == 0 || event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE ||
-		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
+	if (note_count == 0)
 		return;
 	note_count = 0;
 	wipe_entries();

@@ -185,9 +185,9 @@ enqueue_follower(const char *follower, const Job *job)
 static void
 count_end(const Job *job, JobState state)
 {
-	const Lane *lane = lane_get(job->lane);
+	const Lane *lane = state == JOB_COMPLETED ? NULL : lane_get(job->lane);
 
-	if (lane != NULL && state != JOB_COMPLETED)
+	if (lane != NULL)
 		statistics_count(lane->worker, state == JOB_DEAD ? COUNTED_DEAD : COUNTED_CANCELLED, 1);
 }
 

@@ -38,6 +38,7 @@ typedef struct ParentsFound
 {
 	int64		unmet;
 	bool		cancels;
+	bool		merged;			/* one was merged into the run of another, which is the parent now */
 } ParentsFound;
 
 /*
@@ -56,10 +57,17 @@ state_elsewhere(Datum parent, bool failed)
 }
 
 static void
-judge_parent(ParentsFound *found, const char *if_dead, Datum parent, const char *state, bool failed)
+judge_parent(ParentsFound *found, int64 child, const char *if_dead, Datum parent, const char *state,
+			 bool failed)
 {
 	if (state != NULL && strcmp(state, NOT_HERE) == 0)
 		state = state_elsewhere(parent, failed);
+	if (state != NULL && strcmp(state, job_state_name(JOB_CANCELLED)) == 0 &&
+		dependency_follow(child, DatumGetInt64(parent)))
+	{
+		found->merged = true;
+		return;
+	}
 	if (state != NULL &&
 		(strcmp(state, "completed") == 0 || strcmp(if_dead, if_dead_names[IF_DEAD_RUN]) == 0))
 		return;
@@ -87,7 +95,7 @@ look_at_parents(int64 child)
 	{
 		bool		isnull;
 
-		judge_parent(&found, SPI_getvalue(rows->vals[i], rows->tupdesc, 1),
+		judge_parent(&found, child, SPI_getvalue(rows->vals[i], rows->tupdesc, 1),
 					 SPI_getbinval(rows->vals[i], rows->tupdesc, 2, &isnull),
 					 SPI_getvalue(rows->vals[i], rows->tupdesc, 3),
 					 DatumGetBool(SPI_getbinval(rows->vals[i], rows->tupdesc, 4, &isnull)));
@@ -151,7 +159,9 @@ look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 			release_job(table, slot, job);
 		return 0;
 	}
-	found = look_at_parents(job->id);
+	do
+		found = look_at_parents(job->id);
+	while (found.merged);
 	if (found.cancels)
 		end_job(table, slot, job, false);
 	else if (found.unmet == 0)

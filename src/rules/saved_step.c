@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "attribute_numbers.h"
 #include "catalog/pg_type.h"
 #include "run_as.h"
 #include "saved_step.h"
@@ -30,7 +31,7 @@ saved_step_find(int64 job, const char *name, Jsonb **value)
 bool
 saved_step_any(int64 job)
 {
-	return table_has_row_of(REL_SAVED_STEP, REL_SAVED_STEP_KEY, job);
+	return table_has_row_of(REL_SAVED_STEP, Anum_saved_step_job, REL_SAVED_STEP_KEY, job);
 }
 
 bool

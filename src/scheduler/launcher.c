@@ -463,7 +463,7 @@ static bool
 may_start_executor(const DatabaseSlot *seen)
 {
 	return seen->unserved && OidIsValid(seen->unserved_role) && !seen->settings_changed &&
-		!database_is_off(seen) && seen->failures == 0 && shared_run() && !shared_read_only() &&
+		!seen->off && seen->failures == 0 && shared_run() && !shared_read_only() &&
 		queue_jobs_pools[0] == '\0' && !seen->blocked_lanes &&
 		executors_in(seen->database) < queue_jobs_max_executors_per_database &&
 		!executor_has_to_wait(seen->database, seen->unserved_role) && !lost_claims_in(seen->database);

@@ -470,6 +470,7 @@ answer_calls(void)
 	own_slot->crowded = false;
 	calls.sweep = own_slot->sweep_parked;
 	own_slot->sweep_parked = false;
+	own_slot->news = false;		/* looked at in each turn */
 	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned again when we leave */
 	SpinLockRelease(&own_slot->mutex);
 	return calls;
@@ -510,7 +511,6 @@ static void
 look_after_jobs(TimestampTz now, const Calls *calls)
 {
 	charge_crashes();
-	(void) take_news();
 	next_settle = settle_news();
 	if (next_schedule <= now)
 		next_schedule = schedule_due(now);
@@ -730,6 +730,7 @@ queue_jobs_scheduler_main(Datum argument)
 		if (makes_way)
 			break;
 	}
+	test_point("scheduler_leaves");
 	leaving = true;
 	proc_exit(0);
 }

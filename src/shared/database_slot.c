@@ -66,7 +66,7 @@ database_slot_at(int index)
 	return &databases->slots[index];
 }
 
-/* Nothing is known of what it has to do. Under the LWLock. */
+/* Nothing is known of what the database has to do. Under the LWLock. */
 static void
 reset_slot(DatabaseSlot *slot, Oid database)
 {
@@ -74,6 +74,7 @@ reset_slot(DatabaseSlot *slot, Oid database)
 
 	SpinLockAcquire(&slot->mutex);
 	memset((char *) slot + guarded, 0, sizeof(DatabaseSlot) - guarded);
+	slot->times_taken++;
 	slot->database = database;
 	slot->scheduler_proc = NO_PROC;
 	slot->crowded = slot->sweep_parked = true;
@@ -460,7 +461,7 @@ database_set_off(DatabaseSlot *slot, bool off)
 bool
 database_is_off(const DatabaseSlot *slot)
 {
-	return slot->off && !slot->settings_changed;
+	return slot->off && !slot->settings_changed && !slot->news;
 }
 
 void
@@ -519,14 +520,13 @@ call_for_duty(Oid database, size_t flag_offset)
 	if (slot == NULL)
 		return false;
 	flag = (bool *) ((char *) slot + flag_offset);
-	called = *flag;
-	*flag = true;
 	proc = scheduler_proc(slot);
+	called = *flag && (proc != NO_PROC || slot->attention);
+	*flag = true;
+	slot->attention = slot->attention || proc == NO_PROC;
 	SpinLockRelease(&slot->mutex);
-	if (proc == NO_PROC)
-		database_call_attention(database);
-	else if (!called)
-		shared_wake(proc);
+	if (!called)				/* the launcher may have put off what it was called for before */
+		wake_scheduler(proc);
 	return proc != NO_PROC;
 }
 
@@ -622,6 +622,13 @@ scheduler_succeeded(DatabaseSlot *slot)
 		launcher_wake();		/* the next one can look */
 }
 
+/* A session did not set "attention" for that, as the scheduler was still at work. With the slot's mutex. */
+static bool
+any_duty(const DatabaseSlot *slot)
+{
+	return slot->news || slot->succeeded || slot->crowded || slot->sweep_parked;
+}
+
 /*
  * The scheduler leaves. What was published since it last looked makes the launcher start another one at once.
  */
@@ -639,7 +646,7 @@ scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool attention, Schedu
 	slot->looking = false;
 	if (slot->wake_at == NO_TIME || (wake_at != NO_TIME && wake_at < slot->wake_at))
 		slot->wake_at = wake_at;
-	slot->attention = slot->attention || attention || end == SCHEDULER_FAILED;
+	slot->attention = slot->attention || attention || any_duty(slot) || end == SCHEDULER_FAILED;
 	slot->not_before = NO_TIME;
 	if (end == SCHEDULER_FAILED)
 	{

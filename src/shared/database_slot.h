@@ -32,6 +32,7 @@ typedef enum SchedulerEnd
 typedef struct DatabaseSlot
 {
 	slock_t		mutex;
+	uint32		times_taken;	/* by a database */
 	Oid			database;		/* InvalidOid: free. Changed under the LWLock and the mutex */
 	SchedulerState scheduler;
 	TimestampTz starting_since;

@@ -34,6 +34,7 @@ typedef struct LaneLook
 	LaneWindow	window;			/* where a claim begins */
 	bool		ready;
 	TimestampTz revisit_at;
+	uint64		changes;		/* it has seen of these what concerns the lane: see lane_hint_next_change() */
 } LaneLook;
 
 /*

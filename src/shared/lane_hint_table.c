@@ -127,6 +127,7 @@ hint_changed(LaneHint *hint)
 {
 	uint64		number = pg_atomic_fetch_add_u64(&all->changes, 1); /* a barrier */
 
+	hint->changes = number + 1;
 	pg_atomic_write_u64(&all->latest[number % REMEMBERED_CHANGES], number << 32 | index_of(hint));
 }
 
@@ -233,18 +234,22 @@ place_of(uint64 name, int probe)
 	return (start + probe) % queue_jobs_max_lanes;
 }
 
-/* The index of a lane's hint, or -1. */
+/* The index of a lane's hint, or -1. A claim asks several times for that of one lane. */
 static int
 find(uint64 name)
 {
-	int			place = place_of(name, 0);
+	static int	latest = 0;
+	int			place;
 
+	if (pg_atomic_read_u64(&lanes[latest]) == name)
+		return latest;
+	place = place_of(name, 0);
 	for (int probe = 0; probe < PROBES; probe++)
 	{
 		uint64		other = pg_atomic_read_u64(&lanes[place]);
 
 		if (other == name)
-			return place;
+			return latest = place;
 		if (other == 0)
 			break;
 		if (++place == queue_jobs_max_lanes)
@@ -296,15 +301,17 @@ reset(LaneHint *hint)
 {
 	/* far from that of the hint before */
 	uint32		base = (pg_atomic_fetch_add_u32(&all->made, 1) + 1) * 2654435761U;
+	LaneHint	made = {.published = base,
+						.passed_count = base,
+						.cursor = lowest_key,
+						.ready = true,
+						.revisit_at = NO_TIME,
+						.passed = highest_key,
+						.pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0};
 
-	*hint = (LaneHint){.mutex = hint->mutex,
-					   .published = base,
-					   .passed_count = base,
-					   .cursor = lowest_key,
-					   .ready = true,
-					   .revisit_at = NO_TIME,
-					   .passed = highest_key,
-					   .pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0};
+	/* not the mutex: another process may be waiting for it */
+	memcpy((char *) hint + offsetof(LaneHint, ready), (char *) &made + offsetof(LaneHint, ready),
+		   sizeof(LaneHint) - offsetof(LaneHint, ready));
 	hint_set_refused(hint, 0);
 	hint_changed(hint);
 }

@@ -23,6 +23,7 @@ typedef struct LaneHint
 	uint32		published;		/* how often a key was published here */
 	LanePosition cursor;		/* no claimable job stands before this, but for those published since */
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
+	uint64		changes;		/* of all hints, when this one was changed last */
 	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
 	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
 	Oid			refused_role;	/* whose executors were refused, if it was */

@@ -176,7 +176,9 @@ live_count_note(int32 lane, LiveKind kind, int change)
 			return;
 		}
 	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
-	noted[noted_count] = (Noted) {.lane = lane,.nest_level = nest_level};
+	noted[noted_count].lane = lane;
+	noted[noted_count].nest_level = nest_level;
+	memset(noted[noted_count].kinds, 0, sizeof(noted[noted_count].kinds));
 	noted[noted_count++].kinds[kind] = change;
 }
 
@@ -245,21 +247,14 @@ add_to_lanes(void)
 }
 
 void
-live_counts_transaction_event(XactEvent event)
+live_counts_transaction_end(XactEvent event)
 {
-	switch (event)
+	if (event == XACT_EVENT_COMMIT)
 	{
-		case XACT_EVENT_COMMIT:
-			if (written_by_sql)
-				live_counts_forget(MyDatabaseId);
-			else if (noted_count > 0 && pg_atomic_read_u32(&live_counts->wanted) > 0 && !add_to_known_lanes())
-				add_to_lanes();
-			break;
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PREPARE:
-			break;
-		default:
-			return;
+		if (written_by_sql)
+			live_counts_forget(MyDatabaseId);
+		else if (noted_count > 0 && pg_atomic_read_u32(&live_counts->wanted) > 0 && !add_to_known_lanes())
+			add_to_lanes();
 	}
 	noted_count = 0;
 	written_by_sql = false;

@@ -15,6 +15,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "test_point.h"
 
 #define MAX_AREAS 24
 #define WAITING_COUNTERS 64
@@ -328,6 +329,7 @@ void
 waiter_register(void)
 {
 	shared->waiters[QjMyProcNumber].database = MyDatabaseId;
+	test_point("waiter_registers");
 	pg_atomic_fetch_add_u32(waiting_of(MyDatabaseId), 1);
 }
 
@@ -338,23 +340,23 @@ waiter_unregister(void)
 	pg_atomic_fetch_sub_u32(waiting_of(MyDatabaseId), 1);
 }
 
+/*
+ * The counter tells only that none waits. One that waits may stand behind another that is about to be
+ * counted.
+ */
 void
 waiters_wake(Oid database)
 {
-	int			left;
-
 	if (shared == NULL)
 		return;
 	pg_memory_barrier();		/* what was published comes before the look at which processes wait for it */
-	left = OidIsValid(database) ? pg_atomic_read_u32(waiting_of(database)) : MaxBackends;
-	for (int i = 0; left > 0 && i < MaxBackends; i++)
+	if (OidIsValid(database) && pg_atomic_read_u32(waiting_of(database)) == 0)
+		return;
+	for (int i = 0; i < MaxBackends; i++)
 	{
 		Oid			waits = shared->waiters[i].database;
 
-		if (!OidIsValid(waits) || (OidIsValid(database) && waiting_of(waits) != waiting_of(database)))
-			continue;
-		left--;
-		if (waits == database || !OidIsValid(database))
+		if (OidIsValid(waits) && (waits == database || !OidIsValid(database)))
 			shared_wake(i);
 	}
 }

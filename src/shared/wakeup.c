@@ -531,12 +531,10 @@ publish_before_release(bool committed)
 }
 
 void
-wakeup_transaction_event(XactEvent event)
+wakeup_transaction_end(XactEvent event)
 {
 	bool		committed = event == XACT_EVENT_COMMIT;
 
-	if (!committed && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
-		return;
 	if (committed && touched_count > 0)
 		test_point("committed");
 	location_end_transaction(committed);
@@ -605,7 +603,7 @@ void
 wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
-	int			first = savepoint_notes_first(level_notes, level_note_count, sizeof(LevelNote), nest_level);
+	int			first;
 
 	hold_end_savepoint(event);
 	duplicates_end_savepoint(event);
@@ -615,6 +613,7 @@ wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId
 		leave_level(nest_level, false);
 		return;
 	}
+	first = savepoint_notes_first(level_notes, level_note_count, sizeof(LevelNote), nest_level);
 	for (int i = first; i < level_note_count; i++)
 		if (touched[level_notes[i].lane].taken_at >= nest_level)
 			/* as publish_before_release() */
@@ -623,6 +622,14 @@ wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId
 	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
 	undone_level = nest_level;
 	ended = ENDED_SAVEPOINT;
+}
+
+/* The scheduler may have passed by due jobs that a claim had in the savepoint. */
+static void
+publish_undone_due(void)
+{
+	if (first_due_if_undone != DT_NOEND && database_publish_due(MyDatabaseId, first_due_if_undone))
+		waiters_wake(MyDatabaseId);
 }
 
 /*
@@ -648,6 +655,7 @@ wakeup_after_locks(void)
 			break;
 		case ENDED_SAVEPOINT:
 			leave_level(undone_level, true);
+			publish_undone_due();
 			break;
 	}
 	ended = ENDED_NOTHING;

@@ -19,7 +19,7 @@
 #include "utility_call.h"
 
 /* At the end of a transaction, or of a savepoint (commit.c). */
-extern void wakeup_transaction_event(XactEvent event);
+extern void wakeup_transaction_end(XactEvent event);
 extern void wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 /* The server has released the locks of what has ended last (commit.c). */

@@ -2,8 +2,8 @@
  * watch.c
  *		Ends that others wait for; see watch.h.
  *
- * Each database has a part of its own, found by its slot (database_slot.h); one that gets another database's
- * slot begins with nothing known.
+ * Each database has a part of its own, found by its slot (database_slot.h). One that gets a slot begins with
+ * nothing known, also if it had the same before: without a slot its sessions note nothing.
  */
 #include "postgres.h"
 
@@ -36,6 +36,8 @@ typedef struct Watch
 {
 	slock_t		mutex;
 	Oid			database;
+	uint32		times_taken;	/* of the slot, when the database had it */
+	uint32		begun;			/* how often the filter was cleared */
 	bool		known;			/* the filter has all jobs that others wait for */
 	bool		lost;			/* there was no room for news */
 	int			count;
@@ -62,9 +64,16 @@ watch_init(void)
 	shared_add_array(queue_jobs_max_databases, sizeof(Watch), (void **) &watches);
 }
 
+/* Whether it is what this database knows since it got the slot. */
+static bool
+is_of(const Watch *watch, const DatabaseSlot *slot)
+{
+	return watch->database == MyDatabaseId && watch->times_taken == slot->times_taken;
+}
+
 /*
- * This database's part with its mutex held; NULL if it has none. Large parts are cleared only when another
- * database had it.
+ * This database's part with its mutex held; NULL if it has none. Large parts are cleared only for a database
+ * that has got the slot.
  */
 static Watch *
 lock_watch(void)
@@ -76,9 +85,10 @@ lock_watch(void)
 		return NULL;
 	watch = &watches[slot - database_slot_at(0)];
 	SpinLockAcquire(&watch->mutex);
-	if (watch->database != MyDatabaseId)
+	if (!is_of(watch, slot))
 	{
 		watch->database = MyDatabaseId;
+		watch->times_taken = slot->times_taken;
 		watch->known = false;
 		watch->lost = true;
 		watch->count = 0;
@@ -110,8 +120,9 @@ watch_note(NewsKind kind, int64 id)
 }
 
 void
-watch_note_parent(int64 job)
+watch_parent(int64 job)
 {
+	watch_job(job);
 	if (shared_present())
 		note((Noted) {.news = {.id = job}, .is_parent = true});
 }
@@ -158,7 +169,7 @@ watch_to_read(void)
 	DatabaseSlot *slot = watches == NULL ? NULL : database_slot(MyDatabaseId, false);
 	const Watch *watch = slot == NULL ? NULL : &watches[slot - database_slot_at(0)];
 
-	return watch != NULL && watch->database == MyDatabaseId ? watch : NULL;
+	return watch != NULL && is_of(watch, slot) ? watch : NULL;
 }
 
 void
@@ -174,11 +185,22 @@ watch_job(int64 job)
 
 /* Bits are only added, but by watch_begin(): a look without the mutex sees all that was there before. */
 bool
-watch_may_wait(int64 job)
+watch_may_wait(int64 job, bool *known)
 {
 	const Watch *watch = watch_to_read();
+	uint32		begun;
+	bool		found;
 
-	return watch != NULL && filter_has(watch, job);
+	*known = false;
+	if (watch == NULL)
+		return false;
+	begun = watch->begun;
+	pg_read_barrier();
+	*known = watch->known;
+	found = filter_has(watch, job);
+	pg_read_barrier();
+	*known = *known && watch->begun == begun;
+	return found;
 }
 
 void
@@ -188,6 +210,10 @@ watch_begin(void)
 
 	if (watch == NULL)
 		return;
+	watch->known = false;		/* both before others can miss what was in the filter */
+	pg_write_barrier();
+	watch->begun++;
+	pg_write_barrier();
 	memset(watch->filter, 0, sizeof(watch->filter));
 	memset(watch->expected, 0, sizeof(watch->expected));	/* ends that were lost were not counted */
 	watch->lost = false;
@@ -393,10 +419,10 @@ is_for_scheduler(Watch *watch, const News *news)
 static bool
 is_awaited_by_none(int64 job)
 {
-	const Watch *watch = watch_to_read();
+	bool		known;
 
 	pg_memory_barrier();
-	return watch != NULL && watch->known && !filter_has(watch, job);
+	return !watch_may_wait(job, &known) && known;
 }
 
 /* The mutex is held for one note at a time. True if the scheduler is to be called. */

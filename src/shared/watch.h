@@ -39,14 +39,20 @@ extern void watch_init(void);
 /* For the end of the transaction, however it ends. */
 extern void watch_note(NewsKind kind, int64 id);
 
-/* From the end of the transaction on the job is one that others wait for. */
-extern void watch_note_parent(int64 job);
-
-/* The same at once, for a session that waits, or where another transaction may not see the dependency yet. */
+/* A session waits for the job: from now on its end is news. */
 extern void watch_job(int64 job);
 
-/* Whether others may wait for the job, as far as is known now. */
-extern bool watch_may_wait(int64 job);
+/*
+ * Others wait for the job. At once, so that it is kept, should it end before this transaction has committed;
+ * and again from the end of the transaction on, when the dependency can be seen.
+ */
+extern void watch_parent(int64 job);
+
+/*
+ * Whether others may wait for the job; if it is not *known, only those are that have come to wait lately. See
+ * history_is_awaited().
+ */
+extern bool watch_may_wait(int64 job, bool *known);
 
 /* For the callback that ends transactions. After watch_lose_all() everything is looked at. */
 extern void watch_end_transaction(void);

@@ -17,6 +17,7 @@
 #include "access/heapam.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "attribute_numbers.h"
 #include "catalog.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/namespace.h"
@@ -35,6 +36,7 @@
 #include "statistics.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -217,7 +219,7 @@ open_slice(HistoryWriter *history, int slice)
 
 	history->slice = slice;
 	history->rel = table_open(history_slice_relation(slice), RowExclusiveLock);
-	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? membership : NULL, NULL);
+	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? membership : NULL);
 	MemoryContextSwitchTo(old);
 }
 
@@ -248,12 +250,22 @@ insert_row(int slice, const FinishedJob *finished)
 	IndexWriter writer;
 
 	ExecStoreHeapTuple(form_row(rel, slice, finished), slot, true);
-	index_writer_open(&writer, rel, slice == MEMBER_SLICE ? membership : NULL, slot);
+	index_writer_open(&writer, rel, slice == MEMBER_SLICE ? membership : NULL);
 	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&writer, slot, false, false);
 	index_writer_close(&writer);
 	ExecDropSingleTupleTableSlot(slot);
 	table_close(rel, NoLock);
+}
+
+bool
+history_is_awaited(int64 job)
+{
+	bool		known;
+
+	return watch_may_wait(job, &known) ||
+		(!known && (table_has_row_of(REL_DEPENDENCY, Anum_dependency_parent, REL_DEPENDENCY_PARENT, job) ||
+					table_has_row_of(REL_JOINT_MEMBER, Anum_joint_member_job, REL_JOINT_MEMBER_JOB, job)));
 }
 
 void
@@ -270,7 +282,7 @@ history_insert(HistoryWriter *history, const Job *job, const Worker *worker, Job
 		.result = result,
 	};
 	bool		is_member = job->batch != 0 && !job->callback;
-	bool		is_waited_for = watch_may_wait(job->id);
+	bool		is_waited_for = history_is_awaited(job->id);
 	int			slice;
 
 	if (keep <= 0 && !is_member && !is_waited_for && state != JOB_CANCELLED)
@@ -337,6 +349,17 @@ history_is_merged(TupleTableSlot *slot)
 	Datum		result = slot_getattr(slot, Anum_finished_job_result, &isnull);
 
 	return !isnull && jsonb_member(&DatumGetJsonbP(result)->root, MERGED_INTO) != NULL;
+}
+
+int64
+history_merged_into(int64 id)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(id)};
+
+	return engine_select_id("SELECT (result ->> '" MERGED_INTO "')::int8 FROM queue_jobs.finished_job"
+							" WHERE id = $1 AND state = 'cancelled' AND result ? '" MERGED_INTO "'",
+							lengthof(types), types, values);
 }
 
 /* There may be others, that users have made. */
@@ -461,14 +484,11 @@ truncate_slice(int slice, TimestampTz now)
 #define MAX_LOGGED 100			/* workers and owners that are remembered as logged */
 
 /* Dead jobs that others waited for when they ended, and wait for no longer, become like the rest. */
-#define NOT_NEEDED(job) \
-	" AND NOT EXISTS (SELECT FROM queue_jobs.dependency d JOIN queue_jobs.live_job l ON l.id = d.child WHERE d.parent = " job ")"
-#define ADD_AWAITED "UPDATE queue_jobs.finished_job f SET slice = -1" \
-	" WHERE slice = -2 AND batch IS NULL AND state = 'dead'" NOT_NEEDED("f.id") \
-	" AND NOT EXISTS (SELECT FROM queue_jobs.joint_member j WHERE j.job = f.id)"
+#define MOVE_AWAITED "UPDATE queue_jobs.finished_job f SET slice = $2" \
+	" WHERE slice = $1 AND batch IS NULL AND state = 'dead' AND " NEEDED_BY_NONE("f.id")
 
 #define REMOVE_OLD "DELETE FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
-	" SELECT ctid FROM queue_jobs.dead_job f WHERE keep_until <= $1" NOT_NEEDED("f.id") " FOR UPDATE SKIP LOCKED))"
+	" SELECT ctid FROM queue_jobs.dead_job f WHERE keep_until <= $1 AND " NEEDED_BY_NONE("f.id") " FOR UPDATE SKIP LOCKED))"
 
 /*
  * The lanes of those workers and owners that have too many; of their jobs all but the latest go. Returns how
@@ -484,7 +504,7 @@ truncate_slice(int slice, TimestampTz now)
 	"   SELECT tid FROM (SELECT dead_job.ctid AS tid," \
 	"     row_number() OVER (PARTITION BY worker, owner ORDER BY finished_at DESC, id DESC) AS place" \
 	"    FROM queue_jobs.dead_job JOIN crowded USING (lane) WHERE keep_until > $1) AS ranked" \
-	"   WHERE place > $2))" NOT_NEEDED("dead_job.id") " FOR UPDATE SKIP LOCKED)) RETURNING lane)" \
+	"   WHERE place > $2)) AND " NEEDED_BY_NONE("dead_job.id") " FOR UPDATE SKIP LOCKED)) RETURNING lane)" \
 	" SELECT worker, owner, jobs, count(*) FROM removed JOIN crowded USING (lane) GROUP BY 1, 2, 3"
 
 /*
@@ -497,13 +517,9 @@ log_removed(const char *worker, Oid owner, int64 jobs)
 	static List *logged = NIL;	/* of char * */
 	char	   *role = GetUserNameFromId(owner, true);
 	char	   *name = psprintf("%u %s", owner, worker);
-	ListCell   *cell;
 	MemoryContext old;
 
-	foreach(cell, logged)
-		if (strcmp(lfirst(cell), name) == 0)
-			return;
-	if (list_length(logged) >= MAX_LOGGED)
+	if (is_listed(name, logged) || list_length(logged) >= MAX_LOGGED)
 		return;
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	logged = lappend(logged, pstrdup(name));
@@ -545,6 +561,8 @@ trim_dead(TimestampTz now)
 	static TimestampTz next_trim = 0;
 	Oid			types[] = {TIMESTAMPTZOID, INT4OID};
 	Datum		values[] = {TimestampTzGetDatum(now), Int32GetDatum(queue_jobs_max_dead_jobs)};
+	Oid			slice_types[] = {INT4OID, INT4OID};
+	Datum		slices[] = {Int32GetDatum(MEMBER_SLICE), Int32GetDatum(DEAD_SLICE)};
 	RunAs		saved;
 
 	if ((now < next_trim && next_trim - now <= TRIM_EVERY) ||	/* or the clock was set back */
@@ -552,7 +570,7 @@ trim_dead(TimestampTz now)
 		return;
 	next_trim = now + TRIM_EVERY;
 	engine_begin(&saved);
-	engine_execute(ADD_AWAITED, SPI_OK_UPDATE, 0, NULL, NULL, NULL);
+	engine_execute(MOVE_AWAITED, SPI_OK_UPDATE, lengthof(slice_types), slice_types, slices, NULL);
 	engine_execute(REMOVE_OLD, SPI_OK_DELETE, 1, types, values, NULL);
 	remove_surplus(types, values);
 	engine_end(&saved);

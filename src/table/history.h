@@ -64,11 +64,30 @@ extern Oid	history_id_index(Relation rel);
 /* The job in a slot, in the current memory context, but for its result. */
 extern void history_read(TupleTableSlot *slot, FinishedJob *finished);
 
+/*
+ * SQL: whether nothing needs what is kept of the job with that id any more, neither a job that waits for it
+ * nor a batch of which it is a member for a duplicate. Subselects, and no join: whatever the planner thinks
+ * of the tables, each is one look into an index.
+ */
+#define NEEDED_BY_NONE(job) \
+	"((SELECT true FROM queue_jobs.dependency d WHERE d.parent = " job \
+	"  AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) LIMIT 1) IS NULL" \
+	" AND (SELECT true FROM queue_jobs.joint_member j WHERE j.job = " job " LIMIT 1) IS NULL)"
+
+/*
+ * Whether other jobs, or batches, may wait for the job's end. After a start, without a slot and without
+ * shared memory it is the tables that tell.
+ */
+extern bool history_is_awaited(int64 job);
+
 /* The key of the result of a job that was merged into the run of another (dedup.h). */
 #define MERGED_INTO "merged_into"
 
 /* Whether a cancelled job was. */
 extern bool history_is_merged(TupleTableSlot *slot);
+
+/* The job into whose run that one was merged; 0 if it was not, or nothing is kept of it. */
+extern int64 history_merged_into(int64 id);
 
 /*
  * Finds a finished job that is cancelled or dead, and removes it; false if there is none, or another

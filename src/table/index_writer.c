@@ -12,32 +12,32 @@
 #include "index_writer.h"
 #include "utils/rel.h"
 
-/* Whether entries of the index can be made without evaluating anything. */
+/* Whether entries of an index that is not partial can be made without evaluating anything. */
 static bool
-is_direct(const IndexWriter *writer, Relation index)
+is_direct(Relation index)
 {
-	if (index->rd_rel->relam != BTREE_AM_OID || !index->rd_index->indisready ||
-		index->rd_index->indisexclusion ||
-		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL))
-		return false;
-	if (heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
-		return index->rd_index->indimmediate;
-	return writer->membership != NULL && !index->rd_index->indisunique &&
-		writer->membership(RelationGetRelid(index), NULL) != MEMBER_UNKNOWN;
+	return index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indisready &&
+		index->rd_index->indimmediate && !index->rd_index->indisexclusion &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 }
 
 static void
 close_indexes(IndexWriter *writer)
 {
 	for (int i = 0; i < writer->count; i++)
-		index_close(writer->indexes[i], NoLock);
+		if (writer->indexes[i].rel != NULL)
+			index_close(writer->indexes[i].rel, NoLock);
 	writer->unique_known = false;
 	writer->count = 0;
 }
 
-/* False if there are indexes of other kinds. "row": the only one that is to be written, or NULL. */
+/*
+ * False if there are indexes of other kinds. Our partial indexes are opened when a row belongs to them: most
+ * jobs belong to one or two of six, and each costs a lock.
+ */
 static bool
-open_direct(IndexWriter *writer, TupleTableSlot *row)
+list_direct(IndexWriter *writer)
 {
 	List	   *oids = RelationGetIndexList(writer->rel);
 	ListCell   *cell;
@@ -45,13 +45,15 @@ open_direct(IndexWriter *writer, TupleTableSlot *row)
 
 	foreach(cell, oids)
 	{
+		DirectIndex *index = &writer->indexes[writer->count];
+
 		if (!direct)
 			break;
-		if (row != NULL && writer->membership != NULL &&
-			writer->membership(lfirst_oid(cell), row) == MEMBER_NO)
-			continue;
-		writer->indexes[writer->count] = index_open(lfirst_oid(cell), RowExclusiveLock);
-		direct = is_direct(writer, writer->indexes[writer->count++]);
+		writer->count++;
+		index->id = lfirst_oid(cell);
+		index->partial = writer->membership != NULL && writer->membership(index->id, NULL) != MEMBER_UNKNOWN;
+		index->rel = index->partial ? NULL : index_open(index->id, RowExclusiveLock);
+		direct = index->partial || is_direct(index->rel);
 	}
 	list_free(oids);
 	if (!direct)
@@ -60,7 +62,7 @@ open_direct(IndexWriter *writer, TupleTableSlot *row)
 }
 
 void
-index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership, TupleTableSlot *row)
+index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership)
 {
 	writer->rel = rel;
 	writer->membership = membership;
@@ -69,7 +71,7 @@ index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membersh
 	writer->unique_known = false;
 	writer->estate = NULL;
 	writer->result = NULL;
-	if (open_direct(writer, row))
+	if (list_direct(writer))
 		return;
 	writer->estate = CreateExecutorState();
 	writer->result = makeNode(ResultRelInfo);
@@ -107,12 +109,16 @@ insert_direct(IndexWriter *writer, TupleTableSlot **slots, int count, bool updat
 {
 	for (int i = 0; i < writer->count; i++)
 	{
-		Relation	index = writer->indexes[i];
-		bool		is_whole = heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+		DirectIndex *index = &writer->indexes[i];
 
 		for (int j = 0; j < count; j++)
-			if (is_whole || writer->membership(RelationGetRelid(index), slots[j]) == MEMBER_YES)
-				insert_entry(writer, index, slots[j], update);
+		{
+			if (index->partial && writer->membership(index->id, slots[j]) != MEMBER_YES)
+				continue;
+			if (index->rel == NULL)
+				index->rel = index_open(index->id, RowExclusiveLock);
+			insert_entry(writer, index->rel, slots[j], update);
+		}
 	}
 }
 

@@ -31,6 +31,13 @@ typedef enum Membership
 
 typedef Membership (*MembershipFunction) (Oid index, TupleTableSlot *slot);
 
+typedef struct DirectIndex
+{
+	Oid			id;
+	bool		partial;		/* one of ours: "membership" knows which rows belong to it */
+	Relation	rel;			/* NULL: partial, and no row has belonged to it yet */
+} DirectIndex;
+
 typedef struct IndexWriter
 {
 	Relation	rel;
@@ -38,17 +45,13 @@ typedef struct IndexWriter
 	MemoryContext context;		/* in which all of it lives */
 	bool		unique_known;	/* no other row has the keys of what is inserted: that need not be checked */
 	int			count;
-	Relation	indexes[MAX_DIRECT_INDEXES];
+	DirectIndex indexes[MAX_DIRECT_INDEXES];
 	EState	   *estate;			/* for the server's own way, else NULL */
 	ResultRelInfo *result;
 } IndexWriter;
 
-/*
- * "row", if not NULL: the only one that is to be written. Partial indexes to which it does not belong are not
- * even opened.
- */
-extern void index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership,
-							  TupleTableSlot *row);
+/* All that uses a writer is to be in one subtransaction: with it the indexes go that it has opened. */
+extern void index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership);
 
 /* For a row just written; for an update that is not HOT with "update". */
 extern void index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update,

@@ -106,7 +106,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 	Job			job;
 	bool		holds;
 
-	if (!row_has(slot, Anum_live_job_lease) || slot_get_int64(slot, Anum_live_job_lease) == 0)
+	if (slot_get_int64(slot, Anum_live_job_lease) == 0)
 		return false;
 	old = MemoryContextSwitchTo(count->each);
 	live_read(slot, &job);

@@ -8,74 +8,59 @@
 #include "live_tally.h"
 
 static LiveKind
-kind_of(const Job *job)
+kind_of(bool claimed, bool due, bool waits, bool failed)
 {
-	if (job->lease != 0)
+	if (claimed)
 		return KIND_CLAIMED;
-	if (job->due)
+	if (due)
 		return KIND_DUE;
-	if (job->waits != NULL)
+	if (waits)
 		return KIND_WAITING;
-	return job_failures(job) > 0 ? KIND_RETRYABLE : KIND_SCHEDULED;
+	return failed ? KIND_RETRYABLE : KIND_SCHEDULED;
 }
 
-static bool
-is_expiring(const Job *job)
+static void
+note(int32 lane, LiveKind kind, bool expiring, int change)
 {
-	return job->attempt == 0 && job->expires_at != NO_TIME;
+	live_count_note(lane, kind, change);
+	if (expiring)
+		live_count_note(lane, KIND_EXPIRING, change);
 }
 
 void
 tally_job(const Job *job, int change)
 {
-	live_count_note(job->lane, kind_of(job), change);
-	if (is_expiring(job))
-		live_count_note(job->lane, KIND_EXPIRING, change);
-}
-
-/* What of a row is counted. */
-static Job
-counted_part(TupleTableSlot *slot)
-{
-	Job			job = {0};
-	bool		isnull;
-
-	job.lane = slot_get_int32(slot, Anum_live_job_lane);
-	job.attempt = slot_get_int32(slot, Anum_live_job_attempt);
-	job.uncharged = slot_get_int32(slot, Anum_live_job_uncharged);
-	job.due = slot_get_bool(slot, Anum_live_job_due);
-	job.expires_at = row_has(slot, Anum_live_job_expires_at)
-		? slot_get_time(slot, Anum_live_job_expires_at)
-		: NO_TIME;
-	job.lease = row_has(slot, Anum_live_job_lease) ? slot_get_int64(slot, Anum_live_job_lease) : 0;
-	if (!job.due && row_has(slot, Anum_live_job_waits))
-		/* whether there is one */
-		job.waits = (Jsonb *) DatumGetPointer(slot_getattr(slot, Anum_live_job_waits, &isnull));
-	return job;
-}
-
-void
-tally_row(TupleTableSlot *slot, int change)
-{
-	Job			job = counted_part(slot);
-
-	tally_job(&job, change);
+	note(job->lane, kind_of(job->lease != 0, job->due, job->waits != NULL, job_failures(job) > 0),
+		 job->attempt == 0 && job->expires_at != NO_TIME, change);
 }
 
 LiveKind
 tally_kind(TupleTableSlot *slot)
 {
-	Job			job = counted_part(slot);
+	return kind_of(slot_get_int64(slot, Anum_live_job_lease) != 0,
+				slot_get_bool(slot, Anum_live_job_due), row_has(slot, Anum_live_job_waits),
+				slot_get_int32(slot, Anum_live_job_attempt) >
+					slot_get_int32(slot, Anum_live_job_uncharged));
+}
 
-	return kind_of(&job);
+static bool
+is_expiring(TupleTableSlot *slot)
+{
+	return row_has(slot, Anum_live_job_expires_at) && slot_get_int32(slot, Anum_live_job_attempt) == 0;
+}
+
+void
+tally_row(TupleTableSlot *slot, int change)
+{
+	note(slot_get_int32(slot, Anum_live_job_lane), tally_kind(slot), is_expiring(slot), change);
 }
 
 LiveKind
 tally_add(TupleTableSlot *slot, LaneCount *count)
 {
-	Job			job = counted_part(slot);
+	LiveKind	result = tally_kind(slot);
 
-	count->kinds[kind_of(&job)]++;
-	count->kinds[KIND_EXPIRING] += is_expiring(&job);
-	return kind_of(&job);
+	count->kinds[result]++;
+	count->kinds[KIND_EXPIRING] += is_expiring(slot);
+	return result;
 }

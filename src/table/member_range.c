@@ -73,7 +73,7 @@ member_ranges_write(void)
 		return;
 	rel = table_open(catalog_relation(REL_MEMBER_RANGE), RowExclusiveLock);
 	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
-	index_writer_open(&writer, rel, NULL, NULL);
+	index_writer_open(&writer, rel, NULL);
 	for (; written < count; written++)
 		write_range(rel, slot, &writer, &ranges[written]);
 	index_writer_close(&writer);
@@ -93,24 +93,17 @@ forget(void)
 }
 
 void
-member_ranges_transaction_event(XactEvent event)
+member_ranges_before_commit(XactEvent event)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			/* the extension may have been dropped */
-			if (count > written && catalog_status() == EXTENSION_PRESENT)
-				member_ranges_write();
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PREPARE:
-			forget();
-			break;
-		default:
-			break;
-	}
+	/* the extension may have been dropped */
+	if (count > written && catalog_status() == EXTENSION_PRESENT)
+		member_ranges_write();
+}
+
+void
+member_ranges_transaction_end(XactEvent event)
+{
+	forget();
 }
 
 /*

@@ -16,7 +16,8 @@ extern void member_range_note(int64 batch, int64 job);
 /* Writes what was noted now: a member ends in the transaction that has enqueued it, perhaps. */
 extern void member_ranges_write(void);
 
-extern void member_ranges_transaction_event(XactEvent event);
+extern void member_ranges_before_commit(XactEvent event);
+extern void member_ranges_transaction_end(XactEvent event);
 extern void member_ranges_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 #endif

@@ -91,7 +91,7 @@ open_indexes(LiveTable *table)
 	MemoryContext old = MemoryContextSwitchTo(table->context);
 
 	if (!table->writes)
-		index_writer_open(&table->writer, table->rel, membership, NULL);
+		index_writer_open(&table->writer, table->rel, membership);
 	table->writes = true;
 	MemoryContextSwitchTo(old);
 }

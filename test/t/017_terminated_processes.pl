@@ -5,6 +5,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Points;
 use QueueJobs::Test;
 use Time::HiRes 'time';
 use Test::More;
@@ -89,11 +90,10 @@ SKIP:
 	skip 'built without test points (make test has them)', 2 unless $ENV{TEST_POINTS};
 
 	# A scheduler that fails time and again is started ever more seldom; one good turn, and it is as if nothing had been.
-	my $points = $node->data_dir . '/queue_jobs.points';
-	mkdir $points;
+	my $points = use_points($node);
 	foreach (1 .. 6)
 	{
-		append_to_file("$points/due_promoted", 'fatal');
+		arm('due_promoted', 'fatal');
 		$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 2000}')});
 		$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 2000}', delay => '10 ms')});
 		wait_until($node, 'SELECT true') while -e "$points/due_promoted";

@@ -5,6 +5,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Points;
 use QueueJobs::Test;
 use Test::More;
 
@@ -16,53 +17,12 @@ sub use_node
 {
 	my ($name, $conf) = @_;
 
-	$node = new_node($name, conf => "$conf\nqueue_jobs.idle_timeout = '1h'");
-	$points = $node->data_dir . '/queue_jobs.points';
-	mkdir $points or die "$points: $!";
+	$node = new_node($name, conf => ($conf // '') . "\nqueue_jobs.idle_timeout = '1h'");
+	$points = use_points($node);
 	return;
 }
 
 use_node('points', "restart_after_crash = on\nqueue_jobs.max_executors = 2");
-
-# What is to happen to the next process that comes by.
-sub arm
-{
-	my ($point, $action) = @_;
-
-	append_to_file("$points/new", "$action\n");
-	rename "$points/new", "$points/$point" or die "$point: $!";
-	return;
-}
-
-sub wait_for
-{
-	my ($condition, $what) = @_;
-
-	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
-	until ($condition->())
-	{
-		die "gave up waiting until $what" if time > $end;
-		select undef, undef, undef, 0.01;
-	}
-	return;
-}
-
-# Until a process has come by and waits; and on it goes.
-sub wait_at
-{
-	my ($point) = @_;
-
-	wait_for(sub { -e "$points/$point.waiting" }, "a process is at $point");
-	return;
-}
-
-sub go_on
-{
-	my ($point) = @_;
-
-	unlink "$points/$point.waiting" or die "$point: $!";
-	return;
-}
 
 # ---- an interruption between the claim and the handler ----
 

@@ -5,6 +5,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Points;
 use QueueJobs::Test;
 use Test::More;
 
@@ -193,8 +194,7 @@ pass('on_expired: a job that no claimant took in time');
 SKIP:
 {
 	skip 'built without test points (make test has them)', 1 unless $ENV{TEST_POINTS};
-	my $points = $node->data_dir . '/queue_jobs.points';
-	mkdir $points or die "$points: $!";
+	use_points($node);
 
 	# Killed at each point between the handler's return and the commit, and around a checkpoint's commit.
 	my %at = (in_slices => [qw(run_begins handler_returned end_written end_committed)], by_checkpoints => [qw(checkpoint_written checkpoint_committed)]);
@@ -205,8 +205,7 @@ SKIP:
 			my $job = enqueue($worker, 60);
 
 			meet($job, 50);
-			append_to_file("$points/new", "kill\n");
-			rename "$points/new", "$points/$point" or die "$point: $!";
+			arm($point, 'kill');
 			let_go($job, 50);
 			wait_until($node, "SELECT NOT EXISTS (SELECT FROM pg_ls_dir('queue_jobs.points'))");
 			wait_for_job($node, $job, 'completed', retry_crashed => 1);

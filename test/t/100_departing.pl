@@ -4,46 +4,15 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Points;
 use QueueJobs::Test;
 use Test::More;
 
 plan skip_all => 'built without test points (make test has them)' unless $ENV{TEST_POINTS};
 
 my $node = new_node('departing', conf => "queue_jobs.max_executors = 2\nqueue_jobs.idle_timeout = '1h'");
-my $points = $node->data_dir . '/queue_jobs.points';
-mkdir $points or die "$points: $!";
+use_points($node);
 define_gated($node);
-
-# The next process that comes by waits there.
-sub arm
-{
-	my ($point) = @_;
-
-	append_to_file("$points/new", "wait\n");
-	rename "$points/new", "$points/$point" or die "$point: $!";
-	return;
-}
-
-sub wait_at
-{
-	my ($point) = @_;
-
-	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
-	until (-e "$points/$point.waiting")
-	{
-		die "gave up waiting until a process is at $point" if time > $end;
-		select undef, undef, undef, 0.01;
-	}
-	return;
-}
-
-sub go_on
-{
-	my ($point) = @_;
-
-	unlink "$points/$point.waiting" or die "$point: $!";
-	return;
-}
 
 sub set_to
 {
@@ -83,7 +52,7 @@ sub wait_until_none
 # Its idle time is over, and it has not left yet: a job has it stay.
 set_to('max_executors_per_database', 1);
 set_to('idle_timeout', '300ms');
-arm('sleep_over');
+arm('sleep_over', 'wait');
 my $id = enqueue_open();
 wait_for_job($node, $id, 'completed');
 my $executor = executors();
@@ -102,7 +71,7 @@ wait_for_job($node, $id, 'completed');
 set_to('max_executors_per_database', 2);
 set_to('idle_timeout', '300ms');
 wait_until_none();
-arm('executor_leaves');
+arm('executor_leaves', 'wait');
 wait_for_job($node, enqueue_open(), 'completed');
 wait_at('executor_leaves');
 wait_for_job($node, enqueue_open(), 'completed');
@@ -112,7 +81,7 @@ go_on('executor_leaves');
 # The same with no room for another: once it has left, the job is run.
 set_to('max_executors_per_database', 1);
 wait_until_none();
-arm('executor_leaves');
+arm('executor_leaves', 'wait');
 wait_for_job($node, enqueue_open(), 'completed');
 wait_at('executor_leaves');
 $id = enqueue_open();
@@ -128,12 +97,12 @@ $node->safe_psql('last_one', 'CREATE EXTENSION queue_jobs');
 my $busy = enqueue_closed();
 wait_for_job($node, $busy, 'executing');
 wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres' AND state = 'idle'});
-arm('scheduler_starts');
+arm('scheduler_starts', 'wait');
 $node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'queue_jobs launcher'});
 wait_at('scheduler_starts');
 until ($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'last_one'}))
 {
-	arm('scheduler_starts');
+	arm('scheduler_starts', 'wait');
 	go_on('scheduler_starts');
 	wait_at('scheduler_starts');
 }

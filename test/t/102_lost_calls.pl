@@ -1,0 +1,185 @@
+# What one process tells another is heeded also if that one is about to leave, has no place yet, or knows nothing yet: races that are too short
+# to be met otherwise.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Points;
+use QueueJobs::Test;
+use Test::More;
+
+plan skip_all => 'built without test points (make test has them)' unless $ENV{TEST_POINTS};
+
+my $node;
+
+# Workers: quick (executors run it), hand and other (claimed).
+sub use_node
+{
+	my ($name, $conf) = @_;
+
+	$node = new_node($name, conf => $conf // "queue_jobs.idle_timeout = '1h'");
+	use_points($node);
+	define_gated($node);
+	sql(q{SELECT queue_jobs.define_worker('hand'), queue_jobs.define_worker('other')});
+	return;
+}
+
+sub sql
+{
+	return $node->safe_psql('postgres', $_[0]);
+}
+
+sub enqueue_child
+{
+	my ($parent, $n) = @_;
+
+	return sql(qq{SELECT queue_jobs.enqueue('quick', '{"n": $n}', after => ARRAY[$parent]::bigint[])});
+}
+
+sub claims
+{
+	my ($worker) = @_;
+
+	return sql("SELECT string_agg(id::text, ' ') FROM queue_jobs.claim('me', '{$worker}', 100)");
+}
+
+sub completes
+{
+	my ($worker) = @_;
+
+	return sql("SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{$worker}')");
+}
+
+# Returns when the scheduler has looked at all that there was to be looked at before.
+sub looked
+{
+	my ($n) = @_;
+
+	for my $i ($n, $n + 1)
+	{
+		my $child = enqueue_child(sql(q{SELECT queue_jobs.enqueue('other')}), $i);
+
+		completes('other');
+		wait_for_job($node, $child, 'completed');
+	}
+	return;
+}
+
+# ---- news for a scheduler that is about to leave ----
+
+use_node('leaves');
+my $batch = sql(q{SELECT queue_jobs.new_batch(open => true)});
+my $parent = sql("SELECT queue_jobs.enqueue('hand', batch => $batch)");
+sql(qq{SELECT queue_jobs.enqueue('quick', '{"n": 1}', batch => $batch, after => ARRAY[$parent]::bigint[]), queue_jobs.close_batch($batch)});
+sql("SELECT queue_jobs.cancel_batch($batch)");
+arm('scheduler_leaves', 'wait');
+$node->restart;    # one comes that finds nothing to do
+wait_at('scheduler_leaves');
+sql("SELECT queue_jobs.retry_batch($batch)");
+completes('hand');
+go_on('scheduler_leaves');
+wait_until($node, "SELECT state = 'succeeded' FROM queue_jobs.batch WHERE id = $batch");
+pass('the next scheduler looks at what has ended');
+
+# ---- a parent that goes before the scheduler has found out which jobs others wait for ----
+
+$parent = sql(q{SELECT queue_jobs.enqueue('hand')});
+my $child = enqueue_child($parent, 2);
+looked(10);
+arm('scheduler_starts', 'wait');
+$node->restart;
+wait_at('scheduler_starts');
+is(sql(q{SELECT queue_jobs.remove_jobs('hand')}), 1, 'a parent is removed as the server starts');
+go_on('scheduler_starts');
+looked(20);
+is(sql("SELECT state FROM queue_jobs.job WHERE id = $child"), 'waiting', 'which counts as cancelled');
+
+# ---- a session that is about to wait, beside one that waits ----
+
+my @sessions = map { in_background($node) } 1 .. 2;
+my $n = 0;
+foreach my $order ([ 0, 1 ], [ 1, 0 ])
+{
+	my ($waits, $registers) = @sessions[@$order];
+	my $waiting = $waits->pid;
+
+	$waits->send(q{CALL queue_jobs.wait_for_jobs('{first}', '1 hour')});
+	wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiting");
+	arm('waiter_registers', 'wait');
+	$registers->send(q{CALL queue_jobs.wait_for_jobs('{second}', '1 hour')});
+	wait_at('waiter_registers');
+	sql(q{SELECT queue_jobs.enqueue('hand', queue => 'first')});
+	wait_until($node, "SELECT state = 'idle' FROM pg_stat_activity WHERE pid = $waiting");
+	$n++;
+	pass("a session is woken beside one that begins to wait, $n of 2");
+	go_on('waiter_registers');
+	sql(q{SELECT queue_jobs.enqueue('hand', queue => 'second')});
+	$_->result foreach $waits, $registers;
+	is(sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('me', '{first,second}', 10)}), 2, 'there were jobs');
+}
+
+# ---- a claim that has a job's key, and is cancelled ----
+
+sql(q{SELECT queue_jobs.define_worker('keyed', idempotent => true, deduplicate => 'until_executed')});
+my $job = sql(q{SELECT queue_jobs.enqueue('keyed')});
+my ($pid, $waiting) = map { $_->pid } @sessions;
+arm('claim_has_key', 'pause');
+$sessions[0]->send(q{SELECT id FROM queue_jobs.claim('other', '{keyed}')});
+wait_at('claim_has_key');
+is($sessions[1]->query(q{BEGIN; SELECT id FROM queue_jobs.claim('me', '{keyed}'); ROLLBACK}), '', 'another claim passes the job by, and is rolled back');
+$sessions[1]->send(q{CALL queue_jobs.wait_for_jobs('{keyed}', '1 hour')});
+wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiting");
+pass('which does not have its session look again');
+sql("SELECT pg_cancel_backend($pid)");
+go_on('claim_has_key');
+$sessions[0]->result;
+like($sessions[0]->error, qr/canceling statement/, 'the first is cancelled');
+$sessions[1]->result;
+is(claims('keyed'), $job, 'then it is claimed');
+
+# ---- a due job that a savepoint had while the scheduler looked ----
+
+$pid = sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'});
+kill 'STOP', $pid or die "$pid: $!";
+$job = sql(q{SELECT queue_jobs.enqueue('hand', run_at => clock_timestamp() + '500 ms')});
+$sessions[0]->query('BEGIN; SAVEPOINT s');
+wait_for(sub { $sessions[0]->query(q{SELECT id FROM queue_jobs.claim('other', '{hand}')}) eq $job }, 'the job is due');
+kill 'CONT', $pid or die "$pid: $!";
+wait_for_job($node, sql(q{SELECT queue_jobs.enqueue('quick', '{"n": 4}', run_at => clock_timestamp() + '100 ms')}), 'completed');
+is(claims('hand'), '', 'the scheduler has passed it by, as the claim has it');
+$sessions[0]->query('ROLLBACK TO s');
+wait_for(sub { claims('hand') eq $job }, 'it is claimed');
+pass('a job is available again when the savepoint is rolled back');
+$_->quit foreach @sessions;
+
+# ---- news where jobs are switched off ----
+
+sql('ALTER DATABASE postgres SET queue_jobs.run = off');
+$node->append_conf('postgresql.conf', "queue_jobs.idle_timeout = '1s'");
+$node->restart;
+sql(q{SELECT queue_jobs.enqueue('quick', '{"n": 3}')});
+wait_until($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type IN ('queue_jobs scheduler', 'queue_jobs executor')});
+$batch = sql(q{SELECT queue_jobs.new_batch(open => true)});
+sql("SELECT queue_jobs.enqueue('hand', batch => $batch), queue_jobs.close_batch($batch)");
+completes('hand');
+wait_until($node, "SELECT state = 'succeeded' FROM queue_jobs.batch WHERE id = $batch");
+pass('a batch of claimed jobs ends');
+$node->stop;
+
+# ---- a database whose slot another one has had ----
+
+use_node('again', "queue_jobs.max_databases = 1\nqueue_jobs.idle_timeout = '1s'");
+$parent = sql(q{SELECT queue_jobs.enqueue('hand')});
+$child = enqueue_child($parent, 1);
+wait_until($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler'});
+arm('scheduler_starts', 'wait');
+sql('CREATE DATABASE without');
+wait_at('scheduler_starts');
+completes('hand');
+go_on('scheduler_starts');
+wait_for_job($node, $child, 'completed');
+pass('learns what has ended meanwhile');
+$node->stop;
+
+done_testing();
