@@ -9,6 +9,8 @@ import { Waiter } from './waiter.js';
 // A handler's statement may be under way: it is cancelled, and a request that came too early is sent again.
 const CANCEL_EVERY = 100;
 const CANCELS = 50;
+// SQLSTATE of a statement that such a request has ended.
+const CANCELLED = '57014';
 
 // The handler's transaction is the claim's: if it ended it, the job would be claimed again at once, or run
 // as if by lease.
@@ -219,13 +221,25 @@ export class TransactionEngine {
     task.over = true;
     this.#log.warn({ event: 'given_back', job: task.job?.id, worker: task.job?.worker }, 'not finished in time: the job is rolled back');
     let done = false;
-    const rolledBack = Promise.resolve(task.last).catch(() => {}).then(() => task.client.query('ROLLBACK')).catch(() => {}).then(() => { done = true; });
+    const rolledBack = this.#rollBack(task).then(() => { done = true; });
     for (let n = 0; !done && n < CANCELS; n++) {
       task.connection.cancel();
       await Promise.race([rolledBack, sleep(CANCEL_EVERY)]);
     }
     task.abandon();
     await task.connection.close();
+  }
+
+  // A request to cancel the handler's statement can come late, and hit the ROLLBACK.
+  async #rollBack({ client, last }) {
+    await Promise.resolve(last).catch(() => {});
+    for (;;) {
+      try {
+        return await client.query('ROLLBACK');
+      } catch (error) {
+        if (error.code !== CANCELLED) return undefined; // its session is lost
+      }
+    }
   }
 
   async #allEnded(limit) {

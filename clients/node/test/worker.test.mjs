@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import pg from 'pg';
 import { enqueue, enqueueMany, Worker } from '../lib/index.js';
 import { connect, job, newDatabase, recordedLog, until, untilJob } from './help.mjs';
 
@@ -292,6 +293,30 @@ test('transaction: a statement under way is cancelled when the time to stop is o
   const row = await job(other, id);
   await other.end();
   await client.query('ROLLBACK');
+  assert.equal(row.state, 'available');
+  assert.equal(row.errors, null);
+});
+
+test('transaction: a request to cancel that hits the ROLLBACK does not charge the job', async (t) => {
+  await define('cancels');
+  const begun = gate();
+  const { worker } = start(t, 'transaction', {
+    cancels: () => {
+      // In the place of the ROLLBACK is a statement that ends only if it is cancelled.
+      const { query } = pg.Client.prototype;
+      const mocked = t.mock.method(pg.Client.prototype, 'query', function late(text, ...rest) {
+        if (text !== 'ROLLBACK') return query.call(this, text, ...rest);
+        mocked.mock.restore();
+        return query.call(this, 'SELECT pg_sleep(600)');
+      });
+      begun.open();
+      return new Promise(() => {});
+    },
+  }, { concurrency: 1, stopWithin: 100 });
+  const id = await enqueue(client, 'cancels');
+  await begun.opened;
+  await worker.stop();
+  const row = await job(client, id);
   assert.equal(row.state, 'available');
   assert.equal(row.errors, null);
 });

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 
+# Each statement of a handler that is to end may need a request to cancel of its own.
+CANCEL_EVERY = 0.1
+LAST_SECONDS = 1.0
+
+IN_TRANSACTION = (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR)
+
+
 class Thread(threading.Thread):
     """A thread, its connection, and the job that it runs."""
 
@@ -49,14 +56,19 @@ class TransactionLoop:
 
     def finish(self, deadline: float) -> None:
         """Returns when all threads have ended; after the deadline the jobs of those that have not are free again."""
+        from .worker import cancel
+
         self._join(deadline)
         self.abandoned = True
         for thread in self._alive():
             log(logging.WARNING, "given_back", job=thread.job.id if thread.job else None)
-            if thread.connection is not None and not thread.connection.closed:
-                thread.connection.cancel()
-        self._join(time.monotonic() + 1)
-        for thread in self._alive():
+        last = time.monotonic() + LAST_SECONDS
+        while (alive := self._alive()) and time.monotonic() < last:
+            for thread in alive:
+                if thread.connection is not None and not thread.connection.closed:
+                    cancel(thread.connection)
+            alive[0].join(CANCEL_EVERY)
+        for thread in alive:
             _roll_back(thread.connection)
 
     def _alive(self) -> list[Thread]:
@@ -79,8 +91,12 @@ class TransactionLoop:
                 with self.worker.connect() as thread.connection:
                     select = columns(thread.connection)
                     backoff.reset()
-                    while self._next(thread, select):
-                        pass
+                    try:
+                        while self._next(thread, select):
+                            pass
+                    finally:
+                        if self.abandoned:
+                            _roll_back(thread.connection)
             except Exception as error:  # of a connection mostly; whatever it is, this thread goes on
                 self.worker.log_lost(error)
                 backoff.pause()
@@ -175,7 +191,9 @@ def _took_its_process_along(job: Job) -> bool:
 def _roll_back(connection: psycopg.Connection | None) -> None:
     """Ends the transaction under a handler that does not look at its connection: so its job is not charged with a lost session."""
     if connection is not None and connection.lock.acquire(timeout=1):
-        if not connection.closed:
+        while not connection.closed:
             connection.pgconn.exec_(b"ROLLBACK")
-            connection.pgconn.finish()
+            # A request to cancel the handler's statement can come late, and hit the ROLLBACK.
+            if connection.pgconn.transaction_status not in IN_TRANSACTION:
+                connection.pgconn.finish()
         connection.lock.release()

@@ -29,6 +29,14 @@ Middleware = Callable[[Job, Callable[[], Any]], Any]
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 
 
+def cancel(connection: psycopg.Connection) -> None:
+    """Ends the statement that the connection waits for, if the request does not come too early or too late."""
+    try:
+        connection.cancel()
+    except LOST:
+        pass  # then there is no statement any more
+
+
 class Worker:
     """Handlers, and how their jobs are claimed.
 
@@ -210,7 +218,4 @@ class Waiting:
         """The statement that waits ends soon; one that has not reached the server yet may need it again."""
         with self._lock:
             if self._connection is not None:
-                try:
-                    self._connection.cancel()
-                except LOST:
-                    pass  # then its connection is lost, too
+                cancel(self._connection)

@@ -303,6 +303,25 @@ class Handlers(Case):
         self.assertEqual(sql("SELECT n FROM written ORDER BY n"), [(1,), (6,)])
         self.assertEqual([error and error.partition(":")[0] for (error,) in self.jobs("last_error")], [None, "DivisionByZero", "TypeError", "ForeignKeyViolation", None])
 
+    def test_what_does_not_end_in_time_is_not_charged(self):
+        begun = []
+        worker = Worker(concurrency=2, grace=0.1, queues=[self.name])
+
+        @worker.handler(self.name)
+        def handler(job):
+            begun.append(job.id)
+            if job.args["n"] == 1:
+                time.sleep(LIMIT)
+            with contextlib.suppress(psycopg.errors.QueryCanceled), job.connection.transaction():
+                job.connection.execute("SELECT pg_sleep(600)")
+            job.connection.execute("SELECT pg_sleep(600)")
+
+        with psycopg.connect() as connection:
+            for n in [1, 2]:
+                queue_jobs.enqueue(connection, self.name, {"n": n}, queue=self.name)
+        self.work(worker, lambda: len(begun) == 2)
+        self.assertEqual(sql("SELECT attempt, errors FROM queue_jobs.claim('next', ARRAY[%s], 2, '1 min')", self.name), [(1, None)] * 2)
+
     def test_a_job_that_takes_its_process_along_takes_no_other(self):
         """Its neighbours are charged once at most, since it is run alone from then on."""
         program = os.path.join(HERE, "poison")
