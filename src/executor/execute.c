@@ -69,7 +69,7 @@ begin_run(Run *run)
 					  run->task->callee->target.handler->is_procedure);
 	run->job.started_at = run->started_at;
 	rate_started(&run->limits.rate);
-	run_show(run, true);
+	run_show(run);
 	ledger_write(run->job.id, run->job.attempt - 1);
 	interruption_begin_run();
 	if (queue_jobs_log_jobs != LOG_JOBS_NONE)

@@ -30,8 +30,8 @@ typedef struct Run
 	bool		put_back;		/* it is to run once more */
 } Run;
 
-/* Shows other processes what the executor runs, or (not running) that it runs nothing any more. */
-extern void run_show(Run *run, bool running);
+/* Shows other processes what the executor runs. */
+extern void run_show(Run *run);
 
 /* Whether the job is not to be started any more. */
 extern bool run_expired(const Run *run);

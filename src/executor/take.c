@@ -24,7 +24,7 @@
 static int64 passed_over = 0;	/* the job whose slice was run last; 0: none */
 
 void
-run_show(Run *run, bool running)
+run_show(Run *run)
 {
 	ExecutorSlot *slot = run->slot;
 
@@ -34,8 +34,29 @@ run_show(Run *run, bool running)
 	slot->wal_lsn = run->job.wal_lsn;
 	if (slot->job != run->job.id)	/* otherwise a session may have asked already for its end */
 		slot->end_as = -1;
-	slot->job = running ? run->job.id : 0;
+	slot->job = run->job.id;
 	SpinLockRelease(&slot->mutex);
+}
+
+/*
+ * The executor could not take the job that it shows. A session may have asked for its end meanwhile, and
+ * reported success: then the job stays shown, and execute_let_go() ends it, as a run that was interrupted.
+ */
+static void
+unshow(Run *run)
+{
+	ExecutorSlot *slot = run->slot;
+	bool		end_wanted;
+
+	SpinLockAcquire(&slot->mutex);
+	end_wanted = slot->end_as >= 0;
+	if (!end_wanted)
+		slot->job = 0;
+	SpinLockRelease(&slot->mutex);
+	if (end_wanted)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("canceling statement due to user request")));
 }
 
 bool
@@ -52,11 +73,11 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	bool		taken;
 
 	/* Seen as running before it is: a session that finds its row locked then knows by which process. */
-	run_show(run, true);
+	run_show(run);
 	test_point("job_shown");
 	if (charge_awaited(&run->job) || !dedup_claim_begin(&run->table, &run->job, worker))
 	{
-		run_show(run, false);
+		unshow(run);
 		return false;
 	}
 	run->job.wal_lsn = location_of_job(&run->job);
@@ -92,7 +113,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	else
 	{
 		dedup_claim_undo(&run->job, worker);
-		run_show(run, false);
+		unshow(run);
 	}
 	return taken;
 }

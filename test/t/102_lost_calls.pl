@@ -138,6 +138,18 @@ like($sessions[0]->error, qr/canceling statement/, 'the first is cancelled');
 $sessions[1]->result;
 is(claims('keyed'), $job, 'then it is claimed');
 
+# ---- a cancel() that finds an executor at a job, which finds that another session has its row ----
+
+arm('job_shown', 'wait');
+$job = sql(q{SELECT queue_jobs.enqueue('quick', '{"n": 5}')});
+wait_at('job_shown');
+$sessions[0]->query("BEGIN; SELECT queue_jobs.change_job($job, priority => 7)");
+is(sql("SELECT queue_jobs.cancel($job)"), 't', 'a job is cancelled while an executor is about to take it');
+go_on('job_shown');
+$sessions[0]->query('COMMIT');
+wait_until($node, "SELECT state IN ('cancelled', 'completed') FROM queue_jobs.job WHERE id = $job");
+is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), 'cancelled', 'it does not run, though that one could not take it');
+
 # ---- a due job that a savepoint had while the scheduler looked ----
 
 $pid = sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'});
