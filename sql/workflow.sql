@@ -245,6 +245,14 @@ SELECT state, run_at > now() + '23 h' AS later, reason, detail ~ '^it waits for 
 SELECT queue_jobs.signal(:claimed, 'never');
 CALL wait_for_state(:claimed, 'available');
 SELECT attempt FROM queue_jobs.claim('me', '{claimed}');
+-- change_job() ends the wait, too: then the next delay counts.
+SELECT queue_jobs.enqueue('claimed') AS hurried \gset
+SELECT attempt, queue_jobs.wait_for_signal(id, attempt, 'go') FROM queue_jobs.claim('me', '{claimed}');
+SELECT queue_jobs.change_job(:hurried, run_at => now());
+SELECT state, waits_for ~ 'signal' AS waits FROM queue_jobs.job WHERE id = :hurried;
+SELECT attempt, queue_jobs.snooze(id, attempt, '1 h') FROM queue_jobs.claim('me', '{claimed}');
+SELECT state, run_at > now() + '50 min' AS later FROM queue_jobs.job WHERE id = :hurried;
+SELECT queue_jobs.cancel(:hurried);
 SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 8, 'go', '-1 s')$$, :claimed));
 SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 8, 'go', '366 days')$$, :claimed));
 SELECT error_of(format($$SELECT queue_jobs.wait_for_signal(%s, 8, '')$$, :claimed));

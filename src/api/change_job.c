@@ -100,6 +100,8 @@ change_time(Job *job, TimestampTz run_at)
 											   "expires_in");
 	job->run_at = run_at;
 	job->due = run_at <= GetCurrentTimestamp();
+	if (job->due)
+		job->waits = NULL;		/* its wait for a signal is over, as by its timeout */
 	job->place = 0;
 }
 

@@ -131,6 +131,13 @@ end_found(const JobControl *control, Job *job, JobState end_as)
 	return true;
 }
 
+/* Our own run does not count once it is over, while an executor writes what has become of it. */
+static bool
+is_run(int64 id)
+{
+	return current_job.job != NULL ? executor_runs(id) : executor_runs_elsewhere(id);
+}
+
 FindResult
 job_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
 {
@@ -138,7 +145,7 @@ job_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
 
 	if (found != FIND_LOCKED)
 		return found;
-	if (!executor_runs(id))
+	if (!is_run(id))
 		return live_find(table, id, true, slot, job);
 	live_read(*slot, job);
 	return FIND_LOCKED;
@@ -178,13 +185,13 @@ control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner)
 	if (ask_owner && (found == FIND_FOUND || control->wait))
 		job_check_owner(id, lane_get(job.lane));
 	if (found == FIND_LOCKED)
-		return control->wait || executor_runs(id) ? CONTROL_RUNS : CONTROL_LOCKED;
+		return control->wait || is_run(id) ? CONTROL_RUNS : CONTROL_LOCKED;
 
 	/*
 	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
 	 * find that we have the row.
 	 */
-	if (job.started_at != NO_TIME && executor_runs(id))
+	if (job.started_at != NO_TIME && is_run(id))
 	{
 		live_leave(&job);
 		return CONTROL_RUNS;
@@ -195,16 +202,16 @@ control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner)
 	return CONTROL_LOCKED;
 }
 
-/* Ends a job that no process runs; what others do with its row is waited for. */
+/* Ends a job that no process runs; "wait" for what others do with its row. */
 static ControlResult
-try_end(int64 id, JobState end_as, bool ask_owner)
+try_end(int64 id, JobState end_as, bool ask_owner, bool wait)
 {
 	LiveTable	table;
 	JobControl	control;
 	ControlResult result;
 
 	live_open(&table);
-	control_begin(&control, &table, NULL, true);
+	control_begin(&control, &table, NULL, wait);
 	result = control_end_job(&control, id, end_as, ask_owner);
 	control_end(&control);
 	live_close(&table);
@@ -218,7 +225,8 @@ try_end(int64 id, JobState end_as, bool ask_owner)
 static bool
 end_own(int64 id, JobState end_as)
 {
-	if (current_job.job == NULL || current_job.job->id != id || id == 0 || !executor_request_end(id, end_as))
+	if (current_job.job == NULL || current_job.job->id != id || id == 0 ||
+		!executor_request_own_end(id, end_as))
 		return false;
 	CHECK_FOR_INTERRUPTS();
 	return true;
@@ -232,7 +240,7 @@ job_end(int64 id, JobState end_as)
 
 	if (end_own(id, end_as))
 		return true;
-	result = try_end(id, end_as, true);
+	result = try_end(id, end_as, true, true);
 	if (result == CONTROL_RUNS)
 		wakeup_end_running(id, end_as);
 	return result != CONTROL_NOTHING;
@@ -257,7 +265,7 @@ queue_jobs_discard(PG_FUNCTION_ARGS)
 
 /*
  * A run that was to be interrupted at our commit may have ended before, and its job been put back: it is
- * ended now, with us. (One that ends between this and the commit is not.) False if an executor runs it still.
+ * ended now, with us. False if an executor runs it still.
  */
 static bool
 end_put_back(int64 id, JobState end_as)
@@ -267,7 +275,7 @@ end_put_back(int64 id, JobState end_as)
 	if (catalog_status() != EXTENSION_PRESENT)
 		return true;			/* this transaction drops it */
 	PushActiveSnapshot(GetTransactionSnapshot());
-	result = try_end(id, end_as, false);
+	result = try_end(id, end_as, false, true);
 	PopActiveSnapshot();
 	return result != CONTROL_RUNS;
 }
@@ -275,8 +283,19 @@ end_put_back(int64 id, JobState end_as)
 void
 job_end_late(int64 id, JobState end_as)
 {
-	if (!end_put_back(id, end_as))
-		(void) executor_request_end(id, end_as);
+	while (!end_put_back(id, end_as) && !executor_request_end(id, end_as))
+		CHECK_FOR_INTERRUPTS();
+}
+
+bool
+job_end_at_once(int64 id, JobState end_as)
+{
+	ControlResult result;
+
+	if (catalog_status() != EXTENSION_PRESENT)
+		return true;
+	result = try_end(id, end_as, false, false);
+	return result == CONTROL_DONE || (result == CONTROL_RUNS && executor_request_end(id, end_as));
 }
 
 /* A prepared transaction's commit knows of no requests. */
@@ -299,6 +318,11 @@ job_control_before_commit(XactEvent event)
 	for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
 		if (!end_put_back(id, end_as) && event == XACT_EVENT_PRE_PREPARE)
 			refuse_prepare(id);
+
+	/* last, for the executors wait for us now; of what is to be prepared none runs a job */
+	for (int i = 0; event != XACT_EVENT_PRE_PREPARE && wakeup_next_end(&i, &id, &end_as);)
+		while (!wakeup_announce_end(i - 1) && !end_put_back(id, end_as))
+			CHECK_FOR_INTERRUPTS();
 }
 
 static void
@@ -350,7 +374,7 @@ control_retry_live(JobControl *control, int64 id)
 		case FIND_LOCKED:
 			if (control->wait)
 				job_check_owner(id, lane_get(job.lane));
-			return executor_runs(id) ? CONTROL_RUNS : CONTROL_LOCKED;
+			return is_run(id) ? CONTROL_RUNS : CONTROL_LOCKED;
 		default:
 			return CONTROL_NOTHING;
 	}

@@ -65,6 +65,12 @@ extern void control_retry_finished(JobControl *control, FinishedJob *finished, b
 /* What cancel() or discard() wanted of a job that an executor was about to put back, which has done so. */
 extern void job_end_late(int64 id, JobState end_as);
 
+/*
+ * The same, but what others do with its row is not waited for: then it stays as it is. True if it has ended,
+ * or another executor runs it and will end it.
+ */
+extern bool job_end_at_once(int64 id, JobState end_as);
+
 /* What cancel() or discard() found running, and is put back by the time of the commit, is ended then. */
 extern void job_control_before_commit(XactEvent event);
 

@@ -432,7 +432,10 @@ exclusive_commands_transaction_end(XactEvent event)
 		let_go(lfirst_oid(cell));
 	if (committed)
 		foreach(cell, changed)
+		{
+			ask_executors(lfirst_oid(cell));	/* before the scheduler does: the setting counts at once */
 			database_reconsider(lfirst_oid(cell));
+		}
 	if (OidIsValid(emptied))
 	{
 		lane_hints_forget(emptied);

@@ -208,6 +208,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			return outcome_failed(&run->table, slot, &run->job, worker, run->slot->role, &error,
 								  current_job.retry_in);
 		case RUN_ENDED:
+			ForceSyncCommit();	/* for the session has committed */
 			outcome_finished(&run->table, slot, &run->job, worker, (JobState) end_as, NULL, NULL);
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:
@@ -336,20 +337,8 @@ end_late(void *argument)
 
 	unit_begin();
 	job_end_late(end->job, end->end_as);
+	ForceSyncCommit();
 	unit_end();
-}
-
-/* From now on no session can ask us for the job's end. Returns what we have been asked for, or -1. */
-static int
-show_end(ExecutorSlot *slot)
-{
-	int			end_as;
-
-	SpinLockAcquire(&slot->mutex);
-	end_as = slot->end_as;
-	slot->job = 0;
-	SpinLockRelease(&slot->mutex);
-	return end_as;
 }
 
 /*
@@ -362,12 +351,27 @@ heed_late_end(int64 job, int end_as)
 {
 	LateEnd		end = {.job = job,.end_as = (JobState) end_as};
 
-	if (end_as < 0)
-		return;
 	QueryCancelPending = false;
 	if (!process_protect(end_late, &end))
 		(void) process_protect(end_late, &end);
 	QueryCancelPending = false;
+}
+
+/*
+ * Only when the job is not shown any more do hints become void, so that a claim that looks again does not pass
+ * it by again.
+ */
+static void
+stop_showing(ExecutorSlot *slot, bool has_ended)
+{
+	int64		id = slot->job;
+	int			end_as;
+	bool		withheld;
+
+	while (!executor_stop_showing(slot, has_ended, &end_as, &withheld))
+		heed_late_end(id, end_as);
+	if (withheld && id != 0)
+		lane_hints_void(MyDatabaseId);
 }
 
 bool
@@ -375,7 +379,6 @@ execute_next(ExecutorSlot *slot)
 {
 	Run			run = {.slot = slot,.context = run_context};
 	bool		is_procedure;
-	int			end_as;
 
 	MemoryContextReset(run_context);
 	unit_begin();
@@ -417,9 +420,7 @@ execute_next(ExecutorSlot *slot)
 		execute_function(&run);
 	current_job.job = NULL;
 	ledger_wipe();
-	end_as = show_end(slot);
-	if (run.put_back)
-		heed_late_end(run.job.id, end_as);
+	stop_showing(slot, !run.put_back);
 	return true;
 }
 
@@ -450,7 +451,10 @@ write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *s
 		statistics_add_run(worker, &measure);
 	}
 	if (slot->end_as >= 0)
+	{
+		ForceSyncCommit();
 		outcome_finished(table, row, job, worker, (JobState) slot->end_as, NULL, NULL);
+	}
 	else
 		(void) outcome_failed(table, row, job, worker, slot->role, &error, -1);
 }
@@ -497,17 +501,33 @@ execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 void
 execute_let_go(ExecutorSlot *slot)
 {
-	int64		id = slot->job;
-	int			end_as;
-
 	ledger_wipe();
 	hold_end_session();
-	end_as = show_end(slot);
-	executor_end_recovery(slot);
-	if (id == 0)
-		return;
-	lane_hints_void(MyDatabaseId);	/* only now, so that a claim that looks again does not pass it by again */
-	heed_late_end(id, end_as);
+	stop_showing(slot, slot->job == 0);
+}
+
+bool
+execute_exit(ExecutorSlot *slot)
+{
+	int64		id = slot->job;
+	int			end_as;
+	bool		withheld;
+	bool		ended = false;
+
+	if (id == 0 || (slot->end_as < 0 && slot->announced == 0))
+		return false;
+	AbortOutOfAnyTransaction();
+	hold_end_session();
+	current_job.job = NULL;
+	while (!executor_stop_showing(slot, false, &end_as, &withheld))
+	{
+		unit_begin();
+		ended = job_end_at_once(id, (JobState) end_as);
+		ForceSyncCommit();
+		unit_end();
+	}
+	lane_hints_void(MyDatabaseId);
+	return ended;
 }
 
 void

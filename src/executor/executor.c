@@ -46,6 +46,8 @@ blame(int code, Datum argument)
 		ledger_wipe();
 	else
 		ledger_blame();
+	if (execute_exit(own_slot))
+		ledger_wipe();
 }
 
 /*
@@ -98,7 +100,7 @@ work(void)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		EmitErrorReport();
-		executor_begin_recovery(own_slot);
+		executor_withhold(own_slot);
 		AbortOutOfAnyTransaction();
 		FlushErrorState();
 		RESUME_INTERRUPTS();

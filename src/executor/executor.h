@@ -25,6 +25,12 @@ extern void execute_recover(ExecutorSlot *slot, const ErrorData *edata);
 /* To be called after that, even if that failed: nothing of the run is left. */
 extern void execute_let_go(ExecutorSlot *slot);
 
+/*
+ * When the process exits, before the server's rollback frees the job: ends it, if a session has asked for
+ * that and reported success. True if the job has ended.
+ */
+extern bool execute_exit(ExecutorSlot *slot);
+
 /* Whether the error is only that another process has cancelled what was going on. */
 extern bool execute_interrupted(const ErrorData *error);
 

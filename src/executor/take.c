@@ -49,7 +49,7 @@ unshow(Run *run)
 	bool		end_wanted;
 
 	SpinLockAcquire(&slot->mutex);
-	end_wanted = slot->end_as >= 0;
+	end_wanted = slot->end_as >= 0 || slot->announced > 0;
 	if (!end_wanted)
 		slot->job = 0;
 	SpinLockRelease(&slot->mutex);

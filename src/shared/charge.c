@@ -101,12 +101,12 @@ charge_under_way(int64 job)
 bool
 charge_awaited(const Job *job)
 {
-	return ledger_blames(job->id, job->attempt) || executor_recovers(job->id) || charge_under_way(job->id);
+	return ledger_blames(job->id, job->attempt) || executor_withholds(job->id) || charge_under_way(job->id);
 }
 
 bool
 charge_possible(const Job *job)
 {
 	return shared_present() &&
-		(ledger_names(job->id, job->attempt) || executor_recovers(job->id) || charge_under_way(job->id));
+		(ledger_names(job->id, job->attempt) || executor_withholds(job->id) || charge_under_way(job->id));
 }

@@ -12,12 +12,14 @@
 #include "port/atomics.h"
 #include "settings.h"
 #include "shared.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/wait_event.h"
 
 typedef struct Executors
 {
-	pg_atomic_uint32 recovering;	/* slots that are, so that they are mostly not looked at */
+	pg_atomic_uint32 withheld;	/* slots that are, so that they are mostly not looked at */
 	pg_atomic_uint32 idle;		/* the same; under load each commit asks for one, and there is none */
 	ExecutorSlot slots[FLEXIBLE_ARRAY_MEMBER];
 } Executors;
@@ -29,7 +31,7 @@ initialize(void *area)
 {
 	Executors  *initial = area;
 
-	pg_atomic_init_u32(&initial->recovering, 0);
+	pg_atomic_init_u32(&initial->withheld, 0);
 	pg_atomic_init_u32(&initial->idle, 0);
 	for (int i = 0; i < queue_jobs_max_executors; i++)
 		SpinLockInit(&initial->slots[i].mutex);
@@ -123,8 +125,9 @@ reserve(ProcessArguments *arguments)
 		slot->worked_at = NO_TIME;
 		slot->leave = false;
 		slot->job = 0;
-		slot->recovering = false;
+		slot->withheld = false;
 		slot->end_as = -1;
+		slot->announced = 0;
 		SpinLockRelease(&slot->mutex);
 		arguments->generation = slot->generation;
 		arguments->slot = i;
@@ -135,26 +138,32 @@ reserve(ProcessArguments *arguments)
 	return reserved;
 }
 
-void
-executor_begin_recovery(ExecutorSlot *slot)
+/* With the slot's lock. Whether that is news; then the caller counts it. */
+static bool
+withhold(ExecutorSlot *slot, bool withheld)
 {
-	SpinLockAcquire(&slot->mutex);
-	slot->recovering = true;
-	SpinLockRelease(&slot->mutex);
-	pg_atomic_fetch_add_u32(&executors->recovering, 1);
+	bool		changed = slot->withheld != withheld;
+
+	slot->withheld = withheld;
+	return changed;
+}
+
+static void
+count_withheld(int change)
+{
+	pg_atomic_fetch_add_u32(&executors->withheld, change);
 }
 
 void
-executor_end_recovery(ExecutorSlot *slot)
+executor_withhold(ExecutorSlot *slot)
 {
-	bool		was_recovering;
+	bool		changed;
 
 	SpinLockAcquire(&slot->mutex);
-	was_recovering = slot->recovering;
-	slot->recovering = false;
+	changed = withhold(slot, true);
 	SpinLockRelease(&slot->mutex);
-	if (was_recovering)
-		pg_atomic_fetch_sub_u32(&executors->recovering, 1);
+	if (changed)
+		count_withheld(1);
 }
 
 /* Frees a slot, by the executor that has it or by a scheduler for one that never came up. */
@@ -162,13 +171,13 @@ void
 executor_release(int index, uint32 generation)
 {
 	ExecutorSlot *slot = &executors->slots[index];
+	bool		released = false;
 
-	if (slot->generation == generation)
-		executor_end_recovery(slot);
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	SpinLockAcquire(&slot->mutex);
 	if (slot->generation == generation)
 	{
+		released = withhold(slot, false);
 		slot->state = EXECUTOR_NONE;
 		slot->job = 0;
 		mark_idle(slot, false);
@@ -177,6 +186,8 @@ executor_release(int index, uint32 generation)
 	}
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared_lock());
+	if (released)
+		count_withheld(-1);
 }
 
 bool
@@ -395,35 +406,101 @@ executor_load(Oid database, Oid role, uint32 pools)
 	return load;
 }
 
-/*
- * Interrupts the executor that runs a job, to end the job as cancelled or dead; false if none runs it. The
- * signal can come too late and hit the next job there: an interrupted job is put back as it was.
- */
-bool
-executor_request_end(int64 job, JobState end_as)
+/* -1: no request. All that show the job: one may be about to find that another process has it. */
+static bool
+request_end(int64 job, bool own, bool others, int announced, int end_as)
 {
 	bool		any = false;
 
-	/* all that show it: one may be about to find that another has it */
 	for (int i = 0; i < executor_slots(); i++)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 		pid_t		pid = 0;
+		bool		withheld = false;
 
 		SpinLockAcquire(&slot->mutex);
-		if (slot->job == job && slot->database == MyDatabaseId)
+		if (slot->job == job && slot->database == MyDatabaseId && (slot->pid == MyProcPid ? own : others))
 		{
-			slot->end_as = end_as;
-			pid = slot->pid;
+			any = true;
+			slot->announced = Max(slot->announced + announced, 0);
+			if (end_as >= 0)
+			{
+				slot->end_as = end_as;
+				pid = slot->pid;
+			}
+			if (slot->announced > 0 || end_as >= 0)
+				withheld = withhold(slot, true);
 		}
 		SpinLockRelease(&slot->mutex);
+		if (withheld)
+			count_withheld(1);
 		if (pid != 0)
-		{
 			kill(pid, SIGINT);
-			any = true;
-		}
 	}
 	return any;
+}
+
+bool
+executor_request_end(int64 job, JobState end_as)
+{
+	return request_end(job, false, true, 0, end_as);
+}
+
+bool
+executor_request_own_end(int64 job, JobState end_as)
+{
+	return request_end(job, true, false, 0, end_as);
+}
+
+bool
+executor_announce_end(int64 job)
+{
+	return request_end(job, true, true, 1, -1);
+}
+
+void
+executor_end_announced(int64 job, int end_as)
+{
+	(void) request_end(job, true, true, -1, end_as);
+}
+
+/* What the slot's process has been asked for, or -1, when no session is about to ask. */
+static bool
+try_stop_showing(ExecutorSlot *slot, bool has_ended, int *end_as, bool *withheld)
+{
+	bool		announced;
+
+	*end_as = -1;
+	*withheld = false;
+	SpinLockAcquire(&slot->mutex);
+	if (has_ended)
+		slot->announced = 0;
+	announced = slot->announced > 0;
+	if (!announced)
+	{
+		*end_as = has_ended ? -1 : slot->end_as;
+		slot->end_as = -1;
+		if (*end_as < 0)
+		{
+			slot->job = 0;
+			*withheld = withhold(slot, false);
+		}
+	}
+	SpinLockRelease(&slot->mutex);
+	if (*withheld)
+		count_withheld(-1);
+	return !announced;
+}
+
+bool
+executor_stop_showing(ExecutorSlot *slot, bool has_ended, int *end_as, bool *withheld)
+{
+	while (!try_stop_showing(slot, has_ended, end_as, withheld))
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+	}
+	return *end_as < 0;
 }
 
 /* Where the job stands among those found, or else the next place. */
@@ -475,7 +552,7 @@ executor_running(int *count)
 
 /* Whether an executor of this database shows the job as one that it started at that time or later. */
 static bool
-any_shows(int64 job, bool recovering, TimestampTz since)
+any_shows(int64 job, bool withheld, TimestampTz since)
 {
 	bool		found = false;
 
@@ -484,7 +561,7 @@ any_shows(int64 job, bool recovering, TimestampTz since)
 		ExecutorSlot *slot = &executors->slots[i];
 
 		SpinLockAcquire(&slot->mutex);
-		found = slot->job == job && slot->database == MyDatabaseId && (slot->recovering || !recovering) &&
+		found = slot->job == job && slot->database == MyDatabaseId && (slot->withheld || !withheld) &&
 			slot->started_at >= since;
 		SpinLockRelease(&slot->mutex);
 	}
@@ -504,8 +581,24 @@ executor_runs(int64 job)
 }
 
 bool
-executor_recovers(int64 job)
+executor_runs_elsewhere(int64 job)
 {
-	return executors != NULL && pg_atomic_read_u32(&executors->recovering) > 0 &&
+	bool		found = false;
+
+	for (int i = 0; i < executor_slots() && !found; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		SpinLockAcquire(&slot->mutex);
+		found = slot->job == job && slot->database == MyDatabaseId && slot->pid != MyProcPid;
+		SpinLockRelease(&slot->mutex);
+	}
+	return found;
+}
+
+bool
+executor_withholds(int64 job)
+{
+	return executors != NULL && pg_atomic_read_u32(&executors->withheld) > 0 &&
 		any_shows(job, true, DT_NOBEGIN);
 }

@@ -46,12 +46,12 @@ typedef struct ExecutorSlot
 	TimestampTz worked_at;		/* when it had ended its last job; NO_TIME: it has had none */
 	bool		leave;			/* is asked to make room once its job is done */
 	int64		job;			/* or 0 */
-	/* the job's transaction has failed, and what comes of it is not written yet */
-	bool		recovering;
+	bool		withheld;		/* no other process is to start the job: executor_withholds() */
 	int32		attempt;
 	TimestampTz started_at;
 	XLogRecPtr	wal_lsn;
 	int			end_as;			/* JobState that cancel() or discard() wants, or -1 */
+	int			announced;		/* sessions that want it, and have not ended their transactions yet */
 } ExecutorSlot;
 
 /* What one executor is doing, as running_jobs() shows it. */
@@ -121,23 +121,47 @@ typedef struct ExecutorLoad
 } ExecutorLoad;
 
 extern ExecutorLoad executor_load(Oid database, Oid role, uint32 pools);
+
+/*
+ * Interrupts the other executors that run a job, to end the job as cancelled or dead; false if none runs it.
+ * The signal can come too late and hit the next job there: an interrupted job is put back as it was.
+ */
 extern bool executor_request_end(int64 job, JobState end_as);
+
+/* The same of the job that this executor runs. */
+extern bool executor_request_own_end(int64 job, JobState end_as);
+
+/*
+ * The same in two steps, for a session that is about to commit: of all that show the job. From the
+ * announcement on they show it until the session's transaction has ended; -1: it was rolled back.
+ */
+extern bool executor_announce_end(int64 job);
+extern void executor_end_announced(int64 job, int end_as);
+
+/*
+ * When what has become of the executor's job is committed. Unless it has ended: false if a session has asked
+ * for its end, and the job is still shown. The executor ends it, and calls this again. (Once the job is not
+ * shown no session can ask.) Waits for sessions that have announced that they will ask, for these have looked
+ * at the job for the last time. *withheld: other processes may have passed the job by meanwhile.
+ */
+extern bool executor_stop_showing(ExecutorSlot *slot, bool has_ended, int *end_as, bool *withheld);
 
 /* What the executors of this database are doing, in palloc'd memory. */
 extern RunningJob *executor_running(int *count);
 extern bool executor_runs(int64 job);
+extern bool executor_runs_elsewhere(int64 job);	/* by another process than this */
 
 /* Whether an executor has the job, or is about to, only to end it: it came too late to start it. */
 extern bool executor_ends_expired(int64 job, TimestampTz expires_at);
 
 /*
- * Between the rollback of a job's transaction, which frees it, and the one that writes what has become of it,
- * no process is to start it, or neither the attempt would be charged nor cancel() be heeded. A claim that
- * passes it by looks again after lane_hints_void(). (One that has asked just before the rollback began may
- * still take it.)
+ * No other process is to start the job that an executor shows: between the rollback of its transaction, which
+ * frees it, and the one that writes what has become of it, or neither the attempt would be charged nor
+ * cancel() be heeded; and once a session has asked for its end, though that executor may find that it cannot
+ * take the job. A claim that passes it by looks again after lane_hints_void(). (One that has asked just
+ * before may still take it.)
  */
-extern void executor_begin_recovery(ExecutorSlot *slot);
-extern void executor_end_recovery(ExecutorSlot *slot);
-extern bool executor_recovers(int64 job);
+extern void executor_withhold(ExecutorSlot *slot);
+extern bool executor_withholds(int64 job);
 
 #endif

@@ -48,6 +48,7 @@ typedef struct EndRequest
 	int			nest_level;		/* first: savepoint_notes.h */
 	int64		job;
 	JobState	end_as;
+	bool		announced;		/* to the executor that runs it, which waits for our end */
 } EndRequest;
 
 static TouchedLane *touched = NULL;
@@ -344,6 +345,13 @@ wakeup_next_end(int *i, int64 *job, JobState *end_as)
 	return true;
 }
 
+bool
+wakeup_announce_end(int number)
+{
+	requests[number].announced = executor_announce_end(requests[number].job);
+	return requests[number].announced;
+}
+
 static void
 forget(void)
 {
@@ -507,8 +515,9 @@ publish(bool committed)
 		database_sweep_parked(MyDatabaseId);
 	if (first_due != DT_NOEND && database_publish_due(MyDatabaseId, first_due))
 		news = true;
-	for (int i = 0; committed && i < request_count; i++)
-		(void) executor_request_end(requests[i].job, requests[i].end_as);
+	for (int i = 0; i < request_count; i++)
+		if (requests[i].announced)
+			executor_end_announced(requests[i].job, committed ? (int) requests[i].end_as : -1);
 	if (news)
 		waiters_wake(MyDatabaseId);
 }

@@ -118,4 +118,10 @@ extern void wakeup_end_running(int64 job, JobState end_as);
  */
 extern bool wakeup_next_end(int *i, int64 *job, JobState *end_as);
 
+/*
+ * This transaction is about to commit, and then makes the request of that number; false: no executor runs the
+ * job.
+ */
+extern bool wakeup_announce_end(int number);
+
 #endif

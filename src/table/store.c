@@ -383,19 +383,41 @@ is_deleted(TupleTableSlot *slot)
 	return ItemPointerEquals(&tuple->t_data->t_ctid, &slot->tts_tid);
 }
 
+/* Of a row that a transaction is updating the index has two versions: the one that is committed counts. */
+static LookResult
+look_up_dirty(LiveTable *table, int64 id, TupleTableSlot *slot, Job *job)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_ID), AccessShareLock);
+	LookResult	result = LOOK_NONE;
+	bool		committed = false;
+	SnapshotData dirty;
+	IndexScanDesc scan;
+	ScanKeyData key;
+
+	InitDirtySnapshot(dirty);
+	scan = QjBeginIndexScan(table->rel, index, &dirty, 1);
+	ScanKeyInit(&key, Anum_live_job_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (!committed && index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		committed = !TransactionIdIsValid(dirty.xmin);
+		result = TransactionIdIsValid(dirty.xmax) && is_deleted(slot) ? LOOK_GOING : LOOK_THERE;
+		live_read(slot, job);
+	}
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+	return result;
+}
+
 LookResult
 live_look_up(LiveTable *table, int64 id, Job *job)
 {
 	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
-	LookResult	result = LOOK_NONE;
-	SnapshotData dirty;
+	LookResult	result = look_up_dirty(table, id, slot, job);
 
-	InitDirtySnapshot(dirty);
-	if (row_by_id(table->rel, REL_LIVE_JOB_ID, id, &dirty, slot))
-	{
-		live_read(slot, job);
-		result = TransactionIdIsValid(dirty.xmax) && is_deleted(slot) ? LOOK_GOING : LOOK_THERE;
-	}
+	if (result == LOOK_NONE)
+		/* an update that was committed just now may have moved it to where the scan had been */
+		result = look_up_dirty(table, id, slot, job);
 	ExecDropSingleTupleTableSlot(slot);
 	return result;
 }
@@ -442,7 +464,10 @@ note_taken(const Job *job)
 	if (job->due)
 		wakeup_taken(job->lane, executor_role(job->lane), job_key(job));
 	else
+	{
 		wakeup_due(job->run_at);	/* a process that looks for due jobs passes it by, too */
+		wakeup_due_if_undone(job->run_at);
+	}
 }
 
 void

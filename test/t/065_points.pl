@@ -151,7 +151,7 @@ is($node->safe_psql('postgres', "SELECT finished_at < (SELECT finished_at FROM q
 my $canceller = in_background($node);
 $n++;
 my $busy = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated', jsonb_build_object('n', $n))");
-wait_for_job($node, $busy, 'executing');
+wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $busy");
 $n++;
 arm('job_shown', 'wait');
 my $shown = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated', jsonb_build_object('n', $n))");
@@ -202,6 +202,37 @@ foreach my $end ('cancel', 'discard')
 	$node->safe_psql('postgres', "SELECT queue_jobs.$end($failing)");
 	wait_for_job($node, $failing, $ended);
 	pass("…or because of it");
+}
+
+# The same between the last look of cancel() at the job and the end of its commit: the executor waits for that.
+$n++;
+my $failing = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated failure', jsonb_build_object('n', $n))");
+wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $failing");
+$canceller = in_background($node);
+arm('publishes', 'wait');
+$canceller->send("SELECT queue_jobs.cancel($failing)");
+wait_at('publishes');
+$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
+wait_until($node, "SELECT errors IS NOT NULL FROM queue_jobs.live_job WHERE id = $failing");
+go_on('publishes');
+is($canceller->result, 't', 'cancel() of a job that is put back while that commits');
+wait_for_job($node, $failing, 'cancelled');
+$canceller->quit;
+
+# An executor that is terminated before it can be interrupted ends the job as it goes.
+foreach my $worker ('gated', 'gated procedure')
+{
+	$n++;
+	arm('run_begins', 'wait');
+	my $asked = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker', jsonb_build_object('n', $n))");
+	wait_at('run_begins');
+	is($node->safe_psql('postgres', "SELECT queue_jobs.cancel($asked)"), 't', "a job of $worker is cancelled");
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM queue_jobs.running_jobs() WHERE job_id = $asked");
+	go_on('run_begins');
+	wait_until($node, "SELECT state IN ('cancelled', 'executing', 'completed') FROM queue_jobs.job j WHERE id = $asked AND (state <> 'executing' OR EXISTS
+		(SELECT FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $asked AND wait_event = 'PgSleep'))");
+	is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $asked"), 'cancelled', 'though its executor is terminated first');
+	$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
 }
 
 # A run that cannot be committed is ended, and its job put back, in a transaction of its own: who cancels it meanwhile is heeded.
@@ -536,7 +567,8 @@ pass('a tick that met an error of the server comes when that is over');
 $node->safe_psql('postgres', q{SELECT queue_jobs.unschedule('yearly')});
 $n++;
 arm($_, 'kill') foreach ('handler_returned', 'crash_charged');
-my $crashed = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('function', '{\"n\": $n}', delay => '1 s')");
+# (The server may go down before the COMMIT has returned.)
+my $crashed = ($node->psql('postgres', "BEGIN;\nSELECT queue_jobs.enqueue('function', '{\"n\": $n}', delay => '1 s');\nCOMMIT;"))[1];
 wait_until_passed($_) foreach ('handler_returned', 'crash_charged');
 wait_for_job($node, $crashed, 'completed', retry_crashed => 1);
 is($node->safe_psql('postgres', "SELECT attempt, jsonb_array_length(errors) FROM queue_jobs.job WHERE id = $crashed"), '2|1',

@@ -152,7 +152,10 @@ is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), 'cancelled', 'it doe
 
 # ---- a due job that a savepoint had while the scheduler looked ----
 
-$pid = sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'});
+my $scheduler = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'};
+# Not while it has a lock that others need.
+wait_until($node, "SELECT EXISTS ($scheduler AND state = 'idle' AND wait_event_type = 'Extension')");
+$pid = sql($scheduler);
 kill 'STOP', $pid or die "$pid: $!";
 $job = sql(q{SELECT queue_jobs.enqueue('hand', run_at => clock_timestamp() + '500 ms')});
 $sessions[0]->query('BEGIN; SAVEPOINT s');
@@ -163,6 +166,15 @@ is(claims('hand'), '', 'the scheduler has passed it by, as the claim has it');
 $sessions[0]->query('ROLLBACK TO s');
 wait_for(sub { claims('hand') eq $job }, 'it is claimed');
 pass('a job is available again when the savepoint is rolled back');
+$sessions[0]->query('COMMIT');
+
+$job = sql(q{SELECT queue_jobs.enqueue('quick', '{"n": 6}', run_at => clock_timestamp() + '500 ms')});
+$sessions[0]->query("BEGIN; SAVEPOINT s; SELECT queue_jobs.cancel($job)");
+wait_for_job($node, sql(q{SELECT queue_jobs.enqueue('quick', '{"n": 7}', run_at => clock_timestamp() + '600 ms')}), 'completed');
+$sessions[0]->query('ROLLBACK TO s');
+wait_for_job($node, $job, 'completed');
+pass('the same of one that was cancelled in the savepoint');
+$sessions[0]->query('COMMIT');
 $_->quit foreach @sessions;
 
 # ---- news where jobs are switched off ----
