@@ -245,7 +245,7 @@ $_->quit foreach @claimants;
 foreach my $undo ('ROLLBACK', 'ROLLBACK TO s; COMMIT')
 {
 	my $scheduler = "SELECT pid FROM pg_stat_activity WHERE datname = 'postgres' AND backend_type = 'queue_jobs scheduler'";
-	my $job = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', delay => '2 s')});
+	my $job = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', delay => '5 s')});
 	wait_until($node, "SELECT EXISTS ($scheduler AND wait_event_type = 'Extension')");	# not while it has a lock that others need
 	my $asleep = $node->safe_psql('postgres', $scheduler);
 	kill 'STOP', $asleep;

@@ -104,7 +104,10 @@ my $ranges = 'SELECT batch, first, last FROM queue_jobs.member_range WHERE batch
 my $members = 'SELECT id, batch FROM queue_jobs.member_job WHERE batch %s ORDER BY id';
 my @stay = map { $node->safe_psql('postgres', sprintf $_, "IN ($kept, $open)") } $ranges, $members;
 is(scalar(split /\n/, $stay[1]), '3', 'members that are kept');
-$node->safe_psql('postgres', "UPDATE queue_jobs.tracked_batch SET keep = '0' WHERE id IN ($over, $open); SELECT queue_jobs.enqueue('kept')");
+$node->safe_psql('postgres', "UPDATE queue_jobs.tracked_batch SET keep = '0' WHERE id IN ($over, $open)");
+# One that had looked before that leaves; the next one looks.
+wait_for_no_processes($node, 'postgres');
+$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('kept')});
 wait_until($node, "SELECT count(*) = 0 FROM queue_jobs.tracked_batch WHERE id = $over");
 is($node->safe_psql('postgres', sprintf $ranges, "= $over"), '', 'no id of a batch is left when its time is over');
 is($node->safe_psql('postgres', sprintf $members, "= $over"), '', '… and no member');
@@ -160,6 +163,7 @@ SQL
 		$session->quit;
 	}
 } until $taken;
+wait_for_no_processes($node, 'postgres');
 $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('kept')});
 wait_until($node, q{SELECT string_agg(token, ' ' ORDER BY token) = 'held long' FROM queue_jobs.token});
 is($node->safe_psql('postgres', 'SELECT id FROM queue_jobs.dead_job WHERE id IN (99991, 99992)'), '99991', 'what is locked is not waited for');

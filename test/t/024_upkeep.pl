@@ -135,6 +135,7 @@ sql('slow', q{SELECT queue_jobs.drop_worker('broken')});
 # ---- steered ----
 
 sql(undef, q{SELECT queue_jobs.disable_worker('queue_jobs.heal')});
+wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE worker = 'queue_jobs.heal' AND state = 'executing'});
 sql('quick', 'UPDATE quick.record SET done = false; DELETE FROM quick.ran');
 ran('tick');
 my $last = sql(undef, 'SELECT max(at) FROM queue_jobs.heal_tick');

@@ -137,7 +137,7 @@ is( $node->safe_psql('postgres', q{
 				   lag(started_at) OVER tenants AS before_claimed, lag(pid) OVER tenants AS before_pid
 			  FROM ran WHERE worker = 'tenant' WINDOW tenants AS (PARTITION BY tenant ORDER BY began)) r
 	  JOIN queue_jobs.job j ON j.id = job
-	 WHERE job < before AND began > created_at + interval '10 s' ORDER BY before_began LIMIT 6}),
+	 WHERE job < before AND began > created_at + interval '30 s' ORDER BY before_began LIMIT 6}),
 	'', 'and in order');
 
 # (Above, what a transaction of later ids committed sooner is not told apart from disorder for so long; these wait all.)

@@ -56,7 +56,7 @@ SELECT queue_jobs.define_worker('dedup', 'app.tell', read_handler => 'app.look',
 SELECT queue_jobs.define_worker('scribble', 'app.tell', read_handler => 'app.scribble', max_retries => 0);
 SELECT queue_jobs.define_worker('failing', 'app.tell', read_handler => 'app.fail_on_replica', data_consistency => 'sticky');
 SELECT queue_jobs.define_worker('slow', 'app.tell', read_handler => 'app.slow_on_replica', data_consistency => 'sticky');
-SELECT queue_jobs.define_worker('slow_timeout', 'app.tell', read_handler => 'app.slow_on_replica', data_consistency => 'sticky', timeout => '20 s', max_retries => 0);
+SELECT queue_jobs.define_worker('slow_timeout', 'app.tell', read_handler => 'app.slow_on_replica', data_consistency => 'sticky', timeout => '60 s', max_retries => 0);
 SELECT queue_jobs.define_worker('leftover', 'app.tell', read_handler => 'app.set_on_replica', data_consistency => 'sticky');
 SELECT queue_jobs.define_worker('outside', data_consistency => 'sticky');
 SELECT queue_jobs.define_worker('outside_delayed', data_consistency => 'delayed');

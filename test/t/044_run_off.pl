@@ -48,6 +48,7 @@ sub waits_for
 # ---- one database, by its owner ----
 
 is($node->psql('postgres', q{SET SESSION AUTHORIZATION dev; ALTER DATABASE devs SET queue_jobs.run = off}), 0, 'the owner of the database may switch it off');
+wait_for_no_processes($node, 'devs');
 my $id = enqueue('devs', 'quick');
 is(waits_for('devs', $id), '"queue_jobs.run" is off', 'a job says what it waits for');
 $node->safe_psql('devs', q{SELECT queue_jobs.schedule('tick', 'every 1 second', 'quick', '{"n": -1}'); INSERT INTO record VALUES (1); TRUNCATE ran});
@@ -128,6 +129,7 @@ pass('no change is missed');
 $node->safe_psql('postgres', 'ALTER DATABASE devs SET queue_jobs.run = on');
 $node->append_conf('postgresql.conf', 'queue_jobs.run = off');
 $node->reload;
+wait_for_no_processes($node, 'postgres');
 wait_until($node, q{SELECT waits_for = '"queue_jobs.run" is off' FROM queue_jobs.job WHERE id = } . enqueue('postgres', 'gated'));
 pass('a reload switches all databases off');
 wait_for_no_processes($node, 'postgres');

@@ -275,7 +275,7 @@ wait_until($node, q{SELECT remaining = 1 FROM queue_jobs.capacity WHERE worker =
 is(sql(undef, 'SELECT DISTINCT session FROM mallory.called'), 'mallory', 'a query of his is called in his own session');
 sql('mallory', 'DELETE FROM mallory.called');
 sql('mallory', q{SELECT queue_jobs.drop_worker('limited'); SELECT queue_jobs.define_worker('healed', 'mallory.nothing', record => 'mallory.record', record_key => 'id', pending => 'NOT done AND mallory.try_all()', heal_every => '1 s')});
-wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'healed' AND state = 'completed'});
+wait_until($node, q{SELECT count(*) > 0 FROM queue_jobs.job WHERE worker = 'healed' AND state = 'completed'});
 is(sql(undef, 'SELECT DISTINCT session FROM mallory.called'), 'mallory', 'so is a condition');
 sql('mallory', q{SELECT queue_jobs.drop_worker('healed')});
 wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.job WHERE worker = 'queue_jobs.heal' AND state IN ('available', 'executing')});

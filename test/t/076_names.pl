@@ -188,7 +188,7 @@ SQL
 my $reading = enqueue('reads');
 like(waits_for($reading), qr/^available: read_handler "shared\.look": it belongs to role "mallory" now, not to "alice": define the worker again$/, "jobs wait beside another role's read handler");
 sql('alice', "SELECT queue_jobs.retry($retried)");
-wait_until($node, "SELECT state = 'retryable' AND attempt = 2 FROM queue_jobs.job WHERE id = $retried");
+wait_until($node, "SELECT state = 'retryable' AND attempt >= 2 FROM queue_jobs.job WHERE id = $retried");
 cmp_ok(sql(undef, "SELECT extract(epoch FROM run_at - now()) FROM queue_jobs.job WHERE id = $retried"), '<', 300, "beside another role's retry_backoff Sidekiq's formula counts");
 $node->wait_for_log(qr/LOG: .*retry_backoff function "shared\.later" of worker "fails" cannot be called.*\n.*DETAIL: +It belongs to role "mallory" now/);
 is(sprung(), '', 'neither is called');

@@ -62,6 +62,7 @@ is_first('restore', $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('qu
 $restore->quit;
 
 $node->safe_psql('postgres', 'ALTER DATABASE postgres SET queue_jobs.run = off');
+wait_for_no_processes($node, 'postgres');
 is_first('run_off', $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 3}')}), 'the engine is off in the database');
 $node->stop;
 

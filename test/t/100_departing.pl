@@ -70,6 +70,9 @@ wait_for_job($node, $id, 'completed');
 # It is on its way out: another executor runs what comes, before it is gone.
 set_to('max_executors_per_database', 2);
 set_to('idle_timeout', '300ms');
+# For what follows below, where no scheduler would leave it.
+$node->safe_psql('postgres', 'CREATE DATABASE last_one');
+$node->safe_psql('last_one', 'CREATE EXTENSION queue_jobs');
 wait_until_none();
 arm('executor_leaves', 'wait');
 wait_for_job($node, enqueue_open(), 'completed');
@@ -92,8 +95,6 @@ set_to('max_executors_per_database', 2);
 set_to('idle_timeout', '1h');
 
 # A launcher that has just been started looks into all databases. One that has a scheduler, which is asleep, can call it afterwards.
-$node->safe_psql('postgres', 'CREATE DATABASE last_one');
-$node->safe_psql('last_one', 'CREATE EXTENSION queue_jobs');
 my $busy = enqueue_closed();
 wait_for_job($node, $busy, 'executing');
 wait_until($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres' AND state = 'idle'});

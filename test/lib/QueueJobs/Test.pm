@@ -65,6 +65,7 @@ my $retry_crashed = q{SELECT count(queue_jobs.retry(id)) FROM queue_jobs.job
 #   db         default: postgres
 #   expected   what the query is to return; default: true
 #   retry_crashed  1: before each look, jobs that have crashed are retried at once
+#   meanwhile  called after each look that has not found it
 sub wait_until
 {
 	my ($node, $query, %opts) = @_;
@@ -95,6 +96,7 @@ sub wait_until
 			$session->quit;
 			return 1;
 		}
+		$opts{meanwhile}->() if $opts{meanwhile};
 		select undef, undef, undef, 0.05;
 	}
 	$session->quit if defined $session;
