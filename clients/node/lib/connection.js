@@ -5,6 +5,7 @@ import pg from 'pg';
 const FIRST_DELAY = 50;
 const LONGEST_DELAY = 10_000;
 const CONNECT_WITHIN = 10_000;
+const CANCEL_WITHIN = 10_000;
 
 // The session is of no use any more: it was ended (57P01 to 57P05), or it is one of a standby (25006).
 const SESSION_IS_OVER = /^(08...|57P0[1-5]|25006)$/;
@@ -144,15 +145,24 @@ export class Connection {
     }
   }
 
-  // Has the server end the statement that is being executed, as libpq's PQcancel() does.
+  // Has the server end the statement that is being executed, as libpq's PQcancel() does. Resolves when the
+  // server has heeded the request, for then it closes that connection; to false if it does not answer.
   cancel() {
     const client = this.#client;
-    if (!client?.processID) return;
+    if (!client?.processID) return Promise.resolve(true);
     const request = Buffer.alloc(16);
     [16, 80877102, client.processID, client.secretKey].forEach((number, i) => request.writeInt32BE(number, i * 4));
     const socket = client.host.startsWith('/') ? net.connect(`${client.host}/.s.PGSQL.${client.port}`) : net.connect(client.port, client.host);
-    socket.on('error', () => {});
-    socket.end(request);
+    return new Promise((resolve) => {
+      socket.setTimeout(CANCEL_WITHIN, () => {
+        resolve(false);
+        socket.destroy();
+      });
+      socket.on('error', () => {});
+      socket.on('close', () => resolve(true));
+      socket.resume();
+      socket.write(request);
+    });
   }
 
   async close() {

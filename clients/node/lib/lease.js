@@ -283,6 +283,7 @@ export class LeaseEngine {
     this.#notBegun = this.#notBegun.filter((one) => one !== item);
     this.#log.warn({ event: 'lost', job: item.job.id, attempt: item.job.attempt, worker: item.job.worker }, 'the job was cancelled, or its lease ran out');
     item.abort.abort(new Lost('The job was cancelled, or its lease ran out'));
+    this.#notify(); // it may have been the last that stop() waits for
   }
 
   // ---- stop ----

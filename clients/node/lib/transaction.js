@@ -33,6 +33,12 @@ function guarded(client, task) {
   });
 }
 
+// The client for what follows the handler. Once the job is being rolled back nothing more is sent, for the
+// ROLLBACK may come first, and each statement would be a transaction of its own: the caller waits for ever.
+const unlessAbandoned = (task) => ({
+  query: (...args) => (task.abandoned ? new Promise(() => {}) : task.client.query(...args)),
+});
+
 export class TransactionEngine {
   #worker;
   #log;
@@ -128,19 +134,21 @@ export class TransactionEngine {
     const connection = this.#connectionOf(slot);
     const client = await connection.client();
     if (this.#stopping.signal.aborted) return false;
-    const task = { client, connection, job: null, abort: new Abort(), last: null, over: false };
-    const abandoned = new Promise((resolve) => { task.abandon = resolve; });
+    const task = { client, connection, job: null, abort: new Abort(), last: null, over: false, abandoned: false };
+    const rolledBack = new Promise((resolve) => { task.rolledBack = resolve; });
     const stopWatching = connection.onceLost(() => task.abort.abort(new Lost('The connection was lost: what the job has done is rolled back')));
     this.#tasks.add(task);
     try {
-      await Promise.race([this.#transaction(task), abandoned]);
+      await Promise.race([this.#transaction(task), rolledBack]);
       return task.job !== null;
     } catch (error) {
+      if (task.abandoned) return false;
       connection.judge(client, error);
       error.lost = connection.lost(client);
       if (!error.lost) await client.query('ROLLBACK').catch(() => {});
       throw error;
     } finally {
+      if (task.abandoned) await rolledBack; // or its session would be ended first
       stopWatching();
       this.#tasks.delete(task);
       this.#settled();
@@ -165,6 +173,7 @@ export class TransactionEngine {
   async #runJob(task) {
     const { client, job } = task;
     const own = guarded(client, task);
+    const ours = unlessAbandoned(task);
     let outcome = await runJob(this.#worker, job, {
       db: own,
       client: own,
@@ -172,10 +181,10 @@ export class TransactionEngine {
       wasStopped: () => task.abort.stopped,
       isStopping: () => this.#stopping.signal.aborted,
     });
-    if (task.over) return; // the time to stop had passed, and it was rolled back
+    if (task.abandoned) return; // the time to stop had passed
     task.over = true;
-    if (!outcome.rollback) outcome = await this.#checkConstraints(client, outcome);
-    await this.#write(client, job, outcome);
+    if (!outcome.rollback) outcome = await this.#checkConstraints(ours, outcome);
+    await this.#write(ours, job, outcome);
   }
 
   // Or else their errors would come at COMMIT, and nothing would be left of the attempt.
@@ -219,14 +228,15 @@ export class TransactionEngine {
   // An explicit ROLLBACK frees the job at once; the end of a session in its middle would count against it.
   async #abandon(task) {
     task.over = true;
+    task.abandoned = true;
     this.#log.warn({ event: 'given_back', job: task.job?.id, worker: task.job?.worker }, 'not finished in time: the job is rolled back');
     let done = false;
     const rolledBack = this.#rollBack(task).then(() => { done = true; });
     for (let n = 0; !done && n < CANCELS; n++) {
-      task.connection.cancel();
+      if (!(await task.connection.cancel())) break;
       await Promise.race([rolledBack, sleep(CANCEL_EVERY)]);
     }
-    task.abandon();
+    task.rolledBack();
     await task.connection.close();
   }
 

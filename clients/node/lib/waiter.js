@@ -59,7 +59,7 @@ export class Waiter {
   async stop() {
     this.#stopped.abort();
     for (let n = 0; this.#waiting && n < CANCELS; n++) {
-      this.#connection.cancel();
+      if (!(await this.#connection.cancel())) break;
       await Promise.race([this.#waiting, sleep(CANCEL_EVERY)]);
     }
   }

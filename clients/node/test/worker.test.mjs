@@ -321,6 +321,34 @@ test('transaction: a request to cancel that hits the ROLLBACK does not charge th
   assert.equal(row.errors, null);
 });
 
+test('transaction: what is being rolled back is not completed after the ROLLBACK', async (t) => {
+  await define('abandoned');
+  const checked = gate();
+  const rolledBack = gate();
+  const after = [];
+  const { worker } = start(t, 'transaction', { abandoned: () => 'done' }, { concurrency: 1, stopWithin: 100 });
+  // The answer to what comes before complete() is there when the ROLLBACK has been sent.
+  const { query } = pg.Client.prototype;
+  let task = null;
+  t.mock.method(pg.Client.prototype, 'query', function late(text, ...rest) {
+    if (text === 'SET CONSTRAINTS ALL IMMEDIATE') {
+      task = this;
+      checked.open();
+      return rolledBack.opened;
+    }
+    if (this === task && text === 'ROLLBACK') rolledBack.open();
+    else if (this === task) after.push(text);
+    return query.call(this, text, ...rest);
+  });
+  const id = await enqueue(client, 'abandoned');
+  await checked.opened;
+  await worker.stop();
+  assert.deepEqual(after, []);
+  const row = await job(client, id);
+  assert.equal(row.state, 'available');
+  assert.equal(row.errors, null);
+});
+
 test('transaction: a handler whose session is terminated is told, and its job runs again', async (t) => {
   await define('loses');
   const reasons = [];
@@ -356,6 +384,24 @@ test('lease: a cancelled job is noticed by the heartbeat, and its result dropped
   await until(() => events('stale').length > 0);
   assert.equal(events('stale')[0].job, id);
   assert.match(reasons[0].message, /cancelled/);
+  assert.equal((await job(client, id)).state, 'cancelled');
+});
+
+test('lease: stop() ends when the last job, of a deaf handler, is found cancelled meanwhile', async (t) => {
+  await define('deaf');
+  const begun = gate();
+  const { worker } = start(t, 'lease', {
+    deaf: () => {
+      begun.open();
+      return new Promise(() => {});
+    },
+  }, { concurrency: 1, lease: '3 s', stopWithin: 5000 });
+  const id = await enqueue(client, 'deaf');
+  await begun.opened;
+  let stopped = false;
+  worker.stop().then(() => { stopped = true; });
+  await client.query('SELECT queue_jobs.cancel($1)', [id]);
+  await until(() => stopped, 'stop() has ended');
   assert.equal((await job(client, id)).state, 'cancelled');
 });
 

@@ -89,10 +89,7 @@ class LeaseLoop:
     def finish(self, deadline: float) -> None:
         """What was not begun is given back at once, what still runs after the deadline then."""
         with self.changed:
-            for run in self.ready:
-                run.outcome = of_snooze("0")
-            self.ready.clear()
-            self.changed.notify_all()
+            self._give_back_ready()
         self._join(deadline)
         with self.changed:
             self.abandoned = True
@@ -101,6 +98,12 @@ class LeaseLoop:
             self.changed.notify_all()
         self._join(time.monotonic() + 5)
         self.ended.set()
+
+    def _give_back_ready(self) -> None:
+        for run in self.ready:
+            run.outcome = of_snooze("0")
+        self.ready.clear()
+        self.changed.notify_all()
 
     def _join(self, deadline: float) -> None:
         while self.claimer.is_alive() and time.monotonic() < deadline:
@@ -113,8 +116,8 @@ class LeaseLoop:
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.ready or self.worker.stopping)
-                if not self.ready:
-                    return
+                if self.worker.stopping:
+                    return  # what is ready is given back
                 run = self.ready.popleft()
                 run.since = time.monotonic()
             self._report(run, self.worker.outcome_of(run.job))
@@ -131,7 +134,7 @@ class LeaseLoop:
         try:
             self.side.use(lambda connection: self._deliver(connection, run, outcome))
             with self.changed:
-                del self.held[run.key]
+                self.held.pop(run.key, None)  # after the deadline the claimer may have reported it
                 self.changed.notify_all()
         except psycopg.Error as error:
             self.worker.log_lost(error)
@@ -188,10 +191,8 @@ class LeaseLoop:
                 run = Run(Job(row, None, self.worker, own=False))
                 self.held[run.key] = run
                 self.ready.append(run)
-                if self.worker.stopping:
-                    run.outcome = of_snooze("0")
             if self.worker.stopping:
-                self.ready.clear()
+                self._give_back_ready()
             self.changed.notify_all()
         if not done and not rows:
             self._wait(connection)

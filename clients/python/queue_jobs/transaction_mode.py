@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # Each statement of a handler that is to end may need a request to cancel of its own.
 CANCEL_EVERY = 0.1
 LAST_SECONDS = 1.0
+# The last requests are counted: seconds may pass while the machine stands still.
+LAST_CANCELS = 100
 
 IN_TRANSACTION = (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR)
 
@@ -190,10 +192,22 @@ def _took_its_process_along(job: Job) -> bool:
 
 def _roll_back(connection: psycopg.Connection | None) -> None:
     """Ends the transaction under a handler that does not look at its connection: so its job is not charged with a lost session."""
-    if connection is not None and connection.lock.acquire(timeout=1):
+    if connection is not None and _lock(connection):
         while not connection.closed:
             connection.pgconn.exec_(b"ROLLBACK")
             # A request to cancel the handler's statement can come late, and hit the ROLLBACK.
             if connection.pgconn.transaction_status not in IN_TRANSACTION:
                 connection.pgconn.finish()
         connection.lock.release()
+
+
+def _lock(connection: psycopg.Connection) -> bool:
+    """Gets the connection's lock, which a thread has while it executes a statement."""
+    from .worker import cancel
+
+    for _ in range(LAST_CANCELS):
+        if connection.lock.acquire(timeout=CANCEL_EVERY):
+            return True
+        if not cancel(connection):
+            break
+    return False

@@ -29,12 +29,13 @@ Middleware = Callable[[Job, Callable[[], Any]], Any]
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 
 
-def cancel(connection: psycopg.Connection) -> None:
-    """Ends the statement that the connection waits for, if the request does not come too early or too late."""
+def cancel(connection: psycopg.Connection) -> bool:
+    """Ends the statement that the connection waits for, if the request does not come too early or too late. False: the server cannot be asked."""
     try:
         connection.cancel()
     except LOST:
-        pass  # then there is no statement any more
+        return False  # then there is no statement any more
+    return True
 
 
 class Worker:
@@ -113,8 +114,8 @@ class Worker:
         try:
             loop.start()
             os.read(self._pipe[0], 1)
-            log(logging.INFO, "stopping", claimant=self.claimant, grace=self.grace)
             self._stop.set()
+            log(logging.INFO, "stopping", claimant=self.claimant, grace=self.grace)
             loop.finish(time.monotonic() + self.grace)
             log(logging.INFO, "stopped", claimant=self.claimant)
         finally:

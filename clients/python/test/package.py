@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 from datetime import datetime, timedelta, timezone
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -28,7 +29,7 @@ import sqlalchemy.orm
 from psycopg.rows import dict_row
 
 import queue_jobs
-from queue_jobs import Job, Worker
+from queue_jobs import Job, Worker, transaction_mode
 from queue_jobs.log import JsonFormatter, logger
 from queue_jobs.testing import assert_enqueued, enqueued, run_due
 
@@ -191,7 +192,8 @@ class Handlers(Case):
         handler.setFormatter(JsonFormatter())
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-        worker, calls = Worker(), []
+        worker, calls, stops = Worker(), [], []
+        handler.addFilter(lambda record: record.getMessage() != "stopping" or stops.append(worker.stopping) is None)
 
         @worker.middleware
         def outer(job, call_next):
@@ -210,12 +212,14 @@ class Handlers(Case):
 
         with psycopg.connect() as connection:
             id = queue_jobs.enqueue(connection, self.name, {"n": 1}, context={"traceparent": "00-1-2-01"})
-        self.work(worker, self.finished())
+        # The line comes after the job's COMMIT.
+        self.work(worker, lambda: '"event": "completed"' in lines.getvalue())
         logger.removeHandler(handler)
         self.assertEqual(calls, ["outer", "inner", "handler"])
         self.assertEqual(self.jobs("result"), [({"outer": 1},)])
         events = {line["event"]: line for line in map(json.loads, lines.getvalue().splitlines())}
         self.assertEqual(list(events), ["started", "completed", "stopping", "stopped"])
+        self.assertEqual(stops, [True])
         self.assertEqual((events["completed"]["job"], events["completed"]["traceparent"]), (id, "00-1-2-01"))
 
     def test_retry_in_and_discard(self):
@@ -304,6 +308,14 @@ class Handlers(Case):
         self.assertEqual([error and error.partition(":")[0] for (error,) in self.jobs("last_error")], [None, "DivisionByZero", "TypeError", "ForeignKeyViolation", None])
 
     def test_what_does_not_end_in_time_is_not_charged(self):
+        # No seconds are left if the machine stands still for so long.
+        for seconds in (transaction_mode.LAST_SECONDS, 0):
+            with unittest.mock.patch.object(transaction_mode, "LAST_SECONDS", seconds):
+                self.abandon_two_jobs()
+            free = sql("SELECT id, attempt, errors FROM queue_jobs.claim('next', ARRAY[%s], 2, '1 hour')", self.name)
+            self.assertEqual([row[1:] for row in free], [(1, None)] * 2)
+
+    def abandon_two_jobs(self):
         begun = []
         worker = Worker(concurrency=2, grace=0.1, queues=[self.name])
 
@@ -320,7 +332,6 @@ class Handlers(Case):
             for n in [1, 2]:
                 queue_jobs.enqueue(connection, self.name, {"n": n}, queue=self.name)
         self.work(worker, lambda: len(begun) == 2)
-        self.assertEqual(sql("SELECT attempt, errors FROM queue_jobs.claim('next', ARRAY[%s], 2, '1 min')", self.name), [(1, None)] * 2)
 
     def test_a_job_that_takes_its_process_along_takes_no_other(self):
         """Its neighbours are charged once at most, since it is run alone from then on."""

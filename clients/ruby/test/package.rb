@@ -96,7 +96,7 @@ class Handlers < Case
     lines = StringIO.new
     before = QueueJobs.logger
     QueueJobs.logger = Logger.new(lines, formatter: QueueJobs::JsonLines.new)
-    yield
+    yield lines
     lines.string.lines.map { |line| JSON.parse(line, symbolize_names: true) }
   ensure
     QueueJobs.logger = before
@@ -120,7 +120,8 @@ class Handlers < Case
       job.args["n"]
     end
     id = with_connection { |connection| QueueJobs.enqueue(connection, name, { n: 1 }, context: { traceparent: "00-1-2-01" }) }
-    events = logged { work(worker) { finished? } }
+    # The line comes after the job's COMMIT.
+    events = logged { |lines| work(worker) { lines.string.include?('"event":"completed"') } }
     assert_equal ["outer", "inner of #{id}", "handler of #{id}"], calls
     assert_equal [[{ "outer" => 1 }]], jobs("result")
     assert_equal %w[started completed stopping stopped], events.map { |line| line[:event] }

@@ -116,8 +116,10 @@ module QueueJobs
     def next_to_run
       @monitor.synchronize do
         @changed.wait_until { !@ready.empty? || @worker.stopping? }
+        return if @worker.stopping? # what is ready is given back
+
         run = @ready.shift
-        run&.since = QueueJobs.monotonic
+        run.since = QueueJobs.monotonic
         run
       end
     end

@@ -7,13 +7,14 @@ module QueueJobs
   # wait_for_jobs() while there is nothing, for all of them. With a job in hand it passes the turn on, and the
   # next looks whether there is more.
   class TransactionLoop
-    # A thread, its session, and the job that it runs.
-    Slot = Struct.new(:thread, :session, :job, :abandoned)
+    # A thread, its session, and the job that it runs. unreachable: its server does not take requests.
+    Slot = Struct.new(:thread, :session, :job, :abandoned, :unreachable)
 
     # Each statement of a handler that is to end may need a cancel of its own.
     CANCEL_EVERY = 0.05
-    # What a handler's ensure clauses may take after that.
-    LAST_SECONDS = 5
+    # What a handler's ensure clauses may take after that. It is counted: seconds may pass while the machine
+    # stands still.
+    LAST_CANCELS = 100
 
     def initialize(worker)
       @worker = worker
@@ -35,10 +36,13 @@ module QueueJobs
 
     # Returns when all threads have ended. After the deadline the jobs of those that have not are free again.
     def finish(deadline)
-      wait_for_end(deadline) { @waiting.interrupt }
+      until alive.empty? || QueueJobs.monotonic > deadline
+        @waiting.interrupt
+        wait_for(alive)
+      end
       @abandoned = true
       alive.each { |slot| QueueJobs.log(Logger::WARN, "given_back", job: slot.job&.id, worker: slot.job&.worker) }
-      wait_for_end(QueueJobs.monotonic + LAST_SECONDS) { alive.each { |slot| end_handler(slot) } }
+      LAST_CANCELS.times { end_handlers(alive.reject(&:unreachable)) }
     end
 
     private
@@ -47,18 +51,20 @@ module QueueJobs
       @slots.select { |slot| slot.thread.alive? }
     end
 
-    def wait_for_end(deadline)
-      until alive.empty? || QueueJobs.monotonic > deadline
-        yield
-        alive.first&.thread&.join(CANCEL_EVERY)
-      end
+    def wait_for(slots)
+      slots.first&.thread&.join(CANCEL_EVERY)
+    end
+
+    def end_handlers(slots)
+      slots.each { |slot| end_handler(slot) }
+      wait_for(slots)
     end
 
     # The statement that the handler waits for, or else what it does in Ruby.
     def end_handler(slot)
       raw = slot.session&.raw
       if raw && !raw.finished? && raw.transaction_status == PG::PQTRANS_ACTIVE
-        raw.cancel
+        slot.unreachable = !raw.cancel.nil?
       elsif !slot.abandoned
         slot.abandoned = true
         slot.thread.raise(Abandoned)

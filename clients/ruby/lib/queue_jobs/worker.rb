@@ -99,8 +99,8 @@ module QueueJobs
         QueueJobs.log(Logger::INFO, "started", claimant: claimant, mode: mode, concurrency: concurrency, queues: queues)
         @loop.start
         @stops.pop
-        QueueJobs.log(Logger::INFO, "stopping", claimant: claimant, grace: grace)
         @stop_request.set
+        QueueJobs.log(Logger::INFO, "stopping", claimant: claimant, grace: grace)
         @loop.finish(QueueJobs.monotonic + grace)
         QueueJobs.log(Logger::INFO, "stopped", claimant: claimant)
       end
