@@ -87,7 +87,7 @@ answer_page(Page *page)
 	page_error(page, 404, "Not found", "There is no such page.");
 }
 
-/* Takes the flash of the action before; it is shown once. */
+/* Takes the flash of the action before; it is shown once. A refresh shows none: so it leaves it. */
 static void
 read_said(Page *page, const Headers *headers)
 {
@@ -188,7 +188,8 @@ answer_get(Page *page, const Headers *headers)
 		page_redirect(page, "/login");
 	else
 	{
-		read_said(page, headers);
+		if (headers->refresh == NULL)
+			read_said(page, headers);
 		answer_page(page);
 	}
 }

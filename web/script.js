@@ -41,6 +41,11 @@
 		if (kept.at) for (const row of region.querySelectorAll("tr[data-key]")) row.classList.toggle("at", row.dataset.key === kept.at);
 		if (kept.focus) [...region.querySelectorAll(focusable)].find((element) => keyOf(element) === kept.focus)?.focus({ preventScroll: true });
 	};
+	// A click is lost if its node is replaced between the press and the release. (Of which one may hear nothing.)
+	let pressedUntil = 0;
+	const pressedFor = (milliseconds) => () => { pressedUntil = performance.now() + milliseconds; };
+	document.addEventListener("pointerdown", pressedFor(30000), true);
+	for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, pressedFor(300), true);
 	const isInUse = (region) => {
 		const focused = document.activeElement;
 		const selection = document.getSelection();
@@ -62,7 +67,7 @@
 		}
 	};
 	const merge = (region, fresh) => {
-		if (isInUse(region)) return;
+		if (isInUse(region) || performance.now() < pressedUntil) return;
 		if ("rows" in region.dataset && region.querySelector("input:checked")) mergeRows(region, fresh);
 		else {
 			const kept = remember(region);

@@ -5,7 +5,7 @@ import unittest
 import urllib.parse
 
 from support import HERE, NASTY, Dashboard, Server
-from webdriver import Browser, Driver, wait_until
+from webdriver import ELEMENT, Browser, Driver, wait_until
 
 PAGES = ['/', '/jobs', '/jobs/{job}', '/queues', '/workers', '/worker?name={worker}', '/schedules', '/batches', '/replicas', '/executors']
 
@@ -240,6 +240,18 @@ class WithScript(Actions, unittest.TestCase):
         self.assertTrue(self.browser.run('return document.querySelector(\'input[value="%s"]\').checked && window.stays' % job))
         self.browser.click('input[value="%s"]' % job)
         wait_until(lambda: self.browser.all('tr[data-key="%s"]' % added), 'without a mark the new job is shown')
+
+    def test_pressed(self):
+        """A refresh while the button is down does not take the click away."""
+        self.go('/')
+        link = self.browser.one('#queues tr[data-key="later"] a')
+        self.browser.run('arguments[0].scrollIntoView({block: "center"})', {ELEMENT: link})
+        self.browser.press(link)
+        fetched = "return performance.getEntriesByType('resource').filter((entry) => entry.initiatorType == 'fetch').length"
+        before = self.browser.run(fetched)
+        wait_until(lambda: self.browser.run(fetched) >= before + 2, 'the page has been refreshed')
+        self.browser.release()
+        wait_until(lambda: self.browser.url() != dashboard.url + '/', 'the link is followed')
 
     def test_keys(self):
         self.go('/')

@@ -133,6 +133,15 @@ class Browser:
         actions = [{'type': kind, 'value': key} for key in text for kind in ('keyDown', 'keyUp')]
         self.call('POST', '/actions', {'actions': [{'type': 'key', 'id': 'keyboard', 'actions': actions}]})
 
+    def pointer(self, *actions):
+        self.call('POST', '/actions', {'actions': [{'type': 'pointer', 'id': 'mouse', 'actions': list(actions)}]})
+
+    def press(self, element):
+        self.pointer({'type': 'pointerMove', 'origin': {ELEMENT: element}, 'x': 0, 'y': 0}, {'type': 'pointerDown', 'button': 0})
+
+    def release(self):
+        self.pointer({'type': 'pointerUp', 'button': 0})
+
     def run(self, script, *arguments):
         return self.call('POST', '/execute/sync', {'script': script, 'args': list(arguments)})
 
