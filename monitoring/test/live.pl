@@ -155,6 +155,18 @@ sub values_of
 	return grep { $_->{value}[1] ne 'NaN' } @{ $data->{result} };
 }
 
+# A test that waits until what the first sub returns is what the second one does: when a scrape is slow a
+# series has no value for a moment.
+sub becomes
+{
+	my ($look, $expect, $name) = @_;
+	my ($found, $expected);
+
+	eval { wait_for($name, sub { ($found, $expected) = ($look->(), $expect->()); $found eq $expected }) };
+	is($found, $expected, $name);
+	return;
+}
+
 my @sources = qw(queue_jobs_web postgres_exporter sql_exporter);
 wait_for("metrics by $_", sub { values_of("queue_jobs_info{job='$_'}") }) for @sources;
 
@@ -167,12 +179,11 @@ sub samples { return split /\n/, $node->safe_psql('postgres', 'SELECT name, coun
 for my $source (@sources)
 {
 	my $all = sub { lines(map { "$_->{metric}{__name__}|$_->{value}[1]" } values_of("count by (__name__) ({job='$source', __name__=~'queue_jobs_.+', database!='second'})")) };
-	eval { wait_for("all metrics by $source", sub { $all->() eq lines(samples()) }) };
-	is($all->(), lines(samples()), "$source: each sample of the view arrives");
-	is(join(' ', map { $_->{metric}{worker} } values_of("queue_jobs_disabled{job='$source', resource_boundary='cpu'}")), $quoted, '… labels are as they are');
+	becomes($all, sub { lines(samples()) }, "$source: each sample of the view arrives");
+	becomes(sub { join ' ', map { $_->{metric}{worker} } values_of("queue_jobs_disabled{job='$source', resource_boundary='cpu'}") }, sub { $quoted }, '… labels are as they are');
 }
 
-is(join(' ', sort map { $_->{metric}{database} } values_of("queue_jobs_info{job='postgres_exporter'}")), 'postgres second', 'postgres_exporter finds each database');
+becomes(sub { join ' ', sort map { $_->{metric}{database} } values_of("queue_jobs_info{job='postgres_exporter'}") }, sub { 'postgres second' }, 'postgres_exporter finds each database');
 
 my %documented = map { $_ => 1 } slurp_file("$root/docs/reference/metrics.md") =~ /`(queue_jobs_\w+)`/g;
 is(join(' ', grep { !$documented{$_} } map { s/\|.*//r =~ s/_(?:bucket|sum|count)$//r } samples()), '', 'each is in docs/reference/metrics.md');
@@ -206,7 +217,7 @@ for my $source (@sources)
 	for my $variable (grep { $_->{type} eq 'query' } @{ $dashboard->{templating}{list} })
 	{
 		my ($series, $label) = $variable->{definition} =~ /^label_values\((.*), (\w+)\)$/;
-		ok(scalar(grep { exists $_->{metric}{$label} } values_of($filled->($series))), "… and the variable $variable->{name}");
+		ok(eval { wait_for($variable->{name}, sub { grep { exists $_->{metric}{$label} } values_of($filled->($series)) }) }, "… and the variable $variable->{name}");
 	}
 }
 
