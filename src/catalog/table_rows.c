@@ -26,27 +26,44 @@ table_has_no_rows(CatalogRelation table)
 	return empty;
 }
 
-/* Read as the engine reads, whatever the caller's snapshot. */
-bool
-table_has_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value)
+static bool
+has_row(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value, Snapshot snapshot)
 {
-	Relation	rel;
-	Snapshot	snapshot;
+	Relation	rel = table_open(catalog_relation(table), AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	bool		found;
 
-	if (table_has_no_rows(table))
-		return false;
-	rel = table_open(catalog_relation(table), AccessShareLock);
-	snapshot = engine_snapshot();
 	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(value));
 	scan = systable_beginscan(rel, catalog_relation(index), true, snapshot, 1, &key);
 	found = HeapTupleIsValid(systable_getnext(scan));
 	systable_endscan(scan);
-	engine_snapshot_end(snapshot);
 	table_close(rel, AccessShareLock);
 	return found;
+}
+
+/* Read as the engine reads, whatever the caller's snapshot. */
+bool
+table_has_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value)
+{
+	Snapshot	snapshot;
+	bool		found;
+
+	if (table_has_no_rows(table))
+		return false;
+	snapshot = engine_snapshot();
+	found = has_row(table, column, index, value, snapshot);
+	engine_snapshot_end(snapshot);
+	return found;
+}
+
+bool
+table_may_get_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value)
+{
+	SnapshotData dirty;
+
+	InitDirtySnapshot(dirty);
+	return !table_has_no_rows(table) && has_row(table, column, index, value, &dirty);
 }
 
 void

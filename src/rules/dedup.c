@@ -714,7 +714,7 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 	{
 		if (other.id == job->id || !same_key(job, &other) || is_run(&other, now))
 			continue;
-		if (!takes_part(&other, worker, now) || has_state(&other) ||
+		if (!takes_part(&other, worker, now) || has_state(&other) || job_signal_any_to_come(other.id) ||
 			Max(waiting_since(&other), waiting_since(job)) -
 					Min(waiting_since(&other), waiting_since(job)) >
 				worker->dedup_ttl)

@@ -65,6 +65,12 @@ job_signal_any(int64 job)
 	return table_has_row_of(REL_JOB_SIGNAL, Anum_job_signal_job, REL_JOB_SIGNAL_KEY, job);
 }
 
+bool
+job_signal_any_to_come(int64 job)
+{
+	return table_may_get_row_of(REL_JOB_SIGNAL, Anum_job_signal_job, REL_JOB_SIGNAL_KEY, job);
+}
+
 Jsonb *
 job_signals_of(int64 job)
 {

@@ -16,6 +16,9 @@ extern Jsonb *job_signal_payload(int64 job, const char *name);
 /* Whether the job has a signal of any name. */
 extern bool job_signal_any(int64 job);
 
+/* The same, or another transaction is sending it one. */
+extern bool job_signal_any_to_come(int64 job);
+
 /* All of them, an object of their payloads by name. */
 extern Jsonb *job_signals_of(int64 job);
 

@@ -169,6 +169,18 @@ look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 	return found.unmet;
 }
 
+/*
+ * By the executor that shows the job, whose news will come: a run deletes the row. Once the job is put back
+ * the executor shows it for a moment yet, and another transaction may have the row, of which no news come.
+ */
+static bool
+is_run(LiveTable *table, int64 id)
+{
+	Job			job;
+
+	return executor_runs(id) && live_look_up(table, id, &job) == LOOK_GOING;
+}
+
 int64
 release_look(int64 child, bool *locked)
 {
@@ -180,7 +192,7 @@ release_look(int64 child, bool *locked)
 
 	live_open(&table);
 	found = live_find(&table, child, false, &slot, &job);
-	*locked = found == FIND_LOCKED && !executor_runs(child);
+	*locked = found == FIND_LOCKED && !is_run(&table, child);
 	if (found == FIND_FOUND)
 	{
 		if (job.waits != NULL && !job.due)

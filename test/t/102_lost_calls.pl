@@ -150,6 +150,22 @@ $sessions[0]->query('COMMIT');
 wait_until($node, "SELECT state IN ('cancelled', 'completed') FROM queue_jobs.job WHERE id = $job");
 is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), 'cancelled', 'it does not run, though that one could not take it');
 
+# ---- a signal for a job whose executor still shows it, while another session has its row ----
+
+sql(q{CREATE FUNCTION asks() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN IF queue_jobs.signal_payload('go') IS NULL THEN PERFORM queue_jobs.wait_for_signal('go'); END IF; END $$});
+sql(q{SELECT queue_jobs.define_worker('asks', 'public.asks')});
+arm('end_committed', 'wait');
+$job = sql(q{SELECT queue_jobs.enqueue('asks')});
+wait_at('end_committed');
+$sessions[0]->query("BEGIN; SELECT queue_jobs.change_job($job, priority => 7)");
+is(sql("SELECT queue_jobs.signal($job, 'go')"), 't', 'a signal is sent to a job that another session has');
+looked(30);
+go_on('end_committed');
+$sessions[0]->query('COMMIT');
+wait_for_job($node, $job, 'completed');
+pass('which runs when that has committed');
+
 # ---- a due job that a savepoint had while the scheduler looked ----
 
 my $scheduler = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'};
