@@ -29,7 +29,8 @@ extern bool table_has_no_rows(CatalogRelation table);
 extern bool table_has_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value);
 
 /* The same, or another transaction has written one and not committed it yet. */
-extern bool table_may_get_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value);
+extern bool table_may_get_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index,
+								 int64 value);
 
 extern void table_rows_begin(TableRows *rows, CatalogRelation table, Snapshot snapshot);
 extern bool table_rows_next(TableRows *rows);

@@ -358,8 +358,8 @@ heed_late_end(int64 job, int end_as)
 }
 
 /*
- * Only when the job is not shown any more do hints become void, so that a claim that looks again does not pass
- * it by again.
+ * Only when the job is not shown any more do hints become void, so that a claim that looks again does not
+ * pass it by again.
  */
 static void
 stop_showing(ExecutorSlot *slot, bool has_ended)
