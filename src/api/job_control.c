@@ -39,6 +39,7 @@
 #include "pools.h"
 #include "run_as.h"
 #include "settings.h"
+#include "storage/lmgr.h"
 #include "store.h"
 #include "subscription.h"
 #include "test_point.h"
@@ -294,6 +295,8 @@ job_end_at_once(int64 id, JobState end_as)
 
 	if (catalog_status() != EXTENSION_PRESENT)
 		return true;
+	if (!ConditionalLockRelationOid(catalog_relation(REL_LIVE_JOB), RowExclusiveLock))
+		return false;
 	result = try_end(id, end_as, false, false);
 	return result == CONTROL_DONE || (result == CONTROL_RUNS && executor_request_end(id, end_as));
 }
@@ -315,14 +318,16 @@ job_control_before_commit(XactEvent event)
 	int64		id;
 	JobState	end_as;
 
-	for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
-		if (!end_put_back(id, end_as) && event == XACT_EVENT_PRE_PREPARE)
-			refuse_prepare(id);
-
-	/* last, for the executors wait for us now; of what is to be prepared none runs a job */
-	for (int i = 0; event != XACT_EVENT_PRE_PREPARE && wakeup_next_end(&i, &id, &end_as);)
-		while (!wakeup_announce_end(i - 1) && !end_put_back(id, end_as))
+	do
+		for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
+		{
 			CHECK_FOR_INTERRUPTS();
+			if (end_put_back(id, end_as))
+				wakeup_end_made(i - 1);
+			else if (event == XACT_EVENT_PRE_PREPARE)
+				refuse_prepare(id);
+		}
+	while (!wakeup_announce_ends());	/* last, for executors wait for us from now on */
 }
 
 static void

@@ -365,12 +365,20 @@ static void
 stop_showing(ExecutorSlot *slot, bool has_ended)
 {
 	int64		id = slot->job;
-	int			end_as;
-	bool		withheld;
+	bool		passed_by;
 
-	while (!executor_stop_showing(slot, has_ended, &end_as, &withheld))
-		heed_late_end(id, end_as);
-	if (withheld && id != 0)
+	if (has_ended)
+		executor_unshow(slot, &passed_by);
+	else
+		while (!executor_try_unshow(slot, &passed_by))
+		{
+			int			end_as = executor_end_wanted(slot);
+
+			if (end_as >= 0)
+				heed_late_end(id, end_as);
+			executor_end_heeded(slot, end_as);
+		}
+	if (passed_by)
 		lane_hints_void(MyDatabaseId);
 }
 
@@ -501,32 +509,41 @@ execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 void
 execute_let_go(ExecutorSlot *slot)
 {
+	int64		id = slot->job;
+
 	ledger_wipe();
 	hold_end_session();
-	stop_showing(slot, slot->job == 0);
+	stop_showing(slot, id == 0);
+	if (id != 0)
+		lane_hints_void(MyDatabaseId);
 }
 
 bool
 execute_exit(ExecutorSlot *slot)
 {
 	int64		id = slot->job;
-	int			end_as;
-	bool		withheld;
+	bool		passed_by;
 	bool		ended = false;
 
-	if (id == 0 || (slot->end_as < 0 && slot->announced == 0))
-		return false;
-	AbortOutOfAnyTransaction();
-	hold_end_session();
 	current_job.job = NULL;
-	while (!executor_stop_showing(slot, false, &end_as, &withheld))
+	/* no wait for a standby, for no signal would end it */
+	synchronous_commit = Min(synchronous_commit, SYNCHRONOUS_COMMIT_LOCAL_FLUSH);
+	while (id != 0 && !executor_try_unshow(slot, &passed_by))
 	{
-		unit_begin();
-		ended = job_end_at_once(id, (JobState) end_as);
-		ForceSyncCommit();
-		unit_end();
+		int			end_as;
+
+		AbortOutOfAnyTransaction();
+		hold_end_session();
+		end_as = executor_end_wanted(slot);
+		if (end_as >= 0)
+		{
+			unit_begin();
+			ended = job_end_at_once(id, (JobState) end_as) || ended;
+			ForceSyncCommit();
+			unit_end();
+		}
+		executor_end_heeded(slot, end_as);
 	}
-	lane_hints_void(MyDatabaseId);
 	return ended;
 }
 

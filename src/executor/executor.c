@@ -37,17 +37,19 @@ static ProcessArguments arguments;
 static ExecutorSlot *own_slot = NULL;
 static bool nothing_left = false;	/* to do, as we resigned */
 static bool called = false;		/* a session has woken us, and we have not looked since */
+static bool interrupted = false;	/* the process ended within a job */
 
 /* The first thing to be done when the process ends, before the server rolls back, and so frees the job. */
 static void
 blame(int code, Datum argument)
 {
-	if (own_slot->job == 0 || terminated_by_others())
+	interrupted = own_slot->job != 0;
+	if (!interrupted || terminated_by_others())
 		ledger_wipe();
 	else
 		ledger_blame();
 	if (execute_exit(own_slot))
-		ledger_wipe();
+		ledger_unblame();
 }
 
 /*
@@ -57,8 +59,6 @@ blame(int code, Datum argument)
 static void
 detach(int code, Datum argument)
 {
-	bool		interrupted = own_slot->job != 0;
-
 	test_point("executor_leaves");
 	session_holds_forget();
 	if (terminated_by_others())

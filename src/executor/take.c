@@ -45,18 +45,14 @@ run_show(Run *run)
 static void
 unshow(Run *run)
 {
-	ExecutorSlot *slot = run->slot;
-	bool		end_wanted;
+	bool		passed_by;
 
-	SpinLockAcquire(&slot->mutex);
-	end_wanted = slot->end_as >= 0 || slot->announced > 0;
-	if (!end_wanted)
-		slot->job = 0;
-	SpinLockRelease(&slot->mutex);
-	if (end_wanted)
+	if (!executor_try_unshow(run->slot, &passed_by))
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling statement due to user request")));
+	if (passed_by)
+		lane_hints_void(MyDatabaseId);
 }
 
 bool

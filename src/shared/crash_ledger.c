@@ -98,6 +98,14 @@ ledger_blame(void)
 	ledger_wipe();
 }
 
+void
+ledger_unblame(void)
+{
+	if (own_blamed != NULL)
+		own_blamed->job = 0;
+	pg_write_barrier();
+}
+
 static bool
 is_of_here(const LedgerEntry *entry)
 {

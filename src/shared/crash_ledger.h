@@ -36,6 +36,9 @@ extern void ledger_wipe(void);
 /* This process ends by its job's doing. */
 extern void ledger_blame(void);
 
+/* It does, but the job has ended all the same. */
+extern void ledger_unblame(void);
+
 /* Whether the job is to be charged for that attempt before it can start again. */
 extern bool ledger_blames(int64 job, int32 attempt);
 

@@ -95,6 +95,39 @@ executor_resign(ExecutorSlot *slot)
 	return resigns;
 }
 
+/* With the slot's mutex. The counter is never less than what others can see. */
+static void
+withhold(ExecutorSlot *slot, bool withheld)
+{
+	if (withheld && !slot->withheld)
+		pg_atomic_fetch_add_u32(&executors->withheld, 1);
+	else if (!withheld && slot->withheld)
+		pg_atomic_fetch_sub_u32(&executors->withheld, 1);
+	slot->withheld = withheld;
+}
+
+void
+executor_withhold(ExecutorSlot *slot)
+{
+	SpinLockAcquire(&slot->mutex);
+	withhold(slot, true);
+	SpinLockRelease(&slot->mutex);
+}
+
+/* With the slot's mutex; returns whether others have passed the job by, which are to look again. */
+static bool
+forget_job(ExecutorSlot *slot)
+{
+	bool		was_passed_by = slot->passed_by;
+
+	slot->job = 0;
+	slot->end_as = -1;
+	slot->announced = 0;
+	slot->passed_by = false;
+	withhold(slot, false);
+	return was_passed_by;
+}
+
 /* Takes a free slot for an executor that is about to be started; false if all are taken. */
 static bool
 reserve(ProcessArguments *arguments)
@@ -124,10 +157,7 @@ reserve(ProcessArguments *arguments)
 		mark_idle(slot, false);
 		slot->worked_at = NO_TIME;
 		slot->leave = false;
-		slot->job = 0;
-		slot->withheld = false;
-		slot->end_as = -1;
-		slot->announced = 0;
+		(void) forget_job(slot);
 		SpinLockRelease(&slot->mutex);
 		arguments->generation = slot->generation;
 		arguments->slot = i;
@@ -138,56 +168,24 @@ reserve(ProcessArguments *arguments)
 	return reserved;
 }
 
-/* With the slot's lock. Whether that is news; then the caller counts it. */
-static bool
-withhold(ExecutorSlot *slot, bool withheld)
-{
-	bool		changed = slot->withheld != withheld;
-
-	slot->withheld = withheld;
-	return changed;
-}
-
-static void
-count_withheld(int change)
-{
-	pg_atomic_fetch_add_u32(&executors->withheld, change);
-}
-
-void
-executor_withhold(ExecutorSlot *slot)
-{
-	bool		changed;
-
-	SpinLockAcquire(&slot->mutex);
-	changed = withhold(slot, true);
-	SpinLockRelease(&slot->mutex);
-	if (changed)
-		count_withheld(1);
-}
-
 /* Frees a slot, by the executor that has it or by a scheduler for one that never came up. */
 void
 executor_release(int index, uint32 generation)
 {
 	ExecutorSlot *slot = &executors->slots[index];
-	bool		released = false;
 
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	SpinLockAcquire(&slot->mutex);
 	if (slot->generation == generation)
 	{
-		released = withhold(slot, false);
 		slot->state = EXECUTOR_NONE;
-		slot->job = 0;
+		(void) forget_job(slot);
 		mark_idle(slot, false);
 		slot->pid = 0;
 		slot->proc = NO_PROC;
 	}
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared_lock());
-	if (released)
-		count_withheld(-1);
 }
 
 bool
@@ -416,7 +414,6 @@ request_end(int64 job, bool own, bool others, int announced, int end_as)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 		pid_t		pid = 0;
-		bool		withheld = false;
 
 		SpinLockAcquire(&slot->mutex);
 		if (slot->job == job && slot->database == MyDatabaseId && (slot->pid == MyProcPid ? own : others))
@@ -429,11 +426,9 @@ request_end(int64 job, bool own, bool others, int announced, int end_as)
 				pid = slot->pid;
 			}
 			if (slot->announced > 0 || end_as >= 0)
-				withheld = withhold(slot, true);
+				withhold(slot, true);
 		}
 		SpinLockRelease(&slot->mutex);
-		if (withheld)
-			count_withheld(1);
 		if (pid != 0)
 			kill(pid, SIGINT);
 	}
@@ -464,43 +459,54 @@ executor_end_announced(int64 job, int end_as)
 	(void) request_end(job, true, true, -1, end_as);
 }
 
-/* What the slot's process has been asked for, or -1, when no session is about to ask. */
-static bool
-try_stop_showing(ExecutorSlot *slot, bool has_ended, int *end_as, bool *withheld)
+bool
+executor_try_unshow(ExecutorSlot *slot, bool *passed_by)
 {
-	bool		announced;
+	bool		wanted;
 
-	*end_as = -1;
-	*withheld = false;
+	*passed_by = false;
 	SpinLockAcquire(&slot->mutex);
-	if (has_ended)
-		slot->announced = 0;
-	announced = slot->announced > 0;
-	if (!announced)
-	{
-		*end_as = has_ended ? -1 : slot->end_as;
-		slot->end_as = -1;
-		if (*end_as < 0)
-		{
-			slot->job = 0;
-			*withheld = withhold(slot, false);
-		}
-	}
+	wanted = slot->end_as >= 0 || slot->announced > 0;
+	if (!wanted)
+		*passed_by = forget_job(slot);
 	SpinLockRelease(&slot->mutex);
-	if (*withheld)
-		count_withheld(-1);
-	return !announced;
+	return !wanted;
 }
 
-bool
-executor_stop_showing(ExecutorSlot *slot, bool has_ended, int *end_as, bool *withheld)
+void
+executor_unshow(ExecutorSlot *slot, bool *passed_by)
 {
-	while (!try_stop_showing(slot, has_ended, end_as, withheld))
+	SpinLockAcquire(&slot->mutex);
+	*passed_by = forget_job(slot);
+	SpinLockRelease(&slot->mutex);
+}
+
+int
+executor_end_wanted(ExecutorSlot *slot)
+{
+	for (;;)
 	{
+		int			announced;
+		int			end_as;
+
+		SpinLockAcquire(&slot->mutex);
+		announced = slot->announced;
+		end_as = slot->end_as;
+		SpinLockRelease(&slot->mutex);
+		if (announced == 0)
+			return end_as;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 	}
-	return *end_as < 0;
+}
+
+void
+executor_end_heeded(ExecutorSlot *slot, int end_as)
+{
+	SpinLockAcquire(&slot->mutex);
+	if (slot->end_as == end_as)
+		slot->end_as = -1;
+	SpinLockRelease(&slot->mutex);
 }
 
 /* Where the job stands among those found, or else the next place. */
@@ -563,6 +569,7 @@ any_shows(int64 job, bool withheld, TimestampTz since)
 		SpinLockAcquire(&slot->mutex);
 		found = slot->job == job && slot->database == MyDatabaseId && (slot->withheld || !withheld) &&
 			slot->started_at >= since;
+		slot->passed_by = slot->passed_by || (found && withheld && slot->pid != MyProcPid);
 		SpinLockRelease(&slot->mutex);
 	}
 	return found;

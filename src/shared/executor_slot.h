@@ -47,6 +47,7 @@ typedef struct ExecutorSlot
 	bool		leave;			/* is asked to make room once its job is done */
 	int64		job;			/* or 0 */
 	bool		withheld;		/* no other process is to start the job: executor_withholds() */
+	bool		passed_by;		/* and one has been refused it */
 	int32		attempt;
 	TimestampTz started_at;
 	XLogRecPtr	wal_lsn;
@@ -139,12 +140,19 @@ extern bool executor_announce_end(int64 job);
 extern void executor_end_announced(int64 job, int end_as);
 
 /*
- * When what has become of the executor's job is committed. Unless it has ended: false if a session has asked
- * for its end, and the job is still shown. The executor ends it, and calls this again. (Once the job is not
- * shown no session can ask.) Waits for sessions that have announced that they will ask, for these have looked
- * at the job for the last time. *withheld: other processes may have passed the job by meanwhile.
+ * The executor shows its job no more: in any case, or (false: it shows it still) unless a session has asked
+ * for its end, or announced that it will. Once the job is not shown no session can ask. *passed_by: other
+ * processes have been refused the job meanwhile, and are to look again.
  */
-extern bool executor_stop_showing(ExecutorSlot *slot, bool has_ended, int *end_as, bool *withheld);
+extern void executor_unshow(ExecutorSlot *slot, bool *passed_by);
+extern bool executor_try_unshow(ExecutorSlot *slot, bool *passed_by);
+
+/*
+ * The end that the executor has been asked for, or -1. Waits for sessions that have announced that they will
+ * ask, for these have looked at the job for the last time. It stands until it has been heeded.
+ */
+extern int	executor_end_wanted(ExecutorSlot *slot);
+extern void executor_end_heeded(ExecutorSlot *slot, int end_as);
 
 /* What the executors of this database are doing, in palloc'd memory. */
 extern RunningJob *executor_running(int *count);

@@ -46,9 +46,8 @@ typedef struct TouchedLane
 typedef struct EndRequest
 {
 	int			nest_level;		/* first: savepoint_notes.h */
-	int64		job;
+	int64		job;			/* 0: it has ended */
 	JobState	end_as;
-	bool		announced;		/* to the executor that runs it, which waits for our end */
 } EndRequest;
 
 static TouchedLane *touched = NULL;
@@ -72,6 +71,7 @@ static int	level_note_size = 0;
 static EndRequest *requests = NULL;
 static int	request_count = 0;
 static int	request_size = 0;
+static bool requests_announced = false;	/* executors wait for our end */
 static TimestampTz first_due = DT_NOEND;
 static TimestampTz first_due_if_undone = DT_NOEND;
 static bool look_at_all = false;
@@ -337,6 +337,8 @@ wakeup_end_running(int64 job, JobState end_as)
 bool
 wakeup_next_end(int *i, int64 *job, JobState *end_as)
 {
+	while (*i < request_count && requests[*i].job == 0)
+		(*i)++;
 	if (*i >= request_count)
 		return false;
 	*job = requests[*i].job;
@@ -345,11 +347,32 @@ wakeup_next_end(int *i, int64 *job, JobState *end_as)
 	return true;
 }
 
-bool
-wakeup_announce_end(int number)
+void
+wakeup_end_made(int number)
 {
-	requests[number].announced = executor_announce_end(requests[number].job);
-	return requests[number].announced;
+	requests[number].job = 0;
+}
+
+static void
+end_announcements(int count, bool committed)
+{
+	for (int i = 0; i < count; i++)
+		if (requests[i].job != 0)
+			executor_end_announced(requests[i].job, committed ? (int) requests[i].end_as : -1);
+}
+
+bool
+wakeup_announce_ends(void)
+{
+	requests_announced = true;
+	for (int i = 0; i < request_count && requests_announced; i++)
+	{
+		if (requests[i].job == 0 || executor_announce_end(requests[i].job))
+			continue;
+		end_announcements(i, false);
+		requests_announced = false;
+	}
+	return requests_announced;
 }
 
 static void
@@ -359,6 +382,7 @@ forget(void)
 	touched_by_lane = NULL;		/* it goes with the transaction's memory */
 	level_note_count = 0;
 	request_count = 0;
+	requests_announced = false;
 	first_due = DT_NOEND;
 	first_due_if_undone = DT_NOEND;
 	look_at_all = false;
@@ -515,9 +539,8 @@ publish(bool committed)
 		database_sweep_parked(MyDatabaseId);
 	if (first_due != DT_NOEND && database_publish_due(MyDatabaseId, first_due))
 		news = true;
-	for (int i = 0; i < request_count; i++)
-		if (requests[i].announced)
-			executor_end_announced(requests[i].job, committed ? (int) requests[i].end_as : -1);
+	if (requests_announced)
+		end_announcements(request_count, committed);
 	if (news)
 		waiters_wake(MyDatabaseId);
 }

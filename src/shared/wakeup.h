@@ -118,10 +118,13 @@ extern void wakeup_end_running(int64 job, JobState end_as);
  */
 extern bool wakeup_next_end(int *i, int64 *job, JobState *end_as);
 
+/* That of this number (*i - 1, when it has just been returned) was made by this transaction itself. */
+extern void wakeup_end_made(int number);
+
 /*
- * This transaction is about to commit, and then makes the request of that number; false: no executor runs the
- * job.
+ * This transaction is about to commit, and then makes the others. False, and nothing is announced, if no
+ * executor shows one of the jobs any more.
  */
-extern bool wakeup_announce_end(int number);
+extern bool wakeup_announce_ends(void);
 
 #endif

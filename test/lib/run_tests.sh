@@ -149,7 +149,7 @@ run_web() {
 last_words() {
     failed_files tmp_check/summary_* | while read -r file; do
         awk -v file="$file" '/^\[[^]]*\] *(not )?ok |^server started/ { said = ""; next } /^(#|\[|waiting for server |server stopped)/ { next }
-            { said = said $0 "\n" } END { if (said != "") printf "--- %s\n%s", file, said }' tmp_check/log/regress_log_"$file" | cut -c 1-300 | head -n 30
+            { said = said $0 "\n" } END { if (said != "") printf "--- %s\n%s", file, said }' tmp_check/log/regress_log_"$file" 2>/dev/null | cut -c 1-300 | head -n 30
     done
 }
 

@@ -235,6 +235,27 @@ foreach my $worker ('gated', 'gated procedure')
 	$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
 }
 
+# The same of one that has just put the job back, and of one that is on its way out.
+$n++;
+arm('end_written', 'wait');
+$failing = $node->safe_psql('postgres', "INSERT INTO gate VALUES ($n); SELECT queue_jobs.enqueue('gated failure', jsonb_build_object('n', $n))");
+wait_at('end_written');
+is($node->safe_psql('postgres', "SELECT queue_jobs.cancel($failing)"), 't', 'a job is cancelled that is being put back');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM queue_jobs.running_jobs() WHERE job_id = $failing");
+go_on('end_written');
+wait_until($node, "SELECT state IN ('cancelled', 'retryable') AND NOT EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $failing) FROM queue_jobs.job WHERE id = $failing");
+is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $failing"), 'cancelled', 'though its executor is terminated then');
+
+$n++;
+my $leaving = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('gated procedure', jsonb_build_object('n', $n))");
+wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $leaving");
+arm('executor_leaves', 'wait');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM queue_jobs.running_jobs() WHERE job_id = $leaving");
+wait_at('executor_leaves');
+is($node->safe_psql('postgres', "SELECT queue_jobs.cancel($leaving)"), 't', 'a job is cancelled whose executor is on its way out');
+go_on('executor_leaves');
+is($node->safe_psql('postgres', "SELECT state FROM queue_jobs.job WHERE id = $leaving"), 'cancelled', 'and has ended at once');
+
 # A run that cannot be committed is ended, and its job put back, in a transaction of its own: who cancels it meanwhile is heeded.
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE uncommitted (n int);
