@@ -140,10 +140,13 @@ is(claims('keyed'), $job, 'then it is claimed');
 
 # ---- a cancel() that finds an executor at a job, which finds that another session has its row ----
 
-arm('job_shown', 'wait');
+# (The row is locked before any executor looks, or another one would run the job.)
+sql(q{SELECT queue_jobs.pause('quick')});
 $job = sql(q{SELECT queue_jobs.enqueue('quick', '{"n": 5}')});
-wait_at('job_shown');
 $sessions[0]->query("BEGIN; SELECT queue_jobs.change_job($job, priority => 7)");
+arm('job_shown', 'wait');
+sql(q{SELECT queue_jobs.resume('quick')});
+wait_at('job_shown');
 is(sql("SELECT queue_jobs.cancel($job)"), 't', 'a job is cancelled while an executor is about to take it');
 go_on('job_shown');
 $sessions[0]->query('COMMIT');
