@@ -357,29 +357,19 @@ heed_late_end(int64 job, int end_as)
 	QueryCancelPending = false;
 }
 
-/*
- * Only when the job is not shown any more do hints become void, so that a claim that looks again does not
- * pass it by again.
- */
 static void
 stop_showing(ExecutorSlot *slot, bool has_ended)
 {
 	int64		id = slot->job;
-	bool		passed_by;
 
-	if (has_ended)
-		executor_unshow(slot, &passed_by);
-	else
-		while (!executor_try_unshow(slot, &passed_by))
-		{
-			int			end_as = executor_end_wanted(slot);
+	while (!executor_unshow(slot, has_ended))
+	{
+		int			end_as = executor_end_wanted(slot);
 
-			if (end_as >= 0)
-				heed_late_end(id, end_as);
-			executor_end_heeded(slot, end_as);
-		}
-	if (passed_by)
-		lane_hints_void(MyDatabaseId);
+		if (end_as >= 0)
+			heed_late_end(id, end_as);
+		executor_end_heeded(slot, end_as);
+	}
 }
 
 bool
@@ -522,13 +512,12 @@ bool
 execute_exit(ExecutorSlot *slot)
 {
 	int64		id = slot->job;
-	bool		passed_by;
 	bool		ended = false;
 
 	current_job.job = NULL;
 	/* no wait for a standby, for no signal would end it */
 	synchronous_commit = Min(synchronous_commit, SYNCHRONOUS_COMMIT_LOCAL_FLUSH);
-	while (id != 0 && !executor_try_unshow(slot, &passed_by))
+	while (!executor_unshow(slot, id == 0))
 	{
 		int			end_as;
 

@@ -32,8 +32,6 @@ run_show(Run *run)
 	slot->attempt = run->job.attempt;
 	slot->started_at = run->started_at;
 	slot->wal_lsn = run->job.wal_lsn;
-	if (slot->job != run->job.id)	/* otherwise a session may have asked already for its end */
-		slot->end_as = -1;
 	slot->job = run->job.id;
 	SpinLockRelease(&slot->mutex);
 }
@@ -45,14 +43,10 @@ run_show(Run *run)
 static void
 unshow(Run *run)
 {
-	bool		passed_by;
-
-	if (!executor_try_unshow(run->slot, &passed_by))
+	if (!executor_unshow(run->slot, false))
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling statement due to user request")));
-	if (passed_by)
-		lane_hints_void(MyDatabaseId);
 }
 
 bool

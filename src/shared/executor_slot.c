@@ -8,6 +8,7 @@
 
 #include "compat.h"
 #include "executor_slot.h"
+#include "lane_hint.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "settings.h"
@@ -460,25 +461,19 @@ executor_end_announced(int64 job, int end_as)
 }
 
 bool
-executor_try_unshow(ExecutorSlot *slot, bool *passed_by)
+executor_unshow(ExecutorSlot *slot, bool has_ended)
 {
 	bool		wanted;
+	bool		passed_by = false;
 
-	*passed_by = false;
 	SpinLockAcquire(&slot->mutex);
-	wanted = slot->end_as >= 0 || slot->announced > 0;
+	wanted = !has_ended && (slot->end_as >= 0 || slot->announced > 0);
 	if (!wanted)
-		*passed_by = forget_job(slot);
+		passed_by = forget_job(slot);
 	SpinLockRelease(&slot->mutex);
+	if (passed_by)
+		lane_hints_void(MyDatabaseId);	/* only now, or a claim that looks again would pass it by again */
 	return !wanted;
-}
-
-void
-executor_unshow(ExecutorSlot *slot, bool *passed_by)
-{
-	SpinLockAcquire(&slot->mutex);
-	*passed_by = forget_job(slot);
-	SpinLockRelease(&slot->mutex);
 }
 
 int
@@ -558,7 +553,7 @@ executor_running(int *count)
 
 /* Whether an executor of this database shows the job as one that it started at that time or later. */
 static bool
-any_shows(int64 job, bool withheld, TimestampTz since)
+any_shows(int64 job, bool own, bool withheld, TimestampTz since)
 {
 	bool		found = false;
 
@@ -568,7 +563,7 @@ any_shows(int64 job, bool withheld, TimestampTz since)
 
 		SpinLockAcquire(&slot->mutex);
 		found = slot->job == job && slot->database == MyDatabaseId && (slot->withheld || !withheld) &&
-			slot->started_at >= since;
+			(own || slot->pid != MyProcPid) && slot->started_at >= since;
 		slot->passed_by = slot->passed_by || (found && withheld && slot->pid != MyProcPid);
 		SpinLockRelease(&slot->mutex);
 	}
@@ -578,34 +573,24 @@ any_shows(int64 job, bool withheld, TimestampTz since)
 bool
 executor_ends_expired(int64 job, TimestampTz expires_at)
 {
-	return any_shows(job, false, expires_at);
+	return any_shows(job, true, false, expires_at);
 }
 
 bool
 executor_runs(int64 job)
 {
-	return any_shows(job, false, DT_NOBEGIN);
+	return any_shows(job, true, false, DT_NOBEGIN);
 }
 
 bool
 executor_runs_elsewhere(int64 job)
 {
-	bool		found = false;
-
-	for (int i = 0; i < executor_slots() && !found; i++)
-	{
-		ExecutorSlot *slot = &executors->slots[i];
-
-		SpinLockAcquire(&slot->mutex);
-		found = slot->job == job && slot->database == MyDatabaseId && slot->pid != MyProcPid;
-		SpinLockRelease(&slot->mutex);
-	}
-	return found;
+	return any_shows(job, false, false, DT_NOBEGIN);
 }
 
 bool
 executor_withholds(int64 job)
 {
 	return executors != NULL && pg_atomic_read_u32(&executors->withheld) > 0 &&
-		any_shows(job, true, DT_NOBEGIN);
+		any_shows(job, true, true, DT_NOBEGIN);
 }

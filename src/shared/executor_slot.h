@@ -140,12 +140,11 @@ extern bool executor_announce_end(int64 job);
 extern void executor_end_announced(int64 job, int end_as);
 
 /*
- * The executor shows its job no more: in any case, or (false: it shows it still) unless a session has asked
- * for its end, or announced that it will. Once the job is not shown no session can ask. *passed_by: other
- * processes have been refused the job meanwhile, and are to look again.
+ * The executor shows its job no more, and processes that were refused it look again. False, and it shows it
+ * still, if the job has not ended and a session has asked for its end, or announced that it will. Once the
+ * job is not shown no session can ask.
  */
-extern void executor_unshow(ExecutorSlot *slot, bool *passed_by);
-extern bool executor_try_unshow(ExecutorSlot *slot, bool *passed_by);
+extern bool executor_unshow(ExecutorSlot *slot, bool has_ended);
 
 /*
  * The end that the executor has been asked for, or -1. Waits for sessions that have announced that they will
