@@ -244,11 +244,8 @@ $_->quit foreach @claimants;
 # savepoint: the job is claimed all the same. (The scheduler sleeps deeply meanwhile, so as not to see it first.)
 foreach my $undo ('ROLLBACK', 'ROLLBACK TO s; COMMIT')
 {
-	my $scheduler = "SELECT pid FROM pg_stat_activity WHERE datname = 'postgres' AND backend_type = 'queue_jobs scheduler'";
 	my $job = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', delay => '5 s')});
-	wait_until($node, "SELECT EXISTS ($scheduler AND wait_event_type = 'Extension')");	# not while it has a lock that others need
-	my $asleep = $node->safe_psql('postgres', $scheduler);
-	kill 'STOP', $asleep;
+	my $asleep = stop_scheduler($node);
 	wait_until($node, "SELECT run_at <= clock_timestamp() FROM queue_jobs.job WHERE id = $job");
 	my $claimant = in_background($node);
 	is($claimant->query(q{BEGIN; SAVEPOINT s; SELECT id FROM queue_jobs.claim('c', '{outside}')}), $job, 'a job that has just fallen due is claimed');

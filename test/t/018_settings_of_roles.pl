@@ -131,8 +131,7 @@ SET SESSION AUTHORIZATION alice;
 SELECT queue_jobs.schedule('ticks', 'every 1 second', 'follow', '{"n": -$n}');
 SELECT queue_jobs.schedule('commands', 'every 1 second', command => \$\$INSERT INTO public.ran VALUES ('command', $n)\$\$);
 SQL
-	my $lsn = $node->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'flushed', '')});
-	wait_until($replica, "SELECT pg_last_wal_replay_lsn() >= '$lsn'");
+	wait_for_replay($node, $replica);
 	$node->safe_psql('postgres', q{SELECT queue_jobs.resume('tell')});
 	wait_for_job($node, $_, 'completed') foreach @jobs;
 	wait_until($node, "SELECT count(*) = 9 FROM (SELECT DISTINCT what, sign(n) FROM ran WHERE what NOT IN ('SET ROLE', 'RESET ROLE')) r");

@@ -93,9 +93,8 @@ sub hold
 sub let_go
 {
 	my ($node, $queue, @standbys) = @_;
-	# (A commit that is flushed, and with it what others have written without one: a job's location may be behind that.)
-	my $lsn = $node->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'let go', '')});
-	wait_until($_, "SELECT pg_last_wal_replay_lsn() >= '$lsn'") for @standbys;
+
+	wait_for_replay($node, @standbys);
 	return $node->safe_psql('postgres', "SELECT queue_jobs.resume('$queue')");
 }
 

@@ -63,12 +63,7 @@ SQL
 sub end_beside_stopped_scheduler
 {
 	my ($batch) = @_;
-	my $scheduler = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'};
-
-	# Not while it has a lock that others need.
-	wait_until($node, "SELECT count(*) = 1 FROM ($scheduler AND state = 'idle' AND wait_event_type = 'Extension') s");
-	my $pid = sql($scheduler);
-	kill 'STOP', $pid or die "$pid: $!";
+	my $pid = stop_scheduler($node);
 	sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('hand', '{by_hand}', 10)});
 	is(sql("SELECT count(*) FROM called WHERE batch >= $batch"), 0, 'it has not looked yet');
 	return $pid;

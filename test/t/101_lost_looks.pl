@@ -132,10 +132,7 @@ dies();
 is_called('a batch ends without success', $batch, 'died ended');
 wait_until($node, "SELECT settled_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $batch");
 $adds->quit;
-# Not while it has a lock that others need.
-wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $scheduler AND state = 'idle'");
-my $pid = sql("SELECT $scheduler");
-kill 'STOP', $pid or die "$pid: $!";
+my $pid = stop_scheduler($node);
 sql("SELECT queue_jobs.retry_batch($batch)");
 completes();
 $node->stop('immediate');

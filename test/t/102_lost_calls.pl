@@ -171,11 +171,7 @@ pass('which runs when that has committed');
 
 # ---- a due job that a savepoint had while the scheduler looked ----
 
-my $scheduler = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'};
-# Not while it has a lock that others need.
-wait_until($node, "SELECT EXISTS ($scheduler AND state = 'idle' AND wait_event_type = 'Extension')");
-$pid = sql($scheduler);
-kill 'STOP', $pid or die "$pid: $!";
+$pid = stop_scheduler($node);
 $job = sql(q{SELECT queue_jobs.enqueue('hand', run_at => clock_timestamp() + '500 ms')});
 $sessions[0]->query('BEGIN; SAVEPOINT s');
 wait_for(sub { $sessions[0]->query(q{SELECT id FROM queue_jobs.claim('other', '{hand}')}) eq $job }, 'the job is due');

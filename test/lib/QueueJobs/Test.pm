@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(new_node wait_until wait_for_job retry_crashed executor_pids wait_for_no_processes define_gated define_gated_procedure in_background log_count can_encrypt python_with run_quietly);
+our @EXPORT = qw(new_node wait_until wait_for_job retry_crashed executor_pids wait_for_no_processes stop_scheduler wait_for_replay define_gated define_gated_procedure in_background log_count can_encrypt python_with run_quietly);
 
 # Runs a command, and says whether it succeeded.
 sub run_quietly
@@ -146,6 +146,30 @@ sub wait_for_no_processes
 	return wait_until($node,
 		"SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = '$db' AND backend_type LIKE 'queue_jobs %'",
 		db => $db eq 'postgres' ? 'template1' : 'postgres');
+}
+
+# Stops the scheduler of the database postgres by a signal, while it sleeps: it has no lock that others need. Returns its
+# process id.
+sub stop_scheduler
+{
+	my ($node) = @_;
+	my $scheduler = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND datname = 'postgres'};
+
+	wait_until($node, "SELECT count(*) = 1 FROM ($scheduler AND state = 'idle' AND wait_event_type = 'Extension') s");
+	my $pid = $node->safe_psql('postgres', $scheduler);
+	kill 'STOP', $pid or croak "$pid: $!";
+	return $pid;
+}
+
+# Returns when the standbys have replayed all that has been written so far. (A commit that is flushed, and with it what
+# others have written without one: a job's location may be behind that.)
+sub wait_for_replay
+{
+	my ($node, @standbys) = @_;
+	my $lsn = $node->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'flushed', '')});
+
+	wait_until($_, "SELECT pg_last_wal_replay_lsn() >= '$lsn'") for @standbys;
+	return;
 }
 
 # Defines workers whose jobs run for as long as a test wants. 'gated' ({"n": …}) leaves a row in ran and waits until its
