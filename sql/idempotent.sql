@@ -46,6 +46,60 @@ SELECT queue_jobs.assert_idempotent(name) FROM unnest('{stamps_once,draws,replac
 -- The record makes of a handler that counts one that is safe.
 SELECT queue_jobs.assert_idempotent('settles', '{"id": 2}', 3);
 
+-- A handler may say what is to become of its job, though the session runs none: nothing comes of it.
+CREATE FUNCTION app.says(what text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    CASE what
+        WHEN 'snooze' THEN PERFORM queue_jobs.snooze_me('1 day');
+        WHEN 'wait' THEN PERFORM queue_jobs.wait_for_signal('paid');
+        WHEN 'continue' THEN PERFORM queue_jobs.continue_at('{"n": 1}', delay => '1 day', progress => 0.5);
+        WHEN 'retry' THEN PERFORM queue_jobs.retry_in('1 day');
+        WHEN 'all' THEN
+            PERFORM queue_jobs.snooze_me('1 day');
+            BEGIN
+                PERFORM queue_jobs.wait_for_signal('paid');
+                RAISE 'undone';
+            EXCEPTION WHEN raise_exception THEN
+                PERFORM queue_jobs.continue_at('[]');
+            END;
+            BEGIN
+                PERFORM queue_jobs.wait_for_signal('kept');
+            EXCEPTION WHEN raise_exception THEN
+                NULL;
+            END;
+        WHEN 'look' THEN
+            IF queue_jobs.signal_payload('paid') IS NOT NULL OR queue_jobs.current_batch() IS NOT NULL OR queue_jobs.cancel((queue_jobs.current_job()).id)
+                OR queue_jobs.step('once', 'SELECT $1 -> ''a''', '{"a": 7}') <> '7' THEN
+                RAISE 'seen';
+            END IF;
+        WHEN 'checkpoint' THEN CALL queue_jobs.checkpoint('{}');
+        WHEN 'within' THEN
+            PERFORM queue_jobs.snooze_me('1 day');
+            PERFORM queue_jobs.assert_idempotent('says', '{"what": "all"}');
+            PERFORM queue_jobs.assert_idempotent('says', '{"what": "continue"}');
+    END CASE;
+END$$;
+CREATE PROCEDURE app.goes_on(args jsonb) LANGUAGE plpgsql AS $$BEGIN CALL queue_jobs.checkpoint('{}'); END$$;
+SELECT queue_jobs.define_worker('says', 'app.says');
+SELECT queue_jobs.define_worker('goes_on', 'app.goes_on');
+SELECT what, queue_jobs.assert_idempotent('says', jsonb_build_object('what', what), 3)
+  FROM unnest('{snooze,wait,continue,retry,all,look,within}'::text[]) what;
+BEGIN;
+SELECT queue_jobs.assert_idempotent('says', '{"what": "continue"}');
+SAVEPOINT s;
+SELECT queue_jobs.assert_idempotent('says', '{"what": "all"}');
+ROLLBACK TO s;
+SELECT queue_jobs.assert_idempotent('says', '{"what": "wait"}');
+COMMIT;
+SELECT error_of($$SELECT queue_jobs.assert_idempotent('says', '{"what": "checkpoint"}')$$);
+SELECT error_of($$SELECT queue_jobs.assert_idempotent('goes_on')$$);
+SELECT split_part(e, ' ', 2) FROM error_of($$SELECT queue_jobs.snooze_me('1 day')$$) e LIMIT 1;
+-- An executor's run keeps what it had said before it called assert_idempotent().
+SELECT queue_jobs.enqueue('says', '{"what": "within"}') AS job \gset
+CALL wait_for_state(:job, 'scheduled');
+SELECT attempt, last_error, run_at > now() + interval '23 hours' AS after_a_day FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.cancel(:job);
+
 -- What an executor's next run would not see of the one before, no later run sees here: temporary objects and settings; and
 -- constraints that are checked at the end are checked at the end of each run.
 CREATE FUNCTION app.makes_temporary(args jsonb) RETURNS void LANGUAGE plpgsql AS $$

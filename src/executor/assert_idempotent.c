@@ -121,7 +121,8 @@ begin_run(Trial *trial, Job *job, const Lane *lane, int run)
 	job->started_at = last;
 	current_job = (CurrentJob)
 	{
-		.job = job,.lane = lane,.worker = trial->worker,.retry_in = -1,.snooze = -1
+		.job = job,.lane = lane,.worker = trial->worker,.is_procedure = trial->target.handler->is_procedure,
+		.retry_in = -1,.snooze = -1
 	};
 }
 
@@ -181,7 +182,7 @@ try_and_undo(Trial *trial)
 		error = subtransaction_try_and_undo(try_runs, trial);
 		if (error != NULL)
 		{
-			if (error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION && error->hint == NULL)
+			if (error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION)
 				error->hint = "What a procedure commits could not be rolled back: test the functions that it calls.";
 			ReThrowError(error);
 		}

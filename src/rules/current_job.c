@@ -35,7 +35,26 @@ typedef struct Said
 } Said;
 
 static Said *said = NULL;
-static MemoryContext said_context = NULL;	/* of one run */
+
+/* Of one run, or of the runs of assert_idempotent() in one transaction of a session; see said_alloc(). */
+static MemoryContext said_context = NULL;
+
+static void *
+said_alloc(Size size)
+{
+	if (said_context == NULL)
+		said_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs said by a handler",
+											 ALLOCSET_SMALL_SIZES);
+	return MemoryContextAlloc(said_context, size);
+}
+
+static void
+forget_all(void)
+{
+	said = NULL;
+	if (said_context != NULL)
+		MemoryContextReset(said_context);
+}
 
 static void
 restore(void)
@@ -68,16 +87,14 @@ current_job_transaction_end(XactEvent event)
 			restore();
 	else if (event == XACT_EVENT_COMMIT)
 		said = NULL;
+	if (current_job.job == NULL)
+		forget_all();
 }
 
 void
 current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure)
 {
-	if (said_context == NULL)
-		said_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs said by a handler",
-											 ALLOCSET_SMALL_SIZES);
-	MemoryContextReset(said_context);
-	said = NULL;
+	forget_all();
 	current_job = (CurrentJob)
 	{
 		.job = job,.lane = lane,.worker = worker,.is_procedure = is_procedure,.retry_in = -1,.snooze = -1
@@ -92,7 +109,7 @@ current_job_about_to_say(void)
 
 	if (said != NULL && said->subtransaction == subtransaction)
 		return;
-	now = MemoryContextAlloc(said_context, sizeof(Said));
+	now = said_alloc(sizeof(Said));
 	*now = (Said){.subtransaction = subtransaction,
 				  .snooze = current_job.snooze,
 				  .signal = current_job.signal,
@@ -104,7 +121,8 @@ current_job_about_to_say(void)
 void
 current_job_wait_for(const char *signal, int64 timeout)
 {
-	char	   *copy = MemoryContextStrdup(said_context, signal);
+	Size		size = strlen(signal) + 1;
+	char	   *copy = memcpy(said_alloc(size), signal, size);
 
 	current_job_about_to_say();
 	current_job.snooze = timeout;
@@ -115,10 +133,7 @@ current_job_wait_for(const char *signal, int64 timeout)
 Jsonb *
 current_job_keep(const Jsonb *value)
 {
-	Jsonb	   *copy = MemoryContextAlloc(said_context, VARSIZE(value));
-
-	memcpy(copy, value, VARSIZE(value));
-	return copy;
+	return memcpy(said_alloc(VARSIZE(value)), value, VARSIZE(value));
 }
 
 void
