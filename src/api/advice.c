@@ -182,7 +182,7 @@ check_record(Advice *advice)
 			"Its jobs fail. Create the table, or define the worker again.");
 	else if (found == 2 && worker->heal_every > 0 && worker_texts(worker, &texts))
 		add(advice, psprintf("no index of the pending rows of \"%s\"", worker->record),
-			psprintf("Every healing reads the whole table: CREATE INDEX ON %s (…) WHERE %s, on the columns of the primary key.",
+			psprintf("Every healing reads the whole table: CREATE INDEX ON %s (...) WHERE %s, on the columns of the primary key.",
 					 worker->record, texts.pending));
 }
 

@@ -43,7 +43,7 @@ check_worker(FunctionCallInfo fcinfo, const char *worker)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("jobs of worker \"%s\" cannot be enqueued by hand", worker),
 				 errdetail("They are commands of schedules."),
-				 errhint("Give the SQL as command => '…'.")));
+				 errhint("Give the SQL as command => '...'.")));
 }
 
 /* The args of the command's jobs. */
@@ -80,7 +80,7 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 		refuse_combination("a schedule needs either a worker or a command",
 						   command ? psprintf("Both are given: worker \"%s\" and a command.", worker)
 						   : "Neither is given.",
-						   "Give the worker whose jobs it enqueues, or SQL as command => '…'.");
+						   "Give the worker whose jobs it enqueues, or SQL as command => '...'.");
 	definition->worker = worker ? worker : COMMAND_WORKER;
 	if (worker != NULL)
 	{
@@ -95,8 +95,8 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 }
 
 /*
- * schedule(name, cron, worker or command, …): defines a schedule, or replaces its whole definition. The role
- * that calls it owns it: its jobs are enqueued, and run, as that role's.
+ * schedule(name, cron, worker or command, ...): defines a schedule, or replaces its whole definition. The
+ * role that calls it owns it: its jobs are enqueued, and run, as that role's.
  */
 Datum
 queue_jobs_schedule(PG_FUNCTION_ARGS)

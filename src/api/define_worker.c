@@ -341,7 +341,7 @@ set_retries(Definition *definition, bool limited_capacity)
 		definition, COLUMN(retry_backoff), COLUMN(retry_backoff_owner), ARG(retry_backoff), INT4OID,
 		INTERVALOID,
 		"It must take one integer, the number of failures so far (from 1), and return an interval.",
-		"Write one like: CREATE FUNCTION f(failures integer) RETURNS interval …");
+		"Write one like: CREATE FUNCTION f(failures integer) RETURNS interval ...");
 }
 
 static void
@@ -387,7 +387,7 @@ set_consistency(Definition *definition)
 					 "It says whether the job's data may be read from a replica.");
 	set_function(definition, COLUMN(read_handler), COLUMN(read_handler_owner), ARG(read_handler),
 				 JSONBOID, JSONBOID, "It must take one jsonb, the args, and return one.",
-				 "Write one like: CREATE FUNCTION f(args jsonb) RETURNS jsonb …");
+				 "Write one like: CREATE FUNCTION f(args jsonb) RETURNS jsonb ...");
 	if (!PG_ARGISNULL(ARG(read_handler)) && PG_ARGISNULL(ARG(handler)))
 		refuse_combination("read_handler needs a handler", "Its result is handed to the handler.",
 						   "Leave read_handler out for a worker whose jobs are claimed by applications.");

@@ -69,7 +69,7 @@ static const struct
 
 /* ---- fields ---- */
 
-/* Notes what is wrong, for "return fail(…)". */
+/* Notes what is wrong, for "return fail(...)". */
 static bool
 fail(CronError *error, char *detail, const char *hint)
 {

@@ -18,7 +18,7 @@
 #include "pgtime.h"
 #include "utils/timestamp.h"
 
-/* longest interval of "every …" */
+/* longest interval of "every ..." */
 #define CRON_LONGEST_INTERVAL (INT64CONST(3650) * USECS_PER_DAY)
 
 /* What an expression means: bit n of a field is set if n matches. */

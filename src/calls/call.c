@@ -122,7 +122,7 @@ is_given(const uint64 given[2], int i)
 	return (given[i / 64] & (UINT64CONST(1) << (i % 64))) != 0;
 }
 
-/* "FROM jsonb_to_record($1) AS r(a integer, …)", or nothing if no parameter is given. */
+/* "FROM jsonb_to_record($1) AS r(a integer, ...)", or nothing if no parameter is given. */
 static void
 append_record(StringInfo sql, const Handler *handler, const uint64 given[2])
 {

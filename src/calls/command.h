@@ -1,8 +1,8 @@
 /*
  * command.h
- *		SQL commands of users: of schedules, as jobs of the built-in worker COMMAND_WORKER: {"command": …,
- *		"timeout_ms": …, "max_retries": …, "keep_completed_ms": …}, which only a schedule can enqueue; and
- *		those that functions are given.
+ *		SQL commands of users: those that functions are given, and those of schedules, as jobs of the built-in
+ *		worker COMMAND_WORKER, which only a schedule can enqueue, with args
+ *		{"command": ..., "timeout_ms": ..., "max_retries": ..., "keep_completed_ms": ...}.
  *
  * A schedule's command is run as a client's would be, at the top level: VACUUM, CREATE INDEX CONCURRENTLY and
  * procedures that COMMIT are possible. Of several statements all are one transaction, in which those are not.

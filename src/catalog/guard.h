@@ -8,7 +8,7 @@
  * role: to write one is to run code as that role. Triggers refuse the statement before it does anything, and
  * the row where a subscription applies it.
  *
- * Extension membership keeps DROP from our tables and functions, and ALTER EXTENSION … SET SCHEMA from the
+ * Extension membership keeps DROP from our tables and functions, and ALTER EXTENSION ... SET SCHEMA from the
  * schema. It does not keep anything from being renamed or moved by itself, and the functions and the library
  * find what they need by name. Nor does it keep tables from getting other columns, by whose numbers the
  * library forms rows, other constraints, or a kind of storage that loses rows.

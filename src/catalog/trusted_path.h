@@ -31,7 +31,7 @@ extern char *trusted_path_of_session(PathTrust trust, const char *whose);
 extern char *trusted_path(const char *stored, PathTrust trust);
 
 /*
- * Why a schema of a stored path is not in trusted_path(), one after the other: "schema … : …"; NIL if all
+ * Why a schema of a stored path is not in trusted_path(), one after the other: "schema ... : ..."; NIL if all
  * are.
  */
 extern List *trusted_path_faults(const char *stored, PathTrust trust);

@@ -229,7 +229,7 @@ require_schedule(FunctionCallInfo fcinfo)
 static Worker *
 require_worker(const char *name)
 {
-	return worker_copy(registry_require_worker(name, "Define it with queue_jobs.define_worker(), or give SQL as command => '…'."));
+	return worker_copy(registry_require_worker(name, "Define it with queue_jobs.define_worker(), or give SQL as command => '...'."));
 }
 
 /* The first tick of a definition: of the one that it replaces, if its times are the same. */

@@ -112,7 +112,7 @@ parse_conninfo(const char *conninfo)
 			 errmsg("invalid connection string"),
 			 errdetail_internal("%s", pchomp(message)),
 			 errdetail_log("What is wrong is not logged, for it might tell a password."),
-			 errhint("Give it as for any client: \"host=… port=…\" or \"postgresql://…\".")));
+			 errhint("Give it as for any client: \"host=... port=...\" or \"postgresql://...\".")));
 }
 
 static void

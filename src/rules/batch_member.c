@@ -155,7 +155,7 @@ batch_join(int64 batch)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("batch " INT64_FORMAT " has ended", batch),
 				 errdetail("Its callbacks have been enqueued, though members of it may have been retried since."),
-				 errhint("Make another batch, or keep one open with new_batch(…, open => true) until close_batch().")));
+				 errhint("Make another batch, or keep one open with new_batch(..., open => true) until close_batch().")));
 	last = joined;
 }
 

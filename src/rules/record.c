@@ -129,7 +129,7 @@ primary_key(Oid table)
 				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
 				 errmsg("table \"%s\" has no primary key", RelationGetRelationName(rel)),
 				 errdetail("A record is found by its primary key."),
-				 errhint("Add one: ALTER TABLE … ADD PRIMARY KEY.")));
+				 errhint("Add one: ALTER TABLE ... ADD PRIMARY KEY.")));
 	index = index_open(get_constraint_index(constraint), AccessShareLock);
 	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
 		columns = lappend(columns, key_column(rel, index, i));
@@ -167,7 +167,7 @@ key_value_sql(const KeyColumn *column)
 	return psprintf("($1 OPERATOR(pg_catalog.->>) %s)::%s", quote_literal_cstr(column->key), column->type);
 }
 
-/* "record.a = ($1 ->> 'a')::integer AND …" */
+/* "record.a = ($1 ->> 'a')::integer AND ..." */
 static void
 append_key_condition(StringInfo sql, List *columns)
 {
@@ -195,7 +195,7 @@ same_operator(List *columns)
 	return true;
 }
 
-/* "(record.a, record.b) > (($1 ->> 'a')::integer, …)" */
+/* "(record.a, record.b) > (($1 ->> 'a')::integer, ...)" */
 static void
 append_row_comparison(StringInfo sql, List *columns)
 {
@@ -238,7 +238,7 @@ append_nested_comparison(StringInfo sql, List *columns)
 		appendStringInfoChar(sql, ')');
 }
 
-/* "record.a USING <, …" */
+/* "record.a USING <, ..." */
 static void
 append_key_order(StringInfo sql, List *columns)
 {

@@ -1,6 +1,7 @@
 /*
  * waiting.h
- *		What a waiting job waits for, as its row has it: {"for": "jobs", …} or {"for": "signal", "name": …}.
+ *		What a waiting job waits for, as its row has it:
+ *		{"for": "jobs", ...} or {"for": "signal", "name": ...}.
  *
  * A waiting job is not due, and its run_at is the time at which it stops to wait, or infinity: so no claim
  * and no look for due jobs meets it before. What it was enqueued with for the time after stands here.

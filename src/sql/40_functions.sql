@@ -125,7 +125,7 @@ CREATE FUNCTION queue_jobs.new_batch(
     keep interval DEFAULT '24 hours')
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_new_batch';
 COMMENT ON FUNCTION queue_jobs.new_batch IS
-'Makes a batch of jobs, within the caller''s transaction, and returns its id, with which jobs are enqueued: enqueue(…, batch => id). on_dead, on_ended, on_success: workers whose jobs are enqueued, once each, after the commit of the first member''s death, of the end of the last, and of the success of all, also when that comes true later by retry(). They get args and the key "batch", on_dead "job", too, and belong to the batch''s owner. parent: a batch that does not end before this one and its callbacks have. open: it cannot end before close_batch(). keep: how long it and its members are kept when it has ended (0 to 540 days). Errors: 42704 no such worker or parent, 42501 another role''s parent, 55000 it has ended, 22023 a value out of range.';
+'Makes a batch of jobs, within the caller''s transaction, and returns its id, with which jobs are enqueued: enqueue(..., batch => id). on_dead, on_ended, on_success: workers whose jobs are enqueued, once each, after the commit of the first member''s death, of the end of the last, and of the success of all, also when that comes true later by retry(). They get args and the key "batch", on_dead "job", too, and belong to the batch''s owner. parent: a batch that does not end before this one and its callbacks have. open: it cannot end before close_batch(). keep: how long it and its members are kept when it has ended (0 to 540 days). Errors: 42704 no such worker or parent, 42501 another role''s parent, 55000 it has ended, 22023 a value out of range.';
 
 CREATE FUNCTION queue_jobs.close_batch(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_close_batch';
@@ -223,7 +223,7 @@ COMMENT ON FUNCTION queue_jobs.continue_at(jsonb, interval, double precision) IS
 CREATE FUNCTION queue_jobs.continue_at(id bigint, attempt integer, cursor jsonb, delay interval DEFAULT NULL, progress double precision DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_continue_claimed';
 COMMENT ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision) IS
-'Puts the claimed job back with the cursor, to be claimed again at once or after the delay; the attempt does not count, and failures are counted from here. From a driver that sends parameters without types, name them (id => $1, …). ERROR 55000 as for complete().';
+'Puts the claimed job back with the cursor, to be claimed again at once or after the delay; the attempt does not count, and failures are counted from here. From a driver that sends parameters without types, name them (id => $1, ...). ERROR 55000 as for complete().';
 
 CREATE PROCEDURE queue_jobs.checkpoint(cursor jsonb, progress double precision DEFAULT NULL)
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_checkpoint';

@@ -1,6 +1,7 @@
 #!/usr/bin/env perl
 # The floors of src (src/README.md): a file includes headers of its own folder, and of folders that stand before it in this list. Within a folder
-# modules include each other in no circle. And no line has more than 110 columns, unless a string that is not broken needs them.
+# modules include each other in no circle. And no line has more than 110 columns, unless a string that is not broken needs them; and every
+# character is ASCII, in the SQL scripts too: the server may have an encoding, and a client one of its own, that lacks any other.
 # Prints what is otherwise, and fails if anything is.
 use strict;
 use warnings;
@@ -36,7 +37,18 @@ for my $floor (0 .. $#floors)
 	}
 }
 
-my @found = @long;
+my @other_characters;
+foreach my $path (glob 'src/*.[ch] src/*/*.[ch] src/sql/*.sql src/sql/*/*.sql')
+{
+	open my $file, '<', $path or die "$path: $!\n";
+	while (<$file>)
+	{
+		push @other_characters, "$path:$.: a character that is not ASCII\n" if /[^\x00-\x7f]/;
+	}
+	close $file;
+}
+
+my @found = (@long, @other_characters);
 push @found, map { "$_: this folder is no floor\n" } grep { my $name = basename($_); -d $_ && $name ne 'sql' && !grep { $_ eq $name } @floors } glob 'src/*';
 foreach my $module (sort keys %includes)
 {

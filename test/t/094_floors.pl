@@ -1,4 +1,4 @@
-# The floors of src (src/README.md): nothing includes upward, no modules include each other in a circle, and no line is too long.
+# The floors of src (src/README.md): nothing includes upward, no modules include each other in a circle, no line is too long, and all is ASCII.
 use strict;
 use warnings;
 
@@ -7,6 +7,6 @@ use Test::More;
 
 my $check = dirname(__FILE__) . '/../lint/floors.pl';
 my $found = qx("$^X" "$check" 2>&1);
-is($found, '', 'each file includes only what stands below it, and has no line that is too long');
+is($found, '', 'each file includes only what stands below it, has no line that is too long, and is ASCII');
 is($?, 0, 'and the check has come to its end');
 done_testing();
