@@ -245,7 +245,8 @@ end_unstarted(Claim *claim, Candidate *candidate)
 		if (expired)
 			outcome_expired(&claim->table, NULL, job, candidate->worker);
 		else
-			outcome_finished(&claim->table, NULL, job, candidate->worker, JOB_DEAD, NULL, NULL);
+			outcome_died(&claim->table, NULL, job, candidate->worker, LAPSED_SQLSTATE,
+						 job_lapsed_message(job));
 	}
 	return true;
 }
@@ -337,7 +338,6 @@ decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 {
 	Job		   *job = &candidate->walk->job;
 	char	   *key;
-	const char *message;
 	bool		whole_lane;
 
 	if (pass_by_without_key(job, candidate->worker, candidate->lane, &whole_lane))
@@ -349,11 +349,13 @@ decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 		return true;
 	if (live_try_delete(&claim->table, candidate->walk->scan.slot))
 	{
-		message = psprintf("args of the job cannot be decrypted: the value of \"%s\" was altered, or is another job's or key's", key);
+		const char *sqlstate = pstrdup(unpack_sql_state(ERRCODE_DATA_CORRUPTED));
+		const char *message =
+			psprintf("args of the job cannot be decrypted: the value of \"%s\" was altered, or is another job's or key's", key);
+
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
-		job_add_error(job, NO_TIME, claim->now, unpack_sql_state(ERRCODE_DATA_CORRUPTED), message, NULL,
-					  NULL);
-		outcome_finished(&claim->table, NULL, job, candidate->worker, JOB_DEAD, NULL, NULL);
+		job_add_error(job, NO_TIME, claim->now, sqlstate, message, NULL, NULL);
+		outcome_died(&claim->table, NULL, job, candidate->worker, sqlstate, message);
 	}
 	return false;
 }

@@ -30,7 +30,7 @@ int			queue_jobs_max_dead_jobs = 10000;
 int			queue_jobs_idle_timeout = 4000; /* milliseconds; DROP DATABASE waits 5 s */
 bool		queue_jobs_synchronous_commit = false;
 bool		queue_jobs_run = true;	/* of a database: engine_runs() */
-int			queue_jobs_log_jobs = LOG_JOBS_NONE;
+int			queue_jobs_log_jobs = LOG_JOBS_FAILURES;
 int			queue_jobs_replica_timeout = 1000;	/* milliseconds, also the next */
 int			queue_jobs_replica_read_timeout = 30000;
 char	   *queue_jobs_encryption_key_command = NULL;	/* see encryption_key.h */
@@ -113,7 +113,7 @@ settings_define(GucStringCheckHook check_pools)
 							 &queue_jobs_run, true, PGC_USERSET, 0, check_run, NULL, NULL);
 	DefineCustomEnumVariable("queue_jobs.log_jobs",
 							 "Which runs of jobs are written to the server's log, one line of JSON each.",
-							 NULL, &queue_jobs_log_jobs, LOG_JOBS_NONE, log_jobs_options, PGC_SUSET, 0,
+							 NULL, &queue_jobs_log_jobs, LOG_JOBS_FAILURES, log_jobs_options, PGC_SUSET, 0,
 							 NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"queue_jobs.replica_timeout", "Time for connecting to a replica and asking how far it has got.",

@@ -72,14 +72,14 @@ begin_run(Run *run)
 	run_show(run);
 	ledger_write(run->job.id, run->job.attempt - 1);
 	interruption_begin_run();
-	if (queue_jobs_log_jobs != LOG_JOBS_NONE)
+	if (queue_jobs_log_jobs == LOG_JOBS_ALL)
 		task_know_loggable_args(run->task->callee);
 	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
 	pgstat_report_activity(STATE_RUNNING, activity);
 	run->measure.by_executor = true;
 	run->measure.cpu = -1;
 	if (!run->task->callee->short_runs || ++run->task->callee->unmeasured >= MEASURE_SHORT_RUNS ||
-		queue_jobs_log_jobs != LOG_JOBS_NONE)
+		queue_jobs_log_jobs == LOG_JOBS_ALL)
 		run->measure.cpu = statistics_cpu_time();
 }
 
@@ -194,6 +194,8 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 	RunError	error;
 	int			end_as = end_wanted(run);
 
+	if (run->error != NULL && queue_jobs_log_jobs != LOG_JOBS_NONE)
+		task_know_loggable_args(run->task->callee);
 	if (end_as >= 0 && (end != RUN_SUCCEEDED || current_job.snooze >= 0))
 		end = RUN_ENDED;		/* the interruption came too late for the handler */
 	switch (end)
@@ -250,9 +252,12 @@ command_task(const Task *task, const Job *job)
 static void
 log_run(const Run *run, JobState state)
 {
+	const ErrorData *error = run->error;
+
 	MemoryContextSwitchTo(run_context);
 	run_log(run->task->worker, run->task->callee->loggable_args, run->task->lane, &run->job,
-			&run->measure, state, run->error);
+			&run->measure, state, error ? unpack_sql_state(error->sqlerrcode) : NULL,
+			error ? (error->message ? error->message : "") : NULL);
 }
 
 static void

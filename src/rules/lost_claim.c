@@ -151,7 +151,7 @@ add_crash(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker,
 	job->attempt--;
 	job->crashes++;
 	if (job->crashes >= MAX_JOB_CRASHES)
-		outcome_finished(table, row, job, worker, JOB_DEAD, NULL, NULL);
+		outcome_died(table, row, job, worker, CRASH_SQLSTATE, message);
 	else
 		outcome_put_back(table, row, job, worker, InvalidOid, 0);
 }

@@ -12,6 +12,7 @@
 #include "common/pg_prng.h"
 #include "compat.h"
 #include "crash_ledger.h"
+#include "current_job.h"
 #include "dedup.h"
 #include "duplicates.h"
 #include "encrypted_job.h"
@@ -27,6 +28,7 @@
 #include "process.h"
 #include "retry.h"
 #include "run_as.h"
+#include "run_log.h"
 #include "schedule_end.h"
 #include "statistics.h"
 #include "subtransaction.h"
@@ -219,6 +221,15 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 }
 
 void
+outcome_died(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, const char *sqlstate,
+			 const char *message)
+{
+	outcome_finished(table, slot, job, worker, JOB_DEAD, NULL, NULL);
+	if (current_job.job == NULL || current_job.job->id != job->id)
+		run_log_death(worker, job, sqlstate, message);
+}
+
+void
 outcome_expired(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker)
 {
 	outcome_finished(table, slot, job, worker, JOB_CANCELLED, NULL, NULL);
@@ -275,7 +286,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 				  storable_error_text(job, error->context));
 	if (error->final || failures > worker->max_retries || job->crashes >= MAX_JOB_CRASHES)
 	{
-		outcome_finished(table, slot, job, worker, JOB_DEAD, NULL, NULL);
+		outcome_died(table, slot, job, worker, error->sqlstate, error->message);
 		return JOB_DEAD;
 	}
 	statistics_count(worker->name, COUNTED_RETRIED, 1);

@@ -28,6 +28,13 @@ typedef struct RunError
 extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker,
 							 JobState state, Jsonb *result, HistoryWriter *history);
 
+/*
+ * The job is dead, with an error that it has among its errors already. Unless this process is running the
+ * job, and tells of the run itself, the server's log has a line.
+ */
+extern void outcome_died(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker,
+						 const char *sqlstate, const char *message);
+
 /* It was not started in time: it is cancelled, and what the worker wants on that is enqueued. */
 extern void outcome_expired(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker);
 

@@ -62,11 +62,30 @@ is(log_count($node, qr/\{"worker".*secret/), 0, 'nothing else of the args is in 
 
 $node->append_conf('postgresql.conf', "queue_jobs.log_jobs = 'failures'");
 $node->reload;
+is($node->safe_psql('postgres', q{SELECT boot_val FROM pg_settings WHERE name = 'queue_jobs.log_jobs'}), 'failures', 'failures are logged by default');
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('gets off', 'public.logged', max_retries => 0)});
 $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('gets off', '{"n": 1}')});
 wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'gets off' AND state = 'completed'});
 $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('gets off', '{"n": 2}')});
 is(join(' ', map { $_->{status} } run_lines('gets off', 1)), 'dead', 'failures only, if they are asked for');
+my ($shown) = run_lines('gets off', 1);
+is_deeply([ sort grep { $_ ne 'cpu_s' } keys %$shown ], [ sort qw(worker queue id attempt status queueing_s run_s read_from args sqlstate error) ], '... with all that is known of the run');
+
+# Jobs that die outside of an executor's run: failed by their claimant, or with a lease that has run out.
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.define_worker('claimed', max_retries => 0, loggable_args => '{plan}');
+SELECT queue_jobs.enqueue('claimed', '{"n": 1, "plan": "gold", "password": "secret"}'), queue_jobs.enqueue('claimed', '{"n": 2}'), queue_jobs.discard(queue_jobs.enqueue('claimed', '{"n": 3}'));
+SELECT queue_jobs.fail(id, attempt, 'no luck', 'secret stack') FROM queue_jobs.claim('a claimant', '{claimed}');
+SELECT id FROM queue_jobs.claim('a claimant', '{claimed}', lease => '1 ms');
+SQL
+wait_until($node, q{SELECT count(*) = 3 FROM queue_jobs.job WHERE worker = 'claimed' AND state = 'dead'},
+	meanwhile => sub { $node->safe_psql('postgres', q{SELECT queue_jobs.claim('another', '{claimed}')}) });
+my @died = map { delete $_->{id}; $_ } run_lines('claimed', 2);
+is_deeply(\@died, [
+		{ worker => 'claimed', queue => 'claimed', attempt => 1, status => 'dead', args => { n => 1, plan => 'gold' }, sqlstate => '', error => 'no luck' },
+		{ worker => 'claimed', queue => 'claimed', attempt => 1, status => 'dead', args => { n => 2 }, sqlstate => 'QJ001', error => 'lease of claimant "a claimant" ran out' }],
+	'a claimant\'s jobs that die have a line, too; a job that is discarded has none');
+is(log_count($node, qr/\{"worker".*secret/), 0, '... without what is not to be logged');
 $node->append_conf('postgresql.conf', "queue_jobs.log_jobs = 'none'");
 $node->reload;
 

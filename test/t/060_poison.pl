@@ -107,6 +107,7 @@ next_is_clean();
 my $crashed = qr/executor process crashed or had to be stopped/;
 poison('terminates its backend', q{BEGIN PERFORM nextval('runs'); PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(60); END},
 	state => 'dead', attempt => 3, runs => 3, error => $crashed);
+is(log_count($node, qr/LOG:  \{"worker": "terminates_its_backend", .*"attempt": 3, "status": "dead", .*"sqlstate": "57P02"/), 1, '... and the log says that it is dead');
 # (Not so many runs exactly: whose sender is gone before the signal is there is not blamed, and so runs once more.)
 poison('terminates its backend by a program', q{BEGIN
 	EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'kill -TERM ' || pg_backend_pid()); PERFORM pg_sleep(60); END},
