@@ -8,6 +8,8 @@ use warnings;
 use Carp;
 use Encode;
 use Exporter 'import';
+use IO::Select;
+use IO::Socket::UNIX;
 use IPC::Run;
 use JSON::PP;
 use POSIX ();
@@ -22,7 +24,7 @@ my $root = $ENV{TESTDIR} // '.';
 my $deadline = $PostgreSQL::Test::Utils::timeout_default;
 my $json = JSON::PP->new->utf8->canonical;
 
-# What the scenario under way has: { language, node, standby, db, mode, dir, clients, lock, pooler }.
+# What the scenario under way has: { language, node, standby, db, mode, dir, clients, lock, pooler, proxy }.
 my $now = {};
 # Every process that a scenario has started and that has not been waited for, by its id, with what to send a signal to: itself or its group.
 my %alive;
@@ -46,15 +48,15 @@ sub sql { return $now->{node}->safe_psql($now->{db}, encode_utf8($_[0])) }
 # The workers whose handlers each client has. at_once: no test waits for a backoff.
 sub define_workers
 {
-	my ($node) = @_;
+	my ($node, $db) = @_;
 
-	$node->safe_psql('template_of_clients', <<'SQL');
+	$node->safe_psql($db, <<'SQL');
 CREATE EXTENSION queue_jobs;
 CREATE TABLE ledger (key text NOT NULL, client text NOT NULL);
 CREATE FUNCTION at_once(attempt integer) RETURNS interval LANGUAGE sql AS $$ SELECT interval '0' $$;
 SELECT queue_jobs.define_worker(name, retry_backoff => 'public.at_once', max_retries => retries)
   FROM (VALUES ('ledger', 25), ('fails', 0), ('slow', 25), ('crashes', 1), ('echo', 25), ('snoozes', 25), ('waits', 25), ('steps', 3),
-               ('continues', 25), ('enqueues', 25)) w (name, retries);
+               ('continues', 25), ('enqueues', 25), ('asks', 25), ('odd', 0), ('executes', 0)) w (name, retries);
 SQL
 	return;
 }
@@ -82,8 +84,8 @@ sub start_program
 {
 	my ($client) = @_;
 
-	local %ENV = (%ENV, PGHOST => $now->{dir}, PGPORT => 5432, PGDATABASE => $now->{db}, PGUSER => $now->{user},
-		SCENARIO => $json->encode($client->{options}));
+	local %ENV = (%ENV, PGHOST => $client->{proxy} ? proxy() : $now->{dir}, PGPORT => 5432, PGDATABASE => $now->{db}, PGUSER => $now->{user},
+		%{ $client->{environment} // {} }, SCENARIO => $json->encode($client->{options}));
 	my $pid = fork // croak "fork: $!";
 	if ($pid == 0)
 	{
@@ -169,7 +171,7 @@ my %steps = (
 		my ($step) = @_;
 		my $name = $step->{client};
 		my $client = $now->{clients}{$name} = {
-			log => "$now->{dir}/" . join('_', $now->{db}, $name), restart => $step->{restart},
+			log => "$now->{dir}/" . join('_', $now->{db}, $name), restart => $step->{restart}, proxy => $step->{proxy}, environment => $step->{environment},
 			options => { queues => ['*'], mode => $now->{mode}, concurrency => 2, batch => 2, lease => 60, grace => 60, name => $name, %{ $step->{options} // {} } } };
 
 		unlink $client->{log};
@@ -189,8 +191,12 @@ my %steps = (
 	until => sub { my ($step) = @_; wait_for($step->{until}, sub { holds($step->{until}) }, $step->{patience}) },
 	logged => sub {
 		my ($step) = @_;
-		wait_for("event $step->{logged} of $step->{of}", sub { scalar events($now->{clients}{ $step->{of} }, $step->{logged}) });
+		my $says = $step->{says} // '';
+		wait_for("event $step->{logged} of $step->{of} $says",
+			sub { scalar grep { $json->encode($_) =~ /$says/i } events($now->{clients}{ $step->{of} }, $step->{logged}) });
 	},
+	# The connections that lead through the proxy say nothing any more.
+	silent => sub { kill 'USR1', $now->{proxy} },
 	# Handlers that write to the ledger wait from here on.
 	lock => sub {
 		$now->{lock} = in_background($now->{node}, db => $now->{db});
@@ -307,6 +313,63 @@ INI
 	return 6432;
 }
 
+# Starts a proxy before the server's socket; returns the folder with its own. At SIGUSR1 it swallows what the connections of that moment send from then on,
+# until the client hangs up.
+sub proxy
+{
+	my $dir = "$now->{dir}/proxy";
+
+	return $dir if $now->{proxy};
+	mkdir $dir;
+	unlink "$dir/.s.PGSQL.5432";
+	my $listener = IO::Socket::UNIX->new(Local => "$dir/.s.PGSQL.5432", Listen => 50) or croak "proxy: $@";
+	my $pid = fork // croak "fork: $!";
+	if ($pid == 0)
+	{
+		pass_on($listener, "$now->{dir}/.s.PGSQL.5432");
+		POSIX::_exit(0);
+	}
+	$alive{$pid} = $now->{proxy} = $pid;
+	return $dir;
+}
+
+sub pass_on
+{
+	my ($listener, $server) = @_;
+	my (%other, %silent);
+	my $all = IO::Select->new($listener);
+
+	local $SIG{USR1} = sub { %silent = (%silent, %other) };
+	while (1)
+	{
+		foreach my $from ($all->can_read)
+		{
+			if ($from == $listener)
+			{
+				my $client = $listener->accept or next;
+				my $there = IO::Socket::UNIX->new(Peer => $server) or next;
+				@other{ $client, $there } = ($there, $client);
+				$all->add($client, $there);
+				next;
+			}
+			my $to = $other{$from} or next;
+			if (sysread $from, my $bytes, 65536)
+			{
+				for (my $sent = 0; !$silent{$from} && $sent < length $bytes;)
+				{
+					$sent += syswrite($to, $bytes, length($bytes) - $sent, $sent) // last;
+				}
+				next;
+			}
+			$all->remove($from, $to);
+			delete @other{ $from, $to };
+			delete @silent{ $from, $to };
+			close $_ foreach $from, $to;
+		}
+	}
+	return;
+}
+
 # ---- scenarios ----
 
 # Percentages in it stand for so many of the jobs: {98%} is 980 of 1,000.
@@ -335,7 +398,7 @@ sub start_pair
 	my $primary = new_node("${name}_primary", init => [ allows_streaming => 1 ], extension => 0);
 
 	$primary->safe_psql('postgres', 'CREATE DATABASE template_of_clients');
-	define_workers($primary);
+	define_workers($primary, 'template_of_clients');
 	$primary->safe_psql('postgres', "CREATE DATABASE $now->{db} TEMPLATE template_of_clients");
 	$primary->backup('backup');
 	$now->{standby} = PostgreSQL::Test::Cluster->new("${name}_standby");
@@ -375,6 +438,11 @@ sub run_scenario
 	{
 		start_pair("$now->{language}_$now->{db}");
 	}
+	elsif ($scenario->{encoding})
+	{
+		$now->{node}->safe_psql('postgres', "CREATE DATABASE $now->{db} TEMPLATE template0 ENCODING '$scenario->{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'");
+		define_workers($now->{node}, $now->{db});
+	}
 	else
 	{
 		$now->{node}->safe_psql('postgres', "CREATE DATABASE $now->{db} TEMPLATE template_of_clients");
@@ -401,6 +469,7 @@ sub clear
 		waitpid $pid, 0;
 		delete $alive{$pid};
 	}
+	delete $now->{proxy};
 	end_lock();
 	if ($now->{node} != $node)
 	{
@@ -420,7 +489,7 @@ sub run_scenarios
 
 	$node->safe_psql('postgres', 'CREATE DATABASE template_of_clients');
 	$now = { language => $language, node => $node, dir => PostgreSQL::Test::Utils::tempdir_short(), user => $node->safe_psql('postgres', 'SELECT current_user') };
-	define_workers($node);
+	define_workers($node, 'template_of_clients');
 	point_to($node);
 	my $wanted = $ENV{QUEUE_JOBS_SCENARIO} // '';
 	foreach my $scenario (grep { $_->{scenario} =~ /$wanted/ } read_scenarios())
@@ -430,6 +499,7 @@ sub run_scenarios
 		{
 			subtest "$language, $mode mode: $scenario->{scenario}" => sub {
 				plan skip_all => "this version has no queue_jobs.$missing[0]()" if @missing;
+				plan skip_all => "not yet with $language" if !grep { $_ eq $language } @{ $scenario->{clients} // [$language] };
 				# Another scenario may well pass.
 				eval { run_scenario($scenario, $mode); 1 } or do { diag($@); fail('the scenario went to its end') };
 				clear($node);
