@@ -7,7 +7,7 @@ SELECT queue_jobs.reset_statistics('metered'), queue_jobs.reset_statistics('mete
 RESET ROLE;
 
 -- Which there are, and of which type. (Those of replicas and of limited-capacity workers are there if these are.)
-SELECT name, type FROM queue_jobs.metric WHERE name NOT LIKE 'queue\_jobs\_replica\_%' AND name <> 'queue_jobs_remaining_work' GROUP BY name, type ORDER BY name COLLATE "C";
+SELECT name, type FROM queue_jobs.metric WHERE name NOT LIKE 'queue\_jobs\_replica\_%' AND name <> 'queue_jobs_limited_capacity_worker_remaining_work_count' GROUP BY name, type ORDER BY name COLLATE "C";
 -- Labels are strings, and of these keys alone.
 SELECT string_agg(DISTINCT l.key, ' ' ORDER BY l.key) AS labels, count(*) FILTER (WHERE jsonb_typeof(l.value) <> 'string') AS not_strings
   FROM queue_jobs.metric, jsonb_each(labels) l WHERE l.key <> 'replica';

@@ -322,6 +322,13 @@ put_worker(MetricRows *rows, const MeteredWorker *worker)
 			  labels, (double) worker->executing);
 	put_gauge(rows, "queue_jobs_limit_max", "Jobs that may run at once: the worker's max_running_jobs.",
 			  labels, (double) worker->max_running);
+	if (!worker->limited_capacity)
+		return;
+	/* GitLab's names, for who has its dashboards */
+	put_gauge(rows, "queue_jobs_limited_capacity_worker_running_jobs",
+			  "Jobs that run, of a limited-capacity worker.", labels, (double) worker->executing);
+	put_gauge(rows, "queue_jobs_limited_capacity_worker_max_running_jobs",
+			  "Jobs of a limited-capacity worker that may run at once.", labels, (double) worker->max_running);
 }
 
 static void
@@ -335,7 +342,7 @@ put_remaining_work(Metrics *metrics)
 		MeteredWorker *worker = find_worker(metrics, table_rows_text(&rows, "worker"));
 
 		if (worker != NULL && worker->limited_capacity && !table_rows_is_null(&rows, "remaining"))
-			put_gauge(&metrics->rows, "queue_jobs_remaining_work", "Rows that the worker's query remaining_work returned when it last returned any.",
+			put_gauge(&metrics->rows, "queue_jobs_limited_capacity_worker_remaining_work_count", "Rows that the worker's query remaining_work returned when it last returned any.",
 					  &worker->labels, (double) table_rows_int64(&rows, "remaining"));
 	}
 	table_rows_end(&rows);
