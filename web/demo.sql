@@ -64,7 +64,9 @@ SELECT queue_jobs.enqueue_workflow('nightly', '[
     {"step": "sums", "worker": "load", "args": {"file": "sums"}, "after": ["join", "stock"]},
     {"step": "mail", "worker": "render_report", "args": {"month": "nightly"}, "after": ["join"]},
     {"step": "publish", "worker": "load", "args": {"file": "all"}, "after": ["sums", "mail"]}]') \g /dev/null
+BEGIN;
 SELECT queue_jobs.new_batch('import of 200 feeds') AS batch \gset
 SELECT queue_jobs.enqueue('refresh_feed', jsonb_build_object('feed', 'https://example.com/feed/' || i), batch => :batch)
   FROM generate_series(1, 200) i \g /dev/null
+COMMIT;
 \endif

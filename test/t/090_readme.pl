@@ -91,6 +91,22 @@ sub blocks
 	return @blocks;
 }
 
+# The names by which GitHub's links find the headings of a document.
+sub anchors
+{
+	my ($file) = @_;
+	my $text = PostgreSQL::Test::Utils::slurp_file($file) =~ s/^```.*?^```//gmsr;
+	my (%anchors, %count);
+
+	foreach my $heading ($text =~ /^#+ (.*)$/gm)
+	{
+		my $anchor = lc($heading =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr =~ s/[^\w -]//gr) =~ tr/ /-/r;
+		my $earlier = $count{$anchor}++;
+		$anchors{ $earlier ? "$anchor-$earlier" : $anchor } = 1;
+	}
+	return \%anchors;
+}
+
 # Whether an output is as expected: "…" stands for anything, and spaces at the end of lines are not seen.
 sub matches
 {
@@ -335,7 +351,18 @@ SQL
 		my $folder = $file =~ s/[^\/]*$//r;
 		my @broken = grep { !/^https?:/ && !-e $folder . s/#.*//r } $text =~ /\]\(([^)#][^)]*)\)/g;
 		is("@broken", '', "the links of $name lead somewhere");
+		my @headless = grep {
+			my ($path, $heading) = /^([^#]*)#(.*)$/;
+			my $to = ($path // '') eq '' ? $file : $folder . $path;
+			defined $heading && !/^https?:/ && $to =~ /\.md$/ && !anchors($to)->{$heading}
+		} $text =~ /\]\(([^)\s]+)\)/g;
+		is("@headless", '', "... to a heading that is there");
 	}
+
+	# No package of ours is on npm, PyPI or RubyGems: what these call queue_jobs is another's.
+	my @foreign = map { my $file = $_; map { "$file: $_" } PostgreSQL::Test::Utils::slurp_file($file) =~ /\b((?:npm (?:install|i)|npx --yes|pip install|gem install) queue_jobs(?=[\s`]).*)/g } @documents,
+	  glob("$root/clients/*/README.md $root/docs/how-to/*.md");
+	is(join("\n", @foreign), '', 'no page has its reader install a package that is not ours');
 }
 
 # ---- all of it ----

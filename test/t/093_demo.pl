@@ -4,7 +4,9 @@ use strict;
 use warnings;
 
 use IPC::Run;
+use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Test;
 use Test::More;
 
 my $root = $ENV{TESTDIR} // '.';
@@ -39,5 +41,11 @@ splice @lines, 2, 0, q{DO $$ BEGIN WHILE EXISTS (SELECT FROM queue_jobs.job WHER
 is($status, 0, '… and can be pasted');
 like($output, qr/\| hello +\| completed +\|.*"Hello, world"/, '… the job has run') or diag($output);
 unlike($output, qr/ERROR|WARNING/, '… without a complaint');
+
+# make web-demo has its jobs from this file.
+my $node = new_node('web_demo', extension => 0);
+$node->safe_psql('postgres', PostgreSQL::Test::Utils::slurp_file("$root/$_")) foreach qw(test/demo/shop.sql web/demo.sql);
+is($node->safe_psql('postgres', q{SELECT jobs FROM queue_jobs.batch WHERE name LIKE 'import%'}), '200', 'the jobs of make web-demo can be enqueued');
+$node->stop;
 
 done_testing();

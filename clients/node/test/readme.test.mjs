@@ -16,7 +16,7 @@ function blocks(text) {
   return [...text.matchAll(/^```(\w+)\n([^]*?)^```$/gm)].map(([, language, body]) => ({ language, body, file: /^\/\/ (\S+\.mjs)\n/.exec(body)?.[1] }));
 }
 
-// A folder in which `npm install queue_jobs pg` has been run, as far as a program can tell.
+// A folder in which `npm install …/clients/node pg` has been run, as far as a program can tell.
 async function project() {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'queue_jobs-'));
   after(() => rm(folder, { recursive: true }));
