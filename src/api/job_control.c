@@ -298,7 +298,9 @@ job_end_at_once(int64 id, JobState end_as)
 	if (!ConditionalLockRelationOid(catalog_relation(REL_LIVE_JOB), RowExclusiveLock))
 		return false;
 	result = try_end(id, end_as, false, false);
-	return result == CONTROL_DONE || (result == CONTROL_RUNS && executor_request_end(id, end_as));
+	if (result == CONTROL_RUNS)
+		return executor_request_end(id, end_as);
+	return result != CONTROL_LOCKED;
 }
 
 /* A prepared transaction's commit knows of no requests. */

@@ -35,6 +35,12 @@ sent_by_others(const siginfo_t *info)
 	return info->si_pid <= 0 || getpgid(info->si_pid) != getpgrp();
 }
 
+bool
+process_lives(pid_t pid)
+{
+	return kill(pid, 0) == 0 || errno == EPERM;
+}
+
 /* A program that we are about to start, but which is still us, must not act for us. */
 static bool
 is_child(int signo)

@@ -19,6 +19,7 @@ extern void signal_set_handler(int signo, SignalHandler handler);
 
 /* Only what a signal handler may do. */
 extern bool sent_by_others(const siginfo_t *info);
+extern bool process_lives(pid_t pid);
 
 /* Handlers of SIGTERM and SIGINT that do what the server's do, and note the sender. */
 extern void interruption_init(void);

@@ -20,6 +20,7 @@
 #include "command.h"
 #include "crash_ledger.h"
 #include "current_job.h"
+#include "database_slot.h"
 #include "dedup.h"
 #include "executor.h"
 #include "executor_slot.h"
@@ -335,30 +336,38 @@ typedef struct LateEnd
 	JobState	end_as;
 } LateEnd;
 
+/*
+ * It may wait for another transaction that has the row, and is not interrupted: by the signal that came with
+ * the request, or by further requests, which it heeds as well. (An ERROR ends the holdoff.)
+ */
 static void
 end_late(void *argument)
 {
 	const LateEnd *end = argument;
 
+	HOLD_CANCEL_INTERRUPTS();
 	unit_begin();
 	job_end_late(end->job, end->end_as);
 	ForceSyncCommit();
 	unit_end();
+	RESUME_CANCEL_INTERRUPTS();
 }
 
 /*
  * A session that has asked for the job's end while what had become of it was written and committed is heeded
- * now: of one that has ended there is no row. The signal that came with the request may be on its way yet, so
- * it is tried twice.
+ * now: of one that has ended there is no row. An error may be a deadlock's; what fails twice is left to the
+ * scheduler.
  */
 static void
 heed_late_end(int64 job, int end_as)
 {
 	LateEnd		end = {.job = job,.end_as = (JobState) end_as};
 
-	QueryCancelPending = false;
-	if (!process_protect(end_late, &end))
-		(void) process_protect(end_late, &end);
+	if (!process_protect(end_late, &end) && !process_protect(end_late, &end))
+	{
+		ledger_leave_end(job, end_as);
+		database_call_attention(MyDatabaseId);
+	}
 	QueryCancelPending = false;
 }
 
@@ -369,11 +378,12 @@ stop_showing(ExecutorSlot *slot, bool has_ended)
 
 	while (!executor_unshow(slot, has_ended))
 	{
-		int			end_as = executor_end_wanted(slot);
+		uint32		asked;
+		int			end_as = executor_end_wanted(slot, &asked);
 
 		if (end_as >= 0)
 			heed_late_end(id, end_as);
-		executor_end_heeded(slot, end_as);
+		executor_end_heeded(slot, asked);
 	}
 }
 
@@ -433,9 +443,12 @@ execute_interrupted(const ErrorData *error)
 	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && cancelled_by_others();
 }
 
-/* Its end as it would have been written in the transaction that failed, or what the failure comes to. */
-static void
-write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *slot, bool begun,
+/*
+ * Its end as it would have been written in the transaction that failed, or what the failure comes to. True if
+ * it has ended as sessions have asked for.
+ */
+static bool
+write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *slot, bool begun, int end_as,
 		  const ErrorData *edata)
 {
 	const Lane *lane = lane_get(job->lane);
@@ -447,42 +460,52 @@ write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *s
 	};
 
 	if (worker == NULL)
-		return;
+		return false;
 	if (begun)
 	{
 		job->attempt++;
 		statistics_add_run(worker, &measure);
 	}
-	if (slot->end_as >= 0)
+	if (end_as >= 0)
 	{
 		ForceSyncCommit();
-		outcome_finished(table, row, job, worker, (JobState) slot->end_as, NULL, NULL);
+		outcome_finished(table, row, job, worker, (JobState) end_as, NULL, NULL);
 	}
 	else
 		(void) outcome_failed(table, row, job, worker, slot->role, &error, -1);
+	return end_as >= 0;
 }
 
 /* What a run that could not be committed comes to, in a transaction of its own. */
 static void
-recover_job(const ExecutorSlot *slot, bool begun, const ErrorData *edata)
+recover_job(ExecutorSlot *slot, bool begun, const ErrorData *edata)
 {
 	LiveTable	table;
 	TupleTableSlot *row = NULL;
 	Job			job;
+	uint32		asked;
+	int			end_as;
+	bool		ended = false;
 
+	SpinLockAcquire(&slot->mutex);
+	end_as = slot->end_as;
+	asked = slot->asked;
+	SpinLockRelease(&slot->mutex);
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
 	live_open(&table);
 	if (live_find(&table, slot->job, false, &row, &job) == FIND_FOUND)
 	{
 		if (job.attempt == slot->attempt - (begun ? 1 : 0))
-			write_end(&table, row, &job, slot, begun, edata);
+			ended = write_end(&table, row, &job, slot, begun, end_as, edata);
 		else
 			live_leave(&job);
 	}
 	ExecDropSingleTupleTableSlot(row);
 	live_close(&table);
 	unit_end();
+	if (ended)
+		executor_end_heeded(slot, asked);	/* a session may retry the job from now on */
 }
 
 /*
@@ -513,32 +536,41 @@ execute_let_go(ExecutorSlot *slot)
 		lane_hints_void(MyDatabaseId);
 }
 
-bool
+/* The ledger says first what is to be done: an error in it ends the process as well. */
+static void
+end_at_exit(int64 job, int end_as)
+{
+	bool		done;
+
+	ledger_leave_end(job, end_as);
+	unit_begin();
+	done = job_end_at_once(job, (JobState) end_as);
+	ForceSyncCommit();
+	unit_end();
+	if (done)
+		ledger_unblame();
+}
+
+void
 execute_exit(ExecutorSlot *slot)
 {
 	int64		id = slot->job;
-	bool		ended = false;
 
 	current_job.job = NULL;
 	/* no wait for a standby, for no signal would end it */
 	synchronous_commit = Min(synchronous_commit, SYNCHRONOUS_COMMIT_LOCAL_FLUSH);
 	while (!executor_unshow(slot, id == 0))
 	{
+		uint32		asked;
 		int			end_as;
 
 		AbortOutOfAnyTransaction();
 		hold_end_session();
-		end_as = executor_end_wanted(slot);
+		end_as = executor_end_wanted(slot, &asked);
 		if (end_as >= 0)
-		{
-			unit_begin();
-			ended = job_end_at_once(id, (JobState) end_as) || ended;
-			ForceSyncCommit();
-			unit_end();
-		}
-		executor_end_heeded(slot, end_as);
+			end_at_exit(id, end_as);
+		executor_end_heeded(slot, asked);
 	}
-	return ended;
 }
 
 void

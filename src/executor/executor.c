@@ -48,8 +48,7 @@ blame(int code, Datum argument)
 		ledger_wipe();
 	else
 		ledger_blame();
-	if (execute_exit(own_slot))
-		ledger_unblame();
+	execute_exit(own_slot);
 }
 
 /*

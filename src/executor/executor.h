@@ -27,9 +27,9 @@ extern void execute_let_go(ExecutorSlot *slot);
 
 /*
  * When the process exits, before the server's rollback frees the job: ends it, if a session has asked for
- * that and reported success. True if the job has ended.
+ * that and reported success, or has the scheduler do it.
  */
-extern bool execute_exit(ExecutorSlot *slot);
+extern void execute_exit(ExecutorSlot *slot);
 
 /* Whether the error is only that another process has cancelled what was going on. */
 extern bool execute_interrupted(const ErrorData *error);

@@ -59,6 +59,7 @@ typedef struct ClaimEntry
 	TimestampTz server_start;
 	TimestampTz made_at;
 	int64		job;			/* 0: none */
+	int32		pid;
 } ClaimEntry;
 
 static LostClaims *lost_claims = NULL;
@@ -72,8 +73,8 @@ initialize(void *area)
 	((LostClaims *) area)->made_at = GetCurrentTimestamp();
 }
 
-static void
-map_entries(void)
+void
+lost_claims_open(void)
 {
 	static bool tried = false;
 
@@ -109,6 +110,7 @@ write_entry(int64 job, int32 attempt)
 		entry->attempt = attempt;
 		entry->server_start = PgStartTime;
 		entry->made_at = lost_claims->made_at;
+		entry->pid = MyProcPid;
 		own_used |= 1U << i;
 		pg_write_barrier();
 		entry->job = job;
@@ -124,6 +126,16 @@ wipe_entries(void)
 		if ((own_used & (1U << i)) != 0)
 			own_entries[i].job = 0;
 	own_used = 0;
+	pg_write_barrier();
+}
+
+void
+lost_claims_server_ends(void)
+{
+	for (int i = 0; entries != NULL && i < MaxBackends * PLACES_PER_PROCESS; i++)
+		if (entries[i].job != 0 && entries[i].made_at == lost_claims->made_at &&
+			process_lives(entries[i].pid))
+			entries[i].job = 0;
 	pg_write_barrier();
 }
 
@@ -259,7 +271,7 @@ attach(void)
 	attached = true;
 	before_shmem_exit(end_charging, (Datum) 0); /* called after the next one */
 	before_shmem_exit(charge_at_exit, (Datum) 0);
-	map_entries();
+	lost_claims_open();
 	if (entries == NULL)
 		return;
 	own_entries = &entries[QjMyProcNumber * PLACES_PER_PROCESS];
@@ -311,7 +323,7 @@ lost_claims_in(Oid database)
 {
 	bool		any = false;
 
-	map_entries();
+	lost_claims_open();
 	for (int i = 0; entries != NULL && i < MaxBackends * PLACES_PER_PROCESS && !any; i++)
 		any = is_lost(&entries[i]) && entries[i].database == database;
 	return any;
@@ -322,7 +334,7 @@ lost_claims_charge(void)
 {
 	TimestampTz again = DT_NOEND;
 
-	map_entries();
+	lost_claims_open();
 	for (int i = 0; entries != NULL && i < MaxBackends * PLACES_PER_PROCESS; i++)
 	{
 		LostEntry	lost = {.entry = &entries[i],.done = false};

@@ -9,8 +9,8 @@
  * most connections are lost for other reasons, and the job is free at once.
  *
  * Entries in a file tell a server process that a crash or SIGKILL has ended from those that die with it, as
- * in crash_ledger.h: all but the former wipe theirs. The first scheduler after the restart charges what is
- * left there.
+ * in crash_ledger.h: the latter wipe theirs, or the launcher does. The first scheduler after the restart
+ * charges what is left there.
  *
  * Of a claim of many jobs all are charged, the innocent as well. A job that has been charged is therefore
  * claimed alone from then on: those that are innocent are then completed one by one.
@@ -30,6 +30,10 @@ extern void lost_claims_savepoint_event(SubXactEvent event, SubTransactionId sub
 
 /* This transaction has claimed the job, whose attempt is counted already. */
 extern void lost_claim_note(const Job *job);
+
+/* For the launcher's SIGQUIT handler, which wipes entries as ledger_server_ends() does. */
+extern void lost_claims_open(void);
+extern void lost_claims_server_ends(void);
 
 /* Whether there are some of that database to be charged by its scheduler before its jobs are run. */
 extern bool lost_claims_in(Oid database);

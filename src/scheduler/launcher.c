@@ -20,12 +20,16 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include "access/heapam.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "clock.h"
+#include "crash_ledger.h"
 #include "crowd.h"
 #include "database_slot.h"
 #include "executor_slot.h"
@@ -735,10 +739,22 @@ wait_for_turn(void)
 		process_wait(launcher_not_before());
 }
 
+/* The server's processes go down. Only what a signal handler may do. */
+static void
+spare_and_exit(int signo, siginfo_t *info, void *context)
+{
+	ledger_server_ends();
+	lost_claims_server_ends();
+	_exit(2);
+}
+
 void
 queue_jobs_launcher_main(Datum argument)
 {
 	process_begin(NULL);
+	ledger_open();
+	lost_claims_open();
+	signal_set_handler(SIGQUIT, spare_and_exit);
 	wait_for_turn();
 	launcher_attach();
 	rate_begin();

@@ -28,7 +28,9 @@
 #include "history.h"
 #include "housekeeping.h"
 #include "interruption.h"
+#include "job_control.h"
 #include "lane.h"
+#include "lane_hint.h"
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "outcome.h"
@@ -279,13 +281,16 @@ charge_for_good(void *argument)
 {
 	Charge	   *crash = argument;
 
-	crash->done = outcome_charge(crash->entry.job, crash->entry.attempt, fail_crashed, NULL);
+	if (crash->entry.end_as != 0)
+		crash->done = job_end_at_once(crash->entry.job, (JobState) crash->entry.end_as);
+	else
+		crash->done = outcome_charge(crash->entry.job, crash->entry.attempt, fail_crashed, NULL);
 	ForceSyncCommit();
 }
 
 /*
- * Whose process died by itself, and not with the server's, left its entry. One that cannot be charged keeps
- * it, and does not keep us from the rest of our duties.
+ * Whose process died by itself, and not with the server's, left its entry, and so did one whose end a session
+ * had asked for. One that cannot be charged keeps it, and does not keep us from the rest of our duties.
  */
 static void
 charge_crashes(void)
@@ -307,7 +312,11 @@ charge_crashes(void)
 		}
 		test_point("crash_charged");
 		if (crash.done)
+		{
 			ledger_wipe_entry(i, &crash.entry);
+			if (crash.entry.end_as != 0)
+				lane_hints_void(MyDatabaseId);	/* a session may have retried it already */
+		}
 		else
 			next_charge = Min(next_charge, GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED);
 	}

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "crash_ledger.h"
+#include "executor_slot.h"
 #include "interruption.h"
 #include "mapped_file.h"
 #include "miscadmin.h"
@@ -30,8 +31,8 @@ ledger_places(void)
 	return 2 * queue_jobs_max_executors;
 }
 
-static void
-map(void)
+void
+ledger_open(void)
 {
 	static bool failed = false;	/* final for a session, which may ask often */
 
@@ -41,12 +42,43 @@ map(void)
 	failed = ledger == NULL && MyBackendType != B_BG_WORKER;
 }
 
+/* Valid from its last store on. */
+static void
+write_entry(LedgerEntry *entry, Oid database, int64 job, int32 attempt, int end_as)
+{
+	entry->job = 0;
+	pg_write_barrier();
+	entry->database = database;
+	entry->attempt = attempt;
+	entry->server_start = PgStartTime;
+	entry->pid = MyProcPid;
+	entry->end_as = end_as;
+	pg_write_barrier();
+	entry->job = job;
+}
+
+/* Several processes may be at it, and write the same. */
+void
+ledger_server_ends(void)
+{
+	for (int i = 0; ledger != NULL && i < executor_slots(); i++)
+	{
+		const ExecutorSlot *slot = executor_slot_at(i);
+
+		if (slot->job != 0 && slot->end_as >= 0)
+			write_entry(&ledger[i], slot->database, slot->job, slot->attempt, slot->end_as);
+		else if (ledger[i].job != 0 && ledger[i].end_as == 0 && process_lives(ledger[i].pid))
+			ledger[i].job = 0;
+	}
+	pg_write_barrier();
+}
+
 /* Only what a signal handler may do. */
 static void
 wipe_and_exit(int signo, siginfo_t *info, void *context)
 {
 	if (sent_by_others(info))
-		ledger_wipe();
+		ledger_server_ends();
 	_exit(2);
 }
 
@@ -54,25 +86,18 @@ wipe_and_exit(int signo, siginfo_t *info, void *context)
 void
 ledger_attach(int slot)
 {
-	map();
+	ledger_open();
 	own_entry = ledger ? &ledger[slot] : NULL;
 	own_blamed = ledger ? &ledger[queue_jobs_max_executors + slot] : NULL;
 	ledger_blame();
 	signal_set_handler(SIGQUIT, wipe_and_exit);
 }
 
-/* Valid from its last store on. */
 void
 ledger_write(int64 job, int32 attempt)
 {
-	if (own_entry == NULL)
-		return;
-	ledger_wipe();
-	own_entry->database = MyDatabaseId;
-	own_entry->attempt = attempt;
-	own_entry->server_start = PgStartTime;
-	pg_write_barrier();
-	own_entry->job = job;
+	if (own_entry != NULL)
+		write_entry(own_entry, MyDatabaseId, job, attempt, 0);
 }
 
 void
@@ -93,9 +118,17 @@ ledger_blame(void)
 	own_blamed->database = own_entry->database;
 	own_blamed->attempt = own_entry->attempt;
 	own_blamed->server_start = own_entry->server_start;
+	own_blamed->end_as = own_entry->end_as;
 	pg_write_barrier();
 	own_blamed->job = own_entry->job;
 	ledger_wipe();
+}
+
+void
+ledger_leave_end(int64 job, int end_as)
+{
+	if (own_blamed != NULL)
+		write_entry(own_blamed, MyDatabaseId, job, 0, end_as);
 }
 
 void
@@ -112,11 +145,18 @@ is_of_here(const LedgerEntry *entry)
 	return entry->job != 0 && entry->database == MyDatabaseId && entry->server_start == PgStartTime;
 }
 
+static bool
+is_of(const LedgerEntry *entry, int64 job, int32 attempt)
+{
+	return entry->job == job && (entry->attempt == attempt || entry->end_as != 0) && is_of_here(entry);
+}
+
+/* An executor's own place tells of the run under way, unless the end of the job is left to the scheduler. */
 bool
 ledger_blames(int64 job, int32 attempt)
 {
-	for (int i = queue_jobs_max_executors; ledger != NULL && i < ledger_places(); i++)
-		if (ledger[i].job == job && ledger[i].attempt == attempt && is_of_here(&ledger[i]))
+	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
+		if (is_of(&ledger[i], job, attempt) && (i >= queue_jobs_max_executors || ledger[i].end_as != 0))
 			return true;
 	return false;
 }
@@ -124,9 +164,9 @@ ledger_blames(int64 job, int32 attempt)
 bool
 ledger_names(int64 job, int32 attempt)
 {
-	map();
+	ledger_open();
 	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
-		if (ledger[i].job == job && ledger[i].attempt == attempt && is_of_here(&ledger[i]))
+		if (is_of(&ledger[i], job, attempt))
 			return true;
 	return false;
 }
@@ -134,7 +174,7 @@ ledger_names(int64 job, int32 attempt)
 bool
 ledger_read(int place, LedgerEntry *entry)
 {
-	map();
+	ledger_open();
 	if (ledger == NULL)
 		return false;
 	*entry = ledger[place];

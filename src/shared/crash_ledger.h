@@ -4,13 +4,18 @@
  *
  * An executor writes (database, job, attempt) to its own place in a small file before it starts a handler.
  * The file survives a crash of the server's processes, which is what a poison job causes; it is not synced,
- * for after a crash of the machine no job could be blamed anyway. Processes that die with the server, because
- * some other process crashed or an immediate shutdown was asked for, wipe their entry out first, and so do
- * those that another process has told to end: what is found afterwards is whose process died by itself.
+ * for after a crash of the machine no job could be blamed anyway. An executor that another process has told
+ * to end wipes its entry. When the server goes down, because a process crashed or an immediate shutdown was
+ * asked for, the launcher and each executor wipe the entries of all processes that live then: some may not
+ * listen, and be killed later. So an entry that is found afterwards is of a process that died by itself.
  *
  * A job that ends its process in an orderly way, by pg_terminate_backend(pg_backend_pid()) or a timeout that
  * it did not heed, is free again before the scheduler can charge it. Its entry is moved to a second place of
  * the slot before that: a claim passes a job by that has an entry there.
+ *
+ * A session may have asked for the end of a job (cancel(), discard()), and have committed, when the server
+ * goes down or the executor's process ends. Then the entry says so: the scheduler ends the job, instead of
+ * charging it, and no claim starts it before.
  */
 #ifndef QUEUE_JOBS_CRASH_LEDGER_H
 #define QUEUE_JOBS_CRASH_LEDGER_H
@@ -23,12 +28,14 @@ typedef struct LedgerEntry
 	int32		attempt;		/* as stored with the job when it was taken */
 	int64		job;			/* 0: none */
 	TimestampTz server_start;	/* entries of an earlier postmaster blame no job */
+	int32		pid;
+	int32		end_as;			/* JobState in which the job is to end, or 0: it is to be charged */
 } LedgerEntry;
 
 /* What is said where a file of such entries cannot be had. */
 #define LEDGER_MISSING "Jobs that crash the process that runs or claims them cannot be told."
 
-/* Opens the executor's place and installs the SIGQUIT handler that wipes it. */
+/* Opens the executor's place and installs the SIGQUIT handler that calls ledger_server_ends(). */
 extern void ledger_attach(int slot);
 extern void ledger_write(int64 job, int32 attempt);
 extern void ledger_wipe(void);
@@ -39,13 +46,22 @@ extern void ledger_blame(void);
 /* It does, but the job has ended all the same. */
 extern void ledger_unblame(void);
 
-/* Whether the job is to be charged for that attempt before it can start again. */
+/* This process could not end the job as a session has asked it to: the scheduler is to. */
+extern void ledger_leave_end(int64 job, int end_as);
+
+/*
+ * For the SIGQUIT handler of a process of ours that has called ledger_open(): the server's processes go down.
+ */
+extern void ledger_open(void);
+extern void ledger_server_ends(void);
+
+/* Whether the job is to be charged for that attempt, or to be ended, before it can start again. */
 extern bool ledger_blames(int64 job, int32 attempt);
 
 /* Whether it may come to that: also while it runs, and a moment after. For any process. */
 extern bool ledger_names(int64 job, int32 attempt);
 
-/* What is found after crashes: the entry at a place, if it blames a job of this database. */
+/* What is found after crashes: the entry at a place, if it is of a job of this database. */
 extern int	ledger_places(void);
 extern bool ledger_read(int place, LedgerEntry *entry);
 extern void ledger_wipe_entry(int place, const LedgerEntry *entry);

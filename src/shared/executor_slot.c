@@ -424,6 +424,7 @@ request_end(int64 job, bool own, bool others, int announced, int end_as)
 			if (end_as >= 0)
 			{
 				slot->end_as = end_as;
+				slot->asked++;
 				pid = slot->pid;
 			}
 			if (slot->announced > 0 || end_as >= 0)
@@ -477,7 +478,7 @@ executor_unshow(ExecutorSlot *slot, bool has_ended)
 }
 
 int
-executor_end_wanted(ExecutorSlot *slot)
+executor_end_wanted(ExecutorSlot *slot, uint32 *asked)
 {
 	for (;;)
 	{
@@ -487,6 +488,7 @@ executor_end_wanted(ExecutorSlot *slot)
 		SpinLockAcquire(&slot->mutex);
 		announced = slot->announced;
 		end_as = slot->end_as;
+		*asked = slot->asked;
 		SpinLockRelease(&slot->mutex);
 		if (announced == 0)
 			return end_as;
@@ -496,10 +498,10 @@ executor_end_wanted(ExecutorSlot *slot)
 }
 
 void
-executor_end_heeded(ExecutorSlot *slot, int end_as)
+executor_end_heeded(ExecutorSlot *slot, uint32 asked)
 {
 	SpinLockAcquire(&slot->mutex);
-	if (slot->end_as == end_as)
+	if (slot->asked == asked)
 		slot->end_as = -1;
 	SpinLockRelease(&slot->mutex);
 }

@@ -52,6 +52,7 @@ typedef struct ExecutorSlot
 	TimestampTz started_at;
 	XLogRecPtr	wal_lsn;
 	int			end_as;			/* JobState that cancel() or discard() wants, or -1 */
+	uint32		asked;			/* how often one has been asked for */
 	int			announced;		/* sessions that want it, and have not ended their transactions yet */
 } ExecutorSlot;
 
@@ -148,10 +149,11 @@ extern bool executor_unshow(ExecutorSlot *slot, bool has_ended);
 
 /*
  * The end that the executor has been asked for, or -1. Waits for sessions that have announced that they will
- * ask, for these have looked at the job for the last time. It stands until it has been heeded.
+ * ask, for these have looked at the job for the last time. It stands until it has been heeded: *asked tells
+ * it from one that a session asks for meanwhile.
  */
-extern int	executor_end_wanted(ExecutorSlot *slot);
-extern void executor_end_heeded(ExecutorSlot *slot, int end_as);
+extern int	executor_end_wanted(ExecutorSlot *slot, uint32 *asked);
+extern void executor_end_heeded(ExecutorSlot *slot, uint32 asked);
 
 /* What the executors of this database are doing, in palloc'd memory. */
 extern RunningJob *executor_running(int *count);

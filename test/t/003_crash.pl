@@ -92,6 +92,26 @@ $enqueuer->quit;
 is($node->safe_psql('postgres', q{SELECT state, attempt, claimant FROM queue_jobs.job WHERE worker = 'outside'}),
 	'executing|1|d', 'a claim that was committed is kept');
 
+# Processes that do not listen when the server goes down, and are killed five seconds later: what they were at is not charged.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('claimed'); SELECT queue_jobs.enqueue('claimed')});
+my ($guilty, $innocent) = split /\n/, $node->safe_psql('postgres',
+	q{SELECT queue_jobs.enqueue('gated', jsonb_build_object('n', n)) FROM generate_series(13, 14) n});
+my @pids = map { running_pid($_) } $guilty, $innocent;
+$claimant = in_background($node);
+is($claimant->query(q{BEGIN; SELECT count(*) FROM queue_jobs.claim('e', '{claimed}')}), '1', 'a claim');
+push @pids, $claimant->pid;
+kill 'STOP', @pids[ 1, 2 ];
+kill 'KILL', $pids[0];
+wait_for_crashes(5);
+$claimant->quit;
+wait_until($node, "SELECT errors -> 0 ->> 'sqlstate' = '57P02' FROM queue_jobs.job WHERE id = $guilty");
+pass('the guilty job is charged');
+$node->safe_psql('postgres', 'INSERT INTO gate VALUES (13), (14)');
+$node->safe_psql('postgres', "SELECT queue_jobs.retry($guilty)");
+wait_for_job($node, $_, 'completed') foreach $guilty, $innocent;
+is($node->safe_psql('postgres', "SELECT attempt, errors FROM queue_jobs.job WHERE id = $innocent"), '1|', 'the innocent one is not');
+is($node->safe_psql('postgres', q{SELECT attempt, errors FROM queue_jobs.claim('e', '{claimed}')}), '1|', 'nor is the one that was claimed');
+
 # A job that kills its own process at once, each time it runs. It is retried by Sidekiq's formula: its worker's function is not called.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION poison() RETURNS void LANGUAGE plpgsql AS $$
@@ -111,18 +131,18 @@ is($node->safe_psql('postgres', "SELECT run_at - (errors -> -1 ->> 'failed_at'):
 	't', 'after a crash the delay is by the formula');
 wait_for_job($node, $poison, 'dead', retry_crashed => 1);
 is($node->safe_psql('postgres', "SELECT attempt FROM queue_jobs.job WHERE id = $poison"), '3', 'a poison job is dead after three crashes');
-wait_for_crashes(7);
-is(log_count($node, 'all server processes terminated; reinitializing'), 7, 'and there were no more than those');
+wait_for_crashes(8);
+is(log_count($node, 'all server processes terminated; reinitializing'), 8, 'and there were no more than those');
 $next = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 20}')});
 wait_for_job($node, $next, 'completed');
 pass('the queue is alive');
 
 # Retried by hand, it has its three lives again, no more.
 eval { $node->psql('postgres', "SELECT queue_jobs.retry($poison)") };
-wait_for_crashes(8);
+wait_for_crashes(9);
 pass('retried');
 wait_for_job($node, $poison, 'dead', retry_crashed => 1);
-cmp_ok(log_count($node, 'all server processes terminated; reinitializing'), '<=', 10, 'and dead again');
+cmp_ok(log_count($node, 'all server processes terminated; reinitializing'), '<=', 11, 'and dead again');
 
 $node->stop;
 done_testing();

@@ -235,6 +235,24 @@ foreach my $worker ('gated', 'gated procedure')
 	$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
 }
 
+# The same of one that is killed: the server starts again, and knows of the request.
+foreach my $worker ('gated', 'gated procedure')
+{
+	$n++;
+	arm('run_begins', 'wait');
+	my $asked = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker', jsonb_build_object('n', $n))");
+	wait_at('run_begins');
+	is($node->safe_psql('postgres', "SELECT queue_jobs.cancel($asked)"), 't', "a job of $worker is cancelled");
+	my $pid = $node->safe_psql('postgres', "SELECT pid FROM queue_jobs.running_jobs() WHERE job_id = $asked");
+	kill 'KILL', $pid or die "$pid: $!";
+	wait_until($node, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid) AND (state <> 'executing' OR EXISTS
+		(SELECT FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $asked AND wait_event = 'PgSleep'))
+		FROM queue_jobs.job WHERE id = $asked AND state <> 'available'");
+	go_on('run_begins');
+	is($node->safe_psql('postgres', "SELECT state, errors FROM queue_jobs.job WHERE id = $asked"), 'cancelled|', 'though its executor is killed first');
+	$node->safe_psql('postgres', "INSERT INTO gate VALUES ($n)");
+}
+
 # The same of one that has just put the job back, and of one that is on its way out.
 $n++;
 arm('end_written', 'wait');

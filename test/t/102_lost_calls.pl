@@ -153,6 +153,53 @@ $sessions[0]->query('COMMIT');
 wait_until($node, "SELECT state IN ('cancelled', 'completed') FROM queue_jobs.job WHERE id = $job");
 is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), 'cancelled', 'it does not run, though that one could not take it');
 
+# ---- requests to end a job whose run has been interrupted, while another session has its row ----
+
+# The executor waits for the row, to end the job; each further request would interrupt that.
+define_gated_procedure($node);
+my $canceller = in_background($node);
+my $run = 100;
+
+# A procedure's run has been interrupted by cancel(), and its executor waits for the first session to leave the row alone.
+sub cancelled_and_locked
+{
+	$run++;
+	my $id = sql("SELECT queue_jobs.enqueue('gated procedure', jsonb_build_object('n', $run))");
+
+	wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $id");
+	is($sessions[0]->query("BEGIN; SELECT queue_jobs.cancel($id)"), 't', 'a session is about to cancel a procedure, and so has its row');
+	is(sql("SELECT queue_jobs.cancel($id)"), 't', 'another one cancels it');
+	wait_until($node, "SELECT wait_event_type = 'Lock' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $id");
+	return $id;
+}
+
+# It has ended, or its handler has been called once more.
+sub has_ended
+{
+	my ($id, $how) = @_;
+
+	$sessions[0]->query('ROLLBACK');
+	wait_until($node, "SELECT state = 'cancelled' OR (SELECT count(*) > 1 FROM ran WHERE n = $run) FROM queue_jobs.job WHERE id = $id");
+	is(sql("SELECT state, (SELECT count(*) FROM ran WHERE n = $run) FROM queue_jobs.job WHERE id = $id"), 'cancelled|1', $how);
+	sql("INSERT INTO gate VALUES ($run)");
+	return;
+}
+
+$job = cancelled_and_locked();
+$canceller->query(q{SET lock_timeout = '1s'});
+foreach my $again (1 .. 10)
+{
+	$canceller->query("SELECT queue_jobs.cancel($job)");
+	wait_until($node, "SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $job AND wait_event_type IS DISTINCT FROM 'Lock')");
+}
+has_ended($job, 'it does not run again, however often it was cancelled meanwhile');
+
+$job = cancelled_and_locked();
+sql("SELECT pg_terminate_backend(pid) FROM queue_jobs.running_jobs() WHERE job_id = $job");
+wait_until($node, "SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $job)");
+has_ended($job, 'nor if its executor is terminated then');
+$canceller->quit;
+
 # ---- a signal for a job whose executor still shows it, while another session has its row ----
 
 sql(q{CREATE FUNCTION asks() RETURNS void LANGUAGE plpgsql AS $$
