@@ -78,8 +78,36 @@ SELECT count(*) > 0 AS by_index FROM app.plan_of('SELECT state FROM queue_jobs.j
 SELECT count(*) > 0 AS by_index FROM app.plan_of('SELECT state FROM queue_jobs.job WHERE id = 42') plan (line) WHERE line LIKE '%Index Scan%finished_job%' OR line LIKE '%Bitmap Index Scan on finished_job%' OR line LIKE '%_id_idx%';
 RESET enable_seqscan;
 
--- The views are not to be written.
+-- waits_for is found out where it is selected, and nowhere else; of a job that waits for another by looks into indexes, with no plan of a query.
+SELECT queue_jobs.enqueue('view without') AS first \gset
+SELECT count(queue_jobs.enqueue('view without', after => ARRAY[:first])) FROM generate_series(1, 20);
+SELECT job AS one FROM queue_jobs.enqueue_workflow('viewed', '[{"step": "one", "worker": "view without"}, {"step": "two", "worker": "view without", "after": ["one"]},
+    {"step": "three", "worker": "view without", "after": ["two", "one"], "if_dead": "run"}]') WHERE step = 'one' \gset
+SELECT batch FROM queue_jobs.batch_member WHERE job = :one \gset
+RESET ROLE;
+CREATE VIEW app.looks AS
+SELECT coalesce(pg_stat_get_xact_function_calls('queue_jobs.waits_for(tid)'::regprocedure), 0) AS waits_for,
+       pg_stat_get_xact_numscans('queue_jobs.dependency'::regclass) AS whole, pg_stat_get_xact_numscans('queue_jobs.dependency_pkey'::regclass) AS by_index;
+BEGIN;
+SET LOCAL track_functions = 'all';
+SELECT count(*), count(DISTINCT id), min(state), max(worker) FROM queue_jobs.job WHERE state = 'waiting' AND worker = 'view without';
+SELECT count(*) FROM queue_jobs.workflow_step WHERE batch = :batch;
+SELECT waits_for FROM app.looks;
+SELECT count(waits_for), count(DISTINCT waits_for) FROM queue_jobs.job WHERE state = 'waiting' AND worker = 'view without' AND batch IS NULL;
+SELECT * FROM app.looks;
+COMMIT;
+DROP VIEW app.looks;
+-- Those of one batch are read alone, and each of its live rows once: for what waits for it, by id.
+SELECT step, state, after, if_dead FROM queue_jobs.workflow_step WHERE batch = :batch ORDER BY job;
+SELECT substring(line FROM 'on (live_job|joint_member)') AS on, count(*)
+  FROM app.plan_of('SELECT * FROM queue_jobs.batch_member WHERE batch = 42') plan (line) WHERE line ~ ' on (live_job|joint_member) ' GROUP BY 1 ORDER BY 1;
+SET enable_seqscan = off;
+SELECT count(*) > 0 AS by_index FROM app.plan_of('SELECT * FROM queue_jobs.workflow_step WHERE batch = 42') plan (line) WHERE line LIKE '%live_job_batch%';
+RESET enable_seqscan;
+SELECT queue_jobs.remove_jobs('view without');
 SET ROLE regress_app;
+
+-- The views are not to be written.
 SELECT sqlstate_of($$DELETE FROM queue_jobs.job$$);
 SELECT sqlstate_of($$UPDATE queue_jobs.worker SET handler = 'x'$$);
 SELECT sqlstate_of($$INSERT INTO queue_jobs.queue VALUES ('x')$$);

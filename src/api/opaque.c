@@ -1,6 +1,6 @@
 /*
  * opaque.c
- *		What keeps EXPLAIN from telling of other roles' rows: opaque(value), may_see(lane).
+ *		What the planner must know, or not know, of the views' columns: opaque(value), may_see(lane), clock().
  *
  * The planner pushes a condition on a view's column below the view's security barrier if its operator is
  * leakproof, as comparisons of numbers, times and texts are. Evaluated on all rows there, EXPLAIN ANALYZE
@@ -13,7 +13,9 @@
 
 #include "fmgr.h"
 #include "lane.h"
+#include "utils/timestamp.h"
 
+PG_FUNCTION_INFO_V1(queue_jobs_clock);
 PG_FUNCTION_INFO_V1(queue_jobs_opaque);
 PG_FUNCTION_INFO_V1(queue_jobs_may_see);
 
@@ -31,4 +33,11 @@ queue_jobs_may_see(PG_FUNCTION_ARGS)
 	const Lane *lane = lane_get(PG_GETARG_INT32(0));
 
 	PG_RETURN_BOOL(lane != NULL && lane_owner_is_mine(lane->owner));
+}
+
+/* clock(): the present time. Of a volatile function the planner would leave no column out that is not selected. */
+Datum
+queue_jobs_clock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TIMESTAMPTZ(GetCurrentTimestamp());
 }

@@ -7,6 +7,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "dedup.h"
+#include "dependency.h"
 #include "encrypted_job.h"
 #include "engine_state.h"
 #include "executor_slot.h"
@@ -144,37 +145,67 @@ check_time(const Subject *subject, Reasons *reasons)
 				   job_failures(job) > 0 ? psprintf("attempt %d has failed", job->attempt) : NULL);
 }
 
-/* How many parents it has that have not ended, and the first of them. */
-#define UNMET_PARENTS \
-	"SELECT p.parent, p.state, count(*) OVER () FROM (SELECT DISTINCT d.parent, d.if_dead," \
-	" coalesce((SELECT 'has not ended' FROM queue_jobs.live_job l WHERE l.id = d.parent)," \
-	" (SELECT 'has ended, but not what it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NULL)," \
-	" (SELECT 'is completed, but not all that it enqueued' FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent AND b.settled_at IS NOT NULL AND b.succeeded_at IS NULL)," \
-	" (SELECT 'is kept no longer, and had failed' WHERE d.failed AND NOT EXISTS (SELECT FROM queue_jobs.finished_job f WHERE f.id = d.parent))," \
-	" (SELECT 'is ' || f.state FROM queue_jobs.finished_job f WHERE f.id = d.parent AND f.state <> 'completed' ORDER BY f.finished_at DESC LIMIT 1)) AS state" \
-	" FROM queue_jobs.dependency d WHERE d.child = $1) AS p WHERE p.state IS NOT NULL AND NOT (p.if_dead = 'run' AND p.state LIKE 'is %')" \
-	" ORDER BY p.parent LIMIT 1"
+/*
+ * The parents for which a child waits, in the order in which it was given them. Each is looked for where most
+ * are, and in the history's partitions last.
+ */
+#define UNMET_PARENTS(rest) \
+	"SELECT p.parent, p.state FROM (SELECT d.named, d.parent, d.if_dead, coalesce(" \
+	"(SELECT 'has not ended' FROM queue_jobs.live_job l WHERE l.id = d.parent)," \
+	" (SELECT CASE WHEN b.settled_at IS NULL THEN 'has ended, but not what it enqueued'" \
+	"  WHEN b.succeeded_at IS NULL THEN 'is completed, but not all that it enqueued' END" \
+	"  FROM queue_jobs.tracked_batch b WHERE b.step_of = d.parent)," \
+	" (SELECT 'is ' || m.state FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1)," \
+	" (SELECT 'is ' || f.state FROM queue_jobs.finished_job f WHERE f.id = d.parent ORDER BY f.finished_at DESC LIMIT 1)," \
+	" CASE WHEN d.failed THEN 'is kept no longer, and had failed' END) AS state" \
+	" FROM queue_jobs.dependency d WHERE d.child = $1 ORDER BY d.named OFFSET 0) AS p" \
+	" WHERE p.state <> 'is completed' AND NOT (p.if_dead = 'run' AND p.state LIKE 'is %') " \
+	rest
+
+#define MOST_PARENTS 1000		/* that are counted */
+#define FIRST_PARENT UNMET_PARENTS("ORDER BY p.named LIMIT 1")
+#define ALL_PARENTS UNMET_PARENTS("GROUP BY p.parent, p.state ORDER BY min(p.named) LIMIT 1001")
 
 static void
-check_parents(const Subject *subject, Reasons *reasons)
+add_parent(Reasons *reasons, char *parent, const char *state, uint64 count)
+{
+	add_reason(reasons, "waits_for_job", psprintf("it waits for job %s, which %s", parent, state),
+			   count <= 1 ? NULL : psprintf("and for others, " UINT64_FORMAT " in all%s", Min(count, MOST_PARENTS),
+											count > MOST_PARENTS ? " or more" : ""));
+}
+
+static void
+add_unmet_parents(int64 child, Reasons *reasons)
 {
 	Oid			types[] = {INT8OID};
-	Datum		values[] = {Int64GetDatum(subject->job.id)};
+	Datum		values[] = {Int64GetDatum(child)};
 	MemoryContext context = CurrentMemoryContext;
+	uint64		count;
 	RunAs		saved;
 
 	engine_begin(&saved);
-	if (engine_execute(UNMET_PARENTS, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0)
+	count = engine_execute_often(reasons->all ? ALL_PARENTS : FIRST_PARENT, SPI_OK_SELECT, lengthof(types), types, values, NULL);
+	if (count > 0)
 	{
 		char	   *parent = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 		char	   *state = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
-		char	   *count = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 3);
 
 		MemoryContextSwitchTo(context);
-		add_reason(reasons, "waits_for_job", psprintf("it waits for job %s, which %s", parent, state),
-				   strcmp(count, "1") == 0 ? NULL : psprintf("and for others, %s in all", count));
+		add_parent(reasons, parent, state, count);
 	}
 	engine_end(&saved);
+}
+
+/* Mostly the first of them lives: then the view need not ask for the others. */
+static void
+check_parents(const Subject *subject, Reasons *reasons)
+{
+	int64		parent = reasons->all ? 0 : dependency_living_parent(subject->table, subject->job.id);
+
+	if (parent != 0)
+		add_parent(reasons, psprintf(INT64_FORMAT, parent), "has not ended", 1);
+	else
+		add_unmet_parents(subject->job.id, reasons);
 }
 
 void

@@ -47,6 +47,7 @@
 	RELATION(REL_TRACKED_BATCH, tracked_batch) \
 	RELATION(REL_TRACKED_BATCH_KEY, tracked_batch_pkey) \
 	RELATION(REL_DEPENDENCY, dependency) \
+	RELATION(REL_DEPENDENCY_KEY, dependency_pkey) \
 	RELATION(REL_DEPENDENCY_PARENT, dependency_parent) \
 	RELATION(REL_JOINT_MEMBER, joint_member) \
 	RELATION(REL_JOINT_MEMBER_JOB, joint_member_job) \

@@ -4,6 +4,8 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
+#include "access/tableam.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "current_job.h"
@@ -11,7 +13,9 @@
 #include "executor/spi.h"
 #include "history.h"
 #include "lane.h"
+#include "row_by_id.h"
 #include "run_as.h"
+#include "snapshot.h"
 #include "table_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -260,6 +264,26 @@ dependency_wait_again(int64 child)
 	}
 	engine_end(&saved);
 	return count > 0;
+}
+
+int64
+dependency_living_parent(LiveTable *table, int64 child)
+{
+	Relation	rel = table_open(catalog_relation(REL_DEPENDENCY), AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TupleTableSlot *live = table_slot_create(table->rel, NULL);
+	Snapshot	snapshot = engine_snapshot();
+	int64		parent = 0;
+
+	if (row_by_id(rel, REL_DEPENDENCY_KEY, child, snapshot, slot))
+		parent = slot_get_int64(slot, Anum_dependency_parent);
+	if (!row_by_id(table->rel, REL_LIVE_JOB_ID, parent, snapshot, live))
+		parent = 0;
+	engine_snapshot_end(snapshot);
+	ExecDropSingleTupleTableSlot(live);
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, AccessShareLock);
+	return parent;
 }
 
 bool

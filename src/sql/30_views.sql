@@ -18,7 +18,7 @@ COMMENT ON FUNCTION queue_jobs.claimable_by(integer, oid) IS
 'Whether the role''s rights are enough to claim that lane''s jobs: only then its heartbeat() counts for their leases.';
 
 CREATE FUNCTION queue_jobs.dropped_duplicates(job bigint) RETURNS integer
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_dropped_duplicates';
+LANGUAGE C STRICT STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_dropped_duplicates';
 COMMENT ON FUNCTION queue_jobs.dropped_duplicates(bigint) IS
 'How many duplicates were dropped in favour of a job that has not ended, as far as shared memory remembers.';
 
@@ -62,10 +62,39 @@ LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'queue_jobs_opaq
 COMMENT ON FUNCTION queue_jobs.opaque(anyelement) IS
 'The value. Around a column of a view it keeps the planner from estimating by the statistics of all roles'' rows what EXPLAIN then shows.';
 
+CREATE FUNCTION queue_jobs.clock() RETURNS timestamptz
+LANGUAGE C STRICT STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'queue_jobs_clock';
+COMMENT ON FUNCTION queue_jobs.clock() IS
+'The present time, as clock_timestamp() has it. But that one is volatile, and the planner computes a column that calls such a function also where it is not selected.';
+
 CREATE FUNCTION queue_jobs.may_see(lane integer) RETURNS boolean
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_may_see';
 COMMENT ON FUNCTION queue_jobs.may_see(integer) IS
 'Whether the current user may see that lane''s jobs: is its owner, a member of that role, or a superuser.';
+
+CREATE VIEW queue_jobs.live_job_now AS
+SELECT j.ctid AS "row",
+       l.worker,
+       l.queue,
+       l.owner,
+       r.attempt AS run_attempt,
+       r.pid,
+       r.started_at AS run_started_at,
+       r.wal_lsn AS run_wal_lsn,
+       h.until AS lease_until,
+       CASE WHEN r.job_id IS NOT NULL OR (j.lease IS NOT NULL AND h.until > queue_jobs.clock()) THEN 'executing'
+            WHEN j.attempt = 0 AND j.expires_at <= queue_jobs.clock() THEN 'cancelled'
+            WHEN j.due OR j.run_at <= queue_jobs.clock() THEN 'available'
+            WHEN j.waits IS NOT NULL THEN 'waiting'
+            WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
+            ELSE 'scheduled' END AS state,
+       j.*
+  FROM queue_jobs.live_job j
+  JOIN queue_jobs.lane l ON l.id = j.lane
+  LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
+  LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)
+ CROSS JOIN LATERAL (SELECT GREATEST(j.started_at, c.last_heartbeat) + LEAST(j.lease, 31536000000000000) * '1 microsecond'::pg_catalog.interval AS until) h; -- its lease (LONGEST_STORED_DURATION)
+COMMENT ON VIEW queue_jobs.live_job_now IS 'Live jobs of all roles, in which lane each is, and what becomes of it at this moment: for the views of what a role may see.';
 
 -- Rights: a job is seen by its owner, by members of that role, and by superusers. security_barrier keeps functions of
 -- the query from being shown other rows; the planner heeds it only where it stands below the UNION. may_see() and opaque() keep EXPLAIN from
@@ -73,54 +102,43 @@ COMMENT ON FUNCTION queue_jobs.may_see(integer) IS
 -- indexes, and which ids exist is no secret, nor are workers and queues.
 CREATE VIEW queue_jobs.job_alive WITH (security_barrier) AS
 SELECT j.id,
-       l.worker,
-       l.queue,
-       queue_jobs.opaque(CASE WHEN r.job_id IS NOT NULL OR (j.lease IS NOT NULL AND h.until > pg_catalog.clock_timestamp()) THEN 'executing'
-            WHEN j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp() THEN 'cancelled'
-            WHEN j.due OR j.run_at <= pg_catalog.clock_timestamp() THEN 'available'
-            WHEN j.waits IS NOT NULL THEN 'waiting'
-            WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
-            ELSE 'scheduled' END) AS state,
+       j.worker,
+       j.queue,
+       queue_jobs.opaque(j.state) AS state,
        queue_jobs.opaque(j.priority) AS priority,
        queue_jobs.opaque(j.args) AS args,
        queue_jobs.opaque(j.context) AS context,
        queue_jobs.opaque(j.version) AS version,
-       queue_jobs.opaque(COALESCE(r.attempt, j.attempt)) AS attempt,
-       queue_jobs.opaque(LEAST(COALESCE(w.max_retries, CASE l.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
+       queue_jobs.opaque(COALESCE(j.run_attempt, j.attempt)) AS attempt,
+       queue_jobs.opaque(LEAST(COALESCE(w.max_retries, CASE j.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
                + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4) AS max_attempts,
        queue_jobs.opaque(j.created_at) AS created_at,
        queue_jobs.opaque(NULLIF(j.run_at, 'infinity')) AS run_at,
-       queue_jobs.opaque(COALESCE(r.started_at, j.started_at)) AS started_at,
+       queue_jobs.opaque(COALESCE(j.run_started_at, j.started_at)) AS started_at,
        NULL::pg_catalog.timestamptz AS finished_at,
        queue_jobs.opaque(j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message') AS last_error,
        NULL::pg_catalog.jsonb AS result,
        queue_jobs.opaque(COALESCE(j.dedup_key, pg_catalog.to_hex(j.dedup_hash))) AS dedup_key,
-       queue_jobs.opaque(COALESCE(r.wal_lsn, j.wal_lsn)) AS wal_lsn,
-       pg_catalog.pg_get_userbyid(l.owner) AS owner,
-       queue_jobs.opaque(r.pid) AS executor_pid,
+       queue_jobs.opaque(COALESCE(j.run_wal_lsn, j.wal_lsn)) AS wal_lsn,
+       pg_catalog.pg_get_userbyid(j.owner) AS owner,
+       queue_jobs.opaque(j.pid) AS executor_pid,
        queue_jobs.opaque(j.claimant) AS claimant,
        queue_jobs.opaque(j.expires_at) AS expires_at,
        queue_jobs.opaque(j.errors) AS errors,
-       queue_jobs.opaque(CASE WHEN r.job_id IS NOT NULL OR (j.lease IS NOT NULL AND h.until > pg_catalog.clock_timestamp())
-              OR (j.attempt = 0 AND j.expires_at <= pg_catalog.clock_timestamp()) THEN NULL
-            WHEN j.due OR j.waits IS NOT NULL OR j.run_at <= pg_catalog.clock_timestamp() THEN queue_jobs.waits_for(j.ctid) END) AS waits_for,
-       queue_jobs.data_consistency(l.worker, j.id) AS data_consistency,
+       queue_jobs.opaque(CASE WHEN j.state IN ('available', 'waiting') THEN queue_jobs.waits_for(j."row") END) AS waits_for,
+       queue_jobs.data_consistency(j.worker, j.id) AS data_consistency,
        queue_jobs.opaque(COALESCE(j.merged, 0)) AS merged,
        queue_jobs.opaque(CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END) AS dropped,
        queue_jobs.opaque(j.schedule) AS schedule,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END) AS load_balancing_strategy,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END) AS read_from,
-       queue_jobs.opaque(h.until) AS lease_until,
+       queue_jobs.opaque(j.lease_until) AS lease_until,
        queue_jobs.opaque(CASE WHEN j.callback IS NULL THEN j.batch END) AS batch,
        queue_jobs.opaque(j.cursor) AS cursor,
        queue_jobs.opaque(j.progress) AS progress
-  FROM queue_jobs.live_job j
-  JOIN queue_jobs.lane l ON l.id = j.lane
-  LEFT JOIN queue_jobs.defined_worker w ON w.name = l.worker
-  LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-  LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)
- CROSS JOIN LATERAL (SELECT GREATEST(j.started_at, c.last_heartbeat) + LEAST(j.lease, 31536000000000000) * '1 microsecond'::pg_catalog.interval AS until) h -- its lease (LONGEST_STORED_DURATION)
- WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
+  FROM queue_jobs.live_job_now j
+  LEFT JOIN queue_jobs.defined_worker w ON w.name = j.worker
+ WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
 
 CREATE VIEW queue_jobs.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
@@ -190,14 +208,13 @@ SELECT b.id, m.id, m.step, m.lane, m.state, m.args, m.result, m.encrypted
 COMMENT ON VIEW queue_jobs.ended_member IS 'The finished members of every batch, without those that are members for a duplicate; see batch_results().';
 
 CREATE VIEW queue_jobs.batch_member WITH (security_barrier) AS
-SELECT j.batch, j.id AS job, j.step, l.worker, s.state, queue_jobs.opaque(j.args) AS args, NULL::pg_catalog.jsonb AS result,
-       queue_jobs.opaque(j.encrypted IS NOT NULL) AS encrypted
-  FROM (SELECT a.batch, a.id, a.step, a.lane, a.args, a.encrypted FROM queue_jobs.live_job a WHERE a.callback IS NULL
+SELECT j.batch, j.id AS job, j.step, j.worker, queue_jobs.opaque(j.state) AS state, queue_jobs.opaque(j.args) AS args,
+       NULL::pg_catalog.jsonb AS result, queue_jobs.opaque(j.encrypted IS NOT NULL) AS encrypted
+  FROM (SELECT a.batch, a.id, a.step, a.lane, a.worker, a.owner, a.state, a.args, a.encrypted FROM queue_jobs.live_job_now a WHERE a.callback IS NULL
         UNION ALL
-        SELECT m.batch, a.id, a.step, a.lane, a.args, a.encrypted FROM queue_jobs.joint_member m JOIN queue_jobs.live_job a ON a.id = m.job) j
-  JOIN queue_jobs.lane l ON l.id = j.lane
- CROSS JOIN LATERAL (SELECT a.state FROM queue_jobs.job_alive a WHERE a.id = j.id) s
- WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE')
+        SELECT m.batch, a.id, a.step, a.lane, a.worker, a.owner, a.state, a.args, a.encrypted
+          FROM queue_jobs.joint_member m JOIN queue_jobs.live_job_now a ON a.id = m.job) j
+ WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE')
 UNION ALL
 SELECT f.batch, f.id, f.step, l.worker, queue_jobs.opaque(f.state), queue_jobs.opaque(f.args), queue_jobs.opaque(f.result),
        queue_jobs.opaque(f.encrypted IS NOT NULL)
@@ -245,14 +262,14 @@ SELECT m.batch,
        m.job,
        m.worker,
        m.state,
-       ARRAY(SELECT p.step
-               FROM queue_jobs.dependency d
-              CROSS JOIN LATERAL (SELECT COALESCE((SELECT l.step FROM queue_jobs.live_job l WHERE l.id = d.parent),
-                                                  (SELECT f.step FROM queue_jobs.member_job f WHERE f.id = d.parent LIMIT 1)) AS step) p
-              WHERE d.child = m.job AND p.step IS NOT NULL
-              ORDER BY p.step) AS after,
-       COALESCE((SELECT d.if_dead FROM queue_jobs.dependency d WHERE d.child = m.job LIMIT 1), 'hold') AS if_dead
+       COALESCE(d.after, '{}') AS after,
+       COALESCE(d.if_dead, 'hold') AS if_dead
   FROM queue_jobs.batch_member m
+ LEFT JOIN LATERAL (SELECT pg_catalog.array_remove(pg_catalog.array_agg(p.step ORDER BY p.step), NULL) AS after, pg_catalog.min(d.if_dead) AS if_dead
+                       FROM queue_jobs.dependency d
+                      CROSS JOIN LATERAL (SELECT COALESCE((SELECT l.step FROM queue_jobs.live_job l WHERE l.id = d.parent),
+                                                          (SELECT f.step FROM queue_jobs.member_job f WHERE f.id = d.parent LIMIT 1)) AS step) p
+                      WHERE d.child = m.job) d ON true
  WHERE m.step IS NOT NULL;
 COMMENT ON VIEW queue_jobs.workflow_step IS 'The steps of every workflow, with their jobs and what they wait for: those that the current user may see.';
 

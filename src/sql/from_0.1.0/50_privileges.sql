@@ -1,8 +1,8 @@
 -- Rights on what is new since 0.1.0. All else keeps the rights that it had.
 
 REVOKE ALL ON FUNCTION queue_jobs.guard_table() FROM PUBLIC;
-REVOKE ALL ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.may_see(integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.may_see(integer) TO PUBLIC;
+REVOKE ALL ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.clock(), queue_jobs.may_see(integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.clock(), queue_jobs.may_see(integer) TO PUBLIC;
 
 -- pg_dump reads the sequences that the extension has dumped also for the schema alone (-s), which application roles and the database's owner do: for
 -- Rails' structure.sql, say. Which ids there are is no secret.
@@ -64,7 +64,7 @@ REVOKE ALL ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.
     queue_jobs.batch_results, queue_jobs.enqueue_workflow, queue_jobs.signal, queue_jobs.signal_payload, queue_jobs.signals,
     queue_jobs.wait_for_signal(text, interval), queue_jobs.wait_for_signal(bigint, integer, text, interval) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch FROM PUBLIC;
-REVOKE ALL ON queue_jobs.ended_member, queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
+REVOKE ALL ON queue_jobs.live_job_now, queue_jobs.ended_member, queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.batch_results,
     queue_jobs.enqueue_workflow, queue_jobs.signal TO queue_jobs_enqueue;
