@@ -5,6 +5,7 @@
 #include "connections.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -15,6 +16,8 @@ struct Connection
 {
 	int			socket;
 	time_t		until;			/* 0: no limit */
+	bool		is_viewers;
+	bool		has_ended;
 	Connection *next;
 	Connection *previous;
 };
@@ -31,6 +34,31 @@ seconds(void)
 	return t.tv_sec;
 }
 
+static void
+end_locked(Connection *connection)
+{
+	connection->has_ended = true;
+	shutdown(connection->socket, SHUT_RDWR);
+}
+
+/* The list begins with the latest. */
+static void
+make_room_locked(void)
+{
+	Connection *oldest = NULL;
+	int			strangers = 0;
+
+	for (Connection *connection = first; connection; connection = connection->next)
+		if (!connection->is_viewers && !connection->has_ended)
+		{
+			strangers++;
+			if (connection->until != 0)
+				oldest = connection;
+		}
+	if (strangers >= MAX_STRANGERS && oldest)
+		end_locked(oldest);
+}
+
 Connection *
 connection_opened(int socket)
 {
@@ -39,6 +67,7 @@ connection_opened(int socket)
 	connection->socket = socket;
 	connection->until = seconds() + REQUEST_SECONDS;
 	pthread_mutex_lock(&lock);
+	make_room_locked();
 	connection->next = first;
 	if (first)
 		first->previous = connection;
@@ -60,6 +89,16 @@ connection_closed(Connection *connection)
 		connection->next->previous = connection->previous;
 	pthread_mutex_unlock(&lock);
 	free(connection);
+}
+
+void
+connection_of_viewer(Connection *connection)
+{
+	if (connection == NULL)
+		return;
+	pthread_mutex_lock(&lock);
+	connection->is_viewers = true;
+	pthread_mutex_unlock(&lock);
 }
 
 static void
@@ -98,6 +137,6 @@ connections_check(void)
 	pthread_mutex_lock(&lock);
 	for (Connection *connection = first; connection; connection = connection->next)
 		if (connection->until != 0 && connection->until <= now)
-			shutdown(connection->socket, SHUT_RDWR);
+			end_locked(connection);
 	pthread_mutex_unlock(&lock);
 }

@@ -19,7 +19,6 @@
 #include "options.h"
 
 #define PROGRAM_CONNECTIONS 4
-#define SIGN_INS_AT_ONCE 4
 #define CONNECTION_WAIT 10		/* seconds until a request gives up waiting for a connection */
 
 struct Viewer
@@ -120,23 +119,13 @@ sign_in_problem(PGconn *connection)
 	return NULL;
 }
 
-/* Few at once: a stranger's tries take connections of the server. */
 Viewer *
 viewer_sign_in(const char *role, const char *password, char **problem)
 {
-	static int	at_once;
-	PGconn	   *connection;
+	PGconn	   *connection = connect_as(role, password);
 	Viewer	   *viewer;
 
-	if (__atomic_add_fetch(&at_once, 1, __ATOMIC_ACQ_REL) > SIGN_INS_AT_ONCE)
-	{
-		__atomic_sub_fetch(&at_once, 1, __ATOMIC_ACQ_REL);
-		*problem = copy_text("Too many sign in at once. Please try again.");
-		return NULL;
-	}
-	connection = connect_as(role, password);
 	*problem = sign_in_problem(connection);
-	__atomic_sub_fetch(&at_once, 1, __ATOMIC_ACQ_REL);
 	if (*problem)
 	{
 		PQfinish(connection);

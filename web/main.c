@@ -129,14 +129,6 @@ read_options(int argc, char **argv)
 		options.conninfo = argv[optind];
 }
 
-static bool
-is_loopback(const struct sockaddr *address)
-{
-	if (address->sa_family == AF_INET)
-		return (ntohl(((const struct sockaddr_in *) address)->sin_addr.s_addr) >> 24) == 127;
-	return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *) address)->sin6_addr);
-}
-
 /* ADDRESS:PORT or [ADDRESS]:PORT, numbers both. */
 static void
 listen_address(struct sockaddr_storage *address)

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "attempts.h"
 #include "buffer.h"
 #include "database.h"
 #include "options.h"
@@ -27,6 +28,7 @@ typedef struct Page
 	char		cookie[SESSION_HEX + 1];
 	char		token[SESSION_HEX + 1];
 	char	   *said;			/* what the action before this page came to */
+	const char *address;		/* of the browser, as far as it is known */
 	Viewer	   *viewer;			/* NULL: not signed in */
 
 	/* the reply */
@@ -58,6 +60,8 @@ extern void page_metrics(Page *page);
 extern void page_health(Page *page);
 extern void page_sign_in(Page *page);
 extern void page_action(Page *page);
+/* Signs a role in, if it has not tried too often. NULL: why is in problem, to be freed, and status. */
+extern Viewer *page_try_to_sign_in(Page *page, const char *role, const char *password, char **problem, int *status);
 extern void page_error(Page *page, int status, const char *title, const char *text);
 
 /* Frame: everything between the two is the page's own. nav: the path of its entry in the navigation. */

@@ -36,6 +36,31 @@ server_words(const char *problem)
 	return strstr(problem, "connection to server") ? "The server cannot be reached." : problem;
 }
 
+Viewer *
+page_try_to_sign_in(Page *page, const char *role, const char *password, char **problem, int *status)
+{
+	Attempt		attempt;
+	Viewer	   *viewer = NULL;
+
+	switch (attempt_begin(&attempt, role, page->address))
+	{
+		case ATTEMPT_ALLOWED:
+			viewer = viewer_sign_in(role, password, problem);
+			attempt_end(&attempt, viewer != NULL);
+			*status = 403;
+			break;
+		case ATTEMPT_TOO_OFTEN:
+			*problem = copy_text("Too many failures of this role, or from your address. Try again in a minute.");
+			*status = 429;
+			break;
+		case ATTEMPT_TOO_MANY_AT_ONCE:
+			*problem = copy_text("Too many sign in at once. Please try again.");
+			*status = 503;
+			break;
+	}
+	return viewer;
+}
+
 static void
 sign_in(Page *page)
 {
@@ -43,22 +68,17 @@ sign_in(Page *page)
 	const char *password = param(&page->form, "password");
 	Viewer	   *viewer;
 	char	   *problem;
+	int			status;
 
 	if (role == NULL || password == NULL || *password == '\0')
 	{
 		add_form(page, 422, "Role and password are needed.");
 		return;
 	}
-	if (!sign_in_allowed(role))
-	{
-		add_form(page, 429, "Too many failures for this role. Try again in a minute.");
-		return;
-	}
-	viewer = viewer_sign_in(role, password, &problem);
+	viewer = page_try_to_sign_in(page, role, password, &problem, &status);
 	if (viewer == NULL)
 	{
-		sign_in_failed(role);
-		add_form(page, 403, server_words(problem));
+		add_form(page, status, server_words(problem));
 		free(problem);
 		return;
 	}

@@ -155,13 +155,10 @@ static void
 answer_basic(Page *page, const Headers *headers)
 {
 	char	   *problem = NULL;
+	int			status;
 
-	if (headers->user && headers->password && *headers->user && *headers->password && sign_in_allowed(headers->user))
-	{
-		page->viewer = viewer_sign_in(headers->user, headers->password, &problem);
-		if (page->viewer == NULL)
-			sign_in_failed(headers->user);
-	}
+	if (headers->user && headers->password && *headers->user && *headers->password)
+		page->viewer = page_try_to_sign_in(page, headers->user, headers->password, &problem, &status);
 	free(problem);
 	if (page->viewer == NULL)
 	{
@@ -243,6 +240,7 @@ route(Page *page, const Headers *headers, const char *uri, const char *body, siz
 	char	   *path = copy_bytes(uri, strcspn(uri, "?"));
 
 	page->is_post = body != NULL;
+	page->address = headers->address;
 	if (is_acceptable(page, headers, uri, path) && !answers_asset(page))
 	{
 		if ((question && !params_parse(&page->query, question + 1, strlen(question + 1))) ||
@@ -256,5 +254,6 @@ route(Page *page, const Headers *headers, const char *uri, const char *body, siz
 	}
 	page->path = NULL;
 	page->target = NULL;
+	page->address = NULL;
 	free(path);
 }

@@ -15,6 +15,7 @@ typedef struct Headers
 	const char *content_type;
 	const char *fetch_site;
 	const char *refresh;		/* the script's own, which no viewer has asked for */
+	const char *address;		/* where it comes from, never NULL */
 	char	   *user;			/* Authorization: Basic */
 	char	   *password;
 } Headers;

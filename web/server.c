@@ -8,6 +8,7 @@
  */
 #include "server.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,10 +160,76 @@ header(struct MHD_Connection *connection, const char *name)
 	return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
 }
 
+bool
+is_loopback(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET)
+		return (ntohl(((const struct sockaddr_in *) address)->sin_addr.s_addr) >> 24) == 127;
+	return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *) address)->sin6_addr);
+}
+
+/* One customer has as many addresses of version 6 as share the first 64 bits: they count as one. */
+static void
+print_address6(const struct in6_addr *address, char printed[INET6_ADDRSTRLEN])
+{
+	struct in6_addr network = *address;
+
+	if (IN6_IS_ADDR_V4MAPPED(address))
+		inet_ntop(AF_INET, &address->s6_addr[12], printed, INET6_ADDRSTRLEN);
+	else
+	{
+		memset(&network.s6_addr[8], 0, 8);
+		inet_ntop(AF_INET6, &network, printed, INET6_ADDRSTRLEN);
+	}
+}
+
+/* The last of X-Forwarded-For is the one that our own proxy has written. */
+static bool
+read_forwarded(const char *forwarded, char printed[INET6_ADDRSTRLEN])
+{
+	const char *comma = strrchr(forwarded, ',');
+	const char *last = comma ? comma + 1 : forwarded;
+	struct in6_addr address6;
+	struct in_addr address;
+	char		text[INET6_ADDRSTRLEN];
+
+	last += strspn(last, " \t");
+	if (strlen(last) >= sizeof(text))
+		return false;
+	strcpy(text, last);
+	text[strcspn(text, " \t")] = '\0';
+	if (inet_pton(AF_INET, text, &address) == 1)
+		return inet_ntop(AF_INET, &address, printed, INET6_ADDRSTRLEN) != NULL;
+	if (inet_pton(AF_INET6, text, &address6) != 1)
+		return false;
+	print_address6(&address6, printed);
+	return true;
+}
+
+/*
+ * Where the request comes from. A proxy on this machine says for whom it asks; what a browser elsewhere says
+ * of itself does not count.
+ */
+static void
+read_address(struct MHD_Connection *connection, char printed[INET6_ADDRSTRLEN])
+{
+	const struct sockaddr *peer = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+	const char *forwarded = header(connection, "X-Forwarded-For");
+
+	if (forwarded && is_loopback(peer) && read_forwarded(forwarded, printed))
+		return;
+	if (peer->sa_family == AF_INET)
+		inet_ntop(AF_INET, &((const struct sockaddr_in *) peer)->sin_addr, printed, INET6_ADDRSTRLEN);
+	else
+		print_address6(&((const struct sockaddr_in6 *) peer)->sin6_addr, printed);
+}
+
 static enum MHD_Result
 answer_request(struct MHD_Connection *connection, Incoming *incoming, bool is_post)
 {
+	char		address[INET6_ADDRSTRLEN];
 	Headers		headers = {
+		.address = address,
 		.host = header(connection, "Host"),
 		.cookie = header(connection, "Cookie"),
 		.content_type = header(connection, "Content-Type"),
@@ -172,10 +239,13 @@ answer_request(struct MHD_Connection *connection, Incoming *incoming, bool is_po
 	Page		page;
 	enum MHD_Result result;
 
+	read_address(connection, address);
 	connection_working(connection_of(connection));
 	headers.user = MHD_basic_auth_get_username_password(connection, &headers.password);
 	page_init(&page);
 	route(&page, &headers, incoming->uri, is_post ? incoming->body.data : NULL, incoming->body.length);
+	if (page.viewer)
+		connection_of_viewer(connection_of(connection));
 	result = send_page(connection, &page);
 	page_free(&page);
 	MHD_free(headers.user);

@@ -15,5 +15,6 @@
 extern bool server_start(const struct sockaddr *address);
 extern void server_stop(void);
 extern int	server_port(void);
+extern bool is_loopback(const struct sockaddr *address);
 
 #endif

@@ -17,8 +17,7 @@
 #define MAX_SESSIONS	64
 #define IDLE_SECONDS	(30 * 60)
 #define LIFE_SECONDS	(12 * 60 * 60)
-#define FAILURES_A_MINUTE 5
-#define MAX_FAILED_ROLES 64
+#define SESSIONS_OF_ROLE 8
 
 struct Session
 {
@@ -29,16 +28,8 @@ struct Session
 	int			references;		/* one of the table's own until it has ended */
 };
 
-typedef struct FailedRole
-{
-	char		role[64];
-	time_t		since;
-	int			failures;
-} FailedRole;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Session *sessions[MAX_SESSIONS];
-static FailedRole failed_roles[MAX_FAILED_ROLES];
 static unsigned char secret[32];
 
 static time_t
@@ -151,27 +142,52 @@ session_sweep(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* A free place; else, of a role that has as many as it may, the one that was used longest ago. -1: none. */
+static int
+place_locked(const char *role)
+{
+	int			place = -1;
+	int			oldest = -1;
+	int			count = 0;
+
+	for (int i = 0; i < MAX_SESSIONS; i++)
+	{
+		if (sessions[i] == NULL)
+			place = i;
+		else if (strcmp(viewer_role(sessions[i]->viewer), role) == 0)
+		{
+			count++;
+			if (oldest < 0 || sessions[i]->used < sessions[oldest]->used)
+				oldest = i;
+		}
+	}
+	return count >= SESSIONS_OF_ROLE ? oldest : place;
+}
+
 bool
 session_start(Viewer *viewer, char id[SESSION_HEX + 1])
 {
-	Session    *session = NULL;
+	Session    *session;
+	int			place;
 
 	pthread_mutex_lock(&lock);
 	sweep_locked();
-	for (int i = 0; i < MAX_SESSIONS && session == NULL; i++)
-		if (sessions[i] == NULL)
-		{
-			session = sessions[i] = allocate(sizeof(Session));
-			session_new_id(session->id);
-			session->viewer = viewer;
-			session->started = session->used = seconds();
-			session->references = 1;
-			strcpy(id, session->id);
-		}
+	place = place_locked(viewer_role(viewer));
+	if (place >= 0)
+	{
+		if (sessions[place])
+			release_locked(sessions[place]);
+		session = sessions[place] = allocate(sizeof(Session));
+		session_new_id(session->id);
+		session->viewer = viewer;
+		session->started = session->used = seconds();
+		session->references = 1;
+		strcpy(id, session->id);
+	}
 	pthread_mutex_unlock(&lock);
-	if (session == NULL)
+	if (place < 0)
 		viewer_close(viewer);
-	return session != NULL;
+	return place >= 0;
 }
 
 static int
@@ -233,55 +249,5 @@ session_end(const char *id)
 		release_locked(sessions[i]);
 		sessions[i] = NULL;
 	}
-	pthread_mutex_unlock(&lock);
-}
-
-/* The role's entry; else, with make, the one whose minute began first. */
-static FailedRole *
-failed_role(const char *role, bool make)
-{
-	FailedRole *oldest = &failed_roles[0];
-
-	for (int i = 0; i < MAX_FAILED_ROLES; i++)
-	{
-		if (strncmp(failed_roles[i].role, role, sizeof(failed_roles[i].role) - 1) == 0)
-			return &failed_roles[i];
-		if (failed_roles[i].since < oldest->since)
-			oldest = &failed_roles[i];
-	}
-	if (!make)
-		return NULL;
-	memset(oldest, 0, sizeof(*oldest));
-	strncpy(oldest->role, role, sizeof(oldest->role) - 1);
-	oldest->since = seconds();
-	return oldest;
-}
-
-bool
-sign_in_allowed(const char *role)
-{
-	FailedRole *entry;
-	bool		allowed;
-
-	pthread_mutex_lock(&lock);
-	entry = failed_role(role, false);
-	allowed = entry == NULL || entry->failures < FAILURES_A_MINUTE || seconds() - entry->since >= 60;
-	pthread_mutex_unlock(&lock);
-	return allowed;
-}
-
-void
-sign_in_failed(const char *role)
-{
-	FailedRole *entry;
-
-	pthread_mutex_lock(&lock);
-	entry = failed_role(role, true);
-	if (seconds() - entry->since >= 60)
-	{
-		entry->since = seconds();
-		entry->failures = 0;
-	}
-	entry->failures++;
 	pthread_mutex_unlock(&lock);
 }

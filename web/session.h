@@ -21,7 +21,10 @@ extern bool session_is_id(const char *id);
 extern void session_token(const char *id, char token[SESSION_HEX + 1]);
 extern bool session_token_matches(const char *id, const char *token);
 
-/* Gives the viewer a session. False: there are too many, and the viewer is closed. */
+/*
+ * Gives the viewer a session. A role that has many already loses the one that it has not used for longest.
+ * False: there are too many of other roles, and the viewer is closed.
+ */
 extern bool session_start(Viewer *viewer, char id[SESSION_HEX + 1]);
 /*
  * The session of that cookie, to be released; NULL: none, or it was idle for too long. A refresh by
@@ -33,9 +36,5 @@ extern void session_release(Session *session);
 extern void session_end(const char *id);
 /* Ends those that were idle for too long. */
 extern void session_sweep(void);
-
-/* Failed sign-ins: a role has so many a minute. */
-extern bool sign_in_allowed(const char *role);
-extern void sign_in_failed(const char *role);
 
 #endif

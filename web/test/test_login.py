@@ -1,5 +1,9 @@
 """--login: one sees and may do what one's role may, and the server's log says who did it."""
 import base64
+import contextlib
+import socket
+import threading
+import time
 import unittest
 
 from client import Client
@@ -23,11 +27,32 @@ def tearDownModule():
         raise AssertionError('the dashboard ended with %d: %s' % (status, dashboard.errors))
 
 
-def signed_in(role):
+def attempt(role, password, address=None, client=None):
+    """A try to sign in, as a proxy on this machine passes it on."""
+    client = client or Client(dashboard)
+    return client.post('/login', {'role': role, 'password': password, 'token': client.token('/login')},
+                       {'X-Forwarded-For': address} if address else None)
+
+
+def signed_in(role, address=None):
     client = Client(dashboard)
-    reply = client.post('/login', {'role': role, 'password': role, 'token': client.token('/login')})
+    reply = attempt(role, role, address, client)
     assert (reply.status, reply.location) == (303, '/'), reply.body
     return client
+
+
+def within_a_minute(test):
+    """What is counted is counted for a minute: a test that this machine was too slow for is begun again."""
+    def repeated(self):
+        for turn in range(20):
+            start = time.monotonic()
+            try:
+                return test(self, turn)
+            except AssertionError:
+                if time.monotonic() - start < 55:
+                    raise
+        raise AssertionError('never within a minute')
+    return repeated
 
 
 class Login(unittest.TestCase):
@@ -90,10 +115,82 @@ class Login(unittest.TestCase):
         self.assertIn('no password', reply.body)
 
     def test_guessing(self):
-        client = Client(dashboard)
-        token = client.token('/login')
-        wait_until(lambda: client.post('/login', {'role': 'nobody', 'password': 'x', 'token': token}).status == 429, 'it has to wait')
+        wait_until(lambda: attempt('nobody', 'x').status == 429, 'it has to wait')
         self.assertEqual(signed_in('ann').get('/').status, 200)
+
+    @within_a_minute
+    def test_count_is_kept(self, turn):
+        """Other names, and other addresses, do not make the program forget what a role has tried from an address."""
+        victim, address = 'victim%d' % turn, '203.0.113.%d' % turn
+        statuses = [attempt(victim, 'x', address).status for _ in range(6)]
+        self.assertEqual(statuses, [403] * 5 + [429])
+        for n in range(70):
+            attempt('name%d' % n, 'x', '198.51.100.%d' % n)
+        self.assertEqual(attempt(victim, 'x', address).status, 429)
+
+    @within_a_minute
+    def test_at_once(self, turn):
+        """Sixty tries at once are no more than sixty one after the other."""
+        statuses = []
+        start = threading.Barrier(60)
+
+        def try_it():
+            client = Client(dashboard)
+            token = client.token('/login')
+            start.wait()
+            statuses.append(client.post('/login', {'role': 'crowd%d' % turn, 'password': 'x', 'token': token},
+                                        {'X-Forwarded-For': '192.0.2.%d' % turn}).status)
+
+        threads = [threading.Thread(target=try_it) for _ in range(60)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertLessEqual(statuses.count(403), 5)
+        self.assertEqual(statuses.count(403) + statuses.count(429) + statuses.count(503), 60)
+
+    @within_a_minute
+    def test_strangers_keep_nobody_out(self, turn):
+        """The role is flooded from everywhere; from where it has signed in before, it still comes in."""
+        home = '192.0.2.%d' % (100 + turn)
+        signed_in('bob', home)
+        flood = [attempt('bob', 'x', '198.18.%d.%d' % (turn, n)).status for n in range(25)]
+        self.assertEqual(flood[-1], 429)
+        self.assertEqual(attempt('bob', 'bob', '198.18.%d.200' % turn).status, 429)
+        self.assertEqual(signed_in('bob', home).get('/').status, 200)
+        self.assertEqual(signed_in('ann', '192.0.2.%d' % (130 + turn)).get('/').status, 200)
+
+    @within_a_minute
+    def test_address_tries_every_role(self, turn):
+        spray = [attempt('role%d' % n, 'x', '203.0.113.%d' % (100 + turn)).status for n in range(31)]
+        self.assertEqual(spray, [403] * 30 + [429])
+
+    @within_a_minute
+    def test_last_forwarded_address_counts(self, turn):
+        """The proxy adds the address that it sees to what the browser has sent; IPv6 counts by the network."""
+        for kind, addresses in (('four', ['10.0.%d.%d, 203.0.113.%d' % (turn, n, 200 + turn) for n in range(6)]),
+                                ('six', ['2001:db8:0:%d::%d' % (turn, n) for n in range(1, 7)])):
+            statuses = [attempt('%s%d' % (kind, turn), 'x', address).status for address in addresses]
+            self.assertEqual(statuses, [403] * 5 + [429], kind)
+
+    def test_sessions_of_a_role(self):
+        """A role that signs in again and again ends its own sessions, and keeps no other role out."""
+        bob = signed_in('bob', '192.0.2.201')
+        first = signed_in('ann', '192.0.2.200')
+        latest = [signed_in('ann', '192.0.2.200') for _ in range(70)][-1]
+        self.assertEqual(first.get('/').location, '/login')
+        self.assertEqual(latest.get('/').status, 200)
+        self.assertEqual(bob.get('/').status, 200)
+        self.assertEqual(signed_in('bob', '192.0.2.201').get('/').status, 200)
+
+    def test_silent_connections(self):
+        """As many connections as there may be, which send nothing: those who are in, and new ones, are answered."""
+        ann = signed_in('ann', '192.0.2.202')
+        with contextlib.ExitStack() as silent:
+            for _ in range(400):
+                silent.enter_context(socket.create_connection(('127.0.0.1', dashboard.port), timeout=60))
+            self.assertEqual(ann.get('/').status, 200)
+            self.assertEqual(Client(dashboard).get('/login').status, 200)
 
     def test_conninfo_in_the_name(self):
         client = Client(dashboard)
