@@ -438,6 +438,8 @@ complete_jobs(const JobArrays *arrays)
 			: DatumGetJsonbP(arrays->results.values[i]);
 
 		CHECK_FOR_INTERRUPTS();
+		if (result != NULL)
+			jsonb_check_text(result, "the result");
 		if (!complete_seen(&table, &scan, arrays->count > 1 ? &history : NULL, id, attempt, result))
 			complete_one(id, attempt, result);
 		if (i % HISTORY_AT_ONCE != HISTORY_AT_ONCE - 1)

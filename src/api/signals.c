@@ -52,6 +52,7 @@ Datum
 queue_jobs_signal(PG_FUNCTION_ARGS)
 {
 	char	   *name;
+	Jsonb	   *payload;
 	int64		id;
 	bool		first;
 
@@ -59,10 +60,12 @@ queue_jobs_signal(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, 0, "job");
 	name = name_argument(fcinfo, 1, "name", "signal");
 	refuse_null(fcinfo, 2, "payload");
+	payload = PG_GETARG_JSONB_P(2);
+	jsonb_check_text(payload, "the payload");
 	id = PG_GETARG_INT64(0);
 	if (!is_live(id))
 		PG_RETURN_BOOL(false);
-	first = job_signal_add(id, name, PG_GETARG_JSONB_P(2));
+	first = job_signal_add(id, name, payload);
 	if (first)
 		watch_note(NEWS_WAITS, id);
 	PG_RETURN_BOOL(first);

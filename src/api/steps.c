@@ -74,13 +74,15 @@ queue_jobs_save_step(PG_FUNCTION_ARGS)
 {
 	Claimed		claimed;
 	char	   *name;
+	Jsonb	   *value = PG_ARGISNULL(3) ? or_json_null(NULL) : PG_GETARG_JSONB_P(3);
 
 	refuse_where_nothing_can_be_written("queue_jobs.save_step()");
 	refuse_null(fcinfo, 0, "id");
 	refuse_null(fcinfo, 1, "attempt");
 	name = step_argument(fcinfo, 2);
+	jsonb_check_text(value, "the value");
 	claimed_begin(&claimed, PG_GETARG_INT64(0), PG_GETARG_INT32(1));
-	(void) saved_step_add(claimed.job.id, name, PG_ARGISNULL(3) ? or_json_null(NULL) : PG_GETARG_JSONB_P(3));
+	(void) saved_step_add(claimed.job.id, name, value);
 	live_leave(&claimed.job);
 	claimed_end(&claimed);
 	PG_RETURN_VOID();

@@ -11,9 +11,18 @@
 #include "commands/trigger.h"
 #include "common/int.h"
 #include "job.h"
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+
+#define MAX_SHOWN_LENGTH 500	/* bytes */
+
+char *
+shown_text(const char *text)
+{
+	return pnstrdup(text, pg_mbcliplen(text, strlen(text), MAX_SHOWN_LENGTH));
+}
 
 void
 check_name(const char *kind, const char *name)
@@ -23,7 +32,7 @@ check_name(const char *kind, const char *name)
 	if (length == 0 || length > MAX_NAME_LENGTH || strchr(name, '*') != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid %s name \"%s\"", kind, name),
+				 errmsg("invalid %s name \"%s\"", kind, shown_text(name)),
 				 length > MAX_NAME_LENGTH
 				 ? errdetail("The name has %zu bytes; at most %d are allowed.", length, MAX_NAME_LENGTH)
 				 : errdetail("A name has at least one character, and no \"*\"."),

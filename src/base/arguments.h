@@ -11,6 +11,9 @@
 /* ERROR unless the name is fit for a worker, queue or claimant. */
 extern void check_name(const char *kind, const char *name);
 
+/* The beginning of a text that a user gave, for a message about it: no error is as long as they like. */
+extern char *shown_text(const char *text);
+
 /* ERROR for a trigger's function that is called by itself. */
 extern void refuse_unless_trigger(FunctionCallInfo fcinfo, const char *function);
 

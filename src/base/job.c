@@ -8,9 +8,19 @@
 #include "fmgr.h"
 #include "job.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/numeric.h"
+
+/* In so many bytes there are few levels, and the text of their numbers has not even 100 MB. */
+#define SMALL_JSON 8192
+
+/*
+ * A row has up to three such values, and COPY doubles backslashes: that is less than the 1 GB that there may
+ * be of it. Ciphertext of so much text is less than the 256 MB that jsonb may have.
+ */
+#define MAX_JSON_TEXT (128 * 1024 * 1024)
 
 static const char *const state_names[] = {
 	[JOB_SCHEDULED] = "scheduled",
@@ -213,6 +223,96 @@ Jsonb *
 jsonb_parse(const char *json)
 {
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+}
+
+static int64
+string_length(const char *string, int length)
+{
+	int64		result = 2 + (int64) length;
+
+	for (int i = 0; i < length; i++)
+	{
+		if (string[i] == '"' || string[i] == '\\' || (string[i] != '\0' && strchr("\b\f\n\r\t", string[i])))
+			result++;
+		else if ((unsigned char) string[i] < ' ')
+			result += strlen("\\u0001") - 1;
+	}
+	return result;
+}
+
+static int64
+number_length(Numeric number)
+{
+	char	   *text = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(number)));
+	int64		result = strlen(text);
+
+	pfree(text);
+	return result;
+}
+
+static int64
+scalar_length(const JsonbValue *value)
+{
+	switch (value->type)
+	{
+		case jbvString:
+			return string_length(value->val.string.val, value->val.string.len);
+		case jbvNumeric:
+			return number_length(value->val.numeric);
+		case jbvBool:
+			return value->val.boolean ? strlen("true") : strlen("false");
+		default:
+			return strlen("null");
+	}
+}
+
+/* Brackets, and what separates the members; a scalar is in an array that does not show. */
+static int64
+container_length(JsonbIteratorToken token, const JsonbValue *value)
+{
+	int64		members = token == WJB_BEGIN_ARRAY ? value->val.array.nElems : value->val.object.nPairs;
+
+	if (token == WJB_BEGIN_ARRAY && value->val.array.rawScalar)
+		return 0;
+	return strlen("[]") + Max(members - 1, 0) * strlen(", ") +
+		(token == WJB_BEGIN_OBJECT ? members * strlen(": ") : 0);
+}
+
+int64
+jsonb_text_length(Jsonb *json, int64 limit)
+{
+	JsonbIterator *iterator = JsonbIteratorInit(&json->root);
+	JsonbIteratorToken token;
+	JsonbValue	value;
+	int64		length = 0;
+
+	while (length <= limit && (token = JsonbIteratorNext(&iterator, &value, false)) != WJB_DONE)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (token == WJB_BEGIN_ARRAY || token == WJB_BEGIN_OBJECT)
+			length += container_length(token, &value);
+		else if (token != WJB_END_ARRAY && token != WJB_END_OBJECT)
+			length += scalar_length(&value);
+	}
+	return length;
+}
+
+bool
+jsonb_is_small(const Jsonb *json)
+{
+	return !VARATT_IS_EXTENDED(json) && VARSIZE(json) <= SMALL_JSON;
+}
+
+void
+jsonb_check_text(Jsonb *json, const char *what)
+{
+	if (!jsonb_is_small(json) && jsonb_text_length(json, MAX_JSON_TEXT) > MAX_JSON_TEXT)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("text of %s is too long", what),
+				 errdetail("It has more than %d bytes (128 MB), as control characters and numbers with an exponent are longer in text than as they are stored.",
+						   MAX_JSON_TEXT),
+				 errhint("Store the data in a table and pass its key.")));
 }
 
 JsonbValue

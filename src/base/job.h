@@ -115,6 +115,21 @@ extern void job_add_lapse(Job *job, TimestampTz now);
 
 extern char *job_last_error(const Jsonb *errors);
 
+/*
+ * The length of its text, as jsonb_out() has it, in bytes; if that is more than "limit", some number above
+ * the limit. It is not to be told from the size of the value: of 16 bytes the text may have 131,072.
+ */
+extern int64 jsonb_text_length(Jsonb *json, int64 limit);
+
+/* Whether it can be made a part of anything, and its text is short enough for anything. */
+extern bool jsonb_is_small(const Jsonb *json);
+
+/*
+ * ERROR if its text would be so long that no session, and no dump, could read the row that has it. "what" is
+ * for the message.
+ */
+extern void jsonb_check_text(Jsonb *json, const char *what);
+
 /* JSON as jsonb; ERROR if it is none. */
 extern Jsonb *jsonb_parse(const char *json);
 

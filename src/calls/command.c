@@ -255,5 +255,7 @@ sql_first_row(const char *command, Jsonb *args, const char *function)
 				 errhint("Give an SQL statement without transaction control.")));
 	result = first_row(context);
 	SPI_finish();
+	if (result != NULL)
+		jsonb_check_text(result, "the result");
 	return result;
 }

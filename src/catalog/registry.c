@@ -19,6 +19,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_subscription.h"
 #include "catalog/pg_subscription_rel.h"
@@ -493,7 +494,7 @@ registry_require_worker(const char *name, const char *hint)
 	if (worker == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("worker \"%s\" is not defined", name),
+				 errmsg("worker \"%s\" is not defined", shown_text(name)),
 				 errdetail("No worker of that name has been defined in this database, or it was dropped."),
 				 errhint("%s", hint)));
 	return worker;

@@ -225,6 +225,15 @@ call_input(const Job *job)
 					   .from[PARAMETER_RESULTS] = job->results};
 }
 
+/* One that could not be kept is an error of the handler. */
+static void
+set_result(Run *run, Jsonb *result)
+{
+	if (result != NULL)
+		jsonb_check_text(result, "the result");
+	run->result = result;
+}
+
 RunEnd
 run_function(Run *run)
 {
@@ -242,7 +251,7 @@ run_function(Run *run)
 		{
 			CallInput	input = call_input(&run->job);
 
-			run->result = call_function(&run->task->callee->target, &input);
+			set_result(run, call_function(&run->task->callee->target, &input));
 		}
 		PopActiveSnapshot();
 		close_cursors();
@@ -274,11 +283,11 @@ call_target(Run *run)
 	CallInput	input = call_input(&run->job);
 
 	if (target->handler->is_procedure)
-		run->result = call_procedure(target, &input);
+		set_result(run, call_procedure(target, &input));
 	else
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
-		run->result = call_function(target, &input);
+		set_result(run, call_function(target, &input));
 		PopActiveSnapshot();
 	}
 }

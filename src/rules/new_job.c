@@ -42,6 +42,7 @@ storable_args(Jsonb *args)
 	Jsonb	   *stored = compressed_args(args);
 	Size		size = VARSIZE(stored);
 
+	jsonb_check_text(args, "args");
 	if (size > MAX_ARGS_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),

@@ -31,6 +31,7 @@ slice_arguments(FunctionCallInfo fcinfo, int cursor_arg, int progress_arg)
 
 	refuse_null(fcinfo, cursor_arg, "cursor");
 	slice.cursor = PG_GETARG_JSONB_P(cursor_arg);
+	jsonb_check_text(slice.cursor, "the cursor");
 	if (slice.has_progress)
 		slice.progress = progress_argument(fcinfo, progress_arg);
 	return slice;
