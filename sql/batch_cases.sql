@@ -212,6 +212,36 @@ CALL wait_for_state(:tries, 'dead');
 SELECT state, errors -> 0 ->> 'sqlstate' AS sqlstate FROM queue_jobs.job WHERE id = :tries;
 SELECT queue_jobs.close_batch(:closed);
 
+-- So a batch may have members that its owner may not steer: these are left, and all others are not.
+RESET ROLE;
+SET ROLE regress_app;
+CREATE FUNCTION hand_over() RETURNS void LANGUAGE sql AS $$ SELECT queue_jobs.enqueue('handed', '{"of": "the definer"}', batch => queue_jobs.current_batch()) FROM generate_series(1, 2) $$;
+SELECT queue_jobs.define_worker('hands over', 'app.hand_over', run_as => 'definer');
+RESET ROLE;
+SET ROLE regress_other;
+BEGIN;
+SELECT queue_jobs.new_batch('of two roles') AS shared \gset
+SELECT queue_jobs.enqueue('hands over', batch => :shared) AS hands_over \gset
+SELECT queue_jobs.enqueue('handed', batch => :shared) AS own \gset
+SELECT queue_jobs.enqueue('handed', after => ARRAY[:own]::bigint[], batch => queue_jobs.new_batch('its child', parent => :shared)) > 0 AS of_the_child;
+COMMIT;
+CALL wait_for_state(:hands_over, 'completed');
+SELECT queue_jobs.cancel_batch(:shared);
+SELECT jobs, remaining, completed, cancelled FROM queue_jobs.batch WHERE id = :shared;
+SELECT queue_jobs.cancel_batch(:shared);
+RESET ROLE;
+SET ROLE regress_app;
+SELECT count(*), bool_and(queue_jobs.cancel(id)) AS cancelled FROM queue_jobs.job WHERE batch = :shared AND state = 'available';
+RESET ROLE;
+SET ROLE regress_other;
+CALL queue_jobs.await_batch(:shared, '3 min');
+SELECT queue_jobs.retry_batch(:shared);
+SELECT jobs, remaining, completed, cancelled FROM queue_jobs.batch WHERE id = :shared;
+-- Who may steer them all does.
+RESET ROLE;
+SELECT queue_jobs.cancel_batch(:shared), queue_jobs.retry_batch(:shared), queue_jobs.cancel_batch(:shared);
+SELECT jobs, remaining, completed, cancelled FROM queue_jobs.batch WHERE id = :shared;
+
 -- A callback that could never be called is refused where the batch is made.
 RESET ROLE;
 SET ROLE regress_app;

@@ -14,8 +14,10 @@
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "history.h"
 #include "job_control.h"
+#include "lane.h"
 #include "miscadmin.h"
 #include "registry.h"
 #include "run_as.h"
@@ -135,34 +137,55 @@ queue_jobs_close_batch(PG_FUNCTION_ARGS)
 #define TREE \
 	"WITH RECURSIVE tree AS (SELECT $1 AS id UNION ALL SELECT b.id FROM queue_jobs.tracked_batch b JOIN tree t ON b.parent = t.id)"
 #define LIVE_MEMBERS \
-	TREE " SELECT l.id FROM queue_jobs.live_job l WHERE l.batch IN (SELECT id FROM tree) AND l.callback IS NULL" \
-	" UNION SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch IN (SELECT id FROM tree)" \
-	" AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job) ORDER BY id"
+	TREE " SELECT l.id, l.lane FROM queue_jobs.live_job l WHERE l.batch IN (SELECT id FROM tree) AND l.callback IS NULL" \
+	" UNION SELECT l.id, l.lane FROM queue_jobs.joint_member m CROSS JOIN LATERAL (SELECT a.id, a.lane FROM queue_jobs.live_job a" \
+	"  WHERE a.id = m.job OFFSET 0) l WHERE m.batch IN (SELECT id FROM tree) ORDER BY id"
 #define FAILED_MEMBERS \
-	TREE " SELECT f.id FROM queue_jobs.member_job f WHERE f.batch IN (SELECT id FROM tree) AND f.state IN ('dead', 'cancelled')" \
-	" UNION SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch IN (SELECT id FROM tree)" \
-	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = m.job AND f.state IN ('dead', 'cancelled') LIMIT 1) ORDER BY id"
+	TREE " SELECT f.id, f.lane FROM queue_jobs.member_job f WHERE f.batch IN (SELECT id FROM tree) AND f.state IN ('dead', 'cancelled')" \
+	" UNION SELECT f.id, f.lane FROM queue_jobs.joint_member m CROSS JOIN LATERAL (SELECT a.id, a.lane FROM queue_jobs.finished_job a" \
+	"  WHERE a.id = m.job AND a.state IN ('dead', 'cancelled') LIMIT 1) f WHERE m.batch IN (SELECT id FROM tree) ORDER BY id"
 
-static int64 *
+typedef struct Member
+{
+	int64		id;
+	int32		lane;
+} Member;
+
+static Member *
 find_members(const char *sql, int64 batch, int64 *count)
 {
 	MemoryContext context = CurrentMemoryContext;
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
-	int64	   *ids;
+	Member	   *members;
 	RunAs		saved;
 
 	engine_begin(&saved);
 	*count = (int64) engine_execute_often(sql, SPI_OK_SELECT, 1, types, values, NULL);
-	ids = MemoryContextAllocHuge(context, sizeof(int64) * Max(*count, 1));
+	members = MemoryContextAllocHuge(context, sizeof(Member) * Max(*count, 1));
 	for (int64 i = 0; i < *count; i++)
 	{
+		HeapTuple	row = SPI_tuptable->vals[i];
 		bool		isnull;
 
-		ids[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+		members[i].id = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
+		members[i].lane = DatumGetInt32(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
 	}
 	engine_end(&saved);
-	return ids;
+	return members;
+}
+
+/* Those of other roles: a run that is its worker's definer's has added jobs of that role. */
+static void
+notice_left(int64 left)
+{
+	if (left > 0)
+		ereport(NOTICE,
+				(errmsg_plural(INT64_FORMAT " job of the batch is left as it is",
+							   INT64_FORMAT " jobs of the batch are left as they are",
+							   (unsigned long) left, left),
+				 errdetail("They are other roles', such as the definers of workers whose runs have added them."),
+				 errhint("Their owners, members of these roles and superusers may steer them.")));
 }
 
 /* How many of the members were cancelled, or retried: then a step waits once more for those before it. */
@@ -170,14 +193,21 @@ static int64
 steer_members(const char *sql, int64 batch, bool cancel)
 {
 	int64		count;
-	int64	   *ids = find_members(sql, batch, &count);
+	Member	   *members = find_members(sql, batch, &count);
 	int64		steered = 0;
+	int64		left = 0;
 
 	for (int64 i = 0; i < count; i++)
 	{
+		const Lane *lane = lane_get(members[i].lane);
+
 		CHECK_FOR_INTERRUPTS();
-		steered += cancel ? job_end(ids[i], JOB_CANCELLED) : job_retry(ids[i], true);
+		if (lane == NULL || !lane_owner_is_mine(lane->owner))
+			left++;
+		else
+			steered += cancel ? job_end(members[i].id, JOB_CANCELLED) : job_retry(members[i].id, true);
 	}
+	notice_left(left);
 	return steered;
 }
 

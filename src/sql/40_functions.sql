@@ -133,11 +133,11 @@ COMMENT ON FUNCTION queue_jobs.close_batch(bigint) IS 'From now on the batch end
 
 CREATE FUNCTION queue_jobs.cancel_batch(id bigint) RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel_batch';
-COMMENT ON FUNCTION queue_jobs.cancel_batch(bigint) IS 'Cancels all members that are not finished, as cancel() does, also those of its child batches; returns how many. Errors: 42704 no such batch, 42501 another role''s.';
+COMMENT ON FUNCTION queue_jobs.cancel_batch(bigint) IS 'Cancels all members that are not finished, as cancel() does, also those of its child batches; returns how many. Members that are other roles'', which a run as its worker''s definer has added, are left, as a NOTICE says. Errors: 42704 no such batch, 42501 another role''s.';
 
 CREATE FUNCTION queue_jobs.retry_batch(id bigint) RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry_batch';
-COMMENT ON FUNCTION queue_jobs.retry_batch(bigint) IS 'Retries all members that are dead or cancelled, as retry() does, also those of its child batches; a step of a workflow waits again for those before it. Returns how many. Errors: 42704 no such batch, 42501 another role''s.';
+COMMENT ON FUNCTION queue_jobs.retry_batch(bigint) IS 'Retries all members that are dead or cancelled, as retry() does, also those of its child batches; a step of a workflow waits again for those before it. Returns how many; as cancel_batch() it leaves members that are other roles''. Errors: 42704 no such batch, 42501 another role''s.';
 
 CREATE FUNCTION queue_jobs.current_batch() RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_current_batch';
