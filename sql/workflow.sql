@@ -92,10 +92,13 @@ SELECT what, results FROM trace WHERE what IN ('extract', 'left', 'right', 'load
 SELECT max(n) FILTER (WHERE what = 'extract') < min(n) FILTER (WHERE what IN ('left', 'right')) AND max(n) FILTER (WHERE what IN ('left', 'right')) < max(n) FILTER (WHERE what = 'load') AS in_order FROM trace;
 SELECT s.step, s.worker, s.state, s.after, s.if_dead FROM queue_jobs.workflow_step s JOIN queue_jobs.batch b ON b.id = s.batch WHERE b.name = 'nightly' ORDER BY s.job;
 
--- With a key there is one at a time.
+-- With a key there is one of its name at a time.
 INSERT INTO failing VALUES ('left');
 SELECT step, job FROM diamond('unique', 'the key') WHERE step = 'load' \gset
-SELECT job = :job AS the_same FROM diamond('again', 'the key') WHERE step = 'load';
+SELECT job = :job AS the_same FROM diamond('unique', 'the key') WHERE step = 'load';
+BEGIN;
+SELECT count(*) AS steps, bool_or(job = :job) AS the_same FROM diamond('another', 'the key');
+ROLLBACK;
 CALL wait_for(format($$SELECT count(*) = 2 FROM queue_jobs.workflow_step WHERE (step, state) IN (('left', 'dead'), ('right', 'completed')) AND batch = (SELECT batch FROM queue_jobs.job WHERE id = %s)$$, :job));
 SELECT batch FROM queue_jobs.job WHERE id = :job \gset
 SELECT state FROM queue_jobs.batch WHERE id = :batch;

@@ -61,12 +61,13 @@ insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 }
 
 static int64
-find_standing(const char *dedup_key, Oid owner)
+find_standing(const BatchDefinition *definition, Oid owner)
 {
-	Oid			types[] = {REGROLEOID, TEXTOID};
-	Datum		values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(dedup_key)};
+	Oid			types[] = {REGROLEOID, TEXTOID, TEXTOID};
+	Datum		values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(definition->dedup_key),
+							CStringGetTextDatum(definition->name)};
 
-	return engine_select_id("SELECT id FROM queue_jobs.tracked_batch WHERE owner = $1 AND dedup_key = $2 AND ended_at IS NULL",
+	return engine_select_id("SELECT id FROM queue_jobs.tracked_batch WHERE owner = $1 AND dedup_key = $2 AND name = $3 AND ended_at IS NULL",
 							lengthof(types), types, values);
 }
 
@@ -81,7 +82,7 @@ batch_make(const BatchDefinition *definition, Oid owner, bool *standing)
 
 	for (int tries = 0; tries < 3; tries++)
 	{
-		*standing = definition->dedup_key != NULL && (id = find_standing(definition->dedup_key, owner)) != 0;
+		*standing = definition->dedup_key != NULL && (id = find_standing(definition, owner)) != 0;
 		if (*standing)
 			return id;
 		id = nextval_internal(catalog_relation(REL_BATCH_ID), false);

@@ -30,8 +30,8 @@ typedef struct BatchDefinition
 } BatchDefinition;
 
 /*
- * Makes a batch of that owner. With a dedup_key of a workflow that has not ended, *standing is set, and that
- * one's id returned.
+ * Makes a batch of that owner. If a workflow of that name and dedup_key has not ended, *standing is set, and
+ * that one's id returned.
  */
 extern int64 batch_make(const BatchDefinition *definition, Oid owner, bool *standing);
 

@@ -121,12 +121,12 @@ CREATE INDEX tracked_batch_unsettled ON queue_jobs.tracked_batch (id) WHERE sett
 CREATE INDEX tracked_batch_settled ON queue_jobs.tracked_batch (settled_at) WHERE settled_at IS NOT NULL;
 CREATE INDEX tracked_batch_parent ON queue_jobs.tracked_batch (parent) WHERE parent IS NOT NULL;
 CREATE UNIQUE INDEX tracked_batch_step ON queue_jobs.tracked_batch (step_of) WHERE step_of IS NOT NULL;
-CREATE UNIQUE INDEX tracked_batch_dedup ON queue_jobs.tracked_batch (owner, dedup_key) WHERE dedup_key IS NOT NULL AND ended_at IS NULL;
+CREATE UNIQUE INDEX tracked_batch_dedup ON queue_jobs.tracked_batch (owner, dedup_key, name) WHERE dedup_key IS NOT NULL AND ended_at IS NULL;
 COMMENT ON TABLE queue_jobs.tracked_batch IS 'one row a batch; see the view batch';
 COMMENT ON COLUMN queue_jobs.tracked_batch.owner IS 'the role that called new_batch(): its callbacks are that role''s';
 COMMENT ON COLUMN queue_jobs.tracked_batch.parent IS 'the batch that does not end before this one has';
 COMMENT ON COLUMN queue_jobs.tracked_batch.step_of IS 'the step of a workflow, a job, in whose run current_batch() made it';
-COMMENT ON COLUMN queue_jobs.tracked_batch.dedup_key IS 'of a workflow, while it has not ended';
+COMMENT ON COLUMN queue_jobs.tracked_batch.dedup_key IS 'of a workflow: with its name, while it has not ended';
 COMMENT ON COLUMN queue_jobs.tracked_batch.open IS 'it cannot end before close_batch()';
 COMMENT ON COLUMN queue_jobs.tracked_batch.died_at IS 'when on_dead was enqueued, or would have been';
 COMMENT ON COLUMN queue_jobs.tracked_batch.dead_job IS 'the member that died first';
