@@ -132,6 +132,8 @@ SELECT sqlstate_of($$SELECT queue_jobs.new_batch(repeat('x', 1000000))$$) AS too
 SELECT error_of($$SELECT queue_jobs.new_batch(keep => '-1 s')$$);
 SELECT error_of($$SELECT queue_jobs.new_batch(keep => '500000 years -180000000 days')$$);
 SELECT error_of($$SELECT queue_jobs.close_batch(4711000)$$);
+SELECT error_of($$SELECT queue_jobs.batch_results(4711000)$$);
+SELECT count(*) FROM queue_jobs.batch_results(NULL);
 SELECT error_of(format($$CALL queue_jobs.await_batch(%s)$$, :good));
 CALL queue_jobs.await_batch(4711000);
 CALL queue_jobs.await_batch(:good, '-1 s');

@@ -1,6 +1,7 @@
 /*
  * batches.c
- *		SQL functions of batches: new_batch(), close_batch(), cancel_batch(), retry_batch(), current_batch().
+ *		SQL functions of batches: new_batch(), close_batch(), cancel_batch(), retry_batch(), current_batch(),
+ *		batch_results().
  */
 #include "postgres.h"
 
@@ -23,6 +24,7 @@
 #include "run_as.h"
 #include "subscription.h"
 #include "utils/jsonb.h"
+#include "utils/tuplestore.h"
 #include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_new_batch);
@@ -30,6 +32,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_close_batch);
 PG_FUNCTION_INFO_V1(queue_jobs_cancel_batch);
 PG_FUNCTION_INFO_V1(queue_jobs_retry_batch);
 PG_FUNCTION_INFO_V1(queue_jobs_current_batch);
+PG_FUNCTION_INFO_V1(queue_jobs_batch_results);
 
 enum
 {
@@ -238,4 +241,30 @@ queue_jobs_current_batch(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	current_job.step_batch = batch;
 	PG_RETURN_INT64(batch);
+}
+
+#define RESULTS \
+	"SELECT m.job, m.step, m.worker, CASE WHEN m.encrypted THEN (SELECT d.args FROM queue_jobs.decrypt_job(m.job) d) ELSE m.args END," \
+	" m.state, CASE WHEN m.encrypted THEN (SELECT d.result FROM queue_jobs.decrypt_job(m.job) d) ELSE m.result END" \
+	" FROM queue_jobs.batch_member m WHERE m.batch = $1 ORDER BY m.job"
+
+/* batch_results(id): its members, with the rights and the snapshot of the caller, who may see some of them */
+Datum
+queue_jobs_batch_results(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {PG_GETARG_DATUM(0)};
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (PG_ARGISNULL(0))
+		return (Datum) 0;
+	batch_require(PG_GETARG_INT64(0));
+	SPI_connect();
+	if (SPI_execute_with_args(RESULTS, lengthof(types), types, values, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the view queue_jobs.batch_member");
+	for (uint64 i = 0; i < SPI_processed; i++)
+		tuplestore_puttuple(result->setResult, SPI_tuptable->vals[i]);
+	SPI_finish();
+	return (Datum) 0;
 }

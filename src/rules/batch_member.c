@@ -89,15 +89,27 @@ read_batch(int64 batch, bool lock, bool *ended)
 	return owner;
 }
 
-void
-batch_check_owner(int64 batch)
+static Oid
+require_batch(int64 batch)
 {
 	bool		ended;
 	Oid			owner = read_batch(batch, false, &ended);
 
 	if (!OidIsValid(owner))
 		refuse_unknown(batch);
-	refuse_others(batch, owner);
+	return owner;
+}
+
+void
+batch_require(int64 batch)
+{
+	(void) require_batch(batch);
+}
+
+void
+batch_check_owner(int64 batch)
+{
+	refuse_others(batch, require_batch(batch));
 }
 
 /* Whether this process runs a member of the batch, or the step whose batch it is. */

@@ -22,7 +22,10 @@ extern void batch_move_member(const Job *other, const Job *job);
 /* The same in batches of which it is a member for a duplicate. */
 extern void batch_move_joint(int64 other, int64 job);
 
-/* ERROR unless it is a batch whose owner's rights the caller has. */
+/* ERROR unless there is such a batch. */
+extern void batch_require(int64 batch);
+
+/* The same, unless the caller has its owner's rights, too. */
 extern void batch_check_owner(int64 batch);
 
 #endif

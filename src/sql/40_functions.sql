@@ -150,11 +150,8 @@ COMMENT ON FUNCTION queue_jobs.decrypt_job(bigint) IS
 
 CREATE FUNCTION queue_jobs.batch_results(id bigint)
 RETURNS TABLE (job bigint, step text, worker text, args jsonb, state text, result jsonb)
-LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS
-$$ SELECT m.job, m.step, m.worker, CASE WHEN m.encrypted THEN (SELECT d.args FROM queue_jobs.decrypt_job(m.job) d) ELSE m.args END,
-          m.state, CASE WHEN m.encrypted THEN (SELECT d.result FROM queue_jobs.decrypt_job(m.job) d) ELSE m.result END
-     FROM queue_jobs.batch_member m WHERE m.batch = $1 ORDER BY m.job $$;
-COMMENT ON FUNCTION queue_jobs.batch_results(bigint) IS 'The members of a batch, finished or not, in the order of their ids, with what they have returned; what is encrypted is decrypted.';
+LANGUAGE C STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'queue_jobs_batch_results';
+COMMENT ON FUNCTION queue_jobs.batch_results(bigint) IS 'The members of a batch, finished or not, in the order of their ids, with what they have returned; what is encrypted is decrypted. Those that the current user may see. Errors: 42704 there is no such batch, or it is kept no longer.';
 
 CREATE FUNCTION queue_jobs.enqueue_workflow(
     name text,
