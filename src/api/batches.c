@@ -73,6 +73,7 @@ args_argument(FunctionCallInfo fcinfo, int arg)
 				 errmsg("args of a batch must be a JSON object"),
 				 errdetail("Callbacks are called with them, and the key \"batch\"."),
 				 errhint("Use '{}' if the callbacks need no more.")));
+	batch_check_args(args);
 	return args;
 }
 
@@ -83,6 +84,7 @@ batch_arguments(FunctionCallInfo fcinfo, int callbacks, int keep, BatchDefinitio
 	if (definition->name != NULL)
 		check_name("batch", definition->name);
 	definition->args = args_argument(fcinfo, callbacks + 3);
+	definition->context = enqueue_context();
 	definition->on_success = callback_argument(fcinfo, callbacks, "on_success", definition->args);
 	definition->on_ended = callback_argument(fcinfo, callbacks + 1, "on_ended", definition->args);
 	definition->on_dead = callback_argument(fcinfo, callbacks + 2, "on_dead", definition->args);

@@ -347,7 +347,7 @@ check_cycles(Workflow *workflow)
 /* ---- writing ---- */
 
 static void
-enqueue_steps(Workflow *workflow, int64 batch)
+enqueue_steps(Workflow *workflow, int64 batch, Jsonb *jobs_context)
 {
 	for (int i = 0; i < workflow->count; i++)
 	{
@@ -356,6 +356,7 @@ enqueue_steps(Workflow *workflow, int64 batch)
 
 		CHECK_FOR_INTERRUPTS();
 		step->job.batch = batch;
+		step->job.context = jobs_context;
 		step->job.waits = step->after_count > 0;
 		begin_step(&context, step);
 		step->id = enqueue_step(&step->job);
@@ -520,7 +521,7 @@ queue_jobs_enqueue_workflow(PG_FUNCTION_ARGS)
 		return_standing(result, batch);
 		return (Datum) 0;
 	}
-	enqueue_steps(&workflow, batch);
+	enqueue_steps(&workflow, batch, definition.context);
 	add_dependencies(&workflow);
 	have_looked_at(&workflow);
 	for (int i = 0; i < workflow.count; i++)

@@ -11,8 +11,10 @@
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "history.h"
+#include "new_job.h"
 #include "run_as.h"
 #include "table_rows.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/snapmgr.h"
@@ -33,15 +35,15 @@ text_datum(const char *text, char *is_null)
 
 #define INSERT_BATCH \
 	"INSERT INTO queue_jobs.tracked_batch (id, name, owner, parent, step_of, workflow, dedup_key, on_success, on_ended, on_dead," \
-	" args, keep, open, created_at)" \
-	" VALUES ($1, $2, $3, nullif($4, 0), nullif($5, 0), $6, $7, $8, $9, $10, $11, $12, $13, clock_timestamp()) ON CONFLICT DO NOTHING"
+	" args, keep, open, context, created_at)" \
+	" VALUES ($1, $2, $3, nullif($4, 0), nullif($5, 0), $6, $7, $8, $9, $10, $11, $12, $13, $14, clock_timestamp()) ON CONFLICT DO NOTHING"
 
 static bool
 insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 {
 	Oid			types[] = {INT8OID, TEXTOID, REGROLEOID, INT8OID, INT8OID, BOOLOID, TEXTOID, TEXTOID,
-						   TEXTOID, TEXTOID, JSONBOID, INTERVALOID, BOOLOID};
-	char		nulls[lengthof(types) + 1] = "             ";
+						   TEXTOID, TEXTOID, JSONBOID, INTERVALOID, BOOLOID, JSONBOID};
+	char		nulls[lengthof(types) + 1] = "              ";
 	Datum		values[lengthof(types)];
 
 	values[0] = Int64GetDatum(id);
@@ -57,6 +59,9 @@ insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 	values[10] = JsonbPGetDatum(definition->args);
 	values[11] = IntervalPGetDatum(definition->keep);
 	values[12] = BoolGetDatum(definition->open);
+	values[13] = JsonbPGetDatum(definition->context);
+	if (definition->context == NULL)
+		nulls[13] = 'n';
 	return engine_statement_often(INSERT_BATCH, SPI_OK_INSERT, lengthof(types), types, values, nulls) > 0;
 }
 
@@ -139,6 +144,7 @@ typedef struct BatchState
 	char	   *on_ended;
 	char	   *on_dead;
 	Jsonb	   *args;
+	Jsonb	   *context;		/* of the callbacks, or NULL */
 	bool		open;
 	bool		died;
 	bool		has_ended;
@@ -154,7 +160,7 @@ typedef struct BatchState
 
 #define LOCK_BATCH \
 	"SELECT owner, parent, step_of, on_success, on_ended, on_dead, args, open, died_at IS NOT NULL, ended_at IS NOT NULL," \
-	" succeeded_at IS NOT NULL, settled_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $1 FOR UPDATE SKIP LOCKED"
+	" succeeded_at IS NOT NULL, settled_at IS NOT NULL, context FROM queue_jobs.tracked_batch WHERE id = $1 FOR UPDATE SKIP LOCKED"
 
 /* Members that are such for a duplicate are of no other batch's rows, or of another's. */
 #define JOINT_STATE \
@@ -210,6 +216,8 @@ lock_batch(int64 batch, BatchState *state, MemoryContext context)
 	state->has_ended = DatumGetBool(VALUE(10));
 	state->has_succeeded = DatumGetBool(VALUE(11));
 	state->settled = DatumGetBool(VALUE(12));
+	value = VALUE(13);
+	state->context = isnull ? NULL : DatumGetJsonbPCopy(value);
 	MemoryContextSwitchTo(spi);
 	return true;
 }
@@ -293,23 +301,62 @@ look_at_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembe
 #undef VALUE
 }
 
+/* A callback that comes true. */
+typedef struct Callback
+{
+	int64		batch;
+	int64		job;			/* that died; 0: none */
+} Callback;
+
 /* The batch's args with its id and, of a death, the job's. */
 static Jsonb *
-callback_args(int64 batch, const BatchState *state, int64 job)
+callback_args(const void *subject, Jsonb *of_args)
 {
+	const Callback *callback = subject;
 	Oid			types[] = {JSONBOID, INT8OID, INT8OID};
-	Datum		values[] = {JsonbPGetDatum(state->args), Int64GetDatum(batch), Int64GetDatum(job)};
+	Datum		values[] = {JsonbPGetDatum(of_args ? of_args : jsonb_parse("{}")),
+							Int64GetDatum(callback->batch), Int64GetDatum(callback->job)};
 
 	return engine_select_jsonb("SELECT $1 || jsonb_strip_nulls(jsonb_build_object('batch', $2, 'job', nullif($3, 0)))",
 							   lengthof(types), types, values);
 }
 
-/* True if it was enqueued, which makes the batch wait for its end. */
-static bool
-call_back(int64 batch, const BatchState *state, const char *worker, int64 job)
+void
+batch_check_args(Jsonb *args)
 {
-	return worker != NULL &&
-		enqueue_for(state->owner, worker, callback_args(batch, state, job), batch, true) != 0;
+	const Callback longest = {.batch = PG_INT64_MAX, .job = PG_INT64_MAX};
+
+	(void) storable_args(args);
+	if (!jsonb_is_small(args))
+		(void) callback_args(&longest, args);
+}
+
+/* What a look has found to be true now. */
+typedef struct Changes
+{
+	bool		dies;
+	bool		ends;
+	bool		succeeds;
+	bool		settles;
+	int			called;			/* callbacks, for which it waits */
+	Datum		callbacks[3];	/* their jobs */
+} Changes;
+
+static void
+call_back(int64 batch, const BatchState *state, const char *worker, int64 job, Changes *changes)
+{
+	Callback	callback = {.batch = batch, .job = job};
+	EngineJob	new_job = {.owner = state->owner,
+						   .worker = worker,
+						   .context = state->context,
+						   .batch = batch,
+						   .callback = true,
+						   .of_args = state->args,
+						   .make_args = callback_args,
+						   .subject = &callback};
+
+	if (worker != NULL && enqueue_for(&new_job) != 0)
+		changes->callbacks[changes->called++] = Int64GetDatum(new_job.id);
 }
 
 #define WRITE_BATCH \
@@ -317,14 +364,18 @@ call_back(int64 batch, const BatchState *state, const char *worker, int64 job)
 	" died_at = CASE WHEN $2 THEN clock_timestamp() ELSE died_at END, dead_job = CASE WHEN $2 THEN $6 ELSE dead_job END," \
 	" ended_at = CASE WHEN $3 THEN clock_timestamp() ELSE ended_at END," \
 	" succeeded_at = CASE WHEN $4 THEN clock_timestamp() ELSE succeeded_at END," \
-	" settled_at = CASE WHEN $5 THEN coalesce(settled_at, clock_timestamp()) END WHERE id = $1"
+	" settled_at = CASE WHEN $5 THEN coalesce(settled_at, clock_timestamp()) END," \
+	" callbacks = CASE WHEN $7 = '{}' THEN callbacks ELSE callbacks || $7 END WHERE id = $1"
 
 static void
-write_batch(int64 batch, bool dies, bool ends, bool succeeds, bool settles, int64 dead_job)
+write_batch(int64 batch, Changes *changes, int64 dead_job)
 {
-	Oid			types[] = {INT8OID, BOOLOID, BOOLOID, BOOLOID, BOOLOID, INT8OID};
-	Datum		values[] = {Int64GetDatum(batch), BoolGetDatum(dies), BoolGetDatum(ends),
-							BoolGetDatum(succeeds), BoolGetDatum(settles), Int64GetDatum(dead_job)};
+	Oid			types[] = {INT8OID, BOOLOID, BOOLOID, BOOLOID, BOOLOID, INT8OID, INT8ARRAYOID};
+	ArrayType  *callbacks = construct_array(changes->callbacks, changes->called, INT8OID, 8,
+											FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+	Datum		values[] = {Int64GetDatum(batch), BoolGetDatum(changes->dies), BoolGetDatum(changes->ends),
+							BoolGetDatum(changes->succeeds), BoolGetDatum(changes->settles),
+							Int64GetDatum(dead_job), PointerGetDatum(callbacks)};
 
 	(void) engine_statement_often(WRITE_BATCH, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 }
@@ -344,11 +395,12 @@ look(int64 batch, BatchState *state, ExpiringMembers *expiring)
  * Of thousands of children only the last one that settles, and the first that dies, make their parent look.
  */
 static void
-tell_parent(const BatchState *state, bool dies, bool succeeds, bool settles)
+tell_parent(const BatchState *state, const Changes *changes)
 {
-	if ((dies && !watch_batch_died(state->parent)) || (state->settled && (succeeds || !settles)))
+	if ((changes->dies && !watch_batch_died(state->parent)) ||
+		(state->settled && (changes->succeeds || !changes->settles)))
 		watch_note(NEWS_BATCH, state->parent);
-	else if (settles && !state->settled)
+	else if (changes->settles && !state->settled)
 		watch_note(NEWS_MEMBERS, state->parent);
 }
 
@@ -357,27 +409,25 @@ static void
 act(int64 batch, const BatchState *state)
 {
 	bool		over = !state->open && state->remaining == 0 && state->children == 0;
-	bool		dies = state->dead_job != 0 && !state->died;
-	bool		ends = over && !state->has_ended;
-	bool		succeeds = over && state->all_completed && !state->has_succeeded;
-	bool		called = false;
-	bool		settles;
+	Changes		now = {.dies = state->dead_job != 0 && !state->died,
+					   .ends = over && !state->has_ended,
+					   .succeeds = over && state->all_completed && !state->has_succeeded};
 
-	if (dies)
-		called = call_back(batch, state, state->on_dead, state->dead_job) || called;
-	if (ends)
-		called = call_back(batch, state, state->on_ended, 0) || called;
-	if (succeeds)
-		called = call_back(batch, state, state->on_success, 0) || called;
-	settles = over && !called && !state->callbacks;
-	if (!dies && !ends && !succeeds && settles == state->settled)
+	if (now.dies)
+		call_back(batch, state, state->on_dead, state->dead_job, &now);
+	if (now.ends)
+		call_back(batch, state, state->on_ended, 0, &now);
+	if (now.succeeds)
+		call_back(batch, state, state->on_success, 0, &now);
+	now.settles = over && now.called == 0 && !state->callbacks;
+	if (!now.dies && !now.ends && !now.succeeds && now.settles == state->settled)
 		return;
-	write_batch(batch, dies, ends, succeeds, settles, state->dead_job);
+	write_batch(batch, &now, state->dead_job);
 	if (state->parent != 0)
-		tell_parent(state, dies, succeeds, settles);
-	if (state->step_of != 0 && settles)
+		tell_parent(state, &now);
+	if (state->step_of != 0 && now.settles)
 		watch_note(NEWS_ENDED, state->step_of);
-	if (ends || succeeds || settles)
+	if (now.ends || now.succeeds || now.settles)
 		watch_note(NEWS_BATCH, batch);	/* for sessions that wait for it */
 }
 
@@ -425,14 +475,28 @@ static const struct
 	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))"},
 };
 
+/*
+ * The ids, or null, of batches whose time is over, and how many it is over for. A batch with a callback that
+ * may be retried is kept for as long once more, but for an hour at least: to find that out takes a look into
+ * each partition of finished jobs.
+ */
+#define CALLBACK_IS_KEPT \
+	"EXISTS (SELECT FROM unnest(b.callbacks) c WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = c)" \
+	" OR (SELECT true FROM queue_jobs.finished_job f WHERE f.id = c AND f.state <> 'completed' AND f.keep_until > now() LIMIT 1))"
+#define FIND_OVER \
+	"WITH over AS MATERIALIZED (SELECT b.id, " CALLBACK_IS_KEPT " AS stays FROM queue_jobs.tracked_batch b" \
+	"  WHERE b.settled_at + b.keep <= now() LIMIT $1)," \
+	" stay AS (UPDATE queue_jobs.tracked_batch b SET settled_at = now() + greatest(interval '1 hour' - b.keep, '0') FROM over WHERE b.id = over.id AND over.stays)" \
+	" SELECT array_agg(id) FILTER (WHERE NOT stays), count(*) FROM over"
+
 /* By the ids that they have, as the view ended_member finds them. */
 #define TRIM_MEMBERS \
 	"DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.row FROM queue_jobs.tracked_batch b" \
 	" CROSS JOIN LATERAL unnest((SELECT range_agg(int8range(g.first, g.last + 100)) FROM queue_jobs.member_range g WHERE g.batch = b.id)) r (ids)" \
 	" CROSS JOIN LATERAL (SELECT f.ctid AS row, f.batch FROM queue_jobs.member_job f WHERE f.id >= lower(r.ids) AND f.id < upper(r.ids) OFFSET 0) m" \
-	" WHERE b.settled_at + b.keep <= clock_timestamp() AND m.batch = b.id LIMIT $1))"
+	" WHERE b.id = ANY ($2) AND m.batch = b.id LIMIT $1))"
 #define TRIM_BATCHES \
-	"WITH gone AS (DELETE FROM queue_jobs.tracked_batch b WHERE b.settled_at + b.keep <= clock_timestamp() RETURNING id)," \
+	"WITH gone AS (DELETE FROM queue_jobs.tracked_batch b WHERE b.id = ANY ($1) RETURNING id)," \
 	" ranges AS (DELETE FROM queue_jobs.member_range g USING gone WHERE g.batch = gone.id)" \
 	" DELETE FROM queue_jobs.joint_member m USING gone WHERE m.batch = gone.id"
 
@@ -440,14 +504,21 @@ static const struct
 static bool
 trim_batches(void)
 {
-	Oid			types[] = {INT4OID};
-	Datum		values[] = {Int32GetDatum(TRIM_AT_ONCE)};
-	uint64		trimmed = engine_execute(TRIM_MEMBERS, SPI_OK_DELETE, 1, types, values, NULL);
+	Oid			types[] = {INT4OID, INT8ARRAYOID};
+	Datum		values[] = {Int32GetDatum(TRIM_AT_ONCE), (Datum) 0};
+	bool		none;
+	bool		isnull;
+	int64		found;
 
-	if (trimmed == TRIM_AT_ONCE)
+	(void) engine_execute(FIND_OVER, SPI_OK_SELECT, 1, types, values, NULL);
+	values[1] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &none);
+	found = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
+	if (none)
+		return found == TRIM_AT_ONCE;
+	if (engine_execute(TRIM_MEMBERS, SPI_OK_DELETE, 2, types, values, NULL) == TRIM_AT_ONCE)
 		return true;
-	(void) engine_execute(TRIM_BATCHES, SPI_OK_DELETE, 0, NULL, NULL, NULL);
-	return false;
+	(void) engine_execute(TRIM_BATCHES, SPI_OK_DELETE, 1, &types[1], &values[1], NULL);
+	return found == TRIM_AT_ONCE;
 }
 
 static TimestampTz

@@ -21,6 +21,7 @@ typedef struct BatchDefinition
 	const char *on_ended;
 	const char *on_dead;
 	Jsonb	   *args;
+	Jsonb	   *context;		/* of the callbacks, or NULL */
 	int64		parent;			/* 0: none */
 	int64		step_of;		/* 0: of no step */
 	bool		workflow;
@@ -34,6 +35,9 @@ typedef struct BatchDefinition
  * that one's id returned.
  */
 extern int64 batch_make(const BatchDefinition *definition, Oid owner, bool *standing);
+
+/* ERROR if the args are larger than a job's may be, or leave no room for what callbacks get beside them. */
+extern void batch_check_args(Jsonb *args);
 
 /* The batch of a run: of a workflow's step its own, made when it is first asked for. 0: none. */
 extern int64 batch_of_run(const Job *job, Oid owner);

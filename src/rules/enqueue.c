@@ -24,8 +24,10 @@
 #include "nodes/execnodes.h"
 #include "settings.h"
 #include "subscription.h"
+#include "subtransaction.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
@@ -37,6 +39,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
 
 #define INTERVAL_HINT "Give an interval that is not negative and not longer than 1000 years."
 #define LONGEST_INTERVAL (INT64CONST(365000) * USECS_PER_DAY)
+#define MAX_CONTEXT_LENGTH (100 * 1024)
+#define MAX_DEDUP_KEY_LENGTH 8192
 
 /* A sum that may be beyond the calendar's end. */
 typedef struct Sum
@@ -114,9 +118,27 @@ setting_context_callback(void *arg)
 	errcontext("setting \"queue_jobs.context\"");
 }
 
-/* The context that is set for the session, or NULL. */
+/* The context, if a job can have it; else an ERROR. A run has its text for a setting, and to log. */
 static Jsonb *
-current_context(void)
+checked_context(Jsonb *context)
+{
+	if (!JB_ROOT_IS_OBJECT(context))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("context must be a JSON object"),
+				 errdetail("It is %s.", JB_ROOT_IS_SCALAR(context) ? "a scalar" : "an array"),
+				 errhint("Give an object, such as {\"request\": \"8f3a\"}, or leave it out.")));
+	if (jsonb_text_length(context, MAX_CONTEXT_LENGTH) > MAX_CONTEXT_LENGTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("context is too large"),
+				 errdetail("Its text has more than %d bytes (100 kB).", MAX_CONTEXT_LENGTH),
+				 errhint("Store the data in a table, and let the context have its key.")));
+	return context;
+}
+
+Jsonb *
+enqueue_context(void)
 {
 	ErrorContextCallback callback = {.callback = setting_context_callback,.previous = error_context_stack};
 	Jsonb	   *context;
@@ -124,7 +146,7 @@ current_context(void)
 	if (queue_jobs_context == NULL || queue_jobs_context[0] == '\0')
 		return NULL;
 	error_context_stack = &callback;
-	context = jsonb_parse(queue_jobs_context);
+	context = checked_context(jsonb_parse(queue_jobs_context));
 	error_context_stack = callback.previous;
 	return context;
 }
@@ -229,33 +251,82 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	dedup_set_key(&call.job, worker, args, NULL);
 }
 
-/*
- * It is enqueued where other jobs end, and nothing may keep these from ending: a worker that is disabled or
- * gone lets the job wait, a role that is gone leaves none, and args may be as large as they are.
- */
-int64
-enqueue_for(Oid owner, const char *worker_name, Jsonb *args, int64 batch_id, bool callback)
+static Jsonb *
+with_member(Jsonb *object, const char *key, const char *text)
 {
-	Worker	   *worker = registry_worker_copy(worker_name);
+	JsonbParseState *state = NULL;
+	JsonbValue	value = jsonb_string(text);
+	Jsonb	   *member;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	jsonb_push_member(&state, key, &value);
+	member = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(object), JsonbPGetDatum(member)));
+}
+
+static void
+insert_engine_job(void *argument)
+{
+	EngineJob  *job = argument;
+	Worker	   *worker = registry_worker_copy(job->worker);
+	Jsonb	   *args = job->make_args(job->subject, job->of_args);
 	EnqueueCall call;
 	LiveTable	table;
-	int64		id;
 
-	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(owner)))
-		return 0;
+	if (job->left_out != NULL)
+		args = with_member(args, ARGS_LEFT_OUT, job->left_out);
 	if (worker == NULL)
-		worker = registry_default_worker(pstrdup(worker_name), pstrdup(worker_name));
-	new_job_begin(&call, owner, worker, worker->queue, GetCurrentTimestamp(), 0);
+		worker = registry_default_worker(pstrdup(job->worker), pstrdup(job->worker));
+	new_job_begin(&call, job->owner, worker, worker->queue, GetCurrentTimestamp(), 0);
 	call.job.run_at = call.job.created_at;
 	call.job.due = true;
 	call.of_engine = true;
 	call.job.args = compressed_args(args);
-	call.job.batch = batch_id;
-	call.job.callback = callback;
+	call.job.context = job->context;
+	call.job.batch = job->batch;
+	call.job.callback = job->callback;
 	live_open(&table);
-	id = new_job_insert(&call, &table);
+	job->id = new_job_insert(&call, &table);
 	live_close(&table);
-	return id;
+}
+
+/* As insert_engine_job(), where of_args have been left out for that error. */
+static void
+insert_without_args(EngineJob *job, const ErrorData *error)
+{
+	ereport(LOG,
+			(errmsg("args are left out of those of a job of worker \"%s\"", job->worker),
+			 errdetail_internal("%s", as_sentence(error->message)),
+			 errhint("They are those of the job, or batch, whose end it tells.")));
+	job->of_args = NULL;
+	job->left_out = error->message;
+	insert_engine_job(job);
+}
+
+/*
+ * Nothing may keep other jobs from ending: a worker that is disabled or gone lets the job wait, a role that
+ * is gone leaves none, and args may be as large as they are. Small ones always fit.
+ */
+int64
+enqueue_for(EngineJob *job)
+{
+	ErrorData  *error;
+
+	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(job->owner)))
+		return 0;
+	if (jsonb_is_small(job->of_args))
+	{
+		insert_engine_job(job);
+		return job->id;
+	}
+	error = subtransaction_try(insert_engine_job, job);
+	if (error == NULL)
+		return job->id;
+	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION ||
+		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK)
+		ReThrowError(error);
+	insert_without_args(job, error);
+	return job->id;
 }
 
 int64
@@ -269,7 +340,7 @@ enqueue_step(const StepJob *step)
 				  GetCurrentTimestamp(), step->priority);
 	call.job.run_at = call.job.created_at;
 	call.job.args = compressed_args(step->args);
-	call.job.context = current_context();
+	call.job.context = step->context;
 	call.job.batch = step->batch;
 	call.job.step = unconstify(char *, step->name);
 	if (step->waits)
@@ -295,6 +366,21 @@ queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
 		return worker->queue;
 	check_name("queue", queue);
 	return queue;
+}
+
+/* The token that takes the place of the args in the key; NULL: none. */
+static char *
+dedup_key_argument(FunctionCallInfo fcinfo)
+{
+	char	   *key = text_argument(fcinfo, Arg_enqueue_dedup_key);
+
+	if (key != NULL && strlen(key) > MAX_DEDUP_KEY_LENGTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("dedup_key is too long"),
+				 errdetail("It has %zu bytes; the limit is %d.", strlen(key), MAX_DEDUP_KEY_LENGTH),
+				 errhint("Give a shorter one, such as its hash.")));
+	return key;
 }
 
 static IfDead
@@ -399,8 +485,8 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, worker), now,
 				  PG_GETARG_INT32(Arg_enqueue_priority));
 	call.job.run_at = run_at;
-	call.job.context = PG_ARGISNULL(Arg_enqueue_context) ? current_context()
-														 : PG_GETARG_JSONB_P(Arg_enqueue_context);
+	call.job.context = PG_ARGISNULL(Arg_enqueue_context) ? enqueue_context()
+		: checked_context(PG_GETARG_JSONB_P(Arg_enqueue_context));
 	if (!PG_ARGISNULL(Arg_enqueue_expires_in))
 		call.job.expires_at = add_interval(run_at,
 										   future_interval(fcinfo, Arg_enqueue_expires_in, "expires_in"),
@@ -410,8 +496,8 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	if (!PG_ARGISNULL(Arg_enqueue_batch))
 		join_batch(&call, PG_GETARG_INT64(Arg_enqueue_batch));
 	live_open(&table);
-	id = new_job_add(&call, &table, PG_GETARG_JSONB_P(Arg_enqueue_args),
-					 text_argument(fcinfo, Arg_enqueue_dedup_key), duplicate);
+	id = new_job_add(&call, &table, PG_GETARG_JSONB_P(Arg_enqueue_args), dedup_key_argument(fcinfo),
+					 duplicate);
 	live_close(&table);
 	if (call.waits && id == call.job.id)
 		dependency_add(id, parents.ids, parents.count, parents.if_dead);
@@ -606,6 +692,9 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 					 errmsg("contexts must have one element for each of args"),
 					 errdetail("There are %d args and %d contexts.", count, contexts_count),
 					 errhint("Use NULL for a job without context.")));
+		for (int i = 0; i < count; i++)
+			if (!contexts_nulls[i])
+				(void) checked_context(DatumGetJsonbP(contexts[i]));
 	}
 	run_at = run_at_argument(fcinfo, Arg_enqueue_many_run_at, Arg_enqueue_many_delay, now);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
@@ -617,7 +706,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(Arg_enqueue_many_batch))
 		join_batch(&call, PG_GETARG_INT64(Arg_enqueue_many_batch));
 	if (contexts == NULL)
-		call.job.context = current_context();
+		call.job.context = enqueue_context();
 
 	live_open(&table);
 	jobs = palloc0(sizeof(Jobs));

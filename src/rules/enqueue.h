@@ -37,17 +37,46 @@ extern void enqueue_check_right(const Worker *worker);
 extern void enqueue_prepare(Worker *worker, Jsonb *args);
 
 /*
- * Enqueues a job for that role, due now and without a deduplication key, whatever rights the current user
- * has; also if the worker is disabled or has been dropped, with which the job waits. "batch" 0: it belongs to
- * none; "callback": it is a callback of the batch, and no member. Its id; 0 if the role has been dropped.
+ * The context that jobs have which this session enqueues, and batches that it makes: that of the setting;
+ * NULL: none. ERROR if it is none that a job may have.
  */
-extern int64 enqueue_for(Oid owner, const char *worker, Jsonb *args, int64 batch, bool callback);
+extern Jsonb *enqueue_context(void);
+
+/* A job that the engine enqueues where others end. */
+typedef struct EngineJob
+{
+	Oid			owner;
+	const char *worker;
+	Jsonb	   *context;		/* or NULL */
+	int64		batch;			/* 0: it belongs to none */
+	bool		callback;		/* it is a callback of the batch, and no member */
+
+	/*
+	 * Its args are made of those of another job or a batch, which may be as large as jsonb can be. NULL: they
+	 * are left out.
+	 */
+	Jsonb	   *of_args;
+	Jsonb	   *(*make_args) (const void *subject, Jsonb *of_args);
+	const void *subject;
+	const char *left_out;		/* why of_args are, or NULL */
+	int64		id;
+} EngineJob;
+
+/*
+ * Enqueues it, due now and without a deduplication key, whatever rights the current user has; also if the
+ * worker is disabled or has been dropped, with which the job waits. Its id; 0 if the owner has been dropped.
+ * Where the args cannot be made of of_args, they are made without, and have the key ARGS_LEFT_OUT, which says
+ * why.
+ */
+#define ARGS_LEFT_OUT "args_left_out"
+extern int64 enqueue_for(EngineJob *job);
 
 /* A step of a workflow. */
 typedef struct StepJob
 {
 	Worker	   *worker;
 	Jsonb	   *args;
+	Jsonb	   *context;
 	const char *queue;			/* NULL: the worker's own */
 	int			priority;
 	int64		delay;			/* microseconds, from when it is ready */

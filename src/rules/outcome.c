@@ -164,24 +164,36 @@ tell_end(const Job *job, JobState state)
 	watch_note(NEWS_ENDED, job->id);
 }
 
+/* The args of a job that tells of another's end. */
+static Jsonb *
+follower_args(const void *ended, Jsonb *of_args)
+{
+	const Job  *job = ended;
+	Oid			types[] = {INT8OID, TEXTOID, JSONBOID, JSONBOID};
+	Datum		values[] = {Int64GetDatum(job->id),
+							CStringGetTextDatum(lane_get(job->lane)->worker),
+							JsonbPGetDatum(of_args ? of_args : jsonb_parse("null")),
+							JsonbPGetDatum(job->errors ? job->errors : jsonb_parse("[]"))};
+
+	return engine_select_jsonb("SELECT jsonb_build_object('job', $1, 'worker', $2, 'args', $3, 'error', $4 -> -1 -> 'message')",
+							   lengthof(types), types, values);
+}
+
 /* Enqueues the job that tells of this one's end, for its owner. NULL: the worker wants none. */
 static void
 enqueue_follower(const char *follower, const Job *job)
 {
 	const Lane *lane = follower ? lane_get(job->lane) : NULL;
-	Oid			types[] = {INT8OID, TEXTOID, JSONBOID, JSONBOID};
-	Datum		values[4];
+	EngineJob	new_job = {.worker = follower,
+						   .context = job->context,
+						   .of_args = job->args,
+						   .make_args = follower_args,
+						   .subject = job};
 
 	if (lane == NULL)
 		return;
-	values[0] = Int64GetDatum(job->id);
-	values[1] = CStringGetTextDatum(lane->worker);
-	values[2] = JsonbPGetDatum(job->args);
-	values[3] = JsonbPGetDatum(job->errors ? job->errors : jsonb_parse("[]"));
-	(void) enqueue_for(lane->owner, follower,
-					   engine_select_jsonb("SELECT jsonb_build_object('job', $1, 'worker', $2, 'args', $3, 'error', $4 -> -1 -> 'message')",
-										   lengthof(types), types, values),
-					   0, false);
+	new_job.owner = lane->owner;
+	(void) enqueue_for(&new_job);
 }
 
 static void

@@ -115,7 +115,9 @@ CREATE TABLE queue_jobs.tracked_batch (
     dead_job bigint,
     ended_at timestamptz,
     succeeded_at timestamptz,
-    settled_at timestamptz
+    settled_at timestamptz,
+    context jsonb,
+    callbacks bigint[]
 ) WITH (fillfactor = 50);
 CREATE INDEX tracked_batch_unsettled ON queue_jobs.tracked_batch (id) WHERE settled_at IS NULL;
 CREATE INDEX tracked_batch_settled ON queue_jobs.tracked_batch (settled_at) WHERE settled_at IS NOT NULL;
@@ -133,6 +135,8 @@ COMMENT ON COLUMN queue_jobs.tracked_batch.dead_job IS 'the member that died fir
 COMMENT ON COLUMN queue_jobs.tracked_batch.ended_at IS 'when no member was left for the first time';
 COMMENT ON COLUMN queue_jobs.tracked_batch.succeeded_at IS 'when all members were completed';
 COMMENT ON COLUMN queue_jobs.tracked_batch.settled_at IS 'when it had ended and its callbacks, too: what counts for its parent, and from when on it is kept; NULL again while a member that was retried has not ended';
+COMMENT ON COLUMN queue_jobs.tracked_batch.context IS 'that of the transaction which made it: its callbacks have it';
+COMMENT ON COLUMN queue_jobs.tracked_batch.callbacks IS 'the jobs of its callbacks: while one of them has not been completed, and is there to be retried, the batch is kept for it';
 
 -- Jobs that stand for duplicates which were enqueued into batches: members of these, beside their own.
 CREATE TABLE queue_jobs.joint_member (

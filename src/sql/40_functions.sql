@@ -164,7 +164,7 @@ CREATE FUNCTION queue_jobs.enqueue_workflow(
     keep interval DEFAULT '24 hours')
 RETURNS TABLE (step text, job bigint) LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue_workflow';
 COMMENT ON FUNCTION queue_jobs.enqueue_workflow IS
-'Enqueues jobs that wait for each other, within the caller''s transaction: a batch whose members have names. steps: an array of objects with the keys step and worker, and as needed args, after (names of steps), if_dead (hold, cancel, run), delay (from when it is ready), priority and queue. A handler''s parameter "results jsonb" gets what the steps before it returned, by their names. dedup_key: while a workflow of that key and owner has not ended, the one that stands is returned. The rest as new_batch(). Errors: 22023 unknown or missing keys and steps, names twice, cycles; 54000 more than 10,000 steps; 42704 no such worker; 55000 a worker is disabled.';
+'Enqueues jobs that wait for each other, within the caller''s transaction: a batch whose members have names. steps: an array of objects with the keys step and worker, and as needed args, after (names of steps), if_dead (hold, cancel, run), delay (from when it is ready), priority and queue. A handler''s parameter "results jsonb" gets what the steps before it returned, by their names. dedup_key: while a workflow of that name, key and owner has not ended, the one that stands is returned. The rest as new_batch(). Errors: 22023 unknown or missing keys and steps, names twice, cycles; 54000 more than 10,000 steps; 42704 no such worker; 55000 a worker is disabled.';
 
 CREATE FUNCTION queue_jobs.signal(job bigint, name text, payload jsonb DEFAULT 'null') RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_signal';

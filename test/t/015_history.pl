@@ -114,6 +114,49 @@ is($node->safe_psql('postgres', sprintf $members, "= $over"), '', '… and no me
 is_deeply([ map { $node->safe_psql('postgres', sprintf $_, "IN ($kept, $open)") } $ranges, $members ], \@stay, 'of others all stay');
 is($node->safe_psql('postgres', "SELECT name, jobs, completed FROM queue_jobs.batch WHERE id IN ($kept, $open) ORDER BY id"), "kept|2|2\nopen|1|1", '… and are found');
 
+# One with a callback that may be retried stays, however short it is kept, until that callback is completed, or there is nothing left of it.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE summary (batch bigint, jobs bigint);
+CREATE FUNCTION sum_up(batch bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_class WHERE relname = 'ready') THEN
+        RAISE 'not ready';
+    END IF;
+    INSERT INTO summary SELECT batch, count(result) FROM queue_jobs.batch_results(batch);
+END $$;
+SELECT queue_jobs.define_worker('sums up', 'public.sum_up', max_retries => 0), queue_jobs.define_worker('by hand', keep_completed => '0');
+SQL
+sub batch_with_callback
+{
+	my $batch = $node->safe_psql('postgres', qq{SELECT queue_jobs.new_batch('$_[0]', on_success => 'sums up', keep => '0', open => true)});
+	$node->safe_psql('postgres', qq{BEGIN; SELECT queue_jobs.enqueue('by hand', batch => $batch); SELECT queue_jobs.complete(id, attempt, '1') FROM queue_jobs.claim('me', '{by hand}'); SELECT queue_jobs.close_batch($batch); COMMIT});
+	wait_until($node, qq{SELECT state = 'dead' FROM queue_jobs.job WHERE worker = 'sums up' AND args = '{"batch": $batch}'});
+	wait_until($node, "SELECT settled_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $batch");
+	return $batch;
+}
+my ($retried, $discarded) = map { batch_with_callback($_) } qw(retried discarded);
+sub callback { return qq{SELECT id FROM queue_jobs.job WHERE worker = 'sums up' AND args = '{"batch": $_[0]}'} }
+# A scheduler that starts removes what is over: an empty batch, for one that it need not keep.
+sub trimmed
+{
+	wait_for_no_processes($node, 'postgres');
+	my $empty = $node->safe_psql('postgres', q{SELECT queue_jobs.new_batch('over', keep => '0')});
+	wait_until($node, "SELECT settled_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $empty UNION ALL SELECT true LIMIT 1");
+	wait_for_no_processes($node, 'postgres');
+	$node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('kept')});
+	wait_until($node, "SELECT count(*) = 0 FROM queue_jobs.tracked_batch WHERE id = $empty");
+	return $node->safe_psql('postgres', "SELECT string_agg(name, ' ' ORDER BY name) FROM queue_jobs.batch WHERE id IN ($retried, $discarded)");
+}
+is(trimmed(), 'discarded retried', 'a batch stays whose callback may be retried');
+$node->safe_psql('postgres', 'CREATE TABLE ready ()');
+wait_for_job($node, $node->safe_psql('postgres', 'SELECT c.id FROM (' . callback($retried) . ') c, queue_jobs.retry(c.id)'), 'completed');
+is($node->safe_psql('postgres', "SELECT jobs FROM summary WHERE batch = $retried"), '1', '… which then finds the results');
+$node->safe_psql('postgres', q{DELETE FROM queue_jobs.dead_job WHERE id = (} . callback($discarded) . ')');
+$node->safe_psql('postgres', q{UPDATE queue_jobs.tracked_batch SET settled_at = settled_at - interval '2 hours' WHERE settled_at IS NOT NULL});
+is(trimmed(), '', 'when it is completed, or nothing is left of it, the batch goes');
+my (undef, undef, $gone) = $node->psql('postgres', "SELECT * FROM queue_jobs.batch_results($retried)", extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+like($gone, qr/42704: batch $retried does not exist/, '… and has no results');
+
 # … also where there are no jobs that a scheduler would be at work for.
 wait_for_no_processes($node, 'postgres');
 $node->safe_psql('postgres', q{SELECT queue_jobs.run_once('brief', 'SELECT 1', ttl => '1 s')});

@@ -1,0 +1,95 @@
+-- Values of any size: what no session could read is refused where it comes in, and nothing keeps a job from its end.
+SET ROLE regress_app;
+SET search_path = app, helper;
+CREATE TABLE told (n int GENERATED ALWAYS AS IDENTITY, worker text, args jsonb);
+CREATE FUNCTION hear_of(args jsonb) RETURNS void LANGUAGE sql AS $$ INSERT INTO app.told (worker, args) SELECT worker, $1 FROM queue_jobs.current_job() $$;
+CREATE FUNCTION always_fails(args jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'never'; END $$;
+CREATE FUNCTION whatever(args jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    result jsonb;
+BEGIN
+    EXECUTE args ->> 'sql' INTO result;
+    RETURN result;
+END $$;
+SELECT queue_jobs.define_worker('told', 'app.hear_of'), queue_jobs.define_worker('never', 'app.always_fails', max_retries => 0, on_dead => 'told'),
+       queue_jobs.define_worker('whatever', 'app.whatever', max_retries => 0), queue_jobs.define_worker('by hand', on_dead => 'told', on_expired => 'told');
+
+-- Batches and workflows take no args that enqueue() refuses. 16 bytes of jsonb may be a number of 131,072 digits: 1,100 of these are 144 MB of text.
+CREATE TABLE value (kind text PRIMARY KEY, json jsonb);
+INSERT INTO value VALUES ('large', jsonb_build_object('a', incompressible(6000000))), ('long', (SELECT jsonb_build_object('a', jsonb_agg(1e131071)) FROM generate_series(1, 1100)));
+SELECT last_value AS last_batch FROM queue_jobs.batch_id \gset
+SELECT kind, pg_column_size(json) > 100000 AS is_large FROM value ORDER BY kind;
+CREATE FUNCTION errors_of(statement text) RETURNS SETOF text LANGUAGE sql AS
+$$ SELECT helper.error_of(format(statement, format('(SELECT json FROM app.value WHERE kind = %L)', kind))) FROM app.value WHERE statement <> '' ORDER BY kind $$;
+SELECT errors_of($$SELECT queue_jobs.enqueue('by hand', %s)$$);
+SELECT errors_of($$SELECT queue_jobs.enqueue_many('by hand', ARRAY['{}', %s])$$);
+SELECT errors_of($$SELECT queue_jobs.new_batch(args => %s)$$);
+SELECT errors_of($$SELECT queue_jobs.enqueue_workflow('w', '[]', args => %s)$$);
+SELECT errors_of($$SELECT queue_jobs.enqueue_workflow('w', jsonb_build_array(jsonb_build_object('step', 's', 'worker', 'by hand', 'args', %s)))$$);
+SELECT errors_of($$SELECT queue_jobs.schedule('s', '@daily', 'by hand', %s)$$);
+SELECT queue_jobs.enqueue('by hand') AS job \gset
+SELECT errors_of(format($$SELECT queue_jobs.change_job(%s, args => %%s)$$, :job));
+SELECT count(*) FROM queue_jobs.job WHERE worker = 'by hand' AND state = 'available';
+SELECT last_value = :last_batch AS no_batch FROM queue_jobs.batch_id;
+-- All else that is kept is bounded by what can be read of it.
+DELETE FROM value WHERE kind = 'large';
+SELECT errors_of(format($$SELECT queue_jobs.signal(%s, 's', %%s)$$, :job));
+SELECT attempt FROM queue_jobs.claim('me', '{by hand}') \gset
+SELECT errors_of(format($$SELECT queue_jobs.save_step(%s, %s, 's', %%s)$$, :job, :attempt));
+SELECT errors_of(format($$SELECT queue_jobs.continue_at(%s, %s, %%s)$$, :job, :attempt));
+SELECT errors_of(format($$SELECT queue_jobs.complete(%s, %s, %%s)$$, :job, :attempt));
+SELECT errors_of(format($$SELECT queue_jobs.complete_many('{%s}', '{%s}', ARRAY[%%s])$$, :job, :attempt));
+SELECT errors_of($$SELECT queue_jobs.run_once('t', 'SELECT json FROM app.value', %s)$$);
+SELECT state FROM queue_jobs.job WHERE id = :job;
+SELECT count(queue_jobs.enqueue('whatever', jsonb_build_object('sql', s))) AS jobs
+  FROM unnest(ARRAY['SELECT json FROM app.value', $$SELECT queue_jobs.step('s', 'SELECT json FROM app.value')$$, 'SELECT to_jsonb(queue_jobs.continue_at(json)::text) FROM app.value']) s;
+CALL wait_for_worker('whatever');
+SELECT state, errors -> 0 ->> 'sqlstate' AS sqlstate, last_error FROM queue_jobs.job WHERE worker = 'whatever' ORDER BY id;
+-- A key is a name.
+SELECT sqlstate_of($$SELECT queue_jobs.enqueue('by hand', dedup_key => repeat('k', 8192))$$) AS just_not, error_of($$SELECT queue_jobs.enqueue('by hand', dedup_key => repeat('k', 8193))$$) AS just;
+-- An error about a long text is a short one.
+SELECT length(string_agg(e, '')) < 1000 AS short FROM error_of($$SELECT queue_jobs.enqueue(repeat('ü', 1000000))$$) e;
+SELECT length(string_agg(e, '')) < 1000 AS short FROM error_of($$SELECT queue_jobs.enqueue('by hand', queue => repeat('ü', 1000000))$$) e;
+CALL clean_up();
+DELETE FROM told;
+
+-- Args that leave no room in those of on_dead and on_expired, or of a callback: the job ends all the same, and the other is told that they were left out. They may be
+-- as large as jsonb can be, or, as here, as deep: a session that may go deeper than the server's processes do has enqueued them.
+CREATE FUNCTION nested(levels int) RETURNS jsonb LANGUAGE sql AS $$ SELECT (repeat('[', levels) || repeat(']', levels))::jsonb $$;
+CREATE FUNCTION deepest() RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    good int := 100;
+    bad int := 100000;
+BEGIN
+    WHILE bad - good > 100 LOOP
+        BEGIN
+            PERFORM app.nested((good + bad) / 2);
+            good := (good + bad) / 2;
+        EXCEPTION WHEN statement_too_complex THEN
+            bad := (good + bad) / 2;
+        END;
+    END LOOP;
+    RETURN good;
+END $$;
+SELECT deepest() AS deepest \gset
+RESET ROLE;
+SET max_stack_depth = '6MB';
+SET ROLE regress_app;
+SELECT nested(:deepest * 3 / 2) AS deep \gset
+SELECT queue_jobs.define_worker('told', 'app.hear_of'), queue_jobs.define_worker('never', 'app.always_fails', max_retries => 0, on_dead => 'told'), queue_jobs.define_worker('by hand', on_dead => 'told', on_expired => 'told');
+SELECT queue_jobs.enqueue('never', :'deep') AS dies, queue_jobs.enqueue('by hand', :'deep') AS discarded, queue_jobs.enqueue('by hand', :'deep', run_at => '2001-01-01', expires_in => '1 s') AS expires \gset
+SELECT queue_jobs.enqueue('by hand', jsonb_build_object('a', repeat('x', 10000))) AS large \gset
+SELECT queue_jobs.new_batch('deep', on_ended => 'told', args => jsonb_build_object('a', :'deep'::jsonb)) AS batch \gset
+RESET ROLE;
+RESET max_stack_depth;
+SET ROLE regress_app;
+SELECT queue_jobs.discard(:discarded), queue_jobs.discard(:large);
+SELECT count(*) FROM queue_jobs.claim('me', '{by hand}');
+CALL wait_for($$SELECT count(*) = 5 FROM app.told$$);
+SELECT j.worker, j.state, t.args ->> 'worker' AS of, left(t.args ->> 'args', 10) AS args, t.args ->> 'error' AS error, t.args ->> 'args_left_out' AS left_out
+  FROM told t JOIN queue_jobs.job j ON j.id = (t.args ->> 'job')::bigint ORDER BY j.id;
+SELECT args - 'batch' AS args, args ->> 'batch' = :'batch' AS of_it FROM told WHERE args ? 'batch';
+CALL queue_jobs.await_batch(:batch, '3 min');
+CALL clean_up();
+DROP TABLE told, value;
+RESET ROLE;
