@@ -1,12 +1,14 @@
 // Claims: which jobs, and what comes with each.
 import pg from 'pg';
 import { parse } from './json.js';
-import { Values } from './sql.js';
+import { ask, Values } from './sql.js';
 
 const COLUMNS = ['id::text AS id', 'attempt', 'worker', 'queue', 'args::text AS args', 'context::text AS context', 'version',
   'priority', 'max_attempts', 'batch::text AS batch', 'cursor::text AS cursor', 'progress'];
 
-export const columns = (table) => COLUMNS.map((column) => `${table}.${column}`).join(', ');
+const columns = (table) => COLUMNS.map((column) => `${table}.${column}`).join(', ');
+// What says which job it is, and can always be read.
+export const KEYS = 'j.id::text AS id, j.attempt';
 
 // A name in a selector has none of its characters.
 const SELECTABLE = /^[^,&|=!*\s][^,&|]*[^,&|\s]$|^[^,&|=!*\s]$/;
@@ -23,17 +25,17 @@ export function claimCall(values, { claimant, queues, lease }, most) {
   return `queue_jobs.claim(${values.add('text', claimant)}, ${values.add('text[]', queues)}, ${values.add('int', most)}${leased})`;
 }
 
-export function claimStatement(source, most) {
+export function claimStatement(source, most, wanted = columns('j')) {
   const values = new Values();
-  const text = `SELECT ${columns('j')} FROM ${claimCall(values, source, most)} AS j`;
+  const text = `SELECT ${wanted} FROM ${claimCall(values, source, most)} AS j`;
   return [text, values.values];
 }
 
 // A transaction's beginning, its claim and the savepoint before its work: one round trip, and so without
 // parameters.
-export function beginAndClaimStatement({ claimant, queues }) {
+export function beginAndClaimStatement({ claimant, queues }, wanted = columns('j')) {
   const names = queues.map((queue) => pg.escapeLiteral(queue)).join(', ');
-  return `BEGIN; SELECT ${columns('j')} FROM queue_jobs.claim(${pg.escapeLiteral(claimant)}, ARRAY[${names}]::text[]) AS j; SAVEPOINT queue_jobs_work`;
+  return `BEGIN; SELECT ${wanted} FROM queue_jobs.claim(${pg.escapeLiteral(claimant)}, ARRAY[${names}]::text[]) AS j; SAVEPOINT queue_jobs_work`;
 }
 
 // complete_many() and claim() in one statement: the commit that completes jobs is the one that claims the
@@ -46,8 +48,30 @@ export function completeAndClaimStatement(ended, source, most) {
   return [text, values.values];
 }
 
-export function jobOfRow(row) {
-  return { ...row, args: parse(row.args), context: parse(row.context), cursor: parse(row.cursor) };
+// A job that cannot be read has the error as `unreadable`: it fails, and no other does.
+function jobOfRow(row) {
+  try {
+    return { ...row, args: parse(row.args), context: parse(row.context), cursor: parse(row.cursor) };
+  } catch (unreadable) {
+    return { ...row, args: null, context: null, cursor: null, unreadable };
+  }
 }
 
 export const jobsOfRows = (rows) => rows.filter((row) => row.id !== null).map(jobOfRow);
+
+// The server could not send the text of one of the jobs: bytes that are no characters (in a database that
+// is SQL_ASCII), or characters that UTF-8 has not.
+export const isUnreadable = (error) => ['22021', '22P05'].includes(error.code);
+
+// A claimed job, by statements of its own.
+export async function readJob(db, { id, attempt }) {
+  let unreadable = new Error('the view shows no such job');
+  try {
+    const [job] = jobsOfRows(await ask(db, `SELECT ${columns('j')} FROM queue_jobs.job AS j WHERE j.id = $1::text::bigint`, [id]));
+    if (job) return job;
+  } catch (error) {
+    if (!isUnreadable(error)) throw error;
+    unreadable = error;
+  }
+  return { id, attempt, worker: null, queue: null, context: null, unreadable };
+}

@@ -53,6 +53,10 @@ function parse(args) {
   return { values, file: positionals[0] };
 }
 
+// The server's errors say more than their message.
+const describe = (error) =>
+  [error.stack, error.detail && `DETAIL: ${error.detail}`, error.hint && `HINT: ${error.hint}`].filter(Boolean).join('\n');
+
 // Returns the exit status.
 export async function main(args) {
   let parsed;
@@ -82,7 +86,7 @@ export async function main(args) {
     await worker.run();
     return 0;
   } catch (error) {
-    process.stderr.write(`${error.stack}\n`);
+    process.stderr.write(`${describe(error)}\n`);
     return 1;
   }
 }

@@ -6,9 +6,18 @@ const FIRST_DELAY = 50;
 const LONGEST_DELAY = 10_000;
 const CONNECT_WITHIN = 10_000;
 const CANCEL_WITHIN = 10_000;
+// Milliseconds without an answer. (A wait is answered after a minute at the latest.)
+export const SILENCE = 120_000;
+// When a connection has been idle for so long, TCP asks whether the other end is there yet.
+const KEEPALIVE_AFTER = 30_000;
 
-// The session is of no use any more: it was ended (57P01 to 57P05), or it is one of a standby (25006).
-const SESSION_IS_OVER = /^(08...|57P0[1-5]|25006)$/;
+// Syntax, names, rights, values: it would be the same the next time.
+const HOPELESS = /^(22|28|3D|3F|42|0A)...$/;
+export const isHopeless = (error) => HOPELESS.test(error.code ?? '');
+
+// The session is of no use any more: it was ended (57P01 to 57P05, and by a timeout 25P03 and 25P04), or it is
+// one of a standby (25006).
+const SESSION_IS_OVER = /^(08...|57P0[1-5]|25P0[34]|25006)$/;
 
 export class Closed extends Error {
   constructor() {
@@ -39,13 +48,17 @@ export class Connection {
   #client = null;         // the one that has been connected last, until it is lost
   #turn = Promise.resolve();
   #nextServer = 0;
+  #silence;
+  #hadOne = false;        // a connection, at some time
   #onLost = () => {};
 
-  // name: shown as application_name
-  constructor({ servers, log, name }) {
+  // name: shown as application_name. silence: milliseconds after which a connection that does not answer
+  // counts as lost.
+  constructor({ servers, log, name, silence = SILENCE }) {
     this.#servers = servers;
     this.#log = log;
     this.#name = name;
+    this.#silence = silence;
   }
 
   get closed() {
@@ -63,13 +76,19 @@ export class Connection {
     return () => { this.#onLost = () => {}; };
   }
 
-  // The client, connected; waits until there is a server. Error: Closed.
+  // The client, connected; waits until there is a server. Error: Closed; or what each server says that will
+  // never take us, if none ever has.
   client() {
-    this.#connected ??= this.#connect();
+    if (!this.#connected) {
+      const connected = this.#connect();
+      this.#connected = connected;
+      connected.catch(() => { if (this.#connected === connected) this.#connected = null; });
+    }
     return this.#connected;
   }
 
   async #connect() {
+    let hopeless = 0;       // servers in a row
     for (let failures = 0; !this.closed; failures++) {
       const server = this.#servers[this.#nextServer % this.#servers.length];
       try {
@@ -78,6 +97,8 @@ export class Connection {
         this.#drop(client);
       } catch (error) {
         this.#nextServer++;
+        hopeless = isHopeless(error) ? hopeless + 1 : 0;
+        if (!this.#hadOne && hopeless >= this.#servers.length) throw error;
         this.#log.warn({ event: 'disconnected', connection: this.#name, error: error.message, code: error.code }, 'cannot connect');
         if (this.#nextServer % this.#servers.length === 0 || this.#servers.length === 1)
           await sleep(backoff(failures), this.#closing.signal);
@@ -87,10 +108,13 @@ export class Connection {
   }
 
   async #connectTo(server) {
-    const client = new pg.Client({ application_name: this.#name, keepAlive: true, connectionTimeoutMillis: CONNECT_WITHIN, ...server });
+    const client = new pg.Client({ application_name: this.#name, keepAlive: true, keepAliveInitialDelayMillis: KEEPALIVE_AFTER, connectionTimeoutMillis: CONNECT_WITHIN, ...server });
     const lose = (error) => this.#lose(client, error);
     client.on('error', lose);
     client.on('end', lose);
+    client.on('notice', (notice) => this.#logNotice(notice));
+    // pg's own limit is for the connection, and not for what is asked next.
+    const timer = setTimeout(() => this.#drop(client), CONNECT_WITHIN);
     try {
       await client.connect();
       const { rows: [standby] } = await client.query('SELECT pg_is_in_recovery() AS is');
@@ -98,9 +122,17 @@ export class Connection {
     } catch (error) {
       this.#drop(client);
       throw error;
+    } finally {
+      clearTimeout(timer);
     }
+    this.#hadOne = true;
     this.#client = client;
     return client;
+  }
+
+  #logNotice({ severity, code, message, detail, hint }) {
+    const level = { WARNING: 'warn', DEBUG: 'debug' }[severity] ?? 'info';
+    this.#log[level]({ event: 'notice', connection: this.#name, code, detail, hint }, message);
   }
 
   #lose(client, error) {
@@ -108,7 +140,7 @@ export class Connection {
     this.#client = null;
     this.#connected = null;
     this.#drop(client);
-    this.#onLost();
+    this.#onLost(error);
     if (!this.closed) this.#log.warn({ event: 'disconnected', connection: this.#name, error: error?.message, code: error?.code }, 'connection lost');
   }
 
@@ -123,17 +155,18 @@ export class Connection {
     if (SESSION_IS_OVER.test(error?.code ?? '')) this.#lose(client, error);
   }
 
-  // One statement, after those before it. within: milliseconds after which the connection counts as lost.
-  // If it is lost meanwhile, the error has `lost`: whether the statement was executed is not known.
-  query(text, values, { within } = {}) {
-    const result = this.#turn.then(() => this.#query(text, values, within));
+  // One statement, after those before it. If the connection is lost meanwhile, the error has `lost`: whether
+  // the statement was executed is not known.
+  query(text, values) {
+    const result = this.#turn.then(async () => this.ask(await this.client(), text, values));
     this.#turn = result.catch(() => {});
     return result;
   }
 
-  async #query(text, values, within) {
-    const client = await this.client();
-    const timer = within && setTimeout(() => this.#lose(client, new Error(`no answer for ${within} ms`)), within);
+  // One statement of this client, at once. The connection counts as lost if there is no answer in time, or
+  // if the answer is that the session is over.
+  async ask(client, text, values, { within = this.#silence } = {}) {
+    const timer = setTimeout(() => this.#lose(client, new Error(`no answer for ${within} ms`)), within);
     try {
       return await client.query(text, values);
     } catch (error) {

@@ -102,7 +102,7 @@ export class JobContext {
   // When the handler has returned, the job runs again from this cursor, at once or after the delay. No
   // attempt is charged.
   continueAt(cursor, { delay = null, progress = null } = {}) {
-    this.#decisions.end = continued(cursor, delay, progress);
+    this.#decisions.end = continued(cursor, delay === null ? null : interval(delay), progress);
   }
 
   // Asks again if the connection was lost: for what may be done twice.
@@ -196,7 +196,7 @@ function report(log, job, outcome, begin) {
 // that.
 export async function runJob({ handlers, middleware, log }, job, run) {
   const handler = handlers.get(job.worker);
-  if (!handler) {
+  if (!handler && job.worker !== null) {
     log.error({ event: 'no_handler', job: job.id, worker: job.worker }, `there is no handler for ${job.worker}: the job is put back for ${NO_HANDLER_DELAY}`);
     return snoozed(NO_HANDLER_DELAY);
   }
@@ -205,6 +205,7 @@ export async function runJob({ handlers, middleware, log }, job, run) {
   const begin = performance.now();
   let outcome;
   try {
+    if (job.unreadable) throw new Error(`The job cannot be read: ${job.unreadable.message}`, { cause: job.unreadable });
     const value = await runWithContext(job, () => callHandler(handler, middleware, ctx));
     outcome = decisions.end ?? completed(value);
   } catch (thrown) {

@@ -1,14 +1,12 @@
 // Lease mode: at least once. One connection claims for all, and what has ended is completed by the
 // statement that claims the next jobs; a second one waits when there is nothing to claim.
 import { setImmediate as afterAllThatIsReady } from 'node:timers/promises';
-import { claimStatement, columns, completeAndClaimStatement, jobsOfRows } from './claim.js';
-import { backoff, Closed, Connection, sleep } from './connection.js';
+import { claimStatement, completeAndClaimStatement, isUnreadable, jobsOfRows, KEYS, readJob } from './claim.js';
+import { backoff, Closed, Connection, isHopeless, sleep } from './connection.js';
 import { Abort, Lost, runJob, Stopping } from './job.js';
-import { failed, givenBack, isStale, logStale, writeOutcome } from './outcome.js';
+import { givenBack, isStale, logStale, mayPass, writeOutcome } from './outcome.js';
 import { Waiter } from './waiter.js';
 
-// A claim that is not answered for so long was sent to a server that is no more.
-const ANSWER_WITHIN = 60_000;
 // What is left to be written when the time to stop has passed has so long.
 const LAST_WRITES = 5000;
 
@@ -24,6 +22,7 @@ export class LeaseEngine {
   #inHand = new Map();    // by id, all that is claimed, until what has become of it is written
   #notBegun = [];
   #ended = [];
+  #setAside = new Set();  // ids of jobs of which nothing can be written
   #running = 0;
   #mayHaveJobs = true;
   #stopping = new AbortController();
@@ -34,15 +33,15 @@ export class LeaseEngine {
   #woken = false;
   #settled = () => {};
 
-  constructor({ worker, servers, log, claimant, queues, lease, concurrency, prefetch }) {
+  constructor({ worker, servers, log, claimant, queues, lease, concurrency, prefetch, silence }) {
     this.#worker = worker;
     this.#log = log;
     this.#source = { claimant, queues, lease };
     this.#concurrency = concurrency;
     this.#most = concurrency + prefetch;
-    this.#connection = new Connection({ servers, log, name: claimant });
-    this.#waitConnection = new Connection({ servers, log, name: claimant });
-    this.#waiter = new Waiter({ connection: this.#waitConnection, queues, log, wake: () => this.#mayClaim() });
+    this.#connection = new Connection({ servers, log, name: claimant, silence });
+    this.#waitConnection = new Connection({ servers, log, name: claimant, silence });
+    this.#waiter = new Waiter({ connection: this.#waitConnection, queues, log, silence, wake: () => this.#mayClaim() });
   }
 
   #mayClaim() {
@@ -116,12 +115,10 @@ export class LeaseEngine {
         failures = 0;
       } catch (error) {
         if (error instanceof Closed) throw error;
-        if (!this.#claimed && this.#worker.isHopeless(error)) throw error;
+        if (!this.#claimed && isHopeless(error)) throw error;
+        if (!error.lost) this.#log.error({ event: 'error', error: error.message, code: error.code }, 'cannot claim');
+        await sleep(backoff(failures++), this.#stopping.signal);
         if (error.lost) await this.#recover();
-        else {
-          this.#log.error({ event: 'error', error: error.message, code: error.code }, 'cannot claim');
-          await sleep(backoff(failures++), this.#stopping.signal);
-        }
       }
       if (!this.#mustExchange) this.#callNext();
       await afterAllThatIsReady();
@@ -168,7 +165,7 @@ export class LeaseEngine {
   async #completeAndClaim(completed, most) {
     if (completed.length > 0) {
       try {
-        const { rows } = await this.#connection.query(...completeAndClaimStatement(completed, this.#source, most), { within: ANSWER_WITHIN });
+        const { rows } = await this.#connection.query(...completeAndClaimStatement(completed, this.#source, most));
         completed.forEach((item) => this.#isWritten(item));
         return most > 0 ? jobsOfRows(rows) : [];
       } catch (error) {
@@ -177,25 +174,38 @@ export class LeaseEngine {
       // One of them is to blame: nothing was completed, nothing claimed.
       for (const item of completed) await this.#write(item);
     }
-    if (most === 0) return [];
-    const { rows } = await this.#connection.query(...claimStatement(this.#source, most), { within: ANSWER_WITHIN });
-    return jobsOfRows(rows);
+    return most === 0 ? [] : this.#claim(most);
+  }
+
+  async #claim(most) {
+    try {
+      return jobsOfRows((await this.#connection.query(...claimStatement(this.#source, most))).rows);
+    } catch (error) {
+      if (!isUnreadable(error)) throw error;
+    }
+    return this.#read((await this.#connection.query(...claimStatement(this.#source, most, KEYS))).rows);
+  }
+
+  // Each by itself.
+  async #read(keys) {
+    const jobs = [];
+    for (const one of keys) jobs.push(await readJob(this.#connection, one));
+    return jobs;
   }
 
   async #write(item) {
     try {
-      await writeOutcome(this.#connection, item.job, item.outcome);
-      this.#isWritten(item);
+      await writeOutcome(this.#connection, item.job, item.outcome, { log: this.#log, patient: true });
     } catch (error) {
-      if (error.lost || error instanceof Closed) throw error;
+      if (error.lost || error instanceof Closed || mayPass(error)) throw error;
       if (isStale(error)) {
         logStale(this.#log, item.job, error);
-      } else if (!item.outcome.rollback) {
-        item.outcome = failed(error); // a result that jsonb cannot hold, say
-        return this.#write(item);
-      } else this.#log.error({ event: 'error', job: item.job.id, error: error.message, code: error.code }, 'cannot write what has become of the job: its lease will run out');
-      this.#isWritten(item);
+      } else {
+        this.#setAside.add(item.job.id);
+        this.#log.error({ event: 'error', job: item.job.id, error: error.message, code: error.code }, 'cannot even put the job back: it is left alone until this worker ends, and its lease');
+      }
     }
+    this.#isWritten(item);
   }
 
   // ---- handlers ----
@@ -237,12 +247,14 @@ export class LeaseEngine {
   // ---- heartbeat ----
 
   async #milliseconds() {
-    for (;;) {
+    for (let failures = 0; ; failures++) {
       try {
         const { rows: [row] } = await this.#connection.query('SELECT extract(epoch FROM $1::interval) * 1000 AS ms', [this.#source.lease]);
         return Number(row.ms);
       } catch (error) {
-        if (!error.lost) throw error;
+        if (error instanceof Closed || isHopeless(error)) throw error;
+        if (!error.lost) this.#log.error({ event: 'error', error: error.message, code: error.code }, 'cannot begin');
+        await sleep(backoff(failures), this.#stopping.signal);
       }
     }
   }
@@ -261,19 +273,19 @@ export class LeaseEngine {
 
   async #beat() {
     const before = [...this.#inHand.values()];
-    const { rows } = await this.#connection.query('SELECT id::text AS id FROM queue_jobs.heartbeat($1) AS id', [this.#source.claimant], { within: ANSWER_WITHIN });
+    const { rows } = await this.#connection.query('SELECT id::text AS id FROM queue_jobs.heartbeat($1) AS id', [this.#source.claimant]);
     const held = new Set(rows.map((row) => row.id));
     for (const item of before)
       if (!item.outcome && !held.has(item.job.id)) this.#lose(item);
-    const unknown = [...held].filter((id) => !this.#inHand.has(id));
+    const unknown = [...held].filter((id) => !this.#inHand.has(id) && !this.#setAside.has(id));
     if (unknown.length > 0) await this.#adopt(unknown);
   }
 
   // Jobs that are ours, and of which we do not know.
   async #adopt(ids) {
-    const { rows } = await this.#connection.query(`SELECT ${columns('j')} FROM queue_jobs.job AS j WHERE j.id = ANY ($1::bigint[]) AND j.claimant = $2 AND j.state = 'executing'`, [ids, this.#source.claimant]);
+    const { rows } = await this.#connection.query(`SELECT ${KEYS} FROM queue_jobs.job AS j WHERE j.id = ANY ($1::bigint[]) AND j.claimant = $2 AND j.state = 'executing'`, [ids, this.#source.claimant]);
     this.#log.info({ event: 'recovered', jobs: rows.length }, 'claimed when the connection was lost');
-    for (const job of jobsOfRows(rows)) if (!this.#inHand.has(job.id)) this.#take(job);
+    for (const job of await this.#read(rows)) if (!this.#inHand.has(job.id)) this.#take(job);
     this.#callNext();
   }
 

@@ -9,6 +9,18 @@ export async function ask(db, text, values = []) {
   return Array.isArray(answer) ? answer : answer.rows;
 }
 
+// A value as text, whatever it does when it is asked for that.
+export function textOf(value) {
+  for (const say of [String, (one) => Object.prototype.toString.call(one)]) {
+    try {
+      return say(value);
+    } catch {
+      // the next one
+    }
+  }
+  return `(${typeof value} that has no text)`;
+}
+
 export function idText(id) {
   const text = String(id);
   if (typeof id === 'number' ? !Number.isSafeInteger(id) || id < 0 : !/^\d{1,19}$/.test(text))
@@ -20,7 +32,7 @@ export function idText(id) {
 export function interval(value) {
   if (typeof value === 'string') return value;
   if (typeof value === 'number' && Number.isFinite(value)) return `${value} milliseconds`;
-  throw new TypeError(`${String(value)} is no interval: give milliseconds, or a string such as '5 min'`);
+  throw new TypeError(`${textOf(value)} is no interval: give milliseconds, or a string such as '5 min'`);
 }
 
 const timestamp = (value) => {

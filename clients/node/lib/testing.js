@@ -25,8 +25,7 @@ async function runOne(db, worker, job) {
       outcome = failed(error);
     }
   }
-  if (outcome.rollback) await ask(db, 'ROLLBACK TO SAVEPOINT queue_jobs_run');
-  await writeOutcome(db, job, outcome);
+  outcome = await writeOutcome(db, job, outcome, { log: worker.log, undo: () => ask(db, 'ROLLBACK TO SAVEPOINT queue_jobs_run') });
   await ask(db, 'RELEASE SAVEPOINT queue_jobs_run');
   return { id: job.id, worker: job.worker, args: job.args, outcome: SETTLED[outcome.kind], result: parse(outcome.result ?? null), error: outcome.error ?? null };
 }

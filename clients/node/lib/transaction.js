@@ -1,9 +1,10 @@
 // Transaction mode: exactly once. Claim, handler and completion are one transaction; each task has a
 // connection of its own, which its handler is given.
-import { beginAndClaimStatement, jobsOfRows } from './claim.js';
-import { backoff, Closed, Connection, sleep } from './connection.js';
+import { beginAndClaimStatement, isUnreadable, jobsOfRows, KEYS, readJob } from './claim.js';
+import { backoff, Closed, Connection, isHopeless, sleep } from './connection.js';
+import { guarded } from './guard.js';
 import { Abort, Lost, runJob, Stopping } from './job.js';
-import { failed, isStale, logStale, writeOutcome } from './outcome.js';
+import { failed, isStale, writeOutcome } from './outcome.js';
 import { Waiter } from './waiter.js';
 
 // A handler's statement may be under way: it is cancelled, and a request that came too early is sent again.
@@ -12,32 +13,26 @@ const CANCELS = 50;
 // SQLSTATE of a statement that such a request has ended.
 const CANCELLED = '57014';
 
-// The handler's transaction is the claim's: if it ended it, the job would be claimed again at once, or run
-// as if by lease.
-const ENDS_TRANSACTION = /^\s*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i;
+// By SQLSTATE, the settings that end a session whose handler keeps the transaction idle, or open.
+const TIMEOUTS = { '25P03': 'idle_in_transaction_session_timeout', '25P04': 'transaction_timeout' };
+// There is no transaction, or no such savepoint.
+const ENDED = /^(25P01|3B001)$/;
+// As long as setTimeout() takes.
+const LONGEST = 2 ** 31 - 1;
 
-// pg's client as a handler is given it.
-function guarded(client, task) {
-  return new Proxy(client, {
-    get(target, name) {
-      const value = target[name];
-      if (name !== 'query') return typeof value === 'function' ? value.bind(target) : value;
-      return (query, ...rest) => {
-        if (task.over) return Promise.reject(new Error('The job has ended, and its transaction with it'));
-        if (ENDS_TRANSACTION.test(query?.text ?? query))
-          return Promise.reject(new Error('A handler does not begin or end the transaction: it is the one of its job. Use SAVEPOINT, or lease mode'));
-        task.last = target.query(query, ...rest);
-        return task.last;
-      };
-    },
-  });
-}
+const keyOf = (job) => `${job.id} ${job.attempt}`;
 
 // The client for what follows the handler. Once the job is being rolled back nothing more is sent, for the
 // ROLLBACK may come first, and each statement would be a transaction of its own: the caller waits for ever.
-const unlessAbandoned = (task) => ({
-  query: (...args) => (task.abandoned ? new Promise(() => {}) : task.client.query(...args)),
+const ourClient = (task) => ({
+  query: (...args) => (task.abandoned ? new Promise(() => {}) : task.connection.ask(task.client, ...args)),
 });
+
+// The transaction has the job, unless the handler has ended it by some other way than ctx.client.query().
+function notWritten(error) {
+  const ended = isStale(error) || ENDED.test(error.code ?? '');
+  return new Error(`${ended ? 'The handler has ended the transaction or the savepoint of its job' : 'The end of the job could not be written'}: ${error.message}`, { cause: error });
+}
 
 export class TransactionEngine {
   #worker;
@@ -45,6 +40,9 @@ export class TransactionEngine {
   #servers;
   #claimant;
   #beginAndClaim;
+  #beginAndClaimKeys;
+  #silence;
+  #unwritten = new Map(); // by job and attempt, why its end could not be written in its transaction
   #idle = [];             // those that wait until they are called
   #tasks = new Set();     // those that run a handler
   #connections = [];
@@ -57,15 +55,17 @@ export class TransactionEngine {
   #concurrency;
   #settled = () => {};
 
-  constructor({ worker, servers, log, claimant, queues, concurrency }) {
+  constructor({ worker, servers, log, claimant, queues, concurrency, silence }) {
     this.#worker = worker;
     this.#log = log;
     this.#servers = servers;
     this.#claimant = claimant;
     this.#beginAndClaim = beginAndClaimStatement({ claimant, queues });
+    this.#beginAndClaimKeys = beginAndClaimStatement({ claimant, queues }, KEYS);
+    this.#silence = silence;
     this.#concurrency = concurrency;
-    this.#waitConnection = new Connection({ servers, log, name: claimant });
-    this.#waiter = new Waiter({ connection: this.#waitConnection, queues, log, wake: () => this.#callOne() });
+    this.#waitConnection = new Connection({ servers, log, name: claimant, silence });
+    this.#waiter = new Waiter({ connection: this.#waitConnection, queues, log, silence, wake: () => this.#callOne() });
   }
 
   async run() {
@@ -105,7 +105,7 @@ export class TransactionEngine {
         failures = 0;
       } catch (error) {
         if (error instanceof Closed) break;
-        if (!this.#claimed && this.#worker.isHopeless(error)) return this.#giveUp(error);
+        if (!this.#claimed && isHopeless(error)) return this.#giveUp(error);
         if (!error.lost) this.#log.error({ event: 'error', error: error.message, code: error.code }, 'cannot run jobs');
         await sleep(backoff(failures++), this.#stopping.signal);
         any = true;
@@ -123,7 +123,7 @@ export class TransactionEngine {
 
   #connectionOf(slot) {
     if (!slot.connection) {
-      slot.connection = new Connection({ servers: this.#servers, log: this.#log, name: this.#claimant });
+      slot.connection = new Connection({ servers: this.#servers, log: this.#log, name: this.#claimant, silence: this.#silence });
       this.#connections.push(slot.connection);
     }
     return slot.connection;
@@ -136,16 +136,15 @@ export class TransactionEngine {
     if (this.#stopping.signal.aborted) return false;
     const task = { client, connection, job: null, abort: new Abort(), last: null, over: false, abandoned: false };
     const rolledBack = new Promise((resolve) => { task.rolledBack = resolve; });
-    const stopWatching = connection.onceLost(() => task.abort.abort(new Lost('The connection was lost: what the job has done is rolled back')));
+    const stopWatching = connection.onceLost((error) => this.#lose(task, error));
     this.#tasks.add(task);
     try {
       await Promise.race([this.#transaction(task), rolledBack]);
       return task.job !== null;
     } catch (error) {
       if (task.abandoned) return false;
-      connection.judge(client, error);
       error.lost = connection.lost(client);
-      if (!error.lost) await client.query('ROLLBACK').catch(() => {});
+      if (!error.lost) await connection.ask(client, 'ROLLBACK').catch(() => {});
       throw error;
     } finally {
       if (task.abandoned) await rolledBack; // or its session would be ended first
@@ -155,14 +154,21 @@ export class TransactionEngine {
     }
   }
 
+  #lose(task, error) {
+    const timeout = TIMEOUTS[error?.code];
+    const why = timeout ? `${timeout} has ended the session of the job: ${error.message}` : 'The connection was lost: what the job has done is rolled back';
+    if (timeout && task.job !== null) this.#unwritten.set(keyOf(task.job), new Error(why, { cause: error }));
+    task.abort.abort(new Lost(why));
+  }
+
   async #transaction(task) {
-    const [, claim] = await task.client.query(this.#beginAndClaim);
-    [task.job = null] = jobsOfRows(claim.rows);
+    const ask = (text) => task.connection.ask(task.client, text);
+    task.job = await this.#claim(task, ask);
     this.#claimed = true;
     if (task.job === null) {
-      await task.client.query('COMMIT'); // a claim also does what has fallen due
+      await ask('COMMIT'); // a claim also does what has fallen due
     } else if (this.#stopping.signal.aborted) {
-      await task.client.query('ROLLBACK');
+      await ask('ROLLBACK');
     } else {
       this.#waiter.found();
       this.#callOne(); // where there is one, there may be more
@@ -170,11 +176,26 @@ export class TransactionEngine {
     }
   }
 
+  // Begins a transaction and claims a job; null if there is none.
+  async #claim({ client, connection }, ask) {
+    try {
+      const [, { rows }] = await ask(this.#beginAndClaim);
+      return jobsOfRows(rows)[0] ?? null;
+    } catch (error) {
+      if (!isUnreadable(error)) throw error;
+    }
+    await ask('ROLLBACK');
+    const [, { rows: [keys] }] = await ask(this.#beginAndClaimKeys);
+    return keys ? readJob({ query: (...args) => connection.ask(client, ...args) }, keys) : null;
+  }
+
   async #runJob(task) {
     const { client, job } = task;
     const own = guarded(client, task);
-    const ours = unlessAbandoned(task);
-    let outcome = await runJob(this.#worker, job, {
+    const ours = ourClient(task);
+    // The attempt whose end could not be written fails, and its handler is not called again and again.
+    const unwritten = this.#unwritten.get(keyOf(job));
+    let outcome = unwritten ? failed(unwritten) : await runJob(this.#worker, job, {
       db: own,
       client: own,
       signal: task.abort.signal,
@@ -184,33 +205,25 @@ export class TransactionEngine {
     if (task.abandoned) return; // the time to stop had passed
     task.over = true;
     if (!outcome.rollback) outcome = await this.#checkConstraints(ours, outcome);
-    await this.#write(ours, job, outcome);
-  }
-
-  // Or else their errors would come at COMMIT, and nothing would be left of the attempt.
-  async #checkConstraints(client, outcome) {
     try {
-      await client.query('SET CONSTRAINTS ALL IMMEDIATE');
-      return outcome;
+      await writeOutcome(ours, job, outcome, { log: this.#log, undo: () => ours.query('ROLLBACK TO SAVEPOINT queue_jobs_work') });
+      await ours.query('COMMIT');
+      this.#unwritten.delete(keyOf(job));
     } catch (error) {
-      return failed(error);
+      if (!error.lost) this.#unwritten.set(keyOf(job), notWritten(error));
+      throw error;
     }
   }
 
-  async #write(client, job, outcome) {
-    if (outcome.rollback) await client.query('ROLLBACK TO SAVEPOINT queue_jobs_work');
+  // Or else their errors would come at COMMIT, and nothing would be left of the attempt. They may take as
+  // long as the handler.
+  async #checkConstraints(client, outcome) {
     try {
-      await writeOutcome(client, job, outcome);
-      await client.query('COMMIT');
+      await client.query('SET CONSTRAINTS ALL IMMEDIATE', undefined, { within: LONGEST });
+      return outcome;
     } catch (error) {
-      if (isStale(error)) {
-        logStale(this.#log, job, error);
-        await client.query('ROLLBACK');
-      } else if (!outcome.rollback && error.code) {
-        await this.#write(client, job, failed(error));
-      } else {
-        throw error;
-      }
+      if (error.lost) throw error;
+      return failed(error);
     }
   }
 

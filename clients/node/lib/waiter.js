@@ -1,7 +1,7 @@
 // Waits for jobs by a connection of its own, so that nothing polls.
 import { backoff, sleep } from './connection.js';
 
-const TIMEOUT = 60_000;
+const LONGEST_WAIT = 60_000;
 // Where other processes are quicker, each of their jobs wakes this one for nothing. From so many times in a
 // row on it takes a breath.
 const MANY_FALSE = 20;
@@ -15,13 +15,16 @@ export class Waiter {
   #queues;
   #log;
   #wake;
+  #timeout;
   #waiting = null;        // a promise
   #stopped = new AbortController();
   #false = 0;
 
-  // wake: called when there may be something to claim
-  constructor({ connection, queues, log, wake }) {
+  // wake: called when there may be something to claim. silence: as the connection has it; a wait is answered
+  // in half of that.
+  constructor({ connection, queues, log, wake, silence }) {
     this.#connection = connection;
+    this.#timeout = `${Math.min(LONGEST_WAIT, silence / 2)} milliseconds`;
     this.#queues = queues;
     this.#log = log;
     this.#wake = wake;
@@ -45,7 +48,7 @@ export class Waiter {
     if (this.#false++ >= MANY_FALSE) await sleep(BREATH, this.#stopped.signal);
     for (let failures = 0; !this.#stopped.signal.aborted; failures++) {
       try {
-        await this.#connection.query('CALL queue_jobs.wait_for_jobs($1::text[], $2::interval)', [this.#queues, `${TIMEOUT} milliseconds`], { within: 2 * TIMEOUT });
+        await this.#connection.query('CALL queue_jobs.wait_for_jobs($1::text[], $2::interval)', [this.#queues, this.#timeout]);
         return;
       } catch (error) {
         if (this.#stopped.signal.aborted || this.#connection.closed) return;

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import os from 'node:os';
 import { queuesFor } from './claim.js';
-import { sleep } from './connection.js';
+import { SILENCE, sleep } from './connection.js';
 import { LeaseEngine } from './lease.js';
 import { child, jsonLog } from './log.js';
 import { servers } from './servers.js';
@@ -18,6 +18,7 @@ const DEFAULTS = {
   prefetch: 0,
   lease: '5 min',
   stopWithin: 25_000,
+  silence: SILENCE,
   name: undefined,
   log: undefined,
 };
@@ -25,8 +26,8 @@ const DEFAULTS = {
 // Handlers that look at their signal have this part of the time to stop left when it is aborted.
 const LAST_PART = 0.2;
 
-// Syntax, names, rights, values: it would be the same the next time.
-const HOPELESS = /^(22|28|3D|3F|42|0A)/;
+// setTimeout() takes no more.
+const LONGEST_TIMER = 2 ** 31 - 1;
 
 function checked(given) {
   for (const option of Object.keys(given))
@@ -38,6 +39,7 @@ function checked(given) {
   if (!Number.isInteger(options.prefetch) || options.prefetch < 0) throw new TypeError('prefetch is a number from 0 on');
   if (options.concurrency + options.prefetch > 10_000) throw new TypeError('concurrency and prefetch are 10,000 together at most');
   if (!(options.stopWithin >= 0)) throw new TypeError('stopWithin is a number of milliseconds');
+  if (!(options.silence >= 1) || options.silence > LONGEST_TIMER) throw new TypeError('silence is a number of milliseconds');
   options.lease = interval(options.lease);
   return options;
 }
@@ -75,16 +77,12 @@ export class Worker {
     return this;
   }
 
-  isHopeless(error) {
-    return HOPELESS.test(error.code ?? '') && error.code.length === 5;
-  }
-
   // Begins to work. Returns a promise that settles when it has ended, by stop() or by an error that would
   // never go away.
   start() {
     if (this.#running) return this.#running;
     if (this.handlers.size === 0) throw new Error('There is no handler: worker.handle(name, handler)');
-    const { mode, connection, queues, lease, concurrency, prefetch } = this.#options;
+    const { mode, connection, queues, lease, concurrency, prefetch, silence } = this.#options;
     const Engine = mode === 'transaction' ? TransactionEngine : LeaseEngine;
     this.#engine = new Engine({
       worker: this,
@@ -95,10 +93,11 @@ export class Worker {
       lease,
       concurrency,
       prefetch,
+      silence,
     });
     this.log.info({ event: 'started', mode, concurrency }, 'started');
     this.#running = this.#engine.run();
-    this.#running.catch(() => {});
+    this.#running.catch((error) => this.log.error({ event: 'refused', error: error.message, code: error.code, detail: error.detail, hint: error.hint }, 'ended: to try again would not help'));
     return this.#running;
   }
 

@@ -1,24 +1,28 @@
 // What the tests share: a database of their own, on the server that PGHOST and so on name, and waiting for
 // something to become true.
 import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
 import { after } from 'node:test';
 import pg from 'pg';
 import { child, jsonLog } from '../lib/log.js';
 
 const LIMIT = 180_000;
 
-export async function connect(database) {
-  const client = new pg.Client({ database });
+export async function connect(database, options) {
+  const client = new pg.Client({ database, ...options });
   client.on('error', () => {});
   await client.connect();
   return client;
 }
 
 // A database with the extension, which is dropped after the tests of this file; { name, client }.
-export async function newDatabase() {
+export async function newDatabase(options = '') {
   const name = `node_${randomBytes(6).toString('hex')}`;
   const admin = await connect('postgres');
-  await admin.query(`CREATE DATABASE ${name}`);
+  await admin.query(`CREATE DATABASE ${name} ${options}`);
   const client = await connect(name);
   await client.query('CREATE EXTENSION queue_jobs');
   after(async () => {
@@ -53,3 +57,38 @@ export const untilJob = (client, id, ...states) =>
     const row = await job(client, id);
     return states.includes(row?.state) && row;
   }, `job ${id} is ${states}`);
+
+// A promise, and what resolves it.
+export function gate() {
+  let open;
+  const opened = new Promise((resolve) => { open = resolve; });
+  return { open, opened };
+}
+
+// A socket in a folder, which leads to the server, until what is said there is swallowed: connections stay open, and nothing comes back.
+export async function newProxy(t) {
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'proxy'));
+  let silent = false;
+  const sockets = [];
+  const proxy = net.createServer((incoming) => {
+    const outgoing = net.connect(`${process.env.PGHOST}/.s.PGSQL.${process.env.PGPORT}`);
+    sockets.push(incoming, outgoing);
+    const lead = (from, to) => {
+      let lost = silent;
+      from.on('data', (data) => {
+        lost ||= silent;
+        if (!lost) to.write(data);
+      });
+      from.on('end', () => { if (!lost && !silent) to.end(); });
+      from.on('error', () => {});
+    };
+    lead(incoming, outgoing);
+    lead(outgoing, incoming);
+  }).listen(path.join(folder, '.s.PGSQL.5432'));
+  t.after(async () => {
+    proxy.close();
+    sockets.forEach((socket) => socket.destroy());
+    await rm(folder, { recursive: true });
+  });
+  return { folder, swallow: () => { silent = true; }, pass: () => { silent = false; } };
+}

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import pg from 'pg';
 import { enqueue, enqueueMany, Worker } from '../lib/index.js';
-import { connect, job, newDatabase, recordedLog, until, untilJob } from './help.mjs';
+import { connect, gate, job, newDatabase, recordedLog, until, untilJob } from './help.mjs';
 
 const { name, client } = await newDatabase();
 await client.query('CREATE TABLE done (key text NOT NULL)');
@@ -18,13 +18,6 @@ function start(t, mode, handlers, options = {}) {
   t.after(() => worker.stop());
   worker.start();
   return { worker, lines, events };
-}
-
-// A promise, and what resolves it.
-function gate() {
-  let open;
-  const opened = new Promise((resolve) => { open = resolve; });
-  return { open, opened };
 }
 
 const aborted = (signal) => new Promise((resolve) => { signal.addEventListener('abort', () => resolve(signal.reason)); });

@@ -201,6 +201,8 @@ export interface WorkerOptions {
   lease?: Interval;
   /** Milliseconds from stop() until what still runs is given back. */
   stopWithin?: number;
+  /** Milliseconds without an answer after which a connection counts as lost (120,000). */
+  silence?: number;
   /** The beginning of the claimant's name. */
   name?: string;
   log?: Log;
