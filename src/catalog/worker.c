@@ -194,7 +194,9 @@ row_version(HeapTuple tuple)
 bool
 row_version_equals(RowVersion a, RowVersion b)
 {
-	return TransactionIdEquals(a.xmin, b.xmin) && ItemPointerEquals(&a.tid, &b.tid);
+	/* that of no row has no place */
+	return TransactionIdEquals(a.xmin, b.xmin) &&
+		(!TransactionIdIsValid(a.xmin) || ItemPointerEquals(&a.tid, &b.tid));
 }
 
 bool

@@ -28,6 +28,7 @@
 #include "storage/lock.h"
 #include "storage/procarray.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/fmgroids.h"
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
@@ -185,21 +186,33 @@ refuse_unexpected(TM_Result result)
 }
 
 /*
- * The server would find it as well, but only after it gave us a transaction ID, which costs a record in WAL,
- * and after a new row was formed for it; and one that is built with assertions takes an update that is not to
- * wait for a mistake then.
+ * By live_find(), or when this transaction changed the version before, whose lock the server leaves to the
+ * new one. A row that is locked FOR SHARE is one that we rely on (live_try_share()).
  */
+static bool
+is_locked_by_us(TupleTableSlot *slot)
+{
+	HeapTupleHeader row = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+
+	return (row->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 &&
+		HEAP_XMAX_IS_LOCKED_ONLY(row->t_infomask) && !HEAP_XMAX_IS_SHR_LOCKED(row->t_infomask) &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmax(row));
+}
+
+/* The server would find it as well, but only after it gave us a transaction ID, which costs a record in WAL. */
 bool
 live_is_out_of_reach(TupleTableSlot *slot)
 {
 	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
 	TM_Result	result;
+	bool		ours;
 
 	Assert(TTS_IS_BUFFERTUPLE(slot) && BufferIsValid(row->buffer));
 	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
 	result = HeapTupleSatisfiesUpdate(row->base.tuple, GetCurrentCommandId(false), row->buffer);
+	ours = result == TM_BeingModified && is_locked_by_us(slot);
 	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
-	return result != TM_Ok;
+	return result != TM_Ok && !ours;
 }
 
 /* The transaction that has the row, or the first of those that have it together. */
@@ -247,9 +260,22 @@ live_row_state(TupleTableSlot *slot, int *pid)
 		: ROW_TAKEN;
 }
 
+/* Locks the version that the slot shows, without waiting. */
+static TM_Result
+try_lock(LiveTable *table, TupleTableSlot *slot, LockTupleMode mode)
+{
+	TupleTableSlot *locked = table_slot_create(table->rel, NULL);
+	TM_FailureData failure;
+	TM_Result	result = table_tuple_lock(table->rel, &slot->tts_tid, SnapshotSelf, locked,
+										  GetCurrentCommandId(true), mode, LockWaitSkip, 0, &failure);
+
+	ExecDropSingleTupleTableSlot(locked);
+	return result;
+}
+
 /*
- * Without "wait" a row that anyone has locked is left alone, even if that is ourselves: rows found by
- * live_find() are changed with it, and it does not wait, for the lock is ours.
+ * Without "wait" a row that another transaction has locked is left alone, or that we rely on. Rows found by
+ * live_find() are deleted with it, and it does not wait, for the lock is ours.
  */
 static bool
 delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
@@ -261,13 +287,18 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 		return false;
 	key_hint_delete(slot_get_int64(slot, Anum_live_job_dedup_hash));
 	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
-								InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
+								InvalidSnapshot, InvalidSnapshot, wait || is_locked_by_us(slot), &failure,
+								false);
 	if (result != TM_Ok)
 		return false;
 	tally_row(slot, -1);
 	return true;
 }
 
+/*
+ * An assertion forbids to tell heap_update() not to wait where the row is locked. So without "wait" we lock
+ * the row first, if we can at once: then there is no other transaction for which the update could wait.
+ */
 static bool
 update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 {
@@ -276,8 +307,14 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	TU_UpdateIndexes update_indexes;
 	TM_Result	result;
 
-	if (!wait && live_is_out_of_reach(slot))
-		return false;
+	if (!wait)
+	{
+		if (live_is_out_of_reach(slot))
+			return false;
+		test_point("row_in_reach");
+		if (try_lock(table, slot, LockTupleExclusive) != TM_Ok)
+			return false;
+	}
 	live_form_row(table->rel, table->slot, job);
 	if (slot_get_int64(slot, Anum_live_job_dedup_hash) != job->dedup_hash)
 	{
@@ -285,7 +322,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 		key_hint_insert(job->dedup_hash, job->id);
 	}
 	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
-								InvalidSnapshot, InvalidSnapshot, wait, &failure, &mode, &update_indexes);
+								InvalidSnapshot, InvalidSnapshot, true, &failure, &mode, &update_indexes);
 	if (result != TM_Ok)
 	{
 		ExecClearTuple(table->slot);
@@ -425,13 +462,8 @@ live_look_up(LiveTable *table, int64 id, Job *job)
 ShareResult
 live_try_share(LiveTable *table, TupleTableSlot *slot)
 {
-	TupleTableSlot *locked = table_slot_create(table->rel, NULL);
-	TM_FailureData failure;
-	TM_Result	result = table_tuple_lock(table->rel, &slot->tts_tid, SnapshotSelf, locked,
-										  GetCurrentCommandId(true), LockTupleShare, LockWaitSkip, 0,
-										  &failure);
+	TM_Result	result = try_lock(table, slot, LockTupleShare);
 
-	ExecDropSingleTupleTableSlot(locked);
 	switch (result)
 	{
 		case TM_Ok:

@@ -106,6 +106,21 @@ is($node->safe_psql('postgres', q{SELECT queue_jobs.complete(id, attempt) FROM q
 is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'removed' AND state = 'completed'}), '1', 'and it ends as others do');
 $remover->quit;
 
+# A job that falls due is passed by if a session locks its row after the scheduler has looked. A server with assertions ends a process that would update it then.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('falls due')});
+arm('row_in_reach', 'wait');
+my $falls_due = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('falls due', delay => '10 ms')});
+wait_at('row_in_reach');
+my $locker = in_background($node);
+$locker->query('BEGIN');
+is($locker->query("SELECT queue_jobs.cancel($falls_due)"), 't', 'a job is cancelled while it falls due');
+go_on('row_in_reach');
+my $due_beside = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1000}', delay => '10 ms')});
+wait_for_job($node, $due_beside, 'completed');
+$locker->query('COMMIT');
+wait_for_job($node, $falls_due, 'cancelled');
+$locker->quit;
+
 # Between the rollback of its transaction and the one that writes its end, another executor passes the job by.
 arm('run_undone', 'wait');
 my ($undone) = interrupt_at('gated', 'run_begins', 'pause', 'SELECT queue_jobs.cancel(ID)');
