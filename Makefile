@@ -3,9 +3,9 @@
 # make installcheck          test a running server whose shared_preload_libraries has queue_jobs   (TAP_TESTS= for the quick tests only)
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
 # make clients-test          those of the clients alone   (QUEUE_JOBS_SCENARIO=, QUEUE_JOBS_CLIENT_JOBS=: test/clients)
-# make test-matrix           the same with PostgreSQL 15, 17 and 18, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
+# make test-matrix           the same with PostgreSQL 15, 17 and 18, 18 built with assertions, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
 # make sanitize              the same with AddressSanitizer and UndefinedBehaviorSanitizer in the server   (TESTS=, TAP=)
-# make fuzz [FUZZ_SECONDS=60]  parsers, args and times under random input
+# make fuzz [FUZZ_SECONDS=60]  parsers, args, times, and calls of all functions under random input, as root   (VERSIONS=18a: test/lib/matrix.sh)
 # make packages              packages built, installed, tested and upgraded, and container images, in throwaway folders, as root   (VERSIONS=, STEPS=: test/packages)
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/explanation/reliability.md)
@@ -223,12 +223,12 @@ RATE ?= 50
 soak:
 	@PG_CONFIG='$(PG_CONFIG)' test/lib/sandbox.sh test/soak/soak.sh $(MINUTES) $(RATE)
 
-# The pure parsers under libFuzzer, each for so many seconds; then args and times in a server.
+# The pure parsers under libFuzzer, each for so many seconds; then args, times and calls in a server, by default one with assertions.
 FUZZ_SECONDS ?= 60
 fuzz:
 	@PG_CONFIG='$(PG_CONFIG)' test/fuzz/run.sh $(FUZZ_SECONDS)
-	@QUEUE_JOBS_STRESS_SECONDS='$(FUZZ_SECONDS)' TESTS=tap TAP=test/t/064_fuzzed_args.pl VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
-		test/lib/sandbox.sh test/lib/run_tests.sh
+	@QUEUE_JOBS_STRESS_SECONDS='$(FUZZ_SECONDS)' TESTS=tap TAP='test/t/064_fuzzed_args.pl test/t/064_fuzzed_calls.pl' VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
+		VERSIONS='$(or $(VERSIONS),18a)' test/lib/matrix.sh
 
 lint:
 	@PG_CONFIG='$(PG_CONFIG)' test/lint/run.sh

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # All tests with each major version of PostgreSQL that is supported: the machine's own with `make test`, each other one
 # likewise within the Debian release that has it, in a folder made by debootstrap; 17 with pg_upgrade from the machine's
-# own, too. Ends with a line for each version and the sum, `N passed, N failed`. A version that cannot be had here is
+# own, too; 18 as it is built with assertions from Debian's source. Ends with a line for each version and the sum, `N passed, N failed`. A version that cannot be had here is
 # reported as skipped, and counts as nothing; the exit status is 1 if anything failed or nothing ran.
 #
-#   VERSIONS    default: 15 17 18
+#   VERSIONS    default: 15 17 18a; with an "a" behind it a version is built with assertions
 #   CACHE       where the folders are kept (see releases.sh)
 #   PG_CONFIG   the machine's own PostgreSQL (see packages.sh)
 #   TESTS       kinds of tests; default: all that make test runs
-#   TAP, JOBS, KEEP, REGRESS, ISOLATION   as for make test
+#   TAP, JOBS, KEEP, VERBOSE, REGRESS, ISOLATION, QUEUE_JOBS_STRESS_SECONDS, QUEUE_JOBS_FUZZ_SEED   as for make test
 #
 # The other versions need root (see releases.sh). Their folders are only read: the tests write to a temporary directory that is
 # mounted over /tmp.
@@ -61,11 +61,11 @@ all=${TESTS:-regress isolation tap web clients monitoring}
 for kind in $all; do
     case $kind in web | clients | monitoring) ;; *) kinds+="$kind " ;; esac
 done
-for name in TAP JOBS KEEP REGRESS ISOLATION PG_TEST_TIMEOUT_DEFAULT; do
+for name in TAP JOBS KEEP VERBOSE REGRESS ISOLATION PG_TEST_TIMEOUT_DEFAULT QUEUE_JOBS_STRESS_SECONDS QUEUE_JOBS_FUZZ_SEED; do
     [ -z "${!name:-}" ] || arguments+=("$name=${!name}")
 done
 
-for version in ${VERSIONS:-15 17 18}; do
+for version in ${VERSIONS:-15 17 18a}; do
     echo "=== PostgreSQL $version"
     cleanup
     work=$(mktemp -d -t queue_jobs_matrix.XXXXXX) || exit 1
@@ -89,12 +89,12 @@ for version in ${VERSIONS:-15 17 18}; do
         skip "$version" "Debian $(release "$version") could not be installed into $cache/$version"
         continue
     else
-        run=(within "$version" make -C /mnt test PG_CONFIG="/usr/lib/postgresql/$version/bin/pg_config" TESTS="$kinds")
+        run=(within "$version" make -C /mnt test PG_CONFIG="$(release_pg_config "$version")" TESTS="$kinds")
     fi
 
     log=$work/log
     # Not to 18: forky has no minor release of the age of bookworm's security updates, and refuses what they have added to the catalog.
-    if [ "${run[0]}" = within ] && [ "$own" -lt "$version" ] && [ "$version" -eq 17 ]; then
+    if [ "${run[0]}" = within ] && [ "$version" = 17 ] && [ "$own" -lt 17 ]; then
         if pack_own </dev/null >/dev/null; then
             run+=(OLD_INSTALLATION=/tmp/old)
         else

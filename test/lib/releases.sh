@@ -6,24 +6,39 @@
 #           Remove one to have it made again, with the release's latest packages.
 #   work    to be set: a temporary directory, which is /tmp in there
 #
+# A version with an "a" behind it is the release's PostgreSQL as its source package has it, built with assertions; the release's own server
+# is not there then. What the tests do not need is left out of it.
+#
 # It needs root: debootstrap does, and so do a chroot and its mounts. These are made in namespaces of their own and are
 # gone, as is every process in there, once the command has ended, however that came about. The folder itself is only read.
+
+. test/lib/postgresql_source.sh
 
 cache=${CACHE:-${XDG_CACHE_HOME:-/var/cache}/queue_jobs}
 
 # The Debian release that has the version.
 release() {
     case $1 in
-        15) echo bookworm ;;
+        15 | 15a) echo bookworm ;;
         17) echo trixie ;;
-        18) echo forky ;;
+        18 | 18a) echo forky ;;
         *) return 1 ;;
     esac
 }
 
 # What the tests need, as packages; -pgbouncer, -psycopg2 and -psycopg for the tests that are skipped without them.
 packages() {
-    echo "postgresql-$1,postgresql-server-dev-$1,libpq-dev,libssl-dev,gcc,libc6-dev,make,perl,libipc-run-perl,pgbouncer,python3-psycopg2,python3-psycopg"
+    local postgresql=postgresql-$1,postgresql-server-dev-$1,libpq-dev
+    case $1 in *a) postgresql=bison,flex,openssl ;; esac
+    echo "$postgresql,libssl-dev,gcc,libc6-dev,make,perl,libipc-run-perl,pgbouncer,python3-psycopg2,python3-psycopg"
+}
+
+# Where the version's pg_config is, within its folder.
+release_pg_config() {
+    case $1 in
+        *a) echo /usr/local/pgsql/bin/pg_config ;;
+        *) echo "/usr/lib/postgresql/$1/bin/pg_config" ;;
+    esac
 }
 
 # Runs a command with mounts, processes and System V shared memory of its own, which end with it.
@@ -67,18 +82,49 @@ install_release() {
     within "$version" timeout 300 sh -c 'apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy upgrade && apt-get clean'
 }
 
-# Makes the folder of the version, unless it is there. It is whole once the list of its packages is beside it.
+# Builds PostgreSQL within the version's folder: the server, its programs, what PGXS and the TAP tests need, and the contrib modules that tests load.
+# An assertion in xact.c forgets that triggers and held cursors run during a commit, where BeginInternalSubTransaction() allows subtransactions: an exception
+# block of PL/pgSQL in a deferred trigger fails it.
+build_with_assertions() {
+    local version=$1 dir=$cache/$1
+    postgresql_source "${version%a}" "$(release "$version")" "$dir/usr/src" || return
+    # shellcheck disable=SC2016   # expanded within the folder
+    within "$version" timeout 3600 sh -ec '
+        cd /usr/src/postgresql-*/
+        perl -0pi -e "s/(TBLOCK_IMPLICIT_INPROGRESS \|\|\s+s->blockState == TBLOCK_STARTED)\);/\$1 || s->blockState == TBLOCK_END || s->blockState == TBLOCK_PREPARE);/g == 1 or die" \
+            src/backend/access/transam/xact.c
+        ./configure -q --enable-cassert --enable-tap-tests --with-ssl=openssl --without-icu --without-readline --without-zlib \
+            CFLAGS="-O1 -g -fno-omit-frame-pointer"
+        for part in . contrib/auto_explain contrib/postgres_fdw; do
+            make -s -j"$(nproc)" -C $part
+            make -s -C $part install
+        done
+        rm -rf /usr/src/*'
+}
+
+make_folder() {
+    install_release "$1" || return
+    case $1 in *a) build_with_assertions "$1" ;; esac
+}
+
+# What the folder is made of.
+recipe() {
+    packages "$1"
+    case $1 in *a) declare -f build_with_assertions ;; esac
+}
+
+# Makes the folder of the version, unless it is there. It is whole once its recipe is beside it, as NAME.packages.
 bootstrap() {
     local version=$1 dir=$cache/$1
     mkdir -p "$cache" || return
     exec 9>"$cache/lock"
     flock 9 || return
-    if [ "$(cat "$dir.packages" 2>/dev/null)" != "$(packages "$version")" ]; then
-        NEEDED='/usr/sbin/debootstrap:debootstrap' test/lib/packages.sh >/dev/null || return
+    if [ "$(cat "$dir.packages" 2>/dev/null)" != "$(recipe "$version")" ]; then
+        NEEDED='/usr/sbin/debootstrap:debootstrap bzip2:bzip2' test/lib/packages.sh >/dev/null || return
         echo "Making $dir"
         rm -rf --one-file-system "$dir.packages" "$dir"
-        install_release "$version" </dev/null >"$cache/$version.log" 2>&1 9>&- || { tail -n 5 "$cache/$version.log"; return 1; }
-        packages "$version" >"$dir.packages"
+        make_folder "$version" </dev/null >"$cache/$version.log" 2>&1 9>&- || { tail -n 5 "$cache/$version.log"; return 1; }
+        recipe "$version" >"$dir.packages"
     fi
     exec 9>&-
 }

@@ -6,6 +6,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../lib/postgresql_source.sh"
 cache=${CACHE:-/var/tmp/queue_jobs_scale}
 installed=$cache/pg
 stamp=$(cat "$here"/{count.h,report.c,server.sh} | sha256sum)
@@ -14,26 +15,6 @@ if [ "$(cat "$installed/stamp" 2>/dev/null)" = "$stamp" ]; then
     exit
 fi
 exec 3>&1 >&2
-
-# Lists of sources, apart from the system's. A mirror may lack the latest version that its list has.
-fetch() {
-    local version options
-    options=(-q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$cache/lists" -o Dir::State::lists="$cache/state"
-        -o Dir::Cache="$cache/apt" -o APT::Sandbox::User=root)
-    mkdir -p "$cache"/lists "$cache"/state/partial "$cache"/apt/archives/partial
-    cat >"$cache/lists/sources.sources" <<LIST
-Types: deb-src
-URIs: ${MIRROR:-http://deb.debian.org/debian}
-Suites: bookworm bookworm-updates
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-LIST
-    apt-get "${options[@]}" update
-    for version in $(apt-cache "${options[@]}" showsrc postgresql-15 | sed -n 's/^Version: //p' | sort -Vru); do
-        (cd "$cache" && apt-get "${options[@]}" source --download-only "postgresql-15=$version") && return
-    done
-    return 1
-}
 
 # The places at which lwlock.c and bufmgr.c take and release; each must be there.
 instrument() {
@@ -55,8 +36,7 @@ instrument() {
 mkdir -p "$installed"
 cp "$here"/count.h "$here"/report.c "$installed"
 if ! ls "$cache"/postgresql-15.*/config.status >/dev/null 2>&1; then
-    ls "$cache"/*.orig.tar.bz2 >/dev/null 2>&1 || fetch
-    tar -x -j -C "$cache" -f "$(ls "$cache"/*.orig.tar.bz2 | tail -n 1)"
+    postgresql_source 15 bookworm "$cache"
     cd "$cache"/postgresql-15.*
     instrument
     ./configure -q --prefix="$installed" --without-readline --without-zlib CFLAGS='-O2 -g1' CPPFLAGS="-include $installed/count.h -I$installed"
