@@ -91,7 +91,7 @@ build_with_assertions() {
     # shellcheck disable=SC2016   # expanded within the folder
     within "$version" timeout 3600 sh -ec '
         cd /usr/src/postgresql-*/
-        perl -0pi -e "s/(TBLOCK_IMPLICIT_INPROGRESS \|\|\s+s->blockState == TBLOCK_STARTED)\);/\$1 || s->blockState == TBLOCK_END || s->blockState == TBLOCK_PREPARE);/g == 1 or die" \
+        perl -0pi -e "s/(TBLOCK_IMPLICIT_INPROGRESS \|\|[^;]*s->blockState == TBLOCK_STARTED)\);/\$1 || s->blockState == TBLOCK_END || s->blockState == TBLOCK_PREPARE);/g == 1 or die" \
             src/backend/access/transam/xact.c
         ./configure -q --enable-cassert --enable-tap-tests --with-ssl=openssl --without-icu --without-readline --without-zlib \
             CFLAGS="-O1 -g -fno-omit-frame-pointer"
