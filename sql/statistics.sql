@@ -78,6 +78,39 @@ SELECT worker, failures, worker = 'declared' OR cpu_seconds > 0.01 AS burnt, wor
   FROM queue_jobs.worker_statistics WHERE worker IN ('burner', 'declared') ORDER BY worker;
 SELECT worker, runs, run_time_p50 > 1 AS slow, cpu_share < 0.3 AS idle, ran_in_target, cpu_bound, too_slow FROM queue_jobs.worker_statistics WHERE worker = 'hasty';
 SELECT worker, cpu_bound, too_slow, urgency, resource_boundary FROM queue_jobs.misdeclared_worker ORDER BY worker;
+-- Nothing is said of a worker before a hundred of its runs.
+SELECT queue_jobs.define_worker('hasty outside', idempotent => true, urgency => 'high');
+SELECT count(queue_jobs.enqueue('hasty outside', to_jsonb(n))) FROM generate_series(1, 100) n;
+SELECT count(*) FROM queue_jobs.claim('statistics', '{hasty outside}', 100);
+SELECT pg_sleep(1.1);
+SELECT queue_jobs.complete_many(array_agg(id), array_agg(attempt)) FROM (SELECT id, attempt FROM queue_jobs.job WHERE worker = 'hasty outside' AND state = 'executing' LIMIT 99) j;
+SELECT runs, run_time_p50 > 1 AS slow, too_slow FROM queue_jobs.worker_statistics WHERE worker = 'hasty outside';
+SELECT finding FROM queue_jobs.check_workers() WHERE worker = 'hasty outside';
+SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.job WHERE worker = 'hasty outside' AND state = 'executing';
+SELECT runs, too_slow FROM queue_jobs.worker_statistics WHERE worker = 'hasty outside';
+SELECT regexp_replace(finding, '[0-9.]+', 'N', 'g') AS finding FROM queue_jobs.check_workers() WHERE worker = 'hasty outside';
+SELECT queue_jobs.drop_worker('hasty outside');
+-- A lease that ran out is a run that failed, of which no time is known: also the last one.
+SELECT queue_jobs.define_worker('lapsing', max_retries => 1);
+SELECT queue_jobs.enqueue('lapsing') AS job \gset
+SELECT attempt FROM queue_jobs.claim('statistics', '{lapsing}', lease => '1 ms');
+CALL wait_for($$SELECT lease_until < clock_timestamp() FROM queue_jobs.job WHERE worker = 'lapsing'$$);
+SELECT runs FROM queue_jobs.worker_statistics WHERE worker = 'lapsing';
+BEGIN;
+SELECT attempt FROM queue_jobs.claim('statistics', '{lapsing}', lease => '1 ms');
+ROLLBACK;
+SELECT attempt FROM queue_jobs.claim('statistics', '{lapsing}', lease => '1 ms');
+CALL wait_for($$SELECT lease_until < clock_timestamp() FROM queue_jobs.job WHERE worker = 'lapsing'$$);
+SELECT runs, failures, run_time_mean, queueing_time_p99, started_in_target, ran_in_target FROM queue_jobs.worker_statistics WHERE worker = 'lapsing';
+SELECT attempt FROM queue_jobs.claim('statistics', '{lapsing}');
+SELECT state FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.enqueue('lapsing') AS job \gset
+SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('statistics', '{lapsing}');
+SELECT runs, failures, run_time_mean >= 0 AS mean, started_in_target, ran_in_target FROM queue_jobs.worker_statistics WHERE worker = 'lapsing';
+RESET ROLE;
+SELECT name, value FROM queue_jobs.metric WHERE labels ->> 'worker' = 'lapsing' AND name ~ '_(runs|failures|retried|dead)_total$|(run|queueing)_seconds_count$' ORDER BY name;
+SET ROLE regress_app;
+SELECT queue_jobs.drop_worker('lapsing');
 SELECT since <= now() AS since, queueing_time_mean >= 0 AS mean, queueing_time_p50 >= 0 AS p50, queueing_time_p99 >= queueing_time_p50 AS p99
   FROM queue_jobs.worker_statistics WHERE worker = 'sleeper';
 

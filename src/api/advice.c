@@ -207,7 +207,7 @@ check_runs(Advice *advice)
 	const Worker *worker = advice->worker;
 	WorkerStatistics runs;
 
-	if (!statistics_get(worker, &runs))
+	if (!statistics_get(worker, &runs) || runs.timed < ENOUGH_RUNS)
 		return;
 	if (runs.cpu_bound)
 		add(advice, psprintf("CPU-bound, but not declared so: %.0f %% of its run time", 100 * runs.cpu_share),

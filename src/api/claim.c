@@ -242,6 +242,8 @@ end_unstarted(Claim *claim, Candidate *candidate)
 	if (live_try_delete(&claim->table, candidate->walk->scan.slot))
 	{
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		if (exhausted)
+			statistics_add_lost_run(candidate->worker, false);
 		if (expired)
 			outcome_expired(&claim->table, NULL, job, candidate->worker);
 		else
@@ -354,6 +356,8 @@ decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 			psprintf("args of the job cannot be decrypted: the value of \"%s\" was altered, or is another job's or key's", key);
 
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		if (job->started_at != NO_TIME)
+			statistics_add_lost_run(candidate->worker, false);
 		job_add_error(job, NO_TIME, claim->now, sqlstate, message, NULL, NULL);
 		outcome_died(&claim->table, NULL, job, candidate->worker, sqlstate, message);
 	}
@@ -367,9 +371,10 @@ take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 	Job		   *job = &candidate->walk->job;
 	ReturnSetInfo *result = (ReturnSetInfo *) claim->fcinfo->resultinfo;
 	LimitHold	limits;
+	bool		lapsed = job->started_at != NO_TIME;
 
 	*verdict = LIMIT_FREE;
-	if (job->started_at != NO_TIME)
+	if (lapsed)
 		job_add_lapse(job, claim->now);
 	if (end_unstarted(claim, candidate))
 		return false;
@@ -383,6 +388,8 @@ take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 		limit_undo(&claim->table, &limits, candidate->worker, job, &candidate->walk->refusals);
 		return false;
 	}
+	if (lapsed)
+		statistics_add_lost_run(candidate->worker, true);
 	lost_claim_note(job);
 	test_point("job_claimed");
 	statistics_note_claim(candidate->worker, claim->now);

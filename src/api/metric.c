@@ -291,7 +291,7 @@ put_runs(MetricRows *rows, const MeteredWorker *worker)
 	const Labels *labels = &worker->labels;
 
 	statistics_totals(worker->name, &totals);
-	put_counter(rows, "queue_jobs_runs_total", "Runs that ended, failures included.", labels,
+	put_counter(rows, "queue_jobs_runs_total", "Runs that ended, failures, crashes and lapsed leases included.", labels,
 				(double) totals.runs);
 	put_counter(rows, "queue_jobs_failures_total", "Runs that failed.", labels, (double) totals.failures);
 	if (urgency_has_queueing_target(option_value(urgency_names, worker->urgency)))

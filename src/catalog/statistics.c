@@ -274,6 +274,9 @@ add_run(WorkerCounters *counters, const RunMeasure *measure, Urgency urgency)
 	totals->runs++;
 	totals->failures += measure->failed;
 	counters->merged += measure->merged;
+	totals->lost += measure->lost;
+	if (measure->lost)
+		return;
 	if (measure->cpu >= 0)
 	{
 		counters->cpu_time += measure->cpu;
@@ -328,6 +331,16 @@ statistics_add_run(const Worker *worker, const RunMeasure *measure)
 }
 
 void
+statistics_add_lost_run(const Worker *worker, bool again)
+{
+	RunMeasure	measure = {.failed = true,.lost = true};
+
+	statistics_add_run(worker, &measure);
+	if (again)
+		statistics_count(worker->name, COUNTED_RETRIED, 1);
+}
+
+void
 statistics_count(const char *worker, Counted what, uint64 count)
 {
 	Noted		others = {.worker = worker_hash(worker),
@@ -371,14 +384,28 @@ statistics_init(void)
 
 /* ---- reading ---- */
 
-/* The time, in seconds, that so large a share of the runs did not exceed. */
 static double
-percentile(const uint64 *buckets, uint64 total, double share)
+share(uint64 some, uint64 total)
 {
-	double		wanted = share * total;
+	return total == 0 ? -1 : (double) some / total;
+}
+
+static double
+mean(const TimeHistogram *histogram, uint64 total)
+{
+	return total == 0 ? -1 : (double) histogram->sum / total / USECS_PER_SEC;
+}
+
+/* The time, in seconds, that so large a part of the runs did not exceed. */
+static double
+percentile(const uint64 *buckets, uint64 total, double part)
+{
+	double		wanted = part * total;
 	double		seen = 0;
 	int			bucket = 0;
 
+	if (total == 0)
+		return -1;
 	while (bucket < TIME_BUCKETS - 1 && seen + buckets[bucket] < wanted)
 		seen += buckets[bucket++];
 	return (bucket_start(bucket) + (bucket_start(bucket + 1) - bucket_start(bucket)) *
@@ -435,28 +462,31 @@ statistics_get(const Worker *worker, WorkerStatistics *statistics)
 		return false;
 	memcpy(&now, counters, sizeof(now));
 	SpinLockRelease(&counters->mutex);
-	runs = now.totals.runs;
-	if (runs == 0)
+	if (now.totals.runs == 0)
 		return false;
+	runs = now.totals.runs - now.totals.lost;
 	cpu_share = now.cpu_run_time > 0 ? (double) now.cpu_time / now.cpu_run_time : -1;
 	*statistics = (WorkerStatistics){
 		.since = now.since,
-		.runs = runs,
+		.runs = now.totals.runs,
 		.failures = now.totals.failures,
+		.timed = runs,
 		.merged = now.merged,
 		.cpu_seconds = cpu_share < 0 ? -1 : cpu_share * now.executor_run_time / USECS_PER_SEC,
 		.cpu_share = cpu_share,
-		.run_time_mean = (double) now.totals.times[TIME_RUN].sum / runs / USECS_PER_SEC,
+		.run_time_mean = mean(&now.totals.times[TIME_RUN], runs),
 		.run_time_p50 = percentile(now.run_times, runs, 0.5),
 		.run_time_p99 = percentile(now.run_times, runs, 0.99),
-		.queueing_time_mean = (double) now.totals.times[TIME_QUEUEING].sum / runs / USECS_PER_SEC,
+		.queueing_time_mean = mean(&now.totals.times[TIME_QUEUEING], runs),
 		.queueing_time_p50 = percentile(now.queueing_times, runs, 0.5),
 		.queueing_time_p99 = percentile(now.queueing_times, runs, 0.99),
 		.started_in_target = targets[worker->urgency].queueing > 0
-			? (double) now.totals.started_in_target / runs
+			? share(now.totals.started_in_target, runs)
 			: -1,
-		.ran_in_target = (double) now.totals.ran_in_target / runs,
+		.ran_in_target = share(now.totals.ran_in_target, runs),
 	};
+	if (runs < ENOUGH_RUNS)
+		return true;
 	statistics->cpu_bound = worker->resource_boundary != BOUNDARY_CPU &&
 		statistics->cpu_share > CPU_BOUND_SHARE &&
 		(double) now.executor_run_time / USECS_PER_SEC >= ENOUGH_RUN_TIME;

@@ -39,6 +39,7 @@
 #include "outcome.h"
 #include "park.h"
 #include "snapshot.h"
+#include "statistics.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "wakeup.h"
@@ -83,6 +84,7 @@ end_lost_claim(LiveTable *table, int64 id, int32 attempt, const Worker *worker)
 				.sqlstate = LAPSED_SQLSTATE,.message = job_lapsed_message(&job)
 			};
 
+			statistics_add_lost_run(worker, false);
 			(void) outcome_failed(table, slot, &job, worker, InvalidOid, &error, 0);
 			ended = true;
 		}

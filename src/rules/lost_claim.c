@@ -20,6 +20,7 @@
 #include "process.h"
 #include "savepoint_notes.h"
 #include "shared.h"
+#include "statistics.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
@@ -157,11 +158,15 @@ add_crash(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker,
 	TimestampTz now = GetCurrentTimestamp();
 
 	if (job->started_at != NO_TIME) /* of a lease that had run out before */
+	{
 		job_add_lapse(job, now);
+		statistics_add_lost_run(worker, true);
+	}
 	job->attempt++;
 	job_add_error(job, NO_TIME, now, CRASH_SQLSTATE, message, NULL, NULL);
 	job->attempt--;
 	job->crashes++;
+	statistics_add_lost_run(worker, job->crashes < MAX_JOB_CRASHES);
 	if (job->crashes >= MAX_JOB_CRASHES)
 		outcome_died(table, row, job, worker, CRASH_SQLSTATE, message);
 	else

@@ -46,6 +46,7 @@
 #include "settle.h"
 #include "settings.h"
 #include "shared.h"
+#include "statistics.h"
 #include "storage/ipc.h"
 #include "store.h"
 #include "test_point.h"
@@ -265,6 +266,7 @@ fail_crashed(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *work
 
 	job->attempt++;
 	job->crashes++;
+	statistics_add_lost_run(worker, false);
 	(void) outcome_failed(table, row, job, worker, lane_role(lane_get(job->lane), worker), &error,
 						  retry_default_delay(job_failures(job) - 1));
 }

@@ -108,6 +108,9 @@ my $crashed = qr/executor process crashed or had to be stopped/;
 poison('terminates its backend', q{BEGIN PERFORM nextval('runs'); PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(60); END},
 	state => 'dead', attempt => 3, runs => 3, error => $crashed);
 is(log_count($node, qr/LOG:  \{"worker": "terminates_its_backend", .*"attempt": 3, "status": "dead", .*"sqlstate": "57P02"/), 1, '... and the log says that it is dead');
+wait_until($node, q{SELECT (runs, failures, run_time_mean) IS NOT DISTINCT FROM (3, 3, NULL) FROM queue_jobs.worker_statistics WHERE worker = 'terminates_its_backend'});
+is($node->safe_psql('postgres', q{SELECT value FROM queue_jobs.metric WHERE name = 'queue_jobs_retried_total' AND labels ->> 'worker' = 'terminates_its_backend'}), '2',
+	'a crash is a run that failed, of which no time is known');
 # (Not so many runs exactly: whose sender is gone before the signal is there is not blamed, and so runs once more.)
 poison('terminates its backend by a program', q{BEGIN
 	EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'kill -TERM ' || pg_backend_pid()); PERFORM pg_sleep(60); END},
