@@ -72,6 +72,31 @@ SELECT name, value FROM queue_jobs.metric WHERE name LIKE 'queue\_jobs\_limit%' 
 SELECT name, value = current_setting('queue_jobs.max_executors')::float8 AS as_set FROM queue_jobs.metric WHERE name = 'queue_jobs_server_executors_max';
 SELECT labels ->> 'version' = extversion AS version, value FROM queue_jobs.metric, pg_extension WHERE name = 'queue_jobs_info' AND extname = 'queue_jobs';
 
+-- Queues that callers name are no definitions: a hundred of a role are shown, as long as they have jobs; the others as one of each worker, "*".
+SET ROLE regress_app;
+SELECT count(queue_jobs.enqueue('metered throttled', to_jsonb(n), queue => 'named ' || n)) FROM generate_series(1, 150) n;
+SELECT count(queue_jobs.enqueue('metered throttled', to_jsonb(n), queue => 'late ' || n, run_at => '1900-01-01')) FROM generate_series(1, 2) n;
+SELECT queue_jobs.pause('late 1'), queue_jobs.pause('late 2');
+SET ROLE regress_other;
+SELECT queue_jobs.enqueue('metered throttled', queue => 'by another role') IS NOT NULL AS enqueued;
+RESET ROLE;
+CREATE VIEW helper.named AS
+SELECT name, CASE WHEN labels ->> 'queue' LIKE 'named %' THEN 'named' ELSE labels ->> 'queue' END AS queue, count(*), sum(value) AS value,
+       min(labels ->> 'urgency') AS urgency
+  FROM queue_jobs.metric
+ WHERE labels ->> 'queue' ~ '^(named|late|by another|[*])' AND name IN ('queue_jobs_jobs', 'queue_jobs_paused', 'queue_jobs_oldest_available_seconds')
+   AND coalesce(labels ->> 'state', 'available') = 'available' GROUP BY 1, 2;
+SELECT name, queue, count, CASE WHEN name ~ 'seconds' THEN (value > 3e9)::text ELSE value::text END AS value, urgency FROM helper.named ORDER BY 1, 2;
+SELECT queue_jobs.resume('late 1'), queue_jobs.resume('late 2');
+SELECT value > 3e9 AS late FROM helper.named WHERE name ~ 'seconds' AND queue = '*';
+SET ROLE regress_app;
+SELECT queue_jobs.remove_jobs('metered throttled');
+SET ROLE regress_other;
+SELECT queue_jobs.remove_jobs('metered throttled');
+RESET ROLE;
+SELECT * FROM helper.named;
+DROP VIEW helper.named;
+
 -- By whom, and in which transactions.
 CREATE ROLE regress_monitor;
 GRANT pg_monitor TO regress_monitor;

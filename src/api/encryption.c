@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
@@ -15,6 +16,7 @@
 #include "miscadmin.h"
 #include "run_as.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_decrypt_job);
 PG_FUNCTION_INFO_V1(queue_jobs_encryption_problem);
@@ -105,11 +107,18 @@ queue_jobs_decrypt_job(PG_FUNCTION_ARGS)
 
 /* ---- health ---- */
 
-/* The first jobs of each lane: those that are passed by for want of a key are among them. */
+/*
+ * The first jobs of each lane, among which those are that are passed by for want of a key: a hundred of a role,
+ * and the roles in turn.
+ */
 #define FIRST_ENCRYPTED_JOBS \
-	"SELECT l.worker, j.encrypted, j.args FROM queue_jobs.lane l JOIN queue_jobs.defined_worker w ON w.name = l.worker" \
-	" CROSS JOIN LATERAL (SELECT f.encrypted, f.args FROM queue_jobs.live_job f WHERE f.due AND f.place = l.id ORDER BY f.priority, f.id LIMIT 20) j" \
-	" WHERE (w.encrypt IS NOT NULL OR w.encrypt_result) AND j.encrypted IS NOT NULL"
+	"SELECT r.worker, r.encrypted, r.args FROM (SELECT l.worker, j.encrypted, j.args, l.owner, row_number() OVER (PARTITION BY l.owner ORDER BY j.n, l.id) AS n" \
+	" FROM queue_jobs.lane l JOIN queue_jobs.defined_worker w ON w.name = l.worker" \
+	" CROSS JOIN LATERAL (SELECT f.encrypted, f.args, row_number() OVER (ORDER BY f.priority, f.id) AS n" \
+	"  FROM queue_jobs.live_job f WHERE f.due AND f.place = l.id ORDER BY f.priority, f.id LIMIT 20) j" \
+	" WHERE (w.encrypt IS NOT NULL OR w.encrypt_result) AND j.encrypted IS NOT NULL) r WHERE r.n <= 100 ORDER BY r.n, r.owner"
+#define MOST_READ (64 * 1024 * 1024)	/* bytes of args, beyond which only short ones are read */
+#define SHORT_ARGS (64 * 1024)
 
 /* The problem of a row of these, or NULL. */
 static char *
@@ -128,20 +137,44 @@ problem_of(uint64 row)
 		: NULL;
 }
 
+/* How long the args of a row are when they are read. */
+static Size
+args_size(uint64 row)
+{
+	bool		isnull;
+
+	return toast_raw_datum_size(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 3, &isnull));
+}
+
+/* Args are long: those of one job are in memory at a time. */
 static char *
 problem_of_jobs(MemoryContext context)
 {
 	char	   *problem = NULL;
+	Size		read = 0;
 	RunAs		saved;
 	uint64		rows;
+	MemoryContext each = AllocSetContextCreate(context, "queue_jobs args of a job", ALLOCSET_DEFAULT_SIZES);
 
 	engine_begin(&saved);
 	rows = engine_execute(FIRST_ENCRYPTED_JOBS, SPI_OK_SELECT, 0, NULL, NULL, NULL);
 	for (uint64 i = 0; i < rows && problem == NULL; i++)
+	{
+		Size		size = args_size(i);
+		MemoryContext old;
+
+		CHECK_FOR_INTERRUPTS();
+		if (size > SHORT_ARGS && (read += size) > MOST_READ)
+			continue;
+		MemoryContextReset(each);
+		old = MemoryContextSwitchTo(each);
 		problem = problem_of(i);
+		MemoryContextSwitchTo(old);
+	}
 	if (problem != NULL)
 		problem = MemoryContextStrdup(context, problem);
 	engine_end(&saved);
+	MemoryContextDelete(each);
 	return problem;
 }
 

@@ -13,6 +13,7 @@
 #include "lane_jobs.h"
 #include "metric_row.h"
 #include "metric_server.h"
+#include "miscadmin.h"
 #include "table_rows.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -33,10 +34,19 @@ typedef struct MeteredWorker
 	uint64		merged;
 } MeteredWorker;
 
+/*
+ * What callers of enqueue() name is no definition: so many pairs of a worker and a queue are shown of those in
+ * which a role has jobs, the first that there were, and the others as one queue of each worker.
+ */
+#define MOST_QUEUES_OF_ROLE 100
+#define OTHER_QUEUES "*"		/* no queue is named so, and no worker */
+#define MOST_PAUSED 1000		/* queues that are paused and have no jobs */
+
 /* A lane; or, once those of one worker and queue have been added up, all of these. */
 typedef struct MeteredLane
 {
 	int32		id;				/* 0: of a worker that has none */
+	Oid			owner;
 	char	   *worker;
 	char	   *queue;
 	LaneJobs	jobs;
@@ -50,6 +60,8 @@ typedef struct Metrics
 	int			worker_count;
 	MeteredLane *lanes;
 	int			lane_count;
+	char	  **paused;			/* queues, in order */
+	int			paused_count;
 } Metrics;
 
 /* ---- workers ---- */
@@ -170,7 +182,8 @@ read_lanes(Metrics *metrics)
 	{
 		int32		id = (int32) table_rows_int64(&rows, "id");
 		MeteredLane lane = {
-			.id = id,.worker = table_rows_text(&rows, "worker"),.queue = table_rows_text(&rows, "queue"),
+			.id = id,.owner = (Oid) table_rows_int64(&rows, "owner"),
+			.worker = table_rows_text(&rows, "worker"),.queue = table_rows_text(&rows, "queue"),
 			.jobs = counted_jobs(counted, id)
 		};
 
@@ -200,6 +213,90 @@ add_to_workers(Metrics *metrics)
 		worker->dropped += lane_hint_counted(metrics->lanes[i].id, LANE_DROPPED);
 		worker->merged += lane_hint_counted(metrics->lanes[i].id, LANE_MERGED);
 	}
+}
+
+static int
+compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+static bool
+is_paused(const Metrics *metrics, char *queue)
+{
+	return bsearch(&queue, metrics->paused, metrics->paused_count, sizeof(char *), compare_names) != NULL;
+}
+
+/* The queue that its definition, or the routing, gives the worker. */
+static bool
+is_own_queue(Metrics *metrics, const MeteredLane *lane)
+{
+	MeteredWorker *metered = find_worker(metrics, lane->worker);
+	Worker	   *worker;
+
+	if (metered != NULL && strcmp(metered->queue, lane->queue) == 0)
+		return true;
+	worker = registry_worker(lane->worker);
+	return worker != NULL && strcmp(worker->queue, lane->queue) == 0;
+}
+
+static bool
+has_jobs(const MeteredLane *lane)
+{
+	for (int state = 0; state < LIVE_JOB_STATES; state++)
+		if (lane->jobs.states[state] > 0)
+			return true;
+	return false;
+}
+
+/* What is late in a queue that is paused is so for that reason. */
+static void
+make_other(Metrics *metrics, MeteredLane *lane)
+{
+	if (is_paused(metrics, lane->queue))
+		lane->jobs.oldest_available = DT_NOEND;
+	if (find_worker(metrics, lane->worker) == NULL)
+		lane->worker = OTHER_QUEUES;
+	lane->queue = OTHER_QUEUES;
+}
+
+static int
+compare_owners(const void *a, const void *b)
+{
+	const MeteredLane *x = a;
+	const MeteredLane *y = b;
+
+	if (x->owner != y->owner)
+		return x->owner < y->owner ? -1 : 1;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* A lane without jobs that no definition has is not shown: its row stays for ever. */
+static void
+choose_lanes(Metrics *metrics)
+{
+	int			count = 0;
+	int			of_role = 0;
+	Oid			role = InvalidOid;
+
+	qsort(metrics->lanes, metrics->lane_count, sizeof(MeteredLane), compare_owners);
+	for (int i = 0; i < metrics->lane_count; i++)
+	{
+		MeteredLane *lane = &metrics->lanes[i];
+
+		CHECK_FOR_INTERRUPTS();
+		if (lane->id != 0 && !is_own_queue(metrics, lane))
+		{
+			if (!has_jobs(lane))
+				continue;
+			of_role = lane->owner == role ? of_role + 1 : 1;
+			role = lane->owner;
+			if (of_role > MOST_QUEUES_OF_ROLE)
+				make_other(metrics, lane);
+		}
+		metrics->lanes[count++] = *lane;
+	}
+	metrics->lane_count = count;
 }
 
 static int
@@ -350,56 +447,55 @@ put_remaining_work(Metrics *metrics)
 
 /* ---- queues ---- */
 
-static int
-compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *) a, *(char *const *) b);
-}
-
-static int
-read_paused(Metrics *metrics, char ***queues)
+static void
+read_paused(Metrics *metrics)
 {
 	int			size = 16;
-	int			count = 0;
 	TableRows	rows;
 
-	*queues = palloc(sizeof(char *) * size);
+	metrics->paused = palloc(sizeof(char *) * size);
 	table_rows_begin(&rows, REL_PAUSED_QUEUE, metrics->snapshot);
 	while (table_rows_next(&rows))
 	{
-		if (count == size)
-			*queues = repalloc_huge(*queues, sizeof(char *) * (size *= 2));
-		(*queues)[count++] = table_rows_text(&rows, "queue");
+		if (metrics->paused_count == size)
+			metrics->paused = repalloc_huge(metrics->paused, sizeof(char *) * (size *= 2));
+		metrics->paused[metrics->paused_count++] = table_rows_text(&rows, "queue");
 	}
 	table_rows_end(&rows);
-	qsort(*queues, count, sizeof(char *), compare_names);
-	return count;
+	qsort(metrics->paused, metrics->paused_count, sizeof(char *), compare_names);
+}
+
+static void
+put_queue(Metrics *metrics, char *queue)
+{
+	Labels		labels = {0};
+
+	label(&labels, "queue", queue);
+	put_gauge(&metrics->rows, "queue_jobs_paused", "Whether pause() has stopped the queue: 1 or 0.", &labels,
+			  is_paused(metrics, queue));
 }
 
 /* Each queue once: of the lanes, and of those that are paused. */
 static void
 put_paused(Metrics *metrics)
 {
-	char	  **paused;
-	int			paused_count = read_paused(metrics, &paused);
-	int			count = metrics->lane_count + paused_count;
-	char	  **queues = palloc(sizeof(char *) * Max(count, 1));
+	char	  **queues = palloc(sizeof(char *) * Max(metrics->lane_count, 1));
+	int			count = 0;
+	int			without_jobs = 0;
 
 	for (int i = 0; i < metrics->lane_count; i++)
-		queues[i] = metrics->lanes[i].queue;
-	memcpy(queues + metrics->lane_count, paused, sizeof(char *) * paused_count);
+		if (strcmp(metrics->lanes[i].queue, OTHER_QUEUES) != 0)
+			queues[count++] = metrics->lanes[i].queue;
 	qsort(queues, count, sizeof(char *), compare_names);
 	for (int i = 0; i < count; i++)
-	{
-		Labels		labels = {0};
-
-		if (i > 0 && strcmp(queues[i], queues[i - 1]) == 0)
-			continue;
-		label(&labels, "queue", queues[i]);
-		put_gauge(&metrics->rows, "queue_jobs_paused", "Whether pause() has stopped the queue: 1 or 0.",
-				  &labels,
-				  bsearch(&queues[i], paused, paused_count, sizeof(char *), compare_names) != NULL);
-	}
+		if (i == 0 || strcmp(queues[i], queues[i - 1]) != 0)
+			put_queue(metrics, queues[i]);
+	for (int i = 0; i < metrics->paused_count && without_jobs < MOST_PAUSED; i++)
+		if (bsearch(&metrics->paused[i], queues, count, sizeof(char *), compare_names) == NULL)
+		{
+			put_queue(metrics, metrics->paused[i]);
+			without_jobs++;
+		}
 }
 
 /* ---- all of it ---- */
@@ -416,8 +512,10 @@ queue_jobs_metrics(PG_FUNCTION_ARGS)
 											  ALLOCSET_DEFAULT_SIZES);
 	read_workers(&metrics);
 	read_disabled(&metrics);
+	read_paused(&metrics);
 	read_lanes(&metrics);
 	add_to_workers(&metrics);
+	choose_lanes(&metrics);
 	add_up_lanes(&metrics);
 	for (int i = 0; i < metrics.lane_count; i++)
 		put_lane(&metrics, &metrics.lanes[i]);

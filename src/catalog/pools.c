@@ -214,7 +214,8 @@ load_of_queue(const char *queue)
 			/* "since" is the end of the first run, whose time is in the sum */
 			double		elapsed = GetCurrentTimestamp() - runs.since + runs.run_time_mean * USECS_PER_SEC;
 
-			load += runs.runs * runs.run_time_mean * USECS_PER_SEC / Max(elapsed, USECS_PER_SEC);
+			if (runs.timed > 0)
+				load += runs.timed * runs.run_time_mean * USECS_PER_SEC / Max(elapsed, USECS_PER_SEC);
 		}
 	}
 	return load;

@@ -37,8 +37,8 @@ WITH metric AS MATERIALIZED (
     SELECT m.labels ->> 'queue' AS queue, m.value AS age
       FROM metric m
      WHERE m.name = 'queue_jobs_oldest_available_seconds' AND m.value > CASE m.labels ->> 'urgency' WHEN 'high' THEN 10 WHEN 'low' THEN 60 ELSE 'Infinity'::float8 END
-       AND NOT EXISTS (SELECT FROM metric p WHERE p.name = 'queue_jobs_paused' AND p.value = 1 AND p.labels ->> 'queue' = m.labels ->> 'queue')
-       AND NOT EXISTS (SELECT FROM metric d WHERE d.name = 'queue_jobs_disabled' AND d.value = 1 AND d.labels ->> 'worker' = m.labels ->> 'worker')
+       AND m.labels ->> 'queue' NOT IN (SELECT p.labels ->> 'queue' FROM metric p WHERE p.name = 'queue_jobs_paused' AND p.value = 1)
+       AND m.labels ->> 'worker' NOT IN (SELECT d.labels ->> 'worker' FROM metric d WHERE d.name = 'queue_jobs_disabled' AND d.value = 1)
      ORDER BY m.value DESC
      LIMIT 1
 ), executors AS (
