@@ -133,6 +133,37 @@ parse_timezone(const char *name)
 	return timezone;
 }
 
+static bool
+is_zone_name(const char *name)
+{
+	pg_tzenum  *zones = pg_tzenumerate_start();
+	pg_tz	   *zone;
+	bool		found = false;
+
+	while (!found && (zone = pg_tzenumerate_next(zones)) != NULL)
+		found = pg_strcasecmp(pg_get_timezone_name(zone), name) == 0;
+	pg_tzenumerate_end(zones);
+	return found;
+}
+
+/*
+ * The zone that a caller names. A name that is none is a rule of POSIX's: it has a digit, and says how far
+ * its zone is behind UTC, while callers who write "UTC+3" mean three hours ahead.
+ */
+static const pg_tz *
+timezone_argument(const char *name)
+{
+	const pg_tz *timezone = parse_timezone(name);
+
+	if (strpbrk(name, "0123456789") != NULL && !is_zone_name(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time zone \"%s\" is a rule and no name", name),
+				 errdetail("By POSIX such a rule has hours west of Greenwich as positive: \"UTC+3\" would be three hours behind UTC."),
+				 errhint("Give a city, \"Europe/Moscow\", or \"Etc/GMT-3\" for three hours ahead of UTC; see SELECT name FROM pg_timezone_names.")));
+	return timezone;
+}
+
 /* ---- definitions ---- */
 
 static Schedule *
@@ -288,7 +319,7 @@ write_schedule(const ScheduleDefinition *definition, const char *timezone, Times
 void
 schedule_define(const ScheduleDefinition *definition)
 {
-	const char *timezone = pg_get_timezone_name(unconstify(pg_tz *, parse_timezone(definition->timezone)));
+	const char *timezone = pg_get_timezone_name(unconstify(pg_tz *, timezone_argument(definition->timezone)));
 	Worker	   *worker;
 	Schedule   *existing;
 	TimestampTz next;
@@ -731,7 +762,7 @@ queue_jobs_next_runs(PG_FUNCTION_ARGS)
 				 errdetail("The value is %d.", count),
 				 errhint("Give a number up to %d.", MAX_NEXT_RUNS)));
 	parse_cron(text_argument(fcinfo, RUNS_CRON), &cron);
-	timezone = parse_timezone(text_argument(fcinfo, RUNS_TIMEZONE));
+	timezone = timezone_argument(text_argument(fcinfo, RUNS_TIMEZONE));
 	at = PG_GETARG_TIMESTAMPTZ(RUNS_AFTER);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	for (int i = 0; i < count; i++)
