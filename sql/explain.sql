@@ -67,6 +67,16 @@ SELECT queue_jobs.enqueue('explained key') AS second \gset
 SELECT * FROM why(:second) WHERE n = 1;
 SELECT * FROM waiting WHERE worker = 'explained key' AND state = 'available';
 
+-- Of the jobs of a key some are looked at, however many there are.
+SELECT queue_jobs.define_worker('explained crowd', idempotent => true, deduplicate => 'until_executed');
+SELECT count(queue_jobs.enqueue('explained crowd', delay => '1 s')) FROM generate_series(1, 150);
+CALL wait_for($$SELECT count(*) = 150 FROM queue_jobs.job WHERE worker = 'explained crowd' AND state = 'available'$$);
+SELECT pg_stat_force_next_flush();
+BEGIN;
+SELECT reason FROM queue_jobs.explain_job((SELECT max(id) FROM queue_jobs.job WHERE worker = 'explained crowd')) WHERE n = 1;
+SELECT pg_stat_get_xact_tuples_returned('queue_jobs.live_job_key'::regclass) <= 200 AS some_of_them;
+COMMIT;
+
 -- Of others' jobs nothing is told, nor of those that are not.
 RESET ROLE;
 SELECT queue_jobs.define_worker('explained super');

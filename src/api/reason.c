@@ -33,6 +33,7 @@
 
 #define MOST_HOLDERS 20			/* that are named */
 #define MOST_COUNTED_BEFORE 1000	/* so many jobs before another are counted */
+#define MOST_OF_KEY 100			/* so many jobs of a key are looked at */
 
 void
 add_reason(Reasons *reasons, const char *word, char *sentence, char *more)
@@ -184,7 +185,8 @@ add_unmet_parents(int64 child, Reasons *reasons)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	count = engine_execute_often(reasons->all ? ALL_PARENTS : FIRST_PARENT, SPI_OK_SELECT, lengthof(types), types, values, NULL);
+	count = engine_execute_often(reasons->all ? ALL_PARENTS : FIRST_PARENT, SPI_OK_SELECT, lengthof(types),
+								 types, values, NULL);
 	if (count > 0)
 	{
 		char	   *parent = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
@@ -260,6 +262,7 @@ key_taken_by(const Subject *subject, const Job *other)
 	return dedup_goes_first(other, &subject->job, subject->worker) ? "has begun, and goes on first" : NULL;
 }
 
+/* A role can have as many jobs of a key as it likes, with args of any length: some are looked at. */
 void
 check_key(const Subject *subject, Reasons *reasons)
 {
@@ -270,11 +273,15 @@ check_key(const Subject *subject, Reasons *reasons)
 	if (subject->worker == NULL || !dedup_one_at_a_time(&subject->job, subject->worker))
 		return;
 	key_scan_begin(&scan, subject->table, subject->job.dedup_hash);
-	while (taken == NULL && !enough(reasons) && key_scan_next(&scan, &other))
+	for (int looked = 0; looked < MOST_OF_KEY && taken == NULL && !enough(reasons); looked++)
 	{
+		if (!key_scan_next(&scan, &other))
+			break;
+		CHECK_FOR_INTERRUPTS();
 		if (other.id != subject->job.id && (taken = key_taken_by(subject, &other)) != NULL)
 			add_reason(reasons, "key_runs",
 					   psprintf("job " INT64_FORMAT " of its deduplication key %s", other.id, taken), NULL);
+		live_pass_by(&other);
 	}
 	key_scan_end(&scan);
 }
@@ -472,6 +479,7 @@ count_before(const Subject *subject, const LanePosition *end, int most, LanePosi
 	{
 		LanePosition key = job_key(&job);
 
+		CHECK_FOR_INTERRUPTS();
 		if (lane_position_compare(&key, end) >= 0)
 			break;
 		if (!live_is_out_of_reach(scan.slot) && count++ == 0)
