@@ -22,6 +22,14 @@ SELECT queue_jobs.migrate_queue('moves', 'there');
 SELECT n, worker, queue, state FROM jobs WHERE worker IN ('moves', 'also') ORDER BY n;
 SELECT count(*) AS differ FROM (SELECT to_jsonb(j) - 'queue' FROM jobs j WHERE worker IN ('moves', 'also') EXCEPT SELECT to_jsonb(b) - 'queue' FROM before b) d;
 
+-- A name that neither a definition nor a job has is a slip: of a queue that is empty, or a worker that was dropped, nothing is said.
+SELECT queue_jobs.migrate_queue('mvoes', 'mvoes'), queue_jobs.remove_jobs('mvoes'), queue_jobs.capacity_impact('mvoes');
+SELECT queue_jobs.retry_jobs('mvoes'), queue_jobs.cancel_jobs(queue => 'mvoes'), queue_jobs.discard_jobs('mvoes', 'moves'), queue_jobs.forget_jobs('moves', 'mvoes', dry_run => true);
+SELECT queue_jobs.define_worker('moved away', queue => 'emptied');
+SELECT queue_jobs.enqueue('moved away') IS NOT NULL AS enqueued;
+SELECT queue_jobs.cancel_jobs('moved away'), queue_jobs.drop_worker('moved away');
+SELECT queue_jobs.remove_jobs('moved away'), queue_jobs.migrate_queue('emptied', 'moves'), queue_jobs.capacity_impact('emptied'), queue_jobs.retry_jobs('moved away', 'emptied', dry_run => true);
+
 -- Nothing is there any more but what is claimed; its failure comes back to its queue.
 SELECT queue_jobs.migrate_queue('moves', 'there');
 SELECT queue_jobs.fail(:j5, 1, 'late');

@@ -153,6 +153,17 @@ SELECT queue_jobs.pause('secret');
 SELECT queue_jobs.enqueue('secret') AS job \gset
 SET ROLE regress_app;
 SELECT worker, regexp_replace(finding, '[0-9.]+', 'N', 'g') AS finding, advice FROM queue_jobs.check_workers();
+-- Of each worker the roles are found that have jobs of it, and not all jobs' roles and workers.
+SELECT count(queue_jobs.define_worker('kind ' || n, 'app.works', idempotent => true)), count(queue_jobs.enqueue('kind ' || n, delay => '1 day')) FROM generate_series(1, 60) n;
+RESET ROLE;
+SELECT pg_stat_force_next_flush();
+BEGIN;
+SELECT count(*) FROM queue_jobs.check_workers() WHERE worker LIKE 'kind%';
+SELECT pg_stat_get_xact_numscans('queue_jobs.lane_content'::regclass)
+       <= (SELECT count(*) FROM queue_jobs.worker) * (3 + 3 * (SELECT count(DISTINCT owner) FROM queue_jobs.lane)) AS few_looks;
+COMMIT;
+SET ROLE regress_app;
+SELECT sum(queue_jobs.remove_jobs('kind ' || n)), count(queue_jobs.drop_worker('kind ' || n)) FROM generate_series(1, 60) n;
 -- Followed, there is none.
 CREATE INDEX ON row_of (id) WHERE NOT ready;
 GRANT EXECUTE ON FUNCTION hidden() TO regress_other;

@@ -88,6 +88,7 @@ RESET ROLE;
 CREATE VIEW app.looks AS
 SELECT coalesce(pg_stat_get_xact_function_calls('queue_jobs.waits_for(tid)'::regprocedure), 0) AS waits_for,
        pg_stat_get_xact_numscans('queue_jobs.dependency'::regclass) AS whole, pg_stat_get_xact_numscans('queue_jobs.dependency_pkey'::regclass) AS by_index;
+SELECT pg_stat_force_next_flush();
 BEGIN;
 SET LOCAL track_functions = 'all';
 SELECT count(*), count(DISTINCT id), min(state), max(worker) FROM queue_jobs.job WHERE state = 'waiting' AND worker = 'view without';

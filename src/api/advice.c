@@ -1,9 +1,11 @@
 /*
  * advice.c
- *		check_workers(): what could be better about each worker, by its definition and by what its runs took.
+ *		check_workers(): what could be better about each worker, by its definition and by what its runs took;
+ *		capacity_impact(): what a queue takes of a pool of executors.
  */
 #include "postgres.h"
 
+#include "arguments.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "fmgr.h"
@@ -11,14 +13,18 @@
 #include "handler.h"
 #include "lane.h"
 #include "miscadmin.h"
+#include "missing_queue.h"
+#include "pools.h"
 #include "registry.h"
 #include "run_as.h"
+#include "settings.h"
 #include "statistics.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
 
+PG_FUNCTION_INFO_V1(queue_jobs_capacity_impact);
 PG_FUNCTION_INFO_V1(queue_jobs_check_workers);
 
 #define LARGE_TABLE "10000"		/* rows, beyond which pending records want an index of their own */
@@ -136,9 +142,8 @@ check_roles(Advice *advice)
 	if (advice->worker->run_as_definer)
 		roles = list_make1_oid(advice->worker->definer);
 	else
-		for (const Lane *lane = lane_next_kind(NULL); lane != NULL; lane = lane_next_kind(lane))
-			if (strcmp(lane->worker, advice->worker->name) == 0)
-				roles = list_append_unique_oid(roles, lane->owner);
+		foreach(cell, lane_of_worker(advice->worker->name, NULL))
+			roles = list_append_unique_oid(roles, ((const Lane *) lfirst(cell))->owner);
 	foreach(cell, roles)
 		check_role(advice, lfirst_oid(cell));
 }
@@ -256,6 +261,7 @@ check_each_worker(Advice *advice, void (*check) (Advice *advice))
 
 	foreach(cell, registry_worker_names())
 	{
+		CHECK_FOR_INTERRUPTS();
 		advice->worker = registry_worker_copy(lfirst(cell));
 		if (advice->worker != NULL && advice->worker->built_in == BUILT_IN_NONE)
 			check(advice);
@@ -275,4 +281,61 @@ queue_jobs_check_workers(PG_FUNCTION_ARGS)
 	check_each_worker(&advice, check_all);
 	check_each_worker(&advice, check_idempotent);
 	return (Datum) 0;
+}
+
+/* ---- capacity_impact() ---- */
+
+/* Seconds of run time a second that the workers of a queue take, by their statistics. */
+static double
+load_of_queue(const char *queue)
+{
+	ListCell   *cell;
+	double		load = 0;
+
+	foreach(cell, registry_worker_names())
+	{
+		Worker	   *worker = registry_worker(lfirst(cell));
+		WorkerStatistics runs;
+
+		if (worker != NULL && strcmp(worker->queue, queue) == 0 && statistics_get(worker, &runs))
+		{
+			/* "since" is the end of the first run, whose time is in the sum */
+			double		elapsed = GetCurrentTimestamp() - runs.since + runs.run_time_mean * USECS_PER_SEC;
+
+			if (runs.timed > 0)
+				load += runs.timed * runs.run_time_mean * USECS_PER_SEC / Max(elapsed, USECS_PER_SEC);
+		}
+	}
+	return load;
+}
+
+static const Pool *
+require_pool(const char *name)
+{
+	for (int i = 0; name[0] != '\0' && i < pools_count(); i++)
+		if (strcmp(pool_at(i)->name, name) == 0)
+			return pool_at(i);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("there is no pool \"%s\"", name),
+			 errdetail("\"queue_jobs.pools\" is \"%s\".", queue_jobs_pools),
+			 errhint("Name one of the setting \"queue_jobs.pools\", or leave it out for all executors.")));
+}
+
+/*
+ * capacity_impact(queue, pool): jobs a second times their mean run time, as a share of the pool's executors.
+ * Without a pool, of all that a database may have.
+ */
+Datum
+queue_jobs_capacity_impact(PG_FUNCTION_ARGS)
+{
+	char	   *queue = text_argument(fcinfo, 0);
+	char	   *pool = text_argument(fcinfo, 1);
+	int			executors = Min(queue_jobs_max_executors_per_database, queue_jobs_max_executors);
+
+	refuse_null(fcinfo, 0, "queue");
+	if (pool != NULL)
+		executors = Min(require_pool(pool)->executors, executors);
+	notice_missing_queue(queue, "Nothing runs in it.");
+	PG_RETURN_FLOAT8(load_of_queue(queue) / Max(executors, 1));
 }

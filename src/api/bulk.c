@@ -21,6 +21,7 @@
 #include "job_filter.h"
 #include "live_row.h"
 #include "miscadmin.h"
+#include "missing_queue.h"
 #include "snapshot.h"
 #include "subscription.h"
 #include "test_point.h"
@@ -235,6 +236,8 @@ bulk_call(FunctionCallInfo fcinfo, const char *function, Wanted wanted, Act act,
 	bulk->act = act;
 	bulk->end_as = end_as;
 	bulk->before = PG_INT64_MAX;
+	notice_missing_worker(bulk->filter.worker, "No job is found.");
+	notice_missing_queue(bulk->filter.queue, "No job is found.");
 	if (PG_GETARG_BOOL(ARG_DRY_RUN))
 		PG_RETURN_INT64(count_jobs(bulk));
 	refuse_where_nothing_can_be_written(function);

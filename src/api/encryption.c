@@ -108,8 +108,8 @@ queue_jobs_decrypt_job(PG_FUNCTION_ARGS)
 /* ---- health ---- */
 
 /*
- * The first jobs of each lane, among which those are that are passed by for want of a key: a hundred of a role,
- * and the roles in turn.
+ * The first jobs of each lane, among which those are that are passed by for want of a key: a hundred of a
+ * role, and the roles in turn.
  */
 #define FIRST_ENCRYPTED_JOBS \
 	"SELECT r.worker, r.encrypted, r.args FROM (SELECT l.worker, j.encrypted, j.args, l.owner, row_number() OVER (PARTITION BY l.owner ORDER BY j.n, l.id) AS n" \

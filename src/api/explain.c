@@ -40,7 +40,7 @@ static const struct
 	{"read_only", "Wait for the failover tool that holds it, or set it to off in the configuration."},
 	{"run_off", "ALTER DATABASE ... SET queue_jobs.run = on, or set it in postgresql.conf."},
 	{"no_executors", "Increase \"queue_jobs.max_executors\", \"queue_jobs.max_executors_per_database\" or \"max_worker_processes\"."},
-	{"executors_busy", "Increase \"queue_jobs.max_executors\" and \"queue_jobs.max_executors_per_database\", or give workers a timeout."},
+	{"executors_busy", "Increase \"queue_jobs.max_executors\" and \"queue_jobs.max_executors_per_database\", give workers a timeout, or keep executors for what is urgent by a pool of \"queue_jobs.pools\"."},
 	{"scheduler_failed", "The server's log says why it has failed."},
 	{"max_databases", "Increase \"queue_jobs.max_databases\"."},
 	{"no_pool", "Let a pool of \"queue_jobs.pools\" select it."},

@@ -532,6 +532,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 	live_close(&table);
 	wakeup_schedules();			/* a tick may wait for one of them */
 	wakeup_sweep();				/* one of them may have been the next of its concurrency key */
+	notice_missing_worker(worker, "No job is removed.");
 	PG_RETURN_INT64(total);
 }
 
@@ -562,7 +563,7 @@ queue_jobs_pause(PG_FUNCTION_ARGS)
 									 SPI_OK_INSERT);
 
 	registry_paused_written(queue, true);
-	notice_missing_paused_queue(queue);
+	notice_missing_queue(queue, "It is paused all the same: no job of it starts before resume().");
 	PG_RETURN_VOID();
 }
 

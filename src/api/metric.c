@@ -35,8 +35,8 @@ typedef struct MeteredWorker
 } MeteredWorker;
 
 /*
- * What callers of enqueue() name is no definition: so many pairs of a worker and a queue are shown of those in
- * which a role has jobs, the first that there were, and the others as one queue of each worker.
+ * What callers of enqueue() name is no definition: so many pairs of a worker and a queue are shown of those
+ * in which a role has jobs, the first that there were, and the others as one queue of each worker.
  */
 #define MOST_QUEUES_OF_ROLE 100
 #define OTHER_QUEUES "*"		/* no queue is named so, and no worker */

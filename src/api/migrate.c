@@ -27,6 +27,7 @@
 #include "limit_release.h"
 #include "live_scan.h"
 #include "miscadmin.h"
+#include "missing_queue.h"
 #include "store.h"
 #include "subscription.h"
 #include "test_point.h"
@@ -195,8 +196,10 @@ queue_jobs_migrate_queue(PG_FUNCTION_ARGS)
 	refuse_where_nothing_can_be_written("queue_jobs.migrate_queue()");
 	migration.from = name_argument(fcinfo, 0, "from", "queue");
 	migration.to = name_argument(fcinfo, 1, "to", "queue");
+	notice_missing_queue(migration.from, "No job is moved.");
 	if (strcmp(migration.from, migration.to) == 0)
 		PG_RETURN_INT64(0);
+	notice_missing_queue(migration.to, "Jobs are moved into it all the same.");
 	live_open(&migration.table);
 
 	/* Again while there are any: a job that the scheduler is just making available is locked for a moment. */

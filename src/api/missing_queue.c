@@ -103,12 +103,18 @@ meant_queues(const char *name, List *queues)
 	return meant.data;
 }
 
-static void
-notice_queue(const char *queue, const char *consequence)
+static bool
+is_known_queue(const char *queue)
+{
+	return lane_any_of_queue(queue) || is_listed(queue, queues_of_workers());
+}
+
+void
+notice_missing_queue(const char *queue, const char *consequence)
 {
 	char	   *meant;
 
-	if (lane_any_of_queue(queue) || is_listed(queue, queues_of_workers()) || !is_news("queue", queue))
+	if (queue == NULL || is_known_queue(queue))
 		return;
 	meant = meant_queues(queue, all_queues());
 	ereport(NOTICE,
@@ -123,7 +129,10 @@ static void
 notice_named(const char *name, SelectorName kind)
 {
 	if (kind == SELECTED_QUEUE)
-		notice_queue(name, "Its jobs are taken as soon as there are any.");
+	{
+		if (!is_known_queue(name) && is_news("queue", name))
+			notice_missing_queue(name, "Its jobs are taken as soon as there are any.");
+	}
 	else if (registry_worker(name) == NULL && is_news("worker", name))
 		ereport(NOTICE,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -139,7 +148,13 @@ notice_missing_names(const Selector *selector)
 }
 
 void
-notice_missing_paused_queue(const char *queue)
+notice_missing_worker(const char *worker, const char *consequence)
 {
-	notice_queue(queue, "It is paused all the same: no job of it starts before resume().");
+	if (worker == NULL || registry_worker(worker) != NULL || lane_of_worker(worker, NULL) != NIL)
+		return;
+	ereport(NOTICE,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("worker \"%s\" does not exist", worker),
+			 errdetail("It is not defined, and no job has been enqueued for it. %s", consequence),
+			 errhint("The view queue_jobs.worker has all that are defined.")));
 }

@@ -14,7 +14,11 @@
  */
 extern void notice_missing_names(const Selector *selector);
 
-/* The same for the queue that is paused. */
-extern void notice_missing_paused_queue(const char *queue);
+/*
+ * A NOTICE if what a command is about is neither defined nor has, or had, any job; "consequence" is a sentence
+ * on what that means. NULL is nothing.
+ */
+extern void notice_missing_queue(const char *queue, const char *consequence);
+extern void notice_missing_worker(const char *worker, const char *consequence);
 
 #endif

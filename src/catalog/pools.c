@@ -1,6 +1,6 @@
 /*
  * pools.c
- *		Pools of executors, as the setting queue_jobs.pools has them; capacity_impact().
+ *		Pools of executors, as the setting queue_jobs.pools has them.
  */
 #include "postgres.h"
 
@@ -15,8 +15,6 @@
 #include "settings.h"
 #include "statistics.h"
 #include "utils/memutils.h"
-
-PG_FUNCTION_INFO_V1(queue_jobs_capacity_impact);
 
 #define MOST_EXECUTORS 1000
 #define SPACES " \t\r\n"
@@ -193,57 +191,4 @@ pools_version(void)
 	if (queue_jobs_pools[0] == '\0')
 		return 0;
 	return hash_bytes((const unsigned char *) queue_jobs_pools, strlen(queue_jobs_pools)) | 1;
-}
-
-/* ---- capacity ---- */
-
-/* Seconds of run time a second that the workers of a queue take, by their statistics. */
-static double
-load_of_queue(const char *queue)
-{
-	ListCell   *cell;
-	double		load = 0;
-
-	foreach(cell, registry_worker_names())
-	{
-		Worker	   *worker = registry_worker(lfirst(cell));
-		WorkerStatistics runs;
-
-		if (worker != NULL && strcmp(worker->queue, queue) == 0 && statistics_get(worker, &runs))
-		{
-			/* "since" is the end of the first run, whose time is in the sum */
-			double		elapsed = GetCurrentTimestamp() - runs.since + runs.run_time_mean * USECS_PER_SEC;
-
-			if (runs.timed > 0)
-				load += runs.timed * runs.run_time_mean * USECS_PER_SEC / Max(elapsed, USECS_PER_SEC);
-		}
-	}
-	return load;
-}
-
-/*
- * capacity_impact(queue, pool): jobs a second times their mean run time, as a share of the pool's executors.
- * Without a pool, of all that a database may have.
- */
-Datum
-queue_jobs_capacity_impact(PG_FUNCTION_ARGS)
-{
-	char	   *name = text_argument(fcinfo, 1);
-	const Pool *pool;
-	int			executors = Min(queue_jobs_max_executors_per_database, queue_jobs_max_executors);
-
-	refuse_null(fcinfo, 0, "queue");
-	if (name != NULL)
-	{
-		refresh();
-		pool = find_pool(pools, name);
-		if (pool == NULL || name[0] == '\0')
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_OBJECT),
-					 errmsg("there is no pool \"%s\"", name),
-					 errdetail("\"queue_jobs.pools\" is \"%s\".", queue_jobs_pools),
-					 errhint("Name one of the setting \"queue_jobs.pools\", or leave it out for all executors.")));
-		executors = Min(pool->executors, executors);
-	}
-	PG_RETURN_FLOAT8(load_of_queue(text_argument(fcinfo, 0)) / Max(executors, 1));
 }

@@ -23,7 +23,8 @@ typedef struct RunMeasure
 	bool		lost;			/* no process saw its end, and how long it took is not known */
 } RunMeasure;
 
-#define ENOUGH_RUNS 100			/* of which is known how long they took, before anything is said of their worker */
+/* So many runs must have been measured before anything is said of their worker. */
+#define ENOUGH_RUNS 100
 
 /* What else happens to a worker's jobs, and is counted. */
 typedef enum Counted

@@ -448,7 +448,7 @@ COMMENT ON FUNCTION queue_jobs.reset_statistics(text) IS
 CREATE FUNCTION queue_jobs.capacity_impact(queue text, pool text DEFAULT NULL) RETURNS double precision
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_capacity_impact';
 COMMENT ON FUNCTION queue_jobs.capacity_impact(text, text) IS
-'What a queue takes of a pool of executors, or would take of it: jobs a second times their mean run time, as a share of the pool''s executors (1: all of them, all the time); without a pool, of those that a database may have. By the view worker_statistics, of all workers whose jobs are enqueued there. (GitLab''s estimate.) Error 42704: no such pool.';
+'What a queue takes of a pool of executors, or would take of it: jobs a second times their mean run time, as a share of the pool''s executors (1: all of them, all the time); without a pool, of those that a database may have. By the view worker_statistics, of all workers whose jobs are enqueued there. (GitLab''s estimate; by its rule what takes less than 0.05 needs nothing more, and those who look after the pool are asked about what takes more.) A NOTICE if there is no such queue. Error 42704: no such pool.';
 
 CREATE FUNCTION queue_jobs.set_flag(name text, percent integer) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_set_flag';

@@ -44,6 +44,8 @@ is( $node->safe_psql($_, q{SELECT state, count(*) FROM queue_jobs.job WHERE work
 is($node->safe_psql('three', 'SELECT DISTINCT waits_for FROM queue_jobs.job WHERE state = \'available\''), 'no background worker slot is free (max_worker_processes)', 'a job says so');
 is($node->safe_psql('three', 'SELECT DISTINCT e.reason FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE state = \'available\' AND e.n = 1'), 'no_executors', 'to programs, too');
 like($node->safe_psql('one', 'SELECT DISTINCT waits_for FROM queue_jobs.job WHERE state = \'available\''), qr/^all executors for it are busy/, 'beside one that is busy, jobs wait for it');
+is($node->safe_psql('one', "SELECT DISTINCT e.hint ~ 'pool of \"queue_jobs.pools\"' FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE state = 'available' AND e.reason = 'executors_busy'"),
+	't', 'the hint of explain_job() names pools');
 is( $node->safe_psql('one', "SELECT DISTINCT e.detail ~ 'executor [0-9]+ runs job $id since ' FROM queue_jobs.job, queue_jobs.explain_job(id) e WHERE state = 'available' AND e.reason = 'executors_busy'"),
 	't', 'with the job that it runs');
 # (Once more for each process whose place another has had in between.)
