@@ -35,7 +35,7 @@ queue_jobs_may_see(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(lane != NULL && lane_owner_is_mine(lane->owner));
 }
 
-/* clock(): the present time. A column that calls a volatile function is computed though it is not selected. */
+/* clock(): the present time. A column that calls a volatile function is computed though not selected. */
 Datum
 queue_jobs_clock(PG_FUNCTION_ARGS)
 {
