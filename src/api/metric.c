@@ -425,7 +425,8 @@ put_worker(MetricRows *rows, const MeteredWorker *worker)
 	put_gauge(rows, "queue_jobs_limited_capacity_worker_running_jobs",
 			  "Jobs that run, of a limited-capacity worker.", labels, (double) worker->executing);
 	put_gauge(rows, "queue_jobs_limited_capacity_worker_max_running_jobs",
-			  "Jobs of a limited-capacity worker that may run at once.", labels, (double) worker->max_running);
+			  "Jobs of a limited-capacity worker that may run at once.", labels,
+			  (double) worker->max_running);
 }
 
 static void

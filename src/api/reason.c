@@ -171,8 +171,9 @@ static void
 add_parent(Reasons *reasons, char *parent, const char *state, uint64 count)
 {
 	add_reason(reasons, "waits_for_job", psprintf("it waits for job %s, which %s", parent, state),
-			   count <= 1 ? NULL : psprintf("and for others, " UINT64_FORMAT " in all%s", Min(count, MOST_PARENTS),
-											count > MOST_PARENTS ? " or more" : ""));
+			   count <= 1 ? NULL
+			   : psprintf("and for others, " UINT64_FORMAT " in all%s", Min(count, MOST_PARENTS),
+						  count > MOST_PARENTS ? " or more" : ""));
 }
 
 static void

@@ -199,7 +199,7 @@ is_locked_by_us(TupleTableSlot *slot)
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmax(row));
 }
 
-/* The server would find it as well, but only after it gave us a transaction ID, which costs a record in WAL. */
+/* The server would find it as well, but after it gave us a transaction ID, which costs a record in WAL. */
 bool
 live_is_out_of_reach(TupleTableSlot *slot)
 {

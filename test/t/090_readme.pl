@@ -315,7 +315,7 @@ SQL
 	my %functions = map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL');
 SELECT DISTINCT proname FROM pg_proc
 WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'claimable_by', 'table_written', 'schedule_written', 'worker_counters', 'data_consistency',
-      'load_balancing_counts', 'replica_states', 'replay_position', 'guard_table', 'may_see', 'opaque')
+      'load_balancing_counts', 'replica_states', 'replay_position', 'guard_table', 'may_see', 'opaque', 'clock')
 SQL
 	my $reference = $page{functions} . $page{views};
 	my %mentioned = map { $_ => 1 } map { /(\w+)\(/g } grep { /^\|/ } split /\n/, $reference;
