@@ -52,6 +52,56 @@ SELECT CASE WHEN value < '0' OR value > '365000 days'
 $$;
 COMMENT ON FUNCTION queue_jobs_bridge.check_interval(interval, text) IS 'The interval; error 22023 if it is negative or longer than 1000 years.';
 
+-- A row that the queue server could not read would hold up all that come after it: one of 1 GB, or JSON that is nested too deeply for it, or text that is none in
+-- UTF-8, in which it is sent. A trigger, for roles may INSERT without enqueue().
+CREATE FUNCTION queue_jobs_bridge.check_row() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    longest_name CONSTANT int := 200;
+    longest_shown CONSTANT int := 500;
+    longest_key CONSTANT int := 8192;
+    longest_args CONSTANT int := 128 * 1024 * 1024;
+    longest_context CONSTANT int := 100 * 1024;
+    most_after CONSTANT int := 10000;
+    args_length int := octet_length(convert_to(NEW.args::text, 'UTF8'));
+    context_length int := octet_length(convert_to(NEW.context::text, 'UTF8'));
+    key_length int := octet_length(convert_to(NEW.dedup_key, 'UTF8'));
+    long_name text := CASE WHEN octet_length(convert_to(NEW.worker, 'UTF8')) > longest_name THEN 'worker' WHEN octet_length(convert_to(NEW.queue, 'UTF8')) > longest_name THEN 'queue' END;
+    deep_json text := CASE WHEN args_length > 2000 AND jsonb_path_exists(NEW.args, '$.**{1000}') THEN 'args'
+                           WHEN context_length > 2000 AND jsonb_path_exists(NEW.context, '$.**{1000}') THEN 'context' END;
+BEGIN
+    IF long_name IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.refuse('22023', format('invalid %s name "%s"', long_name, left(CASE long_name WHEN 'worker' THEN NEW.worker ELSE NEW.queue END, longest_shown)),
+                                         format('A name has at most %s bytes.', longest_name), 'Choose another name.');
+    ELSIF args_length > longest_args THEN
+        PERFORM queue_jobs_bridge.refuse('54000', 'text of args is too long', format('It has %s bytes; the limit is %s (128 MB).', args_length, longest_args),
+                                         'Store the data in a table and pass its key.');
+    ELSIF jsonb_typeof(NEW.context) <> 'object' THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'context must be a JSON object', format('Its type is %s.', jsonb_typeof(NEW.context)),
+                                         'Give an object, such as {"request": "8f3a"}, or leave it out.');
+    ELSIF context_length > longest_context THEN
+        PERFORM queue_jobs_bridge.refuse('54000', 'context is too large', format('Its text has %s bytes; the limit is %s (100 kB).', context_length, longest_context),
+                                         'Store the data in a table, and let the context have its key.');
+    ELSIF deep_json IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.refuse('54000', format('JSON of %s is nested too deeply', deep_json), 'It has more than 1000 levels.', 'Store the data in a table and pass its key.');
+    ELSIF key_length > longest_key THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'dedup_key is too long', format('It has %s bytes; the limit is %s.', key_length, longest_key),
+                                         'Give a shorter one, such as its hash.');
+    ELSIF cardinality(NEW.after) > most_after THEN
+        PERFORM queue_jobs_bridge.refuse('54000', 'too many jobs to run after', format('The array has %s elements; the limit is %s.', cardinality(NEW.after), most_after),
+                                         'Enqueue them into a batch with on_success.');
+    ELSIF NEW.if_dead NOT IN ('hold', 'cancel', 'run') THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'if_dead must be hold, cancel or run', format('The value is "%s".', left(NEW.if_dead, 100)),
+                                         'hold: the job goes on waiting until the dead one has been retried.');
+    ELSIF NEW.expires_in IS NOT NULL OR NEW.jitter IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.check_interval(NEW.expires_in, 'expires_in'), queue_jobs_bridge.check_interval(NEW.jitter, 'jitter');
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION queue_jobs_bridge.check_row() IS 'Refuses a row that the queue server could not take in.';
+CREATE TRIGGER check_row BEFORE INSERT ON queue_jobs_bridge.outbox FOR EACH ROW EXECUTE FUNCTION queue_jobs_bridge.check_row();
+
 -- NULL means "on arrival". A time is fixed here only if the caller's options count from it, for the two
 -- servers' clocks differ.
 CREATE FUNCTION queue_jobs_bridge.due_at(run_at timestamptz, delay interval, now_if_neither boolean) RETURNS timestamptz
@@ -100,19 +150,16 @@ BEGIN
     IF missing IS NOT NULL THEN
         PERFORM queue_jobs_bridge.refuse('22004', missing || ' must not be null', 'It is a parameter of queue_jobs.enqueue().',
                                          CASE missing WHEN 'worker' THEN 'Give a value: the parameter has no default.' ELSE 'Leave the parameter out for its default.' END);
-    ELSIF if_dead NOT IN ('hold', 'cancel', 'run') THEN
-        PERFORM queue_jobs_bridge.refuse('22023', 'if_dead must be hold, cancel or run', format('The value is "%s".', if_dead),
-                                         'hold: the job goes on waiting until the dead one has been retried.');
     END IF;
     INSERT INTO queue_jobs_bridge.outbox (worker, args, run_at, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead)
     VALUES (worker, args, queue_jobs_bridge.due_at(run_at, delay, expires_in IS NOT NULL), priority, queue, dedup_key, COALESCE(context, queue_jobs_bridge.current_context()),
-            queue_jobs_bridge.check_interval(expires_in, 'expires_in'), queue_jobs_bridge.check_interval(jitter, 'jitter'), batch, after, if_dead)
+            expires_in, jitter, batch, after, if_dead)
     RETURNING id INTO new_id;
     RETURN new_id;
 END
 $$;
 COMMENT ON FUNCTION queue_jobs.enqueue IS
-'Puts a job into the outbox, within the caller''s transaction; it is enqueued on the queue server, for a role of the caller''s name, when that has committed. Returns the id of the row in the outbox, not that of the job: queue_jobs_bridge.outbox on the queue server has both. after: ids that this function has returned. batch: of new_batch() on the queue server. run_at, delay and expires_in count from now by this server''s clock. The other options are as in queue_jobs. Whether the worker exists, and takes these args, is checked on arrival: a row that is refused there stands in the view queue_jobs_bridge.rejected. Errors: 22004 a value is null, 22023 out of range, 22P02 queue_jobs.context is not JSON.';
+'Puts a job into the outbox, within the caller''s transaction; it is enqueued on the queue server, for a role of the caller''s name, when that has committed. Returns the id of the row in the outbox, not that of the job: queue_jobs_bridge.outbox on the queue server has both. after: ids that this function has returned. batch: of new_batch() on the queue server. run_at, delay and expires_in count from now by this server''s clock. The other options are as in queue_jobs. Whether the worker exists, and takes these args, is checked on arrival: a row that is refused there stands in the view queue_jobs_bridge.rejected. Errors: 22004 a value is null, 22023 out of range, 22P02 queue_jobs.context is not JSON, 54000 args, context or after too large.';
 
 CREATE FUNCTION queue_jobs.try_enqueue(
     worker text,

@@ -5,6 +5,17 @@
 
 BEGIN;
 
+-- What the managed server has may not fit any other encoding, and would hold up all that comes after it.
+DO $$
+BEGIN
+    IF pg_catalog.current_setting('server_encoding') <> 'UTF8' THEN
+        RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = 'the database must have the encoding UTF8',
+            DETAIL = 'Its encoding is ' OPERATOR(pg_catalog.||) pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.||) '.',
+            HINT = 'Use a database with TEMPLATE template0 ENCODING ''UTF8''.';
+    END IF;
+END
+$$;
+
 CREATE SCHEMA queue_jobs_bridge;
 COMMENT ON SCHEMA queue_jobs_bridge IS 'Jobs that come from a managed server, by the bridge of queue_jobs.';
 
@@ -74,11 +85,14 @@ COMMENT ON FUNCTION queue_jobs_bridge.check_owner(name) IS 'Error if jobs of tha
 CREATE FUNCTION queue_jobs_bridge.jobs_of(ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    missing bigint;
     jobs bigint[] := '{}';
     row_id bigint;
     found_job bigint;
 BEGIN
+    IF cardinality(ids) > 10000 THEN
+        RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded', MESSAGE = 'too many jobs to run after',
+            DETAIL = format('The array has %s elements; the limit is 10000.', cardinality(ids)), HINT = 'Enqueue them into a batch with on_success.';
+    END IF;
     FOREACH row_id IN ARRAY ids LOOP
         SELECT o.job INTO found_job FROM queue_jobs_bridge.outbox o WHERE o.id = row_id ORDER BY o.created_at DESC LIMIT 1;
         IF found_job IS NULL THEN
@@ -91,7 +105,7 @@ BEGIN
     RETURN jobs;
 END
 $$;
-COMMENT ON FUNCTION queue_jobs_bridge.jobs_of(bigint[]) IS 'The jobs that rows of the outbox have become. Error 42704 if one has none.';
+COMMENT ON FUNCTION queue_jobs_bridge.jobs_of(bigint[]) IS 'The jobs that rows of the outbox have become. Error 42704 if one has none, 54000 if there are more than 10,000.';
 
 -- Enqueues the row as its owner, or writes why that cannot be. What is wrong with this server and not with
 -- the row goes on to the caller: the subscription's process then ends, and comes again with the same row.
@@ -123,7 +137,7 @@ EXCEPTION
     WHEN OTHERS THEN
         GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
         arrived.sqlstate := SQLSTATE;
-        arrived.error := concat_ws(E'\n', message, NULLIF(detail, ''), NULLIF(hint, ''));
+        arrived.error := left(concat_ws(E'\n', message, NULLIF(detail, ''), NULLIF(hint, '')), 10000);
         RETURN arrived;
 END
 $$;
