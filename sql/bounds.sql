@@ -47,6 +47,8 @@ CALL wait_for_worker('whatever');
 SELECT state, errors -> 0 ->> 'sqlstate' AS sqlstate, last_error FROM queue_jobs.job WHERE worker = 'whatever' ORDER BY id;
 -- A key is a name.
 SELECT sqlstate_of($$SELECT queue_jobs.enqueue('by hand', dedup_key => repeat('k', 8192))$$) AS just_not, error_of($$SELECT queue_jobs.enqueue('by hand', dedup_key => repeat('k', 8193))$$) AS just;
+-- The scheduler reads each cron expression again and again.
+SELECT left(e, 80) AS error FROM error_of($$SELECT queue_jobs.schedule('s', repeat('0,', 500) || '0 * * * *', 'by hand')$$) e;
 -- An error about a long text is a short one.
 SELECT length(string_agg(e, '')) < 1000 AS short FROM error_of($$SELECT queue_jobs.enqueue(repeat('ü', 1000000))$$) e;
 SELECT length(string_agg(e, '')) < 1000 AS short FROM error_of($$SELECT queue_jobs.enqueue('by hand', queue => repeat('ü', 1000000))$$) e;

@@ -12,6 +12,7 @@
 #define SEARCH_YEARS 60			/* 29 February on a given day of the week can be 40 years away */
 #define LONGEST_GAP (2 * SECS_PER_DAY)	/* no clock was ever put forward or back by more than a day */
 #define MAX_FIELDS 6
+#define MAX_EXPRESSION_LENGTH 1000	/* bytes: lists of all values in all fields have fewer */
 
 typedef enum FieldId
 {
@@ -335,6 +336,9 @@ cron_parse(const char *expression, Cron *cron, CronError *error)
 	int			count;
 
 	memset(cron, 0, sizeof(*cron));
+	if (strlen(expression) > MAX_EXPRESSION_LENGTH)
+		return fail(error, psprintf("It has %zu bytes; the limit is %d.", strlen(expression), MAX_EXPRESSION_LENGTH),
+					"Use ranges and steps, such as 0-30/5.");
 	while (isspace((unsigned char) *expression))
 		expression++;
 	count = split(pstrdup(expression), words, MAX_FIELDS);

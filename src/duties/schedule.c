@@ -113,7 +113,7 @@ parse_cron(const char *expression, Cron *cron)
 	if (!cron_parse(expression, cron, &error))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid cron expression \"%s\"", expression),
+				 errmsg("invalid cron expression \"%s\"", shown_text(expression)),
 				 errdetail_internal("%s", error.detail),
 				 errhint("%s", error.hint)));
 }
