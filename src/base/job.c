@@ -232,10 +232,10 @@ string_length(const char *string, int length)
 
 	for (int i = 0; i < length; i++)
 	{
-		if (string[i] == '"' || string[i] == '\\' || (string[i] != '\0' && strchr("\b\f\n\r\t", string[i])))
+		if ((unsigned char) string[i] < ' ')
+			result += strchr("\b\f\n\r\t", string[i]) ? 1 : strlen("\\u0001") - 1;
+		else if (string[i] == '"' || string[i] == '\\')
 			result++;
-		else if ((unsigned char) string[i] < ' ')
-			result += strlen("\\u0001") - 1;
 	}
 	return result;
 }
