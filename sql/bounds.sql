@@ -25,11 +25,13 @@ SELECT errors_of($$SELECT queue_jobs.enqueue('by hand', %s)$$);
 SELECT errors_of($$SELECT queue_jobs.enqueue_many('by hand', ARRAY['{}', %s])$$);
 SELECT errors_of($$SELECT queue_jobs.new_batch(args => %s)$$);
 SELECT errors_of($$SELECT queue_jobs.enqueue_workflow('w', '[]', args => %s)$$);
+-- Those of a batch are read at each look: their size counts as it is.
+SELECT sqlstate_of($$SELECT queue_jobs.enqueue('by hand', jsonb_build_object('a', repeat('x', 6000000)), delay => '1 day')$$) AS job, sqlstate_of($$SELECT queue_jobs.new_batch(args => jsonb_build_object('a', repeat('x', 6000000)))$$) AS batch;
 SELECT errors_of($$SELECT queue_jobs.enqueue_workflow('w', jsonb_build_array(jsonb_build_object('step', 's', 'worker', 'by hand', 'args', %s)))$$);
 SELECT errors_of($$SELECT queue_jobs.schedule('s', '@daily', 'by hand', %s)$$);
 SELECT queue_jobs.enqueue('by hand') AS job \gset
 SELECT errors_of(format($$SELECT queue_jobs.change_job(%s, args => %%s)$$, :job));
-SELECT count(*) FROM queue_jobs.job WHERE worker = 'by hand' AND state = 'available';
+SELECT count(*) FROM queue_jobs.job WHERE worker = 'by hand' AND state IN ('available', 'scheduled');
 SELECT last_value = :last_batch AS no_batch FROM queue_jobs.batch_id;
 -- All else that is kept is bounded by what can be read of it.
 DELETE FROM value WHERE kind = 'large';

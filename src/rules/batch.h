@@ -36,7 +36,10 @@ typedef struct BatchDefinition
  */
 extern int64 batch_make(const BatchDefinition *definition, Oid owner, bool *standing);
 
-/* ERROR if the args are larger than a job's may be, or leave no room for what callbacks get beside them. */
+/*
+ * ERROR if the args are larger than a job's may be after compression, or leave no room for what callbacks get
+ * beside them: the scheduler reads them at each look, for all roles.
+ */
 extern void batch_check_args(Jsonb *args);
 
 /* The batch of a run: of a workflow's step its own, made when it is first asked for. 0: none. */

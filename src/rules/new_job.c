@@ -23,7 +23,6 @@
 #include "watch.h"
 
 #define COMPRESS_ARGS_OVER (100 * 1024)
-#define MAX_ARGS_SIZE (5 * 1024 * 1024)
 
 Jsonb *
 compressed_args(Jsonb *args)

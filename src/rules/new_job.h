@@ -9,6 +9,8 @@
 #include "registry.h"
 #include "store.h"
 
+#define MAX_ARGS_SIZE (5 * 1024 * 1024) /* bytes, after compression */
+
 /* What all jobs of one call have in common. */
 typedef struct EnqueueCall
 {
