@@ -49,6 +49,16 @@ CALL wait_for_worker('whatever');
 SELECT state, errors -> 0 ->> 'sqlstate' AS sqlstate, last_error FROM queue_jobs.job WHERE worker = 'whatever' ORDER BY id;
 -- A key is a name.
 SELECT sqlstate_of($$SELECT queue_jobs.enqueue('by hand', dedup_key => repeat('k', 8192))$$) AS just_not, error_of($$SELECT queue_jobs.enqueue('by hand', dedup_key => repeat('k', 8193))$$) AS just;
+-- Large args are written again as they were read; other ones are not.
+SELECT queue_jobs.enqueue('by hand', jsonb_build_object('a', repeat('x', 1000000)), delay => '1 day', dedup_key => 'large') AS job \gset
+CREATE FUNCTION args_of(which bigint) RETURNS text LANGUAGE sql AS $$ SELECT state || ' ' || length(args ->> 'a') || ' ' || left(args ->> 'a', 1) FROM queue_jobs.job WHERE id = which $$;
+SELECT queue_jobs.change_job(:job, priority => 5), args_of(:job);
+SELECT queue_jobs.discard(:job), args_of(:job);
+SELECT queue_jobs.retry(:job), args_of(:job);
+SELECT queue_jobs.change_job(:job, args => jsonb_build_object('a', repeat('y', 2000000))), args_of(:job);
+SELECT length(args ->> 'a') AS length, queue_jobs.snooze(id, attempt, '1 day'), args_of(id) AS claimed FROM queue_jobs.claim('me', '{by hand}', 10) WHERE id = :job;
+SELECT args_of(:job);
+SELECT queue_jobs.cancel(:job), args_of(:job);
 -- The scheduler reads each cron expression again and again.
 SELECT left(e, 80) AS error FROM error_of($$SELECT queue_jobs.schedule('s', repeat('0,', 500) || '0 * * * *', 'by hand')$$) e;
 -- An error about a long text is a short one.

@@ -143,6 +143,7 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 #define JOB_COLUMN(name, type) put_##type(&row, Anum_finished_job_##name, job->name);
 #define FINISHED_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"
+	put_compressed_args(&row, Anum_finished_job_args, job);
 	put_integer(&row, Anum_finished_job_slice, slice);
 	put_integer(&row, Anum_finished_job_max_attempts, finished->max_attempts);
 	put_text(&row, Anum_finished_job_state, job_state_name(finished->state));
@@ -331,6 +332,7 @@ history_read(TupleTableSlot *slot, FinishedJob *finished)
 #define JOB_COLUMN(name, type) job->name = get_##type(slot, Anum_finished_job_##name);
 #define FINISHED_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"
+	get_compressed_args(slot, Anum_finished_job_args, job);
 	job->started_at = NO_TIME;
 	job->wal_lsn = InvalidXLogRecPtr;
 	job->claimant = job->read_from = NULL;

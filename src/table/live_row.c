@@ -21,6 +21,7 @@ live_form_row(Relation rel, TupleTableSlot *slot, const Job *job)
 #define JOB_COLUMN(name, type) put_##type(&row, Anum_live_job_##name, job->name);
 #define LIVE_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"
+	put_compressed_args(&row, Anum_live_job_args, job);
 	if (job->place == 0)
 		values[Anum_live_job_place - 1] = Int32GetDatum(job->lane);
 	if (job->strategy == STRATEGY_NONE)
@@ -57,6 +58,7 @@ live_read(TupleTableSlot *slot, Job *job)
 #define JOB_COLUMN(name, type) job->name = get_##type(slot, Anum_live_job_##name);
 #define LIVE_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"
+	get_compressed_args(slot, Anum_live_job_args, job);
 	if (job->place == job->lane)
 		job->place = 0;
 	job->has_progress = !slot->tts_isnull[Anum_live_job_progress - 1];
@@ -68,11 +70,13 @@ void
 live_pass_by(Job *job)
 {
 	pfree(job->args);
+	if (job->compressed_args != NULL)
+		pfree(job->compressed_args);
 	if (job->context != NULL)
 		pfree(job->context);
 	if (job->errors != NULL)
 		pfree(job->errors);
 	if (job->cursor != NULL)
 		pfree(job->cursor);
-	job->args = job->context = job->errors = job->cursor = NULL;
+	job->args = job->compressed_args = job->context = job->errors = job->cursor = NULL;
 }

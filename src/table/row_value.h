@@ -8,6 +8,7 @@
 #ifndef QUEUE_JOBS_ROW_VALUE_H
 #define QUEUE_JOBS_ROW_VALUE_H
 
+#include "access/detoast.h"
 #include "executor/tuptable.h"
 #include "job.h"
 #include "utils/builtins.h"
@@ -68,6 +69,31 @@ put_strategy(RowValues *row, int attribute, LoadBalancingStrategy value)
 /* In the current memory context. */
 #define get_text(slot, attribute) get_value(slot, attribute, NULL, TextDatumGetCString)
 #define get_jsonb(slot, attribute) get_value(slot, attribute, NULL, DatumGetJsonbPCopy)
+
+/*
+ * Args that were compressed in the row which a job was read from are written again as they are: to compress
+ * 100 MB takes seconds, and a process that does so for one role keeps others waiting.
+ */
+static inline void
+get_compressed_args(TupleTableSlot *slot, int attribute, Job *job)
+{
+	struct varlena *value = (struct varlena *) DatumGetPointer(slot->tts_values[attribute - 1]);
+
+	job->compressed_args = NULL;
+	job->compressed_of = job->args;
+	if (job->args == NULL || !(VARATT_IS_EXTERNAL(value) || VARATT_IS_COMPRESSED(value)))
+		return;
+	value = detoast_external_attr(value);
+	job->compressed_args = palloc(VARSIZE_ANY(value));
+	memcpy(job->compressed_args, value, VARSIZE_ANY(value));
+}
+
+static inline void
+put_compressed_args(RowValues *row, int attribute, const Job *job)
+{
+	if (job->compressed_args != NULL && job->compressed_of == job->args)
+		row->values[attribute - 1] = PointerGetDatum(job->compressed_args);
+}
 
 static inline LoadBalancingStrategy
 get_strategy(TupleTableSlot *slot, int attribute)
