@@ -337,7 +337,8 @@ cron_parse(const char *expression, Cron *cron, CronError *error)
 
 	memset(cron, 0, sizeof(*cron));
 	if (strlen(expression) > MAX_EXPRESSION_LENGTH)
-		return fail(error, psprintf("It has %zu bytes; the limit is %d.", strlen(expression), MAX_EXPRESSION_LENGTH),
+		return fail(error,
+					psprintf("It has %zu bytes; the limit is %d.", strlen(expression), MAX_EXPRESSION_LENGTH),
 					"Use ranges and steps, such as 0-30/5.");
 	while (isspace((unsigned char) *expression))
 		expression++;

@@ -330,7 +330,8 @@ batch_check_args(Jsonb *args)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("args of the batch are too large"),
-				 errdetail("They have %zu bytes; the limit is %d bytes (5 MB).", (Size) VARSIZE(args), MAX_ARGS_SIZE),
+				 errdetail("They have %zu bytes; the limit is %d bytes (5 MB).", (Size) VARSIZE(args),
+						   MAX_ARGS_SIZE),
 				 errhint("Store the data in a table and pass its key.")));
 	jsonb_check_text(args, "args");
 	if (!jsonb_is_small(args))
