@@ -414,7 +414,10 @@ control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order
 	if (job_failures(job) > 0 && job_failures(job) >= finished->max_attempts - job->uncharged)
 		job->uncharged++;
 	put_in_order(job, in_order);
-	live_insert(control->table, job);
+	if (finished->own)
+		live_insert_again(control->table, job);
+	else
+		live_insert(control->table, job);
 	if (job->due)
 		wakeup_job(job->lane, role_of(lane), job_key(job));
 	if (job->batch != 0)

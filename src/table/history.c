@@ -25,6 +25,7 @@
 #include "executor/spi.h"
 #include "history.h"
 #include "index_writer.h"
+#include "known_place.h"
 #include "live_row.h"
 #include "member_range.h"
 #include "miscadmin.h"
@@ -255,6 +256,8 @@ insert_row(int slice, const FinishedJob *finished)
 	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&writer, slot, false, false);
 	index_writer_close(&writer);
+	if (finished->state != JOB_COMPLETED)
+		know_place_in(slice, finished->job.id, &slot->tts_tid);
 	ExecDropSingleTupleTableSlot(slot);
 	table_close(rel, NoLock);
 }
@@ -391,6 +394,22 @@ is_unseen(int slice, const FinishedJob *finished)
 	return slice >= 0 && finished->keep_until <= finished->finished_at;
 }
 
+/* Takes the job that the slot shows. */
+static bool
+take_row(Relation rel, int slice, TupleTableSlot *slot, Snapshot snapshot, bool completed,
+		 FinishedJob *finished)
+{
+	TM_FailureData failure;
+
+	history_read(slot, finished);
+	if ((finished->state == JOB_COMPLETED && !completed) || is_unseen(slice, finished))
+		return false;
+	finished->own = TransactionIdIsCurrentTransactionId(
+		HeapTupleHeaderGetXmin(ExecFetchSlotHeapTuple(slot, false, NULL)->t_data));
+	return table_tuple_delete(rel, &slot->tts_tid, GetCurrentCommandId(true), snapshot, InvalidSnapshot,
+							  false, &failure, false) == TM_Ok;
+}
+
 bool
 history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 {
@@ -405,15 +424,7 @@ history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
 	index_rescan(scan, &key, 1, NULL, 0);
 	while (!taken && index_getnext_slot(scan, ForwardScanDirection, slot))
-	{
-		TM_FailureData failure;
-
-		history_read(slot, finished);
-		if ((finished->state == JOB_COMPLETED && !completed) || is_unseen(slice, finished))
-			continue;
-		taken = table_tuple_delete(rel, &slot->tts_tid, GetCurrentCommandId(true), snapshot, InvalidSnapshot,
-								   false, &failure, false) == TM_Ok;
-	}
+		taken = take_row(rel, slice, slot, snapshot, completed, finished);
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	engine_snapshot_end(snapshot);
@@ -422,10 +433,48 @@ history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 	return taken;
 }
 
+/* The job where this process has written it; it is taken if "finished" is not NULL. */
+static bool
+find_known(int64 id, Snapshot snapshot, FinishedJob *finished)
+{
+	int			slice;
+	Relation	rel;
+	TupleTableSlot *slot;
+	bool		found;
+
+	if (!finished_place_is_known(id, &slice))
+		return false;
+	rel = table_open(history_slice_relation(slice), finished ? RowExclusiveLock : AccessShareLock);
+	slot = table_slot_create(rel, NULL);
+	found = fetch_known(rel, slice, id, snapshot, RelationGetNumberOfBlocks(rel), slot) &&
+		(finished == NULL || take_row(rel, slice, slot, snapshot, false, finished));
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
+	return found;
+}
+
+bool
+history_knows(int64 id, Snapshot snapshot)
+{
+	return find_known(id, snapshot, NULL);
+}
+
+static bool
+take_known(int64 id, FinishedJob *finished)
+{
+	Snapshot	snapshot = engine_snapshot();
+	bool		taken = find_known(id, snapshot, finished);
+
+	engine_snapshot_end(snapshot);
+	return taken;
+}
+
 bool
 history_take(int64 id, FinishedJob *finished)
 {
 	CommandCounterIncrement();
+	if (take_known(id, finished))
+		return true;
 	for (int slice = HISTORY_FIRST_SLICE; slice < LEVELS * SLOTS; slice++)
 		if (history_take_from(slice, id, false, finished))
 			return true;

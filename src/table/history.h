@@ -21,6 +21,7 @@ typedef struct FinishedJob
 	TimestampTz finished_at;
 	TimestampTz keep_until;
 	Jsonb	   *result;
+	bool		own;			/* this transaction has ended it, and so has deleted its live row */
 } FinishedJob;
 
 /* Gathers rows, to write many at once for less than one by one. */
@@ -88,6 +89,9 @@ extern bool history_is_merged(TupleTableSlot *slot);
 
 /* The job into whose run that one was merged; 0 if it was not, or nothing is kept of it. */
 extern int64 history_merged_into(int64 id);
+
+/* Whether the snapshot sees the job finished, where this process has written that. */
+extern bool history_knows(int64 id, Snapshot snapshot);
 
 /*
  * Finds a finished job that is cancelled or dead, and removes it; false if there is none, or another

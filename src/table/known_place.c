@@ -13,6 +13,7 @@
 typedef struct KnownPlace
 {
 	int64		id;
+	int			slice;
 	ItemPointerData tid;
 } KnownPlace;
 
@@ -27,26 +28,43 @@ known_place(int64 id)
 bool
 place_is_known(int64 id)
 {
-	return known_place(id)->id == id;
+	const KnownPlace *place = known_place(id);
+
+	return place->id == id && place->slice == KNOWN_LIVE;
+}
+
+bool
+finished_place_is_known(int64 id, int *slice)
+{
+	const KnownPlace *place = known_place(id);
+
+	*slice = place->slice;
+	return place->id == id && place->slice != KNOWN_LIVE;
+}
+
+void
+know_place_in(int slice, int64 id, const ItemPointerData *tid)
+{
+	*known_place(id) = (KnownPlace)
+	{
+		.id = id,.slice = slice,.tid = *tid
+	};
 }
 
 void
 know_place(const Job *job, const ItemPointerData *tid)
 {
 	if (job->lease != 0 || job->cursor != NULL)
-		*known_place(job->id) = (KnownPlace)
-	{
-		.id = job->id,.tid = *tid
-	};
+		know_place_in(KNOWN_LIVE, job->id, tid);
 }
 
 bool
-fetch_known(Relation rel, int64 id, Snapshot snapshot, BlockNumber blocks, TupleTableSlot *slot)
+fetch_known(Relation rel, int slice, int64 id, Snapshot snapshot, BlockNumber blocks, TupleTableSlot *slot)
 {
 	KnownPlace *place = known_place(id);
 
-	return place->id == id && ItemPointerIsValid(&place->tid) &&
+	return place->id == id && place->slice == slice && ItemPointerIsValid(&place->tid) &&
 		ItemPointerGetBlockNumber(&place->tid) < blocks &&
 		table_tuple_fetch_row_version(rel, &place->tid, snapshot, slot) &&
-		slot_get_int64(slot, Anum_live_job_id) == id;
+		slot_get_int64(slot, slice == KNOWN_LIVE ? Anum_live_job_id : Anum_finished_job_id) == id;
 }

@@ -85,7 +85,8 @@ lane_scan_known(LaneScan *scan)
 	Relation	rel = scan->table->rel;
 
 	if (!place_is_known(scan->start.id) ||
-		!fetch_known(rel, scan->start.id, scan->snapshot, RelationGetNumberOfBlocks(rel), scan->slot) ||
+		!fetch_known(rel, KNOWN_LIVE, scan->start.id, scan->snapshot, RelationGetNumberOfBlocks(rel),
+					 scan->slot) ||
 		slot_get_int32(scan->slot, Anum_live_job_priority) != scan->start.priority)
 		return false;
 	scan->start.id++;

@@ -14,6 +14,7 @@
 #include "catalog.h"
 #include "compat.h"
 #include "executor/executor.h"
+#include "history.h"
 #include "key_hint.h"
 #include "known_place.h"
 #include "lane.h"
@@ -119,7 +120,10 @@ insert_row(LiveTable *table, const Job *job, bool again)
 	table->writer.unique_known = again;
 	index_writer_insert(&table->writer, table->slot, false, false);
 	table->writer.unique_known = false;
-	know_place(job, &table->slot->tts_tid);
+	if (again)
+		know_place_in(KNOWN_LIVE, job->id, &table->slot->tts_tid);
+	else
+		know_place(job, &table->slot->tts_tid);
 	tally_job(job, 1);
 	/* the caller's memory context may be reset before the slot is used again */
 	ExecClearTuple(table->slot);
@@ -333,9 +337,14 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 	if (update_indexes != TU_None)
 	{
 		open_indexes(table);
+		table->writer.unique_known = true;	/* the row that we have is the one of its id */
 		index_writer_insert(&table->writer, table->slot, true, QjOnlySummarizing(update_indexes));
+		table->writer.unique_known = false;
 	}
-	know_place(job, &table->slot->tts_tid);
+	if (wait)
+		know_place_in(KNOWN_LIVE, job->id, &table->slot->tts_tid);
+	else
+		know_place(job, &table->slot->tts_tid);
 	ExecClearTuple(table->slot);
 	return true;
 }
@@ -385,7 +394,7 @@ id_scan_find(IdScan *scan, int64 id, Job *job)
 	ScanKeyData key;
 	bool		found;
 
-	if (fetch_known(scan->table->rel, id, scan->snapshot, scan->blocks, scan->slot) &&
+	if (fetch_known(scan->table->rel, KNOWN_LIVE, id, scan->snapshot, scan->blocks, scan->slot) &&
 		!live_deleted_by_us(scan->slot))
 	{
 		live_read(scan->slot, job);
@@ -515,6 +524,19 @@ live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job)
 	return delete_row(table, slot, true);
 }
 
+/* The job's row, as the snapshot sees it. One that is seen among the finished ones is not live. */
+static bool
+find_row(LiveTable *table, int64 id, Snapshot snapshot, TupleTableSlot *slot)
+{
+	if (place_is_known(id) && fetch_known(table->rel, KNOWN_LIVE, id, snapshot,
+										  RelationGetNumberOfBlocks(table->rel), slot))
+	{
+		ExecMaterializeSlot(slot);
+		return true;
+	}
+	return !history_knows(id, snapshot) && row_by_id(table->rel, REL_LIVE_JOB_ID, id, snapshot, slot);
+}
+
 /*
  * A row that is updated or put back while we wait for it has a new version, perhaps one that our snapshot
  * cannot see: look again with a new one, until we have the lock of a version that is the latest.
@@ -532,7 +554,7 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 		TM_Result	result;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!row_by_id(table->rel, REL_LIVE_JOB_ID, id, snapshot, *slot))
+		if (!find_row(table, id, snapshot, *slot))
 		{
 			engine_snapshot_end(snapshot);
 			return FIND_NONE;

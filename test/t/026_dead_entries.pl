@@ -1,5 +1,5 @@
 # A session holds a snapshot for long, and nothing that jobs leave behind can be removed: what a claim, an enqueue and a run
-# read must not grow with it. Counted in buffers, not in time.
+# read must not grow with it. Nor does what a transaction reads that steers one job over and over. Counted in buffers, not in time.
 use strict;
 use warnings;
 
@@ -24,8 +24,10 @@ sub buffers
 	my ($statement) = @_;
 	my $plan = $node->safe_psql('postgres', "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) $statement");
 	my ($execution) = split /Planning:/, $plan;
+	my ($hit) = $execution =~ /shared hit=(\d+)/;
+	my ($read) = $execution =~ /\bread=(\d+)/;
 
-	return ($execution =~ /shared hit=(\d+)/ ? $1 : 0) + ($execution =~ /\bread=(\d+)/ ? $1 : 0);
+	return ($hit // 0) + ($read // 0);
 }
 
 # One job after the other comes and goes, in one transaction each.
@@ -85,5 +87,44 @@ foreach my $what (sort keys %reads)
 	cmp_ok($reads{$what}{6000}, '<', $more + $reads{$what}{300}, "$what: as much beside 6300 dead rows as beside 300");
 }
 $holder->quit;
+
+# ---- one job that is steered over and over in one transaction, or in savepoints of it: four times as often reads four times as much ----
+
+$node->safe_psql('postgres', <<'SQL');
+SELECT queue_jobs.define_worker('in order', concurrency_key => 'n', concurrency_limit => 1);
+CREATE FUNCTION steer(job bigint, times int, undone boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. times LOOP
+		BEGIN
+			PERFORM queue_jobs.cancel(job);
+			IF undone AND i % 2 = 0 THEN
+				RAISE EXCEPTION 'undone';
+			END IF;
+		EXCEPTION WHEN raise_exception THEN NULL;
+		END;
+		PERFORM queue_jobs.retry(job);
+	END LOOP;
+END
+$$;
+SQL
+foreach my $worker ('claimed', 'one_key', 'in order')
+{
+	my $id = $node->safe_psql('postgres', "SELECT queue_jobs.enqueue('$worker', '{\"n\": 100000}', delay => '1 hour')");
+
+	foreach my $calls (
+		'queue_jobs.cancel(ID), queue_jobs.retry(ID)', 'queue_jobs.discard(ID), queue_jobs.retry(ID)',
+		q{queue_jobs.change_job(ID, run_at => now() + n * interval '1 min')}, 'queue_jobs.change_job(ID, priority => n)',
+		'steer(ID, TIMES, false)', 'steer(ID, TIMES, true)')
+	{
+		my %times;
+		foreach my $times (300, 1200)
+		{
+			my $rows = $calls =~ /TIMES/ ? 1 : $times;
+			$times{$times} = buffers('SELECT ' . $calls =~ s/ID/$id/gr =~ s/TIMES/$times/r . " FROM generate_series(1, $rows) n");
+		}
+		note("$calls, $worker: $times{300} buffers for 300 times, $times{1200} for 1200");
+		cmp_ok($times{1200}, '<', 6 * $times{300}, "$worker: $calls");
+	}
+}
 $node->stop;
 done_testing();
