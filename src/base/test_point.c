@@ -31,6 +31,20 @@ wait_until_gone(const char *path)
 	}
 }
 
+static void
+count_one(const char *path)
+{
+	char		counted[MAXPGPATH];
+	FILE	   *file;
+
+	snprintf(counted, sizeof(counted), "%s.counted", path);
+	file = fopen(counted, "a");
+	if (file == NULL)
+		return;
+	fputc('.', file);
+	fclose(file);
+}
+
 /* The process that takes the file away does what it says: one process, once. */
 void
 test_point(const char *name)
@@ -46,7 +60,9 @@ test_point(const char *name)
 	if (fscanf(file, "%15s", action) != 1)
 		action[0] = '\0';
 	fclose(file);
-	if (strcmp(action, "wait") == 0)
+	if (strcmp(action, "count") == 0)
+		count_one(path);
+	else if (strcmp(action, "wait") == 0)
 		wait_until_gone(path);
 	else if (strcmp(action, "pause") == 0)
 	{

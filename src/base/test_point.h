@@ -13,6 +13,7 @@
  *   wait	the file is renamed to NAME.waiting, and the process goes on when that is gone; it listens to no
  *			interrupt meanwhile
  *   pause	the same, and then it does
+ *   count	each process that comes by, not the next alone, adds a byte to the file NAME.counted
  */
 #ifndef QUEUE_JOBS_TEST_POINT_H
 #define QUEUE_JOBS_TEST_POINT_H

@@ -7,7 +7,7 @@ use warnings;
 use Exporter 'import';
 use PostgreSQL::Test::Utils;
 
-our @EXPORT = qw(use_points arm wait_for wait_at go_on);
+our @EXPORT = qw(use_points arm counted wait_for wait_at go_on);
 
 my $points;
 
@@ -29,6 +29,16 @@ sub arm
 	append_to_file("$points/new", "$action\n");
 	rename "$points/new", "$points/$point" or die "$point: $!";
 	return;
+}
+
+# How many processes have come by a point that is armed to count, since the last call.
+sub counted
+{
+	my ($point) = @_;
+
+	my $count = -s "$points/$point.counted" // 0;
+	unlink "$points/$point.counted";
+	return $count;
 }
 
 sub wait_for
