@@ -16,6 +16,7 @@
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "key_hint.h"
+#include "lane.h"
 #include "lane_hint.h"
 #include "live_count.h"
 #include "location.h"
@@ -29,6 +30,7 @@
 #include "settings.h"
 #include "shared.h"
 #include "statistics.h"
+#include "waiter.h"
 #include "watch.h"
 
 PG_MODULE_MAGIC;
@@ -57,6 +59,7 @@ _PG_init(void)
 	live_counts_init();
 	session_holds_init();
 	watch_init();
+	waiters_init(lane_known_content);
 	replicas_init();
 	shared_init();
 

@@ -20,6 +20,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "wait.h"
+#include "waiter.h"
 #include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_await_job);
@@ -88,7 +89,12 @@ look(void *argument, TimestampTz *next)
 	MemoryContextReset(awaited->context);
 	shared_look();
 	if (awaited->is_job)
-		watch_job(awaited->id); /* before the look: a later end is news, which wakes us */
+	{
+		waiter_await_job(awaited->id);
+		watch_job(awaited->id); /* so that it is kept until a later call, too */
+	}
+	else
+		waiter_await_batch(awaited->id);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	engine_begin(&saved);
 	found = engine_execute(awaited->sql, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0;

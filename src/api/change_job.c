@@ -129,7 +129,7 @@ change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_key(job));
 	else
-		wakeup_due(job->run_at);
+		wakeup_due(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job->run_at);
 }
 
 /* change_job(id, run_at, priority, args): true if the job waits, and is changed. */

@@ -50,6 +50,7 @@
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
 #include "wait.h"
+#include "waiter.h"
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_claim);
@@ -58,6 +59,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_wait_for_jobs);
 #define MAX_CLAIM 10000
 #define PROMOTE_AT_ONCE 1000
 #define POLL_WITHOUT_SHARED_MEMORY 200	/* milliseconds */
+#define SCHEDULER_IS_LATE 100000	/* microseconds after a job's time */
+#define LOOK_AT_LEAST_EVERY (60 * USECS_PER_SEC)
 
 /* ---- which lanes ---- */
 
@@ -105,10 +108,12 @@ typedef struct Claimable
 	Oid			user;
 	uint64		registry;		/* version */
 	uint64		roles;			/* the same of the rights that the user has of others */
+	AwaitedLanes awaited;		/* in which jobs concern a session that waits for the queues */
 	Candidates	candidates;
 } Claimable;
 
 static Claimable claimable = {0};
+static uint64 claimable_made = 0;	/* so often */
 static uint64 roles_version = 1;
 
 static void
@@ -153,6 +158,49 @@ admit(const Lane *lane, Worker **worker, struct Task **task)
 		lane_owner_is_mine(lane_role(lane, *worker)) && lane_blocked(lane, *worker) == NULL;
 }
 
+/*
+ * Lanes of owners that the user has the rights of, and of workers whose jobs run as a definer that is one of
+ * them. Made of what never changes of a lane, so that a session which enqueues need not know whether a worker
+ * has been defined otherwise meanwhile.
+ */
+static void
+find_awaited_owners(AwaitedLanes *awaited)
+{
+	List	   *owners = lane_owners_of_mine(MOST_AWAITED);
+	ListCell   *cell;
+
+	if (owners == NIL)
+	{
+		awaited_add_any(awaited);
+		return;
+	}
+	foreach(cell, owners)
+		awaited_add_owner(awaited, lfirst_oid(cell));
+	foreach(cell, registry_worker_names())
+	{
+		const Worker *worker = registry_worker(lfirst(cell));
+
+		if (worker != NULL && worker->handler == NULL && worker->run_as_definer &&
+			lane_owner_is_mine(worker->definer))
+			awaited_add_worker(awaited, lane_name_hash(worker->name));
+	}
+}
+
+static void
+find_awaited_queues(AwaitedLanes *awaited, List *patterns)
+{
+	List	   *names = NIL;
+	ListCell   *cell;
+
+	foreach(cell, patterns)
+		if (!selector_queues(lfirst(cell), &names))
+			return;
+	if (list_length(names) > MOST_AWAITED)
+		return;
+	foreach(cell, names)
+		awaited->queues[awaited->queue_count++] = lane_name_hash(lfirst(cell));
+}
+
 static void
 find_claimable(ArrayType *queues)
 {
@@ -171,11 +219,19 @@ find_claimable(ArrayType *queues)
 											  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(claimable.context);
 	claimable.patterns = queue_patterns(queues);
+	claimable.awaited = (AwaitedLanes)
+	{
+		.user = GetUserId(),
+		.queues_hash = hash_bytes_extended((const unsigned char *) queues, (int) VARSIZE(queues), 0)
+	};
+	find_awaited_owners(&claimable.awaited);
+	find_awaited_queues(&claimable.awaited, claimable.patterns);
 	candidates_create(&claimable.candidates, admit, false,
 					  hash_combine(hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)),
 								   (uint32) GetUserId()));
 	claimable.queues = DatumGetArrayTypePCopy(PointerGetDatum(queues));
 	MemoryContextSwitchTo(old);
+	claimable_made++;
 	claimable.registry = registry;	/* only now, for an error may have come before */
 }
 
@@ -294,7 +350,7 @@ put_back_for_replica(Claim *claim, Candidate *candidate)
 	if (live_try_update(&claim->table, candidate->walk->scan.slot, job))
 	{
 		wakeup_taken(job->lane, InvalidOid, job_key(job));
-		wakeup_due(job->run_at);
+		wakeup_due(job->lane, InvalidOid, job->run_at);
 	}
 	dedup_claim_undo(job, candidate->worker);
 }
@@ -472,6 +528,27 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 
 /* ---- wait_for_jobs ---- */
 
+typedef struct WaitForJobs
+{
+	ArrayType  *queues;
+	MemoryContext context;
+	uint64		made;			/* "claimable_made", when the lanes that we wait for were said last */
+	TimestampTz next;			/* of the next look, apart from jobs that fall due */
+} WaitForJobs;
+
+/* Until then jobs that fall due are for the scheduler, whose commit wakes us, if they concern us. */
+static TimestampTz
+due_without_scheduler(void)
+{
+	const DatabaseSlot *slot = database_slot(MyDatabaseId, false);
+
+	if (slot == NULL)
+		return DT_NOBEGIN;
+	if (slot->next_due == DT_NOEND || slot->off || slot->scheduler != SCHEDULER_RUNNING)
+		return slot->next_due;
+	return slot->next_due + SCHEDULER_IS_LATE;
+}
+
 /* Of a lane without a hint no transaction tells that it has taken a job: it is tried as claim() would. */
 static bool
 may_be_taken(LiveTable *table, const Candidate *candidate)
@@ -488,19 +565,25 @@ may_be_taken(LiveTable *table, const Candidate *candidate)
 
 /*
  * Whether a lane that the queues mean may have a job to claim, which its worker's limits let start; and when
- * that is to be asked again.
+ * that is to be asked again. That we wait for these lanes is said before they are looked at.
  */
 static bool
-may_have_jobs(ArrayType *queues, TimestampTz *next)
+may_have_jobs(WaitForJobs *wait, TimestampTz *next_due)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	Candidates *candidates = claimable_candidates(queues);
+	Candidates *candidates = claimable_candidates(wait->queues);
 	Candidate  *candidate;
 	LiveTable	table;
 	bool		found = false;
 
+	if (wait->made != claimable_made)
+		waiter_await_lanes(&claimable.awaited);
+	wait->made = claimable_made;
+	wait->next = DT_NOEND;
 	live_open(&table);
-	promote_due(&table, candidates, PROMOTE_AT_ONCE, now, next);
+	*next_due = due_without_scheduler();
+	if (*next_due <= now)
+		promote_due(&table, candidates, PROMOTE_AT_ONCE, now, next_due);
 	candidates_begin(candidates, &table, now);
 	while (!found && (candidate = candidates_first(candidates, true)) != NULL)
 	{
@@ -525,11 +608,11 @@ may_have_jobs(ArrayType *queues, TimestampTz *next)
 		if (!found)
 			candidates_advance(candidate, verdict);
 		if (walk->refusals.any)
-			*next = Min(*next, walk->refusals.retry_at);
+			wait->next = Min(wait->next, walk->refusals.retry_at);
 	}
 	candidates_end(candidates, false);
 	live_close(&table);
-	*next = Min(*next, candidates_next_revisit(candidates));
+	wait->next = Min(wait->next, candidates_next_revisit(candidates));
 	return found;
 }
 
@@ -566,11 +649,21 @@ stand_in_for_scheduler(bool found)
 		report_error(error);
 }
 
-typedef struct WaitForJobs
+/*
+ * It is only a job's time that has come: the scheduler has seen to it, and what concerns us would have woken
+ * us.
+ */
+static bool
+has_nothing_to_look_at(const WaitForJobs *wait, TimestampTz *next)
 {
-	ArrayType  *queues;
-	MemoryContext context;
-} WaitForJobs;
+	TimestampTz now = GetCurrentTimestamp();
+
+	*next = due_without_scheduler();
+	if (!shared_present() || shared_woken() || wait->next <= now || *next <= now)
+		return false;
+	*next = Min(*next, wait->next);
+	return true;
+}
 
 /*
  * In a context of its own: the call's lives until it returns, and a worker at its limit may be looked at very
@@ -580,15 +673,23 @@ static bool
 look_for_jobs(void *argument, TimestampTz *next)
 {
 	WaitForJobs *wait = argument;
-	MemoryContext old = MemoryContextSwitchTo(wait->context);
+	MemoryContext old;
 	bool		found;
 
+	if (has_nothing_to_look_at(wait, next))
+		return false;
+	old = MemoryContextSwitchTo(wait->context);
+	test_point("waiter_looks");
 	shared_look();
 	if (!shared_present())
 		settle_everything();
-	found = may_have_jobs(wait->queues, next);
+	found = may_have_jobs(wait, next);
 	if (!shared_present())
 		stand_in_for_scheduler(found);
+	if (waiter_is_first())
+		*next = Min(*next, wait->next);
+	else
+		*next = GetCurrentTimestamp() + LOOK_AT_LEAST_EVERY;
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(wait->context);
 	return found;
@@ -598,7 +699,7 @@ look_for_jobs(void *argument, TimestampTz *next)
 Datum
 queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 {
-	WaitForJobs wait;
+	WaitForJobs wait = {.next = DT_NOBEGIN};
 
 	/* it makes jobs available that have fallen due */
 	refuse_where_nothing_can_be_written("queue_jobs.wait_for_jobs()");

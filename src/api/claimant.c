@@ -449,7 +449,7 @@ complete_jobs(const JobArrays *arrays)
 	}
 	history_writer_close(&history);
 	/* where there are claimants only, no scheduler is at work */
-	wakeup_due(GetCurrentTimestamp() + HISTORY_LOOK_AFTER);
+	wakeup_due(0, InvalidOid, GetCurrentTimestamp() + HISTORY_LOOK_AFTER);
 	MemoryContextSwitchTo(outer);
 	id_scan_end(&scan);
 	live_close(&table);

@@ -80,7 +80,7 @@ store_result(const char *token, Jsonb *result, TimestampTz expires_at)
 	engine_statement("INSERT INTO queue_jobs.token (owner, token, result, expires_at) VALUES ($1, $2, $3, $4)"
 					 " ON CONFLICT (owner, token) DO UPDATE SET result = EXCLUDED.result, expires_at = EXCLUDED.expires_at",
 					 SPI_OK_INSERT, lengthof(types), types, values, nulls);
-	wakeup_due(expires_at);		/* where there are no jobs, no scheduler is at work */
+	wakeup_due(0, InvalidOid, expires_at);		/* where there are no jobs, no scheduler is at work */
 }
 
 static void

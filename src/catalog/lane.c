@@ -23,6 +23,7 @@
 #include "access/xact.h"
 #include "attribute_numbers.h"
 #include "catalog.h"
+#include "catalog/pg_auth_members.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -35,6 +36,7 @@
 #include "run_as.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/catcache.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -58,14 +60,6 @@ typedef struct LaneEntry
 	Lane	   *lane;
 } LaneEntry;
 
-typedef struct LaneContent
-{
-	uint64		worker;			/* hashes of names */
-	uint64		queue;
-	Oid			owner;
-	uint32		unused;
-} LaneContent;
-
 typedef struct ContentEntry
 {
 	LaneContent content;
@@ -83,14 +77,30 @@ forget(void)
 	cached_generation = 0;
 }
 
+uint64
+lane_name_hash(const char *name)
+{
+	return hash_bytes_extended((const unsigned char *) name, strlen(name), 0);
+}
+
 static LaneContent
 content_of(const char *worker, const char *queue, Oid owner)
 {
 	return (LaneContent)
 	{
-		.worker = hash_bytes_extended((const unsigned char *) worker, strlen(worker), 0),
-			.queue = hash_bytes_extended((const unsigned char *) queue, strlen(queue), 0),.owner = owner
+		.worker = lane_name_hash(worker),.queue = lane_name_hash(queue),.owner = owner
 	};
+}
+
+bool
+lane_known_content(int32 id, LaneContent *content)
+{
+	LaneEntry  *entry = known_lanes == NULL ? NULL : hash_search(known_lanes, &id, HASH_FIND, NULL);
+
+	if (entry == NULL || entry->lane == NULL)
+		return false;
+	*content = content_of(entry->lane->worker, entry->lane->queue, entry->lane->owner);
+	return true;
 }
 
 /* Of one that is prepared we are not told whether it is rolled back. */
@@ -459,6 +469,35 @@ bool
 lane_owner_is_mine(Oid owner)
 {
 	return owner == GetUserId() || has_privs_of_role(GetUserId(), owner);
+}
+
+/*
+ * All memberships, inherited or not, are followed: which ones count is a matter of the server's version. The
+ * owner of the database is a member of pg_database_owner without an entry.
+ */
+List *
+lane_owners_of_mine(int most)
+{
+	List	   *roles = list_make2_oid(GetUserId(), ROLE_PG_DATABASE_OWNER);
+
+	if (superuser())
+		return NIL;
+	for (int i = 0; i < list_length(roles); i++)
+	{
+		Datum		role = ObjectIdGetDatum(list_nth_oid(roles, i));
+		CatCList   *memberships = SearchSysCacheList1(AUTHMEMMEMROLE, role);
+
+		for (int j = 0; j < memberships->n_members; j++)
+		{
+			HeapTuple	tuple = &memberships->members[j]->tuple;
+
+			roles = list_append_unique_oid(roles, ((Form_pg_auth_members) GETSTRUCT(tuple))->roleid);
+		}
+		ReleaseSysCacheList(memberships);
+		if (list_length(roles) > most)
+			return NIL;
+	}
+	return roles;
 }
 
 bool

@@ -7,6 +7,7 @@
 
 #include "access/xact.h"
 #include "registry.h"
+#include "waiter.h"
 
 typedef struct Lane
 {
@@ -24,6 +25,13 @@ extern int32 lane_for(Worker *worker, const char *queue, Oid owner);
  * NULL if there is none of that id, or a transaction in progress adds it. A Lane stays where it is for good.
  */
 extern const Lane *lane_get(int32 id);
+
+/*
+ * What the lane is of, if this session has ever met it: at any time, also when its transaction has ended. The
+ * hash of a name is that of LaneContent.
+ */
+extern bool lane_known_content(int32 id, LaneContent *content);
+extern uint64 lane_name_hash(const char *name);
 
 /* The lane itself, and others of its content, as "const Lane *". Good until the next call here. */
 extern List *lane_siblings(const Lane *lane);
@@ -52,6 +60,12 @@ extern char *lane_role_blocked(Oid role);
 
 /* Whether the current user may see and steer jobs of that owner. */
 extern bool lane_owner_is_mine(Oid owner);
+
+/*
+ * The owners of whom that is true, and perhaps more roles, in the current memory context; NIL if they are
+ * more than "most".
+ */
+extern List *lane_owners_of_mine(int most);
 
 /* Whether the role has the rights to claim that lane's jobs. */
 extern bool lane_claimable_by(int32 id, Oid role);

@@ -314,6 +314,38 @@ selector_matches(const Selector *selector, const Worker *worker, const char *que
 	return false;
 }
 
+/* The names of which a clause needs one; NULL if it chooses queues otherwise, too. */
+static List *
+queues_of_clause(List *clause)
+{
+	ListCell   *cell;
+
+	foreach(cell, clause)
+	{
+		const Term *term = lfirst(cell);
+
+		if (term->attribute == SELECT_NAME && !term->negated)
+			return term->values;
+	}
+	return NIL;
+}
+
+bool
+selector_queues(const Selector *selector, List **names)
+{
+	ListCell   *clause;
+
+	foreach(clause, selector->clauses)
+	{
+		List	   *queues = queues_of_clause(lfirst(clause));
+
+		if (queues == NIL)
+			return false;
+		*names = list_concat(*names, queues);
+	}
+	return true;
+}
+
 static void
 term_each_name(const Term *term, void (*call) (const char *name, SelectorName kind))
 {

@@ -46,6 +46,12 @@ extern Selector *selector_of_queues(const char *text);
  */
 extern bool selector_matches(const Selector *selector, const Worker *worker, const char *queue);
 
+/*
+ * Whether it chooses queues by name alone, so that no others can be meant: these are appended to *names, as
+ * char *.
+ */
+extern bool selector_queues(const Selector *selector, List **names);
+
 /* Calls the function for each queue and worker that the selector chooses by name. */
 typedef enum SelectorName
 {

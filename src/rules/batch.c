@@ -434,8 +434,8 @@ act(int64 batch, const BatchState *state)
 		tell_parent(state, &now);
 	if (state->step_of != 0 && now.settles)
 		watch_note(NEWS_ENDED, state->step_of);
-	if (now.ends || now.succeeds || now.settles)
-		watch_note(NEWS_BATCH, batch);	/* for sessions that wait for it */
+	if (now.ends || now.succeeds)
+		watch_note(NEWS_OVER, batch);
 }
 
 void

@@ -431,7 +431,7 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 			location_relied_on(&other);
 			wakeup_released(other.lane, role, job_key(&other));
 			if (!other.due)
-				wakeup_due(other.run_at);
+				wakeup_due(other.lane, role, other.run_at);
 		}
 	}
 	key_scan_end(&scan);

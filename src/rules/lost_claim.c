@@ -26,6 +26,7 @@
 #include "storage/pmsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/pidfile.h"
+#include "waiter.h"
 
 #define CLAIMS_FILE "pg_stat/queue_jobs.claims"
 #define PLACES_PER_PROCESS 8	/* of a claim of more, the first */
@@ -197,7 +198,7 @@ end_charging(int code, Datum argument)
 	if (!charge_end())
 		return;
 	lane_hints_void(MyDatabaseId);
-	waiters_wake(MyDatabaseId);
+	waiters_wake_lanes(MyDatabaseId);
 }
 
 /* A shutdown ends sessions by the same signal as pg_terminate_backend(), but is no fault of what they do. */

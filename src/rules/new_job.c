@@ -124,7 +124,7 @@ new_job_announce(const EnqueueCall *call, const Job *job)
 	if (job->due)
 		wakeup_job(job->lane, worker->handler ? call->role : InvalidOid, job_key(job));
 	else
-		wakeup_due(job->run_at);
+		wakeup_due(job->lane, worker->handler ? call->role : InvalidOid, job->run_at);
 }
 
 int64

@@ -282,7 +282,7 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	if (job->due)
 		wakeup_job(job->lane, role, job_key(job));
 	else
-		wakeup_due(job->run_at);
+		wakeup_due(job->lane, role, job->run_at);
 	dedup_publish_key(table, job, worker);
 }
 

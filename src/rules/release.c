@@ -127,7 +127,7 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, worker), job_key(job));
 	else
-		wakeup_due(job->run_at);
+		wakeup_due(job->lane, lane_executor_role(lane, worker), job->run_at);
 }
 
 static void

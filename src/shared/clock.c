@@ -16,6 +16,7 @@
 #include "lane_hint.h"
 #include "portability/instr_time.h"
 #include "shared.h"
+#include "waiter.h"
 
 #define SET (USECS_PER_SEC)		/* the least by which a clock is set; it goes a little wrong by itself */
 #define EXACT INT64CONST(50000) /* microseconds that may pass while both clocks are read */
@@ -98,7 +99,7 @@ look_again(void)
 		lane_hints_void(database);
 		database_look_at_schedules(database);
 	}
-	waiters_wake(InvalidOid);
+	waiters_wake_lanes(InvalidOid);
 }
 
 uint32

@@ -15,19 +15,11 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
-#include "test_point.h"
 
-#define MAX_AREAS 24
-#define WAITING_COUNTERS 64
+#define MAX_AREAS 32
 #define LAUNCHER_PAUSE (5 * USECS_PER_SEC)	/* after one that failed */
 /* without a free worker slot, after a while in which all were to be had */
 #define MISSED_AGAIN (60 * USECS_PER_SEC)
-
-typedef struct Waiter
-{
-	Oid			database;		/* InvalidOid: not waiting. Written by its own process only */
-	pg_atomic_uint32 wakes;		/* see shared_woken() */
-} Waiter;
 
 typedef struct Shared
 {
@@ -39,12 +31,8 @@ typedef struct Shared
 	bool		read_only;		/* see shared_read_only() */
 	bool		worker_slots_lack;	/* see shared_worker_slots_lack() */
 	TimestampTz slot_missed_at[2];	/* the last time, by a scheduler's and by an executor's process */
-	/* sessions in wait_for_jobs(), by database modulo the number of counters */
-	pg_atomic_uint32 waiting[WAITING_COUNTERS];
 	TimestampTz launcher_started;	/* these two are the launcher's own; there is one at a time */
 	TimestampTz launcher_not_before;
-	/* by process number, of all that can have a latch; auxiliary processes come after MaxBackends */
-	Waiter		waiters[FLEXIBLE_ARRAY_MEMBER] pg_attribute_aligned(CACHE_LINE);
 } Shared;
 
 /* Parts of other modules, and ours behind them, each from a cache line on. */
@@ -54,9 +42,11 @@ typedef struct Area
 	void	  **pointer;
 	void		(*initialize) (void *area); /* or NULL */
 	int			locks;			/* of the structs that it is an array of; 0: it is none */
+	bool		per_process;	/* its size is that for one process */
 } Area;
 
 static Shared *shared = NULL;
+static pg_atomic_uint32 *wakes = NULL;	/* of each process; see shared_woken() */
 static Area areas[MAX_AREAS];
 static int	area_count = 0;
 static uint32 wakes_seen = 0;	/* by this process */
@@ -79,6 +69,13 @@ shared_add_array(int count, Size size, void **area)
 {
 	shared_add_area(mul_size(count, size), area, NULL);
 	areas[area_count - 1].locks = count;
+}
+
+void
+shared_add_area_per_process(Size size, void **area, void (*initialize) (void *area))
+{
+	shared_add_area(size, area, initialize);
+	areas[area_count - 1].per_process = true;
 }
 
 static Size
@@ -105,20 +102,24 @@ initialize(void *area)
 	(void) shared_follow_configuration();
 	pg_atomic_init_u64(&shared->refusals, 0);
 	pg_atomic_init_u64(&shared->up_since, 0);
-	for (int i = 0; i < MaxBackends; i++)
-		pg_atomic_init_u32(&shared->waiters[i].wakes, 0);
-	for (int i = 0; i < WAITING_COUNTERS; i++)
-		pg_atomic_init_u32(&shared->waiting[i], 0);
 }
 
-/* Only now is it known how many processes there can be. */
+static void
+initialize_wakes(void *area)
+{
+	for (int i = 0; i < MaxBackends; i++)
+		pg_atomic_init_u32(&wakes[i], 0);
+}
+
+/* Only now is it known how many processes there can be. Auxiliary ones, which never wait, come after them. */
 static void
 shmem_request(void)
 {
 	if (previous_shmem_request_hook)
 		previous_shmem_request_hook();
-	shared_add_area(add_size(offsetof(Shared, waiters), mul_size(MaxBackends, sizeof(Waiter))),
-					(void **) &shared, initialize);
+	for (int i = 0; i < area_count; i++)
+		if (areas[i].per_process)
+			areas[i].size = mul_size(areas[i].size, MaxBackends);
 	RequestAddinShmemSpace(areas_size());
 	RequestNamedLWLockTranche("queue_jobs", LOCKS);
 }
@@ -156,6 +157,8 @@ shmem_startup(void)
 void
 shared_init(void)
 {
+	shared_add_area(sizeof(Shared), (void **) &shared, initialize);
+	shared_add_area_per_process(sizeof(pg_atomic_uint32), (void **) &wakes, initialize_wakes);
 	previous_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = shmem_request;
 	previous_shmem_startup_hook = shmem_startup_hook;
@@ -220,7 +223,7 @@ shared_wake(int proc)
 {
 	if (proc == NO_PROC)
 		return;
-	pg_atomic_fetch_add_u32(&shared->waiters[proc].wakes, 1);
+	pg_atomic_fetch_add_u32(&wakes[proc], 1);
 	SetLatch(&ProcGlobal->allProcs[proc].procLatch);
 }
 
@@ -228,14 +231,14 @@ void
 shared_look(void)
 {
 	if (shared != NULL)
-		wakes_seen = pg_atomic_read_u32(&shared->waiters[QjMyProcNumber].wakes);
+		wakes_seen = pg_atomic_read_u32(&wakes[QjMyProcNumber]);
 	pg_memory_barrier();		/* what is looked at is no older than that */
 }
 
 bool
 shared_woken(void)
 {
-	return shared != NULL && pg_atomic_read_u32(&shared->waiters[QjMyProcNumber].wakes) != wakes_seen;
+	return shared != NULL && pg_atomic_read_u32(&wakes[QjMyProcNumber]) != wakes_seen;
 }
 
 LWLock *
@@ -314,49 +317,4 @@ shared_follow_configuration(void)
 	shared->run = queue_jobs_run;
 	shared->read_only = DefaultXactReadOnly;
 	return changed;
-}
-
-/* ---- waiting sessions ---- */
-
-static pg_atomic_uint32 *
-waiting_of(Oid database)
-{
-	return &shared->waiting[database % WAITING_COUNTERS];
-}
-
-/* What is published from now on wakes us: the counter's update is a barrier. */
-void
-waiter_register(void)
-{
-	shared->waiters[QjMyProcNumber].database = MyDatabaseId;
-	test_point("waiter_registers");
-	pg_atomic_fetch_add_u32(waiting_of(MyDatabaseId), 1);
-}
-
-void
-waiter_unregister(void)
-{
-	shared->waiters[QjMyProcNumber].database = InvalidOid;
-	pg_atomic_fetch_sub_u32(waiting_of(MyDatabaseId), 1);
-}
-
-/*
- * The counter tells only that none waits. One that waits may stand behind another that is about to be
- * counted.
- */
-void
-waiters_wake(Oid database)
-{
-	if (shared == NULL)
-		return;
-	pg_memory_barrier();		/* what was published comes before the look at which processes wait for it */
-	if (OidIsValid(database) && pg_atomic_read_u32(waiting_of(database)) == 0)
-		return;
-	for (int i = 0; i < MaxBackends; i++)
-	{
-		Oid			waits = shared->waiters[i].database;
-
-		if (OidIsValid(waits) && (waits == database || !OidIsValid(database)))
-			shared_wake(i);
-	}
 }

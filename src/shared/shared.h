@@ -1,8 +1,8 @@
 /*
  * shared.h
- *		Shared memory: what the modules that have a part of it share, the launcher, and sessions that wait.
- *		Present only if the library was loaded by shared_preload_libraries; without it every function does
- *		nothing, or says that nothing is known.
+ *		Shared memory: what the modules that have a part of it share, and the launcher. Present only if the
+ *		library was loaded by shared_preload_libraries; without it every function does nothing, or says that
+ *		nothing is known.
  *
  * All of it is a hint or a matter of processes. What is true of jobs stands in the tables: a crash resets
  * shared memory, and nothing is lost by it.
@@ -31,6 +31,9 @@ extern void shared_add_area(Size size, void **area, void (*initialize) (void *ar
 
 /* The same for an array of structs that begin with a spinlock: it is free, and all else is zero. */
 extern void shared_add_array(int count, Size size, void **area);
+
+/* The same for an array by process number, of all processes that can have a latch; all of it is zero. */
+extern void shared_add_area_per_process(Size size, void **area, void (*initialize) (void *area));
 extern bool shared_present(void);
 
 #define NO_PROC (-1)
@@ -111,12 +114,5 @@ extern TimestampTz shared_up_since(void);
 
 /* The system clock was set: it cannot be later than now. */
 extern void shared_clock_set(TimestampTz now);
-
-/* sessions in wait_for_jobs() */
-extern void waiter_register(void);
-extern void waiter_unregister(void);
-
-/* Of that database; of all, if it is InvalidOid. */
-extern void waiters_wake(Oid database);
 
 #endif

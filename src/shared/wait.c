@@ -17,6 +17,7 @@
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 #include "wait.h"
+#include "waiter.h"
 
 /* of libpq/libpq.h, which needs GSSAPI's headers, and those are not everywhere */
 extern bool pq_check_connection(void);
@@ -99,9 +100,9 @@ look_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int
 }
 
 static void
-unregister_waiter(int code, Datum argument)
+leave(int code, Datum argument)
 {
-	waiter_unregister();
+	waiter_leave();
 }
 
 void
@@ -109,18 +110,11 @@ wait_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int
 {
 	int64		deadline = clock_elapsed() + timeout;	/* by a clock that cannot be set */
 
-	if (!shared_present())
-		look_until(look, argument, deadline, poll);
-	else
+	PG_ENSURE_ERROR_CLEANUP(leave, (Datum) 0);
 	{
-		/* before the first look, so that what is committed after it sets our latch */
-		waiter_register();
-		PG_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
-		{
-			look_until(look, argument, deadline, 0);
-		}
-		PG_END_ENSURE_ERROR_CLEANUP(unregister_waiter, (Datum) 0);
-		waiter_unregister();
+		look_until(look, argument, deadline, shared_present() ? 0 : poll);
 	}
+	PG_END_ENSURE_ERROR_CLEANUP(leave, (Datum) 0);
+	waiter_leave();
 	end_transaction_of_procedure();
 }

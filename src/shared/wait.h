@@ -28,8 +28,9 @@ extern void wait_outside_transaction(TimestampTz until, long poll, bool (*done) 
 
 /*
  * Waits so between looks until one of them returns true, for no longer than "timeout" microseconds, and ends
- * the transaction. Commits wake this process; where there is no shared memory, it looks every "poll"
- * milliseconds. A look sets *next, the latest time of the next one.
+ * the transaction. A look says first what it looks for (waiter.h), so that commits wake this process; where
+ * there is no shared memory, it looks every "poll" milliseconds. It sets *next, the latest time of the next
+ * one.
  */
 extern void wait_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int64 timeout,
 					   long poll);

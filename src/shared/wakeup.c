@@ -22,6 +22,7 @@
 #include "storage/ipc.h"
 #include "test_point.h"
 #include "utils/hsearch.h"
+#include "waiter.h"
 #include "wakeup.h"
 #include "watch.h"
 
@@ -39,6 +40,7 @@ typedef struct TouchedLane
 	int			succeeded;		/* jobs of a limited-capacity worker */
 	int			limited_at;		/* nesting level at which a slot of the worker was taken, 0: none */
 	TimestampTz lease_ends;		/* the first of those that were written, or DT_NOEND */
+	bool		due;			/* a job that claimants claim waits here for its time */
 	bool		wake;			/* published; a process is to look */
 	uint32		pools;			/* that served it when it was published; 0: not known */
 } TouchedLane;
@@ -78,6 +80,8 @@ static bool look_at_all = false;
 static bool look_at_schedules = false;
 static bool sweep_parked = false;
 static bool defined = false;	/* something that jobs may wait for was */
+static bool roles_changed = false;	/* what a role may claim has changed with its rights */
+static bool prepared_ended = false;
 static bool in_doubt = false;	/* a prepared transaction is being ended */
 static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
 static uint32 served_pool = 0;	/* and of which pool: its bit */
@@ -160,6 +164,8 @@ touch(int32 lane, Oid role, LanePosition key)
 
 	if (found == NULL)
 		found = add_touched(lane, role);
+	if (!OidIsValid(found->role))
+		found->role = role;		/* what was noted before does not depend on it */
 	if (lane_position_compare(&key, &found->key) < 0)
 		found->key = key;
 	return found;
@@ -288,9 +294,11 @@ wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePositio
 }
 
 void
-wakeup_due(TimestampTz due)
+wakeup_due(int32 lane, Oid role, TimestampTz due)
 {
 	first_due = Min(first_due, due);
+	if (shared_present() && lane != 0 && !OidIsValid(role))
+		touch_lane(lane, role)->due = true;
 }
 
 void
@@ -389,6 +397,8 @@ forget(void)
 	look_at_schedules = false;
 	sweep_parked = false;
 	defined = false;
+	roles_changed = false;
+	prepared_ended = false;
 }
 
 static void
@@ -408,6 +418,14 @@ wake_executors(const TouchedLane *lane)
 		database_call_attention(MyDatabaseId);
 	else
 		database_call_unserved(MyDatabaseId, lane->role, wanted > 1);
+}
+
+/* Executors, and claimants: of a lane whose worker is defined otherwise meanwhile, either may be needed. */
+static void
+wake_processes(const TouchedLane *lane)
+{
+	wake_executors(lane);
+	waiters_wake_lane(lane->lane, lane->jobs);
 }
 
 static void
@@ -430,7 +448,7 @@ publish_released(const TouchedLane *lane)
 		if (moved.lane == 0 || moved.lane == lane->lane)
 			break;
 		publish_lane(&moved);
-		wake_executors(&moved);
+		wake_processes(&moved);
 	}
 }
 
@@ -442,32 +460,29 @@ is_served_here(const TouchedLane *lane)
 		(lane_hint_pools(lane->lane) & served_pool) != 0;
 }
 
-/* Only lanes that were refused: otherwise a job's end is of no use to others. True if others are to look. */
-static bool
+/* Only lanes that were refused: otherwise a job's end is of no use to others. */
+static void
 publish_limited(int32 worker)
 {
-	bool		news = false;
 	int			i = 0;
 	TouchedLane lane = {0};
 
 	while (lane_hint_allow_next(worker, &i, &lane.lane, &lane.role))
 	{
-		if (is_served_here(&lane))
-			continue;
-		wake_executors(&lane);
-		news = true;
+		if (!is_served_here(&lane))
+			wake_processes(&lane);
 	}
 	if (!lane_hints_allow_lost())
-		return news;
+		return;
 	database_call_attention(MyDatabaseId);	/* it is not known whose they are */
-	return true;
+	waiters_wake_lanes(MyDatabaseId);
 }
 
 void
 wakeup_limited_now(int32 worker)
 {
-	if (shared_present() && publish_limited(worker))
-		waiters_wake(MyDatabaseId);
+	if (shared_present())
+		publish_limited(worker);
 }
 
 void
@@ -475,10 +490,8 @@ wakeup_revisit(int32 lane, Oid role, TimestampTz at)
 {
 	TouchedLane revisited = {.lane = lane,.role = role};
 
-	if (!shared_present() || !lane_hint_revisit(lane, at, true))
-		return;
-	wake_executors(&revisited);
-	waiters_wake(MyDatabaseId);
+	if (shared_present() && lane_hint_revisit(lane, at, true))
+		wake_processes(&revisited);
 }
 
 static void
@@ -488,13 +501,22 @@ publish_success(const TouchedLane *lane)
 	database_publish_success(MyDatabaseId);
 }
 
+/* Sessions that wait for the lanes look, too, for the scheduler may be late, or not be allowed to run. */
+static void
+wake_for_due(void)
+{
+	for (int i = 0; i < touched_count; i++)
+		if (touched[i].due)
+			waiters_wake_lane(touched[i].lane, 1);
+}
+
 static void
 publish(bool committed)
 {
-	bool		news = look_at_all; /* for sessions in wait_for_jobs() */
-
 	if (committed && defined)
 		databases_call_blocked();
+	if (committed && roles_changed)
+		waiters_wake_lanes(InvalidOid);
 	if (!committed)
 		first_due = Min(first_due, first_due_if_undone);
 	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all &&
@@ -530,19 +552,23 @@ publish(bool committed)
 	for (int i = 0; i < touched_count; i++)
 	{
 		if (touched[i].wake)
-			wake_executors(&touched[i]);
-		news = news || touched[i].wake;
-		if (touched[i].limited_at > 0 && publish_limited(touched[i].lane))
-			news = true;
+			wake_processes(&touched[i]);
+		if (touched[i].limited_at > 0)
+			publish_limited(touched[i].lane);
 	}
 	if (sweep_parked)
 		database_sweep_parked(MyDatabaseId);
-	if (first_due != DT_NOEND && database_publish_due(MyDatabaseId, first_due))
-		news = true;
+	if (first_due != DT_NOEND)
+	{
+		(void) database_publish_due(MyDatabaseId, first_due);
+		wake_for_due();
+	}
 	if (requests_announced)
 		end_announcements(request_count, committed);
-	if (news)
-		waiters_wake(MyDatabaseId);
+	if (prepared_ended)
+		waiters_wake_all();
+	else if (look_at_all)
+		waiters_wake_lanes(MyDatabaseId);
 }
 
 /*
@@ -585,19 +611,16 @@ wakeup_transaction_end(XactEvent event)
 		ended = committed ? ENDED_COMMIT : ENDED_ROLLBACK;
 }
 
-/* Publishes what the rollback of a savepoint has freed in a lane. True if others are to look. */
-static bool
+/* Publishes what the rollback of a savepoint has freed in a lane. */
+static void
 publish_undone_lane(TouchedLane *lane)
 {
-	bool		wake = false;
-
 	if (lane->limited_at >= undone_level)
-		wake = publish_limited(lane->lane);
+		publish_limited(lane->lane);
 	if (Max(lane->taken_at, lane->relied_at) < undone_level)
-		return wake;
+		return;
 	publish_lane(lane);
-	wake_executors(lane);
-	return true;
+	wake_processes(lane);
 }
 
 /*
@@ -608,14 +631,13 @@ static void
 leave_level(int nest_level, bool undone)
 {
 	int			first = savepoint_notes_first(level_notes, level_note_count, sizeof(LevelNote), nest_level);
-	bool		published = false;
 
 	for (int i = first; i < level_note_count; i++)
 	{
 		TouchedLane *lane = &touched[level_notes[i].lane];
 
 		if (undone)
-			published = publish_undone_lane(lane) || published;
+			publish_undone_lane(lane);
 		lane->relied_at = Min(lane->relied_at, nest_level - 1);
 		lane->taken_at = Min(lane->taken_at, nest_level - 1);
 		lane->limited_at = Min(lane->limited_at, nest_level - 1);
@@ -623,8 +645,6 @@ leave_level(int nest_level, bool undone)
 	}
 	if (nest_level <= 2)
 		level_note_count = first;
-	if (published)
-		waiters_wake(MyDatabaseId);
 }
 
 /*
@@ -656,14 +676,6 @@ wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId
 	ended = ENDED_SAVEPOINT;
 }
 
-/* The scheduler may have passed by due jobs that a claim had in the savepoint. */
-static void
-publish_undone_due(void)
-{
-	if (first_due_if_undone != DT_NOEND && database_publish_due(MyDatabaseId, first_due_if_undone))
-		waiters_wake(MyDatabaseId);
-}
-
 /*
  * By now other sessions find rows and holds free, and get the server's invalidation messages for definitions
  * that have changed. A portal's locks can be released by itself: then nothing has ended.
@@ -687,7 +699,9 @@ wakeup_after_locks(void)
 			break;
 		case ENDED_SAVEPOINT:
 			leave_level(undone_level, true);
-			publish_undone_due();
+			/* the scheduler may have passed by due jobs that a claim had in the savepoint */
+			if (first_due_if_undone != DT_NOEND && database_publish_due(MyDatabaseId, first_due_if_undone))
+				wake_for_due();
 			break;
 	}
 	ended = ENDED_NOTHING;
@@ -750,6 +764,35 @@ may_define(Node *statement)
 	}
 }
 
+/* Not its password, which a role may change as often as it likes. */
+static bool
+changes_rights(List *options)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+		if (strcmp(lfirst_node(DefElem, cell)->defname, "password") != 0)
+			return true;
+	return false;
+}
+
+/* Roles may have come to have, or lost, the rights of others. */
+static bool
+may_change_roles(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_GrantRoleStmt:
+			return true;
+		case T_CreateRoleStmt:
+			return changes_rights(((CreateRoleStmt *) statement)->options);
+		case T_AlterRoleStmt:
+			return changes_rights(((AlterRoleStmt *) statement)->options);
+		default:
+			return false;
+	}
+}
+
 void
 wakeup_utility(UtilityCall *call)
 {
@@ -762,14 +805,18 @@ wakeup_utility(UtilityCall *call)
 
 		ends_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
 	}
-	else if (may_define(node))
-		defined = true;
+	else
+	{
+		defined = defined || may_define(node);
+		roles_changed = roles_changed || may_change_roles(node);
+	}
 	if (!ends_prepared)
 	{
 		utility_proceed(call);
 		return;
 	}
 	wakeup_all();				/* when our own transaction ends, which is after the prepared one */
+	prepared_ended = true;
 	defined = true;
 	begin_doubt();
 	PG_TRY();

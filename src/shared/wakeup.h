@@ -4,9 +4,9 @@
  *
  * Functions that change jobs note here what they touched. When the transaction has committed, and its changes
  * can be seen, one callback publishes it: it lowers the cursors of the lanes, sets the latch of an idle
- * executor of the lane, of the scheduler, or of sessions in wait_for_jobs(). At rollback only jobs that had
- * been taken are published, for they are free again. All of it is a hint: what a rolled back savepoint
- * touched is published too, and does no harm.
+ * executor of the lane, of the scheduler, or of sessions that wait for the lane (waiter.h). At rollback only
+ * jobs that had been taken are published, for they are free again. All of it is a hint: what a rolled back
+ * savepoint touched is published too, and does no harm.
  *
  * COMMIT PREPARED is carried out by a session that does not know what was touched: everything in that
  * database is looked at again.
@@ -92,8 +92,11 @@ typedef struct TouchedWalk
 
 extern bool wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePosition *first);
 
-/* A job is due at that time; published however the transaction ends. */
-extern void wakeup_due(TimestampTz due);
+/*
+ * A job of the lane is due at that time; published however the transaction ends. With no lane (0) it is only
+ * the scheduler that has something to do then.
+ */
+extern void wakeup_due(int32 lane, Oid role, TimestampTz due);
 
 /*
  * A job that was due at that time waits for its time no more: if that is undone, it is due, and a process

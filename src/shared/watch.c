@@ -14,6 +14,7 @@
 #include "savepoint_notes.h"
 #include "settings.h"
 #include "shared.h"
+#include "waiter.h"
 #include "watch.h"
 
 #define NEWS_KEPT 1024
@@ -230,7 +231,6 @@ watch_known(void)
 		return;
 	watch->known = true;
 	SpinLockRelease(&watch->mutex);
-	waiters_wake(MyDatabaseId); /* a session that waits for a job adds it again */
 }
 
 /* ---- what is expected ---- */
@@ -425,6 +425,17 @@ is_awaited_by_none(int64 job)
 	return !watch_may_wait(job, &known) && known;
 }
 
+static void
+wake_sessions(const Noted *note)
+{
+	if (note->is_parent)
+		return;
+	if (note->news.kind == NEWS_ENDED)
+		waiters_wake_job(note->news.id);
+	else if (note->news.kind == NEWS_OVER)
+		waiters_wake_batch(note->news.id);
+}
+
 /* The mutex is held for one note at a time. True if the scheduler is to be called. */
 static bool
 publish_note(const Noted *note)
@@ -432,6 +443,9 @@ publish_note(const Noted *note)
 	Watch	   *watch;
 	bool		calls = false;
 
+	wake_sessions(note);
+	if (!note->is_parent && note->news.kind == NEWS_OVER)
+		return false;
 	if (!note->is_parent && note->news.kind == NEWS_ENDED && is_awaited_by_none(note->news.id))
 		return false;
 	watch = lock_watch();
@@ -468,7 +482,6 @@ watch_end_transaction(void)
 	if (!is_news)
 		return;
 	database_publish_news(MyDatabaseId);
-	waiters_wake(MyDatabaseId);
 }
 
 void

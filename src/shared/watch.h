@@ -1,6 +1,7 @@
 /*
  * watch.h
- *		Ends that others wait for: members of batches, jobs that other jobs or sessions wait for.
+ *		Ends that others wait for: members of batches, jobs that other jobs wait for. Sessions that wait for
+ *		them are woken (waiter.h).
  *
  * A transaction notes what it has ended, or what else is to be looked at. When it is over, and its locks
  * matter no more than its snapshot, the notes become news for the scheduler, which looks with a fresh
@@ -24,6 +25,7 @@ typedef enum NewsKind
 	/* members of the batch have ended, or children: look at it if it may end by that */
 	NEWS_MEMBERS,
 	NEWS_ENDED,					/* a job has ended: others may wait for it */
+	NEWS_OVER,					/* a batch has ended, which only sessions wait for */
 	NEWS_WAITS,					/* look at the job, which may wait for what has come */
 } NewsKind;
 
@@ -39,7 +41,7 @@ extern void watch_init(void);
 /* For the end of the transaction, however it ends. */
 extern void watch_note(NewsKind kind, int64 id);
 
-/* A session waits for the job: from now on its end is news. */
+/* Others wait for the job, or a session does, which wants it to be kept: from now on its end is news. */
 extern void watch_job(int64 job);
 
 /*

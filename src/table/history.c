@@ -44,6 +44,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "waiter.h"
 #include "watch.h"
 
 #define LEVELS 4
@@ -267,7 +268,7 @@ history_is_awaited(int64 job)
 {
 	bool		known;
 
-	return watch_may_wait(job, &known) ||
+	return watch_may_wait(job, &known) || waiters_await_job(job) ||
 		(!known && (table_has_row_of(REL_DEPENDENCY, Anum_dependency_parent, REL_DEPENDENCY_PARENT, job) ||
 					table_has_row_of(REL_JOINT_MEMBER, Anum_joint_member_job, REL_JOINT_MEMBER_JOB, job)));
 }

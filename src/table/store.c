@@ -506,7 +506,8 @@ note_taken(const Job *job)
 		wakeup_taken(job->lane, executor_role(job->lane), job_key(job));
 	else
 	{
-		wakeup_due(job->run_at);	/* a process that looks for due jobs passes it by, too */
+		/* a process that looks for due jobs passes it by, too */
+		wakeup_due(job->lane, executor_role(job->lane), job->run_at);
 		wakeup_due_if_undone(job->run_at);
 	}
 }

@@ -1,0 +1,424 @@
+/*
+ * waiter.c
+ *		Sessions that wait, and which of them a commit wakes; see waiter.h.
+ *
+ * Everything that can be waited for has a key. A counter for each key (more than one key may have the same)
+ * tells whether any session waits for it. So a commit that concerns none reads a few counters. Otherwise it
+ * walks over the sessions, without a lock.
+ *
+ * A session writes its entry, then counts its keys, which is a barrier, and then looks. A commit publishes,
+ * has a barrier, and then reads counters and entries. If it misses the entry, or finds it half written, the
+ * session's look comes after what was published.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "compat.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "shared.h"
+#include "test_point.h"
+#include "waiter.h"
+
+#define COUNTERS 4096
+#define MOST_SETS 64			/* of equals that one walk tells apart */
+
+typedef enum KeyKind
+{
+	KEY_JOB = 1,
+	KEY_BATCH,
+	KEY_OWNER,
+	KEY_WORKER,
+	KEY_ANY_LANE,
+	KEY_LANES,					/* counted for each session that waits for lanes, whichever they are */
+} KeyKind;
+
+typedef struct Waiter
+{
+	/* 0: it waits for nothing, or is about to say for what. Equals have the same. */
+	pg_atomic_uint64 set;
+	/* these change only while there is none */
+	Oid			database;
+	AwaitedLanes lanes;			/* without a user: one key, of a job or batch */
+} Waiter;
+
+typedef struct Waiting
+{
+	pg_atomic_uint32 counters[COUNTERS];	/* sessions that wait for a key, by the key modulo their number */
+} Waiting;
+
+static Waiting *waiting = NULL;
+static Waiter *waiters = NULL;	/* by process number */
+static bool (*lane_content) (int32 lane, LaneContent *content);
+
+static void
+initialize(void *area)
+{
+	for (int i = 0; i < COUNTERS; i++)
+		pg_atomic_init_u32(&waiting->counters[i], 0);
+}
+
+static void
+initialize_waiters(void *area)
+{
+	for (int i = 0; i < MaxBackends; i++)
+		pg_atomic_init_u64(&waiters[i].set, 0);
+}
+
+void
+waiters_init(bool (*content) (int32 lane, LaneContent *content))
+{
+	lane_content = content;
+	shared_add_area(sizeof(Waiting), (void **) &waiting, initialize);
+	shared_add_area_per_process(sizeof(Waiter), (void **) &waiters, initialize_waiters);
+}
+
+/* ---- keys ---- */
+
+static uint64
+key_of(Oid database, KeyKind kind, int64 id)
+{
+	uint64		hash = hash_bytes_uint32_extended((uint32) (id >> 32), (uint64) database << 32 | kind);
+
+	return hash_bytes_uint32_extended((uint32) id, hash);
+}
+
+static pg_atomic_uint32 *
+counter_of(uint64 key)
+{
+	return &waiting->counters[key % COUNTERS];
+}
+
+static bool
+has(const uint64 *values, int count, uint64 value)
+{
+	for (int i = 0; i < count; i++)
+		if (values[i] == value)
+			return true;
+	return false;
+}
+
+static void
+add_key(AwaitedLanes *lanes, uint64 key)
+{
+	uint64		any = key_of(MyDatabaseId, KEY_ANY_LANE, 0);
+
+	if (has(lanes->keys, lanes->key_count, key) || has(lanes->keys, lanes->key_count, any))
+		return;
+	if (key == any || lanes->key_count == MOST_AWAITED)
+	{
+		lanes->key_count = 0;
+		key = any;
+	}
+	lanes->keys[lanes->key_count++] = key;
+}
+
+void
+awaited_add_owner(AwaitedLanes *lanes, Oid owner)
+{
+	add_key(lanes, key_of(MyDatabaseId, KEY_OWNER, owner));
+}
+
+void
+awaited_add_worker(AwaitedLanes *lanes, uint64 worker)
+{
+	add_key(lanes, key_of(MyDatabaseId, KEY_WORKER, (int64) worker));
+}
+
+void
+awaited_add_any(AwaitedLanes *lanes)
+{
+	add_key(lanes, key_of(MyDatabaseId, KEY_ANY_LANE, 0));
+}
+
+/* ---- for a session that waits ---- */
+
+static Waiter *
+own_waiter(void)
+{
+	return &waiters[QjMyProcNumber];
+}
+
+static void
+count(const AwaitedLanes *lanes, int32 sessions)
+{
+	for (int i = 0; i < lanes->key_count; i++)
+		pg_atomic_fetch_add_u32(counter_of(lanes->keys[i]), sessions);
+	if (OidIsValid(lanes->user))
+		pg_atomic_fetch_add_u32(counter_of(key_of(MyDatabaseId, KEY_LANES, 0)), sessions);
+}
+
+/* Its entry is empty afterwards, for all who see it. */
+static void
+clear_entry(Waiter *own)
+{
+	if (pg_atomic_read_u64(&own->set) == 0)
+		return;
+	pg_atomic_write_u64(&own->set, 0);
+	count(&own->lanes, -1);		/* a barrier */
+}
+
+static void
+await(const AwaitedLanes *lanes, uint64 set)
+{
+	Waiter	   *own;
+
+	if (waiters == NULL)
+		return;
+	own = own_waiter();
+	clear_entry(own);
+	own->database = MyDatabaseId;
+	own->lanes = *lanes;
+	pg_write_barrier();
+	pg_atomic_write_u64(&own->set, Max(set, 1));
+	test_point("waiter_registers");
+	count(lanes, 1);
+}
+
+static void
+await_key(uint64 key)
+{
+	/* none is its equal: all that wait for the same job are woken */
+	await(&(AwaitedLanes) {.keys = {key}, .key_count = 1}, hash_combine64(key, QjMyProcNumber));
+}
+
+void
+waiter_await_job(int64 job)
+{
+	await_key(key_of(MyDatabaseId, KEY_JOB, job));
+}
+
+void
+waiter_await_batch(int64 batch)
+{
+	await_key(key_of(MyDatabaseId, KEY_BATCH, batch));
+}
+
+void
+waiter_await_lanes(const AwaitedLanes *lanes)
+{
+	await(lanes, hash_combine64(lanes->queues_hash, (uint64) MyDatabaseId << 32 | lanes->user));
+}
+
+/* The first session that waits for the same lanes as "own" did or does; -1: there is none. */
+static int
+first_equal(const Waiter *own, uint64 set)
+{
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		const Waiter *other = &waiters[i];
+		bool		equal;
+
+		if (pg_atomic_read_u64(&waiters[i].set) != set)
+			continue;
+		pg_read_barrier();
+		equal = other->database == own->database && other->lanes.user == own->lanes.user &&
+			other->lanes.queues_hash == own->lanes.queues_hash;
+		pg_read_barrier();
+		if (equal && pg_atomic_read_u64(&waiters[i].set) == set)
+			return i;
+	}
+	return -1;
+}
+
+bool
+waiter_is_first(void)
+{
+	if (waiters == NULL)
+		return true;
+	return first_equal(own_waiter(), pg_atomic_read_u64(&own_waiter()->set)) == QjMyProcNumber;
+}
+
+static void
+wake(int process)
+{
+	test_point("waiter_woken");
+	shared_wake(process);
+}
+
+/*
+ * A session that was the first of its equals may have been woken for what it did not look at any more, or
+ * knows a time at which to look, or has left a job to the others. Its entry is empty before it looks for the
+ * next one: of two that leave at once, the first sees the other's as empty, or that one does not see it.
+ */
+void
+waiter_leave(void)
+{
+	Waiter	   *own;
+	uint64		set;
+	int			next;
+
+	if (waiters == NULL)
+		return;
+	own = own_waiter();
+	set = pg_atomic_read_u64(&own->set);
+	clear_entry(own);
+	if (set == 0 || !OidIsValid(own->lanes.user))
+		return;
+	next = first_equal(own, set);
+	if (next > QjMyProcNumber)
+		wake(next);
+}
+
+/* ---- for a commit ---- */
+
+/* What has come: in a lane, or a job or batch that has ended. */
+typedef struct Event
+{
+	Oid			database;		/* InvalidOid: any, and then there are no keys */
+	const uint64 *keys;
+	int			key_count;		/* 0: it concerns all that wait for lanes */
+	bool		everything;		/* and all that wait for jobs and batches */
+	uint64		queue;			/* of a lane */
+	int			most;			/* so many of equals are woken */
+} Event;
+
+/* Whether it concerns a session; *set is that of its equals. */
+static bool
+concerns(const Event *event, Waiter *waiter, uint64 *set)
+{
+	const AwaitedLanes *lanes = &waiter->lanes;
+	bool		concerned = false;
+
+	*set = pg_atomic_read_u64(&waiter->set);
+	if (*set == 0)
+		return false;
+	pg_read_barrier();
+	if (OidIsValid(event->database) && waiter->database != event->database)
+		return false;
+	if (event->key_count == 0)
+		concerned = event->everything || OidIsValid(lanes->user);
+	for (int i = 0; i < event->key_count && !concerned; i++)
+		concerned = has(lanes->keys, lanes->key_count, event->keys[i]) &&
+			(lanes->queue_count == 0 || has(lanes->queues, lanes->queue_count, event->queue));
+	pg_read_barrier();
+	return concerned && pg_atomic_read_u64(&waiter->set) == *set;
+}
+
+/* Whether so many of the set are woken with this one. If there are too many sets, all of the others are. */
+static bool
+is_one_of(int most, uint64 set, uint64 *sets, int *woken, int *set_count)
+{
+	int			i = 0;
+
+	while (i < *set_count && sets[i] != set)
+		i++;
+	if (i == MOST_SETS)
+		return true;
+	if (i == *set_count)
+	{
+		sets[i] = set;
+		woken[i] = 0;
+		(*set_count)++;
+	}
+	return woken[i]++ < most;
+}
+
+static void
+wake_concerned(const Event *event)
+{
+	uint64		sets[MOST_SETS];
+	int			woken[MOST_SETS];
+	int			set_count = 0;
+
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		uint64		set;
+
+		if (concerns(event, &waiters[i], &set) && is_one_of(event->most, set, sets, woken, &set_count))
+			wake(i);
+	}
+}
+
+static bool
+any_waits(const uint64 *keys, int key_count)
+{
+	for (int i = 0; i < key_count; i++)
+		if (pg_atomic_read_u32(counter_of(keys[i])) != 0)
+			return true;
+	return false;
+}
+
+static void
+wake_for_key(uint64 key)
+{
+	if (any_waits(&key, 1))
+		wake_concerned(&(Event) {.database = MyDatabaseId, .keys = &key, .key_count = 1, .most = 1});
+}
+
+void
+waiters_wake_job(int64 job)
+{
+	if (waiters == NULL)
+		return;
+	pg_memory_barrier();		/* what was published comes before the look at which sessions wait for it */
+	wake_for_key(key_of(MyDatabaseId, KEY_JOB, job));
+}
+
+void
+waiters_wake_batch(int64 batch)
+{
+	if (waiters == NULL)
+		return;
+	pg_memory_barrier();
+	wake_for_key(key_of(MyDatabaseId, KEY_BATCH, batch));
+}
+
+void
+waiters_wake_lane(int32 lane, int jobs)
+{
+	LaneContent content;
+	uint64		keys[3];
+
+	if (waiters == NULL)
+		return;
+	pg_memory_barrier();
+	keys[0] = key_of(MyDatabaseId, KEY_LANES, 0);
+	if (!any_waits(keys, 1))
+		return;
+	if (!lane_content(lane, &content))
+	{
+		waiters_wake_lanes(MyDatabaseId);
+		return;
+	}
+	keys[0] = key_of(MyDatabaseId, KEY_ANY_LANE, 0);
+	keys[1] = key_of(MyDatabaseId, KEY_OWNER, content.owner);
+	keys[2] = key_of(MyDatabaseId, KEY_WORKER, (int64) content.worker);
+	if (any_waits(keys, lengthof(keys)))
+		wake_concerned(&(Event) {.database = MyDatabaseId, .keys = keys, .key_count = lengthof(keys),
+								 .queue = content.queue, .most = Max(jobs, 1)});
+}
+
+void
+waiters_wake_lanes(Oid database)
+{
+	uint64		key;
+
+	if (waiters == NULL)
+		return;
+	pg_memory_barrier();
+	key = key_of(database, KEY_LANES, 0);
+	if (!OidIsValid(database) || any_waits(&key, 1))
+		wake_concerned(&(Event) {.database = database, .most = 1});
+}
+
+void
+waiters_wake_all(void)
+{
+	if (waiters == NULL)
+		return;
+	pg_memory_barrier();
+	wake_concerned(&(Event) {.database = MyDatabaseId, .everything = true, .most = 1});
+}
+
+bool
+waiters_await_job(int64 job)
+{
+	uint64		key;
+
+	if (waiters == NULL)
+		return false;
+	pg_memory_barrier();
+	key = key_of(MyDatabaseId, KEY_JOB, job);
+	return any_waits(&key, 1);
+}

@@ -1,0 +1,213 @@
+# Sessions in await_job(), await_batch() and wait_for_jobs() are woken by what concerns them, and by nothing else, however many of them wait: each
+# commit's wake-ups are counted by the process that sends them. Of equals that wait for the same jobs a job wakes one, and none is forgotten.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Points;
+use QueueJobs::Test;
+use Test::More;
+
+plan skip_all => 'built without test points (make test has them)' unless $ENV{TEST_POINTS};
+
+my $node = new_node('waiters', conf => "queue_jobs.idle_timeout = '1h'\nautovacuum = off");
+
+use_points($node);
+arm('waiter_woken', 'count');
+
+sub sql
+{
+	my ($sql, %opts) = @_;
+
+	return $node->safe_psql($opts{db} // 'postgres', ($opts{role} ? "SET SESSION AUTHORIZATION $opts{role};" : '') . $sql);
+}
+
+sql(<<'SQL');
+CREATE ROLE alice LOGIN;
+CREATE ROLE bob LOGIN;
+CREATE ROLE team LOGIN;
+GRANT queue_jobs_define, queue_jobs_enqueue, queue_jobs_claim, queue_jobs_read TO alice, bob, team;
+SQL
+sql(q{SELECT queue_jobs.define_worker('a'), queue_jobs.define_worker('unkept', keep_completed => '0'), queue_jobs.define_worker('own', run_as => 'definer')}, role => 'alice');
+sql(q{SELECT queue_jobs.define_worker('b'), queue_jobs.define_worker('limited', max_running_jobs => 1)}, role => 'bob');
+sql(q{SELECT queue_jobs.define_worker('t')}, role => 'team');
+
+my $bob = in_background($node, user => 'bob');
+
+# So many sessions of the role in the call, asleep.
+sub waiting
+{
+	my ($role, $count, $call) = @_;
+
+	my @sessions = map { in_background($node, user => $role) } 1 .. $count;
+	my @pids = map { $_->pid } @sessions;
+	$_->send($call) foreach @sessions;
+	wait_until($node, "SELECT count(*) = $count FROM pg_stat_activity WHERE pid IN (" . join(',', @pids) . ") AND wait_event_type = 'Extension'");
+	counted('waiter_woken');
+	return @sessions;
+}
+
+sub is_woken
+{
+	my ($count, $name) = @_;
+
+	return is(counted('waiter_woken'), $count, $name);
+}
+
+# What a role does with jobs of its own, commit by commit. Returns how often it woke others.
+sub works
+{
+	my ($session, $worker) = @_;
+
+	foreach (1 .. 5)
+	{
+		$session->query("SELECT queue_jobs.enqueue('$worker', '{\"n\": $_}')");
+		$session->query("SELECT queue_jobs.enqueue('$worker', delay => '1 hour' - interval '$_ min')");
+		$session->query("SELECT queue_jobs.enqueue('$worker', queue => 'queue ' || $_)");
+		$session->query("BEGIN; SELECT count(*) FROM queue_jobs.claim('c', '{$worker}'); ROLLBACK");
+		$session->query("BEGIN; SAVEPOINT s; SELECT count(*) FROM queue_jobs.claim('c', '{$worker}'); ROLLBACK TO s; COMMIT");
+		$session->query("SELECT queue_jobs.fail(id, attempt, 'no') FROM queue_jobs.claim('c', '{$worker}')");
+		$session->query("SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c', '{*}')");
+		$session->query("SELECT queue_jobs.close_batch(b) FROM (SELECT queue_jobs.new_batch(open => true) AS b) s");
+		$session->query(q{ALTER ROLE bob PASSWORD 'x'});
+	}
+	is($session->error, '', 'no error');
+	return counted('waiter_woken');
+}
+
+# ---- another role's ----
+
+my $job = sql(q{SELECT queue_jobs.enqueue('a', queue => 'later')}, role => 'alice');
+my $batch = sql(q{SELECT queue_jobs.new_batch(open => true)}, role => 'alice');
+my %calls = (
+	await_job => "queue_jobs.await_job($job, '1 hour')",
+	await_batch => "queue_jobs.await_batch($batch, '1 hour')",
+	'wait_for_jobs, of a queue' => q{queue_jobs.wait_for_jobs('{a}', '1 hour')},
+	'wait_for_jobs, of all' => q{queue_jobs.wait_for_jobs('{*,namespace:*}', '1 hour')},
+	'wait_for_jobs, by attributes' => q{queue_jobs.wait_for_jobs('{urgency=low}', '1 hour')},
+);
+sql(q{SELECT queue_jobs.pause('later')});
+my %sessions = map { $_ => [ waiting('alice', 2, "CALL $calls{$_}") ] } sort keys %calls;
+counted('waiter_woken');
+is(works($bob, 'b'), 0, "nothing that another role does wakes sessions in @{[ sort keys %calls ]}");
+is(works($bob, 'limited'), 0, 'nor with a worker that has a limit');
+
+sql(q{SELECT queue_jobs.enqueue('b', queue => 'a')}, role => 'bob');
+is_woken(0, 'nor in a queue of that name');
+
+# ---- their own ----
+
+sql(q{SELECT queue_jobs.enqueue('a', queue => 'other')}, role => 'alice');
+$_->result foreach map { @{ $sessions{$_} } } 'wait_for_jobs, of all', 'wait_for_jobs, by attributes';
+is_woken(4, 'a job wakes sessions that may claim it: one of each set of equals, which wakes the next one');
+sql(q{SELECT queue_jobs.enqueue('a', delay => '1 hour')}, role => 'alice');
+is_woken(1, 'one that is due later is for sessions that wait for its queue');
+sql(q{SELECT queue_jobs.enqueue('a')}, role => 'alice');
+$_->result foreach @{ $sessions{'wait_for_jobs, of a queue'} };
+is_woken(2, 'a job in the queue wakes both, one after the other');
+sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('c', '{*}', 100)}, role => 'alice');
+
+is(sql("SELECT queue_jobs.cancel($job)", role => 'alice'), 't', 'the job is cancelled');
+is($_->result, 'cancelled||', 'which a session was waiting for') foreach @{ $sessions{await_job} };
+is_woken(2, 'both are woken by its end');
+sql("SELECT queue_jobs.close_batch($batch)", role => 'alice');
+is($_->result, 'succeeded', 'a batch ends') foreach @{ $sessions{await_batch} };
+is_woken(2, 'and so are those that wait for the batch');
+$_->quit foreach map { @$_ } values %sessions;
+
+# ---- several jobs, and a job that is claimed at once ----
+
+my @equals = waiting('alice', 4, q{CALL queue_jobs.wait_for_jobs('{a}', '1 hour')});
+sql(q{BEGIN; SELECT count(queue_jobs.enqueue('a')) FROM generate_series(1, 3); ROLLBACK}, role => 'alice');
+is_woken(0, 'jobs that are rolled back wake none');
+arm('waiter_looks', 'wait');
+sql(q{SELECT queue_jobs.enqueue('a')}, role => 'alice');
+is_woken(1, 'a job wakes one of four');
+wait_at('waiter_looks');
+is(sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('c', '{a}')}, role => 'alice'), 1, 'it is claimed before that one looks');
+go_on('waiter_looks');
+wait_until($node, q{SELECT count(*) = 4 FROM pg_stat_activity WHERE query ~ 'wait_for_jobs' AND usename = 'alice' AND state = 'active' AND wait_event_type = 'Extension'});
+counted('waiter_woken');    # by the claim's lease, too
+sql(q{SELECT count(queue_jobs.enqueue('a')) FROM generate_series(1, 3)}, role => 'alice');
+cmp_ok(counted('waiter_woken'), '>=', 3, 'three jobs wake three');
+$_->result foreach @equals;
+pass('and as long as there are jobs all return');
+sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('c', '{a}', 100)}, role => 'alice');
+
+# ---- one that was woken leaves without a look ----
+
+$_->quit foreach @equals;
+@equals = waiting('alice', 3, q{CALL queue_jobs.wait_for_jobs('{a}', '1 hour')});
+arm('waiter_looks', 'pause');
+sql(q{SELECT queue_jobs.enqueue('a')}, role => 'alice');
+wait_at('waiter_looks');
+is(sql(q{SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE query ~ '^CALL' AND state = 'active' AND xact_start IS NOT NULL}), 1, 'the one that looks is cancelled');
+go_on('waiter_looks');
+$_->result foreach @equals;
+is(scalar(grep { $_->error =~ /canceling statement/ } @equals), 1, 'before it has, and the others find the job');
+sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('c', '{a}', 100)}, role => 'alice');
+$_->quit foreach @equals;
+
+# ---- whose jobs a role may claim ----
+
+my ($definer) = waiting('alice', 1, q{CALL queue_jobs.wait_for_jobs('{own}', '1 hour')});
+sql(q{SELECT queue_jobs.enqueue('own')}, role => 'bob');
+$definer->result;
+pass('a job that runs as its definer wakes sessions of the definer');
+is(sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('c', '{own}')}, role => 'alice'), 1, 'which may claim it');
+
+my ($member) = waiting('alice', 1, q{CALL queue_jobs.wait_for_jobs('{t}', '1 hour')});
+sql(q{SELECT queue_jobs.enqueue('t', '{"n": 1}')}, role => 'team');
+is_woken(0, 'jobs of a role are not for sessions of another');
+sql('GRANT team TO alice');
+$member->result;
+pass('until that is granted the role');
+$member->send(q{CALL queue_jobs.wait_for_jobs('{t}', '1 hour')});
+$member->result;
+is($member->query(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('c', '{t}')}), 1, 'then it may claim them');
+my $pid = $member->pid;
+$member->send(q{CALL queue_jobs.wait_for_jobs('{t}', '1 hour')});
+wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid");
+sql(q{SELECT queue_jobs.enqueue('t', '{"n": 2}')}, role => 'team');
+$member->result;
+pass('and is woken by new ones');
+
+# A definition that changes beside an enqueue that knows the former one.
+sql(q{SELECT queue_jobs.define_worker('moves')}, role => 'bob');
+my $enqueues = in_background($node, user => 'bob');
+$enqueues->query(q{BEGIN; SELECT queue_jobs.enqueue('moves')});
+my ($waits) = waiting('bob', 1, q{CALL queue_jobs.wait_for_jobs('{moves}', '1 hour')});
+sql(q{SELECT queue_jobs.define_worker('moves', run_as => 'definer')}, role => 'bob');
+$enqueues->query('COMMIT');
+$waits->result;
+pass('a job whose worker was defined otherwise meanwhile wakes a session, too');
+$_->quit foreach $definer, $member, $enqueues, $waits;
+
+# ---- a job that is not kept ----
+
+my $unkept = sql(q{SELECT queue_jobs.enqueue('unkept')}, role => 'alice');
+my ($awaits) = waiting('alice', 1, "CALL queue_jobs.await_job($unkept, '1 hour')");
+# the scheduler finds out anew which jobs others wait for, and forgets the rest
+sql(q{SELECT queue_jobs.pause('anything')});
+my $empty = sql(q{SELECT queue_jobs.new_batch()});
+wait_until($node, "SELECT state = 'succeeded' FROM queue_jobs.batch WHERE id = $empty");
+sql(q{SELECT queue_jobs.complete(id, attempt, '7') FROM queue_jobs.claim('c', '{unkept}')}, role => 'alice');
+is($awaits->result, 'completed|7|', 'a session that waits for it is told how it has ended');
+$awaits->quit;
+
+# ---- a prepared transaction ----
+
+$job = sql(q{SELECT queue_jobs.enqueue('a')}, role => 'alice');
+my @all = (waiting('alice', 1, "CALL queue_jobs.await_job($job, '1 hour')"), waiting('bob', 2, q{CALL queue_jobs.wait_for_jobs('{z}', '1 hour')}));
+sql(q{BEGIN; SET LOCAL ROLE alice; SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c', '{a}');
+	SET LOCAL ROLE bob; SELECT queue_jobs.enqueue('b', queue => 'z'); PREPARE TRANSACTION 'p'});
+is_woken(0, 'a prepared transaction wakes none');
+sql(q{COMMIT PREPARED 'p'});
+is($all[0]->result, 'completed||', 'until it is committed: a job that it has ended');
+$_->result foreach @all[1, 2];
+pass('and one that it has enqueued');
+$_->quit foreach @all, $bob;
+
+$node->stop;
+done_testing();
