@@ -48,8 +48,8 @@ put_executor_state(MetricRows *rows, const char *state, int here, int everywhere
 static void
 put_executors(MetricRows *rows)
 {
-	ExecutorLoad here = executor_load(MyDatabaseId, InvalidOid, ALL_POOLS);
-	ExecutorLoad everywhere = executor_load(InvalidOid, InvalidOid, ALL_POOLS);
+	ExecutorLoad here = executor_load(MyDatabaseId, InvalidOid);
+	ExecutorLoad everywhere = executor_load(InvalidOid, InvalidOid);
 
 	put_executor_state(rows, "busy", here.busy, everywhere.busy);
 	put_executor_state(rows, "idle", here.idle, everywhere.idle);

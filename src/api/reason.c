@@ -376,7 +376,7 @@ check_pools(const Subject *subject, Reasons *reasons)
 	if (enough(reasons))
 		return;
 	role = lane_role(subject->lane, subject->worker);
-	load = executor_load(MyDatabaseId, role, ALL_POOLS);
+	load = executor_load(MyDatabaseId, role);
 	if (load.busy + load.idle == 0 && load.not_before > subject->now)
 		add_reason(reasons, "cannot_connect",
 				   psprintf("an executor of role \"%s\" could not connect to this database",
@@ -407,7 +407,8 @@ check_executors(const Subject *subject, Reasons *reasons)
 	if (subject->worker == NULL || subject->worker->handler == NULL || !knows_processes())
 		return;
 	role = lane_role(subject->lane, subject->worker);
-	load = executor_load(MyDatabaseId, role, pools_serving(subject->lane, subject->worker));
+	load = executor_load_of_pools(MyDatabaseId, role, pools_serving(subject->lane, subject->worker),
+								  pools_version());
 	if (load.busy > 0 && load.idle == 0)
 		add_reason(reasons, "executors_busy",
 				   psprintf("all executors for it are busy (%d)", load.busy), running_text());

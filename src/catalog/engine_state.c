@@ -79,10 +79,10 @@ busy_with_others(Oid role)
 
 	if (by_settings(role) != NULL || executor_serves(MyDatabaseId, role))
 		return NULL;
-	here = executor_load(MyDatabaseId, InvalidOid, ALL_POOLS);
+	here = executor_load(MyDatabaseId, InvalidOid);
 	if (here.busy + here.starting >= queue_jobs_max_executors_per_database)
 		return "all executors are busy with jobs of other roles";
-	everywhere = executor_load(InvalidOid, InvalidOid, ALL_POOLS);
+	everywhere = executor_load(InvalidOid, InvalidOid);
 	return everywhere.busy + everywhere.starting >= queue_jobs_max_executors ? "all executors are busy with jobs of other roles or databases" : NULL;
 }
 

@@ -353,11 +353,20 @@ find_demands(TimestampTz now)
 	report_full();
 }
 
+/*
+ * An executor of pools that were set before is of none of those that are set now, whatever its number: it
+ * leaves once its job is done, which may take long.
+ */
+static bool
+is_of_pools(const ExecutorSlot *slot, uint32 pools)
+{
+	return slot->pools == pools_version() && (pools & ((uint32) 1 << slot->pool)) != 0;
+}
+
 static bool
 is_as_demanded(const ExecutorSlot *slot, const Demand *demand)
 {
-	return slot->database == MyDatabaseId && slot->role == demand->role &&
-		(demand->pools & ((uint32) 1 << slot->pool)) != 0;
+	return slot->database == MyDatabaseId && slot->role == demand->role && is_of_pools(slot, demand->pools);
 }
 
 static RoleNote *
@@ -424,11 +433,13 @@ count_executors(const Demand *demand, TimestampTz now)
 		counts.total++;
 		if (slot->database == MyDatabaseId)
 		{
+			bool		counts_in_pool = is_of_pools(slot, ALL_POOLS);
+
 			counts.database++;
-			counts.pools[slot->pool]++;
+			counts.pools[slot->pool] += counts_in_pool;
 			counts.working = counts.working || !slot->idle;
 			counts.role += slot->role == demand->role;
-			counts.role_pools[slot->pool] += slot->role == demand->role;
+			counts.role_pools[slot->pool] += counts_in_pool && slot->role == demand->role;
 		}
 		if (is_as_demanded(slot, demand))
 		{
@@ -520,7 +531,7 @@ make_room(const Demand *demand, bool pools_full, TimestampTz now)
 		leaving += slot->state == EXECUTOR_RUNNING && slot->leave && !here;
 		if (slot->state != EXECUTOR_RUNNING || slot->leave || is_as_demanded(slot, demand))
 			continue;
-		if (pools_full && !(here && (demand->pools & ((uint32) 1 << slot->pool)) != 0))
+		if (pools_full && !(here && is_of_pools(slot, demand->pools)))
 			continue;
 		if (to_leave == NULL || leaves_before(slot, to_leave))
 			to_leave = slot;

@@ -454,7 +454,7 @@ attention_due(const DatabaseSlot *seen, TimestampTz now)
 static int
 executors_in(Oid database)
 {
-	ExecutorLoad load = executor_load(database, InvalidOid, ALL_POOLS);
+	ExecutorLoad load = executor_load(database, InvalidOid);
 
 	return load.busy + load.idle + load.starting;
 }

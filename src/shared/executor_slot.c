@@ -381,8 +381,9 @@ executor_ask_idle(Oid but_of, int most)
 	return found != NULL;
 }
 
-ExecutorLoad
-executor_load(Oid database, Oid role, uint32 pools)
+/* version: NULL for any */
+static ExecutorLoad
+load_of(Oid database, Oid role, uint32 pools, const uint32 *version)
 {
 	ExecutorLoad load = {.not_before = NO_TIME};
 
@@ -392,7 +393,8 @@ executor_load(Oid database, Oid role, uint32 pools)
 
 		SpinLockAcquire(&slot->mutex);
 		if ((!OidIsValid(database) || slot->database == database) &&
-			(!OidIsValid(role) || slot->role == role) && (pools & ((uint32) 1 << slot->pool)) != 0)
+			(!OidIsValid(role) || slot->role == role) && (pools & ((uint32) 1 << slot->pool)) != 0 &&
+			(version == NULL || slot->pools == *version))
 		{
 			load.busy += slot->state == EXECUTOR_RUNNING && !slot->idle;
 			load.idle += slot->state == EXECUTOR_RUNNING && slot->idle;
@@ -403,6 +405,18 @@ executor_load(Oid database, Oid role, uint32 pools)
 		SpinLockRelease(&slot->mutex);
 	}
 	return load;
+}
+
+ExecutorLoad
+executor_load(Oid database, Oid role)
+{
+	return load_of(database, role, ALL_POOLS, NULL);
+}
+
+ExecutorLoad
+executor_load_of_pools(Oid database, Oid role, uint32 pools, uint32 version)
+{
+	return load_of(database, role, pools, &version);
 }
 
 /* -1: no request. All that show the job: one may be about to find that another process has it. */

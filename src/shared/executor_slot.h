@@ -112,7 +112,7 @@ extern bool executor_ask_idle(Oid but_of, int most);
 
 #define ALL_POOLS PG_UINT32_MAX
 
-/* The executors of a role in a database, or of all for InvalidOid, that are in one of the pools (bits). */
+/* The executors of a role in a database, or of all for InvalidOid. */
 typedef struct ExecutorLoad
 {
 	int			busy;
@@ -122,7 +122,10 @@ typedef struct ExecutorLoad
 	TimestampTz not_before;
 } ExecutorLoad;
 
-extern ExecutorLoad executor_load(Oid database, Oid role, uint32 pools);
+extern ExecutorLoad executor_load(Oid database, Oid role);
+
+/* Those in one of the pools (bits) of that version of the setting. */
+extern ExecutorLoad executor_load_of_pools(Oid database, Oid role, uint32 pools, uint32 version);
 
 /*
  * Interrupts the other executors that run a job, to end the job as cancelled or dead; false if none runs it.

@@ -106,6 +106,21 @@ open_gates(51 .. 52);
 wait_until($node, q{SELECT count(*) = 13 FROM queue_jobs.job WHERE worker = 'low' AND state = 'completed'});
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('low', 'public.gated')});
 
+# An executor of former pools whose job takes long is in none of the new ones, though its pool had the number of one of them.
+set_pools('long 1 urgency=low');
+enqueue('low', 61);
+wait_until($node, q{SELECT jobs = 1 FROM running WHERE worker = 'low'});
+my $scheduler = stop_scheduler($node);
+set_pools('high 1 urgency=high');
+my $urgent = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick high', '{"n": 150}')});
+is($node->safe_psql('postgres', "SELECT count(*) FROM queue_jobs.explain_job($urgent) WHERE reason = 'executors_busy'"), '0',
+	'an executor of former pools is not what a job waits for');
+kill 'CONT', $scheduler or die "$scheduler: $!";
+wait_for_job($node, $urgent, 'completed');
+is($node->safe_psql('postgres', q{SELECT jobs FROM running WHERE worker = 'low'}), '1', 'nor does it take the place of one of the new');
+open_gates(61);
+wait_until($node, q{SELECT count(*) = 14 FROM queue_jobs.job WHERE worker = 'low' AND state = 'completed'});
+
 # ---- too few for all ----
 
 # Fewer executors than the pools' sum: one with a backlog makes room for another that has none, whichever of the two the
