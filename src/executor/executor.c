@@ -180,18 +180,28 @@ connect_session(void)
 	execute_init(own_slot);
 }
 
-/* What a scheduler looks at before it starts an executor. */
+/*
+ * What a scheduler looks at before it starts an executor, which may have changed by the time that the process
+ * is up. From then on a session that changes it asks the executor to leave.
+ */
 static bool
 is_wanted(void)
 {
 	bool		runs;
 
-	if (!arguments.unchecked)
-		return true;
 	unit_begin();
 	runs = engine_runs();
 	unit_end();
 	return runs;
+}
+
+/* One that is asked to make room for others serves its own role first; one that is not to be there does not. */
+static bool
+is_to_leave(TimestampTz now, TimestampTz start)
+{
+	return arguments.pools != pools_version() ||
+		(own_slot->leave &&
+		 (now - start > SERVE_AT_LEAST || exclusive_command_waits(arguments.database) || !is_wanted()));
 }
 
 void
@@ -205,8 +215,10 @@ queue_jobs_executor_main(Datum argument)
 	MemoryContextSwitchTo(
 		AllocSetContextCreate(TopMemoryContext, "queue_jobs executor", ALLOCSET_DEFAULT_SIZES));
 	start = last_work = GetCurrentTimestamp();
+	test_point("executor_connected");
 	if (!is_wanted())
 		proc_exit(0);
+	test_point("executor_starts");
 	for (;;)
 	{
 		TimestampTz now;
@@ -222,9 +234,7 @@ queue_jobs_executor_main(Datum argument)
 		start = Min(start, now);
 		last_work = Min(last_work, now);
 		until = last_work + (int64) queue_jobs_idle_timeout * 1000;
-		if (arguments.pools != pools_version() ||
-			(own_slot->leave &&
-			 (now - start > SERVE_AT_LEAST || exclusive_command_waits(arguments.database))))
+		if (is_to_leave(now, start))
 			break;
 		called = false;
 		if (work() || (!own_slot->leave && wait_for_work(until, &resigned)))

@@ -23,6 +23,7 @@
 #include "snapshot.h"
 #include "storage/spin.h"
 #include "store.h"
+#include "test_point.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -484,6 +485,7 @@ start_executor(const Demand *demand, int pool)
 	ProcessArguments arguments = {.database = MyDatabaseId, .role = demand->role, .pool = pool,
 								  .pools = pools_version()};
 
+	test_point("starts_executor");
 	if (!executor_start(&arguments))
 		return false;
 	last_started = *demand;

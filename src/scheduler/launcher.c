@@ -493,7 +493,7 @@ static TimestampTz
 serve(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 {
 	ProcessArguments arguments = {.database = seen->database, .role = seen->unserved_role,
-								  .pools = pools_version(), .unchecked = true};
+								  .pools = pools_version()};
 
 	if (!may_start_executor(seen))
 		return now;

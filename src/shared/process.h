@@ -18,7 +18,6 @@ typedef struct ProcessArguments
 	int			pool;			/* of an executor: see pools.h */
 	uint32		pools;			/* version of the setting that it is of */
 	bool		looks;			/* a scheduler that no session called for */
-	bool		unchecked;		/* an executor looks itself whether jobs are run there: no scheduler has */
 } ProcessArguments;
 
 extern void process_register_launcher(void);

@@ -253,6 +253,27 @@ wait_until($node, "SELECT state = 'succeeded' FROM queue_jobs.batch WHERE id = $
 pass('a batch of claimed jobs ends');
 $node->stop;
 
+# ---- jobs are switched off while an executor starts ----
+
+# Each role's jobs have executors of their own: the scheduler starts one for each of these.
+use_node('off');
+sql(qq{CREATE ROLE starts_$_ LOGIN; GRANT queue_jobs_enqueue TO starts_$_}) foreach 1 .. 3;
+wait_for_job($node, sql(q{SELECT queue_jobs.enqueue('quick', '{"n": 1}')}), 'completed');
+my %starting = (1 => 'starts_executor', 2 => 'executor_connected', 3 => 'executor_starts');
+foreach my $n (sort keys %starting)
+{
+	arm($starting{$n}, 'wait');
+	sql(qq{SET SESSION AUTHORIZATION starts_$n; SELECT count(queue_jobs.enqueue('quick', '{"n": $n}')) FROM generate_series(1, 2000)});
+	wait_at($starting{$n});
+	sql('ALTER DATABASE postgres SET queue_jobs.run = off');
+	go_on($starting{$n});
+	wait_until($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'queue_jobs executor'});
+	is(sql("SELECT count(*) FROM ran WHERE role = 'starts_$n'"), 0, "no job runs that was not running before ($starting{$n})");
+	sql('ALTER DATABASE postgres SET queue_jobs.run = on');
+	wait_until($node, "SELECT count(*) = 2000 FROM ran WHERE role = 'starts_$n'");
+}
+$node->stop;
+
 # ---- a database whose slot another one has had ----
 
 use_node('again', "queue_jobs.max_databases = 1\nqueue_jobs.idle_timeout = '1s'");
