@@ -107,6 +107,15 @@ class Program < RailsCase
     assert_equal [["ArgumentError: no 10", true, 2], ["ArgumentError: no 11", true, 2]], errors.map(&:values)
   end
 
+  def test_the_transaction_is_the_jobs
+    ["/* x */ COMMIT", "SELECT 1; ROLLBACK"].each { |statement| EndJob.perform_later(statement) }
+    BookJob.perform_later(1)
+    lines = until_orders([1])
+    errors = sql("SELECT DISTINCT state, errors -> 0 ->> 'message' LIKE '%does not begin or end the transaction%' AS refused FROM queue_jobs.job WHERE args ->> 'job_class' = 'EndJob'")
+    assert_equal [["dead", true]], errors.map(&:values)
+    assert_includes lines.map { |line| line[:event] }, "failed"
+  end
+
   def test_an_interrupt_is_no_failure
     skip "this ActiveJob rescues only StandardErrors" unless ActiveJob.respond_to?(:perform_all_later)
     SlicesJob.perform_later(1)

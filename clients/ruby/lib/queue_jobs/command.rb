@@ -20,6 +20,8 @@ module QueueJobs
       apply_options(worker)
       QueueJobs.log_to_stderr
       worker.run
+    rescue PG::Error => e
+      abort "queue_jobs: #{Outcome.describe(e)}"
     end
 
     private

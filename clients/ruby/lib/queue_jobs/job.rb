@@ -42,13 +42,39 @@ module QueueJobs
       (COLUMNS & rows.map { |row| row[:attname].to_sym }).map { |name| "j.#{name}" }.join(", ")
     end
 
+    # Which of these come as text, and are decoded job by job.
+    TEXTS = { args: Statement::JsonDecoder.new, context: Statement::JsonDecoder.new, errors: Statement::JsonDecoder.new, cursor: Statement::JsonDecoder.new,
+              created_at: PG::TextDecoder::TimestampWithTimeZone.new, run_at: PG::TextDecoder::TimestampWithTimeZone.new }.freeze
+
+    # Rows of a claim, of which Job.new makes jobs. If the server cannot send the text of one (bytes that are no
+    # characters, characters that UTF-8 has not), it claims again, after the block, and looks at each by itself;
+    # apart: within which it does so.
+    def self.claim(connection, columns, from, values, apart: ->(&look) { look.call })
+      Statement.fetch(connection, "SELECT #{columns} FROM #{from}", values, Statement::NUMBERS)
+    rescue PG::UntranslatableCharacter, PG::CharacterNotInRepertoire
+      yield if block_given?
+      keys = Statement.fetch(connection, "SELECT j.id, j.attempt FROM #{from}", values, Statement::NUMBERS)
+      keys.map { |key| read(connection, columns, key, apart) }
+    end
+
+    def self.read(connection, columns, key, apart)
+      sql = "SELECT #{columns} FROM queue_jobs.job j WHERE j.id = $1::bigint"
+      rows = apart.call { Statement.fetch(connection, sql, [key[:id]], Statement::NUMBERS) }
+      rows.first || { **key, unreadable: RuntimeError.new("the view shows no such job") }
+    rescue PG::UntranslatableCharacter, PG::CharacterNotInRepertoire => e
+      { **key, unreadable: e }
+    end
+    private_class_method :read
+
     attr_reader(*COLUMNS)
-    attr_reader :retry_delay, :continuation
+    # unreadable: why it cannot be decoded.
+    attr_reader :retry_delay, :continuation, :unreadable
 
     # connection: in transaction mode the job's own. worker: where lease mode has a connection for its
     # statements.
     def initialize(row, worker, connection: nil)
-      COLUMNS.each { |name| instance_variable_set(:"@#{name}", row[name]) }
+      @unreadable = row[:unreadable]
+      COLUMNS.each { |name| instance_variable_set(:"@#{name}", decoded(name, row[name])) }
       @runner = worker
       @connection = connection
       @after_commit = []
@@ -116,8 +142,8 @@ module QueueJobs
     def call_after_commit
       @after_commit.each do |block|
         block.call
-      rescue StandardError => e
-        QueueJobs.log(Logger::ERROR, "after_commit", job: id, worker: worker, error: "#{e.class}: #{e.message}")
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        QueueJobs.log(Logger::ERROR, "after_commit", job: id, worker: worker, error: Outcome.describe(e))
       end
     end
 
@@ -179,6 +205,13 @@ module QueueJobs
     end
 
     private
+
+    def decoded(name, value)
+      value.is_a?(String) && TEXTS.key?(name) ? TEXTS[name].decode(value) : value
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      @unreadable = e
+      nil
+    end
 
     def with_connection(&block)
       @connection ? block.call(@connection) : @runner.aside(&block)

@@ -48,7 +48,7 @@ module QueueJobs
     def initialize(worker)
       @worker = worker
       @side = Side.new(worker)
-      @waiting = Waiting.new
+      @waiting = Waiting.new(worker.silence)
       @monitor = Monitor.new
       @changed = @monitor.new_cond
       @held = {}
@@ -61,7 +61,11 @@ module QueueJobs
     def start
       @claimer = Thread.new { claim_for_all }
       @keeper = Thread.new { keep_leases }
-      @threads = Array.new(@worker.concurrency) { Abandoned.thread { call_handlers } }
+      @threads = Array.new(@worker.concurrency) { handler_thread }
+    end
+
+    def handler_thread
+      Abandoned.thread { call_handlers }
     end
 
     # What was not begun is given back at once, what still runs after the deadline then.
@@ -109,7 +113,20 @@ module QueueJobs
 
     def call_handlers
       while (run = next_to_run)
-        report(run, outcome_of(run.job))
+        begin
+          report(run, outcome_of(run.job))
+        ensure
+          replace_thread(run) if Thread.current.status == "aborting"
+        end
+      end
+    end
+
+    # The handler has ended its thread (Thread.exit): another takes its place. (Or the program ends.)
+    def replace_thread(run)
+      ended = Thread.current
+      @worker.later do
+        @threads[@threads.index(ended)] = handler_thread
+        leave_to_claimer(run, Outcome.of_error(run.job, RuntimeError.new("the handler has ended its thread")))
       end
     end
 
@@ -126,9 +143,9 @@ module QueueJobs
 
     def outcome_of(job)
       Abandoned.possible { @worker.perform(job) }
-    rescue Abandoned
-      raise
     rescue Exception => e # rubocop:disable Lint/RescueException
+      raise if @abandoned && e.is_a?(Abandoned)
+
       Outcome.of_error(job, e)
     end
 
@@ -164,11 +181,11 @@ module QueueJobs
           connection = @worker.connect
           columns = Job.columns(connection)
           give_back_unknown(connection)
-          backoff.reset
-          nil while turn(connection, columns)
+          backoff.reset while turn(connection, columns)
           return
         rescue StandardError => e
-          @worker.log_error(e, connection)
+          return unless @worker.failed(e, connection)
+
           backoff.pause
         ensure
           connection.close if connection && !connection.finished?
@@ -184,6 +201,10 @@ module QueueJobs
       return if unknown.empty?
 
       Statement.fetch(connection, "SELECT queue_jobs.snooze_many($1::bigint[], $2::integer[], '0')", [Values.array(unknown.map { |row| row[:id] }), Values.array(unknown.map { |row| row[:attempt] })])
+    rescue PG::Error => e
+      raise if QueueJobs.lost?(connection, e)
+
+      @worker.log_error(e, connection)
     end
 
     # Reports, claims, and waits if there was nothing to do; false at the end.
@@ -251,8 +272,8 @@ module QueueJobs
 
       begin
         rows = complete_and_claim(connection, columns, completed, free)
-      rescue PG::Error
-        raise if QueueJobs.gone?(connection)
+      rescue PG::Error => e
+        raise if QueueJobs.lost?(connection, e)
 
         completed.each { |run| deliver(connection, run, run.outcome) }
         return free.positive? ? claim(connection, columns, free) : []
@@ -263,7 +284,9 @@ module QueueJobs
 
     def claim(connection, columns, free)
       statement = Statement.new
-      statement.fetch(connection, "SELECT #{columns} FROM #{claim_call(statement, free)}")
+      rows = Job.claim(connection, columns, claim_call(statement, free), statement.values)
+      @worker.claimed
+      rows
     end
 
     # By the outer join nothing is claimed before they are completed.
@@ -271,10 +294,10 @@ module QueueJobs
       statement = Statement.new
       complete = format("queue_jobs.complete_many(%s, %s, %s)", statement.add("bigint[]", completed.map { |run| run.job.id }),
                         statement.add("integer[]", completed.map { |run| run.job.attempt }),
-                        statement.add("jsonb[]", completed.map { |run| run.outcome.value.nil? ? nil : Values.json(run.outcome.value) }))
+                        statement.add("jsonb[]", completed.map { |run| run.outcome.json }))
       return statement.fetch(connection, "SELECT #{complete}") && [] unless free.positive?
 
-      rows = statement.fetch(connection, "SELECT #{columns} FROM #{complete} LEFT JOIN #{claim_call(statement, free)} ON true")
+      rows = statement.fetch(connection, "SELECT #{columns} FROM #{complete} LEFT JOIN #{claim_call(statement, free)} ON true", Statement::NUMBERS)
       rows.reject { |row| row[:id].nil? }
     end
 
@@ -283,20 +306,18 @@ module QueueJobs
              statement.add("integer", free), statement.add("interval", @worker.lease))
     end
 
-    # Reports one outcome. One that comes too late is dropped. A result that the server does not take is a
-    # failure.
+    # Reports one outcome, or what takes its place if it is refused. One that comes too late is dropped.
     def deliver(connection, run, outcome)
-      outcome.report(connection, run.job)
-      @worker.log_outcome(run.job, outcome, run.since)
+      give_up = ->(error) { QueueJobs.sqlstate(error) == "55000" || QueueJobs.may_pass?(error) || QueueJobs.lost?(connection, error) }
+      written = outcome.write(run.job, give_up) { |one| one.report(connection, run.job) }
+      @worker.log_outcome(run.job, written, run.since)
     rescue PG::Error => e
-      state = QueueJobs.sqlstate(e)
-      if state == "55000"
-        QueueJobs.log(Logger::WARN, "stale", job: run.job.id, worker: run.job.worker, attempt: run.job.attempt, outcome: outcome.event, error: Values.text(e.message).strip)
-      elsif state.start_with?("22", "54") && !outcome.failed?
-        deliver(connection, run, Outcome.of_error(run.job, e))
-      else
-        raise
-      end
+      raise if QueueJobs.may_pass?(e) || QueueJobs.lost?(connection, e)
+
+      # Stale, or it cannot even be put back: then it is left alone until this worker ends, and its lease.
+      stale = QueueJobs.sqlstate(e) == "55000"
+      QueueJobs.log(stale ? Logger::WARN : Logger::ERROR, stale ? "stale" : "error", job: run.job.id, worker: run.job.worker, attempt: run.job.attempt,
+                    outcome: outcome.event, error: Outcome.describe(e))
     end
 
     # ---- the thread that keeps the leases ----

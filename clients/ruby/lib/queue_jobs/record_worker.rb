@@ -61,6 +61,8 @@ module QueueJobs
 
     def with_session
       pool.with_connection do |connection|
+        # ActiveRecord's own setting keeps notices from being sent.
+        prepared(connection.raw_connection, { "client_min_messages" => "notice" })
         session = RecordSession.new(connection)
         yield session
       ensure
@@ -85,7 +87,7 @@ module QueueJobs
     def connect_beside_the_pool
       config = @record_class.connection_db_config.configuration_hash
       config = { user: config[:username], dbname: config[:database], **config }
-      PG.connect(config.slice(*PG::Connection.conndefaults_hash.keys).compact)
+      QueueJobs.connect(config.slice(*PG::Connection.conndefaults_hash.keys).compact)
     end
   end
 end

@@ -1,4 +1,6 @@
 require "pg"
+require "timeout"
+require "queue_jobs/guard"
 
 module QueueJobs
   # Thrown into a thread whose handler has not ended in time.
@@ -84,21 +86,95 @@ module QueueJobs
     end
   end
 
+  KEEPALIVES = { keepalives_idle: 30, keepalives_interval: 10, keepalives_count: 3, tcp_user_timeout: 60_000 }.freeze
+  CONNECT_WITHIN = 10
+  CANCEL_WITHIN = 5
+
+  # Connects as PG.connect does, with limits for a server that is not there.
+  def self.connect(conninfo)
+    given = conninfo.is_a?(Hash) ? conninfo : PG::Connection.conninfo_parse(conninfo.to_s).to_h { |option| [option[:keyword].to_sym, option[:val]] }.compact
+    limits = ENV["PGCONNECT_TIMEOUT"] ? KEEPALIVES : { connect_timeout: CONNECT_WITHIN, **KEEPALIVES }
+    PG.connect(limits.merge(given))
+  end
+
+  # Has a connection of a worker's do what it is to do, whatever the role and the database have: answer in
+  # time, log what the server notices, speak UTF-8 and write dates as pg reads them.
+  def self.prepare(raw, silence, settings = {})
+    raw.extend(WorkersConnection)
+    raw.silence = silence
+    before = raw.set_notice_receiver { |result| log_notice(result, before) }
+    raw.set_client_encoding("UTF8")
+    settings = { "DateStyle" => "ISO", **settings }
+    Statement.fetch(raw, "SELECT #{settings.map { |name, value| "set_config('#{name}', '#{value}', false)" }.join(", ")}")
+    raw
+  end
+
+  NOTICE = { message: PG::PG_DIAG_MESSAGE_PRIMARY, sqlstate: PG::PG_DIAG_SQLSTATE, detail: PG::PG_DIAG_MESSAGE_DETAIL, hint: PG::PG_DIAG_MESSAGE_HINT }.freeze
+
+  def self.log_notice(result, before)
+    level = { "WARNING" => Logger::WARN, "DEBUG" => Logger::DEBUG }.fetch(result.error_field(PG::PG_DIAG_SEVERITY_NONLOCALIZED), Logger::INFO)
+    log(level, "notice", **NOTICE.transform_values { |field| result.error_field(field) })
+    before&.call(result)
+  end
+
+  # Has the server end the statement that the connection waits for. Returns what is wrong if it cannot be asked.
+  def self.cancel(raw)
+    Timeout.timeout(CANCEL_WITHIN) { raw.cancel }
+  rescue Timeout::Error, PG::Error => e
+    e.message
+  end
+
   # Whether the connection cannot be used any more.
   def self.gone?(connection)
     connection.nil? || connection.finished? || connection.status != PG::CONNECTION_OK
   end
 
+  # By SQLSTATE, the settings that end a session whose handler keeps its transaction idle, or open.
+  TIMEOUTS = { "25P03" => "idle_in_transaction_session_timeout", "25P04" => "transaction_timeout" }.freeze
+  TIMEOUT_TEXTS = { "due to idle-in-transaction timeout" => "25P03", "due to transaction timeout" => "25P04" }.freeze
+
+  # The setting that has ended the session, if one has: the error, or one that it has followed, says so.
+  def self.timeout(error)
+    5.times do
+      text = error.is_a?(PG::Error) ? Values.said(1000) { error.message }.to_s : ""
+      found = TIMEOUTS[TIMEOUT_TEXTS.find { |part, _| text.include?(part) }&.last || sqlstate(error)]
+      return found if found
+
+      error = error&.cause
+    end
+    nil
+  end
+
+  # Rights, names, values, features: the server would say the same the next time. libpq has no SQLSTATE of what
+  # is said before there is a session.
+  HOPELESS = %w[0A 22 28 3D 3F 42].freeze
+  HOPELESS_TEXTS = ['" does not exist', "password authentication failed", "no password supplied", "no pg_hba.conf entry", "permission denied for database"].freeze
+
+  def self.hopeless?(error)
+    state = sqlstate(error)
+    return state.start_with?(*HOPELESS) unless state.empty?
+
+    text = Values.said(2000) { pg_error(error)&.message }.to_s
+    HOPELESS_TEXTS.any? { |part| text.include?(part) }
+  end
+
+  # Conflicts, resources, operators, internal errors: no fault of what was to be written.
+  def self.may_pass?(error)
+    sqlstate(error).start_with?("40", "53", "55P03", "57", "58", "XX")
+  end
+
   # Whether the error is that of a lost connection, or of a server that shuts down.
   def self.lost?(connection, error)
     error = pg_error(error)
-    return true if error.is_a?(PG::ConnectionBad) || error.is_a?(PG::UnableToSend) || sqlstate(error).start_with?("57P", "08")
+    return true if error.is_a?(PG::ConnectionBad) || error.is_a?(PG::UnableToSend) || sqlstate(error).start_with?("57P", "08", *TIMEOUTS.keys)
 
     !connection.nil? && gone?(connection)
   end
 
   def self.sqlstate(error)
     pg_error(error)&.result&.error_field(PG::PG_DIAG_SQLSTATE).to_s
+  rescue PG::Error
+    "" # the result is cleared
   end
 
   # ActiveRecord wraps it in errors of its own.

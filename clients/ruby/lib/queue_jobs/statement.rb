@@ -20,11 +20,16 @@ module QueueJobs
       oids.each { |oid| map.add_coder(decoder.new(oid: oid, format: 0)) }
     end
 
-    # The rows of a statement as Hashes, on a PG::Connection or on ActiveRecord's connection.
-    def self.fetch(connection, sql, values = [])
+    NUMBERS = PG::TypeMapByOid.new.tap do |map|
+      { PG::TextDecoder::Integer => [20, 21, 23], PG::TextDecoder::Float => [700, 701] }.each { |decoder, oids| oids.each { |oid| map.add_coder(decoder.new(oid: oid, format: 0)) } }
+    end
+
+    # The rows of a statement as Hashes, on a PG::Connection or on ActiveRecord's connection. decoders: NUMBERS
+    # leaves all else as text.
+    def self.fetch(connection, sql, values = [], decoders = DECODERS)
       connection = connection.raw_connection if connection.respond_to?(:raw_connection)
-      result = connection.exec_params(sql, values, 0, TEXTS)
-      result.type_map = DECODERS
+      result = connection.respond_to?(:answer) ? connection.answer(sql, values, TEXTS) : connection.exec_params(sql, values, 0, TEXTS)
+      result.type_map = decoders
       result.field_names_as(:symbol).to_a
     ensure
       result&.clear
@@ -50,8 +55,8 @@ module QueueJobs
       "$#{@values.size}::#{cast}"
     end
 
-    def fetch(connection, sql)
-      self.class.fetch(connection, sql, @values)
+    def fetch(connection, sql, decoders = DECODERS)
+      self.class.fetch(connection, sql, @values, decoders)
     end
 
     private

@@ -18,9 +18,9 @@ module QueueJobs
     # would outside of a test.
     def run_due(connection, worker, max_jobs: 1000, raise_errors: true)
       session = Testing.session(connection)
-      sql = "SELECT #{Job.columns(connection)} FROM queue_jobs.claim('test', $1::text[]) j"
+      columns = Job.columns(connection)
       ran = []
-      while (row = Statement.fetch(connection, sql, [Values.array(worker.queues)]).first)
+      while (row = Job.claim(connection, columns, "queue_jobs.claim('test', $1::text[]) j", [Values.array(worker.queues)]).first)
         raise "more than #{max_jobs} jobs are due: do they enqueue each other for ever?" if ran.size == max_jobs
 
         ran << Testing.run(session, worker, Job.new(row, worker, connection: connection), raise_errors)
@@ -70,8 +70,7 @@ module QueueJobs
     rescue StandardError, Discard => e
       raise if raise_errors
 
-      outcome = Outcome.of_error(job, e)
-      outcome.report(session.raw, job)
+      outcome = Outcome.of_error(job, e).write(job, ->(_error) { false }) { |one| session.savepoint { one.report(session.raw, job) } }
       Ran.new(job: job, event: outcome.event, error: e)
     end
   end

@@ -7,8 +7,9 @@ module QueueJobs
   # wait_for_jobs() while there is nothing, for all of them. With a job in hand it passes the turn on, and the
   # next looks whether there is more.
   class TransactionLoop
-    # A thread, its session, and the job that it runs. unreachable: its server does not take requests.
-    Slot = Struct.new(:thread, :session, :job, :abandoned, :unreachable)
+    # A thread, its session, its backoff, and the job that it runs. unreachable: its server does not take
+    # requests.
+    Slot = Struct.new(:thread, :session, :backoff, :job, :abandoned, :unreachable)
 
     # Each statement of a handler that is to end may need a cancel of its own.
     CANCEL_EVERY = 0.05
@@ -19,7 +20,9 @@ module QueueJobs
     def initialize(worker)
       @worker = worker
       @turn = Mutex.new
-      @waiting = Waiting.new
+      @waiting = Waiting.new(worker.silence)
+      # By job and attempt, why the transaction has ended without an outcome: charged when it is claimed again.
+      @owed = {}
       @mutex = Mutex.new
       @ended_one = ConditionVariable.new
       @running = 0
@@ -29,9 +32,12 @@ module QueueJobs
 
     def start
       @slots = Array.new(@worker.concurrency) { Slot.new }
-      @slots.each do |slot|
-        slot.thread = Abandoned.thread { work(slot) }
-      end
+      @slots.each { |slot| start_thread(slot) }
+    end
+
+    def start_thread(slot)
+      slot.backoff = Backoff.new(@worker.stop_request)
+      slot.thread = Abandoned.thread { work(slot) }
     end
 
     # Returns when all threads have ended. After the deadline the jobs of those that have not are free again.
@@ -64,7 +70,7 @@ module QueueJobs
     def end_handler(slot)
       raw = slot.session&.raw
       if raw && !raw.finished? && raw.transaction_status == PG::PQTRANS_ACTIVE
-        slot.unreachable = !raw.cancel.nil?
+        slot.unreachable = !QueueJobs.cancel(raw).nil?
       elsif !slot.abandoned
         slot.abandoned = true
         slot.thread.raise(Abandoned)
@@ -76,22 +82,19 @@ module QueueJobs
     # ---- in a thread ----
 
     def work(slot)
-      backoff = Backoff.new(@worker.stop_request)
       until @worker.stopping?
         begin
           @worker.with_session do |session|
             slot.session = session
             columns = Job.columns(session.raw)
-            backoff.reset
             nil while run_next(slot, columns)
           end
         rescue Abandoned
           return
         rescue StandardError => e
-          return if @abandoned
+          return if @abandoned || !@worker.failed(e, slot.session&.raw)
 
-          @worker.log_error(e, slot.session&.raw)
-          backoff.pause
+          slot.backoff.pause
         end
       end
     end
@@ -100,7 +103,7 @@ module QueueJobs
     def run_next(slot, columns)
       job = nil
       @turn.synchronize do
-        while (job = claim(slot.session, columns)) && took_its_process_along?(job)
+        while (job = claim(slot, columns)) && took_its_process_along?(job)
           # It may do so again, with every job that has a transaction open here: so it runs alone, and nothing
           # is claimed meanwhile.
           return run(slot, job) if @mutex.synchronize { @running.zero? }
@@ -130,18 +133,29 @@ module QueueJobs
     end
 
     # The next job, in a transaction that has begun; nil when the program is to stop.
-    def claim(session, columns)
+    def claim(slot, columns)
+      session = slot.session
       # The setting has what the handler enqueues by SQL of its own inherit the context, too.
-      sql = "SELECT #{columns}, set_config('queue_jobs.context', coalesce(j.context::text, ''), true) FROM queue_jobs.claim($1::text, $2::text[]) j"
+      columns = "#{columns}, set_config('queue_jobs.context', coalesce(j.context::text, ''), true)"
       until @worker.stopping?
         session.begin
-        row = Statement.fetch(session.raw, sql, [@worker.claimant, Values.array(@worker.queues)]).first
+        row = claimed_row(session, columns)
+        @worker.claimed
         return Job.new(row, @worker, connection: session.connection) if row
 
         # No ROLLBACK: the claim may have made a job dead whose last lease ran out.
         session.commit
         @waiting.wait(session.raw, @worker.queues, @worker.stop_request)
+        slot.backoff.reset
       end
+    end
+
+    def claimed_row(session, columns)
+      values = [@worker.claimant, Values.array(@worker.queues)]
+      Job.claim(session.raw, columns, "queue_jobs.claim($1::text, $2::text[]) j", values, apart: session.method(:savepoint)) do
+        session.rollback
+        session.begin
+      end.first
     end
 
     def run(slot, job)
@@ -149,10 +163,15 @@ module QueueJobs
       slot.job = job
       outcome = outcome_of(slot.session, job)
       slot.session.commit
+      slot.backoff.reset
       @worker.log_outcome(job, outcome, since)
-      job.call_after_commit unless outcome.failed?
+      job.call_after_commit if outcome.error.nil?
       true
+    rescue StandardError => e
+      owe(slot, job, e)
+      raise # and what the session has left is rolled back
     ensure
+      replace(slot, job) if Thread.current.status == "aborting"
       slot.job = nil
     end
 
@@ -160,18 +179,45 @@ module QueueJobs
     # savepoint.
     def outcome_of(session, job)
       session.savepoint do
-        outcome = Abandoned.possible { @worker.perform(job) }
-        # Or their errors would come at COMMIT.
-        session.raw.exec("SET CONSTRAINTS ALL IMMEDIATE")
+        outcome = session.raw.lend { call(session, job) }
         outcome.report(session.raw, job)
         outcome
       end
     rescue Exception => e # rubocop:disable Lint/RescueException
       raise if @abandoned || QueueJobs.gone?(session.raw)
 
-      outcome = Outcome.of_error(job, e)
-      outcome.report(session.raw, job)
+      give_up = ->(error) { @abandoned || QueueJobs.lost?(session.raw, error) }
+      Outcome.of_error(job, e).write(job, give_up) { |outcome| session.savepoint { outcome.report(session.raw, job) } }
+    end
+
+    def call(session, job)
+      owed = @mutex.synchronize { @owed.delete([job.id, job.attempt]) }
+      raise owed if owed
+
+      outcome = Abandoned.possible { @worker.perform(job) }
+      # Or their errors would come at COMMIT.
+      session.raw.exec("SET CONSTRAINTS ALL IMMEDIATE")
       outcome
+    rescue Abandoned => e
+      raise if @abandoned
+
+      raise "#{Outcome.describe(e)} (by the handler)"
+    end
+
+    # The transaction ends without the outcome. If the server is there, or a timeout has ended the session, that
+    # is the job's fault: the handler has ended the transaction, say, by some other way than its connection.
+    def owe(slot, job, error)
+      timeout = QueueJobs.timeout(error)
+      return if @abandoned || (!timeout && QueueJobs.lost?(slot.session.raw, error))
+
+      why = timeout ? "#{timeout} has ended the session of the job" : "the transaction of the job has ended without its outcome"
+      @mutex.synchronize { @owed[[job.id, job.attempt]] = RuntimeError.new("#{why}: #{Outcome.describe(error)}") }
+    end
+
+    # The handler has ended its thread (Thread.exit): another takes its place. (Or the program ends.)
+    def replace(slot, job)
+      @owed[[job.id, job.attempt]] = RuntimeError.new("the handler has ended its thread")
+      @worker.later { start_thread(slot) }
     end
   end
 end

@@ -18,6 +18,16 @@ module QueueJobs
       JSON.generate(value, max_nesting: 0)
     end
 
+    # Whether there is something in it that JSON does not have at all.
+    def foreign?(value)
+      case value
+      when nil, true, false, Integer, Float, Symbol, String then false
+      when Array then value.any? { |one| foreign?(one) }
+      when Hash then value.any? { |key, one| !(key.is_a?(Integer) || key.is_a?(String) || key.is_a?(Symbol)) || foreign?(one) }
+      else true
+      end
+    end
+
     def json?(value)
       case value
       when nil, true, false, Integer, Symbol then true
@@ -37,8 +47,11 @@ module QueueJobs
     def interval(value)
       case value
       when nil, String then value
-      when Numeric then "#{(value * 1_000_000).round} microseconds"
-      else value.iso8601
+      when Numeric
+        raise TypeError, "#{value} is no interval" unless value.to_f.finite?
+
+        "#{(value * 1_000_000).round} microseconds"
+      else value.respond_to?(:iso8601) ? value.iso8601 : raise(TypeError, "#{value.class} is no interval")
       end
     end
 
@@ -56,7 +69,19 @@ module QueueJobs
 
     # PostgreSQL's text has neither a character 0 nor bytes that are no UTF-8.
     def text(value)
-      utf8(value.to_s).gsub("\0", '\0')
+      utf8(value.to_s).gsub("\0") { '\0' }
+    end
+
+    # The text that the block makes of somebody's object, which may raise what it likes; then nil.
+    def said(longest)
+      text(yield)[0, longest]
+    rescue Exception # rubocop:disable Lint/RescueException
+      nil
+    end
+
+    # What each encoding of a server has.
+    def plain(text)
+      text.gsub(/[^\n\x20-\x7e]/, "?")
     end
 
     def utf8(text)

@@ -34,7 +34,7 @@ module QueueJobs
 
     def pause
       @failures += 1
-      delay = [5.0, 0.05 * 2**@failures].min * rand(0.5..1.0)
+      delay = [5.0, 0.05 * 2**[@failures, 10].min].min * rand(0.5..1.0)
       @stop.set? ? sleep([delay, 0.5].min) : @stop.wait(delay)
     end
 
@@ -45,7 +45,11 @@ module QueueJobs
 
   # The connection that waits for jobs, if one does, and how that wait is ended from another thread.
   class Waiting
-    def initialize
+    LONGEST = 60
+
+    # silence: as the connection has it; a wait is answered in half of that.
+    def initialize(silence)
+      @seconds = [LONGEST, silence / 2.0].min
       @mutex = Mutex.new
       @connection = nil
     end
@@ -57,7 +61,7 @@ module QueueJobs
         @connection = connection
       end
       begin
-        Statement.fetch(connection, "CALL queue_jobs.wait_for_jobs($1::text[], '1 min')", [Values.array(queues)])
+        Statement.fetch(connection, "CALL queue_jobs.wait_for_jobs($1::text[], $2::interval)", [Values.array(queues), Values.interval(@seconds)])
       rescue PG::QueryCanceled
         # by interrupt
       ensure
@@ -67,9 +71,7 @@ module QueueJobs
 
     # The statement that waits ends soon. One that has not reached the server yet may need it again.
     def interrupt
-      @mutex.synchronize { @connection&.cancel }
-    rescue PG::Error
-      # then its connection is lost, too
+      @mutex.synchronize { @connection && QueueJobs.cancel(@connection) }
     end
   end
 

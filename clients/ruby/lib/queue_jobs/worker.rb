@@ -20,6 +20,7 @@ module QueueJobs
   #              as run at once
   # lease        seconds for which a job is ours without a heartbeat; a heartbeat comes three times as often
   # grace        seconds from SIGTERM until what still runs is given back
+  # silence      seconds without an answer after which a connection counts as lost
   # name         what the claimant's name begins with; each start gets one of its own
   # connect      makes a PG::Connection, instead of conninfo
   class Worker
@@ -28,18 +29,19 @@ module QueueJobs
     # How long a job for which there is no handler is left to processes of another version.
     NO_HANDLER_DELAY = "1 min"
 
-    attr_accessor :lease, :grace, :name
+    attr_accessor :lease, :grace, :name, :silence
     attr_writer :queues
     attr_reader :handlers, :mode, :concurrency, :batch, :claimant, :stop_request
 
-    def initialize(conninfo = "", queues: nil, mode: :transaction, concurrency: 1, batch: nil, lease: 300, grace: 25, name: nil, connect: nil)
+    def initialize(conninfo = "", queues: nil, mode: :transaction, concurrency: 1, batch: nil, lease: 300, grace: 25, silence: 120, name: nil, connect: nil)
       self.mode = mode
       resize(concurrency, batch)
       @queues = queues
       @lease = lease
       @grace = grace
+      @silence = silence
       @name = name
-      @connect = connect || -> { conninfo.empty? ? PG.connect : PG.connect(conninfo) }
+      @connect = connect || -> { QueueJobs.connect(conninfo) }
       @handlers = {}
       @middleware = []
       @stop_request = Stop.new
@@ -97,13 +99,37 @@ module QueueJobs
       @loop = MODES[mode].new(self)
       with_signals do
         QueueJobs.log(Logger::INFO, "started", claimant: claimant, mode: mode, concurrency: concurrency, queues: queues)
+        @claimed = false
         @loop.start
-        @stops.pop
+        refused = until_stop
         @stop_request.set
         QueueJobs.log(Logger::INFO, "stopping", claimant: claimant, grace: grace)
         @loop.finish(QueueJobs.monotonic + grace)
         QueueJobs.log(Logger::INFO, "stopped", claimant: claimant)
+        raise refused if refused
       end
+    end
+
+    # ---- what the loops tell ----
+
+    # The server has taken a claim. What it refuses from now on may come back.
+    def claimed
+      @claimed = true
+    end
+
+    # An error that has a thread begin again after a pause; false if it ends the worker instead, since the
+    # server has taken no claim yet, and never will.
+    def failed(error, connection = nil)
+      log_error(error, connection)
+      return true if @claimed || !QueueJobs.hopeless?(error)
+
+      @stops&.push(error)
+      false
+    end
+
+    # Has the thread of run call the block.
+    def later(&block)
+      @stops&.push(block)
     end
 
     def queues
@@ -116,7 +142,7 @@ module QueueJobs
     # ---- connections ----
 
     def connect
-      @connect.call
+      prepared(@connect.call)
     end
 
     # Transaction mode: a thread's own.
@@ -138,7 +164,8 @@ module QueueJobs
     # one that puts the job back.
     def perform(job)
       handler = @handlers[job.worker]
-      return no_handler(job) unless handler
+      return no_handler(job) unless handler || job.worker.nil?
+      raise "the job cannot be read: #{Outcome.describe(job.unreadable)}" if job.unreadable
 
       QueueJobs.with_current_job(job) { Outcome.of_return(job, call_through(@middleware, handler, job)) }
     rescue PutBack => e
@@ -154,10 +181,30 @@ module QueueJobs
     # An error that has a thread connect again.
     def log_error(error, connection = nil)
       event = QueueJobs.lost?(connection, error) ? "disconnected" : "error"
-      QueueJobs.log(Logger::WARN, event, claimant: claimant, error: Values.text("#{error.class}: #{error.message}").strip)
+      QueueJobs.log(Logger::WARN, event, claimant: claimant, error: Outcome.describe(error), timeout: QueueJobs.timeout(error))
     end
 
     private
+
+    # Does what the loops ask for until stop, or an error that will not pass; returns that.
+    def until_stop
+      loop do
+        case (said = @stops.pop)
+        when Proc then said.call
+        when Exception
+          QueueJobs.log(Logger::ERROR, "refused", claimant: claimant, error: Outcome.describe(said))
+          return said
+        else return nil
+        end
+      end
+    end
+
+    def prepared(raw, settings = {})
+      QueueJobs.prepare(raw, silence, settings)
+    rescue StandardError
+      raw.close unless raw.finished?
+      raise
+    end
 
     def call_through(middleware, handler, job)
       first, *rest = middleware
