@@ -50,7 +50,7 @@ module QueueJobs
 
     private_class_method :of_failure
 
-    # stage: how many of its kind it takes the place of.
+    # stage: 0 for what the handler has brought about, higher for what takes the place of what was refused.
     def initialize(event, function, arguments, value: nil, error: nil, final: false, stage: 0)
       @event = event
       @function = function

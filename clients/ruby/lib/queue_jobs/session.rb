@@ -97,8 +97,8 @@ module QueueJobs
     PG.connect(limits.merge(given))
   end
 
-  # Has a connection of a worker's do what it is to do, whatever the role and the database have: answer in
-  # time, log what the server notices, speak UTF-8 and write dates as pg reads them.
+  # Makes a connection ready for a worker, whatever settings the role and the database have: it answers in time,
+  # logs what the server notices, speaks UTF-8 and writes dates as pg reads them.
   def self.prepare(raw, silence, settings = {})
     raw.extend(WorkersConnection)
     raw.silence = silence
