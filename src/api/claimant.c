@@ -559,12 +559,42 @@ queue_jobs_heartbeat_many(PG_FUNCTION_ARGS)
 
 /* ---- heartbeat of a claimant ---- */
 
+/* microseconds; more than it takes to commit */
+#define ENDS_SOON (5 * USECS_PER_SEC)
+
+/*
+ * Whether the lease goes on, which counted from "before" until this heartbeat. Where it has run out, or may
+ * before we commit, a claim may be taking the job, or do so: the row's lock tells, and keeps claims off until
+ * they see the heartbeat. (A transaction that has the row of a lease that holds is no claim.)
+ */
+static bool
+goes_on(LiveTable *table, const LiveClaim *claim, TimestampTz before)
+{
+	TimestampTz until = lease_end(Max(claim->started_at, before), claim->lease);
+	TupleTableSlot *slot = NULL;
+	FindResult	found;
+	Job			job;
+	bool		is_same = false;
+
+	if (until > GetCurrentTimestamp() + ENDS_SOON)
+		return true;
+	found = live_find(table, claim->id, false, &slot, &job);
+	if (found == FIND_FOUND)
+	{
+		is_same = job.started_at == claim->started_at && job.lease == claim->lease;
+		live_leave(&job);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return is_same || (found == FIND_LOCKED && until > GetCurrentTimestamp());
+}
+
 /*
  * The claimant's jobs, whose leases count from now: no job of a role that it may not claim for any more is
  * among them.
  */
 static void
-put_claimed(const char *claimant, Oid role, Tuplestorestate *result, TupleDesc descriptor)
+put_claimed(const char *claimant, Oid role, TimestampTz before, Tuplestorestate *result,
+			TupleDesc descriptor)
 {
 	LiveTable	table;
 	List	   *claimed;
@@ -578,7 +608,7 @@ put_claimed(const char *claimant, Oid role, Tuplestorestate *result, TupleDesc d
 		Datum		id = Int64GetDatum(claim->id);
 		bool		isnull = false;
 
-		if (lane_claimable_by(claim->lane, role))
+		if (lane_claimable_by(claim->lane, role) && goes_on(&table, claim, before))
 			tuplestore_putvalues(result, descriptor, &id, &isnull);
 	}
 	live_close(&table);
@@ -597,14 +627,16 @@ queue_jobs_heartbeat(PG_FUNCTION_ARGS)
 	Oid			types[] = {TEXTOID, REGROLEOID};
 	Datum		values[] = {CStringGetTextDatum(claimant), ObjectIdGetDatum(role)};
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	TimestampTz before;
 
 	refuse_where_nothing_can_be_written("queue_jobs.heartbeat()");
 	(void) catalog_owner();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	before = lease_last_heartbeat(claimant, role);
 	engine_statement("INSERT INTO queue_jobs.claimant AS c (name, owner, last_heartbeat)"
 					 " VALUES ($1, $2, clock_timestamp())"
 					 " ON CONFLICT (name, owner) DO UPDATE SET last_heartbeat = EXCLUDED.last_heartbeat",
 					 SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	put_claimed(claimant, role, result->setResult, result->setDesc);
+	put_claimed(claimant, role, before, result->setResult, result->setDesc);
 	return (Datum) 0;
 }

@@ -16,7 +16,8 @@
  *
  * A claim that finds no slot marks its lane as refused, tries once more, and then takes the lane for not
  * ready. A process frees a slot before looking for refused lanes of the worker, and publishes those: one of
- * the two sees the other. The queue costs nothing meanwhile.
+ * the two sees the other. The queue costs nothing meanwhile. A start of the rate that is given back counts
+ * like a slot. An ERROR while a claim tries frees what it has got by the rollback, which publishes likewise.
  */
 #include "postgres.h"
 
@@ -40,6 +41,7 @@
 #include "park.h"
 #include "snapshot.h"
 #include "statistics.h"
+#include "test_point.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "wakeup.h"
@@ -187,6 +189,7 @@ try_slot(LiveTable *table, const Job *job, const Worker *worker, int64 slot)
 
 	if (!slot_lock_try(slot))
 		return false;
+	test_point("slot_locked");
 	if (!find_claim_of_slot(table, slot, job, worker, true, &claimed))
 		return true;
 	slot_lock_release(slot);
@@ -293,19 +296,22 @@ begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 }
 
 /*
- * Frees slots that no job came to have. Others may have taken us for a process that runs one: claims were
- * refused meanwhile, or jobs parked, which no process would send back.
+ * Frees what no job came to have: slots, and a start of the rate. Others may have taken us for a process that
+ * runs one: claims were refused meanwhile, or jobs parked, which no process would send back.
  */
 static void
 give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
 {
+	bool		has_start = hold->rate.scope != 0;
+
+	rate_give_back(&hold->rate);
 	if (hold->key_slot != 0)
 		slot_lock_release(hold->key_slot);
 	if (hold->worker_slot != 0)
 		slot_lock_release(hold->worker_slot);
-	if ((hold->worker_slot != 0 || hold->key_slot != 0) && shared_refusals() != hold->refusals)
+	if ((hold->worker_slot != 0 || hold->key_slot != 0 || has_start) && shared_refusals() != hold->refusals)
 		wakeup_limited_now(lane_hint_worker(worker->name));
-	if (hold->key_slot != 0 && park_any(table, worker, hold->key, NULL))
+	if ((hold->key_slot != 0 || (has_start && hold->key != 0)) && park_any(table, worker, hold->key, NULL))
 		wakeup_sweep();
 }
 
@@ -335,7 +341,7 @@ begin(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals
 	LimitVerdict verdict = LIMIT_KEY;
 
 	*retry_at = NO_TIME;
-	hold->worker_slot = hold->key_slot = 0;
+	hold->worker_slot = hold->key_slot = hold->rate.scope = 0;
 	hold->refusals = shared_refusals();
 	if (worker->max_running_jobs > 0)
 	{
@@ -407,6 +413,7 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 {
 	LimitVerdict verdict;
 	TimestampTz retry_at = NO_TIME;
+	int			limits_tried;
 
 	*hold = (LimitHold) {0};
 	if (hold_count() >= most_holds(job, worker))
@@ -424,15 +431,17 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 		refuse(refusals, job, NO_TIME);
 		return refused_key_verdict(refusals, job->lane);
 	}
+	limits_tried = wakeup_limited_begin(lane_hint_worker(worker->name));
 	verdict = begin(table, job, worker, refusals, hold, &retry_at);
 	if (verdict != LIMIT_FREE)
 		lane_hint_refuse(job->lane, lane_hint_worker(worker->name), executor_role(job->lane, worker));
-	if (verdict != LIMIT_FREE && retry_at == NO_TIME && shared_present())
+	if (verdict != LIMIT_FREE && shared_present())
 		verdict = begin(table, job, worker, refusals, hold, &retry_at);
-	if (verdict == LIMIT_FREE)
-		limit_publish(worker);
-	else
+	if (verdict != LIMIT_FREE)
+	{
+		wakeup_limited_undo(lane_hint_worker(worker->name), limits_tried);
 		refuse(refusals, job, retry_at);
+	}
 	if (verdict != LIMIT_KEY)
 		return verdict;
 	refuse_key(refusals, hold->key);
@@ -448,7 +457,6 @@ void
 limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const Job *passed_by,
 		   Refusals *refusals)
 {
-	rate_give_back(&hold->rate);
 	if (limit_any(worker))
 		give_back(table, hold, worker);
 	if (passed_by == NULL || hold->key == 0 || worker->concurrency_limit != 1)

@@ -250,15 +250,32 @@ wakeup_key_ends(int32 lane, Oid role)
 	touched_lane->key_ends = true;
 }
 
+int
+wakeup_limited_begin(int32 worker)
+{
+	TouchedLane *touched_lane;
+	int			before;
+
+	if (!shared_present())
+		return 0;
+	touched_lane = touch_lane(worker, InvalidOid);
+	before = touched_lane->limited_at;
+	if (before < GetCurrentTransactionNestLevel())
+		touched_lane->limited_at = note_level(touched_lane);
+	return before;
+}
+
+void
+wakeup_limited_undo(int32 worker, int before)
+{
+	if (shared_present())
+		touch_lane(worker, InvalidOid)->limited_at = before;
+}
+
 void
 wakeup_limited(int32 worker)
 {
-	TouchedLane *touched_lane;
-
-	if (!shared_present())
-		return;
-	touched_lane = touch_lane(worker, InvalidOid);
-	touched_lane->limited_at = note_level(touched_lane);
+	(void) wakeup_limited_begin(worker);
 }
 
 void

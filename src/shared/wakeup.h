@@ -66,6 +66,13 @@ extern void wakeup_key_ends(int32 lane, Oid role);
  */
 extern void wakeup_limited(int32 worker);
 
+/*
+ * The same for slots that this transaction is about to try: only if it is rolled back meanwhile. Returns what
+ * is to be given to the second, if it has got none.
+ */
+extern int	wakeup_limited_begin(int32 worker);
+extern void wakeup_limited_undo(int32 worker, int before);
+
 /* The same, at once. */
 extern void wakeup_limited_now(int32 worker);
 

@@ -19,13 +19,9 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 
-/*
- * The latest sign of life of the job's claimant, or NO_TIME. A claimant is a name and the role that claimed
- * by it: another role's heartbeat by the same name is another claimant's. It counts as long as that role may
- * claim the job.
- */
+/* Of any role if that is InvalidOid. Only of roles that may claim from the lane, unless it is 0. */
 static TimestampTz
-last_heartbeat(const Job *job)
+last_heartbeat(const char *claimant, Oid role, int32 lane)
 {
 	Relation	rel = table_open(catalog_relation(REL_CLAIMANT), AccessShareLock);
 	Oid			index = QjPrimaryKeyIndex(rel);
@@ -36,18 +32,16 @@ last_heartbeat(const Job *job)
 	TimestampTz result = NO_TIME;
 
 	ScanKeyInit(&keys[0], Anum_claimant_name, BTEqualStrategyNumber, F_TEXTEQ,
-				CStringGetTextDatum(job->claimant));
-	ScanKeyInit(&keys[1], Anum_claimant_owner, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(job->claimed_by));
-	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot,
-							  OidIsValid(job->claimed_by) ? 2 : 1, keys);
+				CStringGetTextDatum(claimant));
+	ScanKeyInit(&keys[1], Anum_claimant_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
+	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot, OidIsValid(role) ? 2 : 1, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		bool		isnull;
 		Oid			owner = DatumGetObjectId(
 			heap_getattr(tuple, Anum_claimant_owner, RelationGetDescr(rel), &isnull));
 
-		if (lane_claimable_by(job->lane, owner))
+		if (lane == 0 || lane_claimable_by(lane, owner))
 			result = Max(result,
 						 DatumGetTimestampTz(heap_getattr(tuple, Anum_claimant_last_heartbeat,
 														  RelationGetDescr(rel), &isnull)));
@@ -59,9 +53,21 @@ last_heartbeat(const Job *job)
 }
 
 TimestampTz
+lease_last_heartbeat(const char *claimant, Oid role)
+{
+	return last_heartbeat(claimant, role, 0);
+}
+
+/*
+ * A claimant is a name and the role that claimed by it: another role's heartbeat by the same name is another
+ * claimant's. It counts as long as that role may claim the job.
+ */
+TimestampTz
 lease_since(const Job *job)
 {
-	return job->claimant == NULL ? job->started_at : Max(job->started_at, last_heartbeat(job));
+	if (job->claimant == NULL)
+		return job->started_at;
+	return Max(job->started_at, last_heartbeat(job->claimant, job->claimed_by, job->lane));
 }
 
 TimestampTz

@@ -106,6 +106,8 @@ live_claimed(LiveTable *table, const char *claimant, Oid role)
 		claim = palloc(sizeof(LiveClaim));
 		claim->id = slot_get_int64(slot, Anum_live_job_id);
 		claim->lane = slot_get_int32(slot, Anum_live_job_lane);
+		claim->started_at = slot_get_int64(slot, Anum_live_job_started_at);
+		claim->lease = slot_get_int64(slot, Anum_live_job_lease);
 		claims = lappend(claims, claim);
 	}
 	table_endscan(scan);

@@ -46,6 +46,8 @@ typedef struct LiveClaim
 {
 	int64		id;
 	int32		lane;
+	TimestampTz started_at;
+	int64		lease;
 } LiveClaim;
 
 /*

@@ -138,6 +138,40 @@ like($sessions[0]->error, qr/canceling statement/, 'the first is cancelled');
 $sessions[1]->result;
 is(claims('keyed'), $job, 'then it is claimed');
 
+# ---- a claim that gives back what it had of a limit: one that was refused meanwhile looks again ----
+
+# (Without being told, it looks after ten seconds, and with a load like that of a slow machine this may take as long.)
+my $soon = 9;
+sql(q{SELECT queue_jobs.define_worker('one slot', max_running_jobs => 1), queue_jobs.define_worker('one start', rate_limit => 1, rate_period => '1 hour')});
+sql(q{SELECT queue_jobs.enqueue('one slot'), queue_jobs.enqueue('one start')});
+my $third = in_background($node);
+wait_for(sub { $third->query(q{BEGIN; SELECT id FROM queue_jobs.claim('first', '{one start}'); ROLLBACK}); 1 }, 'the worker is known');
+
+# Returns whether the session was woken soon after the other's claim had come to its end, in one of five tries.
+sub hears_of
+{
+	my ($queue, $point, $end) = @_;
+
+	foreach my $try (1 .. 5)
+	{
+		arm($point, 'pause');
+		$sessions[0]->send("SELECT id FROM queue_jobs.claim('first', '{$queue}')");
+		wait_at($point);
+		$sessions[1]->send("CALL queue_jobs.wait_for_jobs('{$queue}', '1 hour')");
+		wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiting");
+		my $begun = time;
+		$end->();
+		go_on($point);
+		$sessions[0]->result;
+		$sessions[1]->result;
+		return 1 if time - $begun < $soon;
+	}
+	return 0;
+}
+
+ok(hears_of('one slot', 'slot_locked', sub { sql("SELECT pg_cancel_backend($pid)") }), 'the slot of a claim that was cancelled');
+$third->quit;
+
 # ---- a cancel() that finds an executor at a job, which finds that another session has its row ----
 
 # (The row is locked before any executor looks, or another one would run the job.)
