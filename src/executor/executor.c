@@ -195,7 +195,7 @@ is_wanted(void)
 	return runs;
 }
 
-/* One that is asked to make room for others serves its own role first; one that is not to be there does not. */
+/* An executor that makes room for others serves its own role first, unless no executor is wanted here. */
 static bool
 is_to_leave(TimestampTz now, TimestampTz start)
 {
