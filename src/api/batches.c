@@ -134,7 +134,8 @@ queue_jobs_close_batch(PG_FUNCTION_ARGS)
 	uint64		closed = engine_statement_often("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open",
 												SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 
-	watch_note(NEWS_BATCH, batch);
+	if (closed > 0)
+		watch_note(NEWS_BATCH, batch);
 	PG_RETURN_BOOL(closed > 0);
 }
 

@@ -664,6 +664,7 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 		live_counts_written_by_sql();
 	}
 	wakeup_all();
+	watch_lose_at_end();
 	return PointerGetDatum(NULL);
 }
 

@@ -67,7 +67,7 @@ queue_jobs_signal(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	first = job_signal_add(id, name, payload);
 	if (first)
-		watch_note(NEWS_WAITS, id);
+		watch_note(NEWS_SIGNAL, id);
 	PG_RETURN_BOOL(first);
 }
 

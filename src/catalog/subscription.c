@@ -19,6 +19,7 @@
 #include "run_as.h"
 #include "subscription.h"
 #include "wakeup.h"
+#include "watch.h"
 
 
 void
@@ -64,6 +65,7 @@ take_over(void)
 	key_hints_written_by_sql();
 	live_counts_written_by_sql();
 	wakeup_all();
+	watch_lose_at_end();
 }
 
 void

@@ -45,16 +45,22 @@ trim_tokens(TimestampTz now)
 	return next;
 }
 
+/* Of batches each call does a piece; calls that go on with them leave out the rest. */
 TimestampTz
 housekeeping(TimestampTz now)
 {
-	TimestampTz next_history = history_maintain(now);
-	TimestampTz next_token;
+	static TimestampTz next = DT_NOEND;
+	static bool goes_on = false;
 	TimestampTz next_batch;
 
-	next_token = trim_tokens(now);
+	if (!goes_on)
+	{
+		next = history_maintain(now);
+		next = Min(next, trim_tokens(now));
+		limit_trim_claimed();
+		saved_steps_trim();
+	}
 	next_batch = batches_trim(now);
-	limit_trim_claimed();
-	saved_steps_trim();
-	return Min(next_history, Min(next_token, next_batch));
+	goes_on = next_batch <= now;
+	return Min(next, next_batch);
 }

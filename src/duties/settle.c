@@ -3,35 +3,48 @@
  *		What others wait for is looked at; see settle.h.
  *
  * Each look is a transaction of its own, so that one that fails harms no other, and none holds locks for
- * another.
+ * another. What there is to look at is this process's own (pending.h): when the process ends with some of it
+ * left, the next one looks at everything.
  *
  * A job with many parents is looked at only when so many of them have ended as it waited for at the last
- * look: no sooner can it have changed. What is known of that is this process's own; after a start all are
- * looked at.
+ * look: no sooner can it have changed. What is known of that is this process's own, too; after a start all
+ * are looked at.
  */
 #include "postgres.h"
 
 #include "batch.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "clock.h"
+#include "common/pg_prng.h"
+#include "exclusive_commands.h"
 #include "executor/spi.h"
+#include "look_all.h"
 #include "miscadmin.h"
+#include "pending.h"
 #include "release.h"
 #include "run_as.h"
 #include "settle.h"
 #include "table_rows.h"
+#include "test_point.h"
 #include "utils/array.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "watch.h"
 
-#define NEWS_AT_ONCE 1024
+#define PIECE_OF_TIME INT64CONST(25000) /* microseconds, after which other duties have their turn */
+#define PIECE_OF_CALL INT64CONST(100000)	/* of a claim, without the scheduler */
+#define NEWS_AT_ONCE 256
+#define ENDED_AT_ONCE 64
+#define FEW_DEPENDENTS 16
+#define DEPENDENTS_AT_ONCE 128
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000) /* microseconds */
 #define LOOK_AGAIN_AT_FAILED (5 * USECS_PER_SEC)
 #define EXPIRE_AGAIN_AT_LOCKED USECS_PER_SEC
 #define FEW_PARENTS 4			/* with so many it is not worth remembering */
 #define MOST_REMEMBERED 10000
+#define MOST_EXPIRIES 65536
 
 typedef struct Unmet
 {
@@ -44,6 +57,7 @@ typedef struct Look
 {
 	int64		id;
 	bool		is_batch;
+	bool		signalled;
 	bool		locked;
 	int64		unmet;
 	ExpiringMembers expiring;
@@ -52,24 +66,20 @@ typedef struct Look
 /* Of a batch with members that expire. */
 typedef struct NextExpiry
 {
-	int64		batch;
+	int64		batch;			/* hash key */
+	Oid			role;			/* in whose turn it was looked at */
 	TimestampTz at;
 } NextExpiry;
 
-/* A look that is to be made again. */
-typedef struct Again
-{
-	int64		id;
-	bool		is_batch;
-	TimestampTz at;
-} Again;
-
 static HTAB *unmet_parents = NULL;
-static List *again = NIL;		/* of Again *, in TopMemoryContext */
+static HTAB *expiries = NULL;	/* of NextExpiry */
+static TimestampTz next_expiry = DT_NOEND;	/* none of them is sooner */
+static TimestampTz find_expiring_at = DT_NOBEGIN;	/* also what the process before us knew */
 static TimestampTz all_again_at = DT_NOEND; /* everything, after a query has failed */
+static bool missed = false;		/* news that there was no room for */
 static bool under_way = false;	/* what was taken as news has not been looked at */
-static List *expiries = NIL;	/* of NextExpiry *, likewise */
-static bool expiries_known = false; /* also what the process before us knew */
+
+/* ---- one look ---- */
 
 static void
 look(void *argument)
@@ -79,31 +89,39 @@ look(void *argument)
 	if (one->is_batch)
 		batch_look(one->id, &one->expiring);
 	else
-		one->unmet = release_look(one->id, &one->locked);
+		one->unmet = release_look(one->id, one->signalled, &one->locked);
+	test_point("looks");
 }
 
+/* If there is no room for it, all of them are found again by then. */
 static void
-remember_expiry(int64 batch, TimestampTz at)
+remember_expiry(int64 batch, Oid role, TimestampTz at)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	ListCell   *cell;
 	NextExpiry *expiry;
 
-	foreach(cell, expiries)
+	if (expiries == NULL)
 	{
-		expiry = lfirst(cell);
-		if (expiry->batch != batch)
-			continue;
-		expiries = foreach_delete_current(expiries, cell);
-		pfree(expiry);
+		HASHCTL		control = {
+			.keysize = sizeof(int64),.entrysize = sizeof(NextExpiry),.hcxt = TopMemoryContext
+		};
+
+		expiries = hash_create("queue_jobs expiries", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
-	if (at != DT_NOEND)
+	if (at == DT_NOEND)
 	{
-		expiry = palloc(sizeof(NextExpiry));
-		*expiry = (NextExpiry) {.batch = batch, .at = at};
-		expiries = lappend(expiries, expiry);
+		(void) hash_search(expiries, &batch, HASH_REMOVE, NULL);
+		return;
 	}
-	MemoryContextSwitchTo(old);
+	expiry = hash_search(expiries, &batch,
+						 hash_get_num_entries(expiries) < MOST_EXPIRIES ? HASH_ENTER : HASH_FIND, NULL);
+	if (expiry == NULL)
+	{
+		find_expiring_at = Min(find_expiring_at, at);
+		return;
+	}
+	expiry->role = role;
+	expiry->at = at;
+	next_expiry = Min(next_expiry, at);
 }
 
 static void
@@ -128,56 +146,43 @@ end_expired(ExpiringMembers *expiring)
 }
 
 static void
-look_again(int64 id, bool is_batch, int64 after)
+look_at_batch(const Pending *pending)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	Again	   *look = palloc(sizeof(Again));
-
-	*look = (Again) {.id = id,.is_batch = is_batch,.at = GetCurrentTimestamp() + after};
-	again = lappend(again, look);
-	MemoryContextSwitchTo(old);
-}
-
-static void
-look_at_batch(int64 id)
-{
-	Look		one = {.id = id,.is_batch = true,.expiring.next = DT_NOEND};
+	Look		one = {.id = pending->key.id,.is_batch = true,.expiring.next = DT_NOEND};
 
 	if (catalog_unit(look, &one))
 		end_expired(&one.expiring);
 	else
-		look_again(id, true, LOOK_AGAIN_AT_FAILED);
-	remember_expiry(id, one.expiring.next);
+		pending_put_off(pending, LOOK_AGAIN_AT_FAILED);
+	remember_expiry(one.id, pending->key.role, one.expiring.next);
 }
 
-/* The lowest time at which a member of some batch expires, of those that are known. */
-static TimestampTz
-next_expiry(void)
-{
-	TimestampTz next = DT_NOEND;
-	ListCell   *cell;
-
-	foreach(cell, expiries)
-		next = Min(next, ((NextExpiry *) lfirst(cell))->at);
-	return next;
-}
-
+/* Makes pending what has members that expire now. */
 static void
 look_at_expired(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	List	   *due = NIL;
-	ListCell   *cell;
+	HASH_SEQ_STATUS scan;
+	NextExpiry *expiry;
 
-	foreach(cell, expiries)
+	if (find_expiring_at <= now)
 	{
-		NextExpiry *expiry = lfirst(cell);
-
-		if (expiry->at <= now)
-			due = lappend(due, expiry);
+		find_expiring_at = DT_NOEND;
+		look_all_find_expiring();
 	}
-	foreach(cell, due)
-		look_at_batch(((NextExpiry *) lfirst(cell))->batch);
+	if (next_expiry > now)
+		return;
+	next_expiry = DT_NOEND;
+	hash_seq_init(&scan, expiries);
+	while ((expiry = hash_seq_search(&scan)) != NULL)
+	{
+		if (expiry->at <= now && pending_add(expiry->role, PENDING_BATCH, expiry->batch) == NULL)
+			expiry->at = now + EXPIRE_AGAIN_AT_LOCKED;
+		if (expiry->at > now)
+			next_expiry = Min(next_expiry, expiry->at);
+		else
+			(void) hash_search(expiries, &expiry->batch, HASH_REMOVE, NULL);
+	}
 }
 
 static void
@@ -213,250 +218,328 @@ remember_unmet(int64 child, int64 unmet)
 }
 
 static void
-look_at_job(int64 id)
+look_at_job(const Pending *pending)
 {
-	Look		one = {.id = id};
+	Look		one = {.id = pending->key.id,.signalled = pending->key.kind == PENDING_SIGNALLED};
 
 	if (!catalog_unit(look, &one))
-		look_again(id, false, LOOK_AGAIN_AT_FAILED);
+		pending_put_off(pending, LOOK_AGAIN_AT_FAILED);
 	else if (one.locked)
-		look_again(id, false, LOOK_AGAIN_AT_LOCKED);
-	else
-		remember_unmet(id, one.unmet);
+		pending_put_off(pending, LOOK_AGAIN_AT_LOCKED);
+	else if (!one.signalled)
+		remember_unmet(one.id, one.unmet);
 }
 
-/* So many of its parents have ended. */
-static void
-parents_ended(int64 child, int64 ended)
+/* ---- what waits for a job that has ended ---- */
+
+/* A child, or a batch, of a job that has ended. */
+typedef struct Dependent
 {
-	Unmet	   *entry = unmet_parents == NULL ? NULL : hash_search(unmet_parents, &child, HASH_FIND, NULL);
+	int64		parent;
+	int64		id;
+	int64		ends;			/* of its parents, by this one's; 0: it is a batch */
+	int64		siblings;		/* so many of its kind were found */
+} Dependent;
 
-	if (entry != NULL && (entry->ends -= ended) > 0)
-		return;
-	look_at_job(child);
-}
-
-/* ---- queries ---- */
-
-/* One that returns ids, and how many pieces of news each is for. */
-typedef struct IdQuery
+typedef struct Dependents
 {
 	const char *sql;
-	ArrayType  *parameter;		/* or NULL */
+	Oid			type;
+	Datum		ended;
+	int64		after[2];
 	MemoryContext context;
 	int			count;
-	struct
-	{
-		int64		id;
-		int64		times;
-	}		   *found;
-} IdQuery;
+	Dependent  *found;
+} Dependents;
+
+#define ALL_AT_ONCE "1000000000"	/* for a child that is cancelled by the first death */
+
+#define CHILDREN(parent) \
+	"SELECT d.child AS id, CASE WHEN d.if_dead = 'cancel' AND (SELECT m.state <> 'completed' FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1)" \
+	"  THEN " ALL_AT_ONCE "::int8 ELSE 1 END AS ends FROM queue_jobs.dependency d WHERE d.parent = " parent
+#define JOINT_BATCHES(job) \
+	"SELECT m.batch AS id, 0::int8 AS ends FROM queue_jobs.joint_member m WHERE m.job = " job
+#define COUNTED(rows, order) \
+	"SELECT r.*, count(*) OVER () AS siblings FROM (" rows " ORDER BY " order \
+	" LIMIT " CppAsString2(FEW_DEPENDENTS) ") r"
+
+/* Of several jobs, the first few of each. */
+#define FEW \
+	"SELECT p.id, f.id, f.ends, f.siblings FROM unnest($1) p (id)" \
+	" CROSS JOIN LATERAL (" COUNTED(CHILDREN("p.id"), "d.child") ") f" \
+	" UNION ALL SELECT p.id, f.id, f.ends, f.siblings FROM unnest($1) p (id)" \
+	" CROSS JOIN LATERAL (" COUNTED(JOINT_BATCHES("p.id"), "m.batch") ") f"
+/* Of one, the next. */
+#define NEXT \
+	"(SELECT $1, c.id, c.ends, 0::int8 FROM (" CHILDREN("$1") " AND d.child > $2 ORDER BY d.child" \
+	" LIMIT " CppAsString2(DEPENDENTS_AT_ONCE) ") c)" \
+	" UNION ALL (SELECT $1, b.id, b.ends, 0::int8" \
+	" FROM (" JOINT_BATCHES("$1") " AND m.batch > $3 ORDER BY m.batch" \
+	" LIMIT " CppAsString2(DEPENDENTS_AT_ONCE) ") b)"
 
 static void
-run_query(void *argument)
+read_dependents(void *argument)
 {
-	IdQuery    *query = argument;
-	Oid			types[] = {INT8ARRAYOID};
-	Datum		values[] = {PointerGetDatum(query->parameter)};
+	Dependents *dependents = argument;
+	Oid			types[] = {dependents->type, INT8OID, INT8OID};
+	Datum		values[] = {dependents->ended, Int64GetDatum(dependents->after[0]),
+							Int64GetDatum(dependents->after[1])};
 	RunAs		saved;
 
 	engine_begin(&saved);
-	query->count = (int) (query->parameter
-							  ? engine_execute_often(query->sql, SPI_OK_SELECT, 1, types, values, NULL)
-							  : engine_execute(query->sql, SPI_OK_SELECT, 0, types, values, NULL));
-	query->found = MemoryContextAllocHuge(query->context, sizeof(*query->found) * Max(query->count, 1));
-	for (int i = 0; i < query->count; i++)
+	dependents->count = (int) engine_execute_often(dependents->sql, SPI_OK_SELECT, lengthof(types), types,
+												   values, NULL);
+	dependents->found = MemoryContextAlloc(dependents->context,
+										   sizeof(Dependent) * Max(dependents->count, 1));
+	for (int i = 0; i < dependents->count; i++)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	descriptor = SPI_tuptable->tupdesc;
 		bool		isnull;
 
-		query->found[i].id = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
-		query->found[i].times = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
+		dependents->found[i].parent = DatumGetInt64(SPI_getbinval(row, descriptor, 1, &isnull));
+		dependents->found[i].id = DatumGetInt64(SPI_getbinval(row, descriptor, 2, &isnull));
+		dependents->found[i].ends = DatumGetInt64(SPI_getbinval(row, descriptor, 3, &isnull));
+		dependents->found[i].siblings = DatumGetInt64(SPI_getbinval(row, descriptor, 4, &isnull));
 	}
 	engine_end(&saved);
 }
 
-#define WAITING_JOBS "SELECT id, 0::int8 FROM queue_jobs.live_job WHERE waits IS NOT NULL"
-/* One that has ended without success may have come to it since: its failed members were retried. */
-#define RUNNING_BATCHES "SELECT id, 0::int8 FROM queue_jobs.tracked_batch b WHERE settled_at IS NULL OR (succeeded_at IS NULL" \
-	" AND (SELECT true FROM queue_jobs.member_job m WHERE m.batch = b.id AND m.state IN ('dead', 'cancelled') LIMIT 1) IS NULL) ORDER BY id"
-#define EXPIRING_BATCHES \
-	"SELECT b.id, 0::int8 FROM queue_jobs.tracked_batch b WHERE b.settled_at IS NULL AND NOT b.open" \
-	" AND (EXISTS (SELECT FROM queue_jobs.live_job l WHERE l.batch = b.id AND l.expires_at IS NOT NULL AND l.attempt = 0 OFFSET 0)" \
-	"  OR EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = b.id" \
-	"   AND (SELECT l.expires_at IS NOT NULL AND l.attempt = 0 FROM queue_jobs.live_job l WHERE l.id = m.job) OFFSET 0))"
-#define WATCHED_JOBS \
-	"SELECT d.parent, 0::int8 FROM queue_jobs.dependency d WHERE (SELECT l.waits IS NOT NULL FROM queue_jobs.live_job l WHERE l.id = d.child)" \
-	" UNION SELECT m.job, 0::int8 FROM queue_jobs.joint_member m"
-
-#define ALL_AT_ONCE "1000000000"	/* for a child that is cancelled by the first death */
-
-/*
- * Children, with how many of their parents have ended; and batches of which those were members for a
- * duplicate, with 0.
- */
-#define DEPENDENTS \
-	"SELECT d.child, CASE WHEN bool_or(d.if_dead = 'cancel' AND (SELECT m.state <> 'completed' FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1))" \
-	"  THEN " ALL_AT_ONCE " ELSE count(*) END FROM queue_jobs.dependency d WHERE d.parent = ANY ($1) GROUP BY d.child" \
-	" UNION ALL SELECT DISTINCT batch, 0::int8 FROM queue_jobs.joint_member WHERE job = ANY ($1) ORDER BY 1"
-
 /* A query that has failed may have found anything. The log says why it has. */
 static bool
-find_ids(IdQuery *query)
+find_dependents(Dependents *dependents)
 {
-	query->context = CurrentMemoryContext;
-	if (catalog_unit(run_query, query))
+	dependents->context = CurrentMemoryContext;
+	if (catalog_unit(read_dependents, dependents))
 		return true;
 	all_again_at = GetCurrentTimestamp() + LOOK_AGAIN_AT_FAILED;
 	return false;
 }
 
+/* It is to be looked at, unless it has more parents that are to end before. False: there is no room. */
 static bool
-for_each_id(const char *sql, void (*look_at) (int64))
+add_dependent(Oid role, const Dependent *dependent)
 {
-	IdQuery		query = {.sql = sql};
+	Unmet	   *entry;
 
-	if (!find_ids(&query))
+	if (dependent->ends == 0)
+		return pending_add(role, PENDING_BATCH, dependent->id) != NULL;
+	entry = unmet_parents == NULL ? NULL : hash_search(unmet_parents, &dependent->id, HASH_FIND, NULL);
+	if (entry != NULL && entry->ends > dependent->ends)
+	{
+		entry->ends -= dependent->ends;
+		return true;
+	}
+	return pending_add(role, PENDING_JOB, dependent->id) != NULL;
+}
+
+/* Goes on from where there was no more room, or no more was read. */
+static void
+look_at_many(Pending *pending)
+{
+	Dependents	dependents = {
+		.sql = NEXT,.type = INT8OID,.ended = Int64GetDatum(pending->key.id),
+		.after = {pending->after[0], pending->after[1]}
+	};
+	int			counts[2] = {0, 0};
+	bool		room = true;
+
+	if (!find_dependents(&dependents))
+		return;
+	for (int i = 0; i < dependents.count && room; i++)
+	{
+		int			which = dependents.found[i].ends == 0;
+
+		room = add_dependent(pending->key.role, &dependents.found[i]);
+		if (!room)
+			break;
+		counts[which]++;
+		pending->after[which] = dependents.found[i].id;
+	}
+	if (!room || counts[0] == DEPENDENTS_AT_ONCE || counts[1] == DEPENDENTS_AT_ONCE)
+		pending_put_back(pending);
+}
+
+static void
+look_at_few(const Pending *pending)
+{
+	Datum		ended[ENDED_AT_ONCE];
+	int			count = 0;
+	Pending		more = *pending;
+	Dependents	dependents = {.sql = FEW,.type = INT8ARRAYOID};
+
+	do
+		ended[count++] = Int64GetDatum(more.key.id);
+	while (count < ENDED_AT_ONCE && pending_take_more(pending, PENDING_ENDED, &more));
+	dependents.ended = PointerGetDatum(
+		construct_array(ended, count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	if (!find_dependents(&dependents))
+		return;
+	for (int i = 0; i < dependents.count; i++)
+	{
+		const Dependent *dependent = &dependents.found[i];
+
+		if (dependent->siblings < FEW_DEPENDENTS)
+			missed = !add_dependent(pending->key.role, dependent) || missed;
+		else
+			missed = pending_add(pending->key.role, PENDING_MANY, dependent->parent) == NULL || missed;
+	}
+}
+
+/* ---- in turns ---- */
+
+static void
+look_at(Pending *pending)
+{
+	switch (pending->key.kind)
+	{
+		case PENDING_BATCH:
+			look_at_batch(pending);
+			break;
+		case PENDING_JOB:
+		case PENDING_SIGNALLED:
+			look_at_job(pending);
+			break;
+		case PENDING_ENDED:
+			look_at_few(pending);
+			break;
+		case PENDING_MANY:
+			look_at_many(pending);
+			break;
+	}
+}
+
+/* What is looked at in a role's turn, and what follows from it, takes of that role's time. */
+static bool
+look_at_next(void)
+{
+	int64		start = clock_elapsed();
+	Pending		pending;
+
+	if (!pending_take(&pending))
 		return false;
-	for (int i = 0; i < query.count; i++)
-		look_at(query.found[i].id);
+	watch_act_for(pending.key.role);
+	look_at(&pending);
+	watch_act_for(InvalidOid);
+	pending_charge(pending.key.role, clock_elapsed() - start);
 	return true;
 }
 
-/*
- * The order matters. First the watched jobs are noted: their ends are news from then on. Then the look finds
- * what had ended before.
- */
-static void
-look_at_everything(void)
+static PendingKind
+pending_kind(const News *news)
 {
-	all_again_at = DT_NOEND;
-	watch_begin();
-	forget_unmet();
-	if (!for_each_id(WATCHED_JOBS, watch_job))
-		return;
-	watch_known();
-	(void) for_each_id(WAITING_JOBS, look_at_job);
-	(void) for_each_id(RUNNING_BATCHES, look_at_batch);
-}
-
-static void
-look_at_dependents(Datum *ended, int count)
-{
-	IdQuery		query = {
-		.sql = DEPENDENTS,
-		.parameter = construct_array(ended, count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)
-	};
-
-	if (!find_ids(&query))
-		return;
-	for (int i = 0; i < query.count; i++)
+	switch (news->kind)
 	{
-		if (query.found[i].times > 0)
-			parents_ended(query.found[i].id, query.found[i].times);
-		else
-			look_at_batch(query.found[i].id);
+		case NEWS_ENDED:
+			return PENDING_ENDED;
+		case NEWS_WAITS:
+			return PENDING_JOB;
+		case NEWS_SIGNAL:
+			return PENDING_SIGNALLED;
+		default:
+			return PENDING_BATCH;
 	}
 }
 
 static void
-look_at_news(const News *news, int count)
+take_news(void)
 {
-	Datum	   *ended = palloc(sizeof(Datum) * count);
-	int			ended_count = 0;
-
-	for (int i = 0; i < count; i++)
-	{
-		if (news[i].kind == NEWS_ENDED)
-			ended[ended_count++] = Int64GetDatum(news[i].id);
-		else if (news[i].kind == NEWS_WAITS)
-			look_at_job(news[i].id);
-		else
-			look_at_batch(news[i].id);
-	}
-	if (ended_count > 0)
-		look_at_dependents(ended, ended_count);
-}
-
-/* Returns when the next of them is to be made. One in the far future was before the clock was set back. */
-static TimestampTz
-look_again_where_due(void)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz next = DT_NOEND;
-	List	   *looks = again;
-	ListCell   *cell;
-
-	again = NIL;
-	foreach(cell, looks)
-	{
-		const Again *look = lfirst(cell);
-
-		if (look->at > now && look->at - now <= LOOK_AGAIN_AT_FAILED)
-			look_again(look->id, look->is_batch, look->at - now);
-		else if (look->is_batch)
-			look_at_batch(look->id);
-		else
-			look_at_job(look->id);
-	}
-	list_free_deep(looks);
-	foreach(cell, again)
-		next = Min(next, ((Again *) lfirst(cell))->at);
-	return next;
-}
-
-static void
-look_at_all_news(void)
-{
-	News	   *news = palloc(sizeof(News) * NEWS_AT_ONCE);
-	TimestampTz now = GetCurrentTimestamp();
-	bool		all;
+	News		news[NEWS_AT_ONCE];
+	bool		lost;
 	int			count;
 
-	if (all_again_at != DT_NOEND && (all_again_at <= now || all_again_at - now > LOOK_AGAIN_AT_FAILED))
-		look_at_everything();
-	if (!expiries_known)
-		expiries_known = for_each_id(EXPIRING_BATCHES, look_at_batch);
-	look_at_expired();
-	while (all_again_at == DT_NOEND && ((count = watch_take(news, NEWS_AT_ONCE, &all)) > 0 || all))
+	do
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (all)
-			look_at_everything();
-		else
-			look_at_news(news, count);
+		count = watch_take(news, NEWS_AT_ONCE, &lost);
+		for (int i = 0; i < count; i++)
+			if (pending_add(news[i].role, pending_kind(&news[i]), news[i].id) == NULL)
+				missed = true;
+	} while (count == NEWS_AT_ONCE);
+	missed = missed || lost;
+}
+
+/* After news was missed, or a query failed. What is being read comes to its end before. */
+static void
+begin_everything(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (all_again_at != DT_NOEND && (all_again_at <= now || all_again_at - now > LOOK_AGAIN_AT_FAILED))
+	{
+		missed = true;
+		all_again_at = DT_NOEND;
 	}
+	if (!missed || !look_all_may_begin())
+		return;
+	missed = false;
+	watch_begin();
+	forget_unmet();
+	look_all_begin();
+}
+
+/*
+ * One look, and one piece of what is to be found of everything: neither waits for the end of the other. False
+ * if there is nothing to do now.
+ */
+static bool
+step(void)
+{
+	bool		looked;
+	bool		read;
+
+	take_news();
+	begin_everything();
+	look_at_expired();
+	pending_resume();
+	looked = look_at_next();
+	read = look_all_step();
+	return looked || read;
 }
 
 TimestampTz
 settle_news(void)
 {
+	int64		end = clock_elapsed() + PIECE_OF_TIME;
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs news",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
-	TimestampTz next;
+	bool		more;
 
-	if (under_way)				/* an error has ended the latest call */
-		watch_lose_all();
+	missed = missed || under_way;	/* an error has ended the latest call */
 	under_way = true;
-	next = look_again_where_due();
-	look_at_all_news();
+	watch_act_for(InvalidOid);
+	while ((more = step()) && clock_elapsed() < end && !exclusive_command_waits(MyDatabaseId))
+	{
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(context);
+	}
 	under_way = false;
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-	return Min(next, Min(next_expiry(), all_again_at));
+	if (more)
+		return GetCurrentTimestamp();
+	return Min(Min(pending_next(), next_expiry), Min(Min(find_expiring_at, all_again_at), look_all_next()));
 }
 
 bool
 settle_leave(void)
 {
-	if (!under_way && again == NIL && all_again_at == DT_NOEND)
+	if (!under_way && !missed && !pending_any() && look_all_done() && all_again_at == DT_NOEND)
 		return false;
 	watch_lose_all();
 	return true;
 }
 
 /* ---- without the scheduler ---- */
+
+/* Batches, or waiting jobs, of which a call looks at some, and the next one goes on after them. */
+typedef struct Round
+{
+	bool		batches;
+	const char *last_id;		/* the highest there has been */
+	bool		begun;
+	int64		after;
+} Round;
 
 static void
 look_and_expire(int64 batch)
@@ -468,20 +551,49 @@ look_and_expire(int64 batch)
 		(void) expiry_end(expiring.expired[i]);
 }
 
+/* The first call of a session begins anywhere: sessions that call once together see all. */
 static void
-look_once(const char *sql, bool batches)
+begin_round(Round *round)
 {
-	IdQuery		query = {.sql = sql,.context = CurrentMemoryContext};
-	bool		locked;
+	if (!round->begun)
+		round->after = (int64) (pg_prng_double(&pg_global_prng_state) *
+								engine_select_id(round->last_id, 0, NULL, NULL));
+	round->begun = true;
+}
 
-	run_query(&query);
-	for (int i = 0; i < query.count; i++)
+/* From where the last call has got to, round to there again, unless the time is over before. */
+static void
+look_round(Round *round, int64 end)
+{
+	int64		ids[IDS_AT_ONCE];
+	bool		over = false;
+	bool		locked;
+	int64		until;
+
+	begin_round(round);
+	until = round->after;
+	for (int rounds = 0; rounds < 2 && !over;)
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (batches)
-			look_and_expire(query.found[i].id);
-		else
-			(void) release_look(query.found[i].id, &locked);
+		int64		after = round->after;
+		bool		last;
+		int			count = look_all_read(round->batches, &after, ids, &last);
+
+		for (int i = 0; i < count && !over; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			if (rounds == 1 && ids[i] > until)
+				return;
+			if (round->batches)
+				look_and_expire(ids[i]);
+			else
+				(void) release_look(ids[i], false, &locked);
+			round->after = ids[i];
+			over = clock_elapsed() >= end;
+		}
+		if (over)
+			break;
+		round->after = last ? 0 : after;
+		rounds += last;
 	}
 }
 
@@ -489,11 +601,15 @@ look_once(const char *sql, bool batches)
 void
 settle_everything(void)
 {
+	static Round batches = {.batches = true,.last_id = "SELECT last_value FROM queue_jobs.batch_id"};
+	static Round jobs = {.last_id = "SELECT last_value FROM queue_jobs.job_id"};
+	int64		end = clock_elapsed() + PIECE_OF_CALL;
+
 	if (!table_has_no_rows(REL_TRACKED_BATCH))
-		look_once(RUNNING_BATCHES, true);
+		look_round(&batches, end);
 	if (table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_JOB_SIGNAL))
 		return;
-	look_once(WAITING_JOBS, false);
+	look_round(&jobs, end);
 	if (!table_has_no_rows(REL_TRACKED_BATCH))
-		look_once(RUNNING_BATCHES, true);
+		look_round(&batches, end);
 }

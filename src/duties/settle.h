@@ -9,8 +9,9 @@
 #include "datatype/timestamp.h"
 
 /*
- * For the scheduler, outside of a transaction: looks at all that there is news of, and at everything if that
- * is not known. Returns when to look again at what was locked, or could not be looked at, or DT_NOEND.
+ * For the scheduler, outside of a transaction: looks at what there is news of, and at everything if that is
+ * not known, in turns by role; for a while, and no longer. Returns when it is to go on: now, if there is
+ * more, or when to look again at what was locked, or could not be looked at, or DT_NOEND.
  */
 extern TimestampTz settle_news(void);
 
@@ -20,7 +21,10 @@ extern TimestampTz settle_news(void);
  */
 extern bool settle_leave(void);
 
-/* Without shared memory, in the caller's transaction: looks at everything. */
+/*
+ * Without shared memory, in the caller's transaction: looks at everything, but for a while only; the next
+ * call goes on.
+ */
 extern void settle_everything(void);
 
 #endif

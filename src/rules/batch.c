@@ -7,6 +7,7 @@
 #include "batch.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "clock.h"
 #include "commands/sequence.h"
 #include "enqueue.h"
 #include "executor/spi.h"
@@ -21,8 +22,10 @@
 #include "watch.h"
 
 #define NOT_BEFORE_CLOSED (PG_INT64_MAX / 2)	/* ends of members that are news, while the batch is open */
-#define TRIM_AT_ONCE 10000
+#define TRIM_AT_ONCE 2000
 #define TRIM_EVERY (10 * USECS_PER_MINUTE)
+#define TRIM_FOR INT64CONST(25000)	/* microseconds at once */
+#define TRIM_PAUSE 20			/* as long as it has taken to go through the tables */
 
 static Datum
 text_datum(const char *text, char *is_null)
@@ -466,99 +469,185 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 
 /* ---- removing ---- */
 
-/* To plan these takes longer than to run them: not for an empty table. */
-static const struct
-{
-	CatalogRelation from;
-	const char *sql;
-}			trim_orphans[] = {
-	{REL_MEMBER_JOB, "DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queue_jobs.member_job m"
-	" WHERE m.batch IS NULL AND m.keep_until <= clock_timestamp() AND " NEEDED_BY_NONE("m.id") " LIMIT $1))"},
-	{REL_DEPENDENCY, "DELETE FROM queue_jobs.dependency WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM queue_jobs.dependency d"
-	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = d.child) IS NULL"
-	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = d.child AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))"},
-	{REL_JOB_SIGNAL, "DELETE FROM queue_jobs.job_signal WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM queue_jobs.job_signal s"
-	" WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = s.job) IS NULL"
-	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = s.job AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL LIMIT $1))"},
-};
-
 /*
- * The ids, or null, of batches whose time is over, and how many it is over for. A batch with a callback that
- * may be retried is kept for as long once more, but for an hour at least: to find that out takes a look into
- * each partition of finished jobs.
+ * Tables are gone through by their keys, from one piece of rows to the next: what is to be removed may be far
+ * between. The subselects see to it that each is one look into an index.
  */
+typedef struct Trimmed
+{
+	CatalogRelation table;
+	const char *last;			/* the key that ends the piece after $1; none: the rest is the last */
+	const char *stay;			/* an update of those that are kept for longer; or NULL */
+	const char *trim[3];		/* rows above $1 up to $2, at most $3 of them at once */
+	const char *next;			/* when more of these rows is to be removed; or NULL */
+} Trimmed;
+
+#define ROWS_OF_PIECE "512"
+#define LAST_KEY(key, table) \
+	"SELECT " key " FROM queue_jobs." table " WHERE " key " > $1 ORDER BY " key \
+	" OFFSET " ROWS_OF_PIECE " LIMIT 1"
+#define DELETE_SOME(table, rows) \
+	"DELETE FROM queue_jobs." table " WHERE ctid = ANY (ARRAY(" rows " LIMIT $3))"
+#define OVER "b.id > $1 AND b.id <= $2 AND b.settled_at + b.keep <= clock_timestamp()"
+/* To find out whether a callback is kept takes a look into each partition of finished jobs. */
 #define CALLBACK_IS_KEPT \
 	"EXISTS (SELECT FROM unnest(b.callbacks) c WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = c)" \
 	" OR (SELECT true FROM queue_jobs.finished_job f WHERE f.id = c AND f.state <> 'completed' AND f.keep_until > now() LIMIT 1))"
-#define FIND_OVER \
-	"WITH over AS MATERIALIZED (SELECT b.id, " CALLBACK_IS_KEPT " AS stays FROM queue_jobs.tracked_batch b" \
-	"  WHERE b.settled_at + b.keep <= now() LIMIT $1)," \
-	" stay AS (UPDATE queue_jobs.tracked_batch b SET settled_at = now() + greatest(interval '1 hour' - b.keep, '0') FROM over WHERE b.id = over.id AND over.stays)" \
-	" SELECT array_agg(id) FILTER (WHERE NOT stays), count(*) FROM over"
+#define JOB_IS_GONE(id) \
+	"(SELECT true FROM queue_jobs.live_job l WHERE l.id = " id ") IS NULL" \
+	" AND (SELECT true FROM queue_jobs.finished_job f WHERE f.id = " id " AND f.keep_until > clock_timestamp() LIMIT 1) IS NULL"
 
-/* By the ids that they have, as the view ended_member finds them. */
-#define TRIM_MEMBERS \
-	"DELETE FROM queue_jobs.member_job WHERE ctid = ANY (ARRAY(SELECT m.row FROM queue_jobs.tracked_batch b" \
-	" CROSS JOIN LATERAL unnest((SELECT range_agg(int8range(g.first, g.last + 100)) FROM queue_jobs.member_range g WHERE g.batch = b.id)) r (ids)" \
-	" CROSS JOIN LATERAL (SELECT f.ctid AS row, f.batch FROM queue_jobs.member_job f WHERE f.id >= lower(r.ids) AND f.id < upper(r.ids) OFFSET 0) m" \
-	" WHERE b.id = ANY ($2) AND m.batch = b.id LIMIT $1))"
-#define TRIM_BATCHES \
-	"WITH gone AS (DELETE FROM queue_jobs.tracked_batch b WHERE b.id = ANY ($1) RETURNING id)," \
-	" ranges AS (DELETE FROM queue_jobs.member_range g USING gone WHERE g.batch = gone.id)" \
-	" DELETE FROM queue_jobs.joint_member m USING gone WHERE m.batch = gone.id"
+static const Trimmed trimmed[] = {
+	{
+		REL_TRACKED_BATCH,
+		LAST_KEY("id", "tracked_batch"),
+		/* with a callback that may be retried: for as long once more, but for an hour at least */
+		"UPDATE queue_jobs.tracked_batch b SET settled_at = now() + greatest(interval '1 hour' - b.keep, '0')"
+		" WHERE " OVER " AND " CALLBACK_IS_KEPT,
+		{
+			/* by the ids that they have, as the view ended_member finds them */
+			DELETE_SOME("member_job",
+						"SELECT m.row FROM queue_jobs.tracked_batch b"
+						" CROSS JOIN LATERAL unnest((SELECT range_agg(int8range(g.first, g.last + 100)) FROM queue_jobs.member_range g WHERE g.batch = b.id)) r (ids)"
+						" CROSS JOIN LATERAL (SELECT f.ctid AS row, f.batch FROM queue_jobs.member_job f WHERE f.id >= lower(r.ids) AND f.id < upper(r.ids) OFFSET 0) m"
+						" WHERE " OVER " AND m.batch = b.id"),
+			DELETE_SOME("joint_member",
+						"SELECT m.row FROM queue_jobs.tracked_batch b"
+						" CROSS JOIN LATERAL (SELECT j.ctid AS row FROM queue_jobs.joint_member j WHERE j.batch = b.id OFFSET 0) m WHERE " OVER),
+			"WITH gone AS (DELETE FROM queue_jobs.tracked_batch b WHERE " OVER " RETURNING id)"
+			" DELETE FROM queue_jobs.member_range g USING gone WHERE g.batch = gone.id",
+		},
+		"SELECT min(settled_at + keep) FROM queue_jobs.tracked_batch WHERE id > $1 AND id <= $2 AND settled_at IS NOT NULL",
+	},
+	{
+		REL_MEMBER_JOB,
+		LAST_KEY("id", "member_job"),
+		NULL,
+		{
+			DELETE_SOME("member_job", "SELECT m.ctid FROM queue_jobs.member_job m"
+						" WHERE m.id > $1 AND m.id <= $2 AND m.batch IS NULL AND m.keep_until <= clock_timestamp() AND " NEEDED_BY_NONE("m.id")),
+		},
+		"SELECT min(keep_until) FROM queue_jobs.member_job WHERE id > $1 AND id <= $2 AND batch IS NULL",
+	},
+	{
+		REL_DEPENDENCY,
+		LAST_KEY("child", "dependency"),
+		NULL,
+		{
+			DELETE_SOME("dependency",
+						"SELECT d.ctid FROM queue_jobs.dependency d WHERE d.child > $1 AND d.child <= $2 AND " JOB_IS_GONE("d.child")),
+		},
+	},
+	{
+		REL_JOB_SIGNAL,
+		LAST_KEY("job", "job_signal"),
+		NULL,
+		{
+			DELETE_SOME("job_signal",
+						"SELECT s.ctid FROM queue_jobs.job_signal s WHERE s.job > $1 AND s.job <= $2 AND " JOB_IS_GONE("s.job")),
+		},
+	},
+};
 
-/* Members of batches whose time is over, and then these. True if there is more. */
-static bool
-trim_batches(void)
+/* How far a process has got. */
+typedef struct TrimRound
 {
-	Oid			types[] = {INT4OID, INT8ARRAYOID};
-	Datum		values[] = {Int32GetDatum(TRIM_AT_ONCE), (Datum) 0};
-	bool		none;
-	bool		isnull;
-	int64		found;
+	int			table;			/* lengthof(trimmed): it is over */
+	int64		after;
+	TimestampTz next;			/* when more is to be removed, of what was met */
+	int64		spent;			/* microseconds */
+	int64		not_before;		/* the next round, by a clock that cannot be set */
+} TrimRound;
 
-	(void) engine_execute(FIND_OVER, SPI_OK_SELECT, 1, types, values, NULL);
-	values[1] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &none);
-	found = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
-	if (none)
-		return found == TRIM_AT_ONCE;
-	if (engine_execute(TRIM_MEMBERS, SPI_OK_DELETE, 2, types, values, NULL) == TRIM_AT_ONCE)
-		return true;
-	(void) engine_execute(TRIM_BATCHES, SPI_OK_DELETE, 1, &types[1], &values[1], NULL);
-	return found == TRIM_AT_ONCE;
+/* True if the piece has more rows to be removed. */
+static bool
+trim_piece(const Trimmed *what, int64 after, int64 last)
+{
+	Oid			types[] = {INT8OID, INT8OID, INT4OID};
+	Datum		values[] = {Int64GetDatum(after), Int64GetDatum(last), Int32GetDatum(TRIM_AT_ONCE)};
+
+	if (what->stay != NULL)
+		(void) engine_execute_often(what->stay, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	for (int i = 0; i < lengthof(what->trim) && what->trim[i] != NULL; i++)
+		if (engine_execute_often(what->trim[i], SPI_OK_DELETE, lengthof(types), types, values, NULL) ==
+			TRIM_AT_ONCE)
+			return true;
+	return false;
+}
+
+static int64
+last_of_piece(const Trimmed *what, int64 after)
+{
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(after)};
+	bool		isnull;
+
+	if (engine_execute_often(what->last, SPI_OK_SELECT, 1, types, values, NULL) == 0)
+		return PG_INT64_MAX;
+	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
 }
 
 static TimestampTz
-next_trim(TimestampTz now)
+next_of_piece(const Trimmed *what, int64 after, int64 last)
 {
+	Oid			types[] = {INT8OID, INT8OID};
+	Datum		values[] = {Int64GetDatum(after), Int64GetDatum(last)};
 	bool		isnull;
 	Datum		next;
 
-	(void) engine_execute("SELECT least((SELECT min(settled_at + keep) FROM queue_jobs.tracked_batch WHERE settled_at IS NOT NULL),"
-						  " (SELECT min(keep_until) FROM queue_jobs.member_job WHERE batch IS NULL))", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+	if (what->next == NULL)
+		return DT_NOEND;
+	(void) engine_execute_often(what->next, SPI_OK_SELECT, lengthof(types), types, values, NULL);
 	next = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	return isnull ? DT_NOEND : Max(DatumGetTimestampTz(next), now + TRIM_EVERY);
+	return isnull ? DT_NOEND : DatumGetTimestampTz(next);
 }
 
+static void
+trim_next(TrimRound *round)
+{
+	const Trimmed *what = &trimmed[round->table];
+	int64		last;
+
+	if (table_has_no_rows(what->table))
+		last = PG_INT64_MAX;
+	else
+	{
+		last = last_of_piece(what, round->after);
+		if (trim_piece(what, round->after, last))
+			return;
+		round->next = Min(round->next, next_of_piece(what, round->after, last));
+	}
+	round->table += last == PG_INT64_MAX;
+	round->after = last == PG_INT64_MAX ? PG_INT64_MIN : last;
+}
+
+/*
+ * The larger the tables are, the longer it is until they are gone through again, and the more calls it takes.
+ */
 TimestampTz
 batches_trim(TimestampTz now)
 {
-	Oid			types[] = {INT4OID};
-	Datum		values[] = {Int32GetDatum(TRIM_AT_ONCE)};
-	TimestampTz next = now;
+	static TrimRound round = {.after = PG_INT64_MIN,.next = DT_NOEND};
+	int64		start = clock_elapsed();
+	TimestampTz next;
 	RunAs		saved;
 
 	if (table_has_no_rows(REL_TRACKED_BATCH) && table_has_no_rows(REL_MEMBER_JOB) &&
 		table_has_no_rows(REL_DEPENDENCY) && table_has_no_rows(REL_JOB_SIGNAL))
 		return DT_NOEND;
+	if (start < round.not_before)
+		return now + Min(round.not_before - start, TRIM_EVERY);
 	engine_begin(&saved);
-	if (!trim_batches())
-	{
-		for (int i = 0; i < (int) lengthof(trim_orphans); i++)
-			if (!table_has_no_rows(trim_orphans[i].from))
-				(void) engine_execute(trim_orphans[i].sql, SPI_OK_DELETE, 1, types, values, NULL);
-		next = next_trim(now);
-	}
+	while (round.table < lengthof(trimmed) && clock_elapsed() - start < TRIM_FOR)
+		trim_next(&round);
 	engine_end(&saved);
-	return next;
+	round.spent += clock_elapsed() - start;
+	if (round.table < lengthof(trimmed))
+		return now;
+	next = round.next;
+	round = (TrimRound) {
+		.after = PG_INT64_MIN,.next = DT_NOEND,
+		.not_before = clock_elapsed() + Min(TRIM_PAUSE * round.spent, TRIM_EVERY)
+	};
+	return next == DT_NOEND ? DT_NOEND : Max(next, now + TRIM_EVERY);
 }

@@ -148,7 +148,7 @@ end_job(LiveTable *table, TupleTableSlot *slot, Job *job, bool expired)
 
 /* The job's row is locked. No claim has passed by one that stays as it is: it is not due. */
 static int64
-look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job)
+look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job, bool signalled)
 {
 	char	   *signal = waits_for_signal(job);
 	ParentsFound found;
@@ -159,6 +159,8 @@ look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 			release_job(table, slot, job);
 		return 0;
 	}
+	if (signalled)
+		return 0;
 	do
 		found = look_at_parents(job->id);
 	while (found.merged);
@@ -182,7 +184,7 @@ is_run(LiveTable *table, int64 id)
 }
 
 int64
-release_look(int64 child, bool *locked)
+release_look(int64 child, bool signalled, bool *locked)
 {
 	LiveTable	table;
 	TupleTableSlot *slot = NULL;
@@ -196,7 +198,7 @@ release_look(int64 child, bool *locked)
 	if (found == FIND_FOUND)
 	{
 		if (job.waits != NULL && !job.due)
-			unmet = look_at_job(&table, slot, &job);
+			unmet = look_at_job(&table, slot, &job, signalled);
 		else if (job.due)
 			live_leave(&job);
 	}

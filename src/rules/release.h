@@ -10,9 +10,9 @@
 /*
  * Looks at a job: if all that it waits for has come, it waits no longer. Returns how many jobs have to end at
  * least before the next look can find otherwise; 0: it does not wait for jobs, or its row is locked
- * (*locked).
+ * (*locked). "signalled": a signal has come, which makes no difference if it waits for jobs.
  */
-extern int64 release_look(int64 child, bool *locked);
+extern int64 release_look(int64 child, bool signalled, bool *locked);
 
 /*
  * Ends a job that has expired: its queue is paused, perhaps. False if another transaction has it, and may

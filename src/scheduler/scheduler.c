@@ -54,6 +54,7 @@
 #include "utils/memutils.h"
 
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
+#define PROMOTE_FOR INT64CONST(100000)	/* microseconds, before other duties have their turn */
 /* in case no process tells that a handler or role is back */
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)
 /* microseconds, while a job that is to be charged is locked */
@@ -185,10 +186,11 @@ look_at_history(TimestampTz at)
 	next_history = Min(next_history, at);
 }
 
-/* In batches, each a transaction of its own. */
+/* In batches, each a transaction of its own; if there are very many, the rest in the next turn. */
 static void
 promote_due_jobs(void)
 {
+	int64		end = clock_elapsed() + PROMOTE_FOR;
 	int			promoted;
 	TimestampTz now;
 
@@ -213,7 +215,7 @@ promote_due_jobs(void)
 		unit_end();
 		next_due = settle_due(next);
 		look_at_history(promoted > 0 ? now + HISTORY_LOOK_AFTER : now);
-	} while (promoted == PROMOTE_AT_ONCE || next_due <= now);
+	} while ((promoted == PROMOTE_AT_ONCE || next_due <= now) && clock_elapsed() < end);
 }
 
 /* ---- replicas ---- */
@@ -673,7 +675,7 @@ wait_for_turn(TimestampTz until)
 			return;
 		until = Min(until, GetCurrentTimestamp() + TURN_AFTER_NEWS);
 		if (exclusive_command_waits(MyDatabaseId) || own_slot->attention || own_slot->leave ||
-			GetCurrentTimestamp() >= until)
+			GetCurrentTimestamp() >= Min(until, next_settle))
 			return;
 		process_wait(until);
 	}

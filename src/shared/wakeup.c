@@ -544,7 +544,6 @@ publish(bool committed)
 	if (look_at_all)
 	{
 		lane_hints_void(MyDatabaseId);
-		watch_lose_all();
 		database_reconsider(MyDatabaseId);	/* a prepared transaction may have changed its settings */
 		database_publish_due(MyDatabaseId, DT_NOBEGIN);
 	}
@@ -677,6 +676,7 @@ wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId
 	hold_end_savepoint(event);
 	duplicates_end_savepoint(event);
 	request_count = savepoint_notes_end(event, requests, request_count, sizeof(EndRequest));
+	watch_release_savepoint(event);
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 	{
 		leave_level(nest_level, false);
@@ -715,6 +715,7 @@ wakeup_after_locks(void)
 			forget();
 			break;
 		case ENDED_SAVEPOINT:
+			watch_undo_savepoint(undone_level);
 			leave_level(undone_level, true);
 			/* the scheduler may have passed by due jobs that a claim had in the savepoint */
 			if (first_due_if_undone != DT_NOEND && database_publish_due(MyDatabaseId, first_due_if_undone))
@@ -834,6 +835,7 @@ wakeup_utility(UtilityCall *call)
 	}
 	wakeup_all();				/* when our own transaction ends, which is after the prepared one */
 	prepared_ended = true;
+	watch_lose_at_end();
 	defined = true;
 	begin_doubt();
 	PG_TRY();

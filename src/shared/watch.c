@@ -23,6 +23,7 @@
 #define EXPECTED_WAYS 4
 #define MOST_NOTES_KEPT 65536	/* room for so many, after a transaction that had more */
 #define LOOK_BACK 8				/* pieces of news with which a new one is compared */
+#define ROOM_FOR_ALL (NEWS_KEPT / 2)	/* up to so many pieces of news may be one role's */
 
 typedef struct Expected
 {
@@ -38,26 +39,31 @@ typedef struct Watch
 	slock_t		mutex;
 	Oid			database;
 	uint32		times_taken;	/* of the slot, when the database had it */
-	uint32		begun;			/* how often the filter was cleared */
+	uint32		begun;			/* how often the filters have changed places */
 	bool		known;			/* the filter has all jobs that others wait for */
-	bool		lost;			/* there was no room for news */
+	bool		lost;			/* there was no room for news, or there was none to be had */
+	Oid			refused;		/* a role that has lost some, since news was last taken */
 	int			count;
 	News		news[NEWS_KEPT];
 	Expected	expected[EXPECTED];
-	uint32		filter[FILTER_BITS / 32];
+	int			current;		/* the filter that says who waits; the other one is being filled */
+	uint32		filter[2][FILTER_BITS / 32];
 } Watch;
 
-/* Of the transaction: news, or (is_parent) a job for the filter. */
+/* Of the transaction: news, or (is_parent) a job for the filter. See savepoint_notes.h. */
 typedef struct Noted
 {
-	News		news;
+	int			nest_level;
 	bool		is_parent;
+	News		news;
 } Noted;
 
 static Watch *watches = NULL;
 static Noted *noted = NULL;
 static int	noted_count = 0;
 static int	noted_size = 0;
+static Oid	acting_for = InvalidOid;
+static bool loses_all = false;	/* the transaction, at its end */
 
 void
 watch_init(void)
@@ -101,23 +107,42 @@ lock_watch(void)
 /* ---- notes ---- */
 
 static void
-note(Noted what)
+note(News news, bool is_parent)
 {
 	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
-	noted[noted_count++] = what;
+	noted[noted_count++] = (Noted)
+	{
+		.nest_level = GetCurrentTransactionNestLevel(),.is_parent = is_parent,.news = news
+	};
+}
+
+void
+watch_act_for(Oid role)
+{
+	acting_for = role;
+}
+
+/* Not the definer of a function that calls us, whose news would be that of all who call it. */
+static Oid
+role_of_news(void)
+{
+	return OidIsValid(acting_for) ? acting_for : GetOuterUserId();
 }
 
 void
 watch_note(NewsKind kind, int64 id)
 {
 	Noted	   *last = noted_count > 0 ? &noted[noted_count - 1] : NULL;
+	Oid			role;
 
 	if (!shared_present())
 		return;
-	if (last != NULL && !last->is_parent && last->news.kind == kind && last->news.id == id)
+	role = role_of_news();
+	if (last != NULL && !last->is_parent && last->nest_level == GetCurrentTransactionNestLevel() &&
+		last->news.kind == kind && last->news.id == id && last->news.role == role)
 		last->news.count++;
 	else
-		note((Noted) {.news = {.kind = kind, .count = 1, .id = id}});
+		note((News) {.kind = kind,.count = 1,.role = role,.id = id}, false);
 }
 
 void
@@ -125,13 +150,27 @@ watch_parent(int64 job)
 {
 	watch_job(job);
 	if (shared_present())
-		note((Noted) {.news = {.id = job}, .is_parent = true});
+		note((News) {.id = job}, true);
+}
+
+void
+watch_release_savepoint(SubXactEvent event)
+{
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
+}
+
+void
+watch_lose_at_end(void)
+{
+	loses_all = shared_present();
 }
 
 void
 watch_forget_transaction(void)
 {
 	noted_count = 0;
+	loses_all = false;
 	if (noted_size <= MOST_NOTES_KEPT)
 		return;
 	pfree(noted);
@@ -147,12 +186,14 @@ filter_bit(int64 job)
 	return murmurhash32((uint32) job ^ murmurhash32((uint32) (job >> 32))) % FILTER_BITS;
 }
 
+/* To both: one that is being filled is to have what comes meanwhile, and the other to go on. */
 static void
 add_to_filter(Watch *watch, int64 job)
 {
 	uint32		bit = filter_bit(job);
 
-	watch->filter[bit / 32] |= (uint32) 1 << (bit % 32);
+	for (int i = 0; i < lengthof(watch->filter); i++)
+		watch->filter[i][bit / 32] |= (uint32) 1 << (bit % 32);
 }
 
 static bool
@@ -160,7 +201,7 @@ filter_has(const Watch *watch, int64 job)
 {
 	uint32		bit = filter_bit(job);
 
-	return (watch->filter[bit / 32] & (uint32) 1 << (bit % 32)) != 0;
+	return (watch->filter[watch->current][bit / 32] & (uint32) 1 << (bit % 32)) != 0;
 }
 
 /* This database's part, for a look without its mutex; NULL if it has none. */
@@ -184,7 +225,10 @@ watch_job(int64 job)
 	SpinLockRelease(&watch->mutex);
 }
 
-/* Bits are only added, but by watch_begin(): a look without the mutex sees all that was there before. */
+/*
+ * Bits are only added to the current filter: a look without the mutex sees all that was there before, unless
+ * the filters have changed places meanwhile, and the other has been cleared.
+ */
 bool
 watch_may_wait(int64 job, bool *known)
 {
@@ -211,26 +255,29 @@ watch_begin(void)
 
 	if (watch == NULL)
 		return;
-	watch->known = false;		/* both before others can miss what was in the filter */
-	pg_write_barrier();
-	watch->begun++;
-	pg_write_barrier();
-	memset(watch->filter, 0, sizeof(watch->filter));
+	memset(watch->filter[!watch->current], 0, sizeof(watch->filter[0]));
 	memset(watch->expected, 0, sizeof(watch->expected));	/* ends that were lost were not counted */
 	watch->lost = false;
-	watch->count = 0;
 	SpinLockRelease(&watch->mutex);
 }
 
+/* Before others can miss what only the former filter had, they see that the filters have changed places. */
 void
 watch_known(void)
 {
 	Watch	   *watch = lock_watch();
+	bool		again;
 
 	if (watch == NULL)
 		return;
-	watch->known = true;
+	again = watch->lost;		/* what a prepared transaction has added since may be in neither */
+	watch->begun++;
+	pg_write_barrier();
+	watch->current = !watch->current;
+	pg_write_barrier();
+	watch->known = !again;
 	SpinLockRelease(&watch->mutex);
+	waiters_wake_all();			/* a session that waits for a job adds it again */
 }
 
 /* ---- what is expected ---- */
@@ -277,17 +324,14 @@ void
 watch_look_begins(int64 batch)
 {
 	Watch	   *watch = lock_watch();
+	Expected   *expected;
 
 	if (watch == NULL)
 		return;
-	if (watch->known)			/* or ends are not counted */
-	{
-		Expected   *expected = find_expected(watch, batch, true);
-
-		expected->ends = 0;
-		expected->counted = 0;
-		expected->looking = true;
-	}
+	expected = find_expected(watch, batch, true);
+	expected->ends = 0;
+	expected->counted = 0;
+	expected->looking = true;
 	SpinLockRelease(&watch->mutex);
 }
 
@@ -379,6 +423,21 @@ is_known_to_live(Watch *watch, int64 batch)
 
 /* ---- news ---- */
 
+/* Whether the role has no more of the news than there is room for others. */
+static bool
+has_room(const Watch *watch, Oid role)
+{
+	int			own = 0;
+
+	if (watch->count < ROOM_FOR_ALL)
+		return true;
+	if (watch->lost && watch->refused == role)
+		return false;
+	for (int i = 0; i < watch->count; i++)
+		own += watch->news[i].role == role;
+	return own < NEWS_KEPT - watch->count;
+}
+
 static void
 add_news(Watch *watch, const News *news)
 {
@@ -387,10 +446,13 @@ add_news(Watch *watch, const News *news)
 	for (int i = watch->count - 1; i >= Max(watch->count - LOOK_BACK, 0); i--)
 		if (watch->news[i].kind == kind && watch->news[i].id == news->id)
 			return;
-	if (watch->count == NEWS_KEPT)
-		watch->lost = true;
+	if (has_room(watch, news->role))
+		watch->news[watch->count++] = (News) {.kind = kind,.count = 1,.role = news->role,.id = news->id};
 	else
-		watch->news[watch->count++] = (News) {.kind = kind, .count = 1, .id = news->id};
+	{
+		watch->lost = true;
+		watch->refused = news->role;
+	}
 }
 
 /* Whether it is for the scheduler. What is not known yet it finds out by looking at everything. */
@@ -453,67 +515,69 @@ publish_note(const Noted *note)
 		return false;
 	if (note->is_parent)
 		add_to_filter(watch, note->news.id);
-	else if (!watch->known)
-		calls = true;
 	else if (is_for_scheduler(watch, &note->news))
 	{
 		add_news(watch, &note->news);
 		calls = true;
 	}
+	else
+		calls = !watch->known;
 	SpinLockRelease(&watch->mutex);
 	return calls;
 }
 
-/* Parents first: the look at their child comes after. */
-void
-watch_end_transaction(void)
+/* Of the notes from that one on. Parents first: the look at their child comes after. */
+static void
+publish_notes(int first)
 {
 	bool		is_news = false;
 
-	if (noted_count == 0)
-		return;
-	for (int i = 0; i < noted_count; i++)
+	for (int i = first; i < noted_count; i++)
 		if (noted[i].is_parent)
 			(void) publish_note(&noted[i]);
-	for (int i = 0; i < noted_count; i++)
+	for (int i = first; i < noted_count; i++)
 		if (!noted[i].is_parent && publish_note(&noted[i]))
 			is_news = true;
-	watch_forget_transaction();
-	if (!is_news)
-		return;
-	database_publish_news(MyDatabaseId);
+	if (is_news)
+		database_publish_news(MyDatabaseId);
 }
 
 void
-watch_lose_all(void)
+watch_end_transaction(void)
 {
-	Watch	   *watch = lock_watch();
+	if (noted_count > 0)
+		publish_notes(0);
+	if (loses_all)
+		watch_lose_all();
+	watch_forget_transaction();
+}
 
-	if (watch == NULL)
+void
+watch_undo_savepoint(int nest_level)
+{
+	int			first = savepoint_notes_first(noted, noted_count, sizeof(Noted), nest_level);
+
+	if (first == noted_count)
 		return;
-	watch->known = false;
-	watch->lost = true;
-	SpinLockRelease(&watch->mutex);
-	database_publish_news(MyDatabaseId);
+	publish_notes(first);
+	noted_count = first;
 }
 
 int
-watch_take(News *news, int size, bool *all)
+watch_take(News *news, int size, bool *lost)
 {
 	Watch	   *watch = lock_watch();
-	int			count = 0;
+	int			count;
 
-	*all = false;
+	*lost = false;
 	if (watch == NULL)
 		return 0;
-	*all = watch->lost || !watch->known;
-	if (!*all)
-	{
-		count = Min(size, watch->count);
-		memcpy(news, watch->news, count * sizeof(News));
-		memmove(watch->news, watch->news + count, (watch->count - count) * sizeof(News));
-		watch->count -= count;
-	}
+	*lost = watch->lost;
+	watch->refused = InvalidOid;
+	count = Min(size, watch->count);
+	memcpy(news, watch->news, count * sizeof(News));
+	memmove(watch->news, watch->news + count, (watch->count - count) * sizeof(News));
+	watch->count -= count;
 	SpinLockRelease(&watch->mutex);
 	return count;
 }

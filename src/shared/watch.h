@@ -6,7 +6,11 @@
  * A transaction notes what it has ended, or what else is to be looked at. When it is over, and its locks
  * matter no more than its snapshot, the notes become news for the scheduler, which looks with a fresh
  * snapshot (settle.h). All of it is a hint: news that is untrue does no harm, and after news was lost the
- * scheduler looks at everything. So nothing is undone by the rollback of a savepoint, or of the transaction.
+ * scheduler looks at everything. The notes of a savepoint that is rolled back are news at once, because a
+ * look may have passed by what the savepoint had locked.
+ *
+ * News has the role whose session notes it, or, of what follows from a look, the role in whose turn that is.
+ * A role that has much news loses what is too much, and leaves room for others.
  *
  * Which jobs others wait for is known by a filter, which may say so of too many. A session that registers a
  * dependency adds its parents once its commit can be seen, and has the scheduler look at the child after
@@ -15,6 +19,7 @@
 #ifndef QUEUE_JOBS_WATCH_H
 #define QUEUE_JOBS_WATCH_H
 
+#include "access/xact.h"
 #include "job.h"
 
 typedef enum NewsKind
@@ -27,12 +32,14 @@ typedef enum NewsKind
 	NEWS_ENDED,					/* a job has ended: others may wait for it */
 	NEWS_OVER,					/* a batch has ended, which only sessions wait for */
 	NEWS_WAITS,					/* look at the job, which may wait for what has come */
+	NEWS_SIGNAL,				/* look at the job if it waits for a signal */
 } NewsKind;
 
 typedef struct News
 {
 	NewsKind	kind;
 	int			count;			/* members */
+	Oid			role;			/* whose news it is */
 	int64		id;
 } News;
 
@@ -56,19 +63,29 @@ extern void watch_parent(int64 job);
  */
 extern bool watch_may_wait(int64 job, bool *known);
 
-/* For the callback that ends transactions. After watch_lose_all() everything is looked at. */
+/* Everything is looked at: now, or after this transaction's end. */
+extern void watch_lose_all(void);
+extern void watch_lose_at_end(void);
+
+/* For the callbacks that end transactions and savepoints. */
 extern void watch_end_transaction(void);
 extern void watch_forget_transaction(void);
-extern void watch_lose_all(void);
+
+/* The savepoint is released, whose notes go on; or its rollback is over, and has freed its locks. */
+extern void watch_release_savepoint(SubXactEvent event);
+extern void watch_undo_savepoint(int nest_level);
 
 /* ---- for the process that looks ---- */
 
-/* Takes up to "size" pieces of news; *all: some were lost, or this is the first look. */
-extern int	watch_take(News *news, int size, bool *all);
+/* Takes up to "size" pieces of news; *lost: some are lost, and since then watch_begin() was not called. */
+extern int	watch_take(News *news, int size, bool *lost);
+
+/* What this process notes from now on is the role's news; InvalidOid: its own again. */
+extern void watch_act_for(Oid role);
 
 /*
- * Begins to find out which jobs others wait for: forgets those known. They are known once all have been
- * added.
+ * Begins to find out which jobs others wait for. They are known once all have been added; until then those
+ * are that were known before, and those that have been added since.
  */
 extern void watch_begin(void);
 extern void watch_known(void);

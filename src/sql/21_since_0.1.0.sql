@@ -52,7 +52,7 @@ ALTER TABLE queue_jobs.live_job
     ADD COLUMN encrypted smallint;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
 CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
-CREATE INDEX live_job_expiring ON queue_jobs.live_job (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX live_job_expiring ON queue_jobs.live_job (expires_at, id) WHERE expires_at IS NOT NULL;
 COMMENT ON COLUMN queue_jobs.live_job.claimed_by IS 'the role that called claim(): with the name, who the claimant is';
 COMMENT ON COLUMN queue_jobs.live_job.batch IS 'the batch whose member, or callback, it is';
 COMMENT ON COLUMN queue_jobs.live_job.step IS 'its name in a workflow';
@@ -119,7 +119,7 @@ CREATE TABLE queue_jobs.tracked_batch (
     context jsonb,
     callbacks bigint[]
 ) WITH (fillfactor = 50);
-CREATE INDEX tracked_batch_unsettled ON queue_jobs.tracked_batch (id) WHERE settled_at IS NULL;
+CREATE INDEX tracked_batch_unsettled ON queue_jobs.tracked_batch (id) WHERE settled_at IS NULL OR succeeded_at IS NULL;
 CREATE INDEX tracked_batch_settled ON queue_jobs.tracked_batch (settled_at) WHERE settled_at IS NOT NULL;
 CREATE INDEX tracked_batch_parent ON queue_jobs.tracked_batch (parent) WHERE parent IS NOT NULL;
 CREATE UNIQUE INDEX tracked_batch_step ON queue_jobs.tracked_batch (step_of) WHERE step_of IS NOT NULL;
@@ -144,7 +144,7 @@ CREATE TABLE queue_jobs.joint_member (
     job bigint NOT NULL
 );
 CREATE INDEX joint_member_batch ON queue_jobs.joint_member (batch);
-CREATE INDEX joint_member_job ON queue_jobs.joint_member (job);
+CREATE INDEX joint_member_job ON queue_jobs.joint_member (job, batch);
 ALTER TABLE queue_jobs.joint_member REPLICA IDENTITY FULL;
 COMMENT ON TABLE queue_jobs.joint_member IS 'jobs that are members of batches into which duplicates of theirs were enqueued; a pair may be there twice, as two transactions that add it do not wait for each other';
 
@@ -167,7 +167,7 @@ CREATE TABLE queue_jobs.dependency (
     named bigint NOT NULL, -- the parent as the child was given it: "parent" changes where that one is merged into the run of another
     CONSTRAINT dependency_pkey PRIMARY KEY (child, named)
 );
-CREATE INDEX dependency_parent ON queue_jobs.dependency (parent);
+CREATE INDEX dependency_parent ON queue_jobs.dependency (parent, child);
 COMMENT ON TABLE queue_jobs.dependency IS 'which jobs each job waits for, and what happens if one of them dies; kept as long as the job';
 COMMENT ON COLUMN queue_jobs.dependency.named IS 'the parent as it was given to the job, and is called in its results: parent is another one if it was merged into that one''s run';
 

@@ -45,6 +45,12 @@ sub end_one
 	return sql("SELECT queue_jobs.$how FROM queue_jobs.claim('me', '{hand}')");
 }
 
+# Everything is looked at: it is not known what a prepared transaction has done.
+sub lose_news
+{
+	sql(q{BEGIN; PREPARE TRANSACTION 'any'; COMMIT PREPARED 'any'});
+}
+
 sub completes { return end_one('complete(id, attempt)') }
 sub dies { return end_one(q{fail(id, attempt, 'broken', final => true)}) }
 
@@ -75,6 +81,30 @@ $adds->query('ROLLBACK');
 is_called('it is found once that one has been rolled back', $batch, 'died');
 completes();
 is_called('and so is the end', $batch, 'died ended');
+
+# A transaction has added a member, in the savepoint or itself, when the last one ends; the batch ends with what has the row.
+sub ends_with
+{
+	my ($name, $undo) = @_;
+
+	$batch = sql('SELECT make_batch(1)');
+	$adds->query("BEGIN; SELECT FROM queue_jobs.batch; SAVEPOINT a; SELECT queue_jobs.enqueue('hand', '{\"n\": 2}', batch => $batch)");
+	completes();
+	looked();
+	is(callbacks($batch), '', "a member ends, while a transaction has the row that has added another: $name");
+	$undo->();
+	is_called('the batch ends at once', $batch, 'ended succeeded');
+}
+
+ends_with('it is rolled back to the savepoint, and goes on', sub { $adds->query('ROLLBACK TO a') });
+$adds->query('COMMIT');
+ends_with('a savepoint around that one is rolled back', sub { $adds->query('RELEASE a; ROLLBACK') });
+ends_with('it is prepared, and rolled back', sub { $adds->query("PREPARE TRANSACTION 'adds'; ROLLBACK PREPARED 'adds'") });
+ends_with('its session is terminated', sub {
+	sql(q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE state = 'idle in transaction'});
+	eval { $adds->quit };
+	$adds = QueueJobs::Session->new($node);
+});
 
 # ---- the scheduler ends ----
 
@@ -117,7 +147,7 @@ $parent = sql(q{SELECT queue_jobs.enqueue('hand', '{"parent": 2}')});
 $child = sql("SELECT queue_jobs.enqueue('step', after => ARRAY[$parent]::bigint[])");
 looked();
 $adds->query('BEGIN; LOCK TABLE queue_jobs.dependency');
-sql(q{SELECT queue_jobs.pause('anything')});
+lose_news();
 wait_until($node, "SELECT count(*) = 1 FROM pg_locks WHERE pid = $scheduler AND NOT granted");
 sql("SELECT pg_cancel_backend($scheduler)");
 $adds->query('COMMIT');
@@ -166,7 +196,7 @@ sql(q{SELECT queue_jobs.fail(id, attempt, 'broken', final => true) FROM queue_jo
 $child = sql("SELECT queue_jobs.enqueue('step', after => ARRAY[$parent]::bigint[])");
 is(sql(q{SELECT queue_jobs.forget_jobs('dead', dry_run => true) || ' ' || queue_jobs.forget_jobs('dead')}), '0 0', 'a dead job that holds another is not forgotten');
 sql("DELETE FROM queue_jobs.finished_job WHERE id = $parent");
-sql(q{SELECT queue_jobs.pause('anything else')});
+lose_news();
 looked();
 is(sql("SELECT state FROM queue_jobs.job WHERE id = $child"), 'waiting', 'and holds it also when it is gone');
 like(sql("SELECT string_agg(detail, '') FROM queue_jobs.explain_job($child)"), qr/it waits for job $parent, which is kept no longer, and had failed/, 'which says so');

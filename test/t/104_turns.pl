@@ -1,0 +1,101 @@
+# What one role has the scheduler look at, much of it at once, keeps nothing of other roles waiting: jobs that fall due, batches that end and a new
+# role's first executor come before the end of a cascade, which loses nothing, also over a restart.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use QueueJobs::Points;
+use QueueJobs::Test;
+use Test::More;
+
+plan skip_all => 'built without test points (make test has them)' unless $ENV{TEST_POINTS};
+
+my $many = 20_000;
+my $node = new_node('turns', conf => "fsync = off\nrestart_after_crash = on");
+
+sub sql
+{
+	my ($sql, $role) = @_;
+
+	return $node->safe_psql('postgres', $sql, extra_params => [ '-U', $role // $ENV{PGUSER} // scalar getpwuid $< ]);
+}
+
+# What is left of alice's, as jobs of others see it: read by the tables' owner.
+sql(<<'SQL');
+CREATE ROLE alice LOGIN; CREATE ROLE bob LOGIN; CREATE ROLE carol LOGIN;
+GRANT queue_jobs_enqueue, queue_jobs_define, queue_jobs_claim TO alice, bob, carol;
+CREATE FUNCTION left_of_alice() RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+	SELECT (SELECT count(*) FROM queue_jobs.live_job WHERE waits IS NOT NULL)
+	     + (SELECT count(*) FROM queue_jobs.tracked_batch WHERE settled_at IS NULL AND owner = 'alice'::regrole) $$;
+CREATE TABLE seen (what text, round text, alices bigint);
+GRANT INSERT ON seen TO bob, carol;
+CREATE FUNCTION see(what text, round text) RETURNS void LANGUAGE sql AS $$ INSERT INTO public.seen SELECT what, round, public.left_of_alice() $$;
+SQL
+sql(q{SELECT queue_jobs.define_worker('hand', max_retries => 0), queue_jobs.define_worker('later')}, 'alice');
+sql(q{SELECT queue_jobs.define_worker('see', 'public.see'), queue_jobs.define_worker('mine', max_retries => 0)}, 'bob');
+
+use_points($node);
+
+sub args
+{
+	my ($what, $round) = @_;
+
+	return qq{jsonb_build_object('what', '$what', 'round', '$round')};
+}
+
+# Bob's job falls due, bob's batch ends and calls back, and carol, who has no executor yet, enqueues: each before alice's cascade has ended.
+sub others_come_between
+{
+	my ($round, $cascade) = @_;
+
+	my $batch = sql("SELECT queue_jobs.new_batch(on_ended => 'see', args => @{[args('batch', $round)]}, open => true)", 'bob');
+	arm('looks', 'wait');
+	$cascade->();
+	wait_at('looks');
+	sql("SELECT count(queue_jobs.enqueue('see', @{[args('due', $round)]}, delay => n * interval '10 ms')) FROM generate_series(1, 100) n", 'bob');
+	sql("SELECT queue_jobs.close_batch($batch)", 'bob');
+	sql("SELECT queue_jobs.enqueue('see', @{[args('first', $round)]})", 'carol');
+	go_on('looks');
+	wait_until($node, "SELECT count(*) = 102 FROM seen WHERE round = '$round'");
+	foreach my $what ('due', 'batch', 'first')
+	{
+		cmp_ok(sql("SELECT max(alices) FROM seen WHERE round = '$round' AND what = '$what'"), '>', 0, "$round: what is $what does not wait for the end");
+	}
+	wait_until($node, 'SELECT left_of_alice() = 0');
+	pass("$round: which comes");
+	return;
+}
+
+# Jobs that wait for one that is claimed by hand, which ends now or later.
+sub make_dependents
+{
+	my ($if_dead) = @_;
+
+	my $parent = sql(q{SELECT queue_jobs.enqueue('hand')}, 'alice');
+	sql("SELECT count(queue_jobs.enqueue('later', jsonb_build_object('parent', $parent), after => ARRAY[$parent]::bigint[], if_dead => '$if_dead')) FROM generate_series(1, $many)", 'alice');
+	wait_until($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'queue_jobs scheduler' AND state = 'active'});
+	return $parent;
+}
+
+my $parent = make_dependents('hold');
+others_come_between('release', sub { sql(q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{hand}')}, 'alice') });
+is(sql("SELECT count(*) FROM queue_jobs.job WHERE worker = 'later' AND args -> 'parent' = '$parent' AND state = 'available'"), $many, 'release: all go on');
+
+$parent = make_dependents('cancel');
+others_come_between('cancel', sub { sql(q{SELECT queue_jobs.fail(id, attempt, 'broken', final => true) FROM queue_jobs.claim('me', '{hand}')}, 'alice') });
+is(sql("SELECT count(*) FROM queue_jobs.job WHERE worker = 'later' AND args -> 'parent' = '$parent' AND state = 'cancelled'"), $many, 'cancel: all are cancelled');
+
+others_come_between('batches', sub { sql("SELECT count(queue_jobs.new_batch()) FROM generate_series(1, $many)", 'alice') });
+
+# What the scheduler has not looked at is found after a crash, of each role some.
+sql("SELECT count(queue_jobs.new_batch()) FROM generate_series(1, $many)", 'alice');
+my $batch = sql("SELECT queue_jobs.new_batch(on_ended => 'see', args => @{[args('batch', 'restart')]})", 'bob');
+$node->stop('immediate');
+$node->start;
+wait_until($node, q{SELECT count(*) = 1 FROM seen WHERE round = 'restart'}, retry_crashed => 1);
+wait_until($node, 'SELECT left_of_alice() = 0');
+is(sql(q{SELECT count(*) FROM queue_jobs.batch WHERE state <> 'succeeded'}), 0, 'all batches have succeeded after a restart');
+
+$node->stop;
+done_testing();
