@@ -6,6 +6,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=test/lib/postgresql_source.sh
 . "$here/../lib/postgresql_source.sh"
 cache=${CACHE:-/var/tmp/queue_jobs_scale}
 installed=$cache/pg
