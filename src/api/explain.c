@@ -14,6 +14,7 @@
 #include "run_as.h"
 #include "store.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_explain_job);
 

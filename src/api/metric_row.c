@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "job.h"
 #include "metric_row.h"
 #include "utils/builtins.h"
@@ -22,18 +23,17 @@ label(Labels *labels, const char *key, const char *value)
 static Datum
 labels_datum(const Labels *labels)
 {
-	JsonbParseState *state = NULL;
-	JsonbValue *object;
+	QjJsonbState state = {0};
 
-	(void) pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
 	for (int i = 0; labels != NULL && i < labels->count; i++)
 	{
 		JsonbValue	value = jsonb_string(labels->pairs[i].value);
 
 		jsonb_push_member(&state, labels->pairs[i].key, &value);
 	}
-	object = pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-	return JsonbPGetDatum(JsonbValueToJsonb(object));
+	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
+	return JsonbPGetDatum(JsonbValueToJsonb(state.result));
 }
 
 static void

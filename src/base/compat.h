@@ -1,7 +1,7 @@
 /*
  * compat.h
- *		Differences between PostgreSQL 15, 17 and 18, and nothing else: the rest of the code is written for
- *		the newest interface.
+ *		Differences between PostgreSQL 15, 17, 18 and 19, and nothing else: the rest of the code is written
+ *		for the newest interface.
  */
 #ifndef QUEUE_JOBS_COMPAT_H
 #define QUEUE_JOBS_COMPAT_H
@@ -9,6 +9,7 @@
 #include "access/genam.h"
 #include "access/parallel.h"
 #include "access/tableam.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
@@ -22,6 +23,7 @@
 #include "storage/procarray.h"
 #endif
 #include "utils/acl.h"
+#include "utils/jsonb.h"
 #include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000
@@ -45,8 +47,15 @@ typedef bool TU_UpdateIndexes;
 #define QjQualifiedNameList(string) stringToQualifiedNameList(string)
 #else
 #define QjOnlySummarizing(update_indexes) ((update_indexes) == TU_Summarizing)
+#if PG_VERSION_NUM < 190000
 #define QjInsertIndexTuples(rri, slot, estate, update, onlySummarizing) \
 	ExecInsertIndexTuples((rri), (slot), (estate), (update), false, NULL, NIL, (onlySummarizing))
+#else
+#define QjInsertIndexTuples(rri, slot, estate, update, onlySummarizing) \
+	ExecInsertIndexTuples((rri), (estate), \
+						  ((update) ? EIIT_IS_UPDATE : 0) | ((onlySummarizing) ? EIIT_ONLY_SUMMARIZING : 0), \
+						  (slot), NIL, NULL)
+#endif
 #define QjFunctionAclCheck(oid, role, mode) object_aclcheck(ProcedureRelationId, (oid), (role), (mode))
 #define QjDatabaseAclCheck(oid, role, mode) object_aclcheck(DatabaseRelationId, (oid), (role), (mode))
 #define QjSchemaAclCheck(oid, role, mode) object_aclcheck(NamespaceRelationId, (oid), (role), (mode))
@@ -82,11 +91,67 @@ typedef bool TU_UpdateIndexes;
 #define QjPortalRun(portal, top_level, receiver, completion) \
 	PortalRun((portal), FETCH_ALL, (top_level), true, (receiver), (receiver), (completion))
 #else
+#if PG_VERSION_NUM < 190000
 #define QjBeginIndexScan(heap, index, snapshot, nkeys) \
 	index_beginscan((heap), (index), (snapshot), NULL, (nkeys), 0)
+#else
+#define QjBeginIndexScan(heap, index, snapshot, nkeys) \
+	index_beginscan((heap), (index), (snapshot), NULL, (nkeys), 0, SO_NONE)
+#endif
 #define QjPrimaryKeyIndex(rel) RelationGetPrimaryKeyIndex((rel), false)
 #define QjPortalRun(portal, top_level, receiver, completion) \
 	PortalRun((portal), FETCH_ALL, (top_level), (receiver), (receiver), (completion))
+#endif
+
+/*
+ * QjSignal() calls one of the server's signal handlers, for a signal that came to a handler of ours with that
+ * siginfo_t. QjPushJsonb() leaves the completed value in state->result.
+ */
+#if PG_VERSION_NUM < 190000
+#define PG_SIG_DFL SIG_DFL
+#define QjSignal(handler, signo, info) ((void) (info), handler(signo))
+#define QjBeginTableScan(rel, snapshot) table_beginscan((rel), (snapshot), 0, NULL)
+#define QjTableDelete(rel, tid, snapshot, wait, failure) \
+	table_tuple_delete((rel), (tid), GetCurrentCommandId(true), (snapshot), InvalidSnapshot, (wait), \
+					   (failure), false)
+#define QjTableUpdate(rel, tid, slot, wait, failure, mode, update_indexes) \
+	table_tuple_update((rel), (tid), (slot), GetCurrentCommandId(true), InvalidSnapshot, InvalidSnapshot, \
+					   (wait), (failure), (mode), (update_indexes))
+#define QjFunctionCandidates(names) FuncnameGetCandidates((names), -1, NIL, false, false, false, true)
+
+typedef struct QjJsonbState
+{
+	JsonbParseState *parsed;
+	JsonbValue *result;
+} QjJsonbState;
+
+static inline void
+QjPushJsonb(QjJsonbState *state, JsonbIteratorToken token, JsonbValue *value)
+{
+	state->result = pushJsonbValue(&state->parsed, token, value);
+}
+#else
+#define QjSignal(handler, signo, info) \
+	handler((signo), &(pg_signal_info) {.pid = (info)->si_pid, .uid = (info)->si_uid})
+#define QjBeginTableScan(rel, snapshot) table_beginscan((rel), (snapshot), 0, NULL, SO_NONE)
+#define QjTableDelete(rel, tid, snapshot, wait, failure) \
+	table_tuple_delete((rel), (tid), GetCurrentCommandId(true), 0, (snapshot), InvalidSnapshot, (wait), \
+					   (failure))
+#define QjTableUpdate(rel, tid, slot, wait, failure, mode, update_indexes) \
+	table_tuple_update((rel), (tid), (slot), GetCurrentCommandId(true), 0, InvalidSnapshot, InvalidSnapshot, \
+					   (wait), (failure), (mode), (update_indexes))
+
+typedef JsonbInState QjJsonbState;
+
+#define QjPushJsonb(state, token, value) pushJsonbValue((state), (token), (value))
+
+static inline FuncCandidateList
+QjFunctionCandidates(List *names)
+{
+	int			found;
+
+	return FuncnameGetCandidates(names, -1, NIL, false, false, false, true, &found);
+}
 #endif
 
 /*

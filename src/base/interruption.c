@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "compat.h"
 #include "interruption.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
@@ -47,7 +48,7 @@ is_child(int signo)
 {
 	if (MyProcPid == (int) getpid())
 		return false;
-	pqsignal(signo, SIG_DFL);
+	pqsignal(signo, PG_SIG_DFL);
 	raise(signo);
 	return true;
 }
@@ -62,12 +63,12 @@ handle(int signo, siginfo_t *info, void *context)
 	if (signo == SIGTERM)
 	{
 		terminated = terminated || sent_by_others(info);
-		die(signo);
+		QjSignal(die, signo, info);
 	}
 	else
 	{
 		cancelled = cancelled || sent_by_others(info);
-		StatementCancelHandler(signo);
+		QjSignal(StatementCancelHandler, signo, info);
 	}
 	errno = saved_errno;
 }

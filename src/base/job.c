@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "compat.h"
 #include "fmgr.h"
 #include "job.h"
 #include "mb/pg_wchar.h"
@@ -134,7 +135,7 @@ job_max_attempts(const Job *job, int max_retries)
 }
 
 static void
-push_string(JsonbParseState **state, const char *key, const char *value)
+push_string(QjJsonbState *state, const char *key, const char *value)
 {
 	JsonbValue	string;
 
@@ -147,7 +148,7 @@ push_string(JsonbParseState **state, const char *key, const char *value)
 
 /* ISO 8601, as JSON has it. */
 static void
-push_time(JsonbParseState **state, const char *key, TimestampTz time)
+push_time(QjJsonbState *state, const char *key, TimestampTz time)
 {
 	if (time != NO_TIME)
 		push_string(state, key, JsonEncodeDateTime(NULL, TimestampTzGetDatum(time), TIMESTAMPTZOID, NULL));
@@ -160,11 +161,10 @@ void
 job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 			  const char *sqlstate, const char *message, const char *detail, const char *context)
 {
-	JsonbParseState *state = NULL;
+	QjJsonbState state = {0};
 	JsonbValue	attempt = {.type = jbvNumeric,.val.numeric = int64_to_numeric(job->attempt)};
-	JsonbValue *result;
 
-	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	QjPushJsonb(&state, WJB_BEGIN_ARRAY, NULL);
 	if (job->errors != NULL)
 	{
 		uint32		count = JsonContainerSize(&job->errors->root);
@@ -173,10 +173,10 @@ job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 		{
 			if (count >= MAX_KEPT_ERRORS && i == 1)
 				continue;
-			pushJsonbValue(&state, WJB_ELEM, getIthJsonbValueFromContainer(&job->errors->root, i));
+			QjPushJsonb(&state, WJB_ELEM, getIthJsonbValueFromContainer(&job->errors->root, i));
 		}
 	}
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
 	jsonb_push_member(&state, "attempt", &attempt);
 	push_time(&state, "started_at", started_at);
 	push_time(&state, "failed_at", failed_at);
@@ -184,9 +184,9 @@ job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 	push_string(&state, "message", message);
 	push_string(&state, "detail", detail);
 	push_string(&state, "context", context);
-	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-	result = pushJsonbValue(&state, WJB_END_ARRAY, NULL);
-	job->errors = JsonbValueToJsonb(result);
+	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
+	QjPushJsonb(&state, WJB_END_ARRAY, NULL);
+	job->errors = JsonbValueToJsonb(state.result);
 }
 
 char *
@@ -353,10 +353,10 @@ jsonb_member_number(const JsonbContainer *object, const char *key, int64 none)
 }
 
 void
-jsonb_push_member(JsonbParseState **state, const char *key, JsonbValue *value)
+jsonb_push_member(QjJsonbState *state, const char *key, JsonbValue *value)
 {
 	JsonbValue	name = jsonb_string(key);
 
-	pushJsonbValue(state, WJB_KEY, &name);
-	pushJsonbValue(state, WJB_VALUE, value);
+	QjPushJsonb(state, WJB_KEY, &name);
+	QjPushJsonb(state, WJB_VALUE, value);
 }

@@ -14,6 +14,7 @@
 #define QUEUE_JOBS_JOB_H
 
 #include "access/xlogdefs.h"
+#include "compat.h"
 #include "consistency.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
@@ -144,6 +145,6 @@ extern JsonbValue *jsonb_member(const JsonbContainer *object, const char *key);
 extern char *jsonb_member_string(const JsonbContainer *object, const char *key);
 extern int64 jsonb_member_number(const JsonbContainer *object, const char *key, int64 none);
 
-extern void jsonb_push_member(JsonbParseState **state, const char *key, JsonbValue *value);
+extern void jsonb_push_member(QjJsonbState *state, const char *key, JsonbValue *value);
 
 #endif

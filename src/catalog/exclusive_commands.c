@@ -32,6 +32,7 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "test_point.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 

@@ -93,7 +93,7 @@ handler_function(const char *function, char **why)
 	if (has_argument_types(function))
 		return find_function_with_types(function, why);
 	names = QjQualifiedNameList(function);
-	found = FuncnameGetCandidates(names, -1, NIL, false, false, false, true);
+	found = QjFunctionCandidates(names);
 	if (found == NULL)
 	{
 		*why = psprintf("function %s does not exist", function);

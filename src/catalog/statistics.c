@@ -11,6 +11,7 @@
 
 #include <sys/resource.h>
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "arguments.h"
 #include "common/hashfn.h"

@@ -8,6 +8,7 @@
 #include "access/heapam.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
+#include "compat.h"
 #include "executor/spi.h"
 #include "snapshot.h"
 #include "storage/bufmgr.h"
@@ -70,7 +71,7 @@ void
 table_rows_begin(TableRows *rows, CatalogRelation table, Snapshot snapshot)
 {
 	rows->rel = table_open(catalog_relation(table), AccessShareLock);
-	rows->scan = table_beginscan(rows->rel, snapshot, 0, NULL);
+	rows->scan = QjBeginTableScan(rows->rel, snapshot);
 	rows->tuple = NULL;
 }
 

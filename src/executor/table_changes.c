@@ -18,6 +18,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "common/hashfn.h"
+#include "compat.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
@@ -161,7 +162,7 @@ count_rows(HTAB *rows, Oid table, Snapshot snapshot, Snapshot other, int by)
 {
 	Relation	rel = table_open(table, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = QjBeginTableScan(rel, snapshot);
 	MemoryContext each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs row",
 											   ALLOCSET_DEFAULT_SIZES);
 

@@ -22,6 +22,7 @@
 #include "arguments.h"
 #include "cipher.h"
 #include "common/base64.h"
+#include "compat.h"
 #include "encrypted_job.h"
 #include "encryption_key.h"
 #include "lane.h"
@@ -198,12 +199,12 @@ convert_value(Conversion *conversion, const char *what, const char *key, bool wa
 static Jsonb *
 convert_object(Conversion *conversion, Jsonb *args)
 {
-	JsonbParseState *state = NULL;
+	QjJsonbState state = {0};
 	JsonbIterator *iterator = JsonbIteratorInit(&args->root);
 	JsonbValue	key;
 	JsonbValue	value;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
 	(void) JsonbIteratorNext(&iterator, &value, false);
 	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
 	{
@@ -212,10 +213,11 @@ convert_object(Conversion *conversion, Jsonb *args)
 
 		(void) JsonbIteratorNext(&iterator, &value, true);
 		convert_value(conversion, "args", pnstrdup(key.val.string.val, key.val.string.len), wanted, &value);
-		pushJsonbValue(&state, WJB_KEY, &key);
-		pushJsonbValue(&state, WJB_VALUE, &value);
+		QjPushJsonb(&state, WJB_KEY, &key);
+		QjPushJsonb(&state, WJB_VALUE, &value);
 	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
 }
 
 static Jsonb *
@@ -440,10 +442,9 @@ open_error_text(int64 id, JsonbValue *value)
 Jsonb *
 decrypted_errors(int64 id, int16 encrypted, Jsonb *errors)
 {
-	JsonbParseState *state = NULL;
+	QjJsonbState state = {0};
 	JsonbIterator *iterator;
 	JsonbValue	value;
-	JsonbValue *result = NULL;
 	JsonbIteratorToken token;
 
 	if (errors == NULL || !(encrypted & ENCRYPTED_ARGS))
@@ -453,9 +454,9 @@ decrypted_errors(int64 id, int16 encrypted, Jsonb *errors)
 	{
 		if (token == WJB_VALUE)
 			open_error_text(id, &value);
-		result = pushJsonbValue(&state, token, token < WJB_BEGIN_ARRAY ? &value : NULL);
+		QjPushJsonb(&state, token, token < WJB_BEGIN_ARRAY ? &value : NULL);
 	}
-	return JsonbValueToJsonb(result);
+	return JsonbValueToJsonb(state.result);
 }
 
 /* ---- duplicates ---- */

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "compat.h"
 #include "job.h"
 #include "key_hash.h"
 #include "limit_key.h"
@@ -37,22 +38,23 @@ limit_check_key(const char *concurrency_key)
 static Jsonb *
 key_values(const Worker *worker, Jsonb *args)
 {
-	JsonbParseState *state = NULL;
+	QjJsonbState state = {0};
 	ListCell   *cell;
 	bool		any = false;
 
 	if (worker->concurrency_key == NULL || !JB_ROOT_IS_OBJECT(args))
 		return NULL;
-	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	QjPushJsonb(&state, WJB_BEGIN_ARRAY, NULL);
 	foreach(cell, key_names(worker->concurrency_key))
 	{
 		JsonbValue *value = jsonb_member(&args->root, lfirst(cell));
 		JsonbValue	none = {.type = jbvNull};
 
 		any = any || (value != NULL && value->type != jbvNull);
-		pushJsonbValue(&state, WJB_ELEM, value ? value : &none);
+		QjPushJsonb(&state, WJB_ELEM, value ? value : &none);
 	}
-	return any ? JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)) : NULL;
+	QjPushJsonb(&state, WJB_END_ARRAY, NULL);
+	return any ? JsonbValueToJsonb(state.result) : NULL;
 }
 
 uint64

@@ -12,6 +12,7 @@
 #include "access/xact.h"
 #include "attribute_numbers.h"
 #include "catalog.h"
+#include "compat.h"
 #include "lane_hint.h"
 #include "limit_key.h"
 #include "limit_release.h"
@@ -41,8 +42,7 @@ delete_claim(Relation rel, HeapTuple tuple)
 {
 	TM_FailureData failure;
 
-	(void) table_tuple_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
-							  InvalidSnapshot, false, &failure, false);
+	(void) QjTableDelete(rel, &tuple->t_self, InvalidSnapshot, false, &failure);
 }
 
 /* The job has no slot any more. */
@@ -89,7 +89,7 @@ limit_trim_claimed(void)
 	IdScan		ids;
 	Relation	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), RowExclusiveLock);
 	Snapshot	snapshot = engine_snapshot();
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = QjBeginTableScan(rel, snapshot);
 	HeapTuple	tuple;
 
 	live_open(&table);

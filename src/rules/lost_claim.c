@@ -147,7 +147,7 @@ wipe_and_quit(int signo, siginfo_t *info, void *context)
 {
 	if (sent_by_others(info))
 		wipe_entries();
-	quickdie(signo);
+	QjSignal(quickdie, signo, info);
 }
 
 /* ---- the charge ---- */

@@ -513,12 +513,12 @@ spelled_out(JsonbValue *value)
 Jsonb *
 record_key_args(const Worker *worker, Jsonb *args)
 {
-	JsonbParseState *state = NULL;
+	QjJsonbState state = {0};
 	ListCell   *cell;
 
 	if (worker->record == NULL)
 		return args;
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
 	foreach(cell, record_key_names(worker->record_key))
 	{
 		char	   *name = lfirst(cell);
@@ -532,7 +532,8 @@ record_key_args(const Worker *worker, Jsonb *args)
 					 errhint("Enqueue with that key.")));
 		jsonb_push_member(&state, name, spelled_out(value));
 	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
 }
 
 /* ---- lock_record_if ---- */

@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "consistency.h"
 #include "lib/stringinfo.h"
 #include "run_log.h"
@@ -38,23 +39,24 @@ has_name(List *names, const JsonbValue *name)
 static Jsonb *
 loggable_args(List *names, Jsonb *args)
 {
-	JsonbParseState *state = NULL;
+	QjJsonbState state = {0};
 	JsonbIterator *iterator = JsonbIteratorInit(&args->root);
 	JsonbValue	key;
 	JsonbValue	value;
 	JsonbIteratorToken token;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
 	(void) JsonbIteratorNext(&iterator, &value, false);
 	while ((token = JsonbIteratorNext(&iterator, &key, true)) == WJB_KEY)
 	{
 		(void) JsonbIteratorNext(&iterator, &value, true);
 		if (value.type != jbvNumeric && !has_name(names, &key))
 			continue;
-		pushJsonbValue(&state, WJB_KEY, &key);
-		pushJsonbValue(&state, WJB_VALUE, &value);
+		QjPushJsonb(&state, WJB_KEY, &key);
+		QjPushJsonb(&state, WJB_VALUE, &value);
 	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
 }
 
 static void

@@ -24,6 +24,7 @@
 #include "storage/spin.h"
 #include "store.h"
 #include "test_point.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 

@@ -51,6 +51,7 @@
 #include "store.h"
 #include "test_point.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */

@@ -407,8 +407,7 @@ take_row(Relation rel, int slice, TupleTableSlot *slot, Snapshot snapshot, bool 
 		return false;
 	finished->own = TransactionIdIsCurrentTransactionId(
 		HeapTupleHeaderGetXmin(ExecFetchSlotHeapTuple(slot, false, NULL)->t_data));
-	return table_tuple_delete(rel, &slot->tts_tid, GetCurrentCommandId(true), snapshot, InvalidSnapshot,
-							  false, &failure, false) == TM_Ok;
+	return QjTableDelete(rel, &slot->tts_tid, snapshot, false, &failure) == TM_Ok;
 }
 
 bool

@@ -157,7 +157,7 @@ static void
 read_rows(Count *count, Relation rel, Snapshot snapshot)
 {
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = QjBeginTableScan(rel, snapshot);
 	uint64		rows = 0;
 
 	test_point("jobs_counted");

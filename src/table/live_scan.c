@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/tableam.h"
+#include "compat.h"
 #include "live_row.h"
 #include "live_scan.h"
 #include "miscadmin.h"
@@ -31,7 +32,7 @@ live_scan_begin(LiveScan *scan, LiveTable *table, LaneFilter filter, void *argum
 	*scan = (LiveScan) {.lanes = {.filter = filter, .argument = argument}};
 	scan->snapshot = engine_snapshot();
 	scan->slot = table_slot_create(table->rel, NULL);
-	scan->scan = table_beginscan(table->rel, scan->snapshot, 0, NULL);
+	scan->scan = QjBeginTableScan(table->rel, scan->snapshot);
 	scan->each = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs live scan", ALLOCSET_DEFAULT_SIZES);
 }
 
@@ -92,7 +93,7 @@ live_claimed(LiveTable *table, const char *claimant, Oid role)
 {
 	Snapshot	snapshot = engine_snapshot();
 	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
-	TableScanDesc scan = table_beginscan(table->rel, snapshot, 0, NULL);
+	TableScanDesc scan = QjBeginTableScan(table->rel, snapshot);
 	int			length = strlen(claimant);
 	List	   *claims = NIL;
 

@@ -290,9 +290,8 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 	if (!wait && live_is_out_of_reach(slot))
 		return false;
 	key_hint_delete(slot_get_int64(slot, Anum_live_job_dedup_hash));
-	result = table_tuple_delete(table->rel, &slot->tts_tid, GetCurrentCommandId(true),
-								InvalidSnapshot, InvalidSnapshot, wait || is_locked_by_us(slot), &failure,
-								false);
+	result = QjTableDelete(table->rel, &slot->tts_tid, InvalidSnapshot, wait || is_locked_by_us(slot),
+						   &failure);
 	if (result != TM_Ok)
 		return false;
 	tally_row(slot, -1);
@@ -325,8 +324,7 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 		key_hint_delete(slot_get_int64(slot, Anum_live_job_dedup_hash));
 		key_hint_insert(job->dedup_hash, job->id);
 	}
-	result = table_tuple_update(table->rel, &slot->tts_tid, table->slot, GetCurrentCommandId(true),
-								InvalidSnapshot, InvalidSnapshot, true, &failure, &mode, &update_indexes);
+	result = QjTableUpdate(table->rel, &slot->tts_tid, table->slot, true, &failure, &mode, &update_indexes);
 	if (result != TM_Ok)
 	{
 		ExecClearTuple(table->slot);
