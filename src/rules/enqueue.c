@@ -254,13 +254,14 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 static Jsonb *
 with_member(Jsonb *object, const char *key, const char *text)
 {
-	JsonbParseState *state = NULL;
+	QjJsonbState state = {0};
 	JsonbValue	value = jsonb_string(text);
 	Jsonb	   *member;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
 	jsonb_push_member(&state, key, &value);
-	member = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
+	member = JsonbValueToJsonb(state.result);
 	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(object), JsonbPGetDatum(member)));
 }
 

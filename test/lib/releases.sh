@@ -22,14 +22,15 @@ release() {
         15 | 15a) echo bookworm ;;
         17) echo trixie ;;
         18 | 18a) echo forky ;;
+        19) echo sid ;;
         *) return 1 ;;
     esac
 }
 
-# What the tests need, as packages; -pgbouncer, -psycopg2 and -psycopg for the tests that are skipped without them.
+# What the tests need, as packages; 19 is not in sid itself, but in experimental, for which sid is the base. -pgbouncer, -psycopg2 and -psycopg for the tests that are skipped without them.
 packages() {
     local postgresql=postgresql-$1,postgresql-server-dev-$1,libpq-dev
-    case $1 in *a) postgresql=bison,flex,openssl ;; esac
+    case $1 in *a) postgresql=bison,flex,openssl ;; 19) postgresql=ca-certificates ;; esac
     echo "$postgresql,libssl-dev,gcc,libc6-dev,make,perl,libipc-run-perl,pgbouncer,python3-psycopg2,python3-psycopg"
 }
 
@@ -78,6 +79,12 @@ install_release() {
     chmod 755 "$dir/usr/sbin/policy-rc.d"
     # A mirror may be some weeks behind; what it has is signed all the same.
     echo 'Acquire::Check-Valid-Until "false";' >"$dir/etc/apt/apt.conf.d/90queue_jobs"
+    if [ "$version" = 19 ]; then
+        echo 'deb http://deb.debian.org/debian experimental main' >>"$dir/etc/apt/sources.list"
+        within "$version" timeout 600 sh -c 'apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends -t experimental install \
+            postgresql-19 postgresql-server-dev-19 libpq-dev && apt-get clean'
+        return
+    fi
     echo "deb http://deb.debian.org/debian-security $(release "$version")-security main" >>"$dir/etc/apt/sources.list"
     within "$version" timeout 300 sh -c 'apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy upgrade && apt-get clean'
 }
