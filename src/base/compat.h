@@ -76,12 +76,14 @@ typedef bool TU_UpdateIndexes;
 #define QjLocalTransaction(process) ((process)->lxid)
 #define QjLockHeldByMe(tag, mode) LockHeldByMe((tag), (mode))
 #define QjNoTransactionTimeout ""
+#define QjTransactionTimedOut() false
 #else
 #define QjMyProcNumber MyProcNumber
 #define QjVirtualTransactionProcess(vxid) ProcNumberGetProc((vxid).procNumber)
 #define QjLocalTransaction(process) ((process)->vxid.lxid)
 #define QjLockHeldByMe(tag, mode) LockHeldByMe((tag), (mode), false)
 #define QjNoTransactionTimeout " -c transaction_timeout=0"
+#define QjTransactionTimedOut() get_timeout_indicator(TRANSACTION_TIMEOUT, false)
 #endif
 
 #if PG_VERSION_NUM < 180000

@@ -26,6 +26,7 @@
 #include "storage/pmsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/pidfile.h"
+#include "utils/timeout.h"
 #include "waiter.h"
 
 #define CLAIMS_FILE "pg_stat/queue_jobs.claims"
@@ -220,6 +221,17 @@ server_stops(void)
 	return strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
 }
 
+/* The setting by which the server has ended the session, if one has, as the end of a message. */
+static const char *
+timeout_that_ended_it(void)
+{
+	if (get_timeout_indicator(IDLE_IN_TRANSACTION_SESSION_TIMEOUT, false))
+		return ": idle_in_transaction_session_timeout";
+	if (QjTransactionTimedOut())
+		return ": transaction_timeout";
+	return "";
+}
+
 /*
  * At exit, before the server rolls back. As the server's own removal of temporary tables does, it ends the
  * transaction and makes one of its own; an error in it is in the log, and the exit goes on.
@@ -229,6 +241,7 @@ charge_at_exit(int code, Datum argument)
 {
 	ClaimNote  *lost = notes;
 	int			count = note_count;
+	const char *timeout = timeout_that_ended_it();	/* before the rollback forgets it */
 	char	   *message;
 
 	if (count == 0 || server_stops())
@@ -238,7 +251,7 @@ charge_at_exit(int code, Datum argument)
 	begin_charging(lost, count);
 	AbortOutOfAnyTransaction();
 	unit_begin();
-	message = psprintf("session of claimant \"%s\" ended in the middle of its transaction", claimant);
+	message = psprintf("session of claimant \"%s\" ended in the middle of its transaction%s", claimant, timeout);
 	for (int i = 0; i < count; i++)
 		(void) outcome_charge(lost[i].job, lost[i].attempt, add_crash, message);
 	unit_end();

@@ -49,6 +49,7 @@ my %ends = (
 	'a client that closes its connection' => sub { $_[0]->quit },
 	'pg_terminate_backend()' => sub { sql('SELECT pg_terminate_backend(' . $_[0]->pid . ')'); },
 	'idle_in_transaction_session_timeout' => sub { $_[0]->query(q{SET idle_in_transaction_session_timeout = '10 ms'}) });
+$ends{transaction_timeout} = sub { $_[0]->query(q{SET transaction_timeout = '10 ms'}) } if $node->pg_version >= 17;
 for my $end (sort keys %ends)
 {
 	my $job = enqueue();
@@ -63,7 +64,8 @@ for my $end (sort keys %ends)
 		is(state_of($job), ($time < 3 ? 'available' : 'dead') . "|0|$time", "$end, $time. time");
 		$session->quit;
 	}
-	is(sql("SELECT last_error FROM queue_jobs.job WHERE id = $job"), 'session of claimant "works" ended in the middle of its transaction', 'the error says so');
+	is(sql("SELECT last_error FROM queue_jobs.job WHERE id = $job"),
+		'session of claimant "works" ended in the middle of its transaction' . ($end =~ /_timeout$/ ? ": $end" : ''), 'the error says so');
 	is(sql("SELECT queue_jobs.retry($job)"), 't', 'it can be retried');
 	is(sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('works', '{work}')}), '1', '… and completed');
 }
