@@ -8,7 +8,7 @@ import os
 import sys
 
 from .log import to_stderr
-from .worker import Worker
+from .worker import Refused, Worker
 
 
 def find(name: str) -> Worker:
@@ -56,7 +56,10 @@ def main(arguments: list[str] | None = None) -> None:
     worker = find(options.module)
     apply_options(worker, options)
     to_stderr()
-    worker.run()
+    try:
+        worker.run()
+    except Refused as refused:
+        raise SystemExit(f"{parser().prog}: {refused}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Callable, Iterable, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NoReturn, Sequence
+
+import psycopg
+from psycopg.adapt import Loader
+from psycopg.rows import tuple_row
 
 from . import client
 from .connections import fetch
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
 
 # What of a claimed job we ask for, if this version of the extension has it, and how it is cast.
 _COLUMNS = {
-    "id": "", "worker": "", "queue": "", "priority": "", "attempt": "", "max_attempts": "", "created_at": "", "run_at": "", "args": "::text",
+    "id": "", "worker": "::text", "queue": "::text", "priority": "", "attempt": "", "max_attempts": "", "created_at": "", "run_at": "", "args": "::text",
     "context": "::text", "errors": "::text", "cursor": "::text", "progress": "", "batch": "", "wal_lsn": "::text",
 }
 _JSON = ("args", "context", "errors", "cursor")
@@ -66,8 +70,9 @@ class Job:
     batch: int | None = None
 
     def __init__(self, row: dict[str, Any], connection: Any, owner: "Worker | None" = None, *, own: bool):
+        self.unreadable: Exception | None = None
         for name, value in row.items():
-            setattr(self, name, json.loads(value) if name in _JSON and value is not None else value)
+            setattr(self, name, self._read(name, value))
         self._connection = connection
         self._owner = owner
         self._own = own
@@ -76,6 +81,18 @@ class Job:
         self.retry_delay: str | None = None
         self.next: tuple[str, str | None, float | None] | None = None
         self.when_committed: list[Callable[[], Any]] = []
+
+    def _read(self, name: str, value: Any) -> Any:
+        """A column's value. What cannot be read is the error of this job alone, as if its handler had raised it."""
+        try:
+            if isinstance(value, _Sent):
+                value = value.read(name)
+            elif isinstance(value, (bytes, memoryview)):
+                value = _decode(name, value)
+            return json.loads(value) if name in _JSON and value is not None else value
+        except Exception as error:
+            self.unreadable = ValueError(f"{name} of the job cannot be read here: {type(error).__name__}: {error}")
+            return None
 
     @property
     def connection(self) -> Any:
@@ -180,8 +197,47 @@ class Job:
         return f"<Job {self.id} of {self.worker}, attempt {self.attempt}>"
 
 
+class _Sent:
+    """A text or a time as the server has sent it."""
+
+    def __init__(self, data: bytes, oid: int, connection: psycopg.Connection):
+        self._data, self._oid, self._connection = data, oid, connection
+
+    def read(self, name: str) -> Any:
+        if self._oid == psycopg.adapters.types["text"].oid:
+            return _decode(name, self._data)
+        loader = self._connection.adapters.get_loader(self._oid, psycopg.pq.Format.TEXT)
+        assert loader is not None
+        return loader(self._oid, self._connection).load(self._data)
+
+
+def _decode(name: str, data: Any) -> str:
+    """A column's text. The server may have cut an error in the middle of a character."""
+    return bytes(data).decode("utf-8", "replace" if name == "errors" else "strict")
+
+
+class _SentLoader(Loader):
+    def load(self, data: Any) -> _Sent:
+        assert isinstance(self.connection, psycopg.Connection)
+        return _Sent(bytes(data), self.oid, self.connection)
+
+
+def fetch_claimed(connection: psycopg.Connection, sql: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rows for Job(): their texts and times are read there, so that one which cannot be read stands in no other's way."""
+    cursor = connection.cursor(row_factory=tuple_row)
+    for kind in ("text", "timestamptz"):
+        cursor.adapters.register_loader(kind, _SentLoader)
+    cursor.execute(sql, parameters, prepare=False)
+    names = [column.name for column in cursor.description or ()]
+    return [dict(zip(names, row)) for row in cursor.fetchall()]
+
+
 def columns(connection: Any) -> str:
     """The list of columns to select of claim() AS j."""
-    have = {row["name"] for row in fetch(
-        connection, "SELECT attname AS name FROM pg_catalog.pg_attribute WHERE attrelid = 'queue_jobs.job'::pg_catalog.regclass")}
-    return ", ".join(f"j.{name}{cast} AS {name}" for name, cast in _COLUMNS.items() if name in have)
+    rows = fetch(connection, """
+        SELECT attname::text AS name, pg_catalog.current_setting('server_encoding') = 'SQL_ASCII' AS any_bytes
+          FROM pg_catalog.pg_attribute WHERE attrelid = 'queue_jobs.job'::pg_catalog.regclass""")
+    # The server refuses to send text that is not in our encoding; a database in SQL_ASCII may have such.
+    texts = "pg_catalog.convert_to(j.{0}::text, 'SQL_ASCII') AS {0}" if rows[0]["any_bytes"] else "j.{0}::text AS {0}"
+    have = {row["name"] for row in rows}
+    return ", ".join((texts if cast else "j.{0} AS {0}").format(name) for name, cast in _COLUMNS.items() if name in have)

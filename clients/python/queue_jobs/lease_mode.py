@@ -16,14 +16,24 @@ from typing import TYPE_CHECKING, Any, Callable
 import psycopg
 
 from .connections import fetch
-from .job import Job, columns
+from .job import Job, columns, fetch_claimed
 from .log import log
-from .outcome import Outcome, of_error, of_snooze
+from .outcome import Outcome, of_snooze, write
+from .session import Backoff, Waiting, is_lost, sqlstate
 
 if TYPE_CHECKING:
     from .worker import Worker
 
 Key = tuple[int, int]  # job and attempt
+
+# The attempt does not have the job any more.
+STALE = "55000"
+# Errors that are none of the statement's own: it may well be heeded the next time. (Classes and codes.)
+PASSING = ("08", "40", "53", "55P03", "57", "58")
+# So often an outcome is reported that only such errors have met; then another is.
+TRIES = 3
+# In one statement with others; a message to the server has 1 GB at most.
+LONGEST_AMONG_OTHERS = 1_000_000
 
 
 @dataclass
@@ -33,6 +43,7 @@ class Run:
     job: Job
     since: float = field(default_factory=time.monotonic)
     outcome: Outcome | None = None
+    tries: int = 0
 
     @property
     def key(self) -> Key:
@@ -55,11 +66,12 @@ class Side:
     def use(self, work: Callable[[Any], Any]) -> Any:
         with self._lock:
             if self._connection is None:
-                self._connection = self._worker.connect()
+                self._connection = self._worker.open()
             try:
-                return work(self._connection)
+                with self._worker.watch.answer(self._connection):
+                    return work(self._connection)
             except BaseException as error:
-                if self._connection.closed or isinstance(error, psycopg.errors.AdminShutdown):
+                if is_lost(self._connection, error):
                     self._connection.close()
                     self._connection = None
                 raise
@@ -67,11 +79,10 @@ class Side:
 
 class LeaseLoop:
     def __init__(self, worker: "Worker"):
-        from .worker import Waiting
-
         self.worker = worker
         self.side = Side(worker)
-        self.waiting = Waiting()
+        self.waiting = Waiting(worker.watch)
+        self.backoff = Backoff(worker._stop)
         self.changed = threading.Condition()
         self.held: dict[Key, Run] = {}
         self.ready: deque[Run] = deque()
@@ -136,7 +147,7 @@ class LeaseLoop:
             with self.changed:
                 self.held.pop(run.key, None)  # after the deadline the claimer may have reported it
                 self.changed.notify_all()
-        except psycopg.Error as error:
+        except Exception as error:  # whatever it is, this thread goes on
             self.worker.log_lost(error)
             with self.changed:
                 run.outcome = outcome
@@ -148,21 +159,20 @@ class LeaseLoop:
     # ---- the thread that claims ----
 
     def _claim_for_all(self) -> None:
-        from .worker import Backoff
-
-        backoff = Backoff(self.worker._stop)
         while not self.ended.is_set():
             try:
-                with self.worker.connect() as connection:
-                    select = columns(connection)
-                    self._give_back_unknown(connection)
-                    backoff.reset()
+                with self.worker.open() as connection:
+                    with self.worker.watch.answer(connection):
+                        select = columns(connection)
+                        self._give_back_unknown(connection)
                     while self._turn(connection, select):
-                        pass
+                        self.backoff.reset()
                     return
             except Exception as error:  # of a connection mostly; whatever it is, this thread goes on
-                self.worker.log_lost(error)
-                backoff.pause()
+                self.worker.failed(error)
+                if self.worker.stopping and not self.held:
+                    return
+                self.backoff.pause()
 
     def _give_back_unknown(self, connection: psycopg.Connection) -> None:
         """Gives back what a claim took whose answer was lost with its connection: our heartbeats would keep it for ever."""
@@ -179,13 +189,17 @@ class LeaseLoop:
             free = 0 if self.worker.stopping else self._free() + len(done)
         if self.worker.stopping and not done:
             return bool(self.held)
-        for run in [run for run in done if run.ended.event != "completed"]:
-            self._deliver(connection, run, run.ended)
-            self._forget([run])
-        completed = [run for run in done if run.ended.event == "completed"]
-        rows = self._exchange(connection, select, completed, free)
+        together = [run for run in done if run.ended.event == "completed" and len(run.ended.parameters[0] or "") < LONGEST_AMONG_OTHERS]
+        for run in done:
+            if run not in together:
+                with self.worker.watch.answer(connection):
+                    self._deliver(connection, run, run.ended)
+                self._forget([run])
+        with self.worker.watch.answer(connection):
+            rows = self._exchange(connection, select, together, free)
+        self.worker.claimed()
         with self.changed:
-            for run in completed:
+            for run in together:
                 self.held.pop(run.key, None)
             for row in rows:
                 run = Run(Job(row, None, self.worker, own=False))
@@ -232,30 +246,35 @@ class LeaseLoop:
         wanted = [self.worker.claimant, self.worker.claimed_queues, free, self.worker.lease]
         if completed:
             try:
-                rows = fetch(connection, f"SELECT {select} FROM {complete} LEFT JOIN {claim} ON true" if free else f"SELECT {complete}", ours + (wanted if free else []))
-            except psycopg.Error:
-                if connection.closed:
+                sql = f"SELECT {select} FROM {complete} LEFT JOIN {claim} ON true" if free else f"SELECT {complete}"
+                rows = fetch_claimed(connection, sql, ours + (wanted if free else []))
+            except Exception as error:
+                if is_lost(connection, error):
                     raise
                 for run in completed:
                     self._deliver(connection, run, run.ended)
+                    self._forget([run])
             else:
                 for run in completed:
                     self.worker.log_outcome(run.job, run.ended, run.since)
                 return [row for row in rows if row["id"] is not None] if free else []
-        return fetch(connection, f"SELECT {select} FROM {claim}", wanted) if free else []
+        return fetch_claimed(connection, f"SELECT {select} FROM {claim}", wanted) if free else []
 
     def _deliver(self, connection: psycopg.Connection, run: Run, outcome: Outcome) -> None:
-        """Reports one outcome. One that comes too late is dropped; a result that the server does not take is a failure."""
+        """Reports one outcome, or what stands for one that is refused; one that comes too late is dropped."""
+        run.tries += 1
+
+        def give_up(error: Exception) -> bool:
+            state = sqlstate(error) or ""
+            return is_lost(connection, error) or state == STALE or (state.startswith(PASSING) and run.tries < TRIES)
+
         try:
-            outcome.report(connection, run.job)
-            self.worker.log_outcome(run.job, outcome, run.since)
-        except psycopg.Error as error:
-            if error.sqlstate == "55000":
-                log(logging.WARNING, "stale", job=run.job.id, worker=run.job.worker, attempt=run.job.attempt, outcome=outcome.event, error=str(error).strip())
-            elif (error.sqlstate or "")[:2] in ("22", "54") and not outcome.failed:
-                self._deliver(connection, run, of_error(run.job, error))
-            else:
+            written = write(run.job, outcome, lambda outcome: outcome.report(connection, run.job), give_up)
+            self.worker.log_outcome(run.job, written, run.since)
+        except Exception as error:
+            if sqlstate(error) != STALE:
                 raise
+            log(logging.WARNING, "stale", job=run.job.id, worker=run.job.worker, attempt=run.job.attempt, outcome=outcome.event, error=str(error).strip())
 
     # ---- the thread that keeps the leases ----
 
@@ -269,7 +288,7 @@ class LeaseLoop:
                 continue
             try:
                 ids = {row["id"] for row in self.side.use(lambda connection: fetch(connection, "SELECT * FROM queue_jobs.heartbeat(%s::text) AS id", [self.worker.claimant]))}
-            except psycopg.Error as error:
+            except Exception as error:
                 self.worker.log_lost(error)
                 pause = min(1.0, self.worker.lease / 10)
                 continue

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from .connections import fetch
-from .job import Job, PutBack, columns
+from .guard import guard
+from .job import Job, PutBack, columns, fetch_claimed
 from .log import log
-from .outcome import Outcome, of_error, of_return
+from .outcome import Outcome, of_error, of_return, write
+from .session import Backoff, Waiting, cancel, is_lost
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -38,15 +40,16 @@ class Thread(threading.Thread):
         super().__init__(target=loop.work, args=[self], daemon=True)
         self.connection: Any = None  # of psycopg, while there is one
         self.job: Job | None = None
+        self.backoff = Backoff(loop.worker._stop)
 
 
 class TransactionLoop:
     def __init__(self, worker: "Worker"):
-        from .worker import Waiting
-
         self.worker = worker
         self.turn = threading.Lock()
-        self.waiting = Waiting()
+        self.waiting = Waiting(worker.watch)
+        # Jobs and attempts whose transaction ended without an outcome, and why: charged when they are claimed again.
+        self.owed: dict[tuple[int, int], BaseException] = {}
         self.busy = threading.Condition()
         self.running = 0
         self.abandoned = False
@@ -58,8 +61,6 @@ class TransactionLoop:
 
     def finish(self, deadline: float) -> None:
         """Returns when all threads have ended; after the deadline the jobs of those that have not are free again."""
-        from .worker import cancel
-
         self._join(deadline)
         self.abandoned = True
         for thread in self._alive():
@@ -85,14 +86,12 @@ class TransactionLoop:
     # ---- in a thread ----
 
     def work(self, thread: Thread) -> None:
-        from .worker import Backoff
-
-        backoff = Backoff(self.worker._stop)
         while not self.worker.stopping:
             try:
-                with self.worker.connect() as thread.connection:
-                    select = columns(thread.connection)
-                    backoff.reset()
+                with self.worker.open() as thread.connection:
+                    guard(thread.connection)
+                    with self.worker.watch.answer(thread.connection):
+                        select = columns(thread.connection)
                     try:
                         while self._next(thread, select):
                             pass
@@ -100,8 +99,8 @@ class TransactionLoop:
                         if self.abandoned:
                             _roll_back(thread.connection)
             except Exception as error:  # of a connection mostly; whatever it is, this thread goes on
-                self.worker.log_lost(error)
-                backoff.pause()
+                self.worker.failed(error)
+                thread.backoff.pause()
 
     def _next(self, thread: Thread, select: str) -> bool:
         """Claims a job and runs it; False when there is to be no more."""
@@ -117,7 +116,7 @@ class TransactionLoop:
                     alone = self.running == 0
                 if alone:
                     return self._run(thread, job)
-                thread.connection.execute("ROLLBACK")
+                self._command(thread.connection, "ROLLBACK")
                 with self.busy:
                     self.busy.wait_for(lambda: self.running == 0)
             with self.busy:
@@ -135,46 +134,94 @@ class TransactionLoop:
         sql = f"SELECT {select}, set_config('queue_jobs.context', coalesce(j.context::text, ''), true) FROM queue_jobs.claim(%s::text, %s::text[]) j"
         connection = thread.connection
         while not self.worker.stopping:
-            connection.execute("BEGIN")
-            rows = fetch(connection, sql, [self.worker.claimant, self.worker.claimed_queues])
+            self._command(connection, "BEGIN")
+            with self.worker.watch.answer(connection):
+                rows = fetch_claimed(connection, sql, [self.worker.claimant, self.worker.claimed_queues])
+            self.worker.claimed()
             if rows:
                 del rows[0]["set_config"]
                 return Job(rows[0], connection, self.worker, own=True)
             # Not ROLLBACK: the claim may have made a job dead whose last lease ran out.
-            connection.execute("COMMIT")
+            self._command(connection, "COMMIT")
+            thread.backoff.reset()
             self.waiting.wait(connection, self.worker.claimed_queues, self.worker._stop)
         return None
 
     def _run(self, thread: Thread, job: Job) -> bool:
         since = time.monotonic()
         thread.job = job
+        connection = thread.connection
         try:
-            outcome = self._outcome(thread.connection, job)
-            thread.connection.execute("COMMIT")
+            outcome = self._outcome(connection, job)
+            self._command(connection, "COMMIT")
+        except Exception as error:
+            if self.abandoned or is_lost(connection, error):
+                raise
+            self._without_transaction(thread, job, error)
+        else:
+            thread.backoff.reset()
             self.worker.log_outcome(job, outcome, since)
-            if not outcome.failed:
+            if outcome.error is None:
                 _call_all(job)
         finally:
             thread.job = None
+            self.worker.watch.end(connection)
         return True
 
     def _outcome(self, connection: psycopg.Connection, job: Job) -> Outcome:
         """Runs the handler and reports its outcome; what a handler that fails has written goes back to the savepoint."""
+        watch = self.worker.watch
+        watch.begin(connection)
         try:
             with connection.transaction():
                 try:
-                    outcome = of_return(job, self.worker.call(job))
-                except PutBack as put_back:
-                    outcome = of_error(job, put_back)
+                    outcome = self._call(connection, job)
+                finally:
+                    watch.begin(connection)
                 # Or their errors would come at COMMIT.
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
                 outcome.report(connection, job)
+            return outcome
         except BaseException as error:
             if self.abandoned or connection.closed:
                 raise
             outcome = of_error(job, error)
-            outcome.report(connection, job)
-        return outcome
+
+        def report(outcome: Outcome) -> None:
+            watch.begin(connection)
+            with connection.transaction():
+                outcome.report(connection, job)
+
+        return write(job, outcome, report, lambda error: is_lost(connection, error))
+
+    def _call(self, connection: psycopg.Connection, job: Job) -> Outcome:
+        if (owed := self.owed.pop((job.id, job.attempt), None)) is not None:
+            raise owed
+        self.worker.watch.end(connection)  # the handler's statements take as long as they take
+        try:
+            return of_return(job, self.worker.call(job))
+        except PutBack as put_back:
+            return of_error(job, put_back)
+
+    def _without_transaction(self, thread: Thread, job: Job, error: Exception) -> None:
+        """Charges a job whose transaction is over without its outcome: its handler has ended it, or the server has refused to commit."""
+        error = RuntimeError(f"the transaction of the job has ended without its outcome: {type(error).__name__}: {error}")
+        outcome = of_error(job, error)
+        self._command(thread.connection, "ROLLBACK")
+        try:
+            with self.worker.watch.answer(thread.connection):
+                outcome.report(thread.connection, job)  # if the handler has committed the claim, the job is ours yet
+        except psycopg.Error:
+            if thread.connection.closed:
+                raise
+            self.owed[job.id, job.attempt] = error
+        log(logging.WARNING, "failed", job=job.id, worker=job.worker, attempt=job.attempt, error=outcome.error)
+        thread.backoff.pause()
+
+    def _command(self, connection: psycopg.Connection, sql: str) -> None:
+        """BEGIN and the like, which the connection's own cursors refuse."""
+        with self.worker.watch.answer(connection):
+            psycopg.Cursor(connection).execute(sql)
 
 
 def _call_all(job: Job) -> None:
@@ -203,8 +250,6 @@ def _roll_back(connection: psycopg.Connection | None) -> None:
 
 def _lock(connection: psycopg.Connection) -> bool:
     """Gets the connection's lock, which a thread has while it executes a statement."""
-    from .worker import cancel
-
     for _ in range(LAST_CANCELS):
         if connection.lock.acquire(timeout=CANCEL_EVERY):
             return True

@@ -8,10 +8,16 @@ from typing import Any, Union
 
 Interval = Union[timedelta, float, int, str]
 
+LONGEST_JSON = 2**28
+
 
 def to_json(value: Any) -> str:
     """JSON as PostgreSQL takes it: no NaN, no infinity."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    # Half a character is an error here, and so is more than jsonb holds: the server ends a session that sends 1 GB.
+    if (size := len(text.encode())) > LONGEST_JSON:
+        raise ValueError(f"JSON of {size} bytes: the server takes {LONGEST_JSON} at most")
+    return text
 
 
 def interval(value: Interval | None) -> str | None:
@@ -19,7 +25,10 @@ def interval(value: Interval | None) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, timedelta):
-        value = timedelta(seconds=value)
+        try:
+            value = timedelta(seconds=value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"no interval: {value!r}; give a timedelta, a number of seconds, or a text as PostgreSQL takes it") from error
     return f"{value // timedelta(microseconds=1)} microseconds"
 
 

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 import os
-import random
 import secrets
 import signal
 import socket
@@ -20,22 +19,15 @@ from .client import job_context
 from .job import Job
 from .log import log
 from .outcome import Outcome, of_error, of_return
+from .session import Watch, connect as connect_to, is_hopeless, prepare
 from .values import Interval
 
 Handler = Callable[[Job], Any]
 Middleware = Callable[[Job, Callable[[], Any]], Any]
 
-# Errors of a connection; what the server says of a statement is none of these, but for its own shutdown.
-LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 
-
-def cancel(connection: psycopg.Connection) -> bool:
-    """Ends the statement that the connection waits for, if the request does not come too early or too late. False: the server cannot be asked."""
-    try:
-        connection.cancel()
-    except LOST:
-        return False  # then there is no statement any more
-    return True
+class Refused(Exception):
+    """The server refuses what the worker begins with, and would do so again: run() ends."""
 
 
 class Worker:
@@ -50,11 +42,12 @@ class Worker:
     grace        seconds from SIGTERM until what still runs is given back
     name         what the claimant's name begins with; each start gets one of its own
     connect      makes a connection of psycopg 3 in autocommit mode, instead of conninfo
+    silence      seconds without an answer to a statement of the worker's own, after which the connection counts as lost
     """
 
     def __init__(self, conninfo: str = "", *, queues: Iterable[str] | None = None, mode: str = "transaction", concurrency: int = 1,
                  batch: int | None = None, lease: float = 300, grace: float = 25, name: str | None = None,
-                 connect: Callable[[], psycopg.Connection] | None = None):
+                 connect: Callable[[], psycopg.Connection] | None = None, silence: float = 120):
         if mode not in ("transaction", "lease"):
             raise ValueError(f'mode is "transaction" or "lease", not {mode!r}')
         if concurrency < 1 or (batch is not None and batch < concurrency):
@@ -62,13 +55,17 @@ class Worker:
         self.queues = list(queues) if queues is not None else None
         self.mode, self.concurrency, self.lease, self.grace, self.name = mode, concurrency, lease, grace, name
         self.batch = batch or concurrency
-        self.connect = connect or (lambda: psycopg.connect(conninfo, autocommit=True))
+        self.connect = connect or (lambda: connect_to(conninfo))
+        self.silence = silence
         self.handlers: dict[str, Handler] = {}
         self.around: list[Middleware] = []
         self.claimant = ""
         self._loop: Any = None
         self._stop = threading.Event()
         self._pipe: tuple[int, int] | None = None
+        self._watch: Watch | None = None
+        self._claimed = False
+        self._refused: BaseException | None = None
 
     # ---- registration ----
 
@@ -100,12 +97,14 @@ class Worker:
             os.write(self._pipe[1], b"s")
 
     def run(self) -> None:
-        """Works until stop(), which SIGTERM and SIGINT call if this is the main thread."""
+        """Works until stop(), which SIGTERM and SIGINT call if this is the main thread. Error: Refused."""
         from .lease_mode import LeaseLoop
         from .transaction_mode import TransactionLoop
 
         self.claimant = "-".join([self.name or socket.gethostname(), str(os.getpid()), secrets.token_hex(4)])
         self._stop.clear()
+        self._claimed, self._refused = False, None
+        self._watch = Watch(self.silence)
         self._pipe = os.pipe()
         loop: TransactionLoop | LeaseLoop = TransactionLoop(self) if self.mode == "transaction" else LeaseLoop(self)
         self._loop = loop
@@ -121,9 +120,12 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self._watch.close()
             pipe, self._pipe = self._pipe, None
             for end in pipe:
                 os.close(end)
+        if self._refused is not None:
+            raise Refused(str(self._refused).strip()) from self._refused
 
     def _catch_signals(self) -> dict[int, Any]:
         if threading.current_thread() is not threading.main_thread():
@@ -138,6 +140,31 @@ class Worker:
             raise ValueError("no handler is registered, and no queue is named")
         return ["worker=" + ",".join(sorted(self.handlers))]
 
+    @property
+    def watch(self) -> Watch:
+        assert self._watch is not None
+        return self._watch
+
+    def open(self) -> psycopg.Connection:
+        """A connection of the worker's own."""
+        connection = self.connect()
+        with self.watch.answer(connection):
+            prepare(connection)
+        return connection
+
+    def claimed(self) -> None:
+        """A claim has been heeded: what is refused from here on is tried again."""
+        self._claimed = True
+
+    def failed(self, error: BaseException) -> None:
+        """A connection is lost, or what the worker does with it refused: the worker ends if it has only begun and waiting would not help."""
+        if self._claimed or self.stopping or not is_hopeless(error):
+            self.log_lost(error)
+        elif self._refused is None:
+            self._refused = error
+            log(logging.ERROR, "refused", claimant=self.claimant, error=str(error).strip())
+            self.stop()
+
     def aside(self, work: Callable[[Any], Any]) -> Any:
         """Lease mode: does something with the connection that heartbeats go through."""
         return self._loop.side.use(work)
@@ -146,6 +173,8 @@ class Worker:
 
     def call(self, job: Job) -> Any:
         """Calls the handler, within the middleware, in the job's context."""
+        if job.unreadable is not None:
+            raise job.unreadable
         if job.worker not in self.handlers:
             raise LookupError(f"worker {job.worker} has no handler in this program")
         handler = self.handlers[job.worker]
@@ -169,54 +198,10 @@ class Worker:
             return of_error(job, error)
 
     def log_outcome(self, job: Job, outcome: Outcome, since: float) -> None:
-        level = logging.WARNING if outcome.failed else logging.INFO
+        level = logging.INFO if outcome.error is None else logging.WARNING
+        context = job.context if isinstance(job.context, dict) else {}
         log(level, outcome.event, job=job.id, worker=job.worker, attempt=job.attempt, seconds=round(time.monotonic() - since, 4),
-            error=outcome.error, traceparent=(job.context or {}).get("traceparent"))
+            error=outcome.error, traceparent=context.get("traceparent"))
 
     def log_lost(self, error: BaseException | str) -> None:
         log(logging.WARNING, "disconnected", claimant=self.claimant, error=str(error).strip())
-
-
-class Backoff:
-    """Waits longer after each failure, up to some seconds, with jitter; briefly once the program is to stop."""
-
-    def __init__(self, stop: threading.Event):
-        self.stop, self.failures = stop, 0
-
-    def pause(self) -> None:
-        self.failures += 1
-        delay = min(5.0, 0.05 * 2**self.failures) * random.uniform(0.5, 1)
-        if self.stop.is_set():
-            time.sleep(min(delay, 0.5))
-        else:
-            self.stop.wait(delay)
-
-    def reset(self) -> None:
-        self.failures = 0
-
-
-class Waiting:
-    """The connection that waits for jobs, if one does, and how that wait is ended from another thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._connection: psycopg.Connection | None = None
-
-    def wait(self, connection: psycopg.Connection, queues: list[str], stop: threading.Event) -> None:
-        with self._lock:
-            if stop.is_set():
-                return
-            self._connection = connection
-        try:
-            connection.execute("CALL queue_jobs.wait_for_jobs(%s::text[], '1 min')", [queues])
-        except psycopg.errors.QueryCanceled:
-            pass
-        finally:
-            with self._lock:
-                self._connection = None
-
-    def interrupt(self) -> None:
-        """The statement that waits ends soon; one that has not reached the server yet may need it again."""
-        with self._lock:
-            if self._connection is not None:
-                cancel(self._connection)

@@ -237,7 +237,7 @@ my %steps = (
 	watch => sub { $now->{watched} = -s $now->{node}->logfile },
 	statements => sub {
 		my ($step) = @_;
-		my @found = grep { /$step->{statements}/ } watched_statements();
+		my @found = grep { /$step->{statements}/ } watched_statements($step->{refused});
 		my $name = "$step->{name}: " . @found . " statements like $step->{statements}";
 		cmp_ok(scalar @found, '>=', $step->{at_least}, "$name, at least $step->{at_least}") if defined $step->{at_least};
 		cmp_ok(scalar @found, '<=', $step->{at_most}, "$name, at most $step->{at_most}") or diag(join "\n", @found) if defined $step->{at_most};
@@ -247,11 +247,13 @@ my %steps = (
 		is(sql($step->{query}), encode_utf8($step->{is}), encode_utf8($step->{check})) or diag(jobs_as_they_stand());
 	});
 
-# What the server was sent since the last `watch`, each in a line: Cluster.pm has servers log all statements.
+# What the server was sent since the last `watch`, each in a line: Cluster.pm has servers log all statements. With refused, what ended in an error.
 sub watched_statements
 {
+	my ($refused) = @_;
 	my $log = PostgreSQL::Test::Utils::slurp_file($now->{node}->logfile, $now->{watched});
 
+	return $log =~ /STATEMENT:  (.*)$/mg if $refused;
 	return $log =~ /^\S+ \S+ \S+ \[\d+\] .*?LOG:  (?:statement|execute [^:]*): (.*)$/mg;
 }
 

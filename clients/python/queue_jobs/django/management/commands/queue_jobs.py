@@ -8,6 +8,7 @@ from queue_jobs.django.backend import QueueJobsBackend
 from queue_jobs.django.framework import task_backends
 from queue_jobs.django.worker import django_worker
 from queue_jobs.log import to_stderr
+from queue_jobs.worker import Refused
 
 
 class Command(BaseCommand):
@@ -24,4 +25,7 @@ class Command(BaseCommand):
         worker = django_worker(backend, mode=options["mode"] or "transaction")
         apply_options(worker, type("Options", (), options))
         to_stderr()
-        worker.run()
+        try:
+            worker.run()
+        except Refused as refused:
+            raise CommandError(str(refused))
