@@ -36,7 +36,8 @@ _LEVELS = {"WARNING": logging.WARNING, "DEBUG": logging.DEBUG}
 # SQLSTATE classes of what the server would refuse as well the next time: rights, names, values, features.
 _HOPELESS = ("0A", "22", "28", "3D", "3F", "42")
 # psycopg has no SQLSTATE of what comes before the session; a server that does not speak English is asked again.
-_HOPELESS_TEXTS = ('" does not exist', "password authentication failed", "no password supplied", "no pg_hba.conf entry")
+_HOPELESS_TEXTS = ('" does not exist', "password authentication failed", "no password supplied", "no pg_hba.conf entry", "invalid integer value", "invalid port number",
+                   ' value: "')
 
 
 def connect(conninfo: str) -> psycopg.Connection:
@@ -73,7 +74,7 @@ def _keep_alive(connection: psycopg.Connection) -> None:
 
 def _socket_of(connection: psycopg.Connection) -> socket.socket:
     """A second handle of the same socket; closing it leaves the connection."""
-    return socket.socket(fileno=os.dup(connection.fileno()))
+    return socket.fromfd(connection.fileno(), -1, -1, -1)
 
 
 def is_lost(connection: psycopg.Connection, error: BaseException) -> bool:

@@ -183,9 +183,11 @@ class TransactionLoop:
                 outcome.report(connection, job)
             return outcome
         except BaseException as error:
-            if self.abandoned or connection.closed:
+            if self.abandoned:
                 raise
             outcome = of_error(job, error)
+            if connection.closed:
+                raise psycopg.OperationalError(f"the connection was lost while job {job.id} ran: {outcome.error}") from error
 
         def report(outcome: Outcome) -> None:
             watch.begin(connection)
@@ -199,9 +201,12 @@ class TransactionLoop:
             raise owed
         self.worker.watch.end(connection)  # the handler's statements take as long as they take
         try:
-            return of_return(job, self.worker.call(job))
+            outcome = of_return(job, self.worker.call(job))
         except PutBack as put_back:
-            return of_error(job, put_back)
+            outcome = of_error(job, put_back)
+        if connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            raise RuntimeError("the handler has ended the transaction of its job")
+        return outcome
 
     def _without_transaction(self, thread: Thread, job: Job, error: Exception) -> None:
         """Charges a job whose transaction is over without its outcome: its handler has ended it, or the server has refused to commit."""
@@ -228,8 +233,8 @@ def _call_all(job: Job) -> None:
     for function in job.when_committed:
         try:
             function()
-        except Exception as error:
-            log(logging.ERROR, "after_commit", job=job.id, worker=job.worker, error=f"{type(error).__name__}: {error}")
+        except BaseException as error:  # also SystemExit, which would end the thread without a word
+            log(logging.ERROR, "after_commit", job=job.id, worker=job.worker, error=of_error(job, error).error)
 
 
 def _took_its_process_along(job: Job) -> bool:
