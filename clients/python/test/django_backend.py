@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 from datetime import timedelta
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -20,8 +21,11 @@ django.setup()
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.utils import timezone
+from queue_jobs.django.backend import task_error
 from queue_jobs.django.framework import Task, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from queue_jobs.django.worker import django_worker
+from queue_jobs.job import Discard
+from queue_jobs.outcome import of_error
 from queue_jobs.testing import run_due
 from shop.models import Order
 from shop.tasks import add, book, book_and_tell, fail_once
@@ -68,6 +72,9 @@ class Work:
 
 
 class Tasks(unittest.TestCase):
+    class Inner(Exception):
+        __module__ = "shop.errors"
+
     def setUp(self):
         Order.objects.all().delete()
 
@@ -117,6 +124,33 @@ class Tasks(unittest.TestCase):
         """Django 6 has tasks of its own, and so needs no other package."""
         self.assertEqual(Task.__module__, {"django-tasks": "django_tasks.base", "Django 6": "django.tasks.base"}[os.environ["FRAMEWORK"]])
         self.assertEqual(django.VERSION[0] >= 6, os.environ["FRAMEWORK"] == "Django 6")
+
+    def error_of(self, raised):
+        """As get_result() gives it, where the server keeps 10,000 bytes of each text."""
+        try:
+            raise raised
+        except Exception as error:
+            job = unittest.mock.Mock(retry_delay=None)
+            message, stack = (text.encode()[:10000].decode("utf-8", "ignore") for text in of_error(job, error).parameters[:2])
+        return task_error({"message": message, "detail": stack})
+
+    def test_class_of_an_error(self):
+        cause = ValueError("cause")
+        for raised in (ValueError("no\n number"), ValueError("no\nshop.ValueError: no\n  File x\nE: y"), Order.DoesNotExist("x: y"), KeyError(), self.Inner("a"),
+                       self.Inner(" \n" * 20_000), self.Inner("ö" * 20_000), Discard("no\n use"), OSError(2, "x")):
+            raised.__cause__ = cause
+            self.assertEqual(self.error_of(raised).exception_class_path, f"{type(raised).__module__}.{type(raised).__qualname__}")
+        self.assertEqual(task_error({"message": "session of claimant \"a\" ended"}).exception_class_path, "builtins.Exception")
+
+    def test_time_for_the_class_of_an_error(self):
+        """A regular expression took the third power of the number of lines."""
+        signal.alarm(LIMIT)
+        for line in ("\n x", "\nValueError: x", "\na.b", "\n", " x"):
+            message = "ValueError: x" + line * 100_000 + "\n"
+            stack = f"Traceback (most recent call last):\n  File x\n    raise x\n{message}"
+            self.assertEqual(task_error({"message": message, "detail": stack}).exception_class_path, "builtins.ValueError")
+            self.assertEqual(task_error({"message": "E: y", "detail": stack}).exception_class_path, "builtins.Exception")
+        signal.alarm(0)
 
     def test_run_due(self):
         with transaction.atomic():

@@ -7,7 +7,6 @@ here the lower comes first, so the sign is turned.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from django.db import connections
@@ -16,6 +15,7 @@ from django.utils.module_loading import import_string
 
 from .. import client
 from ..connections import fetch
+from ..job import Discard
 from .framework import BaseTaskBackend, Task, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
 
 WORKER = "django_tasks"
@@ -73,13 +73,19 @@ class QueueJobsBackend(BaseTaskBackend):
 
 
 def task_error(error: dict[str, Any]) -> TaskError:
-    stack = error.get("detail") or error["message"]
-    return TaskError(exception_class_path=_class_path(stack), traceback=stack)
+    return TaskError(exception_class_path=_class_path(error["message"], error.get("detail") or ""), traceback=error.get("detail") or error["message"])
 
 
-def _class_path(stack: str) -> str:
-    """The exception's class, from the first line after the frames of its traceback."""
-    name = re.search(r"(?:^|\n)(?: .*\n)+([\w.]+)[^\n]*(?:\n(?! ).*)*$", stack)
-    if name is None:
-        return "builtins.Exception"
-    return name[1] if "." in name[1] else f"builtins.{name[1]}"
+def _class_path(message: str, stack: str) -> str:
+    """The exception's class with its module: as the traceback has it on the line with the message, which has the bare name. Either may have been cut."""
+    name, _, text = message.partition(":")
+    said = {name: text, Discard.__name__: f" {message}"}
+    at = 0
+    for line in stack.splitlines(keepends=True):
+        path = line.rstrip("\n").partition(":")[0]
+        rest = said.get(path.rpartition(".")[2])
+        begin = at + len(path) + 1
+        if rest is not None and path.replace(".", "").isidentifier() and (not rest.strip() or stack.startswith(rest[:len(stack) - begin], begin)):
+            return path if "." in path else f"builtins.{path}"
+        at += len(line)
+    return "builtins.Exception"
