@@ -28,7 +28,7 @@ from queue_jobs.job import Discard
 from queue_jobs.outcome import of_error
 from queue_jobs.testing import run_due
 from shop.models import Order
-from shop.tasks import add, book, book_and_tell, fail_once
+from shop.tasks import add, book, book_and_tell, fail_once, roll_back
 
 LIMIT = 180
 
@@ -119,6 +119,21 @@ class Tasks(unittest.TestCase):
             pass
         self.assertRaises(TaskResultDoesNotExist, book.get_result, gone.id)
         self.assertRaises(TaskResultDoesNotExist, book.get_result, "no number")
+
+    def test_refused(self):
+        """What would be refused again ends the command."""
+        ended = subprocess.run([sys.executable, "-B", "-m", "django", "queue_jobs", "--queues", "urgencyy=high"], cwd=here, timeout=LIMIT, capture_output=True, text=True,
+                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.assertEqual(ended.returncode, 1)
+        self.assertRegex(ended.stderr, "\nCommandError: invalid term .*urgencyy")
+
+    def test_rollback_in_a_task(self):
+        """Is refused, and charged to the task."""
+        result = roll_back.enqueue()
+        with Work() as work:
+            self.assertEqual(work.finished(result).status, TaskResultStatus.SUCCESSFUL)
+        self.assertEqual([error.exception_class.__name__ for error in result.errors], ["ProgrammingError"])
+        self.assertEqual(Order.objects.count(), 0)
 
     def test_framework(self):
         """Django 6 has tasks of its own, and so needs no other package."""

@@ -23,6 +23,14 @@ def fail_once(context, number):
     return context.attempt
 
 
+@task(takes_context=True)
+def roll_back(context):
+    if context.attempt == 1:
+        Order.objects.create(number=1)
+        with connection.cursor() as cursor:
+            cursor.execute("ROLLBACK")
+
+
 @task(priority=10, queue_name="mails")
 async def add(a, *, b):
     return a + b
