@@ -10,7 +10,7 @@ from .connections import fetch
 from .job import Discard, Job, Snooze, WaitForSignal
 from .values import to_json
 
-# The server cuts them to less.
+# The server cuts an error's texts to less.
 LONGEST_TEXT = 100_000
 # A job of which nothing can be written runs again so much later.
 PUT_BACK = "1 min"
@@ -54,11 +54,14 @@ def of_snooze(delay: str | None, error: str | None = None) -> Outcome:
 
 def of_error(job: Job, error: BaseException) -> Outcome:
     """The handler has raised: what puts the job back is no failure, everything else is one."""
-    if isinstance(error, Snooze):
-        return of_snooze(error.delay)
-    if isinstance(error, WaitForSignal):
-        sql = f"SELECT queue_jobs.wait_for_signal(%s::bigint, %s::integer, %s::text, {_delay(error.timeout)})"
-        return Outcome("waiting", sql, [error.name, error.timeout])
+    try:
+        if isinstance(error, Snooze):
+            return of_snooze(error.delay)
+        if isinstance(error, WaitForSignal):
+            sql = f"SELECT queue_jobs.wait_for_signal(%s::bigint, %s::integer, %s::text, {_delay(error.timeout)})"
+            return Outcome("waiting", sql, [error.name, error.timeout])
+    except Exception as other:  # of a class derived from these
+        error = other
     final = isinstance(error, Discard)
     message = _text(lambda: str(error) if final else f"{type(error).__name__}: {error}", error)
     stack = _text(lambda: "".join(traceback.format_exception(type(error), error, error.__traceback__)), error)
@@ -96,8 +99,8 @@ def write(job: Job, outcome: Outcome, report: Callable[[Outcome], None], give_up
 
 
 def _refused(job: Job, outcome: Outcome, error: Exception) -> Outcome:
-    what = outcome.error or f"{outcome.event}"
-    message = f"{what} (which could not be written: {_text(lambda: str(error).strip(), error)})"
+    why = _text(lambda: str(error).strip(), error)
+    message = f"{outcome.error} (not written as it is: {why})" if outcome.failed else f'the outcome "{outcome.event}" cannot be written: {why}'
     return _failed(message.encode("ascii", "backslashreplace").decode(), None, None, outcome.final)
 
 

@@ -24,11 +24,11 @@ CONNECT_WITHIN = 10
 CONNECT_TO_ANY_WITHIN = 130
 CANCEL_WITHIN = 5.0
 
-# What a dead peer costs at most on a connection by TCP: name in a conninfo, option of the socket, value.
+# A dead peer is known after about a minute on a connection by TCP: name in a conninfo, option of the socket, value.
 _KEEPALIVE = [("keepalives_idle", "TCP_KEEPIDLE", 30), ("keepalives_interval", "TCP_KEEPINTVL", 10), ("keepalives_count", "TCP_KEEPCNT", 3),
               ("tcp_user_timeout", "TCP_USER_TIMEOUT", 60_000)]
 
-# Whatever the role or the database has: we read and write UTF-8, and psycopg reads no other dates.
+# Our texts are UTF-8, and psycopg reads no other dates, whatever the role or the database has.
 _SETTINGS = "SELECT set_config('client_encoding', 'UTF8', false), set_config('DateStyle', 'ISO', false)"
 
 _LEVELS = {"WARNING": logging.WARNING, "DEBUG": logging.DEBUG}
@@ -52,7 +52,14 @@ def prepare(connection: psycopg.Connection) -> None:
     """Has a new connection say what the server notices, and speak as we do."""
     connection.add_notice_handler(_log_notice)
     _keep_alive(connection)
-    psycopg.Cursor(connection).execute(_SETTINGS)
+    settle(connection)
+
+
+def settle(connection: psycopg.Connection) -> None:
+    """Has the session speak as we do: when it begins, and where a handler has left it otherwise. The server tells of each change."""
+    said = connection.info.parameter_status
+    if said("client_encoding") != "UTF8" or not (said("DateStyle") or "").startswith("ISO"):
+        psycopg.Cursor(connection).execute(_SETTINGS)
 
 
 def _log_notice(notice: Any) -> None:

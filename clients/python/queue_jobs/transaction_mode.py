@@ -18,7 +18,7 @@ from .guard import guard
 from .job import Job, PutBack, columns, fetch_claimed
 from .log import log
 from .outcome import Outcome, of_error, of_return, write
-from .session import Backoff, Waiting, cancel, is_lost
+from .session import Backoff, Waiting, cancel, is_lost, settle
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -136,6 +136,7 @@ class TransactionLoop:
         while not self.worker.stopping:
             self._command(connection, "BEGIN")
             with self.worker.watch.answer(connection):
+                settle(connection)
                 rows = fetch_claimed(connection, sql, [self.worker.claimant, self.worker.claimed_queues])
             self.worker.claimed()
             if rows:

@@ -120,6 +120,24 @@ class Charged(Case):
                               lambda job: job.connection.close() or sys.exit())
         self.assertEqual([one[:2] for one in found], [("dead", 3)] * 3)
 
+    def test_settings_that_a_handler_leaves(self):
+        """They are none of the next job's."""
+        worker = Worker(queues=[self.name])
+
+        @worker.handler(self.name)
+        def handler(job):
+            if job.args["n"] > 0:
+                return job.args
+            job.connection.execute("SET client_encoding = 'LATIN1'")
+            job.connection.execute("SET DateStyle = 'German'")
+
+        with psycopg.connect() as connection:
+            queue_jobs.enqueue_many(connection, self.name, [{"n": n, "text": "ö 🐘"} for n in range(3)])
+        with Lines() as lines:
+            self.work(worker, self.finished(3))
+        self.assertEqual(lines.events("disconnected"), [])
+        self.assertEqual(self.jobs("state::text, last_error, result = args"), [("completed", None, None), ("completed", None, True), ("completed", None, True)])
+
     def test_after_commit(self):
         """What a function raises that is called then is logged, and the thread goes on."""
         with Lines() as lines:
@@ -169,6 +187,10 @@ class Charged(Case):
             def __str__(self):
                 return Text("x")
 
+        class Nap(queue_jobs.Snooze):
+            def __init__(self):
+                pass
+
         def fail(error):
             def call(job):
                 raise error
@@ -181,7 +203,7 @@ class Charged(Case):
                 value = [value]
             return value
 
-        calls = [fail(Odd()), fail(NoName()), fail(Chatty()), fail(KeyboardInterrupt()), fail(GeneratorExit()), deep, lambda job: "9" * (LONGEST_JSON + 1),
+        calls = [fail(Nap()), fail(Odd()), fail(NoName()), fail(Chatty()), fail(KeyboardInterrupt()), fail(GeneratorExit()), deep, lambda job: "9" * (LONGEST_JSON + 1),
                  lambda job: job.discard(Odd()), lambda job: job.discard(None), lambda job: job.wait_for_signal(object()), lambda job: job.wait_for_signal("a\ud800"),
                  lambda job: job.wait_for_signal("a\0"), lambda job: job.snooze("\0"), lambda job: job.snooze("\ud800"), lambda job: job.continue_at(1, progress="x"),
                  lambda job: job.continue_at(1, progress=object()), lambda job: job.retry_in(10**400), lambda job: job.continue_at(1, delay={}),
@@ -283,7 +305,7 @@ class Silence(Case):
         self.assertEqual(seen, [1])
 
     def test_the_end_of_a_worker(self):
-        """Nobody answers a request to cancel, either; run() returns."""
+        """A request to cancel is not answered, either; run() returns."""
         for mode in ("transaction", "lease"):
             self.proxy = Proxy()
             worker = self.worker(mode=mode, grace=1)
