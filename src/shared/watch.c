@@ -543,6 +543,19 @@ publish_notes(int first)
 }
 
 void
+watch_lose_all(void)
+{
+	Watch	   *watch = lock_watch();
+
+	if (watch == NULL)
+		return;
+	watch->known = false;
+	watch->lost = true;
+	SpinLockRelease(&watch->mutex);
+	database_publish_news(MyDatabaseId);
+}
+
+void
 watch_end_transaction(void)
 {
 	if (noted_count > 0)
