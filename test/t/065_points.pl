@@ -111,15 +111,15 @@ $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('falls due')});
 arm('row_in_reach', 'wait');
 my $falls_due = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('falls due', delay => '10 ms')});
 wait_at('row_in_reach');
-my $locker = in_background($node);
-$locker->query('BEGIN');
-is($locker->query("SELECT queue_jobs.cancel($falls_due)"), 't', 'a job is cancelled while it falls due');
+my $row_locker = in_background($node);
+$row_locker->query('BEGIN');
+is($row_locker->query("SELECT queue_jobs.cancel($falls_due)"), 't', 'a job is cancelled while it falls due');
 go_on('row_in_reach');
 my $due_beside = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1000}', delay => '10 ms')});
 wait_for_job($node, $due_beside, 'completed');
-$locker->query('COMMIT');
+$row_locker->query('COMMIT');
 wait_for_job($node, $falls_due, 'cancelled');
-$locker->quit;
+$row_locker->quit;
 
 # Between the rollback of its transaction and the one that writes its end, another executor passes the job by.
 arm('run_undone', 'wait');
