@@ -362,8 +362,11 @@ static void
 heed_late_end(int64 job, int end_as)
 {
 	LateEnd		end = {.job = job,.end_as = (JobState) end_as};
+	bool		heeded = false;
 
-	if (!process_protect(end_late, &end) && !process_protect(end_late, &end))
+	for (int tries = 0; !heeded && tries < 2; tries++)
+		heeded = process_protect(end_late, &end);
+	if (!heeded)
 	{
 		ledger_leave_end(job, end_as);
 		database_call_attention(MyDatabaseId);
