@@ -50,7 +50,8 @@ like($numbers, qr/^\tNargs_define_worker = ${\scalar @parameters}$/m, 'and how m
 # Each column of a job is written and read by the list, or by history.c itself.
 my %kind = map { /^([A-Z]+)_COLUMN\((\w+), \w+\)/ ? ($2 => $1) : () } split /\n/, slurp_file("$src/base/job_columns.h");
 my ($form_row) = slurp_file("$src/table/history.c") =~ /^form_row\((.*?)^\}/ms;
-my %by_hand = map { $_ => 1 } $form_row =~ /put_\w+\(&row, Anum_finished_job_(\w+),/g;
+# (Large args of the list's are written again as they came.)
+my %by_hand = map { $_ => 1 } $form_row =~ /put_(?!compressed_args)\w+\(&row, Anum_finished_job_(\w+),/g;
 is_deeply([ sort grep { $kind{$_} =~ /^(JOB|LIVE)$/ } keys %kind ], [ sort(columns_of('live_job')) ], 'job_columns.h has the columns of live_job');
 is_deeply([ sort +(grep { $kind{$_} =~ /^(JOB|FINISHED)$/ } keys %kind), keys %by_hand ], [ sort(columns_of('finished_job')) ],
 	'and, with those that history.c writes itself, the columns of finished_job');

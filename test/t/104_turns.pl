@@ -50,6 +50,9 @@ sub others_come_between
 	my ($round, $cascade) = @_;
 
 	my $batch = sql("SELECT queue_jobs.new_batch(on_ended => 'see', args => @{[args('batch', $round)]}, open => true)", 'bob');
+	# Within a role the scheduler looks at first what came first: it has looked at that batch once it has at this one, and the next look is alice's.
+	my $later = sql('SELECT queue_jobs.new_batch()', 'bob');
+	wait_until($node, "SELECT state = 'succeeded' FROM queue_jobs.batch WHERE id = $later");
 	arm('looks', 'wait');
 	$cascade->();
 	wait_at('looks');
