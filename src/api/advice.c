@@ -323,8 +323,8 @@ require_pool(const char *name)
 }
 
 /*
- * capacity_impact(queue, pool): jobs a second times their mean run time, as a share of the pool's executors.
- * Without a pool, of all that a database may have.
+ * capacity_impact(queue, pool): jobs a second times their mean run time, as a share of the pool's executors,
+ * or, without a pool, of all executors that a database may have.
  */
 Datum
 queue_jobs_capacity_impact(PG_FUNCTION_ARGS)

@@ -181,7 +181,7 @@ find_members(const char *sql, int64 batch, int64 *count)
 	return members;
 }
 
-/* Those of other roles: a run that is its worker's definer's has added jobs of that role. */
+/* NOTICE of members that belong to other roles: a run as its worker's definer adds jobs of the definer. */
 static void
 notice_left(int64 left)
 {

@@ -108,12 +108,12 @@ typedef struct Claimable
 	Oid			user;
 	uint64		registry;		/* version */
 	uint64		roles;			/* the same of the rights that the user has of others */
-	AwaitedLanes awaited;		/* in which jobs concern a session that waits for the queues */
+	AwaitedLanes awaited;		/* lanes whose jobs concern a session that waits for the queues */
 	Candidates	candidates;
 } Claimable;
 
 static Claimable claimable = {0};
-static uint64 claimable_made = 0;	/* so often */
+static uint64 claimable_made = 0;	/* how often "claimable" was made */
 static uint64 roles_version = 1;
 
 static void
@@ -159,9 +159,9 @@ admit(const Lane *lane, Worker **worker, struct Task **task)
 }
 
 /*
- * Lanes of owners that the user has the rights of, and of workers whose jobs run as a definer that is one of
- * them. Made of what never changes of a lane, so that a session which enqueues need not know whether a worker
- * has been defined otherwise meanwhile.
+ * Adds the lanes of owners whose rights the user has, and of workers whose jobs run as a definer that is one
+ * of these. The keys come from parts of a lane that never change. So a session that enqueues need not know
+ * whether a worker has been defined otherwise meanwhile.
  */
 static void
 find_awaited_owners(AwaitedLanes *awaited)
@@ -532,11 +532,13 @@ typedef struct WaitForJobs
 {
 	ArrayType  *queues;
 	MemoryContext context;
-	uint64		made;			/* "claimable_made", when the lanes that we wait for were said last */
-	TimestampTz next;			/* of the next look, apart from jobs that fall due */
+	uint64		made;			/* "claimable_made" at the last waiter_await_lanes() */
+	TimestampTz next;			/* time of the next look, apart from jobs that fall due */
 } WaitForJobs;
 
-/* Until then jobs that fall due are for the scheduler, whose commit wakes us, if they concern us. */
+/*
+ * When this session must promote due jobs. Until then the scheduler promotes them, and its commit wakes us.
+ */
 static TimestampTz
 due_without_scheduler(void)
 {
@@ -564,8 +566,8 @@ may_be_taken(LiveTable *table, const Candidate *candidate)
 }
 
 /*
- * Whether a lane that the queues mean may have a job to claim, which its worker's limits let start; and when
- * that is to be asked again. That we wait for these lanes is said before they are looked at.
+ * Whether the queues' lanes may have a job to claim, which its worker's limits let start; and when the
+ * session must look again. The session says that it waits for these lanes before it looks at them.
  */
 static bool
 may_have_jobs(WaitForJobs *wait, TimestampTz *next_due)
@@ -650,8 +652,8 @@ stand_in_for_scheduler(bool found)
 }
 
 /*
- * It is only a job's time that has come: the scheduler has seen to it, and what concerns us would have woken
- * us.
+ * Whether a look would find nothing: no commit has woken this session, and no time at which it must look by
+ * itself has come.
  */
 static bool
 has_nothing_to_look_at(const WaitForJobs *wait, TimestampTz *next)

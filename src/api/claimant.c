@@ -563,9 +563,9 @@ queue_jobs_heartbeat_many(PG_FUNCTION_ARGS)
 #define ENDS_SOON (5 * USECS_PER_SEC)
 
 /*
- * Whether the lease goes on, which counted from "before" until this heartbeat. Where it has run out, or may
- * before we commit, a claim may be taking the job, or do so: the row's lock tells, and keeps claims off until
- * they see the heartbeat. (A transaction that has the row of a lease that holds is no claim.)
+ * Whether the job's lease goes on, which counted from "before" until this heartbeat. A lease may have run
+ * out, or run out before we commit: then a claim may take the job. If we get the row's lock, it keeps claims
+ * off until they see the heartbeat. If we do not, a claim has the row, unless the lease still holds.
  */
 static bool
 goes_on(LiveTable *table, const LiveClaim *claim, TimestampTz before)

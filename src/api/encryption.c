@@ -108,8 +108,8 @@ queue_jobs_decrypt_job(PG_FUNCTION_ARGS)
 /* ---- health ---- */
 
 /*
- * The first jobs of each lane, among which those are that are passed by for want of a key: a hundred of a
- * role, and the roles in turn.
+ * The first jobs of each lane. Jobs that claims pass by for want of a key are among them. The query gives a
+ * hundred jobs of a role at most, and the roles in turn.
  */
 #define FIRST_ENCRYPTED_JOBS \
 	"SELECT r.worker, r.encrypted, r.args FROM (SELECT l.worker, j.encrypted, j.args, l.owner, row_number() OVER (PARTITION BY l.owner ORDER BY j.n, l.id) AS n" \
@@ -146,7 +146,7 @@ args_size(uint64 row)
 	return toast_raw_datum_size(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 3, &isnull));
 }
 
-/* Args are long: those of one job are in memory at a time. */
+/* Args may be long: this keeps the args of one job in memory at a time. */
 static char *
 problem_of_jobs(MemoryContext context)
 {

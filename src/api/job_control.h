@@ -66,8 +66,8 @@ extern void control_retry_finished(JobControl *control, FinishedJob *finished, b
 extern void job_end_late(int64 id, JobState end_as);
 
 /*
- * The same, but what others do with its row is not waited for: then it stays as it is, and false is returned.
- * True if it has ended, or another executor runs it and will end it.
+ * Ends the job without a wait: if another transaction has its row, the job stays as it is, and the result is
+ * false. True if the job has ended, or another executor runs it and will end it.
  */
 extern bool job_end_at_once(int64 id, JobState end_as);
 

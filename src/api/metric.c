@@ -35,11 +35,11 @@ typedef struct MeteredWorker
 } MeteredWorker;
 
 /*
- * What callers of enqueue() name is no definition: so many pairs of a worker and a queue are shown of those
- * in which a role has jobs, the first that there were, and the others as one queue of each worker.
+ * Callers of enqueue() may name any queue, so a role can have jobs in any number of them. The metrics show
+ * the role's first pairs of a worker and such a queue, and add up the others as one queue of each worker.
  */
 #define MOST_QUEUES_OF_ROLE 100
-#define OTHER_QUEUES "*"		/* no queue is named so, and no worker */
+#define OTHER_QUEUES "*"		/* no queue and no worker has this name */
 #define MOST_PAUSED 1000		/* queues that are paused and have no jobs */
 
 /* A lane; or, once those of one worker and queue have been added up, all of these. */
@@ -227,7 +227,7 @@ is_paused(const Metrics *metrics, char *queue)
 	return bsearch(&queue, metrics->paused, metrics->paused_count, sizeof(char *), compare_names) != NULL;
 }
 
-/* The queue that its definition, or the routing, gives the worker. */
+/* Whether the lane's queue is the one that the definition, or the routing, gives its worker. */
 static bool
 is_own_queue(Metrics *metrics, const MeteredLane *lane)
 {
@@ -249,7 +249,9 @@ has_jobs(const MeteredLane *lane)
 	return false;
 }
 
-/* What is late in a queue that is paused is so for that reason. */
+/*
+ * Counts the lane among the others. Jobs of a paused queue are late for that reason: their age is left out.
+ */
 static void
 make_other(Metrics *metrics, MeteredLane *lane)
 {
@@ -271,7 +273,7 @@ compare_owners(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* A lane without jobs that no definition has is not shown: its row stays for ever. */
+/* Leaves out lanes without jobs whose queue no definition has: their rows stay for ever. */
 static void
 choose_lanes(Metrics *metrics)
 {
@@ -421,7 +423,7 @@ put_worker(MetricRows *rows, const MeteredWorker *worker)
 			  labels, (double) worker->max_running);
 	if (!worker->limited_capacity)
 		return;
-	/* GitLab's names, for who has its dashboards */
+	/* GitLab's names, for users of its dashboards */
 	put_gauge(rows, "queue_jobs_limited_capacity_worker_running_jobs",
 			  "Jobs that run, of a limited-capacity worker.", labels, (double) worker->executing);
 	put_gauge(rows, "queue_jobs_limited_capacity_worker_max_running_jobs",

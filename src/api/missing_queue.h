@@ -15,8 +15,8 @@
 extern void notice_missing_names(const Selector *selector);
 
 /*
- * A NOTICE if what a command is about is neither defined nor has, or had, any job; "consequence" is a
- * sentence on what that means. NULL is nothing.
+ * A NOTICE if the queue or worker that a command names is not defined, and never had a job. "consequence" is
+ * a sentence on what that means. For NULL there is no NOTICE.
  */
 extern void notice_missing_queue(const char *queue, const char *consequence);
 extern void notice_missing_worker(const char *worker, const char *consequence);

@@ -1,13 +1,13 @@
 /*
  * opaque.c
- *		What the planner must know, or not know, of the views' columns: opaque(value), may_see(lane), clock().
+ *		Functions around the views' columns, for the planner: opaque(value), may_see(lane), clock().
  *
  * The planner pushes a condition on a view's column below the view's security barrier if its operator is
- * leakproof, as comparisons of numbers, times and texts are. Evaluated on all rows there, EXPLAIN ANALYZE
- * shows how many of other roles meet it, and by some hundred conditions a text is spelled. So rows are hidden
- * where they are read: may_see() is evaluated beside such a condition, and EXPLAIN shows what both leave. And
- * EXPLAIN's estimates would tell the same by the table's statistics: around a column opaque() has the planner
- * know of none.
+ * leakproof, as comparisons of numbers, times and texts are. There it would be evaluated on all rows. EXPLAIN
+ * ANALYZE would show how many rows of other roles meet it, and some hundred conditions would spell a text. So
+ * the views hide rows where they are read: the server evaluates may_see() beside such a condition, and
+ * EXPLAIN shows the rows that both leave. EXPLAIN's estimates would tell the same by the table's statistics:
+ * for a column inside opaque() the planner knows none.
  */
 #include "postgres.h"
 
@@ -35,7 +35,10 @@ queue_jobs_may_see(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(lane != NULL && lane_owner_is_mine(lane->owner));
 }
 
-/* clock(): the present time. A column that calls a volatile function is computed though not selected. */
+/*
+ * clock(): the present time. The function is STABLE, since the server computes a column with a volatile
+ * function also for a query that does not select it.
+ */
 Datum
 queue_jobs_clock(PG_FUNCTION_ARGS)
 {

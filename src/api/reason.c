@@ -33,7 +33,7 @@
 
 #define MOST_HOLDERS 20			/* that are named */
 #define MOST_COUNTED_BEFORE 1000	/* so many jobs before another are counted */
-#define MOST_OF_KEY 100			/* so many jobs of a key are looked at */
+#define MOST_OF_KEY 100			/* jobs of a key that check_key() looks at */
 
 void
 add_reason(Reasons *reasons, const char *word, char *sentence, char *more)
@@ -147,8 +147,8 @@ check_time(const Subject *subject, Reasons *reasons)
 }
 
 /*
- * The parents for which a child waits, in the order in which it was given them. Each is looked for where most
- * are, and in the history's partitions last.
+ * The parents for which a child waits, in the order in which it was given them. The query looks for each of
+ * them where most parents are, and in the history's partitions last.
  */
 #define UNMET_PARENTS(rest) \
 	"SELECT p.parent, p.state FROM (SELECT d.named, d.parent, d.if_dead, coalesce(" \
@@ -163,7 +163,7 @@ check_time(const Subject *subject, Reasons *reasons)
 	" WHERE p.state <> 'is completed' AND NOT (p.if_dead = 'run' AND p.state LIKE 'is %') " \
 	rest
 
-#define MOST_PARENTS 1000		/* that are counted */
+#define MOST_PARENTS 1000		/* parents that are counted */
 #define FIRST_PARENT UNMET_PARENTS("ORDER BY p.named LIMIT 1")
 #define ALL_PARENTS UNMET_PARENTS("GROUP BY p.parent, p.state ORDER BY min(p.named) LIMIT 1001")
 
@@ -199,7 +199,7 @@ add_unmet_parents(int64 child, Reasons *reasons)
 	engine_end(&saved);
 }
 
-/* Mostly the first of them lives: then the view need not ask for the others. */
+/* Mostly the first of the parents lives: then the view need not look for the others. */
 static void
 check_parents(const Subject *subject, Reasons *reasons)
 {
@@ -263,7 +263,7 @@ key_taken_by(const Subject *subject, const Job *other)
 	return dedup_goes_first(other, &subject->job, subject->worker) ? "has begun, and goes on first" : NULL;
 }
 
-/* A role can have as many jobs of a key as it likes, with args of any length: some are looked at. */
+/* Looks at the first jobs of the key only: a role can have any number of them, with args of any length. */
 void
 check_key(const Subject *subject, Reasons *reasons)
 {

@@ -11,7 +11,10 @@
 /* ERROR unless the name is fit for a worker, queue or claimant. */
 extern void check_name(const char *kind, const char *name);
 
-/* The beginning of a text that a user gave, for a message about it: no error is as long as they like. */
+/*
+ * The beginning of a text that a user gave, for a message about it. A user must not decide how long an error
+ * is.
+ */
 extern char *shown_text(const char *text);
 
 /* ERROR for a trigger's function that is called by itself. */

@@ -70,7 +70,7 @@ static const struct
 
 /* ---- fields ---- */
 
-/* Notes what is wrong, for "return fail(...)". */
+/* Notes the error and returns false, for "return fail(...)". */
 static bool
 fail(CronError *error, char *detail, const char *hint)
 {

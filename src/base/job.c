@@ -14,12 +14,12 @@
 #include "utils/json.h"
 #include "utils/numeric.h"
 
-/* In so many bytes there are few levels, and the text of their numbers has not even 100 MB. */
+/* A value of so many bytes has few levels, and the text of its numbers has less than 100 MB. */
 #define SMALL_JSON 8192
 
 /*
- * A row has up to three such values, and COPY doubles backslashes: that is less than the 1 GB that there may
- * be of it. Ciphertext of so much text is less than the 256 MB that jsonb may have.
+ * Bytes of a value's text. A row has up to three such values, and COPY doubles backslashes: that is less than
+ * the 1 GB that the row's text may have. The ciphertext of one is less than the 256 MB that jsonb may have.
  */
 #define MAX_JSON_TEXT (128 * 1024 * 1024)
 
@@ -266,7 +266,9 @@ scalar_length(const JsonbValue *value)
 	}
 }
 
-/* Brackets, and what separates the members; a scalar is in an array that does not show. */
+/*
+ * The length of brackets and separators. The array that jsonb has around a scalar does not show in its text.
+ */
 static int64
 container_length(JsonbIteratorToken token, const JsonbValue *value)
 {

@@ -91,7 +91,7 @@ typedef struct Job
 	Jsonb	   *results;		/* what the jobs that it has waited for returned, while it runs */
 	Jsonb	   *clear_args;		/* what was decrypted for its run, or NULL */
 	Jsonb	   *compressed_args;	/* large args as they came from a row (row_value.h), or NULL */
-	Jsonb	   *compressed_of;	/* the args that these are */
+	Jsonb	   *compressed_of;	/* the args that are compressed there */
 	bool		has_progress;
 } Job;
 
@@ -119,17 +119,17 @@ extern void job_add_lapse(Job *job, TimestampTz now);
 extern char *job_last_error(const Jsonb *errors);
 
 /*
- * The length of its text, as jsonb_out() has it, in bytes; if that is more than "limit", some number above
- * the limit. It is not to be told from the size of the value: of 16 bytes the text may have 131,072.
+ * The length of the value's text, as jsonb_out() has it, in bytes; if that is more than "limit", some number
+ * above the limit. The size of the value does not tell it: the text of 16 bytes may have 131,072.
  */
 extern int64 jsonb_text_length(Jsonb *json, int64 limit);
 
-/* Whether it can be made a part of anything, and its text is short enough for anything. */
+/* Whether the value is so small that it fits into any other value, and its text into any row. */
 extern bool jsonb_is_small(const Jsonb *json);
 
 /*
- * ERROR if its text would be so long that no session, and no dump, could read the row that has it. "what" is
- * for the message.
+ * ERROR if the value's text is so long that no session, and no dump, could read a row that has it. The
+ * message calls the value "what".
  */
 extern void jsonb_check_text(Jsonb *json, const char *what);
 

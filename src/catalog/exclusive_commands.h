@@ -7,9 +7,9 @@
  * The server refuses DROP DATABASE, CREATE DATABASE ... TEMPLATE, and ALTER DATABASE ... RENAME and SET
  * TABLESPACE, if a session is still connected to the database after five seconds. While such a command of a
  * role that may carry it out is under way, idle processes of ours leave the database, those that run a job
- * leave after it, and none is started: a job that takes longer is refused for like any other session that
- * uses the database. DROP EXTENSION and ALTER EXTENSION UPDATE wait as long before they take the locks that
- * our processes would meet them at.
+ * leave after it, and no process is started. If a job takes longer, the server refuses the command, as it
+ * does for any other session that uses the database. DROP EXTENSION and ALTER EXTENSION UPDATE wait as long
+ * before they take the locks that our processes need, too.
  *
  * A restore has jobs, and the workers that are filled or healed, in the database before all that their
  * handlers need is there: tables, then indexes, triggers and rights. A session that adds rows of such a kind

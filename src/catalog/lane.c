@@ -472,7 +472,7 @@ lane_owner_is_mine(Oid owner)
 }
 
 /*
- * All memberships, inherited or not, are followed: which ones count is a matter of the server's version. The
+ * Follows all memberships, inherited or not: which of them count is a matter of the server's version. The
  * owner of the database is a member of pg_database_owner without an entry.
  */
 List *

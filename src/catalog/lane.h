@@ -27,8 +27,8 @@ extern int32 lane_for(Worker *worker, const char *queue, Oid owner);
 extern const Lane *lane_get(int32 id);
 
 /*
- * What the lane is of, if this session has ever met it: at any time, also when its transaction has ended. The
- * hash of a name is that of LaneContent.
+ * The lane's content; false if this session has never met the lane. A session may ask at any time, also when
+ * its transaction has ended. lane_name_hash() is the hash of a worker or queue in LaneContent.
  */
 extern bool lane_known_content(int32 id, LaneContent *content);
 extern uint64 lane_name_hash(const char *name);
@@ -62,8 +62,8 @@ extern char *lane_role_blocked(Oid role);
 extern bool lane_owner_is_mine(Oid owner);
 
 /*
- * The owners of whom that is true, and perhaps more roles, in the current memory context; NIL if they are
- * more than "most".
+ * The owners for whom lane_owner_is_mine() is true, and perhaps more roles, in the current memory context.
+ * NIL: they are more than "most", or the user is a superuser.
  */
 extern List *lane_owners_of_mine(int most);
 

@@ -314,7 +314,7 @@ selector_matches(const Selector *selector, const Worker *worker, const char *que
 	return false;
 }
 
-/* The names of which a clause needs one; NULL if it chooses queues otherwise, too. */
+/* The queue names of which a lane must have one to meet the clause; NIL: the clause demands no such name. */
 static List *
 queues_of_clause(List *clause)
 {

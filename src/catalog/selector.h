@@ -47,7 +47,7 @@ extern Selector *selector_of_queues(const char *text);
 extern bool selector_matches(const Selector *selector, const Worker *worker, const char *queue);
 
 /*
- * Whether it chooses queues by name alone, so that no others can be meant: these are appended to *names, as
+ * Whether the selector can mean no other queues than those that it names. Appends these names to *names, as
  * char *.
  */
 extern bool selector_queues(const Selector *selector, List **names);

@@ -20,7 +20,7 @@ typedef struct RunMeasure
 	bool		by_executor;
 	int			merged;			/* duplicates that were merged into it */
 	bool		failed;
-	bool		lost;			/* no process saw its end, and how long it took is not known */
+	bool		lost;			/* no process saw the run's end: its time is not known */
 } RunMeasure;
 
 /* So many runs must have been measured before anything is said of their worker. */
@@ -63,7 +63,7 @@ typedef struct WorkerTotals
 {
 	uint64		runs;
 	uint64		failures;
-	uint64		lost;			/* of the failures: no times are known of them */
+	uint64		lost;			/* failures whose times are not known */
 	uint64		started_in_target;
 	uint64		ran_in_target;
 	uint64		counted[COUNTED_KINDS];
@@ -76,11 +76,11 @@ typedef struct WorkerStatistics
 	TimestampTz since;			/* of its first run that was counted */
 	int64		runs;
 	int64		failures;
-	int64		timed;			/* runs that were not lost, of which the times are */
+	int64		timed;			/* runs that were not lost: the times are theirs */
 	int64		merged;
 	double		cpu_seconds;	/* of runs by executors; -1: not measured */
 	double		cpu_share;		/* of the run time; -1: not measured */
-	double		run_time_mean;	/* -1, as all that follow: none was measured */
+	double		run_time_mean;	/* -1, as all that follow: no run was measured */
 	double		run_time_p50;
 	double		run_time_p99;
 	double		queueing_time_mean;
@@ -108,8 +108,8 @@ extern int64 statistics_cpu_time(void);
 extern void statistics_add_run(const Worker *worker, const RunMeasure *measure);
 
 /*
- * A run that ended in a crash, or whose lease ran out, is counted as one that failed, likewise; "again": its
- * job is tried again.
+ * Counts a run that ended in a crash, or whose lease ran out, as a failure, if the current (sub)transaction
+ * commits. "again": the run's job is tried again.
  */
 extern void statistics_add_lost_run(const Worker *worker, bool again);
 

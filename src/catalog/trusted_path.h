@@ -31,8 +31,8 @@ extern char *trusted_path_of_session(PathTrust trust, const char *whose);
 extern char *trusted_path(const char *stored, PathTrust trust);
 
 /*
- * Why a schema of a stored path is not in trusted_path(), one after the other: "schema ... : ..."; NIL if all
- * are.
+ * Why trusted_path() leaves out schemas of a stored path, a text for each of them: "schema ... : ..."; NIL if
+ * it leaves out none.
  */
 extern List *trusted_path_faults(const char *stored, PathTrust trust);
 

@@ -194,7 +194,7 @@ row_version(HeapTuple tuple)
 bool
 row_version_equals(RowVersion a, RowVersion b)
 {
-	/* that of no row has no place */
+	/* without a row there is no tid to compare */
 	return TransactionIdEquals(a.xmin, b.xmin) &&
 		(!TransactionIdIsValid(a.xmin) || ItemPointerEquals(&a.tid, &b.tid));
 }

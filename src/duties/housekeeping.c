@@ -45,7 +45,7 @@ trim_tokens(TimestampTz now)
 	return next;
 }
 
-/* Of batches each call does a piece; calls that go on with them leave out the rest. */
+/* Each call trims a piece of the batches. While pieces are left, the calls do nothing else. */
 TimestampTz
 housekeeping(TimestampTz now)
 {

@@ -1,12 +1,13 @@
 /*
  * look_all.c
- *		Finds all that there is to look at, a piece at a time; see look_all.h.
+ *		Finds all batches and jobs to look at, a piece at a time; see look_all.h.
  *
- * First the jobs that others wait for are noted (watch.h): their ends are news from then on. Only then is
- * looked for what had ended before.
+ * The scheduler first notes the jobs that others wait for (watch.h): their ends are news from then on. Only
+ * then does it read the waiting jobs and the running batches: some of these may have missed an end before.
  *
- * Ids are read in their order, by a pass that comes to its end soon, as it looks at nothing. A role for which
- * there is no more room has its rest left to further passes, from the place on at which there was none.
+ * A pass reads ids in their order. It ends soon, because it only makes jobs and batches pending (pending.h),
+ * and leaves the looks for later. When a role's room runs out, the pass notes the place, and a later pass
+ * reads the role's rest from there.
  */
 #include "postgres.h"
 
@@ -25,7 +26,7 @@
 #define PIECE CppAsString2(IDS_AT_ONCE)
 #define AGAIN_AFTER_FAILURE (5 * USECS_PER_SEC)
 
-/* Of what is read: where it stands, what is wanted of it, and the lane or role whose it is. */
+/* A row of the queries below: place, id to look at or to watch, lane or role, and if the id is wanted. */
 typedef struct Row
 {
 	int64		key[2];
@@ -38,7 +39,7 @@ typedef struct Piece
 {
 	const char *sql;
 	Oid			key_type;
-	bool		of_jobs;		/* which are their lanes' owners' */
+	bool		of_jobs;		/* rows name a lane, whose owner is the role */
 	int64		after[2];
 	int			count;
 	Row			rows[IDS_AT_ONCE];
@@ -51,12 +52,14 @@ typedef struct Piece
 	"SELECT m.job, m.batch, m.job, 0::int8, true FROM queue_jobs.joint_member m WHERE (m.job, m.batch) > ($1, $2) ORDER BY m.job, m.batch LIMIT " PIECE
 #define WAITING_JOBS \
 	"SELECT l.id, 0::int8, l.id, l.lane::int8, true FROM queue_jobs.live_job l WHERE l.waits IS NOT NULL AND l.id > $1 ORDER BY l.id LIMIT " PIECE
-/* One that has ended without success may have come to it since: its failed members were retried. */
+/* A batch that ended without success is wanted if no member is dead or cancelled now: a retry may mend it. */
 #define RUNNING_BATCHES \
 	"SELECT b.id, 0::int8, b.id, b.owner::oid::int8, b.settled_at IS NULL OR" \
 	" (SELECT true FROM queue_jobs.member_job m WHERE m.batch = b.id AND m.state IN ('dead', 'cancelled') LIMIT 1) IS NULL" \
 	" FROM queue_jobs.tracked_batch b WHERE (b.settled_at IS NULL OR b.succeeded_at IS NULL) AND b.id > $1 ORDER BY b.id LIMIT " PIECE
-/* Their batches; wanted: also those of which they are members for a duplicate. */
+/*
+ * Members that expire, and their batch. A row is wanted if the job is in other batches, too, for a duplicate.
+ */
 #define EXPIRING_MEMBERS \
 	"SELECT l.expires_at, l.id, CASE WHEN l.attempt = 0 THEN l.batch END, l.lane::int8," \
 	" l.attempt = 0 AND EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.job = l.id)" \
@@ -65,7 +68,7 @@ typedef struct Piece
 typedef enum Phase
 {
 	AT_REST,
-	JOBS_OF_JOBS,				/* which jobs others wait for */
+	JOBS_OF_JOBS,				/* note the jobs that other jobs wait for */
 	JOBS_OF_BATCHES,
 	PASS_WAITING,
 	PASS_BATCHES,
@@ -75,27 +78,27 @@ static const char *const phase_sql[] = {
 	NULL, WATCHED_BY_JOBS, WATCHED_BY_BATCHES, WAITING_JOBS, RUNNING_BATCHES
 };
 
-/* In the order in which a pass reads: jobs by id, then batches by id. */
+/* A place in the order in which a pass reads: jobs by id, then batches by id. */
 typedef uint64 Place;
 
 #define FIRST_BATCH ((Place) 1 << 63)
 
-/* A role of whose jobs and batches some are left to another pass. */
+/* A role some of whose jobs and batches are left to a later pass. */
 typedef struct Left
 {
 	Oid			role;			/* hash key */
 	Place		from;
-	bool		full;			/* there was no more room in this pass */
-	bool		again;			/* all before "from", too, once the rest has been found */
+	bool		full;			/* the role's room ran out in this pass */
+	bool		again;			/* once the rest has been found, read all before "from", too */
 } Left;
 
 static Phase phase = AT_REST;
-static int64 after[2];			/* what was read last */
-static bool of_all = false;		/* the pass is for all roles, and not only for those with something left */
-static HTAB *left = NULL;		/* of Left */
+static int64 after[2];			/* the place of the last row that was read */
+static bool of_all = false;		/* the pass is for all roles, not only for those in "left" */
+static HTAB *left = NULL;		/* Left, by role */
 static bool finds_expiring = false;
 static int64 expiring_after[2];
-static TimestampTz not_before = DT_NOEND;	/* a query has failed */
+static TimestampTz not_before = DT_NOEND;	/* no query sooner, since one has failed */
 
 /* ---- reading ---- */
 
@@ -142,7 +145,7 @@ read_piece(void *argument)
 		find_owners(piece);
 }
 
-/* The log says why a query has failed. */
+/* If the query fails, catalog_unit() logs the error, and the next query waits. */
 static bool
 read_safely(Piece *piece)
 {
@@ -220,7 +223,7 @@ end_rest(void)
 	phase = AT_REST;
 }
 
-/* Whether there is no more room for any role with something left. */
+/* Whether every role in "left" has run out of room in this pass. */
 static bool
 is_full(void)
 {
@@ -238,7 +241,7 @@ is_full(void)
 	return true;
 }
 
-/* The next phase; of a pass from that place on. */
+/* Begins the phase, which reads from that place on. */
 static void
 begin_phase(Phase next, Place from)
 {
@@ -276,7 +279,7 @@ end_phase(void)
 	begin_phase(PASS_WAITING, 0);
 }
 
-/* A pass for those with something left, if there is room for some of it. */
+/* Begins a pass for the roles in "left", if there is room for any of them. */
 static bool
 begin_rest(void)
 {
@@ -347,7 +350,7 @@ look_all_find_expiring(void)
 	expiring_after[0] = expiring_after[1] = PG_INT64_MIN;
 }
 
-/* The role has more of them than there is room for: they are found among all that is there. */
+/* The role has no room for a batch with members that expire: a later pass finds it among all its batches. */
 static void
 leave_all(Oid role)
 {

@@ -3,8 +3,8 @@
  *		Finds all batches that run and all jobs that wait, a piece at a time, for the scheduler to look at:
  *		when it starts, and after news was lost (watch.h).
  *
- * What is found becomes pending (pending.h). Of a role with more than there is room for the rest is found
- * once there is, and is in no other role's way meanwhile.
+ * Batches and jobs that are found become pending (pending.h). A role may have more of them than there is room
+ * for. The scheduler finds the rest once there is room, and serves the other roles meanwhile.
  */
 #ifndef QUEUE_JOBS_LOOK_ALL_H
 #define QUEUE_JOBS_LOOK_ALL_H
@@ -12,27 +12,28 @@
 #include "datatype/timestamp.h"
 
 /*
- * All that is there now is to be found, and first which jobs others wait for: from watch_begin() on. Not
- * before look_all_may_begin(): what has been begun comes to its end before.
+ * Has look_all_step() find all that there is now, and first the jobs that others wait for. The caller calls
+ * watch_begin() before, and only if look_all_may_begin(): an earlier search must come to its end first.
  */
 extern bool look_all_may_begin(void);
 extern void look_all_begin(void);
 
-/* So are batches with members that expire, where the process before us knew when. */
+/* Has look_all_step() find the batches with members that expire, too. */
 extern void look_all_find_expiring(void);
 
 /* Finds the next piece, in a transaction of its own. False: there is none now. */
 extern bool look_all_step(void);
 
-/* When there may be more, if a query has failed; or DT_NOEND. */
+/* When look_all_step() tries again, if a query has failed; or DT_NOEND. */
 extern TimestampTz look_all_next(void);
 
-/* Whether all of it has become pending. */
+/* Whether all that had to be found has become pending. */
 extern bool look_all_done(void);
 
 /*
- * The next batches, or waiting jobs, above *after, which becomes the last that was read; for a session that
- * stands in for the scheduler. Returns how many are to be looked at. *last: there are no more.
+ * For a session that stands in for the scheduler: reads the next running batches, or waiting jobs, with ids
+ * above *after, which becomes the last id that was read. Returns how many ids the caller must look at. *last:
+ * there are no more.
  */
 #define IDS_AT_ONCE 256
 extern int	look_all_read(bool batches, int64 *after, int64 ids[IDS_AT_ONCE], bool *last);

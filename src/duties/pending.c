@@ -1,6 +1,6 @@
 /*
  * pending.c
- *		What the scheduler is yet to look at; see pending.h.
+ *		Batches and jobs that the scheduler has yet to look at; see pending.h.
  */
 #include "postgres.h"
 
@@ -10,23 +10,23 @@
 #include "utils/timestamp.h"
 
 #define MOST_PENDING 65536
-#define ROOM_OF_EACH 16			/* whatever others have pending */
+#define ROOM_OF_EACH 16			/* for a role, whatever the others have pending */
 #define LOW 1024
-#define MOST_IDLE_ROLES 1000	/* whose time is remembered */
+#define MOST_IDLE_ROLES 1000	/* idle roles whose time is remembered */
 #define LONGEST_DELAY (5 * USECS_PER_SEC)
 
 typedef struct RoleTurn
 {
 	Oid			role;			/* hash key */
-	int64		time;			/* what it has had, in microseconds */
-	int64		count;			/* also of what is put off */
-	dlist_head	queue;			/* of Pending */
+	int64		time;			/* microseconds of looks that the role has had */
+	int64		count;			/* entries of the role, also those put off */
+	dlist_head	queue;			/* list of Pending */
 } RoleTurn;
 
-static HTAB *all_pending = NULL;	/* of Pending */
-static HTAB *turns = NULL;		/* of RoleTurn */
-static dlist_head put_off = DLIST_STATIC_INIT(put_off); /* of Pending */
-static TimestampTz next_resume = DT_NOEND;	/* none of these is sooner */
+static HTAB *all_pending = NULL;	/* Pending, by key */
+static HTAB *turns = NULL;		/* RoleTurn, by role */
+static dlist_head put_off = DLIST_STATIC_INIT(put_off); /* list of Pending */
+static TimestampTz next_resume = DT_NOEND;	/* no entry that is put off is sooner */
 
 static void
 make_tables(void)
@@ -40,7 +40,7 @@ make_tables(void)
 	turns = hash_create("queue_jobs turns", 16, &roles, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-/* The role that is next; NULL: nothing is pending. There are few roles, as a rule. */
+/* The role whose turn is next; NULL: nothing is pending. There are few roles, as a rule. */
 static RoleTurn *
 next_turn(void)
 {
@@ -67,7 +67,7 @@ forget_idle_roles(void)
 			(void) hash_search(turns, &turn->role, HASH_REMOVE, NULL);
 }
 
-/* A role that had nothing pending does not make up for the time that it has not had. */
+/* A role that had nothing pending gets no time in return: it begins level with the role that is next. */
 static RoleTurn *
 turn_of(Oid role)
 {
@@ -104,7 +104,7 @@ pending_is_low(Oid role)
 	return turn->count < LOW && has_room(turn);
 }
 
-/* The entry of the key, in no list if it was not there (*found). */
+/* The entry of the key. If it is new (not *found), the caller must put it into a list. */
 static Pending *
 enter(RoleTurn *turn, const PendingKey *key, bool *found)
 {
@@ -120,7 +120,7 @@ enter(RoleTurn *turn, const PendingKey *key, bool *found)
 	return pending;
 }
 
-/* One that is put off waits for its time no longer. */
+/* An entry that is put off becomes pending now: there is news of it. */
 Pending *
 pending_add(Oid role, PendingKind kind, int64 id)
 {
@@ -206,7 +206,7 @@ pending_put_off(const Pending *taken, int64 delay)
 	next_resume = Min(next_resume, pending->at);
 }
 
-/* One in the far future was put off before the clock was set back. */
+/* Whether the delay until "at" is over. A time too far ahead is from before the clock was set back. */
 static bool
 is_over(TimestampTz at)
 {

@@ -1,9 +1,9 @@
 /*
  * pending.h
- *		What the scheduler is yet to look at (settle.h), in turns by role.
+ *		Batches and jobs that the scheduler has yet to look at (settle.h), in turns by role.
  *
- * The role that has had the least time comes next, whatever the others have pending, and what one look of
- * theirs takes. Within a role it is first come, first served. There is room for so much; a role that has much
+ * The role that has had the least time comes next, however many entries the others have, and however long
+ * their looks take. Within a role it is first come, first served. Room is limited; a role with many entries
  * leaves room for others.
  */
 #ifndef QUEUE_JOBS_PENDING_H
@@ -16,9 +16,9 @@ typedef enum PendingKind
 {
 	PENDING_BATCH,				/* look at the batch */
 	PENDING_JOB,				/* look at the job, which may wait no longer */
-	PENDING_SIGNALLED,			/* the same, if it waits for a signal */
+	PENDING_SIGNALLED,			/* look at the job, if it waits for a signal */
 	PENDING_ENDED,				/* a job has ended: look for those that wait for it */
-	PENDING_MANY,				/* the same, where these are many: for the next of them */
+	PENDING_MANY,				/* look for the next of the many that wait for a job */
 } PendingKind;
 
 typedef struct PendingKey
@@ -32,39 +32,40 @@ typedef struct Pending
 {
 	PendingKey	key;			/* hash key */
 	int64		after[2];		/* PENDING_MANY: the job, and the batch, that were found last */
-	int			tries;			/* looks that have met a locked row, or failed */
-	TimestampTz at;				/* when it is to be looked at again */
+	int			tries;			/* looks at it that met a locked row, or failed */
+	TimestampTz at;				/* when the scheduler looks again, if put off */
 	dlist_node	node;
 } Pending;
 
-/* Whether there is much room for more of the role. */
+/* Whether the role has few entries, and room for more. */
 extern bool pending_is_low(Oid role);
 
-/* Unless it is pending already. NULL: there is no room. */
+/* Adds an entry, unless there is one already; returns it. NULL: there is no room. */
 extern Pending *pending_add(Oid role, PendingKind kind, int64 id);
 
-/* The next one, as *taken, which is no longer pending. False: there is none. */
+/* Takes the next entry out, as *taken. False: there is none. */
 extern bool pending_take(Pending *taken);
 
-/* The next one of the same role, if it is of that kind, as *taken. */
+/* Takes the next entry of the role of *last out, as *taken, if it is of that kind. */
 extern bool pending_take_more(const Pending *last, PendingKind kind, Pending *taken);
 
-/* What was taken has taken so many microseconds of the role's time. */
+/* Charges the role with the microseconds that a look at its entry has taken. */
 extern void pending_charge(Oid role, int64 time);
 
 /*
- * There is more of it: it is the last of its role now, unless the same is pending again, from the beginning.
+ * Puts an entry, of which more is left, behind the others of its role. If its key has become pending again
+ * meanwhile, the new entry stands, and begins from the start.
  */
 extern void pending_put_back(const Pending *taken);
 
-/* It was looked at in vain: after so many microseconds it is pending again, later if that was so before. */
+/* Has an entry pending again after so many microseconds, or later if earlier looks were in vain, too. */
 extern void pending_put_off(const Pending *taken, int64 delay);
 
-/* What was put off is pending once its time has come; and when the next one's does, or DT_NOEND. */
+/* Makes entries pending whose delay is over; and when the next delay will be over, or DT_NOEND. */
 extern void pending_resume(void);
 extern TimestampTz pending_next(void);
 
-/* Whether anything is pending now, or put off. */
+/* Whether there are entries, pending now or put off. */
 extern bool pending_any(void);
 
 #endif

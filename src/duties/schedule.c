@@ -147,8 +147,8 @@ is_zone_name(const char *name)
 }
 
 /*
- * The zone that a caller names. A name that is none is a rule of POSIX's: it has a digit, and says how far
- * its zone is behind UTC, while callers who write "UTC+3" mean three hours ahead.
+ * The zone that a caller names. ERROR for a rule of POSIX, which has a digit and is no zone's name: "UTC+3"
+ * is three hours behind UTC by it, while callers who write that mean three hours ahead.
  */
 static const pg_tz *
 timezone_argument(const char *name)

@@ -1,14 +1,14 @@
 /*
  * settle.c
- *		What others wait for is looked at; see settle.h.
+ *		Looks at batches and jobs for which something has come; see settle.h.
  *
- * Each look is a transaction of its own, so that one that fails harms no other, and none holds locks for
- * another. What there is to look at is this process's own (pending.h): when the process ends with some of it
- * left, the next one looks at everything.
+ * Each look is a transaction of its own: a look that fails harms no other, and none runs under the locks of
+ * another. The list of what is pending is in this process's memory (pending.h): when the process ends with
+ * entries left, the next scheduler looks at everything.
  *
- * A job with many parents is looked at only when so many of them have ended as it waited for at the last
- * look: no sooner can it have changed. What is known of that is this process's own, too; after a start all
- * are looked at.
+ * A look at a job with many parents finds how many of them must end before the job can go on. The scheduler
+ * counts their ends, and does not look again before the last of these. The counts are in this process's
+ * memory, too: after a start the scheduler looks at all jobs that wait.
  */
 #include "postgres.h"
 
@@ -34,7 +34,7 @@
 #include "watch.h"
 
 #define PIECE_OF_TIME INT64CONST(25000) /* microseconds, after which other duties have their turn */
-#define PIECE_OF_CALL INT64CONST(100000)	/* of a claim, without the scheduler */
+#define PIECE_OF_CALL INT64CONST(100000)	/* microseconds of a claim, without a scheduler */
 #define NEWS_AT_ONCE 256
 #define ENDED_AT_ONCE 64
 #define FEW_DEPENDENTS 16
@@ -67,16 +67,16 @@ typedef struct Look
 typedef struct NextExpiry
 {
 	int64		batch;			/* hash key */
-	Oid			role;			/* in whose turn it was looked at */
+	Oid			role;			/* the role in whose turn the last look was */
 	TimestampTz at;
 } NextExpiry;
 
 static HTAB *unmet_parents = NULL;
-static HTAB *expiries = NULL;	/* of NextExpiry */
-static TimestampTz next_expiry = DT_NOEND;	/* none of them is sooner */
-static TimestampTz find_expiring_at = DT_NOBEGIN;	/* also what the process before us knew */
+static HTAB *expiries = NULL;	/* NextExpiry, by batch */
+static TimestampTz next_expiry = DT_NOEND;	/* no entry of "expiries" is sooner */
+static TimestampTz find_expiring_at = DT_NOBEGIN;	/* reads all that expire; also at the start */
 static TimestampTz all_again_at = DT_NOEND; /* everything, after a query has failed */
-static bool missed = false;		/* news that there was no room for */
+static bool missed = false;		/* some news found no room, or was lost */
 static bool under_way = false;	/* what was taken as news has not been looked at */
 
 /* ---- one look ---- */
@@ -93,7 +93,7 @@ look(void *argument)
 	test_point("looks");
 }
 
-/* If there is no room for it, all of them are found again by then. */
+/* Remembers when a member of the batch expires next. Without room, a query finds all such batches by then. */
 static void
 remember_expiry(int64 batch, Oid role, TimestampTz at)
 {
@@ -157,7 +157,7 @@ look_at_batch(const Pending *pending)
 	remember_expiry(one.id, pending->key.role, one.expiring.next);
 }
 
-/* Makes pending what has members that expire now. */
+/* Makes batches with members that expire now pending. */
 static void
 look_at_expired(void)
 {
@@ -232,13 +232,13 @@ look_at_job(const Pending *pending)
 
 /* ---- what waits for a job that has ended ---- */
 
-/* A child, or a batch, of a job that has ended. */
+/* A child of a job that has ended, or a batch with that job as a member. */
 typedef struct Dependent
 {
 	int64		parent;
 	int64		id;
-	int64		ends;			/* of its parents, by this one's; 0: it is a batch */
-	int64		siblings;		/* so many of its kind were found */
+	int64		ends;			/* parents that count as ended by this end; 0: it is a batch */
+	int64		siblings;		/* the parent has so many of this kind, or more if FEW_DEPENDENTS */
 } Dependent;
 
 typedef struct Dependents
@@ -252,7 +252,7 @@ typedef struct Dependents
 	Dependent  *found;
 } Dependents;
 
-#define ALL_AT_ONCE "1000000000"	/* for a child that is cancelled by the first death */
+#define ALL_AT_ONCE "1000000000"	/* parents; the first death cancels the child */
 
 #define CHILDREN(parent) \
 	"SELECT d.child AS id, CASE WHEN d.if_dead = 'cancel' AND (SELECT m.state <> 'completed' FROM queue_jobs.member_job m WHERE m.id = d.parent LIMIT 1)" \
@@ -263,13 +263,13 @@ typedef struct Dependents
 	"SELECT r.*, count(*) OVER () AS siblings FROM (" rows " ORDER BY " order \
 	" LIMIT " CppAsString2(FEW_DEPENDENTS) ") r"
 
-/* Of several jobs, the first few of each. */
+/* The first few dependents of each of several jobs. */
 #define FEW \
 	"SELECT p.id, f.id, f.ends, f.siblings FROM unnest($1) p (id)" \
 	" CROSS JOIN LATERAL (" COUNTED(CHILDREN("p.id"), "d.child") ") f" \
 	" UNION ALL SELECT p.id, f.id, f.ends, f.siblings FROM unnest($1) p (id)" \
 	" CROSS JOIN LATERAL (" COUNTED(JOINT_BATCHES("p.id"), "m.batch") ") f"
-/* Of one, the next. */
+/* The next dependents of one job. */
 #define NEXT \
 	"(SELECT $1, c.id, c.ends, 0::int8 FROM (" CHILDREN("$1") " AND d.child > $2 ORDER BY d.child" \
 	" LIMIT " CppAsString2(DEPENDENTS_AT_ONCE) ") c)" \
@@ -316,7 +316,7 @@ find_dependents(Dependents *dependents)
 	return false;
 }
 
-/* It is to be looked at, unless it has more parents that are to end before. False: there is no room. */
+/* Makes the dependent pending, unless more of its parents must end first. False: there is no room. */
 static bool
 add_dependent(Oid role, const Dependent *dependent)
 {
@@ -333,7 +333,9 @@ add_dependent(Oid role, const Dependent *dependent)
 	return pending_add(role, PENDING_JOB, dependent->id) != NULL;
 }
 
-/* Goes on from where there was no more room, or no more was read. */
+/*
+ * Makes dependents of one job pending, from the place at which the room or the rows of the last call ended.
+ */
 static void
 look_at_many(Pending *pending)
 {
@@ -409,7 +411,7 @@ look_at(Pending *pending)
 	}
 }
 
-/* What is looked at in a role's turn, and what follows from it, takes of that role's time. */
+/* The role whose turn it is pays with its time for a look, and for the looks that follow from it. */
 static bool
 look_at_next(void)
 {
@@ -458,7 +460,7 @@ take_news(void)
 	missed = missed || lost;
 }
 
-/* After news was missed, or a query failed. What is being read comes to its end before. */
+/* Begins to look at everything after news was missed or a query failed, once an earlier such search ends. */
 static void
 begin_everything(void)
 {
@@ -478,8 +480,8 @@ begin_everything(void)
 }
 
 /*
- * One look, and one piece of what is to be found of everything: neither waits for the end of the other. False
- * if there is nothing to do now.
+ * Takes one look, and one step of the search for everything: neither kind of work waits until the other is
+ * through. False: there is nothing to do now.
  */
 static bool
 step(void)
@@ -532,11 +534,11 @@ settle_leave(void)
 
 /* ---- without the scheduler ---- */
 
-/* Batches, or waiting jobs, of which a call looks at some, and the next one goes on after them. */
+/* A walk around all batches, or all waiting jobs. Each call looks at some, and the next goes on there. */
 typedef struct Round
 {
 	bool		batches;
-	const char *last_id;		/* the highest there has been */
+	const char *last_id;		/* query: the highest id there has been */
 	bool		begun;
 	int64		after;
 } Round;
@@ -551,7 +553,7 @@ look_and_expire(int64 batch)
 		(void) expiry_end(expiring.expired[i]);
 }
 
-/* The first call of a session begins anywhere: sessions that call once together see all. */
+/* A session's first call begins anywhere, so that many sessions that call only once see everything. */
 static void
 begin_round(Round *round)
 {
@@ -561,7 +563,7 @@ begin_round(Round *round)
 	round->begun = true;
 }
 
-/* From where the last call has got to, round to there again, unless the time is over before. */
+/* Looks from where the session's last call stopped, round to there again, unless the time is over before. */
 static void
 look_round(Round *round, int64 end)
 {

@@ -9,9 +9,9 @@
 #include "datatype/timestamp.h"
 
 /*
- * For the scheduler, outside of a transaction: looks at what there is news of, and at everything if that is
- * not known, in turns by role; for a while, and no longer. Returns when it is to go on: now, if there is
- * more, or when to look again at what was locked, or could not be looked at, or DT_NOEND.
+ * For the scheduler, outside of a transaction: looks at batches and jobs, in turns by role, for a short
+ * while. These are the ones that news names; after news was lost, all. Returns the time of the next call: now
+ * if more is left, later if a row was locked, a look has failed or a member expires then, or DT_NOEND.
  */
 extern TimestampTz settle_news(void);
 
@@ -22,8 +22,8 @@ extern TimestampTz settle_news(void);
 extern bool settle_leave(void);
 
 /*
- * Without shared memory, in the caller's transaction: looks at everything, but for a while only; the next
- * call goes on.
+ * For a claim where there is no shared memory, in its transaction: looks at all batches and waiting jobs, for
+ * a short while. The session's next call goes on where this one stopped.
  */
 extern void settle_everything(void);
 

@@ -337,8 +337,9 @@ typedef struct LateEnd
 } LateEnd;
 
 /*
- * It may wait for another transaction that has the row, and is not interrupted: by the signal that came with
- * the request, or by further requests, which it heeds as well. (An ERROR ends the holdoff.)
+ * Ends the job as a session has asked. This may wait for another transaction that has the row. Neither the
+ * signal that came with the request nor that of a further one interrupts the wait. (An ERROR ends the
+ * holdoff.)
  */
 static void
 end_late(void *argument)
@@ -354,9 +355,9 @@ end_late(void *argument)
 }
 
 /*
- * A session that has asked for the job's end while what had become of it was written and committed is heeded
- * now: of one that has ended there is no row. An error may be a deadlock's; what fails twice is left to the
- * scheduler.
+ * Heeds a session that asked for the job's end while this executor wrote and committed what had become of the
+ * job. If the job has ended, there is no row to change. An error may be a deadlock's: after a second one the
+ * end is left to the scheduler.
  */
 static void
 heed_late_end(int64 job, int end_as)
@@ -447,8 +448,8 @@ execute_interrupted(const ErrorData *error)
 }
 
 /*
- * Its end as it would have been written in the transaction that failed, or what the failure comes to. True if
- * it has ended as sessions have asked for.
+ * Ends the job as sessions have asked for, and returns true; without such a request, writes that the attempt
+ * has failed.
  */
 static bool
 write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *slot, bool begun, int end_as,
@@ -539,7 +540,9 @@ execute_let_go(ExecutorSlot *slot)
 		lane_hints_void(MyDatabaseId);
 }
 
-/* The ledger says first what is to be done: an error in it ends the process as well. */
+/*
+ * The ledger has the request first: if the end fails, the process ends as well, and the scheduler reads it.
+ */
 static void
 end_at_exit(int64 job, int end_as)
 {

@@ -181,8 +181,8 @@ connect_session(void)
 }
 
 /*
- * What a scheduler looks at before it starts an executor, which may have changed by the time that the process
- * is up. From then on a session that changes it asks the executor to leave.
+ * Whether executors may run in this database. The scheduler has asked that, too, but the answer may have
+ * changed before this process was up. From now on a session that changes it asks the executor to leave.
  */
 static bool
 is_wanted(void)

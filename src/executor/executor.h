@@ -26,8 +26,8 @@ extern void execute_recover(ExecutorSlot *slot, const ErrorData *edata);
 extern void execute_let_go(ExecutorSlot *slot);
 
 /*
- * When the process exits, before the server's rollback frees the job: ends it, if a session has asked for
- * that and reported success, or has the scheduler do it.
+ * When the process exits, before the server's rollback frees the job: if a session has asked for the job's
+ * end and reported success, ends the job, or has the scheduler end it.
  */
 extern void execute_exit(ExecutorSlot *slot);
 

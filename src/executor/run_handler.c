@@ -225,7 +225,7 @@ call_input(const Job *job)
 					   .from[PARAMETER_RESULTS] = job->results};
 }
 
-/* One that could not be kept is an error of the handler. */
+/* Sets the run's result. A result with a text too long to be kept is an error of the handler. */
 static void
 set_result(Run *run, Jsonb *result)
 {

@@ -25,7 +25,7 @@
 #define TRIM_AT_ONCE 2000
 #define TRIM_EVERY (10 * USECS_PER_MINUTE)
 #define TRIM_FOR INT64CONST(25000)	/* microseconds at once */
-#define TRIM_PAUSE 20			/* as long as it has taken to go through the tables */
+#define TRIM_PAUSE 20			/* times as long as the latest round took */
 
 static Datum
 text_datum(const char *text, char *is_null)
@@ -147,7 +147,7 @@ typedef struct BatchState
 	char	   *on_ended;
 	char	   *on_dead;
 	Jsonb	   *args;
-	Jsonb	   *context;		/* of the callbacks, or NULL */
+	Jsonb	   *context;		/* the callbacks' context, or NULL */
 	bool		open;
 	bool		died;
 	bool		has_ended;
@@ -304,11 +304,11 @@ look_at_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembe
 #undef VALUE
 }
 
-/* A callback that comes true. */
+/* A callback whose condition has come true. */
 typedef struct Callback
 {
 	int64		batch;
-	int64		job;			/* that died; 0: none */
+	int64		job;			/* the job that died; 0: none */
 } Callback;
 
 /* The batch's args with its id and, of a death, the job's. */
@@ -341,14 +341,14 @@ batch_check_args(Jsonb *args)
 		(void) callback_args(&longest, args);
 }
 
-/* What a look has found to be true now. */
+/* Changes that a look at the batch has found, to be written together. */
 typedef struct Changes
 {
 	bool		dies;
 	bool		ends;
 	bool		succeeds;
 	bool		settles;
-	int			called;			/* callbacks, for which it waits */
+	int			called;			/* callbacks: the batch waits for them */
 	Datum		callbacks[3];	/* their jobs */
 } Changes;
 
@@ -470,16 +470,17 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 /* ---- removing ---- */
 
 /*
- * Tables are gone through by their keys, from one piece of rows to the next: what is to be removed may be far
- * between. The subselects see to it that each is one look into an index.
+ * How to remove rows of a table. batches_trim() goes through the table by its key, from one piece of rows to
+ * the next, since the rows to remove may be far between. Each subselect makes a check a single look into an
+ * index.
  */
 typedef struct Trimmed
 {
 	CatalogRelation table;
 	const char *last;			/* the key that ends the piece after $1; none: the rest is the last */
-	const char *stay;			/* an update of those that are kept for longer; or NULL */
+	const char *stay;			/* an update of rows that stay for longer; or NULL */
 	const char *trim[3];		/* rows above $1 up to $2, at most $3 of them at once */
-	const char *next;			/* when more of these rows is to be removed; or NULL */
+	const char *next;			/* when more of the piece's rows will go; or NULL */
 } Trimmed;
 
 #define ROWS_OF_PIECE "512"
@@ -489,7 +490,7 @@ typedef struct Trimmed
 #define DELETE_SOME(table, rows) \
 	"DELETE FROM queue_jobs." table " WHERE ctid = ANY (ARRAY(" rows " LIMIT $3))"
 #define OVER "b.id > $1 AND b.id <= $2 AND b.settled_at + b.keep <= clock_timestamp()"
-/* To find out whether a callback is kept takes a look into each partition of finished jobs. */
+/* This condition takes a look into each partition of finished jobs, since the callback may be in any. */
 #define CALLBACK_IS_KEPT \
 	"EXISTS (SELECT FROM unnest(b.callbacks) c WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = c)" \
 	" OR (SELECT true FROM queue_jobs.finished_job f WHERE f.id = c AND f.state <> 'completed' AND f.keep_until > now() LIMIT 1))"
@@ -501,11 +502,11 @@ static const Trimmed trimmed[] = {
 	{
 		REL_TRACKED_BATCH,
 		LAST_KEY("id", "tracked_batch"),
-		/* with a callback that may be retried: for as long once more, but for an hour at least */
+		/* a batch with a callback that may be retried stays for as long again, but for an hour at least */
 		"UPDATE queue_jobs.tracked_batch b SET settled_at = now() + greatest(interval '1 hour' - b.keep, '0')"
 		" WHERE " OVER " AND " CALLBACK_IS_KEPT,
 		{
-			/* by the ids that they have, as the view ended_member finds them */
+			/* this finds members by the ids that they have, as the view ended_member does */
 			DELETE_SOME("member_job",
 						"SELECT m.row FROM queue_jobs.tracked_batch b"
 						" CROSS JOIN LATERAL unnest((SELECT range_agg(int8range(g.first, g.last + 100)) FROM queue_jobs.member_range g WHERE g.batch = b.id)) r (ids)"
@@ -549,14 +550,14 @@ static const Trimmed trimmed[] = {
 	},
 };
 
-/* How far a process has got. */
+/* How far this process has got in its round through the tables. */
 typedef struct TrimRound
 {
 	int			table;			/* lengthof(trimmed): it is over */
 	int64		after;
-	TimestampTz next;			/* when more is to be removed, of what was met */
+	TimestampTz next;			/* when more of the rows met so far will go */
 	int64		spent;			/* microseconds */
-	int64		not_before;		/* the next round, by a clock that cannot be set */
+	int64		not_before;		/* start of the next round, by clock_elapsed(), which cannot be set */
 } TrimRound;
 
 /* True if the piece has more rows to be removed. */
@@ -622,7 +623,8 @@ trim_next(TrimRound *round)
 }
 
 /*
- * The larger the tables are, the longer it is until they are gone through again, and the more calls it takes.
+ * Removes rows for a short while; the next call goes on. Larger tables take more calls, and have longer
+ * pauses between two rounds.
  */
 TimestampTz
 batches_trim(TimestampTz now)

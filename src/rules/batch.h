@@ -21,7 +21,7 @@ typedef struct BatchDefinition
 	const char *on_ended;
 	const char *on_dead;
 	Jsonb	   *args;
-	Jsonb	   *context;		/* of the callbacks, or NULL */
+	Jsonb	   *context;		/* the callbacks' context, or NULL */
 	int64		parent;			/* 0: none */
 	int64		step_of;		/* 0: of no step */
 	bool		workflow;
@@ -31,14 +31,14 @@ typedef struct BatchDefinition
 } BatchDefinition;
 
 /*
- * Makes a batch of that owner. If a workflow of that name and dedup_key has not ended, *standing is set, and
- * that one's id returned.
+ * Makes a batch of that owner. If there is a workflow of that name and dedup_key that has not ended, sets
+ * *standing and returns that workflow's id.
  */
 extern int64 batch_make(const BatchDefinition *definition, Oid owner, bool *standing);
 
 /*
- * ERROR if the args are larger than a job's may be after compression, or leave no room for what callbacks get
- * beside them: the scheduler reads them at each look, for all roles.
+ * ERROR if the args are larger than a job's may be after compression, or leave no room for the keys that
+ * callbacks get beside them. The scheduler reads the args at each look, and serves all roles.
  */
 extern void batch_check_args(Jsonb *args);
 

@@ -25,7 +25,7 @@ extern void batch_move_joint(int64 other, int64 job);
 /* ERROR unless there is such a batch. */
 extern void batch_require(int64 batch);
 
-/* The same, unless the caller has its owner's rights, too. */
+/* ERROR unless there is such a batch, and the caller has its owner's rights. */
 extern void batch_check_owner(int64 batch);
 
 #endif

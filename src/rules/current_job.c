@@ -36,7 +36,7 @@ typedef struct Said
 
 static Said *said = NULL;
 
-/* Of one run, or of the runs of assert_idempotent() in one transaction of a session; see said_alloc(). */
+/* Memory of said_alloc(), for one run, or for the runs of assert_idempotent() in one transaction. */
 static MemoryContext said_context = NULL;
 
 static void *

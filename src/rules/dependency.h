@@ -56,7 +56,9 @@ extern bool dependency_follow(int64 child, int64 parent);
  */
 extern bool dependency_wait_again(int64 child);
 
-/* The first of the jobs that a child waits for, if that one lives; 0 otherwise. Two looks into indexes. */
+/*
+ * The first of the jobs that a child waits for, if that job lives; else 0. This takes two looks into indexes.
+ */
 extern int64 dependency_living_parent(LiveTable *table, int64 child);
 
 /* Whether a job or a batch that has not ended needs what is kept of a job that has. */

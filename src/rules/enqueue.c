@@ -118,7 +118,7 @@ setting_context_callback(void *arg)
 	errcontext("setting \"queue_jobs.context\"");
 }
 
-/* The context, if a job can have it; else an ERROR. A run has its text for a setting, and to log. */
+/* Returns the context; ERROR if a job cannot have it. Each run has its text as a setting, and in its log. */
 static Jsonb *
 checked_context(Jsonb *context)
 {
@@ -291,7 +291,7 @@ insert_engine_job(void *argument)
 	live_close(&table);
 }
 
-/* As insert_engine_job(), where of_args have been left out for that error. */
+/* Inserts the job without of_args, after insert_engine_job() has failed with that error. */
 static void
 insert_without_args(EngineJob *job, const ErrorData *error)
 {
@@ -305,8 +305,9 @@ insert_without_args(EngineJob *job, const ErrorData *error)
 }
 
 /*
- * Nothing may keep other jobs from ending: a worker that is disabled or gone lets the job wait, a role that
- * is gone leaves none, and args may be as large as they are. Small ones always fit.
+ * An error here would keep another job from ending. So if the worker is disabled or gone, the new job waits;
+ * if its role is gone, there is no job; and if of_args are too large, the job does without. Small ones always
+ * fit.
  */
 int64
 enqueue_for(EngineJob *job)
@@ -369,7 +370,7 @@ queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
 	return queue;
 }
 
-/* The token that takes the place of the args in the key; NULL: none. */
+/* The caller's token that takes the place of the args in the deduplication key; NULL: none. */
 static char *
 dedup_key_argument(FunctionCallInfo fcinfo)
 {

@@ -37,35 +37,35 @@ extern void enqueue_check_right(const Worker *worker);
 extern void enqueue_prepare(Worker *worker, Jsonb *args);
 
 /*
- * The context that jobs have which this session enqueues, and batches that it makes: that of the setting;
- * NULL: none. ERROR if it is none that a job may have.
+ * The context of jobs that this session enqueues, and of batches that it makes, from its setting; NULL: none.
+ * ERROR if a job cannot have it.
  */
 extern Jsonb *enqueue_context(void);
 
-/* A job that the engine enqueues where others end. */
+/* A job that the engine enqueues when another job, or what a batch waits for, has ended. */
 typedef struct EngineJob
 {
 	Oid			owner;
 	const char *worker;
 	Jsonb	   *context;		/* or NULL */
 	int64		batch;			/* 0: it belongs to none */
-	bool		callback;		/* it is a callback of the batch, and no member */
+	bool		callback;		/* the job is a callback of the batch, and no member */
 
 	/*
-	 * Its args are made of those of another job or a batch, which may be as large as jsonb can be. NULL: they
-	 * are left out.
+	 * make_args() makes the job's args of these, which another job or a batch has. They may be as large as
+	 * jsonb can be. NULL: they are left out.
 	 */
 	Jsonb	   *of_args;
 	Jsonb	   *(*make_args) (const void *subject, Jsonb *of_args);
 	const void *subject;
-	const char *left_out;		/* why of_args are, or NULL */
+	const char *left_out;		/* why of_args are left out, or NULL */
 	int64		id;
 } EngineJob;
 
 /*
- * Enqueues it, due now and without a deduplication key, whatever rights the current user has; also if the
- * worker is disabled or has been dropped, with which the job waits. Its id; 0 if the owner has been dropped.
- * Where the args cannot be made of of_args, they are made without, and have the key ARGS_LEFT_OUT, which says
+ * Enqueues the job, due now and without a deduplication key, whatever rights the current user has. If the
+ * worker is disabled or has been dropped, the job waits. Returns the job's id; 0 if the owner has been
+ * dropped. If the args cannot be made of of_args, they lack these, and have the key ARGS_LEFT_OUT, which says
  * why.
  */
 #define ARGS_LEFT_OUT "args_left_out"

@@ -11,13 +11,13 @@
  * the lease that the job has the slot (table claimed_slot). A process that gets a slot's lock looks, with a
  * snapshot taken after that, whether it is claimed. A claim of an earlier attempt, or of a job that is gone,
  * is void. One whose lease has run out still could be revived by a heartbeat: so the lease is ended first, as
- * if the job had been given to another process. (But for the job's own earlier claim, which gives way to its
+ * if the job had been given to another process. (Except the job's own earlier claim, which gives way to its
  * next one.)
  *
  * A claim that finds no slot marks its lane as refused, tries once more, and then takes the lane for not
  * ready. A process frees a slot before looking for refused lanes of the worker, and publishes those: one of
  * the two sees the other. The queue costs nothing meanwhile. A start of the rate that is given back counts
- * like a slot. An ERROR while a claim tries frees what it has got by the rollback, which publishes likewise.
+ * like a slot. If an ERROR ends a claim, the rollback frees the claim's slots, and publishes likewise.
  */
 #include "postgres.h"
 
@@ -296,8 +296,9 @@ begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 }
 
 /*
- * Frees what no job came to have: slots, and a start of the rate. Others may have taken us for a process that
- * runs one: claims were refused meanwhile, or jobs parked, which no process would send back.
+ * Gives back slots and a start of the rate for which this claim has found no job. Meanwhile they may have
+ * made other processes refuse claims, or park jobs, until a run ends. There is no such run: so this publishes
+ * the lanes, and has the parked jobs looked at.
  */
 static void
 give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)

@@ -29,8 +29,8 @@ extern void outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, c
 							 JobState state, Jsonb *result, HistoryWriter *history);
 
 /*
- * The job is dead, with an error that it has among its errors already. Unless this process is running the
- * job, and tells of the run itself, the server's log has a line.
+ * Writes that the job is dead, by an error that is among the job's errors already. Logs a line of it, unless
+ * this process is running the job, and logs the run itself.
  */
 extern void outcome_died(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker,
 						 const char *sqlstate, const char *message);

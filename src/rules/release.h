@@ -8,9 +8,9 @@
 #include "store.h"
 
 /*
- * Looks at a job: if all that it waits for has come, it waits no longer. Returns how many jobs have to end at
- * least before the next look can find otherwise; 0: it does not wait for jobs, or its row is locked
- * (*locked). "signalled": a signal has come, which makes no difference if it waits for jobs.
+ * Looks at a job: if all that it waits for has come, the job waits no longer. Returns how many jobs must end,
+ * at least, before another look can find otherwise; 0: the job does not wait for jobs, or its row is locked
+ * (*locked). "signalled": a signal has come, which makes no difference to a job that waits for jobs.
  */
 extern int64 release_look(int64 child, bool signalled, bool *locked);
 

@@ -1,6 +1,6 @@
 /*
  * waiting.h
- *		What a waiting job waits for, as its row has it:
+ *		Jobs that wait, and the column of their row that says for what:
  *		{"for": "jobs", ...} or {"for": "signal", "name": ...}.
  *
  * A waiting job is not due, and its run_at is the time at which it stops to wait, or infinity: so no claim

@@ -356,8 +356,8 @@ find_demands(TimestampTz now)
 }
 
 /*
- * An executor of pools that were set before is of none of those that are set now, whatever its number: it
- * leaves once its job is done, which may take long.
+ * Whether the executor is of one of these pools. An executor from before a change of the setting is of none,
+ * whatever its pool's number: it leaves once its job is done, which may take long.
  */
 static bool
 is_of_pools(const ExecutorSlot *slot, uint32 pools)

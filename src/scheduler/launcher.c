@@ -739,7 +739,7 @@ wait_for_turn(void)
 		process_wait(launcher_not_before());
 }
 
-/* The server's processes go down. Only what a signal handler may do. */
+/* The server's processes go down. This does only what a signal handler may do. */
 static void
 spare_and_exit(int signo, siginfo_t *info, void *context)
 {

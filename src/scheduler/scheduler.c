@@ -187,7 +187,9 @@ look_at_history(TimestampTz at)
 	next_history = Min(next_history, at);
 }
 
-/* In batches, each a transaction of its own; if there are very many, the rest in the next turn. */
+/*
+ * Promotes due jobs, some in each transaction, for PROMOTE_FOR. The rest of very many is for the next turn.
+ */
 static void
 promote_due_jobs(void)
 {
@@ -294,8 +296,9 @@ charge_for_good(void *argument)
 }
 
 /*
- * Whose process died by itself, and not with the server's, left its entry, and so did one whose end a session
- * had asked for. One that cannot be charged keeps it, and does not keep us from the rest of our duties.
+ * Charges or ends the jobs that have an entry in the ledger. Their process died by itself, and not with the
+ * server's, or a session had asked for their end. If an error prevents that, the entry stays, and we go on
+ * with our other duties.
  */
 static void
 charge_crashes(void)

@@ -42,7 +42,7 @@ ledger_open(void)
 	failed = ledger == NULL && MyBackendType != B_BG_WORKER;
 }
 
-/* Valid from its last store on. */
+/* Writes an entry, which is valid from the last store on. */
 static void
 write_entry(LedgerEntry *entry, Oid database, int64 job, int32 attempt, int end_as)
 {
@@ -57,7 +57,7 @@ write_entry(LedgerEntry *entry, Oid database, int64 job, int32 attempt, int end_
 	entry->job = job;
 }
 
-/* Several processes may be at it, and write the same. */
+/* Several processes may be here at once: they write the same. */
 void
 ledger_server_ends(void)
 {

@@ -3,11 +3,12 @@
  *		Which job took its executor down: no crash loop.
  *
  * An executor writes (database, job, attempt) to its own place in a small file before it starts a handler.
- * The file survives a crash of the server's processes, which is what a poison job causes; it is not synced,
- * for after a crash of the machine no job could be blamed anyway. An executor that another process has told
+ * The file survives a crash of the server's processes, which is what a poison job causes. It is not synced,
+ * since after a crash of the machine no job could be blamed anyway. An executor that another process has told
  * to end wipes its entry. When the server goes down, because a process crashed or an immediate shutdown was
- * asked for, the launcher and each executor wipe the entries of all processes that live then: some may not
- * listen, and be killed later. So an entry that is found afterwards is of a process that died by itself.
+ * asked for, the launcher and each executor wipe the entries of all processes that live then: some of these
+ * may not listen, and be killed later. So an entry that is found afterwards is of a process that died by
+ * itself.
  *
  * A job that ends its process in an orderly way, by pg_terminate_backend(pg_backend_pid()) or a timeout that
  * it did not heed, is free again before the scheduler can charge it. Its entry is moved to a second place of
@@ -29,7 +30,7 @@ typedef struct LedgerEntry
 	int64		job;			/* 0: none */
 	TimestampTz server_start;	/* entries of an earlier postmaster blame no job */
 	int32		pid;
-	int32		end_as;			/* JobState in which the job is to end, or 0: it is to be charged */
+	int32		end_as;			/* JobState in which the job must end; 0: charge it */
 } LedgerEntry;
 
 /* What is said where a file of such entries cannot be had. */
@@ -46,22 +47,23 @@ extern void ledger_blame(void);
 /* It does, but the job has ended all the same. */
 extern void ledger_unblame(void);
 
-/* This process could not end the job as a session has asked it to: the scheduler is to. */
+/* Has the scheduler end the job, as a session has asked, if this process does not call ledger_unblame(). */
 extern void ledger_leave_end(int64 job, int end_as);
 
 /*
- * For the SIGQUIT handler of a process of ours that has called ledger_open(): the server's processes go down.
+ * ledger_server_ends() is for the SIGQUIT handler of a process that has called ledger_open(): the server's
+ * processes go down.
  */
 extern void ledger_open(void);
 extern void ledger_server_ends(void);
 
-/* Whether the job is to be charged for that attempt, or to be ended, before it can start again. */
+/* Whether the scheduler must charge the job for that attempt, or end it, before it can start again. */
 extern bool ledger_blames(int64 job, int32 attempt);
 
 /* Whether it may come to that: also while it runs, and a moment after. For any process. */
 extern bool ledger_names(int64 job, int32 attempt);
 
-/* What is found after crashes: the entry at a place, if it is of a job of this database. */
+/* For a look after crashes. ledger_read(): false if the place has no entry of a job of this database. */
 extern int	ledger_places(void);
 extern bool ledger_read(int place, LedgerEntry *entry);
 extern void ledger_wipe_entry(int place, const LedgerEntry *entry);

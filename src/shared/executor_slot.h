@@ -52,7 +52,7 @@ typedef struct ExecutorSlot
 	TimestampTz started_at;
 	XLogRecPtr	wal_lsn;
 	int			end_as;			/* JobState that cancel() or discard() wants, or -1 */
-	uint32		asked;			/* how often one has been asked for */
+	uint32		asked;			/* how often sessions have asked for an end */
 	int			announced;		/* sessions that want it, and have not ended their transactions yet */
 } ExecutorSlot;
 
@@ -124,7 +124,7 @@ typedef struct ExecutorLoad
 
 extern ExecutorLoad executor_load(Oid database, Oid role);
 
-/* Those in one of the pools (bits) of that version of the setting. */
+/* The load of the executors that are in one of the pools (bits) of that version of the setting. */
 extern ExecutorLoad executor_load_of_pools(Oid database, Oid role, uint32 pools, uint32 version);
 
 /*
@@ -151,9 +151,9 @@ extern void executor_end_announced(int64 job, int end_as);
 extern bool executor_unshow(ExecutorSlot *slot, bool has_ended);
 
 /*
- * The end that the executor has been asked for, or -1. Waits for sessions that have announced that they will
- * ask, for these have looked at the job for the last time. It stands until it has been heeded: *asked tells
- * it from one that a session asks for meanwhile.
+ * The end that sessions have asked for, or -1. First waits for sessions that have announced that they will
+ * ask, since these do not look at the job again. The request stands until executor_end_heeded(): *asked tells
+ * it from one that a session makes meanwhile.
  */
 extern int	executor_end_wanted(ExecutorSlot *slot, uint32 *asked);
 extern void executor_end_heeded(ExecutorSlot *slot, uint32 asked);

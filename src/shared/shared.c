@@ -46,7 +46,7 @@ typedef struct Area
 } Area;
 
 static Shared *shared = NULL;
-static pg_atomic_uint32 *wakes = NULL;	/* of each process; see shared_woken() */
+static pg_atomic_uint32 *wakes = NULL;	/* a counter for each process; see shared_woken() */
 static Area areas[MAX_AREAS];
 static int	area_count = 0;
 static uint32 wakes_seen = 0;	/* by this process */
@@ -111,7 +111,7 @@ initialize_wakes(void *area)
 		pg_atomic_init_u32(&wakes[i], 0);
 }
 
-/* Only now is it known how many processes there can be. Auxiliary ones, which never wait, come after them. */
+/* The number of processes is known only now. Auxiliary processes, which never wait, have higher numbers. */
 static void
 shmem_request(void)
 {

@@ -32,7 +32,10 @@ extern void shared_add_area(Size size, void **area, void (*initialize) (void *ar
 /* The same for an array of structs that begin with a spinlock: it is free, and all else is zero. */
 extern void shared_add_array(int count, Size size, void **area);
 
-/* The same for an array by process number, of all processes that can have a latch; all of it is zero. */
+/*
+ * shared_add_area() for an array by process number, with "size" bytes for each process that can have a latch.
+ * "initialize" is called once, for the whole array.
+ */
 extern void shared_add_area_per_process(Size size, void **area, void (*initialize) (void *area));
 extern bool shared_present(void);
 

@@ -27,10 +27,10 @@ extern void end_transaction_of_procedure(void);
 extern void wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), void *argument);
 
 /*
- * Waits so between looks until one of them returns true, for no longer than "timeout" microseconds, and ends
- * the transaction. A look says first what it looks for (waiter.h), so that commits wake this process; where
- * there is no shared memory, it looks every "poll" milliseconds. It sets *next, the latest time of the next
- * one.
+ * Looks until a look returns true, for no longer than "timeout" microseconds. Between looks, ends the
+ * transaction and waits as above. A look first says what it looks for (waiter.h), so that commits wake this
+ * process. Where there is no shared memory, the process looks every "poll" milliseconds. The look sets *next,
+ * the latest time of the next look.
  */
 extern void wait_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int64 timeout,
 					   long poll);

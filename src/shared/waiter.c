@@ -2,9 +2,9 @@
  * waiter.c
  *		Sessions that wait, and which of them a commit wakes; see waiter.h.
  *
- * Everything that can be waited for has a key. A counter for each key (more than one key may have the same)
- * tells whether any session waits for it. So a commit that concerns none reads a few counters. Otherwise it
- * walks over the sessions, without a lock.
+ * Everything that a session can wait for has a key. A counter for each key (keys may share a counter) tells
+ * whether any session waits for it. So a commit that concerns no session reads a few counters. Any other
+ * commit walks over the sessions' entries, without a lock.
  *
  * A session writes its entry, then counts its keys, which is a barrier, and then looks. A commit publishes,
  * has a barrier, and then reads counters and entries. If it misses the entry, or finds it half written, the
@@ -21,7 +21,7 @@
 #include "waiter.h"
 
 #define COUNTERS 4096
-#define MOST_SETS 64			/* of equals that one walk tells apart */
+#define MOST_SETS 64			/* sets of equals that a walk tells apart */
 
 typedef enum KeyKind
 {
@@ -35,11 +35,11 @@ typedef enum KeyKind
 
 typedef struct Waiter
 {
-	/* 0: it waits for nothing, or is about to say for what. Equals have the same. */
+	/* 0: the session waits for nothing, or is about to say for what. Equals have the same value. */
 	pg_atomic_uint64 set;
-	/* these change only while there is none */
+	/* the session changes these only while "set" is 0 */
 	Oid			database;
-	AwaitedLanes lanes;			/* without a user: one key, of a job or batch */
+	AwaitedLanes lanes;			/* without a user: the key of one job or batch */
 } Waiter;
 
 typedef struct Waiting
@@ -148,7 +148,7 @@ count(const AwaitedLanes *lanes, int32 sessions)
 		pg_atomic_fetch_add_u32(counter_of(key_of(MyDatabaseId, KEY_LANES, 0)), sessions);
 }
 
-/* Its entry is empty afterwards, for all who see it. */
+/* Empties this session's entry. Every process sees it as empty before this returns. */
 static void
 clear_entry(Waiter *own)
 {
@@ -178,7 +178,7 @@ await(const AwaitedLanes *lanes, uint64 set)
 static void
 await_key(uint64 key)
 {
-	/* none is its equal: all that wait for the same job are woken */
+	/* a set of its own for each session: a job's end wakes all that wait for the job */
 	await(&(AwaitedLanes) {.keys = {key}, .key_count = 1}, hash_combine64(key, QjMyProcNumber));
 }
 
@@ -200,7 +200,7 @@ waiter_await_lanes(const AwaitedLanes *lanes)
 	await(lanes, hash_combine64(lanes->queues_hash, (uint64) MyDatabaseId << 32 | lanes->user));
 }
 
-/* The first session that waits for the same lanes as "own" did or does; -1: there is none. */
+/* The first session that waits for the lanes of "own", an entry that may be empty now; -1: there is none. */
 static int
 first_equal(const Waiter *own, uint64 set)
 {
@@ -237,9 +237,10 @@ wake(int process)
 }
 
 /*
- * A session that was the first of its equals may have been woken for what it did not look at any more, or
- * knows a time at which to look, or has left a job to the others. Its entry is empty before it looks for the
- * next one: of two that leave at once, the first sees the other's as empty, or that one does not see it.
+ * The first of its equals wakes the next one when it leaves: it may have been woken for a job that it did not
+ * look at any more, or know a time at which to look, or have left a job to the others. It empties its entry
+ * before it looks for the next one. So of two sessions that leave at once, the second to empty its entry
+ * finds the one that comes after both.
  */
 void
 waiter_leave(void)
@@ -262,18 +263,18 @@ waiter_leave(void)
 
 /* ---- for a commit ---- */
 
-/* What has come: in a lane, or a job or batch that has ended. */
+/* An event that sessions wait for: jobs of a lane have become claimable, or a job or batch has ended. */
 typedef struct Event
 {
-	Oid			database;		/* InvalidOid: any, and then there are no keys */
+	Oid			database;		/* InvalidOid: any; there are no keys then */
 	const uint64 *keys;
-	int			key_count;		/* 0: it concerns all that wait for lanes */
-	bool		everything;		/* and all that wait for jobs and batches */
-	uint64		queue;			/* of a lane */
-	int			most;			/* so many of equals are woken */
+	int			key_count;		/* 0: concerns all that wait for lanes */
+	bool		everything;		/* also all that wait for jobs and batches */
+	uint64		queue;			/* the lane's queue */
+	int			most;			/* the most sessions to wake of each set of equals */
 } Event;
 
-/* Whether it concerns a session; *set is that of its equals. */
+/* Whether the event concerns the session; *set becomes the set of its equals. */
 static bool
 concerns(const Event *event, Waiter *waiter, uint64 *set)
 {
@@ -295,7 +296,7 @@ concerns(const Event *event, Waiter *waiter, uint64 *set)
 	return concerned && pg_atomic_read_u64(&waiter->set) == *set;
 }
 
-/* Whether so many of the set are woken with this one. If there are too many sets, all of the others are. */
+/* Whether a session is among the first "most" of its set, or its set is beyond MOST_SETS. */
 static bool
 is_one_of(int most, uint64 set, uint64 *sets, int *woken, int *set_count)
 {
@@ -351,7 +352,7 @@ waiters_wake_job(int64 job)
 {
 	if (waiters == NULL)
 		return;
-	pg_memory_barrier();		/* what was published comes before the look at which sessions wait for it */
+	pg_memory_barrier();		/* publish first, then read which sessions wait */
 	wake_for_key(key_of(MyDatabaseId, KEY_JOB, job));
 }
 

@@ -2,25 +2,25 @@
  * waiter.h
  *		Sessions in await_job(), await_batch() and wait_for_jobs(): which of them a commit wakes.
  *
- * A session says what it waits for before it looks whether that has come. Whatever is published after that
- * wakes it, if it concerns it; what was published before, its look sees.
+ * A session says what it waits for before it looks whether that has come. A commit that publishes it after
+ * that wakes the session; if the commit published it before, the session's look sees it.
  *
- * Sessions in wait_for_jobs() that may claim the same jobs are equals. A job wakes one of them, and each that
- * leaves, with a job or without, has the next one look. So all of them return as long as there is something
- * to claim; and if the first one claims it at once, the others sleep on.
+ * Sessions in wait_for_jobs() that may claim the same jobs are equals. A job wakes one of them. If the first
+ * one leaves, with a job or without, it has the next one look. So all of them return as long as there is
+ * a job to claim; and if the first one claims the job at once, the others sleep on.
  */
 #ifndef QUEUE_JOBS_WAITER_H
 #define QUEUE_JOBS_WAITER_H
 
 #include "job.h"
 
-/* What a lane is of, which never changes: hashes of the names of its worker and queue, and its owner. */
+/* The parts of a lane that never change: its owner, and hashes of the names of its worker and queue. */
 typedef struct LaneContent
 {
 	uint64		worker;
 	uint64		queue;
 	Oid			owner;
-	uint32		unused;			/* zero, for it is the key of hash tables */
+	uint32		unused;			/* zero, since the struct is a hash key */
 } LaneContent;
 
 #define MOST_AWAITED 16
@@ -29,44 +29,45 @@ typedef struct LaneContent
 typedef struct AwaitedLanes
 {
 	Oid			user;
-	uint64		queues_hash;	/* equals have the same user and the same of these */
+	uint64		queues_hash;	/* equals have the same user and queues_hash */
 	int			key_count;
-	uint64		keys[MOST_AWAITED]; /* of owners and workers */
+	uint64		keys[MOST_AWAITED]; /* their owners and workers */
 	int			queue_count;	/* 0: of any queue */
 	uint64		queues[MOST_AWAITED];
 } AwaitedLanes;
 
-/* When there are too many of a kind for them to be told apart, all of that kind are meant. */
+/* Each adds lanes to those awaited. More than MOST_AWAITED owners and workers become all lanes. */
 extern void awaited_add_owner(AwaitedLanes *lanes, Oid owner);
 extern void awaited_add_worker(AwaitedLanes *lanes, uint64 worker);
 extern void awaited_add_any(AwaitedLanes *lanes);
 
-/* "content" finds what a lane is of, at any time, without a look at tables; false if it is not known. */
+/* "content" finds a lane's content at any time, without a look at tables; false if it is not known. */
 extern void waiters_init(bool (*content) (int32 lane, LaneContent *content));
 
-/* To be said before the look; a session waits for what it has said last. */
+/* The session calls one of these before its look. The latest call alone counts. */
 extern void waiter_await_job(int64 job);
 extern void waiter_await_batch(int64 batch);
 extern void waiter_await_lanes(const AwaitedLanes *lanes);
 
 /*
- * Whether this session is the first of its equals, which alone has to know by itself when to look: the others
- * sleep until it has left, or until they are woken.
+ * Whether this session is the first of its equals. The first one alone looks at the times at which jobs may
+ * become claimable without a commit. The others sleep until a commit, or the first one as it leaves, wakes
+ * them.
  */
 extern bool waiter_is_first(void);
 
-/* It waits no more. */
+/* The session waits no more. */
 extern void waiter_leave(void);
 
-/* Of this database. So many jobs at most have become claimable in the lane. */
+/* Wake the sessions of this database that wait for the job, the batch, or so many jobs of the lane. */
 extern void waiters_wake_job(int64 job);
 extern void waiters_wake_batch(int64 batch);
 extern void waiters_wake_lane(int32 lane, int jobs);
 
-/* Whatever lanes they wait for, in that database, or in all for InvalidOid. */
+/* Wakes all sessions that wait for lanes of the database, or of all databases for InvalidOid. */
 extern void waiters_wake_lanes(Oid database);
 
-/* Whatever they wait for, in this database. */
+/* Wakes all sessions of this database, whether they wait for jobs, batches or lanes. */
 extern void waiters_wake_all(void);
 
 /* Whether a session may be waiting for the job. */

@@ -80,7 +80,7 @@ static bool look_at_all = false;
 static bool look_at_schedules = false;
 static bool sweep_parked = false;
 static bool defined = false;	/* something that jobs may wait for was */
-static bool roles_changed = false;	/* what a role may claim has changed with its rights */
+static bool roles_changed = false;	/* a statement may have changed which jobs a role may claim */
 static bool prepared_ended = false;
 static bool in_doubt = false;	/* a prepared transaction is being ended */
 static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
@@ -165,7 +165,7 @@ touch(int32 lane, Oid role, LanePosition key)
 	if (found == NULL)
 		found = add_touched(lane, role);
 	if (!OidIsValid(found->role))
-		found->role = role;		/* what was noted before does not depend on it */
+		found->role = role;		/* earlier notes do not depend on the role */
 	if (lane_position_compare(&key, &found->key) < 0)
 		found->key = key;
 	return found;
@@ -437,7 +437,7 @@ wake_executors(const TouchedLane *lane)
 		database_call_unserved(MyDatabaseId, lane->role, wanted > 1);
 }
 
-/* Executors, and claimants: of a lane whose worker is defined otherwise meanwhile, either may be needed. */
+/* Wakes executors and claimants. The lane may need either, as its worker may be defined otherwise by now. */
 static void
 wake_processes(const TouchedLane *lane)
 {
@@ -477,7 +477,7 @@ is_served_here(const TouchedLane *lane)
 		(lane_hint_pools(lane->lane) & served_pool) != 0;
 }
 
-/* Only lanes that were refused: otherwise a job's end is of no use to others. */
+/* Publishes the worker's lanes that were refused: to other lanes a job's end is of no use. */
 static void
 publish_limited(int32 worker)
 {
@@ -518,7 +518,7 @@ publish_success(const TouchedLane *lane)
 	database_publish_success(MyDatabaseId);
 }
 
-/* Sessions that wait for the lanes look, too, for the scheduler may be late, or not be allowed to run. */
+/* Wakes sessions that wait for the lanes: the scheduler may be late, or not be allowed to run. */
 static void
 wake_for_due(void)
 {
@@ -782,7 +782,7 @@ may_define(Node *statement)
 	}
 }
 
-/* Not its password, which a role may change as often as it likes. */
+/* Whether options change more than the password, which a role may change as often as it likes. */
 static bool
 changes_rights(List *options)
 {
@@ -794,7 +794,7 @@ changes_rights(List *options)
 	return false;
 }
 
-/* Roles may have come to have, or lost, the rights of others. */
+/* Whether the statement may give roles the rights of others, or take them away. */
 static bool
 may_change_roles(Node *statement)
 {

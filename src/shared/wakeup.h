@@ -67,8 +67,8 @@ extern void wakeup_key_ends(int32 lane, Oid role);
 extern void wakeup_limited(int32 worker);
 
 /*
- * The same for slots that this transaction is about to try: only if it is rolled back meanwhile. Returns what
- * is to be given to the second, if it has got none.
+ * wakeup_limited_begin() does as wakeup_limited() before this transaction tries the slots, as it may be
+ * rolled back meanwhile. If it gets no slot, the caller hands the returned value to wakeup_limited_undo().
  */
 extern int	wakeup_limited_begin(int32 worker);
 extern void wakeup_limited_undo(int32 worker, int before);
@@ -100,8 +100,8 @@ typedef struct TouchedWalk
 extern bool wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePosition *first);
 
 /*
- * A job of the lane is due at that time; published however the transaction ends. With no lane (0) it is only
- * the scheduler that has something to do then.
+ * A job of the lane is due at that time; published however the transaction ends. With no lane (0) only the
+ * scheduler has something to do then.
  */
 extern void wakeup_due(int32 lane, Oid role, TimestampTz due);
 

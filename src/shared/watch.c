@@ -23,7 +23,7 @@
 #define EXPECTED_WAYS 4
 #define MOST_NOTES_KEPT 65536	/* room for so many, after a transaction that had more */
 #define LOOK_BACK 8				/* pieces of news with which a new one is compared */
-#define ROOM_FOR_ALL (NEWS_KEPT / 2)	/* up to so many pieces of news may be one role's */
+#define ROOM_FOR_ALL (NEWS_KEPT / 2)	/* so much news may be a single role's */
 
 typedef struct Expected
 {
@@ -39,18 +39,18 @@ typedef struct Watch
 	slock_t		mutex;
 	Oid			database;
 	uint32		times_taken;	/* of the slot, when the database had it */
-	uint32		begun;			/* how often the filters have changed places */
+	uint32		begun;			/* how often the two filters were swapped */
 	bool		known;			/* the filter has all jobs that others wait for */
-	bool		lost;			/* there was no room for news, or there was none to be had */
-	Oid			refused;		/* a role that has lost some, since news was last taken */
+	bool		lost;			/* news found no room, or could not be noted */
+	Oid			refused;		/* role whose news was lost since watch_take() */
 	int			count;
 	News		news[NEWS_KEPT];
 	Expected	expected[EXPECTED];
-	int			current;		/* the filter that says who waits; the other one is being filled */
+	int			current;		/* the filter that is asked; the other one is being filled */
 	uint32		filter[2][FILTER_BITS / 32];
 } Watch;
 
-/* Of the transaction: news, or (is_parent) a job for the filter. See savepoint_notes.h. */
+/* A note of this transaction: news, or (is_parent) a job for the filter. See savepoint_notes.h. */
 typedef struct Noted
 {
 	int			nest_level;
@@ -63,7 +63,7 @@ static Noted *noted = NULL;
 static int	noted_count = 0;
 static int	noted_size = 0;
 static Oid	acting_for = InvalidOid;
-static bool loses_all = false;	/* the transaction, at its end */
+static bool loses_all = false;	/* at the transaction's end */
 
 void
 watch_init(void)
@@ -122,7 +122,7 @@ watch_act_for(Oid role)
 	acting_for = role;
 }
 
-/* Not the definer of a function that calls us, whose news would be that of all who call it. */
+/* The outer user. All callers of a function would share its definer's room for news. */
 static Oid
 role_of_news(void)
 {
@@ -186,7 +186,7 @@ filter_bit(int64 job)
 	return murmurhash32((uint32) job ^ murmurhash32((uint32) (job >> 32))) % FILTER_BITS;
 }
 
-/* To both: one that is being filled is to have what comes meanwhile, and the other to go on. */
+/* Adds the job to both filters: to the one that is asked now, and to the one that takes its place later. */
 static void
 add_to_filter(Watch *watch, int64 job)
 {
@@ -226,8 +226,8 @@ watch_job(int64 job)
 }
 
 /*
- * Bits are only added to the current filter: a look without the mutex sees all that was there before, unless
- * the filters have changed places meanwhile, and the other has been cleared.
+ * No process clears bits of the current filter: a look without the mutex sees all that were set before. The
+ * exception is a filter that is replaced, and then cleared, during the look: "begun" differs by then.
  */
 bool
 watch_may_wait(int64 job, bool *known)
@@ -261,7 +261,7 @@ watch_begin(void)
 	SpinLockRelease(&watch->mutex);
 }
 
-/* Before others can miss what only the former filter had, they see that the filters have changed places. */
+/* "begun" changes before the filters do: a look that may miss a job of the former filter can tell. */
 void
 watch_known(void)
 {
@@ -270,14 +270,14 @@ watch_known(void)
 
 	if (watch == NULL)
 		return;
-	again = watch->lost;		/* what a prepared transaction has added since may be in neither */
+	again = watch->lost;		/* a prepared transaction's jobs may be in neither filter */
 	watch->begun++;
 	pg_write_barrier();
 	watch->current = !watch->current;
 	pg_write_barrier();
 	watch->known = !again;
 	SpinLockRelease(&watch->mutex);
-	waiters_wake_all();			/* a session that waits for a job adds it again */
+	waiters_wake_all();			/* each adds the job again that it waits for */
 }
 
 /* ---- what is expected ---- */
@@ -423,7 +423,7 @@ is_known_to_live(Watch *watch, int64 batch)
 
 /* ---- news ---- */
 
-/* Whether the role has no more of the news than there is room for others. */
+/* Whether the role may have one more piece of news: it leaves at least as much room as its own news takes. */
 static bool
 has_room(const Watch *watch, Oid role)
 {
@@ -526,7 +526,7 @@ publish_note(const Noted *note)
 	return calls;
 }
 
-/* Of the notes from that one on. Parents first: the look at their child comes after. */
+/* Publishes the notes from "first" on. The filter must have the parents before a look at their child. */
 static void
 publish_notes(int first)
 {

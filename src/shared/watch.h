@@ -1,20 +1,20 @@
 /*
  * watch.h
- *		Ends that others wait for: members of batches, jobs that other jobs wait for. Sessions that wait for
- *		them are woken (waiter.h).
+ *		Ends that others wait for: of members of batches, and of jobs that other jobs wait for. Commits wake
+ *		the sessions that wait for these ends (waiter.h).
  *
- * A transaction notes what it has ended, or what else is to be looked at. When it is over, and its locks
- * matter no more than its snapshot, the notes become news for the scheduler, which looks with a fresh
- * snapshot (settle.h). All of it is a hint: news that is untrue does no harm, and after news was lost the
- * scheduler looks at everything. The notes of a savepoint that is rolled back are news at once, because a
- * look may have passed by what the savepoint had locked.
+ * A transaction notes the jobs and batches that it has ended, or that the scheduler must look at. When it has
+ * ended and released its locks, the notes become news for the scheduler, which looks with a fresh snapshot
+ * (settle.h). All of it is a hint: news that is untrue does no harm, and after news was lost the scheduler
+ * looks at everything. The notes of a savepoint that is rolled back are news at once, because a look may have
+ * passed by rows that the savepoint had locked.
  *
- * News has the role whose session notes it, or, of what follows from a look, the role in whose turn that is.
- * A role that has much news loses what is too much, and leaves room for others.
+ * News belongs to the role whose session notes it. If a look of the scheduler causes it, it belongs to the
+ * role whose turn that is. A role with too much news loses the excess, and so leaves room for others.
  *
- * Which jobs others wait for is known by a filter, which may say so of too many. A session that registers a
- * dependency adds its parents once its commit can be seen, and has the scheduler look at the child after
- * that: an end from before is found by this look, a later one is news.
+ * A filter knows the jobs that others wait for. It may name too many. A session that registers a dependency
+ * adds the parents to it once its commit can be seen, and then has the scheduler look at the child. This look
+ * finds ends from before; later ends are news.
  */
 #ifndef QUEUE_JOBS_WATCH_H
 #define QUEUE_JOBS_WATCH_H
@@ -30,7 +30,7 @@ typedef enum NewsKind
 	/* members of the batch have ended, or children: look at it if it may end by that */
 	NEWS_MEMBERS,
 	NEWS_ENDED,					/* a job has ended: others may wait for it */
-	NEWS_OVER,					/* a batch has ended, which only sessions wait for */
+	NEWS_OVER,					/* a batch has ended: for sessions, not for the scheduler */
 	NEWS_WAITS,					/* look at the job, which may wait for what has come */
 	NEWS_SIGNAL,				/* look at the job if it waits for a signal */
 } NewsKind;
@@ -39,7 +39,7 @@ typedef struct News
 {
 	NewsKind	kind;
 	int			count;			/* members */
-	Oid			role;			/* whose news it is */
+	Oid			role;			/* the role to which the news belongs */
 	int64		id;
 } News;
 
@@ -48,7 +48,7 @@ extern void watch_init(void);
 /* For the end of the transaction, however it ends. */
 extern void watch_note(NewsKind kind, int64 id);
 
-/* Others wait for the job, or a session does, which wants it to be kept: from now on its end is news. */
+/* Another job or a session waits for the job: its end is news from now on, and the finished job is kept. */
 extern void watch_job(int64 job);
 
 /*
@@ -63,7 +63,7 @@ extern void watch_parent(int64 job);
  */
 extern bool watch_may_wait(int64 job, bool *known);
 
-/* Everything is looked at: now, or after this transaction's end. */
+/* Has the scheduler look at everything: now, or after this transaction's end. */
 extern void watch_lose_all(void);
 extern void watch_lose_at_end(void);
 
@@ -71,21 +71,21 @@ extern void watch_lose_at_end(void);
 extern void watch_end_transaction(void);
 extern void watch_forget_transaction(void);
 
-/* The savepoint is released, whose notes go on; or its rollback is over, and has freed its locks. */
+/* When a savepoint is released: its notes go on. When its rollback has freed its locks: they become news. */
 extern void watch_release_savepoint(SubXactEvent event);
 extern void watch_undo_savepoint(int nest_level);
 
 /* ---- for the process that looks ---- */
 
-/* Takes up to "size" pieces of news; *lost: some are lost, and since then watch_begin() was not called. */
+/* Takes up to "size" pieces of news. *lost: some news was lost since watch_begin() was last called. */
 extern int	watch_take(News *news, int size, bool *lost);
 
-/* What this process notes from now on is the role's news; InvalidOid: its own again. */
+/* From now on this process notes news for that role; InvalidOid: for its own role again. */
 extern void watch_act_for(Oid role);
 
 /*
- * Begins to find out which jobs others wait for. They are known once all have been added; until then those
- * are that were known before, and those that have been added since.
+ * watch_begin() empties the other filter, for the caller to add all jobs that others wait for. Then
+ * watch_known() puts it in the place of the current one, which is asked until then.
  */
 extern void watch_begin(void);
 extern void watch_known(void);

@@ -433,7 +433,7 @@ history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 	return taken;
 }
 
-/* The job where this process has written it; it is taken if "finished" is not NULL. */
+/* Finds the finished job where this process has written it; takes it if "finished" is not NULL. */
 static bool
 find_known(int64 id, Snapshot snapshot, FinishedJob *finished)
 {

@@ -90,7 +90,7 @@ extern bool history_is_merged(TupleTableSlot *slot);
 /* The job into whose run that one was merged; 0 if it was not, or nothing is kept of it. */
 extern int64 history_merged_into(int64 id);
 
-/* Whether the snapshot sees the job finished, where this process has written that. */
+/* Whether this process has written the finished job, and the snapshot sees its row there. */
 extern bool history_knows(int64 id, Snapshot snapshot);
 
 /*

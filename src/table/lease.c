@@ -19,7 +19,10 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 
-/* Of any role if that is InvalidOid. Only of roles that may claim from the lane, unless it is 0. */
+/*
+ * The latest heartbeat of claimants by that name. They are the role's, or any role's for InvalidOid. Unless
+ * the lane is 0, their roles must be allowed to claim from it.
+ */
 static TimestampTz
 last_heartbeat(const char *claimant, Oid role, int32 lane)
 {
@@ -60,7 +63,7 @@ lease_last_heartbeat(const char *claimant, Oid role)
 
 /*
  * A claimant is a name and the role that claimed by it: another role's heartbeat by the same name is another
- * claimant's. It counts as long as that role may claim the job.
+ * claimant's. A heartbeat counts as long as its role may claim the job.
  */
 TimestampTz
 lease_since(const Job *job)

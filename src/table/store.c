@@ -190,8 +190,9 @@ refuse_unexpected(TM_Result result)
 }
 
 /*
- * By live_find(), or when this transaction changed the version before, whose lock the server leaves to the
- * new one. A row that is locked FOR SHARE is one that we rely on (live_try_share()).
+ * Whether this transaction has the row's lock: live_find() took it, or the transaction changed the version
+ * before, whose lock the server leaves to the new one. A row that is locked FOR SHARE does not count: we only
+ * rely on it (live_try_share()).
  */
 static bool
 is_locked_by_us(TupleTableSlot *slot)
@@ -203,7 +204,10 @@ is_locked_by_us(TupleTableSlot *slot)
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmax(row));
 }
 
-/* The server would find it as well, but after it gave us a transaction ID, which costs a record in WAL. */
+/*
+ * Whether we cannot have the row at once. The server's own check comes after it gave us a transaction ID,
+ * which costs a record in WAL.
+ */
 bool
 live_is_out_of_reach(TupleTableSlot *slot)
 {
@@ -278,8 +282,8 @@ try_lock(LiveTable *table, TupleTableSlot *slot, LockTupleMode mode)
 }
 
 /*
- * Without "wait" a row that another transaction has locked is left alone, or that we rely on. Rows found by
- * live_find() are deleted with it, and it does not wait, for the lock is ours.
+ * Deletes the row. Without "wait" this leaves a row alone that another transaction has locked, or that we
+ * rely on. With "wait" it does not wait for rows found by live_find(), as we have their lock.
  */
 static bool
 delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
@@ -523,7 +527,7 @@ live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job)
 	return delete_row(table, slot, true);
 }
 
-/* The job's row, as the snapshot sees it. One that is seen among the finished ones is not live. */
+/* The job's row, as the snapshot sees it. If the snapshot sees the job as finished, it is not live. */
 static bool
 find_row(LiveTable *table, int64 id, Snapshot snapshot, TupleTableSlot *slot)
 {
