@@ -145,6 +145,7 @@ SELECT queue_jobs.enqueue('find merged', dedup_key => 'k', delay => '1 ms') AS a
 SELECT queue_jobs.enqueue('find merged', dedup_key => 'k', delay => '1 ms') <> :a AS another;
 COMMIT;
 CALL wait_for($$SELECT count(*) = 2 FROM queue_jobs.job WHERE worker = 'find merged' AND state = 'available'$$);
+CALL queue_jobs.wait_for_jobs('{find merged}', '1 min');
 SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{find merged}', 10);
 SELECT state, result ? 'merged_into' AS merged FROM queue_jobs.job WHERE worker = 'find merged' ORDER BY state;
 SELECT queue_jobs.retry_jobs('find merged', dry_run => true), queue_jobs.retry_jobs('find merged', states => '{cancelled}');

@@ -215,6 +215,7 @@ SELECT error_of(format($$SELECT queue_jobs.complete(%s, 1)$$, :claimed));
 SELECT queue_jobs.retry(:claimed), (SELECT count(*) FROM queue_jobs.claim('me', '{claimed}')) AS claimable;
 SELECT queue_jobs.signal(:claimed, 'another'), queue_jobs.signal(:claimed, 'go', '{"by": "ann"}'), queue_jobs.signal(:claimed, 'go', '{"by": "eve"}');
 CALL wait_for_state(:claimed, 'available');
+CALL queue_jobs.wait_for_jobs('{claimed}', '1 min');
 SELECT attempt, max_attempts, queue_jobs.signals(id) FROM queue_jobs.claim('me', '{claimed}');
 -- One that came before: at once, also within the transaction of the claim.
 SELECT queue_jobs.wait_for_signal(:claimed, 2, 'go');
@@ -239,14 +240,17 @@ SELECT state, claimant FROM queue_jobs.job WHERE id = :claimed;
 -- The timeout, and what a timeout may be.
 SELECT queue_jobs.wait_for_signal(:claimed, 5, 'never', '10 ms');
 CALL wait_for_state(:claimed, 'available');
+CALL queue_jobs.wait_for_jobs('{claimed}', '1 min');
 SELECT attempt, max_attempts, queue_jobs.signals(id) -> 'never' AS never FROM queue_jobs.claim('me', '{claimed}');
 SELECT queue_jobs.wait_for_signal(:claimed, 6, 'never', '0');
 CALL wait_for_state(:claimed, 'available');
+CALL queue_jobs.wait_for_jobs('{claimed}', '1 min');
 SELECT attempt, max_attempts FROM queue_jobs.claim('me', '{claimed}');
 SELECT queue_jobs.wait_for_signal(:claimed, 7, 'never', '1 day');
 SELECT state, run_at > now() + '23 h' AS later, reason, detail ~ '^it waits for the signal "never": until ' AS until FROM queue_jobs.job, queue_jobs.explain_job(:claimed) WHERE id = :claimed AND n = 1;
 SELECT queue_jobs.signal(:claimed, 'never');
 CALL wait_for_state(:claimed, 'available');
+CALL queue_jobs.wait_for_jobs('{claimed}', '1 min');
 SELECT attempt FROM queue_jobs.claim('me', '{claimed}');
 -- change_job() ends the wait, too: then the next delay counts.
 SELECT queue_jobs.enqueue('claimed') AS hurried \gset
