@@ -325,7 +325,9 @@ enqueue_for(EngineJob *job)
 	if (error == NULL)
 		return job->id;
 	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION ||
-		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK)
+		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK ||
+		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_SYSTEM_ERROR ||
+		error->sqlerrcode == ERRCODE_DISK_FULL)
 		ReThrowError(error);
 	insert_without_args(job, error);
 	return job->id;

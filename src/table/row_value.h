@@ -83,9 +83,13 @@ get_compressed_args(TupleTableSlot *slot, int attribute, Job *job)
 	job->compressed_of = job->args;
 	if (job->args == NULL || !(VARATT_IS_EXTERNAL(value) || VARATT_IS_COMPRESSED(value)))
 		return;
-	value = detoast_external_attr(value);
-	job->compressed_args = palloc(VARSIZE_ANY(value));
-	memcpy(job->compressed_args, value, VARSIZE_ANY(value));
+	if (VARATT_IS_EXTERNAL(value))
+		job->compressed_args = (Jsonb *) detoast_external_attr(value);	/* a copy */
+	else
+	{
+		job->compressed_args = palloc(VARSIZE_ANY(value));
+		memcpy(job->compressed_args, value, VARSIZE_ANY(value));
+	}
 }
 
 static inline void
