@@ -355,14 +355,15 @@ static void
 leave_all(Oid role)
 {
 	Left	   *entry = find_left(role, HASH_FIND);
+	bool		is_new = entry == NULL;
 
-	if (entry == NULL)
+	if (is_new)
 	{
 		entry = find_left(role, HASH_ENTER);
 		entry->from = phase == AT_REST ? 0 : PG_UINT64_MAX;
 		entry->full = false;
 	}
-	entry->again = phase != AT_REST;
+	entry->again = !is_new || phase != AT_REST;
 }
 
 static void

@@ -130,6 +130,8 @@ pending_add(Oid role, PendingKind kind, int64 id)
 	Pending    *pending = has_room(turn) ? enter(turn, &key, &found)
 										 : hash_search(all_pending, &key, HASH_FIND, &found);
 
+	if (pending != NULL)
+		pending->after[0] = pending->after[1] = PG_INT64_MIN;	/* news concerns those before, too */
 	if (pending == NULL || (found && pending->at == DT_NOBEGIN))
 		return pending;
 	if (found)
