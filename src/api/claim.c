@@ -534,6 +534,7 @@ typedef struct WaitForJobs
 	MemoryContext context;
 	uint64		made;			/* "claimable_made" at the last waiter_await_lanes() */
 	TimestampTz next;			/* time of the next look, apart from jobs that fall due */
+	TimestampTz look_by;		/* the session looks then, whatever it knows */
 } WaitForJobs;
 
 /*
@@ -661,9 +662,9 @@ has_nothing_to_look_at(const WaitForJobs *wait, TimestampTz *next)
 	TimestampTz now = GetCurrentTimestamp();
 
 	*next = due_without_scheduler();
-	if (!shared_present() || shared_woken() || wait->next <= now || *next <= now)
+	if (!shared_present() || shared_woken() || wait->next <= now || wait->look_by <= now || *next <= now)
 		return false;
-	*next = Min(*next, wait->next);
+	*next = Min(Min(*next, wait->next), wait->look_by);
 	return true;
 }
 
@@ -688,10 +689,11 @@ look_for_jobs(void *argument, TimestampTz *next)
 	found = may_have_jobs(wait, next);
 	if (!shared_present())
 		stand_in_for_scheduler(found);
+	wait->look_by = GetCurrentTimestamp() + LOOK_AT_LEAST_EVERY;
 	if (waiter_is_first())
-		*next = Min(*next, wait->next);
+		*next = Min(Min(*next, wait->next), wait->look_by);
 	else
-		*next = GetCurrentTimestamp() + LOOK_AT_LEAST_EVERY;
+		*next = wait->look_by;
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(wait->context);
 	return found;
@@ -701,7 +703,7 @@ look_for_jobs(void *argument, TimestampTz *next)
 Datum
 queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 {
-	WaitForJobs wait = {.next = DT_NOBEGIN};
+	WaitForJobs wait = {.next = DT_NOBEGIN,.look_by = DT_NOBEGIN};
 
 	/* it makes jobs available that have fallen due */
 	refuse_where_nothing_can_be_written("queue_jobs.wait_for_jobs()");

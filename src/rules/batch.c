@@ -430,6 +430,8 @@ act(int64 batch, const BatchState *state)
 	if (now.succeeds)
 		call_back(batch, state, state->on_success, 0, &now);
 	now.settles = over && now.called == 0 && !state->callbacks;
+	if (over)
+		watch_note(NEWS_OVER, batch);	/* also of a batch that was retried, and is over once more */
 	if (!now.dies && !now.ends && !now.succeeds && now.settles == state->settled)
 		return;
 	write_batch(batch, &now, state->dead_job);
@@ -437,8 +439,6 @@ act(int64 batch, const BatchState *state)
 		tell_parent(state, &now);
 	if (state->step_of != 0 && now.settles)
 		watch_note(NEWS_ENDED, state->step_of);
-	if (now.ends || now.succeeds)
-		watch_note(NEWS_OVER, batch);
 }
 
 void

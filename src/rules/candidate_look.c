@@ -256,7 +256,7 @@ TimestampTz
 candidates_next_revisit(Candidates *candidates)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	bool		is_now = candidates->next_revisit <= now;
+	bool		is_now = candidates->next_revisit <= now || candidates->retry_unhinted <= now;
 
 	if (candidates->admit == NULL || candidates->by_hint == NULL)
 		return DT_NOEND;		/* not made yet; or without hints, by which alone that is known */

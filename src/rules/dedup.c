@@ -673,7 +673,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 		return false;
 	wakeup_taken(other->lane, InvalidOid, job_key(other));
 	if (!other->due)
-		wakeup_due_if_undone(other->run_at);
+		wakeup_due_if_undone(other->lane, InvalidOid, other->run_at);
 	if (other->schedule != NULL)
 		wakeup_schedules();		/* a tick may wait for its end */
 	duplicates_note(other->lane, 0);

@@ -319,9 +319,11 @@ wakeup_due(int32 lane, Oid role, TimestampTz due)
 }
 
 void
-wakeup_due_if_undone(TimestampTz due)
+wakeup_due_if_undone(int32 lane, Oid role, TimestampTz due)
 {
 	first_due_if_undone = Min(first_due_if_undone, due);
+	if (shared_present() && lane != 0 && !OidIsValid(role))
+		touch_lane(lane, role)->due = true;
 }
 
 void

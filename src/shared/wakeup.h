@@ -109,7 +109,7 @@ extern void wakeup_due(int32 lane, Oid role, TimestampTz due);
  * A job that was due at that time waits for its time no more: if that is undone, it is due, and a process
  * that looked for due jobs meanwhile has passed it by.
  */
-extern void wakeup_due_if_undone(TimestampTz due);
+extern void wakeup_due_if_undone(int32 lane, Oid role, TimestampTz due);
 
 /* Schedules, or jobs that they wait for, have changed; published however the transaction ends. */
 extern void wakeup_schedules(void);

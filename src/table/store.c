@@ -510,7 +510,7 @@ note_taken(const Job *job)
 	{
 		/* a process that looks for due jobs passes it by, too */
 		wakeup_due(job->lane, executor_role(job->lane), job->run_at);
-		wakeup_due_if_undone(job->run_at);
+		wakeup_due_if_undone(job->lane, executor_role(job->lane), job->run_at);
 	}
 }
 
@@ -624,7 +624,7 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,
 	if (!live_try_update(table, slot, &job))
 		return false;			/* a transaction has it, which publishes what becomes of it */
 	wakeup_job(job.lane, executor_role(job.lane), job_key(&job));
-	wakeup_due_if_undone(job.run_at);
+	wakeup_due_if_undone(job.lane, executor_role(job.lane), job.run_at);
 	(*promoted)++;
 	return false;
 }
