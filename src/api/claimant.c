@@ -564,8 +564,9 @@ queue_jobs_heartbeat_many(PG_FUNCTION_ARGS)
 
 /*
  * Whether the job's lease goes on, which counted from "before" until this heartbeat. A lease may have run
- * out, or run out before we commit: then a claim may take the job. If we get the row's lock, it keeps claims
- * off until they see the heartbeat. If we do not, a claim has the row, unless the lease still holds.
+ * out, or run out before we commit: then a claim may take the job. If we get the row's lock, we write the row
+ * again: a claim that has seen the lease run out meets a newer version, and leaves it. If we do not, a claim
+ * has the row, unless the lease still holds.
  */
 static bool
 goes_on(LiveTable *table, const LiveClaim *claim, TimestampTz before)
@@ -581,7 +582,9 @@ goes_on(LiveTable *table, const LiveClaim *claim, TimestampTz before)
 	found = live_find(table, claim->id, false, &slot, &job);
 	if (found == FIND_FOUND)
 	{
-		is_same = job.started_at == claim->started_at && job.lease == claim->lease;
+		is_same = job.started_at == claim->started_at;
+		if (is_same)
+			live_update(table, slot, &job);
 		live_leave(&job);
 	}
 	ExecDropSingleTupleTableSlot(slot);

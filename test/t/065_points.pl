@@ -121,6 +121,23 @@ $row_locker->query('COMMIT');
 wait_for_job($node, $falls_due, 'cancelled');
 $row_locker->quit;
 
+# A claim that has seen a lease run out does not take the job once a heartbeat has said that it goes on.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('beats')});
+my $beats = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('beats')});
+$node->safe_psql('postgres', q{SELECT id FROM queue_jobs.claim('beating', '{beats}', lease => '4 s')});
+wait_until($node, "SELECT lease_until < clock_timestamp() FROM queue_jobs.job WHERE id = $beats");
+my $taker = in_background($node);
+arm('row_in_reach', 'wait');
+$taker->send(q{SELECT count(*) FROM queue_jobs.claim('another', '{beats}')});
+wait_at('row_in_reach');
+my ($is_its, $since) = split /\|/, $node->safe_psql('postgres', q{SELECT count(*), clock_timestamp() FROM queue_jobs.heartbeat('beating')});
+go_on('row_in_reach');
+my $taken = $taker->result;
+is("$is_its " . $node->safe_psql('postgres', "SELECT coalesce(NOT (claimant = 'another' AND started_at < '$since'::timestamptz + interval '4 s'), true) FROM queue_jobs.job WHERE id = $beats"),
+	'1 t', "a job that a heartbeat has returned is no other claim's before its lease ends");
+$taker->quit;
+$node->safe_psql('postgres', "SELECT queue_jobs.cancel($beats)");
+
 # Between the rollback of its transaction and the one that writes its end, another executor passes the job by.
 arm('run_undone', 'wait');
 my ($undone) = interrupt_at('gated', 'run_begins', 'pause', 'SELECT queue_jobs.cancel(ID)');
