@@ -4,5 +4,6 @@
 #define ereport(level, ...) do { if ((level) >= ERROR) abort(); } while (0)
 #define elog(level, ...) do { if ((level) >= ERROR) abort(); } while (0)
 #define ERROR 21
+#define CppAsString2(x) "x"
 #define FATAL 22
 #define PANIC 23
