@@ -66,13 +66,14 @@ settings_define(GucStringCheckHook check_pools)
 	/* A library that comes later can only say what would hold: there is no shared memory for them to size. */
 	GucContext	at_start = process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP;
 
+	queue_jobs_max_executors = default_executors(); /* a server with assertions compares it with the default */
 	DefineCustomStringVariable("queue_jobs.context",
 							   "JSON object stored with each job that is enqueued and restored when it runs.",
 							   NULL, &queue_jobs_context, "", PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"queue_jobs.max_executors", "Number of processes that run jobs, in all databases together.",
 		"Each takes one of max_worker_processes; so do the launcher and one scheduler a database at work.",
-		&queue_jobs_max_executors, default_executors(), 0, 1000, at_start, 0, NULL, NULL, NULL);
+		&queue_jobs_max_executors, queue_jobs_max_executors, 0, 1000, at_start, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_executors_per_database",
 							"Number of processes that run jobs in one database.", NULL,
 							&queue_jobs_max_executors_per_database, 4, 0, 1000, PGC_SIGHUP, 0, NULL, NULL,
