@@ -66,7 +66,8 @@ settings_define(GucStringCheckHook check_pools)
 	/* A library that comes later can only say what would hold: there is no shared memory for them to size. */
 	GucContext	at_start = process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP;
 
-	queue_jobs_max_executors = default_executors(); /* a server with assertions compares it with the default */
+	/* the default, which a server with assertions compares with the variable */
+	queue_jobs_max_executors = default_executors();
 	DefineCustomStringVariable("queue_jobs.context",
 							   "JSON object stored with each job that is enqueued and restored when it runs.",
 							   NULL, &queue_jobs_context, "", PGC_USERSET, 0, NULL, NULL, NULL);
