@@ -14,6 +14,7 @@ my $programs = $ENV{SHARDS_PROGRAMS} // '';
 my $output = '';
 
 plan skip_all => 'no PL/Proxy: the folder that test/shards/programs prints, in SHARDS_PROGRAMS' unless -d $programs;
+plan skip_all => "Debian's PL/Proxy is for Debian's PostgreSQL" unless $ENV{PATH} =~ /^[^:]*\/usr\/lib\/postgresql\//;
 plan skip_all => 'no Python 3' unless run_quietly('/usr/bin/python3', '--version');
 
 chdir $root or die "$root: $!";
