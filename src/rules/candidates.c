@@ -377,7 +377,7 @@ settle(Candidates *candidates, Candidate *candidate, bool tried)
 
 	learn_density(candidate);
 	tell_revisit(candidate);
-	/* other processes may forget the time in the hint once it has come, and tell nobody: this one keeps it */
+	/* other processes may forget the time in the hint once it has come, and wake no session */
 	if (walk->scan.revisit_at != NO_TIME)
 		candidates->next_revisit = Min(candidates->next_revisit, walk->scan.revisit_at);
 	if (!limit_settle(candidate->lane->id, &walk->refusals, candidate->more ? &walk->tried : NULL))

@@ -85,7 +85,7 @@ const BAD_TRANSACTIONS = {
   'END after a string': statement("SELECT 'it''s'; END"),
   'START with a comment': statement('START/**/TRANSACTION'),
   'its savepoint is gone': [async (args, ctx) => { await ctx.client.query('RELEASE SAVEPOINT queue_jobs_work'); fail(new Error('released')); }, /transaction/],
-  // As a class of somebody's that pg takes for a query.
+  // As a class of the application's that pg takes for a query.
   'a ROLLBACK that passes by': [(args, ctx) => new Promise((resolve) => {
     ctx.client.query({ submit: (connection) => { connection.query('ROLLBACK'); }, callback() {}, handleCommandComplete() {}, handleReadyForQuery: () => resolve() });
   }), /has ended the transaction/],

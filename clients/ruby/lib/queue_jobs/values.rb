@@ -72,7 +72,7 @@ module QueueJobs
       utf8(value.to_s).gsub("\0") { '\0' }
     end
 
-    # The text that the block makes of somebody's object, which may raise what it likes; then nil.
+    # The text that the block makes of a handler's object, which may raise what it likes; then nil.
     def said(longest)
       text(yield)[0, longest]
     rescue Exception # rubocop:disable Lint/RescueException
