@@ -127,7 +127,7 @@ change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job
 		/* so that batches in which it stands for a duplicate are looked at, too */
 		watch_note(NEWS_ENDED, job->id);
 	if (job->due)
-		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_key(job));
+		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_position(job));
 	else
 		wakeup_due(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job->run_at);
 }

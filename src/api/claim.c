@@ -297,7 +297,7 @@ end_unstarted(Claim *claim, Candidate *candidate)
 		return false;
 	if (live_try_delete(&claim->table, candidate->walk->scan.slot))
 	{
-		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		wakeup_taken(job->lane, InvalidOid, job_position(job));
 		if (exhausted)
 			statistics_add_lost_run(candidate->worker, false);
 		if (expired)
@@ -349,7 +349,7 @@ put_back_for_replica(Claim *claim, Candidate *candidate)
 	job->run_at = claim->now + CONSISTENCY_RETRY_DELAY;
 	if (live_try_update(&claim->table, candidate->walk->scan.slot, job))
 	{
-		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		wakeup_taken(job->lane, InvalidOid, job_position(job));
 		wakeup_due(job->lane, InvalidOid, job->run_at);
 	}
 	dedup_claim_undo(job, candidate->worker);
@@ -368,7 +368,7 @@ take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
 	if (charge_under_way(job->id) || !dedup_claim_begin(&claim->table, job, candidate->worker))
 		return false;
 	if (job->dedup_hash != 0)
-		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		wakeup_taken(job->lane, InvalidOid, job_position(job));
 	test_point("claim_has_key");
 	job->wal_lsn = location_of_job(job);
 	if (!choose_for_claim(candidate->worker, job))
@@ -411,7 +411,7 @@ decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 		const char *message =
 			psprintf("args of the job cannot be decrypted: the value of \"%s\" was altered, or is another job's or key's", key);
 
-		wakeup_taken(job->lane, InvalidOid, job_key(job));
+		wakeup_taken(job->lane, InvalidOid, job_position(job));
 		if (job->started_at != NO_TIME)
 			statistics_add_lost_run(candidate->worker, false);
 		job_add_error(job, NO_TIME, claim->now, sqlstate, message, NULL, NULL);
@@ -449,7 +449,7 @@ take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 	lost_claim_note(job);
 	test_point("job_claimed");
 	statistics_note_claim(candidate->worker, claim->now);
-	wakeup_taken(job->lane, InvalidOid, job_key(job));
+	wakeup_taken(job->lane, InvalidOid, job_position(job));
 	limit_write_claim(&limits, job);
 	settle_key(claim, candidate);
 	wakeup_lease(job->lane, job->started_at + claim->lease);

@@ -365,7 +365,7 @@ retry_found(JobControl *control, Job *job)
 	if (job_expired(job, job->run_at))
 		job->expires_at = NO_TIME;
 	live_update(control->table, control->slot, job);
-	wakeup_job(job->lane, role_of(lane), job_key(job));
+	wakeup_job(job->lane, role_of(lane), job_position(job));
 	return CONTROL_DONE;
 }
 
@@ -419,7 +419,7 @@ control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order
 	else
 		live_insert(control->table, job);
 	if (job->due)
-		wakeup_job(job->lane, role_of(lane), job_key(job));
+		wakeup_job(job->lane, role_of(lane), job_position(job));
 	if (job->batch != 0)
 		watch_note(NEWS_BATCH, job->batch); /* it has not ended after all */
 }

@@ -106,7 +106,7 @@ move(Migration *migration, TupleTableSlot *slot, Job *job, const Lane *lane, Wor
 	dedup_move_key(job, definition);
 	live_update(&migration->table, slot, job);
 	if (job->due)
-		wakeup_job(job->lane, lane_executor_role(lane, worker), job_key(job));
+		wakeup_job(job->lane, lane_executor_role(lane, worker), job_position(job));
 	else
 		wakeup_due(job->lane, lane_executor_role(lane, worker), job->run_at);
 	migration->moved++;

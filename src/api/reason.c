@@ -474,18 +474,18 @@ count_before(const Subject *subject, const LanePosition *end, int most, LanePosi
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 
-	*first = highest_key;
-	lane_scan_begin(&scan, subject->table, subject->lane->id, lowest_key, snapshot, subject->now);
+	*first = highest_position;
+	lane_scan_begin(&scan, subject->table, subject->lane->id, lowest_position, snapshot, subject->now);
 	for (int looked = 0; count < most && looked < MOST_COUNTED_BEFORE && lane_scan_next(&scan, &job);
 		 looked++)
 	{
-		LanePosition key = job_key(&job);
+		LanePosition position = job_position(&job);
 
 		CHECK_FOR_INTERRUPTS();
-		if (lane_position_compare(&key, end) >= 0)
+		if (lane_position_compare(&position, end) >= 0)
 			break;
 		if (!live_is_out_of_reach(scan.slot) && count++ == 0)
-			*first = key;
+			*first = position;
 		live_pass_by(&job);
 	}
 	lane_scan_end(&scan);
@@ -498,7 +498,7 @@ count_before(const Subject *subject, const LanePosition *end, int most, LanePosi
 static void
 check_before(const Subject *subject, Reasons *reasons)
 {
-	LanePosition own = job_key(&subject->job);
+	LanePosition own = job_position(&subject->job);
 	LanePosition first;
 	int			count = subject->job.due ? count_before(subject, &own, MOST_COUNTED_BEFORE, &first) : 0;
 

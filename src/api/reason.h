@@ -77,7 +77,7 @@ extern bool is_parked(const Job *job);
 
 /*
  * Counts the jobs of the lane before that place that no transaction has, up to "most", among the first
- * thousand; *first becomes the place of the first of them, or highest_key.
+ * thousand; *first becomes the place of the first of them, or highest_position.
  */
 extern int	count_before(const Subject *subject, const LanePosition *end, int most, LanePosition *first);
 

@@ -146,13 +146,13 @@ what_else(const Subject *subject, Memory *memory)
 {
 	static const Check others[] = {check_executors, check_claimants};
 	Found	   *found = find_found(memory->lanes, (uint64) subject->lane->id);
-	LanePosition own = job_key(&subject->job);
+	LanePosition own = job_position(&subject->job);
 
 	if (!found->known_rest)
 	{
 		found->rest = try_checks(subject, others, lengthof(others), memory->context);
 		if (found->rest == NULL)
-			(void) count_before(subject, &highest_key, 1, &found->first);
+			(void) count_before(subject, &highest_position, 1, &found->first);
 		found->known_rest = true;
 	}
 	if (found->rest != NULL)

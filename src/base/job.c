@@ -106,7 +106,7 @@ lane_position_compare(const LanePosition *a, const LanePosition *b)
 }
 
 LanePosition
-job_key(const Job *job)
+job_position(const Job *job)
 {
 	return (LanePosition)
 	{

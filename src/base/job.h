@@ -66,8 +66,8 @@ typedef struct LanePosition
 	int64		id;
 } LanePosition;
 
-static const LanePosition lowest_key = {PG_INT32_MIN, PG_INT64_MIN};	/* before every job */
-static const LanePosition highest_key = {PG_INT32_MAX, PG_INT64_MAX};	/* behind every job */
+static const LanePosition lowest_position = {PG_INT32_MIN, PG_INT64_MIN};	/* before every job */
+static const LanePosition highest_position = {PG_INT32_MAX, PG_INT64_MAX};	/* behind every job */
 
 /* A member for each column (job_columns.h), and what is known of a job while a process has it. */
 #define Job_bigint int64
@@ -98,7 +98,7 @@ typedef struct Job
 extern const char *job_state_name(JobState state);
 extern bool job_transition(JobState from, JobEvent event, JobState *to);
 extern int	lane_position_compare(const LanePosition *a, const LanePosition *b);
-extern LanePosition job_key(const Job *job);
+extern LanePosition job_position(const Job *job);
 
 /* How many failures the job has seen, with which its retry delay and its end are reckoned. */
 extern int	job_failures(const Job *job);

@@ -92,7 +92,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 								 dedup_one_at_a_time(&run->job, worker) ? run->job.dedup_hash : 0,
 								 run->limits.worker_slot, run->limits.key_slot);
 		test_point("job_taken");
-		wakeup_taken(run->job.lane, run->slot->role, job_key(&run->job));
+		wakeup_taken(run->job.lane, run->slot->role, job_position(&run->job));
 		if (run->job.dedup_hash != 0)
 			/* a transaction may have relied on it until it was ours */
 			run->job.wal_lsn = location_again(&run->job);
@@ -194,7 +194,7 @@ take_first(Run *run, int64 but, bool *met)
 {
 	Candidates *candidates = tasks_refresh();
 	Candidate  *candidate;
-	LanePosition key = lowest_key;
+	LanePosition key = lowest_position;
 	int32		lane = 0;
 	bool		taken = false;
 

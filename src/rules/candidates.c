@@ -98,7 +98,7 @@ candidates_advance(Candidate *candidate, LimitVerdict verdict)
 	}
 	walk->over = !lane_scan_next(&walk->scan, &walk->job);
 	walk->seen += !walk->over;
-	candidate_place(candidate, !walk->over, walk->over ? candidate->key : job_key(&walk->job));
+	candidate_place(candidate, !walk->over, walk->over ? candidate->key : job_position(&walk->job));
 }
 
 static void

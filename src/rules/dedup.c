@@ -422,14 +422,14 @@ look(LiveTable *table, const Job *job, const Worker *worker, Oid role, Timestamp
 		}
 		else if (rely == RELY_ENDS)
 			/* should it stay, we were in the way for a moment */
-			wakeup_released(other.lane, role, job_key(&other));
+			wakeup_released(other.lane, role, job_position(&other));
 		else if (rely == RELY_DONE)
 		{
 			relied = true;
 			*result = STANDING_DROP;
 			*standing = other.id;
 			location_relied_on(&other);
-			wakeup_released(other.lane, role, job_key(&other));
+			wakeup_released(other.lane, role, job_position(&other));
 			if (!other.due)
 				wakeup_due(other.lane, role, other.run_at);
 		}
@@ -617,7 +617,7 @@ take_key_or_pass_by(LiveTable *table, const Job *job, const Worker *worker)
 {
 	if (take_key(table, job, worker, KEY_BEGUN))
 		return true;
-	if (lane_hint_pass_by(job->lane, job_key(job)))
+	if (lane_hint_pass_by(job->lane, job_position(job)))
 		passed_before++;		/* that was ours */
 	return try_key(table, job, worker, KEY_BEGUN);
 }
@@ -671,7 +671,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	hold_release(other->id, HOLD_RUN);
 	if (!taken)
 		return false;
-	wakeup_taken(other->lane, InvalidOid, job_key(other));
+	wakeup_taken(other->lane, InvalidOid, job_position(other));
 	if (!other->due)
 		wakeup_due_if_undone(other->lane, InvalidOid, other->run_at);
 	if (other->schedule != NULL)
@@ -756,7 +756,7 @@ dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker)
 		const Lane *lane = lane_get(other.lane);
 
 		if (other.id != job->id && other.due && lane != NULL)
-			wakeup_job(other.lane, lane_executor_role(lane, worker), job_key(&other));
+			wakeup_job(other.lane, lane_executor_role(lane, worker), job_position(&other));
 	}
 	key_scan_end(&scan);
 }

@@ -330,7 +330,7 @@ begin_key(LiveTable *table, const Job *job, const Worker *worker, const Refusals
 	hold->key_slot = take_slot(table, job, worker, hold->key, worker->concurrency_limit, &anywhere);
 	if (hold->key_slot == 0 || worker->concurrency_limit > 1)
 		return hold->key_slot != 0;
-	return !lane_hint_published_before(job->lane, &refusals->window, job_key(job)) &&
+	return !lane_hint_published_before(job->lane, &refusals->window, job_position(job)) &&
 		!park_any(table, worker, hold->key, job);
 }
 
@@ -367,7 +367,7 @@ refuse(Refusals *refusals, const Job *job, TimestampTz retry_at)
 {
 	if (!refusals->any)
 	{
-		refusals->first = job_key(job);
+		refusals->first = job_position(job);
 		refusals->retry_at = GetCurrentTimestamp() + LOOK_AGAIN;
 	}
 	refusals->any = true;

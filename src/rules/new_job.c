@@ -122,7 +122,7 @@ new_job_announce(const EnqueueCall *call, const Job *job)
 	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
 		location_enqueued(job);
 	if (job->due)
-		wakeup_job(job->lane, worker->handler ? call->role : InvalidOid, job_key(job));
+		wakeup_job(job->lane, worker->handler ? call->role : InvalidOid, job_position(job));
 	else
 		wakeup_due(job->lane, worker->handler ? call->role : InvalidOid, job->run_at);
 }

@@ -280,7 +280,7 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	job->place = 0;
 	write_row(table, slot, job);
 	if (job->due)
-		wakeup_job(job->lane, role, job_key(job));
+		wakeup_job(job->lane, role, job_position(job));
 	else
 		wakeup_due(job->lane, role, job->run_at);
 	dedup_publish_key(table, job, worker);

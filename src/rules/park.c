@@ -47,7 +47,7 @@ send_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Lane *lane, co
 	job->place = 0;
 	if (!live_try_update(table, slot, job))
 		return false;			/* a transaction is taking it away */
-	wakeup_job(job->lane, lane_executor_role(lane, worker), job_key(job));
+	wakeup_job(job->lane, lane_executor_role(lane, worker), job_position(job));
 	return true;
 }
 
@@ -61,7 +61,7 @@ park_send_back(LiveTable *table, const Worker *worker, uint64 key, int most, boo
 
 	if (more != NULL)
 		*more = false;
-	lane_scan_begin(&scan, table, park_place(key), lowest_key, snapshot, GetCurrentTimestamp());
+	lane_scan_begin(&scan, table, park_place(key), lowest_position, snapshot, GetCurrentTimestamp());
 	while ((sent < most || (more != NULL && !*more)) && lane_scan_next(&scan, &job))
 	{
 		const Lane *lane = lane_get(job.lane);
@@ -94,16 +94,16 @@ bool
 park_any(LiveTable *table, const Worker *worker, uint64 key, const Job *before)
 {
 	Snapshot	snapshot = engine_snapshot();
-	LanePosition end = before ? job_key(before) : highest_key;
+	LanePosition end = before ? job_position(before) : highest_position;
 	LaneScan	scan;
 	Job			parked;
 	bool		found = false;
 	bool		over = false;
 
-	lane_scan_begin(&scan, table, park_place(key), lowest_key, snapshot, GetCurrentTimestamp());
+	lane_scan_begin(&scan, table, park_place(key), lowest_position, snapshot, GetCurrentTimestamp());
 	while (!found && !over && lane_scan_next(&scan, &parked))
 	{
-		LanePosition position = job_key(&parked);
+		LanePosition position = job_position(&parked);
 
 		CHECK_FOR_INTERRUPTS();
 		over = lane_position_compare(&position, &end) >= 0;

@@ -89,7 +89,7 @@ park_batch(Parking *parking, int32 id)
 		while (seen < PARK_AT_ONCE && lane_scan_next(&scan, &job))
 		{
 			CHECK_FOR_INTERRUPTS();
-			parking->start = job_key(&job);
+			parking->start = job_position(&job);
 			parking->start.id++;
 			seen++;
 			/*
@@ -118,7 +118,7 @@ park_batch(Parking *parking, int32 id)
 static void
 park_lane(void *lane)
 {
-	Parking		parking = {.start = lowest_key};
+	Parking		parking = {.start = lowest_position};
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs parking",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
@@ -186,7 +186,7 @@ empty_place(LiveTable *table, int32 place)
 	LaneScan	scan;
 	Job			job;
 
-	lane_scan_begin(&scan, table, place, lowest_key, snapshot, GetCurrentTimestamp());
+	lane_scan_begin(&scan, table, place, lowest_position, snapshot, GetCurrentTimestamp());
 	while (lane_scan_next(&scan, &job))
 	{
 		const Lane *lane = lane_get(job.lane);
@@ -195,7 +195,7 @@ empty_place(LiveTable *table, int32 place)
 		CHECK_FOR_INTERRUPTS();
 		job.place = 0;
 		if (live_try_update(table, scan.slot, &job))
-			wakeup_job(job.lane, lane_executor_role(lane, worker), job_key(&job));
+			wakeup_job(job.lane, lane_executor_role(lane, worker), job_position(&job));
 		live_pass_by(&job);
 	}
 	lane_scan_end(&scan);

@@ -125,7 +125,7 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 	if (job->batch != 0 && job->expires_at != NO_TIME)
 		watch_note(NEWS_BATCH, job->batch); /* when it expires is to be known */
 	if (job->due)
-		wakeup_job(job->lane, lane_executor_role(lane, worker), job_key(job));
+		wakeup_job(job->lane, lane_executor_role(lane, worker), job_position(job));
 	else
 		wakeup_due(job->lane, lane_executor_role(lane, worker), job->run_at);
 }

@@ -280,7 +280,7 @@ look_at_lane(int32 id, LaneLook *look, TimestampTz now)
 static void
 look_at_unhinted(int32 lane, void *argument)
 {
-	LaneLook	look = {.window = {lowest_key, 0},.ready = true,.revisit_at = NO_TIME};
+	LaneLook	look = {.window = {lowest_position, 0},.ready = true,.revisit_at = NO_TIME};
 
 	*(bool *) argument = true;
 	look_at_lane(lane, &look, GetCurrentTimestamp());

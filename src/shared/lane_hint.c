@@ -15,13 +15,13 @@
 /* ---- what a hint tells ---- */
 
 static void
-publish_locked(LaneHint *hint, LanePosition key)
+publish_locked(LaneHint *hint, LanePosition position)
 {
-	hint->recent[hint->published % RECENT_PUBLISHED] = key;
+	hint->recent[hint->published % RECENT_PUBLISHED] = position;
 	hint->published++;
 	hint->ready = true;
-	if (lane_position_compare(&key, &hint->cursor) < 0)
-		hint->cursor = key;
+	if (lane_position_compare(&position, &hint->cursor) < 0)
+		hint->cursor = position;
 	hint_changed(hint);
 }
 
@@ -35,7 +35,7 @@ lane_hint_look(int32 lane, LaneLook *look, TimestampTz now)
 	if (hint->revisit_at != NO_TIME && hint->revisit_at <= now)
 	{
 		hint->revisit_at = NO_TIME;
-		publish_locked(hint, lowest_key);
+		publish_locked(hint, lowest_position);
 	}
 	*look = (LaneLook)
 	{
@@ -54,7 +54,7 @@ lane_hint_look(int32 lane, LaneLook *look, TimestampTz now)
 void
 lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passed, bool empty)
 {
-	LanePosition cursor = passed ? *passed : highest_key;
+	LanePosition cursor = passed ? *passed : highest_position;
 	LaneHint   *hint;
 	uint32		since;
 	bool		moves;
@@ -69,10 +69,10 @@ lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passe
 	{
 		for (uint32 i = 1; i <= since; i++)
 		{
-			LanePosition *key = &hint->recent[(hint->published - i) % RECENT_PUBLISHED];
+			LanePosition *position = &hint->recent[(hint->published - i) % RECENT_PUBLISHED];
 
-			if (lane_position_compare(key, &cursor) < 0)
-				cursor = *key;
+			if (lane_position_compare(position, &cursor) < 0)
+				cursor = *position;
 		}
 		moves = lane_position_compare(&cursor, &hint->cursor) > 0;
 		ends = empty && since == 0 && hint->ready;
@@ -88,7 +88,7 @@ lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passe
 
 /* A job has become claimable, or may have: it was committed, or freed. */
 uint32
-lane_hint_publish(int32 lane, LanePosition key)
+lane_hint_publish(int32 lane, LanePosition position)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, true);
 	uint32		pools;
@@ -98,7 +98,7 @@ lane_hint_publish(int32 lane, LanePosition key)
 		hint_lose(MyDatabaseId);
 		return 0;
 	}
-	publish_locked(hint, key);
+	publish_locked(hint, position);
 	pools = hint->pools;
 	hint_unlock(hint);
 	return pools;
@@ -109,15 +109,15 @@ lane_hint_publish(int32 lane, LanePosition key)
  * False if there is no hint that would count it.
  */
 bool
-lane_hint_pass_by(int32 lane, LanePosition key)
+lane_hint_pass_by(int32 lane, LanePosition position)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 
 	if (hint == NULL)
 		return false;
 	hint->passed_count++;
-	if (lane_position_compare(&key, &hint->passed) < 0)
-		hint->passed = key;
+	if (lane_position_compare(&position, &hint->passed) < 0)
+		hint->passed = position;
 	hint_unlock(hint);
 	return true;
 }
@@ -148,14 +148,14 @@ lane_hint_publish_passed(int32 lane, uint32 count)
 
 	if (hint == NULL)
 	{
-		(void) lane_hint_publish(lane, lowest_key);
+		(void) lane_hint_publish(lane, lowest_position);
 		return true;
 	}
 	passed = hint->passed_count != count;
 	if (passed)
 	{
 		publish_locked(hint, hint->passed);
-		hint->passed = highest_key;
+		hint->passed = highest_position;
 	}
 	hint_unlock(hint);
 	return passed;
@@ -204,7 +204,7 @@ lane_hint_allow_next(int32 worker, int *i, int32 *lane, Oid *role)
 		{
 			hint_set_refused(hint, 0);
 			*role = hint->refused_role;
-			publish_locked(hint, highest_key);	/* the cursor stands before all that was refused */
+			publish_locked(hint, highest_position);	/* the cursor stands before all that was refused */
 		}
 		if (hint != NULL)
 			hint_unlock(hint);
@@ -363,7 +363,7 @@ lane_hint_counted(int32 lane, LaneCounter counter)
 static void
 void_hint(LaneHint *hint)
 {
-	publish_locked(hint, lowest_key);
+	publish_locked(hint, lowest_position);
 }
 
 void
@@ -387,9 +387,9 @@ lane_hints_forget(Oid database)
 	hint_doubt(database);
 }
 
-/* Whether a job before that key was published since the window was opened, or may have been. */
+/* Whether a job before that position was published since the window was opened, or may have been. */
 bool
-lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition key)
+lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition position)
 {
 	LaneHint   *hint = hint_lock(lane);
 	bool		found;
@@ -400,7 +400,7 @@ lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition ke
 	since = hint->published - window->published;
 	found = since > RECENT_PUBLISHED || window->published == 0; /* or come */
 	for (uint32 i = 1; !found && i <= since; i++)
-		found = lane_position_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &key) < 0;
+		found = lane_position_compare(&hint->recent[(hint->published - i) % RECENT_PUBLISHED], &position) < 0;
 	hint_unlock(hint);
 	return found;
 }

@@ -98,8 +98,8 @@ extern bool lane_hint_make(int32 lane);
 extern void lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passed, bool empty);
 
 /* Which pools serve the lane; 0: nothing is known. */
-extern uint32 lane_hint_publish(int32 lane, LanePosition key);
-extern bool lane_hint_pass_by(int32 lane, LanePosition key);
+extern uint32 lane_hint_publish(int32 lane, LanePosition position);
+extern bool lane_hint_pass_by(int32 lane, LanePosition position);
 extern uint32 lane_hint_passed_count(int32 lane);
 extern bool lane_hint_publish_passed(int32 lane, uint32 count);
 
@@ -121,7 +121,7 @@ extern bool lane_hint_next_refused(int32 worker, int *i, int32 *lane);
  * they are taken for lost.
  */
 extern bool lane_hints_allow_lost(void);
-extern bool lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition key);
+extern bool lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition position);
 extern bool lane_hint_crowd(int32 lane);
 extern bool lane_hint_take_crowded(int32 lane);
 extern void lane_hint_add_successes(int32 lane, int count);

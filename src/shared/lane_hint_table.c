@@ -303,10 +303,10 @@ reset(LaneHint *hint)
 	uint32		base = (pg_atomic_fetch_add_u32(&all->made, 1) + 1) * 2654435761U;
 	LaneHint	made = {.published = base,
 						.passed_count = base,
-						.cursor = lowest_key,
+						.cursor = lowest_position,
 						.ready = true,
 						.revisit_at = NO_TIME,
-						.passed = highest_key,
+						.passed = highest_position,
 						.pools = queue_jobs_pools[0] == '\0' ? PG_UINT32_MAX : 0};
 
 	/* not the mutex: another process may be waiting for it */
@@ -322,7 +322,7 @@ is_at_rest(const LaneHint *hint)
 {
 	return !hint->ready && !hint->crowded && hint_refused(hint) == 0 && hint->successes == 0 &&
 		hint->moved_to == 0 && hint->revisit_at == NO_TIME &&
-		lane_position_compare(&hint->passed, &highest_key) == 0;
+		lane_position_compare(&hint->passed, &highest_position) == 0;
 }
 
 /* The same, and nothing has been counted there. */

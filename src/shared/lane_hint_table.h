@@ -20,7 +20,7 @@ typedef struct LaneHint
 	slock_t		mutex;			/* guards all below, and which lane it is of */
 	bool		ready;			/* there may be a job to claim */
 	bool		crowded;		/* claims met many jobs of keys that are at their limit */
-	uint32		published;		/* how often a key was published here */
+	uint32		published;		/* how often a position was published here */
 	LanePosition cursor;		/* no claimable job stands before this, but for those published since */
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint64		changes;		/* of all hints, when this one was changed last */

@@ -30,7 +30,7 @@ typedef struct TouchedLane
 {
 	int32		lane;			/* or the number, below zero, of a worker with limits */
 	Oid			role;
-	LanePosition key;			/* lowest that was touched */
+	LanePosition position;		/* lowest that was touched */
 	int			jobs;			/* new ones, published at commit */
 	bool		released;		/* one was relied on; published in any case */
 	int			relied_at;		/* nesting level at which that was, 0: none; published at rollback */
@@ -150,7 +150,7 @@ add_touched(int32 lane, Oid role)
 	}
 	touched[touched_count] = (TouchedLane)
 	{
-		.lane = lane,.role = role,.key = highest_key,.lease_ends = DT_NOEND
+		.lane = lane,.role = role,.position = highest_position,.lease_ends = DT_NOEND
 	};
 	if (touched_by_lane != NULL)
 		enter_touched(touched_count);
@@ -158,7 +158,7 @@ add_touched(int32 lane, Oid role)
 }
 
 static TouchedLane *
-touch(int32 lane, Oid role, LanePosition key)
+touch(int32 lane, Oid role, LanePosition position)
 {
 	TouchedLane *found = find_touched(lane);
 
@@ -166,8 +166,8 @@ touch(int32 lane, Oid role, LanePosition key)
 		found = add_touched(lane, role);
 	if (!OidIsValid(found->role))
 		found->role = role;		/* earlier notes do not depend on the role */
-	if (lane_position_compare(&key, &found->key) < 0)
-		found->key = key;
+	if (lane_position_compare(&position, &found->position) < 0)
+		found->position = position;
 	return found;
 }
 
@@ -175,7 +175,7 @@ touch(int32 lane, Oid role, LanePosition key)
 static TouchedLane *
 touch_lane(int32 lane, Oid role)
 {
-	return touch(lane, role, highest_key);
+	return touch(lane, role, highest_position);
 }
 
 /*
@@ -197,20 +197,20 @@ note_level(const TouchedLane *lane)
 }
 
 void
-wakeup_job(int32 lane, Oid role, LanePosition key)
+wakeup_job(int32 lane, Oid role, LanePosition position)
 {
 	if (shared_present())
-		touch(lane, role, key)->jobs++;
+		touch(lane, role, position)->jobs++;
 }
 
 void
-wakeup_taken(int32 lane, Oid role, LanePosition key)
+wakeup_taken(int32 lane, Oid role, LanePosition position)
 {
 	TouchedLane *touched_lane;
 
 	if (!shared_present())
 		return;
-	touched_lane = touch(lane, role, key);
+	touched_lane = touch(lane, role, position);
 	touched_lane->taken_at = note_level(touched_lane);
 }
 
@@ -226,13 +226,13 @@ wakeup_lease(int32 lane, TimestampTz ends)
 }
 
 void
-wakeup_released(int32 lane, Oid role, LanePosition key)
+wakeup_released(int32 lane, Oid role, LanePosition position)
 {
 	TouchedLane *touched_lane;
 
 	if (!shared_present())
 		return;
-	touched_lane = touch(lane, role, key);
+	touched_lane = touch(lane, role, position);
 	touched_lane->released = true;
 	touched_lane->relied_at = note_level(touched_lane);
 }
@@ -293,7 +293,7 @@ wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePositio
 		const TouchedLane *next = &touched[walk->i];
 
 		*lane = next->lane;
-		*first = next->key;
+		*first = next->position;
 
 		/*
 		 * a slot that was freed counts where a claim was refused; one that is refused later hears of it when
@@ -450,7 +450,7 @@ wake_processes(const TouchedLane *lane)
 static void
 publish_lane(TouchedLane *lane)
 {
-	lane->pools = lane_hint_publish(lane->lane, lane->key);
+	lane->pools = lane_hint_publish(lane->lane, lane->position);
 	lane->wake = true;
 }
 
@@ -603,7 +603,7 @@ publish_before_release(bool committed)
 		limited = touched[i].limited_at > 0;
 	for (int i = 0; i < touched_count && limited; i++)
 		if (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0)
-			(void) lane_hint_publish(touched[i].lane, touched[i].key);
+			(void) lane_hint_publish(touched[i].lane, touched[i].position);
 }
 
 void
@@ -686,9 +686,13 @@ wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId
 	}
 	first = savepoint_notes_first(level_notes, level_note_count, sizeof(LevelNote), nest_level);
 	for (int i = first; i < level_note_count; i++)
-		if (touched[level_notes[i].lane].taken_at >= nest_level)
+	{
+		const TouchedLane *lane = &touched[level_notes[i].lane];
+
+		if (lane->taken_at >= nest_level)
 			/* as publish_before_release() */
-			(void) lane_hint_publish(touched[level_notes[i].lane].lane, touched[level_notes[i].lane].key);
+			(void) lane_hint_publish(lane->lane, lane->position);
+	}
 	key_hints_end_savepoint();
 	first_due = Min(first_due, first_due_if_undone);	/* if it was noted in the savepoint, or not */
 	undone_level = nest_level;

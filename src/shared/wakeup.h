@@ -37,13 +37,13 @@ extern void wakeup_serve(Oid role, int pool);
 /*
  * A job of the lane can be claimed after commit; role is whose executors run it, or InvalidOid for claimants.
  */
-extern void wakeup_job(int32 lane, Oid role, LanePosition key);
+extern void wakeup_job(int32 lane, Oid role, LanePosition position);
 
 /*
  * A job was taken: if the transaction does not commit, or the savepoint is rolled back, it can be claimed
  * again.
  */
-extern void wakeup_taken(int32 lane, Oid role, LanePosition key);
+extern void wakeup_taken(int32 lane, Oid role, LanePosition position);
 
 /*
  * A lease on a job of the lane, which runs out at that time, can be seen after commit: until then a session
@@ -52,7 +52,7 @@ extern void wakeup_taken(int32 lane, Oid role, LanePosition key);
 extern void wakeup_lease(int32 lane, TimestampTz ends);
 
 /* This transaction relied on a job, which could not start; however it ends, the job can be claimed then. */
-extern void wakeup_released(int32 lane, Oid role, LanePosition key);
+extern void wakeup_released(int32 lane, Oid role, LanePosition position);
 
 /*
  * The run of a job ends with this transaction, however it ends: what the lane's claims have passed by from
@@ -87,9 +87,9 @@ extern void wakeup_succeeded(int32 lane);
 
 /*
  * Lanes in which this transaction may claim more than their hints tell, one after the other (a lane may come
- * more than once), and the first job that it has touched there, or highest_key if that does not matter; *walk
- * is zero at first. It has noted jobs, or ended what others waited for (a job that it had claimed before, in
- * a transaction of its own), or a lease that it wrote has run out. False if there are no more.
+ * more than once), and the first job that it has touched there, or highest_position if that does not matter;
+ * *walk is zero at first. It has noted jobs, or ended what others waited for (a job that it had claimed
+ * before, in a transaction of its own), or a lease that it wrote has run out. False if there are no more.
  */
 typedef struct TouchedWalk
 {

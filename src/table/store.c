@@ -505,7 +505,7 @@ static void
 note_taken(const Job *job)
 {
 	if (job->due)
-		wakeup_taken(job->lane, executor_role(job->lane), job_key(job));
+		wakeup_taken(job->lane, executor_role(job->lane), job_position(job));
 	else
 	{
 		/* a process that looks for due jobs passes it by, too */
@@ -517,7 +517,7 @@ note_taken(const Job *job)
 void
 live_leave(const Job *job)
 {
-	wakeup_released(job->lane, executor_role(job->lane), job_key(job));
+	wakeup_released(job->lane, executor_role(job->lane), job_position(job));
 }
 
 bool
@@ -623,7 +623,7 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,
 	job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;
 	if (!live_try_update(table, slot, &job))
 		return false;			/* a transaction has it, which publishes what becomes of it */
-	wakeup_job(job.lane, executor_role(job.lane), job_key(&job));
+	wakeup_job(job.lane, executor_role(job.lane), job_position(&job));
 	wakeup_due_if_undone(job.lane, executor_role(job.lane), job.run_at);
 	(*promoted)++;
 	return false;
