@@ -510,6 +510,7 @@ settle_news(void)
 	missed = missed || under_way;	/* an error has ended the latest call */
 	under_way = true;
 	watch_act_for(InvalidOid);
+	test_point("settles");
 	while ((more = step()) && clock_elapsed() < end && !exclusive_command_waits(MyDatabaseId))
 	{
 		CHECK_FOR_INTERRUPTS();

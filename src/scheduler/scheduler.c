@@ -616,7 +616,8 @@ makes_room(TimestampTz now)
 
 /*
  * Whether it leaves though jobs may be run: others need the room, all that it could do is done, and executors
- * do the rest. One that was only to look leaves as soon as it has seen that there is nothing to do.
+ * do the rest. A scheduler that only looks leaves as soon as it has seen that there is nothing to do, which may
+ * take it several turns.
  */
 static bool
 makes_way_for_others(TimestampTz now)
@@ -736,7 +737,7 @@ queue_jobs_scheduler_main(Datum argument)
 		makes_way = succeeded && !makes_room(now) && makes_way_for_others(now);
 		if (makes_way || (succeeded && may_leave(now, last_busy)) || makes_room(now))
 			break;
-		only_looks = false;
+		only_looks = only_looks && !demand.busy && !demand.attended;
 		if (!succeeded)
 		{
 			pause_after_error();

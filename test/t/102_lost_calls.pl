@@ -74,7 +74,11 @@ my $parent = sql("SELECT queue_jobs.enqueue('hand', batch => $batch)");
 sql(qq{SELECT queue_jobs.enqueue('quick', '{"n": 1}', batch => $batch, after => ARRAY[$parent]::bigint[]), queue_jobs.close_batch($batch)});
 sql("SELECT queue_jobs.cancel_batch($batch)");
 arm('scheduler_leaves', 'wait');
-$node->restart;    # one comes that finds nothing to do
+arm('settles', 'wait');
+$node->restart;    # one comes that finds nothing to do, but not within one turn
+wait_at('settles');
+select undef, undef, undef, 0.1;    # longer than a turn
+go_on('settles');
 wait_at('scheduler_leaves');
 sql("SELECT queue_jobs.retry_batch($batch)");
 completes('hand');
