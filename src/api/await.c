@@ -61,7 +61,7 @@ copy_row(Awaited *awaited)
 }
 
 static void
-refuse_unknown(const Awaited *awaited)
+refuse_unknown_awaited(const Awaited *awaited)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -75,7 +75,7 @@ refuse_unknown(const Awaited *awaited)
 
 /* Whether it has ended. */
 static bool
-look(void *argument, TimestampTz *next)
+look_for_end(void *argument, TimestampTz *next)
 {
 	Awaited    *awaited = argument;
 	Oid			types[] = {INT8OID};
@@ -109,13 +109,13 @@ look(void *argument, TimestampTz *next)
 	engine_end(&saved);
 	PopActiveSnapshot();
 	if (!found || !lane_owner_is_mine(owner))
-		refuse_unknown(awaited);
+		refuse_unknown_awaited(awaited);
 	*next = GetCurrentTimestamp() + LOOK_AT_LEAST_EVERY;
 	return ended;
 }
 
 static Datum
-await(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
+await_end(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 {
 	TupleDesc	descriptor;
 	int64		timeout;
@@ -126,7 +126,7 @@ await(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 	timeout = wait_argument(fcinfo, 1, "timeout");
 	awaited->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs await",
 											 ALLOCSET_DEFAULT_SIZES);
-	wait_until(look, awaited, timeout, POLL_WITHOUT_SHARED_MEMORY);
+	wait_until(look_for_end, awaited, timeout, POLL_WITHOUT_SHARED_MEMORY);
 	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "%s does not return a row", function);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), awaited->values, awaited->nulls));
@@ -151,7 +151,7 @@ queue_jobs_await_job(PG_FUNCTION_ARGS)
 		.columns = 3,.is_job = true
 	};
 
-	return await(fcinfo, &awaited, "queue_jobs.await_job()");
+	return await_end(fcinfo, &awaited, "queue_jobs.await_job()");
 }
 
 /* await_batch(id, timeout, INOUT state) */
@@ -163,5 +163,5 @@ queue_jobs_await_batch(PG_FUNCTION_ARGS)
 		" FROM queue_jobs.batch WHERE id = $1",.columns = 1
 	};
 
-	return await(fcinfo, &awaited, "queue_jobs.await_batch()");
+	return await_end(fcinfo, &awaited, "queue_jobs.await_batch()");
 }

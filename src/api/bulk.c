@@ -191,7 +191,7 @@ find_piece(Bulk *bulk)
 }
 
 static int64
-count_jobs(Bulk *bulk)
+count_changed_jobs(Bulk *bulk)
 {
 	while (!is_enough(bulk) && find_piece(bulk))
 		bulk->done += bulk->count;
@@ -239,7 +239,7 @@ bulk_call(FunctionCallInfo fcinfo, const char *function, Wanted wanted, Act act,
 	notice_missing_worker(bulk->filter.worker, "No job is found.");
 	notice_missing_queue(bulk->filter.queue, "No job is found.");
 	if (PG_GETARG_BOOL(ARG_DRY_RUN))
-		PG_RETURN_INT64(count_jobs(bulk));
+		PG_RETURN_INT64(count_changed_jobs(bulk));
 	refuse_where_nothing_can_be_written(function);
 	PG_RETURN_INT64(act_on_all(bulk));
 }

@@ -49,7 +49,7 @@ waits(const Job *job)
 
 /* ERROR if the job could not have been enqueued with such args. */
 static Worker *
-check_args(const Lane *lane, Jsonb *args)
+check_changed_args(const Lane *lane, Jsonb *args)
 {
 	Worker	   *worker = registry_require_worker(lane->worker, UNDEFINED_WORKER_HINT);
 
@@ -66,7 +66,7 @@ check_args(const Lane *lane, Jsonb *args)
 static void
 change_args(LiveTable *table, Job *job, const Lane *lane, Jsonb *args)
 {
-	Worker	   *worker = check_args(lane, args);
+	Worker	   *worker = check_changed_args(lane, args);
 	Jsonb	   *stored = storable_args(args);
 
 	if (job->dedup_hash != 0)
@@ -106,7 +106,7 @@ change_time(Job *job, TimestampTz run_at)
 }
 
 static void
-change(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job)
+change_locked_job(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job)
 {
 	const Lane *lane = lane_get(job->lane);
 	const Worker *worker = registry_worker(lane->worker);
@@ -154,7 +154,7 @@ queue_jobs_change_job(PG_FUNCTION_ARGS)
 		job_check_owner(id, lane_get(job.lane));
 	changed = found == FIND_FOUND && waits(&job);
 	if (changed)
-		change(fcinfo, &table, slot, &job);
+		change_locked_job(fcinfo, &table, slot, &job);
 	else if (found == FIND_FOUND)
 		live_leave(&job);
 	ExecDropSingleTupleTableSlot(slot);

@@ -125,7 +125,7 @@ claimed_end(Claimed *claimed)
 
 /* The run that a claimant has come to the end of is counted. */
 static void
-add_run(const Claimed *claimed, bool failed)
+count_claimed_run(const Claimed *claimed, bool failed)
 {
 	const Job  *job = &claimed->job;
 	RunMeasure	measure = {
@@ -142,7 +142,7 @@ complete_one(int64 id, int32 attempt, Jsonb *result)
 	Claimed		claimed;
 
 	claimed_begin(&claimed, id, attempt);
-	add_run(&claimed, false);
+	count_claimed_run(&claimed, false);
 	outcome_finished(&claimed.table, claimed.slot, &claimed.job, claimed.worker, JOB_COMPLETED, result, NULL);
 	claimed_end(&claimed);
 }
@@ -162,7 +162,7 @@ complete_seen(LiveTable *table, IdScan *scan, HistoryWriter *history, int64 id, 
 	if (!live_delete_if_unchanged(table, scan->slot, &claimed.job))
 		return false;
 	test_point("job_completed");
-	add_run(&claimed, false);
+	count_claimed_run(&claimed, false);
 	outcome_finished(table, NULL, &claimed.job, claimed.worker, JOB_COMPLETED, result, history);
 	return true;
 }
@@ -206,7 +206,7 @@ fail_one(int64 id, int32 attempt, const RunError *error, int64 delay)
 	claimed_begin(&claimed, id, attempt);
 	claimed.job.crashes = 0;	/* its claimant lives: what counts is three losses in a row */
 	name = pstrdup(claimed.worker->name);	/* what is called may define the worker again */
-	add_run(&claimed, true);
+	count_claimed_run(&claimed, true);
 	if (delay < 0 && backoff_was_slow(name))
 		delay = retry_default_delay(job_failures(&claimed.job) - 1);
 	(void) outcome_failed(&claimed.table, claimed.slot, &claimed.job, claimed.worker, InvalidOid, error,

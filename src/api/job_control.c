@@ -134,7 +134,7 @@ end_found(const JobControl *control, Job *job, JobState end_as)
 
 /* Our own run does not count once it is over, while an executor writes what has become of it. */
 static bool
-is_run(int64 id)
+is_being_run(int64 id)
 {
 	return current_job.job != NULL ? executor_runs(id) : executor_runs_elsewhere(id);
 }
@@ -146,7 +146,7 @@ job_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job)
 
 	if (found != FIND_LOCKED)
 		return found;
-	if (!is_run(id))
+	if (!is_being_run(id))
 		return live_find(table, id, true, slot, job);
 	live_read(*slot, job);
 	return FIND_LOCKED;
@@ -169,7 +169,7 @@ control_end(JobControl *control)
 
 /* job_find(), or without waiting: FIND_LOCKED if another transaction has it, too. */
 static FindResult
-find(JobControl *control, int64 id, Job *job)
+find_job(JobControl *control, int64 id, Job *job)
 {
 	return control->wait ? job_find(control->table, id, &control->slot, job)
 		: live_find(control->table, id, false, &control->slot, job);
@@ -179,20 +179,20 @@ ControlResult
 control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner)
 {
 	Job			job;
-	FindResult	found = find(control, id, &job);
+	FindResult	found = find_job(control, id, &job);
 
 	if (found == FIND_NONE)
 		return CONTROL_NOTHING;
 	if (ask_owner && (found == FIND_FOUND || control->wait))
 		job_check_owner(id, lane_get(job.lane));
 	if (found == FIND_LOCKED)
-		return control->wait || is_run(id) ? CONTROL_RUNS : CONTROL_LOCKED;
+		return control->wait || is_being_run(id) ? CONTROL_RUNS : CONTROL_LOCKED;
 
 	/*
 	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
 	 * find that we have the row.
 	 */
-	if (job.started_at != NO_TIME && is_run(id))
+	if (job.started_at != NO_TIME && is_being_run(id))
 	{
 		live_leave(&job);
 		return CONTROL_RUNS;
@@ -374,14 +374,14 @@ control_retry_live(JobControl *control, int64 id)
 {
 	Job			job;
 
-	switch (find(control, id, &job))
+	switch (find_job(control, id, &job))
 	{
 		case FIND_FOUND:
 			return retry_found(control, &job);
 		case FIND_LOCKED:
 			if (control->wait)
 				job_check_owner(id, lane_get(job.lane));
-			return is_run(id) ? CONTROL_RUNS : CONTROL_LOCKED;
+			return is_being_run(id) ? CONTROL_RUNS : CONTROL_LOCKED;
 		default:
 			return CONTROL_NOTHING;
 	}

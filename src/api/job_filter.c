@@ -120,7 +120,7 @@ error_is_like(const Job *job, text *pattern)
 }
 
 static bool
-matches(const JobFilter *filter, const WalkedJob *walked)
+filter_matches(const JobFilter *filter, const WalkedJob *walked)
 {
 	const Job  *job = &walked->job;
 
@@ -137,7 +137,7 @@ job_filter_next(const JobFilter *filter, JobWalk *walk, WalkedJob *walked)
 	while (job_walk_next(walk, walked))
 	{
 		MemoryContext old = MemoryContextSwitchTo(walk->each);
-		bool		found = matches(filter, walked);
+		bool		found = filter_matches(filter, walked);
 
 		MemoryContextSwitchTo(old);
 		if (found)

@@ -102,7 +102,7 @@ label_worker(MeteredWorker *worker, const char *feature_category, bool external_
 }
 
 static void
-read_worker(MeteredWorker *worker, TableRows *rows)
+read_metered_worker(MeteredWorker *worker, TableRows *rows)
 {
 	worker->name = table_rows_text(rows, "name");
 	worker->queue = table_rows_text(rows, "queue");
@@ -125,7 +125,7 @@ read_workers(Metrics *metrics)
 	metrics->workers = palloc(sizeof(MeteredWorker) * size);
 	table_rows_begin(&rows, REL_DEFINED_WORKER, metrics->snapshot);
 	while (table_rows_next(&rows))
-		read_worker(add_worker(metrics, &size), &rows);
+		read_metered_worker(add_worker(metrics, &size), &rows);
 	table_rows_end(&rows);
 	command = add_worker(metrics, &size);
 	command->name = command->queue = COMMAND_WORKER;
@@ -302,7 +302,7 @@ choose_lanes(Metrics *metrics)
 }
 
 static int
-compare_lanes(const void *a, const void *b)
+compare_metric_lanes(const void *a, const void *b)
 {
 	const MeteredLane *x = a;
 	const MeteredLane *y = b;
@@ -317,13 +317,13 @@ add_up_lanes(Metrics *metrics)
 {
 	int			count = 0;
 
-	qsort(metrics->lanes, metrics->lane_count, sizeof(MeteredLane), compare_lanes);
+	qsort(metrics->lanes, metrics->lane_count, sizeof(MeteredLane), compare_metric_lanes);
 	for (int i = 0; i < metrics->lane_count; i++)
 	{
 		MeteredLane *lane = &metrics->lanes[i];
 		LaneJobs   *jobs;
 
-		if (count == 0 || compare_lanes(&metrics->lanes[count - 1], lane) != 0)
+		if (count == 0 || compare_metric_lanes(&metrics->lanes[count - 1], lane) != 0)
 		{
 			metrics->lanes[count++] = *lane;
 			continue;

@@ -55,7 +55,7 @@ is_movable(const Lane *lane, void *queue)
 }
 
 static int
-compare_ids(const void *a, const void *b)
+compare_migrated_ids(const void *a, const void *b)
 {
 	int64		x = *(const int64 *) a;
 	int64		y = *(const int64 *) b;
@@ -90,7 +90,7 @@ waiting_ids(LiveTable *table, char *queue, uint64 *count)
 		ids[(*count)++] = job.id;
 	}
 	live_scan_end(&scan);
-	qsort(ids, *count, sizeof(int64), compare_ids);
+	qsort(ids, *count, sizeof(int64), compare_migrated_ids);
 	return ids;
 }
 

@@ -24,7 +24,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_search_jobs);
 	" ORDER BY j.id USING OPERATOR(pg_catalog.>)"
 
 static ArrayBuildState *
-find_ids(JobFilter *filter)
+search_ids(JobFilter *filter)
 {
 	ArrayBuildState *ids = initArrayResult(INT8OID, CurrentMemoryContext, false);
 	JobWalk		walk;
@@ -65,7 +65,7 @@ queue_jobs_search_jobs(PG_FUNCTION_ARGS)
 
 	job_filter_arguments(fcinfo, &filter);
 	InitMaterializedSRF(fcinfo, 0);
-	ids = find_ids(&filter);
+	ids = search_ids(&filter);
 	if (ids->nelems > 0)
 		return_rows(result, makeArrayResult(ids, CurrentMemoryContext));
 	return (Datum) 0;

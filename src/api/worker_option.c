@@ -175,7 +175,7 @@ refuse_combination(const char *message, const char *detail, const char *hint)
 /* ---- encryption ---- */
 
 static void
-check_names(List *encrypt)
+check_encrypt_names(List *encrypt)
 {
 	int			length = 0;
 	ListCell   *cell;
@@ -214,7 +214,7 @@ refuse_keys(List *encrypt, List *keys, const char *option, const char *why)
 }
 
 static List *
-split(char *keys)
+split_keys(char *keys)
 {
 	List	   *names = NIL;
 
@@ -237,10 +237,10 @@ encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *log
 				 errmsg("this library of queue_jobs cannot encrypt"),
 				 errdetail("OpenSSL's headers were missing when it was built."),
 				 errhint("Install them (libssl-dev), and build queue_jobs again.")));
-	check_names(names);
-	refuse_keys(names, split(concurrency_key), "concurrency_key",
+	check_encrypt_names(names);
+	refuse_keys(names, split_keys(concurrency_key), "concurrency_key",
 				"Jobs are counted by its value, which must be readable.");
-	refuse_keys(names, split(record_key), "record_key",
+	refuse_keys(names, split_keys(record_key), "record_key",
 				"The record is found by its value, which must be readable.");
 	if (names != NIL && remaining_work)
 		refuse_combination("encrypt and remaining_work exclude each other", "What the query returns is compared with the args of jobs that wait.",

@@ -150,7 +150,7 @@ read_name(Workflow *workflow, Step *step, JsonbContainer *object, int number)
 }
 
 static Worker *
-read_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int number)
+read_step_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int number)
 {
 	char	   *name = string_member(object, "worker", number, step->job.name);
 	Worker	   *before = number > 0 ? workflow->steps[number - 1].job.worker : NULL;
@@ -250,7 +250,7 @@ read_step(Workflow *workflow, Jsonb *steps, int number)
 
 	check_keys(object, number);
 	read_name(workflow, step, object, number);
-	step->job.worker = read_worker(workflow, step, object, number);
+	step->job.worker = read_step_worker(workflow, step, object, number);
 	step->job.args = read_args(object);
 	step->job.queue = string_member(object, "queue", number, step->job.name);
 	if (step->job.queue != NULL)
@@ -449,7 +449,7 @@ return_standing(ReturnSetInfo *result, int64 batch)
 }
 
 static void
-check_args(Workflow *workflow)
+check_workflow_args(Workflow *workflow)
 {
 	for (int i = 0; i < workflow->count; i++)
 	{
@@ -492,7 +492,7 @@ read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
 	for (int i = 0; i < workflow->count; i++)
 		read_after(workflow, steps, i);
 	check_cycles(workflow);
-	check_args(workflow);
+	check_workflow_args(workflow);
 }
 
 /*

@@ -18,7 +18,7 @@ cipher_present(void)
 }
 
 static void
-fail(const char *what)
+cipher_fail(const char *what)
 {
 	elog(ERROR, "%s failed in libcrypto", what);
 }
@@ -52,7 +52,7 @@ cipher_seal(const uint8 *key, const char *bound_to, const uint8 *text, int lengt
 		EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_GET_TAG, CIPHER_TAG_LENGTH, ciphertext + length) == 1;
 	EVP_CIPHER_CTX_free(context);
 	if (!done)
-		fail("encryption");
+		cipher_fail("encryption");
 }
 
 bool
@@ -84,7 +84,7 @@ cipher_mac(const uint8 *key, const void *data, size_t length, uint8 *mac)
 	unsigned int mac_length;
 
 	if (HMAC(EVP_sha256(), key, CIPHER_KEY_LENGTH, data, length, mac, &mac_length) == NULL)
-		fail("authentication code");
+		cipher_fail("authentication code");
 }
 
 #else							/* !QUEUE_JOBS_OPENSSL */
@@ -96,7 +96,7 @@ cipher_present(void)
 }
 
 static void
-refuse(void)
+refuse_cipher(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -108,20 +108,20 @@ refuse(void)
 void
 cipher_seal(const uint8 *key, const char *bound_to, const uint8 *text, int length, uint8 *sealed)
 {
-	refuse();
+	refuse_cipher();
 }
 
 bool
 cipher_open(const uint8 *key, const char *bound_to, const uint8 *sealed, int length, uint8 *text)
 {
-	refuse();
+	refuse_cipher();
 	return false;
 }
 
 void
 cipher_mac(const uint8 *key, const void *data, size_t length, uint8 *mac)
 {
-	refuse();
+	refuse_cipher();
 }
 
 #endif

@@ -72,7 +72,7 @@ static const struct
 
 /* Notes the error and returns false, for "return fail(...)". */
 static bool
-fail(CronError *error, char *detail, const char *hint)
+cron_fail(CronError *error, char *detail, const char *hint)
 {
 	error->detail = detail;
 	error->hint = pstrdup(hint);
@@ -82,7 +82,8 @@ fail(CronError *error, char *detail, const char *hint)
 static bool
 fail_in_field(CronError *error, const Field *field, const char *term, const char *what, const char *hint)
 {
-	return fail(error, psprintf("In the field \"%s\", the term \"%s\" %s.", field->name, term, what), hint);
+	return cron_fail(error, psprintf("In the field \"%s\", the term \"%s\" %s.", field->name, term, what),
+					 hint);
 }
 
 static bool
@@ -168,7 +169,7 @@ parse_step(const Field *field, const char *term, const char **c, bool range, int
 }
 
 static bool
-parse_term(const Field *field, const char *term, uint64 *bits, CronError *error)
+cron_parse_term(const Field *field, const char *term, uint64 *bits, CronError *error)
 {
 	const char *c = term;
 	bool		range = term[0] == '*' || strchr(term, '-') != NULL;
@@ -202,7 +203,7 @@ parse_field(FieldId id, const char *text, Cron *cron, uint64 *bits, CronError *e
 			*comma = '\0';
 		if (id == FIELD_DAY && (strcmp(term, "$") == 0 || pg_strcasecmp(term, "L") == 0))
 			cron->last_day = true;
-		else if (!parse_term(&fields[id], term, bits, error))
+		else if (!cron_parse_term(&fields[id], term, bits, error))
 			return false;
 	}
 	return true;
@@ -241,9 +242,9 @@ parse_fields(char **texts, int count, Cron *cron, CronError *error)
 	cron->days_or_weekdays = by_id[FIELD_DAY][0] != '*' && by_id[FIELD_WEEKDAY][0] != '*';
 	cron->elapsed_time = by_id[FIELD_MINUTE][0] == '*' || by_id[FIELD_HOUR][0] == '*';
 	if (!days_possible(cron))
-		return fail(error, psprintf("No such day exists: day of month \"%s\", month \"%s\".",
-									by_id[FIELD_DAY], by_id[FIELD_MONTH]),
-					"For the last day of a month, whichever it is, write \"L\".");
+		return cron_fail(error, psprintf("No such day exists: day of month \"%s\", month \"%s\".",
+										 by_id[FIELD_DAY], by_id[FIELD_MONTH]),
+						 "For the last day of a month, whichever it is, write \"L\".");
 	return true;
 }
 
@@ -283,9 +284,9 @@ parse_interval(const char *text, Cron *cron, CronError *error)
 		length = strcspn(c, " \t\r\n\f\v0123456789");
 		unit = unit_named(c, length);
 		if (unit == 0)
-			return fail(error, psprintf("\"%s\" is no interval.", text), hint);
+			return cron_fail(error, psprintf("\"%s\" is no interval.", text), hint);
 		if (number == 0 || number > (CRON_LONGEST_INTERVAL - cron->interval) / unit)
-			return fail(error, psprintf("The interval \"%s\" is out of range.", text), hint);
+			return cron_fail(error, psprintf("The interval \"%s\" is out of range.", text), hint);
 		cron->interval += number * unit;
 		c += length;
 		while (isspace((unsigned char) *c))
@@ -304,17 +305,17 @@ expand_name(const char *name, CronError *error)
 		if (pg_strcasecmp(name, named[i].name) == 0)
 			return named[i].expression;
 	if (pg_strcasecmp(name, "@reboot") == 0)
-		fail(error, pstrdup("\"@reboot\" is no time: a server that fails over or recovers from a crash does not boot."),
-			 "Give times, and catch_up => 'once' for those that the server was down at.");
+		cron_fail(error, pstrdup("\"@reboot\" is no time: a server that fails over or recovers from a crash does not boot."),
+				  "Give times, and catch_up => 'once' for those that the server was down at.");
 	else
-		fail(error, psprintf("There is no name \"%s\".", name),
-			 "The names are @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly.");
+		cron_fail(error, psprintf("There is no name \"%s\".", name),
+				  "The names are @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly.");
 	return NULL;
 }
 
 /* Splits at white space, into up to "size" words; returns how many there are. */
 static int
-split(char *text, char **words, int size)
+split_words(char *text, char **words, int size)
 {
 	int			count = 0;
 	char	   *saved;
@@ -337,12 +338,13 @@ cron_parse(const char *expression, Cron *cron, CronError *error)
 
 	memset(cron, 0, sizeof(*cron));
 	if (strlen(expression) > MAX_EXPRESSION_LENGTH)
-		return fail(error,
-					psprintf("It has %zu bytes; the limit is %d.", strlen(expression), MAX_EXPRESSION_LENGTH),
-					"Use ranges and steps, such as 0-30/5.");
+		return cron_fail(error,
+						 psprintf("It has %zu bytes; the limit is %d.",
+								  strlen(expression), MAX_EXPRESSION_LENGTH),
+						 "Use ranges and steps, such as 0-30/5.");
 	while (isspace((unsigned char) *expression))
 		expression++;
-	count = split(pstrdup(expression), words, MAX_FIELDS);
+	count = split_words(pstrdup(expression), words, MAX_FIELDS);
 	if (count >= 2 && pg_strcasecmp(words[0], "every") == 0)
 	{
 		expression += strlen("every");
@@ -357,11 +359,11 @@ cron_parse(const char *expression, Cron *cron, CronError *error)
 		expression = expand_name(words[0], error);
 		if (expression == NULL)
 			return false;
-		count = split(pstrdup(expression), words, MAX_FIELDS);
+		count = split_words(pstrdup(expression), words, MAX_FIELDS);
 	}
 	if (count != MAX_FIELDS && count != MAX_FIELDS - 1)
-		return fail(error, psprintf(count == 1 ? "It has %d field." : "It has %d fields.", count),
-					"Give five: minute, hour, day of month, month, day of week; or six, with the second before them; or a name as \"@daily\"; or \"every 90 seconds\".");
+		return cron_fail(error, psprintf(count == 1 ? "It has %d field." : "It has %d fields.", count),
+						 "Give five: minute, hour, day of month, month, day of week; or six, with the second before them; or a name as \"@daily\"; or \"every 90 seconds\".");
 	return parse_fields(words, count, cron, error);
 }
 
@@ -370,7 +372,7 @@ cron_parse(const char *expression, Cron *cron, CronError *error)
 /* Local time is counted in seconds as if it were UTC's. */
 
 static bool
-matches(uint64 bits, int value)
+field_matches(uint64 bits, int value)
 {
 	return (bits & (UINT64CONST(1) << value)) != 0;
 }
@@ -381,7 +383,7 @@ first_match(uint64 bits, int from)
 {
 	if (from > 63 || (bits >> from) == 0)
 		return -1;
-	while (!matches(bits, from))
+	while (!field_matches(bits, from))
 		from++;
 	return from;
 }
@@ -391,8 +393,8 @@ day_matches(const Cron *cron, int julian, int year, int month, int day)
 {
 	bool		last = cron->last_day &&
 		day == (month == 12 ? 31 : date2j(year, month + 1, 1) - date2j(year, month, 1));
-	bool		day_of_month = last || matches(cron->days, day);
-	bool		weekday = matches(cron->weekdays, j2day(julian));
+	bool		day_of_month = last || field_matches(cron->days, day);
+	bool		weekday = field_matches(cron->weekdays, j2day(julian));
 
 	return cron->days_or_weekdays ? day_of_month || weekday : day_of_month && weekday;
 }
@@ -434,7 +436,7 @@ match_local(const Cron *cron, pg_time_t from, pg_time_t to, pg_time_t *found)
 					time;
 
 		j2date(julian, &year, &month, &day);
-		if (!matches(cron->months, month))
+		if (!field_matches(cron->months, month))
 			days += (month == 12 ? date2j(year + 1, 1, 1) : date2j(year, month + 1, 1)) - julian;
 		else if (day_matches(cron, julian, year, month, day) && (time = match_time_of_day(cron, second)) >= 0)
 		{

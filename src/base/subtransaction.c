@@ -13,7 +13,7 @@
  * then.
  */
 static ErrorData *
-try(void (*function) (void *), void *argument, void (*end) (void))
+try_in_subtransaction(void (*function) (void *), void *argument, void (*end) (void))
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -42,13 +42,13 @@ try(void (*function) (void *), void *argument, void (*end) (void))
 ErrorData *
 subtransaction_try(void (*function) (void *), void *argument)
 {
-	return try(function, argument, ReleaseCurrentSubTransaction);
+	return try_in_subtransaction(function, argument, ReleaseCurrentSubTransaction);
 }
 
 ErrorData *
 subtransaction_try_and_undo(void (*function) (void *), void *argument)
 {
-	return try(function, argument, RollbackAndReleaseCurrentSubTransaction);
+	return try_in_subtransaction(function, argument, RollbackAndReleaseCurrentSubTransaction);
 }
 
 void

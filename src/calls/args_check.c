@@ -29,7 +29,7 @@ static uint64 seen_registry = 0;
 
 /* An error on the way leaves no table that looks valid. */
 static void
-forget(void)
+forget_checks(void)
 {
 	HASHCTL		info = {.keysize = sizeof(((Remembered *) NULL)->name),.entrysize = sizeof(Remembered)};
 
@@ -43,7 +43,7 @@ forget(void)
 }
 
 static Handler *
-find(const Worker *worker)
+find_check(const Worker *worker)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Handler    *reader = NULL;
@@ -70,14 +70,14 @@ remembered_handler(const Worker *worker)
 	if (handlers == NULL || seen_handlers != handlers_now || seen_registry != registry_now ||
 		hash_get_num_entries(handlers) >= MOST_REMEMBERED)
 	{
-		forget();
+		forget_checks();
 		seen_handlers = handlers_now;
 		seen_registry = registry_now;
 	}
 	entry = hash_search(handlers, worker->name, HASH_FIND, NULL);
 	if (entry != NULL)
 		return entry->handler;
-	handler = find(worker);
+	handler = find_check(worker);
 	entry = hash_search(handlers, worker->name, HASH_ENTER, NULL);
 	entry->handler = handler;
 	return handler;

@@ -83,7 +83,7 @@ parse_line(char *line, EncryptionKey *key)
 }
 
 static const EncryptionKey *
-find(const Keys *keys, int32 version)
+find_key(const Keys *keys, int32 version)
 {
 	for (int i = 0; keys != NULL && i < keys->count; i++)
 		if (keys->keys[i].version == version)
@@ -102,7 +102,7 @@ add_line(Keys *keys, char *line)
 		return NULL;
 	if (!parse_line(line, &key))
 		wrong = "is not a version and a key of 64 hexadecimal digits";
-	else if (find(keys, key.version) != NULL)
+	else if (find_key(keys, key.version) != NULL)
 		wrong = "has a version that another line has";
 	else if (keys->count == MAX_KEYS)
 		wrong = "is one too many";
@@ -113,7 +113,7 @@ add_line(Keys *keys, char *line)
 }
 
 static void
-forget(Keys *keys)
+forget_keys(Keys *keys)
 {
 	if (keys == NULL)
 		return;
@@ -227,7 +227,7 @@ read_keys(void)
 
 	if (queue_jobs_encryption_key_command[0] == '\0')
 	{
-		forget(known);
+		forget_keys(known);
 		known = NULL;
 		if (problem != NULL)
 			pfree(problem);
@@ -246,13 +246,13 @@ read_keys(void)
 		known = keys;
 		keys = before;
 	}
-	forget(keys);
+	forget_keys(keys);
 	note_problem(wrong);
 	has_looked(began);
 }
 
 static void
-look(void)
+look_for_keys(void)
 {
 	if (read_at == 0 || of_reload != PgReloadTime)
 		read_keys();
@@ -260,7 +260,7 @@ look(void)
 
 /* Something is missing: looks again, but not over and over. True if it did. */
 static bool
-look_again(void)
+look_for_keys_again(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
@@ -288,9 +288,9 @@ encryption_key_newest(void)
 {
 	const EncryptionKey *key;
 
-	look();
+	look_for_keys();
 	key = newest();
-	return key == NULL && look_again() ? newest() : key;
+	return key == NULL && look_for_keys_again() ? newest() : key;
 }
 
 const EncryptionKey *
@@ -298,9 +298,9 @@ encryption_key_of(int32 version)
 {
 	const EncryptionKey *key;
 
-	look();
-	key = find(known, version);
-	return key == NULL && look_again() ? find(known, version) : key;
+	look_for_keys();
+	key = find_key(known, version);
+	return key == NULL && look_for_keys_again() ? find_key(known, version) : key;
 }
 
 const EncryptionKey *

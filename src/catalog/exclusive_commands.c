@@ -62,7 +62,7 @@ exclusive_command_waits(Oid database)
 }
 
 static List *
-note(List *list, Oid database)
+note_database(List *list, Oid database)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 
@@ -147,7 +147,8 @@ has_processes(Oid database)
 static void
 hold(Oid database)
 {
-	held = note(held, database);	/* which may fail, and what follows must then not have been done */
+	/* which may fail, and what follows must then not have been done */
+	held = note_database(held, database);
 	if (has_processes(database))
 		(void) database_slot_take(database);	/* executors go on without */
 	if (!hold_slot(database, false))
@@ -295,7 +296,7 @@ note_changed(const char *name)
 	CommandCounterIncrement();
 	database = get_database_oid(name, true);
 	if (OidIsValid(database) && read_database(database, &row) && row.datallowconn && !row.datistemplate)
-		changed = note(changed, database);
+		changed = note_database(changed, database);
 }
 
 static bool

@@ -72,7 +72,7 @@ check_relation(const RangeVar *name)
 }
 
 static void
-check_names(Node *node)
+guard_check_names(Node *node)
 {
 	if (IsA(node, RenameStmt) && ((RenameStmt *) node)->renameType == OBJECT_SCHEMA)
 	{
@@ -211,7 +211,7 @@ lanes_of_role(Oid role, int *count)
 }
 
 static int64
-count_rows(const char *sql, Oid type, Datum value)
+guard_count_rows(const char *sql, Oid type, Datum value)
 {
 	bool		isnull;
 
@@ -230,9 +230,9 @@ look_at_use(Oid role)
 	use->name = GetUserNameFromId(role, false);
 	engine_begin(&saved);
 	if (lanes > 0)
-		use->jobs = count_rows("SELECT count(*) FROM queue_jobs.live_job WHERE lane = ANY ($1)", INT4ARRAYOID, ids);
-	use->schedules = count_rows("SELECT count(*) FROM queue_jobs.defined_schedule WHERE owner = $1", REGROLEOID, ObjectIdGetDatum(role));
-	use->workers = count_rows("SELECT count(*) FROM queue_jobs.defined_worker WHERE definer = $1", REGROLEOID, ObjectIdGetDatum(role));
+		use->jobs = guard_count_rows("SELECT count(*) FROM queue_jobs.live_job WHERE lane = ANY ($1)", INT4ARRAYOID, ids);
+	use->schedules = guard_count_rows("SELECT count(*) FROM queue_jobs.defined_schedule WHERE owner = $1", REGROLEOID, ObjectIdGetDatum(role));
+	use->workers = guard_count_rows("SELECT count(*) FROM queue_jobs.defined_worker WHERE definer = $1", REGROLEOID, ObjectIdGetDatum(role));
 	engine_end(&saved);
 	return use;
 }
@@ -374,7 +374,7 @@ guard_utility(UtilityCall *call)
 	if (IsA(node, RenameStmt) || IsA(node, AlterObjectSchemaStmt))
 	{
 		if (is_guarded())
-			check_names(node);
+			guard_check_names(node);
 	}
 	else if (IsA(node, AlterTableStmt) || IsA(node, IndexStmt) || IsA(node, RuleStmt) || IsA(node, ViewStmt))
 	{

@@ -67,7 +67,7 @@ typedef struct ContentEntry
 } ContentEntry;
 
 static void
-forget(void)
+forget_lanes(void)
 {
 	if (cache_context != NULL)
 		MemoryContextDelete(cache_context);
@@ -108,7 +108,7 @@ void
 lane_transaction_end(XactEvent event)
 {
 	if (added_level > 0 && event != XACT_EVENT_COMMIT)
-		forget();
+		forget_lanes();
 	added_level = 0;
 }
 
@@ -120,7 +120,7 @@ lane_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId p
 	if (added_level < nest_level)
 		return;
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		forget();
+		forget_lanes();
 	added_level = nest_level - 1;	/* as if there were one of the level above: a look too many at most */
 }
 
@@ -156,7 +156,7 @@ intern(int32 id, const char *worker, const char *queue, Oid owner, int64 salt)
 }
 
 static void
-refresh(void)
+refresh_lanes(void)
 {
 	uint64		generation;
 	HASHCTL		ctl = {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)};
@@ -165,7 +165,7 @@ refresh(void)
 	generation = catalog_generation();
 	if (cached_generation == generation)
 		return;
-	forget();
+	forget_lanes();
 	cache_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs lanes", ALLOCSET_DEFAULT_SIZES);
 	ctl.hcxt = content_ctl.hcxt = cache_context;
 	lanes_by_id = hash_create("queue_jobs lanes", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -272,7 +272,7 @@ lanes_of_content(const char *worker, const char *queue, Oid owner, bool *for_goo
 	ListCell   *cell;
 	MemoryContext old = CurrentMemoryContext;
 
-	refresh();
+	refresh_lanes();
 	*for_good = true;
 	entry = hash_search(lanes_by_content, &content, HASH_FIND, NULL);
 	if (entry != NULL && strcmp(((Lane *) linitial(entry->lanes))->worker, worker) == 0 &&
@@ -323,7 +323,7 @@ lane_get(int32 id)
 	Lane	   *lane;
 	bool		in_progress = false;
 
-	refresh();
+	refresh_lanes();
 	entry = hash_search(lanes_by_id, &id, HASH_FIND, NULL);
 	if (entry != NULL)
 		return entry->lane;
@@ -399,7 +399,7 @@ lane_all(void)
 	Lane	   *lane;
 	bool		in_progress;
 
-	refresh();
+	refresh_lanes();
 	rows_begin(&rows, REL_LANE, 0, NULL);
 	while ((lane = rows_next(&rows, &in_progress)) != NULL)
 		if (!in_progress)
@@ -412,7 +412,7 @@ lane_all(void)
 
 /* Its salt is of the owner's present name, which a dump carries; it stays when the role is renamed. */
 static int32
-add(const char *worker, const char *queue, Oid owner)
+insert_lane(const char *worker, const char *queue, Oid owner)
 {
 	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID};
 	int32		id = (int32) nextval_internal(catalog_relation(REL_LANE_ID_SEQ), false);
@@ -443,7 +443,7 @@ lane_for(Worker *worker, const char *queue, Oid owner)
 		return worker->lane;
 	lanes = lanes_of_content(worker->name, queue, owner, &for_good);
 	if (lanes == NIL)
-		return add(worker->name, queue, owner);
+		return insert_lane(worker->name, queue, owner);
 	id = ((Lane *) linitial(lanes))->id;
 	if (usual && for_good)
 	{

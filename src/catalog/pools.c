@@ -136,7 +136,7 @@ pool_of_everything(void)
 }
 
 static void
-refresh(void)
+refresh_pools(void)
 {
 	MemoryContext old;
 	char	   *why;
@@ -159,14 +159,14 @@ refresh(void)
 int
 pools_count(void)
 {
-	refresh();
+	refresh_pools();
 	return list_length(pools);
 }
 
 const Pool *
 pool_at(int index)
 {
-	refresh();
+	refresh_pools();
 	return index < list_length(pools) ? list_nth(pools, index) : NULL;
 }
 
@@ -175,7 +175,7 @@ pools_serving(const Lane *lane, const Worker *worker)
 {
 	uint32		serving = 0;
 
-	refresh();
+	refresh_pools();
 	if (pools_version() == 0)
 		return ALL_POOLS;
 	for (int i = 0; i < list_length(pools); i++)

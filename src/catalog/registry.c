@@ -98,7 +98,7 @@ create_names(MemoryContext context)
 }
 
 static bool
-has_name(HTAB *names, const char *name)
+registry_has_name(HTAB *names, const char *name)
 {
 	return hash_search(names, name, HASH_FIND, NULL) != NULL;
 }
@@ -308,7 +308,7 @@ look_at_names(HTAB **names, CatalogRelation which, const char *column, Snapshot 
 	table_rows_end(&rows);
 	same = hash_get_num_entries(*names) == list_length(found);
 	foreach(cell, found)
-		same = same && has_name(*names, lfirst(cell));
+		same = same && registry_has_name(*names, lfirst(cell));
 	if (same)
 		return;
 	fresh = create_names(cache_context);
@@ -362,7 +362,7 @@ look_at_subscription(Snapshot snapshot)
 
 /* All of one moment: a queue may be resumed because its worker has been changed. */
 static void
-look(void)
+look_at_definitions(void)
 {
 	uint64		generation = catalog_generation();
 	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs definitions",
@@ -387,10 +387,10 @@ look(void)
 }
 
 static void
-refresh(void)
+refresh_registry(void)
 {
 	if (cached_generation != catalog_generation())
-		look();
+		look_at_definitions();
 }
 
 /* ---- what this transaction writes ---- */
@@ -472,7 +472,7 @@ registry_paused_written(const char *queue, bool paused)
 uint64
 registry_version(void)
 {
-	refresh();
+	refresh_registry();
 	return version;
 }
 
@@ -481,7 +481,7 @@ registry_worker(const char *name)
 {
 	WorkerEntry *entry;
 
-	refresh();
+	refresh_registry();
 	entry = hash_search(workers, &name, HASH_FIND, NULL);
 	return entry ? entry->worker : NULL;
 }
@@ -535,7 +535,7 @@ registry_worker_names(void)
 	WorkerEntry *entry;
 	List	   *names = NIL;
 
-	refresh();
+	refresh_registry();
 	hash_seq_init(&status, workers);
 	while ((entry = hash_seq_search(&status)) != NULL)
 		names = lappend(names, pstrdup(entry->name));
@@ -560,21 +560,21 @@ registry_default_worker(char *name, char *queue)
 bool
 registry_worker_disabled(const char *name)
 {
-	refresh();
-	return has_name(disabled_workers, name);
+	refresh_registry();
+	return registry_has_name(disabled_workers, name);
 }
 
 bool
 registry_queue_paused(const char *queue)
 {
-	refresh();
-	return has_name(paused_queues, queue);
+	refresh_registry();
+	return registry_has_name(paused_queues, queue);
 }
 
 const char *
 registry_subscription(void)
 {
-	refresh();
+	refresh_registry();
 	return subscription;
 }
 

@@ -17,7 +17,7 @@
 #include "utils/snapmgr.h"
 
 static void
-begin(RunAs *saved, Oid role, int security_context, const char *search_path)
+begin_as(RunAs *saved, Oid role, int security_context, const char *search_path)
 {
 	GetUserIdAndSecContext(&saved->user, &saved->security_context);
 	SetUserIdAndSecContext(role, saved->security_context | security_context);
@@ -30,7 +30,7 @@ begin(RunAs *saved, Oid role, int security_context, const char *search_path)
 void
 engine_begin(RunAs *saved)
 {
-	begin(saved, catalog_owner(), SECURITY_LOCAL_USERID_CHANGE, BARE_SEARCH_PATH);
+	begin_as(saved, catalog_owner(), SECURITY_LOCAL_USERID_CHANGE, BARE_SEARCH_PATH);
 }
 
 /* Settings are those of before, whatever code that was called in between has set for the session. */
@@ -46,7 +46,7 @@ engine_end(RunAs *saved)
 void
 restricted_begin(RunAs *saved, Oid role, const char *search_path)
 {
-	begin(saved, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION, search_path);
+	begin_as(saved, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION, search_path);
 }
 
 void

@@ -109,7 +109,7 @@ attribute_hint(void)
 }
 
 static void *
-refuse(SelectorError *error, const char *term, char *problem, char *hint)
+refuse_term(SelectorError *error, const char *term, char *problem, char *hint)
 {
 	*error = (SelectorError)
 	{
@@ -129,7 +129,7 @@ find_attribute(const char *name)
 
 /* Attribute, operator and values of a term; NULL with *error if it is none. */
 static Term *
-parse_term(const char *text, SelectorError *error)
+selector_parse_term(const char *text, SelectorError *error)
 {
 	const char *equals = strchr(text, '=');
 	bool		negated = equals != NULL && equals > text && equals[-1] == '!';
@@ -139,12 +139,12 @@ parse_term(const char *text, SelectorError *error)
 	ListCell   *cell;
 
 	if (equals == NULL)
-		return refuse(error, text, text[0] == '\0' ? "A term is empty." : "It has no operator.",
-					  "A term is written attribute=value or attribute!=value, with several values as a,b.");
+		return refuse_term(error, text, text[0] == '\0' ? "A term is empty." : "It has no operator.",
+						   "A term is written attribute=value or attribute!=value, with several values as a,b.");
 	name = trimmed(text, equals - text - (negated ? 1 : 0));
 	attribute = find_attribute(name);
 	if (attribute < 0)
-		return refuse(error, text, psprintf("There is no attribute \"%s\".", name), attribute_hint());
+		return refuse_term(error, text, psprintf("There is no attribute \"%s\".", name), attribute_hint());
 	term = palloc(sizeof(Term));
 	*term = (Term)
 	{
@@ -156,10 +156,10 @@ parse_term(const char *text, SelectorError *error)
 		const char *const *possible = attributes[attribute].values;
 
 		if (value[0] == '\0')
-			return refuse(error, text, "A value is empty.", "Separate values by one comma.");
+			return refuse_term(error, text, "A value is empty.", "Separate values by one comma.");
 		if (possible != NULL && option_value(possible, value) < 0)
-			return refuse(error, text, psprintf("\"%s\" is no value of %s.", value, name),
-						  psprintf("Values are %s.", listed(possible)));
+			return refuse_term(error, text, psprintf("\"%s\" is no value of %s.", value, name),
+							   psprintf("Values are %s.", listed(possible)));
 	}
 	return term;
 }
@@ -182,7 +182,7 @@ selector_parse(const char *text, SelectorError *error)
 
 		foreach(term_cell, split_trimmed(lfirst(clause_cell), '&'))
 		{
-			Term	   *term = parse_term(lfirst(term_cell), error);
+			Term	   *term = selector_parse_term(lfirst(term_cell), error);
 
 			if (term == NULL)
 				return NULL;
@@ -255,7 +255,7 @@ in_namespace(const char *queue, const char *namespace)
 
 /* Whether a value is among those that the subject has of the attribute. */
 static bool
-has_value(SelectorAttribute attribute, const char *value, const Worker *worker, const char *queue)
+subject_has_value(SelectorAttribute attribute, const char *value, const Worker *worker, const char *queue)
 {
 	if (attribute == SELECT_NAME)
 		return strcmp(queue, value) == 0;
@@ -291,7 +291,7 @@ term_matches(const Term *term, const Worker *worker, const char *queue)
 	foreach(cell, term->values)
 	{
 		CHECK_FOR_INTERRUPTS();
-		meet = meet || has_value(term->attribute, lfirst(cell), worker, queue);
+		meet = meet || subject_has_value(term->attribute, lfirst(cell), worker, queue);
 	}
 	return meet != term->negated;
 }

@@ -235,7 +235,7 @@ statistics_cpu_time(void)
 
 /* Up to 8 microseconds each has a bucket of its own; then there are four to a power of two. */
 static int
-bucket_of(int64 time)
+duration_bucket(int64 time)
 {
 	int			power;
 
@@ -290,8 +290,8 @@ add_run(WorkerCounters *counters, const RunMeasure *measure, Urgency urgency)
 		counters->executor_run_time += measure->running;
 	totals->started_in_target += measure->queueing <= targets[urgency].queueing;
 	totals->ran_in_target += measure->running <= targets[urgency].running;
-	counters->run_times[bucket_of(measure->running)]++;
-	counters->queueing_times[bucket_of(measure->queueing)]++;
+	counters->run_times[duration_bucket(measure->running)]++;
+	counters->queueing_times[duration_bucket(measure->queueing)]++;
 }
 
 static void
@@ -310,7 +310,7 @@ count_noted(const Noted *what)
 }
 
 static void
-note(const Noted *what)
+note_statistic(const Noted *what)
 {
 	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count++] = *what;
@@ -328,7 +328,7 @@ statistics_add_run(const Worker *worker, const RunMeasure *measure)
 		return;
 	/* the clock may have been set back meanwhile */
 	run.measure.running = Max(measure->running, 0);
-	note(&run);
+	note_statistic(&run);
 }
 
 void
@@ -358,7 +358,7 @@ statistics_count(const char *worker, Counted what, uint64 count)
 			noted[i].count += count;
 			return;
 		}
-	note(&others);
+	note_statistic(&others);
 }
 
 void

@@ -44,7 +44,7 @@ refuse_where_nothing_can_be_written(const char *function)
  * to have been pending for long, are another server's.
  */
 static void
-take_over(void)
+subscription_take_over(void)
 {
 	RunAs		saved;
 
@@ -82,5 +82,5 @@ subscription_utility(UtilityCall *call)
 		return;
 	catalog_announce_change();
 	if (was_copy && registry_subscription() == NULL)
-		take_over();
+		subscription_take_over();
 }

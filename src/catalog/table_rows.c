@@ -158,7 +158,7 @@ table_rows_time(TableRows *rows, const char *column)
 /* ---- what is kept ---- */
 
 static void
-read_rows(SmallTable *table)
+read_table_rows(SmallTable *table)
 {
 	Snapshot	snapshot = engine_snapshot();
 	TableRows	rows;
@@ -190,7 +190,7 @@ small_table_refresh(SmallTable *table)
 											   ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(table->context);
 	old = MemoryContextSwitchTo(table->context);
-	read_rows(table);
+	read_table_rows(table);
 	MemoryContextSwitchTo(old);
 	table->generation = generation;
 	return true;

@@ -64,7 +64,7 @@ distrusted_grantee(Datum acl_datum, PathTrust trust, bool *found)
 }
 
 static char *
-role_name(Oid role)
+trusted_role_name(Oid role)
 {
 	char	   *name;
 
@@ -93,12 +93,12 @@ schema_fault(Oid schema, PathTrust trust)
 		grantee = distrusted_grantee(acl, trust, &distrusted);
 	ReleaseSysCache(tuple);
 	if (!is_trusted(owner, trust))
-		return psprintf("Role \"%s\" owns it.", role_name(owner));
+		return psprintf("Role \"%s\" owns it.", trusted_role_name(owner));
 	if (!distrusted)
 		return NULL;
 	if (grantee == ACL_ID_PUBLIC)
 		return "Every role may create objects in it.";
-	return psprintf("Role \"%s\" may create objects in it.", role_name(grantee));
+	return psprintf("Role \"%s\" may create objects in it.", trusted_role_name(grantee));
 }
 
 /* ---- paths ---- */

@@ -307,7 +307,7 @@ look_at_demand(Filling *filling)
 }
 
 static void
-fill(const Filling *filling)
+fill_worker(const Filling *filling)
 {
 	WorkerTexts texts;
 	Worker	   *worker = worker_to_fill(filling, &texts);
@@ -341,7 +341,7 @@ capacity_run(const Worker *built_in, Jsonb *args)
 	if (filling.most == 0)
 		return;
 	upkeep_begin_part(built_in);
-	fill(&filling);
+	fill_worker(&filling);
 	upkeep_end_part();
 }
 

@@ -239,7 +239,7 @@ note_tick(const Worker *worker)
  * soon as that is up.
  */
 static void
-tick(void *name)
+write_tick(void *name)
 {
 	Worker	   *worker = registry_worker_copy(name);
 
@@ -263,7 +263,7 @@ heal_due(TimestampTz now)
 		const Due  *due = lfirst(cell);
 
 		if (due->at <= now)
-			(void) catalog_unit(tick, due->name);
+			(void) catalog_unit(write_tick, due->name);
 	}
 	/* with the ticks that were just noted */
 	foreach(cell, due_list(NEXT_TICKS, GetCurrentTimestamp()))

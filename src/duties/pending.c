@@ -91,7 +91,7 @@ turn_of(Oid role)
 }
 
 static bool
-has_room(const RoleTurn *turn)
+turn_has_room(const RoleTurn *turn)
 {
 	return turn->count < ROOM_OF_EACH || turn->count < MOST_PENDING - hash_get_num_entries(all_pending);
 }
@@ -101,7 +101,7 @@ pending_is_low(Oid role)
 {
 	const RoleTurn *turn = turn_of(role);
 
-	return turn->count < LOW && has_room(turn);
+	return turn->count < LOW && turn_has_room(turn);
 }
 
 /* The entry of the key. If it is new (not *found), the caller must put it into a list. */
@@ -127,7 +127,7 @@ pending_add(Oid role, PendingKind kind, int64 id)
 	PendingKey	key = {.id = id,.role = role,.kind = kind};
 	RoleTurn   *turn = turn_of(role);
 	bool		found;
-	Pending    *pending = has_room(turn) ? enter(turn, &key, &found)
+	Pending    *pending = turn_has_room(turn) ? enter(turn, &key, &found)
 										 : hash_search(all_pending, &key, HASH_FIND, &found);
 
 	if (pending != NULL)
@@ -142,7 +142,7 @@ pending_add(Oid role, PendingKind kind, int64 id)
 }
 
 static void
-take(RoleTurn *turn, Pending *taken)
+take_pending(RoleTurn *turn, Pending *taken)
 {
 	Pending    *pending = dlist_container(Pending, node, dlist_pop_head_node(&turn->queue));
 
@@ -158,7 +158,7 @@ pending_take(Pending *taken)
 
 	if (turn == NULL)
 		return false;
-	take(turn, taken);
+	take_pending(turn, taken);
 	return true;
 }
 
@@ -170,7 +170,7 @@ pending_take_more(const Pending *last, PendingKind kind, Pending *taken)
 	if (dlist_is_empty(&turn->queue) ||
 		dlist_container(Pending, node, dlist_head_node(&turn->queue))->key.kind != kind)
 		return false;
-	take(turn, taken);
+	take_pending(turn, taken);
 	return true;
 }
 

@@ -258,7 +258,7 @@ require_schedule(FunctionCallInfo fcinfo)
 }
 
 static Worker *
-require_worker(const char *name)
+require_scheduled_worker(const char *name)
 {
 	return worker_copy(registry_require_worker(name, "Define it with queue_jobs.define_worker(), or give SQL as command => '...'."));
 }
@@ -325,7 +325,7 @@ schedule_define(const ScheduleDefinition *definition)
 	TimestampTz next;
 
 	check_name("schedule", definition->name);
-	worker = require_worker(definition->worker);
+	worker = require_scheduled_worker(definition->worker);
 	existing = lock_schedule(definition->name);
 	if (existing != NULL && !has_privs_of_role(GetUserId(), existing->owner))
 		refuse_other_roles(definition->name, existing->owner);
@@ -437,7 +437,7 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
 				 errdetail("Schedule \"%s\" is that role's.", schedule->name),
 				 errhint("Another role can take the schedule over by schedule().")));
 	restricted_begin(&saved, schedule->owner, BARE_SEARCH_PATH);
-	job = enqueue_tick(require_worker(schedule->worker), schedule->args, tick, schedule->name);
+	job = enqueue_tick(require_scheduled_worker(schedule->worker), schedule->args, tick, schedule->name);
 	restricted_end(&saved);
 	return job;
 }
@@ -584,7 +584,7 @@ says_anything_new(const Outcome *outcome)
 }
 
 static void
-tick(void *argument)
+schedule_tick(void *argument)
 {
 	Ticking    *ticking = argument;
 	Schedule   *schedule;
@@ -658,7 +658,7 @@ schedule_due(TimestampTz now)
 
 		for (int i = 0; i < TICKS_AT_ONCE; i++)
 		{
-			if (!process_protect(tick, &ticking))
+			if (!process_protect(schedule_tick, &ticking))
 			{
 				look_again = Min(look_again, LOOK_AGAIN_AFTER_ERROR);
 				ticking.again = false;	/* what it found was undone */

@@ -82,7 +82,7 @@ static bool under_way = false;	/* what was taken as news has not been looked at 
 /* ---- one look ---- */
 
 static void
-look(void *argument)
+look_protected(void *argument)
 {
 	Look	   *one = argument;
 
@@ -150,7 +150,7 @@ look_at_batch(const Pending *pending)
 {
 	Look		one = {.id = pending->key.id,.is_batch = true,.expiring.next = DT_NOEND};
 
-	if (catalog_unit(look, &one))
+	if (catalog_unit(look_protected, &one))
 		end_expired(&one.expiring);
 	else
 		pending_put_off(pending, LOOK_AGAIN_AT_FAILED);
@@ -222,7 +222,7 @@ look_at_job(const Pending *pending)
 {
 	Look		one = {.id = pending->key.id,.signalled = pending->key.kind == PENDING_SIGNALLED};
 
-	if (!catalog_unit(look, &one))
+	if (!catalog_unit(look_protected, &one))
 		pending_put_off(pending, LOOK_AGAIN_AT_FAILED);
 	else if (one.locked)
 		pending_put_off(pending, LOOK_AGAIN_AT_LOCKED);
@@ -444,7 +444,7 @@ pending_kind(const News *news)
 }
 
 static void
-take_news(void)
+fetch_news(void)
 {
 	News		news[NEWS_AT_ONCE];
 	bool		lost;
@@ -489,7 +489,7 @@ step(void)
 	bool		looked;
 	bool		read;
 
-	take_news();
+	fetch_news();
 	begin_everything();
 	look_at_expired();
 	pending_resume();

@@ -111,7 +111,7 @@ run_again(Trial *trial, int run)
 
 /* The handler sees a later time in each run, and a current_job() that was never enqueued. */
 static void
-begin_run(Trial *trial, Job *job, const Lane *lane, int run)
+trial_begin_run(Trial *trial, Job *job, const Lane *lane, int run)
 {
 	static TimestampTz last = 0;
 
@@ -144,7 +144,7 @@ try_runs(void *argument)
 	/* tells what was written */
 	(void) set_config_option("track_counts", "on", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0,
 							 false);
-	begin_run(trial, &job, &lane, 1);
+	trial_begin_run(trial, &job, &lane, 1);
 	run_handler(trial);
 	if (!trial->called)
 		ereport(ERROR,
@@ -157,7 +157,7 @@ try_runs(void *argument)
 		ChangesPoint *point = changes_begin(trial->rewritten);
 		StringInfoData changes;
 
-		begin_run(trial, &job, &lane, run);
+		trial_begin_run(trial, &job, &lane, run);
 		run_again(trial, run);
 		initStringInfo(&changes);
 		trial->uncopied = changes_since(point, &changes);

@@ -136,7 +136,7 @@ list_tables(void)
 /* ---- rows ---- */
 
 static void
-count_row(HTAB *rows, TupleTableSlot *slot, int by)
+count_changed_row(HTAB *rows, TupleTableSlot *slot, int by)
 {
 	Datum		row = ExecFetchSlotHeapTupleDatum(slot);
 	char	   *text = OidOutputFunctionCall(F_RECORD_OUT, row);
@@ -174,7 +174,7 @@ count_rows(HTAB *rows, Oid table, Snapshot snapshot, Snapshot other, int by)
 		if (other != NULL && table_tuple_satisfies_snapshot(rel, slot, other))
 			continue;
 		old = MemoryContextSwitchTo(each);
-		count_row(rows, slot, by);
+		count_changed_row(rows, slot, by);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(each);
 	}

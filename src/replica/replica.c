@@ -212,7 +212,7 @@ begin_change(FunctionCallInfo fcinfo, const char *function)
 
 /* Returns how many rows it changed. */
 static uint64
-change(const char *sql, int expected, int nargs, Datum *values)
+run_replica_statement(const char *sql, int expected, int nargs, Datum *values)
 {
 	Oid			types[] = {TEXTOID, TEXTOID, TEXTOID};
 	RunAs		saved;
@@ -232,7 +232,7 @@ change_replica(FunctionCallInfo fcinfo, const char *function, const char *sql, i
 	char	   *name = begin_change(fcinfo, function);
 	Datum		value = CStringGetTextDatum(name);
 
-	if (change(sql, expected, 1, &value) == 0)
+	if (run_replica_statement(sql, expected, 1, &value) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("replica \"%s\" is not known", name),
@@ -274,9 +274,9 @@ queue_jobs_add_replica(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(name);
 	values[1] = CStringGetTextDatum(conninfo);
 	values[2] = CStringGetTextDatum(replica_check_conninfo(conninfo));
-	(void) change("INSERT INTO queue_jobs.defined_replica (name, conninfo, shown_conninfo) VALUES ($1, $2, $3)"
-				  " ON CONFLICT (name) DO UPDATE SET conninfo = EXCLUDED.conninfo, shown_conninfo = EXCLUDED.shown_conninfo",
-				  SPI_OK_INSERT, 3, values);
+	(void) run_replica_statement("INSERT INTO queue_jobs.defined_replica (name, conninfo, shown_conninfo) VALUES ($1, $2, $3)"
+								 " ON CONFLICT (name) DO UPDATE SET conninfo = EXCLUDED.conninfo, shown_conninfo = EXCLUDED.shown_conninfo",
+								 SPI_OK_INSERT, 3, values);
 	replica_forget(name);			/* what was known was of another */
 	error_context_stack = hide.previous;
 	PG_RETURN_VOID();

@@ -349,8 +349,8 @@ await_result(Link *link, TimestampTz deadline)
 
 /* A statement, with parameters in text form. */
 static Attempt
-run_statement(Link *link, const char *sql, int nparams, const Oid *types, const char *const *values,
-			  TimestampTz deadline)
+link_run_statement(Link *link, const char *sql, int nparams, const Oid *types, const char *const *values,
+				   TimestampTz deadline)
 {
 	if (PQsendQueryParams(link->connection, sql, nparams, types, values, NULL, NULL, 0))
 		return await_result(link, deadline);
@@ -523,7 +523,7 @@ ask(Link *link, const Jsonb *context, TimestampTz until, TimestampTz deadline)
 		attempt = connect_link(link, deadline);
 	if (attempt == ATTEMPT_DONE)
 		attempt = finish_reset(link, deadline);
-	return attempt == ATTEMPT_DONE ? run_statement(link, ASK, 2, types, values, deadline) : attempt;
+	return attempt == ATTEMPT_DONE ? link_run_statement(link, ASK, 2, types, values, deadline) : attempt;
 }
 
 /* A connection that was fine when we used it last may have died since: then a new one is tried. */
@@ -630,7 +630,8 @@ run_read(Link *link, void *argument)
 	Read	   *read = argument;
 	TimestampTz deadline = GetCurrentTimestamp() +
 		((int64) queue_jobs_replica_read_timeout + SPARE_TIME) * 1000;
-	Attempt		attempt = run_statement(link, read->sql, 1, types, &read->args, Min(deadline, read->until));
+	Attempt		attempt = link_run_statement(link, read->sql, 1, types, &read->args,
+											 Min(deadline, read->until));
 
 	if (attempt == ATTEMPT_LOST)
 	{

@@ -29,7 +29,7 @@ replicas_init(void)
 }
 
 static ReplicaSlot *
-find(const char *name)
+find_replica_slot(const char *name)
 {
 	for (int i = 0; i < REPLICA_SLOTS; i++)
 		if (slots[i].database == MyDatabaseId && strcmp(slots[i].name, name) == 0)
@@ -92,12 +92,12 @@ replica_lock(const char *name)
 	if (slots == NULL)
 		return NULL;
 	LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_SHARED);
-	slot = find(name);
+	slot = find_replica_slot(name);
 	if (slot == NULL)
 	{
 		LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));
 		LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_EXCLUSIVE);
-		slot = find(name);
+		slot = find_replica_slot(name);
 		if (slot == NULL)
 			slot = make_slot(name);
 	}
@@ -123,7 +123,7 @@ replica_forget(const char *name)
 	if (slots == NULL)
 		return;
 	LWLockAcquire(shared_lock_of(LOCK_OF_REPLICAS), LW_EXCLUSIVE);
-	slot = find(name);
+	slot = find_replica_slot(name);
 	if (slot != NULL)
 		slot->database = InvalidOid;
 	LWLockRelease(shared_lock_of(LOCK_OF_REPLICAS));

@@ -392,7 +392,7 @@ write_batch(int64 batch, Changes *changes, int64 dead_job)
 
 /* All with one snapshot: what is retried meanwhile would be neither live nor dead. */
 static void
-look(int64 batch, BatchState *state, ExpiringMembers *expiring)
+look_at_state(int64 batch, BatchState *state, ExpiringMembers *expiring)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
@@ -457,7 +457,7 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 	if (found)
 	{
 		watch_look_begins(batch);
-		look(batch, &state, expiring);
+		look_at_state(batch, &state, expiring);
 	}
 	engine_end(&saved);
 	if (!found)

@@ -23,7 +23,7 @@
 #include "watch.h"
 
 static void
-refuse_unknown(int64 batch)
+refuse_unknown_batch(int64 batch)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -96,7 +96,7 @@ require_batch(int64 batch)
 	Oid			owner = read_batch(batch, false, &ended);
 
 	if (!OidIsValid(owner))
-		refuse_unknown(batch);
+		refuse_unknown_batch(batch);
 	return owner;
 }
 
@@ -159,7 +159,7 @@ batch_join(int64 batch)
 	owner = read_batch(batch, true, &ended);
 	test_point("batch_locked");
 	if (!OidIsValid(owner))
-		refuse_unknown(batch);
+		refuse_unknown_batch(batch);
 	if (!is_own(batch))			/* a run adds to its own also where it runs as its worker's definer */
 		refuse_others(batch, owner);
 	if (ended && !is_own(batch))

@@ -267,7 +267,7 @@ goes_first(const Job *other, const Job *job, const Worker *worker, TimestampTz n
 
 /* Now that the job cannot start: is it still such as the first look saw it? It may have other args, even. */
 static RelyResult
-look_again(LiveTable *table, const Job *seen, const Worker *worker, TimestampTz now)
+look_at_job_again(LiveTable *table, const Job *seen, const Worker *worker, TimestampTz now)
 {
 	Job			job;
 	TimestampTz until;
@@ -294,7 +294,7 @@ rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker
 	{
 		case SHARE_LOCKED:
 			location_unknown(); /* the server unlocks the row before we can say where our commit is */
-			return look_again(table, job, worker, now);
+			return look_at_job_again(table, job, worker, now);
 		case SHARE_REFUSED:
 			return hold_is_run(job->id) ? RELY_RUNS : RELY_ENDS;
 		default:
@@ -309,7 +309,7 @@ rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *wo
 
 	if (hold_count() >= MAX_HOLDS || !hold_try(job->id, HOLD_RELY))
 		return rely_by_row(table, slot, job, worker, now);
-	result = look_again(table, job, worker, now);
+	result = look_at_job_again(table, job, worker, now);
 	if (result != RELY_DONE)
 		hold_release(job->id, HOLD_RELY);
 	return result;
@@ -374,8 +374,8 @@ function_runs(LiveTable *table, int64 id)
  * sees what we wrote.
  */
 static bool
-look(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now, Standing *result,
-	 int64 *standing)
+look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now,
+			Standing *result, int64 *standing)
 {
 	bool		until_executed = dedup_one_at_a_time(job, worker);
 	KeyScan		scan;
@@ -450,7 +450,7 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 		return STANDING_NONE;
 	do
 		CHECK_FOR_INTERRUPTS();
-	while (!look(table, job, worker, role, now, &result, standing));
+	while (!look_at_key(table, job, worker, role, now, &result, standing));
 	if (result == STANDING_DROP)
 		duplicates_note(job->lane, *standing);
 	return result;
@@ -496,7 +496,7 @@ dedup_any_live(LiveTable *table, const Job *job, const Worker *worker)
  * being run, and cannot be merged yet: it would run once more.
  */
 static bool
-is_run(const Job *other, TimestampTz now)
+is_run_by_lease(const Job *other, TimestampTz now)
 {
 	TimestampTz until;
 
@@ -525,7 +525,7 @@ key_state(LiveTable *table, const Job *job, const Worker *worker, TimestampTz *s
 	{
 		if (other.id == job->id || !same_key(job, &other))
 			continue;
-		if (is_run(&other, now))
+		if (is_run_by_lease(&other, now))
 			state = KEY_RUNS;
 		else if (goes_first(&other, job, worker, now))
 		{
@@ -712,7 +712,7 @@ dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{
-		if (other.id == job->id || !same_key(job, &other) || is_run(&other, now))
+		if (other.id == job->id || !same_key(job, &other) || is_run_by_lease(&other, now))
 			continue;
 		if (!takes_part(&other, worker, now) || has_state(&other) || job_signal_any_to_come(other.id) ||
 			Max(waiting_since(&other), waiting_since(job)) -

@@ -139,7 +139,7 @@ open_sealed(int64 job, const char *bound_to, const JsonbValue *value, char **tex
 
 /* Clear text is not left in memory that is free for others. */
 static void
-forget(char *text)
+forget_clear_text(char *text)
 {
 	explicit_bzero(text, strlen(text));
 	pfree(text);
@@ -157,7 +157,7 @@ seal_value(int64 job, const char *bound_to, const JsonbValue *value)
 
 	explicit_bzero(jsonb, VARSIZE(jsonb));
 	pfree(jsonb);
-	forget(text);
+	forget_clear_text(text);
 	return sealed;
 }
 
@@ -170,7 +170,7 @@ open_value(int64 job, const char *bound_to, JsonbValue *value)
 	if (!open_sealed(job, bound_to, value, &text))
 		return false;
 	JsonbToJsonbValue(jsonb_parse(text), value);
-	forget(text);
+	forget_clear_text(text);
 	return true;
 }
 

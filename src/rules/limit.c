@@ -336,8 +336,8 @@ begin_key(LiveTable *table, const Job *job, const Worker *worker, const Refusals
 
 /* Slots first, for they can be freed without a trace. */
 static LimitVerdict
-begin(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals,
-	  LimitHold *hold, TimestampTz *retry_at)
+limit_take_slots(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals,
+				 LimitHold *hold, TimestampTz *retry_at)
 {
 	LimitVerdict verdict = LIMIT_KEY;
 
@@ -363,7 +363,7 @@ begin(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals
 
 /* In case a slot is freed and no process tells, the lane is looked at again after LOOK_AGAIN. */
 static void
-refuse(Refusals *refusals, const Job *job, TimestampTz retry_at)
+refuse_start(Refusals *refusals, const Job *job, TimestampTz retry_at)
 {
 	if (!refusals->any)
 	{
@@ -401,7 +401,7 @@ most_holds(const Job *job, const Worker *worker)
 }
 
 static Oid
-executor_role(int32 id, const Worker *worker)
+limit_executor_role(int32 id, const Worker *worker)
 {
 	const Lane *lane = lane_get(id);
 
@@ -419,7 +419,7 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 	*hold = (LimitHold) {0};
 	if (hold_count() >= most_holds(job, worker))
 	{
-		refuse(refusals, job, NO_TIME);
+		refuse_start(refusals, job, NO_TIME);
 		refusals->hands_full = true;
 		return LIMIT_WORKER;
 	}
@@ -429,19 +429,19 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 		hold->key = limit_key_hash(worker, job->args);
 	if (key_refused(refusals, hold->key))
 	{
-		refuse(refusals, job, NO_TIME);
+		refuse_start(refusals, job, NO_TIME);
 		return refused_key_verdict(refusals, job->lane);
 	}
 	limits_tried = wakeup_limited_begin(lane_hint_worker(worker->name));
-	verdict = begin(table, job, worker, refusals, hold, &retry_at);
+	verdict = limit_take_slots(table, job, worker, refusals, hold, &retry_at);
 	if (verdict != LIMIT_FREE)
-		lane_hint_refuse(job->lane, lane_hint_worker(worker->name), executor_role(job->lane, worker));
+		lane_hint_refuse(job->lane, lane_hint_worker(worker->name), limit_executor_role(job->lane, worker));
 	if (verdict != LIMIT_FREE && shared_present())
-		verdict = begin(table, job, worker, refusals, hold, &retry_at);
+		verdict = limit_take_slots(table, job, worker, refusals, hold, &retry_at);
 	if (verdict != LIMIT_FREE)
 	{
 		wakeup_limited_undo(lane_hint_worker(worker->name), limits_tried);
-		refuse(refusals, job, retry_at);
+		refuse_start(refusals, job, retry_at);
 	}
 	if (verdict != LIMIT_KEY)
 		return verdict;
@@ -463,7 +463,7 @@ limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const 
 	if (passed_by == NULL || hold->key == 0 || worker->concurrency_limit != 1)
 		return;
 	refuse_key(refusals, hold->key);
-	refuse(refusals, passed_by, NO_TIME);
+	refuse_start(refusals, passed_by, NO_TIME);
 }
 
 bool

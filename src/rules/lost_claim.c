@@ -71,7 +71,7 @@ static ClaimEntry *own_entries = NULL;
 static volatile uint32 own_used = 0;	/* a bit for each of them */
 
 static void
-initialize(void *area)
+lost_claims_initialize(void *area)
 {
 	((LostClaims *) area)->made_at = GetCurrentTimestamp();
 }
@@ -99,7 +99,7 @@ is_lost(const ClaimEntry *entry)
 
 /* Valid from its last store on. One that is not charged yet keeps its place. */
 static void
-write_entry(int64 job, int32 attempt)
+write_lost_claim(int64 job, int32 attempt)
 {
 	for (int i = 0; own_entries != NULL && i < PLACES_PER_PROCESS; i++)
 	{
@@ -310,13 +310,13 @@ lost_claim_note(const Job *job)
 		.job = job->id,.attempt = job->attempt - 1,.subtransaction = GetCurrentSubTransactionId()
 	};
 	strlcpy(claimant, job->claimant, sizeof(claimant));
-	write_entry(job->id, job->attempt - 1);
+	write_lost_claim(job->id, job->attempt - 1);
 }
 
 void
 lost_claims_init(void)
 {
-	shared_add_area(sizeof(LostClaims), (void **) &lost_claims, initialize);
+	shared_add_area(sizeof(LostClaims), (void **) &lost_claims, lost_claims_initialize);
 }
 
 /* ---- after a crash ---- */

@@ -324,7 +324,7 @@ record_pending_sql(const Worker *worker, const char *pending, bool after, int li
 }
 
 static SPIPlanPtr
-prepare(const Worker *worker, const char *pending, bool lock)
+record_prepare(const Worker *worker, const char *pending, bool lock)
 {
 	Oid			type = JSONBOID;
 
@@ -363,7 +363,7 @@ lock_and_find(SPIPlanPtr lock, SPIPlanPtr check, Datum *key)
  * job this is. NULL: the session's path stays.
  */
 static int
-begin(const char *search_path)
+record_path_begin(const char *search_path)
 {
 	int			nest_level = NewGUCNestLevel();
 
@@ -417,8 +417,8 @@ prepare_plan(SPIPlanPtr *plan, RecordPlans *plans, const Worker *worker, bool lo
 	if (plans->stored_path == NULL)
 		plans->stored_path = MemoryContextStrdup(TopMemoryContext, texts.search_path);
 	find_path(plans, worker);
-	nest_level = begin(plans->search_path);
-	made = prepare(worker, texts.pending, lock);
+	nest_level = record_path_begin(plans->search_path);
+	made = record_prepare(worker, texts.pending, lock);
 	SPI_keepplan(made);
 	*plan = made;
 	end(nest_level);
@@ -436,7 +436,7 @@ record_state(RecordPlans *plans, const Worker *worker, Jsonb *args, bool lock)
 		(lock && !prepare_plan(&plans->lock, plans, worker, true)))
 		return RECORD_UNKNOWN;
 	find_path(plans, worker);
-	nest_level = begin(plans->search_path);
+	nest_level = record_path_begin(plans->search_path);
 	if (lock)
 		pending = lock_and_find(plans->lock, plans->check, &key);
 	else
@@ -466,9 +466,9 @@ record_plans_free(RecordPlans *plans)
 void
 record_check_definition(const Worker *worker, const WorkerTexts *texts)
 {
-	int			nest_level = begin(texts->search_path);
+	int			nest_level = record_path_begin(texts->search_path);
 
-	(void) prepare(worker, texts->pending, true);
+	(void) record_prepare(worker, texts->pending, true);
 	(void) prepare_one_query(psprintf("SELECT CASE WHEN\n%s\nTHEN true END FROM %s AS record", texts->pending,
 									  worker->record),
 							 0, NULL, "pending");
@@ -595,7 +595,7 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 	append_value_condition(&sql, primary_key(table), key_type);
 	appendStringInfo(&sql, " AND (\n%s\n)", condition ? condition : "true");
 
-	nest_level = begin(NULL);
+	nest_level = record_path_begin(NULL);
 	if (strcmp(GetConfigOption("lock_timeout", false, false), "0") == 0)
 		(void) set_config_option("lock_timeout", "10s", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
 								 0, false);

@@ -148,7 +148,7 @@ end_job(LiveTable *table, TupleTableSlot *slot, Job *job, bool expired)
 
 /* The job's row is locked. No claim has passed by one that stays as it is: it is not due. */
 static int64
-look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job, bool signalled)
+look_at_locked_job(LiveTable *table, TupleTableSlot *slot, Job *job, bool signalled)
 {
 	char	   *signal = waits_for_signal(job);
 	ParentsFound found;
@@ -176,7 +176,7 @@ look_at_job(LiveTable *table, TupleTableSlot *slot, Job *job, bool signalled)
  * the executor shows it for a moment yet, and another transaction may have the row, of which no news come.
  */
 static bool
-is_run(LiveTable *table, int64 id)
+is_shown_by_executor(LiveTable *table, int64 id)
 {
 	Job			job;
 
@@ -194,11 +194,11 @@ release_look(int64 child, bool signalled, bool *locked)
 
 	live_open(&table);
 	found = live_find(&table, child, false, &slot, &job);
-	*locked = found == FIND_LOCKED && !is_run(&table, child);
+	*locked = found == FIND_LOCKED && !is_shown_by_executor(&table, child);
 	if (found == FIND_FOUND)
 	{
 		if (job.waits != NULL && !job.due)
-			unmet = look_at_job(&table, slot, &job, signalled);
+			unmet = look_at_locked_job(&table, slot, &job, signalled);
 		else if (job.due)
 			live_leave(&job);
 	}

@@ -39,7 +39,7 @@ schedule_end_note(const Job *job, JobState state)
 }
 
 static void
-forget(void *argument)
+forget_schedules(void *argument)
 {
 	engine_statement("DELETE FROM queue_jobs.schedule_end e"
 					 " WHERE EXISTS (SELECT FROM queue_jobs.schedule_end l WHERE l.schedule = e.schedule AND l.owner = e.owner"
@@ -56,5 +56,5 @@ schedule_ends_forget(TimestampTz now)
 	if (forgot != DT_NOBEGIN && now >= forgot && now - forgot < FORGET_EVERY)
 		return;
 	forgot = now;
-	(void) catalog_unit(forget, NULL);
+	(void) catalog_unit(forget_schedules, NULL);
 }

@@ -158,7 +158,7 @@ is_after(const Demand *demand, const Demand *other)
  * for last.
  */
 static int
-by_turn(const ListCell *a, const ListCell *b)
+compare_turns(const ListCell *a, const ListCell *b)
 {
 	const Demand *x = lfirst(a);
 	const Demand *y = lfirst(b);
@@ -454,7 +454,7 @@ count_executors(const Demand *demand, TimestampTz now)
 
 /* It leaves when its job is done; at once, if it has none. */
 static void
-ask_to_leave(ExecutorSlot *slot)
+ask_executor_to_leave(ExecutorSlot *slot)
 {
 	SpinLockAcquire(&slot->mutex);
 	slot->leave = true;
@@ -475,7 +475,7 @@ dismiss_surplus(Oid role, int limit)
 		if (slot->state == EXECUTOR_NONE || slot->database != MyDatabaseId ||
 			(OidIsValid(role) && slot->role != role) || ++count <= limit)
 			continue;
-		ask_to_leave(slot);
+		ask_executor_to_leave(slot);
 	}
 }
 
@@ -501,7 +501,7 @@ start_executor(const Demand *demand, int pool)
  * has been.
  */
 static bool
-leaves_before(const ExecutorSlot *a, const ExecutorSlot *b)
+executor_leaves_before(const ExecutorSlot *a, const ExecutorSlot *b)
 {
 	bool		a_here = a->database == MyDatabaseId;
 	bool		b_here = b->database == MyDatabaseId;
@@ -536,11 +536,11 @@ make_room(const Demand *demand, bool pools_full, TimestampTz now)
 			continue;
 		if (pools_full && !(here && is_of_pools(slot, demand->pools)))
 			continue;
-		if (to_leave == NULL || leaves_before(slot, to_leave))
+		if (to_leave == NULL || executor_leaves_before(slot, to_leave))
 			to_leave = slot;
 	}
 	if (to_leave != NULL && (pools_full || leaving <= crowd_waiting(own_database, false, now)))
-		ask_to_leave(to_leave);
+		ask_executor_to_leave(to_leave);
 }
 
 /* The first of the demanded pools that has room for one more executor of the role; -1 if none has. */
@@ -650,7 +650,7 @@ demand_provide(TimestampTz now)
 		demand->attended = count_executors(demand, now).wanted > 0;
 		dismiss_surplus(demand->role, share_of_database(demand->role));
 	}
-	list_sort(demands, by_turn);
+	list_sort(demands, compare_turns);
 	foreach(cell, demands)
 		found.enough = provide_executor(lfirst(cell), now) && found.enough;
 	if (!found.enough)

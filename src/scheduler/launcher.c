@@ -284,7 +284,7 @@ count_due(TimestampTz now)
  * slot that is held does not become free by that.
  */
 static void
-ask_to_leave(TimestampTz now)
+ask_schedulers_to_leave(TimestampTz now)
 {
 	int			wanted = count_due(now);
 
@@ -349,7 +349,7 @@ give_slot(TimestampTz now)
 	databases_set_wait(slot == NULL);
 	if (slot == NULL)
 	{
-		ask_to_leave(now);
+		ask_schedulers_to_leave(now);
 		return DT_NOEND;		/* a scheduler that leaves calls */
 	}
 	if (looks)
@@ -377,7 +377,7 @@ give_slots(TimestampTz now)
 /* ---- schedulers ---- */
 
 static bool
-reserve(DatabaseSlot *slot, TimestampTz now)
+reserve_database(DatabaseSlot *slot, TimestampTz now)
 {
 	bool		reserved;
 
@@ -409,7 +409,7 @@ start_scheduler(DatabaseSlot *slot, TimestampTz now)
 {
 	ProcessArguments arguments = {.database = slot->database,.looks = slot->looking};
 
-	if (!reserve(slot, now))
+	if (!reserve_database(slot, now))
 		return true;
 	if (process_start_scheduler(&arguments))
 	{
@@ -576,7 +576,7 @@ look_after(DatabaseSlot *slot, TimestampTz now)
  * executors in the end.
  */
 static bool
-leaves_before(const DatabaseSlot *a, const DatabaseSlot *b)
+scheduler_leaves_before(const DatabaseSlot *a, const DatabaseSlot *b)
 {
 	if (a->wants_executor != b->wants_executor)
 		return !a->wants_executor;
@@ -641,7 +641,7 @@ share_worker_slots(TimestampTz now)
 			continue;
 		running++;
 		leaving = leaving || slot->leave;
-		if (slot->holds == 0 && (first == NULL || leaves_before(slot, first)))
+		if (slot->holds == 0 && (first == NULL || scheduler_leaves_before(slot, first)))
 			first = slot;
 	}
 	if (leaving || first == NULL || (running == 1 && first->wants_executor))
@@ -696,7 +696,7 @@ look_after_all(TimestampTz now)
 
 /* After a reload: any database may have jobs to run now, or none. */
 static void
-heed_setting(TimestampTz now)
+launcher_heed_setting(TimestampTz now)
 {
 	if (!shared_follow_configuration())
 		return;
@@ -726,14 +726,14 @@ heed_clock(void)
 }
 
 static void
-detach(int code, Datum argument)
+launcher_at_exit(int code, Datum argument)
 {
 	launcher_detach(terminated_by_others());
 }
 
 /* The server starts a launcher that has ended again at once, however it ended. */
 static void
-wait_for_turn(void)
+launcher_wait_for_turn(void)
 {
 	while (launcher_not_before() > GetCurrentTimestamp())
 		process_wait(launcher_not_before());
@@ -755,10 +755,10 @@ queue_jobs_launcher_main(Datum argument)
 	ledger_open();
 	lost_claims_open();
 	signal_set_handler(SIGQUIT, spare_and_exit);
-	wait_for_turn();
+	launcher_wait_for_turn();
 	launcher_attach();
 	rate_begin();
-	before_shmem_exit(detach, (Datum) 0);
+	before_shmem_exit(launcher_at_exit, (Datum) 0);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	process_settings();
 	pgstat_report_appname("queue_jobs launcher");
@@ -774,7 +774,7 @@ queue_jobs_launcher_main(Datum argument)
 		heed_clock();
 		now = GetCurrentTimestamp();
 		next = watch < 0 ? now + CLOCK_LOOK_INTERVAL : DT_NOEND;
-		heed_setting(now);
+		launcher_heed_setting(now);
 		remember_refused(now);
 		next = Min(next, give_slots(now));
 		next = Min(next, look_after_all(now));

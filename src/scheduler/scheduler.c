@@ -131,7 +131,7 @@ begin_history(void)
  * for is not done, or if executors that are at work may need us.
  */
 static void
-detach(int code, Datum argument)
+scheduler_at_exit(int code, Datum argument)
 {
 	TimestampTz wake_at = NO_TIME;
 
@@ -437,7 +437,7 @@ request_upkeep(TimestampTz now, bool succeeded)
 }
 
 static void
-maintain_history(void *time)
+scheduler_maintain_history(void *time)
 {
 	*(TimestampTz *) time = housekeeping(*(TimestampTz *) time);
 }
@@ -498,7 +498,7 @@ answer_calls(void)
  * due.
  */
 static void
-heed_setting(bool now_runs)
+scheduler_heed_setting(bool now_runs)
 {
 	if (now_runs != runs)
 		next_heal = next_fill = next_schedule = DT_NOBEGIN;
@@ -517,7 +517,7 @@ look_at_database(TimestampTz now)
 	here = check_extension();
 	if (here)
 	{
-		heed_setting(engine_runs());
+		scheduler_heed_setting(engine_runs());
 		ask_replicas(now);
 	}
 	unit_end();
@@ -556,7 +556,7 @@ look_after_history(TimestampTz now)
 	{
 		own_slot->history_looked_at = now;
 		/* it may fail by a trigger that a user has added, say */
-		next_history = catalog_unit(maintain_history, &next) ? next : now + HISTORY_LOOK_AFTER;
+		next_history = catalog_unit(scheduler_maintain_history, &next) ? next : now + HISTORY_LOOK_AFTER;
 	}
 	else if (next_history == DT_NOEND && demand.busy)
 		next_history = now + HISTORY_LOOK_AFTER;	/* something will have finished by then */
@@ -658,7 +658,7 @@ pause_after_error(void)
 }
 
 static void
-settle(void *argument)
+scheduler_settle(void *argument)
 {
 	TimestampTz next = settle_news();
 
@@ -671,12 +671,12 @@ settle(void *argument)
  * moment.
  */
 static void
-wait_for_turn(TimestampTz until)
+scheduler_wait_for_turn(TimestampTz until)
 {
 	process_wait(until);
 	while (take_news())
 	{
-		if (!process_protect(settle, NULL))
+		if (!process_protect(scheduler_settle, NULL))
 			return;
 		until = Min(until, GetCurrentTimestamp() + TURN_AFTER_NEWS);
 		if (exclusive_command_waits(MyDatabaseId) || own_slot->attention || own_slot->leave ||
@@ -701,7 +701,7 @@ queue_jobs_scheduler_main(Datum argument)
 		proc_exit(0);
 	next_due = DT_NOBEGIN;
 	begin_history();
-	before_shmem_exit(detach, (Datum) 0);
+	before_shmem_exit(scheduler_at_exit, (Datum) 0);
 	if (exclusive_command_waits(arguments.database))
 	{
 		leaving = true;
@@ -743,7 +743,7 @@ queue_jobs_scheduler_main(Datum argument)
 			pause_after_error();
 			continue;
 		}
-		wait_for_turn(next_look(now, last_busy));
+		scheduler_wait_for_turn(next_look(now, last_busy));
 		makes_way = own_slot->make_way && !own_slot->attention && makes_way_for_others(GetCurrentTimestamp());
 		if (makes_way)
 			break;

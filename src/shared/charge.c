@@ -34,7 +34,7 @@ static Charges *charges = NULL;
 static int	own_charger = -1;
 
 static void
-initialize(void *area)
+charges_initialize(void *area)
 {
 	Charges    *initial = area;
 
@@ -45,7 +45,7 @@ initialize(void *area)
 void
 charges_init(void)
 {
-	shared_add_area(sizeof(Charges), (void **) &charges, initialize);
+	shared_add_area(sizeof(Charges), (void **) &charges, charges_initialize);
 }
 
 void

@@ -146,7 +146,7 @@ is_of_here(const LedgerEntry *entry)
 }
 
 static bool
-is_of(const LedgerEntry *entry, int64 job, int32 attempt)
+is_entry_of(const LedgerEntry *entry, int64 job, int32 attempt)
 {
 	return entry->job == job && (entry->attempt == attempt || entry->end_as != 0) && is_of_here(entry);
 }
@@ -156,7 +156,7 @@ bool
 ledger_blames(int64 job, int32 attempt)
 {
 	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
-		if (is_of(&ledger[i], job, attempt) && (i >= queue_jobs_max_executors || ledger[i].end_as != 0))
+		if (is_entry_of(&ledger[i], job, attempt) && (i >= queue_jobs_max_executors || ledger[i].end_as != 0))
 			return true;
 	return false;
 }
@@ -166,7 +166,7 @@ ledger_names(int64 job, int32 attempt)
 {
 	ledger_open();
 	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
-		if (is_of(&ledger[i], job, attempt))
+		if (is_entry_of(&ledger[i], job, attempt))
 			return true;
 	return false;
 }

@@ -36,7 +36,7 @@ typedef struct Databases
 static Databases *databases = NULL;
 
 static void
-initialize(void *area)
+database_slots_initialize(void *area)
 {
 	Databases  *initial = area;
 
@@ -49,7 +49,7 @@ database_slots_init(void)
 {
 	shared_add_area(add_size(offsetof(Databases, slots),
 							 mul_size(queue_jobs_max_databases, sizeof(DatabaseSlot))),
-					(void **) &databases, initialize);
+					(void **) &databases, database_slots_initialize);
 }
 
 /* ---- slots ---- */

@@ -92,7 +92,7 @@ duplicates_note(int32 lane, int64 job)
 
 /* Jobs of low ids have been waiting for long, or are gone: they make room. */
 static void
-add(int64 job, int32 count)
+add_duplicates(int64 job, int32 count)
 {
 	Bucket	   *bucket = bucket_of(job);
 	JobCount   *place = &bucket->counts[0];
@@ -132,7 +132,7 @@ duplicates_end_transaction(bool committed)
 	{
 		lane_hint_count(noted[i].lane, noted[i].job ? LANE_DROPPED : LANE_MERGED, noted[i].count);
 		if (noted[i].job != 0)
-			add(noted[i].job, noted[i].count);
+			add_duplicates(noted[i].job, noted[i].count);
 	}
 	noted_count = 0;
 }

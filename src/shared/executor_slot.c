@@ -28,7 +28,7 @@ typedef struct Executors
 static Executors *executors = NULL;
 
 static void
-initialize(void *area)
+executor_slots_initialize(void *area)
 {
 	Executors  *initial = area;
 
@@ -43,7 +43,7 @@ executor_slots_init(void)
 {
 	shared_add_area(add_size(offsetof(Executors, slots),
 							 mul_size(queue_jobs_max_executors, sizeof(ExecutorSlot))),
-					(void **) &executors, initialize);
+					(void **) &executors, executor_slots_initialize);
 }
 
 int
@@ -131,7 +131,7 @@ forget_job(ExecutorSlot *slot)
 
 /* Takes a free slot for an executor that is about to be started; false if all are taken. */
 static bool
-reserve(ProcessArguments *arguments)
+reserve_executor_slot(ProcessArguments *arguments)
 {
 	bool		reserved = false;
 
@@ -192,7 +192,7 @@ executor_release(int index, uint32 generation)
 bool
 executor_start(ProcessArguments *arguments)
 {
-	if (!reserve(arguments))
+	if (!reserve_executor_slot(arguments))
 		return false;
 	if (process_start_executor(arguments))
 		return true;
@@ -522,7 +522,7 @@ executor_end_heeded(ExecutorSlot *slot, uint32 asked)
 
 /* Where the job stands among those found, or else the next place. */
 static int
-place_of(int64 job, const RunningJob *found, int count)
+place_among(int64 job, const RunningJob *found, int count)
 {
 	int			i = 0;
 
@@ -557,7 +557,7 @@ executor_running(int *count)
 		SpinLockRelease(&slot->mutex);
 		if (running.job == 0)
 			continue;
-		place = place_of(running.job, result, *count);
+		place = place_among(running.job, result, *count);
 		if (place == *count)
 			(*count)++;
 		else if (result[place].started_at <= running.started_at)

@@ -103,7 +103,7 @@ hold_end_transaction(void)
 }
 
 static bool
-try(int64 id, uint16 kind, LOCKMODE mode)
+try_hold(int64 id, uint16 kind, LOCKMODE mode)
 {
 	LOCKTAG		tag = lock_tag(id, kind);
 
@@ -157,7 +157,7 @@ hold_try(int64 job, HoldMode mode)
 
 	if (mode == HOLD_RUN && QjLockHeldByMe(&tag, ExclusiveLock))
 		return false;
-	return try(job, JOB_LOCK_KIND, lock_modes[mode]);
+	return try_hold(job, JOB_LOCK_KIND, lock_modes[mode]);
 }
 
 void
@@ -269,7 +269,7 @@ token_lock_wait(int64 token)
 bool
 key_lock_try(int64 key)
 {
-	return try(key, KEY_LOCK_KIND, ExclusiveLock);
+	return try_hold(key, KEY_LOCK_KIND, ExclusiveLock);
 }
 
 void
@@ -283,7 +283,7 @@ slot_lock_try(int64 slot)
 {
 	LOCKTAG		tag = lock_tag(slot, SLOT_LOCK_KIND);
 
-	return !QjLockHeldByMe(&tag, ExclusiveLock) && try(slot, SLOT_LOCK_KIND, ExclusiveLock);
+	return !QjLockHeldByMe(&tag, ExclusiveLock) && try_hold(slot, SLOT_LOCK_KIND, ExclusiveLock);
 }
 
 void
@@ -298,5 +298,5 @@ park_lock_try(uint64 key, bool exclusive)
 	LOCKTAG		tag = lock_tag((int64) key, PARK_LOCK_KIND);
 
 	return (!exclusive && QjLockHeldByMe(&tag, ShareLock)) ||
-		try((int64) key, PARK_LOCK_KIND, exclusive ? ExclusiveLock : ShareLock);
+		try_hold((int64) key, PARK_LOCK_KIND, exclusive ? ExclusiveLock : ShareLock);
 }

@@ -73,7 +73,7 @@ key_hints_end_savepoint(void)
 }
 
 static void
-initialize(void *area)
+key_hints_initialize(void *area)
 {
 	KeyHints   *initial = area;
 
@@ -85,17 +85,17 @@ initialize(void *area)
 void
 key_hints_init(void)
 {
-	shared_add_area(sizeof(KeyHints), (void **) &key_hints, initialize);
+	shared_add_area(sizeof(KeyHints), (void **) &key_hints, key_hints_initialize);
 }
 
 static int
-place_of(int64 key)
+key_hint_place(int64 key)
 {
 	return (int) (((uint64) key ^ MyDatabaseId) % PLACES);
 }
 
 static bool
-is_of(const KeyHint *hint, int64 key)
+is_hint_of(const KeyHint *hint, int64 key)
 {
 	return hint->key == key && hint->database == MyDatabaseId;
 }
@@ -108,11 +108,11 @@ key_hint_open(int64 key)
 
 	if (key_hints == NULL || pg_atomic_read_u32(&key_hints->in_doubt) > 0)
 		return window;
-	hint = &key_hints->places[place_of(key)];
+	hint = &key_hints->places[key_hint_place(key)];
 	SpinLockAcquire(&hint->mutex);
-	if (is_of(hint, key))
+	if (is_hint_of(hint, key))
 		window.from = hint->from;
-	window.quiet = hint->inserting == (own[place_of(key)] & INSERTED ? 1 : 0);
+	window.quiet = hint->inserting == (own[key_hint_place(key)] & INSERTED ? 1 : 0);
 	window.inserters = hint->inserters;
 	SpinLockRelease(&hint->mutex);
 	if (own_hint(key)->key == key && own_hint(key)->inserters == window.inserters)
@@ -127,7 +127,7 @@ key_hint_settle(int64 key, const KeyWindow *window, int64 from)
 
 	if (key_hints == NULL || !window->quiet || own_sql)
 		return;
-	if (own[place_of(key)] != 0)
+	if (own[key_hint_place(key)] != 0)
 	{
 		*own_hint(key) = (OwnHint)
 		{
@@ -136,9 +136,9 @@ key_hint_settle(int64 key, const KeyWindow *window, int64 from)
 		any_own_hints = true;
 		return;
 	}
-	hint = &key_hints->places[place_of(key)];
+	hint = &key_hints->places[key_hint_place(key)];
 	SpinLockAcquire(&hint->mutex);
-	if (hint->inserters == window->inserters && (!is_of(hint, key) || hint->from < from))
+	if (hint->inserters == window->inserters && (!is_hint_of(hint, key) || hint->from < from))
 	{
 		hint->database = MyDatabaseId;
 		hint->key = key;
@@ -158,7 +158,7 @@ note_own(int place, uint8 what)
 void
 key_hint_insert(int64 key, int64 id)
 {
-	int			place = place_of(key);
+	int			place = key_hint_place(key);
 	KeyHint    *hint;
 
 	if (key_hints == NULL || key == 0)
@@ -170,7 +170,7 @@ key_hint_insert(int64 key, int64 id)
 		hint->inserting++;
 		hint->inserters++;
 	}
-	if (is_of(hint, key) && id < hint->from)
+	if (is_hint_of(hint, key) && id < hint->from)
 		hint->from = id;
 	SpinLockRelease(&hint->mutex);
 	if (own_hint(key)->key == key && id < own_hint(key)->from)
@@ -182,7 +182,7 @@ void
 key_hint_delete(int64 key)
 {
 	if (key_hints != NULL && key != 0)
-		note_own(place_of(key), DELETED);
+		note_own(key_hint_place(key), DELETED);
 }
 
 void
@@ -193,7 +193,7 @@ key_hints_written_by_sql(void)
 
 /* All of them: rows of any key may have come. */
 static void
-forget(void)
+forget_key_hints(void)
 {
 	for (int i = 0; key_hints != NULL && i < PLACES; i++)
 	{
@@ -211,7 +211,7 @@ void
 key_hints_end_transaction(void)
 {
 	if (own_sql)
-		forget();
+		forget_key_hints();
 	own_sql = false;
 	key_hints_end_savepoint();
 	for (int i = 0; i < own_count; i++)
@@ -241,6 +241,6 @@ key_hints_end_doubt(void)
 {
 	if (key_hints == NULL)
 		return;
-	forget();
+	forget_key_hints();
 	pg_atomic_fetch_sub_u32(&key_hints->in_doubt, 1);
 }

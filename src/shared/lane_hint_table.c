@@ -54,7 +54,7 @@ bit_words(void)
 
 /* All parts: the last of them is added with this. */
 static void
-initialize(void *area)
+lane_hints_initialize(void *area)
 {
 	pg_atomic_init_u64(&all->changes, 1);	/* 0 is what an entry has that was never written */
 	for (int i = 0; i < REMEMBERED_CHANGES; i++)
@@ -80,7 +80,7 @@ lane_hints_init(void)
 	shared_add_area(mul_size(bit_words(), sizeof(pg_atomic_uint64)), (void **) &refused_bits, NULL);
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(int32)), (void **) &refused, NULL);
 	shared_add_array(queue_jobs_max_lanes, sizeof(LaneHint), (void **) &hints);
-	shared_add_area(sizeof(LaneHints), (void **) &all, initialize);
+	shared_add_area(sizeof(LaneHints), (void **) &all, lane_hints_initialize);
 }
 
 static int
@@ -226,7 +226,7 @@ name_of(Oid database, int32 lane)
 }
 
 static int
-place_of(uint64 name, int probe)
+lane_hint_place(uint64 name, int probe)
 {
 	uint32		start = hash_combine(hash_uint32((uint32) (name >> 32)), hash_uint32((uint32) name)) %
 		queue_jobs_max_lanes;
@@ -236,14 +236,14 @@ place_of(uint64 name, int probe)
 
 /* The index of a lane's hint, or -1. A claim asks several times for that of one lane. */
 static int
-find(uint64 name)
+find_hint(uint64 name)
 {
 	static int	latest = 0;
 	int			place;
 
 	if (pg_atomic_read_u64(&lanes[latest]) == name)
 		return latest;
-	place = place_of(name, 0);
+	place = lane_hint_place(name, 0);
 	for (int probe = 0; probe < PROBES; probe++)
 	{
 		uint64		other = pg_atomic_read_u64(&lanes[place]);
@@ -266,7 +266,7 @@ hint_lock(int32 lane)
 
 	if (all == NULL)
 		return NULL;
-	while ((place = find(name)) >= 0)
+	while ((place = find_hint(name)) >= 0)
 	{
 		SpinLockAcquire(&hints[place].mutex);
 		if (pg_atomic_read_u64(&lanes[place]) == name)
@@ -365,8 +365,8 @@ static int
 first_that_gives_way(uint64 name, bool (*condition) (const LaneHint *hint))
 {
 	for (int probe = 0; probe < PROBES; probe++)
-		if (gives_way(place_of(name, probe), condition))
-			return place_of(name, probe);
+		if (gives_way(lane_hint_place(name, probe), condition))
+			return lane_hint_place(name, probe);
 	return -1;
 }
 
@@ -425,7 +425,7 @@ hint_unlock(LaneHint *hint)
 bool
 lane_hint_present(int32 lane)
 {
-	return all != NULL && find(name_of(MyDatabaseId, lane)) >= 0;
+	return all != NULL && find_hint(name_of(MyDatabaseId, lane)) >= 0;
 }
 
 bool

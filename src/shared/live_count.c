@@ -127,7 +127,7 @@ find_lane(int32 lane, bool make)
 }
 
 static void
-add(CountedLane *lane, const int64 *kinds)
+counted_lane_add(CountedLane *lane, const int64 *kinds)
 {
 	for (int kind = 0; kind < LIVE_KINDS; kind++)
 		if (kinds[kind] != 0)
@@ -216,7 +216,7 @@ add_to_known_lanes(void)
 		for (int i = 0; i < noted_count && known; i++)
 			known = find_lane(noted[i].lane, false) != NULL;
 		for (int i = 0; i < noted_count && known; i++)
-			add(find_lane(noted[i].lane, false), noted[i].kinds);
+			counted_lane_add(find_lane(noted[i].lane, false), noted[i].kinds);
 	}
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	return known;
@@ -229,7 +229,7 @@ add_or_give_up(CountedDatabase *counted, int32 lane, const int64 *kinds)
 	CountedLane *place = find_lane(lane, true);
 
 	if (place != NULL)
-		add(place, kinds);
+		counted_lane_add(place, kinds);
 	else
 		counted->state = COUNT_NONE;	/* there are too many: rows are counted */
 }
@@ -452,7 +452,7 @@ live_counts_put(const LaneCount *counts, int count)
 }
 
 static void
-initialize(void *area)
+live_counts_initialize(void *area)
 {
 	LiveCounts *initial = area;
 
@@ -466,5 +466,5 @@ void
 live_counts_init(void)
 {
 	shared_add_area(add_size(offsetof(LiveCounts, lanes), mul_size(lanes_size(), sizeof(CountedLane))),
-					(void **) &live_counts, initialize);
+					(void **) &live_counts, live_counts_initialize);
 }

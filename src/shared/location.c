@@ -90,7 +90,7 @@ location_after_snapshot(void)
 /* ---- shared memory ---- */
 
 static void
-initialize(void *area)
+locations_initialize(void *area)
 {
 	pg_atomic_init_u64(&locations->floor, 0);
 	pg_atomic_init_u32(&locations->in_doubt, 0);
@@ -101,7 +101,7 @@ initialize(void *area)
 void
 locations_init(void)
 {
-	shared_add_area(sizeof(Locations), (void **) &locations, initialize);
+	shared_add_area(sizeof(Locations), (void **) &locations, locations_initialize);
 }
 
 /*
@@ -139,7 +139,7 @@ known_floor(void)
 }
 
 static void
-publish(const NotedJob *note, XLogRecPtr commit)
+publish_location(const NotedJob *note, XLogRecPtr commit)
 {
 	LocationSlot *slot = slot_of(note->job);
 
@@ -213,7 +213,7 @@ location_in_doubt(void)
 
 /* False if there is no room for it. */
 static bool
-note(const Job *job)
+note_location(const Job *job)
 {
 	if (noted == NULL)
 		noted = MemoryContextAlloc(TopMemoryContext, sizeof(NotedJob) * MAX_NOTED);
@@ -234,13 +234,13 @@ void
 location_enqueued(const Job *job)
 {
 	if (locations != NULL)
-		(void) note(job);
+		(void) note_location(job);
 }
 
 void
 location_relied_on(const Job *job)
 {
-	if (locations != NULL && !note(job))
+	if (locations != NULL && !note_location(job))
 		raises_floor = true;
 }
 
@@ -269,7 +269,7 @@ location_end_transaction(bool committed)
 
 		(void) known_floor();
 		for (int i = 0; i < noted_count; i++)
-			publish(&noted[i], end);
+			publish_location(&noted[i], end);
 		if (raises_floor)
 			raise_floor(end);
 	}

@@ -14,7 +14,7 @@
 
 /* All of the file is written once, so that no store meets a full disk. */
 static bool
-fill(int file, Size size)
+fill_file(int file, Size size)
 {
 	char	   *zeros;
 	bool		filled;
@@ -33,7 +33,7 @@ mapped_file(const char *path, Size size, const char *detail)
 	int			file = OpenTransientFilePerm(path, O_RDWR | O_CREAT | PG_BINARY, pg_file_create_mode);
 	void	   *address = MAP_FAILED;
 
-	if (file >= 0 && fill(file, size))
+	if (file >= 0 && fill_file(file, size))
 		address = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	if (address == MAP_FAILED)
 		ereport(LOG,

@@ -172,7 +172,7 @@ rate_begin(void)
 }
 
 static void
-initialize(void *area)
+rates_initialize(void *area)
 {
 	rates_lock = shared_lock_of(LOCK_OF_RATES);
 	if (rates == NULL)
@@ -182,7 +182,7 @@ initialize(void *area)
 void
 rates_init(void)
 {
-	shared_add_area(sizeof(bool), (void **) &recognized, initialize);
+	shared_add_area(sizeof(bool), (void **) &recognized, rates_initialize);
 }
 
 /* ---- windows ---- */

@@ -52,7 +52,7 @@ session_holds_forget(void)
 }
 
 static bool
-has(SessionHolds *holds, const LOCKTAG *tag)
+has_session_hold(SessionHolds *holds, const LOCKTAG *tag)
 {
 	bool		found = false;
 
@@ -69,7 +69,7 @@ bool
 session_hold_noted(const LOCKTAG *tag)
 {
 	for (int i = 0; all != NULL && i < queue_jobs_max_executors; i++)
-		if (has(&all[i], tag))
+		if (has_session_hold(&all[i], tag))
 			return true;
 	return false;
 }

@@ -95,7 +95,7 @@ shared_lock_of(LockName name)
 }
 
 static void
-initialize(void *area)
+shared_initialize(void *area)
 {
 	shared->lock = shared_lock_of(LOCK_OF_SLOTS);
 	pg_atomic_init_u32(&shared->launcher_proc, 0);
@@ -157,7 +157,7 @@ shmem_startup(void)
 void
 shared_init(void)
 {
-	shared_add_area(sizeof(Shared), (void **) &shared, initialize);
+	shared_add_area(sizeof(Shared), (void **) &shared, shared_initialize);
 	shared_add_area_per_process(sizeof(pg_atomic_uint32), (void **) &wakes, initialize_wakes);
 	previous_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = shmem_request;

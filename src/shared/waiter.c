@@ -52,7 +52,7 @@ static Waiter *waiters = NULL;	/* by process number */
 static bool (*lane_content) (int32 lane, LaneContent *content);
 
 static void
-initialize(void *area)
+waiters_initialize(void *area)
 {
 	for (int i = 0; i < COUNTERS; i++)
 		pg_atomic_init_u32(&waiting->counters[i], 0);
@@ -69,7 +69,7 @@ void
 waiters_init(bool (*content) (int32 lane, LaneContent *content))
 {
 	lane_content = content;
-	shared_add_area(sizeof(Waiting), (void **) &waiting, initialize);
+	shared_add_area(sizeof(Waiting), (void **) &waiting, waiters_initialize);
 	shared_add_area_per_process(sizeof(Waiter), (void **) &waiters, initialize_waiters);
 }
 
@@ -90,7 +90,7 @@ counter_of(uint64 key)
 }
 
 static bool
-has(const uint64 *values, int count, uint64 value)
+contains(const uint64 *values, int count, uint64 value)
 {
 	for (int i = 0; i < count; i++)
 		if (values[i] == value)
@@ -103,7 +103,7 @@ add_key(AwaitedLanes *lanes, uint64 key)
 {
 	uint64		any = key_of(MyDatabaseId, KEY_ANY_LANE, 0);
 
-	if (has(lanes->keys, lanes->key_count, key) || has(lanes->keys, lanes->key_count, any))
+	if (contains(lanes->keys, lanes->key_count, key) || contains(lanes->keys, lanes->key_count, any))
 		return;
 	if (key == any || lanes->key_count == MOST_AWAITED)
 	{
@@ -159,7 +159,7 @@ clear_entry(Waiter *own)
 }
 
 static void
-await(const AwaitedLanes *lanes, uint64 set)
+waiter_await(const AwaitedLanes *lanes, uint64 set)
 {
 	Waiter	   *own;
 
@@ -179,7 +179,7 @@ static void
 await_key(uint64 key)
 {
 	/* a set of its own for each session: a job's end wakes all that wait for the job */
-	await(&(AwaitedLanes) {.keys = {key}, .key_count = 1}, hash_combine64(key, QjMyProcNumber));
+	waiter_await(&(AwaitedLanes) {.keys = {key}, .key_count = 1}, hash_combine64(key, QjMyProcNumber));
 }
 
 void
@@ -197,7 +197,7 @@ waiter_await_batch(int64 batch)
 void
 waiter_await_lanes(const AwaitedLanes *lanes)
 {
-	await(lanes, hash_combine64(lanes->queues_hash, (uint64) MyDatabaseId << 32 | lanes->user));
+	waiter_await(lanes, hash_combine64(lanes->queues_hash, (uint64) MyDatabaseId << 32 | lanes->user));
 }
 
 /* The first session that waits for the lanes of "own", an entry that may be empty now; -1: there is none. */
@@ -290,8 +290,8 @@ concerns(const Event *event, Waiter *waiter, uint64 *set)
 	if (event->key_count == 0)
 		concerned = event->everything || OidIsValid(lanes->user);
 	for (int i = 0; i < event->key_count && !concerned; i++)
-		concerned = has(lanes->keys, lanes->key_count, event->keys[i]) &&
-			(lanes->queue_count == 0 || has(lanes->queues, lanes->queue_count, event->queue));
+		concerned = contains(lanes->keys, lanes->key_count, event->keys[i]) &&
+			(lanes->queue_count == 0 || contains(lanes->queues, lanes->queue_count, event->queue));
 	pg_read_barrier();
 	return concerned && pg_atomic_read_u64(&waiter->set) == *set;
 }

@@ -403,7 +403,7 @@ wakeup_announce_ends(void)
 }
 
 static void
-forget(void)
+forget_wakeups(void)
 {
 	touched_count = 0;
 	touched_by_lane = NULL;		/* it goes with the transaction's memory */
@@ -530,7 +530,7 @@ wake_for_due(void)
 }
 
 static void
-publish(bool committed)
+publish_wakeups(bool committed)
 {
 	if (committed && defined)
 		databases_call_blocked();
@@ -623,7 +623,7 @@ wakeup_transaction_end(XactEvent event)
 	if (event == XACT_EVENT_PREPARE)
 	{
 		watch_forget_transaction();
-		forget();				/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
+		forget_wakeups();				/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 	}
 	else
 		ended = committed ? ENDED_COMMIT : ENDED_ROLLBACK;
@@ -712,13 +712,13 @@ wakeup_after_locks(void)
 			return;
 		case ENDED_COMMIT:
 			watch_end_transaction();	/* first: a job that is woken may end at once */
-			publish(true);
-			forget();
+			publish_wakeups(true);
+			forget_wakeups();
 			break;
 		case ENDED_ROLLBACK:
-			publish(false);
+			publish_wakeups(false);
 			watch_end_transaction();
-			forget();
+			forget_wakeups();
 			break;
 		case ENDED_SAVEPOINT:
 			watch_undo_savepoint(undone_level);

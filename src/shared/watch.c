@@ -73,7 +73,7 @@ watch_init(void)
 
 /* Whether it is what this database knows since it got the slot. */
 static bool
-is_of(const Watch *watch, const DatabaseSlot *slot)
+is_watch_of(const Watch *watch, const DatabaseSlot *slot)
 {
 	return watch->database == MyDatabaseId && watch->times_taken == slot->times_taken;
 }
@@ -92,7 +92,7 @@ lock_watch(void)
 		return NULL;
 	watch = &watches[slot - database_slot_at(0)];
 	SpinLockAcquire(&watch->mutex);
-	if (!is_of(watch, slot))
+	if (!is_watch_of(watch, slot))
 	{
 		watch->database = MyDatabaseId;
 		watch->times_taken = slot->times_taken;
@@ -107,7 +107,7 @@ lock_watch(void)
 /* ---- notes ---- */
 
 static void
-note(News news, bool is_parent)
+note_news(News news, bool is_parent)
 {
 	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count++] = (Noted)
@@ -142,7 +142,7 @@ watch_note(NewsKind kind, int64 id)
 		last->news.kind == kind && last->news.id == id && last->news.role == role)
 		last->news.count++;
 	else
-		note((News) {.kind = kind,.count = 1,.role = role,.id = id}, false);
+		note_news((News) {.kind = kind,.count = 1,.role = role,.id = id}, false);
 }
 
 void
@@ -150,7 +150,7 @@ watch_parent(int64 job)
 {
 	watch_job(job);
 	if (shared_present())
-		note((News) {.id = job}, true);
+		note_news((News) {.id = job}, true);
 }
 
 void
@@ -211,7 +211,7 @@ watch_to_read(void)
 	DatabaseSlot *slot = watches == NULL ? NULL : database_slot(MyDatabaseId, false);
 	const Watch *watch = slot == NULL ? NULL : &watches[slot - database_slot_at(0)];
 
-	return watch != NULL && is_of(watch, slot) ? watch : NULL;
+	return watch != NULL && is_watch_of(watch, slot) ? watch : NULL;
 }
 
 void
@@ -425,7 +425,7 @@ is_known_to_live(Watch *watch, int64 batch)
 
 /* Whether the role may have one more piece of news: it leaves at least as much room as its own news takes. */
 static bool
-has_room(const Watch *watch, Oid role)
+news_has_room(const Watch *watch, Oid role)
 {
 	int			own = 0;
 
@@ -446,7 +446,7 @@ add_news(Watch *watch, const News *news)
 	for (int i = watch->count - 1; i >= Max(watch->count - LOOK_BACK, 0); i--)
 		if (watch->news[i].kind == kind && watch->news[i].id == news->id)
 			return;
-	if (has_room(watch, news->role))
+	if (news_has_room(watch, news->role))
 		watch->news[watch->count++] = (News) {.kind = kind,.count = 1,.role = news->role,.id = news->id};
 	else
 	{

@@ -165,7 +165,7 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 
 /* Whether a row of member_job is in the index of batches; a completed member, but for steps, is not. */
 static Membership
-membership(Oid index, TupleTableSlot *slot)
+finished_membership(Oid index, TupleTableSlot *slot)
 {
 	Datum		state;
 	bool		isnull;
@@ -222,7 +222,7 @@ open_slice(HistoryWriter *history, int slice)
 
 	history->slice = slice;
 	history->rel = table_open(history_slice_relation(slice), RowExclusiveLock);
-	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? membership : NULL);
+	index_writer_open(&history->writer, history->rel, slice == MEMBER_SLICE ? finished_membership : NULL);
 	MemoryContextSwitchTo(old);
 }
 
@@ -246,14 +246,14 @@ add_row(HistoryWriter *history, int slice, const FinishedJob *finished)
 }
 
 static void
-insert_row(int slice, const FinishedJob *finished)
+insert_finished_row(int slice, const FinishedJob *finished)
 {
 	Relation	rel = table_open(history_slice_relation(slice), RowExclusiveLock);
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	IndexWriter writer;
 
 	ExecStoreHeapTuple(form_row(rel, slice, finished), slot, true);
-	index_writer_open(&writer, rel, slice == MEMBER_SLICE ? membership : NULL);
+	index_writer_open(&writer, rel, slice == MEMBER_SLICE ? finished_membership : NULL);
 	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
 	index_writer_insert(&writer, slot, false, false);
 	index_writer_close(&writer);
@@ -308,7 +308,7 @@ history_insert(HistoryWriter *history, const Job *job, const Worker *worker, Job
 		slice = slice_for(stays, finished_at + stays);
 	}
 	if (history == NULL)
-		insert_row(slice, &finished);
+		insert_finished_row(slice, &finished);
 	else
 		add_row(history, slice, &finished);
 }
@@ -397,8 +397,8 @@ is_unseen(int slice, const FinishedJob *finished)
 
 /* Takes the job that the slot shows. */
 static bool
-take_row(Relation rel, int slice, TupleTableSlot *slot, Snapshot snapshot, bool completed,
-		 FinishedJob *finished)
+take_finished_row(Relation rel, int slice, TupleTableSlot *slot, Snapshot snapshot, bool completed,
+				  FinishedJob *finished)
 {
 	TM_FailureData failure;
 
@@ -424,7 +424,7 @@ history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
 	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
 	index_rescan(scan, &key, 1, NULL, 0);
 	while (!taken && index_getnext_slot(scan, ForwardScanDirection, slot))
-		taken = take_row(rel, slice, slot, snapshot, completed, finished);
+		taken = take_finished_row(rel, slice, slot, snapshot, completed, finished);
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	engine_snapshot_end(snapshot);
@@ -447,7 +447,7 @@ find_known(int64 id, Snapshot snapshot, FinishedJob *finished)
 	rel = table_open(history_slice_relation(slice), finished ? RowExclusiveLock : AccessShareLock);
 	slot = table_slot_create(rel, NULL);
 	found = fetch_known(rel, slice, id, snapshot, RelationGetNumberOfBlocks(rel), slot) &&
-		(finished == NULL || take_row(rel, slice, slot, snapshot, false, finished));
+		(finished == NULL || take_finished_row(rel, slice, slot, snapshot, false, finished));
 	ExecDropSingleTupleTableSlot(slot);
 	table_close(rel, NoLock);
 	return found;

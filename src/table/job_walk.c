@@ -110,7 +110,7 @@ job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
 }
 
 static bool
-is_wanted(JobWalk *walk, const WalkSource *source)
+source_is_wanted(JobWalk *walk, const WalkSource *source)
 {
 	return lane_is_wanted(
 		&walk->lanes, slot_get_int32(source->slot, source->slice == NO_SLICE ? Anum_live_job_lane
@@ -118,7 +118,7 @@ is_wanted(JobWalk *walk, const WalkSource *source)
 }
 
 static bool
-is_running(const JobWalk *walk, const Job *job)
+walk_is_running(const JobWalk *walk, const Job *job)
 {
 	TimestampTz until;
 
@@ -131,7 +131,7 @@ is_running(const JobWalk *walk, const Job *job)
 static JobState
 live_state(const JobWalk *walk, const Job *job)
 {
-	if (is_running(walk, job))
+	if (walk_is_running(walk, job))
 		return JOB_EXECUTING;
 	if (job_expired(job, walk->now))
 		return JOB_CANCELLED;
@@ -258,7 +258,7 @@ find_ids(JobWalk *walk, WalkSource *source, int64 most)
  * by four times as many. So all tries together cost no more than a few times what the walk costs.
  */
 static void
-pass_by(JobWalk *walk, WalkSource *source)
+walk_pass_by(JobWalk *walk, WalkSource *source)
 {
 	MemoryContext old;
 
@@ -283,7 +283,7 @@ job_walk_next(JobWalk *walk, WalkedJob *walked)
 		bool		found = false;
 
 		CHECK_FOR_INTERRUPTS();
-		if (is_wanted(walk, source))
+		if (source_is_wanted(walk, source))
 		{
 			MemoryContext old = MemoryContextSwitchTo(walk->each);
 
@@ -291,7 +291,7 @@ job_walk_next(JobWalk *walk, WalkedJob *walked)
 			MemoryContextSwitchTo(old);
 		}
 		else
-			pass_by(walk, source);
+			walk_pass_by(walk, source);
 		advance(walk, source);
 		if (found)
 			return true;

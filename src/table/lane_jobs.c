@@ -117,7 +117,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 }
 
 static bool
-is_running(Count *count, TupleTableSlot *slot)
+row_is_running(Count *count, TupleTableSlot *slot)
 {
 	int64		id = slot_get_int64(slot, Anum_live_job_id);
 
@@ -139,7 +139,7 @@ count_row(Count *count, TupleTableSlot *slot)
 	LaneJobs   *jobs = jobs_of_row(count, slot);
 	LiveKind	kind = tally_add(slot, &jobs->rows);
 
-	if (is_running(count, slot))
+	if (row_is_running(count, slot))
 		jobs->states[JOB_EXECUTING]++;
 	else if (row_expired(slot, count->now))
 		return;					/* cancelled */
@@ -154,7 +154,7 @@ count_row(Count *count, TupleTableSlot *slot)
 }
 
 static void
-read_rows(Count *count, Relation rel, Snapshot snapshot)
+read_live_rows(Count *count, Relation rel, Snapshot snapshot)
 {
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	TableScanDesc scan = QjBeginTableScan(rel, snapshot);
@@ -191,7 +191,7 @@ hand_in(HTAB *lanes)
 static void
 count_all(Count *count, Relation rel, Snapshot snapshot)
 {
-	read_rows(count, rel, snapshot ? snapshot : GetActiveSnapshot());
+	read_live_rows(count, rel, snapshot ? snapshot : GetActiveSnapshot());
 	if (snapshot == NULL)
 		return;
 	if (!count->left_off)
@@ -260,7 +260,7 @@ count_expired(Count *count, TupleTableSlot *slot)
 {
 	LaneJobs   *jobs = jobs_of_row(count, slot);
 
-	if (!row_expired(slot, count->now) || is_running(count, slot))
+	if (!row_expired(slot, count->now) || row_is_running(count, slot))
 		return;
 	if (slot_get_bool(slot, Anum_live_job_due) || slot_get_time(slot, Anum_live_job_run_at) <= count->now)
 		jobs->states[JOB_AVAILABLE]--;
@@ -281,7 +281,7 @@ meet(Count *count, LaneJobs *jobs, TupleTableSlot *slot)
 {
 	Met			met = slot_get_int64(slot, Anum_live_job_lease) != 0 ? MET_CLAIMED : MET_OTHER;
 
-	if (is_running(count, slot))
+	if (row_is_running(count, slot))
 		return met;
 	if (met == MET_CLAIMED)
 	{
@@ -312,7 +312,7 @@ rescan(IndexScanDesc scan, int32 place, const int32 *after)
  * is not found.
  */
 static void
-look_at_lane(Count *count, LaneJobs *jobs, Relation index, TupleTableSlot *slot)
+read_first_jobs(Count *count, LaneJobs *jobs, Relation index, TupleTableSlot *slot)
 {
 	IndexScanDesc scan = QjBeginIndexScan(count->table.rel, index, count->snapshot, 2);
 	int64		claimed = jobs->states[JOB_EXECUTING];	/* that have not been met yet */
@@ -357,7 +357,7 @@ look_at_lanes(Count *count)
 	hash_seq_init(&status, count->lanes);
 	while ((jobs = hash_seq_search(&status)) != NULL)
 		if (jobs->states[JOB_AVAILABLE] > 0 || jobs->states[JOB_EXECUTING] > 0)
-			look_at_lane(count, jobs, index, slot);
+			read_first_jobs(count, jobs, index, slot);
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
 }

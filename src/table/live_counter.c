@@ -21,7 +21,7 @@
 #include "utils/guc.h"
 
 static void
-count_jobs(void *argument)
+count_live_jobs(void *argument)
 {
 	lane_jobs_count();
 }
@@ -40,6 +40,6 @@ queue_jobs_counter_main(Datum argument)
 	SetConfigOption("lock_timeout", "1s", PGC_USERSET, PGC_S_OVERRIDE);
 	pgstat_report_appname("queue_jobs counter");
 	pgstat_report_activity(STATE_RUNNING, "counting jobs");
-	(void) catalog_unit(count_jobs, NULL);
+	(void) catalog_unit(count_live_jobs, NULL);
 	proc_exit(0);
 }

@@ -20,7 +20,7 @@ kind_of(bool claimed, bool due, bool waits, bool failed)
 }
 
 static void
-note(int32 lane, LiveKind kind, bool expiring, int change)
+note_change(int32 lane, LiveKind kind, bool expiring, int change)
 {
 	live_count_note(lane, kind, change);
 	if (expiring)
@@ -30,8 +30,8 @@ note(int32 lane, LiveKind kind, bool expiring, int change)
 void
 tally_job(const Job *job, int change)
 {
-	note(job->lane, kind_of(job->lease != 0, job->due, job->waits != NULL, job_failures(job) > 0),
-		 job->attempt == 0 && job->expires_at != NO_TIME, change);
+	note_change(job->lane, kind_of(job->lease != 0, job->due, job->waits != NULL, job_failures(job) > 0),
+				job->attempt == 0 && job->expires_at != NO_TIME, change);
 }
 
 LiveKind
@@ -52,7 +52,7 @@ is_expiring(TupleTableSlot *slot)
 void
 tally_row(TupleTableSlot *slot, int change)
 {
-	note(slot_get_int32(slot, Anum_live_job_lane), tally_kind(slot), is_expiring(slot), change);
+	note_change(slot_get_int32(slot, Anum_live_job_lane), tally_kind(slot), is_expiring(slot), change);
 }
 
 LiveKind

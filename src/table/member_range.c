@@ -82,7 +82,7 @@ member_ranges_write(void)
 }
 
 static void
-forget(void)
+forget_ranges(void)
 {
 	count = written = 0;
 	if (size <= MOST_KEPT)
@@ -103,7 +103,7 @@ member_ranges_before_commit(XactEvent event)
 void
 member_ranges_transaction_end(XactEvent event)
 {
-	forget();
+	forget_ranges();
 }
 
 /*

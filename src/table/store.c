@@ -60,14 +60,14 @@ live_open_to_read(LiveTable *table)
 }
 
 static Membership
-has_value(TupleTableSlot *slot, int attribute)
+column_has_value(TupleTableSlot *slot, int attribute)
 {
 	return slot == NULL || row_has(slot, attribute) ? MEMBER_YES : MEMBER_NO;
 }
 
 /* Which of the partial indexes a row belongs to. */
 static Membership
-membership(Oid index, TupleTableSlot *slot)
+live_membership(Oid index, TupleTableSlot *slot)
 {
 	bool		due = slot != NULL && slot_get_bool(slot, Anum_live_job_due);
 
@@ -76,13 +76,13 @@ membership(Oid index, TupleTableSlot *slot)
 	if (index == catalog_relation(REL_LIVE_JOB_FUTURE))
 		return due ? MEMBER_NO : MEMBER_YES;
 	if (index == catalog_relation(REL_LIVE_JOB_BATCH))
-		return has_value(slot, Anum_live_job_batch);
+		return column_has_value(slot, Anum_live_job_batch);
 	if (index == catalog_relation(REL_LIVE_JOB_WAITING))
-		return has_value(slot, Anum_live_job_waits);
+		return column_has_value(slot, Anum_live_job_waits);
 	if (index == catalog_relation(REL_LIVE_JOB_EXPIRING))
-		return has_value(slot, Anum_live_job_expires_at);
+		return column_has_value(slot, Anum_live_job_expires_at);
 	if (index == catalog_relation(REL_LIVE_JOB_KEY))
-		return has_value(slot, Anum_live_job_dedup_hash);
+		return column_has_value(slot, Anum_live_job_dedup_hash);
 	return MEMBER_UNKNOWN;
 }
 
@@ -93,7 +93,7 @@ open_indexes(LiveTable *table)
 	MemoryContext old = MemoryContextSwitchTo(table->context);
 
 	if (!table->writes)
-		index_writer_open(&table->writer, table->rel, membership);
+		index_writer_open(&table->writer, table->rel, live_membership);
 	table->writes = true;
 	MemoryContextSwitchTo(old);
 }
@@ -111,7 +111,7 @@ live_close(LiveTable *table)
 }
 
 static void
-insert_row(LiveTable *table, const Job *job, bool again)
+insert_live_row(LiveTable *table, const Job *job, bool again)
 {
 	live_form_row(table->rel, table->slot, job);
 	open_indexes(table);
@@ -132,13 +132,13 @@ insert_row(LiveTable *table, const Job *job, bool again)
 void
 live_insert(LiveTable *table, const Job *job)
 {
-	insert_row(table, job, false);
+	insert_live_row(table, job, false);
 }
 
 void
 live_insert_again(LiveTable *table, const Job *job)
 {
-	insert_row(table, job, true);
+	insert_live_row(table, job, true);
 }
 
 static void
