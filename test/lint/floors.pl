@@ -2,6 +2,7 @@
 # The floors of src (src/README.md): a file includes headers of its own folder, and of folders that stand before it in this list. Within a folder
 # modules include each other in no circle. And no line has more than 110 columns, unless a string that is not broken needs them; and every
 # character is ASCII, in the SQL scripts too: the server may have an encoding, and a client one of its own, that lacks any other.
+# And no two files have a static function of the same name: a backtrace names nothing else.
 # Prints what is otherwise, and fails if anything is.
 use strict;
 use warnings;
@@ -12,6 +13,8 @@ $Text::Tabs::tabstop = 4;
 my @floors = qw(base shared catalog table calls replica rules duties api executor scheduler);
 # One module in two files.
 my @circles = ('lane_hint lane_hint_table');
+# A job is taken by an executor, and by a claimant.
+my %taken_twice = map { $_ => 1 } qw(admit take take_row);
 my $columns = 110;
 my $long_string = qr/"(?:[^"\\]|\\.){60,}"/;
 
@@ -19,6 +22,7 @@ chdir dirname($0) . '/../..' or die "chdir: $!\n";
 my %floor_of;
 my %includes;
 my @long;
+my %files_of_static;
 for my $floor (0 .. $#floors)
 {
 	foreach my $path (glob "src/$floors[$floor]/*.[ch]")
@@ -27,8 +31,11 @@ for my $floor (0 .. $#floors)
 		die "$path: there is another $module\n" if ($floor_of{$module} // $floor) != $floor;
 		$floor_of{$module} = $floor;
 		open my $file, '<:encoding(UTF-8)', $path or die "$path: $!\n";
+		my $before = '';
 		while (<$file>)
 		{
+			$files_of_static{$1}{$path} = 1 if $before =~ /^static\b/ && /^(\w+)\(/;
+			$before = $_;
 			push @{ $includes{$module}{$1} }, "$path:$." if /^#include "([a-z_]+)\.h"/ && $1 ne $module;
 			chomp;
 			push @long, "$path:$.: more than $columns columns\n" if length(expand($_)) > $columns && !/$long_string/;
@@ -76,6 +83,11 @@ foreach my $module (sort keys %floor_of)
 	next unless $reached{$module}{$module};
 	my $circle = join ' ', sort grep { $reached{$module}{$_} && $reached{$_}{$module} } keys %floor_of;
 	push @found, "a circle of includes: $circle\n" unless $said{$circle}++ || grep { $_ eq $circle } @circles;
+}
+foreach my $name (sort grep { !$taken_twice{$_} } keys %files_of_static)
+{
+	my @paths = sort keys %{ $files_of_static{$name} };
+	push @found, "static function $name() in several files: @paths\n" if @paths > 1;
 }
 print @found;
 exit(@found ? 1 : 0);

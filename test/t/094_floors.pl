@@ -1,4 +1,4 @@
-# The floors of src (src/README.md): nothing includes upward, no modules include each other in a circle, no line is too long, and all is ASCII.
+# The floors of src (src/README.md): nothing includes upward, no modules include each other in a circle, no line is too long, all is ASCII, and no static function has another's name.
 use strict;
 use warnings;
 
