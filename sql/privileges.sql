@@ -42,10 +42,10 @@ SELECT pg_describe_object(d.classid, d.objid, 0) AS object, a.privilege_type
                           WHEN 'pg_class'::regclass THEN coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", c.relowner))
                           WHEN 'pg_namespace'::regclass THEN coalesce(n.nspacl, acldefault('n', n.nspowner)) END) a
  WHERE a.grantee = 0 ORDER BY object;
--- No function runs with its owner's rights; all are in C, but for those in SQL whose search_path has nothing of users in it.
+-- The search_path of functions that are not in C has nothing of users in it. One function runs with its owner's rights: it reads definitions of all roles.
 SELECT p.oid::regprocedure FROM pg_proc p WHERE pronamespace = 'queue_jobs'::regnamespace
-   AND (prosecdef OR prolang NOT IN (SELECT oid FROM pg_language WHERE lanname IN ('c', 'sql'))
-        OR (prolang = (SELECT oid FROM pg_language WHERE lanname = 'sql') AND proconfig IS DISTINCT FROM '{"search_path=pg_catalog, pg_temp"}'));
+   AND prolang <> (SELECT oid FROM pg_language WHERE lanname = 'c') AND proconfig IS DISTINCT FROM '{"search_path=pg_catalog, pg_temp"}';
+SELECT p.oid::regprocedure AS with_rights_of_the_owner, lanname FROM pg_proc p JOIN pg_language l ON l.oid = prolang WHERE pronamespace = 'queue_jobs'::regnamespace AND prosecdef;
 -- The view job hides by a barrier; all members are in the schema; every one of them says what it is for.
 SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'queue_jobs'::regnamespace AND relname = 'job';
 SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment

@@ -1,286 +1,96 @@
 /*
  * advice.c
- *		check_workers(): what could be better about each worker, by its definition and by what its runs took;
- *		capacity_impact(): what a queue takes of a pool of executors.
+ *		What check_workers() (40_functions.sql) cannot read in tables; capacity_impact(): what a queue takes of
+ *		a pool of executors.
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "arguments.h"
 #include "catalog/pg_type.h"
-#include "compat.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "handler.h"
 #include "lane.h"
-#include "miscadmin.h"
 #include "missing_queue.h"
 #include "pools.h"
 #include "registry.h"
-#include "run_as.h"
 #include "settings.h"
 #include "statistics.h"
-#include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/syscache.h"
-#include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_capacity_impact);
-PG_FUNCTION_INFO_V1(queue_jobs_check_workers);
+PG_FUNCTION_INFO_V1(queue_jobs_role_blocked);
+PG_FUNCTION_INFO_V1(queue_jobs_worker_problems);
 
-#define LARGE_TABLE "10000"		/* rows, beyond which pending records want an index of their own */
-#define SHARE_STARTED_IN_TARGET 0.95
-
-/* Where the findings go, and which worker they are about. */
-typedef struct Advice
+/* Why schemas of the worker's search_path are not used: an array of texts, or NULL. */
+static Datum
+path_problems(const Worker *worker, bool *isnull)
 {
-	ReturnSetInfo *result;
-	const Worker *worker;
-} Advice;
-
-static void
-add(Advice *advice, const char *finding, const char *what_to_do)
-{
-	Datum		values[] = {CStringGetTextDatum(advice->worker->name), CStringGetTextDatum(finding),
-							CStringGetTextDatum(what_to_do)};
-	bool		nulls[] = {false, false, false};
-
-	tuplestore_putvalues(advice->result->setResult, advice->result->setDesc, values, nulls);
-}
-
-static void
-check_declaration(Advice *advice)
-{
-	const Worker *worker = advice->worker;
-
-	if (!worker->idempotent && worker->deduplicate != DEDUP_NONE)
-		add(advice, psprintf("deduplicate \"%s\", but not idempotent: only duplicates with a dedup_key of their own are dropped",
-							 strategy_names[worker->deduplicate]),
-			"Give idempotent => true, so that duplicates by worker, queue and args are dropped, too; or leave deduplicate out.");
-	if (worker->external_dependencies && worker->timeout == 0)
-		add(advice, "external dependencies without a timeout",
-			"Give a timeout: a service that does not answer would keep an executor for ever.");
-}
-
-/* A definition that names a role that is gone is in no dump (21_since_0.1.0.sql). */
-static void
-check_role_exists(Advice *advice, const char *what, Oid role)
-{
-	if (OidIsValid(role) && !SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role)))
-		add(advice, psprintf("%s, role with OID %u, does not exist", what, role),
-			"The worker is in no dump. Let a superuser define it again.");
-}
-
-static void
-check_roles_exist(Advice *advice)
-{
-	const Worker *worker = advice->worker;
-
-	check_role_exists(advice, "its definer", worker->definer);
-	check_role_exists(advice, "the owner of its handler", worker->handler_owner);
-	check_role_exists(advice, "the owner of its read_handler", worker->read_handler_owner);
-	check_role_exists(advice, "the owner of its retry_backoff function", worker->retry_backoff_owner);
-}
-
-/* The functions that it names must be there, and fit. */
-static void
-check_functions(Advice *advice)
-{
-	const Worker *worker = advice->worker;
-	char	   *why = NULL;
-
-	if (worker->handler != NULL && registry_worker_handler(worker, &why) == NULL)
-		add(advice, psprintf("handler \"%s\" cannot be called: %s", worker->handler, why),
-			"Its jobs wait. Create the function, or define the worker again.");
-	if (worker->read_handler != NULL && registry_read_handler(worker, &why) == NULL)
-		add(advice, psprintf("read_handler \"%s\" cannot be called: %s", worker->read_handler, why),
-			"Its jobs wait. Create the function, or define the worker again.");
-	if (worker->retry_backoff != NULL && !OidIsValid(registry_retry_backoff(worker, &why)))
-		add(advice,
-			psprintf("retry_backoff function \"%s\" cannot be called: %s", worker->retry_backoff, why),
-			"Sidekiq's formula is used instead. Create the function, or define the worker again.");
-}
-
-static void
-check_follower(Advice *advice, const char *option, const char *follower)
-{
-	if (follower != NULL && registry_worker(follower) == NULL)
-		add(advice, psprintf("its %s, worker \"%s\", is not defined", option, follower),
-			"What is enqueued for that worker waits. Define it, or this worker again.");
-}
-
-/* Whether a role can run the worker's jobs. */
-static void
-check_role(Advice *advice, Oid role)
-{
-	char	   *why = NULL;
-	Handler    *handler = registry_worker_handler(advice->worker, &why);
-	char	   *blocked = lane_role_blocked(role);
-
-	if (blocked != NULL)
-		add(advice, blocked, "Its jobs wait. Allow it, or let the worker run_as => 'definer'.");
-	else if (handler != NULL && QjSchemaAclCheck(handler->schema, role, ACL_USAGE) != ACLCHECK_OK)
-		add(advice,
-			psprintf("role \"%s\" may not use the schema of handler \"%s\"",
-					 GetUserNameFromId(role, true), advice->worker->handler),
-			"GRANT USAGE on the schema.");
-	else if (handler != NULL && QjFunctionAclCheck(handler->oid, role, ACL_EXECUTE) != ACLCHECK_OK)
-		add(advice,
-			psprintf("role \"%s\" may not execute handler \"%s\"", GetUserNameFromId(role, true),
-					 advice->worker->handler),
-			"GRANT EXECUTE on the handler, or let the worker run_as => 'definer'.");
-}
-
-/* The roles as which its jobs run, as far as it is known. */
-static void
-check_roles(Advice *advice)
-{
-	List	   *roles = NIL;
-	ListCell   *cell;
-
-	if (advice->worker->handler == NULL)
-		return;
-	if (advice->worker->run_as_definer)
-		roles = list_make1_oid(advice->worker->definer);
-	else
-		foreach(cell, lane_of_worker(advice->worker->name, NULL))
-			roles = list_append_unique_oid(roles, ((const Lane *) lfirst(cell))->owner);
-	foreach(cell, roles)
-		check_role(advice, lfirst_oid(cell));
-}
-
-/* Its definer must be able to log in to heal and fill. */
-static void
-check_upkeep(Advice *advice)
-{
-	const Worker *worker = advice->worker;
-	char	   *blocked = worker->heal_every > 0 || worker->limited_capacity
-		? lane_role_blocked(worker->definer)
-		: NULL;
-
-	if (blocked != NULL)
-		add(advice,
-			psprintf("%s: %s",
-					 worker->limited_capacity ? "it is not filled" : "its records are not healed",
-					 blocked),
-			"Executors connect as the definer for that. Allow it, or let a role that can log in define the worker.");
-}
-
-/* Its table must be there; healing reads all of it unless there is an index of pending rows. */
-static void
-check_record(Advice *advice)
-{
-	const Worker *worker = advice->worker;
-	Oid			types[] = {TEXTOID};
-	Datum		values[1];
-	WorkerTexts texts;
-	int64		found;			/* 0: no table; 2: a large one without an index of some rows */
-
-	if (worker->record == NULL)
-		return;
-	values[0] = CStringGetTextDatum(worker->record);
-	found = engine_select_id("SELECT CASE WHEN c.reltuples > " LARGE_TABLE " AND NOT EXISTS"
-							 " (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indpred IS NOT NULL)"
-							 " THEN 2::int8 ELSE 1 END FROM pg_class c WHERE c.oid = to_regclass($1)",
-							 lengthof(types), types, values);
-	if (found == 0)
-		add(advice, psprintf("record \"%s\" does not exist", worker->record),
-			"Its jobs fail. Create the table, or define the worker again.");
-	else if (found == 2 && worker->heal_every > 0 && worker_texts(worker, &texts))
-		add(advice, psprintf("no index of the pending rows of \"%s\"", worker->record),
-			psprintf("Every healing reads the whole table: CREATE INDEX ON %s (...) WHERE %s, on the columns of the primary key.",
-					 worker->record, texts.pending));
-}
-
-/* Schemas in which another role may create by now. */
-static void
-check_trusted_path(Advice *advice)
-{
-	const Worker *worker = advice->worker;
 	PathTrust	trust = {.definer = worker->definer,.handler_owner = worker->handler_owner};
 	WorkerTexts texts;
+	List	   *faults = worker_texts(worker, &texts) ? trusted_path_faults(texts.search_path, trust) : NIL;
+	Datum	   *elements = palloc((list_length(faults) + 1) * sizeof(Datum));
+	int			count = 0;
 	ListCell   *cell;
 
-	if ((worker->record == NULL && !worker->limited_capacity) || !worker_texts(worker, &texts))
-		return;
-	foreach(cell, trusted_path_faults(texts.search_path, trust))
-		add(advice, lfirst(cell), "If pending or remaining_work needs it: REVOKE CREATE on the schema from other roles, or qualify the names.");
+	foreach(cell, faults)
+		elements[count++] = CStringGetTextDatum(lfirst(cell));
+	*isnull = count == 0;
+	return PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
 static void
-check_runs(Advice *advice)
+set_text(Datum *values, bool *nulls, int i, const char *text)
 {
-	const Worker *worker = advice->worker;
-	WorkerStatistics runs;
-
-	if (!statistics_get(worker, &runs) || runs.timed < ENOUGH_RUNS)
-		return;
-	if (runs.cpu_bound)
-		add(advice, psprintf("CPU-bound, but not declared so: %.0f %% of its run time", 100 * runs.cpu_share),
-			"Give resource_boundary => 'cpu', by which an executor pool can be chosen for it.");
-	if (runs.too_slow)
-		add(advice, psprintf("slower than urgency \"%s\" allows: half of the runs within %.3g s, 99 %% within %.3g s",
-							 urgency_names[worker->urgency], runs.run_time_p50, runs.run_time_p99),
-			worker->urgency == URGENCY_HIGH
-			? "Split the work into smaller jobs, or give urgency => 'low'."
-			: "Split the work into smaller jobs.");
-	if (runs.started_in_target >= 0 && runs.started_in_target < SHARE_STARTED_IN_TARGET)
-		add(advice, psprintf("starts later than urgency \"%s\" promises: %.0f %% of the runs in time",
-							 urgency_names[worker->urgency], 100 * runs.started_in_target),
-			worker->urgency == URGENCY_THROTTLED
-			? "Give it more executors."
-			: "Give it more executors, or a pool of its own; or a lower urgency, if no user waits for it.");
-}
-
-static void
-check_idempotent(Advice *advice)
-{
-	if (!advice->worker->idempotent && !advice->worker->limited_capacity)
-		add(advice, "not marked idempotent",
-			"Make the handler safe to run more than once and give idempotent => true: then duplicates are dropped, and a retry does no harm.");
-}
-
-static void
-check_all(Advice *advice)
-{
-	check_declaration(advice);
-	check_roles_exist(advice);
-	check_functions(advice);
-	check_follower(advice, "on_dead", advice->worker->on_dead);
-	check_follower(advice, "on_expired", advice->worker->on_expired);
-	check_roles(advice);
-	check_upkeep(advice);
-	check_record(advice);
-	check_trusted_path(advice);
-	check_runs(advice);
-}
-
-static void
-check_each_worker(Advice *advice, void (*check) (Advice *advice))
-{
-	ListCell   *cell;
-
-	foreach(cell, registry_worker_names())
-	{
-		CHECK_FOR_INTERRUPTS();
-		advice->worker = registry_worker_copy(lfirst(cell));
-		if (advice->worker != NULL && advice->worker->built_in == BUILT_IN_NONE)
-			check(advice);
-	}
+	nulls[i] = text == NULL;
+	values[i] = text ? CStringGetTextDatum(text) : (Datum) 0;
 }
 
 /*
- * check_workers(): a row for each finding. Most workers of an application that is new here are not marked
- * idempotent, and nothing is wrong with that: these rows come last, behind what keeps jobs from running.
+ * worker_problems(worker): for check_workers(), what only the registry knows: which function the handler is,
+ * why the worker's functions cannot be called, and its search_path not be used as it is. NULLs where nothing
+ * is wrong, and for a worker that is not there.
  */
 Datum
-queue_jobs_check_workers(PG_FUNCTION_ARGS)
+queue_jobs_worker_problems(PG_FUNCTION_ARGS)
 {
-	Advice		advice = {.result = (ReturnSetInfo *) fcinfo->resultinfo};
+	Worker	   *worker = registry_worker_copy(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	TupleDesc	descriptor;
+	Datum		values[5] = {0};
+	bool		nulls[5] = {true, true, true, true, true};
+	char	   *why = NULL;
 
-	InitMaterializedSRF(fcinfo, 0);
-	check_each_worker(&advice, check_all);
-	check_each_worker(&advice, check_idempotent);
-	return (Datum) 0;
+	if (worker == NULL)
+		PG_RETURN_NULL();
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (worker->handler != NULL)
+	{
+		Handler    *handler = registry_worker_handler(worker, &why);
+
+		values[0] = ObjectIdGetDatum(handler ? handler->oid : InvalidOid);
+		nulls[0] = handler == NULL;
+		set_text(values, nulls, 1, handler ? NULL : why);
+	}
+	if (worker->read_handler != NULL && registry_read_handler(worker, &why) == NULL)
+		set_text(values, nulls, 2, why);
+	if (worker->retry_backoff != NULL && !OidIsValid(registry_retry_backoff(worker, &why)))
+		set_text(values, nulls, 3, why);
+	values[4] = path_problems(worker, &nulls[4]);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
+}
+
+/* role_blocked(role): why executors cannot connect as that role, or NULL. */
+Datum
+queue_jobs_role_blocked(PG_FUNCTION_ARGS)
+{
+	char	   *why = lane_role_blocked(PG_GETARG_OID(0));
+
+	if (why == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(why));
 }
 
 /* ---- capacity_impact() ---- */

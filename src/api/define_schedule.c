@@ -1,20 +1,26 @@
 /*
  * define_schedule.c
- *		schedule(): its arguments.
+ *		schedule(), schedule_command_of(): their arguments.
  */
 #include "postgres.h"
 
 #include "arguments.h"
 #include "attribute_numbers.h"
 #include "catalog.h"
+#include "catalog/pg_type.h"
 #include "command.h"
 #include "fmgr.h"
 #include "history.h"
+#include "miscadmin.h"
+#include "run_as.h"
 #include "schedule.h"
 #include "subscription.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
 #include "worker_option.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_schedule);
+PG_FUNCTION_INFO_V1(queue_jobs_schedule_command_of);
 
 static bool
 empty_object(Jsonb *args)
@@ -94,6 +100,16 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 	definition->args = command_arguments(fcinfo, command);
 }
 
+static bool
+schedule_exists(const char *name)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(name)};
+
+	return engine_statement("SELECT FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_SELECT,
+							lengthof(types), types, values, NULL) > 0;
+}
+
 /*
  * schedule(name, cron, worker or command, ...): defines a schedule, or replaces its whole definition. The
  * role that calls it owns it: its jobs are enqueued, and run, as that role's.
@@ -119,5 +135,42 @@ queue_jobs_schedule(PG_FUNCTION_ARGS)
 										 "It says what becomes of ticks that were missed while the server was down.");
 	work_arguments(fcinfo, &definition);
 	schedule_define(&definition);
+	PG_RETURN_VOID();
+}
+
+/*
+ * schedule_command_of(role, name, cron, timezone, command): for import_pg_cron() (40_functions.sql), a new
+ * schedule of a role whose rights the caller has.
+ */
+Datum
+queue_jobs_schedule_command_of(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+	char	   *command = text_to_cstring(PG_GETARG_TEXT_PP(4));
+	ScheduleDefinition definition = {
+		.name = text_to_cstring(PG_GETARG_TEXT_PP(1)),
+		.cron = text_to_cstring(PG_GETARG_TEXT_PP(2)),
+		.timezone = text_to_cstring(PG_GETARG_TEXT_PP(3)),
+		.worker = COMMAND_WORKER,
+		.if_running = IF_RUNNING_QUEUE,
+		.catch_up = CATCH_UP_SKIP,
+	};
+	RunAs		saved;
+
+	refuse_where_nothing_can_be_written("queue_jobs.import_pg_cron()");
+	if (!has_privs_of_role(GetUserId(), role))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for schedules of role \"%s\"", GetUserNameFromId(role, true)),
+				 errhint("Become a member of that role.")));
+	if (schedule_exists(definition.name))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("there is a schedule \"%s\" already", definition.name)));
+	command_check(command);
+	definition.args = command_args(command, 0, 0, -1);
+	restricted_begin(&saved, role, BARE_SEARCH_PATH);
+	schedule_define(&definition);
+	restricted_end(&saved);
 	PG_RETURN_VOID();
 }

@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "catalog.h"
 #include "fmgr.h"
 #include "limit.h"
 #include "registry.h"
@@ -11,6 +12,22 @@
 #include "utils/jsonb.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_rekey_claimed_slot);
+
+/*
+ * Functions in C of released versions that are others now, or none. CREATE FUNCTION wants to find them, in
+ * CREATE EXTENSION of that version and in pg_upgrade; and until ALTER EXTENSION UPDATE they say that it lacks.
+ */
+#define RELEASED(name) \
+	PG_FUNCTION_INFO_V1(name); \
+	Datum \
+	name(PG_FUNCTION_ARGS) \
+	{ \
+		(void) catalog_owner(); \
+		elog(ERROR, "function of a released version was called"); \
+	}
+
+RELEASED(queue_jobs_check_workers)
+RELEASED(queue_jobs_import_pg_cron)
 
 /*
  * rekey_claimed_slot(slot, args, seed, worker, max_running_jobs, concurrency_key, concurrency_limit), in the

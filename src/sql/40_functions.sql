@@ -435,8 +435,128 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_migrate_qu
 COMMENT ON FUNCTION queue_jobs.migrate_queue(text, text) IS
 'Moves all jobs that wait in one queue, future and retryable ones too, to another; ids, order and deduplication are kept. Only jobs of roles that the caller is a member of. Those that are being run or claimed stay, and a NOTICE says how many; nothing is waited for. Returns how many were moved. Other sessions see them there when the caller commits. (GitLab''s sidekiq:migrate_jobs.)';
 
+CREATE FUNCTION queue_jobs.worker_problems(worker text, OUT handler_oid oid, OUT handler text, OUT read_handler text, OUT retry_backoff text, OUT search_path text[])
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_worker_problems';
+COMMENT ON FUNCTION queue_jobs.worker_problems(text) IS
+'For check_workers(): the function that a worker''s handler is, why its functions cannot be called, and why schemas of its search_path are not used.';
+
+CREATE FUNCTION queue_jobs.role_blocked(role oid) RETURNS text
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_role_blocked';
+COMMENT ON FUNCTION queue_jobs.role_blocked(oid) IS 'Why executors cannot connect as that role; NULL if they can.';
+
+-- Most workers of an application that is new here are not marked idempotent, and nothing is wrong with that: these rows come last, behind what keeps jobs from running.
 CREATE FUNCTION queue_jobs.check_workers(OUT worker text, OUT finding text, OUT advice text)
-RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 20 AS 'MODULE_PATHNAME', 'queue_jobs_check_workers';
+RETURNS SETOF record LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 20 SET search_path = pg_catalog, pg_temp AS $$
+WITH checked AS MATERIALIZED (
+    SELECT w.*, w.remaining_work IS NOT NULL AS limited_capacity, p.handler_oid, p.handler AS handler_problem, p.read_handler AS read_handler_problem,
+           p.retry_backoff AS retry_backoff_problem, p.search_path AS path_problems
+      FROM queue_jobs.defined_worker w
+     CROSS JOIN LATERAL queue_jobs.worker_problems(w.name) p
+), runs_as AS (
+    SELECT w.name AS worker, w.definer::oid AS role FROM checked w WHERE w.handler IS NOT NULL AND w.run_as_definer
+    UNION
+    SELECT w.name, l.owner FROM checked w JOIN queue_jobs.lane l ON l.worker = w.name WHERE w.handler IS NOT NULL AND NOT w.run_as_definer
+), role AS MATERIALIZED (
+    SELECT r.role, queue_jobs.role_blocked(r.role) AS blocked
+      FROM (SELECT u.role FROM runs_as u
+            UNION
+            SELECT w.definer FROM checked w WHERE w.heal_every IS NOT NULL OR w.limited_capacity) r
+), found (worker, n, role, finding, advice) AS (
+    SELECT w.name, 1, 0::oid, format('deduplicate "%s", but not idempotent: only duplicates with a dedup_key of their own are dropped', w.deduplicate),
+           'Give idempotent => true, so that duplicates by worker, queue and args are dropped, too; or leave deduplicate out.'
+      FROM checked w
+     WHERE NOT w.idempotent AND w.deduplicate <> 'none'
+    UNION ALL
+    SELECT w.name, 2, 0, 'external dependencies without a timeout', 'Give a timeout: a service that does not answer would keep an executor for ever.'
+      FROM checked w
+     WHERE w.external_dependencies AND w.timeout IS NULL
+    UNION ALL
+    -- A definition that names a role that is gone is in no dump (pg_extension_config_dump).
+    SELECT w.name, r.n, 0, format('%s, role with OID %s, does not exist', r.what, r.role), 'The worker is in no dump. Let a superuser define it again.'
+      FROM checked w
+     CROSS JOIN LATERAL (VALUES (3, 'its definer', w.definer::oid), (4, 'the owner of its handler', w.handler_owner::oid),
+                                (5, 'the owner of its read_handler', w.read_handler_owner::oid),
+                                (6, 'the owner of its retry_backoff function', w.retry_backoff_owner::oid)) r (n, what, role)
+     WHERE r.role <> 0 AND NOT EXISTS (SELECT FROM pg_roles p WHERE p.oid = r.role)
+    UNION ALL
+    SELECT w.name, f.n, 0, format('%s "%s" cannot be called: %s', f.what, f.function, f.problem), f.advice
+      FROM checked w
+     CROSS JOIN LATERAL (VALUES (7, 'handler', w.handler, w.handler_problem, 'Its jobs wait. Create the function, or define the worker again.'),
+                                (8, 'read_handler', w.read_handler, w.read_handler_problem, 'Its jobs wait. Create the function, or define the worker again.'),
+                                (9, 'retry_backoff function', w.retry_backoff, w.retry_backoff_problem,
+                                 'Sidekiq''s formula is used instead. Create the function, or define the worker again.')) f (n, what, function, problem, advice)
+     WHERE f.problem IS NOT NULL
+    UNION ALL
+    SELECT w.name, f.n, 0, format('its %s, worker "%s", is not defined', f.option, f.follower),
+           'What is enqueued for that worker waits. Define it, or this worker again.'
+      FROM checked w
+     CROSS JOIN LATERAL (VALUES (10, 'on_dead', w.on_dead), (11, 'on_expired', w.on_expired)) f (n, option, follower)
+     WHERE f.follower IS NOT NULL AND NOT EXISTS (SELECT FROM checked d WHERE d.name = f.follower)
+    UNION ALL
+    -- The roles as which its jobs run, as far as they are known: the first thing that keeps each from it.
+    SELECT w.name, 12, u.role, c.finding, c.advice
+      FROM checked w
+      JOIN runs_as u ON u.worker = w.name
+      JOIN role r ON r.role = u.role
+      LEFT JOIN pg_proc p ON p.oid = w.handler_oid
+     CROSS JOIN LATERAL (SELECT CASE WHEN r.blocked IS NOT NULL THEN r.blocked
+                                     WHEN NOT has_schema_privilege(u.role, p.pronamespace, 'USAGE')
+                                     THEN format('role "%s" may not use the schema of handler "%s"', pg_get_userbyid(u.role), w.handler)
+                                     WHEN NOT has_function_privilege(u.role, p.oid, 'EXECUTE')
+                                     THEN format('role "%s" may not execute handler "%s"', pg_get_userbyid(u.role), w.handler) END AS finding,
+                                CASE WHEN r.blocked IS NOT NULL THEN 'Its jobs wait. Allow it, or let the worker run_as => ''definer''.'
+                                     WHEN NOT has_schema_privilege(u.role, p.pronamespace, 'USAGE') THEN 'GRANT USAGE on the schema.'
+                                     ELSE 'GRANT EXECUTE on the handler, or let the worker run_as => ''definer''.' END AS advice) c
+     WHERE c.finding IS NOT NULL
+    UNION ALL
+    SELECT w.name, 13, 0, format('%s: %s', CASE WHEN w.limited_capacity THEN 'it is not filled' ELSE 'its records are not healed' END, r.blocked),
+           'Executors connect as the definer for that. Allow it, or let a role that can log in define the worker.'
+      FROM checked w
+      JOIN role r ON r.role = w.definer
+     WHERE r.blocked IS NOT NULL AND (w.heal_every IS NOT NULL OR w.limited_capacity)
+    UNION ALL
+    SELECT w.name, 14, 0, format('record "%s" does not exist', w.record), 'Its jobs fail. Create the table, or define the worker again.'
+      FROM checked w
+     WHERE w.record IS NOT NULL AND to_regclass(w.record) IS NULL
+    UNION ALL
+    SELECT w.name, 14, 0, format('no index of the pending rows of "%s"', w.record),
+           format('Every healing reads the whole table: CREATE INDEX ON %s (...) WHERE %s, on the columns of the primary key.', w.record, w.pending)
+      FROM checked w
+      JOIN pg_class c ON c.oid = to_regclass(w.record)
+     WHERE w.heal_every IS NOT NULL AND c.reltuples > 10000 AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indpred IS NOT NULL)
+    UNION ALL
+    -- Schemas in which another role may create by now.
+    SELECT w.name, 15, 0, p.problem, 'If pending or remaining_work needs it: REVOKE CREATE on the schema from other roles, or qualify the names.'
+      FROM checked w
+     CROSS JOIN LATERAL unnest(w.path_problems) p (problem)
+     WHERE w.record IS NOT NULL OR w.limited_capacity
+    UNION ALL
+    SELECT s.worker, 16, 0, format('CPU-bound, but not declared so: %s %% of its run time', round(100 * s.cpu_share)),
+           'Give resource_boundary => ''cpu'', by which an executor pool can be chosen for it.'
+      FROM queue_jobs.worker_statistics s
+     WHERE s.cpu_bound
+    UNION ALL
+    SELECT s.worker, 17, 0, format('slower than urgency "%s" allows: half of the runs within %s s, 99 %% within %s s', s.urgency, t.p50, t.p99),
+           CASE s.urgency WHEN 'high' THEN 'Split the work into smaller jobs, or give urgency => ''low''.' ELSE 'Split the work into smaller jobs.' END
+      FROM queue_jobs.worker_statistics s
+     -- three digits
+     CROSS JOIN LATERAL (SELECT round(s.run_time_p50::numeric, 2 - floor(log(GREATEST(s.run_time_p50, 1e-6)))::integer)::float8 AS p50,
+                                round(s.run_time_p99::numeric, 2 - floor(log(GREATEST(s.run_time_p99, 1e-6)))::integer)::float8 AS p99) t
+     WHERE s.too_slow
+    UNION ALL
+    SELECT s.worker, 18, 0, format('starts later than urgency "%s" promises: %s %% of the runs in time', s.urgency, round(100 * s.started_in_target)),
+           CASE s.urgency WHEN 'throttled' THEN 'Give it more executors.'
+                          ELSE 'Give it more executors, or a pool of its own; or a lower urgency, if no user waits for it.' END
+      FROM queue_jobs.worker_statistics s
+     WHERE s.runs >= 100 AND s.started_in_target < 0.95
+    UNION ALL
+    SELECT w.name, 19, 0, 'not marked idempotent',
+           'Make the handler safe to run more than once and give idempotent => true: then duplicates are dropped, and a retry does no harm.'
+      FROM checked w
+     WHERE NOT w.idempotent AND NOT w.limited_capacity
+)
+SELECT f.worker, f.finding, f.advice FROM found f WHERE f.worker <> 'queue_jobs.command' ORDER BY f.n = 19, f.worker COLLATE "C", f.n, f.role, f.finding
+$$;
 COMMENT ON FUNCTION queue_jobs.check_workers() IS
 'Advice on each worker, a row for each finding: not marked idempotent; deduplicate without idempotent; CPU-bound but not declared; slower than its urgency allows, or started later than it promises; handler missing, or of no fit; a role that may not run its jobs; external dependencies without a timeout; a record''s table that is missing, or has no index of pending rows to be healed. What it says of runs is by the view worker_statistics.';
 
@@ -524,8 +644,75 @@ RETURNS SETOF timestamptz LANGUAGE C STABLE PARALLEL SAFE ROWS 5 AS 'MODULE_PATH
 COMMENT ON FUNCTION queue_jobs.next_runs(text, text, timestamptz, integer) IS
 'The first count times after "after" at which a schedule of that cron expression and time zone ticks. Error 22023: not understood, with the field and the term.';
 
+CREATE FUNCTION queue_jobs.schedule_command_of(role oid, name text, cron text, timezone text, command text) RETURNS void
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_schedule_command_of';
+COMMENT ON FUNCTION queue_jobs.schedule_command_of(oid, text, text, text, text) IS
+'For import_pg_cron(): a schedule of a command that the role owns, whose rights the caller must have; as pg_cron runs it, one after another, and what was missed is missed. Errors: 42710 there is a schedule of that name, 42501 not a role of the caller''s.';
+
+-- cron.job is read and written with the caller's rights. It need not be pg_cron's own, with its constraints: it may be a copy. Its owner decides what is
+-- run as whom, and what its triggers do to the caller: that must be a role that could do all of it anyway.
 CREATE FUNCTION queue_jobs.import_pg_cron(OUT jobid bigint, OUT name text, OUT problem text)
-RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_import_pg_cron';
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    table_owner oid := (SELECT c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'cron' AND c.relname = 'job' AND c.relkind = 'r');
+    job record;
+    updated bigint;
+    detail text;
+BEGIN
+    IF table_owner IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'undefined_table', MESSAGE = format('there is no table cron.job in database "%s"', current_database()),
+            HINT = 'pg_cron has it in the database that "cron.database_name" names. Copy it from there into a schema "cron" of this one.';
+    ELSIF NOT pg_has_role(table_owner, (SELECT r.oid FROM pg_roles r WHERE r.rolname = current_user), 'USAGE') THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = 'table cron.job is not to be trusted',
+            DETAIL = format('Its owner "%s" could have commands run with rights that are not its own.', pg_get_userbyid(table_owner)),
+            HINT = 'It must be owned by a superuser, or by the role that imports it.';
+    END IF;
+    FOR job IN
+        SELECT j.id, j.schedule, j.command, r.oid AS role, COALESCE(j.jobname, format('pg_cron %s', j.id)) AS name,
+               CASE WHEN j.id IS NULL THEN 'its jobid is NULL'
+                    WHEN j.schedule IS NULL THEN 'its schedule is NULL'
+                    WHEN j.command IS NULL THEN 'its command is NULL'
+                    WHEN j.nodename IS NULL THEN 'its nodename is NULL'
+                    WHEN j.database IS NULL THEN 'its database is NULL'
+                    WHEN j.username IS NULL THEN 'its username is NULL'
+                    WHEN j.active IS NULL THEN 'its active is NULL'
+                    WHEN NOT j.active THEN 'it is not active'
+                    WHEN j.database <> current_database() THEN format('it is for database "%s"', j.database)
+                    WHEN j.nodename NOT IN ('', 'localhost', '127.0.0.1', '::1') AND NOT starts_with(j.nodename, '/') THEN format('it is for host "%s"', j.nodename)
+                    WHEN r.oid IS NULL THEN format('role "%s" does not exist', j.username)
+                    WHEN NOT pg_has_role(r.oid, 'USAGE') THEN format('you are no member of role "%s"', j.username) END AS problem
+          FROM (SELECT c.jobid::bigint AS id, c.schedule::text, c.command::text, c.nodename::text, c.database::text, c.username::text, c.active::boolean, c.jobname::text
+                  FROM cron.job c) j
+          LEFT JOIN pg_roles r ON r.rolname = j.username
+         ORDER BY j.id
+    LOOP
+        jobid := job.id;
+        name := job.name;
+        problem := job.problem;
+        IF problem IS NULL THEN
+            BEGIN
+                PERFORM queue_jobs.schedule_command_of(job.role, job.name, job.schedule, COALESCE(current_setting('cron.timezone', true), 'GMT'), job.command);
+                UPDATE cron.job c SET active = false WHERE c.jobid = job.id;
+                GET DIAGNOSTICS updated = ROW_COUNT;
+                IF updated <> 1 THEN
+                    RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = 'it cannot be made inactive in cron.job';
+                END IF;
+            EXCEPTION WHEN OTHERS THEN
+                -- These are about the server, or the database, and not about what was tried.
+                IF SQLSTATE IN ('25006', '53200', '55000') THEN
+                    RAISE;
+                END IF;
+                GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
+                problem := problem || COALESCE(': ' || NULLIF(detail, ''), '');
+            END;
+        END IF;
+        IF problem IS NOT NULL THEN
+            name := NULL;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
 COMMENT ON FUNCTION queue_jobs.import_pg_cron() IS
 'Makes a schedule of each active job of pg_cron''s table cron.job that is for this database, owned by the job''s role, and makes it inactive there. Returns each job with the name of its schedule, or with the problem because of which it was left as it is. Errors: 42P01 no table cron.job, 42501 it belongs to a role that is not trusted.';
 

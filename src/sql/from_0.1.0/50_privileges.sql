@@ -92,3 +92,6 @@ GRANT EXECUTE ON PROCEDURE queue_jobs.checkpoint TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision), queue_jobs.save_step,
     queue_jobs.wait_for_signal(bigint, integer, text, interval) TO queue_jobs_claim;
 GRANT EXECUTE ON FUNCTION queue_jobs.steps, queue_jobs.signals TO queue_jobs_claim, queue_jobs_enqueue, queue_jobs_read;
+
+REVOKE ALL ON FUNCTION queue_jobs.worker_problems, queue_jobs.role_blocked, queue_jobs.schedule_command_of FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.schedule_command_of TO queue_jobs_define;
