@@ -7,14 +7,16 @@
  */
 #include "postgres.h"
 
+#include "background_process.h"
 #include "catalog.h"
 #include "charge.h"
 #include "clock.h"
-#include "commit.h"
 #include "database_slot.h"
 #include "duplicates.h"
+#include "end_news.h"
 #include "executor_slot.h"
 #include "fmgr.h"
+#include "hooks.h"
 #include "key_hint.h"
 #include "lane.h"
 #include "lane_hint.h"
@@ -23,7 +25,6 @@
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "pools.h"
-#include "process.h"
 #include "rate.h"
 #include "replica_status.h"
 #include "session_hold.h"
@@ -31,7 +32,6 @@
 #include "shared.h"
 #include "statistics.h"
 #include "waiter.h"
-#include "watch.h"
 
 PG_MODULE_MAGIC;
 
@@ -42,7 +42,7 @@ _PG_init(void)
 {
 	settings_define(pools_check);
 	catalog_init();
-	commit_init();
+	hooks_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	clock_init();
@@ -58,7 +58,7 @@ _PG_init(void)
 	statistics_init();
 	live_counts_init();
 	session_holds_init();
-	watch_init();
+	news_init();
 	waiters_init(lane_known_content);
 	replicas_init();
 	shared_init();

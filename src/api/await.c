@@ -8,10 +8,12 @@
 
 #include "arguments.h"
 #include "catalog/pg_type.h"
+#include "end_news.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lane.h"
+#include "procedure_wait.h"
 #include "run_as.h"
 #include "shared.h"
 #include "utils/builtins.h"
@@ -19,9 +21,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "wait.h"
 #include "waiter.h"
-#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_await_job);
 PG_FUNCTION_INFO_V1(queue_jobs_await_batch);
@@ -91,7 +91,7 @@ look_for_end(void *argument, TimestampTz *next)
 	if (awaited->is_job)
 	{
 		waiter_await_job(awaited->id);
-		watch_job(awaited->id); /* so that it is kept until a later call, too */
+		news_await_job(awaited->id); /* so that it is kept until a later call, too */
 	}
 	else
 		waiter_await_batch(awaited->id);

@@ -12,6 +12,7 @@
 #include "catalog/pg_type.h"
 #include "current_job.h"
 #include "encrypted_job.h"
+#include "end_news.h"
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -25,7 +26,6 @@
 #include "subscription.h"
 #include "utils/jsonb.h"
 #include "utils/tuplestore.h"
-#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_new_batch);
 PG_FUNCTION_INFO_V1(queue_jobs_close_batch);
@@ -135,7 +135,7 @@ queue_jobs_close_batch(PG_FUNCTION_ARGS)
 												SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 
 	if (closed > 0)
-		watch_note(NEWS_BATCH, batch);
+		news_note(NEWS_BATCH, batch);
 	PG_RETURN_BOOL(closed > 0);
 }
 

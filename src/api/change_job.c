@@ -14,12 +14,13 @@
 #include "call.h"
 #include "dedup.h"
 #include "encrypted_job.h"
+#include "end_news.h"
 #include "enqueue.h"
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "history.h"
-#include "hold.h"
 #include "job_control.h"
+#include "job_lock.h"
 #include "lease.h"
 #include "limit_release.h"
 #include "location.h"
@@ -27,7 +28,6 @@
 #include "subscription.h"
 #include "waiting.h"
 #include "wakeup.h"
-#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_change_job);
 
@@ -122,10 +122,10 @@ change_locked_job(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slo
 	location_relied_on(job);	/* it is to see what its caller has written */
 	live_update(table, slot, job);
 	if (job->batch != 0 && job->expires_at != NO_TIME)
-		watch_note(NEWS_BATCH, job->batch); /* it expires at another time */
+		news_note(NEWS_BATCH, job->batch); /* it expires at another time */
 	if (job->expires_at != NO_TIME && history_is_awaited(job->id))
 		/* so that batches in which it stands for a duplicate are looked at, too */
-		watch_note(NEWS_ENDED, job->id);
+		news_note(NEWS_ENDED, job->id);
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_position(job));
 	else

@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "act_on_news.h"
 #include "arguments.h"
 #include "candidates.h"
 #include "catalog.h"
@@ -26,30 +27,29 @@
 #include "job_row.h"
 #include "lane.h"
 #include "limit.h"
+#include "live_table.h"
 #include "location.h"
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "missing_queue.h"
 #include "outcome.h"
 #include "park_sweep.h"
-#include "read.h"
+#include "procedure_wait.h"
+#include "replica_read.h"
 #include "run_as.h"
 #include "selector.h"
-#include "settle.h"
 #include "shared.h"
 #include "statistics.h"
-#include "store.h"
 #include "subscription.h"
 #include "subtransaction.h"
 #include "test_point.h"
 #include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/inval.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
-#include "wait.h"
 #include "waiter.h"
 #include "wakeup.h"
 
@@ -519,7 +519,7 @@ queue_jobs_claim(PG_FUNCTION_ARGS)
 	{
 		/* there is no scheduler that would */
 		(void) park_sweep(&retry_at);
-		settle_everything();
+		act_on_everything();
 	}
 	claim_jobs(&claim, candidates);
 	live_close(&claim.table);
@@ -685,7 +685,7 @@ look_for_jobs(void *argument, TimestampTz *next)
 	test_point("waiter_looks");
 	shared_look();
 	if (!shared_present())
-		settle_everything();
+		act_on_everything();
 	found = may_have_jobs(wait, next);
 	if (!shared_present())
 		stand_in_for_scheduler(found);

@@ -7,7 +7,7 @@
 
 #include "fmgr.h"
 #include "lane.h"
-#include "store.h"
+#include "live_table.h"
 
 /* In microseconds. */
 extern int64 lease_argument(FunctionCallInfo fcinfo, int arg);

@@ -10,9 +10,9 @@
 #include "funcapi.h"
 #include "job_control.h"
 #include "lane.h"
+#include "live_table.h"
 #include "reason.h"
 #include "run_as.h"
-#include "store.h"
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
 

@@ -13,16 +13,17 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "current_job.h"
-#include "dependency.h"
 #include "dedup.h"
+#include "dependency.h"
+#include "end_news.h"
+#include "engine_state.h"
 #include "exclusive_commands.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
 #include "funcapi.h"
 #include "history.h"
-#include "engine_state.h"
-#include "hold.h"
 #include "job_control.h"
+#include "job_lock.h"
 #include "job_walk.h"
 #include "key_hint.h"
 #include "lane.h"
@@ -32,6 +33,7 @@
 #include "limit_release.h"
 #include "live_count.h"
 #include "live_scan.h"
+#include "live_table.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "missing_queue.h"
@@ -40,7 +42,6 @@
 #include "run_as.h"
 #include "settings.h"
 #include "storage/lmgr.h"
-#include "store.h"
 #include "subscription.h"
 #include "test_point.h"
 #include "utils/builtins.h"
@@ -50,7 +51,6 @@
 #include "utils/tuplestore.h"
 #include "waiting.h"
 #include "wakeup.h"
-#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_cancel);
 PG_FUNCTION_INFO_V1(queue_jobs_discard);
@@ -394,7 +394,7 @@ put_in_order(Job *job, bool in_order)
 	if (!in_order || !dependency_wait_again(job->id))
 		return;
 	waiting_for_jobs(job, 0);
-	watch_note(NEWS_WAITS, job->id);
+	news_note(NEWS_WAITS, job->id);
 }
 
 /* A dead job gets one more attempt at least, as a job retried from Sidekiq's dead set does. */
@@ -421,7 +421,7 @@ control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order
 	if (job->due)
 		wakeup_job(job->lane, role_of(lane), job_position(job));
 	if (job->batch != 0)
-		watch_note(NEWS_BATCH, job->batch); /* it has not ended after all */
+		news_note(NEWS_BATCH, job->batch); /* it has not ended after all */
 }
 
 bool
@@ -664,7 +664,7 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 		live_counts_written_by_sql();
 	}
 	wakeup_all();
-	watch_lose_at_end();
+	news_lose_at_end();
 	return PointerGetDatum(NULL);
 }
 

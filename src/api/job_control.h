@@ -8,7 +8,7 @@
 #include "access/xact.h"
 #include "history.h"
 #include "lane.h"
-#include "store.h"
+#include "live_table.h"
 
 /* ERROR unless the current user has the rights of the job's owner. NULL: a lane that nothing is known of. */
 extern void job_check_owner(int64 id, const Lane *lane);

@@ -12,12 +12,12 @@
 #include "arguments.h"
 #include "current_job.h"
 #include "exclusive_commands.h"
+#include "live_table.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
-#include "store.h"
+#include "procedure_wait.h"
 #include "test_point.h"
 #include "utils/snapmgr.h"
-#include "wait.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_checkpoint);
 

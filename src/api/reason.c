@@ -11,7 +11,7 @@
 #include "encrypted_job.h"
 #include "engine_state.h"
 #include "executor_slot.h"
-#include "hold.h"
+#include "job_lock.h"
 #include "key_scan.h"
 #include "lane_scan.h"
 #include "lease.h"

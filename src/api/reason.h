@@ -13,7 +13,7 @@
 #define QUEUE_JOBS_REASON_H
 
 #include "lane.h"
-#include "store.h"
+#include "live_table.h"
 
 #define OTHERS_GO_FIRST "other jobs of its queue go first"
 #define ABOUT_TO_BE_STARTED "it is about to be started"

@@ -11,17 +11,17 @@
 #include "arguments.h"
 #include "claimant.h"
 #include "current_job.h"
+#include "end_news.h"
 #include "fmgr.h"
 #include "job.h"
 #include "job_control.h"
 #include "job_signal.h"
 #include "lane.h"
-#include "store.h"
+#include "live_table.h"
 #include "subscription.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 #include "waiting.h"
-#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_signal);
 PG_FUNCTION_INFO_V1(queue_jobs_signal_payload);
@@ -67,7 +67,7 @@ queue_jobs_signal(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	first = job_signal_add(id, name, payload);
 	if (first)
-		watch_note(NEWS_SIGNAL, id);
+		news_note(NEWS_SIGNAL, id);
 	PG_RETURN_BOOL(first);
 }
 
@@ -138,7 +138,7 @@ queue_jobs_wait_for_signal_claimed(PG_FUNCTION_ARGS)
 	{
 		waiting_for_signal(&claimed.job, name,
 						   timeout == NO_TIMEOUT ? DT_NOEND : GetCurrentTimestamp() + timeout);
-		watch_note(NEWS_WAITS, claimed.job.id);
+		news_note(NEWS_WAITS, claimed.job.id);
 	}
 	claimed_put_back(&claimed, 0);
 	PG_RETURN_BOOL(has_come);

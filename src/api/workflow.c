@@ -11,6 +11,7 @@
 #include "batches.h"
 #include "catalog/pg_type.h"
 #include "dependency.h"
+#include "end_news.h"
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -25,7 +26,6 @@
 #include "utils/numeric.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
-#include "watch.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_enqueue_workflow);
 
@@ -411,9 +411,9 @@ have_looked_at(const Workflow *workflow)
 	for (int i = 0; i < workflow->count; i++)
 	{
 		if (parents <= seconds && is_parent[i])
-			watch_note(NEWS_ENDED, workflow->steps[i].id);
+			news_note(NEWS_ENDED, workflow->steps[i].id);
 		else if (parents > seconds && is_second[i])
-			watch_note(NEWS_WAITS, workflow->steps[i].id);
+			news_note(NEWS_WAITS, workflow->steps[i].id);
 	}
 }
 

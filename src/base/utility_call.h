@@ -1,6 +1,6 @@
 /*
  * utility_call.h
- *		A utility statement on its way through those modules that take part in it (commit.c: in which order).
+ *		A utility statement on its way through those modules that take part in it (hooks.c: in which order).
  *
  * Each may act before and after it, and lets it go on by utility_proceed() in between, once.
  */

@@ -93,7 +93,7 @@ extern void catalog_require_call(FunctionCallInfo fcinfo, int parameters);
 
 /*
  * ERROR unless the table has so many columns, of whose values the caller forms a row. A superuser may have
- * added one where the library, which refuses it (guard.h), was not loaded.
+ * added one where the library, which refuses it (table_guard.h), was not loaded.
  */
 extern void catalog_require_columns(Relation table, int columns);
 

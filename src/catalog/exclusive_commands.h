@@ -27,10 +27,10 @@ extern bool exclusive_command_waits(Oid database);
 /* This session is a restore: none of our processes is in its database until it has ended. */
 extern void exclusive_restore_begin(void);
 
-/* At the end of a transaction (commit.c). */
+/* At the end of a transaction (hooks.c). */
 extern void exclusive_commands_transaction_end(XactEvent event);
 
-/* A utility statement (commit.c). */
+/* A utility statement (hooks.c). */
 extern void exclusive_commands_utility(UtilityCall *call);
 
 #endif

@@ -79,7 +79,7 @@ extern char *lane_blocked(const Lane *lane, const Worker *worker);
  */
 extern char *lane_blocked_next(const Lane *lane, const Worker *worker, int *check, const char **reason);
 
-/* At the end of a transaction, or of a savepoint (commit.c). */
+/* At the end of a transaction, or of a savepoint (hooks.c). */
 extern void lane_transaction_end(XactEvent event);
 extern void lane_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 

@@ -56,7 +56,7 @@ extern void registry_worker_written(const char *name);
 extern void registry_disabled_written(const char *worker, bool disabled);
 extern void registry_paused_written(const char *queue, bool paused);
 
-/* At the end of a transaction (commit.c). */
+/* At the end of a transaction (hooks.c). */
 extern void registry_transaction_end(XactEvent event);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "access/genam.h"
 #include "catalog.h"
+#include "end_news.h"
 #include "executor/spi.h"
 #include "key_hint.h"
 #include "live_count.h"
@@ -19,7 +20,6 @@
 #include "run_as.h"
 #include "subscription.h"
 #include "wakeup.h"
-#include "watch.h"
 
 
 void
@@ -65,7 +65,7 @@ subscription_take_over(void)
 	key_hints_written_by_sql();
 	live_counts_written_by_sql();
 	wakeup_all();
-	watch_lose_at_end();
+	news_lose_at_end();
 }
 
 void

@@ -15,7 +15,7 @@
 /* ERROR in such a database, in a read-only transaction, on a standby, and in a parallel query. */
 extern void refuse_where_nothing_can_be_written(const char *function);
 
-/* A utility statement (commit.c). */
+/* A utility statement (hooks.c). */
 extern void subscription_utility(UtilityCall *call);
 
 #endif

@@ -2,8 +2,8 @@
  * capacity.c
  *		Limited-capacity workers; see capacity.h.
  *
- * The scheduler enqueues a job of FILL_WORKER (upkeep.h) each minute, when a job has succeeded, and after a
- * new definition. Of one worker one such job at a time runs: so there are never more jobs than
+ * The scheduler enqueues a job of FILL_WORKER (built_in_job.h) each minute, when a job has succeeded, and
+ * after a new definition. Of one worker one such job at a time runs: so there are never more jobs than
  * max_running_jobs, whatever happens at once. Each minute it makes as many as are missing; in between, as
  * many as have succeeded since. A job that failed is missing until the minute is over, so that work which
  * cannot be done does not turn into a loop.
@@ -15,22 +15,22 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "built_in_job.h"
 #include "capacity.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "current_job.h"
-#include "due.h"
 #include "enqueue.h"
 #include "exclusive_commands.h"
 #include "executor/spi.h"
-#include "hold.h"
+#include "job_lock.h"
 #include "key_hash.h"
 #include "lane.h"
 #include "lane_hint.h"
 #include "miscadmin.h"
 #include "run_as.h"
 #include "test_point.h"
-#include "upkeep.h"
+#include "timed_names.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
@@ -274,9 +274,9 @@ successes_of(const char *worker, bool take)
 static Worker *
 worker_to_fill(const Filling *filling, WorkerTexts *texts)
 {
-	Worker	   *worker = upkeep_definition(filling->worker, texts);
+	Worker	   *worker = built_in_job_definition(filling->worker, texts);
 
-	return worker != NULL && worker->limited_capacity && !upkeep_breaks_off() ? worker : NULL;
+	return worker != NULL && worker->limited_capacity && !built_in_job_breaks_off() ? worker : NULL;
 }
 
 /*
@@ -333,16 +333,16 @@ fill_worker(const Filling *filling)
 void
 capacity_run(const Worker *built_in, Jsonb *args)
 {
-	Filling		filling = {.worker = upkeep_target(args),.now = GetCurrentTimestamp()};
+	Filling		filling = {.worker = built_in_job_target(args),.now = GetCurrentTimestamp()};
 
-	upkeep_begin_part(built_in);
+	built_in_job_begin_part(built_in);
 	look_at_demand(&filling);
-	upkeep_end_part();
+	built_in_job_end_part();
 	if (filling.most == 0)
 		return;
-	upkeep_begin_part(built_in);
+	built_in_job_begin_part(built_in);
 	fill_worker(&filling);
-	upkeep_end_part();
+	built_in_job_end_part();
 }
 
 /* ---- when ---- */
@@ -367,7 +367,7 @@ request(void *argument)
 
 	if (!exclusive_command_waits(MyDatabaseId) &&
 		(filling->is_over || successes_of(filling->worker, false) > 0))
-		upkeep_request(FILL_WORKER, filling->worker);
+		built_in_job_request(FILL_WORKER, filling->worker);
 }
 
 /* What is wrong with one worker keeps no other from being filled. */
@@ -377,7 +377,7 @@ capacity_fill_due(TimestampTz now)
 	TimestampTz next = DT_NOEND;
 	ListCell   *cell;
 
-	foreach(cell, due_list(WORKERS_TO_FILL, now))
+	foreach(cell, timed_names(WORKERS_TO_FILL, now))
 	{
 		const Due  *filled = lfirst(cell);
 		Request		filling = {.worker = filled->name};

@@ -8,7 +8,7 @@
  * since then. No column is needed. A row that is changed for another reason counts from that change. So a
  * transaction that stays open, or prepared, holds up its own rows only.
  *
- * The scheduler notes the ticks, and enqueues a job of HEAL_WORKER at each (upkeep.h), which reads the
+ * The scheduler notes the ticks, and enqueues a job of HEAL_WORKER at each (built_in_job.h), which reads the
  * records: in the order of their primary key, a batch a transaction. A record that has a live job of any
  * state is passed over, so that a restart in the middle, or a tick too many, adds no duplicates. While a
  * healing waits or is under way, ticks are noted, and heal nothing.
@@ -16,10 +16,10 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "built_in_job.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
-#include "due.h"
 #include "enqueue.h"
 #include "exclusive_commands.h"
 #include "executor/spi.h"
@@ -28,7 +28,7 @@
 #include "record.h"
 #include "run_as.h"
 #include "test_point.h"
-#include "upkeep.h"
+#include "timed_names.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
@@ -169,9 +169,9 @@ heal_batch(Healing *healing, const Worker *built_in)
 	RunAs		saved;
 
 	healing->more = false;
-	upkeep_begin_part(built_in);
-	worker = upkeep_definition(healing->worker, &texts);
-	if (worker != NULL && worker->heal_every > 0 && !upkeep_breaks_off())
+	built_in_job_begin_part(built_in);
+	worker = built_in_job_definition(healing->worker, &texts);
+	if (worker != NULL && worker->heal_every > 0 && !built_in_job_breaks_off())
 	{
 		if (!healing->ready)
 			find_age(healing, worker, context);
@@ -186,13 +186,13 @@ heal_batch(Healing *healing, const Worker *built_in)
 		restricted_end(&saved);
 		test_point("batch_healed");
 	}
-	upkeep_end_part();
+	built_in_job_end_part();
 }
 
 void
 heal_run(const Worker *built_in, Jsonb *args)
 {
-	Healing		healing = {.worker = upkeep_target(args),.began = GetCurrentTimestamp()};
+	Healing		healing = {.worker = built_in_job_target(args),.began = GetCurrentTimestamp()};
 
 	do
 	{
@@ -246,7 +246,7 @@ write_tick(void *name)
 	if (worker != NULL && worker->heal_every > 0 && !exclusive_command_waits(MyDatabaseId) &&
 		note_tick(worker))
 	{
-		upkeep_request(HEAL_WORKER, worker->name);
+		built_in_job_request(HEAL_WORKER, worker->name);
 		ForceSyncCommit();
 	}
 }
@@ -258,7 +258,7 @@ heal_due(TimestampTz now)
 	TimestampTz next = DT_NOEND;
 	ListCell   *cell;
 
-	foreach(cell, due_list(NEXT_TICKS, now))
+	foreach(cell, timed_names(NEXT_TICKS, now))
 	{
 		const Due  *due = lfirst(cell);
 
@@ -266,7 +266,7 @@ heal_due(TimestampTz now)
 			(void) catalog_unit(write_tick, due->name);
 	}
 	/* with the ticks that were just noted */
-	foreach(cell, due_list(NEXT_TICKS, GetCurrentTimestamp()))
+	foreach(cell, timed_names(NEXT_TICKS, GetCurrentTimestamp()))
 	{
 		const Due  *due = lfirst(cell);
 

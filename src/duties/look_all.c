@@ -2,8 +2,9 @@
  * look_all.c
  *		Finds all batches and jobs to look at, a piece at a time; see look_all.h.
  *
- * The scheduler first notes the jobs that others wait for (watch.h): their ends are news from then on. Only
- * then does it read the waiting jobs and the running batches: some of these may have missed an end before.
+ * The scheduler first notes the jobs that others wait for (end_news.h): their ends are news from then on.
+ * Only then does it read the waiting jobs and the running batches: some of these may have missed an end
+ * before.
  *
  * A pass reads ids in their order. It ends soon, because it only makes jobs and batches pending (pending.h),
  * and leaves the looks for later. When a role's room runs out, the pass notes the place, and a later pass
@@ -13,6 +14,7 @@
 
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "end_news.h"
 #include "executor/spi.h"
 #include "lane.h"
 #include "look_all.h"
@@ -21,7 +23,6 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "watch.h"
 
 #define PIECE CppAsString2(IDS_AT_ONCE)
 #define AGAIN_AFTER_FAILURE (5 * USECS_PER_SEC)
@@ -268,7 +269,7 @@ end_phase(void)
 		end_rest();
 		return;
 	}
-	watch_known();
+	news_filter_known();
 	of_all = true;
 	if (left != NULL)
 	{
@@ -331,7 +332,7 @@ step_of_phase(void)
 		if (phase == PASS_WAITING || phase == PASS_BATCHES)
 			found(phase == PASS_BATCHES ? PENDING_BATCH : PENDING_JOB, row->value, (Oid) row->owner);
 		else
-			watch_job(row->value);
+			news_await_job(row->value);
 	}
 	if (piece.count > 0)
 		memcpy(after, piece.rows[piece.count - 1].key, sizeof(after));

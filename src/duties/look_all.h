@@ -1,7 +1,7 @@
 /*
  * look_all.h
  *		Finds all batches that run and all jobs that wait, a piece at a time, for the scheduler to look at:
- *		when it starts, and after news was lost (watch.h).
+ *		when it starts, and after news was lost (end_news.h).
  *
  * Batches and jobs that are found become pending (pending.h). A role may have more of them than there is room
  * for. The scheduler finds the rest once there is room, and serves the other roles meanwhile.
@@ -13,7 +13,7 @@
 
 /*
  * Has look_all_step() find all that there is now, and first the jobs that others wait for. The caller calls
- * watch_begin() before, and only if look_all_may_begin(): an earlier search must come to its end first.
+ * news_filter_begin() before, and only if look_all_may_begin(): an earlier search must come to its end first.
  */
 extern bool look_all_may_begin(void);
 extern void look_all_begin(void);

@@ -1,6 +1,6 @@
 /*
  * pending.h
- *		Batches and jobs that the scheduler has yet to look at (settle.h), in turns by role.
+ *		Batches and jobs that the scheduler has yet to look at (act_on_news.h), in turns by role.
  *
  * The role that has had the least time comes next, however many entries the others have, and however long
  * their looks take. Within a role it is first come, first served. Room is limited; a role with many entries
@@ -9,8 +9,8 @@
 #ifndef QUEUE_JOBS_PENDING_H
 #define QUEUE_JOBS_PENDING_H
 
-#include "lib/ilist.h"
 #include "datatype/timestamp.h"
+#include "lib/ilist.h"
 
 typedef enum PendingKind
 {

@@ -24,29 +24,29 @@
 #include "postgres.h"
 
 #include "arguments.h"
+#include "background_process.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "cron.h"
 #include "dedup.h"
-#include "due.h"
 #include "encrypted_job.h"
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "history.h"
+#include "live_table.h"
 #include "miscadmin.h"
-#include "process.h"
 #include "registry.h"
 #include "run_as.h"
 #include "schedule.h"
 #include "schedule_clock.h"
 #include "schedule_end.h"
 #include "shared.h"
-#include "store.h"
 #include "subscription.h"
 #include "subtransaction.h"
 #include "test_point.h"
+#include "timed_names.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
@@ -627,7 +627,7 @@ list_due(TimestampTz now, TimestampTz *next)
 	ListCell   *cell;
 
 	*next = DT_NOEND;
-	foreach(cell, due_list(NEXT_RUNS, now))
+	foreach(cell, timed_names(NEXT_RUNS, now))
 	{
 		const Due  *due = lfirst(cell);
 

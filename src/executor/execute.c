@@ -10,11 +10,12 @@
  * A handler that is a procedure may COMMIT, so that no row lock lasts: a lease is written and committed
  * first, one without an end, which holds as long as this process has the hold on the job (lease.h). It runs
  * at least once. An SQL command of a schedule is run in the same way (command.h), and so is what the engine
- * does for a worker (upkeep.h).
+ * does for a worker (built_in_job.h).
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "background_process.h"
 #include "calendar.h"
 #include "catalog.h"
 #include "command.h"
@@ -22,20 +23,21 @@
 #include "current_job.h"
 #include "database_slot.h"
 #include "dedup.h"
+#include "end_news.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "heal.h"
-#include "hold.h"
 #include "interruption.h"
 #include "job_control.h"
+#include "job_lock.h"
 #include "lane.h"
 #include "lane_hint.h"
 #include "limit.h"
 #include "limit_release.h"
+#include "live_table.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "pgstat.h"
-#include "process.h"
 #include "replica_connection.h"
 #include "run.h"
 #include "run_handler.h"
@@ -44,14 +46,12 @@
 #include "session_hold.h"
 #include "settings.h"
 #include "statistics.h"
-#include "store.h"
 #include "subtransaction.h"
 #include "test_point.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "waiting.h"
 #include "wakeup.h"
-#include "watch.h"
 
 static MemoryContext run_context = NULL;
 
@@ -156,7 +156,7 @@ wait_for_signal(Run *run)
 														 : GetCurrentTimestamp() + current_job.snooze;
 
 	waiting_for_signal(&run->job, current_job.signal, until);
-	watch_note(NEWS_WAITS, run->job.id);
+	news_note(NEWS_WAITS, run->job.id);
 }
 
 /*

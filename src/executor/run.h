@@ -7,9 +7,9 @@
 
 #include "executor_slot.h"
 #include "limit.h"
+#include "live_table.h"
 #include "location.h"
 #include "statistics.h"
-#include "store.h"
 #include "task.h"
 
 /* The run under way. */

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "built_in_job.h"
 #include "call.h"
 #include "capacity.h"
 #include "command.h"
@@ -23,13 +24,12 @@
 #include "interruption.h"
 #include "lane.h"
 #include "miscadmin.h"
-#include "read.h"
 #include "record.h"
+#include "replica_read.h"
 #include "run_handler.h"
 #include "run_timeout.h"
 #include "settings.h"
 #include "storage/proc.h"
-#include "upkeep.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -310,9 +310,9 @@ built_in_callback(void *argument)
 	const Run  *run = argument;
 
 	if (run->task->worker->built_in == BUILT_IN_HEAL)
-		errcontext("healing of worker \"%s\"", upkeep_target(run->job.args));
+		errcontext("healing of worker \"%s\"", built_in_job_target(run->job.args));
 	else if (run->task->worker->built_in == BUILT_IN_FILL)
-		errcontext("filling of worker \"%s\"", upkeep_target(run->job.args));
+		errcontext("filling of worker \"%s\"", built_in_job_target(run->job.args));
 }
 
 static void

@@ -12,7 +12,7 @@
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
-#include "hold.h"
+#include "job_lock.h"
 #include "lane_hint.h"
 #include "lane_scan.h"
 #include "miscadmin.h"

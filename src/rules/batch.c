@@ -9,6 +9,7 @@
 #include "catalog/pg_type.h"
 #include "clock.h"
 #include "commands/sequence.h"
+#include "end_news.h"
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "history.h"
@@ -19,7 +20,6 @@
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/snapmgr.h"
-#include "watch.h"
 
 #define NOT_BEFORE_CLOSED (PG_INT64_MAX / 2)	/* ends of members that are news, while the batch is open */
 #define TRIM_AT_ONCE 2000
@@ -96,7 +96,7 @@ batch_make(const BatchDefinition *definition, Oid owner, bool *standing)
 		id = nextval_internal(catalog_relation(REL_BATCH_ID), false);
 		if (insert_batch(id, definition, owner))
 		{
-			watch_note(NEWS_BATCH, id);
+			news_note(NEWS_BATCH, id);
 			return id;
 		}
 		CommandCounterIncrement();
@@ -407,11 +407,11 @@ look_at_state(int64 batch, BatchState *state, ExpiringMembers *expiring)
 static void
 tell_parent(const BatchState *state, const Changes *changes)
 {
-	if ((changes->dies && !watch_batch_died(state->parent)) ||
+	if ((changes->dies && !news_batch_died(state->parent)) ||
 		(state->settled && (changes->succeeds || !changes->settles)))
-		watch_note(NEWS_BATCH, state->parent);
+		news_note(NEWS_BATCH, state->parent);
 	else if (changes->settles && !state->settled)
-		watch_note(NEWS_MEMBERS, state->parent);
+		news_note(NEWS_MEMBERS, state->parent);
 }
 
 /* Writes what has come true, and enqueues the callbacks. */
@@ -431,14 +431,14 @@ act(int64 batch, const BatchState *state)
 		call_back(batch, state, state->on_success, 0, &now);
 	now.settles = over && now.called == 0 && !state->callbacks;
 	if (over)
-		watch_note(NEWS_OVER, batch);	/* also of a batch that was retried, and is over once more */
+		news_note(NEWS_OVER, batch);	/* also of a batch that was retried, and is over once more */
 	if (!now.dies && !now.ends && !now.succeeds && now.settles == state->settled)
 		return;
 	write_batch(batch, &now, state->dead_job);
 	if (state->parent != 0)
 		tell_parent(state, &now);
 	if (state->step_of != 0 && now.settles)
-		watch_note(NEWS_ENDED, state->step_of);
+		news_note(NEWS_ENDED, state->step_of);
 }
 
 void
@@ -451,20 +451,20 @@ batch_look(int64 batch, ExpiringMembers *expiring)
 
 	expiring->next = DT_NOEND;
 	expiring->count = 0;
-	watch_try_look(batch);
+	news_try_look(batch);
 	engine_begin(&saved);
 	found = lock_batch(batch, &state, context);
 	if (found)
 	{
-		watch_look_begins(batch);
+		news_look_begins(batch);
 		look_at_state(batch, &state, expiring);
 	}
 	engine_end(&saved);
 	if (!found)
 		return;
 	act(batch, &state);
-	watch_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining + state.children,
-				 state.died || state.dead_job != 0);
+	news_expect(batch, state.open ? NOT_BEFORE_CLOSED : state.remaining + state.children,
+				state.died || state.dead_job != 0);
 }
 
 /* ---- removing ---- */

@@ -3,7 +3,7 @@
  *		Batches: jobs whose common end has callbacks.
  *
  * A batch has no counter. Its members' live rows are what is looked at, after the commit of what ended one of
- * them (settle.h): each look locks the batch's row, and writes what has come true together with the
+ * them (act_on_news.h): each look locks the batch's row, and writes what has come true together with the
  * callbacks' jobs. So a look that comes twice, or for nothing, does nothing, and none is needed that was lost
  * in a crash, as all batches are looked at after a start.
  */

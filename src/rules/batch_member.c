@@ -12,6 +12,7 @@
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "current_job.h"
+#include "end_news.h"
 #include "executor/spi.h"
 #include "lane.h"
 #include "miscadmin.h"
@@ -20,7 +21,6 @@
 #include "snapshot.h"
 #include "test_point.h"
 #include "utils/rel.h"
-#include "watch.h"
 
 static void
 refuse_unknown_batch(int64 batch)
@@ -155,7 +155,7 @@ batch_join(int64 batch)
 	 * The scheduler's look passes by a batch that is locked. Noted before the lock, this tells it to look
 	 * again when the lock is gone, also if an error comes between.
 	 */
-	watch_note(NEWS_JOINED, batch);
+	news_note(NEWS_JOINED, batch);
 	owner = read_batch(batch, true, &ended);
 	test_point("batch_locked");
 	if (!OidIsValid(owner))
@@ -181,8 +181,8 @@ batch_add_joint(int64 batch, int64 job)
 								  " WHERE (SELECT true FROM queue_jobs.live_job l WHERE l.id = $2 AND l.batch = $1 AND l.callback IS NULL) IS NULL"
 								  " AND NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND m.job = $2)",
 								  SPI_OK_INSERT, lengthof(types), types, values, NULL);
-	watch_parent(job);
-	watch_note(NEWS_BATCH, batch);
+	news_await_parent(job);
+	news_note(NEWS_BATCH, batch);
 }
 
 void
@@ -194,7 +194,7 @@ batch_move_member(const Job *other, const Job *job)
 	if (was_member && (other->batch != job->batch || job->callback))
 		batch_add_joint(other->batch, job->id);
 	else if (was_member)
-		watch_note(NEWS_BATCH, other->batch);	/* one end less will come */
+		news_note(NEWS_BATCH, other->batch);	/* one end less will come */
 }
 
 void
@@ -205,5 +205,5 @@ batch_move_joint(int64 other, int64 job)
 
 	(void) engine_statement_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
 								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	watch_parent(job);
+	news_await_parent(job);
 }

@@ -15,7 +15,7 @@
 #include "lane_scan.h"
 #include "lib/pairingheap.h"
 #include "limit.h"
-#include "store.h"
+#include "live_table.h"
 #include "utils/hsearch.h"
 
 struct Task;

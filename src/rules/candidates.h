@@ -18,7 +18,7 @@
 #include "candidate_heap.h"
 #include "candidate_look.h"
 #include "limit.h"
-#include "store.h"
+#include "live_table.h"
 
 /* A claim begins; it lives in the current memory context, and ends with candidates_end(). */
 extern void candidates_begin(Candidates *candidates, LiveTable *table, TimestampTz now);

@@ -7,8 +7,8 @@
 #define QUEUE_JOBS_CURRENT_JOB_H
 
 #include "access/xact.h"
-#include "lane.h"
 #include "job.h"
+#include "lane.h"
 #include "slice.h"
 
 typedef struct CurrentJob
@@ -33,7 +33,7 @@ extern CurrentJob current_job;
 /* A run begins. */
 extern void current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure);
 
-/* At the end of a transaction, or of a savepoint (commit.c). */
+/* At the end of a transaction, or of a savepoint (hooks.c). */
 extern void current_job_transaction_end(XactEvent event);
 extern void current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
 										SubTransactionId parent);

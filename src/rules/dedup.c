@@ -4,10 +4,10 @@
  *
  * There is no unique index on the key: enqueuers would wait for each other's commit, and deadlock on keys
  * taken in different orders. Instead an enqueue looks, with a snapshot of its own making, for a job of its
- * key that has not started, and gets a hold on it (hold.h) until its own transaction ends. A second look, now
- * that no process can start the job, finds it still there: the job stands for the new one, which is dropped.
- * Its run starts after we have committed, and sees what we wrote; if we roll back, nothing has happened; no
- * one waited.
+ * key that has not started, and gets a hold on it (job_lock.h) until its own transaction ends. A second
+ * look, now that no process can start the job, finds it still there: the job stands for the new one, which
+ * is dropped. Its run starts after we have committed, and sees what we wrote; if we roll back, nothing has
+ * happened; no one waited.
  *
  * Two transactions that enqueue the same key at once do not see each other, and both insert. The claim of one
  * of the jobs merges the others into its run.
@@ -45,9 +45,10 @@
 #include "dependency.h"
 #include "duplicates.h"
 #include "encrypted_job.h"
+#include "end_news.h"
 #include "executor_slot.h"
 #include "history.h"
-#include "hold.h"
+#include "job_lock.h"
 #include "job_signal.h"
 #include "key_hash.h"
 #include "key_scan.h"
@@ -61,7 +62,6 @@
 #include "test_point.h"
 #include "waiting.h"
 #include "wakeup.h"
-#include "watch.h"
 
 #define LOOK_AGAIN USECS_PER_SEC
 #define MAX_HOLDS 32			/* in a transaction; beyond them rows are locked */
@@ -693,7 +693,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 		batch_move_joint(other->id, job->id);
 		dependency_move(other->id, job->id);
 	}
-	watch_note(NEWS_ENDED, other->id);	/* a job that waits for it may be enqueued meanwhile */
+	news_note(NEWS_ENDED, other->id);	/* a job that waits for it may be enqueued meanwhile */
 	other->batch = 0;			/* the run that it was merged into is the member now */
 	history_insert(NULL, other, worker, JOB_CANCELLED, now,
 				   jsonb_parse(psprintf("{\"" MERGED_INTO "\": " INT64_FORMAT "}", job->id)));

@@ -6,7 +6,7 @@
 #define QUEUE_JOBS_DEDUP_H
 
 #include "lane.h"
-#include "store.h"
+#include "live_table.h"
 
 typedef enum Standing
 {

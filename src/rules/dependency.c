@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "current_job.h"
 #include "dependency.h"
+#include "end_news.h"
 #include "executor/spi.h"
 #include "history.h"
 #include "lane.h"
@@ -20,7 +21,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
-#include "watch.h"
 
 const char *const if_dead_names[] = {"hold", "cancel", "run", NULL};
 
@@ -170,7 +170,7 @@ dependency_add_many(const Dependency *dependencies, int count)
 		children[i] = dependencies[i].child;
 		parents[i] = dependencies[i].parent;
 		names[i] = CStringGetTextDatum(if_dead_names[dependencies[i].if_dead]);
-		watch_parent(parents[i]);
+		news_await_parent(parents[i]);
 	}
 	values[0] = id_array(children, count);
 	values[1] = id_array(parents, count);
@@ -189,7 +189,7 @@ dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
 	for (int i = 0; i < count; i++)
 		dependencies[i] = (Dependency) {.child = child,.parent = parents[i],.if_dead = if_dead};
 	dependency_add_many(dependencies, count);
-	watch_note(NEWS_WAITS, child);
+	news_note(NEWS_WAITS, child);
 }
 
 void
@@ -200,7 +200,7 @@ dependency_move(int64 other, int64 job)
 
 	(void) engine_statement_often("UPDATE queue_jobs.dependency SET parent = $2, failed = false WHERE parent = $1",
 								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	watch_parent(job);
+	news_await_parent(job);
 }
 
 /* A run that lives has not failed; of one that has ended, "failed" counts if nothing of it is kept. */
@@ -218,7 +218,7 @@ dependency_follow(int64 child, int64 parent)
 	if (job == 0)
 		return false;
 	(void) engine_statement_often(FOLLOW, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
-	watch_parent(job);
+	news_await_parent(job);
 	return true;
 }
 
@@ -260,7 +260,7 @@ dependency_wait_again(int64 child)
 		int64		parent = DatumGetInt64(
 			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
 
-		watch_parent(parent);
+		news_await_parent(parent);
 	}
 	engine_end(&saved);
 	return count > 0;

@@ -4,12 +4,12 @@
  *
  * A dependency is a row: a child waits for its parent, and what is to happen if that one is dead or
  * cancelled. Nothing is decided at a parent's end, where each of the last two would see the other as running.
- * The scheduler looks at the child afterwards, with a fresh snapshot (settle.h).
+ * The scheduler looks at the child afterwards, with a fresh snapshot (act_on_news.h).
  */
 #ifndef QUEUE_JOBS_DEPENDENCY_H
 #define QUEUE_JOBS_DEPENDENCY_H
 
-#include "store.h"
+#include "live_table.h"
 
 #define MAX_PARENTS 10000
 

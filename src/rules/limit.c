@@ -29,7 +29,7 @@
 #include "catalog/indexing.h"
 #include "common/hashfn.h"
 #include "executor/tuptable.h"
-#include "hold.h"
+#include "job_lock.h"
 #include "key_hash.h"
 #include "lane.h"
 #include "lane_hint.h"

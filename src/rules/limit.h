@@ -3,17 +3,17 @@
  *		How many jobs of a worker, or of one value of its concurrency_key, run at once; and how many start in
  *		a time. limit.c tells how.
  *
- * Lock order: limits come before the key and the job (hold.h), and are only ever tried.
+ * Lock order: limits come before the key and the job (job_lock.h), and are only ever tried.
  */
 #ifndef QUEUE_JOBS_LIMIT_H
 #define QUEUE_JOBS_LIMIT_H
 
 #include "lane_hint.h"
 #include "limit_key.h"
+#include "live_table.h"
 #include "rate.h"
 #include "registry.h"
 #include "shared.h"
-#include "store.h"
 
 typedef enum LimitVerdict
 {

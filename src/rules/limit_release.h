@@ -5,8 +5,8 @@
 #ifndef QUEUE_JOBS_LIMIT_RELEASE_H
 #define QUEUE_JOBS_LIMIT_RELEASE_H
 
+#include "live_table.h"
 #include "registry.h"
-#include "store.h"
 
 /* What waited for the worker's limits can start when this transaction ends. */
 extern void limit_publish(const Worker *worker);

@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "access/xact.h"
+#include "background_process.h"
 #include "catalog.h"
 #include "charge.h"
 #include "compat.h"
@@ -17,7 +18,6 @@
 #include "mapped_file.h"
 #include "miscadmin.h"
 #include "outcome.h"
-#include "process.h"
 #include "savepoint_notes.h"
 #include "shared.h"
 #include "statistics.h"

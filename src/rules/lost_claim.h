@@ -23,7 +23,7 @@
 
 extern void lost_claims_init(void);
 
-/* At the end of a transaction, or of a savepoint (commit.c). */
+/* At the end of a transaction, or of a savepoint (hooks.c). */
 extern void lost_claims_transaction_end(XactEvent event);
 extern void lost_claims_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
 										SubTransactionId parent);

@@ -11,6 +11,7 @@
 #include "commands/sequence.h"
 #include "dedup.h"
 #include "encrypted_job.h"
+#include "end_news.h"
 #include "feature_flag.h"
 #include "lane.h"
 #include "location.h"
@@ -20,7 +21,6 @@
 #include "test_point.h"
 #include "waiting.h"
 #include "wakeup.h"
-#include "watch.h"
 
 #define COMPRESS_ARGS_OVER (100 * 1024)
 
@@ -135,7 +135,7 @@ new_job_insert(EnqueueCall *call, LiveTable *table)
 	live_insert(table, &job);
 	test_point("job_inserted");
 	if (job.batch != 0 && job.expires_at != NO_TIME)
-		watch_note(NEWS_BATCH, job.batch);	/* when it expires is to be known */
+		news_note(NEWS_BATCH, job.batch);	/* when it expires is to be known */
 	new_job_announce(call, &job);
 	call->job.id = job.id;
 	return job.id;

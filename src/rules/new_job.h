@@ -6,8 +6,8 @@
 #ifndef QUEUE_JOBS_NEW_JOB_H
 #define QUEUE_JOBS_NEW_JOB_H
 
+#include "live_table.h"
 #include "registry.h"
-#include "store.h"
 
 #define MAX_ARGS_SIZE (5 * 1024 * 1024) /* bytes, after compression */
 

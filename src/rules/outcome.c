@@ -6,6 +6,7 @@
 
 #include "access/xact.h"
 #include "arguments.h"
+#include "background_process.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_type.h"
 #include "command.h"
@@ -16,6 +17,7 @@
 #include "dedup.h"
 #include "duplicates.h"
 #include "encrypted_job.h"
+#include "end_news.h"
 #include "enqueue.h"
 #include "fmgr.h"
 #include "handler.h"
@@ -25,7 +27,6 @@
 #include "location.h"
 #include "miscadmin.h"
 #include "outcome.h"
-#include "process.h"
 #include "retry.h"
 #include "run_as.h"
 #include "run_log.h"
@@ -38,7 +39,6 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "wakeup.h"
-#include "watch.h"
 
 /* What the server asks for when a function is called by its name. */
 static void
@@ -158,10 +158,10 @@ static void
 tell_end(const Job *job, JobState state)
 {
 	if (job->batch != 0)
-		watch_note(job->callback || (state == JOB_DEAD && !watch_batch_died(job->batch)) ? NEWS_BATCH
+		news_note(job->callback || (state == JOB_DEAD && !news_batch_died(job->batch)) ? NEWS_BATCH
 																						 : NEWS_MEMBERS,
-				   job->batch);
-	watch_note(NEWS_ENDED, job->id);
+				  job->batch);
+	news_note(NEWS_ENDED, job->id);
 }
 
 /* The args of a job that tells of another's end. */

@@ -9,8 +9,8 @@
 #define QUEUE_JOBS_OUTCOME_H
 
 #include "history.h"
+#include "live_table.h"
 #include "registry.h"
-#include "store.h"
 
 typedef struct RunError
 {

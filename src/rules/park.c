@@ -27,7 +27,7 @@
  */
 #include "postgres.h"
 
-#include "hold.h"
+#include "job_lock.h"
 #include "lane_scan.h"
 #include "limit_key.h"
 #include "miscadmin.h"

@@ -7,7 +7,7 @@
 #define QUEUE_JOBS_PARK_H
 
 #include "lane.h"
-#include "store.h"
+#include "live_table.h"
 
 /* A job of the key has ended: the next one of it goes back to its lane, in this transaction. */
 extern void park_release(LiveTable *table, const Worker *worker, uint64 key);

@@ -6,6 +6,7 @@
 
 #include "catalog/pg_type.h"
 #include "dependency.h"
+#include "end_news.h"
 #include "executor/spi.h"
 #include "executor_slot.h"
 #include "job_signal.h"
@@ -17,7 +18,6 @@
 #include "run_as.h"
 #include "waiting.h"
 #include "wakeup.h"
-#include "watch.h"
 
 #define NOT_HERE "elsewhere"
 
@@ -123,7 +123,7 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 	location_relied_on(job);
 	live_update(table, slot, job);
 	if (job->batch != 0 && job->expires_at != NO_TIME)
-		watch_note(NEWS_BATCH, job->batch); /* when it expires is to be known */
+		news_note(NEWS_BATCH, job->batch); /* when it expires is to be known */
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, worker), job_position(job));
 	else

@@ -5,7 +5,7 @@
 #ifndef QUEUE_JOBS_RELEASE_H
 #define QUEUE_JOBS_RELEASE_H
 
-#include "store.h"
+#include "live_table.h"
 
 /*
  * Looks at a job: if all that it waits for has come, the job waits no longer. Returns how many jobs must end,

@@ -15,8 +15,8 @@
  *
  * Databases for which a session has called, or a job has fallen due, come first; those that are only to be
  * looked into have what room there is beside them. Of those that called, the one whose last scheduler was
- * started before the others' is the first. There is room for so many schedulers at once (crowd.h): where
- * there is none, one whose jobs have executors makes way at once.
+ * started before the others' is the first. There is room for so many schedulers at once (scheduler_limit.h):
+ * where there is none, one whose jobs have executors makes way at once.
  */
 #include "postgres.h"
 
@@ -27,10 +27,10 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "background_process.h"
 #include "catalog/pg_database.h"
 #include "clock.h"
 #include "crash_ledger.h"
-#include "crowd.h"
 #include "database_slot.h"
 #include "executor_slot.h"
 #include "interruption.h"
@@ -39,8 +39,8 @@
 #include "pgstat.h"
 #include "pools.h"
 #include "postmaster/bgworker.h"
-#include "process.h"
 #include "rate.h"
+#include "scheduler_limit.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -498,7 +498,7 @@ serve(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 	if (!may_start_executor(seen))
 		return now;
 	/* free places are for the databases whose schedulers wait for one for longer */
-	if (executors_in(InvalidOid) + crowd_waiting(slot, true, now) < queue_jobs_max_executors &&
+	if (executors_in(InvalidOid) + schedulers_waiting(slot, true, now) < queue_jobs_max_executors &&
 		executor_start(&arguments))
 	{
 		note_served(slot, seen, now);

@@ -3,8 +3,8 @@
  *		One process a database that has something to do: sees that jobs fall due in time, that there are
  *		executors for those that can run, that crashes are charged and old history goes.
  *
- * It calls no code of users: executors do that, whose jobs it enqueues (upkeep.h). So no duty of its waits
- * for any of theirs.
+ * It calls no code of users: executors do that, whose jobs it enqueues (built_in_job.h). So no duty of its
+ * waits for any of theirs.
  *
  * It looks when it is called (database_slot.h: attention), when the next job is due, or when its other duties
  * say so, and sleeps otherwise. With nothing to do and nothing due soon it leaves, and leaves word when it is
@@ -13,16 +13,17 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "act_on_news.h"
+#include "background_process.h"
 #include "capacity.h"
 #include "catalog.h"
 #include "clock.h"
 #include "commands/dbcommands.h"
 #include "crash_ledger.h"
-#include "crowd.h"
 #include "database_slot.h"
-#include "demand.h"
 #include "engine_state.h"
 #include "exclusive_commands.h"
+#include "executor_demand.h"
 #include "executor_slot.h"
 #include "heal.h"
 #include "history.h"
@@ -31,24 +32,23 @@
 #include "job_control.h"
 #include "lane.h"
 #include "lane_hint.h"
+#include "live_table.h"
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "outcome.h"
 #include "park_sweep.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
-#include "process.h"
 #include "replica.h"
 #include "replica_connection.h"
 #include "retry.h"
 #include "schedule.h"
 #include "schedule_clock.h"
-#include "settle.h"
+#include "scheduler_limit.h"
 #include "settings.h"
 #include "shared.h"
 #include "statistics.h"
 #include "storage/ipc.h"
-#include "store.h"
 #include "test_point.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -145,7 +145,7 @@ scheduler_at_exit(int code, Datum argument)
 		if (wake_at == DT_NOEND)
 			wake_at = NO_TIME;
 	}
-	scheduler_detach(own_slot, wake_at, settle_leave() || in_turn || (demand.busy && !makes_way),
+	scheduler_detach(own_slot, wake_at, act_on_news_leave() || in_turn || (demand.busy && !makes_way),
 					 how_we_end(code));
 }
 
@@ -367,7 +367,7 @@ tell_lack_of_slots(void)
 	news = demand.lacks_slot && !own_slot->wants_executor;
 	own_slot->wants_executor = demand.lacks_slot;
 	SpinLockRelease(&own_slot->mutex);
-	crowd_tell(own_slot, demand.unserved, GetCurrentTimestamp());
+	schedulers_tell_want(own_slot, demand.unserved, GetCurrentTimestamp());
 	if (news)
 		launcher_wake();
 }
@@ -528,7 +528,7 @@ static void
 look_after_jobs(TimestampTz now, const Calls *calls)
 {
 	charge_crashes();
-	next_settle = settle_news();
+	next_settle = act_on_news();
 	if (next_schedule <= now)
 		next_schedule = schedule_due(now);
 	if (runs)
@@ -615,9 +615,9 @@ makes_room(TimestampTz now)
 }
 
 /*
- * Whether it leaves though jobs may be run: others need the room, all that it could do is done, and executors
- * do the rest. A scheduler that only looks leaves as soon as it has seen that there is nothing to do, which may
- * take it several turns.
+ * Whether it leaves though jobs may be run: others need the room, all that it could do is done, and
+ * executors do the rest. A scheduler that only looks leaves as soon as it has seen that there is nothing to
+ * do, which may take it several turns.
  */
 static bool
 makes_way_for_others(TimestampTz now)
@@ -660,7 +660,7 @@ pause_after_error(void)
 static void
 scheduler_settle(void *argument)
 {
-	TimestampTz next = settle_news();
+	TimestampTz next = act_on_news();
 
 	next_settle = Min(next_settle, next);
 }

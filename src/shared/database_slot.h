@@ -24,7 +24,7 @@ typedef enum SchedulerState
 typedef enum SchedulerEnd
 {
 	SCHEDULER_LEFT,				/* it had nothing to do, or made way for another with its slot */
-	SCHEDULER_MADE_WAY,			/* its jobs have executors, and schedulers are many (crowd.h) */
+	SCHEDULER_MADE_WAY,			/* its jobs have executors, and schedulers are many (scheduler_limit.h) */
 	SCHEDULER_TERMINATED,		/* an administrator's SIGTERM, which is no failure */
 	SCHEDULER_FAILED,
 } SchedulerEnd;
@@ -48,7 +48,7 @@ typedef struct DatabaseSlot
 	TimestampTz served_at;		/* when the launcher last started an executor for that */
 	bool		crowded;		/* lanes are, since the scheduler last looked */
 	bool		sweep_parked;	/* parked jobs may have been forgotten */
-	bool		news;			/* there is some of what others wait for (watch.h) */
+	bool		news;			/* there is some of what others wait for (end_news.h) */
 	bool		succeeded;		/* jobs of limited-capacity workers have, since the scheduler last looked */
 	/*
 	 * jobs wait for a handler, worker or role to come back, or all of them for what the extension consists of

@@ -9,7 +9,7 @@
 #define QUEUE_JOBS_EXECUTOR_SLOT_H
 
 #include "access/xlogdefs.h"
-#include "process.h"
+#include "background_process.h"
 #include "shared.h"
 #include "storage/spin.h"
 

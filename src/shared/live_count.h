@@ -61,7 +61,7 @@ extern void live_counts_put(const LaneCount *counts, int count);
 
 extern void live_counts_init(void);
 
-/* At the end of a transaction, or of a savepoint (commit.c). */
+/* At the end of a transaction, or of a savepoint (hooks.c). */
 extern void live_counts_transaction_end(XactEvent event);
 extern void live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 

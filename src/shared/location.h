@@ -20,9 +20,9 @@
 extern XLogRecPtr location_after_snapshot(void);
 
 /*
- * The location of a job whose row we see, and which no transaction can rely on any more (hold.h), or of one
- * that waits: then it covers the enqueuer. job->wal_lsn is what was found for a job that waits earlier, if it
- * is set.
+ * The location of a job whose row we see, and which no transaction can rely on any more (job_lock.h), or of
+ * one that waits: then it covers the enqueuer. job->wal_lsn is what was found for a job that waits earlier,
+ * if it is set.
  */
 extern XLogRecPtr location_of_job(const Job *job);
 

@@ -9,8 +9,9 @@
 #include "access/xact.h"
 #include "database_slot.h"
 #include "duplicates.h"
+#include "end_news.h"
 #include "executor_slot.h"
-#include "hold.h"
+#include "job_lock.h"
 #include "key_hint.h"
 #include "lane_hint.h"
 #include "live_count.h"
@@ -24,7 +25,6 @@
 #include "utils/hsearch.h"
 #include "waiter.h"
 #include "wakeup.h"
-#include "watch.h"
 
 typedef struct TouchedLane
 {
@@ -622,7 +622,7 @@ wakeup_transaction_end(XactEvent event)
 	hold_end_transaction();
 	if (event == XACT_EVENT_PREPARE)
 	{
-		watch_forget_transaction();
+		news_forget_transaction();
 		forget_wakeups();				/* COMMIT PREPARED or ROLLBACK PREPARED will look at everything */
 	}
 	else
@@ -678,7 +678,7 @@ wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId
 	hold_end_savepoint(event);
 	duplicates_end_savepoint(event);
 	request_count = savepoint_notes_end(event, requests, request_count, sizeof(EndRequest));
-	watch_release_savepoint(event);
+	news_release_savepoint(event);
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 	{
 		leave_level(nest_level, false);
@@ -711,17 +711,17 @@ wakeup_after_locks(void)
 		case ENDED_NOTHING:
 			return;
 		case ENDED_COMMIT:
-			watch_end_transaction();	/* first: a job that is woken may end at once */
+			news_end_transaction();	/* first: a job that is woken may end at once */
 			publish_wakeups(true);
 			forget_wakeups();
 			break;
 		case ENDED_ROLLBACK:
 			publish_wakeups(false);
-			watch_end_transaction();
+			news_end_transaction();
 			forget_wakeups();
 			break;
 		case ENDED_SAVEPOINT:
-			watch_undo_savepoint(undone_level);
+			news_undo_savepoint(undone_level);
 			leave_level(undone_level, true);
 			/* the scheduler may have passed by due jobs that a claim had in the savepoint */
 			if (first_due_if_undone != DT_NOEND && database_publish_due(MyDatabaseId, first_due_if_undone))
@@ -841,7 +841,7 @@ wakeup_utility(UtilityCall *call)
 	}
 	wakeup_all();				/* when our own transaction ends, which is after the prepared one */
 	prepared_ended = true;
-	watch_lose_at_end();
+	news_lose_at_end();
 	defined = true;
 	begin_doubt();
 	PG_TRY();

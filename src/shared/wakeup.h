@@ -18,14 +18,14 @@
 #include "job.h"
 #include "utility_call.h"
 
-/* At the end of a transaction, or of a savepoint (commit.c). */
+/* At the end of a transaction, or of a savepoint (hooks.c). */
 extern void wakeup_transaction_end(XactEvent event);
 extern void wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
-/* The server has released the locks of what has ended last (commit.c). */
+/* The server has released the locks of what has ended last (hooks.c). */
 extern void wakeup_after_locks(void);
 
-/* A utility statement (commit.c). */
+/* A utility statement (hooks.c). */
 extern void wakeup_utility(UtilityCall *call);
 
 /*

@@ -1,5 +1,5 @@
 -- Tables as 0.1.0 had them, a column a line; 21_since_0.1.0.sql adds columns and tables. The engine reads and writes live_job and
--- finished_job directly (src/table/store.c, src/table/history.c); no role but the extension's owner has rights on any table here.
+-- finished_job directly (src/table/live_table.c, src/table/history.c); no role but the extension's owner has rights on any table here.
 
 -- A worker's definition; absent while the worker is not defined.
 CREATE TABLE queue_jobs.defined_worker (

@@ -98,7 +98,7 @@ COMMENT ON VIEW queue_jobs.live_job_now IS 'Live jobs of all roles, in which lan
 
 -- Rights: a job is seen by its owner, by members of that role, and by superusers. security_barrier keeps functions of
 -- the query from being shown other rows; the planner heeds it only where it stands below the UNION. may_see() and opaque() keep EXPLAIN from
--- telling how many rows of other roles meet a condition (src/api/opaque.c). Joins are by lane, a small table; "WHERE id =" goes down to the
+-- telling how many rows of other roles meet a condition (src/api/view_barrier.c). Joins are by lane, a small table; "WHERE id =" goes down to the
 -- indexes, and which ids exist is no secret, nor are workers and queues.
 CREATE VIEW queue_jobs.job_alive WITH (security_barrier) AS
 SELECT j.id,

@@ -19,9 +19,10 @@
 #include "access/xact.h"
 #include "attribute_numbers.h"
 #include "catalog.h"
-#include "catalog/pg_am_d.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_am_d.h"
 #include "compat.h"
+#include "end_news.h"
 #include "executor/spi.h"
 #include "history.h"
 #include "index_writer.h"
@@ -45,7 +46,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "waiter.h"
-#include "watch.h"
 
 #define LEVELS 4
 #define SLOTS 8
@@ -268,7 +268,7 @@ history_is_awaited(int64 job)
 {
 	bool		known;
 
-	return watch_may_wait(job, &known) || waiters_await_job(job) ||
+	return news_may_be_awaited(job, &known) || waiters_await_job(job) ||
 		(!known && (table_has_row_of(REL_DEPENDENCY, Anum_dependency_parent, REL_DEPENDENCY_PARENT, job) ||
 					table_has_row_of(REL_JOINT_MEMBER, Anum_joint_member_job, REL_JOINT_MEMBER_JOB, job)));
 }

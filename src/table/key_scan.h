@@ -7,7 +7,7 @@
 #define QUEUE_JOBS_KEY_SCAN_H
 
 #include "key_hint.h"
-#include "store.h"
+#include "live_table.h"
 
 typedef struct KeyScan
 {

@@ -11,7 +11,7 @@
 #define QUEUE_JOBS_LANE_SCAN_H
 
 #include "access/skey.h"
-#include "store.h"
+#include "live_table.h"
 
 /* Where a walk over a lane is. */
 typedef enum LanePart

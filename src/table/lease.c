@@ -12,7 +12,7 @@
 #include "calendar.h"
 #include "catalog.h"
 #include "compat.h"
-#include "hold.h"
+#include "job_lock.h"
 #include "lane.h"
 #include "lease.h"
 #include "snapshot.h"

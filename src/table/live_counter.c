@@ -10,13 +10,13 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "background_process.h"
 #include "catalog.h"
 #include "exclusive_commands.h"
 #include "lane_jobs.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
-#include "process.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
 

@@ -8,7 +8,7 @@
 #ifndef QUEUE_JOBS_LIVE_MEMBERS_H
 #define QUEUE_JOBS_LIVE_MEMBERS_H
 
-#include "store.h"
+#include "live_table.h"
 
 #define EXPIRED_AT_ONCE 100
 

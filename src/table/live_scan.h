@@ -11,7 +11,7 @@
 
 #include "access/tableam.h"
 #include "lane.h"
-#include "store.h"
+#include "live_table.h"
 
 /* Whether a walk shows jobs of that lane. */
 typedef bool (*LaneFilter) (const Lane *lane, void *argument);

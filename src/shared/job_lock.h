@@ -1,5 +1,5 @@
 /*
- * hold.h
+ * job_lock.h
  *		Locks on a job beside its row's: which process runs it, which transactions rely on it, which key is
  *		running.
  *
@@ -13,8 +13,8 @@
  *
  * Lock order: the key, then the job. Only cancel() and its like wait, for the job alone.
  */
-#ifndef QUEUE_JOBS_HOLD_H
-#define QUEUE_JOBS_HOLD_H
+#ifndef QUEUE_JOBS_JOB_LOCK_H
+#define QUEUE_JOBS_JOB_LOCK_H
 
 #include "access/xact.h"
 

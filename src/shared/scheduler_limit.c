@@ -1,11 +1,11 @@
 /*
- * crowd.c
- *		How many schedulers there may be, and which databases wait for an executor; see crowd.h.
+ * scheduler_limit.c
+ *		How many schedulers there may be, and which databases wait for an executor; see scheduler_limit.h.
  */
 #include "postgres.h"
 
-#include "crowd.h"
 #include "miscadmin.h"
+#include "scheduler_limit.h"
 #include "settings.h"
 
 #define OTHER_PROCESSES 2		/* the launcher, and that of logical replication */
@@ -36,7 +36,7 @@ schedulers_crowded(void)
 }
 
 void
-crowd_tell(DatabaseSlot *slot, bool wants, TimestampTz now)
+schedulers_tell_want(DatabaseSlot *slot, bool wants, TimestampTz now)
 {
 	SpinLockAcquire(&slot->mutex);
 	if (!wants)
@@ -48,7 +48,7 @@ crowd_tell(DatabaseSlot *slot, bool wants, TimestampTz now)
 }
 
 int
-crowd_waiting(const DatabaseSlot *slot, bool longer, TimestampTz now)
+schedulers_waiting(const DatabaseSlot *slot, bool longer, TimestampTz now)
 {
 	TimestampTz since = slot->wants_since == NO_TIME ? now : slot->wants_since;
 	int			count = 0;

@@ -1,10 +1,11 @@
 /*
- * upkeep.c
- *		What the engine does for a worker by SQL of its definer; see upkeep.h.
+ * built_in_job.c
+ *		What the engine does for a worker by SQL of its definer; see built_in_job.h.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "built_in_job.h"
 #include "current_job.h"
 #include "enqueue.h"
 #include "exclusive_commands.h"
@@ -12,7 +13,6 @@
 #include "miscadmin.h"
 #include "run_as.h"
 #include "run_timeout.h"
-#include "upkeep.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -37,7 +37,7 @@ args_for(const char *worker)
 
 /* Of a definer that is gone there can be no job: check_workers() says so. */
 void
-upkeep_request(const char *built_in, const char *worker)
+built_in_job_request(const char *built_in, const char *worker)
 {
 	const Worker *target = registry_worker(worker);
 	RunAs		saved;
@@ -51,7 +51,7 @@ upkeep_request(const char *built_in, const char *worker)
 }
 
 char *
-upkeep_target(Jsonb *args)
+built_in_job_target(Jsonb *args)
 {
 	char	   *worker = jsonb_member_string(&args->root, TARGET_KEY);
 
@@ -61,7 +61,7 @@ upkeep_target(Jsonb *args)
 }
 
 void
-upkeep_begin_part(const Worker *built_in)
+built_in_job_begin_part(const Worker *built_in)
 {
 	run_timeout_disarm(built_in->timeout);
 	CHECK_FOR_INTERRUPTS();		/* a signal of before is not to hit what follows */
@@ -71,7 +71,7 @@ upkeep_begin_part(const Worker *built_in)
 }
 
 void
-upkeep_end_part(void)
+built_in_job_end_part(void)
 {
 	PopActiveSnapshot();
 	CommitTransactionCommand();
@@ -81,7 +81,7 @@ upkeep_end_part(void)
 
 /* It may have been disabled, or been defined by another role, since the job was enqueued. */
 Worker *
-upkeep_definition(const char *target, WorkerTexts *texts)
+built_in_job_definition(const char *target, WorkerTexts *texts)
 {
 	Worker	   *worker = registry_definition(target, texts);
 
@@ -94,7 +94,7 @@ upkeep_definition(const char *target, WorkerTexts *texts)
  * there yet.
  */
 bool
-upkeep_breaks_off(void)
+built_in_job_breaks_off(void)
 {
 	if (!exclusive_command_waits(MyDatabaseId))
 		return false;

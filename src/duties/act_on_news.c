@@ -1,6 +1,6 @@
 /*
- * settle.c
- *		Looks at batches and jobs for which something has come; see settle.h.
+ * act_on_news.c
+ *		Looks at batches and jobs for which something has come; see act_on_news.h.
  *
  * Each look is a transaction of its own: a look that fails harms no other, and none runs under the locks of
  * another. The list of what is pending is in this process's memory (pending.h): when the process ends with
@@ -12,11 +12,13 @@
  */
 #include "postgres.h"
 
+#include "act_on_news.h"
 #include "batch.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
 #include "common/pg_prng.h"
+#include "end_news.h"
 #include "exclusive_commands.h"
 #include "executor/spi.h"
 #include "look_all.h"
@@ -24,14 +26,12 @@
 #include "pending.h"
 #include "release.h"
 #include "run_as.h"
-#include "settle.h"
 #include "table_rows.h"
 #include "test_point.h"
 #include "utils/array.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "watch.h"
 
 #define PIECE_OF_TIME INT64CONST(25000) /* microseconds, after which other duties have their turn */
 #define PIECE_OF_CALL INT64CONST(100000)	/* microseconds of a claim, without a scheduler */
@@ -420,9 +420,9 @@ look_at_next(void)
 
 	if (!pending_take(&pending))
 		return false;
-	watch_act_for(pending.key.role);
+	news_act_for(pending.key.role);
 	look_at(&pending);
-	watch_act_for(InvalidOid);
+	news_act_for(InvalidOid);
 	pending_charge(pending.key.role, clock_elapsed() - start);
 	return true;
 }
@@ -452,7 +452,7 @@ fetch_news(void)
 
 	do
 	{
-		count = watch_take(news, NEWS_AT_ONCE, &lost);
+		count = news_take(news, NEWS_AT_ONCE, &lost);
 		for (int i = 0; i < count; i++)
 			if (pending_add(news[i].role, pending_kind(&news[i]), news[i].id) == NULL)
 				missed = true;
@@ -474,7 +474,7 @@ begin_everything(void)
 	if (!missed || !look_all_may_begin())
 		return;
 	missed = false;
-	watch_begin();
+	news_filter_begin();
 	forget_unmet();
 	look_all_begin();
 }
@@ -499,7 +499,7 @@ step(void)
 }
 
 TimestampTz
-settle_news(void)
+act_on_news(void)
 {
 	int64		end = clock_elapsed() + PIECE_OF_TIME;
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs news",
@@ -509,7 +509,7 @@ settle_news(void)
 
 	missed = missed || under_way;	/* an error has ended the latest call */
 	under_way = true;
-	watch_act_for(InvalidOid);
+	news_act_for(InvalidOid);
 	test_point("settles");
 	while ((more = step()) && clock_elapsed() < end && !exclusive_command_waits(MyDatabaseId))
 	{
@@ -525,11 +525,11 @@ settle_news(void)
 }
 
 bool
-settle_leave(void)
+act_on_news_leave(void)
 {
 	if (!under_way && !missed && !pending_any() && look_all_done() && all_again_at == DT_NOEND)
 		return false;
-	watch_lose_all();
+	news_lose_all();
 	return true;
 }
 
@@ -602,7 +602,7 @@ look_round(Round *round, int64 end)
 
 /* Nothing is looked at where there has never been a batch, dependency or signal. */
 void
-settle_everything(void)
+act_on_everything(void)
 {
 	static Round batches = {.batches = true,.last_id = "SELECT last_value FROM queue_jobs.batch_id"};
 	static Round jobs = {.last_id = "SELECT last_value FROM queue_jobs.job_id"};

@@ -1,5 +1,5 @@
 /*
- * wait.c
+ * procedure_wait.c
  *		How a procedure waits.
  */
 #include "postgres.h"
@@ -10,13 +10,13 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "pgstat.h"
+#include "procedure_wait.h"
 #include "shared.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/pquery.h"
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
-#include "wait.h"
 #include "waiter.h"
 
 /* of libpq/libpq.h, which needs GSSAPI's headers, and those are not everywhere */

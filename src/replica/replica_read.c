@@ -1,5 +1,5 @@
 /*
- * read.c
+ * replica_read.c
  *		Where a job reads from, and what its read handler reads there.
  *
  * Whatever happens on a replica is no failure of the job: the primary does it over. Only there is a read
@@ -17,9 +17,9 @@
 #include "lane.h"
 #include "lane_hint.h"
 #include "miscadmin.h"
-#include "read.h"
 #include "replica.h"
 #include "replica_connection.h"
+#include "replica_read.h"
 #include "run_timeout.h"
 #include "subtransaction.h"
 #include "utils/builtins.h"

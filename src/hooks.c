@@ -1,5 +1,5 @@
 /*
- * commit.c
+ * hooks.c
  *		What the library does when a transaction or a savepoint ends, and when a utility statement runs.
  *
  * The server calls an extension's callbacks before it sends its invalidation messages and releases its locks.
@@ -8,10 +8,9 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "commit.h"
 #include "current_job.h"
 #include "exclusive_commands.h"
-#include "guard.h"
+#include "hooks.h"
 #include "job_control.h"
 #include "lane.h"
 #include "live_count.h"
@@ -21,6 +20,7 @@
 #include "shared.h"
 #include "statistics.h"
 #include "subscription.h"
+#include "table_guard.h"
 #include "utility_call.h"
 #include "utils/resowner.h"
 #include "wakeup.h"
@@ -131,7 +131,7 @@ utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree,
 }
 
 void
-commit_init(void)
+hooks_init(void)
 {
 	RegisterXactCallback(transaction_event, NULL);
 	RegisterSubXactCallback(savepoint_event, NULL);

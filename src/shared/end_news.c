@@ -1,6 +1,6 @@
 /*
- * watch.c
- *		Ends that others wait for; see watch.h.
+ * end_news.c
+ *		Ends that others wait for; see end_news.h.
  *
  * Each database has a part of its own, found by its slot (database_slot.h). One that gets a slot begins with
  * nothing known, also if it had the same before: without a slot its sessions note nothing.
@@ -9,13 +9,13 @@
 
 #include "common/hashfn.h"
 #include "database_slot.h"
+#include "end_news.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "savepoint_notes.h"
 #include "settings.h"
 #include "shared.h"
 #include "waiter.h"
-#include "watch.h"
 
 #define NEWS_KEPT 1024
 #define FILTER_BITS 65536
@@ -42,7 +42,7 @@ typedef struct Watch
 	uint32		begun;			/* how often the two filters were swapped */
 	bool		known;			/* the filter has all jobs that others wait for */
 	bool		lost;			/* news found no room, or could not be noted */
-	Oid			refused;		/* role whose news was lost since watch_take() */
+	Oid			refused;		/* role whose news was lost since news_take() */
 	int			count;
 	News		news[NEWS_KEPT];
 	Expected	expected[EXPECTED];
@@ -66,7 +66,7 @@ static Oid	acting_for = InvalidOid;
 static bool loses_all = false;	/* at the transaction's end */
 
 void
-watch_init(void)
+news_init(void)
 {
 	shared_add_array(queue_jobs_max_databases, sizeof(Watch), (void **) &watches);
 }
@@ -117,7 +117,7 @@ note_news(News news, bool is_parent)
 }
 
 void
-watch_act_for(Oid role)
+news_act_for(Oid role)
 {
 	acting_for = role;
 }
@@ -130,7 +130,7 @@ role_of_news(void)
 }
 
 void
-watch_note(NewsKind kind, int64 id)
+news_note(NewsKind kind, int64 id)
 {
 	Noted	   *last = noted_count > 0 ? &noted[noted_count - 1] : NULL;
 	Oid			role;
@@ -146,28 +146,28 @@ watch_note(NewsKind kind, int64 id)
 }
 
 void
-watch_parent(int64 job)
+news_await_parent(int64 job)
 {
-	watch_job(job);
+	news_await_job(job);
 	if (shared_present())
 		note_news((News) {.id = job}, true);
 }
 
 void
-watch_release_savepoint(SubXactEvent event)
+news_release_savepoint(SubXactEvent event)
 {
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 		noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
 }
 
 void
-watch_lose_at_end(void)
+news_lose_at_end(void)
 {
 	loses_all = shared_present();
 }
 
 void
-watch_forget_transaction(void)
+news_forget_transaction(void)
 {
 	noted_count = 0;
 	loses_all = false;
@@ -215,7 +215,7 @@ watch_to_read(void)
 }
 
 void
-watch_job(int64 job)
+news_await_job(int64 job)
 {
 	Watch	   *watch = lock_watch();
 
@@ -230,7 +230,7 @@ watch_job(int64 job)
  * exception is a filter that is replaced, and then cleared, during the look: "begun" differs by then.
  */
 bool
-watch_may_wait(int64 job, bool *known)
+news_may_be_awaited(int64 job, bool *known)
 {
 	const Watch *watch = watch_to_read();
 	uint32		begun;
@@ -249,7 +249,7 @@ watch_may_wait(int64 job, bool *known)
 }
 
 void
-watch_begin(void)
+news_filter_begin(void)
 {
 	Watch	   *watch = lock_watch();
 
@@ -263,7 +263,7 @@ watch_begin(void)
 
 /* "begun" changes before the filters do: a look that may miss a job of the former filter can tell. */
 void
-watch_known(void)
+news_filter_known(void)
 {
 	Watch	   *watch = lock_watch();
 	bool		again;
@@ -307,7 +307,7 @@ find_expected(Watch *watch, int64 batch, bool make)
 }
 
 void
-watch_try_look(int64 batch)
+news_try_look(int64 batch)
 {
 	Watch	   *watch = lock_watch();
 	Expected   *expected;
@@ -321,7 +321,7 @@ watch_try_look(int64 batch)
 }
 
 void
-watch_look_begins(int64 batch)
+news_look_begins(int64 batch)
 {
 	Watch	   *watch = lock_watch();
 	Expected   *expected;
@@ -353,7 +353,7 @@ remove_news_of_members(Watch *watch, int64 batch)
  * fails.
  */
 void
-watch_expect(int64 batch, int64 ends, bool died)
+news_expect(int64 batch, int64 ends, bool died)
 {
 	Watch	   *watch = lock_watch();
 	Expected   *expected;
@@ -375,7 +375,7 @@ watch_expect(int64 batch, int64 ends, bool died)
 }
 
 bool
-watch_batch_died(int64 batch)
+news_batch_died(int64 batch)
 {
 	Watch	   *watch = lock_watch();
 	Expected   *expected;
@@ -484,7 +484,7 @@ is_awaited_by_none(int64 job)
 	bool		known;
 
 	pg_memory_barrier();
-	return !watch_may_wait(job, &known) && known;
+	return !news_may_be_awaited(job, &known) && known;
 }
 
 static void
@@ -543,7 +543,7 @@ publish_notes(int first)
 }
 
 void
-watch_lose_all(void)
+news_lose_all(void)
 {
 	Watch	   *watch = lock_watch();
 
@@ -556,17 +556,17 @@ watch_lose_all(void)
 }
 
 void
-watch_end_transaction(void)
+news_end_transaction(void)
 {
 	if (noted_count > 0)
 		publish_notes(0);
 	if (loses_all)
-		watch_lose_all();
-	watch_forget_transaction();
+		news_lose_all();
+	news_forget_transaction();
 }
 
 void
-watch_undo_savepoint(int nest_level)
+news_undo_savepoint(int nest_level)
 {
 	int			first = savepoint_notes_first(noted, noted_count, sizeof(Noted), nest_level);
 
@@ -577,7 +577,7 @@ watch_undo_savepoint(int nest_level)
 }
 
 int
-watch_take(News *news, int size, bool *lost)
+news_take(News *news, int size, bool *lost)
 {
 	Watch	   *watch = lock_watch();
 	int			count;

@@ -1,13 +1,13 @@
 /*
- * hold.c
- *		Locks on a job beside its row's; see hold.h.
+ * job_lock.c
+ *		Locks on a job beside its row's; see job_lock.h.
  */
 #include "postgres.h"
 
 #include "access/twophase.h"
 #include "access/xact.h"
 #include "compat.h"
-#include "hold.h"
+#include "job_lock.h"
 #include "miscadmin.h"
 #include "savepoint_notes.h"
 #include "session_hold.h"

@@ -1,5 +1,5 @@
 /*
- * opaque.c
+ * view_barrier.c
  *		Functions around the views' columns, for the planner: opaque(value), may_see(lane), clock().
  *
  * The planner pushes a condition on a view's column below the view's security barrier if its operator is

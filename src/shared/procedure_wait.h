@@ -1,10 +1,10 @@
 /*
- * wait.h
+ * procedure_wait.h
  *		How a procedure waits: without a transaction, and so without a snapshot that would keep the server
  *		from cleaning up, or a standby from replaying.
  */
-#ifndef QUEUE_JOBS_WAIT_H
-#define QUEUE_JOBS_WAIT_H
+#ifndef QUEUE_JOBS_PROCEDURE_WAIT_H
+#define QUEUE_JOBS_PROCEDURE_WAIT_H
 
 #include "fmgr.h"
 #include "utils/timestamp.h"

@@ -1,19 +1,19 @@
 /*
- * due.c
- *		What is due; see due.h.
+ * timed_names.c
+ *		What is due; see timed_names.h.
  */
 #include "postgres.h"
 
+#include "background_process.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
-#include "due.h"
 #include "executor/spi.h"
-#include "process.h"
 #include "run_as.h"
+#include "timed_names.h"
 #include "utils/timestamp.h"
 
 List *
-due_list(const char *query, TimestampTz now)
+timed_names(const char *query, TimestampTz now)
 {
 	MemoryContext context = CurrentMemoryContext;
 	List	   *result = NIL;

@@ -1,5 +1,5 @@
 /*
- * standby.c
+ * replay.c
  *		Read-your-writes for any application: last_commit_lsn() where it writes, replayed() and
  *		wait_for_replay() where it reads. And replay_position(), by which executors know their replicas. All
  *		but the first are for standbys.
@@ -14,10 +14,10 @@
 #include "funcapi.h"
 #include "location.h"
 #include "miscadmin.h"
+#include "procedure_wait.h"
 #include "replication/walreceiver.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
-#include "wait.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_last_commit_lsn);
 PG_FUNCTION_INFO_V1(queue_jobs_replayed);

@@ -1,5 +1,5 @@
 /*
- * guard.h
+ * table_guard.h
  *		Statements of others that concern the extension's objects, or the roles of its jobs: those that would
  *		break the queue are refused, and DROP ROLE says what becomes of the role's jobs.
  *
@@ -13,12 +13,12 @@
  * find what they need by name. Nor does it keep tables from getting other columns, by whose numbers the
  * library forms rows, other constraints, or a kind of storage that loses rows.
  */
-#ifndef QUEUE_JOBS_GUARD_H
-#define QUEUE_JOBS_GUARD_H
+#ifndef QUEUE_JOBS_TABLE_GUARD_H
+#define QUEUE_JOBS_TABLE_GUARD_H
 
 #include "utility_call.h"
 
-/* A utility statement (commit.c). */
+/* A utility statement (hooks.c). */
 extern void guard_utility(UtilityCall *call);
 
 /* ERROR for a LOCK TABLE by which another role would keep jobs from being enqueued and run. */

@@ -1,5 +1,5 @@
 /*
- * released.c
+ * update_from_0_1_0.c
  *		What only the SQL of released versions calls, or the update from one of them.
  */
 #include "postgres.h"

@@ -1,6 +1,6 @@
 /*
- * store.c
- *		All access to the table of live jobs; see store.h.
+ * live_table.c
+ *		All access to the table of live jobs; see live_table.h.
  */
 #include "postgres.h"
 
@@ -19,6 +19,7 @@
 #include "known_place.h"
 #include "lane.h"
 #include "live_row.h"
+#include "live_table.h"
 #include "live_tally.h"
 #include "location.h"
 #include "miscadmin.h"
@@ -28,7 +29,6 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/procarray.h"
-#include "store.h"
 #include "test_point.h"
 #include "utils/fmgroids.h"
 #include "utils/pg_lsn.h"

@@ -1,5 +1,5 @@
 /*
- * process.c
+ * background_process.c
  *		What the background processes share.
  */
 #include "postgres.h"
@@ -7,11 +7,11 @@
 #include <signal.h>
 
 #include "access/xact.h"
+#include "background_process.h"
 #include "interruption.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "process.h"
 #include "shared.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"

@@ -1,6 +1,7 @@
 /*
- * guard.c
- *		Statements of others that concern the extension's objects, or the roles of its jobs; see guard.h.
+ * table_guard.c
+ *		Statements of others that concern the extension's objects, or the roles of its jobs; see
+ *		table_guard.h.
  */
 #include "postgres.h"
 
@@ -16,11 +17,11 @@
 #include "commands/trigger.h"
 #include "compat.h"
 #include "executor/spi.h"
-#include "guard.h"
 #include "lane.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "run_as.h"
+#include "table_guard.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"

@@ -1,5 +1,5 @@
 /*
- * bulk.c
+ * job_control_many.c
  *		retry_jobs(), cancel_jobs(), discard_jobs(), forget_jobs(): what retry() and its like do to one job,
  *		done to all that meet a filter.
  *

@@ -1,10 +1,10 @@
 /*
- * read.h
+ * replica_read.h
  *		What a worker's read handler reads before the handler runs: from a replica that has caught up, or the
  *		primary.
  */
-#ifndef QUEUE_JOBS_READ_H
-#define QUEUE_JOBS_READ_H
+#ifndef QUEUE_JOBS_REPLICA_READ_H
+#define QUEUE_JOBS_REPLICA_READ_H
 
 #include "call.h"
 #include "job.h"

@@ -1,5 +1,5 @@
 /*
- * store.h
+ * live_table.h
  *		All access to the table of live jobs, by the table and index access methods: no planner, no privileges
  *		to borrow, and SKIP LOCKED also for a delete.
  *
@@ -7,15 +7,15 @@
  * it, and goes on to the next. The row is the lock: when the transaction ends by any death, the job is as it
  * was.
  */
-#ifndef QUEUE_JOBS_STORE_H
-#define QUEUE_JOBS_STORE_H
+#ifndef QUEUE_JOBS_LIVE_TABLE_H
+#define QUEUE_JOBS_LIVE_TABLE_H
 
+#include "access/genam.h"
 #include "executor/tuptable.h"
 #include "index_writer.h"
 #include "job.h"
 #include "live_row.h"
 #include "nodes/lockoptions.h"
-#include "access/genam.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 

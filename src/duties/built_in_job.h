@@ -1,5 +1,5 @@
 /*
- * upkeep.h
+ * built_in_job.h
  *		What the engine does for a worker by SQL of its definer: healing (heal.h), and asking for remaining
  *		work (capacity.h).
  *
@@ -7,8 +7,8 @@
  * it enqueues a job of a built-in worker, whose args name the worker that it is for. An executor of the
  * definer's runs that as it runs others; what it costs comes out of that role's executors.
  */
-#ifndef QUEUE_JOBS_UPKEEP_H
-#define QUEUE_JOBS_UPKEEP_H
+#ifndef QUEUE_JOBS_BUILT_IN_JOB_H
+#define QUEUE_JOBS_BUILT_IN_JOB_H
 
 #include "registry.h"
 #include "utils/jsonb.h"
@@ -17,7 +17,7 @@
  * Enqueues a job of the built-in worker HEAL_WORKER or FILL_WORKER, as the definer of the worker that it is
  * for. At most one waits, and one at a time runs. Needs a transaction.
  */
-extern void upkeep_request(const char *built_in, const char *worker);
+extern void built_in_job_request(const char *built_in, const char *worker);
 
 /*
  * ---- in a run of such a job ----
@@ -26,19 +26,19 @@ extern void upkeep_request(const char *built_in, const char *worker);
  */
 
 /* The worker that the job is for. */
-extern char *upkeep_target(Jsonb *args);
+extern char *built_in_job_target(Jsonb *args);
 
 /*
  * A transaction of its own for the next part, with a snapshot and memory; and its end. The time limit counts
  * from the begin.
  */
-extern void upkeep_begin_part(const Worker *built_in);
-extern void upkeep_end_part(void);
+extern void built_in_job_begin_part(const Worker *built_in);
+extern void built_in_job_end_part(void);
 
 /* The target's definition; NULL if nothing is to be done for it any more, or not by the current user. */
-extern Worker *upkeep_definition(const char *target, WorkerTexts *texts);
+extern Worker *built_in_job_definition(const char *target, WorkerTexts *texts);
 
 /* Whether the run is to be broken off, and begun again later. */
-extern bool upkeep_breaks_off(void);
+extern bool built_in_job_breaks_off(void);
 
 #endif

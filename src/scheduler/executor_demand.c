@@ -1,28 +1,28 @@
 /*
- * demand.c
+ * executor_demand.c
  *		Executors for the jobs that can run: which are needed, which there are, which to start, and which is
  *		to make room.
  */
 #include "postgres.h"
 
+#include "background_process.h"
 #include "catalog.h"
 #include "commands/dbcommands.h"
-#include "crowd.h"
-#include "demand.h"
+#include "executor_demand.h"
 #include "executor_slot.h"
 #include "lane.h"
 #include "lane_discovery.h"
 #include "lane_hint.h"
 #include "lane_scan.h"
+#include "live_table.h"
 #include "miscadmin.h"
 #include "pools.h"
-#include "process.h"
 #include "registry.h"
+#include "scheduler_limit.h"
 #include "settings.h"
 #include "shared.h"
 #include "snapshot.h"
 #include "storage/spin.h"
-#include "store.h"
 #include "test_point.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -539,7 +539,7 @@ make_room(const Demand *demand, bool pools_full, TimestampTz now)
 		if (to_leave == NULL || executor_leaves_before(slot, to_leave))
 			to_leave = slot;
 	}
-	if (to_leave != NULL && (pools_full || leaving <= crowd_waiting(own_database, false, now)))
+	if (to_leave != NULL && (pools_full || leaving <= schedulers_waiting(own_database, false, now)))
 		ask_executor_to_leave(to_leave);
 }
 
@@ -608,7 +608,7 @@ provide_executor(const Demand *demand, TimestampTz now)
 		found.unserved = found.unserved || counts.wanted == 0;
 		return true;
 	}
-	room = counts.total + crowd_waiting(own_database, counts.wanted == 0, now) <
+	room = counts.total + schedulers_waiting(own_database, counts.wanted == 0, now) <
 			queue_jobs_max_executors &&
 		counts.database < queue_jobs_max_executors_per_database &&
 		counts.role < share_of_database(demand->role) && pool >= 0;

@@ -1,10 +1,10 @@
 /*
- * process.h
+ * background_process.h
  *		What the background processes share: registration, prologue, unit of work, waiting. The only file that
  *		registers background workers.
  */
-#ifndef QUEUE_JOBS_PROCESS_H
-#define QUEUE_JOBS_PROCESS_H
+#ifndef QUEUE_JOBS_BACKGROUND_PROCESS_H
+#define QUEUE_JOBS_BACKGROUND_PROCESS_H
 
 #include "utils/timestamp.h"
 

@@ -1,9 +1,9 @@
 /*
- * demand.h
+ * executor_demand.h
  *		Executors for the jobs that can run. Only the scheduler of a database calls it.
  */
-#ifndef QUEUE_JOBS_DEMAND_H
-#define QUEUE_JOBS_DEMAND_H
+#ifndef QUEUE_JOBS_EXECUTOR_DEMAND_H
+#define QUEUE_JOBS_EXECUTOR_DEMAND_H
 
 #include "datatype/timestamp.h"
 

@@ -1,13 +1,13 @@
 /*
- * crowd.h
+ * scheduler_limit.h
  *		How many schedulers there may be at once, so that executors find worker slots, and which databases
  *		wait for their first executor.
  *
  * A database at work needs its executors all the time, and its scheduler now and then. So a scheduler whose
  * jobs have executors makes way for that of another database, and comes back when there is something to do.
  */
-#ifndef QUEUE_JOBS_CROWD_H
-#define QUEUE_JOBS_CROWD_H
+#ifndef QUEUE_JOBS_SCHEDULER_LIMIT_H
+#define QUEUE_JOBS_SCHEDULER_LIMIT_H
 
 #include "database_slot.h"
 
@@ -21,9 +21,9 @@ extern int	schedulers_count(void);
 extern bool schedulers_crowded(void);
 
 /* The scheduler that has looked tells whether jobs of its database have no executor. */
-extern void crowd_tell(DatabaseSlot *slot, bool wants, TimestampTz now);
+extern void schedulers_tell_want(DatabaseSlot *slot, bool wants, TimestampTz now);
 
 /* Other databases whose jobs have no executor; "longer": and have had none for longer. */
-extern int	crowd_waiting(const DatabaseSlot *slot, bool longer, TimestampTz now);
+extern int	schedulers_waiting(const DatabaseSlot *slot, bool longer, TimestampTz now);
 
 #endif
