@@ -205,6 +205,8 @@ my %settings = (
 	work_mem => '64kB',
 	xmloption => 'document',
 );
+# PostgreSQL 19 refuses standard_conforming_strings = off.
+delete $settings{standard_conforming_strings} if $node->psql('postgres', 'SET standard_conforming_strings = off') != 0;
 for my $scope ('DATABASE postgres', 'ROLE ALL')
 {
 	my @set = map { $known{$_} ? "ALTER $scope SET $_ = '" . $settings{$_} =~ s/'/''/gr . "'" : () } sort keys %settings;
