@@ -15,6 +15,8 @@
 . test/lib/postgresql_source.sh
 
 cache=${CACHE:-${XDG_CACHE_HOME:-/var/cache}/queue_jobs}
+# What making a folder needs (test/lib/packages.sh).
+folders_need='/usr/sbin/debootstrap:debootstrap bzip2:bzip2'
 
 # The Debian release that has the version.
 release() {
@@ -124,10 +126,10 @@ recipe() {
 bootstrap() {
     local version=$1 dir=$cache/$1
     mkdir -p "$cache" || return
-    exec 9>"$cache/lock"
+    exec 9>"$cache/$version.lock"
     flock 9 || return
     if [ "$(cat "$dir.packages" 2>/dev/null)" != "$(recipe "$version")" ]; then
-        NEEDED='/usr/sbin/debootstrap:debootstrap bzip2:bzip2' test/lib/packages.sh >/dev/null || return
+        NEEDED=$folders_need test/lib/packages.sh >/dev/null || return
         echo "Making $dir"
         rm -rf --one-file-system "$dir.packages" "$dir"
         make_folder "$version" </dev/null >"$cache/$version.log" 2>&1 9>&- || { tail -n 5 "$cache/$version.log"; return 1; }

@@ -1,5 +1,6 @@
 # The Python examples of docs/how-to/claimants.md, as they stand there, where programs live: errors, a server that restarts, a client that is
 # killed, SIGTERM, and the application's pooler with few connections beside them.
+# The matrix runs it once.
 use strict;
 use warnings;
 

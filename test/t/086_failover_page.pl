@@ -1,4 +1,5 @@
 # The configuration files that docs/how-to/failover.md shows are those that make failover uses.
+# The matrix runs it once.
 use strict;
 use warnings;
 

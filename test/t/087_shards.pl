@@ -1,6 +1,7 @@
 # docs/how-to/shards.md, run by test/shards/run.py: its examples; a shard that is killed while the others go on; a
 # tenant moved to another shard and back under load, with a server killed while its jobs are in no queue; and the
 # ledger. `make shards` runs it with a kill before each step.
+# The matrix runs it once.
 use strict;
 use warnings;
 

@@ -1,5 +1,6 @@
 # Runs every example of README.md, docs/tutorial.md, docs/how-to/claimants.md and then the other files of docs, in the order in which they stand, on one server, in a
 # database "shop".
+# The matrix runs it once.
 #
 # Fenced blocks are examples by their language: sql (through psql), python and js (programs that run until they have done
 # what they should), sh and console (lines with make: is there such a target? with "run": executed), ini and yaml (settings). A text block

@@ -1,5 +1,6 @@
 # make demo says that each order was charged and mailed once; the three lines that make play prints work when they are pasted. Neither leaves a
 # server behind. (Within the sandbox in which make runs them.)
+# The matrix runs it once.
 use strict;
 use warnings;
 

@@ -1,4 +1,5 @@
 # The floors of src (src/README.md): nothing includes upward, no modules include each other in a circle, no line is too long, all is ASCII, and no static function has another's name.
+# The matrix runs it once.
 use strict;
 use warnings;
 
