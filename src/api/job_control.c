@@ -8,7 +8,6 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "arguments.h"
-#include "bind_functions.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -636,6 +635,17 @@ announces_itself(const TriggerData *trigger)
 		 table == catalog_relation(REL_PAUSED_QUEUE) || table == catalog_relation(REL_LANE));
 }
 
+/* A dump of 0.1.0 brings definitions whose functions have no owners. */
+static void
+bind_restored_functions(void)
+{
+	RunAs		saved;
+
+	restricted_begin(&saved, GetUserId(), BARE_SEARCH_PATH);
+	(void) engine_execute("SELECT queue_jobs.bind_functions()", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+	restricted_end(&saved);
+}
+
 /*
  * Statement trigger of our tables: a session writes them by SQL, as pg_restore does, and does not publish
  * what there is to do now. The engine's own writes of jobs do not fire it.
@@ -652,7 +662,7 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 	{
 		exclusive_restore_begin();
 		if (RelationGetRelid(trigger->tg_relation) == catalog_relation(REL_DEFINED_WORKER))
-			bind_functions();
+			bind_restored_functions();
 	}
 	if (announces_itself(trigger))
 		return PointerGetDatum(NULL);

@@ -169,18 +169,6 @@ slot_id(uint64 scope, int number)
 	return slot == 0 ? 1 : slot;
 }
 
-int64
-limit_rekeyed_slot(const Worker *worker, Jsonb *args, int64 slot, uint64 seed)
-{
-	for (int number = 0; number < worker->max_running_jobs; number++)
-		if (slot_id(key_hash_text(worker->name, 0), number) == slot)
-			return slot_id(key_hash_text(worker->name, seed), number);
-	for (int number = 0; number < worker->concurrency_limit; number++)
-		if (slot_id(limit_key_hash_by(worker, args, 0), number) == slot)
-			return slot_id(limit_key_hash_by(worker, args, seed), number);
-	return slot;
-}
-
 /* Takes the slot, unless another process or a live claim has it. */
 static bool
 try_slot(LiveTable *table, const Job *job, const Worker *worker, int64 slot)

@@ -49,12 +49,6 @@ typedef struct Refusals
 } Refusals;
 
 /*
- * The slot's number with that seed of the hashes (key_hash.h): it has been made without one, for a job of the
- * worker and these args.
- */
-extern int64 limit_rekeyed_slot(const Worker *worker, Jsonb *args, int64 slot, uint64 seed);
-
-/*
  * To be called before a job is taken; tries, and never waits. What it gets lasts until the end of the
  * transaction. When that comes, lanes that were refused meanwhile are published.
  */

@@ -58,8 +58,9 @@ key_values(const Worker *worker, Jsonb *args)
 }
 
 uint64
-limit_key_hash_by(const Worker *worker, Jsonb *args, uint64 seed)
+limit_key_hash(const Worker *worker, Jsonb *args)
 {
+	uint64		seed = key_hash_seed();
 	Jsonb	   *key = key_values(worker, args);
 	uint64		hash;
 
@@ -67,12 +68,6 @@ limit_key_hash_by(const Worker *worker, Jsonb *args, uint64 seed)
 		return 0;
 	hash = hash_combine64(key_hash_text(worker->name, seed), key_hash_jsonb(key, seed));
 	return hash == 0 ? 1 : hash;
-}
-
-uint64
-limit_key_hash(const Worker *worker, Jsonb *args)
-{
-	return limit_key_hash_by(worker, args, key_hash_seed());
 }
 
 bool

@@ -20,7 +20,4 @@ extern uint64 limit_key_hash(const Worker *worker, Jsonb *args);
 /* Whether jobs are counted by key, for one limit or another. */
 extern bool limit_counts_keys(const Worker *worker);
 
-/* The same hash with another seed (key_hash.h). */
-extern uint64 limit_key_hash_by(const Worker *worker, Jsonb *args, uint64 seed);
-
 #endif

@@ -26,17 +26,31 @@ UPDATE queue_jobs.live_job j
   FROM queue_jobs.lane l
  WHERE l.id = j.lane AND j.dedup_hash IS NOT NULL;
 
-CREATE FUNCTION queue_jobs.rekey_claimed_slot(slot bigint, args jsonb, seed bigint, worker text, max_running_jobs integer, concurrency_key text,
-                                              concurrency_limit integer) RETURNS bigint
-LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_rekey_claimed_slot';
+-- So are limits: 0.1.0 hashed without a seed. A slot's number is the hash of its limit combined with the number of the slot (src/rules/limit.c, limit_key.c).
+CREATE FUNCTION queue_jobs.combine(a bigint, b bigint) RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+-- hash_combine64(), whose sum is of unsigned numbers
+SELECT a # (CASE WHEN s.u >= 9223372036854775808 THEN s.u - 18446744073709551616 ELSE s.u END)::bigint
+  FROM (SELECT mod(mod(b::numeric + 18446744073709551616, 18446744073709551616) + 5305509591434766563
+                   + mod((a << 54)::numeric + 18446744073709551616, 18446744073709551616) + ((a >> 7) & 144115188075855871), 18446744073709551616) AS u) s
+$$;
+CREATE FUNCTION queue_jobs.limit_hash(worker text, concurrency_key text, args jsonb, seed bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+SELECT CASE WHEN concurrency_key IS NULL THEN hashtextextended(worker COLLATE "C", seed)
+            ELSE queue_jobs.combine(hashtextextended(worker COLLATE "C", seed), jsonb_hash_extended(k.values, seed)) END
+  FROM (SELECT jsonb_agg(args -> COALESCE(replace(m[1], '""', '"'), m[2]) ORDER BY n) AS values
+          FROM regexp_matches(concurrency_key, '\s*(?:"((?:[^"]|"")*)"|([^,"\s][^,"]*?))\s*(?:,|$)', 'g') WITH ORDINALITY AS names (m, n)) k
+$$;
 UPDATE queue_jobs.claimed_slot s
-   SET slot = queue_jobs.rekey_claimed_slot(s.slot, j.args, (SELECT seed FROM queue_jobs.hash_seed), w.name, w.max_running_jobs, w.concurrency_key,
-                                            w.concurrency_limit)
+   SET slot = queue_jobs.combine(queue_jobs.limit_hash(n.worker, n.key, j.args, (SELECT seed FROM queue_jobs.hash_seed)), n.number)
   FROM queue_jobs.live_job j
   JOIN queue_jobs.lane l ON l.id = j.lane
   JOIN queue_jobs.defined_worker w ON w.name = l.worker
- WHERE j.id = s.job;
-DROP FUNCTION queue_jobs.rekey_claimed_slot(bigint, jsonb, bigint, text, integer, text, integer);
+ CROSS JOIN LATERAL (SELECT w.name AS worker, NULL AS key, g.number FROM pg_catalog.generate_series(1, w.max_running_jobs) g (number)
+                     UNION ALL
+                     SELECT w.name, w.concurrency_key, g.number FROM pg_catalog.generate_series(1, w.concurrency_limit) g (number)) n
+ WHERE j.id = s.job AND s.slot = queue_jobs.combine(queue_jobs.limit_hash(n.worker, n.key, j.args, 0), n.number);
+DROP FUNCTION queue_jobs.limit_hash(text, text, jsonb, bigint);
+DROP FUNCTION queue_jobs.combine(bigint, bigint);
 
 -- schedule() has one more parameter. Who could call it is to call the new one (50_privileges.sql).
 SELECT pg_catalog.set_config('queue_jobs_update.schedule', COALESCE(pg_catalog.string_agg(DISTINCT COALESCE(pg_catalog.quote_ident(r.rolname), 'PUBLIC'), ','), ''), true)
