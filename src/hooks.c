@@ -8,10 +8,12 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog.h"
 #include "current_job.h"
 #include "exclusive_commands.h"
 #include "hooks.h"
 #include "job_control.h"
+#include "job_lock.h"
 #include "lane.h"
 #include "live_count.h"
 #include "lost_claim.h"
@@ -49,6 +51,7 @@ static const Participant participants[] = {
 	{live_counts_transaction_end, live_counts_savepoint_event}, /* before others see what is counted */
 	{statistics_transaction_end, statistics_savepoint_event},
 	{member_ranges_transaction_end, member_ranges_savepoint_event},
+	{hold_transaction_end, hold_savepoint_event},
 	{wakeup_transaction_end, wakeup_savepoint_event},
 	{lane_transaction_end, lane_savepoint_event},
 	{registry_transaction_end, NULL},	/* frees definitions, which those before it may still use */
@@ -98,6 +101,7 @@ static const UtilityParticipant utility_participants[] = {
 	{subscription_utility, true},
 	{exclusive_commands_utility, true},
 	{guard_utility, false},
+	{catalog_utility, true},
 	{wakeup_utility, true},
 };
 

@@ -1,7 +1,7 @@
 /*
  * advice.c
- *		What check_workers() (40_functions.sql) cannot read in tables; capacity_impact(): what a queue takes of
- *		a pool of executors.
+ *		What check_workers() (40_functions.sql) cannot read in tables; capacity_impact(): what a queue takes
+ *		of a pool of executors.
  */
 #include "postgres.h"
 

@@ -9,7 +9,8 @@
 
 /*
  * Functions in C of released versions that are others now, or none. CREATE FUNCTION wants to find them, in
- * CREATE EXTENSION of that version and in pg_upgrade; and until ALTER EXTENSION UPDATE they say that it lacks.
+ * CREATE EXTENSION of that version and in pg_upgrade; and until ALTER EXTENSION UPDATE they say that it
+ * lacks.
  */
 #define RELEASED(name) \
 	PG_FUNCTION_INFO_V1(name); \

@@ -23,6 +23,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "wakeup.h"
 
 static const char *const relation_names[CATALOG_RELATIONS] = {
 #define NAMED(relation, name) [relation] = #name,
@@ -248,4 +249,73 @@ uint64
 catalog_handler_generation(void)
 {
 	return handler_generation;
+}
+
+/* ---- statements by which jobs may become able to run ---- */
+
+/* Whether jobs may wait for what the statement defines. */
+static bool
+may_define(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_CreateFunctionStmt:
+		case T_AlterFunctionStmt:
+		case T_AlterObjectSchemaStmt:
+		case T_AlterOwnerStmt:	/* a handler must have the owner that it had when its worker was defined */
+		case T_ReassignOwnedStmt:
+		case T_DropOwnedStmt:
+		case T_RenameStmt:
+		case T_AlterRoleStmt:
+		case T_GrantRoleStmt:
+		case T_GrantStmt:
+			return true;
+		case T_DropStmt:		/* a name was ambiguous */
+			return ((DropStmt *) statement)->removeType == OBJECT_FUNCTION ||
+				((DropStmt *) statement)->removeType == OBJECT_PROCEDURE ||
+				((DropStmt *) statement)->removeType == OBJECT_ROUTINE;
+		default:
+			return false;
+	}
+}
+
+/* Whether options change more than the password, which a role may change as often as it likes. */
+static bool
+changes_rights(List *options)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+		if (strcmp(lfirst_node(DefElem, cell)->defname, "password") != 0)
+			return true;
+	return false;
+}
+
+/* Whether the statement may give roles the rights of others, or take them away. */
+static bool
+may_change_roles(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_GrantRoleStmt:
+			return true;
+		case T_CreateRoleStmt:
+			return changes_rights(((CreateRoleStmt *) statement)->options);
+		case T_AlterRoleStmt:
+			return changes_rights(((AlterRoleStmt *) statement)->options);
+		default:
+			return false;
+	}
+}
+
+void
+catalog_utility(UtilityCall *call)
+{
+	Node	   *node = call->statement->utilityStmt;
+
+	if (may_define(node))
+		wakeup_defined();
+	if (may_change_roles(node))
+		wakeup_roles_changed();
+	utility_proceed(call);
 }

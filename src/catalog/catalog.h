@@ -6,6 +6,7 @@
 #define QUEUE_JOBS_CATALOG_H
 
 #include "fmgr.h"
+#include "utility_call.h"
 #include "utils/relcache.h"
 
 /* What is in the schema queue_jobs: what it is called here, and its name there. */
@@ -114,6 +115,9 @@ extern uint64 catalog_generation(void);
  * search_path be trusted or not (trusted_path.h).
  */
 extern uint64 catalog_handler_generation(void);
+
+/* A utility statement (hooks.c): jobs may be able to run by what it defines. */
+extern void catalog_utility(UtilityCall *call);
 
 extern void catalog_init(void);
 

@@ -487,7 +487,7 @@ start_executor(const Demand *demand, int pool)
 								  .pools = pools_version()};
 
 	test_point("starts_executor");
-	if (!executor_start(&arguments))
+	if (!process_start_executor(&arguments))
 		return false;
 	last_started = *demand;
 	SpinLockAcquire(&own_database->mutex);

@@ -499,7 +499,7 @@ serve(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 		return now;
 	/* free places are for the databases whose schedulers wait for one for longer */
 	if (executors_in(InvalidOid) + schedulers_waiting(slot, true, now) < queue_jobs_max_executors &&
-		executor_start(&arguments))
+		process_start_executor(&arguments))
 	{
 		note_served(slot, seen, now);
 		last_called = now;

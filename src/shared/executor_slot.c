@@ -129,9 +129,8 @@ forget_job(ExecutorSlot *slot)
 	return was_passed_by;
 }
 
-/* Takes a free slot for an executor that is about to be started; false if all are taken. */
-static bool
-reserve_executor_slot(ProcessArguments *arguments)
+bool
+executor_reserve(ProcessArguments *arguments)
 {
 	bool		reserved = false;
 
@@ -187,17 +186,6 @@ executor_release(int index, uint32 generation)
 	}
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared_lock());
-}
-
-bool
-executor_start(ProcessArguments *arguments)
-{
-	if (!reserve_executor_slot(arguments))
-		return false;
-	if (process_start_executor(arguments))
-		return true;
-	executor_release(arguments->slot, arguments->generation);
-	return false;
 }
 
 /* The executor's process takes the slot that was reserved for it; NULL if it comes too late. */

@@ -9,7 +9,6 @@
 #define QUEUE_JOBS_EXECUTOR_SLOT_H
 
 #include "access/xlogdefs.h"
-#include "background_process.h"
 #include "shared.h"
 #include "storage/spin.h"
 
@@ -69,10 +68,10 @@ typedef struct RunningJob
 extern void executor_slots_init(void);
 
 /*
- * Reserves a slot for an executor, which becomes one of its arguments, and starts it; false if no slot is
- * free, or no process can be started.
+ * Takes a free slot for an executor that is about to be started, which becomes one of its arguments; false if
+ * all are taken.
  */
-extern bool executor_start(ProcessArguments *arguments);
+extern bool executor_reserve(ProcessArguments *arguments);
 extern void executor_release(int index, uint32 generation);
 extern ExecutorSlot *executor_attach(int index, uint32 generation);
 extern ExecutorSlot *executor_slot_at(int index);

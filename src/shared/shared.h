@@ -39,6 +39,18 @@ extern void shared_add_array(int count, Size size, void **area);
 extern void shared_add_area_per_process(Size size, void **area, void (*initialize) (void *area));
 extern bool shared_present(void);
 
+/* What a process gets to know when it is started; passed in bgw_extra. */
+typedef struct ProcessArguments
+{
+	Oid			database;
+	Oid			role;
+	int			slot;
+	uint32		generation;
+	int			pool;			/* of an executor: see pools.h */
+	uint32		pools;			/* version of the setting that it is of */
+	bool		looks;			/* a scheduler that no session called for */
+} ProcessArguments;
+
 #define NO_PROC (-1)
 
 /*

@@ -11,7 +11,6 @@
 #include "duplicates.h"
 #include "end_news.h"
 #include "executor_slot.h"
-#include "job_lock.h"
 #include "key_hint.h"
 #include "lane_hint.h"
 #include "live_count.h"
@@ -607,6 +606,18 @@ publish_before_release(bool committed)
 }
 
 void
+wakeup_defined(void)
+{
+	defined = true;
+}
+
+void
+wakeup_roles_changed(void)
+{
+	roles_changed = true;
+}
+
+void
 wakeup_transaction_end(XactEvent event)
 {
 	bool		committed = event == XACT_EVENT_COMMIT;
@@ -619,7 +630,6 @@ wakeup_transaction_end(XactEvent event)
 	if (event != XACT_EVENT_PREPARE)
 		publish_before_release(committed);
 	key_hints_end_transaction();
-	hold_end_transaction();
 	if (event == XACT_EVENT_PREPARE)
 	{
 		news_forget_transaction();
@@ -675,7 +685,6 @@ wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId
 	int			nest_level = GetCurrentTransactionNestLevel();
 	int			first;
 
-	hold_end_savepoint(event);
 	duplicates_end_savepoint(event);
 	request_count = savepoint_notes_end(event, requests, request_count, sizeof(EndRequest));
 	news_release_savepoint(event);
@@ -763,60 +772,6 @@ begin_doubt(void)
 	key_hints_begin_doubt();
 }
 
-static bool
-may_define(Node *statement)
-{
-	switch (nodeTag(statement))
-	{
-		case T_CreateFunctionStmt:
-		case T_AlterFunctionStmt:
-		case T_AlterObjectSchemaStmt:
-		case T_AlterOwnerStmt:	/* a handler must have the owner that it had when its worker was defined */
-		case T_ReassignOwnedStmt:
-		case T_DropOwnedStmt:
-		case T_RenameStmt:
-		case T_AlterRoleStmt:
-		case T_GrantRoleStmt:
-		case T_GrantStmt:
-			return true;
-		case T_DropStmt:		/* a name was ambiguous */
-			return ((DropStmt *) statement)->removeType == OBJECT_FUNCTION ||
-				((DropStmt *) statement)->removeType == OBJECT_PROCEDURE ||
-				((DropStmt *) statement)->removeType == OBJECT_ROUTINE;
-		default:
-			return false;
-	}
-}
-
-/* Whether options change more than the password, which a role may change as often as it likes. */
-static bool
-changes_rights(List *options)
-{
-	ListCell   *cell;
-
-	foreach(cell, options)
-		if (strcmp(lfirst_node(DefElem, cell)->defname, "password") != 0)
-			return true;
-	return false;
-}
-
-/* Whether the statement may give roles the rights of others, or take them away. */
-static bool
-may_change_roles(Node *statement)
-{
-	switch (nodeTag(statement))
-	{
-		case T_GrantRoleStmt:
-			return true;
-		case T_CreateRoleStmt:
-			return changes_rights(((CreateRoleStmt *) statement)->options);
-		case T_AlterRoleStmt:
-			return changes_rights(((AlterRoleStmt *) statement)->options);
-		default:
-			return false;
-	}
-}
-
 void
 wakeup_utility(UtilityCall *call)
 {
@@ -828,11 +783,6 @@ wakeup_utility(UtilityCall *call)
 		TransactionStmtKind kind = ((TransactionStmt *) node)->kind;
 
 		ends_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
-	}
-	else
-	{
-		defined = defined || may_define(node);
-		roles_changed = roles_changed || may_change_roles(node);
 	}
 	if (!ends_prepared)
 	{

@@ -25,6 +25,13 @@ extern void wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubT
 /* The server has released the locks of what has ended last (hooks.c). */
 extern void wakeup_after_locks(void);
 
+/*
+ * The transaction may define what jobs wait for; or it may change which jobs roles may claim. (The statements
+ * that do are in catalog.c.)
+ */
+extern void wakeup_defined(void);
+extern void wakeup_roles_changed(void);
+
 /* A utility statement (hooks.c). */
 extern void wakeup_utility(UtilityCall *call);
 

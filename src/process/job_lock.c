@@ -91,13 +91,13 @@ hold_share(void)
 }
 
 void
-hold_end_savepoint(SubXactEvent event)
+hold_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {
 	held_count = savepoint_notes_end(event, held_at, held_count, sizeof(int));
 }
 
 void
-hold_end_transaction(void)
+hold_transaction_end(XactEvent event)
 {
 	held_count = 0;
 }

@@ -49,8 +49,8 @@ extern int	hold_share(void);
  * locks, after the callbacks for its end. These only see to the count: a released savepoint's are the level's
  * above.
  */
-extern void hold_end_transaction(void);
-extern void hold_end_savepoint(SubXactEvent event);
+extern void hold_transaction_end(XactEvent event);
+extern void hold_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 /* Between two jobs, outside of a transaction: releases all, and the handler's own advisory locks. */
 extern void hold_end_session(void);

@@ -6,19 +6,8 @@
 #ifndef QUEUE_JOBS_BACKGROUND_PROCESS_H
 #define QUEUE_JOBS_BACKGROUND_PROCESS_H
 
+#include "shared.h"
 #include "utils/timestamp.h"
-
-/* What a process gets to know when it is started; passed in bgw_extra. */
-typedef struct ProcessArguments
-{
-	Oid			database;
-	Oid			role;
-	int			slot;
-	uint32		generation;
-	int			pool;			/* of an executor: see pools.h */
-	uint32		pools;			/* version of the setting that it is of */
-	bool		looks;			/* a scheduler that no session called for */
-} ProcessArguments;
 
 extern void process_register_launcher(void);
 
@@ -27,9 +16,14 @@ extern void process_register_launcher(void);
  * ends.
  */
 extern bool process_start_scheduler(const ProcessArguments *arguments);
-extern bool process_start_executor(const ProcessArguments *arguments);
 
-/* The same; waits until it has ended. */
+/*
+ * The same, in a free slot (executor_slot.h), which *arguments names afterwards; false, too, if there is
+ * none.
+ */
+extern bool process_start_executor(ProcessArguments *arguments);
+
+/* As process_start_scheduler(); waits until it has ended. */
 extern bool process_run_counter(const ProcessArguments *arguments);
 
 /* Signals; to be called first. */

@@ -8,6 +8,7 @@
 
 #include "access/xact.h"
 #include "background_process.h"
+#include "executor_slot.h"
 #include "interruption.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -77,8 +78,10 @@ process_start_scheduler(const ProcessArguments *arguments)
 }
 
 bool
-process_start_executor(const ProcessArguments *arguments)
+process_start_executor(ProcessArguments *arguments)
 {
+	if (!executor_reserve(arguments))
+		return false;
 	if (start("queue_jobs executor", "queue_jobs_executor_main", arguments, NULL))
 	{
 		worker_slot_found();
@@ -89,6 +92,7 @@ process_start_executor(const ProcessArguments *arguments)
 				(errmsg("queue_jobs has no free background worker slot for an executor"),
 				 errdetail("Jobs wait for the executors that are there, if any."),
 				 errhint("You may need to increase \"max_worker_processes\".")));
+	executor_release(arguments->slot, arguments->generation);
 	return false;
 }
 
