@@ -79,7 +79,7 @@ sub text
 }
 
 my %words = map { $_ => 1 } text(glob "$root/src/api/*.c") =~ /add_reason\(\w+, "(\w+)"/g;
-$words{$_} = 1 foreach text("$root/src/catalog/lane.c", "$root/src/catalog/engine_state.c", glob "$root/src/catalog/*blocked*.c") =~ /^\t\{"(\w+)", \w+\},$/mg;
+$words{$_} = 1 foreach text("$root/src/catalog/lane.c", "$root/src/guards/engine_state.c", glob "$root/src/*/*blocked*.c") =~ /^\t\{"(\w+)", \w+\},$/mg;
 cmp_ok(scalar keys %words, '>=', 34, 'the words in the source');
 
 # In expected output it is a cell of its own, in a TAP file it stands beside the call, or in the line after it.
