@@ -10,7 +10,6 @@
 #include "background_process.h"
 #include "catalog.h"
 #include "charge.h"
-#include "clock.h"
 #include "database_slot.h"
 #include "duplicates.h"
 #include "end_news.h"
@@ -45,7 +44,6 @@ _PG_init(void)
 	hooks_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
-	clock_init();
 	database_slots_init();
 	executor_slots_init();
 	lane_hints_init();

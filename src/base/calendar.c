@@ -1,12 +1,13 @@
 /*
  * calendar.c
- *		Sums of times and durations; see calendar.h.
+ *		Sums of times and durations, and a clock that cannot be set; see calendar.h.
  */
 #include "postgres.h"
 
 #include "calendar.h"
 #include "common/int.h"
 #include "fmgr.h"
+#include "portability/instr_time.h"
 #include "utils/builtins.h"
 
 int64
@@ -49,4 +50,13 @@ calendar_checked_sum(TimestampTz time, int64 duration, const char *name)
 						   timestamptz_to_str(time)),
 				 errhint(CALENDAR_HINT)));
 	return sum;
+}
+
+int64
+clock_elapsed(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now);
 }

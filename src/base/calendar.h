@@ -1,8 +1,8 @@
 /*
  * calendar.h
- *		Sums of a time and a duration in microseconds that stay within the calendar.
+ *		Sums of a time and a duration in microseconds that stay within the calendar; a clock that cannot be set.
  *
- * A row must have no other time: the server refuses to show it, so that views and pg_dump fail.
+ * A row must have no time outside of it: the server refuses to show it, so that views and pg_dump fail.
  */
 #ifndef QUEUE_JOBS_CALENDAR_H
 #define QUEUE_JOBS_CALENDAR_H
@@ -22,5 +22,8 @@ extern TimestampTz calendar_bounded_sum(TimestampTz time, int64 duration);
 
 /* ERROR if there is no such time; "name" is the parameter that gave the duration. */
 extern TimestampTz calendar_checked_sum(TimestampTz time, int64 duration, const char *name);
+
+/* Microseconds of a clock that cannot be set. Its beginning means nothing; all processes have the same one. */
+extern int64 clock_elapsed(void);
 
 #endif

@@ -14,9 +14,9 @@
 
 #include "act_on_news.h"
 #include "batch.h"
+#include "calendar.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
-#include "clock.h"
 #include "common/pg_prng.h"
 #include "end_news.h"
 #include "exclusive_commands.h"

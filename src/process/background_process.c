@@ -8,6 +8,7 @@
 
 #include "access/xact.h"
 #include "background_process.h"
+#include "calendar.h"
 #include "executor_slot.h"
 #include "interruption.h"
 #include "miscadmin.h"
@@ -25,6 +26,10 @@
 
 #define ANSWER_TO_LIMIT 1000	/* milliseconds between the signals to what goes on */
 #define SIGNALS_BEFORE_END 5	/* so many times it may catch its cancellation */
+#define CLOCK_LOOK_EVERY 60000L /* milliseconds */
+/* the least by which the system clock is set: it goes a little wrong by itself */
+#define CLOCK_IS_SET USECS_PER_SEC
+#define EXACT INT64CONST(50000) /* microseconds that may pass while both clocks are read */
 
 static TimeoutId limit_timeout = MAX_TIMEOUTS;	/* until it is registered */
 static int	limit = 0;			/* milliseconds; 0: nothing is limited now */
@@ -292,14 +297,36 @@ process_reload(void)
 	ProcessConfigFile(PGC_SIGHUP);
 }
 
-void
-process_wait(TimestampTz until)
+/* A process may be kept from running between two looks at clocks: then it knows no difference. */
+static bool
+read_difference(int64 *difference)
 {
-	process_wait_for(until, -1);
+	int64		before = clock_elapsed();
+
+	*difference = GetCurrentTimestamp() - before;
+	return clock_elapsed() - before < EXACT;
+}
+
+int64
+process_clock_was_set(void)
+{
+	static int64 last = 0;
+	static bool known = false;
+	int64		difference;
+	int64		change;
+
+	if (!read_difference(&difference))
+		return 0;
+	change = known ? difference - last : 0;
+	if (known && change < CLOCK_IS_SET && change > -CLOCK_IS_SET)
+		return 0;
+	known = true;
+	last = difference;
+	return change;
 }
 
 void
-process_wait_for(TimestampTz until, int descriptor)
+process_wait(TimestampTz until)
 {
 	long		milliseconds = -1;
 	int			events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
@@ -308,14 +335,11 @@ process_wait_for(TimestampTz until, int descriptor)
 	{
 		/* rounded up, or we would wake too soon and turn round without rest */
 		milliseconds = Max(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until), 0);
-		milliseconds = Min(milliseconds, 24L * 3600 * 1000);
+		milliseconds = Min(milliseconds, CLOCK_LOOK_EVERY);
 		events |= WL_TIMEOUT;
 	}
 	if (shared_woken() || ConfigReloadPending)
 		 /* what we did since we last looked has taken that for its own */ ;
-	else if (descriptor >= 0)
-		(void) WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, descriptor, milliseconds,
-								 PG_WAIT_EXTENSION);
 	else
 		(void) WaitLatch(MyLatch, events, milliseconds, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);

@@ -5,7 +5,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "clock.h"
+#include "calendar.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"

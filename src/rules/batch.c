@@ -5,9 +5,9 @@
 #include "postgres.h"
 
 #include "batch.h"
+#include "calendar.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
-#include "clock.h"
 #include "commands/sequence.h"
 #include "end_news.h"
 #include "enqueue.h"

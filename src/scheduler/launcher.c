@@ -20,6 +20,7 @@
  */
 #include "postgres.h"
 
+#include <math.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -29,11 +30,11 @@
 #include "access/xact.h"
 #include "background_process.h"
 #include "catalog/pg_database.h"
-#include "clock.h"
 #include "crash_ledger.h"
 #include "database_slot.h"
 #include "executor_slot.h"
 #include "interruption.h"
+#include "lane_hint.h"
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -45,6 +46,7 @@
 #include "shared.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
+#include "waiter.h"
 
 /* microseconds; so that the scheduler is there when a job falls due */
 #define START_AHEAD INT64CONST(50000)
@@ -710,19 +712,31 @@ launcher_heed_setting(TimestampTz now)
 	remember_all(list_databases(false), now, true);
 }
 
-/* All times were reckoned by another clock if it was set. */
+/*
+ * Times in our memory, and in all hints, were reckoned by another clock if it was set. Everything may be due
+ * now, in any database.
+ */
 static void
 heed_clock(void)
 {
-	static uint32 seen = 0;
-	uint32		settings = clock_settings();
+	int64		change = process_clock_was_set();
 	ListCell   *cell;
 
-	if (settings == seen)
+	if (change == 0)
 		return;
-	seen = settings;
+	ereport(LOG,
+			(errmsg("the system clock was set %s by %.0f s", change < 0 ? "back" : "forward",
+					fabs((double) change / USECS_PER_SEC)),
+			 errdetail("All times at which queue_jobs must act have been recomputed.")));
 	foreach(cell, waiting)
 		((Waiting *) lfirst(cell))->due = NO_TIME;
+	shared_clock_set(GetCurrentTimestamp());
+	for (int i = 0; i < database_slots(); i++)
+		if (OidIsValid(database_slot_at(i)->database))
+			lane_hints_void(database_slot_at(i)->database);
+	executors_clock_set();
+	databases_clock_set();
+	waiters_wake_lanes(InvalidOid);
 }
 
 static void
@@ -769,15 +783,13 @@ queue_jobs_launcher_main(Datum argument)
 	{
 		TimestampTz now;
 		TimestampTz next;
-		int			watch = clock_watch();
 
 		heed_clock();
 		now = GetCurrentTimestamp();
-		next = watch < 0 ? now + CLOCK_LOOK_INTERVAL : DT_NOEND;
 		launcher_heed_setting(now);
 		remember_refused(now);
-		next = Min(next, give_slots(now));
+		next = give_slots(now);
 		next = Min(next, look_after_all(now));
-		process_wait_for(next, watch);
+		process_wait(next);
 	}
 }

@@ -15,9 +15,9 @@
 #include "access/xact.h"
 #include "act_on_news.h"
 #include "background_process.h"
+#include "calendar.h"
 #include "capacity.h"
 #include "catalog.h"
-#include "clock.h"
 #include "commands/dbcommands.h"
 #include "crash_ledger.h"
 #include "database_slot.h"
@@ -93,7 +93,6 @@ static TimestampTz next_settle = DT_NOEND;	/* of what was locked */
 /* what processes of clients have left in a crash: all of it from before this process was started */
 static bool claims_to_charge = true;
 static TimestampTz next_charge = DT_NOEND;	/* of what could not be charged yet */
-static uint32 clock_seen = 0;	/* settings of the clock that all of these are reckoned by */
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
 static DemandFound demand = {.enough = true,.next_revisit = DT_NOEND};
 
@@ -410,10 +409,17 @@ check_extension(void)
 	return status == EXTENSION_PRESENT && !copy;
 }
 
-/* They were reckoned by a clock that has been set since. */
+/*
+ * If the clock was set: times in our memory, and in the hints of this database, were reckoned by what it
+ * showed. The launcher sees to all else.
+ */
 static void
-forget_times(void)
+scheduler_heed_clock(void)
 {
+	if (process_clock_was_set() == 0)
+		return;
+	launcher_wake();
+	lane_hints_void(MyDatabaseId);
 	next_history = own_slot->history_looked_at = 0;
 	next_heal = next_schedule = next_fill = next_sweep = DT_NOBEGIN;
 	schedules_doubt();
@@ -565,15 +571,13 @@ look_after_history(TimestampTz now)
 static void
 turn(void *present)
 {
-	uint32		settings = clock_settings();
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now;
 	bool		could_call = demand.enough;
 	Calls		calls;
 
 	in_turn = true;
-	if (settings != clock_seen)
-		forget_times();
-	clock_seen = settings;
+	scheduler_heed_clock();
+	now = GetCurrentTimestamp();
 	calls = answer_calls();
 	*(bool *) present = look_at_database(now);
 	if (*(bool *) present)

@@ -505,6 +505,26 @@ database_look_at_schedules(Oid database)
 	call_attention(database, offsetof(DatabaseSlot, schedules_touched), true);
 }
 
+void
+databases_clock_set(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	for (int i = 0; i < database_slots(); i++)
+	{
+		DatabaseSlot *slot = database_slot_at(i);
+		Oid			database;
+
+		SpinLockAcquire(&slot->mutex);
+		database = slot->database;
+		slot->starting_since = now;
+		slot->not_before = NO_TIME;
+		SpinLockRelease(&slot->mutex);
+		if (OidIsValid(database))
+			database_look_at_schedules(database);
+	}
+}
+
 /*
  * Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set
  * already; false if there is none at work.

@@ -138,6 +138,12 @@ extern void databases_wake_wanting(void);
 /* Schedulers of databases whose jobs wait for a handler, worker or role look for it. */
 extern void databases_call_blocked(void);
 
+/*
+ * The system clock was set: everything may be due now. Schedulers look at all of it, a back-off ends, and a
+ * scheduler that is being started has all its time again.
+ */
+extern void databases_clock_set(void);
+
 /* Schedules, or jobs that they wait for, have changed. */
 extern void database_look_at_schedules(Oid database);
 extern void database_publish_success(Oid database);

@@ -598,3 +598,21 @@ executor_withholds(int64 job)
 	return executors != NULL && pg_atomic_read_u32(&executors->withheld) > 0 &&
 		any_shows(job, true, true, DT_NOBEGIN);
 }
+
+void
+executors_clock_set(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	for (int i = 0; i < executor_slots(); i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+		int			proc;
+
+		SpinLockAcquire(&slot->mutex);
+		slot->starting_since = now;
+		proc = slot->state == EXECUTOR_RUNNING ? slot->proc : NO_PROC;
+		SpinLockRelease(&slot->mutex);
+		shared_wake(proc);
+	}
+}
