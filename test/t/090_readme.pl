@@ -274,7 +274,7 @@ sub test_block
 	if ($block->{language} eq 'sql') { test_sql($block, $as, $name) }
 	elsif ($block->{language} =~ /^(?:python|js)$/) { test_program($block, $as, $name) }
 	elsif ($block->{language} =~ /^(?:sh|console)$/) { test_shell($block, $as, $name) }
-	elsif ($block->{language} !~ /^(?:text|ini|yaml)$/) { fail("$name: what language is that?") }
+	elsif ($block->{language} !~ /^(?:text|ini|yaml|mermaid)$/) { fail("$name: what language is that?") }
 }
 
 # ---- the tables of docs/reference ----
@@ -291,6 +291,32 @@ sub first_cells
 sub words
 {
 	return map { /`(\w[\w.]*)/g } @_;
+}
+
+# A heading for each function that a user calls, a row for each of the others, and no parameter that a function has not.
+sub test_functions
+{
+	my ($page) = @_;
+	my ($for_users, $others) = $page =~ /(.*)^## For the views$(.*)/ms or die 'docs/reference/functions.md has no "For the views"';
+	my %documented = map { $_ => 1 } $for_users =~ /^### (\w+)(?:, of a claimant)?$/mg, map { /`(\w+)\(/g } $others =~ /^\| (`.*?) \| /mg;
+	my (%parameters, @unknown);
+
+	foreach my $row (split /\n/, $node->safe_psql($db, <<'SQL'))
+SELECT proname, array_to_string(proargnames, ' ') FROM pg_proc
+WHERE pronamespace = 'queue_jobs'::regnamespace AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype)
+SQL
+	{
+		my ($name, $names) = split /\|/, $row;
+		$parameters{$name}{$_} = 1 foreach '', split / /, $names // '';
+	}
+	is_deeply([ sort keys %documented ], [ sort keys %parameters ], 'every function is in the reference, and no other');
+	while ($page =~ /^(?:### \w+.*\n\n|\| )`(?:CALL )?(\w+)\(([\w\[\], ]*)/mg)
+	{
+		my ($name, $names) = ($1, $2);
+		push @unknown, grep { !$parameters{$name}{$_} } split /, /, $names =~ tr/[]//dr;
+	}
+	is_deeply(\@unknown, [], '... with its parameters');
+	return;
 }
 
 sub test_tables
@@ -313,15 +339,8 @@ FROM pg_settings WHERE name LIKE 'queue_jobs.%'
 SQL
 	is(join("\n", sort @documented), join("\n", sort @settings), 'settings are documented as they are');
 
-	my %functions = map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL');
-SELECT DISTINCT proname FROM pg_proc
-WHERE pronamespace = 'queue_jobs'::regnamespace AND proname NOT IN ('running_jobs', 'waits_for', 'claimable_by', 'table_written', 'schedule_written', 'worker_counters', 'data_consistency',
-      'load_balancing_counts', 'replica_states', 'replay_position', 'guard_table', 'may_see', 'opaque', 'clock')
-SQL
+	test_functions($page{functions});
 	my $reference = $page{functions} . $page{views};
-	my %mentioned = map { $_ => 1 } map { /(\w+)\(/g } grep { /^\|/ } split /\n/, $reference;
-	is(join(' ', grep { !$mentioned{$_} } sort keys %functions), '', 'every function is in the reference');
-
 	is(join(' ', sort(words(first_cells($reference, '| option of')), 'name')),
 		$node->safe_psql($db, "SELECT string_agg(n, ' ' ORDER BY n COLLATE \"C\") FROM pg_proc, unnest(proargnames) AS n
 		                        WHERE oid = 'queue_jobs.define_worker'::regproc"),
@@ -337,9 +356,14 @@ SQL
 		                        WHERE attrelid = 'queue_jobs.job'::regclass AND attnum > 0"),
 		'so are the columns of job');
 
+	my %drawn = map { $_ => 1 } $page{views} =~ /^ +(\w+ --> \w+):/mg;
+	is_deeply([ sort keys %drawn ], [ sort split /\n/, $node->safe_psql($db, q{SELECT from_state || ' --> ' || to_state FROM queue_jobs.transitions()}) ],
+		'the transitions between states are drawn');
+
 	# Whatever is called queue_jobs.something must be there. (The workers of the engine's own are in no catalog.)
-	my %exists = (%functions, command => 1, heal => 1, fill => 1, map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL'));
-SELECT relname FROM pg_class WHERE relnamespace = 'queue_jobs'::regnamespace
+	my %exists = (command => 1, heal => 1, fill => 1, map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL'));
+SELECT proname FROM pg_proc WHERE pronamespace = 'queue_jobs'::regnamespace
+UNION SELECT relname FROM pg_class WHERE relnamespace = 'queue_jobs'::regnamespace
 UNION SELECT split_part(name, '.', 2) FROM pg_settings WHERE name LIKE 'queue_jobs.%'
 SQL
 	for my $file (@documents)

@@ -69,32 +69,5 @@ my ($days) = slurp_file("$src/base/arguments.h") =~ /^#define LONGEST_STORED_DUR
 like($node->safe_psql('postgres', q{SELECT pg_get_viewdef('queue_jobs.live_job_now')}), qr/LEAST\(j\.lease, '?@{[ $days * 86400 * 1000000 ]}\b/,
 	'job_alive bounds a lease by LONGEST_STORED_DURATION');
 
-# docs/reference/functions.md has a heading for each function that a user calls, and a row for each of the others; their parameters are those of the functions.
-my $page = slurp_file("$src/../docs/reference/functions.md");
-my ($for_users, $others) = $page =~ /(.*)^## For the views$(.*)/ms or die 'docs/reference/functions.md has no "For the views"';
-my %documented = map { $_ => 1 } $for_users =~ /^### (\w+)(?:, of a claimant)?$/mg;
-$documented{$_} = 1 foreach map { /`(\w+)\(/g } $others =~ /^\| (`.*?) \| /mg;
-my %parameters;
-foreach my $row (split /\n/, $node->safe_psql('postgres', q{SELECT proname, array_to_string(proargnames, ' ') FROM pg_proc
-	WHERE pronamespace = 'queue_jobs'::regnamespace AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype)}))
-{
-	my ($name, $names) = split /\|/, $row;
-	$parameters{$name}{$_} = 1 foreach '', split / /, $names // '';
-}
-is_deeply([ sort keys %documented ], [ sort keys %parameters ], 'docs/reference/functions.md has all functions, and no other');
-my @unknown;
-while ($page =~ /^(?:### (\w+).*\n\n|\| )`(?:CALL )?(\w+)\(([\w\[\], ]*)/mg)
-{
-	my ($name, @names) = ($2, split /, /, $3 =~ tr/[]//dr);
-
-	push @unknown, grep { !$parameters{$name}{$_} } map { "$_" } @names;
-}
-is_deeply(\@unknown, [], 'and no parameter that none has');
-
-# docs/reference/views.md draws all transitions.
-my %drawn = map { $_ => 1 } slurp_file("$src/../docs/reference/views.md") =~ /^ +(\w+ --> \w+):/mg;
-is_deeply([ sort keys %drawn ], [ sort split /\n/, $node->safe_psql('postgres', q{SELECT from_state || ' --> ' || to_state FROM queue_jobs.transitions()}) ],
-	'docs/reference/views.md draws the transitions between states');
-
 $node->stop;
 done_testing();
