@@ -8,6 +8,8 @@ seconds=$1
 tree=$PWD
 command -v clang >/dev/null || { echo "fuzzing needs clang (apt install clang)" >&2; exit 1; }
 command -v valgrind >/dev/null || { echo "fuzzing needs valgrind (apt install valgrind)" >&2; exit 1; }
+# Headers of the parsers include it, and it is made at build.
+make -s src/base/attribute_numbers.h
 work=$(mktemp -d /tmp/queue_jobs_fuzz.XXXXXX)
 status=0
 compile_web() {
