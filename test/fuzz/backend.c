@@ -142,6 +142,14 @@ lappend(List *list, void *datum)
 	return list;
 }
 
+List *
+list_concat(List *list, const List *other)
+{
+	for (int i = 0; i < list_length(other); i++)
+		list = lappend(list, other->elements[i].ptr_value);
+	return list;
+}
+
 /* ---- errors: none may come out of what is tested here ---- */
 
 bool

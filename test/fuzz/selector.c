@@ -12,6 +12,21 @@ worker_has_tag(const Worker *worker, const char *tag)
 	return strcmp(tag, "urgent") == 0;
 }
 
+/* By the names that a lane must have one of, if the selector demands a name. */
+static bool
+may_choose(const Selector *selector, const char *queue)
+{
+	List	   *names = NIL;
+	ListCell   *cell;
+
+	if (!selector_queues(selector, &names))
+		return true;
+	foreach(cell, names)
+		if (strcmp(lfirst(cell), queue) == 0)
+			return true;
+	return false;
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -26,6 +41,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	{
 		ALWAYS(selector_matches(selector, NULL, "mail") == selector_matches(selector, NULL, "mail"));
 		ALWAYS(selector_matches(selector, &worker, "a:mail") == selector_matches(selector, &worker, "a:mail"));
+		ALWAYS(!selector_matches(selector, &worker, "a:mail") || may_choose(selector, "a:mail"));
 		ALWAYS(strcmp(text, "*") != 0 || selector_matches(selector, &worker, ""));
 	}
 	fuzz_free_all();
