@@ -173,6 +173,20 @@ candidate_of(Candidates *candidates, int32 id)
 	return candidate;
 }
 
+Candidate *
+candidate_of_unhinted(Candidates *candidates, int32 id)
+{
+	Candidate  *candidate = known_candidate(candidates, id);
+
+	if (candidate != NULL)
+		return candidate;
+	candidate = candidate_of(candidates, id);
+	if (candidate == NULL || candidate->worker != NULL)
+		return candidate;
+	hash_search(candidates->lanes, &id, HASH_REMOVE, NULL);
+	return NULL;
+}
+
 bool
 candidates_outgrown(const Candidates *candidates)
 {

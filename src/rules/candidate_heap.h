@@ -129,6 +129,12 @@ extern Candidate *known_candidate(Candidates *candidates, int32 lane);
 /* NULL if there is no such lane: or not yet, so that it is asked for again when something happens there. */
 extern Candidate *candidate_of(Candidates *candidates, int32 id);
 
+/*
+ * The same of a lane without a hint. If the process takes no jobs of it, it stays unknown: there may be any
+ * number of such lanes, and for their sake candidates_outgrown() would have all others looked for again.
+ */
+extern Candidate *candidate_of_unhinted(Candidates *candidates, int32 id);
+
 /* All that changes where a lane stands. */
 extern void candidate_place(Candidate *candidate, bool more, LanePosition key);
 

@@ -126,7 +126,7 @@ static void
 found_unhinted(int32 lane, void *argument)
 {
 	Candidates *candidates = argument;
-	Candidate  *candidate = candidate_of(candidates, lane);
+	Candidate  *candidate = candidate_of_unhinted(candidates, lane);
 
 	candidates->missing = true;
 	if (candidate != NULL && candidate->worker != NULL)
@@ -180,14 +180,14 @@ any_has_more(const Candidates *candidates)
 }
 
 /*
- * What is lost is looked for in the index: all of it at first, and where there are no hints at all; then a
- * part at a time, when no other job is known or some were taken.
+ * What is lost is looked for in the index: all of it where there are no hints at all; else as many lanes at
+ * first as there are hints, and then a part at a time, when no other job is known or some were taken.
  */
 static void
 discover(Candidates *candidates)
 {
 	uint64		lost = lane_hints_lost();
-	bool		first = candidates->lost == 0 || candidates->by_hint == NULL;
+	bool		first = candidates->lost == 0 && candidates->position == 0;
 
 	if (candidates->by_hint != NULL && candidates->lost == lost)
 		return;
@@ -199,16 +199,20 @@ discover(Candidates *candidates)
 	}
 	do
 	{
-		if (!first && any_has_more(candidates) && candidates->taken_since < DISCOVER_EVERY)
+		int			most = first ? Max(lane_hints_size(), DISCOVER_AT_ONCE) : DISCOVER_AT_ONCE;
+
+		if (candidates->by_hint == NULL)
+			most = PG_INT32_MAX;
+		else if (!first && any_has_more(candidates) && candidates->taken_since < DISCOVER_EVERY)
 			return;
+		first = false;
 		candidates->taken_since = 0;
 		if (candidates->position == 0)
 		{
 			candidates->losing = lost;
 			candidates->missing = false;
 		}
-		if (lane_hints_discover(&candidates->position, first ? PG_INT32_MAX : DISCOVER_AT_ONCE,
-								found_unhinted, candidates))
+		if (lane_hints_discover(&candidates->position, most, found_unhinted, candidates))
 		{
 			candidates->lost = candidates->losing;
 			if (!candidates->missing)

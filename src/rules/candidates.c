@@ -91,14 +91,18 @@ candidates_advance(Candidate *candidate, LimitVerdict verdict)
 {
 	LaneWalk   *walk = candidate->walk;
 
-	if (verdict == LIMIT_WORKER)
+	if (verdict != LIMIT_WORKER)
 	{
-		candidate_place(candidate, false, candidate->key);
+		walk->over = !lane_scan_next(&walk->scan, &walk->job);
+		walk->seen += !walk->over;
+	}
+	if (verdict != LIMIT_WORKER && !walk->over)
+	{
+		candidate_place(candidate, true, job_position(&walk->job));
 		return;
 	}
-	walk->over = !lane_scan_next(&walk->scan, &walk->job);
-	walk->seen += !walk->over;
-	candidate_place(candidate, !walk->over, walk->over ? candidate->key : job_position(&walk->job));
+	lane_scan_end(&walk->scan);	/* a claim may walk through any number of lanes, and open scans are large */
+	candidate_place(candidate, false, candidate->key);
 }
 
 static void
@@ -385,6 +389,7 @@ settle(Candidates *candidates, Candidate *candidate, bool tried)
 	if (!candidate_look(candidates, candidate))
 		settle_unhinted(candidates, candidate, tried);
 	lane_scan_end(&walk->scan);
+	pfree(walk);
 	candidate->walk = NULL;
 }
 

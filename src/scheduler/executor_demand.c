@@ -297,6 +297,7 @@ look_for_lost(TimestampTz now)
 	static int32 position = 0;
 	static bool missing;
 	uint64		lost = lane_hints_lost();
+	int			most = DISCOVER_AT_ONCE;
 
 	if (known == lost || lane_hints_complete(lost))
 	{
@@ -308,9 +309,10 @@ look_for_lost(TimestampTz now)
 	{
 		losing = lost;
 		missing = false;
+		if (known == 0)
+			most = Max(lane_hints_size(), DISCOVER_AT_ONCE);
 	}
-	if (lane_hints_discover(&position, known == 0 ? PG_INT32_MAX : DISCOVER_AT_ONCE, look_at_unhinted,
-							&missing))
+	if (lane_hints_discover(&position, most, look_at_unhinted, &missing))
 	{
 		known = losing;
 		if (!missing)

@@ -142,8 +142,11 @@ lane_scan_move(LaneScan *scan, LanePosition start)
 void
 lane_scan_end(LaneScan *scan)
 {
+	if (scan->index == NULL)
+		return;
 	if (scan->scan)
 		index_endscan(scan->scan);
 	ExecDropSingleTupleTableSlot(scan->slot);
 	index_close(scan->index, AccessShareLock);
+	scan->index = NULL;
 }

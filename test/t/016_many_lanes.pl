@@ -185,6 +185,44 @@ foreach my $i (1 .. 20)
 }
 pass('jobs that come one by one are done');
 
+# 2,000 lanes of a role whose jobs nobody takes are no concern of another role's: however many they are, its executor looks into as many at first as there is
+# room for hints, or 256, and then into a part at a time. (It takes a job in the transaction in which the job runs.)
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE looks (scans bigint);
+CREATE FUNCTION count_looks(args jsonb) RETURNS void LANGUAGE sql AS
+$$INSERT INTO looks SELECT pg_stat_get_xact_numscans('queue_jobs.live_job_ready'::regclass)$$;
+SELECT queue_jobs.define_worker('counting', 'public.count_looks');
+SELECT queue_jobs.define_worker('left_alone');
+CREATE ROLE other LOGIN;
+GRANT queue_jobs_enqueue TO other;
+GRANT INSERT ON looks TO other;
+GRANT USAGE ON SCHEMA queue_jobs TO other;
+SQL
+spread('left_alone', 2000);
+foreach my $i (1 .. 10)
+{
+	$node->safe_psql('postgres', q{SET ROLE other; SELECT queue_jobs.enqueue('counting')});
+	wait_until($node, "SELECT count(*) = $i FROM looks");
+}
+my $looks = $node->safe_psql('postgres', 'SELECT max(scans) FROM looks');
+note("at most $looks looks into the index before a job begins");
+cmp_ok($looks, '<', 1000, "another role's lanes, many more than there is room for, do not delay a job");
+
+# A claim that goes through many lanes in vain keeps nothing open there: their index entries are there, their jobs are not.
+$node->safe_psql('postgres', q{BEGIN; SELECT queue_jobs.remove_jobs('left_alone'); COMMIT; SELECT queue_jobs.enqueue('left_alone', queue => 'q2001')});
+my $through = in_background($node);
+my $pid = $through->query('SELECT pg_backend_pid()');
+is($through->query(q{SELECT count(*) FROM queue_jobs.claim('c', '{*}')}), '1', 'the job is found among 2001 lanes');
+SKIP:
+{
+	skip 'no /proc here that says how much memory a process has had', 1 unless -r "/proc/$pid/status";
+	my ($kilobytes) = slurp_file("/proc/$pid/status") =~ /^VmHWM:\s+(\d+) kB/m;
+	note("the session has had $kilobytes kB");
+	cmp_ok($kilobytes, '<', 40_000, 'lanes without jobs take little of the memory of a claim');
+}
+$through->quit;
+$node->safe_psql('postgres', q{SELECT queue_jobs.remove_jobs('left_alone')});
+
 # Claimants, one that waits and one that comes anew for each claim.
 spread('claimed', 300);
 my $waiting = in_background($node);
