@@ -11,7 +11,6 @@
 #include "catalog.h"
 #include "charge.h"
 #include "database_slot.h"
-#include "duplicates.h"
 #include "end_news.h"
 #include "executor_slot.h"
 #include "fmgr.h"
@@ -52,7 +51,6 @@ _PG_init(void)
 	key_hints_init();
 	locations_init();
 	rates_init();
-	duplicates_init();
 	statistics_init();
 	live_counts_init();
 	session_holds_init();

@@ -13,7 +13,7 @@
 static const char job_sql[] =
 	"SELECT j.id, j.worker, j.queue, j.state, j.priority, j.version, j.attempt, j.max_attempts, j.created_at, j.run_at, j.started_at, "
 	"j.finished_at, j.last_error, j.dedup_key, j.wal_lsn, j.owner, j.executor_pid, j.claimant, j.expires_at, j.waits_for, j.data_consistency, "
-	"j.merged, j.dropped, j.schedule, j.lease_until, j.read_from, "
+	"j.merged, j.schedule, j.lease_until, j.read_from, "
 	"left(jsonb_pretty(j.args), 200000) AS args, length(j.args::text) AS args_length, left(jsonb_pretty(j.context), 20000) AS context, "
 	"left(jsonb_pretty(j.result), 200000) AS result, j.r ->> 'batch' AS batch, left(j.r ->> 'cursor', 2000) AS cursor, j.r ->> 'progress' AS progress "
 	"FROM (SELECT j.*, to_jsonb(j) - '{args,context,result,errors}'::text[] AS r FROM queue_jobs.job j WHERE j.id = $1::bigint OFFSET 0) j";
@@ -100,11 +100,8 @@ add_facts(Page *page, const Answer *job)
 	add_fact(out, job, "Expires", "expires_at");
 	add_fact(out, job, "Version", "version");
 	add_fact(out, job, "Dedup key", "dedup_key");
-	if (number(job, 0, "merged") + number(job, 0, "dropped") > 0)
-	{
-		add_fact(out, job, "Duplicates dropped", "dropped");
+	if (number(job, 0, "merged") > 0)
 		add_fact(out, job, "Duplicates merged", "merged");
-	}
 	add_fact(out, job, "Data consistency", "data_consistency");
 	add_fact(out, job, "Read from", "read_from");
 	add_fact(out, job, "WAL position", "wal_lsn");

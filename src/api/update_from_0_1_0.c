@@ -22,4 +22,5 @@
 	}
 
 RELEASED(queue_jobs_check_workers)
+RELEASED(queue_jobs_dropped_duplicates)
 RELEASED(queue_jobs_import_pg_cron)

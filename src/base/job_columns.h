@@ -31,7 +31,7 @@ JOB_COLUMN(attempt, integer)		/* starts so far */
 JOB_COLUMN(uncharged, integer)		/* starts that count as no attempt */
 JOB_COLUMN(crashes, smallint)
 JOB_COLUMN(merged, integer)			/* duplicates that were merged into it when it was claimed */
-FINISHED_COLUMN(dropped, integer)	/* duplicates that were dropped in its favour */
+FINISHED_COLUMN(dropped, integer)	/* 0.1.0 counted duplicates here; 0 */
 JOB_COLUMN(dedup_hash, bigint)		/* of its deduplication key; 0: none */
 JOB_COLUMN(dedup_key, text)			/* the token, if the key has one */
 LIVE_COLUMN(due, boolean)

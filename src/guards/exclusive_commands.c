@@ -20,7 +20,6 @@
 #include "commands/extension.h"
 #include "compat.h"
 #include "database_slot.h"
-#include "duplicates.h"
 #include "exclusive_commands.h"
 #include "executor_slot.h"
 #include "lane_hint.h"
@@ -441,7 +440,6 @@ exclusive_commands_transaction_end(XactEvent event)
 	if (OidIsValid(emptied))
 	{
 		lane_hints_forget(emptied);
-		duplicates_forget(emptied);
 		live_counts_forget(emptied);
 	}
 	held = changed = NIL;

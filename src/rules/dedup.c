@@ -452,7 +452,7 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 		CHECK_FOR_INTERRUPTS();
 	while (!look_at_key(table, job, worker, role, now, &result, standing));
 	if (result == STANDING_DROP)
-		duplicates_note(job->lane, *standing);
+		duplicates_note(job->lane, LANE_DROPPED);
 	return result;
 }
 
@@ -676,7 +676,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 		wakeup_due_if_undone(other->lane, InvalidOid, other->run_at);
 	if (other->schedule != NULL)
 		wakeup_schedules();		/* a tick may wait for its end */
-	duplicates_note(other->lane, 0);
+	duplicates_note(other->lane, LANE_MERGED);
 	job->merged += 1 + other->merged;
 	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
 	location_relied_on(job);	/* for the next attempt: this one's may be lost with its lease */
@@ -686,7 +686,6 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 	/* a fresh twin brings fresh attempts with it */
 	if (job_failures(other) < job_failures(job))
 		job->uncharged = job->attempt - job_failures(other);
-	other->dropped = duplicates_dropped(other->id);
 	batch_move_member(other, job);
 	if (history_is_awaited(other->id))
 	{

@@ -15,7 +15,6 @@
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
-#include "duplicates.h"
 #include "encrypted_job.h"
 #include "end_news.h"
 #include "enqueue.h"
@@ -212,8 +211,6 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	worker = command_attributes(worker, job);
 	if (slot != NULL)
 		live_delete(table, slot);
-	if (job->dedup_hash != 0)
-		job->dropped = duplicates_dropped(job->id);
 	if (job->schedule != NULL)
 	{
 		schedule_end_note(job, state);

@@ -1,40 +1,27 @@
 /*
  * duplicates.h
- *		How many duplicates were dropped: in favour of each job that stands, and of each lane's jobs since the
- *		server started.
+ *		How many duplicates of each lane's jobs were dropped, and merged, since the server started: for the
+ *		views worker and metric.
  *
- * The view job and the dashboard show how many a job has, the views worker and metric how many a worker has.
- *
- * A duplicate writes nothing, so they are counted in shared memory, when the transaction that was told
- * "duplicate" commits. They are statistics: a restart forgets them, and where very many jobs have duplicates
- * at once, the oldest jobs' counts make room.
+ * A duplicate writes nothing, so it is counted in the lane's hint, when the transaction that was told
+ * "duplicate" commits.
  */
 #ifndef QUEUE_JOBS_DUPLICATES_H
 #define QUEUE_JOBS_DUPLICATES_H
 
 #include "access/xact.h"
+#include "lane_hint.h"
 
 /*
- * This transaction was told that "job", of that lane, stands for a job of its own; 0: it has merged a job of
- * that lane into another.
+ * This transaction was told "duplicate" (LANE_DROPPED) for a job of that lane, or has merged a job of that lane
+ * into another (LANE_MERGED).
  */
-extern void duplicates_note(int32 lane, int64 job);
+extern void duplicates_note(int32 lane, LaneCounter counter);
 
 /* A savepoint is released, or rolled back. */
 extern void duplicates_end_savepoint(SubXactEvent event);
 
-/*
- * At the end of the transaction, before its holds are released: a claim of the job after that finds its
- * count.
- */
+/* At the end of the transaction. */
 extern void duplicates_end_transaction(bool committed);
-
-/* How many were dropped for a job that has not ended. */
-extern int32 duplicates_dropped(int64 job);
-
-/* The extension was dropped there: one that is created again begins its ids again. */
-extern void duplicates_forget(Oid database);
-
-extern void duplicates_init(void);
 
 #endif

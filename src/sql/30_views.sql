@@ -17,11 +17,6 @@ LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_claim
 COMMENT ON FUNCTION queue_jobs.claimable_by(integer, oid) IS
 'Whether the role''s rights are enough to claim that lane''s jobs: only then its heartbeat() counts for their leases.';
 
-CREATE FUNCTION queue_jobs.dropped_duplicates(job bigint) RETURNS integer
-LANGUAGE C STRICT STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_dropped_duplicates';
-COMMENT ON FUNCTION queue_jobs.dropped_duplicates(bigint) IS
-'How many duplicates were dropped in favour of a job that has not ended, as far as shared memory remembers.';
-
 CREATE FUNCTION queue_jobs.lane_duplicates(OUT lane integer, OUT dropped bigint, OUT merged bigint)
 RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'queue_jobs_lane_duplicates';
@@ -128,7 +123,7 @@ SELECT j.id,
        queue_jobs.opaque(CASE WHEN j.state IN ('available', 'waiting') THEN queue_jobs.waits_for(j."row") END) AS waits_for,
        queue_jobs.data_consistency(j.worker, j.id) AS data_consistency,
        queue_jobs.opaque(COALESCE(j.merged, 0)) AS merged,
-       queue_jobs.opaque(CASE WHEN j.dedup_hash IS NULL THEN 0 ELSE queue_jobs.dropped_duplicates(j.id) END) AS dropped,
+       NULL::pg_catalog.int4 AS dropped, -- of 0.1.0, whose views of users may depend on it
        queue_jobs.opaque(j.schedule) AS schedule,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END) AS load_balancing_strategy,
        queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END) AS read_from,
@@ -170,7 +165,7 @@ SELECT f.id,
        NULL::pg_catalog.text,
        queue_jobs.data_consistency(l.worker, f.id),
        queue_jobs.opaque(f.merged),
-       queue_jobs.opaque(f.dropped),
+       NULL::pg_catalog.int4,
        queue_jobs.opaque(f.schedule),
        queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.strategy ELSE COALESCE(f.strategy, 'primary') END),
        queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.read_from ELSE COALESCE(f.read_from, 'primary') END),

@@ -26,7 +26,7 @@ COMMENT ON COLUMN queue_jobs.job.errors IS 'JSON array of failed attempts, the f
 COMMENT ON COLUMN queue_jobs.job.waits_for IS 'why a job that is due does not run: the first reason of explain_job(), or what a waiting job waits for; NULL: it is not due, runs or has ended';
 COMMENT ON COLUMN queue_jobs.job.data_consistency IS 'where it may read: always (the primary), sticky or delayed (a replica that has caught up); always if its worker''s feature flag is off for it; NULL: its worker is not defined';
 COMMENT ON COLUMN queue_jobs.job.merged IS 'duplicates that waited beside it and were removed when it started, which stands for them';
-COMMENT ON COLUMN queue_jobs.job.dropped IS 'duplicates that were not enqueued because of it, since the server started';
+COMMENT ON COLUMN queue_jobs.job.dropped IS 'always NULL: 0.1.0 counted here duplicates of each job; see dropped_duplicates of the view worker';
 COMMENT ON COLUMN queue_jobs.job.schedule IS 'name of the schedule that enqueued it; NULL: none did';
 COMMENT ON COLUMN queue_jobs.job.load_balancing_strategy IS 'how it was decided where to read: replica, replica_retried, primary, retry or primary_no_wal; NULL: not decided yet';
 COMMENT ON COLUMN queue_jobs.job.read_from IS 'where it reads: primary, or a replica''s name; NULL: not decided yet';

@@ -7,7 +7,7 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs FROM PUBLIC;
 
 -- What the views call, with the rights of the role that reads them. They tell nothing of a job but its id, and of a worker what it takes.
 GRANT EXECUTE ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.clock(), queue_jobs.may_see(integer), queue_jobs.running_jobs(), queue_jobs.waits_for(tid), queue_jobs.claimable_by(integer, oid), queue_jobs.transitions(),
-    queue_jobs.dropped_duplicates(bigint), queue_jobs.lane_duplicates(), queue_jobs.lane_jobs(), queue_jobs.worker_counters(text) TO PUBLIC;
+    queue_jobs.lane_duplicates(), queue_jobs.lane_jobs(), queue_jobs.worker_counters(text) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.data_consistency(text, bigint), queue_jobs.load_balancing_counts() TO PUBLIC;
 -- Where a server stands in its WAL is no secret, and every job's role asks replicas for it.
 GRANT EXECUTE ON FUNCTION queue_jobs.replay_position() TO PUBLIC;

@@ -6,7 +6,6 @@
 
 #include "access/htup_details.h"
 #include "catalog.h"
-#include "duplicates.h"
 #include "executor/tuptable.h"
 #include "feature_flag.h"
 #include "funcapi.h"
@@ -70,7 +69,6 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 	else if (job->dedup_hash != 0)
 		SET(COL_DEDUP_KEY, CStringGetTextDatum(psprintf("%llx", (unsigned long long) job->dedup_hash)));
 	SET(COL_MERGED, Int32GetDatum(job->merged));
-	SET(COL_DROPPED, Int32GetDatum(job->dedup_hash != 0 ? duplicates_dropped(job->id) : 0));
 	if (job->schedule != NULL)
 		SET(COL_SCHEDULE, CStringGetTextDatum(job->schedule));
 	if (job->wal_lsn != InvalidXLogRecPtr)

@@ -41,6 +41,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_j
 
 -- What the views that were replaced no longer need.
 DROP FUNCTION queue_jobs.waits_for(integer);
+DROP FUNCTION queue_jobs.dropped_duplicates(bigint);
 
 REVOKE ALL ON FUNCTION queue_jobs.schedule FROM PUBLIC;
 DO $$
