@@ -10,7 +10,6 @@
 
 #include "args_check.h"
 #include "arguments.h"
-#include "calendar.h"
 #include "call.h"
 #include "dedup.h"
 #include "encrypted_job.h"
@@ -19,6 +18,7 @@
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "history.h"
+#include "job.h"
 #include "job_control.h"
 #include "job_lock.h"
 #include "lease.h"

@@ -5,14 +5,58 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "common/int.h"
+#include "common/pg_prng.h"
 #include "compat.h"
 #include "fmgr.h"
 #include "job.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/numeric.h"
+
+static const char *const names[LOAD_BALANCING_STRATEGIES] = {
+	[STRATEGY_PRIMARY] = "primary",
+	[STRATEGY_REPLICA] = "replica",
+	[STRATEGY_REPLICA_RETRIED] = "replica_retried",
+	[STRATEGY_RETRY] = "retry",
+	[STRATEGY_PRIMARY_NO_WAL] = "primary_no_wal",
+};
+
+const char *
+load_balancing_name(LoadBalancingStrategy strategy)
+{
+	return names[strategy];
+}
+
+LoadBalancingStrategy
+load_balancing_strategy(const char *name)
+{
+	for (int i = STRATEGY_PRIMARY; name != NULL && i < LOAD_BALANCING_STRATEGIES; i++)
+		if (strcmp(names[i], name) == 0)
+			return i;
+	return STRATEGY_NONE;
+}
+
+LoadBalancingStrategy
+consistency_choose(DataConsistency consistency, bool location_known, bool caught_up, bool retried)
+{
+	if (consistency == CONSISTENCY_ALWAYS)
+		return STRATEGY_PRIMARY;
+	if (!location_known)
+		return STRATEGY_PRIMARY_NO_WAL;
+	if (caught_up)
+		return consistency == CONSISTENCY_DELAYED && retried ? STRATEGY_REPLICA_RETRIED : STRATEGY_REPLICA;
+	return consistency == CONSISTENCY_DELAYED && !retried ? STRATEGY_RETRY : STRATEGY_PRIMARY;
+}
+
+bool
+reads_from_replica(LoadBalancingStrategy strategy)
+{
+	return strategy == STRATEGY_REPLICA || strategy == STRATEGY_REPLICA_RETRIED;
+}
 
 /* A value of so many bytes has few levels, and the text of its numbers has less than 100 MB. */
 #define SMALL_JSON 8192
@@ -361,4 +405,75 @@ jsonb_push_member(QjJsonbState *state, const char *key, JsonbValue *value)
 
 	QjPushJsonb(state, WJB_KEY, &name);
 	QjPushJsonb(state, WJB_VALUE, value);
+}
+
+int64
+calendar_difference(TimestampTz later, TimestampTz earlier)
+{
+	int64		difference;
+
+	if (pg_sub_s64_overflow(later, earlier, &difference))
+		return later < earlier ? PG_INT64_MIN : PG_INT64_MAX;
+	return difference;
+}
+
+bool
+calendar_sum(TimestampTz time, int64 duration, TimestampTz *sum)
+{
+	return !pg_add_s64_overflow(time, duration, sum) && IS_VALID_TIMESTAMP(*sum);
+}
+
+TimestampTz
+calendar_bounded_sum(TimestampTz time, int64 duration)
+{
+	TimestampTz sum;
+
+	if (calendar_sum(time, duration, &sum))
+		return sum;
+	return duration < 0 ? MIN_TIMESTAMP : END_TIMESTAMP - 1;
+}
+
+TimestampTz
+calendar_checked_sum(TimestampTz time, int64 duration, const char *name)
+{
+	TimestampTz sum;
+	Interval	interval = {.time = duration % USECS_PER_DAY,.day = (int32) (duration / USECS_PER_DAY)};
+
+	if (!calendar_sum(time, duration, &sum))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range"),
+				 errdetail("The %s of %s counts from %s.", name,
+						   DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&interval))),
+						   timestamptz_to_str(time)),
+				 errhint(CALENDAR_HINT)));
+	return sum;
+}
+
+int64
+clock_elapsed(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now);
+}
+
+/*
+ * Sidekiq's formula (lib/sidekiq/job_retry.rb): count^4 + 15 + rand(10 * (count + 1)) seconds, rand() giving
+ * an integer from 0. Twenty-five retries take some 20 days.
+ */
+int64
+retry_default_delay(int failures)
+{
+	int64		count = Min(failures, 1000);	/* far beyond MAX_RETRY_DELAY; its 4th power fits */
+	int64		seconds = count * count * count * count + 15;
+
+	seconds += pg_prng_uint64_range(&pg_global_prng_state, 0, 10 * (count + 1) - 1);
+	return Min(seconds, MAX_RETRY_DELAY / USECS_PER_SEC) * USECS_PER_SEC;
+}
+
+TimestampTz
+retry_at(TimestampTz now, int64 delay)
+{
+	return now + Min(Max(delay, 0), MAX_RETRY_DELAY);
 }

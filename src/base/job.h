@@ -15,9 +15,59 @@
 
 #include "access/xlogdefs.h"
 #include "compat.h"
-#include "consistency.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
+
+/* ---- Where a job's data are read from: GitLab's table, and nothing else ---- */
+
+/*
+ * Jobs that may read from a replica start no sooner than this after they were enqueued: it is to catch up
+ * meanwhile.
+ */
+#define CONSISTENCY_START_DELAY USECS_PER_SEC
+
+/*
+ * How long a "delayed" job is put back, once, when no replica has caught up. (GitLab: Sidekiq's first retry,
+ * 15 to 24 s.)
+ */
+#define CONSISTENCY_RETRY_DELAY (5 * USECS_PER_SEC)
+
+#define READ_FROM_PRIMARY "primary"
+
+typedef enum DataConsistency
+{
+	CONSISTENCY_ALWAYS,			/* what the job reads comes from the primary */
+	CONSISTENCY_STICKY,			/* from a replica that has caught up, else from the primary */
+	CONSISTENCY_DELAYED,		/* the same, but put back once before it turns to the primary */
+} DataConsistency;
+
+/* The choice, by GitLab's names for it. */
+typedef enum LoadBalancingStrategy
+{
+	STRATEGY_NONE,				/* there was nothing to choose */
+	STRATEGY_PRIMARY,
+	STRATEGY_REPLICA,
+	STRATEGY_REPLICA_RETRIED,	/* a replica, for a "delayed" job that had been tried before */
+	STRATEGY_RETRY,				/* put back until a replica has caught up */
+	STRATEGY_PRIMARY_NO_WAL,	/* there is no location that a replica could be asked for */
+	LOAD_BALANCING_STRATEGIES
+} LoadBalancingStrategy;
+
+/* The name; NULL for STRATEGY_NONE. */
+extern const char *load_balancing_name(LoadBalancingStrategy strategy);
+
+/* STRATEGY_NONE for a name that is NULL or unknown. */
+extern LoadBalancingStrategy load_balancing_strategy(const char *name);
+
+/*
+ * caught_up: a replica has replayed the job's location. retried: the job has been started, or put back,
+ * before.
+ */
+extern LoadBalancingStrategy consistency_choose(DataConsistency consistency, bool location_known,
+												bool caught_up, bool retried);
+
+/* Whether the strategy reads from a replica. */
+extern bool reads_from_replica(LoadBalancingStrategy strategy);
 
 /* What of a job is ciphertext (encrypted_job.h): bits of Job.encrypted. */
 #define ENCRYPTED_ARGS 1		/* values of args, and the texts of its errors */
@@ -146,5 +196,43 @@ extern char *jsonb_member_string(const JsonbContainer *object, const char *key);
 extern int64 jsonb_member_number(const JsonbContainer *object, const char *key, int64 none);
 
 extern void jsonb_push_member(QjJsonbState *state, const char *key, JsonbValue *value);
+
+/*
+ * Sums of a time and a duration in microseconds that stay within the calendar; a clock that cannot be set.
+ *
+ * A row must have no time outside of it: the server refuses to show it, so that views and pg_dump fail.
+ */
+
+#define CALENDAR_HINT "Give an earlier time, or a shorter interval: the calendar ends with the year 294276."
+
+/* later - earlier, or the longest duration there is. */
+extern int64 calendar_difference(TimestampTz later, TimestampTz earlier);
+
+/* False if the calendar has no such time. */
+extern bool calendar_sum(TimestampTz time, int64 duration, TimestampTz *sum);
+
+/* The calendar's last time, or its first, if there is no such time. */
+extern TimestampTz calendar_bounded_sum(TimestampTz time, int64 duration);
+
+/* ERROR if there is no such time; "name" is the parameter that gave the duration. */
+extern TimestampTz calendar_checked_sum(TimestampTz time, int64 duration, const char *name);
+
+/*
+ * Microseconds of a clock that cannot be set. Its beginning means nothing; all processes have the same one.
+ */
+extern int64 clock_elapsed(void);
+
+/* ---- When a failed job is tried again ---- */
+
+/*
+ * Delays beyond this are cut: a wrong backoff function must not overflow the time, nor hide a job for ever.
+ */
+#define MAX_RETRY_DELAY (INT64CONST(365) * USECS_PER_DAY)
+
+/* Sidekiq's delay after failure number "failures" (from 0), in microseconds. */
+extern int64 retry_default_delay(int failures);
+
+/* now + delay, with the delay cut to 0 .. MAX_RETRY_DELAY. */
+extern TimestampTz retry_at(TimestampTz now, int64 delay);
 
 #endif

@@ -11,7 +11,7 @@
 #include "access/htup.h"
 #include "access/tupdesc.h"
 #include "attribute_numbers.h"
-#include "consistency.h"
+#include "job.h"
 #include "nodes/pg_list.h"
 #include "storage/itemptr.h"
 #include "trusted_path.h"

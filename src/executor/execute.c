@@ -16,7 +16,6 @@
 
 #include "access/xact.h"
 #include "background_process.h"
-#include "calendar.h"
 #include "catalog.h"
 #include "command.h"
 #include "crash_ledger.h"
@@ -28,6 +27,7 @@
 #include "executor_slot.h"
 #include "heal.h"
 #include "interruption.h"
+#include "job.h"
 #include "job_control.h"
 #include "job_lock.h"
 #include "lane.h"
@@ -43,7 +43,6 @@
 #include "run_handler.h"
 #include "run_log.h"
 #include "run_timeout.h"
-#include "session_hold.h"
 #include "settings.h"
 #include "statistics.h"
 #include "subtransaction.h"

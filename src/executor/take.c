@@ -5,7 +5,7 @@
 #include "postgres.h"
 
 #include "candidates.h"
-#include "charge.h"
+#include "crash_ledger.h"
 #include "database_slot.h"
 #include "dedup.h"
 #include "encrypted_job.h"

@@ -8,9 +8,9 @@
 
 #include "access/xact.h"
 #include "background_process.h"
-#include "calendar.h"
 #include "executor_slot.h"
 #include "interruption.h"
+#include "job.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"

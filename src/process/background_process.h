@@ -67,16 +67,16 @@ extern void process_reload(void);
 /*
  * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then
  * process_reload(). What there is to do is looked for after this, not before. If there is such a time, the
- * process sleeps for no longer than a minute: it sleeps by a clock that cannot be set, and would wake too late
- * after the system clock was set forward.
+ * process sleeps for no longer than a minute: it sleeps by a clock that cannot be set, and would wake too
+ * late after the system clock was set forward.
  */
 extern void process_wait(TimestampTz until);
 
 /*
- * By how many microseconds the system clock was set since this process last asked: forward, or back if that is
- * negative; 0: by less than a second. What is due when is a matter of that clock, and a process that has times
- * in memory that it reckoned by it reckons them again. (A machine that was suspended looks like a clock set
- * forward, and is treated alike.)
+ * By how many microseconds the system clock was set since this process last asked: forward, or back if that
+ * is negative; 0: by less than a second. What is due when is a matter of that clock, and a process that has
+ * times in memory that it reckoned by it reckons them again. (A machine that was suspended looks like a
+ * clock set forward, and is treated alike.)
  */
 extern int64 process_clock_was_set(void);
 

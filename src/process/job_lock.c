@@ -1,6 +1,6 @@
 /*
  * job_lock.c
- *		Locks on a job beside its row's; see job_lock.h.
+ *		Locks on a job beside its row's.
  */
 #include "postgres.h"
 
@@ -10,9 +10,77 @@
 #include "job_lock.h"
 #include "miscadmin.h"
 #include "savepoint_notes.h"
-#include "session_hold.h"
+#include "settings.h"
+#include "shared.h"
 #include "storage/lock.h"
+#include "storage/spin.h"
 #include "utils/resowner.h"
+
+typedef struct SessionHolds
+{
+	slock_t		mutex;			/* guards all below */
+	int			count;
+	LOCKTAG		tags[SESSION_HOLDS];
+} SessionHolds;
+
+static SessionHolds *session_holds = NULL;	/* one a slot of executors */
+static SessionHolds *own_holds = NULL;
+
+void
+session_holds_init(void)
+{
+	shared_add_array(queue_jobs_max_executors, sizeof(SessionHolds), (void **) &session_holds);
+}
+
+void
+session_holds_attach(int slot)
+{
+	own_holds = &session_holds[slot];
+	session_holds_forget();
+}
+
+static void
+session_holds_note(const LOCKTAG *tags, int count)
+{
+	SpinLockAcquire(&own_holds->mutex);
+	memcpy(own_holds->tags, tags, count * sizeof(LOCKTAG));
+	own_holds->count = count;
+	SpinLockRelease(&own_holds->mutex);
+}
+
+void
+session_holds_forget(void)
+{
+	if (own_holds == NULL)
+		return;
+	SpinLockAcquire(&own_holds->mutex);
+	own_holds->count = 0;
+	SpinLockRelease(&own_holds->mutex);
+}
+
+static bool
+has_session_hold(SessionHolds *holds, const LOCKTAG *tag)
+{
+	bool		found = false;
+
+	if (holds->count == 0)
+		return false;
+	SpinLockAcquire(&holds->mutex);
+	for (int i = 0; i < holds->count && !found; i++)
+		found = memcmp(&holds->tags[i], tag, sizeof(*tag)) == 0;
+	SpinLockRelease(&holds->mutex);
+	return found;
+}
+
+/* Whether any executor has the lock, this one included. */
+static bool
+session_hold_noted(const LOCKTAG *tag)
+{
+	for (int i = 0; session_holds != NULL && i < queue_jobs_max_executors; i++)
+		if (has_session_hold(&session_holds[i], tag))
+			return true;
+	return false;
+}
 
 /* Advisory locks of our own kinds, which pg_advisory_lock() cannot take: its kinds are 1 and 2. */
 #define JOB_LOCK_KIND 0x716a

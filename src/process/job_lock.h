@@ -9,7 +9,7 @@
  * hold is an advisory lock: no row version, no transaction ID, no WAL.
  *
  * A procedure commits, and its advisory locks are gone by that. So an executor that runs one has its holds
- * noted (session_hold.h), and they count as long as they are noted.
+ * noted, and they count as long as they are noted.
  *
  * Lock order: the key, then the job. Only cancel() and its like wait, for the job alone.
  */
@@ -17,6 +17,7 @@
 #define QUEUE_JOBS_JOB_LOCK_H
 
 #include "access/xact.h"
+#include "storage/lock.h"
 
 typedef enum HoldMode
 {
@@ -94,5 +95,25 @@ extern void slot_lock_release(int64 slot);
  * transaction.
  */
 extern bool park_lock_try(uint64 key, bool exclusive);
+
+/*
+ * Locks that an executor has while a procedure runs, through its commits: noted in shared memory.
+ *
+ * A process that wants such a lock gets the advisory one first, which lasts for its transaction, and then
+ * looks here. An executor has the advisory one when it notes the lock, and keeps it until that transaction's
+ * commit. So one of two that want the same lock at the same moment finds the other's. Notes are void once the
+ * executor has ended. (Advisory locks of the session would outlast commits as well, but
+ * pg_advisory_unlock_all(), which a procedure may call, releases them.)
+ */
+
+#define SESSION_HOLDS 4			/* at most: a job, its key, two slots of limits */
+
+extern void session_holds_init(void);
+
+/* This process is the executor in that slot. */
+extern void session_holds_attach(int slot);
+
+/* All that the executor has, until it forgets them. */
+extern void session_holds_forget(void);
 
 #endif

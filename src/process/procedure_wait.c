@@ -5,8 +5,8 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "calendar.h"
 #include "executor/spi.h"
+#include "job.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "pgstat.h"

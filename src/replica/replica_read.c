@@ -9,11 +9,10 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "calendar.h"
 #include "common/pg_prng.h"
-#include "consistency.h"
 #include "feature_flag.h"
 #include "funcapi.h"
+#include "job.h"
 #include "lane.h"
 #include "lane_hint.h"
 #include "miscadmin.h"

@@ -5,7 +5,6 @@
 #include "postgres.h"
 
 #include "batch.h"
-#include "calendar.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -13,6 +12,7 @@
 #include "enqueue.h"
 #include "executor/spi.h"
 #include "history.h"
+#include "job.h"
 #include "new_job.h"
 #include "run_as.h"
 #include "table_rows.h"

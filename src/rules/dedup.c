@@ -38,8 +38,8 @@
 #include "postgres.h"
 
 #include "batch_member.h"
-#include "charge.h"
 #include "common/hashfn.h"
+#include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"

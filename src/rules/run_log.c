@@ -5,7 +5,7 @@
 #include "postgres.h"
 
 #include "compat.h"
-#include "consistency.h"
+#include "job.h"
 #include "lib/stringinfo.h"
 #include "run_log.h"
 #include "settings.h"

@@ -4,7 +4,7 @@
  */
 #include "postgres.h"
 
-#include "calendar.h"
+#include "job.h"
 #include "utils/json.h"
 #include "waiting.h"
 

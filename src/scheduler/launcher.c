@@ -15,7 +15,7 @@
  *
  * Databases for which a session has called, or a job has fallen due, come first; those that are only to be
  * looked into have what room there is beside them. Of those that called, the one whose last scheduler was
- * started before the others' is the first. There is room for so many schedulers at once (scheduler_limit.h):
+ * started before the others' is the first. There is room for so many schedulers at once (database_slot.h):
  * where there is none, one whose jobs have executors makes way at once.
  */
 #include "postgres.h"
@@ -41,7 +41,6 @@
 #include "pools.h"
 #include "postmaster/bgworker.h"
 #include "rate.h"
-#include "scheduler_limit.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"

@@ -21,6 +21,7 @@
 #ifndef QUEUE_JOBS_CRASH_LEDGER_H
 #define QUEUE_JOBS_CRASH_LEDGER_H
 
+#include "job.h"
 #include "utils/timestamp.h"
 
 typedef struct LedgerEntry
@@ -57,15 +58,36 @@ extern void ledger_leave_end(int64 job, int end_as);
 extern void ledger_open(void);
 extern void ledger_server_ends(void);
 
-/* Whether the scheduler must charge the job for that attempt, or end it, before it can start again. */
-extern bool ledger_blames(int64 job, int32 attempt);
-
-/* Whether it may come to that: also while it runs, and a moment after. For any process. */
-extern bool ledger_names(int64 job, int32 attempt);
-
 /* For a look after crashes. ledger_read(): false if the place has no entry of a job of this database. */
 extern int	ledger_places(void);
 extern bool ledger_read(int place, LedgerEntry *entry);
 extern void ledger_wipe_entry(int place, const LedgerEntry *entry);
+
+/*
+ * Jobs whose run has ended without them, in a crash, an error of the commit or the end of a claimant's
+ * session: a process is about to charge them for that, and no claim may start them before.
+ */
+
+/* Whether the run of the job is one of these. */
+extern bool charge_awaited(const Job *job);
+
+/* Whether it is one whose claimant's session has ended, or crashed. */
+extern bool charge_under_way(int64 job);
+
+/* Whether it may become one: its executor may have crashed, or failed to commit. */
+extern bool charge_possible(const Job *job);
+
+/*
+ * This process is about to charge all jobs of the database between two ids: no claim may take one between the
+ * rollback and the charge. A claim that passes one by looks again after lane_hints_void(). (One that has
+ * asked just before the rollback may still take it, and then it is not charged.)
+ */
+extern void charge_begin(int64 first, int64 last);
+
+/* False if there was none under way. */
+extern bool charge_end(void);
+
+/* Called while the library is being preloaded. */
+extern void charges_init(void);
 
 #endif

@@ -24,7 +24,7 @@ typedef enum SchedulerState
 typedef enum SchedulerEnd
 {
 	SCHEDULER_LEFT,				/* it had nothing to do, or made way for another with its slot */
-	SCHEDULER_MADE_WAY,			/* its jobs have executors, and schedulers are many (scheduler_limit.h) */
+	SCHEDULER_MADE_WAY,			/* its jobs have executors, and schedulers are many */
 	SCHEDULER_TERMINATED,		/* an administrator's SIGTERM, which is no failure */
 	SCHEDULER_FAILED,
 } SchedulerEnd;
@@ -168,5 +168,28 @@ extern void database_look(DatabaseSlot *slot);
 
 /* "attention": the next one is needed at once, and not only at wake_at. */
 extern void scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool attention, SchedulerEnd end);
+
+/*
+ * How many schedulers there may be at once, so that executors find worker slots, and which databases
+ * wait for their first executor.
+ *
+ * A database at work needs its executors all the time, and its scheduler now and then. So a scheduler whose
+ * jobs have executors makes way for that of another database, and comes back when there is something to do.
+ */
+
+/* At once. Of max_worker_processes, executors have theirs, the launcher, and the server. */
+extern int	schedulers_most(void);
+
+/* At work or being started. */
+extern int	schedulers_count(void);
+
+/* So many are at work that one which is not needed right now makes way. */
+extern bool schedulers_crowded(void);
+
+/* The scheduler that has looked tells whether jobs of its database have no executor. */
+extern void schedulers_tell_want(DatabaseSlot *slot, bool wants, TimestampTz now);
+
+/* Other databases whose jobs have no executor; "longer": and have had none for longer. */
+extern int	schedulers_waiting(const DatabaseSlot *slot, bool longer, TimestampTz now);
 
 #endif

@@ -175,7 +175,9 @@ extern bool executor_ends_expired(int64 job, TimestampTz expires_at);
 extern void executor_withhold(ExecutorSlot *slot);
 extern bool executor_withholds(int64 job);
 
-/* The system clock was set: all executors look again, and those that are being started have all their time. */
+/*
+ * The system clock was set: all executors look again, and those that are being started have all their time.
+ */
 extern void executors_clock_set(void);
 
 #endif

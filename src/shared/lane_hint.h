@@ -11,7 +11,6 @@
 #ifndef QUEUE_JOBS_LANE_HINT_H
 #define QUEUE_JOBS_LANE_HINT_H
 
-#include "consistency.h"
 #include "job.h"
 #include "storage/spin.h"
 

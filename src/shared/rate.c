@@ -27,7 +27,6 @@
 
 #include "access/xlog.h"
 #include "common/hashfn.h"
-#include "mapped_file.h"
 #include "miscadmin.h"
 #include "rate.h"
 #include "shared.h"

@@ -130,4 +130,16 @@ extern TimestampTz shared_up_since(void);
 /* The system clock was set: it cannot be later than now. */
 extern void shared_clock_set(TimestampTz now);
 
+/*
+ * Small files that are mapped into memory, so that what is in them survives the server's processes.
+ *
+ * They are not synced: a crash of the machine may leave any of it behind.
+ */
+
+/*
+ * A file in memory, the same for all processes; it is made if need be, and one that is shorter is written
+ * again, all zero. NULL, and a line in the log with that detail, if it cannot be had.
+ */
+extern void *mapped_file(const char *path, Size size, const char *detail);
+
 #endif
