@@ -8,6 +8,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "arguments.h"
+#include "batch_member.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -405,6 +406,8 @@ control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order
 	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
 
 	job_check_owner(job->id, lane);
+	if (control->wait)
+		(void) batch_keep_death(finished, true);
 	make_available(job);
 	if (worker != NULL)
 		dedup_move_key(job, worker);	/* a version before may have hashed it otherwise */

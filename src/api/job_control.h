@@ -58,7 +58,8 @@ extern ControlResult control_retry_live(JobControl *control, int64 id);
 
 /*
  * Makes a finished job available, which history_take() has taken; likewise. "in_order": if it was enqueued to
- * wait for other jobs, it waits for those that have not been completed.
+ * wait for other jobs, it waits for those that have not been completed. A caller that waits for no other
+ * transaction has called batch_keep_death() before.
  */
 extern void control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order);
 

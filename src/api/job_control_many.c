@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "arguments.h"
+#include "batch_member.h"
 #include "dependency.h"
 #include "fmgr.h"
 #include "history.h"
@@ -80,6 +81,16 @@ is_to_be_retried(const WalkedJob *walked)
 	return !walked->merged;
 }
 
+/* False if another transaction has the row of a batch in which the job is dead: it may not know that yet. */
+static bool
+death_is_kept(const FoundJob *found)
+{
+	FinishedJob finished;
+
+	return found->slice != HISTORY_MEMBERS || !history_find_in(found->slice, found->id, &finished) ||
+		batch_keep_death(&finished, false);
+}
+
 static ControlResult
 retry_one(Bulk *bulk, const FoundJob *found)
 {
@@ -87,6 +98,8 @@ retry_one(Bulk *bulk, const FoundJob *found)
 
 	if (found->slice == NO_SLICE)
 		return control_retry_live(&bulk->control, found->id);
+	if (!death_is_kept(found))
+		return CONTROL_LOCKED;
 	if (!history_take_from(found->slice, found->id, false, &finished))
 		return CONTROL_NOTHING;
 	control_retry_finished(&bulk->control, &finished, false);

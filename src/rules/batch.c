@@ -157,13 +157,13 @@ typedef struct BatchState
 	int64		remaining;
 	int64		children;		/* batches of which it is the parent, and which have not settled */
 	bool		callbacks;		/* one of its callbacks lives */
-	int64		dead_job;		/* 0: none */
+	int64		dead_job;		/* one that is dead, or was before it went on; 0: none */
 	bool		all_completed;
 } BatchState;
 
 #define LOCK_BATCH \
 	"SELECT owner, parent, step_of, on_success, on_ended, on_dead, args, open, died_at IS NOT NULL, ended_at IS NOT NULL," \
-	" succeeded_at IS NOT NULL, settled_at IS NOT NULL, context FROM queue_jobs.tracked_batch WHERE id = $1 FOR UPDATE SKIP LOCKED"
+	" succeeded_at IS NOT NULL, settled_at IS NOT NULL, context, dead_job FROM queue_jobs.tracked_batch WHERE id = $1 FOR UPDATE SKIP LOCKED"
 
 /* Members that are such for a duplicate are of no other batch's rows, or of another's. */
 #define JOINT_STATE \
@@ -221,6 +221,8 @@ lock_batch(int64 batch, BatchState *state, MemoryContext context)
 	state->settled = DatumGetBool(VALUE(12));
 	value = VALUE(13);
 	state->context = isnull ? NULL : DatumGetJsonbPCopy(value);
+	value = VALUE(14);
+	state->dead_job = isnull ? 0 : DatumGetInt64(value);
 	MemoryContextSwitchTo(spi);
 	return true;
 }
@@ -297,7 +299,8 @@ look_at_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembe
 	state->remaining = DatumGetInt64(VALUE(1));
 	state->children = DatumGetInt64(VALUE(2));
 	value = VALUE(3);
-	state->dead_job = isnull ? 0 : DatumGetInt64(value);
+	if (state->dead_job == 0 && !isnull)
+		state->dead_job = DatumGetInt64(value);
 	state->all_completed = DatumGetBool(VALUE(4));
 	if (DatumGetBool(VALUE(5)))
 		look_at_joint_members(batch, state, snapshot, expiring);

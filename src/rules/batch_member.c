@@ -7,6 +7,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "attribute_numbers.h"
 #include "batch_member.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
@@ -19,6 +20,7 @@
 #include "row_by_id.h"
 #include "run_as.h"
 #include "snapshot.h"
+#include "table_rows.h"
 #include "test_point.h"
 #include "utils/rel.h"
 
@@ -43,26 +45,39 @@ refuse_others(int64 batch, Oid owner)
 				 errhint("Only its owner, members of that role and superusers may add to it, or steer it.")));
 }
 
-/* While another transaction has ended that had changed the row, there is a newer one to be locked. */
 static bool
-find_batch_row(Relation rel, int64 batch, bool lock, TupleTableSlot *slot)
+find_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
+{
+	Snapshot	snapshot = engine_snapshot();
+	bool		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
+
+	engine_snapshot_end(snapshot);
+	return found;
+}
+
+/*
+ * Locks the row; false if there is none, or the caller does not wait and another transaction has it. While
+ * another transaction has ended that had changed the row, there is a newer one to be locked.
+ */
+static bool
+lock_batch_row(Relation rel, int64 batch, LockTupleMode mode, LockWaitPolicy policy, TupleTableSlot *slot)
 {
 	TM_FailureData failure;
 	TM_Result	result;
-	Snapshot	snapshot;
-	bool		found;
 
 	do
 	{
+		Snapshot	snapshot;
+
 		CHECK_FOR_INTERRUPTS();
+		if (!find_batch_row(rel, batch, slot))
+			return false;
 		snapshot = engine_snapshot();
-		found = row_by_id(rel, REL_TRACKED_BATCH_KEY, batch, snapshot, slot);
-		result = found && lock ? table_tuple_lock(rel, &slot->tts_tid, snapshot, slot,
-												  GetCurrentCommandId(true), LockTupleKeyShare,
-												  LockWaitBlock, 0, &failure) : TM_Ok;
+		result = table_tuple_lock(rel, &slot->tts_tid, snapshot, slot, GetCurrentCommandId(true), mode,
+								  policy, 0, &failure);
 		engine_snapshot_end(snapshot);
-	} while (result != TM_Ok);
-	return found;
+	} while (result != TM_Ok && result != TM_WouldBlock);
+	return result == TM_Ok;
 }
 
 /*
@@ -79,7 +94,8 @@ read_batch(int64 batch, bool lock, bool *ended)
 	bool		isnull;
 
 	CommandCounterIncrement();	/* this command may have made it */
-	if (find_batch_row(rel, batch, lock, slot))
+	if (lock ? lock_batch_row(rel, batch, LockTupleKeyShare, LockWaitBlock, slot)
+		: find_batch_row(rel, batch, slot))
 	{
 		owner = DatumGetObjectId(slot_getattr(slot, SPI_fnumber(RelationGetDescr(rel), "owner"), &isnull));
 		*ended = !slot_attisnull(slot, SPI_fnumber(RelationGetDescr(rel), "ended_at"));
@@ -206,4 +222,74 @@ batch_move_joint(int64 other, int64 job)
 	(void) engine_statement_often("UPDATE queue_jobs.joint_member SET job = $2 WHERE job = $1",
 								  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 	news_await_parent(job);
+}
+
+/* ---- a dead member that goes on ---- */
+
+/* False: another transaction has the row, and the caller does not wait for it. */
+static bool
+keep_death(int64 batch, int64 job, bool wait)
+{
+	Oid			types[] = {INT8OID, INT8OID};
+	Datum		values[] = {Int64GetDatum(batch), Int64GetDatum(job)};
+	Relation	rel = table_open(catalog_relation(REL_TRACKED_BATCH), RowExclusiveLock);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	bool		kept = true;
+
+	if (find_batch_row(rel, batch, slot) && slot_attisnull(slot, Anum_tracked_batch_died_at) &&
+		slot_attisnull(slot, Anum_tracked_batch_dead_job))
+	{
+		news_note(NEWS_BATCH, batch);	/* before the lock, as in batch_join() */
+		kept = lock_batch_row(rel, batch, LockTupleNoKeyExclusive, wait ? LockWaitBlock : LockWaitSkip, slot);
+		if (kept)
+			(void) engine_statement_often("UPDATE queue_jobs.tracked_batch SET dead_job = $2 WHERE id = $1 AND died_at IS NULL AND dead_job IS NULL",
+										  SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
+	return kept;
+}
+
+static int64 *
+find_joint_batches(int64 job, int64 *count)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {INT8OID};
+	Datum		values[] = {Int64GetDatum(job)};
+	int64	   *batches;
+	RunAs		saved;
+
+	engine_begin(&saved);
+	*count = (int64) engine_execute_often("SELECT DISTINCT batch FROM queue_jobs.joint_member WHERE job = $1 ORDER BY batch",
+										  SPI_OK_SELECT, 1, types, values, NULL);
+	batches = MemoryContextAllocHuge(context, sizeof(int64) * Max(*count, 1));
+	for (int64 i = 0; i < *count; i++)
+	{
+		bool		isnull;
+
+		batches[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	engine_end(&saved);
+	return batches;
+}
+
+bool
+batch_keep_death(const FinishedJob *finished, bool wait)
+{
+	const Job  *job = &finished->job;
+	bool		kept = true;
+	int64		count;
+	int64	   *batches;
+
+	if (finished->state != JOB_DEAD || finished->own)
+		return true;
+	if (job->batch != 0)
+		kept = keep_death(job->batch, job->id, wait);
+	if (!table_has_row_of(REL_JOINT_MEMBER, Anum_joint_member_job, REL_JOINT_MEMBER_JOB, job->id))
+		return kept;
+	batches = find_joint_batches(job->id, &count);
+	for (int64 i = 0; i < count && kept; i++)
+		kept = keep_death(batches[i], job->id, wait);
+	pfree(batches);
+	return kept;
 }

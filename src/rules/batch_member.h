@@ -8,7 +8,7 @@
 #ifndef QUEUE_JOBS_BATCH_MEMBER_H
 #define QUEUE_JOBS_BATCH_MEMBER_H
 
-#include "job.h"
+#include "history.h"
 
 /* ERROR unless the current user may add members to the batch, now and until the transaction ends. */
 extern void batch_join(int64 batch);
@@ -21,6 +21,13 @@ extern void batch_move_member(const Job *other, const Job *job);
 
 /* The same in batches of which it is a member for a duplicate. */
 extern void batch_move_joint(int64 other, int64 job);
+
+/*
+ * A job that has ended goes on. If it was dead, the batches of which it is a member keep that in their rows:
+ * the look that its death calls for may not have come yet, and would find it alive. False: another
+ * transaction has the row of one of them, and the caller does not wait.
+ */
+extern bool batch_keep_death(const FinishedJob *finished, bool wait);
 
 /* ERROR unless there is such a batch. */
 extern void batch_require(int64 batch);

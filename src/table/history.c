@@ -395,42 +395,62 @@ is_unseen(int slice, const FinishedJob *finished)
 	return slice >= 0 && finished->keep_until <= finished->finished_at;
 }
 
-/* Takes the job that the slot shows. */
+/* Reads the job that the slot shows; false if it is not one to be taken. */
+static bool
+read_finished_row(int slice, TupleTableSlot *slot, bool completed, FinishedJob *finished)
+{
+	history_read(slot, finished);
+	if ((finished->state == JOB_COMPLETED && !completed) || is_unseen(slice, finished))
+		return false;
+	finished->own = TransactionIdIsCurrentTransactionId(
+		HeapTupleHeaderGetXmin(ExecFetchSlotHeapTuple(slot, false, NULL)->t_data));
+	return true;
+}
+
 static bool
 take_finished_row(Relation rel, int slice, TupleTableSlot *slot, Snapshot snapshot, bool completed,
 				  FinishedJob *finished)
 {
 	TM_FailureData failure;
 
-	history_read(slot, finished);
-	if ((finished->state == JOB_COMPLETED && !completed) || is_unseen(slice, finished))
-		return false;
-	finished->own = TransactionIdIsCurrentTransactionId(
-		HeapTupleHeaderGetXmin(ExecFetchSlotHeapTuple(slot, false, NULL)->t_data));
-	return QjTableDelete(rel, &slot->tts_tid, snapshot, false, &failure) == TM_Ok;
+	return read_finished_row(slice, slot, completed, finished) &&
+		QjTableDelete(rel, &slot->tts_tid, snapshot, false, &failure) == TM_Ok;
 }
 
-bool
-history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
+static bool
+find_finished_in(int slice, int64 id, bool completed, bool take, FinishedJob *finished)
 {
-	Relation	rel = table_open(history_slice_relation(slice), RowExclusiveLock);
+	Relation	rel = table_open(history_slice_relation(slice), take ? RowExclusiveLock : AccessShareLock);
 	Relation	index = index_open(history_id_index(rel), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	IndexScanDesc scan = QjBeginIndexScan(rel, index, snapshot, 1);
 	ScanKeyData key;
-	bool		taken = false;
+	bool		found = false;
 
 	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
 	index_rescan(scan, &key, 1, NULL, 0);
-	while (!taken && index_getnext_slot(scan, ForwardScanDirection, slot))
-		taken = take_finished_row(rel, slice, slot, snapshot, completed, finished);
+	while (!found && index_getnext_slot(scan, ForwardScanDirection, slot))
+		found = take ? take_finished_row(rel, slice, slot, snapshot, completed, finished)
+			: read_finished_row(slice, slot, completed, finished);
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	engine_snapshot_end(snapshot);
 	index_close(index, AccessShareLock);
 	table_close(rel, NoLock);
-	return taken;
+	return found;
+}
+
+bool
+history_find_in(int slice, int64 id, FinishedJob *finished)
+{
+	return find_finished_in(slice, id, false, false, finished);
+}
+
+bool
+history_take_from(int slice, int64 id, bool completed, FinishedJob *finished)
+{
+	return find_finished_in(slice, id, completed, true, finished);
 }
 
 /* Finds the finished job where this process has written it; takes it if "finished" is not NULL. */

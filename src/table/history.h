@@ -99,7 +99,10 @@ extern bool history_knows(int64 id, Snapshot snapshot);
  */
 extern bool history_take(int64 id, FinishedJob *finished);
 
-/* The same where the partition is known; "completed": also if it is completed. */
+/* The same where the partition is known, without removing it. */
+extern bool history_find_in(int slice, int64 id, FinishedJob *finished);
+
+/* Removes it there; "completed": also if it is completed. */
 extern bool history_take_from(int slice, int64 id, bool completed, FinishedJob *finished);
 
 /*

@@ -106,6 +106,84 @@ ends_with('its session is terminated', sub {
 	$adds = QueueJobs::Session->new($node);
 });
 
+# ---- a dead member goes on before the look ----
+
+# A batch of two members, of which the first dies while a transaction has the row; then the statements run, and that transaction ends.
+sub dies_and
+{
+	my (%opts) = @_;
+
+	$batch = sql('SELECT make_batch(2)');
+	$adds->query("BEGIN; SELECT queue_jobs.enqueue('hand', '{\"n\": 3}', batch => $batch)");
+	dies();
+	looked();
+
+	my $job = sql("SELECT id FROM queue_jobs.job WHERE batch = $batch AND state = 'dead'");
+	is(sql($opts{retry} =~ s/JOB/$job/r), $opts{says}, "$opts{name}: the member is retried") if $opts{retry};
+	$opts{meanwhile}->($job) if $opts{meanwhile};
+	$adds->query('ROLLBACK');
+	return $job;
+}
+
+sub is_told
+{
+	my ($name, $job) = @_;
+
+	is_called($name, $batch, 'died');
+	is(sql("SELECT dead_job FROM queue_jobs.tracked_batch WHERE id = $batch"), $job, 'of that member');
+	completes() for 1 .. 2;
+	is_called('and the batch ends with success', $batch, 'died ended succeeded');
+}
+
+for my $retry ([ 'retry()', 'SELECT queue_jobs.retry(JOB)', 't' ], [ 'retry_batch()', 'SELECT queue_jobs.retry_batch((SELECT batch FROM queue_jobs.job WHERE id = JOB))', 1 ],
+	[ 'retry_jobs()', q{SELECT queue_jobs.retry_jobs('hand', states => '{dead}', batch => (SELECT batch FROM queue_jobs.job WHERE id = JOB))}, 1 ])
+{
+	my $job = dies_and(name => $retry->[0], retry => $retry->[1], says => $retry->[2]);
+
+	is_told("$retry->[0]: on_dead comes though the member lives again", $job);
+}
+
+my $retries = QueueJobs::Session->new($node);
+my $job = dies_and(meanwhile => sub { $retries->query("BEGIN; SAVEPOINT a; SELECT queue_jobs.retry($_[0]); ROLLBACK TO a") });
+is_called('a retry is rolled back to a savepoint: on_dead comes at once', $batch, 'died');
+$retries->query('ROLLBACK');
+completes();
+is_called('and the batch ends', $batch, 'died ended');
+
+$job = dies_and(meanwhile => sub { $retries->query("BEGIN; SELECT queue_jobs.retry($_[0])") });
+looked();
+is(callbacks($batch), '', 'a retry that is not committed has the row');
+$retries->query('ROLLBACK');
+is_called('it is rolled back: on_dead comes', $batch, 'died');
+completes();
+
+$job = dies_and(meanwhile => sub { $retries->query("BEGIN; SELECT queue_jobs.retry($_[0]); PREPARE TRANSACTION 'retries'") });
+$retries->query("COMMIT PREPARED 'retries'");
+is_told('a retry is prepared: on_dead comes with its commit', $job);
+
+# What has never been committed has never been.
+$batch = sql('SELECT make_batch(1)');
+sql("BEGIN; SAVEPOINT a; SELECT queue_jobs.discard_jobs(batch => $batch); RELEASE a; SELECT queue_jobs.retry_batch($batch);"
+	. " SELECT queue_jobs.discard_jobs(batch => $batch); SELECT queue_jobs.retry_jobs(batch => $batch); COMMIT");
+completes();
+is_called('a member that dies and is retried in one transaction has not died', $batch, 'ended succeeded');
+
+# A parent, and a batch that a duplicate has joined.
+sql(q{SELECT queue_jobs.define_worker('once', max_retries => 0, idempotent => true)});
+my $joint = sql(q{SELECT queue_jobs.new_batch(on_dead => 'died', open => true)});
+my $above = sql(q{SELECT queue_jobs.new_batch(on_dead => 'died', open => true)});
+$batch = sql(qq{SELECT queue_jobs.new_batch(on_dead => 'died', open => true, parent => $above)});
+sql("SELECT queue_jobs.enqueue('once', batch => b) FROM unnest('{$batch,$joint}'::bigint[]) b");
+$adds->query("BEGIN; SELECT queue_jobs.enqueue('hand', '{}', batch => b) FROM unnest('{$batch,$joint,$above}'::bigint[]) b");
+sql(q{SELECT queue_jobs.fail(id, attempt, 'broken', final => true) FROM queue_jobs.claim('me', '{once}')});
+is(sql(q{SELECT queue_jobs.retry_jobs('once')}), 1, 'a member of two batches is retried');
+$adds->query('ROLLBACK');
+is_called('on_dead comes', $batch, 'died');
+is_called('and that of the batch which a duplicate has joined', $joint, 'died');
+is_called('and that of the parent', $above, 'died');
+sql(q{SELECT queue_jobs.cancel_jobs('once')});
+$retries->quit;
+
 # ---- the scheduler ends ----
 
 my $parent = sql(q{SELECT queue_jobs.enqueue('hand', '{"parent": 1}')});
