@@ -1,7 +1,7 @@
 /*
  * compat.h
- *		Differences between PostgreSQL 15, 17, 18 and 19, and nothing else: the rest of the code is written
- *		for the newest interface.
+ *		Differences between PostgreSQL 15, 17, 18 and 19: the rest of the code is written for the newest
+ *		interface. Also what the server has no function for that we may call: QjSetTransactionStart().
  */
 #ifndef QUEUE_JOBS_COMPAT_H
 #define QUEUE_JOBS_COMPAT_H

@@ -169,7 +169,7 @@ extern void job_add_lapse(Job *job, TimestampTz now);
 extern char *job_last_error(const Jsonb *errors);
 
 /*
- * The length of the value's text, as jsonb_out() has it, in bytes; if that is more than "limit", some number
+ * The length of the value's text, as jsonb is shown, in bytes; if that is more than "limit", some number
  * above the limit. The size of the value does not tell it: the text of 16 bytes may have 131,072.
  */
 extern int64 jsonb_text_length(Jsonb *json, int64 limit);

@@ -17,8 +17,8 @@ typedef struct RecordPlans
 	SPIPlanPtr	check;
 	SPIPlanPtr	lock;
 	char	   *stored_path;	/* search_path of the definition */
-	char	   *search_path;	/* of it what may be used, when trusted_path_generation() was: */
-	uint64		path_generation;
+	char	   *search_path;	/* the part of it that is trusted (trusted_path.h) */
+	uint64		path_generation;	/* catalog_handler_generation() when that was found out */
 } RecordPlans;
 
 typedef enum RecordState

@@ -1,4 +1,4 @@
--- The SQL API. Defaults stand here; src/catalog/registry.c and the others check what is given.
+-- The SQL API. Defaults stand here; src/api checks what is given.
 
 CREATE FUNCTION queue_jobs.define_worker(
     name text,

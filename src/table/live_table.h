@@ -1,7 +1,8 @@
 /*
  * live_table.h
- *		All access to the table of live jobs, by the table and index access methods: no planner, no privileges
- *		to borrow, and SKIP LOCKED also for a delete.
+ *		How jobs are taken, changed and put back: the table of live jobs by the table and index access
+ *		methods, with no planner, no privileges to borrow, and SKIP LOCKED also for a delete. (What is on no
+ *		path of a job, such as a move of a whole queue, is SQL beside its function.)
  *
  * A process that takes a job deletes or updates its row without waiting; the second one sees that another has
  * it, and goes on to the next. The row is the lock: when the transaction ends by any death, the job is as it

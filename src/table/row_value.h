@@ -1,7 +1,8 @@
 /*
  * row_value.h
- *		Values of a job (job_columns.h) as they are in a row: put_type() writes one of that SQL type to a row
- *		under construction, get_type() reads it from a slot of which all columns were read.
+ *		Values of a job (job_columns.h) as they are in a row: put_ and a type's name writes one of that SQL
+ *		type to a row under construction, get_ and that name reads it from a slot of which all columns were
+ *		read.
  *
  * No value (0, NO_TIME, a null pointer) is NULL in the row where the column may be NULL.
  */

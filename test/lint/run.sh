@@ -11,6 +11,7 @@ done
 status=0
 make -s src/base/attribute_numbers.h || status=1
 test/lint/floors.pl || status=1
+test/lint/names.pl || status=1
 
 # The server's headers as the system's: what is said of them is not ours to mend.
 # shellcheck disable=SC2317   # called by the inner shell

@@ -10,4 +10,8 @@ my $check = dirname(__FILE__) . '/../lint/floors.pl';
 my $found = qx("$^X" "$check" 2>&1);
 is($found, '', 'each file includes only what stands below it, has no line that is too long, and is ASCII');
 is($?, 0, 'and the check has come to its end');
+$check = dirname(__FILE__) . '/../lint/names.pl';
+$found = qx("$^X" "$check" 2>&1);
+is($found, '', 'what READMEs and headers name is there');
+is($?, 0, 'and this check has come to its end, too');
 done_testing();
