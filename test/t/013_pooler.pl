@@ -44,7 +44,7 @@ my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 until (-S "$dir/.s.PGSQL.$port")
 {
 	$pooler->pump_nb;
-	BAIL_OUT("pgbouncer did not start: $err" . (-e "$dir/log" ? slurp_file("$dir/log") : '')) if time > $end;
+	die "pgbouncer did not start: $err" . (-e "$dir/log" ? slurp_file("$dir/log") : '') if time > $end;
 	select undef, undef, undef, 0.02;
 }
 

@@ -21,7 +21,7 @@ like($version, $semantic, 'a semantic version');
 $json =~ s/\@EXTVERSION\@/$version/g;
 my $meta = eval { decode_json($json) };
 is($@, '', 'META.json is JSON');
-BAIL_OUT('META.json is not') unless ref $meta eq 'HASH';
+die 'META.json is not' unless ref $meta eq 'HASH';
 
 # Prints each rule of the PGXN Meta Spec that a META.json breaks.
 sub broken_rules

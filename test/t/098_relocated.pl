@@ -18,7 +18,7 @@ plan skip_all => "PostgreSQL $major has no extension_control_path, 18 has" if $m
 
 my $folder = PostgreSQL::Test::Utils::tempdir();
 my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
-my ($sandbox) = $bindir =~ m{^(.*?/pg)/} or BAIL_OUT("$bindir is not in a sandbox (test/lib/sandbox.sh)");
+my ($sandbox) = $bindir =~ m{^(.*?/pg)/} or die "$bindir is not in a sandbox (test/lib/sandbox.sh)";
 mkdir "$folder/installation";
 system_or_bail('cp', '-a', "$sandbox/.", "$folder/installation");
 system_or_bail('find', "$folder/installation", '-name', 'queue_jobs*', '-prune', '-exec', 'rm', '-rf', '{}', '+');
