@@ -228,9 +228,10 @@ COMMENT ON FUNCTION queue_jobs_bridge.trim(interval) IS
 
 -- ---- monitoring: in the form of queue_jobs.health() and queue_jobs.metric ----
 
+-- The server's versions count errors in columns of different names: apply_error_count, and one or two for the first copy.
 CREATE VIEW queue_jobs_bridge.subscription AS
 SELECT s.subname AS name, s.subenabled AS enabled, r.srsubstate = 'r' AS in_step, w.pid, w.last_msg_receipt_time AS last_message_at,
-       c.apply_error_count + c.sync_error_count AS errors
+       (SELECT pg_catalog.sum(n::bigint)::bigint FROM pg_catalog.jsonb_each_text(pg_catalog.to_jsonb(c)) AS counted (name, n) WHERE name LIKE '%\_error\_count') AS errors
   FROM pg_catalog.pg_subscription_rel r
   JOIN pg_catalog.pg_subscription s ON s.oid = r.srsubid
   LEFT JOIN pg_catalog.pg_stat_subscription w ON w.subid = s.oid AND w.relid IS NULL AND w.received_lsn IS NOT NULL

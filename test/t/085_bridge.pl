@@ -364,6 +364,7 @@ unheard|{"n": 6}|42501|permission denied for …
 postgres|{"n": 7}|42501|role "postgres" is a superuser here
 ROWS
 is($queue->safe_psql('postgres', q{SELECT ok FROM queue_jobs_bridge.health WHERE name = 'rejected'; SELECT value FROM queue_jobs_bridge.metric WHERE name = 'queue_jobs_bridge_rejected'}), "f\n8", 'as health and metric do');
+is($queue->safe_psql('postgres', 'SELECT errors >= 0 FROM queue_jobs_bridge.subscription'), 't', 'the errors of the subscription are counted, whatever the server calls them');
 is($queue->safe_psql('postgres', 'SELECT queue_jobs_bridge.retry_rejected()'), '0', 'tried again, they are refused again');
 is($queue->safe_psql('postgres', q{SELECT owner, args, sqlstate, split_part(error, E'\n', 1) FROM queue_jobs_bridge.rejected ORDER BY created_at}) =~ s/(denied for ).*/$1…/r, $refused =~ s/(denied for ).*/$1…/r, '… as before');
 $queue->safe_psql('postgres', <<'SQL');
