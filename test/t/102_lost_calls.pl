@@ -73,9 +73,10 @@ my $batch = sql(q{SELECT queue_jobs.new_batch(open => true)});
 my $parent = sql("SELECT queue_jobs.enqueue('hand', batch => $batch)");
 sql(qq{SELECT queue_jobs.enqueue('quick', '{"n": 1}', batch => $batch, after => ARRAY[$parent]::bigint[]), queue_jobs.close_batch($batch)});
 sql("SELECT queue_jobs.cancel_batch($batch)");
+$node->stop;    # or the scheduler that is there might come by
 arm('scheduler_leaves', 'wait');
 arm('settles', 'wait');
-$node->restart;    # one comes that finds nothing to do, but not within one turn
+$node->start;    # one comes that finds nothing to do, but not within one turn
 wait_at('settles');
 select undef, undef, undef, 0.1;    # longer than a turn
 go_on('settles');
