@@ -3,7 +3,7 @@
 # make installcheck          test a running server whose shared_preload_libraries has queue_jobs   (TAP_TESTS= for the quick tests only)
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
 # make clients-test          those of the clients alone   (QUEUE_JOBS_SCENARIO=, QUEUE_JOBS_CLIENT_JOBS=: test/clients)
-# make test-matrix           the same with PostgreSQL 15, 17 and 18, 18 built with assertions, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
+# make test-matrix           the same with PostgreSQL 15, 17, 18 and 19, 18 built with assertions, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
 # make sanitize              the same with AddressSanitizer and UndefinedBehaviorSanitizer in the server   (TESTS=, TAP=)
 # make fuzz [FUZZ_SECONDS=60]  parsers, args, times, and calls of all functions under random input, as root   (VERSIONS=18a: test/lib/matrix.sh)
 # make packages              packages built, installed, tested and upgraded, and container images, in throwaway folders, as root   (VERSIONS=, STEPS=: test/packages)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All tests with each major version of PostgreSQL that is supported: the machine's own with `make test`, each other one
-# likewise within the Debian release that has it, in a folder made by debootstrap; 17 with pg_upgrade from the machine's
+# likewise within the Debian release that has it, in a folder made by debootstrap; 17 and 19 with pg_upgrade from the machine's
 # own, too; 18 as it is built with assertions from Debian's source. What no version of PostgreSQL changes runs with the
 # machine's own alone: clients, dashboard, monitoring, and the TAP files whose first lines say "The matrix runs it once."
 # The folders are made while the machine's own PostgreSQL is tested.
@@ -8,7 +8,7 @@
 # Ends with a line for each version and the sum, `N passed, N failed`. A version whose folder cannot be made has failed. Without root or
 # namespaces, which folders need, a version is reported as skipped, and counts as nothing. The exit status is 1 if anything failed or nothing ran.
 #
-#   VERSIONS    default: 15 17 18a; with an "a" behind it a version is built with assertions
+#   VERSIONS    default: 15 17 18a 19; with an "a" behind it a version is built with assertions
 #   CACHE       where the folders are kept (see releases.sh)
 #   PG_CONFIG   the machine's own PostgreSQL (see packages.sh)
 #   TESTS       kinds of tests; default: all that make test runs
@@ -89,7 +89,7 @@ test_version() {
     fi
 
     # Not to 18: forky has no minor release of the age of bookworm's security updates, and refuses what they have added to the catalog.
-    if [ "${run[0]}" = within ] && [ "$version" = 17 ] && [ "$own" -lt 17 ]; then
+    if [ "${run[0]}" = within ] && [[ $version =~ ^(17|19)$ ]] && [ "$own" -lt "$version" ]; then
         if pack_own >/dev/null; then
             run+=(OLD_INSTALLATION=/tmp/old)
         else
@@ -110,7 +110,7 @@ label() {
 # (Only root can make folders.)
 PG_CONFIG=$(NEEDED=$([ "$(id -u)" -ne 0 ] || echo "$folders_need") test/lib/packages.sh) || PG_CONFIG=$(test/lib/packages.sh) || exit 1
 own=$("$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
-read -ra versions <<<"${VERSIONS:-15 17 18a}"
+read -ra versions <<<"${VERSIONS:-15 17 18a 19}"
 # What is tested in the folders of other versions: neither clients, dashboard nor monitoring, whose packages are not there.
 kinds=
 all=${TESTS:-regress isolation tap web clients monitoring}
