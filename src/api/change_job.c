@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include "args_check.h"
 #include "arguments.h"
 #include "call.h"
 #include "dedup.h"

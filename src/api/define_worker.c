@@ -17,7 +17,6 @@
 #include "compat.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "definition_size.h"
 #include "handler.h"
 #include "history.h"
 #include "job.h"

@@ -8,13 +8,13 @@
  */
 #include "postgres.h"
 
+#include "catalog.h"
 #include "funcapi.h"
 #include "lane_hint.h"
 #include "lane_jobs.h"
 #include "metric_row.h"
 #include "metric_server.h"
 #include "miscadmin.h"
-#include "table_rows.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 

@@ -6,6 +6,7 @@
 
 #include "access/twophase.h"
 #include "access/xlog.h"
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "engine_state.h"
@@ -17,7 +18,6 @@
 #include "replica_status.h"
 #include "run_as.h"
 #include "settings.h"
-#include "table_rows.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
 

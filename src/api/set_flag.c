@@ -8,7 +8,6 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "feature_flag.h"
 #include "fmgr.h"
 #include "registry.h"
 #include "run_as.h"

@@ -56,4 +56,18 @@ extern void refuse_combination(const char *message, const char *detail, const ch
 extern void encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable,
 									 char *concurrency_key, char *record_key, bool remaining_work);
 
+/*
+ * How large the texts of a worker's definition may be, and those of all that one role defines: each
+ * session that enqueues or runs jobs reads them.
+ */
+
+#define MOST_OF_DEFINITION (100 * 1024) /* bytes */
+#define MOST_OF_ROLE (10 * 1024 * 1024)
+
+/*
+ * ERROR if the texts among the call's arguments are too large, or would be with those of the definer's other
+ * workers. No limit for superusers' sum.
+ */
+extern void definition_size_check(FunctionCallInfo fcinfo, const char *worker, Oid definer);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "executor/spi.h"
 #include "handler.h"
+#include "registry.h"
 #include "utils/jsonb.h"
 
 /* of a handler with defaults: for so many sets of given parameters a plan is kept */
@@ -62,5 +63,16 @@ extern void call_in_transaction(CallTarget *target, const CallInput *input);
 extern void call_check_deferred_constraints(void);
 
 extern void call_target_free(CallTarget *target);
+
+/*
+ * Args that a worker's handler can never take are refused when they are enqueued, and not tried for
+ * days: call_check_args() of args_handler().
+ */
+
+/*
+ * The handler that the args of the worker's jobs are to fit, valid until the next call; NULL if none is
+ * known. Of a handler that is missing nothing is known: the job waits for it, and may fail then.
+ */
+extern const Handler *args_handler(const Worker *worker);
 
 #endif

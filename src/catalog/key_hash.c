@@ -4,10 +4,10 @@
  */
 #include "postgres.h"
 
+#include "catalog.h"
 #include "common/hashfn.h"
 #include "key_hash.h"
 #include "snapshot.h"
-#include "table_rows.h"
 #include "utils/builtins.h"
 
 /* Of several the oldest: CREATE EXTENSION makes one, and then a restore brings that of the dump. */

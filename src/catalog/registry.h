@@ -59,4 +59,12 @@ extern void registry_paused_written(const char *queue, bool paused);
 /* At the end of a transaction (hooks.c). */
 extern void registry_transaction_end(XactEvent event);
 
+/* ---- Flags that turn a worker's data_consistency on for a share of its jobs ---- */
+
+/*
+ * The worker's data_consistency; "always" for a job for which its flag is off. The same job has the same
+ * answer each time.
+ */
+extern DataConsistency job_consistency(const Worker *worker, int64 job);
+
 #endif

@@ -10,9 +10,9 @@
 #include "access/htup_details.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
+#include "catalog.h"
 #include "routing.h"
 #include "selector.h"
-#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 

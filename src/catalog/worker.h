@@ -13,8 +13,8 @@
 #include "attribute_numbers.h"
 #include "job.h"
 #include "nodes/pg_list.h"
+#include "run_as.h"
 #include "storage/itemptr.h"
-#include "trusted_path.h"
 
 typedef enum DedupStrategy
 {

@@ -26,7 +26,6 @@
 #include "pending.h"
 #include "release.h"
 #include "run_as.h"
-#include "table_rows.h"
 #include "test_point.h"
 #include "utils/array.h"
 #include "utils/hsearch.h"

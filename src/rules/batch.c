@@ -15,7 +15,6 @@
 #include "job.h"
 #include "new_job.h"
 #include "run_as.h"
-#include "table_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"

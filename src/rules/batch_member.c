@@ -20,7 +20,6 @@
 #include "row_by_id.h"
 #include "run_as.h"
 #include "snapshot.h"
-#include "table_rows.h"
 #include "test_point.h"
 #include "utils/rel.h"
 

@@ -17,7 +17,6 @@
 #include "row_by_id.h"
 #include "run_as.h"
 #include "snapshot.h"
-#include "table_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"

@@ -3,9 +3,10 @@
  *		Args, results and errors of a job as ciphertext.
  *
  * The value of an args key becomes the text "queue_jobs:encrypted:version:base64": the version of the key,
- * and what cipher.h seals. It is sealed by a key of the job's own, which is derived from that version and the
- * job's id, and bound to the job and the name of the args key: ciphertext that was moved to another job or
- * key cannot be opened there. What is sealed is the value's JSON text, the same on any machine.
+ * and what encryption_key.h seals. It is sealed by a key of the job's own, which is derived from that
+ * version and the job's id, and bound to the job and the name of the args key: ciphertext that was moved to
+ * another job or key cannot be opened there. What is sealed is the value's JSON text, the same on any
+ * machine.
  *
  * Which jobs have ciphertext is known by Job.encrypted, and not by the look of a value. In a job that has
  * any, each text that looks like ciphertext is: one that looks so and came from a caller is encrypted, too,
@@ -20,7 +21,6 @@
 #include "postgres.h"
 
 #include "arguments.h"
-#include "cipher.h"
 #include "common/base64.h"
 #include "compat.h"
 #include "encrypted_job.h"

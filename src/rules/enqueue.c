@@ -4,7 +4,6 @@
  */
 #include "postgres.h"
 
-#include "args_check.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
 #include "batch_member.h"

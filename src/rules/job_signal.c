@@ -13,7 +13,6 @@
 #include "job_signal.h"
 #include "run_as.h"
 #include "snapshot.h"
-#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"

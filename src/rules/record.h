@@ -17,7 +17,7 @@ typedef struct RecordPlans
 	SPIPlanPtr	check;
 	SPIPlanPtr	lock;
 	char	   *stored_path;	/* search_path of the definition */
-	char	   *search_path;	/* the part of it that is trusted (trusted_path.h) */
+	char	   *search_path;	/* the part of it that is trusted (run_as.h) */
 	uint64		path_generation;	/* catalog_handler_generation() when that was found out */
 } RecordPlans;
 

@@ -8,10 +8,10 @@
 #include "postgres.h"
 
 #include "attribute_numbers.h"
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "run_as.h"
 #include "saved_step.h"
-#include "table_rows.h"
 #include "utils/builtins.h"
 
 bool

@@ -38,7 +38,6 @@
 #include "statistics.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "table_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
