@@ -22,7 +22,7 @@
 #include "job_control.h"
 #include "lane.h"
 #include "lane_hint.h"
-#include "lease.h"
+#include "live_row.h"
 #include "live_scan.h"
 #include "live_table.h"
 #include "miscadmin.h"

@@ -6,7 +6,7 @@
 #define QUEUE_JOBS_JOB_FILTER_H
 
 #include "fmgr.h"
-#include "job_walk.h"
+#include "job_row.h"
 
 /* Arguments, in order; what follows is each function's own. */
 enum

@@ -140,7 +140,7 @@ typedef struct Job
 	Jsonb	   *read;			/* what its read handler returned, while it runs */
 	Jsonb	   *results;		/* what the jobs that it has waited for returned, while it runs */
 	Jsonb	   *clear_args;		/* what was decrypted for its run, or NULL */
-	Jsonb	   *compressed_args;	/* large args as they came from a row (row_value.h), or NULL */
+	Jsonb	   *compressed_args;	/* large args as they came from a row (live_row.h), or NULL */
 	Jsonb	   *compressed_of;	/* the args that are compressed there */
 	bool		has_progress;
 } Job;

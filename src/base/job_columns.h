@@ -8,7 +8,7 @@
  * guard: the list is included several times.
  *
  * A column has its name in SQL, its type there, and what "no value" is, if it is not 0: NO_TIME of a time,
- * NULL of a pointer. No value is NULL in the row, where the column may be NULL. row_value.h has the types.
+ * NULL of a pointer. No value is NULL in the row, where the column may be NULL. live_row.h has the types.
  */
 #ifndef JOB_COLUMN
 #define JOB_COLUMN(name, type)

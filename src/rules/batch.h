@@ -11,7 +11,7 @@
 #define QUEUE_JOBS_BATCH_H
 
 #include "job.h"
-#include "live_members.h"
+#include "live_scan.h"
 #include "utils/timestamp.h"
 
 typedef struct BatchDefinition

@@ -11,7 +11,7 @@
 
 #include "access/xact.h"
 #include "candidate_look.h"
-#include "lane_discovery.h"
+#include "live_scan.h"
 #include "utils/hsearch.h"
 
 #define DISCOVER_AT_ONCE 256	/* lanes, if there is no room for the hints of all */

@@ -6,7 +6,7 @@
  * to that of another lane when room is short. So a lane without a hint has no job to claim, unless something
  * was lost: a job came to a lane for which there was no room, or a lane that has jobs had to give way. Each
  * time a number is raised, lane_hints_lost(). A process that finds it raised looks which lanes have entries
- * in the index of jobs to claim (lane_discovery.h), and makes hints for those that have none.
+ * in the index of jobs to claim (live_scan.h), and makes hints for those that have none.
  */
 #ifndef QUEUE_JOBS_LANE_HINT_H
 #define QUEUE_JOBS_LANE_HINT_H

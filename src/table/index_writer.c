@@ -1,15 +1,19 @@
 /*
  * index_writer.c
- *		Index entries of rows that the engine writes; see index_writer.h.
+ *		Index entries of rows that the engine writes.
  */
 #include "postgres.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/tableam.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
 #include "compat.h"
 #include "index_writer.h"
+#include "live_row.h"
+#include "utils/fmgroids.h"
 #include "utils/rel.h"
 
 /* Whether entries of an index that is not partial can be made without evaluating anything. */
@@ -148,4 +152,83 @@ index_writer_close(IndexWriter *writer)
 		return;
 	ExecCloseIndices(writer->result);
 	FreeExecutorState(writer->estate);
+}
+
+#define PLACES_KNOWN 1024
+
+typedef struct KnownPlace
+{
+	int64		id;
+	int			slice;
+	ItemPointerData tid;
+} KnownPlace;
+
+static KnownPlace *
+known_place(int64 id)
+{
+	static KnownPlace places[PLACES_KNOWN];
+
+	return &places[(uint64) id % PLACES_KNOWN];
+}
+
+bool
+place_is_known(int64 id)
+{
+	const KnownPlace *place = known_place(id);
+
+	return place->id == id && place->slice == KNOWN_LIVE;
+}
+
+bool
+finished_place_is_known(int64 id, int *slice)
+{
+	const KnownPlace *place = known_place(id);
+
+	*slice = place->slice;
+	return place->id == id && place->slice != KNOWN_LIVE;
+}
+
+void
+know_place_in(int slice, int64 id, const ItemPointerData *tid)
+{
+	*known_place(id) = (KnownPlace)
+	{
+		.id = id,.slice = slice,.tid = *tid
+	};
+}
+
+void
+know_place(const Job *job, const ItemPointerData *tid)
+{
+	if (job->lease != 0 || job->cursor != NULL)
+		know_place_in(KNOWN_LIVE, job->id, tid);
+}
+
+bool
+fetch_known(Relation rel, int slice, int64 id, Snapshot snapshot, BlockNumber blocks, TupleTableSlot *slot)
+{
+	KnownPlace *place = known_place(id);
+
+	return place->id == id && place->slice == slice && ItemPointerIsValid(&place->tid) &&
+		ItemPointerGetBlockNumber(&place->tid) < blocks &&
+		table_tuple_fetch_row_version(rel, &place->tid, snapshot, slot) &&
+		slot_get_int64(slot, slice == KNOWN_LIVE ? Anum_live_job_id : Anum_finished_job_id) == id;
+}
+
+bool
+row_by_id(Relation rel, CatalogRelation by, int64 id, Snapshot snapshot, TupleTableSlot *slot)
+{
+	Relation	index = index_open(catalog_relation(by), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(rel, index, snapshot, 1);
+	ScanKeyData key;
+	bool		found;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	index_rescan(scan, &key, 1, NULL, 0);
+	found = index_getnext_slot(scan, ForwardScanDirection, slot);
+	if (found)
+		ExecMaterializeSlot(slot);
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+	return found;
 }

@@ -6,9 +6,9 @@
 
 #include "catalog.h"
 #include "compat.h"
-#include "known_place.h"
+#include "index_writer.h"
 #include "lane_scan.h"
-#include "lease.h"
+#include "live_row.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"

@@ -1,17 +1,27 @@
 /*
  * live_scan.c
- *		A walk over all live jobs of some lanes; see live_scan.h.
+ *		A walk over all live jobs of some lanes.
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "access/stratnum.h"
+#include "access/table.h"
 #include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog.h"
 #include "compat.h"
+#include "lane_hint.h"
 #include "live_row.h"
 #include "live_scan.h"
 #include "miscadmin.h"
 #include "snapshot.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 bool
 lane_is_wanted(LaneChoice *choice, int32 id)
@@ -115,4 +125,162 @@ live_claimed(LiveTable *table, const char *claimant, Oid role)
 	ExecDropSingleTupleTableSlot(slot);
 	engine_snapshot_end(snapshot);
 	return claims;
+}
+
+#define MANY_DEAD 16			/* entries of a key that are worth a hint */
+
+void
+key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash)
+{
+	ScanKeyData keys[2];
+
+	CommandCounterIncrement();	/* our own jobs take part */
+	scan->table = table;
+	scan->key = hash;
+	scan->window = key_hint_open(hash);
+	scan->dead = 0;
+	scan->first = PG_INT64_MAX;
+	scan->at_end = false;
+	scan->snapshot = engine_snapshot();
+	scan->index = index_open(catalog_relation(REL_LIVE_JOB_KEY), AccessShareLock);
+	scan->slot = table_slot_create(table->rel, NULL);
+	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, lengthof(keys));
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(hash));
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(scan->window.from));
+	index_rescan(scan->scan, keys, lengthof(keys), NULL, 0);
+}
+
+/* As index_getnext_slot() does, but what is dead is counted. */
+static bool
+key_scan_row(KeyScan *scan)
+{
+	while (scan->scan->xs_heap_continue || index_getnext_tid(scan->scan, ForwardScanDirection) != NULL)
+	{
+		if (index_fetch_heap(scan->scan, scan->slot))
+			return true;
+		scan->dead++;
+	}
+	return false;
+}
+
+bool
+key_scan_next(KeyScan *scan, Job *job)
+{
+	bool		none_yet = scan->first == PG_INT64_MAX;
+
+	if (!key_scan_row(scan))
+	{
+		scan->at_end = true;
+		return false;
+	}
+	live_read(scan->slot, job);
+	if (none_yet)
+		scan->first = job->id;
+	return true;
+}
+
+/* SnapshotSelf can miss a row that is being moved: what it shows moves no hint. */
+void
+key_scan_end(KeyScan *scan)
+{
+	if (scan->dead >= MANY_DEAD && scan->snapshot != SnapshotSelf &&
+		(scan->at_end || scan->first != PG_INT64_MAX))
+		key_hint_settle(scan->key, &scan->window, scan->first);
+	index_endscan(scan->scan);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, AccessShareLock);
+	engine_snapshot_end(scan->snapshot);
+}
+
+/* The next lane after that one, or 0. */
+static int32
+next_lane(IndexScanDesc scan, int32 after)
+{
+	ScanKeyData key;
+	bool		isnull;
+
+	ScanKeyInit(&key, 1, BTGreaterStrategyNumber, F_INT4GT, Int32GetDatum(Max(after, 0)));
+	index_rescan(scan, &key, 1, NULL, 0);
+	if (index_getnext_tid(scan, ForwardScanDirection) == NULL)
+		return 0;
+	return DatumGetInt32(index_getattr(scan->xs_itup, 1, scan->xs_itupdesc, &isnull));
+}
+
+/* No row is looked at, and the snapshot does not matter: an entry is there before its row is committed. */
+bool
+lane_hints_discover(int32 *position, int most, void (*unhinted) (int32 lane, void *argument), void *argument)
+{
+	Relation	table = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(table, index, SnapshotSelf, 1);
+	int32		lane;
+
+	scan->xs_want_itup = true;
+	while (most-- > 0 && (lane = next_lane(scan, *position)) != 0)
+	{
+		CHECK_FOR_INTERRUPTS();
+		*position = lane;
+		if (!lane_hint_make(lane))
+			unhinted(lane, argument);
+	}
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+	table_close(table, AccessShareLock);
+	if (most >= 0)
+		*position = 0;
+	return most >= 0;
+}
+
+#define ENDED_WALKED_OVER 16	/* beside as many as there are live ones so far */
+
+/* If there is no room for more that have expired, these are looked for at once. */
+void
+expiring_note(ExpiringMembers *expiring, int64 job, TimestampTz at, TimestampTz now)
+{
+	if (at <= now && expiring->count < EXPIRED_AT_ONCE)
+		expiring->expired[expiring->count++] = job;
+	else
+		expiring->next = Min(expiring->next, at);
+}
+
+static void
+note_expiry(ExpiringMembers *expiring, TupleTableSlot *slot, TimestampTz now)
+{
+	TimestampTz at = slot_get_time(slot, Anum_live_job_expires_at);
+
+	if (at != NO_TIME && slot_get_int32(slot, Anum_live_job_attempt) == 0)
+		expiring_note(expiring, slot_get_int64(slot, Anum_live_job_id), at, now);
+}
+
+/* Newest first: in a batch to which its members add, the one that lives is the first. */
+LiveMembers
+live_members(LiveTable *table, int64 batch, Snapshot snapshot, ExpiringMembers *expiring)
+{
+	LiveMembers found = {0};
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_BATCH), AccessShareLock);
+	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	int64		ended = 0;		/* since the first live one */
+	TimestampTz now = GetCurrentTimestamp();
+	ScanKeyData key;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(batch));
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (ended <= found.count + ENDED_WALKED_OVER && index_getnext_tid(scan, BackwardScanDirection) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!index_fetch_heap(scan, slot))
+			ended += found.count > 0;
+		else if (slot_attisnull(slot, Anum_live_job_callback))
+		{
+			found.count++;
+			note_expiry(expiring, slot, now);
+		}
+		else
+			found.callbacks = true;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+	return found;
 }

@@ -10,6 +10,7 @@
 #define QUEUE_JOBS_LIVE_SCAN_H
 
 #include "access/tableam.h"
+#include "key_hint.h"
 #include "lane.h"
 #include "live_table.h"
 
@@ -55,5 +56,70 @@ typedef struct LiveClaim
  * yet.
  */
 extern List *live_claimed(LiveTable *table, const char *claimant, Oid role);
+
+/*
+ * A walk over the live jobs with a deduplication hash, oldest first; as they are now, and this
+ * transaction has left them.
+ */
+
+typedef struct KeyScan
+{
+	LiveTable  *table;
+	int64		key;
+	KeyWindow	window;
+	int			dead;			/* index entries of jobs that are gone */
+	int64		first;			/* id of the first job, or PG_INT64_MAX */
+	bool		at_end;
+	Snapshot	snapshot;
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+} KeyScan;
+
+extern void key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash);
+extern bool key_scan_next(KeyScan *scan, Job *job);
+extern void key_scan_end(KeyScan *scan);
+
+/*
+ * Lanes with jobs to claim that have no hint in shared memory (lane_hint.h) are found in the index of
+ * those jobs.
+ */
+
+/*
+ * Makes hints for lanes that have entries in the index of jobs to claim, from that after *position on, and no
+ * more than "most" of those; "unhinted" is called with each for which there is no room. *position is 0 at the
+ * begin and at the end. True at the end: then all lanes that had jobs at the begin have hints, but those that
+ * were told of.
+ */
+extern bool lane_hints_discover(int32 *position, int most, void (*unhinted)(int32 lane, void *argument),
+								void *argument);
+
+/*
+ * Live members of a batch, found by an index.
+ *
+ * Beside an old snapshot the index keeps the entries of all members that have ended. A look at the batch is
+ * to cost no more than there are ends until the next one, so it does not walk over all of them.
+ */
+
+#define EXPIRED_AT_ONCE 100
+
+/* Those that expire unless they are started, as far as they were met. */
+typedef struct ExpiringMembers
+{
+	TimestampTz next;			/* when another expires; DT_NOEND: never */
+	int			count;			/* that have expired */
+	int64		expired[EXPIRED_AT_ONCE];
+} ExpiringMembers;
+
+typedef struct LiveMembers
+{
+	int64		count;			/* at least so many; 0: there is none */
+	bool		callbacks;		/* if there is none: whether a callback of the batch lives */
+} LiveMembers;
+
+/* Adds a job that expires at that time unless it is started. */
+extern void expiring_note(ExpiringMembers *expiring, int64 job, TimestampTz at, TimestampTz now);
+
+extern LiveMembers live_members(LiveTable *table, int64 batch, Snapshot snapshot, ExpiringMembers *expiring);
 
 #endif
