@@ -20,12 +20,12 @@
 #include "job.h"
 #include "job_control.h"
 #include "job_lock.h"
-#include "limit_release.h"
 #include "live_row.h"
 #include "location.h"
+#include "long_job.h"
 #include "new_job.h"
+#include "park.h"
 #include "subscription.h"
-#include "waiting.h"
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_change_job);

@@ -16,6 +16,7 @@
 #include "limit.h"
 #include "live_row.h"
 #include "live_scan.h"
+#include "long_job.h"
 #include "miscadmin.h"
 #include "pools.h"
 #include "postmaster/postmaster.h"
@@ -29,7 +30,6 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "waiting.h"
 
 #define MOST_HOLDERS 20			/* that are named */
 #define MOST_COUNTED_BEFORE 1000	/* so many jobs before another are counted */

@@ -15,13 +15,12 @@
 #include "fmgr.h"
 #include "job.h"
 #include "job_control.h"
-#include "job_signal.h"
 #include "lane.h"
 #include "live_table.h"
+#include "long_job.h"
 #include "subscription.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
-#include "waiting.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_signal);
 PG_FUNCTION_INFO_V1(queue_jobs_signal_payload);

@@ -13,7 +13,7 @@
 #include "current_job.h"
 #include "job.h"
 #include "job_control.h"
-#include "saved_step.h"
+#include "long_job.h"
 #include "subscription.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_step);

@@ -52,7 +52,7 @@ JOB_COLUMN(errors, jsonb)			/* array of objects */
 JOB_COLUMN(batch, bigint)			/* whose member it is; 0: of none */
 JOB_COLUMN(step, text)				/* its name in a workflow */
 LIVE_COLUMN(callback, boolean)		/* it is a callback of its batch, and no member */
-LIVE_COLUMN(waits, jsonb)			/* what it waits for (waiting.h) */
+LIVE_COLUMN(waits, jsonb)			/* what it waits for (long_job.h) */
 JOB_COLUMN(cursor, jsonb)			/* where a long job goes on */
 JOB_COLUMN(progress, float8)		/* how far it has said it is, if has_progress */
 

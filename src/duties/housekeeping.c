@@ -8,9 +8,9 @@
 #include "executor/spi.h"
 #include "history.h"
 #include "housekeeping.h"
-#include "limit_release.h"
+#include "long_job.h"
+#include "park.h"
 #include "run_as.h"
-#include "saved_step.h"
 
 #define TOKENS_AT_ONCE 100000	/* a session in wait_for_jobs() may be at it; but each time reads all */
 

@@ -9,7 +9,7 @@
 #include "access/xact.h"
 #include "job.h"
 #include "lane.h"
-#include "slice.h"
+#include "long_job.h"
 
 typedef struct CurrentJob
 {

@@ -18,6 +18,7 @@
 #include "funcapi.h"
 #include "handler.h"
 #include "job.h"
+#include "long_job.h"
 #include "miscadmin.h"
 #include "new_job.h"
 #include "nodes/execnodes.h"
@@ -30,7 +31,6 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
-#include "waiting.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_enqueue);
 PG_FUNCTION_INFO_V1(queue_jobs_try_enqueue);

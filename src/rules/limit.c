@@ -34,7 +34,6 @@
 #include "lane.h"
 #include "lane_hint.h"
 #include "limit.h"
-#include "limit_release.h"
 #include "live_row.h"
 #include "miscadmin.h"
 #include "outcome.h"

@@ -9,8 +9,8 @@
 #define QUEUE_JOBS_LIMIT_H
 
 #include "lane_hint.h"
-#include "limit_key.h"
 #include "live_table.h"
+#include "park.h"
 #include "rate.h"
 #include "registry.h"
 #include "shared.h"

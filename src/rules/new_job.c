@@ -14,12 +14,12 @@
 #include "job.h"
 #include "lane.h"
 #include "location.h"
+#include "long_job.h"
 #include "member_range.h"
 #include "new_job.h"
 #include "registry.h"
 #include "statistics.h"
 #include "test_point.h"
-#include "waiting.h"
 #include "wakeup.h"
 
 #define COMPRESS_ARGS_OVER (100 * 1024)

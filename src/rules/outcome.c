@@ -7,6 +7,7 @@
 #include "access/xact.h"
 #include "arguments.h"
 #include "background_process.h"
+#include "catalog.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_type.h"
 #include "command.h"
@@ -18,26 +19,197 @@
 #include "encrypted_job.h"
 #include "end_news.h"
 #include "enqueue.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "handler.h"
 #include "history.h"
 #include "job.h"
 #include "lane.h"
-#include "limit_release.h"
+#include "lib/stringinfo.h"
 #include "location.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "park.h"
 #include "run_as.h"
-#include "run_log.h"
-#include "schedule_end.h"
+#include "settings.h"
 #include "statistics.h"
 #include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/json.h"
 #include "utils/lsyscache.h"
+#include "utils/numeric.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "wakeup.h"
+
+static void
+add_string(StringInfo line, const char *key, const char *value)
+{
+	appendStringInfo(line, "%s\"%s\": ", line->len > 1 ? ", " : "", key);
+	escape_json(line, value);
+}
+
+static bool
+has_name(List *names, const JsonbValue *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, names)
+		if (strlen(lfirst(cell)) == (size_t) name->val.string.len &&
+			memcmp(lfirst(cell), name->val.string.val, name->val.string.len) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * The args without what might be secret: numbers stay, and what the worker declares. A key of its own tells
+ * nothing.
+ */
+static Jsonb *
+loggable_args(List *names, Jsonb *args)
+{
+	QjJsonbState state = {0};
+	JsonbIterator *iterator = JsonbIteratorInit(&args->root);
+	JsonbValue	key;
+	JsonbValue	value;
+	JsonbIteratorToken token;
+
+	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
+	(void) JsonbIteratorNext(&iterator, &value, false);
+	while ((token = JsonbIteratorNext(&iterator, &key, true)) == WJB_KEY)
+	{
+		(void) JsonbIteratorNext(&iterator, &value, true);
+		if (value.type != jbvNumeric && !has_name(names, &key))
+			continue;
+		QjPushJsonb(&state, WJB_KEY, &key);
+		QjPushJsonb(&state, WJB_VALUE, &value);
+	}
+	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
+}
+
+static void
+add_jsonb(StringInfo line, const char *key, Jsonb *value)
+{
+	appendStringInfo(line, ", \"%s\": ", key);
+	JsonbToCString(line, &value->root, VARSIZE(value));
+}
+
+static void
+add_measure(StringInfo line, const Job *job, const RunMeasure *measure)
+{
+	appendStringInfo(line, ", \"queueing_s\": %.6f, \"run_s\": %.6f",
+					 (double) measure->queueing / USECS_PER_SEC, (double) measure->running / USECS_PER_SEC);
+	if (measure->cpu >= 0)
+		appendStringInfo(line, ", \"cpu_s\": %.6f", (double) measure->cpu / USECS_PER_SEC);
+	add_string(line, "read_from", job->read_from ? job->read_from : READ_FROM_PRIMARY);
+}
+
+/* measure: NULL if the job died without a run. */
+static void
+write_line(const Worker *worker, List *loggable, const Lane *lane, const Job *job, const RunMeasure *measure,
+		   JobState state, const char *sqlstate, const char *error)
+{
+	StringInfoData line;
+
+	initStringInfo(&line);
+	appendStringInfoChar(&line, '{');
+	add_string(&line, "worker", worker->name);
+	add_string(&line, "queue", lane->queue);
+	appendStringInfo(&line, ", \"id\": " INT64_FORMAT ", \"attempt\": %d", job->id, job->attempt);
+	add_string(&line, "status", job_state_name(state));
+	if (measure != NULL)
+		add_measure(&line, job, measure);
+	if (job->context != NULL)
+		add_jsonb(&line, "context", job->context);
+	if (JB_ROOT_IS_OBJECT(job->args))
+		add_jsonb(&line, "args", loggable_args(loggable, job->args));
+	if (error != NULL)
+	{
+		add_string(&line, "sqlstate", sqlstate ? sqlstate : "");
+		if (!(job->encrypted & ENCRYPTED_ARGS)) /* it may show what the args are */
+			add_string(&line, "error", error);
+	}
+	appendStringInfoChar(&line, '}');
+	ereport(LOG, (errmsg_internal("%s", line.data), errhidestmt(true), errhidecontext(true)));
+	pfree(line.data);
+}
+
+void
+run_log(const Worker *worker, List *loggable, const Lane *lane, const Job *job, const RunMeasure *measure,
+		JobState state, const char *sqlstate, const char *error)
+{
+	if (queue_jobs_log_jobs == LOG_JOBS_ALL || (queue_jobs_log_jobs == LOG_JOBS_FAILURES && error != NULL))
+		write_line(worker, loggable, lane, job, measure, state, sqlstate, error);
+}
+
+/*
+ * Writes the line of a job that dies outside of an executor's run: a claimant's, or one whose process
+ * crashed. The transaction that ends the job writes it, before its commit.
+ */
+static void
+run_log_death(const Worker *worker, const Job *job, const char *sqlstate, const char *error)
+{
+	const Lane *lane = lane_get(job->lane);
+	WorkerTexts texts;
+
+	if (queue_jobs_log_jobs != LOG_JOBS_NONE && lane != NULL)
+		write_line(worker, worker_texts(worker, &texts) ? texts.loggable_args : NIL, lane, job, NULL,
+				   JOB_DEAD, sqlstate, error);
+}
+
+/*
+ * How the runs of schedules ended.
+ *
+ * Each end is a row of its own: the schedule's row may be locked for long, by a transaction that defines it
+ * again, and no job is to wait for that. The view schedule shows the latest, and the scheduler removes the
+ * others. An end bears the owner of its job: a role that defines a schedule of a name that was another role's
+ * does not see how that one's ended.
+ */
+
+#define FORGET_EVERY USECS_PER_MINUTE
+
+/* A job of a schedule ends in that state, if this transaction commits. */
+static void
+schedule_end_note(const Job *job, JobState state)
+{
+	const Lane *lane = lane_get(job->lane);
+	char	   *error = state != JOB_COMPLETED && job->errors != NULL ? job_last_error(job->errors) : NULL;
+	Oid			types[] = {TEXTOID, REGROLEOID, INT8OID, TEXTOID, TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(job->schedule),
+							ObjectIdGetDatum(lane ? lane->owner : InvalidOid), Int64GetDatum(job->id),
+							CStringGetTextDatum(job_state_name(state)),
+							error ? CStringGetTextDatum(error) : (Datum) 0};
+	char		nulls[] = {' ', ' ', ' ', ' ', error ? ' ' : 'n', '\0'};
+
+	if (lane == NULL)
+		return;
+	engine_statement("INSERT INTO queue_jobs.schedule_end (schedule, owner, job, state, error, finished_at)"
+					 " VALUES ($1, $2, $3, $4, $5, clock_timestamp())",
+					 SPI_OK_INSERT, lengthof(types), types, values, nulls);
+}
+
+static void
+forget_schedules(void *argument)
+{
+	engine_statement("DELETE FROM queue_jobs.schedule_end e"
+					 " WHERE EXISTS (SELECT FROM queue_jobs.schedule_end l WHERE l.schedule = e.schedule AND l.owner = e.owner"
+					 " AND (l.job, l.finished_at) > (e.job, e.finished_at))"
+					 " OR NOT EXISTS (SELECT FROM queue_jobs.defined_schedule s WHERE s.name = e.schedule AND s.owner = e.owner)",
+					 SPI_OK_DELETE, 0, NULL, NULL, NULL);
+}
+
+void
+schedule_ends_forget(TimestampTz now)
+{
+	static TimestampTz forgot = DT_NOBEGIN;
+
+	if (forgot != DT_NOBEGIN && now >= forgot && now - forgot < FORGET_EVERY)
+		return;
+	forgot = now;
+	(void) catalog_unit(forget_schedules, NULL);
+}
 
 /* What the server asks for when a function is called by its name. */
 static void

@@ -9,8 +9,11 @@
 #define QUEUE_JOBS_OUTCOME_H
 
 #include "history.h"
+#include "job.h"
+#include "lane.h"
 #include "live_table.h"
 #include "registry.h"
+#include "statistics.h"
 
 typedef struct RunError
 {
@@ -71,5 +74,28 @@ extern bool outcome_charge(int64 id, int32 attempt,
 						   void (*write)(LiveTable *table, TupleTableSlot *slot, Job *job,
 										 const Worker *worker, const void *argument),
 						   const void *argument);
+
+/*
+ * How the runs of schedules ended, for as long as the schedules are there: the history of their jobs
+ * goes sooner.
+ */
+
+/*
+ * Forgets all but the latest end of each schedule. For the scheduler, outside of a transaction, as often as
+ * it likes: it is done seldom.
+ */
+extern void schedule_ends_forget(TimestampTz now);
+
+/*
+ * One line of JSON in the server's log for a run, or for a job that died without one, if
+ * queue_jobs.log_jobs asks for it.
+ */
+
+/*
+ * Writes the line of an executor's run. "state" is what became of the job; sqlstate and error are NULL unless
+ * the run failed. Only numbers are logged of the args, and the values of the keys in "loggable".
+ */
+extern void run_log(const Worker *worker, List *loggable, const Lane *lane, const Job *job,
+					const RunMeasure *measure, JobState state, const char *sqlstate, const char *error);
 
 #endif

@@ -27,13 +27,99 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "attribute_numbers.h"
+#include "catalog.h"
+#include "common/hashfn.h"
+#include "compat.h"
+#include "job.h"
 #include "job_lock.h"
+#include "key_hash.h"
+#include "lane_hint.h"
 #include "lane_scan.h"
-#include "limit_key.h"
 #include "miscadmin.h"
 #include "park.h"
 #include "snapshot.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/varlena.h"
 #include "wakeup.h"
+
+static List *
+key_names(const char *concurrency_key)
+{
+	List	   *names = NIL;
+
+	if (!SplitGUCList(pstrdup(concurrency_key), ',', &names) || names == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid concurrency_key \"%s\"", concurrency_key),
+				 errdetail("It is empty, or no list of names."),
+				 errhint("Give one args key, or several, separated by commas.")));
+	return names;
+}
+
+void
+limit_check_key(const char *concurrency_key)
+{
+	list_free(key_names(concurrency_key));
+}
+
+/*
+ * The values of the args by which a worker's jobs are counted, as one; NULL: the job is counted under none.
+ */
+static Jsonb *
+key_values(const Worker *worker, Jsonb *args)
+{
+	QjJsonbState state = {0};
+	ListCell   *cell;
+	bool		any = false;
+
+	if (worker->concurrency_key == NULL || !JB_ROOT_IS_OBJECT(args))
+		return NULL;
+	QjPushJsonb(&state, WJB_BEGIN_ARRAY, NULL);
+	foreach(cell, key_names(worker->concurrency_key))
+	{
+		JsonbValue *value = jsonb_member(&args->root, lfirst(cell));
+		JsonbValue	none = {.type = jbvNull};
+
+		any = any || (value != NULL && value->type != jbvNull);
+		QjPushJsonb(&state, WJB_ELEM, value ? value : &none);
+	}
+	QjPushJsonb(&state, WJB_END_ARRAY, NULL);
+	return any ? JsonbValueToJsonb(state.result) : NULL;
+}
+
+uint64
+limit_key_hash(const Worker *worker, Jsonb *args)
+{
+	uint64		seed = key_hash_seed();
+	Jsonb	   *key = key_values(worker, args);
+	uint64		hash;
+
+	if (key == NULL)
+		return 0;
+	hash = hash_combine64(key_hash_text(worker->name, seed), key_hash_jsonb(key, seed));
+	return hash == 0 ? 1 : hash;
+}
+
+bool
+limit_counts_keys(const Worker *worker)
+{
+	return worker->concurrency_key != NULL && (worker->concurrency_limit > 0 || worker->rate_limit > 0);
+}
+
+bool
+limit_any(const Worker *worker)
+{
+	return worker->max_running_jobs > 0 || worker->concurrency_limit > 0 || worker->rate_limit > 0;
+}
 
 int32
 park_place(uint64 key)
@@ -81,7 +167,8 @@ park_send_back(LiveTable *table, const Worker *worker, uint64 key, int most, boo
 	engine_snapshot_end(snapshot);
 }
 
-void
+/* A job of the key has ended: the next one of it goes back to its lane, in this transaction. */
+static void
 park_release(LiveTable *table, const Worker *worker, uint64 key)
 {
 	if (park_lock_try(key, false))
@@ -114,4 +201,95 @@ park_any(LiveTable *table, const Worker *worker, uint64 key, const Job *before)
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);
 	return found;
+}
+
+void
+limit_publish(const Worker *worker)
+{
+	wakeup_limited(lane_hint_worker(worker->name));
+}
+
+void
+limit_passed_by(const Worker *worker, const Job *job)
+{
+	if (worker != NULL && worker->concurrency_limit == 1 && job->due)
+		live_leave(job);
+}
+
+/* Unless another transaction is just removing it. */
+static void
+delete_claim(Relation rel, HeapTuple tuple)
+{
+	TM_FailureData failure;
+
+	(void) QjTableDelete(rel, &tuple->t_self, InvalidSnapshot, false, &failure);
+}
+
+/* The job has no slot any more. */
+static void
+forget_slots(const Job *job)
+{
+	Relation	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), RowExclusiveLock);
+	Snapshot	snapshot = engine_snapshot();
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	CommandCounterIncrement();
+	ScanKeyInit(&key, Anum_claimed_slot_job, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job->id));
+	scan = systable_beginscan(rel, catalog_relation(REL_CLAIMED_SLOT_JOB), true, snapshot, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		delete_claim(rel, tuple);
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, NoLock);
+}
+
+void
+limit_job_ended(LiveTable *table, const Job *job, const Worker *worker)
+{
+	uint64		key;
+
+	if (worker == NULL || !limit_any(worker))
+		return;
+	if (job->started_at != NO_TIME && job->lease != 0)
+		forget_slots(job);
+	if (worker->concurrency_limit > 0 && job->place == 0 && (key = limit_key_hash(worker, job->args)) != 0)
+		park_release(table, worker, key);
+	limit_publish(worker);
+}
+
+/*
+ * By the jobs' ids, one after the other: the table is small, and the planner knows nothing of that of jobs.
+ */
+void
+limit_trim_claimed(void)
+{
+	LiveTable	table;
+	IdScan		ids;
+	Relation	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), RowExclusiveLock);
+	Snapshot	snapshot = engine_snapshot();
+	TableScanDesc scan = QjBeginTableScan(rel, snapshot);
+	HeapTuple	tuple;
+
+	live_open(&table);
+	id_scan_begin(&ids, &table);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+		int64		id = DatumGetInt64(
+			heap_getattr(tuple, Anum_claimed_slot_job, RelationGetDescr(rel), &isnull));
+		int32		attempt = DatumGetInt32(
+			heap_getattr(tuple, Anum_claimed_slot_attempt, RelationGetDescr(rel), &isnull));
+		Job			job;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!id_scan_find(&ids, id, &job) || job.attempt != attempt)
+			delete_claim(rel, tuple);
+	}
+	id_scan_end(&ids);
+	live_close(&table);
+	table_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, NoLock);
 }

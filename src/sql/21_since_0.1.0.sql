@@ -76,7 +76,7 @@ ALTER TABLE queue_jobs.member_job REPLICA IDENTITY FULL;
 REVOKE ALL ON queue_jobs.member_job FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.member_job', 'WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles))');
 
--- How the runs of schedules ended, a row each; all but the latest of each schedule are removed (src/rules/schedule_end.c).
+-- How the runs of schedules ended, a row each; all but the latest of each schedule are removed (src/rules/outcome.c).
 CREATE TABLE queue_jobs.schedule_end (
     schedule text COLLATE "C" NOT NULL,
     owner regrole NOT NULL,

@@ -26,7 +26,7 @@ UPDATE queue_jobs.live_job j
   FROM queue_jobs.lane l
  WHERE l.id = j.lane AND j.dedup_hash IS NOT NULL;
 
--- So are limits: 0.1.0 hashed without a seed. A slot's number is the hash of its limit combined with the number of the slot (src/rules/limit.c, limit_key.c).
+-- So are limits: 0.1.0 hashed without a seed. A slot's number is the hash of its limit combined with the number of the slot (src/rules/limit.c, park.c).
 CREATE FUNCTION queue_jobs.combine(a bigint, b bigint) RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 -- hash_combine64(), whose sum is of unsigned numbers
 SELECT a # (CASE WHEN s.u >= 9223372036854775808 THEN s.u - 18446744073709551616 ELSE s.u END)::bigint
