@@ -21,7 +21,6 @@
 #include "exclusive_commands.h"
 #include "executor/spi.h"
 #include "job.h"
-#include "look_all.h"
 #include "miscadmin.h"
 #include "pending.h"
 #include "release.h"

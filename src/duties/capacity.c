@@ -2,7 +2,7 @@
  * capacity.c
  *		Limited-capacity workers; see capacity.h.
  *
- * The scheduler enqueues a job of FILL_WORKER (built_in_job.h) each minute, when a job has succeeded, and
+ * The scheduler enqueues a job of FILL_WORKER (duty.h) each minute, when a job has succeeded, and
  * after a new definition. Of one worker one such job at a time runs: so there are never more jobs than
  * max_running_jobs, whatever happens at once. Each minute it makes as many as are missing; in between, as
  * many as have succeeded since. A job that failed is missing until the minute is over, so that work which
@@ -15,11 +15,11 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "built_in_job.h"
 #include "capacity.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "current_job.h"
+#include "duty.h"
 #include "enqueue.h"
 #include "exclusive_commands.h"
 #include "executor/spi.h"
@@ -30,7 +30,6 @@
 #include "miscadmin.h"
 #include "run_as.h"
 #include "test_point.h"
-#include "timed_names.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"

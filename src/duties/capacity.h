@@ -22,7 +22,7 @@ extern void capacity_forget(const char *worker);
  */
 extern TimestampTz capacity_fill_due(TimestampTz now);
 
-/* A job of the built-in worker FILL_WORKER; see built_in_job.h. */
+/* A job of the built-in worker FILL_WORKER; see duty.h. */
 extern void capacity_run(const Worker *built_in, Jsonb *args);
 
 #endif

@@ -8,7 +8,7 @@
  * since then. No column is needed. A row that is changed for another reason counts from that change. So a
  * transaction that stays open, or prepared, holds up its own rows only.
  *
- * The scheduler notes the ticks, and enqueues a job of HEAL_WORKER at each (built_in_job.h), which reads the
+ * The scheduler notes the ticks, and enqueues a job of HEAL_WORKER at each (duty.h), which reads the
  * records: in the order of their primary key, a batch a transaction. A record that has a live job of any
  * state is passed over, so that a restart in the middle, or a tick too many, adds no duplicates. While a
  * healing waits or is under way, ticks are noted, and heal nothing.
@@ -16,10 +16,10 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "built_in_job.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
+#include "duty.h"
 #include "enqueue.h"
 #include "exclusive_commands.h"
 #include "executor/spi.h"
@@ -28,7 +28,6 @@
 #include "record.h"
 #include "run_as.h"
 #include "test_point.h"
-#include "timed_names.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"

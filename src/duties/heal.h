@@ -17,7 +17,7 @@ extern TimestampTz heal_due(TimestampTz now);
 
 #define HEAL_AGAIN_AFTER (5 * USECS_PER_SEC)	/* an error of the server's own */
 
-/* A job of the built-in worker HEAL_WORKER; see built_in_job.h. */
+/* A job of the built-in worker HEAL_WORKER; see duty.h. */
 extern void heal_run(const Worker *built_in, Jsonb *args);
 
 #endif

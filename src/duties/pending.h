@@ -37,9 +37,6 @@ typedef struct Pending
 	dlist_node	node;
 } Pending;
 
-/* Whether the role has few entries, and room for more. */
-extern bool pending_is_low(Oid role);
-
 /* Adds an entry, unless there is one already; returns it. NULL: there is no room. */
 extern Pending *pending_add(Oid role, PendingKind kind, int64 id);
 
@@ -67,5 +64,40 @@ extern TimestampTz pending_next(void);
 
 /* Whether there are entries, pending now or put off. */
 extern bool pending_any(void);
+
+/*
+ * Finds all batches that run and all jobs that wait, a piece at a time, for the scheduler to look at:
+ * when it starts, and after news was lost (end_news.h).
+ *
+ * Batches and jobs that are found become pending. A role may have more of them than there is room
+ * for. The scheduler finds the rest once there is room, and serves the other roles meanwhile.
+ */
+
+/*
+ * Has look_all_step() find all that there is now, and first the jobs that others wait for. The caller calls
+ * news_filter_begin() before, and only if look_all_may_begin(): an earlier search must come to its end first.
+ */
+extern bool look_all_may_begin(void);
+extern void look_all_begin(void);
+
+/* Has look_all_step() find the batches with members that expire, too. */
+extern void look_all_find_expiring(void);
+
+/* Finds the next piece, in a transaction of its own. False: there is none now. */
+extern bool look_all_step(void);
+
+/* When look_all_step() tries again, if a query has failed; or DT_NOEND. */
+extern TimestampTz look_all_next(void);
+
+/* Whether all that had to be found has become pending. */
+extern bool look_all_done(void);
+
+/*
+ * For a session that stands in for the scheduler: reads the next running batches, or waiting jobs, with ids
+ * above *after, which becomes the last id that was read. Returns how many ids the caller must look at. *last:
+ * there are no more.
+ */
+#define IDS_AT_ONCE 256
+extern int	look_all_read(bool batches, int64 *after, int64 ids[IDS_AT_ONCE], bool *last);
 
 #endif

@@ -10,7 +10,7 @@
  * A handler that is a procedure may COMMIT, so that no row lock lasts: a lease is written and committed
  * first, one without an end, which holds as long as this process has the hold on the job (live_row.h). It
  * runs at least once. An SQL command of a schedule is run in the same way (command.h), and so is what the
- * engine does for a worker (built_in_job.h).
+ * engine does for a worker (duty.h).
  */
 #include "postgres.h"
 

@@ -3,7 +3,7 @@
  *		One process a database that has something to do: sees that jobs fall due in time, that there are
  *		executors for those that can run, that crashes are charged and old history goes.
  *
- * It calls no code of users: executors do that, whose jobs it enqueues (built_in_job.h). So no duty of its
+ * It calls no code of users: executors do that, whose jobs it enqueues (duty.h). So no duty of its
  * waits for any of theirs.
  *
  * It looks when it is called (database_slot.h: attention), when the next job is due, or when its other duties

@@ -1,5 +1,5 @@
 /*
- * built_in_job.h
+ * duty.h
  *		What the engine does for a worker by SQL of its definer: healing (heal.h), and asking for remaining
  *		work (capacity.h).
  *
@@ -7,9 +7,11 @@
  * it enqueues a job of a built-in worker, whose args name the worker that it is for. An executor of the
  * definer's runs that as it runs others; what it costs comes out of that role's executors.
  */
-#ifndef QUEUE_JOBS_BUILT_IN_JOB_H
-#define QUEUE_JOBS_BUILT_IN_JOB_H
+#ifndef QUEUE_JOBS_DUTY_H
+#define QUEUE_JOBS_DUTY_H
 
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
 #include "registry.h"
 #include "utils/jsonb.h"
 
@@ -40,5 +42,19 @@ extern Worker *built_in_job_definition(const char *target, WorkerTexts *texts);
 
 /* Whether the run is to be broken off, and begun again later. */
 extern bool built_in_job_breaks_off(void);
+
+/* ---- What the scheduler has to do at times that stand in tables: names with times ---- */
+
+typedef struct Due
+{
+	char	   *name;
+	TimestampTz at;				/* DT_NOBEGIN: null */
+} Due;
+
+/*
+ * The rows of a query of the engine's, a name and a time each, as Due *, in the current memory context. "now"
+ * is its parameter $1. In a transaction of its own; empty if the extension is absent or of another version.
+ */
+extern List *timed_names(const char *query, TimestampTz now);
 
 #endif
