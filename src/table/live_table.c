@@ -188,18 +188,49 @@ refuse_unexpected(TM_Result result)
 }
 
 /*
- * Whether this transaction has the row's lock: live_find() took it, or the transaction changed the version
- * before, whose lock the server leaves to the new one. A row that is locked FOR SHARE does not count: we only
- * rely on it (live_try_share()).
+ * Whether this transaction has written the version that the slot shows. Until it commits, no other
+ * transaction can lock, change or delete that version, so that we need no lock of it either.
+ */
+static bool
+is_written_by_us(TupleTableSlot *slot)
+{
+	HeapTupleHeader row = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+
+	return !HeapTupleHeaderXminCommitted(row) &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(row));
+}
+
+/*
+ * Whether this transaction has the row's lock, and no other has one. A lock FOR SHARE does not count: we only
+ * rely on that row (live_try_share()). Savepoints of ours may have the row together, and some of them may
+ * have been rolled back.
  */
 static bool
 is_locked_by_us(TupleTableSlot *slot)
 {
 	HeapTupleHeader row = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+	MultiXactMember *members;
+	int			count;
+	bool		ours = false;
+	bool		others = false;
 
-	return (row->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 &&
-		HEAP_XMAX_IS_LOCKED_ONLY(row->t_infomask) && !HEAP_XMAX_IS_SHR_LOCKED(row->t_infomask) &&
-		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmax(row));
+	if ((row->t_infomask & HEAP_XMAX_INVALID) != 0)
+		return false;
+	if ((row->t_infomask & HEAP_XMAX_IS_MULTI) == 0)
+		return HEAP_XMAX_IS_LOCKED_ONLY(row->t_infomask) && !HEAP_XMAX_IS_SHR_LOCKED(row->t_infomask) &&
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmax(row));
+	count = GetMultiXactIdMembers(HeapTupleHeaderGetRawXmax(row), &members, false,
+								  HEAP_XMAX_IS_LOCKED_ONLY(row->t_infomask));
+	for (int i = 0; i < count; i++)
+	{
+		if (!TransactionIdIsCurrentTransactionId(members[i].xid))
+			others = others || TransactionIdIsInProgress(members[i].xid);
+		else if (members[i].status != MultiXactStatusForShare)
+			ours = true;
+	}
+	if (count > 0)
+		pfree(members);
+	return ours && !others;
 }
 
 /*
@@ -270,13 +301,37 @@ live_row_state(TupleTableSlot *slot, int *pid)
 static TM_Result
 try_lock(LiveTable *table, TupleTableSlot *slot, LockTupleMode mode)
 {
-	TupleTableSlot *locked = table_slot_create(table->rel, NULL);
+	HeapTupleData row = {.t_self = slot->tts_tid};
 	TM_FailureData failure;
-	TM_Result	result = table_tuple_lock(table->rel, &slot->tts_tid, SnapshotSelf, locked,
-										  GetCurrentCommandId(true), mode, LockWaitSkip, 0, &failure);
+	Buffer		buffer;
+	TM_Result	result = heap_lock_tuple(table->rel, &row, GetCurrentCommandId(true), mode, LockWaitSkip,
+										 false, &buffer, &failure);
 
-	ExecDropSingleTupleTableSlot(locked);
+	ReleaseBuffer(buffer);
 	return result;
+}
+
+/*
+ * The server hands our lock of a version on to the version that we write. There the lock serves nothing, but
+ * a change by another of our savepoints would have to be stored together with it, in a MultiXact. So this
+ * marks the lock as ended, as the server does after the end of a lock's transaction.
+ */
+static void
+forget_own_lock(LiveTable *table, TupleTableSlot *slot)
+{
+	HeapTupleHeader row = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+	Buffer		buffer;
+	ItemId		item;
+
+	if (HeapTupleHeaderGetRawXmax(row) == GetCurrentTransactionIdIfAny() || !is_written_by_us(slot) ||
+		(row->t_infomask & HEAP_XMAX_IS_MULTI) != 0 || !is_locked_by_us(slot))
+		return;
+	buffer = ReadBuffer(table->rel, ItemPointerGetBlockNumber(&slot->tts_tid));
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	item = PageGetItemId(BufferGetPage(buffer), ItemPointerGetOffsetNumber(&slot->tts_tid));
+	HeapTupleSetHintBits((HeapTupleHeader) PageGetItem(BufferGetPage(buffer), item), buffer,
+						 HEAP_XMAX_INVALID, InvalidTransactionId);
+	UnlockReleaseBuffer(buffer);
 }
 
 /*
@@ -292,6 +347,7 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 	if (!wait && live_is_out_of_reach(slot))
 		return false;
 	key_hint_delete(slot_get_int64(slot, Anum_live_job_dedup_hash));
+	forget_own_lock(table, slot);
 	result = QjTableDelete(table->rel, &slot->tts_tid, InvalidSnapshot, wait || is_locked_by_us(slot),
 						   &failure);
 	if (result != TM_Ok)
@@ -302,7 +358,8 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 
 /*
  * An assertion forbids to tell heap_update() not to wait where the row is locked. So without "wait" we lock
- * the row first, if we can at once: then there is no other transaction for which the update could wait.
+ * the row first, if we can at once, unless we have written its version: then there is no other transaction
+ * for which the update could wait.
  */
 static bool
 update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
@@ -317,9 +374,10 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 		if (live_is_out_of_reach(slot))
 			return false;
 		test_point("row_in_reach");
-		if (try_lock(table, slot, LockTupleExclusive) != TM_Ok)
+		if (!is_written_by_us(slot) && try_lock(table, slot, LockTupleExclusive) != TM_Ok)
 			return false;
 	}
+	forget_own_lock(table, slot);
 	live_form_row(table->rel, table->slot, job);
 	if (slot_get_int64(slot, Anum_live_job_dedup_hash) != job->dedup_hash)
 	{
@@ -560,8 +618,9 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
 			engine_snapshot_end(snapshot);
 			return FIND_NONE;
 		}
-		result = table_tuple_lock(table->rel, &(*slot)->tts_tid, snapshot, *slot, GetCurrentCommandId(true),
-								  LockTupleExclusive, wait ? LockWaitBlock : LockWaitSkip, 0, &failure);
+		result = is_written_by_us(*slot) ? TM_Ok :
+			table_tuple_lock(table->rel, &(*slot)->tts_tid, snapshot, *slot, GetCurrentCommandId(true),
+							 LockTupleExclusive, wait ? LockWaitBlock : LockWaitSkip, 0, &failure);
 		engine_snapshot_end(snapshot);
 		switch (result)
 		{
