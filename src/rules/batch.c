@@ -432,8 +432,9 @@ act(int64 batch, const BatchState *state)
 	if (now.succeeds)
 		call_back(batch, state, state->on_success, 0, &now);
 	now.settles = over && now.called == 0 && !state->callbacks;
+	/* also if it was over at the look before: a member may have been retried and have ended in between */
 	if (over)
-		news_note(NEWS_OVER, batch);	/* also of a batch that was retried, and is over once more */
+		news_note(NEWS_OVER, batch);
 	if (!now.dies && !now.ends && !now.succeeds && now.settles == state->settled)
 		return;
 	write_batch(batch, &now, state->dead_job);
