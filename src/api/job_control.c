@@ -12,6 +12,7 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"
@@ -281,23 +282,27 @@ end_put_back(int64 id, JobState end_as)
 	return result != CONTROL_RUNS;
 }
 
-void
-job_end_late(int64 id, JobState end_as)
-{
-	while (!end_put_back(id, end_as) && !executor_request_end(id, end_as))
-		CHECK_FOR_INTERRUPTS();
-}
-
 bool
 job_end_at_once(int64 id, JobState end_as)
 {
-	ControlResult result;
+	LiveTable	table;
+	JobControl	control;
+	Job			job;
+	ControlResult result = CONTROL_NOTHING;
 
 	if (catalog_status() != EXTENSION_PRESENT)
 		return true;
 	if (!ConditionalLockRelationOid(catalog_relation(REL_LIVE_JOB), RowExclusiveLock))
 		return false;
-	result = try_end(id, end_as, false, false);
+	live_open(&table);
+	control_begin(&control, &table, NULL, false);
+	/* without the row's lock, another transaction could retry the job after the look */
+	if (find_job(&control, id, &job) == FIND_FOUND && ledger_end_withdrawn(id))
+		live_leave(&job);
+	else
+		result = control_end_job(&control, id, end_as, false);
+	control_end(&control);
+	live_close(&table);
 	if (result == CONTROL_RUNS)
 		return executor_request_end(id, end_as);
 	return result != CONTROL_LOCKED;
@@ -361,6 +366,7 @@ retry_found(JobControl *control, Job *job)
 		live_leave(job);
 		return CONTROL_NOTHING;
 	}
+	ledger_withdraw_end(job->id);
 	make_available(job);
 	if (job_expired(job, job->run_at))
 		job->expires_at = NO_TIME;
@@ -408,6 +414,7 @@ control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order
 	job_check_owner(job->id, lane);
 	if (control->wait)
 		(void) batch_keep_death(finished, true);
+	ledger_withdraw_end(job->id);
 	make_available(job);
 	if (worker != NULL)
 		dedup_move_key(job, worker);	/* a version before may have hashed it otherwise */

@@ -63,12 +63,10 @@ extern ControlResult control_retry_live(JobControl *control, int64 id);
  */
 extern void control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order);
 
-/* What cancel() or discard() wanted of a job that an executor was about to put back, which has done so. */
-extern void job_end_late(int64 id, JobState end_as);
-
 /*
- * Ends the job without a wait: if another transaction has its row, the job stays as it is, and the result is
- * false. True if the job has ended, or another executor runs it and will end it.
+ * Ends the job as the ledger says, without a wait: if another transaction has its row, the job stays as it
+ * is, and the result is false. True if the job has ended, or another executor runs it and will end it, or a
+ * session has retried it since.
  */
 extern bool job_end_at_once(int64 id, JobState end_as);
 

@@ -45,11 +45,15 @@
 #include "run_timeout.h"
 #include "settings.h"
 #include "statistics.h"
+#include "storage/latch.h"
 #include "subtransaction.h"
 #include "test_point.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/wait_event.h"
 #include "wakeup.h"
+
+#define TRY_END_EVERY 100		/* milliseconds, while another transaction has the row */
 
 static MemoryContext run_context = NULL;
 
@@ -119,9 +123,12 @@ judge_upkeep(const Run *run, RunEnd end)
 	return RUN_SUCCEEDED;
 }
 
+/* NULL: there was none, and all of it is NULL. */
 static RunError
 run_error(const ErrorData *error)
 {
+	if (error == NULL)
+		return (RunError) {0};
 	return (RunError)
 	{
 		.sqlstate = unpack_sql_state(error->sqlerrcode),
@@ -251,12 +258,11 @@ command_task(const Task *task, const Job *job)
 static void
 log_run(const Run *run, JobState state)
 {
-	const ErrorData *error = run->error;
+	RunError	error = run_error(run->error);
 
 	MemoryContextSwitchTo(run_context);
 	run_log(run->task->worker, run->task->callee->loggable_args, run->task->lane, &run->job,
-			&run->measure, state, error ? unpack_sql_state(error->sqlerrcode) : NULL,
-			error ? (error->message ? error->message : "") : NULL);
+			&run->measure, state, error.sqlstate, error.message);
 }
 
 static void
@@ -294,7 +300,11 @@ end_hold(Run *run)
 	unit_end();
 }
 
-/* Writes the end of a procedure's run to the row with the lease, unless the job was taken away meanwhile. */
+/*
+ * Writes the end of a procedure's run to the row with the lease, unless the job was taken away meanwhile. If
+ * another transaction has the row, this waits to write what the run has come to, but not to write an end that
+ * a session has asked for: heed_end() does that.
+ */
 static void
 execute_procedure(Run *run)
 {
@@ -302,6 +312,8 @@ execute_procedure(Run *run)
 	Job			stored;
 	RunEnd		end;
 	JobState	state = JOB_CANCELLED;
+	FindResult	found;
+	int			end_as;
 
 	live_close(&run->table);
 	unit_end();
@@ -314,10 +326,17 @@ execute_procedure(Run *run)
 	test_point("handler_returned");
 	PushActiveSnapshot(GetTransactionSnapshot());
 	live_open(&run->table);
-	if (live_find(&run->table, run->job.id, true, &slot, &stored) == FIND_FOUND)
+	end_as = end_wanted(run);
+	found = live_find(&run->table, run->job.id, end_as < 0, &slot, &stored);
+	if (found == FIND_FOUND)
 	{
 		state = finish(run, end, slot);
 		run->put_back = !is_final(state);
+	}
+	else if (found == FIND_LOCKED)
+	{
+		state = (JobState) end_as;
+		run->put_back = true;
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	live_close(&run->table);
@@ -328,25 +347,25 @@ execute_procedure(Run *run)
 	log_run(run, state);
 }
 
-typedef struct LateEnd
+typedef struct WantedEnd
 {
 	int64		job;
 	JobState	end_as;
-} LateEnd;
+	bool		done;
+} WantedEnd;
 
 /*
- * Ends the job as a session has asked. This may wait for another transaction that has the row. Neither the
- * signal that came with the request nor that of a further one interrupts the wait. (An ERROR ends the
- * holdoff.)
+ * Ends the job as a session has asked, unless another transaction has its row. Neither the signal that came
+ * with the request nor that of a further one interrupts this. (An ERROR ends the holdoff.)
  */
 static void
-end_late(void *argument)
+end_at_once(void *argument)
 {
-	const LateEnd *end = argument;
+	WantedEnd  *end = argument;
 
 	HOLD_CANCEL_INTERRUPTS();
 	unit_begin();
-	job_end_late(end->job, end->end_as);
+	end->done = job_end_at_once(end->job, end->end_as);
 	ForceSyncCommit();
 	unit_end();
 	RESUME_CANCEL_INTERRUPTS();
@@ -354,23 +373,37 @@ end_late(void *argument)
 
 /*
  * Heeds a session that asked for the job's end while this executor wrote and committed what had become of the
- * job. If the job has ended, there is no row to change. An error may be a deadlock's: after a second one the
- * end is left to the scheduler.
+ * job, or while its process ends. If the job has ended, there is no row to change. The ledger has the request
+ * first: where another transaction has the row, or the end fails, this executor goes on and the scheduler
+ * makes the end. An executor that has left too many waits until the scheduler has made one, or the row is
+ * free.
  */
 static void
-heed_late_end(int64 job, int end_as)
+heed_end(int64 job, int end_as)
 {
-	LateEnd		end = {.job = job,.end_as = (JobState) end_as};
-	bool		heeded = false;
+	WantedEnd	end = {.job = job,.end_as = (JobState) end_as};
+	bool		left;
+	bool		ended;
 
-	for (int tries = 0; !heeded && tries < 2; tries++)
-		heeded = process_protect(end_late, &end);
-	if (!heeded)
+	do
 	{
-		ledger_leave_end(job, end_as);
+		left = ledger_leave_end(job, end_as);
+		ended = process_protect(end_at_once, &end) && end.done;
+		QueryCancelPending = false;
+		if (!left && !ended)
+		{
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, TRY_END_EVERY,
+							 PG_WAIT_EXTENSION);
+			ResetLatch(MyLatch);
+			HOLD_CANCEL_INTERRUPTS();
+			CHECK_FOR_INTERRUPTS();
+			RESUME_CANCEL_INTERRUPTS();
+		}
+	} while (!left && !ended);
+	if (ended)
+		ledger_job_ended(job);
+	else
 		database_call_attention(MyDatabaseId);
-	}
-	QueryCancelPending = false;
 }
 
 static void
@@ -384,7 +417,7 @@ stop_showing(ExecutorSlot *slot, bool has_ended)
 		int			end_as = executor_end_wanted(slot, &asked);
 
 		if (end_as >= 0)
-			heed_late_end(id, end_as);
+			heed_end(id, end_as);
 		executor_end_heeded(slot, asked);
 	}
 }
@@ -538,23 +571,6 @@ execute_let_go(ExecutorSlot *slot)
 		lane_hints_void(MyDatabaseId);
 }
 
-/*
- * The ledger has the request first: if the end fails, the process ends as well, and the scheduler reads it.
- */
-static void
-end_at_exit(int64 job, int end_as)
-{
-	bool		done;
-
-	ledger_leave_end(job, end_as);
-	unit_begin();
-	done = job_end_at_once(job, (JobState) end_as);
-	ForceSyncCommit();
-	unit_end();
-	if (done)
-		ledger_unblame();
-}
-
 void
 execute_exit(ExecutorSlot *slot)
 {
@@ -572,7 +588,7 @@ execute_exit(ExecutorSlot *slot)
 		hold_end_session();
 		end_as = executor_end_wanted(slot, &asked);
 		if (end_as >= 0)
-			end_at_exit(id, end_as);
+			heed_end(id, end_as);
 		executor_end_heeded(slot, asked);
 	}
 }

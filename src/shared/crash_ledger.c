@@ -10,6 +10,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "access/transam.h"
+#include "access/xact.h"
 #include "crash_ledger.h"
 #include "executor_slot.h"
 #include "interruption.h"
@@ -21,15 +23,17 @@
 
 #define LEDGER_FILE "pg_stat/queue_jobs.ledger"
 
-/* one entry a slot, then those that are to be charged, one a slot as well */
+/* Each slot has the place of its run, and others for jobs that the scheduler must charge or end. */
+#define PLACES_OF_SLOT 4
+
+/* first the runs of all slots, then one of the other places of each slot, and so on */
 static LedgerEntry *ledger = NULL;
 static LedgerEntry *own_entry = NULL;
-static LedgerEntry *own_blamed = NULL;
 
 int
 ledger_places(void)
 {
-	return 2 * queue_jobs_max_executors;
+	return PLACES_OF_SLOT * queue_jobs_max_executors;
 }
 
 void
@@ -54,8 +58,49 @@ write_entry(LedgerEntry *entry, Oid database, int64 job, int32 attempt, int end_
 	entry->server_start = PgStartTime;
 	entry->pid = MyProcPid;
 	entry->end_as = end_as;
+	entry->withdrawn = 0;
 	pg_write_barrier();
 	entry->job = job;
+}
+
+static bool
+is_of_this_server(const LedgerEntry *entry)
+{
+	return entry->job != 0 && entry->server_start == PgStartTime;
+}
+
+static bool
+is_of_here(const LedgerEntry *entry)
+{
+	return is_of_this_server(entry) && entry->database == MyDatabaseId;
+}
+
+/* One of the other places of our slot; NULL: there is none. */
+static LedgerEntry *
+other_place(int n)
+{
+	return own_entry != NULL && n < PLACES_OF_SLOT ? own_entry + n * queue_jobs_max_executors : NULL;
+}
+
+/*
+ * Where our slot's next charge or end goes: to the place that the job has, to a free one, or in place of a
+ * charge, for ends were promised. NULL: there is none.
+ */
+static LedgerEntry *
+place_for(Oid database, int64 job)
+{
+	LedgerEntry *found = NULL;
+	LedgerEntry *entry;
+
+	for (int i = 1; (entry = other_place(i)) != NULL; i++)
+	{
+		if (entry->job == job && entry->database == database)
+			return entry;
+		if (!is_of_this_server(entry) ||
+			(entry->end_as == 0 && (found == NULL || is_of_this_server(found))))
+			found = entry;
+	}
+	return found;
 }
 
 /* Several processes may be here at once: they write the same. */
@@ -83,14 +128,18 @@ wipe_and_exit(int signo, siginfo_t *info, void *context)
 	_exit(2);
 }
 
-/* The process that had the slot before may have left an entry that is not charged yet. */
+/*
+ * The process that had the slot before may have left an entry that the scheduler has not seen to yet. An end
+ * for which there is no other place stays where it is, and this process does without an entry.
+ */
 void
 ledger_attach(int slot)
 {
 	ledger_open();
 	own_entry = ledger ? &ledger[slot] : NULL;
-	own_blamed = ledger ? &ledger[queue_jobs_max_executors + slot] : NULL;
 	ledger_blame();
+	if (own_entry != NULL && is_of_this_server(own_entry) && own_entry->end_as != 0)
+		own_entry = NULL;
 	signal_set_handler(SIGQUIT, wipe_and_exit);
 }
 
@@ -112,38 +161,45 @@ ledger_wipe(void)
 void
 ledger_blame(void)
 {
+	LedgerEntry *place;
+
 	if (own_entry == NULL || own_entry->job == 0)
 		return;
-	own_blamed->job = 0;
+	place = place_for(own_entry->database, own_entry->job);
+	if (place == NULL)
+		return;					/* the scheduler finds it where it is */
+	place->job = 0;
 	pg_write_barrier();
-	own_blamed->database = own_entry->database;
-	own_blamed->attempt = own_entry->attempt;
-	own_blamed->server_start = own_entry->server_start;
-	own_blamed->end_as = own_entry->end_as;
+	place->database = own_entry->database;
+	place->attempt = own_entry->attempt;
+	place->server_start = own_entry->server_start;
+	place->end_as = own_entry->end_as;
+	place->withdrawn = own_entry->withdrawn;
+	place->withdrawn_by = own_entry->withdrawn_by;
 	pg_write_barrier();
-	own_blamed->job = own_entry->job;
+	place->job = own_entry->job;
 	ledger_wipe();
 }
 
-void
+bool
 ledger_leave_end(int64 job, int end_as)
 {
-	if (own_blamed != NULL)
-		write_entry(own_blamed, MyDatabaseId, job, 0, end_as);
+	LedgerEntry *place = place_for(MyDatabaseId, job);
+
+	if (place != NULL)
+		write_entry(place, MyDatabaseId, job, 0, end_as);
+	return place != NULL;
 }
 
 void
-ledger_unblame(void)
+ledger_job_ended(int64 job)
 {
-	if (own_blamed != NULL)
-		own_blamed->job = 0;
-	pg_write_barrier();
-}
+	LedgerEntry *entry;
 
-static bool
-is_of_here(const LedgerEntry *entry)
-{
-	return entry->job != 0 && entry->database == MyDatabaseId && entry->server_start == PgStartTime;
+	for (int i = 1; (entry = other_place(i)) != NULL; i++)
+		if (entry->job == job && is_of_here(entry))
+			entry->job = 0;
+	pg_write_barrier();
 }
 
 static bool
@@ -173,6 +229,34 @@ ledger_names(int64 job, int32 attempt)
 	ledger_open();
 	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
 		if (is_entry_of(&ledger[i], job, attempt))
+			return true;
+	return false;
+}
+
+/* The place may get another entry while we look: so the mark has the job's id. */
+void
+ledger_withdraw_end(int64 job)
+{
+	ledger_open();
+	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
+	{
+		LedgerEntry *entry = &ledger[i];
+
+		if (entry->job != job || entry->end_as == 0 || !is_of_here(entry) ||
+			(entry->withdrawn == job && TransactionIdIsCurrentTransactionId(entry->withdrawn_by)))
+			continue;
+		entry->withdrawn_by = GetCurrentTransactionId();
+		pg_write_barrier();
+		entry->withdrawn = job;
+	}
+}
+
+bool
+ledger_end_withdrawn(int64 job)
+{
+	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
+		if (ledger[i].job == job && ledger[i].withdrawn == job && is_of_here(&ledger[i]) &&
+			TransactionIdDidCommit(ledger[i].withdrawn_by))
 			return true;
 	return false;
 }

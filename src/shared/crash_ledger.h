@@ -11,12 +11,14 @@
  * itself.
  *
  * A job that ends its process in an orderly way, by pg_terminate_backend(pg_backend_pid()) or a timeout that
- * it did not heed, is free again before the scheduler can charge it. Its entry is moved to a second place of
+ * it did not heed, is free again before the scheduler can charge it. Its entry is moved to another place of
  * the slot before that: a claim passes a job by that has an entry there.
  *
  * A session may have asked for the end of a job (cancel(), discard()), and have committed, when the server
- * goes down or the executor's process ends. Then the entry says so: the scheduler ends the job, instead of
- * charging it, and no claim starts it before.
+ * goes down, the executor's process ends, or another transaction has the job's row. Then the entry says so:
+ * the scheduler ends the job, instead of charging it, and no claim starts it before. Each such end has a
+ * place of its own until then. Another session may retry() the job first: if that commits, the end is void.
+ * (The job's attempt would not tell: retry() leaves it as it is.)
  */
 #ifndef QUEUE_JOBS_CRASH_LEDGER_H
 #define QUEUE_JOBS_CRASH_LEDGER_H
@@ -32,6 +34,9 @@ typedef struct LedgerEntry
 	TimestampTz server_start;	/* entries of an earlier postmaster blame no job */
 	int32		pid;
 	int32		end_as;			/* JobState in which the job must end; 0: charge it */
+	/* that end is void if this transaction, or savepoint, commits; only if "withdrawn" is the entry's job */
+	int64		withdrawn;
+	TransactionId withdrawn_by;
 } LedgerEntry;
 
 /* What is said where a file of such entries cannot be had. */
@@ -45,11 +50,18 @@ extern void ledger_wipe(void);
 /* This process ends by its job's doing. */
 extern void ledger_blame(void);
 
-/* It does, but the job has ended all the same. */
-extern void ledger_unblame(void);
+/*
+ * Has the scheduler end the job, as a session has asked, if this process does not call ledger_job_ended().
+ * False: there is no place for it. Either the scheduler has not made the ends before, or there is no ledger.
+ */
+extern bool ledger_leave_end(int64 job, int end_as);
+extern void ledger_job_ended(int64 job);
 
-/* Has the scheduler end the job, as a session has asked, if this process does not call ledger_unblame(). */
-extern void ledger_leave_end(int64 job, int end_as);
+/* The current (sub)transaction retries the job, whose row it has locked or writes again. */
+extern void ledger_withdraw_end(int64 job);
+
+/* Whether the end that was left is void, for a transaction that has the lock of the job's row. */
+extern bool ledger_end_withdrawn(int64 job);
 
 /*
  * ledger_server_ends() is for the SIGQUIT handler of a process that has called ledger_open(): the server's
