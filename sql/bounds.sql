@@ -93,13 +93,15 @@ SELECT nested(:deepest * 3 / 2) AS deep \gset
 SELECT queue_jobs.define_worker('told', 'app.hear_of'), queue_jobs.define_worker('never', 'app.always_fails', max_retries => 0, on_dead => 'told'), queue_jobs.define_worker('by hand', on_dead => 'told', on_expired => 'told');
 SELECT queue_jobs.enqueue('never', :'deep') AS dies, queue_jobs.enqueue('by hand', :'deep') AS discarded, queue_jobs.enqueue('by hand', :'deep', run_at => '2001-01-01', expires_in => '1 s') AS expires \gset
 SELECT queue_jobs.enqueue('by hand', jsonb_build_object('a', repeat('x', 10000))) AS large \gset
+-- Nor does a process copy and compress very large ones for that: the scheduler would keep other roles' jobs waiting for seconds.
+SELECT queue_jobs.enqueue('by hand', jsonb_build_object('a', repeat('x', 6000000))) AS huge \gset
 SELECT queue_jobs.new_batch('deep', on_ended => 'told', args => jsonb_build_object('a', :'deep'::jsonb)) AS batch \gset
 RESET ROLE;
 RESET max_stack_depth;
 SET ROLE regress_app;
-SELECT queue_jobs.discard(:discarded), queue_jobs.discard(:large);
+SELECT queue_jobs.discard(:discarded), queue_jobs.discard(:large), queue_jobs.discard(:huge);
 SELECT count(*) FROM queue_jobs.claim('me', '{by hand}');
-CALL wait_for($$SELECT count(*) = 5 FROM app.told$$);
+CALL wait_for($$SELECT count(*) = 6 FROM app.told$$);
 SELECT j.worker, j.state, t.args ->> 'worker' AS of, left(t.args ->> 'args', 10) AS args, t.args ->> 'error' AS error, t.args ->> 'args_left_out' AS left_out
   FROM told t JOIN queue_jobs.job j ON j.id = (t.args ->> 'job')::bigint ORDER BY j.id;
 SELECT args - 'batch' AS args, args ->> 'batch' = :'batch' AS of_it FROM told WHERE args ? 'batch';

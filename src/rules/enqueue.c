@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
 #include "batch_member.h"
@@ -290,34 +291,42 @@ insert_engine_job(void *argument)
 	live_close(&table);
 }
 
-/* Inserts the job without of_args, after insert_engine_job() has failed with that error. */
 static void
-insert_without_args(EngineJob *job, const ErrorData *error)
+insert_without_args(EngineJob *job, const char *why)
 {
 	ereport(LOG,
 			(errmsg("args are left out of those of a job of worker \"%s\"", job->worker),
-			 errdetail_internal("%s", as_sentence(error->message)),
+			 errdetail_internal("%s", as_sentence(why)),
 			 errhint("They are those of the job, or batch, whose end it tells.")));
 	job->of_args = NULL;
-	job->left_out = error->message;
+	job->left_out = why;
 	insert_engine_job(job);
 }
 
 /*
  * An error here would keep another job from ending. So if the worker is disabled or gone, the new job waits;
  * if its role is gone, there is no job; and if of_args are too large, the job does without. Small ones always
- * fit.
+ * fit. The process may be the scheduler, for which other roles wait: so args are too large, too, if it would
+ * take seconds to copy and compress them.
  */
 int64
 enqueue_for(EngineJob *job)
 {
 	ErrorData  *error;
+	Size		size;
 
 	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(job->owner)))
 		return 0;
 	if (jsonb_is_small(job->of_args))
 	{
 		insert_engine_job(job);
+		return job->id;
+	}
+	size = toast_raw_datum_size(PointerGetDatum(job->of_args));
+	if (size > MAX_ARGS_SIZE)
+	{
+		insert_without_args(job, psprintf("args have %zu bytes before compression; the limit is %d bytes (5 MB)",
+										  size, MAX_ARGS_SIZE));
 		return job->id;
 	}
 	error = subtransaction_try(insert_engine_job, job);
@@ -328,7 +337,7 @@ enqueue_for(EngineJob *job)
 		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_SYSTEM_ERROR ||
 		error->sqlerrcode == ERRCODE_DISK_FULL)
 		ReThrowError(error);
-	insert_without_args(job, error);
+	insert_without_args(job, error->message);
 	return job->id;
 }
 
