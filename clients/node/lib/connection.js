@@ -1,6 +1,7 @@
 // One connection that is made again when it is lost: after a restart of the server, or with its new primary.
 import net from 'node:net';
 import pg from 'pg';
+import { ROLE } from './sql.js';
 
 const FIRST_DELAY = 50;
 const LONGEST_DELAY = 10_000;
@@ -46,6 +47,7 @@ export class Connection {
   #closing = new AbortController();
   #connected = null;      // a promise of a client of pg's
   #client = null;         // the one that has been connected last, until it is lost
+  #session = null;        // its user and role, as they were when it was connected
   #turn = Promise.resolve();
   #nextServer = 0;
   #silence;
@@ -63,6 +65,10 @@ export class Connection {
 
   get closed() {
     return this.#closing.signal.aborted;
+  }
+
+  get session() {
+    return this.#session;
   }
 
   // Whether what this client was asked last went wrong because the connection is lost.
@@ -117,8 +123,9 @@ export class Connection {
     const timer = setTimeout(() => this.#drop(client), CONNECT_WITHIN);
     try {
       await client.connect();
-      const { rows: [standby] } = await client.query('SELECT pg_is_in_recovery() AS is');
-      if (standby.is) throw new Error('this server is a standby');
+      const { rows: [session] } = await client.query(`SELECT pg_is_in_recovery() AS standby, ${ROLE}`);
+      if (session.standby) throw new Error('this server is a standby');
+      this.#session = session;
     } catch (error) {
       this.#drop(client);
       throw error;

@@ -1,6 +1,7 @@
 // How statements are sent. Every parameter is text, cast in SQL: so they mean the same through each driver
 // and pooler, whether it sends types or not. And ids come back as text, exact whatever the driver makes of
 // a bigint.
+import pg from 'pg';
 import { stringify } from './json.js';
 
 // The rows of a statement, by a pg client, pool or transaction, or by an adapter (adapters.js).
@@ -88,3 +89,10 @@ export function namedArguments(values, known, options = {}) {
   }
   return text.join('');
 }
+
+// The user and the role that a session has.
+export const ROLE = "session_user::text AS user, pg_catalog.current_setting('role') AS role";
+
+// Gives them back to it. Set for this transaction alone, they would give way to the handler's after it.
+export const setRole = ({ user, role }) =>
+  `SELECT pg_catalog.set_config('session_authorization', ${pg.escapeLiteral(user)}, false), pg_catalog.set_config('role', ${pg.escapeLiteral(role)}, false)`;

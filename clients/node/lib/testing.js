@@ -5,7 +5,7 @@ import { claimStatement, jobsOfRows, queuesFor } from './claim.js';
 import { Abort, runJob } from './job.js';
 import { parse } from './json.js';
 import { failed, writeOutcome } from './outcome.js';
-import { ask, Values } from './sql.js';
+import { ask, ROLE, setRole, Values } from './sql.js';
 import { Worker } from './worker.js';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
@@ -15,12 +15,13 @@ function asWorker(worker) {
   return worker instanceof Worker ? worker : new Worker({ log: SILENT }).handle(worker);
 }
 
-async function runOne(db, worker, job) {
+async function runOne(db, worker, job, session) {
   await ask(db, 'SAVEPOINT queue_jobs_run');
   let outcome = await runJob(worker, job, { db, client: db, signal: new Abort().signal, wasStopped: () => false, isStopping: () => false });
   if (!outcome.rollback) {
     try {
       await ask(db, 'SET CONSTRAINTS ALL IMMEDIATE');
+      await ask(db, setRole(session));
     } catch (error) {
       outcome = failed(error);
     }
@@ -36,11 +37,12 @@ async function runOne(db, worker, job) {
 export async function runDue(db, worker, { queues, maxJobs = 1000 } = {}) {
   const own = asWorker(worker);
   const source = { claimant: own.name, queues: queuesFor(queues, own.handlers.keys()) };
+  const [session] = await ask(db, `SELECT ${ROLE}`);
   const ran = [];
   while (ran.length < maxJobs) {
     const [job] = jobsOfRows(await ask(db, ...claimStatement(source, 1)));
     if (!job) break;
-    ran.push(await runOne(db, own, job));
+    ran.push(await runOne(db, own, job, session));
   }
   return ran;
 }

@@ -5,6 +5,7 @@ import { backoff, Closed, Connection, isHopeless, sleep } from './connection.js'
 import { guarded } from './guard.js';
 import { Abort, Lost, runJob, Stopping } from './job.js';
 import { failed, isStale, writeOutcome } from './outcome.js';
+import { setRole } from './sql.js';
 import { Waiter } from './waiter.js';
 
 // A handler's statement may be under way: it is cancelled, and a request that came too early is sent again.
@@ -204,7 +205,7 @@ export class TransactionEngine {
     });
     if (task.abandoned) return; // the time to stop had passed
     task.over = true;
-    if (!outcome.rollback) outcome = await this.#checkConstraints(ours, outcome);
+    if (!outcome.rollback) outcome = await this.#endWork(ours, task.connection.session, outcome);
     try {
       await writeOutcome(ours, job, outcome, { log: this.#log, undo: () => ours.query('ROLLBACK TO SAVEPOINT queue_jobs_work') });
       await ours.query('COMMIT');
@@ -215,11 +216,11 @@ export class TransactionEngine {
     }
   }
 
-  // Or else their errors would come at COMMIT, and nothing would be left of the attempt. They may take as
-  // long as the handler.
-  async #checkConstraints(client, outcome) {
+  // Checks constraints, or else their errors would come at COMMIT, and nothing would be left of the attempt:
+  // they may take as long as the handler. Then the session has its own role again, whichever the handler has set.
+  async #endWork(client, session, outcome) {
     try {
-      await client.query('SET CONSTRAINTS ALL IMMEDIATE', undefined, { within: LONGEST });
+      await client.query(`SET CONSTRAINTS ALL IMMEDIATE; ${setRole(session)}`, undefined, { within: LONGEST });
       return outcome;
     } catch (error) {
       if (error.lost) throw error;

@@ -36,6 +36,19 @@ test('runDue() runs what is due, and what that enqueues', async () => {
   assert.deepEqual(await runDue(client, handlers), []);
 });
 
+test('runDue() takes the role back that a handler has set', async () => {
+  for (const role of ['SET LOCAL ROLE pg_monitor', 'SET ROLE pg_monitor', 'SELECT 1']) await enqueue(client, 'slow', { role });
+  const work = async ({ role }, ctx) => {
+    await ctx.client.query(role);
+    return (await ctx.client.query("SELECT current_setting('role') AS role")).rows[0].role;
+  };
+  assert.deepEqual((await runDue(client, { slow: work })).map(({ outcome, result }) => [outcome, result]), [
+    ['completed', 'pg_monitor'],
+    ['completed', 'pg_monitor'],
+    ['completed', 'none'],
+  ]);
+});
+
 test('runDue() with a worker and its middleware, a limit, and other outcomes', async () => {
   const worker = new Worker().handle({ mail: (args, ctx) => ctx.snooze('1 h'), slow: (args, ctx) => ctx.discard('no') });
   const seen = [];

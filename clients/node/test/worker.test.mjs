@@ -324,7 +324,7 @@ test('transaction: what is being rolled back is not completed after the ROLLBACK
   const { query } = pg.Client.prototype;
   let task = null;
   t.mock.method(pg.Client.prototype, 'query', function late(text, ...rest) {
-    if (text === 'SET CONSTRAINTS ALL IMMEDIATE') {
+    if (String(text).startsWith('SET CONSTRAINTS ALL IMMEDIATE')) {
       task = this;
       checked.open();
       return rolledBack.opened;

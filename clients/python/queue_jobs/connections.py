@@ -10,6 +10,9 @@ from typing import Any, Sequence
 
 Rows = list[dict[str, Any]]
 
+# Gives a session its user and its role, as role_of() has them. Set for this transaction alone, they would give way to the handler's after it.
+SET_ROLE = "SELECT pg_catalog.set_config('session_authorization', %s, false), pg_catalog.set_config('role', %s, false)"
+
 
 def fetch(connection: Any, sql: str, parameters: Sequence[Any] = ()) -> Rows:
     """The statement's rows, on a connection of psycopg 3 or 2, Django or SQLAlchemy, or a session of SQLAlchemy."""
@@ -23,6 +26,12 @@ def fetch(connection: Any, sql: str, parameters: Sequence[Any] = ()) -> Rows:
     with connection.cursor(**_plain_cursor(connection)) as cursor:
         cursor.execute(sql, parameters)
         return _rows(cursor)
+
+
+def role_of(connection: Any) -> list[str]:
+    """The user and the role that the session has now."""
+    row = fetch(connection, "SELECT session_user::text AS name, pg_catalog.current_setting('role') AS role")[0]
+    return [row["name"], row["role"]]
 
 
 async def afetch(connection: Any, sql: str, parameters: Sequence[Any] = ()) -> Rows:

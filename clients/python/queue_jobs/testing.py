@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .connections import fetch
+from .connections import SET_ROLE, fetch, role_of
 from .job import Job, PutBack, columns
 from .outcome import Outcome, of_error, of_return
 from .values import to_json
@@ -29,20 +29,22 @@ def run_due(connection: Any, worker: Worker, *, max_jobs: int = 1000, raise_erro
     raised, unless raise_errors is False: then the job fails as it would outside of a test.
     """
     select = columns(connection)
+    role = role_of(connection)
     ran: list[Ran] = []
     while len(ran) < max_jobs:
         rows = fetch(connection, f"SELECT {select} FROM queue_jobs.claim('test', %s::text[]) j", [worker.claimed_queues])
         if not rows:
             return ran
-        ran.append(_run(connection, worker, Job(rows[0], connection, worker, own=True), raise_errors))
+        ran.append(_run(connection, worker, Job(rows[0], connection, worker, own=True), role, raise_errors))
     raise AssertionError(f"more than {max_jobs} jobs are due: do they enqueue each other for ever?")
 
 
-def _run(connection: Any, worker: Worker, job: Job, raise_errors: bool) -> Ran:
+def _run(connection: Any, worker: Worker, job: Job, role: list[str], raise_errors: bool) -> Ran:
     _execute(connection, "SAVEPOINT queue_jobs")
     try:
         value, outcome, error = _call(worker, job)
         _execute(connection, "SET CONSTRAINTS ALL IMMEDIATE")
+        fetch(connection, SET_ROLE, role)
     except Exception as raised:
         if raise_errors:
             raise

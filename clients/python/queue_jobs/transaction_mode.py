@@ -12,8 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.sql import SQL
 
-from .connections import fetch
+from .connections import SET_ROLE, fetch, role_of
 from .guard import guard
 from .job import Job, PutBack, columns, fetch_claimed
 from .log import log
@@ -39,6 +40,7 @@ class Thread(threading.Thread):
     def __init__(self, loop: "TransactionLoop"):
         super().__init__(target=loop.work, args=[self], daemon=True)
         self.connection: Any = None  # of psycopg, while there is one
+        self.end_of_work = ""  # what the connection executes between handler and outcome
         self.job: Job | None = None
         self.backoff = Backoff(loop.worker._stop)
 
@@ -92,6 +94,7 @@ class TransactionLoop:
                     guard(thread.connection)
                     with self.worker.watch.answer(thread.connection):
                         select = columns(thread.connection)
+                        thread.end_of_work = _end_of_work(thread.connection)
                     try:
                         while self._next(thread, select):
                             pass
@@ -153,7 +156,7 @@ class TransactionLoop:
         thread.job = job
         connection = thread.connection
         try:
-            outcome = self._outcome(connection, job)
+            outcome = self._outcome(connection, job, thread.end_of_work)
             self._command(connection, "COMMIT")
         except Exception as error:
             if self.abandoned or is_lost(connection, error):
@@ -169,7 +172,7 @@ class TransactionLoop:
             self.worker.watch.end(connection)
         return True
 
-    def _outcome(self, connection: psycopg.Connection, job: Job) -> Outcome:
+    def _outcome(self, connection: psycopg.Connection, job: Job, end_of_work: str) -> Outcome:
         """Runs the handler and reports its outcome; what a handler that fails has written goes back to the savepoint."""
         watch = self.worker.watch
         watch.begin(connection)
@@ -179,8 +182,7 @@ class TransactionLoop:
                     outcome = self._call(connection, job)
                 finally:
                     watch.begin(connection)
-                # Or their errors would come at COMMIT.
-                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                connection.execute(end_of_work, prepare=False)
                 outcome.report(connection, job)
             return outcome
         except BaseException as error:
@@ -228,6 +230,12 @@ class TransactionLoop:
         """BEGIN and the like, which the connection's own cursors refuse."""
         with self.worker.watch.answer(connection):
             psycopg.Cursor(connection).execute(sql)
+
+
+def _end_of_work(connection: psycopg.Connection) -> str:
+    """Raises the errors that would come at COMMIT, and gives the session back the role that it has now, whichever the handler has set."""
+    statements = "SET CONSTRAINTS ALL IMMEDIATE; " + SET_ROLE.replace("%s", "{}")
+    return SQL(statements).format(*role_of(connection)).as_string(connection)
 
 
 def _call_all(job: Job) -> None:

@@ -28,7 +28,7 @@ from queue_jobs.job import Discard
 from queue_jobs.outcome import of_error
 from queue_jobs.testing import run_due
 from shop.models import Order
-from shop.tasks import add, book, book_and_tell, fail_once, roll_back
+from shop.tasks import add, book, book_and_tell, fail_once, roll_back, work_as
 
 LIMIT = 180
 
@@ -134,6 +134,18 @@ class Tasks(unittest.TestCase):
             self.assertEqual(work.finished(result).status, TaskResultStatus.SUCCESSFUL)
         self.assertEqual([error.exception_class.__name__ for error in result.errors], ["ProgrammingError"])
         self.assertEqual(Order.objects.count(), 0)
+
+    def test_role_in_a_task(self):
+        """Ends with the task: it is neither the one that completes it nor that of the next."""
+        results = [work_as.enqueue(role) for role in ("SET LOCAL ROLE pg_monitor", "SET ROLE pg_monitor", "SELECT 1")]
+        with Work() as work:
+            done = [work.finished(result) for result in results]
+        self.assertEqual([error.traceback for result in done for error in result.errors], [])
+        self.assertEqual([result.return_value for result in done], ["pg_monitor", "pg_monitor", connection.settings_dict["USER"]])
+        with transaction.atomic():
+            results = [work_as.enqueue("SET ROLE pg_monitor"), work_as.enqueue("SELECT 1")]
+            ran = run_due(connection, django_worker(task_backends["default"]))
+            self.assertEqual([one.result for one in ran], ["pg_monitor", connection.settings_dict["USER"]])
 
     def test_framework(self):
         """Django 6 has tasks of its own, and so needs no other package."""

@@ -116,6 +116,19 @@ class Program < RailsCase
     assert_includes lines.map { |line| line[:event] }, "failed"
   end
 
+  # Neither the end of the job nor the next one has the role that a job has set.
+  def test_the_role_is_the_jobs
+    ["SET LOCAL ROLE pg_monitor", "SET ROLE pg_monitor"].each { |statement| RoleJob.perform_later(statement) }
+    BookJob.perform_later(1)
+    until_orders([1])
+    assert_equal [], sql("SELECT last_error FROM queue_jobs.job WHERE args ->> 'job_class' = 'RoleJob' AND state <> 'completed'")
+    in_transaction do |connection|
+      RoleJob.perform_later("SET ROLE pg_monitor")
+      BookJob.perform_later(2)
+      assert_equal %w[completed completed], run_due(connection, QueueJobs.active_job_worker).map(&:event)
+    end
+  end
+
   def test_an_interrupt_is_no_failure
     skip "this ActiveJob rescues only StandardErrors" unless ActiveJob.respond_to?(:perform_all_later)
     SlicesJob.perform_later(1)

@@ -25,6 +25,7 @@ module QueueJobs
 
     def initialize(raw)
       @raw = raw
+      @set_role = set_role
     end
 
     # What a handler is given.
@@ -56,6 +57,12 @@ module QueueJobs
       raise
     end
 
+    # Raises the errors that would come at the commit, and gives the session back the role that it had at first,
+    # whichever a handler has set.
+    def end_work
+      raw.exec("SET CONSTRAINTS ALL IMMEDIATE; #{@set_role}")
+    end
+
     # Ends what is under way by a ROLLBACK: the mere end of its session would be charged to the job.
     def close
       raw.exec("ROLLBACK") until raw.finished? || [PG::PQTRANS_IDLE, PG::PQTRANS_UNKNOWN].include?(raw.transaction_status)
@@ -68,6 +75,12 @@ module QueueJobs
     end
 
     private
+
+    # Set for a transaction alone, user and role would give way to the handler's after it.
+    def set_role
+      own = Statement.fetch(raw, "SELECT session_user::text AS session_authorization, pg_catalog.current_setting('role') AS role").first
+      "SELECT #{own.map { |name, value| "pg_catalog.set_config('#{name}', #{raw.escape_literal(value)}, false)" }.join(", ")}"
+    end
 
     def begin_savepoint
       raw.exec("SAVEPOINT queue_jobs")

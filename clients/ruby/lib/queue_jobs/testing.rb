@@ -62,7 +62,7 @@ module QueueJobs
     def self.run(session, worker, job, raise_errors)
       outcome = session.savepoint do
         worker.perform(job).tap do |result|
-          session.raw.exec("SET CONSTRAINTS ALL IMMEDIATE")
+          session.end_work
           result.report(session.raw, job)
         end
       end

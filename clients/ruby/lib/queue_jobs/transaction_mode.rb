@@ -195,8 +195,7 @@ module QueueJobs
       raise owed if owed
 
       outcome = Abandoned.possible { @worker.perform(job) }
-      # Or their errors would come at COMMIT.
-      session.raw.exec("SET CONSTRAINTS ALL IMMEDIATE")
+      session.end_work
       outcome
     rescue Abandoned => e
       raise if @abandoned

@@ -31,6 +31,14 @@ def roll_back(context):
             cursor.execute("ROLLBACK")
 
 
+@task
+def work_as(role):
+    with connection.cursor() as cursor:
+        cursor.execute(role)
+        cursor.execute("SELECT current_user")
+        return cursor.fetchone()[0]
+
+
 @task(priority=10, queue_name="mails")
 async def add(a, *, b):
     return a + b
