@@ -13,7 +13,6 @@
 #include "dedup.h"
 #include "encrypted_job.h"
 #include "end_news.h"
-#include "enqueue.h"
 #include "executor_slot.h"
 #include "fmgr.h"
 #include "history.h"

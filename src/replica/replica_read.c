@@ -10,9 +10,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "common/pg_prng.h"
-#include "funcapi.h"
 #include "job.h"
-#include "lane.h"
 #include "lane_hint.h"
 #include "miscadmin.h"
 #include "registry.h"
@@ -21,11 +19,6 @@
 #include "replica_read.h"
 #include "run_timeout.h"
 #include "subtransaction.h"
-#include "utils/builtins.h"
-#include "utils/memutils.h"
-#include "utils/tuplestore.h"
-
-PG_FUNCTION_INFO_V1(queue_jobs_load_balancing_counts);
 
 /* A server that writes no WAL for replicas has no location to ask them for. */
 static bool
@@ -186,30 +179,3 @@ choose_again_for_claim(Job *job)
 	return true;
 }
 
-/* load_balancing_counts(): how often each choice was made for jobs of each lane, since the server's start. */
-Datum
-queue_jobs_load_balancing_counts(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	int32		lane;
-
-	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; lane_hint_next(&i, &lane); i++)
-	{
-		for (LoadBalancingStrategy strategy = STRATEGY_PRIMARY; strategy < LOAD_BALANCING_STRATEGIES;
-			 strategy++)
-		{
-			int64		count = lane_hint_counted(lane, LANE_READ + strategy);
-			Datum		values[3];
-			bool		nulls[3] = {0};
-
-			if (count == 0)
-				continue;
-			values[0] = Int32GetDatum(lane);
-			values[1] = CStringGetTextDatum(load_balancing_name(strategy));
-			values[2] = Int64GetDatum(count);
-			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		}
-	}
-	return (Datum) 0;
-}

@@ -9,7 +9,6 @@
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "end_news.h"
-#include "enqueue.h"
 #include "executor/spi.h"
 #include "history.h"
 #include "job.h"

@@ -6,14 +6,9 @@
 
 #include "access/xact.h"
 #include "duplicates.h"
-#include "fmgr.h"
-#include "funcapi.h"
 #include "lane_hint.h"
 #include "savepoint_notes.h"
 #include "shared.h"
-#include "utils/tuplestore.h"
-
-PG_FUNCTION_INFO_V1(queue_jobs_lane_duplicates);
 
 /* What the transaction has noted, the latest last. */
 typedef struct Noted
@@ -66,22 +61,3 @@ duplicates_end_transaction(bool committed)
 	noted_count = 0;
 }
 
-/* lane_duplicates(): what was dropped and merged of each lane since the server started */
-Datum
-queue_jobs_lane_duplicates(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	int32		lane;
-
-	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; lane_hint_next(&i, &lane); i++)
-	{
-		bool		nulls[3] = {0};
-		Datum		values[3] = {Int32GetDatum(lane),
-								 Int64GetDatum(lane_hint_counted(lane, LANE_DROPPED)),
-								 Int64GetDatum(lane_hint_counted(lane, LANE_MERGED))};
-
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-	}
-	return (Datum) 0;
-}

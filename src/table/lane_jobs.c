@@ -17,7 +17,6 @@
 #include "exclusive_commands.h"
 #include "executor_slot.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "lane_jobs.h"
 #include "live_row.h"
 #include "live_table.h"
@@ -30,9 +29,6 @@
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/tuplestore.h"
-
-PG_FUNCTION_INFO_V1(queue_jobs_lane_jobs);
 
 #define LOOK_UP_EVERY 10000		/* rows */
 #define BLOCKS_FOR_PROCESS 8192	/* 64 MB: a session reads less in a tenth of a second */
@@ -518,30 +514,3 @@ lane_jobs_count(void)
 	table_close(rel, AccessShareLock);
 }
 
-/* lane_jobs(), for the views */
-Datum
-queue_jobs_lane_jobs(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	HASH_SEQ_STATUS status;
-	LaneJobs   *lane;
-
-	InitMaterializedSRF(fcinfo, 0);
-	hash_seq_init(&status, lane_jobs());
-	while ((lane = hash_seq_search(&status)) != NULL)
-	{
-		Datum		values[7];
-		bool		nulls[7] = {0};
-
-		values[0] = Int32GetDatum(lane->rows.lane);
-		values[1] = Int64GetDatum(lane->states[JOB_SCHEDULED]);
-		values[2] = Int64GetDatum(lane->states[JOB_AVAILABLE]);
-		values[3] = Int64GetDatum(lane->states[JOB_EXECUTING]);
-		values[4] = Int64GetDatum(lane->states[JOB_RETRYABLE]);
-		values[5] = TimestampTzGetDatum(lane->oldest_available);
-		nulls[5] = lane->oldest_available == DT_NOEND;
-		values[6] = Int64GetDatum(lane->states[JOB_WAITING]);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-	}
-	return (Datum) 0;
-}

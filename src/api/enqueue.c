@@ -4,7 +4,6 @@
  */
 #include "postgres.h"
 
-#include "access/detoast.h"
 #include "arguments.h"
 #include "attribute_numbers.h"
 #include "batch_member.h"
@@ -15,22 +14,17 @@
 #include "compat.h"
 #include "dedup.h"
 #include "dependency.h"
-#include "enqueue.h"
 #include "funcapi.h"
 #include "handler.h"
 #include "job.h"
-#include "long_job.h"
 #include "miscadmin.h"
 #include "new_job.h"
 #include "nodes/execnodes.h"
-#include "settings.h"
 #include "subscription.h"
-#include "subtransaction.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_enqueue);
@@ -39,7 +33,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
 
 #define INTERVAL_HINT "Give an interval that is not negative and not longer than 1000 years."
 #define LONGEST_INTERVAL (INT64CONST(365000) * USECS_PER_DAY)
-#define MAX_CONTEXT_LENGTH (100 * 1024)
 #define MAX_DEDUP_KEY_LENGTH 8192
 
 /* A sum that may be beyond the calendar's end. */
@@ -82,18 +75,6 @@ future_interval(FunctionCallInfo fcinfo, int arg, const char *name)
 	return interval_argument(PG_GETARG_INTERVAL_P(arg), name, 0, LONGEST_INTERVAL, INTERVAL_HINT);
 }
 
-TimestampTz
-finite_run_at(TimestampTz run_at)
-{
-	if (TIMESTAMP_NOT_FINITE(run_at))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("run_at must be finite"),
-				 errdetail("The value is %s.", timestamptz_to_str(run_at)),
-				 errhint("Leave it out for a job that is due at once.")));
-	return run_at;
-}
-
 /* When the job is due, of run_at and delay. */
 static TimestampTz
 run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
@@ -110,45 +91,6 @@ run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, Timestam
 	if (!PG_ARGISNULL(delay_arg))
 		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
 	return PG_ARGISNULL(run_at_arg) ? now : finite_run_at(PG_GETARG_TIMESTAMPTZ(run_at_arg));
-}
-
-static void
-setting_context_callback(void *arg)
-{
-	errcontext("setting \"queue_jobs.context\"");
-}
-
-/* Returns the context; ERROR if a job cannot have it. Each run has its text as a setting, and in its log. */
-static Jsonb *
-checked_context(Jsonb *context)
-{
-	if (!JB_ROOT_IS_OBJECT(context))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("context must be a JSON object"),
-				 errdetail("It is %s.", JB_ROOT_IS_SCALAR(context) ? "a scalar" : "an array"),
-				 errhint("Give an object, such as {\"request\": \"8f3a\"}, or leave it out.")));
-	if (jsonb_text_length(context, MAX_CONTEXT_LENGTH) > MAX_CONTEXT_LENGTH)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("context is too large"),
-				 errdetail("Its text has more than %d bytes (100 kB).", MAX_CONTEXT_LENGTH),
-				 errhint("Store the data in a table, and let the context have its key.")));
-	return context;
-}
-
-Jsonb *
-enqueue_context(void)
-{
-	ErrorContextCallback callback = {.callback = setting_context_callback,.previous = error_context_stack};
-	Jsonb	   *context;
-
-	if (queue_jobs_context == NULL || queue_jobs_context[0] == '\0')
-		return NULL;
-	error_context_stack = &callback;
-	context = checked_context(jsonb_parse(queue_jobs_context));
-	error_context_stack = callback.previous;
-	return context;
 }
 
 static Worker *
@@ -173,199 +115,11 @@ require_worker(FunctionCallInfo fcinfo)
 	return worker;
 }
 
-void
-enqueue_check_right(const Worker *worker)
-{
-	Handler    *handler;
-	char	   *why;
-
-	if (!worker->run_as_definer || worker->handler == NULL || has_privs_of_role(GetUserId(), worker->definer))
-		return;
-	handler = registry_worker_handler(worker, &why);
-	if (handler != NULL && !handler_may_be_called(handler, GetUserId()))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for worker \"%s\"", worker->name),
-				 errdetail("It runs as its definer, and you may not execute its handler \"%s\".", worker->handler),
-				 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
-}
-
 static void
 join_batch(EnqueueCall *call, int64 id)
 {
 	batch_join(id);
 	call->job.batch = id;
-}
-
-bool
-enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
-{
-	EnqueueCall call;
-	Job		   *job = &call.job;
-	LiveTable	table;
-	bool		none;
-
-	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
-	job->run_at = run_at;
-	job->due = run_at <= job->created_at;
-	job->args = args;
-	dedup_set_key(job, worker, args, NULL);
-	live_open(&table);
-	none = !dedup_any_live(&table, job, worker);
-	if (none)
-		(void) new_job_insert(&call, &table);
-	live_close(&table);
-	return none;
-}
-
-int64
-enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule)
-{
-	EnqueueCall call;
-	LiveTable	table;
-	bool		duplicate;
-	int64		id;
-
-	enqueue_check_right(worker);
-	if (registry_worker_disabled(worker->name))
-		return 0;
-	/* It is due, even if the clock has been set back meanwhile. */
-	new_job_begin(&call, GetUserId(), worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
-	call.job.run_at = run_at;
-	call.job.schedule = schedule ? pstrdup(schedule) : NULL;
-	live_open(&table);
-	id = new_job_add(&call, &table, args, NULL, &duplicate);
-	live_close(&table);
-	return id;
-}
-
-void
-enqueue_prepare(Worker *worker, Jsonb *args)
-{
-	EnqueueCall call;
-
-	enqueue_check_right(worker);
-	call_check_args(args_handler(worker), args);
-	(void) storable_args(args);
-	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
-	dedup_set_key(&call.job, worker, args, NULL);
-}
-
-static Jsonb *
-with_member(Jsonb *object, const char *key, const char *text)
-{
-	QjJsonbState state = {0};
-	JsonbValue	value = jsonb_string(text);
-	Jsonb	   *member;
-
-	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
-	jsonb_push_member(&state, key, &value);
-	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
-	member = JsonbValueToJsonb(state.result);
-	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(object), JsonbPGetDatum(member)));
-}
-
-static void
-insert_engine_job(void *argument)
-{
-	EngineJob  *job = argument;
-	Worker	   *worker = registry_worker_copy(job->worker);
-	Jsonb	   *args = job->make_args(job->subject, job->of_args);
-	EnqueueCall call;
-	LiveTable	table;
-
-	if (job->left_out != NULL)
-		args = with_member(args, ARGS_LEFT_OUT, job->left_out);
-	if (worker == NULL)
-		worker = registry_default_worker(pstrdup(job->worker), pstrdup(job->worker));
-	new_job_begin(&call, job->owner, worker, worker->queue, GetCurrentTimestamp(), 0);
-	call.job.run_at = call.job.created_at;
-	call.job.due = true;
-	call.of_engine = true;
-	call.job.args = compressed_args(args);
-	call.job.context = job->context;
-	call.job.batch = job->batch;
-	call.job.callback = job->callback;
-	live_open(&table);
-	job->id = new_job_insert(&call, &table);
-	live_close(&table);
-}
-
-static void
-insert_without_args(EngineJob *job, const char *why)
-{
-	ereport(LOG,
-			(errmsg("args are left out of those of a job of worker \"%s\"", job->worker),
-			 errdetail_internal("%s", as_sentence(why)),
-			 errhint("They are those of the job, or batch, whose end it tells.")));
-	job->of_args = NULL;
-	job->left_out = why;
-	insert_engine_job(job);
-}
-
-/*
- * An error here would keep another job from ending. So if the worker is disabled or gone, the new job waits;
- * if its role is gone, there is no job; and if of_args are too large, the job does without. Small ones always
- * fit. The process may be the scheduler, for which other roles wait: so args are too large, too, if it would
- * take seconds to copy and compress them.
- */
-int64
-enqueue_for(EngineJob *job)
-{
-	ErrorData  *error;
-	Size		size;
-
-	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(job->owner)))
-		return 0;
-	if (jsonb_is_small(job->of_args))
-	{
-		insert_engine_job(job);
-		return job->id;
-	}
-	size = toast_raw_datum_size(PointerGetDatum(job->of_args));
-	if (size > MAX_ARGS_SIZE)
-	{
-		insert_without_args(job, psprintf("args have %zu bytes before compression; the limit is %d bytes (5 MB)",
-										  size, MAX_ARGS_SIZE));
-		return job->id;
-	}
-	error = subtransaction_try(insert_engine_job, job);
-	if (error == NULL)
-		return job->id;
-	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION ||
-		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK ||
-		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_SYSTEM_ERROR ||
-		error->sqlerrcode == ERRCODE_DISK_FULL)
-		ReThrowError(error);
-	insert_without_args(job, error->message);
-	return job->id;
-}
-
-int64
-enqueue_step(const StepJob *step)
-{
-	EnqueueCall call;
-	LiveTable	table;
-	int64		id;
-
-	new_job_begin(&call, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue,
-				  GetCurrentTimestamp(), step->priority);
-	call.job.run_at = call.job.created_at;
-	call.job.args = compressed_args(step->args);
-	call.job.context = step->context;
-	call.job.batch = step->batch;
-	call.job.step = unconstify(char *, step->name);
-	if (step->waits)
-		waiting_for_jobs(&call.job, step->delay);
-	else
-	{
-		call.job.run_at = calendar_bounded_sum(call.job.run_at, step->delay);
-		call.job.due = step->delay == 0;
-	}
-	live_open(&table);
-	id = new_job_insert(&call, &table);
-	live_close(&table);
-	return id;
 }
 
 /* The queue that was asked for, or the worker's own. */
@@ -498,7 +252,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 				  PG_GETARG_INT32(Arg_enqueue_priority));
 	call.job.run_at = run_at;
 	call.job.context = PG_ARGISNULL(Arg_enqueue_context) ? enqueue_context()
-		: checked_context(PG_GETARG_JSONB_P(Arg_enqueue_context));
+		: enqueue_checked_context(PG_GETARG_JSONB_P(Arg_enqueue_context));
 	if (!PG_ARGISNULL(Arg_enqueue_expires_in))
 		call.job.expires_at = add_interval(run_at,
 										   future_interval(fcinfo, Arg_enqueue_expires_in, "expires_in"),
@@ -706,7 +460,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 					 errhint("Use NULL for a job without context.")));
 		for (int i = 0; i < count; i++)
 			if (!contexts_nulls[i])
-				(void) checked_context(DatumGetJsonbP(contexts[i]));
+				(void) enqueue_checked_context(DatumGetJsonbP(contexts[i]));
 	}
 	run_at = run_at_argument(fcinfo, Arg_enqueue_many_run_at, Arg_enqueue_many_delay, now);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);

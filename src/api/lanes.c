@@ -1,0 +1,65 @@
+/*
+ * lanes.c
+ *		What the views have of each lane: lane_jobs(), lane_duplicates().
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lane_hint.h"
+#include "lane_jobs.h"
+#include "live_row.h"
+#include "miscadmin.h"
+#include "utils/tuplestore.h"
+
+PG_FUNCTION_INFO_V1(queue_jobs_lane_jobs);
+PG_FUNCTION_INFO_V1(queue_jobs_lane_duplicates);
+
+/* lane_jobs(), for the views */
+Datum
+queue_jobs_lane_jobs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	HASH_SEQ_STATUS status;
+	LaneJobs   *lane;
+
+	InitMaterializedSRF(fcinfo, 0);
+	hash_seq_init(&status, lane_jobs());
+	while ((lane = hash_seq_search(&status)) != NULL)
+	{
+		Datum		values[7];
+		bool		nulls[7] = {0};
+
+		values[0] = Int32GetDatum(lane->rows.lane);
+		values[1] = Int64GetDatum(lane->states[JOB_SCHEDULED]);
+		values[2] = Int64GetDatum(lane->states[JOB_AVAILABLE]);
+		values[3] = Int64GetDatum(lane->states[JOB_EXECUTING]);
+		values[4] = Int64GetDatum(lane->states[JOB_RETRYABLE]);
+		values[5] = TimestampTzGetDatum(lane->oldest_available);
+		nulls[5] = lane->oldest_available == DT_NOEND;
+		values[6] = Int64GetDatum(lane->states[JOB_WAITING]);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* lane_duplicates(): what was dropped and merged of each lane since the server started */
+Datum
+queue_jobs_lane_duplicates(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int32		lane;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; lane_hint_next(&i, &lane); i++)
+	{
+		bool		nulls[3] = {0};
+		Datum		values[3] = {Int32GetDatum(lane),
+								 Int64GetDatum(lane_hint_counted(lane, LANE_DROPPED)),
+								 Int64GetDatum(lane_hint_counted(lane, LANE_MERGED))};
+
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
