@@ -18,49 +18,15 @@
 
 PG_FUNCTION_INFO_V1(queue_jobs_explain_job);
 
-/* What the programmer or operator can do about it. */
+/* What explain_job() says of each WaitReason, beside the sentence. */
 static const struct
 {
 	const char *word;
 	const char *hint;
-}			hints[] = {
-	{"running", "queue_jobs.cancel() interrupts a job that an executor runs."},
-	{"blocked", "pg_stat_activity shows what these sessions do; pg_cancel_backend() ends their statements."},
-	{"waits_for_job", "It goes on when that has been completed; queue_jobs.retry() of one that is dead or cancelled is the repair."},
-	{"waits_for_signal", "Send it with queue_jobs.signal()."},
-	{"claimed", "The transaction that has the job ends it, or gives it back."},
-	{"open_duplicate", "Let these transactions end: the job's run is to see what they wrote."},
-	{"paused", "Call queue_jobs.resume()."},
-	{"disabled", "Call queue_jobs.enable_worker()."},
-	{"no_worker", "Define the worker with queue_jobs.define_worker(), or remove its jobs with queue_jobs.remove_jobs()."},
-	{"no_handler", "Create the function, or define the worker again."},
-	{"cannot_log_in", "ALTER ROLE ... LOGIN, or define the worker with run_as => 'definer'."},
-	{"cannot_connect", "GRANT CONNECT ON DATABASE, and see the server's log for why an executor could not connect."},
-	{"claimants_only", "Define the worker with a handler, or claim its jobs with queue_jobs.claim()."},
-	{"not_preloaded", "Add queue_jobs to \"shared_preload_libraries\" and restart the server."},
-	{"read_only", "Wait for the failover tool that holds it, or set it to off in the configuration."},
-	{"run_off", "ALTER DATABASE ... SET queue_jobs.run = on, or set it in postgresql.conf."},
-	{"no_executors", "Increase \"queue_jobs.max_executors\", \"queue_jobs.max_executors_per_database\" or \"max_worker_processes\"."},
-	{"executors_busy", "Increase \"queue_jobs.max_executors\" and \"queue_jobs.max_executors_per_database\", give workers a timeout, or keep executors for what is urgent by a pool of \"queue_jobs.pools\"."},
-	{"scheduler_failed", "The server's log says why it has failed."},
-	{"max_databases", "Increase \"queue_jobs.max_databases\"."},
-	{"no_pool", "Let a pool of \"queue_jobs.pools\" select it."},
-	{"limit", "Define the worker with another max_running_jobs or concurrency_limit, or wait for the jobs that run."},
-	{"encryption_key", "Let the command of \"queue_jobs.encryption_key_command\" print the key; processes look again by themselves."},
-	{"rate_limit", "Define the worker with another rate_limit, or wait."},
-	{"subscription", "Jobs run where they were enqueued; docs/how-to/operations.md says how to move them."},
-	{"restore", "Jobs go on when that has ended."},
-	{"replica", "Look there."},
+}			texts[] = {
+#define WAIT_REASON(name, word, check, scope, hint) [REASON_##name] = {word, hint},
+#include "wait_reasons.h"
 };
-
-static const char *
-hint_for(const char *word)
-{
-	for (int i = 0; i < (int) lengthof(hints); i++)
-		if (strcmp(hints[i].word, word) == 0)
-			return hints[i].hint;
-	return NULL;
-}
 
 /* False if no live job has the id. */
 static bool
@@ -117,7 +83,7 @@ explain_if_finished(int64 id, Reasons *reasons)
 	if (state == NULL)
 		return;
 	job_check_owner(id, lane_get(lane));
-	add_reason(reasons, "finished", psprintf("its state is %s, since %s", state, time_text(at)),
+	add_reason(reasons, REASON_FINISHED, psprintf("its state is %s, since %s", state, time_text(at)),
 			   error ? psprintf("its last error: %s", error) : NULL);
 }
 
@@ -139,12 +105,12 @@ queue_jobs_explain_job(PG_FUNCTION_ARGS)
 	foreach(cell, reasons.list)
 	{
 		const Reason *reason = lfirst(cell);
-		const char *hint = hint_for(reason->word);
+		const char *hint = texts[reason->reason].hint;
 		Datum		values[4];
 		bool		nulls[4] = {false, false, false, hint == NULL};
 
 		values[0] = Int32GetDatum(++n);
-		values[1] = CStringGetTextDatum(reason->word);
+		values[1] = CStringGetTextDatum(texts[reason->reason].word);
 		values[2] = CStringGetTextDatum(reason->more ? psprintf("%s: %s", reason->sentence, reason->more)
 													 : reason->sentence);
 		values[3] = hint ? CStringGetTextDatum(hint) : (Datum) 0;

@@ -243,8 +243,8 @@ Datum
 queue_jobs_engine_blocked(PG_FUNCTION_ARGS)
 {
 	int			check = 0;
-	const char *word;
-	const char *why = engine_blocked_next(InvalidOid, &check, &word);
+	WaitReason	reason;
+	const char *why = engine_blocked_next(InvalidOid, &check, &reason);
 
 	if (why == NULL)
 		PG_RETURN_NULL();

@@ -36,12 +36,12 @@
 #define MOST_OF_KEY 100			/* jobs of a key that check_key() looks at */
 
 void
-add_reason(Reasons *reasons, const char *word, char *sentence, char *more)
+add_reason(Reasons *reasons, WaitReason reason, char *sentence, char *more)
 {
-	Reason	   *reason = palloc(sizeof(Reason));
+	Reason	   *added = palloc(sizeof(Reason));
 
-	*reason = (Reason) {.word = word,.sentence = sentence,.more = more};
-	reasons->list = lappend(reasons->list, reason);
+	*added = (Reason) {.reason = reason,.sentence = sentence,.more = more};
+	reasons->list = lappend(reasons->list, added);
 }
 
 static bool
@@ -88,13 +88,13 @@ add_blockers(int pid, Reasons *reasons)
 	int			count = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
 
 	if (count > 0)
-		add_reason(reasons, "blocked", psprintf("executor %d waits for a lock", pid),
+		add_reason(reasons, REASON_BLOCKED, psprintf("executor %d waits for a lock", pid),
 				   psprintf("held by %s",
 							sessions_text((int *) ARR_DATA_PTR(blockers), Min(count, MOST_HOLDERS))));
 }
 
-/* Whether it runs; then that is all there is to say. */
-static bool
+/* If it runs, that is all there is to say. */
+static void
 check_running(const Subject *subject, Reasons *reasons)
 {
 	int			count;
@@ -105,35 +105,36 @@ check_running(const Subject *subject, Reasons *reasons)
 	for (int i = 0; i < count; i++)
 		if (running[i].job == job->id)
 		{
-			add_reason(reasons, "running",
+			add_reason(reasons, REASON_RUNNING,
 					   psprintf("executor %d runs it, attempt %d", (int) running[i].pid,
 								running[i].attempt),
 					   psprintf("since %s", time_text(running[i].started_at)));
 			add_blockers((int) running[i].pid, reasons);
-			return true;
+			reasons->over = true;
+			return;
 		}
 	if (!lease_holds(job, subject->now, &until))
-		return false;
-	add_reason(reasons, "running",
+		return;
+	reasons->over = true;
+	add_reason(reasons, REASON_RUNNING,
 			   job->claimant ? psprintf("claimant \"%s\" has it, attempt %d", job->claimant, job->attempt)
 							 : psprintf("an executor runs it, attempt %d", job->attempt),
 			   until == NO_TIME ? NULL
 								: psprintf("since %s, until %s at least", time_text(job->started_at),
 										   time_text(until)));
-	return true;
 }
 
-/* Whether it is too late for it; likewise. */
-static bool
+/* If it is too late for it, likewise. */
+static void
 check_expired(const Subject *subject, Reasons *reasons)
 {
 	if (!job_expired(&subject->job, subject->now))
-		return false;
-	add_reason(reasons, "expired",
+		return;
+	reasons->over = true;
+	add_reason(reasons, REASON_EXPIRED,
 			   psprintf("it was to be started by %s, and ends as cancelled",
 						time_text(subject->job.expires_at)),
 			   NULL);
-	return true;
 }
 
 static void
@@ -142,7 +143,7 @@ check_time(const Subject *subject, Reasons *reasons)
 	const Job  *job = &subject->job;
 
 	if (job->waits == NULL && !job->due && job->run_at > subject->now)
-		add_reason(reasons, "not_due", psprintf("it is not due before %s", time_text(job->run_at)),
+		add_reason(reasons, REASON_NOT_DUE, psprintf("it is not due before %s", time_text(job->run_at)),
 				   job_failures(job) > 0 ? psprintf("attempt %d has failed", job->attempt) : NULL);
 }
 
@@ -170,7 +171,7 @@ check_time(const Subject *subject, Reasons *reasons)
 static void
 add_parent(Reasons *reasons, char *parent, const char *state, uint64 count)
 {
-	add_reason(reasons, "waits_for_job", psprintf("it waits for job %s, which %s", parent, state),
+	add_reason(reasons, REASON_WAITS_FOR_JOB, psprintf("it waits for job %s, which %s", parent, state),
 			   count <= 1 ? NULL
 			   : psprintf("and for others, " UINT64_FORMAT " in all%s", Min(count, MOST_PARENTS),
 						  count > MOST_PARENTS ? " or more" : ""));
@@ -211,7 +212,7 @@ check_parents(const Subject *subject, Reasons *reasons)
 		add_unmet_parents(subject->job.id, reasons);
 }
 
-void
+static void
 check_waits(const Subject *subject, Reasons *reasons)
 {
 	const Job  *job = &subject->job;
@@ -221,13 +222,13 @@ check_waits(const Subject *subject, Reasons *reasons)
 		return;
 	signal = waits_for_signal(job);
 	if (signal != NULL)
-		add_reason(reasons, "waits_for_signal", psprintf("it waits for the signal \"%s\"", signal),
+		add_reason(reasons, REASON_WAITS_FOR_SIGNAL, psprintf("it waits for the signal \"%s\"", signal),
 				   job->run_at == DT_NOEND ? NULL : psprintf("until %s", time_text(job->run_at)));
 	else
 		check_parents(subject, reasons);
 }
 
-void
+static void
 check_holders(const Subject *subject, Reasons *reasons)
 {
 	int			pids[MOST_HOLDERS];
@@ -236,9 +237,9 @@ check_holders(const Subject *subject, Reasons *reasons)
 	RowState	state = live_row_state(subject->slot, &pid);
 
 	if (state == ROW_GONE)
-		add_reason(reasons, "changed", pstrdup("it has been started, changed or ended since the query's snapshot was taken"), NULL);
+		add_reason(reasons, REASON_CHANGED, pstrdup("it has been started, changed or ended since the query's snapshot was taken"), NULL);
 	else if (state == ROW_TAKEN)
-		add_reason(reasons, "claimed",
+		add_reason(reasons, REASON_CLAIMED,
 				   psprintf("%s has claimed or changed it in an open transaction",
 							sessions_text(&pid, 1)),
 				   NULL);
@@ -248,7 +249,7 @@ check_holders(const Subject *subject, Reasons *reasons)
 	if (count == 0 && state == ROW_LOCKED_SHARED)
 		pids[count++] = pid;
 	if (count > 0)
-		add_reason(reasons, "open_duplicate", psprintf("open transactions rely on it for a duplicate that they enqueued: %s", sessions_text(pids, count)),
+		add_reason(reasons, REASON_OPEN_DUPLICATE, psprintf("open transactions rely on it for a duplicate that they enqueued: %s", sessions_text(pids, count)),
 				   NULL);
 }
 
@@ -264,7 +265,7 @@ key_taken_by(const Subject *subject, const Job *other)
 }
 
 /* Looks at the first jobs of the key only: a role can have any number of them, with args of any length. */
-void
+static void
 check_key(const Subject *subject, Reasons *reasons)
 {
 	KeyScan		scan;
@@ -280,7 +281,7 @@ check_key(const Subject *subject, Reasons *reasons)
 			break;
 		CHECK_FOR_INTERRUPTS();
 		if (other.id != subject->job.id && (taken = key_taken_by(subject, &other)) != NULL)
-			add_reason(reasons, "key_runs",
+			add_reason(reasons, REASON_KEY_RUNS,
 					   psprintf("job " INT64_FORMAT " of its deduplication key %s", other.id, taken), NULL);
 		live_pass_by(&other);
 	}
@@ -288,7 +289,7 @@ check_key(const Subject *subject, Reasons *reasons)
 }
 
 /* What its run would have to decrypt, or to encrypt. */
-void
+static void
 check_encryption(const Subject *subject, Reasons *reasons)
 {
 	char	   *why;
@@ -297,7 +298,7 @@ check_encryption(const Subject *subject, Reasons *reasons)
 		return;
 	why = encryption_key_missing(&subject->job, subject->worker);
 	if (why != NULL)
-		add_reason(reasons, "encryption_key", why, NULL);
+		add_reason(reasons, REASON_ENCRYPTION_KEY, why, NULL);
 }
 
 /* ---- its lane, and the processes ---- */
@@ -314,25 +315,25 @@ since_text(const char *sql, const char *name)
 }
 
 static char *
-blocked_since(const Subject *subject, const char *word)
+blocked_since(const Subject *subject, WaitReason reason)
 {
-	if (strcmp(word, "paused") == 0)
+	if (reason == REASON_PAUSED)
 		return since_text("SELECT paused_at FROM queue_jobs.paused_queue WHERE queue = $1", subject->lane->queue);
-	if (strcmp(word, "disabled") == 0)
+	if (reason == REASON_DISABLED)
 		return since_text("SELECT disabled_at FROM queue_jobs.disabled_worker WHERE name = $1", subject->lane->worker);
 	return NULL;
 }
 
-void
+static void
 check_lane(const Subject *subject, Reasons *reasons)
 {
-	const char *word;
+	WaitReason	reason;
 	char	   *why;
 	int			check = 0;
 
 	while (!enough(reasons) &&
-		   (why = lane_blocked_next(subject->lane, subject->worker, &check, &word)) != NULL)
-		add_reason(reasons, word, why, reasons->all ? blocked_since(subject, word) : NULL);
+		   (why = lane_blocked_next(subject->lane, subject->worker, &check, &reason)) != NULL)
+		add_reason(reasons, reason, why, reasons->all ? blocked_since(subject, reason) : NULL);
 }
 
 /* Claimants need no process of ours, but the rate limits are in shared memory. */
@@ -342,18 +343,18 @@ needs_engine(const Worker *worker)
 	return worker != NULL && (worker->handler != NULL || (worker->rate_limit > 0 && !shared_present()));
 }
 
-void
+static void
 check_engine(const Subject *subject, Reasons *reasons)
 {
-	const char *word;
+	WaitReason	reason;
 	const char *why;
 	int			check = 0;
 
 	if (!needs_engine(subject->worker))
 		return;
 	while (!enough(reasons) &&
-		   (why = engine_blocked_next(lane_role(subject->lane, subject->worker), &check, &word)) != NULL)
-		add_reason(reasons, word, pstrdup(why), NULL);
+		   (why = engine_blocked_next(lane_role(subject->lane, subject->worker), &check, &reason)) != NULL)
+		add_reason(reasons, reason, pstrdup(why), NULL);
 }
 
 /* What is said of processes is true of this server alone, if it has any. */
@@ -363,7 +364,7 @@ knows_processes(void)
 	return shared_present() && !RecoveryInProgress();
 }
 
-void
+static void
 check_pools(const Subject *subject, Reasons *reasons)
 {
 	ExecutorLoad load;
@@ -372,13 +373,13 @@ check_pools(const Subject *subject, Reasons *reasons)
 	if (subject->worker == NULL || subject->worker->handler == NULL || !knows_processes())
 		return;
 	if (pools_serving(subject->lane, subject->worker) == 0)
-		add_reason(reasons, "no_pool", pstrdup("no pool of \"queue_jobs.pools\" serves it"), NULL);
+		add_reason(reasons, REASON_NO_POOL, pstrdup("no pool of \"queue_jobs.pools\" serves it"), NULL);
 	if (enough(reasons))
 		return;
 	role = lane_role(subject->lane, subject->worker);
 	load = executor_load(MyDatabaseId, role);
 	if (load.busy + load.idle == 0 && load.not_before > subject->now)
-		add_reason(reasons, "cannot_connect",
+		add_reason(reasons, REASON_CANNOT_CONNECT,
 				   psprintf("an executor of role \"%s\" could not connect to this database",
 							GetUserNameFromId(role, true)),
 				   psprintf("the next one tries at %s", time_text(load.not_before)));
@@ -398,7 +399,7 @@ running_text(void)
 	return count == 0 ? NULL : text.data;
 }
 
-void
+static void
 check_executors(const Subject *subject, Reasons *reasons)
 {
 	ExecutorLoad load;
@@ -410,7 +411,7 @@ check_executors(const Subject *subject, Reasons *reasons)
 	load = executor_load_of_pools(MyDatabaseId, role, pools_serving(subject->lane, subject->worker),
 								  pools_version());
 	if (load.busy > 0 && load.idle == 0)
-		add_reason(reasons, "executors_busy",
+		add_reason(reasons, REASON_EXECUTORS_BUSY,
 				   psprintf("all executors for it are busy (%d)", load.busy), running_text());
 }
 
@@ -422,7 +423,7 @@ is_parked(const Job *job)
 	return job->place != 0 && job->place != job->lane;
 }
 
-void
+static void
 check_limits(const Subject *subject, Reasons *reasons)
 {
 	const Job  *job = &subject->job;
@@ -432,17 +433,30 @@ check_limits(const Subject *subject, Reasons *reasons)
 		return;
 	limit_look(subject->table, job, subject->worker, &state);
 	if (state.worker_full || state.key_full || is_parked(job))
-		add_reason(reasons, "limit", state.worker_full || !is_parked(job) ? limit_describe(subject->worker) :
-				   pstrdup("jobs of its concurrency_key are at their limit"),
+		add_reason(reasons, REASON_LIMIT,
+				   state.worker_full || !is_parked(job)
+					   ? limit_describe(subject->worker)
+					   : pstrdup("jobs of its concurrency_key are at their limit"),
 				   state.holders[0] != '\0' ? psprintf("taken by %s", state.holders) : NULL);
 	if (!enough(reasons) && state.rate_until != NO_TIME)
-		add_reason(reasons, "rate_limit", limit_describe(subject->worker),
+		add_reason(reasons, REASON_RATE_LIMIT, limit_describe(subject->worker),
 				   psprintf("the next one starts at %s", time_text(state.rate_until)));
 }
 
 /* ---- no claimant takes it ---- */
 
-void
+static void
+check_lapse(const Subject *subject, Reasons *reasons)
+{
+	const Job  *job = &subject->job;
+
+	if (subject->worker != NULL && subject->worker->handler == NULL && job->started_at != NO_TIME &&
+		job->claimant != NULL)
+		add_reason(reasons, REASON_LEASE_LAPSED,
+				   psprintf("the lease of claimant \"%s\" ran out", job->claimant), NULL);
+}
+
+static void
 check_claimants(const Subject *subject, Reasons *reasons)
 {
 	const Worker *worker = subject->worker;
@@ -450,13 +464,8 @@ check_claimants(const Subject *subject, Reasons *reasons)
 
 	if (worker == NULL || worker->handler != NULL)
 		return;
-	if (subject->job.started_at != NO_TIME && subject->job.claimant != NULL)
-		add_reason(reasons, "lease_lapsed",
-				   psprintf("the lease of claimant \"%s\" ran out", subject->job.claimant), NULL);
-	if (enough(reasons))
-		return;
 	last = statistics_last_claim(worker);
-	add_reason(reasons, "claimants_only",
+	add_reason(reasons, REASON_CLAIMANTS_ONLY,
 			   psprintf("worker \"%s\" has no handler, and no claimant has claimed a job of it since %s%s",
 						worker->name, time_text(last == NO_TIME ? Max(PgStartTime, shared_up_since()) : last),
 						last == NO_TIME ? ", when the server started" : ""),
@@ -503,7 +512,7 @@ check_before(const Subject *subject, Reasons *reasons)
 	int			count = subject->job.due ? count_before(subject, &own, MOST_COUNTED_BEFORE, &first) : 0;
 
 	if (count > 0)
-		add_reason(reasons, "behind", pstrdup(OTHERS_GO_FIRST),
+		add_reason(reasons, REASON_BEHIND, pstrdup(OTHERS_GO_FIRST),
 				   psprintf(count == 1						  ? "%d job"
 								: count < MOST_COUNTED_BEFORE ? "%d jobs"
 															  : "%d jobs or more",
@@ -516,23 +525,39 @@ check_start(const Subject *subject, Reasons *reasons)
 {
 	if (reasons->list != NIL)
 		return;
-	add_reason(reasons, "starting", pstrdup(ABOUT_TO_BE_STARTED), NULL);
+	add_reason(reasons, REASON_STARTING, pstrdup("it is about to be started"), NULL);
 }
 
 /* ---- all of them ---- */
 
-static const Check checks[] = {
-	check_waits, check_time, check_holders, check_lane, check_engine, check_pools, check_encryption,
-	check_limits, check_key, check_executors, check_claimants, check_before, check_start
+/* By WaitReason. */
+static const ReasonCheck checks[] = {
+#define WAIT_REASON(name, word, check, scope, hint) [REASON_##name] = {check, scope},
+#include "wait_reasons.h"
 };
+
+/* Reasons that are found by one check stand one below the other. */
+const ReasonCheck *
+reason_next_check(WaitReason *next)
+{
+	while (*next < (int) lengthof(checks))
+	{
+		const ReasonCheck *check = &checks[(*next)++];
+
+		if (check->check != NULL && (*next == 1 || check->check != (check - 1)->check))
+			return check;
+	}
+	return NULL;
+}
 
 void
 find_reasons(const Subject *subject, Reasons *reasons)
 {
-	if (check_running(subject, reasons) || check_expired(subject, reasons))
-		return;
-	for (int i = 0; i < (int) lengthof(checks); i++)
-		checks[i] (subject, reasons);
+	const ReasonCheck *check;
+	WaitReason	next = 0;
+
+	while (!reasons->over && (check = reason_next_check(&next)) != NULL)
+		check->check(subject, reasons);
 }
 
 void

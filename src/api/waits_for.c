@@ -24,40 +24,30 @@
 
 PG_FUNCTION_INFO_V1(queue_jobs_waits_for);
 
-/* What a statement has found of a lane, or of a key of limits. */
+/* What a check has found of a lane, or of a key of its worker's limits. */
 typedef struct Found
 {
-	uint64		key;			/* the lane's id, or the key's hash */
-	bool		known;
-	char	   *keeps;			/* what keeps all of its jobs, or NULL */
-	bool		known_rest;
-	char	   *rest;			/* what goes for one that nothing keeps: processes, claimants; or NULL */
-	LanePosition first;			/* of a lane: the first job that no transaction has */
+	uint64		key;			/* hash of these */
+	const char *why;			/* or NULL */
+	LanePosition first;			/* OF_POSITION: the lane's first job that no transaction has */
 } Found;
 
+/* What a statement has found. */
 typedef struct Memory
 {
-	TimestampTz until;			/* what was found goes for so long */
+	TimestampTz until;			/* it goes for so long */
 	MemoryContext context;
-	HTAB	   *lanes;
-	HTAB	   *keys;
+	HTAB	   *found;
 } Memory;
 
 /* A statement may go on for hours, and what it has found is of a moment. */
 #define REMEMBERED USECS_PER_SEC
 
-static HTAB *
-found_table(const char *name, MemoryContext context)
-{
-	HASHCTL		info = {.keysize = sizeof(uint64),.entrysize = sizeof(Found),.hcxt = context};
-
-	return hash_create(name, 64, &info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
 static Memory *
 memory_of(FunctionCallInfo fcinfo)
 {
 	Memory	   *memory = fcinfo->flinfo->fn_extra;
+	HASHCTL		info = {.keysize = sizeof(uint64),.entrysize = sizeof(Found)};
 	TimestampTz now = GetCurrentTimestamp();
 
 	if (memory == NULL)
@@ -71,112 +61,97 @@ memory_of(FunctionCallInfo fcinfo)
 		MemoryContextDelete(memory->context);
 	memory->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "queue_jobs waits_for",
 											ALLOCSET_DEFAULT_SIZES);
-	memory->lanes = found_table("lanes", memory->context);
-	memory->keys = found_table("keys of limits", memory->context);
+	info.hcxt = memory->context;
+	memory->found = hash_create("queue_jobs reasons", 64, &info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	memory->until = now + REMEMBERED;
 	return memory;
 }
 
-static Found *
-find_found(HTAB *table, uint64 key)
-{
-	bool		known;
-	Found	   *found = hash_search(table, &key, HASH_ENTER, &known);
-
-	if (!known)
-		*found = (Found) {.key = key};
-	return found;
-}
-
-/* The first reason that the check finds, in the memory's context; or NULL. */
-static char *
-try_check(const Subject *subject, Check check, MemoryContext context)
+/* The first reason that the check finds, in that context; or NULL. */
+static const char *
+try_check(const Subject *subject, const ReasonCheck *check, MemoryContext context)
 {
 	Reasons		reasons = {.all = false};
 
-	check(subject, &reasons);
+	check->check(subject, &reasons);
 	return reasons.list == NIL
 		? NULL
 		: MemoryContextStrdup(context, ((Reason *) linitial(reasons.list))->sentence);
 }
 
-static char *
-try_checks(const Subject *subject, const Check *some, int count, MemoryContext context)
+/* What a check finds of the job's lane, or of the key by which limits count it. */
+static const Found *
+find(const Subject *subject, const ReasonCheck *check, uint64 key, Memory *memory)
 {
-	char	   *why = NULL;
-
-	for (int i = 0; i < count && why == NULL; i++)
-		why = try_check(subject, some[i], context);
-	return why;
-}
-
-static char *
-what_keeps_lane(const Subject *subject, Memory *memory)
-{
-	static const Check of_lane[] = {check_lane, check_engine, check_pools};
-	Found	   *found = find_found(memory->lanes, (uint64) subject->lane->id);
-
-	if (!found->known)
-		found->keeps = try_checks(subject, of_lane, lengthof(of_lane), memory->context);
-	found->known = true;
-	return found->keeps;
-}
-
-/* Limits go by worker, and by key; the same for all jobs of the lane that have the same key. */
-static char *
-what_limits(const Subject *subject, Memory *memory)
-{
-	uint64		key;
+	bool		known;
 	Found	   *found;
 
-	if (subject->worker == NULL || !limit_any(subject->worker))
-		return NULL;
-	if (is_parked(&subject->job))
-		return try_check(subject, check_limits, memory->context);
-	key = limit_counts_keys(subject->worker) ? limit_key_hash(subject->worker, subject->job.args) : 0;
-	found = find_found(memory->keys, hash_combine64(key, (uint64) subject->lane->id));
-	if (!found->known)
-		found->keeps = try_check(subject, check_limits, memory->context);
-	found->known = true;
-	return found->keeps;
+	key = hash_combine64(hash_combine64(key, (uint64) subject->lane->id), (uint64) PointerGetDatum(check));
+	found = hash_search(memory->found, &key, HASH_ENTER, &known);
+	if (known)
+		return found;
+	found->why = NULL;
+	if (check->scope == OF_POSITION)
+		(void) count_before(subject, &highest_position, 1, &found->first);
+	else
+		found->why = try_check(subject, check, memory->context);
+	return found;
 }
 
-static char *
-what_else(const Subject *subject, Memory *memory)
+static uint64
+limits_key(const Subject *subject)
 {
-	static const Check others[] = {check_executors, check_claimants};
-	Found	   *found = find_found(memory->lanes, (uint64) subject->lane->id);
+	return limit_counts_keys(subject->worker) ? limit_key_hash(subject->worker, subject->job.args) : 0;
+}
+
+/* A parked job is at its limit whatever others of its key are. */
+static const char *
+find_limits(const Subject *subject, const ReasonCheck *check, Memory *memory)
+{
+	if (subject->worker == NULL || !limit_any(subject->worker))
+		return NULL;
+	return is_parked(&subject->job) ? try_check(subject, check, CurrentMemoryContext)
+									: find(subject, check, limits_key(subject), memory)->why;
+}
+
+static const char *
+find_before(const Subject *subject, const ReasonCheck *check, Memory *memory)
+{
 	LanePosition own = job_position(&subject->job);
 
-	if (!found->known_rest)
+	return subject->job.due &&
+		lane_position_compare(&find(subject, check, 0, memory)->first, &own) < 0 ? OTHERS_GO_FIRST : NULL;
+}
+
+static const char *
+first_of_check(const Subject *subject, const ReasonCheck *check, Memory *memory)
+{
+	switch (check->scope)
 	{
-		found->rest = try_checks(subject, others, lengthof(others), memory->context);
-		if (found->rest == NULL)
-			(void) count_before(subject, &highest_position, 1, &found->first);
-		found->known_rest = true;
+		case SHOWN_AS_STATE:
+			return NULL;
+		case OF_JOB:
+			return try_check(subject, check, CurrentMemoryContext);
+		case OF_LIMITS:
+			return find_limits(subject, check, memory);
+		case OF_LANE:
+			return find(subject, check, 0, memory)->why;
+		case OF_POSITION:
+			return find_before(subject, check, memory);
 	}
-	if (found->rest != NULL)
-		return found->rest;
-	return subject->job.due && lane_position_compare(&found->first, &own) < 0 ? OTHERS_GO_FIRST
-																			  : ABOUT_TO_BE_STARTED;
+	pg_unreachable();
 }
 
 static const char *
 first_reason(const Subject *subject, Memory *memory)
 {
-	const char *why = try_check(subject, check_waits, CurrentMemoryContext);
+	const ReasonCheck *check;
+	WaitReason	next = 0;
+	const char *why = NULL;
 
-	if (why == NULL)
-		why = try_check(subject, check_holders, CurrentMemoryContext);
-	if (why == NULL)
-		why = what_keeps_lane(subject, memory);
-	if (why == NULL)
-		why = try_check(subject, check_encryption, CurrentMemoryContext);
-	if (why == NULL)
-		why = what_limits(subject, memory);
-	if (why == NULL)
-		why = try_check(subject, check_key, CurrentMemoryContext);
-	return why ? why : what_else(subject, memory);
+	while (why == NULL && (check = reason_next_check(&next)) != NULL)
+		why = first_of_check(subject, check, memory);
+	return why;
 }
 
 /*

@@ -603,21 +603,21 @@ by_connecting(const Lane *lane, const Worker *worker)
 
 static const struct
 {
-	const char *reason;
+	WaitReason	reason;
 	char	   *(*check) (const Lane *lane, const Worker *worker);
 }			checks[] = {
-	{"subscription", by_subscription},
-	{"no_worker", by_no_worker},
-	{"disabled", by_disabled},
-	{"paused", by_paused},
-	{"no_handler", by_handler},
-	{"no_handler", by_read_handler},
-	{"cannot_log_in", by_role},
-	{"cannot_connect", by_connecting},
+	{REASON_SUBSCRIPTION, by_subscription},
+	{REASON_NO_WORKER, by_no_worker},
+	{REASON_DISABLED, by_disabled},
+	{REASON_PAUSED, by_paused},
+	{REASON_NO_HANDLER, by_handler},
+	{REASON_NO_HANDLER, by_read_handler},
+	{REASON_CANNOT_LOG_IN, by_role},
+	{REASON_CANNOT_CONNECT, by_connecting},
 };
 
 char *
-lane_blocked_next(const Lane *lane, const Worker *worker, int *check, const char **reason)
+lane_blocked_next(const Lane *lane, const Worker *worker, int *check, WaitReason *reason)
 {
 	char	   *why = NULL;
 
@@ -632,7 +632,7 @@ lane_blocked_next(const Lane *lane, const Worker *worker, int *check, const char
 char *
 lane_blocked(const Lane *lane, const Worker *worker)
 {
-	const char *reason;
+	WaitReason	reason;
 	int			check = 0;
 
 	return lane_blocked_next(lane, worker, &check, &reason);

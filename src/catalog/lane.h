@@ -9,6 +9,13 @@
 #include "registry.h"
 #include "waiter.h"
 
+/* What can keep a job from running; wait_reasons.h has what is said of each. */
+typedef enum WaitReason
+{
+#define WAIT_REASON(name, word, check, scope, hint) REASON_##name,
+#include "wait_reasons.h"
+} WaitReason;
+
 typedef struct Lane
 {
 	int32		id;
@@ -74,10 +81,10 @@ extern bool lane_claimable_by(int32 id, Oid role);
 extern char *lane_blocked(const Lane *lane, const Worker *worker);
 
 /*
- * The same for each reason: the next one from check *check on, 0 at first, which is moved behind it; *reason
- * is its word (explain_job()). NULL: no more.
+ * The same for each reason: the next one from check *check on, 0 at first, which is moved behind it, with
+ * *reason. NULL: no more.
  */
-extern char *lane_blocked_next(const Lane *lane, const Worker *worker, int *check, const char **reason);
+extern char *lane_blocked_next(const Lane *lane, const Worker *worker, int *check, WaitReason *reason);
 
 /* At the end of a transaction, or of a savepoint (hooks.c). */
 extern void lane_transaction_end(XactEvent event);

@@ -155,24 +155,24 @@ by_scheduler(Oid role)
 
 static const struct
 {
-	const char *reason;
+	WaitReason	reason;
 	const char *(*check) (Oid role);
 }			checks[] = {
 #define PROCESSES_ELSEWHERE 2	/* the first two */
-	{"replica", by_standby},
-	{"not_preloaded", by_preload},
-	{"read_only", by_read_only},
-	{"run_off", by_run},
-	{"no_executors", by_settings},
-	{"restore", by_restore},
-	{"max_databases", by_turn},
-	{"no_executors", by_worker_slots},
-	{"scheduler_failed", by_scheduler},
-	{"executors_busy", busy_with_others},
+	{REASON_REPLICA, by_standby},
+	{REASON_NOT_PRELOADED, by_preload},
+	{REASON_READ_ONLY, by_read_only},
+	{REASON_RUN_OFF, by_run},
+	{REASON_NO_EXECUTORS, by_settings},
+	{REASON_RESTORE, by_restore},
+	{REASON_MAX_DATABASES, by_turn},
+	{REASON_NO_EXECUTORS, by_worker_slots},
+	{REASON_SCHEDULER_FAILED, by_scheduler},
+	{REASON_EXECUTORS_BUSY, busy_with_others},
 };
 
 const char *
-engine_blocked_next(Oid role, int *check, const char **reason)
+engine_blocked_next(Oid role, int *check, WaitReason *reason)
 {
 	const char *why = NULL;
 

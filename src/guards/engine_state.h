@@ -6,6 +6,8 @@
 #ifndef QUEUE_JOBS_ENGINE_STATE_H
 #define QUEUE_JOBS_ENGINE_STATE_H
 
+#include "lane.h"
+
 /*
  * The setting queue_jobs.run as it is now for this database: of ALTER DATABASE, or else of the configuration.
  * A session's own value is that of when it began. Off while the server is held read-only
@@ -17,6 +19,6 @@ extern bool engine_runs(void);
  * The next reason, as lane_blocked_next() has it; NULL after the last. (What is missing for the jobs of a
  * lane: lane_blocked().)
  */
-extern const char *engine_blocked_next(Oid role, int *check, const char **reason);
+extern const char *engine_blocked_next(Oid role, int *check, WaitReason *reason);
 
 #endif

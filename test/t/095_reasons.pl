@@ -42,6 +42,9 @@ $holder->query('COMMIT');
 my $lapsed = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('out'); SELECT FROM queue_jobs.claim('me', '{out}', 1, '1 ms')});
 ok(wait_until($node, "SELECT bool_or(reason = 'lease_lapsed') FROM queue_jobs.explain_job($lapsed)"), 'lease_lapsed: its claimant has not completed it in time');
 $seen{lease_lapsed} = 1;
+my $beside = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('out')});
+is($node->safe_psql('postgres', 'SELECT string_agg(format($$%s %s$$, id, left(waits_for, 21)), E\'\\n\' ORDER BY id) FROM queue_jobs.job WHERE worker = $$out$$'),
+	"$lapsed the lease of claimant\n$beside worker \"out\" has no h", 'which the view shows of that job, and not of the next one of its lane');
 
 # (explain_job() looks with a snapshot of its own; the view shows the row that its query sees.)
 my $old = in_background($node);
@@ -78,8 +81,7 @@ sub text
 	return join '', map { slurp_file($_) } @_;
 }
 
-my %words = map { $_ => 1 } text(glob "$root/src/api/*.c") =~ /add_reason\(\w+, "(\w+)"/g;
-$words{$_} = 1 foreach text("$root/src/catalog/lane.c", "$root/src/guards/engine_state.c", glob "$root/src/*/*blocked*.c") =~ /^\t\{"(\w+)", \w+\},$/mg;
+my %words = map { $_ => 1 } text("$root/src/catalog/wait_reasons.h") =~ /^WAIT_REASON\(\w+, "(\w+)"/mg;
 cmp_ok(scalar keys %words, '>=', 34, 'the words in the source');
 
 # In expected output it is a cell of its own, in a TAP file it stands beside the call, or in the line after it.
