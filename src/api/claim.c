@@ -326,9 +326,7 @@ settle_key(Claim *claim, Candidate *candidate)
 	if (job->dedup_hash == 0)
 		return;
 	job->wal_lsn = Max(location, location_again(job));
-	job->attempt--;				/* compared by what was before this attempt */
-	dedup_collapse(&claim->table, job, candidate->worker);
-	job->attempt++;
+	dedup_collapse(&claim->table, job, job->attempt - 1, candidate->worker);
 	if (job->wal_lsn > location)
 		again = choose_again_for_claim(job) || !location_in_doubt();
 	if (job->merged == merged && !again)
@@ -414,7 +412,7 @@ decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 		wakeup_taken(job->lane, InvalidOid, job_position(job));
 		if (job->started_at != NO_TIME)
 			statistics_add_lost_run(candidate->worker, false);
-		job_add_error(job, NO_TIME, claim->now, sqlstate, message, NULL, NULL);
+		job_add_error(job, job->attempt, NO_TIME, claim->now, sqlstate, message, NULL, NULL);
 		outcome_died(&claim->table, NULL, job, candidate->worker, sqlstate, message);
 	}
 	return false;

@@ -202,11 +202,11 @@ push_time(QjJsonbState *state, const char *key, TimestampTz time)
  * Of more than MAX_KEPT_ERRORS the first stays, for when it all began, and the second goes.
  */
 void
-job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
+job_add_error(Job *job, int attempt, TimestampTz started_at, TimestampTz failed_at,
 			  const char *sqlstate, const char *message, const char *detail, const char *context)
 {
 	QjJsonbState state = {0};
-	JsonbValue	attempt = {.type = jbvNumeric,.val.numeric = int64_to_numeric(job->attempt)};
+	JsonbValue	number = {.type = jbvNumeric,.val.numeric = int64_to_numeric(attempt)};
 
 	QjPushJsonb(&state, WJB_BEGIN_ARRAY, NULL);
 	if (job->errors != NULL)
@@ -221,7 +221,7 @@ job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
 		}
 	}
 	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
-	jsonb_push_member(&state, "attempt", &attempt);
+	jsonb_push_member(&state, "attempt", &number);
 	push_time(&state, "started_at", started_at);
 	push_time(&state, "failed_at", failed_at);
 	push_string(&state, "sqlstate", sqlstate);
@@ -243,7 +243,8 @@ job_lapsed_message(const Job *job)
 void
 job_add_lapse(Job *job, TimestampTz now)
 {
-	job_add_error(job, job->started_at, now, LAPSED_SQLSTATE, job_lapsed_message(job), NULL, NULL);
+	job_add_error(job, job->attempt, job->started_at, now, LAPSED_SQLSTATE, job_lapsed_message(job), NULL,
+				  NULL);
 }
 
 /* The message of the latest error, or NULL. */

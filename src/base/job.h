@@ -157,8 +157,8 @@ extern int	job_max_attempts(const Job *job, int max_retries);
 /* Whether it is too late for its first start. */
 extern bool job_expired(const Job *job, TimestampTz now);
 
-/* Adds an attempt's failure to job->errors; the text is cut to MAX_ERROR_LENGTH. */
-extern void job_add_error(Job *job, TimestampTz started_at, TimestampTz failed_at,
+/* Adds the failure of an attempt to job->errors; the text is cut to MAX_ERROR_LENGTH. */
+extern void job_add_error(Job *job, int attempt, TimestampTz started_at, TimestampTz failed_at,
 						  const char *sqlstate, const char *message, const char *detail, const char *context);
 
 /* The same of an attempt whose lease or executor is gone without an outcome. */

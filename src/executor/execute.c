@@ -139,13 +139,13 @@ run_error(const ErrorData *error)
 }
 
 /*
- * The start counts for nothing, nor does the choice where to read; that it was put back for a replica once
- * does.
+ * The choice where to read counts for nothing, nor does this start, but for "attempts"; that it was put back
+ * for a replica once does.
  */
 static void
-put_back(Run *run, TupleTableSlot *slot, int64 delay)
+put_back(Run *run, TupleTableSlot *slot, int attempts, int64 delay)
 {
-	run->job.attempt--;
+	run->job.attempt = attempts;
 	if (run->job.strategy != STRATEGY_RETRY && run->stored_strategy == STRATEGY_RETRY)
 		outcome_keep_retried(&run->job);
 	else if (run->job.strategy != STRATEGY_RETRY)
@@ -171,22 +171,23 @@ static JobState
 put_back_as_said(Run *run, TupleTableSlot *slot)
 {
 	bool		at_once = current_job.slice.cursor != NULL && current_job.snooze == 0;
+	int			attempts = run->job.attempt - 1;
 
 	statistics_count(run->task->worker->name, COUNTED_SNOOZED, 1);
 	run->job.expires_at = NO_TIME;	/* it was started in time */
 	if (current_job.slice.cursor != NULL)
-		slice_apply(&run->job, &current_job.slice, run->job.attempt - 1);
+		slice_apply(&run->job, &current_job.slice, attempts);
 	if (at_once)
 		run_pass_over_once(run->job.id);
 	if (dedup_one_at_a_time(&run->job, run->task->worker))
 	{
 		/* that it was started shows that it holds its key */
-		run->job.attempt++;
+		attempts++;
 		run->job.uncharged++;
 	}
 	if (current_job.signal != NULL)
 		wait_for_signal(run);
-	put_back(run, slot, current_job.snooze);
+	put_back(run, slot, attempts, current_job.snooze);
 	if (run->job.waits != NULL)
 		return JOB_WAITING;
 	return at_once ? JOB_AVAILABLE : JOB_SCHEDULED;
@@ -221,7 +222,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 			return (JobState) end_as;
 		case RUN_INTERRUPTED:
 			statistics_count(worker->name, COUNTED_INTERRUPTED, 1);
-			put_back(run, slot, 0);
+			put_back(run, slot, run->job.attempt - 1, 0);
 			return JOB_AVAILABLE;
 		case RUN_TOO_EARLY:
 			/*
@@ -232,7 +233,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 				run->measure.merged == 0)
 				run->job.expires_at =
 					calendar_bounded_sum(run->stored_expires_at, CONSISTENCY_RETRY_DELAY);
-			put_back(run, slot, CONSISTENCY_RETRY_DELAY);
+			put_back(run, slot, run->job.attempt - 1, CONSISTENCY_RETRY_DELAY);
 			return JOB_SCHEDULED;
 	}
 	pg_unreachable();
@@ -426,7 +427,6 @@ bool
 execute_next(ExecutorSlot *slot)
 {
 	Run			run = {.slot = slot,.context = run_context};
-	bool		is_procedure;
 
 	MemoryContextReset(run_context);
 	unit_begin();
@@ -443,7 +443,6 @@ execute_next(ExecutorSlot *slot)
 		unit_end();
 		return false;
 	}
-	is_procedure = run.job.started_at != NO_TIME;
 	if (run.task->worker->built_in == BUILT_IN_COMMAND)
 		run.task = command_task(run.task, &run.job);
 	if (run_expired(&run))
@@ -451,7 +450,7 @@ execute_next(ExecutorSlot *slot)
 		TupleTableSlot *row = NULL;
 		Job			stored;
 
-		if (is_procedure)
+		if (run.by_lease)
 			(void) live_find(&run.table, run.job.id, true, &row, &stored);
 		run.job.started_at = NO_TIME;	/* the lease was none of a start */
 		outcome_expired(&run.table, row, &run.job, run.task->worker);
@@ -459,10 +458,10 @@ execute_next(ExecutorSlot *slot)
 			ExecDropSingleTupleTableSlot(row);
 		live_close(&run.table);
 		unit_end();
-		if (is_procedure)
+		if (run.by_lease)
 			end_hold(&run);
 	}
-	else if (is_procedure)
+	else if (run.by_lease)
 		execute_procedure(&run);
 	else
 		execute_function(&run);

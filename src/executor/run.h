@@ -21,6 +21,7 @@ typedef struct Run
 	Job			job;			/* its attempt is that of this run */
 	LoadBalancingStrategy stored_strategy;	/* what its row says of earlier choices */
 	LiveTable	table;
+	bool		by_lease;		/* its row has a lease, for the handler may commit; otherwise it is deleted */
 	LimitHold	limits;
 	TimestampTz started_at;
 	RunMeasure	measure;

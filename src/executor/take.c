@@ -57,7 +57,7 @@ run_expired(const Run *run)
 
 /* Takes the job that the scan shows: for good, or by a lease if the handler commits. */
 static bool
-take_row(Run *run, LaneScan *scan, bool by_lease)
+take_row(Run *run, LaneScan *scan)
 {
 	const Worker *worker = run->task->worker;
 	bool		taken;
@@ -71,7 +71,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 		return false;
 	}
 	run->job.wal_lsn = location_of_job(&run->job);
-	if (by_lease)
+	if (run->by_lease)
 	{
 		run->job.started_at = run->started_at;
 		run->job.lease = 0;
@@ -87,7 +87,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 	{
 		int			merged = run->job.merged;
 
-		if (by_lease)
+		if (run->by_lease)
 			hold_through_commits(run->job.id,
 								 dedup_one_at_a_time(&run->job, worker) ? run->job.dedup_hash : 0,
 								 run->limits.worker_slot, run->limits.key_slot);
@@ -97,7 +97,7 @@ take_row(Run *run, LaneScan *scan, bool by_lease)
 			/* a transaction may have relied on it until it was ours */
 			run->job.wal_lsn = location_again(&run->job);
 		if (!run_expired(run))
-			dedup_collapse(&run->table, &run->job, worker);
+			dedup_collapse(&run->table, &run->job, run->job.attempt, worker);
 		run->measure.merged = run->job.merged - merged;
 	}
 	else
@@ -114,12 +114,11 @@ take(Run *run, Candidate *candidate, LimitVerdict *verdict)
 {
 	Task	   *task = candidate->task;
 	Refusals   *refusals = &candidate->walk->refusals;
-	bool		by_lease;
 	bool		whole_lane;
 
 	run->task = task;
 	run->job = candidate->walk->job;
-	by_lease = task->callee->target.handler->is_procedure || run->job.started_at != NO_TIME;
+	run->by_lease = task->callee->target.handler->is_procedure || run->job.started_at != NO_TIME;
 	*verdict = LIMIT_FREE;
 	run->limits = (LimitHold) {0};
 	run->stored_expires_at = NO_TIME;
@@ -135,7 +134,7 @@ take(Run *run, Candidate *candidate, LimitVerdict *verdict)
 	if (*verdict != LIMIT_FREE)
 		return false;
 	run->started_at = Max(run->started_at, run->limits.rate.at);
-	if (take_row(run, &candidate->walk->scan, by_lease))
+	if (take_row(run, &candidate->walk->scan))
 		return true;
 	limit_undo(&run->table, &run->limits, task->worker, &run->job, refusals);
 	return false;

@@ -180,11 +180,11 @@ same_key(const Job *a, const Job *b)
 	return compareJsonbContainers(&key_args(worker, a)->root, &key_args(worker, b)->root) == 0;
 }
 
-/* Since when the job has been waiting to be run. */
+/* Since when the job has been waiting to be run, after so many attempts. */
 static TimestampTz
-waiting_since(const Job *job)
+waiting_since(const Job *job, int attempt)
 {
-	return job->attempt > job->uncharged ? job->created_at : Max(job->created_at, job->run_at);
+	return attempt > job->uncharged ? job->created_at : Max(job->created_at, job->run_at);
 }
 
 /*
@@ -207,11 +207,14 @@ has_state(const Job *job)
 		job_signal_any(job->id);
 }
 
-/* Whether it goes on where an earlier run stopped. One that is as it was enqueued need not be looked up. */
+/*
+ * Whether after so many attempts it goes on where an earlier run stopped. A job that is as it was enqueued
+ * need not be looked up.
+ */
 static bool
-has_begun(const Job *job)
+has_begun(const Job *job, int attempt)
 {
-	return (job->attempt > 0 || job->run_at != job->created_at) && has_state(job);
+	return (attempt > 0 || job->run_at != job->created_at) && has_state(job);
 }
 
 /* Whether a job that is not running takes part in deduplication now. */
@@ -220,7 +223,7 @@ takes_part(const Job *job, const Worker *worker, TimestampTz now)
 {
 	if (job->waits != NULL && job->attempt == 0)
 		return false;			/* it waits for other jobs */
-	if (!dedup_one_at_a_time(job, worker) && has_begun(job))
+	if (!dedup_one_at_a_time(job, worker) && has_begun(job, job->attempt))
 		return false;			/* it has freed its key */
 	if (job->due || job->run_at <= now || waits_for_replicas(job, worker, now))
 		return true;
@@ -257,8 +260,9 @@ may_expire(const Job *other, const Job *job, TimestampTz now)
 static bool
 goes_first(const Job *other, const Job *job, const Worker *worker, TimestampTz now)
 {
-	return takes_part(other, worker, now) && waiting_since(other) >= now - worker->dedup_ttl &&
-		has_begun(other) && !has_begun(job);
+	return takes_part(other, worker, now) &&
+		waiting_since(other, other->attempt) >= now - worker->dedup_ttl &&
+		has_begun(other, other->attempt) && !has_begun(job, job->attempt);
 }
 
 /* ---- enqueue ---- */
@@ -340,13 +344,13 @@ static bool
 can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, TimestampTz now)
 {
 	bool		has_lease = other->started_at != NO_TIME && other->lease != 0;
-	Job			before = *other;
+	int			attempts = other->attempt - has_lease;	/* less the one that is under way */
 
 	if (has_lease && !runs)
 		return false;
-	before.attempt -= has_lease;	/* the one that is under way */
 	/* one that waits for a signal may be due at infinity, to which nothing can be added */
-	return waiting_since(&before) >= now - worker->dedup_ttl && (runs || !may_expire(other, job, now));
+	return waiting_since(other, attempts) >= now - worker->dedup_ttl &&
+		(runs || !may_expire(other, job, now));
 }
 
 /* Whether what is dropped now is to run once more, as the job has begun. */
@@ -354,7 +358,7 @@ static bool
 needs_follow_up(const Job *other, const Worker *worker, TimestampTz now)
 {
 	return dedup_one_at_a_time(other, worker) && worker->reschedule_once && takes_part(other, worker, now) &&
-		has_begun(other);
+		has_begun(other, other->attempt);
 }
 
 /* A hold alone may be of a claim that puts the job back. */
@@ -527,7 +531,7 @@ key_state(LiveTable *table, const Job *job, const Worker *worker, TimestampTz *s
 			state = KEY_RUNS;
 		else if (goes_first(&other, job, worker, now))
 		{
-			*since = Max(*since, waiting_since(&other));
+			*since = Max(*since, waiting_since(&other, other.attempt));
 			state = KEY_BEGUN;
 		}
 	}
@@ -659,7 +663,8 @@ dedup_claim_undo(const Job *job, const Worker *worker)
  * the lock table can take.)
  */
 static bool
-absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worker *worker, TimestampTz now)
+absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, int attempts, const Worker *worker,
+	   TimestampTz now)
 {
 	bool		taken;
 
@@ -682,8 +687,8 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 		job->expires_at = other->expires_at;	/* should it be put back without having been started */
 
 	/* a fresh twin brings fresh attempts with it */
-	if (job_failures(other) < job_failures(job))
-		job->uncharged = job->attempt - job_failures(other);
+	if (job_failures(other) < attempts - job->uncharged)
+		job->uncharged = attempts - job_failures(other);
 	batch_move_member(other, job);
 	if (history_is_awaited(other->id))
 	{
@@ -698,25 +703,26 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, const Worke
 }
 
 void
-dedup_collapse(LiveTable *table, Job *job, const Worker *worker)
+dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	KeyScan		scan;
 	Job			other;
 
-	if (strategy(job, worker) == DEDUP_NONE || has_begun(job))
+	if (strategy(job, worker) == DEDUP_NONE || has_begun(job, attempts))
 		return;
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{
+		TimestampTz since = waiting_since(job, attempts);
+		TimestampTz other_since = waiting_since(&other, other.attempt);
+
 		if (other.id == job->id || !same_key(job, &other) || is_run_by_lease(&other, now))
 			continue;
 		if (!takes_part(&other, worker, now) || has_state(&other) || job_signal_any_to_come(other.id) ||
-			Max(waiting_since(&other), waiting_since(job)) -
-					Min(waiting_since(&other), waiting_since(job)) >
-				worker->dedup_ttl)
+			Max(since, other_since) - Min(since, other_since) > worker->dedup_ttl)
 			continue;
-		(void) absorb(table, scan.slot, &other, job, worker, now);
+		(void) absorb(table, scan.slot, &other, job, attempts, worker, now);
 	}
 	key_scan_end(&scan);
 }

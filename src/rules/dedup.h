@@ -56,11 +56,11 @@ extern bool dedup_goes_first(const Job *other, const Job *job, const Worker *wor
 extern void dedup_claim_undo(const Job *job, const Worker *worker);
 
 /*
- * A job has been taken: merges all others of its key that wait, and on which no open transaction relies, into
- * its run. If one of them has fewer failures, its attempts count from now on: *job becomes that one. A job
- * that has begun (dedup.c) is merged with none.
+ * A job that had so many attempts has been taken: merges all others of its key that wait, and on which no
+ * open transaction relies, into its run. If one of them has fewer failures, its attempts count from now on:
+ * *job becomes that one. A job that has begun (dedup.c) is merged with none.
  */
-extern void dedup_collapse(LiveTable *table, Job *job, const Worker *worker);
+extern void dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker);
 
 /* The job has come to another lane: gives it the key that it has there. */
 extern void dedup_move_key(Job *job, const Worker *worker);

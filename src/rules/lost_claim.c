@@ -162,9 +162,7 @@ add_crash(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker,
 		job_add_lapse(job, now);
 		statistics_add_lost_run(worker, true);
 	}
-	job->attempt++;
-	job_add_error(job, NO_TIME, now, CRASH_SQLSTATE, message, NULL, NULL);
-	job->attempt--;
+	job_add_error(job, job->attempt + 1, NO_TIME, now, CRASH_SQLSTATE, message, NULL, NULL);
 	job->crashes++;
 	statistics_add_lost_run(worker, job->crashes < MAX_JOB_CRASHES);
 	if (job->crashes >= MAX_JOB_CRASHES)

@@ -462,7 +462,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	int			failures = job_failures(job);
 
 	worker = command_attributes(worker, job);
-	job_add_error(job, job->started_at, GetCurrentTimestamp(), error->sqlstate,
+	job_add_error(job, job->attempt, job->started_at, GetCurrentTimestamp(), error->sqlstate,
 				  storable_error_text(job, error->message), storable_error_text(job, error->detail),
 				  storable_error_text(job, error->context));
 	if (error->final || failures > worker->max_retries || job->crashes >= MAX_JOB_CRASHES)
