@@ -255,6 +255,7 @@ typedef struct Claim
 	char	   *claimant;
 	int64		lease;
 	int			max_jobs;
+	int			taken;			/* so many jobs so far */
 	TimestampTz now;
 	TupleDesc	descriptor;
 	LiveTable	table;
@@ -390,17 +391,11 @@ take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
  * for ever.
  */
 static bool
-decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
+decrypt(Claim *claim, Candidate *candidate)
 {
 	Job		   *job = &candidate->walk->job;
 	char	   *key;
-	bool		whole_lane;
 
-	if (pass_by_without_key(job, candidate->worker, candidate->lane, &whole_lane))
-	{
-		*verdict = whole_lane ? LIMIT_WORKER : LIMIT_FREE;
-		return false;
-	}
 	if (decrypt_args(job, &key))
 		return true;
 	if (live_try_delete(&claim->table, candidate->walk->scan.slot))
@@ -419,28 +414,34 @@ decrypt(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 }
 
 /* Takes the job if its worker's limits let it start. */
-static bool
-take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
+static Tried
+take(Claim *claim, Candidate *candidate)
 {
 	Job		   *job = &candidate->walk->job;
 	ReturnSetInfo *result = (ReturnSetInfo *) claim->fcinfo->resultinfo;
 	LimitHold	limits;
+	LimitVerdict verdict;
+	bool		whole_lane;
 	bool		lapsed = job->started_at != NO_TIME;
 
-	*verdict = LIMIT_FREE;
 	if (lapsed)
 		job_add_lapse(job, claim->now);
 	if (end_unstarted(claim, candidate))
-		return false;
-	if (job_may_be_encrypted(job, candidate->worker) && !decrypt(claim, candidate, verdict))
-		return false;
-	*verdict = limit_begin(&claim->table, job, candidate->worker, &candidate->walk->refusals, &limits);
-	if (*verdict != LIMIT_FREE)
-		return false;
+		return TRIED_PASSED_BY;
+	if (job_may_be_encrypted(job, candidate->worker))
+	{
+		if (pass_by_without_key(job, candidate->worker, candidate->lane, &whole_lane))
+			return whole_lane ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
+		if (!decrypt(claim, candidate))
+			return TRIED_PASSED_BY;
+	}
+	verdict = limit_begin(&claim->table, job, candidate->worker, &candidate->walk->refusals, &limits);
+	if (verdict != LIMIT_FREE)
+		return verdict == LIMIT_WORKER ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
 	if (!take_row(claim, candidate, &limits))
 	{
 		limit_undo(&claim->table, &limits, candidate->worker, job, &candidate->walk->refusals);
-		return false;
+		return TRIED_PASSED_BY;
 	}
 	if (lapsed)
 		statistics_add_lost_run(candidate->worker, true);
@@ -453,37 +454,34 @@ take(Claim *claim, Candidate *candidate, LimitVerdict *verdict)
 	wakeup_lease(job->lane, job->started_at + claim->lease);
 	tuplestore_puttuple(result->setResult,
 						job_row(claim->descriptor, job, candidate->lane, candidate->worker, 0));
-	return true;
+	return TRIED_TAKEN;
 }
 
 /*
- * Takes jobs from all lanes in turn, so that their order holds across lanes. A job whose session was lost
- * before is taken alone: the jobs beside it would be charged with it.
+ * A job whose session was lost before is taken alone: the jobs beside it would be charged with it.
  */
+static Tried
+try_to_claim(ClaimWalk *walk, Candidate *candidate)
+{
+	Claim	   *claim = walk->argument;
+	bool		alone = candidate->walk->job.crashes > 0;
+	Tried		tried = TRIED_PASSED_BY;
+
+	if (alone && claim->taken > 0)
+		walk->enough = true;
+	else
+		tried = take(claim, candidate);
+	if (tried == TRIED_TAKEN)
+		walk->enough = ++claim->taken == claim->max_jobs || alone;
+	return tried;
+}
+
 static void
 claim_jobs(Claim *claim, Candidates *candidates)
 {
-	Candidate  *candidate;
-	int			claimed = 0;
+	ClaimWalk	walk = {.attempt = try_to_claim, .argument = claim, .tells_tried = true, .reads_on = true};
 
-	candidates_begin(candidates, &claim->table, claim->now);
-	while (claimed < claim->max_jobs && (candidate = candidates_first(candidates, false)) != NULL)
-	{
-		LimitVerdict verdict;
-		bool		alone = candidate->walk->job.crashes > 0;
-		bool		taken;
-
-		CHECK_FOR_INTERRUPTS();
-		if (alone && claimed > 0)
-			break;
-		taken = take(claim, candidate, &verdict);
-		claimed += taken;
-		candidates_tried(candidates, candidate, taken);
-		candidates_advance(candidate, verdict);
-		if (alone && taken)
-			break;
-	}
-	candidates_end(candidates, true);
+	(void) candidates_walk(candidates, &claim->table, claim->now, &walk);
 }
 
 /* claim(claimant, queues, max_jobs, lease) */
@@ -533,6 +531,8 @@ typedef struct WaitForJobs
 	uint64		made;			/* "claimable_made" at the last waiter_await_lanes() */
 	TimestampTz next;			/* time of the next look, apart from jobs that fall due */
 	TimestampTz look_by;		/* the session looks then, whatever it knows */
+	LiveTable	table;			/* while it looks */
+	bool		found;			/* a job that may be claimed */
 } WaitForJobs;
 
 /*
@@ -564,6 +564,31 @@ may_be_taken(LiveTable *table, const Candidate *candidate)
 	return true;
 }
 
+/* Whether the job may be claimed. */
+static Tried
+look_at_job(ClaimWalk *walk, Candidate *candidate)
+{
+	WaitForJobs *wait = walk->argument;
+	Job		   *job = &candidate->walk->job;
+	Refusals   *refusals = &candidate->walk->refusals;
+	LimitHold	limits;
+	LimitVerdict verdict;
+	bool		whole_lane;
+
+	if (job_may_be_encrypted(job, candidate->worker) &&
+		pass_by_without_key(job, candidate->worker, candidate->lane, &whole_lane))
+		return whole_lane ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
+	verdict = limit_begin(&wait->table, job, candidate->worker, refusals, &limits);
+	if (verdict == LIMIT_FREE)
+	{
+		wait->found = walk->enough = may_be_taken(&wait->table, candidate);
+		limit_undo(&wait->table, &limits, candidate->worker, wait->found ? NULL : job, refusals);
+	}
+	if (refusals->any)
+		wait->next = Min(wait->next, refusals->retry_at);
+	return verdict == LIMIT_WORKER ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
+}
+
 /*
  * Whether the queues' lanes may have a job to claim, which its worker's limits let start; and when the
  * session must look again. The session says that it waits for these lanes before it looks at them.
@@ -573,48 +598,21 @@ may_have_jobs(WaitForJobs *wait, TimestampTz *next_due)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	Candidates *candidates = claimable_candidates(wait->queues);
-	Candidate  *candidate;
-	LiveTable	table;
-	bool		found = false;
+	ClaimWalk	walk = {.attempt = look_at_job, .argument = wait, .look = true};
 
 	if (wait->made != claimable_made)
 		waiter_await_lanes(&claimable.awaited);
 	wait->made = claimable_made;
 	wait->next = DT_NOEND;
-	live_open(&table);
+	wait->found = false;
+	live_open(&wait->table);
 	*next_due = due_without_scheduler();
 	if (*next_due <= now)
-		promote_due(&table, candidates, PROMOTE_AT_ONCE, now, next_due);
-	candidates_begin(candidates, &table, now);
-	while (!found && (candidate = candidates_first(candidates, true)) != NULL)
-	{
-		LaneWalk   *walk = candidate->walk;
-		LimitHold	limits;
-		LimitVerdict verdict;
-		bool		whole_lane;
-
-		CHECK_FOR_INTERRUPTS();
-		if (job_may_be_encrypted(&walk->job, candidate->worker) &&
-			pass_by_without_key(&walk->job, candidate->worker, candidate->lane, &whole_lane))
-		{
-			candidates_advance(candidate, whole_lane ? LIMIT_WORKER : LIMIT_FREE);
-			continue;
-		}
-		verdict = limit_begin(&table, &walk->job, candidate->worker, &walk->refusals, &limits);
-		if (verdict == LIMIT_FREE)
-		{
-			found = may_be_taken(&table, candidate);
-			limit_undo(&table, &limits, candidate->worker, found ? NULL : &walk->job, &walk->refusals);
-		}
-		if (!found)
-			candidates_advance(candidate, verdict);
-		if (walk->refusals.any)
-			wait->next = Min(wait->next, walk->refusals.retry_at);
-	}
-	candidates_end(candidates, false);
-	live_close(&table);
+		promote_due(&wait->table, candidates, PROMOTE_AT_ONCE, now, next_due);
+	(void) candidates_walk(candidates, &wait->table, now, &walk);
+	live_close(&wait->table);
 	wait->next = Min(wait->next, candidates_next_revisit(candidates));
-	return found;
+	return wait->found;
 }
 
 #define HISTORY_WAITS USECS_PER_HOUR

@@ -21,7 +21,7 @@
 #include "test_point.h"
 #include "wakeup.h"
 
-static int64 passed_over = 0;	/* the job whose slice was run last; 0: none */
+static int64 gives_way = 0;		/* the job whose slice was run last; 0: none */
 
 void
 run_show(Run *run)
@@ -109,59 +109,45 @@ take_row(Run *run, LaneScan *scan)
 }
 
 /* Takes it if its worker's limits let it start. */
-static bool
-take(Run *run, Candidate *candidate, LimitVerdict *verdict)
+static Tried
+take(Run *run, Candidate *candidate)
 {
 	Task	   *task = candidate->task;
 	Refusals   *refusals = &candidate->walk->refusals;
+	LimitVerdict verdict = LIMIT_FREE;
 	bool		whole_lane;
 
 	run->task = task;
 	run->job = candidate->walk->job;
 	run->by_lease = task->callee->target.handler->is_procedure || run->job.started_at != NO_TIME;
-	*verdict = LIMIT_FREE;
 	run->limits = (LimitHold) {0};
 	run->stored_expires_at = NO_TIME;
 	run->started_at = GetCurrentTimestamp();
 	if (job_may_be_encrypted(&run->job, task->worker) && !run_expired(run) &&
 		pass_by_without_key(&run->job, task->worker, task->lane, &whole_lane))
-	{
-		*verdict = whole_lane ? LIMIT_WORKER : LIMIT_FREE;
-		return false;
-	}
+		return whole_lane ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
 	if (!run_expired(run))
-		*verdict = limit_begin(&run->table, &run->job, task->worker, refusals, &run->limits);
-	if (*verdict != LIMIT_FREE)
-		return false;
+		verdict = limit_begin(&run->table, &run->job, task->worker, refusals, &run->limits);
+	if (verdict != LIMIT_FREE)
+		return verdict == LIMIT_WORKER ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
 	run->started_at = Max(run->started_at, run->limits.rate.at);
 	if (take_row(run, &candidate->walk->scan))
-		return true;
+		return TRIED_TAKEN;
 	limit_undo(&run->table, &run->limits, task->worker, &run->job, refusals);
-	return false;
+	return TRIED_PASSED_BY;
 }
 
-/* There is more than we can do alone. */
+/* Calls for other executors, if there is more than this one can do alone. */
 static void
-call_for(const Run *run, const Task *task)
+call_for_help(const Run *run, const ClaimWalk *walk)
 {
-	if (!executor_wake_idle(MyDatabaseId, run->slot->role, task->pools))
-		database_call_attention(MyDatabaseId);
-}
+	for (int i = 0; i < (int) lengthof(walk->rest); i++)
+	{
+		const Candidate *rest = walk->rest[i];
 
-static void
-call_for_help(const Run *run, Candidates *candidates, Candidate *taken)
-{
-	DatabaseSlot *slot = database_slot(MyDatabaseId, true);
-	Candidate  *other;
-
-	if (slot == NULL || slot->attention)
-		return;
-	candidates_advance(taken, LIMIT_FREE);
-	if (taken->more)
-		call_for(run, taken->task);
-	other = candidates_other(candidates, taken);
-	if (other != NULL)
-		call_for(run, other->task);
+		if (rest != NULL && !executor_wake_idle(MyDatabaseId, run->slot->role, rest->task->pools))
+			database_call_attention(MyDatabaseId);
+	}
 }
 
 /*
@@ -184,56 +170,69 @@ tell_of_revisit(const Candidates *candidates)
 void
 run_pass_over_once(int64 job)
 {
-	passed_over = job;
+	gives_way = job;
 }
 
-/* Takes the first job that is not "but"; *met says whether that one was passed by. */
-static bool
-take_first(Run *run, int64 but, bool *met)
+/* What an executor looks for. */
+typedef struct Wanted
 {
-	Candidates *candidates = tasks_refresh();
-	Candidate  *candidate;
-	LanePosition key = lowest_position;
-	int32		lane = 0;
-	bool		taken = false;
+	Run		   *run;
+	int64		passed_over;	/* not this job; 0: any */
+	int32		lane;			/* in which it was met, or 0 */
+	LanePosition position;		/* where it was */
+} Wanted;
 
-	candidates_begin(candidates, &run->table, GetCurrentTimestamp());
-	while (!taken && (candidate = candidates_first(candidates, false)) != NULL)
+static Tried
+try_to_take(ClaimWalk *walk, Candidate *candidate)
+{
+	Wanted	   *wanted = walk->argument;
+	Tried		tried;
+
+	if (wanted->passed_over != 0 && candidate->walk->job.id == wanted->passed_over)
 	{
-		LimitVerdict verdict = LIMIT_FREE;
-
-		CHECK_FOR_INTERRUPTS();
-		if (but != 0 && candidate->walk->job.id == but)
-		{
-			lane = candidate->lane->id;
-			key = candidate->key;
-		}
-		else
-			taken = take(run, candidate, &verdict);
-		candidates_tried(candidates, candidate, taken);
-		if (taken)
-			call_for_help(run, candidates, candidate);
-		else
-			candidates_advance(candidate, verdict);
+		wanted->lane = candidate->lane->id;
+		wanted->position = candidate->key;
+		return TRIED_PASSED_BY;
 	}
-	candidates_end(candidates, false);
-	if (taken)
-		tell_of_revisit(candidates);
-	*met = lane != 0;
-	if (*met)
-		/* others of its lane may have been taken, and the hint be behind it */
-		(void) lane_hint_publish(lane, key);
-	return taken;
+	tried = take(wanted->run, candidate);
+	if (tried == TRIED_TAKEN)
+	{
+		DatabaseSlot *slot = database_slot(MyDatabaseId, true);
+
+		walk->enough = true;
+		walk->reads_on = slot != NULL && !slot->attention;
+	}
+	return tried;
+}
+
+static bool
+take_first(Wanted *wanted)
+{
+	Run		   *run = wanted->run;
+	Candidates *candidates = tasks_refresh();
+	ClaimWalk	walk = {.attempt = try_to_take,.argument = wanted};
+
+	if (candidates_walk(candidates, &run->table, GetCurrentTimestamp(), &walk) == 0)
+		return false;
+	call_for_help(run, &walk);
+	tell_of_revisit(candidates);
+	return true;
 }
 
 bool
 run_take(Run *run)
 {
-	int64		but = passed_over;
-	bool		met;
+	Wanted		wanted = {.run = run,.passed_over = gives_way};
+	bool		taken;
 
-	passed_over = 0;
-	return take_first(run, but, &met) || (met && take_first(run, 0, &met));
+	gives_way = 0;
+	taken = take_first(&wanted);
+	if (wanted.lane == 0)
+		return taken;
+	/* others of its lane may have been taken, and the hint be behind it */
+	(void) lane_hint_publish(wanted.lane, wanted.position);
+	wanted.passed_over = 0;
+	return taken || take_first(&wanted);
 }
 
 TimestampTz

@@ -6,6 +6,7 @@
 
 #include "candidates.h"
 #include "lane_scan.h"
+#include "miscadmin.h"
 #include "snapshot.h"
 #include "test_point.h"
 #include "utils/hsearch.h"
@@ -38,11 +39,11 @@ look_at_own(Candidates *candidates)
 	}
 }
 
-void
-candidates_begin(Candidates *candidates, LiveTable *table, TimestampTz now)
+static void
+begin_walk(Candidates *candidates, LiveTable *table, TimestampTz now)
 {
 	candidates_look(candidates, now);
-	candidates->doubted = true; /* until candidates_end() */
+	candidates->doubted = true; /* until end_walk() */
 	candidates->table = table;
 	candidates->snapshot = NULL;
 	candidates->altered = NIL;
@@ -86,23 +87,28 @@ first_queue(Candidates *candidates, Urgency urgency)
 	return pairingheap_container(CandidateQueue, node, queues->ph_root);
 }
 
-void
-candidates_advance(Candidate *candidate, LimitVerdict verdict)
+/* This walk is done with the lane. It may come to any number of lanes, and open scans are large. */
+static void
+leave_lane(Candidate *candidate)
+{
+	lane_scan_end(&candidate->walk->scan);
+	candidate_place(candidate, false, candidate->key);
+}
+
+/* To the next job of the candidate's lane, if there is one. */
+static void
+read_on(Candidate *candidate)
 {
 	LaneWalk   *walk = candidate->walk;
 
-	if (verdict != LIMIT_WORKER)
+	walk->over = !lane_scan_next(&walk->scan, &walk->job);
+	if (walk->over)
 	{
-		walk->over = !lane_scan_next(&walk->scan, &walk->job);
-		walk->seen += !walk->over;
-	}
-	if (verdict != LIMIT_WORKER && !walk->over)
-	{
-		candidate_place(candidate, true, job_position(&walk->job));
+		leave_lane(candidate);
 		return;
 	}
-	lane_scan_end(&walk->scan);	/* a claim may walk through any number of lanes, and open scans are large */
-	candidate_place(candidate, false, candidate->key);
+	walk->seen++;
+	candidate_place(candidate, true, job_position(&walk->job));
 }
 
 static void
@@ -122,7 +128,7 @@ open_lane(Candidates *candidates, Candidate *candidate)
 		/* as if jobs came to all lanes alike */
 		candidate->near = (int64) NEAR_IDS * hash_get_num_entries(candidates->lanes);
 	candidate->walk->scan.near = candidate->near;
-	candidates_advance(candidate, LIMIT_FREE);
+	read_on(candidate);
 }
 
 /* Of those that are about to be passed over for the first time the first job is looked at. */
@@ -176,8 +182,9 @@ choose_urgency(Candidates *candidates, bool look)
 	return true;
 }
 
-Candidate *
-candidates_first(Candidates *candidates, bool look)
+/* The candidate whose walk has the next job, or NULL if there is none. */
+static Candidate *
+first_candidate(Candidates *candidates, bool look)
 {
 	while (choose_urgency(candidates, look))
 	{
@@ -238,8 +245,8 @@ pass_by(Candidates *candidates, Candidate *candidate)
 	walk->seen = 0;
 }
 
-void
-candidates_tried(Candidates *candidates, Candidate *candidate, bool taken)
+static void
+note_tried(Candidates *candidates, Candidate *candidate, bool taken)
 {
 	LaneWalk   *walk = candidate->walk;
 	bool		by_turns = candidates->by_turns[candidate->queue->urgency];
@@ -277,8 +284,9 @@ other_in(const pairingheap_node *node, const Candidate *taken)
 	return node->first_child == NULL ? NULL : pairingheap_container(Candidate, node, node->first_child);
 }
 
-Candidate *
-candidates_other(Candidates *candidates, const Candidate *taken)
+/* Another candidate that has work, as far as is known, or NULL. */
+static Candidate *
+other_candidate(Candidates *candidates, const Candidate *taken)
 {
 	for (int i = 0; i < URGENCIES; i++)
 	{
@@ -393,8 +401,8 @@ settle(Candidates *candidates, Candidate *candidate, bool tried)
 	candidate->walk = NULL;
 }
 
-void
-candidates_end(Candidates *candidates, bool tried)
+static void
+end_walk(Candidates *candidates, bool tried)
 {
 	ListCell   *cell;
 
@@ -411,4 +419,43 @@ candidates_end(Candidates *candidates, bool tried)
 	if (candidates->snapshot != NULL)
 		engine_snapshot_end(candidates->snapshot);
 	candidates->doubted = false;
+}
+
+/* ---- the walk ---- */
+
+static void
+find_rest(Candidates *candidates, Candidate *taken, ClaimWalk *walk)
+{
+	read_on(taken);
+	walk->rest[0] = taken->more ? taken : NULL;
+	walk->rest[1] = other_candidate(candidates, taken);
+}
+
+int
+candidates_walk(Candidates *candidates, LiveTable *table, TimestampTz now, ClaimWalk *walk)
+{
+	Candidate  *candidate;
+	int			taken = 0;
+
+	begin_walk(candidates, table, now);
+	while (!walk->enough && (candidate = first_candidate(candidates, walk->look)) != NULL)
+	{
+		Tried		tried;
+
+		CHECK_FOR_INTERRUPTS();
+		tried = walk->attempt(walk, candidate);
+		if (walk->enough && tried != TRIED_TAKEN)
+			break;
+		taken += tried == TRIED_TAKEN;
+		if (!walk->look)
+			note_tried(candidates, candidate, tried == TRIED_TAKEN);
+		if (tried == TRIED_LANE_PASSED_BY)
+			leave_lane(candidate);
+		else if (!walk->enough)
+			read_on(candidate);
+		else if (walk->reads_on)
+			find_rest(candidates, candidate, walk);
+	}
+	end_walk(candidates, walk->tells_tried);
+	return taken;
 }

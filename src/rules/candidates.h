@@ -17,35 +17,42 @@
 
 #include "candidate_heap.h"
 #include "candidate_look.h"
-#include "limit.h"
 #include "live_table.h"
 
-/* A claim begins; it lives in the current memory context, and ends with candidates_end(). */
-extern void candidates_begin(Candidates *candidates, LiveTable *table, TimestampTz now);
+/* What has become of a job that was tried. */
+typedef enum Tried
+{
+	TRIED_TAKEN,
+	TRIED_PASSED_BY,
+	TRIED_LANE_PASSED_BY,		/* no other job of the lane could be taken now, either */
+} Tried;
+
+/* A walk over the jobs of all lanes, in the order in which they are to be taken. */
+typedef struct ClaimWalk
+{
+	/*
+	 * Tries the job that candidate->walk shows. If it sets "enough", the walk is over; a job that it has not
+	 * taken then counts as not tried.
+	 */
+	Tried		(*attempt) (struct ClaimWalk *walk, Candidate *candidate);
+	void	   *argument;
+	bool		look;			/* no job is to be taken: no turn is used up */
+
+	/*
+	 * Lanes of which no job was taken are gone on with after the jobs that this walk has tried, instead of
+	 * from where it began.
+	 */
+	bool		tells_tried;
+	bool		reads_on;		/* after the last job that is taken, its lane is read on, and "rest" is set */
+	bool		enough;
+	/* or NULL: lanes that may have more jobs, that of the last job taken and another */
+	Candidate  *rest[2];
+} ClaimWalk;
 
 /*
- * The candidate whose walk has the next job, or NULL if there is none; "look" if it is not to be taken: then
- * no turn is used up.
+ * Goes on until walk->enough, or no lane has a further job. What the walk has found out is settled in the
+ * lanes' hints. It lives in the current memory context. Returns how many jobs were taken.
  */
-extern Candidate *candidates_first(Candidates *candidates, bool look);
-
-/* The candidate's job was tried, and taken or not. */
-extern void candidates_tried(Candidates *candidates, Candidate *candidate, bool taken);
-
-/*
- * To the next job of the candidate's lane, if there is one and the verdict on the last one does not hold for
- * all of the worker's.
- */
-extern void candidates_advance(Candidate *candidate, LimitVerdict verdict);
-
-/* Another candidate that has work, as far as is known, or NULL. */
-extern Candidate *candidates_other(Candidates *candidates, const Candidate *taken);
-
-/*
- * The claim is over: what it has found out is settled in the lanes' hints. Without "tried" a lane of which no
- * job was taken is looked at again from where this claim began, instead of from after the jobs that it has
- * tried.
- */
-extern void candidates_end(Candidates *candidates, bool tried);
+extern int	candidates_walk(Candidates *candidates, LiveTable *table, TimestampTz now, ClaimWalk *walk);
 
 #endif
