@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "act_on_news.h"
+#include "admission.h"
 #include "arguments.h"
 #include "candidates.h"
 #include "catalog.h"
@@ -17,9 +18,7 @@
 #include "claimant.h"
 #include "common/hashfn.h"
 #include "compat.h"
-#include "crash_ledger.h"
 #include "database_slot.h"
-#include "dedup.h"
 #include "encrypted_job.h"
 #include "funcapi.h"
 #include "history.h"
@@ -142,7 +141,7 @@ claimable_holds(ArrayType *queues)
 
 /* Whether the current user may claim the lane's jobs, which the selectors mean, now. */
 static bool
-admit(const Lane *lane, Worker **worker, struct Task **task)
+admit_claimable(const Lane *lane, Worker **worker, struct Task **task)
 {
 	ListCell   *cell;
 	bool		meant = false;
@@ -226,7 +225,7 @@ find_claimable(ArrayType *queues)
 	};
 	find_awaited_owners(&claimable.awaited);
 	find_awaited_queues(&claimable.awaited, claimable.patterns);
-	candidates_create(&claimable.candidates, admit, false,
+	candidates_create(&claimable.candidates, admit_claimable, false,
 					  hash_combine(hash_bytes((const unsigned char *) queues, (int) VARSIZE(queues)),
 								   (uint32) GetUserId()));
 	claimable.queues = DatumGetArrayTypePCopy(PointerGetDatum(queues));
@@ -259,6 +258,11 @@ typedef struct Claim
 	TimestampTz now;
 	TupleDesc	descriptor;
 	LiveTable	table;
+
+	/* of the job that is being claimed, before that */
+	bool		lapsed;			/* it had a lease, which ran out */
+	int			merged;
+	XLogRecPtr	location;		/* as it was written with the lease */
 } Claim;
 
 static bool
@@ -288,7 +292,7 @@ promote_due(LiveTable *table, Candidates *candidates, int limit, TimestampTz now
  * was.
  */
 static bool
-end_unstarted(Claim *claim, Candidate *candidate)
+end_unstarted(Claim *claim, const Candidate *candidate)
 {
 	Job		   *job = &candidate->walk->job;
 	bool		expired = job_expired(job, claim->now);
@@ -311,94 +315,20 @@ end_unstarted(Claim *claim, Candidate *candidate)
 }
 
 /*
- * Now that no transaction can rely on the job any more: one that did so until its row was ours may have
- * raised its location, and others of its key go with it. What that brings is written to the row.
- */
-static void
-settle_key(Claim *claim, Candidate *candidate)
-{
-	Job		   *job = &candidate->walk->job;
-	int			merged = job->merged;
-	XLogRecPtr	location = job->wal_lsn;
-	bool		again = false;
-	TupleTableSlot *slot = NULL;
-	Job			stored;
-
-	if (job->dedup_hash == 0)
-		return;
-	job->wal_lsn = Max(location, location_again(job));
-	dedup_collapse(&claim->table, job, job->attempt - 1, candidate->worker);
-	if (job->wal_lsn > location)
-		again = choose_again_for_claim(job) || !location_in_doubt();
-	if (job->merged == merged && !again)
-		return;					/* a location that is only the latest there is need not stand in the row */
-	if (live_find(&claim->table, job->id, false, &slot, &stored) != FIND_FOUND)
-		elog(ERROR, "a claimed job was lost");
-	live_update(&claim->table, slot, job);
-	ExecDropSingleTupleTableSlot(slot);
-}
-
-/* A "delayed" job waits once more, as if no claim had come by, for a replica to catch up. */
-static void
-put_back_for_replica(Claim *claim, Candidate *candidate)
-{
-	Job		   *job = &candidate->walk->job;
-
-	job->due = false;
-	job->run_at = claim->now + CONSISTENCY_RETRY_DELAY;
-	if (live_try_update(&claim->table, candidate->walk->scan.slot, job))
-	{
-		wakeup_taken(job->lane, InvalidOid, job_position(job));
-		wakeup_due(job->lane, InvalidOid, job->run_at);
-	}
-	dedup_claim_undo(job, candidate->worker);
-}
-
-/*
- * Writes the lease to the job's row, if no other transaction has it. While its key is ours, other claims pass
- * the job by: that is noted before an interrupt can end this one. A job that is refused is not: a rollback
- * would publish it, and wake the session that was refused.
- */
-static bool
-take_row(Claim *claim, Candidate *candidate, const LimitHold *limits)
-{
-	Job		   *job = &candidate->walk->job;
-
-	if (charge_under_way(job->id) || !dedup_claim_begin(&claim->table, job, candidate->worker))
-		return false;
-	if (job->dedup_hash != 0)
-		wakeup_taken(job->lane, InvalidOid, job_position(job));
-	test_point("claim_has_key");
-	job->wal_lsn = location_of_job(job);
-	if (!choose_for_claim(candidate->worker, job))
-	{
-		put_back_for_replica(claim, candidate);
-		return false;
-	}
-	job->attempt++;
-	job->started_at = Max(claim->now, limits->rate.at);
-	job->lease = claim->lease;
-	job->claimant = claim->claimant;
-	job->claimed_by = GetUserId();
-	if (live_try_update(&claim->table, candidate->walk->scan.slot, job))
-		return true;
-	dedup_claim_undo(job, candidate->worker);
-	return false;
-}
-
-/*
  * Whether the args can be decrypted. A job whose args were altered is dead: a claim that failed would fail
  * for ever.
  */
 static bool
-decrypt(Claim *claim, Candidate *candidate)
+decrypt_or_end(Start *start)
 {
-	Job		   *job = &candidate->walk->job;
+	Claim	   *claim = start->argument;
+	const Worker *worker = start->candidate->worker;
+	Job		   *job = start->job;
 	char	   *key;
 
 	if (decrypt_args(job, &key))
 		return true;
-	if (live_try_delete(&claim->table, candidate->walk->scan.slot))
+	if (live_try_delete(&claim->table, start->candidate->walk->scan.slot))
 	{
 		const char *sqlstate = pstrdup(unpack_sql_state(ERRCODE_DATA_CORRUPTED));
 		const char *message =
@@ -406,51 +336,108 @@ decrypt(Claim *claim, Candidate *candidate)
 
 		wakeup_taken(job->lane, InvalidOid, job_position(job));
 		if (job->started_at != NO_TIME)
-			statistics_add_lost_run(candidate->worker, false);
+			statistics_add_lost_run(worker, false);
 		job_add_error(job, job->attempt, NO_TIME, claim->now, sqlstate, message, NULL, NULL);
-		outcome_died(&claim->table, NULL, job, candidate->worker, sqlstate, message);
+		outcome_died(&claim->table, NULL, job, worker, sqlstate, message);
 	}
 	return false;
 }
 
-/* Takes the job if its worker's limits let it start. */
+/* A "delayed" job waits once more, as if no claim had come by, for a replica to catch up. */
+static void
+put_back_for_replica(Start *start)
+{
+	Claim	   *claim = start->argument;
+	Job		   *job = start->job;
+
+	job->due = false;
+	job->run_at = claim->now + CONSISTENCY_RETRY_DELAY;
+	if (live_try_update(&claim->table, start->candidate->walk->scan.slot, job))
+	{
+		wakeup_taken(job->lane, InvalidOid, job_position(job));
+		wakeup_due(job->lane, InvalidOid, job->run_at);
+	}
+}
+
+/* Writes the lease to the job's row, if no other transaction has it. */
+static bool
+lease_row(Start *start)
+{
+	Claim	   *claim = start->argument;
+	Job		   *job = start->job;
+
+	test_point("claim_has_key");
+	if (!choose_for_claim(start->candidate->worker, job))
+	{
+		put_back_for_replica(start);
+		return false;
+	}
+	claim->lapsed = job->started_at != NO_TIME;
+	claim->location = job->wal_lsn;
+	claim->merged = job->merged;
+	job->attempt++;
+	job->started_at = start->at;
+	job->lease = claim->lease;
+	job->claimant = claim->claimant;
+	job->claimed_by = GetUserId();
+	return live_try_update(&claim->table, start->candidate->walk->scan.slot, job);
+}
+
+static void
+note_claim(Start *start)
+{
+	const Claim *claim = start->argument;
+
+	if (claim->lapsed)
+		statistics_add_lost_run(start->candidate->worker, true);
+	lost_claim_note(start->job);
+	test_point("job_claimed");
+}
+
+static const StartKind by_claimant = {
+	.prepare = decrypt_or_end,.take_row = lease_row,.taken = note_claim
+};
+
+/*
+ * What the job's key has brought since its row was written goes to the row, too. A location that is only the
+ * latest there is need not stand there.
+ */
+static void
+write_again(Claim *claim, Job *job)
+{
+	bool		again = job->merged != claim->merged;
+	TupleTableSlot *slot = NULL;
+	Job			stored;
+
+	if (job->wal_lsn > claim->location)
+		again = choose_again_for_claim(job) || !location_in_doubt() || again;
+	if (!again)
+		return;
+	if (live_find(&claim->table, job->id, false, &slot, &stored) != FIND_FOUND)
+		elog(ERROR, "a claimed job was lost");
+	live_update(&claim->table, slot, job);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
 static Tried
-take(Claim *claim, Candidate *candidate)
+claim_job(Claim *claim, const Candidate *candidate)
 {
 	Job		   *job = &candidate->walk->job;
 	ReturnSetInfo *result = (ReturnSetInfo *) claim->fcinfo->resultinfo;
-	LimitHold	limits;
-	LimitVerdict verdict;
-	bool		whole_lane;
-	bool		lapsed = job->started_at != NO_TIME;
+	Start		start = {.kind = &by_claimant, .argument = claim, .table = &claim->table,
+						 .candidate = candidate, .job = job, .at = claim->now};
+	Tried		tried;
 
-	if (lapsed)
+	if (job->started_at != NO_TIME)
 		job_add_lapse(job, claim->now);
 	if (end_unstarted(claim, candidate))
 		return TRIED_PASSED_BY;
-	if (job_may_be_encrypted(job, candidate->worker))
-	{
-		if (pass_by_without_key(job, candidate->worker, candidate->lane, &whole_lane))
-			return whole_lane ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
-		if (!decrypt(claim, candidate))
-			return TRIED_PASSED_BY;
-	}
-	verdict = limit_begin(&claim->table, job, candidate->worker, &candidate->walk->refusals, &limits);
-	if (verdict != LIMIT_FREE)
-		return verdict == LIMIT_WORKER ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
-	if (!take_row(claim, candidate, &limits))
-	{
-		limit_undo(&claim->table, &limits, candidate->worker, job, &candidate->walk->refusals);
-		return TRIED_PASSED_BY;
-	}
-	if (lapsed)
-		statistics_add_lost_run(candidate->worker, true);
-	lost_claim_note(job);
-	test_point("job_claimed");
+	tried = start_try(&start);
+	if (tried != TRIED_TAKEN)
+		return tried;
 	statistics_note_claim(candidate->worker, claim->now);
-	wakeup_taken(job->lane, InvalidOid, job_position(job));
-	limit_write_claim(&limits, job);
-	settle_key(claim, candidate);
+	limit_write_claim(&start.limits, job);
+	write_again(claim, job);
 	wakeup_lease(job->lane, job->started_at + claim->lease);
 	tuplestore_puttuple(result->setResult,
 						job_row(claim->descriptor, job, candidate->lane, candidate->worker, 0));
@@ -470,7 +457,7 @@ try_to_claim(ClaimWalk *walk, Candidate *candidate)
 	if (alone && claim->taken > 0)
 		walk->enough = true;
 	else
-		tried = take(claim, candidate);
+		tried = claim_job(claim, candidate);
 	if (tried == TRIED_TAKEN)
 		walk->enough = ++claim->taken == claim->max_jobs || alone;
 	return tried;
@@ -550,43 +537,18 @@ due_without_scheduler(void)
 	return slot->next_due + SCHEDULER_IS_LATE;
 }
 
-/* Of a lane without a hint no transaction tells that it has taken a job: it is tried as claim() would. */
-static bool
-may_be_taken(LiveTable *table, const Candidate *candidate)
-{
-	const Job  *job = &candidate->walk->job;
-
-	if (lane_hint_present(candidate->lane->id))
-		return true;
-	if (live_is_out_of_reach(candidate->walk->scan.slot) || !dedup_claim_begin(table, job, candidate->worker))
-		return false;
-	dedup_claim_undo(job, candidate->worker);
-	return true;
-}
-
-/* Whether the job may be claimed. */
 static Tried
-look_at_job(ClaimWalk *walk, Candidate *candidate)
+try_to_find(ClaimWalk *walk, Candidate *candidate)
 {
 	WaitForJobs *wait = walk->argument;
-	Job		   *job = &candidate->walk->job;
-	Refusals   *refusals = &candidate->walk->refusals;
-	LimitHold	limits;
-	LimitVerdict verdict;
-	bool		whole_lane;
+	const Refusals *refusals = &candidate->walk->refusals;
+	Start		start = {.table = &wait->table, .candidate = candidate, .job = &candidate->walk->job};
+	Tried		otherwise;
 
-	if (job_may_be_encrypted(job, candidate->worker) &&
-		pass_by_without_key(job, candidate->worker, candidate->lane, &whole_lane))
-		return whole_lane ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
-	verdict = limit_begin(&wait->table, job, candidate->worker, refusals, &limits);
-	if (verdict == LIMIT_FREE)
-	{
-		wait->found = walk->enough = may_be_taken(&wait->table, candidate);
-		limit_undo(&wait->table, &limits, candidate->worker, wait->found ? NULL : job, refusals);
-	}
+	wait->found = walk->enough = start_possible(&start, &otherwise);
 	if (refusals->any)
 		wait->next = Min(wait->next, refusals->retry_at);
-	return verdict == LIMIT_WORKER ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
+	return otherwise;
 }
 
 /*
@@ -598,7 +560,7 @@ may_have_jobs(WaitForJobs *wait, TimestampTz *next_due)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	Candidates *candidates = claimable_candidates(wait->queues);
-	ClaimWalk	walk = {.attempt = look_at_job, .argument = wait, .look = true};
+	ClaimWalk	walk = {.attempt = try_to_find, .argument = wait, .look = true};
 
 	if (wait->made != claimable_made)
 		waiter_await_lanes(&claimable.awaited);

@@ -66,12 +66,12 @@ begin_run(Run *run)
 
 	test_point("run_begins");
 	run->job.attempt++;
-	run->measure.queueing = statistics_queueing_time(&run->job, run->started_at);
+	run->measure.queueing = statistics_queueing_time(&run->job, run->start.at);
 	run->stored_strategy = run->job.strategy;
 	current_job_begin(&run->job, run->task->lane, run->task->worker,
 					  run->task->callee->target.handler->is_procedure);
-	run->job.started_at = run->started_at;
-	rate_started(&run->limits.rate);
+	run->job.started_at = run->start.at;
+	rate_started(&run->start.limits.rate);
 	run_show(run);
 	ledger_write(run->job.id, run->job.attempt - 1);
 	interruption_begin_run();
@@ -90,7 +90,7 @@ begin_run(Run *run)
 static void
 measure_run(Run *run, RunEnd end)
 {
-	run->measure.running = GetCurrentTimestamp() - run->started_at;
+	run->measure.running = GetCurrentTimestamp() - run->start.at;
 	run->task->callee->short_runs = run->measure.running < SHORT_RUN;
 	if (run->measure.cpu >= 0)
 	{
@@ -445,7 +445,7 @@ execute_next(ExecutorSlot *slot)
 	}
 	if (run.task->worker->built_in == BUILT_IN_COMMAND)
 		run.task = command_task(run.task, &run.job);
-	if (run_expired(&run))
+	if (run.start.expired)
 	{
 		TupleTableSlot *row = NULL;
 		Job			stored;

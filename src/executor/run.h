@@ -5,8 +5,8 @@
 #ifndef QUEUE_JOBS_RUN_H
 #define QUEUE_JOBS_RUN_H
 
+#include "admission.h"
 #include "executor_slot.h"
-#include "limit.h"
 #include "live_table.h"
 #include "location.h"
 #include "statistics.h"
@@ -22,8 +22,7 @@ typedef struct Run
 	LoadBalancingStrategy stored_strategy;	/* what its row says of earlier choices */
 	LiveTable	table;
 	bool		by_lease;		/* its row has a lease, for the handler may commit; otherwise it is deleted */
-	LimitHold	limits;
-	TimestampTz started_at;
+	Start		start;
 	RunMeasure	measure;
 	Jsonb	   *result;
 	ErrorData  *error;
@@ -34,13 +33,10 @@ typedef struct Run
 /* Shows other processes what the executor runs. */
 extern void run_show(Run *run);
 
-/* Whether the job is not to be started any more. */
-extern bool run_expired(const Run *run);
-
 /*
  * Takes the first job of all lanes that can start, in their order; false if there is none. Its row is
- * deleted, or it has a lease without an end, in this transaction; run->task, job, limits and started_at are
- * set.
+ * deleted, or it has a lease without an end, in this transaction; run->task, job, by_lease and start are set.
+ * If start.expired, the job must be ended in place of being run.
  */
 extern bool run_take(Run *run);
 

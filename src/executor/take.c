@@ -5,21 +5,16 @@
 #include "postgres.h"
 
 #include "candidates.h"
-#include "crash_ledger.h"
 #include "database_slot.h"
 #include "dedup.h"
-#include "encrypted_job.h"
 #include "executor.h"
 #include "executor_slot.h"
 #include "handler.h"
 #include "job_lock.h"
 #include "lane_hint.h"
-#include "lane_scan.h"
 #include "miscadmin.h"
-#include "outcome.h"
 #include "run.h"
 #include "test_point.h"
-#include "wakeup.h"
 
 static int64 gives_way = 0;		/* the job whose slice was run last; 0: none */
 
@@ -30,10 +25,17 @@ run_show(Run *run)
 
 	SpinLockAcquire(&slot->mutex);
 	slot->attempt = run->job.attempt;
-	slot->started_at = run->started_at;
+	slot->started_at = run->start.at;
 	slot->wal_lsn = run->job.wal_lsn;
 	slot->job = run->job.id;
 	SpinLockRelease(&slot->mutex);
+}
+
+static void
+show_start(Start *start)
+{
+	run_show(start->argument);
+	test_point("job_shown");
 }
 
 /*
@@ -41,100 +43,68 @@ run_show(Run *run)
  * reported success: then the job stays shown, and execute_let_go() ends it, as a run that was interrupted.
  */
 static void
-unshow(Run *run)
+unshow_start(Start *start)
 {
+	const Run  *run = start->argument;
+
 	if (!executor_unshow(run->slot, false))
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling statement due to user request")));
 }
 
-bool
-run_expired(const Run *run)
-{
-	return job_expired(&run->job, run->started_at);
-}
-
-/* Takes the job that the scan shows: for good, or by a lease if the handler commits. */
+/* For good, or by a lease if the handler commits. */
 static bool
-take_row(Run *run, LaneScan *scan)
+delete_or_lease(Start *start)
 {
-	const Worker *worker = run->task->worker;
-	bool		taken;
+	Run		   *run = start->argument;
+	TupleTableSlot *row = start->candidate->walk->scan.slot;
 
-	/* Seen as running before it is: a session that finds its row locked then knows by which process. */
-	run_show(run);
-	test_point("job_shown");
-	if (charge_awaited(&run->job) || !dedup_claim_begin(&run->table, &run->job, worker))
-	{
-		unshow(run);
-		return false;
-	}
-	run->job.wal_lsn = location_of_job(&run->job);
-	if (run->by_lease)
-	{
-		run->job.started_at = run->started_at;
-		run->job.lease = 0;
-		run->job.claimant = NULL;
-		run->stored_expires_at = run->job.expires_at;
-		if (!run_expired(run))
-			run->job.expires_at = NO_TIME;	/* it is started in time, however often it is interrupted */
-		taken = live_try_update(&run->table, scan->slot, &run->job);
-	}
-	else
-		taken = live_try_delete(&run->table, scan->slot);
-	if (taken)
-	{
-		int			merged = run->job.merged;
-
-		if (run->by_lease)
-			hold_through_commits(run->job.id,
-								 dedup_one_at_a_time(&run->job, worker) ? run->job.dedup_hash : 0,
-								 run->limits.worker_slot, run->limits.key_slot);
-		test_point("job_taken");
-		wakeup_taken(run->job.lane, run->slot->role, job_position(&run->job));
-		if (run->job.dedup_hash != 0)
-			/* a transaction may have relied on it until it was ours */
-			run->job.wal_lsn = location_again(&run->job);
-		if (!run_expired(run))
-			dedup_collapse(&run->table, &run->job, run->job.attempt, worker);
-		run->measure.merged = run->job.merged - merged;
-	}
-	else
-	{
-		dedup_claim_undo(&run->job, worker);
-		unshow(run);
-	}
-	return taken;
+	if (!run->by_lease)
+		return live_try_delete(&run->table, row);
+	run->job.started_at = start->at;
+	run->job.lease = 0;
+	run->job.claimant = NULL;
+	run->stored_expires_at = run->job.expires_at;
+	if (!start->expired)
+		run->job.expires_at = NO_TIME;	/* it is started in time, however often it is interrupted */
+	return live_try_update(&run->table, row, &run->job);
 }
 
-/* Takes it if its worker's limits let it start. */
-static Tried
-take(Run *run, Candidate *candidate)
+static void
+keep_holds(Start *start)
 {
-	Task	   *task = candidate->task;
-	Refusals   *refusals = &candidate->walk->refusals;
-	LimitVerdict verdict = LIMIT_FREE;
-	bool		whole_lane;
+	const Run  *run = start->argument;
+	bool		holds_key = dedup_one_at_a_time(&run->job, run->task->worker);
 
-	run->task = task;
+	if (run->by_lease)
+		hold_through_commits(run->job.id, holds_key ? run->job.dedup_hash : 0, start->limits.worker_slot,
+							 start->limits.key_slot);
+	test_point("job_taken");
+}
+
+static const StartKind by_executor = {
+	.show = show_start,.unshow = unshow_start,.take_row = delete_or_lease,.taken = keep_holds
+};
+
+static Tried
+take(Run *run, const Candidate *candidate)
+{
+	int			merged = candidate->walk->job.merged;
+	Tried		tried;
+
+	run->task = candidate->task;
 	run->job = candidate->walk->job;
-	run->by_lease = task->callee->target.handler->is_procedure || run->job.started_at != NO_TIME;
-	run->limits = (LimitHold) {0};
+	run->by_lease = run->task->callee->target.handler->is_procedure || run->job.started_at != NO_TIME;
 	run->stored_expires_at = NO_TIME;
-	run->started_at = GetCurrentTimestamp();
-	if (job_may_be_encrypted(&run->job, task->worker) && !run_expired(run) &&
-		pass_by_without_key(&run->job, task->worker, task->lane, &whole_lane))
-		return whole_lane ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
-	if (!run_expired(run))
-		verdict = limit_begin(&run->table, &run->job, task->worker, refusals, &run->limits);
-	if (verdict != LIMIT_FREE)
-		return verdict == LIMIT_WORKER ? TRIED_LANE_PASSED_BY : TRIED_PASSED_BY;
-	run->started_at = Max(run->started_at, run->limits.rate.at);
-	if (take_row(run, &candidate->walk->scan))
-		return TRIED_TAKEN;
-	limit_undo(&run->table, &run->limits, task->worker, &run->job, refusals);
-	return TRIED_PASSED_BY;
+	run->start = (Start)
+	{
+		.kind = &by_executor,.argument = run,.table = &run->table,.candidate = candidate,.job = &run->job,
+			.role = run->slot->role,.at = GetCurrentTimestamp()
+	};
+	tried = start_try(&run->start);
+	run->measure.merged = run->job.merged - merged;
+	return tried;
 }
 
 /* Calls for other executors, if there is more than this one can do alone. */

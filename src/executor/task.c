@@ -108,7 +108,7 @@ ready_callee(const char *worker)
 }
 
 static bool
-admit(const Lane *lane, Worker **worker, Task **task)
+admit_task(const Lane *lane, Worker **worker, Task **task)
 {
 	Callee	   *callee = ready_callee(lane->worker);
 	uint32		pools;
@@ -139,7 +139,7 @@ begin_tasks(void)
 
 	forget_tasks();
 	old = MemoryContextSwitchTo(tasks_context);
-	candidates_create(&candidates, admit, true, 0);
+	candidates_create(&candidates, admit_task, true, 0);
 	MemoryContextSwitchTo(old);
 }
 

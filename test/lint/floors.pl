@@ -13,8 +13,6 @@ $Text::Tabs::tabstop = 4;
 my @floors = qw(base shared process catalog guards table calls replica rules duties api executor scheduler);
 # One module in two files.
 my @circles = ('lane_hint lane_hint_table');
-# A job is taken by an executor, and by a claimant.
-my %taken_twice = map { $_ => 1 } qw(admit take take_row);
 my $columns = 110;
 my $long_string = qr/"(?:[^"\\]|\\.){60,}"/;
 
@@ -84,7 +82,7 @@ foreach my $module (sort keys %floor_of)
 	my $circle = join ' ', sort grep { $reached{$module}{$_} && $reached{$_}{$module} } keys %floor_of;
 	push @found, "a circle of includes: $circle\n" unless $said{$circle}++ || grep { $_ eq $circle } @circles;
 }
-foreach my $name (sort grep { !$taken_twice{$_} } keys %files_of_static)
+foreach my $name (sort keys %files_of_static)
 {
 	my @paths = sort keys %{ $files_of_static{$name} };
 	push @found, "static function $name() in several files: @paths\n" if @paths > 1;
