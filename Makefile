@@ -2,11 +2,14 @@
 # make install-tree TREE=…   into a folder that PostgreSQL 18 and later find by extension_control_path (docs/how-to/install.md)
 # make installcheck          test a running server whose shared_preload_libraries has queue_jobs   (TAP_TESTS= for the quick tests only)
 # make test                  all tests, from nothing: own servers, own installation   (TESTS=, TAP=, KEEP=1: test/lib)
+# make quick                 some tests of each kind on which all others rest: under two minutes
 # make clients-test          those of the clients alone   (QUEUE_JOBS_SCENARIO=, QUEUE_JOBS_CLIENT_JOBS=: test/clients)
 # make test-matrix           the same with PostgreSQL 15, 17, 18 and 19, 18 built with assertions, as root   (VERSIONS=, CACHE=: test/lib/matrix.sh)
 # make sanitize              the same with AddressSanitizer and UndefinedBehaviorSanitizer in the server   (TESTS=, TAP=)
 # make fuzz [FUZZ_SECONDS=60]  parsers, args, times, and calls of all functions under random input, as root   (VERSIONS=18a: test/lib/matrix.sh)
 # make packages              packages built, installed, tested and upgraded, and container images, in throwaway folders, as root   (VERSIONS=, STEPS=: test/packages)
+# make indent [FILES=...]    indents the C files that you have changed (test/lint/indent.sh); TYPES=1: notes new types before
+# make compile_commands.json what clangd and other tools want to know
 # make lint                  clang-tidy and cppcheck   (ANALYZE=1: clang's static analyzer)
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/explanation/reliability.md)
 # make failover [KILLS=20]   the primary killed under pg_auto_failover, then under Patroni (TOOL=: one of them), with that load (docs/how-to/failover.md)
@@ -157,6 +160,10 @@ test: TESTS ?= regress isolation tap web clients monitoring
 test:
 	@$(if $(filter clients,$(TESTS)),DJANGO_PACKAGES="$$(clients/python/test/django_packages)" LATER_PYTHON="$$(clients/python/test/django_packages 6)" RAILS_PACKAGES="$$(clients/ruby/test/rails_packages)") $(if $(filter monitoring,$(TESTS)),MONITORING_PROGRAMS="$$(monitoring/test/programs)") $(if $(SHARDS_TEST),SHARDS_PROGRAMS="$$(test/shards/programs)") NEEDED='$(if $(filter clients,$(TESTS)),$(CLIENTS_NEED)) $(if $(filter web,$(TESTS)),$(WEB_TEST_NEEDED)) $(if $(filter monitoring,$(TESTS)),$(MONITORING_NEEDED))' TESTS='$(TESTS)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' PG_CONFIG='$(PG_CONFIG)' TEST_POINTS=1 test/lib/sandbox.sh test/lib/run_tests.sh
 
+quick:
+	@$(MAKE) -s test TESTS='regress isolation tap' REGRESS='setup registry enqueue execute fail claim steer batch workflow teardown' \
+		ISOLATION='claim_claim claim_cancel dedup_until_executing batch_end' TAP='test/t/094_floors.pl test/t/097_columns.pl'
+
 clients-test:
 	@$(MAKE) -s test TESTS=clients
 
@@ -233,10 +240,21 @@ fuzz:
 lint:
 	@PG_CONFIG='$(PG_CONFIG)' test/lint/run.sh
 
+indent:
+	@$(if $(TYPES),test/lint/indent.sh --typedefs)
+	@PG_CONFIG='$(PG_CONFIG)' test/lint/indent.sh $(FILES)
+
+# The compiler's command for each file; a quote within it is one of JSON.
+compile_commands.json: Makefile
+	@command=$$(printf '%s' '$(subst ','\'',$(CC) $(CFLAGS) $(CPPFLAGS))' | sed 's/["\\]/\\&/g'); separator='['; \
+		for file in $(OBJS:.o=.c); do \
+			printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$separator" '$(CURDIR)' "$$file" "$$command" "$$file"; separator=,; \
+		done > $@; echo ']' >> $@
+
 help:
 	@sed -n 's/^# //p; /^$$/q' Makefile
 
-.PHONY: help check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover shards demo play dist fuzz lint soak packages install-tree scale
+.PHONY: help quick indent check-server install-docs uninstall-docs web web-demo test clients-test test-matrix coverage sanitize faults failover shards demo play dist fuzz lint soak packages install-tree scale
 
 # Measurements, each on a server that is thrown away: docs/benchmark says what is measured.
 #   make bench [FULL=1] [WORKLOADS=enqueue,…] [COMPETITORS=…] [ROUNDS=3] [DURATION=1] [CLIENTS=1,8] …
