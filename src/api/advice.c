@@ -28,7 +28,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_worker_problems);
 static Datum
 path_problems(const Worker *worker, bool *isnull)
 {
-	PathTrust	trust = {.definer = worker->definer,.handler_owner = worker->handler_owner};
+	PathTrust	trust = {.definer = worker->definer, .handler_owner = worker->handler_owner};
 	WorkerTexts texts;
 	List	   *faults = worker_texts(worker, &texts) ? trusted_path_faults(texts.search_path, trust) : NIL;
 	Datum	   *elements = palloc((list_length(faults) + 1) * sizeof(Datum));

@@ -148,7 +148,7 @@ queue_jobs_await_job(PG_FUNCTION_ARGS)
 		" state IN ('completed', 'cancelled', 'dead') AND finished_at IS NOT NULL,"
 		" (SELECT oid FROM pg_roles WHERE rolname = owner) FROM " AWAITED_JOBS
 		" ORDER BY finished_at NULLS FIRST",
-		.columns = 3,.is_job = true
+		.columns = 3, .is_job = true
 	};
 
 	return await_end(fcinfo, &awaited, "queue_jobs.await_job()");
@@ -160,7 +160,7 @@ queue_jobs_await_batch(PG_FUNCTION_ARGS)
 {
 	Awaited		awaited = {
 		.sql = "SELECT state, state IN ('ended', 'succeeded'), (SELECT oid FROM pg_roles WHERE rolname = owner)"
-		" FROM queue_jobs.batch WHERE id = $1",.columns = 1
+		" FROM queue_jobs.batch WHERE id = $1", .columns = 1
 	};
 
 	return await_end(fcinfo, &awaited, "queue_jobs.await_batch()");

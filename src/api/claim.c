@@ -213,7 +213,7 @@ find_claimable(ArrayType *queues)
 		MemoryContextDelete(claimable.context);
 	else
 		watch_roles();
-	claimable = (Claimable) {.user = GetUserId(),.roles = roles_version};
+	claimable = (Claimable) {.user = GetUserId(), .roles = roles_version};
 	claimable.context = AllocSetContextCreate(TopMemoryContext, "queue_jobs claimable lanes",
 											  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(claimable.context);
@@ -395,7 +395,7 @@ note_claim(Start *start)
 }
 
 static const StartKind by_claimant = {
-	.prepare = decrypt_or_end,.take_row = lease_row,.taken = note_claim
+	.prepare = decrypt_or_end, .take_row = lease_row, .taken = note_claim
 };
 
 /*
@@ -475,7 +475,7 @@ claim_jobs(Claim *claim, Candidates *candidates)
 Datum
 queue_jobs_claim(PG_FUNCTION_ARGS)
 {
-	Claim		claim = {.fcinfo = fcinfo,.now = GetCurrentTimestamp()};
+	Claim		claim = {.fcinfo = fcinfo, .now = GetCurrentTimestamp()};
 	Candidates *candidates;
 	TimestampTz next;
 	TimestampTz retry_at;
@@ -661,7 +661,7 @@ look_for_jobs(void *argument, TimestampTz *next)
 Datum
 queue_jobs_wait_for_jobs(PG_FUNCTION_ARGS)
 {
-	WaitForJobs wait = {.next = DT_NOBEGIN,.look_by = DT_NOBEGIN};
+	WaitForJobs wait = {.next = DT_NOBEGIN, .look_by = DT_NOBEGIN};
 
 	/* it makes jobs available that have fallen due */
 	refuse_where_nothing_can_be_written("queue_jobs.wait_for_jobs()");

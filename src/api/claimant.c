@@ -130,7 +130,7 @@ count_claimed_run(const Claimed *claimed, bool failed)
 	const Job  *job = &claimed->job;
 	RunMeasure	measure = {
 		.queueing = statistics_queueing_time(job, job->started_at),
-		.running = GetCurrentTimestamp() - job->started_at,.cpu = -1,.merged = job->merged,.failed = failed
+		.running = GetCurrentTimestamp() - job->started_at, .cpu = -1, .merged = job->merged, .failed = failed
 	};
 
 	statistics_add_run(claimed->worker, &measure);
@@ -406,7 +406,7 @@ job_arrays(FunctionCallInfo fcinfo, const char *function)
 	attempts = array_argument(fcinfo, 1, "attempts", INT4OID, 4, true, TYPALIGN_INT);
 	refuse_null_elements("attempts", &attempts);
 	refuse_lengths("attempts", attempts.count, ids.count);
-	return (JobArrays) {.count = ids.count,.ids = ids.values,.attempts = attempts.values};
+	return (JobArrays) {.count = ids.count, .ids = ids.values, .attempts = attempts.values};
 }
 
 /* ---- complete ---- */

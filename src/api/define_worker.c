@@ -151,7 +151,7 @@ set_search_path(Definition *definition, const char *worker, Oid definer)
 {
 	FunctionCallInfo fcinfo = definition->fcinfo;
 	bool		has_names = !PG_ARGISNULL(ARG(pending)) || !PG_ARGISNULL(ARG(remaining_work));
-	PathTrust	trust = {.definer = definer,.handler_owner = definition->handler_owner};
+	PathTrust	trust = {.definer = definer, .handler_owner = definition->handler_owner};
 
 	definition->search_path = trusted_path_of_session(trust,
 													  has_names ? psprintf("worker \"%s\"", worker)

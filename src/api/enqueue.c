@@ -58,8 +58,8 @@ sum_callback(void *arg)
 static TimestampTz
 add_interval(TimestampTz time, Interval *interval, const char *name)
 {
-	Sum			sum = {.time = time,.interval = interval,.name = name};
-	ErrorContextCallback callback = {.callback = sum_callback,.arg = &sum,.previous = error_context_stack};
+	Sum			sum = {.time = time, .interval = interval, .name = name};
+	ErrorContextCallback callback = {.callback = sum_callback, .arg = &sum, .previous = error_context_stack};
 	TimestampTz result;
 
 	error_context_stack = &callback;

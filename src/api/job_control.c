@@ -158,7 +158,7 @@ control_begin(JobControl *control, LiveTable *table, HistoryWriter *history, boo
 {
 	*control = (JobControl)
 	{
-		.table = table,.history = history,.wait = wait,.slot = table_slot_create(table->rel, NULL)
+		.table = table, .history = history, .wait = wait, .slot = table_slot_create(table->rel, NULL)
 	};
 }
 

@@ -196,7 +196,7 @@ find_piece(Bulk *bulk)
 		bulk->before = walked.job.id;
 		if (bulk->wanted != NULL && !bulk->wanted(&walked))
 			continue;
-		bulk->piece[bulk->count++] = (FoundJob) {.id = walked.job.id,.slice = walked.slice};
+		bulk->piece[bulk->count++] = (FoundJob) {.id = walked.job.id, .slice = walked.slice};
 	}
 	job_walk_end(&walk);
 	engine_snapshot_end(snapshot);

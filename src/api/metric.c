@@ -182,8 +182,8 @@ read_lanes(Metrics *metrics)
 	{
 		int32		id = (int32) table_rows_int64(&rows, "id");
 		MeteredLane lane = {
-			.id = id,.owner = (Oid) table_rows_int64(&rows, "owner"),
-			.worker = table_rows_text(&rows, "worker"),.queue = table_rows_text(&rows, "queue"),
+			.id = id, .owner = (Oid) table_rows_int64(&rows, "owner"),
+			.worker = table_rows_text(&rows, "worker"), .queue = table_rows_text(&rows, "queue"),
 			.jobs = counted_jobs(counted, id)
 		};
 

@@ -112,7 +112,7 @@ find_replica(const char *name)
 	while (replica_next_slot(&next, &found))
 		if (strcmp(found.name, name) == 0)
 			return found;
-	return (ReplicaSlot) {.state = REPLICA_UNKNOWN,.seen_at = NO_TIME};
+	return (ReplicaSlot) {.state = REPLICA_UNKNOWN, .seen_at = NO_TIME};
 }
 
 static void

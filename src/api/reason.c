@@ -40,7 +40,7 @@ add_reason(Reasons *reasons, WaitReason reason, char *sentence, char *more)
 {
 	Reason	   *added = palloc(sizeof(Reason));
 
-	*added = (Reason) {.reason = reason,.sentence = sentence,.more = more};
+	*added = (Reason) {.reason = reason, .sentence = sentence, .more = more};
 	reasons->list = lappend(reasons->list, added);
 }
 

@@ -102,7 +102,7 @@ hide_statement(void *argument)
 Datum
 queue_jobs_add_replica(PG_FUNCTION_ARGS)
 {
-	ErrorContextCallback hide = {.previous = error_context_stack,.callback = hide_statement};
+	ErrorContextCallback hide = {.previous = error_context_stack, .callback = hide_statement};
 	char	   *name;
 	char	   *conninfo;
 	Datum		values[3];

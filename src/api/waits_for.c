@@ -47,7 +47,7 @@ static Memory *
 memory_of(FunctionCallInfo fcinfo)
 {
 	Memory	   *memory = fcinfo->flinfo->fn_extra;
-	HASHCTL		info = {.keysize = sizeof(uint64),.entrysize = sizeof(Found)};
+	HASHCTL		info = {.keysize = sizeof(uint64), .entrysize = sizeof(Found)};
 	TimestampTz now = GetCurrentTimestamp();
 
 	if (memory == NULL)

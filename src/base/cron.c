@@ -463,7 +463,7 @@ typedef struct Stretch
 static Stretch
 stretch_from(const pg_tz *timezone, pg_time_t start, pg_time_t limit)
 {
-	Stretch		stretch = {.start = start,.end = limit};
+	Stretch		stretch = {.start = start, .end = limit};
 	int			before_isdst,
 				after_isdst;
 	long		after_offset;

@@ -19,7 +19,7 @@ static volatile sig_atomic_t terminated = false;
 void
 signal_set_handler(int signo, SignalHandler handler)
 {
-	struct sigaction action = {.sa_sigaction = handler,.sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
 
 	sigemptyset(&action.sa_mask);
 	if (sigaction(signo, &action, NULL) < 0)

@@ -154,7 +154,7 @@ job_position(const Job *job)
 {
 	return (LanePosition)
 	{
-		.priority = job->priority,.id = job->id
+		.priority = job->priority, .id = job->id
 	};
 }
 
@@ -206,7 +206,7 @@ job_add_error(Job *job, int attempt, TimestampTz started_at, TimestampTz failed_
 			  const char *sqlstate, const char *message, const char *detail, const char *context)
 {
 	QjJsonbState state = {0};
-	JsonbValue	number = {.type = jbvNumeric,.val.numeric = int64_to_numeric(attempt)};
+	JsonbValue	number = {.type = jbvNumeric, .val.numeric = int64_to_numeric(attempt)};
 
 	QjPushJsonb(&state, WJB_BEGIN_ARRAY, NULL);
 	if (job->errors != NULL)
@@ -367,7 +367,7 @@ jsonb_string(const char *text)
 {
 	return (JsonbValue)
 	{
-		.type = jbvString,.val.string = {.val = unconstify(char *, text),.len = strlen(text)}
+		.type = jbvString, .val.string = {.val = unconstify(char *, text), .len = strlen(text)}
 	};
 }
 
@@ -438,7 +438,7 @@ TimestampTz
 calendar_checked_sum(TimestampTz time, int64 duration, const char *name)
 {
 	TimestampTz sum;
-	Interval	interval = {.time = duration % USECS_PER_DAY,.day = (int32) (duration / USECS_PER_DAY)};
+	Interval	interval = {.time = duration % USECS_PER_DAY, .day = (int32) (duration / USECS_PER_DAY)};
 
 	if (!calendar_sum(time, duration, &sum))
 		ereport(ERROR,

@@ -300,7 +300,7 @@ call_directly(const Handler *handler, Jsonb *args)
 	FmgrInfo	function;
 	PgStat_FunctionCallUsage usage;
 	ErrorContextCallback callback = {
-		.callback = handler_error_context,.arg = (void *) handler,.previous = error_context_stack
+		.callback = handler_error_context, .arg = (void *) handler, .previous = error_context_stack
 	};
 	Datum		value;
 
@@ -593,7 +593,7 @@ static uint64 seen_registry = 0;
 static void
 forget_checks(void)
 {
-	HASHCTL		info = {.keysize = sizeof(((Remembered *) NULL)->name),.entrysize = sizeof(Remembered)};
+	HASHCTL		info = {.keysize = sizeof(((Remembered *) NULL)->name), .entrysize = sizeof(Remembered)};
 
 	handlers = NULL;
 	if (context == NULL)

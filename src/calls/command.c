@@ -98,7 +98,7 @@ static List *
 parse(const char *command)
 {
 	ErrorContextCallback callback = {
-		.callback = parse_callback,.arg = unconstify(char *, command),.previous = error_context_stack
+		.callback = parse_callback, .arg = unconstify(char *, command), .previous = error_context_stack
 	};
 	List	   *statements;
 	ListCell   *cell;

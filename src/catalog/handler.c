@@ -71,7 +71,7 @@ find_by_types(void *argument)
 static Oid
 find_function_with_types(const char *function, char **why)
 {
-	FunctionSearch search = {.name = function,.found = InvalidOid};
+	FunctionSearch search = {.name = function, .found = InvalidOid};
 	ErrorData  *error = subtransaction_try(find_by_types, &search);
 
 	rethrow_our_own(error);

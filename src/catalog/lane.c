@@ -88,7 +88,7 @@ content_of(const char *worker, const char *queue, Oid owner)
 {
 	return (LaneContent)
 	{
-		.worker = lane_name_hash(worker),.queue = lane_name_hash(queue),.owner = owner
+		.worker = lane_name_hash(worker), .queue = lane_name_hash(queue), .owner = owner
 	};
 }
 
@@ -134,7 +134,7 @@ intern(int32 id, const char *worker, const char *queue, Oid owner, int64 salt)
 
 	if (known_lanes == NULL)
 		known_lanes = hash_create("queue_jobs known lanes", 256,
-								  &(HASHCTL) {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)},
+								  &(HASHCTL) {.keysize = sizeof(int32), .entrysize = sizeof(LaneEntry)},
 								  HASH_ELEM | HASH_BLOBS);
 	entry = hash_search(known_lanes, &id, HASH_ENTER, &found);
 	if (!found)
@@ -159,8 +159,8 @@ static void
 refresh_lanes(void)
 {
 	uint64		generation;
-	HASHCTL		ctl = {.keysize = sizeof(int32),.entrysize = sizeof(LaneEntry)};
-	HASHCTL		content_ctl = {.keysize = sizeof(LaneContent),.entrysize = sizeof(ContentEntry)};
+	HASHCTL		ctl = {.keysize = sizeof(int32), .entrysize = sizeof(LaneEntry)};
+	HASHCTL		content_ctl = {.keysize = sizeof(LaneContent), .entrysize = sizeof(ContentEntry)};
 
 	generation = catalog_generation();
 	if (cached_generation == generation)

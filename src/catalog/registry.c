@@ -92,7 +92,7 @@ create_workers(MemoryContext context)
 static HTAB *
 create_names(MemoryContext context)
 {
-	HASHCTL		ctl = {.keysize = MAX_NAME_LENGTH + 1,.entrysize = MAX_NAME_LENGTH + 1,.hcxt = context};
+	HASHCTL		ctl = {.keysize = MAX_NAME_LENGTH + 1, .entrysize = MAX_NAME_LENGTH + 1, .hcxt = context};
 
 	return hash_create("queue_jobs names", 64, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 }
@@ -635,7 +635,7 @@ read_flag(HeapTuple tuple, TupleDesc descriptor)
 	return flag;
 }
 
-static SmallTable flags = {.relation = REL_FEATURE_FLAG,.read_row = read_flag};
+static SmallTable flags = {.relation = REL_FEATURE_FLAG, .read_row = read_flag};
 
 /* A flag that was never set is off. */
 static int

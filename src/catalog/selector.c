@@ -113,7 +113,7 @@ refuse_term(SelectorError *error, const char *term, char *problem, char *hint)
 {
 	*error = (SelectorError)
 	{
-		.term = pstrdup(term),.problem = problem,.hint = hint
+		.term = pstrdup(term), .problem = problem, .hint = hint
 	};
 	return NULL;
 }
@@ -148,7 +148,7 @@ selector_parse_term(const char *text, SelectorError *error)
 	term = palloc(sizeof(Term));
 	*term = (Term)
 	{
-		.attribute = attribute,.negated = negated,.values = split_trimmed(equals + 1, ',')
+		.attribute = attribute, .negated = negated, .values = split_trimmed(equals + 1, ',')
 	};
 	foreach(cell, term->values)
 	{
@@ -216,7 +216,7 @@ single(SelectorAttribute attribute, char *value)
 
 	*term = (Term)
 	{
-		.attribute = attribute,.values = list_make1(value)
+		.attribute = attribute, .values = list_make1(value)
 	};
 	selector->clauses = list_make1(list_make1(term));
 	return selector;

@@ -320,8 +320,8 @@ void
 statistics_add_run(const Worker *worker, const RunMeasure *measure)
 {
 	Noted		run = {
-		.worker = worker_hash(worker->name),.nest_level = GetCurrentTransactionNestLevel(),.is_run = true,
-		.urgency = worker->urgency,.measure = *measure
+		.worker = worker_hash(worker->name), .nest_level = GetCurrentTransactionNestLevel(), .is_run = true,
+		.urgency = worker->urgency, .measure = *measure
 	};
 
 	if (!shared_present() || worker->built_in == BUILT_IN_HEAL || worker->built_in == BUILT_IN_FILL)
@@ -334,7 +334,7 @@ statistics_add_run(const Worker *worker, const RunMeasure *measure)
 void
 statistics_add_lost_run(const Worker *worker, bool again)
 {
-	RunMeasure	measure = {.failed = true,.lost = true};
+	RunMeasure	measure = {.failed = true, .lost = true};
 
 	statistics_add_run(worker, &measure);
 	if (again)

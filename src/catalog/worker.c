@@ -177,7 +177,7 @@ worker_encrypts(const Worker *worker, const char *key, int length)
 char *
 worker_search_path(const Worker *worker, const WorkerTexts *texts)
 {
-	PathTrust	trust = {.definer = worker->definer,.handler_owner = worker->handler_owner};
+	PathTrust	trust = {.definer = worker->definer, .handler_owner = worker->handler_owner};
 
 	return trusted_path(texts->search_path, trust);
 }
@@ -187,7 +187,7 @@ row_version(HeapTuple tuple)
 {
 	return (RowVersion)
 	{
-		.xmin = HeapTupleHeaderGetRawXmin(tuple->t_data),.tid = tuple->t_self
+		.xmin = HeapTupleHeaderGetRawXmin(tuple->t_data), .tid = tuple->t_self
 	};
 }
 

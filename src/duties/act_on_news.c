@@ -100,7 +100,7 @@ remember_expiry(int64 batch, Oid role, TimestampTz at)
 	if (expiries == NULL)
 	{
 		HASHCTL		control = {
-			.keysize = sizeof(int64),.entrysize = sizeof(NextExpiry),.hcxt = TopMemoryContext
+			.keysize = sizeof(int64), .entrysize = sizeof(NextExpiry), .hcxt = TopMemoryContext
 		};
 
 		expiries = hash_create("queue_jobs expiries", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -146,7 +146,7 @@ end_expired(ExpiringMembers *expiring)
 static void
 look_at_batch(const Pending *pending)
 {
-	Look		one = {.id = pending->key.id,.is_batch = true,.expiring.next = DT_NOEND};
+	Look		one = {.id = pending->key.id, .is_batch = true, .expiring.next = DT_NOEND};
 
 	if (catalog_unit(look_protected, &one))
 		end_expired(&one.expiring);
@@ -206,7 +206,8 @@ remember_unmet(int64 child, int64 unmet)
 		forget_unmet();
 	if (unmet_parents == NULL)
 	{
-		HASHCTL		control = {.keysize = sizeof(int64),.entrysize = sizeof(Unmet),.hcxt = TopMemoryContext};
+		HASHCTL		control = {.keysize = sizeof(int64), .entrysize = sizeof(Unmet),
+		.hcxt = TopMemoryContext};
 
 		unmet_parents = hash_create("queue_jobs unmet parents", 64, &control,
 									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -218,7 +219,7 @@ remember_unmet(int64 child, int64 unmet)
 static void
 look_at_job(const Pending *pending)
 {
-	Look		one = {.id = pending->key.id,.signalled = pending->key.kind == PENDING_SIGNALLED};
+	Look		one = {.id = pending->key.id, .signalled = pending->key.kind == PENDING_SIGNALLED};
 
 	if (!catalog_unit(look_protected, &one))
 		pending_put_off(pending, LOOK_AGAIN_AT_FAILED);
@@ -338,7 +339,7 @@ static void
 look_at_many(Pending *pending)
 {
 	Dependents	dependents = {
-		.sql = NEXT,.type = INT8OID,.ended = Int64GetDatum(pending->key.id),
+		.sql = NEXT, .type = INT8OID, .ended = Int64GetDatum(pending->key.id),
 		.after = {pending->after[0], pending->after[1]}
 	};
 	int			counts[2] = {0, 0};
@@ -366,7 +367,7 @@ look_at_few(const Pending *pending)
 	Datum		ended[ENDED_AT_ONCE];
 	int			count = 0;
 	Pending		more = *pending;
-	Dependents	dependents = {.sql = FEW,.type = INT8ARRAYOID};
+	Dependents	dependents = {.sql = FEW, .type = INT8ARRAYOID};
 
 	do
 		ended[count++] = Int64GetDatum(more.key.id);
@@ -602,7 +603,7 @@ look_round(Round *round, int64 end)
 void
 act_on_everything(void)
 {
-	static Round batches = {.batches = true,.last_id = "SELECT last_value FROM queue_jobs.batch_id"};
+	static Round batches = {.batches = true, .last_id = "SELECT last_value FROM queue_jobs.batch_id"};
 	static Round jobs = {.last_id = "SELECT last_value FROM queue_jobs.job_id"};
 	int64		end = clock_elapsed() + PIECE_OF_CALL;
 

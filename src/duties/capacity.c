@@ -332,7 +332,7 @@ fill_worker(const Filling *filling)
 void
 capacity_run(const Worker *built_in, Jsonb *args)
 {
-	Filling		filling = {.worker = built_in_job_target(args),.now = GetCurrentTimestamp()};
+	Filling		filling = {.worker = built_in_job_target(args), .now = GetCurrentTimestamp()};
 
 	built_in_job_begin_part(built_in);
 	look_at_demand(&filling);

@@ -191,7 +191,7 @@ heal_batch(Healing *healing, const Worker *built_in)
 void
 heal_run(const Worker *built_in, Jsonb *args)
 {
-	Healing		healing = {.worker = built_in_job_target(args),.began = GetCurrentTimestamp()};
+	Healing		healing = {.worker = built_in_job_target(args), .began = GetCurrentTimestamp()};
 
 	do
 	{

@@ -38,9 +38,9 @@ static void
 make_tables(void)
 {
 	HASHCTL		pending = {
-		.keysize = sizeof(PendingKey),.entrysize = sizeof(Pending),.hcxt = TopMemoryContext
+		.keysize = sizeof(PendingKey), .entrysize = sizeof(Pending), .hcxt = TopMemoryContext
 	};
-	HASHCTL		roles = {.keysize = sizeof(Oid),.entrysize = sizeof(RoleTurn),.hcxt = TopMemoryContext};
+	HASHCTL		roles = {.keysize = sizeof(Oid), .entrysize = sizeof(RoleTurn), .hcxt = TopMemoryContext};
 
 	all_pending = hash_create("queue_jobs pending", 256, &pending, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	turns = hash_create("queue_jobs turns", 16, &roles, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -131,7 +131,7 @@ enter(RoleTurn *turn, const PendingKey *key, bool *found)
 Pending *
 pending_add(Oid role, PendingKind kind, int64 id)
 {
-	PendingKey	key = {.id = id,.role = role,.kind = kind};
+	PendingKey	key = {.id = id, .role = role, .kind = kind};
 	RoleTurn   *turn = turn_of(role);
 	bool		found;
 	Pending    *pending = turn_has_room(turn) ? enter(turn, &key, &found)
@@ -409,7 +409,7 @@ find_left(Oid role, HASHACTION action)
 
 	if (left == NULL)
 	{
-		HASHCTL		control = {.keysize = sizeof(Oid),.entrysize = sizeof(Left),.hcxt = TopMemoryContext};
+		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Left), .hcxt = TopMemoryContext};
 
 		left = hash_create("queue_jobs left", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
@@ -560,7 +560,7 @@ static void
 step_of_phase(void)
 {
 	Piece		piece = {
-		.sql = phase_sql[phase],.key_type = INT8OID,.of_jobs = phase == PASS_WAITING,
+		.sql = phase_sql[phase], .key_type = INT8OID, .of_jobs = phase == PASS_WAITING,
 		.after = {after[0], after[1]}
 	};
 
@@ -614,7 +614,7 @@ static void
 step_of_expiring(void)
 {
 	Piece		piece = {
-		.sql = EXPIRING_MEMBERS,.key_type = TIMESTAMPTZOID,.of_jobs = true,
+		.sql = EXPIRING_MEMBERS, .key_type = TIMESTAMPTZOID, .of_jobs = true,
 		.after = {expiring_after[0], expiring_after[1]}
 	};
 
@@ -669,7 +669,7 @@ int
 look_all_read(bool batches, int64 *after_id, int64 ids[IDS_AT_ONCE], bool *last)
 {
 	Piece		piece = {
-		.sql = batches ? RUNNING_BATCHES : WAITING_JOBS,.key_type = INT8OID,.of_jobs = !batches,
+		.sql = batches ? RUNNING_BATCHES : WAITING_JOBS, .key_type = INT8OID, .of_jobs = !batches,
 		.after = {*after_id, 0}
 	};
 	int			count = 0;

@@ -522,7 +522,7 @@ try_to_decide(Outcome *outcome)
 {
 	const Schedule *schedule = outcome->schedule;
 	ErrorContextCallback callback = {
-		.callback = schedule_callback,.arg = schedule->name,.previous = error_context_stack
+		.callback = schedule_callback, .arg = schedule->name, .previous = error_context_stack
 	};
 	ErrorData  *error;
 
@@ -654,7 +654,7 @@ schedule_due(TimestampTz now)
 	right = schedules_right(now);
 	foreach(cell, list_due(now, &next))
 	{
-		Ticking		ticking = {.name = lfirst(cell),.now = now};
+		Ticking		ticking = {.name = lfirst(cell), .now = now};
 
 		for (int i = 0; i < TICKS_AT_ONCE; i++)
 		{

@@ -88,7 +88,7 @@ schedules_doubt(void)
 bool
 schedules_right(TimestampTz now)
 {
-	Correction	correction = {.now = now,.all = true};
+	Correction	correction = {.now = now, .all = true};
 
 	if (!right)
 		right = catalog_unit(put_right, &correction) && correction.all;

@@ -121,8 +121,9 @@ trial_begin_run(Trial *trial, Job *job, const Lane *lane, int run)
 	job->started_at = last;
 	current_job = (CurrentJob)
 	{
-		.job = job,.lane = lane,.worker = trial->worker,.is_procedure = trial->target.handler->is_procedure,
-		.retry_in = -1,.snooze = -1
+		.job = job, .lane = lane, .worker = trial->worker,
+		.is_procedure = trial->target.handler->is_procedure,
+		.retry_in = -1, .snooze = -1
 	};
 }
 
@@ -135,8 +136,9 @@ try_runs(void *argument)
 {
 	Trial	   *trial = argument;
 	TimestampTz now = GetCurrentTimestamp();
-	Job			job = {.created_at = now,.run_at = now,.due = true,.expires_at = NO_TIME,.args = trial->args};
-	Lane		lane = {.worker = trial->worker->name,.queue = trial->worker->queue,.owner = GetUserId()};
+	Job			job = {.created_at = now, .run_at = now, .due = true, .expires_at = NO_TIME,
+	.args = trial->args};
+	Lane		lane = {.worker = trial->worker->name, .queue = trial->worker->queue, .owner = GetUserId()};
 
 	job.version = trial->worker->version;
 	trial->uncopied = NIL;

@@ -382,7 +382,7 @@ end_at_once(void *argument)
 static void
 heed_end(int64 job, int end_as)
 {
-	WantedEnd	end = {.job = job,.end_as = (JobState) end_as};
+	WantedEnd	end = {.job = job, .end_as = (JobState) end_as};
 	bool		left;
 	bool		ended;
 
@@ -426,7 +426,7 @@ stop_showing(ExecutorSlot *slot, bool has_ended)
 bool
 execute_next(ExecutorSlot *slot)
 {
-	Run			run = {.slot = slot,.context = run_context};
+	Run			run = {.slot = slot, .context = run_context};
 
 	MemoryContextReset(run_context);
 	unit_begin();
@@ -490,7 +490,7 @@ write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *s
 	RunError	error = run_error(edata);
 	RunMeasure	measure = {
 		.queueing = statistics_queueing_time(job, slot->started_at),
-		.running = GetCurrentTimestamp() - slot->started_at,.cpu = -1,.failed = true
+		.running = GetCurrentTimestamp() - slot->started_at, .cpu = -1, .failed = true
 	};
 
 	if (worker == NULL)

@@ -66,7 +66,7 @@ typedef struct RowCount
 static HTAB *
 make_hash(const char *name, Size entry_size, Size key_size, MemoryContext context)
 {
-	HASHCTL		ctl = {.keysize = key_size,.entrysize = entry_size,.hcxt = context};
+	HASHCTL		ctl = {.keysize = key_size, .entrysize = entry_size, .hcxt = context};
 
 	return hash_create(name, 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }

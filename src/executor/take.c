@@ -84,7 +84,7 @@ keep_holds(Start *start)
 }
 
 static const StartKind by_executor = {
-	.show = show_start,.unshow = unshow_start,.take_row = delete_or_lease,.taken = keep_holds
+	.show = show_start, .unshow = unshow_start, .take_row = delete_or_lease, .taken = keep_holds
 };
 
 static Tried
@@ -99,8 +99,8 @@ take(Run *run, const Candidate *candidate)
 	run->stored_expires_at = NO_TIME;
 	run->start = (Start)
 	{
-		.kind = &by_executor,.argument = run,.table = &run->table,.candidate = candidate,.job = &run->job,
-			.role = run->slot->role,.at = GetCurrentTimestamp()
+		.kind = &by_executor, .argument = run, .table = &run->table, .candidate = candidate, .job = &run->job,
+			.role = run->slot->role, .at = GetCurrentTimestamp()
 	};
 	tried = start_try(&run->start);
 	run->measure.merged = run->job.merged - merged;
@@ -180,7 +180,7 @@ take_first(Wanted *wanted)
 {
 	Run		   *run = wanted->run;
 	Candidates *candidates = tasks_refresh();
-	ClaimWalk	walk = {.attempt = try_to_take,.argument = wanted};
+	ClaimWalk	walk = {.attempt = try_to_take, .argument = wanted};
 
 	if (candidates_walk(candidates, &run->table, GetCurrentTimestamp(), &walk) == 0)
 		return false;
@@ -192,7 +192,7 @@ take_first(Wanted *wanted)
 bool
 run_take(Run *run)
 {
-	Wanted		wanted = {.run = run,.passed_over = gives_way};
+	Wanted		wanted = {.run = run, .passed_over = gives_way};
 	bool		taken;
 
 	gives_way = 0;

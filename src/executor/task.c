@@ -126,7 +126,7 @@ admit_task(const Lane *lane, Worker **worker, Task **task)
 	*task = palloc(sizeof(Task));
 	**task = (Task)
 	{
-		.lane = lane,.worker = callee->worker,.callee = callee,.pools = pools
+		.lane = lane, .worker = callee->worker, .callee = callee, .pools = pools
 	};
 	MemoryContextSwitchTo(old);
 	return found;

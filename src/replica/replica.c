@@ -47,7 +47,7 @@ read_replica(HeapTuple tuple, TupleDesc descriptor)
 	return replica;
 }
 
-static SmallTable replicas = {.relation = REL_DEFINED_REPLICA,.read_row = read_replica};
+static SmallTable replicas = {.relation = REL_DEFINED_REPLICA, .read_row = read_replica};
 
 List *
 replica_list(void)

@@ -600,7 +600,7 @@ with_link(Link *link, bool (*function) (Link *, void *), void *argument)
 bool
 replica_ask(const Replica *replica, const Jsonb *context, TimestampTz until, ReplicaPosition *position)
 {
-	Question	question = {.context = context,.until = until,.position = position};
+	Question	question = {.context = context, .until = until, .position = position};
 	TimestampTz now = GetCurrentTimestamp();
 	Link	   *link;
 

@@ -81,7 +81,7 @@ call_reader(void *argument)
 static Jsonb *
 read_from_primary(CallTarget *reader, Jsonb *args)
 {
-	PrimaryRead read = {.reader = reader,.args = args};
+	PrimaryRead read = {.reader = reader, .args = args};
 	ErrorData  *error = subtransaction_try(call_reader, &read);
 
 	if (error != NULL)

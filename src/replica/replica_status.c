@@ -77,7 +77,8 @@ make_slot(const char *name)
 	/* its mutex is free: a process that has it has the LWLock, too */
 	*slot = (ReplicaSlot)
 	{
-		.database = MyDatabaseId,.seen_at = NO_TIME,.not_before = NO_TIME,.error_at = NO_TIME,.heard_at = now
+		.database = MyDatabaseId, .seen_at = NO_TIME, .not_before = NO_TIME, .error_at = NO_TIME,
+		.heard_at = now
 	};
 	strlcpy(slot->name, name, sizeof(slot->name));
 	SpinLockInit(&slot->mutex);

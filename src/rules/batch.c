@@ -118,7 +118,7 @@ int64
 batch_of_run(const Job *job, Oid owner)
 {
 	Interval	keep = {.time = 24 * USECS_PER_HOUR};
-	BatchDefinition definition = {.name = job->step,.parent = job->batch,.step_of = job->id,.keep = &keep};
+	BatchDefinition definition = {.name = job->step, .parent = job->batch, .step_of = job->id, .keep = &keep};
 	bool		standing;
 	int64		id;
 
@@ -631,7 +631,7 @@ trim_next(TrimRound *round)
 TimestampTz
 batches_trim(TimestampTz now)
 {
-	static TrimRound round = {.after = PG_INT64_MIN,.next = DT_NOEND};
+	static TrimRound round = {.after = PG_INT64_MIN, .next = DT_NOEND};
 	int64		start = clock_elapsed();
 	TimestampTz next;
 	RunAs		saved;
@@ -650,7 +650,7 @@ batches_trim(TimestampTz now)
 		return now;
 	next = round.next;
 	round = (TrimRound) {
-		.after = PG_INT64_MIN,.next = DT_NOEND,
+		.after = PG_INT64_MIN, .next = DT_NOEND,
 		.not_before = clock_elapsed() + Min(TRIM_PAUSE * round.spent, TRIM_EVERY)
 	};
 	return next == DT_NOEND ? DT_NOEND : Max(next, now + TRIM_EVERY);

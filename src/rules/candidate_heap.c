@@ -91,8 +91,8 @@ candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, ui
 
 	*candidates = (Candidates)
 	{
-		.context = CurrentMemoryContext,.admit = admit,.in_turn = in_turn,.set = set,.doubted = true,
-			.next_revisit = DT_NOEND,.retry_unhinted = DT_NOEND
+		.context = CurrentMemoryContext, .admit = admit, .in_turn = in_turn, .set = set, .doubted = true,
+			.next_revisit = DT_NOEND, .retry_unhinted = DT_NOEND
 	};
 	candidates->lanes = hash_create("queue_jobs candidates", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	candidates->by_turns_of = hash_create("queue_jobs candidates of queues", 64, &turns_ctl,
@@ -157,7 +157,7 @@ candidate_of(Candidates *candidates, int32 id)
 
 	if (candidate != NULL || (lane = lane_get(id)) == NULL)
 		return candidate;
-	new = (Candidate) {.id = id,.lane = lane,.retry_at = DT_NOEND,.near = -1};
+	new = (Candidate) {.id = id, .lane = lane, .retry_at = DT_NOEND, .near = -1};
 	if (!candidates->admit(lane, &new.worker, &new.task))
 		new.worker = NULL;
 	old = MemoryContextSwitchTo(candidates->context);

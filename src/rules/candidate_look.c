@@ -36,7 +36,7 @@ candidate_look_without_hint(Candidates *candidates, Candidate *candidate)
 
 	candidate->look = (LaneLook)
 	{
-		.window = {lowest_position, 0},.ready = true,.revisit_at = NO_TIME
+		.window = {lowest_position, 0}, .ready = true, .revisit_at = NO_TIME
 	};
 	candidate->retry_at = DT_NOEND;
 	candidate_place(candidate, true, lowest_position);

@@ -119,7 +119,7 @@ open_lane(Candidates *candidates, Candidate *candidate)
 	candidate->walk = palloc0(sizeof(LaneWalk));
 	candidate->walk->refusals.window = (LaneWindow)
 	{
-		.start = candidate->key,.published = candidate->look.window.published
+		.start = candidate->key, .published = candidate->look.window.published
 	};
 	candidates->altered = lappend(candidates->altered, candidate);
 	lane_scan_begin(&candidate->walk->scan, candidates->table, candidate->lane->id, candidate->key,
@@ -325,7 +325,7 @@ settle_hint(const Candidate *candidate, bool tried)
 	{
 		before = (LanePosition)
 		{
-			.priority = candidate->key.priority,.id = candidate->key.id - 1
+			.priority = candidate->key.priority, .id = candidate->key.id - 1
 		};
 		lane_hint_settle(candidate->lane->id, window, &before, false);
 	}

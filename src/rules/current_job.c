@@ -88,7 +88,7 @@ current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_proc
 	forget_all();
 	current_job = (CurrentJob)
 	{
-		.job = job,.lane = lane,.worker = worker,.is_procedure = is_procedure,.retry_in = -1,.snooze = -1
+		.job = job, .lane = lane, .worker = worker, .is_procedure = is_procedure, .retry_in = -1, .snooze = -1
 	};
 }
 

@@ -186,7 +186,7 @@ dependency_add(int64 child, const int64 *parents, int count, IfDead if_dead)
 	Dependency *dependencies = palloc(sizeof(Dependency) * count);
 
 	for (int i = 0; i < count; i++)
-		dependencies[i] = (Dependency) {.child = child,.parent = parents[i],.if_dead = if_dead};
+		dependencies[i] = (Dependency) {.child = child, .parent = parents[i], .if_dead = if_dead};
 	dependency_add_many(dependencies, count);
 	news_note(NEWS_WAITS, child);
 }

@@ -243,7 +243,7 @@ convert_args(Conversion *conversion, Jsonb *args)
 void
 encrypt_args(Job *job, const Worker *worker)
 {
-	Conversion	conversion = {.job = job->id,.worker = worker};
+	Conversion	conversion = {.job = job->id, .worker = worker};
 	Jsonb	   *args = DatumGetJsonbP(JsonbPGetDatum(job->args));
 
 	if (!JB_ROOT_IS_OBJECT(args) && worker->encrypt != NULL && strcmp(worker->encrypt, ALL_KEYS) != 0)
@@ -381,7 +381,7 @@ require_decrypted_args(Job *job)
 Jsonb *
 decrypted_args(int64 id, int16 encrypted, Jsonb *args)
 {
-	Job			job = {.id = id,.encrypted = encrypted,.args = args};
+	Job			job = {.id = id, .encrypted = encrypted, .args = args};
 
 	require_decrypted_args(&job);
 	return job.clear_args ? job.clear_args : args;
@@ -404,7 +404,7 @@ decrypted_result(int64 id, int16 encrypted, Jsonb *result)
 Jsonb *
 storable_result(Job *job, const Worker *worker, Jsonb *result)
 {
-	Conversion	conversion = {.job = job->id,.worker = worker};
+	Conversion	conversion = {.job = job->id, .worker = worker};
 
 	job->encrypted &= ~ENCRYPTED_RESULT;
 	if (result == NULL || !(worker->encrypt_result || (job->encrypted & ENCRYPTS_RESULT)))

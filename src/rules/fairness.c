@@ -63,7 +63,7 @@ lane_set(uint32 set)
 	}
 	if (all_sets == NULL)
 	{
-		HASHCTL		ctl = {.keysize = sizeof(uint32),.entrysize = sizeof(LaneSet)};
+		HASHCTL		ctl = {.keysize = sizeof(uint32), .entrysize = sizeof(LaneSet)};
 
 		all_sets = hash_create("queue_jobs sets of lanes", 16, &ctl, HASH_ELEM | HASH_BLOBS);
 	}
@@ -82,7 +82,7 @@ fairness_turns(const char *queue, Urgency urgency)
 
 	if (all_turns == NULL)
 	{
-		HASHCTL		ctl = {.keysize = sizeof(QueueKey),.entrysize = sizeof(QueueTurns)};
+		HASHCTL		ctl = {.keysize = sizeof(QueueKey), .entrysize = sizeof(QueueTurns)};
 
 		all_turns = hash_create("queue_jobs turns", 64, &ctl, HASH_ELEM | HASH_BLOBS);
 	}

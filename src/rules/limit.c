@@ -82,7 +82,7 @@ end_lost_claim(LiveTable *table, int64 id, int32 attempt, const Worker *worker)
 		else
 		{
 			RunError	error = {
-				.sqlstate = LAPSED_SQLSTATE,.message = job_lapsed_message(&job)
+				.sqlstate = LAPSED_SQLSTATE, .message = job_lapsed_message(&job)
 			};
 
 			statistics_add_lost_run(worker, false);

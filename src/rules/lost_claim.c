@@ -303,7 +303,7 @@ lost_claim_note(const Job *job)
 	notes = notes_with_room(notes, note_count, &note_room, sizeof(ClaimNote));
 	notes[note_count++] = (ClaimNote)
 	{
-		.job = job->id,.attempt = job->attempt - 1,.subtransaction = GetCurrentSubTransactionId()
+		.job = job->id, .attempt = job->attempt - 1, .subtransaction = GetCurrentSubTransactionId()
 	};
 	strlcpy(claimant, job->claimant, sizeof(claimant));
 	write_lost_claim(job->id, job->attempt - 1);
@@ -352,7 +352,7 @@ lost_claims_charge(void)
 	lost_claims_open();
 	for (int i = 0; entries != NULL && i < MaxBackends * PLACES_PER_PROCESS; i++)
 	{
-		LostEntry	lost = {.entry = &entries[i],.done = false};
+		LostEntry	lost = {.entry = &entries[i], .done = false};
 
 		if (!is_lost(lost.entry) || lost.entry->database != MyDatabaseId)
 			continue;

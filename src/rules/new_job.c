@@ -223,7 +223,7 @@ enqueue_checked_context(Jsonb *context)
 Jsonb *
 enqueue_context(void)
 {
-	ErrorContextCallback callback = {.callback = setting_context_callback,.previous = error_context_stack};
+	ErrorContextCallback callback = {.callback = setting_context_callback, .previous = error_context_stack};
 	Jsonb	   *context;
 
 	if (queue_jobs_context == NULL || queue_jobs_context[0] == '\0')

@@ -298,7 +298,7 @@ forget_seed(void)
 static int64
 retry_delay(const Worker *worker, Oid role, int failures)
 {
-	Backoff		backoff = {.worker = worker,.role = role,.failures = failures,.delay = -1};
+	Backoff		backoff = {.worker = worker, .role = role, .failures = failures, .delay = -1};
 	ErrorData  *error;
 	bool		too_long;
 

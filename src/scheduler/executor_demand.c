@@ -79,7 +79,7 @@ static List *role_notes = NIL;	/* of RoleNote *, in TopMemoryContext: slots are 
  */
 static Oid	roles_of_pools[MAX_POOLS][2];
 
-static const DemandFound nothing = {.enough = true,.next_revisit = DT_NOEND,.look_again_at = DT_NOEND};
+static const DemandFound nothing = {.enough = true, .next_revisit = DT_NOEND, .look_again_at = DT_NOEND};
 static DemandFound found;		/* by the look that is under way */
 static DatabaseSlot *own_database;
 
@@ -280,7 +280,7 @@ look_at_lane(int32 id, LaneLook *look, TimestampTz now)
 static void
 look_at_unhinted(int32 lane, void *argument)
 {
-	LaneLook	look = {.window = {lowest_position, 0},.ready = true,.revisit_at = NO_TIME};
+	LaneLook	look = {.window = {lowest_position, 0}, .ready = true, .revisit_at = NO_TIME};
 
 	*(bool *) argument = true;
 	look_at_lane(lane, &look, GetCurrentTimestamp());

@@ -146,7 +146,7 @@ remember(Oid database, TimestampTz due, bool looks)
 	entry = palloc(sizeof(Waiting));
 	*entry = (Waiting)
 	{
-		.database = database,.due = due,.looks = looks
+		.database = database, .due = due, .looks = looks
 	};
 	waiting = lappend(waiting, entry);
 }
@@ -408,7 +408,7 @@ unreserve(DatabaseSlot *slot)
 static bool
 start_scheduler(DatabaseSlot *slot, TimestampTz now)
 {
-	ProcessArguments arguments = {.database = slot->database,.looks = slot->looking};
+	ProcessArguments arguments = {.database = slot->database, .looks = slot->looking};
 
 	if (!reserve_database(slot, now))
 		return true;

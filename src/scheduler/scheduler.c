@@ -92,7 +92,7 @@ static TimestampTz next_settle = DT_NOEND;	/* of what was locked */
 static bool claims_to_charge = true;
 static TimestampTz next_charge = DT_NOEND;	/* of what could not be charged yet */
 static uint64 heal_generation = 0;	/* definitions that next_heal and next_fill were reckoned from */
-static DemandFound demand = {.enough = true,.next_revisit = DT_NOEND};
+static DemandFound demand = {.enough = true, .next_revisit = DT_NOEND};
 
 /* When one of the duties is next due that a scheduler is needed for; history can wait for another. */
 static TimestampTz
@@ -263,7 +263,8 @@ static void
 fail_crashed(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker, const void *argument)
 {
 	RunError	error = {
-		.sqlstate = CRASH_SQLSTATE,.message = "executor process crashed or had to be stopped while it ran the job"
+		.sqlstate = CRASH_SQLSTATE,
+		.message = "executor process crashed or had to be stopped while it ran the job"
 	};
 
 	job->attempt++;

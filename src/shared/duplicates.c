@@ -43,7 +43,7 @@ duplicates_note(int32 lane, LaneCounter counter)
 	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count++] = (Noted)
 	{
-		.nest_level = nest_level,.lane = lane,.counter = counter,.count = 1
+		.nest_level = nest_level, .lane = lane, .counter = counter, .count = 1
 	};
 }
 

@@ -112,7 +112,7 @@ note_news(News news, bool is_parent)
 	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
 	noted[noted_count++] = (Noted)
 	{
-		.nest_level = GetCurrentTransactionNestLevel(),.is_parent = is_parent,.news = news
+		.nest_level = GetCurrentTransactionNestLevel(), .is_parent = is_parent, .news = news
 	};
 }
 
@@ -142,7 +142,7 @@ news_note(NewsKind kind, int64 id)
 		last->news.kind == kind && last->news.id == id && last->news.role == role)
 		last->news.count++;
 	else
-		note_news((News) {.kind = kind,.count = 1,.role = role,.id = id}, false);
+		note_news((News) {.kind = kind, .count = 1, .role = role, .id = id}, false);
 }
 
 void
@@ -447,7 +447,7 @@ add_news(Watch *watch, const News *news)
 		if (watch->news[i].kind == kind && watch->news[i].id == news->id)
 			return;
 	if (news_has_room(watch, news->role))
-		watch->news[watch->count++] = (News) {.kind = kind,.count = 1,.role = news->role,.id = news->id};
+		watch->news[watch->count++] = (News) {.kind = kind, .count = 1, .role = news->role, .id = news->id};
 	else
 	{
 		watch->lost = true;

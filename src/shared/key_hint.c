@@ -131,7 +131,7 @@ key_hint_settle(int64 key, const KeyWindow *window, int64 from)
 	{
 		*own_hint(key) = (OwnHint)
 		{
-			.key = key,.from = from,.inserters = window->inserters
+			.key = key, .from = from, .inserters = window->inserters
 		};
 		any_own_hints = true;
 		return;

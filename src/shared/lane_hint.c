@@ -39,7 +39,7 @@ lane_hint_look(int32 lane, LaneLook *look, TimestampTz now)
 	}
 	*look = (LaneLook)
 	{
-		.window = {hint->cursor, hint->published},.ready = hint->ready,.revisit_at = hint->revisit_at,
+		.window = {hint->cursor, hint->published}, .ready = hint->ready, .revisit_at = hint->revisit_at,
 		.changes = hint->changes
 	};
 	hint_unlock(hint);

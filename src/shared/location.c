@@ -224,7 +224,7 @@ note_location(const Job *job)
 		return false;
 	noted[noted_count++] = (NotedJob)
 	{
-		.job = job->id,.created_at = job->created_at
+		.job = job->id, .created_at = job->created_at
 	};
 	return true;
 }

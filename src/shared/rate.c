@@ -96,7 +96,7 @@ map(void)
 static Identity
 own_identity(void)
 {
-	Identity	identity = {.system = GetSystemIdentifier(),.timeline = GetWALInsertionTimeLine()};
+	Identity	identity = {.system = GetSystemIdentifier(), .timeline = GetWALInsertionTimeLine()};
 	int			file = OpenTransientFile(BOOT_ID_FILE, O_RDONLY | PG_BINARY);
 
 	if (file < 0)

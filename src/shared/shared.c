@@ -66,7 +66,7 @@ shared_add_area(Size size, void **area, void (*initialize) (void *area))
 	Assert(area_count < MAX_AREAS);
 	areas[area_count++] = (Area)
 	{
-		.size = size,.pointer = area,.initialize = initialize
+		.size = size, .pointer = area, .initialize = initialize
 	};
 }
 

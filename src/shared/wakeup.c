@@ -149,7 +149,7 @@ add_touched(int32 lane, Oid role)
 	}
 	touched[touched_count] = (TouchedLane)
 	{
-		.lane = lane,.role = role,.position = highest_position,.lease_ends = DT_NOEND
+		.lane = lane, .role = role, .position = highest_position, .lease_ends = DT_NOEND
 	};
 	if (touched_by_lane != NULL)
 		enter_touched(touched_count);
@@ -190,7 +190,7 @@ note_level(const TouchedLane *lane)
 	level_notes = notes_with_room(level_notes, level_note_count, &level_note_size, sizeof(LevelNote));
 	level_notes[level_note_count++] = (LevelNote)
 	{
-		.lane = lane - touched,.nest_level = nest_level
+		.lane = lane - touched, .nest_level = nest_level
 	};
 	return nest_level;
 }
@@ -356,7 +356,7 @@ wakeup_end_running(int64 job, JobState end_as)
 	requests = notes_with_room(requests, request_count, &request_size, sizeof(EndRequest));
 	requests[request_count++] = (EndRequest)
 	{
-		.job = job,.end_as = end_as,.nest_level = GetCurrentTransactionNestLevel()
+		.job = job, .end_as = end_as, .nest_level = GetCurrentTransactionNestLevel()
 	};
 }
 
@@ -506,7 +506,7 @@ wakeup_limited_now(int32 worker)
 void
 wakeup_revisit(int32 lane, Oid role, TimestampTz at)
 {
-	TouchedLane revisited = {.lane = lane,.role = role};
+	TouchedLane revisited = {.lane = lane, .role = role};
 
 	if (shared_present() && lane_hint_revisit(lane, at, true))
 		wake_processes(&revisited);

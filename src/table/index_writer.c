@@ -193,7 +193,7 @@ know_place_in(int slice, int64 id, const ItemPointerData *tid)
 {
 	*known_place(id) = (KnownPlace)
 	{
-		.id = id,.slice = slice,.tid = *tid
+		.id = id, .slice = slice, .tid = *tid
 	};
 }
 

@@ -159,7 +159,7 @@ add_source(JobWalk *walk, int slice, Relation rel, Oid index, int64 before)
 	WalkSource *source = &walk->sources[walk->count++];
 	ScanKeyData key;
 
-	*source = (WalkSource) {.slice = slice,.rel = rel};
+	*source = (WalkSource) {.slice = slice, .rel = rel};
 	source->index = index_open(index, AccessShareLock);
 	source->slot = table_slot_create(rel, NULL);
 	source->scan = QjBeginIndexScan(rel, source->index, walk->snapshot, 1);
@@ -189,7 +189,7 @@ void
 job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
 			   LaneFilter filter, void *argument)
 {
-	*walk = (JobWalk){.lanes = {.filter = filter,.argument = argument},
+	*walk = (JobWalk){.lanes = {.filter = filter, .argument = argument},
 					  .snapshot = snapshot,
 					  .now = GetCurrentTimestamp(),
 					  .context = CurrentMemoryContext,

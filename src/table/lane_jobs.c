@@ -81,7 +81,7 @@ jobs_of(Count *count, int32 lane)
 		return count->last;
 	count->last = hash_search(count->lanes, &lane, HASH_ENTER, &found);
 	if (!found)
-		*count->last = (LaneJobs) {.rows = {.lane = lane},.oldest_available = DT_NOEND};
+		*count->last = (LaneJobs) {.rows = {.lane = lane}, .oldest_available = DT_NOEND};
 	return count->last;
 }
 
@@ -470,7 +470,7 @@ static void
 begin_count(Count *count)
 {
 	HASHCTL		control = {
-		.keysize = sizeof(int32),.entrysize = sizeof(LaneJobs),.hcxt = CurrentMemoryContext
+		.keysize = sizeof(int32), .entrysize = sizeof(LaneJobs), .hcxt = CurrentMemoryContext
 	};
 
 	count->lanes = hash_create("queue_jobs lane jobs", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);

@@ -26,7 +26,7 @@ init_from(LaneScan *scan, ScanKey condition, LanePosition from)
 						   INT8OID, InvalidOid, F_BTINT8CMP, Int64GetDatum(from.id));
 	*condition = (ScanKeyData)
 	{
-		.sk_flags = SK_ROW_HEADER,.sk_attno = 2,.sk_strategy = BTGreaterEqualStrategyNumber,
+		.sk_flags = SK_ROW_HEADER, .sk_attno = 2, .sk_strategy = BTGreaterEqualStrategyNumber,
 			.sk_argument = PointerGetDatum(scan->from)
 	};
 }

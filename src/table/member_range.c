@@ -45,7 +45,7 @@ member_range_note(int64 batch, int64 job)
 	ranges = notes_with_room(ranges, count, &size, sizeof(Range));
 	ranges[count++] = (Range)
 	{
-		.level = GetCurrentTransactionNestLevel(),.batch = batch,.first = job,.last = job
+		.level = GetCurrentTransactionNestLevel(), .batch = batch, .first = job, .last = job
 	};
 }
 
