@@ -116,6 +116,18 @@ is($_->result, 'succeeded', 'a batch ends') foreach @{ $sessions{await_batch} };
 is_woken(2, 'and so are those that wait for the batch');
 $_->quit foreach map { @$_ } values %sessions;
 
+# A batch that has ended, whose member is retried, and ends once more.
+my $again = sql(q{SELECT queue_jobs.new_batch(open => true)}, role => 'alice');
+sql("SELECT queue_jobs.enqueue('a', batch => $again); SELECT queue_jobs.close_batch($again); SELECT queue_jobs.cancel_batch($again)", role => 'alice');
+wait_until($node, "SELECT settled_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $again");
+sql("SELECT queue_jobs.retry_batch($again)", role => 'alice');
+wait_until($node, "SELECT settled_at IS NULL FROM queue_jobs.tracked_batch WHERE id = $again");
+my ($waits_again) = waiting('alice', 1, "CALL queue_jobs.await_batch($again, '1 hour')");
+sql("SELECT queue_jobs.cancel_batch($again)", role => 'alice');
+is($waits_again->result, 'ended', 'a batch ends once more, without success');
+is_woken(1, 'which wakes those that wait for it');
+$waits_again->quit;
+
 # ---- several jobs, and a job that is claimed at once ----
 
 my @equals = waiting('alice', 4, q{CALL queue_jobs.wait_for_jobs('{a}', '1 hour')});
