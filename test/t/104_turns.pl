@@ -89,6 +89,17 @@ $parent = make_dependents('cancel');
 others_come_between('cancel', sub { sql(q{SELECT queue_jobs.fail(id, attempt, 'broken', final => true) FROM queue_jobs.claim('me', '{hand}')}, 'alice') });
 is(sql("SELECT count(*) FROM queue_jobs.job WHERE worker = 'later' AND args -> 'parent' = '$parent' AND state = 'cancelled'"), $many, 'cancel: all are cancelled');
 
+# The parent goes on, and is completed, once the scheduler has looked at the first of those that wait, and has more of them to find.
+$parent = make_dependents('hold');
+arm('looks', 'wait');
+sql(q{SELECT queue_jobs.fail(id, attempt, 'broken', final => true) FROM queue_jobs.claim('me', '{hand}')}, 'alice');
+wait_at('looks');
+sql("SELECT queue_jobs.retry($parent)", 'alice');
+sql(q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{hand}')}, 'alice');
+go_on('looks');
+wait_until($node, 'SELECT left_of_alice() = 0');
+is(sql("SELECT count(*) FROM queue_jobs.job WHERE worker = 'later' AND args -> 'parent' = '$parent' AND state = 'available'"), $many, 'all go on, also the first ones');
+
 others_come_between('batches', sub { sql("SELECT count(queue_jobs.new_batch()) FROM generate_series(1, $many)", 'alice') });
 
 # What the scheduler has not looked at is found after a crash, of each role some.
