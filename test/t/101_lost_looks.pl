@@ -221,6 +221,27 @@ sql("SELECT pg_cancel_backend($scheduler)");
 $adds->query('COMMIT');
 is_called('a look that was cancelled is made again', $batch, 'ended succeeded');
 
+# A full disk, as an index on jobs has it: the first callback that is inserted meets it.
+sql(<<'SQL');
+CREATE TABLE told (args jsonb);
+CREATE FUNCTION hear(args jsonb) RETURNS void LANGUAGE sql AS $$ INSERT INTO public.told SELECT args $$;
+SELECT queue_jobs.define_worker('hears', 'public.hear');
+CREATE SEQUENCE public.inserted;
+CREATE FUNCTION insert_once(args jsonb) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	IF args ? 'mark' AND args ? 'batch' AND nextval('public.inserted') = 1 THEN
+		RAISE 'no space left' USING ERRCODE = 'disk_full';
+	END IF;
+	RETURN 1;
+END $$;
+CREATE INDEX full_disk ON queue_jobs.live_job (public.insert_once(args));
+SQL
+$batch = sql(q{SELECT queue_jobs.new_batch(on_ended => 'hears', args => jsonb_build_object('mark', repeat('x', 20000)))});
+wait_until($node, 'SELECT count(*) = 1 FROM told');
+is(sql(q{SELECT length(args ->> 'mark') || ' ' || (args ->> 'batch') FROM told}), "20000 $batch", 'a look that meets a full disk is made again, and the callback has all its args');
+cmp_ok(sql('SELECT last_value FROM inserted'), '>=', 2, 'which was met');
+sql('DROP INDEX queue_jobs.full_disk');
+
 $parent = sql(q{SELECT queue_jobs.enqueue('hand', '{"parent": 2}')});
 $child = sql("SELECT queue_jobs.enqueue('step', after => ARRAY[$parent]::bigint[])");
 looked();
