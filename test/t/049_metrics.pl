@@ -172,6 +172,29 @@ is_exact('a large table');
 $node->safe_psql('postgres', q{DROP EXTENSION queue_jobs CASCADE; CREATE EXTENSION queue_jobs; SELECT queue_jobs.define_worker('out')});
 is($node->safe_psql('postgres', q{SELECT queue, scheduled + available + executing + retryable FROM queue_jobs.queue}), 'out|0', 'a new extension has no jobs');
 
+# Rows that the plan of health() reads: twice as many beside twice as many workers whose jobs are late, not four times.
+sub read_by_health
+{
+	my ($workers) = @_;
+
+	$node->safe_psql('postgres', qq{SELECT count(queue_jobs.define_worker('late ' || n)), count(queue_jobs.enqueue('late ' || n, run_at => '1900-01-01')) FROM generate_series(1, $workers) n});
+	$node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.claim('none', '{nothing}')});
+	return $node->safe_psql('postgres', q{
+CREATE OR REPLACE FUNCTION rows_read() RETURNS numeric LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+DECLARE plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || (SELECT prosrc FROM pg_proc WHERE oid = 'queue_jobs.health'::regproc) INTO plan;
+	RETURN (WITH RECURSIVE node AS (
+		SELECT plan -> 0 -> 'Plan' AS n UNION ALL SELECT p FROM node, json_array_elements(n -> 'Plans') p)
+	SELECT sum((n ->> 'Actual Loops')::numeric * ((n ->> 'Actual Rows')::numeric + coalesce((n ->> 'Rows Removed by Filter')::numeric, 0) + coalesce((n ->> 'Rows Removed by Join Filter')::numeric, 0))) FROM node);
+END $$;
+SELECT rows_read()});
+}
+
+my @read = map { read_by_health($_) } 300, 600;
+is($node->safe_psql('postgres', q{SELECT count(*) FROM queue_jobs.metric WHERE name = 'queue_jobs_oldest_available_seconds' AND value > 3e9}), 600, 'jobs of 600 workers are late');
+cmp_ok($read[1], '<', 3 * $read[0], 'and health() reads twice the rows that it reads beside 300');
+
 SKIP:
 {
 	skip 'no promtool (Debian: prometheus)', 1 unless run_quietly('promtool', '--version');
