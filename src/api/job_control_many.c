@@ -15,6 +15,7 @@
 
 #include "arguments.h"
 #include "batch_member.h"
+#include "catalog.h"
 #include "dependency.h"
 #include "fmgr.h"
 #include "history.h"
@@ -23,7 +24,6 @@
 #include "live_row.h"
 #include "miscadmin.h"
 #include "missing_queue.h"
-#include "snapshot.h"
 #include "subscription.h"
 #include "test_point.h"
 #include "utils/memutils.h"

@@ -12,7 +12,7 @@
 #include "engine_state.h"
 #include "executor_slot.h"
 #include "lane_hint.h"
-#include "metric_server.h"
+#include "metric.h"
 #include "miscadmin.h"
 #include "replica.h"
 #include "replica_status.h"

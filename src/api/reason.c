@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "dedup.h"
 #include "dependency.h"
@@ -24,7 +25,6 @@
 #include "registry.h"
 #include "run_as.h"
 #include "shared.h"
-#include "snapshot.h"
 #include "statistics.h"
 #include "utils/array.h"
 #include "utils/builtins.h"

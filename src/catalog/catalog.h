@@ -11,6 +11,7 @@
 #include "fmgr.h"
 #include "nodes/pg_list.h"
 #include "utility_call.h"
+#include "utils/jsonb.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
@@ -177,5 +178,30 @@ typedef struct SmallTable
 
 /* Brings table->rows up to date. True if they were read again: what was found in them before is gone. */
 extern bool small_table_refresh(SmallTable *table);
+
+/* ---- The snapshot with which the engine reads its own tables ---- */
+
+/*
+ * A snapshot of what is committed now, and written by this transaction so far; not the caller's, which may be
+ * old in REPEATABLE READ. In SERIALIZABLE it takes no predicate locks: what the engine reads is no business
+ * of theirs.
+ */
+extern Snapshot engine_snapshot(void);
+extern void engine_snapshot_end(Snapshot snapshot);
+
+/*
+ * Hashes that stand for keys: of deduplication, limits and tokens.
+ *
+ * A role that could choose its args so that their hash is that of another role's could slow down or hold up
+ * that role's jobs. So they are hashed with a seed that the database keeps to itself.
+ */
+
+/* The database's seed; a dump carries it. */
+extern uint64 key_hash_seed(void);
+
+extern uint64 key_hash_text(const char *text, uint64 seed);
+
+/* Equal for all that jsonb takes for equal. */
+extern uint64 key_hash_jsonb(Jsonb *value, uint64 seed);
 
 #endif

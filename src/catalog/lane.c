@@ -30,7 +30,6 @@
 #include "common/hashfn.h"
 #include "compat.h"
 #include "executor/spi.h"
-#include "key_hash.h"
 #include "lane.h"
 #include "miscadmin.h"
 #include "run_as.h"

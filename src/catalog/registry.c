@@ -30,7 +30,6 @@
 #include "miscadmin.h"
 #include "registry.h"
 #include "routing.h"
-#include "snapshot.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"

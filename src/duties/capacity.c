@@ -23,7 +23,6 @@
 #include "exclusive_commands.h"
 #include "executor/spi.h"
 #include "job_lock.h"
-#include "key_hash.h"
 #include "lane.h"
 #include "lane_hint.h"
 #include "miscadmin.h"

@@ -19,7 +19,6 @@
 #include "lane.h"
 #include "miscadmin.h"
 #include "run_as.h"
-#include "snapshot.h"
 #include "test_point.h"
 #include "utils/rel.h"
 

@@ -5,9 +5,9 @@
 #include "postgres.h"
 
 #include "candidates.h"
+#include "catalog.h"
 #include "lane_scan.h"
 #include "miscadmin.h"
-#include "snapshot.h"
 #include "test_point.h"
 #include "utils/hsearch.h"
 #include "wakeup.h"

@@ -38,6 +38,7 @@
 #include "postgres.h"
 
 #include "batch_member.h"
+#include "catalog.h"
 #include "common/hashfn.h"
 #include "crash_ledger.h"
 #include "current_job.h"
@@ -49,7 +50,6 @@
 #include "executor_slot.h"
 #include "history.h"
 #include "job_lock.h"
-#include "key_hash.h"
 #include "lane_hint.h"
 #include "live_row.h"
 #include "live_scan.h"

@@ -16,7 +16,6 @@
 #include "index_writer.h"
 #include "lane.h"
 #include "run_as.h"
-#include "snapshot.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"

@@ -16,7 +16,6 @@
 #include "job.h"
 #include "long_job.h"
 #include "run_as.h"
-#include "snapshot.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"

@@ -15,7 +15,6 @@
 #include "miscadmin.h"
 #include "park.h"
 #include "park_sweep.h"
-#include "snapshot.h"
 #include "test_point.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"

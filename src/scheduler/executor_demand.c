@@ -21,7 +21,6 @@
 #include "registry.h"
 #include "settings.h"
 #include "shared.h"
-#include "snapshot.h"
 #include "storage/spin.h"
 #include "test_point.h"
 #include "utils/lsyscache.h"

@@ -21,7 +21,7 @@ COMMENT ON COLUMN queue_jobs.defined_worker.encrypt IS 'args keys whose values a
 COMMENT ON COLUMN queue_jobs.defined_worker.encrypt_result IS 'the results of its jobs are stored as ciphertext; NULL: they are not';
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', 'WHERE ARRAY[definer, coalesce(handler_owner, definer), coalesce(read_handler_owner, definer), coalesce(retry_backoff_owner, definer)]::oid[] <@ ARRAY(SELECT oid FROM pg_catalog.pg_roles)');
 
--- With it keys are hashed (src/catalog/key_hash.c), so that no role can choose one whose hash is that of another role's. A restore brings a second row: the oldest
+-- With it keys are hashed (src/catalog/catalog.c), so that no role can choose one whose hash is that of another role's. A restore brings a second row: the oldest
 -- counts, which is the one by which the restored rows were hashed.
 CREATE TABLE queue_jobs.hash_seed (
     seed bigint NOT NULL,

@@ -32,7 +32,6 @@
 #include "nodes/makefuncs.h"
 #include "run_as.h"
 #include "settings.h"
-#include "snapshot.h"
 #include "statistics.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"

@@ -22,7 +22,6 @@
 #include "live_table.h"
 #include "miscadmin.h"
 #include "registry.h"
-#include "snapshot.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "test_point.h"

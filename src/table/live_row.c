@@ -15,7 +15,6 @@
 #include "job_lock.h"
 #include "lane.h"
 #include "live_row.h"
-#include "snapshot.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"

@@ -16,7 +16,6 @@
 #include "live_row.h"
 #include "live_scan.h"
 #include "miscadmin.h"
-#include "snapshot.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"

@@ -22,7 +22,6 @@
 #include "live_table.h"
 #include "location.h"
 #include "miscadmin.h"
-#include "snapshot.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"

@@ -1,12 +1,14 @@
 /*
- * metric_row.h
+ * metric.h
  *		The rows of the view "metric".
  */
-#ifndef QUEUE_JOBS_METRIC_ROW_H
-#define QUEUE_JOBS_METRIC_ROW_H
+#ifndef QUEUE_JOBS_METRIC_H
+#define QUEUE_JOBS_METRIC_H
 
 #include "nodes/execnodes.h"
 #include "statistics.h"
+#include "utils/snapshot.h"
+#include "utils/timestamp.h"
 
 #define MOST_LABELS 7
 
@@ -39,5 +41,13 @@ extern void put_gauge(MetricRows *rows, const char *name, const char *help, cons
 /* The samples of a histogram of that name, which get the label "le", too. */
 extern void put_histogram(MetricRows *rows, const char *name, const char *help, const Labels *labels,
 						  const TimeHistogram *histogram);
+
+/* ---- What the view "metric" has of the server and the database as a whole (metric_server.c) ---- */
+
+/* 0 for times to come, and for DT_NOEND. */
+extern double seconds_since(TimestampTz time);
+
+/* Executors, batches, replicas, schedules, the oldest snapshot, and the version. */
+extern void put_server_metrics(MetricRows *rows, Snapshot snapshot);
 
 #endif
