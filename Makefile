@@ -28,7 +28,7 @@ EXTENSION  = queue_jobs
 EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(EXTENSION).control)
 MODULE_big = $(EXTENSION)
 # The floors of the house, each on those before it (src/README.md; test/lint/floors.pl checks it).
-FLOORS = base shared process catalog guards table calls replica rules duties api executor scheduler
+FLOORS = base shared process catalog guards table calls replica rules duties api executor scheduler testing
 OBJS := $(patsubst %.c,%.o,$(wildcard src/*.c $(FLOORS:%=src/%/*.c)))
 
 PG_CPPFLAGS = $(FLOORS:%=-I$(srcdir)/src/%) -I$(libpq_srcdir) -DQUEUE_JOBS_VERSION='"$(EXTVERSION)"'

@@ -10,7 +10,7 @@ use File::Basename qw(basename dirname);
 use Text::Tabs qw(expand);
 
 $Text::Tabs::tabstop = 4;
-my @floors = qw(base shared process catalog guards table calls replica rules duties api executor scheduler);
+my @floors = qw(base shared process catalog guards table calls replica rules duties api executor scheduler testing);
 # One module in two files.
 my @circles = ('lane_hint lane_hint_table');
 my $columns = 110;
