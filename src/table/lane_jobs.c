@@ -1,9 +1,9 @@
 /*
  * lane_jobs.c
- *		How many jobs of each lane wait and run; see lane_jobs.h.
+ *		How many jobs of each lane wait and run.
  *
  * The states are those of the view "job". The first look after a start reads all live jobs, and leaves counts
- * of what rows tell (live_count.h); where there are many, a process of its own does that (live_counter.c).
+ * of what rows tell (live_count.h); where there are many, a process of its own does that (lane_jobs.c).
  * With these, later looks read few rows: those that are due by now and not in their place yet, those that
  * have expired and still stand there, those that executors run, and the first of each lane.
  */
@@ -11,6 +11,7 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "background_process.h"
 #include "catalog.h"
 #include "compat.h"
@@ -21,11 +22,15 @@
 #include "live_row.h"
 #include "live_table.h"
 #include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
 #include "registry.h"
 #include "storage/bufmgr.h"
+#include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "test_point.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -513,3 +518,35 @@ lane_jobs_count(void)
 	table_close(rel, AccessShareLock);
 }
 
+/*
+ * A process that counts the live jobs of a database, if there are many: what it counts is not lost if
+ * the statement that asks is cancelled, by a timeout of a dashboard's or an exporter's.
+ *
+ * The session that started it waits, and holds a lock on the table. A third one that waits for that lock
+ * keeps ours waiting, and nothing detects the circle: so no lock is waited for longer than a second, and the
+ * session counts itself then.
+ */
+
+static void
+count_live_jobs(void *argument)
+{
+	lane_jobs_count();
+}
+
+void
+queue_jobs_counter_main(Datum argument)
+{
+	ProcessArguments arguments;
+
+	process_begin(&arguments);
+	if (exclusive_command_waits(arguments.database))
+		proc_exit(0);
+	BackgroundWorkerInitializeConnectionByOid(arguments.database, InvalidOid, 0);
+	process_settings();
+	SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", "1s", PGC_USERSET, PGC_S_OVERRIDE);
+	pgstat_report_appname("queue_jobs counter");
+	pgstat_report_activity(STATE_RUNNING, "counting jobs");
+	(void) catalog_unit(count_live_jobs, NULL);
+	proc_exit(0);
+}
