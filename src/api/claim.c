@@ -259,7 +259,7 @@ typedef struct Claim
 	TupleDesc	descriptor;
 	LiveTable	table;
 
-	/* of the job that is being claimed, before that */
+	/* the job that is being claimed, as it was before */
 	bool		lapsed;			/* it had a lease, which ran out */
 	int			merged;
 	XLogRecPtr	location;		/* as it was written with the lease */
@@ -399,7 +399,7 @@ static const StartKind by_claimant = {
 };
 
 /*
- * What the job's key has brought since its row was written goes to the row, too. A location that is only the
+ * Writes to the row what the job's key has brought since the lease was written. A location that is only the
  * latest there is need not stand there.
  */
 static void

@@ -18,7 +18,7 @@
 
 PG_FUNCTION_INFO_V1(queue_jobs_explain_job);
 
-/* What explain_job() says of each WaitReason, beside the sentence. */
+/* By WaitReason: what explain_job() says beside the sentence. */
 static const struct
 {
 	const char *word;

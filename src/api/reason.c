@@ -93,7 +93,7 @@ add_blockers(int pid, Reasons *reasons)
 							sessions_text((int *) ARR_DATA_PTR(blockers), Min(count, MOST_HOLDERS))));
 }
 
-/* If it runs, that is all there is to say. */
+/* If the job runs, that is all there is to say. */
 static void
 check_running(const Subject *subject, Reasons *reasons)
 {
@@ -124,7 +124,7 @@ check_running(const Subject *subject, Reasons *reasons)
 										   time_text(until)));
 }
 
-/* If it is too late for it, likewise. */
+/* If it is too late for the job, likewise. */
 static void
 check_expired(const Subject *subject, Reasons *reasons)
 {

@@ -24,7 +24,7 @@
 
 PG_FUNCTION_INFO_V1(queue_jobs_waits_for);
 
-/* What a check has found of a lane, or of a key of its worker's limits. */
+/* The result of a check for a lane, or for a key of its worker's limits. */
 typedef struct Found
 {
 	uint64		key;			/* hash of these */
@@ -32,10 +32,10 @@ typedef struct Found
 	LanePosition first;			/* OF_POSITION: the lane's first job that no transaction has */
 } Found;
 
-/* What a statement has found. */
+/* All that a statement has found. */
 typedef struct Memory
 {
-	TimestampTz until;			/* it goes for so long */
+	TimestampTz until;			/* the results are good for so long */
 	MemoryContext context;
 	HTAB	   *found;
 } Memory;
@@ -79,7 +79,7 @@ try_check(const Subject *subject, const ReasonCheck *check, MemoryContext contex
 		: MemoryContextStrdup(context, ((Reason *) linitial(reasons.list))->sentence);
 }
 
-/* What a check finds of the job's lane, or of the key by which limits count it. */
+/* Looks up, or finds, the result of a check for the job's lane, or for the key by which limits count it. */
 static const Found *
 find(const Subject *subject, const ReasonCheck *check, uint64 key, Memory *memory)
 {

@@ -9,7 +9,7 @@
 #include "registry.h"
 #include "waiter.h"
 
-/* What can keep a job from running; wait_reasons.h has what is said of each. */
+/* Reasons that keep a job from running; wait_reasons.h has what is said of each. */
 typedef enum WaitReason
 {
 #define WAIT_REASON(name, word, check, scope, hint) REASON_##name,

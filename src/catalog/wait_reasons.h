@@ -1,6 +1,6 @@
 /*
  * wait_reasons.h
- *		What can keep a job from running: the reasons of explain_job() and waits_for, in their order.
+ *		The reasons that keep a job from running, as explain_job() and waits_for tell them, in their order.
  *
  * That is the order in which they would keep a job from running: first what is true of the job alone, then of
  * its lane, of the processes that would run it, and of those jobs that go first. An including file defines
@@ -14,7 +14,7 @@
  *		hint	what the programmer or operator can do about it, or NULL
  */
 
-/* What the view "job" shows as the job's state. */
+/* Reasons that the view "job" shows as the job's state. */
 WAIT_REASON(FINISHED, "finished", NULL, SHOWN_AS_STATE, NULL)
 WAIT_REASON(RUNNING, "running", check_running, SHOWN_AS_STATE,
 			"queue_jobs.cancel() interrupts a job that an executor runs.")
@@ -66,7 +66,7 @@ WAIT_REASON(SCHEDULER_FAILED, "scheduler_failed", check_engine, OF_LANE,
 WAIT_REASON(NO_POOL, "no_pool", check_pools, OF_LANE,
 			"Let a pool of \"queue_jobs.pools\" select it.")
 
-/* What a start would find (admission.h). */
+/* Reasons that a start would meet (admission.h). */
 WAIT_REASON(ENCRYPTION_KEY, "encryption_key", check_encryption, OF_JOB,
 			"Let the command of \"queue_jobs.encryption_key_command\" print the key; processes look again by themselves.")
 WAIT_REASON(LIMIT, "limit", check_limits, OF_LIMITS,

@@ -139,8 +139,8 @@ run_error(const ErrorData *error)
 }
 
 /*
- * The choice where to read counts for nothing, nor does this start, but for "attempts"; that it was put back
- * for a replica once does.
+ * The job keeps the fact that it was put back for a replica once, but not the choice where to read. So many
+ * attempts count from now on.
  */
 static void
 put_back(Run *run, TupleTableSlot *slot, int attempts, int64 delay)

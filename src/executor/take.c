@@ -53,7 +53,7 @@ unshow_start(Start *start)
 				 errmsg("canceling statement due to user request")));
 }
 
-/* For good, or by a lease if the handler commits. */
+/* Takes the row for good, or by a lease if the handler commits. */
 static bool
 delete_or_lease(Start *start)
 {
@@ -143,7 +143,7 @@ run_pass_over_once(int64 job)
 	gives_way = job;
 }
 
-/* What an executor looks for. */
+/* An executor's search for a job. */
 typedef struct Wanted
 {
 	Run		   *run;

@@ -5,7 +5,7 @@
  *
  * The steps are these. Each only tries, and when a step refuses the job, those before it are undone.
  *
- *	1. What its run would have to decrypt or encrypt has its key (encrypted_job.h).
+ *	1. There is a key for all that its run must decrypt or encrypt (encrypted_job.h).
  *	2. The limits of its worker have a slot, and a start (limit.h).
  *	3. An executor shows the job, before it has any lock on it: a session that finds the job locked then knows
  *	   by which process.
@@ -26,7 +26,10 @@
 #include "candidates.h"
 #include "limit.h"
 
-/* A job that may be started; what is not said of it is zero at first. */
+/*
+ * A job that may be started. The caller sets the members from kind to role, and "at" to the present; the
+ * others are zero at first.
+ */
 typedef struct Start
 {
 	const struct StartKind *kind;
@@ -40,7 +43,7 @@ typedef struct Start
 	LimitHold	limits;
 } Start;
 
-/* What a process does in its own way. Each function except take_row may be NULL. */
+/* The steps that a process takes in its own way. Each function except take_row may be NULL. */
 typedef struct StartKind
 {
 	/* After step 1. False if the job cannot be run, and was ended. */

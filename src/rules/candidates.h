@@ -19,7 +19,7 @@
 #include "candidate_look.h"
 #include "live_table.h"
 
-/* What has become of a job that was tried. */
+/* The outcome for a job that was tried. */
 typedef enum Tried
 {
 	TRIED_TAKEN,
@@ -27,7 +27,7 @@ typedef enum Tried
 	TRIED_LANE_PASSED_BY,		/* no other job of the lane could be taken now, either */
 } Tried;
 
-/* A walk over the jobs of all lanes, in the order in which they are to be taken. */
+/* A walk over the jobs of all lanes, in the order in which a claim must take them. */
 typedef struct ClaimWalk
 {
 	/*
@@ -36,22 +36,22 @@ typedef struct ClaimWalk
 	 */
 	Tried		(*attempt) (struct ClaimWalk *walk, Candidate *candidate);
 	void	   *argument;
-	bool		look;			/* no job is to be taken: no turn is used up */
+	bool		look;			/* the walk takes no job, and uses up no turn */
 
 	/*
-	 * Lanes of which no job was taken are gone on with after the jobs that this walk has tried, instead of
-	 * from where it began.
+	 * If this walk takes no job of a lane, the next walk goes on after the jobs that this one has tried there,
+	 * instead of where this one began.
 	 */
 	bool		tells_tried;
-	bool		reads_on;		/* after the last job that is taken, its lane is read on, and "rest" is set */
+	bool		reads_on;		/* it reads the lane of the last job on, and sets "rest" */
 	bool		enough;
 	/* or NULL: lanes that may have more jobs, that of the last job taken and another */
 	Candidate  *rest[2];
 } ClaimWalk;
 
 /*
- * Goes on until walk->enough, or no lane has a further job. What the walk has found out is settled in the
- * lanes' hints. It lives in the current memory context. Returns how many jobs were taken.
+ * Goes on until walk->enough, or no lane has a further job, and then settles in the lanes' hints what it has
+ * found out. The walk lives in the current memory context. Returns how many jobs were taken.
  */
 extern int	candidates_walk(Candidates *candidates, LiveTable *table, TimestampTz now, ClaimWalk *walk);
 
