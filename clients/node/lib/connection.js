@@ -1,10 +1,11 @@
 // One connection that is made again when it is lost: after a restart of the server, or with its new primary.
 import net from 'node:net';
 import pg from 'pg';
+import { ofError } from './log.js';
 import { ROLE } from './sql.js';
 
 const FIRST_DELAY = 50;
-const LONGEST_DELAY = 10_000;
+const LONGEST_DELAY = 5000;
 const CONNECT_WITHIN = 10_000;
 const CANCEL_WITHIN = 10_000;
 // Milliseconds without an answer. (A wait is answered after a minute at the latest.)
@@ -105,7 +106,7 @@ export class Connection {
         this.#nextServer++;
         hopeless = isHopeless(error) ? hopeless + 1 : 0;
         if (!this.#hadOne && hopeless >= this.#servers.length) throw error;
-        this.#log.warn({ event: 'disconnected', connection: this.#name, error: error.message, code: error.code }, 'cannot connect');
+        this.#log.warn({ event: 'disconnected', ...ofError(error) }, 'cannot connect');
         if (this.#nextServer % this.#servers.length === 0 || this.#servers.length === 1)
           await sleep(backoff(failures), this.#closing.signal);
       }
@@ -139,7 +140,7 @@ export class Connection {
 
   #logNotice({ severity, code, message, detail, hint }) {
     const level = { WARNING: 'warn', DEBUG: 'debug' }[severity] ?? 'info';
-    this.#log[level]({ event: 'notice', connection: this.#name, code, detail, hint }, message);
+    this.#log[level]({ event: 'notice', severity, sqlstate: code, detail, hint }, message);
   }
 
   #lose(client, error) {
@@ -148,7 +149,7 @@ export class Connection {
     this.#connected = null;
     this.#drop(client);
     this.#onLost(error);
-    if (!this.closed) this.#log.warn({ event: 'disconnected', connection: this.#name, error: error?.message, code: error?.code }, 'connection lost');
+    if (!this.closed) this.#log.warn({ event: 'disconnected', ...ofError(error) }, 'connection lost');
   }
 
   // Ends a session at once, whatever it does.

@@ -184,11 +184,12 @@ function outcomeOfError(thrown, run, decisions) {
   return failed(thrown, { retryIn: decisions.retryIn, final: decisions.final });
 }
 
-function report(log, job, outcome, begin) {
-  if (outcome.kind !== 'fail' && log.debug === off) return;
-  const fields = { event: outcome.kind, job: job.id, worker: job.worker, queue: job.queue, attempt: job.attempt, milliseconds: Math.round(performance.now() - begin) };
-  if (outcome.kind === 'fail') log.warn({ ...fields, error: outcome.error }, 'failed');
-  else log.debug(fields, 'ran');
+// Logs what has become of a job, once that is written. begin: of its run, as performance.now() said.
+export function logOutcome(log, job, outcome, begin) {
+  const level = outcome.kind === 'failed' ? 'warn' : 'info';
+  if (log[level] === off) return;
+  const seconds = Math.round((performance.now() - begin) * 10) / 10_000;
+  log[level]({ event: outcome.kind, job: job.id, worker: job.worker, attempt: job.attempt, seconds, error: outcome.error, traceparent: job.context?.traceparent }, outcome.kind);
 }
 
 // Runs a job's handler. run: the database for what the context does, as db; what the handler gets as
@@ -202,15 +203,11 @@ export async function runJob({ handlers, middleware, log }, job, run) {
   }
   const decisions = {};
   const ctx = new JobContext(job, run, log, decisions);
-  const begin = performance.now();
-  let outcome;
   try {
     if (job.unreadable) throw new Error(`The job cannot be read: ${job.unreadable.message}`, { cause: job.unreadable });
     const value = await runWithContext(job, () => callHandler(handler, middleware, ctx));
-    outcome = decisions.end ?? completed(value);
+    return decisions.end ?? completed(value);
   } catch (thrown) {
-    outcome = outcomeOfError(thrown, run, decisions);
+    return outcomeOfError(thrown, run, decisions);
   }
-  report(log, job, outcome, begin);
-  return outcome;
 }

@@ -3,7 +3,8 @@
 import { setImmediate as afterAllThatIsReady } from 'node:timers/promises';
 import { claimStatement, completeAndClaimStatement, isUnreadable, jobsOfRows, KEYS, readJob } from './claim.js';
 import { backoff, Closed, Connection, isHopeless, sleep } from './connection.js';
-import { Abort, Lost, runJob, Stopping } from './job.js';
+import { Abort, logOutcome, Lost, runJob, Stopping } from './job.js';
+import { ofError } from './log.js';
 import { givenBack, isStale, logStale, mayPass, writeOutcome } from './outcome.js';
 import { Waiter } from './waiter.js';
 
@@ -116,7 +117,7 @@ export class LeaseEngine {
       } catch (error) {
         if (error instanceof Closed) throw error;
         if (!this.#claimed && isHopeless(error)) throw error;
-        if (!error.lost) this.#log.error({ event: 'error', error: error.message, code: error.code }, 'cannot claim');
+        if (!error.lost) this.#log.error({ event: 'error', ...ofError(error) }, 'cannot claim');
         await sleep(backoff(failures++), this.#stopping.signal);
         if (error.lost) await this.#recover();
       }
@@ -137,8 +138,8 @@ export class LeaseEngine {
   async #exchange() {
     const ended = this.#ended.splice(0);
     try {
-      for (const item of ended.filter((one) => one.outcome.kind !== 'complete')) await this.#write(item);
-      const completed = ended.filter((one) => one.outcome.kind === 'complete');
+      for (const item of ended.filter((one) => one.outcome.kind !== 'completed')) await this.#write(item);
+      const completed = ended.filter((one) => one.outcome.kind === 'completed');
       const most = this.#room;
       const jobs = await this.#completeAndClaim(completed, most);
       if (most > 0) this.#took(jobs, most);
@@ -167,6 +168,7 @@ export class LeaseEngine {
       try {
         const { rows } = await this.#connection.query(...completeAndClaimStatement(completed, this.#source, most));
         completed.forEach((item) => this.#isWritten(item));
+        for (const { job, outcome, begin } of completed) logOutcome(this.#log, job, outcome, begin);
         return most > 0 ? jobsOfRows(rows) : [];
       } catch (error) {
         if (error.lost || error instanceof Closed) throw error;
@@ -195,14 +197,16 @@ export class LeaseEngine {
 
   async #write(item) {
     try {
-      await writeOutcome(this.#connection, item.job, item.outcome, { log: this.#log, patient: true });
+      const written = await writeOutcome(this.#connection, item.job, item.outcome, { log: this.#log, patient: true });
+      logOutcome(this.#log, item.job, written, item.begin);
     } catch (error) {
       if (error.lost || error instanceof Closed || mayPass(error)) throw error;
       if (isStale(error)) {
-        logStale(this.#log, item.job, error);
+        logStale(this.#log, item, error);
       } else {
         this.#setAside.add(item.job.id);
-        this.#log.error({ event: 'error', job: item.job.id, error: error.message, code: error.code }, 'cannot even put the job back: it is left alone until this worker ends, and its lease');
+        const { job, outcome } = item;
+        this.#log.error({ event: 'error', job: job.id, worker: job.worker, attempt: job.attempt, outcome: outcome.kind, ...ofError(error) }, 'cannot even put the job back: it is left alone until this worker ends, and its lease');
       }
     }
     this.#isWritten(item);
@@ -211,7 +215,7 @@ export class LeaseEngine {
   // ---- handlers ----
 
   #take(job) {
-    const item = { job, abort: new Abort(), outcome: null, written: false };
+    const item = { job, abort: new Abort(), begin: performance.now(), outcome: null, written: false };
     this.#inHand.set(job.id, item);
     if (this.#stopping.signal.aborted) this.#end(item, givenBack());
     else this.#notBegun.push(item);
@@ -223,6 +227,7 @@ export class LeaseEngine {
 
   async #call(item) {
     this.#running++;
+    item.begin = performance.now();
     const outcome = await runJob(this.#worker, item.job, {
       db: this.#connection,
       client: undefined,
@@ -239,7 +244,7 @@ export class LeaseEngine {
   #end(item, outcome) {
     item.outcome = outcome;
     if (this.#inHand.get(item.job.id) === item) this.#ended.push(item);
-    else logStale(this.#log, item.job);
+    else logStale(this.#log, item);
     this.#settled();
     this.#notify();
   }
@@ -253,7 +258,7 @@ export class LeaseEngine {
         return Number(row.ms);
       } catch (error) {
         if (error instanceof Closed || isHopeless(error)) throw error;
-        if (!error.lost) this.#log.error({ event: 'error', error: error.message, code: error.code }, 'cannot begin');
+        if (!error.lost) this.#log.error({ event: 'error', ...ofError(error) }, 'cannot begin');
         await sleep(backoff(failures), this.#stopping.signal);
       }
     }
@@ -266,7 +271,7 @@ export class LeaseEngine {
       return true;
     } catch (error) {
       if (error instanceof Closed) return true;
-      this.#log.warn({ event: 'no_heartbeat', error: error.message, code: error.code }, 'no heartbeat');
+      if (!error.lost) this.#log.warn({ event: 'error', ...ofError(error) }, 'no heartbeat');
       return false;
     }
   }
@@ -311,7 +316,7 @@ export class LeaseEngine {
     for (const item of running) item.abort.abort(new Stopping());
     await this.#allEnded(hard);
     for (const item of running.filter((one) => !one.outcome)) {
-      this.#log.warn({ event: 'given_back', job: item.job.id, worker: item.job.worker }, 'not finished in time: the job is given back');
+      this.#log.warn({ event: 'given_back', job: item.job.id, worker: item.job.worker, attempt: item.job.attempt }, 'not finished in time: the job is given back');
       this.#running--;
       this.#end(item, givenBack());
     }

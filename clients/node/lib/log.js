@@ -16,6 +16,9 @@ export function jsonLog(level = process.env.QUEUE_JOBS_LOG || 'info', write = (l
   return log;
 }
 
+// What a line says of an error; only the server's have an SQLSTATE.
+export const ofError = (error) => ({ error: error?.message || error?.code, sqlstate: error?.severity ? error.code : undefined });
+
 // A logger whose lines have these fields, too.
 export function child(log, fields) {
   return Object.fromEntries(LEVELS.map((name) => [name, log[name] === off ? off : (own, message) => log[name]({ ...fields, ...own }, message)]));

@@ -1,6 +1,7 @@
 // What becomes of a claimed job, and how that is written: complete(), fail(), snooze(), continue_at() or
-// wait_for_signal(), fenced by the attempt.
+// wait_for_signal(), fenced by the attempt. Its kind is the event in the log.
 import { stringify } from './json.js';
+import { ofError } from './log.js';
 import { ask, textOf, Values } from './sql.js';
 
 const LONGEST_ERROR = 2000;
@@ -49,21 +50,21 @@ function describe(thrown) {
 }
 
 export function completed(value) {
-  return { kind: 'complete', result: value === undefined || value === null ? null : stringify(value) };
+  return { kind: 'completed', result: value === undefined || value === null ? null : stringify(value) };
 }
 
 export function failed(thrown, { retryIn = null, final = false } = {}) {
-  return { kind: 'fail', ...describe(thrown), retryIn: final ? null : retryIn, final, rollback: true };
+  return { kind: 'failed', ...describe(thrown), retryIn: final ? null : retryIn, final, rollback: true };
 }
 
 export function discarded(reason) {
-  return { kind: 'fail', error: clean(textOf(reason), LONGEST_ERROR), detail: null, retryIn: null, final: true };
+  return { kind: 'failed', error: clean(textOf(reason), LONGEST_ERROR), detail: null, retryIn: null, final: true };
 }
 
-export const snoozed = (delay) => ({ kind: 'snooze', delay });
+export const snoozed = (delay) => ({ kind: 'snoozed', delay });
 export const givenBack = () => snoozed(0);
-export const waiting = (name, timeout) => ({ kind: 'wait', name, timeout });
-export const continued = (cursor, delay, progress) => ({ kind: 'continue', cursor: stringify(cursor), delay, progress });
+export const waiting = (name, timeout) => ({ kind: 'waiting', name, timeout });
+export const continued = (cursor, delay, progress) => ({ kind: 'continued', cursor: stringify(cursor), delay, progress });
 
 // One below zero, such as a Retry-After that has passed, is none.
 const delayParameter = (values, delay) =>
@@ -72,15 +73,15 @@ const delayParameter = (values, delay) =>
 function call(job, outcome, values) {
   const fence = `${values.add('bigint', job.id)}, ${values.add('int', job.attempt)}`;
   switch (outcome.kind) {
-    case 'complete':
+    case 'completed':
       return `complete(${fence}, ${values.addJsonText('jsonb', outcome.result)})`;
-    case 'fail':
+    case 'failed':
       return `fail(${fence}, ${values.add('text', outcome.error)}, ${values.add('text', outcome.detail)}, ${delayParameter(values, outcome.retryIn)}, ${values.add('boolean', outcome.final)})`;
-    case 'snooze':
+    case 'snoozed':
       return `snooze(${fence}, ${delayParameter(values, outcome.delay)})`;
-    case 'wait':
+    case 'waiting':
       return `wait_for_signal(${fence}, ${values.add('text', outcome.name)}, ${delayParameter(values, outcome.timeout)})`;
-    case 'continue':
+    case 'continued':
       return `continue_at(${fence}, ${values.addJsonText('jsonb', outcome.cursor)}, ${delayParameter(values, outcome.delay)}, ${values.add('float8', outcome.progress)})`;
     default:
       throw new TypeError(`No such outcome: ${outcome.kind}`);
@@ -95,13 +96,13 @@ async function write(db, job, outcome) {
 // What a handler has asked for, as it reads in an error.
 function askedFor(outcome) {
   switch (outcome.kind) {
-    case 'fail':
+    case 'failed':
       return outcome.retryIn === null ? '' : `retryIn(${textOf(outcome.retryIn)}): `;
-    case 'snooze':
+    case 'snoozed':
       return `snooze(${textOf(outcome.delay)}): `;
-    case 'wait':
+    case 'waiting':
       return `waitForSignal(${textOf(outcome.name)}, { timeout: ${textOf(outcome.timeout)} }): `;
-    case 'continue':
+    case 'continued':
       return `continueAt(..., { delay: ${textOf(outcome.delay)}, progress: ${textOf(outcome.progress)} }): `;
     default:
       return '';
@@ -114,8 +115,8 @@ function instead(outcome, refusal) {
   const why = askedFor(outcome) + textOf(refusal).replace(/^error: /, '');
   if (outcome.last) return undefined;
   if (outcome.plain) return { ...snoozed(UNWRITABLE_DELAY), rollback: true, last: true };
-  if (outcome.kind === 'fail')
-    return { kind: 'fail', error: plain(`${outcome.error} (${why})`), detail: null, retryIn: null, final: outcome.final, rollback: true, plain: true };
+  if (outcome.kind === 'failed')
+    return { kind: 'failed', error: plain(`${outcome.error} (${why})`), detail: null, retryIn: null, final: outcome.final, rollback: true, plain: true };
   return { ...failed(refusal), error: clean(why, LONGEST_ERROR) };
 }
 
@@ -131,7 +132,7 @@ export async function writeOutcome(db, job, outcome, { log, undo = () => {}, pat
     } catch (error) {
       const other = instead(next, error);
       if (error.lost || isStale(error) || !other || (patient && mayPass(error))) throw error;
-      log.error({ event: 'error', job: job.id, worker: job.worker, attempt: job.attempt, error: textOf(error.message), code: error.code },
+      log.error({ event: 'error', job: job.id, worker: job.worker, attempt: job.attempt, outcome: next.kind, ...ofError(error) },
         other.last ? `cannot write what has become of the job: it is put back for ${UNWRITABLE_DELAY}` : 'what was to become of the job was refused: it fails');
       next = other;
     }
@@ -140,8 +141,8 @@ export async function writeOutcome(db, job, outcome, { log, undo = () => {}, pat
 
 export const isStale = (error) => error.code === NOT_YOURS;
 
-export function logStale(log, job, error) {
-  log.warn({ event: 'stale', job: job.id, attempt: job.attempt, worker: job.worker, error: error?.message },
+export function logStale(log, { job, outcome }, error) {
+  log.warn({ event: 'stale', job: job.id, worker: job.worker, attempt: job.attempt, outcome: outcome.kind, ...ofError(error) },
     'this attempt does not have the job any more: what has become of it is dropped');
 }
 

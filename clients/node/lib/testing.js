@@ -9,7 +9,6 @@ import { ask, ROLE, setRole, Values } from './sql.js';
 import { Worker } from './worker.js';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
-const SETTLED = { complete: 'completed', fail: 'failed', snooze: 'snoozed', wait: 'waiting', continue: 'continued' };
 
 function asWorker(worker) {
   return worker instanceof Worker ? worker : new Worker({ log: SILENT }).handle(worker);
@@ -28,7 +27,7 @@ async function runOne(db, worker, job, session) {
   }
   outcome = await writeOutcome(db, job, outcome, { log: worker.log, undo: () => ask(db, 'ROLLBACK TO SAVEPOINT queue_jobs_run') });
   await ask(db, 'RELEASE SAVEPOINT queue_jobs_run');
-  return { id: job.id, worker: job.worker, args: job.args, outcome: SETTLED[outcome.kind], result: parse(outcome.result ?? null), error: outcome.error ?? null };
+  return { id: job.id, worker: job.worker, args: job.args, outcome: outcome.kind, result: parse(outcome.result ?? null), error: outcome.error ?? null };
 }
 
 // Runs jobs that are due, one after another, with those that they enqueue, until none is left. worker: a

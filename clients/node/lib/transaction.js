@@ -3,7 +3,8 @@
 import { beginAndClaimStatement, isUnreadable, jobsOfRows, KEYS, readJob } from './claim.js';
 import { backoff, Closed, Connection, isHopeless, sleep } from './connection.js';
 import { guarded } from './guard.js';
-import { Abort, Lost, runJob, Stopping } from './job.js';
+import { Abort, logOutcome, Lost, runJob, Stopping } from './job.js';
+import { ofError } from './log.js';
 import { failed, isStale, writeOutcome } from './outcome.js';
 import { setRole } from './sql.js';
 import { Waiter } from './waiter.js';
@@ -107,7 +108,7 @@ export class TransactionEngine {
       } catch (error) {
         if (error instanceof Closed) break;
         if (!this.#claimed && isHopeless(error)) return this.#giveUp(error);
-        if (!error.lost) this.#log.error({ event: 'error', error: error.message, code: error.code }, 'cannot run jobs');
+        if (!error.lost) this.#log.error({ event: 'error', ...ofError(error) }, 'cannot run jobs');
         await sleep(backoff(failures++), this.#stopping.signal);
         any = true;
         continue;
@@ -196,6 +197,7 @@ export class TransactionEngine {
     const ours = ourClient(task);
     // The attempt whose end could not be written fails, and its handler is not called again and again.
     const unwritten = this.#unwritten.get(keyOf(job));
+    const begin = performance.now();
     let outcome = unwritten ? failed(unwritten) : await runJob(this.#worker, job, {
       db: own,
       client: own,
@@ -206,14 +208,16 @@ export class TransactionEngine {
     if (task.abandoned) return; // the time to stop had passed
     task.over = true;
     if (!outcome.rollback) outcome = await this.#endWork(ours, task.connection.session, outcome);
+    let written;
     try {
-      await writeOutcome(ours, job, outcome, { log: this.#log, undo: () => ours.query('ROLLBACK TO SAVEPOINT queue_jobs_work') });
+      written = await writeOutcome(ours, job, outcome, { log: this.#log, undo: () => ours.query('ROLLBACK TO SAVEPOINT queue_jobs_work') });
       await ours.query('COMMIT');
       this.#unwritten.delete(keyOf(job));
     } catch (error) {
       if (!error.lost) this.#unwritten.set(keyOf(job), notWritten(error));
       throw error;
     }
+    logOutcome(this.#log, job, written, begin);
   }
 
   // Checks constraints, or else their errors would come at COMMIT, and nothing would be left of the attempt:
@@ -243,7 +247,7 @@ export class TransactionEngine {
   async #abandon(task) {
     task.over = true;
     task.abandoned = true;
-    this.#log.warn({ event: 'given_back', job: task.job?.id, worker: task.job?.worker }, 'not finished in time: the job is rolled back');
+    this.#log.warn({ event: 'given_back', job: task.job?.id, worker: task.job?.worker, attempt: task.job?.attempt }, 'not finished in time: the job is rolled back');
     let done = false;
     const rolledBack = this.#rollBack(task).then(() => { done = true; });
     for (let n = 0; !done && n < CANCELS; n++) {

@@ -1,5 +1,6 @@
 // Waits for jobs by a connection of its own, so that nothing polls.
 import { backoff, sleep } from './connection.js';
+import { ofError } from './log.js';
 
 const LONGEST_WAIT = 60_000;
 // Where other processes are quicker, each of their jobs wakes this one for nothing. From so many times in a
@@ -53,7 +54,7 @@ export class Waiter {
       } catch (error) {
         if (this.#stopped.signal.aborted || this.#connection.closed) return;
         if (error.code === '57014') return; // a statement_timeout that is shorter than ours
-        if (!error.lost) this.#log.error({ event: 'error', error: error.message, code: error.code }, 'cannot wait for jobs');
+        if (!error.lost) this.#log.error({ event: 'error', ...ofError(error) }, 'cannot wait for jobs');
         await sleep(backoff(failures), this.#stopped.signal);
       }
     }

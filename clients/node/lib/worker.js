@@ -5,7 +5,7 @@ import os from 'node:os';
 import { queuesFor } from './claim.js';
 import { SILENCE, sleep } from './connection.js';
 import { LeaseEngine } from './lease.js';
-import { child, jsonLog } from './log.js';
+import { child, jsonLog, ofError } from './log.js';
 import { servers } from './servers.js';
 import { interval } from './sql.js';
 import { TransactionEngine } from './transaction.js';
@@ -57,7 +57,7 @@ export class Worker {
     const { name } = this.#options;
     // A name of its own for each start: under one that is used again the jobs of a dead process would be
     // kept alive.
-    this.name = `${name ? `${name}-` : ''}${os.hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`;
+    this.name = `${name ?? os.hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`;
     this.log = child(this.#options.log ?? jsonLog(), { claimant: this.name });
   }
 
@@ -83,21 +83,22 @@ export class Worker {
     if (this.#running) return this.#running;
     if (this.handlers.size === 0) throw new Error('There is no handler: worker.handle(name, handler)');
     const { mode, connection, queues, lease, concurrency, prefetch, silence } = this.#options;
+    const from = queuesFor(queues, this.handlers.keys());
     const Engine = mode === 'transaction' ? TransactionEngine : LeaseEngine;
     this.#engine = new Engine({
       worker: this,
       servers: servers(connection),
       log: this.log,
       claimant: this.name,
-      queues: queuesFor(queues, this.handlers.keys()),
+      queues: from,
       lease,
       concurrency,
       prefetch,
       silence,
     });
-    this.log.info({ event: 'started', mode, concurrency }, 'started');
+    this.log.info({ event: 'started', mode, concurrency, queues: from }, 'started');
     this.#running = this.#engine.run();
-    this.#running.catch((error) => this.log.error({ event: 'refused', error: error.message, code: error.code, detail: error.detail, hint: error.hint }, 'ended: to try again would not help'));
+    this.#running.catch((error) => this.log.error({ event: 'refused', ...ofError(error), detail: error.detail, hint: error.hint }, 'ended: to try again would not help'));
     return this.#running;
   }
 
@@ -111,7 +112,7 @@ export class Worker {
   async #stop() {
     if (!this.#running) return;
     const { stopWithin } = this.#options;
-    this.log.info({ event: 'stopping' }, 'stopping');
+    this.log.info({ event: 'stopping', grace: stopWithin / 1000 }, 'stopping');
     const limits = new AbortController();
     const soft = sleep(stopWithin * (1 - LAST_PART), limits.signal);
     const hard = sleep(stopWithin, limits.signal);

@@ -255,7 +255,7 @@ for (const mode of ['lease', 'transaction']) {
     const ends = async (connection, code, queues) => {
       const { log, events } = recordedLog();
       await assert.rejects(new Worker({ connection, mode, queues, log }).handle('any', () => {}).run(), { code });
-      assert.equal(events('refused')[0].code, code);
+      assert.equal(events('refused')[0].sqlstate, code);
     };
     await ends({ database: 'no_such_database' }, '3D000');
     await ends({ database: role }, '3F000');

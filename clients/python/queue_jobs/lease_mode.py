@@ -105,7 +105,9 @@ class LeaseLoop:
         with self.changed:
             self.abandoned = True
             for run in self.held.values():
-                run.outcome = run.outcome or of_snooze("0")
+                if run.outcome is None:
+                    log(logging.WARNING, "given_back", job=run.job.id, worker=run.job.worker, attempt=run.job.attempt)
+                    run.outcome = of_snooze("0")
             self.changed.notify_all()
         self._join(time.monotonic() + 5)
         self.ended.set()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from dataclasses import dataclass
 from typing import Any, Callable
 
 from .connections import fetch
 from .job import Discard, Job, Snooze, WaitForSignal
+from .log import log
 from .values import to_json
 
 # The server cuts an error's texts to less.
@@ -93,6 +95,7 @@ def write(job: Job, outcome: Outcome, report: Callable[[Outcome], None], give_up
         except Exception as error:
             if give_up(error):
                 raise
+            log(logging.ERROR, "error", job=job.id, worker=job.worker, attempt=job.attempt, outcome=outcome.event, error=_text(lambda: str(error).strip(), error))
             outcome = otherwise(job, outcome, error)
     report(outcome)
     return outcome

@@ -35,9 +35,9 @@ _LEVELS = {"WARNING": logging.WARNING, "DEBUG": logging.DEBUG}
 
 # SQLSTATE classes of what the server would refuse as well the next time: rights, names, values, features.
 _HOPELESS = ("0A", "22", "28", "3D", "3F", "42")
-# psycopg has no SQLSTATE of what comes before the session; a server that does not speak English is asked again.
-_HOPELESS_TEXTS = ('" does not exist', "password authentication failed", "no password supplied", "no pg_hba.conf entry", "invalid integer value", "invalid port number",
-                   ' value: "')
+# libpq has no SQLSTATE of what comes before the session; a server that does not speak English is asked again.
+_HOPELESS_TEXTS = ('" does not exist', "authentication failed for user", "no password supplied", "no pg_hba.conf entry", "pg_hba.conf rejects", "is not permitted to log in",
+                   "permission denied for database", "invalid integer value", "invalid port number", ' value: "')
 
 
 def connect(conninfo: str) -> psycopg.Connection:
@@ -89,6 +89,12 @@ def is_lost(connection: psycopg.Connection, error: BaseException) -> bool:
     return connection.closed or (sqlstate(error) or "")[:3] in ("57P", "08P") or (isinstance(error, LOST) and sqlstate(error) is None)
 
 
+def says_lost(error: BaseException) -> bool:
+    """Whether the error alone tells of a lost connection: of the network, of a server that goes down, or of a timeout that has ended the session."""
+    state = sqlstate(error)
+    return isinstance(error, LOST) if state is None else state.startswith(("08", "57P", "25P03", "25P04"))
+
+
 def sqlstate(error: BaseException | None) -> str | None:
     """Of psycopg's error, or of that which another library has wrapped."""
     return getattr(error, "sqlstate", None) or getattr(getattr(error, "__cause__", None), "sqlstate", None)
@@ -123,8 +129,8 @@ def cancel(connection: psycopg.Connection) -> bool:
 class Watch:
     """Hangs up a connection whose server does not answer in time: what waits for the answer then gets an error."""
 
-    def __init__(self, silence: float):
-        self.silence = silence
+    def __init__(self, silence: float, claimant: str):
+        self.silence, self._claimant = silence, claimant
         self._lock = threading.Lock()
         self._until: dict[psycopg.Connection, float] = {}
         self._over = threading.Event()
@@ -160,7 +166,7 @@ class Watch:
                     self._hang_up(connection)
 
     def _hang_up(self, connection: psycopg.Connection) -> None:
-        log(logging.WARNING, "disconnected", error=f"no answer for {self.silence:g} s")
+        log(logging.WARNING, "disconnected", claimant=self._claimant, error=f"no answer for {self.silence:g} s")
         if not connection.closed:
             with _socket_of(connection) as own:
                 own.shutdown(socket.SHUT_RDWR)

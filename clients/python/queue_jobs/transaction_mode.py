@@ -66,7 +66,8 @@ class TransactionLoop:
         self._join(deadline)
         self.abandoned = True
         for thread in self._alive():
-            log(logging.WARNING, "given_back", job=thread.job.id if thread.job else None)
+            job = thread.job
+            log(logging.WARNING, "given_back", job=job and job.id, worker=job and job.worker, attempt=job and job.attempt)
         last = time.monotonic() + LAST_SECONDS
         while (alive := self._alive()) and time.monotonic() < last:
             for thread in alive:

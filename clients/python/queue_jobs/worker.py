@@ -16,14 +16,18 @@ from typing import Any, Callable, Iterable
 import psycopg
 
 from .client import job_context
-from .job import Job
+from .job import Job, Snooze
 from .log import log
 from .outcome import Outcome, of_error, of_return
-from .session import Watch, connect as connect_to, is_hopeless, prepare
+from .session import Watch, connect as connect_to, is_hopeless, prepare, says_lost, sqlstate
 from .values import Interval
 
 Handler = Callable[[Job], Any]
 Middleware = Callable[[Job, Callable[[], Any]], Any]
+
+
+# How long a job for which there is no handler is left to processes of another version.
+NO_HANDLER_DELAY = "1 min"
 
 
 class Refused(Exception):
@@ -104,7 +108,7 @@ class Worker:
         self.claimant = "-".join([self.name or socket.gethostname(), str(os.getpid()), secrets.token_hex(4)])
         self._stop.clear()
         self._claimed, self._refused = False, None
-        self._watch = Watch(self.silence)
+        self._watch = Watch(self.silence, self.claimant)
         self._pipe = os.pipe()
         loop: TransactionLoop | LeaseLoop = TransactionLoop(self) if self.mode == "transaction" else LeaseLoop(self)
         self._loop = loop
@@ -162,7 +166,7 @@ class Worker:
             self.log_lost(error)
         elif self._refused is None:
             self._refused = error
-            log(logging.ERROR, "refused", claimant=self.claimant, error=str(error).strip())
+            log(logging.ERROR, "refused", claimant=self.claimant, error=str(error).strip(), sqlstate=sqlstate(error))
             self.stop()
 
     def aside(self, work: Callable[[Any], Any]) -> Any:
@@ -173,10 +177,11 @@ class Worker:
 
     def call(self, job: Job) -> Any:
         """Calls the handler, within the middleware, in the job's context."""
+        if job.worker is not None and job.worker not in self.handlers:
+            log(logging.ERROR, "no_handler", job=job.id, worker=job.worker)
+            raise Snooze(NO_HANDLER_DELAY)
         if job.unreadable is not None:
             raise job.unreadable
-        if job.worker not in self.handlers:
-            raise LookupError(f"worker {job.worker} has no handler in this program")
         handler = self.handlers[job.worker]
         token = job_context.set(job.context)
         try:
@@ -203,5 +208,6 @@ class Worker:
         log(level, outcome.event, job=job.id, worker=job.worker, attempt=job.attempt, seconds=round(time.monotonic() - since, 4),
             error=outcome.error, traceparent=context.get("traceparent"))
 
-    def log_lost(self, error: BaseException | str) -> None:
-        log(logging.WARNING, "disconnected", claimant=self.claimant, error=str(error).strip())
+    def log_lost(self, error: BaseException) -> None:
+        """An error that has a thread connect again."""
+        log(logging.WARNING, "disconnected" if says_lost(error) else "error", claimant=self.claimant, error=str(error).strip(), sqlstate=sqlstate(error))

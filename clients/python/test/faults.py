@@ -352,7 +352,7 @@ class Beginning(Case):
             queue_jobs.enqueue(connection, self.name)
         with Lines() as lines:
             self.work(worker, self.finished())
-        self.assertEqual([(line["level"], line["message"], line.get("hint")) for line in lines.events("notice")], [("info", "ö", "h"), ("warning", "w", None)])
+        self.assertEqual([(line["level"], line["message"], line.get("hint")) for line in lines.events("notice")], [("info", "ö", "h"), ("warn", "w", None)])
 
     def test_command(self):
         ended = subprocess.run([sys.executable, "-B", "-m", "queue_jobs", "command:worker", "--queues", "urgencyy=high"], cwd=HERE, capture_output=True, text=True, timeout=LIMIT,

@@ -105,7 +105,7 @@ module QueueJobs
         @abandoned = true
         @held.each_value.reject(&:outcome).each { |run| run.outcome = Outcome.of_snooze("0") }
       end
-      late.each { |run| QueueJobs.log(Logger::WARN, "given_back", job: run.job.id, worker: run.job.worker) }
+      late.each { |run| QueueJobs.log(Logger::WARN, "given_back", job: run.job.id, worker: run.job.worker, attempt: run.job.attempt) }
       @threads.each { |thread| thread.raise(Abandoned) if thread.alive? }
     end
 

@@ -29,8 +29,11 @@ module QueueJobs
     end
   end
 
-  # What the command does. An application that has its own logger leaves it out.
-  def self.log_to_stderr(level = Logger::INFO)
+  LEVELS = %w[debug info warn error].freeze
+
+  # What the command does. An application that has its own logger leaves it out. Without a level QUEUE_JOBS_LOG
+  # says which.
+  def self.log_to_stderr(level = LEVELS.index(ENV["QUEUE_JOBS_LOG"]) || Logger::INFO)
     $stderr.sync = true
     self.logger = Logger.new($stderr, level: level, formatter: JsonLines.new)
   end

@@ -122,7 +122,7 @@ module QueueJobs
     raw
   end
 
-  NOTICE = { message: PG::PG_DIAG_MESSAGE_PRIMARY, sqlstate: PG::PG_DIAG_SQLSTATE, detail: PG::PG_DIAG_MESSAGE_DETAIL, hint: PG::PG_DIAG_MESSAGE_HINT }.freeze
+  NOTICE = { severity: PG::PG_DIAG_SEVERITY_NONLOCALIZED, message: PG::PG_DIAG_MESSAGE_PRIMARY, sqlstate: PG::PG_DIAG_SQLSTATE, detail: PG::PG_DIAG_MESSAGE_DETAIL, hint: PG::PG_DIAG_MESSAGE_HINT }.freeze
 
   def self.log_notice(result, before)
     level = { "WARNING" => Logger::WARN, "DEBUG" => Logger::DEBUG }.fetch(result.error_field(PG::PG_DIAG_SEVERITY_NONLOCALIZED), Logger::INFO)
@@ -161,7 +161,8 @@ module QueueJobs
   # Rights, names, values, features: the server would say the same the next time. libpq has no SQLSTATE of what
   # is said before there is a session.
   HOPELESS = %w[0A 22 28 3D 3F 42].freeze
-  HOPELESS_TEXTS = ['" does not exist', "password authentication failed", "no password supplied", "no pg_hba.conf entry", "permission denied for database"].freeze
+  HOPELESS_TEXTS = ['" does not exist', "authentication failed for user", "no password supplied", "no pg_hba.conf entry", "pg_hba.conf rejects", "is not permitted to log in",
+                    "permission denied for database", "invalid integer value", "invalid port number", ' value: "'].freeze
 
   def self.hopeless?(error)
     state = sqlstate(error)
@@ -188,6 +189,12 @@ module QueueJobs
     pg_error(error)&.result&.error_field(PG::PG_DIAG_SQLSTATE).to_s
   rescue PG::Error
     "" # the result is cleared
+  end
+
+  # For the log: nil if there is none.
+  def self.said_sqlstate(error)
+    state = sqlstate(error)
+    state unless state.empty?
   end
 
   # ActiveRecord wraps it in errors of its own.

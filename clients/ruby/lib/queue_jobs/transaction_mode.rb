@@ -47,7 +47,7 @@ module QueueJobs
         wait_for(alive)
       end
       @abandoned = true
-      alive.each { |slot| QueueJobs.log(Logger::WARN, "given_back", job: slot.job&.id, worker: slot.job&.worker) }
+      alive.each { |slot| QueueJobs.log(Logger::WARN, "given_back", job: slot.job&.id, worker: slot.job&.worker, attempt: slot.job&.attempt) }
       LAST_CANCELS.times { end_handlers(alive.reject(&:unreachable)) }
     end
 

@@ -181,7 +181,7 @@ module QueueJobs
     # An error that has a thread connect again.
     def log_error(error, connection = nil)
       event = QueueJobs.lost?(connection, error) ? "disconnected" : "error"
-      QueueJobs.log(Logger::WARN, event, claimant: claimant, error: Outcome.describe(error), timeout: QueueJobs.timeout(error))
+      QueueJobs.log(Logger::WARN, event, claimant: claimant, error: Outcome.describe(error), sqlstate: QueueJobs.said_sqlstate(error), timeout: QueueJobs.timeout(error))
     end
 
     private
@@ -192,7 +192,7 @@ module QueueJobs
         case (said = @stops.pop)
         when Proc then said.call
         when Exception
-          QueueJobs.log(Logger::ERROR, "refused", claimant: claimant, error: Outcome.describe(said))
+          QueueJobs.log(Logger::ERROR, "refused", claimant: claimant, error: Outcome.describe(said), sqlstate: QueueJobs.said_sqlstate(said))
           return said
         else return nil
         end
