@@ -9,36 +9,58 @@ const USAGE = `Usage: queue_jobs MODULE [OPTION…]
 The default export of MODULE is an object of handlers, { name: async (args, ctx) => result },
 or a function that is given the worker: (worker) => { worker.handle(name, handler); worker.use(middleware); }
 
-  --queues LIST        queues to claim from, separated by commas; or one selector, such as
-                       'urgency=high&tags=mail,index'. Default: wherever jobs of the handlers wait
+  --queues LIST        queues to claim from: names, separated by commas or spaces, and selectors, separated by
+                       spaces, such as 'urgency=high&tags=mail,index' (wherever jobs of the handlers wait)
+  --mode MODE          transaction: claim, handler and completion are one transaction, exactly once;
+                       lease: at least once (lease)
+  --transaction        the same as --mode transaction
   --concurrency N      handlers that run at once (10)
-  --prefetch N         lease mode: jobs claimed before their turn (0)
-  --transaction        exactly once: claim, handler and completion are one transaction
-  --lease INTERVAL     lease mode: how long a claim holds without a heartbeat ('5 min')
-  --stop-within S      seconds from SIGTERM until what still runs is given back (25)
-  --database URL       several hosts may be named, one of which is the primary. Default: DATABASE_URL, or PGHOST and so on
-  --name NAME          the beginning of the claimant's name
+  --batch N            lease mode: jobs in hand at most, running or not begun (as many as run at once)
+  --prefetch N         lease mode: of these, how many are not begun (0)
+  --lease SECONDS      lease mode: how long a claim holds without a heartbeat (300); or an interval, '5 min'
+  --grace SECONDS      from SIGTERM until what still runs is given back (25); also --stop-within
+  --database URL       several hosts may be named, one of which is the primary (DATABASE_URL, or PGHOST and so on)
+  --name NAME          what the claimant's name begins with (the host's name)
   --help
 
-QUEUE_JOBS_LOG=debug logs each job.
+QUEUE_JOBS_LOG=debug, info (default), warn or error: the least level that is logged.
 `;
 
 const OPTIONS = {
   queues: { type: 'string' },
   concurrency: { type: 'string' },
   prefetch: { type: 'string' },
+  mode: { type: 'string' },
   transaction: { type: 'boolean' },
+  batch: { type: 'string' },
   lease: { type: 'string' },
+  grace: { type: 'string' },
   'stop-within': { type: 'string' },
   database: { type: 'string' },
   name: { type: 'string' },
   help: { type: 'boolean' },
 };
 
-// A list of names, or selectors, in which commas separate values.
-const queueList = (text) => (text?.includes('=') ? [text] : text?.split(',').map((queue) => queue.trim()));
+// Names, separated by commas or spaces, and selectors, in which commas separate values.
+const queueList = (text) => text?.split(/\s+/).flatMap((part) => (part.includes('=') ? [part] : part.split(','))).filter(Boolean);
 
 const number = (text) => (text === undefined ? undefined : Number(text));
+const milliseconds = (text) => (text === undefined ? undefined : Number(text) * 1000);
+
+// What the options ask of a Worker. Error: TypeError.
+function workersOptions(values) {
+  const concurrency = number(values.concurrency);
+  return {
+    connection: values.database,
+    queues: queueList(values.queues),
+    mode: values.transaction ? 'transaction' : values.mode,
+    concurrency,
+    prefetch: values.batch === undefined ? number(values.prefetch) : Math.max(number(values.batch) - (concurrency ?? 10), 0),
+    lease: /^[\d.]+$/.test(values.lease) ? milliseconds(values.lease) : values.lease,
+    stopWithin: milliseconds(values.grace ?? values['stop-within']),
+    name: values.name,
+  };
+}
 
 async function load(file, worker) {
   const module = await import(pathToFileURL(resolve(file)).href);
@@ -49,8 +71,9 @@ async function load(file, worker) {
 
 function parse(args) {
   const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
-  if (!values.help && positionals.length !== 1) throw new TypeError('One module is wanted');
-  return { values, file: positionals[0] };
+  if (values.help) return { help: true };
+  if (positionals.length !== 1) throw new TypeError('One module is wanted');
+  return { worker: new Worker(workersOptions(values)), file: positionals[0] };
 }
 
 // The server's errors say more than their message.
@@ -66,22 +89,12 @@ export async function main(args) {
     process.stderr.write(`${error.message}\n\n${USAGE}`);
     return 2;
   }
-  const { values, file } = parsed;
-  if (values.help) {
+  const { help, worker, file } = parsed;
+  if (help) {
     process.stdout.write(USAGE);
     return 0;
   }
   try {
-    const worker = new Worker({
-      connection: values.database,
-      queues: queueList(values.queues),
-      mode: values.transaction ? 'transaction' : 'lease',
-      concurrency: number(values.concurrency),
-      prefetch: number(values.prefetch),
-      lease: values.lease,
-      stopWithin: values['stop-within'] === undefined ? undefined : Number(values['stop-within']) * 1000,
-      name: values.name,
-    });
     await load(file, worker);
     await worker.run();
     return 0;

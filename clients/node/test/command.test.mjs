@@ -33,6 +33,8 @@ for (const [title, text, ...options] of [
   ['handlers', 'export default { hello: (args) => `hello ${args.name}` };'],
   ['a function, and options', 'export default (worker) => worker.handle("hello", (args) => `hello ${args.name}`);',
     '--transaction', '--queues', 'hello, other', '--concurrency', '2', '--stop-within', '60', '--name', 'one'],
+  ['the options of all clients', 'export default { hello: (args) => `hello ${args.name}` };',
+    '--mode', 'lease', '--queues', 'hello,other worker=hello,other', '--concurrency', '2', '--batch', '6', '--lease', '60', '--grace', '60', '--name', 'one'],
 ]) {
   test(`works with ${title} until SIGTERM`, async () => {
     const { child, output, status } = run(await module(text), ...options);
@@ -40,13 +42,18 @@ for (const [title, text, ...options] of [
     assert.equal(row.result, 'hello world');
     child.kill('SIGTERM');
     assert.equal(await status, 0);
-    const events = output.err.trim().split('\n').map((line) => JSON.parse(line).event);
+    const lines = output.err.trim().split('\n').map((line) => JSON.parse(line));
+    if (options.includes('--batch')) {
+      assert.deepEqual([lines[0].mode, lines[0].concurrency, lines[0].queues], ['lease', 2, ['hello', 'other', 'worker=hello,other']]);
+      assert.equal(lines.find((line) => line.event === 'stopping').grace, 60);
+    }
+    const events = lines.map((line) => line.event);
     assert.deepEqual(events.filter((event) => ['started', 'stopping', 'stopped'].includes(event)), ['started', 'stopping', 'stopped']);
   });
 }
 
 test('says what is wrong', async () => {
-  for (const args of [[], ['a', 'b'], ['a', '--no-such']]) {
+  for (const args of [[], ['a', 'b'], ['a', '--no-such'], ['a', '--concurrency', '0'], ['a', '--mode', 'leese'], ['a', '--batch', 'x']]) {
     const { output, status } = run(...args);
     assert.equal(await status, 2);
     assert.match(output.err, /Usage: queue_jobs MODULE/);
@@ -62,5 +69,5 @@ test('says what is wrong', async () => {
   }
   const help = run('--help');
   assert.equal(await help.status, 0);
-  assert.match(help.output.out, /--stop-within/);
+  assert.match(help.output.out, /--grace SECONDS/);
 });

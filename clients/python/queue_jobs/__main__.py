@@ -29,32 +29,45 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_options(result: argparse.ArgumentParser) -> None:
-    result.add_argument("--queues", help="names or selectors, separated by spaces or given as a|b; default: the workers that have handlers")
-    result.add_argument("--mode", choices=["transaction", "lease"])
-    result.add_argument("--concurrency", type=int)
-    result.add_argument("--batch", type=int, help="lease mode: jobs in hand at most")
-    result.add_argument("--lease", type=float, help="seconds")
-    result.add_argument("--grace", type=float, help="seconds from SIGTERM until what still runs is given back")
-    result.add_argument("--name", help="what the claimant's name begins with")
+    result.epilog = "What is not given is as the Worker has it. QUEUE_JOBS_LOG=debug, info (default), warn or error: the least level that is logged."
+    result.add_argument("--queues", metavar="LIST", help="queues to claim from: names, separated by commas or spaces, and selectors, separated by spaces, "
+                        "such as 'urgency=high&tags=mail,index' (wherever jobs of the handlers wait)")
+    result.add_argument("--mode", choices=["transaction", "lease"], help="transaction: claim, handler and completion are one transaction, exactly once; lease: at least once (transaction)")
+    result.add_argument("--concurrency", metavar="N", type=int, help="handlers that run at once (1)")
+    result.add_argument("--batch", metavar="N", type=int, help="lease mode: jobs in hand at most, running or not begun (as many as run at once)")
+    result.add_argument("--lease", metavar="SECONDS", type=float, help="lease mode: how long a claim holds without a heartbeat (300)")
+    result.add_argument("--grace", metavar="SECONDS", type=float, help="from SIGTERM until what still runs is given back (25)")
+    result.add_argument("--name", metavar="NAME", help="what the claimant's name begins with (the host's name)")
 
 
 def apply_options(worker: Worker, options: argparse.Namespace) -> None:
+    """Error: ValueError."""
     if options.queues:
-        worker.queues = options.queues.split()
+        worker.queues = queue_list(options.queues)
     for name in ("mode", "lease", "grace", "name"):
         if getattr(options, name) is not None:
             setattr(worker, name, getattr(options, name))
     if options.concurrency is not None:
+        if options.concurrency < 1:
+            raise ValueError("--concurrency is at least 1")
         worker.concurrency = worker.batch = options.concurrency
     if options.batch is not None:
         worker.batch = max(options.batch, worker.concurrency)
+
+
+def queue_list(text: str) -> list[str]:
+    """Names, separated by commas or spaces, and selectors, in which commas separate values."""
+    return [queue for part in text.split() for queue in ([part] if "=" in part else part.split(",")) if queue]
 
 
 def main(arguments: list[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     sys.path.insert(0, os.getcwd())
     worker = find(options.module)
-    apply_options(worker, options)
+    try:
+        apply_options(worker, options)
+    except ValueError as error:
+        parser().error(str(error))
     to_stderr()
     try:
         worker.run()

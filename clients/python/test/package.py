@@ -30,6 +30,7 @@ from psycopg.rows import dict_row
 
 import queue_jobs
 from queue_jobs import Job, Worker, transaction_mode
+from queue_jobs.__main__ import queue_list
 from queue_jobs.log import JsonFormatter, logger
 from queue_jobs.testing import assert_enqueued, enqueued, run_due
 
@@ -480,6 +481,18 @@ class Command(Case):
         with command(HERE, "command:worker", "--concurrency", "2", "--mode", "lease", WORKER=self.name) as lines:
             until(self.finished())
         self.assertEqual((lines[0]["mode"], lines[0]["concurrency"], lines[0]["queues"]), ("lease", 2, [f"worker={self.name}"]))
+
+    def test_wrong_options(self):
+        """The command line is wrong: status 2, and what is wrong. --help says what is right."""
+        for arguments, status, says in (("command:worker --concurrency 0", 2, "--concurrency is at least 1"), ("command:worker --no-such", 2, "--no-such"), ("", 2, "module"),
+                                        ("json", 1, "0 workers"), ("--help", 0, "seconds from SIGTERM|from SIGTERM until")):
+            ended = subprocess.run([sys.executable, "-B", "-m", "queue_jobs", *arguments.split()], cwd=HERE, timeout=LIMIT, capture_output=True, text=True,
+                                   env={**os.environ, "PYTHONPATH": os.path.join(HERE, ".."), "WORKER": self.name, "COLUMNS": "500"})
+            self.assertEqual(ended.returncode, status, ended)
+            self.assertRegex(ended.stdout + ended.stderr, says)
+
+    def test_lists_of_queues(self):
+        self.assertEqual(queue_list("mail,sms shop:* urgency=high&tags=mail,index"), ["mail", "sms", "shop:*", "urgency=high&tags=mail,index"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # What is the Ruby client's own: connections, the context of a job, how runs end, the helper for tests, the
 # command. Run by package.pl.
 require_relative "help"
+require "queue_jobs/command"
 
 # Workers with the test's name, so that no test meets another's jobs.
 class Case < Minitest::Test
@@ -330,10 +331,15 @@ class CommandLine < Case
     assert_equal [[1]], jobs("result")
   end
 
+  def test_lists_of_queues
+    command = QueueJobs::Command.new(["#{HERE}/command.rb"])
+    assert_equal %w[mail sms shop:* urgency=high&tags=mail,index], command.send(:queue_list, "mail,sms shop:* urgency=high&tags=mail,index")
+  end
+
   def test_refused
-    ["", "--concurrency 0 #{HERE}/command.rb", "#{HERE}/help.rb"].each do |arguments|
+    { "" => 2, "--concurrency 0 #{HERE}/command.rb" => 2, "--concurrency x #{HERE}/command.rb" => 2, "--no-such #{HERE}/command.rb" => 2, "#{HERE}/help.rb" => 1, "--help" => 0 }.each do |arguments, expected|
       said, status = Open3.capture2e({ "WORKER" => "w" }, "#{RbConfig.ruby} -I#{HERE}/../lib #{HERE}/../exe/queue_jobs #{arguments}")
-      refute status.success?, said
+      assert_equal [expected, false], [status.exitstatus, said.include?("(OptionParser")], said
     end
   end
 end

@@ -11,8 +11,11 @@ module QueueJobs
     def initialize(arguments)
       @options = {}
       rest = parser.parse(arguments)
-      abort parser.help unless rest.size == (@options[:rails] ? 0 : 1)
+      raise OptionParser::ParseError, "one FILE, or --rails" unless rest.size == (@options[:rails] ? 0 : 1)
+
       @file = rest.first
+    rescue OptionParser::ParseError => e
+      misused(e)
     end
 
     def run
@@ -26,18 +29,35 @@ module QueueJobs
 
     private
 
+    def misused(error)
+      warn "queue_jobs: #{error.message}\n\n#{parser.help}"
+      exit 2
+    end
+
     def parser
       @parser ||= OptionParser.new("usage: queue_jobs [options] FILE\n       queue_jobs [options] --rails") do |parser|
         parser.on("--rails", "the jobs of ActiveJob, in the application of this folder") { @options[:rails] = true }
         parser.on("--worker CONSTANT", "if the file makes several workers") { |name| @options[:worker] = name }
-        parser.on("--queues NAMES", "names or selectors, separated by spaces or given as a|b; default: the workers that have handlers") { |names| @options[:queues] = names.split }
-        parser.on("--mode MODE", %w[transaction lease]) { |mode| @options[:mode] = mode }
-        parser.on("--concurrency N", Integer) { |n| @options[:concurrency] = n }
-        parser.on("--batch N", Integer, "lease mode: jobs in hand at most") { |n| @options[:batch] = n }
-        parser.on("--lease SECONDS", Float) { |seconds| @options[:lease] = seconds }
-        parser.on("--grace SECONDS", Float, "from SIGTERM until what still runs is given back") { |seconds| @options[:grace] = seconds }
-        parser.on("--name NAME", "what the claimant's name begins with") { |name| @options[:name] = name }
+        add_workers_options(parser)
+        parser.separator "\nWhat is not given is as the Worker has it. QUEUE_JOBS_LOG=debug, info (default), warn or error: the least level that is logged."
       end
+    end
+
+    def add_workers_options(parser)
+      parser.on("--queues LIST", "queues to claim from: names, separated by commas or spaces, and selectors, separated by",
+                "spaces, such as 'urgency=high&tags=mail,index' (wherever jobs of the handlers wait)") { |list| @options[:queues] = queue_list(list) }
+      parser.on("--mode MODE", %w[transaction lease], "transaction: claim, handler and completion are one transaction, exactly once;",
+                "lease: at least once (transaction)") { |mode| @options[:mode] = mode }
+      parser.on("--concurrency N", Integer, "handlers that run at once (1)") { |n| @options[:concurrency] = n }
+      parser.on("--batch N", Integer, "lease mode: jobs in hand at most, running or not begun (as many as run at once)") { |n| @options[:batch] = n }
+      parser.on("--lease SECONDS", Float, "lease mode: how long a claim holds without a heartbeat (300)") { |seconds| @options[:lease] = seconds }
+      parser.on("--grace SECONDS", Float, "from SIGTERM until what still runs is given back (25)") { |seconds| @options[:grace] = seconds }
+      parser.on("--name NAME", "what the claimant's name begins with (the host's name)") { |name| @options[:name] = name }
+    end
+
+    # Names, separated by commas or spaces, and selectors, in which commas separate values.
+    def queue_list(text)
+      text.split.flat_map { |part| part.include?("=") ? [part] : part.split(",") }.reject(&:empty?)
     end
 
     # The only Worker among the constants that the file has defined, or the one of that name.
@@ -64,6 +84,8 @@ module QueueJobs
       concurrency = @options[:concurrency] || worker.concurrency
       batch = @options[:batch] || (@options[:concurrency] ? concurrency : worker.batch)
       worker.resize(concurrency, [batch, concurrency].max)
+    rescue ArgumentError => e
+      misused(e)
     end
   end
 end

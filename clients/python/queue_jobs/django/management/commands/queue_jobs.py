@@ -23,7 +23,10 @@ class Command(BaseCommand):
         if not isinstance(backend, QueueJobsBackend):
             raise CommandError(f"the backend {options['backend']} is a {type(backend).__name__}, no QueueJobsBackend")
         worker = django_worker(backend, mode=options["mode"] or "transaction")
-        apply_options(worker, type("Options", (), options))
+        try:
+            apply_options(worker, type("Options", (), options))
+        except ValueError as error:
+            raise CommandError(str(error), returncode=2)
         to_stderr()
         try:
             worker.run()
