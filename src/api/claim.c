@@ -283,7 +283,7 @@ promote_due(LiveTable *table, Candidates *candidates, int limit, TimestampTz now
 	*next = slot ? slot->next_due : DT_NOBEGIN;
 	if (*next > now)
 		return;
-	if (live_promote(table, now, limit, is_claimable, candidates, next) > 0)
+	if (live_promote(table, now, limit, PG_INT32_MAX, is_claimable, candidates, next) > 0)
 		CommandCounterIncrement();
 }
 

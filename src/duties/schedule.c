@@ -28,6 +28,7 @@
 #include "catalog.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "common/hashfn.h"
 #include "cron.h"
 #include "dedup.h"
 #include "duty.h"
@@ -57,7 +58,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_run_now);
 PG_FUNCTION_INFO_V1(queue_jobs_next_runs);
 PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
 
-#define TICKS_AT_ONCE 100		/* of one schedule, before the scheduler looks after other things */
+#define TICKS_AT_ONCE 100		/* of one schedule, before others have their turn */
+#define TICK_FOR INT64CONST(50000)	/* microseconds, before the scheduler looks after other things */
 /* in case no process tells that a lock, a job or a restore has ended */
 #define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE
 #define LOOK_AGAIN_AFTER_ERROR (5 * USECS_PER_SEC)
@@ -546,6 +548,7 @@ typedef struct Ticking
 	char	   *name;
 	TimestampTz now;
 	bool		again;			/* another tick is due */
+	bool		moved;			/* to a later tick */
 	int64		look_again;		/* 0: a process tells when there is something to be done */
 } Ticking;
 
@@ -603,6 +606,7 @@ schedule_tick(void *argument)
 		{
 			if (says_anything_new(&outcome))
 				write_outcome(&outcome);
+			ticking->moved = outcome.next_run != schedule->next_run;
 			ticking->again = outcome.next_run <= ticking->now &&
 				(outcome.next_run != schedule->next_run || outcome.waiting != schedule->waiting);
 		}
@@ -613,9 +617,13 @@ schedule_tick(void *argument)
 	test_point("tick_committed");
 }
 
+/* What is due comes first, and of that each role's first schedule before any role's second. */
 #define NEXT_RUNS \
-	"SELECT name, CASE WHEN waiting IS NULL THEN next_run ELSE '-infinity' END" \
-	" FROM queue_jobs.defined_schedule ORDER BY 2, 1"
+	"SELECT name, at FROM (SELECT name, owner," \
+	" CASE WHEN waiting IS NULL THEN next_run ELSE '-infinity' END AS at" \
+	" FROM queue_jobs.defined_schedule) AS s" \
+	" ORDER BY at > $1, CASE WHEN at <= $1 THEN" \
+	" pg_catalog.row_number() OVER (PARTITION BY owner ORDER BY at, name) END, at, name"
 
 /*
  * Names of the schedules that are due, or have a run that waits; the next tick of the others goes to *next.
@@ -641,37 +649,81 @@ list_due(TimestampTz now, TimestampTz *next)
 	return names;
 }
 
-TimestampTz
-schedule_due(TimestampTz now)
+/*
+ * A pass over what is due takes as many calls as it needs, or thousands of schedules would keep due jobs
+ * waiting. What stays due once it was tried, because of a lock or an error, or with more ticks to make up
+ * for, is remembered until the end: at the head of each call's list it would keep the others from their turn.
+ */
+static struct
 {
+	HTAB	   *tried;			/* hashes of names; NULL: no pass is under way */
+	bool		again;
+	int64		look_again;
+} pass = {0};
+
+static void
+begin_pass(bool called)
+{
+	HASHCTL		info = {.keysize = sizeof(uint64), .entrysize = sizeof(uint64), .hcxt = TopMemoryContext};
+
+	if (pass.tried != NULL)
+	{
+		pass.again = pass.again || called;	/* what was tried may be free now */
+		return;
+	}
+	pass.tried = hash_create("queue_jobs tried schedules", 64, &info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	pass.again = false;
+	pass.look_again = LOOK_AGAIN_AT_OVERDUE;
+}
+
+/* Makes the ticks of a schedule that are due, some at once. */
+static void
+tick_schedule(char *name, TimestampTz now)
+{
+	Ticking		ticking = {.name = name, .now = now};
+	uint64		hash = hash_bytes_extended((const unsigned char *) name, strlen(name), 0);
+
+	if (hash_search(pass.tried, &hash, HASH_FIND, NULL) != NULL)
+		return;
+	for (int i = 0; i < TICKS_AT_ONCE; i++)
+	{
+		ticking.moved = false;
+		if (!process_protect(schedule_tick, &ticking))
+		{
+			pass.look_again = Min(pass.look_again, LOOK_AGAIN_AFTER_ERROR);
+			ticking.again = ticking.moved = false;	/* what it found was undone */
+		}
+		if (!ticking.again)
+			break;
+	}
+	if (ticking.look_again > 0)
+		pass.look_again = Min(pass.look_again, ticking.look_again);
+	pass.again = pass.again || ticking.again;
+	if (ticking.again || !ticking.moved)
+		(void) hash_search(pass.tried, &hash, HASH_ENTER, NULL);
+}
+
+TimestampTz
+schedule_due(TimestampTz now, bool called)
+{
+	int64		end = clock_elapsed() + TICK_FOR;
 	TimestampTz next;
 	ListCell   *cell;
-	bool		again = false;
-	int64		look_again = LOOK_AGAIN_AT_OVERDUE;
 	bool		right;
 
 	in_scheduler = true;
 	right = schedules_right(now);
+	begin_pass(called);
 	foreach(cell, list_due(now, &next))
 	{
-		Ticking		ticking = {.name = lfirst(cell), .now = now};
-
-		for (int i = 0; i < TICKS_AT_ONCE; i++)
-		{
-			if (!process_protect(schedule_tick, &ticking))
-			{
-				look_again = Min(look_again, LOOK_AGAIN_AFTER_ERROR);
-				ticking.again = false;	/* what it found was undone */
-			}
-			if (!ticking.again)
-				break;
-		}
-		if (ticking.look_again > 0)
-			look_again = Min(look_again, ticking.look_again);
-		again = again || ticking.again;
+		if (clock_elapsed() >= end)
+			return now;			/* goes on after other duties */
+		tick_schedule(lfirst(cell), now);
 	}
+	hash_destroy(pass.tried);
+	pass.tried = NULL;
 	if (list_due(now, &next) != NIL || !right)
-		next = Min(next, again ? now : now + look_again);
+		next = Min(next, pass.again ? now : now + pass.look_again);
 	schedule_ends_forget(now);
 	return next;
 }

@@ -44,9 +44,10 @@ typedef struct ScheduleDefinition
 extern void schedule_define(const ScheduleDefinition *definition);
 
 /*
- * Enqueues the jobs of ticks that are due; returns when the next tick is, or DT_NOEND. To be called outside
- * of a transaction, by the scheduler alone.
+ * Enqueues the jobs of ticks that are due, for some time; returns when there is more to do, or DT_NOEND.
+ * "called" tells that a session has changed a schedule, or let go of one. To be called outside of a
+ * transaction, by the scheduler alone.
  */
-extern TimestampTz schedule_due(TimestampTz now);
+extern TimestampTz schedule_due(TimestampTz now, bool called);
 
 #endif

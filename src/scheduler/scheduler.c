@@ -53,6 +53,8 @@
 #include "utils/memutils.h"
 
 #define PROMOTE_AT_ONCE 1000	/* jobs that fall due in one transaction */
+#define LATEST_OF_ROLE 100		/* due jobs of a role that do not wait for the end of all others */
+#define LATEST_LOOKS 50000
 #define PROMOTE_FOR INT64CONST(100000)	/* microseconds, before other duties have their turn */
 /* in case no process tells that a handler or role is back */
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)
@@ -184,19 +186,73 @@ look_at_history(TimestampTz at)
 	next_history = Min(next_history, at);
 }
 
+static int
+promote(TimestampTz now, int looks, bool (*wanted) (int32 lane, void *argument), void *argument,
+		TimestampTz *next)
+{
+	LiveTable	table;
+	int			promoted;
+
+	unit_begin();
+	live_open(&table);
+	promoted = live_promote(&table, now, PROMOTE_AT_ONCE, looks, wanted, argument, next);
+	live_close(&table);
+	test_point("due_promoted");
+	unit_end();
+	return promoted;
+}
+
+/* How many jobs of the role are among the latest. */
+typedef struct LatestOfRole
+{
+	Oid			role;			/* hash key */
+	int			jobs;
+} LatestOfRole;
+
+static bool
+is_among_first(int32 lane, void *roles)
+{
+	const Lane *of = lane_get(lane);
+	LatestOfRole *latest;
+	bool		found;
+
+	if (of == NULL)
+		return true;
+	latest = hash_search(roles, &of->owner, HASH_ENTER, &found);
+	latest->jobs = found ? latest->jobs + 1 : 1;
+	return latest->jobs <= LATEST_OF_ROLE;
+}
+
+/*
+ * There are more due jobs than are promoted at once, perhaps all of one role. Of what has fallen due since
+ * the last look each role's first jobs do not wait for the end of them.
+ */
+static void
+promote_latest(TimestampTz since, TimestampTz now)
+{
+	HASHCTL		info = {
+		.keysize = sizeof(Oid), .entrysize = sizeof(LatestOfRole), .hcxt = CurrentMemoryContext
+	};
+	HTAB	   *roles = hash_create("queue_jobs due jobs of roles", 16, &info,
+									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+
+	(void) promote(now, LATEST_LOOKS, is_among_first, roles, &since);
+	hash_destroy(roles);
+}
+
 /*
  * Promotes due jobs, some in each transaction, for PROMOTE_FOR. The rest of very many is for the next turn.
  */
 static void
 promote_due_jobs(void)
 {
+	static TimestampTz looked_at = DT_NOBEGIN;
 	int64		end = clock_elapsed() + PROMOTE_FOR;
 	int			promoted;
 	TimestampTz now;
 
 	do
 	{
-		LiveTable	table;
 		TimestampTz next;
 
 		CHECK_FOR_INTERRUPTS();
@@ -207,15 +263,14 @@ promote_due_jobs(void)
 			next_due = settle_due(next);
 			break;
 		}
-		unit_begin();
-		live_open(&table);
-		promoted = live_promote(&table, now, PROMOTE_AT_ONCE, NULL, NULL, &next);
-		live_close(&table);
-		test_point("due_promoted");
-		unit_end();
+		promoted = promote(now, PG_INT32_MAX, NULL, NULL, &next);
 		next_due = settle_due(next);
+		if (promoted == PROMOTE_AT_ONCE)
+			promote_latest(Max(Min(looked_at, now), next), now);
 		look_at_history(promoted > 0 ? now + HISTORY_LOOK_AFTER : now);
+		looked_at = now;
 	} while ((promoted == PROMOTE_AT_ONCE || next_due <= now) && clock_elapsed() < end);
+	looked_at = now;
 }
 
 /* ---- replicas ---- */
@@ -535,7 +590,7 @@ look_after_jobs(TimestampTz now, const Calls *calls)
 	charge_crashes();
 	next_settle = act_on_news();
 	if (next_schedule <= now)
-		next_schedule = schedule_due(now);
+		next_schedule = schedule_due(now, next_schedule == DT_NOBEGIN);
 	if (runs)
 		request_upkeep(now, calls->succeeded);
 	promote_due_jobs();

@@ -686,8 +686,8 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,
 }
 
 int
-live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted)(int32 lane, void *argument),
-			 void *argument, TimestampTz *next_due)
+live_promote(LiveTable *table, TimestampTz now, int limit, int looks,
+			 bool (*wanted)(int32 lane, void *argument), void *argument, TimestampTz *next_due)
 {
 	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_FUTURE), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();
@@ -709,7 +709,8 @@ live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted)(int32 
 	{
 		MemoryContext outer = MemoryContextSwitchTo(each);
 
-		over = promote_row(table, slot, now, wanted, argument, promoted >= limit, &promoted, next_due);
+		over = promote_row(table, slot, now, wanted, argument, promoted >= limit || looks-- <= 0, &promoted,
+						   next_due);
 		MemoryContextSwitchTo(outer);
 		MemoryContextReset(each);	/* args may be large */
 	}

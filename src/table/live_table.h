@@ -116,14 +116,14 @@ extern void id_scan_end(IdScan *scan);
 extern bool live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, const Job *job);
 
 /*
- * Moves jobs that are due by now to the index of those that can be claimed, no more than limit, and only
- * those of lanes that "wanted" says (NULL: all). Returns how many; the time of the next one goes to *next_due
- * (DT_NOEND: none), counting from *next_due on. They are ours until the transaction ends: a claimant must not
- * take more than it needs.
+ * Moves jobs that are due by now to the index of those that can be claimed, no more than limit among so many
+ * "looks", and only those of lanes that "wanted" says (NULL: all). Returns how many; the time of the next one
+ * goes to *next_due (DT_NOEND: none), counting from *next_due on. They are ours until the transaction ends: a
+ * claimant must not take more than it needs.
  */
 extern int
-live_promote(LiveTable *table, TimestampTz now, int limit, bool (*wanted)(int32 lane, void *argument),
-			 void *argument, TimestampTz *next_due);
+live_promote(LiveTable *table, TimestampTz now, int limit, int looks,
+			 bool (*wanted)(int32 lane, void *argument), void *argument, TimestampTz *next_due);
 
 typedef enum LookResult
 {

@@ -102,6 +102,48 @@ is(sql("SELECT count(*) FROM queue_jobs.job WHERE worker = 'later' AND args -> '
 
 others_come_between('batches', sub { sql("SELECT count(queue_jobs.new_batch()) FROM generate_series(1, $many)", 'alice') });
 
+# Many jobs of alice's fall due, and one of bob's after them: it does not wait until all of hers are there for executors.
+arm('due_promoted', 'wait');
+sql("SELECT count(queue_jobs.enqueue('later', jsonb_build_object('due', n), delay => '10 ms')) FROM generate_series(1, 10000) n", 'alice');
+wait_at('due_promoted');
+my $due = sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
+wait_until($node, "SELECT run_at < clock_timestamp() FROM queue_jobs.job WHERE id = $due");
+# 1,000 jobs at a time, and each time of those that have fallen due since then the first ones of each role: bob's is there with the second of these.
+foreach my $piece (1 .. 4)
+{
+	arm('due_promoted', 'wait');
+	go_on('due_promoted');
+	wait_at('due_promoted');
+}
+is(sql("SELECT due FROM queue_jobs.live_job WHERE id = $due"), 't', q{a job that falls due behind 10,000 of another role's});
+cmp_ok(sql(q{SELECT count(*) FROM queue_jobs.live_job WHERE args ? 'due' AND NOT due}), '>', 0, '… is there for executors before these all are');
+go_on('due_promoted');
+wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.live_job WHERE args ? 'due' AND NOT due});
+pass('all of them are there then');
+
+# Many schedules of alice's whose ticks are due, and one of bob's: he does not wait for all of hers, nor does a job of his that falls due.
+sql('ALTER DATABASE postgres SET queue_jobs.run = off');
+wait_for_no_processes($node, 'postgres');
+sql("SELECT count(queue_jobs.schedule('alice' || n, '* * * * * *', 'later', jsonb_build_object('tick', n))) FROM generate_series(1, 3000) n", 'alice');
+sql(q{SELECT queue_jobs.schedule('bob', '* * * * * *', 'later', '{"tick": 0}')}, 'bob');
+wait_until($node, q{SELECT bool_and(next_run < clock_timestamp()) FROM queue_jobs.schedule});
+arm('tick_committed', 'wait');
+sql('ALTER DATABASE postgres SET queue_jobs.run = on');
+wait_at('tick_committed');
+$due = sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
+wait_until($node, "SELECT run_at < clock_timestamp() FROM queue_jobs.job WHERE id = $due");
+arm('due_promoted', 'wait');
+go_on('tick_committed');
+wait_at('due_promoted');
+my $ticks = sql(q{SELECT count(*) FROM queue_jobs.job WHERE args ? 'tick'});
+cmp_ok($ticks, '<', 3000, "a job falls due after the ticks of $ticks of 3,001 schedules");
+go_on('due_promoted');
+wait_for_job($node, $due, 'available');
+wait_until($node, q{SELECT count(DISTINCT args -> 'tick') = 3001 FROM queue_jobs.job WHERE args ? 'tick'});
+cmp_ok(sql(q{SELECT count(*) FROM queue_jobs.job WHERE args ? 'tick' AND id < (SELECT id FROM queue_jobs.job WHERE args ->> 'tick' = '0' LIMIT 1)}), '<', 300,
+	q{another role's schedule has its turn before hers have all had theirs});
+sql(q{SELECT queue_jobs.unschedule(name) FROM queue_jobs.schedule});
+
 # What the scheduler has not looked at is found after a crash, of each role some.
 sql("SELECT count(queue_jobs.new_batch()) FROM generate_series(1, $many)", 'alice');
 my $batch = sql("SELECT queue_jobs.new_batch(on_ended => 'see', args => @{[args('batch', 'restart')]})", 'bob');
