@@ -39,8 +39,8 @@ typedef struct ClaimWalk
 	bool		look;			/* the walk takes no job, and uses up no turn */
 
 	/*
-	 * If this walk takes no job of a lane, the next walk goes on after the jobs that this one has tried there,
-	 * instead of where this one began.
+	 * If this walk takes no job of a lane, the next one goes on after the jobs that this one has tried
+	 * there, instead of where this one began.
 	 */
 	bool		tells_tried;
 	bool		reads_on;		/* it reads the lane of the last job on, and sets "rest" */
