@@ -26,7 +26,6 @@
 
 #define ANSWER_TO_LIMIT 1000	/* milliseconds between the signals to what goes on */
 #define SIGNALS_BEFORE_END 5	/* so many times it may catch its cancellation */
-#define CLOCK_LOOK_EVERY 60000L /* milliseconds */
 /* the least by which the system clock is set: it goes a little wrong by itself */
 #define CLOCK_IS_SET USECS_PER_SEC
 #define EXACT INT64CONST(50000) /* microseconds that may pass while both clocks are read */
@@ -335,7 +334,7 @@ process_wait(TimestampTz until)
 	{
 		/* rounded up, or we would wake too soon and turn round without rest */
 		milliseconds = Max(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until), 0);
-		milliseconds = Min(milliseconds, CLOCK_LOOK_EVERY);
+		milliseconds = Min(milliseconds, 24L * 3600 * 1000);
 		events |= WL_TIMEOUT;
 	}
 	if (shared_woken() || ConfigReloadPending)

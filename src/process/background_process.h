@@ -66,11 +66,15 @@ extern void process_reload(void);
 
 /*
  * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then
- * process_reload(). What there is to do is looked for after this, not before. If there is such a time, the
- * process sleeps for no longer than a minute: it sleeps by a clock that cannot be set, and would wake too
- * late after the system clock was set forward.
+ * process_reload(). What there is to do is looked for after this, not before.
  */
 extern void process_wait(TimestampTz until);
+
+/*
+ * Launcher and scheduler sleep for no longer while anything is due at a time: they sleep by a clock that
+ * cannot be set, and would wake too late after the system clock was set forward.
+ */
+#define CLOCK_LOOK_EVERY USECS_PER_MINUTE
 
 /*
  * By how many microseconds the system clock was set since this process last asked: forward, or back if that

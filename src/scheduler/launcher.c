@@ -789,6 +789,6 @@ queue_jobs_launcher_main(Datum argument)
 		remember_refused(now);
 		next = give_slots(now);
 		next = Min(next, look_after_all(now));
-		process_wait(next);
+		process_wait(next == DT_NOEND ? next : Min(next, now + CLOCK_LOOK_EVERY));
 	}
 }

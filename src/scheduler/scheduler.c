@@ -731,6 +731,8 @@ scheduler_settle(void *argument)
 static void
 scheduler_wait_for_turn(TimestampTz until)
 {
+	if (next_duty() != DT_NOEND)
+		until = Min(until, GetCurrentTimestamp() + CLOCK_LOOK_EVERY);
 	process_wait(until);
 	while (take_news())
 	{
