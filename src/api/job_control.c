@@ -11,24 +11,19 @@
 #include "batch_member.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
-#include "commands/trigger.h"
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"
 #include "end_news.h"
-#include "engine_state.h"
 #include "exclusive_commands.h"
-#include "executor/spi.h"
 #include "executor_slot.h"
 #include "funcapi.h"
 #include "history.h"
 #include "job_control.h"
 #include "job_lock.h"
 #include "job_row.h"
-#include "key_hint.h"
 #include "lane.h"
-#include "lane_hint.h"
 #include "limit.h"
 #include "live_count.h"
 #include "live_row.h"
@@ -37,32 +32,19 @@
 #include "location.h"
 #include "long_job.h"
 #include "miscadmin.h"
-#include "missing_queue.h"
 #include "outcome.h"
 #include "park.h"
-#include "pools.h"
 #include "run_as.h"
-#include "settings.h"
 #include "storage/lmgr.h"
 #include "subscription.h"
-#include "test_point.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/tuplestore.h"
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_cancel);
 PG_FUNCTION_INFO_V1(queue_jobs_discard);
 PG_FUNCTION_INFO_V1(queue_jobs_retry);
-PG_FUNCTION_INFO_V1(queue_jobs_remove_jobs);
-PG_FUNCTION_INFO_V1(queue_jobs_pause);
-PG_FUNCTION_INFO_V1(queue_jobs_resume);
-PG_FUNCTION_INFO_V1(queue_jobs_running_jobs);
-PG_FUNCTION_INFO_V1(queue_jobs_claimable_by);
-PG_FUNCTION_INFO_V1(queue_jobs_table_written);
-PG_FUNCTION_INFO_V1(queue_jobs_transitions);
 
 void
 job_check_owner(int64 id, const Lane *lane)
@@ -461,257 +443,3 @@ queue_jobs_retry(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(job_retry(id_argument(fcinfo, "queue_jobs.retry()"), false));
 }
 
-/* Jobs of a worker whose owners' rights the caller has. */
-static bool
-is_removable(const Lane *lane, void *worker)
-{
-	return strcmp(lane->worker, worker) == 0 && lane_owner_is_mine(lane->owner);
-}
-
-/* A member of a batch, and a job that others wait for, is not without a trace: it counts as cancelled. */
-static void
-tell_of_removal(LiveTable *table, Job *job)
-{
-	const Lane *lane = lane_get(job->lane);
-	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
-
-	if (lane == NULL || (job->batch == 0 && !history_is_awaited(job->id)))
-		return;
-	if (worker == NULL)
-		worker = registry_default_worker(lane->worker, lane->queue);
-	outcome_finished(table, NULL, job, worker, JOB_CANCELLED, NULL, NULL);
-}
-
-/* One pass over the table; *locked says whether it has met jobs that other transactions have locked. */
-static int64
-remove_pass(LiveTable *table, char *worker, int64 last, bool *locked)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	LiveScan	scan;
-	Job			job;
-	int64		removed = 0;
-
-	*locked = false;
-	CommandCounterIncrement();
-	live_scan_begin(&scan, table, is_removable, worker);
-	while (live_scan_next(&scan, &job))
-	{
-		TimestampTz until;
-
-		if (job.id > last || lease_holds(&job, now, &until))
-			continue;
-		if (live_try_delete(table, scan.slot))
-		{
-			removed++;
-			tell_of_removal(table, &job);
-		}
-		else
-			*locked = true;
-		test_point("job_removed");
-	}
-	live_scan_end(&scan);
-	return removed;
-}
-
-/*
- * remove_jobs(worker): how many of its jobs that no process is running were deleted, without a trace.
- *
- * A second pass follows if the first met locked jobs, for the scheduler may just have been making one
- * available, and goes on as long as there are some to remove. None looks at jobs that were enqueued since the
- * call began, or it might not come to an end.
- */
-Datum
-queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
-{
-	char	   *worker;
-	int64		last;
-	int64		removed;
-	int64		total = 0;
-	bool		locked;
-	LiveTable	table;
-
-	refuse_where_nothing_can_be_written("queue_jobs.remove_jobs()");
-	refuse_null(fcinfo, 0, "worker");
-	worker = text_argument(fcinfo, 0);
-	last = engine_select_id("SELECT last_value FROM queue_jobs.job_id", 0, NULL, NULL);
-	wakeup_all();				/* now, for claims that meet locked rows if this fails half-way */
-	live_open(&table);
-	do
-	{
-		removed = remove_pass(&table, worker, last, &locked);
-		total += removed;
-	} while (removed > 0 && locked);
-	live_close(&table);
-	wakeup_schedules();			/* a tick may wait for one of them */
-	wakeup_sweep();				/* one of them may have been the next of its concurrency key */
-	notice_missing_worker(worker, "No job is removed.");
-	PG_RETURN_INT64(total);
-}
-
-static char *
-change_queue(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected)
-{
-	Oid			types[] = {TEXTOID};
-	Datum		values[1];
-	char	   *queue;
-	uint64		written;
-
-	refuse_where_nothing_can_be_written(function);
-	queue = name_argument(fcinfo, 0, "queue", "queue");
-	values[0] = CStringGetTextDatum(queue);
-	written = engine_statement(sql, expected, 1, types, values, NULL);
-	if (written == 0 && expected == SPI_OK_DELETE && IsolationUsesXactSnapshot() &&
-		registry_queue_paused(queue))
-		refuse_unseen("queue", queue);
-	wakeup_all();
-	return queue;
-}
-
-/* pause(queue): none of its jobs is started until resume(queue); those that run go on. */
-Datum
-queue_jobs_pause(PG_FUNCTION_ARGS)
-{
-	char	   *queue = change_queue(fcinfo, "queue_jobs.pause()", "INSERT INTO queue_jobs.paused_queue (queue) VALUES ($1) ON CONFLICT DO NOTHING",
-									 SPI_OK_INSERT);
-
-	registry_paused_written(queue, true);
-	notice_missing_queue(queue, "It is paused all the same: no job of it starts before resume().");
-	PG_RETURN_VOID();
-}
-
-Datum
-queue_jobs_resume(PG_FUNCTION_ARGS)
-{
-	registry_paused_written(change_queue(fcinfo, "queue_jobs.resume()",
-										 "DELETE FROM queue_jobs.paused_queue WHERE queue = $1",
-										 SPI_OK_DELETE),
-							false);
-	PG_RETURN_VOID();
-}
-
-/* running_jobs(): what the executors of this database are doing. */
-Datum
-queue_jobs_running_jobs(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	int			count;
-	RunningJob *running = executor_running(&count);
-
-	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; i < count; i++)
-	{
-		Datum		values[5];
-		bool		nulls[5] = {0};
-
-		values[0] = Int64GetDatum(running[i].job);
-		values[1] = Int32GetDatum(running[i].attempt);
-		values[2] = Int32GetDatum(running[i].pid);
-		values[3] = TimestampTzGetDatum(running[i].started_at);
-		values[4] = LSNGetDatum(running[i].wal_lsn);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-	}
-	return (Datum) 0;
-}
-
-/* claimable_by(lane, role) */
-Datum
-queue_jobs_claimable_by(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(lane_claimable_by(PG_GETARG_INT32(0), PG_GETARG_OID(1)));
-}
-
-/* Jobs, and that of which jobs come. The engine's own SQL runs as another user than the session's. */
-static bool
-is_restore(const TriggerData *trigger)
-{
-	Oid			table = RelationGetRelid(trigger->tg_relation);
-
-	return TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && !InLocalUserIdChange() &&
-		(table == catalog_relation(REL_LIVE_JOB) || table == catalog_relation(REL_LANE) ||
-		 table == catalog_relation(REL_DEFINED_WORKER));
-}
-
-/*
- * Written by a function of ours, which goes on to say what it has changed, if others need to know: a session
- * need not look at all the others for that.
- */
-static bool
-announces_itself(const TriggerData *trigger)
-{
-	Oid			table = RelationGetRelid(trigger->tg_relation);
-
-	return engine_executes() &&
-		(table == catalog_relation(REL_DEFINED_WORKER) || table == catalog_relation(REL_DISABLED_WORKER) ||
-		 table == catalog_relation(REL_PAUSED_QUEUE) || table == catalog_relation(REL_LANE));
-}
-
-/* A dump of 0.1.0 brings definitions whose functions have no owners. */
-static void
-bind_restored_functions(void)
-{
-	RunAs		saved;
-
-	restricted_begin(&saved, GetUserId(), BARE_SEARCH_PATH);
-	(void) engine_execute("SELECT queue_jobs.bind_functions()", SPI_OK_SELECT, 0, NULL, NULL, NULL);
-	restricted_end(&saved);
-}
-
-/*
- * Statement trigger of our tables: a session writes them by SQL, as pg_restore does, and does not publish
- * what there is to do now. The engine's own writes of jobs do not fire it.
- */
-Datum
-queue_jobs_table_written(PG_FUNCTION_ARGS)
-{
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-
-	refuse_unless_trigger(fcinfo, "queue_jobs.table_written()");
-	if (catalog_status() != EXTENSION_PRESENT)
-		return PointerGetDatum(NULL);	/* ALTER EXTENSION UPDATE is at it, and has our processes make way */
-	if (is_restore(trigger))
-	{
-		exclusive_restore_begin();
-		if (RelationGetRelid(trigger->tg_relation) == catalog_relation(REL_DEFINED_WORKER))
-			bind_restored_functions();
-	}
-	if (announces_itself(trigger))
-		return PointerGetDatum(NULL);
-	catalog_announce_change();
-	if (RelationGetRelid(trigger->tg_relation) == catalog_relation(REL_LIVE_JOB))
-	{
-		location_unknown();
-		key_hints_written_by_sql();
-		live_counts_written_by_sql();
-	}
-	wakeup_all();
-	news_lose_at_end();
-	return PointerGetDatum(NULL);
-}
-
-/* transitions(): the table of states in job.c, for its test. */
-Datum
-queue_jobs_transitions(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-
-	InitMaterializedSRF(fcinfo, 0);
-	for (JobState from = JOB_SCHEDULED; from <= JOB_DEAD; from++)
-	{
-		uint32		seen = 0;		/* states to which an earlier event has led */
-
-		for (JobEvent event = EVENT_FALLS_DUE; event <= EVENT_IS_RELEASED; event++)
-		{
-			JobState	to;
-			Datum		values[2];
-			bool		nulls[2] = {0};
-
-			if (!job_transition(from, event, &to) || (seen & STATE_BIT(to)) != 0)
-				continue;
-			seen |= STATE_BIT(to);
-			values[0] = CStringGetTextDatum(job_state_name(from));
-			values[1] = CStringGetTextDatum(job_state_name(to));
-			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		}
-	}
-	return (Datum) 0;
-}

@@ -1,20 +1,29 @@
 /*
  * lanes.c
- *		What the views have of each lane: lane_jobs(), lane_duplicates().
+ *		What the views have of each lane: lane_jobs(), lane_duplicates(), claimable_by(); and of executors:
+ *		running_jobs().
  */
 #include "postgres.h"
 
 #include "compat.h"
+#include "executor_slot.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "job_row.h"
+#include "lane.h"
 #include "lane_hint.h"
 #include "lane_jobs.h"
+#include "live_count.h"
 #include "live_row.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/pg_lsn.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_lane_jobs);
 PG_FUNCTION_INFO_V1(queue_jobs_lane_duplicates);
+PG_FUNCTION_INFO_V1(queue_jobs_running_jobs);
+PG_FUNCTION_INFO_V1(queue_jobs_claimable_by);
 
 /* lane_jobs(), for the views */
 Datum
@@ -62,4 +71,35 @@ queue_jobs_lane_duplicates(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
+}
+
+/* running_jobs(): what the executors of this database are doing. */
+Datum
+queue_jobs_running_jobs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			count;
+	RunningJob *running = executor_running(&count);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		values[5];
+		bool		nulls[5] = {0};
+
+		values[0] = Int64GetDatum(running[i].job);
+		values[1] = Int32GetDatum(running[i].attempt);
+		values[2] = Int32GetDatum(running[i].pid);
+		values[3] = TimestampTzGetDatum(running[i].started_at);
+		values[4] = LSNGetDatum(running[i].wal_lsn);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* claimable_by(lane, role) */
+Datum
+queue_jobs_claimable_by(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(lane_claimable_by(PG_GETARG_INT32(0), PG_GETARG_OID(1)));
 }
