@@ -142,6 +142,11 @@ SELECT queue_jobs.enqueue('bad result', jsonb_build_object('kind', kind)) IS NOT
 CALL wait_for_worker('bad result');
 SELECT args, state, length(result::text) FROM queue_jobs.job WHERE worker = 'bad result' ORDER BY id;
 
+-- A role that does not exist, by its number, as the import of pg_cron's jobs gives it.
+RESET ROLE;
+SELECT queue_jobs.schedule_command_of(0, 'of nobody', '* * * * *', 'UTC', 'SELECT 1');
+SET ROLE regress_app;
+
 -- The queue is alive.
 SELECT queue_jobs.enqueue('lives', '{"what": "after"}') IS NOT NULL AS enqueued;
 CALL wait_for_worker('lives');

@@ -146,6 +146,7 @@ Datum
 queue_jobs_schedule_command_of(PG_FUNCTION_ARGS)
 {
 	Oid			role = PG_GETARG_OID(0);
+	char	   *role_name = GetUserNameFromId(role, true);
 	char	   *command = text_to_cstring(PG_GETARG_TEXT_PP(4));
 	ScheduleDefinition definition = {
 		.name = text_to_cstring(PG_GETARG_TEXT_PP(1)),
@@ -158,10 +159,14 @@ queue_jobs_schedule_command_of(PG_FUNCTION_ARGS)
 	RunAs		saved;
 
 	refuse_where_nothing_can_be_written("queue_jobs.import_pg_cron()");
+	if (role_name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role with OID %u does not exist", role)));
 	if (!has_privs_of_role(GetUserId(), role))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for schedules of role \"%s\"", GetUserNameFromId(role, true)),
+				 errmsg("permission denied for schedules of role \"%s\"", role_name),
 				 errhint("Become a member of that role.")));
 	if (schedule_exists(definition.name))
 		ereport(ERROR,
