@@ -157,6 +157,22 @@ QjFunctionCandidates(List *names)
 #endif
 
 /*
+ * For what a process waits, as pg_stat_activity says from PostgreSQL 17 on; before, it says "Extension".
+ * *known is 0 at first, and each name's own.
+ */
+static inline uint32
+QjWaitEvent(uint32 *known, const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	if (*known == 0)
+		*known = WaitEventExtensionNew(name);
+	return *known;
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/*
  * What now() says for the rest of the transaction. The server has a function for it, which is asserted to be
  * called by parallel workers only, as that is what it was made for.
  */

@@ -18,6 +18,7 @@
 #include "background_process.h"
 #include "catalog.h"
 #include "command.h"
+#include "compat.h"
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "database_slot.h"
@@ -55,6 +56,7 @@
 
 #define TRY_END_EVERY 100		/* milliseconds, while another transaction has the row */
 
+static uint32 wait_event = 0;	/* QjWaitEvent() */
 static MemoryContext run_context = NULL;
 
 /* ---- the run ---- */
@@ -394,7 +396,7 @@ heed_end(int64 job, int end_as)
 		if (!left && !ended)
 		{
 			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, TRY_END_EVERY,
-							 PG_WAIT_EXTENSION);
+							 QjWaitEvent(&wait_event, "QueueJobsLateEnd"));
 			ResetLatch(MyLatch);
 			HOLD_CANCEL_INTERRUPTS();
 			CHECK_FOR_INTERRUPTS();

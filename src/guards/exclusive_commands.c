@@ -39,6 +39,7 @@
 #define LOOK_EVERY 10			/* milliseconds */
 
 /* What the end of the transaction is to undo or publish; the lists live in its memory. */
+static uint32 wait_event = 0;	/* QjWaitEvent() */
 static List *held = NIL;		/* OIDs of databases */
 static List *changed = NIL;		/* OIDs of databases that may have come to have jobs to run */
 static Oid	emptied = InvalidOid;	/* the database that is dropped, or ours if the extension is */
@@ -188,7 +189,7 @@ wait_until_left(Oid database)
 	while (has_processes(database) && GetCurrentTimestamp() < until)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY,
-						 PG_WAIT_EXTENSION);
+						 QjWaitEvent(&wait_event, "QueueJobsMakeRoom"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -409,7 +410,7 @@ exclusive_restore_begin(void)
 	while (!hold_slot(MyDatabaseId, true))
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY,
-						 PG_WAIT_EXTENSION);
+						 QjWaitEvent(&wait_event, "QueueJobsMakeRoom"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

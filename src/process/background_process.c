@@ -8,6 +8,7 @@
 
 #include "access/xact.h"
 #include "background_process.h"
+#include "compat.h"
 #include "executor_slot.h"
 #include "interruption.h"
 #include "job.h"
@@ -30,6 +31,7 @@
 #define CLOCK_IS_SET USECS_PER_SEC
 #define EXACT INT64CONST(50000) /* microseconds that may pass while both clocks are read */
 
+static uint32 wait_event = 0;	/* QjWaitEvent() */
 static TimeoutId limit_timeout = MAX_TIMEOUTS;	/* until it is registered */
 static int	limit = 0;			/* milliseconds; 0: nothing is limited now */
 static int	limits_within = 0;	/* of what is called by what is limited */
@@ -340,7 +342,7 @@ process_wait(TimestampTz until)
 	if (shared_woken() || ConfigReloadPending)
 		 /* what we did since we last looked has taken that for its own */ ;
 	else
-		(void) WaitLatch(MyLatch, events, milliseconds, PG_WAIT_EXTENSION);
+		(void) WaitLatch(MyLatch, events, milliseconds, QjWaitEvent(&wait_event, "QueueJobsIdle"));
 	ResetLatch(MyLatch);
 	shared_look();
 	QueryCancelPending = false; /* it came too late for what it was meant for, or for nothing */

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "compat.h"
 #include "executor/spi.h"
 #include "job.h"
 #include "miscadmin.h"
@@ -18,6 +19,8 @@
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 #include "waiter.h"
+
+static uint32 wait_event = 0;	/* QjWaitEvent() */
 
 /* of libpq/libpq.h, which needs GSSAPI's headers, and those are not everywhere */
 extern bool pq_check_connection(void);
@@ -47,7 +50,7 @@ wait_for_latch(TimestampTz until, long poll, bool (*done) (void *), void *argume
 											  poll > 0 ? poll : CHECK_CLIENT_EVERY);
 
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Max(milliseconds, 0),
-						 PG_WAIT_EXTENSION);
+						 QjWaitEvent(&wait_event, "QueueJobsAwait"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		if (MyProcPort != NULL && !pq_check_connection())
@@ -83,7 +86,7 @@ wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), vo
 	}
 	ForgetPortalSnapshots();
 	CommitTransactionCommand();
-	pgstat_report_wait_start(PG_WAIT_EXTENSION);
+	pgstat_report_wait_start(QjWaitEvent(&wait_event, "QueueJobsAwait"));
 	wait_for_latch(until, poll, done, argument);
 	StartTransactionCommand();
 	MemoryContextSwitchTo(context);

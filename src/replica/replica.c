@@ -12,6 +12,7 @@
 #include "attribute_numbers.h"
 #include "catalog.h"
 #include "common/pg_prng.h"
+#include "compat.h"
 #include "database_slot.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -47,6 +48,7 @@ read_replica(HeapTuple tuple, TupleDesc descriptor)
 	return replica;
 }
 
+static uint32 wait_event = 0;	/* QjWaitEvent() */
 static SmallTable replicas = {.relation = REL_DEFINED_REPLICA, .read_row = read_replica};
 
 List *
@@ -160,7 +162,7 @@ replica_await_news(void)
 	while (news_missing(now) && GetCurrentTimestamp() < until)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, NEWS_POLL,
-						 PG_WAIT_EXTENSION);
+						 QjWaitEvent(&wait_event, "QueueJobsReplicaNews"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

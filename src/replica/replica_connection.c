@@ -65,6 +65,7 @@ typedef enum Attempt
 	ATTEMPT_LOST,				/* no connection (any more), or no answer in time */
 } Attempt;
 
+static uint32 wait_event = 0;	/* QjWaitEvent() */
 static List *links = NIL;
 static Oid	connect_as = InvalidOid;	/* role; InvalidOid: as the operator said */
 static PGresult *received = NULL;	/* the outcome of the latest statement */
@@ -179,7 +180,8 @@ wait_for_socket(PGconn *connection, int events, TimestampTz deadline)
 	if (milliseconds <= 0)
 		return false;
 	happened = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | WL_TIMEOUT | events,
-								 PQsocket(connection), milliseconds, PG_WAIT_EXTENSION);
+								 PQsocket(connection), milliseconds,
+								 QjWaitEvent(&wait_event, "QueueJobsReplica"));
 	if (happened & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);

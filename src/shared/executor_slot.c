@@ -25,6 +25,7 @@ typedef struct Executors
 	ExecutorSlot slots[FLEXIBLE_ARRAY_MEMBER];
 } Executors;
 
+static uint32 wait_event = 0;	/* QjWaitEvent() */
 static Executors *executors = NULL;
 
 static void
@@ -494,7 +495,8 @@ executor_end_wanted(ExecutorSlot *slot, uint32 *asked)
 		SpinLockRelease(&slot->mutex);
 		if (announced == 0)
 			return end_as;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1, PG_WAIT_EXTENSION);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1,
+						 QjWaitEvent(&wait_event, "QueueJobsCancel"));
 		ResetLatch(MyLatch);
 	}
 }

@@ -16,6 +16,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "common/hashfn.h"
+#include "compat.h"
 #include "live_count.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -77,6 +78,7 @@ typedef struct Noted
 	int64		kinds[LIVE_KINDS];
 } Noted;
 
+static uint32 wait_event = 0;	/* QjWaitEvent() */
 static LiveCounts *live_counts = NULL;
 static Noted *noted = NULL;
 static int	noted_count = 0;
@@ -356,7 +358,7 @@ live_counts_await(void)
 		if (GetCurrentTimestamp() >= until)
 			return false;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY,
-						 PG_WAIT_EXTENSION);
+						 QjWaitEvent(&wait_event, "QueueJobsCount"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		waited = true;

@@ -101,6 +101,13 @@ $waiter->send(q{CALL queue_jobs.wait_for_jobs(timeout => '1 hour')});
 wait_until($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiter_pid");
 SKIP:
 {
+	skip 'wait events of extensions have no names before PostgreSQL 17', 1 if $node->safe_psql('postgres', 'SHOW server_version_num') < 170000;
+	wait_until($node, "SELECT wait_event = 'QueueJobsAwait' FROM pg_stat_activity WHERE pid = $waiter_pid");
+	wait_until($node, q{SELECT bool_and(wait_event = 'QueueJobsIdle') FROM pg_stat_activity WHERE backend_type ~ '^queue_jobs'});
+	pass('pg_stat_activity says for what each process waits');
+}
+SKIP:
+{
 	skip 'no /proc', 3 unless $linux;
 	my @pids = split /\n/, $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^queue_jobs'});
 	cmp_ok(scalar @pids, '>=', 3, 'launcher, scheduler and executors are up');
