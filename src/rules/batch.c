@@ -168,11 +168,14 @@ typedef struct BatchState
 	"coalesce((SELECT f.state FROM queue_jobs.member_job f WHERE f.id = m.job LIMIT 1)," \
 	" (SELECT f.state FROM queue_jobs.finished_job f WHERE f.id = m.job ORDER BY f.finished_at DESC LIMIT 1), 'completed')"
 
-/* A dead one, and whether all are completed. */
+/*
+ * A dead one, and whether all are completed. That is asked once none of them lives: of each live job a look
+ * into all partitions of finished jobs would find nothing.
+ */
 #define LOOK_AT_JOINT_MEMBERS \
 	"SELECT (SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job) IS NULL" \
 	"  AND " JOINT_STATE " = 'dead' LIMIT 1)," \
-	" NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND " JOINT_STATE " <> 'completed')"
+	" CASE WHEN $2 THEN NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND " JOINT_STATE " <> 'completed') ELSE false END"
 /* Those that expire unless they are started, the next ones first; one may be there twice. */
 #define EXPIRING_JOINT_MEMBERS \
 	"SELECT e.job, e.at FROM (SELECT m.job, (SELECT l.expires_at FROM queue_jobs.live_job l WHERE l.id = m.job AND l.attempt = 0) AS at" \
@@ -266,12 +269,12 @@ look_at_expiring_joint_members(int64 batch, Snapshot snapshot, ExpiringMembers *
 static void
 look_at_joint_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembers *expiring)
 {
-	Oid			types[] = {INT8OID};
-	Datum		values[] = {Int64GetDatum(batch)};
+	Oid			types[] = {INT8OID, BOOLOID};
+	Datum		values[] = {Int64GetDatum(batch), BoolGetDatum(state->remaining == 0)};
 	Datum		value;
 	bool		isnull;
 
-	(void) engine_select(LOOK_AT_JOINT_MEMBERS, snapshot, 1, types, values);
+	(void) engine_select(LOOK_AT_JOINT_MEMBERS, snapshot, lengthof(types), types, values);
 	value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 	if (state->dead_job == 0 && !isnull)
 		state->dead_job = DatumGetInt64(value);
