@@ -60,6 +60,7 @@ reads_from_replica(LoadBalancingStrategy strategy)
 
 /* A value of so many bytes has few levels, and the text of its numbers has less than 100 MB. */
 #define SMALL_JSON 8192
+#define MAX_JSON_DEPTH 5000		/* levels; with 2 MB of stack, a process reads some 14,000 */
 
 /*
  * Bytes of a value's text. A row has up to three such values, and COPY doubles backslashes: that is less than
@@ -325,23 +326,41 @@ container_length(JsonbIteratorToken token, const JsonbValue *value)
 		(token == WJB_BEGIN_OBJECT ? members * strlen(": ") : 0);
 }
 
-int64
-jsonb_text_length(Jsonb *json, int64 limit)
+/* The same as jsonb_text_length(); *depth: how deep the value is nested, or more than MAX_JSON_DEPTH. */
+static int64
+measure_json(Jsonb *json, int64 limit, int *depth)
 {
 	JsonbIterator *iterator = JsonbIteratorInit(&json->root);
 	JsonbIteratorToken token;
 	JsonbValue	value;
 	int64		length = 0;
+	int			level = 0;
 
-	while (length <= limit && (token = JsonbIteratorNext(&iterator, &value, false)) != WJB_DONE)
+	*depth = 0;
+	while (length <= limit && *depth <= MAX_JSON_DEPTH &&
+		   (token = JsonbIteratorNext(&iterator, &value, false)) != WJB_DONE)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (token == WJB_BEGIN_ARRAY || token == WJB_BEGIN_OBJECT)
+		{
 			length += container_length(token, &value);
-		else if (token != WJB_END_ARRAY && token != WJB_END_OBJECT)
+			level++;
+			*depth = Max(*depth, level);
+		}
+		else if (token == WJB_END_ARRAY || token == WJB_END_OBJECT)
+			level--;
+		else
 			length += scalar_length(&value);
 	}
 	return length;
+}
+
+int64
+jsonb_text_length(Jsonb *json, int64 limit)
+{
+	int			depth;
+
+	return measure_json(json, limit, &depth);
 }
 
 bool
@@ -353,7 +372,20 @@ jsonb_is_small(const Jsonb *json)
 void
 jsonb_check_text(Jsonb *json, const char *what)
 {
-	if (!jsonb_is_small(json) && jsonb_text_length(json, MAX_JSON_TEXT) > MAX_JSON_TEXT)
+	int64		length;
+	int			depth;
+
+	if (jsonb_is_small(json))
+		return;
+	length = measure_json(json, MAX_JSON_TEXT, &depth);
+	if (depth > MAX_JSON_DEPTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("nesting of %s is too deep", what),
+				 errdetail("It has more than %d levels, for which processes that read it may lack stack.",
+						   MAX_JSON_DEPTH),
+				 errhint("Store the data in a table and pass its key.")));
+	if (length > MAX_JSON_TEXT)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("text of %s is too long", what),

@@ -178,8 +178,8 @@ extern int64 jsonb_text_length(Jsonb *json, int64 limit);
 extern bool jsonb_is_small(const Jsonb *json);
 
 /*
- * ERROR if the value's text is so long that no session, and no dump, could read a row that has it. The
- * message calls the value "what".
+ * ERROR if the value's text is so long that no session, and no dump, could read a row that has it, or if it
+ * is nested so deep that some process could not. The message calls the value "what".
  */
 extern void jsonb_check_text(Jsonb *json, const char *what);
 
