@@ -653,16 +653,19 @@ list_due(TimestampTz now, TimestampTz *next)
  * A pass over what is due takes as many calls as it needs, or thousands of schedules would keep due jobs
  * waiting. What stays due once it was tried, because of a lock or an error, or with more ticks to make up
  * for, is remembered until the end: at the head of each call's list it would keep the others from their turn.
+ * What becomes due meanwhile is for the next pass, or ticks that take longer than their interval would let no
+ * pass end.
  */
 static struct
 {
 	HTAB	   *tried;			/* hashes of names; NULL: no pass is under way */
+	TimestampTz of;				/* the pass is over what was due at that time */
 	bool		again;
 	int64		look_again;
 } pass = {0};
 
 static void
-begin_pass(bool called)
+begin_pass(TimestampTz now, bool called)
 {
 	HASHCTL		info = {.keysize = sizeof(uint64), .entrysize = sizeof(uint64), .hcxt = TopMemoryContext};
 
@@ -672,6 +675,7 @@ begin_pass(bool called)
 		return;
 	}
 	pass.tried = hash_create("queue_jobs tried schedules", 64, &info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	pass.of = now;
 	pass.again = false;
 	pass.look_again = LOOK_AGAIN_AT_OVERDUE;
 }
@@ -706,24 +710,27 @@ tick_schedule(char *name, TimestampTz now)
 TimestampTz
 schedule_due(TimestampTz now, bool called)
 {
-	int64		end = clock_elapsed() + TICK_FOR;
 	TimestampTz next;
+	List	   *names;
 	ListCell   *cell;
+	int64		end;
 	bool		right;
 
 	in_scheduler = true;
 	right = schedules_right(now);
-	begin_pass(called);
-	foreach(cell, list_due(now, &next))
+	begin_pass(now, called);
+	names = list_due(pass.of, &next);
+	end = clock_elapsed() + TICK_FOR;
+	foreach(cell, names)
 	{
+		tick_schedule(lfirst(cell), now);
 		if (clock_elapsed() >= end)
 			return now;			/* goes on after other duties */
-		tick_schedule(lfirst(cell), now);
 	}
 	hash_destroy(pass.tried);
 	pass.tried = NULL;
 	if (list_due(now, &next) != NIL || !right)
-		next = Min(next, pass.again ? now : now + pass.look_again);
+		next = Min(next, pass.again || pass.of < now ? now : now + pass.look_again);
 	schedule_ends_forget(now);
 	return next;
 }
