@@ -248,6 +248,7 @@ note_roles(void)
 }
 
 static List *demands = NIL;		/* of the look that is under way */
+static bool looks_on = false;	/* there are lanes without hints that it has not come to */
 
 /* The lane may have jobs: it is looked into unless there is the same demand already. */
 static void
@@ -287,6 +288,8 @@ look_at_unhinted(int32 lane, void *argument)
 
 /*
  * What was lost is looked for in the index, some lanes in each turn if there is no room for the hints of all.
+ * The first look goes on until it has found work for executors. A scheduler does not leave before the end of
+ * its look, or the next one would begin with the same lanes.
  */
 static void
 look_for_lost(TimestampTz now)
@@ -297,7 +300,9 @@ look_for_lost(TimestampTz now)
 	static bool missing;
 	uint64		lost = lane_hints_lost();
 	int			most = DISCOVER_AT_ONCE;
+	bool		done;
 
+	looks_on = false;
 	if (known == lost || lane_hints_complete(lost))
 	{
 		known = lost;
@@ -311,14 +316,18 @@ look_for_lost(TimestampTz now)
 		if (known == 0)
 			most = Max(lane_hints_size(), DISCOVER_AT_ONCE);
 	}
-	if (lane_hints_discover(&position, most, look_at_unhinted, &missing))
+	do
+		done = lane_hints_discover(&position, most, look_at_unhinted, &missing);
+	while (!done && known == 0 && demands == NIL);
+	if (done)
 	{
 		known = losing;
 		if (!missing)
 			lane_hints_tell_complete(known);
 	}
+	looks_on = !done;
 	if (known != lost)
-		look_again_at(now + LOOK_AGAIN_AT_WANT);
+		look_again_at(known == 0 ? now : now + LOOK_AGAIN_AT_WANT);
 }
 
 /* Said once, since the server's start. */
@@ -658,7 +667,7 @@ demand_provide(TimestampTz now)
 		/* another role may have got jobs, and no session calls meanwhile */
 		look_again_at(now + LOOK_AGAIN_AT_WANT);
 	counts = count_executors(&none, now);
-	found.busy = demands != NIL || counts.working;
+	found.busy = demands != NIL || counts.working || looks_on;
 	found.attended = counts.database > 0;
 	return found;
 }
