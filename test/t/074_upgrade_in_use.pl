@@ -33,7 +33,7 @@ SELECT queue_jobs.define_worker('quick', 'public.quick', keep_completed => '30 d
 	queue_jobs.define_worker('deadly', 'public.failing', max_retries => 0),
 	queue_jobs.define_worker('goes on', 'public.goes_on'),
 	queue_jobs.define_worker('outside', queue => 'out', namespace => 'ns', version => 7, max_running_jobs => 3),
-	queue_jobs.define_worker('tenant', concurrency_key => 'tenant', concurrency_limit => 1),
+	queue_jobs.define_worker('tenant', concurrency_key => 'tenant , "of"', concurrency_limit => 1),
 	queue_jobs.define_worker('stands', 'public.quick', idempotent => true),
 	queue_jobs.define_worker('definer', 'public.quick', idempotent => true, including_scheduled => true, run_as => 'definer'),
 	queue_jobs.define_worker('record', 'public.quick', record => 'public.record', record_key => 'n', pending => $$record.status = 'pending'$$),

@@ -38,7 +38,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT CASE WHEN concurrency_key IS NULL THEN hashtextextended(worker COLLATE "C", seed)
             ELSE queue_jobs.combine(hashtextextended(worker COLLATE "C", seed), jsonb_hash_extended(k.values, seed)) END
   FROM (SELECT jsonb_agg(args -> COALESCE(replace(m[1], '""', '"'), m[2]) ORDER BY n) AS values
-          FROM regexp_matches(concurrency_key, '\s*(?:"((?:[^"]|"")*)"|([^,"\s][^,"]*?))\s*(?:,|$)', 'g') WITH ORDINALITY AS names (m, n)) k
+          FROM regexp_matches(concurrency_key, '\s*(?:"((?:[^"]|"")*)"|([^,"\s][^,\s]*))\s*(?:,|$)', 'g') WITH ORDINALITY AS names (m, n)) k
 $$;
 UPDATE queue_jobs.claimed_slot s
    SET slot = queue_jobs.combine(queue_jobs.limit_hash(n.worker, n.key, j.args, (SELECT seed FROM queue_jobs.hash_seed)), n.number)
