@@ -505,6 +505,9 @@ SELECT count(*) FROM queue_jobs.schedule WHERE name IN ('nightly', 'pg_cron 2', 
 -- A table that anybody may have made is not read.
 ALTER TABLE cron.job OWNER TO regress_other;
 SELECT error_of('SELECT queue_jobs.import_pg_cron()');
+ALTER TABLE cron.job OWNER TO CURRENT_USER;
+ALTER SCHEMA cron OWNER TO regress_other;
+SELECT error_of('SELECT queue_jobs.import_pg_cron()');
 SET client_min_messages = warning;
 DROP SCHEMA cron CASCADE;
 RESET client_min_messages;

@@ -674,22 +674,24 @@ COMMENT ON FUNCTION queue_jobs.schedule_command_of(oid, text, text, text, text) 
 'For import_pg_cron(): a schedule of a command that the role owns, whose rights the caller must have; as pg_cron runs it, one after another, and what was missed is missed. Errors: 42710 there is a schedule of that name, 42501 not a role of the caller''s.';
 
 -- cron.job is read and written with the caller's rights. It need not be pg_cron's own, with its constraints: it may be a copy. Its owner decides what is
--- run as whom, and what its triggers do to the caller: that must be a role that could do all of it anyway.
+-- run as whom, and what its triggers do to the caller: that must be a role that could do all of it anyway. So must the schema's owner, who can put another
+-- table in its place.
 CREATE FUNCTION queue_jobs.import_pg_cron(OUT jobid bigint, OUT name text, OUT problem text)
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    table_owner oid := (SELECT c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'cron' AND c.relname = 'job' AND c.relkind = 'r');
+    owners oid[] := (SELECT ARRAY[c.relowner, n.nspowner] FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'cron' AND c.relname = 'job' AND c.relkind = 'r');
+    untrusted oid := (SELECT o FROM unnest(owners) o, pg_roles r WHERE r.rolname = current_user AND NOT pg_has_role(o, r.oid, 'USAGE') LIMIT 1);
     job record;
     updated bigint;
     detail text;
 BEGIN
-    IF table_owner IS NULL THEN
+    IF owners IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'undefined_table', MESSAGE = format('there is no table cron.job in database "%s"', current_database()),
             HINT = 'pg_cron has it in the database that "cron.database_name" names. Copy it from there into a schema "cron" of this one.';
-    ELSIF NOT pg_has_role(table_owner, (SELECT r.oid FROM pg_roles r WHERE r.rolname = current_user), 'USAGE') THEN
+    ELSIF untrusted IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = 'table cron.job is not to be trusted',
-            DETAIL = format('Its owner "%s" could have commands run with rights that are not its own.', pg_get_userbyid(table_owner)),
-            HINT = 'It must be owned by a superuser, or by the role that imports it.';
+            DETAIL = format('Its owner "%s", or its schema''s, could have commands run with rights that are not its own.', pg_get_userbyid(untrusted)),
+            HINT = 'It and its schema must be owned by a superuser, or by the role that imports it.';
     END IF;
     FOR job IN
         SELECT j.id, j.schedule, j.command, r.oid AS role, COALESCE(j.jobname, format('pg_cron %s', j.id)) AS name,
