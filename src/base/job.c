@@ -4,6 +4,8 @@
  */
 #include "postgres.h"
 
+#include <time.h>
+
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "common/pg_prng.h"
@@ -12,7 +14,6 @@
 #include "job.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/numeric.h"
@@ -485,10 +486,11 @@ calendar_checked_sum(TimestampTz time, int64 duration, const char *name)
 int64
 clock_elapsed(void)
 {
-	instr_time	now;
+	struct timespec now;
 
-	INSTR_TIME_SET_CURRENT(now);
-	return (int64) INSTR_TIME_GET_MICROSEC(now);
+	/* not instr_time: PostgreSQL 19 may read a counter of the processor, which nothing keeps right */
+	(void) clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64) now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
 }
 
 /*

@@ -30,6 +30,7 @@
 /* the least by which the system clock is set: it goes a little wrong by itself */
 #define CLOCK_IS_SET USECS_PER_SEC
 #define EXACT INT64CONST(50000) /* microseconds that may pass while both clocks are read */
+#define TRIES 10				/* at reading both without a longer pause in between */
 
 static uint32 wait_event = 0;	/* QjWaitEvent() */
 static TimeoutId limit_timeout = MAX_TIMEOUTS;	/* until it is registered */
@@ -316,8 +317,9 @@ process_clock_was_set(void)
 	int64		difference;
 	int64		change;
 
-	if (!read_difference(&difference))
-		return 0;
+	for (int tries = 0; !read_difference(&difference); tries++)
+		if (tries == TRIES)
+			return 0;
 	change = known ? difference - last : 0;
 	if (known && change < CLOCK_IS_SET && change > -CLOCK_IS_SET)
 		return 0;
