@@ -112,9 +112,11 @@ start_try(Start *start)
 	if (!start->expired && !start_allowed(start, &otherwise))
 		return otherwise;
 	start->at = Max(start->at, start->limits.rate.at);
-	start->expired = job_expired(start->job, start->at);
 	if (start->kind->show != NULL)
+	{
+		start->expired = job_expired(start->job, start->at);
 		start->kind->show(start);
+	}
 	if (start_take(start))
 		return TRIED_TAKEN;
 	if (start->kind->unshow != NULL)
