@@ -279,15 +279,26 @@ job_end_at_once(int64 id, JobState end_as)
 	live_open(&table);
 	control_begin(&control, &table, NULL, false);
 	/* without the row's lock, another transaction could retry the job after the look */
-	if (find_job(&control, id, &job) == FIND_FOUND && ledger_end_withdrawn(id))
-		live_leave(&job);
-	else
-		result = control_end_job(&control, id, end_as, false);
+	switch (find_job(&control, id, &job))
+	{
+		case FIND_FOUND:
+			if (ledger_end_withdrawn(id))
+				live_leave(&job);
+			else
+				result = control_end_job(&control, id, end_as, false);
+			break;
+		case FIND_LOCKED:
+			if (!ledger_end_withdrawn(id))
+				result = is_being_run(id) ? CONTROL_RUNS : CONTROL_LOCKED;
+			break;
+		default:
+			break;
+	}
 	control_end(&control);
 	live_close(&table);
 	if (result == CONTROL_RUNS)
-		return executor_request_end(id, end_as);
-	return result != CONTROL_LOCKED;
+		(void) executor_request_end(id, end_as);	/* its run may be put back before it heeds that */
+	return result != CONTROL_LOCKED && result != CONTROL_RUNS;
 }
 
 /* A prepared transaction's commit knows of no requests. */
@@ -347,6 +358,11 @@ retry_found(JobControl *control, Job *job)
 	{
 		live_leave(job);
 		return CONTROL_NOTHING;
+	}
+	if (executor_withholds(job->id))
+	{
+		live_leave(job);
+		return CONTROL_RUNS;	/* its executor is about to make an end that a session has asked for */
 	}
 	ledger_withdraw_end(job->id);
 	make_available(job);

@@ -64,9 +64,9 @@ extern ControlResult control_retry_live(JobControl *control, int64 id);
 extern void control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order);
 
 /*
- * Ends the job as the ledger says, without a wait: if another transaction has its row, the job stays as it
- * is, and the result is false. True if the job has ended, or another executor runs it and will end it, or a
- * session has retried it since.
+ * Ends the job as the ledger says, without a wait. True if the job has ended, or a session has retried it
+ * since. False if another transaction has its row, or another executor runs it. That executor is then asked
+ * to end it, and the caller tries again, since that run may be put back before the request comes.
  */
 extern bool job_end_at_once(int64 id, JobState end_as);
 

@@ -46,6 +46,7 @@
 #include "run_timeout.h"
 #include "settings.h"
 #include "statistics.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "subtransaction.h"
 #include "test_point.h"
@@ -55,6 +56,7 @@
 #include "wakeup.h"
 
 #define TRY_END_EVERY 100		/* milliseconds, while another transaction has the row */
+#define TRIES_AT_EXIT 50
 
 static uint32 wait_event = 0;	/* QjWaitEvent() */
 static MemoryContext run_context = NULL;
@@ -306,7 +308,8 @@ end_hold(Run *run)
 /*
  * Writes the end of a procedure's run to the row with the lease, unless the job was taken away meanwhile. If
  * another transaction has the row, this waits to write what the run has come to, but not to write an end that
- * a session has asked for: heed_end() does that.
+ * a session has asked for: heed_end() does that. A request that came too late, for the handler has succeeded,
+ * changes nothing.
  */
 static void
 execute_procedure(Run *run)
@@ -330,6 +333,8 @@ execute_procedure(Run *run)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	live_open(&run->table);
 	end_as = end_wanted(run);
+	if (end == RUN_SUCCEEDED && current_job.snooze < 0)
+		end_as = -1;
 	found = live_find(&run->table, run->job.id, end_as < 0, &slot, &stored);
 	if (found == FIND_FOUND)
 	{
@@ -379,17 +384,26 @@ end_at_once(void *argument)
  * job, or while its process ends. If the job has ended, there is no row to change. The ledger has the request
  * first: where another transaction has the row, or the end fails, this executor goes on and the scheduler
  * makes the end. An executor that has left too many waits until the scheduler has made one, or the row is
- * free.
+ * free. A process that ends does not wait for long, or a transaction that stays open would keep the server
+ * from its shutdown.
  */
 static void
 heed_end(int64 job, int end_as)
 {
 	WantedEnd	end = {.job = job, .end_as = (JobState) end_as};
+	int			tries = 0;
 	bool		left;
 	bool		ended;
 
 	do
 	{
+		if (proc_exit_inprogress && ++tries > TRIES_AT_EXIT)
+		{
+			ereport(LOG,
+					(errmsg("job " INT64_FORMAT " was not ended as asked", job),
+					 errdetail("Another transaction has its row, and the executor's process ends.")));
+			return;
+		}
 		left = ledger_leave_end(job, end_as);
 		ended = process_protect(end_at_once, &end) && end.done;
 		QueryCancelPending = false;

@@ -213,11 +213,14 @@ static bool
 is_among_first(int32 lane, void *roles)
 {
 	const Lane *of = lane_get(lane);
+	Worker	   *worker = of == NULL ? NULL : registry_worker(of->worker);
 	LatestOfRole *latest;
 	bool		found;
 
 	if (of == NULL)
 		return true;
+	if (worker != NULL && worker->concurrency_limit == 1)
+		return false;			/* jobs of a key start in order, so none may pass an older one */
 	latest = hash_search(roles, &of->owner, HASH_ENTER, &found);
 	latest->jobs = found ? latest->jobs + 1 : 1;
 	return latest->jobs <= LATEST_OF_ROLE;
@@ -362,9 +365,10 @@ charge_crashes(void)
 	for (int i = 0; i < ledger_places(); i++)
 	{
 		Charge		crash = {.done = false};
+		bool		in_use = i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE;
 
-		if ((i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE) ||
-			!ledger_read(i, &crash.entry))
+		/* a run goes on; but an end may stand there, for which an earlier process had no other place */
+		if (!ledger_read(i, &crash.entry) || (in_use && crash.entry.end_as == 0))
 			continue;
 		if (!catalog_unit(charge_for_good, &crash))
 		{

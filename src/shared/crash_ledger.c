@@ -237,6 +237,8 @@ ledger_names(int64 job, int32 attempt)
 void
 ledger_withdraw_end(int64 job)
 {
+	if (!shared_present())
+		return;
 	ledger_open();
 	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
 	{
