@@ -1,6 +1,6 @@
 /*
  * heal.h
- *		Self-healing: records that are pending, and have been for a while, get a job if they have none.
+ *		Self-healing: gives a job to each record that has been pending for a while without one.
  */
 #ifndef QUEUE_JOBS_HEAL_H
 #define QUEUE_JOBS_HEAL_H
@@ -10,14 +10,14 @@
 #include "worker.h"
 
 /*
- * Has those healed that are due; returns when the next tick is, or DT_NOEND. For the scheduler, outside of a
- * transaction.
+ * Requests a healing for each worker that is due. Returns the time of the next tick, or DT_NOEND. For the
+ * scheduler, outside of a transaction.
  */
 extern TimestampTz heal_due(TimestampTz now);
 
-#define HEAL_AGAIN_AFTER (5 * USECS_PER_SEC)	/* an error of the server's own */
+#define HEAL_AGAIN_AFTER (5 * USECS_PER_SEC)	/* delay after an error of the server's own */
 
-/* A job of the built-in worker HEAL_WORKER; see duty.h. */
+/* Runs a job of the built-in worker HEAL_WORKER; see duty.h. */
 extern void heal_run(const Worker *built_in, Jsonb *args);
 
 #endif

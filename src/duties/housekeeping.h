@@ -1,7 +1,7 @@
 /*
  * housekeeping.h
- *		Removes what has been kept for as long as it is to be: finished jobs, dead jobs, tokens, and slots of
- *		claims that are void.
+ *		Removes rows whose time is over: finished jobs, dead jobs, tokens, batches, and claimed slots that are
+ *		void.
  */
 #ifndef QUEUE_JOBS_HOUSEKEEPING_H
 #define QUEUE_JOBS_HOUSEKEEPING_H
@@ -9,8 +9,8 @@
 #include "utils/timestamp.h"
 
 /*
- * Returns when there will be more to do, or DT_NOEND. For the scheduler, or a session that stands in for it.
- * Needs a transaction.
+ * Removes them. Returns when there will be more to remove, or DT_NOEND. For the scheduler, or a session that
+ * stands in for it. Needs a transaction.
  */
 extern TimestampTz housekeeping(TimestampTz now);
 

@@ -1,10 +1,10 @@
 /*
  * pending.h
- *		Batches and jobs that the scheduler has yet to look at (act_on_news.h), in turns by role.
+ *		The list of batches and jobs that the scheduler must still look at (act_on_news.h), in turns by role.
  *
- * The role that has had the least time comes next, however many entries the others have, and however long
- * their looks take. Within a role it is first come, first served. Room is limited; a role with many entries
- * leaves room for others.
+ * The role that has had the least of the scheduler's time comes next, however many entries the others have,
+ * and however long their looks take. Within a role the oldest entry comes first. The list has limited room; a
+ * role with many entries leaves room for others.
  */
 #ifndef QUEUE_JOBS_PENDING_H
 #define QUEUE_JOBS_PENDING_H
@@ -15,7 +15,7 @@
 typedef enum PendingKind
 {
 	PENDING_BATCH,				/* look at the batch */
-	PENDING_JOB,				/* look at the job, which may wait no longer */
+	PENDING_JOB,				/* look at the job: it may wait no longer */
 	PENDING_SIGNALLED,			/* look at the job, if it waits for a signal */
 	PENDING_ENDED,				/* a job has ended: look for those that wait for it */
 	PENDING_MANY,				/* look for the next of the many that wait for a job */
@@ -32,70 +32,78 @@ typedef struct Pending
 {
 	PendingKey	key;			/* hash key */
 	int64		after[2];		/* PENDING_MANY: the job, and the batch, that were found last */
-	int			tries;			/* looks at it that met a locked row, or failed */
+	int			tries;			/* number of looks that met a locked row, or failed */
 	TimestampTz at;				/* when the scheduler looks again, if put off */
 	dlist_node	node;
 } Pending;
 
-/* Adds an entry, unless there is one already; returns it. NULL: there is no room. */
+/* Adds an entry, unless the list has it already, and returns it. NULL: the list has no room. */
 extern Pending *pending_add(Oid role, PendingKind kind, int64 id);
 
-/* Takes the next entry out, as *taken. False: there is none. */
+/* Takes the next entry off the list, and copies it to *taken. Returns false if there is none. */
 extern bool pending_take(Pending *taken);
 
-/* Takes the next entry of the role of *last out, as *taken, if it is of that kind. */
+/* Takes the next entry of the role of *last off the list, if it is of that kind, and copies it to *taken. */
 extern bool pending_take_more(const Pending *last, PendingKind kind, Pending *taken);
 
-/* Charges the role with the microseconds that a look at its entry has taken. */
+/* Charges a role with the microseconds that a look at its entry took. */
 extern void pending_charge(Oid role, int64 time);
 
 /*
- * Puts an entry, of which more is left, behind the others of its role. If its key has become pending again
- * meanwhile, the new entry stands, and begins from the start.
+ * Puts an entry that needs more looks behind the others of its role. If the list has got a new entry with the
+ * same key meanwhile, the new one stays, and begins from the start.
  */
 extern void pending_put_back(const Pending *taken);
 
-/* Has an entry pending again after so many microseconds, or later if earlier looks were in vain, too. */
+/*
+ * Puts an entry off: it is pending again after so many microseconds, or later if earlier looks were in vain,
+ * too.
+ */
 extern void pending_put_off(const Pending *taken, int64 delay);
 
-/* Makes entries pending whose delay is over; and when the next delay will be over, or DT_NOEND. */
+/*
+ * pending_resume() makes those entries pending again whose delay is over. pending_next() returns when the
+ * next delay ends, or DT_NOEND.
+ */
 extern void pending_resume(void);
 extern TimestampTz pending_next(void);
 
-/* Whether there are entries, pending now or put off. */
+/* Whether the list has any entry, pending now or put off. */
 extern bool pending_any(void);
 
 /*
- * Finds all batches that run and all jobs that wait, a piece at a time, for the scheduler to look at:
- * when it starts, and after news was lost (end_news.h).
+ * The search for all batches that run and all jobs that wait. The scheduler goes through it a piece at a
+ * time, when it starts and after news was lost (end_news.h).
  *
- * Batches and jobs that are found become pending. A role may have more of them than there is room
- * for. The scheduler finds the rest once there is room, and serves the other roles meanwhile.
+ * The search puts the batches and jobs that it finds on the list. If a role has more of them than the list
+ * has room for, the search finds the others once there is room, and the scheduler serves the other roles
+ * meanwhile.
  */
 
 /*
- * Has look_all_step() find all that there is now, and first the jobs that others wait for. The caller calls
- * news_filter_begin() before, and only if look_all_may_begin(): an earlier search must come to its end first.
+ * Starts a search, which finds first the jobs that others wait for. The caller has called news_filter_begin()
+ * before. The caller must not call this unless look_all_may_begin() returns true: an earlier search must come
+ * to its end first.
  */
 extern bool look_all_may_begin(void);
 extern void look_all_begin(void);
 
-/* Has look_all_step() find the batches with members that expire, too. */
+/* Makes the search find the batches with members that expire, too. */
 extern void look_all_find_expiring(void);
 
-/* Finds the next piece, in a transaction of its own. False: there is none now. */
+/* Searches the next piece, in a transaction of its own. Returns false if no piece is left now. */
 extern bool look_all_step(void);
 
-/* When look_all_step() tries again, if a query has failed; or DT_NOEND. */
+/* Returns when look_all_step() tries again after a query has failed; or DT_NOEND. */
 extern TimestampTz look_all_next(void);
 
-/* Whether all that had to be found has become pending. */
+/* Whether the search has put all that it had to find on the list. */
 extern bool look_all_done(void);
 
 /*
  * For a session that stands in for the scheduler: reads the next running batches, or waiting jobs, with ids
- * above *after, which becomes the last id that was read. Returns how many ids the caller must look at. *last:
- * there are no more.
+ * above *after, and sets *after to the last id that it has read. Returns the number of ids that the caller
+ * must look at. Sets *last if no more follow.
  */
 #define IDS_AT_ONCE 256
 extern int	look_all_read(bool batches, int64 *after, int64 ids[IDS_AT_ONCE], bool *last);

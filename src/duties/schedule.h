@@ -1,6 +1,6 @@
 /*
  * schedule.h
- *		Schedules: jobs enqueued at times that a cron expression names.
+ *		Schedules: enqueues jobs at times that a cron expression names.
  */
 #ifndef QUEUE_JOBS_SCHEDULE_H
 #define QUEUE_JOBS_SCHEDULE_H
@@ -10,8 +10,8 @@
 
 typedef enum IfRunning
 {
-	IF_RUNNING_SKIP,			/* a tick that finds the job before unfinished makes none */
-	IF_RUNNING_QUEUE,			/* one tick waits for that job's end */
+	IF_RUNNING_SKIP,			/* a tick enqueues no job while the tick's before is unfinished */
+	IF_RUNNING_QUEUE,			/* a tick waits for that job's end */
 	IF_RUNNING_ALLOW,
 } IfRunning;
 
@@ -22,7 +22,7 @@ typedef enum CatchUp
 	CATCH_UP_ALL,
 } CatchUp;
 
-/* The names of both, in order, ending with NULL. */
+/* The names of the values of both types, in their order, ending with NULL. */
 extern const char *const if_running_names[];
 extern const char *const catch_up_names[];
 
@@ -38,15 +38,14 @@ typedef struct ScheduleDefinition
 } ScheduleDefinition;
 
 /*
- * Checks the definition, and writes it as the current user's. One that is there goes on where it was, if its
- * times are the same.
+ * Checks the definition, and writes it as the current user's. If the schedule exists and has the same times,
+ * its next tick stays.
  */
 extern void schedule_define(const ScheduleDefinition *definition);
 
 /*
- * Enqueues the jobs of ticks that are due, for some time; returns when there is more to do, or DT_NOEND.
- * "called" tells that a session has changed a schedule, or let go of one. To be called outside of a
- * transaction, by the scheduler alone.
+ * Enqueues the jobs of due ticks, for some time. Returns when there is more to do, or DT_NOEND. "called": a
+ * session has changed a schedule, or let go of one. Only the scheduler calls this, outside of a transaction.
  */
 extern TimestampTz schedule_due(TimestampTz now, bool called);
 

@@ -1,6 +1,6 @@
 /*
  * executor.h
- *		Runs jobs of one database as one role, one transaction each.
+ *		The work of an executor: runs jobs of one database as one role, each in a transaction of its own.
  */
 #ifndef QUEUE_JOBS_EXECUTOR_H
 #define QUEUE_JOBS_EXECUTOR_H
@@ -8,33 +8,33 @@
 #include "executor_slot.h"
 
 /*
- * Claims one job of any lane that the executor serves and runs it. False if there was nothing to do. The
- * transaction is begun and ended inside.
+ * Claims a job of any lane that the executor serves, and runs it, in a transaction that this begins and ends.
+ * Returns false if there was nothing to do.
  */
 extern bool execute_next(ExecutorSlot *slot);
 
-/* When it is to be tried again though nothing happens, or DT_NOEND. */
+/* Returns when the executor must look for jobs again though no process wakes it, or DT_NOEND. */
 extern TimestampTz execute_next_look(void);
 
 /*
- * After an ERROR that came out of execute_next(): the job that was being run when it happened, if any, has
- * failed; unless another process interrupted it, or wants it to end.
+ * Called after an ERROR in execute_next(): writes that the job that was running, if any, has failed, unless
+ * another process interrupted it, or wants it to end.
  */
 extern void execute_recover(ExecutorSlot *slot, const ErrorData *edata);
 
-/* To be called after that, even if that failed: nothing of the run is left. */
+/* Called after execute_recover(), even if that failed: lets go of all that the run has left. */
 extern void execute_let_go(ExecutorSlot *slot);
 
 /*
- * When the process exits, before the server's rollback frees the job: if a session has asked for the job's
- * end and reported success, ends the job, or has the scheduler end it.
+ * Called when the process exits, before the server's rollback frees the job. If a session has asked for the
+ * job's end and reported success, ends the job, or leaves that to the scheduler.
  */
 extern void execute_exit(ExecutorSlot *slot);
 
-/* Whether the error is only that another process has cancelled what was going on. */
+/* Whether the error means only that another process has cancelled what went on. */
 extern bool execute_interrupted(const ErrorData *error);
 
-/* To be called once, before the first job. */
+/* An executor calls this once, before its first job. */
 extern void execute_init(const ExecutorSlot *slot);
 
 #endif

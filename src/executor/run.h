@@ -17,31 +17,32 @@ typedef struct Run
 {
 	Task	   *task;
 	ExecutorSlot *slot;
-	MemoryContext context;		/* in which all of it lives */
-	Job			job;			/* its attempt is that of this run */
-	LoadBalancingStrategy stored_strategy;	/* what its row says of earlier choices */
+	MemoryContext context;		/* holds all memory of the run */
+	Job			job;			/* job.attempt counts this run */
+	LoadBalancingStrategy stored_strategy;	/* the strategy in the row, of an earlier choice */
 	LiveTable	table;
-	bool		by_lease;		/* its row has a lease, for the handler may commit; otherwise it is deleted */
+	bool		by_lease;		/* the row has a lease, as the handler may commit; else it is deleted */
 	Start		start;
 	RunMeasure	measure;
 	Jsonb	   *result;
 	ErrorData  *error;
 	TimestampTz stored_expires_at;
-	bool		put_back;		/* it is to run once more */
+	bool		put_back;		/* the job must run once more */
 } Run;
 
-/* Shows other processes what the executor runs. */
+/* Writes into the executor's slot which job it runs, for other processes. */
 extern void run_show(Run *run);
 
 /*
- * Takes the first job of all lanes that can start, in their order; false if there is none. Its row is
- * deleted, or it has a lease without an end, in this transaction; run->task, job, by_lease and start are set.
- * If start.expired, the job must be ended in place of being run.
+ * Takes the first job that can start, in the order of the lanes' turns; returns false if there is none.
+ * Deletes its row, or writes a lease without an end, in this transaction. Sets run->task, job, by_lease and
+ * start. If start.expired, the caller must end the job instead of running it.
  */
 extern bool run_take(Run *run);
 
 /*
- * The next run_take() takes that job only if there is no other: it goes on later, and others have their turn.
+ * Makes the next run_take() take that job only if there is no other: the job goes on later, so that others
+ * have their turn.
  */
 extern void run_pass_over_once(int64 job);
 

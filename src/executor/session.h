@@ -1,20 +1,20 @@
 /*
  * session.h
- *		Between two jobs of an executor: nothing that one leaves behind is there for the next.
+ *		Cleans an executor's session between two jobs, so that a job leaves nothing behind for the next.
  */
 #ifndef QUEUE_JOBS_SESSION_H
 #define QUEUE_JOBS_SESSION_H
 
 /*
- * As DISCARD ALL: settings, prepared statements, cursors, advisory locks, temporary tables, sequence caches.
- * False if the session cannot be made clean: then its process must end. To be called outside of a
- * transaction.
+ * Does as DISCARD ALL does: resets settings, and drops prepared statements, cursors, advisory locks,
+ * temporary tables and sequence caches. Returns false if it cannot clean the session: the process must then
+ * exit. Called outside of a transaction.
  */
 extern bool session_reset(Oid role);
 
 /*
- * The same between two runs in one transaction of another's session, which keeps what is its own: what was
- * there when session_state() looked.
+ * For runs in one transaction of a client's session (assert_idempotent()): session_close_cursors() and
+ * session_drop_temporary_objects() leave the session all that it had when it called session_state().
  */
 typedef struct SessionState SessionState;
 
@@ -23,8 +23,8 @@ extern void session_close_cursors(const SessionState *before);
 extern void session_drop_temporary_objects(const SessionState *before);
 
 /*
- * Constraints that were checked at the end of a run, as by COMMIT, are checked at the end again: SET
- * CONSTRAINTS is otherwise forgotten by a rollback only.
+ * Called after a run at whose end the caller has checked all constraints, as COMMIT does. Makes the server
+ * check deferred constraints at the end again: otherwise only a rollback would undo SET CONSTRAINTS.
  */
 extern void session_defer_constraints(void);
 

@@ -1,7 +1,7 @@
 /*
  * task.h
- *		What an executor knows of each of the lanes that it serves: the worker's definition, how to call its
- *		handler, where the next job may stand.
+ *		Data that an executor has of each lane that it serves: the worker's definition, how to call its
+ *		handler, and where the next job may stand.
  */
 #ifndef QUEUE_JOBS_TASK_H
 #define QUEUE_JOBS_TASK_H
@@ -10,16 +10,16 @@
 #include "candidates.h"
 #include "record.h"
 
-/* How to call a worker's handler; shared by all lanes of its jobs. */
+/* How to call a worker's handler. All lanes of the worker's jobs share this. */
 typedef struct Callee
 {
 	Worker	   *worker;
 	CallTarget	target;
 	CallTarget	reader;			/* its handler is NULL if the worker has no read handler */
 	RecordPlans record;
-	List	   *loggable_args;	/* of char *; known after task_know_loggable_args() */
+	List	   *loggable_args;	/* of char *; set by task_know_loggable_args() */
 	bool		knows_loggable_args;
-	int			unmeasured;		/* short runs since the last whose CPU time was measured */
+	int			unmeasured;		/* short runs since the last run whose CPU time was measured */
 	bool		short_runs;		/* the last one was short */
 } Callee;
 
@@ -28,16 +28,19 @@ typedef struct Task
 	const Lane *lane;
 	Worker	   *worker;
 	Callee	   *callee;
-	uint32		pools;			/* that serve the lane */
+	uint32		pools;			/* the pools that serve the lane */
 } Task;
 
-/* The executor serves lanes of that role, and of that pool. To be called once. */
+/* Sets the role and the pool whose lanes the executor serves. An executor calls this once. */
 extern void tasks_init(Oid role, int pool);
 
-/* The lanes of the tasks as things are: looked up again when anything was announced, else as they were. */
+/*
+ * Returns the lanes that the executor serves. Looks them up again if a session has announced a change since
+ * the last call.
+ */
 extern Candidates *tasks_refresh(void);
 
-/* The same without a look at whether they still hold. */
+/* Returns the lanes as the last tasks_refresh() left them. */
 extern Candidates *tasks_known(void);
 
 /* Reads from the worker's row which args of its jobs may be logged. Needs a transaction. */

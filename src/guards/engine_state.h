@@ -1,7 +1,7 @@
 /*
  * engine_state.h
- *		Whether the engine runs jobs in this database, and why no executor takes those of a role now, whatever
- *		lane they are in.
+ *		Whether the engine runs jobs in this database, and why no executor takes jobs of a role now, whatever
+ *		their lane.
  */
 #ifndef QUEUE_JOBS_ENGINE_STATE_H
 #define QUEUE_JOBS_ENGINE_STATE_H
@@ -9,15 +9,15 @@
 #include "lane.h"
 
 /*
- * The setting queue_jobs.run as it is now for this database: of ALTER DATABASE, or else of the configuration.
- * A session's own value is that of when it began. Off while the server is held read-only
- * (shared_read_only()). In a transaction.
+ * Returns the present value of queue_jobs.run for this database: that of ALTER DATABASE, or else of the
+ * configuration. (A session's own value is as old as the session.) Returns false while the server is
+ * read-only (shared_read_only()). Needs a transaction.
  */
 extern bool engine_runs(void);
 
 /*
- * The next reason, as lane_blocked_next() has it; NULL after the last. (What is missing for the jobs of a
- * lane: lane_blocked().)
+ * Returns the next reason, as lane_blocked_next() does; NULL after the last. lane_blocked() has the reasons
+ * that concern a lane.
  */
 extern const char *engine_blocked_next(Oid role, int *check, WaitReason *reason);
 

@@ -1,19 +1,19 @@
 /*
  * exclusive_commands.h
- *		Our processes make way for commands that need a database, or the extension, for themselves, and for a
- *		restore; and databases that such commands make or change are looked into. So are those whose setting
- *		queue_jobs.run is changed.
+ *		Makes our processes leave for commands that need a database, or the extension, for themselves, and for
+ *		a restore. Has a scheduler look into databases that such commands, or a change of queue_jobs.run, have
+ *		made or changed.
  *
  * The server refuses DROP DATABASE, CREATE DATABASE ... TEMPLATE, and ALTER DATABASE ... RENAME and SET
- * TABLESPACE, if a session is still connected to the database after five seconds. While such a command of a
- * role that may carry it out is under way, idle processes of ours leave the database, those that run a job
- * leave after it, and no process is started. If a job takes longer, the server refuses the command, as it
- * does for any other session that uses the database. DROP EXTENSION and ALTER EXTENSION UPDATE wait as long
- * before they take the locks that our processes need, too.
+ * TABLESPACE, if a session is still connected to the database after five seconds. While a role runs such a
+ * command, and may do so, idle processes of ours leave the database, busy ones leave after their job, and no
+ * new process starts there. If a job takes longer, the server refuses the command, as it does if any other
+ * session uses the database. DROP EXTENSION and ALTER EXTENSION UPDATE wait as long, before they take the
+ * locks that our processes need.
  *
- * A restore has jobs, and the workers that are filled or healed, in the database before all that their
- * handlers need is there: tables, then indexes, triggers and rights. A session that adds rows of such a kind
- * by SQL is taken for one.
+ * A restore writes jobs, and workers that the engine fills or heals, before it creates what their handlers
+ * need: tables, then indexes, triggers and rights. The engine takes any session that adds such rows by SQL
+ * for a restore.
  */
 #ifndef QUEUE_JOBS_EXCLUSIVE_COMMANDS_H
 #define QUEUE_JOBS_EXCLUSIVE_COMMANDS_H
@@ -21,10 +21,10 @@
 #include "access/xact.h"
 #include "utility_call.h"
 
-/* Whether a process of ours is to leave the database, or not to connect to it. */
+/* Whether our processes must leave the database, or not connect to it. */
 extern bool exclusive_command_waits(Oid database);
 
-/* This session is a restore: none of our processes is in its database until it has ended. */
+/* Marks this session as a restore: our processes stay out of its database until it ends. */
 extern void exclusive_restore_begin(void);
 
 /* At the end of a transaction (hooks.c). */

@@ -1,18 +1,19 @@
 /*
  * subscription.h
- *		Jobs that come by logical replication: a database whose live_job a subscription fills is a copy of
- *		another. Nothing is run, claimed or enqueued there until the subscription is dropped.
+ *		Keeps the engine from running, claiming or enqueuing in a database that is a copy of another: one
+ *		whose live_job a subscription fills by logical replication. This ends when the subscription is
+ *		dropped, or the table is no longer in it.
  *
- * It would be done twice, and the ids of new jobs are the publisher's to give. Once the subscription is gone,
- * or the table is not in it any more, the database goes on by itself where the other one was: new ids come
- * after those that are there.
+ * The copy would do all work a second time, and give ids to new jobs that only the publisher may give. When
+ * the subscription has ended, the database goes on by itself where the other one was: new ids come after
+ * those of its jobs.
  */
 #ifndef QUEUE_JOBS_SUBSCRIPTION_H
 #define QUEUE_JOBS_SUBSCRIPTION_H
 
 #include "utility_call.h"
 
-/* ERROR in such a database, in a read-only transaction, on a standby, and in a parallel query. */
+/* Raises an ERROR in such a database, in a read-only transaction, on a standby, and in a parallel query. */
 extern void refuse_where_nothing_can_be_written(const char *function);
 
 /* A utility statement (hooks.c). */

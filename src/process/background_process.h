@@ -1,7 +1,7 @@
 /*
  * background_process.h
- *		What the background processes share: registration, prologue, unit of work, waiting. The only file that
- *		registers background workers.
+ *		Code that the background processes share: registration, prologue, unit of work, waiting. Only this
+ *		module registers background workers.
  */
 #ifndef QUEUE_JOBS_BACKGROUND_PROCESS_H
 #define QUEUE_JOBS_BACKGROUND_PROCESS_H
@@ -12,75 +12,80 @@
 extern void process_register_launcher(void);
 
 /*
- * False if max_worker_processes are in use. The caller's latch is set when the process starts and when it
- * ends.
+ * Starts a scheduler. Returns false if all max_worker_processes are in use. The server sets the caller's
+ * latch when the process starts and when it ends.
  */
 extern bool process_start_scheduler(const ProcessArguments *arguments);
 
 /*
- * The same, in a free slot (executor_slot.h), which *arguments names afterwards; false, too, if there is
- * none.
+ * Starts an executor in a free slot (executor_slot.h), and sets arguments->slot. Returns false, too, if no
+ * slot is free. Otherwise as process_start_scheduler().
  */
 extern bool process_start_executor(ProcessArguments *arguments);
 
-/* As process_start_scheduler(); waits until it has ended. */
+/* Runs a counter, and waits until it has ended. Otherwise as process_start_scheduler(). */
 extern bool process_run_counter(const ProcessArguments *arguments);
 
-/* Signals; to be called first. */
+/* Sets up signals. A process calls this first. */
 extern void process_begin(ProcessArguments *arguments);
 
-/* Settings that the engine forces on its own sessions; to be called once connected. */
+/* Forces the engine's settings on the session. A process calls this once it is connected. */
 extern void process_settings(void);
 
-/* A transaction with its surroundings; the memory context is afterwards what it was before. */
+/* Begin and end a transaction with its surroundings. Afterwards the memory context is what it was before. */
 extern void unit_begin(void);
 extern void unit_end(void);
 
 /*
- * What users have defined, and the engine itself calls in between, must not keep a process from its work:
- * after that time it is cancelled, and again every second if it goes on. At last a background process is
- * ended: whatever is to be done by then, and what keeps the next one from the same, must have been committed
- * before. A client's session goes on, until its client ends it. Within a limit another one changes nothing,
- * or users' code could shake off its own by what it calls: only the outermost counts, and the end of each
- * within it has to be told, too.
+ * A time limit for users' functions that the engine itself calls within its work (retry_backoff), so that
+ * they keep no process from it. When the time is over, a signal cancels the function, and again every second
+ * if it goes on. At last a signal ends a background process. So the process must have committed before
+ * whatever must not be lost, and whatever keeps the next process from the same. A client's session goes on
+ * until its client ends it. A limit within a limit changes nothing, or users' code could shake off its own
+ * limit by what it calls: only the outermost counts. The caller ends each limit by process_end_limit() even
+ * so.
  */
 #define LIMIT_OF_FUNCTION 5000	/* milliseconds: retry_backoff */
 extern void process_limit_time(int milliseconds);
 
-/* Whether the time of the outermost limit was over at its end; that is in the log then. */
+/*
+ * Ends a limit. Returns whether this was the outermost and its time was over; this writes a line to the log
+ * then.
+ */
 extern bool process_end_limit(void);
 
-/* How often that has been so in this process. */
+/* Returns how many limits have run out in this process. */
 extern uint64 process_limits_reached(void);
 
 /*
- * Calls a function; an ERROR in it is reported to the log, its transaction rolled back, and false returned.
+ * Calls a function. If it raises an ERROR, writes this to the log, rolls back the transaction, and returns
+ * false.
  */
 extern bool process_protect(void (*function) (void *), void *argument);
 
 /*
- * Reloads the configuration if asked to: for a process that may be long without process_wait(). Outside of a
- * transaction.
+ * Reloads the configuration if a signal has asked for it. For a process that may be long without
+ * process_wait(), outside of a transaction.
  */
 extern void process_reload(void);
 
 /*
- * Sleeps until the time, or the latch is set, unless the process has been woken since its last sleep; then
- * process_reload(). What there is to do is looked for after this, not before.
+ * Sleeps until the time, or until a process sets the latch, unless some process has woken this one since its
+ * last sleep. Then calls process_reload(). The caller looks for work after this, not before.
  */
 extern void process_wait(TimestampTz until);
 
 /*
- * Launcher and scheduler sleep for no longer while anything is due at a time: they sleep by a clock that
- * cannot be set, and would wake too late after the system clock was set forward.
+ * The longest sleep of launcher and scheduler while anything is due at a time. A process sleeps by a clock
+ * that cannot be set, and would wake too late after an operator has set the system clock forward.
  */
 #define CLOCK_LOOK_EVERY USECS_PER_MINUTE
 
 /*
- * By how many microseconds the system clock was set since this process last asked: forward, or back if that
- * is negative; 0: by less than a second. What is due when is a matter of that clock, and a process that has
- * times in memory that it reckoned by it reckons them again. (A machine that was suspended looks like a
- * clock set forward, and is treated alike.)
+ * Returns by how many microseconds the system clock was set since this process last asked: forward, or back
+ * if negative; 0: by less than a second. All that is due at a time follows that clock, so a process computes
+ * the times in its memory again. (A machine that was suspended looks like a clock set forward, and this
+ * function treats it so.)
  */
 extern int64 process_clock_was_set(void);
 

@@ -1,7 +1,7 @@
 /*
  * procedure_wait.h
- *		How a procedure waits: without a transaction, and so without a snapshot that would keep the server
- *		from cleaning up, or a standby from replaying.
+ *		Lets a procedure wait without a transaction, and so without a snapshot that would keep the server from
+ *		cleaning up, or a standby from replaying.
  */
 #ifndef QUEUE_JOBS_PROCEDURE_WAIT_H
 #define QUEUE_JOBS_PROCEDURE_WAIT_H
@@ -9,28 +9,26 @@
 #include "fmgr.h"
 #include "utils/timestamp.h"
 
-/* ERROR unless the procedure was CALLed outside of a transaction block. "function" is its name. */
+/*
+ * Raises an ERROR if the client has CALLed the procedure within a transaction block. "function" is its name.
+ */
 extern void refuse_within_transaction(FunctionCallInfo fcinfo, const char *function);
 
-/*
- * Called from within a procedure: commits. Called by CALL itself, what it has done is committed at its end
- * anyway.
- */
+/* Commits, if a procedure has called this one. If the client's own CALL has, its end commits anyway. */
 extern void end_transaction_of_procedure(void);
 
 /*
- * Ends the transaction, waits for the time, or for less, and begins a new one. With "done" until that returns
- * true, which is asked every "poll" milliseconds, without a transaction; without it until this process is
- * woken (shared_woken()), or for no more than "poll" milliseconds if that is not 0. A client that is gone is
- * noticed before long.
+ * Ends the transaction, waits until the time at the latest, and begins a new transaction. With "done", asks
+ * every "poll" milliseconds, without a transaction, and stops waiting when that returns true. Without "done",
+ * stops when a process wakes this one (shared_woken()), and after "poll" milliseconds unless that is 0.
+ * Notices before long if the client is gone.
  */
 extern void wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), void *argument);
 
 /*
- * Looks until a look returns true, for no longer than "timeout" microseconds. Between looks, ends the
- * transaction and waits as above. A look first says what it looks for (waiter.h), so that commits wake this
- * process. Where there is no shared memory, the process looks every "poll" milliseconds. The look sets *next,
- * the latest time of the next look.
+ * Calls "look" until it returns true, for no longer than "timeout" microseconds, and waits as above between
+ * two calls. A look first says what it looks for (waiter.h), so that commits wake this process, and sets
+ * *next, the latest time of the next look. Without shared memory, this looks every "poll" milliseconds.
  */
 extern void wait_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int64 timeout,
 					   long poll);

@@ -1,11 +1,11 @@
 /*
  * batch.h
- *		Batches: jobs whose common end has callbacks.
+ *		Batches: groups of jobs whose common end has callbacks.
  *
- * A batch has no counter. Its members' live rows are what is looked at, after the commit of what ended one of
- * them (act_on_news.h): each look locks the batch's row, and writes what has come true together with the
- * callbacks' jobs. So a look that comes twice, or for nothing, does nothing, and none is needed that was lost
- * in a crash, as all batches are looked at after a start.
+ * A batch has no counter. When a transaction that ended a member has committed, the scheduler looks at the
+ * members' live rows (act_on_news.h). Each look locks the batch's row, and writes what has come true together
+ * with the jobs of the callbacks. So a second look, or one that comes too early, changes nothing. A crash may
+ * lose looks: after a start the scheduler looks at all batches.
  */
 #ifndef QUEUE_JOBS_BATCH_H
 #define QUEUE_JOBS_BATCH_H
@@ -31,28 +31,35 @@ typedef struct BatchDefinition
 } BatchDefinition;
 
 /*
- * Makes a batch of that owner. If there is a workflow of that name and dedup_key that has not ended, sets
- * *standing and returns that workflow's id.
+ * Makes a batch that belongs to the owner, and returns its id. If a workflow of the same name and dedup_key
+ * has not ended yet, sets *standing and returns the id of that workflow.
  */
 extern int64 batch_make(const BatchDefinition *definition, Oid owner, bool *standing);
 
 /*
- * ERROR if the args are larger than a job's may be after compression, or leave no room for the keys that
- * callbacks get beside them. The scheduler reads the args at each look, and serves all roles.
+ * Raises an ERROR if the args are larger than a job's may be after compression, or leave no room for the keys
+ * that callbacks get in addition. The scheduler reads the args at each look, while jobs of all roles wait for
+ * it.
  */
 extern void batch_check_args(Jsonb *args);
 
-/* The batch of a run: of a workflow's step its own, made when it is first asked for. 0: none. */
+/*
+ * Returns the batch that a run belongs to, or 0. A step of a workflow has a batch of its own, which the first
+ * call makes.
+ */
 extern int64 batch_of_run(const Job *job, Oid owner);
 
 /*
- * Looks whether anything has come true, unless another transaction has it locked, which has it looked at
- * again. The caller ends the members that have expired, in another transaction (release.h), and looks again
- * when the next one does.
+ * Looks whether anything has come true of the batch. Does nothing if another transaction has locked the
+ * batch's row: when that transaction ends, the scheduler looks again. The caller ends the members that have
+ * expired, in another transaction (release.h), and looks again when the next member expires.
  */
 extern void batch_look(int64 batch, ExpiringMembers *expiring);
 
-/* Removes what has been kept for as long as it is to be; returns when to look again, or DT_NOEND. */
+/*
+ * Removes batches that have been kept for long enough. Returns when the scheduler must look again, or
+ * DT_NOEND.
+ */
 extern TimestampTz batches_trim(TimestampTz now);
 
 #endif

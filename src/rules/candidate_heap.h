@@ -1,10 +1,10 @@
 /*
  * candidate_heap.h
- *		The candidates of a process, and the heaps in which those with work stand: in one for each queue and
- *		urgency, and these in one for each urgency.
+ *		The candidates of a process (the lanes that it may take jobs from), and the heaps that order those
+ *		with work: a heap of lanes for each queue and urgency, and a heap of these queues for each urgency.
  *
- * With a walk over all queues in place of the heaps of queues, a job in one of 1,000 queues takes 51 % more
- * instructions; the upkeep of the heaps takes 1.3 % (callgrind, 5,000 jobs that do nothing).
+ * Without the heaps of queues, a claim would walk over all queues, and a job in one of 1,000 queues would
+ * take 51 % more instructions. The upkeep of the heaps takes 1.3 % (callgrind, 5,000 jobs that do nothing).
  */
 #ifndef QUEUE_JOBS_CANDIDATE_HEAP_H
 #define QUEUE_JOBS_CANDIDATE_HEAP_H
@@ -20,17 +20,17 @@
 
 struct Task;
 
-/* A walk over the jobs of a lane that was opened. */
+/* A claim's walk over the jobs of one lane. */
 typedef struct LaneWalk
 {
 	LaneScan	scan;
-	Job			job;			/* the one to be tried, as long as the candidate has more */
+	Job			job;			/* the job to try next, if the candidate has more */
 	Refusals	refusals;
-	LanePosition tried;			/* the last job that was tried, and either taken or passed by */
-	int			taken;			/* so many jobs */
+	LanePosition tried;			/* the last job that the claim took or passed by */
+	int			taken;			/* number of jobs */
 	bool		any_passed_by;
 	bool		over;			/* there is no further job */
-	int			seen;			/* so many jobs */
+	int			seen;			/* number of jobs */
 } LaneWalk;
 
 typedef struct Candidate
@@ -44,30 +44,30 @@ typedef struct Candidate
 	struct CandidateQueue *queue;
 	struct CandidateWeight *weight;
 	pairingheap_node node;		/* in queue->lanes, if "more" */
-	bool		more;			/* there is a job to be tried, or may be */
-	LanePosition key;			/* of that job; or (no walk) no job stands before it */
-	int64		near;			/* for the next scan; below zero: nothing is known */
+	bool		more;			/* the lane has a job to try, or may have one */
+	LanePosition key;			/* that job's position; without a walk, no job stands before it */
+	int64		near;			/* LaneScan.near of the next scan; below zero: not known */
 	LaneWalk   *walk;			/* or NULL */
-	bool		noted;			/* our transaction has noted jobs that the hint knows nothing of */
-	bool		unhinted;		/* it is in Candidates.unhinted */
-	/* without a hint: when it may have jobs again though nothing happens, or DT_NOEND */
+	bool		noted;			/* this transaction has noted jobs that the hint does not show */
+	bool		unhinted;		/* listed in Candidates.unhinted */
+	/* without a hint: when the lane may have jobs again though no process says so, or DT_NOEND */
 	TimestampTz retry_at;
 } Candidate;
 
 /*
- * Whether the process takes jobs of the lane, and then of which worker, and task, if it has such. What it
- * gives is to live as long as the candidates.
+ * Returns whether the process takes jobs of the lane. If so, sets *worker and, in an executor, *task. Both
+ * must live as long as the candidates.
  */
 typedef bool (*CandidateAdmit) (const Lane *lane, Worker **worker, struct Task **task);
 
-/* Lanes of one queue and urgency, which take its turns together. */
+/* The lanes of one queue and urgency, which share that queue's turns. */
 typedef struct CandidateQueue
 {
 	QueueTurns *turns;
 	Urgency		urgency;
 	pairingheap lanes;			/* Candidate, by key */
 	pairingheap_node node;		/* in Candidates.queues, if there are any */
-	LanePosition key;			/* of the first of them; a copy, to be near */
+	LanePosition key;			/* the first lane's, copied here for the processor's cache */
 	struct Candidates *candidates;
 } CandidateQueue;
 
@@ -76,74 +76,75 @@ typedef struct CandidateWeight
 {
 	Urgency		urgency;
 	int			weight;
-	int			with_more;		/* so many of their lanes have */
+	int			with_more;		/* number of their lanes that have more jobs */
 } CandidateWeight;
 
 typedef struct Candidates
 {
-	MemoryContext context;		/* in which all of it lives */
+	MemoryContext context;		/* holds all of this */
 	CandidateAdmit admit;
 	bool		in_turn;		/* queues take turns even if their workers weigh the same */
-	uint32		set;			/* by which fairness.h knows these lanes */
+	uint32		set;			/* the number by which fairness.h knows these lanes */
 
 	HTAB	   *lanes;			/* of Candidate */
 	HTAB	   *by_turns_of;	/* of CandidateQueue * by their turns */
 	List	   *every_queue;	/* of CandidateQueue */
 	List	   *weights;		/* of CandidateWeight */
-	List	   *unhinted;		/* of Candidate: those that had no hint when they were looked at last */
-	/* what is known of the hint's index, if it still is that lane's; NULL: there are no hints */
+	List	   *unhinted;		/* of Candidate: lanes that had no hint at the last look */
+	/* by index of the hint: its lane's candidate, unless another lane has got the hint; NULL: no hints */
 	Candidate  **by_hint;
-	uint64		seen;			/* changes of hints */
-	TimestampTz next_revisit;	/* some hint may become ready then, without a change */
-	TimestampTz retry_unhinted; /* the same of lanes without a hint */
-	uint64		lost;			/* see lane_hints_lost(): nothing is missed of what was lost by then */
-	uint64		losing;			/* the same when the round of looks into the index began that is under way */
-	int32		position;		/* of that */
-	bool		missing;		/* it has met lanes for which there is no room for a hint */
-	int			taken_since;	/* jobs, since it was last gone on with */
-	bool		doubted;		/* what is known of the lanes may be wrong */
-	pairingheap queues[URGENCIES];	/* CandidateQueue: by turns, if that counts, and their first lane's key */
+	uint64		seen;			/* number of changes of hints that this process has read */
+	TimestampTz next_revisit;	/* when a hint may become ready without a change */
+	TimestampTz retry_unhinted; /* when a lane without a hint may have jobs again */
+	uint64		lost;			/* the lane_hints_lost() up to which this process misses no lane */
+	uint64		losing;			/* lane_hints_lost() when the current round of looks into the index began */
+	int32		position;		/* how far that round has come */
+	bool		missing;		/* that round has met lanes that have no room for a hint */
+	int			taken_since;	/* jobs taken since that round last went on */
+	bool		doubted;		/* an ERROR may have left all this out of date */
+	pairingheap queues[URGENCIES];	/* CandidateQueue: by turns if by_turns, then by first lane's key */
 	bool		by_turns[URGENCIES];
 
 	/* during one claim */
 	LiveTable  *table;
 	TimestampTz now;
 	Snapshot	snapshot;
-	List	   *altered;		/* candidates that have a walk, or jobs that their hint knows nothing of */
-	bool		has_urgency;	/* it is known whose turn it is */
+	List	   *altered;		/* with a walk, or with jobs that the hint does not show */
+	bool		has_urgency;	/* "urgency" is set */
 	Urgency		urgency;
 } Candidates;
 
-/* No candidates yet, in the current memory context. */
+/* Makes an empty set of candidates in the current memory context. */
 extern void candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, uint32 set);
 
-/* So many lanes are known that have no jobs any more that it is better to begin again. */
+/* Whether the process knows so many lanes without jobs that it had better make its candidates again. */
 extern bool candidates_outgrown(const Candidates *candidates);
 
 /* Whether the process takes jobs of the lane. */
 extern bool candidates_serve(Candidates *candidates, int32 lane);
 
-/* NULL if the lane is not known yet. */
+/* Returns the lane's candidate; NULL if the process does not know the lane yet. */
 extern Candidate *known_candidate(Candidates *candidates, int32 lane);
 
-/* NULL if there is no such lane: or not yet, so that it is asked for again when something happens there. */
+/*
+ * Returns the lane's candidate, and makes it if need be. NULL if the lane does not exist (yet): the caller
+ * asks again when something happens in it.
+ */
 extern Candidate *candidate_of(Candidates *candidates, int32 id);
 
 /*
- * The same of a lane without a hint. If the process takes no jobs of it, it stays unknown: there may be any
- * number of such lanes, and for their sake candidates_outgrown() would have all others looked for again.
+ * Does so for a lane without a hint, but keeps no candidate if the process takes no jobs of the lane. There
+ * may be any number of such lanes, and candidates_outgrown() would come true because of them.
  */
 extern Candidate *candidate_of_unhinted(Candidates *candidates, int32 id);
 
-/* All that changes where a lane stands. */
+/* Moves a lane within the heaps. No other function does. */
 extern void candidate_place(Candidate *candidate, bool more, LanePosition key);
 
-/* The lane that goes first of a queue that has any with work. */
+/* Returns the lane that goes first. The queue must have a lane with work. */
 extern Candidate *queue_first_lane(const CandidateQueue *queue);
 
-/*
- * Takes a queue out of its heap, and puts it in again where it belongs by now; one without work is in none.
- */
+/* Take a queue out of its heap, and put it back where it now belongs. A queue without work is in no heap. */
 extern void queue_out(CandidateQueue *queue);
 extern void queue_in(CandidateQueue *queue);
 

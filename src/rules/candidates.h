@@ -1,16 +1,18 @@
 /*
  * candidates.h
- *		The lanes that a process takes jobs from, and which of them goes first (fairness.h).
+ *		A claim's walk over the lanes that a process takes jobs from, in the order in which they have their
+ *		turns (fairness.h).
  *
- * Of a lane that no claim looks into, only its hint is known: no job of it stands before the hint's cursor.
- * That is enough until it seems to be its turn. Then the lane is opened, and if its first job stands behind
- * that of another one, it has to wait after all. So a claim opens about as many lanes as it takes jobs from,
- * and looks at the hints that have changed since the last one, however many lanes there are.
+ * As long as no claim looks into a lane, the process knows only its hint: no job of the lane stands before
+ * the hint's cursor. That is enough until the lane seems to be next. Then the claim opens the lane. If the
+ * first job stands behind that of another lane, the lane has to wait after all. So a claim opens about as
+ * many lanes as it takes jobs from, and looks at the hints that have changed since the last claim, however
+ * many lanes there are.
  *
- * A lane becomes known when its hint shows that it may have jobs. Of lanes for which there is no room for
- * hints (lane_hint.h), the index of jobs is asked: at first, and then for some of them at a time, as long as
- * anything is lost. Such a lane is gone through from its begin; when no job is left in it, it is at rest
- * until it is found again.
+ * A process gets to know a lane when the lane's hint shows that it may have jobs. Lanes for whose hints there
+ * is no room (lane_hint.h) the process finds in the index of jobs: at first, and then a few at a time, as
+ * long as any hint is lost. The process walks over such a lane from its beginning. When the lane has no job
+ * left, the process leaves it alone until it finds the lane in the index again.
  */
 #ifndef QUEUE_JOBS_CANDIDATES_H
 #define QUEUE_JOBS_CANDIDATES_H
@@ -19,7 +21,7 @@
 #include "candidate_look.h"
 #include "live_table.h"
 
-/* The outcome for a job that was tried. */
+/* Outcomes of an attempt to take a job. */
 typedef enum Tried
 {
 	TRIED_TAKEN,
@@ -31,27 +33,27 @@ typedef enum Tried
 typedef struct ClaimWalk
 {
 	/*
-	 * Tries the job that candidate->walk shows. If it sets "enough", the walk is over; a job that it has not
-	 * taken then counts as not tried.
+	 * Tries to take the job that candidate->walk shows. If the function sets "enough", the walk ends; a job
+	 * that the function has not taken then counts as not tried.
 	 */
 	Tried		(*attempt) (struct ClaimWalk *walk, Candidate *candidate);
 	void	   *argument;
-	bool		look;			/* the walk takes no job, and uses up no turn */
+	bool		look;			/* this walk takes no job, and uses up no turn */
 
 	/*
-	 * If this walk takes no job of a lane, the next one goes on after the jobs that this one has tried
-	 * there, instead of where this one began.
+	 * If this walk takes no job of a lane, the next walk begins there after the jobs that this one has tried,
+	 * instead of where this one began.
 	 */
 	bool		tells_tried;
-	bool		reads_on;		/* it reads the lane of the last job on, and sets "rest" */
+	bool		reads_on;		/* the walk reads on in the last job's lane, and sets "rest" */
 	bool		enough;
-	/* or NULL: lanes that may have more jobs, that of the last job taken and another */
+	/* lanes that may have more jobs: the last job's and another one, or NULL */
 	Candidate  *rest[2];
 } ClaimWalk;
 
 /*
- * Goes on until walk->enough, or no lane has a further job, and then settles in the lanes' hints what it has
- * found out. The walk lives in the current memory context. Returns how many jobs were taken.
+ * Walks until walk->enough, or until no lane has a further job. Then writes into the lanes' hints what the
+ * walk has found out. The walk lives in the current memory context. Returns how many jobs it took.
  */
 extern int	candidates_walk(Candidates *candidates, LiveTable *table, TimestampTz now, ClaimWalk *walk);
 

@@ -1,7 +1,8 @@
 /*
  * current_job.h
- *		The job that this process is running, for the functions that a handler calls: current_job(),
- *		retry_in(), snooze_me(), continue_at(), checkpoint(), step(); cancel() and discard() of itself.
+ *		The job that this process runs, and what its handler says of it: state behind current_job(),
+ *		retry_in(), snooze_me(), continue_at(), checkpoint() and step(), and behind cancel() and discard() of
+ *		the job itself.
  */
 #ifndef QUEUE_JOBS_CURRENT_JOB_H
 #define QUEUE_JOBS_CURRENT_JOB_H
@@ -13,15 +14,15 @@
 
 typedef struct CurrentJob
 {
-	Job		   *job;			/* NULL: none is running. Its attempt is that of this run */
+	Job		   *job;			/* NULL: no run. job->attempt counts this run */
 	const Lane *lane;
 	const Worker *worker;
-	bool		is_procedure;	/* its handler is */
-	int64		retry_in;		/* microseconds; -1: as usual */
-	int64		snooze;			/* microseconds; -1: no */
-	char	   *signal;			/* for which it snoozes, or NULL; lives as long as the run */
-	int64		step_batch;		/* of the step that runs, once it has asked for it */
-	/* what continue_at() said last, unless its cursor is NULL; snooze is the delay */
+	bool		is_procedure;	/* the handler is a procedure */
+	int64		retry_in;		/* microseconds, as retry_in() said; -1: it said nothing */
+	int64		snooze;			/* microseconds, as snooze_me() said; -1: it said nothing */
+	char	   *signal;			/* the signal it snoozes for, or NULL; lives as long as the run */
+	int64		step_batch;		/* batch of the step that runs, once the handler has asked for it */
+	/* what continue_at() said last, if its cursor is not NULL; "snooze" is the delay */
 	Slice		slice;
 	bool		stopped;		/* checkpoint() has ended the run, with an error */
 } CurrentJob;
@@ -30,7 +31,7 @@ typedef struct CurrentJob
 
 extern CurrentJob current_job;
 
-/* A run begins. */
+/* Called when a run begins. */
 extern void current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure);
 
 /* At the end of a transaction, or of a savepoint (hooks.c). */
@@ -38,22 +39,22 @@ extern void current_job_transaction_end(XactEvent event);
 extern void current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
 										SubTransactionId parent);
 
-/* ERROR 55000 unless this process runs a job. */
+/* Raises an ERROR (55000) unless this process runs a job. */
 extern void current_job_require(const char *function);
 
 /*
- * A handler is about to say what is to become of its job if the run succeeds: a rollback of what the handler
- * has written meanwhile takes that back.
+ * Called before a handler says what becomes of its job if the run succeeds. A rollback of what the handler
+ * writes from here on takes back what it said.
  */
 extern void current_job_about_to_say(void);
 
 /*
- * The handler says that its job is to wait for the signal, no longer than "timeout" microseconds or
+ * Notes that the handler wants its job to wait for the signal, no longer than "timeout" microseconds, or
  * NO_TIMEOUT.
  */
 extern void current_job_wait_for(const char *signal, int64 timeout);
 
-/* A copy that lives as long as the run. */
+/* Returns a copy that lives as long as the run. */
 extern Jsonb *current_job_keep(const Jsonb *value);
 
 #endif

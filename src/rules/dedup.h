@@ -1,6 +1,6 @@
 /*
  * dedup.h
- *		Deduplication: no lost update, no wait, no deadlock. dedup.c tells how.
+ *		Deduplication without lost updates, waits or deadlocks. dedup.c tells how.
  */
 #ifndef QUEUE_JOBS_DEDUP_H
 #define QUEUE_JOBS_DEDUP_H
@@ -11,69 +11,70 @@
 typedef enum Standing
 {
 	STANDING_NONE,				/* insert the job */
-	STANDING_DROP,				/* it is a duplicate of the one returned */
-	STANDING_FOLLOW_UP,			/* it is a duplicate, and is inserted to run once more */
+	STANDING_DROP,				/* the job is a duplicate of *standing: do not insert it */
+	STANDING_FOLLOW_UP,			/* the job is a duplicate: insert it, to run after *standing */
 } Standing;
 
-/* Whether the worker's jobs have a key without a token. */
+/* Whether the worker deduplicates its jobs even if the enqueuer gives no token. */
 extern bool dedup_takes_part(const Worker *worker);
 
 /* Whether the job holds its key until it has ended (until_executed). */
 extern bool dedup_one_at_a_time(const Job *job, const Worker *worker);
 
 /*
- * Gives the job its key: worker, queue and owner, which its lane has, and the token or the args, or what
- * stands for these if they are encrypted. None if the worker does not deduplicate. The args are clear.
+ * Gives the job its key: the worker, queue and owner of its lane, and the token or else the args. For args
+ * that the worker encrypts, a keyed hash stands in their place; "args" are clear. Gives no key if the worker
+ * does not deduplicate.
  */
 extern void dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token);
 
 /*
- * Whether a job of that key stands already for the one about to be enqueued. The job that stands is held
- * until the end of the transaction.
+ * Looks for a job of the same key that stands for the job about to be enqueued, and holds that job until the
+ * transaction ends.
  */
 extern Standing dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role,
 									int64 *standing);
 
 /*
- * Whether any live job of that key is there, in whatever state; also one of another owner, if the worker's
- * definer runs them all.
+ * Whether any live job has the key, in whatever state. If the worker runs all jobs as its definer, jobs of
+ * other owners count, too.
  */
 extern bool dedup_any_live(LiveTable *table, const Job *job, const Worker *worker);
 
 /*
- * To be called before a job is taken: gets the hold (and the key, under until_executed) without waiting.
- * False if the job cannot start now. Holds last to the end of the transaction.
+ * Called before a process takes a job: gets the hold on the job and, under until_executed, its key, without
+ * waiting. Returns false if the job cannot start now. Holds last until the transaction ends.
  */
 extern bool dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker);
 
 /*
- * Whether another job, which is not running, keeps the job from starting: it is of the same key, has begun,
+ * Whether another job of the same key, which is not running, keeps the job from starting: that job has begun,
  * and goes on later.
  */
 extern bool dedup_goes_first(const Job *other, const Job *job, const Worker *worker);
 
-/* The job could not be taken after all. */
+/* Undoes dedup_claim_begin(): the process could not take the job after all. */
 extern void dedup_claim_undo(const Job *job, const Worker *worker);
 
 /*
- * A job that had so many attempts has been taken: merges all others of its key that wait, and on which no
- * open transaction relies, into its run. If one of them has fewer failures, its attempts count from now on:
- * *job becomes that one. A job that has begun (dedup.c) is merged with none.
+ * Called when a process has taken a job that had so many attempts before. Merges into its run all jobs of the
+ * same key that wait and that no open transaction relies on. If a merged job has fewer failures,
+ * job->uncharged grows so that *job has as few. A job that has begun (dedup.c) is merged with no other.
  */
 extern void dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker);
 
-/* The job has come to another lane: gives it the key that it has there. */
+/* Gives a job that has come to another lane the key that it has there. */
 extern void dedup_move_key(Job *job, const Worker *worker);
 
 /*
- * Before that, under until_executed: false if one of its key is being run, and it must stay. Otherwise none
- * is started until dedup_move_end(), by when those that are added to the list of ids (int64 *) are to be
- * moved, too.
+ * dedup_move_begin() prepares a move of a job under until_executed to another lane. Returns false if a job of
+ * the same key runs: the job then stays. Otherwise no job of the key starts until dedup_move_end(), and the
+ * caller must have moved the jobs whose ids this adds to the list (int64 *) by then.
  */
 extern bool dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **ids);
 extern void dedup_move_end(const Job *job, const Worker *worker);
 
-/* A run under until_executed has ended: what waited for its key can start. */
+/* Called when a run under until_executed ends: jobs that waited for its key can start. */
 extern void dedup_publish_key(LiveTable *table, const Job *job, const Worker *worker);
 
 #endif

@@ -2,8 +2,8 @@
  * encrypted_job.h
  *		Args, results and errors of a job as ciphertext; encrypted_job.c tells how.
  *
- * job->args are as they are stored, ciphertext and all, wherever the job goes. What a handler or a claimant
- * gets is in job->clear_args, for as long as the run lasts.
+ * job->args stay as the row has them, ciphertext included, wherever the job goes. A run finds the clear args,
+ * which the handler or claimant gets, in job->clear_args.
  */
 #ifndef QUEUE_JOBS_ENCRYPTED_JOB_H
 #define QUEUE_JOBS_ENCRYPTED_JOB_H
@@ -11,7 +11,7 @@
 #include "job.h"
 #include "lane.h"
 
-/* Whether there is anything to ask the functions below about such a job. */
+/* Whether a caller must ask the functions below about the job. */
 static inline bool
 job_may_be_encrypted(const Job *job, const Worker *worker)
 {
@@ -19,47 +19,48 @@ job_may_be_encrypted(const Job *job, const Worker *worker)
 }
 
 /*
- * Encrypts what the worker wants of the job's args, which are clear; the job has its id. ERROR if there is no
- * key, or the args are no object that has the worker's keys.
+ * Encrypts those of the job's args that the worker's definition names. The args are clear, and the job has
+ * its id already. Raises an ERROR if there is no key, or if the args are no object that has the named keys.
  */
 extern void encrypt_args(Job *job, const Worker *worker);
 
-/* Whether anything can be encrypted now. */
+/* Whether the library has OpenSSL, and the process a key to encrypt with. */
 extern bool encryption_possible(void);
 
-/* ERROR if args that are to be encrypted would be stored as they are, in "where". */
+/* Raises an ERROR if args that the worker encrypts would be stored clear in "where". */
 extern void refuse_clear_args(const Worker *worker, Jsonb *args, const char *where);
 
-/* Why a key that a run of the job needs is missing, as a sentence; or NULL. */
+/* Returns why a key that a run of the job needs is missing, as a sentence; or NULL. */
 extern char *encryption_key_missing(const Job *job, const Worker *worker);
 
 /*
- * The same for a claim, which then passes the job by. The lane is looked at again after a while; *whole_lane:
- * other jobs of it need not be looked at now.
+ * Returns whether such a key is missing, so that a claim passes the job by. Claims look at the lane again
+ * after a while. Sets *whole_lane if the claim need not look at other jobs of the lane now.
  */
 extern bool pass_by_without_key(const Job *job, const Worker *worker, const Lane *lane, bool *whole_lane);
 
 /*
- * Gives the job its clear_args, in the current memory context. False if what is stored was altered, or
- * belongs to another job or key; *key is that key then. ERROR if a key is missing.
+ * Sets job->clear_args, in the current memory context. decrypt_args() returns false if the stored value was
+ * altered, or belongs to another job or key, and sets *key to the args key concerned. Both raise an ERROR if
+ * a key is missing.
  */
 extern bool decrypt_args(Job *job, char **key);
 extern void require_decrypted_args(Job *job);
 
-/* What is stored of a job, decrypted. ERROR if that cannot be done. */
+/* Return what a job's row has, decrypted. Raise an ERROR if the process cannot decrypt it. */
 extern Jsonb *decrypted_args(int64 id, int16 encrypted, Jsonb *args);
 extern Jsonb *decrypted_result(int64 id, int16 encrypted, Jsonb *result);
 extern Jsonb *decrypted_errors(int64 id, int16 encrypted, Jsonb *errors);
 
-/* The result as it is to be stored, and in the job whether it is ciphertext. */
+/* Returns the result as the row gets it, and sets in job->encrypted whether that is ciphertext. */
 extern Jsonb *storable_result(Job *job, const Worker *worker, Jsonb *result);
 
-/* The text of an error as it is to be stored, in the current memory context; NULL stays NULL. */
+/* Returns an error's text as the row gets it, in the current memory context; NULL for NULL. */
 extern const char *storable_error_text(const Job *job, const char *text);
 
 /*
- * What takes the place of the args in the deduplication key of a job whose args are encrypted: a hash by a
- * key that is not in the database.
+ * Returns the text that stands in a deduplication key in place of encrypted args: a hash with a key that is
+ * not in the database.
  */
 extern char *encrypted_dedup_token(const Lane *lane, Jsonb *args);
 extern bool is_encrypted_dedup_token(const char *token);

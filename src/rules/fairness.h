@@ -1,16 +1,16 @@
 /*
  * fairness.h
- *		Which lane's job goes next: by urgency first, then by the queues' shares, then by priority and age.
+ *		Chooses the lane whose job goes next: by urgency first, then by the queues' shares, then by priority
+ *		and age.
  *
- * Urgency high goes before low, low before throttled. So that nothing starves, an urgency that has been
+ * High urgency goes before low, and low before throttled. So that no urgency starves, one that a process has
  * passed over for PATIENCE gets every eighth turn from then on, as long as it has work. Queues of one urgency
- * take turns in the proportion of their workers' weights (stride scheduling). It all is local to the process
- * that takes jobs; one that has just begun, and may not live for long, tells by the age of an urgency's first
- * job that others have passed it over.
+ * take turns in proportion to their workers' weights (stride scheduling). Each process that takes jobs keeps
+ * these counts for itself. A process that has just begun, and may not live for long, takes the age of an
+ * urgency's first job for the time for which others have passed the urgency over.
  *
- * A process that takes jobs from several sets of lanes in turn knows for each set by itself what was passed
- * over: that one of them has no work says nothing of the others. A set is known by a number that the caller
- * gives it.
+ * A process that takes jobs from several sets of lanes in turn keeps separate counts for each set: that one
+ * set has no work says nothing about the others. The caller gives each set a number.
  */
 #ifndef QUEUE_JOBS_FAIRNESS_H
 #define QUEUE_JOBS_FAIRNESS_H
@@ -20,22 +20,22 @@
 
 #define URGENCIES (URGENCY_THROTTLED + 1)
 
-/* The turns that a queue has had, of one urgency. Never freed. */
+/* The turns that a queue has had in one urgency. Never freed. */
 typedef struct QueueTurns QueueTurns;
 
 extern QueueTurns *fairness_turns(const char *queue, Urgency urgency);
 
 /*
- * Whether this process has never passed over the urgency, and is to be told since when its first job has been
- * due.
+ * fairness_is_new() tells whether this process has never passed over the urgency. If so, the caller tells
+ * fairness_introduce() since when the urgency's first job has been due.
  */
 extern bool fairness_is_new(uint32 set, Urgency urgency);
 extern void fairness_introduce(uint32 set, Urgency urgency, TimestampTz due_since, TimestampTz now);
 
-/* The urgency whose turn it is, of those that have work: at least one has. */
+/* Returns the urgency whose turn it is, among those that have work. At least one must have work. */
 extern Urgency fairness_urgency(uint32 set, const bool has_work[URGENCIES], TimestampTz now);
 
-/* No urgency has work: none is passed over any more. */
+/* Called when no urgency has work: the process passes none over any more. */
 extern void fairness_idle(uint32 set);
 
 /*
@@ -44,7 +44,7 @@ extern void fairness_idle(uint32 set);
  */
 extern int	fairness_compare(QueueTurns *a, QueueTurns *b);
 
-/* The queue has had a turn: one job of a worker of that weight. */
+/* Counts a turn of the queue: one job of a worker of that weight. */
 extern void fairness_charge(QueueTurns *turns, int weight);
 
 #endif

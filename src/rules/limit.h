@@ -1,9 +1,10 @@
 /*
  * limit.h
- *		How many jobs of a worker, or of one value of its concurrency_key, run at once; and how many start in
- *		a time. limit.c tells how.
+ *		Limits: how many jobs of a worker, or of one value of its concurrency_key, run at once, and how many
+ *		start in a period. limit.c tells how.
  *
- * Lock order: limits come before the key and the job (job_lock.h), and are only ever tried.
+ * Lock order: limits come before the key and the job (job_lock.h). A process only tries to get them, and
+ * never waits.
  */
 #ifndef QUEUE_JOBS_LIMIT_H
 #define QUEUE_JOBS_LIMIT_H
@@ -17,85 +18,85 @@
 
 typedef enum LimitVerdict
 {
-	LIMIT_FREE,					/* the job may start: what it takes of the limits is in the LimitHold */
-	LIMIT_KEY,					/* jobs of its key are at their limit; others of its lane are not */
+	LIMIT_FREE,					/* the job may start; the LimitHold has what it takes of the limits */
+	LIMIT_KEY,					/* jobs of its key are at their limit; others of its lane may not be */
 	LIMIT_WORKER,				/* no job of the worker may start now */
 } LimitVerdict;
 
-/* What a job that is about to start, or runs, takes of its worker's limits. */
+/* Slots and starts that a job takes of its worker's limits. */
 typedef struct LimitHold
 {
-	uint64		key;			/* hash of worker and key; 0: the job is counted under none */
+	uint64		key;			/* hash of worker and key; 0: the job counts under no key */
 	int64		worker_slot;	/* or 0 */
 	int64		key_slot;		/* or 0 */
-	uint64		refusals;		/* shared_refusals() when it began to take them */
+	uint64		refusals;		/* shared_refusals() when the process began to take them */
 	RateHold	rate;
 } LimitHold;
 
 #define MAX_REFUSED_KEYS 128
 
-/* What a walk over a lane has met of limits; all else is zero at first. */
+/* The refusals that a walk over a lane has met. The caller sets "window", and leaves all else zero. */
 typedef struct Refusals
 {
-	LaneWindow	window;			/* of the lane's hint, when it began; to be set */
+	LaneWindow	window;			/* of the lane's hint, when the walk began */
 	bool		any;
 	LanePosition first;			/* the first job that was refused: the lane's cursor must not pass it */
-	TimestampTz retry_at;		/* when that may be another thing */
+	TimestampTz retry_at;		/* when a limit may no longer refuse that job */
 	bool		hands_full;		/* this transaction can take no more, but others can */
-	int			crowd;			/* jobs refused for their key's limit */
-	bool		being_parked;	/* the scheduler has been told to put them aside */
-	int			nkeys;			/* others of these keys are refused as well, so that they do not overtake */
+	int			crowd;			/* number of jobs that their key's limit refused */
+	bool		being_parked;	/* the walk has told the scheduler to park these jobs */
+	int			nkeys;			/* jobs of these keys are refused, too, so as not to overtake */
 	uint64		keys[MAX_REFUSED_KEYS];
 } Refusals;
 
 /*
- * To be called before a job is taken; tries, and never waits. What it gets lasts until the end of the
- * transaction. When that comes, lanes that were refused meanwhile are published.
+ * Called before a process takes a job. Only tries, and never waits. Slots and starts last until the
+ * transaction ends, which then publishes the lanes that the limits refused meanwhile.
  */
 extern LimitVerdict limit_begin(LiveTable *table, const Job *job, Worker *worker,
 								Refusals *refusals, LimitHold *hold);
 
 /*
- * The job was not taken after all: it could not be, for another transaction has it (passed_by), or it was not
- * to be (NULL).
+ * Gives back what limit_begin() got, because the process does not take the job after all. "passed_by" is the
+ * job if another transaction has it, or NULL if the process did not want it.
  */
 extern void limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const Job *passed_by,
 					   Refusals *refusals);
 
 /*
- * Settles the hint of a lane in which a claim was refused; "taken" is the key of the last job that it took,
- * or NULL. False if nothing was refused.
+ * Writes the refusals that a claim has met into the lane's hint. "taken" is the position of the last job that
+ * the claim took, or NULL. Returns false if no limit refused the claim.
  */
 extern bool limit_settle(int32 lane, const Refusals *refusals, const LanePosition *taken);
 
 /*
- * How many more jobs of a key could start now. They may have been refused while we looked, and are published.
- * If a rate limit has a say, *retry_at is set to when to ask again, not at once even if its period is short,
- * and NO_TIME otherwise.
+ * Returns how many more jobs of a key can start now. Other claims may have been refused while this looked, so
+ * it publishes their lanes. If a rate limit counts, sets *retry_at to when the caller should ask again, which
+ * is not at once even if the period is short; otherwise to NO_TIME.
  *
- * "ahead": the caller sends as many parked jobs back to their lanes. Then some of the starts that a rate
- * limit allows until *retry_at are counted as well. And with a limit of one, whose jobs start in order, the
- * transaction keeps the slot: between its commit and its publication, the jobs that it sends back are neither
- * parked nor before the cursor of their lane, and later jobs of their key would overtake them.
+ * "ahead": the caller sends as many parked jobs back to their lanes. The result then includes some of the
+ * starts that a rate limit allows until *retry_at. With a limit of one, whose jobs start in order, the
+ * transaction also keeps the slot: between its commit and its publication, the jobs that it sends back are
+ * neither parked nor before the cursor of their lane, and later jobs of their key would overtake them.
  */
 extern int	limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool ahead,
 							  TimestampTz *retry_at);
 
-/* For waits_for(): which limits a worker has. */
+/* Describes the limits of a worker, for waits_for(). */
 extern char *limit_describe(const Worker *worker);
 
-/* For explain_job(): what of its worker's limits keeps a job from starting, if anything does. */
+/* Which of its worker's limits keep a job from starting, for explain_job(). */
 typedef struct LimitLook
 {
 	bool		worker_full;
 	bool		key_full;
-	char	   *holders;		/* of the slots that are taken, in words */
+	char	   *holders;		/* who has the slots that are taken, in words */
 	TimestampTz rate_until;		/* when the next start is possible, or NO_TIME */
 } LimitLook;
 
 extern void limit_look(LiveTable *table, const Job *job, const Worker *worker, LimitLook *state);
 
-/* A claimant's lease, which outlives the transaction, takes the slots along. */
+/* Writes rows for the slots that a claimant's lease takes, as the lease outlives the transaction. */
 extern void limit_write_claim(const LimitHold *hold, const Job *job);
 
 #endif

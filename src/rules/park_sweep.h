@@ -1,7 +1,7 @@
 /*
  * park_sweep.h
- *		Parks jobs (park.h), and sends back those that no transaction does. For the scheduler, or a claim that
- *		stands in for it.
+ *		Parks jobs (park.h), and sends back those that no transaction sends back. For the scheduler, or for a
+ *		claim that stands in for it.
  */
 #ifndef QUEUE_JOBS_PARK_SWEEP_H
 #define QUEUE_JOBS_PARK_SWEEP_H
@@ -9,15 +9,15 @@
 #include "utils/timestamp.h"
 
 /*
- * Parks what stands in the way in lanes of which a claim said so. For the scheduler, outside of a
- * transaction.
+ * Parks the jobs that stand in the way, in lanes that a claim has marked as crowded. For the scheduler,
+ * outside of a transaction.
  */
 extern void park_crowded_lanes(void);
 
 /*
- * Lets jobs go back to their lanes as far as their limits let them start; false if none is parked. Needed for
- * rate limits at *retry_at (DT_NOEND: not), and otherwise only if a process died, or what is limited was
- * changed. In a transaction.
+ * Sends jobs back to their lanes as far as their limits let them start. Returns false if no job is parked.
+ * Rate limits need the next call at *retry_at (DT_NOEND: none). Otherwise a call is needed only after a
+ * process has died or a limit has changed. Needs a transaction.
  */
 extern bool park_sweep(TimestampTz *retry_at);
 
