@@ -208,6 +208,22 @@ my $looks = $node->safe_psql('postgres', 'SELECT max(scans) FROM looks');
 note("at most $looks looks into the index before a job begins");
 cmp_ok($looks, '<', 1000, "another role's lanes, many more than there is room for, do not delay a job");
 
+# A restart finds a job behind more lanes than there is room for, whose jobs wait for claimants.
+sub restart_with
+{
+	my ($executors) = @_;
+
+	$node->append_conf('postgresql.conf', "queue_jobs.max_executors = $executors\nqueue_jobs.idle_timeout = '1ms'");
+	$node->restart;
+	return;
+}
+
+restart_with(0);
+$node->safe_psql('postgres', q{SET ROLE other; SELECT queue_jobs.enqueue('counting', queue => 'behind')});
+restart_with(3);
+wait_until($node, 'SELECT count(*) = 11 FROM looks');
+pass('a job behind lanes that executors do not serve is done after a restart');
+
 # A claim that goes through many lanes in vain keeps nothing open there: their index entries are there, their jobs are not.
 $node->safe_psql('postgres', q{BEGIN; SELECT queue_jobs.remove_jobs('left_alone'); COMMIT; SELECT queue_jobs.enqueue('left_alone', queue => 'q2001')});
 my $through = in_background($node);
