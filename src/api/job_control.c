@@ -158,6 +158,25 @@ find_job(JobControl *control, int64 id, Job *job)
 		: live_find(control->table, id, false, &control->slot, job);
 }
 
+/* Ends the job, whose row we have. */
+static ControlResult
+end_job_found(JobControl *control, Job *job, JobState end_as)
+{
+	/*
+	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
+	 * find that we have the row.
+	 */
+	if (job->started_at != NO_TIME && is_being_run(job->id))
+	{
+		live_leave(job);
+		return CONTROL_RUNS;
+	}
+	if (end_found(control, job, end_as))
+		return CONTROL_DONE;
+	live_leave(job);
+	return CONTROL_LOCKED;
+}
+
 ControlResult
 control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner)
 {
@@ -170,20 +189,7 @@ control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner)
 		job_check_owner(id, lane_get(job.lane));
 	if (found == FIND_LOCKED)
 		return control->wait || is_being_run(id) ? CONTROL_RUNS : CONTROL_LOCKED;
-
-	/*
-	 * A procedure that has committed has no lock on its row. But without a start the executor is about to
-	 * find that we have the row.
-	 */
-	if (job.started_at != NO_TIME && is_being_run(id))
-	{
-		live_leave(&job);
-		return CONTROL_RUNS;
-	}
-	if (end_found(control, &job, end_as))
-		return CONTROL_DONE;
-	live_leave(&job);
-	return CONTROL_LOCKED;
+	return end_job_found(control, &job, end_as);
 }
 
 /* Ends a job that no process runs; "wait" for what others do with its row. */
@@ -285,7 +291,7 @@ job_end_at_once(int64 id, JobState end_as)
 			if (ledger_end_withdrawn(id))
 				live_leave(&job);
 			else
-				result = control_end_job(&control, id, end_as, false);
+				result = end_job_found(&control, &job, end_as);
 			break;
 		case FIND_LOCKED:
 			if (!ledger_end_withdrawn(id))

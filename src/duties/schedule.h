@@ -45,7 +45,8 @@ extern void schedule_define(const ScheduleDefinition *definition);
 
 /*
  * Enqueues the jobs of due ticks, for some time. Returns when there is more to do, or DT_NOEND. "called": a
- * session has changed a schedule, or let go of one. Only the scheduler calls this, outside of a transaction.
+ * session has changed a schedule, or released its lock on one. Only the scheduler calls this, outside of a
+ * transaction.
  */
 extern TimestampTz schedule_due(TimestampTz now, bool called);
 

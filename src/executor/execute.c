@@ -197,17 +197,26 @@ put_back_as_said(Run *run, TupleTableSlot *slot)
 	return at_once ? JOB_AVAILABLE : JOB_SCHEDULED;
 }
 
+/* The end that a session asks for, or -1: a request that comes after the handler's success is too late. */
+static int
+end_to_make(const Run *run, RunEnd end)
+{
+	int			end_as = end_wanted(run);	/* waits for sessions that are about to ask */
+
+	return end == RUN_SUCCEEDED && current_job.snooze < 0 ? -1 : end_as;
+}
+
 /* Writes what has become of the job; slot is NULL if its row was deleted. */
 static JobState
 finish(Run *run, RunEnd end, TupleTableSlot *slot)
 {
 	const Worker *worker = run->task->worker;
 	RunError	error;
-	int			end_as = end_wanted(run);
+	int			end_as = end_to_make(run, end);
 
 	if (run->error != NULL && queue_jobs_log_jobs != LOG_JOBS_NONE)
 		task_know_loggable_args(run->task->callee);
-	if (end_as >= 0 && (end != RUN_SUCCEEDED || current_job.snooze >= 0))
+	if (end_as >= 0)
 		end = RUN_ENDED;		/* the interruption came too late for the handler */
 	switch (end)
 	{
@@ -332,9 +341,7 @@ execute_procedure(Run *run)
 	test_point("handler_returned");
 	PushActiveSnapshot(GetTransactionSnapshot());
 	live_open(&run->table);
-	end_as = end_wanted(run);
-	if (end == RUN_SUCCEEDED && current_job.snooze < 0)
-		end_as = -1;
+	end_as = end_to_make(run, end);
 	found = live_find(&run->table, run->job.id, end_as < 0, &slot, &stored);
 	if (found == FIND_FOUND)
 	{

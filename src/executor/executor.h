@@ -22,7 +22,7 @@ extern TimestampTz execute_next_look(void);
  */
 extern void execute_recover(ExecutorSlot *slot, const ErrorData *edata);
 
-/* Called after execute_recover(), even if that failed: lets go of all that the run has left. */
+/* Called after execute_recover(), even if that failed: releases all that the run has left. */
 extern void execute_let_go(ExecutorSlot *slot);
 
 /*

@@ -5,7 +5,7 @@
  *
  * Only superusers and the extension's owner may write the extension's tables by SQL. A role with
  * pg_write_all_data may write every other table, but a row in ours is a job, a schedule or a definition of
- * any role, and whoever writes it runs code as that role. Triggers refuse the statement before it does
+ * any role: a role that writes it runs code as that role. Triggers refuse the statement before it does
  * anything. Where a subscription applies rows, they refuse the row.
  *
  * Extension membership protects our tables and functions from DROP, and the schema from ALTER EXTENSION ...

@@ -47,20 +47,27 @@ ledger_open(void)
 	failed = ledger == NULL && MyBackendType != B_BG_WORKER;
 }
 
-/* Writes an entry, which is valid from the last store on. */
+/* Puts an entry into a place, where it is valid from the last store on. */
 static void
-write_entry(LedgerEntry *entry, Oid database, int64 job, int32 attempt, int end_as)
+put_entry(LedgerEntry *place, LedgerEntry entry)
 {
-	entry->job = 0;
+	int64		job = entry.job;
+
+	place->job = 0;
 	pg_write_barrier();
-	entry->database = database;
-	entry->attempt = attempt;
-	entry->server_start = PgStartTime;
-	entry->pid = MyProcPid;
-	entry->end_as = end_as;
-	entry->withdrawn = 0;
+	entry.job = 0;
+	*place = entry;
 	pg_write_barrier();
-	entry->job = job;
+	place->job = job;
+}
+
+static void
+write_entry(LedgerEntry *place, Oid database, int64 job, int32 attempt, int end_as)
+{
+	put_entry(place, (LedgerEntry) {
+		.database = database, .job = job, .attempt = attempt, .server_start = PgStartTime,
+		.pid = MyProcPid, .end_as = end_as
+	});
 }
 
 static bool
@@ -168,16 +175,7 @@ ledger_blame(void)
 	place = place_for(own_entry->database, own_entry->job);
 	if (place == NULL)
 		return;					/* the scheduler finds it where it is */
-	place->job = 0;
-	pg_write_barrier();
-	place->database = own_entry->database;
-	place->attempt = own_entry->attempt;
-	place->server_start = own_entry->server_start;
-	place->end_as = own_entry->end_as;
-	place->withdrawn = own_entry->withdrawn;
-	place->withdrawn_by = own_entry->withdrawn_by;
-	pg_write_barrier();
-	place->job = own_entry->job;
+	put_entry(place, *own_entry);
 	ledger_wipe();
 }
 
