@@ -31,8 +31,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_await_batch);
 #define MOST_COLUMNS 3
 
 /*
- * What is waited for: a query whose first column is the state, and the last two whether it has ended, and its
- * owner.
+ * A thing that a session waits for: a query whose first column is its state, and whose last two say whether
+ * it has ended, and who owns it.
  */
 typedef struct Awaited
 {

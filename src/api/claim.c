@@ -121,7 +121,7 @@ roles_callback(Datum arg, int cacheid, uint32 hashvalue)
 	roles_version++;
 }
 
-/* What has_privs_of_role() looks at. */
+/* The caches that has_privs_of_role() looks at. */
 static void
 watch_roles(void)
 {
@@ -231,10 +231,10 @@ find_claimable(ArrayType *queues)
 	claimable.queues = DatumGetArrayTypePCopy(PointerGetDatum(queues));
 	MemoryContextSwitchTo(old);
 	claimable_made++;
-	claimable.registry = registry;	/* only now, for an error may have come before */
+	claimable.registry = registry;	/* only now: an error may have come before */
 }
 
-/* What the array's lanes are now. Good until the next call. */
+/* The array's lanes, as they are now. Good until the next call. */
 static Candidates *
 claimable_candidates(ArrayType *queues)
 {

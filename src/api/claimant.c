@@ -148,8 +148,8 @@ complete_one(int64 id, int32 attempt, Jsonb *result)
 }
 
 /*
- * Deletes the row as it was seen, without locking it first: the fence holds, for a row that has changed since
- * is not deleted. False, and nothing is done, if anything is not as it should be.
+ * Deletes the row as it was seen, without locking it first. The fence holds all the same: a row that has
+ * changed since then is not deleted. Returns false, and does nothing, if anything is not as it should be.
  */
 static bool
 complete_seen(LiveTable *table, IdScan *scan, HistoryWriter *history, int64 id, int32 attempt, Jsonb *result)
@@ -274,7 +274,10 @@ refuse_null_job(FunctionCallInfo fcinfo, const char *function)
 	refuse_null(fcinfo, 1, "attempt");
 }
 
-/* What fail() and fail_many() take beside the error: retry_in, in microseconds or -1, and final. */
+/*
+ * Reads the parameters of fail() and fail_many() beside the error: retry_in, in microseconds or -1, and
+ * final.
+ */
 static int64
 retry_arguments(FunctionCallInfo fcinfo, RunError *error)
 {
@@ -412,8 +415,8 @@ job_arrays(FunctionCallInfo fcinfo, const char *function)
 /* ---- complete ---- */
 
 /*
- * Those that are not found as they should be are looked for once more, where they may be waited for or
- * refused.
+ * Jobs that are not found as they should be are looked for once more, where this session may wait for them
+ * or refuse them.
  */
 static void
 complete_jobs(const JobArrays *arrays)

@@ -53,7 +53,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 #define COLUMN(name) Anum_defined_worker_##name
 #define OPTION(name) COLUMN(name), ARG(name)
 
-/* What is stored as it is given; NULL only if it is a text. */
+/* Stores an option as it is given. Only a text may be NULL. */
 static void
 set_options(Definition *definition)
 {
@@ -100,7 +100,10 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 		return;
 	handler = handler_named(name);
 
-	/* What a definer's worker does, its definer must be allowed to do. Checked again when the job runs. */
+	/*
+	 * The definer must be allowed to call what the worker of a definer calls. Executors check it again when
+	 * a job runs.
+	 */
 	if (run_as_definer && !handler_may_be_called(handler, definer))
 		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
 	function = handler_bind(handler->oid, name);
@@ -359,8 +362,8 @@ set_times(Definition *definition)
 }
 
 /*
- * What is read is handed to a parameter of that name: one of another type must have been meant for something
- * else.
+ * A value that is read from the database is handed to the parameter of that name. A parameter of another
+ * type must have been meant for something else.
  */
 static void
 check_read_parameter(const char *name)
@@ -460,7 +463,7 @@ set_followers(Definition *definition, const char *worker)
 	}
 }
 
-/* What is stored as ciphertext; an option that is not given is NULL in the row. */
+/* Sets the options that are stored as ciphertext. An option that is not given is NULL in the row. */
 static void
 set_encryption(Definition *definition)
 {
@@ -493,7 +496,7 @@ check_definer(const Worker *worker)
 				 errhint("Become a member of that role, or choose another name.")));
 }
 
-/* One that 0.1.0 has let have such a name keeps it. */
+/* A worker that got such a name under 0.1.0 keeps it. */
 static void
 refuse_reserved_name(const char *name)
 {

@@ -23,7 +23,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_encryption_problem);
 
 /* ---- decrypt_job ---- */
 
-/* What is stored of a job. */
+/* The columns of a job that may hold ciphertext. */
 typedef struct Stored
 {
 	int32		lane;

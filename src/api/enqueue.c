@@ -390,7 +390,7 @@ check_all_args(const Worker *worker, const Datum *args, int count)
 	MemoryContextDelete(context);
 }
 
-/* Those that are deduplicated go one by one, for they must see each other. */
+/* Deduplicated jobs go in one by one: each must see those before it. */
 static void
 add_to_many(EnqueueCall *call, LiveTable *table, Jobs *jobs, Datum args, ReturnSetInfo *result)
 {

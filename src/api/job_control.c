@@ -254,8 +254,8 @@ queue_jobs_discard(PG_FUNCTION_ARGS)
 }
 
 /*
- * A run that was to be interrupted at our commit may have ended before, and its job been put back: it is
- * ended now, with us. False if an executor runs it still.
+ * A run that this transaction wanted to interrupt at its commit may have ended before, and its job been put
+ * back. The job is ended now, with this transaction. Returns false if an executor still runs it.
  */
 static bool
 end_put_back(int64 id, JobState end_as)

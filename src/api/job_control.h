@@ -13,7 +13,7 @@
 /* ERROR unless the current user has the rights of the job's owner. NULL: a lane that nothing is known of. */
 extern void job_check_owner(int64 id, const Lane *lane);
 
-/* The same of a job in that lane, unless the user may claim it. */
+/* Like job_check_owner(), for a job in that lane; users who may claim the job pass. */
 extern void job_check_lane(int64 id, int32 lane);
 
 /* Whether there is such a job, live or kept; job_check_lane() if there is. */
@@ -25,7 +25,7 @@ extern bool job_check_reader(int64 id);
  */
 extern FindResult job_find(LiveTable *table, int64 id, TupleTableSlot **slot, Job *job);
 
-/* What cancel() or discard(), and retry(), do; false if there is nothing to do. */
+/* Do to one job what cancel() or discard(), and retry(), do. Return false if there is nothing to do. */
 extern bool job_end(int64 id, JobState end_as);
 extern bool job_retry(int64 id, bool in_order);
 
@@ -70,7 +70,10 @@ extern void control_retry_finished(JobControl *control, FinishedJob *finished, b
  */
 extern bool job_end_at_once(int64 id, JobState end_as);
 
-/* What cancel() or discard() found running, and is put back by the time of the commit, is ended then. */
+/*
+ * A job that cancel() or discard() found running may be put back by the time of the commit. Such a job is
+ * ended then.
+ */
 extern void job_control_before_commit(XactEvent event);
 
 #endif

@@ -74,7 +74,7 @@ struct Bulk
 
 /* ---- what is done to one job ---- */
 
-/* What was to be done for a merged job has been done; retry() runs it again all the same. */
+/* retry() makes a merged job available again, although another job did its work. retry_jobs() does not. */
 static bool
 is_to_be_retried(const WalkedJob *walked)
 {
@@ -117,8 +117,8 @@ end_one(Bulk *bulk, const FoundJob *found)
 }
 
 /*
- * One that has expired, and has not been ended yet, is not kept yet. Members of batches go with these, and a
- * job that others wait for stays until they have seen how it ended.
+ * A job that has expired and has not been ended yet is not in the history yet. Members of batches go with
+ * these, and a job that others wait for stays until they have seen how it ended.
  */
 static bool
 is_to_be_forgotten(const WalkedJob *walked)
@@ -151,7 +151,7 @@ is_enough(const Bulk *bulk)
 	return bulk->done >= bulk->filter.max_jobs;
 }
 
-/* What these jobs needed is written, and given back. */
+/* Writes the history of these jobs, and frees their memory. */
 static void
 end_some(Bulk *bulk)
 {

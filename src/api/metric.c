@@ -201,7 +201,7 @@ read_metered_worker(MeteredWorker *worker, TableRows *rows)
 				 table_rows_text(rows, "resource_boundary"));
 }
 
-/* Those that are defined, and the one of schedules' commands. */
+/* Reads the defined workers, and the built-in one that runs schedules' commands. */
 static void
 read_workers(Metrics *metrics)
 {

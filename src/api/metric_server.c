@@ -132,7 +132,7 @@ put_replica(MetricRows *rows, char *name, bool paused)
 				(double) slot.served);
 }
 
-/* As reading the view "replica" does, it has them asked again, for the next look. */
+/* Asks for a new look at the replicas, for the next reader, as reading the view "replica" does. */
 static void
 put_replicas(MetricRows *rows, Snapshot snapshot)
 {

@@ -60,8 +60,8 @@ all_queues(void)
 }
 
 /*
- * What the name may have meant, if the queue is in a namespace: the queue, where the name is the rest; all of
- * them, where it is the namespace.
+ * Which queue a name may have meant, for a queue in a namespace: that queue, if the name is what follows
+ * the namespace; all queues of the namespace, if the name is the namespace.
  */
 static char *
 meant_queue(const char *name, const char *queue)

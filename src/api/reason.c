@@ -253,7 +253,7 @@ check_holders(const Subject *subject, Reasons *reasons)
 				   NULL);
 }
 
-/* What another job of its key does that keeps it from starting, or NULL. */
+/* Returns what another job of its key does that keeps it from starting, or NULL. */
 static const char *
 key_taken_by(const Subject *subject, const Job *other)
 {
@@ -288,7 +288,7 @@ check_key(const Subject *subject, Reasons *reasons)
 	key_scan_end(&scan);
 }
 
-/* What its run would have to decrypt, or to encrypt. */
+/* Adds a reason if the run could not decrypt the job, or could not encrypt its result. */
 static void
 check_encryption(const Subject *subject, Reasons *reasons)
 {

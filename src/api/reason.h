@@ -22,7 +22,7 @@ typedef struct Reason
 	char	   *more;			/* which session has what it waits for, or NULL */
 } Reason;
 
-/* What is being asked about. */
+/* The job that explain_job() is asked about, and what has been read of it so far. */
 typedef struct Subject
 {
 	LiveTable  *table;

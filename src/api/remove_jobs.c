@@ -49,7 +49,7 @@ tell_of_removal(LiveTable *table, Job *job)
 	outcome_finished(table, NULL, job, worker, JOB_CANCELLED, NULL, NULL);
 }
 
-/* One pass over the table; *locked says whether it has met jobs that other transactions have locked. */
+/* Goes over the table once. *locked says whether it has met jobs that other transactions have locked. */
 static int64
 remove_pass(LiveTable *table, char *worker, int64 last, bool *locked)
 {
@@ -83,9 +83,9 @@ remove_pass(LiveTable *table, char *worker, int64 last, bool *locked)
 /*
  * remove_jobs(worker): how many of its jobs that no process is running were deleted, without a trace.
  *
- * A second pass follows if the first met locked jobs, for the scheduler may just have been making one
- * available, and goes on as long as there are some to remove. None looks at jobs that were enqueued since the
- * call began, or it might not come to an end.
+ * A second pass follows if the first met locked jobs: the scheduler may just have been making one
+ * available. Passes go on as long as there are some to remove. None looks at jobs that were enqueued since
+ * the call began, or it might not come to an end.
  */
 Datum
 queue_jobs_remove_jobs(PG_FUNCTION_ARGS)

@@ -72,7 +72,10 @@ run_replica_statement(const char *sql, int expected, int nargs, Datum *values)
 	return count;
 }
 
-/* The same to the replica that the caller names, by a statement with that parameter. Returns the name. */
+/*
+ * Runs a statement whose parameter is the replica that the caller names. Returns the name; ERROR if there
+ * is no such replica.
+ */
 static char *
 change_replica(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected)
 {

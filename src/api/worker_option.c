@@ -257,8 +257,8 @@ encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *log
 }
 
 /*
- * Those of smaller ones are not summed up: a migration that defines thousands would read all of them for
- * each.
+ * Smaller arguments are not summed up: a migration that defines thousands of workers would read all of them
+ * for each.
  */
 #define WORTH_A_SUM 1024
 

@@ -34,7 +34,7 @@ extern int	set_number(Definition *definition, int attribute, int arg, int minimu
 extern void set_interval(Definition *definition, int attribute, int arg, int64 minimum, int64 maximum,
 						 const char *hint);
 
-/* Which of its values an option has; it must not be NULL. */
+/* Returns which of its values an option has. The option must not be NULL. */
 extern int value_argument(FunctionCallInfo fcinfo, int arg, const char *option, const char *const *names,
 						  const char *detail);
 extern int set_value(Definition *definition, int attribute, int arg, const char *const *names,

@@ -426,7 +426,7 @@ return_step(ReturnSetInfo *result, const char *name, int64 job)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Those of the workflow that stands. */
+/* Returns the ids of the workflow that already stands. */
 static void
 return_standing(ReturnSetInfo *result, int64 batch)
 {

@@ -12,8 +12,8 @@
 extern void check_name(const char *kind, const char *name);
 
 /*
- * The beginning of a text that a user gave, for a message about it. A user must not decide how long an error
- * is.
+ * The beginning of a text that a user gave, for a message about it. It is bounded: a user must not decide
+ * how long an error is.
  */
 extern char *shown_text(const char *text);
 
@@ -23,8 +23,8 @@ extern void refuse_unless_trigger(FunctionCallInfo fcinfo, const char *function)
 extern void refuse_null(FunctionCallInfo fcinfo, int arg, const char *name);
 
 /*
- * What a DELETE by SQL should have deleted, and did not find although the registry, which is as of now, has
- * it: it was committed after the snapshot of a REPEATABLE READ transaction was taken. ERROR 40001.
+ * ERROR 40001: a DELETE by SQL did not find a row that the registry has. The registry is as of now, so the
+ * row was committed after the snapshot of this REPEATABLE READ transaction was taken.
  */
 extern void refuse_unseen(const char *kind, const char *name);
 
@@ -44,14 +44,17 @@ extern Interval *interval_argument(Interval *interval, const char *name, int64 m
 								   const char *hint);
 extern int64 interval_microseconds(const Interval *interval);
 
-/* The same in microseconds, which must not be null; and how long to wait: from 0 to 365 days. */
+/*
+ * Read an interval, which must not be null, in microseconds; wait_argument() reads how long to wait, from 0
+ * to 365 days.
+ */
 extern int64 duration_argument(FunctionCallInfo fcinfo, int arg, const char *name, int64 minimum,
 							   int64 maximum, const char *hint);
 extern int64 wait_argument(FunctionCallInfo fcinfo, int arg, const char *name);
 
 /*
- * What a duration that is read from a row counts for at most, in microseconds. It is far beyond what any
- * function of ours writes; SQL may have written more than can be added to a time.
+ * The longest that a duration in a row counts for, in microseconds. No function of ours writes as much; a
+ * user with rights on the table may have written more than can be added to a time.
  */
 #define LONGEST_STORED_DURATION (365000 * USECS_PER_DAY)
 

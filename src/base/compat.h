@@ -173,8 +173,8 @@ QjWaitEvent(uint32 *known, const char *name)
 }
 
 /*
- * What now() says for the rest of the transaction. The server has a function for it, which is asserted to be
- * called by parallel workers only, as that is what it was made for.
+ * Sets what now() says for the rest of the transaction. The server's function asserts that a parallel
+ * worker calls it, because it was made for those.
  */
 static inline void
 QjSetTransactionStart(TimestampTz now)

@@ -297,7 +297,7 @@ parse_interval(const char *text, Cron *cron, CronError *error)
 
 /* ---- expressions ---- */
 
-/* What an @name stands for; NULL, with the error, if it is none. */
+/* Returns the expression that an @name stands for; NULL, with the error, if there is no such name. */
 static const char *
 expand_name(const char *name, CronError *error)
 {
@@ -476,9 +476,9 @@ stretch_from(const pg_tz *timezone, pg_time_t start, pg_time_t limit)
 }
 
 /*
- * Of a schedule for a fixed time, within a stretch. "reached" is how far the local clock has ever come
- * before: what lies between there and the stretch's first local time has been left out, and counts at its
- * first moment; what lies before it has been there already.
+ * Finds the next tick of a schedule for a fixed time, within a stretch. "reached" is how far the local
+ * clock has ever come before. A time between there and the stretch's first local time has been left out,
+ * and counts at the stretch's first moment. A time before "reached" has been there already.
  */
 static bool
 match_fixed(const Cron *cron, const Stretch *stretch, pg_time_t after, pg_time_t reached, pg_time_t *found)
@@ -497,7 +497,7 @@ match_fixed(const Cron *cron, const Stretch *stretch, pg_time_t after, pg_time_t
 	return true;
 }
 
-/* Of one that follows elapsed time. */
+/* Finds the next tick of a schedule that follows elapsed time. */
 static bool
 match_elapsed(const Cron *cron, const Stretch *stretch, pg_time_t after, pg_time_t *found)
 {

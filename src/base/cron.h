@@ -21,7 +21,7 @@
 /* longest interval of "every ..." */
 #define CRON_LONGEST_INTERVAL (INT64CONST(3650) * USECS_PER_DAY)
 
-/* What an expression means: bit n of a field is set if n matches. */
+/* A parsed expression: bit n of a field is set if n matches. */
 typedef struct Cron
 {
 	int64		interval;		/* microseconds; 0: the fields count */
@@ -36,7 +36,7 @@ typedef struct Cron
 	bool		elapsed_time;	/* see above: hour or minute begins with "*" */
 } Cron;
 
-/* What is wrong with an expression: which term of which field. */
+/* Why an expression is refused: which term of which field. */
 typedef struct CronError
 {
 	char	   *detail;

@@ -85,7 +85,7 @@ interruption_begin_run(void)
 {
 	cancelled = false;
 	if (QueryCancelPending)
-		cancelled = true;		/* it came after the claim; in this order, for it may come right now */
+		cancelled = true;		/* it came after the claim; look in this order: it may come right now */
 }
 
 bool

@@ -14,7 +14,7 @@
 
 typedef void (*SignalHandler) (int signo, siginfo_t *info, void *context);
 
-/* As pqsignal(), for a handler that wants to know which process sent the signal. */
+/* Does what pqsignal() does, for a handler that wants to know which process sent the signal. */
 extern void signal_set_handler(int signo, SignalHandler handler);
 
 /* Only what a signal handler may do. */

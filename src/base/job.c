@@ -201,7 +201,8 @@ push_time(QjJsonbState *state, const char *key, TimestampTz time)
 }
 
 /*
- * Of more than MAX_KEPT_ERRORS the first stays, for when it all began, and the second goes.
+ * If there are more than MAX_KEPT_ERRORS, the first stays, because it tells when it all began, and the
+ * second goes.
  */
 void
 job_add_error(Job *job, int attempt, TimestampTz started_at, TimestampTz failed_at,
@@ -327,7 +328,9 @@ container_length(JsonbIteratorToken token, const JsonbValue *value)
 		(token == WJB_BEGIN_OBJECT ? members * strlen(": ") : 0);
 }
 
-/* The same as jsonb_text_length(); *depth: how deep the value is nested, or more than MAX_JSON_DEPTH. */
+/*
+ * Returns what jsonb_text_length() does. *depth: how deep the value is nested, or more than MAX_JSON_DEPTH.
+ */
 static int64
 measure_json(Jsonb *json, int64 limit, int *depth)
 {

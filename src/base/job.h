@@ -69,10 +69,10 @@ extern LoadBalancingStrategy consistency_choose(DataConsistency consistency, boo
 /* Whether the strategy reads from a replica. */
 extern bool reads_from_replica(LoadBalancingStrategy strategy);
 
-/* What of a job is ciphertext (encrypted_job.h): bits of Job.encrypted. */
+/* The bits of Job.encrypted: which parts of a job are ciphertext (encrypted_job.h). */
 #define ENCRYPTED_ARGS 1		/* values of args, and the texts of its errors */
 #define ENCRYPTED_RESULT 2
-#define ENCRYPTS_RESULT 4		/* the result that it will have is to be */
+#define ENCRYPTS_RESULT 4		/* the run's result will be encrypted */
 
 /* A time that is not set. No job can be given an infinite time (enqueue refuses them). */
 #define NO_TIME DT_NOBEGIN
@@ -161,7 +161,7 @@ extern bool job_expired(const Job *job, TimestampTz now);
 extern void job_add_error(Job *job, int attempt, TimestampTz started_at, TimestampTz failed_at,
 						  const char *sqlstate, const char *message, const char *detail, const char *context);
 
-/* The same of an attempt whose lease or executor is gone without an outcome. */
+/* Adds the error of an attempt whose lease or executor is gone without an outcome. */
 #define LAPSED_SQLSTATE "QJ001"
 extern char *job_lapsed_message(const Job *job);
 extern void job_add_lapse(Job *job, TimestampTz now);
@@ -191,7 +191,7 @@ extern JsonbValue jsonb_string(const char *text);
 /* The value of an object's key; NULL if there is none, or that is no object. */
 extern JsonbValue *jsonb_member(const JsonbContainer *object, const char *key);
 
-/* The same as a string, or as a whole number; NULL, or "none", if it is none. */
+/* Return a member as a string, or as a whole number; NULL, or "none", if it is not of that type. */
 extern char *jsonb_member_string(const JsonbContainer *object, const char *key);
 extern int64 jsonb_member_number(const JsonbContainer *object, const char *key, int64 none);
 

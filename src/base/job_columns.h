@@ -46,7 +46,7 @@ JOB_COLUMN(schedule, text)			/* whose tick it is */
 JOB_COLUMN(strategy, strategy)		/* how it reads, once that is chosen */
 JOB_COLUMN(read_from, text)			/* replica, or READ_FROM_PRIMARY; none: not chosen */
 JOB_COLUMN(args, jsonb)				/* as they are stored */
-JOB_COLUMN(encrypted, smallint)		/* what of it is ciphertext, or is to be; 0: nothing */
+JOB_COLUMN(encrypted, smallint)		/* what of it is ciphertext, or will be; 0: nothing */
 JOB_COLUMN(context, jsonb)
 JOB_COLUMN(errors, jsonb)			/* array of objects */
 JOB_COLUMN(batch, bigint)			/* whose member it is; 0: of none */

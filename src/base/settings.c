@@ -42,7 +42,7 @@ static const struct config_enum_entry log_jobs_options[] = {
 	{NULL, 0, false},
 };
 
-/* It is a matter of the database: of a session's own value nothing would come. */
+/* This setting belongs to the database: a session's own value would do nothing. */
 static bool
 check_run(bool *value, void **extra, GucSource source)
 {

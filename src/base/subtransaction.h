@@ -12,7 +12,10 @@
  */
 extern ErrorData *subtransaction_try(void (*function) (void *), void *argument);
 
-/* The same, but what it did is rolled back also if it succeeds: only what it left in memory stays. */
+/*
+ * Like subtransaction_try(), but everything is rolled back even if the function succeeds: only what it left
+ * in memory stays.
+ */
 extern ErrorData *subtransaction_try_and_undo(void (*function) (void *), void *argument);
 
 /*

@@ -66,7 +66,7 @@ takes_whole(const HandlerParameter *parameter, const CallInput *input)
 		!parameter->has_default || input->from[parameter->source] != NULL;
 }
 
-/* Which parameters are filled; ERROR if one without a default is missing in the args. */
+/* Says which parameters are filled. ERROR if one without a default is missing in the args. */
 static void
 given_parameters(const Handler *handler, const CallInput *input, uint64 given[2])
 {
@@ -143,7 +143,7 @@ append_record(StringInfo sql, const Handler *handler, const uint64 given[2])
 		appendStringInfoChar(sql, ')');
 }
 
-/* One argument of the call: by its parameter's name, for those with defaults may be missing. */
+/* An argument of the call, by its parameter's name: parameters with defaults may be left out. */
 static Node *
 named_argument(const HandlerParameter *parameter, int number, Node *value)
 {
@@ -178,8 +178,8 @@ parameter_node(int number, Oid type)
 }
 
 /*
- * What $1 and $2 are in a function's statement: the args, and the call, whose arguments are columns of r, or
- * one of the parameters from the third on.
+ * Resolves $1 and $2 in a function's statement. They are the args and the call, whose arguments are columns
+ * of r, or one of the parameters from the third on.
  */
 static Node *
 resolve_parameter(ParseState *pstate, ParamRef *reference)

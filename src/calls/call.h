@@ -21,7 +21,7 @@ typedef struct HandlerPlan
 	uint64		given[2];		/* bit n: parameter n comes from the args */
 } HandlerPlan;
 
-/* What the parameters of a handler are filled from, by source (handler.h). Only the args must be there. */
+/* The sources that a handler's parameters are filled from (handler.h). Only the args must be there. */
 typedef struct CallInput
 {
 	Jsonb	   *from[PARAMETER_SOURCES];

@@ -522,7 +522,10 @@ engine_snapshot_end(Snapshot snapshot)
 		UnregisterSnapshot(snapshot);
 }
 
-/* Of several the oldest: CREATE EXTENSION makes one, and then a restore brings that of the dump. */
+/*
+ * Reads the seed. The oldest counts if there are several: CREATE EXTENSION makes one, and a restore then
+ * brings that of the dump.
+ */
 static uint64
 read_seed(void)
 {

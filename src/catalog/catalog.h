@@ -17,7 +17,7 @@
 #include "utils/snapshot.h"
 #include "utils/timestamp.h"
 
-/* What is in the schema queue_jobs: what it is called here, and its name there. */
+/* The relations in the schema queue_jobs: the name in this source, and the name there. */
 #define CATALOG_RELATION_LIST(RELATION) \
 	RELATION(REL_DEFINED_WORKER, defined_worker) \
 	RELATION(REL_DEFINED_WORKER_KEY, defined_worker_pkey) \
@@ -147,7 +147,10 @@ extern bool table_has_no_rows(CatalogRelation table);
 /* Whether a row of the table has that value in the column, a bigint by which the index begins. */
 extern bool table_has_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value);
 
-/* The same, or another transaction has written one and not committed it yet. */
+/*
+ * Like table_has_row_of(), but true also if another transaction has written such a row and not committed it
+ * yet.
+ */
 extern bool table_may_get_row_of(CatalogRelation table, AttrNumber column, CatalogRelation index,
 								 int64 value);
 

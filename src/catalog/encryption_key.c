@@ -243,7 +243,10 @@ forget_keys(Keys *keys)
 
 /* ---- reading ---- */
 
-/* What is wrong with the lines, in the current memory context; NULL: nothing. */
+/*
+ * Reads the lines that the command prints. Returns what is wrong with them, in the current memory context;
+ * NULL: nothing.
+ */
 static char *
 read_lines(FILE *pipe, Keys *keys)
 {
@@ -301,7 +304,7 @@ run_command(const char *command, Keys *keys)
 	setvbuf(pipe, buffer, _IOFBF, sizeof(buffer));
 	wrong = read_lines(pipe, keys);
 	while (fread(buffer, 1, 1, pipe) == 1)
-		;						/* its end is to be its own, and not by SIGPIPE */
+		;						/* the command must come to its own end, and not to one by SIGPIPE */
 	status = ClosePipeStream(pipe);
 	explicit_bzero(buffer, sizeof(buffer));
 	if (status != 0 && GetCurrentTimestamp() - began >= LONGEST_RUN * USECS_PER_SEC)

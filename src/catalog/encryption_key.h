@@ -51,7 +51,7 @@ typedef struct EncryptionKey
 extern const EncryptionKey *encryption_key_newest(void);
 extern const EncryptionKey *encryption_key_of(int32 version);
 
-/* The same, with an ERROR if there is none. */
+/* Returns the newest key, with an ERROR if there is none. */
 extern const EncryptionKey *encryption_key_require_newest(void);
 
 /* The key by which duplicates are known; an ERROR if there is none. */

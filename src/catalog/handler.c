@@ -121,7 +121,10 @@ argument_types(Form_pg_proc proc)
 	return types.data;
 }
 
-/* Its name has types only if it was given with them. */
+/*
+ * Writes down which function a name stands for. The function's stored name has types only if the given name
+ * has.
+ */
 BoundFunction
 handler_bind(Oid oid, const char *given)
 {
@@ -164,7 +167,7 @@ split_name(const char *function, Oid *schema, char **name)
 	return OidIsValid(*schema);
 }
 
-/* What there is of a bound function's name in its schema. */
+/* The functions of a schema that have a bound function's name. */
 typedef struct Candidates
 {
 	Oid			exact;			/* of its types */
@@ -249,7 +252,7 @@ bound_function(const BoundFunction *function, char **why)
 
 /* ---- what fits ---- */
 
-/* What is wrong with a function as a handler, or NULL. */
+/* Returns what is wrong with a function as a handler, or NULL. */
 static char *
 handler_misfit(Form_pg_proc proc)
 {
@@ -330,8 +333,8 @@ take_whole_args(Handler *handler)
 }
 
 /*
- * "cursor jsonb" and "results jsonb" are filled by the engine. The one jsonb of a handler is its args
- * whatever its name is, but for "results", and a cursor that has a default, which no args need.
+ * "cursor jsonb" and "results jsonb" are filled by the engine. The only jsonb parameter of a handler is its
+ * args, whatever its name is, except "results", and a cursor that has a default, which no args need.
  */
 static void
 take_cursor_and_results(Handler *handler)

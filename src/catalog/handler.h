@@ -17,7 +17,7 @@ typedef enum ParameterSource
 
 #define PARAMETER_SOURCES (PARAMETER_RESULTS + 1)
 
-/* What one parameter of a handler is filled from. */
+/* The source that a parameter of a handler is filled from. */
 typedef struct HandlerParameter
 {
 	ParameterSource source;

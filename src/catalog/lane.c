@@ -102,7 +102,10 @@ lane_known_content(int32 id, LaneContent *content)
 	return true;
 }
 
-/* Of one that is prepared we are not told whether it is rolled back. */
+/*
+ * Forgets lanes that may have been rolled back. Of a prepared transaction this session does not learn
+ * whether it is rolled back.
+ */
 void
 lane_transaction_end(XactEvent event)
 {
@@ -214,7 +217,7 @@ rows_end(LaneRows *rows)
 	table_close(rows->rel, AccessShareLock);
 }
 
-/* What the table has of a content. */
+/* The rows that the table has for a content. */
 typedef struct ContentRows
 {
 	List	   *lanes;			/* of all rows, in the order of the index */
@@ -258,8 +261,8 @@ remember_id(Lane *lane)
 }
 
 /*
- * Lanes of that content, the one to be used first; NIL if there is none to be used. *for_good: it is to be
- * used until a change is announced.
+ * Lanes of that content, the one to use first; NIL if there is none to use. *for_good: the caller may use
+ * it until a change is announced.
  */
 static List *
 lanes_of_content(const char *worker, const char *queue, Oid owner, bool *for_good)
@@ -409,7 +412,10 @@ lane_all(void)
 
 /* ---- adding ---- */
 
-/* Its salt is of the owner's present name, which a dump carries; it stays when the role is renamed. */
+/*
+ * Inserts a lane. Its salt is made of the owner's present name, which a dump carries; it stays when the
+ * role is renamed.
+ */
 static int32
 insert_lane(const char *worker, const char *queue, Oid owner)
 {

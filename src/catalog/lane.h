@@ -53,7 +53,7 @@ extern List *lane_all(void);
 /* Whether any lane is of that queue. */
 extern bool lane_any_of_queue(const char *queue);
 
-/* One lane of each owner and worker, one after the other; NULL: the first, and after the last. */
+/* Returns one lane of each owner and worker, in turn; NULL: the first, and after the last. */
 extern const Lane *lane_next_kind(const Lane *after);
 
 /* As whom a lane's jobs run: its owner, or the worker's definer. */
@@ -81,8 +81,8 @@ extern bool lane_claimable_by(int32 id, Oid role);
 extern char *lane_blocked(const Lane *lane, const Worker *worker);
 
 /*
- * The same for each reason: the next one from check *check on, 0 at first, which is moved behind it, with
- * *reason. NULL: no more.
+ * Like lane_blocked(), for each reason in turn. Returns the next one from check *check on, with *reason,
+ * and moves *check behind it; *check is 0 at first. NULL: no more.
  */
 extern char *lane_blocked_next(const Lane *lane, const Worker *worker, int *check, WaitReason *reason);
 

@@ -38,7 +38,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-/* Its key is the pointer to the name. */
+/* The key of an entry is the pointer to the name. */
 typedef struct WorkerEntry
 {
 	char	   *name;			/* the worker's own */
@@ -54,7 +54,7 @@ static MemoryContext rules_context = NULL;
 static List *rules = NIL;		/* of routing */
 static RowVersion rules_row = {0};	/* from which they were read */
 static char *subscription = NULL;	/* name */
-static uint64 cached_generation = 0;	/* 0: everything is to be looked at */
+static uint64 cached_generation = 0;	/* 0: all of it must be read again */
 static uint64 looks = 0;
 static uint64 version = 0;
 static List *replaced = NIL;	/* Workers that this transaction may still look at */
@@ -175,10 +175,10 @@ keep_built_in_worker(Worker *worker)
 }
 
 /*
- * Jobs of commands are enqueued by schedules alone, and say what is to be done. No lock_timeout: CREATE INDEX
- * CONCURRENTLY waits. Those of the other two are enqueued by the scheduler, one for each worker that they are
- * for; while one is being run, another may be asked to fill once more. Fillings are short, and other jobs
- * come of them.
+ * Defines the workers that are built in. Schedules alone enqueue jobs of commands; their args say what to
+ * do. These jobs have no lock_timeout: CREATE INDEX CONCURRENTLY waits. The scheduler enqueues jobs of the
+ * other two, one for each worker that they are for; while one runs, another may be asked to fill once more.
+ * Fillings are short, and they make other jobs.
  */
 static void
 look_at_built_in_workers(void)
@@ -395,8 +395,9 @@ refresh_registry(void)
 /* ---- what this transaction writes ---- */
 
 /*
- * Announces what it has written. Whether to apply it here: the cache was as of now but for that. Then it will
- * be of *generation when that is done; if an error comes in between it is not, and everything is looked at.
+ * Announces what this transaction has written. Returns whether to apply it here: the cache was current
+ * otherwise. Then it will be of *generation when that is done. If an error comes in between, the cache
+ * stays behind, and the next look reads everything.
  */
 static bool
 announce_written(uint64 *generation)
@@ -611,10 +612,10 @@ registry_retry_backoff(const Worker *worker, char **why)
 }
 
 /*
- * What a flag (set_flag.c) says of a job.
+ * The state of a flag (set_flag.c), for a job.
  *
- * A flag is on for a share of the jobs, by a hash of flag and id: a job that is put back or retried is not
- * decided upon again, and raising the percentage leaves it on where it was on.
+ * A flag is on for a share of the jobs, by a hash of flag and id. So a job that is put back or retried gets
+ * no new decision, and raising the percentage leaves the flag on where it was on.
  */
 
 typedef struct FeatureFlag

@@ -16,7 +16,7 @@
  */
 extern Worker *registry_worker(const char *name);
 
-/* The same; an ERROR with that hint if there is none. */
+/* Like registry_worker(), but an ERROR with that hint if there is none. */
 #define UNDEFINED_WORKER_HINT "Define it with queue_jobs.define_worker(); see the view queue_jobs.worker."
 extern Worker *registry_require_worker(const char *name, const char *hint);
 
@@ -29,7 +29,10 @@ extern Worker *registry_definition(const char *name, WorkerTexts *texts);
 /* The names of all workers, in their order, in the current memory context. */
 extern List *registry_worker_names(void);
 
-/* What counts for a job under way whose worker has been dropped: define_worker()'s defaults. */
+/*
+ * The worker that a job under way has after its worker has been dropped: one with define_worker()'s
+ * defaults.
+ */
 extern Worker *registry_default_worker(char *name, char *queue);
 
 extern bool registry_worker_disabled(const char *name);
@@ -41,7 +44,7 @@ extern const char *registry_subscription(void);
 /* The worker's handler as handler_find() has it; it must have one, or be built in. */
 extern Handler *registry_worker_handler(const Worker *worker, char **why);
 
-/* The same of its read_handler and retry_backoff, which it must have. */
+/* Like registry_worker_handler(), for the read_handler and retry_backoff, which the worker must have. */
 extern Handler *registry_read_handler(const Worker *worker, char **why);
 extern Oid	registry_retry_backoff(const Worker *worker, char **why);
 
@@ -49,8 +52,8 @@ extern Oid	registry_retry_backoff(const Worker *worker, char **why);
 extern uint64 registry_version(void);
 
 /*
- * This transaction has written a worker's row, disabled or enabled one, paused or resumed a queue. Announces
- * the change, and applies it here without a look at all the others.
+ * Announce that this transaction has written a worker's row, disabled or enabled a worker, paused or
+ * resumed a queue, and apply the change here without a look at all the others.
  */
 extern void registry_worker_written(const char *name);
 extern void registry_disabled_written(const char *worker, bool disabled);

@@ -57,8 +57,8 @@ rule_parts(JsonbValue *rule, char **selector, char **queue)
 }
 
 /*
- * What set_routing() let in is good; a rule that was written past it is passed over, and does not stop the
- * queue.
+ * Reads the stored rules. Those that set_routing() let in are good. A rule that SQL has written past it is
+ * left out, so that it does not stop the queue.
  */
 static List *
 stored_rules(HeapTuple tuple, TupleDesc descriptor)

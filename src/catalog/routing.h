@@ -14,8 +14,8 @@
 extern void routing_check(Jsonb *rules);
 
 /*
- * Which row has the rules that set_routing() stored; all zero if there is none. Unless "rules" is NULL, it
- * takes them, in the current memory context.
+ * Returns the version of the row with the rules that set_routing() stored; all zero if there is none.
+ * Unless "rules" is NULL, it also reads them, in the current memory context.
  */
 extern RowVersion routing_read(Snapshot snapshot, List **rules);
 

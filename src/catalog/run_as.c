@@ -323,7 +323,7 @@ trusted_role_name(Oid role)
 	return name ? name : psprintf("unknown (OID=%u)", role);
 }
 
-/* What is wrong with a schema, as a sentence; NULL if nothing is. */
+/* Returns what is wrong with a schema, as a sentence; NULL if nothing is. */
 static char *
 schema_fault(Oid schema, PathTrust trust)
 {

@@ -42,8 +42,8 @@ extern uint64 engine_execute(const char *sql, int expected, int nargs, Oid *type
 							 const char *nulls);
 
 /*
- * The same with a plan that is kept, and with a snapshot of now. For a constant statement, always with the
- * same types, each part of which is a look into an index.
+ * Like engine_execute(), with a plan that is kept, and with a snapshot of now. For a constant statement,
+ * always with the same types, each part of which is a look into an index.
  */
 extern uint64 engine_execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *values,
 								   const char *nulls);
@@ -60,7 +60,7 @@ extern uint64 engine_statement_often(const char *sql, int expected, int nargs, O
  */
 extern Jsonb *engine_select_jsonb(const char *sql, int nargs, Oid *types, Datum *values);
 
-/* The same for a bigint, or a time; 0: no row, or null. */
+/* Like engine_select_jsonb(), for a bigint, or a time; 0: no row, or null. */
 extern int64 engine_select_id(const char *sql, int nargs, Oid *types, Datum *values);
 
 /* A SELECT of that kind that sees what the snapshot does. */
@@ -88,12 +88,12 @@ typedef struct PathTrust
 } PathTrust;
 
 /*
- * The search_path of this session as it is resolved now, but for other schemas and temporary ones. With
- * "whose", a NOTICE names each schema that is left out, and the role because of which.
+ * The search_path of this session as it is resolved now, without temporary schemas and those of others.
+ * With "whose", a NOTICE names each schema that is left out, and the role on whose account it is.
  */
 extern char *trusted_path_of_session(PathTrust trust, const char *whose);
 
-/* The same of a path that was stored. */
+/* Does the same to a path that was stored. */
 extern char *trusted_path(const char *stored, PathTrust trust);
 
 /*

@@ -23,7 +23,10 @@ typedef enum SelectorAttribute
 
 static const char *const boolean_names[] = {"false", "true", NULL};
 
-/* What define_worker() calls it, GitLab's name, and the only values that make sense, if there are such. */
+/*
+ * An attribute's name in define_worker(), its name in GitLab, and the only values that make sense, if there
+ * are such.
+ */
 static const struct
 {
 	const char *name;

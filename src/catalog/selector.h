@@ -18,7 +18,7 @@
 /* A selector that has been parsed; lives in the memory context of that time. */
 typedef struct Selector Selector;
 
-/* What is wrong with a selector. */
+/* Why a selector is refused. */
 typedef struct SelectorError
 {
 	char	   *term;			/* as it was written */
@@ -32,12 +32,12 @@ extern List *split_trimmed(const char *text, char separator);
 /* NULL if the text is none, with the reason in *error. */
 extern Selector *selector_parse(const char *text, SelectorError *error);
 
-/* The same, but an ERROR that names the term; "what" is what the selector is given for. */
+/* Like selector_parse(), but an ERROR that names the term; "what" is what the selector is given for. */
 extern Selector *selector_require(const char *text, const char *what);
 
 /*
- * One of a list of queues, as claim() takes them: a queue's name, "namespace:*", "*", or a selector. ERROR if
- * none.
+ * Parses an element of a list of queues, as claim() takes them: a queue's name, "namespace:*", "*", or a
+ * selector. ERROR if it is none of these.
  */
 extern Selector *selector_of_queues(const char *text);
 

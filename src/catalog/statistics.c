@@ -49,7 +49,7 @@ static const struct
 
 const double histogram_bounds[HISTOGRAM_BOUNDS] = {0.01, 0.1, 0.5, 1, 5, 10, 60, 300};
 
-/* What waits for its transaction to commit: a run, or so many of another kind. */
+/* A count that waits for its transaction to commit: of a run, or of so many of another kind. */
 typedef struct Noted
 {
 	int			nest_level;		/* first: savepoint_notes.h */
@@ -97,7 +97,7 @@ typedef struct WorkerCounters
 
 static WorkerCounters *all_counters = NULL;	/* open addressing by database and hash of the worker's name */
 
-/* Of so many workers statistics are kept: each has a lane at least. */
+/* How many workers have statistics: each of them has a lane at least. */
 static int
 counters_size(void)
 {
@@ -111,8 +111,8 @@ counters_at(uint64 index)
 }
 
 /*
- * Those of a worker are at one of a few places from its hash on; sought without a lock, the finder looks
- * again.
+ * Finds a worker's counters, at one of a few places from its hash on. This looks without a lock, so the
+ * caller looks again.
  */
 static WorkerCounters *
 find_counters(Oid database, uint64 worker)
@@ -129,7 +129,7 @@ find_counters(Oid database, uint64 worker)
 	return NULL;
 }
 
-/* Those that have not been used for longest. */
+/* Returns the counters that no process has used for longest. */
 static WorkerCounters *
 least_used_counters(uint64 worker)
 {
@@ -155,7 +155,8 @@ clear_counters(WorkerCounters *counters, Oid database, uint64 worker)
 }
 
 /*
- * One process at a time, or two that end a worker's first runs at once would each make counters of their own.
+ * Makes a worker's counters. One process at a time, or two that end a worker's first runs at once would
+ * each make their own.
  */
 static WorkerCounters *
 make_counters(uint64 worker)
@@ -200,7 +201,7 @@ lock_counters(uint64 worker, bool create)
 	return NULL;
 }
 
-/* Of one worker of this database; 0: of all. */
+/* Resets the counters of a worker of this database; 0: of all. */
 static void
 reset_counters(uint64 worker)
 {

@@ -10,7 +10,7 @@
 #include "job.h"
 #include "registry.h"
 
-/* What one run took; times in microseconds. */
+/* The measures of a run; times in microseconds. */
 typedef struct RunMeasure
 {
 	int64		queueing;		/* from when the job was due to its start */
@@ -26,12 +26,12 @@ typedef struct RunMeasure
 /* So many runs must have been measured before anything is said of their worker. */
 #define ENOUGH_RUNS 100
 
-/* What else happens to a worker's jobs, and is counted. */
+/* The other things that happen to a worker's jobs, and are counted. */
 typedef enum Counted
 {
 	COUNTED_ENQUEUED,
 	COUNTED_SNOOZED,
-	COUNTED_RETRIED,			/* failed, and is to be tried again */
+	COUNTED_RETRIED,			/* failed, and will be tried again */
 	COUNTED_INTERRUPTED,
 	COUNTED_CANCELLED,
 	COUNTED_DEAD,
@@ -70,7 +70,10 @@ typedef struct WorkerTotals
 	TimeHistogram times[MEASURED_TIMES];
 } WorkerTotals;
 
-/* What is known of a worker. Shares are from 0 to 1, times in seconds; of no use if there were no runs. */
+/*
+ * The statistics of a worker. Shares are from 0 to 1, times in seconds; they mean nothing if there were no
+ * runs.
+ */
 typedef struct WorkerStatistics
 {
 	TimestampTz since;			/* of its first run that was counted */

@@ -34,7 +34,7 @@ WAIT_REASON(CLAIMED, "claimed", check_holders, OF_JOB,
 WAIT_REASON(OPEN_DUPLICATE, "open_duplicate", check_holders, OF_JOB,
 			"Let these transactions end: the job's run is to see what they wrote.")
 
-/* Its lane. */
+/* Reasons of its lane. */
 WAIT_REASON(SUBSCRIPTION, "subscription", check_lane, OF_LANE,
 			"Jobs run where they were enqueued; docs/how-to/operations.md says how to move them.")
 WAIT_REASON(NO_WORKER, "no_worker", check_lane, OF_LANE,

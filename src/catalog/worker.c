@@ -21,7 +21,7 @@
 
 #define LONGEST_TAGS 1000		/* bytes of all tags of a worker, beyond which they stay in the row */
 
-/* What the types of worker_columns.h are in SQL. */
+/* The types of worker_columns.h, in SQL. */
 #define OID_text TEXTOID
 #define OID_role REGROLEOID
 #define OID_integer INT4OID
@@ -122,7 +122,7 @@ text_list(Datum array)
 	return list;
 }
 
-/* One name a line; NULL if that is too long, or a name has several lines. */
+/* Writes the names, one a line; NULL if that is too long, or a name has several lines. */
 static char *
 joined_tags(Datum array)
 {
@@ -300,8 +300,8 @@ worker_has_tag(const Worker *worker, const char *tag)
 }
 
 /*
- * Types that are strings have memory of their own, which copy_string() or free_string() is called for; of the
- * others nothing is to be done.
+ * Strings have memory of their own, which copy_string() copies and free_string() frees. Values of other
+ * types need neither.
  */
 static void
 copy_string(char **string)

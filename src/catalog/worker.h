@@ -55,7 +55,7 @@ typedef enum BuiltIn
 /* how long one query of the last two may take; a batch, in healing */
 #define UPKEEP_LIMIT (30 * USECS_PER_SEC)
 
-/* Which of them bears that name. */
+/* Returns which built-in worker bears that name. */
 extern BuiltIn built_in_named(const char *name);
 
 /* A column's name, and its type in SQL. */
@@ -74,14 +74,14 @@ extern const char *const urgency_names[];
 extern const char *const boundary_names[];
 extern const char *const consistency_names[];
 
-/* Which of them a name is; -1 if none. */
+/* Returns which of the names this is; -1 if none. */
 extern int	option_value(const char *const *names, const char *name);
 
 /* The texts of an array as a list of char *, without NULLs; and whether such a list has that name. */
 extern List *text_list(Datum array);
 extern bool is_listed(const char *name, List *names);
 
-/* Which version of a row a definition was read from: no two have both in common. */
+/* The version of the row that a definition was read from. No two versions have both members in common. */
 typedef struct RowVersion
 {
 	TransactionId xmin;
@@ -120,7 +120,7 @@ typedef struct Worker
 #define ALL_KEYS "*\n"
 #define MOST_OF_ENCRYPT 1000	/* bytes of all names in Worker.encrypt */
 
-/* What is long, and stays in the row. */
+/* The texts of a worker, which may be long, and stay in the row. */
 typedef struct WorkerTexts
 {
 	char	   *pending;		/* SQL condition on the record, or NULL */
@@ -134,16 +134,16 @@ typedef struct WorkerTexts
 extern Worker *worker_read(HeapTuple tuple, TupleDesc desc);
 
 /*
- * Reads what the worker's row has beside it, in the current memory context. False if the worker has been
- * defined again since, or dropped: then all of it is to be looked at again.
+ * Reads what the worker's row has beside the definition, in the current memory context. Returns false if
+ * the worker has been defined again since, or dropped: then the caller must read all of it again.
  */
 extern bool worker_texts(const Worker *worker, WorkerTexts *texts);
 extern bool worker_has_tag(const Worker *worker, const char *tag);
 
-/* Whether the values of that args key are to be encrypted; it need not end with a zero byte. */
+/* Whether the worker encrypts the values of that args key; it need not end with a zero byte. */
 extern bool worker_encrypts(const Worker *worker, const char *key, int length);
 
-/* The same definition, in the current memory context. */
+/* Copies the definition to the current memory context. */
 extern Worker *worker_copy(const Worker *worker);
 extern void worker_free(Worker *worker);
 

@@ -61,7 +61,7 @@ typedef struct Look
 	ExpiringMembers expiring;
 } Look;
 
-/* Of a batch with members that expire. */
+/* The next expiry of a batch's member. */
 typedef struct NextExpiry
 {
 	int64		batch;			/* hash key */
@@ -130,7 +130,10 @@ expire(void *argument)
 	one->locked = !expiry_end(one->id);
 }
 
-/* What ends by that is news. A claim that has one of them ends it, or leaves it as it is: we try again. */
+/*
+ * Ends the members that have expired; their ends are news, too. A claim that has one of them ends it, or
+ * leaves it as it is, and then we try again.
+ */
 static void
 end_expired(ExpiringMembers *expiring)
 {

@@ -38,7 +38,7 @@
 #define ROWS_AT_ONCE 100
 #define AGAIN_AFTER USECS_PER_SEC	/* if the worker is being filled for the definer before */
 
-/* One worker's filling under way. */
+/* The filling of a worker that is under way. */
 typedef struct Filling
 {
 	char	   *worker;
@@ -66,7 +66,9 @@ check_type(TupleDesc descriptor)
 				 errhint("Return the args of each piece of work, as jsonb_build_object() makes them.")));
 }
 
-/* Runs it without a row, for what is checked at the start of a query only: rights. */
+/*
+ * Runs the query without fetching a row, to check its rights, which the server checks at the query's start.
+ */
 void
 capacity_check_query(const char *query, const char *search_path)
 {
@@ -156,7 +158,7 @@ strike_out(List **live, Jsonb *args)
 
 /* ---- filling ---- */
 
-/* Of rows that were fetched; returns how many jobs were made of them. */
+/* Enqueues jobs for the fetched rows; returns how many. */
 static int
 enqueue_rows(Worker *worker, const SPITupleTable *rows, List **live, int most)
 {
@@ -368,7 +370,7 @@ request(void *argument)
 		built_in_job_request(FILL_WORKER, filling->worker);
 }
 
-/* What is wrong with one worker keeps no other from being filled. */
+/* Fills the workers that are due. An error of one worker keeps no other from being filled. */
 TimestampTz
 capacity_fill_due(TimestampTz now)
 {
@@ -381,7 +383,7 @@ capacity_fill_due(TimestampTz now)
 		Request		filling = {.worker = filled->name};
 		TimestampTz at = now;
 
-		/* One in the future was before the clock was set back. */
+		/* a time in the future is from before the clock was set back */
 		if (filled->at <= now)
 			at = filled->at + FILL_EVERY;
 		filling.is_over = at <= now;

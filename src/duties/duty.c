@@ -39,7 +39,10 @@ args_for(const char *worker)
 	return jsonb_parse(json.data);
 }
 
-/* Of a definer that is gone there can be no job: check_workers() says so. */
+/*
+ * Enqueues a job of a built-in worker, for the definer of that worker. If the definer's role is gone no job
+ * can be made; check_workers() says so.
+ */
 void
 built_in_job_request(const char *built_in, const char *worker)
 {
@@ -83,7 +86,10 @@ built_in_job_end_part(void)
 	MemoryContextSwitchTo(part_outside);
 }
 
-/* It may have been disabled, or been defined by another role, since the job was enqueued. */
+/*
+ * Returns the worker that a built-in job is for, or NULL. Since the job was enqueued it may have been
+ * disabled, or another role may have defined it.
+ */
 Worker *
 built_in_job_definition(const char *target, WorkerTexts *texts)
 {

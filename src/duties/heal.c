@@ -35,7 +35,7 @@
 #define BATCH 1000
 #define SPREAD_PER_RECORD 1000	/* microseconds: healed jobs fall due about a thousand a second */
 
-/* One worker's healing under way. */
+/* The healing of a worker that is under way. */
 typedef struct Healing
 {
 	char	   *worker;
@@ -61,9 +61,8 @@ xid_array(const TransactionId *xids, int count, const TransactionId *more, int m
 }
 
 /*
- * Which transactions have ended by now. A row bears the ID of the subtransaction that wrote it; where the
- * snapshot has not room for all of those that are running, it is all that is older than the oldest
- * transaction.
+ * Says which transactions have ended by now. A row bears the ID of the subtransaction that wrote it. Where
+ * the snapshot has no room for all that are running, every ID older than the oldest transaction counts.
  */
 static void
 transactions_ended(Datum *before, Datum *running)
@@ -157,7 +156,7 @@ enqueue_missing(Healing *healing, Worker *worker, List *keys)
 	}
 }
 
-/* One batch, in a transaction of its own. */
+/* Heals one batch of records, in a transaction of its own. */
 static void
 heal_batch(Healing *healing, const Worker *built_in)
 {
@@ -250,7 +249,7 @@ write_tick(void *name)
 	}
 }
 
-/* What is wrong with one worker keeps no other from its ticks. */
+/* Makes the ticks of healing that are due. An error of one worker keeps no other from its ticks. */
 TimestampTz
 heal_due(TimestampTz now)
 {

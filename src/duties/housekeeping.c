@@ -1,6 +1,6 @@
 /*
  * housekeeping.c
- *		What has been kept for as long as it is to be is removed; see housekeeping.h.
+ *		Removes what has been kept for long enough; see housekeeping.h.
  */
 #include "postgres.h"
 

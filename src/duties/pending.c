@@ -302,7 +302,8 @@ typedef struct Piece
 	" (SELECT true FROM queue_jobs.member_job m WHERE m.batch = b.id AND m.state IN ('dead', 'cancelled') LIMIT 1) IS NULL" \
 	" FROM queue_jobs.tracked_batch b WHERE (b.settled_at IS NULL OR b.succeeded_at IS NULL) AND b.id > $1 ORDER BY b.id LIMIT " PIECE
 /*
- * Members that expire, and their batch. A row is wanted if the job is in other batches, too, for a duplicate.
+ * Members that expire, and their batch. A row is needed even without a batch of its own if a duplicate made
+ * the job a member of others.
  */
 #define EXPIRING_MEMBERS \
 	"SELECT l.expires_at, l.id, CASE WHEN l.attempt = 0 THEN l.batch END, l.lane::int8," \

@@ -332,7 +332,7 @@ schedule_define(const ScheduleDefinition *definition)
 	if (existing != NULL && !has_privs_of_role(GetUserId(), existing->owner))
 		refuse_other_roles(definition->name, existing->owner);
 	next = first_tick(definition, timezone, existing);
-	/* after the times: a typo there is to be told first, as in the order of the arguments */
+	/* after the times: the caller hears of a typo there first, as in the order of the arguments */
 	enqueue_prepare(worker, definition->args);
 	refuse_clear_args(worker, definition->args, "a schedule");
 	write_schedule(definition, timezone, next);
@@ -445,8 +445,8 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
 }
 
 /*
- * The next tick when a run that waited is made: what fell due meanwhile is dropped, but for what is to be
- * made up for.
+ * Returns the next tick after a run that has waited was made. Ticks that fell due meanwhile are dropped,
+ * except those that the schedule makes up for.
  */
 static TimestampTz
 next_after_waiting(const Schedule *schedule, const Cron *cron, const pg_tz *timezone, TimestampTz now)
@@ -542,7 +542,7 @@ try_to_decide(Outcome *outcome)
 	outcome->error = error->message;
 }
 
-/* One schedule under way. */
+/* The tick of a schedule that is under way. */
 typedef struct Ticking
 {
 	char	   *name;
@@ -573,7 +573,7 @@ look_again_at_others(const Schedule *schedule, TimestampTz now)
 	return Min(Max(waited, LOOK_AGAIN_AT_OTHERS_JOB), LOOK_AGAIN_AT_OVERDUE);
 }
 
-/* Whether the row is to be written; not each time that a time zone, say, cannot be read. */
+/* Whether the row must be written: not each time that, say, a time zone cannot be read. */
 static bool
 says_anything_new(const Outcome *outcome)
 {
@@ -617,7 +617,7 @@ schedule_tick(void *argument)
 	test_point("tick_committed");
 }
 
-/* What is due comes first, and of that each role's first schedule before any role's second. */
+/* The schedules that are due come first, and of these each role's first before any role's second. */
 #define NEXT_RUNS \
 	"SELECT name, at FROM (SELECT name, owner," \
 	" CASE WHEN waiting IS NULL THEN next_run ELSE '-infinity' END AS at" \

@@ -315,10 +315,10 @@ end_hold(Run *run)
 }
 
 /*
- * Writes the end of a procedure's run to the row with the lease, unless the job was taken away meanwhile. If
- * another transaction has the row, this waits to write what the run has come to, but not to write an end that
- * a session has asked for: heed_end() does that. A request that came too late, for the handler has succeeded,
- * changes nothing.
+ * Writes the end of a procedure's run to the row with the lease, unless the job was taken away meanwhile.
+ * If another transaction has the row, this waits to write the outcome of the run, but not to write an end
+ * that a session has asked for: heed_end() does that. A request that comes after the handler has succeeded
+ * is too late, and changes nothing.
  */
 static void
 execute_procedure(Run *run)
@@ -533,7 +533,7 @@ write_end(LiveTable *table, TupleTableSlot *row, Job *job, const ExecutorSlot *s
 	return end_as >= 0;
 }
 
-/* What a run that could not be committed comes to, in a transaction of its own. */
+/* Writes the outcome of a run that could not be committed, in a transaction of its own. */
 static void
 recover_job(ExecutorSlot *slot, bool begun, const ErrorData *edata)
 {
@@ -599,7 +599,7 @@ execute_exit(ExecutorSlot *slot)
 	int64		id = slot->job;
 
 	current_job.job = NULL;
-	/* no wait for a standby, for no signal would end it */
+	/* no wait for a standby: no signal would end it */
 	synchronous_commit = Min(synchronous_commit, SYNCHRONOUS_COMMIT_LOCAL_FLUSH);
 	while (!executor_unshow(slot, id == 0))
 	{

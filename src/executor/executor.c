@@ -52,8 +52,8 @@ blame(int code, Datum argument)
 }
 
 /*
- * The job of a function is free again by the rollback; that of a procedure has its lease without end, which
- * now no process holds. The scheduler looks at what is to be done, and charges the job if it is to be blamed.
+ * The rollback frees the job of a function. The job of a procedure has its lease without an end, which now
+ * no process holds. The scheduler looks at it, and charges the job if it must bear the blame.
  */
 static void
 detach(int code, Datum argument)
@@ -81,7 +81,7 @@ recover(void *error)
 	execute_recover(own_slot, error);
 }
 
-/* One job, if there is one. An ERROR that comes out of it is the engine's, or the commit's. */
+/* Runs one job, if there is one. An ERROR that comes out of it is the engine's, or the commit's. */
 static bool
 work(void)
 {

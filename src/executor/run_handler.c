@@ -103,7 +103,7 @@ end_timeout(const Run *run)
 		ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED), errmsg("handler went on after its timeout")));
 }
 
-/* What an error of the handler means, in a transaction that has not failed. The error state is cleared. */
+/* Says what an error of the handler means, in a transaction that has not failed. Clears the error state. */
 static RunEnd
 judge_error(Run *run)
 {
@@ -124,8 +124,8 @@ judge_error(Run *run)
 }
 
 /*
- * Those that the handler left open, WITH HOLD, would be run to their end by the commit, out of reach of the
- * timeout.
+ * Closes the cursors that the handler left open, WITH HOLD: the commit would run them to their end, out of
+ * reach of the timeout.
  */
 static void
 close_cursors(void)
@@ -143,8 +143,8 @@ capture_error(Run *run)
 }
 
 /*
- * One of the first two of the three layers on a record: whether the handler is to be called. If not, the job
- * has its result, or *end says that the worker is another by now, with which the job is to start again.
+ * Looks at the record, in one of the first two of its three layers. Returns whether to call the handler. If
+ * not, the job has its result, or *end says that the worker has changed, and the job must start again.
  */
 static bool
 has_work(Run *run, bool lock, volatile RunEnd *end)
@@ -184,7 +184,7 @@ check_owners_right(const Run *run)
 			 errhint("GRANT EXECUTE on the handler, and USAGE on its schema, to the roles that may enqueue its jobs.")));
 }
 
-/* What the jobs that it has waited for returned is looked up for a handler that wants it. */
+/* Looks up what the jobs returned that this one has waited for, for a handler that wants it. */
 static void
 find_results(Run *run)
 {
@@ -196,8 +196,8 @@ find_results(Run *run)
 }
 
 /*
- * What comes before the handler is called; if it is not to be, *end says why not. Nothing is locked while a
- * replica is read.
+ * Does what comes before the call of the handler. If the handler must not be called, *end says why. The run
+ * locks nothing while it reads from a replica.
  */
 static bool
 prepare(Run *run, volatile RunEnd *end)

@@ -105,7 +105,7 @@ open_cursors(void)
 	return names;
 }
 
-/* Adds those that there are, but for those that are among others. */
+/* Adds the temporary objects that exist, except those that are among "others". */
 static void
 add_temporary_objects(ObjectAddresses *objects, const ObjectAddresses *others)
 {

@@ -96,7 +96,7 @@ find_handlers(Callee *callee)
 	return true;
 }
 
-/* What is kept of it lives in tasks_context. */
+/* Returns the callee, ready for calls. The parts that stay live in tasks_context. */
 static Callee *
 ready_callee(const char *worker)
 {

@@ -38,7 +38,7 @@
 #define LONGEST_WAIT (5 * USECS_PER_SEC)	/* as the server does for others who use a database */
 #define LOOK_EVERY 10			/* milliseconds */
 
-/* What the end of the transaction is to undo or publish; the lists live in its memory. */
+/* Effects that the end of the transaction undoes or publishes; the lists live in its memory. */
 static uint32 wait_event = 0;	/* QjWaitEvent() */
 static List *held = NIL;		/* OIDs of databases */
 static List *changed = NIL;		/* OIDs of databases that may have come to have jobs to run */
@@ -180,7 +180,10 @@ let_go(Oid database)
 	launcher_wake();
 }
 
-/* No longer than that, for a job may be waiting for a lock of ours, which the server cannot know. */
+/*
+ * Waits for no longer than LONGEST_WAIT: a job may be waiting for a lock of ours, which the server cannot
+ * know.
+ */
 static void
 wait_until_left(Oid database)
 {

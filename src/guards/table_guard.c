@@ -155,7 +155,7 @@ check_changes(const AlterTableStmt *statement)
 	}
 }
 
-/* It is looked for where the view would be made, not in the whole search_path. */
+/* Looks for the view where the statement would make it, not in the whole search_path. */
 static Oid
 our_replaced_view(const ViewStmt *statement)
 {
@@ -183,7 +183,7 @@ check_shape(Node *node)
 
 /* ---- DROP ROLE ---- */
 
-/* What a role has in this database that is of no use without it. */
+/* The things that a role has in this database, and that are of no use without it. */
 typedef struct RoleUse
 {
 	char	   *name;
@@ -285,7 +285,7 @@ warn_of_uses(List *uses)
 
 /* ---- settings ---- */
 
-/* It is read for the database alone: of a role's value nothing would come. */
+/* The setting is read for the database alone: a role's value would do nothing. */
 static void
 check_setting(const AlterRoleSetStmt *statement)
 {

@@ -65,7 +65,7 @@ process_register_launcher(void)
 	RegisterBackgroundWorker(&worker);
 }
 
-/* *handle: for a caller that waits for its end, or NULL. */
+/* Starts a process. *handle: for a caller that waits for its end, or NULL. */
 static bool
 start(const char *type, const char *function, const ProcessArguments *arguments,
 	  BackgroundWorkerHandle **handle)
@@ -195,7 +195,7 @@ unit_end(void)
 	MemoryContextSwitchTo(unit_outside);
 }
 
-/* Of a process of ours, if what it called can not be stopped otherwise. */
+/* Whether a process of ours must end because nothing else stops what it called. */
 static bool
 ends_process(void)
 {

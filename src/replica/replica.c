@@ -32,7 +32,7 @@
 
 /* ---- which there are ---- */
 
-/* Those that are paused are left out. */
+/* Reads a row. Returns NULL for replicas that are paused. */
 static void *
 read_replica(HeapTuple tuple, TupleDesc descriptor)
 {

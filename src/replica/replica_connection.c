@@ -79,7 +79,7 @@ replica_connect_as(Oid role)
 
 /* ---- connection strings ---- */
 
-/* Of PostgreSQL 18's libpq, too. */
+/* secrets of PostgreSQL 18's libpq are here, too */
 static const char *const secrets[] = {
 	"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret", NULL
 };
@@ -97,7 +97,7 @@ in_list(const char *keyword, const char *const *list)
 	return *list != NULL;
 }
 
-/* Its values are the malloc'd ones of libpq. */
+/* Parses a connection string. The values are libpq's, from malloc(). */
 static PQconninfoOption *
 parse_conninfo(const char *conninfo)
 {
@@ -221,7 +221,7 @@ start_connection(Link *link)
 	char	   *session = SESSION_OPTIONS;
 	int			n = 0;
 
-	/* Those that come later prevail. */
+	/* the keywords that come later prevail */
 	keywords[n] = "dbname", values[n++] = get_database_name(MyDatabaseId);
 	keywords[n] = "tcp_user_timeout", values[n++] = "5000";
 	keywords[n] = "keepalives_idle", values[n++] = "5";
@@ -470,7 +470,7 @@ give_up(Link *link, ReplicaState state, bool all)
 	" pg_catalog.set_config('queue_jobs.context', $1, false), pg_catalog.set_config('statement_timeout', $2, false)" \
 	" FROM queue_jobs.replay_position() AS p"
 
-/* What is wrong with a server that said this of itself; REPLICA_READY if nothing is. */
+/* Returns what is wrong with a server that said this of itself; REPLICA_READY if nothing is. */
 static ReplicaState
 judge(ReplicaPosition *position)
 {

@@ -90,8 +90,8 @@ read_from_primary(CallTarget *reader, Jsonb *args)
 }
 
 /*
- * Replicas have half of a run's timeout, together. If none could serve it, that time is not the job's: its
- * own begins again, for the primary and the handler.
+ * Replicas have half of a run's timeout, together. If none could serve the run, that time is not the job's:
+ * its own begins again, for the primary and the handler.
  */
 static const Replica *
 read_from_replica(CallTarget *reader, const Worker *worker, Job *job, bool *caught_up)

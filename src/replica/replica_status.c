@@ -45,8 +45,9 @@ resting(const ReplicaSlot *slot, TimestampTz now)
 }
 
 /*
- * A free slot, or else the one unheard of for longest: we may not have been told that its replica, its
- * database or the extension there was dropped. Not one that is to be left alone. NULL if there is none.
+ * Returns a free slot, or else the one unheard of for longest: this process may have missed that its
+ * replica, its database or the extension there was dropped. Slots that must be left alone do not count.
+ * NULL if there is none.
  */
 static ReplicaSlot *
 slot_to_use(TimestampTz now)

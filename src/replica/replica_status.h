@@ -24,7 +24,7 @@ typedef enum ReplicaState
 	REPLICA_OTHER_TIMELINE,		/* has not followed a promotion, or not yet */
 } ReplicaState;
 
-/* What a replica said of itself. */
+/* The position that a replica reports. */
 typedef struct ReplicaPosition
 {
 	XLogRecPtr	replayed;
@@ -58,27 +58,28 @@ extern void replica_unlock(ReplicaSlot *slot);
 /* Copies the next slot of this database; *i is 0 at first. False if there are no more. */
 extern bool replica_next_slot(int *i, ReplicaSlot *copy);
 
-/* What is known of the replica is void. */
+/* Forgets what is known of the replica. */
 extern void replica_forget(const char *name);
 
-/* It may be tried at once. */
+/* Lets processes try the replica at once. */
 extern void replica_forgive(const char *name);
 
 /* Whether no process is to try the replica now, because it failed a short while ago. */
 extern bool replica_left_alone(const char *name, TimestampTz now);
 
-/* It answered, and can be used. */
+/* Notes that the replica answered, and can be used. */
 extern void replica_seen(const char *name, const ReplicaPosition *position);
 
 /*
- * It could not be used. "all": no process is to try it for a while, which grows with each failure.
+ * Notes that the replica could not be used. "all": no process tries it for a while, which grows with each
+ * failure.
  */
 extern void replica_failed(const char *name, ReplicaState state, const char *error, bool all);
 
 /* Something went wrong there that does not count against it. */
 extern void replica_note_error(const char *name, const char *error);
 
-/* It has served a job. */
+/* Notes that the replica has served a job. */
 extern void replica_served(const char *name);
 
 /* Called while the library is being preloaded. */

@@ -78,8 +78,8 @@ find_standing(const BatchDefinition *definition, Oid owner)
 }
 
 /*
- * Of two transactions that make one of the same key the second waits for the first. In REPEATABLE READ the
- * one that stands may be out of its sight: then it fails as any other that comes too late.
+ * If two transactions make a batch of the same key, the second waits for the first. In REPEATABLE READ the
+ * batch that stands may be out of its sight: then it fails as any other transaction that comes too late.
  */
 int64
 batch_make(const BatchDefinition *definition, Oid owner, bool *standing)
@@ -135,7 +135,7 @@ batch_of_run(const Job *job, Oid owner)
 
 /* ---- looking ---- */
 
-/* What a batch's row says, and what is found of its members. */
+/* The row of a batch, and what a look has found of its members. */
 typedef struct BatchState
 {
 	Oid			owner;
@@ -176,7 +176,7 @@ typedef struct BatchState
 	"SELECT (SELECT m.job FROM queue_jobs.joint_member m WHERE m.batch = $1 AND (SELECT true FROM queue_jobs.live_job l WHERE l.id = m.job) IS NULL" \
 	"  AND " JOINT_STATE " = 'dead' LIMIT 1)," \
 	" CASE WHEN $2 THEN NOT EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.batch = $1 AND " JOINT_STATE " <> 'completed') ELSE false END"
-/* Those that expire unless they are started, the next ones first; one may be there twice. */
+/* Joint members that expire unless they are started, the next ones first; a job may be there twice. */
 #define EXPIRING_JOINT_MEMBERS \
 	"SELECT e.job, e.at FROM (SELECT m.job, (SELECT l.expires_at FROM queue_jobs.live_job l WHERE l.id = m.job AND l.attempt = 0) AS at" \
 	"  FROM queue_jobs.joint_member m WHERE m.batch = $1) e WHERE e.at IS NOT NULL ORDER BY e.at LIMIT " CppAsString2(EXPIRED_AT_ONCE)
@@ -244,7 +244,10 @@ look_at_live_members(int64 batch, BatchState *state, Snapshot snapshot, Expiring
 	state->callbacks = members.callbacks;
 }
 
-/* They may expire where no claim meets them, and their own batches, if they have any, be open. */
+/*
+ * Looks at joint members that expire. They may expire where no claim meets them, while their own batches,
+ * if they have any, are open.
+ */
 static void
 look_at_expiring_joint_members(int64 batch, Snapshot snapshot, ExpiringMembers *expiring)
 {
@@ -406,7 +409,8 @@ look_at_state(int64 batch, BatchState *state, ExpiringMembers *expiring)
 }
 
 /*
- * Of thousands of children only the last one that settles, and the first that dies, make their parent look.
+ * Makes the parent look at its children. Only the last of thousands that settles, and the first that dies,
+ * do that.
  */
 static void
 tell_parent(const BatchState *state, const Changes *changes)
@@ -507,7 +511,7 @@ static const Trimmed trimmed[] = {
 	{
 		REL_TRACKED_BATCH,
 		LAST_KEY("id", "tracked_batch"),
-		/* a batch with a callback that may be retried stays for as long again, but for an hour at least */
+		/* finds members by the ids that they have, as the view ended_member does */
 		"UPDATE queue_jobs.tracked_batch b SET settled_at = now() + greatest(interval '1 hour' - b.keep, '0')"
 		" WHERE " OVER " AND " CALLBACK_IS_KEPT,
 		{

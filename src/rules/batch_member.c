@@ -136,8 +136,8 @@ is_own(int64 batch)
 }
 
 /*
- * What was joined last, by which role, and in which transaction and savepoint. Transactions of one message
- * have the same start timestamp, and all have the same first subtransaction.
+ * The batch that was joined last, by which role, and in which transaction and savepoint. Transactions of
+ * one message have the same start timestamp, and all have the same first subtransaction.
  */
 typedef struct Joined
 {

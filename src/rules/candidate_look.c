@@ -69,7 +69,8 @@ candidate_of_hint(Candidates *candidates, int index, bool make, bool *unknown)
 }
 
 /*
- * Of lanes that are new to us those that may have jobs. What was counted as seen before this is seen by it.
+ * Adds lanes that are new to this process and may have jobs. The look sees everything that was counted as
+ * seen before it.
  */
 static void
 look_at_all(Candidates *candidates)
@@ -180,8 +181,9 @@ any_has_more(const Candidates *candidates)
 }
 
 /*
- * What is lost is looked for in the index: all of it where there are no hints at all; else as many lanes at
- * first as there are hints, and then a part at a time, when no other job is known or some were taken.
+ * Looks in the index for lanes whose hints are lost. It looks for all where there are no hints at all; else
+ * for as many at first as there are hints, and then for some at a time, when no other job is known or some
+ * were taken.
  */
 static void
 discover(Candidates *candidates)

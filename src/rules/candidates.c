@@ -15,7 +15,7 @@
 #define NEAR_JOBS 4
 #define TELL_EVERY 8			/* jobs taken */
 
-/* What this transaction has noted is known to no hint yet. */
+/* Looks at the lanes that this transaction has noted, which no hint knows yet. */
 static void
 look_at_own(Candidates *candidates)
 {
@@ -87,7 +87,10 @@ first_queue(Candidates *candidates, Urgency urgency)
 	return pairingheap_container(CandidateQueue, node, queues->ph_root);
 }
 
-/* This walk is done with the lane. It may come to any number of lanes, and open scans are large. */
+/*
+ * Leaves the lane, with which this walk is done. A walk may come to any number of lanes, and open scans are
+ * large.
+ */
 static void
 leave_lane(Candidate *candidate)
 {
@@ -131,7 +134,7 @@ open_lane(Candidates *candidates, Candidate *candidate)
 	read_on(candidate);
 }
 
-/* Of those that are about to be passed over for the first time the first job is looked at. */
+/* Looks at the first job of urgencies that are about to be passed over for the first time. */
 static void
 introduce_urgencies(Candidates *candidates)
 {
@@ -308,7 +311,10 @@ other_candidate(Candidates *candidates, const Candidate *taken)
 
 /* ---- what was found out ---- */
 
-/* Of a lane without refusals. A job that was seen but not tried is the lane's first, as far as is known. */
+/*
+ * Settles the hint of a lane without refusals. A job that was seen but not tried is the lane's first, as
+ * far as is known.
+ */
 static void
 settle_hint(const Candidate *candidate, bool tried)
 {
@@ -334,12 +340,13 @@ settle_hint(const Candidate *candidate, bool tried)
 }
 
 /*
- * Where lanes are many, the next job of one stands far behind the first: some of them are to be near. What
- * was far once is forgotten slowly, for jobs that come at random stand now close together, now apart.
+ * Learns how far apart a lane's jobs stand. Where lanes are many, the next job of a lane stands far behind
+ * the first, and some of them must count as near. An old distance is forgotten slowly: jobs that come at
+ * random stand now close together, now apart.
  *
  * If always NEAR_IDS were near, a job in one of 1,000 lanes would take 6 % more instructions. If it were
- * NEAR_IDS for each lane that is known, one in a lane of 4,000 jobs side by side, with 999 other lanes, would
- * take 34 % more (callgrind).
+ * NEAR_IDS for each lane that is known, one in a lane of 4,000 jobs side by side, with 999 other lanes,
+ * would take 34 % more (callgrind).
  */
 static void
 learn_density(Candidate *candidate)
@@ -355,8 +362,9 @@ learn_density(Candidate *candidate)
 }
 
 /*
- * Of a lane without a hint only we know. What other sessions free there, or add, they tell as lost, and it is
- * found again from its beginning; jobs that are refused by a limit, too, or when it is time.
+ * Settles a lane without a hint, of which only this process knows. Other sessions report jobs that they
+ * free or add there as lost, and the lane is found again from its beginning. So are jobs that a limit
+ * refuses, or when it is time.
  */
 static void
 settle_unhinted(Candidates *candidates, Candidate *candidate, bool tried)

@@ -15,7 +15,7 @@
 
 CurrentJob	current_job;
 
-/* What had been said before this subtransaction said something. */
+/* The handler's words about its job, as they were before this subtransaction added to them. */
 typedef struct Said
 {
 	SubTransactionId subtransaction;

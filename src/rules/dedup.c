@@ -328,7 +328,7 @@ runs_here(const Job *job)
 		same_key(job, current_job.job);
 }
 
-/* What becomes of a duplicate of a job that runs, under until_executed. */
+/* Says what becomes of a duplicate of a job that runs, under until_executed. */
 static Standing
 beside_run(const Worker *worker)
 {
@@ -371,9 +371,9 @@ function_runs(LiveTable *table, int64 id)
 }
 
 /*
- * One look at the jobs of the key. True if it came to a result; otherwise something changed meanwhile, which
- * means that another session got on with its work. A job that waits is better than one that runs: its run
- * sees what we wrote.
+ * Looks once at the jobs of the key. Returns true if it came to a result; otherwise something changed
+ * meanwhile, which means that another session got on with its work. A job that waits is better than one
+ * that runs: its run sees what we wrote.
  */
 static bool
 look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now,
@@ -440,7 +440,10 @@ look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, Ti
 	return settled;
 }
 
-/* One that waits for other jobs is no duplicate: what would stand for it may run before those have ended. */
+/*
+ * Looks for a job that stands for this one. A job that waits for others is no duplicate: the one that
+ * stands for it might run before those have ended.
+ */
 Standing
 dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid role, int64 *standing)
 {

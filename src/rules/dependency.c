@@ -87,7 +87,7 @@ live_lanes(const int64 *ids, int count, int32 *lanes)
 	" (SELECT lane FROM queue_jobs.finished_job f WHERE f.id = p.id AND f.keep_until > clock_timestamp() LIMIT 1))" \
 	" FROM unnest($1) WITH ORDINALITY AS p (id, n) ORDER BY p.n"
 
-/* Of those that have ended, whose lanes are 0 so far. */
+/* Finds the lanes of parents that have ended, whose lanes are 0 so far. */
 static void
 ended_lanes(const int64 *parents, int count, int32 *lanes)
 {
@@ -125,8 +125,8 @@ dependency_check_parents(const int64 *parents, int count)
 	" FROM unnest($1) WITH ORDINALITY AS p (id, n) ORDER BY p.n"
 
 /*
- * Which parents have ended without success already. The server's own scans find out only where some have
- * ended: what a serializable transaction reads by them, other transactions must not write.
+ * Finds the parents that have ended without success already. The server's own scans look only where some
+ * have ended: other transactions must not write what a serializable transaction reads by these scans.
  */
 static Datum
 failed_parents(const int64 *parents, int count)

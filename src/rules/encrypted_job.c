@@ -174,7 +174,7 @@ open_value(int64 job, const char *bound_to, JsonbValue *value)
 	return true;
 }
 
-/* What is done to args: encrypted for a worker, or (NULL) decrypted. */
+/* A conversion of args: encrypted for a worker, or (NULL) decrypted. */
 typedef struct Conversion
 {
 	int64		job;

@@ -36,7 +36,7 @@ struct QueueTurns
 	int64		clock;
 };
 
-/* What is known of the urgencies of a set of lanes. */
+/* The urgencies of a set of lanes, and their turns. */
 typedef struct LaneSet
 {
 	uint32		set;
@@ -49,7 +49,10 @@ static HTAB *all_turns = NULL;
 static int64 times[URGENCIES];
 static HTAB *all_sets = NULL;
 
-/* Of very many sets, as of arrays that a client makes up for each claim, what is known is forgotten. */
+/*
+ * Returns the notes of a set of lanes. If there are very many sets, because a client makes up an array for
+ * each claim, the notes are forgotten.
+ */
 static LaneSet *
 lane_set(uint32 set)
 {
@@ -93,7 +96,8 @@ fairness_turns(const char *queue, Urgency urgency)
 }
 
 /*
- * Of several that were passed over for too long, the lower ones get every eighth of the turns of those above.
+ * If several urgencies were passed over for too long, the lower ones get every eighth of the turns of those
+ * above.
  */
 static bool
 late_turn(uint32 turns_taken, const bool late[URGENCIES], Urgency *urgency)

@@ -302,8 +302,8 @@ give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
 }
 
 /*
- * Of a key with a limit of one, jobs start in order: one that came back to the lane after our look at it, or
- * is parked still, goes first.
+ * Takes a slot of the key. Jobs of a key with a limit of one start in order: a job that came back to the
+ * lane after our look at it, or is parked still, goes first.
  */
 static bool
 begin_key(LiveTable *table, const Job *job, const Worker *worker, const Refusals *refusals, LimitHold *hold)
@@ -319,7 +319,7 @@ begin_key(LiveTable *table, const Job *job, const Worker *worker, const Refusals
 		!park_any(table, worker, hold->key, job);
 }
 
-/* Slots first, for they can be freed without a trace. */
+/* Takes slots before starts of a rate: slots can be freed without a trace. */
 static LimitVerdict
 limit_take_slots(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals,
 				 LimitHold *hold, TimestampTz *retry_at)
@@ -435,9 +435,9 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 }
 
 /*
- * Of a key with a limit of one, no later job may start before one that was passed by: neither in this look at
- * the lane, nor in a later one, which therefore begins with that job again until the transaction that has it
- * publishes it.
+ * No later job of a key with a limit of one may start before a job that was passed by: neither in this look
+ * at the lane, nor in a later one. So the next look begins with that job again until the transaction that
+ * has it publishes it.
  */
 void
 limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const Job *passed_by,

@@ -85,7 +85,7 @@ extern int	limit_free_starts(LiveTable *table, const Job *job, const Worker *wor
 /* Describes the limits of a worker, for waits_for(). */
 extern char *limit_describe(const Worker *worker);
 
-/* Which of its worker's limits keep a job from starting, for explain_job(). */
+/* The limits of its worker that keep a job from starting, for explain_job(). */
 typedef struct LimitLook
 {
 	bool		worker_full;

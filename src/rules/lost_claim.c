@@ -52,7 +52,7 @@ typedef struct LostClaims
 	TimestampTz made_at;		/* by which entries of processes from before a crash are known */
 } LostClaims;
 
-/* One in the file. */
+/* An entry of the file. */
 typedef struct ClaimEntry
 {
 	Oid			database;
@@ -264,7 +264,9 @@ lost_claims_transaction_end(XactEvent event)
 	wipe_entries();
 }
 
-/* What a savepoint's rollback gives back. (In the file it stays until the transaction ends.) */
+/*
+ * Gives back what a savepoint noted that is rolled back. (In the file it stays until the transaction ends.)
+ */
 void
 lost_claims_savepoint_event(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent)
 {

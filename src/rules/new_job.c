@@ -97,8 +97,8 @@ delay_start(Job *job, const Worker *worker)
 }
 
 /*
- * What the engine enqueues where other jobs end has been stored clear already, and is so again if there is no
- * key; nor may it be too large.
+ * Encrypts the job. Args of jobs that the engine enqueues where other jobs end have been stored clear
+ * already; they are so again if there is no key, and if they would become too large.
  */
 static void
 encrypt(Job *job, const EnqueueCall *call)
@@ -149,7 +149,7 @@ new_job_insert(EnqueueCall *call, LiveTable *table)
 	live_insert(table, &job);
 	test_point("job_inserted");
 	if (job.batch != 0 && job.expires_at != NO_TIME)
-		news_note(NEWS_BATCH, job.batch);	/* when it expires is to be known */
+		news_note(NEWS_BATCH, job.batch);	/* the scheduler must know when it expires */
 	new_job_announce(call, &job);
 	call->job.id = job.id;
 	return job.id;
@@ -283,7 +283,7 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 	enqueue_check_right(worker);
 	if (registry_worker_disabled(worker->name))
 		return 0;
-	/* It is due, even if the clock has been set back meanwhile. */
+	/* the job is due, even if the clock has been set back meanwhile */
 	new_job_begin(&call, GetUserId(), worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
 	call.job.run_at = run_at;
 	call.job.schedule = schedule ? pstrdup(schedule) : NULL;

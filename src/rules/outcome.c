@@ -211,7 +211,7 @@ schedule_ends_forget(TimestampTz now)
 	(void) catalog_unit(forget_schedules, NULL);
 }
 
-/* What the server asks for when a function is called by its name. */
+/* Checks the rights that the server checks when a function is called by its name. */
 static void
 check_right(Oid function)
 {
@@ -286,11 +286,12 @@ forget_seed(void)
 }
 
 /*
- * The delay after a failure, by the worker's retry_backoff function, which runs as the job's role wherever we
- * are, and with no more than that role's rights; by Sidekiq's formula if there is none, or it fails.
+ * Returns the delay after a failure, by the worker's retry_backoff function, or by Sidekiq's formula if
+ * there is none, or it fails. The function runs as the job's role wherever we are, and with no more than
+ * that role's rights.
  *
- * What the function does is undone, for the session may be a claimant's: SET CONSTRAINTS, locks and settings
- * are that one's own.
+ * All that the function does is rolled back: the session may be a claimant's, and settings, locks and SET
+ * CONSTRAINTS are that claimant's own.
  *
  * An error in the function must not keep the failure from being recorded, but a client that cancels its
  * statement cancels all of it.
@@ -324,7 +325,7 @@ write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 		live_update(table, slot, job);
 }
 
-/* What waits for the end is looked at after our commit. */
+/* Has the scheduler look, after our commit, at what waits for the end. */
 static void
 tell_end(const Job *job, JobState state)
 {
@@ -350,7 +351,7 @@ follower_args(const void *ended, Jsonb *of_args)
 							   lengthof(types), types, values);
 }
 
-/* Enqueues the job that tells of this one's end, for its owner. NULL: the worker wants none. */
+/* Enqueues the job that tells of this job's end, for its owner. NULL: the worker wants none. */
 static void
 enqueue_follower(const char *follower, const Job *job)
 {

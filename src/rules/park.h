@@ -44,7 +44,7 @@ extern int32 park_place(uint64 key);
  */
 extern void park_send_back(LiveTable *table, const Worker *worker, uint64 key, int most, bool *more);
 
-/* ---- What a job that ends, or leaves its lane, gives back of its limits ---- */
+/* ---- The slots and starts that a job gives back when it ends, or leaves its lane ---- */
 
 /* Lets jobs that waited for the worker's limits start when this transaction ends. */
 extern void limit_publish(const Worker *worker);

@@ -26,7 +26,7 @@
 
 /* ---- parking ---- */
 
-/* What is known of the keys in this transaction. */
+/* The keys that this transaction has met. */
 typedef struct KeyState
 {
 	uint64		key;
@@ -44,7 +44,7 @@ typedef struct Parking
 	KeyState	keys[KEYS_AT_ONCE];
 } Parking;
 
-/* Whether jobs of the key are to be parked: none can start, and no transaction is about to send one back. */
+/* Whether to park jobs of the key: none can start, and no transaction is about to send one back. */
 static bool
 key_is_full(Parking *parking, const Job *job)
 {

@@ -216,8 +216,8 @@ append_row_comparison(StringInfo sql, List *columns)
 }
 
 /*
- * The same for operators of several schemas or names: "a >= x AND (a > x OR (b >= y AND (b > y)))", of which
- * an index takes the first.
+ * Appends the comparison for operators of several schemas or names: "a >= x AND (a > x OR (b >= y AND (b >
+ * y)))", of which an index takes the first.
  */
 static void
 append_nested_comparison(StringInfo sql, List *columns)
@@ -283,7 +283,7 @@ record_sql(const Worker *worker, const char *pending, bool lock)
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT true FROM %s AS record WHERE ", worker->record);
 	append_key_condition(&sql, record_columns(worker));
-	/* on lines of its own, for a comment in it must not swallow what follows */
+	/* on lines of its own: a comment in it must not swallow what follows */
 	appendStringInfo(&sql, " AND (\n%s\n)%s", pending, lock ? " FOR UPDATE OF record" : "");
 	return sql.data;
 }

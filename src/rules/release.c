@@ -41,8 +41,8 @@ typedef struct ParentsFound
 } ParentsFound;
 
 /*
- * One of which nothing is left was not to be kept, and so completed; unless it had failed already when the
- * child was enqueued, and was not retried since.
+ * Returns the state of a parent that is not live. A parent of which nothing is left was not kept, and so
+ * completed; unless it had failed already when the child was enqueued, and was not retried since.
  */
 static const char *
 state_elsewhere(Datum parent, bool failed)
@@ -103,7 +103,7 @@ look_at_parents(int64 child)
 	return found;
 }
 
-/* Its run is to see all that those have committed which it waited for. */
+/* Makes the job available. Its run must see all that the jobs it waited for have committed. */
 static void
 release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 {
@@ -122,7 +122,7 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 	location_relied_on(job);
 	live_update(table, slot, job);
 	if (job->batch != 0 && job->expires_at != NO_TIME)
-		news_note(NEWS_BATCH, job->batch); /* when it expires is to be known */
+		news_note(NEWS_BATCH, job->batch); /* the scheduler must know when it expires */
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, worker), job_position(job));
 	else

@@ -58,7 +58,7 @@ typedef struct ExecutorCounts
 	bool		starting;		/* one as demanded has not come up yet */
 } ExecutorCounts;
 
-/* What this scheduler has found out of a role. */
+/* The notes of this scheduler on a role. */
 typedef struct RoleNote
 {
 	Oid			role;
@@ -152,9 +152,9 @@ is_after(const Demand *demand, const Demand *other)
 }
 
 /*
- * Those that no executor serves come first, or an executor that made room for them would be replaced by
- * another of its own kind. Otherwise they take turns: first those after the one that an executor was started
- * for last.
+ * Jobs that no executor serves come first, or an executor that made room for them would be replaced by
+ * another of its own kind. Otherwise roles take turns: first those after the role that got the last
+ * executor.
  */
 static int
 compare_turns(const ListCell *a, const ListCell *b)
@@ -287,9 +287,9 @@ look_at_unhinted(int32 lane, void *argument)
 }
 
 /*
- * What was lost is looked for in the index, some lanes in each turn if there is no room for the hints of all.
- * The first look goes on until it has found work for executors. A scheduler does not leave before the end of
- * its look, or the next one would begin with the same lanes.
+ * Looks in the index for lanes whose hints are lost, some in each turn if there is no room for the hints of
+ * all. The first look goes on until it has found work for executors. A scheduler does not leave before the
+ * end of its look, or the next one would begin with the same lanes.
  */
 static void
 look_for_lost(TimestampTz now)
@@ -462,7 +462,7 @@ count_executors(const Demand *demand, TimestampTz now)
 	return counts;
 }
 
-/* It leaves when its job is done; at once, if it has none. */
+/* Asks the executor to leave when its job is done; at once, if it has none. */
 static void
 ask_executor_to_leave(ExecutorSlot *slot)
 {
@@ -507,8 +507,8 @@ start_executor(const Demand *demand, int pool)
 }
 
 /*
- * Of two executors the one that is to leave first: of another database, idle, and for longer than the other
- * has been.
+ * Compares two executors: the one to leave first is of another database, idle, and for longer than the
+ * other has been.
  */
 static bool
 executor_leaves_before(const ExecutorSlot *a, const ExecutorSlot *b)
@@ -526,9 +526,9 @@ executor_leaves_before(const ExecutorSlot *a, const ExecutorSlot *b)
 }
 
 /*
- * Jobs without any executor for them, where there is no room for one, have another leave after its job: one
- * of their own pools if those are full, otherwise rather one of another database. Not more than databases
- * wait: each is to be started again.
+ * Asks an executor to leave after its job, for jobs without any executor where there is no room for one: an
+ * executor of the jobs' own pools if those are full, otherwise rather one of another database. No more
+ * leave than databases wait, because each must be started again.
  */
 static void
 make_room(const Demand *demand, bool pools_full, TimestampTz now)

@@ -7,7 +7,7 @@
 
 #include "datatype/timestamp.h"
 
-/* What a look at the lanes and the executors has found. */
+/* The result of a look at the lanes and the executors. */
 typedef struct DemandFound
 {
 	bool		enough;			/* executors; or there is more work than they are allowed to be */

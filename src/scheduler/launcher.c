@@ -65,7 +65,7 @@
 /* at most so often, when more databases asked for a slot than could be noted */
 #define LOOK_AT_ALL USECS_PER_SEC
 
-/* A database without a slot that is to be looked into by a scheduler: at that time. */
+/* A database without a slot that a scheduler must look into, and when. */
 typedef struct Waiting
 {
 	Oid			database;
@@ -281,8 +281,8 @@ count_due(TimestampTz now)
 }
 
 /*
- * As many schedulers are asked to leave as databases are due: not more, for each has to be started again. A
- * slot that is held does not become free by that.
+ * Asks as many schedulers to leave as databases are due, and no more: each must be started again. A slot
+ * that is held does not become free by that.
  */
 static void
 ask_schedulers_to_leave(TimestampTz now)
@@ -302,8 +302,9 @@ ask_schedulers_to_leave(TimestampTz now)
 }
 
 /*
- * At the start of the server all databases are to be looked into: one after the other, with pauses while
- * others are called for, and only while there is room for these.
+ * Whether a scheduler may look into another database. When the server starts, schedulers look into all
+ * databases, one after the other, with pauses while sessions call for others, and only while there is room
+ * for these.
  */
 static bool
 may_look(TimestampTz now)
@@ -364,7 +365,10 @@ give_slot(TimestampTz now)
 	return looks ? now + LOOK_INTERVAL : now;
 }
 
-/* To all that are due, as far as there are slots; but to one only of those that are to be looked into. */
+/*
+ * Gives slots to all databases that are due, as far as there are slots; but to a single one of those that a
+ * scheduler only looks into.
+ */
 static TimestampTz
 give_slots(TimestampTz now)
 {
@@ -451,7 +455,7 @@ attention_due(const DatabaseSlot *seen, TimestampTz now)
 
 /* ---- the first executor of a database ---- */
 
-/* Of all databases: InvalidOid. */
+/* Returns how many executors a database has; InvalidOid: all databases. */
 static int
 executors_in(Oid database)
 {
@@ -461,8 +465,8 @@ executors_in(Oid database)
 }
 
 /*
- * What a scheduler would look at is looked at by the executor. Where lanes are blocked, for want of a role
- * that can connect, say, the scheduler knows which.
+ * Whether an executor may start without a scheduler. It looks at what the scheduler would look at. Where
+ * lanes are blocked, because no role can connect, say, only the scheduler knows which.
  */
 static bool
 may_start_executor(const DatabaseSlot *seen)
@@ -474,7 +478,7 @@ may_start_executor(const DatabaseSlot *seen)
 		!executor_has_to_wait(seen->database, seen->unserved_role) && !lost_claims_in(seen->database);
 }
 
-/* The scheduler, if there is to be one at once, looks at more than that. */
+/* Notes that an executor comes. The scheduler, if one comes at once, looks at more than that. */
 static void
 note_served(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 {
@@ -572,9 +576,9 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 /* ---- turns for worker slots ---- */
 
 /*
- * Of two schedulers the one that is to leave first: one whose jobs have executors, or none to run, and of
- * these the one that has been at work for longest; else the one that came last, so that the others get their
- * executors in the end.
+ * Compares two schedulers. The one to leave first is one whose jobs have executors, or that has none to
+ * run, and of these the one that has been at work for longest; else the one that came last, so that the
+ * others get their executors in the end.
  */
 static bool
 scheduler_leaves_before(const DatabaseSlot *a, const DatabaseSlot *b)
@@ -654,7 +658,7 @@ share_worker_slots(TimestampTz now)
 	return now + RETRY_AFTER;
 }
 
-/* Those that are only to be looked into come last. */
+/* Databases that a scheduler only looks into come last. */
 static int
 by_start(const void *a, const void *b)
 {

@@ -58,7 +58,7 @@
 #define PROMOTE_FOR INT64CONST(100000)	/* microseconds, before other duties have their turn */
 /* in case no process tells that a handler or role is back */
 #define LOOK_AGAIN_AT_BLOCKED (60 * USECS_PER_SEC)
-/* microseconds, while a job that is to be charged is locked */
+/* microseconds, while a job that must be charged is locked */
 #define LOOK_AGAIN_AT_LOCKED INT64CONST(100000)
 #define HISTORY_EVERY (2 * USECS_PER_SEC)	/* at most, when sessions call for it */
 #define SWEEP_EVERY (10 * USECS_PER_SEC)	/* while jobs are parked */
@@ -114,8 +114,8 @@ how_we_end(int code)
 }
 
 /*
- * A scheduler looks after the history as it starts, for what the last one knew may have changed since, but
- * not as soon as that had.
+ * A scheduler looks after the history as it starts: things may have changed since the last one looked. But
+ * it waits for as long as that one would have.
  */
 static void
 begin_history(void)
@@ -150,7 +150,7 @@ scheduler_at_exit(int code, Datum argument)
 
 /* ---- due jobs ---- */
 
-/* What is published from now on is for the next look. */
+/* Takes the due time that was published. Times that are published from now on are for the next look. */
 static TimestampTz
 open_due(void)
 {
@@ -518,7 +518,7 @@ take_news(void)
 	return news;
 }
 
-/* What sessions have called for since the last turn, but for a look at everything. */
+/* The calls of sessions since the last turn, except for a look at everything. */
 typedef struct Calls
 {
 	bool		succeeded;
@@ -705,8 +705,8 @@ next_look(TimestampTz now, TimestampTz last_busy)
 }
 
 /*
- * Whatever session calls meanwhile: the turn would fail again as often as one commits. (The clock may be set
- * back.) What the turn was called for, and may not have done, is done by the next one.
+ * Pauses, whatever sessions call for meanwhile: the turn would fail again as often as one commits. (The
+ * clock may be set back.) The next turn does what this one was called for and may not have done.
  */
 static void
 pause_after_error(void)

@@ -82,7 +82,7 @@ is_of_here(const LedgerEntry *entry)
 	return is_of_this_server(entry) && entry->database == MyDatabaseId;
 }
 
-/* One of the other places of our slot; NULL: there is none. */
+/* Returns another place of our slot; NULL: there is none. */
 static LedgerEntry *
 other_place(int n)
 {

@@ -39,7 +39,7 @@ typedef struct LedgerEntry
 	TransactionId withdrawn_by;
 } LedgerEntry;
 
-/* What is said where a file of such entries cannot be had. */
+/* The DETAIL where a file of such entries cannot be had. */
 #define LEDGER_MISSING "Jobs that crash the process that runs or claims them cannot be told."
 
 /* Opens the executor's place and installs the SIGQUIT handler that calls ledger_server_ends(). */
@@ -47,7 +47,7 @@ extern void ledger_attach(int slot);
 extern void ledger_write(int64 job, int32 attempt);
 extern void ledger_wipe(void);
 
-/* This process ends by its job's doing. */
+/* Says that this process ends by its job's doing. */
 extern void ledger_blame(void);
 
 /*
@@ -90,9 +90,10 @@ extern bool charge_under_way(int64 job);
 extern bool charge_possible(const Job *job);
 
 /*
- * This process is about to charge all jobs of the database between two ids: no claim may take one between the
- * rollback and the charge. A claim that passes one by looks again after lane_hints_void(). (One that has
- * asked just before the rollback may still take it, and then it is not charged.)
+ * Announces that this process is about to charge all jobs of the database between two ids: no claim may
+ * take one between the rollback and the charge. A claim that passes one by looks again after
+ * lane_hints_void(). (A claim that has asked just before the rollback may still take a job, and then it is
+ * not charged.)
  */
 extern void charge_begin(int64 first, int64 last);
 

@@ -134,7 +134,7 @@ forget_refused(Oid database)
 		databases->refused[place] = databases->refused[--databases->refused_count];
 }
 
-/* What its sessions have called for until it got the slot. Under the LWLock. */
+/* Takes over what the database's sessions have called for until it got the slot. Under the LWLock. */
 static void
 take_over_refused(DatabaseSlot *slot, int place)
 {
@@ -231,7 +231,10 @@ database_not_wanted(Oid database)
 	LWLockRelease(shared_lock());
 }
 
-/* They stay noted until they have got a slot: so a session that publishes there calls the launcher once. */
+/*
+ * Returns the databases without a slot. They stay noted until they have got one: so a session that
+ * publishes there calls the launcher once.
+ */
 List *
 databases_refused(bool *all)
 {
@@ -263,7 +266,10 @@ databases_set_wait(bool wait)
 	databases->wait = wait;
 }
 
-/* When the database is to be looked into again, if its slot is taken away now. With the slot's mutex. */
+/*
+ * Returns when a scheduler must look into the database again, if its slot is taken away now. With the
+ * slot's mutex.
+ */
 static TimestampTz
 due_without_slot(const DatabaseSlot *slot)
 {
@@ -551,14 +557,14 @@ call_for_duty(Oid database, size_t flag_offset)
 	return proc != NO_PROC;
 }
 
-/* A job of a limited-capacity worker is to be replaced. */
+/* Asks for a new job of a limited-capacity worker in the place of one that succeeded. */
 void
 database_publish_success(Oid database)
 {
 	(void) call_for_duty(database, offsetof(DatabaseSlot, succeeded));
 }
 
-/* What others wait for may have come. */
+/* Says that what others wait for may have come. */
 void
 database_publish_news(Oid database)
 {
@@ -628,7 +634,7 @@ scheduler_attach(DatabaseSlot *slot)
 	return !taken;
 }
 
-/* It had a turn without an error. */
+/* Notes a turn without an error. */
 void
 scheduler_succeeded(DatabaseSlot *slot)
 {

@@ -54,7 +54,7 @@ typedef struct DatabaseSlot
 	 * jobs wait for a handler, worker or role to come back, or all of them for what the extension consists of
 	 */
 	bool		blocked_lanes;
-	/* no job in live_job_future has a run_at before this, but for those published since */
+	/* no job in live_job_future has a run_at before this, except those published since */
 	TimestampTz next_due;
 	uint32		due_published;	/* how often a due time was published */
 	TimestampTz due_low;		/* the earliest of them since the scheduler last looked */
@@ -101,9 +101,9 @@ extern List *databases_refused(bool *all);
 extern void database_not_wanted(Oid database);
 
 /*
- * Takes the slot of a database away, if nothing is at work by it. "by_force": though there is something to
- * do, as its scheduler has left for that. *due is when the database is to be looked into again, or NO_TIME.
- * Returns the database, or InvalidOid.
+ * Takes the slot of a database away, if no process is at work by it. "by_force": though there is something
+ * to do, as its scheduler has left for that. *due is when a scheduler must look into the database again, or
+ * NO_TIME. Returns the database, or InvalidOid.
  */
 extern Oid	database_slot_evict(DatabaseSlot *slot, bool by_force, TimestampTz *due);
 
@@ -113,18 +113,18 @@ extern void databases_set_wait(bool wait);
 extern void database_call_attention(Oid database);
 
 /*
- * The same, for jobs of a role that has no executor there (InvalidOid: it is not known whose): the launcher
- * may start one without waiting for a scheduler. "more": one is not enough.
+ * Does the same for jobs of a role that has no executor there (InvalidOid: any role): the launcher may
+ * start one without waiting for a scheduler. "more": one is not enough.
  */
 extern void database_call_unserved(Oid database, Oid role, bool more);
 
 /* An executor has left that had nothing to do: its scheduler looks, if there is one. */
 extern void database_executor_left(Oid database);
 
-/* The same, after the database's settings may have changed. */
+/* Does the same after the database's settings may have changed. */
 extern void database_reconsider(Oid database);
 
-/* A scheduler has found out whether jobs are to be run there, since it began to look. */
+/* Notes whether jobs may run there, as a scheduler has found since it began to look. */
 extern void database_set_off(DatabaseSlot *slot, bool off);
 
 /*

@@ -10,7 +10,7 @@
 #include "savepoint_notes.h"
 #include "shared.h"
 
-/* What the transaction has noted, the latest last. */
+/* The notes of the transaction, the latest last. */
 typedef struct Noted
 {
 	int			nest_level;		/* first: savepoint_notes.h */

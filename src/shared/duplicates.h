@@ -13,8 +13,8 @@
 #include "lane_hint.h"
 
 /*
- * This transaction was told "duplicate" (LANE_DROPPED) for a job of that lane, or has merged a job of that
- * lane into another (LANE_MERGED).
+ * Notes that this transaction was told "duplicate" (LANE_DROPPED) for a job of that lane, or has merged a
+ * job of that lane into another (LANE_MERGED).
  */
 extern void duplicates_note(int32 lane, LaneCounter counter);
 

@@ -79,8 +79,8 @@ is_watch_of(const Watch *watch, const DatabaseSlot *slot)
 }
 
 /*
- * This database's part with its mutex held; NULL if it has none. Large parts are cleared only for a database
- * that has got the slot.
+ * Returns this database's part with its mutex held; NULL if it has none. Large parts are cleared only for a
+ * database that has got the slot.
  */
 static Watch *
 lock_watch(void)
@@ -335,7 +335,7 @@ news_look_begins(int64 batch)
 	SpinLockRelease(&watch->mutex);
 }
 
-/* What was news only because a look was under way. */
+/* Removes the news that came while a look was under way. */
 static void
 remove_news_of_members(Watch *watch, int64 batch)
 {
@@ -348,9 +348,9 @@ remove_news_of_members(Watch *watch, int64 batch)
 }
 
 /*
- * Of the ends since the look began it may have seen some. Without them, so many as are left are to come in
- * any case. If all may have come, the news of them stays, and there is another look; so does it if a look
- * fails.
+ * Notes how many ends of members must still come. The look may have seen some of the ends since it began.
+ * Without them, as many must come in any case as are left. If all may have come, the news of them stays,
+ * and there is another look; so it does if a look fails.
  */
 void
 news_expect(int64 batch, int64 ends, bool died)
@@ -498,7 +498,10 @@ wake_sessions(const Noted *note)
 		waiters_wake_batch(note->news.id);
 }
 
-/* The mutex is held for one note at a time. True if the scheduler is to be called. */
+/*
+ * Publishes a note, with the mutex held for one at a time. Returns true if the caller must call the
+ * scheduler.
+ */
 static bool
 publish_note(const Noted *note)
 {

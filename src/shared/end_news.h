@@ -80,20 +80,20 @@ extern void news_undo_savepoint(int nest_level);
 /* Takes up to "size" pieces of news. *lost: some news was lost since news_filter_begin() was last called. */
 extern int	news_take(News *news, int size, bool *lost);
 
-/* From now on this process notes news for that role; InvalidOid: for its own role again. */
+/* Has this process note news for that role; InvalidOid: for its own role again. */
 extern void news_act_for(Oid role);
 
 /*
- * news_filter_begin() empties the other filter, for the caller to add all jobs that others wait for. Then
- * news_filter_known() puts it in the place of the current one, which is asked until then.
+ * news_filter_begin() empties the other filter, and the caller adds all jobs that others wait for. Then
+ * news_filter_known() puts it in the place of the current filter, which processes ask until then.
  */
 extern void news_filter_begin(void);
 extern void news_filter_known(void);
 
 /*
- * A look at the batch is to be tried. Until news_expect() each end of a member, and each member that is
- * added, is news. So a look that finds the row locked is made up for: the transaction that has it is one that
- * adds members, and is news itself when its lock is gone.
+ * Announces a look at the batch. Until news_expect() each end of a member, and each member that is added,
+ * is news. So a look that finds the row locked is made up for: the transaction that has it is one that adds
+ * members, and is news itself when its lock is gone.
  */
 extern void news_try_look(int64 batch);
 

@@ -37,7 +37,7 @@ typedef struct ExecutorSlot
 	/* the same of one that could not connect, until another process has the slot */
 	TimestampTz failed_until;
 
-	/* a cache line of its own, for each job writes it several times */
+	/* a cache line of its own: each job writes it several times */
 	slock_t		mutex pg_attribute_aligned(CACHE_LINE);	/* guards all below */
 	pid_t		pid;
 	int			proc;			/* process number */
@@ -55,7 +55,7 @@ typedef struct ExecutorSlot
 	int			announced;		/* sessions that want it, and have not ended their transactions yet */
 } ExecutorSlot;
 
-/* What one executor is doing, as running_jobs() shows it. */
+/* The job of an executor, as running_jobs() shows it. */
 typedef struct RunningJob
 {
 	int64		job;
@@ -94,7 +94,7 @@ extern bool executor_wake_idle(Oid database, Oid role, uint32 pools);
  */
 extern bool executor_serves(Oid database, Oid role);
 
-/* The same, but for those that are asked to leave. */
+/* Like executor_serves(), without executors that must leave. */
 extern bool executor_stays(Oid database, Oid role);
 
 /*
@@ -132,12 +132,12 @@ extern ExecutorLoad executor_load_of_pools(Oid database, Oid role, uint32 pools,
  */
 extern bool executor_request_end(int64 job, JobState end_as);
 
-/* The same of the job that this executor runs. */
+/* Requests the end of the job that this executor runs. */
 extern bool executor_request_own_end(int64 job, JobState end_as);
 
 /*
- * The same in two steps, for a session that is about to commit: of all that show the job. From the
- * announcement on they show it until the session's transaction has ended; -1: it was rolled back.
+ * Requests the end in two steps, for a session that is about to commit: of all executors that show the job.
+ * From the announcement on they show it until the session's transaction has ended; -1: it was rolled back.
  */
 extern bool executor_announce_end(int64 job);
 extern void executor_end_announced(int64 job, int end_as);
@@ -157,7 +157,7 @@ extern bool executor_unshow(ExecutorSlot *slot, bool has_ended);
 extern int	executor_end_wanted(ExecutorSlot *slot, uint32 *asked);
 extern void executor_end_heeded(ExecutorSlot *slot, uint32 asked);
 
-/* What the executors of this database are doing, in palloc'd memory. */
+/* The jobs that the executors of this database run, in palloc'd memory. */
 extern RunningJob *executor_running(int *count);
 extern bool executor_runs(int64 job);
 extern bool executor_runs_elsewhere(int64 job);	/* by another process than this */

@@ -33,7 +33,7 @@ typedef struct KeyHints
 
 static KeyHints *key_hints = NULL;
 
-/* What this transaction has done at each place. */
+/* The changes of this transaction at each place. */
 #define DELETED 1
 #define INSERTED 2
 static uint8 own[PLACES];
@@ -42,9 +42,9 @@ static int	own_count = 0;
 static bool own_sql = false;	/* it has written the table by SQL: it is not known which keys */
 
 /*
- * What a transaction has deleted itself stands in no hint, for a rollback may bring it back. So it keeps
- * hints of its own meanwhile: they hold as long as no other session inserts jobs at their place, and until a
- * savepoint is rolled back.
+ * Hints of this transaction's own. A job that it has deleted itself stands in no shared hint, because a
+ * rollback may bring the job back. These hints hold as long as no other session inserts jobs at their
+ * place, and until a savepoint is rolled back.
  */
 #define OWN_HINTS 64
 

@@ -20,7 +20,7 @@
 #ifndef QUEUE_JOBS_KEY_HINT_H
 #define QUEUE_JOBS_KEY_HINT_H
 
-/* What a scan was told at its beginning. */
+/* The hint as a scan found it at its beginning. */
 typedef struct KeyWindow
 {
 	int64		from;			/* no live job of the key has a lower id */

@@ -47,9 +47,10 @@ lane_hint_look(int32 lane, LaneLook *look, TimestampTz now)
 }
 
 /*
- * What a claim has found out: every claimable job up to *passed (NULL: all of them if "empty", else unknown)
- * is locked by a transaction that publishes it at its end; with "empty" there was nothing to claim at all.
- * Jobs committed after the claim's snapshot were published after its window was opened, and are allowed for.
+ * Settles the hint by what a claim has found out: every claimable job up to *passed (NULL: all of them if
+ * "empty", else unknown) is locked by a transaction that publishes it at its end; with "empty" there was
+ * nothing to claim at all. Jobs committed after the claim's snapshot were published after its window was
+ * opened, and are allowed for.
  */
 void
 lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passed, bool empty)
@@ -296,13 +297,13 @@ lane_hint_pools(int32 lane)
 }
 
 /*
- * Jobs of one lane were moved to another. A transaction that relies on one of them knows the lane where it
- * was, and publishes that at its end: then those are to be published, too, to which it may have been moved.
- * They are a chain, perhaps a ring.
+ * Notes that jobs of one lane were moved to another. A transaction that relies on such a job knows the lane
+ * where it was, and publishes that lane at its end. Then it must also publish the lanes to which the job
+ * may have been moved. They are a chain, perhaps a ring.
  *
- * It would not be enough if migrate_queue() published all lanes when it commits: the transaction that relies
- * on the job ends later, and until then claims pass the job by in its new lane. They would not look at it
- * again (four permutations of test/isolation/specs/migrate.spec fail).
+ * It would not be enough if migrate_queue() published all lanes when it commits: the transaction that
+ * relies on the job ends later, and until then claims pass the job by in its new lane. They would not look
+ * at it again (four permutations of test/isolation/specs/migrate.spec fail).
  */
 void
 lane_hint_moved(int32 from, int32 to)
@@ -322,7 +323,7 @@ lane_hint_moved(int32 from, int32 to)
 	}
 }
 
-/* Of such lanes the next one; 0: none. */
+/* Returns the next lane to which jobs of this one were moved; 0: none. */
 int32
 lane_hint_moved_to(int32 lane)
 {

@@ -17,9 +17,9 @@
 #define LONGEST_CHAIN 16		/* of lanes that are followed to where a job may have been moved */
 
 /*
- * What a claim knew of the hint when it began, to tell at its end what was published meanwhile. 0 was
+ * The hint as a claim found it when it began, to tell at its end what was published meanwhile. 0 was
  * published in a lane without a hint, and in no other: counts begin at a number of their own in each hint
- * that is made, so that what is known of one that has given way counts for none.
+ * that is made, so that what is known of a hint that has given way counts for none.
  */
 typedef struct LaneWindow
 {
@@ -27,7 +27,7 @@ typedef struct LaneWindow
 	uint32		published;
 } LaneWindow;
 
-/* What a process has seen of a hint, to be asked over and over; all zero at first. */
+/* The hint as a process has seen it, for asking over and over; all zero at first. */
 typedef struct LaneLook
 {
 	LaneWindow	window;			/* where a claim begins */
@@ -38,8 +38,8 @@ typedef struct LaneLook
 
 /*
  * Changes of hints are written to a ring, so that a process that knows many of them need not look at all to
- * find out what is new. Reads the next one after *seen: the index of the hint that was changed; with
- * CHANGES_LOST they are too many, and all hints are to be looked at.
+ * find out what is new. lane_hint_next_change() reads the next one after *seen: the index of the hint that
+ * was changed. With CHANGES_LOST they are too many, and the process must look at all hints.
  */
 typedef enum ChangeResult
 {
@@ -96,7 +96,7 @@ extern bool lane_hint_make(int32 lane);
 
 extern void lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passed, bool empty);
 
-/* Which pools serve the lane; 0: nothing is known. */
+/* Publishes a position. Returns the pools that serve the lane; 0: nothing is known. */
 extern uint32 lane_hint_publish(int32 lane, LanePosition position);
 extern bool lane_hint_pass_by(int32 lane, LanePosition position);
 extern uint32 lane_hint_passed_count(int32 lane);
@@ -112,7 +112,7 @@ extern void lane_hint_refuse(int32 lane, int32 worker, Oid role);
  */
 extern bool lane_hint_allow_next(int32 worker, int *i, int32 *lane, Oid *role);
 
-/* The same, only to be told which they are. */
+/* Like lane_hint_allow_next(), only to be told which they are. */
 extern bool lane_hint_next_refused(int32 worker, int *i, int32 *lane);
 
 /*
@@ -132,7 +132,7 @@ extern uint32 lane_hint_pools(int32 lane);
 extern void lane_hint_moved(int32 from, int32 to);
 extern int32 lane_hint_moved_to(int32 lane);
 
-/* What is counted of a lane since its hint was made. */
+/* The counters of a lane, since its hint was made. */
 typedef enum LaneCounter
 {
 	LANE_DROPPED,				/* duplicates */

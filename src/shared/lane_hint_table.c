@@ -295,7 +295,7 @@ hint_set_refused(LaneHint *hint, int32 worker)
 		pg_atomic_fetch_and_u64(&refused_bits[place / HINTS_OF_WORD], ~bit);
 }
 
-/* Of a lane that no session has looked at yet. With the mutex. */
+/* Resets the hint to that of a lane that no session has looked at yet. With the mutex. */
 static void
 reset(LaneHint *hint)
 {
@@ -325,7 +325,7 @@ is_at_rest(const LaneHint *hint)
 		lane_position_compare(&hint->passed, &highest_position) == 0;
 }
 
-/* The same, and nothing has been counted there. */
+/* Whether the hint says nothing, and nothing has been counted there. */
 static bool
 is_unused(const LaneHint *hint)
 {
@@ -335,7 +335,7 @@ is_unused(const LaneHint *hint)
 	return is_at_rest(hint);
 }
 
-/* What cannot be found out from the table again stays. */
+/* Whether the table has all that the hint says. The rest must stay. */
 static bool
 may_be_lost(const LaneHint *hint)
 {

@@ -21,7 +21,7 @@ typedef struct LaneHint
 	bool		ready;			/* there may be a job to claim */
 	bool		crowded;		/* claims met many jobs of keys that are at their limit */
 	uint32		published;		/* how often a position was published here */
-	LanePosition cursor;		/* no claimable job stands before this, but for those published since */
+	LanePosition cursor;		/* no claimable job stands before this, except those published since */
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint64		changes;		/* of all hints, when this one was changed last */
 	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
@@ -42,8 +42,8 @@ typedef struct LaneHint
 extern LaneHint *hint_lock(int32 lane);
 
 /*
- * The same, but makes the hint if there is none and there is room for it; "by force", also if another one has
- * to be lost for that. NULL if there is no room.
+ * Like hint_lock(), but makes the hint if there is none and there is room for it; "by_force", also if
+ * another one must give way for it. NULL if there is no room.
  */
 extern LaneHint *hint_lock_or_make(int32 lane, bool by_force);
 extern void hint_unlock(LaneHint *hint);
@@ -60,7 +60,7 @@ extern void hint_changed(LaneHint *hint);
  */
 extern void hint_lose(Oid database);
 
-/* The same for another reason than that there is no room. */
+/* Like hint_lose(), for another reason than want of room. */
 extern void hint_doubt(Oid database);
 
 /* The number of the worker that was refused there; 0: none. To be set with the mutex. */

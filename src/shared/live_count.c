@@ -70,7 +70,7 @@ typedef struct LiveCounts
 	CountedLane lanes[FLEXIBLE_ARRAY_MEMBER];
 } LiveCounts;
 
-/* What this transaction has changed. */
+/* The changes of this transaction to a lane's counts. */
 typedef struct Noted
 {
 	int			nest_level;		/* first: savepoint_notes.h */
@@ -399,7 +399,10 @@ end_of(Snapshot snapshot)
 	return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, snapshot->xmax));
 }
 
-/* This transaction may yet change jobs, and is not among those that its own snapshot takes for running. */
+/*
+ * Notes the snapshot. This transaction may yet change jobs, and is not among those that its own snapshot
+ * takes for running.
+ */
 static void
 note_snapshot(CountedDatabase *counted, Snapshot snapshot)
 {

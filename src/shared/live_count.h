@@ -13,7 +13,7 @@
 #include "job.h"
 #include "utils/snapshot.h"
 
-/* What a row tells, whatever the time is: the state of its job, more or less, by the same number. */
+/* The kind of a row, whatever the time is: the state of its job, more or less, by the same number. */
 typedef enum LiveKind
 {
 	KIND_SCHEDULED = JOB_SCHEDULED,
@@ -21,7 +21,7 @@ typedef enum LiveKind
 	KIND_CLAIMED = JOB_EXECUTING,	/* has a lease, which may have run out */
 	KIND_RETRYABLE = JOB_RETRYABLE,
 	KIND_WAITING = JOB_WAITING, /* for other jobs, or a signal */
-	KIND_EXPIRING,				/* one of the others, too: it was not started, and is to be by a time */
+	KIND_EXPIRING,				/* is also of another kind: it was not started, and must start by a time */
 	LIVE_KINDS
 } LiveKind;
 
@@ -31,10 +31,10 @@ typedef struct LaneCount
 	int64		kinds[LIVE_KINDS];
 } LaneCount;
 
-/* This (sub)transaction has so many more of them, or fewer. */
+/* Notes that this (sub)transaction has so many more jobs of the kind, or fewer. */
 extern void live_count_note(int32 lane, LiveKind kind, int change);
 
-/* This transaction changes jobs without noting that. */
+/* Notes that this transaction changes jobs without counting them. */
 extern void live_counts_written_by_sql(void);
 
 /* A prepared transaction of this database has ended; the extension was dropped there. */
@@ -53,8 +53,9 @@ extern bool live_counts_possible(void);
 extern bool live_counts_await(void);
 
 /*
- * Begins to count: the rows that the snapshot sees, registered here, are to be counted, and the result handed
- * in by live_counts_put(). False if another session is counting, or this is not the time for it.
+ * Begins to count. The caller counts the rows that the snapshot, registered here, sees, and hands the
+ * result in by live_counts_put(). Returns false if another session is counting, or this is not the time for
+ * it.
  */
 extern bool live_counts_begin(Snapshot *snapshot);
 extern void live_counts_put(const LaneCount *counts, int count);

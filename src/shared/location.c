@@ -58,7 +58,7 @@ typedef struct NotedJob
 
 static Locations *locations = NULL;
 
-/* What this transaction has to publish. */
+/* The notes of this transaction, which it publishes at its end. */
 static NotedJob *noted = NULL;
 static int	noted_count = 0;
 static bool raises_floor = false;

@@ -27,7 +27,7 @@ extern XLogRecPtr location_after_snapshot(void);
 extern XLogRecPtr location_of_job(const Job *job);
 
 /*
- * The same once more, now that the job, whose location stands in job->wal_lsn, is taken: it may have risen
+ * Does the same again for a job that is taken now, whose location stands in job->wal_lsn: it may have risen
  * until then.
  */
 extern XLogRecPtr location_again(const Job *job);
@@ -39,13 +39,15 @@ extern XLogRecPtr location_again(const Job *job);
 extern bool location_in_doubt(void);
 
 /*
- * This transaction has enqueued the job; or was told that it stands for one that it wanted to enqueue, or has
+ * Notes that this transaction has enqueued the job; or that it was told "duplicate" for that job, or has
  * put it back, or merged another into it.
  */
 extern void location_enqueued(const Job *job);
 extern void location_relied_on(const Job *job);
 
-/* This transaction does either to jobs that it cannot name, or without a hold on them. */
+/*
+ * Notes that this transaction enqueues, or relies on, jobs that it cannot name, or on which it has no hold.
+ */
 extern void location_unknown(void);
 
 /* At the transaction's end, before its holds go; when prepared, it is for COMMIT PREPARED to say. */

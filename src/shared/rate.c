@@ -107,7 +107,10 @@ own_identity(void)
 	return identity;
 }
 
-/* What the rest of this file relies on: starts that a clock has since been set back of count as of now. */
+/*
+ * Checks a window, as the rest of this file relies on it: starts count as of now if the clock has since
+ * been set back.
+ */
 static void
 check_window(Window *window, TimestampTz now)
 {
@@ -132,7 +135,7 @@ check_windows(TimestampTz now)
 	rates->begun_at = Min(rates->begun_at, now);
 }
 
-/* The time, for the process that has the lock; all that is noted is not later. */
+/* Returns the time, for the process that has the lock; no noted time is later. */
 static TimestampTz
 look_at_clock(void)
 {

@@ -24,7 +24,7 @@
 
 #define MAX_AREAS 32
 #define LAUNCHER_PAUSE (5 * USECS_PER_SEC)	/* after one that failed */
-/* without a free worker slot, after a while in which all were to be had */
+/* without a free worker slot, after a while in which there were free ones */
 #define MISSED_AGAIN (60 * USECS_PER_SEC)
 
 typedef struct Shared

@@ -29,7 +29,10 @@ extern void shared_init(void);
  */
 extern void shared_add_area(Size size, void **area, void (*initialize) (void *area));
 
-/* The same for an array of structs that begin with a spinlock: it is free, and all else is zero. */
+/*
+ * Like shared_add_area(), for an array of structs that begin with a spinlock: it is free, and all else is
+ * zero.
+ */
 extern void shared_add_array(int count, Size size, void **area);
 
 /*
@@ -39,7 +42,7 @@ extern void shared_add_array(int count, Size size, void **area);
 extern void shared_add_area_per_process(Size size, void **area, void (*initialize) (void *area));
 extern bool shared_present(void);
 
-/* What a process gets to know when it is started; passed in bgw_extra. */
+/* The arguments of a process that is started; passed in bgw_extra. */
 typedef struct ProcessArguments
 {
 	Oid			database;
@@ -63,9 +66,9 @@ typedef struct ProcessArguments
 extern void shared_wake(int proc);
 
 /*
- * Whatever a process waits for, a lock or a page that another is reading, takes a wake-up for its own. So
- * wake-ups are counted: a process that is going to look for what there is to do says so, and sleeps
- * afterwards only if it has not been woken since.
+ * Anything that a process waits for, a lock or a page that another process reads, takes a wake-up for its
+ * own. So wake-ups are counted: a process that is about to look for work calls shared_look(), and sleeps
+ * afterwards only if shared_woken() says that no process has woken it since.
  */
 extern void shared_look(void);
 extern bool shared_woken(void);
@@ -89,7 +92,7 @@ extern struct LWLock *shared_lock_of(LockName name);
 extern uint64 shared_refusals(void);
 extern void shared_count_refusal(void);
 
-/* ERROR with the hint what to set, for what can't do without */
+/* ERROR, with the hint which setting to change, for a function that works only with shared memory. */
 extern void shared_require(const char *what);
 
 /* The setting queue_jobs.run of the server's configuration, which the launcher follows. */
@@ -113,7 +116,7 @@ extern void launcher_wake(void);
 extern TimestampTz launcher_not_before(void);
 
 /*
- * Whether the last process of ours that was to be started found no free background worker slot.
+ * Whether the last process of ours found no free background worker slot when it was due to start.
  * worker_slot_missed() is true for the first that finds none after a while in which all found one: that is
  * worth a line in the log.
  */

@@ -86,8 +86,8 @@ static Oid	served_role = InvalidOid;	/* whose jobs this process runs */
 static uint32 served_pool = 0;	/* and of which pool: its bit */
 
 /*
- * What has ended, and is published when the server has released its locks: nothing, the transaction, or the
- * savepoints of undone_level and deeper ones.
+ * The end that is published when the server has released its locks: none, that of the transaction, or that
+ * of the savepoints of undone_level and deeper ones.
  */
 static enum
 {
@@ -170,7 +170,7 @@ touch(int32 lane, Oid role, LanePosition position)
 	return found;
 }
 
-/* The same for what is noted of a lane, without a job. */
+/* Does the same for notes of a lane, without a job. */
 static TouchedLane *
 touch_lane(int32 lane, Oid role)
 {
@@ -470,7 +470,7 @@ publish_released(const TouchedLane *lane)
 	}
 }
 
-/* This process looks itself what is to be done next there. */
+/* Whether this process looks itself for the next job there. */
 static bool
 is_served_here(const TouchedLane *lane)
 {

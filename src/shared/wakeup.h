@@ -36,8 +36,8 @@ extern void wakeup_roles_changed(void);
 extern void wakeup_utility(UtilityCall *call);
 
 /*
- * This process runs jobs of that role and pool, one after the other: no other process need be woken for what
- * it can do itself.
+ * Says that this process runs jobs of that role and pool, one after the other: the caller need not wake
+ * another process for what this one can do itself.
  */
 extern void wakeup_serve(Oid role, int pool);
 
@@ -58,7 +58,10 @@ extern void wakeup_taken(int32 lane, Oid role, LanePosition position);
  */
 extern void wakeup_lease(int32 lane, TimestampTz ends);
 
-/* This transaction relied on a job, which could not start; however it ends, the job can be claimed then. */
+/*
+ * This transaction relied on a job, which could not start. However the transaction ends, claims can take
+ * the job then.
+ */
 extern void wakeup_released(int32 lane, Oid role, LanePosition position);
 
 /*
@@ -126,7 +129,7 @@ extern void wakeup_sweep(void);
 /* Anything may have become claimable, in any lane. */
 extern void wakeup_all(void);
 
-/* The running job is to be interrupted, if this transaction commits. */
+/* Interrupts the running job when this transaction commits. */
 extern void wakeup_end_running(int64 job, JobState end_as);
 
 /*
@@ -139,8 +142,8 @@ extern bool wakeup_next_end(int *i, int64 *job, JobState *end_as);
 extern void wakeup_end_made(int number);
 
 /*
- * This transaction is about to commit, and then makes the others. False, and nothing is announced, if no
- * executor shows one of the jobs any more.
+ * Announces the other requests of this transaction, which is about to commit. Returns false, and announces
+ * nothing, if no executor shows any of the jobs any more.
  */
 extern bool wakeup_announce_ends(void);
 

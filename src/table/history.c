@@ -49,9 +49,9 @@
 #define MEMBER_SLICE HISTORY_MEMBERS
 
 /*
- * Dead jobs are kept for so long, and the latest queue_jobs.max_dead_jobs of each worker and owner (Sidekiq's
- * limits, where they hold for all jobs together). For each owner, so that no role can push out another's with
- * its own; for each worker, so that one that fails often leaves the others' alone.
+ * How long dead jobs are kept; and of them the latest queue_jobs.max_dead_jobs of each worker and owner
+ * (Sidekiq's limits, which there hold for all jobs together). For each owner, so that no role can push out
+ * another's with its own; for each worker, so that one that fails often leaves the others' alone.
  */
 #define KEEP_DEAD (INT64CONST(180) * USECS_PER_DAY)
 
@@ -159,7 +159,7 @@ form_row(Relation rel, int slice, const FinishedJob *finished)
 
 /* ---- writing ---- */
 
-/* Whether a row of member_job is in the index of batches; a completed member, but for steps, is not. */
+/* Whether a row of member_job is in the index of batches. A completed member is not, unless it is a step. */
 static Membership
 finished_membership(Oid index, TupleTableSlot *slot)
 {
@@ -384,7 +384,7 @@ history_id_index(Relation rel)
 	elog(ERROR, "relation \"%s\" has lost its index", RelationGetRelationName(rel));
 }
 
-/* It was not to be kept at all. */
+/* Whether the job is kept unseen. */
 static bool
 is_unseen(int slice, const FinishedJob *finished)
 {
@@ -510,8 +510,8 @@ slice_empty(int slice)
 }
 
 /*
- * Whether what is in a partition is to be kept for longer: it was written before the clock was set back. The
- * first row will tell.
+ * Whether a partition must be kept for longer, because its rows were written before the clock was set back.
+ * The first row tells.
  */
 static bool
 slice_kept(int slice, TimestampTz now)

@@ -28,7 +28,7 @@ typedef struct FinishedJob
 #define HISTORY_AT_ONCE 128
 typedef struct HistoryWriter
 {
-	MemoryContext context;		/* in which it lives, but for the rows */
+	MemoryContext context;		/* in which it lives, except the rows */
 	int			slice;			/* the partition that is open, if "rel" is not NULL */
 	Relation	rel;
 	IndexWriter writer;
@@ -43,8 +43,8 @@ extern void history_writer_flush(HistoryWriter *history);
 extern void history_writer_close(HistoryWriter *history);
 
 /*
- * Writes a job that has ended; a completed or cancelled one only if it is to be kept at all. At once, or
- * (history not NULL) when the writer is flushed: the caller's memory must last so long.
+ * Writes a job that has ended; a completed or cancelled job only if its worker keeps it. This writes at
+ * once, or (history not NULL) when the writer is flushed: the caller's memory must last so long.
  */
 extern void history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state,
 						   TimestampTz finished_at, Jsonb *result);
@@ -62,7 +62,7 @@ extern bool history_slice_has(int slice, uint32 states);
 /* The index on id of a partition. */
 extern Oid	history_id_index(Relation rel);
 
-/* The job in a slot, in the current memory context, but for its result. */
+/* Reads the job in a slot, without its result, to the current memory context. */
 extern void history_read(TupleTableSlot *slot, FinishedJob *finished);
 
 /*
@@ -99,7 +99,7 @@ extern bool history_knows(int64 id, Snapshot snapshot);
  */
 extern bool history_take(int64 id, FinishedJob *finished);
 
-/* The same where the partition is known, without removing it. */
+/* Like history_find(), where the partition is known, without removing the job. */
 extern bool history_find_in(int slice, int64 id, FinishedJob *finished);
 
 /* Removes it there; "completed": also if it is completed. */

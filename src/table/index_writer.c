@@ -107,7 +107,10 @@ insert_by_executor(IndexWriter *writer, TupleTableSlot *slot, bool update, bool 
 	MemoryContextSwitchTo(old);
 }
 
-/* One index after the other: for many rows, what is needed of it stays in the processor's caches. */
+/*
+ * Inserts into one index after the other: for many rows, the parts of it that are needed stay in the
+ * processor's caches.
+ */
 static void
 insert_direct(IndexWriter *writer, TupleTableSlot **slots, int count, bool update)
 {

@@ -55,10 +55,13 @@ typedef struct IndexWriter
 	ResultRelInfo *result;
 } IndexWriter;
 
-/* All that uses a writer is to be in one subtransaction: with it the indexes go that it has opened. */
+/*
+ * Opens a writer. All that uses it must be in one subtransaction: the indexes that it has opened go with
+ * that.
+ */
 extern void index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membership);
 
-/* For a row just written; for an update that is not HOT with "update". */
+/* Inserts the entries of a row that was just written; with "update", of an update that is not HOT. */
 extern void index_writer_insert(IndexWriter *writer, TupleTableSlot *slot, bool update,
 								bool only_summarizing);
 

@@ -39,7 +39,7 @@ typedef struct WalkedJob
 	Job			job;
 } WalkedJob;
 
-/* One table, and its next row. */
+/* A table of the walk, and its next row. */
 typedef struct WalkSource
 {
 	int			slice;

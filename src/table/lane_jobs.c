@@ -185,7 +185,7 @@ hand_in(HTAB *lanes)
 	pfree(counts);
 }
 
-/* "snapshot": what is to be handed in, or NULL. */
+/* Counts all rows. "snapshot": the one to hand in with the result, or NULL. */
 static void
 count_all(Count *count, Relation rel, Snapshot snapshot)
 {
@@ -237,7 +237,10 @@ each_in_index(Count *count, CatalogRelation which, ScanKey key, int64 most,
 	index_close(index, AccessShareLock);
 }
 
-/* What falls due is in its place as soon as the scheduler has found it, but is available before. */
+/*
+ * Counts a job that has fallen due. The scheduler moves it to its place when it has found it, but the job
+ * is available before.
+ */
 static void
 count_overdue(Count *count, TupleTableSlot *slot)
 {
@@ -273,7 +276,10 @@ typedef enum Met
 	MET_OTHER,
 } Met;
 
-/* What a row is that stands among the first of its lane; one whose lease has run out becomes available. */
+/*
+ * Says what a row is that stands among the first of its lane. A row whose lease has run out becomes
+ * available.
+ */
 static Met
 meet(Count *count, LaneJobs *jobs, TupleTableSlot *slot)
 {
@@ -390,7 +396,7 @@ find_running(Count *count)
 	id_scan_end(&scan);
 }
 
-/* What has changed while the jobs were counted may leave less than none. */
+/* Raises counts below zero: jobs may have changed while they were counted. */
 static void
 raise_to_zero(Count *count)
 {

@@ -184,9 +184,9 @@ extern TimestampTz lease_end(TimestampTz since, int64 lease);
 /* A lease that is written to the row and has not run out. */
 extern bool lease_holds(const Job *job, TimestampTz now, TimestampTz *until);
 
-/* ---- What of a live job is counted (live_count.h) ---- */
+/* Counts a row that this transaction has written, or (change -1) deleted or replaced. */
 
-/* This transaction has written such a row, or (change -1) deleted or replaced that which the slot shows. */
+/* The kind as which the row that a slot shows is counted. */
 extern void tally_job(const Job *job, int change);
 extern void tally_row(TupleTableSlot *slot, int change);
 

@@ -94,8 +94,8 @@ is_claim_of(TupleTableSlot *slot, const char *claimant, int length, Oid role)
 }
 
 /*
- * Claimants are in no index, for a claim would then be an entry in each index of the table. So all of it is
- * read.
+ * Reads all of the table. Claimants are in no index: a claim would then write an entry in each index of the
+ * table.
  */
 List *
 live_claimed(LiveTable *table, const char *claimant, Oid role)

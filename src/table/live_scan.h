@@ -103,7 +103,7 @@ extern bool lane_hints_discover(int32 *position, int most, void (*unhinted)(int3
 
 #define EXPIRED_AT_ONCE 100
 
-/* Those that expire unless they are started, as far as they were met. */
+/* Members that expire unless they are started, as far as a look met them. */
 typedef struct ExpiringMembers
 {
 	TimestampTz next;			/* when another expires; DT_NOEND: never */

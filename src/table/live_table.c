@@ -62,7 +62,7 @@ column_has_value(TupleTableSlot *slot, int attribute)
 	return slot == NULL || row_has(slot, attribute) ? MEMBER_YES : MEMBER_NO;
 }
 
-/* Which of the partial indexes a row belongs to. */
+/* Says which of the partial indexes a row belongs to. */
 static Membership
 live_membership(Oid index, TupleTableSlot *slot)
 {
@@ -486,7 +486,10 @@ is_deleted(TupleTableSlot *slot)
 	return ItemPointerEquals(&tuple->t_data->t_ctid, &slot->tts_tid);
 }
 
-/* Of a row that a transaction is updating the index has two versions: the one that is committed counts. */
+/*
+ * Looks for the job's row with a dirty snapshot. The index has two versions of a row that a transaction is
+ * updating: the committed one counts.
+ */
 static LookResult
 look_up_dirty(LiveTable *table, int64 id, TupleTableSlot *slot, Job *job)
 {
@@ -654,8 +657,8 @@ reads_elsewhere(int32 id)
 }
 
 /*
- * Makes the row's job available, if it is due and no transaction has it. True once it is clear that no later
- * one is to be.
+ * Makes the row's job available, if it is due and no transaction has it. Returns true once it is clear that
+ * no later one will be.
  */
 static bool
 promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,

@@ -37,7 +37,7 @@ extern void live_open_to_read(LiveTable *table);
 extern void live_close(LiveTable *table);
 extern void live_insert(LiveTable *table, const Job *job);
 
-/* The same for a job whose row this transaction has deleted: there is no other of its id. */
+/* Like live_insert(), for a job whose row this transaction has deleted: there is no other of its id. */
 extern void live_insert_again(LiveTable *table, const Job *job);
 
 /* Inserts up to LIVE_INSERT_MANY jobs, for less than one by one. */
@@ -68,7 +68,7 @@ extern RowState live_row_state(TupleTableSlot *slot, int *pid);
 extern bool live_try_delete(LiveTable *table, TupleTableSlot *slot);
 extern bool live_try_update(LiveTable *table, TupleTableSlot *slot, const Job *job);
 
-/* The same for a job that live_find() has locked. */
+/* Delete or update a job's row that live_find() has locked. */
 extern void live_delete(LiveTable *table, TupleTableSlot *slot);
 extern void live_update(LiveTable *table, TupleTableSlot *slot, const Job *job);
 

@@ -106,9 +106,7 @@ member_ranges_transaction_end(XactEvent event)
 	forget_ranges();
 }
 
-/*
- * What was written in a savepoint that is rolled back is written again, and with it what was written before.
- */
+/* Writes again what was written in a savepoint that is rolled back, and with it what was written before. */
 void
 member_ranges_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
 {

@@ -66,7 +66,7 @@ typedef struct ChangesPoint ChangesPoint;
 #define ROWS_SHOWN 3			/* of each table, on each side */
 #define ROW_WIDTH_SHOWN 200		/* bytes */
 
-/* What is known of one table at a point. */
+/* The state of a table at a point. */
 typedef struct TableState
 {
 	Oid			oid;			/* hash key */
@@ -275,8 +275,8 @@ report_rows(StringInfo report, const TableState *table, HTAB *rows)
 /* ---- points ---- */
 
 /*
- * The first point. "rewritten": names of tables (they may be created again, with other OIDs) whose content is
- * to be copied now.
+ * Takes the first point. "rewritten": names of tables whose content to copy now (they may be created again,
+ * with other OIDs).
  */
 static ChangesPoint *
 changes_begin(List *rewritten)
@@ -306,7 +306,7 @@ changes_begin(List *rewritten)
 	return point;
 }
 
-/* One table that was there before; false if it can't be compared. */
+/* Compares a table that was there before; returns false if it cannot. */
 static bool
 compare_table(ChangesPoint *point, TableState *before, const TableState *after, Snapshot now,
 			  StringInfo report)
@@ -407,7 +407,7 @@ is_pending(Trial *trial, bool lock)
 	return state == RECORD_PENDING;
 }
 
-/* One run, as an executor would do it, but within the caller's transaction. */
+/* Runs the handler once, as an executor would, but within the caller's transaction. */
 static void
 run_handler(void *argument)
 {
