@@ -42,7 +42,7 @@ extern void put_gauge(MetricRows *rows, const char *name, const char *help, cons
 extern void put_histogram(MetricRows *rows, const char *name, const char *help, const Labels *labels,
 						  const TimeHistogram *histogram);
 
-/* ---- What the view "metric" has of the server and the database as a whole (metric_server.c) ---- */
+/* ---- The samples of the view "metric" for the server and the database as a whole (metric_server.c) ---- */
 
 /* 0 for times to come, and for DT_NOEND. */
 extern double seconds_since(TimestampTz time);

@@ -357,7 +357,7 @@ check_engine(const Subject *subject, Reasons *reasons)
 		add_reason(reasons, reason, pstrdup(why), NULL);
 }
 
-/* What is said of processes is true of this server alone, if it has any. */
+/* Whether this server has processes that run jobs: it knows of its own alone. */
 static bool
 knows_processes(void)
 {

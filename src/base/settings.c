@@ -10,7 +10,7 @@
 #include "settings.h"
 #include "utils/guc.h"
 
-/* What each is for stands in its definition, at the end; here, why it has its default. */
+/* A comment here says why a setting has its default; its definition, at the end, says what it is for. */
 char	   *queue_jobs_context = NULL;
 
 /*

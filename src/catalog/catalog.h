@@ -106,7 +106,7 @@ extern void catalog_require_call(FunctionCallInfo fcinfo, int parameters);
  */
 extern void catalog_require_columns(Relation table, int columns);
 
-/* Who owns the extension: the engine's SQL runs as this role. */
+/* Returns the extension's owner: the engine's SQL runs as this role. */
 extern Oid	catalog_owner(void);
 
 /*

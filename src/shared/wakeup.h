@@ -83,7 +83,7 @@ extern void wakeup_limited(int32 worker);
 extern int	wakeup_limited_begin(int32 worker);
 extern void wakeup_limited_undo(int32 worker, int before);
 
-/* The same, at once. */
+/* Does as wakeup_limited(), at once. */
 extern void wakeup_limited_now(int32 worker);
 
 /*

@@ -99,7 +99,7 @@ extern bool history_knows(int64 id, Snapshot snapshot);
  */
 extern bool history_take(int64 id, FinishedJob *finished);
 
-/* Like history_find(), where the partition is known, without removing the job. */
+/* Like history_take(), where the partition is known, without removing the job. */
 extern bool history_find_in(int slice, int64 id, FinishedJob *finished);
 
 /* Removes it there; "completed": also if it is completed. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env perl
 # What the READMEs and headers of src and test name is there: each `name()`, in code and not in a comment alone; each file, by its last name; and where a README
-# says "`name()` (file.c)", the name in that file. Prints what is not, and fails if anything is not.
+# says "`name()` (file.c)", the name in that file. And a comment of src/ names its subject: it begins with none of the words below. Prints what is not
+# so, and fails if anything is not.
 use strict;
 use warnings;
 use File::Basename qw(basename dirname);
@@ -47,6 +48,14 @@ foreach my $path (grep { m{^(?:src|test)/(?:.*/)?README\.md$|^(?:src|test)/.*\.h
 	while ($said =~ m{(?<![\w*])([\w.]+\.(?:[ch]|pl|pm|sql|spec|sh|awk|py))\b}g)
 	{
 		$found{"$path: there is no file $1\n"} = 1 if !$files{$1} && !$elsewhere{$1};
+	}
+}
+
+foreach my $path (grep { m{^src/.*\.[ch]$} } keys %text)
+{
+	while ($text{$path} =~ m{/\*[\s*-]*((?:One|Its?|The\s+same|What|Whatever|Of|They|Those|Such|Whoever)\b[^\n]{0,40})}g)
+	{
+		$found{"$path: a comment without its subject: $1\n"} = 1;
 	}
 }
 print sort keys %found;
