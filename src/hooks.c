@@ -80,6 +80,7 @@ savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent
 			participants[i].savepoint_event(event, id, parent);
 }
 
+/* Publishes wake-ups when the server has released the transaction's locks. */
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *argument)
 {
@@ -105,6 +106,7 @@ static const UtilityParticipant utility_participants[] = {
 	{wakeup_utility, true},
 };
 
+/* Calls the next participant, or else the server. */
 static void
 proceed(UtilityCall *call)
 {
@@ -123,6 +125,7 @@ proceed(UtilityCall *call)
 		 call->destination, call->completion);
 }
 
+/* Calls the participants of a utility command, each of which calls proceed(). */
 static void
 utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree,
 			 ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,

@@ -41,6 +41,7 @@ path_problems(const Worker *worker, bool *isnull)
 	return PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
+/* Sets a column of the result; NULL: null. */
 static void
 set_text(Datum *values, bool *nulls, int i, const char *text)
 {
@@ -119,6 +120,7 @@ load_of_queue(const char *queue)
 	return load;
 }
 
+/* Returns the pool of that name; ERROR if there is none. */
 static const Pool *
 require_pool(const char *name)
 {

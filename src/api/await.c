@@ -45,6 +45,7 @@ typedef struct Awaited
 	MemoryContext context;		/* of the values; outlives transactions */
 } Awaited;
 
+/* Keeps the found row beyond the query that read it. */
 static void
 copy_row(Awaited *awaited)
 {
@@ -60,6 +61,7 @@ copy_row(Awaited *awaited)
 	MemoryContextSwitchTo(old);
 }
 
+/* ERROR for a job or batch that is not there, or that the user may not see. */
 static void
 refuse_unknown_awaited(const Awaited *awaited)
 {
@@ -114,6 +116,7 @@ look_for_end(void *argument, TimestampTz *next)
 	return ended;
 }
 
+/* await_job() and await_batch(): waits for the end, and returns the row that was read then. */
 static Datum
 await_end(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 {

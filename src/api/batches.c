@@ -60,6 +60,7 @@ callback_argument(FunctionCallInfo fcinfo, int arg, const char *name, Jsonb *arg
 	return name_of_worker;
 }
 
+/* Reads the args of a batch, which must be an object. */
 static Jsonb *
 args_argument(FunctionCallInfo fcinfo, int arg)
 {
@@ -112,6 +113,7 @@ queue_jobs_new_batch(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(batch_make(&definition, GetUserId(), &standing));
 }
 
+/* Reads the id of a batch, which must be the user's. */
 static int64
 batch_argument(FunctionCallInfo fcinfo, const char *function)
 {
@@ -157,6 +159,7 @@ typedef struct Member
 	int32		lane;
 } Member;
 
+/* Finds the members of a batch that the query selects, in the caller's memory context. */
 static Member *
 find_members(const char *sql, int64 batch, int64 *count)
 {

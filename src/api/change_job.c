@@ -61,6 +61,7 @@ check_changed_args(const Lane *lane, Jsonb *args)
 	return worker;
 }
 
+/* Gives the job other args, and the keys that are made of them. */
 static void
 change_args(LiveTable *table, Job *job, const Lane *lane, Jsonb *args)
 {
@@ -103,6 +104,7 @@ change_time(Job *job, TimestampTz run_at)
 	job->place = 0;
 }
 
+/* Changes the options of a job that are given, and writes its row. */
 static void
 change_locked_job(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slot, Job *job)
 {

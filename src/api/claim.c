@@ -115,6 +115,7 @@ static Claimable claimable = {0};
 static uint64 claimable_made = 0;	/* how often "claimable" was made */
 static uint64 roles_version = 1;
 
+/* A role, its memberships or the database have changed: what a claim may take may be another set. */
 static void
 roles_callback(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -130,6 +131,7 @@ watch_roles(void)
 	CacheRegisterSyscacheCallback(DATABASEOID, roles_callback, (Datum) 0);
 }
 
+/* Whether the lanes that were found for such an array are still those that its claims may take. */
 static bool
 claimable_holds(ArrayType *queues)
 {
@@ -185,6 +187,10 @@ find_awaited_owners(AwaitedLanes *awaited)
 	}
 }
 
+/*
+ * Notes the queues that the patterns name. If any pattern stands for other queues, too, or they are too
+ * many, every queue is waited for.
+ */
 static void
 find_awaited_queues(AwaitedLanes *awaited, List *patterns)
 {
@@ -200,6 +206,7 @@ find_awaited_queues(AwaitedLanes *awaited, List *patterns)
 		awaited->queues[awaited->queue_count++] = lane_name_hash(lfirst(cell));
 }
 
+/* Finds the lanes that the array names and that the user may claim from, for this claim and the next ones. */
 static void
 find_claimable(ArrayType *queues)
 {
@@ -265,6 +272,7 @@ typedef struct Claim
 	XLogRecPtr	location;		/* as it was written with the lease */
 } Claim;
 
+/* Whether the lane is among the candidates, for a look without shared memory. */
 static bool
 is_claimable(int32 lane, void *candidates)
 {
@@ -383,6 +391,7 @@ lease_row(Start *start)
 	return live_try_update(&claim->table, start->candidate->walk->scan.slot, job);
 }
 
+/* Notes what a crash of this session must charge, and the run that a lapsed lease lost. */
 static void
 note_claim(Start *start)
 {
@@ -419,6 +428,7 @@ write_again(Claim *claim, Job *job)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/* Tries to take the candidate's first job, and returns it to the caller if it starts. */
 static Tried
 claim_job(Claim *claim, const Candidate *candidate)
 {
@@ -463,6 +473,7 @@ try_to_claim(ClaimWalk *walk, Candidate *candidate)
 	return tried;
 }
 
+/* Takes jobs of the candidates, in the order of their turns, until there are enough. */
 static void
 claim_jobs(Claim *claim, Candidates *candidates)
 {
@@ -537,6 +548,7 @@ due_without_scheduler(void)
 	return slot->next_due + SCHEDULER_IS_LATE;
 }
 
+/* Says whether the job could be claimed, without taking it; for wait_for_jobs(). */
 static Tried
 try_to_find(ClaimWalk *walk, Candidate *candidate)
 {
@@ -581,6 +593,7 @@ may_have_jobs(WaitForJobs *wait, TimestampTz *next_due)
 
 static TimestampTz next_history = 0;
 
+/* Does the scheduler's part for the history, where there is no scheduler. */
 static void
 maintain_history(void *now)
 {

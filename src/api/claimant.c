@@ -55,6 +55,7 @@ lease_argument(FunctionCallInfo fcinfo, int arg)
 							 "Give an interval from 1 millisecond to 365 days.");
 }
 
+/* ERROR for a job that this claim has lost. */
 static void
 refuse_stale(int64 id, int32 attempt, const char *detail)
 {
@@ -136,6 +137,7 @@ count_claimed_run(const Claimed *claimed, bool failed)
 	statistics_add_run(claimed->worker, &measure);
 }
 
+/* Completes a job that complete_seen() has not completed. */
 static void
 complete_one(int64 id, int32 attempt, Jsonb *result)
 {
@@ -174,6 +176,7 @@ complete_seen(LiveTable *table, IdScan *scan, HistoryWriter *history, int64 id, 
 static List *slow_backoffs = NIL;	/* of char *, in TopMemoryContext */
 static TimestampTz slow_backoffs_of = 0;	/* the transaction's start */
 
+/* Whether the worker's retry_backoff has been too slow in this transaction. */
 static bool
 backoff_was_slow(const char *worker)
 {
@@ -186,6 +189,7 @@ backoff_was_slow(const char *worker)
 	return is_listed(worker, slow_backoffs);
 }
 
+/* Notes that the worker's retry_backoff was too slow, for its other failures in this transaction. */
 static void
 note_slow_backoff(const char *worker)
 {
@@ -239,6 +243,7 @@ claimed_put_back(Claimed *claimed, int64 delay)
 	claimed_end(claimed);
 }
 
+/* Puts a claimed job back, uncharged. */
 static void
 snooze_one(int64 id, int32 attempt, int64 delay)
 {
@@ -266,6 +271,7 @@ heartbeat_one(int64 id, int32 attempt, int64 lease)
 	claimed_end(&claimed);
 }
 
+/* ERROR if the id or the attempt is null. */
 static void
 refuse_null_job(FunctionCallInfo fcinfo, const char *function)
 {
@@ -358,6 +364,7 @@ typedef struct JobArrays
 	Array		results;		/* empty: none */
 } JobArrays;
 
+/* Reads an array parameter, which must not be null. */
 static Array
 array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int16 length, bool byval,
 			   char align)
@@ -370,6 +377,7 @@ array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int
 	return array;
 }
 
+/* ERROR if an element is null. */
 static void
 refuse_null_elements(const char *name, const Array *array)
 {
@@ -382,6 +390,7 @@ refuse_null_elements(const char *name, const Array *array)
 					 errhint("Give a value for each job.")));
 }
 
+/* ERROR if the array does not match the ids. */
 static void
 refuse_lengths(const char *name, int count, int expected)
 {
@@ -503,6 +512,7 @@ job_texts(FunctionCallInfo fcinfo, int arg, const char *name, int jobs)
 	return texts;
 }
 
+/* Returns the text for a job: its own, or the only one, which is for all. */
 static char *
 text_of_job(const Array *texts, int job)
 {

@@ -22,6 +22,7 @@
 PG_FUNCTION_INFO_V1(queue_jobs_schedule);
 PG_FUNCTION_INFO_V1(queue_jobs_schedule_command_of);
 
+/* Whether the args are '{}'. */
 static bool
 empty_object(Jsonb *args)
 {
@@ -37,6 +38,7 @@ refuse_for_worker(const char *worker, const char *parameters)
 					   "A worker has its own: see define_worker().");
 }
 
+/* Checks the parameters of a schedule for a worker: the options of commands are refused. */
 static void
 check_worker(FunctionCallInfo fcinfo, const char *worker)
 {
@@ -100,6 +102,7 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 	definition->args = command_arguments(fcinfo, command);
 }
 
+/* Whether there is such a schedule. */
 static bool
 schedule_exists(const char *name)
 {

@@ -65,6 +65,7 @@ set_options(Definition *definition)
 
 /* ---- handlers ---- */
 
+/* Sets the queue, in its namespace if one is given. */
 static void
 set_queue(Definition *definition, const char *worker)
 {
@@ -89,6 +90,7 @@ set_queue(Definition *definition, const char *worker)
 	set_text(definition, COLUMN(queue), name);
 }
 
+/* Binds the handler: the row keeps the function that its name stands for now. */
 static void
 set_handler(Definition *definition, bool run_as_definer, Oid definer)
 {
@@ -332,6 +334,7 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 	return true;
 }
 
+/* Sets max_retries and retry_backoff. */
 static void
 set_retries(Definition *definition, bool limited_capacity)
 {
@@ -346,6 +349,7 @@ set_retries(Definition *definition, bool limited_capacity)
 		"Write one like: CREATE FUNCTION f(failures integer) RETURNS interval ...");
 }
 
+/* Sets the options that are intervals. */
 static void
 set_times(Definition *definition)
 {
@@ -442,6 +446,7 @@ set_follower(Definition *definition, int attribute, int arg, const char *worker)
 	return name;
 }
 
+/* Sets on_dead and on_expired; by on_dead, no worker may lead back to itself. */
 static void
 set_followers(Definition *definition, const char *worker)
 {
@@ -521,6 +526,7 @@ definer_for(const Worker *existing)
 	return GetUserId();
 }
 
+/* Writes the row of the worker: a new one, or over the one that is there. */
 static void
 store(Definition *definition, const char *worker)
 {
@@ -632,6 +638,7 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 
 /* ---- drop, disable, enable ---- */
 
+/* Whether the worker exists. */
 static bool
 is_defined(const char *name)
 {

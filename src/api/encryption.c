@@ -37,6 +37,7 @@ typedef struct Stored
 	"SELECT lane, encrypted, args, NULL::jsonb, errors FROM queue_jobs.live_job WHERE id = $1 UNION ALL" \
 	" SELECT lane, encrypted, args, result, errors FROM queue_jobs.finished_job WHERE id = $1 AND keep_until > clock_timestamp() LIMIT 1"
 
+/* Returns a column of the row that was found. */
 static Jsonb *
 stored_jsonb(int column)
 {
@@ -46,6 +47,7 @@ stored_jsonb(int column)
 	return isnull ? NULL : DatumGetJsonbPCopy(value);
 }
 
+/* Reads the job, live or finished. Returns false if there is none. */
 static bool
 find_stored(int64 id, Stored *stored)
 {

@@ -55,6 +55,7 @@ sum_callback(void *arg)
 	errhint(CALENDAR_HINT);
 }
 
+/* Adds an interval to a time; an ERROR names the parameter. */
 static TimestampTz
 add_interval(TimestampTz time, Interval *interval, const char *name)
 {
@@ -69,6 +70,7 @@ add_interval(TimestampTz time, Interval *interval, const char *name)
 	return result;
 }
 
+/* Reads an interval that must not lie in the past. */
 static Interval *
 future_interval(FunctionCallInfo fcinfo, int arg, const char *name)
 {
@@ -93,6 +95,7 @@ run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, Timestam
 	return PG_ARGISNULL(run_at_arg) ? now : finite_run_at(PG_GETARG_TIMESTAMPTZ(run_at_arg));
 }
 
+/* Returns the worker; ERROR if it is not defined, or its jobs cannot be enqueued by hand. */
 static Worker *
 require_worker(FunctionCallInfo fcinfo)
 {
@@ -115,6 +118,7 @@ require_worker(FunctionCallInfo fcinfo)
 	return worker;
 }
 
+/* Makes the job a member of the batch. */
 static void
 join_batch(EnqueueCall *call, int64 id)
 {
@@ -149,6 +153,7 @@ dedup_key_argument(FunctionCallInfo fcinfo)
 	return key;
 }
 
+/* Reads the parameter if_dead. */
 static IfDead
 if_dead_argument(FunctionCallInfo fcinfo)
 {
@@ -175,6 +180,7 @@ typedef struct Parents
 	IfDead		if_dead;
 } Parents;
 
+/* Reads the parameters after and if_dead. */
 static Parents
 parents_argument(FunctionCallInfo fcinfo)
 {
@@ -310,6 +316,7 @@ typedef struct BatchTimes
 	Interval   *interval;
 } BatchTimes;
 
+/* Reads the parameters batch_size and batch_interval, which go together. */
 static BatchTimes
 batch_arguments(FunctionCallInfo fcinfo)
 {
@@ -345,6 +352,7 @@ typedef struct Jobs
 	Job			jobs[LIVE_INSERT_MANY];
 } Jobs;
 
+/* Adds an id to the result. */
 static void
 return_id(ReturnSetInfo *result, int64 id)
 {
@@ -354,6 +362,7 @@ return_id(ReturnSetInfo *result, int64 id)
 	tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
 }
 
+/* Inserts the collected jobs, announces them, and returns their ids. */
 static void
 flush_many(EnqueueCall *call, LiveTable *table, Jobs *jobs, ReturnSetInfo *result)
 {

@@ -51,6 +51,7 @@ explain_if_live(int64 id, Reasons *reasons)
 	return found;
 }
 
+/* Explains a job that has ended by its state and last error. */
 static void
 explain_if_finished(int64 id, Reasons *reasons)
 {

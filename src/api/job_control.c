@@ -79,12 +79,14 @@ job_check_reader(int64 id)
 	return lane != 0;
 }
 
+/* Returns the role whose executors run the lane's jobs. */
 static Oid
 role_of(const Lane *lane)
 {
 	return lane_executor_role(lane, registry_worker(lane->worker));
 }
 
+/* Reads the id of a job, for a function that changes the job. */
 static int64
 id_argument(FunctionCallInfo fcinfo, const char *function)
 {
@@ -336,6 +338,7 @@ job_control_before_commit(XactEvent event)
 	while (!wakeup_announce_ends());	/* last, for executors wait for us from now on */
 }
 
+/* Sets the job's columns to those of a job that is due now and has not begun. */
 static void
 make_available(Job *job)
 {

@@ -91,6 +91,7 @@ death_is_kept(const FoundJob *found)
 		batch_keep_death(&finished, false);
 }
 
+/* retry_jobs() for a job. */
 static ControlResult
 retry_one(Bulk *bulk, const FoundJob *found)
 {
@@ -106,6 +107,7 @@ retry_one(Bulk *bulk, const FoundJob *found)
 	return CONTROL_DONE;
 }
 
+/* cancel_jobs() and discard_jobs() for a job. The commit interrupts a run of it. */
 static ControlResult
 end_one(Bulk *bulk, const FoundJob *found)
 {
@@ -127,6 +129,7 @@ is_to_be_forgotten(const WalkedJob *walked)
 		!dependency_needs(walked->job.id);
 }
 
+/* forget_jobs() for a job. */
 static ControlResult
 forget_one(Bulk *bulk, const FoundJob *found)
 {
@@ -137,6 +140,7 @@ forget_one(Bulk *bulk, const FoundJob *found)
 
 /* ---- all of them ---- */
 
+/* Keeps a job that another transaction has locked, for the end. */
 static void
 keep_locked(Bulk *bulk, const FoundJob *found)
 {
@@ -145,6 +149,7 @@ keep_locked(Bulk *bulk, const FoundJob *found)
 	bulk->locked[bulk->locked_count++] = *found;
 }
 
+/* Whether max_jobs is reached. */
 static bool
 is_enough(const Bulk *bulk)
 {
@@ -159,6 +164,7 @@ end_some(Bulk *bulk)
 	MemoryContextReset(bulk->each);
 }
 
+/* Steers these jobs. "again": they were locked at first. */
 static void
 act_on(Bulk *bulk, const FoundJob *jobs, uint64 count, bool again)
 {
@@ -203,6 +209,7 @@ find_piece(Bulk *bulk)
 	return bulk->count > 0;
 }
 
+/* Counts what a call with dry_run would change. */
 static int64
 count_changed_jobs(Bulk *bulk)
 {
@@ -211,6 +218,7 @@ count_changed_jobs(Bulk *bulk)
 	return Min(bulk->done, bulk->filter.max_jobs);
 }
 
+/* Opens what steering a job needs. */
 static void
 open_bulk(Bulk *bulk)
 {
@@ -222,6 +230,7 @@ open_bulk(Bulk *bulk)
 	control_begin(&bulk->control, &bulk->table, &bulk->history, false);
 }
 
+/* Steers all jobs that meet the filter; returns how many. */
 static int64
 act_on_all(Bulk *bulk)
 {

@@ -15,6 +15,7 @@
 
 #define ALL_STATES (STATE_BIT(JOB_DEAD + 1) - 1)
 
+/* Returns the states' names, for a hint. */
 static char *
 all_state_names(void)
 {
@@ -40,6 +41,7 @@ state_bit(const char *name)
 			 errhint("The states are: %s.", all_state_names())));
 }
 
+/* Reads the parameter states into bits. */
 static uint32
 states_argument(ArrayType *states)
 {
@@ -86,6 +88,7 @@ job_filter_arguments(FunctionCallInfo fcinfo, JobFilter *filter)
 							  : count_argument(fcinfo, FILTER_MAX_JOBS, "max_jobs")};
 }
 
+/* Whether jobs of the lane may meet the filter. */
 static bool
 is_lane_wanted(const Lane *lane, void *argument)
 {
@@ -102,6 +105,7 @@ job_filter_walk(JobFilter *filter, Snapshot snapshot, int64 before, JobWalk *wal
 	job_walk_begin(walk, snapshot, filter->states, Min(before, filter->before), is_lane_wanted, filter);
 }
 
+/* Whether the job's args contain these. */
 static bool
 args_contain(const Job *job, const Jsonb *wanted)
 {
@@ -109,6 +113,7 @@ args_contain(const Job *job, const Jsonb *wanted)
 		DirectFunctionCall2(jsonb_contains, JsonbPGetDatum(job->args), JsonbPGetDatum(wanted)));
 }
 
+/* Whether the job's last error matches the pattern. */
 static bool
 error_is_like(const Job *job, text *pattern)
 {
@@ -119,6 +124,7 @@ error_is_like(const Job *job, text *pattern)
 											 CStringGetTextDatum(error), PointerGetDatum(pattern)));
 }
 
+/* Whether a job of a wanted lane meets the rest of the filter. */
 static bool
 filter_matches(const JobFilter *filter, const WalkedJob *walked)
 {

@@ -31,6 +31,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_step);
 PG_FUNCTION_INFO_V1(queue_jobs_save_step);
 PG_FUNCTION_INFO_V1(queue_jobs_steps);
 
+/* ERROR for checkpoint() in a run that is one transaction. */
 static void
 refuse_function(void)
 {
@@ -42,6 +43,7 @@ refuse_function(void)
 			 errhint("Use queue_jobs.continue_at(), and return, or make the handler a procedure.")));
 }
 
+/* ERROR for checkpoint() where COMMIT is not possible. */
 static void
 refuse_atomic(FunctionCallInfo fcinfo)
 {
@@ -141,6 +143,7 @@ queue_jobs_checkpoint(PG_FUNCTION_ARGS)
  * run of the job, or neither.
  */
 
+/* Reads the name of a step. */
 static char *
 step_argument(FunctionCallInfo fcinfo, int arg)
 {
@@ -159,6 +162,7 @@ step_argument(FunctionCallInfo fcinfo, int arg)
 	return name;
 }
 
+/* Returns JSON null for no value. */
 static Jsonb *
 or_json_null(Jsonb *value)
 {

@@ -32,6 +32,7 @@ label(Labels *labels, const char *key, const char *value)
 	labels->pairs[labels->count++].value = value;
 }
 
+/* Returns labels as a JSON object. */
 static Datum
 labels_datum(const Labels *labels)
 {
@@ -48,6 +49,7 @@ labels_datum(const Labels *labels)
 	return JsonbPGetDatum(JsonbValueToJsonb(state.result));
 }
 
+/* Adds a sample to the result. */
 static void
 put(MetricRows *rows, const char *name, const char *type, const char *help, const Labels *labels,
 	double value)
@@ -74,6 +76,7 @@ put_gauge(MetricRows *rows, const char *name, const char *help, const Labels *la
 	put(rows, name, "gauge", help, labels, value);
 }
 
+/* Adds a bucket of a histogram. */
 static void
 put_bucket(MetricRows *rows, const char *name, const char *help, const Labels *labels, int bound,
 		   uint64 count)
@@ -153,12 +156,14 @@ typedef struct Metrics
 
 /* ---- workers ---- */
 
+/* Order of workers, by name. */
 static int
 compare_workers(const void *a, const void *b)
 {
 	return strcmp(((const MeteredWorker *) a)->name, ((const MeteredWorker *) b)->name);
 }
 
+/* Returns the worker of that name; NULL if it is not defined. */
 static MeteredWorker *
 find_worker(Metrics *metrics, char *name)
 {
@@ -167,6 +172,7 @@ find_worker(Metrics *metrics, char *name)
 	return bsearch(&wanted, metrics->workers, metrics->worker_count, sizeof(MeteredWorker), compare_workers);
 }
 
+/* Makes room for another worker. */
 static MeteredWorker *
 add_worker(Metrics *metrics, int *size)
 {
@@ -176,6 +182,7 @@ add_worker(Metrics *metrics, int *size)
 	return &metrics->workers[metrics->worker_count++];
 }
 
+/* Makes the labels that samples of a worker have. */
 static void
 label_worker(MeteredWorker *worker, const char *feature_category, bool external_dependencies,
 			 const char *resource_boundary)
@@ -188,6 +195,7 @@ label_worker(MeteredWorker *worker, const char *feature_category, bool external_
 	label(&worker->labels, "resource_boundary", resource_boundary);
 }
 
+/* Reads a worker's row. */
 static void
 read_metered_worker(MeteredWorker *worker, TableRows *rows)
 {
@@ -221,6 +229,7 @@ read_workers(Metrics *metrics)
 	qsort(metrics->workers, metrics->worker_count, sizeof(MeteredWorker), compare_workers);
 }
 
+/* Marks the disabled workers. */
 static void
 read_disabled(Metrics *metrics)
 {
@@ -239,6 +248,7 @@ read_disabled(Metrics *metrics)
 
 /* ---- lanes ---- */
 
+/* Adds a lane. */
 static void
 add_lane(Metrics *metrics, int *size, const MeteredLane *lane)
 {
@@ -247,6 +257,7 @@ add_lane(Metrics *metrics, int *size, const MeteredLane *lane)
 	metrics->lanes[metrics->lane_count++] = *lane;
 }
 
+/* Returns the counts of a lane's jobs. */
 static LaneJobs
 counted_jobs(HTAB *counted, int32 lane)
 {
@@ -302,12 +313,14 @@ add_to_workers(Metrics *metrics)
 	}
 }
 
+/* Order of names. */
 static int
 compare_names(const void *a, const void *b)
 {
 	return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
+/* Whether the queue is paused. */
 static bool
 is_paused(const Metrics *metrics, char *queue)
 {
@@ -327,6 +340,7 @@ is_own_queue(Metrics *metrics, const MeteredLane *lane)
 	return worker != NULL && strcmp(worker->queue, lane->queue) == 0;
 }
 
+/* Whether the lane has live jobs. */
 static bool
 has_jobs(const MeteredLane *lane)
 {
@@ -349,6 +363,7 @@ make_other(Metrics *metrics, MeteredLane *lane)
 	lane->queue = OTHER_QUEUES;
 }
 
+/* Order of lanes, by owner. */
 static int
 compare_owners(const void *a, const void *b)
 {
@@ -388,6 +403,7 @@ choose_lanes(Metrics *metrics)
 	metrics->lane_count = count;
 }
 
+/* Order of lanes, by worker and queue: lanes of several owners become one sample. */
 static int
 compare_metric_lanes(const void *a, const void *b)
 {
@@ -423,6 +439,7 @@ add_up_lanes(Metrics *metrics)
 	metrics->lane_count = count;
 }
 
+/* Adds the samples of a worker's jobs in a queue. */
 static void
 put_lane(Metrics *metrics, const MeteredLane *lane)
 {
@@ -470,6 +487,7 @@ static const struct
 	[TIME_CPU] = {"queue_jobs_cpu_seconds", "CPU time of runs by executors; of those shorter than 1 ms some are measured, and count for the others."},
 };
 
+/* Adds the samples of a worker's runs. */
 static void
 put_runs(MetricRows *rows, const MeteredWorker *worker)
 {
@@ -493,6 +511,7 @@ put_runs(MetricRows *rows, const MeteredWorker *worker)
 		put_histogram(rows, histograms[i].name, histograms[i].help, labels, &totals.times[i]);
 }
 
+/* Adds the samples of a worker. */
 static void
 put_worker(MetricRows *rows, const MeteredWorker *worker)
 {
@@ -518,6 +537,7 @@ put_worker(MetricRows *rows, const MeteredWorker *worker)
 			  (double) worker->max_running);
 }
 
+/* Adds the remaining work of limited-capacity workers. */
 static void
 put_remaining_work(Metrics *metrics)
 {
@@ -537,6 +557,7 @@ put_remaining_work(Metrics *metrics)
 
 /* ---- queues ---- */
 
+/* Reads the paused queues. */
 static void
 read_paused(Metrics *metrics)
 {
@@ -555,6 +576,7 @@ read_paused(Metrics *metrics)
 	qsort(metrics->paused, metrics->paused_count, sizeof(char *), compare_names);
 }
 
+/* Adds the samples of a queue. */
 static void
 put_queue(Metrics *metrics, char *queue)
 {

@@ -34,6 +34,7 @@ seconds_since(TimestampTz time)
 
 /* ---- executors ---- */
 
+/* Adds how many executors are in a state. */
 static void
 put_executor_state(MetricRows *rows, const char *state, int here, int everywhere)
 {
@@ -45,6 +46,7 @@ put_executor_state(MetricRows *rows, const char *state, int here, int everywhere
 			  &labels, everywhere);
 }
 
+/* Adds the samples of executors. */
 static void
 put_executors(MetricRows *rows)
 {
@@ -67,6 +69,7 @@ enum
 	BATCH_OPEN, BATCH_RUNNING, BATCH_ENDED, BATCH_SUCCEEDED, BATCH_STATES
 };
 
+/* Returns the state of a batch's row. */
 static int
 batch_state(TableRows *batch)
 {
@@ -77,6 +80,7 @@ batch_state(TableRows *batch)
 	return table_rows_is_null(batch, "settled_at") ? BATCH_RUNNING : BATCH_ENDED;
 }
 
+/* Adds how many batches are in each state. */
 static void
 put_batches(MetricRows *rows, Snapshot snapshot)
 {
@@ -103,6 +107,7 @@ put_batches(MetricRows *rows, Snapshot snapshot)
 
 /* ---- replicas ---- */
 
+/* Returns what is known of a replica. */
 static ReplicaSlot
 find_replica(const char *name)
 {
@@ -115,6 +120,7 @@ find_replica(const char *name)
 	return (ReplicaSlot) {.state = REPLICA_UNKNOWN, .seen_at = NO_TIME};
 }
 
+/* Adds the samples of a replica. */
 static void
 put_replica(MetricRows *rows, char *name, bool paused)
 {
@@ -149,6 +155,7 @@ put_replicas(MetricRows *rows, Snapshot snapshot)
 
 /* ---- schedules ---- */
 
+/* Adds how many schedules there are, and how late the latest is. */
 static void
 put_schedules(MetricRows *rows, Snapshot snapshot)
 {
@@ -196,6 +203,7 @@ oldest_prepared(void)
 	return oldest == 0 ? DT_NOEND : oldest;
 }
 
+/* Adds the age of the oldest snapshot. */
 static void
 put_snapshot_age(MetricRows *rows)
 {

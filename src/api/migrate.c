@@ -48,12 +48,14 @@ typedef struct Migration
 	int64		left;			/* in the latest pass */
 } Migration;
 
+/* Whether the user may move the lane's jobs from that queue. */
 static bool
 is_movable(const Lane *lane, void *queue)
 {
 	return strcmp(lane->queue, queue) == 0 && lane_owner_is_mine(lane->owner);
 }
 
+/* Order of ids. */
 static int
 compare_migrated_ids(const void *a, const void *b)
 {

@@ -103,6 +103,7 @@ meant_queues(const char *name, List *queues)
 	return meant.data;
 }
 
+/* Whether the queue has had jobs, or a worker is defined for it. */
 static bool
 is_known_queue(const char *queue)
 {
@@ -125,6 +126,7 @@ notice_missing_queue(const char *queue, const char *consequence)
 			 errhint("The view queue_jobs.queue has all that there are.")));
 }
 
+/* Tells the client of a queue or worker that a selector names and that is missing. */
 static void
 notice_named(const char *name, SelectorName kind)
 {

@@ -22,6 +22,7 @@
 PG_FUNCTION_INFO_V1(queue_jobs_pause);
 PG_FUNCTION_INFO_V1(queue_jobs_resume);
 
+/* Runs the statement of pause() or resume(). Returns the queue's name. */
 static char *
 change_queue(FunctionCallInfo fcinfo, const char *function, const char *sql, int expected)
 {

@@ -44,6 +44,7 @@ add_reason(Reasons *reasons, WaitReason reason, char *sentence, char *more)
 	reasons->list = lappend(reasons->list, added);
 }
 
+/* Whether the caller wants no more reasons. */
 static bool
 enough(const Reasons *reasons)
 {
@@ -81,6 +82,7 @@ sessions_text(const int *pids, int count)
 
 /* ---- the job itself ---- */
 
+/* Adds the sessions whose locks the executor waits for. */
 static void
 add_blockers(int pid, Reasons *reasons)
 {
@@ -137,6 +139,7 @@ check_expired(const Subject *subject, Reasons *reasons)
 			   NULL);
 }
 
+/* Adds a reason if the job is not due. */
 static void
 check_time(const Subject *subject, Reasons *reasons)
 {
@@ -168,6 +171,7 @@ check_time(const Subject *subject, Reasons *reasons)
 #define FIRST_PARENT UNMET_PARENTS("ORDER BY p.named LIMIT 1")
 #define ALL_PARENTS UNMET_PARENTS("GROUP BY p.parent, p.state ORDER BY min(p.named) LIMIT 1001")
 
+/* Adds the job that this one waits for. */
 static void
 add_parent(Reasons *reasons, char *parent, const char *state, uint64 count)
 {
@@ -177,6 +181,7 @@ add_parent(Reasons *reasons, char *parent, const char *state, uint64 count)
 						  count > MOST_PARENTS ? " or more" : ""));
 }
 
+/* Adds the jobs that this one waits for. */
 static void
 add_unmet_parents(int64 child, Reasons *reasons)
 {
@@ -212,6 +217,7 @@ check_parents(const Subject *subject, Reasons *reasons)
 		add_unmet_parents(subject->job.id, reasons);
 }
 
+/* Adds a reason if the job waits for a signal or for other jobs. */
 static void
 check_waits(const Subject *subject, Reasons *reasons)
 {
@@ -228,6 +234,7 @@ check_waits(const Subject *subject, Reasons *reasons)
 		check_parents(subject, reasons);
 }
 
+/* Adds a reason if other transactions have the job, or rely on it. */
 static void
 check_holders(const Subject *subject, Reasons *reasons)
 {
@@ -314,6 +321,7 @@ since_text(const char *sql, const char *name)
 	return at == 0 ? NULL : psprintf("since %s", time_text(at));
 }
 
+/* Returns since when a queue is paused, or a worker disabled. */
 static char *
 blocked_since(const Subject *subject, WaitReason reason)
 {
@@ -324,6 +332,7 @@ blocked_since(const Subject *subject, WaitReason reason)
 	return NULL;
 }
 
+/* Adds the reasons that hold for all jobs of the lane. */
 static void
 check_lane(const Subject *subject, Reasons *reasons)
 {
@@ -343,6 +352,7 @@ needs_engine(const Worker *worker)
 	return worker != NULL && (worker->handler != NULL || (worker->rate_limit > 0 && !shared_present()));
 }
 
+/* Adds a reason if no executors can run here. */
 static void
 check_engine(const Subject *subject, Reasons *reasons)
 {
@@ -364,6 +374,7 @@ knows_processes(void)
 	return shared_present() && !RecoveryInProgress();
 }
 
+/* Adds a reason if no pool, or no executor of its pools, is there for the job. */
 static void
 check_pools(const Subject *subject, Reasons *reasons)
 {
@@ -385,6 +396,7 @@ check_pools(const Subject *subject, Reasons *reasons)
 				   psprintf("the next one tries at %s", time_text(load.not_before)));
 }
 
+/* Says what the executors are running. */
 static char *
 running_text(void)
 {
@@ -399,6 +411,7 @@ running_text(void)
 	return count == 0 ? NULL : text.data;
 }
 
+/* Adds a reason if all executors are busy. */
 static void
 check_executors(const Subject *subject, Reasons *reasons)
 {
@@ -423,6 +436,7 @@ is_parked(const Job *job)
 	return job->place != 0 && job->place != job->lane;
 }
 
+/* Adds a reason if a limit of the worker keeps the job from starting. */
 static void
 check_limits(const Subject *subject, Reasons *reasons)
 {
@@ -445,6 +459,7 @@ check_limits(const Subject *subject, Reasons *reasons)
 
 /* ---- no claimant takes it ---- */
 
+/* Adds a reason if the lease of an earlier claim ran out. */
 static void
 check_lapse(const Subject *subject, Reasons *reasons)
 {
@@ -456,6 +471,7 @@ check_lapse(const Subject *subject, Reasons *reasons)
 				   psprintf("the lease of claimant \"%s\" ran out", job->claimant), NULL);
 }
 
+/* Adds a reason if the job waits for claimants. */
 static void
 check_claimants(const Subject *subject, Reasons *reasons)
 {
@@ -504,6 +520,7 @@ count_before(const Subject *subject, const LanePosition *end, int most, LanePosi
 	return count;
 }
 
+/* Adds a reason if other jobs of the lane go first. */
 static void
 check_before(const Subject *subject, Reasons *reasons)
 {

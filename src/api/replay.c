@@ -59,6 +59,7 @@ replayed_or_promoted(void *location)
 	return replayed(*(XLogRecPtr *) location) || !RecoveryInProgress();
 }
 
+/* ERROR for a position that this server has not replayed, or never will. */
 static void
 refuse_unreached(XLogRecPtr location)
 {

@@ -91,6 +91,7 @@ change_replica(FunctionCallInfo fcinfo, const char *function, const char *sql, i
 	return name;
 }
 
+/* Keeps the statement, which may have a password in it, out of the log. */
 static void
 hide_statement(void *argument)
 {

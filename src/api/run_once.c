@@ -65,6 +65,7 @@ find_result(const char *token, Jsonb **result)
 	return found;
 }
 
+/* Stores the result under the token. */
 static void
 store_result(const char *token, Jsonb *result, TimestampTz expires_at)
 {
@@ -81,6 +82,7 @@ store_result(const char *token, Jsonb *result, TimestampTz expires_at)
 	wakeup_due(0, InvalidOid, expires_at);		/* where there are no jobs, no scheduler is at work */
 }
 
+/* ERROR for a token that is empty or too long. */
 static void
 check_token(const char *token)
 {

@@ -23,6 +23,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_search_jobs);
 #define ROWS_OF_IDS "SELECT j.* FROM queue_jobs.job j WHERE j.id OPERATOR(pg_catalog.=) ANY ($1)" \
 	" ORDER BY j.id USING OPERATOR(pg_catalog.>)"
 
+/* Returns the ids of the jobs that meet the filter. */
 static ArrayBuildState *
 search_ids(JobFilter *filter)
 {

@@ -43,6 +43,7 @@ typedef struct Memory
 /* A statement may go on for hours, and what it has found is of a moment. */
 #define REMEMBERED USECS_PER_SEC
 
+/* Returns the answers that this call of the function may use again, which are forgotten after a moment. */
 static Memory *
 memory_of(FunctionCallInfo fcinfo)
 {
@@ -98,6 +99,7 @@ find(const Subject *subject, const ReasonCheck *check, uint64 key, Memory *memor
 	return found;
 }
 
+/* Returns the key by which the worker's limits count the job. */
 static uint64
 limits_key(const Subject *subject)
 {
@@ -114,6 +116,7 @@ find_limits(const Subject *subject, const ReasonCheck *check, Memory *memory)
 									: find(subject, check, limits_key(subject), memory)->why;
 }
 
+/* Whether other jobs of the lane go first, by the lane's first job. */
 static const char *
 find_before(const Subject *subject, const ReasonCheck *check, Memory *memory)
 {
@@ -123,6 +126,7 @@ find_before(const Subject *subject, const ReasonCheck *check, Memory *memory)
 		lane_position_compare(&find(subject, check, 0, memory)->first, &own) < 0 ? OTHERS_GO_FIRST : NULL;
 }
 
+/* Returns the reason that a check finds, from memory if the check's scope allows that. */
 static const char *
 first_of_check(const Subject *subject, const ReasonCheck *check, Memory *memory)
 {
@@ -142,6 +146,7 @@ first_of_check(const Subject *subject, const ReasonCheck *check, Memory *memory)
 	pg_unreachable();
 }
 
+/* Returns the first reason, in the order of wait_reasons.h. */
 static const char *
 first_reason(const Subject *subject, Memory *memory)
 {

@@ -177,6 +177,7 @@ refuse_combination(const char *message, const char *detail, const char *hint)
 
 /* ---- encryption ---- */
 
+/* ERROR for names in encrypt that cannot be stored. */
 static void
 check_encrypt_names(List *encrypt)
 {
@@ -200,6 +201,7 @@ check_encrypt_names(List *encrypt)
 						   "Give '{*}' for all keys.");
 }
 
+/* ERROR if encrypt names a key that the engine must read. */
 static void
 refuse_keys(List *encrypt, List *keys, const char *option, const char *why)
 {
@@ -216,6 +218,7 @@ refuse_keys(List *encrypt, List *keys, const char *option, const char *why)
 											: ""));
 }
 
+/* Returns the names in a list that is separated by commas. */
 static List *
 split_keys(char *keys)
 {
@@ -262,6 +265,7 @@ encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *log
  */
 #define WORTH_A_SUM 1024
 
+/* Returns the bytes of the texts that were given. */
 static int64
 size_of_arguments(FunctionCallInfo fcinfo)
 {
@@ -277,6 +281,7 @@ size_of_arguments(FunctionCallInfo fcinfo)
 	return size;
 }
 
+/* Returns the bytes of the definer's other definitions. */
 static int64
 size_of_others(const char *worker, Oid definer)
 {

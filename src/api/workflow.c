@@ -63,6 +63,7 @@ typedef struct Workflow
 	int64		dependencies;
 } Workflow;
 
+/* ERROR for a step that is not as it should be. */
 static void
 refuse_step(int number, const char *name, const char *problem, const char *hint)
 {
@@ -73,6 +74,7 @@ refuse_step(int number, const char *name, const char *problem, const char *hint)
 			 errhint("%s", hint)));
 }
 
+/* Adds the step's name to the context of an error. */
 static void
 tell_step(void *step)
 {
@@ -106,6 +108,7 @@ string_member(JsonbContainer *object, const char *key, int number, const char *s
 	return pnstrdup(value->val.string.val, value->val.string.len);
 }
 
+/* ERROR for a key that no step has. */
 static void
 check_keys(JsonbContainer *object, int number)
 {
@@ -130,6 +133,7 @@ check_keys(JsonbContainer *object, int number)
 	}
 }
 
+/* Reads the name, of which there may be one in the workflow. */
 static void
 read_name(Workflow *workflow, Step *step, JsonbContainer *object, int number)
 {
@@ -149,6 +153,7 @@ read_name(Workflow *workflow, Step *step, JsonbContainer *object, int number)
 	named->number = number;
 }
 
+/* Reads the worker. A step whose worker is that of the step before needs no look-up. */
 static Worker *
 read_step_worker(const Workflow *workflow, Step *step, JsonbContainer *object, int number)
 {
@@ -176,6 +181,7 @@ read_step_worker(const Workflow *workflow, Step *step, JsonbContainer *object, i
 	return registry_worker_copy(name);
 }
 
+/* Reads the priority; 0 by default. */
 static int
 read_priority(JsonbContainer *object, const Step *step, int number)
 {
@@ -194,6 +200,7 @@ read_priority(JsonbContainer *object, const Step *step, int number)
 	return (int) priority;
 }
 
+/* Reads the delay, in microseconds; 0 by default. */
 static int64
 read_delay(JsonbContainer *object, const Step *step, int number)
 {
@@ -209,6 +216,7 @@ read_delay(JsonbContainer *object, const Step *step, int number)
 						  "Give an interval that is not negative and not longer than 1000 years."));
 }
 
+/* Reads the args; '{}' by default. */
 static Jsonb *
 read_args(JsonbContainer *object)
 {
@@ -219,6 +227,7 @@ read_args(JsonbContainer *object)
 	return JsonbValueToJsonb(value);
 }
 
+/* Reads if_dead; "hold" by default. */
 static IfDead
 read_if_dead(JsonbContainer *object, const Step *step, int number)
 {
@@ -231,6 +240,7 @@ read_if_dead(JsonbContainer *object, const Step *step, int number)
 	return (IfDead) value;
 }
 
+/* Returns the object of a step. */
 static JsonbContainer *
 step_object(Jsonb *steps, int number)
 {
@@ -242,6 +252,7 @@ step_object(Jsonb *steps, int number)
 	return NULL;				/* keep compiler quiet */
 }
 
+/* Reads a step. */
 static void
 read_step(Workflow *workflow, Jsonb *steps, int number)
 {
@@ -260,6 +271,7 @@ read_step(Workflow *workflow, Jsonb *steps, int number)
 	step->if_dead = read_if_dead(object, step, number);
 }
 
+/* Returns the number of the step that "after" names. */
 static int
 find_step(const Workflow *workflow, const JsonbValue *value, const Step *step, int number)
 {
@@ -346,6 +358,7 @@ check_cycles(Workflow *workflow)
 
 /* ---- writing ---- */
 
+/* Enqueues the jobs of all steps. */
 static void
 enqueue_steps(Workflow *workflow, int64 batch, Jsonb *jobs_context)
 {
@@ -364,6 +377,7 @@ enqueue_steps(Workflow *workflow, int64 batch, Jsonb *jobs_context)
 	}
 }
 
+/* Writes the dependencies of all steps. */
 static void
 add_dependencies(const Workflow *workflow)
 {
@@ -417,6 +431,7 @@ have_looked_at(const Workflow *workflow)
 	}
 }
 
+/* Adds a step to the result. */
 static void
 return_step(ReturnSetInfo *result, const char *name, int64 job)
 {
@@ -448,6 +463,7 @@ return_standing(ReturnSetInfo *result, int64 batch)
 	engine_end(&saved);
 }
 
+/* Checks the args of all steps, before anything is written. */
 static void
 check_workflow_args(Workflow *workflow)
 {
@@ -462,6 +478,7 @@ check_workflow_args(Workflow *workflow)
 	}
 }
 
+/* Reads the steps, and what each comes after. */
 static void
 read_workflow(FunctionCallInfo fcinfo, Workflow *workflow)
 {

@@ -79,6 +79,7 @@ cron_fail(CronError *error, char *detail, const char *hint)
 	return false;
 }
 
+/* Fails with an error that names the field and the term. */
 static bool
 fail_in_field(CronError *error, const Field *field, const char *term, const char *what, const char *hint)
 {
@@ -86,6 +87,7 @@ fail_in_field(CronError *error, const Field *field, const char *term, const char
 					 hint);
 }
 
+/* Fails with a value that the field does not have. */
 static bool
 out_of_range(CronError *error, const Field *field, const char *term)
 {
@@ -168,6 +170,7 @@ parse_step(const Field *field, const char *term, const char **c, bool range, int
 						 "For intervals that do not fit into the field, use \"every 90 minutes\" and the like.");
 }
 
+/* Parses a term, such as "1-5/2", into bits. */
 static bool
 cron_parse_term(const Field *field, const char *term, uint64 *bits, CronError *error)
 {
@@ -224,6 +227,7 @@ days_possible(const Cron *cron)
 	return false;
 }
 
+/* Parses the fields. */
 static bool
 parse_fields(char **texts, int count, Cron *cron, CronError *error)
 {
@@ -371,6 +375,7 @@ cron_parse(const char *expression, Cron *cron, CronError *error)
 
 /* Local time is counted in seconds as if it were UTC's. */
 
+/* Whether the field has the value. */
 static bool
 field_matches(uint64 bits, int value)
 {
@@ -388,6 +393,7 @@ first_match(uint64 bits, int from)
 	return from;
 }
 
+/* Whether the day matches both fields of days, or either, as cron has it. */
 static bool
 day_matches(const Cron *cron, int julian, int year, int month, int day)
 {
@@ -460,6 +466,7 @@ typedef struct Stretch
 	long		offset;			/* local time minus UTC */
 } Stretch;
 
+/* Returns the stretch of time from "start" on in which local time has one offset. */
 static Stretch
 stretch_from(const pg_tz *timezone, pg_time_t start, pg_time_t limit)
 {

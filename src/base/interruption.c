@@ -53,6 +53,7 @@ is_child(int signo)
 	return true;
 }
 
+/* Handles SIGTERM and SIGINT: notes whether another process sent the signal, and does as the server does. */
 static void
 handle(int signo, siginfo_t *info, void *context)
 {

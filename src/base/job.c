@@ -180,6 +180,7 @@ job_max_attempts(const Job *job, int max_retries)
 	return (int) Min(attempts, PG_INT32_MAX);
 }
 
+/* Adds a text, cut to MAX_ERROR_LENGTH. */
 static void
 push_string(QjJsonbState *state, const char *key, const char *value)
 {
@@ -273,6 +274,7 @@ jsonb_parse(const char *json)
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
 }
 
+/* Returns the length of a string in JSON, quotes and escapes included. */
 static int64
 string_length(const char *string, int length)
 {
@@ -288,6 +290,7 @@ string_length(const char *string, int length)
 	return result;
 }
 
+/* Returns the length of a number in JSON. */
 static int64
 number_length(Numeric number)
 {
@@ -298,6 +301,7 @@ number_length(Numeric number)
 	return result;
 }
 
+/* Returns the length of a scalar in JSON. */
 static int64
 scalar_length(const JsonbValue *value)
 {

@@ -54,6 +54,7 @@ check_run(bool *value, void **extra, GucSource source)
 	return false;
 }
 
+/* Returns the default of queue_jobs.max_executors_per_database. */
 static int
 default_executors(void)
 {

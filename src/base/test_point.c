@@ -16,6 +16,7 @@
 #include "storage/latch.h"
 #include "utils/wait_event.h"
 
+/* Waits as long as the test keeps the file there. */
 static void
 wait_until_gone(const char *path)
 {
@@ -31,6 +32,7 @@ wait_until_gone(const char *path)
 	}
 }
 
+/* Counts that the process was here, for the test. */
 static void
 count_one(const char *path)
 {

@@ -118,6 +118,7 @@ call_check_args(const Handler *handler, Jsonb *args)
 		given_parameters(handler, &input, given);
 }
 
+/* Whether the parameter is filled. */
 static bool
 is_given(const uint64 given[2], int i)
 {
@@ -156,6 +157,7 @@ named_argument(const HandlerParameter *parameter, int number, Node *value)
 	return (Node *) argument;
 }
 
+/* Makes a call of the handler. */
 static FuncExpr *
 handler_call(const Handler *handler, List *arguments)
 {
@@ -163,6 +165,7 @@ handler_call(const Handler *handler, List *arguments)
 						COERCE_EXPLICIT_CALL);
 }
 
+/* Makes a parameter of the statement. */
 static Param *
 parameter_node(int number, Oid type)
 {
@@ -208,6 +211,7 @@ resolve_parameter(ParseState *pstate, ParamRef *reference)
 	return (Node *) handler_call(handler, arguments);
 }
 
+/* Has the parser resolve $1 and $2 by resolve_parameter(). */
 static void
 set_up_parser(ParseState *pstate, void *plan)
 {
@@ -229,6 +233,7 @@ function_sql(const Handler *handler, const uint64 given[2])
 	return sql.data;
 }
 
+/* Returns the plan to call the function with these parameters; at most MAX_PLANS are kept. */
 static SPIPlanPtr
 function_plan(CallTarget *target, const uint64 given[2])
 {
@@ -276,6 +281,7 @@ check_schema_right(const Handler *handler)
 		aclcheck_error(result, OBJECT_SCHEMA, get_namespace_name(handler->schema));
 }
 
+/* ERROR if the user may not execute the handler. */
 static void
 check_function_right(const Handler *handler)
 {
@@ -286,6 +292,7 @@ check_function_right(const Handler *handler)
 	InvokeFunctionExecuteHook(handler->oid);
 }
 
+/* Adds the handler's name to the context of an error. */
 static void
 handler_error_context(void *argument)
 {
@@ -318,6 +325,7 @@ call_directly(const Handler *handler, Jsonb *args)
 	return fcinfo->isnull || handler->returns_void ? NULL : DatumGetJsonbPCopy(value);
 }
 
+/* Returns a parameter of the statement, for a whole jsonb. */
 static ParamExternData
 whole_parameter(Jsonb *value, Oid type)
 {
@@ -604,6 +612,7 @@ forget_checks(void)
 	handlers = hash_create("handlers to check args", 16, &info, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 }
 
+/* Returns the handler by which args are checked at enqueue, in memory that lasts. */
 static Handler *
 find_check(const Worker *worker)
 {
@@ -621,6 +630,7 @@ find_check(const Worker *worker)
 	return handler;
 }
 
+/* Does find_check() from memory, as long as neither workers nor functions have changed. */
 static Handler *
 remembered_handler(const Worker *worker)
 {

@@ -94,6 +94,7 @@ parse_callback(void *command)
 	errcontext("command of a schedule");
 }
 
+/* Parses a command; an ERROR shows where it is wrong. */
 static List *
 parse(const char *command)
 {
@@ -205,6 +206,7 @@ command_run(Jsonb *args)
 
 /* ---- within a transaction ---- */
 
+/* Returns the first row of the result as a JSON object; NULL: there is none. */
 static Jsonb *
 first_row(MemoryContext context)
 {

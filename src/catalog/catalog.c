@@ -63,6 +63,7 @@ relcache_callback(Datum arg, Oid relid)
 				cache.valid = false;
 }
 
+/* A function or schema has changed. */
 static void
 handler_callback(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -71,6 +72,7 @@ handler_callback(Datum arg, int cacheid, uint32 hashvalue)
 		cache.valid = false;
 }
 
+/* A subscription has changed. */
 static void
 subscription_callback(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -115,6 +117,7 @@ read_extension(Oid *owner, char **version)
 	return HeapTupleIsValid(tuple);
 }
 
+/* Reads the extension's version, owner and relations. */
 static void
 load(void)
 {
@@ -156,6 +159,7 @@ typedef struct Unit
 	void	   *argument;
 } Unit;
 
+/* Runs the function in a transaction, if the extension is there. */
 static void
 run_unit(void *argument)
 {
@@ -175,6 +179,7 @@ catalog_unit(void (*function) (void *), void *argument)
 	return process_protect(run_unit, &unit);
 }
 
+/* ERROR if the extension is not in this database, or of another version. */
 static void
 require_extension(void)
 {
@@ -338,6 +343,7 @@ table_has_no_rows(CatalogRelation table)
 	return empty;
 }
 
+/* Whether the snapshot shows a row with that value. */
 static bool
 has_row(CatalogRelation table, AttrNumber column, CatalogRelation index, int64 value, Snapshot snapshot)
 {
@@ -400,6 +406,7 @@ table_rows_end(TableRows *rows)
 	table_close(rows->rel, AccessShareLock);
 }
 
+/* Returns a column of the row, by name. */
 static Datum
 get_value(TableRows *rows, const char *column, bool *isnull, Oid *type)
 {
@@ -468,6 +475,7 @@ table_rows_time(TableRows *rows, const char *column)
 
 /* ---- what is kept ---- */
 
+/* Reads the rows of a small table. */
 static void
 read_table_rows(SmallTable *table)
 {

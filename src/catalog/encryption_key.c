@@ -35,12 +35,14 @@ cipher_present(void)
 	return true;
 }
 
+/* ERROR for a failure of the library. */
 static void
 cipher_fail(const char *what)
 {
 	elog(ERROR, "%s failed in libcrypto", what);
 }
 
+/* Returns a context of the library, for a cipher. */
 static EVP_CIPHER_CTX *
 new_context(void)
 {
@@ -113,6 +115,7 @@ cipher_present(void)
 	return false;
 }
 
+/* ERROR in a build without OpenSSL. */
 static void
 refuse_cipher(void)
 {
@@ -202,6 +205,7 @@ parse_line(char *line, EncryptionKey *key)
 	return parse_key(line + strspn(line, " \t"), key->key);
 }
 
+/* Returns the key of that version, or NULL. */
 static const EncryptionKey *
 find_key(const Keys *keys, int32 version)
 {
@@ -232,6 +236,7 @@ add_line(Keys *keys, char *line)
 	return wrong;
 }
 
+/* Wipes and frees keys. */
 static void
 forget_keys(Keys *keys)
 {
@@ -333,6 +338,7 @@ note_problem(const char *text)
 	ereport(LOG, (errmsg("no encryption keys could be read: %s", text)));
 }
 
+/* Notes when to look for keys again: the longer the command took, the later. */
 static void
 has_looked(TimestampTz began)
 {
@@ -341,6 +347,7 @@ has_looked(TimestampTz began)
 	again_after = Max(LOOK_FOR_KEYS_EVERY, Min(read_at - began, LONGEST_RUN * USECS_PER_SEC) * RUNS_APART);
 }
 
+/* Runs the command that prints the keys, and keeps what it printed. */
 static void
 read_keys(void)
 {
@@ -374,6 +381,7 @@ read_keys(void)
 	has_looked(began);
 }
 
+/* Reads the keys if this process has not, or the configuration was reloaded. */
 static void
 look_for_keys(void)
 {
@@ -395,6 +403,7 @@ look_for_keys_again(void)
 
 /* ---- asked for ---- */
 
+/* Returns the newest of the known keys, or NULL. */
 static const EncryptionKey *
 newest(void)
 {

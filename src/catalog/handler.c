@@ -44,6 +44,7 @@ first_parenthesis(char *function)
 	return NULL;
 }
 
+/* Whether the name was given with its types. */
 static bool
 has_argument_types(const char *function)
 {
@@ -56,6 +57,7 @@ typedef struct FunctionSearch
 	Oid			found;
 } FunctionSearch;
 
+/* Finds the function by name and types; ERROR if there is none. */
 static void
 find_by_types(void *argument)
 {
@@ -109,6 +111,7 @@ handler_function(const char *function, char **why)
 
 /* ---- bound functions ---- */
 
+/* Returns the types of a function's parameters. */
 static char *
 argument_types(Form_pg_proc proc)
 {
@@ -176,6 +179,7 @@ typedef struct Candidates
 	int			others;
 } Candidates;
 
+/* Finds the functions of that name in the schema. */
 static void
 find_candidates(const BoundFunction *function, Candidates *candidates)
 {
@@ -206,6 +210,7 @@ find_candidates(const BoundFunction *function, Candidates *candidates)
 	ReleaseSysCacheList(list);
 }
 
+/* Returns a role's name, for a message. */
 static const char *
 role_name(Oid role)
 {
@@ -308,6 +313,7 @@ read_parameters(HeapTuple tuple, Handler *handler)
 	return NULL;
 }
 
+/* Whether it is the jsonb parameter of that name. */
 static bool
 is_parameter(const HandlerParameter *parameter, const char *name)
 {
@@ -356,6 +362,7 @@ take_cursor_and_results(Handler *handler)
 		take_whole_args(handler);
 }
 
+/* Reads a function as a handler; NULL, with *why, if it cannot be one. */
 static Handler *
 read_handler(Oid oid, char **why)
 {
@@ -388,6 +395,7 @@ read_handler(Oid oid, char **why)
 	return *why == NULL ? handler : NULL;
 }
 
+/* ERROR for a handler that is not found, or cannot be one. */
 static void
 refuse_handler(const char *name, bool found, const char *reason)
 {

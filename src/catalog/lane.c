@@ -65,6 +65,7 @@ typedef struct ContentEntry
 	List	   *lanes;			/* of Lane: the one to be used first, then others of the same content */
 } ContentEntry;
 
+/* Empties the cache. */
 static void
 forget_lanes(void)
 {
@@ -82,6 +83,7 @@ lane_name_hash(const char *name)
 	return hash_bytes_extended((const unsigned char *) name, strlen(name), 0);
 }
 
+/* Returns the key of a lane's content. */
 static LaneContent
 content_of(const char *worker, const char *queue, Oid owner)
 {
@@ -157,6 +159,7 @@ intern(int32 id, const char *worker, const char *queue, Oid owner, int64 salt)
 	return entry->lane;
 }
 
+/* Empties the cache if lanes have changed otherwise than by new ones. */
 static void
 refresh_lanes(void)
 {
@@ -186,6 +189,7 @@ typedef struct LaneRows
 	SysScanDesc scan;
 } LaneRows;
 
+/* Begins to read lanes, those of transactions in progress included. */
 static void
 rows_begin(LaneRows *rows, CatalogRelation index, int nkeys, ScanKey keys)
 {
@@ -195,6 +199,7 @@ rows_begin(LaneRows *rows, CatalogRelation index, int nkeys, ScanKey keys)
 									index != REL_LANE, &rows->snapshot, nkeys, keys);
 }
 
+/* Returns the next lane. *in_progress: its transaction has not ended. */
 static Lane *
 rows_next(LaneRows *rows, bool *in_progress)
 {
@@ -210,6 +215,7 @@ rows_next(LaneRows *rows, bool *in_progress)
 				  DatumGetObjectId(v[3]), DatumGetInt64(v[4]));
 }
 
+/* Ends reading lanes. */
 static void
 rows_end(LaneRows *rows)
 {
@@ -252,6 +258,7 @@ read_content(const char *worker, const char *queue, Oid owner)
 	return content;
 }
 
+/* Adds a lane to the cache. */
 static void
 remember_id(Lane *lane)
 {
@@ -513,6 +520,7 @@ lane_claimable_by(int32 id, Oid role)
 	return lane != NULL && has_privs_of_role(role, lane_role(lane, registry_worker(lane->worker)));
 }
 
+/* Returns why the role cannot log in, or NULL. */
 static char *
 role_cannot_log_in(Oid role)
 {
@@ -528,6 +536,7 @@ role_cannot_log_in(Oid role)
 	return why;
 }
 
+/* Returns why the role cannot connect to this database, or NULL. */
 static char *
 role_cannot_connect(Oid role)
 {
@@ -546,6 +555,7 @@ lane_role_blocked(Oid role)
 	return why ? why : role_cannot_connect(role);
 }
 
+/* Returns why a subscription that copies jobs here blocks the lane, or NULL. */
 static char *
 by_subscription(const Lane *lane, const Worker *worker)
 {
@@ -554,12 +564,14 @@ by_subscription(const Lane *lane, const Worker *worker)
 		: NULL;
 }
 
+/* Returns why the lane is blocked without its worker, or NULL. */
 static char *
 by_no_worker(const Lane *lane, const Worker *worker)
 {
 	return worker ? NULL : psprintf("worker \"%s\" is not defined", lane->worker);
 }
 
+/* Returns why the lane is blocked while its worker is disabled, or NULL. */
 static char *
 by_disabled(const Lane *lane, const Worker *worker)
 {
@@ -567,12 +579,14 @@ by_disabled(const Lane *lane, const Worker *worker)
 												  : NULL;
 }
 
+/* Returns why the lane is blocked while its queue is paused, or NULL. */
 static char *
 by_paused(const Lane *lane, const Worker *worker)
 {
 	return registry_queue_paused(lane->queue) ? psprintf("queue \"%s\" is paused", lane->queue) : NULL;
 }
 
+/* Returns why the lane is blocked by its worker's handler, or NULL. */
 static char *
 by_handler(const Lane *lane, const Worker *worker)
 {
@@ -583,6 +597,7 @@ by_handler(const Lane *lane, const Worker *worker)
 	return psprintf("handler \"%s\": %s", worker->handler, why);
 }
 
+/* Returns why the lane is blocked by its worker's read_handler, or NULL. */
 static char *
 by_read_handler(const Lane *lane, const Worker *worker)
 {
@@ -594,12 +609,14 @@ by_read_handler(const Lane *lane, const Worker *worker)
 	return psprintf("read_handler \"%s\": %s", worker->read_handler, why);
 }
 
+/* Returns why the lane is blocked by a role that cannot log in, or NULL. */
 static char *
 by_role(const Lane *lane, const Worker *worker)
 {
 	return worker && worker->handler ? role_cannot_log_in(lane_role(lane, worker)) : NULL;
 }
 
+/* Returns why the lane is blocked by a role that cannot connect, or NULL. */
 static char *
 by_connecting(const Lane *lane, const Worker *worker)
 {

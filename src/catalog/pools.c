@@ -25,6 +25,7 @@ static List *pools = NIL;		/* of Pool * */
 
 /* ---- parser ---- */
 
+/* Returns the pool of that name, or NULL. */
 static Pool *
 find_pool(List *list, const char *name)
 {
@@ -123,6 +124,7 @@ pools_check(char **value, void **extra, GucSource source)
 
 /* ---- the pools that are set ---- */
 
+/* Returns the pool that there is without the setting: all executors, for all jobs. */
 static Pool *
 pool_of_everything(void)
 {
@@ -135,6 +137,7 @@ pool_of_everything(void)
 	return pool;
 }
 
+/* Reads the setting if it has changed. */
 static void
 refresh_pools(void)
 {

@@ -61,6 +61,7 @@ static List *replaced = NIL;	/* Workers that this transaction may still look at 
 
 /* ---- hash tables ---- */
 
+/* Hash of an entry whose key is a pointer to a name. */
 static uint32
 name_hash(const void *key, Size size)
 {
@@ -69,12 +70,14 @@ name_hash(const void *key, Size size)
 	return DatumGetUInt32(hash_any((const unsigned char *) name, strlen(name)));
 }
 
+/* Compares keys that are pointers to names. */
 static int
 name_match(const void *a, const void *b, Size size)
 {
 	return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
+/* Makes a hash table of workers. */
 static HTAB *
 create_workers(MemoryContext context)
 {
@@ -88,6 +91,7 @@ create_workers(MemoryContext context)
 					   HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
 }
 
+/* Makes a hash table of names. */
 static HTAB *
 create_names(MemoryContext context)
 {
@@ -96,6 +100,7 @@ create_names(MemoryContext context)
 	return hash_create("queue_jobs names", 64, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 }
 
+/* Whether the name is in the table. */
 static bool
 registry_has_name(HTAB *names, const char *name)
 {
@@ -146,6 +151,7 @@ keep_worker(Worker *worker)
 	return entry;
 }
 
+/* Removes a worker from the cache. This transaction may still look at its definition. */
 static void
 drop_entry(WorkerEntry *entry)
 {
@@ -156,6 +162,7 @@ drop_entry(WorkerEntry *entry)
 	version++;
 }
 
+/* Adds a worker that is built in to the cache. */
 static void
 keep_built_in_worker(Worker *worker)
 {
@@ -242,6 +249,7 @@ drop_unseen(bool all)
 
 /* ---- the tables ---- */
 
+/* Makes the cache, which is empty at first. */
 static void
 create_cache(void)
 {
@@ -273,6 +281,7 @@ look_at_routing(Snapshot snapshot)
 	MemoryContextSwitchTo(old);
 }
 
+/* Brings the cached workers up to date. */
 static void
 look_at_workers(Snapshot snapshot)
 {
@@ -345,6 +354,7 @@ read_subscription(Snapshot snapshot)
 	return name;
 }
 
+/* Brings the cached subscription up to date. */
 static void
 look_at_subscription(Snapshot snapshot)
 {
@@ -385,6 +395,7 @@ look_at_definitions(void)
 	cached_generation = generation;
 }
 
+/* Brings the cache up to date if anything has been announced. */
 static void
 refresh_registry(void)
 {
@@ -410,6 +421,7 @@ announce_written(uint64 *generation)
 	return current;
 }
 
+/* Brings one worker up to date. */
 static void
 look_at_worker(const char *name)
 {
@@ -443,6 +455,7 @@ registry_worker_written(const char *name)
 	cached_generation = generation;
 }
 
+/* Applies the change of one name here, if the cache was current otherwise. */
 static void
 name_written(HTAB *names, const char *name, bool is_there)
 {
@@ -522,6 +535,7 @@ registry_definition(const char *name, WorkerTexts *texts)
 	}
 }
 
+/* Order of names in a list. */
 static int
 by_name(const ListCell *a, const ListCell *b)
 {
@@ -624,6 +638,7 @@ typedef struct FeatureFlag
 	int			percent;
 } FeatureFlag;
 
+/* Reads the row of a feature flag. */
 static void *
 read_flag(HeapTuple tuple, TupleDesc descriptor)
 {

@@ -28,6 +28,7 @@
 #include "utils/syscache.h"
 #include "utils/varlena.h"
 
+/* Begins to run as the role, with that search_path. */
 static void
 begin_as(RunAs *saved, Oid role, int security_context, const char *search_path)
 {
@@ -85,6 +86,7 @@ prepare_one_query(const char *sql, int nargs, Oid *types, const char *option)
 
 static bool executes = false;
 
+/* ERROR if the statement did something else; returns how many rows it processed. */
 static uint64
 check_outcome(const char *sql, int result, int expected)
 {
@@ -119,6 +121,7 @@ typedef struct KeptPlan
 	SPIPlanPtr	plan;			/* NULL: not made yet */
 } KeptPlan;
 
+/* Returns the plan of a constant statement, which this process keeps. */
 static SPIPlanPtr
 kept_plan(const char *sql, int nargs, Oid *types)
 {
@@ -271,6 +274,7 @@ engine_executes(void)
 
 /* ---- who may create in a schema ---- */
 
+/* Returns the owner of this database. */
 static Oid
 database_owner(void)
 {
@@ -312,6 +316,7 @@ distrusted_grantee(Datum acl_datum, PathTrust trust, bool *found)
 	return InvalidOid;
 }
 
+/* Returns a role's name, for a message; the owner's for pg_database_owner. */
 static char *
 trusted_role_name(Oid role)
 {

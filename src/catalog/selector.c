@@ -101,6 +101,7 @@ listed(const char *const *names)
 	return list.data;
 }
 
+/* Returns the hint that lists the attributes. */
 static char *
 attribute_hint(void)
 {
@@ -111,6 +112,7 @@ attribute_hint(void)
 	return psprintf("Attributes are %s.", listed(names));
 }
 
+/* Fails with an error that names the term. */
 static void *
 refuse_term(SelectorError *error, const char *term, char *problem, char *hint)
 {
@@ -121,6 +123,7 @@ refuse_term(SelectorError *error, const char *term, char *problem, char *hint)
 	return NULL;
 }
 
+/* Returns the attribute of that name, ours or GitLab's; -1 if there is none. */
 static int
 find_attribute(const char *name)
 {
@@ -211,6 +214,7 @@ selector_require(const char *text, const char *what)
 	return selector;
 }
 
+/* Makes a selector of one term. */
 static Selector *
 single(SelectorAttribute attribute, char *value)
 {
@@ -285,6 +289,7 @@ subject_has_value(SelectorAttribute attribute, const char *value, const Worker *
 	}
 }
 
+/* Whether the subject meets the term. */
 static bool
 term_matches(const Term *term, const Worker *worker, const char *queue)
 {
@@ -349,6 +354,7 @@ selector_queues(const Selector *selector, List **names)
 	return true;
 }
 
+/* Calls for each queue or worker that the term names. */
 static void
 term_each_name(const Term *term, void (*call) (const char *name, SelectorName kind))
 {

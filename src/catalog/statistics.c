@@ -67,6 +67,7 @@ static Noted *noted = NULL;
 static int	noted_count = 0;
 static int	noted_size = 0;
 
+/* Returns the number by which a worker is counted. */
 static uint64
 worker_hash(const char *name)
 {
@@ -104,6 +105,7 @@ counters_size(void)
 	return all_counters == NULL ? 0 : queue_jobs_max_lanes / 8;
 }
 
+/* Returns the counters at a place. */
 static WorkerCounters *
 counters_at(uint64 index)
 {
@@ -255,6 +257,7 @@ bucket_start(int bucket)
 	return (double) (UINT64CONST(1) << ((bucket - 8) / 4 + 1)) * (4 + (bucket - 8) % 4);
 }
 
+/* Adds a time, of so many runs, to the histogram. */
 static void
 add_time(TimeHistogram *histogram, int64 time, int runs)
 {
@@ -266,6 +269,7 @@ add_time(TimeHistogram *histogram, int64 time, int runs)
 	histogram->sum += time * runs;
 }
 
+/* Adds a run to the worker's counters, with their mutex held. */
 static void
 add_run(WorkerCounters *counters, const RunMeasure *measure, Urgency urgency)
 {
@@ -295,6 +299,7 @@ add_run(WorkerCounters *counters, const RunMeasure *measure, Urgency urgency)
 	counters->queueing_times[duration_bucket(measure->queueing)]++;
 }
 
+/* Adds what this transaction noted to the worker's counters. */
 static void
 count_noted(const Noted *what)
 {
@@ -310,6 +315,7 @@ count_noted(const Noted *what)
 	SpinLockRelease(&counters->mutex);
 }
 
+/* Notes a count for the transaction's commit. */
 static void
 note_statistic(const Noted *what)
 {
@@ -386,12 +392,14 @@ statistics_init(void)
 
 /* ---- reading ---- */
 
+/* Returns a share; -1 if there is nothing to take it of. */
 static double
 share(uint64 some, uint64 total)
 {
 	return total == 0 ? -1 : (double) some / total;
 }
 
+/* Returns the mean, in seconds; -1 if there is none. */
 static double
 mean(const TimeHistogram *histogram, uint64 total)
 {
@@ -414,6 +422,7 @@ percentile(const uint64 *buckets, uint64 total, double part)
 			(buckets[bucket] > 0 ? (wanted - seen) / buckets[bucket] : 0)) / USECS_PER_SEC;
 }
 
+/* Whether the worker's runs take longer than its urgency allows. */
 static bool
 is_too_slow(const Worker *worker, const WorkerStatistics *statistics)
 {

@@ -238,6 +238,7 @@ worker_read(HeapTuple tuple, TupleDesc desc)
 	return worker;
 }
 
+/* Reads the texts of a worker's row. */
 static void
 read_texts(HeapTuple tuple, TupleDesc desc, WorkerTexts *texts)
 {
@@ -310,6 +311,7 @@ copy_string(char **string)
 		*string = pstrdup(*string);
 }
 
+/* Frees a string, if there is one. */
 static void
 free_string(char **string)
 {

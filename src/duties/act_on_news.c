@@ -79,6 +79,7 @@ static bool under_way = false;	/* what was taken as news has not been looked at 
 
 /* ---- one look ---- */
 
+/* Looks at a batch or a waiting job, in a transaction of its own. */
 static void
 look_protected(void *argument)
 {
@@ -122,6 +123,7 @@ remember_expiry(int64 batch, Oid role, TimestampTz at)
 	next_expiry = Min(next_expiry, at);
 }
 
+/* Ends a member that has expired, in a transaction of its own. */
 static void
 expire(void *argument)
 {
@@ -146,6 +148,7 @@ end_expired(ExpiringMembers *expiring)
 	}
 }
 
+/* Looks at a batch, and ends members that have expired. A look that fails is tried again later. */
 static void
 look_at_batch(const Pending *pending)
 {
@@ -186,6 +189,7 @@ look_at_expired(void)
 	}
 }
 
+/* Forgets how many parents children wait for. */
 static void
 forget_unmet(void)
 {
@@ -194,6 +198,7 @@ forget_unmet(void)
 	unmet_parents = NULL;
 }
 
+/* Remembers a child that waits for many parents, so that it is not looked at for each of them. */
 static void
 remember_unmet(int64 child, int64 unmet)
 {
@@ -219,6 +224,7 @@ remember_unmet(int64 child, int64 unmet)
 	entry->ends = unmet;
 }
 
+/* Looks at a waiting job. A look that fails, or finds the row locked, is tried again later. */
 static void
 look_at_job(const Pending *pending)
 {
@@ -279,6 +285,7 @@ typedef struct Dependents
 	" FROM (" JOINT_BATCHES("$1") " AND m.batch > $3 ORDER BY m.batch" \
 	" LIMIT " CppAsString2(DEPENDENTS_AT_ONCE) ") b)"
 
+/* Reads jobs that wait for ended ones, and the lanes that they belong to. */
 static void
 read_dependents(void *argument)
 {
@@ -364,6 +371,7 @@ look_at_many(Pending *pending)
 		pending_put_back(pending);
 }
 
+/* Looks for the jobs that wait for a few ended ones, some of which may have ended at once. */
 static void
 look_at_few(const Pending *pending)
 {
@@ -392,6 +400,7 @@ look_at_few(const Pending *pending)
 
 /* ---- in turns ---- */
 
+/* Looks at what is next. */
 static void
 look_at(Pending *pending)
 {
@@ -429,6 +438,7 @@ look_at_next(void)
 	return true;
 }
 
+/* Returns what to do for a piece of news. */
 static PendingKind
 pending_kind(const News *news)
 {
@@ -445,6 +455,7 @@ pending_kind(const News *news)
 	}
 }
 
+/* Takes the news. There may be more than there is room for: then all is looked for again. */
 static void
 fetch_news(void)
 {
@@ -546,6 +557,7 @@ typedef struct Round
 	int64		after;
 } Round;
 
+/* Looks at a batch, and ends members that have expired, in the caller's transaction. */
 static void
 look_and_expire(int64 batch)
 {

@@ -46,6 +46,7 @@ typedef struct Filling
 	int			most;			/* jobs to be made */
 } Filling;
 
+/* Returns a query on what a remaining_work query returns. */
 static char *
 work_sql(const char *what, const char *query)
 {
@@ -95,6 +96,7 @@ capacity_forget(const char *worker)
 
 /* ---- what is there ---- */
 
+/* Returns the ids of a worker's lanes. */
 static Datum
 lanes_of(const char *worker)
 {
@@ -306,6 +308,7 @@ look_at_demand(Filling *filling)
 		filling->most = note_start(filling) ? INT_MAX : 0;
 }
 
+/* Fills a worker up to its maximum, if no other process does so. */
 static void
 fill_worker(const Filling *filling)
 {

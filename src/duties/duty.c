@@ -27,6 +27,7 @@
 
 static MemoryContext part_outside = NULL;	/* the memory context from before the part */
 
+/* Returns the args of a built-in job, which name the worker that it is for. */
 static Jsonb *
 args_for(const char *worker)
 {

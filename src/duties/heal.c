@@ -48,6 +48,7 @@ typedef struct Healing
 	bool		more;
 } Healing;
 
+/* Returns transaction IDs as an array. */
 static ArrayType *
 xid_array(const TransactionId *xids, int count, const TransactionId *more, int more_count)
 {
@@ -133,6 +134,7 @@ pending_keys(const Healing *healing, const Worker *worker, const char *pending)
 	return keys;
 }
 
+/* Whether the last batch ended with that key, too. */
 static bool
 is_last(const Healing *healing, Jsonb *key)
 {

@@ -34,6 +34,7 @@ static HTAB *turns = NULL;		/* RoleTurn, by role */
 static dlist_head put_off = DLIST_STATIC_INIT(put_off); /* list of Pending */
 static TimestampTz next_resume = DT_NOEND;	/* no entry that is put off is sooner */
 
+/* Makes the tables, at first use. */
 static void
 make_tables(void)
 {
@@ -61,6 +62,7 @@ next_turn(void)
 	return next;
 }
 
+/* Forgets roles for which nothing is pending. */
 static void
 forget_idle_roles(void)
 {
@@ -96,6 +98,7 @@ turn_of(Oid role)
 	return turn;
 }
 
+/* Whether the role may add to what is pending: it has some room that others cannot take. */
 static bool
 turn_has_room(const RoleTurn *turn)
 {
@@ -148,6 +151,7 @@ pending_add(Oid role, PendingKind kind, int64 id)
 	return pending;
 }
 
+/* Takes what is next in the role's turn. */
 static void
 take_pending(RoleTurn *turn, Pending *taken)
 {
@@ -347,6 +351,7 @@ static TimestampTz not_before = DT_NOEND;	/* no query sooner, since one has fail
 
 /* ---- reading ---- */
 
+/* Reads a row that the query returned. */
 static void
 read_row(Row *row, HeapTuple tuple, TupleDesc descriptor)
 {
@@ -361,6 +366,7 @@ read_row(Row *row, HeapTuple tuple, TupleDesc descriptor)
 	row->wanted = DatumGetBool(SPI_getbinval(tuple, descriptor, 5, &isnull));
 }
 
+/* Replaces the lanes of the rows by their owners. */
 static void
 find_owners(Piece *piece)
 {
@@ -372,6 +378,7 @@ find_owners(Piece *piece)
 	}
 }
 
+/* Reads the next piece of what may be pending. */
 static void
 read_piece(void *argument)
 {
@@ -402,6 +409,7 @@ read_safely(Piece *piece)
 
 /* ---- what is found ---- */
 
+/* Finds, makes or removes the note of what was left out of a role's. */
 static Left *
 find_left(Oid role, HASHACTION action)
 {
@@ -420,6 +428,7 @@ find_left(Oid role, HASHACTION action)
 	return entry;
 }
 
+/* Adds what a pass has found, unless there is no room: then the next pass begins there. */
 static void
 found(PendingKind kind, int64 id, Oid role)
 {
@@ -439,6 +448,7 @@ found(PendingKind kind, int64 id, Oid role)
 	entry->full = true;
 }
 
+/* Ends a pass over the tables: roles of which all was found need no other. */
 static void
 end_pass(void)
 {
@@ -461,6 +471,7 @@ end_pass(void)
 	}
 }
 
+/* Ends the last phase. */
 static void
 end_rest(void)
 {
@@ -497,6 +508,7 @@ begin_phase(Phase next, Place from)
 		after[0] = PG_INT64_MIN;
 }
 
+/* Goes on to the next phase. */
 static void
 end_phase(void)
 {
@@ -557,6 +569,7 @@ look_all_begin(void)
 	begin_phase(JOBS_OF_JOBS, 0);
 }
 
+/* Adds the next piece of this phase. */
 static void
 step_of_phase(void)
 {
@@ -611,6 +624,7 @@ leave_all(Oid role)
 	entry->again = !is_new || phase != AT_REST;
 }
 
+/* Adds the batches of the next piece of members that have expired. */
 static void
 step_of_expiring(void)
 {

@@ -107,6 +107,7 @@ const char *const catch_up_names[] = {
 
 /* ---- times ---- */
 
+/* Parses a cron expression; ERROR if it is none. */
 static void
 parse_cron(const char *expression, Cron *cron)
 {
@@ -120,6 +121,7 @@ parse_cron(const char *expression, Cron *cron)
 				 errhint("%s", error.hint)));
 }
 
+/* Returns the time zone; ERROR if it is unknown. */
 static const pg_tz *
 parse_timezone(const char *name)
 {
@@ -135,6 +137,7 @@ parse_timezone(const char *name)
 	return timezone;
 }
 
+/* Whether the server's database of zones has that name, and not only a POSIX form. */
 static bool
 is_zone_name(const char *name)
 {
@@ -168,6 +171,7 @@ timezone_argument(const char *name)
 
 /* ---- definitions ---- */
 
+/* Reads the row of a schedule. */
 static Schedule *
 read_schedule(HeapTuple tuple, TupleDesc desc)
 {
@@ -227,6 +231,7 @@ lock_schedule(const char *name)
 	return schedule;
 }
 
+/* ERROR for a schedule of another role. */
 static void
 refuse_other_roles(const char *name, Oid owner)
 {
@@ -259,6 +264,7 @@ require_schedule(FunctionCallInfo fcinfo)
 	return schedule;
 }
 
+/* Returns the worker of a schedule, for longer than the cache lasts. */
 static Worker *
 require_scheduled_worker(const char *name)
 {
@@ -286,6 +292,7 @@ first_tick(const ScheduleDefinition *definition, const char *timezone, const Sch
 	return next;
 }
 
+/* Writes the row of a schedule: a new one, or over the one that is there. */
 static void
 write_schedule(const ScheduleDefinition *definition, const char *timezone, TimestampTz next)
 {
@@ -400,6 +407,7 @@ typedef struct Outcome
 	bool		others;			/* it waits for a job whose end no process tells */
 } Outcome;
 
+/* Writes what a tick came to. */
 static void
 write_outcome(const Outcome *outcome)
 {
@@ -512,6 +520,7 @@ decide(void *argument)
 	outcome->job = enqueue_as_owner(schedule, tick);
 }
 
+/* Adds the schedule's name to the context of an error. */
 static void
 schedule_callback(void *name)
 {
@@ -586,6 +595,7 @@ says_anything_new(const Outcome *outcome)
 		outcome->waiting != schedule->waiting || !same_error;
 }
 
+/* Enqueues the job of a due tick, in a transaction of its own. */
 static void
 schedule_tick(void *argument)
 {
@@ -664,6 +674,7 @@ static struct
 	int64		look_again;
 } pass = {0};
 
+/* Begins a pass over the schedules, or goes on with the one under way. */
 static void
 begin_pass(TimestampTz now, bool called)
 {

@@ -51,6 +51,7 @@ typedef struct Correction
 	bool		all;			/* that were wrong have been put right */
 } Correction;
 
+/* Computes the next ticks again after the clock was set back. */
 static void
 put_right(void *argument)
 {

@@ -63,6 +63,7 @@ static MemoryContext run_context = NULL;
 
 /* ---- the run ---- */
 
+/* Begins a run: counts the attempt, and lets the job's functions know of it. */
 static void
 begin_run(Run *run)
 {
@@ -252,6 +253,7 @@ finish(Run *run, RunEnd end, TupleTableSlot *slot)
 	pg_unreachable();
 }
 
+/* Whether the job is no longer live in this state. */
 static bool
 is_final(JobState state)
 {
@@ -269,6 +271,7 @@ command_task(const Task *task, const Job *job)
 	return copy;
 }
 
+/* Writes a line of the log about the run. */
 static void
 log_run(const Run *run, JobState state)
 {
@@ -279,6 +282,7 @@ log_run(const Run *run, JobState state)
 			&run->measure, state, error.sqlstate, error.message);
 }
 
+/* Runs a job whose handler is a function, in the transaction that took it. */
 static void
 execute_function(Run *run)
 {
@@ -430,6 +434,7 @@ heed_end(int64 job, int end_as)
 		database_call_attention(MyDatabaseId);
 }
 
+/* Shows the job no more, after the ends that sessions have asked for. */
 static void
 stop_showing(ExecutorSlot *slot, bool has_ended)
 {

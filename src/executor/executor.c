@@ -75,6 +75,7 @@ detach(int code, Datum argument)
 	launcher_wake();			/* which may wait for our place */
 }
 
+/* execute_recover() for a transaction of its own. */
 static void
 recover(void *error)
 {
@@ -161,6 +162,7 @@ set_synchronous_commit(void)
 	SetConfigOption("synchronous_commit", is_set ? "on" : "off", PGC_USERSET, PGC_S_OVERRIDE);
 }
 
+/* Connects to the database as the role of its jobs. */
 static void
 connect_session(void)
 {

@@ -133,6 +133,7 @@ close_cursors(void)
 	PortalHashTableDeleteAll();
 }
 
+/* Keeps the error of the handler. Interrupts are held until judge_error(). */
 static void
 capture_error(Run *run)
 {
@@ -216,6 +217,7 @@ prepare(Run *run, volatile RunEnd *end)
 	return has_work(run, true, end);
 }
 
+/* Returns the sources of the handler's parameters. */
 static CallInput
 call_input(const Job *job)
 {
@@ -292,6 +294,7 @@ call_target(Run *run)
 	}
 }
 
+/* Calls the handler, if there is work for it. */
 static void
 call_if_work(Run *run, volatile RunEnd *end)
 {
@@ -304,6 +307,7 @@ call_if_work(Run *run, volatile RunEnd *end)
 		call_target(run);
 }
 
+/* Adds the worker's name to the context of an error. */
 static void
 built_in_callback(void *argument)
 {
@@ -315,6 +319,7 @@ built_in_callback(void *argument)
 		errcontext("filling of worker \"%s\"", built_in_job_target(run->job.args));
 }
 
+/* Runs a job of the engine's own. */
 static void
 run_built_in(Run *run)
 {

@@ -29,6 +29,7 @@
 #include "utils/lsyscache.h"
 #include "utils/portal.h"
 
+/* Whether this session has a temporary schema. */
 static bool
 has_temporary_objects(void)
 {
@@ -39,6 +40,7 @@ has_temporary_objects(void)
 	return OidIsValid(schema);
 }
 
+/* Whether the session runs as that role, by SET ROLE and SET SESSION AUTHORIZATION alike. */
 static bool
 is_role(Oid role)
 {
@@ -84,6 +86,7 @@ struct SessionState
 	ObjectAddresses *temporary; /* all in the schema of temporary objects */
 };
 
+/* Returns the names of the open cursors. */
 static List *
 open_cursors(void)
 {

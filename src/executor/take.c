@@ -31,6 +31,7 @@ run_show(Run *run)
 	SpinLockRelease(&slot->mutex);
 }
 
+/* Shows the job, before anything else of its start. */
 static void
 show_start(Start *start)
 {
@@ -71,6 +72,7 @@ delete_or_lease(Start *start)
 	return live_try_update(&run->table, row, &run->job);
 }
 
+/* Keeps the locks of a procedure's job through its commits. */
 static void
 keep_holds(Start *start)
 {
@@ -87,6 +89,7 @@ static const StartKind by_executor = {
 	.show = show_start, .unshow = unshow_start, .take_row = delete_or_lease, .taken = keep_holds
 };
 
+/* Tries to take the candidate's first job for this executor. */
 static Tried
 take(Run *run, const Candidate *candidate)
 {
@@ -152,6 +155,7 @@ typedef struct Wanted
 	LanePosition position;		/* where it was */
 } Wanted;
 
+/* Tries a candidate, except the job that this look must pass over. */
 static Tried
 try_to_take(ClaimWalk *walk, Candidate *candidate)
 {
@@ -175,6 +179,7 @@ try_to_take(ClaimWalk *walk, Candidate *candidate)
 	return tried;
 }
 
+/* Takes the first job that can start, and calls other executors for those behind it. */
 static bool
 take_first(Wanted *wanted)
 {

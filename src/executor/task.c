@@ -33,6 +33,7 @@ tasks_known(void)
 	return &candidates;
 }
 
+/* Empties the cache. */
 static void
 forget_tasks(void)
 {
@@ -107,6 +108,7 @@ ready_callee(const char *worker)
 	return callee != NULL && callee->worker->handler != NULL ? callee : NULL;
 }
 
+/* Whether this executor runs the jobs of a lane; its worker and task if so. */
 static bool
 admit_task(const Lane *lane, Worker **worker, Task **task)
 {
@@ -132,6 +134,7 @@ admit_task(const Lane *lane, Worker **worker, Task **task)
 	return found;
 }
 
+/* Makes the cache of the current definitions. */
 static void
 begin_tasks(void)
 {

@@ -61,6 +61,7 @@ engine_runs(void)
 	return runs && !shared_read_only();
 }
 
+/* Returns why the settings leave no executors, or NULL. */
 static const char *
 by_settings(Oid role)
 {
@@ -86,30 +87,35 @@ busy_with_others(Oid role)
 	return everywhere.busy + everywhere.starting >= queue_jobs_max_executors ? "all executors are busy with jobs of other roles or databases" : NULL;
 }
 
+/* Returns why no executors run on a standby, or NULL. */
 static const char *
 by_standby(Oid role)
 {
 	return RecoveryInProgress() ? "this server is a standby: jobs run on the primary" : NULL;
 }
 
+/* Returns why no executors run without shared memory, or NULL. */
 static const char *
 by_preload(Oid role)
 {
 	return shared_present() ? NULL : "queue_jobs is not in \"shared_preload_libraries\"";
 }
 
+/* Returns why no executors run on a read-only server, or NULL. */
 static const char *
 by_read_only(Oid role)
 {
 	return shared_read_only() ? "\"default_transaction_read_only\" is on for the server" : NULL;
 }
 
+/* Returns why no executors run with queue_jobs.run off, or NULL. */
 static const char *
 by_run(Oid role)
 {
 	return engine_runs() ? NULL : "\"queue_jobs.run\" is off";
 }
 
+/* Returns why no executors run beside a restore, or NULL. */
 static const char *
 by_restore(Oid role)
 {
@@ -126,6 +132,7 @@ by_turn(Oid role)
 	return psprintf("the database waits for its turn: more than %d have jobs (queue_jobs.max_databases)", queue_jobs_max_databases);
 }
 
+/* Returns why no executors run without a free worker slot, or NULL. */
 static const char *
 by_worker_slots(Oid role)
 {

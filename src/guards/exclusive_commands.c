@@ -61,6 +61,7 @@ exclusive_command_waits(Oid database)
 	return asked;
 }
 
+/* Adds a database to a list that the transaction keeps. */
 static List *
 note_database(List *list, Oid database)
 {
@@ -73,6 +74,7 @@ note_database(List *list, Oid database)
 
 /* ---- asking ---- */
 
+/* Asks the database's executors to leave, after the job that each has. */
 static void
 ask_executors(Oid database)
 {
@@ -126,6 +128,7 @@ hold_slot(Oid database, bool create)
 	return found;
 }
 
+/* Whether processes of ours, other than this, are connected to the database. */
 static bool
 has_processes(Oid database)
 {
@@ -144,6 +147,7 @@ has_processes(Oid database)
 	return found;
 }
 
+/* Keeps processes of ours out of the database, until the transaction ends. */
 static void
 hold(Oid database)
 {
@@ -213,6 +217,7 @@ leave_for_command(Oid database, Node *node)
 	test_point("way_asked");
 }
 
+/* Whether the user may create databases; if not, the server refuses the command. */
 static bool
 may_create_databases(void)
 {
@@ -249,6 +254,7 @@ may_have(Oid database, bool as_template)
 		(as_template && row.datistemplate && may_create_databases());
 }
 
+/* Returns the option of that name, or NULL. */
 static DefElem *
 option(List *options, const char *name)
 {
@@ -260,6 +266,7 @@ option(List *options, const char *name)
 	return NULL;
 }
 
+/* Returns the database that CREATE DATABASE copies. */
 static const char *
 template_of(CreatedbStmt *statement)
 {
@@ -302,6 +309,7 @@ note_changed(const char *name)
 		changed = note_database(changed, database);
 }
 
+/* Whether the command drops the extension. */
 static bool
 drops_extension(Node *node)
 {
@@ -328,6 +336,7 @@ needs_extension(Node *node)
 	return OidIsValid(extension) && QjExtensionOwnerCheck(extension, GetUserId());
 }
 
+/* Waits until processes of ours have left the database whose extension is dropped. */
 static void
 leave_for_extension(void)
 {
@@ -342,6 +351,7 @@ leave_for_extension(void)
 		LockRelationOid(catalog_relation(REL_LIVE_JOB), AccessExclusiveLock);
 }
 
+/* Whether the command changes queue_jobs.run. */
 static bool
 sets_run(const VariableSetStmt *setting)
 {
@@ -391,6 +401,7 @@ exclusive_commands_utility(UtilityCall *call)
 
 /* ---- restores ---- */
 
+/* Lets processes in again when the restore's session ends. */
 static void
 end_restore(int code, Datum argument)
 {

@@ -31,6 +31,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_guard_table);
 
 /* ---- names ---- */
 
+/* ERROR for a change of our names. */
 static void
 refuse_change_of_name(const char *what)
 {
@@ -72,6 +73,7 @@ check_relation(const RangeVar *name)
 		refuse_change_of_name(psprintf("relation \"%s\"", get_rel_name(relation)));
 }
 
+/* ERROR if the command renames or moves what is ours. */
 static void
 guard_check_names(Node *node)
 {
@@ -139,6 +141,7 @@ why_no_change(AlterTableType change)
 	}
 }
 
+/* ERROR if ALTER TABLE makes our tables unlike what the library writes. */
 static void
 check_changes(const AlterTableStmt *statement)
 {
@@ -165,6 +168,7 @@ our_replaced_view(const ViewStmt *statement)
 	return OidIsValid(view) && is_ours(view) ? view : InvalidOid;
 }
 
+/* ERROR if the command makes our tables unlike what the library writes. */
 static void
 check_shape(Node *node)
 {
@@ -211,6 +215,7 @@ lanes_of_role(Oid role, int *count)
 	return PointerGetDatum(construct_array(ids, *count, INT4OID, sizeof(int32), true, TYPALIGN_INT));
 }
 
+/* Returns what a counting query says. */
 static int64
 guard_count_rows(const char *sql, Oid type, Datum value)
 {
@@ -220,6 +225,7 @@ guard_count_rows(const char *sql, Oid type, Datum value)
 	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
 }
 
+/* Looks for what a role has in this database. */
 static RoleUse *
 look_at_use(Oid role)
 {
@@ -260,6 +266,7 @@ uses_of_roles(DropRoleStmt *statement)
 	return uses;
 }
 
+/* Tells the client what dropped roles have left here. */
 static void
 warn_of_uses(List *uses)
 {
@@ -302,12 +309,14 @@ check_setting(const AlterRoleSetStmt *statement)
 
 /* ---- rows and locks ---- */
 
+/* Whether the user may write the tables by SQL. */
 static bool
 may_write(void)
 {
 	return superuser() || has_privs_of_role(GetUserId(), catalog_owner());
 }
 
+/* ERROR for writing a table by SQL. */
 static void
 deny(const char *table, const char *detail)
 {

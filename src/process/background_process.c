@@ -41,6 +41,7 @@ static uint64 limits_reached = 0;
 
 StaticAssertDecl(sizeof(ProcessArguments) <= BGW_EXTRALEN, "arguments must fit bgw_extra");
 
+/* Fills in the description of a process that is about to start. */
 static void
 describe(BackgroundWorker *worker, const char *type, const char *function)
 {

@@ -39,6 +39,7 @@ session_holds_attach(int slot)
 	session_holds_forget();
 }
 
+/* Writes the locks of this process's job to shared memory. */
 static void
 session_holds_note(const LOCKTAG *tags, int count)
 {
@@ -58,6 +59,7 @@ session_holds_forget(void)
 	SpinLockRelease(&own_holds->mutex);
 }
 
+/* Whether the process holds that lock for its job. */
 static bool
 has_session_hold(SessionHolds *holds, const LOCKTAG *tag)
 {
@@ -99,6 +101,7 @@ static const LOCKMODE lock_modes[] = {
 	[HOLD_END] = AccessExclusiveLock,
 };
 
+/* Returns the tag of an advisory lock of our own class. */
 static LOCKTAG
 lock_tag(int64 id, uint16 kind)
 {
@@ -116,6 +119,7 @@ static int *held_at = NULL;
 static int	held_count = 0;
 static int	held_size = 0;
 
+/* Counts a lock, with the savepoint that holds it. */
 static void
 count_hold(void)
 {
@@ -136,6 +140,7 @@ acquire(const LOCKTAG *tag, LOCKMODE mode, bool only_try)
 	return result;
 }
 
+/* Releases a lock of this transaction. */
 static void
 release_lock(const LOCKTAG *tag, LOCKMODE mode)
 {
@@ -170,6 +175,7 @@ hold_transaction_end(XactEvent event)
 	held_count = 0;
 }
 
+/* Takes the lock, if no other session has it. */
 static bool
 try_hold(int64 id, uint16 kind, LOCKMODE mode)
 {
@@ -186,6 +192,7 @@ try_hold(int64 id, uint16 kind, LOCKMODE mode)
 	return true;
 }
 
+/* Gives a lock back before the transaction ends. */
 static void
 release(int64 id, uint16 kind, LOCKMODE mode)
 {
@@ -272,6 +279,7 @@ pid_of(VirtualTransactionId transaction)
 																							: 0;
 }
 
+/* Finds the processes that have the lock. */
 static int
 holders(int64 id, uint16 kind, LOCKMODE own_mode, int *pids, int size)
 {

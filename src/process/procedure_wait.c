@@ -38,6 +38,7 @@ refuse_within_transaction(FunctionCallInfo fcinfo, const char *function)
 				 errhint("CALL it on its own, outside of a transaction block.")));
 }
 
+/* Sleeps until the time, until it is done, or until this process is woken. */
 static void
 wait_for_latch(TimestampTz until, long poll, bool (*done) (void *), void *argument)
 {
@@ -92,6 +93,7 @@ wait_outside_transaction(TimestampTz until, long poll, bool (*done) (void *), vo
 	MemoryContextSwitchTo(context);
 }
 
+/* Looks, and waits, until the look has found it or the time is over. */
 static void
 look_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int64 deadline, long poll)
 {
@@ -102,6 +104,7 @@ look_until(bool (*look) (void *argument, TimestampTz *next), void *argument, int
 		wait_outside_transaction(Min(next, GetCurrentTimestamp() + left), poll, NULL, NULL);
 }
 
+/* Waits no longer, also if an error ends the wait. */
 static void
 leave(int code, Datum argument)
 {

@@ -61,6 +61,7 @@ replica_list(void)
 
 /* ---- what is known of them ---- */
 
+/* Whether a look of a short while ago has found the location replayed there. */
 static bool
 known_to_have(const char *name, XLogRecPtr location, TimestampTz now)
 {

@@ -89,6 +89,7 @@ static const char *const identity[] = {
 	"user", "password", "scram_client_key", "scram_server_key", "oauth_client_id", "oauth_client_secret", NULL
 };
 
+/* Whether the keyword is in the list. */
 static bool
 in_list(const char *keyword, const char *const *list)
 {
@@ -117,6 +118,7 @@ parse_conninfo(const char *conninfo)
 			 errhint("Give it as for any client: \"host=... port=...\" or \"postgresql://...\".")));
 }
 
+/* Appends an option of a connection string. */
 static void
 append_option(StringInfo string, const char *keyword, const char *value)
 {
@@ -159,6 +161,7 @@ replica_check_conninfo(const char *conninfo)
 
 /* ---- waiting ---- */
 
+/* Keeps why the connection failed, on one line. */
 static void
 set_failure(const char *message)
 {
@@ -190,6 +193,7 @@ wait_for_socket(PGconn *connection, int events, TimestampTz deadline)
 	return true;
 }
 
+/* Closes the connection, if there is one. */
 static void
 close_link(Link *link)
 {
@@ -204,6 +208,7 @@ close_link(Link *link)
 
 /* ---- connecting ---- */
 
+/* Ignores notices of the replica. */
 static void
 ignore_notice(void *arg, const PGresult *result)
 {
@@ -262,6 +267,7 @@ start_connection(Link *link)
 	return false;
 }
 
+/* Connects to the replica, until the deadline. */
 static Attempt
 connect_link(Link *link, TimestampTz deadline)
 {
@@ -295,6 +301,7 @@ connect_link(Link *link, TimestampTz deadline)
 
 /* ---- statements ---- */
 
+/* Frees the last answer. */
 static void
 drop_result(void)
 {
@@ -372,6 +379,7 @@ send_reset(Link *link)
 		close_link(link);
 }
 
+/* Waits for the end of the reset that followed the last job. */
 static Attempt
 finish_reset(Link *link, TimestampTz deadline)
 {
@@ -383,6 +391,7 @@ finish_reset(Link *link, TimestampTz deadline)
 
 /* ---- links ---- */
 
+/* Returns the link to a replica, which is made if there is none. */
 static Link *
 find_link(const Replica *replica)
 {
@@ -421,6 +430,7 @@ replica_connected(void)
 	return links != NIL;
 }
 
+/* Whether the replica is still among those of the database. */
 static bool
 is_listed(const Link *link, List *replicas)
 {
@@ -451,6 +461,7 @@ replica_disconnect_others(List *replicas)
 	}
 }
 
+/* Closes a link that failed. "all": other processes leave the replica alone, too. */
 static void
 give_up(Link *link, ReplicaState state, bool all)
 {
@@ -510,6 +521,7 @@ statement_timeout(TimestampTz until)
 	return (int) Min(queue_jobs_replica_read_timeout, Max(left - Min(SPARE_TIME, left / 2), 1));
 }
 
+/* Asks the replica how far it has got, and sets the session up for the job. */
 static Attempt
 ask(Link *link, const Jsonb *context, TimestampTz until, TimestampTz deadline)
 {
@@ -558,6 +570,7 @@ typedef struct Question
 	ReplicaPosition *position;
 } Question;
 
+/* Asks a replica; returns false if it cannot be used. */
 static bool
 ask_link(Link *link, void *argument)
 {
@@ -625,6 +638,7 @@ typedef struct Read
 	char	   *value;			/* or NULL */
 } Read;
 
+/* Runs the read handler on a replica. */
 static bool
 run_read(Link *link, void *argument)
 {

@@ -27,6 +27,7 @@ location_known(const Job *job)
 	return XLogIsNeeded() && job->wal_lsn != InvalidXLogRecPtr;
 }
 
+/* Notes where the job reads, or that it is put back. */
 static void
 choose(Job *job, LoadBalancingStrategy strategy, char *replica)
 {
@@ -78,6 +79,7 @@ call_reader(void *argument)
 	read->result = call_function(read->reader, &input);
 }
 
+/* Runs the read handler here. */
 static Jsonb *
 read_from_primary(CallTarget *reader, Jsonb *args)
 {

@@ -15,6 +15,7 @@
 
 static ReplicaSlot *slots = NULL;
 
+/* Initializes the slots. */
 static void
 initialize_slots(void *area)
 {
@@ -28,6 +29,7 @@ replicas_init(void)
 	shared_add_area(REPLICA_SLOTS * sizeof(ReplicaSlot), (void **) &slots, initialize_slots);
 }
 
+/* Returns the slot of a replica of this database, or NULL. */
 static ReplicaSlot *
 find_replica_slot(const char *name)
 {
@@ -37,6 +39,7 @@ find_replica_slot(const char *name)
 	return NULL;
 }
 
+/* Whether no process tries the replica for a while. */
 static bool
 resting(const ReplicaSlot *slot, TimestampTz now)
 {
@@ -182,6 +185,7 @@ set_error(ReplicaSlot *slot, const char *error, int length, TimestampTz now)
 	slot->error_at = slot->heard_at = now;
 }
 
+/* Returns how much of an error there is room for. */
 static int
 error_length(const char *error)
 {

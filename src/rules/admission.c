@@ -125,6 +125,7 @@ start_try(Start *start)
 	return TRIED_PASSED_BY;
 }
 
+/* Whether the row can still be taken where its lane has no hint. */
 static bool
 start_has_row(const Start *start)
 {

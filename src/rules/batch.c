@@ -25,6 +25,7 @@
 #define TRIM_FOR INT64CONST(25000)	/* microseconds at once */
 #define TRIM_PAUSE 20			/* times as long as the latest round took */
 
+/* Returns a text, or null. */
 static Datum
 text_datum(const char *text, char *is_null)
 {
@@ -39,6 +40,7 @@ text_datum(const char *text, char *is_null)
 	" args, keep, open, context, created_at)" \
 	" VALUES ($1, $2, $3, nullif($4, 0), nullif($5, 0), $6, $7, $8, $9, $10, $11, $12, $13, $14, clock_timestamp()) ON CONFLICT DO NOTHING"
 
+/* Inserts the row of a batch; false if one of its key is there already. */
 static bool
 insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 {
@@ -66,6 +68,7 @@ insert_batch(int64 id, const BatchDefinition *definition, Oid owner)
 	return engine_statement_often(INSERT_BATCH, SPI_OK_INSERT, lengthof(types), types, values, nulls) > 0;
 }
 
+/* Returns the batch of that key and name that has not ended, or 0. */
 static int64
 find_standing(const BatchDefinition *definition, Oid owner)
 {
@@ -105,6 +108,7 @@ batch_make(const BatchDefinition *definition, Oid owner, bool *standing)
 			 errhint("Try the transaction again.")));
 }
 
+/* Returns the batch that a step has made, or 0. */
 static int64
 find_step_batch(int64 step)
 {
@@ -189,6 +193,7 @@ typedef struct BatchState
 	" AND NOT EXISTS (SELECT FROM queue_jobs.tracked_batch WHERE parent = $1 AND succeeded_at IS NULL)," \
 	" EXISTS (SELECT FROM queue_jobs.joint_member WHERE batch = $1)"
 
+/* Locks the row of a batch, and reads it; false if it is gone or locked. */
 static bool
 lock_batch(int64 batch, BatchState *state, MemoryContext context)
 {
@@ -269,6 +274,7 @@ look_at_expiring_joint_members(int64 batch, Snapshot snapshot, ExpiringMembers *
 	}
 }
 
+/* Looks at jobs that are members for a duplicate. */
 static void
 look_at_joint_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembers *expiring)
 {
@@ -287,6 +293,7 @@ look_at_joint_members(int64 batch, BatchState *state, Snapshot snapshot, Expirin
 		look_at_expiring_joint_members(batch, snapshot, expiring);
 }
 
+/* Counts the batch's members that have not ended. */
 static void
 look_at_members(int64 batch, BatchState *state, Snapshot snapshot, ExpiringMembers *expiring)
 {
@@ -359,6 +366,7 @@ typedef struct Changes
 	Datum		callbacks[3];	/* their jobs */
 } Changes;
 
+/* Enqueues a callback. */
 static void
 call_back(int64 batch, const BatchState *state, const char *worker, int64 job, Changes *changes)
 {
@@ -384,6 +392,7 @@ call_back(int64 batch, const BatchState *state, const char *worker, int64 job, C
 	" settled_at = CASE WHEN $5 THEN coalesce(settled_at, clock_timestamp()) END," \
 	" callbacks = CASE WHEN $7 = '{}' THEN callbacks ELSE callbacks || $7 END WHERE id = $1"
 
+/* Writes what the look has changed. */
 static void
 write_batch(int64 batch, Changes *changes, int64 dead_job)
 {
@@ -585,6 +594,7 @@ trim_piece(const Trimmed *what, int64 after, int64 last)
 	return false;
 }
 
+/* Returns the last id of the next piece. */
 static int64
 last_of_piece(const Trimmed *what, int64 after)
 {
@@ -597,6 +607,7 @@ last_of_piece(const Trimmed *what, int64 after)
 	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
 }
 
+/* Returns when something of the piece is next due to go. */
 static TimestampTz
 next_of_piece(const Trimmed *what, int64 after, int64 last)
 {
@@ -612,6 +623,7 @@ next_of_piece(const Trimmed *what, int64 after, int64 last)
 	return isnull ? DT_NOEND : DatumGetTimestampTz(next);
 }
 
+/* Removes a piece, and goes on to the next piece or table. */
 static void
 trim_next(TrimRound *round)
 {

@@ -22,6 +22,7 @@
 #include "test_point.h"
 #include "utils/rel.h"
 
+/* ERROR for a batch that is not there. */
 static void
 refuse_unknown_batch(int64 batch)
 {
@@ -32,6 +33,7 @@ refuse_unknown_batch(int64 batch)
 			 errhint("Make one with queue_jobs.new_batch().")));
 }
 
+/* ERROR for a batch of another role. */
 static void
 refuse_others(int64 batch, Oid owner)
 {
@@ -43,6 +45,7 @@ refuse_others(int64 batch, Oid owner)
 				 errhint("Only its owner, members of that role and superusers may add to it, or steer it.")));
 }
 
+/* Finds the row of a batch. */
 static bool
 find_batch_row(Relation rel, int64 batch, TupleTableSlot *slot)
 {
@@ -103,6 +106,7 @@ read_batch(int64 batch, bool lock, bool *ended)
 	return owner;
 }
 
+/* Returns the owner of a batch; ERROR if it is not there. */
 static Oid
 require_batch(int64 batch)
 {
@@ -248,6 +252,7 @@ keep_death(int64 batch, int64 job, bool wait)
 	return kept;
 }
 
+/* Finds the batches of which a job is a member for a duplicate. */
 static int64 *
 find_joint_batches(int64 job, int64 *count)
 {

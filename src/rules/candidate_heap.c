@@ -103,6 +103,7 @@ candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, ui
 		candidates->queues[i].ph_compare = compare_queues;
 }
 
+/* Returns the queue of the lanes that share these turns. */
 static CandidateQueue *
 queue_of(Candidates *candidates, QueueTurns *turns, Urgency urgency)
 {
@@ -122,6 +123,7 @@ queue_of(Candidates *candidates, QueueTurns *turns, Urgency urgency)
 	return queue;
 }
 
+/* Returns the count of lanes with the worker's weight. */
 static CandidateWeight *
 weight_of(Candidates *candidates, const Worker *worker)
 {

@@ -101,6 +101,7 @@ look_at_all(Candidates *candidates)
 	}
 }
 
+/* Looks again at lanes without a hint, some of which may have one by now. */
 static void
 retry_unhinted(Candidates *candidates)
 {
@@ -123,6 +124,7 @@ retry_unhinted(Candidates *candidates)
 	}
 }
 
+/* Notes a lane that the index shows to have jobs, and that has no hint. */
 static void
 found_unhinted(int32 lane, void *argument)
 {
@@ -171,6 +173,7 @@ look_at_hint_changes(Candidates *candidates, bool make)
 	return !all && !unknown;
 }
 
+/* Whether any lane has jobs left. */
 static bool
 any_has_more(const Candidates *candidates)
 {

@@ -39,6 +39,7 @@ look_at_own(Candidates *candidates)
 	}
 }
 
+/* Begins a walk of the candidates. */
 static void
 begin_walk(Candidates *candidates, LiveTable *table, TimestampTz now)
 {
@@ -69,6 +70,7 @@ weights_differ(const Candidates *candidates, Urgency urgency)
 	return different > 1;
 }
 
+/* Returns the queue whose turn it is. */
 static CandidateQueue *
 first_queue(Candidates *candidates, Urgency urgency)
 {
@@ -114,6 +116,7 @@ read_on(Candidate *candidate)
 	candidate_place(candidate, true, job_position(&walk->job));
 }
 
+/* Begins to read the lane's jobs. */
 static void
 open_lane(Candidates *candidates, Candidate *candidate)
 {
@@ -234,6 +237,7 @@ tell(const Candidate *candidate)
 	test_point("lane_told");
 }
 
+/* Goes on at the hint, if it has moved on behind the job that was tried. */
 static void
 pass_by(Candidates *candidates, Candidate *candidate)
 {
@@ -248,6 +252,7 @@ pass_by(Candidates *candidates, Candidate *candidate)
 	walk->seen = 0;
 }
 
+/* Notes that a job was tried, and taken or not. */
 static void
 note_tried(Candidates *candidates, Candidate *candidate, bool taken)
 {
@@ -390,6 +395,7 @@ settle_unhinted(Candidates *candidates, Candidate *candidate, bool tried)
 	candidates->retry_unhinted = Min(candidates->retry_unhinted, candidate->retry_at);
 }
 
+/* Settles the lane's hint at the end of the walk. */
 static void
 settle(Candidates *candidates, Candidate *candidate, bool tried)
 {
@@ -409,6 +415,7 @@ settle(Candidates *candidates, Candidate *candidate, bool tried)
 	candidate->walk = NULL;
 }
 
+/* Ends the walk: hints learn what it has found. */
 static void
 end_walk(Candidates *candidates, bool tried)
 {
@@ -431,6 +438,7 @@ end_walk(Candidates *candidates, bool tried)
 
 /* ---- the walk ---- */
 
+/* Finds what is left of the candidates, for the caller to call help. */
 static void
 find_rest(Candidates *candidates, Candidate *taken, ClaimWalk *walk)
 {

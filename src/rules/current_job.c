@@ -30,6 +30,7 @@ static Said *said = NULL;
 /* Memory of said_alloc(), for one run, or for the runs of assert_idempotent() in one transaction. */
 static MemoryContext said_context = NULL;
 
+/* Allocates memory for the handler's words. */
 static void *
 said_alloc(Size size)
 {
@@ -39,6 +40,7 @@ said_alloc(Size size)
 	return MemoryContextAlloc(said_context, size);
 }
 
+/* Forgets the handler's words. */
 static void
 forget_all(void)
 {
@@ -47,6 +49,7 @@ forget_all(void)
 		MemoryContextReset(said_context);
 }
 
+/* Takes back what a savepoint said that is rolled back. */
 static void
 restore(void)
 {

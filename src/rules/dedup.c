@@ -74,6 +74,7 @@ typedef enum RelyResult
 
 /* ---- keys ---- */
 
+/* Returns how the job is deduplicated. */
 static DedupStrategy
 strategy(const Job *job, const Worker *worker)
 {
@@ -111,6 +112,7 @@ hash_key(const Lane *lane, Jsonb *args, const char *token)
 	return hash == 0 ? 1 : (int64) hash;
 }
 
+/* Returns the lane of a job that has one. */
 static const Lane *
 lane_of(const Job *job)
 {
@@ -304,6 +306,7 @@ rely_by_row(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker
 	}
 }
 
+/* Tries to let the job stand for a duplicate, until this transaction ends. */
 static RelyResult
 rely_on(LiveTable *table, TupleTableSlot *slot, const Job *job, const Worker *worker, TimestampTz now)
 {
@@ -461,6 +464,7 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 	return result;
 }
 
+/* Whether any job of the key is live. */
 static bool
 any_live(LiveTable *table, const Job *job)
 {
@@ -545,12 +549,14 @@ key_state(LiveTable *table, const Job *job, const Worker *worker, TimestampTz *s
 /* How often claims had passed by jobs of the lane when this process last tried a key. */
 static uint32 passed_before = 0;
 
+/* Whether a claim has passed a job of the lane by since take_key(). */
 static bool
 passed_by_meanwhile(const Job *job)
 {
 	return lane_hint_passed_count(job->lane) != passed_before;
 }
 
+/* Has claims look at the lane again at that time. */
 static void
 look_again_at_lane(const Job *job, const Worker *worker, TimestampTz at)
 {
@@ -571,6 +577,7 @@ look_again_soon(const Job *job, const Worker *worker)
 	look_again_at_lane(job, worker, GetCurrentTimestamp() + LOOK_AGAIN);
 }
 
+/* Gives back the lock on the key. */
 static void
 unlock_key(const Job *job)
 {
@@ -610,6 +617,7 @@ try_key(LiveTable *table, const Job *job, const Worker *worker, KeyState least)
 	return false;
 }
 
+/* Tries to take the key, and notes which claims have passed jobs by before. */
 static bool
 take_key(LiveTable *table, const Job *job, const Worker *worker, KeyState least)
 {
@@ -617,6 +625,7 @@ take_key(LiveTable *table, const Job *job, const Worker *worker, KeyState least)
 	return try_key(table, job, worker, least);
 }
 
+/* Takes the key, or says in the hint that the job was passed by. */
 static bool
 take_key_or_pass_by(LiveTable *table, const Job *job, const Worker *worker)
 {

@@ -22,6 +22,7 @@
 
 const char *const if_dead_names[] = {"hold", "cancel", "run", NULL};
 
+/* Returns ids as an array. */
 static Datum
 id_array(const int64 *ids, int count)
 {
@@ -34,6 +35,7 @@ id_array(const int64 *ids, int count)
 
 /* ---- registering ---- */
 
+/* ERROR for a job that is not there, or that is another role's. */
 static void
 refuse_parent(int64 parent, const Lane *lane)
 {

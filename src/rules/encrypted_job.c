@@ -49,12 +49,14 @@ derive_key(const EncryptionKey *key, int64 job, uint8 *derived)
 	cipher_mac(key->key, label, strlen(label), derived);
 }
 
+/* Returns what a ciphertext is bound to: it cannot be moved to another job or column. */
 static char *
 binding(int64 job, const char *what, const char *key)
 {
 	return psprintf("queue_jobs job " INT64_FORMAT " %s %s", job, what, key);
 }
 
+/* Encrypts a text. */
 static char *
 seal(int64 job, const char *bound_to, const char *text, int length)
 {
@@ -77,6 +79,7 @@ seal(int64 job, const char *bound_to, const char *text, int length)
 	return result;
 }
 
+/* Whether the value is ciphertext. */
 static bool
 is_sealed(const JsonbValue *value)
 {
@@ -147,6 +150,7 @@ forget_clear_text(char *text)
 
 /* ---- values ---- */
 
+/* Encrypts a JSON value. */
 static char *
 seal_value(int64 job, const char *bound_to, const JsonbValue *value)
 {
@@ -182,6 +186,7 @@ typedef struct Conversion
 	char	   *altered;		/* the key whose value cannot be opened, or NULL */
 } Conversion;
 
+/* Encrypts or decrypts a value, if it must be. */
 static void
 convert_value(Conversion *conversion, const char *what, const char *key, bool wanted, JsonbValue *value)
 {
@@ -196,6 +201,7 @@ convert_value(Conversion *conversion, const char *what, const char *key, bool wa
 		conversion->altered = pstrdup(key);
 }
 
+/* Encrypts or decrypts the values of an object. */
 static Jsonb *
 convert_object(Conversion *conversion, Jsonb *args)
 {
@@ -220,6 +226,7 @@ convert_object(Conversion *conversion, Jsonb *args)
 	return JsonbValueToJsonb(state.result);
 }
 
+/* Encrypts or decrypts a value as a whole. */
 static Jsonb *
 convert_whole(Conversion *conversion, const char *what, Jsonb *jsonb)
 {
@@ -231,6 +238,7 @@ convert_whole(Conversion *conversion, const char *what, Jsonb *jsonb)
 	return JsonbValueToJsonb(&value);
 }
 
+/* Encrypts or decrypts args. */
 static Jsonb *
 convert_args(Conversion *conversion, Jsonb *args)
 {
@@ -356,6 +364,7 @@ decrypt_args(Job *job, char **key)
 	return conversion.altered == NULL;
 }
 
+/* ERROR for ciphertext that cannot be decrypted. */
 static void
 refuse_altered(int64 id, const char *what, const char *key)
 {
@@ -426,6 +435,7 @@ storable_error_text(const Job *job, const char *text)
 				pg_mbcliplen(text, strlen(text), MAX_SEALED_ERROR));
 }
 
+/* Decrypts the text of an error, if it is ciphertext. */
 static void
 open_error_text(int64 id, JsonbValue *value)
 {
@@ -461,6 +471,7 @@ decrypted_errors(int64 id, int16 encrypted, Jsonb *errors)
 
 /* ---- duplicates ---- */
 
+/* Appends bytes so that no other sequence of them reads the same. */
 static void
 append_counted(StringInfo bytes, char type, const char *data, int length)
 {
@@ -494,6 +505,7 @@ append_value(StringInfo bytes, const JsonbValue *value)
 	}
 }
 
+/* Appends a JSON value in a form that is the same for equal values. */
 static void
 append_jsonb(StringInfo bytes, Jsonb *jsonb)
 {

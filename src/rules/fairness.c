@@ -171,6 +171,7 @@ fairness_idle(uint32 set)
 		lanes->passed_over_since[i] = 0;
 }
 
+/* Returns the time up to which these lanes have had their turns. */
 static int64
 clock_of(QueueTurns *turns)
 {

@@ -51,6 +51,7 @@
 #define RATE_PACE (100 * INT64CONST(1000))
 #define LOOK_AGAIN (10 * USECS_PER_SEC)
 
+/* Returns the number of the worker, for its slots. */
 static uint64
 worker_scope(const Worker *worker)
 {
@@ -130,6 +131,7 @@ find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *w
 	return found;
 }
 
+/* Writes which job has the slot. */
 static void
 write_slot(Relation rel, int64 slot, const Job *job)
 {
@@ -158,6 +160,7 @@ limit_write_claim(const LimitHold *hold, const Job *job)
 
 /* ---- slots ---- */
 
+/* Returns the number of a slot. */
 static int64
 slot_id(uint64 scope, int number)
 {
@@ -248,6 +251,7 @@ limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64
 	return starts;
 }
 
+/* Notes that a key is at its limit, for the rest of this walk. */
 static void
 refuse_key(Refusals *refusals, uint64 key)
 {
@@ -255,6 +259,7 @@ refuse_key(Refusals *refusals, uint64 key)
 		refusals->keys[refusals->nkeys++] = key;
 }
 
+/* Whether this walk has met the key at its limit. */
 static bool
 key_refused(const Refusals *refusals, uint64 key)
 {
@@ -264,6 +269,7 @@ key_refused(const Refusals *refusals, uint64 key)
 	return false;
 }
 
+/* Takes a start of the rate limit; false, with the time of the next one, if there is none. */
 static bool
 begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 {
@@ -385,6 +391,7 @@ most_holds(const Job *job, const Worker *worker)
 	return job->dedup_hash != 0 ? hold_share() : PG_INT32_MAX;
 }
 
+/* Returns the role whose executors run a lane's jobs. */
 static Oid
 limit_executor_role(int32 id, const Worker *worker)
 {

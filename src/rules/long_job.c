@@ -22,6 +22,7 @@
 #include "utils/json.h"
 #include "utils/rel.h"
 
+/* Reads a progress, which must be finite and not negative. */
 static float8
 progress_argument(FunctionCallInfo fcinfo, int arg)
 {
@@ -245,6 +246,7 @@ waiting_for_signal(Job *job, const char *name, TimestampTz until)
 	job->run_at = until;
 }
 
+/* Whether the job waits for that. */
 static bool
 waits_for(const Job *job, const char *what)
 {

@@ -68,6 +68,7 @@ static ClaimEntry *entries = NULL;
 static ClaimEntry *own_entries = NULL;
 static volatile uint32 own_used = 0;	/* a bit for each of them */
 
+/* Initializes the shared memory. */
 static void
 lost_claims_initialize(void *area)
 {
@@ -171,6 +172,7 @@ add_crash(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker,
 		outcome_put_back(table, row, job, worker, InvalidOid, 0);
 }
 
+/* Keeps claims from the jobs that are about to be charged. */
 static void
 begin_charging(const ClaimNote *lost, int count)
 {
@@ -278,6 +280,7 @@ lost_claims_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
 		wipe_entries();
 }
 
+/* Registers this process's exit callbacks, at its first claim. */
 static void
 attach(void)
 {
@@ -325,6 +328,7 @@ typedef struct LostEntry
 	bool		done;
 } LostEntry;
 
+/* Charges a claim that a crash has ended. */
 static void
 charge_entry(void *argument)
 {

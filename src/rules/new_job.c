@@ -195,6 +195,7 @@ finite_run_at(TimestampTz run_at)
 	return run_at;
 }
 
+/* Adds the setting's name to the context of an error. */
 static void
 setting_context_callback(void *arg)
 {
@@ -305,6 +306,7 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	dedup_set_key(&call.job, worker, args, NULL);
 }
 
+/* Returns the object with another member. */
 static Jsonb *
 with_member(Jsonb *object, const char *key, const char *text)
 {
@@ -319,6 +321,7 @@ with_member(Jsonb *object, const char *key, const char *text)
 	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(object), JsonbPGetDatum(member)));
 }
 
+/* Enqueues a job of the engine's, with args made now. */
 static void
 insert_engine_job(void *argument)
 {
@@ -345,6 +348,7 @@ insert_engine_job(void *argument)
 	live_close(&table);
 }
 
+/* Enqueues the job without the args of its subject, which cannot be used. */
 static void
 insert_without_args(EngineJob *job, const char *why)
 {

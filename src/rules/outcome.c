@@ -43,6 +43,7 @@
 #include "utils/syscache.h"
 #include "wakeup.h"
 
+/* Adds a string to a line of the log. */
 static void
 add_string(StringInfo line, const char *key, const char *value)
 {
@@ -50,6 +51,7 @@ add_string(StringInfo line, const char *key, const char *value)
 	escape_json(line, value);
 }
 
+/* Whether the list has that name. */
 static bool
 has_name(List *names, const JsonbValue *name)
 {
@@ -89,6 +91,7 @@ loggable_args(List *names, Jsonb *args)
 	return JsonbValueToJsonb(state.result);
 }
 
+/* Adds a JSON value to a line of the log. */
 static void
 add_jsonb(StringInfo line, const char *key, Jsonb *value)
 {
@@ -96,6 +99,7 @@ add_jsonb(StringInfo line, const char *key, Jsonb *value)
 	JsonbToCString(line, &value->root, VARSIZE(value));
 }
 
+/* Adds the run's times to a line of the log. */
 static void
 add_measure(StringInfo line, const Job *job, const RunMeasure *measure)
 {
@@ -190,6 +194,7 @@ schedule_end_note(const Job *job, JobState state)
 					 SPI_OK_INSERT, lengthof(types), types, values, nulls);
 }
 
+/* Removes the ends that schedules need no longer. */
 static void
 forget_schedules(void *argument)
 {
@@ -251,6 +256,7 @@ typedef struct Backoff
 	int64		delay;			/* -1: it says nothing */
 } Backoff;
 
+/* Calls the worker's retry_backoff. */
 static void
 try_backoff(void *argument)
 {
@@ -316,6 +322,7 @@ retry_delay(const Worker *worker, Oid role, int failures)
 	return error == NULL && backoff.delay >= 0 ? backoff.delay : retry_default_delay(failures - 1);
 }
 
+/* Writes the row of a job that goes on: the one that there is, or again. */
 static void
 write_row(LiveTable *table, TupleTableSlot *slot, const Job *job)
 {
@@ -368,6 +375,7 @@ enqueue_follower(const char *follower, const Job *job)
 	(void) enqueue_for(&new_job);
 }
 
+/* Counts a job that died or was cancelled. */
 static void
 count_end(const Job *job, JobState state)
 {

@@ -49,6 +49,7 @@
 #include "utils/varlena.h"
 #include "wakeup.h"
 
+/* Returns the args keys that concurrency_key names. */
 static List *
 key_names(const char *concurrency_key)
 {
@@ -125,6 +126,7 @@ park_place(uint64 key)
 	return -1 - (int32) (key & PG_INT32_MAX);
 }
 
+/* Sends a parked job back to its lane. */
 static bool
 send_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Lane *lane, const Worker *worker)
 {

@@ -114,6 +114,7 @@ park_batch(Parking *parking, int32 id)
 	unit_end();
 }
 
+/* Parks the lane's jobs whose keys are at their limit. */
 static void
 park_lane(void *lane)
 {

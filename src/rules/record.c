@@ -275,6 +275,7 @@ record_columns(const Worker *worker)
 	return columns;
 }
 
+/* Returns the query for the record of a job, while it is pending. */
 static char *
 record_sql(const Worker *worker, const char *pending, bool lock)
 {
@@ -323,6 +324,7 @@ record_pending_sql(const Worker *worker, const char *pending, bool after, int li
 	return sql.data;
 }
 
+/* Prepares the query of record_sql(). */
 static SPIPlanPtr
 record_prepare(const Worker *worker, const char *pending, bool lock)
 {
@@ -375,6 +377,7 @@ record_path_begin(const char *search_path)
 	return nest_level;
 }
 
+/* Ends the query, and resets the settings made for it. */
 static void
 end(int nest_level)
 {

@@ -55,6 +55,7 @@ state_elsewhere(Datum parent, bool failed)
 	return failed ? "dead" : "completed";
 }
 
+/* Notes what a parent's state means for the child. */
 static void
 judge_parent(ParentsFound *found, int64 child, const char *if_dead, Datum parent, const char *state,
 			 bool failed)
@@ -76,6 +77,7 @@ judge_parent(ParentsFound *found, int64 child, const char *if_dead, Datum parent
 		found->unmet++;
 }
 
+/* Looks at the parents of a job. */
 static ParentsFound
 look_at_parents(int64 child)
 {
@@ -129,6 +131,7 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 		wakeup_due(job->lane, lane_executor_role(lane, worker), job->run_at);
 }
 
+/* Ends a waiting job, as its parents' ends want, or because it has expired. */
 static void
 end_job(LiveTable *table, TupleTableSlot *slot, Job *job, bool expired)
 {

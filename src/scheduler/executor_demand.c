@@ -82,12 +82,14 @@ static const DemandFound nothing = {.enough = true, .next_revisit = DT_NOEND, .l
 static DemandFound found;		/* by the look that is under way */
 static DatabaseSlot *own_database;
 
+/* Has the scheduler look again at that time at the latest. */
 static void
 look_again_at(TimestampTz at)
 {
 	found.look_again_at = Min(found.look_again_at, at);
 }
 
+/* Returns how many executors this database may have. */
 static int
 most_executors_here(void)
 {
@@ -120,6 +122,7 @@ lane_has_job(const LaneWindow *window, int32 lane, TimestampTz now)
 	return any;
 }
 
+/* Whether the list has such a demand. */
 static bool
 is_demanded(List *demands, Oid role, uint32 pools)
 {
@@ -135,6 +138,7 @@ is_demanded(List *demands, Oid role, uint32 pools)
 	return false;
 }
 
+/* Adds a demand for executors of a role and pools. */
 static List *
 add_demand(List *demands, Oid role, uint32 pools)
 {
@@ -145,6 +149,7 @@ add_demand(List *demands, Oid role, uint32 pools)
 	return lappend(demands, demand);
 }
 
+/* Whether one demand comes after the other in the order of turns. */
 static bool
 is_after(const Demand *demand, const Demand *other)
 {
@@ -171,6 +176,7 @@ compare_turns(const ListCell *a, const ListCell *b)
 
 /* ---- shares of roles ---- */
 
+/* Notes a role that has jobs for these pools; two of a pool are enough to know. */
 static void
 note_role(Oid role, uint32 pools)
 {
@@ -185,6 +191,7 @@ note_role(Oid role, uint32 pools)
 	}
 }
 
+/* Whether another role may need executors of the pool. */
 static bool
 others_may_come(Oid role, int pool)
 {
@@ -203,12 +210,14 @@ share_of_role(int executors, bool others)
 	return others ? Max(executors - 1, 1) : executors;
 }
 
+/* Returns how many executors of the pool the role may have. */
 static int
 share_of_pool(Oid role, int pool)
 {
 	return share_of_role(Min(pool_at(pool)->executors, most_executors_here()), others_may_come(role, pool));
 }
 
+/* Returns how many executors of the database the role may have. */
 static int
 share_of_database(Oid role)
 {
@@ -375,12 +384,14 @@ is_of_pools(const ExecutorSlot *slot, uint32 pools)
 	return slot->pools == pools_version() && (pools & ((uint32) 1 << slot->pool)) != 0;
 }
 
+/* Whether the executor serves the demand. */
 static bool
 is_as_demanded(const ExecutorSlot *slot, const Demand *demand)
 {
 	return slot->database == MyDatabaseId && slot->role == demand->role && is_of_pools(slot, demand->pools);
 }
 
+/* Returns the notes on a role, which are made if there are none. */
 static RoleNote *
 note_of(Oid role)
 {

@@ -128,6 +128,7 @@ database_gone(Oid database)
 	return gone;
 }
 
+/* Notes that a scheduler must look into the database. */
 static void
 remember(Oid database, TimestampTz due, bool looks)
 {
@@ -151,6 +152,7 @@ remember(Oid database, TimestampTz due, bool looks)
 	waiting = lappend(waiting, entry);
 }
 
+/* Notes that for all these databases. */
 static void
 remember_all(List *databases, TimestampTz due, bool looks)
 {
@@ -178,6 +180,7 @@ remember_refused(TimestampTz now)
 	remember_all(list_databases(false), now, true);
 }
 
+/* Removes a note. */
 static void
 forget_waiting(Waiting *entry)
 {
@@ -269,6 +272,7 @@ ask_one_to_leave(void)
 	return true;
 }
 
+/* Returns how many databases are due. */
 static int
 count_due(TimestampTz now)
 {
@@ -381,6 +385,7 @@ give_slots(TimestampTz now)
 
 /* ---- schedulers ---- */
 
+/* Reserves the slot for a scheduler; false if another process has it. */
 static bool
 reserve_database(DatabaseSlot *slot, TimestampTz now)
 {
@@ -399,6 +404,7 @@ reserve_database(DatabaseSlot *slot, TimestampTz now)
 	return reserved;
 }
 
+/* Gives the slot back, as no scheduler could be started. */
 static void
 unreserve(DatabaseSlot *slot)
 {
@@ -742,6 +748,7 @@ heed_clock(void)
 	waiters_wake_lanes(InvalidOid);
 }
 
+/* Leaves the place of the launcher. */
 static void
 launcher_at_exit(int code, Datum argument)
 {

@@ -105,6 +105,7 @@ next_duty(void)
 	return Min(Min(next, next_settle), Min(Min(demand.next_revisit, next_sweep), next_charge));
 }
 
+/* Says how this scheduler ends, for the launcher. */
 static SchedulerEnd
 how_we_end(int code)
 {
@@ -164,6 +165,7 @@ open_due(void)
 	return from;
 }
 
+/* Publishes when the next job falls due. */
 static TimestampTz
 settle_due(TimestampTz found)
 {
@@ -186,6 +188,7 @@ look_at_history(TimestampTz at)
 	next_history = Min(next_history, at);
 }
 
+/* Makes due jobs available, in a transaction of its own. */
 static int
 promote(TimestampTz now, int looks, bool (*wanted) (int32 lane, void *argument), void *argument,
 		TimestampTz *next)
@@ -209,6 +212,7 @@ typedef struct LatestOfRole
 	int			jobs;
 } LatestOfRole;
 
+/* Whether a due job is among the first of its role, which go before the rest. */
 static bool
 is_among_first(int32 lane, void *roles)
 {
@@ -389,6 +393,7 @@ charge_crashes(void)
 
 /* ---- executors ---- */
 
+/* Notes whether lanes are blocked, for the launcher. */
 static void
 set_blocked(bool blocked)
 {
@@ -500,12 +505,14 @@ request_upkeep(TimestampTz now, bool succeeded)
 		next_heal = heal_due(now);
 }
 
+/* housekeeping() for a transaction of its own. */
 static void
 scheduler_maintain_history(void *time)
 {
 	*(TimestampTz *) time = housekeeping(*(TimestampTz *) time);
 }
 
+/* Takes the call for news. */
 static bool
 take_news(void)
 {
@@ -588,6 +595,7 @@ look_at_database(TimestampTz now)
 	return here;
 }
 
+/* Does a turn's work on jobs. */
 static void
 look_after_jobs(TimestampTz now, const Calls *calls)
 {
@@ -611,6 +619,7 @@ look_after_jobs(TimestampTz now, const Calls *calls)
 	unit_end();
 }
 
+/* Removes old history, if it is time. */
 static void
 look_after_history(TimestampTz now)
 {
@@ -626,6 +635,7 @@ look_after_history(TimestampTz now)
 		next_history = now + HISTORY_LOOK_AFTER;	/* something will have finished by then */
 }
 
+/* Does all that is due. *present: the extension is there. */
 static void
 turn(void *present)
 {
@@ -719,6 +729,7 @@ pause_after_error(void)
 		process_wait(until);
 }
 
+/* Looks at batches and waiting jobs, between two pieces of other work. */
 static void
 scheduler_settle(void *argument)
 {

@@ -61,6 +61,7 @@ put_entry(LedgerEntry *place, LedgerEntry entry)
 	place->job = job;
 }
 
+/* Writes an entry of this process. */
 static void
 write_entry(LedgerEntry *place, Oid database, int64 job, int32 attempt, int end_as)
 {
@@ -70,12 +71,14 @@ write_entry(LedgerEntry *place, Oid database, int64 job, int32 attempt, int end_
 	});
 }
 
+/* Whether the entry was made since the server started. */
 static bool
 is_of_this_server(const LedgerEntry *entry)
 {
 	return entry->job != 0 && entry->server_start == PgStartTime;
 }
 
+/* Whether the entry is also of this database. */
 static bool
 is_of_here(const LedgerEntry *entry)
 {
@@ -200,6 +203,7 @@ ledger_job_ended(int64 job)
 	pg_write_barrier();
 }
 
+/* Whether the entry is of that attempt of the job, or of its end. */
 static bool
 is_entry_of(const LedgerEntry *entry, int64 job, int32 attempt)
 {
@@ -300,6 +304,7 @@ typedef struct Charges
 static Charges *charges = NULL;
 static int	own_charger = -1;
 
+/* Initializes the shared memory. */
 static void
 charges_initialize(void *area)
 {

@@ -36,6 +36,7 @@ typedef struct Databases
 
 static Databases *databases = NULL;
 
+/* Initializes the slots. */
 static void
 database_slots_initialize(void *area)
 {

@@ -106,6 +106,7 @@ lock_watch(void)
 
 /* ---- notes ---- */
 
+/* Notes news for the transaction's commit. */
 static void
 note_news(News news, bool is_parent)
 {
@@ -180,6 +181,7 @@ news_forget_transaction(void)
 
 /* ---- the filter ---- */
 
+/* Returns the job's bit in the filter. */
 static uint32
 filter_bit(int64 job)
 {
@@ -196,6 +198,7 @@ add_to_filter(Watch *watch, int64 job)
 		watch->filter[i][bit / 32] |= (uint32) 1 << (bit % 32);
 }
 
+/* Whether the filter has the job; it may also have it by chance. */
 static bool
 filter_has(const Watch *watch, int64 job)
 {
@@ -438,6 +441,7 @@ news_has_room(const Watch *watch, Oid role)
 	return own < NEWS_KEPT - watch->count;
 }
 
+/* Adds news, unless the latest news says the same. */
 static void
 add_news(Watch *watch, const News *news)
 {
@@ -487,6 +491,7 @@ is_awaited_by_none(int64 job)
 	return !news_may_be_awaited(job, &known) && known;
 }
 
+/* Wakes the sessions that wait for the job or batch. */
 static void
 wake_sessions(const Noted *note)
 {

@@ -28,6 +28,7 @@ typedef struct Executors
 static uint32 wait_event = 0;	/* QjWaitEvent() */
 static Executors *executors = NULL;
 
+/* Initializes the slots. */
 static void
 executor_slots_initialize(void *area)
 {
@@ -268,6 +269,7 @@ executor_serves(Oid database, Oid role)
 	return found;
 }
 
+/* Whether the executor serves the role there, and stays. */
 static bool
 stays(const ExecutorSlot *slot, Oid database, Oid role)
 {

@@ -58,6 +58,7 @@ typedef struct OwnHint
 static OwnHint own_hints[OWN_HINTS];
 static bool any_own_hints = false;
 
+/* Returns the place of a hint of this transaction's own. */
 static OwnHint *
 own_hint(int64 key)
 {
@@ -72,6 +73,7 @@ key_hints_end_savepoint(void)
 	any_own_hints = false;
 }
 
+/* Initializes the hints. */
 static void
 key_hints_initialize(void *area)
 {
@@ -88,12 +90,14 @@ key_hints_init(void)
 	shared_add_area(sizeof(KeyHints), (void **) &key_hints, key_hints_initialize);
 }
 
+/* Returns the place of a key. */
 static int
 key_hint_place(int64 key)
 {
 	return (int) (((uint64) key ^ MyDatabaseId) % PLACES);
 }
 
+/* Whether the hint is of that key. */
 static bool
 is_hint_of(const KeyHint *hint, int64 key)
 {
@@ -147,6 +151,7 @@ key_hint_settle(int64 key, const KeyWindow *window, int64 from)
 	SpinLockRelease(&hint->mutex);
 }
 
+/* Notes what this transaction has done at the place. */
 static void
 note_own(int place, uint8 what)
 {

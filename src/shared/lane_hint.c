@@ -14,6 +14,7 @@
 
 /* ---- what a hint tells ---- */
 
+/* Publishes a position in the hint, whose mutex is held. */
 static void
 publish_locked(LaneHint *hint, LanePosition position)
 {
@@ -361,6 +362,7 @@ lane_hint_counted(int32 lane, LaneCounter counter)
 	return count;
 }
 
+/* Has claims look at the lane from its beginning, with the mutex held. */
 static void
 void_hint(LaneHint *hint)
 {

@@ -46,6 +46,7 @@ static LaneHint *hints = NULL;
 
 #define HINTS_OF_WORD 64
 
+/* Returns how many words of bits there are. */
 static int
 bit_words(void)
 {
@@ -83,6 +84,7 @@ lane_hints_init(void)
 	shared_add_area(sizeof(LaneHints), (void **) &all, lane_hints_initialize);
 }
 
+/* Returns the index of a hint. */
 static int
 index_of(const LaneHint *hint)
 {
@@ -219,12 +221,14 @@ lane_hints_full(void)
 
 /* ---- finding them ---- */
 
+/* Returns the name of a lane, in its database. */
 static uint64
 name_of(Oid database, int32 lane)
 {
 	return (uint64) database << 32 | (uint32) lane;
 }
 
+/* Returns a place where the lane's hint may be, for each probe. */
 static int
 lane_hint_place(uint64 name, int probe)
 {

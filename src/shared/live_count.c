@@ -94,6 +94,7 @@ lanes_size(void)
 
 /* ---- what is in shared memory ---- */
 
+/* Returns the counts of a database, or NULL. */
 static CountedDatabase *
 find_database(Oid database)
 {
@@ -128,6 +129,7 @@ find_lane(int32 lane, bool make)
 	return unused;
 }
 
+/* Adds to the counts of a lane. */
 static void
 counted_lane_add(CountedLane *lane, const int64 *kinds)
 {
@@ -136,6 +138,7 @@ counted_lane_add(CountedLane *lane, const int64 *kinds)
 			(void) pg_atomic_fetch_add_u64(&lane->kinds[kind], kinds[kind]);
 }
 
+/* Removes the counts of a database's lanes. */
 static void
 clear_lanes(Oid database)
 {
@@ -236,6 +239,7 @@ add_or_give_up(CountedDatabase *counted, int32 lane, const int64 *kinds)
 		counted->state = COUNT_NONE;	/* there are too many: rows are counted */
 }
 
+/* Adds this transaction's changes to the counts. */
 static void
 add_to_lanes(void)
 {
@@ -270,6 +274,7 @@ live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransact
 
 /* ---- reading ---- */
 
+/* Adds this transaction's changes to a copy of the counts. */
 static void
 add_own(LaneCount **counts, int *count, int *size, int32 lane, const int64 *kinds)
 {
@@ -319,6 +324,7 @@ live_counts_get(LaneCount **counts, int *count)
 
 /* ---- counting ---- */
 
+/* Whether another session, which lives, counts the database's jobs. */
 static bool
 is_being_counted(const CountedDatabase *counted)
 {
@@ -326,6 +332,7 @@ is_being_counted(const CountedDatabase *counted)
 		BackendPidGetProc(counted->counter) != NULL;
 }
 
+/* Whether another session counts this database's jobs. */
 static bool
 another_counts(void)
 {
@@ -456,6 +463,7 @@ live_counts_put(const LaneCount *counts, int count)
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
 
+/* Initializes the counts. */
 static void
 live_counts_initialize(void *area)
 {

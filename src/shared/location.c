@@ -89,6 +89,7 @@ location_after_snapshot(void)
 
 /* ---- shared memory ---- */
 
+/* Initializes the slots. */
 static void
 locations_initialize(void *area)
 {
@@ -114,12 +115,14 @@ slot_of(int64 job)
 	return &locations->slots[(hash_uint32(MyDatabaseId) + (uint64) job) % LOCATION_SLOTS];
 }
 
+/* Whether the slot has that job. */
 static bool
 slot_is_of(const LocationSlot *slot, int64 job, TimestampTz created_at)
 {
 	return slot->job == job && slot->database == MyDatabaseId && slot->created_at == created_at;
 }
 
+/* Raises the location that counts for all jobs that are not found. */
 static void
 raise_floor(XLogRecPtr to)
 {
@@ -138,6 +141,7 @@ known_floor(void)
 	return pg_atomic_read_u64(&locations->floor);
 }
 
+/* Writes the location of a job to its slot. */
 static void
 publish_location(const NotedJob *note, XLogRecPtr commit)
 {

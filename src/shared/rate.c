@@ -93,6 +93,7 @@ map(void)
 		rates = NULL;
 }
 
+/* Returns what tells whether the file's starts are this server's, of this boot. */
 static Identity
 own_identity(void)
 {
@@ -127,6 +128,7 @@ check_window(Window *window, TimestampTz now)
 	window->idle_at -= latest - now;
 }
 
+/* Checks all windows against the clock. */
 static void
 check_windows(TimestampTz now)
 {
@@ -173,6 +175,7 @@ rate_begin(void)
 	LWLockRelease(rates_lock);
 }
 
+/* Maps the file, or the memory in its place. */
 static void
 rates_initialize(void *area)
 {
@@ -189,6 +192,7 @@ rates_init(void)
 
 /* ---- windows ---- */
 
+/* Returns how much longer than its period a rate counts. */
 static int64
 margin(int64 period)
 {

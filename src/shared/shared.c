@@ -84,6 +84,7 @@ shared_add_area_per_process(Size size, void **area, void (*initialize) (void *ar
 	areas[area_count - 1].per_process = true;
 }
 
+/* Returns the size of all areas. */
 static Size
 areas_size(void)
 {
@@ -100,6 +101,7 @@ shared_lock_of(LockName name)
 	return &GetNamedLWLockTranche("queue_jobs")[name].lock;
 }
 
+/* Initializes the shared memory of this file. */
 static void
 shared_initialize(void *area)
 {
@@ -110,6 +112,7 @@ shared_initialize(void *area)
 	pg_atomic_init_u64(&shared->up_since, 0);
 }
 
+/* Initializes the counts of wake-ups. */
 static void
 initialize_wakes(void *area)
 {
@@ -130,6 +133,7 @@ shmem_request(void)
 	RequestNamedLWLockTranche("queue_jobs", LOCKS);
 }
 
+/* Points to an area's memory, and initializes it when the server starts. */
 static void
 set_up_area(const Area *area, char *memory, bool first)
 {
@@ -140,6 +144,7 @@ set_up_area(const Area *area, char *memory, bool first)
 		area->initialize(memory);
 }
 
+/* Makes the areas, or attaches to them. */
 static void
 shmem_startup(void)
 {

@@ -51,6 +51,7 @@ static Waiting *waiting = NULL;
 static Waiter *waiters = NULL;	/* by process number */
 static bool (*lane_content) (int32 lane, LaneContent *content);
 
+/* Initializes the counters. */
 static void
 waiters_initialize(void *area)
 {
@@ -58,6 +59,7 @@ waiters_initialize(void *area)
 		pg_atomic_init_u32(&waiting->counters[i], 0);
 }
 
+/* Initializes the entries. */
 static void
 initialize_waiters(void *area)
 {
@@ -75,6 +77,7 @@ waiters_init(bool (*content) (int32 lane, LaneContent *content))
 
 /* ---- keys ---- */
 
+/* Returns the key of what a session waits for. */
 static uint64
 key_of(Oid database, KeyKind kind, int64 id)
 {
@@ -83,12 +86,14 @@ key_of(Oid database, KeyKind kind, int64 id)
 	return hash_bytes_uint32_extended((uint32) id, hash);
 }
 
+/* Returns the counter of a key, which other keys may share. */
 static pg_atomic_uint32 *
 counter_of(uint64 key)
 {
 	return &waiting->counters[key % COUNTERS];
 }
 
+/* Whether the value is among these. */
 static bool
 contains(const uint64 *values, int count, uint64 value)
 {
@@ -98,6 +103,7 @@ contains(const uint64 *values, int count, uint64 value)
 	return false;
 }
 
+/* Adds a key to those that a session waits for; too many become "any lane". */
 static void
 add_key(AwaitedLanes *lanes, uint64 key)
 {
@@ -133,12 +139,14 @@ awaited_add_any(AwaitedLanes *lanes)
 
 /* ---- for a session that waits ---- */
 
+/* Returns this process's entry. */
 static Waiter *
 own_waiter(void)
 {
 	return &waiters[QjMyProcNumber];
 }
 
+/* Adds sessions to the counters of what they wait for. */
 static void
 count(const AwaitedLanes *lanes, int32 sessions)
 {
@@ -158,6 +166,7 @@ clear_entry(Waiter *own)
 	count(&own->lanes, -1);		/* a barrier */
 }
 
+/* Writes what this session waits for. */
 static void
 waiter_await(const AwaitedLanes *lanes, uint64 set)
 {
@@ -175,6 +184,7 @@ waiter_await(const AwaitedLanes *lanes, uint64 set)
 	count(lanes, 1);
 }
 
+/* Writes the one key that this session waits for. */
 static void
 await_key(uint64 key)
 {
@@ -229,6 +239,7 @@ waiter_is_first(void)
 	return first_equal(own_waiter(), pg_atomic_read_u64(&own_waiter()->set)) == QjMyProcNumber;
 }
 
+/* Wakes a process. */
 static void
 wake(int process)
 {
@@ -315,6 +326,7 @@ is_one_of(int most, uint64 set, uint64 *sets, int *woken, int *set_count)
 	return woken[i]++ < most;
 }
 
+/* Wakes the sessions that an event concerns, as many of each set as the event has jobs for. */
 static void
 wake_concerned(const Event *event)
 {
@@ -331,6 +343,7 @@ wake_concerned(const Event *event)
 	}
 }
 
+/* Whether a session may wait for any of these keys. */
 static bool
 any_waits(const uint64 *keys, int key_count)
 {
@@ -340,6 +353,7 @@ any_waits(const uint64 *keys, int key_count)
 	return false;
 }
 
+/* Wakes the sessions that wait for the key. */
 static void
 wake_for_key(uint64 key)
 {

@@ -106,6 +106,7 @@ typedef struct TouchedEntry
 	int			index;
 } TouchedEntry;
 
+/* Adds a lane to the hash table. */
 static void
 enter_touched(int index)
 {
@@ -114,6 +115,7 @@ enter_touched(int index)
 	entry->index = index;
 }
 
+/* Returns the notes on a lane, or NULL. */
 static TouchedLane *
 find_touched(int32 lane)
 {
@@ -132,6 +134,7 @@ find_touched(int32 lane)
 	return NULL;
 }
 
+/* Makes notes on a lane. Many lanes get a hash table. */
 static TouchedLane *
 add_touched(int32 lane, Oid role)
 {
@@ -156,6 +159,7 @@ add_touched(int32 lane, Oid role)
 	return &touched[touched_count++];
 }
 
+/* Notes a position of a lane. */
 static TouchedLane *
 touch(int32 lane, Oid role, LanePosition position)
 {
@@ -379,6 +383,7 @@ wakeup_end_made(int number)
 	requests[number].job = 0;
 }
 
+/* Tells executors how the transaction ended that announced the ends of their jobs. */
 static void
 end_announcements(int count, bool committed)
 {
@@ -401,6 +406,7 @@ wakeup_announce_ends(void)
 	return requests_announced;
 }
 
+/* Forgets the notes of the transaction. */
 static void
 forget_wakeups(void)
 {
@@ -419,6 +425,7 @@ forget_wakeups(void)
 	prepared_ended = false;
 }
 
+/* Wakes executors for a lane's new jobs, or calls for more of them. */
 static void
 wake_executors(const TouchedLane *lane)
 {
@@ -446,6 +453,7 @@ wake_processes(const TouchedLane *lane)
 	waiters_wake_lane(lane->lane, lane->jobs);
 }
 
+/* Publishes a lane's position. */
 static void
 publish_lane(TouchedLane *lane)
 {
@@ -512,6 +520,7 @@ wakeup_revisit(int32 lane, Oid role, TimestampTz at)
 		wake_processes(&revisited);
 }
 
+/* Publishes the jobs of a limited-capacity worker that succeeded. */
 static void
 publish_success(const TouchedLane *lane)
 {
@@ -528,6 +537,7 @@ wake_for_due(void)
 			waiters_wake_lane(touched[i].lane, 1);
 }
 
+/* Publishes the notes of the transaction. */
 static void
 publish_wakeups(bool committed)
 {
@@ -752,6 +762,7 @@ end_doubt(void)
 	live_counts_forget(MyDatabaseId);
 }
 
+/* Ends the doubt about this session's COMMIT PREPARED if the session ends in it. */
 static void
 doubt_at_exit(int code, Datum argument)
 {

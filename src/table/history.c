@@ -70,6 +70,7 @@ static const int64 widths[LEVELS] = {
 
 StaticAssertDecl(HISTORY_SLICES == LEVELS * SLOTS + 2, "those of members and of dead jobs, and the rings");
 
+/* Returns the name of a partition. */
 static char *
 slice_name(int slice)
 {
@@ -119,6 +120,7 @@ history_slice_has(int slice, uint32 states)
 	return (states & (slice == DEAD_SLICE ? dead : others)) != 0;
 }
 
+/* Returns the partition for a row: by how long it is kept, and until when. */
 static int
 slice_for(int64 keep, TimestampTz keep_until)
 {
@@ -129,6 +131,7 @@ slice_for(int64 keep, TimestampTz keep_until)
 	return level * SLOTS + (int) ((uint64) (keep_until / widths[level]) % SLOTS);
 }
 
+/* Forms the row of a finished job. */
 static HeapTuple
 form_row(Relation rel, int slice, const FinishedJob *finished)
 {
@@ -211,6 +214,7 @@ history_writer_close(HistoryWriter *history)
 	history->rel = NULL;
 }
 
+/* Opens the partition. */
 static void
 open_slice(HistoryWriter *history, int slice)
 {
@@ -222,6 +226,7 @@ open_slice(HistoryWriter *history, int slice)
 	MemoryContextSwitchTo(old);
 }
 
+/* Adds a row to those that are not written yet. */
 static void
 add_row(HistoryWriter *history, int slice, const FinishedJob *finished)
 {
@@ -241,6 +246,7 @@ add_row(HistoryWriter *history, int slice, const FinishedJob *finished)
 	history->count++;
 }
 
+/* Inserts a row at once. */
 static void
 insert_finished_row(int slice, const FinishedJob *finished)
 {
@@ -311,6 +317,7 @@ history_insert(HistoryWriter *history, const Job *job, const Worker *worker, Job
 
 /* ---- taking one back ---- */
 
+/* Returns the state of that name. */
 static JobState
 state_named(const char *name)
 {
@@ -403,6 +410,7 @@ read_finished_row(int slice, TupleTableSlot *slot, bool completed, FinishedJob *
 	return true;
 }
 
+/* Deletes a row that may be taken. */
 static bool
 take_finished_row(Relation rel, int slice, TupleTableSlot *slot, Snapshot snapshot, bool completed,
 				  FinishedJob *finished)
@@ -413,6 +421,7 @@ take_finished_row(Relation rel, int slice, TupleTableSlot *slot, Snapshot snapsh
 		QjTableDelete(rel, &slot->tts_tid, snapshot, false, &failure) == TM_Ok;
 }
 
+/* Finds a job in a partition, and removes it with "take". */
 static bool
 find_finished_in(int slice, int64 id, bool completed, bool take, FinishedJob *finished)
 {
@@ -475,6 +484,7 @@ history_knows(int64 id, Snapshot snapshot)
 	return find_known(id, snapshot, NULL);
 }
 
+/* Removes a job at the place that this process knows, if it is there. */
 static bool
 take_known(int64 id, FinishedJob *finished)
 {
@@ -499,6 +509,7 @@ history_take(int64 id, FinishedJob *finished)
 
 /* ---- maintenance ---- */
 
+/* Whether the partition has no pages. */
 static bool
 slice_empty(int slice)
 {
@@ -598,6 +609,7 @@ log_removed(const char *worker, Oid owner, int64 jobs)
 			 errhint("Retry or discard dead jobs, or increase \"queue_jobs.max_dead_jobs\".")));
 }
 
+/* Removes the dead jobs beyond queue_jobs.max_dead_jobs. */
 static void
 remove_surplus(Oid *types, Datum *values)
 {

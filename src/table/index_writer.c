@@ -26,6 +26,7 @@ is_direct(Relation index)
 		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 }
 
+/* Closes the indexes. */
 static void
 close_indexes(IndexWriter *writer)
 {
@@ -83,6 +84,7 @@ index_writer_open(IndexWriter *writer, Relation rel, MembershipFunction membersh
 	ExecOpenIndices(writer->result, false);
 }
 
+/* Inserts an entry into an index without expressions. */
 static void
 insert_entry(IndexWriter *writer, Relation index, TupleTableSlot *slot, bool update)
 {
@@ -97,6 +99,7 @@ insert_entry(IndexWriter *writer, Relation index, TupleTableSlot *slot, bool upd
 						update, NULL);
 }
 
+/* Inserts entries as the server's executor does, for indexes that users have added. */
 static void
 insert_by_executor(IndexWriter *writer, TupleTableSlot *slot, bool update, bool only_summarizing)
 {
@@ -166,6 +169,7 @@ typedef struct KnownPlace
 	ItemPointerData tid;
 } KnownPlace;
 
+/* Returns where the place of an id is remembered. */
 static KnownPlace *
 known_place(int64 id)
 {

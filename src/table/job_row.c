@@ -138,6 +138,7 @@ next_of_ids(WalkSource *source)
 	return false;
 }
 
+/* Goes on to the next row of a table. */
 static void
 advance(JobWalk *walk, WalkSource *source)
 {
@@ -153,6 +154,7 @@ advance(JobWalk *walk, WalkSource *source)
 			source->slot, source->slice == NO_SLICE ? Anum_live_job_id : Anum_finished_job_id);
 }
 
+/* Adds a table to the walk. */
 static void
 add_source(JobWalk *walk, int slice, Relation rel, Oid index, int64 before)
 {
@@ -168,6 +170,7 @@ add_source(JobWalk *walk, int slice, Relation rel, Oid index, int64 before)
 	advance(walk, source);
 }
 
+/* Adds the partitions that may have jobs in these states. */
 static void
 add_history(JobWalk *walk, uint32 states, int64 before)
 {
@@ -204,6 +207,7 @@ job_walk_begin(JobWalk *walk, Snapshot snapshot, uint32 states, int64 before,
 	add_history(walk, states, before);
 }
 
+/* Whether the row's lane is wanted. */
 static bool
 source_is_wanted(JobWalk *walk, const WalkSource *source)
 {
@@ -212,6 +216,7 @@ source_is_wanted(JobWalk *walk, const WalkSource *source)
 																			  : Anum_finished_job_lane));
 }
 
+/* Whether the job is running, by an executor or a lease. */
 static bool
 walk_is_running(const JobWalk *walk, const Job *job)
 {
@@ -223,6 +228,7 @@ walk_is_running(const JobWalk *walk, const Job *job)
 	return job->lease != 0 && lease_holds(job, walk->now, &until);
 }
 
+/* Returns the state of a live job. */
 static JobState
 live_state(const JobWalk *walk, const Job *job)
 {
@@ -258,6 +264,7 @@ read_job(const JobWalk *walk, const WalkSource *source, WalkedJob *walked)
 	return finished.keep_until > walk->now;
 }
 
+/* Returns the table whose next row has the highest id. */
 static WalkSource *
 newest_source(JobWalk *walk)
 {
@@ -271,6 +278,7 @@ newest_source(JobWalk *walk)
 
 /* ---- live jobs by their lanes ---- */
 
+/* Adds an id that an index has found. */
 static void
 add_id(WalkSource *source, int64 id)
 {
@@ -302,6 +310,7 @@ read_part(JobWalk *walk, WalkSource *source, CatalogRelation which, ScanKey key,
 	index_close(index, AccessShareLock);
 }
 
+/* Order of ids, from the highest. */
 static int
 from_highest(const void *a, const void *b)
 {

@@ -54,6 +54,7 @@ typedef struct Count
 	Snapshot	snapshot;
 } Count;
 
+/* Order of ids. */
 static int
 compare_ids(const void *a, const void *b)
 {
@@ -63,6 +64,7 @@ compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Notes which jobs executors run. */
 static void
 note_running(Count *count)
 {
@@ -89,6 +91,7 @@ jobs_of(Count *count, int32 lane)
 	return count->last;
 }
 
+/* Returns the counts of the row's lane. */
 static LaneJobs *
 jobs_of_row(Count *count, TupleTableSlot *slot)
 {
@@ -114,6 +117,7 @@ is_claimed(Count *count, TupleTableSlot *slot)
 	return holds;
 }
 
+/* Whether the row's job is running. */
 static bool
 row_is_running(Count *count, TupleTableSlot *slot)
 {
@@ -123,6 +127,7 @@ row_is_running(Count *count, TupleTableSlot *slot)
 		is_claimed(count, slot);
 }
 
+/* Notes since when the lane has an available job. */
 static void
 note_available(LaneJobs *jobs, TupleTableSlot *slot)
 {
@@ -131,6 +136,7 @@ note_available(LaneJobs *jobs, TupleTableSlot *slot)
 
 /* ---- all rows ---- */
 
+/* Counts a row by its state. */
 static void
 count_row(Count *count, TupleTableSlot *slot)
 {
@@ -151,6 +157,7 @@ count_row(Count *count, TupleTableSlot *slot)
 		jobs->states[kind]++;
 }
 
+/* Counts all rows of the table. */
 static void
 read_live_rows(Count *count, Relation rel, Snapshot snapshot)
 {
@@ -170,6 +177,7 @@ read_live_rows(Count *count, Relation rel, Snapshot snapshot)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/* Hands the result in, for the next count. */
 static void
 hand_in(HTAB *lanes)
 {
@@ -199,6 +207,7 @@ count_all(Count *count, Relation rel, Snapshot snapshot)
 
 /* ---- from counts ---- */
 
+/* Whether the lane has jobs. */
 static bool
 has_any(const LaneCount *count)
 {
@@ -208,6 +217,7 @@ has_any(const LaneCount *count)
 	return false;
 }
 
+/* Whether any lane has jobs that may expire. */
 static bool
 any_expiring(const LaneCount *counts, int number)
 {
@@ -350,6 +360,7 @@ read_first_jobs(Count *count, LaneJobs *jobs, Relation index, TupleTableSlot *sl
 	index_endscan(scan);
 }
 
+/* Looks at the first jobs of lanes: some may have been claimed, or not be available any more. */
 static void
 look_at_lanes(Count *count)
 {
@@ -409,6 +420,7 @@ raise_to_zero(Count *count)
 			jobs->states[state] = Max(jobs->states[state], 0);
 }
 
+/* Takes the kept counts, and corrects them by what time has changed. */
 static void
 from_counts(Count *count, const LaneCount *counts, int number)
 {
@@ -476,6 +488,7 @@ get_counts(Relation rel, LaneCount **counts, int *number, Snapshot *snapshot)
 	return live_counts_get(counts, number);	/* of a session that began when we could not */
 }
 
+/* Begins to count. */
 static void
 begin_count(Count *count)
 {
@@ -533,6 +546,7 @@ lane_jobs_count(void)
  * session counts itself then.
  */
 
+/* Counts in a transaction of its own. */
 static void
 count_live_jobs(void *argument)
 {

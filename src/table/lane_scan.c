@@ -93,6 +93,7 @@ lane_scan_known(LaneScan *scan)
 	return true;
 }
 
+/* Goes on to the lane's next row; false at the end. */
 static bool
 lane_scan_row(LaneScan *scan)
 {

@@ -167,6 +167,7 @@ lease_holds(const Job *job, TimestampTz now, TimestampTz *until)
 	return *until > now;
 }
 
+/* Returns the kind of a row. */
 static LiveKind
 kind_of(bool claimed, bool due, bool waits, bool failed)
 {
@@ -179,6 +180,7 @@ kind_of(bool claimed, bool due, bool waits, bool failed)
 	return failed ? KIND_RETRYABLE : KIND_SCHEDULED;
 }
 
+/* Notes a change of the counts. */
 static void
 note_change(int32 lane, LiveKind kind, bool expiring, int change)
 {
@@ -203,6 +205,7 @@ tally_kind(TupleTableSlot *slot)
 					slot_get_int32(slot, Anum_live_job_uncharged));
 }
 
+/* Whether the row's job must start by a time. */
 static bool
 is_expiring(TupleTableSlot *slot)
 {

@@ -72,6 +72,7 @@ live_scan_end(LiveScan *scan)
 	MemoryContextDelete(scan->each);
 }
 
+/* Whether the claimant has claimed the row's job. */
 static bool
 is_claim_of(TupleTableSlot *slot, const char *claimant, int length, Oid role)
 {
@@ -242,6 +243,7 @@ expiring_note(ExpiringMembers *expiring, int64 job, TimestampTz at, TimestampTz 
 		expiring->next = Min(expiring->next, at);
 }
 
+/* Notes when the row's job expires. */
 static void
 note_expiry(ExpiringMembers *expiring, TupleTableSlot *slot, TimestampTz now)
 {

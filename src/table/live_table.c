@@ -34,6 +34,7 @@
 #include "utils/syscache.h"
 #include "wakeup.h"
 
+/* Opens the table with that lock. */
 static void
 open_table(LiveTable *table, LOCKMODE mode)
 {
@@ -56,6 +57,7 @@ live_open_to_read(LiveTable *table)
 	open_table(table, AccessShareLock);
 }
 
+/* Whether the row is in an index of rows with that column. */
 static Membership
 column_has_value(TupleTableSlot *slot, int attribute)
 {
@@ -107,6 +109,7 @@ live_close(LiveTable *table)
 	table_close(table->rel, NoLock);
 }
 
+/* Inserts the row of a job. */
 static void
 insert_live_row(LiveTable *table, const Job *job, bool again)
 {
@@ -138,6 +141,7 @@ live_insert_again(LiveTable *table, const Job *job)
 	insert_live_row(table, job, true);
 }
 
+/* Makes the slots for inserting many rows. */
 static void
 make_slots(LiveTable *table)
 {
@@ -180,6 +184,7 @@ live_deleted_by_us(TupleTableSlot *slot)
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple));
 }
 
+/* ERROR for a state of a row that cannot be. */
 static void
 refuse_unexpected(TM_Result result)
 {

@@ -49,6 +49,7 @@ member_range_note(int64 batch, int64 job)
 	};
 }
 
+/* Writes a range of members. */
 static void
 write_range(Relation rel, TupleTableSlot *slot, IndexWriter *writer, const Range *range)
 {
@@ -81,6 +82,7 @@ member_ranges_write(void)
 	table_close(rel, NoLock);
 }
 
+/* Forgets the ranges of the transaction. */
 static void
 forget_ranges(void)
 {

@@ -92,6 +92,7 @@ typedef struct RowCount
 	char		row[ROW_WIDTH_SHOWN + 1];
 } RowCount;
 
+/* Makes a hash table. */
 static HTAB *
 make_hash(const char *name, Size entry_size, Size key_size, MemoryContext context)
 {
@@ -109,12 +110,14 @@ make_rows(const ChangesPoint *point)
 
 /* ---- tables ---- */
 
+/* Returns what a statistics function says of the table. */
 static int64
 statistic(PGFunction function, Oid table)
 {
 	return DatumGetInt64(DirectFunctionCall1(function, ObjectIdGetDatum(table)));
 }
 
+/* Whether a handler's changes of the table count. */
 static bool
 is_table_of_interest(Form_pg_class class)
 {
@@ -123,6 +126,7 @@ is_table_of_interest(Form_pg_class class)
 		!isOtherTempNamespace(class->relnamespace);
 }
 
+/* Returns the state of a table. */
 static TableState
 table_state(Form_pg_class class)
 {
@@ -164,6 +168,7 @@ list_tables(void)
 
 /* ---- rows ---- */
 
+/* Counts a row that is new, or gone. */
 static void
 count_changed_row(HTAB *rows, TupleTableSlot *slot, int by)
 {
@@ -252,12 +257,14 @@ report_side(StringInfo report, HTAB *rows, int sign, const char *what, bool show
 	*separator = "; ";
 }
 
+/* Adds a line to the report. */
 static void
 report_line(StringInfo report, const char *name, const char *text)
 {
 	appendStringInfo(report, "%sTable %s%s", report->len > 0 ? "\n" : "", name, text);
 }
 
+/* Adds the rows of a table that have changed. */
 static void
 report_rows(StringInfo report, const TableState *table, HTAB *rows)
 {
@@ -367,6 +374,7 @@ changes_since(ChangesPoint *point, StringInfo report)
 	return rewritten;
 }
 
+/* Forgets the point. */
 static void
 changes_end(ChangesPoint *point)
 {
@@ -393,6 +401,7 @@ typedef struct Trial
 
 /* ---- runs ---- */
 
+/* Whether the record is pending. */
 static bool
 is_pending(Trial *trial, bool lock)
 {
@@ -536,6 +545,7 @@ try_and_undo(Trial *trial)
 
 /* ---- SQL ---- */
 
+/* Returns the worker; ERROR if it cannot be tested. */
 static const Worker *
 testable_worker(const char *name)
 {
@@ -562,6 +572,7 @@ testable_worker(const char *name)
 	return worker;
 }
 
+/* ERROR if the handler cannot be called. */
 static void
 require_handler(const char *name, const Handler *handler, const char *why)
 {
