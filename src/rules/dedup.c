@@ -39,13 +39,11 @@
 
 #include "batch_member.h"
 #include "catalog.h"
-#include "common/hashfn.h"
 #include "crash_ledger.h"
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"
 #include "duplicates.h"
-#include "encrypted_job.h"
 #include "end_news.h"
 #include "executor_slot.h"
 #include "history.h"
@@ -56,7 +54,6 @@
 #include "location.h"
 #include "long_job.h"
 #include "miscadmin.h"
-#include "record.h"
 #include "run_as.h"
 #include "test_point.h"
 #include "wakeup.h"
@@ -71,168 +68,6 @@ typedef enum RelyResult
 	RELY_ENDS,					/* a transaction takes it away, or changes it */
 	RELY_CHANGED,				/* it is not what it was: look again */
 } RelyResult;
-
-/* ---- keys ---- */
-
-/* Returns how the job is deduplicated. */
-static DedupStrategy
-strategy(const Job *job, const Worker *worker)
-{
-	if (job->dedup_hash == 0 || worker == NULL)
-		return DEDUP_NONE;
-	if (job->dedup_key != NULL && !is_encrypted_dedup_token(job->dedup_key))
-		return worker->deduplicate == DEDUP_NONE ? DEDUP_UNTIL_EXECUTING : worker->deduplicate;
-	return worker->idempotent ? worker->deduplicate : DEDUP_NONE;
-}
-
-bool
-dedup_one_at_a_time(const Job *job, const Worker *worker)
-{
-	return strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
-}
-
-bool
-dedup_takes_part(const Worker *worker)
-{
-	return worker->idempotent && worker->deduplicate != DEDUP_NONE;
-}
-
-/*
- * The hash of a key; never 0. The lane's salt, which ordinary roles cannot read, keeps the keys of different
- * owners apart, and any role from choosing args whose hash is that of another's. It does not change with the
- * owner's OID, as a restore does, nor with the owner's name.
- */
-static int64
-hash_key(const Lane *lane, Jsonb *args, const char *token)
-{
-	uint64		hash = hash_combine64(key_hash_text(lane->worker, 0), key_hash_text(lane->queue, 0));
-
-	hash = hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
-	hash ^= (uint64) lane->salt;
-	return hash == 0 ? 1 : (int64) hash;
-}
-
-/* Returns the lane of a job that has one. */
-static const Lane *
-lane_of(const Job *job)
-{
-	const Lane *lane = lane_get(job->lane);
-
-	if (lane == NULL)
-		elog(ERROR, "lane %d is missing", job->lane);
-	return lane;
-}
-
-void
-dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
-{
-	const Lane *lane;
-
-	job->dedup_hash = 0;
-	job->dedup_key = NULL;
-	if (token == NULL && !dedup_takes_part(worker))
-		return;
-	lane = lane_of(job);
-	if (token == NULL && worker->encrypt != NULL && worker->record == NULL)
-		token = encrypted_dedup_token(lane, args);
-	job->dedup_hash = hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token);
-	job->dedup_key = token == NULL ? NULL : pstrdup(token);
-}
-
-/*
- * The args that take part in the key: all, if they are from before the worker got its record, and do not name
- * one.
- */
-static Jsonb *
-key_args(const Worker *worker, const Job *job)
-{
-	return record_has_key(worker, job->args) ? record_key_args(worker, job->args) : job->args;
-}
-
-void
-dedup_move_key(Job *job, const Worker *worker)
-{
-	const Lane *lane = lane_of(job);
-
-	if (job->dedup_hash == 0)
-		return;
-	job->dedup_hash = hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args,
-							   job->dedup_key);
-}
-
-/*
- * The owner is part of it also where jobs run as the worker's definer: no role is to learn of another's jobs,
- * or to cancel its own with them.
- */
-static bool
-same_key(const Job *a, const Job *b)
-{
-	const Lane *x = lane_get(a->lane);
-	const Lane *y = lane_get(b->lane);
-	Worker	   *worker;
-
-	if (x == NULL || y == NULL || strcmp(x->worker, y->worker) != 0 || strcmp(x->queue, y->queue) != 0 ||
-		x->owner != y->owner)
-		return false;
-	worker = registry_worker(x->worker);
-	if (worker == NULL)
-		return false;
-	if (a->dedup_key != NULL || b->dedup_key != NULL)
-		return a->dedup_key != NULL && b->dedup_key != NULL && strcmp(a->dedup_key, b->dedup_key) == 0;
-	return compareJsonbContainers(&key_args(worker, a)->root, &key_args(worker, b)->root) == 0;
-}
-
-/* Since when the job has been waiting to be run, after so many attempts. */
-static TimestampTz
-waiting_since(const Job *job, int attempt)
-{
-	return attempt > job->uncharged ? job->created_at : Max(job->created_at, job->run_at);
-}
-
-/*
- * Due in a moment, as a replica is given time to catch up: enqueued for now, or put back. That makes it no
- * future job.
- */
-static bool
-waits_for_replicas(const Job *job, const Worker *worker, TimestampTz now)
-{
-	return worker->data_consistency != CONSISTENCY_ALWAYS && job->attempt == 0 &&
-		(job->run_at <= job->created_at + CONSISTENCY_START_DELAY ||
-		 (job->strategy == STRATEGY_RETRY && job->run_at <= now + CONSISTENCY_RETRY_DELAY));
-}
-
-/* Whether more is kept of a job than its row would have if it were enqueued again. */
-static bool
-has_state(const Job *job)
-{
-	return job->cursor != NULL || waits_for_signal(job) != NULL || saved_step_any(job->id) ||
-		job_signal_any(job->id);
-}
-
-/*
- * Whether after so many attempts it goes on where an earlier run stopped. A job that is as it was enqueued
- * need not be looked up.
- */
-static bool
-has_begun(const Job *job, int attempt)
-{
-	return (attempt > 0 || job->run_at != job->created_at) && has_state(job);
-}
-
-/* Whether a job that is not running takes part in deduplication now. */
-static bool
-takes_part(const Job *job, const Worker *worker, TimestampTz now)
-{
-	if (job->waits != NULL && job->attempt == 0)
-		return false;			/* it waits for other jobs */
-	if (!dedup_one_at_a_time(job, worker) && has_begun(job, job->attempt))
-		return false;			/* it has freed its key */
-	if (job->due || job->run_at <= now || waits_for_replicas(job, worker, now))
-		return true;
-	if (job->attempt > 0 && dedup_one_at_a_time(job, worker))
-		return true;			/* a retry holds the key, as does a job that was snoozed */
-	return job_failures(job) == 0 && worker->including_scheduled;
-}
 
 /* Whether a moment at which a job expires comes before another's. */
 static bool
@@ -262,9 +97,9 @@ may_expire(const Job *other, const Job *job, TimestampTz now)
 static bool
 goes_first(const Job *other, const Job *job, const Worker *worker, TimestampTz now)
 {
-	return takes_part(other, worker, now) &&
-		waiting_since(other, other->attempt) >= now - worker->dedup_ttl &&
-		has_begun(other, other->attempt) && !has_begun(job, job->attempt);
+	return dedup_job_takes_part(other, worker, now) &&
+		dedup_waiting_since(other, other->attempt) >= now - worker->dedup_ttl &&
+		dedup_has_begun(other, other->attempt) && !dedup_has_begun(job, job->attempt);
 }
 
 /* ---- enqueue ---- */
@@ -282,7 +117,7 @@ look_at_job_again(LiveTable *table, const Job *seen, const Worker *worker, Times
 			return RELY_ENDS;
 		case LOOK_THERE:
 			if (job.dedup_hash != seen->dedup_hash || lease_holds(&job, now, &until) ||
-				!takes_part(&job, worker, now))
+				!dedup_job_takes_part(&job, worker, now))
 				return RELY_CHANGED;
 			return charge_possible(&job) ? RELY_ENDS : RELY_DONE;
 		default:
@@ -328,7 +163,7 @@ static bool
 runs_here(const Job *job)
 {
 	return current_job.job != NULL && current_job.job->dedup_hash == job->dedup_hash &&
-		same_key(job, current_job.job);
+		dedup_same_key(job, current_job.job);
 }
 
 /* Says what becomes of a duplicate of a job that runs, under until_executed. */
@@ -352,7 +187,7 @@ can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, Tim
 	if (has_lease && !runs)
 		return false;
 	/* one that waits for a signal may be due at infinity, to which nothing can be added */
-	return waiting_since(other, attempts) >= now - worker->dedup_ttl &&
+	return dedup_waiting_since(other, attempts) >= now - worker->dedup_ttl &&
 		(runs || !may_expire(other, job, now));
 }
 
@@ -360,8 +195,8 @@ can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, Tim
 static bool
 needs_follow_up(const Job *other, const Worker *worker, TimestampTz now)
 {
-	return dedup_one_at_a_time(other, worker) && worker->reschedule_once && takes_part(other, worker, now) &&
-		has_begun(other, other->attempt);
+	return dedup_one_at_a_time(other, worker) && worker->reschedule_once &&
+		dedup_job_takes_part(other, worker, now) && dedup_has_begun(other, other->attempt);
 }
 
 /* A hold alone may be of a claim that puts the job back. */
@@ -401,7 +236,7 @@ look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, Ti
 		RelyResult	rely;
 		bool		runs;
 
-		if (!same_key(job, &other))
+		if (!dedup_same_key(job, &other))
 			continue;
 		/* a function's run does not show in its row; nor does it that an executor ends what has expired */
 		runs = lease_holds(&other, now, &until) ||
@@ -413,7 +248,7 @@ look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, Ti
 			continue;
 		if (runs)
 			rely = RELY_RUNS;
-		else if (!takes_part(&other, worker, now))
+		else if (!dedup_job_takes_part(&other, worker, now))
 			continue;
 		else
 			rely = rely_on(table, scan.slot, &other, worker, now);
@@ -453,7 +288,7 @@ dedup_find_standing(LiveTable *table, const Job *job, const Worker *worker, Oid 
 	TimestampTz now = job->created_at;
 	Standing	result = STANDING_NONE;
 
-	if (strategy(job, worker) == DEDUP_NONE || job->waits != NULL ||
+	if (dedup_strategy(job, worker) == DEDUP_NONE || job->waits != NULL ||
 		(job->run_at > now && !worker->including_scheduled))
 		return STANDING_NONE;
 	do
@@ -474,7 +309,7 @@ any_live(LiveTable *table, const Job *job)
 
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (!found && key_scan_next(&scan, &other))
-		found = same_key(job, &other);
+		found = dedup_same_key(job, &other);
 	key_scan_end(&scan);
 	return found;
 }
@@ -482,7 +317,7 @@ any_live(LiveTable *table, const Job *job)
 bool
 dedup_any_live(LiveTable *table, const Job *job, const Worker *worker)
 {
-	const Lane *own = lane_of(job);
+	const Lane *own = lane_get(job->lane);
 	Job			other = *job;
 	ListCell   *cell;
 
@@ -532,13 +367,13 @@ key_state(LiveTable *table, const Job *job, const Worker *worker, TimestampTz *s
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (state != KEY_RUNS && key_scan_next(&scan, &other))
 	{
-		if (other.id == job->id || !same_key(job, &other))
+		if (other.id == job->id || !dedup_same_key(job, &other))
 			continue;
 		if (is_run_by_lease(&other, now))
 			state = KEY_RUNS;
 		else if (goes_first(&other, job, worker, now))
 		{
-			*since = Max(*since, waiting_since(&other, other.attempt));
+			*since = Max(*since, dedup_waiting_since(&other, other.attempt));
 			state = KEY_BEGUN;
 		}
 	}
@@ -639,7 +474,7 @@ take_key_or_pass_by(LiveTable *table, const Job *job, const Worker *worker)
 bool
 dedup_goes_first(const Job *other, const Job *job, const Worker *worker)
 {
-	return dedup_one_at_a_time(job, worker) && same_key(job, other) &&
+	return dedup_one_at_a_time(job, worker) && dedup_same_key(job, other) &&
 		goes_first(other, job, worker, GetCurrentTimestamp());
 }
 
@@ -721,17 +556,18 @@ dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker)
 	KeyScan		scan;
 	Job			other;
 
-	if (strategy(job, worker) == DEDUP_NONE || has_begun(job, attempts))
+	if (dedup_strategy(job, worker) == DEDUP_NONE || dedup_has_begun(job, attempts))
 		return;
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{
-		TimestampTz since = waiting_since(job, attempts);
-		TimestampTz other_since = waiting_since(&other, other.attempt);
+		TimestampTz since = dedup_waiting_since(job, attempts);
+		TimestampTz other_since = dedup_waiting_since(&other, other.attempt);
 
-		if (other.id == job->id || !same_key(job, &other) || is_run_by_lease(&other, now))
+		if (other.id == job->id || !dedup_same_key(job, &other) || is_run_by_lease(&other, now))
 			continue;
-		if (!takes_part(&other, worker, now) || has_state(&other) || job_signal_any_to_come(other.id) ||
+		if (!dedup_job_takes_part(&other, worker, now) || dedup_has_state(&other) ||
+			job_signal_any_to_come(other.id) ||
 			Max(since, other_since) - Min(since, other_since) > worker->dedup_ttl)
 			continue;
 		(void) absorb(table, scan.slot, &other, job, attempts, worker, now);
@@ -794,7 +630,7 @@ dedup_move_begin(LiveTable *table, const Job *job, const Worker *worker, List **
 		int64	   *id = palloc(sizeof(int64));
 
 		*id = other.id;
-		if (other.id != job->id && same_key(job, &other))
+		if (other.id != job->id && dedup_same_key(job, &other))
 			*ids = lappend(*ids, id);
 	}
 	key_scan_end(&scan);

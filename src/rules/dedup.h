@@ -5,6 +5,7 @@
 #ifndef QUEUE_JOBS_DEDUP_H
 #define QUEUE_JOBS_DEDUP_H
 
+#include "dedup_key.h"
 #include "lane.h"
 #include "live_table.h"
 
@@ -14,19 +15,6 @@ typedef enum Standing
 	STANDING_DROP,				/* the job is a duplicate of *standing: do not insert it */
 	STANDING_FOLLOW_UP,			/* the job is a duplicate: insert it, to run after *standing */
 } Standing;
-
-/* Whether the worker deduplicates its jobs even if the enqueuer gives no token. */
-extern bool dedup_takes_part(const Worker *worker);
-
-/* Whether the job holds its key until it has ended (until_executed). */
-extern bool dedup_one_at_a_time(const Job *job, const Worker *worker);
-
-/*
- * Gives the job its key: the worker, queue and owner of its lane, and the token or else the args. For args
- * that the worker encrypts, a keyed hash stands in their place; "args" are clear. Gives no key if the worker
- * does not deduplicate.
- */
-extern void dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token);
 
 /*
  * Looks for a job of the same key that stands for the job about to be enqueued, and holds that job until the
@@ -62,9 +50,6 @@ extern void dedup_claim_undo(const Job *job, const Worker *worker);
  * job->uncharged grows so that *job has as few. A job that has begun (dedup.c) is merged with no other.
  */
 extern void dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker);
-
-/* Gives a job that has come to another lane the key that it has there. */
-extern void dedup_move_key(Job *job, const Worker *worker);
 
 /*
  * dedup_move_begin() prepares a move of a job under until_executed to another lane. Returns false if a job of
