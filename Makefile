@@ -53,6 +53,7 @@ SQL_PARTS = \
 	src/sql/35_metric.sql \
 	src/sql/40_functions.sql \
 	src/sql/45_comments.sql \
+	src/sql/46_internal_privileges.sql \
 	src/sql/50_privileges.sql
 EXTENSION_SCRIPT = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 
@@ -62,7 +63,7 @@ LAST_RELEASE  = 0.1.0
 UPDATE_SCRIPT = src/sql/$(EXTENSION)--$(LAST_RELEASE)--$(EXTVERSION).sql
 UPDATE_PARTS  = src/sql/from_$(LAST_RELEASE)/00_guard.sql src/sql/21_since_$(LAST_RELEASE).sql src/sql/from_$(LAST_RELEASE)/20_tables.sql
 UPDATE_RIGHTS = src/sql/from_$(LAST_RELEASE)/50_privileges.sql
-REPLACED_PARTS = src/sql/30_views.sql src/sql/35_metric.sql src/sql/40_functions.sql src/sql/45_comments.sql
+REPLACED_PARTS = src/sql/30_views.sql src/sql/35_metric.sql src/sql/40_functions.sql src/sql/45_comments.sql src/sql/46_internal_privileges.sql
 
 # The numbers of the columns that the tables have, for C.
 ATTRIBUTE_NUMBERS = src/base/attribute_numbers.h

@@ -27,8 +27,16 @@ SELECT call, sqlstate_of('SELECT queue_jobs.' || call) FROM unnest(ARRAY[
     $$define_worker('x', record => '0', record_key => 'id', pending => 'true')$$, $$define_worker('x', record => '-', record_key => 'id', pending => 'true')$$,
     $$define_worker('x', record => '99999999', record_key => 'id', pending => 'true')$$,
     $$define_worker('x', record => 'app.alive', record_key => 'what', pending => 'true')$$,
-    $$define_worker('x', feature_category => repeat('x', 100001))$$, $$define_worker('x', tags => array_fill('x'::text, ARRAY[1001]))$$,
-    $$table_written()$$, $$schedule_written()$$]) call;
+    $$define_worker('x', feature_category => repeat('x', 100001))$$, $$define_worker('x', tags => array_fill('x'::text, ARRAY[1001]))$$]) call;
+-- What only a superuser could call in such a way.
+RESET ROLE;
+SELECT p.oid::regprocedure AS function, outcome
+  FROM pg_proc p, LATERAL (
+       SELECT helper.sqlstate_of(format('SELECT queue_jobs_internal.%I(%s)', p.proname, string_agg(format('NULL::%s', CASE t WHEN 'anyelement'::regtype THEN 'text' ELSE t::regtype END), ', ' ORDER BY n))) AS outcome
+         FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a (t, n)) s
+ WHERE p.pronamespace = 'queue_jobs_internal'::regnamespace AND (p.pronargs > 0 OR p.prorettype = 'trigger'::regtype)
+ ORDER BY p.proname COLLATE "C";
+SET ROLE regress_app;
 
 -- What is pasted into a query must not make it several: their results would be taken for what they are not.
 CREATE TABLE one_query (id integer PRIMARY KEY);

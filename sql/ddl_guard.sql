@@ -3,6 +3,7 @@ SELECT queue_jobs.next_runs('* * * * *', count => 0);   -- the library is loaded
 
 -- Names. The functions and the library find each other by them.
 ALTER SCHEMA queue_jobs RENAME TO jobs;
+ALTER SCHEMA queue_jobs_internal RENAME TO jobs;
 ALTER TABLE queue_jobs.live_job RENAME TO job_table;
 ALTER TABLE queue_jobs.live_job RENAME COLUMN args TO arguments;
 ALTER TABLE queue_jobs.live_job RENAME CONSTRAINT live_job_id TO live_job_pkey;
@@ -11,6 +12,7 @@ ALTER TRIGGER table_written ON queue_jobs.lane RENAME TO written;
 ALTER INDEX queue_jobs.live_job_ready RENAME TO ready;
 ALTER SEQUENCE queue_jobs.lane_id_seq RENAME TO lanes;
 ALTER VIEW queue_jobs.job RENAME TO jobs;
+ALTER VIEW queue_jobs_internal.job_alive SET SCHEMA queue_jobs;
 DROP TABLE queue_jobs.token;
 -- Columns and constraints. The library knows those that there are.
 ALTER TABLE queue_jobs.live_job ADD COLUMN note jsonb;

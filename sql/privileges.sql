@@ -21,7 +21,7 @@ SET ROLE regress_nobody;
 SELECT p.oid::regprocedure AS callable FROM pg_proc p
  WHERE pronamespace = 'queue_jobs'::regnamespace AND has_function_privilege(p.oid, 'EXECUTE') ORDER BY 1;
 SELECT c.oid::regclass AS relation FROM pg_class c
- WHERE relnamespace = 'queue_jobs'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f')
+ WHERE relnamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace) AND relkind IN ('r', 'p', 'v', 'm', 'f')
    AND has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER');
 SELECT c.oid::regclass AS sequence FROM pg_class c
  WHERE relnamespace = 'queue_jobs'::regnamespace AND CASE relkind WHEN 'S' THEN has_sequence_privilege(c.oid, 'USAGE, UPDATE') END;
@@ -29,6 +29,19 @@ SELECT count(*) FROM queue_jobs.running_jobs();
 SELECT queue_jobs.current_job() IS NULL AS none;
 RESET ROLE;
 REVOKE USAGE ON SCHEMA queue_jobs FROM regress_nobody;
+
+-- What these are made of is the owner's alone. Whether a role may read a view, or call health(), is a matter of the view and of health().
+SELECT a.grantee::regrole, a.privilege_type FROM pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+ WHERE n.nspname = 'queue_jobs_internal' AND a.grantee <> n.nspowner;
+SET ROLE regress_other;
+SELECT sqlstate_of('SELECT queue_jobs_internal.clock()'), sqlstate_of('SELECT * FROM queue_jobs_internal.job_alive'), sqlstate_of('SELECT * FROM queue_jobs_internal.metrics()'),
+       sqlstate_of('SELECT * FROM queue_jobs.metric'), sqlstate_of('SELECT * FROM queue_jobs.replica'), sqlstate_of('SELECT * FROM queue_jobs.health()');
+RESET ROLE;
+GRANT SELECT ON queue_jobs.metric, queue_jobs.replica TO regress_other;
+SET ROLE regress_other;
+SELECT sqlstate_of('SELECT * FROM queue_jobs.metric'), sqlstate_of('SELECT * FROM queue_jobs.replica'), sqlstate_of('SELECT * FROM queue_jobs.health()');
+RESET ROLE;
+REVOKE SELECT ON queue_jobs.metric, queue_jobs.replica FROM regress_other;
 
 -- What PUBLIC has been granted on any member of the extension.
 SELECT pg_describe_object(d.classid, d.objid, 0) AS object, a.privilege_type
@@ -43,10 +56,10 @@ SELECT pg_describe_object(d.classid, d.objid, 0) AS object, a.privilege_type
                           WHEN 'pg_namespace'::regclass THEN coalesce(n.nspacl, acldefault('n', n.nspowner)) END) a
  WHERE a.grantee = 0 ORDER BY object;
 -- The search_path of functions that are not in C has nothing of users in it. One function runs with its owner's rights: it reads definitions of all roles.
-SELECT p.oid::regprocedure FROM pg_proc p WHERE pronamespace = 'queue_jobs'::regnamespace
+SELECT p.oid::regprocedure FROM pg_proc p WHERE pronamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace)
    AND prolang <> (SELECT oid FROM pg_language WHERE lanname = 'c') AND proconfig IS DISTINCT FROM '{"search_path=pg_catalog, pg_temp"}';
-SELECT p.oid::regprocedure AS with_rights_of_the_owner, lanname FROM pg_proc p JOIN pg_language l ON l.oid = prolang WHERE pronamespace = 'queue_jobs'::regnamespace AND prosecdef;
--- The view job hides by a barrier; all members are in the schema; every one of them says what it is for.
+SELECT p.oid::regprocedure AS with_rights_of_the_owner, lanname FROM pg_proc p JOIN pg_language l ON l.oid = prolang WHERE pronamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace) AND prosecdef;
+-- The view job hides by a barrier; all members are in the schemas; every one of them says what it is for.
 SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'queue_jobs'::regnamespace AND relname = 'job';
 SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
   FROM pg_depend d
@@ -58,14 +71,14 @@ SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
 -- A role with the rights of an application: no table of the extension can be read or written directly,
 SET ROLE regress_other;
 SELECT c.relname AS accessible FROM pg_class c
- WHERE relnamespace = 'queue_jobs'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+ WHERE relnamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace) AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
    AND CASE relkind WHEN 'S' THEN has_sequence_privilege(c.oid, 'USAGE, UPDATE')
                     ELSE has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') END ORDER BY 1;
 SELECT statement, sqlstate_of(statement) FROM unnest(ARRAY[
     'SELECT * FROM queue_jobs.live_job', 'DELETE FROM queue_jobs.live_job', 'UPDATE queue_jobs.lane SET owner = ''regress_other''',
     'INSERT INTO queue_jobs.paused_queue VALUES (''x'')', 'TRUNCATE queue_jobs.dead_job', 'SELECT nextval(''queue_jobs.job_id'')',
     'ALTER TABLE queue_jobs.live_job ADD x integer', 'CREATE TABLE queue_jobs.mine ()', 'CREATE FUNCTION queue_jobs.mine() RETURNS void LANGUAGE sql AS ''''',
-    'CREATE TRIGGER t BEFORE INSERT ON queue_jobs.live_job FOR EACH ROW EXECUTE FUNCTION queue_jobs.table_written()',
+    'CREATE TRIGGER t BEFORE INSERT ON queue_jobs.live_job FOR EACH ROW EXECUTE FUNCTION queue_jobs_internal.table_written()',
     'DROP EXTENSION queue_jobs', 'LOCK TABLE queue_jobs.live_job']) statement;
 -- it sees its own jobs only,
 SELECT count(*) FROM queue_jobs.job WHERE worker = 'private';

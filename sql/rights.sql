@@ -26,16 +26,16 @@ SELECT DISTINCT pg_describe_object(d.refclassid, d.refobjid, 0) AS foreign_to_vi
 -- A dump has every table and every sequence, but for what means nothing elsewhere.
 SELECT identity AS not_dumped FROM member JOIN pg_class c ON classid = 'pg_class'::regclass AND c.oid = objid
  WHERE relkind IN ('r', 'p', 'S') AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'queue_jobs' AND objid = ANY (extconfig));
-SELECT count(*) AS sequences_not_members FROM pg_class s WHERE relkind = 'S' AND relnamespace = 'queue_jobs'::regnamespace
+SELECT count(*) AS sequences_not_members FROM pg_class s WHERE relkind = 'S' AND relnamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace)
    AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'queue_jobs' AND s.oid = ANY (extconfig));
 -- A publication FOR ALL TABLES has them too: rows can then be changed and deleted only where there is a replica identity.
 SELECT identity AS without_identity FROM member JOIN pg_class c ON classid = 'pg_class'::regclass AND c.oid = objid
  WHERE relkind IN ('r', 'p') AND relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = objid AND indisprimary);
--- Nothing else is in the schema.
-SELECT c.oid::regclass AS not_a_member FROM pg_class c WHERE relnamespace = 'queue_jobs'::regnamespace AND relkind NOT IN ('i', 'I')
+-- Nothing else is in the schemas.
+SELECT c.oid::regclass AS not_a_member FROM pg_class c WHERE relnamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace) AND relkind NOT IN ('i', 'I')
    AND NOT EXISTS (SELECT FROM member WHERE classid = 'pg_class'::regclass AND objid = c.oid)
    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i');
-SELECT p.oid::regprocedure AS not_a_member FROM pg_proc p WHERE pronamespace = 'queue_jobs'::regnamespace
+SELECT p.oid::regprocedure AS not_a_member FROM pg_proc p WHERE pronamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace)
    AND NOT EXISTS (SELECT FROM member WHERE classid = 'pg_proc'::regclass AND objid = p.oid);
 
 -- Comments: also on views, sequences and the types that have no table.
@@ -43,7 +43,7 @@ SELECT type, identity AS without_comment FROM member WHERE type NOT IN ('rule', 
    AND classid IN ('pg_proc'::regclass, 'pg_class'::regclass, 'pg_namespace'::regclass) ORDER BY 2;
 
 -- Triggers are ours alone, and call nothing of anybody else's.
-SELECT tgrelid::regclass, tgfoid::regproc FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace = 'queue_jobs'::regnamespace AND NOT tgisinternal
+SELECT tgrelid::regclass, tgfoid::regproc FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace) AND NOT tgisinternal
    AND tgfoid NOT IN (SELECT objid FROM member WHERE classid = 'pg_proc'::regclass);
 
 -- The ready-made roles: what each has, and that no other role has anything.
@@ -60,7 +60,7 @@ SELECT role, coalesce(p.proname, identity) AS object, privilege_type FROM grante
 SELECT DISTINCT role FROM granted WHERE is_grantable OR (grantee <> 0 AND role NOT LIKE 'queue\_jobs\_%' AND role NOT LIKE 'regress\_%');
 SELECT rolname, rolcanlogin, rolsuper, rolcreaterole, rolcreatedb FROM pg_roles WHERE rolname LIKE 'queue\_jobs\_%' ORDER BY 1;
 -- Only the owner has these.
-SELECT p.oid::regproc AS for_the_owner_alone FROM pg_proc p WHERE pronamespace = 'queue_jobs'::regnamespace
+SELECT p.oid::regproc AS for_the_owner_alone FROM pg_proc p WHERE pronamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace)
    AND NOT EXISTS (SELECT FROM granted WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND (grantee = 0 OR role LIKE 'queue\_jobs\_%')) ORDER BY 1;
 
 -- They suffice for what they are for, and for no more.

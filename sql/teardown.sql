@@ -16,7 +16,7 @@ RESET search_path;
 DROP EXTENSION queue_jobs;
 DROP FUNCTION app.uses_view();
 DROP EXTENSION queue_jobs;
-SELECT count(*) FROM pg_namespace WHERE nspname = 'queue_jobs';
+SELECT count(*) FROM pg_namespace WHERE nspname IN ('queue_jobs', 'queue_jobs_internal');
 -- Calls from a session that knew it are refused.
 SELECT queue_jobs.enqueue('no such worker');
 -- It can come back, empty.

@@ -86,7 +86,7 @@ SELECT job AS one FROM queue_jobs.enqueue_workflow('viewed', '[{"step": "one", "
 SELECT batch FROM queue_jobs.batch_member WHERE job = :one \gset
 RESET ROLE;
 CREATE VIEW app.looks AS
-SELECT coalesce(pg_stat_get_xact_function_calls('queue_jobs.waits_for(tid)'::regprocedure), 0) AS waits_for,
+SELECT coalesce(pg_stat_get_xact_function_calls('queue_jobs_internal.waits_for(tid)'::regprocedure), 0) AS waits_for,
        pg_stat_get_xact_numscans('queue_jobs.dependency'::regclass) AS whole, pg_stat_get_xact_numscans('queue_jobs.dependency_pkey'::regclass) AS by_index;
 SELECT pg_stat_force_next_flush();
 BEGIN;
@@ -128,7 +128,9 @@ SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LI
 SET ROLE regress_app;
 SELECT queue_jobs.cancel(:job);
 CALL wait_for_state(:job, 'cancelled');
-SELECT queue_jobs.waits_for(NULL) IS NULL AS nothing, queue_jobs.waits_for('(0,0)') IS NULL AS nothing;
+RESET ROLE;
+SELECT queue_jobs_internal.waits_for(NULL) IS NULL AS nothing, queue_jobs_internal.waits_for('(0,0)') IS NULL AS nothing;
+SET ROLE regress_app;
 
 SET ROLE regress_other;
 SELECT queue_jobs.remove_jobs('view');

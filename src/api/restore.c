@@ -56,7 +56,7 @@ bind_restored_functions(void)
 	RunAs		saved;
 
 	restricted_begin(&saved, GetUserId(), BARE_SEARCH_PATH);
-	(void) engine_execute("SELECT queue_jobs.bind_functions()", SPI_OK_SELECT, 0, NULL, NULL, NULL);
+	(void) engine_execute("SELECT queue_jobs_internal.bind_functions()", SPI_OK_SELECT, 0, NULL, NULL, NULL);
 	restricted_end(&saved);
 }
 
@@ -69,7 +69,7 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
-	refuse_unless_trigger(fcinfo, "queue_jobs.table_written()");
+	refuse_unless_trigger(fcinfo, "queue_jobs_internal.table_written()");
 	if (catalog_status() != EXTENSION_PRESENT)
 		return PointerGetDatum(NULL);	/* ALTER EXTENSION UPDATE is at it, and has our processes make way */
 	if (is_restore(trigger))

@@ -753,7 +753,7 @@ schedule_due(TimestampTz now, bool called)
 Datum
 queue_jobs_schedule_written(PG_FUNCTION_ARGS)
 {
-	refuse_unless_trigger(fcinfo, "queue_jobs.schedule_written()");
+	refuse_unless_trigger(fcinfo, "queue_jobs_internal.schedule_written()");
 	if (!in_scheduler)
 		wakeup_schedules();
 	return PointerGetDatum(NULL);

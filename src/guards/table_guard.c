@@ -79,8 +79,10 @@ guard_check_names(Node *node)
 {
 	if (IsA(node, RenameStmt) && ((RenameStmt *) node)->renameType == OBJECT_SCHEMA)
 	{
-		if (strcmp(((RenameStmt *) node)->subname, "queue_jobs") == 0)
-			refuse_change_of_name("schema \"queue_jobs\"");
+		const char *name = ((RenameStmt *) node)->subname;
+
+		if (strcmp(name, "queue_jobs") == 0 || strcmp(name, "queue_jobs_internal") == 0)
+			refuse_change_of_name(psprintf("schema \"%s\"", name));
 	}
 	else if (IsA(node, RenameStmt))
 		check_relation(((RenameStmt *) node)->relation);
@@ -333,7 +335,7 @@ queue_jobs_guard_table(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
-	refuse_unless_trigger(fcinfo, "queue_jobs.guard_table()");
+	refuse_unless_trigger(fcinfo, "queue_jobs_internal.guard_table()");
 	if (!may_write())
 		deny(RelationGetRelationName(trigger->tg_relation), "A row in it can run code as another role.");
 	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
@@ -354,10 +356,9 @@ guard_check_lock(Node *statement)
 		return;
 	foreach(cell, lock->relations)
 	{
-		Oid			table = RangeVarGetRelid(lfirst(cell), NoLock, true);
+		Oid			table = our_relation(lfirst(cell));
 
-		if (OidIsValid(table) &&
-			get_rel_namespace(table) == get_rel_namespace(catalog_relation(REL_LIVE_JOB)))
+		if (OidIsValid(table))
 			deny(get_rel_name(table), "The lock would keep jobs from being enqueued and run.");
 	}
 }

@@ -7,44 +7,44 @@ AS 'MODULE_PATHNAME', 'queue_jobs_running_jobs';
 COMMENT ON FUNCTION queue_jobs.running_jobs() IS
 'What the executors of this database are doing: the id of the job, its attempt, the process, since when, and the WAL position up to which a replica must have replayed to see all that its enqueuer committed.';
 
-CREATE FUNCTION queue_jobs.waits_for("row" tid) RETURNS text
+CREATE FUNCTION queue_jobs_internal.waits_for("row" tid) RETURNS text
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_waits_for';
-COMMENT ON FUNCTION queue_jobs.waits_for(tid) IS
+COMMENT ON FUNCTION queue_jobs_internal.waits_for(tid) IS
 'Why the job in that row of live_job, which is due and does not run, does not: the first reason of explain_job(). NULL for jobs of an owner whose rights the caller does not have.';
 
-CREATE FUNCTION queue_jobs.claimable_by(lane integer, role oid) RETURNS boolean
+CREATE FUNCTION queue_jobs_internal.claimable_by(lane integer, role oid) RETURNS boolean
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_claimable_by';
-COMMENT ON FUNCTION queue_jobs.claimable_by(integer, oid) IS
+COMMENT ON FUNCTION queue_jobs_internal.claimable_by(integer, oid) IS
 'Whether the role''s rights are enough to claim that lane''s jobs: only then its heartbeat() counts for their leases.';
 
-CREATE FUNCTION queue_jobs.lane_duplicates(OUT lane integer, OUT dropped bigint, OUT merged bigint)
+CREATE FUNCTION queue_jobs_internal.lane_duplicates(OUT lane integer, OUT dropped bigint, OUT merged bigint)
 RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'queue_jobs_lane_duplicates';
-COMMENT ON FUNCTION queue_jobs.lane_duplicates() IS
+COMMENT ON FUNCTION queue_jobs_internal.lane_duplicates() IS
 'How many duplicates of each lane''s jobs were dropped, and merged, since the server started; or since the lane got a hint again after it had to give way to others (queue_jobs.max_lanes).';
 
-CREATE FUNCTION queue_jobs.data_consistency(worker text, id bigint) RETURNS text
+CREATE FUNCTION queue_jobs_internal.data_consistency(worker text, id bigint) RETURNS text
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_data_consistency';
-COMMENT ON FUNCTION queue_jobs.data_consistency(text, bigint) IS
+COMMENT ON FUNCTION queue_jobs_internal.data_consistency(text, bigint) IS
 'The worker''s data_consistency for the job of that id: "always" if its feature flag is off for the job. NULL if there is no such worker.';
 
-CREATE FUNCTION queue_jobs.lane_jobs(OUT lane integer, OUT scheduled bigint, OUT available bigint, OUT executing bigint, OUT retryable bigint,
+CREATE FUNCTION queue_jobs_internal.lane_jobs(OUT lane integer, OUT scheduled bigint, OUT available bigint, OUT executing bigint, OUT retryable bigint,
                                      OUT oldest_available timestamptz, OUT waiting bigint)
 RETURNS SETOF record LANGUAGE C STRICT STABLE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'queue_jobs_lane_jobs';
-COMMENT ON FUNCTION queue_jobs.lane_jobs() IS
+COMMENT ON FUNCTION queue_jobs_internal.lane_jobs() IS
 'How many jobs of each lane wait and run, and since when the oldest of those that are available has been due; of lanes that have any.';
 
-CREATE FUNCTION queue_jobs.load_balancing_counts(OUT lane integer, OUT strategy text, OUT jobs bigint)
+CREATE FUNCTION queue_jobs_internal.load_balancing_counts(OUT lane integer, OUT strategy text, OUT jobs bigint)
 RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 16
 AS 'MODULE_PATHNAME', 'queue_jobs_load_balancing_counts';
-COMMENT ON FUNCTION queue_jobs.load_balancing_counts() IS 'How often each choice where to read was made for jobs of each lane, since the server was started.';
+COMMENT ON FUNCTION queue_jobs_internal.load_balancing_counts() IS 'How often each choice where to read was made for jobs of each lane, since the server was started.';
 
-CREATE FUNCTION queue_jobs.replica_states(OUT name text, OUT state text, OUT replayed pg_lsn, OUT lag interval, OUT seen_at timestamptz,
+CREATE FUNCTION queue_jobs_internal.replica_states(OUT name text, OUT state text, OUT replayed pg_lsn, OUT lag interval, OUT seen_at timestamptz,
                                           OUT error text, OUT error_at timestamptz, OUT retry_at timestamptz, OUT served bigint)
 RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 4
 AS 'MODULE_PATHNAME', 'queue_jobs_replica_states';
-COMMENT ON FUNCTION queue_jobs.replica_states() IS 'What the server''s processes know of the replicas of this database; has them asked again.';
+COMMENT ON FUNCTION queue_jobs_internal.replica_states() IS 'What the server''s processes know of the replicas of this database; has them asked again.';
 
 CREATE FUNCTION queue_jobs.replay_position(OUT replayed pg_lsn, OUT timeline bigint, OUT in_recovery boolean, OUT system bigint,
                                            OUT database oid, OUT lag interval)
@@ -52,22 +52,22 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs
 COMMENT ON FUNCTION queue_jobs.replay_position() IS
 'What a replica tells those who think of reading from it: how far it has replayed, on which timeline, whether it is in recovery, of which system and database it is a replica, and how far it is behind with what it has received.';
 
-CREATE FUNCTION queue_jobs.opaque(value anyelement) RETURNS anyelement
+CREATE FUNCTION queue_jobs_internal.opaque(value anyelement) RETURNS anyelement
 LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'queue_jobs_opaque';
-COMMENT ON FUNCTION queue_jobs.opaque(anyelement) IS
+COMMENT ON FUNCTION queue_jobs_internal.opaque(anyelement) IS
 'The value. Around a column of a view it keeps the planner from estimating by the statistics of all roles'' rows what EXPLAIN then shows.';
 
-CREATE FUNCTION queue_jobs.clock() RETURNS timestamptz
+CREATE FUNCTION queue_jobs_internal.clock() RETURNS timestamptz
 LANGUAGE C STRICT STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'queue_jobs_clock';
-COMMENT ON FUNCTION queue_jobs.clock() IS
+COMMENT ON FUNCTION queue_jobs_internal.clock() IS
 'The present time, as clock_timestamp() has it. But that one is volatile, and the planner computes a column that calls such a function also where it is not selected.';
 
-CREATE FUNCTION queue_jobs.may_see(lane integer) RETURNS boolean
+CREATE FUNCTION queue_jobs_internal.may_see(lane integer) RETURNS boolean
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_may_see';
-COMMENT ON FUNCTION queue_jobs.may_see(integer) IS
+COMMENT ON FUNCTION queue_jobs_internal.may_see(integer) IS
 'Whether the current user may see that lane''s jobs: is its owner, a member of that role, or a superuser.';
 
-CREATE VIEW queue_jobs.live_job_now AS
+CREATE VIEW queue_jobs_internal.live_job_now AS
 SELECT j.ctid AS "row",
        l.worker,
        l.queue,
@@ -77,9 +77,9 @@ SELECT j.ctid AS "row",
        r.started_at AS run_started_at,
        r.wal_lsn AS run_wal_lsn,
        h.until AS lease_until,
-       CASE WHEN r.job_id IS NOT NULL OR (j.lease IS NOT NULL AND h.until > queue_jobs.clock()) THEN 'executing'
-            WHEN j.attempt = 0 AND j.expires_at <= queue_jobs.clock() THEN 'cancelled'
-            WHEN j.due OR j.run_at <= queue_jobs.clock() THEN 'available'
+       CASE WHEN r.job_id IS NOT NULL OR (j.lease IS NOT NULL AND h.until > queue_jobs_internal.clock()) THEN 'executing'
+            WHEN j.attempt = 0 AND j.expires_at <= queue_jobs_internal.clock() THEN 'cancelled'
+            WHEN j.due OR j.run_at <= queue_jobs_internal.clock() THEN 'available'
             WHEN j.waits IS NOT NULL THEN 'waiting'
             WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
             ELSE 'scheduled' END AS state,
@@ -87,107 +87,107 @@ SELECT j.ctid AS "row",
   FROM queue_jobs.live_job j
   JOIN queue_jobs.lane l ON l.id = j.lane
   LEFT JOIN queue_jobs.running_jobs() r ON r.job_id = j.id
-  LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs.claimable_by(j.lane, c.owner)
+  LEFT JOIN queue_jobs.claimant c ON c.name = j.claimant AND c.owner = j.claimed_by AND queue_jobs_internal.claimable_by(j.lane, c.owner)
  CROSS JOIN LATERAL (SELECT GREATEST(j.started_at, c.last_heartbeat) + LEAST(j.lease, 31536000000000000) * '1 microsecond'::pg_catalog.interval AS until) h; -- its lease (LONGEST_STORED_DURATION)
-COMMENT ON VIEW queue_jobs.live_job_now IS 'Live jobs of all roles, in which lane each is, and what becomes of it at this moment: for the views of what a role may see.';
+COMMENT ON VIEW queue_jobs_internal.live_job_now IS 'Live jobs of all roles, in which lane each is, and what becomes of it at this moment: for the views of what a role may see.';
 
 -- Rights: a job is seen by its owner, by members of that role, and by superusers. security_barrier keeps functions of
 -- the query from being shown other rows; the planner heeds it only where it stands below the UNION. may_see() and opaque() keep EXPLAIN from
 -- telling how many rows of other roles meet a condition (src/api/view_barrier.c). Joins are by lane, a small table; "WHERE id =" goes down to the
 -- indexes, and which ids exist is no secret, nor are workers and queues.
-CREATE VIEW queue_jobs.job_alive WITH (security_barrier) AS
+CREATE VIEW queue_jobs_internal.job_alive WITH (security_barrier) AS
 SELECT j.id,
        j.worker,
        j.queue,
-       queue_jobs.opaque(j.state) AS state,
-       queue_jobs.opaque(j.priority) AS priority,
-       queue_jobs.opaque(j.args) AS args,
-       queue_jobs.opaque(j.context) AS context,
-       queue_jobs.opaque(j.version) AS version,
-       queue_jobs.opaque(COALESCE(j.run_attempt, j.attempt)) AS attempt,
-       queue_jobs.opaque(LEAST(COALESCE(w.max_retries, CASE j.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
+       queue_jobs_internal.opaque(j.state) AS state,
+       queue_jobs_internal.opaque(j.priority) AS priority,
+       queue_jobs_internal.opaque(j.args) AS args,
+       queue_jobs_internal.opaque(j.context) AS context,
+       queue_jobs_internal.opaque(j.version) AS version,
+       queue_jobs_internal.opaque(COALESCE(j.run_attempt, j.attempt)) AS attempt,
+       queue_jobs_internal.opaque(LEAST(COALESCE(w.max_retries, CASE j.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
                + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4) AS max_attempts,
-       queue_jobs.opaque(j.created_at) AS created_at,
-       queue_jobs.opaque(NULLIF(j.run_at, 'infinity')) AS run_at,
-       queue_jobs.opaque(COALESCE(j.run_started_at, j.started_at)) AS started_at,
+       queue_jobs_internal.opaque(j.created_at) AS created_at,
+       queue_jobs_internal.opaque(NULLIF(j.run_at, 'infinity')) AS run_at,
+       queue_jobs_internal.opaque(COALESCE(j.run_started_at, j.started_at)) AS started_at,
        NULL::pg_catalog.timestamptz AS finished_at,
-       queue_jobs.opaque(j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message') AS last_error,
+       queue_jobs_internal.opaque(j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message') AS last_error,
        NULL::pg_catalog.jsonb AS result,
-       queue_jobs.opaque(COALESCE(j.dedup_key, pg_catalog.to_hex(j.dedup_hash))) AS dedup_key,
-       queue_jobs.opaque(COALESCE(j.run_wal_lsn, j.wal_lsn)) AS wal_lsn,
+       queue_jobs_internal.opaque(COALESCE(j.dedup_key, pg_catalog.to_hex(j.dedup_hash))) AS dedup_key,
+       queue_jobs_internal.opaque(COALESCE(j.run_wal_lsn, j.wal_lsn)) AS wal_lsn,
        pg_catalog.pg_get_userbyid(j.owner) AS owner,
-       queue_jobs.opaque(j.pid) AS executor_pid,
-       queue_jobs.opaque(j.claimant) AS claimant,
-       queue_jobs.opaque(j.expires_at) AS expires_at,
-       queue_jobs.opaque(j.errors) AS errors,
-       queue_jobs.opaque(CASE WHEN j.state IN ('available', 'waiting') THEN queue_jobs.waits_for(j."row") END) AS waits_for,
-       queue_jobs.data_consistency(j.worker, j.id) AS data_consistency,
-       queue_jobs.opaque(COALESCE(j.merged, 0)) AS merged,
+       queue_jobs_internal.opaque(j.pid) AS executor_pid,
+       queue_jobs_internal.opaque(j.claimant) AS claimant,
+       queue_jobs_internal.opaque(j.expires_at) AS expires_at,
+       queue_jobs_internal.opaque(j.errors) AS errors,
+       queue_jobs_internal.opaque(CASE WHEN j.state IN ('available', 'waiting') THEN queue_jobs_internal.waits_for(j."row") END) AS waits_for,
+       queue_jobs_internal.data_consistency(j.worker, j.id) AS data_consistency,
+       queue_jobs_internal.opaque(COALESCE(j.merged, 0)) AS merged,
        NULL::pg_catalog.int4 AS dropped, -- of 0.1.0, whose views of users may depend on it
-       queue_jobs.opaque(j.schedule) AS schedule,
-       queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END) AS load_balancing_strategy,
-       queue_jobs.opaque(CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END) AS read_from,
-       queue_jobs.opaque(j.lease_until) AS lease_until,
-       queue_jobs.opaque(CASE WHEN j.callback IS NULL THEN j.batch END) AS batch,
-       queue_jobs.opaque(j.cursor) AS cursor,
-       queue_jobs.opaque(j.progress) AS progress
-  FROM queue_jobs.live_job_now j
+       queue_jobs_internal.opaque(j.schedule) AS schedule,
+       queue_jobs_internal.opaque(CASE WHEN j.claimant IS NULL THEN j.strategy ELSE COALESCE(j.strategy, 'primary') END) AS load_balancing_strategy,
+       queue_jobs_internal.opaque(CASE WHEN j.claimant IS NULL THEN j.read_from ELSE COALESCE(j.read_from, 'primary') END) AS read_from,
+       queue_jobs_internal.opaque(j.lease_until) AS lease_until,
+       queue_jobs_internal.opaque(CASE WHEN j.callback IS NULL THEN j.batch END) AS batch,
+       queue_jobs_internal.opaque(j.cursor) AS cursor,
+       queue_jobs_internal.opaque(j.progress) AS progress
+  FROM queue_jobs_internal.live_job_now j
   LEFT JOIN queue_jobs.defined_worker w ON w.name = j.worker
- WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE');
-COMMENT ON VIEW queue_jobs.job_alive IS 'The part of the view job that is not finished.';
+ WHERE queue_jobs_internal.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE');
+COMMENT ON VIEW queue_jobs_internal.job_alive IS 'The part of the view job that is not finished.';
 
-CREATE VIEW queue_jobs.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
+CREATE VIEW queue_jobs_internal.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
                                       finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule,
                                       load_balancing_strategy, read_from, lease_until, batch, cursor, progress) WITH (security_barrier) AS
 SELECT f.id,
        l.worker,
        l.queue,
-       queue_jobs.opaque(f.state),
-       queue_jobs.opaque(f.priority),
-       queue_jobs.opaque(f.args),
-       queue_jobs.opaque(f.context),
-       queue_jobs.opaque(f.version),
-       queue_jobs.opaque(f.attempt),
-       queue_jobs.opaque(f.max_attempts),
-       queue_jobs.opaque(f.created_at),
-       queue_jobs.opaque(f.run_at),
-       queue_jobs.opaque(f.started_at),
-       queue_jobs.opaque(f.finished_at),
-       queue_jobs.opaque(f.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message'),
-       queue_jobs.opaque(f.result),
-       queue_jobs.opaque(COALESCE(f.dedup_key, pg_catalog.to_hex(f.dedup_hash))),
-       queue_jobs.opaque(f.wal_lsn),
+       queue_jobs_internal.opaque(f.state),
+       queue_jobs_internal.opaque(f.priority),
+       queue_jobs_internal.opaque(f.args),
+       queue_jobs_internal.opaque(f.context),
+       queue_jobs_internal.opaque(f.version),
+       queue_jobs_internal.opaque(f.attempt),
+       queue_jobs_internal.opaque(f.max_attempts),
+       queue_jobs_internal.opaque(f.created_at),
+       queue_jobs_internal.opaque(f.run_at),
+       queue_jobs_internal.opaque(f.started_at),
+       queue_jobs_internal.opaque(f.finished_at),
+       queue_jobs_internal.opaque(f.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message'),
+       queue_jobs_internal.opaque(f.result),
+       queue_jobs_internal.opaque(COALESCE(f.dedup_key, pg_catalog.to_hex(f.dedup_hash))),
+       queue_jobs_internal.opaque(f.wal_lsn),
        pg_catalog.pg_get_userbyid(l.owner),
        NULL::pg_catalog.int4,
-       queue_jobs.opaque(f.claimant),
-       queue_jobs.opaque(f.expires_at),
-       queue_jobs.opaque(f.errors),
+       queue_jobs_internal.opaque(f.claimant),
+       queue_jobs_internal.opaque(f.expires_at),
+       queue_jobs_internal.opaque(f.errors),
        NULL::pg_catalog.text,
-       queue_jobs.data_consistency(l.worker, f.id),
-       queue_jobs.opaque(f.merged),
+       queue_jobs_internal.data_consistency(l.worker, f.id),
+       queue_jobs_internal.opaque(f.merged),
        NULL::pg_catalog.int4,
-       queue_jobs.opaque(f.schedule),
-       queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.strategy ELSE COALESCE(f.strategy, 'primary') END),
-       queue_jobs.opaque(CASE WHEN f.started_at IS NULL THEN f.read_from ELSE COALESCE(f.read_from, 'primary') END),
+       queue_jobs_internal.opaque(f.schedule),
+       queue_jobs_internal.opaque(CASE WHEN f.started_at IS NULL THEN f.strategy ELSE COALESCE(f.strategy, 'primary') END),
+       queue_jobs_internal.opaque(CASE WHEN f.started_at IS NULL THEN f.read_from ELSE COALESCE(f.read_from, 'primary') END),
        NULL::pg_catalog.timestamptz,
-       queue_jobs.opaque(f.batch),
-       queue_jobs.opaque(f.cursor),
-       queue_jobs.opaque(f.progress)
+       queue_jobs_internal.opaque(f.batch),
+       queue_jobs_internal.opaque(f.cursor),
+       queue_jobs_internal.opaque(f.progress)
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
- WHERE queue_jobs.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
-COMMENT ON VIEW queue_jobs.job_finished IS 'The part of the view job that is finished.';
+ WHERE queue_jobs_internal.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();
+COMMENT ON VIEW queue_jobs_internal.job_finished IS 'The part of the view job that is finished.';
 
 CREATE VIEW queue_jobs.job WITH (security_barrier) AS
-SELECT * FROM queue_jobs.job_alive
+SELECT * FROM queue_jobs_internal.job_alive
 UNION ALL
-SELECT * FROM queue_jobs.job_finished;
+SELECT * FROM queue_jobs_internal.job_finished;
 COMMENT ON VIEW queue_jobs.job IS
 'Every job, waiting, executing and kept: those that the current user owns or whose owner''s role it is a member of. waits_for says why a job that is available is not started; errors has the times, SQLSTATE, message, detail and context of each failed attempt, of many the first and the latest 24.';
 
 -- Finished members. Those that are in the index of batches by it, the others by the ids that members of the batch have: ranges that all but touch are one, as each
 -- is a look into the index. OFFSET 0: the planner cannot know how few ids there are in a range, and would rather read the whole table.
-CREATE VIEW queue_jobs.ended_member AS
+CREATE VIEW queue_jobs_internal.ended_member AS
 SELECT m.batch, m.id, m.step, m.lane, m.state, m.args, m.result, m.encrypted
   FROM queue_jobs.member_job m
  WHERE m.batch IS NOT NULL AND (m.step IS NOT NULL OR m.state <> 'completed')
@@ -200,50 +200,50 @@ SELECT b.id, m.id, m.step, m.lane, m.state, m.args, m.result, m.encrypted
                       WHERE f.id >= pg_catalog.lower(r.ids) AND f.id < pg_catalog.upper(r.ids)
                      OFFSET 0) m
  WHERE m.batch = b.id AND m.step IS NULL AND m.state = 'completed';
-COMMENT ON VIEW queue_jobs.ended_member IS 'The finished members of every batch, without those that are members for a duplicate; see batch_results().';
+COMMENT ON VIEW queue_jobs_internal.ended_member IS 'The finished members of every batch, without those that are members for a duplicate; see batch_results().';
 
 CREATE VIEW queue_jobs.batch_member WITH (security_barrier) AS
-SELECT j.batch, j.id AS job, j.step, j.worker, queue_jobs.opaque(j.state) AS state, queue_jobs.opaque(j.args) AS args,
-       NULL::pg_catalog.jsonb AS result, queue_jobs.opaque(j.encrypted IS NOT NULL) AS encrypted
-  FROM (SELECT a.batch, a.id, a.step, a.lane, a.worker, a.owner, a.state, a.args, a.encrypted FROM queue_jobs.live_job_now a WHERE a.callback IS NULL
+SELECT j.batch, j.id AS job, j.step, j.worker, queue_jobs_internal.opaque(j.state) AS state, queue_jobs_internal.opaque(j.args) AS args,
+       NULL::pg_catalog.jsonb AS result, queue_jobs_internal.opaque(j.encrypted IS NOT NULL) AS encrypted
+  FROM (SELECT a.batch, a.id, a.step, a.lane, a.worker, a.owner, a.state, a.args, a.encrypted FROM queue_jobs_internal.live_job_now a WHERE a.callback IS NULL
         UNION ALL
         SELECT m.batch, a.id, a.step, a.lane, a.worker, a.owner, a.state, a.args, a.encrypted
-          FROM queue_jobs.joint_member m JOIN queue_jobs.live_job_now a ON a.id = m.job) j
- WHERE queue_jobs.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE')
+          FROM queue_jobs.joint_member m JOIN queue_jobs_internal.live_job_now a ON a.id = m.job) j
+ WHERE queue_jobs_internal.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE')
 UNION ALL
-SELECT f.batch, f.id, f.step, l.worker, queue_jobs.opaque(f.state), queue_jobs.opaque(f.args), queue_jobs.opaque(f.result),
-       queue_jobs.opaque(f.encrypted IS NOT NULL)
-  FROM (SELECT b.batch, b.id, b.step, b.lane, b.state, b.args, b.result, b.encrypted FROM queue_jobs.ended_member b
+SELECT f.batch, f.id, f.step, l.worker, queue_jobs_internal.opaque(f.state), queue_jobs_internal.opaque(f.args), queue_jobs_internal.opaque(f.result),
+       queue_jobs_internal.opaque(f.encrypted IS NOT NULL)
+  FROM (SELECT b.batch, b.id, b.step, b.lane, b.state, b.args, b.result, b.encrypted FROM queue_jobs_internal.ended_member b
         UNION ALL
         SELECT m.batch, b.id, b.step, b.lane, b.state, b.args, b.result, b.encrypted FROM queue_jobs.joint_member m JOIN queue_jobs.finished_job b ON b.id = m.job) f
   JOIN queue_jobs.lane l ON l.id = f.lane
- WHERE f.batch IS NOT NULL AND queue_jobs.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
+ WHERE f.batch IS NOT NULL AND queue_jobs_internal.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.batch_member IS 'The members of every batch, live and finished: those that the current user may see; see batch_results().';
 
 CREATE VIEW queue_jobs.batch WITH (security_barrier) AS
 SELECT b.id,
-       queue_jobs.opaque(b.name) AS name,
+       queue_jobs_internal.opaque(b.name) AS name,
        pg_catalog.pg_get_userbyid(b.owner) AS owner,
-       queue_jobs.opaque(b.parent) AS parent,
+       queue_jobs_internal.opaque(b.parent) AS parent,
        CASE WHEN b.open THEN 'open'
             WHEN b.succeeded_at IS NOT NULL THEN 'succeeded'
             WHEN b.ended_at IS NOT NULL AND r.live = 0 THEN 'ended'
             ELSE 'running' END AS state,
-       queue_jobs.opaque(r.live + d.completed + d.dead + d.cancelled) AS jobs,
-       queue_jobs.opaque(r.live) AS remaining,
-       queue_jobs.opaque(d.completed) AS completed,
-       queue_jobs.opaque(d.dead) AS dead,
-       queue_jobs.opaque(d.cancelled) AS cancelled,
-       queue_jobs.opaque(b.created_at) AS created_at,
-       queue_jobs.opaque(b.ended_at) AS ended_at,
-       queue_jobs.opaque(b.succeeded_at) AS succeeded_at
+       queue_jobs_internal.opaque(r.live + d.completed + d.dead + d.cancelled) AS jobs,
+       queue_jobs_internal.opaque(r.live) AS remaining,
+       queue_jobs_internal.opaque(d.completed) AS completed,
+       queue_jobs_internal.opaque(d.dead) AS dead,
+       queue_jobs_internal.opaque(d.cancelled) AS cancelled,
+       queue_jobs_internal.opaque(b.created_at) AS created_at,
+       queue_jobs_internal.opaque(b.ended_at) AS ended_at,
+       queue_jobs_internal.opaque(b.succeeded_at) AS succeeded_at
   FROM queue_jobs.tracked_batch b
  CROSS JOIN LATERAL (SELECT (SELECT pg_catalog.count(*) FROM queue_jobs.live_job l WHERE l.batch = b.id AND l.callback IS NULL)
                           + (SELECT pg_catalog.count(DISTINCT m.job) FROM queue_jobs.joint_member m JOIN queue_jobs.live_job l ON l.id = m.job WHERE m.batch = b.id) AS live) r
  CROSS JOIN LATERAL (SELECT pg_catalog.count(*) FILTER (WHERE f.state = 'completed') AS completed,
                             pg_catalog.count(*) FILTER (WHERE f.state = 'dead') AS dead,
                             pg_catalog.count(*) FILTER (WHERE f.state = 'cancelled') AS cancelled
-                       FROM (SELECT m.state FROM queue_jobs.ended_member m WHERE m.batch = b.id
+                       FROM (SELECT m.state FROM queue_jobs_internal.ended_member m WHERE m.batch = b.id
                              UNION ALL
                              SELECT COALESCE((SELECT e.state FROM queue_jobs.finished_job e WHERE e.id = i.job ORDER BY e.finished_at DESC LIMIT 1), 'completed')
                                FROM (SELECT DISTINCT m.job FROM queue_jobs.joint_member m WHERE m.batch = b.id) i
@@ -318,19 +318,19 @@ SELECT w.name,
        COALESCE(w.encrypt_result, false) AS encrypt_result
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
-               FROM queue_jobs.lane_duplicates() d
+               FROM queue_jobs_internal.lane_duplicates() d
                JOIN queue_jobs.lane l ON l.id = d.lane
               GROUP BY l.worker) n ON n.worker = w.name;
 COMMENT ON VIEW queue_jobs.worker IS 'Every worker that is defined, with its attributes, and how many duplicates of its jobs were dropped, and merged, since the server started.';
 
-CREATE FUNCTION queue_jobs.worker_counters(worker text, OUT since timestamptz, OUT runs bigint, OUT failures bigint, OUT merged bigint,
+CREATE FUNCTION queue_jobs_internal.worker_counters(worker text, OUT since timestamptz, OUT runs bigint, OUT failures bigint, OUT merged bigint,
                                            OUT cpu_seconds double precision, OUT cpu_share double precision,
                                            OUT run_time_mean double precision, OUT run_time_p50 double precision, OUT run_time_p99 double precision,
                                            OUT queueing_time_mean double precision, OUT queueing_time_p50 double precision,
                                            OUT queueing_time_p99 double precision, OUT started_in_target double precision,
                                            OUT ran_in_target double precision, OUT cpu_bound boolean, OUT too_slow boolean)
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_worker_counters';
-COMMENT ON FUNCTION queue_jobs.worker_counters(text) IS 'What the runs of a worker took; see the view worker_statistics.';
+COMMENT ON FUNCTION queue_jobs_internal.worker_counters(text) IS 'What the runs of a worker took; see the view worker_statistics.';
 
 CREATE VIEW queue_jobs.worker_statistics AS
 SELECT w.name AS worker,
@@ -356,7 +356,7 @@ SELECT w.name AS worker,
   FROM (SELECT name, feature_category, urgency, resource_boundary FROM queue_jobs.defined_worker
          UNION ALL
         SELECT 'queue_jobs.command', NULL, 'low', 'unknown') w
- CROSS JOIN LATERAL queue_jobs.worker_counters(w.name) c
+ CROSS JOIN LATERAL queue_jobs_internal.worker_counters(w.name) c
  WHERE w.name <> 'queue_jobs.command' OR c.runs > 0;
 COMMENT ON VIEW queue_jobs.worker_statistics IS
 'What the runs of each worker took, since the first that was counted after the server''s start or reset_statistics(). Times are in seconds, percentiles within an eighth. queueing_time: from when a job was due to its start. started_in_target, ran_in_target: the share of the runs that started, and ended, as the worker''s urgency promises: high within 10 s and 10 s, low 1 min and 5 min, throttled (no promise, so NULL) and 5 min. cpu_seconds, cpu_share: of the runs by executors. runs, failures: crashes, and leases that ran out, are among them, of which no times are known. cpu_bound: over a third of the run time, and not declared resource_boundary cpu. too_slow: over one in a hundred beyond the urgency''s run time, or for high half of them over 1 s; neither is said before 100 runs. merged: duplicates that their runs stood for. Commands of schedules are those of the worker queue_jobs.command.';
@@ -402,35 +402,35 @@ SELECT q.queue,
                     pg_catalog.sum(j.retryable)::pg_catalog.int8 AS retryable,
                     pg_catalog.min(j.oldest_available) AS oldest_available,
                     pg_catalog.sum(j.waiting)::pg_catalog.int8 AS waiting
-               FROM queue_jobs.lane_jobs() j
+               FROM queue_jobs_internal.lane_jobs() j
                JOIN queue_jobs.lane l ON l.id = j.lane
               GROUP BY l.queue) n ON n.queue = q.queue;
 COMMENT ON VIEW queue_jobs.queue IS 'Every queue, whether it is paused, how many jobs of all roles wait and run in it, and since when the oldest of those that are available has been due, whatever they wait for.';
 
 CREATE VIEW queue_jobs.schedule WITH (security_barrier) AS
-SELECT queue_jobs.opaque(s.name) AS name,
-       queue_jobs.opaque(s.cron) AS cron,
-       queue_jobs.opaque(s.timezone) AS timezone,
+SELECT queue_jobs_internal.opaque(s.name) AS name,
+       queue_jobs_internal.opaque(s.cron) AS cron,
+       queue_jobs_internal.opaque(s.timezone) AS timezone,
        CASE WHEN c.command IS NULL THEN s.worker END AS worker,
        CASE WHEN c.command IS NULL THEN s.args END AS args,
        c.command,
-       queue_jobs.opaque(s.if_running) AS if_running,
-       queue_jobs.opaque(s.catch_up) AS catch_up,
+       queue_jobs_internal.opaque(s.if_running) AS if_running,
+       queue_jobs_internal.opaque(s.catch_up) AS catch_up,
        CASE WHEN c.command IS NOT NULL THEN (s.args OPERATOR(pg_catalog.->>) 'timeout_ms')::pg_catalog.float8 * '1 ms'::pg_catalog.interval END AS timeout,
        CASE WHEN c.command IS NOT NULL THEN (s.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END AS max_retries,
        pg_catalog.pg_get_userbyid(s.owner) AS owner,
-       queue_jobs.opaque(s.next_run) AS next_run,
-       queue_jobs.opaque(s.last_run) AS last_run,
+       queue_jobs_internal.opaque(s.next_run) AS next_run,
+       queue_jobs_internal.opaque(s.last_run) AS last_run,
        CASE WHEN s.last_run IS NOT NULL THEN s.last_job END AS last_job,
        COALESCE((SELECT j.state FROM queue_jobs.job j WHERE j.id = s.last_job),
-                queue_jobs.opaque(CASE WHEN e.job = s.last_job THEN e.state END)) AS last_state,
-       queue_jobs.opaque(s.skipped) AS skipped,
-       COALESCE(queue_jobs.opaque(s.error),
-                (SELECT j.last_error FROM queue_jobs.job_alive j WHERE j.id = s.last_job),
-                queue_jobs.opaque(e.error)) AS error,
+                queue_jobs_internal.opaque(CASE WHEN e.job = s.last_job THEN e.state END)) AS last_state,
+       queue_jobs_internal.opaque(s.skipped) AS skipped,
+       COALESCE(queue_jobs_internal.opaque(s.error),
+                (SELECT j.last_error FROM queue_jobs_internal.job_alive j WHERE j.id = s.last_job),
+                queue_jobs_internal.opaque(e.error)) AS error,
        CASE WHEN c.command IS NOT NULL
             THEN COALESCE((s.args OPERATOR(pg_catalog.->>) 'keep_completed_ms')::pg_catalog.float8 * '1 ms'::pg_catalog.interval, '24 hours') END AS keep_completed,
-       queue_jobs.opaque(e.finished_at) AS last_finished
+       queue_jobs_internal.opaque(e.finished_at) AS last_finished
   FROM queue_jobs.defined_schedule s
  CROSS JOIN LATERAL (SELECT CASE s.worker WHEN 'queue_jobs.command' THEN s.args OPERATOR(pg_catalog.->>) 'command' END AS command) c
   LEFT JOIN LATERAL (SELECT d.job, d.state, d.error, d.finished_at
@@ -451,7 +451,7 @@ SELECT w.name AS worker,
   FROM queue_jobs.defined_worker w
   LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(j.executing)::pg_catalog.int8 AS executing
-               FROM queue_jobs.lane_jobs() j
+               FROM queue_jobs_internal.lane_jobs() j
                JOIN queue_jobs.lane l ON l.id = j.lane
               GROUP BY l.worker) n ON n.worker = w.name
  WHERE w.max_running_jobs IS NOT NULL;
@@ -471,13 +471,13 @@ SELECT r.name,
        COALESCE(s.served, 0) AS served,
        r.shown_conninfo AS conninfo
   FROM queue_jobs.defined_replica r
-  LEFT JOIN queue_jobs.replica_states() s ON s.name = r.name;
+  LEFT JOIN queue_jobs_internal.replica_states() s ON s.name = r.name;
 COMMENT ON VIEW queue_jobs.replica IS
 'Every replica as it was when it last answered (last_seen); reading this view has them asked again, for the next look. state: ready, paused, unknown (not asked yet), unreachable, refused (it would not have us), not a standby (promoted), foreign (of another server or database), other timeline (it has not followed a failover). retry_at: one that failed is left alone until then. served: jobs that read from it, or were sent to it, since the server was started. conninfo is without passwords.';
 
 CREATE VIEW queue_jobs.load_balancing AS
 SELECT l.worker, c.strategy, pg_catalog.sum(c.jobs)::pg_catalog.int8 AS jobs
-  FROM queue_jobs.load_balancing_counts() c
+  FROM queue_jobs_internal.load_balancing_counts() c
   JOIN queue_jobs.lane l ON l.id = c.lane
  GROUP BY l.worker, c.strategy;
 COMMENT ON VIEW queue_jobs.load_balancing IS

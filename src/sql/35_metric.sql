@@ -1,26 +1,26 @@
 -- What monitoring reads: the view metric, and health().
 
-CREATE FUNCTION queue_jobs.metrics(OUT name text, OUT type text, OUT help text, OUT labels jsonb, OUT value double precision)
+CREATE FUNCTION queue_jobs_internal.metrics(OUT name text, OUT type text, OUT help text, OUT labels jsonb, OUT value double precision)
 RETURNS SETOF record LANGUAGE C STRICT STABLE PARALLEL UNSAFE ROWS 500 AS 'MODULE_PATHNAME', 'queue_jobs_metrics';
-COMMENT ON FUNCTION queue_jobs.metrics() IS 'The rows of the view metric.';
+COMMENT ON FUNCTION queue_jobs_internal.metrics() IS 'The rows of the view metric.';
 
-CREATE FUNCTION queue_jobs.engine_blocked() RETURNS text
+CREATE FUNCTION queue_jobs_internal.engine_blocked() RETURNS text
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_engine_blocked';
-COMMENT ON FUNCTION queue_jobs.engine_blocked() IS 'Why no job of any role is run in this database; NULL if jobs are run.';
+COMMENT ON FUNCTION queue_jobs_internal.engine_blocked() IS 'Why no job of any role is run in this database; NULL if jobs are run.';
 
-CREATE FUNCTION queue_jobs.lanes_full() RETURNS boolean
+CREATE FUNCTION queue_jobs_internal.lanes_full() RETURNS boolean
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_lanes_full';
-COMMENT ON FUNCTION queue_jobs.lanes_full() IS
+COMMENT ON FUNCTION queue_jobs_internal.lanes_full() IS
 'Whether more combinations of worker, queue and role had jobs at once than queue_jobs.max_lanes, in any database since the server started: jobs of some are found more slowly.';
 
-CREATE FUNCTION queue_jobs.encryption_problem() RETURNS text
+CREATE FUNCTION queue_jobs_internal.encryption_problem() RETURNS text
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_encryption_problem';
-COMMENT ON FUNCTION queue_jobs.encryption_problem() IS
+COMMENT ON FUNCTION queue_jobs_internal.encryption_problem() IS
 'Which encryption key is missing that workers need, or jobs that wait; NULL if none is.';
 
 -- Labels are of few values: never a role, a tenant or an id. What is of each role's own (schedules) comes as one number.
 CREATE VIEW queue_jobs.metric AS
-SELECT m.name, m.type, m.help, m.labels, m.value FROM queue_jobs.metrics() m;
+SELECT m.name, m.type, m.help, m.labels, m.value FROM queue_jobs_internal.metrics() m;
 COMMENT ON VIEW queue_jobs.metric IS
 'What Prometheus is to know, a row for each sample. Counters count since the server started. Labels are of few values, and never a role, a tenant or an id.';
 COMMENT ON COLUMN queue_jobs.metric.name IS 'name of the sample: of a histogram with _bucket, _sum or _count at its end';
@@ -29,8 +29,9 @@ COMMENT ON COLUMN queue_jobs.metric.help IS 'what it is, in a sentence';
 COMMENT ON COLUMN queue_jobs.metric.labels IS 'JSON object of strings; le is the upper bound of a histogram''s bucket';
 COMMENT ON COLUMN queue_jobs.metric.value IS 'the number; times are in seconds';
 
+-- ATOMIC: it finds what it calls without a right on queue_jobs_internal.
 CREATE FUNCTION queue_jobs.health(OUT name text, OUT ok boolean, OUT value text, OUT advice text) RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 8 SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 8 SET search_path = pg_catalog, pg_temp BEGIN ATOMIC
 WITH metric AS MATERIALIZED (
     SELECT m.name, m.labels, m.value FROM queue_jobs.metric m WHERE m.name !~ '_(bucket|sum|count|total)$'
 ), late AS (
@@ -55,7 +56,7 @@ WITH metric AS MATERIALIZED (
       FROM metric m
 ), checks (n, name, ok, value, advice) AS (
     SELECT 1, 'engine', b.why IS NULL, COALESCE(b.why, 'runs jobs'), 'explain_job() says more of a job.'
-      FROM (SELECT queue_jobs.engine_blocked() AS why) b
+      FROM (SELECT queue_jobs_internal.engine_blocked() AS why) b
     UNION ALL
     SELECT 2, 'executors', e.busy < e.maximum AND e.busy_everywhere < e.maximum_everywhere,
            format('%s of %s are busy, %s of %s in all databases', e.busy, e.maximum, e.busy_everywhere, e.maximum_everywhere),
@@ -79,13 +80,13 @@ WITH metric AS MATERIALIZED (
     UNION ALL
     SELECT 7, 'lanes', NOT f.lanes, CASE WHEN f.lanes THEN 'more had jobs at once than there is room for' ELSE 'there is room for all' END,
            'Increase queue_jobs.max_lanes, and restart the server.'
-      FROM (SELECT queue_jobs.lanes_full() AS lanes) f
+      FROM (SELECT queue_jobs_internal.lanes_full() AS lanes) f
     UNION ALL
     SELECT 8, 'encryption_keys', p.why IS NULL, COALESCE(p.why, 'none is missing'),
            'Let the command of queue_jobs.encryption_key_command print the key; processes look again by themselves.'
-      FROM (SELECT queue_jobs.encryption_problem() AS why) p
+      FROM (SELECT queue_jobs_internal.encryption_problem() AS why) p
 )
-SELECT c.name, c.ok, c.value, CASE WHEN NOT c.ok THEN c.advice END FROM checks c ORDER BY c.n
-$$;
+SELECT c.name, c.ok, c.value, CASE WHEN NOT c.ok THEN c.advice END FROM checks c ORDER BY c.n;
+END;
 COMMENT ON FUNCTION queue_jobs.health() IS
 'What a probe asks, a row for each check: engine (jobs are run in this database), executors (not all are busy), oldest_job (none that could run waits longer than its urgency promises), snapshot (none is held for an hour), replicas (none is away that is not paused), schedules (no tick is a minute late), lanes (queue_jobs.max_lanes has been enough since the server started), encryption_keys (none is missing that workers or jobs need). ok: it is as it should be; advice: what to do if it is not. It reads the view metric with the caller''s rights.';

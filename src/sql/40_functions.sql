@@ -48,7 +48,7 @@ COMMENT ON FUNCTION queue_jobs.define_worker IS
 
 -- Of several handlers of one name the definer's own, if there is one; 0.1.0 had their jobs wait. What is not there now stays without an owner, and its jobs
 -- wait until the worker is defined again.
-CREATE FUNCTION queue_jobs.bind_functions() RETURNS void
+CREATE FUNCTION queue_jobs_internal.bind_functions() RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 WITH unbound AS MATERIALIZED (
     SELECT w.name, w.definer, w.handler, w.read_handler, w.retry_backoff
@@ -72,7 +72,7 @@ UPDATE queue_jobs.defined_worker w
   LEFT JOIN function b ON b.name = parse_ident(u.retry_backoff, false) AND b.arguments = 'integer'
  WHERE w.name = u.name AND (h.owner IS NOT NULL OR b.owner IS NOT NULL)
 $$;
-COMMENT ON FUNCTION queue_jobs.bind_functions() IS
+COMMENT ON FUNCTION queue_jobs_internal.bind_functions() IS
 'Binds the functions of definitions that 0.1.0 left, or a dump of it has brought, to their owners and types as they are now; of several handlers of one name to the definer''s own.';
 
 CREATE FUNCTION queue_jobs.drop_worker(name text) RETURNS void
@@ -459,14 +459,14 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_migrate_qu
 COMMENT ON FUNCTION queue_jobs.migrate_queue(text, text) IS
 'Moves all jobs that wait in one queue, future and retryable ones too, to another; ids, order and deduplication are kept. Only jobs of roles that the caller is a member of. Those that are being run or claimed stay, and a NOTICE says how many; nothing is waited for. Returns how many were moved. Other sessions see them there when the caller commits. (GitLab''s sidekiq:migrate_jobs.)';
 
-CREATE FUNCTION queue_jobs.worker_problems(worker text, OUT handler_oid oid, OUT handler text, OUT read_handler text, OUT retry_backoff text, OUT search_path text[])
+CREATE FUNCTION queue_jobs_internal.worker_problems(worker text, OUT handler_oid oid, OUT handler text, OUT read_handler text, OUT retry_backoff text, OUT search_path text[])
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_worker_problems';
-COMMENT ON FUNCTION queue_jobs.worker_problems(text) IS
+COMMENT ON FUNCTION queue_jobs_internal.worker_problems(text) IS
 'For check_workers(): the function that a worker''s handler is, why its functions cannot be called, and why schemas of its search_path are not used.';
 
-CREATE FUNCTION queue_jobs.role_blocked(role oid) RETURNS text
+CREATE FUNCTION queue_jobs_internal.role_blocked(role oid) RETURNS text
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_role_blocked';
-COMMENT ON FUNCTION queue_jobs.role_blocked(oid) IS 'Why executors cannot connect as that role; NULL if they can.';
+COMMENT ON FUNCTION queue_jobs_internal.role_blocked(oid) IS 'Why executors cannot connect as that role; NULL if they can.';
 
 -- Most workers of an application that is new here are not marked idempotent, and nothing is wrong with that: these rows come last, behind what keeps jobs from running.
 CREATE FUNCTION queue_jobs.check_workers(OUT worker text, OUT finding text, OUT advice text)
@@ -475,13 +475,13 @@ WITH checked AS MATERIALIZED (
     SELECT w.*, w.remaining_work IS NOT NULL AS limited_capacity, p.handler_oid, p.handler AS handler_problem, p.read_handler AS read_handler_problem,
            p.retry_backoff AS retry_backoff_problem, p.search_path AS path_problems
       FROM queue_jobs.defined_worker w
-     CROSS JOIN LATERAL queue_jobs.worker_problems(w.name) p
+     CROSS JOIN LATERAL queue_jobs_internal.worker_problems(w.name) p
 ), runs_as AS (
     SELECT w.name AS worker, w.definer::oid AS role FROM checked w WHERE w.handler IS NOT NULL AND w.run_as_definer
     UNION
     SELECT w.name, l.owner FROM checked w JOIN queue_jobs.lane l ON l.worker = w.name WHERE w.handler IS NOT NULL AND NOT w.run_as_definer
 ), role AS MATERIALIZED (
-    SELECT r.role, queue_jobs.role_blocked(r.role) AS blocked
+    SELECT r.role, queue_jobs_internal.role_blocked(r.role) AS blocked
       FROM (SELECT u.role FROM runs_as u
             UNION
             SELECT w.definer FROM checked w WHERE w.heal_every IS NOT NULL OR w.limited_capacity) r
@@ -743,40 +743,40 @@ COMMENT ON FUNCTION queue_jobs.import_pg_cron() IS
 'Makes a schedule of each active job of pg_cron''s table cron.job that is for this database, owned by the job''s role, and makes it inactive there. Returns each job with the name of its schedule, or with the problem because of which it was left as it is. Errors: 42P01 no table cron.job, 42501 it belongs to a role that is not trusted.';
 
 -- A session that writes the tables by SQL, as pg_restore does, has not told what there is to do.
-CREATE FUNCTION queue_jobs.table_written() RETURNS trigger
+CREATE FUNCTION queue_jobs_internal.table_written() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_table_written';
-COMMENT ON FUNCTION queue_jobs.table_written() IS 'Has everything looked at again after a session wrote a table of the extension by SQL.';
+COMMENT ON FUNCTION queue_jobs_internal.table_written() IS 'Has everything looked at again after a session wrote a table of the extension by SQL.';
 
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.live_job
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.lane
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_worker
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.hash_seed
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.disabled_worker
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.paused_queue
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 
-CREATE FUNCTION queue_jobs.schedule_written() RETURNS trigger
+CREATE FUNCTION queue_jobs_internal.schedule_written() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_schedule_written';
-COMMENT ON FUNCTION queue_jobs.schedule_written() IS 'Has the schedules looked at after a session wrote them.';
+COMMENT ON FUNCTION queue_jobs_internal.schedule_written() IS 'Has the schedules looked at after a session wrote them.';
 
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_schedule
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.schedule_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.schedule_written();
 
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.routing
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.feature_flag
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_replica
-FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.table_written();
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 
-CREATE FUNCTION queue_jobs.guard_table() RETURNS trigger
+CREATE FUNCTION queue_jobs_internal.guard_table() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_guard_table';
-COMMENT ON FUNCTION queue_jobs.guard_table() IS
+COMMENT ON FUNCTION queue_jobs_internal.guard_table() IS
 'Lets only superusers and the extension''s owner write a table of the extension by SQL: a row in it can run code as any role. Error 42501: another role does, with the rights of pg_write_all_data, say.';
 
 -- Before each statement, for it must not even get its lock; and before each row, for a subscription applies rows without statements. Always,
@@ -792,11 +792,11 @@ BEGIN
          ORDER BY c.relispartition, c.oid
     LOOP
         EXECUTE pg_catalog.format('CREATE OR REPLACE TRIGGER guard_statement BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s'
-                                  ' FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs.guard_table()', guarded.name);
+                                  ' FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.guard_table()', guarded.name);
         EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER guard_statement', guarded.name);
         CONTINUE WHEN guarded.relispartition;
         EXECUTE pg_catalog.format('CREATE OR REPLACE TRIGGER guard_row BEFORE INSERT OR UPDATE OR DELETE ON %s'
-                                  ' FOR EACH ROW EXECUTE FUNCTION queue_jobs.guard_table()', guarded.name);
+                                  ' FOR EACH ROW EXECUTE FUNCTION queue_jobs_internal.guard_table()', guarded.name);
         EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER guard_row', guarded.name);
     END LOOP;
 END

@@ -167,8 +167,8 @@ DECLARE
 BEGIN
     FOR described IN
         SELECT part.attrelid::pg_catalog.regclass AS name, part.attname, pg_catalog.col_description(whole.attrelid, whole.attnum) AS comment
-          FROM (VALUES ('queue_jobs.job'::pg_catalog.regclass, 'queue_jobs.job_alive'::pg_catalog.regclass), ('queue_jobs.job', 'queue_jobs.job_finished'),
-                       ('queue_jobs.live_job', 'queue_jobs.live_job_now'), ('queue_jobs.job', 'queue_jobs.live_job_now'),
+          FROM (VALUES ('queue_jobs.job'::pg_catalog.regclass, 'queue_jobs_internal.job_alive'::pg_catalog.regclass), ('queue_jobs.job', 'queue_jobs_internal.job_finished'),
+                       ('queue_jobs.live_job', 'queue_jobs_internal.live_job_now'), ('queue_jobs.job', 'queue_jobs_internal.live_job_now'),
                        ('queue_jobs.worker_statistics', 'queue_jobs.misdeclared_worker')) AS v (whole, part)
           JOIN pg_catalog.pg_attribute part ON part.attrelid = v.part AND part.attnum > 0
           JOIN pg_catalog.pg_attribute whole ON whole.attrelid = v.whole AND whole.attname = part.attname
@@ -201,20 +201,20 @@ COMMENT ON COLUMN queue_jobs.workflow_step.state IS 'the job''s state, as in the
 COMMENT ON COLUMN queue_jobs.workflow_step.after IS 'names of the steps that it waits for, or has waited for';
 COMMENT ON COLUMN queue_jobs.workflow_step.if_dead IS 'what happens if one of them is dead or cancelled: hold, cancel or run';
 
-COMMENT ON COLUMN queue_jobs.live_job_now."row" IS 'where its row is';
-COMMENT ON COLUMN queue_jobs.live_job_now.lane IS 'its lane';
-COMMENT ON COLUMN queue_jobs.live_job_now.run_attempt IS 'of an executor''s run: its attempt; NULL: none runs it';
-COMMENT ON COLUMN queue_jobs.live_job_now.pid IS 'of an executor''s run: its process';
-COMMENT ON COLUMN queue_jobs.live_job_now.run_started_at IS 'of an executor''s run: when it started';
-COMMENT ON COLUMN queue_jobs.live_job_now.run_wal_lsn IS 'of an executor''s run: up to where a replica must have replayed that it reads from';
-COMMENT ON COLUMN queue_jobs.ended_member.batch IS 'the batch';
-COMMENT ON COLUMN queue_jobs.ended_member.id IS 'the member';
-COMMENT ON COLUMN queue_jobs.ended_member.step IS 'its name in a workflow; NULL: it has none';
-COMMENT ON COLUMN queue_jobs.ended_member.lane IS 'its lane';
-COMMENT ON COLUMN queue_jobs.ended_member.state IS 'completed, dead or cancelled';
-COMMENT ON COLUMN queue_jobs.ended_member.args IS 'what its handler was called with';
-COMMENT ON COLUMN queue_jobs.ended_member.result IS 'what it has returned';
-COMMENT ON COLUMN queue_jobs.ended_member.encrypted IS 'that its args or its result are ciphertext; NULL: they are not';
+COMMENT ON COLUMN queue_jobs_internal.live_job_now."row" IS 'where its row is';
+COMMENT ON COLUMN queue_jobs_internal.live_job_now.lane IS 'its lane';
+COMMENT ON COLUMN queue_jobs_internal.live_job_now.run_attempt IS 'of an executor''s run: its attempt; NULL: none runs it';
+COMMENT ON COLUMN queue_jobs_internal.live_job_now.pid IS 'of an executor''s run: its process';
+COMMENT ON COLUMN queue_jobs_internal.live_job_now.run_started_at IS 'of an executor''s run: when it started';
+COMMENT ON COLUMN queue_jobs_internal.live_job_now.run_wal_lsn IS 'of an executor''s run: up to where a replica must have replayed that it reads from';
+COMMENT ON COLUMN queue_jobs_internal.ended_member.batch IS 'the batch';
+COMMENT ON COLUMN queue_jobs_internal.ended_member.id IS 'the member';
+COMMENT ON COLUMN queue_jobs_internal.ended_member.step IS 'its name in a workflow; NULL: it has none';
+COMMENT ON COLUMN queue_jobs_internal.ended_member.lane IS 'its lane';
+COMMENT ON COLUMN queue_jobs_internal.ended_member.state IS 'completed, dead or cancelled';
+COMMENT ON COLUMN queue_jobs_internal.ended_member.args IS 'what its handler was called with';
+COMMENT ON COLUMN queue_jobs_internal.ended_member.result IS 'what it has returned';
+COMMENT ON COLUMN queue_jobs_internal.ended_member.encrypted IS 'that its args or its result are ciphertext; NULL: they are not';
 COMMENT ON COLUMN queue_jobs.batch_member.batch IS 'the batch';
 COMMENT ON COLUMN queue_jobs.batch_member.job IS 'the member';
 COMMENT ON COLUMN queue_jobs.batch_member.step IS 'its name in a workflow; NULL: it has none';

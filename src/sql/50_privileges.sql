@@ -5,10 +5,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA queue_jobs FROM PUBLIC;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA queue_jobs FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA queue_jobs FROM PUBLIC;
 
--- What the views call, with the rights of the role that reads them. They tell nothing of a job but its id, and of a worker what it takes.
-GRANT EXECUTE ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.clock(), queue_jobs.may_see(integer), queue_jobs.running_jobs(), queue_jobs.waits_for(tid), queue_jobs.claimable_by(integer, oid), queue_jobs.transitions(),
-    queue_jobs.lane_duplicates(), queue_jobs.lane_jobs(), queue_jobs.worker_counters(text) TO PUBLIC;
-GRANT EXECUTE ON FUNCTION queue_jobs.data_consistency(text, bigint), queue_jobs.load_balancing_counts() TO PUBLIC;
+-- The view job calls running_jobs(), which tells of a job its id and its process.
+GRANT EXECUTE ON FUNCTION queue_jobs.running_jobs(), queue_jobs.transitions() TO PUBLIC;
 -- Where a server stands in its WAL is no secret, and every job's role asks replicas for it.
 GRANT EXECUTE ON FUNCTION queue_jobs.replay_position() TO PUBLIC;
 -- pg_dump reads the sequences that the extension has dumped also for the schema alone (-s), which application roles and the database's owner do: for
@@ -89,7 +87,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_ro
 -- See queues, workers and statistics of all; jobs and schedules of one's own.
 GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.worker_statistics, queue_jobs.misdeclared_worker,
     queue_jobs.routing_rule, queue_jobs.schedule, queue_jobs.capacity, queue_jobs.replica, queue_jobs.load_balancing TO queue_jobs_read;
-GRANT EXECUTE ON FUNCTION queue_jobs.replica_states, queue_jobs.capacity_impact, queue_jobs.check_workers, queue_jobs.next_runs,
+GRANT EXECUTE ON FUNCTION queue_jobs.capacity_impact, queue_jobs.check_workers, queue_jobs.next_runs,
     queue_jobs.explain_job, queue_jobs.search_jobs, queue_jobs.steps, queue_jobs.signals TO queue_jobs_read;
 
 -- Batches, workflows and signals. Within a run: about the run's own job.
@@ -107,5 +105,4 @@ GRANT EXECUTE ON FUNCTION queue_jobs.decrypt_job TO queue_jobs_enqueue, queue_jo
 -- What monitoring reads, also by the server's own role for that.
 GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
 GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
-GRANT EXECUTE ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full,
-    queue_jobs.encryption_problem, queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.health TO pg_monitor, queue_jobs_read;

@@ -107,7 +107,7 @@ CREATE EXTENSION queue_jobs;
 SELECT queue_jobs.define_worker('held', idempotent => true);
 SELECT queue_jobs.enqueue('held', queue => 'q' || i) FROM generate_series(1, 40) i, generate_series(1, 2);
 SQL
-	is($node->safe_psql($db, q{SELECT count(*), sum(dropped) FROM queue_jobs.lane_duplicates()}), '40|40', "database $round: each of 40 lanes has its hint");
+	is($node->safe_psql($db, q{SELECT count(*), sum(dropped) FROM queue_jobs_internal.lane_duplicates()}), '40|40', "database $round: each of 40 lanes has its hint");
 	$node->safe_psql('postgres', "DROP DATABASE $db");
 }
 $node->stop;

@@ -226,7 +226,7 @@ is($primary->safe_psql('postgres', "SELECT state, load_balancing_strategy, resul
 # A flag that is on for some: the same each time.
 $primary->safe_psql('postgres', q{SELECT queue_jobs.set_flag('f', 40)});
 is($primary->safe_psql('postgres', q{SELECT count(*) FILTER (WHERE c = 'sticky') BETWEEN 300 AND 500, count(*) FILTER (WHERE c = 'sticky' AND d <> 'sticky')
-	FROM (SELECT queue_jobs.data_consistency('flagged', n) c, queue_jobs.data_consistency('flagged', n) d FROM generate_series(1, 1000) n) x}), 't|0', 'a flag at 40 percent');
+	FROM (SELECT queue_jobs_internal.data_consistency('flagged', n) c, queue_jobs_internal.data_consistency('flagged', n) d FROM generate_series(1, 1000) n) x}), 't|0', 'a flag at 40 percent');
 
 # Deduplication: the second that a job waits does not make it a future one.
 hold($primary, 'dedup');

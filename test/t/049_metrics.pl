@@ -183,7 +183,7 @@ sub read_by_health
 CREATE OR REPLACE FUNCTION rows_read() RETURNS numeric LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 DECLARE plan json;
 BEGIN
-	EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || (SELECT prosrc FROM pg_proc WHERE oid = 'queue_jobs.health'::regproc) INTO plan;
+	EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || substring(pg_get_function_sqlbody('queue_jobs.health'::regproc) FROM '^BEGIN ATOMIC\s(.*);\s*END$') INTO plan;
 	RETURN (WITH RECURSIVE node AS (
 		SELECT plan -> 0 -> 'Plan' AS n UNION ALL SELECT p FROM node, json_array_elements(n -> 'Plans') p)
 	SELECT sum((n ->> 'Actual Loops')::numeric * ((n ->> 'Actual Rows')::numeric + coalesce((n ->> 'Rows Removed by Filter')::numeric, 0) + coalesce((n ->> 'Rows Removed by Join Filter')::numeric, 0))) FROM node);

@@ -174,18 +174,18 @@ sub value
 # Of each function: how it is called, and its parameters as [ name, type, has a default ].
 my @functions;
 foreach my $line (split /\n/, $node->safe_psql('postgres', <<'SQL'))
-SELECT p.prokind, quote_ident(p.proname),
+SELECT p.prokind, p.oid::regproc,
        string_agg(coalesce(quote_ident(a.name), '') || '|' || format_type(a.type, NULL) || '|' || (a.n > p.pronargs - p.pronargdefaults)::int, ';' ORDER BY a.n)
   FROM pg_proc p LEFT JOIN LATERAL (
        SELECT row_number() OVER (ORDER BY u.ordinality) AS n, u.name, u.type
          FROM unnest(coalesce(p.proallargtypes, p.proargtypes::oid[]), p.proargnames, p.proargmodes) WITH ORDINALITY u(type, name, mode)
         WHERE u.type IS NOT NULL AND coalesce(u.mode, 'i') IN ('i', 'b', 'v')) a ON true
- WHERE p.pronamespace = 'queue_jobs'::regnamespace AND p.prokind IN ('f', 'p') AND p.prorettype <> 'trigger'::regtype AND NOT 'internal'::regtype = ANY (p.proargtypes)
+ WHERE p.pronamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace) AND p.prokind IN ('f', 'p') AND p.prorettype <> 'trigger'::regtype AND NOT 'internal'::regtype = ANY (p.proargtypes)
  GROUP BY p.oid ORDER BY p.oid::regprocedure::text
 SQL
 {
 	my ($kind, $name, $parameters) = split /\|/, $line, 3;
-	push @functions, { procedure => $kind eq 'p', name => "queue_jobs.$name", parameters => [ map { [ split /\|/ ] } split /;/, $parameters // '' ] };
+	push @functions, { procedure => $kind eq 'p', name => $name, parameters => [ map { [ split /\|/ ] } split /;/, $parameters // '' ] };
 }
 cmp_ok(scalar @functions, '>', 80, 'there are functions to be called');
 # those that begin something, without which the others have nothing to do

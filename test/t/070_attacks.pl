@@ -53,6 +53,9 @@ SQL
 sql('mallory', 'CREATE SCHEMA queue_jobs; CREATE TABLE queue_jobs.live_job (id bigint, args jsonb)');
 like(($node->psql($db, 'CREATE EXTENSION queue_jobs'))[2], qr/schema "queue_jobs" already exists/, 'a schema made beforehand is not adopted');
 sql('mallory', 'DROP SCHEMA queue_jobs CASCADE');
+sql('mallory', 'CREATE SCHEMA queue_jobs_internal');
+like(($node->psql($db, 'CREATE EXTENSION queue_jobs'))[2], qr/schema "queue_jobs_internal" already exists/, '... nor is that of its internals');
+sql('mallory', 'DROP SCHEMA queue_jobs_internal');
 $node->safe_psql($db, 'CREATE ROLE queue_jobs_operate LOGIN');
 like(($node->psql($db, 'CREATE EXTENSION queue_jobs'))[2], qr/role queue_jobs_operate is not such as queue_jobs makes it/, 'nor is a role that can log in');
 $node->safe_psql($db, 'DROP ROLE queue_jobs_operate');
@@ -157,7 +160,7 @@ my @attacks = (
 
 # Those that need a lock before the server looks at rights; tried when no job is running.
 my @definitions = (
-	[ 'adds a trigger' => 'CREATE TRIGGER t BEFORE INSERT ON queue_jobs.live_job FOR EACH ROW EXECUTE FUNCTION queue_jobs.table_written()', '42501' ],
+	[ 'adds a trigger' => 'CREATE TRIGGER t BEFORE INSERT ON queue_jobs.live_job FOR EACH ROW EXECUTE FUNCTION queue_jobs_internal.table_written()', '42501' ],
 	[ 'adds a rule' => 'CREATE RULE r AS ON INSERT TO queue_jobs.job DO INSTEAD NOTHING', '42501' ],
 	[ 'adds a policy' => 'CREATE POLICY p ON queue_jobs.live_job USING (true)', '42501' ],
 	[ 'adds an operator class of his own to an index' => 'CREATE INDEX ON queue_jobs.live_job (args)', '42501' ],
@@ -210,14 +213,16 @@ foreach my $pair ([ q{claimant = 'alice'}, q{claimant = 'x'} ], [ 'priority = 0'
 	s/^\s*(?:Filter|Index Cond|Join Filter|Hash Cond).*\n//mg, s/\([^()]*\bcost=[\d.]+ rows=(\d+)[^()]*\)/$1/g foreach $known, $unknown;
 	is($known, $unknown, "nor does EXPLAIN estimate by others' rows: $condition");
 }
-is(outcome('mallory', q{SELECT count(DISTINCT queue_jobs.waits_for(format('(%s,%s)', page, line)::tid)) FROM generate_series(0, 9) page, generate_series(1, 100) line}), '0', "waits_for() tells nothing of others' jobs");
+$node->safe_psql($db, 'GRANT USAGE ON SCHEMA queue_jobs_internal TO mallory');
+is(outcome('mallory', q{SELECT count(DISTINCT queue_jobs_internal.waits_for(format('(%s,%s)', page, line)::tid)) FROM generate_series(0, 9) page, generate_series(1, 100) line}), '0', "waits_for() tells nothing of others' jobs");
+$node->safe_psql($db, 'REVOKE USAGE ON SCHEMA queue_jobs_internal FROM mallory');
 
 # Everything that is there for him to read, and the log.
 my $sessions = sql('mallory', "SELECT string_agg(query, '; ') FROM pg_stat_activity");
 unlike($sessions, qr/$secret/, 'pg_stat_activity tells no args');
 unlike($node->safe_psql($db, "SELECT query FROM pg_stat_activity WHERE pid = $pid"), qr/$secret/, 'not even to a superuser');
 foreach my $relation (split /\n/, sql('mallory', q{
-	SELECT c.oid::regclass FROM pg_class c WHERE relnamespace = 'queue_jobs'::regnamespace AND relkind IN ('v', 'r', 'p') AND has_table_privilege(c.oid, 'SELECT')}))
+	SELECT c.oid::regclass FROM pg_class c WHERE relnamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace) AND relkind IN ('v', 'r', 'p') AND has_table_privilege(c.oid, 'SELECT')}))
 {
 	unlike(sql('mallory', "SELECT t::text FROM $relation t"), qr/$secret/, "nor does $relation");
 }

@@ -20,7 +20,7 @@ foreach my $change (
 	'COMMENT ON FUNCTION queue_jobs.pause(text) IS NULL', 'GRANT EXECUTE ON FUNCTION queue_jobs.pause TO PUBLIC',
 	'ALTER FUNCTION queue_jobs.pause STABLE', 'ALTER TABLE queue_jobs.live_job ADD COLUMN more int', 'ALTER TABLE queue_jobs.live_job ALTER priority SET DEFAULT 7',
 	'ALTER TABLE queue_jobs.live_job SET (fillfactor = 99)', 'DROP INDEX queue_jobs.live_job_key', 'COMMENT ON COLUMN queue_jobs.live_job.due IS NULL',
-	'ALTER VIEW queue_jobs.job RESET (security_barrier)', 'GRANT SELECT ON queue_jobs.live_job TO PUBLIC', 'GRANT CREATE ON SCHEMA queue_jobs TO PUBLIC',
+	'ALTER VIEW queue_jobs.job RESET (security_barrier)', 'GRANT SELECT ON queue_jobs.live_job TO PUBLIC', 'GRANT CREATE ON SCHEMA queue_jobs TO PUBLIC', 'GRANT USAGE ON SCHEMA queue_jobs_internal TO PUBLIC',
 	'DROP TRIGGER table_written ON queue_jobs.live_job', 'ALTER SEQUENCE queue_jobs.job_id CACHE 10', 'ALTER EXTENSION queue_jobs DROP VIEW queue_jobs.capacity')
 {
 	isnt($node->safe_psql('postgres', "BEGIN; SET LOCAL allow_system_table_mods = on; $change; $fingerprint; ROLLBACK"), $fresh, "it sees: $change");
@@ -45,6 +45,17 @@ foreach my $script (@scripts)
 	is($node->safe_psql($db, $fingerprint), $fresh, "updated from $from it equals a fresh one");
 	$node->safe_psql('postgres', qq{DROP DATABASE "$db"});
 }
+
+# Another role's schema is not taken for the extension's.
+$node->safe_psql('postgres', q{CREATE DATABASE squatted; CREATE ROLE squatter});
+$node->safe_psql('squatted', q{CREATE EXTENSION queue_jobs VERSION '0.1.0'; GRANT CREATE ON DATABASE squatted TO squatter; SET ROLE squatter; CREATE SCHEMA queue_jobs_internal});
+like(($node->psql('squatted', 'ALTER EXTENSION queue_jobs UPDATE'))[2], qr/ERROR:  schema "queue_jobs_internal" already exists/, 'a schema made before the update is not adopted');
+$node->safe_psql('squatted', 'DROP SCHEMA queue_jobs_internal');
+$node->safe_psql('squatted', 'ALTER EXTENSION queue_jobs UPDATE');
+is($node->safe_psql('squatted', $fingerprint), $fresh, '... without it the update goes on');
+$node->safe_psql('squatted', 'DROP EXTENSION queue_jobs');
+is($node->safe_psql('squatted', q{SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'queue\_jobs%'}), '0', 'DROP EXTENSION leaves neither schema');
+$node->safe_psql('postgres', q{DROP DATABASE squatted; DROP ROLE squatter});
 
 # Rights on what has got another signature are kept; and a name that is the engine's own by now is refused.
 $node->safe_psql('postgres', q{CREATE DATABASE "rights"; CREATE ROLE "has rights"});

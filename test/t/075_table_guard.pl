@@ -36,6 +36,7 @@ foreach my $table (@tables)
 	is(outcome('clerk', "DELETE FROM queue_jobs.$table WHERE false"), $denied, '… and deletes nothing');
 	is(outcome('clerk', "BEGIN; LOCK TABLE queue_jobs.$table IN ROW EXCLUSIVE MODE"), $denied, '… and does not lock it');
 }
+is(outcome('clerk', 'BEGIN; LOCK TABLE queue_jobs_internal.job_alive'), '42501: permission denied for table job_alive', "... nor, by a view, what it is made of");
 my $schedule = q{(name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job) VALUES
 	('mine', 'postgres', '* * * * * *', 'UTC', 'queue_jobs.command', '{"command": "ALTER ROLE clerk SUPERUSER"}', 'allow', 'once', now(), 0)};
 is(outcome($_, "INSERT INTO queue_jobs.defined_schedule $schedule"), '42501: permission denied for table defined_schedule', "$_ makes no schedule of the superuser's")

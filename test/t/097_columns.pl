@@ -66,7 +66,7 @@ is_deeply(\%of_worker, \%columns, 'worker_columns.h has the columns of defined_w
 
 # The view job_alive and table/live_row.c bound a lease alike, which a row that SQL has written may have of any length.
 my ($days) = slurp_file("$src/base/arguments.h") =~ /^#define LONGEST_STORED_DURATION \((\d+) \* USECS_PER_DAY\)$/m;
-like($node->safe_psql('postgres', q{SELECT pg_get_viewdef('queue_jobs.live_job_now')}), qr/LEAST\(j\.lease, '?@{[ $days * 86400 * 1000000 ]}\b/,
+like($node->safe_psql('postgres', q{SELECT pg_get_viewdef('queue_jobs_internal.live_job_now')}), qr/LEAST\(j\.lease, '?@{[ $days * 86400 * 1000000 ]}\b/,
 	'job_alive bounds a lease by LONGEST_STORED_DURATION');
 
 $node->stop;

@@ -315,7 +315,7 @@ sql("SELECT queue_jobs.retry($waiting)");
 $node->wait_for_log(qr/ executor .*no encryption keys could be read: .* did not end within 10 seconds, and was killed/);
 wait_for_job($node, sql_as('app', q{SELECT queue_jobs.enqueue('plain')}), 'completed');
 pass('executors go on with other jobs');
-is(sql("SELECT state FROM queue_jobs.job_alive WHERE id = $waiting"), 'available', '… and the job waits');
+is(sql("SELECT state FROM queue_jobs_internal.job_alive WHERE id = $waiting"), 'available', '… and the job waits');
 my $session = in_background($node, user => 'app');
 $session->send($enqueue);
 wait_for_commands(sub { $_[0] > 0 });

@@ -1,5 +1,19 @@
 -- What becomes of the tables of 0.1.0, and of what is in them.
 
+-- What is not for users. Plain CREATE, as in 10_schema.sql.
+CREATE SCHEMA queue_jobs_internal;
+COMMENT ON SCHEMA queue_jobs_internal IS 'what the views and functions of the schema queue_jobs are made of';
+ALTER VIEW queue_jobs.job_alive SET SCHEMA queue_jobs_internal;
+ALTER VIEW queue_jobs.job_finished SET SCHEMA queue_jobs_internal;
+ALTER FUNCTION queue_jobs.claimable_by(integer, oid) SET SCHEMA queue_jobs_internal;
+ALTER FUNCTION queue_jobs.lane_duplicates() SET SCHEMA queue_jobs_internal;
+ALTER FUNCTION queue_jobs.data_consistency(text, bigint) SET SCHEMA queue_jobs_internal;
+ALTER FUNCTION queue_jobs.load_balancing_counts() SET SCHEMA queue_jobs_internal;
+ALTER FUNCTION queue_jobs.replica_states() SET SCHEMA queue_jobs_internal;
+ALTER FUNCTION queue_jobs.worker_counters(text) SET SCHEMA queue_jobs_internal;
+ALTER FUNCTION queue_jobs.table_written() SET SCHEMA queue_jobs_internal;
+ALTER FUNCTION queue_jobs.schedule_written() SET SCHEMA queue_jobs_internal;
+
 -- Names of workers of the engine's own, which 0.1.0 did not have.
 DO $$
 DECLARE
@@ -12,7 +26,7 @@ BEGIN
 END
 $$;
 
--- Definitions that 0.1.0 left are bound to functions' owners and types by queue_jobs.bind_functions(), when it is there.
+-- Definitions that 0.1.0 left are bound to functions' owners and types by queue_jobs_internal.bind_functions(), when it is there.
 
 COMMENT ON COLUMN queue_jobs.defined_schedule.owner IS 'the role that called schedule(); its jobs are that role''s';
 COMMENT ON COLUMN queue_jobs.defined_worker.search_path IS 'by which pending and remaining_work find names: as it was resolved at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';

@@ -1,8 +1,7 @@
 -- Rights on what is new since 0.1.0. All else keeps the rights that it had.
 
-REVOKE ALL ON FUNCTION queue_jobs.guard_table() FROM PUBLIC;
-REVOKE ALL ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.clock(), queue_jobs.may_see(integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queue_jobs.opaque(anyelement), queue_jobs.clock(), queue_jobs.may_see(integer) TO PUBLIC;
+-- The right to read the view replica is enough now.
+REVOKE ALL ON FUNCTION queue_jobs_internal.replica_states FROM queue_jobs_read;
 
 -- pg_dump reads the sequences that the extension has dumped also for the schema alone (-s), which application roles and the database's owner do: for
 -- Rails' structure.sql, say. Which ids there are is no secret.
@@ -17,11 +16,9 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION queue_jobs.bind_functions() FROM PUBLIC;
-SELECT queue_jobs.bind_functions();
+SELECT queue_jobs_internal.bind_functions();
 
-REVOKE ALL ON FUNCTION queue_jobs.waits_for(tid), queue_jobs.explain_job(bigint) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queue_jobs.waits_for(tid) TO PUBLIC;
+REVOKE ALL ON FUNCTION queue_jobs.explain_job(bigint) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.explain_job(bigint) TO queue_jobs_enqueue, queue_jobs_operate, queue_jobs_read;
 
 REVOKE ALL ON FUNCTION queue_jobs.search_jobs, queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.forget_jobs,
@@ -30,14 +27,11 @@ GRANT EXECUTE ON FUNCTION queue_jobs.search_jobs TO queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.change_job TO queue_jobs_enqueue, queue_jobs_operate;
 GRANT EXECUTE ON FUNCTION queue_jobs.forget_jobs TO queue_jobs_operate;
 
-REVOKE ALL ON FUNCTION queue_jobs.lane_jobs FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION queue_jobs.lane_jobs TO PUBLIC;
-REVOKE ALL ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full, queue_jobs.health, queue_jobs.encryption_problem FROM PUBLIC;
+REVOKE ALL ON FUNCTION queue_jobs.health FROM PUBLIC;
 GRANT USAGE ON SCHEMA queue_jobs TO pg_monitor;
 REVOKE ALL ON queue_jobs.metric FROM PUBLIC;
 GRANT SELECT ON queue_jobs.metric TO pg_monitor, queue_jobs_read;
-GRANT EXECUTE ON FUNCTION queue_jobs.metrics, queue_jobs.engine_blocked, queue_jobs.lanes_full,
-    queue_jobs.encryption_problem, queue_jobs.replica_states, queue_jobs.health TO pg_monitor, queue_jobs_read;
+GRANT EXECUTE ON FUNCTION queue_jobs.health TO pg_monitor, queue_jobs_read;
 
 -- What the views that were replaced no longer need.
 DROP FUNCTION queue_jobs.waits_for(integer);
@@ -65,7 +59,7 @@ REVOKE ALL ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.
     queue_jobs.batch_results, queue_jobs.enqueue_workflow, queue_jobs.signal, queue_jobs.signal_payload, queue_jobs.signals,
     queue_jobs.wait_for_signal(text, interval), queue_jobs.wait_for_signal(bigint, integer, text, interval) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch FROM PUBLIC;
-REVOKE ALL ON queue_jobs.live_job_now, queue_jobs.ended_member, queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
+REVOKE ALL ON queue_jobs.batch_member, queue_jobs.batch, queue_jobs.workflow_step FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.batch_results,
     queue_jobs.enqueue_workflow, queue_jobs.signal TO queue_jobs_enqueue;
@@ -94,5 +88,5 @@ GRANT EXECUTE ON FUNCTION queue_jobs.continue_at(bigint, integer, jsonb, interva
     queue_jobs.wait_for_signal(bigint, integer, text, interval) TO queue_jobs_claim;
 GRANT EXECUTE ON FUNCTION queue_jobs.steps, queue_jobs.signals TO queue_jobs_claim, queue_jobs_enqueue, queue_jobs_read;
 
-REVOKE ALL ON FUNCTION queue_jobs.worker_problems, queue_jobs.role_blocked, queue_jobs.schedule_command_of FROM PUBLIC;
+REVOKE ALL ON FUNCTION queue_jobs.schedule_command_of FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.schedule_command_of TO queue_jobs_define;
