@@ -22,6 +22,7 @@
 #include "job_lock.h"
 #include "miscadmin.h"
 #include "run_as.h"
+#include "run_once.h"
 #include "subscription.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -35,9 +36,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_run_once);
 #define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
 #define MAX_TOKEN_LENGTH 2000	/* bytes; an index entry has 2,704 at most */
 
-/* The stored result of a token that has not expired; false if there is none. */
-static bool
-find_result(const char *token, Jsonb **result)
+bool
+token_find(const char *token, Jsonb **result)
 {
 	Relation	rel = table_open(catalog_relation(REL_TOKEN), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();
@@ -57,7 +57,7 @@ find_result(const char *token, Jsonb **result)
 		Datum		value = heap_getattr(tuple, Anum_token_result, RelationGetDescr(rel), &isnull);
 
 		found = DatumGetTimestampTz(expires_at) > GetCurrentTimestamp();
-		*result = isnull ? NULL : DatumGetJsonbPCopy(value);
+		*result = isnull || !found ? NULL : DatumGetJsonbPCopy(value);
 	}
 	systable_endscan(scan);
 	engine_snapshot_end(snapshot);
@@ -65,9 +65,8 @@ find_result(const char *token, Jsonb **result)
 	return found;
 }
 
-/* Stores the result under the token. */
-static void
-store_result(const char *token, Jsonb *result, TimestampTz expires_at)
+void
+token_store(const char *token, Jsonb *result, TimestampTz expires_at)
 {
 	Oid			types[] = {REGROLEOID, TEXTOID, JSONBOID, TIMESTAMPTZOID};
 	Datum		values[] = {ObjectIdGetDatum(GetUserId()), CStringGetTextDatum(token), JsonbPGetDatum(result),
@@ -82,18 +81,36 @@ store_result(const char *token, Jsonb *result, TimestampTz expires_at)
 	wakeup_due(0, InvalidOid, expires_at);		/* where there are no jobs, no scheduler is at work */
 }
 
-/* ERROR for a token that is empty or too long. */
-static void
-check_token(const char *token)
+void
+token_lock(const char *token)
+{
+	token_lock_wait((int64) hash_combine64(key_hash_text(token, key_hash_seed()), GetUserId()));
+}
+
+void
+token_check(const char *token, const char *parameter)
 {
 	size_t		length = strlen(token);
 
 	if (length == 0 || length > MAX_TOKEN_LENGTH)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg(length == 0 ? "token must not be empty" : "token is too long"),
-				 errdetail("The token has %zu bytes.", length),
-				 errhint("Give a token of 1 to %d bytes, such as the hash of a longer one.", MAX_TOKEN_LENGTH)));
+				 errmsg(length == 0 ? "%s must not be empty" : "%s is too long", parameter),
+				 errdetail("The %s has %zu bytes.", parameter, length),
+				 errhint("Give a %s of 1 to %d bytes, such as the hash of a longer one.", parameter,
+						 MAX_TOKEN_LENGTH)));
+}
+
+/* ERROR for a token that only the extension itself gives. */
+static void
+refuse_own_token(const char *token)
+{
+	if (strncmp(token, OWN_TOKEN, strlen(OWN_TOKEN)) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("token is reserved"),
+				 errdetail("Tokens that begin with \"%s\" are the extension's own.", OWN_TOKEN),
+				 errhint("Choose another token.")));
 }
 
 /* run_once(token, command, args, ttl): the command has the args as $1 */
@@ -109,15 +126,16 @@ queue_jobs_run_once(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, 1, "command");
 	refuse_null(fcinfo, 2, "args");
 	token = text_argument(fcinfo, 0);
-	check_token(token);
+	token_check(token, "token");
+	refuse_own_token(token);
 	ttl = duration_argument(fcinfo, 3, "ttl", 0, LONGEST_TTL, "Give an interval from 0 to 10 years.");
-	if (!find_result(token, &result))
+	if (!token_find(token, &result))
 	{
-		token_lock_wait((int64) hash_combine64(key_hash_text(token, key_hash_seed()), GetUserId()));
-		if (!find_result(token, &result))
+		token_lock(token);
+		if (!token_find(token, &result))
 		{
 			result = sql_first_row(text_argument(fcinfo, 1), PG_GETARG_JSONB_P(2), "run_once()");
-			store_result(token, result, GetCurrentTimestamp() + ttl);
+			token_store(token, result, GetCurrentTimestamp() + ttl);
 		}
 	}
 	if (result == NULL)

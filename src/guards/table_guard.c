@@ -195,6 +195,7 @@ typedef struct RoleUse
 	char	   *name;
 	int64		jobs;			/* that run as this role */
 	int64		schedules;
+	int64		subscriptions;
 	int64		workers;		/* that it has defined */
 } RoleUse;
 
@@ -241,6 +242,7 @@ look_at_use(Oid role)
 	if (lanes > 0)
 		use->jobs = guard_count_rows("SELECT count(*) FROM queue_jobs.live_job WHERE lane = ANY ($1)", INT4ARRAYOID, ids);
 	use->schedules = guard_count_rows("SELECT count(*) FROM queue_jobs.defined_schedule WHERE owner = $1", REGROLEOID, ObjectIdGetDatum(role));
+	use->subscriptions = guard_count_rows("SELECT count(*) FROM queue_jobs.event_subscriber WHERE owner = $1", REGROLEOID, ObjectIdGetDatum(role));
 	use->workers = guard_count_rows("SELECT count(*) FROM queue_jobs.defined_worker WHERE definer = $1", REGROLEOID, ObjectIdGetDatum(role));
 	engine_end(&saved);
 	return use;
@@ -262,7 +264,7 @@ uses_of_roles(DropRoleStmt *statement)
 		Oid			role = named ? get_role_oid(spec->rolename, true) : InvalidOid;
 		RoleUse    *use = OidIsValid(role) ? look_at_use(role) : NULL;
 
-		if (use != NULL && use->jobs + use->schedules + use->workers > 0)
+		if (use != NULL && use->jobs + use->schedules + use->subscriptions + use->workers > 0)
 			uses = lappend(uses, use);
 	}
 	return uses;
@@ -284,8 +286,11 @@ warn_of_uses(List *uses)
 					use->name, get_database_name(MyDatabaseId)),
 			 errdetail("Unfinished jobs: " INT64_FORMAT
 					   ", which wait until a superuser cancels them. Schedules: " INT64_FORMAT
-					   ", which make no more jobs. Workers: " INT64_FORMAT ".",
-					   use->jobs, use->schedules, use->workers),
+					   ", which make no more jobs. Workers: " INT64_FORMAT ".%s",
+					   use->jobs, use->schedules, use->workers,
+					   use->subscriptions == 0 ? ""
+					   : psprintf(" Subscriptions to events: " INT64_FORMAT ", which get no more jobs.",
+								  use->subscriptions)),
 			 errhint(
 				 "Before you drop a role, wait until its jobs have ended or cancel them, and define its schedules and workers again as another "
 				 "role. Look into other databases, too.")));

@@ -199,3 +199,17 @@ SELECT pg_catalog.pg_extension_config_dump('queue_jobs.member_range', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.dependency', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.job_signal', '');
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.saved_step', '');
+
+-- Which events become jobs of which workers, and whose (src/api/events.c).
+CREATE TABLE queue_jobs.event_subscriber (
+    event text COLLATE "C" NOT NULL,
+    worker text COLLATE "C" NOT NULL,
+    owner regrole NOT NULL,
+    filter jsonb,
+    created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
+    CONSTRAINT event_subscriber_pkey PRIMARY KEY (event, worker, owner)
+);
+COMMENT ON TABLE queue_jobs.event_subscriber IS 'one row a subscription; see the view event_subscription';
+COMMENT ON COLUMN queue_jobs.event_subscriber.owner IS 'the role that called subscribe(); the jobs are that role''s';
+REVOKE ALL ON queue_jobs.event_subscriber FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.event_subscriber', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');

@@ -442,6 +442,17 @@ SELECT queue_jobs_internal.opaque(s.name) AS name,
 COMMENT ON VIEW queue_jobs.schedule IS
 'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, or its times cannot be told (see error). last_run, last_job, last_state: the last tick that made a job. last_finished: when the latest of its jobs ended; that and its state stay when the job is no longer kept. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise, or the last error of its job that is tried again or, of those that have ended, was the last.';
 
+CREATE VIEW queue_jobs.event_subscription WITH (security_barrier) AS
+SELECT queue_jobs_internal.opaque(s.event) AS event,
+       queue_jobs_internal.opaque(s.worker) AS worker,
+       pg_catalog.pg_get_userbyid(s.owner) AS owner,
+       queue_jobs_internal.opaque(s.filter) AS filter,
+       queue_jobs_internal.opaque(s.created_at) AS created_at
+  FROM queue_jobs.event_subscriber s
+ WHERE pg_catalog.pg_has_role(s.owner, 'USAGE');
+COMMENT ON VIEW queue_jobs.event_subscription IS
+'Every subscription of the current user, or of roles that it is a member of: which events become jobs of which worker.';
+
 CREATE VIEW queue_jobs.capacity AS
 SELECT w.name AS worker,
        COALESCE(n.executing, 0) AS running,

@@ -742,6 +742,30 @@ $$;
 COMMENT ON FUNCTION queue_jobs.import_pg_cron() IS
 'Makes a schedule of each active job of pg_cron''s table cron.job that is for this database, owned by the job''s role, and makes it inactive there. Returns each job with the name of its schedule, or with the problem because of which it was left as it is. Errors: 42P01 no table cron.job, 42501 it belongs to a role that is not trusted.';
 
+CREATE FUNCTION queue_jobs.subscribe(
+    event text,
+    worker text,
+    filter jsonb DEFAULT NULL)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_subscribe';
+COMMENT ON FUNCTION queue_jobs.subscribe(text, text, jsonb) IS
+'From the commit on, each such event that is published makes a job of the worker, which is the calling role''s, with args {"event", "payload"}. event: a name; or "order.*" for all that begin with "order.", at any depth; or "*" for all. filter: only events whose payload contains it (jsonb''s @>). Subscribed again by the same role, the filter is replaced. A worker that one role subscribes by several patterns gets one job of an event. Errors: 22023 no name or pattern, or args that the worker''s handler can never take, 42704 no such worker, 42501 no right to the handler of a definer''s worker.';
+
+CREATE FUNCTION queue_jobs.unsubscribe(
+    event text,
+    worker text)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_unsubscribe';
+COMMENT ON FUNCTION queue_jobs.unsubscribe(text, text) IS
+'Drops the calling role''s subscription of the worker to the event; if it has none, those of roles that it is a member of. Jobs that are there stay. Errors: 42704 not subscribed, 42501 another role''s.';
+
+CREATE FUNCTION queue_jobs.publish(
+    event text,
+    payload jsonb DEFAULT '{}',
+    delay interval DEFAULT NULL,
+    dedup_key text DEFAULT NULL)
+RETURNS SETOF bigint LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'queue_jobs_publish';
+COMMENT ON FUNCTION queue_jobs.publish(text, jsonb, interval, text) IS
+'Enqueues a job for each subscriber of the event within the caller''s transaction, owned by the role that subscribed, and returns their ids; none if nothing is subscribed. The caller needs no right to the workers. delay: when the jobs are due, from now (default: at once). dedup_key (1 to 2000 bytes): in 24 hours a subscriber gets one job of the caller''s event of that key; later calls return its id. They wait for the end of a transaction that publishes the same key. A disabled worker gets none; one that was dropped gets its jobs when it is defined again. A subscriber who cannot be given a job does not make the call fail: the log says why. Errors: 22004 or 22023 a value out of range, 54000 payload too large, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
+
 -- A session that writes the tables by SQL, as pg_restore does, has not told what there is to do.
 CREATE FUNCTION queue_jobs_internal.table_written() RETURNS trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_table_written';
@@ -772,6 +796,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.feature_flag
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_replica
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.event_subscriber
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 
 CREATE FUNCTION queue_jobs_internal.guard_table() RETURNS trigger

@@ -137,6 +137,11 @@ COMMENT ON COLUMN queue_jobs.schedule.skipped IS 'ticks that made no job because
 COMMENT ON COLUMN queue_jobs.schedule.error IS 'why the last tick made no job otherwise, or with what the last job failed that ended or is tried again; NULL: neither';
 COMMENT ON COLUMN queue_jobs.schedule.keep_completed IS 'how long a command''s completed jobs stay readable; NULL: no command';
 COMMENT ON COLUMN queue_jobs.schedule.last_finished IS 'when the latest of its jobs ended; NULL: none has';
+COMMENT ON COLUMN queue_jobs.event_subscription.event IS 'name of the event; order.*: all whose names begin with order and a dot; *: all';
+COMMENT ON COLUMN queue_jobs.event_subscription.worker IS 'the worker that gets a job of each';
+COMMENT ON COLUMN queue_jobs.event_subscription.owner IS 'the role that subscribed it: whose jobs they are';
+COMMENT ON COLUMN queue_jobs.event_subscription.filter IS 'what the payload must contain; NULL: anything will do';
+COMMENT ON COLUMN queue_jobs.event_subscription.created_at IS 'when it was first subscribed';
 
 COMMENT ON COLUMN queue_jobs.capacity.worker IS 'name of the worker';
 COMMENT ON COLUMN queue_jobs.capacity.running IS 'its jobs that run now';

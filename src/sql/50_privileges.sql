@@ -76,6 +76,11 @@ GRANT EXECUTE ON FUNCTION queue_jobs.define_worker, queue_jobs.drop_worker, queu
     queue_jobs.check_workers, queue_jobs.assert_idempotent, queue_jobs.schedule, queue_jobs.unschedule, queue_jobs.run_now,
     queue_jobs.next_runs, queue_jobs.import_pg_cron, queue_jobs.schedule_command_of TO queue_jobs_define;
 
+-- Events. Whoever subscribes sees what all publish; whoever publishes needs no right to what is subscribed.
+GRANT EXECUTE ON FUNCTION queue_jobs.publish TO queue_jobs_enqueue;
+GRANT EXECUTE ON FUNCTION queue_jobs.subscribe, queue_jobs.unsubscribe TO queue_jobs_define;
+GRANT SELECT ON queue_jobs.event_subscription TO queue_jobs_define, queue_jobs_read;
+
 -- Steer: queues as a whole, routing and statistics; jobs and workers as far as they are one's own.
 GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_routing, queue_jobs.reset_statistics,
     queue_jobs.migrate_queue, queue_jobs.remove_jobs, queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,

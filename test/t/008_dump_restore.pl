@@ -99,6 +99,7 @@ SELECT queue_jobs.discard(max(id)) FROM queue_jobs.job WHERE worker = 'of $role'
 SELECT id FROM queue_jobs.claim('works for $role', '{of $role}');
 SELECT queue_jobs.heartbeat('works for $role');
 SELECT queue_jobs.schedule('of $role', '\@yearly', 'of $role');
+SELECT queue_jobs.subscribe('event.*', 'of $role', '{"n": 1}');
 SELECT queue_jobs.run_once('token', 'SELECT 1');
 SQL
 }
@@ -110,8 +111,8 @@ REASSIGN OWNED BY leaver TO CURRENT_USER;
 DROP ROLE leaver;
 SQL
 my $rows = 'SELECT ' . join q{ || ', ' || }, map { "'$_ ' || (SELECT count(*) FROM queue_jobs.$_)" }
-  qw(defined_worker lane live_job finished_job dead_job claimant token defined_schedule);
-is($node->safe_psql('departed', $rows), 'defined_worker 3, lane 2, live_job 4, finished_job 4, dead_job 2, claimant 2, token 2, defined_schedule 2', 'two roles, of which one has gone');
+  qw(defined_worker lane live_job finished_job dead_job claimant token defined_schedule event_subscriber);
+is($node->safe_psql('departed', $rows), 'defined_worker 3, lane 2, live_job 4, finished_job 4, dead_job 2, claimant 2, token 2, defined_schedule 2, event_subscriber 2', 'two roles, of which one has gone');
 like($node->safe_psql('departed', q{SELECT finding FROM queue_jobs.check_workers() WHERE worker = 'of leaver' AND advice ~ 'dump'}), qr/definer.*does not exist/,
 	'check_workers() tells of what will be in no dump');
 like($node->safe_psql('departed', q{SELECT finding FROM queue_jobs.check_workers() WHERE worker = 'left behind' AND advice ~ 'dump'}), qr/the owner of its handler, role with OID \d+, does not exist/,
@@ -123,7 +124,8 @@ for my $user ('dumper', $node->safe_psql('departed', 'SELECT current_user'))
 	$node->command_ok([ 'pg_dump', '-Fc', '-U', $user, '-f', "$dir/$db", $node->connstr('departed') ], "pg_dump by $user");
 	$node->safe_psql('postgres', "CREATE DATABASE $db");
 	$node->command_ok([ 'pg_restore', '--exit-on-error', '-d', $node->connstr($db), "$dir/$db" ], '… restored');
-	is($node->safe_psql($db, $rows), 'defined_worker 1, lane 1, live_job 2, finished_job 2, dead_job 1, claimant 1, token 1, defined_schedule 1', '… without what was the role\'s');
+	is($node->safe_psql($db, $rows), 'defined_worker 1, lane 1, live_job 2, finished_job 2, dead_job 1, claimant 1, token 1, defined_schedule 1, event_subscriber 1', '… without what was the role\'s');
+	is($node->safe_psql($db, q{SELECT count(*) FROM queue_jobs.publish('event.a', '{"n": 1}')}), '1', '… the subscription counts at once');
 	is($node->safe_psql($db, q{SELECT DISTINCT owner = current_user, worker = 'of ' || current_user FROM queue_jobs.job}), 't|t', '… but with all else');
 	is($node->safe_psql($db, q{SELECT count(*) FROM (SELECT lane FROM queue_jobs.live_job UNION ALL SELECT lane FROM queue_jobs.finished_job) j
 		WHERE lane NOT IN (SELECT id FROM queue_jobs.lane)}), '0', '… each job with its lane');

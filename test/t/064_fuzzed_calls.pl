@@ -275,7 +275,7 @@ my @ways = (
 	sub { return ('SET ROLE ' . one_of(sort keys %rights), statement(), statement(), 'RESET ROLE'); },
 	sub { return ("SET default_transaction_isolation = '" . one_of('serializable', 'repeatable read', 'read committed') . "'", statement(), statement(), 'RESET default_transaction_isolation'); },
 	sub { return 'SELECT ' . join(', ', map { s/^SELECT (?!\*|count)//r } grep { /^SELECT (?!\*|count)/ } map { query() } 1 .. 4) || 'SELECT 1'; },
-	sub { return 'TABLE queue_jobs.' . one_of(qw(job worker queue schedule batch batch_member workflow_step worker_statistics metric capacity replica running_job misdeclared_worker routing_rule)); });
+	sub { return 'TABLE queue_jobs.' . one_of(qw(job worker queue schedule batch batch_member workflow_step worker_statistics metric capacity replica running_job misdeclared_worker routing_rule event_subscription)); });
 
 sub script
 {

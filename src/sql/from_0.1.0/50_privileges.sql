@@ -90,3 +90,9 @@ GRANT EXECUTE ON FUNCTION queue_jobs.steps, queue_jobs.signals TO queue_jobs_cla
 
 REVOKE ALL ON FUNCTION queue_jobs.schedule_command_of FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.schedule_command_of TO queue_jobs_define;
+
+REVOKE ALL ON FUNCTION queue_jobs.publish, queue_jobs.subscribe, queue_jobs.unsubscribe FROM PUBLIC;
+REVOKE ALL ON queue_jobs.event_subscription FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.publish TO queue_jobs_enqueue;
+GRANT EXECUTE ON FUNCTION queue_jobs.subscribe, queue_jobs.unsubscribe TO queue_jobs_define;
+GRANT SELECT ON queue_jobs.event_subscription TO queue_jobs_define, queue_jobs_read;
