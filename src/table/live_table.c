@@ -175,13 +175,35 @@ live_insert_many(LiveTable *table, const Job *jobs, int count)
 
 /* ---- changes of a row ---- */
 
+/*
+ * Other processes change the header of a row in a buffer under the buffer's lock. Without it, xmax and what
+ * infomask says of it may be of two different moments, and a transaction's ID be taken for a MultiXact's. A
+ * slot without a buffer has a copy.
+ */
+static void
+lock_header(TupleTableSlot *slot, int mode)
+{
+	Buffer		buffer = TTS_IS_BUFFERTUPLE(slot) ? ((BufferHeapTupleTableSlot *) slot)->buffer
+		: InvalidBuffer;
+
+	if (BufferIsValid(buffer))
+		LockBuffer(buffer, mode);
+}
+
+/* A row that we have deleted has our xmax for as long as our transaction goes on: most rows have none. */
 bool
 live_deleted_by_us(TupleTableSlot *slot)
 {
-	HeapTupleHeader tuple = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+	HeapTupleHeader row = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+	bool		ours;
 
-	return (tuple->t_infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
-		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple));
+	if ((row->t_infomask & HEAP_XMAX_INVALID) != 0)
+		return false;
+	lock_header(slot, BUFFER_LOCK_SHARE);
+	ours = (row->t_infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_LOCKED_ONLY(row->t_infomask) &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(row));
+	lock_header(slot, BUFFER_LOCK_UNLOCK);
+	return ours;
 }
 
 /* ERROR for a state of a row that cannot be. */
@@ -207,7 +229,7 @@ is_written_by_us(TupleTableSlot *slot)
 /*
  * Whether this transaction has the row's lock, and no other has one. A lock FOR SHARE does not count: we only
  * rely on that row (live_try_share()). Savepoints of ours may have the row together, and some of them may
- * have been rolled back.
+ * have been rolled back. The caller has the lock of the row's header, or this transaction has written it.
  */
 static bool
 is_locked_by_us(TupleTableSlot *slot)
@@ -237,6 +259,21 @@ is_locked_by_us(TupleTableSlot *slot)
 	return ours && !others;
 }
 
+/* As live_is_out_of_reach(); "ours" becomes whether we have locked the row. */
+static bool
+is_out_of_reach(TupleTableSlot *slot, bool *ours)
+{
+	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
+	TM_Result	result;
+
+	Assert(TTS_IS_BUFFERTUPLE(slot) && BufferIsValid(row->buffer));
+	lock_header(slot, BUFFER_LOCK_SHARE);
+	result = HeapTupleSatisfiesUpdate(row->base.tuple, GetCurrentCommandId(false), row->buffer);
+	*ours = result == TM_BeingModified && is_locked_by_us(slot);
+	lock_header(slot, BUFFER_LOCK_UNLOCK);
+	return result != TM_Ok && !*ours;
+}
+
 /*
  * Whether we cannot have the row at once. The server's own check comes after it gave us a transaction ID,
  * which costs a record in WAL.
@@ -244,16 +281,9 @@ is_locked_by_us(TupleTableSlot *slot)
 bool
 live_is_out_of_reach(TupleTableSlot *slot)
 {
-	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
-	TM_Result	result;
 	bool		ours;
 
-	Assert(TTS_IS_BUFFERTUPLE(slot) && BufferIsValid(row->buffer));
-	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
-	result = HeapTupleSatisfiesUpdate(row->base.tuple, GetCurrentCommandId(false), row->buffer);
-	ours = result == TM_BeingModified && is_locked_by_us(slot);
-	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
-	return result != TM_Ok && !ours;
+	return is_out_of_reach(slot, &ours);
 }
 
 /* The transaction that has the row, or the first of those that have it together. */
@@ -284,10 +314,10 @@ live_row_state(TupleTableSlot *slot, int *pid)
 
 	Assert(TTS_IS_BUFFERTUPLE(slot) && BufferIsValid(row->buffer));
 	*pid = 0;
-	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
+	lock_header(slot, BUFFER_LOCK_SHARE);
 	result = HeapTupleSatisfiesUpdate(row->base.tuple, GetCurrentCommandId(false), row->buffer);
 	header = *row->base.tuple->t_data;
-	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
+	lock_header(slot, BUFFER_LOCK_UNLOCK);
 	if (result == TM_Ok)
 		return ROW_FREE;
 	if (result != TM_BeingModified && result != TM_SelfModified)
@@ -347,13 +377,13 @@ delete_row(LiveTable *table, TupleTableSlot *slot, bool wait)
 {
 	TM_FailureData failure;
 	TM_Result	result;
+	bool		ours = false;
 
-	if (!wait && live_is_out_of_reach(slot))
+	if (!wait && is_out_of_reach(slot, &ours))
 		return false;
 	key_hint_delete(slot_get_int64(slot, Anum_live_job_dedup_hash));
 	forget_own_lock(table, slot);
-	result = QjTableDelete(table->rel, &slot->tts_tid, InvalidSnapshot, wait || is_locked_by_us(slot),
-						   &failure);
+	result = QjTableDelete(table->rel, &slot->tts_tid, InvalidSnapshot, wait || ours, &failure);
 	if (result != TM_Ok)
 		return false;
 	tally_row(slot, -1);
@@ -487,8 +517,12 @@ static bool
 is_deleted(TupleTableSlot *slot)
 {
 	HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, NULL);
+	bool		deleted;
 
-	return ItemPointerEquals(&tuple->t_data->t_ctid, &slot->tts_tid);
+	lock_header(slot, BUFFER_LOCK_SHARE);
+	deleted = ItemPointerEquals(&tuple->t_data->t_ctid, &slot->tts_tid);
+	lock_header(slot, BUFFER_LOCK_UNLOCK);
+	return deleted;
 }
 
 /*
