@@ -66,17 +66,21 @@ job_check_lane(int64 id, int32 lane_id)
 		job_check_owner(id, lane);
 }
 
-bool
-job_check_reader(int64 id)
+Datum
+job_object(FunctionCallInfo fcinfo, Jsonb *(*of) (int64 job))
 {
 	Oid			types[] = {INT8OID};
-	Datum		values[] = {Int64GetDatum(id)};
-	int64		lane = engine_select_id("SELECT lane::int8 FROM queue_jobs.live_job WHERE id = $1"
-										" UNION ALL SELECT lane::int8 FROM queue_jobs.finished_job WHERE id = $1", lengthof(types), types, values);
+	Datum		values[1];
+	int64		lane;
 
-	if (lane != 0)
-		job_check_lane(id, (int32) lane);
-	return lane != 0;
+	refuse_null(fcinfo, 0, "id");
+	values[0] = PG_GETARG_DATUM(0);
+	lane = engine_select_id("SELECT lane::int8 FROM queue_jobs.live_job WHERE id = $1"
+							" UNION ALL SELECT lane::int8 FROM queue_jobs.finished_job WHERE id = $1", lengthof(types), types, values);
+	if (lane == 0)
+		PG_RETURN_JSONB_P(jsonb_parse("{}"));
+	job_check_lane(PG_GETARG_INT64(0), (int32) lane);
+	PG_RETURN_JSONB_P(of(PG_GETARG_INT64(0)));
 }
 
 /* Returns the role whose executors run the lane's jobs. */

@@ -16,8 +16,11 @@ extern void job_check_owner(int64 id, const Lane *lane);
 /* Like job_check_owner(), for a job in that lane; users who may claim the job pass. */
 extern void job_check_lane(int64 id, int32 lane);
 
-/* Whether there is such a job, live or kept; job_check_lane() if there is. */
-extern bool job_check_reader(int64 id);
+/*
+ * What an SQL function returns for the job whose id is its first argument: the object that "of" makes, or an
+ * empty one if there is no such job, live or kept. job_check_lane() if there is.
+ */
+extern Datum job_object(FunctionCallInfo fcinfo, Jsonb *(*of) (int64 job));
 
 /*
  * live_find() for a caller that has something to say of a job: waits for what others are doing with its row,

@@ -217,9 +217,5 @@ queue_jobs_save_step(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_steps(PG_FUNCTION_ARGS)
 {
-	int64		id;
-
-	refuse_null(fcinfo, 0, "id");
-	id = PG_GETARG_INT64(0);
-	PG_RETURN_JSONB_P(job_check_reader(id) ? saved_steps_of(id) : jsonb_parse("{}"));
+	return job_object(fcinfo, saved_steps_of);
 }

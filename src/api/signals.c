@@ -87,11 +87,7 @@ queue_jobs_signal_payload(PG_FUNCTION_ARGS)
 Datum
 queue_jobs_signals(PG_FUNCTION_ARGS)
 {
-	int64		id;
-
-	refuse_null(fcinfo, 0, "id");
-	id = PG_GETARG_INT64(0);
-	PG_RETURN_JSONB_P(job_check_reader(id) ? job_signals_of(id) : jsonb_parse("{}"));
+	return job_object(fcinfo, job_signals_of);
 }
 
 /* In microseconds; NO_TIMEOUT if it is NULL. */

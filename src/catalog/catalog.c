@@ -334,13 +334,19 @@ catalog_utility(UtilityCall *call)
 }
 
 bool
-table_has_no_rows(CatalogRelation table)
+relation_has_no_rows(Oid relation)
 {
-	Relation	rel = table_open(catalog_relation(table), AccessShareLock);
+	Relation	rel = table_open(relation, AccessShareLock);
 	bool		empty = RelationGetNumberOfBlocks(rel) == 0;
 
 	table_close(rel, AccessShareLock);
 	return empty;
+}
+
+bool
+table_has_no_rows(CatalogRelation table)
+{
+	return relation_has_no_rows(catalog_relation(table));
 }
 
 /* Whether the snapshot shows a row with that value. */

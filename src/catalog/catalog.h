@@ -143,6 +143,7 @@ typedef struct TableRows
 } TableRows;
 
 /* Whether there has never been a row since it was last truncated: it has no page. */
+extern bool relation_has_no_rows(Oid relation);
 extern bool table_has_no_rows(CatalogRelation table);
 
 /* Whether a row of the table has that value in the column, a bigint by which the index begins. */

@@ -513,11 +513,7 @@ history_take(int64 id, FinishedJob *finished)
 static bool
 slice_empty(int slice)
 {
-	Relation	rel = table_open(history_slice_relation(slice), AccessShareLock);
-	bool		empty = RelationGetNumberOfBlocks(rel) == 0;
-
-	table_close(rel, AccessShareLock);
-	return empty;
+	return relation_has_no_rows(history_slice_relation(slice));
 }
 
 /*
