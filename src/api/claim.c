@@ -304,7 +304,8 @@ end_unstarted(Claim *claim, const Candidate *candidate)
 {
 	Job		   *job = &candidate->walk->job;
 	bool		expired = job_expired(job, claim->now);
-	bool		exhausted = job->started_at != NO_TIME && job_failures(job) > candidate->worker->max_retries;
+	bool		exhausted = job->started_at != NO_TIME &&
+		job_failures(job) > worker_for_job(candidate->worker, job)->max_retries;
 
 	if (!expired && !exhausted)
 		return false;

@@ -42,7 +42,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_disable_worker);
 PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 
 #define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
-#define LONGEST_TIMEOUT (24 * USECS_PER_DAY)
 #define LONGEST_PERIOD (365 * USECS_PER_DAY)
 #define MAX_CONCURRENCY 10000
 #define MAX_WEIGHT 1000

@@ -17,6 +17,7 @@
 #include "funcapi.h"
 #include "handler.h"
 #include "job.h"
+#include "job_options.h"
 #include "miscadmin.h"
 #include "new_job.h"
 #include "nodes/execnodes.h"
@@ -24,6 +25,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/tuplestore.h"
 
@@ -33,7 +35,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
 
 #define INTERVAL_HINT "Give an interval that is not negative and not longer than 1000 years."
 #define LONGEST_INTERVAL (INT64CONST(365000) * USECS_PER_DAY)
-#define MAX_DEDUP_KEY_LENGTH 8192
 
 /* A sum that may be beyond the calendar's end. */
 typedef struct Sum
@@ -95,6 +96,25 @@ run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, Timestam
 	return PG_ARGISNULL(run_at_arg) ? now : finite_run_at(PG_GETARG_TIMESTAMPTZ(run_at_arg));
 }
 
+/* Puts the time off at random, by less than the jitter. */
+static TimestampTz
+spread(TimestampTz due, Interval *jitter)
+{
+	int64		longest = interval_microseconds(jitter);
+	TimestampTz result;
+
+	if (longest == 0)
+		return due;
+	if (!calendar_sum(due, (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, longest - 1), &result))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range"),
+				 errdetail("The jitter of up to %s counts from %s.",
+						   DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(jitter))),
+						   timestamptz_to_str(due)),
+				 errhint(CALENDAR_HINT)));
+	return result;
+}
+
 /* Returns the worker; ERROR if it is not defined, or its jobs cannot be enqueued by hand. */
 static Worker *
 require_worker(FunctionCallInfo fcinfo)
@@ -128,9 +148,9 @@ join_batch(EnqueueCall *call, int64 id)
 
 /* The queue that was asked for, or the worker's own. */
 static const char *
-queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
+queue_argument(FunctionCallInfo fcinfo, int arg, const Worker *worker)
 {
-	char	   *queue = text_argument(fcinfo, Arg_enqueue_queue);
+	char	   *queue = text_argument(fcinfo, arg);
 
 	if (queue == NULL)
 		return worker->queue;
@@ -138,19 +158,33 @@ queue_argument(FunctionCallInfo fcinfo, const Worker *worker)
 	return queue;
 }
 
-/* The caller's token that takes the place of the args in the deduplication key; NULL: none. */
-static char *
-dedup_key_argument(FunctionCallInfo fcinfo)
+/* Returns the parameter, or NULL; "arg" is -1 if the function has no such parameter. */
+static Interval *
+interval_or_null(FunctionCallInfo fcinfo, int arg)
 {
-	char	   *key = text_argument(fcinfo, Arg_enqueue_dedup_key);
+	return arg < 0 || PG_ARGISNULL(arg) ? NULL : PG_GETARG_INTERVAL_P(arg);
+}
 
-	if (key != NULL && strlen(key) > MAX_DEDUP_KEY_LENGTH)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("dedup_key is too long"),
-				 errdetail("It has %zu bytes; the limit is %d.", strlen(key), MAX_DEDUP_KEY_LENGTH),
-				 errhint("Give a shorter one, such as its hash.")));
-	return key;
+/* Reads what the jobs have of their own; most have nothing. -1: the function has no such parameter. */
+static Jsonb *
+options_arguments(FunctionCallInfo fcinfo, const Worker *worker, int max_retries_arg, int timeout_arg,
+				  int keep_completed_arg, int tags_arg)
+{
+	int			max_retries;
+	JobOptions	given = {.timeout = interval_or_null(fcinfo, timeout_arg),
+						 .keep_completed = interval_or_null(fcinfo, keep_completed_arg)};
+
+	if (!PG_ARGISNULL(max_retries_arg))
+	{
+		max_retries = PG_GETARG_INT32(max_retries_arg);
+		given.max_retries = &max_retries;
+	}
+	if (!PG_ARGISNULL(tags_arg))
+		given.tags = PG_GETARG_ARRAYTYPE_P(tags_arg);
+	if (given.max_retries == NULL && given.timeout == NULL && given.keep_completed == NULL &&
+		given.tags == NULL)
+		return NULL;
+	return job_options(worker, &given);
 }
 
 /* Reads the parameter if_dead. */
@@ -235,28 +269,16 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	enqueue_check_right(worker);
 	run_at = run_at_argument(fcinfo, Arg_enqueue_run_at, Arg_enqueue_delay, now);
 	if (!PG_ARGISNULL(Arg_enqueue_jitter))
-	{
-		int64		jitter = interval_microseconds(future_interval(fcinfo, Arg_enqueue_jitter, "jitter"));
-		TimestampTz due = run_at;
-
-		if (jitter > 0)
-			jitter = (int64) pg_prng_uint64_range(&pg_global_prng_state, 0, jitter - 1);
-		if (!calendar_sum(due, jitter, &run_at))
-			ereport(ERROR,
-					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("timestamp out of range"),
-					 errdetail("The jitter of up to %s counts from %s.",
-							   DatumGetCString(
-								   DirectFunctionCall1(interval_out, PG_GETARG_DATUM(Arg_enqueue_jitter))),
-							   timestamptz_to_str(due)),
-					 errhint(CALENDAR_HINT)));
-	}
+		run_at = spread(run_at, future_interval(fcinfo, Arg_enqueue_jitter, "jitter"));
 	if (registry_worker_disabled(worker->name))
 		return 0;
 	call_check_args(args_handler(worker), PG_GETARG_JSONB_P(Arg_enqueue_args));
 
-	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, worker), now,
+	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, Arg_enqueue_queue, worker), now,
 				  PG_GETARG_INT32(Arg_enqueue_priority));
 	call.job.run_at = run_at;
+	call.job.options = options_arguments(fcinfo, worker, Arg_enqueue_max_retries, Arg_enqueue_timeout,
+										 Arg_enqueue_keep_completed, Arg_enqueue_tags);
 	call.job.context = PG_ARGISNULL(Arg_enqueue_context) ? enqueue_context()
 		: enqueue_checked_context(PG_GETARG_JSONB_P(Arg_enqueue_context));
 	if (!PG_ARGISNULL(Arg_enqueue_expires_in))
@@ -268,8 +290,8 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	if (!PG_ARGISNULL(Arg_enqueue_batch))
 		join_batch(&call, PG_GETARG_INT64(Arg_enqueue_batch));
 	live_open(&table);
-	id = new_job_add(&call, &table, PG_GETARG_JSONB_P(Arg_enqueue_args), dedup_key_argument(fcinfo),
-					 duplicate);
+	id = new_job_add(&call, &table, PG_GETARG_JSONB_P(Arg_enqueue_args),
+					 checked_dedup_key(text_argument(fcinfo, Arg_enqueue_dedup_key)), duplicate);
 	live_close(&table);
 	if (call.waits && id == call.job.id)
 		dependency_add(id, parents.ids, parents.count, parents.if_dead);
@@ -300,14 +322,51 @@ queue_jobs_try_enqueue(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-/* The elements of a jsonb[]. */
-static Datum *
-jsonb_elements(ArrayType *array, bool **nulls, int *count)
+/* An array that has an element for each job; without elements if it was not given. */
+typedef struct Each
 {
-	Datum	   *elements;
+	Datum	   *values;
+	bool	   *nulls;
+} Each;
 
-	deconstruct_array(array, JSONBOID, -1, false, TYPALIGN_INT, &elements, nulls, count);
-	return elements;
+/* Takes an array apart. */
+static Each
+elements(ArrayType *array, int *count)
+{
+	Each		each;
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &by_value, &align);
+	deconstruct_array(array, ARR_ELEMTYPE(array), length, by_value, align, &each.values, &each.nulls, count);
+	return each;
+}
+
+/* Reads an array; ERROR unless it has as many elements as args. "hint" says what a NULL element means. */
+static Each
+each_argument(FunctionCallInfo fcinfo, int arg, const char *name, int count, const char *hint)
+{
+	Each		each = {NULL, NULL};
+	int			given;
+
+	if (PG_ARGISNULL(arg))
+		return each;
+	each = elements(PG_GETARG_ARRAYTYPE_P(arg), &given);
+	if (given != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must have one element for each of args", name),
+				 errdetail("There are %d args and %d %s.", count, given, name),
+				 errhint("%s", hint)));
+	return each;
+}
+
+/* Whether job number i has a value of its own there. */
+static bool
+has_element(const Each *each, int i)
+{
+	return each->values != NULL && !each->nulls[i];
 }
 
 typedef struct BatchTimes
@@ -399,22 +458,108 @@ check_all_args(const Worker *worker, const Datum *args, int count)
 	MemoryContextDelete(context);
 }
 
-/* Deduplicated jobs go in one by one: each must see those before it. */
+/* What enqueue_many() is given for each of its jobs, and what jobs have for which it is not. */
+typedef struct ManyJobs
+{
+	int			count;
+	Each		args;
+	Each		contexts;		/* an element that is NULL: none */
+	Each		run_ats;
+	Each		priorities;
+	Each		dedup_keys;
+	TimestampTz run_at;
+	int			priority;
+	BatchTimes	times;
+	Interval   *jitter;			/* or NULL */
+	Interval   *expires_in;		/* or NULL */
+} ManyJobs;
+
+/* Reads and checks what enqueue_many() is given. */
 static void
-add_to_many(EnqueueCall *call, LiveTable *table, Jobs *jobs, Datum args, ReturnSetInfo *result)
+read_many(FunctionCallInfo fcinfo, TimestampTz now, ManyJobs *many)
+{
+	refuse_null(fcinfo, Arg_enqueue_many_args, "args");
+	refuse_null(fcinfo, Arg_enqueue_many_priority, "priority");
+	many->priority = PG_GETARG_INT32(Arg_enqueue_many_priority);
+	many->times = batch_arguments(fcinfo);
+	many->args = elements(PG_GETARG_ARRAYTYPE_P(Arg_enqueue_many_args), &many->count);
+	for (int i = 0; i < many->count; i++)
+		if (many->args.nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("args must not be null"),
+					 errdetail("Element %d of the array is null.", i + 1),
+					 errhint("Use '{}' for a job without args.")));
+	many->contexts = each_argument(fcinfo, Arg_enqueue_many_contexts, "contexts", many->count,
+								   "Use NULL for a job without context.");
+	many->run_ats = each_argument(fcinfo, Arg_enqueue_many_run_ats, "run_ats", many->count,
+								  "Use NULL for a job that is due as run_at or delay say.");
+	many->priorities = each_argument(fcinfo, Arg_enqueue_many_priorities, "priorities", many->count,
+									 "Use NULL for a job that has the parameter priority.");
+	many->dedup_keys = each_argument(fcinfo, Arg_enqueue_many_dedup_keys, "dedup_keys", many->count,
+									 "Use NULL for a job without dedup_key.");
+	for (int i = 0; i < many->count; i++)
+	{
+		if (has_element(&many->contexts, i))
+			(void) enqueue_checked_context(DatumGetJsonbP(many->contexts.values[i]));
+		if (has_element(&many->run_ats, i))
+			(void) finite_run_at(DatumGetTimestampTz(many->run_ats.values[i]));
+		if (has_element(&many->dedup_keys, i))
+			(void) checked_dedup_key(TextDatumGetCString(many->dedup_keys.values[i]));
+	}
+	many->run_at = run_at_argument(fcinfo, Arg_enqueue_many_run_at, Arg_enqueue_many_delay, now);
+	if (!PG_ARGISNULL(Arg_enqueue_many_jitter))
+		many->jitter = future_interval(fcinfo, Arg_enqueue_many_jitter, "jitter");
+	if (!PG_ARGISNULL(Arg_enqueue_many_expires_in))
+		many->expires_in = future_interval(fcinfo, Arg_enqueue_many_expires_in, "expires_in");
+}
+
+/* Sets what job number i does not share with the others, except its args. */
+static void
+set_one_of_many(EnqueueCall *call, ManyJobs *many, int i)
 {
 	Job		   *job = &call->job;
-	MemoryContext old = MemoryContextSwitchTo(jobs->context);
+
+	if (many->times.size > 0 && i > 0 && i % many->times.size == 0)
+		many->run_at = add_interval(many->run_at, many->times.interval, "batch_interval");
+	job->run_at = has_element(&many->run_ats, i) ? DatumGetTimestampTz(many->run_ats.values[i])
+												 : many->run_at;
+	if (many->jitter != NULL)
+		job->run_at = spread(job->run_at, many->jitter);
+	if (many->expires_in != NULL)
+		job->expires_at = add_interval(job->run_at, many->expires_in, "expires_in");
+	job->priority = has_element(&many->priorities, i) ? DatumGetInt32(many->priorities.values[i])
+													  : many->priority;
+	if (many->contexts.values != NULL)
+		job->context = many->contexts.nulls[i] ? NULL : DatumGetJsonbP(many->contexts.values[i]);
+}
+
+/* Deduplicated jobs go in one by one: each must see those before it. */
+static void
+add_to_many(EnqueueCall *call, LiveTable *table, Jobs *jobs, const ManyJobs *many, int i,
+			ReturnSetInfo *result)
+{
+	Job		   *job = &call->job;
+	Jsonb	   *args = DatumGetJsonbP(many->args.values[i]);
+	MemoryContext old;
 	bool		duplicate;
 
-	if (dedup_takes_part(call->worker))
+	if (dedup_takes_part(call->worker) || has_element(&many->dedup_keys, i))
 	{
-		return_id(result, new_job_add(call, table, DatumGetJsonbP(args), NULL, &duplicate));
+		char	   *token = NULL;
+
+		flush_many(call, table, jobs, result);
+		old = MemoryContextSwitchTo(jobs->context);
+		if (has_element(&many->dedup_keys, i))
+			token = TextDatumGetCString(many->dedup_keys.values[i]);
+		return_id(result, new_job_add(call, table, args, token, &duplicate));
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(jobs->context);
 		return;
 	}
-	job->args = storable_args(DatumGetJsonbP(args));
+	old = MemoryContextSwitchTo(jobs->context);
+	dedup_set_key(job, call->worker, args, NULL);
+	job->args = storable_args(args);
 	job->due = job->run_at <= job->created_at;
 	jobs->jobs[jobs->count++] = new_job_next(call);
 	MemoryContextSwitchTo(old);
@@ -428,73 +573,41 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	TimestampTz now = GetCurrentTimestamp();
+	ManyJobs	many = {0};
 	Worker	   *worker;
+	const char *queue;
+	Jsonb	   *options;
 	EnqueueCall call;
-	BatchTimes	times;
-	TimestampTz run_at;
 	LiveTable	table;
-	Datum	   *args;
-	Datum	   *contexts = NULL;
-	bool	   *args_nulls;
-	bool	   *contexts_nulls = NULL;
-	int			count;
 	Jobs	   *jobs;
 
 	refuse_where_nothing_can_be_written("queue_jobs.enqueue_many()");
 	worker = require_worker(fcinfo);
 	catalog_require_call(fcinfo, Nargs_enqueue_many);
-	refuse_null(fcinfo, Arg_enqueue_many_args, "args");
-	refuse_null(fcinfo, Arg_enqueue_many_priority, "priority");
 	enqueue_check_right(worker);
-	times = batch_arguments(fcinfo);
-	args = jsonb_elements(PG_GETARG_ARRAYTYPE_P(Arg_enqueue_many_args), &args_nulls, &count);
-	for (int i = 0; i < count; i++)
-		if (args_nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("args must not be null"),
-					 errdetail("Element %d of the array is null.", i + 1),
-					 errhint("Use '{}' for a job without args.")));
-	if (!PG_ARGISNULL(Arg_enqueue_many_contexts))
-	{
-		int			contexts_count;
-
-		contexts = jsonb_elements(PG_GETARG_ARRAYTYPE_P(Arg_enqueue_many_contexts), &contexts_nulls,
-								  &contexts_count);
-		if (contexts_count != count)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("contexts must have one element for each of args"),
-					 errdetail("There are %d args and %d contexts.", count, contexts_count),
-					 errhint("Use NULL for a job without context.")));
-		for (int i = 0; i < count; i++)
-			if (!contexts_nulls[i])
-				(void) enqueue_checked_context(DatumGetJsonbP(contexts[i]));
-	}
-	run_at = run_at_argument(fcinfo, Arg_enqueue_many_run_at, Arg_enqueue_many_delay, now);
+	read_many(fcinfo, now, &many);
+	queue = queue_argument(fcinfo, Arg_enqueue_many_queue, worker);
+	options = options_arguments(fcinfo, worker, Arg_enqueue_many_max_retries, -1, -1, Arg_enqueue_many_tags);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	if (count == 0 || registry_worker_disabled(worker->name))
+	if (many.count == 0 || registry_worker_disabled(worker->name))
 		return (Datum) 0;
-	check_all_args(worker, args, count);
-	new_job_begin(&call, GetUserId(), worker, worker->queue, now, PG_GETARG_INT32(Arg_enqueue_many_priority));
-	call.job.run_at = run_at;
+	check_all_args(worker, many.args.values, many.count);
+	new_job_begin(&call, GetUserId(), worker, queue, now, many.priority);
+	call.job.options = options;
 	if (!PG_ARGISNULL(Arg_enqueue_many_batch))
 		join_batch(&call, PG_GETARG_INT64(Arg_enqueue_many_batch));
-	if (contexts == NULL)
+	if (many.contexts.values == NULL)
 		call.job.context = enqueue_context();
 
 	live_open(&table);
 	jobs = palloc0(sizeof(Jobs));
 	jobs->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs enqueue_many",
 										  ALLOCSET_DEFAULT_SIZES);
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < many.count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (times.size > 0 && i > 0 && i % times.size == 0)
-			call.job.run_at = add_interval(call.job.run_at, times.interval, "batch_interval");
-		if (contexts != NULL)
-			call.job.context = contexts_nulls[i] ? NULL : DatumGetJsonbP(contexts[i]);
-		add_to_many(&call, &table, jobs, args[i], result);
+		set_one_of_many(&call, &many, i);
+		add_to_many(&call, &table, jobs, &many, i, result);
 	}
 	flush_many(&call, &table, jobs, result);
 	live_close(&table);

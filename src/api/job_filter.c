@@ -7,6 +7,7 @@
 #include "arguments.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "compat.h"
 #include "job_filter.h"
 #include "lib/stringinfo.h"
 #include "utils/array.h"
@@ -41,6 +42,18 @@ state_bit(const char *name)
 			 errhint("The states are: %s.", all_state_names())));
 }
 
+/* Raises an ERROR if that element of an array is NULL. */
+static void
+refuse_null_element(const char *name, const bool *nulls, int element, const char *hint)
+{
+	if (nulls[element])
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain null", name),
+				 errdetail("Element %d of the array is null.", element + 1),
+				 errhint("%s", hint)));
+}
+
 /* Reads the parameter states into bits. */
 static uint32
 states_argument(ArrayType *states)
@@ -53,20 +66,46 @@ states_argument(ArrayType *states)
 	deconstruct_array(states, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
 	for (int i = 0; i < count; i++)
 	{
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("states must not contain null"),
-					 errdetail("Element %d of the array is null.", i + 1),
-					 errhint("Leave the parameter out for jobs of any state.")));
+		refuse_null_element("states", nulls, i, "Leave the parameter out for jobs of any state.");
 		bits |= state_bit(TextDatumGetCString(elements[i]));
 	}
 	return bits;
 }
 
+/* Returns what a job's options contain if it has all these tags; NULL: any options will do. */
+static Jsonb *
+tags_argument(ArrayType *tags)
+{
+	QjJsonbState state = {0};
+	JsonbValue	key = jsonb_string(JOB_TAGS);
+	Datum	   *elements;
+	bool	   *nulls;
+	int			count;
+
+	deconstruct_array(tags, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	if (count == 0)
+		return NULL;
+	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
+	QjPushJsonb(&state, WJB_KEY, &key);
+	QjPushJsonb(&state, WJB_BEGIN_ARRAY, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		JsonbValue	tag;
+
+		refuse_null_element("tags", nulls, i, "Leave the parameter out for jobs of any tags.");
+		tag = jsonb_string(TextDatumGetCString(elements[i]));
+		QjPushJsonb(&state, WJB_ELEM, &tag);
+	}
+	QjPushJsonb(&state, WJB_END_ARRAY, NULL);
+	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
+}
+
 void
 job_filter_arguments(FunctionCallInfo fcinfo, JobFilter *filter)
 {
+	int			tags = PG_NARGS() - 1;
+
 	*filter = (JobFilter){.worker = text_argument(fcinfo, FILTER_WORKER),
 						  .queue = text_argument(fcinfo, FILTER_QUEUE),
 						  .by_state = !PG_ARGISNULL(FILTER_STATES),
@@ -75,6 +114,7 @@ job_filter_arguments(FunctionCallInfo fcinfo, JobFilter *filter)
 							  : states_argument(PG_GETARG_ARRAYTYPE_P(FILTER_STATES)),
 						  .args = PG_ARGISNULL(FILTER_ARGS) ? NULL : PG_GETARG_JSONB_P(FILTER_ARGS),
 						  .error = PG_ARGISNULL(FILTER_ERROR) ? NULL : PG_GETARG_TEXT_PP(FILTER_ERROR),
+						  .options = PG_ARGISNULL(tags) ? NULL : tags_argument(PG_GETARG_ARRAYTYPE_P(tags)),
 						  .by_batch = !PG_ARGISNULL(FILTER_BATCH),
 						  .batch = PG_ARGISNULL(FILTER_BATCH) ? 0 : PG_GETARG_INT64(FILTER_BATCH),
 						  .since = PG_ARGISNULL(FILTER_SINCE) ? DT_NOBEGIN
@@ -107,10 +147,10 @@ job_filter_walk(JobFilter *filter, Snapshot snapshot, int64 before, JobWalk *wal
 
 /* Whether the job's args contain these. */
 static bool
-args_contain(const Job *job, const Jsonb *wanted)
+json_contains(const Jsonb *json, const Jsonb *wanted)
 {
-	return DatumGetBool(
-		DirectFunctionCall2(jsonb_contains, JsonbPGetDatum(job->args), JsonbPGetDatum(wanted)));
+	return json != NULL &&
+		DatumGetBool(DirectFunctionCall2(jsonb_contains, JsonbPGetDatum(json), JsonbPGetDatum(wanted)));
 }
 
 /* Whether the job's last error matches the pattern. */
@@ -133,7 +173,8 @@ filter_matches(const JobFilter *filter, const WalkedJob *walked)
 	return (filter->states & STATE_BIT(walked->state)) != 0 &&
 		job->created_at >= filter->since && job->created_at <= filter->until &&
 		(!filter->by_batch || (job->batch == filter->batch && !job->callback)) &&
-		(filter->args == NULL || args_contain(job, filter->args)) &&
+		(filter->options == NULL || json_contains(job->options, filter->options)) &&
+		(filter->args == NULL || json_contains(job->args, filter->args)) &&
 		(filter->error == NULL || error_is_like(job, filter->error));
 }
 

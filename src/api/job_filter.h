@@ -8,7 +8,7 @@
 #include "fmgr.h"
 #include "job_row.h"
 
-/* Arguments, in order; what follows is each function's own. */
+/* Arguments, in order; what follows is each function's own, except the last, which is tags. */
 enum
 {
 	FILTER_WORKER, FILTER_QUEUE, FILTER_STATES, FILTER_ARGS, FILTER_ERROR, FILTER_BATCH, FILTER_SINCE,
@@ -23,6 +23,7 @@ typedef struct JobFilter
 	uint32		states;			/* bits (STATE_BIT) of the states that will do */
 	Jsonb	   *args;
 	text	   *error;
+	Jsonb	   *options;		/* what the job's own must contain: the tags */
 	bool		by_batch;
 	int64		batch;
 	TimestampTz since;

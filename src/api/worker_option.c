@@ -120,22 +120,18 @@ set_value(Definition *definition, int attribute, int arg, const char *const *nam
 }
 
 void
-set_names(Definition *definition, int attribute, int arg)
+check_names(const char *name, ArrayType *names, int most)
 {
-	FunctionCallInfo fcinfo = definition->fcinfo;
-	const char *name = worker_columns[attribute].name;
 	Datum	   *elements;
 	bool	   *nulls;
 	int			count;
 
-	refuse_null(fcinfo, arg, name);
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls,
-					  &count);
-	if (count > MAX_NAMES)
+	deconstruct_array(names, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+	if (count > most)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s has too many elements", name),
-				 errdetail("There are %d; at most %d are allowed.", count, MAX_NAMES),
+				 errdetail("There are %d; at most %d are allowed.", count, most),
 				 errhint("Give fewer.")));
 	for (int i = 0; i < count; i++)
 	{
@@ -149,6 +145,15 @@ set_names(Definition *definition, int attribute, int arg)
 							   element ? strlen(element) : 0),
 					 errhint("Give names of 1 to %d bytes.", MAX_NAME_LENGTH)));
 	}
+}
+
+void
+set_names(Definition *definition, int attribute, int arg)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+
+	refuse_null(fcinfo, arg, worker_columns[attribute].name);
+	check_names(worker_columns[attribute].name, PG_GETARG_ARRAYTYPE_P(arg), MAX_NAMES);
 	set_datum(definition, attribute, PG_GETARG_DATUM(arg));
 }
 

@@ -40,7 +40,10 @@ extern int value_argument(FunctionCallInfo fcinfo, int arg, const char *option, 
 extern int set_value(Definition *definition, int attribute, int arg, const char *const *names,
 					 const char *detail);
 
-/* An array of names: none of them NULL, each fit for a selector. */
+/* ERROR unless an option's array has at most so many names, none of them NULL, each fit for a selector. */
+extern void check_names(const char *name, ArrayType *names, int most);
+
+/* Such an array. */
 extern void set_names(Definition *definition, int attribute, int arg);
 
 /* An option as a DETAIL shows it. */

@@ -15,11 +15,13 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "job_options.h"
 #include "miscadmin.h"
 #include "new_job.h"
 #include "registry.h"
 #include "run_as.h"
 #include "subscription.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/jsonb.h"
@@ -31,6 +33,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_enqueue_workflow);
 
 #define MAX_STEPS 10000
 #define MAX_DEPENDENCIES 1000000
+#define TAGS_HINT "It is an array of strings."
 #define LONGEST_DELAY (INT64CONST(365000) * USECS_PER_DAY)
 
 enum
@@ -113,7 +116,7 @@ static void
 check_keys(JsonbContainer *object, int number)
 {
 	static const char *const known[] = {"step", "worker", "args", "after", "if_dead", "delay", "priority",
-										"queue"};
+										"queue", "max_retries", "timeout", "tags", "dedup_key"};
 	JsonbIterator *iterator = JsonbIteratorInit(object);
 	JsonbIteratorToken token;
 	JsonbValue	value;
@@ -129,7 +132,7 @@ check_keys(JsonbContainer *object, int number)
 			refuse_step(number, NULL,
 						psprintf("It has an unknown key \"%s\".",
 								 pnstrdup(value.val.string.val, Min(value.val.string.len, 100))),
-						"The keys are step, worker, args, after, if_dead, delay, priority and queue.");
+						"The keys are step, worker, args, after, if_dead, delay, priority, queue, max_retries, timeout, tags and dedup_key.");
 	}
 }
 
@@ -181,39 +184,86 @@ read_step_worker(const Workflow *workflow, Step *step, JsonbContainer *object, i
 	return registry_worker_copy(name);
 }
 
-/* Reads the priority; 0 by default. */
-static int
-read_priority(JsonbContainer *object, const Step *step, int number)
+/* Reads an integer; false if it is missing or null. */
+static bool
+read_integer(JsonbContainer *object, const char *key, const Step *step, int number, const char *hint, int *result)
 {
-	JsonbValue *value = jsonb_member(object, "priority");
+	JsonbValue *value = jsonb_member(object, key);
 	char	   *text;
 	char	   *end;
-	long		priority;
+	long		integer;
 
 	if (value == NULL || value->type == jbvNull)
-		return 0;
+		return false;
 	text = value->type == jbvNumeric ? numeric_normalize(value->val.numeric) : "";
-	priority = strtol(text, &end, 10);
-	if (*text == '\0' || *end != '\0' || priority < PG_INT32_MIN || priority > PG_INT32_MAX)
-		refuse_step(number, step->job.name, "\"priority\" is not an integer.",
-					"Give an integer; the lowest number starts first.");
-	return (int) priority;
+	integer = strtol(text, &end, 10);
+	if (*text == '\0' || *end != '\0' || integer < PG_INT32_MIN || integer > PG_INT32_MAX)
+		refuse_step(number, step->job.name, psprintf("\"%s\" is not an integer.", key), hint);
+	*result = (int) integer;
+	return true;
+}
+
+/* Reads an interval; NULL if it is missing or null. */
+static Interval *
+read_interval(JsonbContainer *object, const char *key, const Step *step, int number)
+{
+	char	   *text = string_member(object, key, number, step->job.name);
+
+	if (text == NULL)
+		return NULL;
+	return DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
+												 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
 }
 
 /* Reads the delay, in microseconds; 0 by default. */
 static int64
 read_delay(JsonbContainer *object, const Step *step, int number)
 {
-	char	   *text = string_member(object, "delay", number, step->job.name);
+	Interval   *delay = read_interval(object, "delay", step, number);
 
-	if (text == NULL)
+	if (delay == NULL)
 		return 0;
 	return interval_microseconds(
-		interval_argument(DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
-																ObjectIdGetDatum(InvalidOid),
-																Int32GetDatum(-1))),
-						  "delay", 0, LONGEST_DELAY,
+		interval_argument(delay, "delay", 0, LONGEST_DELAY,
 						  "Give an interval that is not negative and not longer than 1000 years."));
+}
+
+/* Reads the tags, or NULL. */
+static ArrayType *
+read_tags(JsonbContainer *object, const Step *step, int number)
+{
+	JsonbValue *value = jsonb_member(object, "tags");
+	ArrayBuildState *tags = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+
+	if (value == NULL || value->type == jbvNull)
+		return NULL;
+	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
+		refuse_step(number, step->job.name, "\"tags\" is not an array.", TAGS_HINT);
+	for (uint32 i = 0; i < JsonContainerSize(value->val.binary.data); i++)
+	{
+		JsonbValue *tag = getIthJsonbValueFromContainer(value->val.binary.data, i);
+
+		if (tag->type != jbvString)
+			refuse_step(number, step->job.name, "\"tags\" has an element that is not a string.", TAGS_HINT);
+		(void) accumArrayResult(tags,
+								PointerGetDatum(cstring_to_text_with_len(tag->val.string.val,
+																		 tag->val.string.len)),
+								false, TEXTOID, CurrentMemoryContext);
+	}
+	return DatumGetArrayTypeP(makeArrayResult(tags, CurrentMemoryContext));
+}
+
+/* Reads what the step's job has in place of its worker's options, or NULL. */
+static Jsonb *
+read_options(JsonbContainer *object, Step *step, int number)
+{
+	int			max_retries;
+	JobOptions	given = {.timeout = read_interval(object, "timeout", step, number),
+						 .tags = read_tags(object, step, number)};
+
+	if (read_integer(object, "max_retries", step, number, "Give 0 or more.", &max_retries))
+		given.max_retries = &max_retries;
+	return job_options(step->job.worker, &given);
 }
 
 /* Reads the args; '{}' by default. */
@@ -258,6 +308,7 @@ read_step(Workflow *workflow, Jsonb *steps, int number)
 {
 	JsonbContainer *object = step_object(steps, number);
 	Step	   *step = &workflow->steps[number];
+	ErrorContextCallback context;
 
 	check_keys(object, number);
 	read_name(workflow, step, object, number);
@@ -266,8 +317,13 @@ read_step(Workflow *workflow, Jsonb *steps, int number)
 	step->job.queue = string_member(object, "queue", number, step->job.name);
 	if (step->job.queue != NULL)
 		check_name("queue", step->job.queue);
-	step->job.priority = read_priority(object, step, number);
+	begin_step(&context, step);
+	(void) read_integer(object, "priority", step, number, "Give an integer; the lowest number starts first.",
+						&step->job.priority);
 	step->job.delay = read_delay(object, step, number);
+	step->job.options = read_options(object, step, number);
+	step->job.dedup_key = checked_dedup_key(string_member(object, "dedup_key", number, step->job.name));
+	error_context_stack = context.previous;
 	step->if_dead = read_if_dead(object, step, number);
 }
 

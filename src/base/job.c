@@ -14,7 +14,9 @@
 #include "job.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/json.h"
 #include "utils/numeric.h"
 
@@ -437,6 +439,41 @@ jsonb_member_number(const JsonbContainer *object, const char *key, int64 none)
 	if (value == NULL || value->type != jbvNumeric)
 		return none;
 	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
+}
+
+int64
+job_option(const Jsonb *options, const char *key, int64 most, int64 none)
+{
+	JsonbValue *value = jsonb_member(&options->root, key);
+	Datum		number = value != NULL && value->type == jbvNumeric ? NumericGetDatum(value->val.numeric) : 0;
+
+	if (number == 0 ||
+		!DatumGetBool(DirectFunctionCall2(numeric_ge, number, NumericGetDatum(int64_to_numeric(0)))) ||
+		!DatumGetBool(DirectFunctionCall2(numeric_le, number, NumericGetDatum(int64_to_numeric(most)))))
+		return none;
+	return DatumGetInt64(DirectFunctionCall1(numeric_int8, number));
+}
+
+Datum
+job_tags(const Job *job)
+{
+	JsonbValue *tags = job->options ? jsonb_member(&job->options->root, JOB_TAGS) : NULL;
+	ArrayBuildState *array;
+
+	if (tags == NULL || tags->type != jbvBinary || !JsonContainerIsArray(tags->val.binary.data))
+		return (Datum) 0;
+	array = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+	for (uint32 i = 0; i < JsonContainerSize(tags->val.binary.data); i++)
+	{
+		JsonbValue *tag = getIthJsonbValueFromContainer(tags->val.binary.data, i);
+
+		if (tag->type == jbvString)
+			(void) accumArrayResult(array,
+									PointerGetDatum(cstring_to_text_with_len(tag->val.string.val,
+																			 tag->val.string.len)),
+									false, TEXTOID, CurrentMemoryContext);
+	}
+	return makeArrayResult(array, CurrentMemoryContext);
 }
 
 void

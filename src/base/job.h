@@ -168,6 +168,18 @@ extern void job_add_lapse(Job *job, TimestampTz now);
 
 extern char *job_last_error(const Jsonb *errors);
 
+/* Keys of Job.options; durations are in microseconds. */
+#define JOB_MAX_RETRIES "max_retries"
+#define JOB_TIMEOUT "timeout"
+#define JOB_KEEP_COMPLETED "keep_completed"
+#define JOB_TAGS "tags"
+
+/* The number that options have under the key; "none" if they have none from 0 to "most". */
+extern int64 job_option(const Jsonb *options, const char *key, int64 most, int64 none);
+
+/* The job's own tags as text[]; a null pointer: none. */
+extern Datum job_tags(const Job *job);
+
 /*
  * The length of the value's text, as jsonb is shown, in bytes; if that is more than "limit", some number
  * above the limit. The size of the value does not tell it: the text of 16 bytes may have 131,072.

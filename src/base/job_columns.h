@@ -55,6 +55,7 @@ LIVE_COLUMN(callback, boolean)		/* it is a callback of its batch, and no member 
 LIVE_COLUMN(waits, jsonb)			/* what it waits for (long_job.h) */
 JOB_COLUMN(cursor, jsonb)			/* where a long job goes on */
 JOB_COLUMN(progress, float8)		/* how far it has said it is, if has_progress */
+JOB_COLUMN(options, jsonb)			/* what it has in place of its worker's (worker.h), or NULL */
 
 #undef JOB_COLUMN
 #undef LIVE_COLUMN

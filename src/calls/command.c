@@ -43,24 +43,6 @@ command_args(const char *command, int64 timeout, int max_retries, int64 keep_com
 	return jsonb_parse(json.data);
 }
 
-const Worker *
-command_attributes(const Worker *worker, const Job *job)
-{
-	const JsonbContainer *args;
-	Worker	   *copy;
-
-	if (worker == NULL || worker->built_in != BUILT_IN_COMMAND)
-		return worker;
-	copy = palloc(sizeof(Worker));
-	*copy = *worker;
-	args = &job->args->root;
-	copy->timeout = jsonb_member_number(args, "timeout_ms", 0) * 1000;
-	copy->max_retries = (int) jsonb_member_number(args, "max_retries", 0);
-	if (jsonb_member(args, "keep_completed_ms") != NULL)
-		copy->keep_completed = jsonb_member_number(args, "keep_completed_ms", 0) * 1000;
-	return copy;
-}
-
 /* ---- check ---- */
 
 /* Why a statement cannot be run in the background, or NULL. */

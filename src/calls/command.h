@@ -19,15 +19,9 @@
 extern void command_check(const char *command);
 
 /*
- * The args of its jobs; timeout in microseconds, 0: none; keep_completed likewise, -1: as long as other jobs.
+ * The args of its jobs, from which worker_for_job() has their options; timeout in microseconds, 0: none; keep_completed likewise, -1: as long as other jobs.
  */
 extern Jsonb *command_args(const char *command, int64 timeout, int max_retries, int64 keep_completed);
-
-/*
- * The worker itself, or for a command's job one with the job's own attributes, in the current memory context.
- * NULL for NULL.
- */
-extern const Worker *command_attributes(const Worker *worker, const Job *job);
 
 /*
  * There must be a transaction without an active snapshot; on return there is one, perhaps not the same. The

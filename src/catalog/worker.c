@@ -300,6 +300,34 @@ worker_has_tag(const Worker *worker, const char *tag)
 	return false;
 }
 
+const Worker *
+worker_for_job(const Worker *worker, const Job *job)
+{
+	const JsonbContainer *args = &job->args->root;
+	const Jsonb *options = job->options;
+	Worker	   *copy;
+
+	if (worker == NULL || (options == NULL && worker->built_in != BUILT_IN_COMMAND))
+		return worker;
+	copy = palloc(sizeof(Worker));
+	*copy = *worker;
+	if (worker->built_in == BUILT_IN_COMMAND)
+	{
+		copy->timeout = jsonb_member_number(args, "timeout_ms", 0) * 1000;
+		copy->max_retries = (int) jsonb_member_number(args, "max_retries", 0);
+		if (jsonb_member(args, "keep_completed_ms") != NULL)
+			copy->keep_completed = jsonb_member_number(args, "keep_completed_ms", 0) * 1000;
+	}
+	if (options != NULL)
+	{
+		copy->max_retries = (int) job_option(options, JOB_MAX_RETRIES, PG_INT32_MAX, copy->max_retries);
+		copy->timeout = job_option(options, JOB_TIMEOUT, LONGEST_STORED_DURATION, copy->timeout);
+		copy->keep_completed = job_option(options, JOB_KEEP_COMPLETED, LONGEST_STORED_DURATION,
+										  copy->keep_completed);
+	}
+	return copy;
+}
+
 /*
  * Strings have memory of their own, which copy_string() copies and free_string() frees. Values of other
  * types need neither.

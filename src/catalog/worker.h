@@ -117,6 +117,7 @@ typedef struct Worker
 	int			slot;			/* of max_running_jobs, that this process had last */
 } Worker;
 
+#define LONGEST_TIMEOUT (24 * USECS_PER_DAY)	/* of a run */
 #define ALL_KEYS "*\n"
 #define MOST_OF_ENCRYPT 1000	/* bytes of all names in Worker.encrypt */
 
@@ -142,6 +143,12 @@ extern bool worker_has_tag(const Worker *worker, const char *tag);
 
 /* Whether the worker encrypts the values of that args key; it need not end with a zero byte. */
 extern bool worker_encrypts(const Worker *worker, const char *key, int length);
+
+/*
+ * Returns the worker; for a job that has options of its own, as a schedule's command has, a copy in the
+ * current memory context which has these in their place. NULL for NULL.
+ */
+extern const Worker *worker_for_job(const Worker *worker, const Job *job);
 
 /* Copies the definition to the current memory context. */
 extern Worker *worker_copy(const Worker *worker);

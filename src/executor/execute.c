@@ -260,14 +260,18 @@ is_final(JobState state)
 	return state == JOB_COMPLETED || state == JOB_CANCELLED || state == JOB_DEAD;
 }
 
-/* The task of a command: its job has the attributes that others have from their worker. */
+/* The task itself, or for a job that has options of its own, a copy whose worker has these. */
 static Task *
-command_task(const Task *task, const Job *job)
+task_for_job(Task *task, const Job *job)
 {
-	Task	   *copy = palloc(sizeof(Task));
+	const Worker *worker = worker_for_job(task->worker, job);
+	Task	   *copy;
 
+	if (worker == task->worker)
+		return task;
+	copy = palloc(sizeof(Task));
 	*copy = *task;
-	copy->worker = unconstify(Worker *, command_attributes(task->worker, job));
+	copy->worker = unconstify(Worker *, worker);
 	return copy;
 }
 
@@ -471,8 +475,7 @@ execute_next(ExecutorSlot *slot)
 		unit_end();
 		return false;
 	}
-	if (run.task->worker->built_in == BUILT_IN_COMMAND)
-		run.task = command_task(run.task, &run.job);
+	run.task = task_for_job(run.task, &run.job);
 	if (run.start.expired)
 	{
 		TupleTableSlot *row = NULL;

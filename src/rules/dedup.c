@@ -566,6 +566,8 @@ dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker)
 
 		if (other.id == job->id || !dedup_same_key(job, &other) || is_run_by_lease(&other, now))
 			continue;
+		if (other.step != NULL)
+			continue;			/* its workflow waits for a run, and a result, of its own */
 		if (!dedup_job_takes_part(&other, worker, now) || dedup_has_state(&other) ||
 			job_signal_any_to_come(other.id) ||
 			Max(since, other_since) - Min(since, other_since) > worker->dedup_ttl)

@@ -65,6 +65,18 @@ storable_args(Jsonb *args)
 	return stored;
 }
 
+char *
+checked_dedup_key(char *key)
+{
+	if (key != NULL && strlen(key) > MAX_DEDUP_KEY_LENGTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("dedup_key is too long"),
+				 errdetail("It has %zu bytes; the limit is %d.", strlen(key), MAX_DEDUP_KEY_LENGTH),
+				 errhint("Give a shorter one, such as its hash.")));
+	return key;
+}
+
 void
 new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const char *queue, TimestampTz now, int priority)
 {
@@ -133,6 +145,8 @@ new_job_announce(const EnqueueCall *call, const Job *job)
 	const Worker *worker = call->worker;
 
 	statistics_count(worker->name, COUNTED_ENQUEUED, 1);
+	if (job->batch != 0 && job->expires_at != NO_TIME)
+		news_note(NEWS_BATCH, job->batch);	/* the scheduler must know when it expires */
 	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
 		location_enqueued(job);
 	if (job->due)
@@ -148,8 +162,6 @@ new_job_insert(EnqueueCall *call, LiveTable *table)
 
 	live_insert(table, &job);
 	test_point("job_inserted");
-	if (job.batch != 0 && job.expires_at != NO_TIME)
-		news_note(NEWS_BATCH, job.batch);	/* the scheduler must know when it expires */
 	new_job_announce(call, &job);
 	call->job.id = job.id;
 	return job.id;
@@ -413,6 +425,9 @@ enqueue_step(const StepJob *step)
 	call.job.context = step->context;
 	call.job.batch = step->batch;
 	call.job.step = unconstify(char *, step->name);
+	call.job.options = step->options;
+	if (step->dedup_key != NULL)
+		dedup_set_key(&call.job, step->worker, step->args, step->dedup_key);
 	if (step->waits)
 		waiting_for_jobs(&call.job, step->delay);
 	else

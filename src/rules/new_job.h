@@ -11,6 +11,7 @@
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
+#define MAX_DEDUP_KEY_LENGTH 8192	/* bytes */
 #define MAX_ARGS_SIZE (5 * 1024 * 1024) /* bytes, after compression */
 
 /* Data that all jobs of one call share. */
@@ -31,6 +32,12 @@ extern Jsonb *compressed_args(Jsonb *args);
  * even so.
  */
 extern Jsonb *storable_args(Jsonb *args);
+
+/*
+ * Returns the token that an enqueuer gave in place of the args in the deduplication key, or NULL. Raises an
+ * ERROR if it is too long.
+ */
+extern char *checked_dedup_key(char *key);
 
 /* Sets what all jobs of a call share. */
 extern void new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const char *queue,
@@ -125,14 +132,17 @@ typedef struct StepJob
 	const char *queue;			/* NULL: the worker's own */
 	int			priority;
 	int64		delay;			/* microseconds after the step is ready */
+	Jsonb	   *options;		/* or NULL */
+	const char *dedup_key;		/* by which duplicates of it are known, or NULL */
 	int64		batch;
 	const char *name;
 	bool		waits;			/* for other steps */
 } StepJob;
 
 /*
- * Enqueues a step for the current user, without deduplication: each step is a job of its own. The caller has
- * checked rights and args by enqueue_prepare().
+ * Enqueues a step for the current user. Each step is a job of its own: with a dedup_key it stands for others
+ * of that key, and stays where one stands already. The caller has checked rights and args by
+ * enqueue_prepare().
  */
 extern int64 enqueue_step(const StepJob *step);
 

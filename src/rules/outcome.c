@@ -389,7 +389,6 @@ void
 outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state,
 				 Jsonb *result, HistoryWriter *history)
 {
-	worker = command_attributes(worker, job);
 	if (slot != NULL)
 		live_delete(table, slot);
 	if (job->schedule != NULL)
@@ -470,7 +469,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 {
 	int			failures = job_failures(job);
 
-	worker = command_attributes(worker, job);
+	worker = worker_for_job(worker, job);
 	job_add_error(job, job->attempt, job->started_at, GetCurrentTimestamp(), error->sqlstate,
 				  storable_error_text(job, error->message), storable_error_text(job, error->detail),
 				  storable_error_text(job, error->context));

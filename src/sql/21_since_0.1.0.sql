@@ -49,7 +49,8 @@ ALTER TABLE queue_jobs.live_job
     ADD COLUMN waits jsonb,
     ADD COLUMN cursor jsonb,
     ADD COLUMN progress double precision,
-    ADD COLUMN encrypted smallint;
+    ADD COLUMN encrypted smallint,
+    ADD COLUMN options jsonb;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
 CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
 CREATE INDEX live_job_expiring ON queue_jobs.live_job (expires_at, id) WHERE expires_at IS NOT NULL;
@@ -61,12 +62,14 @@ COMMENT ON COLUMN queue_jobs.live_job.waits IS 'what it waits for, jobs or a sig
 COMMENT ON COLUMN queue_jobs.live_job.cursor IS 'where a long job goes on: what continue_at() or checkpoint() said last';
 COMMENT ON COLUMN queue_jobs.live_job.progress IS 'how far it is, as it says itself';
 COMMENT ON COLUMN queue_jobs.live_job.encrypted IS 'what of it is ciphertext, a sum: 1 args and the texts of errors, 2 its result, 4 its result is to be; NULL: nothing';
+COMMENT ON COLUMN queue_jobs.live_job.options IS 'what it has in place of its worker''s: max_retries, timeout and keep_completed (microseconds), and its tags; NULL: nothing';
 ALTER TABLE queue_jobs.finished_job
     ADD COLUMN batch bigint,
     ADD COLUMN step text,
     ADD COLUMN cursor jsonb,
     ADD COLUMN progress double precision,
-    ADD COLUMN encrypted smallint;
+    ADD COLUMN encrypted smallint,
+    ADD COLUMN options jsonb;
 CREATE TABLE queue_jobs.member_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-2);
 -- A completed member is in no index but that of its id: many batches consist of such, and an entry more would cost them a tenth of their rate.
 -- They are found by the ids that the batch's members have (member_range, below).

@@ -105,7 +105,7 @@ SELECT j.id,
        queue_jobs_internal.opaque(j.context) AS context,
        queue_jobs_internal.opaque(j.version) AS version,
        queue_jobs_internal.opaque(COALESCE(j.run_attempt, j.attempt)) AS attempt,
-       queue_jobs_internal.opaque(LEAST(COALESCE(w.max_retries, CASE j.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
+       queue_jobs_internal.opaque(LEAST(COALESCE((j.options OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4, w.max_retries, CASE j.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
                + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4) AS max_attempts,
        queue_jobs_internal.opaque(j.created_at) AS created_at,
        queue_jobs_internal.opaque(NULLIF(j.run_at, 'infinity')) AS run_at,
@@ -130,7 +130,9 @@ SELECT j.id,
        queue_jobs_internal.opaque(j.lease_until) AS lease_until,
        queue_jobs_internal.opaque(CASE WHEN j.callback IS NULL THEN j.batch END) AS batch,
        queue_jobs_internal.opaque(j.cursor) AS cursor,
-       queue_jobs_internal.opaque(j.progress) AS progress
+       queue_jobs_internal.opaque(j.progress) AS progress,
+       queue_jobs_internal.opaque(CASE WHEN j.options IS NOT NULL THEN (SELECT pg_catalog.array_agg(t.tag ORDER BY t.n)
+                                                                FROM pg_catalog.jsonb_array_elements_text(j.options OPERATOR(pg_catalog.->) 'tags') WITH ORDINALITY t (tag, n)) END) AS tags
   FROM queue_jobs_internal.live_job_now j
   LEFT JOIN queue_jobs.defined_worker w ON w.name = j.worker
  WHERE queue_jobs_internal.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE');
@@ -138,7 +140,7 @@ COMMENT ON VIEW queue_jobs_internal.job_alive IS 'The part of the view job that 
 
 CREATE VIEW queue_jobs_internal.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
                                       finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule,
-                                      load_balancing_strategy, read_from, lease_until, batch, cursor, progress) WITH (security_barrier) AS
+                                      load_balancing_strategy, read_from, lease_until, batch, cursor, progress, tags) WITH (security_barrier) AS
 SELECT f.id,
        l.worker,
        l.queue,
@@ -172,7 +174,9 @@ SELECT f.id,
        NULL::pg_catalog.timestamptz,
        queue_jobs_internal.opaque(f.batch),
        queue_jobs_internal.opaque(f.cursor),
-       queue_jobs_internal.opaque(f.progress)
+       queue_jobs_internal.opaque(f.progress),
+       queue_jobs_internal.opaque(CASE WHEN f.options IS NOT NULL THEN (SELECT pg_catalog.array_agg(t.tag ORDER BY t.n)
+                                                                FROM pg_catalog.jsonb_array_elements_text(f.options OPERATOR(pg_catalog.->) 'tags') WITH ORDINALITY t (tag, n)) END)
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE queue_jobs_internal.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();

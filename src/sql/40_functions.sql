@@ -102,10 +102,14 @@ CREATE FUNCTION queue_jobs.enqueue(
     jitter interval DEFAULT NULL,
     batch bigint DEFAULT NULL,
     after bigint[] DEFAULT NULL,
-    if_dead text DEFAULT 'hold')
+    if_dead text DEFAULT 'hold',
+    max_retries integer DEFAULT NULL,
+    timeout interval DEFAULT NULL,
+    keep_completed interval DEFAULT NULL,
+    tags text[] DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue';
 COMMENT ON FUNCTION queue_jobs.enqueue IS
-'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now); one whose time is past is due at once. priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. batch: of new_batch(), whose member the job is; of a duplicate the job that stands. after: jobs that must be completed before it is due; if_dead: what happens if one of them is dead or cancelled: hold (it waits until that one has been retried), cancel, or run. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, batch or job in after, 42501 another role''s, 55000 the batch has ended, 54000 args too large, 22023 args that the handler can never take (no object, or a key is missing), 22023 or 22008 a value out of range, 42501 no right to the handler of a definer''s worker, 22P02 queue_jobs.context is not JSON, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
+'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now); one whose time is past is due at once. priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. batch: of new_batch(), whose member the job is; of a duplicate the job that stands. after: jobs that must be completed before it is due; if_dead: what happens if one of them is dead or cancelled: hold (it waits until that one has been retried), cancel, or run. max_retries, timeout, keep_completed: in place of the worker''s, for this job alone. tags: free labels of the job, at most 100, by which search_jobs() finds it; those of the worker, for selectors, are others. A duplicate changes nothing of the job that stands. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, batch or job in after, 42501 another role''s, 55000 the batch has ended, 54000 args too large, 22023 args that the handler can never take (no object, or a key is missing), 22023 or 22008 a value out of range, 42501 no right to the handler of a definer''s worker, 22P02 queue_jobs.context is not JSON, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
 
 CREATE FUNCTION queue_jobs.try_enqueue(
     worker text,
@@ -120,7 +124,11 @@ CREATE FUNCTION queue_jobs.try_enqueue(
     jitter interval DEFAULT NULL,
     batch bigint DEFAULT NULL,
     after bigint[] DEFAULT NULL,
-    if_dead text DEFAULT 'hold')
+    if_dead text DEFAULT 'hold',
+    max_retries integer DEFAULT NULL,
+    timeout interval DEFAULT NULL,
+    keep_completed interval DEFAULT NULL,
+    tags text[] DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_try_enqueue';
 COMMENT ON FUNCTION queue_jobs.try_enqueue IS 'As enqueue(), but NULL for a duplicate, also for one that makes a running job run once more.';
 
@@ -133,10 +141,18 @@ CREATE FUNCTION queue_jobs.enqueue_many(
     priority integer DEFAULT 0,
     batch_size integer DEFAULT NULL,
     batch_interval interval DEFAULT NULL,
-    batch bigint DEFAULT NULL)
+    batch bigint DEFAULT NULL,
+    run_ats timestamptz[] DEFAULT NULL,
+    priorities integer[] DEFAULT NULL,
+    dedup_keys text[] DEFAULT NULL,
+    queue text DEFAULT NULL,
+    jitter interval DEFAULT NULL,
+    expires_in interval DEFAULT NULL,
+    tags text[] DEFAULT NULL,
+    max_retries integer DEFAULT NULL)
 RETURNS SETOF bigint LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1000 AS 'MODULE_PATHNAME', 'queue_jobs_enqueue_many';
 COMMENT ON FUNCTION queue_jobs.enqueue_many IS
-'Enqueues a job for each element of args, in that order, and returns their ids (for a duplicate that of the job that stands); none if the worker is disabled. contexts: one for each, in place of the setting. With batch_size, each next batch of so many is due batch_interval later (GitLab''s bulk_perform_in). batch: whose members they are. Errors as enqueue().';
+'Enqueues a job for each element of args, in that order, and returns their ids (for a duplicate that of the job that stands); none if the worker is disabled. contexts: one for each, in place of the setting. With batch_size, each next batch of so many is due batch_interval later (GitLab''s bulk_perform_in). batch: whose members they are. run_ats, priorities, dedup_keys: one for each of args; where one is NULL, the job has what run_at or delay, and priority, say, and no dedup_key. queue, jitter, expires_in, tags, max_retries: of each job, as for enqueue(). Errors as enqueue(); 22023 arrays of unequal length.';
 
 CREATE FUNCTION queue_jobs.new_batch(
     name text DEFAULT NULL,
@@ -188,7 +204,7 @@ CREATE FUNCTION queue_jobs.enqueue_workflow(
     keep interval DEFAULT '24 hours')
 RETURNS TABLE (step text, job bigint) LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue_workflow';
 COMMENT ON FUNCTION queue_jobs.enqueue_workflow IS
-'Enqueues jobs that wait for each other, within the caller''s transaction: a batch whose members have names. steps: an array of objects with the keys step and worker, and as needed args, after (names of steps), if_dead (hold, cancel, run), delay (from when it is ready), priority and queue. A handler''s parameter "results jsonb" gets what the steps before it returned, by their names. dedup_key: while a workflow of that name, key and owner has not ended, the one that stands is returned. The rest as new_batch(). Errors: 22023 unknown or missing keys and steps, names twice, cycles; 54000 more than 10,000 steps; 42704 no such worker; 55000 a worker is disabled.';
+'Enqueues jobs that wait for each other, within the caller''s transaction: a batch whose members have names. steps: an array of objects with the keys step and worker, and as needed args, after (names of steps), if_dead (hold, cancel, run), delay (from when it is ready), priority, queue, max_retries, timeout, tags and dedup_key. A step with a dedup_key stands for others of that key, but is a job of its own, and merged into none. A handler''s parameter "results jsonb" gets what the steps before it returned, by their names. dedup_key: while a workflow of that name, key and owner has not ended, the one that stands is returned. The rest as new_batch(). Errors: 22023 unknown or missing keys and steps, names twice, cycles; 54000 more than 10,000 steps; 42704 no such worker; 55000 a worker is disabled.';
 
 CREATE FUNCTION queue_jobs.signal(job bigint, name text, payload jsonb DEFAULT 'null') RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_signal';
@@ -341,7 +357,7 @@ COMMENT ON FUNCTION queue_jobs.cancel(bigint) IS
 CREATE FUNCTION queue_jobs.explain_job(id bigint, OUT n integer, OUT reason text, OUT detail text, OUT hint text)
 RETURNS SETOF record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 2 AS 'MODULE_PATHNAME', 'queue_jobs_explain_job';
 COMMENT ON FUNCTION queue_jobs.explain_job(bigint) IS
-'Every reason why a job does not run now, first that which waits_for in the view job shows; or what it does and for which sessions it waits while it runs, or how it ended. reason is a word that programs may compare: finished, running, blocked, not_due, expired, claimed, changed, open_duplicate, subscription, no_worker, disabled, paused, no_handler, cannot_log_in, cannot_connect, replica, not_preloaded, read_only, run_off, no_executors, scheduler_failed, restore, max_databases, no_pool, limit, rate_limit, key_runs, executors_busy, lease_lapsed, claimants_only, behind (how many jobs go first, 1,000 at most are counted), starting; more may come. detail names jobs, sessions and times; hint says what to do. No row: there is no such job, or nothing is kept of it. Errors: 42501, another role''s job; 22004, id is NULL.';
+'Every reason why a job does not run now, first that which waits_for in the view job shows; or what it does and for which sessions it waits while it runs, or how it ended. reason is a word that programs may compare: finished, running, blocked, not_due, expired, claimed, changed, open_duplicate, subscription, no_worker, disabled, paused, no_handler, cannot_log_in, cannot_connect, replica, not_preloaded, read_only, run_off, no_executors, scheduler_failed, restore, max_databases, no_pool, limit, rate_limit, key_runs, executors_busy, lease_lapsed, claimants_only, behind (how many jobs go first, 1,000 at most are counted), starting; more may come. The last row of a job that has options of its own is no reason, but says which: options. detail names jobs, sessions and times; hint says what to do. No row: there is no such job, or nothing is kept of it. Errors: 42501, another role''s job; 22004, id is NULL.';
 
 CREATE FUNCTION queue_jobs.discard(id bigint) RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_discard';
@@ -362,10 +378,11 @@ CREATE FUNCTION queue_jobs.search_jobs(
     since timestamptz DEFAULT NULL,
     until timestamptz DEFAULT NULL,
     before bigint DEFAULT NULL,
-    max_jobs integer DEFAULT 100)
+    max_jobs integer DEFAULT 100,
+    tags text[] DEFAULT NULL)
 RETURNS SETOF queue_jobs.job LANGUAGE C STABLE PARALLEL UNSAFE ROWS 100 AS 'MODULE_PATHNAME', 'queue_jobs_search_jobs';
 COMMENT ON FUNCTION queue_jobs.search_jobs IS
-'The jobs that meet all conditions that are given, newest first, no more than max_jobs (NULL: all), as rows of the view job, and by the caller''s right to that view. states: names of states. args: what the args contain (@>). error: a pattern (ILIKE) for the last error. batch: members of that batch. since, until: created between. before: ids below that one, for the next page. Errors: 22023 no such state, or max_jobs is negative; 42501 no right to read the view job.';
+'The jobs that meet all conditions that are given, newest first, no more than max_jobs (NULL: all), as rows of the view job, and by the caller''s right to that view. states: names of states. args: what the args contain (@>). error: a pattern (ILIKE) for the last error. batch: members of that batch. since, until: created between. before: ids below that one, for the next page. tags: jobs that have all of these. Errors: 22023 no such state, or max_jobs is negative; 42501 no right to read the view job.';
 
 CREATE FUNCTION queue_jobs.retry_jobs(
     worker text DEFAULT NULL,
@@ -378,7 +395,8 @@ CREATE FUNCTION queue_jobs.retry_jobs(
     until timestamptz DEFAULT NULL,
     before bigint DEFAULT NULL,
     max_jobs integer DEFAULT NULL,
-    dry_run boolean DEFAULT false)
+    dry_run boolean DEFAULT false,
+    tags text[] DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_retry_jobs';
 COMMENT ON FUNCTION queue_jobs.retry_jobs IS
 'retry() for all jobs that search_jobs() would find with these conditions; how many are available again. Without states for those that are dead, cancelled or retryable; scheduled ones too if states names that. max_jobs: no more than that, newest first. dry_run: only counts, at this moment. Jobs that another transaction is changing are left as they are. Jobs of other roles are passed over. Errors: 22023 no such state, or max_jobs is negative.';
@@ -394,7 +412,8 @@ CREATE FUNCTION queue_jobs.cancel_jobs(
     until timestamptz DEFAULT NULL,
     before bigint DEFAULT NULL,
     max_jobs integer DEFAULT NULL,
-    dry_run boolean DEFAULT false)
+    dry_run boolean DEFAULT false,
+    tags text[] DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_cancel_jobs';
 COMMENT ON FUNCTION queue_jobs.cancel_jobs IS
 'cancel() for all jobs that search_jobs() would find with these conditions and that are not finished; how many there were, those that executors run and that are interrupted when the caller commits included. The other parameters, and errors, as for retry_jobs(), and 0A000 as for cancel().';
@@ -410,7 +429,8 @@ CREATE FUNCTION queue_jobs.discard_jobs(
     until timestamptz DEFAULT NULL,
     before bigint DEFAULT NULL,
     max_jobs integer DEFAULT NULL,
-    dry_run boolean DEFAULT false)
+    dry_run boolean DEFAULT false,
+    tags text[] DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_discard_jobs';
 COMMENT ON FUNCTION queue_jobs.discard_jobs IS
 'As cancel_jobs(), but the jobs are dead.';
@@ -426,7 +446,8 @@ CREATE FUNCTION queue_jobs.forget_jobs(
     until timestamptz DEFAULT NULL,
     before bigint DEFAULT NULL,
     max_jobs integer DEFAULT NULL,
-    dry_run boolean DEFAULT false)
+    dry_run boolean DEFAULT false,
+    tags text[] DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_forget_jobs';
 COMMENT ON FUNCTION queue_jobs.forget_jobs IS
 'Deletes all finished jobs that search_jobs() would find with these conditions, without a trace; how many. Parameters and errors as for retry_jobs().';

@@ -279,11 +279,12 @@ void
 history_insert(HistoryWriter *history, const Job *job, const Worker *worker, JobState state,
 			   TimestampTz finished_at, Jsonb *result)
 {
-	int64		keep = state == JOB_DEAD ? KEEP_DEAD : worker ? worker->keep_completed : USECS_PER_DAY;
+	const Worker *own = worker_for_job(worker, job);
+	int64		keep = state == JOB_DEAD ? KEEP_DEAD : own ? own->keep_completed : USECS_PER_DAY;
 	FinishedJob finished = {
 		.job = *job,
 		.state = state,
-		.max_attempts = job_max_attempts(job, worker ? worker->max_retries : 0),
+		.max_attempts = job_max_attempts(job, own ? own->max_retries : 0),
 		.finished_at = finished_at,
 		.keep_until = finished_at + keep,
 		.result = result,

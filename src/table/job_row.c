@@ -33,7 +33,7 @@ enum
 	COL_LAST_ERROR, COL_RESULT, COL_DEDUP_KEY, COL_WAL_LSN, COL_OWNER, COL_EXECUTOR_PID, COL_CLAIMANT,
 	COL_EXPIRES_AT, COL_ERRORS, COL_WAITS_FOR, COL_DATA_CONSISTENCY, COL_MERGED, COL_DROPPED,
 	COL_SCHEDULE, COL_LOAD_BALANCING_STRATEGY, COL_READ_FROM, COL_LEASE_UNTIL, COL_BATCH, COL_CURSOR,
-	COL_PROGRESS, JOB_COLUMNS
+	COL_PROGRESS, COL_TAGS, JOB_COLUMNS
 };
 
 TupleDesc
@@ -53,6 +53,7 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 	bool		nulls[JOB_COLUMNS];
 	char	   *last_error = job_last_error(job->errors);
 	char	   *owner = GetUserNameFromId(lane->owner, true);
+	Datum		tags = job_tags(job);
 
 	memset(nulls, true, sizeof(nulls));
 #define SET(column, datum) (nulls[column] = false, values[column] = (datum))
@@ -66,7 +67,7 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 		SET(COL_CONTEXT, JsonbPGetDatum(job->context));
 	SET(COL_VERSION, Int32GetDatum(job->version));
 	SET(COL_ATTEMPT, Int32GetDatum(job->attempt));
-	SET(COL_MAX_ATTEMPTS, Int32GetDatum(job_max_attempts(job, worker->max_retries)));
+	SET(COL_MAX_ATTEMPTS, Int32GetDatum(job_max_attempts(job, worker_for_job(worker, job)->max_retries)));
 	SET(COL_CREATED_AT, TimestampTzGetDatum(job->created_at));
 	SET(COL_RUN_AT, TimestampTzGetDatum(job->run_at));
 	SET(COL_STARTED_AT, TimestampTzGetDatum(job->started_at));
@@ -105,6 +106,8 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 		SET(COL_CURSOR, JsonbPGetDatum(job->cursor));
 	if (job->has_progress)
 		SET(COL_PROGRESS, Float8GetDatum(job->progress));
+	if (tags != 0)
+		SET(COL_TAGS, tags);
 #undef SET
 	return heap_form_tuple(descriptor, values, nulls);
 }

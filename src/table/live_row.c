@@ -87,7 +87,9 @@ live_pass_by(Job *job)
 		pfree(job->errors);
 	if (job->cursor != NULL)
 		pfree(job->cursor);
-	job->args = job->compressed_args = job->context = job->errors = job->cursor = NULL;
+	if (job->options != NULL)
+		pfree(job->options);
+	job->args = job->compressed_args = job->context = job->errors = job->cursor = job->options = NULL;
 }
 
 /*
