@@ -26,6 +26,7 @@
 #define LAUNCHER_PAUSE (5 * USECS_PER_SEC)	/* after one that failed */
 /* without a free worker slot, after a while in which there were free ones */
 #define MISSED_AGAIN (60 * USECS_PER_SEC)
+#define LAUNCHER_COMES 10000	/* milliseconds from the server's start on */
 
 typedef struct Shared
 {
@@ -193,10 +194,21 @@ shared_require(const char *what)
 				 errhint("Add queue_jobs to \"shared_preload_libraries\" and restart the server.")));
 }
 
+/*
+ * The server starts the launcher as soon as it can, unless all slots were taken when it was registered: then
+ * it never comes, and only the server's log says so.
+ */
+static bool
+launcher_lacks_slot(void)
+{
+	return pg_atomic_read_u64(&shared->up_since) == 0 &&
+		TimestampDifferenceExceeds(PgStartTime, GetCurrentTimestamp(), LAUNCHER_COMES);
+}
+
 bool
 shared_worker_slots_lack(void)
 {
-	return shared != NULL && shared->worker_slots_lack;
+	return shared != NULL && (shared->worker_slots_lack || launcher_lacks_slot());
 }
 
 void

@@ -116,7 +116,8 @@ extern void launcher_wake(void);
 extern TimestampTz launcher_not_before(void);
 
 /*
- * Whether the last process of ours found no free background worker slot when it was due to start.
+ * Whether the last process of ours found no free background worker slot when it was due to start, or the
+ * launcher never got one.
  * worker_slot_missed() is true for the first that finds none after a while in which all found one: that is
  * worth a line in the log.
  */

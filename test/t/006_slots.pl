@@ -57,6 +57,15 @@ wait_until($node, 'SELECT count(*) = 5 FROM ran WHERE n > 0', db => 'three');
 pass('when slots are free, all run');
 $node->stop;
 
+# No slot for the launcher, which would tell others of it.
+$node = new_node('without_launcher', conf => 'max_worker_processes = 0');
+define_gated($node);
+$id = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 1}')});
+ok(wait_until($node, "SELECT waits_for = 'no background worker slot is free (max_worker_processes)' FROM queue_jobs.job WHERE id = $id"),
+	'without a slot for the launcher a job says so');
+is($node->safe_psql('postgres', q{SELECT ok, value FROM queue_jobs.health() WHERE name = 'engine'}), 'f|no background worker slot is free (max_worker_processes)', 'and so does health()');
+$node->stop;
+
 # One executor, and three roles, each with a backlog that does not end by itself.
 $node = new_node('turns', conf => "queue_jobs.max_executors = 1\nqueue_jobs.idle_timeout = '1h'");
 define_gated($node);
