@@ -19,6 +19,7 @@
 #include "lost_claim.h"
 #include "member_range.h"
 #include "registry.h"
+#include "savepoint_notes.h"
 #include "shared.h"
 #include "statistics.h"
 #include "subscription.h"
@@ -35,26 +36,18 @@ static void (*const before_commit[]) (XactEvent event) = {
 	member_ranges_before_commit,
 };
 
-typedef struct Participant
-{
-	/* at XACT_EVENT_COMMIT, ABORT or PREPARE */
-	void		(*transaction_end) (XactEvent event);
-	/* at its commit and abort; or NULL */
-	void		(*savepoint_event) (SubXactEvent event, SubTransactionId id, SubTransactionId parent);
-} Participant;
-
-static const Participant participants[] = {
-	{current_job_transaction_end, current_job_savepoint_event},
-	/* before wakeup.c frees the jobs for others */
-	{lost_claims_transaction_end, lost_claims_savepoint_event},
-	{exclusive_commands_transaction_end, NULL},
-	{live_counts_transaction_end, live_counts_savepoint_event}, /* before others see what is counted */
-	{statistics_transaction_end, statistics_savepoint_event},
-	{member_ranges_transaction_end, member_ranges_savepoint_event},
-	{hold_transaction_end, hold_savepoint_event},
-	{wakeup_transaction_end, wakeup_savepoint_event},
-	{lane_transaction_end, lane_savepoint_event},
-	{registry_transaction_end, NULL},	/* frees definitions, which those before it may still use */
+/* At XACT_EVENT_COMMIT, ABORT or PREPARE. */
+static void (*const transaction_end[]) (XactEvent event) = {
+	current_job_transaction_end,
+	lost_claims_transaction_end,	/* before wakeup.c frees the jobs for others */
+	exclusive_commands_transaction_end,
+	live_counts_transaction_end,	/* before others see what is counted */
+	statistics_transaction_end,
+	member_ranges_transaction_end,
+	hold_transaction_end,
+	wakeup_transaction_end,
+	lane_transaction_end,
+	registry_transaction_end,	/* frees definitions, which those before it may still use */
 };
 
 /* None takes part in the end of a parallel worker, which writes nothing of ours. */
@@ -65,8 +58,8 @@ transaction_event(XactEvent event, void *argument)
 		for (int i = 0; i < lengthof(before_commit); i++)
 			before_commit[i] (event);
 	else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-		for (int i = 0; i < lengthof(participants); i++)
-			participants[i].transaction_end(event);
+		for (int i = 0; i < lengthof(transaction_end); i++)
+			transaction_end[i] (event);
 }
 
 /* None takes part in a savepoint's begin, or acts before it is released. */
@@ -75,9 +68,9 @@ savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent
 {
 	if (event == SUBXACT_EVENT_START_SUB || event == SUBXACT_EVENT_PRE_COMMIT_SUB)
 		return;
-	for (int i = 0; i < lengthof(participants); i++)
-		if (participants[i].savepoint_event != NULL)
-			participants[i].savepoint_event(event, id, parent);
+	wakeup_savepoint_event(event);	/* looks at notes by their level, which the last of these changes */
+	lane_savepoint_event(event);
+	savepoint_notes_event(event);
 }
 
 /* Publishes wake-ups when the server has released the transaction's locks. */

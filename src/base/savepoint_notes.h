@@ -3,60 +3,43 @@
  *		Notes of a transaction that end with the savepoint in which they were made, or go on with the level
  *		above.
  *
- * They are an array of structs, in the order in which they were made. Each struct begins with an int, the
- * nesting level of its note: so the notes of a level, and of deeper ones, are the last.
+ * A list has structs of one kind in the order in which they were made. Each struct begins with an int, the
+ * nesting level of its note: so the notes of a level, and of deeper ones, are the last. When a savepoint is
+ * released, its notes become those of the level above; when it is rolled back, they are forgotten. What ends
+ * with the transaction is for the module that has the list.
  */
 #ifndef QUEUE_JOBS_SAVEPOINT_NOTES_H
 #define QUEUE_JOBS_SAVEPOINT_NOTES_H
 
 #include "access/xact.h"
-#include "utils/memutils.h"
 
-/* The array with room for one more of any structs. *room changes only when the memory is there. */
-static inline void *
-notes_with_room(void *notes, int count, int *room, size_t size)
+typedef struct SavepointNotes
 {
-	int			larger = Max(*room * 2, 16);
+	Size		size;			/* of one note */
+	/*
+	 * NULL, or called when a savepoint is rolled back, for as long as the list still has its notes: they are
+	 * those from "first" on. Not called for a list that has none at all.
+	 */
+	void		(*rolled_back) (int first);
+	bool		keeps;			/* its module itself forgets what is rolled back, when the locks are free */
 
-	if (count < *room)
-		return notes;
-	notes = notes ? repalloc_huge(notes, larger * size)
-				  : MemoryContextAllocHuge(TopMemoryContext, larger * size);
-	*room = larger;
-	return notes;
-}
+	void	   *notes;
+	int			count;
+	int			room;
+	bool		known;			/* among all lists, as it has had notes */
+	struct SavepointNotes *next;	/* of these */
+} SavepointNotes;
 
-static inline int *
-savepoint_note_level(void *notes, int i, size_t size)
-{
-	return (int *) ((char *) notes + i * size);
-}
+/* Adds a note of the present level to the list; all else in it is zero. */
+extern void *savepoint_note_add(SavepointNotes *list);
 
 /* The index of the first note of that level or a deeper one. */
-static inline int
-savepoint_notes_first(void *notes, int count, size_t size, int nest_level)
-{
-	while (count > 0 && *savepoint_note_level(notes, count - 1, size) >= nest_level)
-		count--;
-	return count;
-}
+extern int	savepoint_notes_first(const SavepointNotes *list, int nest_level);
 
-/* For the callback at a savepoint's end: returns how many notes are left. */
-static inline int
-savepoint_notes_end(SubXactEvent event, void *notes, int count, size_t size)
-{
-	int			nest_level;
-	int			first;
+/* For the end of the transaction: the list is empty. */
+extern void savepoint_notes_forget(SavepointNotes *list);
 
-	if (count == 0)
-		return 0;
-	nest_level = GetCurrentTransactionNestLevel();
-	first = savepoint_notes_first(notes, count, size, nest_level);
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		return first;
-	for (int i = first; i < count; i++)
-		*savepoint_note_level(notes, i, size) = nest_level - 1;
-	return count;
-}
+/* When a savepoint is released or rolled back (hooks.c): all lists. */
+extern void savepoint_notes_event(SubXactEvent event);
 
 #endif

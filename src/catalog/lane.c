@@ -117,7 +117,7 @@ lane_transaction_end(XactEvent event)
 }
 
 void
-lane_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
+lane_savepoint_event(SubXactEvent event)
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
 

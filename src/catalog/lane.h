@@ -88,6 +88,6 @@ extern char *lane_blocked_next(const Lane *lane, const Worker *worker, int *chec
 
 /* At the end of a transaction, or of a savepoint (hooks.c). */
 extern void lane_transaction_end(XactEvent event);
-extern void lane_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
+extern void lane_savepoint_event(SubXactEvent event);
 
 #endif

@@ -63,9 +63,7 @@ typedef struct Noted
 
 #define NOTES_LOOKED_BACK 8		/* for one of the same kind */
 
-static Noted *noted = NULL;
-static int	noted_count = 0;
-static int	noted_size = 0;
+static SavepointNotes noted = {.size = sizeof(Noted)};
 
 /* Returns the number by which a worker is counted. */
 static uint64
@@ -315,27 +313,20 @@ count_noted(const Noted *what)
 	SpinLockRelease(&counters->mutex);
 }
 
-/* Notes a count for the transaction's commit. */
-static void
-note_statistic(const Noted *what)
-{
-	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
-	noted[noted_count++] = *what;
-}
-
 void
 statistics_add_run(const Worker *worker, const RunMeasure *measure)
 {
-	Noted		run = {
-		.worker = worker_hash(worker->name), .nest_level = GetCurrentTransactionNestLevel(), .is_run = true,
-		.urgency = worker->urgency, .measure = *measure
-	};
+	Noted	   *run;
 
 	if (!shared_present() || worker->built_in == BUILT_IN_HEAL || worker->built_in == BUILT_IN_FILL)
 		return;
+	run = savepoint_note_add(&noted);
+	run->worker = worker_hash(worker->name);
+	run->is_run = true;
+	run->urgency = worker->urgency;
+	run->measure = *measure;
 	/* the clock may have been set back meanwhile */
-	run.measure.running = Max(measure->running, 0);
-	note_statistic(&run);
+	run->measure.running = Max(measure->running, 0);
 }
 
 void
@@ -348,40 +339,48 @@ statistics_add_lost_run(const Worker *worker, bool again)
 		statistics_count(worker->name, COUNTED_RETRIED, 1);
 }
 
+/* Finds a note of this level and kind among the latest ones, or returns NULL. */
+static Noted *
+find_noted(uint64 worker, Counted what)
+{
+	int			nest_level = GetCurrentTransactionNestLevel();
+	Noted	   *notes = noted.notes;
+
+	for (int i = noted.count - 1; i >= Max(noted.count - NOTES_LOOKED_BACK, 0); i--)
+		if (!notes[i].is_run && notes[i].worker == worker && notes[i].what == what &&
+			notes[i].nest_level == nest_level)
+			return &notes[i];
+	return NULL;
+}
+
 void
 statistics_count(const char *worker, Counted what, uint64 count)
 {
-	Noted		others = {.worker = worker_hash(worker),
-						  .nest_level = GetCurrentTransactionNestLevel(),
-						  .what = what,
-						  .count = count};
+	uint64		hash = worker_hash(worker);
+	Noted	   *note;
 
 	if (!shared_present())
 		return;
-	for (int i = noted_count - 1; i >= Max(noted_count - NOTES_LOOKED_BACK, 0); i--)
-		if (!noted[i].is_run && noted[i].worker == others.worker && noted[i].what == what &&
-			noted[i].nest_level == others.nest_level)
-		{
-			noted[i].count += count;
-			return;
-		}
-	note_statistic(&others);
+	note = find_noted(hash, what);
+	if (note == NULL)
+	{
+		note = savepoint_note_add(&noted);
+		note->worker = hash;
+		note->what = what;
+	}
+	note->count += count;
 }
 
 void
 statistics_transaction_end(XactEvent event)
 {
+	const Noted *notes = noted.notes;
+
 	/* a transaction that is prepared is not heard of again here, and mostly commits */
 	if (event != XACT_EVENT_ABORT)
-		for (int i = 0; i < noted_count; i++)
-			count_noted(&noted[i]);
-	noted_count = 0;
-}
-
-void
-statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
-{
-	noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
+		for (int i = 0; i < noted.count; i++)
+			count_noted(&notes[i]);
+	savepoint_notes_forget(&noted);
 }
 
 void

@@ -137,8 +137,7 @@ extern TimestampTz statistics_last_claim(const Worker *worker);
 
 extern void statistics_init(void);
 
-/* At the end of a transaction, or of a savepoint (hooks.c). */
+/* At the end of a transaction (hooks.c). */
 extern void statistics_transaction_end(XactEvent event);
-extern void statistics_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 #endif

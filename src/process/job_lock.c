@@ -115,17 +115,7 @@ lock_tag(int64 id, uint16 kind)
  * The nesting level of each hold that the transaction has: the server's locks cannot be counted, and are
  * released by it.
  */
-static int *held_at = NULL;
-static int	held_count = 0;
-static int	held_size = 0;
-
-/* Counts a lock, with the savepoint that holds it. */
-static void
-count_hold(void)
-{
-	held_at = notes_with_room(held_at, held_count, &held_size, sizeof(int));
-	held_at[held_count++] = GetCurrentTransactionNestLevel();
-}
+static SavepointNotes held = {.size = sizeof(int)};
 
 /* A hold is of the transaction or savepoint, and not of the portal in which the statement runs. */
 static LockAcquireResult
@@ -154,7 +144,7 @@ release_lock(const LOCKTAG *tag, LOCKMODE mode)
 int
 hold_count(void)
 {
-	return held_count;
+	return held.count;
 }
 
 int
@@ -164,15 +154,9 @@ hold_share(void)
 }
 
 void
-hold_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
-{
-	held_count = savepoint_notes_end(event, held_at, held_count, sizeof(int));
-}
-
-void
 hold_transaction_end(XactEvent event)
 {
-	held_count = 0;
+	savepoint_notes_forget(&held);
 }
 
 /* Takes the lock, if no other session has it. */
@@ -188,7 +172,7 @@ try_hold(int64 id, uint16 kind, LOCKMODE mode)
 		release_lock(&tag, mode);
 		return false;
 	}
-	count_hold();
+	(void) savepoint_note_add(&held);
 	return true;
 }
 
@@ -199,7 +183,7 @@ release(int64 id, uint16 kind, LOCKMODE mode)
 	LOCKTAG		tag = lock_tag(id, kind);
 
 	release_lock(&tag, mode);
-	held_count--;
+	held.count--;
 }
 
 void
@@ -247,7 +231,7 @@ hold_wait(int64 job)
 	LOCKTAG		tag = lock_tag(job, JOB_LOCK_KIND);
 
 	(void) acquire(&tag, lock_modes[HOLD_END], false);
-	count_hold();
+	(void) savepoint_note_add(&held);
 }
 
 /*
@@ -332,14 +316,14 @@ token_lock_wait(int64 token)
 
 	if (QjLockHeldByMe(&tag, ExclusiveLock))
 		return;
-	if (held_count >= most)
+	if (held.count >= most)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("transaction has too many tokens or jobs"),
-				 errdetail("Each is a lock until the transaction ends; it has %d, and may have %d: half of the server's lock table.", held_count, most),
+				 errdetail("Each is a lock until the transaction ends; it has %d, and may have %d: half of the server's lock table.", held.count, most),
 				 errhint("Commit from time to time, or increase \"max_locks_per_transaction\".")));
 	(void) acquire(&tag, ExclusiveLock, false);
-	count_hold();
+	(void) savepoint_note_add(&held);
 }
 
 bool

@@ -52,7 +52,6 @@ extern int	hold_share(void);
  * a savepoint, its holds pass to the level above.
  */
 extern void hold_transaction_end(XactEvent event);
-extern void hold_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 /*
  * Releases all holds, and the handler's own advisory locks. For an executor between two jobs, outside of a

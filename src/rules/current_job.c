@@ -11,6 +11,7 @@
 #include "access/xact.h"
 #include "current_job.h"
 #include "miscadmin.h"
+#include "savepoint_notes.h"
 #include "utils/memutils.h"
 
 CurrentJob	current_job;
@@ -18,14 +19,15 @@ CurrentJob	current_job;
 /* The handler's words about its job, as they were before this subtransaction added to them. */
 typedef struct Said
 {
-	SubTransactionId subtransaction;
+	int			nest_level;		/* first: savepoint_notes.h */
 	int64		snooze;
 	char	   *signal;
 	Slice		slice;
-	struct Said *before;		/* of a subtransaction around it */
 } Said;
 
-static Said *said = NULL;
+static void restore(int first);
+
+static SavepointNotes said = {.size = sizeof(Said), .rolled_back = restore};
 
 /* Memory of said_alloc(), for one run, or for the runs of assert_idempotent() in one transaction. */
 static MemoryContext said_context = NULL;
@@ -44,43 +46,33 @@ said_alloc(Size size)
 static void
 forget_all(void)
 {
-	said = NULL;
+	savepoint_notes_forget(&said);
 	if (said_context != NULL)
 		MemoryContextReset(said_context);
 }
 
-/* Takes back what a savepoint said that is rolled back. */
+/*
+ * A savepoint is rolled back. The first of its notes has what the handler had said before all of them.
+ */
 static void
-restore(void)
+restore(int first)
 {
-	current_job.snooze = said->snooze;
-	current_job.signal = said->signal;
-	current_job.slice = said->slice;
-	said = said->before;
-}
+	const Said *before = (Said *) said.notes + first;
 
-void
-current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		while (said != NULL && said->subtransaction >= subtransaction)
-			restore();
-	if (event != SUBXACT_EVENT_COMMIT_SUB || said == NULL || said->subtransaction != subtransaction)
+	if (first == said.count)
 		return;
-	if (said->before != NULL && said->before->subtransaction == parent)
-		said = said->before;
-	else
-		said->subtransaction = parent;
+	current_job.snooze = before->snooze;
+	current_job.signal = before->signal;
+	current_job.slice = before->slice;
 }
 
 void
 current_job_transaction_end(XactEvent event)
 {
 	if (event == XACT_EVENT_ABORT)
-		while (said != NULL)
-			restore();
-	else if (event == XACT_EVENT_COMMIT)
-		said = NULL;
+		restore(0);
+	if (event != XACT_EVENT_PREPARE)
+		savepoint_notes_forget(&said);
 	if (current_job.job == NULL)
 		forget_all();
 }
@@ -98,18 +90,14 @@ current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_proc
 void
 current_job_about_to_say(void)
 {
-	SubTransactionId subtransaction = GetCurrentSubTransactionId();
 	Said	   *now;
 
-	if (said != NULL && said->subtransaction == subtransaction)
+	if (savepoint_notes_first(&said, GetCurrentTransactionNestLevel()) < said.count)
 		return;
-	now = said_alloc(sizeof(Said));
-	*now = (Said){.subtransaction = subtransaction,
-				  .snooze = current_job.snooze,
-				  .signal = current_job.signal,
-				  .slice = current_job.slice,
-				  .before = said};
-	said = now;
+	now = savepoint_note_add(&said);
+	now->snooze = current_job.snooze;
+	now->signal = current_job.signal;
+	now->slice = current_job.slice;
 }
 
 void

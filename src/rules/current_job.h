@@ -34,10 +34,8 @@ extern CurrentJob current_job;
 /* Called when a run begins. */
 extern void current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure);
 
-/* At the end of a transaction, or of a savepoint (hooks.c). */
+/* At the end of a transaction (hooks.c). */
 extern void current_job_transaction_end(XactEvent event);
-extern void current_job_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
-										SubTransactionId parent);
 
 /* Raises an ERROR (55000) unless this process runs a job. */
 extern void current_job_require(const char *function);

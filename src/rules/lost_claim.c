@@ -35,14 +35,14 @@
 
 typedef struct ClaimNote
 {
-	int64		job;
+	int			nest_level;		/* first: savepoint_notes.h */
 	int32		attempt;		/* as stored while it is not claimed */
-	SubTransactionId subtransaction;
+	int64		job;
 } ClaimNote;
 
-static ClaimNote *notes = NULL; /* in the order of their subtransactions' ids */
-static int	note_count = 0;
-static int	note_room = 0;
+static void wipe_if_none_left(int first);
+
+static SavepointNotes claims = {.size = sizeof(ClaimNote), .rolled_back = wipe_if_none_left};
 static char claimant[MAX_NAME_LENGTH + 1];	/* of the last one */
 
 /* ---- shared by all processes ---- */
@@ -237,15 +237,15 @@ timeout_that_ended_it(void)
 static void
 charge_at_exit(int code, Datum argument)
 {
-	ClaimNote  *lost = notes;
-	int			count = note_count;
+	ClaimNote  *lost = claims.notes;
+	int			count = claims.count;
 	const char *timeout = timeout_that_ended_it();	/* before the rollback forgets it */
 	char	   *message;
 
 	if (count == 0 || server_stops())
 		return;
-	notes = NULL;				/* the rollback would forget them */
-	note_count = note_room = 0;
+	claims.notes = NULL;		/* the rollback would forget them */
+	claims.count = claims.room = 0;
 	begin_charging(lost, count);
 	AbortOutOfAnyTransaction();
 	unit_begin();
@@ -260,23 +260,17 @@ charge_at_exit(int code, Datum argument)
 void
 lost_claims_transaction_end(XactEvent event)
 {
-	if (note_count == 0)
+	if (claims.count == 0)
 		return;
-	note_count = 0;
+	savepoint_notes_forget(&claims);
 	wipe_entries();
 }
 
-/*
- * Gives back what a savepoint noted that is rolled back. (In the file it stays until the transaction ends.)
- */
-void
-lost_claims_savepoint_event(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId parent)
+/* A savepoint's rollback gives claims back. While others are left, all of them stay in the file. */
+static void
+wipe_if_none_left(int first)
 {
-	if (event != SUBXACT_EVENT_ABORT_SUB || note_count == 0)
-		return;
-	while (note_count > 0 && notes[note_count - 1].subtransaction >= subtransaction)
-		note_count--;
-	if (note_count == 0)
+	if (first == 0)
 		wipe_entries();
 }
 
@@ -302,14 +296,14 @@ attach(void)
 void
 lost_claim_note(const Job *job)
 {
+	ClaimNote  *note;
+
 	if (MyBackendType != B_BACKEND)
 		return;
 	attach();
-	notes = notes_with_room(notes, note_count, &note_room, sizeof(ClaimNote));
-	notes[note_count++] = (ClaimNote)
-	{
-		.job = job->id, .attempt = job->attempt - 1, .subtransaction = GetCurrentSubTransactionId()
-	};
+	note = savepoint_note_add(&claims);
+	note->job = job->id;
+	note->attempt = job->attempt - 1;
 	strlcpy(claimant, job->claimant, sizeof(claimant));
 	write_lost_claim(job->id, job->attempt - 1);
 }

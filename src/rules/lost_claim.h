@@ -25,10 +25,8 @@
 
 extern void lost_claims_init(void);
 
-/* At the end of a transaction, or of a savepoint (hooks.c). */
+/* At the end of a transaction (hooks.c). */
 extern void lost_claims_transaction_end(XactEvent event);
-extern void lost_claims_savepoint_event(SubXactEvent event, SubTransactionId subtransaction,
-										SubTransactionId parent);
 
 /* Notes that this transaction has claimed the job. job->attempt counts the claim already. */
 extern void lost_claim_note(const Job *job);

@@ -4,7 +4,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "duplicates.h"
 #include "lane_hint.h"
 #include "savepoint_notes.h"
@@ -19,45 +18,32 @@ typedef struct Noted
 	int32		count;
 } Noted;
 
-static Noted *noted = NULL;
-static int	noted_count = 0;
-static int	noted_size = 0;
+static SavepointNotes noted = {.size = sizeof(Noted)};
 
 void
 duplicates_note(int32 lane, LaneCounter counter)
 {
-	int			nest_level = GetCurrentTransactionNestLevel();
+	Noted	   *note = noted.count > 0 ? (Noted *) noted.notes + noted.count - 1 : NULL;
 
 	if (!shared_present())
 		return;
-	if (noted_count > 0)
+	if (note == NULL || note->lane != lane || note->counter != counter ||
+		note->nest_level != GetCurrentTransactionNestLevel())
 	{
-		Noted	   *last = &noted[noted_count - 1];
-
-		if (last->lane == lane && last->counter == counter && last->nest_level == nest_level)
-		{
-			last->count++;
-			return;
-		}
+		note = savepoint_note_add(&noted);
+		note->lane = lane;
+		note->counter = counter;
 	}
-	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
-	noted[noted_count++] = (Noted)
-	{
-		.nest_level = nest_level, .lane = lane, .counter = counter, .count = 1
-	};
-}
-
-void
-duplicates_end_savepoint(SubXactEvent event)
-{
-	noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
+	note->count++;
 }
 
 void
 duplicates_end_transaction(bool committed)
 {
-	for (int i = 0; committed && i < noted_count; i++)
-		lane_hint_count(noted[i].lane, noted[i].counter, noted[i].count);
-	noted_count = 0;
+	const Noted *notes = noted.notes;
+
+	for (int i = 0; committed && i < noted.count; i++)
+		lane_hint_count(notes[i].lane, notes[i].counter, notes[i].count);
+	savepoint_notes_forget(&noted);
 }
 

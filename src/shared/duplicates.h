@@ -9,7 +9,6 @@
 #ifndef QUEUE_JOBS_DUPLICATES_H
 #define QUEUE_JOBS_DUPLICATES_H
 
-#include "access/xact.h"
 #include "lane_hint.h"
 
 /*
@@ -17,9 +16,6 @@
  * job of that lane into another (LANE_MERGED).
  */
 extern void duplicates_note(int32 lane, LaneCounter counter);
-
-/* A savepoint is released, or rolled back. */
-extern void duplicates_end_savepoint(SubXactEvent event);
 
 /* At the end of the transaction. */
 extern void duplicates_end_transaction(bool committed);

@@ -21,7 +21,6 @@
 #define FILTER_BITS 65536
 #define EXPECTED 512
 #define EXPECTED_WAYS 4
-#define MOST_NOTES_KEPT 65536	/* room for so many, after a transaction that had more */
 #define LOOK_BACK 8				/* pieces of news with which a new one is compared */
 #define ROOM_FOR_ALL (NEWS_KEPT / 2)	/* so much news may be a single role's */
 
@@ -53,15 +52,13 @@ typedef struct Watch
 /* A note of this transaction: news, or (is_parent) a job for the filter. See savepoint_notes.h. */
 typedef struct Noted
 {
-	int			nest_level;
+	int			nest_level;		/* first */
 	bool		is_parent;
 	News		news;
 } Noted;
 
 static Watch *watches = NULL;
-static Noted *noted = NULL;
-static int	noted_count = 0;
-static int	noted_size = 0;
+static SavepointNotes noted = {.size = sizeof(Noted), .keeps = true};
 static Oid	acting_for = InvalidOid;
 static bool loses_all = false;	/* at the transaction's end */
 
@@ -110,11 +107,10 @@ lock_watch(void)
 static void
 note_news(News news, bool is_parent)
 {
-	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
-	noted[noted_count++] = (Noted)
-	{
-		.nest_level = GetCurrentTransactionNestLevel(), .is_parent = is_parent, .news = news
-	};
+	Noted	   *note = savepoint_note_add(&noted);
+
+	note->is_parent = is_parent;
+	note->news = news;
 }
 
 void
@@ -133,7 +129,7 @@ role_of_news(void)
 void
 news_note(NewsKind kind, int64 id)
 {
-	Noted	   *last = noted_count > 0 ? &noted[noted_count - 1] : NULL;
+	Noted	   *last = noted.count > 0 ? (Noted *) noted.notes + noted.count - 1 : NULL;
 	Oid			role;
 
 	if (!shared_present())
@@ -155,13 +151,6 @@ news_await_parent(int64 job)
 }
 
 void
-news_release_savepoint(SubXactEvent event)
-{
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
-}
-
-void
 news_lose_at_end(void)
 {
 	loses_all = shared_present();
@@ -170,13 +159,8 @@ news_lose_at_end(void)
 void
 news_forget_transaction(void)
 {
-	noted_count = 0;
+	savepoint_notes_forget(&noted);
 	loses_all = false;
-	if (noted_size <= MOST_NOTES_KEPT)
-		return;
-	pfree(noted);
-	noted = NULL;
-	noted_size = 0;
 }
 
 /* ---- the filter ---- */
@@ -538,13 +522,14 @@ publish_note(const Noted *note)
 static void
 publish_notes(int first)
 {
+	const Noted *notes = noted.notes;
 	bool		is_news = false;
 
-	for (int i = first; i < noted_count; i++)
-		if (noted[i].is_parent)
-			(void) publish_note(&noted[i]);
-	for (int i = first; i < noted_count; i++)
-		if (!noted[i].is_parent && publish_note(&noted[i]))
+	for (int i = first; i < noted.count; i++)
+		if (notes[i].is_parent)
+			(void) publish_note(&notes[i]);
+	for (int i = first; i < noted.count; i++)
+		if (!notes[i].is_parent && publish_note(&notes[i]))
 			is_news = true;
 	if (is_news)
 		database_publish_news(MyDatabaseId);
@@ -566,7 +551,7 @@ news_lose_all(void)
 void
 news_end_transaction(void)
 {
-	if (noted_count > 0)
+	if (noted.count > 0)
 		publish_notes(0);
 	if (loses_all)
 		news_lose_all();
@@ -576,12 +561,12 @@ news_end_transaction(void)
 void
 news_undo_savepoint(int nest_level)
 {
-	int			first = savepoint_notes_first(noted, noted_count, sizeof(Noted), nest_level);
+	int			first = savepoint_notes_first(&noted, nest_level);
 
-	if (first == noted_count)
+	if (first == noted.count)
 		return;
 	publish_notes(first);
-	noted_count = first;
+	noted.count = first;
 }
 
 int

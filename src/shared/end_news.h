@@ -71,8 +71,7 @@ extern void news_lose_at_end(void);
 extern void news_end_transaction(void);
 extern void news_forget_transaction(void);
 
-/* When a savepoint is released: its notes go on. When its rollback has freed its locks: they become news. */
-extern void news_release_savepoint(SubXactEvent event);
+/* The rollback of a savepoint has freed its locks: its notes become news. */
 extern void news_undo_savepoint(int nest_level);
 
 /* ---- for the process that looks ---- */

@@ -80,9 +80,7 @@ typedef struct Noted
 
 static uint32 wait_event = 0;	/* QjWaitEvent() */
 static LiveCounts *live_counts = NULL;
-static Noted *noted = NULL;
-static int	noted_count = 0;
-static int	noted_size = 0;
+static SavepointNotes noted = {.size = sizeof(Noted)};
 static bool written_by_sql = false;
 
 /* Twice as many as there can be hints for, so that mostly each finds a place. */
@@ -167,24 +165,33 @@ live_counts_forget(Oid database)
 
 /* ---- a transaction's changes ---- */
 
+/* Finds the lane's note of this level among the latest ones, or returns NULL. */
+static Noted *
+find_change(int32 lane)
+{
+	int			nest_level = GetCurrentTransactionNestLevel();
+	Noted	   *notes = noted.notes;
+
+	for (int i = noted.count - 1; i >= Max(noted.count - NOTES_LOOKED_BACK, 0); i--)
+		if (notes[i].lane == lane && notes[i].nest_level == nest_level)
+			return &notes[i];
+	return NULL;
+}
+
 void
 live_count_note(int32 lane, LiveKind kind, int change)
 {
-	int			nest_level = GetCurrentTransactionNestLevel();
+	Noted	   *note;
 
 	if (live_counts == NULL)
 		return;
-	for (int i = noted_count - 1; i >= Max(noted_count - NOTES_LOOKED_BACK, 0); i--)
-		if (noted[i].lane == lane && noted[i].nest_level == nest_level)
-		{
-			noted[i].kinds[kind] += change;
-			return;
-		}
-	noted = notes_with_room(noted, noted_count, &noted_size, sizeof(Noted));
-	noted[noted_count].lane = lane;
-	noted[noted_count].nest_level = nest_level;
-	memset(noted[noted_count].kinds, 0, sizeof(noted[noted_count].kinds));
-	noted[noted_count++].kinds[kind] = change;
+	note = find_change(lane);
+	if (note == NULL)
+	{
+		note = savepoint_note_add(&noted);
+		note->lane = lane;
+	}
+	note->kinds[kind] += change;
 }
 
 void
@@ -213,15 +220,16 @@ is_counted(const CountedDatabase *counted)
 static bool
 add_to_known_lanes(void)
 {
+	const Noted *notes = noted.notes;
 	bool		known = true;
 
 	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_SHARED);
 	if (!is_counted(find_database(MyDatabaseId)))
 	{
-		for (int i = 0; i < noted_count && known; i++)
-			known = find_lane(noted[i].lane, false) != NULL;
-		for (int i = 0; i < noted_count && known; i++)
-			counted_lane_add(find_lane(noted[i].lane, false), noted[i].kinds);
+		for (int i = 0; i < noted.count && known; i++)
+			known = find_lane(notes[i].lane, false) != NULL;
+		for (int i = 0; i < noted.count && known; i++)
+			counted_lane_add(find_lane(notes[i].lane, false), notes[i].kinds);
 	}
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 	return known;
@@ -243,12 +251,13 @@ add_or_give_up(CountedDatabase *counted, int32 lane, const int64 *kinds)
 static void
 add_to_lanes(void)
 {
+	const Noted *notes = noted.notes;
 	CountedDatabase *counted;
 
 	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
 	counted = find_database(MyDatabaseId);
-	for (int i = 0; i < noted_count && !is_counted(counted); i++)
-		add_or_give_up(counted, noted[i].lane, noted[i].kinds);
+	for (int i = 0; i < noted.count && !is_counted(counted); i++)
+		add_or_give_up(counted, notes[i].lane, notes[i].kinds);
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
 }
 
@@ -259,17 +268,11 @@ live_counts_transaction_end(XactEvent event)
 	{
 		if (written_by_sql)
 			live_counts_forget(MyDatabaseId);
-		else if (noted_count > 0 && pg_atomic_read_u32(&live_counts->wanted) > 0 && !add_to_known_lanes())
+		else if (noted.count > 0 && pg_atomic_read_u32(&live_counts->wanted) > 0 && !add_to_known_lanes())
 			add_to_lanes();
 	}
-	noted_count = 0;
+	savepoint_notes_forget(&noted);
 	written_by_sql = false;
-}
-
-void
-live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
-{
-	noted_count = savepoint_notes_end(event, noted, noted_count, sizeof(Noted));
 }
 
 /* ---- reading ---- */
@@ -293,6 +296,7 @@ add_own(LaneCount **counts, int *count, int *size, int32 lane, const int64 *kind
 bool
 live_counts_get(LaneCount **counts, int *count)
 {
+	const Noted *notes = noted.notes;
 	CountedDatabase *counted;
 	int			size;
 	bool		there;
@@ -317,8 +321,8 @@ live_counts_get(LaneCount **counts, int *count)
 		(*count)++;
 	}
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
-	for (int i = 0; i < noted_count && there; i++)
-		add_own(counts, count, &size, noted[i].lane, noted[i].kinds);
+	for (int i = 0; i < noted.count && there; i++)
+		add_own(counts, count, &size, notes[i].lane, notes[i].kinds);
 	return there;
 }
 
@@ -427,7 +431,7 @@ live_counts_begin(Snapshot *snapshot)
 	CountedDatabase *counted;
 	bool		begun = false;
 
-	if (!live_counts_possible() || noted_count > 0)
+	if (!live_counts_possible() || noted.count > 0)
 		return false;
 	*snapshot = NULL;
 	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);

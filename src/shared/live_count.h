@@ -62,8 +62,7 @@ extern void live_counts_put(const LaneCount *counts, int count);
 
 extern void live_counts_init(void);
 
-/* At the end of a transaction, or of a savepoint (hooks.c). */
+/* At the end of a transaction (hooks.c). */
 extern void live_counts_transaction_end(XactEvent event);
-extern void live_counts_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 #endif

@@ -22,6 +22,7 @@
 #include "storage/ipc.h"
 #include "test_point.h"
 #include "utils/hsearch.h"
+#include "utils/memutils.h"
 #include "waiter.h"
 #include "wakeup.h"
 
@@ -66,12 +67,8 @@ typedef struct LevelNote
 	int			lane;			/* its index in "touched" */
 } LevelNote;
 
-static LevelNote *level_notes = NULL;
-static int	level_note_count = 0;
-static int	level_note_size = 0;
-static EndRequest *requests = NULL;
-static int	request_count = 0;
-static int	request_size = 0;
+static SavepointNotes level_notes = {.size = sizeof(LevelNote), .keeps = true};
+static SavepointNotes requests = {.size = sizeof(EndRequest)};
 static bool requests_announced = false;	/* executors wait for our end */
 static TimestampTz first_due = DT_NOEND;
 static TimestampTz first_due_if_undone = DT_NOEND;
@@ -134,11 +131,23 @@ find_touched(int32 lane)
 	return NULL;
 }
 
+/* Grows the array of touched lanes. Its size changes only when the memory is there. */
+static void
+make_room_for_touched(void)
+{
+	int			larger = Max(touched_size * 2, 16);
+
+	touched = touched ? repalloc_huge(touched, larger * sizeof(TouchedLane))
+					  : MemoryContextAllocHuge(TopMemoryContext, larger * sizeof(TouchedLane));
+	touched_size = larger;
+}
+
 /* Makes notes on a lane. Many lanes get a hash table. */
 static TouchedLane *
 add_touched(int32 lane, Oid role)
 {
-	touched = notes_with_room(touched, touched_count, &touched_size, sizeof(TouchedLane));
+	if (touched_count == touched_size)
+		make_room_for_touched();
 	if (touched_count == MANY_TOUCHED && touched_by_lane == NULL)
 	{
 		HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(TouchedEntry),
@@ -188,14 +197,12 @@ static int
 note_level(const TouchedLane *lane)
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
+	LevelNote  *note;
 
 	if (nest_level == 1)
 		return nest_level;
-	level_notes = notes_with_room(level_notes, level_note_count, &level_note_size, sizeof(LevelNote));
-	level_notes[level_note_count++] = (LevelNote)
-	{
-		.lane = lane - touched, .nest_level = nest_level
-	};
+	note = savepoint_note_add(&level_notes);
+	note->lane = lane - touched;
 	return nest_level;
 }
 
@@ -357,22 +364,23 @@ wakeup_all(void)
 void
 wakeup_end_running(int64 job, JobState end_as)
 {
-	requests = notes_with_room(requests, request_count, &request_size, sizeof(EndRequest));
-	requests[request_count++] = (EndRequest)
-	{
-		.job = job, .end_as = end_as, .nest_level = GetCurrentTransactionNestLevel()
-	};
+	EndRequest *request = savepoint_note_add(&requests);
+
+	request->job = job;
+	request->end_as = end_as;
 }
 
 bool
 wakeup_next_end(int *i, int64 *job, JobState *end_as)
 {
-	while (*i < request_count && requests[*i].job == 0)
+	const EndRequest *notes = requests.notes;
+
+	while (*i < requests.count && notes[*i].job == 0)
 		(*i)++;
-	if (*i >= request_count)
+	if (*i >= requests.count)
 		return false;
-	*job = requests[*i].job;
-	*end_as = requests[*i].end_as;
+	*job = notes[*i].job;
+	*end_as = notes[*i].end_as;
 	(*i)++;
 	return true;
 }
@@ -380,25 +388,29 @@ wakeup_next_end(int *i, int64 *job, JobState *end_as)
 void
 wakeup_end_made(int number)
 {
-	requests[number].job = 0;
+	((EndRequest *) requests.notes)[number].job = 0;
 }
 
 /* Tells executors how the transaction ended that announced the ends of their jobs. */
 static void
 end_announcements(int count, bool committed)
 {
+	const EndRequest *notes = requests.notes;
+
 	for (int i = 0; i < count; i++)
-		if (requests[i].job != 0)
-			executor_end_announced(requests[i].job, committed ? (int) requests[i].end_as : -1);
+		if (notes[i].job != 0)
+			executor_end_announced(notes[i].job, committed ? (int) notes[i].end_as : -1);
 }
 
 bool
 wakeup_announce_ends(void)
 {
+	const EndRequest *notes = requests.notes;
+
 	requests_announced = true;
-	for (int i = 0; i < request_count && requests_announced; i++)
+	for (int i = 0; i < requests.count && requests_announced; i++)
 	{
-		if (requests[i].job == 0 || executor_announce_end(requests[i].job))
+		if (notes[i].job == 0 || executor_announce_end(notes[i].job))
 			continue;
 		end_announcements(i, false);
 		requests_announced = false;
@@ -412,8 +424,8 @@ forget_wakeups(void)
 {
 	touched_count = 0;
 	touched_by_lane = NULL;		/* it goes with the transaction's memory */
-	level_note_count = 0;
-	request_count = 0;
+	savepoint_notes_forget(&level_notes);
+	savepoint_notes_forget(&requests);
 	requests_announced = false;
 	first_due = DT_NOEND;
 	first_due_if_undone = DT_NOEND;
@@ -547,7 +559,7 @@ publish_wakeups(bool committed)
 		waiters_wake_lanes(InvalidOid);
 	if (!committed)
 		first_due = Min(first_due, first_due_if_undone);
-	if (touched_count == 0 && request_count == 0 && first_due == DT_NOEND && !look_at_all &&
+	if (touched_count == 0 && requests.count == 0 && first_due == DT_NOEND && !look_at_all &&
 		!look_at_schedules && !sweep_parked)
 		return;
 	if (committed)
@@ -591,7 +603,7 @@ publish_wakeups(bool committed)
 		wake_for_due();
 	}
 	if (requests_announced)
-		end_announcements(request_count, committed);
+		end_announcements(requests.count, committed);
 	if (prepared_ended)
 		waiters_wake_all();
 	else if (look_at_all)
@@ -668,21 +680,22 @@ publish_undone_lane(TouchedLane *lane)
 static void
 leave_level(int nest_level, bool undone)
 {
-	int			first = savepoint_notes_first(level_notes, level_note_count, sizeof(LevelNote), nest_level);
+	int			first = savepoint_notes_first(&level_notes, nest_level);
+	LevelNote  *notes = level_notes.notes;
 
-	for (int i = first; i < level_note_count; i++)
+	for (int i = first; i < level_notes.count; i++)
 	{
-		TouchedLane *lane = &touched[level_notes[i].lane];
+		TouchedLane *lane = &touched[notes[i].lane];
 
 		if (undone)
 			publish_undone_lane(lane);
 		lane->relied_at = Min(lane->relied_at, nest_level - 1);
 		lane->taken_at = Min(lane->taken_at, nest_level - 1);
 		lane->limited_at = Min(lane->limited_at, nest_level - 1);
-		level_notes[i].nest_level = nest_level - 1;
+		notes[i].nest_level = nest_level - 1;
 	}
 	if (nest_level <= 2)
-		level_note_count = first;
+		level_notes.count = first;
 }
 
 /*
@@ -690,23 +703,19 @@ leave_level(int nest_level, bool undone)
  * transaction.
  */
 void
-wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
+wakeup_savepoint_event(SubXactEvent event)
 {
 	int			nest_level = GetCurrentTransactionNestLevel();
-	int			first;
+	const LevelNote *notes = level_notes.notes;
 
-	duplicates_end_savepoint(event);
-	request_count = savepoint_notes_end(event, requests, request_count, sizeof(EndRequest));
-	news_release_savepoint(event);
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 	{
 		leave_level(nest_level, false);
 		return;
 	}
-	first = savepoint_notes_first(level_notes, level_note_count, sizeof(LevelNote), nest_level);
-	for (int i = first; i < level_note_count; i++)
+	for (int i = savepoint_notes_first(&level_notes, nest_level); i < level_notes.count; i++)
 	{
-		const TouchedLane *lane = &touched[level_notes[i].lane];
+		const TouchedLane *lane = &touched[notes[i].lane];
 
 		if (lane->taken_at >= nest_level)
 			/* as publish_before_release() */

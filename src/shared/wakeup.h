@@ -20,7 +20,7 @@
 
 /* At the end of a transaction, or of a savepoint (hooks.c). */
 extern void wakeup_transaction_end(XactEvent event);
-extern void wakeup_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
+extern void wakeup_savepoint_event(SubXactEvent event);
 
 /* The server has released the locks of what has ended last (hooks.c). */
 extern void wakeup_after_locks(void);

@@ -16,37 +16,43 @@
 #include "utils/rel.h"
 
 #define WIDEST_GAP 100			/* of ids of other jobs, in a range */
-#define MOST_KEPT 1024			/* room for so many, after a transaction that had more */
 
 typedef struct Range
 {
-	int			level;			/* of the savepoint in which it was noted */
+	int			nest_level;		/* first: savepoint_notes.h */
 	int64		batch;
 	int64		first;
 	int64		last;
 } Range;
 
-static Range *ranges = NULL;
-static int	count = 0;
-static int	size = 0;
+static void write_all_again(int first);
+
+static SavepointNotes ranges = {.size = sizeof(Range), .rolled_back = write_all_again};
 static int	written = 0;		/* so many, the first, are in the table */
+
+/*
+ * A savepoint is rolled back: its writes are written again, and with them those from before it.
+ */
+static void
+write_all_again(int first)
+{
+	written = 0;
+}
 
 /* Also that of a level above: what is rolled back leaves it too wide. */
 void
 member_range_note(int64 batch, int64 job)
 {
-	Range	   *last = count > written ? &ranges[count - 1] : NULL;
+	Range	   *last = ranges.count > written ? (Range *) ranges.notes + ranges.count - 1 : NULL;
 
 	if (last != NULL && last->batch == batch && job > last->last && job - last->last <= WIDEST_GAP)
 	{
 		last->last = job;
 		return;
 	}
-	ranges = notes_with_room(ranges, count, &size, sizeof(Range));
-	ranges[count++] = (Range)
-	{
-		.level = GetCurrentTransactionNestLevel(), .batch = batch, .first = job, .last = job
-	};
+	last = savepoint_note_add(&ranges);
+	last->batch = batch;
+	last->first = last->last = job;
 }
 
 /* Writes a range of members. */
@@ -66,53 +72,34 @@ write_range(Relation rel, TupleTableSlot *slot, IndexWriter *writer, const Range
 void
 member_ranges_write(void)
 {
+	const Range *notes = ranges.notes;
 	Relation	rel;
 	TupleTableSlot *slot;
 	IndexWriter writer;
 
-	if (written == count)
+	if (written == ranges.count)
 		return;
 	rel = table_open(catalog_relation(REL_MEMBER_RANGE), RowExclusiveLock);
 	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
 	index_writer_open(&writer, rel, NULL);
-	for (; written < count; written++)
-		write_range(rel, slot, &writer, &ranges[written]);
+	for (; written < ranges.count; written++)
+		write_range(rel, slot, &writer, &notes[written]);
 	index_writer_close(&writer);
 	ExecDropSingleTupleTableSlot(slot);
 	table_close(rel, NoLock);
-}
-
-/* Forgets the ranges of the transaction. */
-static void
-forget_ranges(void)
-{
-	count = written = 0;
-	if (size <= MOST_KEPT)
-		return;
-	pfree(ranges);
-	ranges = NULL;
-	size = 0;
 }
 
 void
 member_ranges_before_commit(XactEvent event)
 {
 	/* the extension may have been dropped */
-	if (count > written && catalog_status() == EXTENSION_PRESENT)
+	if (ranges.count > written && catalog_status() == EXTENSION_PRESENT)
 		member_ranges_write();
 }
 
 void
 member_ranges_transaction_end(XactEvent event)
 {
-	forget_ranges();
-}
-
-/* Writes again what was written in a savepoint that is rolled back, and with it what was written before. */
-void
-member_ranges_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent)
-{
-	count = savepoint_notes_end(event, ranges, count, sizeof(Range));
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		written = 0;
+	savepoint_notes_forget(&ranges);
+	written = 0;
 }

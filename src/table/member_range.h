@@ -18,6 +18,5 @@ extern void member_ranges_write(void);
 
 extern void member_ranges_before_commit(XactEvent event);
 extern void member_ranges_transaction_end(XactEvent event);
-extern void member_ranges_savepoint_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent);
 
 #endif
