@@ -1,7 +1,7 @@
 /*
  * candidates.h
  *		A claim's walk over the lanes that a process takes jobs from, in the order in which they have their
- *		turns (fairness.h).
+ *		turns (candidate_heap.h).
  *
  * As long as no claim looks into a lane, the process knows only its hint: no job of the lane stands before
  * the hint's cursor. That is enough until the lane seems to be next. Then the claim opens the lane. If the
