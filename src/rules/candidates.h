@@ -18,8 +18,21 @@
 #define QUEUE_JOBS_CANDIDATES_H
 
 #include "candidate_heap.h"
-#include "candidate_look.h"
 #include "live_table.h"
+
+/* ---- what hints tell ---- */
+
+/*
+ * Updates the candidates from what the lanes' hints say. Where the hints of all lanes do not have room,
+ * also from the index of jobs.
+ */
+
+/*
+ * Returns when a lane may have a job to claim though no process says so, or DT_NOEND. The caller may be
+ * outside a transaction: the function then returns the present, too, if it would have to look into tables to
+ * know.
+ */
+extern TimestampTz candidates_next_revisit(Candidates *candidates);
 
 /* Outcomes of an attempt to take a job. */
 typedef enum Tried
