@@ -1,16 +1,52 @@
 /*
  * run.h
- *		One run of a job by an executor, from the claim (take.c) to its end (execute.c).
+ *		One run of a job by an executor, from the claim (run.c) to its end (execute.c).
  */
 #ifndef QUEUE_JOBS_RUN_H
 #define QUEUE_JOBS_RUN_H
 
 #include "admission.h"
+#include "call.h"
+#include "candidates.h"
 #include "executor_slot.h"
 #include "live_table.h"
 #include "location.h"
+#include "record.h"
 #include "statistics.h"
-#include "task.h"
+
+/* ---- the lanes that an executor serves ---- */
+
+/*
+ * Data that an executor has of each lane that it serves: the worker's definition, how to call its
+ * handler, and where the next job may stand.
+ */
+
+/* How to call a worker's handler. All lanes of the worker's jobs share this. */
+typedef struct Callee
+{
+	Worker	   *worker;
+	CallTarget	target;
+	CallTarget	reader;			/* its handler is NULL if the worker has no read handler */
+	RecordPlans record;
+	List	   *loggable_args;	/* of char *; set by task_know_loggable_args() */
+	bool		knows_loggable_args;
+	int			unmeasured;		/* short runs since the last run whose CPU time was measured */
+	bool		short_runs;		/* the last one was short */
+} Callee;
+
+typedef struct Task
+{
+	const Lane *lane;
+	Worker	   *worker;
+	Callee	   *callee;
+	uint32		pools;			/* the pools that serve the lane */
+} Task;
+
+/* Sets the role and the pool whose lanes the executor serves. An executor calls this once. */
+extern void tasks_init(Oid role, int pool);
+
+/* Reads from the worker's row which args of its jobs may be logged. Needs a transaction. */
+extern void task_know_loggable_args(Callee *callee);
 
 /* The run under way. */
 typedef struct Run
