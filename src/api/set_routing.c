@@ -1,6 +1,6 @@
 /*
  * set_routing.c
- *		set_routing(): stores the rules that say which queue a worker's jobs wait in (routing.h).
+ *		set_routing(): stores the rules that say which queue a worker's jobs wait in (selector.h).
  */
 #include "postgres.h"
 
@@ -9,8 +9,8 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "routing.h"
 #include "run_as.h"
+#include "selector.h"
 #include "subscription.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_set_routing);

@@ -29,7 +29,7 @@
 #include "job.h"
 #include "miscadmin.h"
 #include "registry.h"
-#include "routing.h"
+#include "selector.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"

@@ -13,6 +13,8 @@
 #ifndef QUEUE_JOBS_SELECTOR_H
 #define QUEUE_JOBS_SELECTOR_H
 
+#include "utils/jsonb.h"
+#include "utils/snapshot.h"
 #include "worker.h"
 
 /* A selector that has been parsed; lives in the memory context of that time. */
@@ -31,9 +33,6 @@ extern List *split_trimmed(const char *text, char separator);
 
 /* NULL if the text is none, with the reason in *error. */
 extern Selector *selector_parse(const char *text, SelectorError *error);
-
-/* Like selector_parse(), but an ERROR that names the term; "what" is what the selector is given for. */
-extern Selector *selector_require(const char *text, const char *what);
 
 /*
  * Parses an element of a list of queues, as claim() takes them: a queue's name, "namespace:*", "*", or a
@@ -60,5 +59,24 @@ typedef enum SelectorName
 } SelectorName;
 
 extern void selector_each_name(const Selector *selector, void (*call) (const char *name, SelectorName kind));
+
+/* ---- routing ---- */
+
+/*
+ * Routing: ordered rules that say which queue a worker's jobs wait in; the first whose selector matches
+ * wins.
+ */
+
+/* ERROR unless they are rules. */
+extern void routing_check(Jsonb *rules);
+
+/*
+ * Returns the version of the row with the rules that set_routing() stored; all zero if there is none.
+ * Unless "rules" is NULL, it also reads them, in the current memory context.
+ */
+extern RowVersion routing_read(Snapshot snapshot, List **rules);
+
+/* The queue that the rules give the worker; its own if none does. */
+extern char *routing_queue(List *rules, Worker *worker);
 
 #endif
