@@ -34,7 +34,7 @@
 #include "outcome.h"
 #include "park_sweep.h"
 #include "procedure_wait.h"
-#include "replica_read.h"
+#include "replica.h"
 #include "run_as.h"
 #include "selector.h"
 #include "shared.h"

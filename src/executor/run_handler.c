@@ -25,7 +25,7 @@
 #include "lane.h"
 #include "miscadmin.h"
 #include "record.h"
-#include "replica_read.h"
+#include "replica.h"
 #include "run_handler.h"
 #include "run_timeout.h"
 #include "settings.h"

@@ -6,28 +6,43 @@
 #define QUEUE_JOBS_REPLICA_H
 
 #include "access/xlogdefs.h"
+#include "call.h"
+#include "job.h"
 #include "nodes/pg_list.h"
+#include "registry.h"
 #include "replica_connection.h"
 
 /* The replicas that may be used, as "Replica *"; good until the next call. */
 extern List *replica_list(void);
 
-/*
- * A replica that is known to have replayed the location, one of them at random; NULL if none is. In palloc'd
- * memory.
- */
-extern char *replica_caught_up(XLogRecPtr location);
-
 /* Asks the scheduler to find out how far the replicas have got. */
 extern void replica_request_news(void);
 
-/*
- * Asks the scheduler to find out how far the replicas have got, and waits a moment for it; a few
- * milliseconds, if all is well.
- */
-extern void replica_await_news(void);
-
 /* Whether the scheduler was asked to. */
 extern bool replica_news_requested(void);
+
+/* ---- reads ---- */
+
+/*
+ * What a worker's read handler reads before the handler runs: from a replica that has caught up, or the
+ * primary.
+ */
+
+/*
+ * Chooses where to read, for a job that an executor is running, whose attempt is counted and whose location
+ * is known. Notes the choice in the job, and reads (reader->handler may be NULL: then there is nothing to
+ * read). Returns false if the caller must put the job back until a replica catches up. The run's timeout is
+ * armed. An ERROR is the read handler's, on the primary; one on a replica sends the job to the primary.
+ */
+extern bool read_for_job(CallTarget *reader, const Worker *worker, Job *job);
+
+/* Chooses for a job that a claimant is about to get, by what is known of replicas, without asking them. */
+extern bool choose_for_claim(const Worker *worker, Job *job);
+
+/*
+ * Chooses again, because the job's location has risen and it is too late to put the job back. Returns false
+ * if nothing has changed.
+ */
+extern bool choose_again_for_claim(Job *job);
 
 #endif
