@@ -13,7 +13,6 @@
 #include "engine_state.h"
 #include "executor_slot.h"
 #include "job_lock.h"
-#include "lane_scan.h"
 #include "limit.h"
 #include "live_row.h"
 #include "live_scan.h"

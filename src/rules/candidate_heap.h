@@ -11,9 +11,9 @@
 
 #include "lane.h"
 #include "lane_hint.h"
-#include "lane_scan.h"
 #include "lib/pairingheap.h"
 #include "limit.h"
+#include "live_scan.h"
 #include "live_table.h"
 #include "registry.h"
 #include "utils/hsearch.h"

@@ -7,7 +7,6 @@
 #include "access/xact.h"
 #include "candidates.h"
 #include "catalog.h"
-#include "lane_scan.h"
 #include "live_scan.h"
 #include "miscadmin.h"
 #include "test_point.h"

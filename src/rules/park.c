@@ -40,7 +40,7 @@
 #include "job.h"
 #include "job_lock.h"
 #include "lane_hint.h"
-#include "lane_scan.h"
+#include "live_scan.h"
 #include "miscadmin.h"
 #include "park.h"
 #include "utils/builtins.h"

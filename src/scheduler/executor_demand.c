@@ -13,7 +13,6 @@
 #include "executor_slot.h"
 #include "lane.h"
 #include "lane_hint.h"
-#include "lane_scan.h"
 #include "live_scan.h"
 #include "live_table.h"
 #include "miscadmin.h"
