@@ -43,7 +43,6 @@
 #include "replica_connection.h"
 #include "run.h"
 #include "run_handler.h"
-#include "run_timeout.h"
 #include "settings.h"
 #include "statistics.h"
 #include "storage/ipc.h"

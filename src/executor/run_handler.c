@@ -27,7 +27,6 @@
 #include "record.h"
 #include "replica.h"
 #include "run_handler.h"
-#include "run_timeout.h"
 #include "settings.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
