@@ -43,7 +43,6 @@
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"
-#include "duplicates.h"
 #include "end_news.h"
 #include "executor_slot.h"
 #include "history.h"

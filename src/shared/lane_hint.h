@@ -144,4 +144,23 @@ typedef enum LaneCounter
 extern void lane_hint_count(int32 lane, LaneCounter counter, int count);
 extern int64 lane_hint_counted(int32 lane, LaneCounter counter);
 
+/* ---- duplicates ---- */
+
+/*
+ * How many duplicates of each lane's jobs were dropped, and merged, since the server started: for the
+ * views worker and metric.
+ *
+ * A duplicate writes nothing, so it is counted in the lane's hint, when the transaction that was told
+ * "duplicate" commits.
+ */
+
+/*
+ * Notes that this transaction was told "duplicate" (LANE_DROPPED) for a job of that lane, or has merged a
+ * job of that lane into another (LANE_MERGED).
+ */
+extern void duplicates_note(int32 lane, LaneCounter counter);
+
+/* At the end of the transaction. */
+extern void duplicates_end_transaction(bool committed);
+
 #endif

@@ -8,7 +8,6 @@
 
 #include "access/xact.h"
 #include "database_slot.h"
-#include "duplicates.h"
 #include "end_news.h"
 #include "executor_slot.h"
 #include "key_hint.h"
