@@ -189,7 +189,7 @@ replica_await_news(void)
 /* ---- reads ---- */
 
 /*
- * Whatever happens on a replica is no failure of the job: the primary does it over. Only there is a read
+ * A failure on a replica is none of the job: the primary does the read over. Only there is a read
  * handler's error taken for its own.
  */
 
