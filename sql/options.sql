@@ -124,6 +124,7 @@ SELECT queue_jobs.enqueue('many', dedup_key => 'step d') AS after \gset
 SELECT job AS step_d FROM queue_jobs.enqueue_workflow('beside', '[{"step": "d", "worker": "many", "dedup_key": "step d", "priority": -1}]') \gset
 SELECT id = :step_d AS step_d, merged FROM queue_jobs.claim('me', '{many}');
 SELECT id = :step_d AS step_d, state, result ? 'merged_into' AS merged_into FROM queue_jobs.job WHERE id IN (:after, :step_d) ORDER BY id;
+SELECT queue_jobs.complete(:step_d, 1);
 
 -- What is refused, before anything is written.
 SELECT error_of($$SELECT queue_jobs.enqueue('out', max_retries => -1)$$);
@@ -155,4 +156,6 @@ SELECT error_of($$SELECT queue_jobs.enqueue_workflow('w', '[{"step": "a", "worke
 SELECT queue_jobs.define_worker('capacity', 'app.option_row', remaining_work => 'SELECT NULL::jsonb WHERE false', max_running_jobs => 1);
 SELECT error_of($$SELECT queue_jobs.enqueue('capacity', max_retries => 1)$$);
 SELECT count(*) FROM queue_jobs.job WHERE worker = 'many' AND state = 'available';
+-- The tests that follow count what is there.
+SELECT name, queue_jobs.remove_jobs(name), queue_jobs.forget_jobs(name) > 0 AS forgotten FROM unnest('{fails,sleeps,commits,row,out,many}'::text[]) name;
 SELECT queue_jobs.drop_worker(name) FROM unnest('{fails,sleeps,commits,row,out,many,capacity}'::text[]) name;
