@@ -1,7 +1,7 @@
 /*
  * restore.c
- *		table_written(), the trigger of tables that a dump restores: the session is taken for a restore, and
- *		what it writes by SQL is announced.
+ *		table_written() and schedule_written(), the triggers of tables that a dump restores: the session is
+ *		taken for a restore, and what it writes by SQL is announced.
  */
 #include "postgres.h"
 
@@ -23,6 +23,7 @@
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_table_written);
+PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
 
 /* Jobs, and that of which jobs come. The engine's own SQL runs as another user than the session's. */
 static bool
@@ -90,5 +91,18 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 	}
 	wakeup_all();
 	news_lose_at_end();
+	return PointerGetDatum(NULL);
+}
+
+/*
+ * schedule_written(): trigger of the table of schedules. The engine's own statements need none: they come from
+ * functions that call the scheduler.
+ */
+Datum
+queue_jobs_schedule_written(PG_FUNCTION_ARGS)
+{
+	refuse_unless_trigger(fcinfo, "queue_jobs_internal.schedule_written()");
+	if (!engine_executes())
+		wakeup_schedules();
 	return PointerGetDatum(NULL);
 }

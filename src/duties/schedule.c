@@ -1,6 +1,6 @@
 /*
  * schedule.c
- *		Schedules: unschedule(), run_now(), next_runs(), and the ticks. (schedule() is in define_schedule.c.)
+ *		The ticks of schedules. (What users call is in api/schedules.c.)
  *
  * A schedule's row says when its next tick is. The scheduler locks the row, enqueues the tick's job as the
  * schedule's owner, and moves the row on to the tick after that, in one transaction: each tick is there once,
@@ -25,16 +25,11 @@
 
 #include "arguments.h"
 #include "background_process.h"
-#include "catalog.h"
 #include "catalog/pg_type.h"
-#include "commands/sequence.h"
 #include "common/hashfn.h"
-#include "cron.h"
 #include "dedup.h"
 #include "duty.h"
-#include "encrypted_job.h"
 #include "executor/spi.h"
-#include "funcapi.h"
 #include "history.h"
 #include "live_table.h"
 #include "miscadmin.h"
@@ -45,18 +40,10 @@
 #include "schedule.h"
 #include "schedule_clock.h"
 #include "shared.h"
-#include "subscription.h"
 #include "subtransaction.h"
 #include "test_point.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/tuplestore.h"
 #include "wakeup.h"
-
-PG_FUNCTION_INFO_V1(queue_jobs_unschedule);
-PG_FUNCTION_INFO_V1(queue_jobs_run_now);
-PG_FUNCTION_INFO_V1(queue_jobs_next_runs);
-PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
 
 #define TICKS_AT_ONCE 100		/* of one schedule, before others have their turn */
 #define TICK_FOR INT64CONST(50000)	/* microseconds, before the scheduler looks after other things */
@@ -64,32 +51,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_schedule_written);
 #define LOOK_AGAIN_AT_OVERDUE USECS_PER_MINUTE
 #define LOOK_AGAIN_AFTER_ERROR (5 * USECS_PER_SEC)
 #define LOOK_AGAIN_AT_OTHERS_JOB (5 * USECS_PER_SEC)	/* at first: no process tells that it has ended */
-#define MAX_NEXT_RUNS 100000
-
-/* Arguments of next_runs(), in order. */
-enum
-{
-	RUNS_CRON, RUNS_TIMEZONE, RUNS_AFTER, RUNS_COUNT
-};
-
-/* A row, as far as a tick needs it. */
-typedef struct Schedule
-{
-	char	   *name;
-	Oid			owner;
-	char	   *cron;
-	char	   *timezone;
-	char	   *worker;
-	Jsonb	   *args;
-	IfRunning	if_running;
-	CatchUp		catch_up;
-	TimestampTz next_run;
-	int64		last_job;
-	char	   *error;			/* or NULL */
-	TimestampTz waiting;		/* the time of a run that waits for the last job to end, or NO_TIME */
-} Schedule;
-
-static bool in_scheduler = false;
 
 const char *const if_running_names[] = {
 	[IF_RUNNING_SKIP] = "skip",
@@ -107,9 +68,8 @@ const char *const catch_up_names[] = {
 
 /* ---- times ---- */
 
-/* Parses a cron expression; ERROR if it is none. */
-static void
-parse_cron(const char *expression, Cron *cron)
+void
+schedule_parse_cron(const char *expression, Cron *cron)
 {
 	CronError	error;
 
@@ -121,9 +81,8 @@ parse_cron(const char *expression, Cron *cron)
 				 errhint("%s", error.hint)));
 }
 
-/* Returns the time zone; ERROR if it is unknown. */
-static const pg_tz *
-parse_timezone(const char *name)
+const pg_tz *
+schedule_timezone(const char *name)
 {
 	pg_tz	   *timezone = pg_tzset(name);
 
@@ -134,38 +93,6 @@ parse_timezone(const char *name)
 				 timezone == NULL ? errdetail("The server knows none of that name.")
 								  : errdetail("It counts leap seconds, which the server does not."),
 				 errhint("See SELECT name FROM pg_timezone_names.")));
-	return timezone;
-}
-
-/* Whether the server's database of zones has that name, and not only a POSIX form. */
-static bool
-is_zone_name(const char *name)
-{
-	pg_tzenum  *zones = pg_tzenumerate_start();
-	pg_tz	   *zone;
-	bool		found = false;
-
-	while (!found && (zone = pg_tzenumerate_next(zones)) != NULL)
-		found = pg_strcasecmp(pg_get_timezone_name(zone), name) == 0;
-	pg_tzenumerate_end(zones);
-	return found;
-}
-
-/*
- * The zone that a caller names. ERROR for a rule of POSIX, which has a digit and is no zone's name: "UTC+3"
- * is three hours behind UTC by it, while callers who write that mean three hours ahead.
- */
-static const pg_tz *
-timezone_argument(const char *name)
-{
-	const pg_tz *timezone = parse_timezone(name);
-
-	if (strpbrk(name, "0123456789") != NULL && !is_zone_name(name))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("time zone \"%s\" is a rule and no name", name),
-				 errdetail("By POSIX such a rule has hours west of Greenwich as positive: \"UTC+3\" would be three hours behind UTC."),
-				 errhint("Give a city, \"Europe/Moscow\", or \"Etc/GMT-3\" for three hours ahead of UTC; see SELECT name FROM pg_timezone_names.")));
 	return timezone;
 }
 
@@ -215,12 +142,8 @@ select_schedule(const char *condition, int nargs, Oid *types, Datum *values)
 	return schedule;
 }
 
-/*
- * The schedule of that name, its row locked; NULL if there is none. The scheduler passes it by meanwhile, and
- * is called at the commit.
- */
-static Schedule *
-lock_schedule(const char *name)
+Schedule *
+schedule_lock(const char *name)
 {
 	Oid			types[] = {TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(name)};
@@ -231,137 +154,10 @@ lock_schedule(const char *name)
 	return schedule;
 }
 
-/* ERROR for a schedule of another role. */
-static void
-refuse_other_roles(const char *name, Oid owner)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("permission denied for schedule \"%s\"", name),
-			 OidIsValid(owner) ? errdetail("It is role \"%s\"'s.", GetUserNameFromId(owner, true))
-			 : errdetail("Another role has defined it meanwhile."),
-			 errhint("Become a member of that role, or choose another name.")));
-}
-
-/* The schedule that a function is to steer, its row locked. */
-static Schedule *
-require_schedule(FunctionCallInfo fcinfo)
-{
-	char	   *name;
-	Schedule   *schedule;
-
-	refuse_null(fcinfo, 0, "name");
-	name = text_argument(fcinfo, 0);
-	schedule = lock_schedule(name);
-	if (schedule == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("schedule \"%s\" does not exist", name),
-				 errdetail("No schedule of that name has been defined in this database, or it was dropped."),
-				 errhint("See SELECT name FROM queue_jobs.schedule.")));
-	if (!has_privs_of_role(GetUserId(), schedule->owner))
-		refuse_other_roles(name, schedule->owner);
-	return schedule;
-}
-
-/* Returns the worker of a schedule, for longer than the cache lasts. */
-static Worker *
-require_scheduled_worker(const char *name)
+Worker *
+schedule_worker(const char *name)
 {
 	return worker_copy(registry_require_worker(name, "Define it with queue_jobs.define_worker(), or give SQL as command => '...'."));
-}
-
-/* The first tick of a definition: of the one that it replaces, if its times are the same. */
-static TimestampTz
-first_tick(const ScheduleDefinition *definition, const char *timezone, const Schedule *existing)
-{
-	Cron		cron;
-	TimestampTz next;
-
-	parse_cron(definition->cron, &cron);
-	if (existing != NULL && strcmp(existing->cron, definition->cron) == 0 &&
-		strcmp(existing->timezone, timezone) == 0 && !TIMESTAMP_NOT_FINITE(existing->next_run))
-		return existing->next_run;
-	next = cron_next(&cron, parse_timezone(timezone), GetCurrentTimestamp());
-	if (TIMESTAMP_NOT_FINITE(next))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("cron expression \"%s\" never comes true", definition->cron),
-				 errdetail("From now on there is no such time in time zone \"%s\".", timezone),
-				 errhint("See queue_jobs.next_runs().")));
-	return next;
-}
-
-/* Writes the row of a schedule: a new one, or over the one that is there. */
-static void
-write_schedule(const ScheduleDefinition *definition, const char *timezone, TimestampTz next)
-{
-	Oid			types[] = {TEXTOID,	 REGROLEOID, TEXTOID, TEXTOID,		  TEXTOID,
-						   JSONBOID, TEXTOID,	 TEXTOID, TIMESTAMPTZOID, INT8OID};
-	Datum		values[] = {CStringGetTextDatum(definition->name),
-							ObjectIdGetDatum(GetUserId()),
-							CStringGetTextDatum(definition->cron),
-							CStringGetTextDatum(timezone),
-							CStringGetTextDatum(definition->worker),
-							JsonbPGetDatum(definition->args),
-							CStringGetTextDatum(if_running_names[definition->if_running]),
-							CStringGetTextDatum(catch_up_names[definition->catch_up]),
-							TimestampTzGetDatum(next),
-							Int64GetDatum(nextval_internal(catalog_relation(REL_JOB_ID), false))};
-
-	/* The owner again: another session may have defined that name since we looked. */
-	if (engine_statement("INSERT INTO queue_jobs.defined_schedule AS s"
-						 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job)"
-						 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-						 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
-						 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
-						 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
-						 " next_run = EXCLUDED.next_run, error = NULL,"
-						 " waiting = CASE WHEN s.next_run = EXCLUDED.next_run THEN s.waiting END"
-						 " WHERE pg_has_role($2::oid, s.owner, 'USAGE')",
-						 SPI_OK_INSERT, lengthof(types), types, values, NULL) == 0)
-		refuse_other_roles(definition->name, InvalidOid);
-	/* by the trigger alone it would not be seen from a session whose session_replication_role is replica */
-	wakeup_schedules();
-}
-
-void
-schedule_define(const ScheduleDefinition *definition)
-{
-	const char *timezone = pg_get_timezone_name(unconstify(pg_tz *, timezone_argument(definition->timezone)));
-	Worker	   *worker;
-	Schedule   *existing;
-	TimestampTz next;
-
-	check_name("schedule", definition->name);
-	worker = require_scheduled_worker(definition->worker);
-	existing = lock_schedule(definition->name);
-	if (existing != NULL && !has_privs_of_role(GetUserId(), existing->owner))
-		refuse_other_roles(definition->name, existing->owner);
-	next = first_tick(definition, timezone, existing);
-	/* after the times: the caller hears of a typo there first, as in the order of the arguments */
-	enqueue_prepare(worker, definition->args);
-	refuse_clear_args(worker, definition->args, "a schedule");
-	write_schedule(definition, timezone, next);
-	if (!shared_present())
-		ereport(WARNING,
-				(errmsg("nothing is run by schedule \"%s\" yet", definition->name),
-				 errdetail("queue_jobs is not in \"shared_preload_libraries\"."),
-				 errhint("Add it there and restart the server.")));
-}
-
-/* unschedule(name): no more ticks; a job of it that waits or runs is left alone. */
-Datum
-queue_jobs_unschedule(PG_FUNCTION_ARGS)
-{
-	Oid			types[] = {TEXTOID};
-	Datum		values[1];
-
-	refuse_where_nothing_can_be_written("queue_jobs.unschedule()");
-	values[0] = CStringGetTextDatum(require_schedule(fcinfo)->name);
-	engine_statement("DELETE FROM queue_jobs.defined_schedule WHERE name = $1", SPI_OK_DELETE, 1, types,
-					 values, NULL);
-	PG_RETURN_VOID();
 }
 
 /* ---- ticks ---- */
@@ -447,7 +243,7 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
 				 errdetail("Schedule \"%s\" is that role's.", schedule->name),
 				 errhint("Another role can take the schedule over by schedule().")));
 	restricted_begin(&saved, schedule->owner, BARE_SEARCH_PATH);
-	job = enqueue_tick(require_scheduled_worker(schedule->worker), schedule->args, tick, schedule->name);
+	job = enqueue_tick(schedule_worker(schedule->worker), schedule->args, tick, schedule->name);
 	restricted_end(&saved);
 	return job;
 }
@@ -474,14 +270,14 @@ decide(void *argument)
 {
 	Outcome    *outcome = argument;
 	const Schedule *schedule = outcome->schedule;
-	const pg_tz *timezone = parse_timezone(schedule->timezone);
+	const pg_tz *timezone = schedule_timezone(schedule->timezone);
 	TimestampTz now = outcome->now;
 	TimestampTz tick = schedule->next_run;
 	TimestampTz up_since = shared_up_since();
 	Cron		cron;
 	bool		missed;
 
-	parse_cron(schedule->cron, &cron);
+	schedule_parse_cron(schedule->cron, &cron);
 	if (schedule->waiting != NO_TIME)
 	{
 		outcome->undecided = must_wait(schedule, &outcome->others);
@@ -727,7 +523,6 @@ schedule_due(TimestampTz now, bool called)
 	int64		end;
 	bool		right;
 
-	in_scheduler = true;
 	right = schedules_right(now);
 	begin_pass(now, called);
 	names = list_due(pass.of, &next);
@@ -744,19 +539,6 @@ schedule_due(TimestampTz now, bool called)
 		next = Min(next, pass.again || pass.of < now ? now : now + pass.look_again);
 	schedule_ends_forget(now);
 	return next;
-}
-
-/*
- * Statement trigger of the table, for all that write it: schedule() and its like, or pg_restore. The
- * scheduler knows what it has written.
- */
-Datum
-queue_jobs_schedule_written(PG_FUNCTION_ARGS)
-{
-	refuse_unless_trigger(fcinfo, "queue_jobs_internal.schedule_written()");
-	if (!in_scheduler)
-		wakeup_schedules();
-	return PointerGetDatum(NULL);
 }
 
 /* ---- by hand ---- */
@@ -776,18 +558,11 @@ run_afterwards(const Schedule *schedule)
 	write_outcome(&outcome);
 }
 
-/*
- * run_now(name): enqueues a job of the schedule at once, as its owner; its times stay as they are. Returns
- * the job's id; NULL if none was made now: the worker is disabled, or if_running says no.
- */
-Datum
-queue_jobs_run_now(PG_FUNCTION_ARGS)
+int64
+schedule_run(const Schedule *schedule)
 {
-	Schedule   *schedule;
 	Outcome		outcome = {0};
 
-	refuse_where_nothing_can_be_written("queue_jobs.run_now()");
-	schedule = require_schedule(fcinfo);
 	if (must_wait(schedule, &outcome.others))
 	{
 		if (schedule->if_running == IF_RUNNING_QUEUE)
@@ -798,54 +573,14 @@ queue_jobs_run_now(PG_FUNCTION_ARGS)
 							: "schedule \"%s\" has a job that has not ended",
 						schedule->name),
 				 errdetail("Job " INT64_FORMAT ".", schedule->last_job)));
-		PG_RETURN_NULL();
+		return 0;
 	}
 	outcome.schedule = schedule;
 	outcome.next_run = schedule->next_run;
 	outcome.waiting = schedule->waiting;
 	outcome.tick = GetCurrentTimestamp();
 	outcome.job = enqueue_as_owner(schedule, outcome.tick);
-	if (outcome.job == 0)
-		PG_RETURN_NULL();
-	write_outcome(&outcome);
-	PG_RETURN_INT64(outcome.job);
-}
-
-/* next_runs(cron, timezone, after, count): the ticks of such a schedule after a time. */
-Datum
-queue_jobs_next_runs(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Cron		cron;
-	const pg_tz *timezone;
-	TimestampTz at;
-	int			count;
-
-	refuse_null(fcinfo, RUNS_CRON, "cron");
-	refuse_null(fcinfo, RUNS_TIMEZONE, "timezone");
-	refuse_null(fcinfo, RUNS_AFTER, "after");
-	count = count_argument(fcinfo, RUNS_COUNT, "count");
-	if (count > MAX_NEXT_RUNS)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("count is out of range"),
-				 errdetail("The value is %d.", count),
-				 errhint("Give a number up to %d.", MAX_NEXT_RUNS)));
-	parse_cron(text_argument(fcinfo, RUNS_CRON), &cron);
-	timezone = timezone_argument(text_argument(fcinfo, RUNS_TIMEZONE));
-	at = PG_GETARG_TIMESTAMPTZ(RUNS_AFTER);
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	for (int i = 0; i < count; i++)
-	{
-		Datum		value;
-		bool		isnull = false;
-
-		CHECK_FOR_INTERRUPTS();
-		at = cron_next(&cron, timezone, at);
-		if (TIMESTAMP_NOT_FINITE(at))
-			break;
-		value = TimestampTzGetDatum(at);
-		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
-	}
-	return (Datum) 0;
+	if (outcome.job != 0)
+		write_outcome(&outcome);
+	return outcome.job;
 }

@@ -5,6 +5,8 @@
 #ifndef QUEUE_JOBS_SCHEDULE_H
 #define QUEUE_JOBS_SCHEDULE_H
 
+#include "cron.h"
+#include "registry.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
@@ -26,22 +28,41 @@ typedef enum CatchUp
 extern const char *const if_running_names[];
 extern const char *const catch_up_names[];
 
-typedef struct ScheduleDefinition
+/* A row, as far as a tick needs it. */
+typedef struct Schedule
 {
-	const char *name;
-	const char *cron;
-	const char *timezone;
-	const char *worker;
+	char	   *name;
+	Oid			owner;
+	char	   *cron;
+	char	   *timezone;
+	char	   *worker;
 	Jsonb	   *args;
 	IfRunning	if_running;
 	CatchUp		catch_up;
-} ScheduleDefinition;
+	TimestampTz next_run;
+	int64		last_job;
+	char	   *error;			/* or NULL */
+	TimestampTz waiting;		/* the time of a run that waits for the last job to end, or NO_TIME */
+} Schedule;
+
+/* Parse what a schedule names, or raise an ERROR. A rule of POSIX is a time zone, too. */
+extern void schedule_parse_cron(const char *expression, Cron *cron);
+extern const pg_tz *schedule_timezone(const char *name);
+
+/* The worker whose jobs a schedule enqueues, for longer than the cache lasts. ERROR if it is not defined. */
+extern Worker *schedule_worker(const char *name);
 
 /*
- * Checks the definition, and writes it as the current user's. If the schedule exists and has the same times,
- * its next tick stays.
+ * The schedule of that name, its row locked; NULL if there is none. The scheduler passes it by meanwhile, and
+ * is called at the commit.
  */
-extern void schedule_define(const ScheduleDefinition *definition);
+extern Schedule *schedule_lock(const char *name);
+
+/*
+ * Enqueues a job of a locked schedule at once, as its owner; its times stay as they are. Returns the job's
+ * id; 0 if none was made now: the worker is disabled, or if_running says no.
+ */
+extern int64 schedule_run(const Schedule *schedule);
 
 /*
  * Enqueues the jobs of due ticks, for some time. Returns when there is more to do, or DT_NOEND. "called": a
