@@ -1,7 +1,7 @@
 /*
  * advice.c
  *		What check_workers() (40_functions.sql) cannot read in tables; capacity_impact(): what a queue takes
- *		of a pool of executors.
+ *		of a pool of executors; worker_counters() of the view worker_statistics, and reset_statistics().
  */
 #include "postgres.h"
 
@@ -16,6 +16,7 @@
 #include "pools.h"
 #include "registry.h"
 #include "settings.h"
+#include "shared.h"
 #include "statistics.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -23,6 +24,8 @@
 PG_FUNCTION_INFO_V1(queue_jobs_capacity_impact);
 PG_FUNCTION_INFO_V1(queue_jobs_role_blocked);
 PG_FUNCTION_INFO_V1(queue_jobs_worker_problems);
+PG_FUNCTION_INFO_V1(queue_jobs_worker_counters);
+PG_FUNCTION_INFO_V1(queue_jobs_reset_statistics);
 
 /* Why schemas of the worker's search_path are not used: an array of texts, or NULL. */
 static Datum
@@ -150,4 +153,59 @@ queue_jobs_capacity_impact(PG_FUNCTION_ARGS)
 		executors = Min(require_pool(pool)->executors, executors);
 	notice_missing_queue(queue, "Nothing runs in it.");
 	PG_RETURN_FLOAT8(load_of_queue(queue) / Max(executors, 1));
+}
+
+/* ---- statistics ---- */
+
+/* Numbers that are not negative; others mean that there is none. */
+static void
+set_number(Datum *values, bool *nulls, int i, double number)
+{
+	values[i] = Float8GetDatum(number);
+	nulls[i] = number < 0;
+}
+
+/* worker_counters(worker): a row for the view worker_statistics; all NULL but runs if there were none. */
+Datum
+queue_jobs_worker_counters(PG_FUNCTION_ARGS)
+{
+	Worker	   *worker = registry_worker(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	WorkerStatistics s = {0};
+	TupleDesc	descriptor;
+	Datum		values[16] = {0};
+	bool		nulls[16];
+	bool		any = worker != NULL && statistics_get(worker, &s);
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	memset(nulls, !any, sizeof(nulls));
+	nulls[1] = false;
+	values[0] = TimestampTzGetDatum(s.since);
+	values[1] = Int64GetDatum(s.runs);
+	values[2] = Int64GetDatum(s.failures);
+	values[3] = Int64GetDatum(s.merged);
+	if (any)
+	{
+		const double numbers[] = {
+			s.cpu_seconds, s.cpu_share, s.run_time_mean, s.run_time_p50, s.run_time_p99, s.queueing_time_mean,
+			s.queueing_time_p50, s.queueing_time_p99, s.started_in_target, s.ran_in_target
+		};
+
+		for (size_t i = 0; i < lengthof(numbers); i++)
+			set_number(values, nulls, 4 + i, numbers[i]);
+	}
+	values[14] = BoolGetDatum(s.cpu_bound);
+	values[15] = BoolGetDatum(s.too_slow);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
+}
+
+/* reset_statistics(worker): counting starts again; for every worker of this database if NULL. */
+Datum
+queue_jobs_reset_statistics(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_argument(fcinfo, 0);
+
+	shared_require("queue_jobs.reset_statistics()");
+	statistics_reset(name);
+	PG_RETURN_VOID();
 }

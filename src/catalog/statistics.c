@@ -11,12 +11,8 @@
 
 #include <sys/resource.h>
 
-#include "access/htup_details.h"
 #include "access/xact.h"
-#include "arguments.h"
 #include "common/hashfn.h"
-#include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "savepoint_notes.h"
@@ -25,10 +21,6 @@
 #include "statistics.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
-#include "utils/builtins.h"
-
-PG_FUNCTION_INFO_V1(queue_jobs_worker_counters);
-PG_FUNCTION_INFO_V1(queue_jobs_reset_statistics);
 
 #define CPU_BOUND_SHARE (1.0 / 3.0)	/* GitLab's */
 #define ENOUGH_RUN_TIME 0.1		/* seconds that must have been measured before a worker is called CPU-bound */
@@ -201,10 +193,11 @@ lock_counters(uint64 worker, bool create)
 	return NULL;
 }
 
-/* Resets the counters of a worker of this database; 0: of all. */
-static void
-reset_counters(uint64 worker)
+void
+statistics_reset(const char *name)
 {
+	uint64		worker = name == NULL ? 0 : worker_hash(name);
+
 	for (int i = 0; i < counters_size(); i++)
 	{
 		WorkerCounters *counters = counters_at(i);
@@ -520,57 +513,4 @@ bool
 urgency_has_queueing_target(Urgency urgency)
 {
 	return targets[urgency].queueing > 0;
-}
-
-/* Numbers that are not negative; others mean that there is none. */
-static void
-set_number(Datum *values, bool *nulls, int i, double number)
-{
-	values[i] = Float8GetDatum(number);
-	nulls[i] = number < 0;
-}
-
-/* worker_counters(worker): a row for the view worker_statistics; all NULL but runs if there were none. */
-Datum
-queue_jobs_worker_counters(PG_FUNCTION_ARGS)
-{
-	Worker	   *worker = registry_worker(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	WorkerStatistics s = {0};
-	TupleDesc	descriptor;
-	Datum		values[16] = {0};
-	bool		nulls[16];
-	bool		any = worker != NULL && statistics_get(worker, &s);
-
-	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	memset(nulls, !any, sizeof(nulls));
-	nulls[1] = false;
-	values[0] = TimestampTzGetDatum(s.since);
-	values[1] = Int64GetDatum(s.runs);
-	values[2] = Int64GetDatum(s.failures);
-	values[3] = Int64GetDatum(s.merged);
-	if (any)
-	{
-		const double numbers[] = {
-			s.cpu_seconds, s.cpu_share, s.run_time_mean, s.run_time_p50, s.run_time_p99, s.queueing_time_mean,
-			s.queueing_time_p50, s.queueing_time_p99, s.started_in_target, s.ran_in_target
-		};
-
-		for (size_t i = 0; i < lengthof(numbers); i++)
-			set_number(values, nulls, 4 + i, numbers[i]);
-	}
-	values[14] = BoolGetDatum(s.cpu_bound);
-	values[15] = BoolGetDatum(s.too_slow);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
-}
-
-/* reset_statistics(worker): counting starts again; for every worker of this database if NULL. */
-Datum
-queue_jobs_reset_statistics(PG_FUNCTION_ARGS)
-{
-	char	   *name = text_argument(fcinfo, 0);
-
-	shared_require("queue_jobs.reset_statistics()");
-	reset_counters(name == NULL ? 0 : worker_hash(name));
-	PG_RETURN_VOID();
 }
