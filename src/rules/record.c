@@ -1,7 +1,6 @@
 /*
  * record.c
- *		The application's own row; and lock_record_if(), the same for handlers that want it around a part
- *		only.
+ *		The application's own row.
  *
  * The statements are built from the table's primary key each time a plan is made, so that the table can be
  * changed; the key's values are parameters.
@@ -18,7 +17,6 @@
 #include "access/genam.h"
 #include "access/relation.h"
 #include "access/stratnum.h"
-#include "arguments.h"
 #include "catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
@@ -27,9 +25,7 @@
 #include "catalog/pg_type.h"
 #include "common/jsonapi.h"
 #include "compat.h"
-#include "fmgr.h"
 #include "job.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "record.h"
 #include "run_as.h"
@@ -44,8 +40,6 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 #include "utils/varlena.h"
-
-PG_FUNCTION_INFO_V1(queue_jobs_lock_record_if);
 
 #define LONGEST_NUMBER 40		/* digits of a key, as which a text is looked at */
 
@@ -562,33 +556,15 @@ append_value_condition(StringInfo sql, List *columns, Oid key_type)
 					 key_type == JSONBOID ? "($1 OPERATOR(pg_catalog.#>>) '{}')" : "$1", column->type);
 }
 
-/*
- * lock_record_if(table, key, condition): true if the row is there and the condition holds, both once its lock
- * is ours; the lock lasts to the end of the transaction. Runs with the caller's rights. The wait is limited
- * by lock_timeout, for a job its worker's; 10 seconds if the session has none.
- */
-Datum
-queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
+bool
+record_lock_if(Oid table, Datum key, Oid key_type, const char *condition)
 {
-	Oid			key_type;
-	Datum		key;
-	Oid			table;
-	char	   *condition;
-	char	   *name;
+	char	   *name = record_table_name(table);
 	StringInfoData sql;
 	SPIPlanPtr	check;
 	bool		locked;
 	int			nest_level;
 
-	PreventCommandIfReadOnly("queue_jobs.lock_record_if()");
-	refuse_null(fcinfo, 0, "table");
-	if (PG_ARGISNULL(1))
-		PG_RETURN_BOOL(false);
-	table = PG_GETARG_OID(0);
-	key_type = get_fn_expr_argtype(fcinfo->flinfo, 1);
-	key = PG_GETARG_DATUM(1);
-	condition = text_argument(fcinfo, 2);
-	name = record_table_name(table);
 	if (name == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", table)));
@@ -606,5 +582,5 @@ queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
 	appendStringInfoString(&sql, " FOR UPDATE OF record");
 	locked = lock_and_find(prepare_one_query(sql.data, 1, &key_type, "condition"), check, &key);
 	end(nest_level);
-	PG_RETURN_BOOL(locked);
+	return locked;
 }

@@ -55,6 +55,14 @@ extern void record_check_definition(const Worker *worker, const WorkerTexts *tex
  */
 extern char *record_pending_sql(const Worker *worker, const char *pending, bool after, int limit);
 
+/*
+ * Locks the row of that key if the condition holds (NULL: in any case). Returns whether the row is there and
+ * the condition holds, both once the lock is held, which lasts to the end of the transaction. Runs with the
+ * caller's rights. The wait is limited by lock_timeout, for a job its worker's; 10 seconds if the session
+ * has none.
+ */
+extern bool record_lock_if(Oid table, Datum key, Oid key_type, const char *condition);
+
 /* Returns a table's name, quoted and qualified; NULL if the table does not exist (any more). */
 extern char *record_table_name(Oid table);
 

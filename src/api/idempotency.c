@@ -1,10 +1,11 @@
 /*
- * run_once.c
- *		run_once(): a command runs once for a token; every other caller gets the stored result.
+ * idempotency.c
+ *		run_once(): a command runs once for a token; every other caller gets the stored result. And
+ *		lock_record_if(): what executors do around the handler of a worker with a record.
  *
- * The command and the row with its result are one transaction, the caller's. Another caller of the token
- * waits for the end of that transaction, by a lock on the token: then it finds the result, or nothing, and
- * runs the command itself. Tokens are each role's own.
+ * The command of run_once() and the row with its result are one transaction, the caller's. Another caller of
+ * the token waits for the end of that transaction, by a lock on the token: then it finds the result, or
+ * nothing, and runs the command itself. Tokens are each role's own.
  */
 #include "postgres.h"
 
@@ -21,6 +22,7 @@
 #include "fmgr.h"
 #include "job_lock.h"
 #include "miscadmin.h"
+#include "record.h"
 #include "run_as.h"
 #include "run_once.h"
 #include "subscription.h"
@@ -32,6 +34,7 @@
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_run_once);
+PG_FUNCTION_INFO_V1(queue_jobs_lock_record_if);
 
 #define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
 #define MAX_TOKEN_LENGTH 2000	/* bytes; an index entry has 2,704 at most */
@@ -141,4 +144,16 @@ queue_jobs_run_once(PG_FUNCTION_ARGS)
 	if (result == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_JSONB_P(result);
+}
+
+/* lock_record_if(table, key, condition); a key that is NULL names no row */
+Datum
+queue_jobs_lock_record_if(PG_FUNCTION_ARGS)
+{
+	PreventCommandIfReadOnly("queue_jobs.lock_record_if()");
+	refuse_null(fcinfo, 0, "table");
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	PG_RETURN_BOOL(record_lock_if(PG_GETARG_OID(0), PG_GETARG_DATUM(1),
+								  get_fn_expr_argtype(fcinfo->flinfo, 1), text_argument(fcinfo, 2)));
 }
