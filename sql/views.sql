@@ -132,6 +132,18 @@ RESET ROLE;
 SELECT queue_jobs_internal.waits_for(NULL) IS NULL AS nothing, queue_jobs_internal.waits_for('(0,0)') IS NULL AS nothing;
 SET ROLE regress_app;
 
+-- What shared memory says of a lane: that there may be a job, until a claim has found none.
+SELECT queue_jobs.define_worker('hinted');
+SELECT queue_jobs.enqueue('hinted') AS hinted \gset
+SELECT sqlstate_of('SELECT * FROM queue_jobs_internal.lane_hint');
+RESET ROLE;
+SELECT worker, queue, owner, ready, coalesce(id, 0) <= :hinted AS before_it, revisit_at, crowded, refused_role, successes, moved_to
+  FROM queue_jobs_internal.lane_hint WHERE worker = 'hinted';
+SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('me', '{hinted}');
+CALL helper.wait_for($$SELECT (SELECT count(*) FROM queue_jobs.claim('me', '{hinted}')) = 0 AND NOT ready FROM queue_jobs_internal.lane_hint WHERE worker = 'hinted'$$);
+SELECT queue_jobs.drop_worker('hinted');
+SET ROLE regress_app;
+
 SET ROLE regress_other;
 SELECT queue_jobs.remove_jobs('view');
 SET ROLE regress_app;

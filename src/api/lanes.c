@@ -1,7 +1,7 @@
 /*
  * lanes.c
- *		What the views have of each lane: lane_jobs(), lane_duplicates(), claimable_by(); and of executors:
- *		running_jobs().
+ *		What the views have of each lane: lane_jobs(), lane_duplicates(), lane_hints(), claimable_by(); and of
+ *		executors: running_jobs().
  */
 #include "postgres.h"
 
@@ -12,6 +12,7 @@
 #include "job_row.h"
 #include "lane.h"
 #include "lane_hint.h"
+#include "lane_hint_table.h"
 #include "lane_jobs.h"
 #include "live_count.h"
 #include "live_row.h"
@@ -22,6 +23,7 @@
 
 PG_FUNCTION_INFO_V1(queue_jobs_lane_jobs);
 PG_FUNCTION_INFO_V1(queue_jobs_lane_duplicates);
+PG_FUNCTION_INFO_V1(queue_jobs_lane_hints);
 PG_FUNCTION_INFO_V1(queue_jobs_running_jobs);
 PG_FUNCTION_INFO_V1(queue_jobs_claimable_by);
 
@@ -69,6 +71,52 @@ queue_jobs_lane_duplicates(PG_FUNCTION_ARGS)
 								 Int64GetDatum(lane_hint_counted(lane, LANE_MERGED))};
 
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* Copies the hint of a lane; false if the lane has none. *refused: whether a limit refused its last claim. */
+static bool
+copy_hint(int32 lane, LaneHint *copy, bool *refused)
+{
+	LaneHint   *hint = hint_lock(lane);
+
+	if (hint == NULL)
+		return false;
+	memcpy(copy, hint, sizeof(*copy));
+	*refused = hint_refused(hint) != 0;
+	hint_unlock(hint);
+	return true;
+}
+
+/* lane_hints(): what shared memory says of each lane of this database, for the view lane_hint */
+Datum
+queue_jobs_lane_hints(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int32		lane;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; lane_hint_next(&i, &lane); i++)
+	{
+		LaneHint	hint;
+		bool		refused;
+		bool		nulls[12] = {0};
+
+		if (!copy_hint(lane, &hint, &refused))
+			continue;			/* it has given way meanwhile */
+		nulls[2] = nulls[3] = lane_position_compare(&hint.cursor, &lowest_position) == 0;
+		nulls[4] = hint.revisit_at == NO_TIME;
+		nulls[8] = !refused;
+		nulls[11] = hint.moved_to == 0;
+		tuplestore_putvalues(result->setResult, result->setDesc,
+							 (Datum[]) {Int32GetDatum(lane), BoolGetDatum(hint.ready),
+								 Int32GetDatum(hint.cursor.priority), Int64GetDatum(hint.cursor.id),
+								 TimestampTzGetDatum(hint.revisit_at), Int64GetDatum(hint.published),
+								 BoolGetDatum(hint.crowded), Int64GetDatum(hint.passed_count),
+								 ObjectIdGetDatum(hint.refused_role), Int64GetDatum(hint.successes),
+								 Int32GetDatum((int32) hint.pools), Int32GetDatum(hint.moved_to)},
+							 nulls);
 	}
 	return (Datum) 0;
 }

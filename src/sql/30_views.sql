@@ -23,6 +23,22 @@ AS 'MODULE_PATHNAME', 'queue_jobs_lane_duplicates';
 COMMENT ON FUNCTION queue_jobs_internal.lane_duplicates() IS
 'How many duplicates of each lane''s jobs were dropped, and merged, since the server started; or since the lane got a hint again after it had to give way to others (queue_jobs.max_lanes).';
 
+CREATE FUNCTION queue_jobs_internal.lane_hints(OUT lane integer, OUT ready boolean, OUT priority integer, OUT id bigint, OUT revisit_at timestamptz,
+                                               OUT published bigint, OUT crowded boolean, OUT passed_by bigint, OUT refused_role oid, OUT successes bigint,
+                                               OUT pools integer, OUT moved_to integer)
+RETURNS SETOF record LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'queue_jobs_lane_hints';
+COMMENT ON FUNCTION queue_jobs_internal.lane_hints() IS 'The rows of the view lane_hint.';
+
+-- For the owner alone, who looks for a fault of the engine.
+CREATE VIEW queue_jobs_internal.lane_hint AS
+SELECT h.lane, l.worker, l.queue, l.owner, h.ready, h.priority, h.id, h.revisit_at, h.published, h.crowded, h.passed_by,
+       h.refused_role::pg_catalog.regrole AS refused_role, h.successes, h.pools, h.moved_to
+  FROM queue_jobs_internal.lane_hints() h
+  LEFT JOIN queue_jobs.lane l ON l.id = h.lane;
+COMMENT ON VIEW queue_jobs_internal.lane_hint IS
+'What shared memory says of each lane (worker, queue and owner) of this database. It is a hint: claims check it against the rows. A lane that has no row here has no job to claim, as far as the processes know.';
+
 CREATE FUNCTION queue_jobs_internal.data_consistency(worker text, id bigint) RETURNS text
 LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_data_consistency';
 COMMENT ON FUNCTION queue_jobs_internal.data_consistency(text, bigint) IS

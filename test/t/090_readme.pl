@@ -362,13 +362,13 @@ SQL
 	# Whatever is called queue_jobs.something must be there. (The workers of the engine's own are in no catalog.)
 	my %exists = (command => 1, heal => 1, fill => 1, map { $_ => 1 } split /\n/, $node->safe_psql($db, <<'SQL'));
 SELECT proname FROM pg_proc WHERE pronamespace = 'queue_jobs'::regnamespace
-UNION SELECT relname FROM pg_class WHERE relnamespace = 'queue_jobs'::regnamespace
+UNION SELECT relname FROM pg_class WHERE relnamespace IN ('queue_jobs'::regnamespace, 'queue_jobs_internal'::regnamespace)
 UNION SELECT split_part(name, '.', 2) FROM pg_settings WHERE name LIKE 'queue_jobs.%'
 SQL
 	for my $file (@documents)
 	{
 		my $text = PostgreSQL::Test::Utils::slurp_file($file);
-		my %unknown = map { $_ => 1 } grep { !$exists{$_} } $text =~ /\bqueue_jobs\.(\w+)/g;
+		my %unknown = map { $_ => 1 } grep { !$exists{$_} } $text =~ /\bqueue_jobs(?:_internal)?\.(\w+)/g;
 		my $name = $file =~ s/^\Q$root\E\///r;
 		is(join(' ', sort keys %unknown), '', "what $name names is there");
 
