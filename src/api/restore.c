@@ -95,8 +95,8 @@ queue_jobs_table_written(PG_FUNCTION_ARGS)
 }
 
 /*
- * schedule_written(): trigger of the table of schedules. The engine's own statements need none: they come from
- * functions that call the scheduler.
+ * schedule_written(): trigger of the table of schedules. The engine's own statements need none: they come
+ * from functions that call the scheduler.
  */
 Datum
 queue_jobs_schedule_written(PG_FUNCTION_ARGS)

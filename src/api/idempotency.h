@@ -1,9 +1,9 @@
 /*
- * run_once.h
+ * idempotency.h
  *		Tokens, each role's own, with a stored result: of run_once(), and of events with a dedup_key.
  */
-#ifndef QUEUE_JOBS_RUN_ONCE_H
-#define QUEUE_JOBS_RUN_ONCE_H
+#ifndef QUEUE_JOBS_IDEMPOTENCY_H
+#define QUEUE_JOBS_IDEMPOTENCY_H
 
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
