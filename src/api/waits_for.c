@@ -13,7 +13,7 @@
 #include "lane.h"
 #include "live_table.h"
 #include "park.h"
-#include "reason.h"
+#include "explain.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"

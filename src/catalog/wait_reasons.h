@@ -8,9 +8,9 @@
  *	WAIT_REASON(name, word, check, scope, hint)
  *		name	REASON_name is its WaitReason (lane.h)
  *		word	explain_job()'s, which programs may compare
- *		check	the function of reason.c that finds it first; several reasons, one below the other, may have
+ *		check	the function of explain.c that finds it first; several reasons, one below the other, may have
  *				the same
- *		scope	for which jobs of a statement its check finds the same (reason.h)
+ *		scope	for which jobs of a statement its check finds the same (explain.h)
  *		hint	what the programmer or operator can do about it, or NULL
  */
 

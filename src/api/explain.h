@@ -1,5 +1,5 @@
 /*
- * reason.h
+ * explain.h
  *		What keeps a job from running now, for explain_job() and the view "job".
  *
  * The answer holds for a moment only, and nothing relies on it. Nothing is locked to find it out, and
@@ -7,8 +7,8 @@
  *
  * A reason is a word, which programs may compare, and a sentence; wait_reasons.h has them, and their order.
  */
-#ifndef QUEUE_JOBS_REASON_H
-#define QUEUE_JOBS_REASON_H
+#ifndef QUEUE_JOBS_EXPLAIN_H
+#define QUEUE_JOBS_EXPLAIN_H
 
 #include "lane.h"
 #include "live_table.h"
@@ -64,11 +64,6 @@ extern const ReasonCheck *reason_next_check(WaitReason *next);
 
 /* lane and worker from subject->job, which is set already. */
 extern void set_subject(Subject *subject, LiveTable *table, TupleTableSlot *slot);
-
-/* All reasons that there are. */
-extern void find_reasons(const Subject *subject, Reasons *reasons);
-extern void add_reason(Reasons *reasons, WaitReason reason, char *sentence, char *more);
-extern char *time_text(TimestampTz at);
 
 /* Whether it has been put aside, as its key was at the limit (park.h). */
 extern bool is_parked(const Job *job);
