@@ -9,12 +9,12 @@
 
 #include "access/xact.h"
 #include "arguments.h"
-#include "capacity.h"
 #include "catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
+#include "duty.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "handler.h"

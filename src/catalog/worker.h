@@ -42,8 +42,8 @@ typedef enum BuiltIn
 {
 	BUILT_IN_NONE,
 	BUILT_IN_COMMAND,			/* SQL commands of schedules (command.h) */
-	BUILT_IN_HEAL,				/* finds records without a job (heal.h) */
-	BUILT_IN_FILL,				/* asks for remaining_work (capacity.h) */
+	BUILT_IN_HEAL,				/* finds records without a job (duty.h) */
+	BUILT_IN_FILL,				/* asks for remaining_work (duty.h) */
 } BuiltIn;
 
 #define BUILT_IN_WORKERS (BUILT_IN_FILL + 1)

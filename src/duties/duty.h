@@ -1,7 +1,6 @@
 /*
  * duty.h
- *		Duties of the engine that run SQL of a worker's definer: healing (heal.h), and asking for remaining
- *		work (capacity.h).
+ *		Duties of the engine that run SQL of a worker's definer: healing, and asking for remaining work.
  *
  * Such SQL may take long, wait for locks, or end the process that calls it. So the scheduler never calls it.
  * The scheduler enqueues a job of a built-in worker, whose args name the worker to serve. An executor of the
@@ -14,12 +13,8 @@
 #include "nodes/pg_list.h"
 #include "registry.h"
 #include "utils/jsonb.h"
-
-/*
- * Enqueues a job of the built-in worker HEAL_WORKER or FILL_WORKER, as the definer of "worker". At most one
- * such job waits, and one at a time runs. Needs a transaction.
- */
-extern void built_in_job_request(const char *built_in, const char *worker);
+#include "utils/timestamp.h"
+#include "worker.h"
 
 /*
  * ---- In a run of such a job ----
@@ -29,22 +24,6 @@ extern void built_in_job_request(const char *built_in, const char *worker);
 
 /* Returns the name of the worker that the job serves. */
 extern char *built_in_job_target(Jsonb *args);
-
-/*
- * Begin and end the next part of the run, which has a transaction, a snapshot and memory of its own. The time
- * limit counts from the begin.
- */
-extern void built_in_job_begin_part(const Worker *built_in);
-extern void built_in_job_end_part(void);
-
-/*
- * Returns the definition of the job's target; NULL if the target needs nothing any more, or the current user
- * must not serve it.
- */
-extern Worker *built_in_job_definition(const char *target, WorkerTexts *texts);
-
-/* Whether the run must break off, and begin again later. */
-extern bool built_in_job_breaks_off(void);
 
 /* ---- Duties that come at times in tables: names with times ---- */
 
@@ -60,5 +39,42 @@ typedef struct Due
  * the extension is absent or of another version.
  */
 extern List *timed_names(const char *query, TimestampTz now);
+
+/* ---- healing ---- */
+
+/* Self-healing gives a job to each record that has been pending for a while without one. */
+
+/*
+ * Requests a healing for each worker that is due. Returns the time of the next tick, or DT_NOEND. For the
+ * scheduler, outside of a transaction.
+ */
+extern TimestampTz heal_due(TimestampTz now);
+
+#define HEAL_AGAIN_AFTER (5 * USECS_PER_SEC)	/* delay after an error of the server's own */
+
+/* Runs a job of the built-in worker HEAL_WORKER. */
+extern void heal_run(const Worker *built_in, Jsonb *args);
+
+/* ---- limited capacity ---- */
+
+/*
+ * Limited-capacity workers (GitLab's), which have no queue of work, but a query that says how much is
+ * left to do. The engine enqueues their jobs by that query, never more than max_running_jobs at a time.
+ */
+
+/* Raises an ERROR unless the current user can run the query, and the query returns jsonb. */
+extern void capacity_check_query(const char *query, const char *search_path);
+
+/* Called when a role has defined the worker again: the next filling comes at once. */
+extern void capacity_forget(const char *worker);
+
+/*
+ * Requests a filling for each worker whose minute is over or whose jobs have succeeded. Returns when the next
+ * worker is due, or DT_NOEND. For the scheduler, outside of a transaction.
+ */
+extern TimestampTz capacity_fill_due(TimestampTz now);
+
+/* Runs a job of the built-in worker FILL_WORKER. */
+extern void capacity_run(const Worker *built_in, Jsonb *args);
 
 #endif

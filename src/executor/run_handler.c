@@ -12,7 +12,6 @@
 
 #include "access/xact.h"
 #include "call.h"
-#include "capacity.h"
 #include "command.h"
 #include "compat.h"
 #include "current_job.h"
@@ -20,7 +19,6 @@
 #include "duty.h"
 #include "encrypted_job.h"
 #include "handler.h"
-#include "heal.h"
 #include "interruption.h"
 #include "lane.h"
 #include "miscadmin.h"

@@ -402,7 +402,7 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	history_insert(history, job, worker, state, GetCurrentTimestamp(), result);
 	limit_job_ended(table, job, worker);
 	if (state == JOB_COMPLETED && worker->limited_capacity)
-		wakeup_succeeded(job->lane);	/* if this transaction commits, the job is replaced (capacity.h) */
+		wakeup_succeeded(job->lane);	/* if this transaction commits, the job is replaced (duty.h) */
 	dedup_publish_key(table, job, worker);
 	tell_end(job, state);
 	if (state == JOB_DEAD && worker != NULL)

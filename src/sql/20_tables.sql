@@ -212,7 +212,7 @@ CREATE INDEX claimed_slot_slot ON queue_jobs.claimed_slot (slot);
 CREATE INDEX claimed_slot_job ON queue_jobs.claimed_slot (job);
 COMMENT ON TABLE queue_jobs.claimed_slot IS 'which slot of its worker''s or key''s limit a claimed job has';
 
--- When the jobs of limited-capacity workers were last made (src/duties/capacity.c).
+-- When the jobs of limited-capacity workers were last made (src/duties/duty.c).
 CREATE TABLE queue_jobs.capacity_fill (
     worker text COLLATE "C" PRIMARY KEY,
     filled_at timestamptz NOT NULL,
@@ -221,7 +221,7 @@ CREATE TABLE queue_jobs.capacity_fill (
 COMMENT ON TABLE queue_jobs.capacity_fill IS 'when each limited-capacity worker was to be filled last, and the work that its query returned when it last returned any; NULL: never';
 
 -- When each worker's records were healed, and which transactions had ended by then, all from before one but those running:
--- what they wrote has not changed since (src/duties/heal.c).
+-- what they wrote has not changed since (src/duties/duty.c).
 CREATE TABLE queue_jobs.heal_tick (
     worker text COLLATE "C",
     at timestamptz,
