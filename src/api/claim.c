@@ -288,7 +288,7 @@ promote_due(LiveTable *table, Candidates *candidates, int limit, TimestampTz now
 {
 	DatabaseSlot *slot = database_slot(MyDatabaseId, false);
 
-	*next = slot ? slot->next_due : DT_NOBEGIN;
+	*next = slot ? slot->due.next : DT_NOBEGIN;
 	if (*next > now)
 		return;
 	if (live_promote(table, now, limit, PG_INT32_MAX, is_claimable, candidates, next) > 0)
@@ -544,9 +544,9 @@ due_without_scheduler(void)
 
 	if (slot == NULL)
 		return DT_NOBEGIN;
-	if (slot->next_due == DT_NOEND || slot->off || slot->scheduler != SCHEDULER_RUNNING)
-		return slot->next_due;
-	return slot->next_due + SCHEDULER_IS_LATE;
+	if (slot->due.next == DT_NOEND || slot->off || slot->scheduler != SCHEDULER_RUNNING)
+		return slot->due.next;
+	return slot->due.next + SCHEDULER_IS_LATE;
 }
 
 /* Says whether the job could be claimed, without taking it; for wait_for_jobs(). */

@@ -434,7 +434,7 @@ heed_end(int64 job, int end_as)
 	if (ended)
 		ledger_job_ended(job);
 	else
-		database_call_attention(MyDatabaseId);
+		(void) database_call(MyDatabaseId, CALL_LOOK);
 }
 
 /* Shows the job no more, after the ends that sessions have asked for. */

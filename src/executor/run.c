@@ -294,7 +294,7 @@ call_for_help(const Run *run, const ClaimWalk *walk)
 		const Candidate *rest = walk->rest[i];
 
 		if (rest != NULL && !executor_wake_idle(MyDatabaseId, run->slot->role, rest->task->pools))
-			database_call_attention(MyDatabaseId);
+			(void) database_call(MyDatabaseId, CALL_LOOK);
 	}
 }
 
@@ -312,7 +312,7 @@ tell_of_revisit(const Candidates *candidates)
 		(told > GetCurrentTimestamp() && told <= candidates->next_revisit))
 		return;
 	told = candidates->next_revisit;
-	database_call_attention(MyDatabaseId);
+	(void) database_call(MyDatabaseId, CALL_LOOK);
 }
 
 void
@@ -349,7 +349,7 @@ try_to_take(ClaimWalk *walk, Candidate *candidate)
 		DatabaseSlot *slot = database_slot(MyDatabaseId, true);
 
 		walk->enough = true;
-		walk->reads_on = slot != NULL && !slot->attention;
+		walk->reads_on = slot != NULL && (slot->calls & CALL_LOOK) == 0;
 	}
 	return tried;
 }

@@ -172,7 +172,7 @@ let_go(Oid database)
 	slot->holds--;
 	if (gone)
 	{
-		slot->attention = false;
+		slot->calls &= ~CALL_LOOK;
 		slot->blocked_lanes = false;
 		slot->wake_at = NO_TIME;
 	}
@@ -180,7 +180,8 @@ let_go(Oid database)
 	if (gone)
 		database_slot_free(slot);
 	else
-		database_call_attention(database);	/* of a scheduler that has not got so far as to leave, too */
+		/* of a scheduler that has not got so far as to leave, too */
+		(void) database_call(database, CALL_LOOK);
 	launcher_wake();
 }
 
@@ -450,7 +451,7 @@ exclusive_commands_transaction_end(XactEvent event)
 		foreach(cell, changed)
 		{
 			ask_executors(lfirst_oid(cell));	/* before the scheduler does: the setting counts at once */
-			database_reconsider(lfirst_oid(cell));
+			(void) database_call(lfirst_oid(cell), CALL_SETTINGS);
 		}
 	if (OidIsValid(emptied))
 	{

@@ -129,7 +129,7 @@ void
 replica_request_news(void)
 {
 	if (mark_news(true))
-		database_call_attention(MyDatabaseId);
+		(void) database_call(MyDatabaseId, CALL_LOOK);
 }
 
 bool

@@ -511,7 +511,7 @@ start_executor(const Demand *demand, int pool)
 		return false;
 	last_started = *demand;
 	SpinLockAcquire(&own_database->mutex);
-	own_database->wants_since = NO_TIME;	/* other databases are the next */
+	own_database->wants.since = NO_TIME;	/* other databases are the next */
 	SpinLockRelease(&own_database->mutex);
 	return true;
 }

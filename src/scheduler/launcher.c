@@ -364,7 +364,7 @@ give_slot(TimestampTz now)
 		last_look = now;
 	}
 	else
-		database_call_attention(first->database);
+		(void) database_call(first->database, CALL_LOOK);
 	forget_waiting(first);
 	return looks ? now + LOOK_INTERVAL : now;
 }
@@ -449,13 +449,14 @@ attention_due(const DatabaseSlot *seen, TimestampTz now)
 {
 	TimestampTz due = now;
 
-	if (seen->unserved || seen->news || seen->schedules_touched || seen->settings_changed ||
+	if (seen->unserved.any || (seen->calls & (CALL_NEWS | CALL_SCHEDULES | CALL_SETTINGS)) != 0 ||
 		!executor_stays(seen->database, InvalidOid))
 		return now;
 	if (seen->made_way && seen->starting_since <= now)
 		due = Max(due, seen->starting_since + LOOK_AGAIN_AT_SERVED);
-	if (seen->served_at <= now)
-		due = Max(due, seen->served_at + (schedulers_crowded() ? LOOK_AGAIN_AT_SERVED : LOOK_AFTER_EXECUTOR));
+	if (seen->unserved.served_at <= now)
+		due = Max(due, seen->unserved.served_at +
+				  (schedulers_crowded() ? LOOK_AGAIN_AT_SERVED : LOOK_AFTER_EXECUTOR));
 	return due;
 }
 
@@ -477,11 +478,11 @@ executors_in(Oid database)
 static bool
 may_start_executor(const DatabaseSlot *seen)
 {
-	return seen->unserved && OidIsValid(seen->unserved_role) && !seen->settings_changed &&
+	return seen->unserved.any && OidIsValid(seen->unserved.role) && (seen->calls & CALL_SETTINGS) == 0 &&
 		!seen->off && seen->failures == 0 && shared_run() && !shared_read_only() &&
 		queue_jobs_pools[0] == '\0' && !seen->blocked_lanes &&
 		executors_in(seen->database) < queue_jobs_max_executors_per_database &&
-		!executor_has_to_wait(seen->database, seen->unserved_role) && !lost_claims_in(seen->database);
+		!executor_has_to_wait(seen->database, seen->unserved.role) && !lost_claims_in(seen->database);
 }
 
 /* Notes that an executor comes. The scheduler, if one comes at once, looks at more than that. */
@@ -489,9 +490,9 @@ static void
 note_served(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 {
 	SpinLockAcquire(&slot->mutex);
-	slot->unserved = slot->unserved_more;
-	slot->unserved_role = InvalidOid;
-	slot->served_at = now;
+	slot->unserved.any = slot->unserved.more;
+	slot->unserved.role = InvalidOid;
+	slot->unserved.served_at = now;
 	SpinLockRelease(&slot->mutex);
 }
 
@@ -503,7 +504,7 @@ note_served(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 static TimestampTz
 serve(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 {
-	ProcessArguments arguments = {.database = seen->database, .role = seen->unserved_role,
+	ProcessArguments arguments = {.database = seen->database, .role = seen->unserved.role,
 								  .pools = pools_version()};
 
 	if (!may_start_executor(seen))
@@ -514,13 +515,13 @@ serve(DatabaseSlot *slot, const DatabaseSlot *seen, TimestampTz now)
 	{
 		note_served(slot, seen, now);
 		last_called = now;
-		return seen->unserved_more ? now : DT_NOEND;
+		return seen->unserved.more ? now : DT_NOEND;
 	}
 	executors_asked_for++;
-	if (seen->unserved_at > now || now - seen->unserved_at > IDLE_LEAVES_WITHIN ||
+	if (seen->unserved.since > now || now - seen->unserved.since > IDLE_LEAVES_WITHIN ||
 		!executor_ask_idle(seen->database, executors_asked_for))
 		return now;
-	return seen->unserved_at + IDLE_LEAVES_WITHIN + 1;	/* one that leaves calls */
+	return seen->unserved.since + IDLE_LEAVES_WITHIN + 1;	/* one that leaves calls */
 }
 
 /* Does for one database what is due; returns when to look at it again. */
@@ -544,7 +545,7 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 			return seen.starting_since + STARTING_LIMIT;
 		unreserve(slot);
 	}
-	called = seen.attention && !database_is_off(&seen);
+	called = (seen.calls & CALL_LOOK) != 0 && !database_is_off(&seen);
 	if (!called && seen.wake_at == NO_TIME)
 	{
 		database_slot_free(slot);
@@ -564,7 +565,7 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 	if (seen.failures > 0 && database_gone(seen.database))
 	{
 		SpinLockAcquire(&slot->mutex);
-		slot->attention = false;
+		slot->calls &= ~CALL_LOOK;
 		slot->blocked_lanes = false;
 		slot->wake_at = NO_TIME;
 		SpinLockRelease(&slot->mutex);
@@ -589,9 +590,10 @@ look_after(DatabaseSlot *slot, TimestampTz now)
 static bool
 scheduler_leaves_before(const DatabaseSlot *a, const DatabaseSlot *b)
 {
-	if (a->wants_executor != b->wants_executor)
-		return !a->wants_executor;
-	return a->wants_executor ? a->starting_since > b->starting_since : a->starting_since < b->starting_since;
+	if (a->wants.lacks_slot != b->wants.lacks_slot)
+		return !a->wants.lacks_slot;
+	return a->wants.lacks_slot ? a->starting_since > b->starting_since
+							   : a->starting_since < b->starting_since;
 }
 
 /*
@@ -611,7 +613,7 @@ not_needed_now(int *asked)
 		if (slot->scheduler != SCHEDULER_RUNNING)
 			continue;
 		*asked += slot->make_way;
-		if (!slot->make_way && slot->wants_since == NO_TIME &&
+		if (!slot->make_way && slot->wants.since == NO_TIME &&
 			(found == NULL || slot->starting_since < found->starting_since))
 			found = slot;
 	}
@@ -655,7 +657,7 @@ share_worker_slots(TimestampTz now)
 		if (slot->holds == 0 && (first == NULL || scheduler_leaves_before(slot, first)))
 			first = slot;
 	}
-	if (leaving || first == NULL || (running == 1 && first->wants_executor))
+	if (leaving || first == NULL || (running == 1 && first->wants.lacks_slot))
 		return now + RETRY_AFTER;
 	if (last_asked <= now && now - last_asked < LEAVE_EVERY)
 		return last_asked + LEAVE_EVERY;
@@ -692,7 +694,7 @@ look_after_all(TimestampTz now)
 	for (int i = 0; i < database_slots(); i++)
 	{
 		order[i] = i;
-		executors_wait = executors_wait || database_slot_at(i)->wants_executor;
+		executors_wait = executors_wait || database_slot_at(i)->wants.lacks_slot;
 	}
 	if (schedulers_wait > 0 || schedulers_crowded() || shared_worker_slots_lack())
 		qsort(order, database_slots(), sizeof(int), by_start);
@@ -716,7 +718,7 @@ launcher_heed_setting(TimestampTz now)
 		Oid			database = database_slot_at(i)->database;
 
 		if (OidIsValid(database))
-			database_reconsider(database);
+			(void) database_call(database, CALL_SETTINGS);
 	}
 	remember_all(list_databases(false), now, true);
 }

@@ -6,7 +6,7 @@
  * It calls no code of users: executors do that, whose jobs it enqueues (duty.h). So no duty of its
  * waits for any of theirs.
  *
- * It looks when it is called (database_slot.h: attention), when the next job is due, or when its other duties
+ * It looks when it is called (database_slot.h: CALL_LOOK), when the next job is due, or when its other duties
  * say so, and sleeps otherwise. With nothing to do and nothing due soon it leaves, and leaves word when it is
  * next needed.
  */
@@ -157,9 +157,9 @@ open_due(void)
 	TimestampTz from;
 
 	SpinLockAcquire(&own_slot->mutex);
-	from = own_slot->next_due;
-	own_slot->due_published = 0;
-	own_slot->due_low = DT_NOEND;
+	from = own_slot->due.next;
+	own_slot->due.published = 0;
+	own_slot->due.lowest = DT_NOEND;
 	SpinLockRelease(&own_slot->mutex);
 	return from;
 }
@@ -169,9 +169,9 @@ static TimestampTz
 settle_due(TimestampTz found)
 {
 	SpinLockAcquire(&own_slot->mutex);
-	if (own_slot->due_published > 0)
-		found = Min(found, own_slot->due_low);
-	own_slot->next_due = found;
+	if (own_slot->due.published > 0)
+		found = Min(found, own_slot->due.lowest);
+	own_slot->due.next = found;
 	SpinLockRelease(&own_slot->mutex);
 	return found;
 }
@@ -311,7 +311,7 @@ ask_replicas(TimestampTz now)
 	ListCell   *cell;
 
 	if (replica_list() == NIL ||
-		(!replica_news_requested() && (own_slot->next_due > now || !claimants_read_elsewhere())))
+		(!replica_news_requested() && (own_slot->due.next > now || !claimants_read_elsewhere())))
 		return;
 	foreach(cell, replica_list())
 		(void) replica_ask(lfirst(cell), NULL, DT_NOEND, &position);
@@ -414,7 +414,7 @@ provide_executors(TimestampTz now)
 	SpinLockAcquire(&own_slot->mutex);
 	own_slot->blocked_lanes = demand.blocked;
 	if (!demand.enough)
-		own_slot->attention = true;
+		own_slot->calls |= CALL_LOOK;
 	SpinLockRelease(&own_slot->mutex);
 }
 
@@ -425,8 +425,8 @@ tell_lack_of_slots(void)
 	bool		news;
 
 	SpinLockAcquire(&own_slot->mutex);
-	news = demand.lacks_slot && !own_slot->wants_executor;
-	own_slot->wants_executor = demand.lacks_slot;
+	news = demand.lacks_slot && !own_slot->wants.lacks_slot;
+	own_slot->wants.lacks_slot = demand.lacks_slot;
 	SpinLockRelease(&own_slot->mutex);
 	schedulers_tell_want(own_slot, demand.unserved, GetCurrentTimestamp());
 	if (news)
@@ -518,48 +518,32 @@ take_news(void)
 	bool		news;
 
 	SpinLockAcquire(&own_slot->mutex);
-	news = own_slot->news;
-	own_slot->news = false;
+	news = (own_slot->calls & CALL_NEWS) != 0;
+	own_slot->calls &= ~CALL_NEWS;
 	SpinLockRelease(&own_slot->mutex);
 	return news;
 }
 
-/* The calls of sessions since the last turn, except for a look at everything. */
-typedef struct Calls
-{
-	bool		succeeded;
-	bool		crowded;
-	bool		sweep;
-} Calls;
-
 /*
  * Before anything is looked at: a session that calls from now on finds us looking again. Where there was more
  * work than executors are allowed, there most likely is still. Each job that an executor takes meanwhile
- * would call, and a turn follow the other: "attention" stays set for this look (provide_executors), and if
+ * would call, and a turn follow the other: CALL_LOOK stays set for this look (provide_executors), and if
  * there are enough now, another look follows, during which sessions can call.
  */
-static Calls
+static uint32
 answer_calls(void)
 {
-	Calls		calls;
+	uint32		calls;
 
 	SpinLockAcquire(&own_slot->mutex);
-	own_slot->attention = !demand.enough;
-	own_slot->unserved = own_slot->unserved_more = false;
-	own_slot->unserved_role = InvalidOid;
-	own_slot->settings_changed = false;
-	if (own_slot->schedules_touched)
-		next_schedule = DT_NOBEGIN;
-	own_slot->schedules_touched = false;
-	calls.succeeded = own_slot->succeeded;
-	own_slot->succeeded = false;
-	calls.crowded = own_slot->crowded;
-	own_slot->crowded = false;
-	calls.sweep = own_slot->sweep_parked;
-	own_slot->sweep_parked = false;
-	own_slot->news = false;		/* looked at in each turn */
+	calls = own_slot->calls;	/* news is looked at in each turn */
+	own_slot->calls = demand.enough ? 0 : CALL_LOOK;
+	own_slot->unserved.any = own_slot->unserved.more = false;
+	own_slot->unserved.role = InvalidOid;
 	own_slot->wake_at = NO_TIME;	/* what we leave behind is reckoned again when we leave */
 	SpinLockRelease(&own_slot->mutex);
+	if ((calls & CALL_SCHEDULES) != 0)
+		next_schedule = DT_NOBEGIN;
 	return calls;
 }
 
@@ -596,18 +580,18 @@ look_at_database(TimestampTz now)
 
 /* Does a turn's work on jobs. */
 static void
-look_after_jobs(TimestampTz now, const Calls *calls)
+look_after_jobs(TimestampTz now, uint32 calls)
 {
 	charge_crashes();
 	next_settle = act_on_news();
 	if (next_schedule <= now)
 		next_schedule = schedule_due(now, next_schedule == DT_NOBEGIN);
 	if (runs)
-		request_upkeep(now, calls->succeeded);
+		request_upkeep(now, (calls & CALL_SUCCEEDED) != 0);
 	promote_due_jobs();
-	if (calls->crowded)
+	if ((calls & CALL_CROWDED) != 0)
 		park_crowded_lanes();
-	if (calls->crowded || calls->sweep || next_sweep <= now)
+	if ((calls & (CALL_CROWDED | CALL_SWEEP)) != 0 || next_sweep <= now)
 		sweep_parked(now);
 	unit_begin();
 	if (runs)
@@ -640,7 +624,7 @@ turn(void *present)
 {
 	TimestampTz now;
 	bool		could_call = demand.enough;
-	Calls		calls;
+	uint32		calls;
 
 	in_turn = true;
 	scheduler_heed_clock();
@@ -649,7 +633,7 @@ turn(void *present)
 	*(bool *) present = look_at_database(now);
 	if (*(bool *) present)
 	{
-		look_after_jobs(now, &calls);
+		look_after_jobs(now, calls);
 		look_after_history(now);
 		next_turn = Min(Min(next_duty(), next_history), demand.look_again_at);
 		if (demand.blocked)
@@ -753,7 +737,7 @@ scheduler_wait_for_turn(TimestampTz until)
 		if (!process_protect(scheduler_settle, NULL))
 			return;
 		until = Min(until, GetCurrentTimestamp() + TURN_AFTER_NEWS);
-		if (exclusive_command_waits(MyDatabaseId) || own_slot->attention || own_slot->leave ||
+		if (exclusive_command_waits(MyDatabaseId) || (own_slot->calls & CALL_LOOK) != 0 || own_slot->leave ||
 			GetCurrentTimestamp() >= Min(until, next_settle))
 			return;
 		process_wait(until);
@@ -818,7 +802,8 @@ queue_jobs_scheduler_main(Datum argument)
 			continue;
 		}
 		scheduler_wait_for_turn(next_look(now, last_busy));
-		makes_way = own_slot->make_way && !own_slot->attention && makes_way_for_others(GetCurrentTimestamp());
+		makes_way = own_slot->make_way && (own_slot->calls & CALL_LOOK) == 0 &&
+			makes_way_for_others(GetCurrentTimestamp());
 		if (makes_way)
 			break;
 	}

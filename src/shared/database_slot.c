@@ -20,9 +20,7 @@
 typedef struct Refused
 {
 	Oid			database;
-	bool		unserved;
-	bool		unserved_more;
-	Oid			unserved_role;
+	Unserved	unserved;
 } Refused;
 
 typedef struct Databases
@@ -79,10 +77,10 @@ reset_slot(DatabaseSlot *slot, Oid database)
 	slot->times_taken++;
 	slot->database = database;
 	slot->scheduler_proc = NO_PROC;
-	slot->crowded = slot->sweep_parked = true;
-	slot->next_due = DT_NOBEGIN;
-	slot->starting_since = slot->served_at = slot->wake_at = slot->not_before = NO_TIME;
-	slot->wants_since = slot->wants_seen = NO_TIME;
+	slot->calls = CALL_CROWDED | CALL_SWEEP;
+	slot->due.next = DT_NOBEGIN;
+	slot->starting_since = slot->unserved.served_at = slot->wake_at = slot->not_before = NO_TIME;
+	slot->wants.since = slot->wants.seen = NO_TIME;
 	SpinLockRelease(&slot->mutex);
 }
 
@@ -141,14 +139,26 @@ take_over_refused(DatabaseSlot *slot, int place)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (place < 0 || !databases->refused[place].unserved)
+	if (place < 0 || !databases->refused[place].unserved.any)
 		return;
 	SpinLockAcquire(&slot->mutex);
-	slot->unserved = true;
-	slot->unserved_at = now;
-	slot->unserved_role = databases->refused[place].unserved_role;
-	slot->unserved_more = databases->refused[place].unserved_more;
+	slot->unserved = databases->refused[place].unserved;
+	slot->unserved.since = now;
+	slot->unserved.served_at = NO_TIME;
 	SpinLockRelease(&slot->mutex);
+}
+
+/* Jobs of one more role, or more jobs of the same, have no executor. */
+static void
+add_unserved(Unserved *unserved, Oid role, bool more, TimestampTz now)
+{
+	unserved->more = unserved->more || more || (unserved->any && unserved->role != role);
+	if (!unserved->any)
+	{
+		unserved->role = role;
+		unserved->since = now;
+	}
+	unserved->any = true;
 }
 
 /* Jobs of a database without a slot have no executor. */
@@ -156,21 +166,13 @@ static void
 note_unserved(Oid database, Oid role, bool more)
 {
 	int			place;
-	Refused    *refused;
 
 	if (databases == NULL)
 		return;
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	place = find_refused(database);
 	if (place >= 0)
-	{
-		refused = &databases->refused[place];
-		refused->unserved_more = refused->unserved_more || more ||
-			(refused->unserved && refused->unserved_role != role);
-		if (!refused->unserved)
-			refused->unserved_role = role;
-		refused->unserved = true;
-	}
+		add_unserved(&databases->refused[place].unserved, role, more, NO_TIME);
 	LWLockRelease(shared_lock());
 }
 
@@ -277,7 +279,7 @@ due_without_slot(const DatabaseSlot *slot)
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz due = slot->wake_at;
 
-	if (slot->attention && !database_is_off(slot))
+	if ((slot->calls & CALL_LOOK) != 0 && !database_is_off(slot))
 		due = now;
 	else if (slot->blocked_lanes && (due == NO_TIME || due > now + LOOK_AT_BLOCKED))
 		due = now + LOOK_AT_BLOCKED;	/* what they wait for does not call a database without a slot */
@@ -294,7 +296,8 @@ database_slot_evict(DatabaseSlot *slot, bool by_force, TimestampTz *due)
 	if (slot->scheduler == SCHEDULER_NONE && slot->holds == 0 &&
 		(by_force
 			 ? slot->leave
-			 : !slot->attention || database_is_off(slot) || slot->not_before > GetCurrentTimestamp()))
+			 : (slot->calls & CALL_LOOK) == 0 || database_is_off(slot) ||
+			 slot->not_before > GetCurrentTimestamp()))
 	{
 		database = slot->database;
 		*due = due_without_slot(slot);
@@ -314,7 +317,7 @@ database_slot_free(DatabaseSlot *slot)
 {
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	SpinLockAcquire(&slot->mutex);
-	if (slot->scheduler == SCHEDULER_NONE && slot->holds == 0 && !slot->attention &&
+	if (slot->scheduler == SCHEDULER_NONE && slot->holds == 0 && (slot->calls & CALL_LOOK) == 0 &&
 		slot->wake_at == NO_TIME && !slot->blocked_lanes)
 		slot->database = InvalidOid;
 	SpinLockRelease(&slot->mutex);
@@ -359,36 +362,26 @@ wake_scheduler(int proc)
 		launcher_wake();
 }
 
-/*
- * Sets "attention" and the flag at that offset, and wakes the scheduler or the launcher. Unless "anyway",
- * only the first call wakes it until the scheduler has looked.
- */
-static void
-call_attention(Oid database, size_t flag_offset, bool anyway)
+bool
+database_call(Oid database, DatabaseCall what)
 {
+	const bool	anyway = (what & (CALL_SCHEDULES | CALL_SETTINGS)) != 0;
 	DatabaseSlot *slot = lock_database_slot(database);
+	uint32		calls = what;
 	bool		called;
 	int			proc;
 
 	if (slot == NULL)
-		return;
-	called = slot->attention && *(bool *) ((char *) slot + flag_offset);
-	slot->attention = true;
-	*(bool *) ((char *) slot + flag_offset) = true;
+		return false;
 	proc = scheduler_proc(slot);
+	if (proc == NO_PROC || anyway)
+		calls |= CALL_LOOK;
+	called = (slot->calls & calls) == calls;
+	slot->calls |= calls;
 	SpinLockRelease(&slot->mutex);
-	if (anyway || !called)
+	if (anyway || !called)		/* the launcher may have put off what it was called for before */
 		wake_scheduler(proc);
-}
-
-/*
- * There may be more to do than those at work can do: wakes the scheduler, or the launcher if there is none,
- * unless that has been done since it last looked.
- */
-void
-database_call_attention(Oid database)
-{
-	call_attention(database, offsetof(DatabaseSlot, attention), false);
+	return proc != NO_PROC;
 }
 
 void
@@ -396,6 +389,7 @@ database_call_unserved(Oid database, Oid role, bool more)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	DatabaseSlot *slot = lock_database_slot(database);
+	Unserved	before;
 	bool		called;
 	int			proc;
 
@@ -404,15 +398,10 @@ database_call_unserved(Oid database, Oid role, bool more)
 		note_unserved(database, role, more);
 		return;
 	}
-	more = more || (slot->unserved && slot->unserved_role != role);
-	called = slot->attention && slot->unserved && (slot->unserved_more || !more);
-	if (!slot->unserved)
-	{
-		slot->unserved_role = role;
-		slot->unserved_at = now;
-	}
-	slot->unserved_more = slot->unserved_more || more;
-	slot->attention = slot->unserved = true;
+	before = slot->unserved;
+	add_unserved(&slot->unserved, role, more, now);
+	called = (slot->calls & CALL_LOOK) != 0 && before.any && before.more == slot->unserved.more;
+	slot->calls |= CALL_LOOK;
 	proc = scheduler_proc(slot);
 	SpinLockRelease(&slot->mutex);
 	if (!called)
@@ -429,13 +418,13 @@ database_executor_left(Oid database)
 	if (slot == NULL)
 		return;
 	SpinLockAcquire(&slot->mutex);
-	attention = slot->attention && slot->database == database;
+	attention = (slot->calls & CALL_LOOK) != 0 && slot->database == database;
 	proc = slot->database == database ? scheduler_proc(slot) : NO_PROC;
 	SpinLockRelease(&slot->mutex);
 	if (attention)
 		wake_scheduler(proc);	/* the launcher may have put it off, as there was an executor */
 	else if (proc != NO_PROC)
-		database_call_attention(database);
+		(void) database_call(database, CALL_LOOK);
 }
 
 void
@@ -444,32 +433,27 @@ database_look(DatabaseSlot *slot)
 	SpinLockAcquire(&slot->mutex);
 	if (slot->scheduler == SCHEDULER_NONE)
 	{
-		slot->looking = !slot->attention;
-		slot->attention = true;
+		slot->looking = (slot->calls & CALL_LOOK) == 0;
+		slot->calls |= CALL_LOOK;
 	}
 	SpinLockRelease(&slot->mutex);
 }
 
-void
-database_reconsider(Oid database)
-{
-	call_attention(database, offsetof(DatabaseSlot, settings_changed), true);
-}
-
-/* "Attention" stays set, so that sessions do not call at every commit. */
+/* CALL_LOOK stays set, so that sessions do not call at every commit. */
 void
 database_set_off(DatabaseSlot *slot, bool off)
 {
 	SpinLockAcquire(&slot->mutex);
 	slot->off = off;
-	slot->attention = slot->attention || off;
+	if (off)
+		slot->calls |= CALL_LOOK;
 	SpinLockRelease(&slot->mutex);
 }
 
 bool
 database_is_off(const DatabaseSlot *slot)
 {
-	return slot->off && !slot->settings_changed && !slot->news;
+	return slot->off && (slot->calls & (CALL_SETTINGS | CALL_NEWS)) == 0;
 }
 
 void
@@ -484,7 +468,7 @@ databases_call_blocked(void)
 		database = slot->blocked_lanes ? slot->database : InvalidOid;
 		SpinLockRelease(&slot->mutex);
 		if (OidIsValid(database))
-			database_call_attention(database);
+			(void) database_call(database, CALL_LOOK);
 	}
 }
 
@@ -497,20 +481,11 @@ databases_wake_wanting(void)
 		int			proc = NO_PROC;
 
 		SpinLockAcquire(&slot->mutex);
-		if (slot->attention)
+		if ((slot->calls & CALL_LOOK) != 0)
 			proc = scheduler_proc(slot);
 		SpinLockRelease(&slot->mutex);
 		shared_wake(proc);
 	}
-}
-
-/*
- * A scheduler that is about to leave does not look any more: "attention" has the launcher start another one.
- */
-void
-database_look_at_schedules(Oid database)
-{
-	call_attention(database, offsetof(DatabaseSlot, schedules_touched), true);
 }
 
 void
@@ -529,59 +504,8 @@ databases_clock_set(void)
 		slot->not_before = NO_TIME;
 		SpinLockRelease(&slot->mutex);
 		if (OidIsValid(database))
-			database_look_at_schedules(database);
+			(void) database_call(database, CALL_SCHEDULES);
 	}
-}
-
-/*
- * Sets one of the flags that tell the scheduler of a special duty, and wakes it unless the flag was set
- * already; false if there is none at work.
- */
-static bool
-call_for_duty(Oid database, size_t flag_offset)
-{
-	DatabaseSlot *slot = lock_database_slot(database);
-	bool	   *flag;
-	bool		called;
-	int			proc;
-
-	if (slot == NULL)
-		return false;
-	flag = (bool *) ((char *) slot + flag_offset);
-	proc = scheduler_proc(slot);
-	called = *flag && (proc != NO_PROC || slot->attention);
-	*flag = true;
-	slot->attention = slot->attention || proc == NO_PROC;
-	SpinLockRelease(&slot->mutex);
-	if (!called)				/* the launcher may have put off what it was called for before */
-		wake_scheduler(proc);
-	return proc != NO_PROC;
-}
-
-/* Asks for a new job of a limited-capacity worker in the place of one that succeeded. */
-void
-database_publish_success(Oid database)
-{
-	(void) call_for_duty(database, offsetof(DatabaseSlot, succeeded));
-}
-
-/* Says that what others wait for may have come. */
-void
-database_publish_news(Oid database)
-{
-	(void) call_for_duty(database, offsetof(DatabaseSlot, news));
-}
-
-bool
-database_publish_crowded(Oid database)
-{
-	return call_for_duty(database, offsetof(DatabaseSlot, crowded));
-}
-
-void
-database_sweep_parked(Oid database)
-{
-	(void) call_for_duty(database, offsetof(DatabaseSlot, sweep_parked));
 }
 
 /* A job is due at that time, or may be. Whether processes that wait for the next one are to look again. */
@@ -595,15 +519,15 @@ database_publish_due(Oid database, TimestampTz due)
 	if (slot == NULL)
 		return true;
 	/*
-	 * A scheduler at work allows for it when its look is over. Without one, it is not known what next_due is
+	 * A scheduler at work allows for it when its look is over. Without one, it is not known what due.next is
 	 * worth.
 	 */
-	sooner = due < slot->next_due ||
-		(slot->scheduler != SCHEDULER_RUNNING && (slot->due_published == 0 || due < slot->due_low));
-	if (slot->due_published++ == 0 || due < slot->due_low)
-		slot->due_low = due;
-	if (due < slot->next_due)
-		slot->next_due = due;
+	sooner = due < slot->due.next ||
+		(slot->scheduler != SCHEDULER_RUNNING && (slot->due.published == 0 || due < slot->due.lowest));
+	if (slot->due.published++ == 0 || due < slot->due.lowest)
+		slot->due.lowest = due;
+	if (due < slot->due.next)
+		slot->due.next = due;
 	if (slot->wake_at == NO_TIME || due < slot->wake_at)
 		slot->wake_at = Max(due, NO_TIME + 1);
 	proc = scheduler_proc(slot);
@@ -650,13 +574,6 @@ scheduler_succeeded(DatabaseSlot *slot)
 		launcher_wake();		/* the next one can look */
 }
 
-/* A session did not set "attention" for that, as the scheduler was still at work. With the slot's mutex. */
-static bool
-any_duty(const DatabaseSlot *slot)
-{
-	return slot->news || slot->succeeded || slot->crowded || slot->sweep_parked;
-}
-
 /*
  * The scheduler leaves. What was published since it last looked makes the launcher start another one at once.
  */
@@ -668,13 +585,14 @@ scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool attention, Schedu
 	SpinLockAcquire(&slot->mutex);
 	slot->scheduler = SCHEDULER_NONE;
 	slot->scheduler_proc = NO_PROC;
-	slot->wants_executor = false;
+	slot->wants.lacks_slot = false;
 	slot->make_way = false;
 	slot->made_way = end == SCHEDULER_MADE_WAY;
 	slot->looking = false;
 	if (slot->wake_at == NO_TIME || (wake_at != NO_TIME && wake_at < slot->wake_at))
 		slot->wake_at = wake_at;
-	slot->attention = slot->attention || attention || any_duty(slot) || end == SCHEDULER_FAILED;
+	if (attention || (slot->calls & CALLS_FOR_DUTIES) != 0 || end == SCHEDULER_FAILED)
+		slot->calls |= CALL_LOOK;
 	slot->not_before = NO_TIME;
 	if (end == SCHEDULER_FAILED)
 	{
@@ -719,17 +637,17 @@ schedulers_tell_want(DatabaseSlot *slot, bool wants, TimestampTz now)
 {
 	SpinLockAcquire(&slot->mutex);
 	if (!wants)
-		slot->wants_since = NO_TIME;
-	else if (slot->wants_since == NO_TIME || slot->wants_since > now)
-		slot->wants_since = now;
-	slot->wants_seen = now;
+		slot->wants.since = NO_TIME;
+	else if (slot->wants.since == NO_TIME || slot->wants.since > now)
+		slot->wants.since = now;
+	slot->wants.seen = now;
 	SpinLockRelease(&slot->mutex);
 }
 
 int
 schedulers_waiting(const DatabaseSlot *slot, bool longer, TimestampTz now)
 {
-	TimestampTz since = slot->wants_since == NO_TIME ? now : slot->wants_since;
+	TimestampTz since = slot->wants.since == NO_TIME ? now : slot->wants.since;
 	int			count = 0;
 
 	for (int i = 0; i < database_slots(); i++)
@@ -737,8 +655,8 @@ schedulers_waiting(const DatabaseSlot *slot, bool longer, TimestampTz now)
 		DatabaseSlot *other = database_slot_at(i);
 
 		SpinLockAcquire(&other->mutex);
-		count += other != slot && other->scheduler == SCHEDULER_RUNNING && other->wants_since != NO_TIME &&
-			now - other->wants_seen < STILL_WAITS && (!longer || other->wants_since < since);
+		count += other != slot && other->scheduler == SCHEDULER_RUNNING && other->wants.since != NO_TIME &&
+			now - other->wants.seen < STILL_WAITS && (!longer || other->wants.since < since);
 		SpinLockRelease(&other->mutex);
 	}
 	return count;

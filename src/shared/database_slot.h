@@ -29,54 +29,102 @@ typedef enum SchedulerEnd
 	SCHEDULER_FAILED,
 } SchedulerEnd;
 
+/*
+ * What a scheduler is called for: bits of DatabaseSlot.calls. Where no scheduler is at work, only CALL_LOOK
+ * has the launcher start one, so that each call sets it, too. CALL_SCHEDULES and CALL_SETTINGS always set it,
+ * and always wake the process. Another call wakes it only if a scheduler has looked since the same call last
+ * came.
+ */
+typedef enum DatabaseCall
+{
+	CALL_NEWS = 1,				/* there is some of what others wait for (end_news.h) */
+	CALL_SUCCEEDED = 2,			/* jobs of limited-capacity workers have succeeded, and are to be replaced */
+	CALL_CROWDED = 4,			/* lanes have many jobs of keys that are at their limit */
+	CALL_SWEEP = 8,				/* parked jobs may have been forgotten */
+	CALL_LOOK = 16,				/* there may be more to do than the processes at work can do */
+	CALL_SCHEDULES = 32,		/* schedules, or jobs that they wait for, have changed */
+	CALL_SETTINGS = 64,			/* the database's settings may have changed */
+} DatabaseCall;
+
+#define CALLS_FOR_DUTIES (CALL_NEWS | CALL_SUCCEEDED | CALL_CROWDED | CALL_SWEEP)
+
+/* Jobs whose role has no executor. All but served_at is void unless "any". */
+typedef struct Unserved
+{
+	bool		any;			/* such jobs have come; until a process looks after them */
+	bool		more;			/* one executor is not enough for them */
+	Oid			role;			/* whose jobs these are, InvalidOid: not known */
+	TimestampTz since;			/* when the first of them came */
+	TimestampTz served_at;		/* when the launcher last started an executor for such jobs */
+} Unserved;
+
+/* The mutex guards all fields, except where it is said. */
 typedef struct DatabaseSlot
 {
 	slock_t		mutex;
 	uint32		times_taken;	/* by a database */
 	Oid			database;		/* InvalidOid: free. Changed under the LWLock and the mutex */
+	int			holds;			/* commands that our processes make way for (exclusive_commands.h) */
+
+	/*
+	 * The scheduler. The launcher sets STARTING, the scheduler RUNNING, and either of them NONE; the process
+	 * number is known while it is RUNNING. "failures" and "not_before" are of those that ended: no scheduler
+	 * is started before not_before, because the last one failed, or was terminated.
+	 */
 	SchedulerState scheduler;
+	int			scheduler_proc;
 	TimestampTz starting_since;
-	int			scheduler_proc; /* process number, if running */
-	/* the scheduler, or the launcher in its place, has been woken to look at lanes */
-	bool		attention;
-	bool		schedules_touched;	/* the scheduler has been called to look at schedules */
-	/* jobs have come whose role has no executor; until a process looks after them */
-	bool		unserved;
-	Oid			unserved_role;	/* whose jobs these are, InvalidOid: not known */
-	TimestampTz unserved_at;	/* when the first of them came */
-	bool		unserved_more;	/* one executor is not enough for them */
-	TimestampTz served_at;		/* when the launcher last started an executor for that */
-	bool		crowded;		/* lanes are, since the scheduler last looked */
-	bool		sweep_parked;	/* parked jobs may have been forgotten */
-	bool		news;			/* there is some of what others wait for (end_news.h) */
-	bool		succeeded;		/* jobs of limited-capacity workers have, since the scheduler last looked */
+	int			failures;		/* since one had a turn without an error */
+	TimestampTz not_before;
+	bool		looking;		/* it was started to find out what there is to do, and no session called */
+
+	/*
+	 * What the launcher asks of it: to leave, as another database gets its slot; or to make way for another
+	 * scheduler, if its jobs have executors. The first counts until another scheduler starts here; the other
+	 * becomes made_way when the scheduler has done so.
+	 */
+	bool		leave;
+	bool		make_way;
+	bool		made_way;
+
+	/*
+	 * What sessions ask of it. The scheduler takes "calls" and "unserved" at the beginning of a turn, so that
+	 * what comes later calls it again. While "off" (queue_jobs.run was off when it last looked) only
+	 * CALL_SETTINGS and CALL_NEWS count; CALL_LOOK stays set then, so that sessions do not call.
+	 */
+	uint32		calls;			/* bits: DatabaseCall */
+	bool		off;
+	Unserved	unserved;
 	/*
 	 * jobs wait for a handler, worker or role to come back, or all of them for what the extension consists of
 	 */
 	bool		blocked_lanes;
-	/* no job in live_job_future has a run_at before this, except those published since */
-	TimestampTz next_due;
-	uint32		due_published;	/* how often a due time was published */
-	TimestampTz due_low;		/* the earliest of them since the scheduler last looked */
-	TimestampTz wake_at;		/* when a scheduler is next needed, though nothing happens; NO_TIME: not */
+
+	/*
+	 * When it is needed though no session calls: at wake_at (NO_TIME: not), which is no later than the due
+	 * times that were published. No job in live_job_future has a run_at before due.next, except for those
+	 * published since the scheduler last looked: so many, of which due.lowest is the earliest.
+	 */
+	TimestampTz wake_at;
+	struct
+	{
+		TimestampTz next;
+		uint32		published;
+		TimestampTz lowest;
+	}			due;
 	/* when a scheduler last looked after the history, or 0; only they use it, so that it needs no mutex */
 	TimestampTz history_looked_at;
-	TimestampTz not_before;		/* no scheduler is started sooner: the last one failed, or was terminated */
-	int			failures;		/* of schedulers, since one had a turn without an error */
-	bool		leave;			/* the scheduler is asked to make room for another database */
-	/* the scheduler is asked to leave for another one, if its jobs have executors */
-	bool		make_way;
-	bool		made_way;		/* the last one did */
-	/* the scheduler is started to find out what there is to do, and no session called */
-	bool		looking;
-	TimestampTz wants_since;	/* jobs here have had no executor; NO_TIME: they have, or there are none */
-	TimestampTz wants_seen;		/* when a scheduler last looked whether they do */
-	/* the scheduler has jobs without any executor for them, and found no worker slot for one */
-	bool		wants_executor;
-	/* queue_jobs.run was off when the scheduler last looked: "attention" does not count */
-	bool		off;
-	bool		settings_changed;	/* since then, perhaps */
-	int			holds;			/* commands that our processes make way for (exclusive_commands.h) */
+
+	/*
+	 * Whether there are jobs without any executor: "since" then, or NO_TIME. It counts for a second after
+	 * "seen", when a scheduler last looked. lacks_slot: that scheduler found no worker slot for an executor.
+	 */
+	struct
+	{
+		TimestampTz since;
+		TimestampTz seen;
+		bool		lacks_slot;
+	}			wants;
 } DatabaseSlot;
 
 /* Called by _PG_init while the library is being preloaded. */
@@ -110,11 +158,16 @@ extern Oid	database_slot_evict(DatabaseSlot *slot, bool by_force, TimestampTz *d
 /* Whether databases wait for a slot, as the launcher has last found. */
 extern bool databases_wait(void);
 extern void databases_set_wait(bool wait);
-extern void database_call_attention(Oid database);
 
 /*
- * Does the same for jobs of a role that has no executor there (InvalidOid: any role): the launcher may
- * start one without waiting for a scheduler. "more": one is not enough.
+ * Calls the scheduler for one thing, or the launcher if there is none at work: returns false then. Without a
+ * free slot, the launcher gets to know that the database needs one.
+ */
+extern bool database_call(Oid database, DatabaseCall what);
+
+/*
+ * Calls for a look because of jobs of a role that has no executor there (InvalidOid: any role): the launcher
+ * may start one without waiting for a scheduler. "more": one is not enough.
  */
 extern void database_call_unserved(Oid database, Oid role, bool more);
 
@@ -122,7 +175,6 @@ extern void database_call_unserved(Oid database, Oid role, bool more);
 extern void database_executor_left(Oid database);
 
 /* Does the same after the database's settings may have changed. */
-extern void database_reconsider(Oid database);
 
 /* Notes whether jobs may run there, as a scheduler has found since it began to look. */
 extern void database_set_off(DatabaseSlot *slot, bool off);
@@ -144,17 +196,6 @@ extern void databases_call_blocked(void);
  */
 extern void databases_clock_set(void);
 
-/* Schedules, or jobs that they wait for, have changed. */
-extern void database_look_at_schedules(Oid database);
-extern void database_publish_success(Oid database);
-extern void database_publish_news(Oid database);
-
-/*
- * Lanes have many jobs of keys that are at their limit; false if no scheduler is at work to put them aside.
- */
-extern bool database_publish_crowded(Oid database);
-extern void database_sweep_parked(Oid database);
-
 /* A job is due at that time. False if processes that wait for the next one need not look again. */
 extern bool database_publish_due(Oid database, TimestampTz due);
 extern bool scheduler_attach(DatabaseSlot *slot);
@@ -162,7 +203,7 @@ extern void scheduler_succeeded(DatabaseSlot *slot);
 
 /*
  * A scheduler is to find out what there is to do in a database for which no session called. One that is there
- * knows: with "attention" set, and nothing to wake it, sessions would not call it either.
+ * knows: with CALL_LOOK set, and nothing to wake it, sessions would not call it either.
  */
 extern void database_look(DatabaseSlot *slot);
 

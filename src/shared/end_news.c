@@ -532,7 +532,7 @@ publish_notes(int first)
 		if (!notes[i].is_parent && publish_note(&notes[i]))
 			is_news = true;
 	if (is_news)
-		database_publish_news(MyDatabaseId);
+		(void) database_call(MyDatabaseId, CALL_NEWS);
 }
 
 void
@@ -545,7 +545,7 @@ news_lose_all(void)
 	watch->known = false;
 	watch->lost = true;
 	SpinLockRelease(&watch->mutex);
-	database_publish_news(MyDatabaseId);
+	(void) database_call(MyDatabaseId, CALL_NEWS);
 }
 
 void

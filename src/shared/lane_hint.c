@@ -378,7 +378,7 @@ lane_hints_void(Oid database)
 		return;
 	hint_for_all(database, void_hint);
 	hint_doubt(database);
-	database_sweep_parked(database);
+	(void) database_call(database, CALL_SWEEP);
 }
 
 void
@@ -420,7 +420,7 @@ lane_hint_crowd(int32 lane)
 		return false;
 	hint->crowded = true;
 	hint_unlock(hint);
-	return database_publish_crowded(MyDatabaseId);
+	return database_call(MyDatabaseId, CALL_CROWDED);
 }
 
 bool

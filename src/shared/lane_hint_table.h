@@ -12,12 +12,28 @@
 #define RECENT_PUBLISHED 8
 
 /*
- * Where in its lane the first job may stand that can be claimed. Begins with what a publication and a look
- * read and write, in one cache line; behind that, a publication writes the line of its place in "recent".
+ * Where in its lane the first job may stand that can be claimed. The mutex guards all fields, and which lane
+ * the hint is of; the order of fields is that of the processor's cache lines: first what a publication and a
+ * look read and write, then "recent", of which a publication writes one line.
+ *
+ * Position: a publication counts "published", enters its position at recent[published % RECENT_PUBLISHED],
+ * sets "ready", and lowers the cursor to the position if that stands before it. A claim that has walked from
+ * the cursor on raises the cursor to where it came, but not beyond what was published since it began; it
+ * clears "ready" only if nothing was. When revisit_at comes, a look publishes the lane from its beginning.
+ *
+ * Keys: a claim that passes by a job, because another one of its key is running, counts passed_count and
+ * lowers "passed" to the job. The end of that run publishes "passed", and makes it highest_position, if
+ * passed_count has changed since the run noted it.
+ *
+ * Limits: which worker's limits have refused a claim stands outside of the struct (hint_refused()), because
+ * all hints are searched for it; refused_role counts only while there is one.
+ *
+ * "changes", "pools", "crowded", "successes", moved_to and the counters each stand for themselves. Only
+ * hint_changed() writes "changes": after "ready", the cursor or revisit_at were.
  */
 typedef struct LaneHint
 {
-	slock_t		mutex;			/* guards all below, and which lane it is of */
+	slock_t		mutex;
 	bool		ready;			/* there may be a job to claim */
 	bool		crowded;		/* claims met many jobs of keys that are at their limit */
 	uint32		published;		/* how often a position was published here */
@@ -26,14 +42,10 @@ typedef struct LaneHint
 	uint64		changes;		/* of all hints, when this one was changed last */
 	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
 	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
-	Oid			refused_role;	/* whose executors were refused, if it was */
-	/* jobs of a limited-capacity worker that succeeded, and are not replaced yet */
-	uint32		successes;
-	/* how often a claim passed by a job because another one of its key was running */
+	Oid			refused_role;	/* whose executors were refused */
+	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced */
 	uint32		passed_count;
-	/* the latest of these keys, at published % RECENT_PUBLISHED */
 	LanePosition recent[RECENT_PUBLISHED] pg_attribute_aligned(CACHE_LINE);
-	/* the first of the jobs that were passed by, since they were last published */
 	LanePosition passed;
 	int64		counted[LANE_COUNTERS];
 } LaneHint;

@@ -451,7 +451,7 @@ wake_executors(const TouchedLane *lane)
 	if (wanted == 0)
 		return;
 	if (executor_stays(MyDatabaseId, lane->role))
-		database_call_attention(MyDatabaseId);
+		(void) database_call(MyDatabaseId, CALL_LOOK);
 	else
 		database_call_unserved(MyDatabaseId, lane->role, wanted > 1);
 }
@@ -511,7 +511,7 @@ publish_limited(int32 worker)
 	}
 	if (!lane_hints_allow_lost())
 		return;
-	database_call_attention(MyDatabaseId);	/* it is not known whose they are */
+	(void) database_call(MyDatabaseId, CALL_LOOK);	/* it is not known whose they are */
 	waiters_wake_lanes(MyDatabaseId);
 }
 
@@ -536,7 +536,7 @@ static void
 publish_success(const TouchedLane *lane)
 {
 	lane_hint_add_successes(lane->lane, lane->succeeded);
-	database_publish_success(MyDatabaseId);
+	(void) database_call(MyDatabaseId, CALL_SUCCEEDED);
 }
 
 /* Wakes sessions that wait for the lanes: the scheduler may be late, or not be allowed to run. */
@@ -566,11 +566,12 @@ publish_wakeups(bool committed)
 	if (look_at_all)
 	{
 		lane_hints_void(MyDatabaseId);
-		database_reconsider(MyDatabaseId);	/* a prepared transaction may have changed its settings */
+		/* a prepared transaction may have changed the database's settings */
+		(void) database_call(MyDatabaseId, CALL_SETTINGS);
 		database_publish_due(MyDatabaseId, DT_NOBEGIN);
 	}
 	if (look_at_all || look_at_schedules)
-		database_look_at_schedules(MyDatabaseId);
+		(void) database_call(MyDatabaseId, CALL_SCHEDULES);
 	for (int i = 0; i < touched_count; i++)
 	{
 		if (touched[i].released || (committed ? touched[i].jobs > 0 : touched[i].taken_at > 0))
@@ -595,7 +596,7 @@ publish_wakeups(bool committed)
 			publish_limited(touched[i].lane);
 	}
 	if (sweep_parked)
-		database_sweep_parked(MyDatabaseId);
+		(void) database_call(MyDatabaseId, CALL_SWEEP);
 	if (first_due != DT_NOEND)
 	{
 		(void) database_publish_due(MyDatabaseId, first_due);
